@@ -1,0 +1,38 @@
+// The unit of flash work, shared by everything that emits it (ftl) and everything that times it (nfc).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "base/address.h"
+#include "base/units.h"
+
+namespace csdsim {
+
+enum class PageOpKind : std::uint8_t { read, program, erase };
+
+/// On whose behalf a page operation runs. Priorities between classes are policy of the scheduler.
+enum class OpClass : std::uint8_t { host, attend, flush, gc, map };
+inline constexpr std::size_t kOpClasses = 5;
+constexpr std::array<std::string_view, kOpClasses> kOpClassNames{"host", "attend", "flush", "gc", "map"};
+
+/// One operation on one physical page (for erase: on the block that holds `ppa`).
+struct PageOp {
+  PhysicalPageAddress ppa;
+  PageOpKind kind = PageOpKind::read;
+  OpClass op_class = OpClass::host;
+  /// Bytes that cross the channel; the page size, or less when a filter on the die passes only part. 0 for erase.
+  std::uint32_t channel_bytes = 0;
+};
+
+/// Identifies a batch of page operations that was submitted together and completes as one.
+using FlashTicket = StrongId<struct FlashTicketTag, std::uint64_t>;
+
+/// All operations of batch `ticket` were done at `at`.
+struct FlashCompletion {
+  FlashTicket ticket;
+  SimTime at;
+};
+
+}  // namespace csdsim

@@ -1,0 +1,23 @@
+option(CSDSIM_BUILD_TESTS "Build the tests" ON)
+option(CSDSIM_BUILD_BENCH "Build the Google Benchmark programs" OFF)
+option(CSDSIM_WERROR "Warnings are errors on our code" ON)
+set(CSDSIM_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+if(CSDSIM_SANITIZE)
+  add_compile_options(-fsanitize=${CSDSIM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${CSDSIM_SANITIZE})
+endif()
