@@ -1,20 +1,42 @@
-# csdsim_library(<name> SOURCES ... [DEPS ...] [INCLUDE dir])
-# One static library, warnings as errors, its public headers under INCLUDE (default: the source tree's root, so that a
-# file is included by its path: "ftl/core/kv_ftl.h").
 add_library(csdsim_warnings INTERFACE)
 target_compile_options(csdsim_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Wno-sign-conversion)
 if(CSDSIM_WERROR)
   target_compile_options(csdsim_warnings INTERFACE -Werror)
 endif()
 
+# csdsim_library(<name> SOURCES ... [DEPS ...])
+# One static library of the project, installable. Headers are included by their path from the root:
+# "ftl/core/kv_ftl.h"; an installed package keeps the same paths.
 function(csdsim_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE csdsim_warnings)
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                                            $<INSTALL_INTERFACE:include/csdsim>)
+  target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE $<BUILD_INTERFACE:csdsim_warnings>)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  install(TARGETS ${name} EXPORT csdsimTargets ARCHIVE DESTINATION lib)
 endfunction()
 
 add_custom_target(lint
   COMMAND ${PROJECT_SOURCE_DIR}/scripts/lint.py
   COMMENT "Layering, formatting, forbidden calls, orphan tests" VERBATIM)
+
+# Every header compiles alone: one generated translation unit a header, built by the target header_check.
+function(csdsim_check_headers)
+  set(units "")
+  foreach(dir base nfc ftl attention_engine nvme_if host_runtime csd_model app)
+    file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/${dir}/*.h)
+    foreach(header ${headers})
+      string(MAKE_C_IDENTIFIER ${header} id)
+      set(unit ${PROJECT_BINARY_DIR}/header_check/${id}.cpp)
+      if(NOT EXISTS ${unit})
+        file(WRITE ${unit} "#include \"${header}\"  // IWYU pragma: keep\n#include \"${header}\"\n")
+      endif()
+      list(APPEND units ${unit})
+    endforeach()
+  endforeach()
+  add_library(header_check OBJECT EXCLUDE_FROM_ALL ${units})
+  target_link_libraries(header_check PRIVATE csdsim_warnings ${ARGN})
+  target_compile_options(header_check PRIVATE -O0 -g0)
+  add_dependencies(lint header_check)
+endfunction()

@@ -1,0 +1,62 @@
+// The subcommands of csdsim. Each returns the exit status for a run that ended normally; errors are thrown
+// (base/error.h) and mapped to an exit status by main.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace csdsim::app {
+
+enum class Format { table, json, csv };
+
+struct RunArguments {
+  std::vector<std::filesystem::path> scenarios;
+  std::vector<std::string> overrides;  ///< "a.b=v", in order
+  std::optional<std::filesystem::path> out;
+  Format format = Format::table;
+  std::optional<std::filesystem::path> trace;
+  bool quiet = false;  ///< no progress on stderr
+};
+int run(const RunArguments& arguments);
+
+struct SweepArguments {
+  std::filesystem::path scenario;
+  std::vector<std::string> overrides;
+  std::optional<std::filesystem::path> out;
+  Format format = Format::table;
+  unsigned jobs = 1;
+  bool resume = false;
+  bool quiet = false;
+};
+int sweep(const SweepArguments& arguments);
+
+struct GenerateArguments {
+  std::filesystem::path model;
+  std::optional<std::string> prompt;
+  std::optional<std::filesystem::path> tokens;  ///< file of whitespace-separated token ids
+  std::optional<std::filesystem::path> scenario;
+  std::vector<std::string> overrides;
+  std::uint32_t max_new_tokens = 64;
+  std::string method = "dense";
+  std::string attention = "drive";
+  std::string backend = "cpu";
+  double temperature = 0;
+  std::uint64_t seed = 1;
+  std::optional<std::uint32_t> r, k, local;  ///< SparF budget; default from --ratio
+  std::string ratio = "1/8";
+  std::optional<std::filesystem::path> out;
+  bool quiet = false;
+};
+int generate(const GenerateArguments& arguments);
+
+int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides);
+int list(const std::string& kind);
+int describe(const std::string& kind, const std::string& name);
+
+/// Version, and what the build was made of, in one line.
+std::string version_line();
+
+}  // namespace csdsim::app

@@ -1,0 +1,120 @@
+// csdsim: command line. Exit status 0: done; 1: our mistake; 2: the user's.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <systemc>
+
+#include "app/commands.h"
+#include "base/error.h"
+
+namespace {
+
+using namespace csdsim;
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App cli{
+      "csdsim: what happens when decoding attention, or the scoring of tokens, runs inside the drive?\n"
+      "A SystemC model of a computational SSD with a real host runtime."};
+  cli.name("csdsim");
+  cli.set_version_flag("--version", app::version_line());
+  cli.require_subcommand(1);
+  cli.failure_message(CLI::FailureMessage::help);
+  cli.footer("Start with: csdsim run scenarios/quickstart.yaml");
+
+  const std::map<std::string, app::Format> formats{
+      {"table", app::Format::table}, {"json", app::Format::json}, {"csv", app::Format::csv}};
+  int status = 0;
+
+  app::RunArguments run;
+  auto* run_command =
+      cli.add_subcommand("run", "Run scenarios; write DIR/result.json (several: DIR/<name>/result.json)");
+  run_command->add_option("scenario", run.scenarios, "Scenario files (YAML)")->required();
+  run_command->add_option("--set", run.overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
+  run_command->add_option("--out", run.out, "Directory for results");
+  run_command->add_option("--format", run.format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
+  run_command->add_option("--trace", run.trace, "Write a Chrome trace (chrome://tracing, Perfetto) of the run");
+  run_command->add_flag("-q,--quiet", run.quiet, "No progress on stderr");
+  run_command->callback([&] { status = app::run(run); });
+
+  app::SweepArguments sweep;
+  auto* sweep_command =
+      cli.add_subcommand("sweep", "Run all points of a scenario's sweep; write DIR/results.sqlite, .csv");
+  sweep_command->add_option("scenario", sweep.scenario, "Scenario file with a sweep section")->required();
+  sweep_command->add_option("--set", sweep.overrides, "Override a key in every point: a.b=v")->allow_extra_args(false);
+  sweep_command->add_option("-j,--jobs", sweep.jobs, "Points at a time")->check(CLI::Range(1U, 1024U));
+  sweep_command->add_option("--out", sweep.out, "Directory for results (default: out/<name>)");
+  sweep_command->add_option("--format", sweep.format, "table, json or csv")
+      ->transform(CLI::CheckedTransformer(formats));
+  sweep_command->add_flag("--resume", sweep.resume,
+                          "Keep points that were already computed from the same configuration");
+  sweep_command->add_flag("-q,--quiet", sweep.quiet, "No progress on stderr");
+  sweep_command->callback([&] { status = app::sweep(sweep); });
+
+  app::GenerateArguments generate;
+  auto* generate_command = cli.add_subcommand("generate", "Generate tokens with a checkpoint, attention in the drive");
+  generate_command->add_option("--model", generate.model, "Checkpoint directory (config.json, safetensors, tokenizer)")
+      ->required();
+  auto* prompt = generate_command->add_option("--prompt", generate.prompt, "Prompt text");
+  generate_command->add_option("--tokens", generate.tokens, "File of whitespace-separated prompt token ids")
+      ->excludes(prompt);
+  generate_command->add_option("--scenario", generate.scenario, "Scenario whose platform is used (default: built in)");
+  generate_command->add_option("--set", generate.overrides, "Override a key of the scenario: a.b=v")
+      ->allow_extra_args(false);
+  generate_command->add_option("--max-new-tokens", generate.max_new_tokens, "Tokens to generate")
+      ->check(CLI::PositiveNumber);
+  generate_command->add_option("--method", generate.method, "Attention method")
+      ->check(CLI::IsMember({"dense", "sparf"}));
+  generate_command->add_option("--attention", generate.attention, "Where decoding attention runs")
+      ->check(CLI::IsMember({"drive", "host"}));
+  generate_command->add_option("--backend", generate.backend, "Where the rest of the model runs")
+      ->check(CLI::IsMember({"cpu"}));
+  generate_command->add_option("--temperature", generate.temperature, "0 is greedy")->check(CLI::NonNegativeNumber);
+  generate_command->add_option("--seed", generate.seed, "Seed of the sampler");
+  generate_command->add_option("--ratio", generate.ratio, "Compression ratio of sparf, e.g. 1/8");
+  generate_command->add_option("--r", generate.r, "sparf: query components per head");
+  generate_command->add_option("--k", generate.k, "sparf: tokens kept per head");
+  generate_command->add_option("--local", generate.local, "sparf: newest tokens always kept (inside k)");
+  generate_command->add_option("--out", generate.out, "Directory for result.json");
+  generate_command->add_flag("-q,--quiet", generate.quiet, "No progress on stderr");
+  generate_command->callback([&] { status = app::generate(generate); });
+
+  std::vector<std::filesystem::path> checked;
+  std::vector<std::string> check_overrides;
+  auto* check_command = cli.add_subcommand("check", "Validate scenarios without running them");
+  check_command->add_option("scenario", checked, "Scenario files")->required();
+  check_command->add_option("--set", check_overrides, "Override a key: a.b=v")->allow_extra_args(false);
+  check_command->callback([&] { status = app::check(checked, check_overrides); });
+
+  std::string kind;
+  std::string name;
+  auto* list_command = cli.add_subcommand("list", "List what exists: presets, systems, mappings, ...");
+  list_command->add_option("kind", kind, "What to list (default: the kinds)");
+  list_command->callback([&] { status = app::list(kind); });
+  auto* describe_command = cli.add_subcommand("describe", "Parameters with unit, range, default and source");
+  describe_command->add_option("kind", kind, "A kind; see csdsim list")->required();
+  describe_command->add_option("name", name, "One of that kind");
+  describe_command->callback([&] { status = app::describe(kind, name); });
+
+  try {
+    cli.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return cli.exit(error) == 0 ? 0 : 2;
+  }
+  return status;
+}
+
+}  // namespace
+
+int sc_main(int argc, char* argv[]) {
+  // The kernel prints nothing of its own: reports become exceptions or our messages.
+  sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);
+  try {
+    return parse_and_run(argc, argv);
+  } catch (const UserError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "csdsim: internal error: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,167 @@
+#include "csd_model/firmware/block_service.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace csd_model {
+
+using namespace csdsim;
+using nvme::Command;
+using nvme::Status;
+namespace status = nvme::status;
+
+namespace {
+
+Status to_status(ftl::IoStatus s) {
+  switch (s) {
+    case ftl::IoStatus::ok:
+      return status::success;
+    case ftl::IoStatus::out_of_range:
+      return status::lba_out_of_range;
+    case ftl::IoStatus::out_of_space:
+      return status::capacity_exceeded;
+  }
+  return status::internal_error;
+}
+
+std::shared_ptr<std::vector<std::byte>> make_buffer(Bytes size, bool carried) {
+  return std::make_shared<std::vector<std::byte>>(carried ? size.value : 0);
+}
+
+}  // namespace
+
+/// A plan on its way through the flash.
+struct BlockService::Run {
+  std::vector<ftl::Phase> phases;
+  std::size_t phase = 0;
+  Done done;
+};
+
+BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram,
+                           FlashIo& flash, FirmwareCore& core, bool carried)
+    : config_(config),
+      ftl_(ftl),
+      dram_(dram),
+      flash_(flash),
+      core_(core),
+      carried_(carried) {}
+
+SimTime BlockService::lookup_time(Bytes offset, Bytes length) const {
+  const std::uint64_t first = offset.value / config_.page_size.value;
+  const std::uint64_t last = (offset.value + length.value - 1) / config_.page_size.value;
+  return config_.lookup_time * static_cast<std::int64_t>(last - first + 1);
+}
+
+void BlockService::read(Command& command, const nvme::BlockRead& op) {
+  const Bytes offset = config_.block_size * op.slba.value;
+  const Bytes length = config_.block_size * op.blocks;
+  core_.run(lookup_time(offset, length), [this, &command, offset, length] {
+    const auto data = make_buffer(length, carried_);
+    ftl::IoPlan plan = ftl_.read(offset, length, *data);
+    if (plan.status != ftl::IoStatus::ok) return command.complete(to_status(plan.status));
+    start(std::move(plan.phases), [this, &command, length, data] {
+      const auto finish = [&command, data](Status s) { command.complete(s); };
+      if (carried_) {
+        command.write_host(Bytes{0}, *data, finish);
+      } else {
+        command.write_host_timing(Bytes{0}, length, finish);
+      }
+    });
+  });
+}
+
+void BlockService::write(Command& command, const nvme::BlockWrite& op) {
+  const Bytes offset = config_.block_size * op.slba.value;
+  const Bytes length = config_.block_size * op.blocks;
+  const auto data = make_buffer(length, carried_);
+  const auto arrived = [this, &command, offset, length, data](Status s) {
+    if (!s.ok()) return command.complete(s);
+    core_.run(lookup_time(offset, length), [=, this, &command] { plan_write(command, offset, length, data); });
+  };
+  if (carried_) {
+    command.read_host(Bytes{0}, *data, arrived);
+  } else {
+    command.read_host_timing(Bytes{0}, length, arrived);
+  }
+}
+
+void BlockService::plan_write(Command& command, Bytes offset, Bytes length,
+                              const std::shared_ptr<std::vector<std::byte>>& data) {
+  ftl::IoPlan plan = ftl_.write(offset, length, *data);
+  if (plan.status != ftl::IoStatus::ok) return command.complete(to_status(plan.status));
+  const bool buffered = buffered_ + length <= config_.write_buffer && dram_.fits(length);
+  if (!buffered) return start(std::move(plan.phases), [&command] { command.complete(status::success); });
+  buffered_ += length;
+  dram_.charge(ftl::DramUse::write_buffer, length);
+  start(std::move(plan.phases), [this, length] {
+    buffered_ -= length;
+    dram_.release(ftl::DramUse::write_buffer, length);
+    buffer_released();
+  });
+  command.complete(status::success);
+}
+
+void BlockService::flush(Command& command) {
+  flush_waiters_.push_back([&command] { command.complete(status::success); });
+  buffer_released();
+}
+
+void BlockService::buffer_released() {
+  if (buffered_.value != 0) return;
+  for (const Done& waiter : std::exchange(flush_waiters_, {})) waiter();
+}
+
+void BlockService::deallocate(Command& command, const nvme::DatasetManagement& op) {
+  if (!op.deallocate) return command.complete(status::success);  // hints change nothing here
+  const auto ranges = std::make_shared<std::vector<nvme::DsmRange>>(op.ranges);
+  command.read_host(Bytes{0}, std::as_writable_bytes(std::span(*ranges)), [this, &command, ranges](Status s) {
+    if (!s.ok()) return command.complete(s);
+    std::vector<ftl::Phase> phases;
+    for (const nvme::DsmRange& range : *ranges) {
+      const Bytes offset = config_.block_size * range.slba;
+      const Bytes length = config_.block_size * range.length;
+      if (range.slba > ftl_.capacity().value / config_.block_size.value || offset + length > ftl_.capacity())
+        return command.complete(status::lba_out_of_range);
+    }
+    for (const nvme::DsmRange& range : *ranges) {
+      if (range.length == 0) continue;
+      ftl::IoPlan plan = ftl_.trim(config_.block_size * range.slba, config_.block_size * range.length);
+      std::move(plan.phases.begin(), plan.phases.end(), std::back_inserter(phases));
+    }
+    start(std::move(phases), [&command] { command.complete(status::success); });
+  });
+}
+
+void BlockService::start(std::vector<ftl::Phase> phases, Done done) {
+  for (const ftl::Phase& phase : phases)
+    for (const PageOp& op : phase)
+      if (op.kind == PageOpKind::program) ++programming_[op.ppa.value];
+  next_phase(std::make_shared<Run>(Run{std::move(phases), 0, std::move(done)}));
+}
+
+void BlockService::next_phase(const std::shared_ptr<Run>& run) {
+  while (run->phase < run->phases.size()) {
+    ftl::Phase& phase = run->phases[run->phase];
+    if (!programming_.empty())
+      std::erase_if(phase, [this](const PageOp& op) {
+        const bool hit = op.kind == PageOpKind::read && programming_.contains(op.ppa.value);
+        stats_.buffer_hits += hit;
+        return hit;
+      });
+    if (!phase.empty()) return flash_.submit(phase, [this, run] { finish_phase(run); });
+    ++run->phase;
+  }
+  run->done();
+}
+
+void BlockService::finish_phase(const std::shared_ptr<Run>& run) {
+  for (const PageOp& op : run->phases[run->phase]) {
+    if (op.kind != PageOpKind::program) continue;
+    const auto entry = programming_.find(op.ppa.value);
+    if (--entry->second == 0) programming_.erase(entry);
+  }
+  ++run->phase;
+  next_phase(run);
+}
+
+}  // namespace csd_model

@@ -1,0 +1,68 @@
+// Firmware of the block namespace: read, write, flush and deallocate commands over the block FTL.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "csd_model/firmware/flash_io.h"
+#include "csd_model/firmware/firmware_core.h"
+#include "ftl/core/block_ftl.h"
+#include "ftl/core/dram_budget.h"
+#include "nvme_if/sysc/command.h"
+
+namespace csd_model {
+
+struct BlockServiceConfig {
+  csdsim::Bytes block_size;    ///< of a logical block
+  csdsim::Bytes page_size;     ///< of a flash page
+  csdsim::Bytes write_buffer;  ///< writes complete once they are in it; 0: once they are in flash
+  csdsim::SimTime lookup_time; ///< firmware time a logical page
+};
+
+struct BlockServiceStats {
+  std::uint64_t buffer_hits = 0;  ///< pages read from DRAM because their program had not completed
+};
+
+/// State changes when a command is planned; its page operations follow phase by phase. A page whose program is still
+/// running is read from controller DRAM.
+class BlockService {
+ public:
+  BlockService(const BlockServiceConfig& config, csdsim::ftl::BlockFtl& ftl, csdsim::ftl::DramBudget& dram,
+               FlashIo& flash, FirmwareCore& core, bool carried);
+
+  void read(csdsim::nvme::Command& command, const csdsim::nvme::BlockRead& op);
+  void write(csdsim::nvme::Command& command, const csdsim::nvme::BlockWrite& op);
+  void flush(csdsim::nvme::Command& command);
+  void deallocate(csdsim::nvme::Command& command, const csdsim::nvme::DatasetManagement& op);
+
+  const BlockServiceStats& stats() const { return stats_; }
+
+ private:
+  using Done = std::function<void()>;
+  struct Run;
+
+  void plan_write(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length,
+                  const std::shared_ptr<std::vector<std::byte>>& data);
+  void start(std::vector<csdsim::ftl::Phase> phases, Done done);
+  void next_phase(const std::shared_ptr<Run>& run);
+  void finish_phase(const std::shared_ptr<Run>& run);
+  void buffer_released();
+  csdsim::SimTime lookup_time(csdsim::Bytes offset, csdsim::Bytes length) const;
+
+  BlockServiceConfig config_;
+  csdsim::ftl::BlockFtl& ftl_;
+  csdsim::ftl::DramBudget& dram_;
+  FlashIo& flash_;
+  FirmwareCore& core_;
+  bool carried_;
+  csdsim::Bytes buffered_;
+  std::unordered_map<std::uint64_t, std::uint32_t> programming_;  ///< pages with a program in flight; looked up only
+  std::vector<Done> flush_waiters_;
+  BlockServiceStats stats_;
+};
+
+}  // namespace csd_model

@@ -1,0 +1,88 @@
+// Firmware of the KV namespace: the vendor commands of nvme_if/spec/kv_command.h over the KV FTL and the engine.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "attention_engine/sysc/engine_payload.h"
+#include "csd_model/firmware/engine_io.h"
+#include "csd_model/firmware/firmware_core.h"
+#include "csd_model/firmware/flash_io.h"
+#include "csd_model/firmware/kv_lookup.h"
+#include "ftl/core/kv_ftl.h"
+#include "nvme_if/sysc/command.h"
+
+namespace csd_model {
+
+struct KvServiceConfig {
+  csdsim::Bytes write_buffer;   ///< kv_append completes once its flushes fit here; 0: once they are in flash
+  csdsim::SimTime lookup_time;  ///< firmware time of one map lookup
+  bool carried = false;         ///< bytes move with the commands
+};
+
+/// State changes when a command's data has arrived, in order of arrival. Tokens that an attend appends are flushed in
+/// the background of everything else; a kv_append is complete when its full groups are in flash, or fit the write buffer.
+/// A command that has to wait for flushes to make room in DRAM, or for erases, waits here, and so do those behind it.
+class KvService {
+ public:
+  KvService(const KvServiceConfig& config, csdsim::ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine,
+            FirmwareCore& core);
+
+  void create(csdsim::nvme::Command& command, const csdsim::nvme::KvCreate& op);
+  void free(csdsim::nvme::Command& command, const csdsim::nvme::KvFree& op);
+  void append(csdsim::nvme::Command& command, const csdsim::nvme::KvAppend& op);
+  void attend(csdsim::nvme::Command& command, const csdsim::nvme::KvAttend& op);
+  void score(csdsim::nvme::Command& command, const csdsim::nvme::KvScore& op);
+  void fetch(csdsim::nvme::Command& command, const csdsim::nvme::KvFetch& op);
+
+  /// Calls back when no flush is in flight: what was appended is in flash.
+  void when_drained(std::function<void()> callback);
+
+  csdsim::Bytes bytes_flushing() const { return flushing_; }
+
+ private:
+  using Done = std::function<void()>;
+  using Status = csdsim::nvme::Status;
+  struct Attend;
+  struct Score;
+  struct Fetch;
+
+  /// Runs `attempt` until it says that it is through: now, or whenever room may have been made, in order of arrival.
+  void when_possible(std::function<bool()> attempt);
+  void retry_waiting();
+
+  /// Starts the flushes of an append; `done` is called when all of them are in flash.
+  void start_flushes(std::vector<csdsim::ftl::FlushJob> jobs, Done done);
+  void program(const std::shared_ptr<csdsim::ftl::FlushJob>& job, const std::shared_ptr<Done>& done);
+  void start_erases(const std::vector<csdsim::PageOp>& erases);
+  void pages_settled();
+
+  void descriptors_arrived(const std::shared_ptr<Attend>& a);
+  Status validate(const Attend& a) const;
+  bool append_tokens(const std::shared_ptr<Attend>& a);
+  void start_engine(const std::shared_ptr<Attend>& a);
+  void attended(const std::shared_ptr<Attend>& a);
+  Status check_heads(const csdsim::nvme::AttendDescriptor& d, csdsim::LayerId layer, std::uint32_t head_dim) const;
+  void unpin(csdsim::SequenceId sequence);
+  void score_pages_arrived(const std::shared_ptr<Score>& s);
+  void fetch_lists_arrived(const std::shared_ptr<Fetch>& f);
+
+  KvServiceConfig config_;
+  csdsim::ftl::KvFtl& ftl_;
+  KvLookup& lookup_;
+  FlashIo& flash_;
+  EngineIo& engine_;
+  FirmwareCore& core_;
+  std::deque<std::function<bool()>> waiting_;
+  bool retrying_ = false;
+  std::uint64_t flushes_ = 0;
+  csdsim::Bytes flushing_;
+  csdsim::Bytes buffered_;
+  std::vector<Done> drain_waiters_;
+};
+
+}  // namespace csd_model

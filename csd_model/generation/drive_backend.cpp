@@ -1,0 +1,265 @@
+#include "csd_model/generation/drive_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "nfc/sysc/sim_time.h"
+#include "nvme_if/spec/encode.h"
+
+namespace csd_model {
+
+using namespace csdsim;
+using host::DriveMethod;
+using host::DriveWork;
+using host::HeadRange;
+using host::Operation;
+using host::OpKind;
+using host::SequenceWork;
+using nvme::Segment;
+using nvme::SubmissionEntry;
+
+namespace {
+
+constexpr nvme::NamespaceId kNamespace{1};
+
+nvme::KvAttend attend_command(const Operation& op, const DriveBackend::Shape& shape, std::size_t n,
+                              std::uint32_t total_heads) {
+  const DriveWork& work = std::get<DriveWork>(op.work);
+  return {.layer = *op.tag.layer,
+          .n = static_cast<std::uint16_t>(n),
+          .method = work.method == DriveMethod::sparf ? nvme::AttendMethod::sparf : nvme::AttendMethod::dense,
+          .group = static_cast<std::uint8_t>(shape.group),
+          .head_dim = static_cast<std::uint16_t>(shape.head_dim),
+          .total_heads = total_heads};
+}
+
+std::span<Half> halves(std::byte* at, std::size_t count) { return {reinterpret_cast<Half*>(at), count}; }
+
+}  // namespace
+
+/// An operation that waits for its commands.
+struct DriveBackend::Running {
+  host::OperationId id;
+  std::uint32_t drive = 0;
+  std::size_t commands = 0;
+  SimTime start;
+  ActivitySplit activity;  ///< of the drive, when the operation started
+};
+
+/// One descriptor of an attend command.
+struct DriveBackend::AttendPart {
+  std::size_t index = 0;  ///< in DriveWork::sequences
+  HeadRange heads;
+};
+
+DriveBackend::DriveBackend(Platform& platform, const Shape& shape, OperationData* data, Completed completed,
+                           Failed failed)
+    : platform_(platform),
+      shape_(shape),
+      data_(data),
+      completed_(std::move(completed)),
+      failed_(std::move(failed)),
+      shards_(host::shard_heads(shape.kv_heads, platform.drives())),
+      buffers_({nvme::PhysicalAddress{Platform::kGpuBase}, platform.gpu_memory().size()}) {}
+
+std::byte* DriveBackend::bytes(Segment buffer) {
+  return platform_.gpu_memory().bytes().data() + (buffer.address.value - Platform::kGpuBase);
+}
+
+void DriveBackend::submit(std::uint32_t drive, const SubmissionEntry& command, Segment buffer, const std::string& what,
+                          std::function<void()> done) {
+  nvme::NvmeDriver& driver = platform_.driver(drive);
+  const nvme::QueueId queue{static_cast<std::uint16_t>(1 + next_queue_++ % driver.queues())};
+  const std::span<const Segment> segments(&buffer, buffer.length.value == 0 ? 0 : 1);
+  driver.submit(queue, command, segments,
+                [this, drive, what, done = std::move(done)](const nvme::CompletionEntry& cqe, SimTime) {
+                  const nvme::Status status = cqe.code();
+                  if (!status.ok())
+                    return failed_(fmt::format("drive {}: {}: {}", drive, what, nvme::status_name(status)));
+                  done();
+                });
+}
+
+void DriveBackend::for_all_sequences(std::uint32_t count, const std::string& what,
+                                     const std::function<SubmissionEntry(std::uint32_t, std::uint32_t)>& encode,
+                                     std::function<void()> done) {
+  const auto left = std::make_shared<std::uint64_t>(std::uint64_t{count} * platform_.drives());
+  for (std::uint32_t drive = 0; drive < platform_.drives(); ++drive)
+    for (std::uint32_t sequence = 0; sequence < count; ++sequence)
+      submit(drive, encode(drive, sequence), {}, fmt::format("{} {}", what, sequence), [left, done] {
+        if (--*left == 0) done();
+      });
+}
+
+void DriveBackend::create_sequences(std::uint32_t count, std::function<void()> done) {
+  for_all_sequences(
+      count, "creating sequence",
+      [this](std::uint32_t drive, std::uint32_t sequence) {
+        return nvme::encode(kNamespace,
+                            nvme::KvCreate{.sequence = SequenceId{sequence},
+                                           .layers = static_cast<std::uint16_t>(shape_.layers),
+                                           .kv_heads = static_cast<std::uint16_t>(shards_[drive].count),
+                                           .head_dim = static_cast<std::uint16_t>(shape_.head_dim),
+                                           .max_tokens = shape_.max_tokens});
+      },
+      std::move(done));
+}
+
+void DriveBackend::free_sequences(std::uint32_t count, std::function<void()> done) {
+  for_all_sequences(
+      count, "freeing sequence",
+      [](std::uint32_t, std::uint32_t sequence) {
+        return nvme::encode(kNamespace, nvme::KvFree{.sequence = SequenceId{sequence}});
+      },
+      std::move(done));
+}
+
+std::optional<SimTime> DriveBackend::start(const Operation& op, SimTime now) {
+  if (op.resource.kind != host::ResourceKind::drive)
+    throw InternalError(fmt::format("{} does not belong to a drive", host::operation_name(op.kind, op.tag)));
+  const auto running = std::make_shared<Running>();
+  running->id = op.id;
+  running->drive = op.resource.index;
+  running->start = now;
+  running->activity = platform_.drive(running->drive).activity(now);
+  ++running->commands;  // held until all commands are submitted
+  if (op.kind == OpKind::append_kv) {
+    start_append(op, running);
+  } else {
+    start_attend(op, running);
+  }
+  command_done(running);
+  return std::nullopt;
+}
+
+void DriveBackend::command_done(const std::shared_ptr<Running>& running) {
+  if (--running->commands > 0) return;
+  const SimTime now = sim_time_now();
+  const ActivitySplit spent = platform_.drive(running->drive).activity(now) - running->activity;
+  completed_(running->id, now, {.link = spent.other, .flash = spent.flash, .engine = spent.engine});
+}
+
+void DriveBackend::start_append(const Operation& op, const std::shared_ptr<Running>& running) {
+  const auto& work = std::get<DriveWork>(op.work);
+  const std::uint32_t shard_first = shards_[running->drive].first.value;
+  const std::uint64_t mdts = platform_.driver(running->drive).mdts().value;
+  const std::uint64_t token_bytes = std::uint64_t{shape_.head_dim} * 4;  // K and V of one head
+  for (std::size_t index = 0; index < work.sequences.size(); ++index) {
+    const SequenceWork& s = work.sequences[index];
+    // Whole heads where one fits: full windows then come in one command and need no read-back.
+    const std::uint64_t tokens_fit = std::min<std::uint64_t>(mdts / token_bytes, 0xFFFF);
+    const std::uint32_t token_step = static_cast<std::uint32_t>(std::min<std::uint64_t>(s.tokens, tokens_fit));
+    const std::uint32_t head_step =
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(mdts / (token_bytes * token_step), 1, work.heads.count));
+    for (std::uint32_t head = 0; head < work.heads.count; head += head_step)
+      for (std::uint32_t token = 0; token < s.tokens; token += token_step) {
+        const HeadRange heads{KvHead{work.heads.first.value + head}, std::min(head_step, work.heads.count - head)};
+        const std::uint32_t count = std::min(token_step, s.tokens - token);
+        const nvme::KvAppend command{.sequence = s.sequence,
+                                     .layer = *op.tag.layer,
+                                     .first_token = TokenIndex{s.first_token.value + token},
+                                     .token_count = static_cast<std::uint16_t>(count),
+                                     .first_head = KvHead{heads.first.value - shard_first},
+                                     .head_count = static_cast<std::uint16_t>(heads.count)};
+        const auto head_dim = static_cast<std::uint16_t>(shape_.head_dim);
+        const Segment buffer = buffers_.allocate(nvme::append_size(command, head_dim));
+        if (data_ != nullptr) {
+          const std::size_t elements = std::size_t{heads.count} * count * shape_.head_dim;
+          data_->load_append(op, index, token, count, heads, halves(bytes(buffer), elements),
+                             halves(bytes(buffer) + elements * sizeof(Half), elements));
+        }
+        ++running->commands;
+        submit(running->drive, nvme::encode(kNamespace, command, head_dim), buffer,
+               fmt::format("appending to sequence {} layer {}", s.sequence.value, op.tag.layer->value),
+               [this, running, buffer] {
+                 buffers_.release(buffer);
+                 command_done(running);
+               });
+      }
+  }
+}
+
+void DriveBackend::start_attend(const Operation& op, const std::shared_ptr<Running>& running) {
+  const auto& work = std::get<DriveWork>(op.work);
+  const std::uint64_t mdts = platform_.driver(running->drive).mdts().value;
+  const auto fits = [&](std::size_t parts, std::uint32_t heads) {
+    return parts <= 0xFFFF && nvme::attend_layout(attend_command(op, shape_, parts, heads)).size.value <= mdts;
+  };
+  std::uint32_t head_step = work.heads.count;
+  while (head_step > 1 && !fits(1, head_step)) head_step = (head_step + 1) / 2;
+
+  std::vector<AttendPart> parts;
+  std::uint32_t heads_in_parts = 0;
+  for (std::size_t index = 0; index < work.sequences.size(); ++index)
+    for (std::uint32_t head = 0; head < work.heads.count; head += head_step) {
+      const HeadRange heads{KvHead{work.heads.first.value + head}, std::min(head_step, work.heads.count - head)};
+      if (!parts.empty() && !fits(parts.size() + 1, heads_in_parts + heads.count)) {
+        submit_attend(op, running, parts);
+        parts.clear();
+        heads_in_parts = 0;
+      }
+      parts.push_back({index, heads});
+      heads_in_parts += heads.count;
+    }
+  submit_attend(op, running, parts);
+}
+
+void DriveBackend::submit_attend(const Operation& op, const std::shared_ptr<Running>& running,
+                                 const std::vector<AttendPart>& parts) {
+  const auto& work = std::get<DriveWork>(op.work);
+  const std::uint32_t shard_first = shards_[running->drive].first.value;
+  std::uint32_t total_heads = 0;
+  for (const AttendPart& part : parts) total_heads += part.heads.count;
+  const nvme::KvAttend command = attend_command(op, shape_, parts.size(), total_heads);
+  const nvme::AttendLayout layout = nvme::attend_layout(command);
+  const Segment buffer = buffers_.allocate(layout.size);
+  std::byte* const base = bytes(buffer);
+
+  const std::size_t d = shape_.head_dim;
+  std::size_t head_offset = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const AttendPart& part = parts[i];
+    const SequenceWork& s = work.sequences[part.index];
+    const bool sparf = work.method == DriveMethod::sparf;
+    const nvme::AttendDescriptor descriptor{.sequence = s.sequence.value,
+                                            .token = s.first_token.value,
+                                            .first_head = static_cast<std::uint16_t>(part.heads.first.value - shard_first),
+                                            .head_count = static_cast<std::uint16_t>(part.heads.count),
+                                            .r = static_cast<std::uint16_t>(sparf ? work.components : 0),
+                                            .flags = nvme::attend_flag::append,
+                                            .k = sparf ? s.top_k : 0,
+                                            .l = sparf ? s.local : 0};
+    std::memcpy(base + i * sizeof(descriptor), &descriptor, sizeof(descriptor));
+    if (data_ != nullptr) {
+      const std::size_t kv = head_offset * d;
+      const std::size_t count = part.heads.count * d;
+      data_->load_attend(op, part.index, part.heads,
+                         halves(base + layout.q.value + kv * shape_.group * sizeof(Half), count * shape_.group),
+                         halves(base + layout.k.value + kv * sizeof(Half), count),
+                         halves(base + layout.v.value + kv * sizeof(Half), count));
+    }
+    head_offset += part.heads.count;
+  }
+
+  ++running->commands;
+  submit(running->drive, nvme::encode(kNamespace, command), buffer,
+         fmt::format("{}", host::operation_name(op.kind, op.tag)), [this, &op, running, buffer, layout, parts] {
+           if (data_ != nullptr) {
+             std::byte* const out = bytes(buffer) + layout.out.value;
+             std::size_t offset = 0;
+             for (const AttendPart& part : parts) {
+               const std::size_t count = std::size_t{part.heads.count} * shape_.group * shape_.head_dim;
+               data_->store_output(op, part.index, part.heads, halves(out + offset * sizeof(Half), count));
+               offset += count;
+             }
+           }
+           buffers_.release(buffer);
+           command_done(running);
+         });
+}
+
+}  // namespace csd_model

@@ -1,0 +1,75 @@
+// Drive operations of a plan as NVMe commands.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "csd_model/generation/operation_data.h"
+#include "csd_model/platform/buffer_pool.h"
+#include "csd_model/platform/platform.h"
+#include "host_runtime/core/planner/executor.h"
+
+namespace csd_model {
+
+/// Encodes append_kv and attend operations as vendor commands whose buffers lie in GPU memory (peer to peer), cut to the
+/// drive's mdts: an append by heads, then by tokens; an attend by sequences, then by heads. An operation ends with its
+/// last command.
+class DriveBackend final : public csdsim::host::OperationBackend {
+ public:
+  using Completed =
+      std::function<void(csdsim::host::OperationId, csdsim::SimTime, const csdsim::host::DriveSplit&)>;
+  using Failed = std::function<void(const std::string&)>;
+
+  struct Shape {
+    std::uint32_t kv_heads = 0;
+    std::uint32_t group = 1;  ///< query heads a KV head
+    std::uint32_t head_dim = 0;
+    std::uint32_t layers = 0;
+    std::uint32_t max_tokens = 0;  ///< longest sequence: a hint for the drive's layout
+  };
+
+  /// `data` is null in timing runs. `completed` is called in simulated time; `failed` with a message when a drive refuses a command.
+  DriveBackend(Platform& platform, const Shape& shape, OperationData* data, Completed completed, Failed failed);
+
+  /// Creates sequences 0..count-1 on every drive, each with the drive's share of the heads; `done` when all are there.
+  void create_sequences(std::uint32_t count, std::function<void()> done);
+
+  /// Frees them again.
+  void free_sequences(std::uint32_t count, std::function<void()> done);
+
+  std::optional<csdsim::SimTime> start(const csdsim::host::Operation& op, csdsim::SimTime now) override;
+
+  /// KV heads that a drive holds.
+  csdsim::host::HeadRange shard(std::uint32_t drive) const { return shards_.at(drive); }
+
+ private:
+  struct Running;
+  struct AttendPart;
+
+  void start_append(const csdsim::host::Operation& op, const std::shared_ptr<Running>& running);
+  void start_attend(const csdsim::host::Operation& op, const std::shared_ptr<Running>& running);
+  void submit_attend(const csdsim::host::Operation& op, const std::shared_ptr<Running>& running,
+                     const std::vector<AttendPart>& parts);
+  void submit(std::uint32_t drive, const csdsim::nvme::SubmissionEntry& command, csdsim::nvme::Segment buffer,
+              const std::string& what, std::function<void()> done);
+  void command_done(const std::shared_ptr<Running>& running);
+  void for_all_sequences(std::uint32_t count, const std::string& what,
+                         const std::function<csdsim::nvme::SubmissionEntry(std::uint32_t drive, std::uint32_t sequence)>& encode,
+                         std::function<void()> done);
+  std::byte* bytes(csdsim::nvme::Segment buffer);
+
+  Platform& platform_;
+  Shape shape_;
+  OperationData* data_;
+  Completed completed_;
+  Failed failed_;
+  std::vector<csdsim::host::HeadRange> shards_;
+  BufferPool buffers_;
+  std::uint16_t next_queue_ = 0;
+};
+
+}  // namespace csd_model

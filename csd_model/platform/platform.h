@@ -1,0 +1,68 @@
+// The machine around the drives: host memory, GPU memory, the fabric that joins them, and an NVMe driver a drive.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <systemc>
+#include <vector>
+
+#include "csd_model/drive.h"
+#include "nvme_if/sysc/nvme_driver.h"
+#include "nvme_if/sysc/pcie_fabric.h"
+#include "nvme_if/sysc/physical_memory.h"
+
+namespace csd_model {
+
+struct PlatformConfig {
+  DriveConfig drive;
+  std::uint32_t drives = 1;
+  csdsim::Bytes host_memory = csdsim::Bytes::gib(96);
+  csdsim::Bytes gpu_memory = csdsim::Bytes::gib(48);
+  csdsim::SimTime io_overhead;  ///< host processor time a command
+  std::uint16_t queues = 4;
+  std::uint32_t queue_depth = 1024;
+};
+
+/// Owns all modules of a simulation; make it before the simulation starts, in a context of its own. Host DRAM starts at
+/// physical address 0, the GPU's BAR at kGpuBase: a drive reaches either without the other being involved.
+class Platform {
+ public:
+  static constexpr std::uint64_t kGpuBase = std::uint64_t{1} << 44;
+
+  explicit Platform(const PlatformConfig& config);
+  ~Platform();
+
+  std::uint32_t drives() const { return static_cast<std::uint32_t>(drives_.size()); }
+  Drive& drive(std::uint32_t index) { return *drives_.at(index)->drive; }
+  csdsim::nvme::NvmeDriver& driver(std::uint32_t index) { return *drives_.at(index)->driver; }
+  csdsim::nvme::PhysicalMemory& gpu_memory() { return *gpu_memory_; }
+  csdsim::nvme::PhysicalMemory& host_memory() { return *host_memory_; }
+  const PlatformConfig& config() const { return config_; }
+
+  /// First address of host DRAM that no driver uses.
+  csdsim::nvme::PhysicalAddress free_host_memory() const { return free_host_; }
+
+  /// Calls back when every driver has brought its controller up.
+  void on_ready(std::function<void()> callback);
+
+  /// Payload that the drives moved to and from memory, by kind of region.
+  csdsim::nvme::RegionTraffic traffic(csdsim::nvme::RegionKind kind) const;
+
+ private:
+  struct Slot {
+    csdsim::nvme::MemoryMap map;  ///< as this drive's DMA sees memory: its own counters
+    std::unique_ptr<Drive> drive;
+    std::unique_ptr<csdsim::nvme::NvmeDriver> driver;
+  };
+
+  PlatformConfig config_;
+  csdsim::nvme::MemoryMap map_;
+  std::unique_ptr<csdsim::nvme::PhysicalMemory> host_memory_;
+  std::unique_ptr<csdsim::nvme::PhysicalMemory> gpu_memory_;
+  std::unique_ptr<csdsim::nvme::PcieFabric> fabric_;
+  std::vector<std::unique_ptr<Slot>> drives_;
+  csdsim::nvme::PhysicalAddress free_host_;
+};
+
+}  // namespace csd_model
