@@ -1,0 +1,46 @@
+// Collects every mistake of a configuration, so that the user sees all of them at once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/config/node.h"
+#include "base/error.h"
+
+namespace csdsim::config {
+
+/// All mistakes of one configuration. what() has one line each: "file:line:col: error: ...".
+class ConfigError : public UserError {
+ public:
+  explicit ConfigError(std::vector<std::string> messages);
+  const std::vector<std::string>& messages() const { return messages_; }
+
+ private:
+  std::vector<std::string> messages_;
+};
+
+class Diagnostics {
+ public:
+  void error(const Origin& origin, const std::string& message);
+  /// Something worth saying that is no mistake.
+  void note(const Origin& origin, const std::string& message);
+
+  bool ok() const { return errors_.empty(); }
+  /// "file:line:col: error: ...", in the order of the file, command-line settings last, without repetitions.
+  std::vector<std::string> errors() const;
+  std::vector<std::string> notes() const;
+  /// Throws ConfigError when there are errors.
+  void throw_if_any() const;
+
+ private:
+  struct Message {
+    Origin origin;
+    std::string text;
+  };
+  static std::vector<std::string> render(std::vector<Message> messages, std::string_view severity);
+
+  std::vector<Message> errors_;
+  std::vector<Message> notes_;
+};
+
+}  // namespace csdsim::config

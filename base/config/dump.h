@@ -1,0 +1,96 @@
+// A described struct as ordered JSON, which the reader takes back (JSON is YAML), and as rows of a table.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/config/reader.h"
+#include "base/param.h"
+
+namespace csdsim::config {
+
+/// Nested values: quantities as text with units, counts and booleans bare. Order is that of describe().
+class JsonDump final : public ParamVisitor {
+ public:
+  JsonDump() { stack_.push_back(&json_); }
+
+  /// Takes a copy, as visiting needs a mutable struct.
+  template <class S>
+  static nlohmann::ordered_json of(S value) {
+    JsonDump dump;
+    describe(dump, value);
+    return std::move(dump.json_);
+  }
+
+ protected:
+  void on_param(Param& param) override;
+  void on_preset(std::string_view kind, std::string& name) override;
+  void on_enter(std::string_view name, std::string_view doc) override;
+  void on_leave() override { stack_.pop_back(); }
+  bool on_optional_section(std::string_view name, std::string_view none, std::string_view doc, Cite cite,
+                           bool present) override;
+  std::vector<std::size_t> on_choice(const ChoiceInfo& info) override;
+
+ private:
+  nlohmann::ordered_json json_ = nlohmann::ordered_json::object();
+  std::vector<nlohmann::ordered_json*> stack_;
+};
+
+/// Flat map: path to "file:line:col", "--set a.b=v", "preset NAME (source: where)" or "default (source: where)".
+nlohmann::ordered_json dump_origins(const Origins& origins);
+
+/// What is known about one parameter.
+struct ParamRow {
+  std::string path;     ///< "platform.device.flash.channels"
+  std::string section;  ///< "platform.device.flash", "" at the top
+  std::string name;
+  std::string kind;  ///< the kind of the surrounding choice, or ""
+  std::string type;
+  std::string range;
+  std::string value;  ///< the default
+  Cite cite;
+  std::string doc;
+};
+
+/// A map of parameters, with the kinds that it chooses between, if any.
+struct SectionRow {
+  std::string path;
+  std::string doc;
+  std::vector<std::string> kinds;
+  std::vector<std::string> kind_docs;
+};
+
+/// Every parameter, of all kinds of every choice.
+class ParamTable final : public ParamVisitor {
+ public:
+  template <class S>
+  static ParamTable of() {
+    S value{};
+    ParamTable table;
+    describe(table, value);
+    return table;
+  }
+
+  std::vector<ParamRow> rows;
+  std::vector<SectionRow> sections;
+
+ protected:
+  void on_param(Param& param) override;
+  void on_preset(std::string_view kind, std::string& name) override;
+  void on_enter(std::string_view name, std::string_view doc) override;
+  void on_leave() override;
+  bool on_optional_section(std::string_view name, std::string_view none, std::string_view doc, Cite cite,
+                           bool present) override;
+  std::vector<std::size_t> on_choice(const ChoiceInfo& info) override;
+  void on_kind(std::string_view kind) override { kinds_.back() = kind; }
+
+ private:
+  void add(std::string_view name, std::string type, std::string range, std::string value, Cite cite,
+           std::string_view doc);
+  std::string section_;
+  std::vector<std::string> kinds_{""};
+};
+
+}  // namespace csdsim::config

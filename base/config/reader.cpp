@@ -1,0 +1,185 @@
+#include "base/config/reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace csdsim::config {
+
+std::string cite_text(Cite cite) { return fmt::format("{}: {}", to_string(cite.source), cite.where); }
+
+Reader::Reader(Node root, const PresetSource& presets, Diagnostics& diagnostics)
+    : root_(std::move(root)), presets_(presets), diagnostics_(diagnostics) {
+  frames_.push_back({&root_, "", {}, {}, {}});
+}
+
+const Node* Reader::scalar_under(std::string_view name) {
+  const Entry* entry = top().map->find(name);
+  if (!entry) return nullptr;
+  if (entry->value.kind == Node::Kind::scalar) return &entry->value;
+  diagnostics_.error(entry->value.kind == Node::Kind::null ? entry->origin : entry->value.origin,
+                     fmt::format("{}: expected a single value, found {}", path_of(name), entry->value.kind_name()));
+  return nullptr;
+}
+
+void Reader::on_param(Param& param) {
+  top().known.emplace_back(param.name);
+  const std::string path = path_of(param.name);
+  const Entry* entry = top().map->find(param.name);
+  if (!entry) {
+    origins_[path] = Origin{Layer::builtin, "", 0, 0, cite_text(param.cite)};
+    return;
+  }
+  const Node& value = entry->value;
+  origins_[path] = value.origin;
+  std::vector<std::string> texts;
+  if (param.is_list()) {
+    if (value.kind != Node::Kind::list) {
+      diagnostics_.error(value.kind == Node::Kind::null ? entry->origin : value.origin,
+                         fmt::format("{}: expected a list [...], found {}", path, value.kind_name()));
+      return;
+    }
+    for (const Node& item : value.items) {
+      if (item.kind != Node::Kind::scalar) {
+        diagnostics_.error(item.origin, fmt::format("{}: expected a single value, found {}", path, item.kind_name()));
+        return;
+      }
+      texts.push_back(item.scalar);
+    }
+  } else {
+    const Node* scalar = scalar_under(param.name);
+    if (!scalar) return;
+    texts.push_back(scalar->scalar);
+  }
+  try {
+    param.set(texts);
+  } catch (const UserError& e) {
+    diagnostics_.error(value.origin, fmt::format("{}: {}", path, e.what()));
+  }
+}
+
+void Reader::on_preset(std::string_view kind, std::string& name) {
+  top().known.emplace_back("preset");
+  const std::string path = path_of("preset");
+  const Node* scalar = scalar_under("preset");
+  if (scalar) name = scalar->scalar;
+  origins_[path] = scalar ? scalar->origin : Origin{Layer::builtin, "", 0, 0, "no preset"};
+  if (name.empty()) {
+    if (scalar) diagnostics_.error(scalar->origin, fmt::format("{}: is an empty text", path));
+    return;
+  }
+  const Node* values = presets_.find(kind, name);
+  if (!values) {
+    const auto names = presets_.names(kind);
+    diagnostics_.error(origins_[path], fmt::format("{}: unknown {} preset '{}'{}; exists: {}", path, kind,
+                                                   printable(name), did_you_mean(name, names), join(names)));
+    return;
+  }
+  const Origin own = top().map->origin;
+  Node layered = *values;
+  merge(layered, *top().map);
+  *top().map = std::move(layered);
+  top().map->origin = own;
+}
+
+void Reader::on_enter(std::string_view name, std::string_view) {
+  top().known.emplace_back(name);
+  Entry* entry = top().map->find(name);
+  if (!entry || !entry->value.is_map()) {
+    if (entry) {
+      diagnostics_.error(entry->value.kind == Node::Kind::null ? entry->origin : entry->value.origin,
+                         fmt::format("{}: expected a map {{...}}, found {}", path_of(name), entry->value.kind_name()));
+      top().map->erase(name);
+    }
+    Entry made{std::string(name), top().map->origin, {}};
+    made.value.kind = Node::Kind::map;
+    made.value.origin = top().map->origin;
+    top().map->entries.push_back(std::move(made));
+    entry = &top().map->entries.back();
+  }
+  frames_.push_back({&entry->value, path_of(name) + ".", {}, {}, {}});
+}
+
+bool Reader::on_optional_section(std::string_view name, std::string_view none, std::string_view, Cite cite,
+                                 bool present) {
+  const Entry* entry = top().map->find(name);
+  const std::string path = path_of(name);
+  if (!entry) {
+    top().known.emplace_back(name);
+    origins_[path] = Origin{Layer::builtin, "", 0, 0, cite_text(cite)};
+    return present;
+  }
+  origins_[path] = entry->value.origin;
+  if (entry->value.is_map()) return true;
+  top().known.emplace_back(name);
+  if (entry->value.kind == Node::Kind::scalar && entry->value.scalar == none) return false;
+  diagnostics_.error(entry->value.kind == Node::Kind::null ? entry->origin : entry->value.origin,
+                     fmt::format("{}: expected a map {{...}} or {}, found {}", path, none,
+                                 entry->value.kind == Node::Kind::scalar
+                                     ? fmt::format("'{}'", printable(entry->value.scalar))
+                                     : std::string(entry->value.kind_name())));
+  return false;
+}
+
+std::vector<std::size_t> Reader::on_choice(const ChoiceInfo& info) {
+  top().known.emplace_back("kind");
+  std::size_t index = info.current;
+  const std::string path = path_of("kind");
+  const Node* scalar = scalar_under("kind");
+  origins_[path] = scalar ? scalar->origin : Origin{Layer::builtin, "", 0, 0, cite_text(info.cite)};
+  if (scalar) {
+    const auto it = std::find(info.kinds.begin(), info.kinds.end(), scalar->scalar);
+    if (it == info.kinds.end()) {
+      diagnostics_.error(scalar->origin,
+                         fmt::format("{}: unknown kind '{}'{}; exists: {}", path, printable(scalar->scalar),
+                                     did_you_mean(scalar->scalar, info.kinds), join(info.kinds)));
+      // Nothing below can be judged without the kind.
+      for (const Entry& entry : top().map->entries) top().known.push_back(entry.key);
+      return {};
+    }
+    index = static_cast<std::size_t>(it - info.kinds.begin());
+  }
+  top().choice = {info};
+  top().choice.front().current = index;
+  top().kind_origin = origins_[path];
+  return {index};
+}
+
+void Reader::report_unknown(const Frame& frame, const Entry& entry) {
+  const std::string where = frame.path.empty() ? "" : " in " + frame.path.substr(0, frame.path.size() - 1);
+  if (!frame.choice.empty()) {
+    const ChoiceInfo& choice = frame.choice.front();
+    std::vector<std::string> owners;
+    for (std::size_t i = 0; i < choice.kinds.size(); ++i) {
+      const auto& names = choice.names[i];
+      if (std::find(names.begin(), names.end(), entry.key) != names.end()) owners.push_back(choice.kinds[i]);
+    }
+    if (!owners.empty()) {
+      const std::string& kind = choice.kinds[choice.current];
+      if (entry.value.origin.layer < frame.kind_origin.layer) {
+        diagnostics_.note(entry.origin, fmt::format("{}{} is not used: {} asks for kind {}", frame.path, entry.key,
+                                                    frame.kind_origin.text(), kind));
+      } else {
+        diagnostics_.error(entry.origin, fmt::format("'{}'{} belongs to kind {}, not to {}", entry.key, where,
+                                                     join(owners), kind));
+      }
+      return;
+    }
+  }
+  const std::string hint = did_you_mean(entry.key, frame.known);
+  diagnostics_.error(entry.origin,
+                     fmt::format("unknown key '{}'{}{}", printable(entry.key), where,
+                                 hint.empty() && !frame.known.empty() ? "; exists: " + join(frame.known) : hint));
+}
+
+void Reader::leave_map() {
+  const Frame frame = std::move(frames_.back());
+  frames_.pop_back();
+  for (const Entry& entry : frame.map->entries) {
+    if (std::find(frame.known.begin(), frame.known.end(), entry.key) == frame.known.end()) report_unknown(frame, entry);
+  }
+}
+
+}  // namespace csdsim::config

@@ -1,0 +1,81 @@
+// Fills a described struct from a tree of values, collecting every mistake.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/config/diagnostics.h"
+#include "base/config/node.h"
+#include "base/param.h"
+
+namespace csdsim::config {
+
+/// Origin of every parameter, by its path; ordered by path.
+using Origins = std::map<std::string, Origin, std::less<>>;
+
+/// Where the layers named by the key `preset` come from.
+class PresetSource {
+ public:
+  virtual ~PresetSource() = default;
+  /// Values of a preset, or nullptr. `kind` is what describe() passed to ParamVisitor::preset.
+  virtual const Node* find(std::string_view kind, std::string_view name) const = 0;
+  virtual std::vector<std::string> names(std::string_view kind) const = 0;
+};
+
+/// Reads values in the order of describe(). Everything in the tree must be asked for: what is left over is an unknown
+/// key. Where a stronger layer changes the `kind` of a map (a --set over a file), keys of the old kind that stand in
+/// weaker layers fall away with a note.
+class Reader final : public ParamVisitor {
+ public:
+  Reader(Node root, const PresetSource& presets, Diagnostics& diagnostics);
+
+  /// Fills `value`; parameters that the tree does not mention keep what they hold.
+  template <class S>
+  void read(S& value) {
+    describe(*this, value);
+    leave_map();
+  }
+
+  const Origins& origins() const { return origins_; }
+  /// The tree with presets merged in.
+  const Node& root() const { return root_; }
+
+ protected:
+  void on_param(Param& param) override;
+  void on_preset(std::string_view kind, std::string& name) override;
+  void on_enter(std::string_view name, std::string_view doc) override;
+  void on_leave() override { leave_map(); }
+  bool on_optional_section(std::string_view name, std::string_view none, std::string_view doc, Cite cite,
+                           bool present) override;
+  std::vector<std::size_t> on_choice(const ChoiceInfo& info) override;
+
+ private:
+  struct Frame {
+    Node* map;
+    std::string path;  ///< with a trailing dot, "" at the top
+    std::vector<std::string> known;
+    std::vector<ChoiceInfo> choice;  ///< empty or the one of this map
+    Origin kind_origin;
+  };
+
+  Frame& top() { return frames_.back(); }
+  std::string path_of(std::string_view name) const { return frames_.back().path + std::string(name); }
+  /// The scalar text under a key; nullptr when it is absent or, after an error, of another shape.
+  const Node* scalar_under(std::string_view name);
+  void leave_map();
+  void report_unknown(const Frame& frame, const Entry& entry);
+
+  Node root_;
+  const PresetSource& presets_;
+  Diagnostics& diagnostics_;
+  Origins origins_;
+  std::vector<Frame> frames_;
+};
+
+/// The note that a default carries: "assumed: why".
+std::string cite_text(Cite cite);
+
+}  // namespace csdsim::config

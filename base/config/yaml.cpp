@@ -1,0 +1,307 @@
+#include "base/config/yaml.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/depthguard.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include "base/text.h"
+
+namespace csdsim::config {
+namespace {
+
+/// Stops the parser with a located message.
+struct Refused {
+  Origin origin;
+  std::string message;
+};
+
+/// Builds the tree from parse events: yaml-cpp's own tree drops duplicate keys without a word.
+class Builder final : public YAML::EventHandler {
+ public:
+  Builder(const Origin& base, Diagnostics& diagnostics) : base_(base), diagnostics_(diagnostics) {}
+
+  Node root;
+  bool has_root = false;
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    Node node = make(Node::Kind::null, mark);
+    remember(anchor, node);
+    put(std::move(node));
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    Node node = make(Node::Kind::scalar, mark);
+    check_tag(node, tag);
+    const bool quoted = tag == "!";
+    if (!quoted && (value == "~" || value == "null")) {
+      node.kind = Node::Kind::null;
+    } else {
+      node.scalar = value;
+    }
+    remember(anchor, node);
+    put(std::move(node));
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto it = anchors_.find(anchor);
+    if (it == anchors_.end()) throw Refused{at(mark), "an alias stands inside its own anchor"};
+    count(it->second.second, mark);
+    put(it->second.first);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open(Node::Kind::list, mark, tag, anchor);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open(Node::Kind::map, mark, tag, anchor);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Open {
+    Node node;
+    YAML::anchor_t anchor = 0;
+    std::size_t nodes_before = 0;
+    bool has_key = false;
+    Node key;
+    std::set<std::string> seen;
+  };
+
+  Origin at(const YAML::Mark& mark) const {
+    Origin origin = base_;
+    if (base_.layer != Layer::override && !mark.is_null()) {
+      origin.line = mark.line + 1;
+      origin.column = mark.column + 1;
+    }
+    return origin;
+  }
+  Node make(Node::Kind kind, const YAML::Mark& mark) {
+    count(1, mark);
+    Node node;
+    node.kind = kind;
+    node.origin = at(mark);
+    return node;
+  }
+  void count(std::size_t nodes, const YAML::Mark& mark) {
+    nodes_ += nodes;
+    if (nodes_ > kMaxNodes) {
+      throw Refused{at(mark), fmt::format("more than {} values{}", kMaxNodes,
+                                          anchors_.empty() ? "" : " once aliases are expanded")};
+    }
+  }
+  void check_tag(const Node& node, const std::string& tag) {
+    if (tag != "?" && tag != "!" && !tag.empty()) {
+      diagnostics_.error(node.origin, fmt::format("tags such as '{}' are not used here", printable(tag)));
+    }
+  }
+  void remember(YAML::anchor_t anchor, const Node& node, std::size_t size = 1) {
+    if (anchor) anchors_[anchor] = {node, size};
+  }
+  void open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
+    if (stack_.size() >= kMaxDepth) throw Refused{at(mark), fmt::format("nested deeper than {} levels", kMaxDepth)};
+    const std::size_t before = nodes_;
+    Node node = make(kind, mark);
+    check_tag(node, tag);
+    stack_.emplace_back();
+    stack_.back().node = std::move(node);
+    stack_.back().anchor = anchor;
+    stack_.back().nodes_before = before;
+  }
+  void close() {
+    Open done = std::move(stack_.back());
+    stack_.pop_back();
+    remember(done.anchor, done.node, nodes_ - done.nodes_before);
+    put(std::move(done.node));
+  }
+  void put(Node node) {
+    if (stack_.empty()) {
+      root = std::move(node);
+      has_root = true;
+      return;
+    }
+    Open& top = stack_.back();
+    if (top.node.kind == Node::Kind::list) {
+      top.node.items.push_back(std::move(node));
+    } else if (!top.has_key) {
+      top.key = std::move(node);
+      top.has_key = true;
+    } else {
+      add_entry(top, std::move(node));
+    }
+  }
+  void add_entry(Open& top, Node value) {
+    top.has_key = false;
+    if (top.key.kind != Node::Kind::scalar || top.key.scalar.empty()) {
+      diagnostics_.error(top.key.origin, fmt::format("a key is a name, not {}", top.key.kind == Node::Kind::scalar
+                                                                                    ? "an empty text"
+                                                                                    : top.key.kind_name()));
+      return;
+    }
+    if (!top.seen.insert(top.key.scalar).second) {
+      const Origin& first = top.node.find(top.key.scalar)->origin;
+      diagnostics_.error(top.key.origin,
+                         fmt::format("duplicate key '{}', first given at {}", printable(top.key.scalar), first.text()));
+      return;
+    }
+    top.node.entries.push_back({top.key.scalar, top.key.origin, std::move(value)});
+  }
+
+  Origin base_;
+  Diagnostics& diagnostics_;
+  std::vector<Open> stack_;
+  std::map<YAML::anchor_t, std::pair<Node, std::size_t>> anchors_;
+  std::size_t nodes_ = 0;
+};
+
+Node empty_map(const Origin& origin) {
+  Node node;
+  node.kind = Node::Kind::map;
+  node.origin = origin;
+  return node;
+}
+
+Origin with_position(Origin origin, int line, int column) {
+  if (origin.layer != Layer::override) {
+    origin.line = line;
+    origin.column = column;
+  }
+  return origin;
+}
+
+Origin position_of(std::string_view text, std::size_t offset, const Origin& base) {
+  const std::string_view before = text.substr(0, offset);
+  const auto newline = before.rfind('\n');
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const std::size_t column = 1 + offset - (newline == std::string_view::npos ? 0 : newline + 1);
+  return with_position(base, static_cast<int>(line), static_cast<int>(column));
+}
+
+/// Why the bytes cannot be YAML text at all, located; or nothing.
+bool refuse_bytes(std::string_view text, const Origin& base, Diagnostics& diagnostics) {
+  if (text.size() > kMaxFileBytes) {
+    diagnostics.error(with_position(base, 1, 1),
+                      fmt::format("the file has {} bytes, more than the limit of {}", text.size(), kMaxFileBytes));
+    return true;
+  }
+  if (const std::size_t bad = invalid_utf8(text); bad != std::string_view::npos) {
+    diagnostics.error(position_of(text, bad, base), "the file is not UTF-8 text");
+    return true;
+  }
+  const auto control = std::find_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7F;
+  });
+  if (control != text.end()) {
+    const auto offset = static_cast<std::size_t>(control - text.begin());
+    diagnostics.error(position_of(text, offset, base),
+                      fmt::format("control character {} in the file", printable(text.substr(offset, 1))));
+    return true;
+  }
+  return false;
+}
+
+/// The first document, null when it cannot be read or there is none.
+Node parse_any(std::string_view text, const Origin& base, Diagnostics& diagnostics, bool& readable) {
+  readable = false;
+  if (refuse_bytes(text, base, diagnostics)) return {};
+  Builder builder(base, diagnostics);
+  try {
+    std::istringstream stream{std::string(text)};
+    YAML::Parser parser(stream);
+    parser.HandleNextDocument(builder);
+    Diagnostics ignored;
+    Builder second(base, ignored);
+    if (builder.has_root && parser.HandleNextDocument(second)) {
+      throw Refused{second.root.origin, "a second document starts here; a scenario is one document"};
+    }
+  } catch (const Refused& refused) {
+    diagnostics.error(refused.origin, refused.message);
+    return {};
+  } catch (const YAML::DeepRecursion& e) {
+    diagnostics.error(with_position(base, e.mark.line + 1, e.mark.column + 1),
+                      fmt::format("nested deeper than {} levels", kMaxDepth));
+    return {};
+  } catch (const YAML::Exception& e) {
+    diagnostics.error(with_position(base, std::max(e.mark.line, 0) + 1, std::max(e.mark.column, 0) + 1),
+                      fmt::format("not YAML: {}", printable(e.msg, 120)));
+    return {};
+  }
+  readable = true;
+  return std::move(builder.root);
+}
+
+}  // namespace
+
+Node parse_document(std::string_view text, const Origin& base, Diagnostics& diagnostics) {
+  bool readable = false;
+  Node root = parse_any(text, base, diagnostics, readable);
+  const Origin start = with_position(base, 1, 1);
+  if (!readable) return empty_map(start);
+  if (root.kind == Node::Kind::null) {
+    diagnostics.error(start, "the file is empty");
+    return empty_map(start);
+  }
+  if (!root.is_map()) {
+    diagnostics.error(root.origin, fmt::format("the file holds {}, expected a map of keys and values", root.kind_name()));
+    return empty_map(start);
+  }
+  return root;
+}
+
+void apply_set(Node& root, const std::string& assignment, Diagnostics& diagnostics) {
+  Origin origin{Layer::override, "--set " + printable(assignment, 120), 0, 0, ""};
+  const auto equals = assignment.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    diagnostics.error(origin, "expected PATH=VALUE, for example --set platform.device.count=2");
+    return;
+  }
+  const std::string path = assignment.substr(0, equals);
+  if (path.front() == '.' || path.back() == '.' || path.find("..") != std::string::npos ||
+      static_cast<std::size_t>(std::count(path.begin(), path.end(), '.')) > kMaxDepth) {
+    diagnostics.error(origin, fmt::format("'{}' is not a path such as platform.device.count", printable(path)));
+    return;
+  }
+  bool readable = false;
+  const Node value = parse_any(std::string_view(assignment).substr(equals + 1), origin, diagnostics, readable);
+  if (!readable) return;
+  if (value.kind == Node::Kind::null) {
+    diagnostics.error(origin, fmt::format("{} has no value", printable(path)));
+    return;
+  }
+  set_path(root, path, value);
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::error_code code;
+  const auto status = std::filesystem::status(path, code);
+  if (!std::filesystem::exists(status)) throw UserError(fmt::format("{}: error: no such file", path.string()));
+  if (std::filesystem::is_directory(status)) {
+    throw UserError(fmt::format("{}: error: is a directory, expected a file", path.string()));
+  }
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) throw UserError(fmt::format("{}: error: cannot be opened: {}", path.string(), std::strerror(errno)));
+  // One byte beyond the limit is enough to know; a device or pipe may never end.
+  std::string text(kMaxFileBytes + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  if (stream.bad()) throw UserError(fmt::format("{}: error: cannot be read", path.string()));
+  if (text.size() > kMaxFileBytes) {
+    throw UserError(fmt::format("{}: error: larger than the limit of {} bytes", path.string(), kMaxFileBytes));
+  }
+  return text;
+}
+
+}  // namespace csdsim::config

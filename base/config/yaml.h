@@ -1,0 +1,32 @@
+// YAML text to a Node tree. The only place that sees yaml-cpp.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "base/config/diagnostics.h"
+#include "base/config/node.h"
+
+namespace csdsim::config {
+
+/// Bounds on what is read; generous for anything that a person writes.
+inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kMaxDepth = 32;
+inline constexpr std::size_t kMaxNodes = 100'000;
+
+/// Parses one document whose top is a map. Every origin is `base` with its line and column. Duplicate keys, empty keys
+/// and tags are recorded in `diagnostics` and the tree stays usable. What cannot be read at all (not UTF-8, not YAML,
+/// empty, not a map, nested deeper than kMaxDepth, more than kMaxNodes once aliases are expanded, larger than
+/// kMaxFileBytes, more than one document) is recorded there too, and the result is an empty map.
+Node parse_document(std::string_view text, const Origin& base, Diagnostics& diagnostics);
+
+/// Parses the value of `--set PATH=VALUE` and lays it over `root`. Errors are located as "--set PATH=VALUE".
+void apply_set(Node& root, const std::string& assignment, Diagnostics& diagnostics);
+
+/// The bytes of a file. Throws UserError that names the path when it cannot be read, is no regular file or is larger
+/// than kMaxFileBytes.
+std::string read_file(const std::filesystem::path& path);
+
+}  // namespace csdsim::config

@@ -1,0 +1,68 @@
+#include "base/param.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace csdsim {
+
+namespace {
+constexpr std::string_view kSourceNames[] = {"paper", "datasheet", "measured", "calibrated", "assumed"};
+}
+
+std::string_view to_string(Source source) { return kSourceNames[static_cast<std::size_t>(source)]; }
+
+std::optional<Source> source_from(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kSourceNames); ++i) {
+    if (kSourceNames[i] == name) return static_cast<Source>(i);
+  }
+  return std::nullopt;
+}
+
+namespace detail {
+
+std::size_t find_name(std::string_view text, const std::vector<std::string>& names) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == text) return i;
+  }
+  throw UserError(
+      fmt::format("unknown value '{}'{}; exists: {}", printable(text), did_you_mean(text, names), join(names)));
+}
+
+bool parse_bool(std::string_view text) {
+  if (text == "true") return true;
+  if (text == "false") return false;
+  throw UserError(fmt::format("'{}' is neither true nor false", printable(text)));
+}
+
+std::string parse_text(std::string_view text) {
+  if (text.empty()) throw UserError("is an empty text");
+  return std::string(text);
+}
+
+std::uint32_t narrow_count(std::uint64_t value) {
+  if (value > std::numeric_limits<std::uint32_t>::max()) {
+    throw UserError(fmt::format("'{}' is too large: at most {}", value, std::numeric_limits<std::uint32_t>::max()));
+  }
+  return static_cast<std::uint32_t>(value);
+}
+
+void throw_out_of_range(std::string_view text, const std::string& min, const std::string& max) {
+  throw UserError(fmt::format("{} is out of range: {} to {}", printable(text), min, max));
+}
+
+void throw_list_length(std::size_t length, Range<std::size_t> allowed) {
+  const std::string expected =
+      allowed.min == allowed.max ? fmt::format("{}", allowed.min) : fmt::format("{} to {}", allowed.min, allowed.max);
+  throw UserError(fmt::format("has {} items, expected {}", length, expected));
+}
+
+void expect_single(const std::vector<std::string>& texts) {
+  if (texts.size() != 1) throw InternalError("a scalar parameter was set to a list");
+}
+
+}  // namespace detail
+}  // namespace csdsim

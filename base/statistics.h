@@ -1,0 +1,56 @@
+// The tree of statistics. Owners bump plain integers on the hot path; names, ratios and text are made at the dump.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/histogram.h"
+#include "base/units.h"
+
+namespace csdsim {
+
+/// What stands behind a figure.
+enum class StatOrigin : std::uint8_t { modelled, measured, calibrated, sampled };
+std::string_view to_string(StatOrigin origin);
+
+/// One node of the tree: statistics of one owner, and nested owners. What is registered is read at the dump, so owners
+/// must outlive it. Registering a name twice in one node is an InternalError, as are an empty name, unit or sentence
+/// (a unit of "1" is a bare number).
+class Statistics {
+ public:
+  Statistics();
+  ~Statistics();
+  Statistics(Statistics&&) noexcept;
+  Statistics& operator=(Statistics&&) noexcept;
+
+  /// The nested node of that name, made on first use. References stay valid.
+  Statistics& child(std::string_view name);
+
+  void counter(std::string_view name, const std::uint64_t& value, std::string_view unit, std::string_view sentence,
+               StatOrigin origin = StatOrigin::modelled);
+  /// A time, written in seconds.
+  void time(std::string_view name, const SimTime& value, std::string_view sentence,
+            StatOrigin origin = StatOrigin::modelled);
+  /// Worked out at the dump: ratios, shares. A value that is not finite is left out: what is unknown is absent, never 0.
+  void value(std::string_view name, std::function<double()> value, std::string_view unit, std::string_view sentence,
+             StatOrigin origin = StatOrigin::modelled);
+  /// Written as count, mean, min, p50, p90, p99, p99_9 and max; `scale` converts a sample to `unit`.
+  void histogram(std::string_view name, const Histogram& value, double scale, std::string_view unit,
+                 std::string_view sentence, StatOrigin origin = StatOrigin::modelled);
+
+  /// In order of registration: {name: {value, unit, doc, origin}, child: {...}}.
+  nlohmann::ordered_json dump() const;
+
+ private:
+  struct Item;
+  void add(std::string_view name, std::string_view unit, std::string_view sentence, StatOrigin origin,
+           std::function<nlohmann::ordered_json()> read);
+  std::vector<Item> items_;
+};
+
+}  // namespace csdsim

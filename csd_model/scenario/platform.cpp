@@ -1,0 +1,180 @@
+#include "csd_model/scenario/platform.h"
+
+namespace csdsim::scenario {
+namespace {
+constexpr SimTime ns(std::int64_t v) { return SimTime::nanoseconds(v); }
+constexpr SimTime ms(std::int64_t v) { return SimTime::milliseconds(v); }
+}  // namespace
+
+Bandwidth LinkConfig::raw_bandwidth() const {
+  if (bandwidth) return *bandwidth;
+  // Transfers a second and lane in units of 10^6, and the share of them that the line code leaves.
+  constexpr std::uint64_t kMegatransfers[] = {2'500, 5'000, 8'000, 16'000, 32'000};
+  const std::uint32_t g = generation.value();
+  const std::uint64_t bits = kMegatransfers[g - 1] * 1'000'000 * lanes.value();
+  return {g <= 2 ? bits * 8 / 10 / 8 : bits / 8 * 128 / 130};
+}
+
+Bytes DeviceConfig::usable_capacity() const {
+  const std::uint64_t pages = flash.geometry.pages();
+  return flash.geometry.page_size * (pages - ftl.over_provisioning.floor_of(pages));
+}
+
+void describe(ParamVisitor& v, FlashConfig& c) {
+  FlashGeometry& g = c.geometry;
+  v.param("channels", g.channels, {1, 128}, "Flash channels of the drive.", paper("InstInfer V-B"));
+  v.param("dies_per_channel", g.dies_per_channel, {1, 64}, "Dies that share a channel.",
+          assumed("InstInfer states none; 8 dies keep a 1.4 GB/s channel busy at a tR of 50 us"));
+  v.param("planes_per_die", g.planes_per_die, {1, 16}, "Planes of a die, which read and program independently.",
+          assumed("InstInfer II-C calls 2 to 4 typical"));
+  v.param("blocks_per_plane", g.blocks_per_plane, {1, 1'048'576}, "Erase blocks of a plane.",
+          assumed("chosen for 1 TiB"));
+  v.param("pages_per_block", g.pages_per_block, {1, 65'536}, "Pages of an erase block.",
+          assumed("InstInfer II-C says several hundred"));
+  v.param("page_size", g.page_size, {Bytes{512}, Bytes::mib(1)}, "Data bytes of a page; a multiple of 512 B.",
+          paper("InstInfer IV-C"));
+  v.param("read_latency", c.read_latency, {ns(1), ms(100)}, "tR: from the array to the page buffer.",
+          assumed("typical for TLC; InstInfer states none"));
+  v.param("program_latency", c.program_latency, {ns(1), ms(100)}, "tProg: from the page buffer to the array.",
+          assumed("typical for TLC; InstInfer states none"));
+  v.param("erase_latency", c.erase_latency, {ns(1), SimTime::milliseconds(1'000)}, "tBERS: erase of a block.",
+          assumed("typical for TLC; InstInfer states none"));
+  v.param("channel_bandwidth", c.channel_bandwidth, {Bandwidth{1'000'000}, Bandwidth{100'000'000'000}},
+          "Data rate of one channel.", paper("InstInfer V-B"));
+  v.param("command_time", c.command_time, {SimTime{}, ms(1)}, "Bus time of a command with its address cycles.",
+          assumed("ONFI-like bus: 7 cycles and the turn-around times"));
+  v.param("data_out_setup", c.data_out_setup, {SimTime{}, ms(1)}, "Bus time before the first byte of a page moves.",
+          assumed("ONFI-like bus: column change and strobe preamble"));
+  v.param("bus_arbitration", c.bus_arbitration, "Which request a free channel takes next.",
+          assumed("keeps planes busy; no paper states it"));
+  v.param("ecc_latency", c.ecc_latency, {SimTime{}, ms(1)}, "Pipelined time of error correction after a page has arrived.",
+          assumed("0: hidden behind the transfer"));
+  v.param("filter_location", c.filter_location, "Where rows of a page that are not needed are dropped.",
+          paper("InstInfer IV-B: in each NFC"));
+}
+
+void describe(ParamVisitor& v, EngineConfig& c) {
+  v.param("clock", c.clock, {Frequency{1'000'000}, Frequency{10'000'000'000}}, "Clock of the attention engine.",
+          paper("InstInfer V-A, of the prototype"));
+  v.param("kernels", c.kernels, {1, 1024}, "Attention kernels (GeMV and softmax) side by side.",
+          paper("InstInfer IV-B"));
+  v.param("macs_per_cycle", c.macs_per_cycle, {1, 1'048'576}, "FP16 multiply-accumulates of a kernel in a cycle.",
+          calibrated("70 GFLOP/s not overlapped (InstInfer) is 123 MAC a cycle at 285 MHz over 2 kernels"));
+  v.param("jobs_in_flight", c.jobs_in_flight, {1, 65'536}, "Heads that the engine works on at the same time.",
+          assumed("enough to hide a tR; no paper states it"));
+  v.param("buffer", c.buffer, {Bytes{512}, Bytes::gib(16)}, "Memory for pages on their way into the kernels.",
+          assumed("of the order of the Zynq-7045's block RAM"));
+}
+
+void describe(ParamVisitor& v, NvmeConfig& c) {
+  v.param("queues", c.queues, {1, 1024}, "Pairs of I/O queues.", assumed("a host with a few submitting threads"));
+  v.param("queue_depth", c.queue_depth, {2, 65'536}, "Entries of an I/O queue.", assumed("common driver default"));
+  v.param("mdts", c.mdts, {Bytes::kib(4), Bytes::gib(1)}, "Largest data transfer of a command: a power of two.",
+          assumed("common for data-centre drives"));
+  v.param("granularity", c.granularity, "What one attention command covers.",
+          assumed("fewest commands; the paper states none"));
+  v.param("transfer", c.transfer, "How K, V and attention outputs travel between GPU and drive.",
+          paper("InstInfer IV-A: peer to peer"));
+}
+
+void describe(ParamVisitor& v, LinkConfig& c) {
+  v.optional("generation", c.generation, "auto", {1, 5}, "PCIe generation; auto where bandwidth is given.",
+             paper("InstInfer: drive 3.0 x4 (V-A, prototype), GPU 4.0 x16 (VI-A)"));
+  v.optional("lanes", c.lanes, "auto", {1, 32}, "PCIe lanes: a power of two; auto where bandwidth is given.",
+             paper("InstInfer: drive 3.0 x4 (V-A, prototype), GPU 4.0 x16 (VI-A)"));
+  v.optional("bandwidth", c.bandwidth, "auto", {Bandwidth{1'000'000}, Bandwidth{10'000'000'000'000}},
+             "Bytes a second on the wire, in place of generation and lanes.", assumed("follows from generation and lanes"));
+  v.param("max_payload", c.max_payload, {Bytes{64}, Bytes::kib(4)}, "Largest payload of a TLP: a power of two.",
+          assumed("common root complexes"));
+  v.param("tlp_overhead", c.tlp_overhead, {Bytes{0}, Bytes{128}}, "Header, framing and CRC bytes of a TLP.",
+          datasheet("PCIe base specification: 4 DW header, sequence number, LCRC, framing"));
+}
+
+void describe(ParamVisitor& v, DramConfig& c) {
+  v.param("capacity", c.capacity, {Bytes::mib(1), Bytes::gib(1024)},
+          "Controller DRAM for group buffers, maps and the write buffer.", assumed("the prototype has 2 GB"));
+}
+
+void describe(ParamVisitor& v, WriteBufferConfig& c) {
+  v.param("capacity", c.capacity, {Bytes{0}, Bytes::gib(1024)},
+          "DRAM in which block writes complete; 0 B: every write reaches flash first.", assumed("the slow, safe case"));
+}
+
+void describe(ParamVisitor& v, InstinferMapping& c) {
+  v.optional("embedding_group", c.embedding_group, "auto", {1, 1024},
+             "m, components an embedding page: a power of two that divides the head dimension.",
+             assumed("auto: the largest window of at most max(256, longest sequence); InstInfer IV-C uses 2 to 8"));
+  v.param("tail", c.tail, "Where K of tokens that fill no embedding window yet is kept.",
+          assumed("the paper does not discuss it; dram needs up to 419 MB a sequence of OPT-13B"));
+}
+
+void describe(ParamVisitor&, PageMapping&) {}
+
+void describe(ParamVisitor& v, FtlConfig& c) {
+  v.choice("mapping", c.mapping, "How data is addressed in flash.", paper("InstInfer IV-C"));
+  v.param("over_provisioning", c.over_provisioning, {Ratio{0, 1}, Ratio::of(9, 10)},
+          "Share of the flash that data may not fill.", assumed("common for client drives"));
+  v.param("lookup_time", c.lookup_time, {SimTime{}, ms(1)}, "Firmware time to look up one mapping entry.",
+          assumed("0: looked up ahead, in hardware"));
+  v.list("stripe_order", c.stripe_order, {3, 3}, "What changes first between consecutive pages: a permutation.",
+         assumed("channels first gives one stream all channels"));
+}
+
+void describe(ParamVisitor& v, DeviceConfig& c) {
+  v.preset("device", c.preset);
+  v.param("count", c.count, {1, 64}, "Drives of this kind; K and V are sharded over them by KV head.",
+          assumed("the smallest system"));
+  v.param("fidelity", c.fidelity, "How the flash is simulated; completions are the same.", assumed("speed"));
+  v.section("flash", c.flash, "The flash array and its channels.");
+  v.section("engine", c.engine, "The attention engine in the drive.");
+  v.section("nvme", c.nvme, "The NVMe front end and how the host uses it.");
+  v.section("link", c.link, "The PCIe link: generation and lanes, or bandwidth.");
+  v.section("dram", c.dram, "Controller DRAM.");
+  v.section("write_buffer", c.write_buffer, "Buffer for block writes.");
+  v.section("ftl", c.ftl, "The flash translation layer.");
+}
+
+void describe(ParamVisitor& v, GpuEfficiency& c) {
+  const Range<Ratio> share{Ratio::of(1, 1000), Ratio{1, 1}};
+  v.param("gemm", c.gemm, share, "Of the peak rate: matrix products of many rows.", assumed("large cuBLAS products"));
+  v.param("gemv", c.gemv, share, "Of memory bandwidth: matrix products of few rows, bound by weights.",
+          assumed("streaming kernels"));
+  v.param("attention_prefill", c.attention_prefill, share, "Of the peak rate: attention over a prompt.",
+          assumed("fused attention kernels"));
+  v.param("attention_decode", c.attention_decode, share, "Of memory bandwidth: attention of single tokens.",
+          assumed("published best is 83 % on H200"));
+  v.param("elementwise", c.elementwise, share, "Of memory bandwidth: norms, activations, additions.",
+          assumed("streaming kernels"));
+}
+
+void describe(ParamVisitor& v, GpuConfig& c) {
+  v.preset("gpu", c.preset);
+  v.param("timing", c.timing, "Where operator times come from.", assumed("works without a GPU"));
+  v.param("fp16_rate", c.fp16_rate, {ComputeRate{1'000'000'000}, ComputeRate{1'000'000'000'000'000'000}},
+          "Peak dense FP16 rate of the tensor cores.", datasheet("NVIDIA RTX A6000"));
+  v.param("memory_bandwidth", c.memory_bandwidth, {Bandwidth{1'000'000'000}, Bandwidth{100'000'000'000'000}},
+          "Peak bandwidth of GPU memory.", datasheet("NVIDIA RTX A6000"));
+  v.param("memory", c.memory, {Bytes::mib(1), Bytes::gib(4096)}, "GPU memory.", paper("InstInfer VI-A"));
+  v.param("kernel_launch", c.kernel_launch, {SimTime{}, ms(10)}, "Fixed time of an operator.",
+          assumed("typical launch latency"));
+  v.section("efficiency", c.efficiency, "Share of peak that operators reach.");
+  v.section("link", c.link, "The PCIe link: generation and lanes, or bandwidth.");
+}
+
+void describe(ParamVisitor& v, HostConfig& c) {
+  v.preset("host", c.preset);
+  v.param("cores", c.cores, {1, 4096}, "CPU cores.", datasheet("Intel Xeon Gold 5320"));
+  v.param("memory", c.memory, {Bytes::mib(1), Bytes::gib(65'536)}, "Host memory.", paper("InstInfer VI-A"));
+  v.param("memory_bandwidth", c.memory_bandwidth, {Bandwidth{1'000'000'000}, Bandwidth{100'000'000'000'000}},
+          "Peak bandwidth of host memory.", datasheet("8 channels of DDR4-2933"));
+  v.param("io_overhead", c.io_overhead, {SimTime{}, ms(100)}, "CPU time to submit a command and take its completion.",
+          assumed("0: not stated by any paper"));
+}
+
+void describe(ParamVisitor& v, PlatformConfig& c) {
+  v.section("gpu", c.gpu, "The GPU that computes everything but the offloaded part.");
+  v.section("host", c.host, "The host.");
+  v.section("device", c.device, "The drives.");
+}
+
+}  // namespace csdsim::scenario

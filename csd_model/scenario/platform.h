@@ -1,0 +1,220 @@
+// The modelled machine: GPU, host, drives and their links. Resolved values with units; nothing here knows YAML.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/address.h"
+#include "base/param.h"
+#include "base/quantity.h"
+#include "base/units.h"
+
+namespace csdsim::scenario {
+
+enum class BusArbitration : std::uint8_t { fifo, command_first, data_first };
+enum class FilterLocation : std::uint8_t { nfc, die };
+enum class Fidelity : std::uint8_t { fast, at };
+enum class Granularity : std::uint8_t { layer_mini_batch };
+enum class Transfer : std::uint8_t { p2p };
+enum class TailPolicy : std::uint8_t { token_index, dram };
+enum class StripeLevel : std::uint8_t { channel, die, plane };
+enum class GpuTiming : std::uint8_t { modelled };
+
+/// The flash array and its channels.
+struct FlashConfig {
+  FlashGeometry geometry;
+  SimTime read_latency = SimTime::microseconds(50);
+  SimTime program_latency = SimTime::microseconds(600);
+  SimTime erase_latency = SimTime::milliseconds(3);
+  Bandwidth channel_bandwidth{1'400'000'000};
+  SimTime command_time = SimTime::nanoseconds(290);
+  SimTime data_out_setup = SimTime::nanoseconds(30);
+  BusArbitration bus_arbitration = BusArbitration::command_first;
+  SimTime ecc_latency;
+  FilterLocation filter_location = FilterLocation::nfc;
+};
+
+/// The attention engine in the drive.
+struct EngineConfig {
+  Frequency clock{285'000'000};
+  std::uint32_t kernels = 2;
+  std::uint32_t macs_per_cycle = 128;
+  std::uint32_t jobs_in_flight = 16;
+  Bytes buffer = Bytes::mib(1);
+};
+
+/// The NVMe front end and how the host uses it.
+struct NvmeConfig {
+  std::uint32_t queues = 4;
+  std::uint32_t queue_depth = 1024;
+  Bytes mdts = Bytes::mib(2);
+  Granularity granularity = Granularity::layer_mini_batch;
+  Transfer transfer = Transfer::p2p;
+};
+
+/// A PCIe link: either generation and lanes, or its bandwidth. After loading exactly one of the two is set.
+struct LinkConfig {
+  std::optional<std::uint32_t> generation = 3;
+  std::optional<std::uint32_t> lanes = 4;
+  std::optional<Bandwidth> bandwidth;
+  Bytes max_payload{256};
+  Bytes tlp_overhead{24};
+
+  /// Bytes a second on the wire in one direction: the given bandwidth, or lanes x transfer rate x line coding (8b/10b up
+  /// to generation 2, 128b/130b above), rounded down. TLP overhead is not subtracted.
+  Bandwidth raw_bandwidth() const;
+};
+
+struct DramConfig {
+  Bytes capacity = Bytes::gib(8);
+};
+
+struct WriteBufferConfig {
+  Bytes capacity;  ///< 0: a write completes when it is in flash
+};
+
+/// Two maps for the KV cache beside a page map for blocks.
+struct InstinferMapping {
+  static constexpr std::string_view kKind = "instinfer";
+  static constexpr std::string_view kDoc =
+      "Token-indexed and embedding-indexed maps for the KV cache (InstInfer IV-C), and a page map for block commands.";
+  std::optional<std::uint32_t> embedding_group;  ///< m; unset: the largest window of at most max(256, longest sequence)
+  TailPolicy tail = TailPolicy::token_index;
+};
+
+/// A page map only: a drive that keeps no KV cache.
+struct PageMapping {
+  static constexpr std::string_view kKind = "page";
+  static constexpr std::string_view kDoc = "A page map for block commands; the drive keeps no KV cache.";
+};
+
+struct FtlConfig {
+  std::variant<InstinferMapping, PageMapping> mapping;
+  Ratio over_provisioning = Ratio::of(7, 100);
+  SimTime lookup_time;
+  std::vector<StripeLevel> stripe_order{StripeLevel::channel, StripeLevel::die, StripeLevel::plane};
+};
+
+struct DeviceConfig {
+  std::string preset;
+  std::uint32_t count = 1;
+  Fidelity fidelity = Fidelity::fast;
+  FlashConfig flash;
+  EngineConfig engine;
+  NvmeConfig nvme;
+  LinkConfig link;
+  DramConfig dram;
+  WriteBufferConfig write_buffer;
+  FtlConfig ftl;
+
+  /// Flash that data may fill: capacity less over-provisioning, in whole pages.
+  Bytes usable_capacity() const;
+};
+
+/// Share of peak that operators reach. Compute-bound operators scale the peak rate, the others memory bandwidth.
+struct GpuEfficiency {
+  Ratio gemm = Ratio::of(7, 10);
+  Ratio gemv = Ratio::of(8, 10);
+  Ratio attention_prefill = Ratio::of(5, 10);
+  Ratio attention_decode = Ratio::of(8, 10);
+  Ratio elementwise = Ratio::of(8, 10);
+};
+
+struct GpuConfig {
+  std::string preset;
+  GpuTiming timing = GpuTiming::modelled;
+  ComputeRate fp16_rate{155'000'000'000'000};
+  Bandwidth memory_bandwidth{768'000'000'000};
+  Bytes memory = Bytes::gib(48);
+  SimTime kernel_launch = SimTime::microseconds(5);
+  GpuEfficiency efficiency;
+  LinkConfig link{.generation = 4, .lanes = 16, .bandwidth = {}};
+};
+
+struct HostConfig {
+  std::string preset;
+  std::uint32_t cores = 26;
+  Bytes memory = Bytes::gib(96);
+  Bandwidth memory_bandwidth{187'700'000'000};
+  SimTime io_overhead;
+};
+
+struct PlatformConfig {
+  GpuConfig gpu;
+  HostConfig host;
+  DeviceConfig device;
+};
+
+void describe(ParamVisitor& v, FlashConfig& c);
+void describe(ParamVisitor& v, EngineConfig& c);
+void describe(ParamVisitor& v, NvmeConfig& c);
+void describe(ParamVisitor& v, LinkConfig& c);
+void describe(ParamVisitor& v, DramConfig& c);
+void describe(ParamVisitor& v, WriteBufferConfig& c);
+void describe(ParamVisitor& v, InstinferMapping& c);
+void describe(ParamVisitor& v, PageMapping& c);
+void describe(ParamVisitor& v, FtlConfig& c);
+void describe(ParamVisitor& v, DeviceConfig& c);
+void describe(ParamVisitor& v, GpuEfficiency& c);
+void describe(ParamVisitor& v, GpuConfig& c);
+void describe(ParamVisitor& v, HostConfig& c);
+void describe(ParamVisitor& v, PlatformConfig& c);
+
+}  // namespace csdsim::scenario
+
+namespace csdsim {
+
+template <>
+struct EnumValues<scenario::BusArbitration> {
+  static constexpr EnumValue<scenario::BusArbitration> values[] = {
+      {scenario::BusArbitration::fifo, "fifo", "Requests take the bus in the order of asking."},
+      {scenario::BusArbitration::command_first, "command_first", "Commands go before data: planes start sooner."},
+      {scenario::BusArbitration::data_first, "data_first", "Data goes before commands: planes are emptied sooner."}};
+};
+template <>
+struct EnumValues<scenario::FilterLocation> {
+  static constexpr EnumValue<scenario::FilterLocation> values[] = {
+      {scenario::FilterLocation::nfc, "nfc", "On the controller's side of the channel: whole pages cross it."},
+      {scenario::FilterLocation::die, "die", "On the die: only what passes crosses the channel."}};
+};
+template <>
+struct EnumValues<scenario::Fidelity> {
+  static constexpr EnumValue<scenario::Fidelity> values[] = {
+      {scenario::Fidelity::fast, "fast", "The timeline core, one event a batch."},
+      {scenario::Fidelity::at, "at", "Event-driven channel and die modules, one event a stage; the same times."}};
+};
+template <>
+struct EnumValues<scenario::Granularity> {
+  static constexpr EnumValue<scenario::Granularity> values[] = {
+      {scenario::Granularity::layer_mini_batch, "layer_mini_batch",
+       "One command covers all heads of one layer for a mini-batch of sequences."}};
+};
+template <>
+struct EnumValues<scenario::Transfer> {
+  static constexpr EnumValue<scenario::Transfer> values[] = {
+      {scenario::Transfer::p2p, "p2p", "The drive reads and writes GPU memory itself."}};
+};
+template <>
+struct EnumValues<scenario::TailPolicy> {
+  static constexpr EnumValue<scenario::TailPolicy> values[] = {
+      {scenario::TailPolicy::token_index, "token_index",
+       "Tokens short of an embedding window are scored from token pages; a full window is read back and transposed."},
+      {scenario::TailPolicy::dram, "dram", "The component-major tail stays in controller DRAM until its window is full."}};
+};
+template <>
+struct EnumValues<scenario::StripeLevel> {
+  static constexpr EnumValue<scenario::StripeLevel> values[] = {
+      {scenario::StripeLevel::channel, "channel", "Consecutive pages go to different channels."},
+      {scenario::StripeLevel::die, "die", "Consecutive pages go to different dies."},
+      {scenario::StripeLevel::plane, "plane", "Consecutive pages go to different planes."}};
+};
+template <>
+struct EnumValues<scenario::GpuTiming> {
+  static constexpr EnumValue<scenario::GpuTiming> values[] = {
+      {scenario::GpuTiming::modelled, "modelled", "A roofline with an efficiency for each kind of operator."}};
+};
+
+}  // namespace csdsim

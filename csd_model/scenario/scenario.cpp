@@ -1,0 +1,145 @@
+#include "csd_model/scenario/scenario.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace csdsim::scenario {
+
+Bytes ModelConfig::weight_bytes() const {
+  const std::uint64_t width = hidden_size, kv = std::uint64_t{kv_heads} * head_dim, q = std::uint64_t{heads} * head_dim;
+  const std::uint64_t layer = 2 * width * (q + kv) + 2 * width * ffn_size;
+  return Bytes{bytes_per_element * (layers * layer + width * (std::uint64_t{vocab_size} + max_positions))};
+}
+
+SparfBudget sparf_budget(const InstinferSparf& system, std::uint32_t head_dim, std::uint64_t tokens) {
+  using Wide = unsigned __int128;
+  const std::uint64_t d = head_dim, s = tokens;
+  const std::uint64_t r = std::clamp<std::uint64_t>(system.r ? *system.r : system.ratio.round_of(d), 1, d);
+  std::uint64_t k = 0;
+  if (system.k) {
+    k = *system.k;
+  } else if (system.ratio_mode == RatioMode::uniform) {
+    k = system.ratio.round_of(s);
+  } else {
+    // 2 k d = S (2 ratio d - r); negative where r alone exceeds the budget.
+    const Wide n = system.ratio.numerator, q = system.ratio.denominator;
+    const Wide budget = 2 * n * d * s, components = static_cast<Wide>(r) * q * s, unit = 2 * static_cast<Wide>(d) * q;
+    k = budget > components ? static_cast<std::uint64_t>((2 * (budget - components) + unit) / (2 * unit)) : 0;
+  }
+  k = std::clamp<std::uint64_t>(k, 1, s);
+  const std::uint64_t l = std::min<std::uint64_t>(system.l ? *system.l : k / 4, k);
+  SparfBudget budget;
+  budget.r = static_cast<std::uint32_t>(r);
+  budget.k = static_cast<std::uint32_t>(k);
+  budget.l = static_cast<std::uint32_t>(l);
+  budget.traffic = (static_cast<double>(s) * static_cast<double>(r) + 2.0 * static_cast<double>(k) * static_cast<double>(d)) /
+                   (2.0 * static_cast<double>(s) * static_cast<double>(d));
+  return budget;
+}
+
+Ratio BlockIoWorkload::reads() const {
+  switch (pattern) {
+    case Pattern::random_read:
+    case Pattern::sequential_read: return {1, 1};
+    case Pattern::random_write:
+    case Pattern::sequential_write: return {0, 1};
+    case Pattern::random_mixed:
+    case Pattern::sequential_mixed: break;
+  }
+  return read_fraction.value_or(Ratio::of(1, 2));
+}
+
+std::string_view Scenario::system_kind() const {
+  return std::visit([](const auto& s) { return s.kKind; }, system);
+}
+std::string_view Scenario::workload_kind() const {
+  return std::visit([](const auto& w) { return w.kKind; }, workload);
+}
+
+void describe(ParamVisitor& v, ModelConfig& c) {
+  const Cite open = assumed("no default: name a preset or a path");
+  v.preset("model", c.preset);
+  v.optional("path", c.path, "none", "Directory of a checkpoint (config.json, safetensors, tokenizer.model).",
+             assumed("a preset has no weights"));
+  v.param("layers", c.layers, {1, 1024}, "Decoder layers.", open);
+  v.param("heads", c.heads, {1, 1024}, "Query heads.", open);
+  v.param("kv_heads", c.kv_heads, {1, 1024}, "Key/value heads; divides heads.", open);
+  v.param("head_dim", c.head_dim, {1, 1024}, "Components of a head.", open);
+  v.param("hidden_size", c.hidden_size, {1, 1'048'576}, "Width of the residual stream.", open);
+  v.param("ffn_size", c.ffn_size, {1, 4'194'304}, "Width inside the feed-forward network.", open);
+  v.param("vocab_size", c.vocab_size, {1, 16'777'216}, "Entries of the vocabulary.", open);
+  v.param("max_positions", c.max_positions, {1, 16'777'216}, "Longest sequence that the model was made for.", open);
+  v.param("bytes_per_element", c.bytes_per_element, {2, 2}, "Bytes of a weight, key or value: FP16.",
+          paper("InstInfer VI-A: FP16"));
+}
+
+void describe(ParamVisitor& v, InstinferDense& c) {
+  v.param("method", c.method, "Says the method again; has to agree with kind.", paper("InstInfer VI-A"));
+}
+
+void describe(ParamVisitor& v, InstinferSparf& c) {
+  v.param("method", c.method, "Says the method again; has to agree with kind.", paper("InstInfer VI-A"));
+  v.param("ratio", c.ratio, {Ratio::of(1, 1024), Ratio{1, 1}}, "Compression ratio.", paper("InstInfer VI-A: 1/8"));
+  v.param("ratio_mode", c.ratio_mode, "What the ratio counts.",
+          assumed("the paper does not define it; both readings are offered"));
+  v.optional("r", c.r, "auto", {1, 1024}, "Components of q that approximate the scores; auto follows from ratio.",
+             assumed("follows from ratio"));
+  v.optional("k", c.k, "auto", {1, 16'777'216}, "Tokens attended; auto follows from ratio.",
+             assumed("follows from ratio"));
+  v.optional("l", c.l, "auto", {0, 16'777'216}, "Newest tokens that are always attended, counted in k; auto is k/4.",
+             paper("SparQ (arXiv 2312.04985): l = k/4"));
+}
+
+void describe(ParamVisitor& v, GenerationWorkload& c) {
+  v.param("batch", c.batch, {1, 65'536}, "Sequences that decode together.", assumed("the smallest batch"));
+  v.param("input_tokens", c.input_tokens, {1, 16'777'216}, "Tokens of every prompt.", assumed("a short prompt"));
+  v.param("output_tokens", c.output_tokens, {1, 16'777'216}, "Tokens generated a sequence.", assumed("a short answer"));
+  v.optional("prompts", c.prompts, "none", "File with a prompt a line, in place of batch and input_tokens.",
+             assumed("lengths are enough for timing"));
+}
+
+void describe(ParamVisitor& v, BlockIoWorkload& c) {
+  v.param("pattern", c.pattern, "What is read and written where.", assumed("the usual first question"));
+  v.param("request_size", c.request_size, {Bytes{512}, Bytes::gib(1)}, "Bytes of a request: a multiple of 512 B.",
+          assumed("the usual first question"));
+  v.param("queue_depth", c.queue_depth, {1, 1'048'576}, "Requests in flight.", assumed("the usual first question"));
+  v.param("requests", c.requests, {1, 1'000'000'000'000}, "Requests in all.", assumed("a steady state"));
+  v.param("working_set", c.working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
+          "Share of the usable capacity that requests address.", assumed("as the comparison points with MQSim"));
+  v.optional("read_fraction", c.read_fraction, "auto", {Ratio{0, 1}, Ratio{1, 1}},
+             "Share of reads of a mixed pattern; auto is what the pattern says, half for mixed ones.",
+             assumed("what the pattern says"));
+}
+
+void describe(ParamVisitor& v, ClusteredSelection& c) {
+  v.param("token_page_fraction", c.token_page_fraction, {Ratio::of(1, 1024), Ratio{1, 1}},
+          "Share of the token pages that the selected tokens lie in.",
+          paper("InstInfer IV-C, VI-C: implied at 1/8 and 16 tokens a page; opt-6m measures 0.46, uniform picks touch 0.88"));
+}
+
+void describe(ParamVisitor& v, SamplingConfig& c) {
+  v.param("layers", c.layers, {1, 1024}, "Layers that are simulated for all.", assumed("layers are alike"));
+  v.param("steps", c.steps, {2, 1'048'576}, "Decode steps that are simulated for all.", assumed("costs are smooth in length"));
+}
+
+void describe(ParamVisitor& v, SimulationConfig& c) {
+  v.param("data", c.data, "Whether pages hold real bytes.", assumed("timing needs no checkpoint"));
+  v.choice("selection", c.selection, "Which tokens SparF attends where it is not computed.",
+           assumed("needs no recorded run"));
+  v.optional_section("sampling", c.sampling, "off", "Simulates some layers and steps for all; off simulates everything.",
+                     assumed("exact"));
+}
+
+void describe(ParamVisitor& v, Scenario& c) {
+  v.param("name", c.name, "Names the run and its result directory: letters, digits, '.', '_', '-'.",
+          assumed("the name of the file"));
+  v.param("seed", c.seed, {0, std::numeric_limits<std::uint64_t>::max()}, "Seed of everything random.",
+          assumed("any number will do"));
+  v.section("model", c.model, "The model that is decoded.");
+  v.section("platform", c.platform, "The modelled machine.");
+  v.choice("system", c.system, "The offload system.", assumed("the exact one"));
+  v.choice("workload", c.workload, "What is run.", assumed("the subject of the project"));
+  v.section("simulation", c.simulation, "How it is simulated.");
+}
+
+}  // namespace csdsim::scenario

@@ -1,0 +1,188 @@
+// A scenario: the question that one run answers, with every value resolved (DESIGN, contract "Scenario").
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "base/param.h"
+#include "csd_model/scenario/platform.h"
+
+namespace csdsim::scenario {
+
+/// Shape of a decoder. From a preset, from the config.json of a checkpoint, or given.
+struct ModelConfig {
+  std::string preset;
+  std::optional<InputPath> path;  ///< directory of a checkpoint; its shape is read while loading
+  std::uint32_t layers = 0;
+  std::uint32_t heads = 0;
+  std::uint32_t kv_heads = 0;
+  std::uint32_t head_dim = 0;
+  std::uint32_t hidden_size = 0;
+  std::uint32_t ffn_size = 0;
+  std::uint32_t vocab_size = 0;
+  std::uint32_t max_positions = 0;
+  std::uint32_t bytes_per_element = 2;
+
+  /// K or V of one token and head.
+  Bytes row_bytes() const { return Bytes{std::uint64_t{head_dim} * bytes_per_element}; }
+  /// Weights of a decoder in the manner of OPT: attention, two-matrix FFN, tied embeddings, positions.
+  Bytes weight_bytes() const;
+};
+
+enum class RatioMode : std::uint8_t { uniform, traffic };
+enum class Method : std::uint8_t { dense, sparf };
+
+/// InstInfer with exact attention in the drive.
+struct InstinferDense {
+  static constexpr std::string_view kKind = "instinfer-dense";
+  static constexpr std::string_view kDoc = "InstInfer with dense attention in the drive.";
+  Method method = Method::dense;
+};
+
+/// InstInfer with SparF attention in the drive.
+struct InstinferSparf {
+  static constexpr std::string_view kKind = "instinfer-sparf";
+  static constexpr std::string_view kDoc = "InstInfer with SparF attention in the drive: SparQ on pages in two steps.";
+  Method method = Method::sparf;
+  Ratio ratio = Ratio::of(1, 8);
+  RatioMode ratio_mode = RatioMode::uniform;
+  std::optional<std::uint32_t> r;  ///< components of q; unset: from ratio
+  std::optional<std::uint32_t> k;  ///< tokens attended; unset: from ratio
+  std::optional<std::uint32_t> l;  ///< newest tokens that are always attended; unset: k/4
+};
+
+/// What SparF uses for one head at one length.
+struct SparfBudget {
+  std::uint32_t r = 0;
+  std::uint32_t k = 0;
+  std::uint32_t l = 0;
+  /// (S r + 2 k d) / (2 S d): elements moved against dense attention, before pages are rounded up.
+  double traffic = 0;
+};
+
+/// Resolves r, k, l for heads of `head_dim` with `tokens` in the cache, the current one included (algorithms note 3.7).
+/// uniform: r = ratio d, k = ratio S. traffic: r as before, k such that S r + 2 k d = 2 ratio S d. Both are rounded to
+/// nearest; r is at least 1 and at most d, k at least 1 and at most S, l at most k. Precondition: head_dim, tokens > 0.
+SparfBudget sparf_budget(const InstinferSparf& system, std::uint32_t head_dim, std::uint64_t tokens);
+
+using SystemConfig = std::variant<InstinferDense, InstinferSparf>;
+
+/// Decoding of a batch: equal lengths, or the prompts of a file.
+struct GenerationWorkload {
+  static constexpr std::string_view kKind = "generation";
+  static constexpr std::string_view kDoc = "Prompts are prefilled and tokens are generated.";
+  std::uint32_t batch = 1;
+  std::uint32_t input_tokens = 128;
+  std::uint32_t output_tokens = 128;
+  std::optional<InputPath> prompts;  ///< a prompt a line; replaces batch and input_tokens
+};
+
+enum class Pattern : std::uint8_t {
+  random_read,
+  random_write,
+  random_mixed,
+  sequential_read,
+  sequential_write,
+  sequential_mixed
+};
+
+/// Block commands at a fixed depth.
+struct BlockIoWorkload {
+  static constexpr std::string_view kKind = "block_io";
+  static constexpr std::string_view kDoc = "Block commands in a closed loop at a fixed queue depth.";
+  Pattern pattern = Pattern::random_read;
+  Bytes request_size = Bytes::kib(4);
+  std::uint32_t queue_depth = 32;
+  std::uint64_t requests = 100'000;
+  Ratio working_set = Ratio::of(8, 10);
+  std::optional<Ratio> read_fraction;
+
+  /// Share of reads: what the pattern says, or read_fraction for mixed patterns.
+  Ratio reads() const;
+  bool sequential() const { return pattern >= Pattern::sequential_read; }
+};
+
+using WorkloadConfig = std::variant<GenerationWorkload, BlockIoWorkload>;
+
+enum class DataMode : std::uint8_t { timing, carried };
+
+/// Picks where tokens cluster: a share of the token pages is touched.
+struct ClusteredSelection {
+  static constexpr std::string_view kKind = "clustered";
+  static constexpr std::string_view kDoc = "Selected tokens share pages: a given share of the token pages is touched.";
+  Ratio token_page_fraction = Ratio::of(1, 4);
+};
+using SelectionConfig = std::variant<ClusteredSelection>;
+
+/// Which part of a long run is simulated.
+struct SamplingConfig {
+  std::uint32_t layers = 2;
+  std::uint32_t steps = 8;
+};
+
+struct SimulationConfig {
+  DataMode data = DataMode::timing;
+  SelectionConfig selection;
+  std::optional<SamplingConfig> sampling;  ///< unset: everything is simulated
+};
+
+struct Scenario {
+  std::string name;
+  std::uint64_t seed = 1;
+  ModelConfig model;
+  PlatformConfig platform;
+  SystemConfig system;
+  WorkloadConfig workload;
+  SimulationConfig simulation;
+
+  std::string_view system_kind() const;
+  std::string_view workload_kind() const;
+};
+
+void describe(ParamVisitor& v, ModelConfig& c);
+void describe(ParamVisitor& v, InstinferDense& c);
+void describe(ParamVisitor& v, InstinferSparf& c);
+void describe(ParamVisitor& v, GenerationWorkload& c);
+void describe(ParamVisitor& v, BlockIoWorkload& c);
+void describe(ParamVisitor& v, ClusteredSelection& c);
+void describe(ParamVisitor& v, SamplingConfig& c);
+void describe(ParamVisitor& v, SimulationConfig& c);
+void describe(ParamVisitor& v, Scenario& c);
+
+}  // namespace csdsim::scenario
+
+namespace csdsim {
+
+template <>
+struct EnumValues<scenario::RatioMode> {
+  static constexpr EnumValue<scenario::RatioMode> values[] = {
+      {scenario::RatioMode::uniform, "uniform", "The ratio applies to components and to tokens: r = ratio d, k = ratio S."},
+      {scenario::RatioMode::traffic, "traffic", "The ratio is that of all elements moved; k follows from it."}};
+};
+template <>
+struct EnumValues<scenario::Method> {
+  static constexpr EnumValue<scenario::Method> values[] = {
+      {scenario::Method::dense, "dense", "Every token is attended."},
+      {scenario::Method::sparf, "sparf", "SparQ on flash pages in two steps."}};
+};
+template <>
+struct EnumValues<scenario::Pattern> {
+  static constexpr EnumValue<scenario::Pattern> values[] = {
+      {scenario::Pattern::random_read, "random_read", "Reads at uniform random places."},
+      {scenario::Pattern::random_write, "random_write", "Writes at uniform random places."},
+      {scenario::Pattern::random_mixed, "random_mixed", "Reads and writes at uniform random places."},
+      {scenario::Pattern::sequential_read, "sequential_read", "Reads one after another."},
+      {scenario::Pattern::sequential_write, "sequential_write", "Writes one after another."},
+      {scenario::Pattern::sequential_mixed, "sequential_mixed", "Reads and writes one after another."}};
+};
+template <>
+struct EnumValues<scenario::DataMode> {
+  static constexpr EnumValue<scenario::DataMode> values[] = {
+      {scenario::DataMode::timing, "timing", "Page operations without page bytes."},
+      {scenario::DataMode::carried, "carried", "Pages hold real bytes and answers are computed from them."}};
+};
+
+}  // namespace csdsim
