@@ -9,10 +9,10 @@
 #include "base/page_op.h"
 #include "base/units.h"
 #include "nfc/core/arg_min.h"
-#include "nfc/core/ask_queue.h"
 #include "nfc/core/fixed_divisor.h"
 #include "nfc/core/flash_statistics.h"
 #include "nfc/core/flash_timing.h"
+#include "nfc/core/nearly_sorted_queue.h"
 
 namespace csdsim::nfc {
 
@@ -55,7 +55,7 @@ class FlashTimeline {
   void take_completions(SimTime now, std::vector<FlashCompletion>& out);
 
   /// Earliest completion that is known and not taken, SimTime::max() if there is none.
-  SimTime next_completion() const { return completions_.empty() ? SimTime::max() : completions_.front().at; }
+  SimTime next_completion() const { return front_time(completions_); }
   /// Time of the next bus decision if nothing is submitted before, SimTime::max() if nobody waits.
   SimTime next_decision() const { return decisions_.min(); }
   SimTime next_event() const { return std::min(next_completion(), next_decision()); }
@@ -89,16 +89,33 @@ class FlashTimeline {
     SimTime free_at;  ///< when the last decided operation leaves the plane; also while the plane looks idle
     SimTime granted;  ///< command of the operation in the plane
   };
+  /// A plane's wish for the bus of its channel.
+  struct Ask {
+    SimTime at;  ///< may lie in the future
+    std::uint64_t sequence;
+    std::uint32_t plane;
+    constexpr bool before(const Ask& o) const { return at != o.at ? at < o.at : sequence < o.sequence; }
+  };
   struct Channel {
     SimTime bus_free;
-    AskQueue commands;
-    AskQueue data_outs;
+    NearlySortedQueue<Ask> commands;
+    NearlySortedQueue<Ask> data_outs;
+  };
+  struct Completion {
+    SimTime at;
+    FlashTicket ticket;
+    constexpr bool before(const Completion& o) const { return at != o.at ? at < o.at : ticket < o.ticket; }
   };
   struct Batch {
     SimTime done;
     FlashTicket ticket;
     std::uint32_t remaining;
   };
+
+  template <class T>
+  static SimTime front_time(const NearlySortedQueue<T>& queue) {
+    return queue.empty() ? SimTime::max() : queue.front().at;
+  }
 
   void enqueue(const PageOp& op, SimTime at, std::uint32_t batch);
   void ask_for_command(const Plane& plane, std::uint32_t plane_index);
@@ -124,7 +141,7 @@ class FlashTimeline {
   std::uint32_t free_op_ = kNone;
   std::vector<Batch> batches_;
   std::vector<std::uint32_t> free_batches_;
-  std::vector<FlashCompletion> completions_;  ///< heap, earliest (time, ticket) in front
+  NearlySortedQueue<Completion> completions_;
   std::uint64_t next_sequence_ = 0;
   std::uint64_t next_ticket_ = 0;
   SimTime front_;
