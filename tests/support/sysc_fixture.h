@@ -18,7 +18,8 @@ class SyscFixture {
     delete sc_core::sc_curr_simcontext;
     sc_core::sc_default_global_context = new sc_core::sc_simcontext;
     sc_core::sc_curr_simcontext = sc_core::sc_default_global_context;
-    sc_core::sc_report_handler::set_actions(sc_core::SC_ID_MORE_THAN_ONE_SIGNAL_DRIVER_, sc_core::SC_DEFAULT_ERROR_ACTIONS);
+    sc_core::sc_report_handler::set_actions(sc_core::SC_ID_MORE_THAN_ONE_SIGNAL_DRIVER_,
+                                            sc_core::SC_DEFAULT_ERROR_ACTIONS);
   }
 };
 
