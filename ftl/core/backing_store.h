@@ -1,0 +1,104 @@
+// The bytes in the flash. Programs write them, reads return them, and an out-of-band tag on every page says whose they
+// are, so that a wrong mapping shows up as a wrong answer and as a counted error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/address.h"
+
+namespace csdsim::ftl {
+
+/// `timing` keeps no bytes at all: the same state changes and page operations, without data.
+enum class DataMode : std::uint8_t { timing, carried };
+
+/// What a page holds; the FTL that owns it follows from that.
+enum class PageKind : std::uint8_t { host, token_k, token_v, embedding };
+
+/// Out-of-band metadata of a page: the logical key it was written under.
+struct OobTag {
+  PageKind kind = PageKind::host;
+  LayerId layer;            ///< KV pages only
+  KvHead head;              ///< KV pages only
+  SequenceId sequence;      ///< KV pages only
+  std::uint64_t index = 0;  ///< host: logical page; token_k, token_v: token group; embedding: window * (d/m) + group
+  bool operator==(const OobTag&) const = default;
+};
+
+std::string to_string(const OobTag& tag);
+
+/// What a verifying read compares: the logical key only (cheap), or the key and the CRC-32 of all bytes.
+enum class PageCheck : std::uint8_t { key, key_and_crc };
+
+/// One mismatch that a verifying read found.
+struct IntegrityError {
+  enum class What : std::uint8_t { not_written, wrong_key, wrong_crc };
+  What what = What::not_written;
+  PhysicalPageAddress ppa;
+  OobTag expected;
+  OobTag found;
+  std::uint32_t expected_crc = 0;
+  std::uint32_t found_crc = 0;
+};
+
+std::string to_string(const IntegrityError& error);
+
+/// Page bytes and their out-of-band metadata, allocated per erase block when the block is first programmed.
+class BackingStore {
+ public:
+  BackingStore(const FlashGeometry& geometry, DataMode mode);
+  ~BackingStore();
+  BackingStore(const BackingStore&) = delete;
+  BackingStore& operator=(const BackingStore&) = delete;
+
+  DataMode mode() const { return mode_; }
+  bool carried() const { return mode_ == DataMode::carried; }
+
+  /// Programs a page: `data` is exactly one page. Throws InternalError if the page is not erased (NAND cannot
+  /// overwrite), if the address is outside the array or if the size is wrong. Does nothing in timing mode.
+  void write(PhysicalPageAddress ppa, std::span<const std::byte> data, const OobTag& tag);
+
+  /// The bytes of a page; an erased page reads as all ones. Valid until the block is erased. Carried mode only.
+  std::span<const std::byte> read(PhysicalPageAddress ppa) const;
+
+  /// Reads and compares with what should be there. A mismatch is counted and kept (the first kMaxKeptErrors of them);
+  /// the bytes are returned all the same, as a drive without this check would.
+  std::span<const std::byte> read_verified(PhysicalPageAddress ppa, const OobTag& expected, PageCheck check);
+
+  /// Erases a block; its pages read as all ones again.
+  void erase(BlockId block);
+
+  bool written(PhysicalPageAddress ppa) const;
+
+  static constexpr std::size_t kMaxKeptErrors = 64;
+  std::uint64_t integrity_errors() const { return integrity_errors_; }
+  const std::vector<IntegrityError>& kept_integrity_errors() const { return kept_errors_; }
+
+  /// Fault injection: inverts one bit of a programmed page and leaves its metadata alone. `bit` counts from the first
+  /// byte's least significant bit. Throws UserError if there are no bytes to corrupt.
+  void flip_bit(PhysicalPageAddress ppa, std::uint64_t bit);
+
+ private:
+  struct Oob {
+    OobTag tag;
+    std::uint32_t crc = 0;
+    bool written = false;
+  };
+  struct Block;
+
+  const Block* block_at(PhysicalPageAddress ppa) const;
+  void record(const IntegrityError& error);
+
+  FlashGeometry geometry_;
+  DataMode mode_;
+  std::vector<std::unique_ptr<Block>> blocks_;  ///< by BlockId; empty in timing mode
+  std::vector<std::byte> erased_page_;
+  std::uint64_t integrity_errors_ = 0;
+  std::vector<IntegrityError> kept_errors_;
+};
+
+}  // namespace csdsim::ftl

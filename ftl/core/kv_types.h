@@ -1,0 +1,94 @@
+// The vocabulary of the KV namespace.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/address.h"
+#include "base/page_op.h"
+#include "ftl/core/backing_store.h"
+
+namespace csdsim::ftl {
+
+/// Bytes of one element of K or V; p in the papers. The cache is half precision.
+inline constexpr std::uint32_t kElementBytes = 2;
+
+/// What a sequence looks like. On a drive that holds a share of the heads, `kv_heads` is that share.
+struct KvShape {
+  std::uint32_t layers = 0;
+  std::uint32_t kv_heads = 0;
+  std::uint32_t head_dim = 0;  ///< d, elements of a token row
+  std::uint32_t max_tokens =
+      0;  ///< longest expected length; a hint for the choice of m and for allocation, not a limit
+};
+
+enum class KvKind : std::uint8_t { key, value };
+
+/// One KV head of one layer of one sequence: the unit that attention works on.
+struct KvKey {
+  SequenceId sequence;
+  LayerId layer;
+  KvHead head;
+  auto operator<=>(const KvKey&) const = default;
+};
+
+/// A page of the KV namespace. Token pages: `group` is the token group, `window` is 0. Embedding pages: `group` is the
+/// embedding group (components [group * m, group * m + m)) and `window` the token window.
+struct KvPageId {
+  KvKey key;
+  PageKind kind = PageKind::token_k;
+  std::uint32_t group = 0;
+  std::uint32_t window = 0;
+  auto operator<=>(const KvPageId&) const = default;
+};
+
+/// `count` consecutive KV heads.
+struct HeadRange {
+  KvHead first;
+  std::uint32_t count = 0;
+};
+
+/// What happens to keys whose embedding window is not complete.
+enum class TailPolicy : std::uint8_t {
+  token_index,  ///< they are scored from their token pages; a full window is read back, transposed and programmed
+  dram          ///< a component-major copy is held in controller DRAM until the window is full
+};
+
+enum class KvStatus : std::uint8_t {
+  ok,
+  busy,          ///< try again when flushes, erases or unpins have completed
+  out_of_dram,   ///< does not fit into controller DRAM, whatever is waited for
+  out_of_space,  ///< no flash page left, whatever is waited for
+  bad_sequence,  ///< unknown, or (create) in use
+  bad_shape,     ///< the shape does not fit the page size: see KvLayout::make for the reason in words
+  bad_layer,
+  bad_head,
+  bad_token,  ///< not the next token of every head in the range
+  bad_data    ///< data given in timing mode, or of the wrong size
+};
+std::string_view to_string(KvStatus status);
+
+using FlushJobId = StrongId<struct FlushJobTag, std::uint64_t>;
+
+/// Background work that an append set off: all `reads`, then all `programs`, then KvFtl::flush_done(id). Jobs are
+/// independent of one another.
+struct FlushJob {
+  FlushJobId id;
+  std::vector<PageOp> reads;
+  std::vector<PageOp> programs;
+};
+
+struct AppendResult {
+  KvStatus status = KvStatus::ok;
+  std::vector<FlushJob> jobs;
+};
+
+/// `erases` are to be run, each followed by KvFtl::erase_done.
+struct FreeResult {
+  KvStatus status = KvStatus::ok;
+  std::vector<PageOp> erases;
+};
+
+}  // namespace csdsim::ftl

@@ -1,0 +1,33 @@
+// The order in which consecutive pages visit the planes of the drive.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/address.h"
+
+namespace csdsim::ftl {
+
+enum class StripeLevel : std::uint8_t { channel, die, plane };
+
+/// A permutation of the three levels; the first changes fastest. {channel, die, plane} puts neighbours on different
+/// channels, then on different dies of a channel, then on the planes of a die.
+using StripeOrder = std::array<StripeLevel, 3>;
+inline constexpr StripeOrder kChannelDiePlane{StripeLevel::channel, StripeLevel::die, StripeLevel::plane};
+
+/// Enumerates the planes of a drive in stripe order: a bijection between ranks 0..planes-1 and planes.
+class Stripe {
+ public:
+  /// Throws UserError if `order` is not a permutation.
+  Stripe(const FlashGeometry& geometry, const StripeOrder& order);
+
+  PlaneId plane_at(std::uint64_t rank) const;  ///< rank is taken modulo the number of planes
+  std::uint32_t rank_of(PlaneId plane) const;
+
+ private:
+  FlashGeometry geometry_;
+  StripeOrder order_;
+  std::array<std::uint32_t, 3> extent_{};  ///< by StripeLevel
+};
+
+}  // namespace csdsim::ftl

@@ -1,0 +1,45 @@
+// A KV namespace with everything it stands on.
+#pragma once
+
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "flash_model.h"
+#include "ftl/core/kv_ftl.h"
+
+namespace csdsim::ftl::test {
+
+struct KvDrive {
+  KvDrive(const FlashGeometry& g, const KvFtlConfig& config, DataMode mode, Bytes dram_capacity = Bytes::gib(8))
+      : blocks(g, {0, g.blocks_per_plane}),
+        store(g, mode),
+        dram(dram_capacity),
+        ftl(config, blocks, store, dram, std::make_unique<StripedPlacement>(g)),
+        flash(g) {}
+
+  /// Runs the operations of a job and reports it done; returns the erases.
+  std::vector<PageOp> finish(const FlushJob& job) {
+    for (const PageOp& op : job.reads) flash.run(op, false);
+    for (const PageOp& op : job.programs) flash.run(op, false);
+    return ftl.flush_done(job.id);
+  }
+  void erase(const PageOp& op) {
+    flash.run(op, false);
+    ftl.erase_done(op.ppa);
+  }
+
+  BlockManager blocks;
+  BackingStore store;
+  DramBudget dram;
+  KvFtl ftl;
+  FlashModel flash;
+};
+
+inline std::vector<Half> random_halves(std::mt19937_64& rng, std::size_t count) {
+  std::vector<Half> out(count);
+  for (Half& h : out) h = float_to_half(static_cast<float>(static_cast<std::int64_t>(rng() % 20001) - 10000) / 1000.0f);
+  return out;
+}
+
+}  // namespace csdsim::ftl::test

@@ -1,0 +1,98 @@
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <string_view>
+
+#include "base/error.h"
+#include "ftl/core/backing_store.h"
+#include "ftl/core/crc32.h"
+
+using namespace csdsim;
+using namespace csdsim::ftl;
+
+namespace {
+
+const FlashGeometry kGeometry{2, 1, 1, 4, 4, Bytes{512}};
+
+std::vector<std::byte> page_of(std::uint8_t value) { return std::vector<std::byte>(512, std::byte{value}); }
+
+OobTag tag_of(std::uint64_t index) {
+  OobTag tag;
+  tag.index = index;
+  return tag;
+}
+
+}  // namespace
+
+TEST_CASE("crc32 gives the check value of the standard, at every length") {
+  constexpr std::string_view text = "123456789";
+  CHECK(crc32(std::as_bytes(std::span(text))) == 0xCBF43926u);
+  CHECK(crc32({}) == 0u);
+  // Slicing by 8 against the definition, bit by bit.
+  std::vector<std::byte> data;
+  for (int i = 0; i < 67; ++i) data.push_back(static_cast<std::byte>(i * 37 + 11));
+  for (std::size_t length = 0; length <= data.size(); ++length) {
+    std::uint32_t expected = ~0u;
+    for (std::size_t i = 0; i < length; ++i) {
+      expected ^= std::to_integer<std::uint32_t>(data[i]);
+      for (int bit = 0; bit < 8; ++bit) expected = (expected >> 1) ^ ((expected & 1u) != 0 ? 0xEDB88320u : 0u);
+    }
+    CHECK(crc32(std::span(data).first(length)) == ~expected);
+  }
+}
+
+TEST_CASE("a page reads what was programmed, an erased one all ones") {
+  BackingStore store(kGeometry, DataMode::carried);
+  const auto data = page_of(0x5A);
+  store.write({5}, data, tag_of(1));
+  CHECK(std::ranges::equal(store.read({5}), data));
+  CHECK(std::ranges::equal(store.read({4}), page_of(0xFF)));
+  CHECK(std::ranges::equal(store.read({20}), page_of(0xFF)));
+  CHECK(store.written({5}));
+  store.erase(BlockId{1});
+  CHECK_FALSE(store.written({5}));
+  CHECK(std::ranges::equal(store.read({5}), page_of(0xFF)));
+  store.write({5}, page_of(1), tag_of(2));
+  CHECK(store.integrity_errors() == 0);
+}
+
+TEST_CASE("misuse of the store is an internal error") {
+  BackingStore store(kGeometry, DataMode::carried);
+  store.write({0}, page_of(1), tag_of(0));
+  CHECK_THROWS_AS(store.write({0}, page_of(1), tag_of(0)), InternalError);
+  CHECK_THROWS_AS(store.write({kGeometry.pages()}, page_of(1), tag_of(0)), InternalError);
+  CHECK_THROWS_AS(store.write({1}, std::vector<std::byte>(511), tag_of(0)), InternalError);
+  BackingStore timing(kGeometry, DataMode::timing);
+  timing.write({0}, {}, tag_of(0));
+  CHECK_THROWS_AS(timing.read({0}), InternalError);
+  CHECK_THROWS_AS(timing.flip_bit({0}, 0), UserError);
+}
+
+TEST_CASE("a verifying read counts and names what is wrong, and returns the bytes all the same") {
+  BackingStore store(kGeometry, DataMode::carried);
+  store.write({3}, page_of(7), tag_of(30));
+
+  CHECK(store.read_verified({3}, tag_of(30), PageCheck::key_and_crc)[0] == std::byte{7});
+  CHECK(store.integrity_errors() == 0);
+
+  CHECK(store.read_verified({3}, tag_of(31), PageCheck::key)[0] == std::byte{7});
+  CHECK(store.read_verified({2}, tag_of(20), PageCheck::key)[0] == std::byte{0xFF});
+  store.flip_bit({3}, 8 * 100 + 3);
+  CHECK(store.read({3})[100] == std::byte{7 ^ 8});
+  store.read_verified({3}, tag_of(30), PageCheck::key);  // the key alone is blind to it
+  CHECK(store.integrity_errors() == 2);
+  store.read_verified({3}, tag_of(30), PageCheck::key_and_crc);
+  REQUIRE(store.integrity_errors() == 3);
+
+  const auto& errors = store.kept_integrity_errors();
+  CHECK(errors[0].what == IntegrityError::What::wrong_key);
+  CHECK(errors[0].expected.index == 31);
+  CHECK(errors[0].found.index == 30);
+  CHECK(to_string(errors[0]) == "physical page 3: expected host page 31, found host page 30");
+  CHECK(errors[1].what == IntegrityError::What::not_written);
+  CHECK(errors[2].what == IntegrityError::What::wrong_crc);
+  CHECK(errors[2].expected_crc != errors[2].found_crc);
+
+  for (int i = 0; i < 200; ++i) store.read_verified({2}, tag_of(20), PageCheck::key);
+  CHECK(store.integrity_errors() == 203);
+  CHECK(store.kept_integrity_errors().size() == BackingStore::kMaxKeptErrors);
+}

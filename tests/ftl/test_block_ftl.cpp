@@ -1,0 +1,228 @@
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+
+#include "base/error.h"
+#include "flash_model.h"
+#include "ftl/core/block_ftl.h"
+
+using namespace csdsim;
+using namespace csdsim::ftl;
+using csdsim::ftl::test::FlashModel;
+
+namespace {
+
+struct Drive {
+  Drive(const FlashGeometry& g, const BlockQuota& quota, DataMode mode, const BlockFtlConfig& config = {})
+      : blocks(g, quota), store(g, mode), ftl(config, blocks, store), flash(g) {}
+
+  void run(const IoPlan& plan) {
+    for (const Phase& phase : plan.phases) {
+      for (const PageOp& op : phase) flash.run(op, true);
+    }
+  }
+
+  BlockManager blocks;
+  BackingStore store;
+  BlockFtl ftl;
+  FlashModel flash;
+};
+
+/// The mapping is one to one, and blocks count as valid exactly the pages that are mapped.
+void check_mapping(const Drive& drive) {
+  const FlashGeometry& g = drive.blocks.geometry();
+  std::set<std::uint64_t> used;
+  std::map<std::uint32_t, std::uint32_t> valid;
+  const std::uint64_t pages = drive.ftl.capacity().value / g.page_size.value;
+  for (std::uint64_t p = 0; p < pages; ++p) {
+    const PhysicalPageAddress ppa = drive.ftl.lookup(LogicalPage{p});
+    if (!ppa.valid()) continue;
+    REQUIRE(used.insert(ppa.value).second);
+    ++valid[g.block_of(ppa).value];
+  }
+  for (std::uint32_t b = 0; b < g.blocks(); ++b) {
+    REQUIRE(drive.blocks.valid_pages(BlockId{b}) == (valid.contains(b) ? valid[b] : 0));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("block FTL against a map of bytes: random writes, reads and trims under garbage collection") {
+  struct Case {
+    FlashGeometry geometry;
+    std::uint32_t quota;
+    BlockFtlConfig config;
+  };
+  const StripeOrder plane_first{StripeLevel::plane, StripeLevel::die, StripeLevel::channel};
+  const std::vector<Case> cases{
+      {{2, 2, 2, 12, 8, Bytes{512}}, 12, {0.07, 2, kChannelDiePlane, PageCheck::key_and_crc}},
+      {{1, 1, 1, 8, 16, Bytes{512}}, 8, {0.0, 1, kChannelDiePlane, PageCheck::key_and_crc}},
+      {{3, 1, 2, 16, 4, Bytes{1024}}, 10, {0.3, 3, plane_first, PageCheck::key_and_crc}},
+      {{1, 2, 1, 7, 2, Bytes{512}}, 7, {0.0, 1, plane_first, PageCheck::key_and_crc}},
+  };
+  for (const Case& c : cases) {
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      CAPTURE(c.geometry.channels, c.geometry.pages_per_block, seed);
+      Drive drive(c.geometry, {c.quota, 0}, DataMode::carried, c.config);
+      std::mt19937_64 rng(seed);
+      const std::uint64_t capacity = drive.ftl.capacity().value;
+      const std::uint64_t page = c.geometry.page_size.value;
+      std::vector<std::byte> oracle(capacity, std::byte{0});
+      std::vector<bool> mapped(capacity / page, false);
+      std::uint64_t host_programs = 0;
+      const auto extent = [&] {
+        // Mostly pages, often sectors; sometimes larger than what a plane has left.
+        const std::uint64_t unit = rng() % 2 == 0 ? page : 128;
+        const std::uint64_t offset = rng() % (capacity / unit) * unit;
+        const std::uint64_t most = std::min<std::uint64_t>(capacity - offset, rng() % 16 == 0 ? capacity : 6 * page);
+        return std::pair{Bytes{offset}, Bytes{(rng() % (most / unit) + 1) * unit}};
+      };
+      for (int step = 0; step < 1500; ++step) {
+        const auto [offset, length] = extent();
+        const std::uint64_t action = rng() % 10;
+        if (action < 6) {
+          std::vector<std::byte> data(length.value);
+          for (std::byte& b : data) b = static_cast<std::byte>(rng());
+          const IoPlan plan = drive.ftl.write(offset, length, data);
+          REQUIRE(plan.status == IoStatus::ok);
+          REQUIRE_NOTHROW(drive.run(plan));
+          std::ranges::copy(data, oracle.begin() + static_cast<std::ptrdiff_t>(offset.value));
+          for (std::uint64_t p = offset.value / page; p * page < offset.value + length.value; ++p) {
+            mapped[p] = true;
+            ++host_programs;
+          }
+        } else if (action < 9) {
+          std::vector<std::byte> data(length.value);
+          const IoPlan plan = drive.ftl.read(offset, length, data);
+          REQUIRE_NOTHROW(drive.run(plan));
+          REQUIRE(std::memcmp(data.data(), oracle.data() + offset.value, length.value) == 0);
+          std::uint64_t expected = 0;
+          for (std::uint64_t p = offset.value / page; p * page < offset.value + length.value; ++p) {
+            expected += mapped[p] ? 1 : 0;
+          }
+          REQUIRE((plan.phases.empty() ? 0 : plan.phases[0].size()) == expected);
+        } else {
+          REQUIRE(drive.ftl.trim(offset, length).status == IoStatus::ok);
+          for (std::uint64_t p = (offset.value + page - 1) / page; (p + 1) * page <= offset.value + length.value; ++p) {
+            std::memset(oracle.data() + p * page, 0, page);
+            mapped[p] = false;
+          }
+        }
+        if (step % 50 == 0) check_mapping(drive);
+      }
+      check_mapping(drive);
+      const BlockFtlStats& s = drive.ftl.stats();
+      CHECK(s.gc_erases > 10);
+      CHECK(s.gc_erases == drive.flash.erases);
+      CHECK(s.host_pages_written == host_programs);
+      CHECK(drive.flash.programs == s.host_pages_written + s.gc_pages_moved);
+      CHECK(s.write_amplification() >= 1.0);
+      CHECK(drive.store.integrity_errors() == 0);
+      // Conservation: each mapped page is valid once, whatever was moved.
+      std::uint64_t valid = 0;
+      for (std::uint32_t b = 0; b < c.geometry.blocks(); ++b) valid += drive.blocks.valid_pages(BlockId{b});
+      CHECK(valid == static_cast<std::uint64_t>(std::ranges::count(mapped, true)));
+    }
+  }
+}
+
+TEST_CASE("unwritten pages read as zeros without flash, and requests beyond the end are refused") {
+  Drive drive({2, 1, 1, 8, 4, Bytes{512}}, {8, 0}, DataMode::carried);
+  std::vector<std::byte> data(1024, std::byte{1});
+  const IoPlan plan = drive.ftl.read(Bytes{0}, Bytes{1024}, data);
+  CHECK(plan.phases.empty());
+  CHECK(std::ranges::all_of(data, [](std::byte b) { return b == std::byte{0}; }));
+  CHECK(drive.ftl.stats().unwritten_reads == 2);
+  const Bytes end = drive.ftl.capacity();
+  CHECK(drive.ftl.read(end, Bytes{512}).status == IoStatus::out_of_range);
+  CHECK(drive.ftl.write(end - Bytes{512}, Bytes{1024}).status == IoStatus::out_of_range);
+  CHECK(drive.ftl.trim(Bytes{~std::uint64_t{0}}, Bytes{2}).status == IoStatus::out_of_range);
+  CHECK(drive.ftl.read(end, Bytes{0}).status == IoStatus::ok);
+  CHECK(end.value % 512 == 0);
+}
+
+TEST_CASE("a partial write reads, merges and programs, in this order") {
+  Drive drive({1, 1, 1, 8, 4, Bytes{512}}, {8, 0}, DataMode::carried);
+  drive.ftl.write(Bytes{0}, Bytes{512}, std::vector<std::byte>(512, std::byte{1}));
+  const IoPlan plan = drive.ftl.write(Bytes{100}, Bytes{10}, std::vector<std::byte>(10, std::byte{2}));
+  REQUIRE(plan.phases.size() == 2);
+  CHECK(plan.phases[0][0].kind == PageOpKind::read);
+  CHECK(plan.phases[0][0].ppa == PhysicalPageAddress{0});
+  CHECK(plan.phases[1][0].kind == PageOpKind::program);
+  CHECK(plan.phases[1][0].ppa == PhysicalPageAddress{1});
+  std::vector<std::byte> data(512);
+  drive.ftl.read(Bytes{0}, Bytes{512}, data);
+  for (std::size_t i = 0; i < 512; ++i)
+    CHECK(data[i] == std::byte{i >= 100 && i < 110 ? std::uint8_t{2} : std::uint8_t{1}});
+}
+
+TEST_CASE("a namespace too small to collect garbage in, and bad ratios, are refused with numbers") {
+  const FlashGeometry g{1, 1, 1, 8, 4, Bytes{512}};
+  BackingStore store(g, DataMode::timing);
+  BlockManager small(g, {5, 3});
+  CHECK_THROWS_WITH(BlockFtl({}, small, store), Catch::Contains("5 blocks a plane") && Catch::Contains("more than 5"));
+  BlockManager blocks(g, {8, 0});
+  BlockFtlConfig config;
+  config.over_provisioning = 1.0;
+  CHECK_THROWS_AS(BlockFtl(config, blocks, store), UserError);
+  config.over_provisioning = 0.5;
+  CHECK(BlockFtl(config, blocks, store).capacity() == Bytes{16 * 512});
+  config.gc_free_blocks = 0;
+  CHECK_THROWS_AS(BlockFtl(config, blocks, store), UserError);
+}
+
+TEST_CASE("a preconditioned drive reads flash everywhere and takes random writes with write amplification") {
+  const FlashGeometry g{2, 2, 1, 32, 16, Bytes{4096}};
+  for (const std::optional<std::uint64_t> seed : {std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{5}}) {
+    Drive drive(g, {32, 0}, DataMode::timing);
+    const Bytes working_set{drive.ftl.capacity().value / 4096 * 9 / 10 * 4096};
+    const std::uint64_t pages = working_set.value / 4096;
+    drive.ftl.precondition(working_set, seed);
+    check_mapping(drive);
+    // The flash behind it, programmed in page order.
+    for (std::uint64_t ppa = 0; ppa < g.pages(); ++ppa) {
+      const BlockId block = g.block_of({ppa});
+      if (g.page_in_block({ppa}) < drive.blocks.written_pages(block)) {
+        drive.flash.run({{ppa}, PageOpKind::program, OpClass::host, 4096}, true);
+      }
+    }
+    std::mt19937_64 rng(11);
+    const IoPlan all = drive.ftl.read(Bytes{0}, working_set);
+    REQUIRE(all.phases.size() == 1);
+    CHECK(all.phases[0].size() == pages);
+    if (!seed) {
+      for (std::uint64_t i = 0; i + 1 < 4; ++i) {
+        CHECK(g.plane_of(all.phases[0][i].ppa) != g.plane_of(all.phases[0][i + 1].ppa));
+      }
+    }
+    for (int i = 0; i < 20'000; ++i) {
+      const Bytes offset{rng() % pages * 4096};
+      const IoPlan plan = rng() % 4 == 0 ? drive.ftl.read(offset, Bytes{4096}) : drive.ftl.write(offset, Bytes{4096});
+      REQUIRE(plan.status == IoStatus::ok);
+      REQUIRE_NOTHROW(drive.run(plan));
+    }
+    check_mapping(drive);
+    CHECK(drive.ftl.stats().unwritten_reads == 0);
+    const double wa = drive.ftl.stats().write_amplification();
+    CAPTURE(wa);
+    CHECK(wa > 1.5);
+    CHECK(wa < 8.0);
+    CHECK_THROWS_AS(drive.ftl.precondition(working_set, seed), UserError);
+  }
+  Drive carried(g, {32, 0}, DataMode::carried);
+  CHECK_THROWS_AS(carried.ftl.precondition(Bytes{4096}, std::nullopt), UserError);
+  Drive timing(g, {32, 0}, DataMode::timing);
+  CHECK_THROWS_AS(timing.ftl.precondition(timing.ftl.capacity() + Bytes{1}, std::nullopt), UserError);
+}
+
+TEST_CASE("sequential overwriting costs no amplification") {
+  Drive drive({2, 1, 1, 16, 8, Bytes{512}}, {16, 0}, DataMode::timing);
+  const std::uint64_t pages = drive.ftl.capacity().value / 512;
+  for (int round = 0; round < 5; ++round) {
+    for (std::uint64_t p = 0; p < pages; ++p) drive.run(drive.ftl.write(Bytes{p * 512}, Bytes{512}));
+  }
+  CHECK(drive.ftl.stats().gc_erases > 0);
+  CHECK(drive.ftl.stats().write_amplification() == Approx(1.0).margin(0.02));
+}

@@ -1,0 +1,71 @@
+#include <catch2/catch.hpp>
+
+#include "base/error.h"
+#include "ftl/core/kv_layout.h"
+
+using namespace csdsim;
+using namespace csdsim::ftl;
+
+TEST_CASE("tokens a page, components a page: the table of algorithms 3.2") {
+  const auto layout = [](std::uint32_t m) { return KvLayout::make(Bytes::kib(4), 128, m, 0); };
+  CHECK(layout(2).group_tokens == 16);
+  CHECK(layout(1).window_tokens == 2048);
+  CHECK(layout(2).window_tokens == 1024);
+  CHECK(layout(4).window_tokens == 512);
+  CHECK(layout(8).window_tokens == 256);
+  CHECK(layout(8).embedding_pages() == 16);
+  CHECK(layout(8).window_groups() == 16);
+}
+
+TEST_CASE("m is chosen as the largest T within max(256, max_tokens)") {
+  const auto window = [](std::uint32_t max_tokens) {
+    return KvLayout::make(Bytes::kib(4), 128, 0, max_tokens).window_tokens;
+  };
+  CHECK(window(0) == 256);
+  CHECK(window(256) == 256);
+  CHECK(window(511) == 256);
+  CHECK(window(512) == 512);
+  CHECK(window(1024) == 1024);
+  CHECK(window(2047) == 1024);
+  CHECK(window(2048) == 2048);
+  CHECK(window(100'000) == 2048);
+  // No m is large enough: the smallest window there is.
+  CHECK(KvLayout::make(Bytes::kib(16), 16, 0, 0).window_tokens == 512);
+  CHECK(KvLayout::make(Bytes::kib(4), 64, 0, 0).embedding_group == 8);
+}
+
+TEST_CASE("shapes that do not fit a page are refused with their numbers") {
+  CHECK_THROWS_WITH(KvLayout::make(Bytes{512}, 512, 0, 0),
+                    Catch::Contains("512 bytes is smaller than a token row") && Catch::Contains("1024 bytes"));
+  CHECK_THROWS_WITH(KvLayout::make(Bytes::kib(4), 80, 0, 0), Catch::Contains("160 bytes, 96 bytes would be left over"));
+  CHECK_THROWS_WITH(KvLayout::make(Bytes::kib(4), 128, 3, 0), Catch::Contains("embedding_group is 3"));
+  CHECK_THROWS_WITH(KvLayout::make(Bytes::kib(4), 64, 128, 0), Catch::Contains("head dimension 64"));
+  CHECK_THROWS_AS(KvLayout::make(Bytes::kib(4), 0, 0, 0), UserError);
+}
+
+TEST_CASE("a head dimension that is no power of two: pages that divide by it still work") {
+  const KvLayout l = KvLayout::make(Bytes{480}, 24, 0, 0);
+  CHECK(l.group_tokens == 10);
+  CHECK(l.embedding_group == 1);
+  CHECK(l.window_tokens == 240);
+  CHECK(l.window_tokens % l.group_tokens == 0);
+  CHECK(l.window_groups() == l.embedding_pages());
+}
+
+TEST_CASE("page and buffer counts of algorithms 3.3 to 3.5") {
+  const KvLayout l = KvLayout::make(Bytes::kib(4), 128, 2, 0);
+  CHECK(l.pages(15) == KvPageCount{0, 0, 0});
+  CHECK(l.pages(16) == KvPageCount{1, 1, 0});
+  CHECK(l.pages(1023) == KvPageCount{63, 63, 0});
+  CHECK(l.pages(1024) == KvPageCount{64, 64, 64});
+  CHECK(l.pages(2050) == KvPageCount{128, 128, 128});
+  CHECK(l.group_buffer(17) == Bytes{2 * 256});
+  CHECK(l.group_buffer(32) == Bytes{0});
+  CHECK(l.component_tail(1030) == Bytes{6 * 256});
+  CHECK(l.programmed_per_token() == Bytes{768});
+  // OPT-13B at T = 1024: 419 MB a sequence in the component-major tail alone.
+  const KvShape opt13b{40, 40, 128, 2048};
+  CHECK(l.worst_tail(opt13b, TailPolicy::dram) - l.worst_tail(opt13b, TailPolicy::token_index) ==
+        Bytes{40ull * 40 * 1023 * 256});
+  CHECK(l.worst_tail(opt13b, TailPolicy::token_index) == Bytes{40ull * 40 * 15 * 512});
+}

@@ -1,0 +1,70 @@
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "ftl/core/page_map.h"
+
+using namespace csdsim;
+using namespace csdsim::ftl;
+
+TEST_CASE("the seeded permutation is a bijection and knows its inverse") {
+  for (const std::uint64_t size : {1u, 2u, 3u, 4u, 5u, 17u, 255u, 256u, 257u, 5000u}) {
+    for (const std::uint64_t seed : {0u, 1u, 77u}) {
+      const PagePermutation p(size, seed);
+      std::vector<bool> hit(size, false);
+      for (std::uint64_t x = 0; x < size; ++x) {
+        const std::uint64_t y = p.forward(x);
+        REQUIRE(y < size);
+        REQUIRE_FALSE(hit[y]);
+        hit[y] = true;
+        REQUIRE(p.backward(y) == x);
+      }
+    }
+  }
+}
+
+TEST_CASE("a random permutation spreads neighbours, an identity keeps them") {
+  constexpr std::uint64_t kSize = 100'000;
+  const PagePermutation random(kSize, 3);
+  std::uint64_t near = 0;
+  for (std::uint64_t x = 0; x + 1 < kSize; ++x) {
+    const auto a = static_cast<std::int64_t>(random.forward(x));
+    const auto b = static_cast<std::int64_t>(random.forward(x + 1));
+    near += std::abs(a - b) < 1000 ? 1 : 0;
+  }
+  CHECK(near < kSize / 30);  // expected: 2 %
+  CHECK(random.forward(0) != PagePermutation(kSize, 4).forward(0));
+  const PagePermutation identity(kSize, std::nullopt);
+  CHECK(identity.forward(1234) == 1234);
+  CHECK(identity.backward(1234) == 1234);
+}
+
+TEST_CASE("a preconditioned map is consistent in both directions, before and after it is changed") {
+  const FlashGeometry g{2, 2, 1, 8, 8, Bytes{512}};
+  for (const std::optional<std::uint64_t> seed : {std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{9}}) {
+    PageMap map(g, kChannelDiePlane, 200);
+    map.precondition(150, seed);
+    std::set<std::uint64_t> used;
+    for (std::uint64_t p = 0; p < 200; ++p) {
+      const PhysicalPageAddress ppa = map.lookup(LogicalPage{p});
+      REQUIRE(ppa.valid() == (p < 150));
+      if (!ppa.valid()) continue;
+      REQUIRE(used.insert(ppa.value).second);
+      REQUIRE(map.owner(ppa) == LogicalPage{p});
+      REQUIRE(ppa.value % g.pages_per_plane() <= 150 / g.planes());
+    }
+    const PhysicalPageAddress free_page{g.pages() - 1};
+    CHECK_FALSE(map.owner(free_page).has_value());
+    const PhysicalPageAddress old = map.lookup(LogicalPage{42});
+    CHECK(map.bind(LogicalPage{42}, free_page) == old);
+    CHECK_FALSE(map.owner(old).has_value());
+    CHECK(map.owner(free_page) == LogicalPage{42});
+    CHECK(map.unbind(LogicalPage{42}) == free_page);
+    CHECK_FALSE(map.owner(free_page).has_value());
+    const PhysicalPageAddress other = map.lookup(LogicalPage{7});
+    CHECK(map.owner(other) == LogicalPage{7});
+    // Once its block was erased and written anew, the formula no longer speaks for a page.
+    map.unbind(LogicalPage{7});
+    map.erased(g.block_of(other));
+    CHECK_FALSE(map.owner(other).has_value());
+  }
+}
