@@ -1,0 +1,138 @@
+// The NVMe controller without time: registers, queues, admin commands. It decides; the adapter moves bytes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "nvme_if/core/controller_params.h"
+#include "nvme_if/core/io_command.h"
+#include "nvme_if/core/queues.h"
+#include "nvme_if/spec/registers.h"
+
+namespace csdsim::nvme {
+
+/// What a register write asks the adapter to do.
+struct RegisterEffect {
+  enum class Kind : std::uint8_t {
+    none,
+    refused,   ///< width or alignment not allowed there; nothing changed
+    enabled,   ///< CSTS.RDY is set, the admin queue is there
+    reset,     ///< stop everything, then finish_reset()
+    shutdown,  ///< fetch no more; when all commands are done finish_shutdown()
+    sq_tail,   ///< `queue` has new entries
+    cq_head,   ///< `queue` has free entries again
+  };
+  Kind kind = Kind::none;
+  QueueId queue;
+};
+
+/// What an admin command asks the adapter to do.
+struct AdminResult {
+  enum class Action : std::uint8_t {
+    complete,   ///< status and dw0
+    send_data,  ///< write `data` through the command's PRPs, then complete
+    abort,      ///< try to abort `cid` of `queue`; dw0 bit 0 is 1 when it was not aborted
+    delete_sq,  ///< abort what is queued from `queue`, wait for the rest, finish_sq_deletion(), complete
+  };
+  Action action = Action::complete;
+  Status status = {};
+  std::uint32_t dw0 = 0;
+  std::vector<std::byte> data = {};
+  QueueId queue = {};
+  CommandId cid = {};
+};
+
+struct ControllerStats {
+  std::uint64_t invalid_doorbell_register = 0;  ///< doorbell of a queue that does not exist
+  std::uint64_t invalid_doorbell_value = 0;     ///< outside the queue, unchanged, or past the other end
+  std::uint64_t admin_commands = 0;
+  std::uint64_t io_commands = 0;
+  std::uint64_t error_completions = 0;
+};
+
+/// Subset of NVMe 1.4: one controller, one namespace, the NVM command set and the KV commands; round-robin arbitration;
+/// PRPs; physically contiguous queues; no asynchronous events and no log pages. An invalid doorbell write, which the
+/// specification reports as an asynchronous event, is ignored and counted in stats().
+class ControllerCore {
+ public:
+  /// UserError for parameters out of range.
+  explicit ControllerCore(ControllerParams params);
+
+  const ControllerParams& params() const { return params_; }
+  Bytes bar_size() const;
+
+  /// Register reads of 4 or 8 bytes, naturally aligned; reserved registers and doorbells read 0. nullopt: not allowed.
+  std::optional<std::uint64_t> read(std::uint64_t offset, std::uint32_t size) const;
+  /// Register writes of 4 bytes, or of 8 bytes to ASQ and ACQ. Read-only and reserved registers ignore them.
+  RegisterEffect write(std::uint64_t offset, std::uint32_t size, std::uint64_t value);
+
+  void finish_reset();
+  void finish_shutdown();
+  /// CSTS.CFS: the controller cannot go on (its queues cannot be read or written); the host must reset it.
+  void set_fatal() { csts_.cfs = true; }
+
+  bool ready() const { return csts_.rdy; }
+  /// Commands may be fetched: ready, no reset and no shutdown under way.
+  bool running() const { return accepts_doorbells() && !csts_.cfs && csts_.shst == ShutdownStatus::normal; }
+  bool resetting() const { return resetting_; }
+  bool shutting_down() const { return csts_.shst == ShutdownStatus::processing; }
+  /// CC.MPS, valid while ready.
+  Bytes memory_page() const { return {std::uint64_t{4096} << cc_.mps}; }
+
+  /// The queue, or null.
+  SubmissionQueue* sq(QueueId id) { return id.value < sqs_.size() ? sqs_[id.value].get() : nullptr; }
+  CompletionQueue* cq(QueueId id) { return id.value < cqs_.size() ? cqs_[id.value].get() : nullptr; }
+  /// One past the largest queue identifier that may exist.
+  std::uint16_t queue_limit() const { return static_cast<std::uint16_t>(params_.io_queues + 1); }
+
+  AdminResult execute_admin(const SubmissionEntry& sqe);
+  void finish_sq_deletion(QueueId id);
+  DecodedIo decode(const SubmissionEntry& sqe);
+
+  /// A completion ready to be written, taking the next entry of `cq`. Precondition: not full.
+  struct Post {
+    PhysicalAddress address;
+    CompletionEntry entry;
+  };
+  Post post(SubmissionQueue& sq, CompletionQueue& cq, CommandId cid, Status status, std::uint32_t dw0);
+
+  const ControllerStats& stats() const { return stats_; }
+
+ private:
+  bool accepts_doorbells() const { return csts_.rdy && cc_.en && !resetting_; }
+  std::uint32_t read_dword(std::uint64_t offset) const;
+  RegisterEffect write_cc(std::uint32_t value);
+  RegisterEffect enable();
+  RegisterEffect ring_doorbell(std::uint64_t offset, std::uint32_t value);
+
+  AdminResult identify(const SubmissionEntry& sqe) const;
+  Status create_io_cq(const SubmissionEntry& sqe);
+  Status create_io_sq(const SubmissionEntry& sqe);
+  Status delete_io_cq(const SubmissionEntry& sqe);
+  AdminResult delete_io_sq(const SubmissionEntry& sqe);
+  AdminResult get_features(const SubmissionEntry& sqe) const;
+  AdminResult set_features(const SubmissionEntry& sqe);
+  Status check_new_queue(const SubmissionEntry& sqe, bool exists) const;
+  bool any_io_queue() const;
+  void clear();
+
+  ControllerParams params_;
+  Cap cap_;
+  Cc cc_;
+  Csts csts_;
+  bool resetting_ = false;
+  std::uint32_t aqa_ = 0;
+  std::uint64_t asq_ = 0;
+  std::uint64_t acq_ = 0;
+  std::vector<std::unique_ptr<SubmissionQueue>> sqs_;  ///< by identifier
+  std::vector<std::unique_ptr<CompletionQueue>> cqs_;
+  std::uint16_t granted_queues_ = 0;          ///< pairs, by Set Features
+  std::array<std::uint32_t, 12> features_{};  ///< by feature identifier
+  ControllerStats stats_;
+};
+
+}  // namespace csdsim::nvme

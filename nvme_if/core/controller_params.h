@@ -1,0 +1,29 @@
+// What an NVMe controller offers: the numbers that it reports in CAP and Identify.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/units.h"
+
+namespace csdsim::nvme {
+
+struct ControllerParams {
+  std::uint16_t io_queues = 4;       ///< I/O queue pairs at most, 1..65534
+  std::uint32_t queue_depth = 1024;  ///< entries of a queue at most, 2..65536
+  Bytes mdts = Bytes::mib(2);        ///< largest transfer of one command: 4 KiB * 2^n, up to 1 GiB
+  Bytes block_size = Bytes::kib(4);  ///< logical block: 512 * 2^n, up to 64 KiB
+  std::uint64_t namespace_blocks = std::uint64_t{1} << 20;  ///< size of namespace 1, at least 1
+  std::uint8_t dstrd = 0;                                   ///< doorbell stride is 4 << dstrd bytes, 0..15
+  std::uint8_t mpsmax = 4;                                  ///< largest memory page is 4096 << mpsmax bytes, 0..15
+  bool kv_commands = true;      ///< the vendor KV commands are there; otherwise they are invalid_opcode
+  bool volatile_cache = false;  ///< a volatile write cache is present: flush matters
+  std::string serial = "CSDSIM0001";
+  std::string model = "csdsim computational drive";
+  std::string firmware = "1.0";
+};
+
+/// UserError for a value out of range, naming it.
+void validate(const ControllerParams& params);
+
+}  // namespace csdsim::nvme

@@ -1,0 +1,149 @@
+#include "nvme_if/core/io_command.h"
+
+namespace csdsim::nvme {
+namespace {
+
+std::uint16_t low(std::uint32_t dword) { return static_cast<std::uint16_t>(dword); }
+std::uint16_t high(std::uint32_t dword) { return static_cast<std::uint16_t>(dword >> 16); }
+
+Bytes vendor_size(const SubmissionEntry& sqe) { return {std::uint64_t{sqe.cdw10} * 4}; }
+
+/// Fields that attend and score share.
+template <class Command>
+Status decode_attend_fields(const SubmissionEntry& sqe, Command& c) {
+  c.layer = LayerId{low(sqe.cdw12)};
+  c.n = high(sqe.cdw12);
+  c.method = static_cast<AttendMethod>(sqe.cdw13 & 0xFF);
+  c.group = static_cast<std::uint8_t>(sqe.cdw13 >> 8);
+  c.head_dim = high(sqe.cdw13);
+  c.total_heads = sqe.cdw14;
+  const bool known = c.method == AttendMethod::dense || c.method == AttendMethod::sparf;
+  if (!known || c.n == 0 || c.group == 0 || c.head_dim == 0) return status::kv_bad_parameters;
+  return c.total_heads < c.n ? status::kv_bad_head : status::success;
+}
+
+Status decode(const SubmissionEntry& sqe, KvCreate& c) {
+  c = {SequenceId{sqe.cdw12}, low(sqe.cdw13), high(sqe.cdw13), low(sqe.cdw14), sqe.cdw15};
+  if (high(sqe.cdw14) != 0) return status::invalid_field;
+  if (c.layers == 0 || c.kv_heads == 0 || c.head_dim == 0) return status::kv_bad_parameters;
+  return sqe.cdw10 != 0 ? status::kv_shape_mismatch : status::success;
+}
+
+Status decode(const SubmissionEntry& sqe, KvFree& c) {
+  c = {SequenceId{sqe.cdw12}};
+  if ((sqe.cdw13 | sqe.cdw14 | sqe.cdw15) != 0) return status::invalid_field;
+  return sqe.cdw10 != 0 ? status::kv_shape_mismatch : status::success;
+}
+
+Status decode(const SubmissionEntry& sqe, KvAppend& c) {
+  c = {SequenceId{sqe.cdw12}, LayerId{low(sqe.cdw13)}, TokenIndex{sqe.cdw14},
+       high(sqe.cdw13),       KvHead{low(sqe.cdw15)},  high(sqe.cdw15)};
+  if (c.token_count == 0 || c.first_token.value + std::uint64_t{c.token_count} > 0xFFFF'FFFFULL)
+    return status::kv_bad_token;
+  if (c.head_count == 0) return status::kv_bad_head;
+  const std::uint64_t rows = std::uint64_t{c.head_count} * c.token_count;
+  const std::uint64_t head_dim = sqe.cdw10 / rows;
+  return head_dim * rows != sqe.cdw10 || head_dim == 0 || head_dim > 0xFFFF ? status::kv_shape_mismatch
+                                                                            : status::success;
+}
+
+Status decode(const SubmissionEntry& sqe, KvAttend& c) {
+  if (sqe.cdw15 != 0) return status::invalid_field;
+  if (const Status s = decode_attend_fields(sqe, c); !s.ok()) return s;
+  return attend_layout(c).size == vendor_size(sqe) ? status::success : status::kv_shape_mismatch;
+}
+
+Status decode(const SubmissionEntry& sqe, KvScore& c) {
+  if (const Status s = decode_attend_fields(sqe, c); !s.ok()) return s;
+  c.total_scores = sqe.cdw15;
+  if (c.total_scores == 0) return status::kv_bad_token;
+  return score_layout(c).size == vendor_size(sqe) ? status::success : status::kv_shape_mismatch;
+}
+
+Status decode(const SubmissionEntry& sqe, KvFetch& c) {
+  c = {LayerId{low(sqe.cdw12)}, high(sqe.cdw12), sqe.cdw13, low(sqe.cdw14)};
+  if (high(sqe.cdw14) != 0 || sqe.cdw15 != 0) return status::invalid_field;
+  if (c.head_dim == 0) return status::kv_bad_parameters;
+  if (c.head_count == 0) return status::kv_bad_head;
+  if (c.token_count == 0) return status::kv_bad_token;
+  // More indices than dwords in the buffer cannot fit, and the product below would overflow.
+  if (c.token_count > sqe.cdw10) return status::kv_shape_mismatch;
+  return fetch_layout(c).size == vendor_size(sqe) ? status::success : status::kv_shape_mismatch;
+}
+
+template <class Command>
+Status decode_kv(const SubmissionEntry& sqe, IoCommand& command, const ControllerParams& params) {
+  if (!params.kv_commands) return status::invalid_opcode;
+  if (sqe.cdw11 != 0) return status::invalid_field;
+  if (vendor_size(sqe) > params.mdts) return status::invalid_field;
+  command.data = vendor_size(sqe);
+  return decode(sqe, command.operation.emplace<Command>());
+}
+
+template <class Command>
+Status decode_block(const SubmissionEntry& sqe, IoCommand& command, const ControllerParams& params) {
+  auto& c = command.operation.emplace<Command>();
+  c.slba = Lba{sqe.cdw10 | (std::uint64_t{sqe.cdw11} << 32)};
+  c.blocks = (sqe.cdw12 & 0xFFFFu) + 1;
+  command.data = params.block_size * c.blocks;
+  if (command.data > params.mdts) return status::invalid_field;
+  return range_status(c.slba, c.blocks, params);
+}
+
+Status decode_operation(const SubmissionEntry& sqe, IoCommand& command, const ControllerParams& params) {
+  switch (sqe.opcode) {
+    case nvm_opcode::flush:
+      command.operation.emplace<Flush>();
+      return status::success;
+    case nvm_opcode::read:
+      return decode_block<BlockRead>(sqe, command, params);
+    case nvm_opcode::write:
+      return decode_block<BlockWrite>(sqe, command, params);
+    case nvm_opcode::dataset_management: {
+      const std::uint32_t ranges = (sqe.cdw10 & 0xFFu) + 1;
+      command.operation = DatasetManagement{ranges, (sqe.cdw11 & kDsmDeallocate) != 0};
+      command.data = Bytes{std::uint64_t{ranges} * sizeof(DsmRange)};
+      return status::success;
+    }
+    case kv_opcode::create:
+      return decode_kv<KvCreate>(sqe, command, params);
+    case kv_opcode::free:
+      return decode_kv<KvFree>(sqe, command, params);
+    case kv_opcode::append:
+      return decode_kv<KvAppend>(sqe, command, params);
+    case kv_opcode::attend:
+      return decode_kv<KvAttend>(sqe, command, params);
+    case kv_opcode::score:
+      return decode_kv<KvScore>(sqe, command, params);
+    case kv_opcode::fetch:
+      return decode_kv<KvFetch>(sqe, command, params);
+    default:
+      return status::invalid_opcode;
+  }
+}
+
+}  // namespace
+
+Status range_status(Lba slba, std::uint64_t blocks, const ControllerParams& params) {
+  const bool inside = blocks <= params.namespace_blocks && slba.value <= params.namespace_blocks - blocks;
+  return inside ? status::success : status::lba_out_of_range;
+}
+
+DecodedIo decode_io(const SubmissionEntry& sqe, const ControllerParams& params) {
+  DecodedIo decoded;
+  // FUSE and PSDT: fused operations and SGLs are not supported.
+  if ((sqe.flags & 0xC3u) != 0) {
+    decoded.status = status::invalid_field;
+    return decoded;
+  }
+  decoded.command.nsid = NamespaceId{sqe.nsid};
+  decoded.command.direction = data_direction(sqe.opcode);
+  decoded.status = decode_operation(sqe, decoded.command, params);
+  // An unknown opcode is told before an unknown namespace, the namespace before everything else.
+  const bool broadcast = sqe.opcode == nvm_opcode::flush && sqe.nsid == 0xFFFF'FFFFu;
+  if (decoded.status != status::invalid_opcode && sqe.nsid != 1 && !broadcast)
+    decoded.status = status::invalid_namespace;
+  return decoded;
+}
+
+}  // namespace csdsim::nvme

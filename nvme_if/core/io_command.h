@@ -1,0 +1,57 @@
+// I/O commands after decoding: typed fields, checked against the namespace and the transfer limit.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "nvme_if/core/controller_params.h"
+#include "nvme_if/spec/command.h"
+#include "nvme_if/spec/kv_command.h"
+
+namespace csdsim::nvme {
+
+struct BlockRead {
+  Lba slba;
+  std::uint32_t blocks = 0;  ///< 1..65536
+};
+struct BlockWrite {
+  Lba slba;
+  std::uint32_t blocks = 0;
+};
+struct Flush {};
+/// The data is `ranges` DsmRange; their LBAs are checked by whoever reads them, with range_status().
+struct DatasetManagement {
+  std::uint32_t ranges = 0;  ///< 1..256
+  bool deallocate = false;   ///< otherwise the ranges are hints
+};
+
+using IoOperation = std::variant<Flush, BlockRead, BlockWrite, DatasetManagement, KvCreate, KvFree, KvAppend, KvAttend,
+                                 KvScore, KvFetch>;
+
+struct IoCommand {
+  IoOperation operation;
+  NamespaceId nsid;
+  DataDirection direction = DataDirection::none;
+  Bytes data;  ///< size of the buffer behind the PRPs, at most mdts
+};
+
+/// The command, or why it is refused.
+struct DecodedIo {
+  Status status;
+  IoCommand command;  ///< meaningful where status is ok
+};
+
+/// Checks and decodes the 64 bytes of an I/O submission entry; any content is allowed. In this order: fused or SGL
+/// (invalid_field), opcode, namespace, size against mdts (invalid_field), LBA range, KV fields (kv_* of
+/// nvme_if/spec/status.h). head_dim of a KvAppend is append_head_dim() of it.
+DecodedIo decode_io(const SubmissionEntry& sqe, const ControllerParams& params);
+
+/// Head dimension that the size of an append buffer stands for.
+constexpr std::uint16_t append_head_dim(const KvAppend& c, Bytes data) {
+  return static_cast<std::uint16_t>(data.value / (std::uint64_t{c.head_count} * c.token_count * 4));
+}
+
+/// lba_out_of_range unless the blocks are within the namespace.
+Status range_status(Lba slba, std::uint64_t blocks, const ControllerParams& params);
+
+}  // namespace csdsim::nvme

@@ -1,0 +1,57 @@
+// The platform's physical address map: which memory a DMA of the drive reaches.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nvme_if/core/pcie_link.h"
+#include "nvme_if/spec/types.h"
+
+namespace csdsim::nvme {
+
+enum class RegionKind : std::uint8_t { host_dram, gpu_memory, drive_memory };
+
+struct MemoryRegion {
+  std::string name;
+  PhysicalAddress base;
+  Bytes size;
+  RegionKind kind = RegionKind::host_dram;
+
+  constexpr bool contains(Segment s) const {
+    return s.address >= base && s.length <= size && s.address.value - base.value <= size.value - s.length.value;
+  }
+};
+
+using RegionId = StrongId<struct RegionTag>;
+
+/// Payload that crossed the drive's link to and from one region.
+struct RegionTraffic {
+  std::uint64_t bytes_to_region = 0;    ///< written by the drive
+  std::uint64_t bytes_from_region = 0;  ///< read by the drive
+};
+
+/// Disjoint regions of physical memory, in the order in which they were added.
+class MemoryMap {
+ public:
+  /// UserError when the region is empty, wraps around, reuses a name or overlaps another one.
+  RegionId add(MemoryRegion region);
+
+  /// The region that holds all of `s`, if one does: a DMA may not cross regions.
+  std::optional<RegionId> find(Segment s) const;
+
+  const MemoryRegion& region(RegionId id) const { return regions_.at(id.value); }
+  const std::vector<MemoryRegion>& regions() const { return regions_; }
+
+  void record(RegionId id, LinkDirection direction, Bytes size);
+  const RegionTraffic& traffic(RegionId id) const { return traffic_.at(id.value); }
+  /// Sum over the regions of a kind: gpu_memory and drive_memory are peer to peer, host_dram goes through the host.
+  RegionTraffic traffic(RegionKind kind) const;
+
+ private:
+  std::vector<MemoryRegion> regions_;
+  std::vector<RegionTraffic> traffic_;
+};
+
+}  // namespace csdsim::nvme

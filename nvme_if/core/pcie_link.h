@@ -1,0 +1,91 @@
+// Timing of a PCI Express link: two independent directions, each a first-come first-served pipe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace csdsim::nvme {
+
+/// Seen from the drive: to_host carries writes to memory, completions and read requests; to_drive the data of reads.
+enum class LinkDirection : std::uint8_t { to_host = 0, to_drive = 1 };
+
+/// A link's shape. Rates are per lane and direction: 2.5, 5, 8, 16, 32, 64 GT/s with 8b/10b up to generation 2,
+/// 128b/130b up to 5, and for 6 the 236 of 256 bytes of a FLIT that carry transaction layer packets (PCI Express
+/// Base 6.0).
+struct PcieLinkParams {
+  std::uint32_t generation = 3;  ///< 1..6
+  std::uint32_t lanes = 4;       ///< 1, 2, 4, 8, 12, 16 or 32
+  Bytes max_payload{256};        ///< data bytes a packet carries at most: power of two, 128..4096
+  Bytes max_read_request{512};   ///< data bytes one read request asks for at most: power of two, 128..4096
+  /// Framing, sequence number, 4-dword header and LCRC of one packet. Source: PCIe Base 3.0, 2.2 and 4.2.2.
+  Bytes tlp_overhead{24};
+  /// Share of acknowledge and flow control packets, charged to each data packet. Source: assumed (one 8-byte DLLP for
+  /// two).
+  Bytes dllp_overhead{4};
+  /// Flight time from one end to the other, added to each direction. Source: assumed.
+  SimTime latency{};
+  /// When not zero it replaces generation, lanes and all overheads: payload bytes move at this rate, requests are free.
+  Bandwidth effective_bandwidth{};
+};
+
+/// When a transfer holds the link and when its last byte is at the other end.
+struct LinkSlot {
+  SimTime start;
+  SimTime end;      ///< the direction is free again
+  SimTime arrival;  ///< end + latency
+};
+
+struct LinkStats {
+  std::uint64_t payload_bytes = 0;
+  std::uint64_t wire_bytes = 0;  ///< with packet overheads
+  std::uint64_t packets = 0;
+  SimTime busy{};
+};
+
+/// Next-free reservation for each direction. Requests must come in time order for a direction; back-to-back transfers
+/// keep the fraction of a picosecond, so cutting a transfer into pieces (at packet boundaries) does not change when it
+/// ends.
+class PcieLink {
+ public:
+  /// UserError for a parameter out of range.
+  explicit PcieLink(const PcieLinkParams& params);
+
+  /// `size` payload bytes, asked for at `now`, as ceil(size / max_payload) packets.
+  LinkSlot reserve(LinkDirection direction, Bytes size, SimTime now);
+
+  /// The drive reads `size` bytes of the host's side. Its read requests (ceil(size / max_read_request) packets without
+  /// data) take their share of to_host, but pass queued writes at a packet boundary: the data is asked for on to_drive
+  /// at `now` + the wire time of one request + latency.
+  LinkSlot reserve_read(Bytes size, SimTime now);
+
+  /// Wire time of `size` payload bytes on an idle link.
+  SimTime transfer_duration(Bytes size) const;
+
+  const LinkStats& stats(LinkDirection direction) const { return pipe(direction).stats; }
+  const PcieLinkParams& params() const { return params_; }
+
+ private:
+  struct Pipe {
+    SimTime busy_since{};          ///< start of the current uninterrupted busy period
+    std::uint64_t wire_bytes = 0;  ///< moved in it
+    SimTime next_free{};
+    LinkStats stats;
+  };
+  Pipe& pipe(LinkDirection d) { return pipes_[static_cast<std::size_t>(d)]; }
+  const Pipe& pipe(LinkDirection d) const { return pipes_[static_cast<std::size_t>(d)]; }
+  LinkSlot occupy(LinkDirection direction, std::uint64_t packets, std::uint64_t payload, std::uint64_t wire,
+                  SimTime now);
+  SimTime wire_time(std::uint64_t wire_bytes) const;
+  std::uint64_t packets(Bytes size) const;
+  std::uint64_t wire_bytes(Bytes size) const;
+
+  PcieLinkParams params_;
+  /// Wire time of n bytes is ceil(n * numerator_ / denominator_) ps.
+  unsigned __int128 numerator_ = 0;
+  unsigned __int128 denominator_ = 1;
+  std::array<Pipe, 2> pipes_;
+};
+
+}  // namespace csdsim::nvme

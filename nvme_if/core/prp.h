@@ -1,0 +1,72 @@
+// Physical Region Pages: the walk from PRP1, PRP2 and PRP lists to segments, and back (NVMe Base
+// Specification 1.4, 4.3).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "nvme_if/spec/command.h"
+
+namespace csdsim::nvme {
+
+/// Turns the PRPs of one command into segments. It asks for list pages and never reads memory itself:
+///
+///   PrpWalker walk; walk.start(prp1, prp2, length, page_size);
+///   while (walk.state() == PrpWalker::State::needs_list) { read walk.list() from memory; walk.feed(entries); }
+///   if (walk.state() == PrpWalker::State::failed) complete(walk.error()); else use walk.segments();
+///
+/// Contiguous pages become one segment. prp_offset_invalid: PRP1 not dword aligned, PRP2 or a list entry with an
+/// offset, a first list pointer that is not qword aligned, a chained list pointer that is not page aligned.
+/// invalid_field: a zero entry.
+class PrpWalker {
+ public:
+  enum class State : std::uint8_t { done, needs_list, failed };
+
+  /// `page_size`: power of two. A length of 0 is done at once, without segments. Reuses its memory from walk to walk.
+  void start(std::uint64_t prp1, std::uint64_t prp2, Bytes length, Bytes page_size);
+
+  State state() const { return state_; }
+  /// needs_list: where the next list entries are; a multiple of 8 bytes that never crosses a page.
+  Segment list() const { return list_; }
+  /// Entries of the requested list piece, all of them.
+  void feed(std::span<const std::uint64_t> entries);
+  /// The walk cannot go on (a list page could not be read): failed, with `s`.
+  void fail(Status s);
+
+  /// failed: why.
+  Status error() const { return error_; }
+  /// done: the segments; their lengths sum up to the length.
+  std::span<const Segment> segments() const { return segments_; }
+
+ private:
+  void append(std::uint64_t address, std::uint64_t length);
+  void request_list(std::uint64_t pointer);
+
+  State state_ = State::done;
+  Status error_;
+  std::uint64_t page_size_ = 4096;
+  std::uint64_t remaining_ = 0;  ///< bytes without a segment yet
+  bool chained_ = false;         ///< the last entry of the requested piece points to the next list
+  Segment list_;
+  std::vector<Segment> segments_;
+};
+
+/// PRP1, PRP2 and the list pages of a buffer: the host's side.
+struct PrpList {
+  std::uint64_t prp1 = 0;
+  std::uint64_t prp2 = 0;
+};
+
+/// Pages (one list page each) that a buffer of up to `length` bytes may need for its lists, whatever its offset.
+std::uint32_t max_list_pages(Bytes length, Bytes page_size);
+
+/// Builds the PRPs for `segments`. All but the first must start on a page boundary, all but the last must end on one,
+/// the first on a dword: UserError otherwise. `list_page(i)` gives the physical address of the i-th list page and
+/// `write_entry(address, value)` stores one entry.
+PrpList build_prps(std::span<const Segment> segments, Bytes page_size,
+                   const std::function<PhysicalAddress(std::uint32_t)>& list_page,
+                   const std::function<void(PhysicalAddress, std::uint64_t)>& write_entry);
+
+}  // namespace csdsim::nvme

@@ -1,0 +1,98 @@
+// Controller-side state of submission and completion queues.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "nvme_if/spec/command.h"
+
+namespace csdsim::nvme {
+
+/// Ring arithmetic of both kinds of queue: entries from `from` up to `to`.
+constexpr std::uint32_t ring_distance(std::uint32_t from, std::uint32_t to, std::uint32_t size) {
+  return to >= from ? to - from : to + size - from;
+}
+
+/// Submission queue: host moves tail, controller fetches from `fetch` and frees entries by moving head.
+class SubmissionQueue {
+ public:
+  SubmissionQueue(QueueId id, QueueId cq, PhysicalAddress base, std::uint32_t size)
+      : id_(id), cq_(cq), base_(base), size_(size), cids_(65536 / 64) {}
+
+  QueueId id() const { return id_; }
+  QueueId completion_queue() const { return cq_; }
+  std::uint32_t size() const { return size_; }
+  std::uint32_t head() const { return head_; }
+
+  /// New tail from the doorbell. False, and nothing changes, when it is outside the queue, unchanged, or adds more
+  /// entries than are free.
+  bool ring(std::uint32_t tail);
+
+  /// Entries that the host has submitted and nobody fetches yet.
+  std::uint32_t available() const { return ring_distance(fetch_, tail_, size_); }
+  /// Claims up to `limit` entries that are contiguous in memory for fetching.
+  Segment claim(std::uint32_t limit);
+  /// One claimed entry has arrived: the host may reuse it.
+  void consume() { head_ = head_ + 1 == size_ ? 0 : head_ + 1; }
+
+  /// Marks `cid` outstanding; false when it already is.
+  bool begin(CommandId cid);
+  void end(CommandId cid);
+  std::uint32_t outstanding() const { return outstanding_; }
+
+  bool deleting() const { return deleting_; }
+  void start_deletion() { deleting_ = true; }
+
+ private:
+  QueueId id_;
+  QueueId cq_;
+  PhysicalAddress base_;
+  std::uint32_t size_;
+  std::uint32_t head_ = 0;
+  std::uint32_t fetch_ = 0;
+  std::uint32_t tail_ = 0;
+  std::uint32_t outstanding_ = 0;
+  bool deleting_ = false;
+  std::vector<std::uint64_t> cids_;  ///< one bit a command identifier
+};
+
+/// Completion queue: controller moves tail, host moves head.
+class CompletionQueue {
+ public:
+  CompletionQueue(QueueId id, PhysicalAddress base, std::uint32_t size, InterruptVector vector, bool interrupts)
+      : id_(id), base_(base), size_(size), vector_(vector), interrupts_(interrupts) {}
+
+  QueueId id() const { return id_; }
+  InterruptVector vector() const { return vector_; }
+  bool interrupts() const { return interrupts_; }
+  bool full() const { return (tail_ + 1 == size_ ? 0 : tail_ + 1) == head_; }
+
+  /// New head from the doorbell. False, and nothing changes, when it is outside the queue, unchanged, or beyond the
+  /// tail.
+  bool ring(std::uint32_t head);
+
+  /// Takes the next entry and its phase. Precondition: not full.
+  struct Slot {
+    PhysicalAddress address;
+    bool phase;
+  };
+  Slot take();
+
+  /// Submission queues that complete here.
+  std::uint32_t attached() const { return attached_; }
+  void attach() { ++attached_; }
+  void detach() { --attached_; }
+
+ private:
+  QueueId id_;
+  PhysicalAddress base_;
+  std::uint32_t size_;
+  InterruptVector vector_;
+  bool interrupts_;
+  std::uint32_t head_ = 0;
+  std::uint32_t tail_ = 0;
+  bool phase_ = true;
+  std::uint32_t attached_ = 0;
+};
+
+}  // namespace csdsim::nvme

@@ -1,0 +1,83 @@
+// Identify data structures (NVMe Base Specification 1.4, section 5.15): only the fields that this drive fills.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace csdsim::nvme {
+
+/// Controller or Namespace Structure, in CDW10 bits 7:0.
+namespace cns {
+inline constexpr std::uint8_t identify_namespace = 0x00;
+inline constexpr std::uint8_t identify_controller = 0x01;
+inline constexpr std::uint8_t active_namespaces = 0x02;
+inline constexpr std::uint8_t namespace_descriptors = 0x03;
+}  // namespace cns
+
+/// Identify Controller, 4096 bytes.
+struct IdentifyController {
+  std::uint16_t vid = 0;
+  std::uint16_t ssvid = 0;
+  std::array<char, 20> sn{};  ///< serial number, ASCII, padded with spaces
+  std::array<char, 40> mn{};  ///< model number
+  std::array<char, 8> fr{};   ///< firmware revision
+  std::uint8_t rab = 0;
+  std::array<std::uint8_t, 3> ieee{};
+  std::uint8_t cmic = 0;
+  std::uint8_t mdts = 0;  ///< largest transfer is 4096 << mdts bytes; 0: no limit
+  std::uint16_t cntlid = 0;
+  std::uint32_t ver = 0;
+  std::array<std::uint8_t, 172> reserved_84{};
+  std::uint16_t oacs = 0;  ///< 256
+  std::uint8_t acl = 0;    ///< abort command limit, 0's based
+  std::uint8_t aerl = 0;
+  std::array<std::uint8_t, 252> reserved_260{};
+  std::uint8_t sqes = 0;  ///< 512: required and maximum submission entry size, log2
+  std::uint8_t cqes = 0;
+  std::uint16_t maxcmd = 0;
+  std::uint32_t nn = 0;    ///< number of namespaces
+  std::uint16_t oncs = 0;  ///< bit 2: dataset management
+  std::uint16_t fuses = 0;
+  std::uint8_t fna = 0;
+  std::uint8_t vwc = 0;  ///< bit 0: a volatile write cache is present
+  std::array<std::uint8_t, 10> reserved_526{};
+  std::uint32_t sgls = 0;  ///< 536: 0, SGLs are not supported
+  std::array<std::uint8_t, 2532> reserved_540{};
+  // Vendor specific, bytes 4095:3072.
+  std::uint32_t kv_magic = 0;  ///< 3072: kKvMagic where the KV commands of nvme_if/spec/kv_command.h are supported
+  std::uint32_t kv_version = 0;
+  std::array<std::uint8_t, 1016> reserved_3080{};
+};
+static_assert(sizeof(IdentifyController) == 4096);
+static_assert(offsetof(IdentifyController, mdts) == 77 && offsetof(IdentifyController, ver) == 80);
+static_assert(offsetof(IdentifyController, oacs) == 256 && offsetof(IdentifyController, sqes) == 512);
+static_assert(offsetof(IdentifyController, nn) == 516 && offsetof(IdentifyController, vwc) == 525);
+static_assert(offsetof(IdentifyController, sgls) == 536 && offsetof(IdentifyController, kv_magic) == 3072);
+
+inline constexpr std::uint32_t kKvMagic = 0x564B5343;  ///< "CSKV"
+inline constexpr std::uint32_t kKvVersion = 1;
+
+/// One LBA format of a namespace.
+struct LbaFormat {
+  std::uint16_t ms = 0;    ///< metadata bytes a block
+  std::uint8_t lbads = 0;  ///< block size, log2
+  std::uint8_t rp = 0;
+};
+static_assert(sizeof(LbaFormat) == 4);
+
+/// Identify Namespace, 4096 bytes.
+struct IdentifyNamespace {
+  std::uint64_t nsze = 0;  ///< size in blocks
+  std::uint64_t ncap = 0;
+  std::uint64_t nuse = 0;
+  std::uint8_t nsfeat = 0;
+  std::uint8_t nlbaf = 0;  ///< number of LBA formats, 0's based
+  std::uint8_t flbas = 0;
+  std::array<std::uint8_t, 101> reserved_27{};
+  std::array<LbaFormat, 16> lbaf{};  ///< 128
+  std::array<std::uint8_t, 3904> reserved_192{};
+};
+static_assert(sizeof(IdentifyNamespace) == 4096 && offsetof(IdentifyNamespace, lbaf) == 128);
+
+}  // namespace csdsim::nvme

@@ -1,0 +1,187 @@
+// The vendor I/O commands that put the KV cache and attention into the drive. This header is a contract: people write
+// host software against it. Change it only by adding.
+//
+// All of them use the NVMe vendor command format: CDW10 is NDT, the number of dwords in the data transfer (the exact
+// size of the buffer that the PRPs describe), CDW11 is NDM and must be 0. The data direction stands in bits 1:0 of the
+// opcode. Where several 16-bit fields share a dword the first named one is the low half. Tensors are fp16, row-major,
+// without padding inside a section; sections of a bidirectional buffer start on multiples of 64 bytes. d is the head
+// dimension, G the number of query heads that share a KV head. A drive that only times reads descriptors and index
+// lists, but moves no tensor bytes.
+//
+// opcode          CDW12              CDW13                  CDW14                 CDW15
+// kv_create  80h  sequence           layers, kv_heads       head_dim, 0           max_tokens (a hint, 0: unknown)
+// kv_append  81h  sequence           layer, token_count     first_token           first_head, head_count
+// kv_attend  83h  layer, n           method(8) G(8), d(16)  total_heads           0
+// kv_free    84h  sequence           0                      0                     0
+// kv_score   87h  layer, n           method(8) G(8), d(16)  total_heads           total_scores
+// kv_fetch   8Bh  layer, d           token_count            head_count, 0         0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "nvme_if/spec/command.h"
+
+namespace csdsim::nvme {
+
+namespace kv_opcode {
+inline constexpr std::uint8_t create = 0x80;  ///< no data
+inline constexpr std::uint8_t append = 0x81;  ///< host to drive: K[heads][tokens][d], V[heads][tokens][d]
+inline constexpr std::uint8_t attend = 0x83;  ///< bidirectional: [AttendDescriptor x n | q | k | v | out]
+inline constexpr std::uint8_t free = 0x84;    ///< no data
+inline constexpr std::uint8_t score = 0x87;   ///< bidirectional: [AttendDescriptor x n | q | scores]
+inline constexpr std::uint8_t fetch = 0x8B;   ///< bidirectional: [AttendDescriptor | token indices | K rows | V rows]
+}  // namespace kv_opcode
+static_assert(data_direction(kv_opcode::create) == DataDirection::none);
+static_assert(data_direction(kv_opcode::append) == DataDirection::host_to_drive);
+static_assert(data_direction(kv_opcode::attend) == DataDirection::bidirectional);
+static_assert(data_direction(kv_opcode::free) == DataDirection::none);
+static_assert(data_direction(kv_opcode::score) == DataDirection::bidirectional);
+static_assert(data_direction(kv_opcode::fetch) == DataDirection::bidirectional);
+
+enum class AttendMethod : std::uint8_t { dense = 0, sparf = 1 };
+
+/// Flags of an AttendDescriptor.
+namespace attend_flag {
+inline constexpr std::uint16_t append = 1u << 0;  ///< append the k and v of this descriptor as token `token` first
+}  // namespace attend_flag
+
+/// What one sequence contributes to an attend, score or fetch command, 32 bytes.
+/// attend: `token` is the index of the current token; tokens 0..token take part. With the append flag k and v become
+/// that token
+///   (which must be the next one of these heads); without it the token must be there already and k and v are ignored.
+/// score: tokens 0..token are scored. fetch: `token`, `flags`, r, k and l are 0.
+/// Reserved fields are 0.
+struct AttendDescriptor {
+  std::uint32_t sequence = 0;
+  std::uint32_t token = 0;
+  std::uint16_t first_head = 0;  ///< first KV head
+  std::uint16_t head_count = 0;  ///< KV heads, at least 1
+  std::uint16_t r = 0;           ///< sparf: components of q that score, 1..d (0 for dense)
+  std::uint16_t flags = 0;       ///< attend_flag
+  std::uint32_t k = 0;           ///< sparf: tokens attended to, at least 1 (0 for dense)
+  std::uint32_t l = 0;           ///< sparf: newest tokens that are always among the k
+  std::uint32_t reserved_24 = 0;
+  std::uint32_t reserved_28 = 0;
+};
+static_assert(sizeof(AttendDescriptor) == 32 && std::is_trivially_copyable_v<AttendDescriptor>);
+static_assert(offsetof(AttendDescriptor, first_head) == 8 && offsetof(AttendDescriptor, k) == 16);
+
+/// Makes sequence `sequence` known to the drive. Data: none. DW0 of the completion: 0.
+/// kv_sequence_exists, kv_out_of_dram, kv_bad_parameters (head_dim the layout cannot hold).
+struct KvCreate {
+  SequenceId sequence;
+  std::uint16_t layers = 0;
+  std::uint16_t kv_heads = 0;
+  std::uint16_t head_dim = 0;
+  std::uint32_t max_tokens = 0;
+};
+
+/// Forgets a sequence and frees its flash and DRAM. kv_unknown_sequence.
+struct KvFree {
+  SequenceId sequence;
+};
+
+/// Appends tokens first_token.. of one layer and a range of heads. Buffer: K[head_count][token_count][d], then V alike,
+/// no padding between the two. NDT fixes d: NDT*4 = 4*head_count*token_count*d; a d that is not the sequence's is
+/// kv_shape_mismatch. Tokens of a head are appended in order without a gap (kv_bad_token).
+struct KvAppend {
+  SequenceId sequence;
+  LayerId layer;
+  TokenIndex first_token;
+  std::uint16_t token_count = 0;
+  KvHead first_head;
+  std::uint16_t head_count = 0;
+};
+
+/// Attention of n descriptors at one layer. Sections q and out are [descriptor][head_count*G][d], k and v
+/// [descriptor][head_count][d], all fp16, descriptors one after the other (head counts may differ). total_heads is
+/// the sum of their head counts (kv_shape_mismatch otherwise).
+struct KvAttend {
+  LayerId layer;
+  std::uint16_t n = 0;  ///< descriptors, at least 1
+  AttendMethod method = AttendMethod::dense;
+  std::uint8_t group = 0;  ///< G, at least 1
+  std::uint16_t head_dim = 0;
+  std::uint32_t total_heads = 0;
+};
+
+/// Scores q.K/sqrt(d) (dense) or their SparQ estimate from r components (sparf) of every token, before softmax. q is
+/// [descriptor][head_count*G][d] fp16, scores [descriptor][head_count*G][token+1] fp32. total_scores is the number of
+/// fp32 values.
+struct KvScore {
+  LayerId layer;
+  std::uint16_t n = 0;
+  AttendMethod method = AttendMethod::dense;
+  std::uint8_t group = 0;
+  std::uint16_t head_dim = 0;
+  std::uint32_t total_heads = 0;
+  std::uint32_t total_scores = 0;
+};
+
+/// Returns K and V rows of chosen tokens. Buffer: one AttendDescriptor, token_count u32 token indices (any order,
+/// repeats allowed; the same for every head), then K rows [head_count][token_count][d] fp16, V rows alike. head_count
+/// repeats the descriptor's.
+struct KvFetch {
+  LayerId layer;
+  std::uint16_t head_dim = 0;
+  std::uint32_t token_count = 0;
+  std::uint16_t head_count = 0;
+};
+
+/// Alignment of the sections of a bidirectional buffer.
+inline constexpr std::uint64_t kKvSectionAlignment = 64;
+constexpr Bytes align_section(Bytes b) {
+  return {(b.value + kKvSectionAlignment - 1) / kKvSectionAlignment * kKvSectionAlignment};
+}
+
+/// Offsets of the sections of an attend buffer. `size` is what NDT stands for; out ends the buffer and is padded as
+/// well.
+struct AttendLayout {
+  Bytes q, k, v, out, size;
+};
+constexpr AttendLayout attend_layout(const KvAttend& c) {
+  const Bytes q_size = align_section({std::uint64_t{c.total_heads} * c.group * c.head_dim * 2});
+  const Bytes kv_size = align_section({std::uint64_t{c.total_heads} * c.head_dim * 2});
+  AttendLayout l{};
+  l.q = align_section({std::uint64_t{c.n} * sizeof(AttendDescriptor)});
+  l.k = l.q + q_size;
+  l.v = l.k + kv_size;
+  l.out = l.v + kv_size;
+  l.size = l.out + q_size;
+  return l;
+}
+
+/// Offsets of the sections of a score buffer.
+struct ScoreLayout {
+  Bytes q, scores, size;
+};
+constexpr ScoreLayout score_layout(const KvScore& c) {
+  ScoreLayout l{};
+  l.q = align_section({std::uint64_t{c.n} * sizeof(AttendDescriptor)});
+  l.scores = l.q + align_section({std::uint64_t{c.total_heads} * c.group * c.head_dim * 2});
+  l.size = l.scores + align_section({std::uint64_t{c.total_scores} * 4});
+  return l;
+}
+
+/// Offsets of the sections of a fetch buffer.
+struct FetchLayout {
+  Bytes tokens, k, v, size;
+};
+constexpr FetchLayout fetch_layout(const KvFetch& c) {
+  const Bytes rows = align_section({std::uint64_t{c.head_count} * c.token_count * c.head_dim * 2});
+  FetchLayout l{};
+  l.tokens = Bytes{kKvSectionAlignment};
+  l.k = l.tokens + align_section({std::uint64_t{c.token_count} * 4});
+  l.v = l.k + rows;
+  l.size = l.v + rows;
+  return l;
+}
+
+/// Size of an append buffer for head dimension `head_dim`.
+constexpr Bytes append_size(const KvAppend& c, std::uint16_t head_dim) {
+  return {std::uint64_t{c.head_count} * c.token_count * head_dim * 4};
+}
+
+}  // namespace csdsim::nvme

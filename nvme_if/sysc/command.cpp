@@ -1,0 +1,113 @@
+#include "nvme_if/sysc/command.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "nvme_if/sysc/nvme_controller.h"
+
+namespace csdsim::nvme {
+
+void Command::read_host(Bytes offset, std::span<std::byte> into, Done done) {
+  access({LinkDirection::to_drive, offset, Bytes{into.size()}, into.data(), std::move(done)});
+}
+
+void Command::read_host_timing(Bytes offset, Bytes length, Done done) {
+  access({LinkDirection::to_drive, offset, length, nullptr, std::move(done)});
+}
+
+void Command::write_host(Bytes offset, std::span<const std::byte> from, Done done) {
+  // The DMA only reads what it writes to memory.
+  access({LinkDirection::to_host, offset, Bytes{from.size()}, const_cast<std::byte*>(from.data()), std::move(done)});
+}
+
+void Command::write_host_timing(Bytes offset, Bytes length, Done done) {
+  access({LinkDirection::to_host, offset, length, nullptr, std::move(done)});
+}
+
+void Command::complete(Status status, std::uint32_t dw0) {
+  if (state_ != State::executing) throw InternalError("a command is completed twice, or before it is executed");
+  if (accesses_ != 0) throw InternalError("a command is completed while its data is still moving");
+  state_ = State::completed;
+  status_ = status;
+  dw0_ = dw0;
+  if (!walking_) controller_.retire(*this);
+}
+
+void Command::access(Access&& a) {
+  if (state_ != State::executing) throw InternalError("data access of a command that is not being executed");
+  if (a.length > io_.data || a.offset > io_.data - a.length)
+    throw InternalError("data access outside of the command's buffer");
+  ++accesses_;
+  if (walking_)
+    waiting_.push_back(std::move(a));
+  else
+    start_access(std::move(a));
+}
+
+void Command::start_access(Access&& a) {
+  // The callback stays here, so that what travels with the transfer is two words.
+  if (free_slots_.empty()) {
+    free_slots_.push_back(static_cast<std::uint32_t>(active_.size()));
+    active_.emplace_back();
+  }
+  const std::uint32_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  active_[slot] = std::move(a.done);
+
+  const bool stale = epoch_ != controller_.epoch_;
+  if (stale || prps_.state() == PrpWalker::State::failed) {
+    // Never call back from inside the call that asks.
+    const Status s = stale ? status::abort_sq_deletion : prps_.error();
+    controller_.defer([this, slot, s] { finish_access(slot, s); });
+    return;
+  }
+  ++controller_.dma_in_flight_;
+  auto done = [this, slot](Status s) {
+    controller_.dma_finished();
+    finish_access(slot, s);
+  };
+  if (a.direction == LinkDirection::to_drive)
+    controller_.dma_.read(prps_.segments(), a.offset, a.length, a.local, done);
+  else
+    controller_.dma_.write(prps_.segments(), a.offset, a.length, a.local, done);
+}
+
+void Command::finish_access(std::uint32_t slot, Status s) {
+  const Done done = std::exchange(active_[slot], nullptr);
+  free_slots_.push_back(slot);
+  --accesses_;
+  done(s);
+}
+
+void Command::walk_prps(Bytes page_size) {
+  prps_.start(sqe_.prp1, sqe_.prp2, io_.data, page_size);
+  walking_ = prps_.state() == PrpWalker::State::needs_list;
+  if (walking_) fetch_list();
+}
+
+void Command::fetch_list() {
+  list_segment_ = prps_.list();
+  list_.resize(list_segment_.length.value / sizeof(std::uint64_t));
+  ++controller_.dma_in_flight_;
+  controller_.dma_.read({&list_segment_, 1}, Bytes{0}, list_segment_.length, reinterpret_cast<std::byte*>(list_.data()),
+                        [this](Status s) {
+                          list_status_ = s;
+                          resolved();
+                          controller_.dma_finished();
+                        });
+}
+
+void Command::resolved() {
+  if (list_status_.ok()) {
+    prps_.feed(list_);
+    if (prps_.state() == PrpWalker::State::needs_list && epoch_ == controller_.epoch_) return fetch_list();
+  } else {
+    prps_.fail(list_status_);
+  }
+  walking_ = false;
+  std::vector<Access> waiting = std::exchange(waiting_, {});
+  for (Access& a : waiting) start_access(std::move(a));
+  if (state_ == State::completed) controller_.retire(*this);
+}
+
+}  // namespace csdsim::nvme

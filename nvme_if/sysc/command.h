@@ -1,0 +1,104 @@
+// A command inside the controller, and the interface of the firmware that executes it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "nvme_if/core/io_command.h"
+#include "nvme_if/core/prp.h"
+#include "nvme_if/sysc/pcie_dma.h"
+
+namespace csdsim::nvme {
+
+class NvmeController;
+
+/// One command between its fetch and its completion. The controller owns it; a handler uses it until it calls
+/// complete(), once.
+class Command {
+ public:
+  using Done = DmaDone;
+
+  Command(const Command&) = delete;
+  Command& operator=(const Command&) = delete;
+
+  const SubmissionEntry& entry() const { return sqe_; }
+  const IoCommand& io() const { return io_; }
+  /// The typed operation, or null when the command is another one.
+  template <class Operation>
+  const Operation* as() const {
+    return std::get_if<Operation>(&io_.operation);
+  }
+  QueueId queue() const { return queue_; }
+  CommandId cid() const { return CommandId{sqe_.cid}; }
+
+  /// Moves bytes from the command's buffer (its PRPs) at `offset` into `into`, which stays valid until `done` is
+  /// called. Several accesses may be under way; each direction keeps their order. `done` gets success, an error of the
+  /// PRPs, data_transfer_error, or abort_sq_deletion after a controller reset. InternalError for a range outside the
+  /// buffer.
+  void read_host(Bytes offset, std::span<std::byte> into, Done done);
+  /// The same in time, without bytes.
+  void read_host_timing(Bytes offset, Bytes length, Done done);
+  /// Moves bytes from `from` into the command's buffer, likewise.
+  void write_host(Bytes offset, std::span<const std::byte> from, Done done);
+  void write_host_timing(Bytes offset, Bytes length, Done done);
+
+  /// Ends the command: posts its completion. All accesses must have called back (InternalError).
+  void complete(Status status, std::uint32_t dw0 = 0);
+
+ private:
+  friend class NvmeController;
+  explicit Command(NvmeController& controller) : controller_(controller) {}
+
+  enum class State : std::uint8_t { idle, queued, executing, completed };
+  struct Access {
+    LinkDirection direction;
+    Bytes offset;
+    Bytes length;
+    std::byte* local;
+    Done done;
+  };
+
+  void access(Access&& a);
+  void start_access(Access&& a);
+  void finish_access(std::uint32_t slot, Status s);
+  void walk_prps(Bytes page_size);
+  void fetch_list();
+  void resolved();
+
+  NvmeController& controller_;
+  State state_ = State::idle;
+  QueueId queue_;
+  std::uint32_t epoch_ = 0;     ///< of the controller; a reset starts a new one
+  bool tracked_ = false;        ///< its identifier is marked outstanding in its queue
+  bool walking_ = false;        ///< PRP lists are being fetched
+  std::uint32_t accesses_ = 0;  ///< under way
+  SubmissionEntry sqe_;
+  IoCommand io_;
+  PrpWalker prps_;
+  std::vector<std::uint64_t> list_;  ///< entries of the list piece that is being fetched
+  Segment list_segment_;
+  Status list_status_;
+  std::vector<Access> waiting_;            ///< for the PRP walk
+  std::vector<Done> active_;               ///< callbacks of accesses under way, by slot
+  std::vector<std::uint32_t> free_slots_;  ///< of active_
+  std::vector<std::byte> data_;            ///< what an admin command returns
+  Status status_;
+  std::uint32_t dw0_ = 0;
+  CompletionEntry cqe_;
+  Segment cqe_segment_;
+};
+
+using CommandPtr = Command*;
+
+/// The drive's firmware. execute() is called once for each I/O command that passed decoding, in fetch order, from an
+/// SC_METHOD or from a DMA callback: it must not wait, and may complete the command at once or later.
+class CommandHandler {
+ public:
+  virtual ~CommandHandler() = default;
+  virtual void execute(CommandPtr command) = 0;
+};
+
+}  // namespace csdsim::nvme

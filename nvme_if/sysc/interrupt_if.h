@@ -1,0 +1,17 @@
+// The interrupt line of the controller.
+#pragma once
+
+#include <systemc>
+
+#include "nvme_if/spec/types.h"
+
+namespace csdsim::nvme {
+
+/// Receives message-signalled interrupts.
+class InterruptIf : public sc_core::sc_interface {
+ public:
+  /// A completion has been written to a queue of `vector`. Called from an SC_METHOD: must not wait.
+  virtual void raise(InterruptVector vector) = 0;
+};
+
+}  // namespace csdsim::nvme

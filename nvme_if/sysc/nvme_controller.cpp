@@ -1,0 +1,343 @@
+#include "nvme_if/sysc/nvme_controller.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "nvme_if/sysc/sc_sim_time.h"
+
+namespace csdsim::nvme {
+namespace {
+
+void require(bool condition, std::string_view what, std::uint64_t found, std::string_view right) {
+  if (!condition) throw UserError(fmt::format("NVMe controller: {} is {}, must be {}", what, found, right));
+}
+
+}  // namespace
+
+NvmeController::NvmeController(const sc_core::sc_module_name& name, const NvmeControllerParams& params, PcieDma& dma,
+                               CommandHandler& handler)
+    : sc_module(name),
+      bar("bar"),
+      interrupt("interrupt"),
+      params_(params),
+      core_(params.controller),
+      dma_(dma),
+      handler_(handler) {
+  require(params.fetch_burst >= 1 && params.fetch_burst <= 1024, "fetch_burst", params.fetch_burst, "1 to 1024");
+  require(params.outstanding_fetches >= 1, "outstanding_fetches", params.outstanding_fetches, "at least 1");
+  require(params.command_slots >= 1, "command_slots", params.command_slots, "at least 1");
+  require(params.firmware_time.ps >= 0, "firmware_time", 0, "not negative");
+  check_time_resolution();
+  bar.register_b_transport(this, &NvmeController::b_transport);
+  bar.register_transport_dbg(this, &NvmeController::transport_dbg);
+  fetches_.resize(params.outstanding_fetches);
+  for (Fetch& f : fetches_) f.entries.resize(params.fetch_burst);
+  waiting_.resize(core_.queue_limit());
+  live_by_queue_.resize(core_.queue_limit());
+  SC_METHOD(firmware_step);
+  sensitive << firmware_event_;
+  dont_initialize();
+  SC_METHOD(run_deferred);
+  sensitive << deferred_event_;
+  dont_initialize();
+}
+
+NvmeController::~NvmeController() = default;
+
+void NvmeController::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& /*delay*/) {
+  trans.set_response_status(access_registers(trans));
+}
+
+unsigned NvmeController::transport_dbg(tlm::tlm_generic_payload& trans) {
+  // A debug access has no side effects: registers can be looked at, not written.
+  if (!trans.is_read()) return 0;
+  return access_registers(trans) == tlm::TLM_OK_RESPONSE ? trans.get_data_length() : 0;
+}
+
+tlm::tlm_response_status NvmeController::access_registers(tlm::tlm_generic_payload& trans) {
+  const std::uint32_t size = trans.get_data_length();
+  if (trans.get_address() >= core_.bar_size().value) return tlm::TLM_ADDRESS_ERROR_RESPONSE;
+  if (trans.get_byte_enable_ptr() != nullptr) return tlm::TLM_BYTE_ENABLE_ERROR_RESPONSE;
+  if (size != 4 && size != 8) return tlm::TLM_BURST_ERROR_RESPONSE;
+  if (trans.is_read()) {
+    const std::optional<std::uint64_t> value = core_.read(trans.get_address(), size);
+    if (!value) return tlm::TLM_BURST_ERROR_RESPONSE;
+    std::memcpy(trans.get_data_ptr(), &*value, size);
+  } else if (trans.is_write()) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, trans.get_data_ptr(), size);
+    const RegisterEffect effect = core_.write(trans.get_address(), size, value);
+    if (effect.kind == RegisterEffect::Kind::refused) return tlm::TLM_BURST_ERROR_RESPONSE;
+    apply(effect);
+  }
+  return tlm::TLM_OK_RESPONSE;
+}
+
+void NvmeController::apply(const RegisterEffect& effect) {
+  using Kind = RegisterEffect::Kind;
+  switch (effect.kind) {
+    case Kind::sq_tail:
+      return pump_fetches();
+    case Kind::cq_head:
+      return drain_waiting(effect.queue);
+    case Kind::reset:
+      return begin_reset();
+    case Kind::shutdown:
+      if (live_commands_ == 0) core_.finish_shutdown();
+      return;
+    case Kind::none:
+    case Kind::refused:
+    case Kind::enabled:
+      return;
+  }
+}
+
+// Fetching -----------------------------------------------------------------------------------------------------------
+
+SubmissionQueue* NvmeController::next_queue() {
+  const std::uint16_t limit = core_.queue_limit();
+  for (std::uint16_t i = 0; i < limit; ++i) {
+    const std::uint16_t id = round_robin_;
+    round_robin_ = static_cast<std::uint16_t>(id + 1 == limit ? 0 : id + 1);
+    SubmissionQueue* queue = core_.sq(QueueId{id});
+    if (queue != nullptr && !queue->deleting() && queue->available() > 0) return queue;
+  }
+  return nullptr;
+}
+
+void NvmeController::pump_fetches() {
+  for (Fetch& fetch : fetches_) {
+    if (!core_.running() || live_commands_ + reserved_slots_ >= params_.command_slots) return;
+    if (fetch.busy) continue;
+    SubmissionQueue* queue = next_queue();
+    if (queue == nullptr) return;
+    start_fetch(fetch, *queue);
+  }
+}
+
+void NvmeController::start_fetch(Fetch& fetch, SubmissionQueue& queue) {
+  const auto room = static_cast<std::uint32_t>(params_.command_slots - live_commands_ - reserved_slots_);
+  fetch.busy = true;
+  fetch.epoch = epoch_;
+  fetch.queue = queue.id();
+  fetch.segment = queue.claim(std::min(params_.fetch_burst, room));
+  fetch.count = static_cast<std::uint32_t>(fetch.segment.length.value / sizeof(SubmissionEntry));
+  reserved_slots_ += fetch.count;
+  ++live_by_queue_[queue.id().value];
+  ++dma_in_flight_;
+  dma_.read({&fetch.segment, 1}, Bytes{0}, fetch.segment.length, reinterpret_cast<std::byte*>(fetch.entries.data()),
+            [this, &fetch](Status s) { fetched(fetch, s); });
+}
+
+void NvmeController::fetched(Fetch& fetch, Status status) {
+  fetch.busy = false;
+  reserved_slots_ -= fetch.count;
+  if (fetch.epoch == epoch_) {
+    --live_by_queue_[fetch.queue.value];
+    SubmissionQueue& queue = *core_.sq(fetch.queue);
+    if (!status.ok()) core_.set_fatal();
+    for (std::uint32_t i = 0; i < fetch.count && status.ok(); ++i) accept(queue, fetch.entries[i]);
+    finish_deletions();
+  }
+  dma_finished();
+  start_firmware();
+  pump_fetches();
+}
+
+void NvmeController::accept(SubmissionQueue& queue, const SubmissionEntry& entry) {
+  queue.consume();
+  if (free_.empty()) {
+    slots_.push_back(std::unique_ptr<Command>(new Command(*this)));
+    free_.push_back(slots_.back().get());
+  }
+  Command& c = *free_.back();
+  free_.pop_back();
+  c.state_ = Command::State::queued;
+  c.queue_ = queue.id();
+  c.epoch_ = epoch_;
+  c.sqe_ = entry;
+  ++live_commands_;
+  ++live_by_queue_[queue.id().value];
+  c.tracked_ = queue.begin(CommandId{entry.cid});
+  if (!c.tracked_) return finish(c, status::command_id_conflict);
+  if (queue.deleting()) return finish(c, status::abort_sq_deletion);
+  firmware_.push_back(&c);
+}
+
+// Executing ----------------------------------------------------------------------------------------------------------
+
+void NvmeController::start_firmware() {
+  while (firmware_command_ == nullptr && !firmware_.empty()) {
+    Command& c = *firmware_.front();
+    firmware_.pop_front();
+    if (params_.firmware_time.ps > 0) {
+      firmware_command_ = &c;
+      firmware_event_.notify(to_sc_time(params_.firmware_time));
+    } else {
+      execute(c);
+    }
+  }
+}
+
+void NvmeController::firmware_step() {
+  Command& c = *std::exchange(firmware_command_, nullptr);
+  c.epoch_ == epoch_ ? execute(c) : recycle(c);
+  start_firmware();
+}
+
+void NvmeController::execute(Command& c) {
+  c.state_ = Command::State::executing;
+  if (c.queue_.value == 0) return execute_admin(c);
+  const DecodedIo decoded = core_.decode(c.sqe_);
+  if (!decoded.status.ok()) return c.complete(decoded.status);
+  c.io_ = decoded.command;
+  c.walk_prps(core_.memory_page());
+  if (c.prps_.state() == PrpWalker::State::failed) return c.complete(c.prps_.error());
+  handler_.execute(&c);
+}
+
+void NvmeController::execute_admin(Command& c) {
+  AdminResult r = core_.execute_admin(c.sqe_);
+  switch (r.action) {
+    case AdminResult::Action::complete:
+      return c.complete(r.status, r.dw0);
+    case AdminResult::Action::send_data:
+      c.data_ = std::move(r.data);
+      c.io_ = {.operation = {}, .nsid = {}, .direction = DataDirection::drive_to_host, .data = Bytes{c.data_.size()}};
+      c.walk_prps(core_.memory_page());
+      return c.write_host(Bytes{0}, c.data_, [&c](Status s) { c.complete(s); });
+    case AdminResult::Action::abort:
+      return c.complete(status::success, abort(r.queue, r.cid) ? 0 : 1);
+    case AdminResult::Action::delete_sq:
+      return start_deletion(r.queue, c);
+  }
+}
+
+bool NvmeController::abort(QueueId queue, CommandId cid) {
+  const auto it =
+      std::ranges::find_if(firmware_, [&](const Command* c) { return c->queue_ == queue && c->cid() == cid; });
+  if (it == firmware_.end()) return false;
+  Command& c = **it;
+  firmware_.erase(it);
+  finish(c, status::abort_requested);
+  return true;
+}
+
+void NvmeController::start_deletion(QueueId queue, Command& c) {
+  std::vector<Command*> queued;
+  std::erase_if(firmware_, [&](Command* f) {
+    if (f->queue_ != queue) return false;
+    queued.push_back(f);
+    return true;
+  });
+  for (Command* f : queued) finish(*f, status::abort_sq_deletion);
+  deletions_.push_back({queue, &c});
+  finish_deletions();
+}
+
+void NvmeController::finish_deletions() {
+  while (true) {
+    const auto it =
+        std::ranges::find_if(deletions_, [&](const Deletion& d) { return live_by_queue_[d.queue.value] == 0; });
+    if (it == deletions_.end()) return;
+    const Deletion d = *it;
+    deletions_.erase(it);
+    core_.finish_sq_deletion(d.queue);
+    d.command->complete(status::success);
+  }
+}
+
+// Completing ---------------------------------------------------------------------------------------------------------
+
+void NvmeController::finish(Command& c, Status status, std::uint32_t dw0) {
+  c.state_ = Command::State::executing;
+  c.complete(status, dw0);
+}
+
+void NvmeController::retire(Command& c) {
+  if (c.epoch_ != epoch_) return recycle(c);
+  const QueueId cq = core_.sq(c.queue_)->completion_queue();
+  std::deque<Command*>& waiting = waiting_[cq.value];
+  if (!waiting.empty() || !post(c)) waiting.push_back(&c);
+}
+
+bool NvmeController::post(Command& c) {
+  SubmissionQueue& sq = *core_.sq(c.queue_);
+  CompletionQueue& cq = *core_.cq(sq.completion_queue());
+  if (cq.full()) return false;
+  const ControllerCore::Post p = core_.post(sq, cq, c.cid(), c.status_, c.dw0_);
+  if (c.tracked_) sq.end(c.cid());
+  c.cqe_ = p.entry;
+  c.cqe_segment_ = {p.address, Bytes{sizeof(CompletionEntry)}};
+  ++dma_in_flight_;
+  dma_.write({&c.cqe_segment_, 1}, Bytes{0}, c.cqe_segment_.length, reinterpret_cast<const std::byte*>(&c.cqe_),
+             [this, &c](Status s) { posted(c, s); });
+  return true;
+}
+
+void NvmeController::posted(Command& c, Status status) {
+  if (c.epoch_ == epoch_) {
+    if (!status.ok()) core_.set_fatal();
+    const CompletionQueue& cq = *core_.cq(core_.sq(c.queue_)->completion_queue());
+    if (status.ok() && cq.interrupts())
+      for (int i = 0; i < interrupt.size(); ++i) interrupt[i]->raise(cq.vector());
+  }
+  recycle(c);
+  dma_finished();
+  pump_fetches();
+}
+
+void NvmeController::drain_waiting(QueueId cq) {
+  std::deque<Command*>& waiting = waiting_[cq.value];
+  while (!waiting.empty() && post(*waiting.front())) waiting.pop_front();
+}
+
+void NvmeController::recycle(Command& c) {
+  const bool current = c.epoch_ == epoch_;
+  c.state_ = Command::State::idle;
+  free_.push_back(&c);
+  if (!current) return;
+  --live_commands_;
+  --live_by_queue_[c.queue_.value];
+  finish_deletions();
+  if (core_.shutting_down() && live_commands_ == 0) core_.finish_shutdown();
+}
+
+// Reset --------------------------------------------------------------------------------------------------------------
+
+void NvmeController::begin_reset() {
+  ++epoch_;
+  // Commands that are with the handler or with the DMA come back on their own and are dropped then.
+  for (Command* c : firmware_) recycle(*c);
+  firmware_.clear();
+  for (std::deque<Command*>& waiting : waiting_) {
+    for (Command* c : waiting) recycle(*c);
+    waiting.clear();
+  }
+  for (const Deletion& d : deletions_) recycle(*d.command);
+  deletions_.clear();
+  live_commands_ = 0;
+  std::ranges::fill(live_by_queue_, 0);
+  ++dma_in_flight_;
+  dma_finished();
+}
+
+void NvmeController::dma_finished() {
+  if (--dma_in_flight_ == 0 && core_.resetting()) core_.finish_reset();
+}
+
+void NvmeController::defer(std::function<void()> work) {
+  deferred_.push_back(std::move(work));
+  deferred_event_.notify(sc_core::SC_ZERO_TIME);
+}
+
+void NvmeController::run_deferred() {
+  const std::vector<std::function<void()>> work = std::exchange(deferred_, {});
+  for (const auto& w : work) w();
+}
+
+}  // namespace csdsim::nvme

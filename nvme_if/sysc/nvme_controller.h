@@ -1,0 +1,128 @@
+// The NVMe controller as a SystemC module: BAR0, DMA of queues and data, interrupts.
+#pragma once
+
+#include <tlm_utils/simple_target_socket.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <systemc>
+#include <tlm>
+#include <vector>
+
+#include "nvme_if/core/controller_core.h"
+#include "nvme_if/sysc/command.h"
+#include "nvme_if/sysc/interrupt_if.h"
+#include "nvme_if/sysc/pcie_dma.h"
+
+namespace csdsim::nvme {
+
+struct NvmeControllerParams {
+  ControllerParams controller;
+  std::uint32_t fetch_burst = 16;         ///< submission entries that one DMA fetches at most, 1..1024
+  std::uint32_t outstanding_fetches = 4;  ///< fetches under way at a time, at least 1
+  std::uint32_t command_slots = 4096;     ///< commands inside the controller at a time, at least 1
+  SimTime firmware_time{};                ///< serial firmware work a command, before it executes
+};
+
+/// `bar` is BAR0: registers and doorbells, accessed in 4 or 8 bytes; it answers at once and ignores an annotated delay.
+/// All other traffic goes through the DMA engine: submission entries and PRP lists come in, completions go out, and the
+/// handler's data moves. Completions raise their queue's vector one by one (no coalescing); the message itself takes no
+/// link time.
+///
+/// A controller reset (CC.EN to 0) keeps CSTS.RDY set until the last DMA is over; commands that the handler still holds
+/// then fail their accesses with abort_sq_deletion, and completing them has no effect. A submission queue or completion
+/// queue in memory that does not exist sets CSTS.CFS.
+class NvmeController : public sc_core::sc_module {
+ public:
+  tlm_utils::simple_target_socket<NvmeController> bar;
+  sc_core::sc_port<InterruptIf, 0, sc_core::SC_ZERO_OR_MORE_BOUND> interrupt;
+
+  /// UserError for parameters out of range. `dma` and `handler` must outlive the controller.
+  NvmeController(const sc_core::sc_module_name& name, const NvmeControllerParams& params, PcieDma& dma,
+                 CommandHandler& handler);
+  ~NvmeController() override;
+
+  const ControllerCore& core() const { return core_; }
+  const NvmeControllerParams& params() const { return params_; }
+  /// Commands fetched and not completed yet.
+  std::uint64_t commands_inside() const { return live_commands_; }
+
+ private:
+  SC_HAS_PROCESS(NvmeController);
+  friend class Command;
+
+  struct Fetch {
+    bool busy = false;
+    std::uint32_t epoch = 0;
+    QueueId queue;
+    Segment segment;
+    std::vector<SubmissionEntry> entries;
+    std::uint32_t count = 0;
+  };
+  struct Deletion {
+    QueueId queue;
+    Command* command;
+  };
+
+  // BAR0
+  void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
+  unsigned transport_dbg(tlm::tlm_generic_payload& trans);
+  tlm::tlm_response_status access_registers(tlm::tlm_generic_payload& trans);
+  void apply(const RegisterEffect& effect);
+
+  // Fetching
+  void pump_fetches();
+  SubmissionQueue* next_queue();
+  void start_fetch(Fetch& fetch, SubmissionQueue& queue);
+  void fetched(Fetch& fetch, Status status);
+  void accept(SubmissionQueue& queue, const SubmissionEntry& entry);
+
+  // Executing
+  void firmware_step();
+  void start_firmware();
+  void execute(Command& c);
+  void execute_admin(Command& c);
+  bool abort(QueueId queue, CommandId cid);
+  void start_deletion(QueueId queue, Command& c);
+  void finish_deletions();
+
+  // Completing
+  void finish(Command& c, Status status, std::uint32_t dw0 = 0);
+  void retire(Command& c);
+  bool post(Command& c);
+  void posted(Command& c, Status status);
+  void drain_waiting(QueueId cq);
+  void recycle(Command& c);
+
+  // Reset
+  void begin_reset();
+  void dma_finished();
+  void defer(std::function<void()> work);
+  void run_deferred();
+
+  NvmeControllerParams params_;
+  ControllerCore core_;
+  PcieDma& dma_;
+  CommandHandler& handler_;
+
+  std::vector<std::unique_ptr<Command>> slots_;
+  std::vector<Command*> free_;
+  std::vector<Fetch> fetches_;
+  std::uint32_t reserved_slots_ = 0;  ///< for entries that are being fetched
+  std::uint16_t round_robin_ = 0;
+  std::deque<Command*> firmware_;        ///< fetched, waiting for the firmware
+  Command* firmware_command_ = nullptr;  ///< what the firmware works on until firmware_event_
+  sc_core::sc_event firmware_event_;
+  std::vector<std::deque<Command*>> waiting_;  ///< by completion queue: completed while it is full
+  std::vector<std::uint32_t> live_by_queue_;   ///< by submission queue: commands and fetches inside
+  std::vector<Deletion> deletions_;
+  std::uint64_t live_commands_ = 0;
+  std::uint64_t dma_in_flight_ = 0;
+  std::uint32_t epoch_ = 0;
+  std::vector<std::function<void()>> deferred_;
+  sc_core::sc_event deferred_event_;
+};
+
+}  // namespace csdsim::nvme

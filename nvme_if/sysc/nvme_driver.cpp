@@ -1,0 +1,261 @@
+#include "nvme_if/sysc/nvme_driver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "nvme_if/spec/encode.h"
+#include "nvme_if/sysc/sc_sim_time.h"
+
+namespace csdsim::nvme {
+namespace {
+
+/// The driver always uses the smallest memory page.
+constexpr Bytes kPage = Bytes::kib(4);
+
+/// Bytes [offset, offset + length) of a buffer.
+std::vector<Segment> slice(std::span<const Segment> segments, std::uint64_t offset, std::uint64_t length) {
+  std::vector<Segment> part;
+  for (const Segment& s : segments) {
+    if (length == 0) break;
+    if (offset >= s.length.value) {
+      offset -= s.length.value;
+      continue;
+    }
+    const std::uint64_t size = std::min(s.length.value - offset, length);
+    part.push_back({s.address + Bytes{offset}, Bytes{size}});
+    offset = 0;
+    length -= size;
+  }
+  return part;
+}
+
+std::uint64_t total(std::span<const Segment> segments) {
+  std::uint64_t sum = 0;
+  for (const Segment& s : segments) sum += s.length.value;
+  return sum;
+}
+
+}  // namespace
+
+NvmeDriver::NvmeDriver(const sc_core::sc_module_name& name, const NvmeDriverParams& params)
+    : sc_module(name), bar("bar"), memory("memory"), params_(params), next_page_(params.queue_memory.address) {
+  check_time_resolution();
+  if (params.queue_memory.address.value % kPage.value != 0 || params.queue_memory.address.value == 0)
+    throw UserError(fmt::format("NVMe driver: queue memory at {:#x} must be page aligned and not at 0",
+                                params.queue_memory.address.value));
+  if (params.queues == 0 || params.queue_depth < 2)
+    throw UserError("NVMe driver: at least one I/O queue of two entries is needed");
+  SC_THREAD(bring_up);
+  SC_METHOD(issue_method);
+  sensitive << issue_event_;
+  dont_initialize();
+  SC_METHOD(doorbell_method);
+  sensitive << doorbell_event_;
+  dont_initialize();
+  SC_METHOD(reap_method);
+  sensitive << reap_event_;
+  dont_initialize();
+}
+
+void NvmeDriver::on_ready(std::function<void()> callback) {
+  if (ready())
+    callback();
+  else
+    ready_callbacks_.push_back(std::move(callback));
+}
+
+// Submission ---------------------------------------------------------------------------------------------------------
+
+void NvmeDriver::submit(QueueId queue, const SubmissionEntry& command, std::span<const Segment> segments,
+                        Callback done) {
+  if (queue.value >= queues_.size())
+    throw UserError(fmt::format("NVMe queue {} does not exist: there are {} I/O queues", queue.value,
+                                queues_.empty() ? 0 : queues()));
+  Queue& q = queues_[queue.value];
+  ++issued_;
+  const SimTime now = sim_now();
+  if (params_.io_overhead.ps == 0 && q.pending.empty() && !q.free_cids.empty())
+    return place(q, command, segments, std::move(done));
+  q.core_free = std::max(now, q.core_free) + params_.io_overhead;
+  q.pending.push_back({command, {segments.begin(), segments.end()}, std::move(done), q.core_free});
+  issue_pending(q);
+}
+
+void NvmeDriver::issue_pending(Queue& q) {
+  const SimTime now = sim_now();
+  while (!q.pending.empty() && !q.free_cids.empty() && q.pending.front().ready_at <= now) {
+    Pending p = std::move(q.pending.front());
+    q.pending.pop_front();
+    place(q, p.command, p.segments, std::move(p.done));
+  }
+  // An earlier notification wins; issue_method looks at all queues again.
+  if (!q.pending.empty() && q.pending.front().ready_at > now)
+    issue_event_.notify(to_sc_time(q.pending.front().ready_at - now));
+}
+
+void NvmeDriver::issue_method() {
+  if (ready())
+    for (const auto& callback : std::exchange(ready_callbacks_, {})) callback();
+  for (Queue& q : queues_) issue_pending(q);
+}
+
+void NvmeDriver::place(Queue& q, const SubmissionEntry& command, std::span<const Segment> segments, Callback&& done) {
+  const std::uint16_t cid = q.free_cids.back();
+  Slot& slot = q.slots[cid];
+  const PrpList prps = build_prps(
+      segments, kPage,
+      [this, &slot](std::uint32_t) {
+        if (free_lists_.empty()) free_lists_.push_back(take_page());
+        slot.lists.push_back(free_lists_.back());
+        free_lists_.pop_back();
+        return slot.lists.back();
+      },
+      [this](PhysicalAddress to, std::uint64_t entry) { write_memory(to, &entry, sizeof entry); });
+  q.free_cids.pop_back();
+  slot.done = std::move(done);
+  slot.busy = true;
+  SubmissionEntry entry = command;
+  entry.cid = cid;
+  entry.prp1 = prps.prp1;
+  entry.prp2 = prps.prp2;
+  write_memory(q.sq + Bytes{std::uint64_t{q.sq_tail} * sizeof entry}, &entry, sizeof entry);
+  q.sq_tail = q.sq_tail + 1 == q.depth ? 0 : q.sq_tail + 1;
+  if (!std::exchange(q.doorbell_due, true)) doorbell_event_.notify(sc_core::SC_ZERO_TIME);
+}
+
+void NvmeDriver::doorbell_method() {
+  for (Queue& q : queues_) {
+    if (!std::exchange(q.doorbell_due, false)) continue;
+    ++doorbells_;
+    bar_access(tlm::TLM_WRITE_COMMAND, sq_tail_doorbell(q.id, cap_.dstrd), 4, q.sq_tail);
+  }
+}
+
+void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
+                              std::span<const Segment> segments, Callback done) {
+  const std::uint64_t block = block_size().value;
+  if (blocks == 0 || total(segments) != blocks * block)
+    throw UserError(fmt::format("block IO of {} blocks needs a buffer of {} bytes, not {}", blocks, blocks * block,
+                                total(segments)));
+  const std::uint64_t limit = std::min<std::uint64_t>(mdts().value / block, 65536);
+  const NamespaceId nsid{1};
+  if (blocks <= limit)
+    return submit(queue, encode_block_io(opcode, nsid, slba, static_cast<std::uint32_t>(blocks)), segments,
+                  std::move(done));
+  struct Join {
+    std::uint64_t remaining;
+    CompletionEntry failed;
+    Callback done;
+  };
+  auto join = std::make_shared<Join>(Join{(blocks + limit - 1) / limit, {}, std::move(done)});
+  for (std::uint64_t first = 0; first < blocks; first += limit) {
+    const std::uint64_t count = std::min(limit, blocks - first);
+    submit(queue, encode_block_io(opcode, nsid, Lba{slba.value + first}, static_cast<std::uint32_t>(count)),
+           slice(segments, first * block, count * block), [join](const CompletionEntry& entry, SimTime at) {
+             if (!entry.code().ok() && join->failed.code().ok()) join->failed = entry;
+             if (--join->remaining == 0) join->done(join->failed.code().ok() ? entry : join->failed, at);
+           });
+  }
+}
+
+// Completion ---------------------------------------------------------------------------------------------------------
+
+void NvmeDriver::raise(InterruptVector vector) {
+  // Queue pair i uses vector i.
+  if (vector.value >= queues_.size()) return;
+  if (!std::exchange(queues_[vector.value].reap_due, true)) reap_event_.notify(sc_core::SC_ZERO_TIME);
+}
+
+void NvmeDriver::reap_method() {
+  for (Queue& q : queues_)
+    if (std::exchange(q.reap_due, false)) reap(q);
+}
+
+void NvmeDriver::reap(Queue& q) {
+  const SimTime now = sim_now();
+  bool any = false;
+  for (;;) {
+    CompletionEntry entry;
+    read_memory(q.cq + Bytes{std::uint64_t{q.cq_head} * sizeof entry}, &entry, sizeof entry);
+    if (entry.phase() != q.phase) break;
+    any = true;
+    if (++q.cq_head == q.depth) {
+      q.cq_head = 0;
+      q.phase = !q.phase;
+    }
+    if (entry.cid >= q.slots.size() || !q.slots[entry.cid].busy)
+      throw InternalError(
+          fmt::format("completion of command {} of queue {}, which is not outstanding", entry.cid, q.id.value));
+    Slot& slot = q.slots[entry.cid];
+    slot.busy = false;
+    free_lists_.insert(free_lists_.end(), slot.lists.begin(), slot.lists.end());
+    slot.lists.clear();
+    const Callback done = std::exchange(slot.done, nullptr);
+    q.free_cids.push_back(entry.cid);
+    ++completed_;
+    if (done) done(entry, now);
+  }
+  if (any) bar_access(tlm::TLM_WRITE_COMMAND, cq_head_doorbell(q.id, cap_.dstrd), 4, q.cq_head);
+  issue_pending(q);
+}
+
+// Memory and registers -----------------------------------------------------------------------------------------------
+
+PhysicalAddress NvmeDriver::take_page() {
+  const PhysicalAddress page = next_page_;
+  if (page.value + kPage.value > params_.queue_memory.address.value + params_.queue_memory.length.value)
+    throw UserError(fmt::format("NVMe driver: {} bytes of queue memory are too few for its queues and PRP lists",
+                                params_.queue_memory.length.value));
+  next_page_ = page + kPage;
+  return page;
+}
+
+void NvmeDriver::write_memory(PhysicalAddress to, const void* from, std::size_t size) {
+  if (direct_ != nullptr)
+    std::memcpy(direct_ + (to.value - params_.queue_memory.address.value), from, size);
+  else
+    access_memory(tlm::TLM_WRITE_COMMAND, to, const_cast<void*>(from), size);
+}
+
+void NvmeDriver::read_memory(PhysicalAddress from, void* to, std::size_t size) {
+  if (direct_ != nullptr)
+    std::memcpy(to, direct_ + (from.value - params_.queue_memory.address.value), size);
+  else
+    access_memory(tlm::TLM_READ_COMMAND, from, to, size);
+}
+
+void NvmeDriver::access_memory(tlm::tlm_command command, PhysicalAddress address, void* data, std::size_t size) {
+  tlm::tlm_generic_payload p;
+  p.set_command(command);
+  p.set_address(address.value);
+  p.set_data_ptr(static_cast<unsigned char*>(data));
+  p.set_data_length(static_cast<unsigned>(size));
+  p.set_streaming_width(static_cast<unsigned>(size));
+  if (memory->transport_dbg(p) != size)
+    throw UserError(fmt::format("NVMe driver: no memory at {:#x} for its queues", address.value));
+}
+
+std::uint64_t NvmeDriver::bar_access(tlm::tlm_command command, std::uint64_t offset, std::uint32_t size,
+                                     std::uint64_t value) {
+  tlm::tlm_generic_payload& p = bar_payload_;
+  p.set_command(command);
+  p.set_address(offset);
+  p.set_data_ptr(reinterpret_cast<unsigned char*>(&value));
+  p.set_data_length(size);
+  p.set_streaming_width(size);
+  p.set_byte_enable_ptr(nullptr);
+  p.set_response_status(tlm::TLM_INCOMPLETE_RESPONSE);
+  sc_core::sc_time delay;
+  bar->b_transport(p, delay);
+  if (!p.is_response_ok())
+    throw UserError(
+        fmt::format("NVMe driver: access to register {:#x} was refused: {}", offset, p.get_response_string()));
+  return value;
+}
+
+}  // namespace csdsim::nvme

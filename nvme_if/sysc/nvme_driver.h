@@ -1,0 +1,149 @@
+// The host's side of the NVMe interface: brings the controller up, submits commands, reaps completions.
+#pragma once
+
+#include <tlm_utils/simple_initiator_socket.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <span>
+#include <string>
+#include <systemc>
+#include <tlm>
+#include <vector>
+
+#include "nvme_if/core/prp.h"
+#include "nvme_if/spec/identify.h"
+#include "nvme_if/spec/registers.h"
+#include "nvme_if/sysc/interrupt_if.h"
+
+namespace csdsim::nvme {
+
+struct NvmeDriverParams {
+  Segment queue_memory;              ///< host DRAM set aside for queues and PRP lists, page aligned
+  std::uint16_t queues = 4;          ///< I/O queue pairs wanted; the controller may grant fewer
+  std::uint32_t queue_depth = 1024;  ///< entries a queue; limited by CAP.MQES
+  SimTime io_overhead{};             ///< host CPU time a command; each queue has a core, which works serially
+  SimTime poll_interval = SimTime::microseconds(1);  ///< while waiting for CSTS.RDY
+};
+
+/// Binds `bar` to the controller, `memory` to physical memory (the queues live there; accessed by DMI, or by debug
+/// transport where DMI is not granted, without simulated time), and the controller's interrupt port to the driver
+/// itself. It brings the controller up when the simulation starts: reset, admin queue, Identify, number of queues, I/O
+/// queue pairs with a vector each.
+///
+///   driver.on_ready([&] { driver.submit_block(QueueId{1}, nvm_opcode::read, Lba{0}, 8, {{buffer, Bytes::kib(32)}},
+///   done); });
+class NvmeDriver : public sc_core::sc_module, public InterruptIf {
+ public:
+  /// The completion entry and when the host sees it.
+  using Callback = std::function<void(const CompletionEntry&, SimTime)>;
+
+  tlm_utils::simple_initiator_socket<NvmeDriver> bar;
+  tlm_utils::simple_initiator_socket<NvmeDriver> memory;
+
+  NvmeDriver(const sc_core::sc_module_name& name, const NvmeDriverParams& params);
+
+  /// Calls `callback` once the I/O queues exist; at once if they do.
+  void on_ready(std::function<void()> callback);
+  bool ready() const { return state_ == State::ready; }
+  /// Why bring-up failed; empty while it has not.
+  const std::string& failure() const { return failure_; }
+
+  /// I/O queues are 1..queues(); 0 is the admin queue.
+  std::uint16_t queues() const { return static_cast<std::uint16_t>(queues_.size() - 1); }
+  const IdentifyController& controller() const { return controller_; }
+  const IdentifyNamespace& name_space() const { return namespace_; }
+  Bytes block_size() const { return {std::uint64_t{1} << namespace_.lbaf[namespace_.flbas & 0xF].lbads}; }
+  Bytes mdts() const { return {std::uint64_t{4096} << controller_.mdts}; }
+
+  /// Submits one command: the driver fills the command identifier and the PRPs for `segments` (page rules of
+  /// build_prps(); nothing is split). Waits in the driver while the queue is full. Commands that reach a queue at the
+  /// same time share one doorbell. UserError for a queue that does not exist, segments against the rules, or queue
+  /// memory too small for the PRP lists.
+  void submit(QueueId queue, const SubmissionEntry& command, std::span<const Segment> segments, Callback done);
+
+  /// Reads or writes `blocks` logical blocks of namespace 1, cut into commands of at most mdts. `done` gets the last
+  /// completion, or the first that failed, when all are there. The segments hold blocks * block_size() bytes.
+  void submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
+                    std::span<const Segment> segments, Callback done);
+
+  std::uint64_t issued() const { return issued_; }
+  std::uint64_t completed() const { return completed_; }
+  std::uint64_t doorbells() const { return doorbells_; }
+
+  void raise(InterruptVector vector) override;
+
+ private:
+  SC_HAS_PROCESS(NvmeDriver);
+
+  enum class State : std::uint8_t { starting, ready, failed };
+  struct Pending {
+    SubmissionEntry command;
+    std::vector<Segment> segments;
+    Callback done;
+    SimTime ready_at;  ///< the host's core has done its part
+  };
+  struct Slot {
+    Callback done;
+    std::vector<PhysicalAddress> lists;
+    bool busy = false;
+  };
+  struct Queue {
+    QueueId id;
+    std::uint32_t depth = 0;
+    PhysicalAddress sq;
+    PhysicalAddress cq;
+    std::uint32_t sq_tail = 0;
+    std::uint32_t cq_head = 0;
+    bool phase = true;
+    bool doorbell_due = false;
+    bool reap_due = false;
+    SimTime core_free{};
+    std::vector<Slot> slots;  ///< by command identifier
+    std::vector<std::uint16_t> free_cids;
+    std::deque<Pending> pending;
+  };
+
+  // Bring-up, in one SC_THREAD that ends.
+  void bring_up();
+  std::string try_bring_up();
+  bool wait_ready(bool value, SimTime timeout);
+  Status admin(const SubmissionEntry& command, std::span<const Segment> segments, std::uint32_t* dw0 = nullptr);
+  Queue& add_queue(std::uint32_t depth);
+
+  void issue_pending(Queue& q);
+  void place(Queue& q, const SubmissionEntry& command, std::span<const Segment> segments, Callback&& done);
+  void issue_method();
+  void doorbell_method();
+  void reap_method();
+  void reap(Queue& q);
+
+  PhysicalAddress take_page();
+  void write_memory(PhysicalAddress to, const void* from, std::size_t size);
+  void read_memory(PhysicalAddress from, void* to, std::size_t size);
+  void access_memory(tlm::tlm_command command, PhysicalAddress address, void* data, std::size_t size);
+  std::uint64_t bar_access(tlm::tlm_command command, std::uint64_t offset, std::uint32_t size, std::uint64_t value);
+
+  NvmeDriverParams params_;
+  State state_ = State::starting;
+  std::string failure_;
+  std::vector<std::function<void()>> ready_callbacks_;
+  Cap cap_;
+  IdentifyController controller_;
+  IdentifyNamespace namespace_;
+  std::deque<Queue> queues_;
+  PhysicalAddress next_page_;
+  std::vector<PhysicalAddress> free_lists_;
+  std::byte* direct_ = nullptr;  ///< of queue_memory
+  tlm::tlm_generic_payload bar_payload_;
+  sc_core::sc_event issue_event_;
+  sc_core::sc_event doorbell_event_;
+  sc_core::sc_event reap_event_;
+  sc_core::sc_event admin_event_;
+  std::uint64_t issued_ = 0;
+  std::uint64_t completed_ = 0;
+  std::uint64_t doorbells_ = 0;
+};
+
+}  // namespace csdsim::nvme
