@@ -1,0 +1,212 @@
+#include "base/simd.h"
+
+#include <algorithm>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "base/simd.cpp"
+#include <hwy/foreach_target.h>
+// foreach_target.h comes first: it decides which targets highway.h is compiled for.
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace csdsim::simd::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32 = hn::ScalableTag<float>;
+using F16 = hn::Rebind<hwy::float16_t, F32>;
+using VF = hn::Vec<F32>;
+// Upper bound of lanes, for local arrays.
+constexpr std::size_t kMaxLanes = hn::MaxLanes(F32());
+
+// Without hardware conversion Highway's own is not exact for infinities and subnormals: use ours.
+#if HWY_TARGET == HWY_SSE2 || HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_EMU128 || \
+    HWY_TARGET == HWY_SCALAR
+HWY_INLINE VF load_half(const Half* p) {
+  alignas(64) float wide[kMaxLanes];
+  for (std::size_t i = 0; i < hn::Lanes(F32()); ++i) wide[i] = half_to_float(p[i]);
+  return hn::Load(F32(), wide);
+}
+HWY_INLINE void store_half(VF v, Half* p) {
+  alignas(64) float wide[kMaxLanes];
+  hn::Store(v, F32(), wide);
+  for (std::size_t i = 0; i < hn::Lanes(F32()); ++i) p[i] = float_to_half(wide[i]);
+}
+#else
+HWY_INLINE VF load_half(const Half* p) {
+  return hn::PromoteTo(F32(), hn::LoadU(F16(), reinterpret_cast<const hwy::float16_t*>(p)));
+}
+HWY_INLINE void store_half(VF v, Half* p) {
+  hn::StoreU(hn::DemoteTo(F16(), v), F16(), reinterpret_cast<hwy::float16_t*>(p));
+}
+#endif
+
+// A row's last d % lanes elements go through zero-filled local arrays, so they take the same vector instructions.
+HWY_INLINE VF load_tail(const float* p, std::size_t count) {
+  alignas(64) float padded[kMaxLanes] = {};
+  std::memcpy(padded, p, count * sizeof(float));
+  return hn::Load(F32(), padded);
+}
+HWY_INLINE VF load_half_tail(const Half* p, std::size_t count) {
+  alignas(64) Half padded[kMaxLanes] = {};
+  std::memcpy(padded, p, count * sizeof(Half));
+  return load_half(padded);
+}
+HWY_INLINE void store_tail(VF v, float* p, std::size_t count) {
+  alignas(64) float padded[kMaxLanes];
+  hn::Store(v, F32(), padded);
+  std::memcpy(p, padded, count * sizeof(float));
+}
+
+// One accumulator a row, vectors in ascending order: the order that dot() and gemv_rows() share. Rows in a block only
+// add instruction-level parallelism.
+template <std::size_t kRows>
+HWY_INLINE void dot_block(const float* q, const Half* rows, std::size_t d, float* scores) {
+  const F32 tag;
+  const std::size_t lanes = hn::Lanes(tag);
+  VF acc[kRows];
+  for (std::size_t j = 0; j < kRows; ++j) acc[j] = hn::Zero(tag);
+  std::size_t i = 0;
+  for (; i + lanes <= d; i += lanes) {
+    const VF qv = hn::LoadU(tag, q + i);
+    for (std::size_t j = 0; j < kRows; ++j) acc[j] = hn::MulAdd(qv, load_half(rows + j * d + i), acc[j]);
+  }
+  if (i < d) {
+    const VF qv = load_tail(q + i, d - i);
+    for (std::size_t j = 0; j < kRows; ++j) acc[j] = hn::MulAdd(qv, load_half_tail(rows + j * d + i, d - i), acc[j]);
+  }
+  for (std::size_t j = 0; j < kRows; ++j) scores[j] = hn::GetLane(hn::SumOfLanes(tag, acc[j]));
+}
+
+float dot(const float* q, const Half* row, std::size_t d) {
+  float score;
+  dot_block<1>(q, row, d, &score);
+  return score;
+}
+
+void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores) {
+  std::size_t j = 0;
+  for (; j + 8 <= n_rows; j += 8) dot_block<8>(q, rows + j * d, d, scores + j);
+  for (; j < n_rows; ++j) dot_block<1>(q, rows + j * d, d, scores + j);
+}
+
+// kVecs vectors of `out` stay in registers while the rows stream by.
+template <std::size_t kVecs>
+HWY_INLINE void accumulate_columns(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d,
+                                   float* out) {
+  const F32 tag;
+  const std::size_t lanes = hn::Lanes(tag);
+  VF acc[kVecs];
+  for (std::size_t v = 0; v < kVecs; ++v) acc[v] = hn::LoadU(tag, out + v * lanes);
+  for (std::size_t j = 0; j < n_rows; ++j) {
+    const VF w = hn::Set(tag, weights[j]);
+    for (std::size_t v = 0; v < kVecs; ++v) acc[v] = hn::MulAdd(w, load_half(rows + j * d + v * lanes), acc[v]);
+  }
+  for (std::size_t v = 0; v < kVecs; ++v) hn::StoreU(acc[v], tag, out + v * lanes);
+}
+
+void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out) {
+  const F32 tag;
+  const std::size_t lanes = hn::Lanes(tag);
+  // Rows in blocks that stay in the L1 cache between the column passes; `out` is stored and reloaded exactly.
+  const std::size_t block = std::max<std::size_t>(1, 16384 / (sizeof(Half) * std::max<std::size_t>(d, 1)));
+  for (std::size_t first = 0; first < n_rows; first += block) {
+    const std::size_t count = std::min(block, n_rows - first);
+    const float* w = weights + first;
+    const Half* r = rows + first * d;
+    std::size_t i = 0;
+    for (; i + 8 * lanes <= d; i += 8 * lanes) accumulate_columns<8>(w, r + i, count, d, out + i);
+    for (; i + 4 * lanes <= d; i += 4 * lanes) accumulate_columns<4>(w, r + i, count, d, out + i);
+    for (; i + lanes <= d; i += lanes) accumulate_columns<1>(w, r + i, count, d, out + i);
+    if (i < d) {
+      VF acc = load_tail(out + i, d - i);
+      for (std::size_t j = 0; j < count; ++j) {
+        acc = hn::MulAdd(hn::Set(tag, w[j]), load_half_tail(r + j * d + i, d - i), acc);
+      }
+      store_tail(acc, out + i, d - i);
+    }
+  }
+}
+
+void axpy(float w, const Half* row, float* out, std::size_t d) {
+  const F32 tag;
+  const std::size_t lanes = hn::Lanes(tag);
+  const VF wv = hn::Set(tag, w);
+  std::size_t i = 0;
+  for (; i + lanes <= d; i += lanes) {
+    hn::StoreU(hn::MulAdd(wv, load_half(row + i), hn::LoadU(tag, out + i)), tag, out + i);
+  }
+  if (i < d) {
+    store_tail(hn::MulAdd(wv, load_half_tail(row + i, d - i), load_tail(out + i, d - i)), out + i, d - i);
+  }
+}
+
+float exp_shifted(float* x, std::size_t n, float shift) {
+  const F32 tag;
+  const std::size_t lanes = hn::Lanes(tag);
+  const VF s = hn::Set(tag, shift);
+  VF sum = hn::Zero(tag);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const VF e = hn::Exp(tag, hn::Sub(hn::LoadU(tag, x + i), s));
+    hn::StoreU(e, tag, x + i);
+    sum = hn::Add(sum, e);
+  }
+  float total = hn::GetLane(hn::SumOfLanes(tag, sum));
+  if (i < n) {
+    alignas(64) float padded[kMaxLanes];
+    hn::Store(hn::Exp(tag, hn::Sub(load_tail(x + i, n - i), s)), tag, padded);
+    for (std::size_t j = 0; i + j < n; ++j) total += x[i + j] = padded[j];
+  }
+  return total;
+}
+
+void widen(const Half* in, float* out, std::size_t n) {
+  const F32 tag;
+  const std::size_t lanes = hn::Lanes(tag);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(load_half(in + i), tag, out + i);
+  for (; i < n; ++i) out[i] = half_to_float(in[i]);
+}
+
+void narrow(const float* in, Half* out, std::size_t n) {
+  const F32 tag;
+  const std::size_t lanes = hn::Lanes(tag);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) store_half(hn::LoadU(tag, in + i), out + i);
+  for (; i < n; ++i) out[i] = float_to_half(in[i]);
+}
+
+const char* target_name() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace csdsim::simd::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace csdsim::simd {
+
+HWY_EXPORT(dot);
+HWY_EXPORT(gemv_rows);
+HWY_EXPORT(axpy);
+HWY_EXPORT(accumulate_rows);
+HWY_EXPORT(exp_shifted);
+HWY_EXPORT(widen);
+HWY_EXPORT(narrow);
+HWY_EXPORT(target_name);
+
+float dot(const float* q, const Half* row, std::size_t d) { return HWY_DYNAMIC_DISPATCH(dot)(q, row, d); }
+void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores) {
+  HWY_DYNAMIC_DISPATCH(gemv_rows)(q, rows, n_rows, d, scores);
+}
+void axpy(float w, const Half* row, float* out, std::size_t d) { HWY_DYNAMIC_DISPATCH(axpy)(w, row, out, d); }
+void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out) {
+  HWY_DYNAMIC_DISPATCH(accumulate_rows)(weights, rows, n_rows, d, out);
+}
+float exp_shifted(float* x, std::size_t n, float shift) { return HWY_DYNAMIC_DISPATCH(exp_shifted)(x, n, shift); }
+void widen(const Half* in, float* out, std::size_t n) { HWY_DYNAMIC_DISPATCH(widen)(in, out, n); }
+void narrow(const float* in, Half* out, std::size_t n) { HWY_DYNAMIC_DISPATCH(narrow)(in, out, n); }
+const char* target_name() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
+
+}  // namespace csdsim::simd
+#endif  // HWY_ONCE

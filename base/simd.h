@@ -1,0 +1,38 @@
+// The inner loops of attention over fp16 storage: fp32 arithmetic, dispatched to the best instruction set at run time.
+//
+// Every function has one summation order, fixed by the machine's vector width and the row length d: it does not depend
+// on alignment, on the number of rows in a call, or on how rows are cut into calls. So scores computed page by page
+// equal scores computed over one contiguous array, bit for bit.
+#pragma once
+
+#include <cstddef>
+
+#include "base/fp16.h"
+
+namespace csdsim::simd {
+
+/// sum_i q[i] * row[i], i < d, fp32 FMA.
+float dot(const float* q, const Half* row, std::size_t d);
+
+/// scores[j] = dot(q, rows + j * d, d) for j < n_rows; bit-identical to calling dot().
+void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores);
+
+/// out[i] += w * row[i], i < d, fp32 FMA.
+void axpy(float w, const Half* row, float* out, std::size_t d);
+
+/// out[i] += sum_j weights[j] * rows[j * d + i], j ascending; bit-identical to n_rows calls of axpy().
+void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out);
+
+/// x[i] = exp(x[i] - shift) in place, i < n; returns the sum of the results. -inf gives 0.
+float exp_shifted(float* x, std::size_t n, float shift);
+
+/// Exact widening; equal to half_to_float() on every non-NaN value.
+void widen(const Half* in, float* out, std::size_t n);
+
+/// Narrowing, round to nearest even; equal to float_to_half() on every non-NaN value.
+void narrow(const float* in, Half* out, std::size_t n);
+
+/// Name of the instruction set in use ("AVX3", "AVX2", ...), for reports.
+const char* target_name();
+
+}  // namespace csdsim::simd

@@ -1,0 +1,159 @@
+#include <hwy/targets.h>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/simd.h"
+
+using namespace csdsim;
+
+namespace {
+
+constexpr unsigned kSeed = 20240607;
+
+std::vector<Half> random_halves(std::size_t n, std::mt19937& rng) {
+  std::normal_distribution<float> normal;
+  std::vector<Half> out(n);
+  for (Half& h : out) h = float_to_half(normal(rng));
+  return out;
+}
+
+std::vector<float> random_floats(std::size_t n, std::mt19937& rng) {
+  std::normal_distribution<float> normal;
+  std::vector<float> out(n);
+  for (float& f : out) f = normal(rng);
+  return out;
+}
+
+/// Runs `check` once with every instruction set of this machine.
+template <class F>
+void on_every_target(F check) {
+  for (auto bits = hwy::SupportedTargets(); bits != 0; bits &= bits - 1) {
+    hwy::SetSupportedTargetsForTest(bits & -bits);
+    INFO("target " << simd::target_name() << " seed " << kSeed);
+    check();
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+const std::vector<std::size_t> kDims{1, 3, 15, 16, 17, 32, 64, 80, 100, 128, 256};
+
+}  // namespace
+
+TEST_CASE("dot and gemv_rows agree with double precision and, bit for bit, with each other") {
+  on_every_target([] {
+    std::mt19937 rng(kSeed);
+    for (std::size_t d : kDims) {
+      const std::size_t n = 29;
+      const auto q = random_floats(d, rng);
+      const auto rows = random_halves(n * d, rng);
+      std::vector<float> scores(n);
+      simd::gemv_rows(q.data(), rows.data(), n, d, scores.data());
+      for (std::size_t j = 0; j < n; ++j) {
+        double expected = 0, scale = 0;
+        for (std::size_t i = 0; i < d; ++i) {
+          const double term = double{q[i]} * half_to_float(rows[j * d + i]);
+          expected += term;
+          scale += std::abs(term);
+        }
+        REQUIRE(std::abs(scores[j] - expected) <= 1e-6 * scale);
+        REQUIRE(simd::dot(q.data(), rows.data() + j * d, d) == scores[j]);
+      }
+    }
+  });
+}
+
+TEST_CASE("accumulate_rows agrees with double precision and, bit for bit, with axpy row by row and with any cut") {
+  on_every_target([] {
+    std::mt19937 rng(kSeed);
+    for (std::size_t d : kDims) {
+      const std::size_t n = 300;  // more than one cache block at d >= 64
+      const auto w = random_floats(n, rng);
+      const auto rows = random_halves(n * d, rng);
+      const auto start = random_floats(d, rng);
+      auto at_once = start, by_row = start, in_cuts = start;
+      simd::accumulate_rows(w.data(), rows.data(), n, d, at_once.data());
+      for (std::size_t j = 0; j < n; ++j) simd::axpy(w[j], rows.data() + j * d, by_row.data(), d);
+      simd::accumulate_rows(w.data(), rows.data(), 13, d, in_cuts.data());
+      simd::accumulate_rows(w.data() + 13, rows.data() + 13 * d, n - 13, d, in_cuts.data());
+      REQUIRE(at_once == by_row);
+      REQUIRE(at_once == in_cuts);
+      for (std::size_t i = 0; i < d; ++i) {
+        double expected = start[i], scale = std::abs(expected);
+        for (std::size_t j = 0; j < n; ++j) {
+          const double term = double{w[j]} * half_to_float(rows[j * d + i]);
+          expected += term;
+          scale += std::abs(term);
+        }
+        REQUIRE(std::abs(at_once[i] - expected) <= 1e-5 * scale);
+      }
+    }
+  });
+}
+
+TEST_CASE("results do not depend on alignment") {
+  on_every_target([] {
+    std::mt19937 rng(kSeed);
+    const std::size_t d = 100, n = 9;
+    const auto q = random_floats(d, rng);
+    const auto rows = random_halves(n * d, rng);
+    std::vector<float> expected(n);
+    simd::gemv_rows(q.data(), rows.data(), n, d, expected.data());
+    for (std::size_t shift = 1; shift < 32; ++shift) {
+      std::vector<float> q_shifted(d + shift), scores(n);
+      std::vector<Half> rows_shifted(n * d + shift);
+      std::copy(q.begin(), q.end(), q_shifted.begin() + static_cast<std::ptrdiff_t>(shift));
+      std::copy(rows.begin(), rows.end(), rows_shifted.begin() + static_cast<std::ptrdiff_t>(shift));
+      simd::gemv_rows(q_shifted.data() + shift, rows_shifted.data() + shift, n, d, scores.data());
+      REQUIRE(scores == expected);
+    }
+  });
+}
+
+TEST_CASE("widen and narrow equal the scalar conversions") {
+  on_every_target([] {
+    std::vector<Half> all;
+    for (std::uint32_t h = 0; h <= 0xFFFF; ++h) {
+      if ((h & 0x7FFFu) <= 0x7C00u) all.push_back(static_cast<Half>(h));
+    }
+    std::vector<float> wide(all.size());
+    simd::widen(all.data(), wide.data(), all.size());
+    std::vector<float> around;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      REQUIRE(wide[i] == half_to_float(all[i]));
+      const float next = half_to_float(static_cast<Half>(all[i] + 1));
+      if (std::isinf(wide[i]) || std::isinf(next)) continue;
+      const float mid = wide[i] + (next - wide[i]) / 2;
+      for (float f : {std::nextafter(mid, -1e9f), mid, std::nextafter(mid, 1e9f)}) around.push_back(f);
+    }
+    for (float f : {65519.99f, 65520.0f, 1e30f, std::numeric_limits<float>::infinity()}) {
+      around.insert(around.end(), {f, -f});
+    }
+    std::vector<Half> narrow(around.size());
+    simd::narrow(around.data(), narrow.data(), around.size());
+    for (std::size_t i = 0; i < around.size(); ++i) REQUIRE(narrow[i] == float_to_half(around[i]));
+  });
+}
+
+TEST_CASE("exp_shifted agrees with the library and sends -inf to zero") {
+  on_every_target([] {
+    std::mt19937 rng(kSeed);
+    for (std::size_t n : {1, 7, 16, 33, 1000}) {
+      auto x = random_floats(n, rng);
+      x[n / 2] = -std::numeric_limits<float>::infinity();
+      const auto before = x;
+      const float sum = simd::exp_shifted(x.data(), n, 3.0f);
+      double expected_sum = 0;
+      for (std::size_t i = 0; i < n; ++i) {
+        const double expected = std::exp(double{before[i]} - 3.0);
+        expected_sum += expected;
+        REQUIRE(std::abs(x[i] - expected) <= 1e-6 * expected);
+      }
+      REQUIRE(x[n / 2] == 0.0f);
+      REQUIRE(std::abs(sum - expected_sum) <= 1e-5 * expected_sum);
+    }
+  });
+}
