@@ -44,6 +44,12 @@ std::vector<Half> Decoder::to_host(const Tensor& tensor) const {
   return values;
 }
 
+std::vector<float> Decoder::to_host_float(const Tensor& tensor) const {
+  std::vector<float> values(tensor.rows * tensor.cols);
+  backend_.download(tensor, values);
+  return values;
+}
+
 Tensor Decoder::from_host(std::span<const Half> values, std::size_t cols) const {
   if (cols == 0 || values.size() % cols != 0) throw InternalError("from_host: values are not whole rows");
   Tensor tensor = backend_.allocate(values.size() / cols, cols);
@@ -53,8 +59,8 @@ Tensor Decoder::from_host(std::span<const Half> values, std::size_t cols) const 
 
 std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const WeightSource& weights, Backend& backend) {
   if (config.architecture == "opt") return std::make_unique<OptDecoder>(config, weights, backend);
-  throw UserError(fmt::format("{}: no decoder for architecture '{}'; there is: opt", weights.description(),
-                              config.architecture));
+  throw UserError(
+      fmt::format("{}: no decoder for architecture '{}'; there is: opt", weights.description(), config.architecture));
 }
 
 }  // namespace csdsim::host

@@ -19,8 +19,9 @@ struct HiddenStates {
 };
 
 /// What attention of one layer takes for a batch of tokens: q [tokens][heads * head_dim], k and v
-/// [tokens][kv_heads * head_dim]. All are rounded to fp16, the format of the KV cache and of the wire to a drive, so
-/// that whoever attends uses the same numbers. q is not scaled: 1/sqrt(head_dim) is applied to the logits.
+/// [tokens][kv_heads * head_dim]. k and v are rounded to fp16, the format of the KV cache, so that whoever attends uses
+/// the same numbers. q has the backend's precision; who sends it to a drive rounds it to fp16. q is not scaled:
+/// 1/sqrt(head_dim) is applied to the logits.
 struct AttentionInputs {
   Tensor q;
   Tensor k;
@@ -57,8 +58,10 @@ class Decoder {
   /// Logits of every row.
   std::vector<float> logits(const HiddenStates& hidden) const;
 
-  /// Rows in fp16 on the host, and back: exact for AttentionInputs and attention outputs.
+  /// Rows in fp16 on the host, and back: exact for k, v and attention outputs; q is rounded.
   std::vector<Half> to_host(const Tensor& tensor) const;
+  /// Rows on the host as they are.
+  std::vector<float> to_host_float(const Tensor& tensor) const;
   Tensor from_host(std::span<const Half> values, std::size_t cols) const;
 
  protected:

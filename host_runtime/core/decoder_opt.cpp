@@ -101,7 +101,7 @@ AttentionInputs OptDecoder::attention_inputs(LayerId layer, const HiddenStates& 
   const Layer& weights = layers_.at(layer.value);
   const Tensor normed = norm(hidden.values, weights.attention_norm);
   AttentionInputs inputs{linear(normed, weights.q), linear(normed, weights.k), linear(normed, weights.v)};
-  for (Tensor* tensor : {&inputs.q, &inputs.k, &inputs.v}) backend().round_to_half(*tensor);
+  for (Tensor* tensor : {&inputs.k, &inputs.v}) backend().round_to_half(*tensor);
   return inputs;
 }
 
