@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
+// Vectors as array elements and a compile-time lane count rule out targets of unknown vector length.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "base/simd.cpp"
 #include <hwy/foreach_target.h>
 // foreach_target.h comes first: it decides which targets highway.h is compiled for.
+#include <hwy/cache_control.h>
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
@@ -17,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32 = hn::ScalableTag<float>;
 using F16 = hn::Rebind<hwy::float16_t, F32>;
 using VF = hn::Vec<F32>;
-// Upper bound of lanes, for local arrays.
+// Lanes of a vector; exact, since scalable targets (SVE, RISC-V) are left out.
 constexpr std::size_t kMaxLanes = hn::MaxLanes(F32());
 
 // Without hardware conversion Highway's own is not exact for infinities and subnormals: use ours.
@@ -59,8 +62,32 @@ HWY_INLINE void store_tail(VF v, float* p, std::size_t count) {
   std::memcpy(p, padded, count * sizeof(float));
 }
 
+/// Brings `count` halves towards the L1 cache. The caches' own prefetchers stop at 4 KiB boundaries, where flash pages
+/// end.
+HWY_INLINE void prefetch_halves(const Half* p, std::size_t count) {
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(p);
+  for (std::size_t b = 0; b < count * sizeof(Half); b += 64) hwy::Prefetch(bytes + b);
+}
+
+// Sums of the lanes of kCount vectors, adjacent lanes first: the same tree for one row and for a block of rows, where
+// one addition folds two rows. kLeft partial sums a row remain in acc.
+template <std::size_t kCount, std::size_t kLeft>
+HWY_INLINE void fold_rows([[maybe_unused]] VF* acc) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (kLeft > 1) {
+    const F32 tag;
+    for (std::size_t v = 0; v < (kCount + 1) / 2; ++v) {
+      const VF lo = acc[2 * v];
+      const VF hi = kCount == 1 ? lo : acc[2 * v + 1];
+      acc[v] = hn::Add(hn::ConcatEven(tag, hi, lo), hn::ConcatOdd(tag, hi, lo));
+    }
+    fold_rows<(kCount + 1) / 2, kLeft / 2>(acc);
+  }
+#endif
+}
+
 // One accumulator a row, vectors in ascending order: the order that dot() and gemv_rows() share. Rows in a block only
-// add instruction-level parallelism.
+// add instruction-level parallelism. kRows is a power of two.
 template <std::size_t kRows>
 HWY_INLINE void dot_block(const float* q, const Half* rows, std::size_t d, float* scores) {
   const F32 tag;
@@ -76,7 +103,11 @@ HWY_INLINE void dot_block(const float* q, const Half* rows, std::size_t d, float
     const VF qv = load_tail(q + i, d - i);
     for (std::size_t j = 0; j < kRows; ++j) acc[j] = hn::MulAdd(qv, load_half_tail(rows + j * d + i, d - i), acc[j]);
   }
-  for (std::size_t j = 0; j < kRows; ++j) scores[j] = hn::GetLane(hn::SumOfLanes(tag, acc[j]));
+  fold_rows<kRows, kMaxLanes>(acc);
+  constexpr std::size_t kVectors = std::max<std::size_t>(1, kRows / kMaxLanes);
+  alignas(64) float sums[kVectors * kMaxLanes];
+  for (std::size_t v = 0; v < kVectors; ++v) hn::Store(acc[v], tag, sums + v * lanes);
+  std::memcpy(scores, sums, kRows * sizeof(float));
 }
 
 float dot(const float* q, const Half* row, std::size_t d) {
@@ -86,8 +117,12 @@ float dot(const float* q, const Half* row, std::size_t d) {
 }
 
 void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores) {
+  const std::size_t ahead = 1024 / (sizeof(Half) * std::max<std::size_t>(d, 1));
   std::size_t j = 0;
-  for (; j + 8 <= n_rows; j += 8) dot_block<8>(q, rows + j * d, d, scores + j);
+  for (; j + 8 <= n_rows; j += 8) {
+    if (j + ahead + 8 <= n_rows) prefetch_halves(rows + (j + ahead) * d, 8 * d);
+    dot_block<8>(q, rows + j * d, d, scores + j);
+  }
   for (; j < n_rows; ++j) dot_block<1>(q, rows + j * d, d, scores + j);
 }
 
@@ -162,6 +197,8 @@ float exp_shifted(float* x, std::size_t n, float shift) {
   return total;
 }
 
+void prefetch(const Half* p, std::size_t n) { prefetch_halves(p, n); }
+
 void widen(const Half* in, float* out, std::size_t n) {
   const F32 tag;
   const std::size_t lanes = hn::Lanes(tag);
@@ -191,6 +228,7 @@ HWY_EXPORT(gemv_rows);
 HWY_EXPORT(axpy);
 HWY_EXPORT(accumulate_rows);
 HWY_EXPORT(exp_shifted);
+HWY_EXPORT(prefetch);
 HWY_EXPORT(widen);
 HWY_EXPORT(narrow);
 HWY_EXPORT(target_name);
@@ -204,6 +242,7 @@ void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows,
   HWY_DYNAMIC_DISPATCH(accumulate_rows)(weights, rows, n_rows, d, out);
 }
 float exp_shifted(float* x, std::size_t n, float shift) { return HWY_DYNAMIC_DISPATCH(exp_shifted)(x, n, shift); }
+void prefetch(const Half* p, std::size_t n) { HWY_DYNAMIC_DISPATCH(prefetch)(p, n); }
 void widen(const Half* in, float* out, std::size_t n) { HWY_DYNAMIC_DISPATCH(widen)(in, out, n); }
 void narrow(const float* in, Half* out, std::size_t n) { HWY_DYNAMIC_DISPATCH(narrow)(in, out, n); }
 const char* target_name() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
