@@ -7,7 +7,7 @@ namespace csdsim::host {
 
 /// Arithmetic is fp32. fp16 weights stay fp16 in memory and are widened as they are used; bf16 weights are widened at
 /// load. Up to kRowwiseBatch rows every row is computed by itself, so its bits do not depend on the batch.
-class CpuBackend final : public Backend {
+class CpuBackend : public Backend {
  public:
   static constexpr std::size_t kRowwiseBatch = 8;
 

@@ -14,8 +14,9 @@ using csdsim::test::token_ids;
 
 namespace {
 
-// golden.json rounds only K and V to fp16; here the attention output is rounded too: 0.0021 at most (logits to 20).
-constexpr float kLogitTolerance = 0.005f;
+// golden.json rounds only K and V to fp16; here the attention output is rounded too, and sums in another order round
+// some K and V the other way. Measured: 0.008 at most, on logits of up to 20.
+constexpr float kLogitTolerance = 0.01f;
 
 std::vector<float> prefill_logits(const std::vector<TokenId>& tokens) {
   const Decoder& decoder = *opt_6m().decoder;
