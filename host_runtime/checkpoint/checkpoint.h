@@ -1,0 +1,25 @@
+// A checkpoint directory in Hugging Face form: config.json, safetensors, tokenizer.model.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "host_runtime/checkpoint/tokenizer.h"
+#include "host_runtime/core/model_config.h"
+#include "host_runtime/core/weight_source.h"
+
+namespace csdsim::host {
+
+struct Checkpoint {
+  ModelConfig config;
+  std::unique_ptr<WeightSource> weights;
+};
+
+/// Reads config.json and opens model.safetensors, or the shards of model.safetensors.index.json. UserError for
+/// everything that is wrong with the files.
+Checkpoint open_checkpoint(const std::filesystem::path& directory);
+
+/// The tokenizer of a checkpoint. UserError if it is missing, broken, or knows more tokens than the model.
+Tokenizer open_tokenizer(const std::filesystem::path& directory, const ModelConfig& config);
+
+}  // namespace csdsim::host

@@ -1,0 +1,50 @@
+#include "host_runtime/checkpoint/json_file.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "host_runtime/checkpoint/mapped_file.h"
+
+namespace csdsim::host {
+
+using nlohmann::json;
+
+json parse_json_object(std::string_view text, const std::string& where) {
+  std::vector<std::set<std::string>> open_objects;
+  // The library lets the last of two equal keys win, silently.
+  const auto refuse_duplicates = [&](int, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::object_start) open_objects.emplace_back();
+    if (event == json::parse_event_t::object_end) open_objects.pop_back();
+    if (event == json::parse_event_t::key && !open_objects.back().insert(parsed.get<std::string>()).second) {
+      throw UserError(fmt::format("{}: key '{}' appears twice", where, parsed.get<std::string>()));
+    }
+    return true;
+  };
+  json result;
+  try {
+    result = json::parse(text, refuse_duplicates);
+  } catch (const json::exception& error) {
+    std::string_view message = error.what();
+    if (const auto prefix = message.find("] "); prefix != std::string_view::npos) message.remove_prefix(prefix + 2);
+    throw UserError(fmt::format("{}: not valid JSON: {}", where, message));
+  }
+  if (!result.is_object()) {
+    throw UserError(fmt::format("{}: expected a JSON object, found {}", where, result.type_name()));
+  }
+  return result;
+}
+
+json read_json_object(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  if (file.bytes().size() > Bytes::mib(16).value) {
+    throw UserError(fmt::format("{}: {} bytes is too large for a JSON description (at most 16 MiB)", path.string(),
+                                file.bytes().size()));
+  }
+  return parse_json_object({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path.string());
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,18 @@
+// JSON as checkpoints use it, parsed strictly.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace csdsim::host {
+
+/// Parses a whole JSON object. UserError starting with `where` (a path) for text that is not JSON, is not an object,
+/// or has a key twice in one object.
+nlohmann::json parse_json_object(std::string_view text, const std::string& where);
+
+/// Reads and parses a file of at most 16 MiB.
+nlohmann::json read_json_object(const std::filesystem::path& path);
+
+}  // namespace csdsim::host

@@ -1,0 +1,24 @@
+// A file mapped into memory, read-only.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+namespace csdsim::host {
+
+class MappedFile {
+ public:
+  /// UserError naming the file if it cannot be opened or is not a regular file.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace csdsim::host

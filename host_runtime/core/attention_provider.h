@@ -1,0 +1,66 @@
+// Who keeps the KV cache and attends in decode steps: the host, or a drive.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "host_runtime/core/attention.h"
+
+namespace csdsim::host {
+
+/// A sequence and how many rows of a batch belong to it.
+struct SequenceSlice {
+  SequenceId sequence;
+  std::uint32_t tokens = 0;
+};
+
+/// Rows of a batch: q and out are [rows][heads][head_dim], k and v are [rows][kv_heads][head_dim].
+class AttentionProvider {
+ public:
+  virtual ~AttentionProvider() = default;
+  virtual void create_sequence(SequenceId sequence) = 0;
+  virtual void free_sequence(SequenceId sequence) = 0;
+  /// Appends the K and V of a prefill; the attention itself was dense, on the backend.
+  virtual void store(LayerId layer, std::span<const SequenceSlice> slices, std::span<const Half> k,
+                     std::span<const Half> v) = 0;
+  /// One decode step of a layer, one token a sequence: appends its k and v, then attends over the whole sequence. The
+  /// output is rounded to fp16.
+  virtual void attend(LayerId layer, std::span<const SequenceId> sequences, std::span<const float> q,
+                      std::span<const Half> k, std::span<const Half> v, std::span<Half> out) = 0;
+};
+
+/// fp16 is the format of the wire to a drive: with it, attention on the host equals attention in the drive. fp32 leaves
+/// q as the backend computed it.
+enum class QueryPrecision : std::uint8_t { f16, f32 };
+
+/// Attention on the host's processor, over a HostKvCache.
+class HostAttention final : public AttentionProvider {
+ public:
+  /// Called for every (sequence, layer, KV head) of every decode step, in order.
+  using Observer = std::function<void(SequenceId, LayerId, KvHead, const HeadSelection&)>;
+
+  HostAttention(const ModelConfig& config, std::unique_ptr<AttentionMethod> method,
+                QueryPrecision precision = QueryPrecision::f16);
+
+  void set_observer(Observer observer) { observer_ = std::move(observer); }
+  const HostKvCache& cache() const { return cache_; }
+
+  void create_sequence(SequenceId sequence) override { cache_.create(sequence); }
+  void free_sequence(SequenceId sequence) override { cache_.free(sequence); }
+  void store(LayerId layer, std::span<const SequenceSlice> slices, std::span<const Half> k,
+             std::span<const Half> v) override;
+  void attend(LayerId layer, std::span<const SequenceId> sequences, std::span<const float> q, std::span<const Half> k,
+              std::span<const Half> v, std::span<Half> out) override;
+
+ private:
+  ModelConfig config_;
+  std::unique_ptr<AttentionMethod> method_;
+  QueryPrecision precision_;
+  HostKvCache cache_;
+  Observer observer_;
+};
+
+}  // namespace csdsim::host

@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/simd.h"
+#include "host_runtime/core/attention.h"
+
+namespace csdsim::host {
+namespace {
+
+// Approximate logits of all tokens for one query head: sum over the chosen components, ascending, of q K / tau.
+std::vector<float> approximate_logits(const float* q, std::span<const std::uint32_t> components, const KvView& kv) {
+  float chosen = 0, all = 0;
+  for (const std::uint32_t i : components) chosen += std::abs(q[i]);
+  for (std::size_t i = 0; i < kv.head_dim; ++i) all += std::abs(q[i]);
+  const auto d = static_cast<float>(kv.head_dim);
+  // A query (or its chosen part) of zeros scores every token 0, whatever tau is.
+  const float tau = std::sqrt(chosen > 0 && components.size() < kv.head_dim ? d * chosen / all : d);
+  std::vector<float> logits(kv.tokens, 0.0f);
+  for (const std::uint32_t i : components) {
+    simd::axpy(q[i], kv.component_keys.data() + i * kv.component_stride, logits.data(), kv.tokens);
+  }
+  for (float& logit : logits) logit /= tau;
+  return logits;
+}
+
+// The newest `local` tokens and the best of the others, ascending.
+std::vector<std::uint32_t> choose_tokens(std::span<const float> keys, std::size_t count, std::size_t local) {
+  local = std::min(local, count);
+  std::vector<std::uint32_t> chosen = top_indices(keys.first(keys.size() - local), count - local);
+  for (std::size_t j = keys.size() - local; j < keys.size(); ++j) chosen.push_back(static_cast<std::uint32_t>(j));
+  return chosen;
+}
+
+// Dense attention of one query head over the chosen tokens only.
+void attend_chosen(const float* q, std::span<const std::uint32_t> chosen, const KvView& kv, float* out) {
+  const std::size_t d = kv.head_dim;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+  std::vector<float> scores(chosen.size());
+  for (std::size_t j = 0; j < chosen.size(); ++j) scores[j] = simd::dot(q, kv.keys.data() + chosen[j] * d, d) * scale;
+  const float sum = simd::exp_shifted(scores.data(), scores.size(), *std::max_element(scores.begin(), scores.end()));
+  for (std::size_t j = 0; j < chosen.size(); ++j) simd::axpy(scores[j], kv.values.data() + chosen[j] * d, out, d);
+  for (std::size_t i = 0; i < d; ++i) out[i] /= sum;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> top_indices(std::span<const float> keys, std::size_t count) {
+  count = std::min(count, keys.size());
+  std::vector<std::uint32_t> order(keys.size());
+  std::iota(order.begin(), order.end(), 0u);
+  const auto rank = [&](std::uint32_t i) {
+    return std::isnan(keys[i]) ? -std::numeric_limits<float>::infinity() : keys[i];
+  };
+  std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; });
+  order.resize(count);
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
+SparqAttention::SparqAttention(const SparqOptions& options) : options_(options) {
+  if (options.components == 0) throw UserError("sparq: r (components) is 0, at least 1 is needed");
+  if (options.tokens == 0) throw UserError("sparq: k (tokens) is 0, at least 1 is needed");
+}
+
+void SparqAttention::attend(std::span<const float> q, const KvView& kv, std::span<float> out,
+                            HeadSelection* selection) const {
+  if (kv.tokens <= options_.tokens) return DenseAttention().attend(q, kv, out, selection);
+  const std::size_t d = kv.head_dim;
+  if (q.size() != out.size() || q.size() % d != 0) throw InternalError("sparq: q and out must agree");
+  if (kv.component_keys.empty()) throw InternalError("sparq: the cache has no component-major keys");
+  const std::size_t group = q.size() / d;
+  std::vector<float> magnitude(d, 0.0f);
+  for (std::size_t i = 0; i < q.size(); ++i) magnitude[i % d] += std::abs(q[i]);
+  const std::vector<std::uint32_t> components = top_indices(magnitude, options_.components);
+
+  // Per query head: exp(logit - max) of every token and their sum, once the logits have served as keys.
+  std::vector<float> keys(kv.tokens, 0.0f), sums(group);
+  std::vector<std::vector<float>> weights(group);
+  for (std::size_t g = 0; g < group; ++g) {
+    std::vector<float>& w = weights[g] = approximate_logits(q.data() + g * d, components, kv);
+    if (options_.group_top_k == GroupTopK::sum_logits || group == 1) {
+      for (std::size_t j = 0; j < w.size(); ++j) keys[j] += w[j];
+    }
+    sums[g] = simd::exp_shifted(w.data(), w.size(), *std::max_element(w.begin(), w.end()));
+    if (options_.group_top_k == GroupTopK::sum_probabilities && group > 1) {
+      for (std::size_t j = 0; j < w.size(); ++j) keys[j] += w[j] / sums[g];
+    }
+  }
+  const std::vector<std::uint32_t> chosen = choose_tokens(keys, options_.tokens, options_.local);
+
+  std::fill(out.begin(), out.end(), 0.0f);
+  if (selection != nullptr) *selection = {components, {}, {}};
+  for (std::size_t g = 0; g < group; ++g) {
+    float mass = 0;
+    for (const std::uint32_t j : chosen) mass += weights[g][j];
+    const float alpha = options_.reallocate ? mass / sums[g] : 1.0f;
+    float* to = out.data() + g * d;
+    attend_chosen(q.data() + g * d, chosen, kv, to);
+    for (std::size_t i = 0; i < d; ++i) to[i] = alpha * to[i] + (1.0f - alpha) * kv.value_mean[i];
+    if (selection != nullptr) selection->alpha.push_back(mass / sums[g]);
+  }
+  if (selection != nullptr) {
+    for (const std::uint32_t j : chosen) selection->tokens.push_back(TokenIndex{j});
+  }
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,86 @@
+// The operators that a decoder needs from a processor. Activations and weights are opaque handles, so that they may
+// live in another memory than the host's; only fp16 rows (what travels to a drive) and logits come back.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/fp16.h"
+#include "host_runtime/core/weight_source.h"
+
+namespace csdsim::host {
+
+/// Memory that a backend owns; each backend derives its own.
+class Storage {
+ public:
+  virtual ~Storage() = default;
+};
+
+/// Activations [rows][cols] in a backend's memory and format.
+struct Tensor {
+  std::size_t rows = 0;
+  std::size_t cols = 0;
+  std::unique_ptr<Storage> storage;
+};
+
+/// A parameter [rows][cols] (a vector has one row) in a backend's memory and format.
+struct Weight {
+  std::size_t rows = 0;
+  std::size_t cols = 0;
+  std::unique_ptr<Storage> storage;
+};
+
+/// Operators that a model family may ask for. A backend that lacks one is refused when the decoder is made.
+enum class Operator : std::uint8_t { embedding, linear, layer_norm, relu, add, causal_attention };
+inline constexpr std::size_t kOperators = 6;
+constexpr std::array<std::string_view, kOperators> kOperatorNames{"embedding", "linear", "layer_norm",
+                                                                  "relu",      "add",    "causal_attention"};
+
+/// Head counts of an attention operator; q is [tokens][heads * head_dim], k and v are [tokens][kv_heads * head_dim].
+struct AttentionShape {
+  std::uint32_t heads = 0;
+  std::uint32_t kv_heads = 0;
+  std::uint32_t head_dim = 0;
+};
+
+/// A processor. Shapes are preconditions (InternalError). Every operator computes a row from that row's inputs only;
+/// whether the bits of a row depend on the number of rows is up to the backend.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;
+  virtual bool supports(Operator op) const = 0;
+
+  /// Copies a stored tensor of rank 1 or 2 into the backend.
+  virtual Weight load(const StoredTensor& tensor) = 0;
+  /// Activations with unspecified contents.
+  virtual Tensor allocate(std::size_t rows, std::size_t cols) = 0;
+
+  virtual void upload(std::span<const Half> values, Tensor& to) = 0;
+  virtual void download(const Tensor& from, std::span<Half> values) = 0;
+  virtual void download(const Tensor& from, std::span<float> values) = 0;
+
+  /// out[i] = table[ids[i]]. Precondition: ids are rows of the table.
+  virtual void embedding(const Weight& table, std::span<const std::uint32_t> ids, Tensor& out) = 0;
+  /// out = x w^T (+ bias); w is [out.cols][x.cols] as checkpoints store it; bias may be null.
+  virtual void linear(const Tensor& x, const Weight& w, const Weight* bias, Tensor& out) = 0;
+  /// out = (x - mean) / sqrt(variance + epsilon) * gamma + beta, row by row.
+  virtual void layer_norm(const Tensor& x, const Weight& gamma, const Weight& beta, float epsilon, Tensor& out) = 0;
+  virtual void relu(Tensor& x) = 0;
+  /// x += y.
+  virtual void add(Tensor& x, const Tensor& y) = 0;
+  /// Rounds every value to the nearest fp16.
+  virtual void round_to_half(Tensor& x) = 0;
+  /// out[i] = x[rows[i]].
+  virtual void select_rows(const Tensor& x, std::span<const std::uint32_t> rows, Tensor& out) = 0;
+  /// Dense causal attention, logits scaled by 1/sqrt(head_dim), over sequences that follow one another in the rows:
+  /// `lengths` adds up to the rows of q, k, v and out.
+  virtual void causal_attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionShape shape,
+                                std::span<const std::uint32_t> lengths, Tensor& out) = 0;
+};
+
+}  // namespace csdsim::host

@@ -1,0 +1,66 @@
+#include "host_runtime/core/decoder.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "base/error.h"
+#include "host_runtime/core/decoder_opt.h"
+
+namespace csdsim::host {
+
+HiddenStates Decoder::embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const {
+  if (tokens.size() != positions.size()) throw InternalError("embed: one position a token is needed");
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i].value >= config_.vocab) {
+      throw UserError(fmt::format("token id {} (token {} of the input) is outside the model's vocabulary of {}",
+                                  tokens[i].value, i, config_.vocab));
+    }
+    if (positions[i].value >= config_.max_positions) {
+      throw UserError(fmt::format("a context of {} tokens is longer than the model's {} positions",
+                                  positions[i].value + std::uint64_t{1}, config_.max_positions));
+    }
+  }
+  return do_embed(tokens, positions);
+}
+
+Tensor Decoder::prefill_attention(const AttentionInputs& inputs, std::span<const std::uint32_t> lengths) const {
+  Tensor out = backend_.allocate(inputs.q.rows, inputs.q.cols);
+  backend_.causal_attention(inputs.q, inputs.k, inputs.v, {config_.heads, config_.kv_heads, config_.head_dim}, lengths,
+                            out);
+  backend_.round_to_half(out);
+  return out;
+}
+
+std::vector<float> Decoder::logits(const HiddenStates& hidden) const {
+  std::vector<std::uint32_t> rows(hidden.values.rows);
+  std::iota(rows.begin(), rows.end(), 0u);
+  return logits(hidden, rows);
+}
+
+std::vector<Half> Decoder::to_host(const Tensor& tensor) const {
+  std::vector<Half> values(tensor.rows * tensor.cols);
+  backend_.download(tensor, values);
+  return values;
+}
+
+std::vector<float> Decoder::to_host_float(const Tensor& tensor) const {
+  std::vector<float> values(tensor.rows * tensor.cols);
+  backend_.download(tensor, values);
+  return values;
+}
+
+Tensor Decoder::from_host(std::span<const Half> values, std::size_t cols) const {
+  if (cols == 0 || values.size() % cols != 0) throw InternalError("from_host: values are not whole rows");
+  Tensor tensor = backend_.allocate(values.size() / cols, cols);
+  backend_.upload(values, tensor);
+  return tensor;
+}
+
+std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const WeightSource& weights, Backend& backend) {
+  if (config.architecture == "opt") return std::make_unique<OptDecoder>(config, weights, backend);
+  throw UserError(
+      fmt::format("{}: no decoder for architecture '{}'; there is: opt", weights.description(), config.architecture));
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,82 @@
+// A decoder, one operation at a time: a caller (a plain loop, or an executor on simulated time) drives it layer by
+// layer and does the attention of decode steps wherever it likes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "host_runtime/core/backend.h"
+#include "host_runtime/core/model_config.h"
+
+namespace csdsim::host {
+
+/// The residual stream of a batch of tokens: [tokens][width], with each token's position in its sequence.
+struct HiddenStates {
+  Tensor values;
+  std::vector<TokenIndex> positions;
+};
+
+/// What attention of one layer takes for a batch of tokens: q [tokens][heads * head_dim], k and v
+/// [tokens][kv_heads * head_dim]. k and v are rounded to fp16, the format of the KV cache, so that whoever attends uses
+/// the same numbers. q has the backend's precision; who sends it to a drive rounds it to fp16. q is not scaled:
+/// 1/sqrt(head_dim) is applied to the logits.
+struct AttentionInputs {
+  Tensor q;
+  Tensor k;
+  Tensor v;
+};
+
+/// One layer of a batch is attention_inputs, then attention, then finish_layer. Tokens of several sequences, of any
+/// lengths, stand one after another in the rows of a batch.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+
+  const ModelConfig& config() const { return config_; }
+  Backend& backend() const { return backend_; }
+
+  /// Embeds `tokens` at `positions` (same length). UserError for an id outside the vocabulary or a position at or
+  /// beyond max_positions.
+  HiddenStates embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const;
+
+  /// Normalisation and the Q, K, V projections of `layer`.
+  virtual AttentionInputs attention_inputs(LayerId layer, const HiddenStates& hidden) const = 0;
+
+  /// Dense causal attention on the backend over whole sequences: `lengths` says how many rows each has. The result is
+  /// rounded to fp16, as every attention output is.
+  Tensor prefill_attention(const AttentionInputs& inputs, std::span<const std::uint32_t> lengths) const;
+
+  /// Output projection, residuals and feed-forward block of `layer`; `attention_output` is [tokens][heads * head_dim].
+  virtual void finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const = 0;
+
+  /// Logits [rows.size()][vocab] of the chosen rows of `hidden` after the last layer.
+  virtual std::vector<float> logits(const HiddenStates& hidden, std::span<const std::uint32_t> rows) const = 0;
+  /// Logits of every row.
+  std::vector<float> logits(const HiddenStates& hidden) const;
+
+  /// Rows in fp16 on the host, and back: exact for k, v and attention outputs; q is rounded.
+  std::vector<Half> to_host(const Tensor& tensor) const;
+  /// Rows on the host as they are.
+  std::vector<float> to_host_float(const Tensor& tensor) const;
+  Tensor from_host(std::span<const Half> values, std::size_t cols) const;
+
+ protected:
+  Decoder(const ModelConfig& config, Backend& backend) : config_(config), backend_(backend) {}
+
+ private:
+  virtual HiddenStates do_embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const = 0;
+
+  ModelConfig config_;
+  Backend& backend_;
+};
+
+/// Makes the decoder of `config.architecture`, loading its weights into `backend`, which must outlive it.
+/// UserError if the architecture is unknown (the known ones are listed), a tensor is missing or has another shape than
+/// `config` says, or the backend lacks an operator.
+std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const WeightSource& weights, Backend& backend);
+
+}  // namespace csdsim::host

@@ -1,0 +1,39 @@
+// OPT (arXiv 2205.01068): learned positions, LayerNorm before each block, ReLU, biases everywhere.
+#pragma once
+
+#include "host_runtime/core/decoder.h"
+
+namespace csdsim::host {
+
+/// Tensor names are those of Hugging Face OPTForCausalLM, with or without the leading "model.".
+class OptDecoder final : public Decoder {
+ public:
+  /// See make_decoder().
+  OptDecoder(const ModelConfig& config, const WeightSource& weights, Backend& backend);
+
+  AttentionInputs attention_inputs(LayerId layer, const HiddenStates& hidden) const override;
+  void finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const override;
+  using Decoder::logits;
+  std::vector<float> logits(const HiddenStates& hidden, std::span<const std::uint32_t> rows) const override;
+
+ private:
+  struct Affine {
+    Weight weight;
+    Weight bias;
+  };
+  struct Layer {
+    Affine attention_norm, q, k, v, out, ffn_norm, fc1, fc2;
+  };
+
+  HiddenStates do_embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const override;
+  Tensor linear(const Tensor& x, const Affine& affine) const;
+  Tensor norm(const Tensor& x, const Affine& affine) const;
+
+  Weight token_table_;
+  Weight position_table_;
+  Weight output_table_;  // empty when tied to token_table_
+  std::vector<Layer> layers_;
+  Affine final_norm_;
+};
+
+}  // namespace csdsim::host

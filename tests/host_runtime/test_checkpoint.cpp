@@ -1,0 +1,310 @@
+#include <catch2/catch.hpp>
+#include <functional>
+
+#include "base/error.h"
+#include "host_runtime/checkpoint/checkpoint.h"
+#include "host_runtime/checkpoint/config_json.h"
+#include "host_runtime/checkpoint/safetensors.h"
+#include "host_runtime/core/generation.h"
+#include "host_runtime/cpu/cpu_backend.h"
+#include "tests/host_runtime/opt_6m.h"
+#include "tests/host_runtime/tiny_checkpoint.h"
+
+using namespace csdsim;
+using namespace csdsim::host;
+using namespace csdsim::test;
+using Catch::Matchers::Contains;
+using nlohmann::json;
+
+namespace {
+
+std::string user_error(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no UserError";
+}
+
+std::vector<float> logits_of(const std::filesystem::path& directory) {
+  CpuBackend backend;
+  const Checkpoint checkpoint = open_checkpoint(directory);
+  const auto decoder = make_decoder(checkpoint.config, *checkpoint.weights, backend);
+  HostAttention attention(checkpoint.config, std::make_unique<DenseAttention>());
+  attention.create_sequence(SequenceId{0});
+  std::vector<TokenId> tokens;
+  for (std::uint32_t i = 0; i < 20; ++i) tokens.push_back(TokenId{i * 7 % 50});
+  const SequenceSlice slice{SequenceId{0}, 20};
+  return decoder->logits(prefill(*decoder, attention, {&slice, 1}, tokens));
+}
+
+}  // namespace
+
+TEST_CASE("safetensors: names, shapes, types and bytes come back") {
+  const TemporaryDirectory directory;
+  const Tensors tensors{{"a", {{2, 3}, {1, 2, 3, 4, 5, 6}}}, {"b", {{2}, {-1, 0.5}}}, {"empty", {{0, 4}, {}}}};
+  for (const std::string dtype : {"F32", "F16", "BF16"}) {
+    write_file(directory / "x.safetensors", encode_safetensors(tensors, dtype));
+    const SafetensorsFile file(directory / "x.safetensors");
+    CHECK(file.contains("a"));
+    CHECK_FALSE(file.contains("__metadata__"));
+    const StoredTensor a = file.tensor("a");
+    CHECK(a.shape == std::vector<std::uint64_t>{2, 3});
+    CHECK(a.bytes.size() == 6 * element_size(a.type));
+    CHECK(file.tensor("empty").bytes.empty());
+    CpuBackend backend;
+    const Weight weight = backend.load(a);
+    Tensor row = backend.allocate(1, 3);
+    const std::uint32_t id = 1;
+    backend.embedding(weight, {&id, 1}, row);
+    std::vector<float> values(3);
+    backend.download(row, values);
+    CHECK(values == std::vector<float>{4, 5, 6});
+  }
+}
+
+TEST_CASE("broken safetensors are refused with file, tensor and reason") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "model.safetensors";
+  const std::string six(6, '\0'), eight(8, '\0');
+  const auto one = [](const std::string& body) { return R"({"w":{)" + body + "}}"; };
+  struct Case {
+    const char* name;
+    std::string bytes;
+    std::string reason;
+  };
+  const std::vector<Case> cases{
+      {"empty file", "", "0 bytes is too short"},
+      {"shorter than the length", "abc", "3 bytes is too short"},
+      {"header longer than the file", safetensors_bytes("{}", "", 1000), "truncated: the header claims 1000 bytes"},
+      {"oversized header", safetensors_bytes("{}", "", std::uint64_t{1} << 62), "at most 100000000 are allowed"},
+      {"header length wraps", safetensors_bytes("{}", "", ~std::uint64_t{0} - 1), "at most 100000000 are allowed"},
+      {"not JSON", safetensors_bytes("{\"w\": ", ""), "not valid JSON"},
+      {"not an object", safetensors_bytes("[1]", ""), "expected a JSON object, found array"},
+      {"tensor not an object", safetensors_bytes(R"({"w":3})", ""), "tensor 'w': expected an object"},
+      {"no dtype", safetensors_bytes(one(R"("shape":[2],"data_offsets":[0,8])"), eight), "'dtype' is missing"},
+      {"unknown dtype", safetensors_bytes(one(R"("dtype":"F99","shape":[2],"data_offsets":[0,8])"), eight),
+       "unknown dtype 'F99'"},
+      {"no shape", safetensors_bytes(one(R"("dtype":"F32","data_offsets":[0,8])"), eight), "'shape' must be an array"},
+      {"negative extent", safetensors_bytes(one(R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])"), eight),
+       "'shape' must be an array"},
+      {"fractional extent", safetensors_bytes(one(R"("dtype":"F32","shape":[2.5],"data_offsets":[0,8])"), eight),
+       "'shape' must be an array"},
+      {"shape against range", safetensors_bytes(one(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])"), eight),
+       "shape [3] of F32 needs 12 bytes, data_offsets [0, 8] hold 8"},
+      {"shape overflows",
+       safetensors_bytes(one(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8])"), eight),
+       "needs too many bytes"},
+      {"offsets backwards", safetensors_bytes(one(R"("dtype":"F32","shape":[2],"data_offsets":[8,0])"), eight),
+       "data_offsets [8, 0] run backwards"},
+      {"one offset", safetensors_bytes(one(R"("dtype":"F32","shape":[2],"data_offsets":[8])"), eight),
+       "'data_offsets' must be [begin, end]"},
+      {"truncated data", safetensors_bytes(one(R"("dtype":"F32","shape":[2],"data_offsets":[0,8])"), six),
+       "reach past the 6 bytes of data: truncated file?"},
+      {"overlap",
+       safetensors_bytes(R"({"v":{"dtype":"F16","shape":[3],"data_offsets":[0,6]},)"
+                         R"("w":{"dtype":"F16","shape":[2],"data_offsets":[4,8]}})",
+                         eight),
+       "tensor 'w': data_offsets [4, 8] overlap the tensor that ends at byte 6"},
+      {"hole",
+       safetensors_bytes(R"({"v":{"dtype":"F16","shape":[1],"data_offsets":[0,2]},)"
+                         R"("w":{"dtype":"F16","shape":[2],"data_offsets":[4,8]}})",
+                         eight),
+       "tensor 'w': data_offsets [4, 8] leave a hole at byte 2"},
+      {"data after the last tensor", safetensors_bytes(one(R"("dtype":"F16","shape":[2],"data_offsets":[0,4])"), eight),
+       "4 bytes of data follow the last tensor"},
+      {"tensor twice",
+       safetensors_bytes(R"({"w":{"dtype":"F16","shape":[4],"data_offsets":[0,8]},)"
+                         R"("w":{"dtype":"F16","shape":[4],"data_offsets":[0,8]}})",
+                         eight),
+       "key 'w' appears twice"},
+  };
+  for (const Case& broken : cases) {
+    INFO(broken.name);
+    write_file(path, broken.bytes);
+    const std::string message = user_error([&] { SafetensorsFile{path}; });
+    CHECK_THAT(message, Contains(path.string()) && Contains(broken.reason));
+  }
+  CHECK_THAT(user_error([&] { SafetensorsFile{directory / "none"}; }), Contains("none: cannot be read: No such file"));
+  CHECK_THAT(user_error([&] { SafetensorsFile{directory.path()}; }), Contains("cannot be read: Is a directory"));
+
+  write_file(path, safetensors_bytes(one(R"("dtype":"I64","shape":[1],"data_offsets":[0,8])"), eight));
+  const SafetensorsFile integers(path);
+  CHECK_THAT(user_error([&] { integers.tensor("w"); }), Contains("'w' has dtype I64; weights may be F16, BF16 or F32"));
+  CHECK_THAT(user_error([&] { integers.tensor("x"); }), Contains(path.string()) && Contains("'x' is missing"));
+}
+
+TEST_CASE("shards: read through the index, and refused where they are incomplete") {
+  const TemporaryDirectory whole, split;
+  const Tensors weights = tiny_weights(1);
+  write_checkpoint(whole.path(), tiny_config(), weights, "F32");
+  write_file(split / "config.json", tiny_config().dump());
+  Tensors parts[2];
+  json index = {{"metadata", {{"total_size", 1}}}, {"weight_map", json::object()}};
+  std::size_t i = 0;
+  for (const auto& [name, tensor] : weights) {
+    index["weight_map"][name] = i % 2 == 0 ? "part-1.safetensors" : "part-2.safetensors";
+    parts[i++ % 2][name] = tensor;
+  }
+  write_file(split / "part-1.safetensors", encode_safetensors(parts[0], "F32"));
+  write_file(split / "part-2.safetensors", encode_safetensors(parts[1], "F32"));
+  const auto path = split / "model.safetensors.index.json";
+  write_file(path, index.dump());
+  CHECK(logits_of(split.path()) == logits_of(whole.path()));
+
+  const auto refused = [&](const json& broken, const std::string& reason) {
+    write_file(path, broken.dump());
+    CHECK_THAT(user_error([&] { ShardedSafetensors{path}; }), Contains(path.string()) && Contains(reason));
+  };
+  json broken = index;
+  broken["weight_map"]["model.decoder.final_layer_norm.bias"] = "part-3.safetensors";
+  refused(broken, "shard 'part-3.safetensors' of tensor 'model.decoder.final_layer_norm.bias' does not exist");
+  broken["weight_map"]["model.decoder.final_layer_norm.bias"] = "../part-1.safetensors";
+  refused(broken, "'../part-1.safetensors' is not a plain file name");
+  broken = index;
+  broken["weight_map"]["ghost"] = "part-1.safetensors";
+  refused(broken, "tensor 'ghost' is not in its shard 'part-1.safetensors'");
+  broken["weight_map"]["ghost"] = 7;
+  refused(broken, "'ghost': expected a file name, found number");
+  refused({{"metadata", 1}}, "'weight_map' is missing");
+  write_file(split / "part-2.safetensors", encode_safetensors(parts[1], "F32").substr(0, 3000));
+  write_file(path, index.dump());
+  CHECK_THAT(user_error([&] { ShardedSafetensors{path}; }), Contains("part-2.safetensors") && Contains("truncated"));
+}
+
+TEST_CASE("config.json: the shape of opt-6m") {
+  const ModelConfig config = read_config(kOpt6m / "config.json");
+  CHECK(config.architecture == "opt");
+  CHECK(config.layers == 6);
+  CHECK(config.width == 256);
+  CHECK(config.heads == 4);
+  CHECK(config.kv_heads == 4);
+  CHECK(config.head_dim == 64);
+  CHECK(config.ffn == 1024);
+  CHECK(config.vocab == 4096);
+  CHECK(config.max_positions == 2048);
+  CHECK(config.tied_embeddings);
+  CHECK(config.kv_bytes_per_token() == Bytes{6 * 2 * 256 * 2});
+}
+
+TEST_CASE("broken config.json is refused with file, field, expected and found") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "config.json";
+  const auto refused = [&](const std::string& field, const json& value, const std::string& reason) {
+    json config = tiny_config();
+    if (value.is_discarded()) {
+      config.erase(field);
+    } else {
+      config[field] = value;
+    }
+    write_file(path, config.dump());
+    CHECK_THAT(user_error([&] { read_config(path); }), Contains(path.string() + ": " + field) && Contains(reason));
+  };
+  const json absent(json::value_t::discarded);
+  for (const char* field : {"hidden_size", "num_hidden_layers", "num_attention_heads", "ffn_dim", "vocab_size",
+                            "max_position_embeddings"}) {
+    refused(field, absent, "is missing");
+    refused(field, 0, "expected an integer from 1 to 16777216, found 0");
+    refused(field, -4, "found -4");
+    refused(field, "24", "found \"24\"");
+    refused(field, 1e30, "found 1e+30");
+  }
+  refused("model_type", absent, "known architectures: opt");
+  refused("model_type", "mamba", "unknown architecture \"mamba\"; known architectures: opt");
+  refused("word_embed_proj_dim", 12, "expected 24, found 12: projected embeddings are not implemented");
+  refused("do_layer_norm_before", false, "post-norm OPT (350m) is not implemented");
+  refused("_remove_final_layer_norm", true, "not implemented");
+  refused("enable_bias", false, "not implemented");
+  refused("layer_norm_elementwise_affine", false, "not implemented");
+  refused("activation_function", "gelu", "expected \"relu\", found \"gelu\"");
+  refused("tie_word_embeddings", 1, "expected true or false, found 1");
+  refused("hidden_size", 25, "25 is not a multiple of num_attention_heads 3");
+
+  json two = tiny_config();
+  two.erase("ffn_dim");
+  two["vocab_size"] = true;
+  write_file(path, two.dump());
+  CHECK_THAT(user_error([&] { read_config(path); }),
+             Contains("ffn_dim: is missing") && Contains("vocab_size: expected"));
+  write_file(path, "{\"model_type\": \"opt\",\n \"hidden_size\": }");
+  CHECK_THAT(user_error([&] { read_config(path); }),
+             Contains(path.string() + ": not valid JSON: parse error at line 2"));
+  write_file(path, R"({"model_type": "opt", "model_type": "opt"})");
+  CHECK_THAT(user_error([&] { read_config(path); }), Contains("key 'model_type' appears twice"));
+  write_file(path, std::string(100000, '['));
+  CHECK_THAT(user_error([&] { read_config(path); }), Contains("not valid JSON"));
+  CHECK_THAT(user_error([&] { open_checkpoint(directory / "none"); }), Contains("there is no such model directory"));
+  write_file(path, tiny_config().dump());
+  CHECK_THAT(user_error([&] { open_checkpoint(directory.path()); }), Contains("neither model.safetensors nor"));
+}
+
+TEST_CASE("weights that do not fit the config are refused, untied and unprefixed ones are found") {
+  const TemporaryDirectory directory;
+  const auto refused = [&](const json& config, const Tensors& weights, const std::string& reason) {
+    write_checkpoint(directory.path(), config, weights, "F32");
+    CHECK_THAT(user_error([&] { logits_of(directory.path()); }), Contains("model.safetensors: ") && Contains(reason));
+  };
+  json config = tiny_config();
+  config["ffn_dim"] = 41;
+  refused(config, tiny_weights(2),
+          "'model.decoder.layers.0.fc1.weight' has shape [40, 24], config.json implies [41, 24]");
+  Tensors weights = tiny_weights(2);
+  weights.erase("model.decoder.layers.1.self_attn.k_proj.bias");
+  refused(tiny_config(), weights, "'model.decoder.layers.1.self_attn.k_proj.bias' is missing");
+  config = tiny_config();
+  config["tie_word_embeddings"] = false;
+  refused(config, tiny_weights(2), "'lm_head.weight' is missing");
+
+  write_checkpoint(directory.path(), tiny_config(), tiny_weights(2), "F32");
+  const auto tied = logits_of(directory.path());
+  write_checkpoint(directory.path(), tiny_config(), tiny_weights(2, "decoder."), "F32");
+  CHECK(logits_of(directory.path()) == tied);
+  weights = tiny_weights(2);
+  weights["lm_head.weight"] = weights["model.decoder.embed_tokens.weight"];
+  for (float& value : weights["lm_head.weight"].values) value *= 2;
+  write_checkpoint(directory.path(), config, weights, "F32");
+  const auto untied = logits_of(directory.path());
+  for (std::size_t i = 0; i < tied.size(); ++i) REQUIRE(untied[i] == 2 * tied[i]);
+}
+
+TEST_CASE("F32, F16 and BF16 weights of equal value give equal logits") {
+  const TemporaryDirectory directory;
+  write_checkpoint(directory.path(), tiny_config(), tiny_weights(3), "F32");
+  const auto expected = logits_of(directory.path());
+  for (const char* dtype : {"F16", "BF16"}) {
+    write_checkpoint(directory.path(), tiny_config(), tiny_weights(3), dtype);
+    const auto found = logits_of(directory.path());
+    for (std::size_t i = 0; i < expected.size(); ++i) REQUIRE(found[i] == Approx(expected[i]).margin(1e-3));
+  }
+}
+
+TEST_CASE("tokenizer: missing, broken, too large for the model, id out of range") {
+  const TemporaryDirectory directory;
+  const ModelConfig config = read_config(kOpt6m / "config.json");
+  const auto path = directory / "tokenizer.model";
+  CHECK_THAT(user_error([&] { open_tokenizer(directory.path(), config); }),
+             Contains(path.string()) && Contains("there is no tokenizer"));
+  write_file(path, "");
+  CHECK_THAT(user_error([&] { open_tokenizer(directory.path(), config); }),
+             Contains(path.string()) && Contains("not a valid sentencepiece model"));
+  write_file(path, "this is not a tokenizer");
+  CHECK_THAT(user_error([&] { open_tokenizer(directory.path(), config); }),
+             Contains(path.string()) && Contains("not a valid sentencepiece model"));
+  std::ifstream good(kOpt6m / "tokenizer.model", std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(good), {});
+  write_file(path, bytes.substr(0, bytes.size() / 2));
+  CHECK_THAT(user_error([&] { open_tokenizer(directory.path(), config); }),
+             Contains(path.string()) && Contains("not a valid sentencepiece model"));
+  write_file(path, bytes);
+  CHECK(open_tokenizer(directory.path(), config).vocabulary() == 4096);
+  ModelConfig small = config;
+  small.vocab = 1000;
+  CHECK_THAT(user_error([&] { open_tokenizer(directory.path(), small); }),
+             Contains("4096 tokens, but vocab_size of config.json is 1000"));
+  const TokenId outside{4096};
+  CHECK_THAT(user_error([&] {
+               open_tokenizer(directory.path(), config).decode({&outside, 1});
+             }),
+             Contains("token id 4096 is outside the tokenizer's vocabulary of 4096"));
+}
