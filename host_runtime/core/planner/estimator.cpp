@@ -1,0 +1,58 @@
+#include "host_runtime/core/planner/estimator.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace csdsim::host {
+
+GenerationEstimator::GenerationEstimator(const SamplingPlan& plan, const GenerationWorkload& workload)
+    : plan_(plan), times_{.batch = workload.prompt_tokens.size(), .output_tokens = workload.output_tokens} {}
+
+void GenerationEstimator::add_prefill(const ExecutionReport& report) {
+  const StepRecord& prefill = report.steps.front();
+  const std::size_t layers = prefill.layer_end.size();
+  if (prefill.phase != Phase::prefill || layers != plan_.layers())
+    throw InternalError(fmt::format("prefill of {} layers recorded, {} planned", layers, plan_.layers()));
+  times_.ttft_s = (prefill.end - report.start).seconds();
+  if (layers == plan_.model_layers()) return;
+  const std::size_t from = (layers - 1) / 2;
+  const double per_layer =
+      (prefill.layer_end.back() - prefill.layer_end[from]).seconds() / static_cast<double>(layers - 1 - from);
+  times_.ttft_s += per_layer * static_cast<double>(plan_.model_layers() - layers);
+}
+
+void GenerationEstimator::add(const ExecutionReport& report) {
+  const SampledGroup& group = plan_.groups().at(next_group_++);
+  if (group.after_prefill) add_prefill(report);
+  for (std::uint32_t i = 0; i < group.measured; ++i) {
+    const std::size_t at = (group.after_prefill ? 1 : 0) + group.warmup + i;
+    if (at == 0 || at >= report.steps.size() || report.steps[at].step != group.first_measured() + i)
+      throw InternalError(fmt::format("decode step {} was to be measured after another, but is not in the report",
+                                      group.first_measured() + i));
+    const PathBreakdown path = report.step_path(at);
+    LayeredCost sum;
+    for (std::size_t p = 0; p < kPathParts; ++p) {
+      const LayeredCost cost{path.layered[p].seconds(), path.fixed[p].seconds()};
+      part_cost_[p].push_back(cost);
+      sum.layered += cost.layered;
+      sum.fixed += cost.fixed;
+    }
+    cost_.push_back(sum);
+  }
+}
+
+GenerationEstimate GenerationEstimator::result() const {
+  if (next_group_ != plan_.groups().size())
+    throw InternalError(fmt::format("{} of {} groups were simulated", next_group_, plan_.groups().size()));
+  GenerationEstimate estimate{.times = times_, .relative_error = 0, .statement = plan_.statement()};
+  if (cost_.empty()) return estimate;
+  estimate.times.decode_s = plan_.decode_total(cost_);
+  for (std::size_t p = 0; p < kPathParts; ++p) estimate.times.decode_path_s[p] = plan_.decode_total(part_cost_[p]);
+  estimate.relative_error = plan_.decode_error(cost_);
+  if (!plan_.exact())
+    estimate.statement += fmt::format("; estimated error {:.2f} % of the decode time", 100 * estimate.relative_error);
+  return estimate;
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,195 @@
+#include "host_runtime/core/planner/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace csdsim::host {
+
+Executor::Executor(Planner& planner, OperationBackend& backend, const ExecutorConfig& config)
+    : planner_(planner), backend_(backend), config_(config) {
+  if (config.window_steps == 0) throw UserError("executor: window_steps is 0, must be at least 1");
+}
+
+void Executor::start(SimTime now) {
+  if (started_) throw InternalError("executor started twice");
+  started_ = true;
+  now_ = now;
+  report_.start = report_.end = now;
+  fill_window();
+  dispatch();
+}
+
+void Executor::complete(OperationId id, SimTime at, const DriveSplit& split) {
+  if (id.value < base_ || id.value >= base_ + nodes_.size() || node(id).state != State::running)
+    throw InternalError(fmt::format("operation {} reported complete, but it is not running", id.value));
+  Node& n = node(id);
+  if (at < now_ || at - n.begin < split.link + split.flash + split.engine)
+    throw InternalError(fmt::format("{}: completion at {} ps, after {} ps of which {} are accounted for",
+                                    operation_name(n.op.kind, n.op.tag), at.ps, (at - n.begin).ps,
+                                    (split.link + split.flash + split.engine).ps));
+  n.split = split;
+  n.state = State::ending;
+  events_.emplace(at, id);
+}
+
+void Executor::advance(SimTime until) {
+  if (!started_ || until < now_) throw InternalError("executor: time runs backwards");
+  while (next_event() <= until) {
+    now_ = next_event();
+    // All that ends now ends before anything starts, so that the order of readiness does not depend on who reported
+    // first.
+    while (next_event() == now_) {
+      Node& n = node(events_.top().second);
+      events_.pop();
+      finish(n);
+    }
+    while (!steps_.empty() && steps_.front().unfinished == 0) {
+      const std::uint64_t gone = steps_.front().operations;
+      nodes_.erase(nodes_.begin(), nodes_.begin() + static_cast<std::ptrdiff_t>(gone));
+      base_ += gone;
+      steps_.pop_front();
+    }
+    fill_window();
+    dispatch();
+  }
+  now_ = until;
+  if (running_ == 0 && !finished()) throw InternalError("executor: nothing runs, but the plan is not finished");
+}
+
+Executor::Step& Executor::step_of(OperationId id) {
+  std::uint64_t first = base_;
+  for (Step& s : steps_) {
+    if (id.value < first + s.operations) return s;
+    first += s.operations;
+  }
+  throw InternalError(fmt::format("operation {} is in no step", id.value));
+}
+
+void Executor::fill_window() {
+  while (!exhausted_ && steps_.size() < config_.window_steps) {
+    if (planner_.next_step(sink_))
+      admit(sink_.take());
+    else
+      exhausted_ = true;
+  }
+}
+
+void Executor::admit(std::vector<Operation> operations) {
+  if (operations.empty()) throw InternalError("planner emitted a step without operations");
+  const OpTag& tag = operations.front().tag;
+  steps_.push_back({report_.steps.size(), operations.size(), operations.size(), 0});
+  report_.steps.push_back({.phase = tag.phase, .step = tag.step, .end = {}, .path = {}, .layer_end = {}});
+  const OperationId first = operations.front().id;
+  for (Operation& op : operations) {
+    if (op.kind == OpKind::sample) ++steps_.back().unsampled;
+    Node n;
+    n.path = window_path_;
+    for (const OperationId dep : op.deps)
+      if (dep.value >= base_ && node(dep).state != State::done) {
+        ++n.unmet;
+        node(dep).dependents.push_back(op.id);
+      }
+    n.op = std::move(op);
+    nodes_.push_back(std::move(n));
+  }
+  for (std::uint64_t id = first.value; id < base_ + nodes_.size(); ++id)
+    if (node(OperationId{id}).unmet == 0) make_ready(node(OperationId{id}));
+}
+
+void Executor::make_ready(Node& n) {
+  n.state = State::ready;
+  n.ready = now_;
+  auto [it, added] = resources_.try_emplace(n.op.resource);
+  if (added && n.op.resource.kind == ResourceKind::drive) it->second.slots = config_.drive_commands;
+  it->second.queue.emplace(now_, n.op.id);
+}
+
+void Executor::dispatch() {
+  for (auto& [resource, r] : resources_)
+    while (!r.queue.empty() && (r.slots == 0 || r.running < r.slots)) {
+      Node& n = node(r.queue.begin()->second);
+      r.queue.erase(r.queue.begin());
+      begin(n, r);
+    }
+}
+
+void Executor::begin(Node& n, ResourceState& r) {
+  if (n.ready < now_) n.path = r.freed_path;  // it waited for the resource, not for its dependencies
+  n.begin = now_;
+  if (r.running++ == 0) r.busy_since = now_;
+  ++running_;
+  const std::optional<SimTime> duration = backend_.start(n.op, now_);
+  if (!duration) {
+    n.state = State::running;
+    return;
+  }
+  if (*duration < SimTime{})
+    throw InternalError(fmt::format("{}: negative duration", operation_name(n.op.kind, n.op.tag)));
+  n.state = State::modelled;
+  events_.emplace(now_ + *duration, n.op.id);
+}
+
+void Executor::charge(Node& n) const {
+  const bool in_layer = n.op.tag.layer.has_value();
+  SimTime rest = now_ - n.begin;
+  PathPart part = PathPart::gpu;
+  switch (n.op.resource.kind) {
+    case ResourceKind::gpu:
+      break;
+    case ResourceKind::host:
+      part = PathPart::host;
+      break;
+    case ResourceKind::host_to_gpu:
+    case ResourceKind::gpu_to_host: {
+      const auto* link = std::get_if<LinkWork>(&n.op.work);
+      part = link && link->payload == LinkPayload::kv ? PathPart::kv_link : PathPart::other_link;
+      break;
+    }
+    case ResourceKind::drive:
+      n.path.add(PathPart::kv_link, in_layer, n.split.link);
+      n.path.add(PathPart::flash, in_layer, n.split.flash);
+      n.path.add(PathPart::engine, in_layer, n.split.engine);
+      rest -= n.split.link + n.split.flash + n.split.engine;
+      part = PathPart::drive_other;
+      break;
+  }
+  n.path.add(part, in_layer, rest);
+}
+
+void Executor::finish(Node& n) {
+  charge(n);
+  n.state = State::done;
+  --running_;
+  ResourceState& r = resources_.at(n.op.resource);
+  r.freed_path = n.path;
+  if (--r.running == 0) report_.busy[n.op.resource] += now_ - r.busy_since;
+
+  ++report_.operations;
+  report_.kind_time[static_cast<std::size_t>(n.op.kind)] += now_ - n.begin;
+  report_.end = now_;
+  window_path_ = n.path;
+  for (const OperationId id : n.dependents) {
+    Node& dependent = node(id);
+    dependent.path = n.path;
+    if (--dependent.unmet == 0) make_ready(dependent);
+  }
+
+  Step& step = step_of(n.op.id);
+  StepRecord& record = report_.steps[step.record];
+  --step.unfinished;
+  if (n.op.kind == OpKind::sample && --step.unsampled == 0) {
+    record.end = now_;
+    record.path = n.path;
+  }
+  if (n.op.tag.layer) {
+    const std::size_t layer = n.op.tag.layer->value;
+    if (record.layer_end.size() <= layer) record.layer_end.resize(layer + 1);
+    record.layer_end[layer] = now_;
+  }
+  if (observer_) observer_({n.op.id, n.op.kind, n.op.resource, n.op.tag, n.begin, now_});
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,49 @@
+#include "host_runtime/core/planner/metrics.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace csdsim::host {
+
+GenerationTimes generation_times(const ExecutionReport& report, const GenerationWorkload& workload) {
+  if (report.steps.size() != workload.output_tokens || report.steps.front().phase != Phase::prefill)
+    throw InternalError(fmt::format("{} steps recorded for a run of {}", report.steps.size(), workload.output_tokens));
+  const StepRecord& first = report.steps.front();
+  const StepRecord& last = report.steps.back();
+  GenerationTimes times{.batch = workload.prompt_tokens.size(),
+                        .output_tokens = workload.output_tokens,
+                        .ttft_s = (first.end - report.start).seconds(),
+                        .decode_s = (last.end - first.end).seconds()};
+  const PathBreakdown decode = last.path - first.path;
+  for (std::size_t i = 0; i < kPathParts; ++i) times.decode_path_s[i] = (decode.layered[i] + decode.fixed[i]).seconds();
+  return times;
+}
+
+GenerationMetrics generation_metrics(const GenerationTimes& t) {
+  GenerationMetrics m;
+  const double batch = static_cast<double>(t.batch);
+  m.ttft_s = t.ttft_s;
+  m.tokens_per_s = batch * t.output_tokens / (t.ttft_s + t.decode_s);
+  if (t.output_tokens < 2) return m;
+  const double steps = t.output_tokens - 1;
+  m.decode_tokens_per_s = batch * steps / t.decode_s;
+  m.tpot_s = m.decode_step_s = t.decode_s / steps;
+  const auto part = [&](PathPart p) { return t.decode_path_s[static_cast<std::size_t>(p)]; };
+  m.kv_access_share = (part(PathPart::flash) + part(PathPart::kv_link)) / t.decode_s;
+  return m;
+}
+
+std::vector<std::pair<std::string, double>> GenerationMetrics::flat() const {
+  std::vector<std::pair<std::string, double>> values = {{"tokens_per_s", tokens_per_s}, {"ttft_s", ttft_s}};
+  const std::pair<const char*, const std::optional<double>*> optional[] = {
+      {"decode_tokens_per_s", &decode_tokens_per_s},
+      {"tpot_s", &tpot_s},
+      {"decode_step_s", &decode_step_s},
+      {"kv_access_share", &kv_access_share}};
+  for (const auto& [name, value] : optional)
+    if (*value) values.emplace_back(name, **value);
+  return values;
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,124 @@
+#include "host_runtime/core/planner/model_shape.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+
+namespace csdsim::host {
+
+namespace {
+
+struct Preset {
+  std::string_view name;
+  std::uint32_t layers, width, heads, ffn;
+};
+
+// Zhang et al., "OPT: Open Pre-trained Transformer Language Models", Table 1, and the published config.json files:
+// vocabulary 50,272 (padded), 2,048 positions behind an offset of 2, tied embeddings, biases everywhere.
+constexpr std::array<Preset, 6> kOpt{{{"opt-1.3b", 24, 2048, 32, 8192},
+                                      {"opt-6.7b", 32, 4096, 32, 16384},
+                                      {"opt-13b", 40, 5120, 40, 20480},
+                                      {"opt-30b", 48, 7168, 56, 28672},
+                                      {"opt-66b", 64, 9216, 72, 36864},
+                                      {"opt-175b", 96, 12288, 96, 49152}}};
+
+}  // namespace
+
+void ModelShape::validate() const {
+  const std::pair<const char*, std::uint32_t> sizes[] = {
+      {"layers", layers},     {"width", width}, {"heads", heads}, {"kv_heads", kv_heads},
+      {"head_dim", head_dim}, {"ffn", ffn},     {"vocab", vocab}, {"element_bytes", element_bytes}};
+  for (const auto& [name, value] : sizes)
+    if (value == 0) throw UserError(fmt::format("model: {} is 0, must be at least 1", name));
+  if (heads % kv_heads != 0)
+    throw UserError(fmt::format("model: {} heads are not a multiple of {} kv_heads", heads, kv_heads));
+  if (ffn_matrices != 2 && ffn_matrices != 3)
+    throw UserError(fmt::format("model: ffn_matrices is {}, must be 2 or 3 (gated)", ffn_matrices));
+}
+
+std::uint64_t ModelShape::parameters() const {
+  const std::uint64_t d = width;
+  const std::uint64_t q = std::uint64_t{heads} * head_dim, kv = std::uint64_t{kv_heads} * head_dim;
+  const std::uint64_t norm = biases ? 2 * d : d;
+  std::uint64_t layer = d * (q + 2 * kv) + q * d + std::uint64_t{ffn_matrices} * d * ffn + 2 * norm;
+  if (biases) layer += (q + 2 * kv) + d + std::uint64_t{ffn_matrices - 1} * ffn + d;
+  const std::uint64_t tables = std::uint64_t{vocab} * d * (tied_embeddings ? 1 : 2) + std::uint64_t{positions} * d;
+  return tables + layers * layer + norm;
+}
+
+ComputeWork ModelShape::embed(std::uint64_t tokens) const {
+  const std::uint64_t rows = positions == 0 ? 2 : 3;  // token row and position row in, hidden state out
+  return {.op = OperatorClass::elementwise,
+          .flops = positions == 0 ? 0 : tokens * width,
+          .weights = {0},
+          .activations = {rows * tokens * width * element_bytes},
+          .launches = positions == 0 ? 1U : 2U};
+}
+
+ComputeWork ModelShape::attention_inputs(std::uint64_t tokens) const {
+  const std::uint64_t out = std::uint64_t{heads + 2 * kv_heads} * head_dim;
+  return {.op = OperatorClass::gemm,
+          .flops = 2 * tokens * width * out,
+          .weights = {(std::uint64_t{width} * out + (biases ? out : 0)) * element_bytes},
+          .activations = {tokens * (3ULL * width + out) * element_bytes},  // norm in and out, projection in and out
+          .launches = 2};
+}
+
+ComputeWork ModelShape::prefill_attention(std::span<const std::uint32_t> lengths) const {
+  std::uint64_t pairs = 0, tokens = 0;
+  for (const std::uint64_t s : lengths) {
+    pairs += s * (s + 1) / 2;
+    tokens += s;
+  }
+  return {.op = OperatorClass::attention,
+          .flops = 4 * std::uint64_t{heads} * head_dim * pairs,
+          .weights = {0},
+          .activations = {tokens * 2 * (heads + kv_heads) * head_dim * element_bytes},
+          .launches = 1};
+}
+
+ComputeWork ModelShape::finish_layer(std::uint64_t tokens) const {
+  const std::uint64_t d = width, q = std::uint64_t{heads} * head_dim, ffn_weights = ffn_matrices * d * ffn;
+  const std::uint64_t bias = biases ? 2 * d + std::uint64_t{ffn_matrices - 1} * ffn : 0;
+  return {.op = OperatorClass::gemm,
+          .flops = 2 * tokens * (q * d + ffn_weights),
+          .weights = {(q * d + ffn_weights + bias) * element_bytes},
+          // projection in and out, two residual adds (two reads, one write each), norm, both sides of the network
+          .activations = {tokens * (q + d + 6 * d + 2 * d + 2 * d + 2ULL * (ffn_matrices - 1) * ffn) * element_bytes},
+          .launches = ffn_matrices + 5};
+}
+
+ComputeWork ModelShape::sample(std::uint64_t sequences) const {
+  const std::uint64_t d = width;
+  return {.op = OperatorClass::gemm,
+          .flops = 2 * sequences * d * vocab,
+          .weights = {d * vocab * element_bytes},
+          .activations = {sequences * (3 * d + 2ULL * vocab) * element_bytes},
+          .launches = 3};
+}
+
+std::vector<std::string> model_preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& p : kOpt) names.emplace_back(p.name);
+  return names;
+}
+
+ModelShape model_preset(std::string_view name) {
+  for (const Preset& p : kOpt)
+    if (p.name == name)
+      return {.layers = p.layers,
+              .width = p.width,
+              .heads = p.heads,
+              .kv_heads = p.heads,
+              .head_dim = p.width / p.heads,
+              .ffn = p.ffn,
+              .vocab = 50272,
+              .positions = 2050};
+  throw UserError(fmt::format("model preset '{}' is unknown; known: {}", name, fmt::join(model_preset_names(), ", ")));
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,62 @@
+// What a decoder-only model costs: parameters, KV bytes, and the work of each operator for a ragged batch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host_runtime/core/planner/operation.h"
+
+namespace csdsim::host {
+
+/// Sizes of a decoder. Width is the model dimension D; with grouped queries heads is a multiple of kv_heads.
+struct ModelShape {
+  std::uint32_t layers = 0;
+  std::uint32_t width = 0;
+  std::uint32_t heads = 0;
+  std::uint32_t kv_heads = 0;
+  std::uint32_t head_dim = 0;
+  std::uint32_t ffn = 0;
+  std::uint32_t vocab = 0;
+  std::uint32_t positions = 0;      ///< rows of a learned position table; 0 with rotary positions
+  std::uint32_t ffn_matrices = 2;   ///< 3 for gated feed-forward networks
+  bool biases = true;               ///< linear layers and norms carry biases
+  bool tied_embeddings = true;      ///< the language-model head shares the token table
+  std::uint32_t element_bytes = 2;  ///< of weights, activations and the KV cache
+
+  /// UserError that names the field if a size is zero or the heads do not divide.
+  void validate() const;
+
+  std::uint64_t parameters() const;
+  Bytes weight_bytes() const { return {parameters() * element_bytes}; }
+  /// K and V of one token in all layers; 819,200 B for OPT-13B.
+  Bytes kv_bytes_per_token() const { return kv_bytes_per_token_and_layer() * layers; }
+  Bytes kv_bytes_per_token_and_layer() const { return kv_bytes_per_token_and_head() * kv_heads; }
+  Bytes kv_bytes_per_token_and_head() const { return {2ULL * head_dim * element_bytes}; }
+  /// q (or the attention output) of one token for the query heads of `heads` KV heads, in one layer.
+  Bytes query_bytes(HeadRange heads_held) const {
+    return {std::uint64_t{heads_held.count} * (heads / kv_heads) * head_dim * element_bytes};
+  }
+
+  /// Lookup of token and position rows; `tokens` over the whole batch.
+  ComputeWork embed(std::uint64_t tokens) const;
+  /// Norm and the Q, K, V projections of one layer.
+  ComputeWork attention_inputs(std::uint64_t tokens) const;
+  /// Causal dense attention of one layer over whole prompts: 4 d H S (S+1) / 2 flops for a prompt of S tokens; Q, K, V
+  /// and the output cross the memory once (fused kernel).
+  ComputeWork prefill_attention(std::span<const std::uint32_t> lengths) const;
+  /// Output projection, residual, norm, feed-forward network, residual of one layer.
+  ComputeWork finish_layer(std::uint64_t tokens) const;
+  /// Final norm, language-model head and sampling of one token for each of `sequences`.
+  ComputeWork sample(std::uint64_t sequences) const;
+};
+
+/// Names that model_preset() knows, in order of size.
+std::vector<std::string> model_preset_names();
+
+/// Published configuration of a model. UserError that lists the names for an unknown one.
+ModelShape model_preset(std::string_view name);
+
+}  // namespace csdsim::host

@@ -1,0 +1,49 @@
+// Where the critical path spent its time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "base/units.h"
+
+namespace csdsim::host {
+
+enum class PathPart : std::uint8_t {
+  gpu,          ///< GPU operators
+  host,         ///< host processor
+  kv_link,      ///< KV cache, queries and attention outputs on a link, to and from drives included
+  other_link,   ///< weights and activations on a link
+  flash,        ///< flash channels and arrays of a drive
+  engine,       ///< attention engine of a drive
+  drive_other,  ///< the rest of a drive's time: firmware, queues, DRAM
+};
+inline constexpr std::size_t kPathParts = 7;
+constexpr std::array<std::string_view, kPathParts> kPathPartNames{"gpu",   "host",   "kv_link",    "other_link",
+                                                                  "flash", "engine", "drive_other"};
+
+/// Time by part, apart for operations inside decoder layers (they scale with the number of layers) and outside (they
+/// do not).
+struct PathBreakdown {
+  std::array<SimTime, kPathParts> layered{};
+  std::array<SimTime, kPathParts> fixed{};
+
+  void add(PathPart part, bool in_layer, SimTime t) {
+    (in_layer ? layered : fixed)[static_cast<std::size_t>(part)] += t;
+  }
+  SimTime total() const {
+    SimTime sum;
+    for (std::size_t i = 0; i < kPathParts; ++i) sum += layered[i] + fixed[i];
+    return sum;
+  }
+  friend PathBreakdown operator-(PathBreakdown a, const PathBreakdown& b) {
+    for (std::size_t i = 0; i < kPathParts; ++i) {
+      a.layered[i] -= b.layered[i];
+      a.fixed[i] -= b.fixed[i];
+    }
+    return a;
+  }
+  bool operator==(const PathBreakdown&) const = default;
+};
+
+}  // namespace csdsim::host

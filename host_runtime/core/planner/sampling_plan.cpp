@@ -1,0 +1,131 @@
+#include "host_runtime/core/planner/sampling_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "host_runtime/core/planner/group_placement.h"
+
+namespace csdsim::host {
+
+namespace {
+
+// A plan that simulates this share of the steps may as well simulate all of them.
+constexpr double kWorthwhileShare = 0.75;
+
+}  // namespace
+
+SamplingPlan::SamplingPlan(const GenerationWorkload& workload, std::uint32_t model_layers, const KvGrouping& grouping,
+                           const SamplingSettings& settings)
+    : features_(step_features(workload, grouping)), grouping_(grouping), model_layers_(model_layers) {
+  if (model_layers == 0) throw UserError("sampling: the model has no layers");
+  if (!settings.off && settings.layers < std::min(2U, model_layers))
+    throw UserError(fmt::format("sampling: layers is {}, must be at least 2 to show the time from layer to layer",
+                                settings.layers));
+  if (!settings.off && settings.steps < 2)
+    throw UserError(fmt::format("sampling: steps is {}, must be at least 2 to follow the context", settings.steps));
+  layers_ = settings.off ? model_layers : std::min(settings.layers, model_layers);
+
+  std::vector<SampledGroup> placed;
+  if (!settings.off) placed = place_groups(features_, grouping, settings);
+  std::uint64_t simulated = 1 + settings.cooldown;
+  for (const SampledGroup& g : placed) simulated += g.steps();
+  if (placed.empty() || static_cast<double>(simulated) > kWorthwhileShare * static_cast<double>(features_.size())) {
+    measure_everything();
+    return;
+  }
+  const auto cooldown = std::min<std::uint32_t>(settings.cooldown, workload.decode_steps() - 1);
+  groups_.push_back({.measured = 1, .cooldown = cooldown, .after_prefill = true, .stratum = features_[0].stratum()});
+  groups_.insert(groups_.end(), placed.begin(), placed.end());
+  for (const SampledGroup& g : groups_)
+    for (std::uint32_t i = 0; i < g.measured; ++i) measured_.push_back(g.first_measured() + i);
+
+  const std::span<const SampledGroup> used = std::span(groups_).subspan(1);
+  weights_ = predictor_weights(used);
+  for (std::size_t out = 0; out < used.size() && used.size() > 1; ++out) {
+    std::vector<SampledGroup> kept(used.begin(), used.end());
+    kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(out));
+    left_out_.push_back(predictor_weights(kept));
+  }
+}
+
+void SamplingPlan::measure_everything() {
+  all_steps_ = true;
+  const auto steps = static_cast<std::uint32_t>(features_.size());
+  SampledGroup all{.measured = steps, .after_prefill = true};
+  for (std::uint32_t s = 0; s < steps; ++s) {
+    all.stratum = std::max(all.stratum, features_[s].stratum());
+    measured_.push_back(s);
+  }
+  groups_ = {all};
+  weights_.assign(steps, {.scaled = 1});
+  if (steps < 2) return;
+  // What the first step pays once is its difference to the next of its kind.
+  std::uint32_t like = 1;
+  while (like + 1 < steps && features_[like].stratum() != features_[0].stratum()) ++like;
+  if (features_[like].stratum() != features_[0].stratum()) like = 1;
+  weights_[0] = {.scaled = 0, .once = 1};
+  weights_[like] = {.scaled = 2, .once = -1};
+}
+
+SamplingPlan::Weights SamplingPlan::predictor_weights(std::span<const SampledGroup> used) const {
+  std::vector<MeasuredGroup> groups;
+  std::vector<std::size_t> index;  // position in measured_ of each cost that the predictor sees
+  for (const SampledGroup& g : used) {
+    groups.push_back({g.first_measured(), g.measured});
+    for (std::uint32_t i = 0; i < g.measured; ++i) {
+      const auto at = std::lower_bound(measured_.begin(), measured_.end(), g.first_measured() + i);
+      index.push_back(static_cast<std::size_t>(at - measured_.begin()));
+    }
+  }
+  Weights weights(measured_.size());
+  weights[0].once = 1;
+  std::vector<double> unit(index.size());
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    unit[i] = 1;
+    const std::vector<double> predicted = predict_steps(features_, groups, unit);
+    unit[i] = 0;
+    for (const double p : predicted) weights[index[i]].scaled += p;
+    weights[index[i]].once = -predicted[0];
+  }
+  return weights;
+}
+
+double SamplingPlan::apply(const Weights& weights, std::span<const LayeredCost> cost) const {
+  if (cost.size() != weights.size())
+    throw InternalError(fmt::format("{} costs for {} measured steps", cost.size(), weights.size()));
+  const double scale = static_cast<double>(model_layers_) / layers_;
+  double total = 0;
+  for (std::size_t i = 0; i < cost.size(); ++i)
+    total += weights[i].scaled * (cost[i].fixed + cost[i].layered * scale) +
+             weights[i].once * (cost[i].fixed + cost[i].layered);
+  return total;
+}
+
+double SamplingPlan::decode_error(std::span<const LayeredCost> cost) const {
+  const double total = decode_total(cost);
+  if (total == 0) return 0;
+  double worst = 0;
+  for (const Weights& weights : left_out_) worst = std::max(worst, std::abs(apply(weights, cost) - total));
+  return worst / std::abs(total);
+}
+
+std::string SamplingPlan::statement() const {
+  if (features_.empty()) return fmt::format("prefill: {} of {} layers simulated", layers_, model_layers_);
+  if (all_steps_)
+    return fmt::format("decode: all {} steps and {} of {} layers simulated", features_.size(), layers_, model_layers_);
+  std::uint64_t simulated = 0;
+  std::array<std::uint32_t, kStrata> places{};
+  for (const SampledGroup& g : groups_) simulated += g.steps();
+  for (const SampledGroup& g : std::span(groups_).subspan(1)) ++places[static_cast<std::size_t>(g.stratum)];
+  return fmt::format(
+      "decode: {} of {} steps simulated ({} measured: the first, and {} plain, {} token-flush, {} window-flush "
+      "places), "
+      "{} of {} layers",
+      simulated, features_.size(), measured_.size(), places[0], places[1], places[2], layers_, model_layers_);
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,52 @@
+// How much of K and V a SparF step touches: the meaning of a "compression ratio".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace csdsim::host {
+
+/// A positive fraction, as in `ratio: 1/8`.
+struct Ratio {
+  std::uint64_t numerator = 1;
+  std::uint64_t denominator = 8;
+};
+
+/// The paper does not define its ratio (reference/algorithms.md, 3.7). uniform: r = ratio d components and
+/// k = ratio S tokens. traffic: r as for uniform, k such that S r + 2 k d = 2 ratio S d elements move a head.
+enum class RatioMode : std::uint8_t { uniform, traffic };
+
+/// What the user may state. r, k and local override what follows from the ratio.
+struct SparfParameters {
+  Ratio ratio = {};
+  RatioMode mode = RatioMode::uniform;
+  std::optional<std::uint32_t> r = {};      ///< components of q
+  std::optional<std::uint32_t> k = {};      ///< tokens, whatever the context
+  std::optional<std::uint32_t> local = {};  ///< newest tokens that always count among the k; default k / 4
+};
+
+/// r, k and l of a head at any context length.
+class SparfBudget {
+ public:
+  /// UserError unless 0 < ratio <= 1, 1 <= r <= head_dim, k >= 1, and in mode traffic r leaves something for k.
+  SparfBudget(const SparfParameters& parameters, std::uint32_t head_dim);
+
+  std::uint32_t components() const { return r_; }
+  /// k at a context of `tokens` (current one included): rounded half up, at least 1, at most the context.
+  std::uint32_t top_k(std::uint32_t tokens) const;
+  std::uint32_t local(std::uint32_t tokens) const;
+  /// Elements moved over those of dense attention, (S r + 2 k d) / (2 S d), before any page granularity.
+  double traffic(std::uint32_t tokens) const;
+  /// "r = 16 of 128, k = 192, l = 48 at 1536 tokens: 0.1875 of the dense elements". Goes into every result.
+  std::string describe(std::uint32_t tokens) const;
+
+ private:
+  std::uint32_t head_dim_;
+  std::uint32_t r_;
+  Ratio k_share_;
+  std::optional<std::uint32_t> k_;
+  std::optional<std::uint32_t> local_;
+};
+
+}  // namespace csdsim::host

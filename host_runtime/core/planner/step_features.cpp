@@ -1,0 +1,35 @@
+#include "host_runtime/core/planner/step_features.h"
+
+#include <map>
+
+#include "base/error.h"
+
+namespace csdsim::host {
+
+std::vector<StepFeatures> step_features(const GenerationWorkload& workload, const KvGrouping& grouping) {
+  workload.validate();
+  if (grouping.page_tokens == 0) throw UserError("kv layout: a page holds no token");
+  std::map<std::uint32_t, std::uint32_t> prompts;  // length -> sequences; a batch has few distinct lengths
+  for (const std::uint32_t length : workload.prompt_tokens) ++prompts[length];
+
+  const std::uint32_t n = grouping.page_tokens, window = grouping.window_tokens;
+  const double batch = static_cast<double>(workload.prompt_tokens.size());
+  std::vector<StepFeatures> steps(workload.decode_steps());
+  for (std::uint32_t s = 0; s < steps.size(); ++s) {
+    StepFeatures& f = steps[s];
+    for (const auto& [length, sequences] : prompts) {
+      const std::uint32_t context = length + s + 1;
+      const double share = sequences / batch;
+      f.flushed += share * (context - context % n);
+      f.tail += share * (context % n);
+      if (context % n == 0) f.token_flushes += share;
+      if (window != 0) {
+        f.windowed += share * (context - context % window);
+        if (context % window == 0) f.window_flushes += share;
+      }
+    }
+  }
+  return steps;
+}
+
+}  // namespace csdsim::host

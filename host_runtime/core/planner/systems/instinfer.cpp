@@ -1,0 +1,143 @@
+#include "host_runtime/core/planner/systems/instinfer.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+
+namespace csdsim::host {
+
+InstInfer::InstInfer(const PlannerInputs& inputs, DriveMethod method) : in_(inputs), method_(method) {
+  in_.model.validate();
+  in_.workload.validate();
+  const auto batch = static_cast<std::uint32_t>(in_.workload.prompt_tokens.size());
+  const SystemParameters& system = in_.system;
+  if (system.mini_batches == 0 || system.mini_batches > batch)
+    throw UserError(fmt::format("system: mini_batches is {}, must be 1 to {} (the batch)", system.mini_batches, batch));
+  if (system.kv_buffers == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
+  const PlanSpan& span = in_.span;
+  if (span.prefill && span.first_step != 0) throw InternalError("a span with the prefill starts at decode step 0");
+  if (span.first_step + span.decode_steps > in_.workload.decode_steps())
+    throw InternalError(fmt::format("decode steps {} to {} of a run that has {}", span.first_step,
+                                    span.first_step + span.decode_steps, in_.workload.decode_steps()));
+  mini_batches_ = even_shares(batch, system.mini_batches);
+  shards_ = shard_heads(in_.model.kv_heads, in_.drives);
+  if (method_ == DriveMethod::sparf) budget_.emplace(system.sparf, in_.model.head_dim);
+}
+
+bool InstInfer::next_step(OperationSink& sink) {
+  if (in_.span.prefill && !prefill_done_) {
+    prefill(sink);
+    prefill_done_ = true;
+    return true;
+  }
+  if (decoded_ == in_.span.decode_steps) return false;
+  decode(sink, in_.span.first_step + decoded_++);
+  return true;
+}
+
+void InstInfer::prefill(OperationSink& sink) {
+  const ModelShape& model = in_.model;
+  const std::size_t parts = mini_batches_.size();
+  Ids hidden(parts);  // the operation that made the input of the next layer
+  std::vector<std::span<const std::uint32_t>> prompts(parts);
+  std::vector<std::uint64_t> tokens(parts);
+  kept_.assign(parts, {});
+
+  for (std::uint32_t mb = 0; mb < parts; ++mb) {
+    prompts[mb] = std::span(in_.workload.prompt_tokens).subspan(mini_batches_[mb].first, mini_batches_[mb].count);
+    tokens[mb] = std::accumulate(prompts[mb].begin(), prompts[mb].end(), std::uint64_t{0});
+    const OpTag tag{Phase::prefill, 0, std::nullopt, MiniBatch{mb}};
+    hidden[mb] = sink.add(OpKind::embed, Resource::gpu(), tag, model.embed(tokens[mb]), {});
+  }
+  for (std::uint32_t layer = 0; layer < model.layers; ++layer)
+    for (std::uint32_t mb = 0; mb < parts; ++mb) {
+      const OpTag tag{Phase::prefill, 0, LayerId{layer}, MiniBatch{mb}};
+      Ids free_buffer = {hidden[mb]};
+      if (layer >= in_.system.kv_buffers) {
+        const Ids& oldest = kept_[mb][layer - in_.system.kv_buffers];
+        free_buffer.insert(free_buffer.end(), oldest.begin(), oldest.end());
+      }
+      const OperationId qkv = sink.add(OpKind::attention_inputs, Resource::gpu(), tag,
+                                       model.attention_inputs(tokens[mb]), std::move(free_buffer));
+      const OperationId attention =
+          sink.add(OpKind::attention, Resource::gpu(), tag, model.prefill_attention(prompts[mb]), {qkv});
+      Ids& kept = kept_[mb].emplace_back();
+      for (std::uint32_t d = 0; d < shards_.size(); ++d)
+        kept.push_back(sink.add(OpKind::append_kv, Resource::drive(DriveIndex{d}), tag,
+                                append_work(mini_batches_[mb], shards_[d]), {qkv}));
+      hidden[mb] = sink.add(OpKind::finish_layer, Resource::gpu(), tag, model.finish_layer(tokens[mb]), {attention});
+    }
+  sampled_.resize(parts);
+  for (std::uint32_t mb = 0; mb < parts; ++mb) {
+    const OpTag tag{Phase::prefill, 0, std::nullopt, MiniBatch{mb}};
+    sampled_[mb] = sink.add(OpKind::sample, Resource::gpu(), tag, model.sample(mini_batches_[mb].count), {hidden[mb]});
+  }
+}
+
+void InstInfer::decode(OperationSink& sink, std::uint32_t step) {
+  const ModelShape& model = in_.model;
+  const std::size_t parts = mini_batches_.size();
+  Ids hidden(parts);
+  for (std::uint32_t mb = 0; mb < parts; ++mb) {
+    const OpTag tag{Phase::decode, step, std::nullopt, MiniBatch{mb}};
+    Ids token = sampled_.empty() ? Ids{} : Ids{sampled_[mb]};
+    hidden[mb] = sink.add(OpKind::embed, Resource::gpu(), tag, model.embed(mini_batches_[mb].count), std::move(token));
+  }
+  for (std::uint32_t layer = 0; layer < model.layers; ++layer)
+    for (std::uint32_t mb = 0; mb < parts; ++mb) {
+      const std::uint32_t sequences = mini_batches_[mb].count;
+      const OpTag tag{Phase::decode, step, LayerId{layer}, MiniBatch{mb}};
+      const OperationId qkv =
+          sink.add(OpKind::attention_inputs, Resource::gpu(), tag, model.attention_inputs(sequences), {hidden[mb]});
+      Ids outputs;
+      for (std::uint32_t d = 0; d < shards_.size(); ++d) {
+        Ids deps = {qkv};
+        // Later steps are behind the first one, so it alone has to wait for the prefill's K and V.
+        if (!kept_.empty()) deps.push_back(kept_[mb][layer][d]);
+        outputs.push_back(sink.add(OpKind::attend, Resource::drive(DriveIndex{d}), tag,
+                                   attend_work(mini_batches_[mb], shards_[d], step), std::move(deps)));
+      }
+      hidden[mb] =
+          sink.add(OpKind::finish_layer, Resource::gpu(), tag, model.finish_layer(sequences), std::move(outputs));
+    }
+  kept_.clear();
+  sampled_.resize(parts);
+  for (std::uint32_t mb = 0; mb < parts; ++mb) {
+    const OpTag tag{Phase::decode, step, std::nullopt, MiniBatch{mb}};
+    sampled_[mb] = sink.add(OpKind::sample, Resource::gpu(), tag, model.sample(mini_batches_[mb].count), {hidden[mb]});
+  }
+}
+
+DriveWork InstInfer::append_work(Share batch, HeadRange heads) const {
+  DriveWork work{.heads = heads};
+  std::uint64_t tokens = 0;
+  for (std::uint32_t s = batch.first; s < batch.first + batch.count; ++s) {
+    const std::uint32_t prompt = in_.workload.prompt_tokens[s];
+    work.sequences.push_back({.sequence = SequenceId{s}, .first_token = TokenIndex{0}, .tokens = prompt});
+    tokens += prompt;
+  }
+  work.to_drive = in_.model.kv_bytes_per_token_and_head() * heads.count * tokens;
+  return work;
+}
+
+DriveWork InstInfer::attend_work(Share batch, HeadRange heads, std::uint32_t step) const {
+  DriveWork work{.heads = heads, .method = method_, .components = budget_ ? budget_->components() : 0};
+  for (std::uint32_t s = batch.first; s < batch.first + batch.count; ++s) {
+    const std::uint32_t position = in_.workload.prompt_tokens[s] + step;
+    const std::uint32_t context = position + 1;
+    work.sequences.push_back({.sequence = SequenceId{s},
+                              .first_token = TokenIndex{position},
+                              .tokens = 1,
+                              .top_k = budget_ ? budget_->top_k(context) : context,
+                              .local = budget_ ? budget_->local(context) : 0});
+  }
+  work.from_drive = in_.model.query_bytes(heads) * batch.count;
+  work.to_drive = work.from_drive + in_.model.kv_bytes_per_token_and_head() * heads.count * batch.count;
+  return work;
+}
+
+}  // namespace csdsim::host

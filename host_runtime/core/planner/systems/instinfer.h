@@ -1,0 +1,45 @@
+// InstInfer: prefill on the GPU, decode attention in the storage that holds the KV cache.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "host_runtime/core/planner/planner.h"
+
+namespace csdsim::host {
+
+/// The system of "InstInfer: In-Storage Attention Offloading for Cost-Effective Long-Context LLM Inference"
+/// (sections IV-B, IV-D). Weights and activations stay on the GPU, the KV cache lives in the drives.
+///
+/// Prefill: the GPU computes a layer while K and V of the layer before travel to the drives. The GPU holds K and V of
+/// at most `kv_buffers` layers: computing layer i waits until those of layer i - kv_buffers have been accepted.
+/// Decode: for each layer the GPU makes q, k, v; every drive appends k and v and attends for the heads it holds
+/// (n_head / n each); the GPU concatenates the outputs and finishes the layer. Mini-batches share no dependency, so the
+/// GPU works for one while the drives work for another.
+class InstInfer final : public Planner {
+ public:
+  /// UserError for sizes that do not fit together (heads and drives, mini-batches and batch, span and workload).
+  InstInfer(const PlannerInputs& inputs, DriveMethod method);
+
+  bool next_step(OperationSink& sink) override;
+
+ private:
+  using Ids = std::vector<OperationId>;
+
+  void prefill(OperationSink& sink);
+  void decode(OperationSink& sink, std::uint32_t step);
+  DriveWork append_work(Share batch, HeadRange heads) const;
+  DriveWork attend_work(Share batch, HeadRange heads, std::uint32_t step) const;
+
+  PlannerInputs in_;
+  DriveMethod method_;
+  std::optional<SparfBudget> budget_;
+  std::vector<Share> mini_batches_;  ///< sequences of each
+  std::vector<HeadRange> shards_;    ///< KV heads of each drive
+  bool prefill_done_ = false;
+  std::uint32_t decoded_ = 0;
+  Ids sampled_;                         ///< [mini_batch] the previous step's sample; empty before the first step
+  std::vector<std::vector<Ids>> kept_;  ///< [mini_batch][layer] append_kv of every drive; empty without a prefill
+};
+
+}  // namespace csdsim::host

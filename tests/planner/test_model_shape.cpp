@@ -1,0 +1,62 @@
+#include <catch2/catch.hpp>
+
+#include "base/error.h"
+#include "host_runtime/core/planner/model_shape.h"
+#include "tests/planner/planner_support.h"
+
+using namespace csdsim;
+using namespace csdsim::host;
+
+TEST_CASE("OPT-13B has the published sizes") {
+  const ModelShape m = model_preset("opt-13b");
+  m.validate();
+  CHECK(m.kv_bytes_per_token().value == 819'200);
+  CHECK(m.parameters() == 12'853'473'280);  // 12.85 billion
+  CHECK(static_cast<double>(m.weight_bytes().value) / (1ULL << 30) == Approx(23.94).margin(0.01));
+  // InstInfer I and III-A: 100 GiB at batch 32 and 4K, 4.2 x the weights; 200 GiB at batch 128 and 2K.
+  const Bytes kv = m.kv_bytes_per_token() * (32 * 4096ULL);
+  CHECK(kv == Bytes::gib(100));
+  CHECK(static_cast<double>(kv.value) / static_cast<double>(m.weight_bytes().value) == Approx(4.2).margin(0.05));
+  CHECK(m.kv_bytes_per_token() * (128 * 2048ULL) == Bytes::gib(200));
+}
+
+TEST_CASE("OPT-175B weighs 325 GiB") {
+  CHECK(static_cast<double>(model_preset("opt-175b").weight_bytes().value) / (1ULL << 30) ==
+        Approx(325).epsilon(0.005));
+}
+
+TEST_CASE("operator work adds up to two flops a parameter and token") {
+  const ModelShape m = model_preset("opt-13b");
+  const std::uint64_t layer = m.attention_inputs(7).flops + m.finish_layer(7).flops;
+  CHECK(layer == 2ULL * 7 * (4ULL * 5120 * 5120 + 2ULL * 5120 * 20480));
+  CHECK(m.sample(3).flops == 2ULL * 3 * 5120 * 50272);
+  // Everything that is read once a step is nearly the whole model: the position table and the norms are not.
+  const Bytes read = (m.attention_inputs(1).weights + m.finish_layer(1).weights) * m.layers + m.sample(1).weights;
+  CHECK(static_cast<double>(read.value) == Approx(static_cast<double>(m.weight_bytes().value)).epsilon(0.002));
+}
+
+TEST_CASE("prefill attention is causal and ragged") {
+  const ModelShape m = test::small_model();
+  const std::uint32_t lengths[] = {1, 5, 300};
+  const std::uint64_t pairs = 1 + 15 + 300 * 301 / 2;
+  CHECK(m.prefill_attention(lengths).flops == 4 * 8 * 8 * pairs);
+  CHECK(m.prefill_attention(lengths).activations.value == 306 * 2 * (8 + 4) * 8 * 2);
+}
+
+TEST_CASE("grouped queries shrink K and V, not q") {
+  const ModelShape m = test::small_model();
+  CHECK(m.kv_bytes_per_token_and_layer().value == 2 * 4 * 8 * 2);
+  CHECK(m.query_bytes({KvHead{0}, 4}).value == 8 * 8 * 2);
+  CHECK(m.query_bytes({KvHead{2}, 1}).value == 2 * 8 * 2);
+}
+
+TEST_CASE("model mistakes are named") {
+  ModelShape m = test::small_model();
+  m.heads = 6;
+  CHECK_THROWS_WITH(m.validate(), Catch::Contains("6 heads") && Catch::Contains("4 kv_heads"));
+  m = test::small_model();
+  m.ffn = 0;
+  CHECK_THROWS_WITH(m.validate(), Catch::Contains("ffn"));
+  CHECK_THROWS_AS(model_preset("opt-14b"), UserError);
+  CHECK_THROWS_WITH(model_preset("opt-14b"), Catch::Contains("opt-13b"));
+}

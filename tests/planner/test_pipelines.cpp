@@ -1,0 +1,123 @@
+// InstInfer run with constant durations: the overlap that the paper describes, against closed forms.
+#include <catch2/catch.hpp>
+
+#include "tests/planner/planner_support.h"
+
+using namespace csdsim;
+using namespace csdsim::host;
+using namespace csdsim::host::test;
+
+namespace {
+
+struct Durations {
+  std::int64_t inputs = 0, attention = 0, finish = 0, sample = 0, append = 0, attend = 0;
+};
+
+SimTime of(const Operation& op, const Durations& d) {
+  switch (op.kind) {
+    case OpKind::attention_inputs:
+      return {d.inputs};
+    case OpKind::attention:
+      return {d.attention};
+    case OpKind::finish_layer:
+      return {d.finish};
+    case OpKind::sample:
+      return {d.sample};
+    case OpKind::append_kv:
+      return {d.append};
+    case OpKind::attend:
+      return {d.attend};
+    default:
+      return {};
+  }
+}
+
+ExecutionReport simulate(const PlannerInputs& in, const Durations& d, std::uint32_t drive_commands = 1) {
+  FunctionBackend backend([&](const Operation& op) { return of(op, d); });
+  auto planner = make_planner("instinfer-dense", in);
+  Executor ex(*planner, backend, {.drive_commands = drive_commands});
+  run(ex);
+  return ex.report();
+}
+
+}  // namespace
+
+TEST_CASE("prefill: transfers hide behind computing, or computing behind transfers") {
+  const std::uint32_t layers = 10;
+  PlannerInputs in = small_inputs(layers, {100}, 1, 1);
+  // GPU-bound: layers one after another, K and V of the last still travel after its projections.
+  ExecutionReport r = simulate(in, {.inputs = 2, .attention = 3, .finish = 5, .sample = 4, .append = 6});
+  CHECK(r.steps[0].end.ps == 10 * 10 + 4);
+  CHECK(r.end.ps == 10 * 10 + 4);
+  r = simulate(in, {.inputs = 2, .attention = 3, .finish = 5, .append = 9});
+  CHECK(r.end.ps == 9 * 10 + 2 + 9);
+  // Drive-bound, two layers of buffers: transfers back to back from the first projections on.
+  r = simulate(in, {.inputs = 2, .attention = 3, .finish = 5, .sample = 4, .append = 50});
+  CHECK(r.end.ps == 2 + 10 * 50);
+  CHECK(r.busy.at(Resource::drive(DriveIndex{0})).ps == 500);
+  // The last layer starts when the third last has arrived; the first token does not wait for the rest.
+  CHECK(r.steps[0].end.ps == 2 + 8 * 50 + 10 + 4);
+  CHECK(r.steps[0].layer_end.back() == r.end);
+  // One buffer: the next layer's projections wait for the transfer, so the two alternate.
+  in.system.kv_buffers = 1;
+  r = simulate(in, {.inputs = 2, .attention = 3, .finish = 5, .append = 50});
+  CHECK(r.end.ps == 10 * (2 + 50));
+}
+
+TEST_CASE("decode without mini-batches: GPU and drive take turns") {
+  const std::uint32_t layers = 6, tokens = 5;
+  const PlannerInputs in = small_inputs(layers, {10, 12}, tokens, 1);
+  const Durations d{.inputs = 3, .finish = 4, .sample = 5, .attend = 20};
+  const ExecutionReport r = simulate(in, d);
+  const std::int64_t step = layers * (3 + 20 + 4) + 5;
+  for (std::size_t s = 1; s < tokens; ++s) CHECK(r.step_time(s).ps == step);
+  // Every picosecond of the step is on the path: inside the layers all but the sampling.
+  const PathBreakdown path = r.step_path(2);
+  CHECK(path.layered[static_cast<std::size_t>(PathPart::gpu)].ps == layers * 7);
+  CHECK(path.layered[static_cast<std::size_t>(PathPart::drive_other)].ps == layers * 20);
+  CHECK(path.fixed[static_cast<std::size_t>(PathPart::gpu)].ps == 5);
+}
+
+TEST_CASE("decode with two mini-batches: the GPU works for one while the drive works for the other") {
+  const std::uint32_t layers = 6, tokens = 9;
+  const PlannerInputs in = small_inputs(layers, {10, 12}, tokens, 2);
+  // Drive-bound: the drive never idles once it has begun, across layers and steps.
+  ExecutionReport r = simulate(in, {.inputs = 3, .finish = 4, .sample = 5, .attend = 20});
+  for (std::size_t s = 2; s < tokens; ++s) CHECK(r.step_time(s).ps == layers * 2 * 20);
+  CHECK(r.busy.at(Resource::drive(DriveIndex{0})).ps == (tokens - 1) * layers * 2 * 20);
+  // The path is the drive's alone: what scales with layers is everything.
+  const PathBreakdown path = r.step_path(4);
+  CHECK(path.layered[static_cast<std::size_t>(PathPart::drive_other)].ps == layers * 2 * 20);
+  CHECK(path.total().ps == layers * 2 * 20);
+  // GPU-bound: the GPU never idles.
+  r = simulate(in, {.inputs = 13, .finish = 14, .sample = 5, .attend = 6});
+  for (std::size_t s = 2; s < tokens; ++s) CHECK(r.step_time(s).ps == 2 * (layers * 27 + 5));
+  // One mini-batch of the same work takes the sum, not the larger.
+  r = simulate(small_inputs(layers, {10, 12}, tokens, 1), {.inputs = 6, .finish = 8, .sample = 10, .attend = 40});
+  CHECK(r.step_time(4).ps == layers * (14 + 40) + 10);
+}
+
+TEST_CASE("drives work side by side and a layer waits for the slowest") {
+  const std::uint32_t layers = 4;
+  PlannerInputs in = small_inputs(layers, {10}, 4, 1);
+  in.drives = 4;
+  FunctionBackend backend([&](const Operation& op) {
+    return op.kind == OpKind::attend ? SimTime{10 + op.resource.index} : of(op, {.inputs = 1, .finish = 1});
+  });
+  auto planner = make_planner("instinfer-dense", in);
+  Executor ex(*planner, backend, {});
+  run(ex);
+  CHECK(ex.report().step_time(2).ps == layers * (2 + 13));
+  CHECK(ex.report().busy.at(Resource::drive(DriveIndex{0})).ps == 3 * layers * 10);
+  CHECK(ex.report().busy.at(Resource::drive(DriveIndex{3})).ps == 3 * layers * 13);
+}
+
+TEST_CASE("the first decode step waits for K and V that are still travelling") {
+  const PlannerInputs in = small_inputs(3, {100}, 3, 1);
+  const ExecutionReport r = simulate(in, {.inputs = 2, .finish = 2, .append = 1000, .attend = 5}, 0);
+  // With no limit at the drive transfers overlap: each ends 1000 after its projections.
+  CHECK(r.steps[0].layer_end[0].ps == 1002);
+  const std::int64_t first = r.steps[1].end.ps;
+  CHECK(first >= r.steps[0].layer_end[2].ps);
+  CHECK(r.step_time(2).ps == 3 * (2 + 5 + 2));
+}

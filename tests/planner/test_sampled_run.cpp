@@ -1,0 +1,98 @@
+// Sampled runs of InstInfer against the whole run, on a drive whose flushes drain in the background.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "host_runtime/core/planner/estimator.h"
+#include "tests/planner/planner_support.h"
+
+using namespace csdsim;
+using namespace csdsim::host;
+using namespace csdsim::host::test;
+
+namespace {
+
+constexpr std::uint32_t kPageTokens = 16, kWindow = 64;
+
+/// One command at a time. Attending reads pages of full groups; what fills a group or a window leaves work behind that
+/// takes a third of the drive until it is done, and all of it while the drive is idle.
+class ToyDrive final : public OperationBackend {
+ public:
+  std::optional<SimTime> start(const Operation& op, SimTime now) override {
+    if (op.kind == OpKind::append_kv) return SimTime{800'000};
+    if (op.kind != OpKind::attend) return SimTime{op.kind == OpKind::sample ? 30'000 : 11'000};
+    backlog_ = std::max<std::int64_t>(0, backlog_ - (now - idle_since_).ps);
+    std::int64_t own = 40'000, left_behind = 0;
+    for (const SequenceWork& s : std::get<DriveWork>(op.work).sequences) {
+      own += 900 * (s.context() / kPageTokens) + 20 * s.context();
+      if (s.context() % kPageTokens == 0) left_behind += 9'000;
+      if (s.context() % kWindow == 0) left_behind += 90'000;
+    }
+    const std::int64_t shared = std::min(backlog_, own / 2);
+    backlog_ += left_behind - shared;
+    idle_since_ = now + SimTime{own + shared};
+    return SimTime{own + shared};
+  }
+
+ private:
+  std::int64_t backlog_ = 0;
+  SimTime idle_since_;
+};
+
+GenerationEstimate simulate(PlannerInputs in, const SamplingSettings& settings) {
+  const SamplingPlan plan(in.workload, in.model.layers, {.page_tokens = kPageTokens, .window_tokens = kWindow},
+                          settings);
+  GenerationEstimator estimator(plan, in.workload);
+  in.model.layers = plan.layers();
+  SimTime now;
+  for (const SampledGroup& group : plan.groups()) {
+    in.span = group.span();
+    ToyDrive drive;
+    auto planner = make_planner("instinfer-sparf", in);
+    Executor ex(*planner, drive, {.drive_commands = 1});
+    run(ex, now);
+    now = ex.report().end;
+    estimator.add(ex.report());
+  }
+  return estimator.result();
+}
+
+}  // namespace
+
+TEST_CASE("a sampled run lands within 1 % of the whole one") {
+  const std::uint32_t mini_batches = GENERATE(1U, 2U);
+  const std::uint32_t prompt_step = GENERATE(0U, 5U, 16U, 37U);
+  const std::uint32_t layers = GENERATE(6U, 24U);
+  CAPTURE(mini_batches, prompt_step, layers);
+  std::vector<std::uint32_t> prompts;
+  for (std::uint32_t i = 0; i < 8; ++i) prompts.push_back(200 + i * prompt_step);
+  const PlannerInputs in = small_inputs(layers, prompts, 400, mini_batches);
+  const GenerationEstimate whole = simulate(in, {.off = true});
+  const GenerationEstimate sampled = simulate(in, {.cooldown = mini_batches > 1 ? 1U : 0U});
+  CHECK(sampled.times.decode_s == Approx(whole.times.decode_s).epsilon(0.01));
+  CHECK(sampled.times.ttft_s == Approx(whole.times.ttft_s).epsilon(0.01));
+  for (std::size_t p = 0; p < kPathParts; ++p)
+    CHECK(sampled.times.decode_path_s[p] == Approx(whole.times.decode_path_s[p]).margin(0.01 * whole.times.decode_s));
+  CHECK(sampled.relative_error < 0.02);
+  WARN("relative difference " << sampled.times.decode_s / whole.times.decode_s - 1 << ", estimated "
+                              << sampled.relative_error << "; TTFT " << sampled.times.ttft_s / whole.times.ttft_s - 1);
+}
+
+TEST_CASE("the whole run through the estimator is the executor's own account") {
+  const PlannerInputs in = small_inputs(3, {20, 40}, 30, 2);
+  const SamplingPlan plan(in.workload, 3, {.page_tokens = kPageTokens}, {.off = true});
+  GenerationEstimator estimator(plan, in.workload);
+  ToyDrive drive;
+  auto planner = make_planner("instinfer-dense", in);
+  Executor ex(*planner, drive, {.drive_commands = 1});
+  run(ex, SimTime{12345});
+  estimator.add(ex.report());
+  const GenerationEstimate e = estimator.result();
+  const GenerationTimes direct = generation_times(ex.report(), in.workload);
+  CHECK(e.times.decode_s == Approx(direct.decode_s).epsilon(1e-12));
+  CHECK(e.times.ttft_s == Approx(direct.ttft_s).epsilon(1e-12));
+  for (std::size_t p = 0; p < kPathParts; ++p)
+    CHECK(e.times.decode_path_s[p] == Approx(direct.decode_path_s[p]).margin(1e-15));
+  CHECK(e.relative_error == 0);
+  CHECK(e.statement == "decode: all 29 steps and 3 of 3 layers simulated");
+}

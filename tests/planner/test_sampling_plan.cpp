@@ -1,0 +1,228 @@
+// Sampling plans on cost functions whose total is known.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "base/error.h"
+#include "host_runtime/core/planner/sampling_plan.h"
+
+using namespace csdsim;
+using namespace csdsim::host;
+
+namespace {
+
+using Cost = std::function<double(std::uint32_t step)>;  // of one layer
+
+struct Outcome {
+  double estimated = 0, total = 0, error = 0;
+  double relative() const { return std::abs(estimated / total - 1); }
+};
+
+/// Layers cost `layer` each and a step `fixed` besides; what is simulated has plan.layers() of them.
+Outcome estimate(const SamplingPlan& plan, std::uint32_t layers, std::uint32_t steps, const Cost& layer, double fixed) {
+  std::vector<LayeredCost> measured;
+  for (const std::uint32_t s : plan.measured_steps()) measured.push_back({plan.layers() * layer(s), fixed});
+  Outcome o{.estimated = plan.decode_total(measured), .total = 0, .error = plan.decode_error(measured)};
+  for (std::uint32_t s = 0; s < steps; ++s) o.total += layers * layer(s) + fixed;
+  return o;
+}
+
+GenerationWorkload uniform(std::uint32_t prompt, std::uint32_t tokens) { return {{prompt, prompt, prompt}, tokens}; }
+
+GenerationWorkload ragged(std::uint64_t seed, std::uint32_t batch, std::uint32_t tokens) {
+  std::mt19937_64 rng(seed);
+  GenerationWorkload w{{}, tokens};
+  for (std::uint32_t i = 0; i < batch; ++i) w.prompt_tokens.push_back(static_cast<std::uint32_t>(500 + rng() % 1000));
+  return w;
+}
+
+void check_well_formed(const SamplingPlan& plan, std::uint32_t steps, const SamplingSettings& settings) {
+  const auto& groups = plan.groups();
+  REQUIRE(groups.front().after_prefill);
+  REQUIRE(groups.front().first_step == 0);
+  std::uint32_t free_from = 0;
+  std::vector<std::uint32_t> measured;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    CHECK(groups[g].after_prefill == (g == 0));
+    CHECK(groups[g].first_step >= free_from);  // ascending and disjoint: the state never goes back
+    free_from = groups[g].first_step + groups[g].steps();
+    CHECK(groups[g].warmup == (g == 0 ? 0 : settings.warmup));
+    for (std::uint32_t i = 0; i < groups[g].measured; ++i) measured.push_back(groups[g].first_measured() + i);
+  }
+  CHECK(free_from <= steps);
+  CHECK(measured == plan.measured_steps());
+}
+
+}  // namespace
+
+TEST_CASE("a uniform batch: OPT-13B's run of 1024 + 1024 tokens") {
+  const SamplingSettings settings;
+  const SamplingPlan plan(uniform(1024, 1024), 40, {.page_tokens = 16, .window_tokens = 1024}, settings);
+  check_well_formed(plan, 1023, settings);
+  CHECK(plan.layers() == 2);
+  CHECK_FALSE(plan.exact());
+  std::uint32_t simulated = 0;
+  for (const SampledGroup& g : plan.groups()) simulated += g.steps();
+  CHECK(simulated <= 21);
+  CHECK(
+      plan.statement() ==
+      "decode: 19 of 1023 steps simulated (11 measured: the first, and 6 plain, 2 token-flush, 0 window-flush places), "
+      "2 of 40 layers");
+  // Flash reads full pages: a staircase. The engine grows with every token. Flushes come every 16 steps and spill.
+  const auto staircase = [](std::uint32_t s) { return 10.0 * ((1024 + s + 1) / 16); };
+  const auto line = [](std::uint32_t s) { return 0.6 * (1024 + s + 1); };
+  const auto spikes = [](std::uint32_t s) {
+    return (s + 1) % 16 == 0 ? 90.0 : (s + 1) % 16 == 1 && s > 0 ? 25.0 : 0.0;
+  };
+  for (const double weight : {0.0, 1.0})
+    for (const double spike : {0.0, 1.0, 10.0}) {
+      CAPTURE(weight, spike);
+      const Outcome o = estimate(
+          plan, 40, 1023,
+          [&](std::uint32_t s) { return 20 + weight * staircase(s) + (1 - weight) * line(s) + spike * spikes(s); },
+          55.0);
+      CHECK(o.relative() < 0.001);
+    }
+}
+
+TEST_CASE("the scale of layers applies to what is inside them only") {
+  const SamplingPlan plan(uniform(100, 300), 10, {.page_tokens = 16}, {});
+  const Outcome o = estimate(
+      plan, 10, 299, [](std::uint32_t) { return 3.0; }, 1000.0);
+  CHECK(o.estimated == Approx(299 * (30 + 1000.0)).epsilon(1e-12));
+}
+
+TEST_CASE("window flushes and the saw-tooth of tokens that are not transposed yet") {
+  // SparF with the token_index tail: tokens of full windows cost a little, the others more; a full window costs a lot
+  // and for three steps.
+  for (const std::uint32_t window : {64U, 128U, 256U, 512U})
+    for (const std::uint32_t prompt : {1024U, 1000U, 517U}) {
+      CAPTURE(window, prompt);
+      const SamplingSettings settings;
+      const SamplingPlan plan(uniform(prompt, 1024), 40, {.page_tokens = 16, .window_tokens = window}, settings);
+      check_well_formed(plan, 1023, settings);
+      const Cost cost = [&](std::uint32_t s) {
+        const std::uint32_t context = prompt + s + 1, windowed = context - context % window;
+        double c = 50 + 0.3 * windowed + 0.8 * (context - context % 16 - windowed) + 0.2 * context;
+        if (context % 16 == 0) c += 40;
+        const std::uint32_t since = context % window;
+        if (context - since > prompt && since < 3) c += 900.0 / (since + 1);
+        return c;
+      };
+      CHECK(estimate(plan, 40, 1023, cost, 10.0).relative() < 0.003);
+    }
+}
+
+TEST_CASE("ragged batches: flushes fall on different steps") {
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5})
+    for (const std::uint32_t batch : {2U, 5U, 16U, 64U}) {
+      CAPTURE(seed, batch);
+      const GenerationWorkload w = ragged(seed, batch, 1024);
+      const SamplingSettings settings;
+      const SamplingPlan plan(w, 40, {.page_tokens = 16, .window_tokens = 256}, settings);
+      check_well_formed(plan, 1023, settings);
+      const Cost cost = [&](std::uint32_t s) {
+        double c = 20;
+        for (const std::uint32_t prompt : w.prompt_tokens) {
+          const std::uint32_t context = prompt + s + 1, windowed = context - context % 256;
+          c += 0.02 * windowed + 0.05 * (context - context % 16 - windowed) + 0.01 * context;
+          if (context % 16 == 0) c += 6;
+          if (context % 256 == 0) c += 60;
+          if (context % 256 == 1 && s > 0) c += 30;
+        }
+        return c;
+      };
+      CHECK(estimate(plan, 40, 1023, cost, 10.0).relative() < 0.003);
+    }
+}
+
+TEST_CASE("a kink, where the GPU stops being the bottleneck, stays within the estimated error") {
+  const SamplingPlan plan(uniform(64, 2000), 40, {.page_tokens = 16}, {});
+  const Outcome o = estimate(
+      plan, 40, 1999, [](std::uint32_t s) { return std::max(600.0, 0.9 * (s + 65)); }, 10.0);
+  CHECK(o.relative() < 0.005);
+  CHECK(o.error >= o.relative());
+  CHECK(o.error < 0.1);
+  const Outcome line = estimate(
+      plan, 40, 1999, [](std::uint32_t s) { return 100 + 0.9 * (s + 65); }, 10.0);
+  CHECK(line.error < 0.002);
+}
+
+TEST_CASE("what the first step pays once is not scaled with the layers") {
+  const SamplingPlan plan(uniform(1024, 1024), 40, {.page_tokens = 16}, {});
+  const double stall = 5000;
+  std::vector<LayeredCost> measured;
+  for (const std::uint32_t s : plan.measured_steps()) measured.push_back({2 * 30.0 + (s == 0 ? stall : 0), 7});
+  CHECK(plan.decode_total(measured) == Approx(1023 * (40 * 30.0 + 7) + stall).epsilon(1e-9));
+
+  // The same where every step but not every layer is simulated.
+  const SamplingPlan all(uniform(1024, 10), 40, {.page_tokens = 16}, {});
+  CHECK(all.groups().size() == 1);
+  measured.clear();
+  for (const std::uint32_t s : all.measured_steps()) measured.push_back({2 * 30.0 + (s == 0 ? stall : 0), 7});
+  CHECK(all.decode_total(measured) == Approx(9 * (40 * 30.0 + 7) + stall).epsilon(1e-9));
+}
+
+TEST_CASE("off: every step and layer, weight one, nothing estimated") {
+  const SamplingPlan plan(uniform(100, 600), 40, {.page_tokens = 16}, {.off = true});
+  CHECK(plan.exact());
+  CHECK(plan.layers() == 40);
+  REQUIRE(plan.groups().size() == 1);
+  CHECK(plan.groups()[0].span().decode_steps == 599);
+  CHECK(plan.groups()[0].span().prefill);
+  CHECK(plan.statement() == "decode: all 599 steps and 40 of 40 layers simulated");
+  std::mt19937_64 rng(3);
+  std::vector<LayeredCost> measured;
+  double total = 0;
+  for (int i = 0; i < 599; ++i) {
+    measured.push_back({static_cast<double>(rng() % 1000), static_cast<double>(rng() % 1000)});
+    total += measured.back().layered + measured.back().fixed;
+  }
+  CHECK(plan.decode_total(measured) == Approx(total).epsilon(1e-12));
+  CHECK(plan.decode_error(measured) == 0);
+}
+
+TEST_CASE("short runs and runs without decode are simulated whole") {
+  const SamplingPlan one(uniform(100, 1), 40, {.page_tokens = 16}, {});
+  CHECK(one.groups().size() == 1);
+  CHECK(one.measured_steps().empty());
+  CHECK(one.decode_total({}) == 0);
+  CHECK(one.statement() == "prefill: 2 of 40 layers simulated");
+  for (const std::uint32_t tokens : {2U, 3U, 17U, 40U, 100U}) {
+    const SamplingPlan plan(uniform(100, tokens), 4, {.page_tokens = 16, .window_tokens = 64}, {});
+    check_well_formed(plan, tokens - 1, {});
+    const Outcome o = estimate(
+        plan, 4, tokens - 1, [](std::uint32_t s) { return 100.0 + s; }, 3.0);
+    CHECK(o.relative() < 0.003);
+  }
+}
+
+TEST_CASE("groups stay disjoint with warm-up, cool-down, spill, and any page size") {
+  std::mt19937_64 rng(17);
+  for (int trial = 0; trial < 300; ++trial) {
+    CAPTURE(trial);
+    SamplingSettings s{.steps = static_cast<std::uint32_t>(2 + rng() % 12)};
+    s.warmup = static_cast<std::uint32_t>(rng() % 3);
+    s.cooldown = static_cast<std::uint32_t>(rng() % 3);
+    s.token_spill = static_cast<std::uint32_t>(rng() % 3);
+    s.window_spill = static_cast<std::uint32_t>(rng() % 6);
+    const auto tokens = static_cast<std::uint32_t>(2 + rng() % 400);
+    const KvGrouping grouping{.page_tokens = 1U << (rng() % 6), .window_tokens = rng() % 2 ? 64U : 0U};
+    GenerationWorkload w = ragged(rng(), static_cast<std::uint32_t>(1 + rng() % 20), tokens);
+    const SamplingPlan plan(w, 6, grouping, s);
+    check_well_formed(plan, tokens - 1, s);
+    // A constant cost is met whatever the plan.
+    const Outcome o = estimate(
+        plan, 6, tokens - 1, [](std::uint32_t) { return 4.0; }, 3.0);
+    CHECK(o.estimated == Approx(o.total).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("sampling mistakes are named") {
+  const GenerationWorkload w = uniform(10, 100);
+  CHECK_THROWS_WITH(SamplingPlan(w, 40, {}, {.layers = 1}), Catch::Contains("at least 2"));
+  CHECK_THROWS_WITH(SamplingPlan(w, 40, {}, {.steps = 1}), Catch::Contains("at least 2"));
+  CHECK_NOTHROW(SamplingPlan(w, 1, {}, {.layers = 1}));
+  CHECK_THROWS_AS(SamplingPlan(w, 40, {.page_tokens = 0}, {}), UserError);
+}
