@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "attention_engine/sysc/engine_payload.h"
 #include "csd_model/firmware/engine_io.h"
 #include "csd_model/firmware/firmware_core.h"
 #include "csd_model/firmware/flash_io.h"
@@ -61,14 +60,19 @@ class KvService {
   void start_erases(const std::vector<csdsim::PageOp>& erases);
   void pages_settled();
 
+  void read_section(csdsim::nvme::Command& command, csdsim::Bytes from, csdsim::Bytes to, std::vector<std::byte>& into,
+                    csdsim::nvme::Command::Done done);
+  void write_section(csdsim::nvme::Command& command, csdsim::Bytes from, csdsim::Bytes to,
+                     const std::vector<std::byte>& bytes, csdsim::nvme::Command::Done done);
+
   void descriptors_arrived(const std::shared_ptr<Attend>& a);
   Status validate(const Attend& a) const;
   bool append_tokens(const std::shared_ptr<Attend>& a);
   void start_engine(const std::shared_ptr<Attend>& a);
-  void attended(const std::shared_ptr<Attend>& a);
   Status check_heads(const csdsim::nvme::AttendDescriptor& d, csdsim::LayerId layer, std::uint32_t head_dim) const;
   void unpin(csdsim::SequenceId sequence);
-  void score_pages_arrived(const std::shared_ptr<Score>& s);
+  Status validate(const Score& s) const;
+  void start_engine(const std::shared_ptr<Score>& s);
   void fetch_lists_arrived(const std::shared_ptr<Fetch>& f);
 
   KvServiceConfig config_;
@@ -81,7 +85,6 @@ class KvService {
   bool retrying_ = false;
   std::uint64_t flushes_ = 0;
   csdsim::Bytes flushing_;
-  csdsim::Bytes buffered_;
   std::vector<Done> drain_waiters_;
 };
 

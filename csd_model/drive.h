@@ -1,0 +1,108 @@
+// A computational SSD as a SystemC module.
+#pragma once
+
+#include <tlm_utils/simple_initiator_socket.h>
+#include <tlm_utils/simple_target_socket.h>
+
+#include <functional>
+#include <memory>
+#include <systemc>
+#include <tlm>
+
+#include "attention_engine/core/engine_config.h"
+#include "attention_engine/core/selection.h"
+#include "attention_engine/sysc/engine_module.h"
+#include "csd_model/drive_activity.h"
+#include "ftl/core/block_ftl.h"
+#include "ftl/core/kv_ftl.h"
+#include "nfc/core/flash_statistics.h"
+#include "nfc/core/flash_timing.h"
+#include "nfc/core/kv_filter.h"
+#include "nvme_if/core/memory_map.h"
+#include "nvme_if/sysc/interrupt_if.h"
+#include "nvme_if/sysc/nvme_controller.h"
+
+namespace csd_model {
+
+/// `fast` times flash with the timeline core, `at` with event-driven channel and die modules: the same times.
+enum class Fidelity : std::uint8_t { fast, at };
+
+/// Everything that a drive is made of. Defaults are those of the scenario contract.
+struct DriveConfig {
+  csdsim::FlashGeometry geometry;
+  csdsim::nfc::FlashTiming flash;
+  Fidelity fidelity = Fidelity::fast;
+  csdsim::nfc::FilterLocation filter = csdsim::nfc::FilterLocation::nfc;
+  csdsim::engine::EngineConfig engine;
+  csdsim::nvme::PcieLinkParams link;
+  csdsim::nvme::NvmeControllerParams nvme;  ///< namespace_blocks and volatile_cache follow from the rest
+  csdsim::Bytes dram = csdsim::Bytes::gib(8);
+  csdsim::Bytes write_buffer;  ///< 0: a write completes when it is in flash
+  csdsim::ftl::KvFtlConfig kv;
+  csdsim::ftl::BlockFtlConfig block;
+  double kv_share = 0.5;        ///< of the erase blocks of each plane, for the KV namespace; the rest is the block namespace
+  csdsim::SimTime lookup_time;  ///< firmware time of a map lookup
+  csdsim::ftl::DataMode data = csdsim::ftl::DataMode::carried;
+  /// Timing runs: which pages a SparF head touches. Must outlive the drive; not needed in carried runs.
+  csdsim::engine::SelectionSource* selection = nullptr;
+};
+
+/// Integer totals of a drive since the start of the simulation.
+struct DriveCounters {
+  std::uint64_t page_ops = 0;
+  std::uint64_t flash_channel_bytes = 0;
+  std::uint64_t engine_bytes = 0;        ///< fp16 K and V elements that reached the attention kernels
+  std::uint64_t link_payload_bytes = 0;  ///< both directions
+};
+
+/// Makes the attention engine of a drive; the drive binds its sockets. See attention_engine/sysc/engine_module.h for the protocol.
+using EngineFactory = std::function<std::unique_ptr<csdsim::engine::EngineModule>(
+    const sc_core::sc_module_name& name, csdsim::engine::KvSource& kv)>;
+
+/// A drive with two namespaces' worth of firmware behind one NVMe controller: blocks, and the KV cache with attention.
+/// Inside, PCIe DMA, controller, firmware, flash, DRAM and attention engine are modules bound by sockets.
+///
+/// Bind `bar` (BAR0: registers and doorbells, 4- and 8-byte accesses) to an initiator, `dma` to the memory system that
+/// the drive reads and writes as bus master, and `interrupt` to whoever wants to be told; polling the completion queues works as
+/// well. The time resolution must be 1 ps.
+class Drive : public sc_core::sc_module {
+ public:
+  tlm::tlm_target_socket<> bar{"bar"};
+  tlm::tlm_initiator_socket<> dma{"dma"};
+  sc_core::sc_port<csdsim::nvme::InterruptIf, 0, sc_core::SC_ZERO_OR_MORE_BOUND> interrupt{"interrupt"};
+
+  /// `map`, if given, names the memory that `dma` reaches and counts the traffic by region; it must outlive the drive.
+  /// UserError for a configuration that cannot be built. Without `engine` the drive has the model's own.
+  Drive(const sc_core::sc_module_name& name, const DriveConfig& config, csdsim::nvme::MemoryMap* map = nullptr,
+        const EngineFactory& engine = nullptr);
+  ~Drive() override;
+
+  const DriveConfig& config() const;
+  csdsim::ftl::KvFtl& kv_ftl();
+  csdsim::ftl::BlockFtl& block_ftl();
+  csdsim::ftl::BackingStore& backing_store();
+  csdsim::nvme::NvmeController& controller();
+  const csdsim::nfc::FlashStatistics& flash_statistics() const;
+  const csdsim::nvme::PcieLink& link() const;
+  const csdsim::engine::EngineModule& engine() const;
+  /// The drive's own engine; null when the drive was given another one.
+  const csdsim::engine::AttentionEngine* attention_engine() const;
+  const csdsim::ftl::DramBudget& dram() const;
+
+  /// Where the time of attention went up to `now`, the current time.
+  ActivitySplit activity(csdsim::SimTime now);
+  DriveCounters counters() const;
+
+  /// Timing runs: gives heads [0, kv_heads) of a layer tokens up to `tokens`, at once and without work: what sampled
+  /// runs skip. UserError where they do not fit the drive.
+  void materialise(csdsim::SequenceId sequence, csdsim::LayerId layer, std::uint32_t tokens);
+
+  /// Calls back when no flush of the KV cache is in flight: what was appended is in flash.
+  void when_drained(std::function<void()> callback);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace csd_model

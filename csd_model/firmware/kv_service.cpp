@@ -1,0 +1,473 @@
+#include "csd_model/firmware/kv_service.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "attention_engine/core/attention.h"
+#include "base/fp16.h"
+
+namespace csd_model {
+
+using namespace csdsim;
+using nvme::AttendDescriptor;
+using nvme::Command;
+namespace status = nvme::status;
+
+namespace {
+
+nvme::Status to_status(ftl::KvStatus s) {
+  switch (s) {
+    case ftl::KvStatus::ok:
+      return status::success;
+    case ftl::KvStatus::bad_sequence:
+      return status::kv_unknown_sequence;
+    case ftl::KvStatus::out_of_dram:
+      return status::kv_out_of_dram;
+    case ftl::KvStatus::out_of_space:
+      return status::kv_out_of_flash;
+    case ftl::KvStatus::bad_shape:
+      return status::kv_bad_parameters;
+    case ftl::KvStatus::bad_layer:
+      return status::kv_bad_layer;
+    case ftl::KvStatus::bad_head:
+      return status::kv_bad_head;
+    case ftl::KvStatus::bad_token:
+      return status::kv_bad_token;
+    case ftl::KvStatus::bad_data:
+      return status::kv_shape_mismatch;
+    case ftl::KvStatus::busy:
+      break;
+  }
+  return status::internal_error;
+}
+
+Bytes program_bytes(const ftl::FlushJob& job) {
+  Bytes sum;
+  for (const PageOp& op : job.programs) sum += Bytes{op.channel_bytes};
+  return sum;
+}
+
+std::span<const Half> halves(const std::vector<std::byte>& bytes, Bytes offset, std::size_t count) {
+  if (bytes.empty()) return {};
+  return {reinterpret_cast<const Half*>(bytes.data() + offset.value), count};
+}
+
+}  // namespace
+
+KvService::KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash,
+                     EngineIo& engine, FirmwareCore& core)
+    : config_(config), ftl_(ftl), lookup_(lookup), flash_(flash), engine_(engine), core_(core) {}
+
+// Waiting for room, and what happens in the background.
+
+void KvService::when_possible(std::function<bool()> attempt) {
+  if (waiting_.empty() && attempt()) return;
+  waiting_.push_back(std::move(attempt));
+}
+
+void KvService::retry_waiting() {
+  if (retrying_) return;  // an attempt that succeeds may settle pages itself
+  retrying_ = true;
+  while (!waiting_.empty() && waiting_.front()()) waiting_.pop_front();
+  retrying_ = false;
+}
+
+void KvService::pages_settled() {
+  retry_waiting();
+  if (flushes_ != 0) return;
+  for (const Done& waiter : std::exchange(drain_waiters_, {})) waiter();
+}
+
+void KvService::when_drained(std::function<void()> callback) {
+  if (flushes_ == 0 && waiting_.empty()) return callback();
+  drain_waiters_.push_back(std::move(callback));
+}
+
+void KvService::start_flushes(std::vector<ftl::FlushJob> jobs, Done done) {
+  if (jobs.empty()) return done();
+  const auto left = std::make_shared<std::size_t>(jobs.size());
+  const auto shared_done = std::make_shared<Done>([left, done = std::move(done)] {
+    if (--*left == 0) done();
+  });
+  for (ftl::FlushJob& each : jobs) {
+    ++flushes_;
+    flushing_ += program_bytes(each);
+    const auto job = std::make_shared<ftl::FlushJob>(std::move(each));
+    if (job->reads.empty()) {
+      program(job, shared_done);
+    } else {
+      flash_.submit(job->reads, [this, job, shared_done] { program(job, shared_done); });
+    }
+  }
+}
+
+void KvService::program(const std::shared_ptr<ftl::FlushJob>& job, const std::shared_ptr<Done>& done) {
+  flash_.submit(job->programs, [this, job, done] {
+    --flushes_;
+    flushing_ -= program_bytes(*job);
+    start_erases(ftl_.flush_done(job->id));
+    (*done)();
+    pages_settled();
+  });
+}
+
+void KvService::start_erases(const std::vector<PageOp>& erases) {
+  for (const PageOp& erase : erases)
+    flash_.submit({&erase, 1}, [this, ppa = erase.ppa] {
+      ftl_.erase_done(ppa);
+      pages_settled();
+    });
+}
+
+void KvService::unpin(SequenceId sequence) {
+  start_erases(ftl_.unpin(sequence));
+  retry_waiting();
+}
+
+/// Moves bytes [from, to) of the command's buffer into `into`, which is made large enough; only in time in timing runs.
+void KvService::read_section(Command& command, Bytes from, Bytes to, std::vector<std::byte>& into,
+                             Command::Done done) {
+  if (!config_.carried) return command.read_host_timing(from, to - from, std::move(done));
+  into.resize((to - from).value);
+  command.read_host(from, into, std::move(done));
+}
+
+void KvService::write_section(Command& command, Bytes from, Bytes to, const std::vector<std::byte>& bytes,
+                              Command::Done done) {
+  if (!config_.carried) return command.write_host_timing(from, to - from, std::move(done));
+  command.write_host(from, bytes, std::move(done));
+}
+
+// Commands without attention.
+
+void KvService::create(Command& command, const nvme::KvCreate& op) {
+  when_possible([this, &command, op] {
+    const ftl::KvStatus s = ftl_.create_sequence(op.sequence, {.layers = op.layers,
+                                                               .kv_heads = op.kv_heads,
+                                                               .head_dim = op.head_dim,
+                                                               .max_tokens = op.max_tokens});
+    if (s == ftl::KvStatus::busy) return false;  // freed, and its pages are still in use
+    command.complete(s == ftl::KvStatus::bad_sequence ? status::kv_sequence_exists : to_status(s));
+    return true;
+  });
+}
+
+void KvService::free(Command& command, const nvme::KvFree& op) {
+  when_possible([this, &command, op] {
+    const ftl::FreeResult result = ftl_.free_sequence(op.sequence);
+    start_erases(result.erases);
+    command.complete(to_status(result.status));
+    return true;
+  });
+}
+
+void KvService::append(Command& command, const nvme::KvAppend& op) {
+  const ftl::KvKey key{op.sequence, op.layer, op.first_head};
+  if (const ftl::KvStatus s = ftl_.check(key); s != ftl::KvStatus::ok) return command.complete(to_status(s));
+  if (nvme::append_head_dim(op, command.io().data) != ftl_.shape(op.sequence).head_dim)
+    return command.complete(status::kv_shape_mismatch);
+
+  const auto data = std::make_shared<std::vector<std::byte>>();
+  read_section(command, Bytes{0}, command.io().data, *data, [this, &command, op, data](Status s) {
+    if (!s.ok()) return command.complete(s);
+    when_possible([this, &command, op, data] {
+      // The sequence may have gone while the data was on its way.
+      if (ftl_.check({op.sequence, op.layer, op.first_head}) != ftl::KvStatus::ok) {
+        command.complete(status::kv_unknown_sequence);
+        return true;
+      }
+      const std::size_t elements =
+          std::size_t{op.head_count} * op.token_count * ftl_.shape(op.sequence).head_dim;
+      ftl::AppendResult result =
+          ftl_.append(op.sequence, op.layer, op.first_token, op.token_count, {op.first_head, op.head_count},
+                      halves(*data, Bytes{0}, elements), halves(*data, Bytes{elements * sizeof(Half)}, elements));
+      if (result.status == ftl::KvStatus::busy) return false;
+      if (result.status != ftl::KvStatus::ok) {
+        command.complete(to_status(result.status));
+        return true;
+      }
+      Bytes programs;
+      for (const ftl::FlushJob& job : result.jobs) programs += program_bytes(job);
+      if (flushing_ + programs <= config_.write_buffer) {
+        start_flushes(std::move(result.jobs), [] {});
+        command.complete(status::success);
+      } else {
+        start_flushes(std::move(result.jobs), [&command] { command.complete(status::success); });
+      }
+      return true;
+    });
+  });
+}
+
+nvme::Status KvService::check_heads(const AttendDescriptor& d, LayerId layer, std::uint32_t head_dim) const {
+  if (d.head_count == 0) return status::kv_bad_head;
+  const std::uint32_t last = std::uint32_t{d.first_head} + d.head_count - 1;
+  for (const std::uint32_t head : {std::uint32_t{d.first_head}, last})
+    if (const ftl::KvStatus s = ftl_.check({SequenceId{d.sequence}, layer, KvHead{head}}); s != ftl::KvStatus::ok)
+      return to_status(s);
+  if (ftl_.shape(SequenceId{d.sequence}).head_dim != head_dim) return status::kv_shape_mismatch;
+  return status::success;
+}
+
+// Attend.
+
+struct KvService::Attend {
+  Command* command = nullptr;
+  nvme::KvAttend op;
+  nvme::AttendLayout layout;
+  std::vector<AttendDescriptor> descriptors;
+  std::vector<std::byte> buffer;  ///< the command's buffer from section q on; empty in timing runs
+  std::size_t appended = 0;       ///< descriptors whose tokens are in the cache
+  std::vector<std::byte> out;     ///< section out; empty in timing runs
+
+  /// Section offsets relative to `buffer`.
+  Bytes in_buffer(Bytes section) const { return section - layout.q; }
+};
+
+void KvService::attend(Command& command, const nvme::KvAttend& op) {
+  const auto a = std::make_shared<Attend>();
+  a->command = &command;
+  a->op = op;
+  a->layout = nvme::attend_layout(op);
+  a->descriptors.resize(op.n);
+  command.read_host(Bytes{0}, std::as_writable_bytes(std::span(a->descriptors)), [this, a](Status s) {
+    if (!s.ok()) return a->command->complete(s);
+    descriptors_arrived(a);
+  });
+}
+
+nvme::Status KvService::validate(const Attend& a) const {
+  std::uint64_t heads = 0;
+  for (const AttendDescriptor& d : a.descriptors) {
+    if (const Status s = check_heads(d, a.op.layer, a.op.head_dim); !s.ok()) return s;
+    if ((d.flags & ~nvme::attend_flag::append) != 0 || d.reserved_24 != 0 || d.reserved_28 != 0)
+      return status::invalid_field;
+    const bool sparf = a.op.method == nvme::AttendMethod::sparf;
+    if (sparf ? d.r == 0 || d.r > a.op.head_dim || d.k == 0 : d.r != 0 || d.k != 0 || d.l != 0)
+      return status::kv_bad_parameters;
+    const bool appends = (d.flags & nvme::attend_flag::append) != 0;
+    for (std::uint32_t h = 0; h < d.head_count; ++h) {
+      const std::uint32_t tokens = ftl_.tokens({SequenceId{d.sequence}, a.op.layer, KvHead{d.first_head + h}});
+      if (appends ? d.token != tokens : d.token + 1 != tokens) return status::kv_bad_token;
+    }
+    heads += d.head_count;
+  }
+  return heads == a.op.total_heads ? status::success : status::kv_shape_mismatch;
+}
+
+void KvService::descriptors_arrived(const std::shared_ptr<Attend>& a) {
+  if (const Status s = validate(*a); !s.ok()) return a->command->complete(s);
+  read_section(*a->command, a->layout.q, a->layout.out, a->buffer, [this, a](Status s) {
+    if (!s.ok()) return a->command->complete(s);
+    when_possible([this, a] { return append_tokens(a); });
+  });
+}
+
+/// False while it has to wait. Descriptors are appended one by one; should one fail for good, those before it stay: a host that
+/// tries again finds them appended and attends to them without the append flag.
+bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
+  if (a->appended == 0)
+    if (const Status s = validate(*a); !s.ok()) {  // the cache may have changed while q, k and v were on their way
+      a->command->complete(s);
+      return true;
+    }
+  std::size_t head_offset = 0;
+  for (std::size_t i = 0; i < a->appended; ++i) head_offset += a->descriptors[i].head_count;
+  for (; a->appended < a->descriptors.size(); ++a->appended) {
+    const AttendDescriptor& d = a->descriptors[a->appended];
+    if ((d.flags & nvme::attend_flag::append) != 0) {
+      const std::size_t elements = std::size_t{d.head_count} * a->op.head_dim;
+      const Bytes offset{head_offset * a->op.head_dim * sizeof(Half)};
+      ftl::AppendResult result =
+          ftl_.append(SequenceId{d.sequence}, a->op.layer, TokenIndex{d.token}, 1,
+                      {KvHead{d.first_head}, d.head_count},
+                      halves(a->buffer, a->in_buffer(a->layout.k) + offset, elements),
+                      halves(a->buffer, a->in_buffer(a->layout.v) + offset, elements));
+      if (result.status == ftl::KvStatus::busy) return false;
+      if (result.status != ftl::KvStatus::ok) {
+        a->command->complete(to_status(result.status));
+        return true;
+      }
+      start_flushes(std::move(result.jobs), [] {});
+    }
+    head_offset += d.head_count;
+  }
+  for (const AttendDescriptor& d : a->descriptors) ftl_.pin(SequenceId{d.sequence});
+  start_engine(a);
+  return true;
+}
+
+void KvService::start_engine(const std::shared_ptr<Attend>& a) {
+  const std::size_t per_head = std::size_t{a->op.group} * a->op.head_dim;
+  const Half* q = nullptr;
+  Half* out = nullptr;
+  if (config_.carried) {
+    a->out.resize((a->layout.size - a->layout.out).value);
+    q = reinterpret_cast<const Half*>(a->buffer.data());
+    out = reinterpret_cast<Half*>(a->out.data());
+  }
+  std::vector<engine::HeadJob> jobs;
+  jobs.reserve(a->op.total_heads);
+  for (const AttendDescriptor& d : a->descriptors)
+    for (std::uint32_t h = 0; h < d.head_count; ++h) {
+      engine::HeadJob& job = jobs.emplace_back();
+      job.key = {SequenceId{d.sequence}, a->op.layer, KvHead{d.first_head + h}};
+      job.group = a->op.group;
+      if (a->op.method == nvme::AttendMethod::sparf) {
+        job.method = engine::Method::sparf;
+        job.sparf = {.r = d.r, .k = d.k, .l = d.l};
+      }
+      if (!config_.carried) continue;
+      job.q = q;
+      job.out = out;
+      q += per_head;
+      out += per_head;
+    }
+  engine_.run(std::move(jobs), [this, a] {
+    for (const AttendDescriptor& d : a->descriptors) unpin(SequenceId{d.sequence});
+    write_section(*a->command, a->layout.out, a->layout.size, a->out, [a](Status s) { a->command->complete(s); });
+  });
+}
+
+// Score and fetch.
+
+struct KvService::Score {
+  Command* command = nullptr;
+  nvme::KvScore op;
+  nvme::ScoreLayout layout;
+  std::vector<AttendDescriptor> descriptors;
+  std::vector<std::byte> q;       ///< section q; empty in timing runs
+  std::vector<std::byte> scores;  ///< section scores; empty in timing runs
+};
+
+void KvService::score(Command& command, const nvme::KvScore& op) {
+  const auto s = std::make_shared<Score>();
+  s->command = &command;
+  s->op = op;
+  s->layout = nvme::score_layout(op);
+  s->descriptors.resize(op.n);
+  command.read_host(Bytes{0}, std::as_writable_bytes(std::span(s->descriptors)), [this, s](Status result) {
+    if (result.ok()) result = validate(*s);
+    if (!result.ok()) return s->command->complete(result);
+    read_section(*s->command, s->layout.q, s->layout.scores, s->q, [this, s](Status moved) {
+      if (moved.ok()) moved = validate(*s);  // the cache may have changed while q was on its way
+      if (!moved.ok()) return s->command->complete(moved);
+      start_engine(s);
+    });
+  });
+}
+
+nvme::Status KvService::validate(const Score& s) const {
+  std::uint64_t heads = 0;
+  std::uint64_t scores = 0;
+  for (const AttendDescriptor& d : s.descriptors) {
+    if (const Status bad = check_heads(d, s.op.layer, s.op.head_dim); !bad.ok()) return bad;
+    if (d.flags != 0 || d.reserved_24 != 0 || d.reserved_28 != 0) return status::invalid_field;
+    if (d.r != 0 || d.k != 0 || d.l != 0) return status::kv_bad_parameters;
+    for (std::uint32_t h = 0; h < d.head_count; ++h)
+      if (d.token + 1 != ftl_.tokens({SequenceId{d.sequence}, s.op.layer, KvHead{d.first_head + h}}))
+        return status::kv_bad_token;
+    heads += d.head_count;
+    scores += d.head_count * (std::uint64_t{d.token} + 1);
+  }
+  return heads == s.op.total_heads && scores == s.op.total_scores ? status::success : status::kv_shape_mismatch;
+}
+
+void KvService::start_engine(const std::shared_ptr<Score>& s) {
+  const Half* q = nullptr;
+  float* scores = nullptr;
+  if (config_.carried) {
+    s->scores.resize((s->layout.size - s->layout.scores).value);
+    q = reinterpret_cast<const Half*>(s->q.data());
+    scores = reinterpret_cast<float*>(s->scores.data());
+  }
+  std::vector<engine::HeadJob> jobs;
+  jobs.reserve(s->op.total_heads);
+  for (const AttendDescriptor& d : s->descriptors) {
+    ftl_.pin(SequenceId{d.sequence});
+    for (std::uint32_t h = 0; h < d.head_count; ++h) {
+      engine::HeadJob& job = jobs.emplace_back();
+      job.key = {SequenceId{d.sequence}, s->op.layer, KvHead{d.first_head + h}};
+      job.method = engine::Method::score;
+      job.group = s->op.group;
+      if (!config_.carried) continue;
+      job.q = q;
+      job.scores = scores;
+      q += std::size_t{s->op.group} * s->op.head_dim;
+      scores += d.token + 1;
+    }
+  }
+  engine_.run(std::move(jobs), [this, s] {
+    for (const AttendDescriptor& d : s->descriptors) unpin(SequenceId{d.sequence});
+    write_section(*s->command, s->layout.scores, s->layout.size, s->scores,
+                  [s](Status result) { s->command->complete(result); });
+  });
+}
+
+struct KvService::Fetch {
+  Command* command = nullptr;
+  nvme::KvFetch op;
+  nvme::FetchLayout layout;
+  std::vector<std::byte> head;  ///< descriptor and token indices
+  AttendDescriptor descriptor;
+  std::vector<std::uint32_t> tokens;
+  std::vector<std::byte> rows;
+};
+
+void KvService::fetch(Command& command, const nvme::KvFetch& op) {
+  const auto f = std::make_shared<Fetch>();
+  f->command = &command;
+  f->op = op;
+  f->layout = nvme::fetch_layout(op);
+  f->head.resize(f->layout.k.value);
+  command.read_host(Bytes{0}, f->head, [this, f](Status s) {
+    if (!s.ok()) return f->command->complete(s);
+    fetch_lists_arrived(f);
+  });
+}
+
+void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
+  std::copy_n(f->head.begin(), sizeof(AttendDescriptor), reinterpret_cast<std::byte*>(&f->descriptor));
+  f->tokens.resize(f->op.token_count);
+  std::copy_n(f->head.begin() + static_cast<std::ptrdiff_t>(f->layout.tokens.value), f->tokens.size() * 4,
+              reinterpret_cast<std::byte*>(f->tokens.data()));
+  const AttendDescriptor& d = f->descriptor;
+  if (const Status s = check_heads(d, f->op.layer, f->op.head_dim); !s.ok()) return f->command->complete(s);
+  if (d.head_count != f->op.head_count) return f->command->complete(status::kv_shape_mismatch);
+
+  std::vector<PageOp> ops;
+  for (std::uint32_t h = 0; h < d.head_count; ++h) {
+    const engine::HeadKey key{SequenceId{d.sequence}, f->op.layer, KvHead{d.first_head + h}};
+    const engine::KvHeadView view = lookup_.view(key);
+    std::vector<std::uint32_t> groups;
+    for (const std::uint32_t token : f->tokens) {
+      if (token >= view.tokens) return f->command->complete(status::kv_bad_token);
+      if (token < view.flushed_tokens) groups.push_back(token / view.tokens_per_page);
+    }
+    std::sort(groups.begin(), groups.end());
+    groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+    lookup_.plan_token_groups(key, engine::KvKind::key, groups, {}, ops);
+    lookup_.plan_token_groups(key, engine::KvKind::value, groups, {}, ops);
+  }
+  ftl_.pin(SequenceId{d.sequence});
+  const auto arrived = [this, f] {
+    if (config_.carried) {
+      f->rows.resize((f->layout.size - f->layout.k).value);
+      const std::size_t rows = f->tokens.size() * f->op.head_dim;
+      for (std::uint32_t h = 0; h < f->descriptor.head_count; ++h) {
+        const engine::HeadKey key{SequenceId{f->descriptor.sequence}, f->op.layer, KvHead{f->descriptor.first_head + h}};
+        auto* const k = reinterpret_cast<Half*>(f->rows.data()) + h * rows;
+        auto* const v = reinterpret_cast<Half*>(f->rows.data() + (f->layout.v - f->layout.k).value) + h * rows;
+        engine::fetch_rows(lookup_, key, engine::KvKind::key, f->tokens, {k, rows});
+        engine::fetch_rows(lookup_, key, engine::KvKind::value, f->tokens, {v, rows});
+      }
+    }
+    unpin(SequenceId{f->descriptor.sequence});
+    write_section(*f->command, f->layout.k, f->layout.size, f->rows, [f](Status s) { f->command->complete(s); });
+  };
+  if (ops.empty()) return arrived();
+  flash_.submit(ops, arrived);
+}
+
+}  // namespace csd_model
