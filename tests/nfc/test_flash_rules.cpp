@@ -307,6 +307,9 @@ TEST_CASE("jitter lengthens tR by a reproducible amount within its bound") {
   int same = 0;
   for (std::uint64_t i = 0; i < 1000; ++i) same += read_time(t, i) == read_time(other_seed, i) ? 1 : 0;
   CHECK(same < 100);
+  int repeated = 0;
+  for (std::uint64_t i = 0; i < 1000; ++i) repeated += read_time(t, i) == read_time(t, i + 1) ? 1 : 0;
+  CHECK(repeated < 100);
 
   Bench b(t);
   const FlashTicket first = b.submit(read(0), 0_ps);
