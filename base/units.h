@@ -21,8 +21,14 @@ struct SimTime {
   constexpr double seconds() const { return static_cast<double>(ps) * 1e-12; }
 
   constexpr auto operator<=>(const SimTime&) const = default;
-  constexpr SimTime& operator+=(SimTime o) { ps += o.ps; return *this; }
-  constexpr SimTime& operator-=(SimTime o) { ps -= o.ps; return *this; }
+  constexpr SimTime& operator+=(SimTime o) {
+    ps += o.ps;
+    return *this;
+  }
+  constexpr SimTime& operator-=(SimTime o) {
+    ps -= o.ps;
+    return *this;
+  }
   friend constexpr SimTime operator+(SimTime a, SimTime b) { return {a.ps + b.ps}; }
   friend constexpr SimTime operator-(SimTime a, SimTime b) { return {a.ps - b.ps}; }
   friend constexpr SimTime operator*(SimTime a, std::int64_t n) { return {a.ps * n}; }
@@ -38,8 +44,14 @@ struct Bytes {
   static constexpr Bytes gib(std::uint64_t v) { return {v << 30}; }
 
   constexpr auto operator<=>(const Bytes&) const = default;
-  constexpr Bytes& operator+=(Bytes o) { value += o.value; return *this; }
-  constexpr Bytes& operator-=(Bytes o) { value -= o.value; return *this; }
+  constexpr Bytes& operator+=(Bytes o) {
+    value += o.value;
+    return *this;
+  }
+  constexpr Bytes& operator-=(Bytes o) {
+    value -= o.value;
+    return *this;
+  }
   friend constexpr Bytes operator+(Bytes a, Bytes b) { return {a.value + b.value}; }
   friend constexpr Bytes operator-(Bytes a, Bytes b) { return {a.value - b.value}; }
   friend constexpr Bytes operator*(Bytes a, std::uint64_t n) { return {a.value * n}; }

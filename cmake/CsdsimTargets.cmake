@@ -14,3 +14,7 @@ function(csdsim_library name)
   target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE csdsim_warnings)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()
+
+add_custom_target(lint
+  COMMAND ${PROJECT_SOURCE_DIR}/scripts/lint.py
+  COMMENT "Layering, formatting, forbidden calls, orphan tests" VERBATIM)

@@ -14,8 +14,12 @@ TEST_CASE("transfer_time rounds up and is exact in 128 bits") {
 }
 
 TEST_CASE("geometry addresses round-trip") {
-  const FlashGeometry g{.channels = 3, .dies_per_channel = 2, .planes_per_die = 4, .blocks_per_plane = 5,
-                        .pages_per_block = 7, .page_size = Bytes{512}};
+  const FlashGeometry g{.channels = 3,
+                        .dies_per_channel = 2,
+                        .planes_per_die = 4,
+                        .blocks_per_plane = 5,
+                        .pages_per_block = 7,
+                        .page_size = Bytes{512}};
   std::uint64_t expected = 0;
   for (std::uint32_t c = 0; c < 3; ++c)
     for (std::uint32_t d = 0; d < 2; ++d)

@@ -1,0 +1,61 @@
+// What the flash did. Counters are integers; ratios and shares are made where they are printed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/address.h"
+#include "base/page_op.h"
+#include "base/units.h"
+
+namespace csdsim::nfc {
+
+inline constexpr std::size_t kPageOpKinds = 3;
+
+/// How long the bus of one channel was occupied, and with what.
+struct ChannelBusy {
+  SimTime command;   ///< command cycles of reads, programs and erases
+  SimTime data_out;  ///< data-outs of reads, their setup included
+  SimTime data_in;   ///< data of programs
+  constexpr SimTime total() const { return command + data_out + data_in; }
+  bool operator==(const ChannelBusy&) const = default;
+};
+
+/// Totals since construction. An operation is counted when its last bus grant is given; bus time at each grant.
+struct FlashStatistics {
+  template <class T>
+  using ByClassAndKind = std::array<std::array<T, kPageOpKinds>, kOpClasses>;
+
+  ByClassAndKind<std::uint64_t> ops{};    ///< page operations, [OpClass][PageOpKind]
+  ByClassAndKind<std::uint64_t> bytes{};  ///< bytes over the channels, [OpClass][PageOpKind]
+  std::vector<ChannelBusy> channels;      ///< [ChannelId]
+  std::vector<SimTime> plane_busy;        ///< [PlaneId], from the grant of a command until the plane is free again
+
+  explicit FlashStatistics(const FlashGeometry& geometry)
+      : channels(geometry.channels), plane_busy(geometry.planes()) {}
+
+  void count(const PageOp& op) { count(op.op_class, op.kind, op.channel_bytes); }
+  void count(OpClass op_class, PageOpKind kind, std::uint32_t channel_bytes) {
+    const auto c = static_cast<std::size_t>(op_class);
+    const auto k = static_cast<std::size_t>(kind);
+    ++ops[c][k];
+    bytes[c][k] += channel_bytes;
+  }
+
+  std::uint64_t total_ops() const { return sum(ops); }
+  Bytes total_bytes() const { return {sum(bytes)}; }
+
+  bool operator==(const FlashStatistics&) const = default;
+
+ private:
+  static std::uint64_t sum(const ByClassAndKind<std::uint64_t>& table) {
+    std::uint64_t total = 0;
+    for (const auto& row : table) {
+      for (const auto value : row) total += value;
+    }
+    return total;
+  }
+};
+
+}  // namespace csdsim::nfc

@@ -1,0 +1,65 @@
+// A priority queue for things that come nearly in order.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace csdsim::nfc {
+
+/// Elements in the order of `T::before`, a strict total order. A sorted array with room at both ends: an element that
+/// belongs at an end costs O(1), any other moves the shorter side. Bus requests and completions nearly always belong at
+/// the end (with a constant tR the next data-out always does), where a binary heap pays log2(n) mispredicted branches.
+template <class T>
+class NearlySortedQueue {
+ public:
+  bool empty() const { return first_ == last_; }
+  /// Precondition for front and pop: not empty.
+  const T& front() const { return slots_[first_]; }
+  void pop() { ++first_; }
+
+  void insert(const T& element) {
+    if (last_ == slots_.size() || first_ == 0) make_room();
+    if (empty() || slots_[last_ - 1].before(element)) {
+      slots_[last_++] = element;
+      return;
+    }
+    const auto begin = slots_.begin();
+    const auto place = std::lower_bound(begin + offset(first_), begin + offset(last_), element,
+                                        [](const T& a, const T& b) { return a.before(b); });
+    const auto index = static_cast<std::size_t>(place - begin);
+    if (index - first_ < last_ - index) {
+      std::move(begin + offset(first_), place, begin + offset(first_ - 1));
+      --first_;
+      slots_[index - 1] = element;
+    } else {
+      std::move_backward(place, begin + offset(last_), begin + offset(last_ + 1));
+      ++last_;
+      slots_[index] = element;
+    }
+  }
+
+ private:
+  static constexpr std::ptrdiff_t offset(std::size_t i) { return static_cast<std::ptrdiff_t>(i); }
+
+  /// Centres the elements and leaves more free slots on each side than there are elements: amortised O(1).
+  void make_room() {
+    const std::size_t size = last_ - first_;
+    if (slots_.size() < 3 * size + 2) slots_.resize(std::max<std::size_t>(64, 2 * slots_.size()));
+    const std::size_t target = (slots_.size() - size) / 2;
+    const auto begin = slots_.begin();
+    if (target < first_) {
+      std::move(begin + offset(first_), begin + offset(last_), begin + offset(target));
+    } else {
+      std::move_backward(begin + offset(first_), begin + offset(last_), begin + offset(target + size));
+    }
+    first_ = target;
+    last_ = target + size;
+  }
+
+  std::vector<T> slots_;
+  std::size_t first_ = 0;
+  std::size_t last_ = 0;
+};
+
+}  // namespace csdsim::nfc

@@ -1,0 +1,29 @@
+// Flash of one drive as a SystemC module, timed by FlashTimeline: `fidelity: fast`.
+#pragma once
+
+#include "nfc/core/flash_timeline.h"
+#include "nfc/sysc/flash_target.h"
+
+namespace csdsim::nfc {
+
+/// One SystemC event a completion, none a page; completion times are those of AtFlash.
+class FastFlash final : public FlashTarget {
+ public:
+  /// Throws UserError on a geometry or timing that `validate` refuses.
+  FastFlash(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing)
+      : FlashTarget(name, geometry), timeline_(geometry, timing) {}
+
+  const FlashStatistics& statistics() const override { return timeline_.statistics(); }
+  FlashTimeline* timeline() override { return &timeline_; }
+
+ protected:
+  FlashTicket submit(std::span<const PageOp> ops, SimTime at) override { return timeline_.submit(ops, at); }
+  void take_completions(SimTime now, std::vector<FlashCompletion>& out) override {
+    timeline_.take_completions(now, out);
+  }
+
+ private:
+  FlashTimeline timeline_;
+};
+
+}  // namespace csdsim::nfc

@@ -1,0 +1,55 @@
+// How flash work travels over TLM-2.0: a generic payload with a batch of page operations as its extension.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <tlm>
+#include <vector>
+
+#include "base/page_op.h"
+
+namespace csdsim::nfc {
+
+/// Batch of page operations that completes as one. Base protocol: BEGIN_REQ submits (at now + annotated delay), the
+/// target answers with END_REQ in the same call; BEGIN_RESP comes at the completion time of the batch, with no delay.
+struct FlashBatch : tlm::tlm_extension<FlashBatch> {
+  std::span<const PageOp> ops;  ///< at least one; read during BEGIN_REQ only
+  FlashTicket ticket;           ///< set by the target at END_REQ: counts its batches from 0
+  std::uint64_t tag = 0;        ///< the initiator's own; the target does not look at it
+
+  tlm::tlm_extension_base* clone() const override { return new FlashBatch(*this); }
+  void copy_from(const tlm::tlm_extension_base& other) override { *this = static_cast<const FlashBatch&>(other); }
+};
+
+/// Memory manager of flash payloads: payload and extension are reused together. Must outlive its payloads.
+class FlashPayloadPool : public tlm::tlm_mm_interface {
+ public:
+  /// A payload with reference count 1 that carries `ops`; `release()` gives it back.
+  tlm::tlm_generic_payload& allocate(std::span<const PageOp> ops, std::uint64_t tag = 0) {
+    if (free_.empty()) {
+      all_.push_back(std::make_unique<tlm::tlm_generic_payload>(this));
+      all_.back()->set_extension(new FlashBatch);  // owned by the payload from here on
+      free_.push_back(all_.back().get());
+    }
+    tlm::tlm_generic_payload& payload = *free_.back();
+    free_.pop_back();
+    payload.acquire();
+    payload.set_command(tlm::TLM_IGNORE_COMMAND);
+    payload.set_response_status(tlm::TLM_INCOMPLETE_RESPONSE);
+    auto& batch = *payload.get_extension<FlashBatch>();
+    batch.ops = ops;
+    batch.tag = tag;
+    return payload;
+  }
+
+  void free(tlm::tlm_generic_payload* payload) override { free_.push_back(payload); }
+
+  /// Payloads handed out and not given back.
+  std::size_t in_use() const { return all_.size() - free_.size(); }
+
+ private:
+  std::vector<std::unique_ptr<tlm::tlm_generic_payload>> all_;
+  std::vector<tlm::tlm_generic_payload*> free_;
+};
+
+}  // namespace csdsim::nfc

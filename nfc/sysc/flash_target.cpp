@@ -1,0 +1,90 @@
+#include "nfc/sysc/flash_target.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "nfc/core/flash_timeline.h"
+#include "nfc/sysc/sim_time.h"
+
+namespace csdsim::nfc {
+
+FlashTarget::FlashTarget(const sc_core::sc_module_name& name, const FlashGeometry& geometry)
+    : sc_module(name), geometry_(geometry), coordinator_(LookaheadCoordinator::of_current_context()) {
+  validate(geometry);
+  socket.register_nb_transport_fw(this, &FlashTarget::nb_transport_fw);
+  coordinator_->attach(*this);
+}
+
+FlashTarget::~FlashTarget() { coordinator_->detach(*this); }
+
+tlm::tlm_sync_enum FlashTarget::nb_transport_fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
+                                                sc_core::sc_time& delay) {
+  if (phase == tlm::BEGIN_REQ) return begin_request(payload, phase, sim_time_now() + to_sim_time(delay));
+  if (phase == tlm::END_RESP) {
+    end_response(payload);
+    return tlm::TLM_COMPLETED;
+  }
+  throw InternalError("a flash target takes BEGIN_REQ and END_RESP only");
+}
+
+tlm::tlm_sync_enum FlashTarget::begin_request(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, SimTime at) {
+  auto* batch = payload.get_extension<FlashBatch>();
+  if (batch == nullptr || batch->ops.empty()) {
+    payload.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
+    return tlm::TLM_COMPLETED;
+  }
+  if (!std::all_of(batch->ops.begin(), batch->ops.end(), [&](const PageOp& op) { return accepts(geometry_, op); })) {
+    payload.set_response_status(tlm::TLM_ADDRESS_ERROR_RESPONSE);
+    return tlm::TLM_COMPLETED;
+  }
+  if (payload.has_mm()) payload.acquire();
+  batch->ticket = submit(batch->ops, at);
+  in_flight_.push_back(&payload);
+  coordinator_->kick();
+  phase = tlm::END_REQ;
+  return tlm::TLM_UPDATED;
+}
+
+bool FlashTarget::respond(SimTime now) {
+  completions_.clear();
+  take_completions(now, completions_);
+  for (const FlashCompletion& completion : completions_) responses_.push_back(&take_in_flight(completion.ticket));
+  bool sent = false;
+  while (responding_ == nullptr && !responses_.empty()) {
+    tlm::tlm_generic_payload& payload = *responses_.front();
+    responses_.pop_front();
+    send(payload);
+    sent = true;
+  }
+  return sent;
+}
+
+void FlashTarget::send(tlm::tlm_generic_payload& payload) {
+  payload.set_response_status(tlm::TLM_OK_RESPONSE);
+  responding_ = &payload;
+  tlm::tlm_phase phase = tlm::BEGIN_RESP;
+  sc_core::sc_time delay;
+  const auto status = socket->nb_transport_bw(payload, phase, delay);
+  const bool ended = status == tlm::TLM_COMPLETED || (status == tlm::TLM_UPDATED && phase == tlm::END_RESP);
+  if (ended && responding_ == &payload) end_response(payload);
+}
+
+void FlashTarget::end_response(tlm::tlm_generic_payload& payload) {
+  if (responding_ != &payload) throw InternalError("END_RESP for a flash batch that was not responding");
+  responding_ = nullptr;
+  if (payload.has_mm()) payload.release();
+  if (!responses_.empty()) coordinator_->kick();
+}
+
+tlm::tlm_generic_payload& FlashTarget::take_in_flight(FlashTicket ticket) {
+  auto& slot = in_flight_[ticket.value - first_ticket_];
+  tlm::tlm_generic_payload& payload = *slot;
+  slot = nullptr;
+  while (!in_flight_.empty() && in_flight_.front() == nullptr) {
+    in_flight_.pop_front();
+    ++first_ticket_;
+  }
+  return payload;
+}
+
+}  // namespace csdsim::nfc

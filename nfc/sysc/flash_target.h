@@ -1,0 +1,62 @@
+// The TLM-2.0 side that all flash models share: protocol, tickets, responses.
+#pragma once
+
+#include <tlm_utils/simple_target_socket.h>
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <systemc>
+#include <vector>
+
+#include "base/address.h"
+#include "base/page_op.h"
+#include "nfc/core/flash_statistics.h"
+#include "nfc/sysc/flash_payload.h"
+#include "nfc/sysc/lookahead_coordinator.h"
+
+namespace csdsim::nfc {
+
+/// Flash of one drive behind a socket that takes FlashBatch payloads. A payload without a batch, or with an empty one,
+/// is answered at once with TLM_COMPLETED and TLM_GENERIC_ERROR_RESPONSE; one with an operation outside the geometry
+/// (see `accepts`) with TLM_ADDRESS_ERROR_RESPONSE; neither is submitted. Batches that complete at the same time are
+/// answered in the order of submission. An initiator that accepts BEGIN_RESP without ending it holds back the following
+/// responses, not the flash, until its END_RESP, whose annotated delay is ignored.
+class FlashTarget : public sc_core::sc_module, public FlashModel {
+ public:
+  tlm_utils::simple_target_socket<FlashTarget> socket{"socket"};
+
+  FlashTarget(const sc_core::sc_module_name& name, const FlashGeometry& geometry);
+  ~FlashTarget() override;
+
+  /// Totals so far; a timeline counts grants that it has already given for the future.
+  virtual const FlashStatistics& statistics() const = 0;
+
+  bool respond(SimTime now) final;
+
+ protected:
+  /// Takes a valid batch; `at` is not before the current time. Tickets count from 0 without gaps.
+  virtual FlashTicket submit(std::span<const PageOp> ops, SimTime at) = 0;
+  /// Appends what is complete at `now`, ordered by time, then ticket.
+  virtual void take_completions(SimTime now, std::vector<FlashCompletion>& out) = 0;
+
+  LookaheadCoordinator& coordinator() { return *coordinator_; }
+
+ private:
+  tlm::tlm_sync_enum nb_transport_fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
+  tlm::tlm_sync_enum begin_request(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, SimTime at);
+  void end_response(tlm::tlm_generic_payload& payload);
+  void send(tlm::tlm_generic_payload& payload);
+  tlm::tlm_generic_payload& take_in_flight(FlashTicket ticket);
+
+  FlashGeometry geometry_;
+  std::shared_ptr<LookaheadCoordinator> coordinator_;
+  /// Payloads by ticket, from first_ticket_ on; nullptr where the batch is complete.
+  std::deque<tlm::tlm_generic_payload*> in_flight_;
+  std::uint64_t first_ticket_ = 0;
+  std::vector<FlashCompletion> completions_;
+  std::deque<tlm::tlm_generic_payload*> responses_;  ///< complete, not yet sent
+  tlm::tlm_generic_payload* responding_ = nullptr;   ///< BEGIN_RESP sent, END_RESP outstanding
+};
+
+}  // namespace csdsim::nfc

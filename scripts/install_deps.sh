@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Installs what the build needs and is missing (Debian 12 packages), and says so. Root, or a user with sudo.
+set -euo pipefail
+
+packages=(g++ cmake ninja-build pkg-config libsystemc-dev libboost1.81-dev libyaml-cpp-dev libfmt-dev catch2
+          libcli11-dev nlohmann-json3-dev libopenblas-dev libhwy-dev libsentencepiece-dev libsqlite3-dev
+          librapidcheck-dev libbenchmark-dev python3)
+[ "${1:-}" = "--lint" ] && packages+=(clang-format)
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "install_deps: not a Debian system; make sure that these are installed: ${packages[*]}" >&2
+  exit 0
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "install ok installed" || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+sudo=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "install_deps: need root or sudo to install: ${missing[*]}" >&2; exit 1; }
+  sudo=(sudo)
+fi
+echo "Installing with apt-get: ${missing[*]}"
+"${sudo[@]}" apt-get update -qq
+"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds csdsim and does the main job: real tokens through the simulated drive, then the
+# question "what do more flash channels buy?". Results land in out/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/install_deps.sh
+echo "Building csdsim (release)..."
+cmake --preset release -DCSDSIM_BUILD_TESTS=OFF -DCSDSIM_BUILD_BENCH=OFF >/dev/null
+cmake --build --preset release --target csdsim -j "$(nproc)"
+
+csdsim=build/release/csdsim
+echo
+echo "== 1. A real model decodes through the simulated drive (scenarios/quickstart.yaml) =="
+"$csdsim" run scenarios/quickstart.yaml --out out/quickstart
+echo
+echo "== 2. What do more channels buy? OPT-13B, batch 64, 1024+1024 tokens (scenarios/channels.yaml) =="
+"$csdsim" sweep scenarios/channels.yaml -j "$(nproc)" --out out/channels

@@ -1,0 +1,113 @@
+// FastFlash against its oracle AtFlash: every completion at the same picosecond, in the same order.
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <string>
+
+#include "nfc/sysc/at_flash.h"
+#include "nfc/sysc/fast_flash.h"
+#include "tests/nfc/random_workload.h"
+#include "tests/support/sysc_fixture.h"
+
+namespace csdsim::test {
+namespace {
+
+using nfc::AtFlash;
+using nfc::FastFlash;
+using nfc::FlashStatistics;
+using nfc::FlashTarget;
+
+struct Outcome {
+  Log log;
+  std::vector<FlashStatistics> statistics;
+  std::uint64_t ops_submitted;
+  std::uint64_t bytes_submitted;
+  std::size_t payloads_in_use;
+  bool all_submitted;
+};
+
+enum class Fidelity { fast, at };
+
+Outcome play(const Workload& w, const std::vector<Fidelity>& drives) {
+  SyscFixture context;
+  std::vector<std::unique_ptr<FlashTarget>> flash;
+  RandomInitiator initiator("initiator", w, drives.size());
+  for (std::size_t d = 0; d < drives.size(); ++d) {
+    const std::string name = "flash" + std::to_string(d);
+    if (drives[d] == Fidelity::fast) {
+      flash.push_back(std::make_unique<FastFlash>(name.c_str(), w.geometry, w.timing));
+    } else {
+      flash.push_back(std::make_unique<AtFlash>(name.c_str(), w.geometry, w.timing));
+    }
+    initiator.sockets[d]->bind(flash[d]->socket);
+  }
+  sc_core::sc_start();
+  Outcome outcome{initiator.log,
+                  {},
+                  initiator.ops_submitted,
+                  initiator.bytes_submitted,
+                  initiator.payloads_in_use(),
+                  initiator.all_submitted()};
+  for (const auto& f : flash) outcome.statistics.push_back(f->statistics());
+  return outcome;
+}
+
+void check_conservation(const Workload& w, const Outcome& o) {
+  CHECK(o.all_submitted);
+  CHECK(o.log.size() == w.batches);
+  CHECK(o.payloads_in_use == 0);
+  std::uint64_t ops = 0;
+  std::uint64_t bytes = 0;
+  for (const FlashStatistics& s : o.statistics) {
+    ops += s.total_ops();
+    bytes += s.total_bytes().value;
+  }
+  CHECK(ops == o.ops_submitted);
+  CHECK(bytes == o.bytes_submitted);
+}
+
+void check_equal(const Workload& w, const std::vector<Fidelity>& a, const std::vector<Fidelity>& b) {
+  const Outcome first = play(w, a);
+  const Outcome second = play(w, b);
+  INFO("seed " << w.seed << ": " << w.geometry.channels << " channels, " << w.geometry.dies_per_channel << " dies, "
+               << w.geometry.planes_per_die << " planes, " << w.batches << " batches");
+  for (std::size_t i = 0; i < std::min(first.log.size(), second.log.size()); ++i) {
+    INFO("completion " << i);
+    REQUIRE(first.log[i] == second.log[i]);
+  }
+  REQUIRE(first.log.size() == second.log.size());
+  REQUIRE(first.statistics == second.statistics);
+  check_conservation(w, first);
+  check_conservation(w, second);
+}
+
+TEST_CASE("fast equals at on 1,000 random workloads") {
+  const char* override_seed = std::getenv("CSDSIM_TEST_SEED");
+  if (override_seed != nullptr) {
+    check_equal(random_workload(std::strtoull(override_seed, nullptr, 10)), {Fidelity::fast}, {Fidelity::at});
+    return;
+  }
+  WARN("seeds 1 .. 1000; CSDSIM_TEST_SEED=n replays one");
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+    check_equal(random_workload(seed), {Fidelity::fast}, {Fidelity::at});
+  }
+}
+
+TEST_CASE("drives in one context react to each other exactly") {
+  WARN("seeds 5001 .. 5100");
+  for (std::uint64_t seed = 5001; seed <= 5100; ++seed) {
+    const Workload w = random_workload(seed);
+    check_equal(w, {Fidelity::fast, Fidelity::fast}, {Fidelity::at, Fidelity::at});
+    check_equal(w, {Fidelity::fast, Fidelity::at}, {Fidelity::at, Fidelity::fast});
+    check_equal(w, {Fidelity::fast, Fidelity::fast, Fidelity::fast}, {Fidelity::at, Fidelity::fast, Fidelity::at});
+  }
+}
+
+TEST_CASE("a workload plays the same twice") {
+  const Workload w = random_workload(77);
+  check_equal(w, {Fidelity::fast}, {Fidelity::fast});
+  check_equal(w, {Fidelity::at}, {Fidelity::at});
+}
+
+}  // namespace
+}  // namespace csdsim::test
