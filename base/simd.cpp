@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 // Vectors as array elements and a compile-time lane count rule out targets of unknown vector length.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
@@ -197,6 +198,17 @@ float exp_shifted(float* x, std::size_t n, float shift) {
   return total;
 }
 
+float max_value(const float* x, std::size_t n) {
+  const F32 tag;
+  const std::size_t lanes = hn::Lanes(tag);
+  VF best = hn::Set(tag, -std::numeric_limits<float>::infinity());
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) best = hn::Max(best, hn::LoadU(tag, x + i));
+  float result = hn::GetLane(hn::MaxOfLanes(tag, best));
+  for (; i < n; ++i) result = std::max(result, x[i]);
+  return result;
+}
+
 void prefetch(const Half* p, std::size_t n) { prefetch_halves(p, n); }
 
 void widen(const Half* in, float* out, std::size_t n) {
@@ -228,6 +240,7 @@ HWY_EXPORT(gemv_rows);
 HWY_EXPORT(axpy);
 HWY_EXPORT(accumulate_rows);
 HWY_EXPORT(exp_shifted);
+HWY_EXPORT(max_value);
 HWY_EXPORT(prefetch);
 HWY_EXPORT(widen);
 HWY_EXPORT(narrow);
@@ -242,6 +255,7 @@ void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows,
   HWY_DYNAMIC_DISPATCH(accumulate_rows)(weights, rows, n_rows, d, out);
 }
 float exp_shifted(float* x, std::size_t n, float shift) { return HWY_DYNAMIC_DISPATCH(exp_shifted)(x, n, shift); }
+float max_value(const float* x, std::size_t n) { return HWY_DYNAMIC_DISPATCH(max_value)(x, n); }
 void prefetch(const Half* p, std::size_t n) { HWY_DYNAMIC_DISPATCH(prefetch)(p, n); }
 void widen(const Half* in, float* out, std::size_t n) { HWY_DYNAMIC_DISPATCH(widen)(in, out, n); }
 void narrow(const float* in, Half* out, std::size_t n) { HWY_DYNAMIC_DISPATCH(narrow)(in, out, n); }

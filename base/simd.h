@@ -26,6 +26,9 @@ void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows,
 /// x[i] = exp(x[i] - shift) in place, i < n; returns the sum of the results. -inf gives 0.
 float exp_shifted(float* x, std::size_t n, float shift);
 
+/// Largest x[i], i < n; -inf for n = 0. Unspecified if a value is NaN.
+float max_value(const float* x, std::size_t n);
+
 /// Hint: brings n halves towards the cache, for a caller that walks pages scattered in memory.
 void prefetch(const Half* p, std::size_t n);
 

@@ -65,7 +65,7 @@ void LookaheadCoordinator::on_wake() {
 
 void LookaheadCoordinator::send_due_responses(SimTime now) {
   bool sent = true;
-  while (sent && !others_pending()) {
+  while (sent) {
     sent = false;
     for (FlashModel* model : models_) sent |= model->respond(now);
   }

@@ -1,4 +1,5 @@
 #include <hwy/targets.h>
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -145,6 +146,7 @@ TEST_CASE("exp_shifted agrees with the library and sends -inf to zero") {
       auto x = random_floats(n, rng);
       x[n / 2] = -std::numeric_limits<float>::infinity();
       const auto before = x;
+      REQUIRE(simd::max_value(x.data(), n) == *std::max_element(x.begin(), x.end()));
       const float sum = simd::exp_shifted(x.data(), n, 3.0f);
       double expected_sum = 0;
       for (std::size_t i = 0; i < n; ++i) {

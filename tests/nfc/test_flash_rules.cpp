@@ -252,6 +252,10 @@ TEST_CASE("a batch completes with its last operation, completions at one time co
   b.completes_at(three, 360_ps + 7_ps);
   CHECK(b.timeline.waiting_ops() == 0);
 
+  Bench d;  // the last operation to be done is not the last one that was decided
+  const FlashTicket mixed = d.timeline.submit(std::vector{program(0), read(4)}, 0_ps);
+  d.completes_at(mixed, 1074_ps);
+
   Bench c;
   const FlashTicket on_channel_1 = c.submit(read(4), 0_ps);
   const FlashTicket on_channel_0 = c.submit(read(0), 0_ps);
@@ -303,6 +307,9 @@ TEST_CASE("jitter lengthens tR by a reproducible amount within its bound") {
   int same = 0;
   for (std::uint64_t i = 0; i < 1000; ++i) same += read_time(t, i) == read_time(other_seed, i) ? 1 : 0;
   CHECK(same < 100);
+  int repeated = 0;
+  for (std::uint64_t i = 0; i < 1000; ++i) repeated += read_time(t, i) == read_time(t, i + 1) ? 1 : 0;
+  CHECK(repeated < 100);
 
   Bench b(t);
   const FlashTicket first = b.submit(read(0), 0_ps);

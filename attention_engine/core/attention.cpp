@@ -1,0 +1,115 @@
+#include "attention_engine/core/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/simd.h"
+
+namespace csdsim::engine {
+namespace {
+
+/// Calls visit(rows, first token, count) for every token group of the head, in token order, and prefetches the next.
+template <class Visit>
+void for_each_group(const KvSource& source, HeadKey key, KvKind kind, const KvHeadView& view, Visit visit) {
+  const std::uint32_t n = view.tokens_per_page;
+  if (view.tokens == 0) return;
+  const Half* rows = source.token_rows(key, kind, 0);
+  for (std::uint32_t first = 0; first < view.tokens; first += n) {
+    const std::uint32_t next = first + n;
+    const Half* next_rows = nullptr;
+    if (next < view.tokens) {
+      next_rows = source.token_rows(key, kind, next / n);
+      simd::prefetch(next_rows, std::size_t{std::min(n, view.tokens - next)} * view.head_dim);
+    }
+    visit(rows, first, std::min(n, view.tokens - first));
+    rows = next_rows;
+  }
+}
+
+void require(bool condition, const char* what) {
+  if (!condition) throw InternalError(what);
+}
+
+}  // namespace
+
+void DenseAttention::attend(const KvSource& source, HeadKey key, std::span<const float> q, std::uint32_t group,
+                            std::span<float> out) {
+  const KvHeadView view = source.view(key);
+  const std::size_t d = view.head_dim, tokens = view.tokens;
+  require(q.size() == group * d && out.size() == group * d, "dense attention: q and out must be [group][d]");
+  std::fill(out.begin(), out.end(), 0.0f);
+
+  const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+  scaled_q_.resize(q.size());
+  for (std::size_t i = 0; i < q.size(); ++i) scaled_q_[i] = q[i] * scale;
+
+  weights_.resize(group * tokens);
+  for_each_group(source, key, KvKind::key, view, [&](const Half* rows, std::uint32_t first, std::uint32_t count) {
+    for (std::size_t g = 0; g < group; ++g) {
+      simd::gemv_rows(scaled_q_.data() + g * d, rows, count, d, weights_.data() + g * tokens + first);
+    }
+  });
+  std::vector<float> sums(group);
+  for (std::size_t g = 0; g < group; ++g) {
+    float* w = weights_.data() + g * tokens;
+    const float largest = simd::max_value(w, tokens);
+    if (largest == -std::numeric_limits<float>::infinity()) {
+      std::fill_n(w, tokens, 0.0f);
+    } else {
+      sums[g] = simd::exp_shifted(w, tokens, largest);
+    }
+  }
+  for_each_group(source, key, KvKind::value, view, [&](const Half* rows, std::uint32_t first, std::uint32_t count) {
+    for (std::size_t g = 0; g < group; ++g) {
+      simd::accumulate_rows(weights_.data() + g * tokens + first, rows, count, d, out.data() + g * d);
+    }
+  });
+  for (std::size_t g = 0; g < group; ++g) {
+    if (sums[g] == 0.0f) continue;
+    const float inverse = 1.0f / sums[g];
+    for (std::size_t i = 0; i < d; ++i) out[g * d + i] *= inverse;
+  }
+}
+
+void score_head(const KvSource& source, HeadKey key, std::span<const float> q, std::uint32_t group,
+                std::span<float> scores) {
+  const KvHeadView view = source.view(key);
+  const std::size_t d = view.head_dim;
+  require(q.size() == group * d && scores.size() == view.tokens, "score: q must be [group][d] and scores [S]");
+  // The sum over the group moves into q: sum_g q_g . k = (sum_g q_g) . k.
+  std::vector<float> total(q.begin(), q.begin() + static_cast<std::ptrdiff_t>(d));
+  for (std::size_t g = 1; g < group; ++g) {
+    for (std::size_t i = 0; i < d; ++i) total[i] += q[g * d + i];
+  }
+  for_each_group(source, key, KvKind::key, view, [&](const Half* rows, std::uint32_t first, std::uint32_t count) {
+    simd::gemv_rows(total.data(), rows, count, d, scores.data() + first);
+  });
+}
+
+void score(const KvSource& source, std::span<const HeadKey> heads, std::span<const float> q, std::uint32_t group,
+           std::span<float> imp) {
+  std::fill(imp.begin(), imp.end(), 0.0f);
+  std::vector<float> scores(imp.size());
+  require(heads.empty() || q.size() % heads.size() == 0, "score: q must be [heads][group][d]");
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    const std::size_t size = q.size() / heads.size();
+    score_head(source, heads[h], q.subspan(h * size, size), group, scores);
+    for (std::size_t j = 0; j < imp.size(); ++j) imp[j] += scores[j];
+  }
+}
+
+void fetch_rows(const KvSource& source, HeadKey key, KvKind kind, std::span<const std::uint32_t> tokens,
+                std::span<Half> out) {
+  const KvHeadView view = source.view(key);
+  const std::size_t d = view.head_dim;
+  require(out.size() == tokens.size() * d, "fetch: out must be [tokens][d]");
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    require(tokens[i] < view.tokens, "fetch: token beyond the head's cache");
+    const Half* rows = source.token_rows(key, kind, tokens[i] / view.tokens_per_page);
+    std::copy_n(rows + (tokens[i] % view.tokens_per_page) * d, d, out.data() + i * d);
+  }
+}
+
+}  // namespace csdsim::engine

@@ -1,0 +1,40 @@
+// Attention over the KV cache of one head, as the engine computes it: fp16 keys and values, fp32 arithmetic, everything
+// in token order. Results depend on q, K, V alone: not on page size, grouping, windows, or what is in flash or in DRAM.
+//
+// q and out are [G][d], G query heads sharing the KV head.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attention_engine/core/kv_source.h"
+
+namespace csdsim::engine {
+
+/// Dense attention: out[g] = softmax(q[g] K^T / sqrt(d)) V. Zero tokens, or logits that are all -inf, give 0.
+class DenseAttention {
+ public:
+  /// q and out are [group][d]. Throws InternalError if their sizes do not fit the head.
+  void attend(const KvSource& source, HeadKey key, std::span<const float> q, std::uint32_t group, std::span<float> out);
+
+ private:
+  std::vector<float> scaled_q_;
+  std::vector<float> weights_;  ///< [G][S]
+};
+
+/// Token scores of HillInfer (reference 8.1, score_agg = sum_raw) for one KV head: scores[j] = sum_g q[g] . k[j],
+/// without softmax or scaling. scores is [S]. The score of a layer is the sum over its heads, to be taken in head
+/// order.
+void score_head(const KvSource& source, HeadKey key, std::span<const float> q, std::uint32_t group,
+                std::span<float> scores);
+
+/// imp[j] = sum over `heads`, in the order given, of score_head. q is [heads][group][d], imp is [S].
+void score(const KvSource& source, std::span<const HeadKey> heads, std::span<const float> q, std::uint32_t group,
+           std::span<float> imp);
+
+/// Copies the rows of `tokens`, in the order given, to out [tokens][d]. Throws InternalError for a token beyond S.
+void fetch_rows(const KvSource& source, HeadKey key, KvKind kind, std::span<const std::uint32_t> tokens,
+                std::span<Half> out);
+
+}  // namespace csdsim::engine

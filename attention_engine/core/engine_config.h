@@ -1,0 +1,73 @@
+// Parameters and counters of the attention engine.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/units.h"
+
+namespace csdsim::engine {
+
+/// Clock and kernel count as InstInfer states them (V-A, IV-B); the rest is not stated there and assumed.
+struct EngineConfig {
+  Frequency clock{285'000'000};         ///< InstInfer V-A
+  std::uint32_t kernels = 2;            ///< attention kernels (GeMV and softmax), InstInfer IV-B
+  std::uint32_t macs_per_cycle = 128;   ///< multiply-accumulates a cycle of one kernel; assumed
+  std::uint32_t softmax_per_cycle = 8;  ///< exponentials a cycle of one kernel; assumed
+  std::uint32_t argtopk_per_cycle = 1;  ///< elements a cycle that the one argtopk unit takes in; assumed
+  std::uint32_t jobs_in_flight = 16;    ///< head jobs between start and end; assumed
+  Bytes buffer = Bytes::mib(1);         ///< for scores and selected rows, see job_footprint(); assumed
+
+  /// Throws UserError naming the parameter that is 0.
+  void validate() const;
+};
+
+/// Where a head job's time goes. Every interval of a job's life is in exactly one phase; queueing for a unit belongs to
+/// the unit's phase.
+enum class JobPhase : std::uint8_t {
+  wait,     ///< from submission to start: older jobs, job slots, buffer
+  phase_a,  ///< reading embedding pages (and token pages that stand in for them)
+  logit0,   ///< approximate logits on a kernel
+  argtopk,  ///< both uses of the argtopk unit
+  phase_b,  ///< reading token pages
+  attend    ///< logits, softmax and output on a kernel
+};
+inline constexpr std::size_t kJobPhases = 6;
+inline constexpr std::array<std::string_view, kJobPhases> kJobPhaseNames{"wait",    "phase_a", "logit0",
+                                                                         "argtopk", "phase_b", "attend"};
+
+/// A sum of durations: over millions of jobs it exceeds the range of SimTime.
+struct DurationSum {
+  __int128 ps = 0;
+  DurationSum& operator+=(SimTime t) {
+    ps += t.ps;
+    return *this;
+  }
+  double seconds() const { return static_cast<double>(ps) * 1e-12; }
+};
+
+/// Totals since construction.
+struct EngineStats {
+  std::uint64_t tasks = 0;             ///< completed
+  std::uint64_t dense_jobs = 0;        ///< completed, SparF jobs with S <= k included
+  std::uint64_t sparf_jobs = 0;        ///< completed
+  std::uint64_t score_jobs = 0;        ///< completed
+  std::uint64_t macs = 0;              ///< multiply-accumulates charged to the kernels
+  std::uint64_t argtopk_elements = 0;  ///< elements charged to the argtopk unit
+  std::uint64_t embedding_pages = 0;   ///< page reads of phase A from embedding pages
+  std::uint64_t token_pages_a = 0;     ///< page reads of phase A from token pages (keys not yet transposed)
+  std::uint64_t token_pages_b = 0;     ///< page reads of phase B and of dense and score jobs
+  Bytes channel_bytes;                 ///< over the flash channels, for all of these pages
+  Bytes engine_bytes;                  ///< that the filters let pass: p (r S + 2 k d), dense p 2 S d, score p S d
+  SimTime kernel_busy;                 ///< summed over the kernels
+  SimTime argtopk_busy;
+  Bytes peak_buffer;
+  std::array<DurationSum, kJobPhases> phase_time;  ///< summed over jobs, by JobPhase
+
+  std::uint64_t jobs() const { return dense_jobs + sparf_jobs + score_jobs; }
+  std::uint64_t pages() const { return embedding_pages + token_pages_a + token_pages_b; }
+};
+
+}  // namespace csdsim::engine

@@ -1,0 +1,47 @@
+// A head's share of an attention command.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "attention_engine/core/kv_source.h"
+#include "attention_engine/core/sparf.h"
+#include "base/units.h"
+
+namespace csdsim::engine {
+
+enum class Method : std::uint8_t {
+  dense,
+  sparf,
+  score  ///< HillInfer's token scores of this head (score_head)
+};
+
+/// Work on one KV head. The pointers are null in timing runs.
+struct HeadJob {
+  HeadKey key;
+  Method method = Method::dense;
+  std::uint32_t group = 1;    ///< G, query heads that share the KV head
+  SparfParams sparf;          ///< for Method::sparf
+  const Half* q = nullptr;    ///< [G][d]
+  Half* out = nullptr;        ///< dense, sparf: [G][d], what travels to the host
+  float* out_fp32 = nullptr;  ///< dense, sparf: [G][d], before narrowing; optional
+  float* scores = nullptr;    ///< score: [S]
+};
+
+/// What becomes of a job once S is known: SparF on a head with S <= k is dense.
+constexpr Method effective_method(const HeadJob& job, std::uint32_t tokens) {
+  return job.method == Method::sparf && runs_dense(job.sparf, tokens) ? Method::dense : job.method;
+}
+
+/// What a job holds in the engine's buffer from start to end. With S tokens, p = 2 bytes:
+///   dense  4 G S (logits) + 8 G d (q and output in fp32)
+///   sparf  4 G S + 4 G k (logits over J) + 2 k d p (selected rows of K and V) + 8 G d
+///   score  4 S + 4 G d
+/// Pages on their way through the filter are not in it: they stay in the flash controllers until a kernel takes them.
+Bytes job_footprint(const HeadJob& job, const KvHeadView& view);
+
+using TaskId = StrongId<struct AttendTaskTag, std::uint64_t>;  ///< tasks of one scheduler, counted from 0
+/// Slot of a job, below jobs_in_flight: unique among the jobs in flight, reused after a job's end.
+using JobId = StrongId<struct HeadJobTag>;
+
+}  // namespace csdsim::engine

@@ -1,0 +1,278 @@
+#include "attention_engine/core/head_scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace csdsim::engine {
+namespace {
+
+constexpr std::uint64_t kElementBytes = 2;
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+void EngineConfig::validate() const {
+  const auto require = [](std::uint64_t value, std::string_view name) {
+    if (value == 0) throw UserError(fmt::format("engine.{} is 0: it must be at least 1", name));
+  };
+  require(clock.hertz, "clock");
+  require(kernels, "kernels");
+  require(macs_per_cycle, "macs_per_cycle");
+  require(softmax_per_cycle, "softmax_per_cycle");
+  require(argtopk_per_cycle, "argtopk_per_cycle");
+  require(jobs_in_flight, "jobs_in_flight");
+  require(buffer.value, "buffer");
+}
+
+Bytes job_footprint(const HeadJob& job, const KvHeadView& view) {
+  const std::uint64_t group = job.group, tokens = view.tokens, d = view.head_dim, k = job.sparf.k;
+  switch (effective_method(job, view.tokens)) {
+    case Method::dense:
+      return {4 * group * tokens + 8 * group * d};
+    case Method::sparf:
+      return {4 * group * tokens + 4 * group * k + 2 * k * d * kElementBytes + 8 * group * d};
+    case Method::score:
+      break;
+  }
+  return {4 * tokens + 4 * group * d};
+}
+
+SimTime HeadScheduler::Servers::serve(SimTime at, SimTime duration) {
+  SimTime& free_at = *std::min_element(free_at_.begin(), free_at_.end());
+  return free_at = std::max(free_at, at) + duration;
+}
+
+HeadScheduler::HeadScheduler(const EngineConfig& config, KvSource& source, HeadWork& work, EnginePort& port)
+    : config_(config), source_(source), work_(work), port_(port), kernels_(config.kernels) {
+  config_.validate();
+  jobs_.resize(config_.jobs_in_flight);
+  for (std::uint32_t i = config_.jobs_in_flight; i > 0; --i) free_.push_back(JobId{i - 1});
+}
+
+void HeadScheduler::check(const HeadJob& job, const KvHeadView& view) const {
+  if (job.group == 0) throw UserError("a head job has no query head (group is 0)");
+  if (job.method == Method::sparf && (job.sparf.r == 0 || job.sparf.k == 0)) {
+    throw UserError(fmt::format("SparF needs r and k of at least 1, got r = {}, k = {}", job.sparf.r, job.sparf.k));
+  }
+  const Bytes footprint = job_footprint(job, view);
+  if (footprint > config_.buffer) {
+    throw UserError(fmt::format("a head job over {} tokens needs {} B of the engine's buffer, engine.buffer is {} B",
+                                view.tokens, footprint.value, config_.buffer.value));
+  }
+}
+
+TaskId HeadScheduler::submit(std::span<const HeadJob> jobs, SimTime at) {
+  if (jobs.empty()) throw UserError("an attention command without a head job");
+  for (const HeadJob& job : jobs) check(job, source_.view(job.key));
+  advance(at);
+  const TaskId id{first_task_ + tasks_.size()};
+  tasks_.push_back({.jobs = jobs, .submitted = at});
+  start_jobs(at);
+  return id;
+}
+
+void HeadScheduler::pages_arrived(JobId id, SimTime at) {
+  advance(at);
+  if (id.value >= jobs_.size() || jobs_[id.value].job == nullptr ||
+      (jobs_[id.value].stage != Stage::read_a && jobs_[id.value].stage != Stage::read_b)) {
+    throw InternalError("pages arrived for a head job that has not asked for any");
+  }
+  leave_stage(id, at);
+}
+
+void HeadScheduler::advance(SimTime at) {
+  while (!events_.empty() && events_.top().at <= at) {
+    const Event event = events_.top();
+    events_.pop();
+    leave_stage(event.id, event.at);
+  }
+}
+
+void HeadScheduler::start_jobs(SimTime at) {
+  while (!free_.empty() && next_start_ < first_task_ + tasks_.size() && start_next(at)) {
+  }
+}
+
+bool HeadScheduler::start_next(SimTime at) {
+  const TaskId task_id{next_start_};
+  Task& owner = task(task_id);
+  const HeadJob& job = owner.jobs[owner.started];
+  const KvHeadView view = source_.view(job.key);
+  const Bytes footprint = job_footprint(job, view);
+  if (buffer_in_use_ + footprint > config_.buffer) {
+    if (jobs_running() == 0) throw InternalError("the cache of a head grew while attention on it was waiting");
+    return false;
+  }
+  buffer_in_use_ += footprint;
+  stats_.peak_buffer = std::max(stats_.peak_buffer, buffer_in_use_);
+  if (++owner.started == owner.jobs.size()) ++next_start_;
+  stats_.phase_time[static_cast<std::size_t>(JobPhase::wait)] += at - owner.submitted;
+
+  const JobId id = free_.back();
+  free_.pop_back();
+  const Method method = effective_method(job, view.tokens);
+  jobs_[id.value] = {.job = &job, .task = task_id, .method = method, .since = at, .view = view, .footprint = footprint};
+  enter(id, method == Method::sparf ? Stage::select_components : Stage::read_b, at);
+  return true;
+}
+
+void HeadScheduler::enter(JobId id, Stage stage, SimTime at) {
+  Job& j = jobs_[id.value];
+  j.stage = stage;
+  j.since = at;
+  const std::uint64_t group = j.job->group, tokens = j.view.tokens, d = j.view.head_dim;
+  switch (stage) {
+    case Stage::select_components:
+      return run_argtopk(id, d, at);
+    case Stage::read_a:
+      return read_phase_a(id, at);
+    case Stage::logit0:
+      work_.score_tokens(id, *j.job);
+      return run_kernel(id, std::min<std::uint64_t>(j.job->sparf.r, d) * tokens * group, tokens * group, at);
+    case Stage::select_tokens:
+      return run_argtopk(id, tokens, at);
+    case Stage::read_b:
+      return read_phase_b(id, at);
+    case Stage::attend:
+      break;
+  }
+  work_.attend(id, *j.job, j.method);
+  switch (j.method) {
+    case Method::dense:
+      return run_kernel(id, 2 * tokens * d * group, tokens * group, at);
+    case Method::sparf:
+      return run_kernel(id, 2 * j.job->sparf.k * d * group, j.job->sparf.k * group, at);
+    case Method::score:
+      return run_kernel(id, tokens * d * group, 0, at);
+  }
+}
+
+void HeadScheduler::leave_stage(JobId id, SimTime at) {
+  const auto leave = [&](JobPhase phase) {
+    stats_.phase_time[static_cast<std::size_t>(phase)] += at - jobs_[id.value].since;
+  };
+  switch (jobs_[id.value].stage) {
+    case Stage::select_components:
+      leave(JobPhase::argtopk);
+      return enter(id, Stage::read_a, at);
+    case Stage::read_a:
+      leave(JobPhase::phase_a);
+      return enter(id, Stage::logit0, at);
+    case Stage::logit0:
+      leave(JobPhase::logit0);
+      return enter(id, Stage::select_tokens, at);
+    case Stage::select_tokens:
+      leave(JobPhase::argtopk);
+      return enter(id, Stage::read_b, at);
+    case Stage::read_b:
+      leave(JobPhase::phase_b);
+      return enter(id, Stage::attend, at);
+    case Stage::attend:
+      leave(JobPhase::attend);
+      return finish(id, at);
+  }
+}
+
+void HeadScheduler::finish(JobId id, SimTime at) {
+  Job& j = jobs_[id.value];
+  const std::uint64_t tokens = j.view.tokens, d = j.view.head_dim;
+  switch (j.method) {
+    case Method::dense:
+      ++stats_.dense_jobs;
+      stats_.engine_bytes += {kElementBytes * 2 * tokens * d};
+      break;
+    case Method::sparf: {
+      ++stats_.sparf_jobs;
+      const std::uint64_t r = std::min<std::uint64_t>(j.job->sparf.r, d), k = j.job->sparf.k;
+      stats_.engine_bytes += {kElementBytes * (r * tokens + 2 * k * d)};
+      break;
+    }
+    case Method::score:
+      ++stats_.score_jobs;
+      stats_.engine_bytes += {kElementBytes * tokens * d};
+      break;
+  }
+  buffer_in_use_ -= j.footprint;
+  j.job = nullptr;
+  free_.push_back(id);
+  Task& owner = task(j.task);
+  if (++owner.finished == owner.jobs.size()) {
+    ++stats_.tasks;
+    port_.task_done(j.task, at);
+    while (!tasks_.empty() && tasks_.front().finished == tasks_.front().jobs.size()) {
+      tasks_.pop_front();
+      ++first_task_;
+    }
+  }
+  start_jobs(at);
+}
+
+void HeadScheduler::read_phase_a(JobId id, SimTime at) {
+  Job& j = jobs_[id.value];
+  const HeadKey key = j.job->key;
+  // Windows may have been transposed since the start: what is planned and what stands in for it must agree.
+  const std::uint32_t tokens = j.view.tokens;
+  j.view = source_.view(key);
+  if (j.view.tokens != tokens) throw InternalError("the cache of a head grew while attention on it was running");
+  const PageGroups& selected = work_.select_components(id, *j.job, j.view);
+  ops_.clear();
+  if (j.view.windows() > 0) source_.plan_embedding_groups(key, selected.groups, selected.rows, ops_);
+  const std::size_t embedding_pages = ops_.size();
+  stats_.embedding_pages += embedding_pages;
+  if (j.view.tail == TailScoring::token_pages && j.view.transposed_tokens < j.view.flushed_tokens) {
+    const std::uint32_t first = j.view.transposed_tokens / j.view.tokens_per_page;
+    source_.plan_token_groups(key, KvKind::key, group_range(first, j.view.flushed_groups()), {}, ops_);
+  }
+  stats_.token_pages_a += ops_.size() - embedding_pages;
+  read(id, at);
+}
+
+void HeadScheduler::read_phase_b(JobId id, SimTime at) {
+  const Job& j = jobs_[id.value];
+  const HeadKey key = j.job->key;
+  ops_.clear();
+  if (j.method == Method::sparf) {
+    const PageGroups& selected = work_.select_tokens(id, *j.job, j.view);
+    source_.plan_token_groups(key, KvKind::key, selected.groups, selected.rows, ops_);
+    source_.plan_token_groups(key, KvKind::value, selected.groups, selected.rows, ops_);
+  } else {
+    const std::span<const std::uint32_t> all = group_range(0, j.view.flushed_groups());
+    source_.plan_token_groups(key, KvKind::key, all, {}, ops_);
+    if (j.method == Method::dense) source_.plan_token_groups(key, KvKind::value, all, {}, ops_);
+  }
+  stats_.token_pages_b += ops_.size();
+  read(id, at);
+}
+
+void HeadScheduler::read(JobId id, SimTime at) {
+  if (ops_.empty()) return leave_stage(id, at);
+  for (const PageOp& op : ops_) stats_.channel_bytes += {op.channel_bytes};
+  port_.read_pages(id, ops_, at);
+}
+
+void HeadScheduler::run_kernel(JobId id, std::uint64_t macs, std::uint64_t softmax_elements, SimTime at) {
+  const std::uint64_t cycles =
+      ceil_div(macs, config_.macs_per_cycle) + ceil_div(softmax_elements, config_.softmax_per_cycle);
+  const SimTime duration = cycles_time(cycles, config_.clock);
+  stats_.macs += macs;
+  stats_.kernel_busy += duration;
+  events_.push({kernels_.serve(at, duration), next_order_++, id});
+}
+
+void HeadScheduler::run_argtopk(JobId id, std::uint64_t elements, SimTime at) {
+  const SimTime duration = cycles_time(ceil_div(elements, config_.argtopk_per_cycle), config_.clock);
+  stats_.argtopk_elements += elements;
+  stats_.argtopk_busy += duration;
+  events_.push({argtopk_.serve(at, duration), next_order_++, id});
+}
+
+std::span<const std::uint32_t> HeadScheduler::group_range(std::uint32_t first, std::uint32_t last) {
+  for (auto g = static_cast<std::uint32_t>(all_groups_.size()); g < last; ++g) all_groups_.push_back(g);
+  return std::span<const std::uint32_t>(all_groups_).subspan(first, last - first);
+}
+
+}  // namespace csdsim::engine

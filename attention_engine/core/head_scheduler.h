@@ -1,0 +1,127 @@
+// When head jobs of attention commands run: InstInfer's engine (section IV-B) as servers and phases.
+//
+//   dense, score   read -> kernel
+//   SparF          argtopk(d) -> read A -> kernel (logit-0) -> argtopk(S) -> read B -> kernel
+//
+// Kernels and the argtopk unit are FIFO servers in order of arrival. Numerics run when the last page of a phase is
+// there; the unit's time is charged from then on. A phase without a flash page goes on at once: access to controller
+// DRAM is not charged. Jobs start oldest first, strictly: a job that waits for buffer space holds back the younger
+// ones.
+#pragma once
+
+#include <deque>
+#include <queue>
+#include <span>
+#include <vector>
+
+#include "attention_engine/core/engine_config.h"
+#include "attention_engine/core/head_job.h"
+#include "attention_engine/core/head_work.h"
+#include "attention_engine/core/kv_source.h"
+#include "base/page_op.h"
+#include "base/units.h"
+
+namespace csdsim::engine {
+
+/// What the scheduler asks of its surroundings. Implementations must not call back into the scheduler.
+class EnginePort {
+ public:
+  virtual ~EnginePort() = default;
+  /// Read `ops` (at least one; valid during the call) from `at` on, then call pages_arrived(id, ...).
+  virtual void read_pages(JobId id, std::span<const PageOp> ops, SimTime at) = 0;
+  virtual void task_done(TaskId id, SimTime at) = 0;
+};
+
+/// Never waits. Time must not run backwards over calls, and no event may be passed over: call advance() no later than
+/// next_event(). Every entry point first does what is due before or at its time.
+class HeadScheduler {
+ public:
+  /// References must outlive the scheduler. Throws UserError for an invalid config.
+  HeadScheduler(const EngineConfig& config, KvSource& source, HeadWork& work, EnginePort& port);
+
+  /// One command's jobs. `jobs`, and what its pointers point to, must stay until task_done. Throws UserError, and
+  /// accepts nothing, if there is no job, a job has group, r or k = 0, or a job alone exceeds the buffer.
+  TaskId submit(std::span<const HeadJob> jobs, SimTime at);
+
+  /// The pages last asked for by job `id` are there.
+  void pages_arrived(JobId id, SimTime at);
+
+  /// Does everything that is due until `at`, inclusive.
+  void advance(SimTime at);
+  /// SimTime::max() if nothing is due before a call from outside.
+  SimTime next_event() const { return events_.empty() ? SimTime::max() : events_.top().at; }
+
+  const EngineStats& stats() const { return stats_; }
+  const EngineConfig& config() const { return config_; }
+  std::uint32_t jobs_running() const { return config_.jobs_in_flight - static_cast<std::uint32_t>(free_.size()); }
+  Bytes buffer_in_use() const { return buffer_in_use_; }
+
+ private:
+  enum class Stage : std::uint8_t { select_components, read_a, logit0, select_tokens, read_b, attend };
+
+  struct Task {
+    std::span<const HeadJob> jobs;
+    SimTime submitted;
+    std::size_t started = 0;
+    std::size_t finished = 0;
+  };
+  struct Job {
+    const HeadJob* job = nullptr;
+    TaskId task;
+    Method method = Method::dense;
+    Stage stage = Stage::attend;
+    SimTime since;  ///< begin of the stage
+    KvHeadView view;
+    Bytes footprint;
+  };
+  struct Event {
+    SimTime at;
+    std::uint64_t order = 0;  ///< ties are served in the order of scheduling
+    JobId id;
+    bool operator>(const Event& o) const { return at != o.at ? at > o.at : order > o.order; }
+  };
+  /// Identical servers, first come first served.
+  class Servers {
+   public:
+    explicit Servers(std::uint32_t count) : free_at_(count) {}
+    /// End of work that arrives at `at`, arrivals in time order.
+    SimTime serve(SimTime at, SimTime duration);
+
+   private:
+    std::vector<SimTime> free_at_;
+  };
+
+  Task& task(TaskId id) { return tasks_[id.value - first_task_]; }
+  void check(const HeadJob& job, const KvHeadView& view) const;
+  void start_jobs(SimTime at);
+  bool start_next(SimTime at);
+  void enter(JobId id, Stage stage, SimTime at);
+  void leave_stage(JobId id, SimTime at);
+  void finish(JobId id, SimTime at);
+  void read_phase_a(JobId id, SimTime at);
+  void read_phase_b(JobId id, SimTime at);
+  void read(JobId id, SimTime at);
+  void run_kernel(JobId id, std::uint64_t macs, std::uint64_t softmax_elements, SimTime at);
+  void run_argtopk(JobId id, std::uint64_t elements, SimTime at);
+  std::span<const std::uint32_t> group_range(std::uint32_t first, std::uint32_t last);
+
+  EngineConfig config_;
+  KvSource& source_;
+  HeadWork& work_;
+  EnginePort& port_;
+  std::deque<Task> tasks_;  ///< from first_task_ on; finished ones leave at the front
+  std::uint64_t first_task_ = 0;
+  std::uint64_t next_start_ = 0;  ///< oldest task that has jobs to start
+  std::vector<Job> jobs_;         ///< by JobId
+  std::vector<JobId> free_;
+  Servers kernels_;
+  Servers argtopk_{1};
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::uint64_t next_order_ = 0;
+  Bytes buffer_in_use_;
+  std::vector<PageOp> ops_;                ///< scratch
+  std::vector<std::uint32_t> all_groups_;  ///< 0, 1, 2, ...
+  EngineStats stats_;
+};
+
+}  // namespace csdsim::engine

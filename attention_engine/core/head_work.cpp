@@ -1,0 +1,51 @@
+#include "attention_engine/core/head_work.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/simd.h"
+
+namespace csdsim::engine {
+
+CarriedWork::CarriedWork(const KvSource& source, std::uint32_t jobs_in_flight)
+    : source_(source), sparf_(jobs_in_flight) {}
+
+void CarriedWork::widen_q(const HeadJob& job, std::uint32_t head_dim) {
+  if (job.q == nullptr) throw InternalError("a head job of a run that carries data has no q");
+  q_.resize(std::size_t{job.group} * head_dim);
+  simd::widen(job.q, q_.data(), q_.size());
+}
+
+const PageGroups& CarriedWork::select_components(JobId id, const HeadJob& job, const KvHeadView& view) {
+  widen_q(job, view.head_dim);
+  sparf_[id.value].select_components(view, job.sparf, q_, job.group);
+  return sparf_[id.value].embedding_groups();
+}
+
+void CarriedWork::score_tokens(JobId id, const HeadJob& job) { sparf_[id.value].score_tokens(source_, job.key); }
+
+const PageGroups& CarriedWork::select_tokens(JobId id, const HeadJob&, const KvHeadView&) {
+  sparf_[id.value].select_tokens();
+  return sparf_[id.value].token_groups();
+}
+
+void CarriedWork::attend(JobId id, const HeadJob& job, Method method) {
+  const KvHeadView view = source_.view(job.key);
+  if (method != Method::sparf) widen_q(job, view.head_dim);
+  if (method == Method::score) {
+    if (job.scores == nullptr) throw InternalError("a score job of a run that carries data has no scores");
+    score_head(source_, job.key, q_, job.group, {job.scores, view.tokens});
+    return;
+  }
+  out_.resize(std::size_t{job.group} * view.head_dim);
+  if (method == Method::sparf) {
+    sparf_[id.value].attend(source_, job.key, out_);
+  } else {
+    dense_.attend(source_, job.key, q_, job.group, out_);
+  }
+  if (job.out == nullptr) throw InternalError("a head job of a run that carries data has no out");
+  simd::narrow(out_.data(), job.out, out_.size());
+  if (job.out_fp32 != nullptr) std::copy(out_.begin(), out_.end(), job.out_fp32);
+}
+
+}  // namespace csdsim::engine

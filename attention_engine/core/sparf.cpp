@@ -1,0 +1,171 @@
+#include "attention_engine/core/sparf.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/simd.h"
+
+namespace csdsim::engine {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// x becomes softmax(x); all zero if every entry is -inf.
+void softmax(float* x, std::size_t n) {
+  const float largest = simd::max_value(x, n);
+  if (largest == -kInfinity) {
+    std::fill_n(x, n, 0.0f);
+    return;
+  }
+  const float inverse = 1.0f / simd::exp_shifted(x, n, largest);
+  for (std::size_t j = 0; j < n; ++j) x[j] *= inverse;
+}
+
+}  // namespace
+
+void SparfAttention::select_components(const KvHeadView& view, const SparfParams& params, std::span<const float> q,
+                                       std::uint32_t group) {
+  const std::size_t d = view.head_dim;
+  if (params.r == 0 || params.k == 0) throw InternalError("SparF: r and k must be at least 1");
+  if (q.size() != group * d) throw InternalError("SparF: q must be [group][d]");
+  if (runs_dense(params, view.tokens)) throw InternalError("SparF: a head with S <= k is to be attended densely");
+  view_ = view;
+  params_ = params;
+  group_ = group;
+  q_.assign(q.begin(), q.end());
+
+  magnitudes_.assign(d, 0.0f);
+  for (std::size_t g = 0; g < group; ++g) {
+    for (std::size_t i = 0; i < d; ++i) magnitudes_[i] += std::abs(q[g * d + i]);
+  }
+  top_k_.select(magnitudes_, params.r, components_);
+  embedding_groups_.assign(components_, view.embedding_group, view.head_dim);
+
+  tau_.resize(group);
+  sparse_q_.resize(group * components_.size());
+  for (std::size_t g = 0; g < group; ++g) {
+    float all = 0, selected = 0;
+    for (std::size_t i = 0; i < d; ++i) all += std::abs(q[g * d + i]);
+    for (const std::uint32_t i : components_) selected += std::abs(q[g * d + i]);
+    // A query head may be 0 on I without being 0: its logits are 0 whatever tau is.
+    const bool degenerate = all == 0.0f || selected == 0.0f;
+    tau_[g] = std::sqrt(static_cast<float>(d) * (degenerate || components_.size() == d ? 1.0f : selected / all));
+    for (std::size_t c = 0; c < components_.size(); ++c) {
+      sparse_q_[g * components_.size() + c] = q[g * d + components_[c]] / tau_[g];
+    }
+  }
+}
+
+// Both layouts add component after component in ascending order to each token's logit, with the same vector
+// multiply-add: the logit of a token does not depend on where its key is read.
+void SparfAttention::score_embedding_pages(const KvSource& source, HeadKey key) {
+  const std::uint32_t m = view_.embedding_group, window = view_.window;
+  for (std::uint32_t w = 0; w < view_.windows(); ++w) {
+    for (std::size_t c = 0; c < components_.size(); ++c) {
+      const Half* page = source.embedding_page(key, components_[c] / m, w);
+      const Half* run = page + std::size_t{components_[c] % m} * window;
+      for (std::size_t g = 0; g < group_; ++g) {
+        simd::axpy(sparse_q_[g * components_.size() + c], run,
+                   logits_.data() + g * view_.tokens + std::size_t{w} * window, window);
+      }
+    }
+  }
+}
+
+void SparfAttention::score_token_rows(const KvSource& source, HeadKey key, std::uint32_t first) {
+  constexpr std::uint32_t kChunk = 128;  // tokens; a chunk's runs stay in the L1 cache
+  const std::uint32_t n = view_.tokens_per_page;
+  const std::size_t d = view_.head_dim, r = components_.size();
+  runs_.resize(r * kChunk);
+  for (; first < view_.tokens; first += kChunk) {
+    const std::uint32_t count = std::min(kChunk, view_.tokens - first);
+    const Half* rows = nullptr;
+    for (std::uint32_t t = 0; t < count; ++t) {
+      const std::uint32_t j = first + t;
+      if (rows == nullptr || j % n == 0) rows = source.token_rows(key, KvKind::key, j / n);
+      const Half* row = rows + (j % n) * d;
+      for (std::size_t c = 0; c < r; ++c) runs_[c * kChunk + t] = row[components_[c]];
+    }
+    for (std::size_t c = 0; c < r; ++c) {
+      for (std::size_t g = 0; g < group_; ++g) {
+        simd::axpy(sparse_q_[g * r + c], runs_.data() + c * kChunk, logits_.data() + g * view_.tokens + first, count);
+      }
+    }
+  }
+}
+
+void SparfAttention::form_keys() {
+  const std::size_t tokens = view_.tokens;
+  const std::vector<float>& summed = params_.gqa_topk == GqaTopk::sum_logits ? logits_ : probabilities_;
+  keys_.assign(summed.begin(), summed.begin() + static_cast<std::ptrdiff_t>(tokens));
+  for (std::size_t g = 1; g < group_; ++g) {
+    for (std::size_t j = 0; j < tokens; ++j) keys_[j] += summed[g * tokens + j];
+  }
+}
+
+void SparfAttention::score_tokens(const KvSource& source, HeadKey key) {
+  logits_.assign(std::size_t{group_} * view_.tokens, 0.0f);
+  score_embedding_pages(source, key);
+  score_token_rows(source, key, view_.windows() * view_.window);
+}
+
+void SparfAttention::select_tokens() {
+  const std::size_t tokens = view_.tokens;
+  probabilities_ = logits_;
+  for (std::size_t g = 0; g < group_; ++g) softmax(probabilities_.data() + g * tokens, tokens);
+
+  // The forced local tokens take min(l, k) places, newest first; the largest keys of the older tokens take the rest.
+  const std::uint32_t local = std::min(params_.l, params_.k);
+  const auto older = static_cast<std::uint32_t>(tokens) - local;
+  form_keys();
+  top_k_.select(std::span<const float>(keys_).first(older), params_.k - local, tokens_);
+  for (std::uint32_t j = older; j < tokens; ++j) tokens_.push_back(j);
+  token_groups_.assign(tokens_, view_.tokens_per_page, view_.flushed_tokens);
+
+  alpha_.assign(group_, 0.0f);
+  for (std::size_t g = 0; g < group_; ++g) {
+    for (const std::uint32_t j : tokens_) alpha_[g] += probabilities_[g * tokens + j];
+    alpha_[g] = std::min(alpha_[g], 1.0f);  // rounding may carry the sum beyond the total of 1
+  }
+}
+
+void SparfAttention::attend(const KvSource& source, HeadKey key, std::span<float> out) {
+  const std::size_t d = view_.head_dim, count = tokens_.size();
+  const std::uint32_t n = view_.tokens_per_page;
+  if (out.size() != group_ * d) throw InternalError("SparF: out must be [group][d]");
+  // Calls visit(row, index in J) for every selected token, in token order.
+  const auto for_each_row = [&](KvKind kind, auto visit) {
+    const Half* rows = nullptr;
+    std::uint32_t held = 0;
+    for (std::size_t c = 0; c < count; ++c) {
+      const std::uint32_t group = tokens_[c] / n;
+      if (rows == nullptr || group != held) rows = source.token_rows(key, kind, held = group);
+      visit(rows + (tokens_[c] % n) * d, c);
+    }
+  };
+
+  const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+  for (float& x : q_) x *= scale;
+  weights_.resize(group_ * count);
+  for_each_row(KvKind::key, [&](const Half* row, std::size_t c) {
+    for (std::size_t g = 0; g < group_; ++g) weights_[g * count + c] = simd::dot(q_.data() + g * d, row, d);
+  });
+  for (std::size_t g = 0; g < group_; ++g) softmax(weights_.data() + g * count, count);
+
+  std::fill(out.begin(), out.end(), 0.0f);
+  for_each_row(KvKind::value, [&](const Half* row, std::size_t c) {
+    for (std::size_t g = 0; g < group_; ++g) simd::axpy(weights_[g * count + c], row, out.data() + g * d, d);
+  });
+  if (!params_.reallocate) return;
+  const std::span<const float> mean = source.value_mean(key);
+  for (std::size_t g = 0; g < group_; ++g) {
+    for (std::size_t i = 0; i < d; ++i) {
+      float& o = out[g * d + i];
+      o = alpha_[g] * o + (1.0f - alpha_[g]) * mean[i];
+    }
+  }
+}
+
+}  // namespace csdsim::engine
