@@ -56,6 +56,7 @@ void HostBackend::attend(const Operation& op) {
   const auto& work = std::get<DriveWork>(op.work);
   const std::size_t per_head = std::size_t{model_.group_size()} * model_.head_dim;
   std::vector<Half> q(model_.q_width());
+  std::vector<float> wide_q(q.size());
   std::vector<Half> k(model_.kv_width());
   std::vector<Half> v(model_.kv_width());
   std::vector<float> out(per_head);
@@ -64,6 +65,7 @@ void HostBackend::attend(const Operation& op) {
     const SequenceWork& s = work.sequences[index];
     data_.load_attend(op, index, work.heads, q, k, v);
     cache_.append(s.sequence, *op.tag.layer, k, v);
+    halves_to_floats(q, wide_q);
     std::unique_ptr<host::AttentionMethod> method;
     if (work.method == host::DriveMethod::sparf) {
       method = std::make_unique<host::SparqAttention>(
@@ -72,7 +74,7 @@ void HostBackend::attend(const Operation& op) {
       method = std::make_unique<host::DenseAttention>();
     }
     for (std::uint32_t h = 0; h < model_.kv_heads; ++h) {
-      method->attend(std::span(q).subspan(h * per_head, per_head),
+      method->attend(std::span<const float>(wide_q).subspan(h * per_head, per_head),
                      cache_.view(s.sequence, *op.tag.layer, KvHead{h}), out, nullptr);
       floats_to_halves(out, std::span(rounded).subspan(h * per_head, per_head));
     }

@@ -1,0 +1,45 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "app/commands.h"
+#include "base/error.h"
+#include "csd_model/runner/runner.h"
+#include "csd_model/scenario/catalog.h"
+#include "csd_model/scenario/load.h"
+
+namespace csdsim::app {
+
+int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides) {
+  int status = 0;
+  for (const auto& path : scenarios) {
+    try {
+      const scenario::Loaded loaded = scenario::load_scenario(path, overrides);
+      for (const std::string& note : loaded.base.notes) std::fprintf(stderr, "%s\n", note.c_str());
+      fmt::print("{}: ok{}\n", path.string(),
+                 loaded.points.empty() ? "" : fmt::format(", sweep of {} points", loaded.points.size()));
+    } catch (const UserError& error) {  // report every file
+      std::fprintf(stderr, "%s\n", error.what());
+      status = 2;
+    }
+  }
+  return status;
+}
+
+int list(const std::string& kind) {
+  fmt::print("{}", scenario::list_text(kind));
+  return 0;
+}
+
+int describe(const std::string& kind, const std::string& name) {
+  fmt::print("{}", scenario::describe_text(kind, name));
+  return 0;
+}
+
+std::string version_line() {
+  const auto build = csd_model::build_info();
+  return fmt::format("csdsim {} ({}, gcc {})", build["version"].get<std::string>(), build["type"].get<std::string>(),
+                     build["compiler"].get<std::string>());
+}
+
+}  // namespace csdsim::app

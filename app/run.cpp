@@ -1,0 +1,61 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <set>
+
+#include "app/commands.h"
+#include "app/files.h"
+#include "app/report_text.h"
+#include "base/error.h"
+#include "csd_model/runner/runner.h"
+#include "csd_model/scenario/load.h"
+
+namespace csdsim::app {
+
+int run(const RunArguments& arguments) {
+  // All scenarios are read before the first one runs: a mistake in the last should not cost the time of the others.
+  std::vector<scenario::Loaded> loaded;
+  std::set<std::string> names;
+  for (const auto& path : arguments.scenarios) {
+    loaded.push_back(scenario::load_scenario(path, arguments.overrides));
+    for (const std::string& note : loaded.back().base.notes) std::fprintf(stderr, "%s\n", note.c_str());
+    if (!names.insert(loaded.back().base.scenario.name).second && arguments.out)
+      throw UserError(fmt::format("{}: a second scenario named '{}' would overwrite the result of the first",
+                                  path.string(), loaded.back().base.scenario.name));
+  }
+  if (arguments.trace && loaded.size() > 1) throw UserError("--trace: takes one scenario, several are given");
+
+  int status = 0;
+  for (const scenario::Loaded& each : loaded) {
+    const scenario::Scenario& s = each.base.scenario;
+    if (!each.points.empty() && !arguments.quiet)
+      std::fprintf(stderr, "%s: has a sweep of %zu points; running its base point (csdsim sweep runs all)\n",
+                   s.name.c_str(), each.points.size());
+    csd_model::RunResult result;
+    {
+      Progress progress(s.name, arguments.quiet);
+      csd_model::RunOptions options;
+      options.trace = arguments.trace;
+      options.progress = [&](std::string_view what, std::uint64_t done, std::uint64_t total) {
+        progress.update(what, done, total);
+      };
+      result = csd_model::run_scenario(s, options);
+    }
+    if (arguments.out) {
+      const std::filesystem::path directory = loaded.size() > 1 ? *arguments.out / s.name : *arguments.out;
+      write_file(directory / "result.json", result.document.dump(2) + "\n");
+    }
+    if (!(arguments.quiet && arguments.out)) {
+      const std::string text = result_text(result.document, result.meaning, arguments.format);
+      std::fwrite(text.data(), 1, text.size(), stdout);
+    }
+    if (!result.failure.empty()) {
+      std::fprintf(stderr, "%s: FAILED: %s\n", s.name.c_str(), result.failure.c_str());
+      status = 1;
+    }
+  }
+  return status;
+}
+
+}  // namespace csdsim::app

@@ -1,0 +1,37 @@
+// The executor of a plan as a SystemC process.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <systemc>
+
+#include "host_runtime/core/planner/executor.h"
+
+namespace csd_model {
+
+/// Turns Executor::next_event() into an event and advances the executor when it is due or a drive reports.
+class ExecutorModule : public sc_core::sc_module {
+ public:
+  explicit ExecutorModule(const sc_core::sc_module_name& name);
+  SC_HAS_PROCESS(ExecutorModule);
+
+  /// Starts a plan at the current time, from a process. `done` is called, in an SC_METHOD, when it has ended. One plan at a time; all
+  /// references must outlive it.
+  void run(csdsim::host::Planner& planner, csdsim::host::OperationBackend& backend,
+           csdsim::host::Executor::Observer observer, std::function<void()> done);
+
+  /// A drive reports the end of an operation, now.
+  void complete(csdsim::host::OperationId id, csdsim::SimTime at, const csdsim::host::DriveSplit& split);
+
+  /// Of the plan that ran last.
+  const csdsim::host::ExecutionReport& report() const { return executor_->report(); }
+
+ private:
+  void step();
+
+  std::unique_ptr<csdsim::host::Executor> executor_;
+  std::function<void()> done_;
+  sc_core::sc_event wake_;
+};
+
+}  // namespace csd_model

@@ -1,0 +1,278 @@
+#include "csd_model/generation/generation_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "csd_model/generation/drive_backend.h"
+#include "csd_model/generation/executor_module.h"
+#include "csd_model/simulation_context.h"
+#include "host_runtime/core/planner/systems/systems.h"
+#include "nfc/sysc/sim_time.h"
+
+namespace csd_model {
+
+using namespace csdsim;
+using host::Operation;
+
+namespace {
+
+PhaseTotals operator-(const PhaseTotals& a, const PhaseTotals& b) {
+  return {a.seconds - b.seconds,
+          a.page_ops - b.page_ops,
+          a.flash_channel_bytes - b.flash_channel_bytes,
+          a.engine_bytes - b.engine_bytes,
+          a.link_bytes - b.link_bytes,
+          a.channel_busy_s - b.channel_busy_s,
+          a.plane_busy_s - b.plane_busy_s,
+          a.gpu_busy_s - b.gpu_busy_s};
+}
+
+/// The fields of PhaseTotals, to scale them one by one.
+constexpr double PhaseTotals::*kFields[] = {
+    &PhaseTotals::seconds,      &PhaseTotals::page_ops,       &PhaseTotals::flash_channel_bytes,
+    &PhaseTotals::engine_bytes, &PhaseTotals::link_bytes,     &PhaseTotals::channel_busy_s,
+    &PhaseTotals::plane_busy_s, &PhaseTotals::gpu_busy_s};
+
+/// GPU work happens where the data is, if there is any, before its modelled time.
+class GpuWork final : public host::OperationBackend {
+ public:
+  GpuWork(host::OperationBackend& timing, OperationData* data) : timing_(timing), data_(data) {}
+  std::optional<SimTime> start(const Operation& op, SimTime now) override {
+    if (data_ != nullptr && op.resource.kind != host::ResourceKind::drive) data_->perform(op);
+    return timing_.start(op, now);
+  }
+
+ private:
+  host::OperationBackend& timing_;
+  OperationData* data_;
+};
+
+/// The host's program: one SC_THREAD that runs the groups of a sampling plan one after another.
+class GenerationProgram : public sc_core::sc_module {
+ public:
+  GenerationProgram(const sc_core::sc_module_name& name, const GenerationSetup& setup, const GenerationHooks& hooks,
+                    Platform& platform)
+      : sc_module(name),
+        setup_(setup),
+        hooks_(hooks),
+        platform_(platform),
+        grouping_(grouping()),
+        plan_(setup.plan.workload, setup.plan.model.layers, grouping_, setup.sampling),
+        estimator_(plan_, setup.plan.workload),
+        gpu_(setup.gpu),
+        executor_("executor"),
+        drives_(
+            platform, shape(), setup.data,
+            [this](host::OperationId id, SimTime at, const host::DriveSplit& split) { executor_.complete(id, at, split); },
+            [this](const std::string& message) { fail(message); }),
+        timing_(gpu_, setup.gpu_link, drives_),
+        work_(timing_, setup.data) {
+    SC_THREAD(main_thread);
+  }
+  SC_HAS_PROCESS(GenerationProgram);
+
+  GenerationOutcome outcome() {
+    if (failure_) std::rethrow_exception(failure_);
+    if (!finished_) throw InternalError("the simulation ran out of events before the run had ended");
+    GenerationOutcome out;
+    const host::GenerationEstimate estimate = estimator_.result();
+    out.times = estimate.times;
+    out.relative_error = estimate.relative_error;
+    out.statement = estimate.statement;
+    out.prefill = prefill_;
+    for (const auto field : kFields) {
+      out.prefill.*field *= double(plan_.model_layers()) / plan_.layers();
+      std::vector<host::LayeredCost> costs;
+      for (const PhaseTotals& step : measured_) costs.push_back({.layered = step.*field, .fixed = 0});
+      out.decode.*field = measured_.empty() ? 0 : plan_.decode_total(costs);
+    }
+    out.prefill.seconds = estimate.times.ttft_s;
+    out.decode.seconds = estimate.times.decode_s;
+    return out;
+  }
+
+ private:
+  DriveBackend::Shape shape() const {
+    const host::ModelShape& model = setup_.plan.model;
+    const auto& prompts = setup_.plan.workload.prompt_tokens;
+    const std::uint32_t longest = *std::max_element(prompts.begin(), prompts.end());
+    return {.kv_heads = model.kv_heads,
+            .group = model.heads / model.kv_heads,
+            .head_dim = model.head_dim,
+            .layers = plan_.layers(),
+            .max_tokens = longest + setup_.plan.workload.output_tokens};
+  }
+
+  host::KvGrouping grouping() const {
+    const DriveConfig& drive = setup_.platform.drive;
+    const auto& prompts = setup_.plan.workload.prompt_tokens;
+    const std::uint32_t longest = *std::max_element(prompts.begin(), prompts.end());
+    const ftl::KvLayout layout =
+        ftl::KvLayout::make(drive.geometry.page_size, setup_.plan.model.head_dim, drive.kv.embedding_group,
+                            longest + setup_.plan.workload.output_tokens);
+    return {.page_tokens = layout.group_tokens, .window_tokens = layout.window_tokens};
+  }
+
+  void fail(const std::string& message) {
+    if (!failure_) failure_ = std::make_exception_ptr(UserError(message));
+    sc_core::sc_stop();
+  }
+
+  /// No exception may leave an SC_THREAD.
+  void main_thread() {
+    try {
+      run();
+    } catch (...) {
+      if (!failure_) failure_ = std::current_exception();
+      sc_core::sc_stop();
+    }
+  }
+
+  /// Lets time pass until `start` calls back what it is given.
+  void wait_for(const std::function<void(std::function<void()>)>& start) {
+    bool reached = false;
+    start([this, &reached] {
+      reached = true;
+      continue_.notify(sc_core::SC_ZERO_TIME);
+    });
+    while (!reached) wait(continue_);
+  }
+
+  void run() {
+    wait_for([this](auto done) { platform_.on_ready(std::move(done)); });
+    const auto sequences = static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size());
+    wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });
+    for (const host::SampledGroup& group : plan_.groups()) run_group(group);
+    wait_for([this](auto done) { drain(std::move(done)); });
+    finished_ = true;
+  }
+
+  void drain(const std::function<void()>& done) {
+    const auto left = std::make_shared<std::uint32_t>(platform_.drives());
+    for (std::uint32_t i = 0; i < platform_.drives(); ++i)
+      platform_.drive(i).when_drained([left, done] {
+        if (--*left == 0) done();
+      });
+  }
+
+  void run_group(const host::SampledGroup& group) {
+    if (!group.after_prefill) {
+      wait_for([this](auto done) { drain(std::move(done)); });
+      materialise(group.first_step);
+    }
+    host::PlannerInputs inputs = setup_.plan;
+    inputs.model.layers = plan_.layers();
+    inputs.span = group.span();
+    inputs.drives = platform_.drives();
+    const std::unique_ptr<host::Planner> planner = host::make_planner(setup_.system, inputs);
+    group_ = &group;
+    gpu_busy_ = {};
+    before_ = totals();
+    wait_for([&](auto done) {
+      executor_.run(*planner, work_, [this](const host::OperationRecord& r) { observe(r); }, std::move(done));
+    });
+    estimator_.add(executor_.report());
+  }
+
+  /// The state that the steps skipped since the last group would have left.
+  void materialise(std::uint32_t step) {
+    const auto& prompts = setup_.plan.workload.prompt_tokens;
+    for (std::uint32_t i = 0; i < platform_.drives(); ++i)
+      for (std::uint32_t s = 0; s < prompts.size(); ++s)
+        for (std::uint32_t layer = 0; layer < plan_.layers(); ++layer)
+          platform_.drive(i).materialise(SequenceId{s}, LayerId{layer}, prompts[s] + step);
+  }
+
+  PhaseTotals totals() {
+    PhaseTotals sum{.seconds = sim_time_now().seconds(), .gpu_busy_s = gpu_busy_.seconds()};
+    for (std::uint32_t i = 0; i < platform_.drives(); ++i) {
+      const Drive& drive = platform_.drive(i);
+      const DriveCounters c = drive.counters();
+      sum.page_ops += static_cast<double>(c.page_ops);
+      sum.flash_channel_bytes += static_cast<double>(c.flash_channel_bytes);
+      sum.engine_bytes += static_cast<double>(c.engine_bytes);
+      sum.link_bytes += static_cast<double>(c.link_payload_bytes);
+      for (const nfc::ChannelBusy& busy : drive.flash_statistics().channels) sum.channel_busy_s += busy.total().seconds();
+      for (const SimTime busy : drive.flash_statistics().plane_busy) sum.plane_busy_s += busy.seconds();
+    }
+    return sum;
+  }
+
+  void observe(const host::OperationRecord& record) {
+    if (hooks_.operation) hooks_.operation(record);
+    if (record.resource.kind == host::ResourceKind::gpu) gpu_busy_ += record.end - record.start;
+    if (record.kind != host::OpKind::sample) return;
+    // Mini-batches end a step one after another; the step ends with the last of them.
+    const std::uint32_t parts = std::max<std::uint32_t>(1, setup_.plan.system.mini_batches);
+    if (++samples_ % parts != 0) return;
+    const PhaseTotals now = totals();
+    const bool prefill = record.tag.phase == host::Phase::prefill;
+    const bool measured = !prefill && record.tag.step >= group_->first_measured() &&
+                          record.tag.step < group_->first_measured() + group_->measured;
+    if (prefill) prefill_ = now - before_;
+    if (measured) measured_.push_back(now - before_);
+    before_ = now;
+    ++steps_;
+    if (hooks_.progress) {
+      std::size_t total = 0;
+      for (const host::SampledGroup& group : plan_.groups()) total += group.steps() + (group.after_prefill ? 1 : 0);
+      hooks_.progress(steps_, total);
+    }
+  }
+
+  const GenerationSetup& setup_;
+  const GenerationHooks& hooks_;
+  Platform& platform_;
+  host::KvGrouping grouping_;
+  host::SamplingPlan plan_;
+  host::GenerationEstimator estimator_;
+  host::GpuModel gpu_;
+  ExecutorModule executor_;
+  DriveBackend drives_;
+  host::PlatformBackend timing_;
+  GpuWork work_;
+  sc_core::sc_event continue_;
+
+  const host::SampledGroup* group_ = nullptr;
+  SimTime gpu_busy_;
+  std::uint64_t samples_ = 0;
+  std::size_t steps_ = 0;
+  PhaseTotals before_;
+  PhaseTotals prefill_;
+  std::vector<PhaseTotals> measured_;
+  bool finished_ = false;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationHooks& hooks) {
+  const SimulationContext context;
+  Platform platform(setup.platform);
+  GenerationProgram program("program", setup, hooks, platform);
+  if (hooks.before_start) hooks.before_start(platform);
+  sc_core::sc_start();
+  for (std::uint32_t i = 0; i < platform.drives(); ++i)
+    if (!platform.driver(i).failure().empty())
+      throw InternalError(fmt::format("drive {}: {}", i, platform.driver(i).failure()));
+  GenerationOutcome out = program.outcome();
+  out.simulated = sim_time_now();
+  for (std::uint32_t i = 0; i < platform.drives(); ++i) {
+    Drive& drive = platform.drive(i);
+    out.simulated_page_ops += drive.counters().page_ops;
+    out.integrity_errors += drive.backing_store().integrity_errors();
+    for (const ftl::IntegrityError& error : drive.backing_store().kept_integrity_errors())
+      out.integrity_messages.push_back(fmt::format("drive {}: {}", i, ftl::to_string(error)));
+    out.dram_peak = std::max(out.dram_peak, drive.dram().peak());
+    out.requests_issued += platform.driver(i).issued();
+    out.requests_completed += platform.driver(i).completed();
+  }
+  return out;
+}
+
+}  // namespace csd_model

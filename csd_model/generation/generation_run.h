@@ -1,0 +1,67 @@
+// A generation run on the simulated platform: whole, or sampled.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "csd_model/generation/operation_data.h"
+#include "csd_model/platform/platform.h"
+#include "host_runtime/core/planner/estimator.h"
+#include "host_runtime/core/planner/gpu_model.h"
+#include "host_runtime/core/planner/metrics.h"
+#include "host_runtime/core/planner/platform_backend.h"
+#include "host_runtime/core/planner/sampling_plan.h"
+
+namespace csd_model {
+
+struct GenerationSetup {
+  PlatformConfig platform;
+  csdsim::host::GpuParameters gpu;
+  csdsim::host::LinkModel gpu_link;
+  std::string system;                    ///< name of an offload system
+  csdsim::host::PlannerInputs plan;      ///< span and drives are set by the run
+  csdsim::host::SamplingSettings sampling;
+  OperationData* data = nullptr;         ///< carried runs
+};
+
+/// Totals over a stretch of simulated time. Bytes and operations of the drives together.
+struct PhaseTotals {
+  double seconds = 0;
+  double page_ops = 0;
+  double flash_channel_bytes = 0;
+  double engine_bytes = 0;
+  double link_bytes = 0;
+  double channel_busy_s = 0;  ///< summed over channels
+  double plane_busy_s = 0;    ///< summed over planes
+  double gpu_busy_s = 0;
+};
+
+struct GenerationOutcome {
+  csdsim::host::GenerationTimes times;
+  double relative_error = 0;
+  std::string statement;            ///< what was simulated
+  PhaseTotals prefill;              ///< scaled to all layers
+  PhaseTotals decode;               ///< scaled to all layers and steps
+  csdsim::SimTime simulated;        ///< end of the simulation
+  std::uint64_t simulated_page_ops = 0;
+  std::uint64_t integrity_errors = 0;
+  std::vector<std::string> integrity_messages;
+  csdsim::Bytes dram_peak;          ///< of the fullest drive; of what was simulated
+  std::uint64_t requests_issued = 0;
+  std::uint64_t requests_completed = 0;
+};
+
+struct GenerationHooks {
+  std::function<void(const csdsim::host::OperationRecord&)> operation;         ///< every operation that ended
+  std::function<void(std::size_t done, std::size_t total)> progress;          ///< steps
+  std::function<void(Platform&)> before_start;                                ///< after construction
+};
+
+/// Builds the platform in a context of its own, runs, and tears it down. UserError when a drive refuses a command or the
+/// scenario does not fit it.
+GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationHooks& hooks = {});
+
+}  // namespace csd_model

@@ -1,0 +1,175 @@
+#include "csd_model/runner/assemble.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace csd_model {
+
+using namespace csdsim;
+using scenario::Scenario;
+
+namespace {
+
+nfc::BusArbitration arbitration(scenario::BusArbitration a) {
+  switch (a) {
+    case scenario::BusArbitration::fifo:
+      return nfc::BusArbitration::fifo;
+    case scenario::BusArbitration::command_first:
+      return nfc::BusArbitration::command_first;
+    case scenario::BusArbitration::data_first:
+      return nfc::BusArbitration::data_first;
+  }
+  throw InternalError("unknown bus arbitration");
+}
+
+ftl::StripeOrder stripe_order(const std::vector<scenario::StripeLevel>& levels) {
+  ftl::StripeOrder order{};
+  for (std::size_t i = 0; i < order.size(); ++i)
+    order[i] = levels.at(i) == scenario::StripeLevel::channel ? ftl::StripeLevel::channel
+               : levels.at(i) == scenario::StripeLevel::die   ? ftl::StripeLevel::die
+                                                              : ftl::StripeLevel::plane;
+  return order;
+}
+
+nvme::PcieLinkParams link_params(const scenario::LinkConfig& link) {
+  nvme::PcieLinkParams params;
+  params.max_payload = link.max_payload;
+  params.tlp_overhead = link.tlp_overhead;
+  if (link.bandwidth) {
+    params.effective_bandwidth = *link.bandwidth;
+  } else {
+    params.generation = link.generation.value();
+    params.lanes = link.lanes.value();
+  }
+  return params;
+}
+
+/// A namespace that a workload does not use keeps what its FTL needs to exist.
+double kv_share(const Scenario& s) {
+  if (std::holds_alternative<scenario::PageMapping>(s.platform.device.ftl.mapping)) return 0;
+  return std::holds_alternative<scenario::BlockIoWorkload>(s.workload) ? 0 : 1;
+}
+
+}  // namespace
+
+DriveConfig drive_config(const Scenario& s) {
+  const scenario::DeviceConfig& device = s.platform.device;
+  const scenario::FlashConfig& flash = device.flash;
+  DriveConfig config;
+  config.geometry = flash.geometry;
+  config.flash = {.read_latency = flash.read_latency,
+                  .program_latency = flash.program_latency,
+                  .erase_latency = flash.erase_latency,
+                  .command_time = flash.command_time,
+                  .data_out_setup = flash.data_out_setup,
+                  .ecc_latency = flash.ecc_latency,
+                  .channel_bandwidth = flash.channel_bandwidth,
+                  .arbitration = arbitration(flash.bus_arbitration),
+                  .seed = s.seed};
+  config.fidelity = device.fidelity == scenario::Fidelity::at ? Fidelity::at : Fidelity::fast;
+  config.filter =
+      flash.filter_location == scenario::FilterLocation::die ? nfc::FilterLocation::die : nfc::FilterLocation::nfc;
+  config.engine.clock = device.engine.clock;
+  config.engine.kernels = device.engine.kernels;
+  config.engine.macs_per_cycle = device.engine.macs_per_cycle;
+  config.engine.jobs_in_flight = device.engine.jobs_in_flight;
+  config.engine.buffer = device.engine.buffer;
+  config.link = link_params(device.link);
+  config.nvme.controller.io_queues = static_cast<std::uint16_t>(device.nvme.queues);
+  config.nvme.controller.queue_depth = device.nvme.queue_depth;
+  config.nvme.controller.mdts = device.nvme.mdts;
+  config.dram = device.dram.capacity;
+  config.write_buffer = device.write_buffer.capacity;
+  if (const auto* mapping = std::get_if<scenario::InstinferMapping>(&device.ftl.mapping)) {
+    config.kv.tail =
+        mapping->tail == scenario::TailPolicy::dram ? ftl::TailPolicy::dram : ftl::TailPolicy::token_index;
+    config.kv.embedding_group = mapping->embedding_group.value_or(0);
+  }
+  config.block.over_provisioning = device.ftl.over_provisioning.value();
+  config.block.stripe_order = stripe_order(device.ftl.stripe_order);
+  config.kv_share = kv_share(s);
+  config.lookup_time = device.ftl.lookup_time;
+  config.data = s.simulation.data == scenario::DataMode::carried ? ftl::DataMode::carried : ftl::DataMode::timing;
+  return config;
+}
+
+PlatformConfig platform_config(const Scenario& s) {
+  const scenario::PlatformConfig& platform = s.platform;
+  PlatformConfig config;
+  config.drive = drive_config(s);
+  config.drives = platform.device.count;
+  config.host_memory = platform.host.memory;
+  config.gpu_memory = platform.gpu.memory;
+  config.io_overhead = platform.host.io_overhead;
+  config.queues = static_cast<std::uint16_t>(platform.device.nvme.queues);
+  config.queue_depth = platform.device.nvme.queue_depth;
+  return config;
+}
+
+host::ModelShape model_shape(const scenario::ModelConfig& m) {
+  host::ModelShape shape;
+  shape.layers = m.layers;
+  shape.width = m.hidden_size;
+  shape.heads = m.heads;
+  shape.kv_heads = m.kv_heads;
+  shape.head_dim = m.head_dim;
+  shape.ffn = m.ffn_size;
+  shape.vocab = m.vocab_size;
+  shape.positions = m.max_positions;
+  shape.element_bytes = m.bytes_per_element;
+  return shape;
+}
+
+host::GpuParameters gpu_parameters(const scenario::GpuConfig& gpu) {
+  host::GpuParameters p;
+  p.name = gpu.preset;
+  p.peak_flops = gpu.fp16_rate.flops_per_second;
+  p.memory = gpu.memory_bandwidth;
+  p.memory_capacity = gpu.memory;
+  p.source = "scenario";
+  const scenario::GpuEfficiency& e = gpu.efficiency;
+  const auto set = [&](host::OperatorClass op, double compute, double memory) {
+    p.efficiency[static_cast<std::size_t>(op)] = {
+        .compute = compute, .memory = memory, .launch = gpu.kernel_launch, .source = "scenario"};
+  };
+  set(host::OperatorClass::gemm, e.gemm.value(), e.gemv.value());
+  set(host::OperatorClass::attention, e.attention_prefill.value(), e.attention_decode.value());
+  set(host::OperatorClass::elementwise, e.elementwise.value(), e.elementwise.value());
+  return p;
+}
+
+GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> prompt_tokens) {
+  const auto& workload = std::get<scenario::GenerationWorkload>(s.workload);
+  GenerationSetup setup;
+  setup.platform = platform_config(s);
+  setup.gpu = gpu_parameters(s.platform.gpu);
+  const nvme::PcieLinkParams gpu_link = link_params(s.platform.gpu.link);
+  setup.gpu_link = {.bandwidth = s.platform.gpu.link.raw_bandwidth(), .latency = gpu_link.latency};
+  setup.plan.model = model_shape(s.model);
+  setup.plan.workload = {.prompt_tokens = std::move(prompt_tokens), .output_tokens = workload.output_tokens};
+  setup.plan.drives = s.platform.device.count;
+  setup.plan.system.mini_batches = std::min<std::uint32_t>(
+      workload.mini_batches, static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size()));
+  if (const auto* sparf = std::get_if<scenario::InstinferSparf>(&s.system)) {
+    setup.system = std::string(scenario::InstinferSparf::kKind);
+    setup.plan.system.sparf = {.ratio = {sparf->ratio.numerator, sparf->ratio.denominator},
+                               .mode = sparf->ratio_mode == scenario::RatioMode::traffic ? host::RatioMode::traffic
+                                                                                         : host::RatioMode::uniform,
+                               .r = sparf->r,
+                               .k = sparf->k,
+                               .local = sparf->l};
+  } else {
+    setup.system = std::string(scenario::InstinferDense::kKind);
+  }
+  if (s.simulation.sampling) {
+    setup.sampling.layers = s.simulation.sampling->layers;
+    setup.sampling.steps = s.simulation.sampling->steps;
+    setup.sampling.cooldown = setup.plan.system.mini_batches > 1 ? 1 : 0;
+  } else {
+    setup.sampling.off = true;
+  }
+  return setup;
+}
+
+}  // namespace csd_model

@@ -1,0 +1,27 @@
+// The frame of a result document, the same for all kinds of runs.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "csd_model/scenario/scenario.h"
+
+namespace csd_model {
+
+/// Measures wall time from its construction on.
+class WallClock {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+/// {schema, build, name, seed, scenario}; metrics, breakdown and stats follow.
+nlohmann::ordered_json result_frame(const csdsim::scenario::Scenario& scenario);
+
+/// What differs from run to run, apart from everything else: {wall_s, page_ops_per_wall_s, peak_rss_bytes}.
+nlohmann::ordered_json wall_figures(const WallClock& clock, std::uint64_t page_ops);
+
+}  // namespace csd_model

@@ -1,0 +1,13 @@
+#include "csd_model/runner/runner.h"
+
+#include "csd_model/runner/kinds.h"
+
+namespace csd_model {
+
+RunResult run_scenario(const csdsim::scenario::Scenario& scenario, const RunOptions& options) {
+  if (std::holds_alternative<csdsim::scenario::BlockIoWorkload>(scenario.workload))
+    return run_block_io_scenario(scenario, options);
+  return run_generation_scenario(scenario, options);
+}
+
+}  // namespace csd_model

@@ -1,0 +1,40 @@
+// Runs a checked scenario and makes its result document.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "csd_model/scenario/scenario.h"
+
+namespace csd_model {
+
+struct RunOptions {
+  std::optional<std::filesystem::path> trace;  ///< Chrome trace of the run's operations
+  /// Called now and then: what is being done, how far it is, of how much.
+  std::function<void(std::string_view what, std::uint64_t done, std::uint64_t total)> progress;
+};
+
+/// What DIR/result.json holds, and whether the run found itself correct.
+struct RunResult {
+  nlohmann::ordered_json document;
+  /// Empty when all checks of the run passed; otherwise what is wrong with it, for stderr and a non-zero exit status.
+  std::string failure;
+  /// One or two sentences for people.
+  std::string meaning;
+};
+
+/// Version of the layout of result.json. It grows; nothing in it changes its meaning.
+inline constexpr int kResultSchema = 1;
+
+/// UserError for what only a run can find out (a drive that is too small, a broken checkpoint).
+RunResult run_scenario(const csdsim::scenario::Scenario& scenario, const RunOptions& options = {});
+
+/// Version, compiler and build type, as results carry them.
+nlohmann::ordered_json build_info();
+
+}  // namespace csd_model
