@@ -211,13 +211,13 @@ void NvmeController::execute_admin(Command& c) {
       c.walk_prps(core_.memory_page());
       return c.write_host(Bytes{0}, c.data_, [&c](Status s) { c.complete(s); });
     case AdminResult::Action::abort:
-      return c.complete(status::success, abort(r.queue, r.cid) ? 0 : 1);
+      return c.complete(status::success, try_abort(r.queue, r.cid) ? 0 : 1);
     case AdminResult::Action::delete_sq:
       return start_deletion(r.queue, c);
   }
 }
 
-bool NvmeController::abort(QueueId queue, CommandId cid) {
+bool NvmeController::try_abort(QueueId queue, CommandId cid) {
   const auto it =
       std::ranges::find_if(firmware_, [&](const Command* c) { return c->queue_ == queue && c->cid() == cid; });
   if (it == firmware_.end()) return false;

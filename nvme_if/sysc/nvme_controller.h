@@ -84,7 +84,7 @@ class NvmeController : public sc_core::sc_module {
   void start_firmware();
   void execute(Command& c);
   void execute_admin(Command& c);
-  bool abort(QueueId queue, CommandId cid);
+  bool try_abort(QueueId queue, CommandId cid);
   void start_deletion(QueueId queue, Command& c);
   void finish_deletions();
 

@@ -1,0 +1,125 @@
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "base/error.h"
+#include "nvme_if/core/pcie_link.h"
+
+using namespace csdsim;
+using namespace csdsim::nvme;
+
+namespace {
+constexpr auto to_host = LinkDirection::to_host;
+constexpr auto to_drive = LinkDirection::to_drive;
+
+/// ceil(a * b / c) for numbers that fit.
+std::int64_t ceil_ratio(unsigned __int128 a, unsigned __int128 b, unsigned __int128 c) {
+  return static_cast<std::int64_t>((a * b + c - 1) / c);
+}
+}  // namespace
+
+TEST_CASE("transfer time has a closed form with packet overhead") {
+  // Generation 3, 4 lanes: 8 GT/s * 4 * 128/130 / 8 bytes a second; 4 KiB in 16 packets of 256 + 28 bytes.
+  PcieLink link({.generation = 3, .lanes = 4});
+  const std::uint64_t wire = 4096 + 16 * 28;
+  CHECK(link.transfer_duration(Bytes{4096}).ps ==
+        ceil_ratio(wire * 8, 1'000'000'000'000ull * 130, 8'000'000'000ull * 128 * 4));
+  CHECK(link.transfer_duration(Bytes{4096}).ps == 1'153'750);
+  // One byte more is one packet more.
+  CHECK(link.transfer_duration(Bytes{4097}).ps ==
+        ceil_ratio((wire + 29) * 8, 1'000'000'000'000ull * 130, 8'000'000'000ull * 128 * 4));
+  CHECK(link.transfer_duration(Bytes{0}).ps == 0);
+}
+
+TEST_CASE("every generation has its rate") {
+  const auto gigabytes = [](std::uint32_t generation, std::uint32_t lanes) {
+    const PcieLink link({.generation = generation, .lanes = lanes, .tlp_overhead = {}, .dllp_overhead = {}});
+    return 1.0 / link.transfer_duration(Bytes::gib(1)).seconds() * 1.073741824;
+  };
+  CHECK(gigabytes(1, 1) == Approx(0.25));
+  CHECK(gigabytes(2, 1) == Approx(0.5));
+  CHECK(gigabytes(3, 16) == Approx(15.7538).epsilon(1e-4));
+  CHECK(gigabytes(4, 4) == Approx(7.8769).epsilon(1e-4));
+  CHECK(gigabytes(5, 4) == Approx(15.7538).epsilon(1e-4));
+  CHECK(gigabytes(6, 4) == Approx(32 * 236.0 / 256).epsilon(1e-4));
+}
+
+TEST_CASE("a direction is first come, first served: busy at t-1, free at t") {
+  PcieLink link({.effective_bandwidth = {1'400'000'000}});
+  const SimTime duration{2'925'715};  // 4 KiB at 1.4 GB/s
+  const LinkSlot a = link.reserve(to_host, Bytes{4096}, SimTime{100});
+  CHECK(a.start.ps == 100);
+  CHECK(a.end == SimTime{100} + duration);
+  SECTION("one picosecond before the end it waits that picosecond") {
+    const LinkSlot b = link.reserve(to_host, Bytes{1}, a.end - SimTime{1});
+    CHECK(b.start == a.end);
+  }
+  SECTION("at the end it starts at once") {
+    const LinkSlot b = link.reserve(to_host, Bytes{4096}, a.end);
+    CHECK(b.start == a.end);
+    CHECK(b.end == a.end + duration);
+  }
+  SECTION("the other direction is free") { CHECK(link.reserve(to_drive, Bytes{4096}, SimTime{100}).end == a.end); }
+  CHECK(link.stats(to_host).payload_bytes >= 4096);
+}
+
+TEST_CASE("cutting a transfer at packet boundaries does not change its end") {
+  const auto seed = Catch::rngSeed() + 1;
+  INFO("seed " << seed);
+  std::mt19937_64 rng(seed);
+  for (int round = 0; round < 200; ++round) {
+    const PcieLinkParams params{.generation = 1 + static_cast<std::uint32_t>(rng() % 6), .lanes = 1u << (rng() % 5)};
+    PcieLink whole(params);
+    PcieLink pieces(params);
+    const std::uint64_t packets = 1 + rng() % 500;
+    const SimTime start{static_cast<std::int64_t>(rng() % 1'000'000)};
+    const LinkSlot expected = whole.reserve(to_host, Bytes{packets * 256}, start);
+    LinkSlot last;
+    for (std::uint64_t left = packets; left > 0;) {
+      const std::uint64_t n = 1 + rng() % left;
+      last = pieces.reserve(to_host, Bytes{n * 256}, start);
+      left -= n;
+    }
+    REQUIRE(last.end == expected.end);
+    REQUIRE(pieces.stats(to_host).busy == expected.end - start);
+    REQUIRE(pieces.stats(to_host).packets == packets);
+    REQUIRE(pieces.stats(to_host).wire_bytes == packets * (256 + 28));
+  }
+}
+
+TEST_CASE("a read takes a request one way and the data the other") {
+  const SimTime latency = SimTime::nanoseconds(150);
+  PcieLink link({.generation = 3, .lanes = 4, .latency = latency});
+  // One request packet without data: 28 bytes on the wire.
+  const SimTime request{ceil_ratio(28 * 8, 1'000'000'000'000ull * 130, 8'000'000'000ull * 128 * 4)};
+  const LinkSlot slot = link.reserve_read(Bytes{4096}, SimTime{0});
+  CHECK(slot.start == request + latency);
+  CHECK(slot.end == slot.start + link.transfer_duration(Bytes{4096}));
+  CHECK(slot.arrival == slot.end + latency);
+  CHECK(link.stats(to_host).packets == 8);  // 4096 / 512
+  CHECK(link.stats(to_host).wire_bytes == 8 * 28);
+  CHECK(link.stats(to_host).payload_bytes == 0);
+  CHECK(link.stats(to_drive).payload_bytes == 4096);
+
+  SECTION("a queued write does not hold a request back, but shares the wire") {
+    PcieLink busy({.generation = 3, .lanes = 4, .latency = latency});
+    const LinkSlot write = busy.reserve(to_host, Bytes::mib(1), SimTime{0});
+    CHECK(busy.reserve_read(Bytes{4096}, SimTime{0}).arrival == slot.arrival);
+    CHECK(busy.reserve(to_host, Bytes{0}, SimTime{0}).end > write.end);
+  }
+  SECTION("with an effective bandwidth requests are free") {
+    PcieLink effective({.latency = latency, .effective_bandwidth = {1'000'000'000}});
+    const LinkSlot s = effective.reserve_read(Bytes{1000}, SimTime{0});
+    CHECK(s.arrival == SimTime::nanoseconds(1000) + latency + latency);
+    CHECK(effective.stats(to_host).wire_bytes == 0);
+  }
+}
+
+TEST_CASE("link parameters out of range are the user's mistake") {
+  CHECK_THROWS_AS(PcieLink({.generation = 0}), UserError);
+  CHECK_THROWS_AS(PcieLink({.generation = 7}), UserError);
+  CHECK_THROWS_AS(PcieLink({.lanes = 3}), UserError);
+  CHECK_THROWS_AS(PcieLink({.max_payload = Bytes{100}}), UserError);
+  CHECK_THROWS_AS(PcieLink({.max_read_request = Bytes{8192}}), UserError);
+  CHECK_THROWS_AS(PcieLink({.latency = SimTime{-1}}), UserError);
+  CHECK_THROWS_WITH(PcieLink({.generation = 7}), Catch::Contains("generation is 7"));
+}
