@@ -33,7 +33,7 @@ std::vector<TokenId> tokens(std::size_t count) {
 // Decode at 1,000 tokens of context, held there: a step's K and V replace nothing, so the cache is rebuilt every
 // `kSteps` steps outside the measured time.
 void decode(benchmark::State& state, const std::function<std::unique_ptr<AttentionMethod>()>& method) {
-  constexpr std::uint32_t kContext = 1000, kSteps = 16;
+  constexpr std::uint32_t kContext = 1000, kSteps = 64;
   const auto batch = static_cast<std::uint32_t>(state.range(0));
   const Decoder& decoder = *model().decoder;
   const auto prompt = tokens(kContext - kSteps / 2);

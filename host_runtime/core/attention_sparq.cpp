@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/simd.h"
@@ -51,16 +51,25 @@ void attend_chosen(const float* q, std::span<const std::uint32_t> chosen, const 
 
 std::vector<std::uint32_t> top_indices(std::span<const float> keys, std::size_t count) {
   count = std::min(count, keys.size());
-  std::vector<std::uint32_t> order(keys.size());
-  std::iota(order.begin(), order.end(), 0u);
-  const auto rank = [&](std::uint32_t i) {
-    return std::isnan(keys[i]) ? -std::numeric_limits<float>::infinity() : keys[i];
-  };
-  std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; });
-  order.resize(count);
-  std::sort(order.begin(), order.end());
-  return order;
+  std::vector<std::uint32_t> chosen;
+  if (count == 0) return chosen;
+  const auto rank = [](float key) { return std::isnan(key) ? -std::numeric_limits<float>::infinity() : key; };
+  std::vector<float> ranks(keys.size());
+  std::transform(keys.begin(), keys.end(), ranks.begin(), rank);
+  const auto last = ranks.begin() + static_cast<std::ptrdiff_t>(count - 1);
+  std::nth_element(ranks.begin(), last, ranks.end(), std::greater<>());
+  const float least = *last;
+  // All keys above the least one that is chosen, and of its equals the first ones.
+  std::size_t equals = 1 + static_cast<std::size_t>(std::count(ranks.begin(), last, least));
+  chosen.reserve(count);
+  for (std::uint32_t i = 0; chosen.size() < count; ++i) {
+    const float key = rank(keys[i]);
+    if (key > least || (key == least && equals > 0)) {
+      equals -= key == least;
+      chosen.push_back(i);
+    }
+  }
+  return chosen;
 }
 
 SparqAttention::SparqAttention(const SparqOptions& options) : options_(options) {

@@ -52,7 +52,7 @@ Weight CpuBackend::load(const StoredTensor& tensor) {
 
 Tensor CpuBackend::allocate(std::size_t rows, std::size_t cols) {
   auto storage = std::make_unique<CpuTensor>();
-  storage->values.resize(rows * cols);
+  storage->values = std::make_unique_for_overwrite<float[]>(rows * cols);
   return {rows, cols, std::move(storage)};
 }
 

@@ -1,6 +1,8 @@
 // What Tensor and Weight hold on the CPU.
 #pragma once
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -10,7 +12,7 @@
 namespace csdsim::host {
 
 struct CpuTensor final : Storage {
-  std::vector<float> values;
+  std::unique_ptr<float[]> values;
 };
 
 /// Exactly one of the two is filled: `half` for fp16 matrices, `full` for everything else.
@@ -19,8 +21,8 @@ struct CpuWeight final : Storage {
   std::vector<float> full;
 };
 
-inline float* data(Tensor& tensor) { return static_cast<CpuTensor&>(*tensor.storage).values.data(); }
-inline const float* data(const Tensor& tensor) { return static_cast<const CpuTensor&>(*tensor.storage).values.data(); }
+inline float* data(Tensor& tensor) { return static_cast<CpuTensor&>(*tensor.storage).values.get(); }
+inline const float* data(const Tensor& tensor) { return static_cast<const CpuTensor&>(*tensor.storage).values.get(); }
 inline const CpuWeight& data(const Weight& weight) { return static_cast<const CpuWeight&>(*weight.storage); }
 
 inline void require(bool shapes_agree, const char* where) {
