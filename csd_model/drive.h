@@ -11,7 +11,7 @@
 
 #include "attention_engine/core/engine_config.h"
 #include "attention_engine/core/selection.h"
-#include "attention_engine/sysc/engine_module.h"
+#include "attention_engine/core/kv_source.h"
 #include "csd_model/drive_activity.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/kv_ftl.h"
@@ -55,9 +55,15 @@ struct DriveCounters {
   std::uint64_t link_payload_bytes = 0;  ///< both directions
 };
 
-/// Makes the attention engine of a drive; the drive binds its sockets. See attention_engine/sysc/engine_module.h for the protocol.
-using EngineFactory = std::function<std::unique_ptr<csdsim::engine::EngineModule>(
-    const sc_core::sc_module_name& name, csdsim::engine::KvSource& kv)>;
+/// An attention engine and the sockets by which the drive binds it. Protocol: attention_engine/sysc/attend_payload.h.
+struct EngineParts {
+  std::unique_ptr<sc_core::sc_module> module;
+  tlm::tlm_target_socket<>* attend = nullptr;
+  tlm::tlm_initiator_socket<>* flash = nullptr;
+};
+
+/// Makes an engine in the place of the model's own. `kv` says where keys and values are and what they hold; it outlives the engine.
+using EngineFactory = std::function<EngineParts(csdsim::engine::KvSource& kv)>;
 
 /// A drive with two namespaces' worth of firmware behind one NVMe controller: blocks, and the KV cache with attention.
 /// Inside, PCIe DMA, controller, firmware, flash, DRAM and attention engine are modules bound by sockets.
@@ -84,9 +90,8 @@ class Drive : public sc_core::sc_module {
   csdsim::nvme::NvmeController& controller();
   const csdsim::nfc::FlashStatistics& flash_statistics() const;
   const csdsim::nvme::PcieLink& link() const;
-  const csdsim::engine::EngineModule& engine() const;
-  /// The drive's own engine; null when the drive was given another one.
-  const csdsim::engine::AttentionEngine* attention_engine() const;
+  /// Totals of the model's own engine; null when the drive was given another one.
+  const csdsim::engine::EngineStats* engine_stats() const;
   const csdsim::ftl::DramBudget& dram() const;
 
   /// Where the time of attention went up to `now`, the current time.

@@ -1,18 +1,54 @@
 #include "csd_model/flash_mux.h"
 
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "nfc/sysc/flash_payload.h"
+#include "nfc/sysc/sim_time.h"
+
 namespace csd_model {
 
-FlashMux::FlashMux(const sc_core::sc_module_name& name) : sc_module(name) {
+using namespace csdsim;
+
+FlashMux::FlashMux(const sc_core::sc_module_name& name, DriveActivity& activity, FirmwareCore& core,
+                   SimTime lookup_time)
+    : sc_module(name), activity_(activity), core_(core), lookup_time_(lookup_time) {
   upstream.register_nb_transport_fw(this, &FlashMux::forward);
   flash.register_nb_transport_bw(this, &FlashMux::backward);
 }
 
 tlm::tlm_sync_enum FlashMux::forward(int initiator, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                      sc_core::sc_time& delay) {
-  if (phase == tlm::BEGIN_REQ) initiators_[&payload] = initiator;
+  if (phase != tlm::BEGIN_REQ) return flash->nb_transport_fw(payload, phase, delay);
+  initiators_[&payload] = initiator;
+  if (initiator == kEngine) {
+    activity_.engine_pages(+1, sim_time_now());
+    if (lookup_time_.ps > 0) {
+      look_up(payload);
+      phase = tlm::END_REQ;
+      return tlm::TLM_UPDATED;
+    }
+  }
   const tlm::tlm_sync_enum answer = flash->nb_transport_fw(payload, phase, delay);
-  if (answer == tlm::TLM_COMPLETED) initiators_.erase(&payload);
+  if (answer == tlm::TLM_COMPLETED) {
+    initiators_.erase(&payload);
+    if (initiator == kEngine) activity_.engine_pages(-1, sim_time_now());
+  }
   return answer;
+}
+
+/// The batch goes down when the core is through with it; its operations are the initiator's only during the call.
+void FlashMux::look_up(tlm::tlm_generic_payload& payload) {
+  nfc::FlashBatch& batch = *payload.get_extension<nfc::FlashBatch>();
+  const auto ops = std::make_shared<std::vector<PageOp>>(batch.ops.begin(), batch.ops.end());
+  core_.run(lookup_time_ * static_cast<std::int64_t>(ops->size()), [this, &payload, &batch, ops] {
+    batch.ops = *ops;
+    tlm::tlm_phase phase = tlm::BEGIN_REQ;
+    sc_core::sc_time delay;
+    if (flash->nb_transport_fw(payload, phase, delay) == tlm::TLM_COMPLETED)
+      throw InternalError("the flash refused a batch of the engine");
+  });
 }
 
 tlm::tlm_sync_enum FlashMux::backward(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
@@ -20,7 +56,10 @@ tlm::tlm_sync_enum FlashMux::backward(tlm::tlm_generic_payload& payload, tlm::tl
   const auto entry = initiators_.find(&payload);
   const int initiator = entry->second;
   // The initiator may reuse the payload for a new batch while it answers: forget it first.
-  if (phase == tlm::BEGIN_RESP) initiators_.erase(entry);
+  if (phase == tlm::BEGIN_RESP) {
+    initiators_.erase(entry);
+    if (initiator == kEngine) activity_.engine_pages(-1, sim_time_now());
+  }
   return upstream[initiator]->nb_transport_bw(payload, phase, delay);
 }
 

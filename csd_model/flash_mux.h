@@ -8,21 +8,34 @@
 #include <tlm>
 #include <unordered_map>
 
+#include "csd_model/drive_activity.h"
+#include "csd_model/firmware/firmware_core.h"
+
 namespace csd_model {
 
-/// Passes batches down in the order of arrival and responses back to who asked. No timing of its own.
+/// Passes batches down in the order of arrival and responses back to who asked. Bind the firmware first and the engine
+/// second: the engine's batches are what `activity` counts, and before they go down the firmware core looks their pages up
+/// in the map, at `lookup_time` a page. (Services of the firmware charge their own lookups.)
 class FlashMux : public sc_core::sc_module {
  public:
   tlm_utils::multi_passthrough_target_socket<FlashMux> upstream{"upstream"};
   tlm_utils::simple_initiator_socket<FlashMux> flash{"flash"};
 
-  explicit FlashMux(const sc_core::sc_module_name& name);
+  FlashMux(const sc_core::sc_module_name& name, DriveActivity& activity, FirmwareCore& core,
+           csdsim::SimTime lookup_time);
 
  private:
   tlm::tlm_sync_enum forward(int initiator, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                              sc_core::sc_time& delay);
   tlm::tlm_sync_enum backward(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
 
+  static constexpr int kEngine = 1;
+
+  void look_up(tlm::tlm_generic_payload& payload);
+
+  DriveActivity& activity_;
+  FirmwareCore& core_;
+  csdsim::SimTime lookup_time_;
   std::unordered_map<const tlm::tlm_generic_payload*, int> initiators_;  ///< looked up only
 };
 

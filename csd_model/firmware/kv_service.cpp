@@ -56,8 +56,8 @@ std::span<const Half> halves(const std::vector<std::byte>& bytes, Bytes offset, 
 }  // namespace
 
 KvService::KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash,
-                     EngineIo& engine, FirmwareCore& core)
-    : config_(config), ftl_(ftl), lookup_(lookup), flash_(flash), engine_(engine), core_(core) {}
+                     EngineIo& engine)
+    : config_(config), ftl_(ftl), lookup_(lookup), flash_(flash), engine_(engine) {}
 
 // Waiting for room, and what happens in the background.
 
@@ -293,9 +293,24 @@ bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
     }
     head_offset += d.head_count;
   }
-  for (const AttendDescriptor& d : a->descriptors) ftl_.pin(SequenceId{d.sequence});
   start_engine(a);
   return true;
+}
+
+/// Pins the sequences while the engine works on them. `descriptors` belongs to what `done` keeps alive.
+void KvService::run_jobs(Command& command, std::vector<engine::HeadJob> jobs,
+                         const std::vector<AttendDescriptor>& descriptors, Done done) {
+  for (const AttendDescriptor& d : descriptors) ftl_.pin(SequenceId{d.sequence});
+  const auto release = [this, &descriptors] {
+    for (const AttendDescriptor& d : descriptors) unpin(SequenceId{d.sequence});
+  };
+  const bool taken = engine_.run(std::move(jobs), [release, done = std::move(done)] {
+    release();
+    done();
+  });
+  if (taken) return;
+  release();
+  command.complete(status::kv_bad_parameters);
 }
 
 void KvService::start_engine(const std::shared_ptr<Attend>& a) {
@@ -324,8 +339,7 @@ void KvService::start_engine(const std::shared_ptr<Attend>& a) {
       q += per_head;
       out += per_head;
     }
-  engine_.run(std::move(jobs), [this, a] {
-    for (const AttendDescriptor& d : a->descriptors) unpin(SequenceId{d.sequence});
+  run_jobs(*a->command, std::move(jobs), a->descriptors, [this, a] {
     write_section(*a->command, a->layout.out, a->layout.size, a->out, [a](Status s) { a->command->complete(s); });
   });
 }
@@ -385,7 +399,6 @@ void KvService::start_engine(const std::shared_ptr<Score>& s) {
   std::vector<engine::HeadJob> jobs;
   jobs.reserve(s->op.total_heads);
   for (const AttendDescriptor& d : s->descriptors) {
-    ftl_.pin(SequenceId{d.sequence});
     for (std::uint32_t h = 0; h < d.head_count; ++h) {
       engine::HeadJob& job = jobs.emplace_back();
       job.key = {SequenceId{d.sequence}, s->op.layer, KvHead{d.first_head + h}};
@@ -398,8 +411,7 @@ void KvService::start_engine(const std::shared_ptr<Score>& s) {
       scores += d.token + 1;
     }
   }
-  engine_.run(std::move(jobs), [this, s] {
-    for (const AttendDescriptor& d : s->descriptors) unpin(SequenceId{d.sequence});
+  run_jobs(*s->command, std::move(jobs), s->descriptors, [this, s] {
     write_section(*s->command, s->layout.scores, s->layout.size, s->scores,
                   [s](Status result) { s->command->complete(result); });
   });

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "csd_model/firmware/engine_io.h"
-#include "csd_model/firmware/firmware_core.h"
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/kv_lookup.h"
 #include "ftl/core/kv_ftl.h"
@@ -19,7 +18,6 @@ namespace csd_model {
 
 struct KvServiceConfig {
   csdsim::Bytes write_buffer;   ///< kv_append completes once its flushes fit here; 0: once they are in flash
-  csdsim::SimTime lookup_time;  ///< firmware time of one map lookup
   bool carried = false;         ///< bytes move with the commands
 };
 
@@ -28,8 +26,7 @@ struct KvServiceConfig {
 /// A command that has to wait for flushes to make room in DRAM, or for erases, waits here, and so do those behind it.
 class KvService {
  public:
-  KvService(const KvServiceConfig& config, csdsim::ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine,
-            FirmwareCore& core);
+  KvService(const KvServiceConfig& config, csdsim::ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine);
 
   void create(csdsim::nvme::Command& command, const csdsim::nvme::KvCreate& op);
   void free(csdsim::nvme::Command& command, const csdsim::nvme::KvFree& op);
@@ -69,6 +66,8 @@ class KvService {
   Status validate(const Attend& a) const;
   bool append_tokens(const std::shared_ptr<Attend>& a);
   void start_engine(const std::shared_ptr<Attend>& a);
+  void run_jobs(csdsim::nvme::Command& command, std::vector<csdsim::engine::HeadJob> jobs,
+                const std::vector<csdsim::nvme::AttendDescriptor>& descriptors, Done done);
   Status check_heads(const csdsim::nvme::AttendDescriptor& d, csdsim::LayerId layer, std::uint32_t head_dim) const;
   void unpin(csdsim::SequenceId sequence);
   Status validate(const Score& s) const;
@@ -80,7 +79,6 @@ class KvService {
   KvLookup& lookup_;
   FlashIo& flash_;
   EngineIo& engine_;
-  FirmwareCore& core_;
   std::deque<std::function<bool()>> waiting_;
   bool retrying_ = false;
   std::uint64_t flushes_ = 0;

@@ -62,7 +62,7 @@ class Platform {
   std::unique_ptr<csdsim::nvme::PhysicalMemory> gpu_memory_;
   std::unique_ptr<csdsim::nvme::PcieFabric> fabric_;
   std::vector<std::unique_ptr<Slot>> drives_;
-  csdsim::nvme::PhysicalAddress free_host_;
+  csdsim::nvme::PhysicalAddress free_host_{csdsim::Bytes::mib(2).value};  ///< nothing real lies at address 0
 };
 
 }  // namespace csd_model

@@ -169,6 +169,14 @@ std::string meaning(const GenerationOutcome& out, const ordered_json& document) 
   return text + ". " + out.statement + ".";
 }
 
+void add_text(ordered_json& document, const DecoderData& data, const host::Tokenizer& tokenizer) {
+  document["tokens"] = to_json(data.generated());
+  ordered_json texts = ordered_json::array();
+  for (const auto& tokens : data.generated()) texts.push_back(tokenizer.decode(tokens));
+  document["text"] = std::move(texts);
+  document["stats"]["attention_digest"] = fmt::format("{:016x}", data.attention_digest());
+}
+
 std::vector<std::uint32_t> lengths_of(const Tokens& prompts) {
   std::vector<std::uint32_t> lengths;
   for (const auto& prompt : prompts) lengths.push_back(static_cast<std::uint32_t>(prompt.size()));
@@ -187,8 +195,13 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
   std::vector<std::uint32_t> lengths(workload.batch, workload.input_tokens);
   if (carried || workload.prompts) {
     model = std::make_unique<LoadedModel>(s.model.path.value().path);
-    prompts = workload.prompts ? read_prompts(workload.prompts->path, *model->tokenizer)
-                               : make_prompts(workload, model->checkpoint.config.vocab, s.seed);
+    if (options.prompt_tokens)
+      prompts = {*options.prompt_tokens};
+    else if (options.prompt_text)
+      prompts = {model->tokenizer->encode(*options.prompt_text)};
+    else
+      prompts = workload.prompts ? read_prompts(workload.prompts->path, *model->tokenizer)
+                                 : make_prompts(workload, model->checkpoint.config.vocab, s.seed);
     lengths = lengths_of(prompts);
   }
 
@@ -211,6 +224,28 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
     return run_generation(setup, hooks);
   };
 
+  const auto decode_on_host = [&] {
+    GenerationSetup setup = generation_setup(s, lengths);
+    setup.plan.drives = 1;
+    setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = workload.output_tokens - 1};
+    auto data = std::make_unique<DecoderData>(*model->decoder, prompts, workload.output_tokens,
+                                              setup.plan.system.mini_batches, sampling);
+    const std::unique_ptr<host::Planner> planner = host::make_planner(setup.system, setup.plan);
+    run_on_host(*planner, model->checkpoint.config, static_cast<std::uint32_t>(prompts.size()), *data);
+    return data;
+  };
+
+  RunResult result;
+  result.document = result_frame(s);
+  if (options.attention_on_host) {
+    const std::unique_ptr<DecoderData> data = decode_on_host();
+    result.document["metrics"] = ordered_json::object();
+    add_text(result.document, *data, *model->tokenizer);
+    result.document["wall"] = wall_figures(clock, 0);
+    result.meaning = "Attention ran on the host: nothing was simulated.";
+    return result;
+  }
+
   std::unique_ptr<OperationTrace> trace;
   if (options.trace) trace = std::make_unique<OperationTrace>(*options.trace);
   GenerationHooks hooks;
@@ -221,8 +256,6 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
   const GenerationOutcome out = decode(s.system, hooks, data);
   if (trace) trace->close();
 
-  RunResult result;
-  result.document = result_frame(s);
   add_metrics(result.document, out, s);
   result.document["stats"] = {{"simulated", out.statement},
                               {"dram_peak_bytes", out.dram_peak.value},
@@ -237,13 +270,7 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
       result.document["stats"]["selection"] = "clustered: share of token pages touched is assumed, see scenario";
   }
 
-  if (carried) {
-    result.document["tokens"] = to_json(data->generated());
-    ordered_json texts = ordered_json::array();
-    for (const auto& tokens : data->generated()) texts.push_back(model->tokenizer->decode(tokens));
-    result.document["text"] = std::move(texts);
-    result.document["stats"]["attention_digest"] = fmt::format("{:016x}", data->attention_digest());
-  }
+  if (carried) add_text(result.document, *data, *model->tokenizer);
 
   for (const scenario::Comparison other : s.simulation.compare) {
     if (!carried) throw UserError("simulation.compare: needs simulation.data: carried");
@@ -253,13 +280,7 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
     if (other == scenario::Comparison::host) {
       name = "host";
       must_agree = true;
-      GenerationSetup setup = generation_setup(s, lengths);
-      reference = std::make_unique<DecoderData>(*model->decoder, prompts, workload.output_tokens,
-                                                setup.plan.system.mini_batches, sampling);
-      setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = workload.output_tokens - 1};
-      setup.plan.drives = 1;
-      const std::unique_ptr<host::Planner> planner = host::make_planner(setup.system, setup.plan);
-      run_on_host(*planner, model->checkpoint.config, static_cast<std::uint32_t>(prompts.size()), *reference);
+      reference = decode_on_host();
     } else {
       const bool dense = other == scenario::Comparison::instinfer_dense;
       name = dense ? scenario::InstinferDense::kKind : scenario::InstinferSparf::kKind;

@@ -8,13 +8,19 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "csd_model/scenario/scenario.h"
+#include "host_runtime/core/model_config.h"
 
 namespace csd_model {
 
 struct RunOptions {
   std::optional<std::filesystem::path> trace;  ///< Chrome trace of the run's operations
+  /// One prompt in the place of the workload's, as text or as token ids.
+  std::optional<std::string> prompt_text;
+  std::optional<std::vector<csdsim::host::TokenId>> prompt_tokens;
+  bool attention_on_host = false;  ///< carried runs: no drive; the result has no timing
   /// Called now and then: what is being done, how far it is, of how much.
   std::function<void(std::string_view what, std::uint64_t done, std::uint64_t total)> progress;
 };

@@ -1,0 +1,95 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <sstream>
+
+#include "app/commands.h"
+#include "app/files.h"
+#include "app/report_text.h"
+#include "base/error.h"
+#include "csd_model/runner/runner.h"
+#include "csd_model/scenario/load.h"
+
+namespace csdsim::app {
+namespace {
+
+/// The drive that prompts run through when no scenario says otherwise: big enough for one sequence of a small model.
+constexpr std::string_view kDefaultScenario = R"(csdsim: 1
+name: generate
+model: {path: .}
+platform:
+  gpu: {preset: a6000}
+  host: {preset: xeon-5320}
+  device: {preset: instcsd-zynq7045}
+system: {kind: instinfer-dense}
+workload: {kind: generation, batch: 1, input_tokens: 1, output_tokens: 64}
+simulation: {data: carried}
+)";
+
+std::vector<host::TokenId> read_token_ids(const std::filesystem::path& path) {
+  std::istringstream words(read_file(path));
+  std::vector<host::TokenId> tokens;
+  std::string word;
+  while (words >> word) {
+    if (word.find_first_not_of("0123456789") != std::string::npos || word.size() > 9)
+      throw UserError(fmt::format("{}: '{}' is not a token id; write ids separated by blanks", path.string(), word));
+    tokens.emplace_back(static_cast<std::uint32_t>(std::stoul(word)));
+  }
+  if (tokens.empty()) throw UserError(fmt::format("{}: holds no token id", path.string()));
+  return tokens;
+}
+
+}  // namespace
+
+int generate(const GenerateArguments& arguments) {
+  if (!arguments.prompt && !arguments.tokens) throw UserError("generate: give --prompt TEXT or --tokens FILE");
+  const bool sparf = arguments.method == "sparf";
+  if (!sparf && (arguments.r || arguments.k || arguments.local))
+    throw UserError("generate: --r, --k and --local belong to --method sparf");
+
+  std::vector<std::string> sets = arguments.overrides;
+  const auto set = [&](const std::string& path, const std::string& value) { sets.push_back(path + "=" + value); };
+  set("model.path", std::filesystem::absolute(arguments.model).string());
+  set("seed", std::to_string(arguments.seed));
+  set("simulation.data", "carried");
+  set("workload.output_tokens", std::to_string(arguments.max_new_tokens));
+  set("workload.temperature", fmt::format("{}", arguments.temperature));
+  set("system.kind", sparf ? "instinfer-sparf" : "instinfer-dense");
+  if (sparf) {
+    set("system.ratio", arguments.ratio);
+    if (arguments.r) set("system.r", std::to_string(*arguments.r));
+    if (arguments.k) set("system.k", std::to_string(*arguments.k));
+    if (arguments.local) set("system.l", std::to_string(*arguments.local));
+  }
+  const scenario::Loaded loaded =
+      arguments.scenario ? scenario::load_scenario(*arguments.scenario, sets)
+                         : scenario::load_scenario_text(kDefaultScenario, "built-in scenario",
+                                                        std::filesystem::current_path(), sets);
+
+  csd_model::RunOptions options;
+  options.attention_on_host = arguments.attention == "host";
+  if (arguments.prompt) {
+    options.prompt_text = *arguments.prompt;
+  } else {
+    options.prompt_tokens = read_token_ids(*arguments.tokens);
+  }
+  csd_model::RunResult result;
+  {
+    Progress progress("generate", arguments.quiet);
+    options.progress = [&](std::string_view what, std::uint64_t done, std::uint64_t total) {
+      progress.update(what, done, total);
+    };
+    result = csd_model::run_scenario(loaded.base.scenario, options);
+  }
+  // One prompt: its tokens and text stand by themselves.
+  result.document["tokens"] = nlohmann::ordered_json(result.document["tokens"].at(0));
+  result.document["text"] = nlohmann::ordered_json(result.document["text"].at(0));
+  if (arguments.out) write_file(*arguments.out / "result.json", result.document.dump(2) + "\n");
+  fmt::print("{}\n", result.document["text"].get<std::string>());
+  if (!arguments.quiet) std::fprintf(stderr, "\n%s\n", result.meaning.c_str());
+  if (result.failure.empty()) return 0;
+  std::fprintf(stderr, "generate: FAILED: %s\n", result.failure.c_str());
+  return 1;
+}
+
+}  // namespace csdsim::app

@@ -1,0 +1,209 @@
+#include "csd_model/drive.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention_engine/core/head_work.h"
+#include "attention_engine/sysc/attention_engine.h"
+#include "base/error.h"
+#include "csd_model/firmware/block_service.h"
+#include "csd_model/firmware/engine_io.h"
+#include "csd_model/firmware/firmware_core.h"
+#include "csd_model/firmware/flash_io.h"
+#include "csd_model/firmware/kv_lookup.h"
+#include "csd_model/firmware/kv_service.h"
+#include "csd_model/flash_mux.h"
+#include "nfc/sysc/at_flash.h"
+#include "nfc/sysc/fast_flash.h"
+#include "nvme_if/sysc/pcie_dma.h"
+
+namespace csd_model {
+
+using namespace csdsim;
+
+namespace {
+
+/// Blocks a plane that the block FTL needs to collect garbage in; a share of 0 or 1 leaves each FTL its minimum.
+constexpr std::uint32_t kMinBlockNamespace = 6;
+constexpr std::uint32_t kMinKvNamespace = 1;
+
+ftl::BlockQuota quota(const DriveConfig& config) {
+  const std::uint32_t blocks = config.geometry.blocks_per_plane;
+  if (!(config.kv_share >= 0 && config.kv_share <= 1))
+    throw UserError(fmt::format("drive: kv_share is {}, it must be in [0, 1]", config.kv_share));
+  if (blocks < kMinBlockNamespace + kMinKvNamespace)
+    throw UserError(fmt::format("drive: blocks_per_plane is {}, both namespaces together need at least {}", blocks,
+                                kMinBlockNamespace + kMinKvNamespace));
+  const auto kv = static_cast<std::uint32_t>(std::lround(config.kv_share * blocks));
+  const std::uint32_t kv_blocks = std::clamp(kv, kMinKvNamespace, blocks - kMinBlockNamespace);
+  return {.block_namespace = blocks - kv_blocks, .kv_namespace = kv_blocks};
+}
+
+std::unique_ptr<nfc::FlashTarget> make_flash(const DriveConfig& config) {
+  if (config.fidelity == Fidelity::at)
+    return std::make_unique<nfc::AtFlash>("flash", config.geometry, config.flash);
+  return std::make_unique<nfc::FastFlash>("flash", config.geometry, config.flash);
+}
+
+std::unique_ptr<engine::HeadWork> make_work(const DriveConfig& config, const engine::KvSource& kv,
+                                            engine::SelectionSource& fallback) {
+  if (config.data == ftl::DataMode::carried)
+    return std::make_unique<engine::CarriedWork>(kv, config.engine.jobs_in_flight);
+  return std::make_unique<engine::TimingWork>(config.selection != nullptr ? *config.selection : fallback);
+}
+
+nvme::NvmeControllerParams controller_params(const DriveConfig& config, Bytes exported) {
+  nvme::NvmeControllerParams params = config.nvme;
+  params.controller.namespace_blocks = exported.value / params.controller.block_size.value;
+  params.controller.volatile_cache = config.write_buffer.value > 0;
+  if (params.controller.namespace_blocks == 0)
+    throw UserError("drive: the block namespace does not hold one logical block");
+  return params;
+}
+
+}  // namespace
+
+/// The firmware's dispatch: from a decoded command to the service that executes it.
+struct Firmware final : nvme::CommandHandler {
+  BlockService& block;
+  KvService& kv;
+
+  Firmware(BlockService& block_service, KvService& kv_service) : block(block_service), kv(kv_service) {}
+
+  void execute(nvme::CommandPtr command) override {
+    std::visit([&](const auto& op) { run(*command, op); }, command->io().operation);
+  }
+
+ private:
+  void run(nvme::Command& c, const nvme::Flush&) { block.flush(c); }
+  void run(nvme::Command& c, const nvme::BlockRead& op) { block.read(c, op); }
+  void run(nvme::Command& c, const nvme::BlockWrite& op) { block.write(c, op); }
+  void run(nvme::Command& c, const nvme::DatasetManagement& op) { block.deallocate(c, op); }
+  void run(nvme::Command& c, const nvme::KvCreate& op) { kv.create(c, op); }
+  void run(nvme::Command& c, const nvme::KvFree& op) { kv.free(c, op); }
+  void run(nvme::Command& c, const nvme::KvAppend& op) { kv.append(c, op); }
+  void run(nvme::Command& c, const nvme::KvAttend& op) { kv.attend(c, op); }
+  void run(nvme::Command& c, const nvme::KvScore& op) { kv.score(c, op); }
+  void run(nvme::Command& c, const nvme::KvFetch& op) { kv.fetch(c, op); }
+};
+
+struct Drive::Parts {
+  DriveConfig config;
+  DriveActivity activity;
+  ftl::BackingStore store;
+  ftl::BlockManager blocks;
+  ftl::DramBudget dram;
+  ftl::BlockFtl block_ftl;
+  ftl::KvFtl kv_ftl;
+  KvLookup lookup;
+  engine::ClusteredSelection fallback_selection;
+  std::unique_ptr<engine::HeadWork> work;
+
+  FirmwareCore core;
+  FlashIo flash_io;
+  EngineIo engine_io;
+  FlashMux mux;
+  std::unique_ptr<nfc::FlashTarget> flash;
+  EngineParts engine;
+  engine::AttentionEngine* own_engine = nullptr;
+  BlockService block_service;
+  KvService kv_service;
+  Firmware firmware;
+  nvme::PcieDma dma;
+  nvme::NvmeController controller;
+
+  Parts(const DriveConfig& c, nvme::MemoryMap* map, const EngineFactory& make_engine)
+      : config(c),
+        store(c.geometry, c.data),
+        blocks(c.geometry, quota(c)),
+        dram(c.dram),
+        block_ftl(c.block, blocks, store),
+        kv_ftl(c.kv, blocks, store, dram, std::make_unique<ftl::StripedPlacement>(c.geometry)),
+        lookup(kv_ftl, c.filter),
+        fallback_selection(0.25, c.flash.seed),
+        work(make_work(c, lookup, fallback_selection)),
+        core("firmware_core"),
+        flash_io("flash_io"),
+        engine_io("engine_io", activity),
+        mux("flash_mux", activity, core, c.lookup_time),
+        flash(make_flash(c)),
+        engine(make_engine ? make_engine(lookup) : own()),
+        block_service({.block_size = c.nvme.controller.block_size,
+                       .page_size = c.geometry.page_size,
+                       .write_buffer = c.write_buffer,
+                       .lookup_time = c.lookup_time},
+                      block_ftl, dram, flash_io, core, store.carried()),
+        kv_service({.write_buffer = c.write_buffer, .carried = store.carried()}, kv_ftl, lookup, flash_io, engine_io),
+        firmware(block_service, kv_service),
+        dma("dma_engine", c.link, map),
+        controller("controller", controller_params(c, block_ftl.capacity()), dma, firmware) {
+    flash_io.socket.bind(mux.upstream);
+    engine.flash->bind(mux.upstream);
+    mux.flash.bind(flash->socket);
+    engine_io.socket.bind(*engine.attend);
+  }
+
+  EngineParts own() {
+    auto module = std::make_unique<engine::AttentionEngine>("engine", config.engine, lookup, *work);
+    own_engine = module.get();
+    EngineParts parts;
+    parts.attend = &module->attend_socket;
+    parts.flash = &module->flash_socket;
+    parts.module = std::move(module);
+    return parts;
+  }
+};
+
+Drive::Drive(const sc_core::sc_module_name& name, const DriveConfig& config, nvme::MemoryMap* map,
+             const EngineFactory& engine)
+    : sc_module(name) {
+  config.engine.validate();
+  nfc::validate(config.geometry);
+  parts_ = std::make_unique<Parts>(config, map, engine);
+  bar.bind(parts_->controller.bar);
+  parts_->dma.memory.bind(dma);
+  parts_->controller.interrupt.bind(interrupt);
+}
+
+Drive::~Drive() = default;
+
+const DriveConfig& Drive::config() const { return parts_->config; }
+ftl::KvFtl& Drive::kv_ftl() { return parts_->kv_ftl; }
+ftl::BlockFtl& Drive::block_ftl() { return parts_->block_ftl; }
+ftl::BackingStore& Drive::backing_store() { return parts_->store; }
+nvme::NvmeController& Drive::controller() { return parts_->controller; }
+const nfc::FlashStatistics& Drive::flash_statistics() const { return parts_->flash->statistics(); }
+const nvme::PcieLink& Drive::link() const { return parts_->dma.link(); }
+const engine::EngineStats* Drive::engine_stats() const {
+  return parts_->own_engine == nullptr ? nullptr : &parts_->own_engine->stats();
+}
+const ftl::DramBudget& Drive::dram() const { return parts_->dram; }
+ActivitySplit Drive::activity(SimTime now) { return parts_->activity.until(now); }
+void Drive::when_drained(std::function<void()> callback) { parts_->kv_service.when_drained(std::move(callback)); }
+
+DriveCounters Drive::counters() const {
+  DriveCounters c;
+  c.page_ops = flash_statistics().total_ops();
+  c.flash_channel_bytes = flash_statistics().total_bytes().value;
+  if (const engine::EngineStats* stats = engine_stats()) c.engine_bytes = stats->engine_bytes.value;
+  for (const auto direction : {nvme::LinkDirection::to_host, nvme::LinkDirection::to_drive})
+    c.link_payload_bytes += link().stats(direction).payload_bytes;
+  return c;
+}
+
+void Drive::materialise(SequenceId sequence, LayerId layer, std::uint32_t tokens) {
+  ftl::KvFtl& kv = parts_->kv_ftl;
+  const std::uint32_t heads = kv.shape(sequence).kv_heads;
+  const std::uint32_t have = kv.tokens({sequence, layer, KvHead{0}});
+  if (tokens <= have) return;
+  const ftl::AppendResult result = kv.append(sequence, layer, TokenIndex{have}, tokens - have, {KvHead{0}, heads});
+  if (result.status != ftl::KvStatus::ok)
+    throw UserError(fmt::format("the drive cannot hold {} tokens of sequence {}, layer {}: {}", tokens, sequence.value,
+                                layer.value, ftl::to_string(result.status)));
+  for (const ftl::FlushJob& job : result.jobs)
+    if (!kv.flush_done(job.id).empty()) throw InternalError("materialising a sequence made an erase possible");
+}
+
+}  // namespace csd_model

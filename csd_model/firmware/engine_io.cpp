@@ -1,0 +1,53 @@
+#include "csd_model/firmware/engine_io.h"
+
+#include <utility>
+
+#include "nfc/sysc/sim_time.h"
+
+namespace csd_model {
+
+using namespace csdsim;
+
+EngineIo::EngineIo(const sc_core::sc_module_name& name, DriveActivity& activity)
+    : sc_module(name), activity_(activity) {
+  socket.register_nb_transport_bw(this, &EngineIo::nb_transport_bw);
+}
+
+bool EngineIo::run(std::vector<engine::HeadJob> jobs, Done done) {
+  if (free_tags_.empty()) {
+    free_tags_.push_back(static_cast<std::uint32_t>(tasks_.size()));
+    tasks_.emplace_back();
+  }
+  const std::uint32_t tag = free_tags_.back();
+  free_tags_.pop_back();
+  tasks_[tag] = {std::move(jobs), std::move(done)};
+
+  tlm::tlm_generic_payload& payload = pool_.allocate(tasks_[tag].jobs, tag);
+  tlm::tlm_phase phase = tlm::BEGIN_REQ;
+  sc_core::sc_time delay;
+  activity_.engine_task(+1, sim_time_now());
+  if (socket->nb_transport_fw(payload, phase, delay) != tlm::TLM_COMPLETED) return true;
+  last_error_ = payload.get_extension<engine::AttendExtension>()->error;
+  payload.release();
+  finish(tag);
+  return false;
+}
+
+EngineIo::Task EngineIo::finish(std::uint64_t tag) {
+  activity_.engine_task(-1, sim_time_now());
+  free_tags_.push_back(static_cast<std::uint32_t>(tag));
+  return std::exchange(tasks_[tag], {});
+}
+
+tlm::tlm_sync_enum EngineIo::nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
+                                             sc_core::sc_time&) {
+  if (phase != tlm::BEGIN_RESP) return tlm::TLM_ACCEPTED;
+  const std::uint64_t tag = payload.get_extension<engine::AttendExtension>()->tag;
+  payload.release();
+  const Task task = finish(tag);
+  phase = tlm::END_RESP;
+  task.done();
+  return tlm::TLM_COMPLETED;
+}
+
+}  // namespace csd_model

@@ -1,0 +1,49 @@
+// The controller's side of the attention engine's socket: commands out, callbacks back.
+#pragma once
+
+#include <tlm_utils/simple_initiator_socket.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <systemc>
+#include <vector>
+
+#include "attention_engine/core/head_job.h"
+#include "attention_engine/sysc/attend_payload.h"
+#include "csd_model/drive_activity.h"
+
+namespace csd_model {
+
+/// Speaks the protocol of attention_engine/sysc/attend_payload.h with whatever engine the drive has.
+class EngineIo : public sc_core::sc_module {
+ public:
+  using Done = std::function<void()>;
+
+  tlm_utils::simple_initiator_socket<EngineIo> socket{"socket"};
+
+  EngineIo(const sc_core::sc_module_name& name, DriveActivity& activity);
+
+  /// At least one job; buffers that they point to stay until `done`. False when the engine refuses them, with its reason
+  /// in `last_error()`; `done` is not called then.
+  bool run(std::vector<csdsim::engine::HeadJob> jobs, Done done);
+
+  const std::string& last_error() const { return last_error_; }
+
+ private:
+  struct Task {
+    std::vector<csdsim::engine::HeadJob> jobs;
+    Done done;
+  };
+
+  tlm::tlm_sync_enum nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
+  Task finish(std::uint64_t tag);
+
+  DriveActivity& activity_;
+  csdsim::engine::AttendPayloadPool pool_;
+  std::vector<Task> tasks_;  ///< by tag
+  std::vector<std::uint32_t> free_tags_;
+  std::string last_error_;
+};
+
+}  // namespace csd_model

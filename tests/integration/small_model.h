@@ -1,0 +1,119 @@
+// opt-6m and a small drive for it, shared by the tests that decode through the drive.
+#pragma once
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "csd_model/generation/decoder_data.h"
+#include "csd_model/generation/generation_run.h"
+#include "csd_model/generation/host_backend.h"
+#include "host_runtime/checkpoint/checkpoint.h"
+#include "host_runtime/core/planner/systems/systems.h"
+#include "host_runtime/cpu/cpu_backend.h"
+
+namespace csdsim::test {
+
+using Prompts = std::vector<std::vector<host::TokenId>>;
+
+/// The checkpoint, loaded once a process.
+struct SmallModel {
+  host::CpuBackend backend;
+  host::Checkpoint checkpoint = host::open_checkpoint(CSDSIM_SOURCE_DIR "/models/opt-6m");
+  std::unique_ptr<host::Decoder> decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, backend);
+  host::Tokenizer tokenizer = host::open_tokenizer(CSDSIM_SOURCE_DIR "/models/opt-6m", checkpoint.config);
+
+  static SmallModel& get() {
+    static SmallModel model;
+    return model;
+  }
+
+  host::ModelShape shape() const {
+    const host::ModelConfig& c = checkpoint.config;
+    host::ModelShape s;
+    s.layers = c.layers;
+    s.width = c.width;
+    s.heads = c.heads;
+    s.kv_heads = c.kv_heads;
+    s.head_dim = c.head_dim;
+    s.ffn = c.ffn;
+    s.vocab = c.vocab;
+    s.positions = c.max_positions;
+    return s;
+  }
+};
+
+/// 4 channels x 2 dies x 2 planes: holds some sequences of 2,048 tokens of opt-6m.
+inline csd_model::DriveConfig small_drive() {
+  csd_model::DriveConfig drive;
+  drive.geometry = {.channels = 4, .dies_per_channel = 2, .planes_per_die = 2, .blocks_per_plane = 48,
+                    .pages_per_block = 64, .page_size = Bytes::kib(4)};
+  drive.dram = Bytes::mib(256);
+  drive.kv_share = 1;
+  return drive;
+}
+
+struct DecodeRun {
+  Prompts tokens;
+  std::uint64_t attention_digest = 0;
+  csd_model::GenerationOutcome outcome;
+};
+
+/// A plan's parameters for opt-6m.
+inline csd_model::GenerationSetup small_setup(const csd_model::DriveConfig& drive, const Prompts& prompts,
+                                              std::uint32_t new_tokens, const std::string& system) {
+  csd_model::GenerationSetup setup;
+  setup.platform.drive = drive;
+  setup.platform.host_memory = Bytes::gib(1);
+  setup.platform.gpu_memory = Bytes::gib(1);
+  setup.platform.queue_depth = 64;
+  setup.gpu = host::gpu_preset("a6000");
+  setup.gpu_link = {.bandwidth = Bandwidth{25'000'000'000}, .latency = {}};
+  setup.system = system;
+  setup.plan.model = SmallModel::get().shape();
+  for (const auto& prompt : prompts)
+    setup.plan.workload.prompt_tokens.push_back(static_cast<std::uint32_t>(prompt.size()));
+  setup.plan.workload.output_tokens = new_tokens;
+  setup.plan.system.mini_batches = 1;
+  setup.sampling.off = true;
+  return setup;
+}
+
+inline DecodeRun decode_in_drive(csd_model::GenerationSetup setup, const Prompts& prompts,
+                                 const host::SamplingOptions& sampling, const csd_model::GenerationHooks& hooks = {}) {
+  csd_model::DecoderData data(*SmallModel::get().decoder, prompts, setup.plan.workload.output_tokens,
+                              setup.plan.system.mini_batches, sampling);
+  setup.data = &data;
+  DecodeRun run;
+  run.outcome = csd_model::run_generation(setup, hooks);
+  run.tokens = data.generated();
+  run.attention_digest = data.attention_digest();
+  return run;
+}
+
+inline DecodeRun decode_on_host(csd_model::GenerationSetup setup, const Prompts& prompts,
+                                const host::SamplingOptions& sampling) {
+  csd_model::DecoderData data(*SmallModel::get().decoder, prompts, setup.plan.workload.output_tokens,
+                              setup.plan.system.mini_batches, sampling);
+  setup.plan.drives = 1;
+  setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = setup.plan.workload.output_tokens - 1};
+  const auto planner = host::make_planner(setup.system, setup.plan);
+  csd_model::run_on_host(*planner, SmallModel::get().checkpoint.config, static_cast<std::uint32_t>(prompts.size()),
+                         data);
+  return {.tokens = data.generated(), .attention_digest = data.attention_digest(), .outcome = {}};
+}
+
+/// The first `tokens` tokens of the held-out text from token `skip` on.
+inline std::vector<host::TokenId> text_prompt(std::size_t tokens, std::size_t skip = 0) {
+  static const std::vector<host::TokenId> all = [] {
+    std::ifstream file(CSDSIM_SOURCE_DIR "/models/opt-6m/sample.txt");
+    std::stringstream text;
+    text << file.rdbuf();
+    return SmallModel::get().tokenizer.encode(text.str());
+  }();
+  return {all.begin() + static_cast<std::ptrdiff_t>(skip), all.begin() + static_cast<std::ptrdiff_t>(skip + tokens)};
+}
+
+}  // namespace csdsim::test
