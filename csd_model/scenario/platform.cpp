@@ -47,8 +47,8 @@ void describe(ParamVisitor& v, FlashConfig& c) {
           assumed("ONFI-like bus: column change and strobe preamble"));
   v.param("bus_arbitration", c.bus_arbitration, "Which request a free channel takes next.",
           assumed("keeps planes busy; no paper states it"));
-  v.param("ecc_latency", c.ecc_latency, {SimTime{}, ms(1)}, "Pipelined time of error correction after a page has arrived.",
-          assumed("0: hidden behind the transfer"));
+  v.param("ecc_latency", c.ecc_latency, {SimTime{}, ms(1)},
+          "Pipelined time of error correction after a page has arrived.", assumed("0: hidden behind the transfer"));
   v.param("filter_location", c.filter_location, "Where rows of a page that are not needed are dropped.",
           paper("InstInfer IV-B: in each NFC"));
 }
@@ -83,7 +83,8 @@ void describe(ParamVisitor& v, LinkConfig& c) {
   v.optional("lanes", c.lanes, "auto", {1, 32}, "PCIe lanes: a power of two; auto where bandwidth is given.",
              paper("InstInfer: drive 3.0 x4 (V-A, prototype), GPU 4.0 x16 (VI-A)"));
   v.optional("bandwidth", c.bandwidth, "auto", {Bandwidth{1'000'000}, Bandwidth{10'000'000'000'000}},
-             "Bytes a second on the wire, in place of generation and lanes.", assumed("follows from generation and lanes"));
+             "Bytes a second on the wire, in place of generation and lanes.",
+             assumed("follows from generation and lanes"));
   v.param("max_payload", c.max_payload, {Bytes{64}, Bytes::kib(4)}, "Largest payload of a TLP: a power of two.",
           assumed("common root complexes"));
   v.param("tlp_overhead", c.tlp_overhead, {Bytes{0}, Bytes{128}}, "Header, framing and CRC bytes of a TLP.",

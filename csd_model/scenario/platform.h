@@ -34,6 +34,7 @@ struct FlashConfig {
   SimTime data_out_setup = SimTime::nanoseconds(30);
   BusArbitration bus_arbitration = BusArbitration::command_first;
   SimTime ecc_latency;
+  SimTime read_jitter;  ///< each read takes up to this much longer, uniformly
   FilterLocation filter_location = FilterLocation::nfc;
 };
 
@@ -42,6 +43,8 @@ struct EngineConfig {
   Frequency clock{285'000'000};
   std::uint32_t kernels = 2;
   std::uint32_t macs_per_cycle = 128;
+  std::uint32_t softmax_per_cycle = 8;
+  std::uint32_t argtopk_per_cycle = 1;
   std::uint32_t jobs_in_flight = 16;
   Bytes buffer = Bytes::mib(1);
 };
@@ -51,6 +54,8 @@ struct NvmeConfig {
   std::uint32_t queues = 4;
   std::uint32_t queue_depth = 1024;
   Bytes mdts = Bytes::mib(2);
+  Bytes block_size = Bytes::kib(4);
+  SimTime firmware_time;
   Granularity granularity = Granularity::layer_mini_batch;
   Transfer transfer = Transfer::p2p;
 };
@@ -63,8 +68,8 @@ struct LinkConfig {
   Bytes max_payload{256};
   Bytes tlp_overhead{24};
 
-  /// Bytes a second on the wire in one direction: the given bandwidth, or lanes x transfer rate x line coding (8b/10b up
-  /// to generation 2, 128b/130b above), rounded down. TLP overhead is not subtracted.
+  /// Bytes a second on the wire in one direction: the given bandwidth, or lanes x transfer rate x line coding (8b/10b
+  /// up to generation 2, 128b/130b above), rounded down. TLP overhead is not subtracted.
   Bandwidth raw_bandwidth() const;
 };
 
@@ -202,7 +207,8 @@ struct EnumValues<scenario::TailPolicy> {
   static constexpr EnumValue<scenario::TailPolicy> values[] = {
       {scenario::TailPolicy::token_index, "token_index",
        "Tokens short of an embedding window are scored from token pages; a full window is read back and transposed."},
-      {scenario::TailPolicy::dram, "dram", "The component-major tail stays in controller DRAM until its window is full."}};
+      {scenario::TailPolicy::dram, "dram",
+       "The component-major tail stays in controller DRAM until its window is full."}};
 };
 template <>
 struct EnumValues<scenario::StripeLevel> {

@@ -32,19 +32,23 @@ SparfBudget sparf_budget(const InstinferSparf& system, std::uint32_t head_dim, s
   budget.r = static_cast<std::uint32_t>(r);
   budget.k = static_cast<std::uint32_t>(k);
   budget.l = static_cast<std::uint32_t>(l);
-  budget.traffic = (static_cast<double>(s) * static_cast<double>(r) + 2.0 * static_cast<double>(k) * static_cast<double>(d)) /
-                   (2.0 * static_cast<double>(s) * static_cast<double>(d));
+  budget.traffic =
+      (static_cast<double>(s) * static_cast<double>(r) + 2.0 * static_cast<double>(k) * static_cast<double>(d)) /
+      (2.0 * static_cast<double>(s) * static_cast<double>(d));
   return budget;
 }
 
 Ratio BlockIoWorkload::reads() const {
   switch (pattern) {
     case Pattern::random_read:
-    case Pattern::sequential_read: return {1, 1};
+    case Pattern::sequential_read:
+      return {1, 1};
     case Pattern::random_write:
-    case Pattern::sequential_write: return {0, 1};
+    case Pattern::sequential_write:
+      return {0, 1};
     case Pattern::random_mixed:
-    case Pattern::sequential_mixed: break;
+    case Pattern::sequential_mixed:
+      break;
   }
   return read_fraction.value_or(Ratio::of(1, 2));
 }
@@ -112,22 +116,25 @@ void describe(ParamVisitor& v, BlockIoWorkload& c) {
 }
 
 void describe(ParamVisitor& v, ClusteredSelection& c) {
-  v.param("token_page_fraction", c.token_page_fraction, {Ratio::of(1, 1024), Ratio{1, 1}},
-          "Share of the token pages that the selected tokens lie in.",
-          paper("InstInfer IV-C, VI-C: implied at 1/8 and 16 tokens a page; opt-6m measures 0.46, uniform picks touch 0.88"));
+  v.param(
+      "token_page_fraction", c.token_page_fraction, {Ratio::of(1, 1024), Ratio{1, 1}},
+      "Share of the token pages that the selected tokens lie in.",
+      paper(
+          "InstInfer IV-C, VI-C: implied at 1/8 and 16 tokens a page; opt-6m measures 0.46, uniform picks touch 0.88"));
 }
 
 void describe(ParamVisitor& v, SamplingConfig& c) {
   v.param("layers", c.layers, {1, 1024}, "Layers that are simulated for all.", assumed("layers are alike"));
-  v.param("steps", c.steps, {2, 1'048'576}, "Decode steps that are simulated for all.", assumed("costs are smooth in length"));
+  v.param("steps", c.steps, {2, 1'048'576}, "Decode steps that are simulated for all.",
+          assumed("costs are smooth in length"));
 }
 
 void describe(ParamVisitor& v, SimulationConfig& c) {
   v.param("data", c.data, "Whether pages hold real bytes.", assumed("timing needs no checkpoint"));
   v.choice("selection", c.selection, "Which tokens SparF attends where it is not computed.",
            assumed("needs no recorded run"));
-  v.optional_section("sampling", c.sampling, "off", "Simulates some layers and steps for all; off simulates everything.",
-                     assumed("exact"));
+  v.optional_section("sampling", c.sampling, "off",
+                     "Simulates some layers and steps for all; off simulates everything.", assumed("exact"));
 }
 
 void describe(ParamVisitor& v, Scenario& c) {

@@ -159,7 +159,8 @@ namespace csdsim {
 template <>
 struct EnumValues<scenario::RatioMode> {
   static constexpr EnumValue<scenario::RatioMode> values[] = {
-      {scenario::RatioMode::uniform, "uniform", "The ratio applies to components and to tokens: r = ratio d, k = ratio S."},
+      {scenario::RatioMode::uniform, "uniform",
+       "The ratio applies to components and to tokens: r = ratio d, k = ratio S."},
       {scenario::RatioMode::traffic, "traffic", "The ratio is that of all elements moved; k follows from it."}};
 };
 template <>
