@@ -107,6 +107,11 @@ bool Checker::resolve(InputPath& input, std::string_view path, std::string_view 
 
 namespace {
 
+void require_power_of_two(Checker& c, const std::string& path, Bytes value) {
+  c.require(std::has_single_bit(value.value), {path},
+            fmt::format("{}: {} is not a power of two", path, format_quantity(value)));
+}
+
 void check_link(Checker& c, LinkConfig& link, const std::string& path) {
   const std::string bandwidth = path + ".bandwidth", generation = path + ".generation", lanes = path + ".lanes";
   if (link.bandwidth && (link.generation || link.lanes)) {
@@ -127,8 +132,8 @@ void check_link(Checker& c, LinkConfig& link, const std::string& path) {
     c.require(std::has_single_bit(*link.lanes), {lanes},
               fmt::format("{}: {} is not a power of two", lanes, *link.lanes));
   }
-  c.require(std::has_single_bit(link.max_payload.value), {path + ".max_payload"},
-            fmt::format("{}.max_payload: {} is not a power of two", path, format_quantity(link.max_payload)));
+  require_power_of_two(c, path + ".max_payload", link.max_payload);
+  require_power_of_two(c, path + ".max_read_request", link.max_read_request);
 }
 
 void check_geometry(Checker& c, const FlashGeometry& g) {
@@ -157,8 +162,8 @@ void check_platform(Checker& c) {
   check_geometry(c, device.flash.geometry);
   check_link(c, device.link, "platform.device.link");
   check_link(c, platform.gpu.link, "platform.gpu.link");
-  c.require(std::has_single_bit(device.nvme.mdts.value), {"platform.device.nvme.mdts"},
-            fmt::format("platform.device.nvme.mdts: {} is not a power of two", format_quantity(device.nvme.mdts)));
+  require_power_of_two(c, "platform.device.nvme.mdts", device.nvme.mdts);
+  require_power_of_two(c, "platform.device.nvme.block_size", device.nvme.block_size);
   c.require(device.engine.buffer >= device.flash.geometry.page_size,
             {"platform.device.engine.buffer", "platform.device.flash.page_size"},
             fmt::format("platform.device.engine.buffer: {} does not hold a page of {}",

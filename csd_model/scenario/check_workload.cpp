@@ -116,6 +116,9 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
       simulation.sampling.reset();
     }
   }
+  if (simulation.data == DataMode::timing && work.temperature.numerator != 0) {
+    c.refuse_unused("workload.temperature", "simulation.data", "timing runs draw no tokens");
+  }
   if (!simulation.sampling) return;
   if (has_model) {
     c.require(
@@ -160,8 +163,10 @@ void check_block_io(Checker& c, const BlockIoWorkload& work) {
   for (const std::string_view path : {"model", "system", "simulation.selection", "simulation.sampling"}) {
     if (c.given(path)) c.note_at(path, fmt::format("{} has no part in a block_io workload", path));
   }
-  c.require(work.request_size.value % 512 == 0, {"workload.request_size"},
-            fmt::format("workload.request_size: {} is not a multiple of 512 B", format_quantity(work.request_size)));
+  c.require(work.request_size.value % device.nvme.block_size.value == 0,
+            {"workload.request_size", "platform.device.nvme.block_size"},
+            fmt::format("workload.request_size: {} is not a multiple of the logical block of {}",
+                        format_quantity(work.request_size), format_quantity(device.nvme.block_size)));
   // A ring of n entries holds n-1 commands.
   const std::uint64_t slots = std::uint64_t{device.nvme.queues} * (device.nvme.queue_depth - 1);
   c.require(work.queue_depth <= slots,

@@ -91,20 +91,22 @@ void describe(ParamVisitor& v, InstinferSparf& c) {
   v.optional("k", c.k, "auto", {1, 16'777'216}, "Tokens attended; auto follows from ratio.",
              assumed("follows from ratio"));
   v.optional("l", c.l, "auto", {0, 16'777'216}, "Newest tokens that are always attended, counted in k; auto is k/4.",
-             paper("SparQ (arXiv 2312.04985): l = k/4"));
+             paper("SparQ (arXiv 2312.04985), as recalled: l = k/4"));
 }
 
 void describe(ParamVisitor& v, GenerationWorkload& c) {
   v.param("batch", c.batch, {1, 65'536}, "Sequences that decode together.", assumed("the smallest batch"));
   v.param("input_tokens", c.input_tokens, {1, 16'777'216}, "Tokens of every prompt.", assumed("a short prompt"));
   v.param("output_tokens", c.output_tokens, {1, 16'777'216}, "Tokens generated a sequence.", assumed("a short answer"));
+  v.param("temperature", c.temperature, {Ratio{0, 1}, Ratio{100, 1}},
+          "Divides logits before a token is drawn, in carried runs; 0 takes the likeliest.", assumed("greedy"));
   v.optional("prompts", c.prompts, "none", "File with a prompt a line, in place of batch and input_tokens.",
              assumed("lengths are enough for timing"));
 }
 
 void describe(ParamVisitor& v, BlockIoWorkload& c) {
   v.param("pattern", c.pattern, "What is read and written where.", assumed("the usual first question"));
-  v.param("request_size", c.request_size, {Bytes{512}, Bytes::gib(1)}, "Bytes of a request: a multiple of 512 B.",
+  v.param("request_size", c.request_size, {Bytes{512}, Bytes::gib(1)}, "Bytes of a request: whole logical blocks.",
           assumed("the usual first question"));
   v.param("queue_depth", c.queue_depth, {1, 1'048'576}, "Requests in flight.", assumed("the usual first question"));
   v.param("requests", c.requests, {1, 1'000'000'000'000}, "Requests in all.", assumed("a steady state"));

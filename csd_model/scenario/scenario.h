@@ -77,6 +77,7 @@ struct GenerationWorkload {
   std::uint32_t batch = 1;
   std::uint32_t input_tokens = 128;
   std::uint32_t output_tokens = 128;
+  Ratio temperature{0, 1};           ///< 0: greedy
   std::optional<InputPath> prompts;  ///< a prompt a line; replaces batch and input_tokens
 };
 
