@@ -50,8 +50,8 @@ double Histogram::mean() const { return count_ ? static_cast<double>(sum_) / sta
 
 std::uint64_t Histogram::quantile(std::uint32_t numerator, std::uint32_t denominator) const {
   if (count_ == 0) return 0;
-  const auto rank = static_cast<std::uint64_t>(
-      (static_cast<unsigned __int128>(count_) * numerator + denominator - 1) / denominator);
+  const auto rank =
+      static_cast<std::uint64_t>((static_cast<unsigned __int128>(count_) * numerator + denominator - 1) / denominator);
   if (rank <= 1) return min_;
   if (rank >= count_) return max_;
   if (buckets_.empty()) {

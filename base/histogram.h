@@ -22,7 +22,8 @@ class Histogram {
 
   /// Nearest rank: the smallest value that at least ceil(numerator/denominator * count) samples do not exceed. p99 is
   /// quantile(99). Exact up to kExactSamples samples; then off by less than one part in 2,000. quantile(0) is the
-  /// minimum and quantile(denominator) the maximum, always exact. Precondition: numerator <= denominator, denominator > 0.
+  /// minimum and quantile(denominator) the maximum, always exact. Precondition: numerator <= denominator, denominator >
+  /// 0.
   std::uint64_t quantile(std::uint32_t numerator, std::uint32_t denominator = 100) const;
 
  private:

@@ -33,7 +33,7 @@ struct EnumValues;
 
 /// Name of an enum's value as written in files.
 template <class E>
-  requires std::is_enum_v<E>
+requires std::is_enum_v<E>
 constexpr std::string_view name_of(E value) {
   for (const auto& v : EnumValues<E>::values) {
     if (v.value == value) return v.name;
@@ -111,7 +111,7 @@ struct Codec<InputPath> {
   static InputPath parse(std::string_view text) { return {detail::parse_text(text), {}}; }
 };
 template <class E>
-  requires std::is_enum_v<E>
+requires std::is_enum_v<E>
 struct Codec<E> {
   static std::vector<std::string> names() {
     std::vector<std::string> out;

@@ -62,9 +62,7 @@ class OptionalParam final : public Param {
   std::string type() const override { return Codec<T>::type() + " or " + std::string(none_); }
   std::string range() const override { return range_text(range_); }
   Spelling spelling() const override { return value_ ? spelling_of<T>() : Spelling::text; }
-  std::vector<std::string> texts() const override {
-    return {value_ ? format_value(*value_) : std::string(none_)};
-  }
+  std::vector<std::string> texts() const override { return {value_ ? format_value(*value_) : std::string(none_)}; }
   void set(const std::vector<std::string>& texts) override {
     expect_single(texts);
     value_ = texts.front() == none_ ? std::nullopt : std::optional<T>(parse_in_range<T>(texts.front(), range_));
@@ -146,8 +144,8 @@ void ParamVisitor::optional(std::string_view name, std::optional<T>& value, std:
 }
 
 template <class T>
-void ParamVisitor::optional(std::string_view name, std::optional<T>& value, std::string_view none,
-                            std::string_view doc, Cite cite) {
+void ParamVisitor::optional(std::string_view name, std::optional<T>& value, std::string_view none, std::string_view doc,
+                            Cite cite) {
   detail::OptionalParam<T> p(name, value, none, std::nullopt, doc, cite);
   on_param(p);
 }
@@ -179,13 +177,9 @@ void ParamVisitor::optional_section(std::string_view name, std::optional<S>& val
 
 template <class... Ts>
 void ParamVisitor::choice(std::string_view name, std::variant<Ts...>& value, std::string_view doc, Cite cite) {
-  const ChoiceInfo info{name,
-                        doc,
-                        cite,
-                        {std::string(Ts::kKind)...},
-                        {std::string(Ts::kDoc)...},
-                        {detail::names_of<Ts>()...},
-                        value.index()};
+  const ChoiceInfo info{
+      name,         doc, cite, {std::string(Ts::kKind)...}, {std::string(Ts::kDoc)...}, {detail::names_of<Ts>()...},
+      value.index()};
   on_enter(name, doc);
   for (const std::size_t index : on_choice(info)) {
     if (value.index() != index) detail::emplace_index(value, index);

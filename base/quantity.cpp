@@ -22,8 +22,13 @@ struct Unit {
 };
 
 constexpr std::uint64_t kKilo = 1'000, kMega = 1'000'000, kGiga = 1'000'000'000, kTera = 1'000'000'000'000;
-constexpr Unit kTime[] = {{"ps", 1},         {"ns", kKilo},           {"us", kMega}, {"\u00b5s", kMega, 1, false},
-                          {"ms", kGiga},     {"s", kTera},            {"min", 60 * kTera, 1, false}};
+constexpr Unit kTime[] = {{"ps", 1},
+                          {"ns", kKilo},
+                          {"us", kMega},
+                          {"\u00b5s", kMega, 1, false},
+                          {"ms", kGiga},
+                          {"s", kTera},
+                          {"min", 60 * kTera, 1, false}};
 constexpr Unit kBytes[] = {{"B", 1},
                            {"kB", kKilo},
                            {"MB", kMega},
@@ -175,17 +180,19 @@ std::string decimal_text(std::uint64_t value, std::uint64_t scale) {
   return text;
 }
 
+/// In the largest unit that is exact with three decimals; binary units (which come after the decimal ones) only whole.
 std::string format_units(std::uint64_t value, const Quantity& quantity) {
   if (value == 0) return fmt::format("0 {}", quantity.units.front().name);
-  std::string best;
+  std::string best, binary;
   for (const Unit& unit : quantity.units) {
     if (!unit.shown || unit.scale > value) continue;
     const std::string number = decimal_text(value, unit.scale);
     if (number.empty()) continue;
-    std::string text = fmt::format("{} {}", number, unit.name);
-    if (best.empty() || text.size() <= best.size()) best = std::move(text);
+    const bool power_of_two = unit.scale > 1 && (unit.scale & (unit.scale - 1)) == 0;
+    if (power_of_two && number.find('.') != std::string::npos) continue;
+    (power_of_two ? binary : best) = fmt::format("{} {}", number, unit.name);
   }
-  return best;
+  return !binary.empty() && (best.empty() || binary.size() <= best.size()) ? binary : best;
 }
 
 constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
@@ -205,7 +212,7 @@ std::uint64_t parse_count(std::string_view text) {
   const std::string_view whole = trim(text);
   std::string_view rest = whole;
   const Decimal number = take_decimal(rest, whole, "a whole number");
-  if (!rest.empty()) refuse(whole, "is not a bare whole number");
+  if (!rest.empty() || number.exponent < 0) refuse(whole, "is not a bare whole number");
   return whole_units(number, 1, 1, kMax, whole, "ones");
 }
 

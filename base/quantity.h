@@ -1,5 +1,5 @@
-// Quantities with units as people write them (`50 us`, `4 KiB`, `1.4 GB/s`), parsed exactly in 128 bits and written back
-// in the shortest exact form.
+// Quantities with units as people write them (`50 us`, `4 KiB`, `1.4 GB/s`), parsed exactly in 128 bits and written
+// back in the shortest exact form.
 #pragma once
 
 #include <compare>
@@ -18,9 +18,9 @@ struct ComputeRate {
   constexpr auto operator<=>(const ComputeRate&) const = default;
 };
 
-/// Each parser throws UserError with a message that names the text and what would be right. A number without its unit, a
-/// negative number, a leading zero (`010`), a value that is not a whole number of the base unit (1.5 ps) and one beyond
-/// the type are errors.
+/// Each parser throws UserError with a message that names the text and what would be right. A number without its unit,
+/// a negative number, a leading zero (`010`), a value that is not a whole number of the base unit (1.5 ps) and one
+/// beyond the type are errors.
 SimTime parse_time(std::string_view text);
 Bytes parse_bytes(std::string_view text);
 Bandwidth parse_bandwidth(std::string_view text);

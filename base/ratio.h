@@ -1,4 +1,5 @@
-// Exact ratios: `1/8` and `0.07` are kept as fractions, so that a share of a count never depends on rounding of doubles.
+// Exact ratios: `1/8` and `0.07` are kept as fractions, so that a share of a count never depends on rounding of
+// doubles.
 #pragma once
 
 #include <compare>

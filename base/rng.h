@@ -1,4 +1,5 @@
-// Seeded random numbers that are the same on every platform: no std::distribution, whose results are implementation-defined.
+// Seeded random numbers that are the same on every platform: no std::distribution, whose results are
+// implementation-defined.
 #pragma once
 
 #include <bit>

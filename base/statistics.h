@@ -36,7 +36,8 @@ class Statistics {
   /// A time, written in seconds.
   void time(std::string_view name, const SimTime& value, std::string_view sentence,
             StatOrigin origin = StatOrigin::modelled);
-  /// Worked out at the dump: ratios, shares. A value that is not finite is left out: what is unknown is absent, never 0.
+  /// Worked out at the dump: ratios, shares. A value that is not finite is left out: what is unknown is absent, never
+  /// 0.
   void value(std::string_view name, std::function<double()> value, std::string_view unit, std::string_view sentence,
              StatOrigin origin = StatOrigin::modelled);
   /// Written as count, mean, min, p50, p90, p99, p99_9 and max; `scale` converts a sample to `unit`.

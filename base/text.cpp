@@ -35,11 +35,13 @@ std::size_t distance(std::string_view a, std::string_view b) {
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
   if (name.empty() || name.size() > 64) return "";
   std::string best;
-  std::size_t best_distance = std::max<std::size_t>(1, name.size() / 3) + 1;
+  const std::size_t limit = std::max<std::size_t>(1, name.size() / 3);
+  std::size_t best_distance = limit + 1;
   for (const std::string& candidate : candidates) {
-    // A piece of a compound name is as good a hint as a typing slip: "bandwidth" for "channel_bandwidth".
-    const bool part = name.size() >= 4 && candidate.size() > name.size() && candidate.find(name) != std::string::npos;
-    const std::size_t d = part ? 1 : distance(name, candidate);
+    // A piece of a compound name is a hint, too, if a weak one: "bandwidth" for "channel_bandwidth".
+    const bool part = (name.size() >= 4 && candidate.find(name) != std::string::npos) ||
+                      (candidate.size() >= 4 && name.starts_with(candidate));
+    const std::size_t d = std::min(distance(name, candidate), part ? limit : limit + 1);
     if (d < best_distance) {
       best_distance = d;
       best = candidate;

@@ -7,7 +7,8 @@
 
 namespace csdsim {
 
-/// The candidate nearest to `name` (edit distance with swaps, ignoring case), or "" when none is near enough to be a slip.
+/// The candidate nearest to `name` (edit distance with swaps, ignoring case), or "" when none is near enough to be a
+/// slip.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
 /// " (did you mean X?)", or "" when nothing is near.

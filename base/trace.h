@@ -19,9 +19,9 @@ struct TraceTrack {
   std::uint32_t thread = 0;
 };
 
-/// Streams events to a file through a bounded buffer. Whenever the buffer has been written, the file on disk is complete
-/// JSON, so that a run that ends early leaves a trace that loads. Times are written in microseconds with six decimals:
-/// exact to the picosecond.
+/// Streams events to a file through a bounded buffer. Whenever the buffer has been written, the file on disk is
+/// complete JSON, so that a run that ends early leaves a trace that loads. Times are written in microseconds with six
+/// decimals: exact to the picosecond.
 class TraceSink {
  public:
   static constexpr std::uint64_t kDefaultMaxEvents = 20'000'000;

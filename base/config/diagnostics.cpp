@@ -15,6 +15,11 @@ ConfigError::ConfigError(std::vector<std::string> messages)
 void Diagnostics::error(const Origin& origin, const std::string& message) { errors_.push_back({origin, message}); }
 void Diagnostics::note(const Origin& origin, const std::string& message) { notes_.push_back({origin, message}); }
 
+void Diagnostics::add(const Diagnostics& other) {
+  errors_.insert(errors_.end(), other.errors_.begin(), other.errors_.end());
+  notes_.insert(notes_.end(), other.notes_.begin(), other.notes_.end());
+}
+
 std::vector<std::string> Diagnostics::render(std::vector<Message> messages, std::string_view severity) {
   // What has lines comes first; among equals the order of discovery stays.
   std::stable_sort(messages.begin(), messages.end(), [](const Message& a, const Message& b) {

@@ -25,6 +25,9 @@ class Diagnostics {
   /// Something worth saying that is no mistake.
   void note(const Origin& origin, const std::string& message);
 
+  /// Takes over everything that another one has collected.
+  void add(const Diagnostics& other);
+
   bool ok() const { return errors_.empty(); }
   /// "file:line:col: error: ...", in the order of the file, command-line settings last, without repetitions.
   std::vector<std::string> errors() const;

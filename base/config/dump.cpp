@@ -15,7 +15,8 @@ nlohmann::ordered_json json_value(const std::string& text, Spelling spelling) {
   if (spelling == Spelling::number) {
     std::uint64_t number = 0;
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (code != std::errc{} || end != text.data() + text.size()) throw InternalError("a count is not a number: " + text);
+    if (code != std::errc{} || end != text.data() + text.size())
+      throw InternalError("a count is not a number: " + text);
     return number;
   }
   return text;
@@ -65,8 +66,8 @@ nlohmann::ordered_json dump_origins(const Origins& origins) {
 void ParamTable::add(std::string_view name, std::string type, std::string range, std::string value, Cite cite,
                      std::string_view doc) {
   const std::string path = section_.empty() ? std::string(name) : section_ + "." + std::string(name);
-  rows.push_back({path, section_, std::string(name), kinds_.back(), std::move(type), std::move(range),
-                  std::move(value), cite, std::string(doc)});
+  rows.push_back({path, section_, std::string(name), kinds_.back(), std::move(type), std::move(range), std::move(value),
+                  cite, std::string(doc)});
 }
 
 void ParamTable::on_param(Param& param) {

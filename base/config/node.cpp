@@ -14,10 +14,14 @@ std::string Origin::text() const {
 
 std::string_view Node::kind_name() const {
   switch (kind) {
-    case Kind::null: return "no value";
-    case Kind::scalar: return "a single value";
-    case Kind::list: return "a list";
-    case Kind::map: return "a map";
+    case Kind::null:
+      return "no value";
+    case Kind::scalar:
+      return "a single value";
+    case Kind::list:
+      return "a list";
+    case Kind::map:
+      return "a map";
   }
   return "?";
 }

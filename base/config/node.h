@@ -9,8 +9,8 @@
 
 namespace csdsim::config {
 
-/// Layers of a configuration, weakest first: a value of a stronger layer replaces that of a weaker one. `override` is the
-/// command line, `axis` the value of a sweep point.
+/// Layers of a configuration, weakest first: a value of a stronger layer replaces that of a weaker one. `override` is
+/// the command line, `axis` the value of a sweep point.
 enum class Layer : std::uint8_t { builtin, preset, file, override, axis };
 
 /// Where a key or value was written.

@@ -15,12 +15,21 @@ Reader::Reader(Node root, const PresetSource& presets, Diagnostics& diagnostics)
   frames_.push_back({&root_, "", {}, {}, {}});
 }
 
+void Reader::fail(const std::string& path, const Origin& origin, const std::string& message) {
+  failed_.insert(path);
+  diagnostics_.error(origin, fmt::format("{}: {}", path, message));
+}
+
+void Reader::fail_shape(const std::string& path, const Entry& entry, std::string_view expected) {
+  fail(path, entry.value.kind == Node::Kind::null ? entry.origin : entry.value.origin,
+       fmt::format("expected {}, found {}", expected, entry.value.kind_name()));
+}
+
 const Node* Reader::scalar_under(std::string_view name) {
   const Entry* entry = top().map->find(name);
   if (!entry) return nullptr;
   if (entry->value.kind == Node::Kind::scalar) return &entry->value;
-  diagnostics_.error(entry->value.kind == Node::Kind::null ? entry->origin : entry->value.origin,
-                     fmt::format("{}: expected a single value, found {}", path_of(name), entry->value.kind_name()));
+  fail_shape(path_of(name), *entry, "a single value");
   return nullptr;
 }
 
@@ -37,13 +46,12 @@ void Reader::on_param(Param& param) {
   std::vector<std::string> texts;
   if (param.is_list()) {
     if (value.kind != Node::Kind::list) {
-      diagnostics_.error(value.kind == Node::Kind::null ? entry->origin : value.origin,
-                         fmt::format("{}: expected a list [...], found {}", path, value.kind_name()));
+      fail_shape(path, *entry, "a list [...]");
       return;
     }
     for (const Node& item : value.items) {
       if (item.kind != Node::Kind::scalar) {
-        diagnostics_.error(item.origin, fmt::format("{}: expected a single value, found {}", path, item.kind_name()));
+        fail(path, item.origin, fmt::format("expected a list of single values, found {} in it", item.kind_name()));
         return;
       }
       texts.push_back(item.scalar);
@@ -56,7 +64,7 @@ void Reader::on_param(Param& param) {
   try {
     param.set(texts);
   } catch (const UserError& e) {
-    diagnostics_.error(value.origin, fmt::format("{}: {}", path, e.what()));
+    fail(path, value.origin, e.what());
   }
 }
 
@@ -67,14 +75,15 @@ void Reader::on_preset(std::string_view kind, std::string& name) {
   if (scalar) name = scalar->scalar;
   origins_[path] = scalar ? scalar->origin : Origin{Layer::builtin, "", 0, 0, "no preset"};
   if (name.empty()) {
-    if (scalar) diagnostics_.error(scalar->origin, fmt::format("{}: is an empty text", path));
+    if (scalar) fail(path, scalar->origin, "is an empty text");
     return;
   }
   const Node* values = presets_.find(kind, name);
   if (!values) {
     const auto names = presets_.names(kind);
-    diagnostics_.error(origins_[path], fmt::format("{}: unknown {} preset '{}'{}; exists: {}", path, kind,
-                                                   printable(name), did_you_mean(name, names), join(names)));
+    fail(path, origins_[path],
+         fmt::format("unknown {} preset '{}'{}; exists: {}", kind, printable(name), did_you_mean(name, names),
+                     join(names)));
     return;
   }
   const Origin own = top().map->origin;
@@ -89,13 +98,13 @@ void Reader::on_enter(std::string_view name, std::string_view) {
   Entry* entry = top().map->find(name);
   if (!entry || !entry->value.is_map()) {
     if (entry) {
-      diagnostics_.error(entry->value.kind == Node::Kind::null ? entry->origin : entry->value.origin,
-                         fmt::format("{}: expected a map {{...}}, found {}", path_of(name), entry->value.kind_name()));
+      fail_shape(path_of(name), *entry, "a map {...}");
       top().map->erase(name);
     }
     Entry made{std::string(name), top().map->origin, {}};
     made.value.kind = Node::Kind::map;
     made.value.origin = top().map->origin;
+    made.value.origin.layer = Layer::builtin;  // nobody wrote it; the place is for messages
     top().map->entries.push_back(std::move(made));
     entry = &top().map->entries.back();
   }
@@ -115,11 +124,7 @@ bool Reader::on_optional_section(std::string_view name, std::string_view none, s
   if (entry->value.is_map()) return true;
   top().known.emplace_back(name);
   if (entry->value.kind == Node::Kind::scalar && entry->value.scalar == none) return false;
-  diagnostics_.error(entry->value.kind == Node::Kind::null ? entry->origin : entry->value.origin,
-                     fmt::format("{}: expected a map {{...}} or {}, found {}", path, none,
-                                 entry->value.kind == Node::Kind::scalar
-                                     ? fmt::format("'{}'", printable(entry->value.scalar))
-                                     : std::string(entry->value.kind_name())));
+  fail_shape(path, *entry, fmt::format("a map {{...}} or {}", none));
   return false;
 }
 
@@ -132,9 +137,9 @@ std::vector<std::size_t> Reader::on_choice(const ChoiceInfo& info) {
   if (scalar) {
     const auto it = std::find(info.kinds.begin(), info.kinds.end(), scalar->scalar);
     if (it == info.kinds.end()) {
-      diagnostics_.error(scalar->origin,
-                         fmt::format("{}: unknown kind '{}'{}; exists: {}", path, printable(scalar->scalar),
-                                     did_you_mean(scalar->scalar, info.kinds), join(info.kinds)));
+      fail(path, scalar->origin,
+           fmt::format("unknown kind '{}'{}; exists: {}", printable(scalar->scalar),
+                       did_you_mean(scalar->scalar, info.kinds), join(info.kinds)));
       // Nothing below can be judged without the kind.
       for (const Entry& entry : top().map->entries) top().known.push_back(entry.key);
       return {};
@@ -162,8 +167,8 @@ void Reader::report_unknown(const Frame& frame, const Entry& entry) {
         diagnostics_.note(entry.origin, fmt::format("{}{} is not used: {} asks for kind {}", frame.path, entry.key,
                                                     frame.kind_origin.text(), kind));
       } else {
-        diagnostics_.error(entry.origin, fmt::format("'{}'{} belongs to kind {}, not to {}", entry.key, where,
-                                                     join(owners), kind));
+        diagnostics_.error(entry.origin,
+                           fmt::format("'{}'{} belongs to kind {}, not to {}", entry.key, where, join(owners), kind));
       }
       return;
     }

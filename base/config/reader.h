@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,8 @@ class Reader final : public ParamVisitor {
   }
 
   const Origins& origins() const { return origins_; }
+  /// Paths whose value could not be read; they hold their defaults.
+  const std::set<std::string, std::less<>>& failed() const { return failed_; }
   /// The tree with presets merged in.
   const Node& root() const { return root_; }
 
@@ -65,6 +68,9 @@ class Reader final : public ParamVisitor {
   std::string path_of(std::string_view name) const { return frames_.back().path + std::string(name); }
   /// The scalar text under a key; nullptr when it is absent or, after an error, of another shape.
   const Node* scalar_under(std::string_view name);
+  void fail(const std::string& path, const Origin& origin, const std::string& message);
+  /// "expected EXPECTED, found WHAT", located at the value, or at the key where there is none.
+  void fail_shape(const std::string& path, const Entry& entry, std::string_view expected);
   void leave_map();
   void report_unknown(const Frame& frame, const Entry& entry);
 
@@ -72,6 +78,7 @@ class Reader final : public ParamVisitor {
   const PresetSource& presets_;
   Diagnostics& diagnostics_;
   Origins origins_;
+  std::set<std::string, std::less<>> failed_;
   std::vector<Frame> frames_;
 };
 

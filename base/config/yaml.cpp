@@ -146,9 +146,9 @@ class Builder final : public YAML::EventHandler {
   void add_entry(Open& top, Node value) {
     top.has_key = false;
     if (top.key.kind != Node::Kind::scalar || top.key.scalar.empty()) {
-      diagnostics_.error(top.key.origin, fmt::format("a key is a name, not {}", top.key.kind == Node::Kind::scalar
-                                                                                    ? "an empty text"
-                                                                                    : top.key.kind_name()));
+      diagnostics_.error(top.key.origin,
+                         fmt::format("a key is a name, not {}",
+                                     top.key.kind == Node::Kind::scalar ? "an empty text" : top.key.kind_name()));
       return;
     }
     if (!top.seen.insert(top.key.scalar).second) {
@@ -255,7 +255,8 @@ Node parse_document(std::string_view text, const Origin& base, Diagnostics& diag
     return empty_map(start);
   }
   if (!root.is_map()) {
-    diagnostics.error(root.origin, fmt::format("the file holds {}, expected a map of keys and values", root.kind_name()));
+    diagnostics.error(root.origin,
+                      fmt::format("the file holds {}, expected a map of keys and values", root.kind_name()));
     return empty_map(start);
   }
   return root;

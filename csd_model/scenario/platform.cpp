@@ -47,8 +47,10 @@ void describe(ParamVisitor& v, FlashConfig& c) {
           assumed("ONFI-like bus: column change and strobe preamble"));
   v.param("bus_arbitration", c.bus_arbitration, "Which request a free channel takes next.",
           assumed("keeps planes busy; no paper states it"));
-  v.param("ecc_latency", c.ecc_latency, {SimTime{}, ms(1)}, "Pipelined time of error correction after a page has arrived.",
-          assumed("0: hidden behind the transfer"));
+  v.param("ecc_latency", c.ecc_latency, {SimTime{}, ms(1)},
+          "Pipelined time of error correction after a page has arrived.", assumed("0: hidden behind the transfer"));
+  v.param("read_jitter", c.read_jitter, {SimTime{}, ms(100)}, "Each read takes up to this much longer, uniformly.",
+          assumed("0: a constant tR"));
   v.param("filter_location", c.filter_location, "Where rows of a page that are not needed are dropped.",
           paper("InstInfer IV-B: in each NFC"));
 }
@@ -59,7 +61,11 @@ void describe(ParamVisitor& v, EngineConfig& c) {
   v.param("kernels", c.kernels, {1, 1024}, "Attention kernels (GeMV and softmax) side by side.",
           paper("InstInfer IV-B"));
   v.param("macs_per_cycle", c.macs_per_cycle, {1, 1'048'576}, "FP16 multiply-accumulates of a kernel in a cycle.",
-          calibrated("70 GFLOP/s not overlapped (InstInfer) is 123 MAC a cycle at 285 MHz over 2 kernels"));
+          assumed("a kernel has 768 DSPs; the figures of InstInfer fit 123 a cycle over both kernels"));
+  v.param("softmax_per_cycle", c.softmax_per_cycle, {1, 1'048'576}, "Exponentials of a kernel in a cycle.",
+          assumed("no paper states it"));
+  v.param("argtopk_per_cycle", c.argtopk_per_cycle, {1, 1'048'576}, "Elements that the argtopk unit takes in a cycle.",
+          assumed("no paper states it"));
   v.param("jobs_in_flight", c.jobs_in_flight, {1, 65'536}, "Heads that the engine works on at the same time.",
           assumed("enough to hide a tR; no paper states it"));
   v.param("buffer", c.buffer, {Bytes{512}, Bytes::gib(16)}, "Memory for pages on their way into the kernels.",
@@ -71,10 +77,14 @@ void describe(ParamVisitor& v, NvmeConfig& c) {
   v.param("queue_depth", c.queue_depth, {2, 65'536}, "Entries of an I/O queue.", assumed("common driver default"));
   v.param("mdts", c.mdts, {Bytes::kib(4), Bytes::gib(1)}, "Largest data transfer of a command: a power of two.",
           assumed("common for data-centre drives"));
+  v.param("block_size", c.block_size, {Bytes{512}, Bytes::kib(64)}, "Logical block of the namespace: a power of two.",
+          assumed("the usual page"));
+  v.param("firmware_time", c.firmware_time, {SimTime{}, ms(100)}, "Serial firmware work of a command before it runs.",
+          assumed("0: not stated by any paper"));
   v.param("granularity", c.granularity, "What one attention command covers.",
           assumed("fewest commands; the paper states none"));
   v.param("transfer", c.transfer, "How K, V and attention outputs travel between GPU and drive.",
-          paper("InstInfer IV-A: peer to peer"));
+          assumed("the drive reaches GPU memory through the switch"));
 }
 
 void describe(ParamVisitor& v, LinkConfig& c) {
@@ -83,11 +93,18 @@ void describe(ParamVisitor& v, LinkConfig& c) {
   v.optional("lanes", c.lanes, "auto", {1, 32}, "PCIe lanes: a power of two; auto where bandwidth is given.",
              paper("InstInfer: drive 3.0 x4 (V-A, prototype), GPU 4.0 x16 (VI-A)"));
   v.optional("bandwidth", c.bandwidth, "auto", {Bandwidth{1'000'000}, Bandwidth{10'000'000'000'000}},
-             "Bytes a second on the wire, in place of generation and lanes.", assumed("follows from generation and lanes"));
-  v.param("max_payload", c.max_payload, {Bytes{64}, Bytes::kib(4)}, "Largest payload of a TLP: a power of two.",
+             "Payload bytes a second, in place of generation, lanes and overheads.",
+             assumed("follows from generation and lanes"));
+  v.param("max_payload", c.max_payload, {Bytes{128}, Bytes::kib(4)}, "Largest payload of a TLP: a power of two.",
           assumed("common root complexes"));
+  v.param("max_read_request", c.max_read_request, {Bytes{128}, Bytes::kib(4)},
+          "Bytes that one read request asks for at most: a power of two.", assumed("common root complexes"));
   v.param("tlp_overhead", c.tlp_overhead, {Bytes{0}, Bytes{128}}, "Header, framing and CRC bytes of a TLP.",
           datasheet("PCIe base specification: 4 DW header, sequence number, LCRC, framing"));
+  v.param("dllp_overhead", c.dllp_overhead, {Bytes{0}, Bytes{128}},
+          "Share of acknowledge and flow-control packets, charged to each TLP.", assumed("one of 8 B for two TLPs"));
+  v.param("latency", c.latency, {SimTime{}, ms(1)}, "Flight time from end to end, each way.",
+          assumed("0: a short trace"));
 }
 
 void describe(ParamVisitor& v, DramConfig& c) {
@@ -114,6 +131,8 @@ void describe(ParamVisitor& v, FtlConfig& c) {
   v.choice("mapping", c.mapping, "How data is addressed in flash.", paper("InstInfer IV-C"));
   v.param("over_provisioning", c.over_provisioning, {Ratio{0, 1}, Ratio::of(9, 10)},
           "Share of the flash that data may not fill.", assumed("common for client drives"));
+  v.param("gc_free_blocks", c.gc_free_blocks, {1, 1024},
+          "Garbage collection starts at this many free blocks of a plane.", assumed("enough to collect into"));
   v.param("lookup_time", c.lookup_time, {SimTime{}, ms(1)}, "Firmware time to look up one mapping entry.",
           assumed("0: looked up ahead, in hardware"));
   v.list("stripe_order", c.stripe_order, {3, 3}, "What changes first between consecutive pages: a permutation.",

@@ -33,7 +33,8 @@ struct FlashConfig {
   SimTime command_time = SimTime::nanoseconds(290);
   SimTime data_out_setup = SimTime::nanoseconds(30);
   BusArbitration bus_arbitration = BusArbitration::command_first;
-  SimTime ecc_latency;
+  SimTime ecc_latency{};
+  SimTime read_jitter{};  ///< each read takes up to this much longer, uniformly
   FilterLocation filter_location = FilterLocation::nfc;
 };
 
@@ -42,6 +43,8 @@ struct EngineConfig {
   Frequency clock{285'000'000};
   std::uint32_t kernels = 2;
   std::uint32_t macs_per_cycle = 128;
+  std::uint32_t softmax_per_cycle = 8;
+  std::uint32_t argtopk_per_cycle = 1;
   std::uint32_t jobs_in_flight = 16;
   Bytes buffer = Bytes::mib(1);
 };
@@ -51,6 +54,8 @@ struct NvmeConfig {
   std::uint32_t queues = 4;
   std::uint32_t queue_depth = 1024;
   Bytes mdts = Bytes::mib(2);
+  Bytes block_size = Bytes::kib(4);
+  SimTime firmware_time{};
   Granularity granularity = Granularity::layer_mini_batch;
   Transfer transfer = Transfer::p2p;
 };
@@ -61,10 +66,13 @@ struct LinkConfig {
   std::optional<std::uint32_t> lanes = 4;
   std::optional<Bandwidth> bandwidth;
   Bytes max_payload{256};
+  Bytes max_read_request{512};
   Bytes tlp_overhead{24};
+  Bytes dllp_overhead{4};
+  SimTime latency{};
 
-  /// Bytes a second on the wire in one direction: the given bandwidth, or lanes x transfer rate x line coding (8b/10b up
-  /// to generation 2, 128b/130b above), rounded down. TLP overhead is not subtracted.
+  /// Bytes a second in one direction: the given bandwidth (payload only), or lanes x transfer rate x line coding
+  /// (8b/10b up to generation 2, 128b/130b above) rounded down, from which packet overheads are not subtracted.
   Bandwidth raw_bandwidth() const;
 };
 
@@ -73,7 +81,7 @@ struct DramConfig {
 };
 
 struct WriteBufferConfig {
-  Bytes capacity;  ///< 0: a write completes when it is in flash
+  Bytes capacity{};  ///< 0: a write completes when it is in flash
 };
 
 /// Two maps for the KV cache beside a page map for blocks.
@@ -94,7 +102,8 @@ struct PageMapping {
 struct FtlConfig {
   std::variant<InstinferMapping, PageMapping> mapping;
   Ratio over_provisioning = Ratio::of(7, 100);
-  SimTime lookup_time;
+  std::uint32_t gc_free_blocks = 2;
+  SimTime lookup_time{};
   std::vector<StripeLevel> stripe_order{StripeLevel::channel, StripeLevel::die, StripeLevel::plane};
 };
 
@@ -139,7 +148,7 @@ struct HostConfig {
   std::uint32_t cores = 26;
   Bytes memory = Bytes::gib(96);
   Bandwidth memory_bandwidth{187'700'000'000};
-  SimTime io_overhead;
+  SimTime io_overhead{};
 };
 
 struct PlatformConfig {
@@ -202,7 +211,8 @@ struct EnumValues<scenario::TailPolicy> {
   static constexpr EnumValue<scenario::TailPolicy> values[] = {
       {scenario::TailPolicy::token_index, "token_index",
        "Tokens short of an embedding window are scored from token pages; a full window is read back and transposed."},
-      {scenario::TailPolicy::dram, "dram", "The component-major tail stays in controller DRAM until its window is full."}};
+      {scenario::TailPolicy::dram, "dram",
+       "The component-major tail stays in controller DRAM until its window is full."}};
 };
 template <>
 struct EnumValues<scenario::StripeLevel> {

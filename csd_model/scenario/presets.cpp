@@ -46,8 +46,8 @@ Node values_of(const Node& map, const std::string& name, Diagnostics& diagnostic
       diagnostics.error(entry.origin, fmt::format("{}: expected a map or {{v, src, cite}}", entry.key));
       continue;
     }
-    Node value = entry.value.find("v") ? leaf(entry.value, name, diagnostics)
-                                       : values_of(entry.value, name, diagnostics);
+    Node value =
+        entry.value.find("v") ? leaf(entry.value, name, diagnostics) : values_of(entry.value, name, diagnostics);
     out.entries.push_back({entry.key, out.origin, std::move(value)});
   }
   return out;
@@ -99,7 +99,8 @@ void Presets::add(std::string_view file_name, std::string_view text) {
 const Preset* Presets::preset(std::string_view kind, std::string_view name) const {
   const auto it = by_kind_.find(kind);
   if (it == by_kind_.end()) return nullptr;
-  const auto found = std::find_if(it->second.begin(), it->second.end(), [&](const Preset& p) { return p.name == name; });
+  const auto found =
+      std::find_if(it->second.begin(), it->second.end(), [&](const Preset& p) { return p.name == name; });
   return found == it->second.end() ? nullptr : &*found;
 }
 

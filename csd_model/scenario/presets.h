@@ -22,8 +22,8 @@ class Presets final : public config::PresetSource {
   /// The presets that were built in. Throws InternalError when one of them cannot be read.
   static const Presets& builtin();
 
-  /// Adds the presets of one file: `kind: K`, `presets: {NAME: {doc, values}}` with {v, src, cite} in the place of every
-  /// value. Throws ConfigError.
+  /// Adds the presets of one file: `kind: K`, `presets: {NAME: {doc, values}}` with {v, src, cite} in the place of
+  /// every value. Throws ConfigError.
   void add(std::string_view file_name, std::string_view text);
 
   const config::Node* find(std::string_view kind, std::string_view name) const override;

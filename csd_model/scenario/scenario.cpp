@@ -32,19 +32,23 @@ SparfBudget sparf_budget(const InstinferSparf& system, std::uint32_t head_dim, s
   budget.r = static_cast<std::uint32_t>(r);
   budget.k = static_cast<std::uint32_t>(k);
   budget.l = static_cast<std::uint32_t>(l);
-  budget.traffic = (static_cast<double>(s) * static_cast<double>(r) + 2.0 * static_cast<double>(k) * static_cast<double>(d)) /
-                   (2.0 * static_cast<double>(s) * static_cast<double>(d));
+  budget.traffic =
+      (static_cast<double>(s) * static_cast<double>(r) + 2.0 * static_cast<double>(k) * static_cast<double>(d)) /
+      (2.0 * static_cast<double>(s) * static_cast<double>(d));
   return budget;
 }
 
 Ratio BlockIoWorkload::reads() const {
   switch (pattern) {
     case Pattern::random_read:
-    case Pattern::sequential_read: return {1, 1};
+    case Pattern::sequential_read:
+      return {1, 1};
     case Pattern::random_write:
-    case Pattern::sequential_write: return {0, 1};
+    case Pattern::sequential_write:
+      return {0, 1};
     case Pattern::random_mixed:
-    case Pattern::sequential_mixed: break;
+    case Pattern::sequential_mixed:
+      break;
   }
   return read_fraction.value_or(Ratio::of(1, 2));
 }
@@ -87,20 +91,22 @@ void describe(ParamVisitor& v, InstinferSparf& c) {
   v.optional("k", c.k, "auto", {1, 16'777'216}, "Tokens attended; auto follows from ratio.",
              assumed("follows from ratio"));
   v.optional("l", c.l, "auto", {0, 16'777'216}, "Newest tokens that are always attended, counted in k; auto is k/4.",
-             paper("SparQ (arXiv 2312.04985): l = k/4"));
+             paper("SparQ (arXiv 2312.04985), as recalled: l = k/4"));
 }
 
 void describe(ParamVisitor& v, GenerationWorkload& c) {
   v.param("batch", c.batch, {1, 65'536}, "Sequences that decode together.", assumed("the smallest batch"));
   v.param("input_tokens", c.input_tokens, {1, 16'777'216}, "Tokens of every prompt.", assumed("a short prompt"));
   v.param("output_tokens", c.output_tokens, {1, 16'777'216}, "Tokens generated a sequence.", assumed("a short answer"));
+  v.param("temperature", c.temperature, {Ratio{0, 1}, Ratio{100, 1}},
+          "Divides logits before a token is drawn, in carried runs; 0 takes the likeliest.", assumed("greedy"));
   v.optional("prompts", c.prompts, "none", "File with a prompt a line, in place of batch and input_tokens.",
              assumed("lengths are enough for timing"));
 }
 
 void describe(ParamVisitor& v, BlockIoWorkload& c) {
   v.param("pattern", c.pattern, "What is read and written where.", assumed("the usual first question"));
-  v.param("request_size", c.request_size, {Bytes{512}, Bytes::gib(1)}, "Bytes of a request: a multiple of 512 B.",
+  v.param("request_size", c.request_size, {Bytes{512}, Bytes::gib(1)}, "Bytes of a request: whole logical blocks.",
           assumed("the usual first question"));
   v.param("queue_depth", c.queue_depth, {1, 1'048'576}, "Requests in flight.", assumed("the usual first question"));
   v.param("requests", c.requests, {1, 1'000'000'000'000}, "Requests in all.", assumed("a steady state"));
@@ -112,22 +118,25 @@ void describe(ParamVisitor& v, BlockIoWorkload& c) {
 }
 
 void describe(ParamVisitor& v, ClusteredSelection& c) {
-  v.param("token_page_fraction", c.token_page_fraction, {Ratio::of(1, 1024), Ratio{1, 1}},
-          "Share of the token pages that the selected tokens lie in.",
-          paper("InstInfer IV-C, VI-C: implied at 1/8 and 16 tokens a page; opt-6m measures 0.46, uniform picks touch 0.88"));
+  v.param(
+      "token_page_fraction", c.token_page_fraction, {Ratio::of(1, 1024), Ratio{1, 1}},
+      "Share of the token pages that the selected tokens lie in.",
+      paper(
+          "InstInfer IV-C, VI-C: implied at 1/8 and 16 tokens a page; opt-6m measures 0.46, uniform picks touch 0.88"));
 }
 
 void describe(ParamVisitor& v, SamplingConfig& c) {
   v.param("layers", c.layers, {1, 1024}, "Layers that are simulated for all.", assumed("layers are alike"));
-  v.param("steps", c.steps, {2, 1'048'576}, "Decode steps that are simulated for all.", assumed("costs are smooth in length"));
+  v.param("steps", c.steps, {2, 1'048'576}, "Decode steps that are simulated for all.",
+          assumed("costs are smooth in length"));
 }
 
 void describe(ParamVisitor& v, SimulationConfig& c) {
   v.param("data", c.data, "Whether pages hold real bytes.", assumed("timing needs no checkpoint"));
   v.choice("selection", c.selection, "Which tokens SparF attends where it is not computed.",
            assumed("needs no recorded run"));
-  v.optional_section("sampling", c.sampling, "off", "Simulates some layers and steps for all; off simulates everything.",
-                     assumed("exact"));
+  v.optional_section("sampling", c.sampling, "off",
+                     "Simulates some layers and steps for all; off simulates everything.", assumed("exact"));
 }
 
 void describe(ParamVisitor& v, Scenario& c) {

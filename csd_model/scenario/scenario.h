@@ -77,6 +77,7 @@ struct GenerationWorkload {
   std::uint32_t batch = 1;
   std::uint32_t input_tokens = 128;
   std::uint32_t output_tokens = 128;
+  Ratio temperature{0, 1};           ///< 0: greedy
   std::optional<InputPath> prompts;  ///< a prompt a line; replaces batch and input_tokens
 };
 
@@ -159,7 +160,8 @@ namespace csdsim {
 template <>
 struct EnumValues<scenario::RatioMode> {
   static constexpr EnumValue<scenario::RatioMode> values[] = {
-      {scenario::RatioMode::uniform, "uniform", "The ratio applies to components and to tokens: r = ratio d, k = ratio S."},
+      {scenario::RatioMode::uniform, "uniform",
+       "The ratio applies to components and to tokens: r = ratio d, k = ratio S."},
       {scenario::RatioMode::traffic, "traffic", "The ratio is that of all elements moved; k follows from it."}};
 };
 template <>

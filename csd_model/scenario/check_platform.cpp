@@ -1,0 +1,181 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "base/text.h"
+#include "csd_model/scenario/check.h"
+
+namespace csdsim::scenario {
+
+using config::Layer;
+using config::Origin;
+
+Checker::Checker(Scenario& scenario, const config::Reader& reader, std::filesystem::path directory,
+                 config::Diagnostics& diagnostics)
+    : scenario_(scenario), reader_(reader), directory_(std::move(directory)), diagnostics_(diagnostics) {}
+
+bool Checker::readable(std::initializer_list<std::string_view> paths) const {
+  return std::none_of(paths.begin(), paths.end(), [&](std::string_view p) { return reader_.failed().contains(p); });
+}
+
+Origin Checker::origin(std::string_view path) const {
+  const auto& origins = reader_.origins();
+  const auto it = origins.find(path);
+  if (it != origins.end() && it->second.layer > Layer::preset) return it->second;
+  // A preset's or default value: the key that brought it in is the nearest preset around it.
+  if (it != origins.end() && it->second.layer == Layer::preset) {
+    for (auto dot = path.rfind('.'); dot != std::string_view::npos; dot = path.substr(0, dot).rfind('.')) {
+      const auto preset = origins.find(std::string(path.substr(0, dot)) + ".preset");
+      if (preset != origins.end() && preset->second.layer > Layer::preset) {
+        Origin named = preset->second;
+        named.layer = Layer::preset;
+        return named;
+      }
+    }
+    return it->second;
+  }
+  // A section, or a default: the nearest map around it that is written down.
+  for (std::string_view around = path;;) {
+    const config::Node* node = config::find_path(reader_.root(), around);
+    if (node && node->origin.layer >= Layer::file) {
+      Origin place = node->origin;
+      if (it != origins.end()) place.layer = Layer::builtin;
+      return place;
+    }
+    if (around.empty()) return reader_.root().origin;
+    const auto dot = around.rfind('.');
+    around = dot == std::string_view::npos ? std::string_view{} : around.substr(0, dot);
+  }
+}
+
+void Checker::require(bool ok, std::initializer_list<std::string_view> paths, const std::string& message) {
+  if (ok || !readable(paths)) return;
+  Origin place = origin(*paths.begin());
+  for (const std::string_view path : paths) {
+    const Origin other = origin(path);
+    if (other.layer > place.layer) place = other;
+  }
+  diagnostics_.error(place, message);
+}
+
+Layer Checker::layer(std::string_view path) const {
+  const auto it = reader_.origins().find(path);
+  if (it != reader_.origins().end()) return it->second.layer;
+  const config::Node* node = config::find_path(reader_.root(), path);
+  return node ? node->origin.layer : Layer::builtin;
+}
+
+void Checker::error_at(std::string_view path, const std::string& message) { diagnostics_.error(origin(path), message); }
+void Checker::note_at(std::string_view path, const std::string& message) { diagnostics_.note(origin(path), message); }
+
+void Checker::refuse_unused(std::string_view path, std::string_view because, const std::string& why) {
+  if (!given(path)) return;
+  const std::string message = fmt::format("{} is not used: {}", path, why);
+  if (layer(path) >= layer(because)) {
+    error_at(path, message);
+  } else {
+    note_at(path, message);
+  }
+}
+
+bool Checker::first_wins(std::string_view first, std::string_view second) {
+  const Layer a = layer(first), b = layer(second);
+  if (a == b && a > Layer::builtin) {
+    error_at(first, fmt::format("{} and {} exclude each other: give one of them", first, second));
+  }
+  return a >= b;
+}
+
+bool Checker::resolve(InputPath& input, std::string_view path, std::string_view what) {
+  std::error_code code;
+  const std::filesystem::path given = input.given;
+  const std::filesystem::path beside = directory_ / given;
+  for (const auto& candidate : {beside, given}) {
+    if (std::filesystem::exists(candidate, code)) {
+      input.path = candidate;
+      return true;
+    }
+  }
+  const std::string where = given.is_absolute()
+                                ? fmt::format("{} does not exist", printable(given.string(), 200))
+                                : fmt::format("'{}' is neither beside the scenario ({}) nor in the current directory",
+                                              printable(input.given, 200), printable(beside.string(), 200));
+  error_at(path, fmt::format("{}: no such {}: {}", path, what, where));
+  return false;
+}
+
+namespace {
+
+void require_power_of_two(Checker& c, const std::string& path, Bytes value) {
+  c.require(std::has_single_bit(value.value), {path},
+            fmt::format("{}: {} is not a power of two", path, format_quantity(value)));
+}
+
+void check_link(Checker& c, LinkConfig& link, const std::string& path) {
+  const std::string bandwidth = path + ".bandwidth", generation = path + ".generation", lanes = path + ".lanes";
+  if (link.bandwidth && (link.generation || link.lanes)) {
+    const std::string& rival =
+        link.lanes && (!link.generation || c.layer(lanes) > c.layer(generation)) ? lanes : generation;
+    if (c.first_wins(bandwidth, rival)) {
+      link.generation.reset();
+      link.lanes.reset();
+    } else {
+      link.bandwidth.reset();
+    }
+  }
+  if (!link.bandwidth) {
+    c.require(link.generation && link.lanes, {path, generation, lanes},
+              fmt::format("{} needs generation and lanes, or bandwidth", path));
+  }
+  if (link.lanes) {
+    c.require(std::has_single_bit(*link.lanes), {lanes},
+              fmt::format("{}: {} is not a power of two", lanes, *link.lanes));
+  }
+  require_power_of_two(c, path + ".max_payload", link.max_payload);
+  require_power_of_two(c, path + ".max_read_request", link.max_read_request);
+}
+
+void check_geometry(Checker& c, const FlashGeometry& g) {
+  constexpr std::string_view page = "platform.device.flash.page_size";
+  c.require(g.page_size.value % 512 == 0, {page},
+            fmt::format("{}: {} is not a multiple of 512 B", page, format_quantity(g.page_size)));
+  constexpr std::uint64_t kMaxBlocks = std::uint64_t{1} << 28;
+  constexpr auto kMaxBytes = static_cast<unsigned __int128>(1) << 50;
+  const std::initializer_list<std::string_view> shape{
+      "platform.device.flash.blocks_per_plane", "platform.device.flash.channels",
+      "platform.device.flash.dies_per_channel", "platform.device.flash.planes_per_die",
+      "platform.device.flash.pages_per_block"};
+  c.require(
+      g.blocks() <= kMaxBlocks, shape,
+      fmt::format("the flash has {} erase blocks, more than the {} that can be modelled", g.blocks(), kMaxBlocks));
+  c.require(static_cast<unsigned __int128>(g.pages()) * g.page_size.value <= kMaxBytes, shape,
+            fmt::format("the flash has {} pages of {}, more than the 1024 TiB that can be modelled", g.pages(),
+                        format_quantity(g.page_size)));
+}
+
+}  // namespace
+
+void check_platform(Checker& c) {
+  PlatformConfig& platform = c.scenario().platform;
+  DeviceConfig& device = platform.device;
+  check_geometry(c, device.flash.geometry);
+  check_link(c, device.link, "platform.device.link");
+  check_link(c, platform.gpu.link, "platform.gpu.link");
+  require_power_of_two(c, "platform.device.nvme.mdts", device.nvme.mdts);
+  require_power_of_two(c, "platform.device.nvme.block_size", device.nvme.block_size);
+  c.require(device.engine.buffer >= device.flash.geometry.page_size,
+            {"platform.device.engine.buffer", "platform.device.flash.page_size"},
+            fmt::format("platform.device.engine.buffer: {} does not hold a page of {}",
+                        format_quantity(device.engine.buffer), format_quantity(device.flash.geometry.page_size)));
+  c.require(device.write_buffer.capacity < device.dram.capacity || device.write_buffer.capacity.value == 0,
+            {"platform.device.write_buffer.capacity", "platform.device.dram.capacity"},
+            fmt::format("platform.device.write_buffer.capacity: {} does not fit in the controller DRAM of {}",
+                        format_quantity(device.write_buffer.capacity), format_quantity(device.dram.capacity)));
+  auto order = device.ftl.stripe_order;
+  std::sort(order.begin(), order.end());
+  c.require(std::adjacent_find(order.begin(), order.end()) == order.end(), {"platform.device.ftl.stripe_order"},
+            "platform.device.ftl.stripe_order: names a level twice; give channel, die and plane in some order");
+}
+
+}  // namespace csdsim::scenario

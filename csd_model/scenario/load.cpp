@@ -1,0 +1,145 @@
+#include "csd_model/scenario/load.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <nlohmann/json.hpp>
+
+#include "base/config/dump.h"
+#include "base/config/yaml.h"
+#include "base/text.h"
+#include "csd_model/scenario/check.h"
+#include "csd_model/scenario/presets.h"
+#include "csd_model/scenario/sweep.h"
+
+namespace csdsim::scenario {
+namespace {
+
+using config::Diagnostics;
+using config::Entry;
+using config::Node;
+
+bool is_name(std::string_view text) {
+  const auto allowed = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
+  };
+  return !text.empty() && text.size() <= 100 && text.front() != '.' && std::all_of(text.begin(), text.end(), allowed);
+}
+
+std::string default_name(const std::filesystem::path& file) {
+  std::string name = file.stem().string();
+  for (char& c : name) {
+    if (!is_name(std::string("x") + c)) c = '-';
+  }
+  return is_name(name) ? name : "scenario";
+}
+
+/// `csdsim: 1` on top.
+void take_version(Node& root, Diagnostics& diagnostics) {
+  const Entry* version = root.find("csdsim");
+  if (!version) {
+    diagnostics.error(root.origin, "csdsim: the format version is missing: write `csdsim: 1` on top");
+  } else if (version->value.scalar != "1") {
+    diagnostics.error(version->value.origin, fmt::format("csdsim: this build reads format version 1, found {}",
+                                                         version->value.kind == Node::Kind::scalar
+                                                             ? fmt::format("'{}'", printable(version->value.scalar))
+                                                             : std::string(version->value.kind_name())));
+  }
+  root.erase("csdsim");
+}
+
+Resolved resolve(const Node& tree, const std::string& name, const std::filesystem::path& directory,
+                 Diagnostics& diagnostics) {
+  Resolved resolved;
+  resolved.scenario.name = name;
+  config::Reader reader(tree, Presets::builtin(), diagnostics);
+  reader.read(resolved.scenario);
+  Checker checker(resolved.scenario, reader, directory, diagnostics);
+  checker.require(is_name(resolved.scenario.name), {"name"},
+                  fmt::format("name: '{}' has to be letters, digits, '.', '_' or '-', and not start with '.'",
+                              printable(resolved.scenario.name)));
+  checker.require(config::find_path(reader.root(), "workload") != nullptr, {"workload"},
+                  "workload: say what to run: {kind: generation, ...} or {kind: block_io, ...}");
+  check_scenario(checker);
+  resolved.origins = reader.origins();
+  resolved.notes = diagnostics.notes();
+  return resolved;
+}
+
+}  // namespace
+
+Loaded load_scenario_text(std::string_view text, const std::string& name, const std::filesystem::path& directory,
+                          const std::vector<std::string>& sets) {
+  Diagnostics diagnostics;
+  Node tree = config::parse_document(text, {config::Layer::file, name, 0, 0, ""}, diagnostics);
+  // Without a readable file, what follows would only complain about what is missing.
+  if (!diagnostics.ok() && tree.entries.empty()) diagnostics.throw_if_any();
+  for (const std::string& set : sets) config::apply_set(tree, set, diagnostics);
+  take_version(tree, diagnostics);
+
+  std::vector<Axis> axes;
+  if (const Entry* sweep = tree.find("sweep")) {
+    axes = read_axes(sweep->value, diagnostics);
+    tree.erase("sweep");
+  }
+
+  const std::string run_name = default_name(name);
+  Loaded loaded;
+  loaded.base = resolve(tree, run_name, directory, diagnostics);
+  for (const AxisPoint& point : axis_points(axes)) {
+    // A mistake of the base shows in every point: a few of them are enough to find those of the axes.
+    if (!diagnostics.ok() && loaded.points.size() >= 100) break;
+    Diagnostics own;
+    Node at_point = tree;
+    SweepPoint made;
+    made.name = point.name;
+    for (std::size_t a = 0; a < axes.size(); ++a) {
+      const Node& value = axes[a].values[point.indices[a]];
+      if (const Node* set = config::find_path(tree, axes[a].path);
+          set && set->origin.layer == config::Layer::override) {
+        own.note(set->origin, fmt::format("{} is swept: the axis counts", axes[a].path));
+      }
+      config::set_path(at_point, axes[a].path, value);
+      made.axes.emplace_back(axes[a].path, axis_value_text(value));
+    }
+    made.resolved = resolve(at_point, run_name, directory, own);
+    diagnostics.add(own);
+    loaded.points.push_back(std::move(made));
+  }
+  diagnostics.throw_if_any();
+  return loaded;
+}
+
+Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets) {
+  const std::string text = config::read_file(file);
+  std::filesystem::path directory = file.parent_path();
+  if (directory.empty()) directory = ".";
+  return load_scenario_text(text, file.string(), directory, sets);
+}
+
+nlohmann::ordered_json effective_config(const Scenario& scenario) {
+  nlohmann::ordered_json json;
+  json["csdsim"] = 1;
+  json.update(config::JsonDump::of(scenario));
+  if (const auto* work = std::get_if<GenerationWorkload>(&scenario.workload)) {
+    if (work->prompts) {
+      json["workload"].erase("batch");
+      json["workload"].erase("input_tokens");
+    }
+    if (scenario.simulation.data == DataMode::carried) json["simulation"].erase("selection");
+  } else {
+    json.erase("model");
+    json.erase("system");
+    json["simulation"].erase("selection");
+    json["simulation"].erase("sampling");
+  }
+  if (auto* sparf = std::get_if<InstinferSparf>(&scenario.system);
+      sparf && sparf->r && sparf->k && json.contains("system")) {
+    json["system"].erase("ratio");
+    json["system"].erase("ratio_mode");
+  }
+  return json;
+}
+
+}  // namespace csdsim::scenario

@@ -1,0 +1,136 @@
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/config/dump.h"
+#include "base/config/yaml.h"
+
+using namespace csdsim;
+using namespace csdsim::config;
+
+namespace demo {
+enum class Colour : std::uint8_t { red, green };
+struct Lamp {
+  static constexpr std::string_view kKind = "lamp";
+  static constexpr std::string_view kDoc = "Gives light.";
+  bool on = false;
+};
+struct Fan {
+  static constexpr std::string_view kKind = "fan";
+  static constexpr std::string_view kDoc = "Moves air.";
+  std::uint32_t speed = 3;
+};
+struct Extra {
+  std::uint64_t depth = 1;
+};
+struct Config {
+  SimTime delay = SimTime::nanoseconds(5);
+  Ratio share = Ratio::of(1, 4);
+  Colour colour = Colour::red;
+  std::string label = "x";
+  std::vector<Bandwidth> rates{Bandwidth{1000}};
+  std::optional<std::uint32_t> limit;
+  std::optional<Extra> extra;
+  std::variant<Lamp, Fan> device;
+};
+void describe(ParamVisitor& v, Lamp& c) { v.param("on", c.on, "Whether it is lit.", assumed("why")); }
+void describe(ParamVisitor& v, Fan& c) { v.param("speed", c.speed, {1, 5}, "Its step.", assumed("why")); }
+void describe(ParamVisitor& v, Extra& c) { v.param("depth", c.depth, {1, 9}, "How deep.", assumed("why")); }
+void describe(ParamVisitor& v, Config& c) {
+  v.param("delay", c.delay, {SimTime{}, SimTime::microseconds(1)}, "Wait.", paper("P 1"));
+  v.param("share", c.share, {Ratio{0, 1}, Ratio{1, 1}}, "Part.", assumed("why"));
+  v.param("colour", c.colour, "Paint.", assumed("why"));
+  v.param("label", c.label, "Text.", assumed("why"));
+  v.list("rates", c.rates, {1, 3}, "Speeds.", assumed("why"));
+  v.optional("limit", c.limit, "none", {1, 10}, "Most.", assumed("why"));
+  v.optional_section("extra", c.extra, "off", "More.", assumed("why"));
+  v.choice("device", c.device, "What.", assumed("why"));
+}
+}  // namespace demo
+
+template <>
+struct csdsim::EnumValues<demo::Colour> {
+  static constexpr EnumValue<demo::Colour> values[] = {{demo::Colour::red, "red", "Red."},
+                                                       {demo::Colour::green, "green", "Green."}};
+};
+
+namespace {
+struct NoPresets : PresetSource {
+  const Node* find(std::string_view, std::string_view) const override { return nullptr; }
+  std::vector<std::string> names(std::string_view) const override { return {}; }
+};
+
+std::vector<std::string> read(std::string_view text, demo::Config& config) {
+  Diagnostics d;
+  const NoPresets presets;
+  Reader reader(parse_document(text, {Layer::file, "f", 0, 0, ""}, d), presets, d);
+  reader.read(config);
+  return d.errors();
+}
+}  // namespace
+
+TEST_CASE("every type of parameter is read") {
+  demo::Config c;
+  CHECK(
+      read("delay: 7 ns\nshare: 1/3\ncolour: green\nlabel: a b\nrates: [1 MB/s, 2 kB/s]\nlimit: 4\nextra: {depth: 2}\n"
+           "device: {kind: fan, speed: 5}\n",
+           c)
+          .empty());
+  CHECK(c.delay == SimTime::nanoseconds(7));
+  CHECK(c.share == Ratio::of(1, 3));
+  CHECK(c.colour == demo::Colour::green);
+  CHECK(c.label == "a b");
+  CHECK(c.rates == std::vector<Bandwidth>{{1'000'000}, {2'000}});
+  CHECK(c.limit == 4u);
+  CHECK(c.extra->depth == 2);
+  CHECK(std::get<demo::Fan>(c.device).speed == 5);
+  const std::string dump = JsonDump::of(c).dump();
+  CHECK(dump == R"({"delay":"7 ns","share":"1/3","colour":"green","label":"a b","rates":["1 MB/s","2 kB/s"],"limit":4,)"
+                R"("extra":{"depth":2},"device":{"kind":"fan","speed":5}})");
+  demo::Config again;
+  CHECK(read(dump, again).empty());
+  CHECK(JsonDump::of(again).dump() == dump);
+}
+
+TEST_CASE("what is not mentioned keeps its default, and words stand for nothing") {
+  demo::Config c;
+  c.extra.emplace();
+  CHECK(read("limit: none\nextra: off\n", c).empty());
+  CHECK_FALSE(c.limit);
+  CHECK_FALSE(c.extra);
+  CHECK(c.delay == SimTime::nanoseconds(5));
+  demo::Config plain;
+  CHECK(JsonDump::of(plain).dump() == JsonDump::of(c).dump());
+}
+
+TEST_CASE("all mistakes of all types are found at once") {
+  demo::Config c;
+  const auto errors = read(
+      "delay: 2 us\nshare: 1.5\ncolour: blue\nlabel: ''\nrates: []\nlimit: 11\nextra: {deep: 2}\ndevice: {kind: fan, "
+      "on: "
+      "true, speed: 0}\n",
+      c);
+  CHECK(errors == std::vector<std::string>{
+                      "f:1:8: error: delay: 2 us is out of range: 0 ps to 1 us",
+                      "f:2:8: error: share: 1.5 is out of range: 0 to 1",
+                      "f:3:9: error: colour: unknown value 'blue'; exists: red, green",
+                      "f:4:8: error: label: is an empty text",
+                      "f:5:8: error: rates: has 0 items, expected 1 to 3",
+                      "f:6:8: error: limit: 11 is out of range: 1 to 10",
+                      "f:7:9: error: unknown key 'deep' in extra; exists: depth",
+                      "f:8:21: error: 'on' in device belongs to kind lamp, not to fan",
+                      "f:8:38: error: device.speed: 0 is out of range: 1 to 5",
+                  });
+}
+
+TEST_CASE("a table has every parameter of every kind") {
+  const auto table = ParamTable::of<demo::Config>();
+  std::vector<std::string> paths;
+  for (const auto& row : table.rows) paths.push_back(row.path);
+  CHECK(paths == std::vector<std::string>{"delay", "share", "colour", "label", "rates", "limit", "extra", "extra.depth",
+                                          "device.kind", "device.on", "device.speed"});
+  CHECK(table.rows[0].range == "0 ps to 1 us");
+  CHECK(table.rows[0].value == "5 ns");
+  CHECK(table.rows[0].cite.where == "P 1");
+  CHECK(table.rows[10].kind == "fan");
+  CHECK(table.rows[2].type == "one of red, green");
+}

@@ -1,0 +1,54 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/statistics.h"
+
+using namespace csdsim;
+
+TEST_CASE("statistics are read at the dump, in order of registration") {
+  std::uint64_t pages = 0;
+  SimTime busy;
+  Histogram latency;
+  Statistics root;
+  Statistics& flash = root.child("flash");
+  flash.counter("pages_read", pages, "pages", "Pages read from the array.");
+  flash.time("busy", busy, "Time in which a channel moved data.", StatOrigin::calibrated);
+  root.child("link");
+  root.child("flash").value(
+      "hit_ratio", [&] { return static_cast<double>(pages) / 8; }, "1", "Share of hits.");
+  root.histogram("latency", latency, 1e-3, "ns", "Latency of requests.", StatOrigin::sampled);
+  pages = 6;
+  busy = SimTime::microseconds(2);
+  latency.add(3000);
+  latency.add(5000);
+  const auto json = root.dump();
+  CHECK(json.dump() ==
+        R"({"flash":{"pages_read":{"value":6,"unit":"pages","doc":"Pages read from the array.","origin":"modelled"},)"
+        R"("busy":{"value":2e-06,"unit":"s","doc":"Time in which a channel moved data.","origin":"calibrated"},)"
+        R"("hit_ratio":{"value":0.75,"unit":"1","doc":"Share of hits.","origin":"modelled"}},"link":{},)"
+        R"("latency":{"value":{"count":2,"mean":4.0,"min":3.0,"p50":3.0,"p90":5.0,"p99":5.0,"p99_9":5.0,"max":5.0},)"
+        R"("unit":"ns","doc":"Latency of requests.","origin":"sampled"}})");
+  CHECK(root.dump() == json);
+}
+
+TEST_CASE("what is unknown is absent, never 0") {
+  Statistics root;
+  root.value(
+      "share", [] { return std::numeric_limits<double>::quiet_NaN(); }, "1", "A share of nothing.");
+  CHECK(root.dump().empty());
+}
+
+TEST_CASE("statistics without name, unit or sentence, and twins, are refused") {
+  std::uint64_t n = 0;
+  Statistics root;
+  root.counter("a", n, "1", "Counts.");
+  CHECK_THROWS_AS(root.counter("a", n, "1", "Counts."), InternalError);
+  CHECK_THROWS_AS(root.child("a"), InternalError);
+  CHECK_THROWS_AS(root.counter("b", n, "", "Counts."), InternalError);
+  CHECK_THROWS_AS(root.counter("b", n, "1", ""), InternalError);
+  root.child("c");
+  CHECK_THROWS_AS(root.counter("c", n, "1", "Counts."), InternalError);
+}

@@ -1,0 +1,64 @@
+#include <catch2/catch.hpp>
+
+#include "base/config/dump.h"
+#include "base/error.h"
+#include "csd_model/scenario/catalog.h"
+#include "csd_model/scenario/scenario.h"
+
+using namespace csdsim;
+using namespace csdsim::scenario;
+
+TEST_CASE("every parameter is described: sentence, source with a place, default in its range") {
+  const auto table = config::ParamTable::of<Scenario>();
+  CHECK(table.rows.size() > 80);
+  for (const auto& row : table.rows) {
+    INFO(row.path);
+    CHECK(row.doc.size() > 8);
+    CHECK(row.doc.back() == '.');
+    CHECK_FALSE(row.cite.where.empty());
+    CHECK_FALSE(row.type.empty());
+    const bool quantity = row.type.starts_with("count") || row.type.starts_with("time") ||
+                          row.type.starts_with("size") || row.type.starts_with("ratio") ||
+                          row.type.starts_with("bandwidth");
+    if (quantity) CHECK_FALSE(row.range.empty());
+  }
+  for (const auto& section : table.sections) {
+    INFO(section.path);
+    CHECK(section.doc.back() == '.');
+    for (const auto& doc : section.kind_docs) CHECK(doc.back() == '.');
+  }
+}
+
+TEST_CASE("describe shows every parameter of the part that is asked for") {
+  const std::string everything = describe_text("scenario");
+  const std::string markdown = describe_markdown();
+  for (const auto& row : config::ParamTable::of<Scenario>().rows) {
+    INFO(row.path);
+    CHECK(everything.find("  " + row.name) != std::string::npos);
+    CHECK(everything.find(row.doc) != std::string::npos);
+    CHECK(markdown.find("| `" + row.name + "`") != std::string::npos);
+  }
+  for (const auto& kind : describe_kinds()) CHECK_FALSE(describe_text(kind).empty());
+  const std::string flash = describe_text("flash");
+  CHECK(flash.find("channel_bandwidth") != std::string::npos);
+  CHECK(flash.find("1.4 GB/s") != std::string::npos);
+  CHECK(flash.find("engine") == std::string::npos);
+  CHECK(describe_text("device").find("read_latency") != std::string::npos);
+  const std::string sparf = describe_text("system", "instinfer-sparf");
+  CHECK(sparf.find("ratio_mode") != std::string::npos);
+  CHECK(describe_text("system", "instinfer-dense").find("ratio_mode") == std::string::npos);
+  CHECK(describe_text("platform.gpu.link").find("platform.device.link") == std::string::npos);
+  CHECK(describe_text("device", "instcsd-zynq7045").find("InstInfer V-B") != std::string::npos);
+}
+
+TEST_CASE("lists name what exists") {
+  CHECK(catalog("systems").size() == 2);
+  CHECK(catalog("mappings")[0].name == "instinfer");
+  CHECK(catalog("gpus").size() == 5);
+  CHECK(list_text().find("workloads:\n  generation") != std::string::npos);
+  CHECK(list_text("presets").find("xeon-5320") != std::string::npos);
+  CHECK_THROWS_WITH(catalog("system"), Catch::Contains("(did you mean systems?)"));
+  CHECK_THROWS_WITH(describe_text("flsh"), Catch::Contains("(did you mean flash?)"));
+  CHECK_THROWS_WITH(describe_text("system", "instinfer-sparq"), Catch::Contains("(did you mean instinfer-sparf?)"));
+  CHECK_THROWS_WITH(describe_text("device", "smartsd"), Catch::Contains("(did you mean smartssd?)"));
+}

@@ -1,0 +1,197 @@
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/config/dump.h"
+#include "csd_model/scenario/check.h"
+#include "csd_model/scenario/kv_cache.h"
+#include "csd_model/scenario/load.h"
+
+using namespace csdsim;
+using namespace csdsim::scenario;
+
+namespace {
+
+const std::filesystem::path kRoot = CSDSIM_SOURCE_DIR;
+
+Resolved load(const std::string& text, const std::vector<std::string>& sets = {}) {
+  return load_scenario_text(text, "s.yaml", kRoot / "scenarios", sets).base;
+}
+
+// The example of the contract.
+constexpr const char* kContract = R"(csdsim: 1
+name: instcsd-opt13b
+seed: 1
+model: {preset: opt-13b}                       # or {path: DIR}
+platform:
+  gpu: {preset: a6000}                         # timing: modelled | measured
+  host: {preset: xeon-5320, io_overhead: 0 ns}
+  device:
+    preset: instcsd-zynq7045
+    count: 1
+    fidelity: fast
+    flash: {channels: 8, dies_per_channel: 8, planes_per_die: 4, blocks_per_plane: 4096, pages_per_block: 256,
+            page_size: 4 KiB, read_latency: 50 us, program_latency: 600 us, erase_latency: 3 ms,
+            channel_bandwidth: 1.4 GB/s, command_time: 290 ns, data_out_setup: 30 ns,
+            bus_arbitration: command_first, ecc_latency: 0 ns, filter_location: nfc}
+    engine: {clock: 285 MHz, kernels: 2, macs_per_cycle: 128, jobs_in_flight: 16, buffer: 1 MiB}
+    nvme: {queues: 4, queue_depth: 1024, mdts: 2 MiB, granularity: layer_mini_batch, transfer: p2p}
+    link: {generation: 3, lanes: 4}            # or {bandwidth: 6.459 GB/s}
+    dram: {capacity: 8 GiB}
+    write_buffer: {capacity: 0 B}              # 0 B: every write reaches flash before it completes
+    ftl: {mapping: {kind: instinfer, embedding_group: auto, tail: token_index}, over_provisioning: 0.07, lookup_time: 0 ns,
+          stripe_order: [channel, die, plane]}
+system: {kind: instinfer-sparf, ratio: 1/8}    # instinfer-dense; method and system that disagree are an error
+workload: {kind: generation, batch: 64, input_tokens: 1024, output_tokens: 1024}     # or prompts: FILE
+simulation: {data: timing, selection: {kind: clustered, token_page_fraction: 0.25}, sampling: {layers: 2, steps: 8}}
+)";
+constexpr const char* kSweep =
+    "sweep: {axes: {platform.device.flash.channels: [4, 8, 16], platform.device.flash.channel_bandwidth: [0.7 GB/s, "
+    "1.4 "
+    "GB/s]}}\n";
+
+/// Equality by what the dump shows, which is every parameter.
+nlohmann::ordered_json all(const Scenario& s) { return config::JsonDump::of(s); }
+
+}  // namespace
+
+TEST_CASE("the contract's example is read to the values it states") {
+  const Resolved r = load(kContract);
+  CHECK(r.notes.empty());
+  const Scenario& s = r.scenario;
+  CHECK(s.name == "instcsd-opt13b");
+  const FlashConfig& f = s.platform.device.flash;
+  CHECK(f.geometry.capacity() == Bytes::gib(1024));
+  CHECK(f.read_latency == SimTime::microseconds(50));
+  CHECK(f.channel_bandwidth == Bandwidth{1'400'000'000});
+  CHECK(f.command_time == SimTime::nanoseconds(290));
+  CHECK(s.platform.device.engine.clock == Frequency{285'000'000});
+  CHECK(s.platform.device.link.raw_bandwidth() == Bandwidth{3'938'461'538});
+  CHECK(s.platform.gpu.fp16_rate == ComputeRate{155'000'000'000'000});
+  CHECK(s.platform.gpu.link.raw_bandwidth().bytes_per_second == 31'507'692'307);
+  CHECK(s.model.layers == 40);
+  CHECK(s.model.head_dim == 128);
+  CHECK(std::get<InstinferSparf>(s.system).ratio == Ratio::of(1, 8));
+  CHECK(std::get<GenerationWorkload>(s.workload).batch == 64);
+  CHECK(s.simulation.sampling->steps == 8);
+  CHECK(std::get<ClusteredSelection>(s.simulation.selection).token_page_fraction == Ratio::of(1, 4));
+  // OPT-13B: 24 GiB of weights (InstInfer III-A), and 1.5 x 819,200 B a token of flushed KV.
+  CHECK(s.model.weight_bytes().value / (1 << 30) == 23);
+  CHECK(kv_cache_pages(s) * 4096 == 819'200ull * 3 / 2 * 2048 * 64);
+}
+
+TEST_CASE("the contract's defaults are the defaults of the structs") {
+  const Scenario s = load(kContract).scenario;
+  Scenario plain;
+  CHECK(config::JsonDump::of(s.platform.device.flash) == config::JsonDump::of(plain.platform.device.flash));
+  CHECK(config::JsonDump::of(s.platform.device.engine) == config::JsonDump::of(plain.platform.device.engine));
+  CHECK(config::JsonDump::of(s.platform.device.nvme) == config::JsonDump::of(plain.platform.device.nvme));
+  CHECK(config::JsonDump::of(s.platform.device.ftl) == config::JsonDump::of(plain.platform.device.ftl));
+  plain.platform.gpu.preset = "a6000";
+  CHECK(config::JsonDump::of(s.platform.gpu) == config::JsonDump::of(plain.platform.gpu));
+}
+
+TEST_CASE("the effective configuration reads back to the same scenario") {
+  for (const char* file : {"block_read.yaml", "quickstart.yaml", "channels.yaml"}) {
+    INFO(file);
+    const Scenario first = load_scenario(kRoot / "scenarios" / file).base.scenario;
+    const std::string text = effective_config(first).dump(2);
+    INFO(text);
+    const Resolved second = load(text);
+    CHECK(second.notes.empty());
+    CHECK(all(second.scenario) == all(first));
+    CHECK(effective_config(second.scenario).dump() == effective_config(first).dump());
+  }
+  const Scenario first = load(kContract).scenario;
+  CHECK(all(load(effective_config(first).dump()).scenario) == all(first));
+}
+
+TEST_CASE("values come from the strongest layer, and say from which") {
+  const Resolved r = load(
+      "csdsim: 1\nmodel: {preset: opt-13b}\nplatform:\n  device: {preset: instcsd-prototype, flash: "
+      "{read_latency: 40 us}}\nworkload: {kind: generation, output_tokens: 8}\n",
+      {"platform.device.flash.channels=2", "seed=7", "seed=9"});
+  const FlashConfig& f = r.scenario.platform.device.flash;
+  CHECK(f.geometry.channels == 2);
+  CHECK(f.geometry.dies_per_channel == 4);
+  CHECK(f.read_latency == SimTime::microseconds(40));
+  CHECK(r.scenario.seed == 9);
+  CHECK(r.scenario.name == "s");
+  const auto origins = config::dump_origins(r.origins);
+  CHECK(origins["platform.device.flash.channels"] == "--set platform.device.flash.channels=2");
+  CHECK(origins["platform.device.flash.dies_per_channel"] == "preset instcsd-prototype (assumed: not stated)");
+  CHECK(origins["platform.device.flash.read_latency"] == "s.yaml:4:61");
+  CHECK(origins["platform.device.flash.command_time"].get<std::string>().starts_with("default (assumed: "));
+  CHECK(origins["platform.device.dram.capacity"] == "preset instcsd-prototype (paper: InstInfer V-B)");
+}
+
+TEST_CASE("a stronger layer that changes the kind drops the settings of the old one, and says so") {
+  const Resolved r = load(kContract, {"system.kind=instinfer-dense"});
+  CHECK(r.scenario.system_kind() == "instinfer-dense");
+  REQUIRE(r.notes.size() == 1);
+  CHECK(
+      r.notes[0] ==
+      "s.yaml:23:33: note: system.ratio is not used: --set system.kind=instinfer-dense asks for kind instinfer-dense");
+  CHECK_THROWS_AS(load(kContract, {"system={kind: instinfer-dense, method: sparf}"}), config::ConfigError);
+  CHECK(std::get<InstinferSparf>(load(kContract, {"system.method=sparf"}).scenario.system).method == Method::sparf);
+}
+
+TEST_CASE("of bandwidth and generation of a link the stronger layer counts") {
+  const Scenario file = load(
+                            "csdsim: 1\nplatform: {device: {preset: instcsd-zynq7045, link: {bandwidth: 6.459 GB/s}}}\n"
+                            "workload: {kind: block_io}\n")
+                            .scenario;
+  CHECK(file.platform.device.link.raw_bandwidth() == Bandwidth{6'459'000'000});
+  CHECK_FALSE(file.platform.device.link.generation);
+  const std::string base =
+      "csdsim: 1\nplatform: {device: {link: {bandwidth: 6.459 GB/s}}}\nworkload: {kind: block_io}\n";
+  const Scenario set = load(base, {"platform.device.link.generation=4", "platform.device.link.lanes=8"}).scenario;
+  CHECK_FALSE(set.platform.device.link.bandwidth);
+  CHECK(set.platform.device.link.raw_bandwidth() == Bandwidth{15'753'846'153});
+  CHECK(LinkConfig{.generation = 2, .lanes = 1, .bandwidth = {}}.raw_bandwidth() == Bandwidth{500'000'000});
+}
+
+TEST_CASE("a block_io workload says which parts of a scenario it leaves alone") {
+  const std::string text = std::string(kContract);
+  const Resolved r = load(text, {"workload={kind: block_io, pattern: random_read}", "simulation.sampling=off"});
+  CHECK(r.scenario.workload_kind() == "block_io");
+  CHECK(r.notes.size() >= 3);
+  CHECK_FALSE(effective_config(r.scenario).contains("model"));
+}
+
+TEST_CASE("a checkpoint gives the shape; a scenario that says otherwise is wrong") {
+  const Loaded loaded = load_scenario(kRoot / "scenarios/quickstart.yaml");
+  const ModelConfig& m = loaded.base.scenario.model;
+  CHECK(m.layers == 6);
+  CHECK(m.heads == 4);
+  CHECK(m.kv_heads == 4);
+  CHECK(m.head_dim == 64);
+  CHECK(m.ffn_size == 1024);
+  CHECK(m.max_positions == 2048);
+  CHECK(std::filesystem::exists(m.path->path / "config.json"));
+  CHECK(std::get<GenerationWorkload>(loaded.base.scenario.workload).batch == 4);
+  CHECK_THROWS_WITH(load_scenario(kRoot / "scenarios/quickstart.yaml", {"model.layers=7"}),
+                    "--set model.layers=7: error: model.layers: 7 disagrees with the checkpoint, which has 6");
+  // Named in a stronger layer, a checkpoint takes the place of a preset.
+  const Resolved r = load(kContract, {"model.path=../models/opt-6m"});
+  CHECK(r.scenario.model.layers == 6);
+  CHECK_THROWS_WITH(load("csdsim: 1\nmodel: {preset: opt-13b, path: ../models/opt-6m}\nworkload: {kind: generation}\n"),
+                    Catch::Contains("s.yaml:2:32: error: model.path and model.preset exclude each other"));
+}
+
+TEST_CASE("the embedding group follows from page, head and longest sequence") {
+  ModelConfig m;
+  m.head_dim = 128;
+  const InstinferMapping open;
+  CHECK(embedding_group(open, m, Bytes::kib(4), 2048) == 1);
+  CHECK(embedding_group(open, m, Bytes::kib(4), 1024) == 2);
+  CHECK(embedding_group(open, m, Bytes::kib(4), 1023) == 4);
+  CHECK(embedding_group(open, m, Bytes::kib(4), 10) == 8);
+  CHECK(embedding_group(open, m, Bytes::kib(16), 10) == 32);
+  InstinferMapping given;
+  given.embedding_group = 2;
+  CHECK(embedding_group(given, m, Bytes::kib(4), 10) == 2);
+}
+
+TEST_CASE("the contract's example with its sweep has six points") {
+  CHECK(load_scenario_text(std::string(kContract) + kSweep, "s.yaml", ".").points.size() == 6);
+}

@@ -1,0 +1,93 @@
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "csd_model/scenario/load.h"
+
+using namespace csdsim;
+using namespace csdsim::scenario;
+
+namespace {
+const std::string kBase =
+    "csdsim: 1\nmodel: {preset: opt-13b}\nplatform: {device: {preset: instcsd-zynq7045}}\n"
+    "system: {kind: instinfer-sparf, ratio: 1/4}\nworkload: {kind: generation, output_tokens: 8}\n";
+
+Loaded load(const std::string& text, const std::vector<std::string>& sets = {}) {
+  return load_scenario_text(kBase + text, "s.yaml", ".", sets);
+}
+}  // namespace
+
+TEST_CASE("points come in a fixed order, the last axis fastest") {
+  const Loaded l = load(
+      "sweep: {axes: {platform.device.flash.channel_bandwidth: [0.7 GB/s, 1.4 GB/s], platform.device.flash.channels: "
+      "[4, 8]}}\n");
+  REQUIRE(l.points.size() == 4);
+  CHECK(l.points[0].name == "channel_bandwidth=0.7GBps,channels=4");
+  CHECK(l.points[1].name == "channel_bandwidth=0.7GBps,channels=8");
+  CHECK(l.points[2].name == "channel_bandwidth=1.4GBps,channels=4");
+  CHECK(l.points[3].name == "channel_bandwidth=1.4GBps,channels=8");
+  CHECK(l.points[1].axes[0] ==
+        std::pair<std::string, std::string>{"platform.device.flash.channel_bandwidth", "0.7 GB/s"});
+  const FlashConfig& f = l.points[1].resolved.scenario.platform.device.flash;
+  CHECK(f.channel_bandwidth == Bandwidth{700'000'000});
+  CHECK(f.geometry.channels == 8);
+  CHECK(l.base.scenario.platform.device.flash.geometry.channels == 8);
+  CHECK(l.points[1].resolved.origins.at("platform.device.flash.channels").text() == "s.yaml:6:115");
+}
+
+TEST_CASE("an axis may change a kind, or set a whole map") {
+  const Loaded kinds = load("sweep: {axes: {system.kind: [instinfer-dense, instinfer-sparf]}}\n");
+  REQUIRE(kinds.points.size() == 2);
+  CHECK(kinds.points[0].resolved.scenario.system_kind() == "instinfer-dense");
+  CHECK(std::get<InstinferSparf>(kinds.points[1].resolved.scenario.system).ratio == Ratio::of(1, 4));
+  const Loaded maps =
+      load("sweep: {axes: {system: [{kind: instinfer-dense}, {kind: instinfer-sparf, ratio: 1/16}]}}\n");
+  REQUIRE(maps.points.size() == 2);
+  CHECK(maps.points[0].name == "system=instinfer-dense");
+  CHECK(std::get<InstinferSparf>(maps.points[1].resolved.scenario.system).ratio == Ratio::of(1, 16));
+  const Loaded same = load(
+      "sweep: {axes: {system: [{ratio: 1/8}, {ratio: 1/16}], platform.device.preset: [instcsd-zynq7045, "
+      "instcsd-prototype]}}\n");
+  REQUIRE(same.points.size() == 4);
+  std::set<std::string> names;
+  for (const auto& p : same.points) names.insert(p.name);
+  CHECK(names.size() == 4);
+  CHECK(same.points[1].resolved.scenario.platform.device.flash.geometry.channels == 4);
+}
+
+TEST_CASE("axes with the same last key are told apart") {
+  const Loaded l = load("sweep: {axes: {platform.device.link.lanes: [2, 4], platform.gpu.link.lanes: [8, 16]}}\n");
+  CHECK(l.points[0].name == "device.link.lanes=2,gpu.link.lanes=8");
+}
+
+TEST_CASE("an axis can be set on the command line, and counts more than a setting of its path") {
+  const Loaded l = load("", {"sweep.axes.workload.batch=[1, 2, 4]", "workload.batch=7"});
+  REQUIRE(l.points.size() == 3);
+  CHECK(l.base.scenario.workload_kind() == "generation");
+  CHECK(std::get<GenerationWorkload>(l.base.scenario.workload).batch == 7);
+  CHECK(std::get<GenerationWorkload>(l.points[2].resolved.scenario.workload).batch == 4);
+  REQUIRE(l.points[2].resolved.notes.size() == 1);
+  CHECK(l.points[2].resolved.notes[0] == "--set workload.batch=7: note: workload.batch is swept: the axis counts");
+}
+
+TEST_CASE("a point that is wrong is an error of the whole sweep, located at its value") {
+  CHECK_THROWS_WITH(
+      load("sweep: {axes: {workload.output_tokens: [8, 4000]}}\n"),
+      "s.yaml:6:44: error: workload: 4128 tokens (128 in, 4000 out) exceed the 2048 positions of the model");
+  CHECK_THROWS_WITH(load("sweep: {axes: {workload.batch: [1, 2], workload: [{batch: 3}]}}\n"),
+                    Catch::Contains("workload.batch lies inside workload, which is an axis, too"));
+  CHECK_THROWS_WITH(load("sweep: {axis: {workload.batch: [1, 2]}}\n"), Catch::Contains("unknown key 'axis' in sweep"));
+  CHECK_THROWS_WITH(load("sweep: 3\n"), Catch::Contains("sweep: expected axes"));
+}
+
+TEST_CASE("a sweep has a bounded number of points") {
+  std::string values;
+  for (int i = 1; i <= 101; ++i) values += std::to_string(i) + ", ";
+  CHECK_THROWS_WITH(load("sweep: {axes: {workload.batch: [" + values + "], seed: [" + values + "]}}\n"),
+                    Catch::Contains("more than 10000 points"));
+}
+
+TEST_CASE("the channels scenario has its twelve points") {
+  const Loaded l = load_scenario(std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios/channels.yaml");
+  CHECK(l.points.size() == 12);
+  CHECK(l.points.back().name == "kind=instinfer-sparf,channel_bandwidth=1.4GBps,channels=16");
+}
