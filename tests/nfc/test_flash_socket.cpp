@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "nfc/sysc/at_flash.h"
 #include "nfc/sysc/fast_flash.h"
 #include "nfc/sysc/sim_time.h"
@@ -225,37 +224,6 @@ TEST_CASE("work from outside between two slices of sc_start is served from the f
   sc_core::sc_start();
   // The command of 2 asks at 110 and finds the bus given to the data-out until 180.
   CHECK(probe.seen == Seen{{1, kRead}, {2, 180 + kRead}});
-}
-
-TEST_CASE("the coordinator is shared, and gone with the last drive") {
-  constexpr const char* kName = "csdsim_lookahead_coordinator";
-  SyscFixture context;
-  {
-    FastFlash one("one", geometry(), timing());
-    {
-      AtFlash two("two", geometry(), timing());
-      CHECK(sc_core::sc_find_object(kName) != nullptr);
-    }
-    CHECK(sc_core::sc_find_object(kName) != nullptr);
-    CHECK(sc_core::sc_find_object("one")->get_child_objects().size() >= 1);
-    CHECK(sc_core::sc_find_object(kName)->get_parent_object() == nullptr);
-  }
-  CHECK(sc_core::sc_find_object(kName) == nullptr);
-}
-
-TEST_CASE("parameters out of range are refused, and the other drives of the context live on") {
-  SyscFixture context;
-  FastFlash good("good", geometry(), timing());
-  CHECK_THROWS_AS(FastFlash("bad", FlashGeometry{.channels = 0}, timing()), UserError);
-  nfc::FlashTiming no_bandwidth = timing();
-  no_bandwidth.channel_bandwidth = {};
-  CHECK_THROWS_AS(FastFlash("bad", geometry(), no_bandwidth), UserError);
-  CHECK_THROWS_AS(AtFlash("bad", geometry(), no_bandwidth), UserError);
-  Probe probe("probe");
-  probe.socket.bind(good.socket);
-  probe.script = [](Probe& p) { p.submit({read(0)}, 1); };
-  sc_core::sc_start();
-  CHECK(probe.seen == Seen{{1, kRead}});
 }
 
 TEST_CASE("a batch costs FastFlash a few delta cycles, however many pages it has") {
