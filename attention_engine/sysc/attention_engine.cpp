@@ -1,0 +1,118 @@
+#include "attention_engine/sysc/attention_engine.h"
+
+#include "base/error.h"
+#include "nfc/sysc/sim_time.h"
+
+namespace csdsim::engine {
+
+AttentionEngine::AttentionEngine(const sc_core::sc_module_name& name, const EngineConfig& config, KvSource& source,
+                                 HeadWork& work)
+    : sc_module(name), scheduler_(config, source, work, *this) {
+  attend_socket.register_nb_transport_fw(this, &AttentionEngine::attend_fw);
+  flash_socket.register_nb_transport_bw(this, &AttentionEngine::flash_bw);
+  SC_METHOD(on_wake);
+  sensitive << wake_;
+  dont_initialize();
+}
+
+tlm::tlm_sync_enum AttentionEngine::attend_fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
+                                              sc_core::sc_time& delay) {
+  if (phase == tlm::BEGIN_REQ) return begin_request(payload, phase, delay);
+  if (phase == tlm::END_RESP) {
+    end_response(payload);
+    respond();
+    return tlm::TLM_COMPLETED;
+  }
+  throw InternalError("an attention engine takes BEGIN_REQ and END_RESP only");
+}
+
+tlm::tlm_sync_enum AttentionEngine::begin_request(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
+                                                  const sc_core::sc_time& delay) {
+  auto* extension = payload.get_extension<AttendExtension>();
+  const auto refuse = [&](const char* why) {
+    if (extension != nullptr) extension->error = why;
+    payload.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
+    return tlm::TLM_COMPLETED;
+  };
+  if (extension == nullptr) return refuse("");
+  if (delay != sc_core::SC_ZERO_TIME) return refuse("an attention command is submitted without annotated delay");
+  // The place in in_flight_ comes first: jobs that need no flash and no time could end within submit().
+  in_flight_.push_back(&payload);
+  if (payload.has_mm()) payload.acquire();
+  try {
+    scheduler_.submit(extension->jobs, sim_time_now());
+  } catch (const UserError& error) {
+    in_flight_.pop_back();
+    if (payload.has_mm()) payload.release();
+    return refuse(error.what());
+  }
+  settle();
+  phase = tlm::END_REQ;
+  return tlm::TLM_UPDATED;
+}
+
+tlm::tlm_sync_enum AttentionEngine::flash_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
+                                             sc_core::sc_time&) {
+  if (phase != tlm::BEGIN_RESP) return tlm::TLM_ACCEPTED;
+  if (payload.get_response_status() != tlm::TLM_OK_RESPONSE) throw InternalError("a page read of the engine failed");
+  const auto job = static_cast<std::uint32_t>(payload.get_extension<nfc::FlashBatch>()->tag);
+  payload.release();
+  scheduler_.pages_arrived(JobId{job}, sim_time_now());
+  settle();
+  respond();
+  return tlm::TLM_COMPLETED;
+}
+
+void AttentionEngine::on_wake() {
+  scheduler_.advance(sim_time_now());
+  settle();
+  respond();
+}
+
+void AttentionEngine::read_pages(JobId id, std::span<const PageOp> ops, SimTime) {
+  tlm::tlm_generic_payload& payload = flash_payloads_.allocate(ops, id.value);
+  tlm::tlm_phase phase = tlm::BEGIN_REQ;
+  sc_core::sc_time delay;
+  const auto status = flash_socket->nb_transport_fw(payload, phase, delay);
+  // The payload returns with its response; a flash that answers within the call has refused it.
+  if (status == tlm::TLM_COMPLETED) throw InternalError("the flash refused a page read of the engine");
+}
+
+void AttentionEngine::task_done(TaskId id, SimTime) {
+  auto& slot = in_flight_[id.value - first_task_];
+  responses_.push_back(slot);
+  slot = nullptr;
+  while (!in_flight_.empty() && in_flight_.front() == nullptr) {
+    in_flight_.pop_front();
+    ++first_task_;
+  }
+}
+
+/// Sets the alarm to the scheduler's next event.
+void AttentionEngine::settle() {
+  wake_.cancel();
+  const SimTime next = scheduler_.next_event();
+  if (next != SimTime::max()) wake_.notify(to_sc_time(next - sim_time_now()));
+}
+
+void AttentionEngine::respond() {
+  while (responding_ == nullptr && !responses_.empty()) {
+    tlm::tlm_generic_payload& payload = *responses_.front();
+    responses_.pop_front();
+    responding_ = &payload;
+    payload.set_response_status(tlm::TLM_OK_RESPONSE);
+    tlm::tlm_phase phase = tlm::BEGIN_RESP;
+    sc_core::sc_time delay;
+    const auto status = attend_socket->nb_transport_bw(payload, phase, delay);
+    const bool ended = status == tlm::TLM_COMPLETED || (status == tlm::TLM_UPDATED && phase == tlm::END_RESP);
+    if (ended && responding_ == &payload) end_response(payload);
+  }
+}
+
+void AttentionEngine::end_response(tlm::tlm_generic_payload& payload) {
+  if (responding_ != &payload) throw InternalError("END_RESP for an attention command that was not responding");
+  responding_ = nullptr;
+  if (payload.has_mm()) payload.release();
+}
+
+}  // namespace csdsim::engine

@@ -1,0 +1,55 @@
+// The attention engine as a SystemC module.
+#pragma once
+
+#include <tlm_utils/simple_initiator_socket.h>
+#include <tlm_utils/simple_target_socket.h>
+
+#include <deque>
+#include <systemc>
+
+#include "attention_engine/core/head_scheduler.h"
+#include "attention_engine/sysc/attend_payload.h"
+#include "nfc/sysc/flash_payload.h"
+
+namespace csdsim::engine {
+
+/// InstInfer's engine (section IV-B) behind sockets: a HeadScheduler whose pages come from `flash_socket`. Protocol:
+/// attend_payload.h. Any module with these two sockets can take its place.
+class AttentionEngine : public sc_core::sc_module, private EnginePort {
+ public:
+  tlm_utils::simple_target_socket<AttentionEngine> attend_socket{"attend_socket"};
+  tlm_utils::simple_initiator_socket<AttentionEngine> flash_socket{"flash_socket"};
+
+  /// `source` and `work` must outlive the module. Throws UserError for an invalid config.
+  AttentionEngine(const sc_core::sc_module_name& name, const EngineConfig& config, KvSource& source, HeadWork& work);
+
+  const EngineStats& stats() const { return scheduler_.stats(); }
+  const EngineConfig& config() const { return scheduler_.config(); }
+
+ private:
+  SC_HAS_PROCESS(AttentionEngine);
+
+  tlm::tlm_sync_enum attend_fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
+  tlm::tlm_sync_enum begin_request(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
+                                   const sc_core::sc_time& delay);
+  tlm::tlm_sync_enum flash_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
+  void on_wake();
+
+  void read_pages(JobId id, std::span<const PageOp> ops, SimTime at) override;
+  void task_done(TaskId id, SimTime at) override;
+
+  void settle();
+  void respond();
+  void end_response(tlm::tlm_generic_payload& payload);
+
+  HeadScheduler scheduler_;
+  sc_core::sc_event wake_;
+  nfc::FlashPayloadPool flash_payloads_;
+  /// Payloads by TaskId, from first_task_ on; nullptr where the task is done.
+  std::deque<tlm::tlm_generic_payload*> in_flight_;
+  std::uint64_t first_task_ = 0;
+  std::deque<tlm::tlm_generic_payload*> responses_;  ///< done, not yet sent
+  tlm::tlm_generic_payload* responding_ = nullptr;   ///< BEGIN_RESP sent, END_RESP outstanding
+};
+
+}  // namespace csdsim::engine
