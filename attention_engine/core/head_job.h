@@ -18,10 +18,10 @@ enum class Method : std::uint8_t {
 
 /// Work on one KV head. The pointers are null in timing runs.
 struct HeadJob {
-  HeadKey key;
+  HeadKey key = {};
   Method method = Method::dense;
   std::uint32_t group = 1;    ///< G, query heads that share the KV head
-  SparfParams sparf;          ///< for Method::sparf
+  SparfParams sparf = {};     ///< for Method::sparf
   const Half* q = nullptr;    ///< [G][d]
   Half* out = nullptr;        ///< dense, sparf: [G][d], what travels to the host
   float* out_fp32 = nullptr;  ///< dense, sparf: [G][d], before narrowing; optional

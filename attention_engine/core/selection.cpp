@@ -7,25 +7,22 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/rng.h"
 
 namespace csdsim::engine {
 namespace {
 
-/// SplitMix64 (Steele, Lea, Flood 2014): a stream of hashes of its seed.
+/// A stream of random numbers for one head at one length.
 class Hash {
  public:
   Hash(std::uint64_t seed, HeadKey key, std::uint32_t tokens, std::uint64_t purpose) : state_(seed) {
     for (const std::uint64_t part : {std::uint64_t{key.sequence.value}, std::uint64_t{key.layer.value},
                                      std::uint64_t{key.head.value}, std::uint64_t{tokens}, purpose}) {
-      state_ = next() ^ part;
+      state_ = splitmix64(state_) ^ part;
     }
+    state_ = splitmix64(state_);
   }
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-  }
+  std::uint64_t next() { return counter_random(state_, counter_++); }
   /// Uniform in [0, bound).
   std::uint32_t below(std::uint32_t bound) {
     return static_cast<std::uint32_t>((next() >> 32) * std::uint64_t{bound} >> 32);
@@ -33,6 +30,7 @@ class Hash {
 
  private:
   std::uint64_t state_;
+  std::uint64_t counter_ = 0;
 };
 
 /// Appends `count` of [0, n), ascending, each subset as likely (selection sampling, Knuth 3.4.2 S).

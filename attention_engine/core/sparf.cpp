@@ -131,33 +131,40 @@ void SparfAttention::select_tokens() {
   }
 }
 
+// All rows are asked for before the first is used: scattered rows cost latency, not bandwidth.
+void SparfAttention::find_rows(const KvSource& source, HeadKey key, KvKind kind, std::vector<const Half*>& rows) {
+  const std::uint32_t n = view_.tokens_per_page;
+  const std::size_t d = view_.head_dim;
+  rows.clear();
+  const Half* page = nullptr;
+  std::uint32_t held = 0;
+  for (const std::uint32_t j : tokens_) {
+    if (page == nullptr || j / n != held) page = source.token_rows(key, kind, held = j / n);
+    rows.push_back(page + (j % n) * d);
+    simd::prefetch(rows.back(), d);
+  }
+}
+
 void SparfAttention::attend(const KvSource& source, HeadKey key, std::span<float> out) {
   const std::size_t d = view_.head_dim, count = tokens_.size();
-  const std::uint32_t n = view_.tokens_per_page;
   if (out.size() != group_ * d) throw InternalError("SparF: out must be [group][d]");
-  // Calls visit(row, index in J) for every selected token, in token order.
-  const auto for_each_row = [&](KvKind kind, auto visit) {
-    const Half* rows = nullptr;
-    std::uint32_t held = 0;
-    for (std::size_t c = 0; c < count; ++c) {
-      const std::uint32_t group = tokens_[c] / n;
-      if (rows == nullptr || group != held) rows = source.token_rows(key, kind, held = group);
-      visit(rows + (tokens_[c] % n) * d, c);
-    }
-  };
+  find_rows(source, key, KvKind::key, key_rows_);
+  find_rows(source, key, KvKind::value, value_rows_);
 
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
-  for (float& x : q_) x *= scale;
   weights_.resize(group_ * count);
-  for_each_row(KvKind::key, [&](const Half* row, std::size_t c) {
-    for (std::size_t g = 0; g < group_; ++g) weights_[g * count + c] = simd::dot(q_.data() + g * d, row, d);
-  });
-  for (std::size_t g = 0; g < group_; ++g) softmax(weights_.data() + g * count, count);
+  for (std::size_t g = 0; g < group_; ++g) {
+    float* w = weights_.data() + g * count;
+    for (std::size_t c = 0; c < count; ++c) w[c] = simd::dot(q_.data() + g * d, key_rows_[c], d) * scale;
+    softmax(w, count);
+  }
 
   std::fill(out.begin(), out.end(), 0.0f);
-  for_each_row(KvKind::value, [&](const Half* row, std::size_t c) {
-    for (std::size_t g = 0; g < group_; ++g) simd::axpy(weights_[g * count + c], row, out.data() + g * d, d);
-  });
+  for (std::size_t g = 0; g < group_; ++g) {
+    for (std::size_t c = 0; c < count; ++c) {
+      simd::axpy(weights_[g * count + c], value_rows_[c], out.data() + g * d, d);
+    }
+  }
   if (!params_.reallocate) return;
   const std::span<const float> mean = source.value_mean(key);
   for (std::size_t g = 0; g < group_; ++g) {

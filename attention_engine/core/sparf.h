@@ -66,6 +66,7 @@ class SparfAttention {
   void score_embedding_pages(const KvSource& source, HeadKey key);
   void score_token_rows(const KvSource& source, HeadKey key, std::uint32_t first);
   void form_keys();
+  void find_rows(const KvSource& source, HeadKey key, KvKind kind, std::vector<const Half*>& rows);
 
   KvHeadView view_;
   SparfParams params_;
@@ -84,6 +85,8 @@ class SparfAttention {
   std::vector<std::uint32_t> tokens_;
   PageGroups token_groups_;
   std::vector<float> alpha_;
+  std::vector<const Half*> key_rows_;  ///< of the tokens in J
+  std::vector<const Half*> value_rows_;
   std::vector<float> weights_;  ///< [G][|J|]
 };
 

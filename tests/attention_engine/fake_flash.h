@@ -1,0 +1,55 @@
+// Flash of unlimited parallelism behind an EnginePort, and the loop that runs a scheduler against it.
+#pragma once
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "attention_engine/core/head_scheduler.h"
+
+namespace csdsim::engine::test {
+
+class FakeFlash : public EnginePort {
+ public:
+  struct Read {
+    JobId id;
+    SimTime at;
+    std::vector<PageOp> ops;
+  };
+  /// A batch takes `latency` + pages * `per_page`.
+  explicit FakeFlash(SimTime latency = SimTime::microseconds(50), SimTime per_page = {})
+      : latency_(latency), per_page_(per_page) {}
+
+  void read_pages(JobId id, std::span<const PageOp> ops, SimTime at) override {
+    reads.push_back({id, at, {ops.begin(), ops.end()}});
+    arrivals_.emplace(std::tuple{at + latency_ + per_page_ * static_cast<std::int64_t>(ops.size()), order_++}, id);
+  }
+  void task_done(TaskId id, SimTime at) override { done.emplace_back(id, at); }
+
+  /// Runs until nothing is due any more; returns the time of the last event.
+  SimTime run(HeadScheduler& scheduler) {
+    SimTime now;
+    while (!arrivals_.empty() || scheduler.next_event() != SimTime::max()) {
+      const SimTime arrival = arrivals_.empty() ? SimTime::max() : std::get<0>(arrivals_.begin()->first);
+      now = std::min(arrival, scheduler.next_event());
+      if (arrival == now) {
+        const JobId id = arrivals_.begin()->second;
+        arrivals_.erase(arrivals_.begin());
+        scheduler.pages_arrived(id, now);
+      } else {
+        scheduler.advance(now);
+      }
+    }
+    return now;
+  }
+
+  std::vector<Read> reads;
+  std::vector<std::pair<TaskId, SimTime>> done;
+
+ private:
+  SimTime latency_, per_page_;
+  std::uint64_t order_ = 0;
+  std::map<std::tuple<SimTime, std::uint64_t>, JobId> arrivals_;
+};
+
+}  // namespace csdsim::engine::test

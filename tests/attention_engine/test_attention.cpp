@@ -1,0 +1,280 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "attention_engine/core/attention.h"
+#include "attention_engine/core/sparf.h"
+#include "base/error.h"
+#include "memory_kv_source.h"
+#include "reference.h"
+
+using namespace csdsim;
+using namespace csdsim::engine;
+using namespace csdsim::engine::test;
+
+namespace {
+
+constexpr unsigned kSeed = 7041;
+
+Matrix rows_of(const std::vector<float>& q, std::size_t d) {
+  Matrix m(q.size() / d, Row(d));
+  for (std::size_t i = 0; i < q.size(); ++i) m[i / d][i % d] = q[i];
+  return m;
+}
+
+double worst(const std::vector<float>& out, const Matrix& expected) {
+  double error = 0;
+  const std::size_t d = expected[0].size();
+  for (std::size_t i = 0; i < out.size(); ++i) error = std::max(error, std::abs(out[i] - expected[i / d][i % d]));
+  return error;
+}
+
+std::vector<float> dense(const KvSource& source, const std::vector<float>& q, std::uint32_t group) {
+  std::vector<float> out(q.size());
+  DenseAttention().attend(source, kHead, q, group, out);
+  return out;
+}
+
+struct SparfRun {
+  SparfAttention head;
+  std::vector<float> out;
+};
+
+SparfRun sparf(const KvSource& source, const std::vector<float>& q, std::uint32_t group, const SparfParams& params) {
+  SparfRun run;
+  run.head.select_components(source.view(kHead), params, q, group);
+  run.head.score_tokens(source, kHead);
+  run.head.select_tokens();
+  run.out.resize(q.size());
+  run.head.attend(source, kHead, run.out);
+  return run;
+}
+
+std::vector<std::uint32_t> vec(std::span<const std::uint32_t> s) { return {s.begin(), s.end()}; }
+std::vector<float> vec(std::span<const float> s) { return {s.begin(), s.end()}; }
+
+}  // namespace
+
+TEST_CASE("dense attention equals the definition in double precision") {
+  for (std::uint32_t d : {48u, 64u, 128u}) {
+    for (std::uint32_t tokens : {1u, 15u, 16u, 17u, 33u, 700u, 1500u}) {
+      for (std::uint32_t group : {1u, 3u}) {
+        INFO("seed " << kSeed << " d " << d << " S " << tokens << " G " << group);
+        MemoryKvSource source;
+        source.add(kHead, {.tokens = tokens, .head_dim = d, .page_size = d * 64}, kSeed + tokens);
+        const auto q = random_query(group * d, kSeed);
+        const Matrix k = matrix(source.keys(kHead), d), v = matrix(source.values(kHead), d);
+        Matrix expected;
+        for (const Row& row : rows_of(q, d)) expected.push_back(attend(row, k, v, all(tokens)));
+        REQUIRE(worst(dense(source, q, group), expected) < 2e-6);
+      }
+    }
+  }
+}
+
+TEST_CASE("SparF equals SparQ in double precision, index sets included where keys are apart") {
+  const std::uint32_t d = 64, tokens = 700;
+  std::uint64_t compared = 0;
+  for (unsigned trial = 0; trial < 40; ++trial) {
+    for (std::uint32_t group : {1u, 4u}) {
+      for (GqaTopk topk : {GqaTopk::sum_logits, GqaTopk::sum_probs}) {
+        const SparfParams params{
+            .r = 1 + trial * 2, .k = 20 + 10 * trial, .l = trial, .gqa_topk = topk, .reallocate = trial % 5 != 4};
+        INFO("seed " << kSeed << " trial " << trial << " G " << group << " r " << params.r << " k " << params.k);
+        MemoryKvSource source;
+        source.add(kHead, {.tokens = tokens, .head_dim = d, .embedding_group = 8}, kSeed + trial);
+        const auto q = random_query(group * d, kSeed + 1000 + trial);
+        const SparfRun run = sparf(source, q, group, params);
+        const Sparq expected =
+            sparq(rows_of(q, d), matrix(source.keys(kHead), d), matrix(source.values(kHead), d), params);
+        REQUIRE(vec(run.head.components()) == expected.components);
+        if (expected.margin < (topk == GqaTopk::sum_logits ? 1e-4 : 1e-8)) continue;
+        ++compared;
+        REQUIRE(vec(run.head.tokens()) == expected.tokens);
+        for (std::size_t g = 0; g < group && params.reallocate; ++g) {
+          REQUIRE(std::abs(run.head.alpha()[g] - expected.alpha[g]) < 1e-5);
+        }
+        REQUIRE(worst(run.out, expected.out) < 1e-5);
+      }
+    }
+  }
+  CHECK(compared > 140);
+}
+
+TEST_CASE("output and selection are the same bits whatever the page size, groups, windows and tail") {
+  const std::uint32_t d = 64, tokens = 1500, group = 2;
+  const SparfParams params{.r = 12, .k = 180, .l = 45};
+  const auto q = random_query(group * d, kSeed);
+  MemoryKvSource plain;
+  plain.add(kHead, {.tokens = tokens, .head_dim = d, .page_size = 4096, .embedding_group = 2}, kSeed);
+  const SparfRun expected = sparf(plain, q, group, params);
+  const auto expected_dense = dense(plain, q, group);
+  for (std::uint32_t page_size : {512u, 2048u, 4096u, 16384u, 65536u}) {
+    for (std::uint32_t m : {1u, 2u, 4u, 8u, 16u}) {
+      for (TailScoring tail : {TailScoring::token_pages, TailScoring::dram}) {
+        INFO("seed " << kSeed << " P " << page_size << " m " << m);
+        MemoryKvSource source;
+        source.add(kHead, {.tokens = tokens, .head_dim = d, .page_size = page_size, .embedding_group = m, .tail = tail},
+                   kSeed);
+        const SparfRun run = sparf(source, q, group, params);
+        REQUIRE(vec(run.head.logits()) == vec(expected.head.logits()));
+        REQUIRE(vec(run.head.tokens()) == vec(expected.head.tokens()));
+        REQUIRE(run.out == expected.out);
+        REQUIRE(dense(source, q, group) == expected_dense);
+      }
+    }
+  }
+}
+
+TEST_CASE("r = d gives the exact probabilities and tau = sqrt(d)") {
+  const std::uint32_t d = 64, tokens = 600;
+  MemoryKvSource source;
+  source.add(kHead, {.tokens = tokens, .head_dim = d}, kSeed);
+  const auto q = random_query(d, kSeed);
+  const SparfRun run = sparf(source, q, 1, {.r = 500, .k = tokens - 1, .l = 0});
+  CHECK(run.head.components().size() == d);
+  CHECK(run.head.tau()[0] == std::sqrt(64.0f));
+  // All tokens but the least probable one: the difference to dense attention is bounded by its probability.
+  const auto expected = dense(source, q, 1);
+  const double rest = 1.0 - run.head.alpha()[0];
+  double error = 0;
+  for (std::size_t i = 0; i < d; ++i) error = std::max(error, double(std::abs(run.out[i] - expected[i])));
+  CHECK(error < 10 * rest + 1e-5);
+  CHECK(rest < 1e-4);
+}
+
+TEST_CASE("equal rows of V come out whatever is selected") {
+  const std::uint32_t d = 64, tokens = 500;
+  MemoryKvSource source;
+  source.add(kHead, {.tokens = tokens, .head_dim = d}, kSeed);
+  auto& v = source.values(kHead);
+  for (std::size_t i = d; i < v.size(); ++i) v[i] = v[i - d];
+  source.refresh(kHead);
+  const auto q = random_query(d, kSeed);
+  for (std::uint32_t k : {1u, 17u, 400u}) {
+    const SparfRun run = sparf(source, q, 1, {.r = 8, .k = k, .l = 0});
+    for (std::size_t i = 0; i < d; ++i) REQUIRE(std::abs(run.out[i] - half_to_float(v[i])) < 1e-5);
+  }
+}
+
+TEST_CASE("alpha lies in (0, 1] and does not fall as k grows") {
+  const std::uint32_t d = 64, tokens = 400;
+  MemoryKvSource source;
+  source.add(kHead, {.tokens = tokens, .head_dim = d}, kSeed);
+  const auto q = random_query(d, kSeed);
+  float before = 0;
+  for (std::uint32_t k = 1; k < tokens; ++k) {
+    const float alpha = sparf(source, q, 1, {.r = 16, .k = k, .l = 0}).head.alpha()[0];
+    REQUIRE(alpha > 0);
+    REQUIRE(alpha <= 1);
+    REQUIRE(alpha >= before - 1e-6f);
+    before = alpha;
+  }
+}
+
+TEST_CASE("edge cases of SparF") {
+  const std::uint32_t d = 64, tokens = 300;
+  MemoryKvSource source;
+  source.add(kHead, {.tokens = tokens, .head_dim = d}, kSeed);
+  const auto q = random_query(d, kSeed);
+
+  SECTION("l >= k keeps the newest k tokens") {
+    const SparfRun run = sparf(source, q, 1, {.r = 8, .k = 50, .l = 200});
+    std::vector<std::uint32_t> newest(50);
+    std::iota(newest.begin(), newest.end(), tokens - 50);
+    CHECK(vec(run.head.tokens()) == newest);
+  }
+  SECTION("q = 0: uniform probabilities, ties to the lower index, tau = sqrt(d)") {
+    const SparfRun run = sparf(source, std::vector<float>(d), 1, {.r = 8, .k = 50, .l = 10});
+    CHECK(run.head.tau()[0] == 8.0f);
+    CHECK(vec(run.head.components()) == all(8));
+    std::vector<std::uint32_t> expected = all(40);
+    for (std::uint32_t j = tokens - 10; j < tokens; ++j) expected.push_back(j);
+    CHECK(vec(run.head.tokens()) == expected);
+    CHECK(run.head.alpha()[0] == Approx(50.0 / 300.0));
+  }
+  SECTION("a query head that is 0 on I stays finite") {
+    std::vector<float> two(2 * d);
+    for (std::size_t i = 0; i < 8; ++i) two[i] = 10;
+    for (std::size_t i = 8; i < d; ++i) two[d + i] = 0.01f;
+    for (float x : sparf(source, two, 2, {.r = 8, .k = 50, .l = 10}).out) REQUIRE(std::isfinite(x));
+  }
+  SECTION("invalid parameters are refused") {
+    CHECK_THROWS_AS(sparf(source, q, 1, {.r = 0, .k = 50, .l = 1}), InternalError);
+    CHECK_THROWS_AS(sparf(source, q, 1, {.r = 8, .k = 0, .l = 1}), InternalError);
+    CHECK_THROWS_AS(sparf(source, q, 1, {.r = 8, .k = tokens, .l = 1}), InternalError);
+  }
+  SECTION("NaN and infinities in the cache do no harm beyond the output") {
+    auto& k = source.keys(kHead);
+    for (std::size_t i = 0; i < k.size(); i += 3) k[i] = i % 2 == 0 ? Half{0x7E00} : Half{0x7C00};
+    source.refresh(kHead);
+    const SparfRun run = sparf(source, q, 1, {.r = 8, .k = 50, .l = 10});
+    CHECK(run.head.tokens().size() == 50);
+    CHECK(run.head.tokens().back() == tokens - 1);
+  }
+}
+
+TEST_CASE("logits of -inf give zero, not NaN") {
+  const std::uint32_t d = 64;
+  MemoryKvSource source;
+  source.add(kHead, {.tokens = 20, .head_dim = d}, kSeed);
+  std::fill(source.keys(kHead).begin(), source.keys(kHead).end(), Half{0xFC00});
+  const std::vector<float> q(d, 1.0f);
+  for (float x : dense(source, q, 1)) REQUIRE(x == 0.0f);
+}
+
+TEST_CASE("pages of both phases are those of reference 3.3 and 3.4") {
+  const std::uint32_t d = 128, tokens = 1536 + 40 * 16 + 5, m = 8;  // T = 256: 8 windows, 8 more groups and 5 tokens
+  MemoryKvSource source;
+  source.add(kHead, {.tokens = tokens, .head_dim = d, .embedding_group = m}, kSeed);
+  const SparfRun run = sparf(source, random_query(d, kSeed), 1, {.r = 16, .k = 200, .l = 50});
+  std::set<std::uint32_t> e, u;
+  for (auto i : run.head.components()) e.insert(i / m);
+  for (auto j : run.head.tokens()) {
+    if (j < tokens / 16 * 16) u.insert(j / 16);
+  }
+  CHECK(run.head.embedding_groups().groups == std::vector<std::uint32_t>(e.begin(), e.end()));
+  CHECK(run.head.token_groups().groups == std::vector<std::uint32_t>(u.begin(), u.end()));
+  const auto& rows = run.head.token_groups().rows;
+  CHECK(std::accumulate(rows.begin(), rows.end(), 0u) == 195);  // 5 of the 200 are in DRAM
+  const auto& runs = run.head.embedding_groups().rows;
+  CHECK(std::accumulate(runs.begin(), runs.end(), 0u) == 16);
+}
+
+TEST_CASE("scores are summed over group and heads; fetch copies rows") {
+  const std::uint32_t d = 64, tokens = 100, group = 2;
+  MemoryKvSource source;
+  const HeadKey other{SequenceId{1}, LayerId{2}, KvHead{4}};
+  source.add(kHead, {.tokens = tokens, .head_dim = d}, kSeed);
+  source.add(other, {.tokens = tokens, .head_dim = d}, kSeed + 1);
+  const auto q = random_query(2 * group * d, kSeed);
+  const std::vector<HeadKey> heads{kHead, other};
+  std::vector<float> imp(tokens);
+  score(source, heads, q, group, imp);
+  const Matrix k0 = matrix(source.keys(kHead), d), k1 = matrix(source.keys(other), d), rows = rows_of(q, d);
+  for (std::size_t j = 0; j < tokens; ++j) {
+    const double expected =
+        test::dot(rows[0], k0[j]) + test::dot(rows[1], k0[j]) + test::dot(rows[2], k1[j]) + test::dot(rows[3], k1[j]);
+    REQUIRE(std::abs(imp[j] - expected) < 1e-4);
+  }
+  const std::vector<std::uint32_t> wanted{99, 0, 31, 32};
+  std::vector<Half> out(wanted.size() * d);
+  fetch_rows(source, kHead, KvKind::value, wanted, out);
+  for (std::size_t i = 0; i < out.size(); ++i) REQUIRE(out[i] == source.values(kHead)[wanted[i / d] * d + i % d]);
+  CHECK_THROWS_AS(fetch_rows(source, kHead, KvKind::key, std::vector<std::uint32_t>{100}, std::span(out).first(d)),
+                  InternalError);
+}
+
+TEST_CASE("top-k is ordered by key, then index, with -0 = +0 and NaN last") {
+  TopK top_k;
+  std::vector<std::uint32_t> out;
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> keys{-1, nan, 0.0f, -0.0f, inf, -inf, 2, 2, 2};
+  const std::vector<std::uint32_t> order{4, 6, 7, 8, 2, 3, 0, 5, 1};
+  for (std::uint32_t k = 0; k <= 12; ++k) {
+    top_k.select(keys, k, out);
+    auto expected = std::vector<std::uint32_t>(order.begin(), order.begin() + std::min<std::ptrdiff_t>(k, 9));
+    std::sort(expected.begin(), expected.end());
+    REQUIRE(out == expected);
+  }
+}
