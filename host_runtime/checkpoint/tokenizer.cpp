@@ -22,7 +22,7 @@ Tokenizer::Tokenizer(const std::filesystem::path& path) : impl_(std::make_unique
   const MappedFile file(path);
   const auto status = impl_->processor.LoadFromSerializedProto(
       {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
-  if (!status.ok() || impl_->processor.GetPieceSize() <= 0) {
+  if (!status.ok()) {
     throw UserError(fmt::format("{}: not a valid sentencepiece model: {}", path.string(), status.ToString()));
   }
 }

@@ -194,6 +194,7 @@ TEST_CASE("top indices: largest first, ties to the lower index, NaN last") {
   CHECK(top_indices(keys, 5) == std::vector<std::uint32_t>{0, 1, 2, 4, 5});
   CHECK(top_indices(keys, 99).size() == 6);
   CHECK(top_indices(keys, 0).empty());
+  CHECK(top_indices(std::vector<float>{1, 1, 1, 5}, 2) == std::vector<std::uint32_t>{0, 3});
 }
 
 TEST_CASE("the cache keeps both layouts and the running mean, however tokens arrive") {

@@ -83,6 +83,7 @@ TEST_CASE("dense perplexity on the sample equals the golden one") {
   const auto rounded = perplexity(decoder, wire, opt_6m().text, options);
   INFO("perplexity with q in fp16 " << rounded.perplexity);
   CHECK(std::abs(rounded.perplexity / result.perplexity - 1) < 5e-4);
+  CHECK(rounded.perplexity != result.perplexity);
 }
 
 TEST_CASE("the tokenizer gives the golden ids, and text comes back") {
