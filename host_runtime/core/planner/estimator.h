@@ -18,12 +18,13 @@ struct GenerationEstimate {
   std::string statement;      ///< what was simulated, and the estimated error
 };
 
-/// Feed the executor's report of every group, in order. The prefill scales with the time from layer to layer in the
-/// later half of its simulated layers, decode with SamplingPlan's weights.
+/// Feed the executor's report of every group, in order. The prefill scales with its steady time from layer to
+/// layer, decode with SamplingPlan's weights.
 ///
 ///   GenerationEstimator estimator(plan, workload);
 ///   for (const SampledGroup& group : plan.groups()) {  // materialise the state before group.first_step, then
-///     inputs.span = group.span(); ... run an Executor ...
+///     inputs.span = group.span();
+///     inputs.model.layers = group.layers; ... run an Executor ...
 ///     estimator.add(executor.report());
 ///   }
 ///   const GenerationEstimate estimate = estimator.result();

@@ -81,7 +81,8 @@ void Executor::admit(std::vector<Operation> operations) {
   if (operations.empty()) throw InternalError("planner emitted a step without operations");
   const OpTag& tag = operations.front().tag;
   steps_.push_back({report_.steps.size(), operations.size(), operations.size(), 0});
-  report_.steps.push_back({.phase = tag.phase, .step = tag.step, .end = {}, .path = {}, .layer_end = {}});
+  report_.steps.push_back(
+      {.phase = tag.phase, .step = tag.step, .end = {}, .path = {}, .layer_end = {}, .layer_computed = {}});
   const OperationId first = operations.front().id;
   for (Operation& op : operations) {
     if (op.kind == OpKind::sample) ++steps_.back().unsampled;
@@ -186,8 +187,12 @@ void Executor::finish(Node& n) {
   }
   if (n.op.tag.layer) {
     const std::size_t layer = n.op.tag.layer->value;
-    if (record.layer_end.size() <= layer) record.layer_end.resize(layer + 1);
+    if (record.layer_end.size() <= layer) {
+      record.layer_end.resize(layer + 1);
+      record.layer_computed.resize(layer + 1);
+    }
     record.layer_end[layer] = now_;
+    if (n.op.kind == OpKind::finish_layer) record.layer_computed[layer] = now_;
   }
   if (observer_) observer_({n.op.id, n.op.kind, n.op.resource, n.op.tag, n.begin, now_});
 }

@@ -54,8 +54,9 @@ struct StepRecord {
   Phase phase = Phase::prefill;
   std::uint32_t step = 0;
   SimTime end;
-  PathBreakdown path;              ///< of the critical path from the executor's start to `end`
-  std::vector<SimTime> layer_end;  ///< [layer] when the last operation of the layer ended, K and V in the drive
+  PathBreakdown path;                   ///< of the critical path from the executor's start to `end`
+  std::vector<SimTime> layer_end;       ///< [layer] when its last operation ended, K and V in the drives
+  std::vector<SimTime> layer_computed;  ///< [layer] when its last OpKind::finish_layer ended
 };
 
 struct ExecutionReport {

@@ -9,19 +9,17 @@
 
 namespace csdsim::host {
 
-/// Consecutive decode steps that were measured together; its stratum is the highest among its steps.
+/// Consecutive decode steps that were measured together.
 struct MeasuredGroup {
   std::uint32_t first = 0;
   std::uint32_t steps = 1;
 };
 
 /// Cost of every step, linear in the measured costs. A least-squares model in the work counts (constant, flushed and
-/// windowed tokens, flushes) carries the shape; what it misses at the groups is interpolated over the steps within
-/// each stratum, so the sum over every group is met exactly. What a group's flush leaves for the plain steps after it
-/// is charged to the flush.
+/// windowed tokens, flushes now and before) carries the shape; what it misses is interpolated over the steps, first for
+/// all from the plain ones, then within each stratum. So the steps of a stratum in a group are met exactly in the mean.
 ///
-/// `groups` are disjoint and ascending; `cost` holds their measured steps one after another.
-/// InternalError if there is no group.
+/// `groups` are disjoint and ascending; `cost` holds their steps one after another. InternalError if there is no group.
 std::vector<double> predict_steps(std::span<const StepFeatures> features, std::span<const MeasuredGroup> groups,
                                   std::span<const double> cost);
 
