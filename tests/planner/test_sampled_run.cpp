@@ -69,13 +69,13 @@ TEST_CASE("a sampled run lands within 1 % of the whole one") {
   const PlannerInputs in = small_inputs(layers, prompts, 400, mini_batches);
   const GenerationEstimate whole = simulate(in, {.off = true});
   const GenerationEstimate sampled = simulate(in, {.cooldown = mini_batches > 1 ? 1U : 0U});
-  CHECK(sampled.times.decode_s == Approx(whole.times.decode_s).epsilon(0.01));
-  CHECK(sampled.times.ttft_s == Approx(whole.times.ttft_s).epsilon(0.01));
-  for (std::size_t p = 0; p < kPathParts; ++p)
-    CHECK(sampled.times.decode_path_s[p] == Approx(whole.times.decode_path_s[p]).margin(0.01 * whole.times.decode_s));
-  CHECK(sampled.relative_error < 0.02);
-  WARN("relative difference " << sampled.times.decode_s / whole.times.decode_s - 1 << ", estimated "
+  INFO("relative difference " << sampled.times.decode_s / whole.times.decode_s - 1 << ", estimated "
                               << sampled.relative_error << "; TTFT " << sampled.times.ttft_s / whole.times.ttft_s - 1);
+  CHECK(sampled.times.decode_s == Approx(whole.times.decode_s).epsilon(0.006));
+  CHECK(sampled.times.ttft_s == Approx(whole.times.ttft_s).epsilon(1e-6));
+  for (std::size_t p = 0; p < kPathParts; ++p)
+    CHECK(sampled.times.decode_path_s[p] == Approx(whole.times.decode_path_s[p]).margin(0.006 * whole.times.decode_s));
+  CHECK(sampled.relative_error < 0.01);
 }
 
 TEST_CASE("the whole run through the estimator is the executor's own account") {

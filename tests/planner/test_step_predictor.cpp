@@ -41,7 +41,7 @@ TEST_CASE("a cost that is linear in the work counts is predicted exactly at ever
   std::vector<double> measured;
   for (const auto& g : groups)
     for (std::uint32_t i = 0; i < g.steps; ++i) measured.push_back(cost(g.first + i));
-  const auto predicted = predict_steps(f, groups, measured);
+  const auto predicted = StepPredictor(f).predict(groups, measured);
   for (std::uint32_t s = 0; s < f.size(); ++s) CHECK(predicted[s] == Approx(cost(s)).epsilon(1e-9));
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("what the model misses is interpolated within the stratum, and the gro
   std::vector<double> measured;
   for (const auto& g : groups)
     for (std::uint32_t i = 0; i < g.steps; ++i) measured.push_back(cost(g.first + i));
-  const auto predicted = predict_steps(f, groups, measured);
+  const auto predicted = StepPredictor(f).predict(groups, measured);
   std::size_t next = 0;
   for (const auto& g : groups) {
     double expected = 0, got = 0;
@@ -76,5 +76,5 @@ TEST_CASE("what the model misses is interpolated within the stratum, and the gro
     estimated += predicted[s];
   }
   CHECK(estimated == Approx(total).epsilon(0.02));
-  CHECK_THROWS_AS(predict_steps(f, {}, {}), InternalError);
+  CHECK_THROWS_AS(StepPredictor(f).predict({}, {}), InternalError);
 }

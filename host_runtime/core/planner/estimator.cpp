@@ -32,7 +32,8 @@ void GenerationEstimator::add(const ExecutionReport& report) {
   if (group.after_prefill) add_prefill(report);
   for (std::uint32_t i = 0; i < group.measured; ++i) {
     const std::size_t at = (group.after_prefill ? 1 : 0) + group.warmup + i;
-    if (at == 0 || at >= report.steps.size() || report.steps[at].step != group.first_measured() + i)
+    if (at == 0 || at >= report.steps.size() || !report.steps[at].ended ||
+        report.steps[at].step != group.first_measured() + i)
       throw InternalError(fmt::format("decode step {} was to be measured after another, but is not in the report",
                                       group.first_measured() + i));
     const PathBreakdown path = report.step_path(at);

@@ -33,7 +33,7 @@ class GenerationEstimator {
   /// `plan` must outlive the estimator.
   GenerationEstimator(const SamplingPlan& plan, const GenerationWorkload& workload);
 
-  /// The report of the next group. InternalError if a measured step is missing in it.
+  /// The report of the next group, whose cool-down need not have ended. InternalError if a measured step has not.
   void add(const ExecutionReport& report);
   /// Total over all decode steps and layers of another cost, given at the measured steps (plan.measured_steps()).
   double decode_total(std::span<const LayeredCost> cost) const { return plan_.decode_total(cost); }

@@ -81,8 +81,13 @@ void Executor::admit(std::vector<Operation> operations) {
   if (operations.empty()) throw InternalError("planner emitted a step without operations");
   const OpTag& tag = operations.front().tag;
   steps_.push_back({report_.steps.size(), operations.size(), operations.size(), 0});
-  report_.steps.push_back(
-      {.phase = tag.phase, .step = tag.step, .end = {}, .path = {}, .layer_end = {}, .layer_computed = {}});
+  report_.steps.push_back({.phase = tag.phase,
+                           .step = tag.step,
+                           .ended = false,
+                           .end = {},
+                           .path = {},
+                           .layer_end = {},
+                           .layer_computed = {}});
   const OperationId first = operations.front().id;
   for (Operation& op : operations) {
     if (op.kind == OpKind::sample) ++steps_.back().unsampled;
@@ -182,6 +187,7 @@ void Executor::finish(Node& n) {
   StepRecord& record = report_.steps[step.record];
   --step.unfinished;
   if (n.op.kind == OpKind::sample && --step.unsampled == 0) {
+    record.ended = true;
     record.end = now_;
     record.path = n.path;
   }

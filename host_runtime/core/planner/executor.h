@@ -53,6 +53,7 @@ struct OperationRecord {
 struct StepRecord {
   Phase phase = Phase::prefill;
   std::uint32_t step = 0;
+  bool ended = false;
   SimTime end;
   PathBreakdown path;                   ///< of the critical path from the executor's start to `end`
   std::vector<SimTime> layer_end;       ///< [layer] when its last operation ended, K and V in the drives

@@ -7,7 +7,8 @@
 namespace csdsim::host {
 
 GenerationTimes generation_times(const ExecutionReport& report, const GenerationWorkload& workload) {
-  if (report.steps.size() != workload.output_tokens || report.steps.front().phase != Phase::prefill)
+  if (report.steps.size() != workload.output_tokens || report.steps.front().phase != Phase::prefill ||
+      !report.steps.back().ended)
     throw InternalError(fmt::format("{} steps recorded for a run of {}", report.steps.size(), workload.output_tokens));
   const StepRecord& first = report.steps.front();
   const StepRecord& last = report.steps.back();

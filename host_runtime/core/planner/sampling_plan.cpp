@@ -88,10 +88,11 @@ SamplingPlan::Weights SamplingPlan::predictor_weights(std::span<const SampledGro
   }
   Weights weights(measured_.size());
   weights[0].once = 1;
+  const StepPredictor predictor(features_);
   std::vector<double> unit(index.size());
   for (std::size_t i = 0; i < index.size(); ++i) {
     unit[i] = 1;
-    const std::vector<double> predicted = predict_steps(features_, groups, unit);
+    const std::vector<double> predicted = predictor.predict(groups, unit);
     unit[i] = 0;
     for (const double p : predicted) weights[index[i]].scaled += p;
     weights[index[i]].once = -predicted[0];

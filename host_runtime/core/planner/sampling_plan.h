@@ -47,7 +47,7 @@ struct SampledGroup {
 };
 
 /// The groups are disjoint and ascending, so a drive's state only ever grows. Totals over all decode steps are sums of
-/// measured costs with fixed weights (from predict_steps()), scaled to the layers of the model. The first decode step
+/// measured costs with fixed weights (from StepPredictor), scaled to the layers of the model. The first decode step
 /// is measured for itself: it pays once, whatever the number of layers, for K and V of the prefill that are still on
 /// their way.
 class SamplingPlan {

@@ -10,12 +10,13 @@ namespace csdsim::host {
 
 namespace {
 
-constexpr std::size_t kTokenColumns = 3;  // constant, flushed, windowed
-constexpr std::size_t kColumns = 7;       // and flushes of tokens and windows, now and before
-// A work count enters the model only where this share of its spread over the measured steps is its own.
-constexpr double kOwnShare = 0.05;
-
-using Row = std::array<double, kColumns>;
+using Row = StepPredictor::Row;
+constexpr std::size_t kColumns = StepPredictor::kColumns;
+constexpr std::size_t kTokenColumns =
+    3;  // constant, flushed, windowed; then flushes of tokens and windows, now and before
+// A work count enters the model only if the measured steps show this share of what is its own in the run: a coefficient
+// from less would be extrapolated.
+constexpr double kShownShare = 0.3;
 
 Row row_of(const StepFeatures& f) {
   return {
@@ -28,62 +29,64 @@ double dot(std::span<const double> a, std::span<const double> b) {
   return sum;
 }
 
-/// Least squares over the columns [from, to) by modified Gram-Schmidt, in order; a column without a spread of its own
-/// gets coefficient 0.
-Row fit(const std::vector<Row>& rows, std::span<const double> y, std::size_t from, std::size_t to) {
-  const std::size_t n = rows.size();
+/// The columns [from, to) of `rows`, orthonormalised in order by modified Gram-Schmidt. A column with less of its own
+/// than `least` (root mean square) is left out.
+struct Basis {
   std::array<std::vector<double>, kColumns> q;
-  std::array<Row, kColumns> r{};  // column j = sum_i r[i][j] q[i]
+  std::array<Row, kColumns> r{};  ///< column j = sum_i r[i][j] q[i]
   std::array<bool, kColumns> used{};
-  std::vector<double> rest(y.begin(), y.end());
-  Row projected{};
-  std::size_t rank = 0;
-  for (std::size_t j = from; j < to && rank < n; ++j) {
-    std::vector<double> column(n);
-    for (std::size_t i = 0; i < n; ++i) column[i] = rows[i][j];
-    double spread = std::sqrt(dot(column, column));
-    for (std::size_t i = from; i < j; ++i) {
-      if (!used[i]) continue;
-      r[i][j] = dot(q[i], column);
-      for (std::size_t k = 0; k < n; ++k) column[k] -= r[i][j] * q[i][k];
-      if (i == 0) spread = std::sqrt(dot(column, column));  // about the mean
+
+  Basis(const std::vector<Row>& rows, std::size_t from, std::size_t to, const Row& least) {
+    const std::size_t n = rows.size();
+    std::size_t rank = 0;
+    for (std::size_t j = from; j < to && rank < n; ++j) {
+      std::vector<double> column(n);
+      for (std::size_t i = 0; i < n; ++i) column[i] = rows[i][j];
+      const double whole = std::sqrt(dot(column, column));
+      for (std::size_t i = from; i < j; ++i) {
+        if (!used[i]) continue;
+        r[i][j] = dot(q[i], column);
+        for (std::size_t k = 0; k < n; ++k) column[k] -= r[i][j] * q[i][k];
+      }
+      const double own = std::sqrt(dot(column, column));
+      if (own <= 1e-9 * whole || own < least[j] * std::sqrt(static_cast<double>(n))) continue;
+      for (double& v : column) v /= own;
+      r[j][j] = own;
+      q[j] = std::move(column);
+      used[j] = true;
+      ++rank;
     }
-    const double own = std::sqrt(dot(column, column));
-    const double floor = j == 0 ? 0 : std::max(kOwnShare * spread, 1e-9 * std::abs(r[0][j]));
-    if (!(own > floor)) continue;
-    for (double& v : column) v /= own;
-    r[j][j] = own;
-    used[j] = true;
-    ++rank;
-    q[j] = std::move(column);
-    projected[j] = dot(q[j], rest);
-    for (std::size_t k = 0; k < n; ++k) rest[k] -= projected[j] * q[j][k];
   }
-  Row beta{};
+};
+
+/// Coefficients of the least-squares fit of y; 0 for what the basis leaves out.
+Row least_squares(const std::vector<Row>& rows, std::span<const double> y, std::size_t from, std::size_t to,
+                  const Row& own_in_run) {
+  Row least = own_in_run;
+  for (double& v : least) v *= kShownShare;
+  const Basis basis(rows, from, to, least);
+  std::vector<double> rest(y.begin(), y.end());
+  Row projected{}, beta{};
+  for (std::size_t j = from; j < to; ++j) {
+    if (!basis.used[j]) continue;
+    projected[j] = dot(basis.q[j], rest);
+    for (std::size_t k = 0; k < rest.size(); ++k) rest[k] -= projected[j] * basis.q[j][k];
+  }
   for (std::size_t j = to; j-- > from;) {
-    if (!used[j]) continue;
+    if (!basis.used[j]) continue;
     double value = projected[j];
-    for (std::size_t k = j + 1; k < to; ++k) value -= r[j][k] * beta[k];
-    beta[j] = value / r[j][j];
+    for (std::size_t k = j + 1; k < to; ++k) value -= basis.r[j][k] * beta[k];
+    beta[j] = value / basis.r[j][j];
   }
   return beta;
 }
 
-/// The constant and the token counts from the plain steps, then the flushes from what the others have on top. Where
-/// there are too few plain steps, as in ragged batches, everything at once.
-Row fit_strata(const std::vector<Row>& rows, std::span<const double> y, std::span<const Stratum> strata) {
-  std::vector<Row> plain, flush;
-  std::vector<double> plain_y, flush_y;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    (strata[i] == Stratum::plain ? plain : flush).push_back(rows[i]);
-    (strata[i] == Stratum::plain ? plain_y : flush_y).push_back(y[i]);
-  }
-  if (plain.size() < kTokenColumns) return fit(rows, y, 0, kColumns);
-  Row beta = fit(plain, plain_y, 0, kTokenColumns);
-  for (std::size_t i = 0; i < flush.size(); ++i) flush_y[i] -= dot(flush[i], beta);
-  const Row extra = fit(flush, flush_y, kTokenColumns, kColumns);
-  std::copy(extra.begin() + kTokenColumns, extra.end(), beta.begin() + kTokenColumns);
-  return beta;
+Row own_in_run(const std::vector<Row>& rows, std::size_t from, std::size_t to) {
+  const Basis basis(rows, from, to, {});
+  Row own{};
+  for (std::size_t j = from; j < to; ++j)
+    if (basis.used[j]) own[j] = basis.r[j][j] / std::sqrt(static_cast<double>(rows.size()));
+  return own;
 }
 
 /// Piecewise linear through its knots, constant outside; 0 without knots.
@@ -109,8 +112,36 @@ class Correction {
 
 }  // namespace
 
-std::vector<double> predict_steps(std::span<const StepFeatures> features, std::span<const MeasuredGroup> groups,
-                                  std::span<const double> cost) {
+StepPredictor::StepPredictor(std::span<const StepFeatures> features) : features_(features) {
+  std::vector<Row> all, plain, flush;
+  for (const StepFeatures& f : features) {
+    all.push_back(row_of(f));
+    (f.stratum() == Stratum::plain ? plain : flush).push_back(all.back());
+  }
+  own_all_ = own_in_run(all, 0, kColumns);
+  own_plain_ = own_in_run(plain, 0, kTokenColumns);
+  own_flush_ = own_in_run(flush, kTokenColumns, kColumns);
+}
+
+/// The constant and the token counts from the plain steps, then the flushes from what the others have on top. Where
+/// there are too few plain steps, as in ragged batches, everything at once.
+StepPredictor::Row StepPredictor::fit(const std::vector<Row>& rows, std::span<const double> cost,
+                                      std::span<const Stratum> strata) const {
+  std::vector<Row> plain, flush;
+  std::vector<double> plain_cost, flush_cost;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    (strata[i] == Stratum::plain ? plain : flush).push_back(rows[i]);
+    (strata[i] == Stratum::plain ? plain_cost : flush_cost).push_back(cost[i]);
+  }
+  if (plain.size() < kTokenColumns) return least_squares(rows, cost, 0, kColumns, own_all_);
+  Row beta = least_squares(plain, plain_cost, 0, kTokenColumns, own_plain_);
+  for (std::size_t i = 0; i < flush.size(); ++i) flush_cost[i] -= dot(flush[i], beta);
+  const Row extra = least_squares(flush, flush_cost, kTokenColumns, kColumns, own_flush_);
+  std::copy(extra.begin() + kTokenColumns, extra.end(), beta.begin() + kTokenColumns);
+  return beta;
+}
+
+std::vector<double> StepPredictor::predict(std::span<const MeasuredGroup> groups, std::span<const double> cost) const {
   if (groups.empty()) throw InternalError("no measured step to predict from");
   // One observation for each stratum in each group: how a flush drains from step to step is not the model's business.
   struct Observation {
@@ -124,8 +155,8 @@ std::vector<double> predict_steps(std::span<const StepFeatures> features, std::s
   for (const MeasuredGroup& g : groups) {
     std::array<Observation, kStrata> of_group;
     for (std::uint32_t s = g.first; s < g.first + g.steps; ++s) {
-      Observation& o = of_group[static_cast<std::size_t>(features[s].stratum())];
-      o.stratum = features[s].stratum();
+      Observation& o = of_group[static_cast<std::size_t>(features_[s].stratum())];
+      o.stratum = features_[s].stratum();
       o.steps.push_back(s);
       o.at += s;
       o.cost += cost[next++];
@@ -149,16 +180,16 @@ std::vector<double> predict_steps(std::span<const StepFeatures> features, std::s
   for (const Observation& o : observations) {
     Row& row = rows.emplace_back();
     for (std::size_t j = 0; j < kColumns; ++j)
-      row[j] = mean(o, [&](std::uint32_t s) { return row_of(features[s])[j]; });
+      row[j] = mean(o, [&](std::uint32_t s) { return row_of(features_[s])[j]; });
     costs.push_back(o.cost);
     strata.push_back(o.stratum);
   }
-  const Row beta = fit_strata(rows, costs, strata);
+  const Row beta = fit(rows, costs, strata);
 
   std::array<Correction, kStrata> corrections;
   const auto corrected = [&](std::uint32_t s) {
-    const Stratum stratum = features[s].stratum();
-    double value = dot(row_of(features[s]), beta) + corrections[0](s);
+    const Stratum stratum = features_[s].stratum();
+    double value = dot(row_of(features_[s]), beta) + corrections[0](s);
     if (stratum != Stratum::plain) value += corrections[static_cast<std::size_t>(stratum)](s);
     return value;
   };
@@ -169,8 +200,8 @@ std::vector<double> predict_steps(std::span<const StepFeatures> features, std::s
     corrections[k] = found;
   }
 
-  std::vector<double> predicted(features.size());
-  for (std::uint32_t s = 0; s < features.size(); ++s) predicted[s] = corrected(s);
+  std::vector<double> predicted(features_.size());
+  for (std::uint32_t s = 0; s < features_.size(); ++s) predicted[s] = corrected(s);
   return predicted;
 }
 
