@@ -17,7 +17,7 @@ void Executor::start(SimTime now) {
   if (started_) throw InternalError("executor started twice");
   started_ = true;
   now_ = now;
-  report_.start = report_.end = now;
+  report_.start = report_.end = path_start_ = now;
   fill_window();
   dispatch();
 }
@@ -140,7 +140,13 @@ void Executor::begin(Node& n, ResourceState& r) {
 
 void Executor::charge(Node& n) const {
   const bool in_layer = n.op.tag.layer.has_value();
-  SimTime rest = now_ - n.begin;
+  SimTime rest = now_ - std::max(n.begin, path_start_);
+  const SimTime whole = now_ - n.begin;
+  const auto counted = [&](SimTime part) {  // of an operation that began before the phase: its share
+    if (whole == SimTime{}) return SimTime{};
+    return SimTime{static_cast<std::int64_t>(static_cast<__int128>(part.ps) *
+                                             (now_ - std::max(n.begin, path_start_)).ps / whole.ps)};
+  };
   PathPart part = PathPart::gpu;
   switch (n.op.resource.kind) {
     case ResourceKind::gpu:
@@ -155,14 +161,24 @@ void Executor::charge(Node& n) const {
       break;
     }
     case ResourceKind::drive:
-      n.path.add(PathPart::kv_link, in_layer, n.split.link);
-      n.path.add(PathPart::flash, in_layer, n.split.flash);
-      n.path.add(PathPart::engine, in_layer, n.split.engine);
-      rest -= n.split.link + n.split.flash + n.split.engine;
+      for (const auto& [drive_part, time] : {std::pair{PathPart::kv_link, n.split.link},
+                                             {PathPart::flash, n.split.flash},
+                                             {PathPart::engine, n.split.engine}}) {
+        n.path.add(drive_part, in_layer, counted(time));
+        rest -= counted(time);
+      }
       part = PathPart::drive_other;
       break;
   }
   n.path.add(part, in_layer, rest);
+}
+
+/// All paths carried so far end now at the latest: from here on they count for nothing.
+void Executor::restart_path() {
+  path_start_ = now_;
+  for (Node& n : nodes_) n.path = {};
+  for (auto& [resource, r] : resources_) r.freed_path = {};
+  window_path_ = {};
 }
 
 void Executor::finish(Node& n) {
@@ -190,6 +206,7 @@ void Executor::finish(Node& n) {
     record.ended = true;
     record.end = now_;
     record.path = n.path;
+    if (record.phase == Phase::prefill) restart_path();
   }
   if (n.op.tag.layer) {
     const std::size_t layer = n.op.tag.layer->value;
