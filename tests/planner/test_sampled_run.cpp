@@ -78,6 +78,33 @@ TEST_CASE("a sampled run lands within 1 % of the whole one") {
   CHECK(sampled.relative_error < 0.01);
 }
 
+TEST_CASE("two layers of prefill, not past the buffers, still show the pace of the drive") {
+  const PlannerInputs in = small_inputs(24, {200, 210, 220}, 400, 1);
+  const GenerationEstimate whole = simulate(in, {.off = true});
+  const GenerationEstimate sampled = simulate(in, {.prefill_layers = 2});
+  CHECK(sampled.times.ttft_s == Approx(whole.times.ttft_s).epsilon(0.01));
+}
+
+TEST_CASE("a drive that slows down in the prefill is followed to its steady pace") {
+  PlannerInputs in = small_inputs(30, {50}, 1, 1);
+  const auto ttft = [&](const SamplingSettings& settings) {
+    const SamplingPlan plan(in.workload, 30, {.page_tokens = kPageTokens}, settings);
+    GenerationEstimator estimator(plan, in.workload);
+    PlannerInputs part = in;
+    part.span = plan.groups().front().span();
+    part.model.layers = plan.groups().front().layers;
+    FunctionBackend backend([](const Operation& op) {  // a write buffer that holds three layers
+      return op.kind == OpKind::append_kv ? SimTime{op.tag.layer->value < 3 ? 50 : 900} : SimTime{10};
+    });
+    auto planner = make_planner("instinfer-dense", part);
+    Executor ex(*planner, backend, {.drive_commands = 1});
+    run(ex);
+    estimator.add(ex.report());
+    return estimator.result().times.ttft_s;
+  };
+  CHECK(ttft({.prefill_layers = 8}) == Approx(ttft({.off = true})).epsilon(1e-9));
+}
+
 TEST_CASE("the whole run through the estimator is the executor's own account") {
   const PlannerInputs in = small_inputs(3, {20, 40}, 30, 2);
   const SamplingPlan plan(in.workload, 3, {.page_tokens = kPageTokens}, {.off = true});

@@ -78,3 +78,18 @@ TEST_CASE("what the model misses is interpolated within the stratum, and the gro
   CHECK(estimated == Approx(total).epsilon(0.02));
   CHECK_THROWS_AS(StepPredictor(f).predict({}, {}), InternalError);
 }
+
+TEST_CASE("a work count that the measured steps hardly show is not extrapolated") {
+  const auto f = step_features({{256}, 1025}, {.page_tokens = 16, .window_tokens = 256}, {});
+  // The cost is curved and knows no windows. Three plain steps have 32 tokens beyond their last window, one has 48.
+  const auto cost = [](std::uint32_t s) { return 100 + 0.2 * s + 0.0003 * s * s; };
+  const std::vector<MeasuredGroup> groups = {{40, 1}, {296, 1}, {568, 1}, {808, 1}};
+  std::vector<double> measured;
+  for (const auto& g : groups) {
+    REQUIRE(f[g.first].stratum() == Stratum::plain);
+    CHECK(f[g.first].flushed - f[g.first].windowed == (g.first == 568 ? 48 : 32));
+    measured.push_back(cost(g.first));
+  }
+  const auto predicted = StepPredictor(f).predict(groups, measured);
+  for (std::uint32_t s = 20; s < f.size(); s += 20) CHECK(predicted[s] == Approx(cost(s)).epsilon(0.25));
+}

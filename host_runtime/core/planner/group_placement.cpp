@@ -31,7 +31,7 @@ class Placement {
   /// How far a step is from what the i-th place wants.
   using Misfit = std::function<double(std::uint32_t step, std::uint32_t i)>;
 
-  /// Puts `places` groups of `1 + spill` measured steps over the steps of `stratum`: around each target, within
+  /// Puts `places` groups, which measure a step of `stratum` and its spill, over the run: around each target, within
   /// `radius` steps, where the misfit is least, the nearest to the target first.
   void place(Stratum stratum, std::uint32_t places, std::uint32_t spill, double radius, const Misfit& misfit) {
     std::vector<std::uint32_t> steps;
@@ -73,9 +73,9 @@ class Placement {
   std::optional<SampledGroup> group_at(std::uint32_t step, std::uint32_t spill) const {
     const auto end = static_cast<std::uint32_t>(features_.size());
     if (step < settings_.warmup + 1) return std::nullopt;
-    // Up to the end of the spill, further flushes of the kind on the way included, but not for ever.
-    std::uint32_t measured_end = std::min(step + 1 + spill, end);
+    // Until the flush has drained, further ones of its kind on the way included, but not for ever.
     const std::uint32_t limit = std::min(step + 2 * (1 + spill), end);
+    std::uint32_t measured_end = step + 1;
     while (spill > 0 && measured_end < limit && disturbed(measured_end, features_[step].stratum())) ++measured_end;
     const SampledGroup group{.first_step = step - settings_.warmup,
                              .warmup = settings_.warmup,

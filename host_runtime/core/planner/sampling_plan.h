@@ -13,13 +13,15 @@
 namespace csdsim::host {
 
 struct SamplingSettings {
-  bool off = false;                  ///< simulate every step and layer
-  std::uint32_t layers = 2;          ///< layers a simulated step has; at least 2 unless the model has fewer
-  std::uint32_t prefill_layers = 4;  ///< layers of the simulated prefill, past its buffers; `layers` if that is more
-  std::uint32_t steps = 8;           ///< places of the run that are measured, at least 2, beside the first decode step
-  std::uint32_t warmup = 1;          ///< steps simulated before each, to fill queues
-  std::uint32_t cooldown = 0;        ///< steps after each, to keep the drives loaded; 1 where mini-batches overlap
-  FlushSpill spill = {};             ///< steps after a flush that are measured with it: it drains in the background
+  bool off = false;          ///< simulate every step and layer
+  std::uint32_t layers = 2;  ///< layers a simulated step has; at least 2 unless the model has fewer
+  /// Layers of the simulated prefill: two more than the GPU buffers K and V of, so that it shows its steady pace.
+  /// `layers` if that is more.
+  std::uint32_t prefill_layers = 4;
+  std::uint32_t steps = 8;     ///< places of the run that are measured, at least 2, beside the first decode step
+  std::uint32_t warmup = 1;    ///< steps simulated before each, to fill queues
+  std::uint32_t cooldown = 0;  ///< steps after each, to keep the drives loaded; 1 where mini-batches overlap
+  FlushSpill spill = {};       ///< steps after a flush that are measured with it: it drains in the background
 };
 
 /// Cost of a measured step with the simulated number of layers, in any unit (seconds, bytes, page operations): the
