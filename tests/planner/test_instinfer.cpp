@@ -28,7 +28,7 @@ struct Plan {
   explicit Plan(const PlannerInputs& in, std::string_view system = "instinfer-dense") {
     ops = all_operations(*make_planner(system, in));
     for (const Operation& op : ops) {
-      const std::int64_t layer = op.tag.layer ? op.tag.layer->value : -1;
+      const std::int64_t layer = op.tag.layer ? std::int64_t{op.tag.layer->value} : -1;
       const bool added =
           by_key
               .emplace(key(op.kind, op.tag.phase, op.tag.step, layer, op.tag.mini_batch.value, op.resource.index),

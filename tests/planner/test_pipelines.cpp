@@ -121,3 +121,53 @@ TEST_CASE("the first decode step waits for K and V that are still travelling") {
   CHECK(first >= r.steps[0].layer_end[2].ps);
   CHECK(r.step_time(2).ps == 3 * (2 + 5 + 2));
 }
+
+TEST_CASE("the path of decode begins where the prefill's ends") {
+  const std::uint32_t layers = 5, tokens = 4;
+  for (const std::uint32_t mini_batches : {1U, 2U})
+    for (const std::int64_t append : {3, 40, 700}) {
+      CAPTURE(mini_batches, append);
+      const PlannerInputs in = small_inputs(layers, {100, 90}, tokens, mini_batches);
+      const ExecutionReport r =
+          simulate(in, {.inputs = 7, .attention = 9, .finish = 8, .sample = 50, .append = append, .attend = 20});
+      CHECK(r.steps[0].path.total() == r.steps[0].end);
+      for (std::size_t s = 1; s < tokens; ++s) {
+        CHECK(r.steps[s].path.total() == r.steps[s].end - r.steps[0].end);
+        CHECK(r.step_time(s) == r.steps[s].end - r.steps[s - 1].end);
+        for (std::size_t p = 0; p < kPathParts; ++p) {
+          CHECK(r.steps[s].path.layered[p] >= SimTime{});
+          CHECK(r.steps[s].path.fixed[p] >= SimTime{});
+        }
+      }
+    }
+}
+
+TEST_CASE("an operation that straddles the end of the prefill counts with its share") {
+  // K and V travel for 100 from 2 on; the first token is out at 42, so 60 of 100 are decode's.
+  const PlannerInputs in = small_inputs(1, {100}, 2, 1);
+  struct Drive final : OperationBackend {
+    std::optional<SimTime> start(const Operation& op, SimTime) override {
+      if (op.resource.kind == ResourceKind::drive) return std::nullopt;
+      if (op.kind == OpKind::attention_inputs) return SimTime{2};
+      return SimTime{op.kind == OpKind::sample ? 40 : 0};
+    }
+  } drive;
+  auto planner = make_planner("instinfer-dense", in);
+  Executor ex(*planner, drive, {});
+  std::optional<OperationId> append, attend;
+  ex.start({});
+  ex.advance(SimTime{50});
+  for (const Operation& op : all_operations(*make_planner("instinfer-dense", in))) {
+    if (op.kind == OpKind::append_kv) append = op.id;
+    if (op.kind == OpKind::attend) attend = op.id;
+  }
+  ex.complete(*append, SimTime{102}, {.link = SimTime{20}, .flash = SimTime{50}});
+  ex.advance(SimTime{102});
+  ex.complete(*attend, SimTime{112}, {.flash = SimTime{10}});
+  while (!ex.finished()) ex.advance(ex.next_event());
+  const PathBreakdown& path = ex.report().steps[1].path;
+  CHECK(path.total().ps == 112 + 40 - 42);
+  CHECK(path.layered[static_cast<std::size_t>(PathPart::kv_link)].ps == 12);
+  CHECK(path.layered[static_cast<std::size_t>(PathPart::flash)].ps == 30 + 10);
+  CHECK(path.layered[static_cast<std::size_t>(PathPart::drive_other)].ps == 18);
+}

@@ -20,13 +20,13 @@ class ToyDrive final : public OperationBackend {
  public:
   std::optional<SimTime> start(const Operation& op, SimTime now) override {
     if (op.kind == OpKind::append_kv) return SimTime{800'000};
-    if (op.kind != OpKind::attend) return SimTime{op.kind == OpKind::sample ? 30'000 : 11'000};
+    if (op.kind != OpKind::attend) return SimTime{op.kind == OpKind::sample ? 15'000 : 11'000};
     backlog_ = std::max<std::int64_t>(0, backlog_ - (now - idle_since_).ps);
     std::int64_t own = 40'000, left_behind = 0;
     for (const SequenceWork& s : std::get<DriveWork>(op.work).sequences) {
       own += 900 * (s.context() / kPageTokens) + 20 * s.context();
       if (s.context() % kPageTokens == 0) left_behind += 9'000;
-      if (s.context() % kWindow == 0) left_behind += 90'000;
+      if (s.context() % kWindow == 0) left_behind += 50'000;
     }
     const std::int64_t shared = std::min(backlog_, own / 2);
     backlog_ += left_behind - shared;
@@ -43,10 +43,10 @@ GenerationEstimate simulate(PlannerInputs in, const SamplingSettings& settings) 
   const SamplingPlan plan(in.workload, in.model.layers, {.page_tokens = kPageTokens, .window_tokens = kWindow},
                           settings);
   GenerationEstimator estimator(plan, in.workload);
-  in.model.layers = plan.layers();
   SimTime now;
   for (const SampledGroup& group : plan.groups()) {
     in.span = group.span();
+    in.model.layers = group.layers;
     ToyDrive drive;
     auto planner = make_planner("instinfer-sparf", in);
     Executor ex(*planner, drive, {.drive_commands = 1});
@@ -69,13 +69,40 @@ TEST_CASE("a sampled run lands within 1 % of the whole one") {
   const PlannerInputs in = small_inputs(layers, prompts, 400, mini_batches);
   const GenerationEstimate whole = simulate(in, {.off = true});
   const GenerationEstimate sampled = simulate(in, {.cooldown = mini_batches > 1 ? 1U : 0U});
-  CHECK(sampled.times.decode_s == Approx(whole.times.decode_s).epsilon(0.01));
-  CHECK(sampled.times.ttft_s == Approx(whole.times.ttft_s).epsilon(0.01));
-  for (std::size_t p = 0; p < kPathParts; ++p)
-    CHECK(sampled.times.decode_path_s[p] == Approx(whole.times.decode_path_s[p]).margin(0.01 * whole.times.decode_s));
-  CHECK(sampled.relative_error < 0.02);
-  WARN("relative difference " << sampled.times.decode_s / whole.times.decode_s - 1 << ", estimated "
+  INFO("relative difference " << sampled.times.decode_s / whole.times.decode_s - 1 << ", estimated "
                               << sampled.relative_error << "; TTFT " << sampled.times.ttft_s / whole.times.ttft_s - 1);
+  CHECK(sampled.times.decode_s == Approx(whole.times.decode_s).epsilon(0.006));
+  CHECK(sampled.times.ttft_s == Approx(whole.times.ttft_s).epsilon(1e-6));
+  for (std::size_t p = 0; p < kPathParts; ++p)
+    CHECK(sampled.times.decode_path_s[p] == Approx(whole.times.decode_path_s[p]).margin(0.006 * whole.times.decode_s));
+  CHECK(sampled.relative_error < 0.01);
+}
+
+TEST_CASE("two layers of prefill, not past the buffers, still show the pace of the drive") {
+  const PlannerInputs in = small_inputs(24, {200, 210, 220}, 400, 1);
+  const GenerationEstimate whole = simulate(in, {.off = true});
+  const GenerationEstimate sampled = simulate(in, {.prefill_layers = 2});
+  CHECK(sampled.times.ttft_s == Approx(whole.times.ttft_s).epsilon(0.01));
+}
+
+TEST_CASE("a drive that slows down in the prefill is followed to its steady pace") {
+  PlannerInputs in = small_inputs(30, {50}, 1, 1);
+  const auto ttft = [&](const SamplingSettings& settings) {
+    const SamplingPlan plan(in.workload, 30, {.page_tokens = kPageTokens}, settings);
+    GenerationEstimator estimator(plan, in.workload);
+    PlannerInputs part = in;
+    part.span = plan.groups().front().span();
+    part.model.layers = plan.groups().front().layers;
+    FunctionBackend backend([](const Operation& op) {  // a write buffer that holds three layers
+      return op.kind == OpKind::append_kv ? SimTime{op.tag.layer->value < 3 ? 50 : 900} : SimTime{10};
+    });
+    auto planner = make_planner("instinfer-dense", part);
+    Executor ex(*planner, backend, {.drive_commands = 1});
+    run(ex);
+    estimator.add(ex.report());
+    return estimator.result().times.ttft_s;
+  };
+  CHECK(ttft({.prefill_layers = 8}) == Approx(ttft({.off = true})).epsilon(1e-9));
 }
 
 TEST_CASE("the whole run through the estimator is the executor's own account") {
@@ -94,5 +121,5 @@ TEST_CASE("the whole run through the estimator is the executor's own account") {
   for (std::size_t p = 0; p < kPathParts; ++p)
     CHECK(e.times.decode_path_s[p] == Approx(direct.decode_path_s[p]).margin(1e-15));
   CHECK(e.relative_error == 0);
-  CHECK(e.statement == "decode: all 29 steps and 3 of 3 layers simulated");
+  CHECK(e.statement == "prefill and all 29 decode steps simulated, with 3 of 3 layers");
 }

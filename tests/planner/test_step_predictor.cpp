@@ -9,7 +9,7 @@ using namespace csdsim::host;
 
 TEST_CASE("features count what a step does") {
   const GenerationWorkload w{{1024, 1030}, 40};
-  const auto f = step_features(w, {.page_tokens = 16, .window_tokens = 1024});
+  const auto f = step_features(w, {.page_tokens = 16, .window_tokens = 1024}, {});
   REQUIRE(f.size() == 39);
   // Step 0: contexts 1025 and 1031; 1024 flushed in each.
   CHECK(f[0].flushed == 1024);
@@ -22,17 +22,17 @@ TEST_CASE("features count what a step does") {
   CHECK(f[9].flushed == (1024 + 1040) / 2.0);
   CHECK(f[15].token_flushes == 0.5);
   CHECK(f[16].token_flushes == 0);
-  const auto small = step_features({{200}, 130}, {.page_tokens = 16, .window_tokens = 64});
+  const auto small = step_features({{200}, 130}, {.page_tokens = 16, .window_tokens = 64}, {});
   CHECK(small[55].window_flushes == 1);  // context 256
   CHECK(small[55].stratum() == Stratum::window_flush);
   CHECK(small[54].windowed == 192);
   CHECK(small[55].windowed == 256);
-  const auto no_windows = step_features({{200}, 130}, {.page_tokens = 16});
+  const auto no_windows = step_features({{200}, 130}, {.page_tokens = 16}, {});
   CHECK(no_windows[55].stratum() == Stratum::token_flush);
 }
 
 TEST_CASE("a cost that is linear in the work counts is predicted exactly at every step") {
-  const auto f = step_features({{100, 107, 300}, 400}, {.page_tokens = 16, .window_tokens = 128});
+  const auto f = step_features({{100, 107, 300}, 400}, {.page_tokens = 16, .window_tokens = 128}, {});
   const auto cost = [&](std::uint32_t s) {
     return 5 + 0.25 * f[s].flushed - 0.1 * f[s].windowed + 7 * f[s].token_flushes + 40 * f[s].window_flushes;
   };
@@ -41,15 +41,15 @@ TEST_CASE("a cost that is linear in the work counts is predicted exactly at ever
   std::vector<double> measured;
   for (const auto& g : groups)
     for (std::uint32_t i = 0; i < g.steps; ++i) measured.push_back(cost(g.first + i));
-  const auto predicted = predict_steps(f, groups, measured);
+  const auto predicted = StepPredictor(f).predict(groups, measured);
   for (std::uint32_t s = 0; s < f.size(); ++s) CHECK(predicted[s] == Approx(cost(s)).epsilon(1e-9));
 }
 
 TEST_CASE("what the model misses is interpolated within the stratum, and the groups are met exactly") {
-  const auto f = step_features({{64}, 200}, {.page_tokens = 8});
+  const auto f = step_features({{64}, 200}, {.page_tokens = 8}, {});
   // Curved plain cost, flush cost that grows with the step and spills into the next one.
   const auto cost = [&](std::uint32_t s) {
-    const double plain = 100 + 0.01 * s * s;
+    const double plain = 100 + 0.002 * s * s;
     if (s % 8 == 7) return plain + 30 + 0.2 * s;
     return s % 8 == 0 && s > 0 ? plain + 10 : plain;
   };
@@ -57,7 +57,7 @@ TEST_CASE("what the model misses is interpolated within the stratum, and the gro
   std::vector<double> measured;
   for (const auto& g : groups)
     for (std::uint32_t i = 0; i < g.steps; ++i) measured.push_back(cost(g.first + i));
-  const auto predicted = predict_steps(f, groups, measured);
+  const auto predicted = StepPredictor(f).predict(groups, measured);
   std::size_t next = 0;
   for (const auto& g : groups) {
     double expected = 0, got = 0;
@@ -67,14 +67,29 @@ TEST_CASE("what the model misses is interpolated within the stratum, and the gro
     }
     CHECK(got == Approx(expected).epsilon(1e-9));
   }
-  // The flush step carries its spill: 30 + 0.2 s + 10 above the plain steps around it.
-  CHECK(predicted[95] - predicted[94] == Approx(40 + 0.2 * 95).margin(3));
-  CHECK(predicted[96] < predicted[95] - 40);
+  // A flush and the step after it stand above the plain steps around them.
+  CHECK(predicted[95] - predicted[94] == Approx(30 + 0.2 * 95).margin(4));
+  CHECK(predicted[96] - predicted[97] == Approx(10).margin(4));
   double total = 0, estimated = 0;
   for (std::uint32_t s = 0; s < f.size(); ++s) {
     total += cost(s);
     estimated += predicted[s];
   }
   CHECK(estimated == Approx(total).epsilon(0.02));
-  CHECK_THROWS_AS(predict_steps(f, {}, {}), InternalError);
+  CHECK_THROWS_AS(StepPredictor(f).predict({}, {}), InternalError);
+}
+
+TEST_CASE("a work count that the measured steps hardly show is not extrapolated") {
+  const auto f = step_features({{256}, 1025}, {.page_tokens = 16, .window_tokens = 256}, {});
+  // The cost is curved and knows no windows. Three plain steps have 32 tokens beyond their last window, one has 48.
+  const auto cost = [](std::uint32_t s) { return 100 + 0.2 * s + 0.0003 * s * s; };
+  const std::vector<MeasuredGroup> groups = {{40, 1}, {296, 1}, {568, 1}, {808, 1}};
+  std::vector<double> measured;
+  for (const auto& g : groups) {
+    REQUIRE(f[g.first].stratum() == Stratum::plain);
+    CHECK(f[g.first].flushed - f[g.first].windowed == (g.first == 568 ? 48 : 32));
+    measured.push_back(cost(g.first));
+  }
+  const auto predicted = StepPredictor(f).predict(groups, measured);
+  for (std::uint32_t s = 20; s < f.size(); s += 20) CHECK(predicted[s] == Approx(cost(s)).epsilon(0.25));
 }

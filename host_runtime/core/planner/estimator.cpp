@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace csdsim::host {
@@ -12,13 +14,16 @@ GenerationEstimator::GenerationEstimator(const SamplingPlan& plan, const Generat
 void GenerationEstimator::add_prefill(const ExecutionReport& report) {
   const StepRecord& prefill = report.steps.front();
   const std::size_t layers = prefill.layer_end.size();
-  if (prefill.phase != Phase::prefill || layers != plan_.layers())
-    throw InternalError(fmt::format("prefill of {} layers recorded, {} planned", layers, plan_.layers()));
+  if (prefill.phase != Phase::prefill || layers != plan_.groups().front().layers)
+    throw InternalError(
+        fmt::format("prefill of {} layers recorded, {} planned", layers, plan_.groups().front().layers));
   times_.ttft_s = (prefill.end - report.start).seconds();
   if (layers == plan_.model_layers()) return;
-  const std::size_t from = (layers - 1) / 2;
-  const double per_layer =
-      (prefill.layer_end.back() - prefill.layer_end[from]).seconds() / static_cast<double>(layers - 1 - from);
+  // The slowest stage sets the pace. Once buffers are full, layers are computed at its pace; before, the first two
+  // layers show it by when K and V are in the drives, which the first decode step does not disturb yet.
+  const SimTime computed = prefill.layer_computed[layers - 1] - prefill.layer_computed[layers - 2];
+  const SimTime kept = prefill.layer_end[1] - prefill.layer_end[0];
+  const double per_layer = std::max(computed, kept).seconds();
   times_.ttft_s += per_layer * static_cast<double>(plan_.model_layers() - layers);
 }
 
@@ -27,7 +32,8 @@ void GenerationEstimator::add(const ExecutionReport& report) {
   if (group.after_prefill) add_prefill(report);
   for (std::uint32_t i = 0; i < group.measured; ++i) {
     const std::size_t at = (group.after_prefill ? 1 : 0) + group.warmup + i;
-    if (at == 0 || at >= report.steps.size() || report.steps[at].step != group.first_measured() + i)
+    if (at == 0 || at >= report.steps.size() || !report.steps[at].ended ||
+        report.steps[at].step != group.first_measured() + i)
       throw InternalError(fmt::format("decode step {} was to be measured after another, but is not in the report",
                                       group.first_measured() + i));
     const PathBreakdown path = report.step_path(at);

@@ -18,12 +18,13 @@ struct GenerationEstimate {
   std::string statement;      ///< what was simulated, and the estimated error
 };
 
-/// Feed the executor's report of every group, in order. The prefill scales with the time from layer to layer in the
-/// later half of its simulated layers, decode with SamplingPlan's weights.
+/// Feed the executor's report of every group, in order. The prefill scales with its steady time from layer to
+/// layer, decode with SamplingPlan's weights.
 ///
 ///   GenerationEstimator estimator(plan, workload);
 ///   for (const SampledGroup& group : plan.groups()) {  // materialise the state before group.first_step, then
-///     inputs.span = group.span(); ... run an Executor ...
+///     inputs.span = group.span();
+///     inputs.model.layers = group.layers; ... run an Executor ...
 ///     estimator.add(executor.report());
 ///   }
 ///   const GenerationEstimate estimate = estimator.result();
@@ -32,7 +33,7 @@ class GenerationEstimator {
   /// `plan` must outlive the estimator.
   GenerationEstimator(const SamplingPlan& plan, const GenerationWorkload& workload);
 
-  /// The report of the next group. InternalError if a measured step is missing in it.
+  /// The report of the next group, whose cool-down need not have ended. InternalError if a measured step has not.
   void add(const ExecutionReport& report);
   /// Total over all decode steps and layers of another cost, given at the measured steps (plan.measured_steps()).
   double decode_total(std::span<const LayeredCost> cost) const { return plan_.decode_total(cost); }

@@ -17,7 +17,7 @@ void Executor::start(SimTime now) {
   if (started_) throw InternalError("executor started twice");
   started_ = true;
   now_ = now;
-  report_.start = report_.end = now;
+  report_.start = report_.end = path_start_ = now;
   fill_window();
   dispatch();
 }
@@ -81,7 +81,13 @@ void Executor::admit(std::vector<Operation> operations) {
   if (operations.empty()) throw InternalError("planner emitted a step without operations");
   const OpTag& tag = operations.front().tag;
   steps_.push_back({report_.steps.size(), operations.size(), operations.size(), 0});
-  report_.steps.push_back({.phase = tag.phase, .step = tag.step, .end = {}, .path = {}, .layer_end = {}});
+  report_.steps.push_back({.phase = tag.phase,
+                           .step = tag.step,
+                           .ended = false,
+                           .end = {},
+                           .path = {},
+                           .layer_end = {},
+                           .layer_computed = {}});
   const OperationId first = operations.front().id;
   for (Operation& op : operations) {
     if (op.kind == OpKind::sample) ++steps_.back().unsampled;
@@ -134,7 +140,13 @@ void Executor::begin(Node& n, ResourceState& r) {
 
 void Executor::charge(Node& n) const {
   const bool in_layer = n.op.tag.layer.has_value();
-  SimTime rest = now_ - n.begin;
+  SimTime rest = now_ - std::max(n.begin, path_start_);
+  const SimTime whole = now_ - n.begin;
+  const auto counted = [&](SimTime part) {  // of an operation that began before the phase: its share
+    if (whole == SimTime{}) return SimTime{};
+    return SimTime{static_cast<std::int64_t>(static_cast<__int128>(part.ps) *
+                                             (now_ - std::max(n.begin, path_start_)).ps / whole.ps)};
+  };
   PathPart part = PathPart::gpu;
   switch (n.op.resource.kind) {
     case ResourceKind::gpu:
@@ -149,14 +161,24 @@ void Executor::charge(Node& n) const {
       break;
     }
     case ResourceKind::drive:
-      n.path.add(PathPart::kv_link, in_layer, n.split.link);
-      n.path.add(PathPart::flash, in_layer, n.split.flash);
-      n.path.add(PathPart::engine, in_layer, n.split.engine);
-      rest -= n.split.link + n.split.flash + n.split.engine;
+      for (const auto& [drive_part, time] : {std::pair{PathPart::kv_link, n.split.link},
+                                             {PathPart::flash, n.split.flash},
+                                             {PathPart::engine, n.split.engine}}) {
+        n.path.add(drive_part, in_layer, counted(time));
+        rest -= counted(time);
+      }
       part = PathPart::drive_other;
       break;
   }
   n.path.add(part, in_layer, rest);
+}
+
+/// All paths carried so far end now at the latest: from here on they count for nothing.
+void Executor::restart_path() {
+  path_start_ = now_;
+  for (Node& n : nodes_) n.path = {};
+  for (auto& [resource, r] : resources_) r.freed_path = {};
+  window_path_ = {};
 }
 
 void Executor::finish(Node& n) {
@@ -181,13 +203,19 @@ void Executor::finish(Node& n) {
   StepRecord& record = report_.steps[step.record];
   --step.unfinished;
   if (n.op.kind == OpKind::sample && --step.unsampled == 0) {
+    record.ended = true;
     record.end = now_;
     record.path = n.path;
+    if (record.phase == Phase::prefill) restart_path();
   }
   if (n.op.tag.layer) {
     const std::size_t layer = n.op.tag.layer->value;
-    if (record.layer_end.size() <= layer) record.layer_end.resize(layer + 1);
+    if (record.layer_end.size() <= layer) {
+      record.layer_end.resize(layer + 1);
+      record.layer_computed.resize(layer + 1);
+    }
     record.layer_end[layer] = now_;
+    if (n.op.kind == OpKind::finish_layer) record.layer_computed[layer] = now_;
   }
   if (observer_) observer_({n.op.id, n.op.kind, n.op.resource, n.op.tag, n.begin, now_});
 }

@@ -53,9 +53,11 @@ struct OperationRecord {
 struct StepRecord {
   Phase phase = Phase::prefill;
   std::uint32_t step = 0;
+  bool ended = false;
   SimTime end;
-  PathBreakdown path;              ///< of the critical path from the executor's start to `end`
-  std::vector<SimTime> layer_end;  ///< [layer] when the last operation of the layer ended, K and V in the drive
+  PathBreakdown path;                   ///< of the critical path to `end` from the start of the phase (see below)
+  std::vector<SimTime> layer_end;       ///< [layer] when its last operation ended, K and V in the drives
+  std::vector<SimTime> layer_computed;  ///< [layer] when its last OpKind::finish_layer ended
 };
 
 struct ExecutionReport {
@@ -66,9 +68,12 @@ struct ExecutionReport {
   std::map<Resource, SimTime> busy;           ///< time with at least one operation
   std::vector<StepRecord> steps;              ///< in the planner's order
 
-  /// What step i (not the first) added to the critical path; totals its duration from the end of the one before.
-  PathBreakdown step_path(std::size_t i) const { return steps[i].path - steps[i - 1].path; }
-  SimTime step_time(std::size_t i) const { return steps[i].end - steps[i - 1].end; }
+  /// What step i added to the critical path of its phase. The parts of one step may be negative where mini-batches
+  /// overlap; they add up to the parts of the phase, and the total is the time since the step before.
+  PathBreakdown step_path(std::size_t i) const {
+    return i == 0 || steps[i].phase != steps[i - 1].phase ? steps[i].path : steps[i].path - steps[i - 1].path;
+  }
+  SimTime step_time(std::size_t i) const { return step_path(i).total(); }
 };
 
 /// Operations start as soon as their dependencies are complete and their resource is free. GPU, host and each link
@@ -76,7 +81,8 @@ struct ExecutionReport {
 ///
 /// The critical path is carried forward: each operation inherits the path of the event that released it (its last
 /// dependency, or the operation whose end freed the resource or opened the window) and adds its own time. This equals
-/// walking back from the last operation, in bounded memory.
+/// walking back from the last operation, in bounded memory. The path of decode starts where the prefill's first tokens
+/// are out: what was on the way before is cut off there.
 ///
 ///   Executor ex(*planner, backend, {});
 ///   ex.start(now);                                   // then, whenever something happens:
@@ -139,6 +145,7 @@ class Executor {
   void make_ready(Node& n);
   void finish(Node& n);
   void charge(Node& n) const;
+  void restart_path();
   void dispatch();
   void begin(Node& n, ResourceState& r);
 
@@ -153,6 +160,7 @@ class Executor {
   std::map<Resource, ResourceState> resources_;
   using Event = std::pair<SimTime, OperationId>;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  SimTime path_start_;         ///< of the phase
   PathBreakdown window_path_;  ///< of the operation that made room for the newest step
   std::uint64_t running_ = 0;
   bool started_ = false;

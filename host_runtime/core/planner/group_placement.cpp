@@ -4,10 +4,14 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <optional>
 
 namespace csdsim::host {
 
 namespace {
+
+// Outweighs any misfit in tokens.
+constexpr double kForeign = 1e9;
 
 /// Van der Corput sequence in base 2: 1/2, 1/4, 3/4, 1/8, ...
 double van_der_corput(std::uint32_t i) {
@@ -24,10 +28,12 @@ class Placement {
     for (std::uint32_t s = 0; s <= settings.cooldown && s < features.size(); ++s) taken_[s] = true;
   }
 
-  /// Puts `places` groups of `1 + spill` measured steps over the steps of `stratum`. Around each target, within
-  /// `radius` steps, the step with `level` nearest to the i-th of `wanted` is taken, the nearest to the target first.
-  void place(Stratum stratum, std::uint32_t places, std::uint32_t spill, std::uint32_t radius,
-             double StepFeatures::*level, const std::function<double(std::uint32_t)>& wanted) {
+  /// How far a step is from what the i-th place wants.
+  using Misfit = std::function<double(std::uint32_t step, std::uint32_t i)>;
+
+  /// Puts `places` groups, which measure a step of `stratum` and its spill, over the run: around each target, within
+  /// `radius` steps, where the misfit is least, the nearest to the target first.
+  void place(Stratum stratum, std::uint32_t places, std::uint32_t spill, double radius, const Misfit& misfit) {
     std::vector<std::uint32_t> steps;
     for (std::uint32_t s = 1; s < features_.size(); ++s)
       if (features_[s].stratum() == stratum) steps.push_back(s);
@@ -36,24 +42,23 @@ class Placement {
       // Alternately early and late in its share, so that the distance between places has no period.
       const double at = (i + (i % 2 == 0 ? 0.25 : 0.75)) / places;
       const double target = steps[static_cast<std::size_t>(at * static_cast<double>(steps.size()))];
-      const SampledGroup* best = nullptr;
-      SampledGroup candidate, chosen;
-      double best_level = 0, best_distance = 0;
-      for (double reach = radius; best == nullptr && reach < 4.0 * static_cast<double>(features_.size()); reach *= 2)
+      std::optional<SampledGroup> best;
+      double best_misfit = 0, best_distance = 0;
+      for (double reach = radius; !best && reach < 4.0 * static_cast<double>(features_.size()); reach *= 2)
         for (const std::uint32_t s : steps) {
           const double distance = std::abs(s - target);
-          if (distance > reach || !fits(s, spill, candidate)) continue;
-          const double off = std::abs(features_[s].*level - wanted(i));
-          if (best != nullptr && (off > best_level + 1e-9 || (off > best_level - 1e-9 && distance >= best_distance)))
-            continue;
-          chosen = candidate;
-          best = &chosen;
-          best_level = off;
+          if (distance > reach) continue;
+          const std::optional<SampledGroup> candidate = group_at(s, spill);
+          if (!candidate) continue;
+          const double off = misfit(s, i) + kForeign * foreign_steps(*candidate);
+          if (best && (off > best_misfit + 1e-9 || (off > best_misfit - 1e-9 && distance >= best_distance))) continue;
+          best = candidate;
+          best_misfit = off;
           best_distance = distance;
         }
-      if (best == nullptr) return;
-      for (std::uint32_t s = chosen.first_step; s < chosen.first_step + chosen.steps(); ++s) taken_[s] = true;
-      groups_.push_back(chosen);
+      if (!best) return;
+      for (std::uint32_t s = best->first_step; s < best->first_step + best->steps(); ++s) taken_[s] = true;
+      groups_.push_back(*best);
     }
   }
 
@@ -64,18 +69,37 @@ class Placement {
   }
 
  private:
-  bool fits(std::uint32_t step, std::uint32_t spill, SampledGroup& group) const {
+  /// The group that measures `step` and its spill; nothing if a part is taken or outside the run.
+  std::optional<SampledGroup> group_at(std::uint32_t step, std::uint32_t spill) const {
     const auto end = static_cast<std::uint32_t>(features_.size());
-    if (step < settings_.warmup + 1) return false;
-    const std::uint32_t measured_end = std::min(step + 1 + spill, end);
-    group = {.first_step = step - settings_.warmup,
-             .warmup = settings_.warmup,
-             .measured = measured_end - step,
-             .cooldown = std::min(settings_.cooldown, end - measured_end)};
+    if (step < settings_.warmup + 1) return std::nullopt;
+    // Until the flush has drained, further ones of its kind on the way included, but not for ever.
+    const std::uint32_t limit = std::min(step + 2 * (1 + spill), end);
+    std::uint32_t measured_end = step + 1;
+    while (spill > 0 && measured_end < limit && disturbed(measured_end, features_[step].stratum())) ++measured_end;
+    const SampledGroup group{.first_step = step - settings_.warmup,
+                             .warmup = settings_.warmup,
+                             .measured = measured_end - step,
+                             .cooldown = std::min(settings_.cooldown, end - measured_end),
+                             .stratum = features_[step].stratum()};
     for (std::uint32_t s = group.first_step; s < group.first_step + group.steps(); ++s)
-      if (taken_[s]) return false;
-    for (std::uint32_t s = step; s < measured_end; ++s) group.stratum = std::max(group.stratum, features_[s].stratum());
-    return group.stratum == features_[step].stratum();
+      if (taken_[s]) return std::nullopt;
+    return group;
+  }
+
+  /// Whether a flush of the kind of `stratum` falls into the step or shortly before it.
+  bool disturbed(std::uint32_t step, Stratum stratum) const {
+    const StepFeatures& f = features_[step];
+    return stratum == Stratum::window_flush ? f.window_flushes + f.recent_window_flushes > 0
+                                            : f.token_flushes + f.recent_token_flushes > 0;
+  }
+
+  /// Measured steps that a flush of a higher stratum disturbs.
+  std::uint32_t foreign_steps(const SampledGroup& group) const {
+    std::uint32_t count = 0;
+    for (std::uint32_t s = group.first_measured(); s < group.first_measured() + group.measured; ++s)
+      if (features_[s].stratum() > group.stratum) ++count;
+    return count;
   }
 
   const std::vector<StepFeatures>& features_;
@@ -84,46 +108,70 @@ class Placement {
   std::vector<SampledGroup> groups_;
 };
 
+struct Places {
+  std::uint32_t plain = 0, token = 0, window = 0;
+};
+
+/// `places` shared out by the steps of the three strata that places stand in, at least two (or all) of each; plain
+/// steps, which carry the shape, get what is left.
+Places share_places(std::uint32_t places, const Places& steps) {
+  const double all = steps.plain + steps.token + steps.window;
+  std::uint32_t left = places;
+  const auto take = [&](std::uint32_t count, std::uint32_t share) {
+    const std::uint32_t given = std::min(count, std::max(2U, share));
+    left -= std::min(left, given);
+    return given;
+  };
+  const auto share = [&](std::uint32_t count) { return static_cast<std::uint32_t>(std::lround(places * count / all)); };
+  Places given;
+  given.window = take(steps.window, share(steps.window));
+  given.token = take(steps.token, std::min(share(steps.token), left));
+  given.plain = take(steps.plain, left);
+  return given;
+}
+
 }  // namespace
 
 std::vector<SampledGroup> place_groups(const std::vector<StepFeatures>& features, const KvGrouping& grouping,
                                        const SamplingSettings& settings) {
-  std::array<std::uint32_t, kStrata> count{};
-  std::array<std::vector<double>, kStrata> levels;  // flushes of the stratum's steps, sorted
   double tail = 0;
+  std::vector<double> lag, token, window;  // what plain and flush places should differ in, sorted
   for (std::uint32_t s = 1; s < features.size(); ++s) {
     const StepFeatures& f = features[s];
-    const auto stratum = static_cast<std::size_t>(f.stratum());
-    ++count[stratum];
-    levels[stratum].push_back(f.stratum() == Stratum::window_flush ? f.window_flushes : f.token_flushes);
-    if (f.stratum() == Stratum::plain) tail += f.tail;
+    if (f.stratum() == Stratum::plain) {
+      lag.push_back(f.flushed - f.windowed);
+      tail += f.tail;
+    }
+    if (f.stratum() == Stratum::token_flush) token.push_back(f.token_flushes);
+    if (f.stratum() == Stratum::window_flush) window.push_back(f.window_flushes);
   }
-  const auto [plain, token, window] = count;
-  if (plain > 0) tail /= plain;
-  for (auto& l : levels) std::sort(l.begin(), l.end());
-  const auto quantile = [&](Stratum stratum) {
-    return [&l = levels[static_cast<std::size_t>(stratum)]](std::uint32_t i) {
-      return l[static_cast<std::size_t>(van_der_corput(i) * static_cast<double>(l.size()))];
-    };
+  if (!lag.empty()) tail /= static_cast<double>(lag.size());
+  for (auto* levels : {&lag, &token, &window}) std::sort(levels->begin(), levels->end());
+  const auto quantile = [](const std::vector<double>& levels, double at) {
+    return levels[static_cast<std::size_t>(at * static_cast<double>(levels.size()))];
   };
 
-  const std::uint32_t window_places = std::min(window, 2U);
-  const std::uint32_t rest = settings.steps - std::min(settings.steps, window_places);
-  std::uint32_t token_places = 0;
-  if (token > 0) {
-    const double share = static_cast<double>(token) / (static_cast<double>(token) + plain);
-    token_places = std::max(2U, static_cast<std::uint32_t>(std::lround(share * rest)));
-    if (plain > 0) token_places = std::min(token_places, std::max(rest, 3U) - 2);
-  }
-  const std::uint32_t plain_places = plain == 0 ? 0 : std::max(2U, rest - std::min(rest, token_places));
+  const auto size = [](const std::vector<double>& v) { return static_cast<std::uint32_t>(v.size()); };
+  const Places places = share_places(settings.steps, {size(lag), size(token), size(window)});
+  const double page = grouping.page_tokens, span = grouping.window_tokens;
+  const double stride = static_cast<double>(features.size()) / std::max(1U, places.plain);
 
   Placement placement(features, settings);
-  placement.place(Stratum::window_flush, window_places, settings.window_spill, std::max(1U, grouping.window_tokens / 2),
-                  &StepFeatures::window_flushes, quantile(Stratum::window_flush));
-  placement.place(Stratum::token_flush, std::min(token_places, token), settings.token_spill, grouping.page_tokens,
-                  &StepFeatures::token_flushes, quantile(Stratum::token_flush));
-  placement.place(Stratum::plain, std::min(plain_places, plain), 0, grouping.page_tokens, &StepFeatures::tail,
-                  [tail](std::uint32_t) { return tail; });
+  // Window flushes are few even in ragged batches: the steps with many tell most of what one costs.
+  placement.place(Stratum::window_flush, places.window, settings.spill.window, std::max(1.0, span / 2),
+                  [&](std::uint32_t s, std::uint32_t i) {
+                    return std::abs(features[s].window_flushes - quantile(window, 1 - van_der_corput(i) / 2));
+                  });
+  placement.place(Stratum::token_flush, places.token, settings.spill.token, page,
+                  [&](std::uint32_t s, std::uint32_t i) {
+                    return std::abs(features[s].token_flushes - quantile(token, van_der_corput(i)));
+                  });
+  placement.place(Stratum::plain, places.plain, 0, std::max(page, std::min(span, stride) / 2),
+                  [&](std::uint32_t s, std::uint32_t i) {
+                    const StepFeatures& f = features[s];
+                    const double off = span == 0 ? 0 : f.flushed - f.windowed - quantile(lag, van_der_corput(i));
+                    return std::abs(off) + std::abs(f.tail - tail);
+                  });
   return placement.take();
 }
 

@@ -7,7 +7,8 @@
 namespace csdsim::host {
 
 GenerationTimes generation_times(const ExecutionReport& report, const GenerationWorkload& workload) {
-  if (report.steps.size() != workload.output_tokens || report.steps.front().phase != Phase::prefill)
+  if (report.steps.size() != workload.output_tokens || report.steps.front().phase != Phase::prefill ||
+      !report.steps.back().ended)
     throw InternalError(fmt::format("{} steps recorded for a run of {}", report.steps.size(), workload.output_tokens));
   const StepRecord& first = report.steps.front();
   const StepRecord& last = report.steps.back();
@@ -15,7 +16,7 @@ GenerationTimes generation_times(const ExecutionReport& report, const Generation
                         .output_tokens = workload.output_tokens,
                         .ttft_s = (first.end - report.start).seconds(),
                         .decode_s = (last.end - first.end).seconds()};
-  const PathBreakdown decode = last.path - first.path;
+  const PathBreakdown decode = workload.output_tokens > 1 ? last.path : PathBreakdown{};
   for (std::size_t i = 0; i < kPathParts; ++i) times.decode_path_s[i] = (decode.layered[i] + decode.fixed[i]).seconds();
   return times;
 }

@@ -13,35 +13,43 @@ namespace csdsim::host {
 
 namespace {
 
-// A plan that simulates this share of the steps may as well simulate all of them.
-constexpr double kWorthwhileShare = 0.75;
+// A plan that would simulate a larger share of the steps simulates all of them.
+constexpr double kWorthwhileShare = 1.0 / 3;
 
 }  // namespace
 
 SamplingPlan::SamplingPlan(const GenerationWorkload& workload, std::uint32_t model_layers, const KvGrouping& grouping,
                            const SamplingSettings& settings)
-    : features_(step_features(workload, grouping)), grouping_(grouping), model_layers_(model_layers) {
+    : features_(step_features(workload, grouping, settings.spill)), model_layers_(model_layers) {
   if (model_layers == 0) throw UserError("sampling: the model has no layers");
   if (!settings.off && settings.layers < std::min(2U, model_layers))
     throw UserError(fmt::format("sampling: layers is {}, must be at least 2 to show the time from layer to layer",
                                 settings.layers));
   if (!settings.off && settings.steps < 2)
     throw UserError(fmt::format("sampling: steps is {}, must be at least 2 to follow the context", settings.steps));
-  layers_ = settings.off ? model_layers : std::min(settings.layers, model_layers);
+  const std::uint32_t layers = std::min(settings.layers, model_layers);
+  const std::uint32_t first_layers =
+      settings.off ? model_layers : std::min(std::max(settings.layers, settings.prefill_layers), model_layers);
 
   std::vector<SampledGroup> placed;
   if (!settings.off) placed = place_groups(features_, grouping, settings);
   std::uint64_t simulated = 1 + settings.cooldown;
   for (const SampledGroup& g : placed) simulated += g.steps();
   if (placed.empty() || static_cast<double>(simulated) > kWorthwhileShare * static_cast<double>(features_.size())) {
-    measure_everything();
+    measure_everything(first_layers);
     return;
   }
   const auto cooldown = std::min<std::uint32_t>(settings.cooldown, workload.decode_steps() - 1);
-  groups_.push_back({.measured = 1, .cooldown = cooldown, .after_prefill = true, .stratum = features_[0].stratum()});
-  groups_.insert(groups_.end(), placed.begin(), placed.end());
+  groups_.push_back({.measured = 1, .cooldown = cooldown, .layers = first_layers, .after_prefill = true});
+  for (SampledGroup& g : placed) {
+    g.layers = layers;
+    groups_.push_back(g);
+  }
   for (const SampledGroup& g : groups_)
-    for (std::uint32_t i = 0; i < g.measured; ++i) measured_.push_back(g.first_measured() + i);
+    for (std::uint32_t i = 0; i < g.measured; ++i) {
+      measured_.push_back(g.first_measured() + i);
+      cost_layers_.push_back(g.layers);
+    }
 
   const std::span<const SampledGroup> used = std::span(groups_).subspan(1);
   weights_ = predictor_weights(used);
@@ -52,15 +60,12 @@ SamplingPlan::SamplingPlan(const GenerationWorkload& workload, std::uint32_t mod
   }
 }
 
-void SamplingPlan::measure_everything() {
+void SamplingPlan::measure_everything(std::uint32_t layers) {
   all_steps_ = true;
   const auto steps = static_cast<std::uint32_t>(features_.size());
-  SampledGroup all{.measured = steps, .after_prefill = true};
-  for (std::uint32_t s = 0; s < steps; ++s) {
-    all.stratum = std::max(all.stratum, features_[s].stratum());
-    measured_.push_back(s);
-  }
-  groups_ = {all};
+  groups_ = {{.measured = steps, .layers = layers, .after_prefill = true}};
+  cost_layers_.assign(steps, layers);
+  for (std::uint32_t s = 0; s < steps; ++s) measured_.push_back(s);
   weights_.assign(steps, {.scaled = 1});
   if (steps < 2) return;
   // What the first step pays once is its difference to the next of its kind.
@@ -83,10 +88,11 @@ SamplingPlan::Weights SamplingPlan::predictor_weights(std::span<const SampledGro
   }
   Weights weights(measured_.size());
   weights[0].once = 1;
+  const StepPredictor predictor(features_);
   std::vector<double> unit(index.size());
   for (std::size_t i = 0; i < index.size(); ++i) {
     unit[i] = 1;
-    const std::vector<double> predicted = predict_steps(features_, groups, unit);
+    const std::vector<double> predicted = predictor.predict(groups, unit);
     unit[i] = 0;
     for (const double p : predicted) weights[index[i]].scaled += p;
     weights[index[i]].once = -predicted[0];
@@ -97,35 +103,41 @@ SamplingPlan::Weights SamplingPlan::predictor_weights(std::span<const SampledGro
 double SamplingPlan::apply(const Weights& weights, std::span<const LayeredCost> cost) const {
   if (cost.size() != weights.size())
     throw InternalError(fmt::format("{} costs for {} measured steps", cost.size(), weights.size()));
-  const double scale = static_cast<double>(model_layers_) / layers_;
   double total = 0;
-  for (std::size_t i = 0; i < cost.size(); ++i)
-    total += weights[i].scaled * (cost[i].fixed + cost[i].layered * scale) +
-             weights[i].once * (cost[i].fixed + cost[i].layered);
+  for (std::size_t i = 0; i < cost.size(); ++i) {
+    const double per_layer = cost[i].layered / cost_layers_[i];
+    total += weights[i].scaled * (cost[i].fixed + per_layer * model_layers_) +
+             weights[i].once * (cost[i].fixed + per_layer * groups_.front().layers);
+  }
   return total;
 }
 
 double SamplingPlan::decode_error(std::span<const LayeredCost> cost) const {
   const double total = decode_total(cost);
   if (total == 0) return 0;
-  double worst = 0;
-  for (const Weights& weights : left_out_) worst = std::max(worst, std::abs(apply(weights, cost) - total));
-  return worst / std::abs(total);
+  if (left_out_.empty()) return 0;
+  double squares = 0;
+  for (const Weights& weights : left_out_) squares += std::pow(apply(weights, cost) - total, 2);
+  const double groups = static_cast<double>(left_out_.size());
+  return std::sqrt((groups - 1) / groups * squares) / std::abs(total);
 }
 
 std::string SamplingPlan::statement() const {
-  if (features_.empty()) return fmt::format("prefill: {} of {} layers simulated", layers_, model_layers_);
+  const std::uint32_t first_layers = groups_.front().layers;
+  if (features_.empty()) return fmt::format("prefill: {} of {} layers simulated", first_layers, model_layers_);
   if (all_steps_)
-    return fmt::format("decode: all {} steps and {} of {} layers simulated", features_.size(), layers_, model_layers_);
+    return fmt::format("prefill and all {} decode steps simulated, with {} of {} layers", features_.size(),
+                       first_layers, model_layers_);
   std::uint64_t simulated = 0;
   std::array<std::uint32_t, kStrata> places{};
   for (const SampledGroup& g : groups_) simulated += g.steps();
   for (const SampledGroup& g : std::span(groups_).subspan(1)) ++places[static_cast<std::size_t>(g.stratum)];
+  const auto count = [&](Stratum s) { return places[static_cast<std::size_t>(s)]; };
   return fmt::format(
-      "decode: {} of {} steps simulated ({} measured: the first, and {} plain, {} token-flush, {} window-flush "
-      "places), "
-      "{} of {} layers",
-      simulated, features_.size(), measured_.size(), places[0], places[1], places[2], layers_, model_layers_);
+      "prefill simulated with {} of {} layers; {} of {} decode steps with {} ({} measured: the first, and {} plain, "
+      "{} token-flush, {} window-flush places)",
+      first_layers, model_layers_, simulated, features_.size(), groups_.back().layers, measured_.size(),
+      count(Stratum::plain), count(Stratum::token_flush), count(Stratum::window_flush));
 }
 
 }  // namespace csdsim::host

@@ -13,13 +13,15 @@
 namespace csdsim::host {
 
 struct SamplingSettings {
-  bool off = false;                ///< simulate every step and layer
-  std::uint32_t layers = 2;        ///< layers a simulated step has; at least 2 unless the model has fewer
-  std::uint32_t steps = 8;         ///< places of the run that are measured, at least 2, beside the first decode step
-  std::uint32_t warmup = 1;        ///< steps simulated before each, to fill queues
-  std::uint32_t cooldown = 0;      ///< steps after each, to keep the drives loaded; 1 where mini-batches overlap
-  std::uint32_t token_spill = 1;   ///< steps after a token flush that are measured with it: it drains in background
-  std::uint32_t window_spill = 4;  ///< the same for a window flush
+  bool off = false;          ///< simulate every step and layer
+  std::uint32_t layers = 2;  ///< layers a simulated step has; at least 2 unless the model has fewer
+  /// Layers of the simulated prefill: two more than the GPU buffers K and V of, so that it shows its steady pace.
+  /// `layers` if that is more.
+  std::uint32_t prefill_layers = 4;
+  std::uint32_t steps = 8;     ///< places of the run that are measured, at least 2, beside the first decode step
+  std::uint32_t warmup = 1;    ///< steps simulated before each, to fill queues
+  std::uint32_t cooldown = 0;  ///< steps after each, to keep the drives loaded; 1 where mini-batches overlap
+  FlushSpill spill = {};       ///< steps after a flush that are measured with it: it drains in the background
 };
 
 /// Cost of a measured step with the simulated number of layers, in any unit (seconds, bytes, page operations): the
@@ -37,8 +39,9 @@ struct SampledGroup {
   std::uint32_t warmup = 0;
   std::uint32_t measured = 0;
   std::uint32_t cooldown = 0;
+  std::uint32_t layers = 1;  ///< layers that these steps, and the prefill before them, have
   bool after_prefill = false;
-  Stratum stratum = Stratum::plain;  ///< highest among the measured steps
+  Stratum stratum = Stratum::plain;  ///< of the first measured step: plain, token_flush or window_flush
 
   std::uint32_t first_measured() const { return first_step + warmup; }
   std::uint32_t steps() const { return warmup + measured + cooldown; }
@@ -46,8 +49,8 @@ struct SampledGroup {
 };
 
 /// The groups are disjoint and ascending, so a drive's state only ever grows. Totals over all decode steps are sums of
-/// measured costs with fixed weights (StepPredictor), scaled to the layers of the model. The first decode step is
-/// measured for itself: it pays once, whatever the number of layers, for K and V of the prefill that are still on
+/// measured costs with fixed weights (from StepPredictor), scaled to the layers of the model. The first decode step
+/// is measured for itself: it pays once, whatever the number of layers, for K and V of the prefill that are still on
 /// their way.
 class SamplingPlan {
  public:
@@ -55,19 +58,18 @@ class SamplingPlan {
   SamplingPlan(const GenerationWorkload& workload, std::uint32_t model_layers, const KvGrouping& grouping,
                const SamplingSettings& settings);
 
-  std::uint32_t layers() const { return layers_; }
   std::uint32_t model_layers() const { return model_layers_; }
   /// The runs to simulate, in order. One for the prefill alone if there is no decode step.
   const std::vector<SampledGroup>& groups() const { return groups_; }
   /// Measured decode steps, ascending: the order of the costs below.
   const std::vector<std::uint32_t>& measured_steps() const { return measured_; }
   /// True when nothing is extrapolated.
-  bool exact() const { return all_steps_ && layers_ == model_layers_; }
+  bool exact() const { return all_steps_ && groups_.front().layers == model_layers_; }
 
   /// Total of a cost over all decode steps of the run and all layers of the model.
   double decode_total(std::span<const LayeredCost> cost) const { return apply(weights_, cost); }
-  /// Estimated relative error of decode_total(): the largest change when one group is left out. 0 if nothing is
-  /// extrapolated over steps.
+  /// Estimated relative error of decode_total(): the jackknife's standard error over the groups, each left out in turn.
+  /// 0 if nothing is extrapolated over steps.
   double decode_error(std::span<const LayeredCost> cost) const;
   /// "decode: 21 of 1023 steps (...) and 2 of 40 layers simulated".
   std::string statement() const;
@@ -75,19 +77,17 @@ class SamplingPlan {
  private:
   struct Weight {
     double scaled = 0;  ///< times the cost scaled to all layers
-    double once = 0;    ///< times the cost as simulated
+    double once = 0;    ///< times the cost scaled to the layers of the first group
   };
   using Weights = std::vector<Weight>;
 
-  void measure_everything();
-  void choose_groups(const SamplingSettings& settings);
+  void measure_everything(std::uint32_t layers);
   Weights predictor_weights(std::span<const SampledGroup> used) const;
   double apply(const Weights& weights, std::span<const LayeredCost> cost) const;
 
   std::vector<StepFeatures> features_;
-  KvGrouping grouping_;
   std::uint32_t model_layers_ = 0;
-  std::uint32_t layers_ = 0;
+  std::vector<std::uint32_t> cost_layers_;  ///< layers of each measured step
   bool all_steps_ = false;
   std::vector<SampledGroup> groups_;
   std::vector<std::uint32_t> measured_;

@@ -6,7 +6,8 @@
 
 namespace csdsim::host {
 
-std::vector<StepFeatures> step_features(const GenerationWorkload& workload, const KvGrouping& grouping) {
+std::vector<StepFeatures> step_features(const GenerationWorkload& workload, const KvGrouping& grouping,
+                                        const FlushSpill& spill) {
   workload.validate();
   if (grouping.page_tokens == 0) throw UserError("kv layout: a page holds no token");
   std::map<std::uint32_t, std::uint32_t> prompts;  // length -> sequences; a batch has few distinct lengths
@@ -28,6 +29,10 @@ std::vector<StepFeatures> step_features(const GenerationWorkload& workload, cons
         if (context % window == 0) f.window_flushes += share;
       }
     }
+    for (std::uint32_t back = 1; back <= s && back <= spill.token; ++back)
+      f.recent_token_flushes += steps[s - back].token_flushes;
+    for (std::uint32_t back = 1; back <= s && back <= spill.window; ++back)
+      f.recent_window_flushes += steps[s - back].window_flushes;
   }
   return steps;
 }

@@ -11,10 +11,10 @@
 namespace csdsim::host {
 
 /// Token-flush: some sequence's group of n tokens fills a page. Window-flush: some sequence's embedding window of T
-/// tokens fills. A step that is both counts as window-flush.
-enum class Stratum : std::uint8_t { plain, token_flush, window_flush };
-inline constexpr std::size_t kStrata = 3;
-constexpr std::array<std::string_view, kStrata> kStratumNames{"plain", "token-flush", "window-flush"};
+/// tokens fills. Flushes drain in the background, so the steps right after one are strata of their own. A step belongs
+/// to the last of the strata that apply.
+enum class Stratum : std::uint8_t { plain, after_token_flush, token_flush, after_window_flush, window_flush };
+inline constexpr std::size_t kStrata = 5;
 
 /// Page arithmetic of the KV cache in the drive (reference/algorithms.md, 3.2).
 struct KvGrouping {
@@ -22,20 +22,32 @@ struct KvGrouping {
   std::uint32_t window_tokens = 0;  ///< T, tokens a component-major run; 0 where K is kept token-major only
 };
 
+/// For how many steps a flush is taken to go on in the background.
+struct FlushSpill {
+  std::uint32_t token = 1;
+  std::uint32_t window = 4;
+};
+
 /// Work counts of a decode step, means over the sequences of the batch. The context includes the current token.
 struct StepFeatures {
-  double flushed = 0;         ///< tokens in full token groups
-  double windowed = 0;        ///< tokens in full embedding windows
-  double tail = 0;            ///< tokens in no full group
-  double token_flushes = 0;   ///< sequences whose token group fills in this step
-  double window_flushes = 0;  ///< sequences whose embedding window fills in this step
+  double flushed = 0;               ///< tokens in full token groups
+  double windowed = 0;              ///< tokens in full embedding windows
+  double tail = 0;                  ///< tokens in no full group
+  double token_flushes = 0;         ///< sequences whose token group fills in this step
+  double recent_token_flushes = 0;  ///< sequence-steps of token flushes within the spill before this step
+  double window_flushes = 0;        ///< sequences whose embedding window fills in this step
+  double recent_window_flushes = 0;
+
   Stratum stratum() const {
     if (window_flushes > 0) return Stratum::window_flush;
-    return token_flushes > 0 ? Stratum::token_flush : Stratum::plain;
+    if (recent_window_flushes > 0) return Stratum::after_window_flush;
+    if (token_flushes > 0) return Stratum::token_flush;
+    return recent_token_flushes > 0 ? Stratum::after_token_flush : Stratum::plain;
   }
 };
 
 /// One entry a decode step of the workload.
-std::vector<StepFeatures> step_features(const GenerationWorkload& workload, const KvGrouping& grouping);
+std::vector<StepFeatures> step_features(const GenerationWorkload& workload, const KvGrouping& grouping,
+                                        const FlushSpill& spill);
 
 }  // namespace csdsim::host
