@@ -158,7 +158,6 @@ void BlockFtl::relocate(BlockId victim, std::vector<Phase>& phases) {
   // The erase precedes every later program of this block in the plan, so the block may be reused in the state at once.
   blocks_.finish_erase(victim);
   store_.erase(victim);
-  map_.erased(victim);
   phases.push_back(std::move(reads));
   phases.push_back(std::move(programs));
   phases.push_back({op({first}, PageOpKind::erase, OpClass::gc)});

@@ -120,9 +120,4 @@ PhysicalPageAddress PageMap::unbind(LogicalPage page) {
   return std::exchange(entry(page), PhysicalPageAddress::invalid());
 }
 
-void PageMap::erased(BlockId block) {
-  Residents& all = residents(block);
-  all.assign(all.size(), kNobody);
-}
-
 }  // namespace csdsim::ftl

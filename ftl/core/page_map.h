@@ -45,15 +45,13 @@ class PageMap {
   /// Where a logical page lives; invalid() if it was never written or was trimmed.
   PhysicalPageAddress lookup(LogicalPage page) const;
 
-  /// The logical page that lives at `ppa`, if the page there is valid.
+  /// The logical page that lives at `ppa`, if the page there is valid. Who lived in a block before it was erased need
+  /// not be forgotten: those pages are bound elsewhere by then.
   std::optional<LogicalPage> owner(PhysicalPageAddress ppa) const;
 
   /// Points `page` at `ppa` and returns where it pointed before.
   PhysicalPageAddress bind(LogicalPage page, PhysicalPageAddress ppa);
   PhysicalPageAddress unbind(LogicalPage page);
-
-  /// Forgets who lived in a block.
-  void erased(BlockId block);
 
   std::uint64_t logical_pages() const { return logical_pages_; }
 

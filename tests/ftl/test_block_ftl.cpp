@@ -226,3 +226,34 @@ TEST_CASE("sequential overwriting costs no amplification") {
   CHECK(drive.ftl.stats().gc_erases > 0);
   CHECK(drive.ftl.stats().write_amplification() == Approx(1.0).margin(0.02));
 }
+
+TEST_CASE("a plane full of valid pages keeps the block that its collection needs") {
+  const FlashGeometry g{1, 2, 1, 7, 8, Bytes{512}};
+  Drive drive(g, {7, 0}, DataMode::timing, {0.0, 1, kChannelDiePlane, PageCheck::key});
+  const std::uint64_t pages = drive.ftl.capacity().value / 512;
+  REQUIRE(pages == 64);
+  const auto write = [&](std::uint64_t page) {
+    const IoPlan plan = drive.ftl.write(Bytes{page * 512}, Bytes{512});
+    REQUIRE(plan.status == IoStatus::ok);
+    REQUIRE_NOTHROW(drive.run(plan));
+    return g.plane_of(drive.ftl.lookup(LogicalPage{page})).value;
+  };
+  // Rewrite each page until it lies in plane 0, as long as that plane takes any.
+  std::uint64_t settled = 0;
+  for (int misses = 0; misses < 4 && settled < pages;) {
+    if (write(settled) == 0) {
+      ++settled;
+      misses = 0;
+    } else {
+      ++misses;
+    }
+  }
+  CHECK(settled == 48);
+  // One page of each of its blocks stays; everything else moves about.
+  for (int round = 0; round < 4; ++round) {
+    for (std::uint64_t p = 0; p < pages; ++p) {
+      if (p >= settled || p % 8 != 0) write(p);
+    }
+  }
+  check_mapping(drive);
+}
