@@ -71,7 +71,8 @@ std::string csv_value(const ordered_json& value) {
 /// Metrics of a result and its wall figures, flat, in the order of the file.
 ordered_json flat_metrics(const ordered_json& result) {
   ordered_json flat = result.value("metrics", ordered_json::object());
-  for (const auto& [key, value] : result.value("wall", ordered_json::object()).items()) flat[key] = value;
+  const ordered_json wall = result.value("wall", ordered_json::object());
+  for (const auto& [key, value] : wall.items()) flat[key] = value;
   return flat;
 }
 
@@ -124,8 +125,11 @@ void SweepStore::write_results(const std::vector<SweepRow>& rows) {
     for (const auto& [axis, value] : rows.front().axes) columns.push_back(axis);
   const std::size_t first_metric = columns.size();
   for (const SweepRow& row : rows)
-    for (const auto& [key, value] : flat_metrics(row.result).items())
+  {
+    const ordered_json metrics = flat_metrics(row.result);
+    for (const auto& [key, value] : metrics.items())
       if (std::find(columns.begin(), columns.end(), key) == columns.end()) columns.push_back(key);
+  }
 
   std::string definition;
   std::string placeholders;

@@ -86,7 +86,7 @@ class GenerationProgram : public sc_core::sc_module {
     out.statement = estimate.statement;
     out.prefill = prefill_;
     for (const auto field : kFields) {
-      out.prefill.*field *= double(plan_.model_layers()) / plan_.layers();
+      out.prefill.*field *= double(plan_.model_layers()) / plan_.groups().front().layers;
       std::vector<host::LayeredCost> costs;
       for (const PhaseTotals& step : measured_) costs.push_back({.layered = step.*field, .fixed = 0});
       out.decode.*field = measured_.empty() ? 0 : plan_.decode_total(costs);
@@ -97,6 +97,13 @@ class GenerationProgram : public sc_core::sc_module {
   }
 
  private:
+  /// Layers that any of the groups has.
+  std::uint32_t most_layers() const {
+    std::uint32_t most = 0;
+    for (const host::SampledGroup& group : plan_.groups()) most = std::max(most, group.layers);
+    return most;
+  }
+
   DriveBackend::Shape shape() const {
     const host::ModelShape& model = setup_.plan.model;
     const auto& prompts = setup_.plan.workload.prompt_tokens;
@@ -104,7 +111,7 @@ class GenerationProgram : public sc_core::sc_module {
     return {.kv_heads = model.kv_heads,
             .group = model.heads / model.kv_heads,
             .head_dim = model.head_dim,
-            .layers = plan_.layers(),
+            .layers = most_layers(),
             .max_tokens = longest + setup_.plan.workload.output_tokens};
   }
 
@@ -163,10 +170,10 @@ class GenerationProgram : public sc_core::sc_module {
   void run_group(const host::SampledGroup& group) {
     if (!group.after_prefill) {
       wait_for([this](auto done) { drain(std::move(done)); });
-      materialise(group.first_step);
+      materialise(group);
     }
     host::PlannerInputs inputs = setup_.plan;
-    inputs.model.layers = plan_.layers();
+    inputs.model.layers = group.layers;
     inputs.span = group.span();
     inputs.drives = platform_.drives();
     const std::unique_ptr<host::Planner> planner = host::make_planner(setup_.system, inputs);
@@ -180,12 +187,12 @@ class GenerationProgram : public sc_core::sc_module {
   }
 
   /// The state that the steps skipped since the last group would have left.
-  void materialise(std::uint32_t step) {
+  void materialise(const host::SampledGroup& group) {
     const auto& prompts = setup_.plan.workload.prompt_tokens;
     for (std::uint32_t i = 0; i < platform_.drives(); ++i)
       for (std::uint32_t s = 0; s < prompts.size(); ++s)
-        for (std::uint32_t layer = 0; layer < plan_.layers(); ++layer)
-          platform_.drive(i).materialise(SequenceId{s}, LayerId{layer}, prompts[s] + step);
+        for (std::uint32_t layer = 0; layer < group.layers; ++layer)
+          platform_.drive(i).materialise(SequenceId{s}, LayerId{layer}, prompts[s] + group.first_step);
   }
 
   PhaseTotals totals() {

@@ -124,7 +124,7 @@ host::ModelShape model_shape(const scenario::ModelConfig& m) {
 host::GpuParameters gpu_parameters(const scenario::GpuConfig& gpu) {
   host::GpuParameters p;
   p.name = gpu.preset;
-  p.peak_flops = gpu.fp16_rate.flops_per_second;
+  p.peak_flops = gpu.fp16_rate.flop_per_second;
   p.memory = gpu.memory_bandwidth;
   p.memory_capacity = gpu.memory;
   p.source = "scenario";

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/rng.h"
 #include "base/trace.h"
 #include "csd_model/generation/decoder_data.h"
 #include "csd_model/generation/host_backend.h"
@@ -35,7 +36,7 @@ struct LoadedModel {
 
   explicit LoadedModel(const std::filesystem::path& directory) : checkpoint(host::open_checkpoint(directory)) {
     decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, backend);
-    tokenizer = host::open_tokenizer(directory, checkpoint.config);
+    tokenizer.emplace(host::open_tokenizer(directory, checkpoint.config));
   }
 };
 
@@ -261,7 +262,7 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
                               {"dram_peak_bytes", out.dram_peak.value},
                               {"integrity_errors", out.integrity_errors}};
   result.meaning = meaning(out, result.document);
-  if (const auto* sparf = std::get_if<scenario::InstinferSparf>(&s.system)) {
+  if (std::holds_alternative<scenario::InstinferSparf>(s.system)) {
     const host::PlannerInputs plan = generation_setup(s, lengths).plan;
     const std::uint32_t longest = *std::max_element(lengths.begin(), lengths.end()) + workload.output_tokens;
     result.document["stats"]["sparf"] =
@@ -293,7 +294,8 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
       result.document["comparison"][name]["metrics"] = std::move(metrics);
     }
     ordered_json& entry = result.document["comparison"][name];
-    for (const auto& [key, value] : agreement(data->generated(), reference->generated()).items()) entry[key] = value;
+    const ordered_json same = agreement(data->generated(), reference->generated());
+    for (const auto& [key, value] : same.items()) entry[key] = value;
     const bool identical = reference->attention_digest() == data->attention_digest();
     entry["attention_outputs_identical"] = identical;
     result.meaning += fmt::format(" Against {}: {} of {} tokens equal.", name, entry["tokens_equal"].get<std::uint64_t>(),

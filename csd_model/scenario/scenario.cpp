@@ -102,6 +102,9 @@ void describe(ParamVisitor& v, GenerationWorkload& c) {
           "Divides logits before a token is drawn, in carried runs; 0 takes the likeliest.", assumed("greedy"));
   v.optional("prompts", c.prompts, "none", "File with a prompt a line, in place of batch and input_tokens.",
              assumed("lengths are enough for timing"));
+  v.param("mini_batches", c.mini_batches, {1, 1024},
+          "Parts of the batch that take turns on GPU and drive; not more than there are sequences.",
+          assumed("the least that overlaps; InstInfer states no micro-batch size"));
 }
 
 void describe(ParamVisitor& v, BlockIoWorkload& c) {
@@ -133,6 +136,8 @@ void describe(ParamVisitor& v, SamplingConfig& c) {
 
 void describe(ParamVisitor& v, SimulationConfig& c) {
   v.param("data", c.data, "Whether pages hold real bytes.", assumed("timing needs no checkpoint"));
+  v.list("compare", c.compare, {0, 3}, "Other ways to decode the same prompts, to compare tokens with; carried runs.",
+         assumed("costs a run each"));
   v.choice("selection", c.selection, "Which tokens SparF attends where it is not computed.",
            assumed("needs no recorded run"));
   v.optional_section("sampling", c.sampling, "off",

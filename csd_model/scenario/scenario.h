@@ -79,6 +79,7 @@ struct GenerationWorkload {
   std::uint32_t output_tokens = 128;
   Ratio temperature{0, 1};           ///< 0: greedy
   std::optional<InputPath> prompts;  ///< a prompt a line; replaces batch and input_tokens
+  std::uint32_t mini_batches = 2;    ///< parts of the batch that take turns on GPU and drive; at most the batch
 };
 
 enum class Pattern : std::uint8_t {
@@ -124,8 +125,12 @@ struct SamplingConfig {
   std::uint32_t steps = 8;
 };
 
+/// Another way to decode the same prompts, to compare tokens with.
+enum class Comparison : std::uint8_t { host, instinfer_dense, instinfer_sparf };
+
 struct SimulationConfig {
   DataMode data = DataMode::timing;
+  std::vector<Comparison> compare;  ///< carried runs
   SelectionConfig selection;
   std::optional<SamplingConfig> sampling;  ///< unset: everything is simulated
 };
@@ -179,6 +184,13 @@ struct EnumValues<scenario::Pattern> {
       {scenario::Pattern::sequential_read, "sequential_read", "Reads one after another."},
       {scenario::Pattern::sequential_write, "sequential_write", "Writes one after another."},
       {scenario::Pattern::sequential_mixed, "sequential_mixed", "Reads and writes one after another."}};
+};
+template <>
+struct EnumValues<scenario::Comparison> {
+  static constexpr EnumValue<scenario::Comparison> values[] = {
+      {scenario::Comparison::host, "host", "The same method with attention on the host: tokens must be equal."},
+      {scenario::Comparison::instinfer_dense, "instinfer-dense", "Dense attention in the drive."},
+      {scenario::Comparison::instinfer_sparf, "instinfer-sparf", "SparF attention in the drive."}};
 };
 template <>
 struct EnumValues<scenario::DataMode> {
