@@ -210,7 +210,7 @@ TEST_CASE("groups stay disjoint with warm-up, cool-down, spill, and any page siz
   for (int trial = 0; trial < 300; ++trial) {
     CAPTURE(trial);
     SamplingSettings s{.steps = static_cast<std::uint32_t>(2 + rng() % 12)};
-    s.warmup = static_cast<std::uint32_t>(rng() % 3);
+    s.warmup = static_cast<std::uint32_t>(1 + rng() % 2);
     s.cooldown = static_cast<std::uint32_t>(rng() % 3);
     s.spill.token = static_cast<std::uint32_t>(rng() % 3);
     s.spill.window = static_cast<std::uint32_t>(rng() % 6);
@@ -230,6 +230,7 @@ TEST_CASE("sampling mistakes are named") {
   const GenerationWorkload w = uniform(10, 100);
   CHECK_THROWS_WITH(SamplingPlan(w, 40, {}, {.layers = 1}), Catch::Contains("at least 2"));
   CHECK_THROWS_WITH(SamplingPlan(w, 40, {}, {.steps = 1}), Catch::Contains("at least 2"));
+  CHECK_THROWS_WITH(SamplingPlan(w, 40, {}, {.warmup = 0}), Catch::Contains("at least 1"));
   CHECK_NOTHROW(SamplingPlan(w, 1, {}, {.layers = 1}));
   CHECK_THROWS_AS(SamplingPlan(w, 40, {.page_tokens = 0}, {}), UserError);
 }

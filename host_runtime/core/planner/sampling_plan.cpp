@@ -27,6 +27,8 @@ SamplingPlan::SamplingPlan(const GenerationWorkload& workload, std::uint32_t mod
                                 settings.layers));
   if (!settings.off && settings.steps < 2)
     throw UserError(fmt::format("sampling: steps is {}, must be at least 2 to follow the context", settings.steps));
+  if (!settings.off && settings.warmup == 0)
+    throw UserError("sampling: warmup is 0, must be at least 1: a step is timed from the end of the one before");
   const std::uint32_t layers = std::min(settings.layers, model_layers);
   const std::uint32_t first_layers =
       settings.off ? model_layers : std::min(std::max(settings.layers, settings.prefill_layers), model_layers);

@@ -19,7 +19,7 @@ struct SamplingSettings {
   /// `layers` if that is more.
   std::uint32_t prefill_layers = 4;
   std::uint32_t steps = 8;     ///< places of the run that are measured, at least 2, beside the first decode step
-  std::uint32_t warmup = 1;    ///< steps simulated before each, to fill queues
+  std::uint32_t warmup = 1;    ///< steps simulated before each, to fill queues; at least 1
   std::uint32_t cooldown = 0;  ///< steps after each, to keep the drives loaded; 1 where mini-batches overlap
   FlushSpill spill = {};       ///< steps after a flush that are measured with it: it drains in the background
 };
