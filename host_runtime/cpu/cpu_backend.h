@@ -9,7 +9,7 @@ namespace csdsim::host {
 /// load. Up to kRowwiseBatch rows every row is computed by itself, so its bits do not depend on the batch.
 class CpuBackend : public Backend {
  public:
-  static constexpr std::size_t kRowwiseBatch = 8;
+  static constexpr std::size_t kRowwiseBatch = 16;
 
   /// `threads` of OpenBLAS, a setting of the whole process; results are reproducible for a given number.
   explicit CpuBackend(int threads = 1);
