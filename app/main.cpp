@@ -1,6 +1,7 @@
 // csdsim: command line. Exit status 0: done; 1: our mistake; 2: the user's.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <systemc>
 
@@ -104,6 +105,12 @@ int parse_and_run(int argc, char** argv) {
 }
 
 }  // namespace
+
+int main(int argc, char* argv[]) {
+  // SystemC prints a banner unless told not to; it stands in the licence notes, not on everybody's terminal.
+  setenv("SYSTEMC_DISABLE_COPYRIGHT_MESSAGE", "1", 1);
+  return sc_core::sc_elab_and_sim(argc, argv);
+}
 
 int sc_main(int argc, char* argv[]) {
   // The kernel prints nothing of its own: reports become exceptions or our messages.

@@ -106,8 +106,8 @@ struct Drive::Parts {
   EngineIo engine_io;
   FlashMux mux;
   std::unique_ptr<nfc::FlashTarget> flash;
+  engine::AttentionEngine* own_engine = nullptr;  ///< before `engine`, whose construction sets it
   EngineParts engine;
-  engine::AttentionEngine* own_engine = nullptr;
   BlockService block_service;
   KvService kv_service;
   Firmware firmware;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "attention_engine/core/exponentials.h"
 #include "base/error.h"
 #include "base/simd.h"
 
@@ -42,24 +42,17 @@ void DenseAttention::attend(const KvSource& source, HeadKey key, std::span<const
   std::fill(out.begin(), out.end(), 0.0f);
 
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
-  scaled_q_.resize(q.size());
-  for (std::size_t i = 0; i < q.size(); ++i) scaled_q_[i] = q[i] * scale;
-
   weights_.resize(group * tokens);
   for_each_group(source, key, KvKind::key, view, [&](const Half* rows, std::uint32_t first, std::uint32_t count) {
     for (std::size_t g = 0; g < group; ++g) {
-      simd::gemv_rows(scaled_q_.data() + g * d, rows, count, d, weights_.data() + g * tokens + first);
+      simd::gemv_rows(q.data() + g * d, rows, count, d, weights_.data() + g * tokens + first);
     }
   });
   std::vector<float> sums(group);
   for (std::size_t g = 0; g < group; ++g) {
     float* w = weights_.data() + g * tokens;
-    const float largest = simd::max_value(w, tokens);
-    if (largest == -std::numeric_limits<float>::infinity()) {
-      std::fill_n(w, tokens, 0.0f);
-    } else {
-      sums[g] = simd::exp_shifted(w, tokens, largest);
-    }
+    for (std::size_t j = 0; j < tokens; ++j) w[j] *= scale;
+    sums[g] = exponentials(w, tokens);
   }
   for_each_group(source, key, KvKind::value, view, [&](const Half* rows, std::uint32_t first, std::uint32_t count) {
     for (std::size_t g = 0; g < group; ++g) {
@@ -68,8 +61,7 @@ void DenseAttention::attend(const KvSource& source, HeadKey key, std::span<const
   });
   for (std::size_t g = 0; g < group; ++g) {
     if (sums[g] == 0.0f) continue;
-    const float inverse = 1.0f / sums[g];
-    for (std::size_t i = 0; i < d; ++i) out[g * d + i] *= inverse;
+    for (std::size_t i = 0; i < d; ++i) out[g * d + i] /= sums[g];
   }
 }
 

@@ -19,7 +19,6 @@ class DenseAttention {
   void attend(const KvSource& source, HeadKey key, std::span<const float> q, std::uint32_t group, std::span<float> out);
 
  private:
-  std::vector<float> scaled_q_;
   std::vector<float> weights_;  ///< [G][S]
 };
 

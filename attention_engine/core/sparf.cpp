@@ -2,29 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "attention_engine/core/exponentials.h"
 #include "base/error.h"
 #include "base/simd.h"
 
 namespace csdsim::engine {
-namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-/// x becomes softmax(x); all zero if every entry is -inf.
-void softmax(float* x, std::size_t n) {
-  const float largest = simd::max_value(x, n);
-  if (largest == -kInfinity) {
-    std::fill_n(x, n, 0.0f);
-    return;
-  }
-  const float inverse = 1.0f / simd::exp_shifted(x, n, largest);
-  for (std::size_t j = 0; j < n; ++j) x[j] *= inverse;
-}
-
-}  // namespace
-
 void SparfAttention::select_components(const KvHeadView& view, const SparfParams& params, std::span<const float> q,
                                        std::uint32_t group) {
   const std::size_t d = view.head_dim;
@@ -53,7 +36,7 @@ void SparfAttention::select_components(const KvHeadView& view, const SparfParams
     const bool degenerate = all == 0.0f || selected == 0.0f;
     tau_[g] = std::sqrt(static_cast<float>(d) * (degenerate || components_.size() == d ? 1.0f : selected / all));
     for (std::size_t c = 0; c < components_.size(); ++c) {
-      sparse_q_[g * components_.size() + c] = q[g * d + components_[c]] / tau_[g];
+      sparse_q_[g * components_.size() + c] = q[g * d + components_[c]];
     }
   }
 }
@@ -96,12 +79,14 @@ void SparfAttention::score_token_rows(const KvSource& source, HeadKey key, std::
   }
 }
 
-void SparfAttention::form_keys() {
+void SparfAttention::form_keys(std::span<const float> sums) {
   const std::size_t tokens = view_.tokens;
-  const std::vector<float>& summed = params_.gqa_topk == GqaTopk::sum_logits ? logits_ : probabilities_;
-  keys_.assign(summed.begin(), summed.begin() + static_cast<std::ptrdiff_t>(tokens));
-  for (std::size_t g = 1; g < group_; ++g) {
-    for (std::size_t j = 0; j < tokens; ++j) keys_[j] += summed[g * tokens + j];
+  keys_.assign(tokens, 0.0f);
+  for (std::size_t g = 0; g < group_; ++g) {
+    const bool logits = params_.gqa_topk == GqaTopk::sum_logits || group_ == 1;
+    for (std::size_t j = 0; j < tokens; ++j) {
+      keys_[j] += logits ? logits_[g * tokens + j] : probabilities_[g * tokens + j] / sums[g];
+    }
   }
 }
 
@@ -109,17 +94,21 @@ void SparfAttention::score_tokens(const KvSource& source, HeadKey key) {
   logits_.assign(std::size_t{group_} * view_.tokens, 0.0f);
   score_embedding_pages(source, key);
   score_token_rows(source, key, view_.windows() * view_.window);
+  for (std::size_t g = 0; g < group_; ++g) {
+    for (std::size_t j = 0; j < view_.tokens; ++j) logits_[g * view_.tokens + j] /= tau_[g];
+  }
 }
 
 void SparfAttention::select_tokens() {
   const std::size_t tokens = view_.tokens;
   probabilities_ = logits_;
-  for (std::size_t g = 0; g < group_; ++g) softmax(probabilities_.data() + g * tokens, tokens);
+  std::vector<float> sums(group_);
+  for (std::size_t g = 0; g < group_; ++g) sums[g] = exponentials(probabilities_.data() + g * tokens, tokens);
 
   // The forced local tokens take min(l, k) places, newest first; the largest keys of the older tokens take the rest.
   const std::uint32_t local = std::min(params_.l, params_.k);
   const auto older = static_cast<std::uint32_t>(tokens) - local;
-  form_keys();
+  form_keys(sums);
   top_k_.select(std::span<const float>(keys_).first(older), params_.k - local, tokens_);
   for (std::uint32_t j = older; j < tokens; ++j) tokens_.push_back(j);
   token_groups_.assign(tokens_, view_.tokens_per_page, view_.flushed_tokens);
@@ -127,7 +116,8 @@ void SparfAttention::select_tokens() {
   alpha_.assign(group_, 0.0f);
   for (std::size_t g = 0; g < group_; ++g) {
     for (const std::uint32_t j : tokens_) alpha_[g] += probabilities_[g * tokens + j];
-    alpha_[g] = std::min(alpha_[g], 1.0f);  // rounding may carry the sum beyond the total of 1
+    // Rounding may carry the share beyond 1.
+    alpha_[g] = sums[g] == 0.0f ? 0.0f : std::min(alpha_[g] / sums[g], 1.0f);
   }
 }
 
@@ -153,10 +143,11 @@ void SparfAttention::attend(const KvSource& source, HeadKey key, std::span<float
 
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
   weights_.resize(group_ * count);
+  std::vector<float> sums(group_);
   for (std::size_t g = 0; g < group_; ++g) {
     float* w = weights_.data() + g * count;
     for (std::size_t c = 0; c < count; ++c) w[c] = simd::dot(q_.data() + g * d, key_rows_[c], d) * scale;
-    softmax(w, count);
+    sums[g] = exponentials(w, count);
   }
 
   std::fill(out.begin(), out.end(), 0.0f);
@@ -164,6 +155,7 @@ void SparfAttention::attend(const KvSource& source, HeadKey key, std::span<float
     for (std::size_t c = 0; c < count; ++c) {
       simd::axpy(weights_[g * count + c], value_rows_[c], out.data() + g * d, d);
     }
+    for (std::size_t i = 0; i < d && sums[g] != 0.0f; ++i) out[g * d + i] /= sums[g];
   }
   if (!params_.reallocate) return;
   const std::span<const float> mean = source.value_mean(key);

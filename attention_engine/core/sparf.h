@@ -65,7 +65,7 @@ class SparfAttention {
  private:
   void score_embedding_pages(const KvSource& source, HeadKey key);
   void score_token_rows(const KvSource& source, HeadKey key, std::uint32_t first);
-  void form_keys();
+  void form_keys(std::span<const float> sums);
   void find_rows(const KvSource& source, HeadKey key, KvKind kind, std::vector<const Half*>& rows);
 
   KvHeadView view_;
@@ -75,11 +75,11 @@ class SparfAttention {
   std::vector<float> q_;  ///< [G][d]
   std::vector<float> magnitudes_;
   std::vector<float> tau_;
-  std::vector<float> sparse_q_;  ///< [G][|I|], q[g,I] / tau[g]
+  std::vector<float> sparse_q_;  ///< [G][|I|], q[g,I]
   std::vector<std::uint32_t> components_;
   PageGroups embedding_groups_;
   std::vector<float> logits_;
-  std::vector<float> probabilities_;  ///< [G][S], shat
+  std::vector<float> probabilities_;  ///< [G][S], shat times its sum
   std::vector<float> keys_;
   std::vector<Half> runs_;  ///< scratch, component-major copy of some token rows
   std::vector<std::uint32_t> tokens_;

@@ -108,11 +108,12 @@ void SparqAttention::attend(std::span<const float> q, const KvView& kv, std::spa
   for (std::size_t g = 0; g < group; ++g) {
     float mass = 0;
     for (const std::uint32_t j : chosen) mass += weights[g][j];
-    const float alpha = options_.reallocate ? mass / sums[g] : 1.0f;
+    const float share = std::min(mass / sums[g], 1.0f);  // rounding may carry it beyond 1
+    const float alpha = options_.reallocate ? share : 1.0f;
     float* to = out.data() + g * d;
     attend_chosen(q.data() + g * d, chosen, kv, to);
     for (std::size_t i = 0; i < d; ++i) to[i] = alpha * to[i] + (1.0f - alpha) * kv.value_mean[i];
-    if (selection != nullptr) selection->alpha.push_back(mass / sums[g]);
+    if (selection != nullptr) selection->alpha.push_back(share);
   }
   if (selection != nullptr) {
     for (const std::uint32_t j : chosen) selection->tokens.push_back(TokenIndex{j});
