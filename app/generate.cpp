@@ -62,9 +62,9 @@ int generate(const GenerateArguments& arguments) {
     if (arguments.local) set("system.l", std::to_string(*arguments.local));
   }
   const scenario::Loaded loaded =
-      arguments.scenario ? scenario::load_scenario(*arguments.scenario, sets)
-                         : scenario::load_scenario_text(kDefaultScenario, "built-in scenario",
-                                                        std::filesystem::current_path(), sets);
+      arguments.scenario
+          ? scenario::load_scenario(*arguments.scenario, sets)
+          : scenario::load_scenario_text(kDefaultScenario, "built-in scenario", std::filesystem::current_path(), sets);
 
   csd_model::RunOptions options;
   options.attention_on_host = arguments.attention == "host";

@@ -27,8 +27,7 @@ using nlohmann::ordered_json;
 
 /// What a stored result must have been computed from to be kept: configuration and build.
 std::string point_key(const scenario::SweepPoint& point) {
-  const std::string text =
-      scenario::effective_config(point.resolved.scenario).dump() + csd_model::build_info().dump();
+  const std::string text = scenario::effective_config(point.resolved.scenario).dump() + csd_model::build_info().dump();
   return fmt::format("{:016x}", fnv1a64(text));
 }
 
@@ -139,9 +138,7 @@ std::string short_name(const std::string& path) {
   return path.substr(before == std::string::npos ? 0 : before + 1);
 }
 
-std::string text_of(const ordered_json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
+std::string text_of(const ordered_json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 /// The metric that a sweep is about, and the columns of its table.
 struct Headline {
@@ -222,8 +219,9 @@ int sweep(const SweepArguments& arguments) {
   const scenario::Loaded loaded = scenario::load_scenario(arguments.scenario, arguments.overrides);
   for (const std::string& note : loaded.base.notes) std::fprintf(stderr, "%s\n", note.c_str());
   if (loaded.points.empty())
-    throw UserError(fmt::format("{}: has no sweep; add one, e.g. sweep: {{axes: {{platform.device.flash.channels: [4, 8]}}}}",
-                                arguments.scenario.string()));
+    throw UserError(
+        fmt::format("{}: has no sweep; add one, e.g. sweep: {{axes: {{platform.device.flash.channels: [4, 8]}}}}",
+                    arguments.scenario.string()));
   const std::filesystem::path directory =
       arguments.out.value_or(std::filesystem::path("out") / loaded.base.scenario.name);
   SweepRun run(arguments, loaded, directory);

@@ -124,8 +124,7 @@ void SweepStore::write_results(const std::vector<SweepRow>& rows) {
   if (!rows.empty())
     for (const auto& [axis, value] : rows.front().axes) columns.push_back(axis);
   const std::size_t first_metric = columns.size();
-  for (const SweepRow& row : rows)
-  {
+  for (const SweepRow& row : rows) {
     const ordered_json metrics = flat_metrics(row.result);
     for (const auto& [key, value] : metrics.items())
       if (std::find(columns.begin(), columns.end(), key) == columns.end()) columns.push_back(key);

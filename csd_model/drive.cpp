@@ -42,8 +42,7 @@ ftl::BlockQuota quota(const DriveConfig& config) {
 }
 
 std::unique_ptr<nfc::FlashTarget> make_flash(const DriveConfig& config) {
-  if (config.fidelity == Fidelity::at)
-    return std::make_unique<nfc::AtFlash>("flash", config.geometry, config.flash);
+  if (config.fidelity == Fidelity::at) return std::make_unique<nfc::AtFlash>("flash", config.geometry, config.flash);
   return std::make_unique<nfc::FastFlash>("flash", config.geometry, config.flash);
 }
 

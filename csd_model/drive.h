@@ -10,8 +10,8 @@
 #include <tlm>
 
 #include "attention_engine/core/engine_config.h"
-#include "attention_engine/core/selection.h"
 #include "attention_engine/core/kv_source.h"
+#include "attention_engine/core/selection.h"
 #include "csd_model/drive_activity.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/kv_ftl.h"
@@ -40,7 +40,7 @@ struct DriveConfig {
   csdsim::Bytes write_buffer;  ///< 0: a write completes when it is in flash
   csdsim::ftl::KvFtlConfig kv;
   csdsim::ftl::BlockFtlConfig block;
-  double kv_share = 0.5;        ///< of the erase blocks of each plane, for the KV namespace; the rest is the block namespace
+  double kv_share = 0.5;  ///< of the erase blocks of each plane, for the KV namespace; the rest is the block namespace
   csdsim::SimTime lookup_time;  ///< firmware time of a map lookup
   csdsim::ftl::DataMode data = csdsim::ftl::DataMode::carried;
   /// Timing runs: which pages a SparF head touches. Must outlive the drive; not needed in carried runs.
@@ -62,15 +62,16 @@ struct EngineParts {
   tlm::tlm_initiator_socket<>* flash = nullptr;
 };
 
-/// Makes an engine in the place of the model's own. `kv` says where keys and values are and what they hold; it outlives the engine.
+/// Makes an engine in the place of the model's own. `kv` says where keys and values are and what they hold; it outlives
+/// the engine.
 using EngineFactory = std::function<EngineParts(csdsim::engine::KvSource& kv)>;
 
 /// A drive with two namespaces' worth of firmware behind one NVMe controller: blocks, and the KV cache with attention.
 /// Inside, PCIe DMA, controller, firmware, flash, DRAM and attention engine are modules bound by sockets.
 ///
 /// Bind `bar` (BAR0: registers and doorbells, 4- and 8-byte accesses) to an initiator, `dma` to the memory system that
-/// the drive reads and writes as bus master, and `interrupt` to whoever wants to be told; polling the completion queues works as
-/// well. The time resolution must be 1 ps.
+/// the drive reads and writes as bus master, and `interrupt` to whoever wants to be told; polling the completion queues
+/// works as well. The time resolution must be 1 ps.
 class Drive : public sc_core::sc_module {
  public:
   tlm::tlm_target_socket<> bar{"bar"};

@@ -14,8 +14,8 @@
 namespace csd_model {
 
 /// Passes batches down in the order of arrival and responses back to who asked. Bind the firmware first and the engine
-/// second: the engine's batches are what `activity` counts, and before they go down the firmware core looks their pages up
-/// in the map, at `lookup_time` a page. (Services of the firmware charge their own lookups.)
+/// second: the engine's batches are what `activity` counts, and before they go down the firmware core looks their pages
+/// up in the map, at `lookup_time` a page. (Services of the firmware charge their own lookups.)
 class FlashMux : public sc_core::sc_module {
  public:
   tlm_utils::multi_passthrough_target_socket<FlashMux> upstream{"upstream"};

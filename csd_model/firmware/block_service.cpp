@@ -37,14 +37,9 @@ struct BlockService::Run {
   Done done;
 };
 
-BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram,
-                           FlashIo& flash, FirmwareCore& core, bool carried)
-    : config_(config),
-      ftl_(ftl),
-      dram_(dram),
-      flash_(flash),
-      core_(core),
-      carried_(carried) {}
+BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
+                           FirmwareCore& core, bool carried)
+    : config_(config), ftl_(ftl), dram_(dram), flash_(flash), core_(core), carried_(carried) {}
 
 SimTime BlockService::lookup_time(Bytes offset, Bytes length) const {
   const std::uint64_t first = offset.value / config_.page_size.value;

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/firmware_core.h"
+#include "csd_model/firmware/flash_io.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/dram_budget.h"
 #include "nvme_if/sysc/command.h"
@@ -17,10 +17,10 @@
 namespace csd_model {
 
 struct BlockServiceConfig {
-  csdsim::Bytes block_size;    ///< of a logical block
-  csdsim::Bytes page_size;     ///< of a flash page
-  csdsim::Bytes write_buffer;  ///< writes complete once they are in it; 0: once they are in flash
-  csdsim::SimTime lookup_time; ///< firmware time a logical page
+  csdsim::Bytes block_size;     ///< of a logical block
+  csdsim::Bytes page_size;      ///< of a flash page
+  csdsim::Bytes write_buffer;   ///< writes complete once they are in it; 0: once they are in flash
+  csdsim::SimTime lookup_time;  ///< firmware time a logical page
 };
 
 struct BlockServiceStats {

@@ -24,8 +24,8 @@ class EngineIo : public sc_core::sc_module {
 
   EngineIo(const sc_core::sc_module_name& name, DriveActivity& activity);
 
-  /// At least one job; buffers that they point to stay until `done`. False when the engine refuses them, with its reason
-  /// in `last_error()`; `done` is not called then.
+  /// At least one job; buffers that they point to stay until `done`. False when the engine refuses them, with its
+  /// reason in `last_error()`; `done` is not called then.
   bool run(std::vector<csdsim::engine::HeadJob> jobs, Done done);
 
   const std::string& last_error() const { return last_error_; }

@@ -8,9 +8,7 @@ using engine::HeadKey;
 namespace {
 
 ftl::KvKey to_key(HeadKey key) { return {key.sequence, key.layer, key.head}; }
-ftl::KvKind to_kind(engine::KvKind kind) {
-  return kind == engine::KvKind::key ? ftl::KvKind::key : ftl::KvKind::value;
-}
+ftl::KvKind to_kind(engine::KvKind kind) { return kind == engine::KvKind::key ? ftl::KvKind::key : ftl::KvKind::value; }
 
 }  // namespace
 
@@ -49,9 +47,8 @@ void KvLookup::plan_token_groups(HeadKey key, engine::KvKind kind, std::span<con
 void KvLookup::plan_embedding_groups(HeadKey key, std::span<const std::uint32_t> groups,
                                      std::span<const std::uint32_t> rows, std::vector<PageOp>& out) {
   const std::uint64_t run_bytes = std::uint64_t{ftl_.layout(key.sequence).window_tokens} * ftl::kElementBytes;
-  plan_filtered(groups, rows, run_bytes, out, [&](std::span<const std::uint32_t> some) {
-    ftl_.plan_embedding_groups(to_key(key), some, out);
-  });
+  plan_filtered(groups, rows, run_bytes, out,
+                [&](std::span<const std::uint32_t> some) { ftl_.plan_embedding_groups(to_key(key), some, out); });
 }
 
 const Half* KvLookup::token_rows(HeadKey key, engine::KvKind kind, std::uint32_t group) const {

@@ -55,8 +55,7 @@ std::span<const Half> halves(const std::vector<std::byte>& bytes, Bytes offset, 
 
 }  // namespace
 
-KvService::KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash,
-                     EngineIo& engine)
+KvService::KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine)
     : config_(config), ftl_(ftl), lookup_(lookup), flash_(flash), engine_(engine) {}
 
 // Waiting for room, and what happens in the background.
@@ -126,8 +125,7 @@ void KvService::unpin(SequenceId sequence) {
 }
 
 /// Moves bytes [from, to) of the command's buffer into `into`, which is made large enough; only in time in timing runs.
-void KvService::read_section(Command& command, Bytes from, Bytes to, std::vector<std::byte>& into,
-                             Command::Done done) {
+void KvService::read_section(Command& command, Bytes from, Bytes to, std::vector<std::byte>& into, Command::Done done) {
   if (!config_.carried) return command.read_host_timing(from, to - from, std::move(done));
   into.resize((to - from).value);
   command.read_host(from, into, std::move(done));
@@ -143,10 +141,12 @@ void KvService::write_section(Command& command, Bytes from, Bytes to, const std:
 
 void KvService::create(Command& command, const nvme::KvCreate& op) {
   when_possible([this, &command, op] {
-    const ftl::KvStatus s = ftl_.create_sequence(op.sequence, {.layers = op.layers,
-                                                               .kv_heads = op.kv_heads,
-                                                               .head_dim = op.head_dim,
-                                                               .max_tokens = op.max_tokens});
+    const ftl::KvStatus s =
+        ftl_.create_sequence(op.sequence, {.layers = op.layers,
+                                           .kv_heads = op.kv_heads,
+                                           .head_dim = op.head_dim,
+                                           .max_tokens = op.max_tokens,
+                                           .component_major = (op.flags & nvme::create_flag::token_major) == 0});
     if (s == ftl::KvStatus::busy) return false;  // freed, and its pages are still in use
     command.complete(s == ftl::KvStatus::bad_sequence ? status::kv_sequence_exists : to_status(s));
     return true;
@@ -177,8 +177,7 @@ void KvService::append(Command& command, const nvme::KvAppend& op) {
         command.complete(status::kv_unknown_sequence);
         return true;
       }
-      const std::size_t elements =
-          std::size_t{op.head_count} * op.token_count * ftl_.shape(op.sequence).head_dim;
+      const std::size_t elements = std::size_t{op.head_count} * op.token_count * ftl_.shape(op.sequence).head_dim;
       ftl::AppendResult result =
           ftl_.append(op.sequence, op.layer, op.first_token, op.token_count, {op.first_head, op.head_count},
                       halves(*data, Bytes{0}, elements), halves(*data, Bytes{elements * sizeof(Half)}, elements));
@@ -264,8 +263,8 @@ void KvService::descriptors_arrived(const std::shared_ptr<Attend>& a) {
   });
 }
 
-/// False while it has to wait. Descriptors are appended one by one; should one fail for good, those before it stay: a host that
-/// tries again finds them appended and attends to them without the append flag.
+/// False while it has to wait. Descriptors are appended one by one; should one fail for good, those before it stay: a
+/// host that tries again finds them appended and attends to them without the append flag.
 bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
   if (a->appended == 0)
     if (const Status s = validate(*a); !s.ok()) {  // the cache may have changed while q, k and v were on their way
@@ -280,8 +279,7 @@ bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
       const std::size_t elements = std::size_t{d.head_count} * a->op.head_dim;
       const Bytes offset{head_offset * a->op.head_dim * sizeof(Half)};
       ftl::AppendResult result =
-          ftl_.append(SequenceId{d.sequence}, a->op.layer, TokenIndex{d.token}, 1,
-                      {KvHead{d.first_head}, d.head_count},
+          ftl_.append(SequenceId{d.sequence}, a->op.layer, TokenIndex{d.token}, 1, {KvHead{d.first_head}, d.head_count},
                       halves(a->buffer, a->in_buffer(a->layout.k) + offset, elements),
                       halves(a->buffer, a->in_buffer(a->layout.v) + offset, elements));
       if (result.status == ftl::KvStatus::busy) return false;
@@ -468,7 +466,8 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
       f->rows.resize((f->layout.size - f->layout.k).value);
       const std::size_t rows = f->tokens.size() * f->op.head_dim;
       for (std::uint32_t h = 0; h < f->descriptor.head_count; ++h) {
-        const engine::HeadKey key{SequenceId{f->descriptor.sequence}, f->op.layer, KvHead{f->descriptor.first_head + h}};
+        const engine::HeadKey key{SequenceId{f->descriptor.sequence}, f->op.layer,
+                                  KvHead{f->descriptor.first_head + h}};
         auto* const k = reinterpret_cast<Half*>(f->rows.data()) + h * rows;
         auto* const v = reinterpret_cast<Half*>(f->rows.data() + (f->layout.v - f->layout.k).value) + h * rows;
         engine::fetch_rows(lookup_, key, engine::KvKind::key, f->tokens, {k, rows});

@@ -17,13 +17,14 @@
 namespace csd_model {
 
 struct KvServiceConfig {
-  csdsim::Bytes write_buffer;   ///< kv_append completes once its flushes fit here; 0: once they are in flash
-  bool carried = false;         ///< bytes move with the commands
+  csdsim::Bytes write_buffer;  ///< kv_append completes once its flushes fit here; 0: once they are in flash
+  bool carried = false;        ///< bytes move with the commands
 };
 
 /// State changes when a command's data has arrived, in order of arrival. Tokens that an attend appends are flushed in
-/// the background of everything else; a kv_append is complete when its full groups are in flash, or fit the write buffer.
-/// A command that has to wait for flushes to make room in DRAM, or for erases, waits here, and so do those behind it.
+/// the background of everything else; a kv_append is complete when its full groups are in flash, or fit the write
+/// buffer. A command that has to wait for flushes to make room in DRAM, or for erases, waits here, and so do those
+/// behind it.
 class KvService {
  public:
   KvService(const KvServiceConfig& config, csdsim::ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine);

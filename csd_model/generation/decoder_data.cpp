@@ -36,8 +36,7 @@ void gather_heads(std::span<const Half> tensor, std::size_t heads_in_row, std::s
 }  // namespace
 
 DecoderData::DecoderData(const host::Decoder& decoder, std::vector<std::vector<TokenId>> prompts,
-                         std::uint32_t output_tokens, std::uint32_t mini_batches,
-                         const host::SamplingOptions& sampling)
+                         std::uint32_t output_tokens, std::uint32_t mini_batches, const host::SamplingOptions& sampling)
     : decoder_(decoder), prompts_(std::move(prompts)), sampling_(sampling) {
   host::check(sampling);
   const host::ModelConfig& model = decoder.config();
@@ -45,7 +44,8 @@ DecoderData::DecoderData(const host::Decoder& decoder, std::vector<std::vector<T
     if (prompts_[i].empty()) throw UserError(fmt::format("prompt {}: it is empty", i));
     for (const TokenId token : prompts_[i])
       if (token.value >= model.vocab)
-        throw UserError(fmt::format("prompt {}: token id {} is outside the vocabulary of {}", i, token.value, model.vocab));
+        throw UserError(
+            fmt::format("prompt {}: token id {} is outside the vocabulary of {}", i, token.value, model.vocab));
     const std::uint64_t context = prompts_[i].size() + output_tokens - std::uint64_t{1};
     if (context > model.max_positions)
       throw UserError(fmt::format("prompt {}: {} prompt tokens and {} new ones need {} positions, the model has {}", i,
@@ -174,8 +174,8 @@ void DecoderData::load_attend(const Operation& op, std::size_t index, HeadRange 
 void DecoderData::store_output(const Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out) {
   MiniBatch& mb = mini_batch(op);
   const host::ModelConfig& model = decoder_.config();
-  const std::size_t at = row_of(mb, op, index) * model.q_width() +
-                         std::size_t{heads.first.value} * model.group_size() * model.head_dim;
+  const std::size_t at =
+      row_of(mb, op, index) * model.q_width() + std::size_t{heads.first.value} * model.group_size() * model.head_dim;
   std::copy(out.begin(), out.end(), mb.out.begin() + static_cast<std::ptrdiff_t>(at));
 }
 

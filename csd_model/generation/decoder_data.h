@@ -17,8 +17,8 @@ namespace csd_model {
 /// store_output. Sequence i of the plan is prompt i.
 class DecoderData final : public OperationData {
  public:
-  /// `mini_batches` as in the plan. UserError for an empty prompt, a token id outside the vocabulary, or a context beyond
-  /// the model's positions. `decoder` must outlive this.
+  /// `mini_batches` as in the plan. UserError for an empty prompt, a token id outside the vocabulary, or a context
+  /// beyond the model's positions. `decoder` must outlive this.
   DecoderData(const csdsim::host::Decoder& decoder, std::vector<std::vector<csdsim::host::TokenId>> prompts,
               std::uint32_t output_tokens, std::uint32_t mini_batches, const csdsim::host::SamplingOptions& sampling);
 
@@ -49,7 +49,7 @@ class DecoderData final : public OperationData {
     std::vector<std::uint32_t> first_row;
     csdsim::host::HiddenStates hidden;
     csdsim::host::AttentionInputs inputs;
-    csdsim::host::Tensor attention;   ///< prefill: output of dense attention
+    csdsim::host::Tensor attention;     ///< prefill: output of dense attention
     std::vector<csdsim::Half> q, k, v;  ///< decode: one row a sequence
     std::vector<csdsim::Half> out;      ///< decode: [row][heads][d]
   };

@@ -99,12 +99,13 @@ void DriveBackend::create_sequences(std::uint32_t count, std::function<void()> d
   for_all_sequences(
       count, "creating sequence",
       [this](std::uint32_t drive, std::uint32_t sequence) {
-        return nvme::encode(kNamespace,
-                            nvme::KvCreate{.sequence = SequenceId{sequence},
-                                           .layers = static_cast<std::uint16_t>(shape_.layers),
-                                           .kv_heads = static_cast<std::uint16_t>(shards_[drive].count),
-                                           .head_dim = static_cast<std::uint16_t>(shape_.head_dim),
-                                           .max_tokens = shape_.max_tokens});
+        return nvme::encode(kNamespace, nvme::KvCreate{.sequence = SequenceId{sequence},
+                                                       .layers = static_cast<std::uint16_t>(shape_.layers),
+                                                       .kv_heads = static_cast<std::uint16_t>(shards_[drive].count),
+                                                       .head_dim = static_cast<std::uint16_t>(shape_.head_dim),
+                                                       .flags = shape_.component_major ? std::uint16_t{0}
+                                                                                       : nvme::create_flag::token_major,
+                                                       .max_tokens = shape_.max_tokens});
       },
       std::move(done));
 }
@@ -225,14 +226,15 @@ void DriveBackend::submit_attend(const Operation& op, const std::shared_ptr<Runn
     const AttendPart& part = parts[i];
     const SequenceWork& s = work.sequences[part.index];
     const bool sparf = work.method == DriveMethod::sparf;
-    const nvme::AttendDescriptor descriptor{.sequence = s.sequence.value,
-                                            .token = s.first_token.value,
-                                            .first_head = static_cast<std::uint16_t>(part.heads.first.value - shard_first),
-                                            .head_count = static_cast<std::uint16_t>(part.heads.count),
-                                            .r = static_cast<std::uint16_t>(sparf ? work.components : 0),
-                                            .flags = nvme::attend_flag::append,
-                                            .k = sparf ? s.top_k : 0,
-                                            .l = sparf ? s.local : 0};
+    const nvme::AttendDescriptor descriptor{
+        .sequence = s.sequence.value,
+        .token = s.first_token.value,
+        .first_head = static_cast<std::uint16_t>(part.heads.first.value - shard_first),
+        .head_count = static_cast<std::uint16_t>(part.heads.count),
+        .r = static_cast<std::uint16_t>(sparf ? work.components : 0),
+        .flags = nvme::attend_flag::append,
+        .k = sparf ? s.top_k : 0,
+        .l = sparf ? s.local : 0};
     std::memcpy(base + i * sizeof(descriptor), &descriptor, sizeof(descriptor));
     if (data_ != nullptr) {
       const std::size_t kv = head_offset * d;

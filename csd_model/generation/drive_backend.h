@@ -15,13 +15,12 @@
 
 namespace csd_model {
 
-/// Encodes append_kv and attend operations as vendor commands whose buffers lie in GPU memory (peer to peer), cut to the
-/// drive's mdts: an append by heads, then by tokens; an attend by sequences, then by heads. An operation ends with its
-/// last command.
+/// Encodes append_kv and attend operations as vendor commands whose buffers lie in GPU memory (peer to peer), cut to
+/// the drive's mdts: an append by heads, then by tokens; an attend by sequences, then by heads. An operation ends with
+/// its last command.
 class DriveBackend final : public csdsim::host::OperationBackend {
  public:
-  using Completed =
-      std::function<void(csdsim::host::OperationId, csdsim::SimTime, const csdsim::host::DriveSplit&)>;
+  using Completed = std::function<void(csdsim::host::OperationId, csdsim::SimTime, const csdsim::host::DriveSplit&)>;
   using Failed = std::function<void(const std::string&)>;
 
   struct Shape {
@@ -30,9 +29,11 @@ class DriveBackend final : public csdsim::host::OperationBackend {
     std::uint32_t head_dim = 0;
     std::uint32_t layers = 0;
     std::uint32_t max_tokens = 0;  ///< longest sequence: a hint for the drive's layout
+    bool component_major = true;   ///< keys are wanted in embedding pages too (SparF)
   };
 
-  /// `data` is null in timing runs. `completed` is called in simulated time; `failed` with a message when a drive refuses a command.
+  /// `data` is null in timing runs. `completed` is called in simulated time; `failed` with a message when a drive
+  /// refuses a command.
   DriveBackend(Platform& platform, const Shape& shape, OperationData* data, Completed completed, Failed failed);
 
   /// Creates sequences 0..count-1 on every drive, each with the drive's share of the heads; `done` when all are there.
@@ -57,9 +58,10 @@ class DriveBackend final : public csdsim::host::OperationBackend {
   void submit(std::uint32_t drive, const csdsim::nvme::SubmissionEntry& command, csdsim::nvme::Segment buffer,
               const std::string& what, std::function<void()> done);
   void command_done(const std::shared_ptr<Running>& running);
-  void for_all_sequences(std::uint32_t count, const std::string& what,
-                         const std::function<csdsim::nvme::SubmissionEntry(std::uint32_t drive, std::uint32_t sequence)>& encode,
-                         std::function<void()> done);
+  void for_all_sequences(
+      std::uint32_t count, const std::string& what,
+      const std::function<csdsim::nvme::SubmissionEntry(std::uint32_t drive, std::uint32_t sequence)>& encode,
+      std::function<void()> done);
   std::byte* bytes(csdsim::nvme::Segment buffer);
 
   Platform& platform_;

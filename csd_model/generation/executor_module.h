@@ -15,8 +15,8 @@ class ExecutorModule : public sc_core::sc_module {
   explicit ExecutorModule(const sc_core::sc_module_name& name);
   SC_HAS_PROCESS(ExecutorModule);
 
-  /// Starts a plan at the current time, from a process. `done` is called, in an SC_METHOD, when it has ended. One plan at a time; all
-  /// references must outlive it.
+  /// Starts a plan at the current time, from a process. `done` is called, in an SC_METHOD, when it has ended. One plan
+  /// at a time; all references must outlive it.
   void run(csdsim::host::Planner& planner, csdsim::host::OperationBackend& backend,
            csdsim::host::Executor::Observer observer, std::function<void()> done);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -22,21 +23,16 @@ using host::Operation;
 namespace {
 
 PhaseTotals operator-(const PhaseTotals& a, const PhaseTotals& b) {
-  return {a.seconds - b.seconds,
-          a.page_ops - b.page_ops,
-          a.flash_channel_bytes - b.flash_channel_bytes,
-          a.engine_bytes - b.engine_bytes,
-          a.link_bytes - b.link_bytes,
-          a.channel_busy_s - b.channel_busy_s,
-          a.plane_busy_s - b.plane_busy_s,
-          a.gpu_busy_s - b.gpu_busy_s};
+  return {a.seconds - b.seconds,           a.page_ops - b.page_ops,     a.flash_channel_bytes - b.flash_channel_bytes,
+          a.engine_bytes - b.engine_bytes, a.link_bytes - b.link_bytes, a.channel_busy_s - b.channel_busy_s,
+          a.plane_busy_s - b.plane_busy_s, a.gpu_busy_s - b.gpu_busy_s, a.programmed_bytes - b.programmed_bytes};
 }
 
 /// The fields of PhaseTotals, to scale them one by one.
 constexpr double PhaseTotals::*kFields[] = {
-    &PhaseTotals::seconds,      &PhaseTotals::page_ops,       &PhaseTotals::flash_channel_bytes,
-    &PhaseTotals::engine_bytes, &PhaseTotals::link_bytes,     &PhaseTotals::channel_busy_s,
-    &PhaseTotals::plane_busy_s, &PhaseTotals::gpu_busy_s};
+    &PhaseTotals::seconds,      &PhaseTotals::page_ops,   &PhaseTotals::flash_channel_bytes,
+    &PhaseTotals::engine_bytes, &PhaseTotals::link_bytes, &PhaseTotals::channel_busy_s,
+    &PhaseTotals::plane_busy_s, &PhaseTotals::gpu_busy_s, &PhaseTotals::programmed_bytes};
 
 /// GPU work happens where the data is, if there is any, before its modelled time.
 class GpuWork final : public host::OperationBackend {
@@ -68,7 +64,9 @@ class GenerationProgram : public sc_core::sc_module {
         executor_("executor"),
         drives_(
             platform, shape(), setup.data,
-            [this](host::OperationId id, SimTime at, const host::DriveSplit& split) { executor_.complete(id, at, split); },
+            [this](host::OperationId id, SimTime at, const host::DriveSplit& split) {
+              executor_.complete(id, at, split);
+            },
             [this](const std::string& message) { fail(message); }),
         timing_(gpu_, setup.gpu_link, drives_),
         work_(timing_, setup.data) {
@@ -86,12 +84,11 @@ class GenerationProgram : public sc_core::sc_module {
     out.statement = estimate.statement;
     out.prefill = prefill_;
     for (const auto field : kFields) {
-      out.prefill.*field *= double(plan_.model_layers()) / plan_.groups().front().layers;
+      out.prefill.*field *= prefill_scale_;
       std::vector<host::LayeredCost> costs;
       for (const PhaseTotals& step : measured_) costs.push_back({.layered = step.*field, .fixed = 0});
       out.decode.*field = measured_.empty() ? 0 : plan_.decode_total(costs);
     }
-    out.prefill.seconds = estimate.times.ttft_s;
     out.decode.seconds = estimate.times.decode_s;
     return out;
   }
@@ -112,8 +109,12 @@ class GenerationProgram : public sc_core::sc_module {
             .group = model.heads / model.kv_heads,
             .head_dim = model.head_dim,
             .layers = most_layers(),
-            .max_tokens = longest + setup_.plan.workload.output_tokens};
+            .max_tokens = longest + setup_.plan.workload.output_tokens,
+            .component_major = component_major()};
   }
+
+  /// Dense attention never reads embedding pages: InstI-Dense keeps K once.
+  bool component_major() const { return setup_.system != "instinfer-dense"; }
 
   host::KvGrouping grouping() const {
     const DriveConfig& drive = setup_.platform.drive;
@@ -122,7 +123,7 @@ class GenerationProgram : public sc_core::sc_module {
     const ftl::KvLayout layout =
         ftl::KvLayout::make(drive.geometry.page_size, setup_.plan.model.head_dim, drive.kv.embedding_group,
                             longest + setup_.plan.workload.output_tokens);
-    return {.page_tokens = layout.group_tokens, .window_tokens = layout.window_tokens};
+    return {.page_tokens = layout.group_tokens, .window_tokens = component_major() ? layout.window_tokens : 0};
   }
 
   void fail(const std::string& message) {
@@ -180,8 +181,10 @@ class GenerationProgram : public sc_core::sc_module {
     group_ = &group;
     gpu_busy_ = {};
     before_ = totals();
+    layer_marks_.clear();
     wait_for([&](auto done) {
-      executor_.run(*planner, work_, [this](const host::OperationRecord& r) { observe(r); }, std::move(done));
+      executor_.run(
+          *planner, work_, [this](const host::OperationRecord& r) { observe(r); }, std::move(done));
     });
     estimator_.add(executor_.report());
   }
@@ -204,7 +207,10 @@ class GenerationProgram : public sc_core::sc_module {
       sum.flash_channel_bytes += static_cast<double>(c.flash_channel_bytes);
       sum.engine_bytes += static_cast<double>(c.engine_bytes);
       sum.link_bytes += static_cast<double>(c.link_payload_bytes);
-      for (const nfc::ChannelBusy& busy : drive.flash_statistics().channels) sum.channel_busy_s += busy.total().seconds();
+      for (const auto& by_kind : drive.flash_statistics().bytes)
+        sum.programmed_bytes += static_cast<double>(by_kind[static_cast<std::size_t>(PageOpKind::program)]);
+      for (const nfc::ChannelBusy& busy : drive.flash_statistics().channels)
+        sum.channel_busy_s += busy.total().seconds();
       for (const SimTime busy : drive.flash_statistics().plane_busy) sum.plane_busy_s += busy.seconds();
     }
     return sum;
@@ -213,6 +219,7 @@ class GenerationProgram : public sc_core::sc_module {
   void observe(const host::OperationRecord& record) {
     if (hooks_.operation) hooks_.operation(record);
     if (record.resource.kind == host::ResourceKind::gpu) gpu_busy_ += record.end - record.start;
+    if (record.kind == host::OpKind::append_kv) layer_marks_[record.tag.layer->value] = totals();
     if (record.kind != host::OpKind::sample) return;
     // Mini-batches end a step one after another; the step ends with the last of them.
     const std::uint32_t parts = std::max<std::uint32_t>(1, setup_.plan.system.mini_batches);
@@ -221,7 +228,7 @@ class GenerationProgram : public sc_core::sc_module {
     const bool prefill = record.tag.phase == host::Phase::prefill;
     const bool measured = !prefill && record.tag.step >= group_->first_measured() &&
                           record.tag.step < group_->first_measured() + group_->measured;
-    if (prefill) prefill_ = now - before_;
+    if (prefill) end_prefill(now);
     if (measured) measured_.push_back(now - before_);
     before_ = now;
     ++steps_;
@@ -230,6 +237,20 @@ class GenerationProgram : public sc_core::sc_module {
       for (const host::SampledGroup& group : plan_.groups()) total += group.steps() + (group.after_prefill ? 1 : 0);
       hooks_.progress(steps_, total);
     }
+  }
+
+  /// A sampled prefill stands for one with more layers by what a layer takes once the pipeline is full: between the
+  /// first and the last of its layers whose K and V had arrived.
+  void end_prefill(const PhaseTotals& now) {
+    prefill_ = now - before_;
+    if (plan_.exact() || layer_marks_.size() < 2) {
+      prefill_scale_ = double(plan_.model_layers()) / plan_.groups().front().layers;
+      return;
+    }
+    const auto first = layer_marks_.begin();
+    const auto last = std::prev(layer_marks_.end());
+    prefill_ = last->second - first->second;
+    prefill_scale_ = double(plan_.model_layers()) / (last->first - first->first);
   }
 
   const GenerationSetup& setup_;
@@ -251,6 +272,8 @@ class GenerationProgram : public sc_core::sc_module {
   std::size_t steps_ = 0;
   PhaseTotals before_;
   PhaseTotals prefill_;
+  double prefill_scale_ = 1;
+  std::map<std::uint32_t, PhaseTotals> layer_marks_;  ///< by layer: when its K and V were in the drives
   std::vector<PhaseTotals> measured_;
   bool finished_ = false;
   std::exception_ptr failure_;

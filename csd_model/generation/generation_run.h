@@ -21,10 +21,10 @@ struct GenerationSetup {
   PlatformConfig platform;
   csdsim::host::GpuParameters gpu;
   csdsim::host::LinkModel gpu_link;
-  std::string system;                    ///< name of an offload system
-  csdsim::host::PlannerInputs plan;      ///< span and drives are set by the run
+  std::string system;                ///< name of an offload system
+  csdsim::host::PlannerInputs plan;  ///< span and drives are set by the run
   csdsim::host::SamplingSettings sampling;
-  OperationData* data = nullptr;         ///< carried runs
+  OperationData* data = nullptr;  ///< carried runs
 };
 
 /// Totals over a stretch of simulated time. Bytes and operations of the drives together.
@@ -37,31 +37,32 @@ struct PhaseTotals {
   double channel_busy_s = 0;  ///< summed over channels
   double plane_busy_s = 0;    ///< summed over planes
   double gpu_busy_s = 0;
+  double programmed_bytes = 0;
 };
 
 struct GenerationOutcome {
   csdsim::host::GenerationTimes times;
   double relative_error = 0;
-  std::string statement;            ///< what was simulated
-  PhaseTotals prefill;              ///< scaled to all layers
-  PhaseTotals decode;               ///< scaled to all layers and steps
-  csdsim::SimTime simulated;        ///< end of the simulation
+  std::string statement;      ///< what was simulated
+  PhaseTotals prefill;        ///< scaled to all layers
+  PhaseTotals decode;         ///< scaled to all layers and steps
+  csdsim::SimTime simulated;  ///< end of the simulation
   std::uint64_t simulated_page_ops = 0;
   std::uint64_t integrity_errors = 0;
   std::vector<std::string> integrity_messages;
-  csdsim::Bytes dram_peak;          ///< of the fullest drive; of what was simulated
+  csdsim::Bytes dram_peak;  ///< of the fullest drive; of what was simulated
   std::uint64_t requests_issued = 0;
   std::uint64_t requests_completed = 0;
 };
 
 struct GenerationHooks {
-  std::function<void(const csdsim::host::OperationRecord&)> operation;         ///< every operation that ended
-  std::function<void(std::size_t done, std::size_t total)> progress;          ///< steps
-  std::function<void(Platform&)> before_start;                                ///< after construction
+  std::function<void(const csdsim::host::OperationRecord&)> operation;  ///< every operation that ended
+  std::function<void(std::size_t done, std::size_t total)> progress;    ///< steps
+  std::function<void(Platform&)> before_start;                          ///< after construction
 };
 
-/// Builds the platform in a context of its own, runs, and tears it down. UserError when a drive refuses a command or the
-/// scenario does not fit it.
+/// Builds the platform in a context of its own, runs, and tears it down. UserError when a drive refuses a command or
+/// the scenario does not fit it.
 GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationHooks& hooks = {});
 
 }  // namespace csd_model

@@ -82,8 +82,7 @@ void HostBackend::attend(const Operation& op) {
   }
 }
 
-void run_on_host(host::Planner& planner, const host::ModelConfig& model, std::uint32_t sequences,
-                 OperationData& data) {
+void run_on_host(host::Planner& planner, const host::ModelConfig& model, std::uint32_t sequences, OperationData& data) {
   HostBackend backend(model, sequences, data);
   host::Executor executor(planner, backend, {});
   executor.start(SimTime{});

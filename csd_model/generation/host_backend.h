@@ -13,8 +13,8 @@
 namespace csd_model {
 
 /// Keeps the KV cache in host memory and attends there: dense attention, or SparQ with the r, k and l of the operation.
-/// Takes no simulated time. The other operations go to OperationData as always, so that two runs of the same plan differ in
-/// nothing but where attention happens.
+/// Takes no simulated time. The other operations go to OperationData as always, so that two runs of the same plan
+/// differ in nothing but where attention happens.
 class HostBackend final : public csdsim::host::OperationBackend {
  public:
   HostBackend(const csdsim::host::ModelConfig& model, std::uint32_t sequences, OperationData& data);

@@ -38,11 +38,11 @@ Platform::Platform(const PlatformConfig& config) : config_(config) {
     slot->map.add(host);
     slot->map.add(gpu);
     slot->drive = std::make_unique<Drive>(fmt::format("drive{}", i).c_str(), config.drive, &slot->map);
-    slot->driver = std::make_unique<nvme::NvmeDriver>(
-        fmt::format("driver{}", i).c_str(), nvme::NvmeDriverParams{.queue_memory = {free_host_, queues},
-                                                                   .queues = config.queues,
-                                                                   .queue_depth = config.queue_depth,
-                                                                   .io_overhead = config.io_overhead});
+    slot->driver = std::make_unique<nvme::NvmeDriver>(fmt::format("driver{}", i).c_str(),
+                                                      nvme::NvmeDriverParams{.queue_memory = {free_host_, queues},
+                                                                             .queues = config.queues,
+                                                                             .queue_depth = config.queue_depth,
+                                                                             .io_overhead = config.io_overhead});
     slot->driver->bar.bind(slot->drive->bar);
     slot->driver->memory.bind(fabric_->target);
     slot->drive->dma.bind(fabric_->target);

@@ -35,7 +35,10 @@ ftl::StripeOrder stripe_order(const std::vector<scenario::StripeLevel>& levels) 
 nvme::PcieLinkParams link_params(const scenario::LinkConfig& link) {
   nvme::PcieLinkParams params;
   params.max_payload = link.max_payload;
+  params.max_read_request = link.max_read_request;
   params.tlp_overhead = link.tlp_overhead;
+  params.dllp_overhead = link.dllp_overhead;
+  params.latency = link.latency;
   if (link.bandwidth) {
     params.effective_bandwidth = *link.bandwidth;
   } else {
@@ -66,6 +69,7 @@ DriveConfig drive_config(const Scenario& s) {
                   .ecc_latency = flash.ecc_latency,
                   .channel_bandwidth = flash.channel_bandwidth,
                   .arbitration = arbitration(flash.bus_arbitration),
+                  .read_jitter = flash.read_jitter,
                   .seed = s.seed};
   config.fidelity = device.fidelity == scenario::Fidelity::at ? Fidelity::at : Fidelity::fast;
   config.filter =
@@ -73,20 +77,24 @@ DriveConfig drive_config(const Scenario& s) {
   config.engine.clock = device.engine.clock;
   config.engine.kernels = device.engine.kernels;
   config.engine.macs_per_cycle = device.engine.macs_per_cycle;
+  config.engine.softmax_per_cycle = device.engine.softmax_per_cycle;
+  config.engine.argtopk_per_cycle = device.engine.argtopk_per_cycle;
   config.engine.jobs_in_flight = device.engine.jobs_in_flight;
   config.engine.buffer = device.engine.buffer;
   config.link = link_params(device.link);
   config.nvme.controller.io_queues = static_cast<std::uint16_t>(device.nvme.queues);
   config.nvme.controller.queue_depth = device.nvme.queue_depth;
   config.nvme.controller.mdts = device.nvme.mdts;
+  config.nvme.controller.block_size = device.nvme.block_size;
+  config.nvme.firmware_time = device.nvme.firmware_time;
   config.dram = device.dram.capacity;
   config.write_buffer = device.write_buffer.capacity;
   if (const auto* mapping = std::get_if<scenario::InstinferMapping>(&device.ftl.mapping)) {
-    config.kv.tail =
-        mapping->tail == scenario::TailPolicy::dram ? ftl::TailPolicy::dram : ftl::TailPolicy::token_index;
+    config.kv.tail = mapping->tail == scenario::TailPolicy::dram ? ftl::TailPolicy::dram : ftl::TailPolicy::token_index;
     config.kv.embedding_group = mapping->embedding_group.value_or(0);
   }
   config.block.over_provisioning = device.ftl.over_provisioning.value();
+  config.block.gc_free_blocks = device.ftl.gc_free_blocks;
   config.block.stripe_order = stripe_order(device.ftl.stripe_order);
   config.kv_share = kv_share(s);
   config.lookup_time = device.ftl.lookup_time;
@@ -153,12 +161,12 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
       workload.mini_batches, static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size()));
   if (const auto* sparf = std::get_if<scenario::InstinferSparf>(&s.system)) {
     setup.system = std::string(scenario::InstinferSparf::kKind);
-    setup.plan.system.sparf = {.ratio = {sparf->ratio.numerator, sparf->ratio.denominator},
-                               .mode = sparf->ratio_mode == scenario::RatioMode::traffic ? host::RatioMode::traffic
-                                                                                         : host::RatioMode::uniform,
-                               .r = sparf->r,
-                               .k = sparf->k,
-                               .local = sparf->l};
+    setup.plan.system.sparf = {
+        .ratio = {sparf->ratio.numerator, sparf->ratio.denominator},
+        .mode = sparf->ratio_mode == scenario::RatioMode::traffic ? host::RatioMode::traffic : host::RatioMode::uniform,
+        .r = sparf->r,
+        .k = sparf->k,
+        .local = sparf->l};
   } else {
     setup.system = std::string(scenario::InstinferDense::kKind);
   }

@@ -16,8 +16,8 @@ csdsim::host::ModelShape model_shape(const csdsim::scenario::ModelConfig& model)
 
 csdsim::host::GpuParameters gpu_parameters(const csdsim::scenario::GpuConfig& gpu);
 
-/// Plan, GPU and platform of a generation scenario; `prompt_tokens` are the lengths of its prompts. `data` is left null.
-GenerationSetup generation_setup(const csdsim::scenario::Scenario& scenario,
-                                 std::vector<std::uint32_t> prompt_tokens);
+/// Plan, GPU and platform of a generation scenario; `prompt_tokens` are the lengths of its prompts. `data` is left
+/// null.
+GenerationSetup generation_setup(const csdsim::scenario::Scenario& scenario, std::vector<std::uint32_t> prompt_tokens);
 
 }  // namespace csd_model

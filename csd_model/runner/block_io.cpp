@@ -52,8 +52,9 @@ class ClosedLoop : public sc_core::sc_module {
     // Timing only: the drive moves no payload, so all requests share a buffer.
     const nvme::Segment buffer{nvme::PhysicalAddress{Platform::kGpuBase}, setup_.request_size};
     const SimTime at = sim_time_now();
-    driver_.submit_block(queue, read ? nvme::nvm_opcode::read : nvme::nvm_opcode::write, nvme::Lba{slot * blocks}, blocks,
-                         {&buffer, 1}, [this, at](const nvme::CompletionEntry& cqe, SimTime now) { completed(cqe, at, now); });
+    driver_.submit_block(queue, read ? nvme::nvm_opcode::read : nvme::nvm_opcode::write, nvme::Lba{slot * blocks},
+                         blocks, {&buffer, 1},
+                         [this, at](const nvme::CompletionEntry& cqe, SimTime now) { completed(cqe, at, now); });
   }
 
   void completed(const nvme::CompletionEntry& cqe, SimTime issued_at, SimTime now) {

@@ -46,13 +46,13 @@ RunResult run_block_io_scenario(const scenario::Scenario& s, const RunOptions& o
   result.document["breakdown"] = {{"channel_utilization", out.channel_utilization}};
   result.document["stats"] = {{"origin", "modelled; the drive was filled instantly before the first request"}};
   result.document["wall"] = wall_figures(clock, out.counters.page_ops);
-  result.meaning =
-      fmt::format("{:.0f} IOPS at {:.1f} us on average; the channels were busy {:.0f} % of the time.", iops,
-                  out.latency_ps.mean() * 1e-6, out.channel_utilization * 100);
+  result.meaning = fmt::format("{:.0f} IOPS at {:.1f} us on average; the channels were busy {:.0f} % of the time.",
+                               iops, out.latency_ps.mean() * 1e-6, out.channel_utilization * 100);
   if (out.issued != out.completed)
     result.failure = fmt::format("{} requests were issued and {} completed", out.issued, out.completed);
   else if (out.failed > 0)
-    result.failure = fmt::format("{} of {} requests failed, the first with {}", out.failed, out.issued, out.first_failure);
+    result.failure =
+        fmt::format("{} of {} requests failed, the first with {}", out.failed, out.issued, out.first_failure);
   return result;
 }
 

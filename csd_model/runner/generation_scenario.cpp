@@ -132,7 +132,8 @@ ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) 
           {"page_ops", t.page_ops},
           {"bytes_flash_channel", t.flash_channel_bytes},
           {"bytes_engine", t.engine_bytes},
-          {"bytes_host_link", t.link_bytes}};
+          {"bytes_host_link", t.link_bytes},
+          {"flash_program_bytes_per_s", t.programmed_bytes / t.seconds}};
 }
 
 void add_metrics(ordered_json& document, const GenerationOutcome& out, const scenario::Scenario& s) {
@@ -165,7 +166,12 @@ std::string meaning(const GenerationOutcome& out, const ordered_json& document) 
     const std::string bound = phase["bound_by"];
     return fmt::format("{} ({:.0f} % busy)", bound, phase["utilization"][bound].get<double>() * 100);
   };
-  std::string text = fmt::format("Prefill is bound by {}", share(breakdown["prefill"]));
+  const double programmed = breakdown["prefill"]["flash_program_bytes_per_s"];
+  const bool programs = breakdown["prefill"]["bound_by"] == "flash_planes";
+  std::string text = fmt::format(
+      "Prefill is bound by {}",
+      programs ? fmt::format("programming, {:.2f} GB/s ({})", programmed * 1e-9, share(breakdown["prefill"]))
+               : share(breakdown["prefill"]));
   if (breakdown.contains("decode")) text += fmt::format(", decode by {}", share(breakdown["decode"]));
   return text + ". " + out.statement + ".";
 }
@@ -265,8 +271,7 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
   if (std::holds_alternative<scenario::InstinferSparf>(s.system)) {
     const host::PlannerInputs plan = generation_setup(s, lengths).plan;
     const std::uint32_t longest = *std::max_element(lengths.begin(), lengths.end()) + workload.output_tokens;
-    result.document["stats"]["sparf"] =
-        host::SparfBudget(plan.system.sparf, plan.model.head_dim).describe(longest);
+    result.document["stats"]["sparf"] = host::SparfBudget(plan.system.sparf, plan.model.head_dim).describe(longest);
     if (!carried)
       result.document["stats"]["selection"] = "clustered: share of token pages touched is assumed, see scenario";
   }
@@ -285,9 +290,9 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
     } else {
       const bool dense = other == scenario::Comparison::instinfer_dense;
       name = dense ? scenario::InstinferDense::kKind : scenario::InstinferSparf::kKind;
-      const GenerationOutcome alternative = decode(
-          dense ? scenario::SystemConfig(scenario::InstinferDense{}) : scenario::SystemConfig(scenario::InstinferSparf{}),
-          {}, reference);
+      const GenerationOutcome alternative = decode(dense ? scenario::SystemConfig(scenario::InstinferDense{})
+                                                         : scenario::SystemConfig(scenario::InstinferSparf{}),
+                                                   {}, reference);
       ordered_json metrics;
       for (const auto& [metric, value] : host::generation_metrics(alternative.times).flat()) metrics[metric] = value;
       metrics["bytes_flash_channel"] = alternative.prefill.flash_channel_bytes + alternative.decode.flash_channel_bytes;
@@ -298,8 +303,9 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
     for (const auto& [key, value] : same.items()) entry[key] = value;
     const bool identical = reference->attention_digest() == data->attention_digest();
     entry["attention_outputs_identical"] = identical;
-    result.meaning += fmt::format(" Against {}: {} of {} tokens equal.", name, entry["tokens_equal"].get<std::uint64_t>(),
-                                  entry["tokens_compared"].get<std::uint64_t>());
+    result.meaning +=
+        fmt::format(" Against {}: {} of {} tokens equal.", name, entry["tokens_equal"].get<std::uint64_t>(),
+                    entry["tokens_compared"].get<std::uint64_t>());
     if (must_agree && entry["tokens_equal"] != entry["tokens_compared"])
       result.failure = fmt::format("attention in the drive and on the host give different tokens, first at {}",
                                    entry["first_difference"].dump());
@@ -310,7 +316,8 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
     result.failure = fmt::format("{} pages read were not what was written there; the first: {}", out.integrity_errors,
                                  out.integrity_messages.front());
   if (out.requests_issued != out.requests_completed)
-    result.failure = fmt::format("{} commands were issued and {} completed", out.requests_issued, out.requests_completed);
+    result.failure =
+        fmt::format("{} commands were issued and {} completed", out.requests_issued, out.requests_completed);
   return result;
 }
 

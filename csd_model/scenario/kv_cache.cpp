@@ -1,16 +1,14 @@
 #include "csd_model/scenario/kv_cache.h"
 
-#include <algorithm>
+#include "ftl/core/kv_layout.h"
 
 namespace csdsim::scenario {
 
 std::uint32_t embedding_group(const InstinferMapping& mapping, const ModelConfig& model, Bytes page,
                               std::uint64_t longest_sequence) {
-  if (mapping.embedding_group) return *mapping.embedding_group;
-  const std::uint64_t window = std::max<std::uint64_t>(256, longest_sequence);
-  std::uint32_t m = 1;
-  while (model.head_dim % (m * 2) == 0 && page.value / (std::uint64_t{m} * model.bytes_per_element) > window) m *= 2;
-  return m;
+  return ftl::KvLayout::make(page, model.head_dim, mapping.embedding_group.value_or(0),
+                             static_cast<std::uint32_t>(longest_sequence))
+      .embedding_group;
 }
 
 std::uint64_t longest_sequence(const Scenario& s) {

@@ -7,9 +7,8 @@
 
 namespace csdsim::scenario {
 
-/// m, components an embedding page: as given, or the smallest power of two that divides head_dim and whose window
-/// T = page / (m p) is at most max(256, longest_sequence) (algorithms note 3.2). Where even m = head_dim gives a longer
-/// window, head_dim's largest power of two. Precondition: rows fill pages.
+/// m, components an embedding page: as given, or what the KV FTL chooses (ftl::KvLayout::make). Precondition: rows fill
+/// pages.
 std::uint32_t embedding_group(const InstinferMapping& mapping, const ModelConfig& model, Bytes page,
                               std::uint64_t longest_sequence);
 

@@ -89,7 +89,7 @@ struct InstinferMapping {
   static constexpr std::string_view kKind = "instinfer";
   static constexpr std::string_view kDoc =
       "Token-indexed and embedding-indexed maps for the KV cache (InstInfer IV-C), and a page map for block commands.";
-  std::optional<std::uint32_t> embedding_group;  ///< m; unset: the largest window of at most max(256, longest sequence)
+  std::optional<std::uint32_t> embedding_group;  ///< m; unset: see ftl::KvLayout::make
   TailPolicy tail = TailPolicy::token_index;
 };
 

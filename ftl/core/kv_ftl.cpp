@@ -70,7 +70,8 @@ KvStatus KvFtl::create_sequence(SequenceId id, const KvShape& shape) {
   Sequence s;
   s.shape = shape;
   try {
-    s.layout = KvLayout::make(geometry_.page_size, shape.head_dim, config_.embedding_group, shape.max_tokens);
+    s.layout = KvLayout::make(geometry_.page_size, shape.head_dim, config_.embedding_group, shape.max_tokens,
+                              shape.component_major);
   } catch (const UserError&) {
     return KvStatus::bad_shape;
   }

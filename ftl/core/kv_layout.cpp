@@ -36,7 +36,7 @@ std::string_view to_string(KvStatus status) {
 }
 
 KvLayout KvLayout::make(Bytes page_size, std::uint32_t head_dim, std::uint32_t embedding_group,
-                        std::uint32_t max_tokens) {
+                        std::uint32_t max_tokens, bool component_major) {
   if (head_dim == 0) throw UserError("the head dimension is 0");
   const std::uint64_t row = std::uint64_t{head_dim} * kElementBytes;
   if (page_size.value < row) {
@@ -52,7 +52,7 @@ KvLayout KvLayout::make(Bytes page_size, std::uint32_t head_dim, std::uint32_t e
   const std::uint64_t elements = page_size.value / kElementBytes;
   if (embedding_group == 0) {
     const std::uint32_t largest = std::uint32_t{1} << std::countr_zero(head_dim);
-    const std::uint64_t longest = std::max<std::uint64_t>(256, max_tokens);
+    const std::uint64_t longest = std::max<std::uint64_t>(256, max_tokens / 2);
     for (embedding_group = 1; embedding_group < largest && elements / embedding_group > longest;) embedding_group *= 2;
   } else if (!std::has_single_bit(embedding_group) || head_dim % embedding_group != 0) {
     throw UserError(fmt::format("embedding_group is {}, it must be a power of two that divides the head dimension {}",
@@ -64,6 +64,7 @@ KvLayout KvLayout::make(Bytes page_size, std::uint32_t head_dim, std::uint32_t e
   layout.embedding_group = embedding_group;
   layout.group_tokens = static_cast<std::uint32_t>(page_size.value / row);
   layout.window_tokens = static_cast<std::uint32_t>(elements / embedding_group);
+  layout.component_major = component_major;
   return layout;
 }
 
@@ -73,7 +74,9 @@ KvPageCount KvLayout::pages(std::uint64_t tokens) const {
 
 Bytes KvLayout::group_buffer(std::uint64_t tokens) const { return row() * (2 * (tokens % group_tokens)); }
 
-Bytes KvLayout::component_tail(std::uint64_t tokens) const { return row() * (tokens % window_tokens); }
+Bytes KvLayout::component_tail(std::uint64_t tokens) const {
+  return component_major ? row() * (tokens % window_tokens) : Bytes{};
+}
 
 Bytes KvLayout::worst_tail(const KvShape& shape, TailPolicy tail) const {
   const std::uint64_t heads = std::uint64_t{shape.layers} * shape.kv_heads;

@@ -23,8 +23,8 @@ Status decode_attend_fields(const SubmissionEntry& sqe, Command& c) {
 }
 
 Status decode(const SubmissionEntry& sqe, KvCreate& c) {
-  c = {SequenceId{sqe.cdw12}, low(sqe.cdw13), high(sqe.cdw13), low(sqe.cdw14), sqe.cdw15};
-  if (high(sqe.cdw14) != 0) return status::invalid_field;
+  c = {SequenceId{sqe.cdw12}, low(sqe.cdw13), high(sqe.cdw13), low(sqe.cdw14), high(sqe.cdw14), sqe.cdw15};
+  if ((c.flags & ~create_flag::token_major) != 0) return status::invalid_field;
   if (c.layers == 0 || c.kv_heads == 0 || c.head_dim == 0) return status::kv_bad_parameters;
   return sqe.cdw10 != 0 ? status::kv_shape_mismatch : status::success;
 }
@@ -55,6 +55,7 @@ Status decode(const SubmissionEntry& sqe, KvAttend& c) {
 
 Status decode(const SubmissionEntry& sqe, KvScore& c) {
   if (const Status s = decode_attend_fields(sqe, c); !s.ok()) return s;
+  if (c.method != AttendMethod::dense) return status::kv_bad_parameters;
   c.total_scores = sqe.cdw15;
   if (c.total_scores == 0) return status::kv_bad_token;
   return score_layout(c).size == vendor_size(sqe) ? status::success : status::kv_shape_mismatch;

@@ -86,7 +86,7 @@ constexpr SubmissionEntry encode(NamespaceId nsid, const KvCreate& c) {
           .nsid = nsid.value,
           .cdw12 = c.sequence.value,
           .cdw13 = detail::pack(c.layers, c.kv_heads),
-          .cdw14 = c.head_dim,
+          .cdw14 = detail::pack(c.head_dim, c.flags),
           .cdw15 = c.max_tokens};
 }
 

@@ -9,7 +9,7 @@
 // lists, but moves no tensor bytes.
 //
 // opcode          CDW12              CDW13                  CDW14                 CDW15
-// kv_create  80h  sequence           layers, kv_heads       head_dim, 0           max_tokens (a hint, 0: unknown)
+// kv_create  80h  sequence           layers, kv_heads       head_dim, flags       max_tokens (a hint, 0: unknown)
 // kv_append  81h  sequence           layer, token_count     first_token           first_head, head_count
 // kv_attend  83h  layer, n           method(8) G(8), d(16)  total_heads           0
 // kv_free    84h  sequence           0                      0                     0
@@ -51,7 +51,7 @@ inline constexpr std::uint16_t append = 1u << 0;  ///< append the k and v of thi
 /// attend: `token` is the index of the current token; tokens 0..token take part. With the append flag k and v become
 /// that token
 ///   (which must be the next one of these heads); without it the token must be there already and k and v are ignored.
-/// score: tokens 0..token are scored. fetch: `token`, `flags`, r, k and l are 0.
+/// score: tokens 0..token are scored; token is the last one there. fetch: `token`, `flags`, r, k and l are 0.
 /// Reserved fields are 0.
 struct AttendDescriptor {
   std::uint32_t sequence = 0;
@@ -68,6 +68,11 @@ struct AttendDescriptor {
 static_assert(sizeof(AttendDescriptor) == 32 && std::is_trivially_copyable_v<AttendDescriptor>);
 static_assert(offsetof(AttendDescriptor, first_head) == 8 && offsetof(AttendDescriptor, k) == 16);
 
+/// Flags of kv_create.
+namespace create_flag {
+inline constexpr std::uint16_t token_major = 1u << 0;  ///< keep K in token order only: enough for dense attention
+}  // namespace create_flag
+
 /// Makes sequence `sequence` known to the drive. Data: none. DW0 of the completion: 0.
 /// kv_sequence_exists, kv_out_of_dram, kv_bad_parameters (head_dim the layout cannot hold).
 struct KvCreate {
@@ -75,6 +80,7 @@ struct KvCreate {
   std::uint16_t layers = 0;
   std::uint16_t kv_heads = 0;
   std::uint16_t head_dim = 0;
+  std::uint16_t flags = 0;  ///< create_flag
   std::uint32_t max_tokens = 0;
 };
 
@@ -107,9 +113,9 @@ struct KvAttend {
   std::uint32_t total_heads = 0;
 };
 
-/// Scores q.K/sqrt(d) (dense) or their SparQ estimate from r components (sparf) of every token, before softmax. q is
-/// [descriptor][head_count*G][d] fp16, scores [descriptor][head_count*G][token+1] fp32. total_scores is the number of
-/// fp32 values.
+/// Importance of every token (HillInfer): sum over the query heads of a KV head of q . k, unscaled and before softmax.
+/// q is [descriptor][head_count*G][d] fp16, scores [descriptor][head_count][token+1] fp32; `token` is the last token of its
+/// heads. total_scores is the number of fp32 values. method is dense.
 struct KvScore {
   LayerId layer;
   std::uint16_t n = 0;

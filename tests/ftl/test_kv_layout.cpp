@@ -17,17 +17,17 @@ TEST_CASE("tokens a page, components a page: the table of algorithms 3.2") {
   CHECK(layout(8).window_groups() == 16);
 }
 
-TEST_CASE("m is chosen as the largest T within max(256, max_tokens)") {
+TEST_CASE("m is chosen as the largest T within max(256, max_tokens / 2)") {
   const auto window = [](std::uint32_t max_tokens) {
     return KvLayout::make(Bytes::kib(4), 128, 0, max_tokens).window_tokens;
   };
   CHECK(window(0) == 256);
   CHECK(window(256) == 256);
-  CHECK(window(511) == 256);
-  CHECK(window(512) == 512);
-  CHECK(window(1024) == 1024);
-  CHECK(window(2047) == 1024);
-  CHECK(window(2048) == 2048);
+  CHECK(window(1023) == 256);
+  CHECK(window(1024) == 512);
+  CHECK(window(2048) == 1024);
+  CHECK(window(4095) == 1024);
+  CHECK(window(4096) == 2048);
   CHECK(window(100'000) == 2048);
   // No m is large enough: the smallest window there is.
   CHECK(KvLayout::make(Bytes::kib(16), 16, 0, 0).window_tokens == 512);

@@ -48,8 +48,12 @@ struct SmallModel {
 /// 4 channels x 2 dies x 2 planes: holds some sequences of 2,048 tokens of opt-6m.
 inline csd_model::DriveConfig small_drive() {
   csd_model::DriveConfig drive;
-  drive.geometry = {.channels = 4, .dies_per_channel = 2, .planes_per_die = 2, .blocks_per_plane = 48,
-                    .pages_per_block = 64, .page_size = Bytes::kib(4)};
+  drive.geometry = {.channels = 4,
+                    .dies_per_channel = 2,
+                    .planes_per_die = 2,
+                    .blocks_per_plane = 48,
+                    .pages_per_block = 64,
+                    .page_size = Bytes::kib(4)};
   drive.dram = Bytes::mib(256);
   drive.kv_share = 1;
   return drive;

@@ -182,9 +182,9 @@ TEST_CASE("the embedding group follows from page, head and longest sequence") {
   ModelConfig m;
   m.head_dim = 128;
   const InstinferMapping open;
-  CHECK(embedding_group(open, m, Bytes::kib(4), 2048) == 1);
-  CHECK(embedding_group(open, m, Bytes::kib(4), 1024) == 2);
-  CHECK(embedding_group(open, m, Bytes::kib(4), 1023) == 4);
+  CHECK(embedding_group(open, m, Bytes::kib(4), 4096) == 1);
+  CHECK(embedding_group(open, m, Bytes::kib(4), 2048) == 2);
+  CHECK(embedding_group(open, m, Bytes::kib(4), 2047) == 4);
   CHECK(embedding_group(open, m, Bytes::kib(4), 10) == 8);
   CHECK(embedding_group(open, m, Bytes::kib(16), 10) == 32);
   InstinferMapping given;
