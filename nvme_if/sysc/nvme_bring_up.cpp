@@ -1,9 +1,8 @@
-// Bring-up of the controller by NvmeDriver (NVMe Base Specification 1.4, section 7.6.1).
+// Bring-up of the controller by NvmeDriver (NVMe Base Specification 1.4, section 7.6.1): a chain of steps, each started
+// by a poll of CSTS or by the completion of the step before.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
-#include <utility>
 
 #include "base/error.h"
 #include "nvme_if/spec/encode.h"
@@ -12,19 +11,43 @@
 
 namespace csdsim::nvme {
 
-void NvmeDriver::bring_up() {
-  // No exception may leave an SC_THREAD: a failure becomes a text that the owner reads.
+void NvmeDriver::run_step(Step step) {
   try {
-    failure_ = try_bring_up();
-  } catch (const std::exception& e) {
-    failure_ = e.what();
+    (this->*step)();
+  } catch (const UserError& e) {
+    fail(e.what());
   }
-  state_ = failure_.empty() ? State::ready : State::failed;
-  // Callbacks run in an SC_METHOD, like all others.
-  issue_event_.notify(sc_core::SC_ZERO_TIME);
 }
 
-std::string NvmeDriver::try_bring_up() {
+void NvmeDriver::fail(std::string why) {
+  failure_ = std::move(why);
+  state_ = State::failed;
+}
+
+void NvmeDriver::poll_method() { run_step(&NvmeDriver::poll); }
+
+void NvmeDriver::poll() {
+  if (deadline_ < SimTime{}) disable_controller();
+  const Csts csts = Csts::decode(static_cast<std::uint32_t>(bar_access(tlm::TLM_READ_COMMAND, reg::csts, 4, 0)));
+  if (csts.rdy == awaited_ready_) return awaited_ready_ ? identify() : enable_controller();
+  if (sim_now() > deadline_ || (awaited_ready_ && csts.cfs))
+    return fail(fmt::format("NVMe driver: the controller does not become {}", awaited_ready_ ? "ready" : "idle"));
+  next_trigger(to_sc_time(params_.poll_interval));
+}
+
+void NvmeDriver::await_ready(bool ready) {
+  awaited_ready_ = ready;
+  deadline_ = sim_now() + SimTime::milliseconds(500) * std::max<int>(cap_.to, 1);
+}
+
+void NvmeDriver::disable_controller() {
+  map_queue_memory();
+  cap_ = Cap::decode(bar_access(tlm::TLM_READ_COMMAND, reg::cap, 8, 0));
+  bar_access(tlm::TLM_WRITE_COMMAND, reg::cc, 4, 0);
+  await_ready(false);
+}
+
+void NvmeDriver::map_queue_memory() {
   tlm::tlm_generic_payload probe;
   probe.set_address(params_.queue_memory.address.value);
   probe.set_command(tlm::TLM_WRITE_COMMAND);
@@ -34,70 +57,69 @@ std::string NvmeDriver::try_bring_up() {
   if (memory->get_direct_mem_ptr(probe, dmi) && dmi.is_read_write_allowed() && dmi.get_start_address() <= first &&
       dmi.get_end_address() >= last)
     direct_ = reinterpret_cast<std::byte*>(dmi.get_dmi_ptr()) + (first - dmi.get_start_address());
+}
 
-  cap_ = Cap::decode(bar_access(tlm::TLM_READ_COMMAND, reg::cap, 8, 0));
-  const SimTime timeout = SimTime::milliseconds(500) * std::max<int>(cap_.to, 1);
-  bar_access(tlm::TLM_WRITE_COMMAND, reg::cc, 4, 0);
-  if (!wait_ready(false, timeout)) return "NVMe driver: the controller does not become idle";
-
-  const std::uint32_t depth = std::min<std::uint32_t>(params_.queue_depth, std::uint32_t{cap_.mqes} + 1);
-  Queue& admin_queue = add_queue(std::min<std::uint32_t>(depth, 64));
-  const auto entries = static_cast<std::uint16_t>(admin_queue.depth - 1);
+void NvmeDriver::enable_controller() {
+  depth_ = std::min<std::uint32_t>(params_.queue_depth, std::uint32_t{cap_.mqes} + 1);
+  const Queue& admin = add_queue(std::min<std::uint32_t>(depth_, 64));
+  const auto entries = static_cast<std::uint16_t>(admin.depth - 1);
   bar_access(tlm::TLM_WRITE_COMMAND, reg::aqa, 4, encode_aqa(entries, entries));
-  bar_access(tlm::TLM_WRITE_COMMAND, reg::asq, 8, admin_queue.sq.value);
-  bar_access(tlm::TLM_WRITE_COMMAND, reg::acq, 8, admin_queue.cq.value);
+  bar_access(tlm::TLM_WRITE_COMMAND, reg::asq, 8, admin.sq.value);
+  bar_access(tlm::TLM_WRITE_COMMAND, reg::acq, 8, admin.cq.value);
   bar_access(tlm::TLM_WRITE_COMMAND, reg::cc, 4, Cc{.en = true, .iosqes = 6, .iocqes = 4}.encode());
-  if (!wait_ready(true, timeout)) return "NVMe driver: the controller does not become ready";
-
-  const Segment page{take_page(), Bytes::kib(4)};
-  const auto failed = [](std::string_view what, Status s) {
-    return fmt::format("NVMe driver: {} failed with {}", what, status_name(s));
-  };
-  if (const Status s = admin(encode_identify(cns::identify_controller), {&page, 1}); !s.ok())
-    return failed("Identify Controller", s);
-  read_memory(page.address, &controller_, sizeof controller_);
-  if (const Status s = admin(encode_identify(cns::identify_namespace, NamespaceId{1}), {&page, 1}); !s.ok())
-    return failed("Identify Namespace", s);
-  read_memory(page.address, &namespace_, sizeof namespace_);
-  free_lists_.push_back(page.address);
-
-  std::uint32_t granted = 0;
-  if (const Status s = admin(encode_set_number_of_queues(params_.queues), {}, &granted); !s.ok())
-    return failed("Set Features (number of queues)", s);
-  const std::uint32_t pairs = std::min({std::uint32_t{params_.queues}, (granted & 0xFFFF) + 1, (granted >> 16) + 1});
-  for (std::uint32_t i = 0; i < pairs; ++i) {
-    const Queue& q = add_queue(depth);
-    SubmissionEntry create = encode_create_io_cq(q.id, depth, InterruptVector{q.id.value});
-    const Segment cq{q.cq, Bytes::kib(4)};
-    if (const Status s = admin(create, {&cq, 1}); !s.ok()) return failed("Create I/O Completion Queue", s);
-    create = encode_create_io_sq(q.id, depth, q.id);
-    const Segment sq{q.sq, Bytes::kib(4)};
-    if (const Status s = admin(create, {&sq, 1}); !s.ok()) return failed("Create I/O Submission Queue", s);
-  }
-  return {};
+  await_ready(true);
+  next_trigger(sc_core::SC_ZERO_TIME);
 }
 
-bool NvmeDriver::wait_ready(bool value, SimTime timeout) {
-  const SimTime end = sim_now() + timeout;
-  for (;;) {
-    const Csts csts = Csts::decode(static_cast<std::uint32_t>(bar_access(tlm::TLM_READ_COMMAND, reg::csts, 4, 0)));
-    if (csts.rdy == value) return true;
-    if (sim_now() > end || (value && csts.cfs)) return false;
-    wait(to_sc_time(params_.poll_interval));
-  }
+void NvmeDriver::admin(std::string_view what, const SubmissionEntry& command, PhysicalAddress page, Step next) {
+  const Segment data{page, Bytes::kib(4)};
+  submit(QueueId{0}, command, {&data, page.value != 0 ? 1u : 0u},
+         [this, what, next](const CompletionEntry& e, SimTime) {
+           if (!e.code().ok()) return fail(fmt::format("NVMe driver: {} failed with {}", what, status_name(e.code())));
+           admin_dw0_ = e.dw0;
+           run_step(next);
+         });
 }
 
-Status NvmeDriver::admin(const SubmissionEntry& command, std::span<const Segment> segments, std::uint32_t* dw0) {
-  bool over = false;
-  CompletionEntry result;
-  submit(QueueId{0}, command, segments, [&](const CompletionEntry& entry, SimTime) {
-    result = entry;
-    over = true;
-    admin_event_.notify();
-  });
-  while (!over) wait(admin_event_);
-  if (dw0 != nullptr) *dw0 = result.dw0;
-  return result.code();
+void NvmeDriver::identify() {
+  identify_page_ = take_page();
+  admin("Identify Controller", encode_identify(cns::identify_controller), identify_page_,
+        &NvmeDriver::controller_identified);
+}
+
+void NvmeDriver::controller_identified() {
+  read_memory(identify_page_, &controller_, sizeof controller_);
+  admin("Identify Namespace", encode_identify(cns::identify_namespace, NamespaceId{1}), identify_page_,
+        &NvmeDriver::namespace_identified);
+}
+
+void NvmeDriver::namespace_identified() {
+  read_memory(identify_page_, &namespace_, sizeof namespace_);
+  free_lists_.push_back(identify_page_);
+  admin("Set Features (number of queues)", encode_set_number_of_queues(params_.queues), {},
+        &NvmeDriver::queues_granted);
+}
+
+void NvmeDriver::queues_granted() {
+  granted_queues_ = std::min({std::uint32_t{params_.queues}, (admin_dw0_ & 0xFFFF) + 1, (admin_dw0_ >> 16) + 1});
+  create_completion_queue();
+}
+
+void NvmeDriver::create_completion_queue() {
+  if (queues() == granted_queues_) {
+    state_ = State::ready;
+    issue_event_.notify(sc_core::SC_ZERO_TIME);
+    return;
+  }
+  const Queue& q = add_queue(depth_);
+  admin("Create I/O Completion Queue", encode_create_io_cq(q.id, q.depth, InterruptVector{q.id.value}), q.cq,
+        &NvmeDriver::create_submission_queue);
+}
+
+void NvmeDriver::create_submission_queue() {
+  const Queue& q = queues_.back();
+  admin("Create I/O Submission Queue", encode_create_io_sq(q.id, q.depth, q.id), q.sq,
+        &NvmeDriver::create_completion_queue);
 }
 
 NvmeDriver::Queue& NvmeDriver::add_queue(std::uint32_t depth) {

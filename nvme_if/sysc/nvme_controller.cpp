@@ -96,7 +96,7 @@ void NvmeController::apply(const RegisterEffect& effect) {
   }
 }
 
-// Fetching -----------------------------------------------------------------------------------------------------------
+// Fetching.
 
 SubmissionQueue* NvmeController::next_queue() {
   const std::uint16_t limit = core_.queue_limit();
@@ -168,7 +168,7 @@ void NvmeController::accept(SubmissionQueue& queue, const SubmissionEntry& entry
   firmware_.push_back(&c);
 }
 
-// Executing ----------------------------------------------------------------------------------------------------------
+// Executing.
 
 void NvmeController::start_firmware() {
   while (firmware_command_ == nullptr && !firmware_.empty()) {
@@ -251,7 +251,7 @@ void NvmeController::finish_deletions() {
   }
 }
 
-// Completing ---------------------------------------------------------------------------------------------------------
+// Completing.
 
 void NvmeController::finish(Command& c, Status status, std::uint32_t dw0) {
   c.state_ = Command::State::executing;
@@ -307,7 +307,7 @@ void NvmeController::recycle(Command& c) {
   if (core_.shutting_down() && live_commands_ == 0) core_.finish_shutdown();
 }
 
-// Reset --------------------------------------------------------------------------------------------------------------
+// Reset.
 
 void NvmeController::begin_reset() {
   ++epoch_;

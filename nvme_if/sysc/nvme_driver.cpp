@@ -50,7 +50,7 @@ NvmeDriver::NvmeDriver(const sc_core::sc_module_name& name, const NvmeDriverPara
                                 params.queue_memory.address.value));
   if (params.queues == 0 || params.queue_depth < 2)
     throw UserError("NVMe driver: at least one I/O queue of two entries is needed");
-  SC_THREAD(bring_up);
+  SC_METHOD(poll_method);
   SC_METHOD(issue_method);
   sensitive << issue_event_;
   dont_initialize();
@@ -69,7 +69,7 @@ void NvmeDriver::on_ready(std::function<void()> callback) {
     ready_callbacks_.push_back(std::move(callback));
 }
 
-// Submission ---------------------------------------------------------------------------------------------------------
+// Submission.
 
 void NvmeDriver::submit(QueueId queue, const SubmissionEntry& command, std::span<const Segment> segments,
                         Callback done) {
@@ -163,7 +163,7 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
   }
 }
 
-// Completion ---------------------------------------------------------------------------------------------------------
+// Completion.
 
 void NvmeDriver::raise(InterruptVector vector) {
   // Queue pair i uses vector i.
@@ -204,7 +204,7 @@ void NvmeDriver::reap(Queue& q) {
   issue_pending(q);
 }
 
-// Memory and registers -----------------------------------------------------------------------------------------------
+// Memory and registers.
 
 PhysicalAddress NvmeDriver::take_page() {
   const PhysicalAddress page = next_page_;

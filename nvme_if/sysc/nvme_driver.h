@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <systemc>
 #include <tlm>
 #include <vector>
@@ -105,11 +106,23 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
     std::deque<Pending> pending;
   };
 
-  // Bring-up, in one SC_THREAD that ends.
-  void bring_up();
-  std::string try_bring_up();
-  bool wait_ready(bool value, SimTime timeout);
-  Status admin(const SubmissionEntry& command, std::span<const Segment> segments, std::uint32_t* dw0 = nullptr);
+  // Bring-up.
+  using Step = void (NvmeDriver::*)();
+  void run_step(Step step);
+  void fail(std::string why);
+  void poll_method();
+  void poll();
+  void await_ready(bool ready);
+  void admin(std::string_view what, const SubmissionEntry& command, PhysicalAddress page, Step next);
+  void disable_controller();
+  void map_queue_memory();
+  void enable_controller();
+  void identify();
+  void controller_identified();
+  void namespace_identified();
+  void queues_granted();
+  void create_completion_queue();
+  void create_submission_queue();
   Queue& add_queue(std::uint32_t depth);
 
   void issue_pending(Queue& q);
@@ -129,6 +142,12 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   State state_ = State::starting;
   std::string failure_;
   std::vector<std::function<void()>> ready_callbacks_;
+  bool awaited_ready_ = false;  ///< CSTS.RDY that bring-up waits for
+  SimTime deadline_{-1};        ///< until when; -1 before the first step
+  std::uint32_t depth_ = 0;
+  std::uint32_t granted_queues_ = 0;
+  std::uint32_t admin_dw0_ = 0;  ///< of the last admin completion
+  PhysicalAddress identify_page_;
   Cap cap_;
   IdentifyController controller_;
   IdentifyNamespace namespace_;
@@ -140,7 +159,6 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   sc_core::sc_event issue_event_;
   sc_core::sc_event doorbell_event_;
   sc_core::sc_event reap_event_;
-  sc_core::sc_event admin_event_;
   std::uint64_t issued_ = 0;
   std::uint64_t completed_ = 0;
   std::uint64_t doorbells_ = 0;

@@ -60,17 +60,19 @@ class PcieDma : public sc_core::sc_module {
   struct Lane {
     std::deque<Slice> slices;
     std::deque<Transfer> transfers;
-    sc_core::sc_event pending;
-    bool idle = false;  ///< the thread waits for `pending`
+    sc_core::sc_event wake;
+    bool idle = false;  ///< the thread waits for `wake`, and nobody has promised it
     tlm::tlm_generic_payload payload;
+    sc_core::sc_time delay;
   };
 
   void submit(LinkDirection direction, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
               DmaDone&& done);
   std::optional<SimTime> reserve(LinkDirection direction, const Segment& part);
-  void to_host_thread() { serve(LinkDirection::to_host); }
-  void to_drive_thread() { serve(LinkDirection::to_drive); }
-  [[noreturn]] void serve(LinkDirection direction);
+  void to_host_thread();
+  void to_drive_thread();
+  bool due(Lane& lane);
+  void serve(Lane& lane, LinkDirection direction);
   bool transport(Lane& lane, LinkDirection direction, const Slice& slice);
   void deliver();
   Lane& lane(LinkDirection d) { return lanes_[static_cast<std::size_t>(d)]; }

@@ -13,6 +13,21 @@ namespace {
 constexpr QueueId kQueue{1};
 constexpr std::uint8_t kRead = nvm_opcode::read;
 constexpr std::uint8_t kWrite = nvm_opcode::write;
+
+/// Passes accesses on, but grants no direct memory interface.
+class NoDmi : public sc_core::sc_module {
+ public:
+  tlm_utils::simple_target_socket<NoDmi> target;
+  tlm_utils::simple_initiator_socket<NoDmi> initiator;
+  explicit NoDmi(const sc_core::sc_module_name& name) : sc_module(name), target("target"), initiator("initiator") {
+    target.register_b_transport(this, &NoDmi::b_transport);
+    target.register_transport_dbg(this, &NoDmi::transport_dbg);
+  }
+
+ private:
+  void b_transport(tlm::tlm_generic_payload& p, sc_core::sc_time& delay) { initiator->b_transport(p, delay); }
+  unsigned transport_dbg(tlm::tlm_generic_payload& p) { return initiator->transport_dbg(p); }
+};
 }  // namespace
 
 TEST_CASE("bring-up identifies the drive and creates the granted queues") {
@@ -40,6 +55,7 @@ TEST_CASE("bring-up that cannot work says why") {
   SECTION("queue memory outside of physical memory") {
     params.driver.queue_memory.address = PhysicalAddress{0x7000'0000'0000};
   }
+  SECTION("room for the admin queue, but not for the others") { params.driver.queue_memory.length = Bytes{4096 * 3}; }
   Platform p(params);
   CHECK_THROWS_WITH(p.run(), Catch::Contains("NVMe driver"));
   CHECK_FALSE(p.driver.ready());
@@ -231,6 +247,27 @@ TEST_CASE("peer to peer: data goes to GPU memory and not through host DRAM") {
   CHECK(std::memcmp(p.gpu_at(gpu.address), p.handler.medium.data(), 65536) == 0);
   CHECK(p.map.traffic(RegionKind::gpu_memory).bytes_to_region == 65536);
   CHECK(p.map.traffic(RegionKind::host_dram).bytes_to_region == host_before + sizeof(CompletionEntry));
+}
+
+TEST_CASE("the driver works on memory without direct access") {
+  Drive drive;
+  NvmeDriver driver("driver", PlatformParams::small_driver());
+  NoDmi plain("plain");
+  driver.bar.bind(drive.controller.bar);
+  driver.memory.bind(plain.target);
+  plain.initiator.bind(drive.fabric.target);
+  drive.controller.interrupt.bind(driver);
+  const Segment buffer{kHostBase + Bytes{8}, Bytes::kib(64)};
+  std::memset(drive.host_at(buffer.address), 0x5A, 65536);
+  Status written = status::internal_error;
+  driver.on_ready([&] {
+    driver.submit_block(kQueue, kWrite, Lba{1}, 16, {&buffer, 1},
+                        [&](const CompletionEntry& e, SimTime) { written = e.code(); });
+  });
+  sc_core::sc_start();
+  CHECK(driver.failure().empty());
+  CHECK(written.ok());
+  CHECK(std::memcmp(drive.host_at(buffer.address), drive.handler.at(4096, 65536).data(), 65536) == 0);
 }
 
 TEST_CASE("the same run gives the same times") {

@@ -50,8 +50,9 @@ TEST_CASE("a direction is first come, first served: busy at t-1, free at t") {
   CHECK(a.start.ps == 100);
   CHECK(a.end == SimTime{100} + duration);
   SECTION("one picosecond before the end it waits that picosecond") {
-    const LinkSlot b = link.reserve(to_host, Bytes{1}, a.end - SimTime{1});
+    const LinkSlot b = link.reserve(to_host, Bytes{3}, a.end - SimTime{1});
     CHECK(b.start == a.end);
+    CHECK(b.end.ps == 100 + 2'927'858);  // 4099 bytes without a gap: 2927857.14 ps
   }
   SECTION("at the end it starts at once") {
     const LinkSlot b = link.reserve(to_host, Bytes{4096}, a.end);
