@@ -33,11 +33,11 @@ constexpr Method effective_method(const HeadJob& job, std::uint32_t tokens) {
   return job.method == Method::sparf && runs_dense(job.sparf, tokens) ? Method::dense : job.method;
 }
 
-/// What a job holds in the engine's buffer from start to end. With S tokens, p = 2 bytes:
+/// What a job holds in the engine's buffer from start to end. With S tokens:
 ///   dense  4 G S (logits) + 8 G d (q and output in fp32)
-///   sparf  4 G S + 4 G k (logits over J) + 2 k d p (selected rows of K and V) + 8 G d
+///   sparf  4 G S + 4 G k (logits over J) + 8 G d
 ///   score  4 S + 4 G d
-/// Pages on their way through the filter are not in it: they stay in the flash controllers until a kernel takes them.
+/// Rows of K and V are not in it: they stream from the flash controllers through a kernel, which keeps sums.
 Bytes job_footprint(const HeadJob& job, const KvHeadView& view);
 
 using TaskId = StrongId<struct AttendTaskTag, std::uint64_t>;  ///< tasks of one scheduler, counted from 0

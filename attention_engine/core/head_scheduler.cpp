@@ -34,7 +34,7 @@ Bytes job_footprint(const HeadJob& job, const KvHeadView& view) {
     case Method::dense:
       return {4 * group * tokens + 8 * group * d};
     case Method::sparf:
-      return {4 * group * tokens + 4 * group * k + 2 * k * d * kElementBytes + 8 * group * d};
+      return {4 * group * tokens + 4 * group * k + 8 * group * d};
     case Method::score:
       break;
   }

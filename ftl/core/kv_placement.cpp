@@ -1,5 +1,7 @@
 #include "ftl/core/kv_placement.h"
 
+#include <algorithm>
+
 namespace csdsim::ftl {
 
 PlaneId StripedPlacement::place(const KvPageId& page, const KvShape& shape, const KvLayout& layout) {
@@ -8,7 +10,10 @@ PlaneId StripedPlacement::place(const KvPageId& page, const KvShape& shape, cons
       std::uint64_t{page.key.sequence.value} * shape.kv_heads + page.key.head.value + page.key.layer.value;
   std::uint64_t position = page.group;  // of the page among those of its head and kind
   std::uint64_t channel = base;
-  std::uint64_t row = base / channels;  // rounds over the channels
+  // Heads that are neighbours are read at the same time, and over the same range of positions: they start a share of the
+  // planes apart. Counting the rounds in as well makes the start of all heads cover every plane.
+  const std::uint64_t apart = std::max<std::uint64_t>(1, geometry_.planes_per_channel() / channels);
+  std::uint64_t row = base / channels + base % channels * apart;
   if (page.kind == PageKind::token_v) {
     channel += channels / 2;
     row += geometry_.planes_per_channel() / 2;

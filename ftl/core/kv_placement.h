@@ -21,7 +21,8 @@ class KvPlacement {
 /// a block collects pages of many heads.
 ///
 /// Token group gt of head h goes to channel (base + gt) mod channels, with base counting heads over sequences, so that
-/// heads start at different channels and one flush of many heads covers all of them. Each further round over the
+/// heads start at different channels and one flush of many heads covers all of them. Neighbouring heads also start on
+/// different planes of a channel, because the engine works on them at the same time. Each further round over the
 /// channels moves on to the next die, after the dies to the next plane. V stands half the channels (and half the
 /// planes) away from K. Embedding pages are striped over ge and over w alike. Over any prefix of a head's pages of one
 /// kind the load of two channels differs by at most one page.

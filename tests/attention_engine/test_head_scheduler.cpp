@@ -234,7 +234,7 @@ TEST_CASE("the buffer bounds the jobs in flight") {
   HeadJob sparse = probe.jobs[0];
   sparse.method = Method::sparf;
   sparse.sparf = kSparf;
-  CHECK(job_footprint(sparse, probe.source.view(head(0))) == Bytes{4 * 1024 + 4 * 192 + 4 * 192 * kDim + 8 * kDim});
+  CHECK(job_footprint(sparse, probe.source.view(head(0))) == Bytes{4 * 1024 + 4 * 192 + 8 * kDim});
 
   EngineConfig config;
   config.buffer = dense * 3;
