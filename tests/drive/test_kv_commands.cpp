@@ -198,6 +198,9 @@ TEST_CASE("fetch: rows in any order, repeats included, from flash and from DRAM"
       }
     CHECK(host.get<Half>(b.address + at, expected.size()) == expected);
   }
+  // Groups 0, 1, 2 and 3 of K and V come from flash, each once; 128.. are in DRAM.
+  const auto& ops = host.drive().flash_statistics().ops;
+  CHECK(ops[static_cast<std::size_t>(OpClass::attend)][static_cast<std::size_t>(PageOpKind::read)] == 3 * 2 * 4);
 }
 
 TEST_CASE("attend that runs out of DRAM part way: what was appended stays, and the rest is tried again") {
