@@ -35,7 +35,7 @@ struct PhaseTotals {
   double engine_bytes = 0;
   double link_bytes = 0;
   double channel_busy_s = 0;  ///< summed over channels
-  double plane_busy_s = 0;    ///< summed over planes
+  double array_busy_s = 0;    ///< tR, tPROG and tBERS, summed over planes
   double gpu_busy_s = 0;
   double programmed_bytes = 0;
 };

@@ -118,7 +118,7 @@ ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) 
   const std::pair<const char*, double> shares[] = {
       {"gpu", t.gpu_busy_s / t.seconds},
       {"flash_channels", t.channel_busy_s / (t.seconds * g.channels * drives)},
-      {"flash_planes", t.plane_busy_s / (t.seconds * g.planes() * drives)},
+      {"flash_arrays", t.array_busy_s / (t.seconds * g.planes() * drives)},
       {"link", t.link_bytes / (t.seconds * link_rate)}};
   ordered_json utilization;
   std::pair<const char*, double> bound = shares[0];
@@ -167,7 +167,7 @@ std::string meaning(const GenerationOutcome& out, const ordered_json& document) 
     return fmt::format("{} ({:.0f} % busy)", bound, phase["utilization"][bound].get<double>() * 100);
   };
   const double programmed = breakdown["prefill"]["flash_program_bytes_per_s"];
-  const bool programs = breakdown["prefill"]["bound_by"] == "flash_planes";
+  const bool programs = breakdown["prefill"]["bound_by"] == "flash_arrays";
   std::string text = fmt::format(
       "Prefill is bound by {}",
       programs ? fmt::format("programming, {:.2f} GB/s ({})", programmed * 1e-9, share(breakdown["prefill"]))

@@ -16,7 +16,8 @@ constexpr std::uint32_t kPageTokens = 32;  // n = 4096 / (64 x 2)
 constexpr host::SamplingOptions kGreedy{};
 constexpr host::SamplingOptions kSampled{.temperature = 1.0f, .seed = 7};
 
-void check_equal(const csd_model::GenerationSetup& setup, const Prompts& prompts, const host::SamplingOptions& sampling) {
+void check_equal(const csd_model::GenerationSetup& setup, const Prompts& prompts,
+                 const host::SamplingOptions& sampling) {
   const DecodeRun drive = decode_in_drive(setup, prompts, sampling);
   const DecodeRun host = decode_on_host(setup, prompts, sampling);
   CHECK(drive.tokens == host.tokens);

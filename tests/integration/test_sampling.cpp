@@ -14,8 +14,12 @@ namespace {
 csd_model::GenerationSetup setup_of(const std::string& system, engine::SelectionSource& selection) {
   csd_model::GenerationSetup setup;
   csd_model::DriveConfig& drive = setup.platform.drive;
-  drive.geometry = {.channels = 4, .dies_per_channel = 4, .planes_per_die = 2, .blocks_per_plane = 256,
-                    .pages_per_block = 64, .page_size = Bytes::kib(4)};
+  drive.geometry = {.channels = 4,
+                    .dies_per_channel = 4,
+                    .planes_per_die = 2,
+                    .blocks_per_plane = 256,
+                    .pages_per_block = 64,
+                    .page_size = Bytes::kib(4)};
   drive.data = ftl::DataMode::timing;
   drive.dram = Bytes::gib(1);
   drive.kv_share = 1;

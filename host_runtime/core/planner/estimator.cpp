@@ -27,8 +27,8 @@ void GenerationEstimator::add_prefill(const ExecutionReport& report) {
   times_.ttft_s += per_layer * static_cast<double>(plan_.model_layers() - layers);
 }
 
-/// Share of the time inside the simulated layers that repeats with every further layer. What happens at the two ends of a
-/// step only (the pipeline of mini-batches fills and drains; flushes of the last layer drain beside the output
+/// Share of the time inside the simulated layers that repeats with every further layer. What happens at the two ends of
+/// a step only (the pipeline of mini-batches fills and drains; flushes of the last layer drain beside the output
 /// projection) is paid once, however many layers there are. From layer to layer the time shows without it.
 double GenerationEstimator::repeated_share(const StepRecord& step, const PathBreakdown& path) {
   const std::size_t layers = step.layer_computed.size();
