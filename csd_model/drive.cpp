@@ -9,6 +9,7 @@
 #include "attention_engine/sysc/attention_engine.h"
 #include "base/error.h"
 #include "csd_model/firmware/block_service.h"
+#include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/engine_io.h"
 #include "csd_model/firmware/firmware_core.h"
 #include "csd_model/firmware/flash_io.h"
@@ -18,6 +19,7 @@
 #include "nfc/sysc/at_flash.h"
 #include "nfc/sysc/fast_flash.h"
 #include "nvme_if/sysc/pcie_dma.h"
+#include "nvme_if/sysc/physical_memory.h"
 
 namespace csd_model {
 
@@ -101,6 +103,8 @@ struct Drive::Parts {
   std::unique_ptr<engine::HeadWork> work;
 
   FirmwareCore core;
+  nvme::PhysicalMemory dram_memory;
+  ControllerDram controller_dram;
   FlashIo flash_io;
   EngineIo engine_io;
   FlashMux mux;
@@ -124,6 +128,8 @@ struct Drive::Parts {
         fallback_selection(0.25, c.flash.seed),
         work(make_work(c, lookup, fallback_selection)),
         core("firmware_core"),
+        dram_memory("dram", c.dram),
+        controller_dram("dram_access"),
         flash_io("flash_io"),
         engine_io("engine_io", activity),
         mux("flash_mux", activity, core, c.lookup_time),
@@ -133,11 +139,13 @@ struct Drive::Parts {
                        .page_size = c.geometry.page_size,
                        .write_buffer = c.write_buffer,
                        .lookup_time = c.lookup_time},
-                      block_ftl, dram, flash_io, core, store.carried()),
-        kv_service({.write_buffer = c.write_buffer, .carried = store.carried()}, kv_ftl, lookup, flash_io, engine_io),
+                      block_ftl, dram, flash_io, core, controller_dram, store.carried()),
+        kv_service({.write_buffer = c.write_buffer, .carried = store.carried()}, kv_ftl, lookup, flash_io, engine_io,
+                   controller_dram),
         firmware(block_service, kv_service),
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity()), dma, firmware) {
+    controller_dram.socket.bind(dram_memory.target);
     flash_io.socket.bind(mux.upstream);
     engine.flash->bind(mux.upstream);
     mux.flash.bind(flash->socket);

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/engine_io.h"
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/kv_lookup.h"
@@ -27,7 +28,8 @@ struct KvServiceConfig {
 /// behind it.
 class KvService {
  public:
-  KvService(const KvServiceConfig& config, csdsim::ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine);
+  KvService(const KvServiceConfig& config, csdsim::ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine,
+            ControllerDram& dram);
 
   void create(csdsim::nvme::Command& command, const csdsim::nvme::KvCreate& op);
   void free(csdsim::nvme::Command& command, const csdsim::nvme::KvFree& op);
@@ -58,10 +60,10 @@ class KvService {
   void start_erases(const std::vector<csdsim::PageOp>& erases);
   void pages_settled();
 
-  void read_section(csdsim::nvme::Command& command, csdsim::Bytes from, csdsim::Bytes to, std::vector<std::byte>& into,
+  void read_section(csdsim::nvme::Command& command, csdsim::Bytes from, csdsim::Bytes to, DramBuffer& into,
                     csdsim::nvme::Command::Done done);
-  void write_section(csdsim::nvme::Command& command, csdsim::Bytes from, csdsim::Bytes to,
-                     const std::vector<std::byte>& bytes, csdsim::nvme::Command::Done done);
+  void write_section(csdsim::nvme::Command& command, csdsim::Bytes from, csdsim::Bytes to, const DramBuffer& buffer,
+                     csdsim::nvme::Command::Done done);
 
   void descriptors_arrived(const std::shared_ptr<Attend>& a);
   Status validate(const Attend& a) const;
@@ -80,6 +82,7 @@ class KvService {
   KvLookup& lookup_;
   FlashIo& flash_;
   EngineIo& engine_;
+  ControllerDram& dram_;
   std::deque<std::function<bool()>> waiting_;
   bool retrying_ = false;
   std::uint64_t flushes_ = 0;

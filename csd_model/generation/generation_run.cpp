@@ -114,7 +114,7 @@ class GenerationProgram : public sc_core::sc_module {
   }
 
   /// Dense attention never reads embedding pages: InstI-Dense keeps K once.
-  bool component_major() const { return setup_.system != "instinfer-dense"; }
+  bool component_major() const { return setup_.component_major.value_or(setup_.system != "instinfer-dense"); }
 
   host::KvGrouping grouping() const {
     const DriveConfig& drive = setup_.platform.drive;

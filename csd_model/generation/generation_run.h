@@ -25,6 +25,8 @@ struct GenerationSetup {
   csdsim::host::PlannerInputs plan;  ///< span and drives are set by the run
   csdsim::host::SamplingSettings sampling;
   OperationData* data = nullptr;  ///< carried runs
+  /// Whether the drives keep K component-major too. Unset: what the method reads; dense attention does without.
+  std::optional<bool> component_major;
 };
 
 /// Totals over a stretch of simulated time. Bytes and operations of the drives together.

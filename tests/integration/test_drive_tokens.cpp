@@ -38,8 +38,19 @@ TEST_CASE("dense attention in the drive gives the tokens of host attention over 
       CAPTURE(length, sampling.temperature);
       const Prompts prompts{text_prompt(length, 100)};
       csd_model::GenerationSetup setup = small_setup(drive, prompts, 512, "instinfer-dense");
+      setup.component_major = true;
       check_equal(setup, prompts, sampling);
     }
+  drive.kv.embedding_group = 2;  // T = 1024
+  const Prompts prompts{text_prompt(700, 100)};
+  csd_model::GenerationSetup setup = small_setup(drive, prompts, 512, "instinfer-dense");
+  setup.component_major = true;
+  check_equal(setup, prompts, kSampled);
+}
+
+TEST_CASE("dense attention without the component-major layout, as InstI-Dense runs it") {
+  const Prompts prompts{text_prompt(700, 100)};
+  check_equal(small_setup(small_drive(), prompts, 64, "instinfer-dense"), prompts, kSampled);
 }
 
 TEST_CASE("SparF in the drive gives the tokens of SparQ in memory") {
