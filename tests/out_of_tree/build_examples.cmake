@@ -1,5 +1,5 @@
-# Installs the built tree into a fresh prefix, moves it away, and configures, builds and runs the programs of examples/
-# against what was moved. Any error ends the script with a failure. Parameters: see CMakeLists.txt.
+# Installs the built tree into a fresh prefix, moves it away, and configures, builds and runs programs against what was
+# moved: those of examples/ and the one beside this script. Any error ends the script with a failure. Parameters: see CMakeLists.txt.
 file(REMOVE_RECURSE ${WORK_DIR})
 execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD_DIR} --component development --prefix ${WORK_DIR}/staging
                 OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
@@ -22,15 +22,16 @@ set(flags "-Wall -Wextra -Werror")
 if(SANITIZE)
   string(APPEND flags " -fsanitize=${SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all")
 endif()
-foreach(example own_initiator own_engine)
-  set(build ${WORK_DIR}/${example})
+foreach(program examples/own_initiator examples/own_engine tests/out_of_tree/whole_chain)
+  cmake_path(GET program FILENAME name)
+  set(build ${WORK_DIR}/${name})
   # The sources are copied, so that no include is found in the tree of csdsim itself.
-  file(COPY ${SOURCE_DIR}/examples/${example} DESTINATION ${WORK_DIR}/source)
+  file(COPY ${SOURCE_DIR}/${program} DESTINATION ${WORK_DIR}/source)
   execute_process(
-    COMMAND ${CMAKE_COMMAND} -S ${WORK_DIR}/source/${example} -B ${build} -G ${GENERATOR}
+    COMMAND ${CMAKE_COMMAND} -S ${WORK_DIR}/source/${name} -B ${build} -G ${GENERATOR}
             -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF -D CMAKE_BUILD_TYPE=${CONFIG}
             -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -D CMAKE_CXX_FLAGS=${flags}
     COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND ${CMAKE_COMMAND} --build ${build} COMMAND_ERROR_IS_FATAL ANY)
-  execute_process(COMMAND ${build}/${example} COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${build}/${name} COMMAND_ERROR_IS_FATAL ANY)
 endforeach()
