@@ -134,7 +134,7 @@ struct Drive::Parts {
         engine_io("engine_io", activity),
         mux("flash_mux", activity, core, c.lookup_time),
         flash(make_flash(c)),
-        engine(make_engine ? make_engine(lookup) : own()),
+        engine(make_engine ? checked(make_engine(lookup)) : own()),
         block_service({.block_size = c.nvme.controller.block_size,
                        .page_size = c.geometry.page_size,
                        .write_buffer = c.write_buffer,
@@ -150,6 +150,12 @@ struct Drive::Parts {
     engine.flash->bind(mux.upstream);
     mux.flash.bind(flash->socket);
     engine_io.socket.bind(*engine.attend);
+  }
+
+  static EngineParts checked(EngineParts parts) {
+    if (parts.module == nullptr || parts.attend == nullptr || parts.flash == nullptr)
+      throw UserError("drive: an EngineFactory must fill module, attend and flash of the EngineParts");
+    return parts;
   }
 
   EngineParts own() {
