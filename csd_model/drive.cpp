@@ -184,6 +184,7 @@ Drive::~Drive() = default;
 
 const DriveConfig& Drive::config() const { return parts_->config; }
 ftl::KvFtl& Drive::kv_ftl() { return parts_->kv_ftl; }
+const ftl::KvFtl& Drive::kv_ftl() const { return parts_->kv_ftl; }
 ftl::BlockFtl& Drive::block_ftl() { return parts_->block_ftl; }
 ftl::BackingStore& Drive::backing_store() { return parts_->store; }
 nvme::NvmeController& Drive::controller() { return parts_->controller; }

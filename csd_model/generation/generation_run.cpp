@@ -306,6 +306,9 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
     out.integrity_errors += drive.backing_store().integrity_errors();
     for (const ftl::IntegrityError& error : drive.backing_store().kept_integrity_errors())
       out.integrity_messages.push_back(fmt::format("drive {}: {}", i, ftl::to_string(error)));
+    Statistics statistics;
+    drive.register_statistics(statistics);
+    out.drive_statistics.push_back(statistics.dump());
     out.dram_peak = std::max(out.dram_peak, drive.dram().peak());
     out.requests_issued += platform.driver(i).issued();
     out.requests_completed += platform.driver(i).completed();

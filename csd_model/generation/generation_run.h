@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,6 +56,7 @@ struct GenerationOutcome {
   csdsim::Bytes dram_peak;  ///< of the fullest drive; of what was simulated
   std::uint64_t requests_issued = 0;
   std::uint64_t requests_completed = 0;
+  nlohmann::ordered_json drive_statistics;  ///< [drive], of what was simulated
 };
 
 struct GenerationHooks {

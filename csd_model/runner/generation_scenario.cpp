@@ -266,7 +266,8 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
   add_metrics(result.document, out, s);
   result.document["stats"] = {{"simulated", out.statement},
                               {"dram_peak_bytes", out.dram_peak.value},
-                              {"integrity_errors", out.integrity_errors}};
+                              {"integrity_errors", out.integrity_errors},
+                              {"drives", out.drive_statistics}};
   result.meaning = meaning(out, result.document);
   if (std::holds_alternative<scenario::InstinferSparf>(s.system)) {
     const host::PlannerInputs plan = generation_setup(s, lengths).plan;
