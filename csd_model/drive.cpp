@@ -150,6 +150,7 @@ struct Drive::Parts {
     engine.flash->bind(mux.upstream);
     mux.flash.bind(flash->socket);
     engine_io.socket.bind(*engine.attend);
+    block_service.on_dram_released([this] { kv_service.retry_waiting(); });
   }
 
   static EngineParts checked(EngineParts parts) {

@@ -83,22 +83,30 @@ void BlockService::plan_write(Command& command, Bytes offset, Bytes length, cons
   if (!buffered) return start(std::move(plan.phases), [&command] { command.complete(status::success); });
   buffered_ += length;
   dram_.charge(ftl::DramUse::write_buffer, length);
-  start(std::move(plan.phases), [this, length] {
+  const std::uint64_t number = next_buffered_++;
+  buffered_now_.insert(number);
+  start(std::move(plan.phases), [this, length, number] {
     buffered_ -= length;
     dram_.release(ftl::DramUse::write_buffer, length);
-    buffer_released();
+    buffered_now_.erase(number);
+    finish_flushes();
+    if (dram_released_) dram_released_();
   });
   command.complete(status::success);
 }
 
 void BlockService::flush(Command& command) {
-  flush_waiters_.push_back([&command] { command.complete(status::success); });
-  buffer_released();
+  flush_waiters_.push_back({next_buffered_, &command});
+  finish_flushes();
 }
 
-void BlockService::buffer_released() {
-  if (buffered_.value != 0) return;
-  for (const Done& waiter : std::exchange(flush_waiters_, {})) waiter();
+void BlockService::finish_flushes() {
+  const std::uint64_t oldest = buffered_now_.empty() ? next_buffered_ : *buffered_now_.begin();
+  while (!flush_waiters_.empty() && flush_waiters_.front().end <= oldest) {
+    Command& command = *flush_waiters_.front().command;
+    flush_waiters_.pop_front();
+    command.complete(status::success);
+  }
 }
 
 void BlockService::deallocate(Command& command, const nvme::DatasetManagement& op) {

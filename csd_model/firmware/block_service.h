@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -29,7 +30,7 @@ struct BlockServiceStats {
 };
 
 /// State changes when a command is planned; its page operations follow phase by phase. A page whose program is still
-/// running is read from controller DRAM.
+/// running is read from controller DRAM. A flush waits for the buffered writes that were complete when it arrived.
 class BlockService {
  public:
   BlockService(const BlockServiceConfig& config, csdsim::ftl::BlockFtl& ftl, csdsim::ftl::DramBudget& dram,
@@ -40,18 +41,25 @@ class BlockService {
   void flush(csdsim::nvme::Command& command);
   void deallocate(csdsim::nvme::Command& command, const csdsim::nvme::DatasetManagement& op);
 
+  /// Calls back whenever the write buffer has given back controller DRAM.
+  void on_dram_released(std::function<void()> callback) { dram_released_ = std::move(callback); }
+
   const BlockServiceStats& stats() const { return stats_; }
 
  private:
   using Done = std::function<void()>;
   struct Run;
+  struct FlushWaiter {
+    std::uint64_t end = 0;  ///< all buffered writes below it have to be in flash
+    csdsim::nvme::Command* command = nullptr;
+  };
 
   void plan_write(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length,
                   const std::shared_ptr<DramBuffer>& data);
   void start(std::vector<csdsim::ftl::Phase> phases, Done done);
   void next_phase(const std::shared_ptr<Run>& run);
   void finish_phase(const std::shared_ptr<Run>& run);
-  void buffer_released();
+  void finish_flushes();
   csdsim::SimTime lookup_time(csdsim::Bytes offset, csdsim::Bytes length) const;
 
   BlockServiceConfig config_;
@@ -63,7 +71,10 @@ class BlockService {
   bool carried_;
   csdsim::Bytes buffered_;
   std::unordered_map<std::uint64_t, std::uint32_t> programming_;  ///< pages with a program in flight; looked up only
-  std::vector<Done> flush_waiters_;
+  std::uint64_t next_buffered_ = 0;                               ///< number of the next write that is buffered
+  std::set<std::uint64_t> buffered_now_;                          ///< numbers of those that are not in flash yet
+  std::deque<FlushWaiter> flush_waiters_;                         ///< in order of arrival
+  std::function<void()> dram_released_;
   BlockServiceStats stats_;
 };
 

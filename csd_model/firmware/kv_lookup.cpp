@@ -14,6 +14,8 @@ ftl::KvKind to_kind(engine::KvKind kind) { return kind == engine::KvKind::key ? 
 
 engine::KvHeadView KvLookup::view(HeadKey key) const {
   const ftl::KvLayout& layout = ftl_.layout(key.sequence);
+  // A sequence that is only token-major has no component-major tail in DRAM either.
+  const bool tail_in_dram = ftl_.tail_policy() == ftl::TailPolicy::dram && layout.component_major;
   return {.tokens = ftl_.tokens(to_key(key)),
           .head_dim = layout.head_dim,
           .tokens_per_page = layout.group_tokens,
@@ -21,8 +23,7 @@ engine::KvHeadView KvLookup::view(HeadKey key) const {
           .window = layout.window_tokens,
           .flushed_tokens = ftl_.flushed_tokens(to_key(key)),
           .transposed_tokens = ftl_.transposed_tokens(to_key(key)),
-          .tail = ftl_.tail_policy() == ftl::TailPolicy::dram ? engine::TailScoring::dram
-                                                              : engine::TailScoring::token_pages};
+          .tail = tail_in_dram ? engine::TailScoring::dram : engine::TailScoring::token_pages};
 }
 
 template <class Plan>

@@ -48,6 +48,9 @@ Bytes program_bytes(const ftl::FlushJob& job) {
   return sum;
 }
 
+HeadsInUse::Layer layer_of(const AttendDescriptor& d, LayerId layer) { return {SequenceId{d.sequence}, layer}; }
+ftl::HeadRange heads_of(const AttendDescriptor& d) { return {KvHead{d.first_head}, d.head_count}; }
+
 std::span<const Half> halves(const DramBuffer& buffer, Bytes offset, std::size_t count) {
   if (buffer.empty()) return {};
   return {buffer.as<const Half>(offset), count};
@@ -162,21 +165,25 @@ void KvService::free(Command& command, const nvme::KvFree& op) {
   });
 }
 
-void KvService::append(Command& command, const nvme::KvAppend& op) {
-  const ftl::KvKey key{op.sequence, op.layer, op.first_head};
-  if (const ftl::KvStatus s = ftl_.check(key); s != ftl::KvStatus::ok) return command.complete(to_status(s));
-  if (nvme::append_head_dim(op, command.io().data) != ftl_.shape(op.sequence).head_dim)
-    return command.complete(status::kv_shape_mismatch);
+nvme::Status KvService::check_append(const Command& command, const nvme::KvAppend& op) const {
+  const ftl::KvStatus s = ftl_.check({op.sequence, op.layer, op.first_head});
+  if (s != ftl::KvStatus::ok) return to_status(s);
+  const bool fits = nvme::append_head_dim(op, command.io().data) == ftl_.shape(op.sequence).head_dim;
+  return fits ? status::success : status::kv_shape_mismatch;
+}
 
+void KvService::append(Command& command, const nvme::KvAppend& op) {
+  if (const Status s = check_append(command, op); !s.ok()) return command.complete(s);
   const auto data = std::make_shared<DramBuffer>();
   read_section(command, Bytes{0}, command.io().data, *data, [this, &command, op, data](Status s) {
     if (!s.ok()) return command.complete(s);
     when_possible([this, &command, op, data] {
-      // The sequence may have gone while the data was on its way.
-      if (ftl_.check({op.sequence, op.layer, op.first_head}) != ftl::KvStatus::ok) {
-        command.complete(status::kv_unknown_sequence);
+      // The sequence may have gone while the data was on its way, or be another one by now.
+      if (const Status gone = check_append(command, op); !gone.ok()) {
+        command.complete(gone);
         return true;
       }
+      if (attended_.overlap({op.sequence, op.layer}, {op.first_head, op.head_count})) return false;
       const std::size_t elements = std::size_t{op.head_count} * op.token_count * ftl_.shape(op.sequence).head_dim;
       ftl::AppendResult result =
           ftl_.append(op.sequence, op.layer, op.first_token, op.token_count, {op.first_head, op.head_count},
@@ -248,15 +255,28 @@ nvme::Status KvService::validate(const Attend& a) const {
     const bool appends = (d.flags & nvme::attend_flag::append) != 0;
     for (std::uint32_t h = 0; h < d.head_count; ++h) {
       const std::uint32_t tokens = ftl_.tokens({SequenceId{d.sequence}, a.op.layer, KvHead{d.first_head + h}});
-      if (appends ? d.token != tokens : d.token + 1 != tokens) return status::kv_bad_token;
+      if (std::uint64_t{d.token} + (appends ? 0 : 1) != tokens) return status::kv_bad_token;
     }
     heads += d.head_count;
   }
   return heads == a.op.total_heads ? status::success : status::kv_shape_mismatch;
 }
 
+/// Heads that a descriptor appends to are no other descriptor's: it would find another token than it names.
+bool KvService::appends_apart(const Attend& a) {
+  HeadsInUse appended;
+  for (const bool appends : {true, false})
+    for (const AttendDescriptor& d : a.descriptors) {
+      if (((d.flags & nvme::attend_flag::append) != 0) != appends) continue;
+      if (appended.overlap(layer_of(d, a.op.layer), heads_of(d))) return false;
+      if (appends) appended.add(layer_of(d, a.op.layer), heads_of(d));
+    }
+  return true;
+}
+
 void KvService::descriptors_arrived(const std::shared_ptr<Attend>& a) {
   if (const Status s = validate(*a); !s.ok()) return a->command->complete(s);
+  if (!appends_apart(*a)) return a->command->complete(status::kv_bad_token);
   read_section(*a->command, a->layout.q, a->layout.out, a->buffer, [this, a](Status s) {
     if (!s.ok()) return a->command->complete(s);
     when_possible([this, a] { return append_tokens(a); });
@@ -276,12 +296,12 @@ bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
   for (; a->appended < a->descriptors.size(); ++a->appended) {
     const AttendDescriptor& d = a->descriptors[a->appended];
     if ((d.flags & nvme::attend_flag::append) != 0) {
+      if (attended_.overlap(layer_of(d, a->op.layer), heads_of(d))) return false;
       const std::size_t elements = std::size_t{d.head_count} * a->op.head_dim;
       const Bytes offset{head_offset * a->op.head_dim * sizeof(Half)};
-      ftl::AppendResult result =
-          ftl_.append(SequenceId{d.sequence}, a->op.layer, TokenIndex{d.token}, 1, {KvHead{d.first_head}, d.head_count},
-                      halves(a->buffer, a->in_buffer(a->layout.k) + offset, elements),
-                      halves(a->buffer, a->in_buffer(a->layout.v) + offset, elements));
+      ftl::AppendResult result = ftl_.append(SequenceId{d.sequence}, a->op.layer, TokenIndex{d.token}, 1, heads_of(d),
+                                             halves(a->buffer, a->in_buffer(a->layout.k) + offset, elements),
+                                             halves(a->buffer, a->in_buffer(a->layout.v) + offset, elements));
       if (result.status == ftl::KvStatus::busy) return false;
       if (result.status != ftl::KvStatus::ok) {
         a->command->complete(to_status(result.status));
@@ -295,11 +315,16 @@ bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
   return true;
 }
 
-/// Pins the sequences while the engine works on them. `descriptors` belongs to what `done` keeps alive.
-void KvService::run_jobs(Command& command, std::vector<engine::HeadJob> jobs,
+/// Pins the sequences and keeps their heads from growing while the engine works on them. `descriptors` belongs to what
+/// `done` keeps alive.
+void KvService::run_jobs(Command& command, LayerId layer, std::vector<engine::HeadJob> jobs,
                          const std::vector<AttendDescriptor>& descriptors, Done done) {
-  for (const AttendDescriptor& d : descriptors) ftl_.pin(SequenceId{d.sequence});
-  const auto release = [this, &descriptors] {
+  for (const AttendDescriptor& d : descriptors) {
+    ftl_.pin(SequenceId{d.sequence});
+    attended_.add(layer_of(d, layer), heads_of(d));
+  }
+  const auto release = [this, layer, &descriptors] {
+    for (const AttendDescriptor& d : descriptors) attended_.remove(layer_of(d, layer), heads_of(d));
     for (const AttendDescriptor& d : descriptors) unpin(SequenceId{d.sequence});
   };
   const bool taken = engine_.run(std::move(jobs), [release, done = std::move(done)] {
@@ -337,7 +362,7 @@ void KvService::start_engine(const std::shared_ptr<Attend>& a) {
       q += per_head;
       out += per_head;
     }
-  run_jobs(*a->command, std::move(jobs), a->descriptors, [this, a] {
+  run_jobs(*a->command, a->op.layer, std::move(jobs), a->descriptors, [this, a] {
     write_section(*a->command, a->layout.out, a->layout.size, a->out, [a](Status s) { a->command->complete(s); });
   });
 }
@@ -378,7 +403,7 @@ nvme::Status KvService::validate(const Score& s) const {
     if (d.flags != 0 || d.reserved_24 != 0 || d.reserved_28 != 0) return status::invalid_field;
     if (d.r != 0 || d.k != 0 || d.l != 0) return status::kv_bad_parameters;
     for (std::uint32_t h = 0; h < d.head_count; ++h)
-      if (d.token + 1 != ftl_.tokens({SequenceId{d.sequence}, s.op.layer, KvHead{d.first_head + h}}))
+      if (std::uint64_t{d.token} + 1 != ftl_.tokens({SequenceId{d.sequence}, s.op.layer, KvHead{d.first_head + h}}))
         return status::kv_bad_token;
     heads += d.head_count;
     scores += d.head_count * (std::uint64_t{d.token} + 1);
@@ -409,7 +434,7 @@ void KvService::start_engine(const std::shared_ptr<Score>& s) {
       scores += d.token + 1;
     }
   }
-  run_jobs(*s->command, std::move(jobs), s->descriptors, [this, s] {
+  run_jobs(*s->command, s->op.layer, std::move(jobs), s->descriptors, [this, s] {
     write_section(*s->command, s->layout.scores, s->layout.size, s->scores,
                   [s](Status result) { s->command->complete(result); });
   });
@@ -445,6 +470,9 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
   const AttendDescriptor& d = f->descriptor;
   if (const Status s = check_heads(d, f->op.layer, f->op.head_dim); !s.ok()) return f->command->complete(s);
   if (d.head_count != f->op.head_count) return f->command->complete(status::kv_shape_mismatch);
+  if (d.flags != 0 || d.reserved_24 != 0 || d.reserved_28 != 0) return f->command->complete(status::invalid_field);
+  if (d.r != 0 || d.k != 0 || d.l != 0) return f->command->complete(status::kv_bad_parameters);
+  if (d.token != 0) return f->command->complete(status::kv_bad_token);
 
   std::vector<PageOp> ops;
   for (std::uint32_t h = 0; h < d.head_count; ++h) {

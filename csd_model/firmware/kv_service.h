@@ -11,6 +11,7 @@
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/engine_io.h"
 #include "csd_model/firmware/flash_io.h"
+#include "csd_model/firmware/heads_in_use.h"
 #include "csd_model/firmware/kv_lookup.h"
 #include "ftl/core/kv_ftl.h"
 #include "nvme_if/sysc/command.h"
@@ -24,8 +25,8 @@ struct KvServiceConfig {
 
 /// State changes when a command's data has arrived, in order of arrival. Tokens that an attend appends are flushed in
 /// the background of everything else; a kv_append is complete when its full groups are in flash, or fit the write
-/// buffer. A command that has to wait for flushes to make room in DRAM, or for erases, waits here, and so do those
-/// behind it.
+/// buffer. A command that has to wait for flushes to make room in DRAM, for erases, or to append to heads for attention
+/// that runs on them, waits here, and so do those behind it.
 class KvService {
  public:
   KvService(const KvServiceConfig& config, csdsim::ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine,
@@ -41,6 +42,9 @@ class KvService {
   /// Calls back when no flush is in flight: what was appended is in flash.
   void when_drained(std::function<void()> callback);
 
+  /// Something outside has made room in controller DRAM: commands that wait for it try again.
+  void retry_waiting();
+
   csdsim::Bytes bytes_flushing() const { return flushing_; }
 
  private:
@@ -52,7 +56,6 @@ class KvService {
 
   /// Runs `attempt` until it says that it is through: now, or whenever room may have been made, in order of arrival.
   void when_possible(std::function<bool()> attempt);
-  void retry_waiting();
 
   /// Starts the flushes of an append; `done` is called when all of them are in flash.
   void start_flushes(std::vector<csdsim::ftl::FlushJob> jobs, Done done);
@@ -65,11 +68,13 @@ class KvService {
   void write_section(csdsim::nvme::Command& command, csdsim::Bytes from, csdsim::Bytes to, const DramBuffer& buffer,
                      csdsim::nvme::Command::Done done);
 
+  Status check_append(const csdsim::nvme::Command& command, const csdsim::nvme::KvAppend& op) const;
   void descriptors_arrived(const std::shared_ptr<Attend>& a);
   Status validate(const Attend& a) const;
+  static bool appends_apart(const Attend& a);
   bool append_tokens(const std::shared_ptr<Attend>& a);
   void start_engine(const std::shared_ptr<Attend>& a);
-  void run_jobs(csdsim::nvme::Command& command, std::vector<csdsim::engine::HeadJob> jobs,
+  void run_jobs(csdsim::nvme::Command& command, csdsim::LayerId layer, std::vector<csdsim::engine::HeadJob> jobs,
                 const std::vector<csdsim::nvme::AttendDescriptor>& descriptors, Done done);
   Status check_heads(const csdsim::nvme::AttendDescriptor& d, csdsim::LayerId layer, std::uint32_t head_dim) const;
   void unpin(csdsim::SequenceId sequence);
@@ -83,6 +88,7 @@ class KvService {
   FlashIo& flash_;
   EngineIo& engine_;
   ControllerDram& dram_;
+  HeadsInUse attended_;  ///< the engine works on them: they must not grow
   std::deque<std::function<bool()>> waiting_;
   bool retrying_ = false;
   std::uint64_t flushes_ = 0;

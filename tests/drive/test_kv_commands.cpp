@@ -1,0 +1,349 @@
+// KV commands through the drive: what they answer, and that neither placement nor timing parameters change an answer.
+#include <catch2/catch.hpp>
+
+#include <functional>
+#include <map>
+
+#include "tests/drive/drive_host.h"
+
+using namespace csdsim;
+using namespace csdsim::test;
+using nvme::AttendMethod;
+namespace status = nvme::status;
+
+namespace {
+
+constexpr std::uint32_t kTokens = 203;  // three windows of 64, six groups of 32, 11 tokens in the group buffer
+
+/// Gives `heads` heads of one layer tokens [0, tokens) in pieces that cut heads and tokens anywhere.
+void append_in_pieces(DriveHost& host, std::uint32_t sequence, std::uint32_t layer, std::uint32_t heads,
+                      std::uint32_t tokens, std::uint64_t seed) {
+  Rng rng(seed);
+  std::vector<std::uint32_t> have(heads, 0);
+  for (;;) {
+    std::vector<std::uint32_t> open;
+    for (std::uint32_t h = 0; h < heads; ++h)
+      if (have[h] < tokens) open.push_back(h);
+    if (open.empty()) return;
+    const std::uint32_t first = open[rng.below(open.size())];
+    std::uint32_t count = 1;
+    while (first + count < heads && have[first + count] == have[first] && rng.below(3) != 0) ++count;
+    const auto some = static_cast<std::uint32_t>(1 + rng.below(std::min<std::uint32_t>(90, tokens - have[first])));
+    REQUIRE(host.append(sequence, layer, have[first], some, first, count) == status::success);
+    for (std::uint32_t h = first; h < first + count; ++h) have[h] += some;
+  }
+}
+
+/// A stream of commands that touches everything: appends, attends of all kinds with and without append, free and
+/// create, several outstanding. Its outputs and the times at which the host saw its completions.
+struct Transcript {
+  std::vector<Half> outputs;
+  std::vector<std::int64_t> times;
+  std::uint64_t channel_bytes = 0;
+  std::uint64_t integrity_errors = 0;
+  std::int64_t attend_ps = 0;  ///< latencies of the attends, summed
+};
+
+Transcript play(const csd_model::DriveConfig& drive) {
+  DriveHost host(drive);
+  Transcript t;
+  const auto finish = [&](const std::vector<SentPtr>& all) {
+    DriveHost::settle();
+    for (const SentPtr& s : all) {
+      REQUIRE(s->done);
+      REQUIRE(s->status == status::success);
+      t.times.push_back(s->at.ps);
+    }
+  };
+  std::vector<SentPtr> batch;
+  for (std::uint32_t s = 1; s <= 2; ++s) REQUIRE(host.create(s, 2, 4) == status::success);
+  for (std::uint32_t s = 1; s <= 2; ++s)
+    for (std::uint32_t layer = 0; layer < 2; ++layer)
+      for (std::uint32_t h = 0; h < 4; h += 2)
+        batch.push_back(host.send_append(s, layer, 0, 150 + 20 * s, h, 2, static_cast<std::uint16_t>(1 + (s + h) % 4)));
+  finish(batch);
+  for (std::uint32_t step = 0; step < 30; ++step) {
+    batch.clear();
+    std::vector<DriveHost::Attend> attends;
+    const SimTime start = nvme::sim_now();
+    for (std::uint32_t layer = 0; layer < 2; ++layer) {
+      const std::uint32_t a = 170 + step, b = 190 + step;
+      const bool sparf = (step + layer) % 3 != 0;
+      const auto part = [&](std::uint32_t s, std::uint32_t token, std::uint16_t first, std::uint16_t heads) {
+        return sparf ? sparse_heads_of(s, token, first, heads, 6, 40, 10, true)
+                     : heads_of(s, token, first, heads, true);
+      };
+      const auto method = sparf ? AttendMethod::sparf : AttendMethod::dense;
+      attends.push_back(host.prepare_attend(layer, {part(1, a, 0, 3), part(2, b, 1, 3)}, method, 2));
+      attends.push_back(host.prepare_attend(layer, {part(2, b, 0, 1), part(1, a, 3, 1)}, method, 2));
+    }
+    for (std::size_t i = 0; i < attends.size(); ++i)
+      host.send_attend(attends[i], static_cast<std::uint16_t>(1 + i % 4));
+    for (const auto& a : attends) batch.push_back(a.sent);
+    finish(batch);
+    for (const auto& a : attends) {
+      const auto out = host.output(a);
+      t.outputs.insert(t.outputs.end(), out.begin(), out.end());
+      t.attend_ps += (a.sent->at - start).ps;
+    }
+  }
+  batch = {host.send(DriveHost::free_entry(1)), host.send(DriveHost::create_entry(1, 1, 2, 16))};
+  finish(batch);
+  t.channel_bytes = host.drive().counters().flash_channel_bytes;
+  t.integrity_errors = host.integrity_errors() + host.drive().kv_ftl().verify();
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("attend: dense over tokens appended in odd pieces equals softmax attention") {
+  const std::uint64_t seed = GENERATE(1u, 2u, 3u);
+  INFO("seed " << seed);
+  DriveHost host;
+  host.content.seed = seed;
+  REQUIRE(host.create(7, 3, 5) == status::success);
+  append_in_pieces(host, 7, 2, 5, kTokens, seed);
+  append_in_pieces(host, 7, 0, 5, 31, seed + 10);
+  const auto a = host.attend(2, {heads_of(7, kTokens - 1, 0, 5)});
+  REQUIRE(a.sent->status == status::success);
+  CHECK(host.error(a) < kOutputTolerance);
+  const auto b = host.attend(0, {heads_of(7, 30, 1, 3)});
+  REQUIRE(b.sent->status == status::success);
+  CHECK(host.error(b) < kOutputTolerance);
+  // One more token comes with the attend itself.
+  const auto c = host.attend(2, {heads_of(7, kTokens, 0, 5, true)});
+  REQUIRE(c.sent->status == status::success);
+  CHECK(host.error(c) < kOutputTolerance);
+  CHECK(host.integrity_errors() == 0);
+  CHECK(host.drive().kv_ftl().verify() == 0);
+}
+
+TEST_CASE("attend: several descriptors of different lengths and head ranges, each KV head for two query heads") {
+  DriveHost host;
+  const std::map<std::uint32_t, std::uint32_t> lengths{{1, 1}, {2, 32}, {3, 97}, {9, 200}};
+  for (const auto& [sequence, tokens] : lengths) {
+    REQUIRE(host.create(sequence, 1, 4) == status::success);
+    REQUIRE(host.append(sequence, 0, 0, tokens, 0, 4) == status::success);
+  }
+  const std::vector<nvme::AttendDescriptor> parts{heads_of(9, 199, 1, 2), heads_of(1, 0, 0, 4), heads_of(3, 96, 3, 1),
+                                                  heads_of(2, 31, 0, 2), heads_of(9, 199, 3, 1)};
+  const auto dense = host.attend(0, parts, AttendMethod::dense, 2);
+  REQUIRE(dense.sent->status == status::success);
+  CHECK(host.error(dense) < kOutputTolerance);
+
+  std::vector<nvme::AttendDescriptor> sparse;
+  for (const auto& p : parts)
+    sparse.push_back(sparse_heads_of(p.sequence, p.token, p.first_head, p.head_count, 8, 48, 16));
+  const auto sparf = host.attend(0, sparse, AttendMethod::sparf, 2);
+  REQUIRE(sparf.sent->status == status::success);
+  CHECK(host.error(sparf) < kOutputTolerance);
+  CHECK(host.output(sparf) != host.output(dense));
+
+  // Everything taken is dense attention, to the bit.
+  for (auto& p : sparse) p.k = 200;
+  const auto full = host.attend(0, sparse, AttendMethod::sparf, 2);
+  CHECK(host.output(full) == host.output(dense));
+}
+
+TEST_CASE("score: the sum over the group of q . k, for every token") {
+  DriveHost host;
+  REQUIRE(host.create(1, 2, 3) == status::success);
+  REQUIRE(host.create(2, 2, 3) == status::success);
+  REQUIRE(host.append(1, 1, 0, 137, 0, 3) == status::success);
+  REQUIRE(host.append(2, 1, 0, 5, 0, 3) == status::success);
+  const std::vector<nvme::AttendDescriptor> parts{heads_of(1, 136, 1, 2), heads_of(2, 4, 0, 1)};
+  const std::uint8_t group = 2;
+  const nvme::KvScore c{LayerId{1}, 2, AttendMethod::dense, group, 16, 3, 2 * 137 + 5};
+  const nvme::ScoreLayout layout = nvme::score_layout(c);
+  const nvme::Segment b = host.buffer(layout.size);
+  host.put(b.address, parts);
+  std::vector<Half> q = host.content.rows(Content::query, 1, 1, 2, 4, 136, 1);
+  const auto q2 = host.content.rows(Content::query, 2, 1, 0, 2, 4, 1);
+  q.insert(q.end(), q2.begin(), q2.end());
+  host.put(b.address + layout.q, q);
+  REQUIRE(host.run(nvme::encode(kNamespace, c), b) == status::success);
+
+  const auto scores = host.get<float>(b.address + layout.scores, c.total_scores);
+  std::size_t at = 0;
+  std::size_t head = 0;
+  for (const auto& p : parts)
+    for (std::uint32_t h = p.first_head; h < std::uint32_t{p.first_head} + p.head_count; ++h, ++head)
+      for (std::uint32_t token = 0; token <= p.token; ++token) {
+        double expected = 0;
+        for (std::size_t i = 0; i < 32; ++i)
+          expected += double{half_to_float(q[head * 32 + i])} *
+                      double{half_to_float(host.content.element(Content::key, p.sequence, 1, h, token,
+                                                                static_cast<std::uint32_t>(i % 16)))};
+        REQUIRE(scores[at++] == Approx(expected).margin(1e-4));
+      }
+}
+
+TEST_CASE("fetch: rows in any order, repeats included, from flash and from DRAM") {
+  DriveHost host;
+  REQUIRE(host.create(4, 1, 4) == status::success);
+  REQUIRE(host.append(4, 0, 0, 140, 0, 4) == status::success);
+  const std::vector<std::uint32_t> tokens{139, 0, 63, 64, 0, 138, 31, 32, 127, 139};
+  const nvme::KvFetch c{LayerId{0}, 16, static_cast<std::uint32_t>(tokens.size()), 3};
+  const nvme::FetchLayout layout = nvme::fetch_layout(c);
+  const nvme::Segment b = host.buffer(layout.size);
+  host.put(b.address, std::vector{heads_of(4, 0, 1, 3)});
+  host.put(b.address + layout.tokens, tokens);
+  REQUIRE(host.run(nvme::encode(kNamespace, c), b) == status::success);
+  for (const auto& [kind, at] : {std::pair{Content::key, layout.k}, std::pair{Content::value, layout.v}}) {
+    std::vector<Half> expected;
+    for (std::uint32_t h = 1; h < 4; ++h)
+      for (const std::uint32_t token : tokens) {
+        const auto row = host.content.row(kind, 4, 0, h, token);
+        expected.insert(expected.end(), row.begin(), row.end());
+      }
+    CHECK(host.get<Half>(b.address + at, expected.size()) == expected);
+  }
+}
+
+TEST_CASE("attend that runs out of DRAM part way: what was appended stays, and the rest is tried again") {
+  auto config = tiny_drive();
+  config.dram = Bytes{6000};
+  DriveHost host(config);
+  REQUIRE(host.create(1, 1, 4) == status::success);
+  REQUIRE(host.create(2, 1, 64) == status::success);
+  REQUIRE(host.append(1, 0, 0, 3, 0, 4) == status::success);
+  const auto failed = host.attend(0, {heads_of(1, 3, 0, 4, true), heads_of(2, 0, 0, 64, true)});
+  REQUIRE(failed.sent->status == status::kv_out_of_dram);
+  // Sequence 1 has its token: with the append flag it is one too many, without it the answer is right.
+  CHECK(host.attend(0, {heads_of(1, 3, 0, 4, true)}).sent->status == status::kv_bad_token);
+  const auto again = host.attend(0, {heads_of(1, 3, 0, 4), heads_of(2, 0, 0, 2, true)});
+  REQUIRE(again.sent->status == status::success);
+  CHECK(host.error(again) < kOutputTolerance);
+}
+
+TEST_CASE("free and create again while flushes run") {
+  DriveHost host;
+  REQUIRE(host.create(3, 1, 4) == status::success);
+  const SentPtr old = host.send_append(3, 0, 0, 160, 0, 4);
+  DriveHost::run_for(SimTime::microseconds(100));  // the pages are being programmed
+  REQUIRE(!old->done);
+  const SentPtr freed = host.send(DriveHost::free_entry(3));
+  const SentPtr created = host.send(DriveHost::create_entry(3, 1, 4, 16));
+  host.content.seed = 77;
+  DriveHost::run_for(SimTime::microseconds(20));
+  CHECK(freed->done);
+  CHECK(!created->done);  // waits for the pages of the old one
+  const SentPtr early = host.send_append(3, 0, 0, 70, 0, 4);
+  CHECK(host.run(old) == status::success);
+  CHECK(host.run(created) == status::success);
+  CHECK(created->at >= old->at);
+  // The sequence was unknown when this append arrived.
+  CHECK(early->status == status::kv_unknown_sequence);
+  REQUIRE(host.append(3, 0, 0, 70, 0, 4) == status::success);
+  const auto a = host.attend(0, {heads_of(3, 69, 0, 4)});
+  CHECK(host.error(a) < kOutputTolerance);
+  CHECK(host.free(3) == status::success);
+  CHECK(host.drive().dram().used() == Bytes{});
+  CHECK(host.integrity_errors() == 0);
+}
+
+TEST_CASE("every page comes back: many generations of sequences on a small namespace") {
+  auto config = tiny_drive();
+  config.geometry.blocks_per_plane = 8;
+  config.kv_share = 0.25;  // two blocks a plane: 512 pages, and a generation is 216
+  DriveHost host(config);
+  for (std::uint32_t generation = 0; generation < 12; ++generation) {
+    host.content.seed = generation;
+    REQUIRE(host.create(1, 1, 4) == status::success);
+    REQUIRE(host.append(1, 0, 0, 600, 0, 4) == status::success);
+    const auto a = host.attend(0, {sparse_heads_of(1, 599, 0, 4, 8, 100, 20)}, AttendMethod::sparf);
+    REQUIRE(a.sent->status == status::success);
+    CHECK(host.error(a) < kOutputTolerance);
+    REQUIRE(host.free(1) == status::success);
+  }
+  CHECK(host.drive().kv_ftl().stats().erases > 0);
+  CHECK(host.integrity_errors() == 0);
+}
+
+TEST_CASE(
+    "token-major sequences: dense and SparF, without embedding pages, at the same cost under both tail policies") {
+  std::optional<std::uint64_t> bytes;
+  for (const auto tail : {ftl::TailPolicy::token_index, ftl::TailPolicy::dram}) {
+    auto config = tiny_drive();
+    config.kv.tail = tail;
+    DriveHost host(config);
+    REQUIRE(host.create(1, 1, 2, nvme::create_flag::token_major) == status::success);
+    REQUIRE(host.append(1, 0, 0, kTokens, 0, 2) == status::success);
+    CHECK(host.drive().kv_ftl().stats().embedding_pages_programmed == 0);
+    CHECK(host.drive().kv_ftl().stats().token_pages_programmed == 2 * 2 * (kTokens / 32));
+    const auto dense = host.attend(0, {heads_of(1, kTokens - 1, 0, 2)});
+    CHECK(host.error(dense) < kOutputTolerance);
+    const auto sparf = host.attend(0, {sparse_heads_of(1, kTokens - 1, 0, 2, 8, 60, 10)}, AttendMethod::sparf);
+    REQUIRE(sparf.sent->status == status::success);
+    CHECK(host.error(sparf) < kOutputTolerance);
+    // All keys are scored from token pages: phase A reads every full group.
+    CHECK(host.drive().engine_stats()->token_pages_a == 2 * (kTokens / 32));
+    const std::uint64_t now = host.drive().counters().flash_channel_bytes;
+    CHECK(bytes.value_or(now) == now);
+    bytes = now;
+  }
+}
+
+TEST_CASE("fidelity at: the same outputs at the same times as fast") {
+  auto config = tiny_drive();
+  config.flash.ecc_latency = SimTime::nanoseconds(700);
+  config.lookup_time = SimTime::nanoseconds(150);
+  const Transcript fast = play(config);
+  config.fidelity = csd_model::Fidelity::at;
+  const Transcript at = play(config);
+  CHECK(at.outputs == fast.outputs);
+  CHECK(at.times == fast.times);
+  CHECK(at.channel_bytes == fast.channel_bytes);
+  CHECK(fast.integrity_errors + at.integrity_errors == 0);
+}
+
+TEST_CASE(
+    "what must not change an answer: channels, arbitration, tail policy, embedding group, filter, buffers, times") {
+  const Transcript base = play(tiny_drive());
+  CHECK(base.integrity_errors == 0);
+  const auto same = [&](const std::function<void(csd_model::DriveConfig&)>& change) {
+    auto config = tiny_drive();
+    change(config);
+    const Transcript t = play(config);
+    CHECK(t.integrity_errors == 0);
+    CHECK(t.outputs == base.outputs);
+    return t;
+  };
+  SECTION("channels") {
+    for (const std::uint32_t channels : {1u, 2u, 8u})
+      same([&](auto& c) {
+        c.geometry.channels = channels;
+        c.geometry.blocks_per_plane = 32 * 4 / channels;
+      });
+  }
+  SECTION("bus arbitration") {
+    for (const auto arbitration : {nfc::BusArbitration::fifo, nfc::BusArbitration::data_first})
+      same([&](auto& c) { c.flash.arbitration = arbitration; });
+  }
+  SECTION("tail policy and embedding group") {
+    same([](auto& c) { c.kv.tail = ftl::TailPolicy::dram; });
+    same([](auto& c) { c.kv.embedding_group = 2; });
+    same([](auto& c) {
+      c.kv.embedding_group = 16;
+      c.kv.tail = ftl::TailPolicy::dram;
+    });
+  }
+  SECTION("page size") {
+    same([](auto& c) { c.geometry.page_size = Bytes::kib(4); });
+  }
+  SECTION("write buffer and engine") {
+    same([](auto& c) { c.write_buffer = Bytes::mib(1); });
+    same([](auto& c) { c.engine.jobs_in_flight = 1; });
+    same([](auto& c) {
+      c.engine.kernels = 5;
+      c.engine.buffer = Bytes{8192};
+    });
+  }
+  SECTION("a filter on the die moves fewer bytes") {
+    CHECK(same([](auto& c) { c.filter = nfc::FilterLocation::die; }).channel_bytes < base.channel_bytes);
+  }
+  SECTION("lookups and firmware take time") {
+    CHECK(same([](auto& c) { c.lookup_time = SimTime::microseconds(1); }).attend_ps > base.attend_ps);
+    CHECK(same([](auto& c) { c.nvme.firmware_time = SimTime::microseconds(5); }).attend_ps > base.attend_ps);
+  }
+}
