@@ -54,7 +54,8 @@ int generate(const GenerateArguments& arguments);
 
 int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides);
 int list(const std::string& kind);
-int describe(const std::string& kind, const std::string& name);
+/// `kind` empty: the whole scenario.
+int describe(const std::string& kind, const std::string& name, bool markdown);
 
 /// Version, and what the build was made of, in one line.
 std::string version_line();

@@ -31,8 +31,12 @@ int list(const std::string& kind) {
   return 0;
 }
 
-int describe(const std::string& kind, const std::string& name) {
-  fmt::print("{}", scenario::describe_text(kind, name));
+int describe(const std::string& kind, const std::string& name, bool markdown) {
+  if (markdown) {
+    fmt::print("{}", scenario::describe_markdown());
+  } else {
+    fmt::print("{}", scenario::describe_text(kind.empty() ? "scenario" : kind, name));
+  }
   return 0;
 }
 

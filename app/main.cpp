@@ -92,9 +92,11 @@ int parse_and_run(int argc, char** argv) {
   list_command->add_option("kind", kind, "What to list (default: the kinds)");
   list_command->callback([&] { status = app::list(kind); });
   auto* describe_command = cli.add_subcommand("describe", "Parameters with unit, range, default and source");
-  describe_command->add_option("kind", kind, "A kind; see csdsim list")->required();
+  bool markdown = false;
+  describe_command->add_flag("--markdown", markdown, "Every parameter, as docs/parameters.md has them");
+  describe_command->add_option("kind", kind, "A part of the scenario: flash, engine, system, ... (default: all)");
   describe_command->add_option("name", name, "One of that kind");
-  describe_command->callback([&] { status = app::describe(kind, name); });
+  describe_command->callback([&] { status = app::describe(kind, name, markdown); });
 
   try {
     cli.parse(argc, argv);

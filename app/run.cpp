@@ -19,7 +19,8 @@ int run(const RunArguments& arguments) {
   std::set<std::string> names;
   for (const auto& path : arguments.scenarios) {
     loaded.push_back(scenario::load_scenario(path, arguments.overrides));
-    for (const std::string& note : loaded.back().base.notes) std::fprintf(stderr, "%s\n", note.c_str());
+    if (!arguments.quiet)
+      for (const std::string& note : loaded.back().base.notes) std::fprintf(stderr, "%s\n", note.c_str());
     if (!names.insert(loaded.back().base.scenario.name).second && arguments.out)
       throw UserError(fmt::format("{}: a second scenario named '{}' would overwrite the result of the first",
                                   path.string(), loaded.back().base.scenario.name));

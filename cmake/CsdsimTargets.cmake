@@ -1,3 +1,5 @@
+include(GNUInstallDirs)
+
 add_library(csdsim_warnings INTERFACE)
 # -Wrestrict misfires on std::string concatenation in GCC 12 (bug 105651).
 target_compile_options(csdsim_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Wno-sign-conversion
@@ -6,17 +8,28 @@ if(CSDSIM_WERROR)
   target_compile_options(csdsim_warnings INTERFACE -Werror)
 endif()
 
-# csdsim_library(<name> SOURCES ... [DEPS ...])
-# One static library of the project, installable. Headers are included by their path from the root:
+# csdsim_library(<name> [SOURCES ...] [DEPS ...])
+# One static library of the project, installable; without sources, one of headers alone. Users link it as
+# csdsim::<name>, in this build and from an installed package. Headers are included by their path from the root:
 # "ftl/core/kv_ftl.h"; an installed package keeps the same paths.
 function(csdsim_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
-  add_library(${name} STATIC ${ARG_SOURCES})
-  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-                                            $<INSTALL_INTERFACE:include/csdsim>)
-  target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE $<BUILD_INTERFACE:csdsim_warnings>)
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  install(TARGETS ${name} EXPORT csdsimTargets ARCHIVE DESTINATION lib)
+  if(ARG_SOURCES)
+    set(scope PUBLIC)
+    add_library(${name} STATIC ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:csdsim_warnings>)
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  else()
+    set(scope INTERFACE)
+    add_library(${name} INTERFACE)
+  endif()
+  add_library(csdsim::${name} ALIAS ${name})
+  target_include_directories(${name} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/csdsim>)
+  target_compile_features(${name} ${scope} cxx_std_20)
+  target_link_libraries(${name} ${scope} ${ARG_DEPS})
+  install(TARGETS ${name} EXPORT csdsimTargets
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 endfunction()
 
 add_custom_target(lint

@@ -9,6 +9,7 @@
 #include "attention_engine/sysc/attention_engine.h"
 #include "base/error.h"
 #include "csd_model/firmware/block_service.h"
+#include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/engine_io.h"
 #include "csd_model/firmware/firmware_core.h"
 #include "csd_model/firmware/flash_io.h"
@@ -18,6 +19,7 @@
 #include "nfc/sysc/at_flash.h"
 #include "nfc/sysc/fast_flash.h"
 #include "nvme_if/sysc/pcie_dma.h"
+#include "nvme_if/sysc/physical_memory.h"
 
 namespace csd_model {
 
@@ -101,6 +103,8 @@ struct Drive::Parts {
   std::unique_ptr<engine::HeadWork> work;
 
   FirmwareCore core;
+  nvme::PhysicalMemory dram_memory;
+  ControllerDram controller_dram;
   FlashIo flash_io;
   EngineIo engine_io;
   FlashMux mux;
@@ -124,25 +128,35 @@ struct Drive::Parts {
         fallback_selection(0.25, c.flash.seed),
         work(make_work(c, lookup, fallback_selection)),
         core("firmware_core"),
+        dram_memory("dram", c.dram),
+        controller_dram("dram_access"),
         flash_io("flash_io"),
         engine_io("engine_io", activity),
         mux("flash_mux", activity, core, c.lookup_time),
         flash(make_flash(c)),
-        engine(make_engine ? make_engine(lookup) : own()),
+        engine(make_engine ? checked(make_engine(lookup)) : own()),
         block_service({.block_size = c.nvme.controller.block_size,
                        .page_size = c.geometry.page_size,
                        .write_buffer = c.write_buffer,
                        .lookup_time = c.lookup_time},
-                      block_ftl, dram, flash_io, core, store.carried()),
-        kv_service({.write_buffer = c.write_buffer, .carried = store.carried()}, kv_ftl, lookup, flash_io, engine_io),
+                      block_ftl, dram, flash_io, core, controller_dram, store.carried()),
+        kv_service({.write_buffer = c.write_buffer, .carried = store.carried()}, kv_ftl, lookup, flash_io, engine_io,
+                   controller_dram),
         firmware(block_service, kv_service),
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity()), dma, firmware) {
+    controller_dram.socket.bind(dram_memory.target);
     flash_io.socket.bind(mux.upstream);
     engine.flash->bind(mux.upstream);
     mux.flash.bind(flash->socket);
     engine_io.socket.bind(*engine.attend);
     block_service.on_dram_released([this] { kv_service.retry_waiting(); });
+  }
+
+  static EngineParts checked(EngineParts parts) {
+    if (parts.module == nullptr || parts.attend == nullptr || parts.flash == nullptr)
+      throw UserError("drive: an EngineFactory must fill module, attend and flash of the EngineParts");
+    return parts;
   }
 
   EngineParts own() {
@@ -171,6 +185,7 @@ Drive::~Drive() = default;
 
 const DriveConfig& Drive::config() const { return parts_->config; }
 ftl::KvFtl& Drive::kv_ftl() { return parts_->kv_ftl; }
+const ftl::KvFtl& Drive::kv_ftl() const { return parts_->kv_ftl; }
 ftl::BlockFtl& Drive::block_ftl() { return parts_->block_ftl; }
 ftl::BackingStore& Drive::backing_store() { return parts_->store; }
 nvme::NvmeController& Drive::controller() { return parts_->controller; }

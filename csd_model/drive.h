@@ -12,6 +12,7 @@
 #include "attention_engine/core/engine_config.h"
 #include "attention_engine/core/kv_source.h"
 #include "attention_engine/core/selection.h"
+#include "base/statistics.h"
 #include "csd_model/drive_activity.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/kv_ftl.h"
@@ -86,6 +87,7 @@ class Drive : public sc_core::sc_module {
 
   const DriveConfig& config() const;
   csdsim::ftl::KvFtl& kv_ftl();
+  const csdsim::ftl::KvFtl& kv_ftl() const;
   csdsim::ftl::BlockFtl& block_ftl();
   csdsim::ftl::BackingStore& backing_store();
   csdsim::nvme::NvmeController& controller();
@@ -98,6 +100,8 @@ class Drive : public sc_core::sc_module {
   /// Where the time of attention went up to `now`, the current time.
   ActivitySplit activity(csdsim::SimTime now);
   DriveCounters counters() const;
+  /// Registers the drive's statistics, with unit and meaning; the drive must outlive the dump.
+  void register_statistics(csdsim::Statistics& statistics) const;
 
   /// Timing runs: gives heads [0, kv_heads) of a layer tokens up to `tokens`, at once and without work: what sampled
   /// runs skip. UserError where they do not fit the drive.

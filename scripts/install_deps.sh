@@ -2,7 +2,7 @@
 # Installs what the build needs and is missing (Debian 12 packages), and says so. Root, or a user with sudo.
 set -euo pipefail
 
-packages=(g++ cmake ninja-build pkg-config libsystemc-dev libboost1.81-dev libyaml-cpp-dev libfmt-dev catch2
+packages=(g++ cmake ninja-build pkg-config libsystemc-dev libyaml-cpp-dev libfmt-dev catch2
           libcli11-dev nlohmann-json3-dev libopenblas-dev libhwy-dev libsentencepiece-dev libsqlite3-dev
           librapidcheck-dev libbenchmark-dev python3)
 [ "${1:-}" = "--lint" ] && packages+=(clang-format)

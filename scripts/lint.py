@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CODE_DIRS = ["base", "nfc", "ftl", "attention_engine", "nvme_if", "host_runtime", "csd_model", "app", "tests", "bench"]
+CODE_DIRS = ["base", "nfc", "ftl", "attention_engine", "nvme_if", "host_runtime", "csd_model", "app", "tests", "bench", "examples"]
 CORES = ["ftl", "nfc", "attention_engine", "nvme_if", "host_runtime"]
 findings = []
 

@@ -24,10 +24,6 @@ Status to_status(ftl::IoStatus s) {
   return status::internal_error;
 }
 
-std::shared_ptr<std::vector<std::byte>> make_buffer(Bytes size, bool carried) {
-  return std::make_shared<std::vector<std::byte>>(carried ? size.value : 0);
-}
-
 }  // namespace
 
 /// A plan on its way through the flash.
@@ -38,8 +34,8 @@ struct BlockService::Run {
 };
 
 BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
-                           FirmwareCore& core, bool carried)
-    : config_(config), ftl_(ftl), dram_(dram), flash_(flash), core_(core), carried_(carried) {}
+                           FirmwareCore& core, ControllerDram& buffers, bool carried)
+    : config_(config), ftl_(ftl), dram_(dram), flash_(flash), core_(core), dram_buffers_(buffers), carried_(carried) {}
 
 SimTime BlockService::lookup_time(Bytes offset, Bytes length) const {
   const std::uint64_t first = offset.value / config_.page_size.value;
@@ -51,13 +47,13 @@ void BlockService::read(Command& command, const nvme::BlockRead& op) {
   const Bytes offset = config_.block_size * op.slba.value;
   const Bytes length = config_.block_size * op.blocks;
   core_.run(lookup_time(offset, length), [this, &command, offset, length] {
-    const auto data = make_buffer(length, carried_);
-    ftl::IoPlan plan = ftl_.read(offset, length, *data);
+    const auto data = std::make_shared<DramBuffer>(dram_buffers_.allocate(carried_ ? length : Bytes{}));
+    ftl::IoPlan plan = ftl_.read(offset, length, data->bytes());
     if (plan.status != ftl::IoStatus::ok) return command.complete(to_status(plan.status));
     start(std::move(plan.phases), [this, &command, length, data] {
       const auto finish = [&command, data](Status s) { command.complete(s); };
       if (carried_) {
-        command.write_host(Bytes{0}, *data, finish);
+        command.write_host(Bytes{0}, data->bytes(), finish);
       } else {
         command.write_host_timing(Bytes{0}, length, finish);
       }
@@ -68,21 +64,20 @@ void BlockService::read(Command& command, const nvme::BlockRead& op) {
 void BlockService::write(Command& command, const nvme::BlockWrite& op) {
   const Bytes offset = config_.block_size * op.slba.value;
   const Bytes length = config_.block_size * op.blocks;
-  const auto data = make_buffer(length, carried_);
+  const auto data = std::make_shared<DramBuffer>(dram_buffers_.allocate(carried_ ? length : Bytes{}));
   const auto arrived = [this, &command, offset, length, data](Status s) {
     if (!s.ok()) return command.complete(s);
     core_.run(lookup_time(offset, length), [=, this, &command] { plan_write(command, offset, length, data); });
   };
   if (carried_) {
-    command.read_host(Bytes{0}, *data, arrived);
+    command.read_host(Bytes{0}, data->bytes(), arrived);
   } else {
     command.read_host_timing(Bytes{0}, length, arrived);
   }
 }
 
-void BlockService::plan_write(Command& command, Bytes offset, Bytes length,
-                              const std::shared_ptr<std::vector<std::byte>>& data) {
-  ftl::IoPlan plan = ftl_.write(offset, length, *data);
+void BlockService::plan_write(Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data) {
+  ftl::IoPlan plan = ftl_.write(offset, length, data->bytes());
   if (plan.status != ftl::IoStatus::ok) return command.complete(to_status(plan.status));
   const bool buffered = buffered_ + length <= config_.write_buffer && dram_.fits(length);
   if (!buffered) return start(std::move(plan.phases), [&command] { command.complete(status::success); });

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/firmware_core.h"
 #include "csd_model/firmware/flash_io.h"
 #include "ftl/core/block_ftl.h"
@@ -33,7 +34,7 @@ struct BlockServiceStats {
 class BlockService {
  public:
   BlockService(const BlockServiceConfig& config, csdsim::ftl::BlockFtl& ftl, csdsim::ftl::DramBudget& dram,
-               FlashIo& flash, FirmwareCore& core, bool carried);
+               FlashIo& flash, FirmwareCore& core, ControllerDram& buffers, bool carried);
 
   void read(csdsim::nvme::Command& command, const csdsim::nvme::BlockRead& op);
   void write(csdsim::nvme::Command& command, const csdsim::nvme::BlockWrite& op);
@@ -54,7 +55,7 @@ class BlockService {
   };
 
   void plan_write(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length,
-                  const std::shared_ptr<std::vector<std::byte>>& data);
+                  const std::shared_ptr<DramBuffer>& data);
   void start(std::vector<csdsim::ftl::Phase> phases, Done done);
   void next_phase(const std::shared_ptr<Run>& run);
   void finish_phase(const std::shared_ptr<Run>& run);
@@ -66,6 +67,7 @@ class BlockService {
   csdsim::ftl::DramBudget& dram_;
   FlashIo& flash_;
   FirmwareCore& core_;
+  ControllerDram& dram_buffers_;
   bool carried_;
   csdsim::Bytes buffered_;
   std::unordered_map<std::uint64_t, std::uint32_t> programming_;  ///< pages with a program in flight; looked up only

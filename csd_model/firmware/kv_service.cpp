@@ -51,15 +51,16 @@ Bytes program_bytes(const ftl::FlushJob& job) {
 HeadsInUse::Layer layer_of(const AttendDescriptor& d, LayerId layer) { return {SequenceId{d.sequence}, layer}; }
 ftl::HeadRange heads_of(const AttendDescriptor& d) { return {KvHead{d.first_head}, d.head_count}; }
 
-std::span<const Half> halves(const std::vector<std::byte>& bytes, Bytes offset, std::size_t count) {
-  if (bytes.empty()) return {};
-  return {reinterpret_cast<const Half*>(bytes.data() + offset.value), count};
+std::span<const Half> halves(const DramBuffer& buffer, Bytes offset, std::size_t count) {
+  if (buffer.empty()) return {};
+  return {buffer.as<const Half>(offset), count};
 }
 
 }  // namespace
 
-KvService::KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine)
-    : config_(config), ftl_(ftl), lookup_(lookup), flash_(flash), engine_(engine) {}
+KvService::KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine,
+                     ControllerDram& dram)
+    : config_(config), ftl_(ftl), lookup_(lookup), flash_(flash), engine_(engine), dram_(dram) {}
 
 // Waiting for room, and what happens in the background.
 
@@ -127,17 +128,16 @@ void KvService::unpin(SequenceId sequence) {
   retry_waiting();
 }
 
-/// Moves bytes [from, to) of the command's buffer into `into`, which is made large enough; only in time in timing runs.
-void KvService::read_section(Command& command, Bytes from, Bytes to, std::vector<std::byte>& into, Command::Done done) {
+/// Moves bytes [from, to) of the command's buffer into controller DRAM; only in time in timing runs.
+void KvService::read_section(Command& command, Bytes from, Bytes to, DramBuffer& into, Command::Done done) {
   if (!config_.carried) return command.read_host_timing(from, to - from, std::move(done));
-  into.resize((to - from).value);
-  command.read_host(from, into, std::move(done));
+  into = dram_.allocate(to - from);
+  command.read_host(from, into.bytes(), std::move(done));
 }
 
-void KvService::write_section(Command& command, Bytes from, Bytes to, const std::vector<std::byte>& bytes,
-                              Command::Done done) {
+void KvService::write_section(Command& command, Bytes from, Bytes to, const DramBuffer& buffer, Command::Done done) {
   if (!config_.carried) return command.write_host_timing(from, to - from, std::move(done));
-  command.write_host(from, bytes, std::move(done));
+  command.write_host(from, buffer.bytes(), std::move(done));
 }
 
 // Commands without attention.
@@ -174,7 +174,7 @@ nvme::Status KvService::check_append(const Command& command, const nvme::KvAppen
 
 void KvService::append(Command& command, const nvme::KvAppend& op) {
   if (const Status s = check_append(command, op); !s.ok()) return command.complete(s);
-  const auto data = std::make_shared<std::vector<std::byte>>();
+  const auto data = std::make_shared<DramBuffer>();
   read_section(command, Bytes{0}, command.io().data, *data, [this, &command, op, data](Status s) {
     if (!s.ok()) return command.complete(s);
     when_possible([this, &command, op, data] {
@@ -223,9 +223,9 @@ struct KvService::Attend {
   nvme::KvAttend op;
   nvme::AttendLayout layout;
   std::vector<AttendDescriptor> descriptors;
-  std::vector<std::byte> buffer;  ///< the command's buffer from section q on; empty in timing runs
-  std::size_t appended = 0;       ///< descriptors whose tokens are in the cache
-  std::vector<std::byte> out;     ///< section out; empty in timing runs
+  DramBuffer buffer;         ///< the command's buffer from section q on; empty in timing runs
+  std::size_t appended = 0;  ///< descriptors whose tokens are in the cache
+  DramBuffer out;            ///< section out; empty in timing runs
 
   /// Section offsets relative to `buffer`.
   Bytes in_buffer(Bytes section) const { return section - layout.q; }
@@ -341,9 +341,9 @@ void KvService::start_engine(const std::shared_ptr<Attend>& a) {
   const Half* q = nullptr;
   Half* out = nullptr;
   if (config_.carried) {
-    a->out.resize((a->layout.size - a->layout.out).value);
-    q = reinterpret_cast<const Half*>(a->buffer.data());
-    out = reinterpret_cast<Half*>(a->out.data());
+    a->out = dram_.allocate(a->layout.size - a->layout.out);
+    q = a->buffer.as<const Half>();
+    out = a->out.as<Half>();
   }
   std::vector<engine::HeadJob> jobs;
   jobs.reserve(a->op.total_heads);
@@ -374,8 +374,8 @@ struct KvService::Score {
   nvme::KvScore op;
   nvme::ScoreLayout layout;
   std::vector<AttendDescriptor> descriptors;
-  std::vector<std::byte> q;       ///< section q; empty in timing runs
-  std::vector<std::byte> scores;  ///< section scores; empty in timing runs
+  DramBuffer q;       ///< section q; empty in timing runs
+  DramBuffer scores;  ///< section scores; empty in timing runs
 };
 
 void KvService::score(Command& command, const nvme::KvScore& op) {
@@ -415,9 +415,9 @@ void KvService::start_engine(const std::shared_ptr<Score>& s) {
   const Half* q = nullptr;
   float* scores = nullptr;
   if (config_.carried) {
-    s->scores.resize((s->layout.size - s->layout.scores).value);
-    q = reinterpret_cast<const Half*>(s->q.data());
-    scores = reinterpret_cast<float*>(s->scores.data());
+    s->scores = dram_.allocate(s->layout.size - s->layout.scores);
+    q = s->q.as<const Half>();
+    scores = s->scores.as<float>();
   }
   std::vector<engine::HeadJob> jobs;
   jobs.reserve(s->op.total_heads);
@@ -447,7 +447,7 @@ struct KvService::Fetch {
   std::vector<std::byte> head;  ///< descriptor and token indices
   AttendDescriptor descriptor;
   std::vector<std::uint32_t> tokens;
-  std::vector<std::byte> rows;
+  DramBuffer rows;
 };
 
 void KvService::fetch(Command& command, const nvme::KvFetch& op) {
@@ -491,13 +491,13 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
   ftl_.pin(SequenceId{d.sequence});
   const auto arrived = [this, f] {
     if (config_.carried) {
-      f->rows.resize((f->layout.size - f->layout.k).value);
+      f->rows = dram_.allocate(f->layout.size - f->layout.k);
       const std::size_t rows = f->tokens.size() * f->op.head_dim;
       for (std::uint32_t h = 0; h < f->descriptor.head_count; ++h) {
         const engine::HeadKey key{SequenceId{f->descriptor.sequence}, f->op.layer,
                                   KvHead{f->descriptor.first_head + h}};
-        auto* const k = reinterpret_cast<Half*>(f->rows.data()) + h * rows;
-        auto* const v = reinterpret_cast<Half*>(f->rows.data() + (f->layout.v - f->layout.k).value) + h * rows;
+        Half* const k = f->rows.as<Half>() + h * rows;
+        Half* const v = f->rows.as<Half>(f->layout.v - f->layout.k) + h * rows;
         engine::fetch_rows(lookup_, key, engine::KvKind::key, f->tokens, {k, rows});
         engine::fetch_rows(lookup_, key, engine::KvKind::value, f->tokens, {v, rows});
       }

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/engine_io.h"
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/heads_in_use.h"
@@ -28,7 +29,8 @@ struct KvServiceConfig {
 /// that runs on them, waits here, and so do those behind it.
 class KvService {
  public:
-  KvService(const KvServiceConfig& config, csdsim::ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine);
+  KvService(const KvServiceConfig& config, csdsim::ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine,
+            ControllerDram& dram);
 
   void create(csdsim::nvme::Command& command, const csdsim::nvme::KvCreate& op);
   void free(csdsim::nvme::Command& command, const csdsim::nvme::KvFree& op);
@@ -61,10 +63,10 @@ class KvService {
   void start_erases(const std::vector<csdsim::PageOp>& erases);
   void pages_settled();
 
-  void read_section(csdsim::nvme::Command& command, csdsim::Bytes from, csdsim::Bytes to, std::vector<std::byte>& into,
+  void read_section(csdsim::nvme::Command& command, csdsim::Bytes from, csdsim::Bytes to, DramBuffer& into,
                     csdsim::nvme::Command::Done done);
-  void write_section(csdsim::nvme::Command& command, csdsim::Bytes from, csdsim::Bytes to,
-                     const std::vector<std::byte>& bytes, csdsim::nvme::Command::Done done);
+  void write_section(csdsim::nvme::Command& command, csdsim::Bytes from, csdsim::Bytes to, const DramBuffer& buffer,
+                     csdsim::nvme::Command::Done done);
 
   Status check_append(const csdsim::nvme::Command& command, const csdsim::nvme::KvAppend& op) const;
   void descriptors_arrived(const std::shared_ptr<Attend>& a);
@@ -85,6 +87,7 @@ class KvService {
   KvLookup& lookup_;
   FlashIo& flash_;
   EngineIo& engine_;
+  ControllerDram& dram_;
   HeadsInUse attended_;  ///< the engine works on them: they must not grow
   std::deque<std::function<bool()>> waiting_;
   bool retrying_ = false;

@@ -37,6 +37,16 @@ nvme::KvAttend attend_command(const Operation& op, const DriveBackend::Shape& sh
           .total_heads = total_heads};
 }
 
+/// What the user can do about it.
+std::string_view hint(nvme::Status status) {
+  if (status == nvme::status::kv_out_of_dram)
+    return ": tails, maps and pages on their way to flash exceed platform.device.dram.capacity; give it more, or use "
+           "tail: token_index";
+  if (status == nvme::status::kv_out_of_flash)
+    return ": the KV cache exceeds the flash; give platform.device.flash more blocks, or use fewer sequences";
+  return "";
+}
+
 std::span<Half> halves(std::byte* at, std::size_t count) { return {reinterpret_cast<Half*>(at), count}; }
 
 }  // namespace
@@ -75,13 +85,13 @@ void DriveBackend::submit(std::uint32_t drive, const SubmissionEntry& command, S
   nvme::NvmeDriver& driver = platform_.driver(drive);
   const nvme::QueueId queue{static_cast<std::uint16_t>(1 + next_queue_++ % driver.queues())};
   const std::span<const Segment> segments(&buffer, buffer.length.value == 0 ? 0 : 1);
-  driver.submit(queue, command, segments,
-                [this, drive, what, done = std::move(done)](const nvme::CompletionEntry& cqe, SimTime) {
-                  const nvme::Status status = cqe.code();
-                  if (!status.ok())
-                    return failed_(fmt::format("drive {}: {}: {}", drive, what, nvme::status_name(status)));
-                  done();
-                });
+  driver.submit(
+      queue, command, segments, [this, drive, what, done = std::move(done)](const nvme::CompletionEntry& cqe, SimTime) {
+        const nvme::Status status = cqe.code();
+        if (!status.ok())
+          return failed_(fmt::format("drive {}: {}: {}{}", drive, what, nvme::status_name(status), hint(status)));
+        done();
+      });
 }
 
 void DriveBackend::for_all_sequences(std::uint32_t count, const std::string& what,

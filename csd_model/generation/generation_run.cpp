@@ -25,14 +25,14 @@ namespace {
 PhaseTotals operator-(const PhaseTotals& a, const PhaseTotals& b) {
   return {a.seconds - b.seconds,           a.page_ops - b.page_ops,     a.flash_channel_bytes - b.flash_channel_bytes,
           a.engine_bytes - b.engine_bytes, a.link_bytes - b.link_bytes, a.channel_busy_s - b.channel_busy_s,
-          a.plane_busy_s - b.plane_busy_s, a.gpu_busy_s - b.gpu_busy_s, a.programmed_bytes - b.programmed_bytes};
+          a.array_busy_s - b.array_busy_s, a.gpu_busy_s - b.gpu_busy_s, a.programmed_bytes - b.programmed_bytes};
 }
 
 /// The fields of PhaseTotals, to scale them one by one.
 constexpr double PhaseTotals::*kFields[] = {
     &PhaseTotals::seconds,      &PhaseTotals::page_ops,   &PhaseTotals::flash_channel_bytes,
     &PhaseTotals::engine_bytes, &PhaseTotals::link_bytes, &PhaseTotals::channel_busy_s,
-    &PhaseTotals::plane_busy_s, &PhaseTotals::gpu_busy_s, &PhaseTotals::programmed_bytes};
+    &PhaseTotals::array_busy_s, &PhaseTotals::gpu_busy_s, &PhaseTotals::programmed_bytes};
 
 /// GPU work happens where the data is, if there is any, before its modelled time.
 class GpuWork final : public host::OperationBackend {
@@ -114,7 +114,7 @@ class GenerationProgram : public sc_core::sc_module {
   }
 
   /// Dense attention never reads embedding pages: InstI-Dense keeps K once.
-  bool component_major() const { return setup_.system != "instinfer-dense"; }
+  bool component_major() const { return setup_.component_major.value_or(setup_.system != "instinfer-dense"); }
 
   host::KvGrouping grouping() const {
     const DriveConfig& drive = setup_.platform.drive;
@@ -211,7 +211,15 @@ class GenerationProgram : public sc_core::sc_module {
         sum.programmed_bytes += static_cast<double>(by_kind[static_cast<std::size_t>(PageOpKind::program)]);
       for (const nfc::ChannelBusy& busy : drive.flash_statistics().channels)
         sum.channel_busy_s += busy.total().seconds();
-      for (const SimTime busy : drive.flash_statistics().plane_busy) sum.plane_busy_s += busy.seconds();
+      const nfc::FlashTiming& timing = drive.config().flash;
+      for (const auto& ops : drive.flash_statistics().ops) {
+        const auto time = [&](PageOpKind kind, SimTime each) {
+          sum.array_busy_s += static_cast<double>(ops[static_cast<std::size_t>(kind)]) * each.seconds();
+        };
+        time(PageOpKind::read, timing.read_latency);
+        time(PageOpKind::program, timing.program_latency);
+        time(PageOpKind::erase, timing.erase_latency);
+      }
     }
     return sum;
   }
@@ -298,6 +306,9 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
     out.integrity_errors += drive.backing_store().integrity_errors();
     for (const ftl::IntegrityError& error : drive.backing_store().kept_integrity_errors())
       out.integrity_messages.push_back(fmt::format("drive {}: {}", i, ftl::to_string(error)));
+    Statistics statistics;
+    drive.register_statistics(statistics);
+    out.drive_statistics.push_back(statistics.dump());
     out.dram_peak = std::max(out.dram_peak, drive.dram().peak());
     out.requests_issued += platform.driver(i).issued();
     out.requests_completed += platform.driver(i).completed();

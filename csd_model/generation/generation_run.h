@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ struct GenerationSetup {
   csdsim::host::PlannerInputs plan;  ///< span and drives are set by the run
   csdsim::host::SamplingSettings sampling;
   OperationData* data = nullptr;  ///< carried runs
+  /// Whether the drives keep K component-major too. Unset: what the method reads; dense attention does without.
+  std::optional<bool> component_major;
 };
 
 /// Totals over a stretch of simulated time. Bytes and operations of the drives together.
@@ -35,7 +38,7 @@ struct PhaseTotals {
   double engine_bytes = 0;
   double link_bytes = 0;
   double channel_busy_s = 0;  ///< summed over channels
-  double plane_busy_s = 0;    ///< summed over planes
+  double array_busy_s = 0;    ///< tR, tPROG and tBERS, summed over planes
   double gpu_busy_s = 0;
   double programmed_bytes = 0;
 };
@@ -53,6 +56,7 @@ struct GenerationOutcome {
   csdsim::Bytes dram_peak;  ///< of the fullest drive; of what was simulated
   std::uint64_t requests_issued = 0;
   std::uint64_t requests_completed = 0;
+  nlohmann::ordered_json drive_statistics;  ///< [drive], of what was simulated
 };
 
 struct GenerationHooks {

@@ -37,7 +37,7 @@ Platform::Platform(const PlatformConfig& config) : config_(config) {
     auto slot = std::make_unique<Slot>();
     slot->map.add(host);
     slot->map.add(gpu);
-    slot->drive = std::make_unique<Drive>(fmt::format("drive{}", i).c_str(), config.drive, &slot->map);
+    slot->drive = std::make_unique<Drive>(fmt::format("drive{}", i).c_str(), config.drive, &slot->map, config.engine);
     slot->driver = std::make_unique<nvme::NvmeDriver>(fmt::format("driver{}", i).c_str(),
                                                       nvme::NvmeDriverParams{.queue_memory = {free_host_, queues},
                                                                              .queues = config.queues,

@@ -90,6 +90,9 @@ BlockIoOutcome run_block_io(const BlockIoSetup& setup,
   Drive& drive = platform.drive(0);
   out.write_amplification = drive.block_ftl().stats().write_amplification();
   out.counters = drive.counters();
+  Statistics statistics;
+  drive.register_statistics(statistics);
+  out.drive_statistics = nlohmann::ordered_json::array({statistics.dump()});
   SimTime busy;
   for (const nfc::ChannelBusy& channel : drive.flash_statistics().channels) busy += channel.total();
   if (out.duration.ps > 0)

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "base/histogram.h"
 #include "base/rng.h"
@@ -30,6 +31,7 @@ struct BlockIoOutcome {
   std::string first_failure;
   double write_amplification = 1;
   DriveCounters counters;
+  nlohmann::ordered_json drive_statistics;
   double channel_utilization = 0;  ///< mean share of time that a channel was occupied
 };
 

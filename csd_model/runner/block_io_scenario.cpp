@@ -44,7 +44,8 @@ RunResult run_block_io_scenario(const scenario::Scenario& s, const RunOptions& o
                                 {"bytes_flash_channel", out.counters.flash_channel_bytes},
                                 {"bytes_host_link", out.counters.link_payload_bytes}};
   result.document["breakdown"] = {{"channel_utilization", out.channel_utilization}};
-  result.document["stats"] = {{"origin", "modelled; the drive was filled instantly before the first request"}};
+  result.document["stats"] = {{"origin", "modelled; the drive was filled instantly before the first request"},
+                              {"drives", out.drive_statistics}};
   result.document["wall"] = wall_figures(clock, out.counters.page_ops);
   result.meaning = fmt::format("{:.0f} IOPS at {:.1f} us on average; the channels were busy {:.0f} % of the time.",
                                iops, out.latency_ps.mean() * 1e-6, out.channel_utilization * 100);

@@ -118,7 +118,7 @@ ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) 
   const std::pair<const char*, double> shares[] = {
       {"gpu", t.gpu_busy_s / t.seconds},
       {"flash_channels", t.channel_busy_s / (t.seconds * g.channels * drives)},
-      {"flash_planes", t.plane_busy_s / (t.seconds * g.planes() * drives)},
+      {"flash_arrays", t.array_busy_s / (t.seconds * g.planes() * drives)},
       {"link", t.link_bytes / (t.seconds * link_rate)}};
   ordered_json utilization;
   std::pair<const char*, double> bound = shares[0];
@@ -167,7 +167,7 @@ std::string meaning(const GenerationOutcome& out, const ordered_json& document) 
     return fmt::format("{} ({:.0f} % busy)", bound, phase["utilization"][bound].get<double>() * 100);
   };
   const double programmed = breakdown["prefill"]["flash_program_bytes_per_s"];
-  const bool programs = breakdown["prefill"]["bound_by"] == "flash_planes";
+  const bool programs = breakdown["prefill"]["bound_by"] == "flash_arrays";
   std::string text = fmt::format(
       "Prefill is bound by {}",
       programs ? fmt::format("programming, {:.2f} GB/s ({})", programmed * 1e-9, share(breakdown["prefill"]))
@@ -266,7 +266,8 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
   add_metrics(result.document, out, s);
   result.document["stats"] = {{"simulated", out.statement},
                               {"dram_peak_bytes", out.dram_peak.value},
-                              {"integrity_errors", out.integrity_errors}};
+                              {"integrity_errors", out.integrity_errors},
+                              {"drives", out.drive_statistics}};
   result.meaning = meaning(out, result.document);
   if (std::holds_alternative<scenario::InstinferSparf>(s.system)) {
     const host::PlannerInputs plan = generation_setup(s, lengths).plan;

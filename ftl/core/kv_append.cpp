@@ -105,7 +105,8 @@ void KvFtl::append_head(const Append& a, KvHead h, std::vector<FlushJob>& jobs) 
   flush_groups(a, key, head, jobs);
   const auto last = static_cast<std::uint32_t>(l.full_windows(a.end()));
   for (auto window = static_cast<std::uint32_t>(l.full_windows(a.first)); window <= last; ++window) {
-    if (store_.carried() && config_.tail == TailPolicy::dram && l.component_major) fill_component_tail(a, h, head, window);
+    if (store_.carried() && config_.tail == TailPolicy::dram && l.component_major)
+      fill_component_tail(a, h, head, window);
     if (window < last) jobs.push_back(flush_window(s, key, head, window));
   }
 }

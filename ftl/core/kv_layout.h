@@ -28,12 +28,12 @@ struct KvLayout {
   std::uint32_t window_tokens = 0;    ///< T = P / (m p), tokens an embedding page
   bool component_major = true;        ///< embedding pages exist; otherwise no window is ever full
 
-  /// `embedding_group` 0 chooses m: the largest T with T <= max(256, max_tokens / 2), else the smallest T there is. Half
-  /// the longest sequence, because tokens short of a window cost whole token pages (docs/adr/0003-embedding-group.md).
-  /// Throws UserError, with the numbers, if a page does not hold a whole number of token rows, or if m is not a power
-  /// of two that divides d.
-  static KvLayout make(Bytes page_size, std::uint32_t head_dim, std::uint32_t embedding_group,
-                       std::uint32_t max_tokens, bool component_major = true);
+  /// `embedding_group` 0 chooses m: the largest T with T <= max(256, max_tokens / 2), else the smallest T there is.
+  /// Half the longest sequence, because tokens short of a window cost whole token pages
+  /// (docs/adr/0003-embedding-group.md). Throws UserError, with the numbers, if a page does not hold a whole number of
+  /// token rows, or if m is not a power of two that divides d.
+  static KvLayout make(Bytes page_size, std::uint32_t head_dim, std::uint32_t embedding_group, std::uint32_t max_tokens,
+                       bool component_major = true);
 
   std::uint32_t embedding_pages() const { return head_dim / embedding_group; }  ///< a window: d / m
   std::uint32_t window_groups() const { return window_tokens / group_tokens; }  ///< token groups of a window: d / m too

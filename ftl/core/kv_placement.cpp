@@ -10,8 +10,8 @@ PlaneId StripedPlacement::place(const KvPageId& page, const KvShape& shape, cons
       std::uint64_t{page.key.sequence.value} * shape.kv_heads + page.key.head.value + page.key.layer.value;
   std::uint64_t position = page.group;  // of the page among those of its head and kind
   std::uint64_t channel = base;
-  // Heads that are neighbours are read at the same time, and over the same range of positions: they start a share of the
-  // planes apart. Counting the rounds in as well makes the start of all heads cover every plane.
+  // Heads that are neighbours are read at the same time, and over the same range of positions: they start a share of
+  // the planes apart. Counting the rounds in as well makes the start of all heads cover every plane.
   const std::uint64_t apart = std::max<std::uint64_t>(1, geometry_.planes_per_channel() / channels);
   std::uint64_t row = base / channels + base % channels * apart;
   if (page.kind == PageKind::token_v) {

@@ -21,7 +21,7 @@ struct KvShape {
   std::uint32_t kv_heads = 0;
   std::uint32_t head_dim = 0;  ///< d, elements of a token row
   std::uint32_t max_tokens =
-      0;  ///< longest expected length; a hint for the choice of m and for allocation, not a limit
+      0;                        ///< longest expected length; a hint for the choice of m and for allocation, not a limit
   bool component_major = true;  ///< K is kept component-major too, as SparF wants it; dense attention does without
 };
 

@@ -114,8 +114,8 @@ struct KvAttend {
 };
 
 /// Importance of every token (HillInfer): sum over the query heads of a KV head of q . k, unscaled and before softmax.
-/// q is [descriptor][head_count*G][d] fp16, scores [descriptor][head_count][token+1] fp32; `token` is the last token of its
-/// heads. total_scores is the number of fp32 values. method is dense.
+/// q is [descriptor][head_count*G][d] fp16, scores [descriptor][head_count][token+1] fp32; `token` is the last token of
+/// its heads. total_scores is the number of fp32 values. method is dense.
 struct KvScore {
   LayerId layer;
   std::uint16_t n = 0;

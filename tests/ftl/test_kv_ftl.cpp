@@ -374,8 +374,8 @@ TEST_CASE("only layers that are appended to hold maps") {
   KvDrive drive({8, 8, 4, 64, 64, Bytes::kib(4)}, {}, DataMode::timing);
   REQUIRE(drive.ftl.create_sequence(kSeq, {40, 40, 128, 2048}) == KvStatus::ok);
   drive.ftl.append(kSeq, LayerId{3}, TokenIndex{0}, 1024, {KvHead{0}, 40});
-  // m = 1 at 2048 tokens: no complete window yet.
-  CHECK(drive.dram.used(DramUse::map) == Bytes{40 * 2 * 64 * 8});
+  // m = 2 at 2048 tokens: one complete window, 64 embedding pages.
+  CHECK(drive.dram.used(DramUse::map) == Bytes{40 * (2 * 64 + 64) * 8});
   CHECK(drive.ftl.tokens({kSeq, LayerId{2}, KvHead{0}}) == 0);
   CHECK(drive.ftl.tokens({kSeq, LayerId{3}, KvHead{39}}) == 1024);
   CHECK(drive.ftl.stats().misplaced_pages == 0);

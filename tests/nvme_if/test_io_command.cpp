@@ -46,12 +46,12 @@ TEST_CASE("block commands") {
 }
 
 TEST_CASE("KV commands round-trip") {
-  const KvCreate create{SequenceId{7}, 12, 4, 64, 2048};
+  const KvCreate create{SequenceId{7}, 12, 4, 64, create_flag::token_major, 2048};
   const DecodedIo c = decode_io(encode(kNs, create), kParams);
   REQUIRE(c.status.ok());
   const auto& got = std::get<KvCreate>(c.command.operation);
   CHECK((got.sequence == create.sequence && got.layers == 12 && got.kv_heads == 4 && got.head_dim == 64 &&
-         got.max_tokens == 2048));
+         got.flags == create_flag::token_major && got.max_tokens == 2048));
   CHECK(c.command.data.value == 0);
 
   const KvAppend append{SequenceId{7}, LayerId{3}, TokenIndex{100}, 5, KvHead{2}, 2};
@@ -83,13 +83,13 @@ TEST_CASE("KV commands round-trip") {
 
 TEST_CASE("malformed KV commands") {
   const auto create = [](KvCreate c) { return status_of(encode(kNs, c)); };
-  CHECK(create({SequenceId{1}, 0, 4, 64, 0}) == status::kv_bad_parameters);
-  CHECK(create({SequenceId{1}, 1, 0, 64, 0}) == status::kv_bad_parameters);
-  CHECK(create({SequenceId{1}, 1, 4, 0, 0}) == status::kv_bad_parameters);
-  const SubmissionEntry good = encode(kNs, KvCreate{SequenceId{1}, 1, 4, 64, 0});
+  CHECK(create({SequenceId{1}, 0, 4, 64}) == status::kv_bad_parameters);
+  CHECK(create({SequenceId{1}, 1, 0, 64}) == status::kv_bad_parameters);
+  CHECK(create({SequenceId{1}, 1, 4, 0}) == status::kv_bad_parameters);
+  const SubmissionEntry good = encode(kNs, KvCreate{SequenceId{1}, 1, 4, 64});
   CHECK(status_of(changed(good, [](auto& e) { e.cdw10 = 1; })) == status::kv_shape_mismatch);
   CHECK(status_of(changed(good, [](auto& e) { e.cdw11 = 1; })) == status::invalid_field);
-  CHECK(status_of(changed(good, [](auto& e) { e.cdw14 |= 1u << 16; })) == status::invalid_field);
+  CHECK(status_of(changed(good, [](auto& e) { e.cdw14 |= 2u << 16; })) == status::invalid_field);
   CHECK(status_of(changed(good, [](auto& e) { e.nsid = 0; })) == status::invalid_namespace);
   CHECK(status_of(changed(encode(kNs, KvFree{SequenceId{1}}), [](auto& e) { e.cdw13 = 1; })) == status::invalid_field);
 

@@ -27,6 +27,18 @@ void GenerationEstimator::add_prefill(const ExecutionReport& report) {
   times_.ttft_s += per_layer * static_cast<double>(plan_.model_layers() - layers);
 }
 
+/// Share of the time inside the simulated layers that repeats with every further layer. What happens at the two ends of
+/// a step only (the pipeline of mini-batches fills and drains; flushes of the last layer drain beside the output
+/// projection) is paid once, however many layers there are. From layer to layer the time shows without it.
+double GenerationEstimator::repeated_share(const StepRecord& step, const PathBreakdown& path) {
+  const std::size_t layers = step.layer_computed.size();
+  SimTime layered;
+  for (const SimTime part : path.layered) layered += part;
+  if (layers < 2 || layered.ps <= 0) return 1;
+  const SimTime between = step.layer_computed.back() - step.layer_computed.front();
+  return between.seconds() / static_cast<double>(layers - 1) * static_cast<double>(layers) / layered.seconds();
+}
+
 void GenerationEstimator::add(const ExecutionReport& report) {
   const SampledGroup& group = plan_.groups().at(next_group_++);
   if (group.after_prefill) add_prefill(report);
@@ -37,9 +49,11 @@ void GenerationEstimator::add(const ExecutionReport& report) {
       throw InternalError(fmt::format("decode step {} was to be measured after another, but is not in the report",
                                       group.first_measured() + i));
     const PathBreakdown path = report.step_path(at);
+    const double repeated = repeated_share(report.steps[at], path);
     LayeredCost sum;
     for (std::size_t p = 0; p < kPathParts; ++p) {
-      const LayeredCost cost{path.layered[p].seconds(), path.fixed[p].seconds()};
+      const double layered = path.layered[p].seconds();
+      const LayeredCost cost{layered * repeated, path.fixed[p].seconds() + layered * (1 - repeated)};
       part_cost_[p].push_back(cost);
       sum.layered += cost.layered;
       sum.fixed += cost.fixed;

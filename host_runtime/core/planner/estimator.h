@@ -42,6 +42,7 @@ class GenerationEstimator {
 
  private:
   void add_prefill(const ExecutionReport& report);
+  static double repeated_share(const StepRecord& step, const PathBreakdown& path);
 
   const SamplingPlan& plan_;
   GenerationTimes times_;

@@ -1,0 +1,88 @@
+// What a drive counts, as a tree of named figures.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "csd_model/drive.h"
+
+namespace csd_model {
+
+using namespace csdsim;
+
+namespace {
+
+constexpr std::array<std::string_view, nfc::kPageOpKinds> kKinds{"read", "program", "erase"};
+
+void register_flash(Statistics& s, const nfc::FlashStatistics& flash) {
+  for (std::size_t c = 0; c < kOpClasses; ++c)
+    for (std::size_t k = 0; k < nfc::kPageOpKinds; ++k) {
+      if (flash.ops[c][k] == 0) continue;  // what did not happen is absent
+      const std::string name = fmt::format("{}_{}", kOpClassNames[c], kKinds[k]);
+      s.counter(name + "_ops", flash.ops[c][k], "operations",
+                fmt::format("Page {} operations of class {}.", kKinds[k], kOpClassNames[c]));
+      if (flash.bytes[c][k] > 0) s.counter(name + "_bytes", flash.bytes[c][k], "B", "Their bytes over the channels.");
+    }
+  for (std::size_t c = 0; c < flash.channels.size(); ++c) {
+    Statistics& channel = s.child(fmt::format("channel_{}", c));
+    channel.time("command", flash.channels[c].command, "Bus time of commands.");
+    channel.time("data_out", flash.channels[c].data_out, "Bus time of pages read.");
+    channel.time("data_in", flash.channels[c].data_in, "Bus time of pages programmed.");
+  }
+}
+
+void register_engine(Statistics& s, const engine::EngineStats& e) {
+  s.counter("dense_jobs", e.dense_jobs, "jobs",
+            "Heads attended to densely, SparF heads with at most k tokens included.");
+  s.counter("sparf_jobs", e.sparf_jobs, "jobs", "Heads attended to with SparF.");
+  s.counter("macs", e.macs, "operations", "Multiply-accumulates of the attention kernels.");
+  s.counter("embedding_pages", e.embedding_pages, "pages", "Embedding pages read to score tokens.");
+  s.counter("token_pages_scored", e.token_pages_a, "pages", "Token pages read to score tokens short of a window.");
+  s.counter("token_pages_attended", e.token_pages_b, "pages", "Token pages of K and V read to attend.");
+  s.counter("filtered_bytes", e.engine_bytes.value, "B", "Bytes of K and V that the filters passed to the engine.");
+  s.time("kernel_busy", e.kernel_busy, "Busy time, summed over the attention kernels.");
+  s.time("argtopk_busy", e.argtopk_busy, "Busy time of the argtopk unit.");
+  s.counter("peak_buffer", e.peak_buffer.value, "B", "Most of the engine's buffer in use.");
+  Statistics& phases = s.child("job_time");
+  for (std::size_t p = 0; p < engine::kJobPhases; ++p)
+    phases.value(
+        engine::kJobPhaseNames[p], [&e, p] { return e.phase_time[p].seconds(); }, "s",
+        "Time of all jobs in this phase, queueing for its unit included.");
+}
+
+void register_kv(Statistics& s, const ftl::KvFtlStats& kv) {
+  s.counter("lookups", kv.lookups, "entries", "Map entries looked up.");
+  s.counter("token_pages_programmed", kv.token_pages_programmed, "pages", "Pages of full token groups.");
+  s.counter("embedding_pages_programmed", kv.embedding_pages_programmed, "pages", "Pages of full embedding windows.");
+  s.counter("read_back_pages", kv.read_back_pages, "pages", "Token pages of K read back to be transposed.");
+  s.counter("misplaced_pages", kv.misplaced_pages, "pages", "Pages that did not go where the placement wanted them.");
+}
+
+void register_dram(Statistics& s, const ftl::DramBudget& dram) {
+  s.value(
+      "capacity", [&dram] { return static_cast<double>(dram.capacity().value); }, "B", "Controller DRAM.");
+  s.value(
+      "peak", [&dram] { return static_cast<double>(dram.peak().value); }, "B", "Most of it in use.");
+  for (std::size_t use = 0; use < ftl::kDramUses; ++use)
+    s.value(
+        fmt::format("peak_{}", ftl::kDramUseNames[use]),
+        [&dram, use] { return static_cast<double>(dram.peak(static_cast<ftl::DramUse>(use)).value); }, "B",
+        "Most of it in use for this purpose.");
+}
+
+}  // namespace
+
+void Drive::register_statistics(Statistics& statistics) const {
+  register_flash(statistics.child("flash"), flash_statistics());
+  if (const engine::EngineStats* e = engine_stats()) register_engine(statistics.child("engine"), *e);
+  register_kv(statistics.child("kv_ftl"), kv_ftl().stats());
+  register_dram(statistics.child("dram"), dram());
+  Statistics& pcie = statistics.child("link");
+  const nvme::LinkStats& out = link().stats(nvme::LinkDirection::to_host);
+  const nvme::LinkStats& in = link().stats(nvme::LinkDirection::to_drive);
+  pcie.counter("to_host_bytes", out.payload_bytes, "B", "Payload from the drive.");
+  pcie.time("to_host_busy", out.busy, "Time that this direction was occupied.");
+  pcie.counter("to_drive_bytes", in.payload_bytes, "B", "Payload to the drive.");
+  pcie.time("to_drive_busy", in.busy, "Time that this direction was occupied.");
+}
+
+}  // namespace csd_model

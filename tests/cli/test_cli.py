@@ -1,0 +1,172 @@
+"""The command line as people use it: exit status, messages, files, identical results. Usage: test_cli.py CSDSIM SOURCE_DIR"""
+import csv
+import json
+import os
+import pathlib
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CSDSIM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+del sys.argv[1:]
+SMALL = ["--set", "workload.requests=2000"]
+MODEL = str(SOURCE / "models/opt-6m")
+
+
+def csdsim(*args, cwd=SOURCE):
+    return subprocess.run([CSDSIM, *map(str, args)], cwd=cwd, capture_output=True, text=True, timeout=300)
+
+
+class CommandLine(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.out = pathlib.Path(self.directory.name)
+
+    def tearDown(self):
+        self.directory.cleanup()
+
+    def result(self, *args):
+        run = csdsim(*args, "--out", self.out)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return json.loads((self.out / "result.json").read_text())
+
+    def refused(self, *args, says=()):
+        run = csdsim(*args)
+        self.assertEqual(run.returncode, 2, run.stderr + run.stdout)
+        self.assertNotIn("internal error", run.stderr)
+        for text in says:
+            self.assertIn(text, run.stderr + run.stdout)
+
+    def test_help_and_version(self):
+        for command in [[], ["run"], ["sweep"], ["generate"], ["check"], ["list"], ["describe"]]:
+            run = csdsim(*command, "--help")
+            self.assertEqual(run.returncode, 0)
+            self.assertIn("Usage", run.stdout)
+        self.assertIn("csdsim 0.", csdsim("--version").stdout)
+        self.assertEqual(csdsim("list", "systems").returncode, 0)
+
+    def test_same_scenario_and_seed_twice_gives_the_same_bytes(self):
+        for args in (["run", "scenarios/block_read.yaml", *SMALL],
+                     ["run", "scenarios/quickstart.yaml", "--set", "workload.output_tokens=8"],
+                     ["run", "scenarios/channels.yaml", "--set", "model.preset=opt-1.3b", "--set", "workload.batch=4"]):
+            first, second = self.result(*args), self.result(*args)
+            self.assertGreater(first.pop("wall")["wall_s"], 0)
+            second.pop("wall")
+            self.assertEqual(json.dumps(first), json.dumps(second))
+
+    def test_all_scenarios_of_the_project_are_valid(self):
+        run = csdsim("check", *sorted((SOURCE / "scenarios").glob("*.yaml")))
+        self.assertEqual(run.returncode, 0, run.stderr)
+
+    def test_quickstart_is_checked_against_the_host(self):
+        result = self.result("run", "scenarios/quickstart.yaml")
+        host = result["comparison"]["host"]
+        self.assertEqual(host["tokens_equal"], host["tokens_compared"])
+        self.assertTrue(host["attention_outputs_identical"])
+        self.assertEqual(result["stats"]["integrity_errors"], 0)
+        self.assertEqual(result["metrics"]["requests_issued"], result["metrics"]["requests_completed"])
+
+    def test_block_read_agrees_with_the_published_point(self):
+        metrics = self.result("run", "scenarios/block_read.yaml")["metrics"]
+        self.assertAlmostEqual(metrics["iops"] / 446152.6, 1, delta=0.005)
+        self.assertAlmostEqual(metrics["latency_mean_ns"] / 71707, 1, delta=0.005)
+
+    def test_bandwidth_bound_of_dense_decode(self):
+        """OPT-13B: never above channels x bandwidth / (819,200 B x mean flushed tokens), and at 85 % of it or more."""
+        for channels in (4, 8):
+            metrics = self.result("run", "scenarios/channels.yaml", "--set", "system.kind=instinfer-dense", "--set",
+                                  f"platform.device.flash.channels={channels}")["metrics"]
+            # Decode step s attends over 1025 + s tokens, of which full groups of 16 are in flash.
+            flushed = sum((1025 + s) // 16 * 16 for s in range(1023)) / 1023
+            bound = channels * 1.4e9 / (819_200 * flushed)
+            self.assertLessEqual(metrics["decode_tokens_per_s"], bound)
+            self.assertGreaterEqual(metrics["decode_tokens_per_s"], 0.85 * bound)
+
+    def test_prefill_is_bound_by_programming(self):
+        prefill = self.result("run", "scenarios/channels.yaml")["breakdown"]["prefill"]
+        self.assertEqual(prefill["bound_by"], "flash_arrays")
+        self.assertAlmostEqual(prefill["flash_program_bytes_per_s"] / (256 * 4096 / 600e-6), 1, delta=0.02)
+
+    def test_generate(self):
+        tokens = self.out / "tokens.txt"
+        tokens.write_text("1371 288 1061 386")
+        drive = self.result("generate", "--model", MODEL, "--tokens", tokens, "--max-new-tokens", 12, "--seed", 3,
+                            "--temperature", 1)
+        host = self.result("generate", "--model", MODEL, "--tokens", tokens, "--max-new-tokens", 12, "--seed", 3,
+                           "--temperature", 1, "--attention", "host")
+        self.assertEqual(len(drive["tokens"]), 12)
+        self.assertEqual(drive["tokens"], host["tokens"])
+        self.assertIsInstance(drive["text"], str)
+        self.assertGreater(drive["metrics"]["decode_tokens_per_s"], 0)
+
+    def test_sweep_resumes_and_writes_rows(self):
+        scenario = self.out / "s.yaml"
+        text = (SOURCE / "scenarios/block_read.yaml").read_text()
+        scenario.write_text(text + "sweep: {axes: {platform.device.flash.channels: [2, 4], workload.queue_depth: [1, 8]}}\n")
+        run = csdsim("sweep", scenario, *SMALL, "-j", 2, "--out", self.out / "o")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        with sqlite3.connect(self.out / "o/results.sqlite") as db:
+            rows = db.execute('SELECT "platform.device.flash.channels", "workload.queue_depth", iops FROM results').fetchall()
+        self.assertEqual([row[:2] for row in rows], [(2, 1), (2, 8), (4, 1), (4, 8)])
+        self.assertGreater(rows[3][2], rows[2][2])
+        with open(self.out / "o/results.csv") as file:
+            self.assertEqual(len(list(csv.DictReader(file))), 4)
+        again = csdsim("sweep", scenario, *SMALL, "-j", 1, "--out", self.out / "o", "--resume")
+        self.assertEqual(again.stderr.count("kept"), 4, again.stderr)
+        self.assertEqual(csdsim("sweep", scenario, "--set", "workload.requests=2001", "--out", self.out / "o",
+                                "--resume").stderr.count("kept"), 0)
+
+    def test_trace_is_json(self):
+        trace = self.out / "t.json"
+        self.result("run", "scenarios/quickstart.yaml", "--set", "workload.output_tokens=4", "--trace", trace)
+        self.assertGreater(len(json.loads(trace.read_text())["traceEvents"]), 50)
+
+    def test_mistakes_are_located_and_exit_2(self):
+        bad = self.out / "bad.yaml"
+        bad.write_text("csdsim: 1\nname: x\nmodel: {preset: opt-13c}\nplatform: {device: {flash: {read_latency: 50}}}\n")
+        self.refused("run", bad, says=["bad.yaml:3:17: error", "opt-13b", "bad.yaml:4:", "no unit"])
+        self.refused("run", self.out / "missing.yaml", says=["missing.yaml"])
+        self.refused("run", "scenarios/block_read.yaml", "--set", "workload.queue_dept=1", says=["did you mean queue_depth"])
+        self.refused("run", "scenarios/block_read.yaml", "--set", "simulation.data=carried", says=["timing"])
+        self.refused("sweep", "scenarios/block_read.yaml", says=["no sweep"])
+        self.refused("generate", "--model", MODEL, says=["--prompt"])
+        self.refused("generate", "--model", self.out, "--prompt", "x", says=["config.json"])
+        self.refused("generate", "--model", MODEL, "--prompt", "x", "--r", "4", says=["sparf"])
+        self.refused("generate", "--model", MODEL, "--prompt", "x" * 4000, "--max-new-tokens", "2048", says=["position"])
+        self.refused("describe", "flesh", says=["flash"])
+        self.refused("list", "systemz", says=["systems"])
+        self.refused("nothing")
+        self.refused("run")
+        tokens = self.out / "t.txt"
+        tokens.write_text("5 99999")
+        self.refused("generate", "--model", MODEL, "--tokens", tokens, says=["99999", "vocabulary"])
+        tokens.write_text("5 x")
+        self.refused("generate", "--model", MODEL, "--tokens", tokens, says=["'x' is not a token id"])
+
+    def test_broken_checkpoints(self):
+        model = self.out / "model"
+        model.mkdir()
+        for name in ("config.json", "model.safetensors", "tokenizer.model"):
+            os.symlink(SOURCE / "models/opt-6m" / name, model / name)
+        ask = ["generate", "--model", model, "--prompt", "x"]
+        self.assertEqual(csdsim(*ask, "--max-new-tokens", 1).returncode, 0)
+        (model / "tokenizer.model").unlink()
+        self.refused(*ask, says=["tokenizer.model"])
+        os.symlink(SOURCE / "models/opt-6m/tokenizer.model", model / "tokenizer.model")
+        (model / "model.safetensors").unlink()
+        (model / "model.safetensors").write_bytes((SOURCE / "models/opt-6m/model.safetensors").read_bytes()[:1_000_000])
+        self.refused(*ask, says=["model.safetensors"])
+
+    def test_a_drive_that_is_too_small_says_so(self):
+        self.refused("run", "scenarios/channels.yaml", "--set", "platform.device.flash.blocks_per_plane=16", says=["KV cache"])
+        self.refused("run", "scenarios/channels.yaml", "--set", "platform.device.dram.capacity=1 MiB",
+                     says=["kv_out_of_dram", "platform.device.dram.capacity"])
+
+    def test_parameter_reference_is_current(self):
+        self.assertEqual(csdsim("describe", "--markdown").stdout, (SOURCE / "docs/parameters.md").read_text(),
+                         "run: csdsim describe --markdown > docs/parameters.md")
+
+
+unittest.main(verbosity=2)

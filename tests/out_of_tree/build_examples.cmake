@@ -1,0 +1,37 @@
+# Installs the built tree into a fresh prefix, moves it away, and configures, builds and runs programs against what was
+# moved: those of examples/ and the one beside this script. Any error ends the script with a failure. Parameters: see CMakeLists.txt.
+file(REMOVE_RECURSE ${WORK_DIR})
+execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD_DIR} --component development --prefix ${WORK_DIR}/staging
+                OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+# A package that finds itself by an absolute path does not survive this.
+set(prefix ${WORK_DIR}/prefix)
+file(RENAME ${WORK_DIR}/staging ${prefix})
+
+file(GLOB_RECURSE package_files ${prefix}/*.cmake)
+foreach(file IN LISTS package_files)
+  file(READ ${file} text)
+  foreach(dir IN ITEMS ${SOURCE_DIR} ${BUILD_DIR})
+    string(FIND "${text}" "${dir}" position)
+    if(NOT position EQUAL -1)
+      message(FATAL_ERROR "${file} refers to ${dir}: the package works on this machine only")
+    endif()
+  endforeach()
+endforeach()
+
+set(flags "-Wall -Wextra -Werror")
+if(SANITIZE)
+  string(APPEND flags " -fsanitize=${SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all")
+endif()
+foreach(program examples/own_initiator examples/own_engine tests/out_of_tree/whole_chain)
+  cmake_path(GET program FILENAME name)
+  set(build ${WORK_DIR}/${name})
+  # The sources are copied, so that no include is found in the tree of csdsim itself.
+  file(COPY ${SOURCE_DIR}/${program} DESTINATION ${WORK_DIR}/source)
+  execute_process(
+    COMMAND ${CMAKE_COMMAND} -S ${WORK_DIR}/source/${name} -B ${build} -G ${GENERATOR}
+            -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF -D CMAKE_BUILD_TYPE=${CONFIG}
+            -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -D CMAKE_CXX_FLAGS=${flags}
+    COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${CMAKE_COMMAND} --build ${build} COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${build}/${name} COMMAND_ERROR_IS_FATAL ANY)
+endforeach()
