@@ -43,6 +43,14 @@ ftl::BlockQuota quota(const DriveConfig& config) {
   return {.block_namespace = blocks - kv_blocks, .kv_namespace = kv_blocks};
 }
 
+/// Commands stage their data in controller DRAM, beside what the budget is about (cache tails, maps, write buffer): a
+/// drive whose budget is used up still answers. Pages of the memory that are not touched cost nothing.
+Bytes staging(const nvme::NvmeControllerParams& params) {
+  // Sizes are rounded up to powers of two, and pieces of one size are not used for another.
+  const std::uint64_t most = std::uint64_t{4} * params.command_slots * params.controller.mdts.value;
+  return std::min(Bytes{most}, Bytes::gib(1024));
+}
+
 std::unique_ptr<nfc::FlashTarget> make_flash(const DriveConfig& config) {
   if (config.fidelity == Fidelity::at) return std::make_unique<nfc::AtFlash>("flash", config.geometry, config.flash);
   return std::make_unique<nfc::FastFlash>("flash", config.geometry, config.flash);
@@ -102,9 +110,9 @@ struct Drive::Parts {
   engine::ClusteredSelection fallback_selection;
   std::unique_ptr<engine::HeadWork> work;
 
-  FirmwareCore core;
   nvme::PhysicalMemory dram_memory;
-  ControllerDram controller_dram;
+  ControllerDram controller_dram;  ///< before everything that may hold buffers of it
+  FirmwareCore core;
   FlashIo flash_io;
   EngineIo engine_io;
   FlashMux mux;
@@ -127,9 +135,9 @@ struct Drive::Parts {
         lookup(kv_ftl, c.filter),
         fallback_selection(0.25, c.flash.seed),
         work(make_work(c, lookup, fallback_selection)),
-        core("firmware_core"),
-        dram_memory("dram", c.dram),
+        dram_memory("dram", c.dram + staging(c.nvme)),
         controller_dram("dram_access"),
+        core("firmware_core"),
         flash_io("flash_io"),
         engine_io("engine_io", activity),
         mux("flash_mux", activity, core, c.lookup_time),

@@ -135,6 +135,13 @@ void KvService::read_section(Command& command, Bytes from, Bytes to, DramBuffer&
   command.read_host(from, into.bytes(), std::move(done));
 }
 
+/// For an answer: padding between and behind its sections must not show what another command left there.
+DramBuffer KvService::cleared_buffer(Bytes size) {
+  DramBuffer buffer = dram_.allocate(size);
+  std::ranges::fill(buffer.bytes(), std::byte{0});
+  return buffer;
+}
+
 void KvService::write_section(Command& command, Bytes from, Bytes to, const DramBuffer& buffer, Command::Done done) {
   if (!config_.carried) return command.write_host_timing(from, to - from, std::move(done));
   command.write_host(from, buffer.bytes(), std::move(done));
@@ -341,7 +348,7 @@ void KvService::start_engine(const std::shared_ptr<Attend>& a) {
   const Half* q = nullptr;
   Half* out = nullptr;
   if (config_.carried) {
-    a->out = dram_.allocate(a->layout.size - a->layout.out);
+    a->out = cleared_buffer(a->layout.size - a->layout.out);
     q = a->buffer.as<const Half>();
     out = a->out.as<Half>();
   }
@@ -415,7 +422,7 @@ void KvService::start_engine(const std::shared_ptr<Score>& s) {
   const Half* q = nullptr;
   float* scores = nullptr;
   if (config_.carried) {
-    s->scores = dram_.allocate(s->layout.size - s->layout.scores);
+    s->scores = cleared_buffer(s->layout.size - s->layout.scores);
     q = s->q.as<const Half>();
     scores = s->scores.as<float>();
   }
@@ -491,7 +498,7 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
   ftl_.pin(SequenceId{d.sequence});
   const auto arrived = [this, f] {
     if (config_.carried) {
-      f->rows = dram_.allocate(f->layout.size - f->layout.k);
+      f->rows = cleared_buffer(f->layout.size - f->layout.k);
       const std::size_t rows = f->tokens.size() * f->op.head_dim;
       for (std::uint32_t h = 0; h < f->descriptor.head_count; ++h) {
         const engine::HeadKey key{SequenceId{f->descriptor.sequence}, f->op.layer,

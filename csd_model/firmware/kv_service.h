@@ -65,6 +65,7 @@ class KvService {
 
   void read_section(csdsim::nvme::Command& command, csdsim::Bytes from, csdsim::Bytes to, DramBuffer& into,
                     csdsim::nvme::Command::Done done);
+  DramBuffer cleared_buffer(csdsim::Bytes size);
   void write_section(csdsim::nvme::Command& command, csdsim::Bytes from, csdsim::Bytes to, const DramBuffer& buffer,
                      csdsim::nvme::Command::Done done);
 
