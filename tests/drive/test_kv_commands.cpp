@@ -203,6 +203,26 @@ TEST_CASE("fetch: rows in any order, repeats included, from flash and from DRAM"
   CHECK(ops[static_cast<std::size_t>(OpClass::attend)][static_cast<std::size_t>(PageOpKind::read)] == 3 * 2 * 4);
 }
 
+TEST_CASE("padding of an answer is zero, not what an earlier command left in the drive") {
+  DriveHost host;
+  host.content.d = 8;
+  REQUIRE(host.create(1, 1, 3) == status::success);
+  REQUIRE(host.append(1, 0, 0, 150, 0, 3) == status::success);
+  const auto run = [&] {
+    const auto a = host.prepare_attend(0, {heads_of(1, 149, 0, 3)});
+    const Bytes padding = a.layout.size - a.layout.out - Bytes{3 * 8 * sizeof(Half)};
+    REQUIRE(padding.value == 16);
+    std::fill_n(host.at(a.sent->buffer.address + a.layout.out), 64, std::byte{0xEE});
+    REQUIRE(host.run(nvme::encode(kNamespace, a.command), a.sent->buffer) == status::success);
+    CHECK(host.error(a) < kOutputTolerance);
+    return host.get<std::byte>(a.sent->buffer.address + (a.layout.size - padding), padding.value);
+  };
+  CHECK(run() == std::vector(16, std::byte{0}));
+  // Data that fill staging buffers of the same size to the last byte.
+  REQUIRE(host.run(host.send_write(0, 1, std::byte{0x77})) == status::success);
+  CHECK(run() == std::vector(16, std::byte{0}));
+}
+
 TEST_CASE("attend that runs out of DRAM part way: what was appended stays, and the rest is tried again") {
   auto config = tiny_drive();
   config.dram = Bytes{6000};

@@ -178,6 +178,20 @@ TEST_CASE("an append gets the DRAM that a buffered block write gives back") {
   CHECK(append->status == status::success);
 }
 
+TEST_CASE("a drive may be taken away at any time, with commands in it") {
+  auto config = tiny_drive();
+  config.lookup_time = SimTime::microseconds(2);
+  for (std::int64_t at = 0; at < 160; at += 4) {
+    Filled host(config);
+    auto a = host.prepare_attend(0, {sparse_heads_of(1, 200, 0, 2, 8, 60, 20, true)}, AttendMethod::sparf);
+    host.send_attend(a);
+    host.send_write(3, 2, std::byte{1}, 2);
+    host.send_read(3, 2, 3);
+    host.send_append(1, 0, 201, 70, 0, 2, 4);
+    DriveHost::run_for(SimTime::microseconds(at + 1));
+  }
+}
+
 namespace {
 
 /// Any KV commands, some of them wrong, on four queues at a time. Content depends on sequence and token only, so that
@@ -335,7 +349,7 @@ TEST_CASE("random KV commands, right and wrong, many at a time: every answer is 
   auto config = tiny_drive();
   config.geometry.blocks_per_plane = 24;
   config.kv.tail = seed % 2 == 0 ? ftl::TailPolicy::token_index : ftl::TailPolicy::dram;
-  config.dram = Bytes::kib(seed % 4 < 2 ? 160 : 4096);
+  config.dram = Bytes::kib(seed % 4 < 2 ? 24 : 4096);
   config.write_buffer = Bytes::kib(seed % 3 * 16);
   config.lookup_time = SimTime::nanoseconds(static_cast<std::int64_t>(seed % 2) * 300);
   config.fidelity = seed == 8 ? csd_model::Fidelity::at : csd_model::Fidelity::fast;
@@ -345,10 +359,11 @@ TEST_CASE("random KV commands, right and wrong, many at a time: every answer is 
   for (const auto& [name, count] : work.statuses) UNSCOPED_INFO(name << ": " << count);
   CHECK(work.wrong == 0);
   CHECK(work.worst < kOutputTolerance);
-  CHECK(work.attends > 200);
-  CHECK(work.scores > 50);
-  CHECK(work.fetches > 50);
+  CHECK(work.attends > 50);
+  CHECK(work.scores > 20);
+  CHECK(work.fetches > 20);
   CHECK(work.statuses.size() > 5);
+  CHECK((work.statuses.contains("kv_out_of_dram") || seed % 4 >= 2));
   CHECK(host.integrity_errors() == 0);
   CHECK(host.drive().kv_ftl().verify() == 0);
   for (std::uint32_t s = 0; s < 11; ++s) host.run(DriveHost::free_entry(s));
