@@ -43,6 +43,11 @@ ftl::BlockQuota quota(const DriveConfig& config) {
   return {.block_namespace = blocks - kv_blocks, .kv_namespace = kv_blocks};
 }
 
+/// Room for the buffers of as many commands as the controller takes in, each with its inputs and outputs.
+Bytes staging_memory(const DriveConfig& config) {
+  return config.nvme.controller.mdts * (2 * std::uint64_t{config.nvme.command_slots});
+}
+
 std::unique_ptr<nfc::FlashTarget> make_flash(const DriveConfig& config) {
   if (config.fidelity == Fidelity::at) return std::make_unique<nfc::AtFlash>("flash", config.geometry, config.flash);
   return std::make_unique<nfc::FastFlash>("flash", config.geometry, config.flash);
@@ -128,7 +133,7 @@ struct Drive::Parts {
         fallback_selection(0.25, c.flash.seed),
         work(make_work(c, lookup, fallback_selection)),
         core("firmware_core"),
-        dram_memory("dram", c.dram),
+        dram_memory("dram", staging_memory(c)),
         controller_dram("dram_access"),
         flash_io("flash_io"),
         engine_io("engine_io", activity),
