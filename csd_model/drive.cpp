@@ -43,12 +43,9 @@ ftl::BlockQuota quota(const DriveConfig& config) {
   return {.block_namespace = blocks - kv_blocks, .kv_namespace = kv_blocks};
 }
 
-/// Commands stage their data in controller DRAM, beside what the budget is about (cache tails, maps, write buffer): a
-/// drive whose budget is used up still answers. Pages of the memory that are not touched cost nothing.
-Bytes staging(const nvme::NvmeControllerParams& params) {
-  // Sizes are rounded up to powers of two, and pieces of one size are not used for another.
-  const std::uint64_t most = std::uint64_t{4} * params.command_slots * params.controller.mdts.value;
-  return std::min(Bytes{most}, Bytes::gib(1024));
+/// Room for the buffers of as many commands as the controller takes in, each with its inputs and outputs.
+Bytes staging_memory(const DriveConfig& config) {
+  return config.nvme.controller.mdts * (2 * std::uint64_t{config.nvme.command_slots});
 }
 
 std::unique_ptr<nfc::FlashTarget> make_flash(const DriveConfig& config) {
@@ -135,7 +132,7 @@ struct Drive::Parts {
         lookup(kv_ftl, c.filter),
         fallback_selection(0.25, c.flash.seed),
         work(make_work(c, lookup, fallback_selection)),
-        dram_memory("dram", c.dram + staging(c.nvme)),
+        dram_memory("dram", staging_memory(c)),
         controller_dram("dram_access"),
         core("firmware_core"),
         flash_io("flash_io"),

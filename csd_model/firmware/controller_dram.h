@@ -43,7 +43,9 @@ class DramBuffer {
 };
 
 /// Hands out buffers in the memory behind `socket`, through its direct memory interface (asked for on first use).
-/// Access takes no simulated time: DRAM bandwidth is not modelled.
+/// Access takes no simulated time: DRAM bandwidth is not modelled. This memory is bounded by the commands that the
+/// controller takes in; the capacity that a scenario states bounds what outlives a command, and is kept by
+/// ftl::DramBudget.
 class ControllerDram : public sc_core::sc_module {
  public:
   tlm_utils::simple_initiator_socket<ControllerDram> socket{"socket"};

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "tests/drive/raw_queue.h"
+#include "tests/drive/victim.h"
 
 using namespace csdsim;
 using namespace csdsim::test;
@@ -15,86 +15,6 @@ namespace status = nvme::status;
 namespace nvm_opcode = nvme::nvm_opcode;
 
 namespace {
-
-constexpr std::uint32_t kTokens = 100;
-
-/// A drive that holds sequence 1 (2 layers, 4 heads of d = 16, layer 1 with 100 tokens) and some blocks.
-struct Victim {
-  DriveHost host;
-  RawQueue raw{host};
-  nvme::Segment scratch = host.buffer(Bytes::mib(8));  ///< a good buffer for bad commands
-  std::vector<Half> good_output;
-  std::uint64_t dram_used = 0;
-
-  explicit Victim(const csd_model::DriveConfig& config = tiny_drive()) : host(config) {
-    REQUIRE(host.create(1, 2, 4) == status::success);
-    REQUIRE(host.append(1, 1, 0, kTokens, 0, 4) == status::success);
-    REQUIRE(host.run(host.send_write(2, 3, std::byte{0x33})) == status::success);
-    const auto a = host.attend(1, {heads_of(1, kTokens - 1, 0, 4)});
-    REQUIRE(host.error(a) < kOutputTolerance);
-    good_output = host.output(a);
-    dram_used = host.drive().dram().used().value;
-  }
-
-  /// The entry with contiguous PRPs for `size` bytes of scratch memory; lists from the driver's own builder.
-  nvme::Status run(const SubmissionEntry& entry, Bytes size) { return host.run(entry, {scratch.address, size}); }
-  nvme::Status run(const SubmissionEntry& entry) { return run(entry, Bytes{std::uint64_t{entry.cdw10} * 4}); }
-
-  void require_alive() {
-    const auto a = host.attend(1, {heads_of(1, kTokens - 1, 0, 4)});
-    REQUIRE(a.sent->status == status::success);
-    REQUIRE(host.output(a) == good_output);
-    const auto s = host.attend(1, {sparse_heads_of(1, kTokens - 1, 0, 4, 8, 40, 10)}, AttendMethod::sparf);
-    REQUIRE(s.sent->status == status::success);
-    REQUIRE(host.error(s) < kOutputTolerance);
-    REQUIRE(host.run(host.send_write(9, 1, std::byte{0x44})) == status::success);
-    const SentPtr read = host.send_read(2, 8);
-    REQUIRE(host.run(read) == status::success);
-    const auto bytes = host.get<std::byte>(read->buffer.address, 8 * 4096);
-    REQUIRE(bytes[0] == std::byte{0x33});
-    REQUIRE(bytes[3 * 4096 - 1] == std::byte{0x33});
-    REQUIRE(bytes[3 * 4096] == std::byte{0});
-    REQUIRE(bytes[7 * 4096] == std::byte{0x44});
-    REQUIRE(host.drive().dram().used().value == dram_used);
-    REQUIRE(host.integrity_errors() == 0);
-    REQUIRE(host.drive().kv_ftl().verify() == 0);
-    REQUIRE(host.driver().issued() == host.driver().completed());
-    REQUIRE(host.drive().controller().commands_inside() == 0);
-  }
-
-  SubmissionEntry append_entry(std::uint32_t sequence, std::uint32_t layer, std::uint32_t first_token,
-                               std::uint32_t tokens, std::uint32_t first_head, std::uint32_t heads,
-                               std::uint16_t d = 16) {
-    return nvme::encode(kNamespace, DriveHost::append_command(sequence, layer, first_token, tokens, first_head, heads),
-                        d);
-  }
-
-  /// Writes the descriptors into the scratch buffer; the entry of an attend (or, with `scores`, a score) with them.
-  SubmissionEntry attend_entry(const std::vector<nvme::AttendDescriptor>& descriptors,
-                               AttendMethod method = AttendMethod::dense, std::uint16_t d = 16,
-                               std::uint32_t layer = 1) {
-    nvme::KvAttend c{LayerId{layer}, static_cast<std::uint16_t>(descriptors.size()), method, 1, d, 0};
-    for (const auto& x : descriptors) c.total_heads += x.head_count;
-    if (c.total_heads < c.n) c.total_heads = c.n;
-    host.put(scratch.address, descriptors);
-    return nvme::encode(kNamespace, c);
-  }
-  SubmissionEntry score_entry(const nvme::AttendDescriptor& descriptor, std::uint32_t scores, std::uint16_t d = 16,
-                              std::uint32_t layer = 1) {
-    host.put(scratch.address, std::vector{descriptor});
-    return nvme::encode(kNamespace, nvme::KvScore{LayerId{layer}, 1, AttendMethod::dense, 1, d,
-                                                  std::max<std::uint32_t>(1, descriptor.head_count), scores});
-  }
-  SubmissionEntry fetch_entry(const nvme::AttendDescriptor& descriptor, const std::vector<std::uint32_t>& tokens,
-                              std::uint16_t d = 16, std::uint32_t layer = 1,
-                              std::optional<std::uint16_t> heads = std::nullopt) {
-    const nvme::KvFetch c{LayerId{layer}, d, static_cast<std::uint32_t>(tokens.size()),
-                          heads.value_or(descriptor.head_count)};
-    host.put(scratch.address, std::vector{descriptor});
-    host.put(scratch.address + nvme::fetch_layout(c).tokens, tokens);
-    return nvme::encode(kNamespace, c);
-  }
-};
 
 using D = nvme::AttendDescriptor;
 
@@ -400,70 +320,4 @@ TEST_CASE("bad KV commands: score and fetch") {
       {"fetch with a token in the descriptor", status::kv_bad_token,
        [=](Victim& v) { return v.run(v.fetch_entry(changed(rows, [](D& d) { d.token = 1; }), {0})); }},
   });
-}
-
-TEST_CASE("bad doorbells are counted and change nothing") {
-  Victim v;
-  const auto& stats = v.host.drive().controller().core().stats();
-  REQUIRE(stats.invalid_doorbell_value == 0);
-  REQUIRE(stats.invalid_doorbell_register == 0);
-  const nvme::QueueId id = v.raw.id();
-  // A tail at and beyond the size of the queue, and a head that no completion has reached.
-  v.raw.ring(nvme::sq_tail_doorbell(id, 0), RawQueue::kDepth);
-  v.raw.ring(nvme::sq_tail_doorbell(id, 0), 0xFFFF'FFFF);
-  v.raw.ring(nvme::cq_head_doorbell(id, 0), v.raw.tail() + 1);
-  DriveHost::settle();
-  CHECK(stats.invalid_doorbell_value == 3);
-  v.require_alive();
-
-  // Queue 4 is deleted: its doorbells are those of a queue that does not exist, and so are those behind the last.
-  REQUIRE(v.host.run(nvme::encode_delete_io_sq(id), {}, 0) == status::success);
-  v.raw.ring(nvme::sq_tail_doorbell(id, 0), 1);
-  v.raw.ring(nvme::sq_tail_doorbell(nvme::QueueId{200}, 0), 1);
-  v.raw.ring(nvme::cq_head_doorbell(nvme::QueueId{5}, 0), 1);
-  v.raw.ring(nvme::sq_tail_doorbell(nvme::QueueId{1}, 0) + 2, 1);
-  CHECK(v.raw.ring(v.host.drive().controller().core().bar_size().value, 1) != tlm::TLM_OK_RESPONSE);
-  DriveHost::settle();
-  CHECK(stats.invalid_doorbell_register == 3);
-  v.require_alive();
-}
-
-TEST_CASE("out of controller DRAM: nothing changes, and what was there still answers the same") {
-  auto config = tiny_drive();
-  config.kv.tail = ftl::TailPolicy::dram;
-  config.dram = Bytes::kib(48);
-  Victim v(config);
-  REQUIRE(v.run(DriveHost::create_entry(2, 1, 400, 16)) == status::success);
-  v.require_alive();
-  // 400 heads hold K twice and V once, and the mean: 160 bytes a head and token.
-  CHECK(v.run(v.append_entry(2, 0, 0, 1, 0, 400)) == status::kv_out_of_dram);
-  v.require_alive();
-  CHECK(v.host.tokens_of(2) == 0);
-  CHECK(v.run(v.attend_entry({heads_of(2, 0, 0, 400, true)}, AttendMethod::dense, 16, 0)) == status::kv_out_of_dram);
-  v.require_alive();
-  CHECK(v.host.tokens_of(2) == 0);
-  // What fits still goes in.
-  CHECK(v.run(v.append_entry(2, 0, 0, 1, 0, 10)) == status::success);
-  CHECK(v.run(DriveHost::free_entry(2)) == status::success);
-  v.require_alive();
-}
-
-TEST_CASE("out of flash: nothing changes, and free makes room") {
-  auto config = tiny_drive();
-  config.geometry.blocks_per_plane = 7;
-  config.kv_share = 0;  // one block a plane: 256 pages for the cache
-  Victim v(config);
-  REQUIRE(v.run(DriveHost::create_entry(2, 1, 8, 16)) == status::success);
-  // 8 heads of 640 tokens are 8 * (2 * 20 + 2 * 10) = 480 pages.
-  CHECK(v.run(v.append_entry(2, 0, 0, 640, 0, 8)) == status::kv_out_of_flash);
-  v.require_alive();
-  CHECK(v.host.tokens_of(2) == 0);
-  std::uint32_t fitted = 0;
-  while (v.run(v.append_entry(2, 0, 32 * fitted, 32, 0, 8)) == status::success) ++fitted;
-  CHECK(fitted == 9);  // 16 pages a group, 16 more every second time, beside the 32 of sequence 1
-  CHECK(v.host.output(v.host.attend(1, {heads_of(1, kTokens - 1, 0, 4)})) == v.good_output);
-  // A block is erased when it is full and none of its pages is wanted: with sequence 1 gone they all are.
-  CHECK(v.run(DriveHost::free_entry(2)) == status::success);
-  CHECK(v.run(DriveHost::free_entry(1)) == status::success);
-  CHECK(v.host.drive().dram().used() == Bytes{});
 }
