@@ -18,7 +18,8 @@ struct RunArguments {
   std::optional<std::filesystem::path> out;
   Format format = Format::table;
   std::optional<std::filesystem::path> trace;
-  bool quiet = false;  ///< no progress on stderr
+  bool quiet = false;                ///< no progress on stderr
+  std::optional<std::size_t> point;  ///< run this point of the scenario's sweep, counted from 0
 };
 int run(const RunArguments& arguments);
 
@@ -45,8 +46,8 @@ struct GenerateArguments {
   std::string backend = "cpu";
   double temperature = 0;
   std::uint64_t seed = 1;
-  std::optional<std::uint32_t> r, k, local;  ///< SparF budget; default from --ratio
-  std::string ratio = "1/8";
+  std::optional<std::uint32_t> r, k, local;  ///< SparF budget; default from the ratio
+  std::optional<std::string> ratio;
   std::optional<std::filesystem::path> out;
   bool quiet = false;
 };

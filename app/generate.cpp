@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <sstream>
 
@@ -44,11 +45,15 @@ std::vector<host::TokenId> read_token_ids(const std::filesystem::path& path) {
 int generate(const GenerateArguments& arguments) {
   if (!arguments.prompt && !arguments.tokens) throw UserError("generate: give --prompt TEXT or --tokens FILE");
   const bool sparf = arguments.method == "sparf";
-  if (!sparf && (arguments.r || arguments.k || arguments.local))
-    throw UserError("generate: --r, --k and --local belong to --method sparf");
+  if (!sparf && (arguments.ratio || arguments.r || arguments.k || arguments.local))
+    throw UserError("generate: --ratio, --r, --k and --local belong to --method sparf");
 
   std::vector<std::string> sets = arguments.overrides;
-  const auto set = [&](const std::string& path, const std::string& value) { sets.push_back(path + "=" + value); };
+  // What the user sets outright wins over what an option, or its default, stands for.
+  const auto set = [&](const std::string& path, const std::string& value) {
+    const auto same = [&](const std::string& given) { return given.starts_with(path + "="); };
+    if (std::none_of(arguments.overrides.begin(), arguments.overrides.end(), same)) sets.push_back(path + "=" + value);
+  };
   set("model.path", std::filesystem::absolute(arguments.model).string());
   set("seed", std::to_string(arguments.seed));
   set("simulation.data", "carried");
@@ -56,7 +61,7 @@ int generate(const GenerateArguments& arguments) {
   set("workload.temperature", fmt::format("{}", arguments.temperature));
   set("system.kind", sparf ? "instinfer-sparf" : "instinfer-dense");
   if (sparf) {
-    set("system.ratio", arguments.ratio);
+    if (arguments.ratio) set("system.ratio", *arguments.ratio);
     if (arguments.r) set("system.r", std::to_string(*arguments.r));
     if (arguments.k) set("system.k", std::to_string(*arguments.k));
     if (arguments.local) set("system.l", std::to_string(*arguments.local));

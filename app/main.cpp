@@ -34,6 +34,7 @@ int parse_and_run(int argc, char** argv) {
   run_command->add_option("--out", run.out, "Directory for results");
   run_command->add_option("--format", run.format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
   run_command->add_option("--trace", run.trace, "Write a Chrome trace (chrome://tracing, Perfetto) of the run");
+  run_command->add_option("--point", run.point, "Run one point of the scenario's sweep, counted from 0");
   run_command->add_flag("-q,--quiet", run.quiet, "No progress on stderr");
   run_command->callback([&] { status = app::run(run); });
 
@@ -71,7 +72,7 @@ int parse_and_run(int argc, char** argv) {
       ->check(CLI::IsMember({"cpu"}));
   generate_command->add_option("--temperature", generate.temperature, "0 is greedy")->check(CLI::NonNegativeNumber);
   generate_command->add_option("--seed", generate.seed, "Seed of the sampler");
-  generate_command->add_option("--ratio", generate.ratio, "Compression ratio of sparf, e.g. 1/8");
+  generate_command->add_option("--ratio", generate.ratio, "Compression ratio of sparf (default 1/8)");
   generate_command->add_option("--r", generate.r, "sparf: query components per head");
   generate_command->add_option("--k", generate.k, "sparf: tokens kept per head");
   generate_command->add_option("--local", generate.local, "sparf: newest tokens always kept (inside k)");

@@ -29,8 +29,12 @@ int run(const RunArguments& arguments) {
 
   int status = 0;
   for (const scenario::Loaded& each : loaded) {
-    const scenario::Scenario& s = each.base.scenario;
-    if (!each.points.empty() && !arguments.quiet)
+    if (arguments.point && *arguments.point >= each.points.size())
+      throw UserError(fmt::format("--point {}: the sweep of {} has {} points", *arguments.point,
+                                  each.base.scenario.name, each.points.size()));
+    const scenario::Scenario& s =
+        arguments.point ? each.points[*arguments.point].resolved.scenario : each.base.scenario;
+    if (!each.points.empty() && !arguments.point && !arguments.quiet)
       std::fprintf(stderr, "%s: has a sweep of %zu points; running its base point (csdsim sweep runs all)\n",
                    s.name.c_str(), each.points.size());
     csd_model::RunResult result;

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -28,7 +29,8 @@ using nlohmann::ordered_json;
 /// What a stored result must have been computed from to be kept: configuration and build.
 std::string point_key(const scenario::SweepPoint& point) {
   const std::string text = scenario::effective_config(point.resolved.scenario).dump() + csd_model::build_info().dump();
-  return fmt::format("{:016x}", fnv1a64(text));
+  static const std::uint64_t program = fnv1a64(read_file("/proc/self/exe"));  // other code gives other results
+  return fmt::format("{:016x}{:016x}", fnv1a64(text), program);
 }
 
 ordered_json axis_value(const std::string& text) {
@@ -83,7 +85,7 @@ class SweepRun {
     const std::filesystem::path out = directory_ / "points" / point.name;
     std::vector<std::string> words{"csdsim", "run", arguments_.scenario.string(), "--quiet", "--out", out.string()};
     for (const std::string& set : arguments_.overrides) words.insert(words.end(), {"--set", set});
-    for (const auto& [path, value] : point.axes) words.insert(words.end(), {"--set", path + "=" + value});
+    words.insert(words.end(), {"--point", std::to_string(index)});
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -96,6 +98,8 @@ class SweepRun {
   void reap() {
     int code = 0;
     const pid_t pid = waitpid(-1, &code, 0);
+    if (pid == -1 && errno != EINTR)
+      throw InternalError(fmt::format("sweep: waiting for a point: {}", std::generic_category().message(errno)));
     const auto entry = running_.find(pid);
     if (entry == running_.end()) return;
     const RunningPoint point = entry->second;

@@ -37,11 +37,17 @@ nvme::KvAttend attend_command(const Operation& op, const DriveBackend::Shape& sh
           .total_heads = total_heads};
 }
 
+SimTime link_busy(const Drive& drive) {
+  return drive.link().stats(nvme::LinkDirection::to_host).busy + drive.link().stats(nvme::LinkDirection::to_drive).busy;
+}
+
 /// What the user can do about it.
 std::string_view hint(nvme::Status status) {
   if (status == nvme::status::kv_out_of_dram)
     return ": tails, maps and pages on their way to flash exceed platform.device.dram.capacity; give it more, or use "
            "tail: token_index";
+  if (status == nvme::status::kv_bad_parameters)
+    return ": a head of this length may exceed platform.device.engine.buffer";
   if (status == nvme::status::kv_out_of_flash)
     return ": the KV cache exceeds the flash; give platform.device.flash more blocks, or use fewer sequences";
   return "";
@@ -58,6 +64,7 @@ struct DriveBackend::Running {
   std::size_t commands = 0;
   SimTime start;
   ActivitySplit activity;  ///< of the drive, when the operation started
+  SimTime link_busy;       ///< both directions, when the operation started
 };
 
 /// One descriptor of an attend command.
@@ -137,6 +144,7 @@ std::optional<SimTime> DriveBackend::start(const Operation& op, SimTime now) {
   running->drive = op.resource.index;
   running->start = now;
   running->activity = platform_.drive(running->drive).activity(now);
+  running->link_busy = link_busy(platform_.drive(running->drive));
   ++running->commands;  // held until all commands are submitted
   if (op.kind == OpKind::append_kv) {
     start_append(op, running);
@@ -151,7 +159,9 @@ void DriveBackend::command_done(const std::shared_ptr<Running>& running) {
   if (--running->commands > 0) return;
   const SimTime now = sim_time_now();
   const ActivitySplit spent = platform_.drive(running->drive).activity(now) - running->activity;
-  completed_(running->id, now, {.link = spent.other, .flash = spent.flash, .engine = spent.engine});
+  // Outside of the engine: transfers on the link, as far as there were any; the rest is firmware, queues and programs.
+  const SimTime link = std::min(spent.other, link_busy(platform_.drive(running->drive)) - running->link_busy);
+  completed_(running->id, now, {.link = link, .flash = spent.flash, .engine = spent.engine});
 }
 
 void DriveBackend::start_append(const Operation& op, const std::shared_ptr<Running>& running) {

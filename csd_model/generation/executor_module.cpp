@@ -30,7 +30,17 @@ void ExecutorModule::complete(host::OperationId id, SimTime at, const host::Driv
   wake_.notify(sc_core::SC_ZERO_TIME);
 }
 
+/// What leaves a process reaches nobody as what it was: SystemC turns it into a report.
 void ExecutorModule::step() {
+  try {
+    advance();
+  } catch (...) {
+    failure_ = std::current_exception();
+    sc_core::sc_stop();
+  }
+}
+
+void ExecutorModule::advance() {
   if (!done_) return;
   const SimTime now = sim_time_now();
   executor_->advance(now);

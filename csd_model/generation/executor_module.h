@@ -1,6 +1,7 @@
 // The executor of a plan as a SystemC process.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <systemc>
@@ -23,14 +24,19 @@ class ExecutorModule : public sc_core::sc_module {
   /// A drive reports the end of an operation, now.
   void complete(csdsim::host::OperationId id, csdsim::SimTime at, const csdsim::host::DriveSplit& split);
 
+  /// What a backend threw while the plan ran; the simulation was stopped then. Null if nothing.
+  std::exception_ptr failure() const { return failure_; }
+
   /// Of the plan that ran last.
   const csdsim::host::ExecutionReport& report() const { return executor_->report(); }
 
  private:
   void step();
+  void advance();
 
   std::unique_ptr<csdsim::host::Executor> executor_;
   std::function<void()> done_;
+  std::exception_ptr failure_;
   sc_core::sc_event wake_;
 };
 

@@ -22,17 +22,19 @@ using host::Operation;
 
 namespace {
 
-PhaseTotals operator-(const PhaseTotals& a, const PhaseTotals& b) {
-  return {a.seconds - b.seconds,           a.page_ops - b.page_ops,     a.flash_channel_bytes - b.flash_channel_bytes,
-          a.engine_bytes - b.engine_bytes, a.link_bytes - b.link_bytes, a.channel_busy_s - b.channel_busy_s,
-          a.array_busy_s - b.array_busy_s, a.gpu_busy_s - b.gpu_busy_s, a.programmed_bytes - b.programmed_bytes};
-}
-
-/// The fields of PhaseTotals, to scale them one by one.
+/// The fields of PhaseTotals, to add and scale them one by one.
 constexpr double PhaseTotals::*kFields[] = {
-    &PhaseTotals::seconds,      &PhaseTotals::page_ops,   &PhaseTotals::flash_channel_bytes,
-    &PhaseTotals::engine_bytes, &PhaseTotals::link_bytes, &PhaseTotals::channel_busy_s,
-    &PhaseTotals::array_busy_s, &PhaseTotals::gpu_busy_s, &PhaseTotals::programmed_bytes};
+    &PhaseTotals::seconds,        &PhaseTotals::page_ops,       &PhaseTotals::flash_channel_bytes,
+    &PhaseTotals::engine_bytes,   &PhaseTotals::link_bytes,     &PhaseTotals::channel_busy_s,
+    &PhaseTotals::array_busy_s,   &PhaseTotals::gpu_busy_s,     &PhaseTotals::programmed_bytes,
+    &PhaseTotals::to_host_busy_s, &PhaseTotals::to_drive_busy_s};
+
+/// a + factor * b.
+PhaseTotals combine(PhaseTotals a, double factor, const PhaseTotals& b) {
+  for (const auto field : kFields) a.*field += factor * b.*field;
+  return a;
+}
+PhaseTotals operator-(const PhaseTotals& a, const PhaseTotals& b) { return combine(a, -1, b); }
 
 /// GPU work happens where the data is, if there is any, before its modelled time.
 class GpuWork final : public host::OperationBackend {
@@ -57,6 +59,7 @@ class GenerationProgram : public sc_core::sc_module {
         setup_(setup),
         hooks_(hooks),
         platform_(platform),
+        layout_(layout()),
         grouping_(grouping()),
         plan_(setup.plan.workload, setup.plan.model.layers, grouping_, setup.sampling),
         estimator_(plan_, setup.plan.workload),
@@ -76,17 +79,22 @@ class GenerationProgram : public sc_core::sc_module {
 
   GenerationOutcome outcome() {
     if (failure_) std::rethrow_exception(failure_);
+    if (executor_.failure()) std::rethrow_exception(executor_.failure());
     if (!finished_) throw InternalError("the simulation ran out of events before the run had ended");
     GenerationOutcome out;
     const host::GenerationEstimate estimate = estimator_.result();
     out.times = estimate.times;
     out.relative_error = estimate.relative_error;
+    out.error_estimated = estimate.error_estimated;
     out.statement = estimate.statement;
     out.prefill = prefill_;
     for (const auto field : kFields) {
-      out.prefill.*field *= prefill_scale_;
       std::vector<host::LayeredCost> costs;
-      for (const PhaseTotals& step : measured_) costs.push_back({.layered = step.*field, .fixed = 0});
+      for (std::size_t i = 0; i < measured_.size(); ++i) {
+        // Of all that is counted only the GPU also works outside the layers.
+        const double fixed = field == &PhaseTotals::gpu_busy_s ? gpu_outside_layers_[i] : 0;
+        costs.push_back({.layered = measured_[i].*field - fixed, .fixed = fixed});
+      }
       out.decode.*field = measured_.empty() ? 0 : plan_.decode_total(costs);
     }
     out.decode.seconds = estimate.times.decode_s;
@@ -116,14 +124,16 @@ class GenerationProgram : public sc_core::sc_module {
   /// Dense attention never reads embedding pages: InstI-Dense keeps K once.
   bool component_major() const { return setup_.component_major.value_or(setup_.system != "instinfer-dense"); }
 
-  host::KvGrouping grouping() const {
+  ftl::KvLayout layout() const {
     const DriveConfig& drive = setup_.platform.drive;
     const auto& prompts = setup_.plan.workload.prompt_tokens;
     const std::uint32_t longest = *std::max_element(prompts.begin(), prompts.end());
-    const ftl::KvLayout layout =
-        ftl::KvLayout::make(drive.geometry.page_size, setup_.plan.model.head_dim, drive.kv.embedding_group,
-                            longest + setup_.plan.workload.output_tokens);
-    return {.page_tokens = layout.group_tokens, .window_tokens = component_major() ? layout.window_tokens : 0};
+    return ftl::KvLayout::make(drive.geometry.page_size, setup_.plan.model.head_dim, drive.kv.embedding_group,
+                               longest + setup_.plan.workload.output_tokens, component_major());
+  }
+
+  host::KvGrouping grouping() const {
+    return {.page_tokens = layout_.group_tokens, .window_tokens = component_major() ? layout_.window_tokens : 0};
   }
 
   void fail(const std::string& message) {
@@ -151,7 +161,34 @@ class GenerationProgram : public sc_core::sc_module {
     while (!reached) wait(continue_);
   }
 
+  /// Sampled runs hold few layers: whether controller DRAM would hold all of them has to be worked out.
+  void check_dram() const {
+    const ftl::TailPolicy tail = setup_.platform.drive.kv.tail;
+    const auto& work = setup_.plan.workload;
+    std::uint64_t most = 0;
+    for (std::uint32_t step = 0; step < work.output_tokens; ++step) {
+      std::uint64_t bytes = 0;
+      for (const std::uint32_t prompt : work.prompt_tokens) {
+        const std::uint64_t tokens = prompt + step;
+        bytes += layout_.group_buffer(tokens).value + sizeof(float) * layout_.head_dim +
+                 ftl::HeadMap::kEntryBytes.value * layout_.pages(tokens).total();
+        if (tail == ftl::TailPolicy::dram) bytes += layout_.component_tail(tokens).value;
+      }
+      most = std::max(most, bytes);
+    }
+    most *= std::uint64_t{drives_.shard(0).count} * plan_.model_layers();
+    const Bytes capacity = setup_.platform.drive.dram;
+    if (most > capacity.value)
+      throw UserError(
+          fmt::format("platform.device.dram.capacity: the tails and maps of {} sequences need up to {:.2f} GiB of "
+                      "controller DRAM a "
+                      "drive, it has {:.2f} GiB; give it more, use tail: token_index, or fewer sequences",
+                      work.prompt_tokens.size(), static_cast<double>(most) * 0x1p-30,
+                      static_cast<double>(capacity.value) * 0x1p-30));
+  }
+
   void run() {
+    if (!plan_.exact()) check_dram();
     wait_for([this](auto done) { platform_.on_ready(std::move(done)); });
     const auto sequences = static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size());
     wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });
@@ -179,7 +216,7 @@ class GenerationProgram : public sc_core::sc_module {
     inputs.drives = platform_.drives();
     const std::unique_ptr<host::Planner> planner = host::make_planner(setup_.system, inputs);
     group_ = &group;
-    gpu_busy_ = {};
+    gpu_busy_ = gpu_outside_ = gpu_outside_before_ = {};
     before_ = totals();
     layer_marks_.clear();
     wait_for([&](auto done) {
@@ -207,6 +244,8 @@ class GenerationProgram : public sc_core::sc_module {
       sum.flash_channel_bytes += static_cast<double>(c.flash_channel_bytes);
       sum.engine_bytes += static_cast<double>(c.engine_bytes);
       sum.link_bytes += static_cast<double>(c.link_payload_bytes);
+      sum.to_host_busy_s += drive.link().stats(nvme::LinkDirection::to_host).busy.seconds();
+      sum.to_drive_busy_s += drive.link().stats(nvme::LinkDirection::to_drive).busy.seconds();
       for (const auto& by_kind : drive.flash_statistics().bytes)
         sum.programmed_bytes += static_cast<double>(by_kind[static_cast<std::size_t>(PageOpKind::program)]);
       for (const nfc::ChannelBusy& busy : drive.flash_statistics().channels)
@@ -226,7 +265,10 @@ class GenerationProgram : public sc_core::sc_module {
 
   void observe(const host::OperationRecord& record) {
     if (hooks_.operation) hooks_.operation(record);
-    if (record.resource.kind == host::ResourceKind::gpu) gpu_busy_ += record.end - record.start;
+    if (record.resource.kind == host::ResourceKind::gpu) {
+      gpu_busy_ += record.end - record.start;
+      if (!record.tag.layer) gpu_outside_ += record.end - record.start;
+    }
     if (record.kind == host::OpKind::append_kv) layer_marks_[record.tag.layer->value] = totals();
     if (record.kind != host::OpKind::sample) return;
     // Mini-batches end a step one after another; the step ends with the last of them.
@@ -237,8 +279,12 @@ class GenerationProgram : public sc_core::sc_module {
     const bool measured = !prefill && record.tag.step >= group_->first_measured() &&
                           record.tag.step < group_->first_measured() + group_->measured;
     if (prefill) end_prefill(now);
-    if (measured) measured_.push_back(now - before_);
+    if (measured) {
+      measured_.push_back(now - before_);
+      gpu_outside_layers_.push_back((gpu_outside_ - gpu_outside_before_).seconds());
+    }
     before_ = now;
+    gpu_outside_before_ = gpu_outside_;
     ++steps_;
     if (hooks_.progress) {
       std::size_t total = 0;
@@ -247,23 +293,24 @@ class GenerationProgram : public sc_core::sc_module {
     }
   }
 
-  /// A sampled prefill stands for one with more layers by what a layer takes once the pipeline is full: between the
-  /// first and the last of its layers whose K and V had arrived.
+  /// Further layers cost what a layer does once the pipeline is full: between the first and the last layer whose K and
+  /// V had arrived when the prefill ended.
   void end_prefill(const PhaseTotals& now) {
     prefill_ = now - before_;
-    if (plan_.exact() || layer_marks_.size() < 2) {
-      prefill_scale_ = double(plan_.model_layers()) / plan_.groups().front().layers;
-      return;
-    }
+    const double missing = double(plan_.model_layers()) - plan_.groups().front().layers;
+    if (missing == 0) return;
     const auto first = layer_marks_.begin();
     const auto last = std::prev(layer_marks_.end());
-    prefill_ = last->second - first->second;
-    prefill_scale_ = double(plan_.model_layers()) / (last->first - first->first);
+    const bool steady = layer_marks_.size() >= 2;
+    const PhaseTotals more = steady ? last->second - first->second : prefill_;
+    const double layers = steady ? double(last->first - first->first) : double(plan_.groups().front().layers);
+    prefill_ = combine(prefill_, missing / layers, more);
   }
 
   const GenerationSetup& setup_;
   const GenerationHooks& hooks_;
   Platform& platform_;
+  ftl::KvLayout layout_;
   host::KvGrouping grouping_;
   host::SamplingPlan plan_;
   host::GenerationEstimator estimator_;
@@ -276,11 +323,13 @@ class GenerationProgram : public sc_core::sc_module {
 
   const host::SampledGroup* group_ = nullptr;
   SimTime gpu_busy_;
+  SimTime gpu_outside_;  ///< of gpu_busy_: embedding and sampling
+  SimTime gpu_outside_before_;
+  std::vector<double> gpu_outside_layers_;  ///< [measured step], seconds
   std::uint64_t samples_ = 0;
   std::size_t steps_ = 0;
   PhaseTotals before_;
   PhaseTotals prefill_;
-  double prefill_scale_ = 1;
   std::map<std::uint32_t, PhaseTotals> layer_marks_;  ///< by layer: when its K and V were in the drives
   std::vector<PhaseTotals> measured_;
   bool finished_ = false;

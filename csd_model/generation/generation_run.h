@@ -41,11 +41,14 @@ struct PhaseTotals {
   double array_busy_s = 0;    ///< tR, tPROG and tBERS, summed over planes
   double gpu_busy_s = 0;
   double programmed_bytes = 0;
+  double to_host_busy_s = 0;  ///< links of all drives, by direction
+  double to_drive_busy_s = 0;
 };
 
 struct GenerationOutcome {
   csdsim::host::GenerationTimes times;
   double relative_error = 0;
+  bool error_estimated = true;
   std::string statement;      ///< what was simulated
   PhaseTotals prefill;        ///< scaled to all layers
   PhaseTotals decode;         ///< scaled to all layers and steps

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "base/error.h"
+
 namespace csd_model {
 
 using namespace csdsim;
@@ -13,9 +15,11 @@ using nvme::RegionKind;
 
 namespace {
 
-/// Queues and PRP lists of one driver: 64-byte entries, 16-byte completions, and up to two list pages a command.
+/// Queues and PRP lists of one driver: 64-byte entries, 16-byte completions, and the list pages of a command of mdts
+/// bytes (511 entries a page, and one page more where the buffer does not start on a page).
 Bytes queue_memory(const PlatformConfig& config) {
-  const std::uint64_t a_queue = std::uint64_t{config.queue_depth} * (64 + 16 + 2 * 4096) + 4 * 4096;
+  const std::uint64_t lists = config.drive.nvme.controller.mdts.value / 4096 / 511 + 2;
+  const std::uint64_t a_queue = std::uint64_t{config.queue_depth} * (64 + 16 + lists * 4096) + 4 * 4096;
   return {(a_queue * (config.queues + 1U) + Bytes::mib(2).value - 1) / Bytes::mib(2).value * Bytes::mib(2).value};
 }
 
@@ -48,6 +52,9 @@ Platform::Platform(const PlatformConfig& config) : config_(config) {
     slot->drive->dma.bind(fabric_->target);
     slot->drive->interrupt.bind(*slot->driver);
     free_host_.value += queues.value;
+    if (free_host_.value > config.host_memory.value)
+      throw UserError(fmt::format("platform.host.memory: {} MiB do not hold the queues of {} drives, {} MiB each",
+                                  config.host_memory.value >> 20, config.drives, queues.value >> 20));
     drives_.push_back(std::move(slot));
   }
 }

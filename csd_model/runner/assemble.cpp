@@ -161,12 +161,7 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
       workload.mini_batches, static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size()));
   if (const auto* sparf = std::get_if<scenario::InstinferSparf>(&s.system)) {
     setup.system = std::string(scenario::InstinferSparf::kKind);
-    setup.plan.system.sparf = {
-        .ratio = {sparf->ratio.numerator, sparf->ratio.denominator},
-        .mode = sparf->ratio_mode == scenario::RatioMode::traffic ? host::RatioMode::traffic : host::RatioMode::uniform,
-        .r = sparf->r,
-        .k = sparf->k,
-        .local = sparf->l};
+    setup.plan.system.sparf = scenario::sparf_parameters(*sparf);
   } else {
     setup.system = std::string(scenario::InstinferDense::kKind);
   }

@@ -21,7 +21,12 @@ class ClosedLoop : public sc_core::sc_module {
  public:
   ClosedLoop(const sc_core::sc_module_name& name, const BlockIoSetup& setup, Platform& platform,
              const std::function<void(std::uint64_t, std::uint64_t)>& progress)
-      : sc_module(name), setup_(setup), driver_(platform.driver(0)), progress_(progress), rng_(setup.seed, "block_io") {
+      : sc_module(name),
+        setup_(setup),
+        drive_(platform.drive(0)),
+        driver_(platform.driver(0)),
+        progress_(progress),
+        rng_(setup.seed, "block_io") {
     Drive& drive = platform.drive(0);
     const Bytes unit = setup.request_size;
     const auto working_set =
@@ -63,10 +68,22 @@ class ClosedLoop : public sc_core::sc_module {
     outcome.duration = now - start_;
     if (!cqe.code().ok() && outcome.failed++ == 0) outcome.first_failure = nvme::status_name(cqe.code());
     if (progress_ && outcome.completed % 4096 == 0) progress_(outcome.completed, setup_.requests);
-    if (outcome.issued < setup_.requests) issue();
+    if (outcome.issued < setup_.requests) return issue();
+    // What the drive still has to do in the background is not part of the measured stretch.
+    if (outcome.completed == outcome.issued) end();
+  }
+
+  void end() {
+    outcome.counters = drive_.counters();
+    SimTime busy;
+    for (const nfc::ChannelBusy& channel : drive_.flash_statistics().channels) busy += channel.total();
+    if (outcome.duration.ps > 0)
+      outcome.channel_utilization = busy.seconds() / (outcome.duration.seconds() *
+                                                      static_cast<double>(drive_.flash_statistics().channels.size()));
   }
 
   const BlockIoSetup& setup_;
+  Drive& drive_;
   nvme::NvmeDriver& driver_;
   const std::function<void(std::uint64_t, std::uint64_t)>& progress_;
   Rng rng_;
@@ -89,15 +106,9 @@ BlockIoOutcome run_block_io(const BlockIoSetup& setup,
   BlockIoOutcome out = std::move(loop.outcome);
   Drive& drive = platform.drive(0);
   out.write_amplification = drive.block_ftl().stats().write_amplification();
-  out.counters = drive.counters();
   Statistics statistics;
   drive.register_statistics(statistics);
   out.drive_statistics = nlohmann::ordered_json::array({statistics.dump()});
-  SimTime busy;
-  for (const nfc::ChannelBusy& channel : drive.flash_statistics().channels) busy += channel.total();
-  if (out.duration.ps > 0)
-    out.channel_utilization =
-        busy.seconds() / (out.duration.seconds() * static_cast<double>(drive.flash_statistics().channels.size()));
   return out;
 }
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "csd_model/runner/assemble.h"
 #include "csd_model/runner/block_io.h"
 #include "csd_model/runner/kinds.h"
@@ -10,6 +11,7 @@ namespace csd_model {
 using namespace csdsim;
 
 RunResult run_block_io_scenario(const scenario::Scenario& s, const RunOptions& options) {
+  if (options.trace) throw UserError("--trace: block_io runs have no operations to trace");
   const WallClock clock;
   const auto& workload = std::get<scenario::BlockIoWorkload>(s.workload);
   BlockIoSetup setup;

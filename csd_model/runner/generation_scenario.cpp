@@ -45,8 +45,10 @@ Tokens read_prompts(const std::filesystem::path& path, const host::Tokenizer& to
   if (!file) throw UserError(fmt::format("{}: cannot be read", path.string()));
   Tokens prompts;
   std::string line;
-  while (std::getline(file, line))
-    if (!line.empty()) prompts.push_back(tokenizer.encode(line));
+  while (std::getline(file, line)) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.find_first_not_of(" \t") != std::string::npos) prompts.push_back(tokenizer.encode(line));
+  }
   if (prompts.empty()) throw UserError(fmt::format("{}: holds no prompt; write one a line", path.string()));
   return prompts;
 }
@@ -114,12 +116,11 @@ ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) 
   const scenario::DeviceConfig& device = s.platform.device;
   const FlashGeometry& g = device.flash.geometry;
   const double drives = device.count;
-  const double link_rate = static_cast<double>(device.link.raw_bandwidth().bytes_per_second) * drives;
   const std::pair<const char*, double> shares[] = {
       {"gpu", t.gpu_busy_s / t.seconds},
       {"flash_channels", t.channel_busy_s / (t.seconds * g.channels * drives)},
       {"flash_arrays", t.array_busy_s / (t.seconds * g.planes() * drives)},
-      {"link", t.link_bytes / (t.seconds * link_rate)}};
+      {"link", std::max(t.to_host_busy_s, t.to_drive_busy_s) / (t.seconds * drives)}};
   ordered_json utilization;
   std::pair<const char*, double> bound = shares[0];
   for (const auto& share : shares) {
@@ -146,7 +147,7 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   metrics["requests_completed"] = out.requests_completed;
   metrics["simulated_s"] = out.simulated.seconds();
   metrics["page_ops"] = out.simulated_page_ops;
-  metrics["relative_error_estimate"] = out.relative_error;
+  if (out.error_estimated) metrics["relative_error_estimate"] = out.relative_error;
 
   ordered_json& breakdown = document["breakdown"];
   breakdown["prefill"] = phase_breakdown(out.prefill, s);
@@ -265,13 +266,13 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
 
   add_metrics(result.document, out, s);
   result.document["stats"] = {{"simulated", out.statement},
-                              {"dram_peak_bytes", out.dram_peak.value},
+                              {"simulated_dram_peak_bytes", out.dram_peak.value},
                               {"integrity_errors", out.integrity_errors},
                               {"drives", out.drive_statistics}};
   result.meaning = meaning(out, result.document);
   if (std::holds_alternative<scenario::InstinferSparf>(s.system)) {
     const host::PlannerInputs plan = generation_setup(s, lengths).plan;
-    const std::uint32_t longest = *std::max_element(lengths.begin(), lengths.end()) + workload.output_tokens;
+    const std::uint32_t longest = *std::max_element(lengths.begin(), lengths.end()) + workload.output_tokens - 1;
     result.document["stats"]["sparf"] = host::SparfBudget(plan.system.sparf, plan.model.head_dim).describe(longest);
     if (!carried)
       result.document["stats"]["selection"] = "clustered: share of token pages touched is assumed, see scenario";
@@ -291,9 +292,12 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
     } else {
       const bool dense = other == scenario::Comparison::instinfer_dense;
       name = dense ? scenario::InstinferDense::kKind : scenario::InstinferSparf::kKind;
-      const GenerationOutcome alternative = decode(dense ? scenario::SystemConfig(scenario::InstinferDense{})
-                                                         : scenario::SystemConfig(scenario::InstinferSparf{}),
-                                                   {}, reference);
+      // The scenario's own parameters where it is of that kind, the defaults otherwise.
+      scenario::SystemConfig system = s.system;
+      if (dense != std::holds_alternative<scenario::InstinferDense>(s.system))
+        system = dense ? scenario::SystemConfig(scenario::InstinferDense{})
+                       : scenario::SystemConfig(scenario::InstinferSparf{});
+      const GenerationOutcome alternative = decode(system, {}, reference);
       ordered_json metrics;
       for (const auto& [metric, value] : host::generation_metrics(alternative.times).flat()) metrics[metric] = value;
       metrics["bytes_flash_channel"] = alternative.prefill.flash_channel_bytes + alternative.decode.flash_channel_bytes;

@@ -96,6 +96,13 @@ void check_system(Checker& c) {
     c.require(*system.r <= s.model.head_dim, {"system.r", "model.head_dim"},
               fmt::format("system.r: {} components of a head of {}", *system.r, s.model.head_dim));
   }
+  if (s.model.head_dim > 0 && (!system.r || *system.r <= s.model.head_dim)) {
+    try {
+      host::SparfBudget(sparf_parameters(system), s.model.head_dim);
+    } catch (const UserError& e) {
+      c.error_at("system.ratio", e.what());
+    }
+  }
   if (system.k && system.l) {
     c.require(*system.l <= *system.k, {"system.l", "system.k"},
               fmt::format("system.l: {} newest tokens do not fit into the {} tokens attended", *system.l, *system.k));

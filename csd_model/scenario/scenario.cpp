@@ -11,31 +11,12 @@ Bytes ModelConfig::weight_bytes() const {
   return Bytes{bytes_per_element * (layers * layer + width * (std::uint64_t{vocab_size} + max_positions))};
 }
 
-SparfBudget sparf_budget(const InstinferSparf& system, std::uint32_t head_dim, std::uint64_t tokens) {
-  using Wide = unsigned __int128;
-  const std::uint64_t d = head_dim, s = tokens;
-  const std::uint64_t r = std::clamp<std::uint64_t>(system.r ? *system.r : system.ratio.round_of(d), 1, d);
-  std::uint64_t k = 0;
-  if (system.k) {
-    k = *system.k;
-  } else if (system.ratio_mode == RatioMode::uniform) {
-    k = system.ratio.round_of(s);
-  } else {
-    // 2 k d = S (2 ratio d - r); negative where r alone exceeds the budget.
-    const Wide n = system.ratio.numerator, q = system.ratio.denominator;
-    const Wide budget = 2 * n * d * s, components = static_cast<Wide>(r) * q * s, unit = 2 * static_cast<Wide>(d) * q;
-    k = budget > components ? static_cast<std::uint64_t>((2 * (budget - components) + unit) / (2 * unit)) : 0;
-  }
-  k = std::clamp<std::uint64_t>(k, 1, s);
-  const std::uint64_t l = std::min<std::uint64_t>(system.l ? *system.l : k / 4, k);
-  SparfBudget budget;
-  budget.r = static_cast<std::uint32_t>(r);
-  budget.k = static_cast<std::uint32_t>(k);
-  budget.l = static_cast<std::uint32_t>(l);
-  budget.traffic =
-      (static_cast<double>(s) * static_cast<double>(r) + 2.0 * static_cast<double>(k) * static_cast<double>(d)) /
-      (2.0 * static_cast<double>(s) * static_cast<double>(d));
-  return budget;
+host::SparfParameters sparf_parameters(const InstinferSparf& system) {
+  return {.ratio = {system.ratio.numerator, system.ratio.denominator},
+          .mode = system.ratio_mode == RatioMode::traffic ? host::RatioMode::traffic : host::RatioMode::uniform,
+          .r = system.r,
+          .k = system.k,
+          .local = system.l};
 }
 
 Ratio BlockIoWorkload::reads() const {

@@ -9,6 +9,7 @@
 
 #include "base/param.h"
 #include "csd_model/scenario/platform.h"
+#include "host_runtime/core/planner/sparf_budget.h"
 
 namespace csdsim::scenario {
 
@@ -54,19 +55,8 @@ struct InstinferSparf {
   std::optional<std::uint32_t> l;  ///< newest tokens that are always attended; unset: k/4
 };
 
-/// What SparF uses for one head at one length.
-struct SparfBudget {
-  std::uint32_t r = 0;
-  std::uint32_t k = 0;
-  std::uint32_t l = 0;
-  /// (S r + 2 k d) / (2 S d): elements moved against dense attention, before pages are rounded up.
-  double traffic = 0;
-};
-
-/// Resolves r, k, l for heads of `head_dim` with `tokens` in the cache, the current one included (algorithms note 3.7).
-/// uniform: r = ratio d, k = ratio S. traffic: r as before, k such that S r + 2 k d = 2 ratio S d. Both are rounded to
-/// nearest; r is at least 1 and at most d, k at least 1 and at most S, l at most k. Precondition: head_dim, tokens > 0.
-SparfBudget sparf_budget(const InstinferSparf& system, std::uint32_t head_dim, std::uint64_t tokens);
+/// The same for the planner, which resolves r, k and l for every context (host::SparfBudget).
+host::SparfParameters sparf_parameters(const InstinferSparf& system);
 
 using SystemConfig = std::variant<InstinferDense, InstinferSparf>;
 

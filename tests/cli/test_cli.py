@@ -162,7 +162,7 @@ class CommandLine(unittest.TestCase):
     def test_a_drive_that_is_too_small_says_so(self):
         self.refused("run", "scenarios/channels.yaml", "--set", "platform.device.flash.blocks_per_plane=16", says=["KV cache"])
         self.refused("run", "scenarios/channels.yaml", "--set", "platform.device.dram.capacity=1 MiB",
-                     says=["kv_out_of_dram", "platform.device.dram.capacity"])
+                     says=["platform.device.dram.capacity: the tails and maps of 64 sequences"])
 
     def test_parameter_reference_is_current(self):
         self.assertEqual(csdsim("describe", "--markdown").stdout, (SOURCE / "docs/parameters.md").read_text(),

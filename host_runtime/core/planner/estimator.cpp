@@ -70,7 +70,10 @@ GenerationEstimate GenerationEstimator::result() const {
   estimate.times.decode_s = plan_.decode_total(cost_);
   for (std::size_t p = 0; p < kPathParts; ++p) estimate.times.decode_path_s[p] = plan_.decode_total(part_cost_[p]);
   estimate.relative_error = plan_.decode_error(cost_);
-  if (!plan_.exact())
+  estimate.error_estimated = plan_.exact() || plan_.estimates_error();
+  if (!estimate.error_estimated)
+    estimate.statement += "; the error of extrapolating layers is not estimated";
+  else if (!plan_.exact())
     estimate.statement += fmt::format("; estimated error {:.2f} % of the decode time", 100 * estimate.relative_error);
   return estimate;
 }

@@ -15,7 +15,9 @@ namespace csdsim::host {
 struct GenerationEstimate {
   GenerationTimes times;
   double relative_error = 0;  ///< estimated, of decode_s; 0 when every step was simulated
-  std::string statement;      ///< what was simulated, and the estimated error
+  bool error_estimated =
+      true;               ///< false where layers were extrapolated and nothing could be left out to see the change
+  std::string statement;  ///< what was simulated, and the estimated error
 };
 
 /// Feed the executor's report of every group, in order. The prefill scales with its steady time from layer to

@@ -71,6 +71,8 @@ class SamplingPlan {
   /// Estimated relative error of decode_total(): the jackknife's standard error over the groups, each left out in turn.
   /// 0 if nothing is extrapolated over steps.
   double decode_error(std::span<const LayeredCost> cost) const;
+  /// Whether decode_error() rests on groups that were left out.
+  bool estimates_error() const { return !left_out_.empty(); }
   /// "decode: 21 of 1023 steps (...) and 2 of 40 layers simulated".
   std::string statement() const;
 
