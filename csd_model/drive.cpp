@@ -141,7 +141,7 @@ struct Drive::Parts {
         flash(make_flash(c)),
         engine(make_engine ? checked(make_engine(lookup)) : own()),
         block_service({.block_size = c.nvme.controller.block_size,
-                       .page_size = c.geometry.page_size,
+                       .geometry = c.geometry,
                        .write_buffer = c.write_buffer,
                        .lookup_time = c.lookup_time},
                       block_ftl, dram, flash_io, core, controller_dram, store.carried()),

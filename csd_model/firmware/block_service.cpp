@@ -26,20 +26,19 @@ Status to_status(ftl::IoStatus s) {
 
 }  // namespace
 
-/// A plan on its way through the flash.
-struct BlockService::Run {
-  std::vector<ftl::Phase> phases;
-  std::size_t phase = 0;
-  Done done;
-};
-
 BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
                            FirmwareCore& core, ControllerDram& buffers, bool carried)
-    : config_(config), ftl_(ftl), dram_(dram), flash_(flash), core_(core), dram_buffers_(buffers), carried_(carried) {}
+    : config_(config),
+      ftl_(ftl),
+      dram_(dram),
+      plans_(config.geometry, flash),
+      core_(core),
+      dram_buffers_(buffers),
+      carried_(carried) {}
 
 SimTime BlockService::lookup_time(Bytes offset, Bytes length) const {
-  const std::uint64_t first = offset.value / config_.page_size.value;
-  const std::uint64_t last = (offset.value + length.value - 1) / config_.page_size.value;
+  const std::uint64_t first = offset.value / config_.geometry.page_size.value;
+  const std::uint64_t last = (offset.value + length.value - 1) / config_.geometry.page_size.value;
   return config_.lookup_time * static_cast<std::int64_t>(last - first + 1);
 }
 
@@ -50,7 +49,7 @@ void BlockService::read(Command& command, const nvme::BlockRead& op) {
     const auto data = std::make_shared<DramBuffer>(dram_buffers_.allocate(carried_ ? length : Bytes{}));
     ftl::IoPlan plan = ftl_.read(offset, length, data->bytes());
     if (plan.status != ftl::IoStatus::ok) return command.complete(to_status(plan.status));
-    start(std::move(plan.phases), [this, &command, length, data] {
+    plans_.run(std::move(plan.phases), [this, &command, length, data] {
       const auto finish = [&command, data](Status s) { command.complete(s); };
       if (carried_) {
         command.write_host(Bytes{0}, data->bytes(), finish);
@@ -80,12 +79,12 @@ void BlockService::plan_write(Command& command, Bytes offset, Bytes length, cons
   ftl::IoPlan plan = ftl_.write(offset, length, data->bytes());
   if (plan.status != ftl::IoStatus::ok) return command.complete(to_status(plan.status));
   const bool buffered = buffered_ + length <= config_.write_buffer && dram_.fits(length);
-  if (!buffered) return start(std::move(plan.phases), [&command] { command.complete(status::success); });
+  if (!buffered) return plans_.run(std::move(plan.phases), [&command] { command.complete(status::success); });
   buffered_ += length;
   dram_.charge(ftl::DramUse::write_buffer, length);
   const std::uint64_t number = next_buffered_++;
   buffered_now_.insert(number);
-  start(std::move(plan.phases), [this, length, number] {
+  plans_.run(std::move(plan.phases), [this, length, number] {
     buffered_ -= length;
     dram_.release(ftl::DramUse::write_buffer, length);
     buffered_now_.erase(number);
@@ -126,40 +125,8 @@ void BlockService::deallocate(Command& command, const nvme::DatasetManagement& o
       ftl::IoPlan plan = ftl_.trim(config_.block_size * range.slba, config_.block_size * range.length);
       std::move(plan.phases.begin(), plan.phases.end(), std::back_inserter(phases));
     }
-    start(std::move(phases), [&command] { command.complete(status::success); });
+    plans_.run(std::move(phases), [&command] { command.complete(status::success); });
   });
-}
-
-void BlockService::start(std::vector<ftl::Phase> phases, Done done) {
-  for (const ftl::Phase& phase : phases)
-    for (const PageOp& op : phase)
-      if (op.kind == PageOpKind::program) ++programming_[op.ppa.value];
-  next_phase(std::make_shared<Run>(Run{std::move(phases), 0, std::move(done)}));
-}
-
-void BlockService::next_phase(const std::shared_ptr<Run>& run) {
-  while (run->phase < run->phases.size()) {
-    ftl::Phase& phase = run->phases[run->phase];
-    if (!programming_.empty())
-      std::erase_if(phase, [this](const PageOp& op) {
-        const bool hit = op.kind == PageOpKind::read && programming_.contains(op.ppa.value);
-        stats_.buffer_hits += hit;
-        return hit;
-      });
-    if (!phase.empty()) return flash_.submit(phase, [this, run] { finish_phase(run); });
-    ++run->phase;
-  }
-  run->done();
-}
-
-void BlockService::finish_phase(const std::shared_ptr<Run>& run) {
-  for (const PageOp& op : run->phases[run->phase]) {
-    if (op.kind != PageOpKind::program) continue;
-    const auto entry = programming_.find(op.ppa.value);
-    if (--entry->second == 0) programming_.erase(entry);
-  }
-  ++run->phase;
-  next_phase(run);
 }
 
 }  // namespace csd_model

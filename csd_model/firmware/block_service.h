@@ -6,12 +6,11 @@
 #include <functional>
 #include <memory>
 #include <set>
-#include <unordered_map>
 #include <vector>
 
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/firmware_core.h"
-#include "csd_model/firmware/flash_io.h"
+#include "csd_model/firmware/plan_runner.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/dram_budget.h"
 #include "nvme_if/sysc/command.h"
@@ -19,18 +18,14 @@
 namespace csd_model {
 
 struct BlockServiceConfig {
-  csdsim::Bytes block_size;     ///< of a logical block
-  csdsim::Bytes page_size;      ///< of a flash page
+  csdsim::Bytes block_size;  ///< of a logical block
+  csdsim::FlashGeometry geometry;
   csdsim::Bytes write_buffer;   ///< writes complete once they are in it; 0: once they are in flash
   csdsim::SimTime lookup_time;  ///< firmware time a logical page
 };
 
-struct BlockServiceStats {
-  std::uint64_t buffer_hits = 0;  ///< pages read from DRAM because their program had not completed
-};
-
-/// State changes when a command is planned; its page operations follow phase by phase. A page whose program is still
-/// running is read from controller DRAM. A flush waits for the buffered writes that were complete when it arrived.
+/// State changes when a command is planned; its page operations follow. A flush waits for the buffered writes that were
+/// complete when it arrived.
 class BlockService {
  public:
   BlockService(const BlockServiceConfig& config, csdsim::ftl::BlockFtl& ftl, csdsim::ftl::DramBudget& dram,
@@ -44,11 +39,8 @@ class BlockService {
   /// Calls back whenever the write buffer has given back controller DRAM.
   void on_dram_released(std::function<void()> callback) { dram_released_ = std::move(callback); }
 
-  const BlockServiceStats& stats() const { return stats_; }
-
  private:
   using Done = std::function<void()>;
-  struct Run;
   struct FlushWaiter {
     std::uint64_t end = 0;  ///< all buffered writes below it have to be in flash
     csdsim::nvme::Command* command = nullptr;
@@ -56,26 +48,21 @@ class BlockService {
 
   void plan_write(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length,
                   const std::shared_ptr<DramBuffer>& data);
-  void start(std::vector<csdsim::ftl::Phase> phases, Done done);
-  void next_phase(const std::shared_ptr<Run>& run);
-  void finish_phase(const std::shared_ptr<Run>& run);
   void finish_flushes();
   csdsim::SimTime lookup_time(csdsim::Bytes offset, csdsim::Bytes length) const;
 
   BlockServiceConfig config_;
   csdsim::ftl::BlockFtl& ftl_;
   csdsim::ftl::DramBudget& dram_;
-  FlashIo& flash_;
+  PlanRunner plans_;
   FirmwareCore& core_;
   ControllerDram& dram_buffers_;
   bool carried_;
   csdsim::Bytes buffered_;
-  std::unordered_map<std::uint64_t, std::uint32_t> programming_;  ///< pages with a program in flight; looked up only
-  std::uint64_t next_buffered_ = 0;                               ///< number of the next write that is buffered
-  std::set<std::uint64_t> buffered_now_;                          ///< numbers of those that are not in flash yet
-  std::deque<FlushWaiter> flush_waiters_;                         ///< in order of arrival
+  std::uint64_t next_buffered_ = 0;        ///< number of the next write that is buffered
+  std::set<std::uint64_t> buffered_now_;   ///< numbers of those that are not in flash yet
+  std::deque<FlushWaiter> flush_waiters_;  ///< in order of arrival
   std::function<void()> dram_released_;
-  BlockServiceStats stats_;
 };
 
 }  // namespace csd_model

@@ -1,0 +1,62 @@
+// Takes plans of the block FTL through the flash.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "csd_model/firmware/flash_io.h"
+#include "ftl/core/block_ftl.h"
+
+namespace csd_model {
+
+/// Runs the phases of a plan one after the other, any number of plans at a time. On each plane, operations of plans
+/// that program or erase are submitted in the order of the plans: NAND programs the pages of a block in order and only
+/// after its erase. Plans that only read do not wait: their pages hold what they want until the operation of a later
+/// plan reaches the plane. A page whose program has not completed is read from controller DRAM, without a flash
+/// operation.
+class PlanRunner {
+ public:
+  using Done = std::function<void()>;
+
+  PlanRunner(const csdsim::FlashGeometry& geometry, FlashIo& flash) : geometry_(geometry), flash_(flash) {}
+
+  /// Starts a plan; to be called in the order of planning. `done` is called when its last phase is over, at once where
+  /// nothing is to be done.
+  void run(std::vector<csdsim::ftl::Phase> phases, Done done);
+
+  /// Pages read from DRAM because their program had not completed.
+  std::uint64_t buffer_hits() const { return buffer_hits_; }
+
+ private:
+  struct Run {
+    std::vector<csdsim::ftl::Phase> phases;
+    std::size_t phase = 0;
+    Done done;
+    std::uint32_t parts = 0;  ///< of the phase, submitted or waiting
+    bool in_line = false;
+    std::map<csdsim::PlaneId, std::uint32_t> visits;        ///< phases that have operations on a plane, still to come
+    std::map<csdsim::PlaneId, csdsim::ftl::Phase> waiting;  ///< operations of the phase that wait for their turn
+  };
+  using RunPtr = std::shared_ptr<Run>;
+
+  csdsim::PlaneId plane_of(const csdsim::PageOp& op) const { return geometry_.plane_of(op.ppa); }
+  bool must_queue(const std::vector<csdsim::ftl::Phase>& phases) const;
+  void queue(const RunPtr& run);
+  void start_phase(const RunPtr& run);
+  void submit(const RunPtr& run, csdsim::ftl::Phase ops);
+  void visited(RunPtr run, csdsim::PlaneId plane);
+  void part_done(const RunPtr& run);
+
+  csdsim::FlashGeometry geometry_;
+  FlashIo& flash_;
+  std::map<csdsim::PlaneId, std::deque<RunPtr>> lines_;  ///< who has operations left for a plane, in order of planning
+  std::unordered_map<std::uint64_t, std::uint32_t> programming_;  ///< pages with a program to come; looked up only
+  std::uint64_t buffer_hits_ = 0;
+};
+
+}  // namespace csd_model

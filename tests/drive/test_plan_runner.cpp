@@ -1,0 +1,123 @@
+// What reaches the flash while many plans of the block FTL run at a time is what NAND allows.
+#include <tlm_utils/simple_initiator_socket.h>
+#include <tlm_utils/simple_target_socket.h>
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+
+#include "base/rng.h"
+#include "csd_model/firmware/plan_runner.h"
+#include "nfc/sysc/fast_flash.h"
+#include "tests/support/sysc_fixture.h"
+
+using namespace csdsim;
+
+namespace {
+
+constexpr FlashGeometry kGeometry{.channels = 2,
+                                  .dies_per_channel = 1,
+                                  .planes_per_die = 2,
+                                  .blocks_per_plane = 12,
+                                  .pages_per_block = 8,
+                                  .page_size = Bytes::kib(4)};
+
+/// Passes flash batches on and checks them against the rules of NAND: the pages of a block are programmed in order
+/// after its erase, and read only once they are programmed.
+class NandRules : public sc_core::sc_module {
+ public:
+  tlm_utils::simple_target_socket<NandRules> up{"up"};
+  tlm_utils::simple_initiator_socket<NandRules> down{"down"};
+
+  explicit NandRules(const sc_core::sc_module_name& name) : sc_module(name) {
+    up.register_nb_transport_fw(this, &NandRules::forward);
+    down.register_nb_transport_bw(this, &NandRules::backward);
+  }
+
+  std::array<std::uint64_t, 3> ops{};  ///< by PageOpKind
+  std::uint64_t out_of_order = 0;
+  std::uint64_t unwritten_reads = 0;
+
+ private:
+  tlm::tlm_sync_enum forward(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay) {
+    if (phase == tlm::BEGIN_REQ)
+      for (const PageOp& op : payload.get_extension<nfc::FlashBatch>()->ops) check(op);
+    return down->nb_transport_fw(payload, phase, delay);
+  }
+  tlm::tlm_sync_enum backward(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay) {
+    return up->nb_transport_bw(payload, phase, delay);
+  }
+  void check(const PageOp& op) {
+    ++ops[static_cast<std::size_t>(op.kind)];
+    std::uint32_t& written = written_[kGeometry.block_of(op.ppa)];
+    const std::uint32_t page = kGeometry.page_in_block(op.ppa);
+    if (op.kind == PageOpKind::erase) {
+      written = 0;
+    } else if (op.kind == PageOpKind::program) {
+      out_of_order += page != written;
+      written = page + 1;
+    } else {
+      unwritten_reads += page >= written;
+    }
+  }
+
+  std::map<BlockId, std::uint32_t> written_;
+};
+
+}  // namespace
+
+TEST_CASE("plans in flight together reach the planes in order; every plan ends; nothing is lost") {
+  const std::uint64_t seed = GENERATE(range(1, 7));
+  INFO("seed " << seed);
+  test::SyscFixture context;
+  nfc::FastFlash flash("flash", kGeometry, nfc::FlashTiming{});
+  NandRules rules("rules");
+  csd_model::FlashIo io("io");
+  io.socket.bind(rules.up);
+  rules.down.bind(flash.socket);
+  ftl::BlockManager blocks(kGeometry, {.block_namespace = 12, .kv_namespace = 0});
+  ftl::BackingStore store(kGeometry, ftl::DataMode::timing);
+  ftl::BlockFtl ftl({}, blocks, store);
+  csd_model::PlanRunner runner(kGeometry, io);
+
+  Rng rng(seed);
+  std::uint64_t left = 3000;
+  std::uint64_t ended = 0;
+  std::uint64_t planned = 0;
+  std::uint64_t longest = 0;
+  const std::function<void()> next = [&] {
+    while (left > 0) {
+      --left;
+      // Requests of half pages: partly covered pages are read and merged.
+      const Bytes length{2048 * (1 + rng.below(seed % 2 == 0 ? 4 : 24))};
+      const Bytes offset{2048 * rng.below((ftl.capacity() - length).value / 2048 + 1)};
+      const std::uint64_t dice = rng.below(10);
+      ftl::IoPlan plan = dice < 6   ? ftl.write(offset, length)
+                         : dice < 9 ? ftl.read(offset, length)
+                                    : ftl.trim(offset, length);
+      REQUIRE(plan.status == ftl::IoStatus::ok);
+      for (const ftl::Phase& phase : plan.phases) planned += phase.size();
+      longest = std::max<std::uint64_t>(longest, plan.phases.size());
+      if (plan.phases.empty()) {
+        ++ended;
+        continue;
+      }
+      return runner.run(std::move(plan.phases), [&] {
+        ++ended;
+        next();
+      });
+    }
+  };
+  for (int i = 0; i < 20; ++i) next();
+  sc_core::sc_start();
+
+  CHECK(ended == 3000);
+  CHECK(longest > 4);
+  CHECK(rules.ops[2] > 100);
+  CHECK(rules.out_of_order == 0);
+  CHECK(rules.unwritten_reads == 0);
+  CHECK(rules.ops[0] + rules.ops[1] + rules.ops[2] + runner.buffer_hits() == planned);
+  CHECK(io.batches_in_flight() == 0);
+}
