@@ -53,7 +53,8 @@ int run(const RunArguments& arguments) {
     }
     if (!(arguments.quiet && arguments.out)) {
       const std::string text = result_text(result.document, result.meaning, arguments.format);
-      std::fwrite(text.data(), 1, text.size(), stdout);
+      if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+        throw UserError("standard output: cannot be written");
     }
     if (!result.failure.empty()) {
       std::fprintf(stderr, "%s: FAILED: %s\n", s.name.c_str(), result.failure.c_str());

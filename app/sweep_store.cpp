@@ -81,7 +81,9 @@ ordered_json flat_metrics(const ordered_json& result) {
 void SweepStore::Close::operator()(sqlite3* db) const { sqlite3_close(db); }
 
 SweepStore::SweepStore(const std::filesystem::path& directory) : directory_(directory) {
-  std::filesystem::create_directories(directory);
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) throw UserError(fmt::format("{}: {}", directory.string(), error.message()));
   const std::filesystem::path path = directory / "results.sqlite";
   sqlite3* db = nullptr;
   const int code = sqlite3_open(path.c_str(), &db);

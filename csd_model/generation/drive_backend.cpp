@@ -87,10 +87,13 @@ std::byte* DriveBackend::bytes(Segment buffer) {
   return platform_.gpu_memory().bytes().data() + (buffer.address.value - Platform::kGpuBase);
 }
 
-void DriveBackend::submit(std::uint32_t drive, const SubmissionEntry& command, Segment buffer, const std::string& what,
-                          std::function<void()> done) {
+nvme::QueueId DriveBackend::next_queue(std::uint32_t drive) {
+  return nvme::QueueId{static_cast<std::uint16_t>(1 + next_queue_++ % platform_.driver(drive).queues())};
+}
+
+void DriveBackend::submit(std::uint32_t drive, nvme::QueueId queue, const SubmissionEntry& command, Segment buffer,
+                          const std::string& what, std::function<void()> done) {
   nvme::NvmeDriver& driver = platform_.driver(drive);
-  const nvme::QueueId queue{static_cast<std::uint16_t>(1 + next_queue_++ % driver.queues())};
   const std::span<const Segment> segments(&buffer, buffer.length.value == 0 ? 0 : 1);
   driver.submit(
       queue, command, segments, [this, drive, what, done = std::move(done)](const nvme::CompletionEntry& cqe, SimTime) {
@@ -107,7 +110,7 @@ void DriveBackend::for_all_sequences(std::uint32_t count, const std::string& wha
   const auto left = std::make_shared<std::uint64_t>(std::uint64_t{count} * platform_.drives());
   for (std::uint32_t drive = 0; drive < platform_.drives(); ++drive)
     for (std::uint32_t sequence = 0; sequence < count; ++sequence)
-      submit(drive, encode(drive, sequence), {}, fmt::format("{} {}", what, sequence), [left, done] {
+      submit(drive, next_queue(drive), encode(drive, sequence), {}, fmt::format("{} {}", what, sequence), [left, done] {
         if (--*left == 0) done();
       });
 }
@@ -176,7 +179,9 @@ void DriveBackend::start_append(const Operation& op, const std::shared_ptr<Runni
     const std::uint32_t token_step = static_cast<std::uint32_t>(std::min<std::uint64_t>(s.tokens, tokens_fit));
     const std::uint32_t head_step =
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(mdts / (token_bytes * token_step), 1, work.heads.count));
-    for (std::uint32_t head = 0; head < work.heads.count; head += head_step)
+    for (std::uint32_t head = 0; head < work.heads.count; head += head_step) {
+      // The drive takes the tokens of a head in order: one queue keeps it.
+      const nvme::QueueId queue = next_queue(running->drive);
       for (std::uint32_t token = 0; token < s.tokens; token += token_step) {
         const HeadRange heads{KvHead{work.heads.first.value + head}, std::min(head_step, work.heads.count - head)};
         const std::uint32_t count = std::min(token_step, s.tokens - token);
@@ -194,13 +199,14 @@ void DriveBackend::start_append(const Operation& op, const std::shared_ptr<Runni
                              halves(bytes(buffer) + elements * sizeof(Half), elements));
         }
         ++running->commands;
-        submit(running->drive, nvme::encode(kNamespace, command, head_dim), buffer,
+        submit(running->drive, queue, nvme::encode(kNamespace, command, head_dim), buffer,
                fmt::format("appending to sequence {} layer {}", s.sequence.value, op.tag.layer->value),
                [this, running, buffer] {
                  buffers_.release(buffer);
                  command_done(running);
                });
       }
+    }
   }
 }
 
@@ -268,7 +274,7 @@ void DriveBackend::submit_attend(const Operation& op, const std::shared_ptr<Runn
   }
 
   ++running->commands;
-  submit(running->drive, nvme::encode(kNamespace, command), buffer,
+  submit(running->drive, next_queue(running->drive), nvme::encode(kNamespace, command), buffer,
          fmt::format("{}", host::operation_name(op.kind, op.tag)), [this, &op, running, buffer, layout, parts] {
            if (data_ != nullptr) {
              std::byte* const out = bytes(buffer) + layout.out.value;

@@ -55,8 +55,9 @@ class DriveBackend final : public csdsim::host::OperationBackend {
   void start_attend(const csdsim::host::Operation& op, const std::shared_ptr<Running>& running);
   void submit_attend(const csdsim::host::Operation& op, const std::shared_ptr<Running>& running,
                      const std::vector<AttendPart>& parts);
-  void submit(std::uint32_t drive, const csdsim::nvme::SubmissionEntry& command, csdsim::nvme::Segment buffer,
-              const std::string& what, std::function<void()> done);
+  csdsim::nvme::QueueId next_queue(std::uint32_t drive);
+  void submit(std::uint32_t drive, csdsim::nvme::QueueId queue, const csdsim::nvme::SubmissionEntry& command,
+              csdsim::nvme::Segment buffer, const std::string& what, std::function<void()> done);
   void command_done(const std::shared_ptr<Running>& running);
   void for_all_sequences(
       std::uint32_t count, const std::string& what,

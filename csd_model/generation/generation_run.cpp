@@ -188,7 +188,14 @@ class GenerationProgram : public sc_core::sc_module {
   }
 
   void run() {
-    if (!plan_.exact()) check_dram();
+    if (!plan_.exact()) {
+      check_dram();
+      if (setup_.platform.drive.write_buffer.value > 0)
+        throw UserError(
+            "platform.device.write_buffer.capacity: the layers of a sampled run fit into a buffer that all layers "
+            "would "
+            "fill; set it to 0 B, or use sampling: off");
+    }
     wait_for([this](auto done) { platform_.on_ready(std::move(done)); });
     const auto sequences = static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size());
     wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });

@@ -197,6 +197,7 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
   const WallClock clock;
   const auto& workload = std::get<scenario::GenerationWorkload>(s.workload);
   const bool carried = s.simulation.data == scenario::DataMode::carried;
+  if (!carried && !s.simulation.compare.empty()) throw UserError("simulation.compare: needs simulation.data: carried");
 
   std::unique_ptr<LoadedModel> model;
   Tokens prompts;
@@ -281,7 +282,6 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
   if (carried) add_text(result.document, *data, *model->tokenizer);
 
   for (const scenario::Comparison other : s.simulation.compare) {
-    if (!carried) throw UserError("simulation.compare: needs simulation.data: carried");
     std::unique_ptr<DecoderData> reference;
     std::string name;
     bool must_agree = false;

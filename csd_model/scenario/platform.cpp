@@ -150,7 +150,7 @@ void describe(ParamVisitor& v, DeviceConfig& c) {
   v.section("nvme", c.nvme, "The NVMe front end and how the host uses it.");
   v.section("link", c.link, "The PCIe link: generation and lanes, or bandwidth.");
   v.section("dram", c.dram, "Controller DRAM.");
-  v.section("write_buffer", c.write_buffer, "Buffer for block writes.");
+  v.section("write_buffer", c.write_buffer, "Writes and KV appends complete in it.");
   v.section("ftl", c.ftl, "The flash translation layer.");
 }
 
@@ -178,7 +178,10 @@ void describe(ParamVisitor& v, GpuConfig& c) {
   v.param("kernel_launch", c.kernel_launch, {SimTime{}, ms(10)}, "Fixed time of an operator.",
           assumed("typical launch latency"));
   v.section("efficiency", c.efficiency, "Share of peak that operators reach.");
-  v.section("link", c.link, "The PCIe link: generation and lanes, or bandwidth.");
+  v.section(
+      "link", c.link,
+      "The PCIe link: generation and lanes, or bandwidth. Moves what is staged through the host; with transfer p2p "
+      "the drives reach GPU memory over their own links, and no system uses this one.");
 }
 
 void describe(ParamVisitor& v, HostConfig& c) {

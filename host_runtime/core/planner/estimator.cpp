@@ -74,7 +74,10 @@ GenerationEstimate GenerationEstimator::result() const {
   if (!estimate.error_estimated)
     estimate.statement += "; the error of extrapolating layers is not estimated";
   else if (!plan_.exact())
-    estimate.statement += fmt::format("; estimated error {:.2f} % of the decode time", 100 * estimate.relative_error);
+    estimate.statement += fmt::format(
+        "; estimated error of sampling steps {:.2f} % of the decode time (that of extrapolating layers and prefill is "
+        "not estimated)",
+        100 * estimate.relative_error);
   return estimate;
 }
 
