@@ -77,6 +77,17 @@ class GenerationProgram : public sc_core::sc_module {
   }
   SC_HAS_PROCESS(GenerationProgram);
 
+  /// What a sampled run would not run into, because it holds a few layers only. UserError, before anything is
+  /// simulated.
+  void check_sampled() const {
+    if (plan_.exact()) return;
+    check_dram();
+    if (setup_.platform.drive.write_buffer.value > 0)
+      throw UserError(
+          "platform.device.write_buffer.capacity: the layers of a sampled run fit into a buffer that all layers would "
+          "fill; set it to 0 B, or use sampling: off");
+  }
+
   GenerationOutcome outcome() {
     if (failure_) std::rethrow_exception(failure_);
     if (executor_.failure()) std::rethrow_exception(executor_.failure());
@@ -188,14 +199,6 @@ class GenerationProgram : public sc_core::sc_module {
   }
 
   void run() {
-    if (!plan_.exact()) {
-      check_dram();
-      if (setup_.platform.drive.write_buffer.value > 0)
-        throw UserError(
-            "platform.device.write_buffer.capacity: the layers of a sampled run fit into a buffer that all layers "
-            "would "
-            "fill; set it to 0 B, or use sampling: off");
-    }
     wait_for([this](auto done) { platform_.on_ready(std::move(done)); });
     const auto sequences = static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size());
     wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });
@@ -349,6 +352,7 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
   const SimulationContext context;
   Platform platform(setup.platform);
   GenerationProgram program("program", setup, hooks, platform);
+  program.check_sampled();
   if (hooks.before_start) hooks.before_start(platform);
   sc_core::sc_start();
   for (std::uint32_t i = 0; i < platform.drives(); ++i)
