@@ -50,7 +50,7 @@ void check_within(double sampled, double whole, double bound, const char* what) 
 
 }  // namespace
 
-TEST_CASE("a sampled run is within 1 % of the whole run") {
+TEST_CASE("a sampled run is within 1 % of the whole run, decode within 0.5 %") {
   for (const char* system : {"instinfer-dense", "instinfer-sparf"}) {
     CAPTURE(system);
     engine::ClusteredSelection selection(0.25, 1);
@@ -63,7 +63,7 @@ TEST_CASE("a sampled run is within 1 % of the whole run") {
     setup.sampling.cooldown = 1;
     const csd_model::GenerationOutcome sampled = csd_model::run_generation(setup);
     CHECK(sampled.simulated_page_ops * 3 < whole.simulated_page_ops);
-    check_within(sampled.times.decode_s, whole.times.decode_s, 0.01, "decode");
+    check_within(sampled.times.decode_s, whole.times.decode_s, 0.005, "decode");
     check_within(sampled.times.ttft_s, whole.times.ttft_s, 0.01, "ttft");
     check_within(sampled.decode.flash_channel_bytes, whole.decode.flash_channel_bytes, 0.01, "channel bytes");
   }
