@@ -22,6 +22,8 @@ struct PageOp {
   PhysicalPageAddress ppa;
   PageOpKind kind = PageOpKind::read;
   OpClass op_class = OpClass::host;
+  /// Reads: how often the page is sensed and transferred again before its errors can be corrected.
+  std::uint8_t retries = 0;
   /// Bytes that cross the channel; the page size, or less when a filter on the die passes only part. 0 for erase.
   std::uint32_t channel_bytes = 0;
 };
@@ -29,10 +31,27 @@ struct PageOp {
 /// Identifies a batch of page operations that was submitted together and completes as one.
 using FlashTicket = StrongId<struct FlashTicketTag, std::uint64_t>;
 
+/// Where the time of a page operation went. Retries add to the stages that they repeat.
+enum class FlashStage : std::uint8_t {
+  plane_wait,  ///< for the plane to take it
+  bus_wait,    ///< for the bus, for its commands and its data
+  command,     ///< commands and addresses on the bus
+  array,       ///< sensing, programming or erasing, suspensions included
+  transfer,    ///< data on the bus, its setup included
+  ecc,         ///< waiting for the decoder, and decoding
+};
+inline constexpr std::size_t kFlashStages = 6;
+constexpr std::array<std::string_view, kFlashStages> kFlashStageNames{"plane_wait", "bus_wait", "command",
+                                                                      "array",      "transfer", "ecc"};
+using FlashStages = std::array<SimTime, kFlashStages>;
+
 /// All operations of batch `ticket` were done at `at`.
 struct FlashCompletion {
   FlashTicket ticket;
   SimTime at;
+  /// Of the operation that was done last (of those of the same moment, the one decided last): from its submission on,
+  /// they add up to `at`.
+  FlashStages stages{};
 };
 
 }  // namespace csdsim

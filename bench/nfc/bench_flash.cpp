@@ -28,7 +28,7 @@ struct Random {
   }
   PageOp read(std::uint64_t pages) {
     const auto page = static_cast<std::uint64_t>((static_cast<unsigned __int128>((*this)()) * pages) >> 64);
-    return {{page}, PageOpKind::read, OpClass::host, 4096};
+    return {{page}, PageOpKind::read, OpClass::host, 0, 4096};
   }
 };
 

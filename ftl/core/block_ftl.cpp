@@ -96,14 +96,13 @@ bool BlockFtl::in_range(Bytes offset, Bytes length) const {
 }
 
 PageOp BlockFtl::op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const {
-  return {ppa, kind, op_class, kind == PageOpKind::erase ? 0 : page_bytes()};
+  return {
+      .ppa = ppa, .kind = kind, .op_class = op_class, .channel_bytes = kind == PageOpKind::erase ? 0 : page_bytes()};
 }
 
-IoPlan BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out) {
-  if (!in_range(offset, length)) return {IoStatus::out_of_range, {}};
+IoStatus BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops) {
+  if (!in_range(offset, length)) return IoStatus::out_of_range;
   if (store_.carried() && out.size() != length.value) throw InternalError("read: buffer and length disagree");
-  IoPlan plan;
-  Phase phase;
   const std::uint64_t end = offset.value + length.value;
   for (std::uint64_t at = offset.value; at < end;) {
     const LogicalPage page{at / page_size_.value};
@@ -111,7 +110,7 @@ IoPlan BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out) {
     const std::uint64_t count = std::min(page_size_.value - in_page, end - at);
     const PhysicalPageAddress ppa = map_.lookup(page);
     if (ppa.valid()) {
-      phase.push_back(op(ppa, PageOpKind::read, OpClass::host));
+      ops.push_back(op(ppa, PageOpKind::read, OpClass::host));
       ++stats_.host_pages_read;
     } else {
       ++stats_.unwritten_reads;
@@ -126,7 +125,14 @@ IoPlan BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out) {
     }
     at += count;
   }
-  if (!phase.empty()) plan.phases.push_back(std::move(phase));
+  return IoStatus::ok;
+}
+
+IoPlan BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out) {
+  Phase ops;
+  const IoStatus status = read(offset, length, out, ops);
+  IoPlan plan{status, {}};
+  if (!ops.empty()) plan.phases.push_back(std::move(ops));
   return plan;
 }
 

@@ -58,6 +58,9 @@ class BlockFtl {
   /// Exported capacity: (1 - over_provisioning) of the namespace's flash, and never the blocks that collection needs.
   Bytes capacity() const { return page_size_ * map_.logical_pages(); }
 
+  /// Appends the page reads that it takes to `ops`, which may run side by side.
+  IoStatus read(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops);
+  /// The same as a plan of one phase, of none where nothing is in flash.
   IoPlan read(Bytes offset, Bytes length, std::span<std::byte> out = {});
 
   /// A partly covered page is read, merged and written. Out of space cannot happen within capacity(); should it, pages

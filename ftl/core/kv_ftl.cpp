@@ -157,7 +157,7 @@ std::uint32_t KvFtl::transposed_tokens(const KvKey& key) const {
 
 PageOp KvFtl::op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const {
   const auto bytes = static_cast<std::uint32_t>(geometry_.page_size.value);
-  return {ppa, kind, op_class, kind == PageOpKind::erase ? 0 : bytes};
+  return {.ppa = ppa, .kind = kind, .op_class = op_class, .channel_bytes = kind == PageOpKind::erase ? 0 : bytes};
 }
 
 void KvFtl::plan_token_groups(const KvKey& key, KvKind kind, std::span<const std::uint32_t> groups,

@@ -48,7 +48,11 @@ tlm::tlm_sync_enum FlashTarget::begin_request(tlm::tlm_generic_payload& payload,
 bool FlashTarget::respond(SimTime now) {
   completions_.clear();
   take_completions(now, completions_);
-  for (const FlashCompletion& completion : completions_) responses_.push_back(&take_in_flight(completion.ticket));
+  for (const FlashCompletion& completion : completions_) {
+    tlm::tlm_generic_payload& payload = take_in_flight(completion.ticket);
+    payload.get_extension<FlashBatch>()->stages = completion.stages;
+    responses_.push_back(&payload);
+  }
   bool sent = false;
   while (responding_ == nullptr && !responses_.empty()) {
     tlm::tlm_generic_payload& payload = *responses_.front();

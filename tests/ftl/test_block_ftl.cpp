@@ -185,7 +185,7 @@ TEST_CASE("a preconditioned drive reads flash everywhere and takes random writes
     for (std::uint64_t ppa = 0; ppa < g.pages(); ++ppa) {
       const BlockId block = g.block_of({ppa});
       if (g.page_in_block({ppa}) < drive.blocks.written_pages(block)) {
-        drive.flash.run({{ppa}, PageOpKind::program, OpClass::host, 4096}, true);
+        drive.flash.run({{ppa}, PageOpKind::program, OpClass::host, 0, 4096}, true);
       }
     }
     std::mt19937_64 rng(11);

@@ -44,7 +44,7 @@ FlashTiming coarse(BusArbitration arbitration = BusArbitration::command_first) {
 }
 
 PageOp op(PageOpKind kind, std::uint32_t plane, std::uint32_t bytes = 64) {
-  return {small().address(PlaneId{plane}, 0, 0), kind, OpClass::host, bytes};
+  return {small().address(PlaneId{plane}, 0, 0), kind, OpClass::host, 0, bytes};
 }
 PageOp read(std::uint32_t plane, std::uint32_t bytes = 64) { return op(PageOpKind::read, plane, bytes); }
 PageOp program(std::uint32_t plane) { return op(PageOpKind::program, plane); }
@@ -109,7 +109,7 @@ TEST_CASE("an unloaded read takes the sum of its parts") {
   const FlashGeometry geometry;
   const FlashTiming timing;
   FlashTimeline timeline(geometry, timing);
-  const PageOp page{{12345}, PageOpKind::read, OpClass::host, 4096};
+  const PageOp page{{12345}, PageOpKind::read, OpClass::host, 0, 4096};
   timeline.submit({&page, 1}, SimTime{});
   CHECK(timeline.run(kNever) == SimTime{290'000 + 50'000'000 + 30'000 + 2'925'715});
 }

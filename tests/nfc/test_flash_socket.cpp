@@ -46,7 +46,7 @@ nfc::FlashTiming timing() {
 }
 
 PageOp read(std::uint32_t plane) {
-  return {geometry().address(PlaneId{plane}, 0, 0), PageOpKind::read, OpClass::host, 64};
+  return {geometry().address(PlaneId{plane}, 0, 0), PageOpKind::read, OpClass::host, 0, 64};
 }
 
 /// An initiator whose thread runs `script`. `seen` has the tag and time of each response, and of each note.

@@ -100,6 +100,7 @@ TEST_CASE("results do not depend on how the runs are sliced") {
         op = {{random() % geometry.pages()},
               static_cast<PageOpKind>(random() % 8 < 6 ? 0 : 1 + random() % 2),
               OpClass::host,
+              0,
               4096};
       }
     }
@@ -133,7 +134,7 @@ TEST_CASE("a saturated channel moves data all the time") {
   std::vector<PageOp> ops(20'000);
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const PlaneId plane{static_cast<std::uint32_t>(i % geometry.planes())};
-    ops[i] = {geometry.address(plane, 0, 0), PageOpKind::read, OpClass::attend, 4096};
+    ops[i] = {geometry.address(plane, 0, 0), PageOpKind::read, OpClass::attend, 0, 4096};
   }
   timeline.submit(ops, SimTime{});
   const SimTime end = timeline.run(SimTime::max());
