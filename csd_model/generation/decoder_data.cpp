@@ -82,12 +82,13 @@ void DecoderData::perform(const Operation& op) {
       return finish_layer(op, mb);
     case OpKind::sample:
       return sample(mb);
+    case OpKind::transfer:
+      return;  // what travels is handed over where it arrives
     case OpKind::append_kv:
     case OpKind::attend:
-    case OpKind::transfer:
       break;
   }
-  throw InternalError(fmt::format("{} is not work of the GPU", host::operation_name(op.kind, op.tag)));
+  throw InternalError(fmt::format("{} is work of a drive", host::operation_name(op.kind, op.tag)));
 }
 
 void DecoderData::embed(const Operation& op, MiniBatch& mb) {

@@ -53,6 +53,12 @@ std::string_view hint(nvme::Status status) {
   return "";
 }
 
+Segment buffer_memory(Platform& platform, bool through_host) {
+  if (!through_host) return {nvme::PhysicalAddress{Platform::kGpuBase}, platform.gpu_memory().size()};
+  const nvme::PhysicalAddress first = platform.free_host_memory();
+  return {first, platform.host_memory().size() - Bytes{first.value}};
+}
+
 std::span<Half> halves(std::byte* at, std::size_t count) { return {reinterpret_cast<Half*>(at), count}; }
 
 }  // namespace
@@ -77,15 +83,16 @@ DriveBackend::DriveBackend(Platform& platform, const Shape& shape, OperationData
                            Failed failed)
     : platform_(platform),
       shape_(shape),
+      memory_(buffer_memory(platform, shape.through_host)),
+      base_(shape.through_host ? platform.host_memory().bytes().data() + memory_.address.value
+                               : platform.gpu_memory().bytes().data()),
       data_(data),
       completed_(std::move(completed)),
       failed_(std::move(failed)),
       shards_(host::shard_heads(shape.kv_heads, platform.drives())),
-      buffers_({nvme::PhysicalAddress{Platform::kGpuBase}, platform.gpu_memory().size()}) {}
+      buffers_(memory_) {}
 
-std::byte* DriveBackend::bytes(Segment buffer) {
-  return platform_.gpu_memory().bytes().data() + (buffer.address.value - Platform::kGpuBase);
-}
+std::byte* DriveBackend::bytes(Segment buffer) { return base_ + (buffer.address.value - memory_.address.value); }
 
 nvme::QueueId DriveBackend::next_queue(std::uint32_t drive) {
   return nvme::QueueId{static_cast<std::uint16_t>(1 + next_queue_++ % platform_.driver(drive).queues())};
@@ -177,8 +184,9 @@ void DriveBackend::start_append(const Operation& op, const std::shared_ptr<Runni
     // Whole heads where one fits: full windows then come in one command and need no read-back.
     const std::uint64_t tokens_fit = std::min<std::uint64_t>(mdts / token_bytes, 0xFFFF);
     const std::uint32_t token_step = static_cast<std::uint32_t>(std::min<std::uint64_t>(s.tokens, tokens_fit));
+    const std::uint32_t most_heads = shape_.granularity == Granularity::head ? 1 : work.heads.count;
     const std::uint32_t head_step =
-        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(mdts / (token_bytes * token_step), 1, work.heads.count));
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(mdts / (token_bytes * token_step), 1, most_heads));
     for (std::uint32_t head = 0; head < work.heads.count; head += head_step) {
       // The drive takes the tokens of a head in order: one queue keeps it.
       const nvme::QueueId queue = next_queue(running->drive);
@@ -213,10 +221,11 @@ void DriveBackend::start_append(const Operation& op, const std::shared_ptr<Runni
 void DriveBackend::start_attend(const Operation& op, const std::shared_ptr<Running>& running) {
   const auto& work = std::get<DriveWork>(op.work);
   const std::uint64_t mdts = platform_.driver(running->drive).mdts().value;
+  const std::size_t most_parts = shape_.granularity == Granularity::layer_mini_batch ? 0xFFFF : 1;
   const auto fits = [&](std::size_t parts, std::uint32_t heads) {
-    return parts <= 0xFFFF && nvme::attend_layout(attend_command(op, shape_, parts, heads)).size.value <= mdts;
+    return parts <= most_parts && nvme::attend_layout(attend_command(op, shape_, parts, heads)).size.value <= mdts;
   };
-  std::uint32_t head_step = work.heads.count;
+  std::uint32_t head_step = shape_.granularity == Granularity::head ? 1 : work.heads.count;
   while (head_step > 1 && !fits(1, head_step)) head_step = (head_step + 1) / 2;
 
   std::vector<AttendPart> parts;

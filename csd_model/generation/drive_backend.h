@@ -15,9 +15,12 @@
 
 namespace csd_model {
 
-/// Encodes append_kv and attend operations as vendor commands whose buffers lie in GPU memory (peer to peer), cut to
-/// the drive's mdts: an append by heads, then by tokens; an attend by sequences, then by heads. An operation ends with
-/// its last command.
+/// How much of a drive operation one command covers at most; mdts may cut it further.
+enum class Granularity : std::uint8_t { layer_mini_batch, sequence, head };
+
+/// Encodes append_kv and attend operations as vendor commands whose buffers lie in GPU memory (peer to peer) or in host
+/// memory, cut to the drive's mdts: an append by heads, then by tokens; an attend by sequences, then by heads. An
+/// operation ends with its last command.
 class DriveBackend final : public csdsim::host::OperationBackend {
  public:
   using Completed = std::function<void(csdsim::host::OperationId, csdsim::SimTime, const csdsim::host::DriveSplit&)>;
@@ -30,6 +33,8 @@ class DriveBackend final : public csdsim::host::OperationBackend {
     std::uint32_t layers = 0;
     std::uint32_t max_tokens = 0;  ///< longest sequence: a hint for the drive's layout
     bool component_major = true;   ///< keys are wanted in embedding pages too (SparF)
+    Granularity granularity = Granularity::layer_mini_batch;
+    bool through_host = false;  ///< buffers lie in host memory
   };
 
   /// `data` is null in timing runs. `completed` is called in simulated time; `failed` with a message when a drive
@@ -67,6 +72,8 @@ class DriveBackend final : public csdsim::host::OperationBackend {
 
   Platform& platform_;
   Shape shape_;
+  csdsim::nvme::Segment memory_;  ///< where the buffers are
+  std::byte* base_;               ///< its bytes
   OperationData* data_;
   Completed completed_;
   Failed failed_;

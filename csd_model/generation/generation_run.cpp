@@ -129,7 +129,9 @@ class GenerationProgram : public sc_core::sc_module {
             .head_dim = model.head_dim,
             .layers = most_layers(),
             .max_tokens = longest + setup_.plan.workload.output_tokens,
-            .component_major = component_major()};
+            .component_major = component_major(),
+            .granularity = setup_.granularity,
+            .through_host = setup_.plan.system.through_host};
   }
 
   /// Dense attention never reads embedding pages: InstI-Dense keeps K once.

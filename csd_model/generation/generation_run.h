@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "csd_model/generation/drive_backend.h"
 #include "csd_model/generation/operation_data.h"
 #include "csd_model/platform/platform.h"
 #include "host_runtime/core/planner/estimator.h"
@@ -26,6 +27,7 @@ struct GenerationSetup {
   csdsim::host::PlannerInputs plan;  ///< span and drives are set by the run
   csdsim::host::SamplingSettings sampling;
   OperationData* data = nullptr;  ///< carried runs
+  Granularity granularity = Granularity::layer_mini_batch;
   /// Whether the drives keep K component-major too. Unset: what the method reads; dense attention does without.
   std::optional<bool> component_major;
 };

@@ -37,6 +37,7 @@ Platform::Platform(const PlatformConfig& config) : config_(config) {
   fabric_->region(gpu_region).bind(gpu_memory_->target);
 
   const Bytes queues = queue_memory(config);
+  const auto cores = std::make_shared<nvme::HostCores>(config.cores);
   for (std::uint32_t i = 0; i < config.drives; ++i) {
     auto slot = std::make_unique<Slot>();
     slot->map.add(host);
@@ -46,7 +47,9 @@ Platform::Platform(const PlatformConfig& config) : config_(config) {
                                                       nvme::NvmeDriverParams{.queue_memory = {free_host_, queues},
                                                                              .queues = config.queues,
                                                                              .queue_depth = config.queue_depth,
-                                                                             .io_overhead = config.io_overhead});
+                                                                             .io_overhead = config.io_overhead,
+                                                                             .cores = cores,
+                                                                             .first_core = i * config.queues});
     slot->driver->bar.bind(slot->drive->bar);
     slot->driver->memory.bind(fabric_->target);
     slot->drive->dma.bind(fabric_->target);

@@ -20,6 +20,7 @@ struct PlatformConfig {
   csdsim::Bytes host_memory = csdsim::Bytes::gib(96);
   csdsim::Bytes gpu_memory = csdsim::Bytes::gib(48);
   csdsim::SimTime io_overhead;  ///< host processor time a command
+  std::uint32_t cores = 26;     ///< of the host; queues of all drives share them
   std::uint16_t queues = 4;
   std::uint32_t queue_depth = 1024;
   EngineFactory engine = {};  ///< called once a drive; without it drives have the model's own engine

@@ -23,6 +23,18 @@ nfc::BusArbitration arbitration(scenario::BusArbitration a) {
   throw InternalError("unknown bus arbitration");
 }
 
+Granularity granularity(scenario::Granularity g) {
+  switch (g) {
+    case scenario::Granularity::layer_mini_batch:
+      return Granularity::layer_mini_batch;
+    case scenario::Granularity::sequence:
+      return Granularity::sequence;
+    case scenario::Granularity::head:
+      return Granularity::head;
+  }
+  throw InternalError("unknown command granularity");
+}
+
 ftl::StripeOrder stripe_order(const std::vector<scenario::StripeLevel>& levels) {
   ftl::StripeOrder order{};
   for (std::size_t i = 0; i < order.size(); ++i)
@@ -110,6 +122,7 @@ PlatformConfig platform_config(const Scenario& s) {
   config.host_memory = platform.host.memory;
   config.gpu_memory = platform.gpu.memory;
   config.io_overhead = platform.host.io_overhead;
+  config.cores = platform.host.cores;
   config.queues = static_cast<std::uint16_t>(platform.device.nvme.queues);
   config.queue_depth = platform.device.nvme.queue_depth;
   return config;
@@ -152,8 +165,11 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   GenerationSetup setup;
   setup.platform = platform_config(s);
   setup.gpu = gpu_parameters(s.platform.gpu);
-  const nvme::PcieLinkParams gpu_link = link_params(s.platform.gpu.link);
-  setup.gpu_link = {.bandwidth = s.platform.gpu.link.raw_bandwidth(), .latency = gpu_link.latency};
+  const scenario::GpuLinkConfig& gpu_link = s.platform.gpu.link;
+  setup.gpu_link = {.bandwidth = std::min(gpu_link.payload_bandwidth(), s.platform.host.memory_bandwidth),
+                    .latency = gpu_link.latency};
+  setup.granularity = granularity(s.platform.device.nvme.granularity);
+  setup.plan.system.through_host = s.platform.device.nvme.transfer == scenario::Transfer::host;
   setup.plan.model = model_shape(s.model);
   setup.plan.workload = {.prompt_tokens = std::move(prompt_tokens), .output_tokens = workload.output_tokens};
   setup.plan.drives = s.platform.device.count;

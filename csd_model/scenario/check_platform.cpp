@@ -112,7 +112,7 @@ void require_power_of_two(Checker& c, const std::string& path, Bytes value) {
             fmt::format("{}: {} is not a power of two", path, format_quantity(value)));
 }
 
-void check_link(Checker& c, LinkConfig& link, const std::string& path) {
+void check_link(Checker& c, LinkConfig& link, const std::string& path, bool reads_in_requests) {
   const std::string bandwidth = path + ".bandwidth", generation = path + ".generation", lanes = path + ".lanes";
   if (link.bandwidth && (link.generation || link.lanes)) {
     const std::string& rival =
@@ -133,7 +133,11 @@ void check_link(Checker& c, LinkConfig& link, const std::string& path) {
               fmt::format("{}: {} is not a power of two", lanes, *link.lanes));
   }
   require_power_of_two(c, path + ".max_payload", link.max_payload);
-  require_power_of_two(c, path + ".max_read_request", link.max_read_request);
+  if (reads_in_requests) require_power_of_two(c, path + ".max_read_request", link.max_read_request);
+  if (!link.bandwidth) return;
+  for (const char* const of_packets : {".max_payload", ".max_read_request", ".tlp_overhead", ".dllp_overhead"})
+    if (reads_in_requests || of_packets != std::string_view(".max_read_request"))
+      c.refuse_unused(path + of_packets, bandwidth, fmt::format("{} is what the payload gets", bandwidth));
 }
 
 void check_geometry(Checker& c, const FlashGeometry& g) {
@@ -160,8 +164,8 @@ void check_platform(Checker& c) {
   PlatformConfig& platform = c.scenario().platform;
   DeviceConfig& device = platform.device;
   check_geometry(c, device.flash.geometry);
-  check_link(c, device.link, "platform.device.link");
-  check_link(c, platform.gpu.link, "platform.gpu.link");
+  check_link(c, device.link, "platform.device.link", true);
+  check_link(c, platform.gpu.link, "platform.gpu.link", false);
   require_power_of_two(c, "platform.device.nvme.mdts", device.nvme.mdts);
   require_power_of_two(c, "platform.device.nvme.block_size", device.nvme.block_size);
   c.require(device.engine.buffer >= device.flash.geometry.page_size,

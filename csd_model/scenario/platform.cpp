@@ -15,6 +15,13 @@ Bandwidth LinkConfig::raw_bandwidth() const {
   return {g <= 2 ? bits * 8 / 10 / 8 : bits / 8 * 128 / 130};
 }
 
+Bandwidth LinkConfig::payload_bandwidth() const {
+  if (bandwidth) return *bandwidth;
+  const std::uint64_t packet = max_payload.value + tlp_overhead.value + dllp_overhead.value;
+  return {static_cast<std::uint64_t>(static_cast<unsigned __int128>(raw_bandwidth().bytes_per_second) *
+                                     max_payload.value / packet)};
+}
+
 Bytes DeviceConfig::usable_capacity() const {
   const std::uint64_t pages = flash.geometry.pages();
   return flash.geometry.page_size * (pages - ftl.over_provisioning.floor_of(pages));
@@ -87,7 +94,9 @@ void describe(ParamVisitor& v, NvmeConfig& c) {
           assumed("the drive reaches GPU memory through the switch"));
 }
 
-void describe(ParamVisitor& v, LinkConfig& c) {
+namespace {
+
+void describe_lanes(ParamVisitor& v, LinkConfig& c) {
   v.optional("generation", c.generation, "auto", {1, 5}, "PCIe generation; auto where bandwidth is given.",
              paper("InstInfer: drive 3.0 x4 (V-A, prototype), GPU 4.0 x16 (VI-A)"));
   v.optional("lanes", c.lanes, "auto", {1, 32}, "PCIe lanes: a power of two; auto where bandwidth is given.",
@@ -97,8 +106,6 @@ void describe(ParamVisitor& v, LinkConfig& c) {
              assumed("follows from generation and lanes"));
   v.param("max_payload", c.max_payload, {Bytes{128}, Bytes::kib(4)}, "Largest payload of a TLP: a power of two.",
           assumed("common root complexes"));
-  v.param("max_read_request", c.max_read_request, {Bytes{128}, Bytes::kib(4)},
-          "Bytes that one read request asks for at most: a power of two.", assumed("common root complexes"));
   v.param("tlp_overhead", c.tlp_overhead, {Bytes{0}, Bytes{128}}, "Header, framing and CRC bytes of a TLP.",
           datasheet("PCIe base specification: 4 DW header, sequence number, LCRC, framing"));
   v.param("dllp_overhead", c.dllp_overhead, {Bytes{0}, Bytes{128}},
@@ -106,6 +113,16 @@ void describe(ParamVisitor& v, LinkConfig& c) {
   v.param("latency", c.latency, {SimTime{}, ms(1)}, "Flight time from end to end, each way.",
           assumed("0: a short trace"));
 }
+
+}  // namespace
+
+void describe(ParamVisitor& v, LinkConfig& c) {
+  describe_lanes(v, c);
+  v.param("max_read_request", c.max_read_request, {Bytes{128}, Bytes::kib(4)},
+          "Bytes that one read request asks for at most: a power of two.", assumed("common root complexes"));
+}
+
+void describe(ParamVisitor& v, GpuLinkConfig& c) { describe_lanes(v, c); }
 
 void describe(ParamVisitor& v, DramConfig& c) {
   v.param("capacity", c.capacity, {Bytes::mib(1), Bytes::gib(1024)},
@@ -180,16 +197,17 @@ void describe(ParamVisitor& v, GpuConfig& c) {
   v.section("efficiency", c.efficiency, "Share of peak that operators reach.");
   v.section(
       "link", c.link,
-      "The PCIe link: generation and lanes, or bandwidth. Moves what is staged through the host; with transfer p2p "
-      "the drives reach GPU memory over their own links, and no system uses this one.");
+      "The PCIe link: generation and lanes, or bandwidth. It carries what passes through host memory (nvme.transfer: "
+      "host); peer to peer, the drives reach GPU memory over their own links.");
 }
 
 void describe(ParamVisitor& v, HostConfig& c) {
   v.preset("host", c.preset);
-  v.param("cores", c.cores, {1, 4096}, "CPU cores.", datasheet("Intel Xeon Gold 5320"));
+  v.param("cores", c.cores, {1, 4096}, "CPU cores: the I/O queues share them.", datasheet("Intel Xeon Gold 5320"));
   v.param("memory", c.memory, {Bytes::mib(1), Bytes::gib(65'536)}, "Host memory.", paper("InstInfer VI-A"));
   v.param("memory_bandwidth", c.memory_bandwidth, {Bandwidth{1'000'000'000}, Bandwidth{100'000'000'000'000}},
-          "Peak bandwidth of host memory.", datasheet("8 channels of DDR4-2933"));
+          "Peak bandwidth of host memory: copies between host and GPU are no faster.",
+          datasheet("8 channels of DDR4-2933"));
   v.param("io_overhead", c.io_overhead, {SimTime{}, ms(100)}, "CPU time to submit a command and take its completion.",
           assumed("0: not stated by any paper"));
 }

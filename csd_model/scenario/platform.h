@@ -17,8 +17,8 @@ namespace csdsim::scenario {
 enum class BusArbitration : std::uint8_t { fifo, command_first, data_first };
 enum class FilterLocation : std::uint8_t { nfc, die };
 enum class Fidelity : std::uint8_t { fast, at };
-enum class Granularity : std::uint8_t { layer_mini_batch };
-enum class Transfer : std::uint8_t { p2p };
+enum class Granularity : std::uint8_t { layer_mini_batch, sequence, head };
+enum class Transfer : std::uint8_t { p2p, host };
 enum class TailPolicy : std::uint8_t { token_index, dram };
 enum class StripeLevel : std::uint8_t { channel, die, plane };
 enum class GpuTiming : std::uint8_t { modelled };
@@ -74,6 +74,13 @@ struct LinkConfig {
   /// Bytes a second in one direction: the given bandwidth (payload only), or lanes x transfer rate x line coding
   /// (8b/10b up to generation 2, 128b/130b above) rounded down, from which packet overheads are not subtracted.
   Bandwidth raw_bandwidth() const;
+  /// What of it is payload when every packet is full.
+  Bandwidth payload_bandwidth() const;
+};
+
+/// The GPU's link. Copies over it are large: what the size of read requests costs is on the idle direction.
+struct GpuLinkConfig : LinkConfig {
+  GpuLinkConfig() : LinkConfig{.generation = 4, .lanes = 16, .bandwidth = {}} {}
 };
 
 struct DramConfig {
@@ -140,7 +147,7 @@ struct GpuConfig {
   Bytes memory = Bytes::gib(48);
   SimTime kernel_launch = SimTime::microseconds(5);
   GpuEfficiency efficiency;
-  LinkConfig link{.generation = 4, .lanes = 16, .bandwidth = {}};
+  GpuLinkConfig link;
 };
 
 struct HostConfig {
@@ -161,6 +168,7 @@ void describe(ParamVisitor& v, FlashConfig& c);
 void describe(ParamVisitor& v, EngineConfig& c);
 void describe(ParamVisitor& v, NvmeConfig& c);
 void describe(ParamVisitor& v, LinkConfig& c);
+void describe(ParamVisitor& v, GpuLinkConfig& c);
 void describe(ParamVisitor& v, DramConfig& c);
 void describe(ParamVisitor& v, WriteBufferConfig& c);
 void describe(ParamVisitor& v, InstinferMapping& c);
@@ -199,12 +207,15 @@ template <>
 struct EnumValues<scenario::Granularity> {
   static constexpr EnumValue<scenario::Granularity> values[] = {
       {scenario::Granularity::layer_mini_batch, "layer_mini_batch",
-       "One command covers all heads of one layer for a mini-batch of sequences."}};
+       "One command covers all heads of one layer for a mini-batch of sequences."},
+      {scenario::Granularity::sequence, "sequence", "One command covers all heads of one layer for one sequence."},
+      {scenario::Granularity::head, "head", "One command covers one KV head of one layer for one sequence."}};
 };
 template <>
 struct EnumValues<scenario::Transfer> {
   static constexpr EnumValue<scenario::Transfer> values[] = {
-      {scenario::Transfer::p2p, "p2p", "The drive reads and writes GPU memory itself."}};
+      {scenario::Transfer::p2p, "p2p", "The drive reads and writes GPU memory itself."},
+      {scenario::Transfer::host, "host", "Through host memory: over the GPU's link first, then over the drive's."}};
 };
 template <>
 struct EnumValues<scenario::TailPolicy> {

@@ -42,6 +42,16 @@ std::uint64_t total(std::span<const Segment> segments) {
 
 }  // namespace
 
+HostCores::HostCores(std::uint32_t count) : free_at_(count) {
+  if (count == 0) throw UserError("a host needs at least one core");
+}
+
+SimTime HostCores::run(std::size_t index, SimTime work, SimTime now) {
+  SimTime& free = free_at_[index % free_at_.size()];
+  free = std::max(now, free) + work;
+  return free;
+}
+
 NvmeDriver::NvmeDriver(const sc_core::sc_module_name& name, const NvmeDriverParams& params)
     : sc_module(name), bar("bar"), memory("memory"), params_(params), next_page_(params.queue_memory.address) {
   check_time_resolution();
@@ -50,6 +60,7 @@ NvmeDriver::NvmeDriver(const sc_core::sc_module_name& name, const NvmeDriverPara
                                 params.queue_memory.address.value));
   if (params.queues == 0 || params.queue_depth < 2)
     throw UserError("NVMe driver: at least one I/O queue of two entries is needed");
+  if (params_.cores == nullptr) params_.cores = std::make_shared<HostCores>(params.queues + 1U);
   SC_METHOD(poll_method);
   SC_METHOD(issue_method);
   sensitive << issue_event_;
@@ -81,8 +92,8 @@ void NvmeDriver::submit(QueueId queue, const SubmissionEntry& command, std::span
   const SimTime now = sim_now();
   if (params_.io_overhead.ps == 0 && q.pending.empty() && !q.free_cids.empty())
     return place(q, command, segments, std::move(done));
-  q.core_free = std::max(now, q.core_free) + params_.io_overhead;
-  q.pending.push_back({command, {segments.begin(), segments.end()}, std::move(done), q.core_free});
+  const SimTime ready = params_.cores->run(params_.first_core + q.id.value, params_.io_overhead, now);
+  q.pending.push_back({command, {segments.begin(), segments.end()}, std::move(done), ready});
   issue_pending(q);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,11 +21,27 @@
 
 namespace csdsim::nvme {
 
+/// The processors of a host. Each works serially, first come first served.
+class HostCores {
+ public:
+  /// UserError for none.
+  explicit HostCores(std::uint32_t count);
+  /// When core `index` (modulo their number) is through with `work` that it gets at `now`.
+  SimTime run(std::size_t index, SimTime work, SimTime now);
+
+ private:
+  std::vector<SimTime> free_at_;
+};
+
 struct NvmeDriverParams {
   Segment queue_memory;              ///< host DRAM set aside for queues and PRP lists, page aligned
   std::uint16_t queues = 4;          ///< I/O queue pairs wanted; the controller may grant fewer
   std::uint32_t queue_depth = 1024;  ///< entries a queue; limited by CAP.MQES
-  SimTime io_overhead{};             ///< host CPU time a command; each queue has a core, which works serially
+  SimTime io_overhead{};             ///< host CPU time a command, spent on the core of its queue
+  /// Shared by the drivers of a host: queue i of a driver whose `first_core` is c runs on core c + i. Null: a core a
+  /// queue.
+  std::shared_ptr<HostCores> cores = {};
+  std::uint32_t first_core = 0;
   SimTime poll_interval = SimTime::microseconds(1);  ///< while waiting for CSTS.RDY
 };
 
@@ -100,7 +117,6 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
     bool phase = true;
     bool doorbell_due = false;
     bool reap_due = false;
-    SimTime core_free{};
     std::vector<Slot> slots;  ///< by command identifier
     std::vector<std::uint16_t> free_cids;
     std::deque<Pending> pending;

@@ -233,3 +233,30 @@ TEST_CASE("operations have readable names") {
   CHECK(operation_name(OpKind::embed, {}) == "prefill mini-batch 0 embed");
   CHECK(resource_name(Resource::drive(DriveIndex{2})) == "drive 2");
 }
+
+TEST_CASE("through host memory, everything that GPU and drive exchange is copied over the GPU's link too") {
+  PlannerInputs in = small_inputs(2, {5, 7}, 1, 2);
+  const std::vector<Operation> direct = all_operations(*make_planner("instinfer-dense", in));
+  in.system.through_host = true;
+  const std::vector<Operation> ops = all_operations(*make_planner("instinfer-dense", in));
+  std::size_t copies = 0;
+  for (const Operation& op : ops) {
+    if (op.kind == OpKind::transfer) ++copies;
+    if (op.kind == OpKind::append_kv || op.kind == OpKind::attend) {
+      const Operation& in_host = ops.at(op.deps.front().value);
+      REQUIRE(in_host.kind == OpKind::transfer);
+      CHECK(in_host.resource.kind == ResourceKind::gpu_to_host);
+      CHECK(std::get<LinkWork>(in_host.work).bytes == std::get<DriveWork>(op.work).to_drive);
+    }
+    if (op.kind == OpKind::finish_layer && op.tag.phase == D) {
+      REQUIRE(op.deps.size() == 1);
+      const Operation& back = ops.at(op.deps.front().value);
+      REQUIRE(back.kind == OpKind::transfer);
+      CHECK(back.resource.kind == ResourceKind::host_to_gpu);
+      const Operation& attend = ops.at(back.deps.front().value);
+      CHECK(std::get<LinkWork>(back.work).bytes == std::get<DriveWork>(attend.work).from_drive);
+    }
+  }
+  CHECK(copies > 0);
+  CHECK(ops.size() == direct.size() + copies);
+}

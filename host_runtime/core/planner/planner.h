@@ -59,6 +59,8 @@ struct PlanSpan {
 struct SystemParameters {
   std::uint32_t mini_batches = 2;  ///< source: assumed, the paper states no micro-batch size
   std::uint32_t kv_buffers = 2;    ///< layers of K and V on the GPU per mini-batch in the prefill; source: assumed
+  /// Between GPU and drives, through host memory: a copy over the GPU's link before and after. Unset: peer to peer.
+  bool through_host = false;
   SparfParameters sparf = {};
 };
 

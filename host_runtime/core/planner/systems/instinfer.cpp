@@ -66,9 +66,12 @@ void InstInfer::prefill(OperationSink& sink) {
       const OperationId attention =
           sink.add(OpKind::attention, Resource::gpu(), tag, model.prefill_attention(prompts[mb]), {qkv});
       Ids& kept = kept_[mb].emplace_back();
-      for (std::uint32_t d = 0; d < shards_.size(); ++d)
-        kept.push_back(sink.add(OpKind::append_kv, Resource::drive(DriveIndex{d}), tag,
-                                append_work(mini_batches_[mb], shards_[d]), {qkv}));
+      for (std::uint32_t d = 0; d < shards_.size(); ++d) {
+        DriveWork work = append_work(mini_batches_[mb], shards_[d]);
+        Ids at_hand = staged(sink, ResourceKind::gpu_to_host, tag, work.to_drive, LinkPayload::kv, {qkv});
+        kept.push_back(
+            sink.add(OpKind::append_kv, Resource::drive(DriveIndex{d}), tag, std::move(work), std::move(at_hand)));
+      }
       hidden[mb] = sink.add(OpKind::finish_layer, Resource::gpu(), tag, model.finish_layer(tokens[mb]), {attention});
     }
   sampled_.resize(parts);
@@ -95,11 +98,15 @@ void InstInfer::decode(OperationSink& sink, std::uint32_t step) {
           sink.add(OpKind::attention_inputs, Resource::gpu(), tag, model.attention_inputs(sequences), {hidden[mb]});
       Ids outputs;
       for (std::uint32_t d = 0; d < shards_.size(); ++d) {
-        Ids deps = {qkv};
+        DriveWork work = attend_work(mini_batches_[mb], shards_[d], step);
+        const Bytes output = work.from_drive;
+        Ids deps = staged(sink, ResourceKind::gpu_to_host, tag, work.to_drive, LinkPayload::kv, {qkv});
         // Later steps are behind the first one, so it alone has to wait for the prefill's K and V.
         if (!kept_.empty()) deps.push_back(kept_[mb][layer][d]);
-        outputs.push_back(sink.add(OpKind::attend, Resource::drive(DriveIndex{d}), tag,
-                                   attend_work(mini_batches_[mb], shards_[d], step), std::move(deps)));
+        const OperationId attend =
+            sink.add(OpKind::attend, Resource::drive(DriveIndex{d}), tag, std::move(work), std::move(deps));
+        outputs.push_back(
+            staged(sink, ResourceKind::host_to_gpu, tag, output, LinkPayload::activations, {attend}).front());
       }
       hidden[mb] =
           sink.add(OpKind::finish_layer, Resource::gpu(), tag, model.finish_layer(sequences), std::move(outputs));
@@ -110,6 +117,12 @@ void InstInfer::decode(OperationSink& sink, std::uint32_t step) {
     const OpTag tag{Phase::decode, step, std::nullopt, MiniBatch{mb}};
     sampled_[mb] = sink.add(OpKind::sample, Resource::gpu(), tag, model.sample(mini_batches_[mb].count), {hidden[mb]});
   }
+}
+
+InstInfer::Ids InstInfer::staged(OperationSink& sink, ResourceKind link, const OpTag& tag, Bytes bytes,
+                                 LinkPayload payload, Ids deps) const {
+  if (!in_.system.through_host) return deps;
+  return {sink.add(OpKind::transfer, {link, 0}, tag, LinkWork{bytes, payload}, std::move(deps))};
 }
 
 DriveWork InstInfer::append_work(Share batch, HeadRange heads) const {

@@ -15,7 +15,8 @@ namespace csdsim::host {
 /// at most `kv_buffers` layers: computing layer i waits until those of layer i - kv_buffers have been accepted.
 /// Decode: for each layer the GPU makes q, k, v; every drive appends k and v and attends for the heads it holds
 /// (n_head / n each); the GPU concatenates the outputs and finishes the layer. Mini-batches share no dependency, so the
-/// GPU works for one while the drives work for another.
+/// GPU works for one while the drives work for another. With SystemParameters::through_host everything that the GPU and
+/// a drive exchange is copied over the GPU's link as well, as an operation of its own.
 class InstInfer final : public Planner {
  public:
   /// UserError for sizes that do not fit together (heads and drives, mini-batches and batch, span and workload).
@@ -28,6 +29,9 @@ class InstInfer final : public Planner {
 
   void prefill(OperationSink& sink);
   void decode(OperationSink& sink, std::uint32_t step);
+  /// Bytes on their way through host memory, behind `deps`; nothing to do peer to peer: the dependencies themselves.
+  Ids staged(OperationSink& sink, ResourceKind link, const OpTag& tag, Bytes bytes, LinkPayload payload,
+             Ids deps) const;
   DriveWork append_work(Share batch, HeadRange heads) const;
   DriveWork attend_work(Share batch, HeadRange heads, std::uint32_t step) const;
 
