@@ -173,8 +173,8 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   setup.plan.model = model_shape(s.model);
   setup.plan.workload = {.prompt_tokens = std::move(prompt_tokens), .output_tokens = workload.output_tokens};
   setup.plan.drives = s.platform.device.count;
-  setup.plan.system.mini_batches = std::min<std::uint32_t>(
-      workload.mini_batches, static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size()));
+  const auto sequences = static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size());
+  setup.plan.system.mini_batches = workload.mini_batches.value_or(std::min<std::uint32_t>(2, sequences));
   if (const auto* sparf = std::get_if<scenario::InstinferSparf>(&s.system)) {
     setup.system = std::string(scenario::InstinferSparf::kKind);
     setup.plan.system.sparf = scenario::sparf_parameters(*sparf);

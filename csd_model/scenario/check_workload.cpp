@@ -149,6 +149,10 @@ void check_generation(Checker& c, GenerationWorkload& work) {
             {"workload.output_tokens", "workload.input_tokens", "model.max_positions"},
             fmt::format("workload: {} tokens ({} in, {} out) exceed the {} positions of the model", longest_sequence(s),
                         longest_sequence(s) - work.output_tokens, work.output_tokens, s.model.max_positions));
+  if (work.mini_batches)
+    c.require(*work.mini_batches <= work.batch, {"workload.mini_batches", "workload.batch"},
+              fmt::format("workload.mini_batches: {} parts of a batch of {}: a part holds at least one sequence",
+                          *work.mini_batches, work.batch));
   c.require(device.count <= s.model.kv_heads, {"platform.device.count", "model.kv_heads"},
             fmt::format("platform.device.count: {} drives for {} KV heads: a drive holds at least one", device.count,
                         s.model.kv_heads));

@@ -83,9 +83,10 @@ void describe(ParamVisitor& v, GenerationWorkload& c) {
           "Divides logits before a token is drawn, in carried runs; 0 takes the likeliest.", assumed("greedy"));
   v.optional("prompts", c.prompts, "none", "File with a prompt a line, in place of batch and input_tokens.",
              assumed("lengths are enough for timing"));
-  v.param("mini_batches", c.mini_batches, {1, 1024},
-          "Parts of the batch that take turns on GPU and drive; not more than there are sequences.",
-          assumed("the least that overlaps; InstInfer states no micro-batch size"));
+  v.optional(
+      "mini_batches", c.mini_batches, "auto", {1, 1024},
+      "Parts of the batch that take turns on GPU and drive, at most one a sequence; auto: 2 if there are as many.",
+      assumed("the least that overlaps; InstInfer states no micro-batch size"));
 }
 
 void describe(ParamVisitor& v, BlockIoWorkload& c) {

@@ -67,9 +67,9 @@ struct GenerationWorkload {
   std::uint32_t batch = 1;
   std::uint32_t input_tokens = 128;
   std::uint32_t output_tokens = 128;
-  Ratio temperature{0, 1};           ///< 0: greedy
-  std::optional<InputPath> prompts;  ///< a prompt a line; replaces batch and input_tokens
-  std::uint32_t mini_batches = 2;    ///< parts of the batch that take turns on GPU and drive; at most the batch
+  Ratio temperature{0, 1};                    ///< 0: greedy
+  std::optional<InputPath> prompts;           ///< a prompt a line; replaces batch and input_tokens
+  std::optional<std::uint32_t> mini_batches;  ///< parts of the batch that take turns on GPU and drive; unset: 2, or 1
 };
 
 enum class Pattern : std::uint8_t {
