@@ -1,0 +1,158 @@
+// The commands of the KV service that read the cache without attending: token scores, and rows of K and V.
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "attention_engine/core/attention.h"
+#include "base/fp16.h"
+#include "csd_model/firmware/kv_service.h"
+
+namespace csd_model {
+
+using namespace csdsim;
+using nvme::AttendDescriptor;
+using nvme::Command;
+using nvme::Status;
+namespace status = nvme::status;
+
+struct KvService::Score {
+  Command* command = nullptr;
+  nvme::KvScore op;
+  nvme::ScoreLayout layout;
+  std::vector<AttendDescriptor> descriptors;
+  DramBuffer q;       ///< section q; empty in timing runs
+  DramBuffer scores;  ///< section scores; empty in timing runs
+};
+
+void KvService::score(Command& command, const nvme::KvScore& op) {
+  const auto s = std::make_shared<Score>();
+  s->command = &command;
+  s->op = op;
+  s->layout = nvme::score_layout(op);
+  s->descriptors.resize(op.n);
+  command.read_host(Bytes{0}, std::as_writable_bytes(std::span(s->descriptors)), [this, s](Status result) {
+    if (result.ok()) result = validate(*s);
+    if (!result.ok()) return s->command->complete(result);
+    read_section(*s->command, s->layout.q, s->layout.scores, s->q, [this, s](Status moved) {
+      if (moved.ok()) moved = validate(*s);  // the cache may have changed while q was on its way
+      if (!moved.ok()) return s->command->complete(moved);
+      start_engine(s);
+    });
+  });
+}
+
+nvme::Status KvService::validate(const Score& s) const {
+  std::uint64_t heads = 0;
+  std::uint64_t scores = 0;
+  for (const AttendDescriptor& d : s.descriptors) {
+    if (const Status bad = check_heads(d, s.op.layer, s.op.head_dim); !bad.ok()) return bad;
+    if (d.flags != 0 || d.reserved_24 != 0 || d.reserved_28 != 0) return status::invalid_field;
+    if (d.r != 0 || d.k != 0 || d.l != 0) return status::kv_bad_parameters;
+    for (std::uint32_t h = 0; h < d.head_count; ++h)
+      if (std::uint64_t{d.token} + 1 != ftl_.tokens({SequenceId{d.sequence}, s.op.layer, KvHead{d.first_head + h}}))
+        return status::kv_bad_token;
+    heads += d.head_count;
+    scores += d.head_count * (std::uint64_t{d.token} + 1);
+  }
+  return heads == s.op.total_heads && scores == s.op.total_scores ? status::success : status::kv_shape_mismatch;
+}
+
+void KvService::start_engine(const std::shared_ptr<Score>& s) {
+  const Half* q = nullptr;
+  float* scores = nullptr;
+  if (config_.carried) {
+    s->scores = cleared_buffer(s->layout.size - s->layout.scores);
+    q = s->q.as<const Half>();
+    scores = s->scores.as<float>();
+  }
+  std::vector<engine::HeadJob> jobs;
+  jobs.reserve(s->op.total_heads);
+  for (const AttendDescriptor& d : s->descriptors) {
+    for (std::uint32_t h = 0; h < d.head_count; ++h) {
+      engine::HeadJob& job = jobs.emplace_back();
+      job.key = {SequenceId{d.sequence}, s->op.layer, KvHead{d.first_head + h}};
+      job.method = engine::Method::score;
+      job.group = s->op.group;
+      if (!config_.carried) continue;
+      job.q = q;
+      job.scores = scores;
+      q += std::size_t{s->op.group} * s->op.head_dim;
+      scores += d.token + 1;
+    }
+  }
+  run_jobs(*s->command, s->op.layer, std::move(jobs), s->descriptors, [this, s] {
+    write_section(*s->command, s->layout.scores, s->layout.size, s->scores,
+                  [s](Status result) { s->command->complete(result); });
+  });
+}
+
+struct KvService::Fetch {
+  Command* command = nullptr;
+  nvme::KvFetch op;
+  nvme::FetchLayout layout;
+  std::vector<std::byte> head;  ///< descriptor and token indices
+  AttendDescriptor descriptor;
+  std::vector<std::uint32_t> tokens;
+  DramBuffer rows;
+};
+
+void KvService::fetch(Command& command, const nvme::KvFetch& op) {
+  const auto f = std::make_shared<Fetch>();
+  f->command = &command;
+  f->op = op;
+  f->layout = nvme::fetch_layout(op);
+  f->head.resize(f->layout.k.value);
+  command.read_host(Bytes{0}, f->head, [this, f](Status s) {
+    if (!s.ok()) return f->command->complete(s);
+    fetch_lists_arrived(f);
+  });
+}
+
+void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
+  std::copy_n(f->head.begin(), sizeof(AttendDescriptor), reinterpret_cast<std::byte*>(&f->descriptor));
+  f->tokens.resize(f->op.token_count);
+  std::copy_n(f->head.begin() + static_cast<std::ptrdiff_t>(f->layout.tokens.value), f->tokens.size() * 4,
+              reinterpret_cast<std::byte*>(f->tokens.data()));
+  const AttendDescriptor& d = f->descriptor;
+  if (const Status s = check_heads(d, f->op.layer, f->op.head_dim); !s.ok()) return f->command->complete(s);
+  if (d.head_count != f->op.head_count) return f->command->complete(status::kv_shape_mismatch);
+  if (d.flags != 0 || d.reserved_24 != 0 || d.reserved_28 != 0) return f->command->complete(status::invalid_field);
+  if (d.r != 0 || d.k != 0 || d.l != 0) return f->command->complete(status::kv_bad_parameters);
+  if (d.token != 0) return f->command->complete(status::kv_bad_token);
+
+  std::vector<PageOp> ops;
+  for (std::uint32_t h = 0; h < d.head_count; ++h) {
+    const engine::HeadKey key{SequenceId{d.sequence}, f->op.layer, KvHead{d.first_head + h}};
+    const engine::KvHeadView view = lookup_.view(key);
+    std::vector<std::uint32_t> groups;
+    for (const std::uint32_t token : f->tokens) {
+      if (token >= view.tokens) return f->command->complete(status::kv_bad_token);
+      if (token < view.flushed_tokens) groups.push_back(token / view.tokens_per_page);
+    }
+    std::sort(groups.begin(), groups.end());
+    groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+    lookup_.plan_token_groups(key, engine::KvKind::key, groups, {}, ops);
+    lookup_.plan_token_groups(key, engine::KvKind::value, groups, {}, ops);
+  }
+  ftl_.pin(SequenceId{d.sequence});
+  const auto arrived = [this, f] {
+    if (config_.carried) {
+      f->rows = cleared_buffer(f->layout.size - f->layout.k);
+      const std::size_t rows = f->tokens.size() * f->op.head_dim;
+      for (std::uint32_t h = 0; h < f->descriptor.head_count; ++h) {
+        const engine::HeadKey key{SequenceId{f->descriptor.sequence}, f->op.layer,
+                                  KvHead{f->descriptor.first_head + h}};
+        Half* const k = f->rows.as<Half>() + h * rows;
+        Half* const v = f->rows.as<Half>(f->layout.v - f->layout.k) + h * rows;
+        engine::fetch_rows(lookup_, key, engine::KvKind::key, f->tokens, {k, rows});
+        engine::fetch_rows(lookup_, key, engine::KvKind::value, f->tokens, {v, rows});
+      }
+    }
+    unpin(SequenceId{f->descriptor.sequence});
+    write_section(*f->command, f->layout.k, f->layout.size, f->rows, [f](Status s) { f->command->complete(s); });
+  };
+  if (ops.empty()) return arrived();
+  flash_.submit(ops, arrived);
+}
+
+}  // namespace csd_model
