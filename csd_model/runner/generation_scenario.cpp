@@ -197,7 +197,6 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
   const WallClock clock;
   const auto& workload = std::get<scenario::GenerationWorkload>(s.workload);
   const bool carried = s.simulation.data == scenario::DataMode::carried;
-  if (!carried && !s.simulation.compare.empty()) throw UserError("simulation.compare: needs simulation.data: carried");
 
   std::unique_ptr<LoadedModel> model;
   Tokens prompts;

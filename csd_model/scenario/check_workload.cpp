@@ -126,6 +126,9 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
   if (simulation.data == DataMode::timing && work.temperature.numerator != 0) {
     c.refuse_unused("workload.temperature", "simulation.data", "timing runs draw no tokens");
   }
+  c.require(simulation.compare.empty() || simulation.data == DataMode::carried,
+            {"simulation.compare", "simulation.data"},
+            "simulation.compare: only runs that carry data make tokens to compare: simulation.data: carried");
   if (!simulation.sampling) return;
   if (has_model) {
     c.require(
@@ -195,6 +198,8 @@ void check_block_io(Checker& c, const BlockIoWorkload& work) {
   c.require(work.request_size <= set, {"workload.working_set", "workload.request_size"},
             fmt::format("workload.working_set: {} bytes do not hold a request of {}", set.value,
                         format_quantity(work.request_size)));
+  c.require(s.simulation.data == DataMode::timing, {"simulation.data", "workload.kind"},
+            "simulation.data: a block_io workload moves no data of its own: use timing");
   c.require(device.count == 1, {"platform.device.count"},
             fmt::format("platform.device.count: {} drives; a block_io workload addresses one", device.count));
 }

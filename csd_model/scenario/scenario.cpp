@@ -111,7 +111,8 @@ void describe(ParamVisitor& v, ClusteredSelection& c) {
 }
 
 void describe(ParamVisitor& v, SamplingConfig& c) {
-  v.param("layers", c.layers, {1, 1024}, "Layers that are simulated for all.", assumed("layers are alike"));
+  v.param("layers", c.layers, {2, 1024}, "Layers that are simulated for all: two show the time from layer to layer.",
+          assumed("layers are alike"));
   v.param("steps", c.steps, {2, 1'048'576}, "Decode steps that are simulated for all.",
           assumed("costs are smooth in length"));
 }
