@@ -115,10 +115,16 @@ class ParamVisitor {
   void choice(std::string_view name, std::variant<Ts...>& value, std::string_view doc, Cite cite);
   /// Key `preset`: names a layer of values of this kind under the map that is being described. Comes first in a map.
   void preset(std::string_view kind, std::string& name) { on_preset(kind, name); }
+  /// Key `key`: names a preset of this kind that stands for several parameters of the map that is being described. It
+  /// counts like giving them where it stands, but a parameter that is given there itself wins. Comes before them.
+  void shorthand(std::string_view key, std::string_view kind, std::string& name, std::string_view doc) {
+    on_shorthand(key, kind, name, doc);
+  }
 
  protected:
   virtual void on_param(Param& param) = 0;
   virtual void on_preset(std::string_view kind, std::string& name) = 0;
+  virtual void on_shorthand(std::string_view key, std::string_view kind, std::string& name, std::string_view doc) = 0;
   virtual void on_enter(std::string_view name, std::string_view doc) = 0;
   virtual void on_leave() = 0;
   /// Whether the map is there. `present` is what the struct says.
@@ -138,6 +144,7 @@ class NameList final : public ParamVisitor {
  protected:
   void on_param(Param& param) override { add(param.name); }
   void on_preset(std::string_view, std::string&) override { add("preset"); }
+  void on_shorthand(std::string_view key, std::string_view, std::string&, std::string_view) override { add(key); }
   void on_enter(std::string_view name, std::string_view) override {
     add(name);
     ++depth_;

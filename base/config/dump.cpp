@@ -39,6 +39,10 @@ void JsonDump::on_preset(std::string_view, std::string& name) {
   if (!name.empty()) (*stack_.back())["preset"] = name;
 }
 
+void JsonDump::on_shorthand(std::string_view key, std::string_view, std::string& name, std::string_view) {
+  if (!name.empty()) (*stack_.back())[std::string(key)] = name;
+}
+
 void JsonDump::on_enter(std::string_view name, std::string_view) {
   auto& slot = (*stack_.back())[std::string(name)];
   slot = nlohmann::ordered_json::object();
@@ -78,6 +82,11 @@ void ParamTable::on_param(Param& param) {
 void ParamTable::on_preset(std::string_view kind, std::string& name) {
   add("preset", fmt::format("name of a {} preset", kind), "", name.empty() ? "none" : name,
       assumed("a preset is the user's choice"), "Values that stand in for the defaults; every one can be set besides.");
+}
+
+void ParamTable::on_shorthand(std::string_view key, std::string_view kind, std::string& name, std::string_view doc) {
+  add(key, fmt::format("name of one of the {}s", kind), "", name.empty() ? "none" : name,
+      assumed("a preset is the user's choice"), doc);
 }
 
 void ParamTable::on_enter(std::string_view name, std::string_view doc) {

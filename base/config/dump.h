@@ -27,6 +27,7 @@ class JsonDump final : public ParamVisitor {
  protected:
   void on_param(Param& param) override;
   void on_preset(std::string_view kind, std::string& name) override;
+  void on_shorthand(std::string_view key, std::string_view kind, std::string& name, std::string_view doc) override;
   void on_enter(std::string_view name, std::string_view doc) override;
   void on_leave() override { stack_.pop_back(); }
   bool on_optional_section(std::string_view name, std::string_view none, std::string_view doc, Cite cite,
@@ -79,6 +80,7 @@ class ParamTable final : public ParamVisitor {
  protected:
   void on_param(Param& param) override;
   void on_preset(std::string_view kind, std::string& name) override;
+  void on_shorthand(std::string_view key, std::string_view kind, std::string& name, std::string_view doc) override;
   void on_enter(std::string_view name, std::string_view doc) override;
   void on_leave() override;
   bool on_optional_section(std::string_view name, std::string_view none, std::string_view doc, Cite cite,

@@ -68,15 +68,15 @@ void Reader::on_param(Param& param) {
   }
 }
 
-void Reader::on_preset(std::string_view kind, std::string& name) {
-  top().known.emplace_back("preset");
-  const std::string path = path_of("preset");
-  const Node* scalar = scalar_under("preset");
+const Node* Reader::named_preset(std::string_view key, std::string_view kind, std::string& name) {
+  top().known.emplace_back(key);
+  const std::string path = path_of(key);
+  const Node* scalar = scalar_under(key);
   if (scalar) name = scalar->scalar;
-  origins_[path] = scalar ? scalar->origin : Origin{Layer::builtin, "", 0, 0, "no preset"};
+  origins_[path] = scalar ? scalar->origin : Origin{Layer::builtin, "", 0, 0, fmt::format("no {}", key)};
   if (name.empty()) {
     if (scalar) fail(path, scalar->origin, "is an empty text");
-    return;
+    return nullptr;
   }
   const Node* values = presets_.find(kind, name);
   if (!values) {
@@ -84,8 +84,29 @@ void Reader::on_preset(std::string_view kind, std::string& name) {
     fail(path, origins_[path],
          fmt::format("unknown {} preset '{}'{}; exists: {}", kind, printable(name), did_you_mean(name, names),
                      join(names)));
-    return;
   }
+  return values;
+}
+
+void Reader::on_shorthand(std::string_view key, std::string_view kind, std::string& name, std::string_view) {
+  const Node* values = named_preset(key, kind, name);
+  if (!values) return;
+  for (Entry entry : values->entries) {
+    // Where it stands for something is where the name stands; the note keeps the source of the number.
+    Origin origin = origins_[path_of(key)];
+    origin.note = entry.value.origin.note;
+    entry.origin = entry.value.origin = origin;
+    if (Entry* given = top().map->find(entry.key)) {
+      if (given->value.origin.layer < origin.layer) *given = entry;
+    } else {
+      top().map->entries.push_back(entry);
+    }
+  }
+}
+
+void Reader::on_preset(std::string_view kind, std::string& name) {
+  const Node* values = named_preset("preset", kind, name);
+  if (!values) return;
   const Origin own = top().map->origin;
   Node layered = *values;
   merge(layered, *top().map);

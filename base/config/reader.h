@@ -49,6 +49,7 @@ class Reader final : public ParamVisitor {
  protected:
   void on_param(Param& param) override;
   void on_preset(std::string_view kind, std::string& name) override;
+  void on_shorthand(std::string_view key, std::string_view kind, std::string& name, std::string_view doc) override;
   void on_enter(std::string_view name, std::string_view doc) override;
   void on_leave() override { leave_map(); }
   bool on_optional_section(std::string_view name, std::string_view none, std::string_view doc, Cite cite,
@@ -66,6 +67,9 @@ class Reader final : public ParamVisitor {
 
   Frame& top() { return frames_.back(); }
   std::string path_of(std::string_view name) const { return frames_.back().path + std::string(name); }
+  /// The values of the preset that key `key` names into `name`; nullptr when it names none or, after an error, one that
+  /// does not exist.
+  const Node* named_preset(std::string_view key, std::string_view kind, std::string& name);
   /// The scalar text under a key; nullptr when it is absent or, after an error, of another shape.
   const Node* scalar_under(std::string_view name);
   void fail(const std::string& path, const Origin& origin, const std::string& message);

@@ -25,10 +25,15 @@ struct Category {
   std::string_view section;
 };
 constexpr Category kCategories[] = {
-    {"devices", "device", ""},     {"gpus", "gpu", ""},
-    {"hosts", "host", ""},         {"models", "model", ""},
-    {"systems", "", "system"},     {"mappings", "", "platform.device.ftl.mapping"},
-    {"workloads", "", "workload"}, {"selections", "", "simulation.selection"},
+    {"devices", "device", ""},
+    {"gpus", "gpu", ""},
+    {"hosts", "host", ""},
+    {"models", "model", ""},
+    {"interfaces", "interface", ""},
+    {"systems", "", "system"},
+    {"mappings", "", "platform.device.ftl.mapping"},
+    {"workloads", "", "workload"},
+    {"selections", "", "simulation.selection"},
 };
 
 std::string_view last_key(std::string_view path) {

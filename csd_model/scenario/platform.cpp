@@ -40,6 +40,8 @@ void describe(ParamVisitor& v, FlashConfig& c) {
           assumed("InstInfer II-C says several hundred"));
   v.param("page_size", g.page_size, {Bytes{512}, Bytes::mib(1)}, "Data bytes of a page; a multiple of 512 B.",
           paper("InstInfer IV-C"));
+  v.shorthand("interface", "interface", c.interface,
+              "Speed of an ONFI or Toggle interface: channel_bandwidth, command_time and data_out_setup.");
   v.param("read_latency", c.read_latency, {ns(1), ms(100)}, "tR: from the array to the page buffer.",
           assumed("typical for TLC; InstInfer states none"));
   v.param("program_latency", c.program_latency, {ns(1), ms(100)}, "tProg: from the page buffer to the array.",

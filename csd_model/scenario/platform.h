@@ -26,6 +26,7 @@ enum class GpuTiming : std::uint8_t { modelled };
 /// The flash array and its channels.
 struct FlashConfig {
   FlashGeometry geometry;
+  std::string interface;  ///< of nfc::interface_modes(), or empty
   SimTime read_latency = SimTime::microseconds(50);
   SimTime program_latency = SimTime::microseconds(600);
   SimTime erase_latency = SimTime::milliseconds(3);

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "base/config/yaml.h"
+#include "base/quantity.h"
 #include "base/text.h"
+#include "nfc/core/onfi.h"
 
 namespace csdsim::scenario {
 
@@ -60,6 +62,7 @@ const Presets& Presets::builtin() {
     Presets made;
     try {
       for (const auto& [file, text] : preset_files()) made.add(file, text);
+      made.add_interfaces();
     } catch (const UserError& e) {
       throw InternalError(e.what());
     }
@@ -94,6 +97,27 @@ void Presets::add(std::string_view file_name, std::string_view text) {
     list.push_back({entry.key, doc->value.scalar, values_of(values->value, entry.key, diagnostics)});
   }
   diagnostics.throw_if_any();
+}
+
+void Presets::add_interfaces() {
+  kinds_.emplace_back("interface");
+  for (const nfc::InterfaceMode& mode : nfc::interface_modes()) {
+    Preset preset{std::string(mode.name), fmt::format("{}.", mode.source), {}};
+    const Origin origin{Layer::preset, "preset " + preset.name, 0, 0, fmt::format("datasheet: {}", mode.source)};
+    preset.values.kind = Node::Kind::map;
+    preset.values.origin = origin;
+    const auto set = [&](const char* key, const auto& quantity) {
+      Node value;
+      value.kind = Node::Kind::scalar;
+      value.origin = origin;
+      value.scalar = format_quantity(quantity);
+      preset.values.entries.push_back({key, origin, std::move(value)});
+    };
+    set("channel_bandwidth", mode.channel_bandwidth());
+    set("command_time", mode.command_time());
+    set("data_out_setup", mode.data_out_setup);
+    by_kind_["interface"].push_back(std::move(preset));
+  }
 }
 
 const Preset* Presets::preset(std::string_view kind, std::string_view name) const {

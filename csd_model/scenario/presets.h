@@ -16,7 +16,7 @@ struct Preset {
   config::Node values;  ///< every scalar's origin carries "source: citation" as its note
 };
 
-/// All presets of the binary, in the order of their files.
+/// All presets of the binary, in the order of their files; those of kind `interface` are nfc::interface_modes().
 class Presets final : public config::PresetSource {
  public:
   /// The presets that were built in. Throws InternalError when one of them cannot be read.
@@ -34,6 +34,8 @@ class Presets final : public config::PresetSource {
   const std::vector<std::string>& kinds() const { return kinds_; }
 
  private:
+  void add_interfaces();
+
   std::vector<std::string> kinds_;
   std::map<std::string, std::vector<Preset>, std::less<>> by_kind_;
 };

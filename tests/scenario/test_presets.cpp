@@ -1,14 +1,16 @@
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 #include "csd_model/scenario/load.h"
 #include "csd_model/scenario/presets.h"
+#include "nfc/core/onfi.h"
 
 using namespace csdsim;
 using namespace csdsim::scenario;
 
 TEST_CASE("every preset loads in a scenario") {
   const Presets& presets = Presets::builtin();
-  CHECK(presets.kinds() == std::vector<std::string>{"device", "gpu", "host", "model"});
+  CHECK(presets.kinds() == std::vector<std::string>{"device", "gpu", "host", "model", "interface"});
   const std::string block = "csdsim: 1\nworkload: {kind: block_io, requests: 10}\n";
   for (const auto& name : presets.names("device")) {
     const Scenario s =
@@ -63,4 +65,54 @@ TEST_CASE("a preset file without sources is refused") {
       Catch::Contains("p.yaml:2:40: error: a value of a preset is {v, src, cite}"));
   CHECK_THROWS_WITH(presets.add("p.yaml", "kind: gpu\npresets: {y: {doc: d, values: {memory: 1 GiB}}}"),
                     Catch::Contains("expected a map or {v, src, cite}"));
+}
+
+namespace {
+
+FlashConfig flash_of(const std::string& device, const std::vector<std::string>& sets = {}) {
+  const std::string text = "csdsim: 1\nworkload: {kind: block_io}\nplatform: {device: " + device + "}\n";
+  return load_scenario_text(text, "t.yaml", ".", sets).base.scenario.platform.device.flash;
+}
+
+}  // namespace
+
+TEST_CASE("an interface stands for bandwidth, command time and setup of a channel") {
+  for (const nfc::InterfaceMode& mode : nfc::interface_modes()) {
+    const FlashConfig flash = flash_of("{flash: {interface: " + std::string(mode.name) + "}}");
+    INFO(mode.name);
+    CHECK(flash.interface == mode.name);
+    CHECK(flash.channel_bandwidth == mode.channel_bandwidth());
+    CHECK(flash.command_time == mode.command_time());
+    CHECK(flash.data_out_setup == mode.data_out_setup);
+  }
+  CHECK(flash_of("{}").interface.empty());
+}
+
+TEST_CASE("an interface yields to what is given beside it or stronger, and replaces what is weaker") {
+  const Bandwidth of_mode{800'000'000}, given{123'000'000};
+  const std::string mode = "interface: onfi-nvddr3-800";
+  FlashConfig flash = flash_of("{flash: {" + mode + ", channel_bandwidth: 123 MB/s}}");
+  CHECK(flash.channel_bandwidth == given);
+  CHECK(flash.command_time == SimTime::nanoseconds(200));
+  // Over the bandwidth of a device preset, which is weaker.
+  CHECK(flash_of("{preset: instcsd-zynq7045, flash: {" + mode + "}}").channel_bandwidth == of_mode);
+  // On the command line, over the file; and the file, over nothing.
+  CHECK(flash_of("{flash: {channel_bandwidth: 123 MB/s}}", {"platform.device.flash.interface=onfi-nvddr3-800"})
+            .channel_bandwidth == of_mode);
+  CHECK(flash_of("{flash: {" + mode + "}}", {"platform.device.flash.channel_bandwidth=123 MB/s"}).channel_bandwidth ==
+        given);
+  // The effective configuration loads to the same.
+  const std::string text = "csdsim: 1\nworkload: {kind: block_io}\nplatform: {device: {flash: {" + mode +
+                           ", channel_bandwidth: 123 MB/s}}}\n";
+  const Loaded loaded = load_scenario_text(text, "t.yaml", ".");
+  const std::string dumped = effective_config(loaded.base.scenario).dump();
+  const Loaded again = load_scenario_text(dumped, "t.yaml", ".");
+  CHECK(again.base.scenario.platform.device.flash.channel_bandwidth == given);
+  CHECK(effective_config(again.base.scenario).dump() == dumped);
+  // Where a value came from is where the interface was named, its source the specification.
+  const config::Origin& origin = loaded.base.origins.at("platform.device.flash.command_time");
+  CHECK(origin.text() == loaded.base.origins.at("platform.device.flash.interface").text());
+  CHECK(origin.note == "datasheet: ONFI 4.0, NV-DDR3 mode 10");
+  CHECK_THROWS_WITH(flash_of("{flash: {interface: onfi-nvddr3-801}}"),
+                    Catch::Contains("did you mean onfi-nvddr3-800?"));
 }
