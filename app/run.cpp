@@ -50,6 +50,7 @@ int run(const RunArguments& arguments) {
     if (arguments.out) {
       const std::filesystem::path directory = loaded.size() > 1 ? *arguments.out / s.name : *arguments.out;
       write_file(directory / "result.json", result.document.dump(2) + "\n");
+      for (const auto& [name, text] : result.files) write_file(directory / name, text);
     }
     if (!(arguments.quiet && arguments.out)) {
       const std::string text = result_text(result.document, result.meaning, arguments.format);

@@ -63,7 +63,7 @@ nvme::PcieLinkParams link_params(const scenario::LinkConfig& link) {
 /// A namespace that a workload does not use keeps what its FTL needs to exist.
 double kv_share(const Scenario& s) {
   if (std::holds_alternative<scenario::PageMapping>(s.platform.device.ftl.mapping)) return 0;
-  return std::holds_alternative<scenario::BlockIoWorkload>(s.workload) ? 0 : 1;
+  return s.block_only() ? 0 : 1;
 }
 
 }  // namespace

@@ -1,42 +1,69 @@
-// Block commands in a closed loop: the drive as a plain SSD.
+// Block commands: the drive as a plain SSD.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "base/histogram.h"
-#include "base/rng.h"
 #include "csd_model/platform/platform.h"
+#include "csd_model/workload/request.h"
+#include "csd_model/workload/time_series.h"
 
 namespace csd_model {
 
+/// What is written before the first request: nothing, or all of the source's footprint.
+enum class Fill : std::uint8_t { none, sequential, random };
+
 struct BlockIoSetup {
   PlatformConfig platform;
-  csdsim::Bytes request_size;      ///< a multiple of the logical block
-  std::uint32_t queue_depth = 32;  ///< requests outstanding, over all queues
-  std::uint64_t requests = 0;
-  double working_set = 0.8;  ///< share of the exported capacity
-  double read_fraction = 1;
-  bool sequential = false;
+  /// Makes the requests of a drive that exports `capacity` bytes.
+  std::function<std::unique_ptr<workload::RequestSource>(csdsim::Bytes capacity)> source;
+  std::optional<std::uint32_t> queue_depth = 32;  ///< requests outstanding, over all queues; unset: as they arrive
+  csdsim::SimTime think_time;                     ///< with a queue depth: from a completion to the next request
+  std::uint32_t streams = 1;                      ///< with a queue depth: they share it evenly
+  std::uint64_t warmup = 0;                       ///< first requests, which are not measured
+  std::uint64_t requests = ~std::uint64_t{0};     ///< most to be measured
+  std::optional<csdsim::SimTime> duration;        ///< of the measured stretch: no request is submitted after it
+  std::uint16_t queues = 1;                       ///< that are used
+  bool queue_by_stream = false;                   ///< stream i on queue i mod queues, or requests in turn
+  Fill fill = Fill::random;
   std::uint64_t seed = 1;
+  std::uint64_t lose_completion = 0;  ///< fault: number of the request, from 1, whose completion the host loses
+};
+
+/// Requests of one kind.
+struct KindOutcome {
+  csdsim::Histogram latency_ps;  ///< submission to completion, as the host sees them
+  csdsim::Bytes bytes;
 };
 
 struct BlockIoOutcome {
-  csdsim::SimTime duration;      ///< from the first submission to the last completion
-  csdsim::Histogram latency_ps;  ///< submission to completion, as the host sees them
-  std::uint64_t issued = 0;
-  std::uint64_t completed = 0;
-  std::uint64_t failed = 0;  ///< completed with an error status
+  csdsim::SimTime duration;      ///< of the measured stretch: from its first submission to its last completion
+  csdsim::Histogram latency_ps;  ///< of all measured requests
+  std::array<KindOutcome, workload::kRequestKinds> kinds;
+  workload::TimeSeries series;  ///< of measured requests, from the start of the stretch
+  std::uint64_t issued = 0;     ///< warm-up included
+  std::uint64_t completed = 0;  ///< warm-up included
+  std::uint64_t failed = 0;     ///< completed with an error status, warm-up included
+  std::uint64_t peak_in_flight = 0;
   std::string first_failure;
-  double write_amplification = 1;
-  DriveCounters counters;
-  nlohmann::ordered_json drive_statistics;
-  double channel_utilization = 0;  ///< mean share of time that a channel was occupied
+  double write_amplification = 1;           ///< of the measured stretch
+  DriveCounters counters;                   ///< of the measured stretch
+  nlohmann::ordered_json drive_statistics;  ///< of the whole run
+  double channel_utilization = 0;           ///< mean share of the measured time that a channel was occupied
 };
 
-/// Timing only: the drive is filled instantly, then measured. `progress` gets requests done and their total.
-BlockIoOutcome run_block_io(const BlockIoSetup& setup,
-                            const std::function<void(std::uint64_t, std::uint64_t)>& progress = {});
+/// Says how far a run is: `done` of `total` of `what`.
+using BlockIoProgress = std::function<void(std::string_view what, std::uint64_t done, std::uint64_t total)>;
+
+/// Timing only: the drive is filled instantly, then measured. UserError for a drive that is too small and for what the
+/// source cannot make.
+BlockIoOutcome run_block_io(const BlockIoSetup& setup, const BlockIoProgress& progress = {});
 
 }  // namespace csd_model

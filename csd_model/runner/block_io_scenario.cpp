@@ -3,60 +3,91 @@
 #include "base/error.h"
 #include "csd_model/runner/assemble.h"
 #include "csd_model/runner/block_io.h"
+#include "csd_model/runner/block_result.h"
 #include "csd_model/runner/kinds.h"
-#include "csd_model/runner/result.h"
+#include "csd_model/workload/synthetic.h"
 
 namespace csd_model {
 
 using namespace csdsim;
 
+namespace {
+
+workload::SyntheticConfig synthetic_config(const scenario::Scenario& s, Bytes capacity) {
+  const auto& work = std::get<scenario::BlockIoWorkload>(s.workload);
+  workload::SyntheticConfig config;
+  config.placement = work.placement() == scenario::Placement::sequential ? workload::Placement::sequential
+                     : work.placement() == scenario::Placement::zipf     ? workload::Placement::zipf
+                                                                         : workload::Placement::random;
+  config.reads = work.reads().value();
+  config.trims = work.trim_fraction.value();
+  config.zipf_exponent = work.exponent();
+  config.sizes = work.sizes();
+  config.weights = work.request_weights;
+  config.alignment = work.alignment;
+  config.block = s.platform.device.nvme.block_size;
+  config.working_set =
+      Bytes{static_cast<std::uint64_t>(static_cast<double>(capacity.value) * work.working_set.value())};
+  config.streams = work.streams;
+  if (const auto* open = std::get_if<scenario::OpenArrival>(&work.arrival))
+    config.arrivals = {.mean = open->interarrival,
+                       .exponential = open->distribution == scenario::Interarrival::exponential};
+  config.seed = s.seed;
+  return config;
+}
+
+Fill fill_of(scenario::Fill fill) {
+  switch (fill) {
+    case scenario::Fill::none:
+      return Fill::none;
+    case scenario::Fill::sequential:
+      return Fill::sequential;
+    case scenario::Fill::random:
+      return Fill::random;
+  }
+  throw InternalError("unknown fill");
+}
+
+std::string_view origin_of(Fill fill) {
+  return fill == Fill::none ? "the drive was new before the first request"
+                            : "the drive was filled instantly before the first request";
+}
+
+BlockIoProgress progress_of(const RunOptions& options) {
+  return [&options](std::string_view what, std::uint64_t done, std::uint64_t total) {
+    if (options.progress) options.progress(what, done, total);
+  };
+}
+
+}  // namespace
+
 RunResult run_block_io_scenario(const scenario::Scenario& s, const RunOptions& options) {
   if (options.trace) throw UserError("--trace: block_io runs have no operations to trace");
   const WallClock clock;
-  const auto& workload = std::get<scenario::BlockIoWorkload>(s.workload);
+  const auto& work = std::get<scenario::BlockIoWorkload>(s.workload);
   BlockIoSetup setup;
   setup.platform = platform_config(s);
-  setup.request_size = workload.request_size;
-  setup.queue_depth = workload.queue_depth;
-  setup.requests = workload.requests;
-  setup.working_set = workload.working_set.value();
-  setup.read_fraction = workload.reads().value();
-  setup.sequential = workload.sequential();
+  setup.source = [&s](Bytes capacity) {
+    return std::make_unique<workload::SyntheticRequests>(synthetic_config(s, capacity));
+  };
+  if (const auto* closed = std::get_if<scenario::ClosedArrival>(&work.arrival)) {
+    setup.queue_depth = work.queue_depth;
+    setup.think_time = closed->think_time;
+  } else {
+    setup.queue_depth.reset();
+  }
+  setup.streams = work.streams;
+  setup.warmup = work.warmup_requests;
+  if (work.duration)
+    setup.duration = work.duration;
+  else
+    setup.requests = work.requests;
+  setup.queues = static_cast<std::uint16_t>(work.queues.value_or(s.platform.device.nvme.queues));
+  setup.queue_by_stream = work.queue_assignment == scenario::QueueAssignment::stream;
+  setup.fill = fill_of(work.fill());
   setup.seed = s.seed;
-  const BlockIoOutcome out = run_block_io(setup, [&](std::uint64_t done, std::uint64_t total) {
-    if (options.progress) options.progress("requests", done, total);
-  });
-
-  const double seconds = out.duration.seconds();
-  const auto ns = [](std::uint64_t ps) { return static_cast<double>(ps) * 1e-3; };
-  const double iops = static_cast<double>(out.completed) / seconds;
-  RunResult result;
-  result.document = result_frame(s);
-  result.document["metrics"] = {{"iops", iops},
-                                {"bandwidth_bytes_per_s", iops * static_cast<double>(workload.request_size.value)},
-                                {"latency_mean_ns", out.latency_ps.mean() * 1e-3},
-                                {"latency_p50_ns", ns(out.latency_ps.quantile(50))},
-                                {"latency_p99_ns", ns(out.latency_ps.quantile(99))},
-                                {"latency_max_ns", ns(out.latency_ps.max())},
-                                {"write_amplification", out.write_amplification},
-                                {"requests_issued", out.issued},
-                                {"requests_completed", out.completed},
-                                {"simulated_s", seconds},
-                                {"page_ops", out.counters.page_ops},
-                                {"bytes_flash_channel", out.counters.flash_channel_bytes},
-                                {"bytes_host_link", out.counters.link_payload_bytes}};
-  result.document["breakdown"] = {{"channel_utilization", out.channel_utilization}};
-  result.document["stats"] = {{"origin", "modelled; the drive was filled instantly before the first request"},
-                              {"drives", out.drive_statistics}};
-  result.document["wall"] = wall_figures(clock, out.counters.page_ops);
-  result.meaning = fmt::format("{:.0f} IOPS at {:.1f} us on average; the channels were busy {:.0f} % of the time.",
-                               iops, out.latency_ps.mean() * 1e-6, out.channel_utilization * 100);
-  if (out.issued != out.completed)
-    result.failure = fmt::format("{} requests were issued and {} completed", out.issued, out.completed);
-  else if (out.failed > 0)
-    result.failure =
-        fmt::format("{} of {} requests failed, the first with {}", out.failed, out.issued, out.first_failure);
-  return result;
+  setup.lose_completion = work.lose_completion.value_or(0);
+  return block_result(s, run_block_io(setup, progress_of(options)), clock, origin_of(setup.fill));
 }
 
 }  // namespace csd_model

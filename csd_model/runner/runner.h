@@ -32,6 +32,12 @@ struct RunResult {
   std::string failure;
   /// One or two sentences for people.
   std::string meaning;
+  /// What stands beside result.json: a name and its text.
+  struct File {
+    std::string name;
+    std::string text;
+  };
+  std::vector<File> files;
 };
 
 /// Version of the layout of result.json. It grows; nothing in it changes its meaning.

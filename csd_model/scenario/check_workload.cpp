@@ -7,6 +7,7 @@
 #include "base/config/yaml.h"
 #include "base/text.h"
 #include "csd_model/scenario/check.h"
+#include "csd_model/scenario/check_block_workload.h"
 #include "csd_model/scenario/kv_cache.h"
 
 namespace csdsim::scenario {
@@ -169,39 +170,6 @@ void check_generation(Checker& c, GenerationWorkload& work) {
                         s.system_kind()));
   const bool known = c.readable({kPage, "workload.batch", "workload.input_tokens", "workload.output_tokens"});
   if (mapping && known && check_layout(c, *mapping)) check_capacity(c, work);
-}
-
-void check_block_io(Checker& c, const BlockIoWorkload& work) {
-  const Scenario& s = c.scenario();
-  const DeviceConfig& device = s.platform.device;
-  for (const std::string_view path : {"model", "system", "simulation.selection", "simulation.sampling"}) {
-    if (c.given(path)) c.note_at(path, fmt::format("{} has no part in a block_io workload", path));
-  }
-  c.require(work.request_size.value % device.nvme.block_size.value == 0,
-            {"workload.request_size", "platform.device.nvme.block_size"},
-            fmt::format("workload.request_size: {} is not a multiple of the logical block of {}",
-                        format_quantity(work.request_size), format_quantity(device.nvme.block_size)));
-  // A ring of n entries holds n-1 commands.
-  const std::uint64_t slots = std::uint64_t{device.nvme.queues} * (device.nvme.queue_depth - 1);
-  c.require(work.queue_depth <= slots,
-            {"workload.queue_depth", "platform.device.nvme.queues", "platform.device.nvme.queue_depth"},
-            fmt::format("workload.queue_depth: {} requests do not fit into {} queues of {} entries ({} commands)",
-                        work.queue_depth, device.nvme.queues, device.nvme.queue_depth, slots));
-  const bool mixed = work.pattern == Pattern::random_mixed || work.pattern == Pattern::sequential_mixed;
-  if (work.read_fraction && !mixed) {
-    c.require(*work.read_fraction == work.reads(), {"workload.read_fraction", "workload.pattern"},
-              fmt::format("workload.read_fraction: {} disagrees with pattern {}; use {}",
-                          format_quantity(*work.read_fraction), name_of(work.pattern),
-                          name_of(work.sequential() ? Pattern::sequential_mixed : Pattern::random_mixed)));
-  }
-  const Bytes set{work.working_set.floor_of(device.usable_capacity().value)};
-  c.require(work.request_size <= set, {"workload.working_set", "workload.request_size"},
-            fmt::format("workload.working_set: {} bytes do not hold a request of {}", set.value,
-                        format_quantity(work.request_size)));
-  c.require(s.simulation.data == DataMode::timing, {"simulation.data", "workload.kind"},
-            "simulation.data: a block_io workload moves no data of its own: use timing");
-  c.require(device.count == 1, {"platform.device.count"},
-            fmt::format("platform.device.count: {} drives; a block_io workload addresses one", device.count));
 }
 
 }  // namespace

@@ -129,6 +129,10 @@ nlohmann::ordered_json effective_config(const Scenario& scenario) {
     }
     if (scenario.simulation.data == DataMode::carried) json["simulation"].erase("selection");
   } else {
+    const auto* block = std::get_if<BlockIoWorkload>(&scenario.workload);
+    if (block && block->open()) json["workload"].erase("queue_depth");
+    if (block && block->duration) json["workload"].erase("requests");
+    if (block && !block->request_sizes.empty()) json["workload"].erase("request_size");
     json.erase("model");
     json.erase("system");
     json["simulation"].erase("selection");

@@ -19,21 +19,6 @@ host::SparfParameters sparf_parameters(const InstinferSparf& system) {
           .local = system.l};
 }
 
-Ratio BlockIoWorkload::reads() const {
-  switch (pattern) {
-    case Pattern::random_read:
-    case Pattern::sequential_read:
-      return {1, 1};
-    case Pattern::random_write:
-    case Pattern::sequential_write:
-      return {0, 1};
-    case Pattern::random_mixed:
-    case Pattern::sequential_mixed:
-      break;
-  }
-  return read_fraction.value_or(Ratio::of(1, 2));
-}
-
 std::string_view Scenario::system_kind() const {
   return std::visit([](const auto& s) { return s.kKind; }, system);
 }
@@ -87,19 +72,6 @@ void describe(ParamVisitor& v, GenerationWorkload& c) {
       "mini_batches", c.mini_batches, "auto", {1, 1024},
       "Parts of the batch that take turns on GPU and drive, at most one a sequence; auto: 2 if there are as many.",
       assumed("the least that overlaps; InstInfer states no micro-batch size"));
-}
-
-void describe(ParamVisitor& v, BlockIoWorkload& c) {
-  v.param("pattern", c.pattern, "What is read and written where.", assumed("the usual first question"));
-  v.param("request_size", c.request_size, {Bytes{512}, Bytes::gib(1)}, "Bytes of a request: whole logical blocks.",
-          assumed("the usual first question"));
-  v.param("queue_depth", c.queue_depth, {1, 1'048'576}, "Requests in flight.", assumed("the usual first question"));
-  v.param("requests", c.requests, {1, 1'000'000'000'000}, "Requests in all.", assumed("a steady state"));
-  v.param("working_set", c.working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
-          "Share of the usable capacity that requests address.", assumed("as the comparison points with MQSim"));
-  v.optional("read_fraction", c.read_fraction, "auto", {Ratio{0, 1}, Ratio{1, 1}},
-             "Share of reads of a mixed pattern; auto is what the pattern says, half for mixed ones.",
-             assumed("what the pattern says"));
 }
 
 void describe(ParamVisitor& v, ClusteredSelection& c) {

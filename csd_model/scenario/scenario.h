@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "base/param.h"
+#include "csd_model/scenario/block_workload.h"
 #include "csd_model/scenario/platform.h"
 #include "host_runtime/core/planner/sparf_budget.h"
 
@@ -72,31 +73,6 @@ struct GenerationWorkload {
   std::optional<std::uint32_t> mini_batches;  ///< parts of the batch that take turns on GPU and drive; unset: 2, or 1
 };
 
-enum class Pattern : std::uint8_t {
-  random_read,
-  random_write,
-  random_mixed,
-  sequential_read,
-  sequential_write,
-  sequential_mixed
-};
-
-/// Block commands at a fixed depth.
-struct BlockIoWorkload {
-  static constexpr std::string_view kKind = "block_io";
-  static constexpr std::string_view kDoc = "Block commands in a closed loop at a fixed queue depth.";
-  Pattern pattern = Pattern::random_read;
-  Bytes request_size = Bytes::kib(4);
-  std::uint32_t queue_depth = 32;
-  std::uint64_t requests = 100'000;
-  Ratio working_set = Ratio::of(8, 10);
-  std::optional<Ratio> read_fraction;
-
-  /// Share of reads: what the pattern says, or read_fraction for mixed patterns.
-  Ratio reads() const;
-  bool sequential() const { return pattern >= Pattern::sequential_read; }
-};
-
 using WorkloadConfig = std::variant<GenerationWorkload, BlockIoWorkload>;
 
 enum class DataMode : std::uint8_t { timing, carried };
@@ -136,13 +112,14 @@ struct Scenario {
 
   std::string_view system_kind() const;
   std::string_view workload_kind() const;
+  /// The drive is a plain SSD: there is no model and no offload system.
+  bool block_only() const { return !std::holds_alternative<GenerationWorkload>(workload); }
 };
 
 void describe(ParamVisitor& v, ModelConfig& c);
 void describe(ParamVisitor& v, InstinferDense& c);
 void describe(ParamVisitor& v, InstinferSparf& c);
 void describe(ParamVisitor& v, GenerationWorkload& c);
-void describe(ParamVisitor& v, BlockIoWorkload& c);
 void describe(ParamVisitor& v, ClusteredSelection& c);
 void describe(ParamVisitor& v, SamplingConfig& c);
 void describe(ParamVisitor& v, SimulationConfig& c);
@@ -164,16 +141,6 @@ struct EnumValues<scenario::Method> {
   static constexpr EnumValue<scenario::Method> values[] = {
       {scenario::Method::dense, "dense", "Every token is attended."},
       {scenario::Method::sparf, "sparf", "SparQ on flash pages in two steps."}};
-};
-template <>
-struct EnumValues<scenario::Pattern> {
-  static constexpr EnumValue<scenario::Pattern> values[] = {
-      {scenario::Pattern::random_read, "random_read", "Reads at uniform random places."},
-      {scenario::Pattern::random_write, "random_write", "Writes at uniform random places."},
-      {scenario::Pattern::random_mixed, "random_mixed", "Reads and writes at uniform random places."},
-      {scenario::Pattern::sequential_read, "sequential_read", "Reads one after another."},
-      {scenario::Pattern::sequential_write, "sequential_write", "Writes one after another."},
-      {scenario::Pattern::sequential_mixed, "sequential_mixed", "Reads and writes one after another."}};
 };
 template <>
 struct EnumValues<scenario::Comparison> {

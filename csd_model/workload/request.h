@@ -1,0 +1,37 @@
+// Requests to a drive's blocks, and where they come from.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/units.h"
+
+namespace csd_model::workload {
+
+enum class RequestKind : std::uint8_t { read, write, trim };
+inline constexpr std::size_t kRequestKinds = 3;
+constexpr std::array<std::string_view, kRequestKinds> kRequestKindNames{"read", "write", "trim"};
+
+/// One request, in whole logical blocks.
+struct Request {
+  RequestKind kind = RequestKind::read;
+  csdsim::Bytes offset;
+  csdsim::Bytes length;
+  std::uint32_t stream = 0;  ///< requests of a stream may be kept on one queue
+  csdsim::SimTime at{};      ///< open loops: since the start of the run; not before the one that came before it
+};
+
+/// Makes the requests of a run, one after another.
+class RequestSource {
+ public:
+  virtual ~RequestSource() = default;
+  /// The next request; of `stream` where streams are independent of one another. Nothing when there are no more.
+  /// UserError for what cannot be read or made.
+  virtual std::optional<Request> next(std::uint32_t stream) = 0;
+  /// All requests lie below it: what preconditioning has to fill.
+  virtual csdsim::Bytes footprint() const = 0;
+};
+
+}  // namespace csd_model::workload

@@ -1,0 +1,40 @@
+// What was completed when, in a bounded number of buckets.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace csd_model::workload {
+
+/// Counts completions in buckets of equal width. The width doubles whenever they would become more than kMaxBuckets,
+/// so that runs of any length have between half and all of them.
+class TimeSeries {
+ public:
+  static constexpr std::size_t kMaxBuckets = 256;
+
+  struct Bucket {
+    std::uint64_t requests = 0;
+    std::uint64_t bytes = 0;
+    csdsim::SimTime latency_sum{};
+    csdsim::SimTime latency_max{};
+  };
+
+  /// A completion `at` since the start.
+  void add(csdsim::SimTime at, csdsim::Bytes bytes, csdsim::SimTime latency);
+
+  csdsim::SimTime width() const { return width_; }
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+
+  /// One row a bucket: start_s, seconds, requests, iops, bandwidth_bytes_per_s, latency_mean_ns, latency_max_ns. The
+  /// last bucket ends at `end`. Buckets without completions have empty latencies.
+  std::string to_csv(csdsim::SimTime end) const;
+
+ private:
+  csdsim::SimTime width_ = csdsim::SimTime::microseconds(1);
+  std::vector<Bucket> buckets_;
+};
+
+}  // namespace csd_model::workload
