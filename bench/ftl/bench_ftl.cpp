@@ -1,11 +1,15 @@
-// Throughput of the mapping: pages a second through append, plan and block writes. Rates are host wall time, one core.
+// Throughput and memory of the mapping: lookups, pages a second through append, plan and block writes, bytes a page.
+// Rates are host wall time, one core.
 #include <benchmark/benchmark.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <vector>
 
+#include "base/rng.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/kv_ftl.h"
 
@@ -150,6 +154,71 @@ void plan_sparf(benchmark::State& state) {
 }
 BENCHMARK(plan_sparf)->Unit(benchmark::kMillisecond);
 
+/// 256 GiB of flash in 4 KiB pages.
+const FlashGeometry kLarge{8, 8, 4, 1024, 256, Bytes::kib(4)};
+
+std::uint64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::uint64_t size = 0;
+  std::uint64_t resident = 0;
+  statm >> size >> resident;
+  return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// Lookups of random pages: of a map that is still a formula (0: sequential, 1: in random order) or filled arrays (2).
+void map_lookup(benchmark::State& state) {
+  const std::uint64_t pages = kLarge.pages() * 93 / 100;
+  PageMap map(kLarge, kChannelDiePlane, pages);
+  map.precondition(pages, state.range(0) == 1 ? std::optional<std::uint64_t>(1) : std::nullopt);
+  if (state.range(0) == 2) {
+    for (std::uint64_t p = 0; p < pages; ++p) map.bind(LogicalPage{p}, map.lookup(LogicalPage{p}));
+  }
+  Rng rng(1);
+  std::uint64_t sum = 0;
+  for (auto _ : state) sum += map.lookup(LogicalPage{rng.below(pages)}).value;
+  benchmark::DoNotOptimize(sum);
+  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()));
+}
+BENCHMARK(map_lookup)->ArgName("state")->DenseRange(0, 2);
+
+/// Memory of a drive with every exported page written.
+void memory_all_written(benchmark::State& state) {
+  for (auto _ : state) {
+    const std::uint64_t before = resident_bytes();
+    BlockManager blocks(kLarge, {kLarge.blocks_per_plane, 0});
+    BackingStore store(kLarge, DataMode::timing);
+    BlockFtl ftl({}, blocks, store);
+    const std::uint64_t pages = ftl.capacity().value / 4096;
+    for (std::uint64_t i = 0; i < pages; ++i) ftl.write(Bytes{i * 4096}, Bytes{4096});
+    const std::uint64_t after = resident_bytes();
+    state.counters["resident_MiB"] = static_cast<double>(after - before) / (1 << 20);
+    state.counters["bytes_a_page"] = static_cast<double>(after - before) / static_cast<double>(kLarge.pages());
+  }
+}
+BENCHMARK(memory_all_written)->Iterations(1)->Unit(benchmark::kSecond);
+
+/// Uniformly random overwrites without page operations; pages are host pages plus moved ones.
+void age_drive(benchmark::State& state) {
+  const FlashGeometry g{8, 2, 2, 512, 256, Bytes::kib(4)};
+  BlockManager blocks(g, {g.blocks_per_plane, 0});
+  BackingStore store(g, DataMode::timing);
+  BlockFtl ftl({}, blocks, store);
+  ftl.precondition(Bytes{ftl.capacity().value * 8 / 10}, 1);
+  ftl.age(2, 1);
+  const double host = 0.25 * 0.8 * static_cast<double>(ftl.capacity().value) / 4096;
+  double pages = 0;
+  std::uint64_t seed = 1;
+  for (auto _ : state) {
+    const WearStatistics before = blocks.wear();
+    ftl.age(0.25, ++seed);
+    pages += (blocks.wear().mean - before.mean) * static_cast<double>(g.pages());
+  }
+  state.counters["host_pages"] =
+      benchmark::Counter(host * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+  state.counters["pages"] = benchmark::Counter(pages, benchmark::Counter::kIsRate);
+}
+BENCHMARK(age_drive)->Unit(benchmark::kMillisecond);
+
 /// Random 4 KiB requests on a drive that is full to 90 %: writes collect garbage, reads do not.
 void block_requests(benchmark::State& state) {
   const bool writes = state.range(0) != 0;
@@ -159,10 +228,17 @@ void block_requests(benchmark::State& state) {
   BlockFtl ftl({}, blocks, store);
   const std::uint64_t pages = ftl.capacity().value / 4096 * 9 / 10;
   ftl.precondition(Bytes{pages * 4096}, 1);
+  if (writes) ftl.age(3, 1);
   std::mt19937_64 rng(1);
+  Phase ops;
   for (auto _ : state) {
     const Bytes offset{rng() % pages * 4096};
-    benchmark::DoNotOptimize(writes ? ftl.write(offset, Bytes{4096}) : ftl.read(offset, Bytes{4096}));
+    if (writes) {
+      benchmark::DoNotOptimize(ftl.write(offset, Bytes{4096}));
+    } else {
+      ops.clear();
+      benchmark::DoNotOptimize(ftl.read(offset, Bytes{4096}, {}, ops));
+    }
   }
   state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()));
   if (writes) state.counters["write_amplification"] = ftl.stats().write_amplification();

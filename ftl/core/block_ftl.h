@@ -1,27 +1,48 @@
-// The block namespace: page-level mapping with greedy garbage collection.
+// The block namespace: page-level mapping with garbage collection and wear levelling.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
+#include "base/fixed_divisor.h"
 #include "base/page_op.h"
 #include "ftl/core/backing_store.h"
 #include "ftl/core/block_manager.h"
+#include "ftl/core/media_faults.h"
 #include "ftl/core/page_map.h"
 #include "ftl/core/stripe.h"
 
 namespace csdsim::ftl {
 
-struct BlockFtlConfig {
-  double over_provisioning = 0.07;   ///< share of the namespace's flash that is not exported, in [0, 1)
-  std::uint32_t gc_free_blocks = 2;  ///< garbage collection starts in a plane at this many free blocks; at least 1
-  StripeOrder stripe_order = kChannelDiePlane;
-  PageCheck check = PageCheck::key;
+/// Which plane a host page goes to.
+enum class PageAllocation : std::uint8_t {
+  dynamic,  ///< the next one in stripe order, whichever page it is
+  fixed     ///< a function of the logical page: page p on the plane of rank p in stripe order
 };
 
-enum class IoStatus : std::uint8_t { ok, out_of_range, out_of_space };
+struct BlockFtlConfig {
+  double over_provisioning = 0.07;   ///< share of the namespace's flash that is not exported, in [0, 1)
+  std::uint32_t gc_free_blocks = 2;  ///< a write that finds a plane at this many free blocks collects first; at least 1
+  StripeOrder stripe_order = kChannelDiePlane;
+  PageCheck check = PageCheck::key;
+  PageAllocation allocation = PageAllocation::dynamic;
+  std::uint32_t background_free_blocks = 0;  ///< planes at or below it want background steps; 0: never
+  std::uint32_t gc_step_pages = 8;           ///< pages that a background step moves at most; at least 1
+  /// Static wear levelling: a plane whose erase counts lie further apart moves its least worn block. 0: never.
+  std::uint32_t wear_spread = 0;
+};
+
+enum class IoStatus : std::uint8_t {
+  ok,
+  out_of_range,
+  out_of_space,
+  uncorrectable,  ///< reads: a page could not be corrected; partial writes: nor could what they merge with
+  read_only       ///< a block failed and no spare block is left
+};
 
 /// Page operations that may run side by side.
 using Phase = std::vector<PageOp>;
@@ -40,20 +61,35 @@ struct BlockFtlStats {
   std::uint64_t host_pages_written = 0;  ///< programs for host writes
   std::uint64_t gc_pages_moved = 0;      ///< page reads, and programs, of garbage collection
   std::uint64_t gc_erases = 0;
+  std::uint64_t background_steps = 0;     ///< of garbage collection
+  std::uint64_t wear_pages_moved = 0;     ///< page reads, and programs, of static wear levelling
+  std::uint64_t wear_erases = 0;          ///< of static wear levelling
+  std::uint64_t retired_pages_moved = 0;  ///< page reads, and programs, to empty blocks that failed
+  std::uint64_t program_failures = 0;
+  std::uint64_t erase_failures = 0;
+  std::uint64_t read_retries = 0;
+  std::uint64_t uncorrectable_reads = 0;
+  std::uint64_t trimmed_pages = 0;
 
-  /// Programs per host program; 1 before the first write.
+  /// Programs per host program; 1 before the first write. Programs that failed are not counted.
   double write_amplification() const {
     if (host_pages_written == 0) return 1.0;
-    return static_cast<double>(host_pages_written + gc_pages_moved) / static_cast<double>(host_pages_written);
+    const std::uint64_t moved = gc_pages_moved + wear_pages_moved + retired_pages_moved;
+    return static_cast<double>(host_pages_written + moved) / static_cast<double>(host_pages_written);
   }
 };
 
 /// Offsets and lengths are bytes of the namespace. State changes at once; the returned plan says what it takes. `data`
 /// and `out` are empty in timing mode and `length` bytes long otherwise.
+///
+/// A page whose program fails is programmed again elsewhere in its plane; its block is retired: the valid pages move
+/// out, and a spare block replaces it. A block whose erase fails is replaced too. Without a spare block the drive is
+/// read-only.
 class BlockFtl {
  public:
   /// Throws UserError if the namespace's share of the flash is too small to collect garbage in, or on a bad config.
-  BlockFtl(const BlockFtlConfig& config, BlockManager& blocks, BackingStore& store);
+  /// `faults`, if given, must outlive the FTL; null: nothing fails.
+  BlockFtl(const BlockFtlConfig& config, BlockManager& blocks, BackingStore& store, MediaFaults* faults = nullptr);
 
   /// Exported capacity: (1 - over_provisioning) of the namespace's flash, and never the blocks that collection needs.
   Bytes capacity() const { return page_size_ * map_.logical_pages(); }
@@ -63,42 +99,85 @@ class BlockFtl {
   /// The same as a plan of one phase, of none where nothing is in flash.
   IoPlan read(Bytes offset, Bytes length, std::span<std::byte> out = {});
 
-  /// A partly covered page is read, merged and written. Out of space cannot happen within capacity(); should it, pages
-  /// before the failing one are written.
+  /// A partly covered page is read, merged and written. Out of space cannot happen within capacity() before blocks are
+  /// lost; where a page fails, the pages before it are written and it keeps what it held.
   IoPlan write(Bytes offset, Bytes length, std::span<const std::byte> data = {});
 
   /// Pages that are covered wholly read as zeros from now on; partly covered ones keep their bytes.
   IoPlan trim(Bytes offset, Bytes length);
+
+  /// The plane is short of free blocks, as background_free_blocks says, and has something to collect.
+  bool wants_background_step(PlaneId plane) const;
+  /// A piece of background garbage collection in `plane`: moves at most gc_step_pages pages of a victim, and erases it
+  /// once it is empty. Empty if the plane wants none. Writes that need free blocks before the background has made them
+  /// finish what it has begun.
+  std::optional<IoPlan> background_step(PlaneId plane);
 
   /// Fills the first `working_set` bytes (rounded up to pages) of an untouched drive, instantly: sequentially along the
   /// stripe order, or with `seed` in random order. Timing mode only (there are no bytes to fill in); throws UserError
   /// otherwise.
   void precondition(Bytes working_set, std::optional<std::uint64_t> seed);
 
+  /// Writes uniformly random pages of what was preconditioned, `overwrites` times as many as there are, with the
+  /// garbage collection that this takes but without page operations, and counts none of it in stats(): the drive is
+  /// left as after that much use. 3 to 5 reach the steady state of uniformly random writes. Timing mode only.
+  void age(double overwrites, std::uint64_t seed);
+
   PhysicalPageAddress lookup(LogicalPage page) const { return map_.lookup(page); }
+  void prefetch(LogicalPage page) const { map_.prefetch(page); }
+  bool read_only() const { return blocks_.read_only(); }
   const BlockFtlStats& stats() const { return stats_; }
 
  private:
   class PlanBuilder;
+  static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
-  bool in_range(Bytes offset, Bytes length) const;
+  bool in_range(Bytes offset, Bytes length) const { return offset <= capacity() && length <= capacity() - offset; }
   std::uint32_t page_bytes() const { return static_cast<std::uint32_t>(page_size_.value); }
   PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const;
-  std::optional<PhysicalPageAddress> place(PlanBuilder& plan);
+
+  // block_ftl.cpp: the host's side.
+  /// The read of a page, with its retries. False: it cannot be corrected.
+  bool plan_read(LogicalPage page, PhysicalPageAddress ppa, OpClass op_class, PageOp& read);
+  IoStatus write_page(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> bytes,
+                      PlanBuilder& plan);
+  bool merge(LogicalPage page, std::uint64_t first, std::span<const std::byte> data, PlanBuilder& plan);
+  std::optional<PhysicalPageAddress> place(LogicalPage page, PlanBuilder& plan);
+  std::optional<PhysicalPageAddress> place_in(PlaneId plane, PlanBuilder& plan);
+  void invalidate(PhysicalPageAddress old) {
+    if (old.valid()) blocks_.invalidate(old);
+  }
+
+  // block_gc.cpp: moving pages. Operations are appended to `phases` unless it is null.
+  std::optional<PhysicalPageAddress> program(PlaneId plane, Stream stream, OpClass op_class, Phase* ops);
+  bool program_failed(PhysicalPageAddress ppa);
+  std::uint32_t& collecting(PlaneId plane) { return collecting_[plane.value]; }
+  bool choose_victim(PlaneId plane);
+  bool fits(BlockId victim) const;
+  bool move_pages(BlockId from, std::uint32_t limit, std::vector<Phase>* phases, std::uint64_t& moved);
+  void erase(BlockId block, std::vector<Phase>* phases);
+  bool finish_victim(PlaneId plane, std::vector<Phase>* phases);
   void collect(PlaneId plane, PlanBuilder& plan);
-  void relocate(BlockId victim, std::vector<Phase>& phases);
-  void invalidate(PhysicalPageAddress old);
-  void merge(LogicalPage page, std::uint64_t first, std::span<const std::byte> data, PlanBuilder& plan);
+  void level_wear(PlaneId plane, std::vector<Phase>* phases);
+  void empty_failed_blocks(PlanBuilder& plan);
+
+  void fill_page_by_page(std::uint64_t pages, std::optional<std::uint64_t> seed);
 
   BlockFtlConfig config_;
   FlashGeometry geometry_;
   Bytes page_size_;
+  FixedDivisor by_page_;
   BlockManager& blocks_;
   BackingStore& store_;
+  MediaFaults* faults_;
   Stripe stripe_;
   PageMap map_;
-  std::uint64_t cursor_ = 0;           ///< stripe rank of the next host page
-  std::vector<std::byte> page_image_;  ///< scratch: the page being written
+  std::uint32_t cursor_ = 0;                ///< stripe rank of the next host page
+  std::uint64_t preconditioned_ = 0;        ///< pages
+  std::vector<std::uint32_t> collecting_;   ///< by plane: the victim whose pages are being moved
+  std::vector<BlockId> failed_;             ///< retired blocks that may hold valid pages
+  std::unordered_set<std::uint64_t> lost_;  ///< logical pages that were moved although they could not be corrected
+  std::vector<std::byte> page_image_;       ///< scratch: the page being written
   BlockFtlStats stats_;
 };
 

@@ -3,35 +3,95 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <string_view>
 
 #include "base/error.h"
 
 namespace csdsim::ftl {
+namespace {
 
-BlockManager::BlockManager(const FlashGeometry& geometry, const BlockQuota& quota) : geometry_(geometry) {
+constexpr std::uint32_t kWordBits = 64;
+
+std::vector<bool> used_groups(const FlashGeometry& g, const BlockQuota& quota) {
+  std::vector<bool> used;
+  for (std::uint32_t plane = 0; plane < g.planes(); ++plane) {
+    used.push_back(quota.block_namespace > 0);
+    used.push_back(quota.kv_namespace > 0);
+  }
+  return used;
+}
+
+const FlashGeometry& checked(const FlashGeometry& geometry, const BlockQuota& quota, const BlockManagerConfig& config) {
   if (geometry.blocks() > std::numeric_limits<std::uint32_t>::max()) {
     throw UserError(fmt::format("the flash has {} erase blocks, more than {}", geometry.blocks(),
                                 std::numeric_limits<std::uint32_t>::max()));
   }
-  if (std::uint64_t{quota.block_namespace} + quota.kv_namespace > geometry.blocks_per_plane) {
-    throw UserError(fmt::format("the namespaces want {} + {} blocks a plane, the flash has {}", quota.block_namespace,
-                                quota.kv_namespace, geometry.blocks_per_plane));
+  if (std::uint64_t{quota.block_namespace} + quota.kv_namespace + config.spare_blocks > geometry.blocks_per_plane) {
+    throw UserError(fmt::format("the namespaces want {} + {} blocks a plane and {} spare ones, the flash has {}",
+                                quota.block_namespace, quota.kv_namespace, config.spare_blocks,
+                                geometry.blocks_per_plane));
   }
+  return geometry;
+}
+
+InternalError bad_state(BlockId block, std::string_view what) {
+  return InternalError(fmt::format("block {} {}", block.value, what));
+}
+
+}  // namespace
+
+BlockManager::BlockManager(const FlashGeometry& geometry, const BlockQuota& quota, const BlockManagerConfig& config)
+    : geometry_(checked(geometry, quota, config)),
+      config_(config),
+      by_block_(geometry.pages_per_block),
+      by_plane_(geometry.pages_per_plane()),
+      words_((geometry.pages_per_block + kWordBits - 1) / kWordBits),
+      victims_(config.gc, geometry.blocks(), geometry.pages_per_block, used_groups(geometry, quota)) {
   quota_ = {quota.block_namespace, quota.kv_namespace};
   for (std::size_t ns = 0; ns < kNamespaces; ++ns) {
     available_pages_[ns] = std::uint64_t{geometry.planes()} * quota_[ns] * geometry.pages_per_block;
   }
   blocks_.resize(geometry.blocks());
   planes_.resize(geometry.planes());
+  valid_.resize(geometry.blocks() * words_);
+  if (config.factory_bad_blocks > 0) draw_factory_bad_blocks();
 }
 
-std::uint32_t BlockManager::available_blocks(PlaneId plane, Namespace ns) const {
-  return quota_[index(ns)] - planes_[plane.value].used[index(ns)];
+void BlockManager::draw_factory_bad_blocks() {
+  for (std::uint32_t b = 0; b < geometry_.blocks(); ++b) {
+    const double draw = static_cast<double>(counter_random(config_.seed, b) >> 11) * 0x1p-53;
+    if (draw >= config_.factory_bad_blocks) continue;
+    blocks_[b].state = BlockState::bad;
+    ++planes_[plane_of(BlockId{b}).value].spares_used;
+    ++factory_bad_;
+  }
+  for (std::uint32_t p = 0; p < geometry_.planes(); ++p) {
+    if (planes_[p].spares_used > config_.spare_blocks) {
+      throw UserError(fmt::format("plane {} has {} factory bad blocks, more than its {} spare blocks", p,
+                                  planes_[p].spares_used, config_.spare_blocks));
+    }
+  }
 }
 
 std::uint32_t BlockManager::open_pages(PlaneId plane, Stream stream) const {
   const std::uint32_t open = planes_[plane.value].open[index(stream)];
   return open == kNone ? 0 : geometry_.pages_per_block - blocks_[block_id(plane, open).value].written;
+}
+
+std::uint32_t BlockManager::take_free_block(Plane& p, PlaneId plane) {
+  while (p.fresh < geometry_.blocks_per_plane && blocks_[block_id(plane, p.fresh).value].state == BlockState::bad) {
+    ++p.fresh;
+  }
+  if (p.fresh < geometry_.blocks_per_plane) return p.fresh++;
+  auto choice = p.recycled.begin();
+  if (config_.free_block == FreeBlockChoice::least_worn) {
+    choice = std::ranges::min_element(
+        p.recycled, {}, [&](std::uint32_t block) { return blocks_[block_id(plane, block).value].erases; });
+  }
+  const std::uint32_t block = *choice;
+  p.recycled.erase(choice);
+  return block;
 }
 
 std::uint32_t BlockManager::open_block(PlaneId plane, Stream stream) {
@@ -40,74 +100,128 @@ std::uint32_t BlockManager::open_block(PlaneId plane, Stream stream) {
   if (open != kNone) return open;
   const Namespace ns = namespace_of(stream);
   if (available_blocks(plane, ns) == 0) return kNone;
-  // Quotas sum up to at most the plane, so a namespace below its quota always finds a block.
-  if (p.fresh < geometry_.blocks_per_plane) {
-    open = p.fresh++;
-  } else {
-    open = p.recycled.front();
-    p.recycled.pop_front();
-  }
+  // Quotas and spare blocks sum up to at most the plane, so a namespace below its quota always finds a block.
+  open = take_free_block(p, plane);
   ++p.used[index(ns)];
+  ++p.opened;
   Block& b = blocks_[block_id(plane, open).value];
   b.state = BlockState::open;
   b.ns = ns;
   return open;
 }
 
+void BlockManager::close_if_full(PlaneId plane, Stream stream, BlockId block) {
+  Block& b = blocks_[block.value];
+  if (b.written < geometry_.pages_per_block) return;
+  b.state = BlockState::full;
+  planes_[plane.value].open[index(stream)] = kNone;
+  victims_.add(group(plane, b.ns), block, b.valid, clock_);
+}
+
 std::optional<PhysicalPageAddress> BlockManager::allocate(PlaneId plane, Stream stream) {
   const std::uint32_t block = open_block(plane, stream);
   if (block == kNone) return std::nullopt;
-  Block& b = blocks_[block_id(plane, block).value];
-  const PhysicalPageAddress ppa = geometry_.address(plane, block, b.written);
-  ++b.written;
+  const BlockId id = block_id(plane, block);
+  Block& b = blocks_[id.value];
+  const std::uint32_t page = b.written++;
   ++b.valid;
-  if (b.written == geometry_.pages_per_block) {
-    b.state = BlockState::full;
-    planes_[plane.value].open[index(stream)] = kNone;
-  }
+  valid_bits(id)[page / kWordBits] |= std::uint64_t{1} << (page % kWordBits);
+  ++clock_;
   --available_pages_[index(b.ns)];
-  return ppa;
+  close_if_full(plane, stream, id);
+  return geometry_.address(plane, block, page);
+}
+
+void BlockManager::mark_valid(PhysicalPageAddress first, std::uint32_t count) {
+  const BlockId block = block_of(first);
+  const auto page = static_cast<std::uint32_t>(first.value - first_page(block).value);
+  for (std::uint32_t i = page; i < page + count;) {
+    const std::uint32_t bit = i % kWordBits;
+    const std::uint32_t take = std::min(kWordBits - bit, page + count - i);
+    valid_bits(block)[i / kWordBits] |= (~std::uint64_t{0} >> (kWordBits - take)) << bit;
+    i += take;
+  }
 }
 
 void BlockManager::fill(PlaneId plane, Stream stream, std::uint64_t pages) {
   while (pages > 0) {
     const std::uint32_t block = open_block(plane, stream);
     if (block == kNone) throw InternalError(fmt::format("plane {} cannot hold {} more pages", plane.value, pages));
-    Block& b = blocks_[block_id(plane, block).value];
+    const BlockId id = block_id(plane, block);
+    Block& b = blocks_[id.value];
     const auto take = static_cast<std::uint32_t>(std::min<std::uint64_t>(pages, geometry_.pages_per_block - b.written));
+    mark_valid(geometry_.address(plane, block, b.written), take);
     b.written += take;
     b.valid += take;
-    if (b.written == geometry_.pages_per_block) {
-      b.state = BlockState::full;
-      planes_[plane.value].open[index(stream)] = kNone;
-    }
+    clock_ += take;
     available_pages_[index(b.ns)] -= take;
+    close_if_full(plane, stream, id);
     pages -= take;
+  }
+}
+
+bool BlockManager::valid(PhysicalPageAddress ppa) const {
+  const BlockId block = block_of(ppa);
+  const std::uint64_t page = ppa.value - first_page(block).value;
+  return (valid_bits(block)[page / kWordBits] >> (page % kWordBits) & 1) != 0;
+}
+
+std::optional<std::uint32_t> BlockManager::next_valid(BlockId block, std::uint32_t from) const {
+  if (from >= geometry_.pages_per_block) return std::nullopt;
+  const std::uint64_t* bits = valid_bits(block);
+  std::uint64_t word = bits[from / kWordBits] & (~std::uint64_t{0} << (from % kWordBits));
+  for (std::size_t w = from / kWordBits;;) {
+    if (word != 0)
+      return static_cast<std::uint32_t>(w * kWordBits) + static_cast<std::uint32_t>(std::countr_zero(word));
+    if (++w == words_) return std::nullopt;
+    word = bits[w];
   }
 }
 
 bool BlockManager::invalidate(PhysicalPageAddress ppa) {
   if (!geometry_.contains(ppa)) throw InternalError(fmt::format("physical page {} does not exist", ppa.value));
-  Block& b = blocks_[geometry_.block_of(ppa).value];
-  if (b.valid == 0) throw InternalError(fmt::format("physical page {} is invalidated twice", ppa.value));
+  const BlockId block = block_of(ppa);
+  const std::uint64_t page = ppa.value - first_page(block).value;
+  std::uint64_t& word = valid_bits(block)[page / kWordBits];
+  const std::uint64_t bit = std::uint64_t{1} << (page % kWordBits);
+  if ((word & bit) == 0) throw InternalError(fmt::format("physical page {} is invalidated twice", ppa.value));
+  word &= ~bit;
+  Block& b = blocks_[block.value];
   --b.valid;
-  return b.valid == 0 && b.state == BlockState::full;
+  switch (b.state) {
+    case BlockState::full:
+      victims_.lose_page(group(plane_of(block), b.ns), block, clock_);
+      return b.valid == 0;
+    case BlockState::collecting:
+      return b.valid == 0;
+    case BlockState::retired:
+      if (b.valid == 0) b.state = BlockState::bad;
+      return false;
+    default:
+      return false;
+  }
+}
+
+void BlockManager::begin_collect(BlockId block) {
+  Block& b = blocks_[block.value];
+  if (b.state != BlockState::full) throw bad_state(block, "is to be collected but is not full");
+  victims_.remove(group(plane_of(block), b.ns), block);
+  b.state = BlockState::collecting;
 }
 
 void BlockManager::begin_erase(BlockId block) {
   Block& b = blocks_[block.value];
-  if (b.state != BlockState::full || b.valid != 0) {
-    throw InternalError(fmt::format("block {} is to be erased with {} valid pages", block.value, b.valid));
+  if (b.valid != 0 || (b.state != BlockState::full && b.state != BlockState::collecting)) {
+    throw bad_state(block, fmt::format("is to be erased with {} valid pages, or is not full", b.valid));
   }
+  if (b.state == BlockState::full) victims_.remove(group(plane_of(block), b.ns), block);
   b.state = BlockState::erasing;
   erasing_pages_[index(b.ns)] += geometry_.pages_per_block;
 }
 
 void BlockManager::finish_erase(BlockId block) {
   Block& b = blocks_[block.value];
-  if (b.state != BlockState::erasing) {
-    throw InternalError(fmt::format("block {} finished an erase that it had not begun", block.value));
-  }
+  if (b.state != BlockState::erasing) throw bad_state(block, "finished an erase that it had not begun");
   Plane& p = planes_[plane_of(block).value];
   p.recycled.push_back(block.value % geometry_.blocks_per_plane);
   --p.used[index(b.ns)];
@@ -115,21 +229,80 @@ void BlockManager::finish_erase(BlockId block) {
   available_pages_[index(b.ns)] += geometry_.pages_per_block;
   b.state = BlockState::free;
   b.written = 0;
+  b.reads = 0;
   ++b.erases;
+  p.most_erases = std::max(p.most_erases, b.erases);
 }
 
-std::optional<BlockId> BlockManager::victim(PlaneId plane, Namespace ns) const {
-  std::optional<BlockId> best;
-  std::uint32_t fewest = geometry_.pages_per_block;
-  const std::uint32_t opened = planes_[plane.value].fresh;
-  for (std::uint32_t i = 0; i < opened; ++i) {
-    const Block& b = blocks_[block_id(plane, i).value];
-    if (b.state == BlockState::full && b.ns == ns && b.valid < fewest) {
-      fewest = b.valid;
-      best = block_id(plane, i);
+/// The block does not count against its namespace any more. A spare block replaces it, or the namespace loses it.
+void BlockManager::leave_service(BlockId block) {
+  const Block& b = blocks_[block.value];
+  Plane& p = planes_[plane_of(block).value];
+  --p.used[index(b.ns)];
+  ++grown_bad_;
+  if (p.spares_used < config_.spare_blocks) {
+    ++p.spares_used;
+    available_pages_[index(b.ns)] += geometry_.pages_per_block;
+  } else {
+    ++p.lost[index(b.ns)];
+    read_only_ = true;
+  }
+}
+
+void BlockManager::fail_erase(BlockId block) {
+  Block& b = blocks_[block.value];
+  if (b.state != BlockState::erasing) throw bad_state(block, "failed an erase that it had not begun");
+  erasing_pages_[index(b.ns)] -= geometry_.pages_per_block;
+  b.state = BlockState::bad;
+  leave_service(block);
+}
+
+void BlockManager::retire(BlockId block) {
+  Block& b = blocks_[block.value];
+  const PlaneId plane = plane_of(block);
+  if (b.state == BlockState::open) {
+    for (std::uint32_t& open : planes_[plane.value].open) {
+      if (open != kNone && block_id(plane, open) == block) open = kNone;
     }
+    available_pages_[index(b.ns)] -= geometry_.pages_per_block - b.written;
+  } else if (b.state == BlockState::full) {
+    victims_.remove(group(plane, b.ns), block);
+  } else if (b.state != BlockState::collecting) {
+    throw bad_state(block, "is to be retired but holds nothing");
+  }
+  b.state = b.valid == 0 ? BlockState::bad : BlockState::retired;
+  leave_service(block);
+}
+
+std::optional<BlockId> BlockManager::victim(PlaneId plane, Namespace ns) {
+  return victims_.choose(group(plane, ns), clock_);
+}
+
+std::optional<BlockId> BlockManager::least_worn(PlaneId plane, Namespace ns) const {
+  std::optional<BlockId> best;
+  for (std::uint32_t i = 0; i < geometry_.blocks_per_plane; ++i) {
+    const BlockId block = block_id(plane, i);
+    const Block& b = blocks_[block.value];
+    if (b.state != BlockState::full || b.ns != ns) continue;
+    if (!best || b.erases < blocks_[best->value].erases) best = block;
   }
   return best;
+}
+
+WearStatistics BlockManager::wear() const {
+  WearStatistics wear{kNone, 0, 0};
+  std::uint64_t sum = 0;
+  std::uint64_t count = 0;
+  for (const Block& b : blocks_) {
+    if (b.state == BlockState::bad || b.state == BlockState::retired) continue;
+    wear.min = std::min(wear.min, b.erases);
+    wear.max = std::max(wear.max, b.erases);
+    sum += b.erases;
+    ++count;
+  }
+  if (count == 0) return {};
+  wear.mean = static_cast<double>(sum) / static_cast<double>(count);
+  return wear;
 }
 
 }  // namespace csdsim::ftl

@@ -1,4 +1,4 @@
-// Erase blocks: which are free, open, full or being erased, and how many of their pages are still wanted.
+// Erase blocks: which are free, open, full, being erased or bad, and which of their pages are still wanted.
 #pragma once
 
 #include <array>
@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/fixed_divisor.h"
+#include "ftl/core/victim_index.h"
 
 namespace csdsim::ftl {
 
@@ -17,11 +19,21 @@ enum class Namespace : std::uint8_t { block, kv };
 inline constexpr std::size_t kNamespaces = 2;
 
 /// Append points: a plane has at most one open block for each. Pages of different lifetimes go to different streams.
-enum class Stream : std::uint8_t { host, gc, kv };
-inline constexpr std::size_t kStreams = 3;
-constexpr Namespace namespace_of(Stream s) { return s == Stream::kv ? Namespace::kv : Namespace::block; }
+enum class Stream : std::uint8_t { host, gc, map, kv, kv_gc };
+inline constexpr std::size_t kStreams = 5;
+constexpr Namespace namespace_of(Stream s) {
+  return s == Stream::kv || s == Stream::kv_gc ? Namespace::kv : Namespace::block;
+}
 
-enum class BlockState : std::uint8_t { free, open, full, erasing };
+enum class BlockState : std::uint8_t {
+  free,
+  open,
+  full,
+  collecting,  ///< its valid pages are being moved
+  erasing,
+  retired,  ///< failed; leaves service when its last valid page has gone
+  bad
+};
 
 /// How many erase blocks of each plane a namespace may hold. Free blocks are shared (so that wear is), quotas are not:
 /// one namespace cannot starve the other.
@@ -30,12 +42,37 @@ struct BlockQuota {
   std::uint32_t kv_namespace = 0;
 };
 
+/// Which free block is opened next. Blocks that were never used come first, in the order of their addresses.
+enum class FreeBlockChoice : std::uint8_t {
+  oldest,     ///< erased longest ago
+  least_worn  ///< dynamic wear levelling: the fewest erases, of those the one erased longest ago
+};
+
+struct BlockManagerConfig {
+  VictimPolicy gc;
+  FreeBlockChoice free_block = FreeBlockChoice::oldest;
+  std::uint32_t spare_blocks = 0;  ///< blocks of each plane that replace bad ones
+  double factory_bad_blocks = 0;   ///< share of blocks that are bad from the start, drawn block by block
+  std::uint64_t seed = 1;          ///< of the draw
+};
+
+/// Erases of the blocks that are in service.
+struct WearStatistics {
+  std::uint32_t min = 0;
+  std::uint32_t max = 0;
+  double mean = 0;
+};
+
 /// Block states and page allocation for the whole drive. Pages of a block are handed out in order, as NAND requires.
 /// Running out of space is an empty result, never an exception.
+///
+/// A block that fails is replaced by a spare block of its plane. When a plane has no spare left, its namespace loses
+/// the block and the drive is read-only from then on.
 class BlockManager {
  public:
-  /// Throws UserError if the quotas do not fit into a plane.
-  BlockManager(const FlashGeometry& geometry, const BlockQuota& quota);
+  /// Throws UserError if the quotas and spare blocks do not fit into a plane, or if a plane has more factory bad blocks
+  /// than spare blocks.
+  BlockManager(const FlashGeometry& geometry, const BlockQuota& quota, const BlockManagerConfig& config = {});
 
   /// The next page of `stream` in `plane`, counted as valid; opens a free block where needed.
   std::optional<PhysicalPageAddress> allocate(PlaneId plane, Stream stream);
@@ -43,25 +80,43 @@ class BlockManager {
   /// Same state as `pages` calls of allocate(), in O(blocks). Throws InternalError if they do not fit.
   void fill(PlaneId plane, Stream stream, std::uint64_t pages);
 
-  /// A page lost its meaning. True if its block is now full and without valid pages: it may be erased.
+  /// A page lost its meaning. True if its block is now full (or being collected) and without valid pages: it may be
+  /// erased. Throws InternalError if the page is not valid.
   bool invalidate(PhysicalPageAddress ppa);
 
-  /// full -> erasing. Throws InternalError if the block is not full or has valid pages.
+  /// full -> collecting: it is no victim any more.
+  void begin_collect(BlockId block);
+  /// full or collecting -> erasing. Throws InternalError from another state or with valid pages.
   void begin_erase(BlockId block);
   /// erasing -> free.
   void finish_erase(BlockId block);
+  /// erasing -> bad: the erase failed.
+  void fail_erase(BlockId block);
+  /// open, full or collecting -> retired: a program failed. Its valid pages stay readable; with the last one it is bad.
+  void retire(BlockId block);
 
-  /// Greedy victim: the full block of `ns` in `plane` with the fewest valid pages; the lowest address wins a tie. Empty
-  /// if every full block is full of valid pages.
-  std::optional<BlockId> victim(PlaneId plane, Namespace ns) const;
+  /// The victim of `ns` in `plane` that the policy chooses. Empty if every full block is full of valid pages.
+  std::optional<BlockId> victim(PlaneId plane, Namespace ns);
+  /// The full block of `ns` in `plane` with the fewest erases, the lowest address in a tie.
+  std::optional<BlockId> least_worn(PlaneId plane, Namespace ns) const;
 
   BlockState state(BlockId block) const { return blocks_[block.value].state; }
+  Namespace namespace_of_block(BlockId block) const { return blocks_[block.value].ns; }
   std::uint32_t valid_pages(BlockId block) const { return blocks_[block.value].valid; }
   std::uint32_t written_pages(BlockId block) const { return blocks_[block.value].written; }
   std::uint32_t erase_count(BlockId block) const { return blocks_[block.value].erases; }
+  /// The first valid page of `block` at or after page `from` of it; empty if there is none.
+  std::optional<std::uint32_t> next_valid(BlockId block, std::uint32_t from) const;
+  bool valid(PhysicalPageAddress ppa) const;
+
+  /// Counts a read of the block; returns how many came before it since the last erase.
+  std::uint32_t count_read(BlockId block) { return blocks_[block.value].reads++; }
 
   /// Blocks of `plane` that `ns` may still open.
-  std::uint32_t available_blocks(PlaneId plane, Namespace ns) const;
+  std::uint32_t available_blocks(PlaneId plane, Namespace ns) const {
+    const Plane& p = planes_[plane.value];
+    return quota_[index(ns)] - p.lost[index(ns)] - p.used[index(ns)];
+  }
   /// Pages left in the open block of `stream` in `plane`.
   std::uint32_t open_pages(PlaneId plane, Stream stream) const;
   /// Pages that `ns` can still allocate anywhere, without an erase.
@@ -69,10 +124,31 @@ class BlockManager {
   /// Pages that running erases will give back to `ns`.
   std::uint64_t erasing_pages(Namespace ns) const { return erasing_pages_[index(ns)]; }
   /// No block of the plane has ever been opened.
-  bool pristine(PlaneId plane) const { return planes_[plane.value].fresh == 0; }
+  bool pristine(PlaneId plane) const { return planes_[plane.value].opened == 0; }
+  bool has_factory_bad_blocks() const { return factory_bad_ > 0; }
+
+  /// A block failed in a plane that had no spare block left.
+  bool read_only() const { return read_only_; }
+  std::uint64_t factory_bad_blocks() const { return factory_bad_; }
+  std::uint64_t grown_bad_blocks() const { return grown_bad_; }
+  std::uint32_t spare_blocks_left(PlaneId plane) const {
+    return config_.spare_blocks - planes_[plane.value].spares_used;
+  }
+  std::uint32_t most_erases(PlaneId plane) const { return planes_[plane.value].most_erases; }
+  WearStatistics wear() const;
 
   const FlashGeometry& geometry() const { return geometry_; }
   std::uint32_t quota(Namespace ns) const { return quota_[index(ns)]; }
+  BlockId block_of(PhysicalPageAddress ppa) const {
+    return BlockId{static_cast<std::uint32_t>(by_block_.quotient(ppa.value))};
+  }
+  PlaneId plane_of(PhysicalPageAddress ppa) const {
+    return PlaneId{static_cast<std::uint32_t>(by_plane_.quotient(ppa.value))};
+  }
+  PhysicalPageAddress first_page(BlockId block) const {
+    return {std::uint64_t{block.value} * geometry_.pages_per_block};
+  }
+  PlaneId plane_of(BlockId block) const { return PlaneId{block.value / geometry_.blocks_per_plane}; }
 
  private:
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
@@ -83,28 +159,52 @@ class BlockManager {
     std::uint32_t written = 0;
     std::uint32_t valid = 0;
     std::uint32_t erases = 0;
+    std::uint32_t reads = 0;  ///< since the last erase
     BlockState state = BlockState::free;
     Namespace ns = Namespace::block;
   };
   struct Plane {
-    std::uint32_t fresh = 0;             ///< blocks below it have been opened at least once
-    std::deque<std::uint32_t> recycled;  ///< erased blocks, oldest first: the simplest wear levelling
-    std::array<std::uint32_t, kStreams> open{kNone, kNone, kNone};
+    std::uint32_t fresh = 0;        ///< blocks below it have been opened at least once, or are bad
+    std::uint32_t opened = 0;       ///< times a block was opened
+    std::uint32_t spares_used = 0;  ///< bad blocks that a spare block stands in for
+    std::uint32_t most_erases = 0;
+    std::deque<std::uint32_t> recycled;  ///< erased blocks, oldest first
+    std::array<std::uint32_t, kStreams> open{kNone, kNone, kNone, kNone, kNone};
     std::array<std::uint32_t, kNamespaces> used{};
+    std::array<std::uint32_t, kNamespaces> lost{};  ///< of the quota, to bad blocks beyond the spare ones
   };
 
   BlockId block_id(PlaneId plane, std::uint32_t block) const {
     return BlockId{plane.value * geometry_.blocks_per_plane + block};
   }
-  PlaneId plane_of(BlockId block) const { return PlaneId{block.value / geometry_.blocks_per_plane}; }
+  std::uint32_t group(PlaneId plane, Namespace ns) const {
+    return plane.value * static_cast<std::uint32_t>(kNamespaces) + static_cast<std::uint32_t>(ns);
+  }
+  void draw_factory_bad_blocks();
+  std::uint32_t take_free_block(Plane& plane, PlaneId id);
   std::uint32_t open_block(PlaneId plane, Stream stream);
+  void close_if_full(PlaneId plane, Stream stream, BlockId block);
+  void leave_service(BlockId block);
+  void mark_valid(PhysicalPageAddress first, std::uint32_t count);
+  std::uint64_t* valid_bits(BlockId block) { return valid_.data() + std::size_t{block.value} * words_; }
+  const std::uint64_t* valid_bits(BlockId block) const { return valid_.data() + std::size_t{block.value} * words_; }
 
   FlashGeometry geometry_;
+  BlockManagerConfig config_;
+  FixedDivisor by_block_;
+  FixedDivisor by_plane_;
+  std::size_t words_;  ///< of valid_, a block
   std::array<std::uint32_t, kNamespaces> quota_{};
   std::array<std::uint64_t, kNamespaces> available_pages_{};
   std::array<std::uint64_t, kNamespaces> erasing_pages_{};
   std::vector<Block> blocks_;
   std::vector<Plane> planes_;
+  std::vector<std::uint64_t> valid_;  ///< a bit a page
+  VictimIndex victims_;
+  std::uint64_t clock_ = 0;  ///< pages handed out
+  std::uint64_t factory_bad_ = 0;
+  std::uint64_t grown_bad_ = 0;
+  bool read_only_ = false;
 };
 
 }  // namespace csdsim::ftl

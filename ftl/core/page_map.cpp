@@ -55,69 +55,60 @@ std::uint64_t PagePermutation::backward(std::uint64_t y) const {
 }
 
 PageMap::PageMap(const FlashGeometry& geometry, const StripeOrder& order, std::uint64_t logical_pages)
-    : geometry_(geometry), stripe_(geometry, order), logical_pages_(logical_pages) {
-  chunks_.resize((logical_pages + kChunk - 1) / kChunk);
-  residents_.resize(geometry.blocks());
-}
+    : geometry_(geometry),
+      stripe_(geometry, order),
+      by_planes_(geometry.planes()),
+      by_plane_pages_(geometry.pages_per_plane()),
+      logical_pages_(logical_pages),
+      physical_(logical_pages, geometry.pages() + kFirst),
+      logical_(geometry.pages(), logical_pages + kFirst) {}
 
-void PageMap::precondition(std::uint64_t pages, std::optional<std::uint64_t> seed) {
+void PageMap::precondition(std::uint64_t pages, std::optional<std::uint64_t> seed, bool keep_plane) {
   if (pages > logical_pages_) throw InternalError("more pages are preconditioned than the namespace has");
   preconditioned_ = pages;
-  permutation_ = PagePermutation(pages, seed);
+  keep_plane_ = keep_plane;
+  permutation_ = PagePermutation(keep_plane ? pages / geometry_.planes() : pages, seed);
 }
 
-PhysicalPageAddress PageMap::initial_address(std::uint64_t page) const {
-  if (page >= preconditioned_) return PhysicalPageAddress::invalid();
-  const std::uint64_t slot = permutation_.forward(page);
-  const std::uint64_t in_plane = slot / geometry_.planes();
-  return {stripe_.plane_at(slot).value * geometry_.pages_per_plane() + in_plane};
+PhysicalPageAddress PageMap::lookup_unwritten(LogicalPage page, std::uint64_t entry) const {
+  if (entry == kUnmapped || page.value >= preconditioned_) return PhysicalPageAddress::invalid();
+  const std::uint64_t planes = geometry_.planes();
+  std::uint64_t row;
+  std::uint64_t rank;
+  if (keep_plane_) {
+    row = by_planes_.quotient(page.value);
+    rank = page.value - row * planes;
+    // The last row may be short: it stays where it is.
+    if (row < by_planes_.quotient(preconditioned_)) row = permutation_.forward(row);
+  } else {
+    const std::uint64_t slot = permutation_.forward(page.value);
+    row = by_planes_.quotient(slot);
+    rank = slot - row * planes;
+  }
+  return {stripe_.plane_of_rank(static_cast<std::uint32_t>(rank)).value * geometry_.pages_per_plane() + row};
 }
 
 LogicalPage PageMap::initial_owner(PhysicalPageAddress ppa) const {
-  const std::uint64_t in_plane = ppa.value % geometry_.pages_per_plane();
-  const std::uint64_t slot = in_plane * geometry_.planes() + stripe_.rank_of(geometry_.plane_of(ppa));
-  return slot < preconditioned_ ? LogicalPage{permutation_.backward(slot)} : kNobody;
-}
-
-PhysicalPageAddress PageMap::lookup(LogicalPage page) const {
-  const auto& chunk = chunks_[page.value / kChunk];
-  return chunk ? (*chunk)[page.value % kChunk] : initial_address(page.value);
+  const std::uint64_t plane = by_plane_pages_.quotient(ppa.value);
+  const std::uint64_t row = ppa.value - plane * geometry_.pages_per_plane();
+  const std::uint64_t rank = stripe_.rank_of(PlaneId{static_cast<std::uint32_t>(plane)});
+  const std::uint64_t slot = row * geometry_.planes() + rank;
+  if (slot >= preconditioned_) return kNobody;
+  if (!keep_plane_) return LogicalPage{permutation_.backward(slot)};
+  if (row >= by_planes_.quotient(preconditioned_)) return LogicalPage{slot};
+  return LogicalPage{permutation_.backward(row) * geometry_.planes() + rank};
 }
 
 std::optional<LogicalPage> PageMap::owner(PhysicalPageAddress ppa) const {
-  const auto& block = residents_[geometry_.block_of(ppa).value];
-  const LogicalPage page = block ? (*block)[geometry_.page_in_block(ppa)] : initial_owner(ppa);
+  const LogicalPage page = resident(ppa);
   if (page == kNobody || lookup(page) != ppa) return std::nullopt;
   return page;
 }
 
-PhysicalPageAddress& PageMap::entry(LogicalPage page) {
-  auto& chunk = chunks_[page.value / kChunk];
-  if (!chunk) {
-    chunk = std::make_unique<Chunk>();
-    const std::uint64_t first = page.value / kChunk * kChunk;
-    for (std::uint64_t i = 0; i < kChunk; ++i) (*chunk)[i] = initial_address(first + i);
-  }
-  return (*chunk)[page.value % kChunk];
-}
-
-PageMap::Residents& PageMap::residents(BlockId block) {
-  auto& slot = residents_[block.value];
-  if (!slot) {
-    slot = std::make_unique<Residents>(geometry_.pages_per_block);
-    const std::uint64_t first = std::uint64_t{block.value} * geometry_.pages_per_block;
-    for (std::uint32_t i = 0; i < geometry_.pages_per_block; ++i) (*slot)[i] = initial_owner({first + i});
-  }
-  return *slot;
-}
-
-PhysicalPageAddress PageMap::bind(LogicalPage page, PhysicalPageAddress ppa) {
-  residents(geometry_.block_of(ppa))[geometry_.page_in_block(ppa)] = page;
-  return std::exchange(entry(page), ppa);
-}
-
 PhysicalPageAddress PageMap::unbind(LogicalPage page) {
-  return std::exchange(entry(page), PhysicalPageAddress::invalid());
+  const PhysicalPageAddress before = lookup(page);
+  physical_.set(page.value, kUnmapped);
+  return before;
 }
 
 }  // namespace csdsim::ftl

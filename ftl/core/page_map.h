@@ -3,11 +3,11 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <vector>
 
 #include "base/address.h"
+#include "base/fixed_divisor.h"
+#include "ftl/core/sparse_array.h"
 #include "ftl/core/stripe.h"
 
 namespace csdsim::ftl {
@@ -32,46 +32,97 @@ class PagePermutation {
   std::array<std::uint64_t, kRounds> keys_{};
 };
 
-/// Both directions of the map. Chunks of it are materialised when they are first changed: a preconditioned drive is a
-/// formula until somebody writes to it.
+/// Numbers below `limit` that are 0 until written, in 32 bits each where that is enough.
+class PageNumbers {
+ public:
+  PageNumbers(std::uint64_t size, std::uint64_t limit)
+      : wide_(limit > std::uint64_t{1} << 32), narrow_(wide_ ? 0 : size), full_(wide_ ? size : 0) {}
+
+  std::uint64_t get(std::uint64_t i) const { return wide_ ? full_.get(i) : narrow_.get(i); }
+  void set(std::uint64_t i, std::uint64_t value) {
+    if (wide_) {
+      full_[i] = value;
+    } else {
+      narrow_[i] = static_cast<std::uint32_t>(value);
+    }
+  }
+  void prefetch(std::uint64_t i) const {
+    if (wide_) {
+      full_.prefetch(i);
+    } else {
+      narrow_.prefetch(i);
+    }
+  }
+
+ private:
+  bool wide_;
+  SparseArray<std::uint32_t> narrow_;
+  SparseArray<std::uint64_t> full_;
+};
+
+/// Both directions of the map, 8 bytes a page together (16 on drives of 2^32 pages and more), and only for pages that
+/// were written: a preconditioned drive is a formula until then.
 class PageMap {
  public:
   PageMap(const FlashGeometry& geometry, const StripeOrder& order, std::uint64_t logical_pages);
 
   /// Maps logical pages [0, pages) over the planes in stripe order, from block 0 of each plane on; with a seed, in
-  /// random order. The map must be empty.
-  void precondition(std::uint64_t pages, std::optional<std::uint64_t> seed);
+  /// random order. `keep_plane`: random order within each plane only, page p on the plane of rank p. The map must be
+  /// empty.
+  void precondition(std::uint64_t pages, std::optional<std::uint64_t> seed, bool keep_plane = false);
 
   /// Where a logical page lives; invalid() if it was never written or was trimmed.
-  PhysicalPageAddress lookup(LogicalPage page) const;
+  PhysicalPageAddress lookup(LogicalPage page) const {
+    const std::uint64_t e = physical_.get(page.value);
+    return e >= kFirst ? PhysicalPageAddress{e - kFirst} : lookup_unwritten(page, e);
+  }
+  /// Brings the entry of a page into the cache: for callers that know what they will look up.
+  void prefetch(LogicalPage page) const { physical_.prefetch(page.value); }
+
+  /// The logical page that was last bound to `ppa`. It lives there only if lookup() says so.
+  LogicalPage resident(PhysicalPageAddress ppa) const {
+    const std::uint64_t e = logical_.get(ppa.value);
+    return e >= kFirst ? LogicalPage{e - kFirst} : initial_owner(ppa);
+  }
+  void prefetch_resident(PhysicalPageAddress ppa) const { logical_.prefetch(ppa.value); }
 
   /// The logical page that lives at `ppa`, if the page there is valid. Who lived in a block before it was erased need
   /// not be forgotten: those pages are bound elsewhere by then.
   std::optional<LogicalPage> owner(PhysicalPageAddress ppa) const;
 
   /// Points `page` at `ppa` and returns where it pointed before.
-  PhysicalPageAddress bind(LogicalPage page, PhysicalPageAddress ppa);
+  PhysicalPageAddress bind(LogicalPage page, PhysicalPageAddress ppa) {
+    const PhysicalPageAddress before = lookup(page);
+    rebind(page, ppa);
+    return before;
+  }
+  /// The same for a caller that knows where it pointed.
+  void rebind(LogicalPage page, PhysicalPageAddress ppa) {
+    logical_.set(ppa.value, page.value + kFirst);
+    physical_.set(page.value, ppa.value + kFirst);
+  }
   PhysicalPageAddress unbind(LogicalPage page);
 
   std::uint64_t logical_pages() const { return logical_pages_; }
 
  private:
-  static constexpr std::uint64_t kChunk = 1024;
-  using Chunk = std::array<PhysicalPageAddress, kChunk>;
-  using Residents = std::vector<LogicalPage>;
+  // Entries: 0 as preconditioned, kUnmapped, or the number + kFirst.
+  static constexpr std::uint64_t kUnmapped = 1;
+  static constexpr std::uint64_t kFirst = 2;
 
-  PhysicalPageAddress initial_address(std::uint64_t page) const;
+  PhysicalPageAddress lookup_unwritten(LogicalPage page, std::uint64_t entry) const;
   LogicalPage initial_owner(PhysicalPageAddress ppa) const;
-  PhysicalPageAddress& entry(LogicalPage page);
-  Residents& residents(BlockId block);
 
   FlashGeometry geometry_;
   Stripe stripe_;
+  FixedDivisor by_planes_;
+  FixedDivisor by_plane_pages_;
   std::uint64_t logical_pages_;
   std::uint64_t preconditioned_ = 0;
+  bool keep_plane_ = false;
   PagePermutation permutation_{1, std::nullopt};
-  std::vector<std::unique_ptr<Chunk>> chunks_;         ///< logical -> physical
-  std::vector<std::unique_ptr<Residents>> residents_;  ///< physical -> logical, by BlockId
+  PageNumbers physical_;  ///< by logical page
+  PageNumbers logical_;   ///< by physical page
 };
 
 }  // namespace csdsim::ftl

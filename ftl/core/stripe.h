@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "base/address.h"
 
@@ -21,13 +22,13 @@ class Stripe {
   /// Throws UserError if `order` is not a permutation.
   Stripe(const FlashGeometry& geometry, const StripeOrder& order);
 
-  PlaneId plane_at(std::uint64_t rank) const;  ///< rank is taken modulo the number of planes
-  std::uint32_t rank_of(PlaneId plane) const;
+  PlaneId plane_at(std::uint64_t rank) const { return planes_[rank % planes_.size()]; }  ///< modulo the planes
+  PlaneId plane_of_rank(std::uint32_t rank) const { return planes_[rank]; }              ///< rank below the planes
+  std::uint32_t rank_of(PlaneId plane) const { return ranks_[plane.value]; }
 
  private:
-  FlashGeometry geometry_;
-  StripeOrder order_;
-  std::array<std::uint32_t, 3> extent_{};  ///< by StripeLevel
+  std::vector<PlaneId> planes_;       ///< by rank
+  std::vector<std::uint32_t> ranks_;  ///< by plane
 };
 
 }  // namespace csdsim::ftl

@@ -1,28 +1,8 @@
-// Division by a number that is only known at construction, for hot paths.
+// Division by a fixed number, by the name that the timeline uses.
 #pragma once
 
-#include <bit>
-#include <cstdint>
+#include "base/fixed_divisor.h"
 
 namespace csdsim::nfc {
-
-/// Exact quotient n / d for all n < 2^63 with one multiplication (Granlund and Montgomery, PLDI 1994, theorem 4.2 with
-/// N = 63: ceil(2^(63+l) / d) fits 64 bits for l = ceil(log2 d)).
-class FixedDivisor {
- public:
-  /// `divisor` is in 1 .. 2^63.
-  explicit constexpr FixedDivisor(std::uint64_t divisor)
-      : shift_(63 + static_cast<int>(std::bit_width(divisor - 1))),
-        multiplier_(
-            static_cast<std::uint64_t>(((static_cast<unsigned __int128>(1) << shift_) + divisor - 1) / divisor)) {}
-
-  constexpr std::uint64_t quotient(std::uint64_t n) const {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(n) * multiplier_) >> shift_);
-  }
-
- private:
-  int shift_;
-  std::uint64_t multiplier_;
-};
-
+using csdsim::FixedDivisor;
 }  // namespace csdsim::nfc

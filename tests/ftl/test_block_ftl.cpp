@@ -5,49 +5,13 @@
 #include <set>
 
 #include "base/error.h"
-#include "flash_model.h"
+#include "block_drive.h"
 #include "ftl/core/block_ftl.h"
 
 using namespace csdsim;
 using namespace csdsim::ftl;
-using csdsim::ftl::test::FlashModel;
-
-namespace {
-
-struct Drive {
-  Drive(const FlashGeometry& g, const BlockQuota& quota, DataMode mode, const BlockFtlConfig& config = {})
-      : blocks(g, quota), store(g, mode), ftl(config, blocks, store), flash(g) {}
-
-  void run(const IoPlan& plan) {
-    for (const Phase& phase : plan.phases) {
-      for (const PageOp& op : phase) flash.run(op, true);
-    }
-  }
-
-  BlockManager blocks;
-  BackingStore store;
-  BlockFtl ftl;
-  FlashModel flash;
-};
-
-/// The mapping is one to one, and blocks count as valid exactly the pages that are mapped.
-void check_mapping(const Drive& drive) {
-  const FlashGeometry& g = drive.blocks.geometry();
-  std::set<std::uint64_t> used;
-  std::map<std::uint32_t, std::uint32_t> valid;
-  const std::uint64_t pages = drive.ftl.capacity().value / g.page_size.value;
-  for (std::uint64_t p = 0; p < pages; ++p) {
-    const PhysicalPageAddress ppa = drive.ftl.lookup(LogicalPage{p});
-    if (!ppa.valid()) continue;
-    REQUIRE(used.insert(ppa.value).second);
-    ++valid[g.block_of(ppa).value];
-  }
-  for (std::uint32_t b = 0; b < g.blocks(); ++b) {
-    REQUIRE(drive.blocks.valid_pages(BlockId{b}) == (valid.contains(b) ? valid[b] : 0));
-  }
-}
-
-}  // namespace
+using csdsim::ftl::test::check_mapping;
+using Drive = csdsim::ftl::test::BlockDrive;
 
 TEST_CASE("block FTL against a map of bytes: random writes, reads and trims under garbage collection") {
   struct Case {

@@ -96,17 +96,3 @@ TEST_CASE("fill leaves the state of as many single allocations") {
   BlockManager blocks(g, {8, 0});
   CHECK_THROWS_AS(blocks.fill(PlaneId{0}, Stream::host, 33), InternalError);
 }
-
-TEST_CASE("the greedy victim has the fewest valid pages, the lowest address in a tie") {
-  const FlashGeometry g{1, 1, 1, 4, 4, Bytes{512}};
-  BlockManager blocks(g, {4, 0});
-  blocks.fill(PlaneId{0}, Stream::host, 16);
-  CHECK_FALSE(blocks.victim(PlaneId{0}, Namespace::block).has_value());
-  blocks.invalidate({13});
-  CHECK(blocks.victim(PlaneId{0}, Namespace::block) == BlockId{3});
-  blocks.invalidate({6});
-  CHECK(blocks.victim(PlaneId{0}, Namespace::block) == BlockId{1});
-  blocks.invalidate({9});
-  blocks.invalidate({8});
-  CHECK(blocks.victim(PlaneId{0}, Namespace::block) == BlockId{2});
-}

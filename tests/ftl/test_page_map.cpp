@@ -66,3 +66,35 @@ TEST_CASE("a preconditioned map is consistent in both directions, before and aft
     CHECK_FALSE(map.owner(other).has_value());
   }
 }
+
+TEST_CASE("a preconditioned map that keeps planes maps each page onto the plane of its rank, one to one") {
+  const FlashGeometry g{2, 2, 1, 8, 8, Bytes{512}};
+  const Stripe stripe(g, kChannelDiePlane);
+  PageMap map(g, kChannelDiePlane, 200);
+  map.precondition(150, 9, true);
+  std::set<std::uint64_t> used;
+  bool moved = false;
+  for (std::uint64_t p = 0; p < 150; ++p) {
+    const PhysicalPageAddress ppa = map.lookup(LogicalPage{p});
+    REQUIRE(g.plane_of(ppa) == stripe.plane_at(p));
+    REQUIRE(ppa.value % g.pages_per_plane() <= 150 / g.planes());
+    REQUIRE(used.insert(ppa.value).second);
+    REQUIRE(map.owner(ppa) == LogicalPage{p});
+    moved = moved || ppa.value % g.pages_per_plane() != p / g.planes();
+  }
+  CHECK(moved);
+}
+
+TEST_CASE("drives of more pages than 32 bits count are mapped as well") {
+  const FlashGeometry g{128, 16, 2, 1 << 16, 64, Bytes::kib(4)};
+  REQUIRE(g.pages() > std::uint64_t{1} << 33);
+  const std::uint64_t pages = g.pages() - g.pages() / 10;
+  PageMap map(g, kChannelDiePlane, pages);
+  map.precondition(pages, 3);
+  const LogicalPage last{pages - 1};
+  const PhysicalPageAddress far{g.pages() - 1};
+  REQUIRE(map.owner(map.lookup(last)) == last);
+  map.bind(last, far);
+  CHECK(map.lookup(last) == far);
+  CHECK(map.owner(far) == last);
+}

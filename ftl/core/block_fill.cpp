@@ -1,0 +1,73 @@
+// Drives that were used before the simulation starts.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "ftl/core/block_ftl.h"
+#include "ftl/core/plan_builder.h"
+
+namespace csdsim::ftl {
+
+void BlockFtl::precondition(Bytes working_set, std::optional<std::uint64_t> seed) {
+  if (store_.carried()) throw UserError("preconditioning needs simulation.data: timing, it writes no bytes");
+  if (working_set > capacity()) {
+    throw UserError(fmt::format("a working set of {} bytes is larger than the block namespace, {} bytes",
+                                working_set.value, capacity().value));
+  }
+  const std::uint64_t pages = (working_set.value + page_size_.value - 1) / page_size_.value;
+  for (std::uint32_t plane = 0; plane < geometry_.planes(); ++plane) {
+    if (!blocks_.pristine(PlaneId{plane})) throw UserError("only an untouched drive can be preconditioned");
+  }
+  preconditioned_ = pages;
+  const bool keep_plane = config_.allocation == PageAllocation::fixed;
+  if (blocks_.has_factory_bad_blocks()) return fill_page_by_page(pages, seed);
+  map_.precondition(pages, seed, keep_plane);
+  for (std::uint32_t rank = 0; rank < geometry_.planes(); ++rank) {
+    const std::uint64_t share = pages / geometry_.planes() + (rank < pages % geometry_.planes() ? 1 : 0);
+    blocks_.fill(stripe_.plane_of_rank(rank), Stream::host, share);
+  }
+  cursor_ = static_cast<std::uint32_t>(pages % geometry_.planes());
+}
+
+/// The formula of the map knows nothing of bad blocks: here the pages are written one by one.
+void BlockFtl::fill_page_by_page(std::uint64_t pages, std::optional<std::uint64_t> seed) {
+  const PagePermutation order(pages, seed);
+  PlanBuilder none(false);
+  for (std::uint64_t i = 0; i < pages; ++i) {
+    const LogicalPage page{order.backward(i)};
+    const auto ppa = place(page, none);
+    if (!ppa) throw InternalError("a page within the capacity found no room");
+    map_.bind(page, *ppa);
+  }
+}
+
+void BlockFtl::age(double overwrites, std::uint64_t seed) {
+  if (store_.carried()) throw UserError("ageing a drive needs simulation.data: timing, it writes no bytes");
+  if (preconditioned_ == 0) throw UserError("only a preconditioned drive can be aged");
+  if (!(overwrites >= 0)) throw UserError(fmt::format("a drive cannot be aged by {} overwrites", overwrites));
+  constexpr std::uint64_t kAhead = 64;  // map entries fetched before they are needed
+  std::array<LogicalPage, kAhead> batch;
+  const BlockFtlStats before = stats_;
+  PlanBuilder none(false);
+  Rng rng(seed, "age");
+  const auto writes = static_cast<std::uint64_t>(std::llround(overwrites * static_cast<double>(preconditioned_)));
+  for (std::uint64_t done = 0; done < writes;) {
+    const std::uint64_t size = std::min(kAhead, writes - done);
+    for (std::uint64_t i = 0; i < size; ++i) {
+      batch[i] = LogicalPage{rng.below(preconditioned_)};
+      map_.prefetch(batch[i]);
+    }
+    for (std::uint64_t i = 0; i < size; ++i) {
+      if (write_page(batch[i], 0, page_size_.value, {}, none) != IoStatus::ok) {
+        throw UserError("the drive has run out of spare blocks while it was aged");
+      }
+    }
+    done += size;
+  }
+  stats_ = before;
+}
+
+}  // namespace csdsim::ftl

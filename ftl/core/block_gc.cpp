@@ -1,0 +1,188 @@
+// Moving pages of the block namespace: garbage collection, wear levelling, retired blocks.
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "ftl/core/block_ftl.h"
+#include "ftl/core/plan_builder.h"
+
+namespace csdsim::ftl {
+namespace {
+
+OobTag host_tag(LogicalPage page) {
+  OobTag tag;
+  tag.index = page.value;
+  return tag;
+}
+
+}  // namespace
+
+/// Asks whether the program of a page that was just allocated fails; if so the page is lost and its block retired.
+bool BlockFtl::program_failed(PhysicalPageAddress ppa) {
+  if (faults_ == nullptr) return false;
+  const BlockId block = blocks_.block_of(ppa);
+  if (!faults_->program_fails(ppa, blocks_.erase_count(block))) return false;
+  ++stats_.program_failures;
+  blocks_.invalidate(ppa);
+  blocks_.retire(block);
+  failed_.push_back(block);
+  return true;
+}
+
+/// The next page of `stream` in `plane` that takes a program. The failed ones before it belong to the same plane, which
+/// runs them one after the other.
+std::optional<PhysicalPageAddress> BlockFtl::program(PlaneId plane, Stream stream, OpClass op_class, Phase* ops) {
+  while (const auto ppa = blocks_.allocate(plane, stream)) {
+    if (ops != nullptr) ops->push_back(op(*ppa, PageOpKind::program, op_class));
+    if (!program_failed(*ppa)) return ppa;
+  }
+  return std::nullopt;
+}
+
+/// Moves up to `limit` valid pages of `from` within its plane, in two phases. False: there was no room for a page.
+bool BlockFtl::move_pages(BlockId from, std::uint32_t limit, std::vector<Phase>* phases, std::uint64_t& moved) {
+  constexpr std::uint32_t kAhead = 64;  // map entries fetched before they are needed
+  struct Page {
+    PhysicalPageAddress ppa;
+    LogicalPage logical;
+  };
+  std::array<Page, kAhead> batch;
+  const PlaneId plane = blocks_.plane_of(from);
+  const std::uint64_t first = blocks_.first_page(from).value;
+  Phase reads;
+  Phase programs;
+  bool room = true;
+  std::uint32_t next = 0;
+  while (room && limit > 0) {
+    std::uint32_t size = 0;
+    for (auto page = blocks_.next_valid(from, next); page && size < std::min(kAhead, limit);
+         page = blocks_.next_valid(from, next)) {
+      const PhysicalPageAddress ppa{first + *page};
+      batch[size] = {ppa, map_.resident(ppa)};
+      map_.prefetch(batch[size++].logical);
+      next = *page + 1;
+    }
+    if (size == 0) break;
+    limit -= size;
+    for (std::uint32_t i = 0; i < size && room; ++i) {
+      const auto [ppa, logical] = batch[i];
+      const auto to = program(plane, Stream::gc, OpClass::gc, phases != nullptr ? &programs : nullptr);
+      room = to.has_value();
+      if (!room) break;
+      PageOp read;
+      if (!plan_read(logical, ppa, OpClass::gc, read)) lost_.insert(logical.value);
+      if (phases != nullptr) reads.push_back(read);
+      if (store_.carried()) {
+        store_.write(*to, store_.read_verified(ppa, host_tag(logical), config_.check), host_tag(logical));
+      }
+      map_.rebind(logical, *to);
+      blocks_.invalidate(ppa);
+      ++moved;
+    }
+  }
+  if (phases != nullptr) {
+    phases->push_back(std::move(reads));
+    phases->push_back(std::move(programs));
+  }
+  return room;
+}
+
+void BlockFtl::erase(BlockId block, std::vector<Phase>* phases) {
+  blocks_.begin_erase(block);
+  if (phases != nullptr) phases->push_back({op(blocks_.first_page(block), PageOpKind::erase, OpClass::gc)});
+  store_.erase(block);
+  if (faults_ != nullptr && faults_->erase_fails(block, blocks_.erase_count(block))) {
+    ++stats_.erase_failures;
+    blocks_.fail_erase(block);
+  } else {
+    // The erase precedes every later program of this block in the plan, so the block may be reused in the state at
+    // once.
+    blocks_.finish_erase(block);
+  }
+}
+
+/// Its valid pages find room, whatever happens to free blocks in between: the last of them is collection's.
+bool BlockFtl::fits(BlockId victim) const {
+  const PlaneId plane = blocks_.plane_of(victim);
+  const std::uint32_t spare = blocks_.available_blocks(plane, Namespace::block) > 0 ? geometry_.pages_per_block : 0;
+  return blocks_.valid_pages(victim) <= blocks_.open_pages(plane, Stream::gc) + spare;
+}
+
+bool BlockFtl::choose_victim(PlaneId plane) {
+  if (collecting(plane) != kNone) return true;
+  const std::optional<BlockId> victim = blocks_.victim(plane, Namespace::block);
+  if (!victim || !fits(*victim)) return false;
+  blocks_.begin_collect(*victim);
+  collecting(plane) = victim->value;
+  return true;
+}
+
+/// Moves what is left of the plane's victim and erases it.
+bool BlockFtl::finish_victim(PlaneId plane, std::vector<Phase>* phases) {
+  const BlockId victim{collecting(plane)};
+  if (!move_pages(victim, geometry_.pages_per_block, phases, stats_.gc_pages_moved)) return false;
+  collecting(plane) = kNone;
+  erase(victim, phases);
+  ++stats_.gc_erases;
+  return true;
+}
+
+void BlockFtl::collect(PlaneId plane, PlanBuilder& plan) {
+  std::vector<Phase> phases;
+  std::vector<Phase>* record = plan.records() ? &phases : nullptr;
+  bool erased = false;
+  while (blocks_.available_blocks(plane, Namespace::block) <= config_.gc_free_blocks && choose_victim(plane)) {
+    if (!finish_victim(plane, record)) break;
+    erased = true;
+  }
+  if (erased && config_.wear_spread > 0) level_wear(plane, record);
+  if (!phases.empty()) plan.collect(plane, std::move(phases));
+}
+
+/// Static wear levelling: the data of the least worn block, which nobody overwrites, moves out of it, and the block
+/// takes part in wear again.
+void BlockFtl::level_wear(PlaneId plane, std::vector<Phase>* phases) {
+  const std::optional<BlockId> block = blocks_.least_worn(plane, Namespace::block);
+  if (!block || blocks_.most_erases(plane) - blocks_.erase_count(*block) <= config_.wear_spread) return;
+  if (!fits(*block)) return;
+  blocks_.begin_collect(*block);
+  if (!move_pages(*block, geometry_.pages_per_block, phases, stats_.wear_pages_moved)) {
+    throw InternalError("wear levelling found no room for a block that fits");
+  }
+  erase(*block, phases);
+  ++stats_.wear_erases;
+}
+
+bool BlockFtl::wants_background_step(PlaneId plane) const {
+  return blocks_.available_blocks(plane, Namespace::block) <= config_.background_free_blocks &&
+         config_.background_free_blocks > 0 && !read_only();
+}
+
+std::optional<IoPlan> BlockFtl::background_step(PlaneId plane) {
+  if (!wants_background_step(plane) || !choose_victim(plane)) return std::nullopt;
+  IoPlan plan;
+  const BlockId victim{collecting(plane)};
+  if (!move_pages(victim, config_.gc_step_pages, &plan.phases, stats_.gc_pages_moved)) return std::nullopt;
+  if (blocks_.valid_pages(victim) == 0) {
+    collecting(plane) = kNone;
+    erase(victim, &plan.phases);
+    ++stats_.gc_erases;
+    if (config_.wear_spread > 0) level_wear(plane, &plan.phases);
+  }
+  std::erase_if(plan.phases, [](const Phase& phase) { return phase.empty(); });
+  ++stats_.background_steps;
+  return plan;
+}
+
+/// Moves what is still valid out of blocks that failed. Where there is no room it stays: it can be read.
+void BlockFtl::empty_failed_blocks(PlanBuilder& plan) {
+  while (!failed_.empty()) {
+    const BlockId block = failed_.back();
+    failed_.pop_back();
+    std::vector<Phase> phases;
+    move_pages(block, geometry_.pages_per_block, plan.records() ? &phases : nullptr, stats_.retired_pages_moved);
+    if (!phases.empty()) plan.collect(blocks_.plane_of(block), std::move(phases));
+  }
+}
+
+}  // namespace csdsim::ftl

@@ -1,0 +1,47 @@
+// An array as large as the drive that costs memory only where it was written.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <vector>
+
+namespace csdsim::ftl {
+
+/// `size` zeros. Segments come from calloc, so that the operating system commits the pages of a segment one by one when
+/// they are first written; a segment that was never written does not exist.
+template <class T>
+class SparseArray {
+  static_assert(std::is_trivial_v<T>);
+
+ public:
+  explicit SparseArray(std::uint64_t size) : segments_((size + kMask) >> kShift) {}
+
+  T get(std::uint64_t i) const {
+    const T* segment = segments_[i >> kShift].get();
+    return segment == nullptr ? T{} : segment[i & kMask];
+  }
+  T& operator[](std::uint64_t i) {
+    auto& segment = segments_[i >> kShift];
+    if (segment == nullptr) {
+      segment.reset(static_cast<T*>(std::calloc(kMask + 1, sizeof(T))));
+      if (segment == nullptr) throw std::bad_alloc();
+    }
+    return segment.get()[i & kMask];
+  }
+  void prefetch(std::uint64_t i) const {
+    if (const T* segment = segments_[i >> kShift].get()) __builtin_prefetch(segment + (i & kMask));
+  }
+
+ private:
+  static constexpr int kShift = 18;
+  static constexpr std::uint64_t kMask = (std::uint64_t{1} << kShift) - 1;
+  struct Free {
+    void operator()(T* p) const { std::free(p); }
+  };
+  std::vector<std::unique_ptr<T, Free>> segments_;
+};
+
+}  // namespace csdsim::ftl
