@@ -49,7 +49,7 @@ using FlashStages = std::array<SimTime, kFlashStages>;
 struct FlashCompletion {
   FlashTicket ticket;
   SimTime at;
-  /// Of the operation that was done last (of those of the same moment, the one decided last): from its submission on,
+  /// Of the operation that was done last (of those of the same moment, the one submitted last): from its submission on,
   /// they add up to `at`.
   FlashStages stages{};
 };

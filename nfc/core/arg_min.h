@@ -26,6 +26,7 @@ class TwoLevelArgMin {
     for (std::size_t i = 1; i < groups_.size(); ++i) group_ = groups_[i].least < groups_[group_].least ? i : group_;
   }
 
+  SimTime time(std::size_t index) const { return {groups_[index / kGroup].times[index % kGroup]}; }
   SimTime min() const { return {groups_[group_].least}; }
   std::size_t arg_min() const { return group_ * kGroup + groups_[group_].index; }
 

@@ -15,14 +15,17 @@ inline constexpr std::size_t kPageOpKinds = 3;
 
 /// How long the bus of one channel was occupied, and with what.
 struct ChannelBusy {
-  SimTime command;   ///< command cycles of reads, programs and erases
+  SimTime command;   ///< command cycles of reads, programs and erases, of their suspension and resumption
   SimTime data_out;  ///< data-outs of reads, their setup included
   SimTime data_in;   ///< data of programs
-  constexpr SimTime total() const { return command + data_out + data_in; }
+  SimTime status{};  ///< status polls
+  SimTime select{};  ///< turns to another package
+  constexpr SimTime total() const { return command + data_out + data_in + status + select; }
   bool operator==(const ChannelBusy&) const = default;
 };
 
-/// Totals since construction. An operation is counted when its last bus grant is given; bus time at each grant.
+/// Totals since construction. An operation is counted when the last bus grant of its command or data is given; bus time
+/// at each grant.
 struct FlashStatistics {
   template <class T>
   using ByClassAndKind = std::array<std::array<T, kPageOpKinds>, kOpClasses>;
@@ -31,9 +34,13 @@ struct FlashStatistics {
   ByClassAndKind<std::uint64_t> bytes{};  ///< bytes over the channels, [OpClass][PageOpKind]
   std::vector<ChannelBusy> channels;      ///< [ChannelId]
   std::vector<SimTime> plane_busy;        ///< [PlaneId], from the grant of a command until the plane is free again
+  std::vector<SimTime> decoder_busy;      ///< [ChannelId], where decoders have a bandwidth
+  std::uint64_t retries = 0;              ///< attempts to read after the first
+  std::uint64_t suspends = 0;             ///< of programs and erases (of a die's, where its planes work together)
+  std::uint64_t joined_ops = 0;           ///< operations that work together with one of another plane
 
   explicit FlashStatistics(const FlashGeometry& geometry)
-      : channels(geometry.channels), plane_busy(geometry.planes()) {}
+      : channels(geometry.channels), plane_busy(geometry.planes()), decoder_busy(geometry.channels) {}
 
   void count(const PageOp& op) { count(op.op_class, op.kind, op.channel_bytes); }
   void count(OpClass op_class, PageOpKind kind, std::uint32_t channel_bytes) {

@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 
@@ -34,6 +35,30 @@ void validate(const FlashTiming& timing) {
   require_at_least("ecc_latency", timing.ecc_latency, 0);
   require_at_least("read_jitter", timing.read_jitter, 0);
   require_positive("channel_bandwidth", timing.channel_bandwidth.bytes_per_second);
+  require_at_least("retry_latency", timing.retry_latency.value_or(SimTime{}), 0);
+  for (const SimTime latency : timing.page_read_latency) require_at_least("page_read_latency", latency, 0);
+  for (const SimTime latency : timing.page_program_latency) require_at_least("page_program_latency", latency, 1);
+  require_at_least("cache_busy_time", timing.cache_busy_time, 0);
+  require_at_least("suspend_latency", timing.suspend_latency, 0);
+  require_at_least("resume_latency", timing.resume_latency, 0);
+  require_at_least("status_time", timing.status_time, 0);
+  require_at_least("package_select_time", timing.package_select_time, 0);
+  require_positive("dies_per_package", timing.dies_per_package);
+  std::array<bool, kOpClasses> named{};
+  for (const OpClass c : timing.class_priority) {
+    if (std::exchange(named[static_cast<std::size_t>(c)], true)) {
+      throw UserError(fmt::format("flash.class_priority: names {} twice", kOpClassNames[static_cast<std::size_t>(c)]));
+    }
+  }
+}
+
+std::array<std::uint8_t, kOpClasses> class_ranks(const FlashTiming& timing) {
+  std::array<std::uint8_t, kOpClasses> ranks;
+  ranks.fill(static_cast<std::uint8_t>(timing.class_priority.size()));
+  for (std::size_t i = 0; i < timing.class_priority.size(); ++i) {
+    ranks[static_cast<std::size_t>(timing.class_priority[i])] = static_cast<std::uint8_t>(i);
+  }
+  return ranks;
 }
 
 void validate(const FlashGeometry& geometry) {

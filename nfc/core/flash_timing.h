@@ -1,22 +1,36 @@
-// Timing parameters of the flash behind one drive, and the array time of a read.
+// Timing parameters of the flash behind one drive, and the array time of an operation.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "base/address.h"
+#include "base/page_op.h"
 #include "base/units.h"
 
 namespace csdsim::nfc {
 
-/// Whom a free channel bus serves among those that have asked by the time of the grant. Within a rank the earlier ask
-/// wins, then the operation that was submitted first.
+/// Whom a free channel bus serves among those that have asked by the time of the grant. Within a rank the more urgent
+/// class wins, then the earlier ask, then the operation that was submitted first.
 enum class BusArbitration : std::uint8_t {
   fifo,           ///< commands and data-outs in one order
   command_first,  ///< commands (those of program and erase included) before data-outs: keeps the arrays busy
   data_first,     ///< data-outs before commands: frees page registers
 };
 
-/// Latencies of array and bus. Defaults are those of the scenario's `flash` section.
+/// What has an array of its own.
+enum class PlaneMode : std::uint8_t {
+  independent,  ///< each plane
+  multi_plane,  ///< each die: its planes work together or not at all (ONFI 4.2, multi-plane operations)
+};
+
+/// What a read may interrupt.
+enum class Suspend : std::uint8_t { none, program, erase, program_erase };
+
+/// Latencies of array and bus. Defaults are those of the scenario's `flash` section: every feature beyond a read, a
+/// program and an erase is off. GeneralTimeline states the rules.
 struct FlashTiming {
   SimTime read_latency = SimTime::microseconds(50);      ///< tR, array to page register
   SimTime program_latency = SimTime::microseconds(600);  ///< tPROG, > 0
@@ -28,27 +42,64 @@ struct FlashTiming {
   BusArbitration arbitration = BusArbitration::command_first;
   SimTime read_jitter{};   ///< extra tR of each read, uniform in [0, read_jitter]
   std::uint64_t seed = 0;  ///< of the jitter
+
+  std::optional<SimTime> retry_latency;       ///< tR of the attempts after the first; unset: that of the page
+  std::vector<SimTime> page_read_latency;     ///< tR by page type, page in block modulo its size; empty: read_latency
+  std::vector<SimTime> page_program_latency;  ///< likewise tPROG, > 0
+  PlaneMode plane_mode = PlaneMode::independent;
+  bool cache_read = false;     ///< a page leaves the cache register while the next is sensed
+  bool cache_program = false;  ///< a page enters the cache register while the last is programmed
+  SimTime cache_busy_time{};   ///< between page register and cache register
+  Suspend suspend = Suspend::none;
+  SimTime suspend_latency{};            ///< from the end of the command until reads are accepted
+  SimTime resume_latency{};             ///< from the end of the command until the array works on
+  std::uint32_t max_suspends = 1;       ///< of one operation
+  std::vector<OpClass> class_priority;  ///< most urgent first; those not named come last; empty: all equal
+  SimTime status_time{};                ///< bus time of the status poll that ends a program or erase; 0: none
+  std::uint32_t dies_per_package = 1;   ///< dies that share a chip enable
+  SimTime package_select_time{};        ///< bus time when it turns to another package
+  Bandwidth ecc_bandwidth{};            ///< of the decoder of a channel; 0: unlimited
+
+  bool operator==(const FlashTiming&) const = default;
 };
 
-/// Throws UserError naming the parameter when a latency is negative, a program or erase takes no time, or the channel
-/// has no bandwidth.
+/// Throws UserError naming the parameter when a latency is negative, a program or erase takes no time, the channel has
+/// no bandwidth, a class has two priorities, or a package no die.
 void validate(const FlashTiming& timing);
 
 /// Throws UserError naming the parameter when a count or the page size is 0, a page does not fit 32 bits, or the plane
 /// or page count overflows (planes: 32 bits, pages: 2^63).
 void validate(const FlashGeometry& geometry);
 
-/// Array time of the read that was submitted as number `sequence` (from 0) to its drive: tR plus its jitter. A pure
-/// function, so that every model of the same drive draws the same times.
-constexpr SimTime read_time(const FlashTiming& timing, std::uint64_t sequence) {
-  if (timing.read_jitter.ps == 0) return timing.read_latency;
+/// Extra tR of the read that was submitted as number `sequence` (from 0) to its drive. A pure function, so that every
+/// model of the same drive draws the same times.
+constexpr SimTime read_jitter(const FlashTiming& timing, std::uint64_t sequence) {
+  if (timing.read_jitter.ps == 0) return {};
   std::uint64_t z = timing.seed + (sequence + 1) * 0x9E3779B97F4A7C15ULL;  // splitmix64 (Steele et al., OOPSLA 2014)
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
   z ^= z >> 31;
   const auto span = static_cast<std::uint64_t>(timing.read_jitter.ps) + 1;
   const auto extra = static_cast<std::uint64_t>((static_cast<unsigned __int128>(z) * span) >> 64);
-  return timing.read_latency + SimTime{static_cast<std::int64_t>(extra)};
+  return SimTime{static_cast<std::int64_t>(extra)};
 }
+
+/// Array time of an attempt (from 0) to read the page at `page_in_block`, submitted as number `sequence`.
+constexpr SimTime read_time(const FlashTiming& timing, std::uint32_t page_in_block, std::uint32_t attempt,
+                            std::uint64_t sequence) {
+  const auto& by_type = timing.page_read_latency;
+  SimTime latency = by_type.empty() ? timing.read_latency : by_type[page_in_block % by_type.size()];
+  if (attempt > 0) latency = timing.retry_latency.value_or(latency);
+  return latency + read_jitter(timing, sequence);
+}
+
+/// Array time of a program of the page at `page_in_block`.
+constexpr SimTime program_time(const FlashTiming& timing, std::uint32_t page_in_block) {
+  const auto& by_type = timing.page_program_latency;
+  return by_type.empty() ? timing.program_latency : by_type[page_in_block % by_type.size()];
+}
+
+/// Urgency of each class, [OpClass]: 0 is the most urgent.
+std::array<std::uint8_t, kOpClasses> class_ranks(const FlashTiming& timing);
 
 }  // namespace csdsim::nfc

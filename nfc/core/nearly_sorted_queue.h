@@ -18,6 +18,21 @@ class NearlySortedQueue {
   const T& front() const { return slots_[first_]; }
   void pop() { ++first_; }
 
+  /// Removes `element`, which is there; O(1) at the ends, else it moves the shorter side.
+  void erase(const T& element) {
+    const auto begin = slots_.begin();
+    const auto place = std::lower_bound(begin + offset(first_), begin + offset(last_), element,
+                                        [](const T& a, const T& b) { return a.before(b); });
+    const auto index = static_cast<std::size_t>(place - begin);
+    if (index - first_ < last_ - index) {
+      std::move_backward(begin + offset(first_), place, place + 1);
+      ++first_;
+    } else {
+      std::move(place + 1, begin + offset(last_), place);
+      --last_;
+    }
+  }
+
   void insert(const T& element) {
     if (last_ == slots_.size() || first_ == 0) make_room();
     if (empty() || slots_[last_ - 1].before(element)) {

@@ -1,6 +1,5 @@
 #include "nfc/sysc/at_channel.h"
 
-#include <algorithm>
 #include <string>
 
 #include "nfc/sysc/sim_time.h"
@@ -14,10 +13,13 @@ AtChannel::AtChannel(const sc_core::sc_module_name& name, const FlashTiming& tim
   SC_METHOD(on_bus_free);
   sensitive << bus_free_;
   dont_initialize();
+  SC_METHOD(changed);
+  sensitive << granted_;
+  dont_initialize();
 }
 
-void AtChannel::request(BusUse use, const AtOp& op, BusGrantIf& requester) {
-  waiting_.push_back({use, sim_time_now(), op.sequence, op.op.channel_bytes, &requester});
+void AtChannel::changed() {
+  changed_ = true;
   coordinator_.kick();
 }
 
@@ -28,45 +30,55 @@ void AtChannel::set_state(BusUse state) {
 
 void AtChannel::on_bus_free() {
   set_state(BusUse::idle);
-  coordinator_.kick();
+  changed();
 }
 
-bool AtChannel::goes_before(const Request& a, const Request& b) const {
+bool AtChannel::goes_before(const Wish& a, const Wish& b) const {
   const bool a_data = a.use == BusUse::data_out;
   const bool b_data = b.use == BusUse::data_out;
   if (a_data != b_data && timing_.arbitration != BusArbitration::fifo) {
     return a_data == (timing_.arbitration == BusArbitration::data_first);
   }
+  if (a.rank != b.rank) return a.rank < b.rank;
   if (a.asked_at != b.asked_at) return a.asked_at < b.asked_at;
   return a.sequence < b.sequence;
 }
 
-SimTime AtChannel::occupy(const Request& request) {
-  const SimTime transfer = transfer_time(Bytes{request.bytes}, timing_.channel_bandwidth);
-  if (request.use == BusUse::data_out) {
-    busy_.data_out += timing_.data_out_setup + transfer;
-    return timing_.data_out_setup + transfer;
-  }
-  busy_.command += timing_.command_time;
-  if (request.use == BusUse::command) return timing_.command_time;
-  busy_.data_in += transfer;
-  return timing_.command_time + transfer;
+SimTime AtChannel::select_time(const BusClientIf& client) {
+  const bool turns = last_ != nullptr && last_->package() != client.package();
+  last_ = &client;
+  return turns ? timing_.package_select_time : SimTime{};
 }
 
-void AtChannel::decide(SimTime /*now*/) {
-  if (state_ != BusUse::idle || waiting_.empty()) return;
-  const auto next = std::min_element(waiting_.begin(), waiting_.end(),
-                                     [this](const Request& a, const Request& b) { return goes_before(a, b); });
-  const Request request = *next;
-  waiting_.erase(next);
-  set_state(request.use);
-  const SimTime duration = occupy(request);
-  bus_free_.notify(to_sc_time(duration));
-  request.requester->granted(duration);
+void AtChannel::decide(SimTime now) {
+  if (!changed_) return;
+  changed_ = false;
+  BusClientIf* best_client = nullptr;
+  const Wish* best = nullptr;
+  for (BusClientIf* client : clients_) {
+    client->update(now);
+    for (const Wish& wish : client->wishes()) {
+      if (best != nullptr && !goes_before(wish, *best)) continue;
+      best = &wish;
+      best_client = client;
+    }
+  }
+  if (state_ != BusUse::idle || best == nullptr) return;
+  set_state(best->use);
+  const SimTime select = select_time(*best_client);
+  const ChannelBusy use = best_client->granted(*best, now, select);
+  busy_.command += use.command;
+  busy_.data_in += use.data_in;
+  busy_.data_out += use.data_out;
+  busy_.status += use.status;
+  busy_.select += select;
+  bus_free_.notify(to_sc_time(select + use.total()));
+  // Whom the grant takes something from reconsiders at this time, too, once what takes no time has happened.
+  granted_.notify(sc_core::SC_ZERO_TIME);
 }
 
 void AtChannel::trace(sc_core::sc_trace_file* file) const {
-  sc_core::sc_trace(file, traced_state_, std::string(name()) + ".bus_state", 2);
+  sc_core::sc_trace(file, traced_state_, std::string(name()) + ".bus_state", 3);
 }
 
 }  // namespace csdsim::nfc

@@ -1,4 +1,4 @@
-// The channel side of a NAND flash controller, event-driven: arbitrates the bus among the planes behind it.
+// The channel side of a NAND flash controller, event-driven: arbitrates the bus among the units behind it.
 #pragma once
 
 #include <systemc>
@@ -22,31 +22,27 @@ class AtChannel : public sc_core::sc_module, public BusIf {
             ChannelBusy& busy);
   SC_HAS_PROCESS(AtChannel);
 
-  void request(BusUse use, const AtOp& op, BusGrantIf& requester) override;
+  void attach(BusClientIf& client) override { clients_.push_back(&client); }
+  void changed() override;
   void decide(SimTime now);
 
   void trace(sc_core::sc_trace_file* file) const override;
 
  private:
-  struct Request {
-    BusUse use;
-    SimTime asked_at;
-    std::uint64_t sequence;
-    std::uint32_t bytes;
-    BusGrantIf* requester;
-  };
-
   void set_state(BusUse state);
   void on_bus_free();
-  bool goes_before(const Request& a, const Request& b) const;
-  SimTime occupy(const Request& request);
+  bool goes_before(const Wish& a, const Wish& b) const;
+  SimTime select_time(const BusClientIf& client);
 
   FlashTiming timing_;
   LookaheadCoordinator& coordinator_;
   sc_core::sc_event bus_free_;
+  sc_core::sc_event granted_;
   BusUse state_ = BusUse::idle;
   unsigned traced_state_ = 0;  ///< state_ as a type that trace files know
-  std::vector<Request> waiting_;
+  bool changed_ = false;
+  std::vector<BusClientIf*> clients_;
+  const BusClientIf* last_ = nullptr;  ///< who had the bus before
   ChannelBusy& busy_;
 };
 

@@ -8,32 +8,34 @@
 namespace csdsim::nfc {
 
 AtFlash::AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing)
-    : FlashTarget(name, geometry), geometry_(geometry), timing_(timing), statistics_(geometry) {
+    : FlashTarget(name, geometry), geometry_(geometry), statistics_(geometry), ranks_(class_ranks(timing)) {
   validate(timing);
   for (std::uint32_t c = 0; c < geometry.channels; ++c) {
     const std::string channel_name = "channel" + std::to_string(c);
     channels_.push_back(
         std::make_unique<AtChannel>(channel_name.c_str(), timing, coordinator(), statistics_.channels[c]));
+    decoders_.push_back(
+        std::make_unique<AtDecoder>((channel_name + "_decoder").c_str(), timing, statistics_.decoder_busy[c]));
     for (std::uint32_t d = 0; d < geometry.dies_per_channel; ++d) {
       const std::string die_name = channel_name + "_die" + std::to_string(d);
       const PlaneId first = geometry.plane(ChannelId{c}, d, 0);
-      dies_.push_back(std::make_unique<AtDie>(die_name.c_str(), first, geometry.planes_per_die, timing));
+      dies_.push_back(std::make_unique<AtDie>(die_name.c_str(), geometry, timing, first));
       dies_.back()->bus.bind(channels_.back()->bus);
+      dies_.back()->decoder.bind(decoders_.back()->pages);
       dies_.back()->done.bind(*this);
     }
   }
-  SC_METHOD(on_decoded);
-  sensitive << decoded_;
-  dont_initialize();
 }
 
 FlashTicket AtFlash::submit(std::span<const PageOp> ops, SimTime at) {
   const std::uint64_t ticket = next_ticket_++;
-  open_ops_[ticket] = ops.size();
+  batches_[ticket].open = ops.size();
   for (const PageOp& op : ops) {
     const PlaneId plane = geometry_.plane_of(op.ppa);
-    AtDie& die = *dies_[geometry_.die_of(plane).value];
-    die.submit(plane.value % geometry_.planes_per_die, {op, next_sequence_++, ticket, at});
+    AtOp at_op{op, next_sequence_++, ticket, at};
+    at_op.rank = ranks_[static_cast<std::size_t>(op.op_class)];
+    at_op.since = at;
+    dies_[geometry_.die_of(plane).value]->submit(plane.value % geometry_.planes_per_die, at_op);
   }
   return FlashTicket{ticket};
 }
@@ -42,40 +44,32 @@ void AtFlash::decide(SimTime now) {
   for (const auto& channel : channels_) channel->decide(now);
 }
 
-void AtFlash::plane_free(PlaneId plane, const AtOp& op, SimTime granted_at) {
-  const SimTime now = sim_time_now();
+void AtFlash::plane_free(PlaneId plane, SimTime occupied_since) {
+  statistics_.plane_busy[plane.value] += sim_time_now() - occupied_since;
+}
+
+void AtFlash::op_done(const AtOp& op) {
   PageOp counted = op.op;
   if (counted.kind == PageOpKind::erase) counted.channel_bytes = 0;
   statistics_.count(counted);
-  statistics_.plane_busy[plane.value] += now - granted_at;
-  if (op.op.kind != PageOpKind::read || timing_.ecc_latency == SimTime{}) {
-    op_done(op.ticket);
-    return;
-  }
-  decoding_.push_back({now + timing_.ecc_latency, op.ticket});
-  if (decoding_.size() == 1) decoded_.notify(to_sc_time(timing_.ecc_latency));
-}
-
-void AtFlash::on_decoded() {
+  Batch& batch = batches_.at(op.ticket);
   const SimTime now = sim_time_now();
-  while (!decoding_.empty() && decoding_.front().done_at == now) {
-    op_done(decoding_.front().ticket);
-    decoding_.pop_front();
+  if (now > batch.done || op.sequence > batch.last) {
+    batch.done = now;
+    batch.last = op.sequence;
+    batch.stages = op.stages;
   }
-  if (!decoding_.empty()) decoded_.notify(to_sc_time(decoding_.front().done_at - now));
-}
-
-void AtFlash::op_done(std::uint64_t ticket) {
-  const auto open = open_ops_.find(ticket);
-  if (--open->second != 0) return;
-  open_ops_.erase(open);
-  complete_.push_back(ticket);
+  if (--batch.open > 0) return;
+  complete_.push_back(op.ticket);
   coordinator().kick();
 }
 
 void AtFlash::take_completions(SimTime now, std::vector<FlashCompletion>& out) {
   std::sort(complete_.begin(), complete_.end());
-  for (const std::uint64_t ticket : complete_) out.push_back({FlashTicket{ticket}, now});
+  for (const std::uint64_t ticket : complete_) {
+    out.push_back({FlashTicket{ticket}, now, batches_.at(ticket).stages});
+    batches_.erase(ticket);
+  }
   complete_.clear();
 }
 

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <systemc>
+#include <vector>
 
 #include "base/page_op.h"
 #include "base/units.h"
+#include "nfc/core/flash_statistics.h"
 
 namespace csdsim::nfc {
 
@@ -15,33 +17,78 @@ struct AtOp {
   std::uint64_t sequence = 0;  ///< order of submission in the drive
   std::uint64_t ticket = 0;    ///< of its batch
   SimTime not_before;          ///< asks for the bus at this time at the earliest
+  std::uint8_t rank = 0;       ///< urgency of its class, 0 the most urgent
+  std::uint32_t attempt = 0;   ///< of a read, from 0
+  SimTime since{};             ///< what is before it has its stage
+  FlashStages stages{};
+
+  bool fails() const { return op.kind == PageOpKind::read && attempt < op.retries; }
+  void account(FlashStage stage, SimTime now) {
+    stages[static_cast<std::size_t>(stage)] += now - since;
+    since = now;
+  }
 };
 
-/// What a plane wants the bus for. The values are what a waveform of the bus shows.
-enum class BusUse : std::uint8_t { idle = 0, command = 1, program = 2, data_out = 3 };
+/// What the bus is wanted for. The values are what a waveform of the bus shows, 0 when it is idle.
+enum class BusUse : std::uint8_t { idle = 0, command = 1, data_out = 2, status = 3, suspend = 4, resume = 5 };
 
-/// Told when the bus has been granted.
-class BusGrantIf {
+/// A wish for the bus that still stands.
+struct Wish {
+  BusUse use = BusUse::idle;
+  std::uint32_t plane = 0;  ///< within the unit, of a command or data-out
+  std::uint64_t sequence = 0;
+  std::uint8_t rank = 0;
+  SimTime asked_at{};
+};
+
+/// Somebody on the bus of a channel. All calls come when the current time has settled.
+class BusClientIf {
  public:
-  /// The bus carries the request from the current time on, for `duration`.
-  virtual void granted(SimTime duration) = 0;
+  /// Reconsiders its wishes.
+  virtual void update(SimTime now) = 0;
+  virtual const std::vector<Wish>& wishes() const = 0;
+  virtual std::uint32_t package() const = 0;
+  /// It has the bus from `now` on: for `select` first, then for what it returns the time of.
+  virtual ChannelBusy granted(Wish wish, SimTime now, SimTime select) = 0;
 
  protected:
-  ~BusGrantIf() = default;
+  ~BusClientIf() = default;
 };
 
-/// The bus of a channel, as its planes see it.
+/// The bus of a channel, as its clients see it.
 class BusIf : public virtual sc_core::sc_interface {
  public:
-  /// Asks at the current time. One request a plane; `requester` is called back at the grant.
-  virtual void request(BusUse use, const AtOp& op, BusGrantIf& requester) = 0;
+  virtual void attach(BusClientIf& client) = 0;
+  /// Something happened at the current time that may change a client's wishes.
+  virtual void changed() = 0;
+};
+
+/// Told that the attempt of `op` has been decoded.
+class DecodedIf {
+ public:
+  virtual void decoded(std::uint32_t plane, const AtOp& op) = 0;
+
+ protected:
+  ~DecodedIf() = default;
+};
+
+/// The decoder of a channel.
+class DecoderIf : public virtual sc_core::sc_interface {
+ public:
+  /// The page of `op` has arrived at the current time.
+  virtual void decode(std::uint32_t plane, const AtOp& op, DecodedIf& owner) = 0;
 };
 
 /// Where operations end.
 class OpDoneIf : public virtual sc_core::sc_interface {
  public:
-  /// The page register of `plane` is free. `op` occupied it since `granted_at`.
-  virtual void plane_free(PlaneId plane, const AtOp& op, SimTime granted_at) = 0;
+  /// `op` is done at the current time.
+  virtual void op_done(const AtOp& op) = 0;
+  /// `plane` is empty since the current time. It had operations since `occupied_since`.
+  virtual void plane_free(PlaneId plane, SimTime occupied_since) = 0;
+  virtual void retried() = 0;
+  virtual void suspended() = 0;
+  virtual void joined() = 0;
 };
 
 }  // namespace csdsim::nfc

@@ -44,11 +44,45 @@ struct Workload {
   int think_percent;      ///< reactions that come later rather than at the completion
   int annotated_percent;  ///< submissions with an annotated delay
   int late_end_percent;   ///< responses that the initiator ends later
+  int retry_percent;      ///< reads with retries
 };
+
+/// Switches each feature of the flash on or off; durations are multiples of `tick` up to `span`.
+inline void random_features(Rng& rng, nfc::FlashTiming& t, SimTime tick, std::int64_t span) {
+  const auto time = [&](std::int64_t low) { return tick * rng.between(low, span); };
+  if (rng.chance(40)) t.retry_latency = time(0);
+  if (rng.chance(50)) {
+    for (std::int64_t n = rng.between(1, 4); n > 0; --n) {
+      t.page_read_latency.push_back(time(0));
+      t.page_program_latency.push_back(5 * time(1));
+    }
+  }
+  if (rng.chance(40)) t.plane_mode = nfc::PlaneMode::multi_plane;
+  t.cache_read = rng.chance(40);
+  t.cache_program = rng.chance(40);
+  if (rng.chance(50)) t.cache_busy_time = time(0);
+  if (rng.chance(60)) t.suspend = static_cast<nfc::Suspend>(rng.below(4));
+  t.suspend_latency = time(0);
+  t.resume_latency = time(0);
+  t.max_suspends = static_cast<std::uint32_t>(rng.between(1, 4));
+  if (rng.chance(50)) {
+    std::vector<OpClass> classes{OpClass::gc, OpClass::host, OpClass::map, OpClass::flush, OpClass::attend};
+    std::rotate(classes.begin(), classes.begin() + rng.between(0, 4), classes.end());
+    classes.resize(static_cast<std::size_t>(rng.between(1, 5)));
+    t.class_priority = classes;
+  }
+  if (rng.chance(40)) t.status_time = time(0);
+  if (rng.chance(40)) {
+    t.dies_per_package = static_cast<std::uint32_t>(rng.between(1, 4));
+    t.package_select_time = time(0);
+  }
+  if (rng.chance(40))
+    t.ecc_bandwidth = {static_cast<std::uint64_t>(rng.between(1, 40)) * t.channel_bandwidth.bytes_per_second / 20};
+}
 
 /// Half of the workloads use coarse times of a few ps, so that asks, grants and completions often coincide; the other
 /// half are realistic. Some have no command time, or no tR.
-inline Workload random_workload(std::uint64_t seed) {
+inline Workload random_workload(std::uint64_t seed, bool features = false) {
   Rng rng(seed);
   Workload w{};
   w.seed = seed;
@@ -91,6 +125,11 @@ inline Workload random_workload(std::uint64_t seed) {
   w.think_percent = static_cast<int>(rng.chance(50) ? 0 : rng.between(0, 100));
   w.annotated_percent = rng.chance(30) ? 20 : 0;
   w.late_end_percent = rng.chance(30) ? 40 : 0;
+  w.retry_percent = rng.chance(40) ? static_cast<int>(rng.between(1, 60)) : 0;
+  if (features) {
+    const bool coarse = g.page_size == Bytes{64};
+    random_features(rng, t, coarse ? SimTime{10} : SimTime::microseconds(1), coarse ? 20 : 30);
+  }
   return w;
 }
 
@@ -109,12 +148,13 @@ inline std::vector<PageOp> batch_ops(const Workload& w, std::uint64_t index) {
     op.channel_bytes = op.kind == PageOpKind::erase ? 0
                        : rng.chance(80)             ? page
                                                     : static_cast<std::uint32_t>(rng.between(1, page));
+    if (rng.chance(w.retry_percent)) op.retries = static_cast<std::uint8_t>(rng.between(1, 3));
   }
   return ops;
 }
 
-/// What an initiator saw: drive, ticket, time.
-using Log = std::vector<std::tuple<std::size_t, std::uint64_t, std::int64_t>>;
+/// What an initiator saw: drive, ticket, time, stages of the last operation.
+using Log = std::vector<std::tuple<std::size_t, std::uint64_t, std::int64_t, FlashStages>>;
 
 /// Plays a workload over `drives` sockets: initial batches at random times, then one batch whenever one completes (on a
 /// random drive, at once from within the callback or after some time), until all batches are submitted.
@@ -190,7 +230,7 @@ class RandomInitiator : public sc_core::sc_module {
                                      sc_core::sc_time& /*delay*/) {
     const std::uint64_t ticket = payload.get_extension<nfc::FlashBatch>()->ticket.value;
     const std::int64_t now = sim_time_now().ps;
-    log.emplace_back(drive, ticket, now);
+    log.emplace_back(drive, ticket, now, payload.get_extension<nfc::FlashBatch>()->stages);
     Rng rng(workload_.seed * 13'000'003 + log.size());
     if (rng.chance(workload_.think_percent)) {
       put_on_agenda({now + think_time(rng).ps, order_++, nullptr, 0});

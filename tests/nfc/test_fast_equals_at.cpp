@@ -66,6 +66,14 @@ void check_conservation(const Workload& w, const Outcome& o) {
   CHECK(bytes == o.bytes_submitted);
 }
 
+std::string text(const FlashStages& stages) {
+  std::string list;
+  for (std::size_t s = 0; s < kFlashStages; ++s) {
+    list += std::string(kFlashStageNames[s]) + " " + std::to_string(stages[s].ps) + " ps, ";
+  }
+  return list;
+}
+
 void check_equal(const Workload& w, const std::vector<Fidelity>& a, const std::vector<Fidelity>& b) {
   const Outcome first = play(w, a);
   const Outcome second = play(w, b);
@@ -73,7 +81,11 @@ void check_equal(const Workload& w, const std::vector<Fidelity>& a, const std::v
                << w.geometry.planes_per_die << " planes, " << w.batches << " batches");
   for (std::size_t i = 0; i < std::min(first.log.size(), second.log.size()); ++i) {
     INFO("completion " << i);
-    REQUIRE(first.log[i] == second.log[i]);
+    REQUIRE(std::get<0>(first.log[i]) == std::get<0>(second.log[i]));
+    REQUIRE(std::get<1>(first.log[i]) == std::get<1>(second.log[i]));
+    REQUIRE(std::get<2>(first.log[i]) == std::get<2>(second.log[i]));
+    INFO("stages " << text(std::get<3>(first.log[i])) << " and " << text(std::get<3>(second.log[i])));
+    REQUIRE(std::get<3>(first.log[i]) == std::get<3>(second.log[i]));
   }
   REQUIRE(first.log.size() == second.log.size());
   REQUIRE(first.statistics == second.statistics);
@@ -81,17 +93,19 @@ void check_equal(const Workload& w, const std::vector<Fidelity>& a, const std::v
   check_conservation(w, second);
 }
 
-TEST_CASE("fast equals at on 1,000 random workloads") {
-  const char* override_seed = std::getenv("CSDSIM_TEST_SEED");
-  if (override_seed != nullptr) {
-    check_equal(random_workload(std::strtoull(override_seed, nullptr, 10)), {Fidelity::fast}, {Fidelity::at});
-    return;
+void check_seeds(std::uint64_t first, std::uint64_t last, bool features) {
+  if (const char* override_seed = std::getenv("CSDSIM_TEST_SEED")) {
+    first = last = std::strtoull(override_seed, nullptr, 10);
   }
-  WARN("seeds 1 .. 1000; CSDSIM_TEST_SEED=n replays one");
-  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
-    check_equal(random_workload(seed), {Fidelity::fast}, {Fidelity::at});
+  WARN("seeds " << first << " .. " << last << "; CSDSIM_TEST_SEED=n replays one");
+  for (std::uint64_t seed = first; seed <= last; ++seed) {
+    check_equal(random_workload(seed, features), {Fidelity::fast}, {Fidelity::at});
   }
 }
+
+TEST_CASE("fast equals at on 1,000 random workloads of a plain flash") { check_seeds(1, 1000, false); }
+
+TEST_CASE("fast equals at on 1,500 random workloads with random features") { check_seeds(10'001, 11'500, true); }
 
 TEST_CASE("drives in one context react to each other exactly") {
   WARN("seeds 5001 .. 5100");

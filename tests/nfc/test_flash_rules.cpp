@@ -295,27 +295,27 @@ TEST_CASE("jitter lengthens tR by a reproducible amount within its bound") {
   t.seed = 3;
   std::vector<int> histogram(51);
   for (std::uint64_t i = 0; i < 51'000; ++i) {
-    const SimTime extra = read_time(t, i) - t.read_latency;
+    const SimTime extra = read_time(t, 0, 0, i) - t.read_latency;
     REQUIRE(extra >= 0_ps);
     REQUIRE(extra <= 50_ps);
     ++histogram[static_cast<std::size_t>(extra.ps)];
   }
   for (const int count : histogram) CHECK(std::abs(count - 1000) < 160);  // 5 sigma
-  CHECK(read_time(t, 7) == read_time(t, 7));
+  CHECK(read_time(t, 0, 0, 7) == read_time(t, 0, 0, 7));
   FlashTiming other_seed = t;
   other_seed.seed = 4;
   int same = 0;
-  for (std::uint64_t i = 0; i < 1000; ++i) same += read_time(t, i) == read_time(other_seed, i) ? 1 : 0;
+  for (std::uint64_t i = 0; i < 1000; ++i) same += read_time(t, 0, 0, i) == read_time(other_seed, 0, 0, i) ? 1 : 0;
   CHECK(same < 100);
   int repeated = 0;
-  for (std::uint64_t i = 0; i < 1000; ++i) repeated += read_time(t, i) == read_time(t, i + 1) ? 1 : 0;
+  for (std::uint64_t i = 0; i < 1000; ++i) repeated += read_time(t, 0, 0, i) == read_time(t, 0, 0, i + 1) ? 1 : 0;
   CHECK(repeated < 100);
 
   Bench b(t);
   const FlashTicket first = b.submit(read(0), 0_ps);
-  b.completes_at(first, 10_ps + read_time(t, 0) + 77_ps);
+  b.completes_at(first, 10_ps + read_time(t, 0, 0, 0) + 77_ps);
   const FlashTicket second = b.submit(read(1), 5000_ps);
-  b.completes_at(second, 5010_ps + read_time(t, 1) + 77_ps);
+  b.completes_at(second, 5010_ps + read_time(t, 0, 0, 1) + 77_ps);
 }
 
 TEST_CASE("a batch that is not accepted is not submitted") {

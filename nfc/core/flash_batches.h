@@ -1,0 +1,88 @@
+// Batches of page operations in flight, and the completions that are known.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/page_op.h"
+#include "base/units.h"
+#include "nfc/core/nearly_sorted_queue.h"
+
+namespace csdsim::nfc {
+
+/// Slots are reused: memory follows the number of batches in flight, not that of batches ever submitted.
+class FlashBatches {
+ public:
+  /// A batch of `ops` operations. Returns its slot; tickets count from 0.
+  std::uint32_t open(std::size_t ops) {
+    std::uint32_t slot;
+    if (free_.empty()) {
+      slot = static_cast<std::uint32_t>(batches_.size());
+      batches_.emplace_back();
+    } else {
+      slot = free_.back();
+      free_.pop_back();
+    }
+    Batch& batch = batches_[slot];
+    batch.done = SimTime{-1};
+    batch.last = 0;
+    batch.ticket = FlashTicket{next_ticket_++};
+    batch.remaining = static_cast<std::uint32_t>(ops);
+    return slot;
+  }
+
+  FlashTicket ticket(std::uint32_t slot) const { return batches_[slot].ticket; }
+
+  /// Operation `sequence` of the batch will be done at `done`. `stages` is called for them if it is the last so far.
+  template <class Stages>
+  void finish(std::uint32_t slot, SimTime done, std::uint64_t sequence, Stages&& stages) {
+    Batch& batch = batches_[slot];
+    if (done > batch.done || (done == batch.done && sequence >= batch.last)) {
+      batch.done = done;
+      batch.last = sequence;
+      batch.stages = stages();
+    }
+    if (--batch.remaining == 0) completions_.insert({batch.done, batch.ticket, slot});
+  }
+
+  /// An operation that was said to be finished will be done later than was said: it finishes once more.
+  void reopen(std::uint32_t slot) {
+    Batch& batch = batches_[slot];
+    if (batch.remaining++ == 0) completions_.erase({batch.done, batch.ticket, slot});
+  }
+
+  /// Earliest completion that is known and not taken, SimTime::max() if there is none.
+  SimTime next_completion() const { return completions_.empty() ? SimTime::max() : completions_.front().at; }
+
+  /// Appends the completions due at or before `now`, ordered by time, then ticket.
+  void take(SimTime now, std::vector<FlashCompletion>& out) {
+    while (!completions_.empty() && completions_.front().at <= now) {
+      const Completion& completion = completions_.front();
+      out.push_back({completion.ticket, completion.at, batches_[completion.slot].stages});
+      free_.push_back(completion.slot);
+      completions_.pop();
+    }
+  }
+
+ private:
+  struct Batch {
+    SimTime done;
+    std::uint64_t last;  ///< sequence of the operation that is done then
+    FlashTicket ticket;
+    std::uint32_t remaining;
+    FlashStages stages;
+  };
+  struct Completion {
+    SimTime at;
+    FlashTicket ticket;
+    std::uint32_t slot;
+    constexpr bool before(const Completion& o) const { return at != o.at ? at < o.at : ticket < o.ticket; }
+  };
+
+  std::vector<Batch> batches_;
+  std::vector<std::uint32_t> free_;
+  NearlySortedQueue<Completion> completions_;
+  std::uint64_t next_ticket_ = 0;
+};
+
+}  // namespace csdsim::nfc

@@ -1,0 +1,239 @@
+// The timeline of a flash with everything that FlashTiming can switch on.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "nfc/core/nearly_sorted_queue.h"
+#include "nfc/core/timeline_base.h"
+
+namespace csdsim::nfc {
+
+/// A unit is what has an array: a plane, or with PlaneMode::multi_plane a die. Operations queue per plane, and a unit
+/// works on groups of operations of one kind, one a plane at most.
+///
+/// Moments. Whatever happens at a time t (ends, arrivals, submissions) has happened before a bus is granted at t. Then
+/// planes and units ask for the bus, and go on asking until they are granted it or no longer want the same thing for
+/// the same operation; then the bus, if free, is granted to one of those who ask: by BusArbitration between data-outs
+/// and all else; then the more urgent class, the earlier ask, the operation submitted first.
+///
+/// Choice. A plane offers one operation: the most urgent one that has arrived and may overtake those submitted before
+/// it. X may overtake Y if its class is strictly more urgent, X is no erase, and not (X is a program and Y an erase).
+///
+/// Groups. The plane that is granted the bus for a command leads; with multi_plane, the other planes of the unit that
+/// ask for a command of the same kind at that moment join, in the order of planes. Their commands (a program's with its
+/// data) follow each other on the bus without a gap. From the end of the last one the array works for all of them, for
+/// the longest of their times.
+///
+///   read     then the pages go to the registers of the output, where each asks for its data-out. When the last is out
+///            (and decoded, where its attempt fails) those that failed are read again, as a group; else the output is
+///            empty. A unit takes a read when its array is idle and its output empty; with cache_read also when nothing
+///            in its output is going to fail. Pages go to the output when it is empty; with cache_read in
+///            cache_busy_time
+///   program  then, with status_time, the unit asks for a status poll; when it is over (without: when the array is
+///            done) the group is done. A unit takes a program when array and output are empty; with cache_program one
+///            more group while the array programs or its status is due, which starts cache_busy_time after the first is
+///            done, or when its data is in if that is later (cache_busy_time after it if the first was done before)
+///   erase    likewise, without data, cached by nothing
+///
+/// Suspension. While a program or erase (by Suspend) works, and no group is cached behind it, and it was suspended less
+/// than max_suspends times: if a plane of the unit offers a read, which must be strictly more urgent than the group if
+/// there are classes, the unit asks for a suspend (with class and sequence of the most urgent such read). It occupies
+/// the bus for command_time, and comes too late if the array is done by then. Else the array stops, suspend_latency
+/// later the unit takes such reads, and when it has none and none is offered it asks for a resume: command_time on the
+/// bus, resume_latency, then the rest of the array's time.
+///
+/// Packages. Every grant to another package than the last one on the channel occupies the bus package_select_time
+/// longer, in front.
+///
+/// Decoding. A page occupies the decoder of its channel for bytes / ecc_bandwidth, first in, first out, and is decoded
+/// ecc_latency later; reads are done when decoded.
+///
+/// Stages. Waiting at a plane that does not ask for the operation, or for the array behind another group, is
+/// plane_wait; from asking to the operation's own command, and from there to the group's last command, bus_wait, as is
+/// waiting for the output, a status poll or a data-out. The turn to another package counts as what follows it.
+class GeneralTimeline : public TimelineBase {
+ public:
+  GeneralTimeline(const FlashGeometry& geometry, const FlashTiming& timing);
+
+  FlashTicket submit(std::span<const PageOp> ops, SimTime at);
+  SimTime run(SimTime horizon);
+
+ private:
+  struct Op {
+    SimTime at;
+    SimTime since;  ///< what is before it has its stage
+    FlashStages stages;
+    std::uint64_t sequence;
+    std::uint32_t batch;
+    std::uint32_t next;        ///< in its queue, or in the free list
+    std::uint32_t next_erase;  ///< in its queue
+    std::uint32_t bytes;
+    std::uint32_t page;  ///< in its block
+    PageOpKind kind;
+    OpClass op_class;
+    std::uint8_t rank;
+    std::uint8_t retries;  ///< left
+    std::uint8_t attempt;
+  };
+  /// Operations of one class that wait at a plane, and the erases among them.
+  struct Queue {
+    std::uint32_t head = kNone;
+    std::uint32_t tail = kNone;
+    std::uint32_t first_erase = kNone;
+    std::uint32_t last_erase = kNone;
+  };
+
+  enum class Want : std::uint8_t { nothing, command, data_out, status, suspend, resume };
+  /// A wish for the bus. All in a queue have asked by now.
+  struct Ask {
+    SimTime at;
+    std::uint64_t sequence = 0;
+    std::uint32_t index = 0;  ///< of the plane for command and data_out, else of the unit
+    std::uint8_t rank = 0;
+    Want want = Want::nothing;
+    constexpr bool before(const Ask& o) const {
+      if (rank != o.rank) return rank < o.rank;
+      return at != o.at ? at < o.at : sequence < o.sequence;
+    }
+  };
+
+  struct Plane {
+    std::uint32_t unit = 0;
+    std::uint32_t offered = kNone;  ///< what `command` asks for
+    std::uint32_t array = kNone;    ///< operation that the array works on, or its command is on the bus
+    std::uint32_t output = kNone;   ///< read in the output
+    std::uint32_t held = kNone;     ///< suspended operation
+    std::uint32_t cached = kNone;   ///< program behind the one in the array
+    std::uint32_t occupants = 0;
+    SimTime occupied_since;
+    SimTime arrival{-1};  ///< latest that is on the agenda
+    Ask command;
+  };
+  enum class Phase : std::uint8_t {
+    idle,
+    command,  ///< on the bus
+    working,
+    stopping,  ///< suspend granted
+    resuming,  ///< resume granted
+    sensed,    ///< waits for the output
+    moving,    ///< between the registers
+    status,    ///< asks for its status
+    polling,   ///< status on the bus
+  };
+  /// Operations that are taken together.
+  struct Group {
+    PageOpKind kind = PageOpKind::read;
+    std::uint8_t rank = 0;       ///< of the most urgent
+    std::uint64_t sequence = 0;  ///< of the first submitted
+    std::uint32_t suspends = 0;
+  };
+  enum class Cached : std::uint8_t { none, on_bus, ready };
+  struct Unit {
+    std::uint32_t first = 0;  ///< plane
+    std::uint32_t channel = 0;
+    std::uint32_t package = 0;
+    Phase phase = Phase::idle;
+    Cached cached = Cached::none;
+    bool suspend_sent = false;  ///< and came too late
+    bool suspended = false;
+    bool dirty = false;
+    bool output_fails = false;   ///< some page in the output needs another attempt
+    std::uint32_t outputs = 0;   ///< pages in the output whose attempt is not over
+    std::uint32_t failures = 0;  ///< pages in the output that are to be read again, once `outputs` is 0
+    Group array, held, behind;
+    SimTime work_end;
+    SimTime remaining;  ///< of the suspended group
+    Ask ask;            ///< status, suspend or resume
+  };
+
+  enum class Event : std::uint8_t {
+    arrival,      ///< of a plane
+    commands_in,  ///< of a unit
+    work_end,
+    moved,
+    stopped,
+    resumed,
+    status_end,
+    page_out,  ///< of a plane
+    decoded,   ///< of a plane
+  };
+  struct Entry {
+    SimTime at;
+    std::uint64_t order;
+    std::uint32_t index;
+    Event event;
+    constexpr bool before(const Entry& o) const { return at != o.at ? at < o.at : order < o.order; }
+  };
+  struct Channel {
+    SimTime bus_free;
+    SimTime decoder_free;
+    std::uint32_t package = kNone;  ///< of the last grant
+    std::uint64_t entries = 0;      ///< ever made
+    NearlySortedQueue<Entry> agenda;
+    NearlySortedQueue<Ask> commands;  ///< all but data-outs
+    NearlySortedQueue<Ask> data_outs;
+    std::vector<std::uint32_t> dirty;  ///< units whose wishes may have changed
+  };
+
+  // Operations and queues.
+  void enqueue(const PageOp& op, SimTime at, std::uint32_t batch);
+  void unqueue(std::uint32_t plane, std::uint32_t op);
+  void free_op(std::uint32_t op);
+  std::uint32_t offer(std::uint32_t plane, SimTime now) const;
+  void account(std::uint32_t op, FlashStage stage, SimTime now);
+
+  // What happens at a time, before its decisions.
+  void step(std::size_t channel, SimTime now);
+  void schedule(Channel& channel, SimTime at, Event event, std::uint32_t index);
+  void happen(const Entry& entry);
+  void touch(std::uint32_t unit);
+  void commands_in(std::uint32_t unit, SimTime now);
+  void start_work(std::uint32_t unit, SimTime now);
+  void work_end(std::uint32_t unit, SimTime now);
+  void to_output(std::uint32_t unit, SimTime now);
+  void moved(std::uint32_t unit, SimTime now);
+  void stopped(std::uint32_t unit);
+  void leave_array(std::uint32_t unit, SimTime now);
+  void start_cached(std::uint32_t unit, SimTime now);
+  void page_out(std::uint32_t plane, SimTime now);
+  void page_over(std::uint32_t unit, SimTime now);
+  void publish(std::uint32_t unit, SimTime done);
+  void occupy(Plane& plane, SimTime now);
+  void vacate(std::uint32_t plane, SimTime now);
+
+  // Wishes and grants.
+  bool takes(const Unit& unit, const Op& op) const;
+  bool urgent_read(const Group& group, const Op& op) const;
+  bool suspendable(const Unit& unit) const;
+  void refresh(std::uint32_t unit, SimTime now);
+  void ask_for_command(std::uint32_t plane, std::uint32_t op, SimTime now);
+  void set_ask(Ask& ask, const Ask& wanted, Channel& channel, SimTime now);
+  void withdraw(Ask& ask, Channel& channel);
+  void decide(std::size_t channel, SimTime now);
+  SimTime select(std::size_t channel, const Unit& unit);
+  void grant_command(std::size_t channel, std::uint32_t plane, SimTime now);
+  void grant_data_out(std::size_t channel, const Ask& ask, SimTime now);
+  void grant_status(std::size_t channel, std::uint32_t unit, SimTime now);
+  void grant_suspend(std::size_t channel, std::uint32_t unit, SimTime now);
+  void grant_resume(std::size_t channel, std::uint32_t unit, SimTime now);
+
+  template <class Each>
+  void each_plane(const Unit& unit, Each&& each) {
+    for (std::uint32_t p = unit.first; p < unit.first + unit_planes_; ++p) each(p, planes_[p]);
+  }
+
+  std::uint32_t unit_planes_;
+  std::size_t ranks_;  ///< queues of a plane
+  std::array<std::uint8_t, kOpClasses> rank_of_;
+  std::vector<Queue> queues_;  ///< [PlaneId][rank]
+  std::vector<Plane> planes_;
+  std::vector<Unit> units_;
+  std::vector<Channel> channels_;
+  std::vector<Op> ops_;
+  std::uint32_t free_op_ = kNone;
+};
+
+}  // namespace csdsim::nfc

@@ -1,0 +1,187 @@
+#include "nfc/core/plain_timeline.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace csdsim::nfc {
+
+bool PlainTimeline::covers(const FlashTiming& timing) {
+  return timing.page_read_latency.empty() && timing.page_program_latency.empty() &&
+         timing.plane_mode == PlaneMode::independent && !timing.cache_read && !timing.cache_program &&
+         timing.suspend == Suspend::none && timing.class_priority.empty() && timing.status_time.ps == 0 &&
+         timing.package_select_time.ps == 0 && timing.ecc_bandwidth.bytes_per_second == 0;
+}
+
+PlainTimeline::PlainTimeline(const FlashGeometry& geometry, const FlashTiming& timing)
+    : TimelineBase(geometry, timing), planes_(geometry.planes()), channels_(geometry.channels) {
+  lookahead_ = std::min({timing.data_out_setup + transfer_time(Bytes{1}, timing.channel_bandwidth) + timing.ecc_latency,
+                         timing.command_time + timing.program_latency, timing.command_time + timing.erase_latency});
+  for (std::uint32_t p = 0; p < geometry.planes(); ++p) planes_[p].channel = geometry.channel_of(PlaneId{p}).value;
+}
+
+// The steps of a decision, inline in the two functions that make them.
+
+inline void PlainTimeline::ask_for_command(const Plane& plane, std::uint32_t plane_index) {
+  const Op& op = ops_[plane.head];
+  channels_[plane.channel].commands.insert({std::max(plane.free_at, op.at), op.sequence, plane_index});
+}
+
+template <class Stages>
+inline void PlainTimeline::finish_head(std::uint32_t plane_index, SimTime free_at, SimTime done, Stages&& stages) {
+  Plane& plane = planes_[plane_index];
+  const std::uint32_t index = plane.head;
+  Op& op = ops_[index];
+  statistics_.count(op.op_class, op.kind, op.kind == PageOpKind::erase ? 0 : op.bytes);
+  statistics_.plane_busy[plane_index] += free_at - plane.granted;
+  batches_.finish(op.batch, done, op.sequence, stages);
+  plane.free_at = free_at;
+  plane.head = op.next;
+  op.next = free_op_;
+  free_op_ = index;
+  if (plane.head != kNone) ask_for_command(plane, plane_index);
+}
+
+inline bool PlainTimeline::serves_command(const Channel& channel, SimTime now) const {
+  if (channel.data_outs.empty()) return true;
+  if (channel.commands.empty()) return false;
+  switch (timing_.arbitration) {
+    case BusArbitration::fifo:
+      return channel.commands.front().before(channel.data_outs.front());
+    case BusArbitration::command_first:
+      return channel.commands.front().at <= now;
+    case BusArbitration::data_first:
+      return channel.data_outs.front().at > now;
+  }
+  throw InternalError("unknown bus arbitration");
+}
+
+inline void PlainTimeline::grant_command(Channel& channel, ChannelBusy& busy, SimTime now) {
+  const Ask ask = channel.commands.front();
+  channel.commands.pop();
+  Plane& plane = planes_[ask.plane];
+  const Op& op = ops_[plane.head];
+  plane.granted = now;
+  busy.command += timing_.command_time;
+  channel.bus_free = now + timing_.command_time;
+  if (op.kind == PageOpKind::read) {
+    if (op.attempt > 0) statistics_.plane_busy[ask.plane] += now - plane.free_at;
+    const SimTime sensed = channel.bus_free + read_time(timing_, 0, op.attempt, ask.sequence);
+    channel.data_outs.insert({sensed, ask.sequence, ask.plane});
+    return;
+  }
+  SimTime array_time = timing_.erase_latency;
+  SimTime data_in{};
+  if (op.kind == PageOpKind::program) {
+    data_in = bus_time(op.bytes);
+    busy.data_in += data_in;
+    channel.bus_free += data_in;
+    array_time = timing_.program_latency;
+  }
+  const SimTime done = channel.bus_free + array_time;
+  finish_head(ask.plane, done, done, [&] {
+    return FlashStages{ask.at - op.at, now - ask.at, timing_.command_time, array_time, data_in, SimTime{}};
+  });
+}
+
+void PlainTimeline::retry(std::uint32_t plane_index, const Ask& ask, SimTime now, SimTime transferred,
+                          SimTime decoded) {
+  Plane& plane = planes_[plane_index];
+  Op& op = ops_[plane.head];
+  if (failed_.empty()) failed_.resize(planes_.size());
+  const SimTime asked = std::max(plane.free_at, op.at);
+  FlashStages& stages = failed_[plane_index];
+  if (op.attempt == 0) stages = {asked - op.at};
+  stages[at(FlashStage::bus_wait)] += (plane.granted - asked) + (now - ask.at);
+  stages[at(FlashStage::command)] += timing_.command_time;
+  stages[at(FlashStage::array)] += ask.at - plane.granted - timing_.command_time;
+  stages[at(FlashStage::transfer)] += transferred - now;
+  stages[at(FlashStage::ecc)] += decoded - transferred;
+  ++statistics_.retries;
+  statistics_.plane_busy[plane_index] += decoded - plane.granted;
+  --op.retries;
+  ++op.attempt;
+  plane.free_at = decoded;
+  ask_for_command(plane, plane_index);
+}
+
+inline void PlainTimeline::grant_data_out(Channel& channel, ChannelBusy& busy, SimTime now) {
+  const Ask ask = channel.data_outs.front();
+  channel.data_outs.pop();
+  const Plane& plane = planes_[ask.plane];
+  const Op& op = ops_[plane.head];
+  const SimTime occupied = timing_.data_out_setup + bus_time(op.bytes);
+  busy.data_out += occupied;
+  channel.bus_free = now + occupied;
+  const SimTime decoded = channel.bus_free + timing_.ecc_latency;
+  if (op.retries > 0) {
+    retry(ask.plane, ask, now, channel.bus_free, decoded);
+    return;
+  }
+  finish_head(ask.plane, channel.bus_free, decoded, [&] {
+    const SimTime asked = std::max(plane.free_at, op.at);
+    FlashStages stages{asked - op.at,
+                       (plane.granted - asked) + (now - ask.at),
+                       timing_.command_time,
+                       ask.at - plane.granted - timing_.command_time,
+                       occupied,
+                       timing_.ecc_latency};
+    if (op.attempt > 0) {
+      stages[at(FlashStage::plane_wait)] = {};
+      for (std::size_t s = 0; s < kFlashStages; ++s) stages[s] += failed_[ask.plane][s];
+    }
+    return stages;
+  });
+}
+
+inline SimTime PlainTimeline::next_decision(const Channel& channel) const {
+  return std::max(channel.bus_free, std::min(front_time(channel.commands), front_time(channel.data_outs)));
+}
+
+inline void PlainTimeline::decide(std::size_t channel_index, SimTime now) {
+  Channel& channel = channels_[channel_index];
+  ChannelBusy& busy = statistics_.channels[channel_index];
+  if (serves_command(channel, now)) {
+    grant_command(channel, busy, now);
+  } else {
+    grant_data_out(channel, busy, now);
+  }
+  steps_.set(channel_index, next_decision(channel));
+}
+
+inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t batch) {
+  std::uint32_t index = free_op_;
+  if (index == kNone) {
+    index = static_cast<std::uint32_t>(ops_.size());
+    ops_.emplace_back();
+  } else {
+    free_op_ = ops_[index].next;
+  }
+  const std::uint8_t retries = op.kind == PageOpKind::read ? op.retries : std::uint8_t{0};
+  ops_[index] = {at, next_sequence_++, batch, kNone, op.channel_bytes, op.kind, op.op_class, retries, 0};
+
+  const std::uint32_t plane_index = plane_of(op.ppa);
+  Plane& plane = planes_[plane_index];
+  if (plane.head != kNone) {
+    ops_[plane.tail].next = index;
+    plane.tail = index;
+    return;
+  }
+  plane.head = plane.tail = index;
+  ask_for_command(plane, plane_index);
+  steps_.set(plane.channel, next_decision(channels_[plane.channel]));
+}
+
+FlashTicket PlainTimeline::submit(std::span<const PageOp> ops, SimTime at) {
+  check_batch(ops);
+  const std::uint32_t batch = batches_.open(ops.size());
+  at = std::max(at, front_);
+  for (const PageOp& op : ops) enqueue(op, at, batch);
+  return batches_.ticket(batch);
+}
+
+SimTime PlainTimeline::run(SimTime horizon) {
+  return run_steps(horizon, [this](std::size_t channel, SimTime now) { decide(channel, now); });
+}
+
+}  // namespace csdsim::nfc

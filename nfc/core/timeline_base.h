@@ -1,0 +1,107 @@
+// What all timelines of a flash have in common: batches, the order of steps over the channels, and the contract of run.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/address.h"
+#include "base/error.h"
+#include "base/page_op.h"
+#include "base/units.h"
+#include "nfc/core/arg_min.h"
+#include "nfc/core/fixed_divisor.h"
+#include "nfc/core/flash_batches.h"
+#include "nfc/core/flash_statistics.h"
+#include "nfc/core/flash_timing.h"
+
+namespace csdsim::nfc {
+
+/// Which operations a drive accepts: a page inside the geometry, and for read and program 1 .. page_size bytes on the
+/// channel (a page of which nothing is wanted is not read at all). Bytes of an erase are ignored.
+constexpr bool accepts(const FlashGeometry& geometry, const PageOp& op) {
+  return geometry.contains(op.ppa) &&
+         (op.kind == PageOpKind::erase || (op.channel_bytes >= 1 && op.channel_bytes <= geometry.page_size.value));
+}
+
+/// State that does not depend on the rules. Channels share nothing but batches: each has the time of its next step, and
+/// steps are made in the order of time, at equal times of channels.
+class TimelineBase {
+ public:
+  TimelineBase(const FlashGeometry& geometry, const FlashTiming& timing)
+      : geometry_(checked(geometry)),
+        timing_(checked(timing)),
+        pages_per_plane_(geometry.pages_per_plane()),
+        page_bus_time_(transfer_time(geometry.page_size, timing.channel_bandwidth)),
+        steps_(geometry.channels),
+        statistics_(geometry) {}
+
+  void take_completions(SimTime now, std::vector<FlashCompletion>& out) { batches_.take(now, out); }
+  SimTime next_completion() const { return batches_.next_completion(); }
+  SimTime next_step() const { return steps_.min(); }
+  SimTime front() const { return front_; }
+  SimTime lookahead() const { return lookahead_; }
+  std::uint64_t waiting_ops() const { return next_sequence_ - statistics_.total_ops(); }
+  const FlashGeometry& geometry() const { return geometry_; }
+  const FlashTiming& timing() const { return timing_; }
+  const FlashStatistics& statistics() const { return statistics_; }
+
+ protected:
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+  void check_batch(std::span<const PageOp> ops) const {
+    if (ops.empty()) throw InternalError("a flash batch needs at least one page operation");
+    for (const PageOp& op : ops) {
+      if (!accepts(geometry_, op)) {
+        throw InternalError(fmt::format("page {} with {} B on the channel is outside a flash of {} pages of {} B",
+                                        op.ppa.value, op.channel_bytes, geometry_.pages(), geometry_.page_size.value));
+      }
+    }
+  }
+
+  /// Makes all steps before min(horizon, earliest completion): `step(channel, now)` makes one.
+  template <class Step>
+  SimTime run_steps(SimTime horizon, Step&& step) {
+    while (steps_.min() < std::min(horizon, next_completion())) {
+      front_ = steps_.min();
+      step(steps_.arg_min(), front_);
+    }
+    return next_completion();
+  }
+
+  std::uint32_t plane_of(PhysicalPageAddress ppa) const {
+    return static_cast<std::uint32_t>(pages_per_plane_.quotient(ppa.value));
+  }
+  SimTime bus_time(std::uint32_t bytes) const {
+    return bytes == geometry_.page_size.value ? page_bus_time_ : transfer_time(Bytes{bytes}, timing_.channel_bandwidth);
+  }
+
+  FlashGeometry geometry_;
+  FlashTiming timing_;
+  FixedDivisor pages_per_plane_;
+  SimTime page_bus_time_;
+  SimTime lookahead_{};
+  TwoLevelArgMin steps_;  ///< next step of each channel
+  FlashBatches batches_;
+  std::uint64_t next_sequence_ = 0;
+  SimTime front_;
+  FlashStatistics statistics_;
+
+ private:
+  static const FlashGeometry& checked(const FlashGeometry& geometry) {
+    validate(geometry);
+    return geometry;
+  }
+  static const FlashTiming& checked(const FlashTiming& timing) {
+    validate(timing);
+    return timing;
+  }
+};
+
+/// Index of a stage in FlashStages.
+constexpr std::size_t at(FlashStage stage) { return static_cast<std::size_t>(stage); }
+
+}  // namespace csdsim::nfc

@@ -1,0 +1,45 @@
+// The error correction of a channel, event-driven.
+#pragma once
+
+#include <deque>
+#include <systemc>
+
+#include "nfc/core/flash_timing.h"
+#include "nfc/sysc/at_interfaces.h"
+
+namespace csdsim::nfc {
+
+/// One server with a bandwidth, pages first in, first out; behind it a line of a fixed latency.
+class AtDecoder : public sc_core::sc_module, public DecoderIf {
+ public:
+  sc_core::sc_export<DecoderIf> pages{"pages"};
+
+  /// The server's time is added to `busy`.
+  AtDecoder(const sc_core::sc_module_name& name, const FlashTiming& timing, SimTime& busy);
+  SC_HAS_PROCESS(AtDecoder);
+
+  void decode(std::uint32_t plane, const AtOp& op, DecodedIf& owner) override;
+
+ private:
+  struct Page {
+    std::uint32_t plane;
+    AtOp op;
+    DecodedIf* owner;
+    SimTime leaves_at;  ///< the line
+  };
+
+  void serve();
+  void on_served();
+  void enter_line(Page page);
+  void on_line_end();
+  static void finish(Page& page);
+
+  FlashTiming timing_;
+  SimTime& busy_;
+  sc_core::sc_event served_;
+  sc_core::sc_event line_end_;
+  std::deque<Page> queue_;  ///< the first is being served
+  std::deque<Page> line_;
+};
+
+}  // namespace csdsim::nfc

@@ -1,0 +1,128 @@
+// What has a flash array, event-driven: a plane, or a die whose planes work together.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <systemc>
+#include <vector>
+
+#include "nfc/core/flash_timing.h"
+#include "nfc/sysc/at_interfaces.h"
+
+namespace csdsim::nfc {
+
+/// State machine of one array with the registers of its planes; the rules are those of GeneralTimeline. The values of
+/// State are what a waveform shows.
+class AtUnit : public sc_core::sc_module, public BusClientIf, public DecodedIf {
+ public:
+  enum class State : std::uint8_t {
+    idle = 0,      ///< the array has nothing to do
+    command = 1,   ///< commands, with the data of programs, on the bus
+    working = 2,   ///< tR, tPROG or tBERS
+    sensed = 3,    ///< pages read, the output not free
+    moving = 4,    ///< pages between the registers
+    status = 5,    ///< programmed or erased, status not read
+    polling = 6,   ///< status on the bus
+    stopping = 7,  ///< suspend done on the bus, not in the array
+    resuming = 8,  ///< resume on the bus or in the array
+  };
+
+  sc_core::sc_port<BusIf> bus{"bus"};
+  sc_core::sc_port<DecoderIf> decoder{"decoder"};
+  sc_core::sc_port<OpDoneIf> done{"done"};
+
+  AtUnit(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing,
+         PlaneId first_plane, std::uint32_t planes);
+  SC_HAS_PROCESS(AtUnit);
+
+  /// `plane` counts within the unit.
+  void submit(std::uint32_t plane, const AtOp& op);
+
+  void update(SimTime now) override;
+  const std::vector<Wish>& wishes() const override { return wishes_; }
+  std::uint32_t package() const override { return package_; }
+  ChannelBusy granted(Wish wish, SimTime now, SimTime select) override;
+  void decoded(std::uint32_t plane, const AtOp& op) override;
+
+  void trace(sc_core::sc_trace_file* file) const override;
+
+ private:
+  /// An operation and the plane that it is in.
+  struct Member {
+    std::uint32_t plane;
+    AtOp op;
+  };
+  using Group = std::vector<Member>;
+  /// A read in the output.
+  struct OutputPage {
+    enum class At { register_, bus, decoder, failed };
+    std::uint32_t plane;
+    AtOp op;
+    At at;
+  };
+  struct AtPlane {
+    std::deque<AtOp> waiting;  ///< in the order of submission
+    std::uint32_t occupants = 0;
+    SimTime occupied_since;
+  };
+
+  void end_of_elaboration() override;
+  void set_state(State state);
+  void changed();
+
+  // Wishes.
+  AtOp* offer(AtPlane& plane, SimTime now);
+  bool empty() const;
+  bool takes(const AtOp& op) const;
+  bool urgent_read(const Group& group, const AtOp& op) const;
+  bool suspendable() const;
+  bool reads_again() const;
+  std::vector<Wish> wanted(SimTime now);
+  AtOp& offered(const Wish& wish);
+
+  // Grants.
+  ChannelBusy grant_command(const Wish& leader, SimTime now, SimTime select);
+  AtOp take_offered(const Wish& wish, SimTime now);
+
+  // Ends.
+  void on_bus_end();
+  void on_array_end();
+  void on_arrival();
+  void work();
+  void work_end();
+  void to_output();
+  void enter_output();
+  void start_cached();
+  void stop();
+  void page_out();
+  void leave_array();
+  void vacate(std::uint32_t plane);
+  SimTime array_time(const AtOp& op) const;
+
+  FlashGeometry geometry_;
+  FlashTiming timing_;
+  PlaneId first_plane_;
+  std::uint32_t package_;
+  std::vector<AtPlane> planes_;
+  std::vector<Wish> wishes_;
+  bool changed_ = false;
+
+  State state_ = State::idle;
+  unsigned traced_state_ = 0;  ///< state_ as a type that trace files know
+  Group array_;                ///< what the array works on, or what it is going to
+  Group held_;                 ///< suspended
+  Group cached_;               ///< behind the array's, programs
+  bool cached_in_ = false;     ///< its data is
+  std::vector<OutputPage> output_;
+  bool suspend_sent_ = false;  ///< a suspend of the array's group has been granted
+  std::uint32_t suspends_ = 0, held_suspends_ = 0;
+  SimTime work_end_;
+  SimTime remaining_;
+
+  BusUse bus_use_ = BusUse::idle;  ///< the unit's own
+  sc_core::sc_event bus_end_;
+  sc_core::sc_event array_end_;  ///< of a state of the array that ends by itself
+  sc_core::sc_event arrival_;
+};
+
+}  // namespace csdsim::nfc

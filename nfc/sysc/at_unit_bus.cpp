@@ -1,0 +1,235 @@
+// What a unit wants the bus for, and what it does with it.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "nfc/sysc/at_unit.h"
+#include "nfc/sysc/sim_time.h"
+
+namespace csdsim::nfc {
+
+/// The most urgent operation that has arrived and may overtake all that were submitted before it.
+AtOp* AtUnit::offer(AtPlane& plane, SimTime now) {
+  AtOp* best = nullptr;
+  std::uint8_t most_urgent_before = std::numeric_limits<std::uint8_t>::max();
+  bool erase_before = false;
+  for (AtOp& op : plane.waiting) {
+    if (most_urgent_before == 0) break;
+    const bool first = &op == &plane.waiting.front();
+    const bool overtakes = op.rank < most_urgent_before && op.op.kind != PageOpKind::erase &&
+                           !(op.op.kind == PageOpKind::program && erase_before);
+    if (op.not_before <= now && (first || overtakes) && (best == nullptr || op.rank < best->rank)) best = &op;
+    most_urgent_before = std::min(most_urgent_before, op.rank);
+    erase_before |= op.op.kind == PageOpKind::erase;
+  }
+  return best;
+}
+
+bool AtUnit::empty() const { return state_ == State::idle && array_.empty() && cached_.empty() && output_.empty(); }
+
+bool AtUnit::urgent_read(const Group& group, const AtOp& op) const {
+  if (op.op.kind != PageOpKind::read) return false;
+  return timing_.class_priority.empty() ||
+         std::all_of(group.begin(), group.end(), [&](const Member& member) { return op.rank < member.op.rank; });
+}
+
+bool AtUnit::takes(const AtOp& op) const {
+  if (!held_.empty() && !urgent_read(held_, op)) return false;
+  if (empty()) return true;
+  switch (op.op.kind) {
+    case PageOpKind::read:
+      return timing_.cache_read && state_ == State::idle && array_.empty() && cached_.empty() &&
+             std::none_of(output_.begin(), output_.end(),
+                          [](const OutputPage& page) { return page.op.fails() || page.at == OutputPage::At::failed; });
+    case PageOpKind::program:
+      return timing_.cache_program && cached_.empty() && !suspend_sent_ && !array_.empty() &&
+             array_.front().op.op.kind == PageOpKind::program &&
+             (state_ == State::working || state_ == State::status || state_ == State::polling);
+    case PageOpKind::erase:
+      return false;
+  }
+  throw InternalError("unknown kind of page operation");
+}
+
+bool AtUnit::suspendable() const {
+  if (state_ != State::working || !cached_.empty() || suspend_sent_ || suspends_ >= timing_.max_suspends) return false;
+  switch (array_.front().op.op.kind) {
+    case PageOpKind::read:
+      return false;
+    case PageOpKind::program:
+      return timing_.suspend == Suspend::program || timing_.suspend == Suspend::program_erase;
+    case PageOpKind::erase:
+      return timing_.suspend == Suspend::erase || timing_.suspend == Suspend::program_erase;
+  }
+  throw InternalError("unknown kind of page operation");
+}
+
+bool AtUnit::reads_again() const {
+  return !output_.empty() && std::all_of(output_.begin(), output_.end(),
+                                         [](const OutputPage& page) { return page.at == OutputPage::At::failed; });
+}
+
+std::vector<Wish> AtUnit::wanted(SimTime now) {
+  std::vector<Wish> wishes;
+  const auto wish = [&](BusUse use, std::uint32_t plane, const AtOp& op) {
+    wishes.push_back({use, plane, op.sequence, op.rank, now});
+  };
+  std::vector<const AtOp*> readers;
+  for (std::uint32_t p = 0; p < planes_.size() && !reads_again(); ++p) {
+    const AtOp* op = offer(planes_[p], now);
+    if (op == nullptr) continue;
+    if (takes(*op)) {
+      wish(BusUse::command, p, *op);
+    } else if (suspendable() && urgent_read(array_, *op)) {
+      readers.push_back(op);
+    }
+  }
+  if (reads_again()) {
+    for (const OutputPage& page : output_) wish(BusUse::command, page.plane, page.op);
+  }
+  const bool no_command = wishes.empty();
+  for (const OutputPage& page : output_) {
+    if (page.at == OutputPage::At::register_) wish(BusUse::data_out, page.plane, page.op);
+  }
+
+  // Of a group: the urgency of its most urgent, the sequence of its first submitted.
+  const auto wish_of_group = [&](BusUse use, const Group& group) {
+    AtOp representative = group.front().op;
+    for (const Member& member : group) {
+      representative.rank = std::min(representative.rank, member.op.rank);
+      representative.sequence = std::min(representative.sequence, member.op.sequence);
+    }
+    wish(use, 0, representative);
+  };
+  if (!readers.empty()) {
+    wish(BusUse::suspend, 0, **std::min_element(readers.begin(), readers.end(), [](const AtOp* a, const AtOp* b) {
+           return a->rank != b->rank ? a->rank < b->rank : a->sequence < b->sequence;
+         }));
+  }
+  if (state_ == State::status) wish_of_group(BusUse::status, array_);
+  if (!held_.empty() && empty() && no_command) wish_of_group(BusUse::resume, held_);
+  return wishes;
+}
+
+AtOp& AtUnit::offered(const Wish& wish) {
+  for (AtOp& op : planes_[wish.plane].waiting) {
+    if (op.sequence == wish.sequence) return op;
+  }
+  for (OutputPage& page : output_) {
+    if (page.op.sequence == wish.sequence) return page.op;
+  }
+  throw InternalError("a flash plane asks for an operation that it does not have");
+}
+
+void AtUnit::update(SimTime now) {
+  if (!changed_) return;
+  changed_ = false;
+  const std::vector<Wish> before = std::exchange(wishes_, wanted(now));
+  const auto same = [](const Wish& a, const Wish& b) { return a.use == b.use && a.sequence == b.sequence; };
+  const auto find = [&](const std::vector<Wish>& in, const Wish& wish) {
+    return std::find_if(in.begin(), in.end(), [&](const Wish& other) { return same(wish, other); });
+  };
+  for (const Wish& old : before) {
+    const bool gone = find(wishes_, old) == wishes_.end();
+    if (gone && old.use == BusUse::command) offered(old).account(FlashStage::bus_wait, now);
+  }
+  for (Wish& wish : wishes_) {
+    const auto old = find(before, wish);
+    if (old != before.end()) {
+      wish.asked_at = old->asked_at;
+    } else if (wish.use == BusUse::command) {
+      offered(wish).account(FlashStage::plane_wait, now);
+    }
+  }
+}
+
+ChannelBusy AtUnit::granted(Wish wish, SimTime now, SimTime select) {
+  changed_ = true;
+  bus_use_ = wish.use;
+  ChannelBusy use;
+  if (wish.use == BusUse::command) {
+    use = grant_command(wish, now, select);
+  } else {
+    std::erase_if(wishes_, [&](const Wish& w) { return w.use == wish.use && w.sequence == wish.sequence; });
+  }
+  switch (wish.use) {
+    case BusUse::data_out:
+      for (OutputPage& page : output_) {
+        if (page.plane != wish.plane) continue;
+        page.at = OutputPage::At::bus;
+        page.op.account(FlashStage::bus_wait, now);
+        use.data_out =
+            timing_.data_out_setup + transfer_time(Bytes{page.op.op.channel_bytes}, timing_.channel_bandwidth);
+      }
+      break;
+    case BusUse::status:
+      for (Member& member : array_) member.op.account(FlashStage::bus_wait, now);
+      set_state(State::polling);
+      use.status = timing_.status_time;
+      break;
+    case BusUse::suspend:
+      suspend_sent_ = true;
+      use.command = timing_.command_time;
+      break;
+    case BusUse::resume:
+      array_ = std::exchange(held_, {});
+      suspends_ = held_suspends_;
+      set_state(State::resuming);
+      use.command = timing_.command_time;
+      break;
+    default:
+      break;
+  }
+  bus_end_.notify(to_sc_time(select + use.total()));
+  return use;
+}
+
+AtOp AtUnit::take_offered(const Wish& wish, SimTime now) {
+  AtOp op = offered(wish);
+  std::erase_if(wishes_, [&](const Wish& w) { return w.use == wish.use && w.sequence == wish.sequence; });
+  if (std::erase_if(output_, [&](const OutputPage& page) { return page.op.sequence == op.sequence; }) > 0) return op;
+  AtPlane& plane = planes_[wish.plane];
+  std::erase_if(plane.waiting, [&](const AtOp& other) { return other.sequence == op.sequence; });
+  if (plane.occupants++ == 0) plane.occupied_since = now;
+  return op;
+}
+
+ChannelBusy AtUnit::grant_command(const Wish& leader, SimTime now, SimTime select) {
+  const PageOpKind kind = offered(leader).op.kind;
+  std::vector<Wish> taken{leader};
+  for (const Wish& wish : wishes_) {
+    if (wish.use != BusUse::command || wish.sequence == leader.sequence || offered(wish).op.kind != kind) continue;
+    taken.push_back(wish);
+    done->joined();
+  }
+  std::sort(taken.begin() + 1, taken.end(), [](const Wish& a, const Wish& b) { return a.plane < b.plane; });
+
+  ChannelBusy use;
+  Group group;
+  for (const Wish& wish : taken) {
+    AtOp op = take_offered(wish, now);
+    const SimTime turn = group.empty() ? select : SimTime{};
+    const SimTime start = group.empty() ? now : now + select + use.total();
+    op.account(FlashStage::bus_wait, start);
+    op.account(FlashStage::command, start + turn + timing_.command_time);
+    use.command += timing_.command_time;
+    if (kind == PageOpKind::program) {
+      const SimTime data = transfer_time(Bytes{op.op.channel_bytes}, timing_.channel_bandwidth);
+      use.data_in += data;
+      op.account(FlashStage::transfer, now + select + use.total());
+    }
+    group.push_back({wish.plane, op});
+  }
+  for (Member& member : group) member.op.account(FlashStage::bus_wait, now + select + use.total());
+  if (state_ == State::idle) {
+    array_ = std::move(group);
+    suspends_ = 0;
+    set_state(State::command);
+  } else {
+    cached_ = std::move(group);
+  }
+  return use;
+}
+
+}  // namespace csdsim::nfc
