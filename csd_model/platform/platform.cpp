@@ -46,7 +46,8 @@ Platform::Platform(const PlatformConfig& config) : config_(config) {
                                                       nvme::NvmeDriverParams{.queue_memory = {free_host_, queues},
                                                                              .queues = config.queues,
                                                                              .queue_depth = config.queue_depth,
-                                                                             .io_overhead = config.io_overhead});
+                                                                             .io_overhead = config.io_overhead,
+                                                                             .run_ahead = config.run_ahead});
     slot->driver->bar.bind(slot->drive->bar);
     slot->driver->memory.bind(fabric_->target);
     slot->drive->dma.bind(fabric_->target);

@@ -22,6 +22,7 @@ struct PlatformConfig {
   csdsim::SimTime io_overhead;  ///< host processor time a command
   std::uint16_t queues = 4;
   std::uint32_t queue_depth = 1024;
+  bool run_ahead = false;     ///< of the drivers: see NvmeDriverParams
   EngineFactory engine = {};  ///< called once a drive; without it drives have the model's own engine
 };
 

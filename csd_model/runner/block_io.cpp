@@ -98,7 +98,9 @@ BlockIoOutcome run_block_io(const BlockIoSetup& setup,
   if (setup.platform.drive.data != ftl::DataMode::timing)
     throw UserError("workload: block_io runs are timing only; set simulation.data: timing");
   const SimulationContext context;
-  Platform platform(setup.platform);
+  PlatformConfig config = setup.platform;
+  config.run_ahead = true;
+  Platform platform(config);
   ClosedLoop loop("block_io", setup, platform, progress);
   sc_core::sc_start();
   if (!platform.driver(0).failure().empty()) throw InternalError(platform.driver(0).failure());

@@ -17,19 +17,21 @@ namespace csdsim::nfc {
 
 /// A channel module per channel, a die module per die, bound by ports; one event a stage of a page operation. It shares
 /// with FastFlash the protocol, the parameters and the tR drawn for a read, but none of the timing logic.
-class AtFlash final : public FlashTarget, public OpDoneIf {
+class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
  public:
   /// Throws UserError on a geometry or timing that `validate` refuses.
   AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing);
   SC_HAS_PROCESS(AtFlash);
 
   const FlashStatistics& statistics() const override { return statistics_; }
-  void decide(SimTime now) override;
 
   /// Adds the state of all buses (BusUse) and planes (AtPlane::Stage) to a waveform.
   void trace(sc_core::sc_trace_file* file) const override;
 
  protected:
+  SimTime next_decision() const override;
+  void decide(SimTime bound) override;
+  SimTime lookahead() const override { return SimTime{1}; }
   FlashTicket submit(std::span<const PageOp> ops, SimTime at) override;
   void take_completions(SimTime now, std::vector<FlashCompletion>& out) override;
 
@@ -39,13 +41,16 @@ class AtFlash final : public FlashTarget, public OpDoneIf {
     std::uint64_t ticket;
   };
 
+  void kick() override;
   void plane_free(PlaneId plane, const AtOp& op, SimTime granted_at) override;
   void on_decoded();
   void op_done(std::uint64_t ticket);
 
+  LoopHold hold_;
   FlashGeometry geometry_;
   FlashTiming timing_;
   FlashStatistics statistics_;
+  bool kicked_ = false;  ///< something has changed since the last decision
   std::vector<std::unique_ptr<AtChannel>> channels_;
   std::vector<std::unique_ptr<AtDie>> dies_;
   sc_core::sc_event decoded_;

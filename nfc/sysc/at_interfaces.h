@@ -37,6 +37,16 @@ class BusIf : public virtual sc_core::sc_interface {
   virtual void request(BusUse use, const AtOp& op, BusGrantIf& requester) = 0;
 };
 
+/// Lets the channels decide.
+class SettleIf {
+ public:
+  /// Something changed at the current time: decisions may be due once it has settled.
+  virtual void kick() = 0;
+
+ protected:
+  ~SettleIf() = default;
+};
+
 /// Where operations end.
 class OpDoneIf : public virtual sc_core::sc_interface {
  public:
