@@ -82,7 +82,18 @@ struct Firmware final : nvme::CommandHandler {
     std::visit([&](const auto& op) { run(*command, op); }, command->io().operation);
   }
 
+  /// Block commands stay among modules of the event loop. KV commands reach the attention engine, which may be
+  /// anybody's.
+  bool runs_ahead(const nvme::IoCommand& command) const override {
+    return command.operation.index() <= kLastBlockCommand;
+  }
+
  private:
+  static constexpr std::size_t kLastBlockCommand = 3;
+  static_assert(
+      std::is_same_v<std::variant_alternative_t<kLastBlockCommand, nvme::IoOperation>, nvme::DatasetManagement> &&
+      std::is_same_v<std::variant_alternative_t<kLastBlockCommand + 1, nvme::IoOperation>, nvme::KvCreate>);
+
   void run(nvme::Command& c, const nvme::Flush&) { block.flush(c); }
   void run(nvme::Command& c, const nvme::BlockRead& op) { block.read(c, op); }
   void run(nvme::Command& c, const nvme::BlockWrite& op) { block.write(c, op); }

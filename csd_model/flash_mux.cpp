@@ -21,8 +21,10 @@ FlashMux::FlashMux(const sc_core::sc_module_name& name, DriveActivity& activity,
 tlm::tlm_sync_enum FlashMux::forward(int initiator, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                      sc_core::sc_time& delay) {
   if (phase != tlm::BEGIN_REQ) return flash->nb_transport_fw(payload, phase, delay);
-  initiators_[&payload] = initiator;
+  auto* batch = payload.get_extension<nfc::FlashBatch>();
+  if (batch != nullptr) batch->route = static_cast<std::uint32_t>(initiator);
   if (initiator == kEngine) {
+    hold_.engage();
     activity_.engine_pages(+1, sim_time_now());
     if (lookup_time_.ps > 0) {
       look_up(payload);
@@ -31,10 +33,7 @@ tlm::tlm_sync_enum FlashMux::forward(int initiator, tlm::tlm_generic_payload& pa
     }
   }
   const tlm::tlm_sync_enum answer = flash->nb_transport_fw(payload, phase, delay);
-  if (answer == tlm::TLM_COMPLETED) {
-    initiators_.erase(&payload);
-    if (initiator == kEngine) activity_.engine_pages(-1, sim_time_now());
-  }
+  if (answer == tlm::TLM_COMPLETED && initiator == kEngine) activity_.engine_pages(-1, sim_time_now());
   return answer;
 }
 
@@ -53,13 +52,8 @@ void FlashMux::look_up(tlm::tlm_generic_payload& payload) {
 
 tlm::tlm_sync_enum FlashMux::backward(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                       sc_core::sc_time& delay) {
-  const auto entry = initiators_.find(&payload);
-  const int initiator = entry->second;
-  // The initiator may reuse the payload for a new batch while it answers: forget it first.
-  if (phase == tlm::BEGIN_RESP) {
-    initiators_.erase(entry);
-    if (initiator == kEngine) activity_.engine_pages(-1, sim_time_now());
-  }
+  const auto initiator = static_cast<int>(payload.get_extension<nfc::FlashBatch>()->route);
+  if (phase == tlm::BEGIN_RESP && initiator == kEngine) activity_.engine_pages(-1, sim_time_now());
   return upstream[initiator]->nb_transport_bw(payload, phase, delay);
 }
 

@@ -6,7 +6,6 @@
 
 #include <systemc>
 #include <tlm>
-#include <unordered_map>
 
 #include "csd_model/drive_activity.h"
 #include "csd_model/firmware/firmware_core.h"
@@ -14,7 +13,8 @@
 namespace csd_model {
 
 /// Passes batches down in the order of arrival and responses back to who asked. Bind the firmware first and the engine
-/// second: the engine's batches are what `activity` counts, and before they go down the firmware core looks their pages
+/// second: the engine's batches are what `activity` counts, they hold the event loop (an engine is a module of the
+/// kernel), and before they go down the firmware core looks their pages
 /// up in the map, at `lookup_time` a page. (Services of the firmware charge their own lookups.)
 class FlashMux : public sc_core::sc_module {
  public:
@@ -36,7 +36,7 @@ class FlashMux : public sc_core::sc_module {
   DriveActivity& activity_;
   FirmwareCore& core_;
   csdsim::SimTime lookup_time_;
-  std::unordered_map<const tlm::tlm_generic_payload*, int> initiators_;  ///< looked up only
+  csdsim::LoopHold hold_;
 };
 
 }  // namespace csd_model

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CODE_DIRS = ["base", "nfc", "ftl", "attention_engine", "nvme_if", "host_runtime", "csd_model", "app", "tests", "bench", "examples"]
+CODE_DIRS = ["base", "simulation", "nfc", "ftl", "attention_engine", "nvme_if", "host_runtime", "csd_model", "app", "tests", "bench", "examples"]
 CORES = ["ftl", "nfc", "attention_engine", "nvme_if", "host_runtime"]
 findings = []
 
@@ -27,7 +27,7 @@ def layer_of(relative):
         return 0, "base"
     if top in CORES:
         return (1 if parts[1] == "core" else 2), top
-    return {"csd_model": 3, "app": 4}.get(top, 5), top
+    return {"simulation": 2, "csd_model": 3, "app": 4}.get(top, 5), top
 
 
 def check_includes(path, text):

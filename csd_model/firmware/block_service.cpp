@@ -20,6 +20,10 @@ Status to_status(ftl::IoStatus s) {
       return status::lba_out_of_range;
     case ftl::IoStatus::out_of_space:
       return status::capacity_exceeded;
+    case ftl::IoStatus::uncorrectable:
+      return status::unrecovered_read_error;
+    case ftl::IoStatus::read_only:
+      return status::namespace_write_protected;
   }
   return status::internal_error;
 }
@@ -37,6 +41,7 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
       carried_(carried) {}
 
 SimTime BlockService::lookup_time(Bytes offset, Bytes length) const {
+  if (config_.lookup_time.ps == 0) return {};
   const std::uint64_t first = offset.value / config_.geometry.page_size.value;
   const std::uint64_t last = (offset.value + length.value - 1) / config_.geometry.page_size.value;
   return config_.lookup_time * static_cast<std::int64_t>(last - first + 1);
@@ -45,18 +50,23 @@ SimTime BlockService::lookup_time(Bytes offset, Bytes length) const {
 void BlockService::read(Command& command, const nvme::BlockRead& op) {
   const Bytes offset = config_.block_size * op.slba.value;
   const Bytes length = config_.block_size * op.blocks;
-  core_.run(lookup_time(offset, length), [this, &command, offset, length] {
-    const auto data = std::make_shared<DramBuffer>(dram_buffers_.allocate(carried_ ? length : Bytes{}));
-    ftl::IoPlan plan = ftl_.read(offset, length, data->bytes());
-    if (plan.status != ftl::IoStatus::ok) return command.complete(to_status(plan.status));
-    plans_.run(std::move(plan.phases), [this, &command, length, data] {
-      const auto finish = [&command, data](Status s) { command.complete(s); };
-      if (carried_) {
-        command.write_host(Bytes{0}, data->bytes(), finish);
-      } else {
-        command.write_host_timing(Bytes{0}, length, finish);
-      }
+  core_.run(lookup_time(offset, length), [this, &command, offset, length] { plan_read(command, offset, length); });
+}
+
+void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
+  DramBuffer data = dram_buffers_.allocate(carried_ ? length : Bytes{});
+  reads_.clear();
+  const ftl::IoStatus planned = ftl_.read(offset, length, data.bytes(), reads_);
+  // What could not be corrected was read all the same.
+  if (planned != ftl::IoStatus::ok)
+    return plans_.read(reads_, [&command, planned] { command.complete(to_status(planned)); });
+  if (!carried_)
+    return plans_.read(reads_, [&command, length] {
+      command.write_host_timing(Bytes{0}, length, [&command](Status s) { command.complete(s); });
     });
+  plans_.read(reads_, [&command, data = std::move(data)]() mutable {
+    const std::span<const std::byte> bytes = data.bytes();
+    command.write_host(Bytes{0}, bytes, [&command, held = std::move(data)](Status s) { command.complete(s); });
   });
 }
 
@@ -77,7 +87,11 @@ void BlockService::write(Command& command, const nvme::BlockWrite& op) {
 
 void BlockService::plan_write(Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data) {
   ftl::IoPlan plan = ftl_.write(offset, length, data->bytes());
-  if (plan.status != ftl::IoStatus::ok) return command.complete(to_status(plan.status));
+  if (plan.status != ftl::IoStatus::ok) {
+    // What was planned until then has to happen: the state has changed.
+    const Status failed = to_status(plan.status);
+    return plans_.run(std::move(plan.phases), [&command, failed] { command.complete(failed); });
+  }
   const bool buffered = buffered_ + length <= config_.write_buffer && dram_.fits(length);
   if (!buffered) return plans_.run(std::move(plan.phases), [&command] { command.complete(status::success); });
   buffered_ += length;

@@ -46,6 +46,7 @@ class BlockService {
     csdsim::nvme::Command* command = nullptr;
   };
 
+  void plan_read(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length);
   void plan_write(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length,
                   const std::shared_ptr<DramBuffer>& data);
   void finish_flushes();
@@ -58,6 +59,7 @@ class BlockService {
   FirmwareCore& core_;
   ControllerDram& dram_buffers_;
   bool carried_;
+  csdsim::ftl::Phase reads_;  ///< scratch: of the command that is being planned
   csdsim::Bytes buffered_;
   std::uint64_t next_buffered_ = 0;        ///< number of the next write that is buffered
   std::set<std::uint64_t> buffered_now_;   ///< numbers of those that are not in flash yet

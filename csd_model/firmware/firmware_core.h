@@ -2,22 +2,21 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <queue>
 #include <systemc>
-#include <vector>
 
+#include "base/callback.h"
+#include "base/ring_queue.h"
 #include "base/units.h"
+#include "simulation/event_loop.h"
 
 namespace csd_model {
 
 /// One embedded core, first come first served. Work that costs nothing is done at once, in the caller.
 class FirmwareCore : public sc_core::sc_module {
  public:
-  using Work = std::function<void()>;
+  using Work = csdsim::Callback<void()>;
 
   explicit FirmwareCore(const sc_core::sc_module_name& name);
-  SC_HAS_PROCESS(FirmwareCore);
 
   /// Runs `work` when the core has spent `duration` on it, after everything that was asked before.
   void run(csdsim::SimTime duration, Work work);
@@ -31,10 +30,10 @@ class FirmwareCore : public sc_core::sc_module {
   };
   void on_due();
 
-  std::queue<Item> queue_;
+  csdsim::RingQueue<Item> queue_;
   csdsim::SimTime free_at_;
   csdsim::SimTime busy_;
-  sc_core::sc_event due_;
+  csdsim::Alarm due_{csdsim::AlarmRank::firmware, [this] { on_due(); }};
 };
 
 }  // namespace csd_model

@@ -4,11 +4,11 @@
 #include <tlm_utils/simple_initiator_socket.h>
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <systemc>
 #include <vector>
 
+#include "base/callback.h"
 #include "base/page_op.h"
 #include "nfc/sysc/flash_payload.h"
 
@@ -18,7 +18,7 @@ namespace csd_model {
 /// submit more, and must not wait.
 class FlashIo : public sc_core::sc_module {
  public:
-  using Done = std::function<void()>;
+  using Done = csdsim::Callback<void()>;
 
   tlm_utils::simple_initiator_socket<FlashIo> socket{"socket"};
 

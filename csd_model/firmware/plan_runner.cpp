@@ -20,6 +20,12 @@ void PlanRunner::run(std::vector<Phase> phases, Done done) {
   start_phase(run);
 }
 
+void PlanRunner::read(Phase& ops, FlashIo::Done done) {
+  leave_out_buffered(ops);
+  if (ops.empty()) return done();
+  flash_.submit(ops, std::move(done));
+}
+
 /// Plans of one phase whose planes nobody waits for go straight to the flash.
 bool PlanRunner::must_queue(const std::vector<Phase>& phases) const {
   const auto any = [&](auto&& predicate) {
@@ -58,11 +64,14 @@ void PlanRunner::start_phase(const RunPtr& run) {
   for (const PlaneId plane : planes) visited(run, plane);
 }
 
-/// Reads of pages that are still in DRAM are left out.
+void PlanRunner::leave_out_buffered(Phase& ops) {
+  if (programming_.empty()) return;
+  buffer_hits_ += std::erase_if(
+      ops, [this](const PageOp& op) { return op.kind == PageOpKind::read && programming_.contains(op.ppa.value); });
+}
+
 void PlanRunner::submit(const RunPtr& run, Phase ops) {
-  if (!programming_.empty())
-    buffer_hits_ += std::erase_if(
-        ops, [this](const PageOp& op) { return op.kind == PageOpKind::read && programming_.contains(op.ppa.value); });
+  leave_out_buffered(ops);
   if (ops.empty()) return part_done(run);
   std::vector<PhysicalPageAddress> programs;
   for (const PageOp& op : ops)

@@ -29,6 +29,9 @@ class PlanRunner {
   /// nothing is to be done.
   void run(std::vector<csdsim::ftl::Phase> phases, Done done);
 
+  /// Starts a plan of one phase that only reads; `ops` lose the pages that are still in DRAM.
+  void read(csdsim::ftl::Phase& ops, FlashIo::Done done);
+
   /// Pages read from DRAM because their program had not completed.
   std::uint64_t buffer_hits() const { return buffer_hits_; }
 
@@ -48,6 +51,8 @@ class PlanRunner {
   bool must_queue(const std::vector<csdsim::ftl::Phase>& phases) const;
   void queue(const RunPtr& run);
   void start_phase(const RunPtr& run);
+  /// Reads of pages that are still in DRAM.
+  void leave_out_buffered(csdsim::ftl::Phase& ops);
   void submit(const RunPtr& run, csdsim::ftl::Phase ops);
   void visited(RunPtr run, csdsim::PlaneId plane);
   void part_done(const RunPtr& run);

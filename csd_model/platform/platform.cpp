@@ -49,7 +49,8 @@ Platform::Platform(const PlatformConfig& config) : config_(config) {
                                                                              .queue_depth = config.queue_depth,
                                                                              .io_overhead = config.io_overhead,
                                                                              .cores = cores,
-                                                                             .first_core = i * config.queues});
+                                                                             .first_core = i * config.queues,
+                                                                             .run_ahead = config.run_ahead});
     slot->driver->bar.bind(slot->drive->bar);
     slot->driver->memory.bind(fabric_->target);
     slot->drive->dma.bind(fabric_->target);

@@ -73,16 +73,16 @@ DriveConfig drive_config(const Scenario& s) {
   const scenario::FlashConfig& flash = device.flash;
   DriveConfig config;
   config.geometry = flash.geometry;
-  config.flash = {.read_latency = flash.read_latency,
-                  .program_latency = flash.program_latency,
-                  .erase_latency = flash.erase_latency,
-                  .command_time = flash.command_time,
-                  .data_out_setup = flash.data_out_setup,
-                  .ecc_latency = flash.ecc_latency,
-                  .channel_bandwidth = flash.channel_bandwidth,
-                  .arbitration = arbitration(flash.bus_arbitration),
-                  .read_jitter = flash.read_jitter,
-                  .seed = s.seed};
+  config.flash.read_latency = flash.read_latency;
+  config.flash.program_latency = flash.program_latency;
+  config.flash.erase_latency = flash.erase_latency;
+  config.flash.command_time = flash.command_time;
+  config.flash.data_out_setup = flash.data_out_setup;
+  config.flash.ecc_latency = flash.ecc_latency;
+  config.flash.channel_bandwidth = flash.channel_bandwidth;
+  config.flash.arbitration = arbitration(flash.bus_arbitration);
+  config.flash.read_jitter = flash.read_jitter;
+  config.flash.seed = s.seed;
   config.fidelity = device.fidelity == scenario::Fidelity::at ? Fidelity::at : Fidelity::fast;
   config.filter =
       flash.filter_location == scenario::FilterLocation::die ? nfc::FilterLocation::die : nfc::FilterLocation::nfc;

@@ -12,7 +12,9 @@ BlockIoOutcome run_block_io(const BlockIoSetup& setup, const BlockIoProgress& pr
   if (setup.platform.drive.data != ftl::DataMode::timing)
     throw UserError("workload: runs of block commands are timing only; set simulation.data: timing");
   const SimulationContext context;
-  Platform platform(setup.platform);
+  PlatformConfig config = setup.platform;
+  config.run_ahead = true;
+  Platform platform(config);
   Drive& drive = platform.drive(0);
   const std::unique_ptr<workload::RequestSource> source = setup.source(drive.block_ftl().capacity());
   if (setup.fill != Fill::none)

@@ -6,7 +6,7 @@
 
 namespace csdsim::nfc {
 
-AtChannel::AtChannel(const sc_core::sc_module_name& name, const FlashTiming& timing, LookaheadCoordinator& coordinator,
+AtChannel::AtChannel(const sc_core::sc_module_name& name, const FlashTiming& timing, SettleIf& coordinator,
                      ChannelBusy& busy)
     : sc_module(name), timing_(timing), coordinator_(coordinator), busy_(busy) {
   bus.bind(*this);

@@ -7,7 +7,6 @@
 #include "nfc/core/flash_statistics.h"
 #include "nfc/core/flash_timing.h"
 #include "nfc/sysc/at_interfaces.h"
-#include "nfc/sysc/lookahead_coordinator.h"
 
 namespace csdsim::nfc {
 
@@ -18,8 +17,7 @@ class AtChannel : public sc_core::sc_module, public BusIf {
   sc_core::sc_export<BusIf> bus{"bus"};
 
   /// Bus time is added to `busy`.
-  AtChannel(const sc_core::sc_module_name& name, const FlashTiming& timing, LookaheadCoordinator& coordinator,
-            ChannelBusy& busy);
+  AtChannel(const sc_core::sc_module_name& name, const FlashTiming& timing, SettleIf& coordinator, ChannelBusy& busy);
   SC_HAS_PROCESS(AtChannel);
 
   void attach(BusClientIf& client) override { clients_.push_back(&client); }
@@ -35,7 +33,7 @@ class AtChannel : public sc_core::sc_module, public BusIf {
   SimTime select_time(const BusClientIf& client);
 
   FlashTiming timing_;
-  LookaheadCoordinator& coordinator_;
+  SettleIf& coordinator_;
   sc_core::sc_event bus_free_;
   sc_core::sc_event granted_;
   BusUse state_ = BusUse::idle;

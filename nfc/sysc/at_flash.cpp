@@ -10,10 +10,11 @@ namespace csdsim::nfc {
 AtFlash::AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing)
     : FlashTarget(name, geometry), geometry_(geometry), statistics_(geometry), ranks_(class_ranks(timing)) {
   validate(timing);
+  // Its stages are events of the kernel.
+  hold_.engage();
   for (std::uint32_t c = 0; c < geometry.channels; ++c) {
     const std::string channel_name = "channel" + std::to_string(c);
-    channels_.push_back(
-        std::make_unique<AtChannel>(channel_name.c_str(), timing, coordinator(), statistics_.channels[c]));
+    channels_.push_back(std::make_unique<AtChannel>(channel_name.c_str(), timing, *this, statistics_.channels[c]));
     decoders_.push_back(
         std::make_unique<AtDecoder>((channel_name + "_decoder").c_str(), timing, statistics_.decoder_busy[c]));
     for (std::uint32_t d = 0; d < geometry.dies_per_channel; ++d) {
@@ -40,8 +41,16 @@ FlashTicket AtFlash::submit(std::span<const PageOp> ops, SimTime at) {
   return FlashTicket{ticket};
 }
 
-void AtFlash::decide(SimTime now) {
-  for (const auto& channel : channels_) channel->decide(now);
+void AtFlash::kick() {
+  kicked_ = true;
+  loop().kick();
+}
+
+SimTime AtFlash::next_decision() const { return kicked_ ? sim_time_now() : SimTime::max(); }
+
+void AtFlash::decide(SimTime /*bound*/) {
+  kicked_ = false;
+  for (const auto& channel : channels_) channel->decide(sim_time_now());
 }
 
 void AtFlash::plane_free(PlaneId plane, SimTime occupied_since) {
@@ -61,7 +70,7 @@ void AtFlash::op_done(const AtOp& op) {
   }
   if (--batch.open > 0) return;
   complete_.push_back(op.ticket);
-  coordinator().kick();
+  respond_at(sim_time_now());
 }
 
 void AtFlash::take_completions(SimTime now, std::vector<FlashCompletion>& out) {

@@ -19,18 +19,20 @@ namespace csdsim::nfc {
 /// A channel module and a decoder module per channel, a die module per die, bound by ports; one event a stage of a page
 /// operation. It shares with FastFlash the protocol, the parameters and the tR drawn for a read, but none of the timing
 /// logic.
-class AtFlash final : public FlashTarget, public OpDoneIf {
+class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
  public:
   /// Throws UserError on a geometry or timing that `validate` refuses.
   AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing);
 
   const FlashStatistics& statistics() const override { return statistics_; }
-  void decide(SimTime now) override;
 
   /// Adds the state of all buses (BusUse) and units (AtUnit::State) to a waveform.
   void trace(sc_core::sc_trace_file* file) const override;
 
  protected:
+  SimTime next_decision() const override;
+  void decide(SimTime bound) override;
+  SimTime lookahead() const override { return SimTime{1}; }
   FlashTicket submit(std::span<const PageOp> ops, SimTime at) override;
   void take_completions(SimTime now, std::vector<FlashCompletion>& out) override;
 
@@ -42,15 +44,18 @@ class AtFlash final : public FlashTarget, public OpDoneIf {
     FlashStages stages{};
   };
 
+  void kick() override;
   void op_done(const AtOp& op) override;
   void plane_free(PlaneId plane, SimTime occupied_since) override;
   void retried() override { ++statistics_.retries; }
   void suspended() override { ++statistics_.suspends; }
   void joined() override { ++statistics_.joined_ops; }
 
+  LoopHold hold_;
   FlashGeometry geometry_;
   FlashStatistics statistics_;
   std::array<std::uint8_t, kOpClasses> ranks_;
+  bool kicked_ = false;  ///< something has changed since the last decision
   std::vector<std::unique_ptr<AtChannel>> channels_;
   std::vector<std::unique_ptr<AtDecoder>> decoders_;
   std::vector<std::unique_ptr<AtDie>> dies_;

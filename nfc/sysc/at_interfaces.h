@@ -79,6 +79,16 @@ class DecoderIf : public virtual sc_core::sc_interface {
   virtual void decode(std::uint32_t plane, const AtOp& op, DecodedIf& owner) = 0;
 };
 
+/// Lets the channels decide.
+class SettleIf {
+ public:
+  /// Something changed at the current time: decisions may be due once it has settled.
+  virtual void kick() = 0;
+
+ protected:
+  ~SettleIf() = default;
+};
+
 /// Where operations end.
 class OpDoneIf : public virtual sc_core::sc_interface {
  public:

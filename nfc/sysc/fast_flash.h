@@ -6,7 +6,7 @@
 
 namespace csdsim::nfc {
 
-/// One SystemC event a completion, none a page; completion times are those of AtFlash.
+/// One alarm a completion, none a page; completion times are those of AtFlash.
 class FastFlash final : public FlashTarget {
  public:
   /// Throws UserError on a geometry or timing that `validate` refuses.
@@ -14,15 +14,18 @@ class FastFlash final : public FlashTarget {
       : FlashTarget(name, geometry), timeline_(geometry, timing) {}
 
   const FlashStatistics& statistics() const override { return timeline_.statistics(); }
-  FlashTimeline* timeline() override { return &timeline_; }
+  const FlashTimeline& timeline() const { return timeline_; }
 
- protected:
+ private:
+  SimTime next_decision() const override { return timeline_.next_decision(); }
+  SimTime lookahead() const override { return timeline_.lookahead(); }
+  void decide(SimTime bound) override { respond_at(timeline_.run(bound)); }
   FlashTicket submit(std::span<const PageOp> ops, SimTime at) override { return timeline_.submit(ops, at); }
   void take_completions(SimTime now, std::vector<FlashCompletion>& out) override {
     timeline_.take_completions(now, out);
+    respond_at(timeline_.next_completion());
   }
 
- private:
   FlashTimeline timeline_;
 };
 

@@ -16,6 +16,7 @@ struct FlashBatch : tlm::tlm_extension<FlashBatch> {
   std::span<const PageOp> ops;  ///< at least one; read during BEGIN_REQ only
   FlashTicket ticket;           ///< set by the target at END_REQ: counts its batches from 0
   std::uint64_t tag = 0;        ///< the initiator's own; the target does not look at it
+  std::uint32_t route = 0;      ///< of the interconnect on the way, likewise
   FlashStages stages{};         ///< set by the target at BEGIN_RESP: of the operation that was done last
 
   tlm::tlm_extension_base* clone() const override { return new FlashBatch(*this); }

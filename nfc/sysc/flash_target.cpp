@@ -4,18 +4,18 @@
 
 #include "base/error.h"
 #include "nfc/core/flash_timeline.h"
-#include "nfc/sysc/sim_time.h"
+#include "simulation/sim_time.h"
 
 namespace csdsim::nfc {
 
 FlashTarget::FlashTarget(const sc_core::sc_module_name& name, const FlashGeometry& geometry)
-    : sc_module(name), geometry_(geometry), coordinator_(LookaheadCoordinator::of_current_context()) {
+    : sc_module(name), geometry_(geometry), responses_due_(AlarmRank::flash, [this] { respond(); }) {
   validate(geometry);
   socket.register_nb_transport_fw(this, &FlashTarget::nb_transport_fw);
-  coordinator_->attach(*this);
+  loop().attach(*this);
 }
 
-FlashTarget::~FlashTarget() { coordinator_->detach(*this); }
+FlashTarget::~FlashTarget() { loop().detach(*this); }
 
 tlm::tlm_sync_enum FlashTarget::nb_transport_fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                                 sc_core::sc_time& delay) {
@@ -40,27 +40,24 @@ tlm::tlm_sync_enum FlashTarget::begin_request(tlm::tlm_generic_payload& payload,
   if (payload.has_mm()) payload.acquire();
   batch->ticket = submit(batch->ops, at);
   in_flight_.push_back(&payload);
-  coordinator_->kick();
+  loop().kick();
   phase = tlm::END_REQ;
   return tlm::TLM_UPDATED;
 }
 
-bool FlashTarget::respond(SimTime now) {
+void FlashTarget::respond() {
   completions_.clear();
-  take_completions(now, completions_);
+  take_completions(sim_time_now(), completions_);
   for (const FlashCompletion& completion : completions_) {
     tlm::tlm_generic_payload& payload = take_in_flight(completion.ticket);
     payload.get_extension<FlashBatch>()->stages = completion.stages;
     responses_.push_back(&payload);
   }
-  bool sent = false;
   while (responding_ == nullptr && !responses_.empty()) {
     tlm::tlm_generic_payload& payload = *responses_.front();
     responses_.pop_front();
     send(payload);
-    sent = true;
   }
-  return sent;
 }
 
 void FlashTarget::send(tlm::tlm_generic_payload& payload) {
@@ -77,7 +74,7 @@ void FlashTarget::end_response(tlm::tlm_generic_payload& payload) {
   if (responding_ != &payload) throw InternalError("END_RESP for a flash batch that was not responding");
   responding_ = nullptr;
   if (payload.has_mm()) payload.release();
-  if (!responses_.empty()) coordinator_->kick();
+  if (!responses_.empty()) respond_at(sim_time_now());
 }
 
 tlm::tlm_generic_payload& FlashTarget::take_in_flight(FlashTicket ticket) {

@@ -3,17 +3,16 @@
 
 #include <tlm_utils/simple_target_socket.h>
 
-#include <deque>
-#include <memory>
 #include <span>
 #include <systemc>
 #include <vector>
 
 #include "base/address.h"
 #include "base/page_op.h"
+#include "base/ring_queue.h"
 #include "nfc/core/flash_statistics.h"
 #include "nfc/sysc/flash_payload.h"
-#include "nfc/sysc/lookahead_coordinator.h"
+#include "simulation/event_loop.h"
 
 namespace csdsim::nfc {
 
@@ -22,7 +21,7 @@ namespace csdsim::nfc {
 /// (see `accepts`) with TLM_ADDRESS_ERROR_RESPONSE; neither is submitted. Batches that complete at the same time are
 /// answered in the order of submission. An initiator that accepts BEGIN_RESP without ending it holds back the following
 /// responses, not the flash, until its END_RESP, whose annotated delay is ignored.
-class FlashTarget : public sc_core::sc_module, public FlashModel {
+class FlashTarget : public sc_core::sc_module, private Decider {
  public:
   tlm_utils::simple_target_socket<FlashTarget> socket{"socket"};
 
@@ -32,31 +31,32 @@ class FlashTarget : public sc_core::sc_module, public FlashModel {
   /// Totals so far; a timeline counts grants that it has already given for the future.
   virtual const FlashStatistics& statistics() const = 0;
 
-  bool respond(SimTime now) final;
-
  protected:
   /// Takes a valid batch; `at` is not before the current time. Tickets count from 0 without gaps.
   virtual FlashTicket submit(std::span<const PageOp> ops, SimTime at) = 0;
   /// Appends what is complete at `now`, ordered by time, then ticket.
   virtual void take_completions(SimTime now, std::vector<FlashCompletion>& out) = 0;
 
-  LookaheadCoordinator& coordinator() { return *coordinator_; }
+  /// A batch is complete at `at`.
+  void respond_at(SimTime at) { responses_due_.set(at); }
+  EventLoop& loop() { return responses_due_.loop(); }
 
  private:
   tlm::tlm_sync_enum nb_transport_fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
   tlm::tlm_sync_enum begin_request(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, SimTime at);
   void end_response(tlm::tlm_generic_payload& payload);
+  void respond();
   void send(tlm::tlm_generic_payload& payload);
   tlm::tlm_generic_payload& take_in_flight(FlashTicket ticket);
 
   FlashGeometry geometry_;
-  std::shared_ptr<LookaheadCoordinator> coordinator_;
+  Alarm responses_due_;
   /// Payloads by ticket, from first_ticket_ on; nullptr where the batch is complete.
-  std::deque<tlm::tlm_generic_payload*> in_flight_;
+  RingQueue<tlm::tlm_generic_payload*> in_flight_;
   std::uint64_t first_ticket_ = 0;
   std::vector<FlashCompletion> completions_;
-  std::deque<tlm::tlm_generic_payload*> responses_;  ///< complete, not yet sent
-  tlm::tlm_generic_payload* responding_ = nullptr;   ///< BEGIN_RESP sent, END_RESP outstanding
+  RingQueue<tlm::tlm_generic_payload*> responses_;  ///< complete, not yet sent
+  tlm::tlm_generic_payload* responding_ = nullptr;  ///< BEGIN_RESP sent, END_RESP outstanding
 };
 
 }  // namespace csdsim::nfc

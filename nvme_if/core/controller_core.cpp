@@ -190,9 +190,9 @@ RegisterEffect ControllerCore::ring_doorbell(std::uint64_t offset, std::uint32_t
   return {is_sq ? RegisterEffect::Kind::sq_tail : RegisterEffect::Kind::cq_head, id};
 }
 
-DecodedIo ControllerCore::decode(const SubmissionEntry& sqe) {
+Status ControllerCore::decode(const SubmissionEntry& sqe, IoCommand& command) {
   ++stats_.io_commands;
-  return decode_io(sqe, params_);
+  return decode_io(sqe, params_, command);
 }
 
 ControllerCore::Post ControllerCore::post(SubmissionQueue& sq, CompletionQueue& cq, CommandId cid, Status status,

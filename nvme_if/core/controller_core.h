@@ -91,7 +91,8 @@ class ControllerCore {
 
   AdminResult execute_admin(const SubmissionEntry& sqe);
   void finish_sq_deletion(QueueId id);
-  DecodedIo decode(const SubmissionEntry& sqe);
+  /// As decode_io().
+  Status decode(const SubmissionEntry& sqe, IoCommand& command);
 
   /// A completion ready to be written, taking the next entry of `cq`. Precondition: not full.
   struct Post {

@@ -132,18 +132,20 @@ Status range_status(Lba slba, std::uint64_t blocks, const ControllerParams& para
 
 DecodedIo decode_io(const SubmissionEntry& sqe, const ControllerParams& params) {
   DecodedIo decoded;
+  decoded.status = decode_io(sqe, params, decoded.command);
+  return decoded;
+}
+
+Status decode_io(const SubmissionEntry& sqe, const ControllerParams& params, IoCommand& command) {
+  command.data = {};
+  command.nsid = NamespaceId{sqe.nsid};
+  command.direction = data_direction(sqe.opcode);
   // FUSE and PSDT: fused operations and SGLs are not supported.
-  if ((sqe.flags & 0xC3u) != 0) {
-    decoded.status = status::invalid_field;
-    return decoded;
-  }
-  decoded.command.nsid = NamespaceId{sqe.nsid};
-  decoded.command.direction = data_direction(sqe.opcode);
-  decoded.status = decode_operation(sqe, decoded.command, params);
+  if ((sqe.flags & 0xC3u) != 0) return status::invalid_field;
+  const Status decoded = decode_operation(sqe, command, params);
   // An unknown opcode is told before an unknown namespace, the namespace before everything else.
   const bool broadcast = sqe.opcode == nvm_opcode::flush && sqe.nsid == 0xFFFF'FFFFu;
-  if (decoded.status != status::invalid_opcode && sqe.nsid != 1 && !broadcast)
-    decoded.status = status::invalid_namespace;
+  if (decoded != status::invalid_opcode && sqe.nsid != 1 && !broadcast) return status::invalid_namespace;
   return decoded;
 }
 

@@ -45,6 +45,8 @@ struct DecodedIo {
 /// (invalid_field), opcode, namespace, size against mdts (invalid_field), LBA range, KV fields (kv_* of
 /// nvme_if/spec/status.h). head_dim of a KvAppend is append_head_dim() of it.
 DecodedIo decode_io(const SubmissionEntry& sqe, const ControllerParams& params);
+/// The same into `command`, which is meaningful where the status is ok.
+Status decode_io(const SubmissionEntry& sqe, const ControllerParams& params, IoCommand& command);
 
 /// Head dimension that the size of an append buffer stands for.
 constexpr std::uint16_t append_head_dim(const KvAppend& c, Bytes data) {

@@ -48,8 +48,8 @@ PcieLink::PcieLink(const PcieLinkParams& params) : params_(params) {
   require(params.tlp_overhead.value + params.dllp_overhead.value <= 1024, "overhead of a packet",
           params.tlp_overhead.value + params.dllp_overhead.value, "at most 1024 bytes");
   const LaneRate& rate = kLaneRates[params.generation - 1];
-  numerator_ = static_cast<unsigned __int128>(8) * 1'000'000'000'000ULL * rate.whole;
-  denominator_ = static_cast<unsigned __int128>(rate.transfers_per_second) * rate.payload_part * params.lanes;
+  numerator_ = 8 * 1'000'000'000'000ULL * rate.whole;
+  denominator_ = rate.transfers_per_second * rate.payload_part * params.lanes;
 }
 
 std::uint64_t PcieLink::packets(Bytes size) const {
@@ -61,27 +61,37 @@ std::uint64_t PcieLink::wire_bytes(Bytes size) const {
   return size.value + packets(size) * (params_.tlp_overhead.value + params_.dllp_overhead.value);
 }
 
-SimTime PcieLink::wire_time(std::uint64_t wire) const {
-  return {static_cast<std::int64_t>((wire * numerator_ + denominator_ - 1) / denominator_)};
+PcieLink::Duration PcieLink::wire_time(std::uint64_t wire) const {
+  const unsigned __int128 scaled = static_cast<unsigned __int128>(wire) * numerator_;
+  return {static_cast<std::int64_t>(scaled / denominator_), static_cast<std::uint64_t>(scaled % denominator_)};
 }
 
-SimTime PcieLink::transfer_duration(Bytes size) const { return wire_time(wire_bytes(size)); }
+PcieLink::Duration PcieLink::known_wire_time(std::uint64_t wire) {
+  KnownTime& known = known_[(wire >> 4 ^ wire >> 8) % known_.size()];
+  if (known.wire_bytes != wire) known = {wire, wire_time(wire)};
+  return known.time;
+}
+
+SimTime PcieLink::transfer_duration(Bytes size) const { return wire_time(wire_bytes(size)).rounded_up(); }
 
 LinkSlot PcieLink::occupy(LinkDirection direction, std::uint64_t packet_count, std::uint64_t payload,
                           std::uint64_t wire, SimTime now) {
   Pipe& p = pipe(direction);
-  const SimTime start = std::max(now, p.next_free);
-  if (now >= p.next_free) {
-    p.busy_since = now;
-    p.wire_bytes = 0;
+  if (now >= p.busy_until.rounded_up()) p.busy_until = {now.ps, 0};
+  const SimTime start = p.busy_until.rounded_up();
+  const Duration duration = known_wire_time(wire);
+  p.busy_until.whole += duration.whole;
+  p.busy_until.fraction += duration.fraction;
+  if (p.busy_until.fraction >= denominator_) {
+    p.busy_until.fraction -= denominator_;
+    ++p.busy_until.whole;
   }
-  p.wire_bytes += wire;
-  p.next_free = p.busy_since + wire_time(p.wire_bytes);
+  const SimTime end = p.busy_until.rounded_up();
   p.stats.payload_bytes += payload;
   p.stats.wire_bytes += wire;
   p.stats.packets += packet_count;
-  p.stats.busy += p.next_free - start;
-  return {start, p.next_free, p.next_free + params_.latency};
+  p.stats.busy += end - start;
+  return {start, end, end + params_.latency};
 }
 
 LinkSlot PcieLink::reserve(LinkDirection direction, Bytes size, SimTime now) {
@@ -94,7 +104,7 @@ LinkSlot PcieLink::reserve_read(Bytes size, SimTime now) {
     const std::uint64_t requests = (size.value + params_.max_read_request.value - 1) / params_.max_read_request.value;
     const std::uint64_t request_bytes = params_.tlp_overhead.value + params_.dllp_overhead.value;
     occupy(LinkDirection::to_host, requests, 0, requests * request_bytes, now);
-    request_arrival += wire_time(request_bytes);
+    request_arrival += known_wire_time(request_bytes).rounded_up();
   }
   return reserve(LinkDirection::to_drive, size, request_arrival);
 }

@@ -67,24 +67,35 @@ class PcieLink {
   const PcieLinkParams& params() const { return params_; }
 
  private:
+  /// whole + fraction / denominator_ picoseconds.
+  struct Duration {
+    std::int64_t whole = 0;
+    std::uint64_t fraction = 0;
+    SimTime rounded_up() const { return {whole + (fraction > 0 ? 1 : 0)}; }
+  };
   struct Pipe {
-    SimTime busy_since{};          ///< start of the current uninterrupted busy period
-    std::uint64_t wire_bytes = 0;  ///< moved in it
-    SimTime next_free{};
+    Duration busy_until;  ///< end of the current or last busy period
     LinkStats stats;
+  };
+  struct KnownTime {
+    std::uint64_t wire_bytes = 0;
+    Duration time;
   };
   Pipe& pipe(LinkDirection d) { return pipes_[static_cast<std::size_t>(d)]; }
   const Pipe& pipe(LinkDirection d) const { return pipes_[static_cast<std::size_t>(d)]; }
   LinkSlot occupy(LinkDirection direction, std::uint64_t packets, std::uint64_t payload, std::uint64_t wire,
                   SimTime now);
-  SimTime wire_time(std::uint64_t wire_bytes) const;
+  Duration wire_time(std::uint64_t wire_bytes) const;
+  /// wire_time(), which takes a long division: few sizes come again and again.
+  Duration known_wire_time(std::uint64_t wire_bytes);
   std::uint64_t packets(Bytes size) const;
   std::uint64_t wire_bytes(Bytes size) const;
 
   PcieLinkParams params_;
-  /// Wire time of n bytes is ceil(n * numerator_ / denominator_) ps.
-  unsigned __int128 numerator_ = 0;
-  unsigned __int128 denominator_ = 1;
+  /// Wire time of n bytes is n * numerator_ / denominator_ ps.
+  std::uint64_t numerator_ = 0;
+  std::uint64_t denominator_ = 1;
+  std::array<KnownTime, 16> known_{};
   std::array<Pipe, 2> pipes_;
 };
 

@@ -35,6 +35,7 @@ inline constexpr Status abort_sq_deletion{StatusType::generic, 0x08};
 inline constexpr Status invalid_namespace{StatusType::generic, 0x0B};
 inline constexpr Status command_sequence_error{StatusType::generic, 0x0C};
 inline constexpr Status prp_offset_invalid{StatusType::generic, 0x13};
+inline constexpr Status namespace_write_protected{StatusType::generic, 0x20};
 inline constexpr Status lba_out_of_range{StatusType::generic, 0x80};
 inline constexpr Status capacity_exceeded{StatusType::generic, 0x81};
 // Command specific (SCT 1h).
@@ -78,6 +79,7 @@ constexpr std::string_view status_name(Status s) {
       {status::invalid_namespace, "invalid_namespace"},
       {status::command_sequence_error, "command_sequence_error"},
       {status::prp_offset_invalid, "prp_offset_invalid"},
+      {status::namespace_write_protected, "namespace_write_protected"},
       {status::lba_out_of_range, "lba_out_of_range"},
       {status::capacity_exceeded, "capacity_exceeded"},
       {status::completion_queue_invalid, "completion_queue_invalid"},

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -94,10 +93,13 @@ class Command {
 using CommandPtr = Command*;
 
 /// The drive's firmware. execute() is called once for each I/O command that passed decoding, in fetch order, from an
-/// SC_METHOD or from a DMA callback: it must not wait, and may complete the command at once or later.
+/// SC_METHOD: it must not wait, and may complete the command at once or later.
 class CommandHandler {
  public:
   virtual ~CommandHandler() = default;
+  /// Whether the event loop (simulation/event_loop.h) may be ahead of the kernel when a command is executed, and until
+  /// it completes. The first command with which it may not holds the loop for good.
+  virtual bool runs_ahead(const IoCommand& /*command*/) const { return false; }
   virtual void execute(CommandPtr command) = 0;
 };
 

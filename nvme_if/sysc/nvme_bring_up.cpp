@@ -108,7 +108,11 @@ void NvmeDriver::queues_granted() {
 void NvmeDriver::create_completion_queue() {
   if (queues() == granted_queues_) {
     state_ = State::ready;
-    issue_event_.notify(sc_core::SC_ZERO_TIME);
+    reaction_due_.set(sim_now());
+    if (params_.run_ahead && direct_bar_) {
+      hold_.release();
+      hold_.loop().ask_to_run_ahead();
+    }
     return;
   }
   const Queue& q = add_queue(depth_);

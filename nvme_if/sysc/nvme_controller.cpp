@@ -31,19 +31,19 @@ NvmeController::NvmeController(const sc_core::sc_module_name& name, const NvmeCo
   require(params.outstanding_fetches >= 1, "outstanding_fetches", params.outstanding_fetches, "at least 1");
   require(params.command_slots >= 1, "command_slots", params.command_slots, "at least 1");
   require(params.firmware_time.ps >= 0, "firmware_time", 0, "not negative");
-  check_time_resolution();
   bar.register_b_transport(this, &NvmeController::b_transport);
   bar.register_transport_dbg(this, &NvmeController::transport_dbg);
   fetches_.resize(params.outstanding_fetches);
   for (Fetch& f : fetches_) f.entries.resize(params.fetch_burst);
   waiting_.resize(core_.queue_limit());
   live_by_queue_.resize(core_.queue_limit());
-  SC_METHOD(firmware_step);
-  sensitive << firmware_event_;
-  dont_initialize();
-  SC_METHOD(run_deferred);
-  sensitive << deferred_event_;
-  dont_initialize();
+}
+
+void NvmeController::end_of_elaboration() { hold_.loop().own(*bar.get_interface()); }
+
+void NvmeController::start_of_simulation() {
+  for (int i = 0; i < interrupt.size(); ++i)
+    if (!interrupt[i]->runs_ahead()) hold_.engage();
 }
 
 NvmeController::~NvmeController() = default;
@@ -81,6 +81,7 @@ void NvmeController::apply(const RegisterEffect& effect) {
   using Kind = RegisterEffect::Kind;
   switch (effect.kind) {
     case Kind::sq_tail:
+      entries_waiting_ = true;
       return pump_fetches();
     case Kind::cq_head:
       return drain_waiting(effect.queue);
@@ -106,10 +107,12 @@ SubmissionQueue* NvmeController::next_queue() {
     SubmissionQueue* queue = core_.sq(QueueId{id});
     if (queue != nullptr && !queue->deleting() && queue->available() > 0) return queue;
   }
+  entries_waiting_ = false;
   return nullptr;
 }
 
 void NvmeController::pump_fetches() {
+  if (!entries_waiting_) return;
   for (Fetch& fetch : fetches_) {
     if (!core_.running() || live_commands_ + reserved_slots_ >= params_.command_slots) return;
     if (fetch.busy) continue;
@@ -176,7 +179,7 @@ void NvmeController::start_firmware() {
     firmware_.pop_front();
     if (params_.firmware_time.ps > 0) {
       firmware_command_ = &c;
-      firmware_event_.notify(to_sc_time(params_.firmware_time));
+      firmware_due_.set(sim_now() + params_.firmware_time);
     } else {
       execute(c);
     }
@@ -192,9 +195,15 @@ void NvmeController::firmware_step() {
 void NvmeController::execute(Command& c) {
   c.state_ = Command::State::executing;
   if (c.queue_.value == 0) return execute_admin(c);
-  const DecodedIo decoded = core_.decode(c.sqe_);
-  if (!decoded.status.ok()) return c.complete(decoded.status);
-  c.io_ = decoded.command;
+  const Status decoded = core_.decode(c.sqe_, c.io_);
+  if (!decoded.ok()) return c.complete(decoded);
+  if (!handler_.runs_ahead(c.io_)) {
+    hold_.engage();
+    if (!firmware_due_.loop().in_step()) {
+      firmware_command_ = &c;
+      return firmware_due_.set(sim_now());
+    }
+  }
   c.walk_prps(core_.memory_page());
   if (c.prps_.state() == PrpWalker::State::failed) return c.complete(c.prps_.error());
   handler_.execute(&c);
@@ -330,13 +339,13 @@ void NvmeController::dma_finished() {
   if (--dma_in_flight_ == 0 && core_.resetting()) core_.finish_reset();
 }
 
-void NvmeController::defer(std::function<void()> work) {
+void NvmeController::defer(Callback<void()> work) {
   deferred_.push_back(std::move(work));
-  deferred_event_.notify(sc_core::SC_ZERO_TIME);
+  deferred_due_.set(sim_now());
 }
 
 void NvmeController::run_deferred() {
-  const std::vector<std::function<void()>> work = std::exchange(deferred_, {});
+  const std::vector<Callback<void()>> work = std::exchange(deferred_, {});
   for (const auto& w : work) w();
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <systemc>
 #include <tlm>
@@ -15,6 +14,7 @@
 #include "nvme_if/sysc/command.h"
 #include "nvme_if/sysc/interrupt_if.h"
 #include "nvme_if/sysc/pcie_dma.h"
+#include "simulation/event_loop.h"
 
 namespace csdsim::nvme {
 
@@ -50,7 +50,6 @@ class NvmeController : public sc_core::sc_module {
   std::uint64_t commands_inside() const { return live_commands_; }
 
  private:
-  SC_HAS_PROCESS(NvmeController);
   friend class Command;
 
   struct Fetch {
@@ -97,9 +96,11 @@ class NvmeController : public sc_core::sc_module {
   void recycle(Command& c);
 
   // Reset
+  void end_of_elaboration() override;
+  void start_of_simulation() override;
   void begin_reset();
   void dma_finished();
-  void defer(std::function<void()> work);
+  void defer(Callback<void()> work);
   void run_deferred();
 
   NvmeControllerParams params_;
@@ -112,17 +113,19 @@ class NvmeController : public sc_core::sc_module {
   std::vector<Fetch> fetches_;
   std::uint32_t reserved_slots_ = 0;  ///< for entries that are being fetched
   std::uint16_t round_robin_ = 0;
+  bool entries_waiting_ = false;         ///< some queue may hold entries that nobody fetches yet
   std::deque<Command*> firmware_;        ///< fetched, waiting for the firmware
-  Command* firmware_command_ = nullptr;  ///< what the firmware works on until firmware_event_
-  sc_core::sc_event firmware_event_;
+  Command* firmware_command_ = nullptr;  ///< what the firmware works on until firmware_due_
+  Alarm firmware_due_{AlarmRank::firmware, [this] { firmware_step(); }};
   std::vector<std::deque<Command*>> waiting_;  ///< by completion queue: completed while it is full
   std::vector<std::uint32_t> live_by_queue_;   ///< by submission queue: commands and fetches inside
   std::vector<Deletion> deletions_;
   std::uint64_t live_commands_ = 0;
   std::uint64_t dma_in_flight_ = 0;
   std::uint32_t epoch_ = 0;
-  std::vector<std::function<void()>> deferred_;
-  sc_core::sc_event deferred_event_;
+  std::vector<Callback<void()>> deferred_;
+  Alarm deferred_due_{AlarmRank::firmware, [this] { run_deferred(); }};
+  LoopHold hold_;
 };
 
 }  // namespace csdsim::nvme

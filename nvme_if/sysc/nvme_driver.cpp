@@ -54,7 +54,6 @@ SimTime HostCores::run(std::size_t index, SimTime work, SimTime now) {
 
 NvmeDriver::NvmeDriver(const sc_core::sc_module_name& name, const NvmeDriverParams& params)
     : sc_module(name), bar("bar"), memory("memory"), params_(params), next_page_(params.queue_memory.address) {
-  check_time_resolution();
   if (params.queue_memory.address.value % kPage.value != 0 || params.queue_memory.address.value == 0)
     throw UserError(fmt::format("NVMe driver: queue memory at {:#x} must be page aligned and not at 0",
                                 params.queue_memory.address.value));
@@ -62,16 +61,10 @@ NvmeDriver::NvmeDriver(const sc_core::sc_module_name& name, const NvmeDriverPara
     throw UserError("NVMe driver: at least one I/O queue of two entries is needed");
   if (params_.cores == nullptr) params_.cores = std::make_shared<HostCores>(params.queues + 1U);
   SC_METHOD(poll_method);
-  SC_METHOD(issue_method);
-  sensitive << issue_event_;
-  dont_initialize();
-  SC_METHOD(doorbell_method);
-  sensitive << doorbell_event_;
-  dont_initialize();
-  SC_METHOD(reap_method);
-  sensitive << reap_event_;
-  dont_initialize();
+  hold_.engage();
 }
+
+void NvmeDriver::start_of_simulation() { direct_bar_ = hold_.loop().owns(*bar.get_interface()); }
 
 void NvmeDriver::on_ready(std::function<void()> callback) {
   if (ready())
@@ -104,15 +97,8 @@ void NvmeDriver::issue_pending(Queue& q) {
     q.pending.pop_front();
     place(q, p.command, p.segments, std::move(p.done));
   }
-  // An earlier notification wins; issue_method looks at all queues again.
-  if (!q.pending.empty() && q.pending.front().ready_at > now)
-    issue_event_.notify(to_sc_time(q.pending.front().ready_at - now));
-}
-
-void NvmeDriver::issue_method() {
-  if (ready())
-    for (const auto& callback : std::exchange(ready_callbacks_, {})) callback();
-  for (Queue& q : queues_) issue_pending(q);
+  // An earlier alarm stays; react() looks at all queues again.
+  if (!q.pending.empty() && q.pending.front().ready_at > now) reaction_due_.set(q.pending.front().ready_at);
 }
 
 void NvmeDriver::place(Queue& q, const SubmissionEntry& command, std::span<const Segment> segments, Callback&& done) {
@@ -136,10 +122,10 @@ void NvmeDriver::place(Queue& q, const SubmissionEntry& command, std::span<const
   entry.prp2 = prps.prp2;
   write_memory(q.sq + Bytes{std::uint64_t{q.sq_tail} * sizeof entry}, &entry, sizeof entry);
   q.sq_tail = q.sq_tail + 1 == q.depth ? 0 : q.sq_tail + 1;
-  if (!std::exchange(q.doorbell_due, true)) doorbell_event_.notify(sc_core::SC_ZERO_TIME);
+  if (!std::exchange(q.doorbell_due, true)) doorbells_due_.set(sim_now());
 }
 
-void NvmeDriver::doorbell_method() {
+void NvmeDriver::ring_doorbells() {
   for (Queue& q : queues_) {
     if (!std::exchange(q.doorbell_due, false)) continue;
     ++doorbells_;
@@ -179,12 +165,16 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
 void NvmeDriver::raise(InterruptVector vector) {
   // Queue pair i uses vector i.
   if (vector.value >= queues_.size()) return;
-  if (!std::exchange(queues_[vector.value].reap_due, true)) reap_event_.notify(sc_core::SC_ZERO_TIME);
+  if (!std::exchange(queues_[vector.value].reap_due, true)) reaction_due_.set(sim_now());
 }
 
-void NvmeDriver::reap_method() {
-  for (Queue& q : queues_)
+void NvmeDriver::react() {
+  if (ready() && !ready_callbacks_.empty())
+    for (const auto& callback : std::exchange(ready_callbacks_, {})) callback();
+  for (Queue& q : queues_) {
     if (std::exchange(q.reap_due, false)) reap(q);
+    if (!q.pending.empty()) issue_pending(q);
+  }
 }
 
 void NvmeDriver::reap(Queue& q) {
@@ -212,7 +202,7 @@ void NvmeDriver::reap(Queue& q) {
     if (done) done(entry, now);
   }
   if (any) bar_access(tlm::TLM_WRITE_COMMAND, cq_head_doorbell(q.id, cap_.dstrd), 4, q.cq_head);
-  issue_pending(q);
+  if (!q.pending.empty()) issue_pending(q);
 }
 
 // Memory and registers.

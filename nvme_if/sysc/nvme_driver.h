@@ -18,6 +18,7 @@
 #include "nvme_if/spec/identify.h"
 #include "nvme_if/spec/registers.h"
 #include "nvme_if/sysc/interrupt_if.h"
+#include "simulation/event_loop.h"
 
 namespace csdsim::nvme {
 
@@ -43,6 +44,9 @@ struct NvmeDriverParams {
   std::shared_ptr<HostCores> cores = {};
   std::uint32_t first_core = 0;
   SimTime poll_interval = SimTime::microseconds(1);  ///< while waiting for CSTS.RDY
+  /// Lets the event loop run ahead of the kernel (simulation/event_loop.h). Callbacks then may call the driver, read
+  /// the time with sim_time_now() and set alarms; they must not use the kernel's time or notify its events.
+  bool run_ahead = false;
 };
 
 /// Binds `bar` to the controller, `memory` to physical memory (the queues live there; accessed by DMI, or by debug
@@ -55,7 +59,7 @@ struct NvmeDriverParams {
 class NvmeDriver : public sc_core::sc_module, public InterruptIf {
  public:
   /// The completion entry and when the host sees it.
-  using Callback = std::function<void(const CompletionEntry&, SimTime)>;
+  using Callback = csdsim::Callback<void(const CompletionEntry&, SimTime)>;
 
   tlm_utils::simple_initiator_socket<NvmeDriver> bar;
   tlm_utils::simple_initiator_socket<NvmeDriver> memory;
@@ -91,6 +95,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   std::uint64_t doorbells() const { return doorbells_; }
 
   void raise(InterruptVector vector) override;
+  bool runs_ahead() const override { return true; }  // it is the driver that holds the loop
 
  private:
   SC_HAS_PROCESS(NvmeDriver);
@@ -143,9 +148,9 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
 
   void issue_pending(Queue& q);
   void place(Queue& q, const SubmissionEntry& command, std::span<const Segment> segments, Callback&& done);
-  void issue_method();
-  void doorbell_method();
-  void reap_method();
+  void start_of_simulation() override;
+  void react();
+  void ring_doorbells();
   void reap(Queue& q);
 
   PhysicalAddress take_page();
@@ -167,14 +172,15 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Cap cap_;
   IdentifyController controller_;
   IdentifyNamespace namespace_;
-  std::deque<Queue> queues_;
+  std::deque<Queue> queues_;  ///< by identifier
   PhysicalAddress next_page_;
   std::vector<PhysicalAddress> free_lists_;
   std::byte* direct_ = nullptr;  ///< of queue_memory
   tlm::tlm_generic_payload bar_payload_;
-  sc_core::sc_event issue_event_;
-  sc_core::sc_event doorbell_event_;
-  sc_core::sc_event reap_event_;
+  Alarm reaction_due_{AlarmRank::host, [this] { react(); }};
+  Alarm doorbells_due_{AlarmRank::doorbell, [this] { ring_doorbells(); }};
+  LoopHold hold_;
+  bool direct_bar_ = false;  ///< nobody stands between the driver and the controller
   std::uint64_t issued_ = 0;
   std::uint64_t completed_ = 0;
   std::uint64_t doorbells_ = 0;

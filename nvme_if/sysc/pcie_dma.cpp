@@ -1,6 +1,7 @@
 #include "nvme_if/sysc/pcie_dma.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/error.h"
@@ -16,12 +17,9 @@ constexpr std::uint64_t kLargestSlice = std::uint64_t{1} << 30;
 
 PcieDma::PcieDma(const sc_core::sc_module_name& name, const PcieLinkParams& link, MemoryMap* map)
     : sc_module(name), memory("memory"), link_(link), map_(map) {
-  check_time_resolution();
+  memory.register_invalidate_direct_mem_ptr(this, &PcieDma::invalidate);
   SC_THREAD(to_host_thread);
   SC_THREAD(to_drive_thread);
-  SC_METHOD(deliver);
-  sensitive << deliver_event_;
-  dont_initialize();
 }
 
 void PcieDma::read(std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* into, DmaDone done) {
@@ -37,7 +35,7 @@ void PcieDma::write(std::span<const Segment> segments, Bytes offset, Bytes lengt
 void PcieDma::submit(LinkDirection direction, std::span<const Segment> segments, Bytes offset, Bytes length,
                      std::byte* local, DmaDone&& done) {
   Lane& l = lane(direction);
-  Transfer transfer{std::move(done), status::success};
+  Transfer& transfer = l.transfers.push_back({std::move(done), status::success});
   SimTime end = sim_now();
   bool last_moves_bytes = false;
   std::uint64_t skip = offset.value;
@@ -70,8 +68,7 @@ void PcieDma::submit(LinkDirection direction, std::span<const Segment> segments,
     l.slices.back().last = true;
   else
     l.slices.push_back({end, 0, nullptr, 0, true});
-  l.transfers.push_back(std::move(transfer));
-  if (std::exchange(l.idle, false)) l.wake.notify();
+  if (!l.blocked) l.due.set(l.slices.front().end);
 }
 
 std::optional<SimTime> PcieDma::reserve(LinkDirection direction, const Segment& part) {
@@ -85,9 +82,83 @@ std::optional<SimTime> PcieDma::reserve(LinkDirection direction, const Segment& 
   return slot.arrival;
 }
 
-bool PcieDma::transport(Lane& l, LinkDirection direction, const Slice& slice) {
+/// Moves what is due. A callback may submit, but nothing that is due before the present.
+void PcieDma::serve(Lane& l) {
+  const SimTime now = sim_now();
+  while (!l.blocked && !l.slices.empty() && l.slices.front().end <= now) {
+    const Slice slice = l.slices.front();
+    if (slice.local == nullptr || move_directly(l.direction, slice)) {
+      finish_slice(l);
+      continue;
+    }
+    hold_.engage();
+    if (!l.due.loop().in_step()) break;
+    l.blocked = true;
+    l.handed_over.notify(sc_core::SC_ZERO_TIME);
+  }
+  if (!l.blocked && !l.slices.empty()) l.due.set(l.slices.front().end);
+}
+
+bool PcieDma::move_directly(LinkDirection direction, const Slice& slice) {
+  const DirectRange& range = direct_range(slice.address);
+  if (range.at == nullptr || !range.contains(slice.address, slice.length)) return false;
+  std::byte* const remote = range.at + (slice.address - range.first);
+  if (direction == LinkDirection::to_host)
+    std::memcpy(remote, slice.local, slice.length);
+  else
+    std::memcpy(slice.local, remote, slice.length);
+  return true;
+}
+
+const PcieDma::DirectRange& PcieDma::direct_range(std::uint64_t address) {
+  for (const DirectRange& range : direct_)
+    if (range.contains(address, 1)) return range;
+  tlm::tlm_generic_payload probe;
+  probe.set_command(tlm::TLM_WRITE_COMMAND);
+  probe.set_address(address);
+  tlm::tlm_dmi dmi;
+  const bool granted = memory->get_direct_mem_ptr(probe, dmi) && dmi.is_read_write_allowed() &&
+                       dmi.get_read_latency() == sc_core::SC_ZERO_TIME &&
+                       dmi.get_write_latency() == sc_core::SC_ZERO_TIME;
+  return direct_.emplace_back(DirectRange{dmi.get_start_address(), dmi.get_end_address(),
+                                          granted ? reinterpret_cast<std::byte*>(dmi.get_dmi_ptr()) : nullptr});
+}
+
+void PcieDma::invalidate(sc_dt::uint64 first, sc_dt::uint64 last) {
+  std::erase_if(direct_, [&](const DirectRange& range) { return range.first <= last && first <= range.last; });
+}
+
+void PcieDma::finish_slice(Lane& l) {
+  Transfer& transfer = l.transfers.front();
+  const bool last = l.slices.front().last;
+  l.slices.pop_front();
+  if (!last) return;
+  const Transfer finished = std::move(transfer);
+  l.transfers.pop_front();
+  finished.done(finished.status);
+}
+
+// The threads wait in frames without variables of their own, in an endless loop that is not a call: AddressSanitizer
+// does not know the stacks of SystemC threads, and what it marks there outlives the thread.
+void PcieDma::to_host_thread() {
+  for (;;) {
+    wait(to_host_.handed_over);
+    transport(to_host_);
+  }
+}
+
+void PcieDma::to_drive_thread() {
+  for (;;) {
+    wait(to_drive_.handed_over);
+    transport(to_drive_);
+  }
+}
+
+/// The front slice by b_transport. What follows it goes on in the event loop.
+[[gnu::noinline]] void PcieDma::transport(Lane& l) {
+  const Slice& slice = l.slices.front();
   tlm::tlm_generic_payload& p = l.payload;
-  p.set_command(direction == LinkDirection::to_host ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
+  p.set_command(l.direction == LinkDirection::to_host ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
   p.set_address(slice.address);
   p.set_data_ptr(reinterpret_cast<unsigned char*>(slice.local));
   p.set_data_length(slice.length);
@@ -98,50 +169,12 @@ bool PcieDma::transport(Lane& l, LinkDirection direction, const Slice& slice) {
   l.delay = sc_core::SC_ZERO_TIME;
   memory->b_transport(p, l.delay);
   if (l.delay != sc_core::SC_ZERO_TIME) wait(l.delay);
-  return p.is_response_ok();
-}
-
-// The threads wait in frames without variables of their own, in an endless loop that is not a call: AddressSanitizer
-// does not know the stacks of SystemC threads, and what it marks there outlives the thread.
-void PcieDma::to_host_thread() {
-  for (;;) {
-    while (!due(lane(LinkDirection::to_host))) wait(lane(LinkDirection::to_host).wake);
-    serve(lane(LinkDirection::to_host), LinkDirection::to_host);
-  }
-}
-
-void PcieDma::to_drive_thread() {
-  for (;;) {
-    while (!due(lane(LinkDirection::to_drive))) wait(lane(LinkDirection::to_drive).wake);
-    serve(lane(LinkDirection::to_drive), LinkDirection::to_drive);
-  }
-}
-
-[[gnu::noinline]] bool PcieDma::due(Lane& l) {
-  l.idle = l.slices.empty();
-  if (l.idle) return false;
-  const SimTime end = l.slices.front().end;
-  const SimTime now = sim_now();
-  if (end > now) l.wake.notify(to_sc_time(end - now));
-  return end <= now;
-}
-
-[[gnu::noinline]] void PcieDma::serve(Lane& l, LinkDirection direction) {
-  const Slice slice = l.slices.front();
-  l.slices.pop_front();
-  if (slice.local != nullptr && !transport(l, direction, slice))
-    l.transfers.front().status = status::data_transfer_error;
-  if (!slice.last) return;
-  finished_.push_back(std::move(l.transfers.front()));
-  l.transfers.pop_front();
-  deliver_event_.notify();
-}
-
-void PcieDma::deliver() {
-  // A callback may submit, but finishes nothing itself: finished_ grows only in the threads.
-  std::swap(delivering_, finished_);
-  for (Transfer& t : delivering_) t.done(t.status);
-  delivering_.clear();
+  // The slice may have moved: others are submitted meanwhile.
+  l.slices.front().local = nullptr;
+  l.slices.front().end = sim_now();
+  if (!p.is_response_ok()) l.transfers.front().status = status::data_transfer_error;
+  l.blocked = false;
+  l.due.set(sim_now());
 }
 
 }  // namespace csdsim::nvme

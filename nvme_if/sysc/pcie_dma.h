@@ -3,29 +3,31 @@
 
 #include <tlm_utils/simple_initiator_socket.h>
 
-#include <array>
 #include <cstddef>
-#include <deque>
-#include <functional>
 #include <optional>
 #include <span>
 #include <systemc>
 #include <tlm>
 #include <vector>
 
+#include "base/callback.h"
+#include "base/ring_queue.h"
 #include "nvme_if/core/memory_map.h"
 #include "nvme_if/core/pcie_link.h"
 #include "nvme_if/spec/status.h"
+#include "simulation/event_loop.h"
 
 namespace csdsim::nvme {
 
 /// Called when a transfer is over: success, or data_transfer_error when memory refused a part of it.
-using DmaDone = std::function<void(Status)>;
+using DmaDone = Callback<void(Status)>;
 
 /// Each direction serves its transfers in the order of submission. The link is reserved at submission; at the end of
-/// each segment the engine does a b_transport on `memory`, and what that takes (waiting inside or an annotated delay)
-/// delays the following segments of the same direction, while the link goes on. Callbacks run in an SC_METHOD: on the
-/// main stack, without waiting.
+/// each segment the engine moves its bytes: directly where the target of `memory` grants DMI without a latency, with a
+/// b_transport otherwise. What that takes (waiting inside or an annotated delay) delays the following segments of the
+/// same direction, while the link goes on. Callbacks run in an SC_METHOD: on the main stack, without waiting.
+///
+/// The engine acts in the event loop (simulation/event_loop.h) and holds it from the first memory without DMI on.
 class PcieDma : public sc_core::sc_module {
  public:
   tlm_utils::simple_initiator_socket<PcieDma> memory;
@@ -35,7 +37,7 @@ class PcieDma : public sc_core::sc_module {
   PcieDma(const sc_core::sc_module_name& name, const PcieLinkParams& link, MemoryMap* map = nullptr);
 
   /// Reads `length` bytes from `offset` of the buffer that `segments` describe. `into` holds `length` bytes and stays
-  /// valid until `done`, as do the segments; null: timing only.
+  /// valid until `done`; null: timing only.
   void read(std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* into, DmaDone done);
 
   /// Writes likewise.
@@ -48,41 +50,56 @@ class PcieDma : public sc_core::sc_module {
 
   struct Slice {
     SimTime end;
-    std::uint64_t address;
-    std::byte* local;  ///< null: nothing to move
-    std::uint32_t length;
-    bool last;
+    std::uint64_t address = 0;
+    std::byte* local = nullptr;  ///< null: nothing to move
+    std::uint32_t length = 0;
+    bool last = false;
   };
   struct Transfer {
     DmaDone done;
     Status status;
   };
   struct Lane {
-    std::deque<Slice> slices;
-    std::deque<Transfer> transfers;
-    sc_core::sc_event wake;
-    bool idle = false;  ///< the thread waits for `wake`, and nobody has promised it
+    explicit Lane(LinkDirection d, PcieDma& dma)
+        : direction(d), due(AlarmRank::transfer, [this, &dma] { dma.serve(*this); }) {}
+    LinkDirection direction;
+    RingQueue<Slice> slices;
+    RingQueue<Transfer> transfers;
+    Alarm due;             ///< the end of the front slice
+    bool blocked = false;  ///< the front slice is with the lane's thread
+    sc_core::sc_event handed_over;
     tlm::tlm_generic_payload payload;
     sc_core::sc_time delay;
+  };
+  /// What the memory said about a range of addresses.
+  struct DirectRange {
+    std::uint64_t first;
+    std::uint64_t last;
+    std::byte* at;  ///< of `first`; null: not this way
+    bool contains(std::uint64_t address, std::uint64_t length) const {
+      return address >= first && address <= last && length - 1 <= last - address;
+    }
   };
 
   void submit(LinkDirection direction, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
               DmaDone&& done);
   std::optional<SimTime> reserve(LinkDirection direction, const Segment& part);
+  void serve(Lane& lane);
+  bool move_directly(LinkDirection direction, const Slice& slice);
+  const DirectRange& direct_range(std::uint64_t address);
+  void invalidate(sc_dt::uint64 first, sc_dt::uint64 last);
+  void finish_slice(Lane& lane);
   void to_host_thread();
   void to_drive_thread();
-  bool due(Lane& lane);
-  void serve(Lane& lane, LinkDirection direction);
-  bool transport(Lane& lane, LinkDirection direction, const Slice& slice);
-  void deliver();
-  Lane& lane(LinkDirection d) { return lanes_[static_cast<std::size_t>(d)]; }
+  void transport(Lane& lane);
+  Lane& lane(LinkDirection d) { return d == LinkDirection::to_host ? to_host_ : to_drive_; }
 
   PcieLink link_;
   MemoryMap* map_;
-  std::array<Lane, 2> lanes_;
-  std::vector<Transfer> finished_;
-  std::vector<Transfer> delivering_;
-  sc_core::sc_event deliver_event_;
+  Lane to_host_{LinkDirection::to_host, *this};
+  Lane to_drive_{LinkDirection::to_drive, *this};
+  std::vector<DirectRange> direct_;
+  LoopHold hold_;
 };
 
 }  // namespace csdsim::nvme

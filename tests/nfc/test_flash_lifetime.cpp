@@ -14,20 +14,20 @@ namespace {
 using nfc::AtFlash;
 using nfc::FastFlash;
 
-constexpr const char* kCoordinator = "csdsim_lookahead_coordinator";
+constexpr const char* kLoop = "csdsim_event_loop";
 
-TEST_CASE("the coordinator is shared, stands at top level, and is gone with the last drive") {
+TEST_CASE("the event loop is shared, stands at top level, and is gone with the last drive") {
   SyscFixture context;
   {
     FastFlash one("one", FlashGeometry{}, nfc::FlashTiming{});
     {
       AtFlash two("two", FlashGeometry{}, nfc::FlashTiming{});
-      REQUIRE(sc_core::sc_find_object(kCoordinator) != nullptr);
+      REQUIRE(sc_core::sc_find_object(kLoop) != nullptr);
     }
-    REQUIRE(sc_core::sc_find_object(kCoordinator) != nullptr);
-    CHECK(sc_core::sc_find_object(kCoordinator)->get_parent_object() == nullptr);
+    REQUIRE(sc_core::sc_find_object(kLoop) != nullptr);
+    CHECK(sc_core::sc_find_object(kLoop)->get_parent_object() == nullptr);
   }
-  CHECK(sc_core::sc_find_object(kCoordinator) == nullptr);
+  CHECK(sc_core::sc_find_object(kLoop) == nullptr);
 }
 
 TEST_CASE("parameters out of range are refused, and the other drives of the context live on") {

@@ -219,7 +219,7 @@ TEST_CASE("work from outside between two slices of sc_start is served from the f
   probe.socket.bind(flash.socket);
   probe.script = [](Probe& p) { p.submit({read(0)}, 1); };
   sc_core::sc_start(to_sc_time(SimTime{50}));
-  CHECK(flash.timeline()->front() == SimTime{110});  // its data-out is granted already
+  CHECK(flash.timeline().front() == SimTime{110});  // its data-out is granted already
   probe.submit({read(1)}, 2);
   sc_core::sc_start();
   // The command of 2 asks at 110 and finds the bus given to the data-out until 180.

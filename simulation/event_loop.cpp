@@ -1,0 +1,158 @@
+#include "simulation/event_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace csdsim {
+namespace {
+
+constexpr const char* kName = "csdsim_event_loop";
+
+/// A decider that has nothing to decide holds nobody back.
+SimTime earliest_effect(const Decider& decider) {
+  const SimTime decision = decider.next_decision();
+  return decision == SimTime::max() ? decision : decision + decider.lookahead();
+}
+
+}  // namespace
+
+Alarm::Alarm(AlarmRank rank, Callback<void()> action)
+    : loop_(EventLoop::of_current_context()), rank_(rank), action_(std::move(action)) {
+  loop_->add(*this);
+}
+
+Alarm::~Alarm() { loop_->remove(*this); }
+
+void Alarm::cancel() { loop_->due_[index_] = SimTime::max(); }
+
+std::shared_ptr<EventLoop> EventLoop::of_current_context() {
+  // Looked up in the context itself, at top level, so that no state of ours outlives it.
+  if (auto* found = dynamic_cast<EventLoop*>(sc_core::sc_find_object(kName))) {
+    if (auto shared = found->self_.lock()) return shared;
+  }
+  check_time_resolution();
+  auto* context = sc_core::sc_get_curr_simcontext();
+  context->hierarchy_push(nullptr);
+  std::shared_ptr<EventLoop> made(new EventLoop(kName));
+  context->hierarchy_pop();
+  made->self_ = made;
+  return made;
+}
+
+EventLoop::EventLoop(const sc_core::sc_module_name& name) : sc_module(name) {
+  SC_METHOD(on_wake);
+  sensitive << wake_;
+  dont_initialize();
+}
+
+void EventLoop::add(Alarm& alarm) {
+  const auto place = std::upper_bound(alarms_.begin(), alarms_.end(), alarm.rank_,
+                                      [](AlarmRank rank, const Alarm* other) { return rank < other->rank_; });
+  due_.insert(due_.begin() + (place - alarms_.begin()), SimTime::max());
+  alarms_.insert(place, &alarm);
+  for (std::size_t i = 0; i < alarms_.size(); ++i) alarms_[i]->index_ = i;
+}
+
+void EventLoop::remove(Alarm& alarm) {
+  due_.erase(due_.begin() + static_cast<std::ptrdiff_t>(alarm.index_));
+  alarms_.erase(alarms_.begin() + static_cast<std::ptrdiff_t>(alarm.index_));
+  for (std::size_t i = 0; i < alarms_.size(); ++i) alarms_[i]->index_ = i;
+}
+
+void EventLoop::notify(SimTime delay) {
+  if (delay > SimTime{})
+    wake_.notify(to_sc_time(delay));
+  else
+    wake_.notify(sc_core::SC_ZERO_TIME);
+}
+
+void EventLoop::on_wake() {
+  if (others_pending()) return notify(SimTime{});
+  kernel_now_ = to_sim_time(sc_core::sc_time_stamp());
+  now_ = std::max(now_, kernel_now_);
+  struct Running {
+    EventLoop& loop;
+    explicit Running(EventLoop& l) : loop(l) {
+      loop.running_ = true;
+      detail::loop_now = &loop.now_;
+    }
+    ~Running() {
+      loop.running_ = false;
+      detail::loop_now = nullptr;
+    }
+  };
+  SimTime next;
+  {
+    const Running running(*this);
+    if (!run(next)) next = kernel_now_;
+  }
+  // After the last alarm the kernel catches up.
+  if (next == SimTime::max() && now_ > kernel_now_) next = now_;
+  if (next != SimTime::max()) notify(next - kernel_now_);
+}
+
+/// Acts as long as the kernel allows. False: something is pending at the current time. `next`: when to go on.
+bool EventLoop::run(SimTime& next) {
+  SimTime horizon = kernel_horizon();
+  for (;;) {
+    const std::size_t first = first_alarm();
+    const SimTime due = due_.empty() ? SimTime::max() : due_[first];
+    const bool in_step_before = !ahead();
+    if (due <= kernel_now_) {
+      act(first);
+    } else if (!decide(std::min(due, horizon))) {
+      if (in_step_before || due >= horizon) {
+        next = std::min(due, next_decision());
+        return true;
+      }
+      now_ = std::max(now_, due);
+      act(first);
+    }
+    // Who runs ahead has promised to leave the kernel alone.
+    if (in_step_before) {
+      if (others_pending()) return false;
+      horizon = kernel_horizon();
+    }
+  }
+}
+
+void EventLoop::act(std::size_t alarm) {
+  due_[alarm] = SimTime::max();
+  alarms_[alarm]->action_();
+}
+
+bool EventLoop::decide(SimTime bound) {
+  if (deciders_.empty()) return false;
+  Decider* first = deciders_.front();
+  if (deciders_.size() > 1) {
+    first = *std::min_element(deciders_.begin(), deciders_.end(), [](const Decider* a, const Decider* b) {
+      return a->next_decision() < b->next_decision();
+    });
+  }
+  if (first->next_decision() >= bound) return false;
+  // As far as no other decider can cause anything: its decisions take at least its lookahead to have an effect.
+  for (const Decider* other : deciders_) {
+    if (other != first) bound = std::min(bound, earliest_effect(*other));
+  }
+  first->decide(bound);
+  return true;
+}
+
+std::size_t EventLoop::first_alarm() const {
+  std::size_t first = 0;
+  for (std::size_t i = 1; i < due_.size(); ++i) first = due_[i] < due_[first] ? i : first;
+  return first;
+}
+
+SimTime EventLoop::next_decision() const {
+  SimTime next = SimTime::max();
+  for (const Decider* decider : deciders_) next = std::min(next, decider->next_decision());
+  return next;
+}
+
+SimTime EventLoop::kernel_horizon() const {
+  sc_core::sc_time next;
+  return simcontext()->next_time(next) ? to_sim_time(next) : SimTime::max();
+}
+
+}  // namespace csdsim

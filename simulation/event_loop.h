@@ -1,0 +1,167 @@
+// One event loop a simulation context for all models of ours: in time order, without the SystemC kernel where nobody
+// else can notice.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <systemc>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/callback.h"
+#include "base/units.h"
+#include "simulation/sim_time.h"
+
+namespace csdsim {
+
+class EventLoop;
+
+/// Who acts first among the alarms of the same time. Bus decisions of flash come after all of them.
+enum class AlarmRank : std::uint8_t {
+  transfer,  ///< ends of DMA transfers
+  firmware,  ///< the drive's processors
+  host,      ///< the host reacts
+  doorbell,  ///< ... and rings once for all that it has put into a queue
+  flash,     ///< ends of page operations
+};
+
+/// An action at a time that its owner sets: what sc_event and SC_METHOD are to the kernel. Alarms of one rank and time
+/// act in the order of construction.
+class Alarm {
+ public:
+  Alarm(AlarmRank rank, Callback<void()> action);
+  ~Alarm();
+  Alarm(const Alarm&) = delete;
+  Alarm& operator=(const Alarm&) = delete;
+
+  /// Acts at `at`, or now if that has passed. One action is pending at a time: the earlier one stays.
+  inline void set(SimTime at);
+  void cancel();
+  EventLoop& loop() { return *loop_; }
+
+ private:
+  friend class EventLoop;
+  std::shared_ptr<EventLoop> loop_;
+  AlarmRank rank_;
+  std::size_t index_ = 0;  ///< in the loop
+  Callback<void()> action_;
+};
+
+/// A model that decides ahead of the present what nobody sees before its alarms: a flash timeline, which grants buses.
+class Decider {
+ public:
+  /// Time of its next decision as things are, SimTime::max() if there is none.
+  virtual SimTime next_decision() const = 0;
+  /// Makes the decisions at times < `bound`, or fewer, at least one; sets alarms for what they lead to.
+  virtual void decide(SimTime bound) = 0;
+  /// A decision at t leads to nothing before t + lookahead(); at least 1 ps.
+  virtual SimTime lookahead() const = 0;
+
+ protected:
+  ~Decider() = default;
+};
+
+/// Woken by the kernel, it
+///
+///   1. waits, delta by delta, until nothing else is pending at the current time;
+///   2. lets the alarms of this time act, by rank, and returns to 1 if they caused activity in the kernel;
+///   3. makes decisions, interleaved in time order, up to the next alarm or the kernel's next timed event: nobody can
+///      cause anything before that moment;
+///   4. where it may run ahead: goes on to the next alarm before that event, with its own time for the kernel's;
+///   5. sleeps until the next alarm or decision.
+///
+/// So everything that happens at a time t, in whatever delta, takes part in the decisions of t, and results do not
+/// depend on the order in which SystemC runs processes within t, other than through the order of submission.
+///
+/// It runs ahead while somebody has asked for it and nobody holds it. A module holds the loop as long as its alarms
+/// lead to calls that must see the kernel at their time: calls into modules of a user, or that notify a kernel event.
+/// Others read the time with sim_time_now() and wait with alarms.
+///
+/// Step 1 ends because this is the only process that polls: another one that renews itself in delta cycles until all
+/// else is quiet would wait for this one forever. When sc_start(T) is used in slices and work is submitted from outside
+/// between two of them, decisions (and where the loop runs ahead, alarms) may have been made up to the next event,
+/// beyond the end of the slice: such work is served from there on.
+class EventLoop : public sc_core::sc_module {
+ public:
+  /// The loop of the current context, made by the first who asks during elaboration and gone with the last who holds
+  /// it. Throws UserError if the context's time resolution is not 1 ps.
+  static std::shared_ptr<EventLoop> of_current_context();
+
+  void attach(Decider& decider) { deciders_.push_back(&decider); }
+  void detach(Decider& decider) { std::erase(deciders_, &decider); }
+  /// A decider has something new to decide.
+  void kick() {
+    if (!running_) notify(SimTime{});
+  }
+
+  void ask_to_run_ahead() { asked_ = true; }
+  /// Declares an interface as one of ours, and asks whether one is: who is bound straight to it calls nobody else.
+  void own(const sc_core::sc_interface& target) { owned_.insert(&target); }
+  bool owns(const sc_core::sc_interface& target) const { return owned_.contains(&target); }
+  /// Whether the kernel's time is the current time. Who needs it and finds it is not holds the loop, sets an alarm for
+  /// now, and finds it so when the alarm acts.
+  bool in_step() const { return !running_ || now_ == kernel_now_; }
+
+ private:
+  friend class Alarm;
+  friend class LoopHold;
+  explicit EventLoop(const sc_core::sc_module_name& name);
+  SC_HAS_PROCESS(EventLoop);
+
+  void add(Alarm& alarm);
+  void remove(Alarm& alarm);
+  void set(std::size_t alarm, SimTime at) {
+    if (running_) at = std::max(at, now_);
+    if (at >= due_[alarm]) return;
+    due_[alarm] = at;
+    if (!running_) notify(at - to_sim_time(sc_core::sc_time_stamp()));
+  }
+  void notify(SimTime delay);
+  void on_wake();
+  bool run(SimTime& next);
+  void act(std::size_t alarm);
+  bool decide(SimTime bound);
+  std::size_t first_alarm() const;
+  SimTime next_decision() const;
+  SimTime kernel_horizon() const;
+  bool ahead() const { return asked_ && holds_ == 0; }
+  bool others_pending() const { return sc_core::sc_pending_activity_at_current_time(simcontext()); }
+
+  /// Carries every wake-up. An event has one pending notification and the earliest wins, and it is never pending while
+  /// on_wake looks for the kernel's next event: the loop's own wake-up is no reason to stop.
+  sc_core::sc_event wake_;
+  std::vector<Alarm*> alarms_;  ///< by rank, then construction
+  std::vector<SimTime> due_;    ///< of each; SimTime::max() where none is pending
+  std::vector<Decider*> deciders_;
+  SimTime now_;
+  SimTime kernel_now_;
+  std::unordered_set<const sc_core::sc_interface*> owned_;
+  bool running_ = false;
+  bool asked_ = false;
+  int holds_ = 0;
+  std::weak_ptr<EventLoop> self_;
+};
+
+/// Keeps the loop of the current context from running ahead while it is engaged.
+class LoopHold {
+ public:
+  LoopHold() : loop_(EventLoop::of_current_context()) {}
+  ~LoopHold() { release(); }
+  LoopHold(const LoopHold&) = delete;
+  LoopHold& operator=(const LoopHold&) = delete;
+
+  void engage() { loop_->holds_ += std::exchange(engaged_, true) ? 0 : 1; }
+  void release() { loop_->holds_ -= std::exchange(engaged_, false) ? 1 : 0; }
+  bool engaged() const { return engaged_; }
+  EventLoop& loop() { return *loop_; }
+
+ private:
+  std::shared_ptr<EventLoop> loop_;
+  bool engaged_ = false;
+};
+
+inline void Alarm::set(SimTime at) { loop_->set(index_, at); }
+
+}  // namespace csdsim
