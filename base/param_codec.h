@@ -81,6 +81,16 @@ struct Codec<ComputeRate> {
   static ComputeRate parse(std::string_view text) { return parse_compute_rate(text); }
 };
 template <>
+struct Codec<Energy> {
+  static std::string type() { return "energy"; }
+  static Energy parse(std::string_view text) { return parse_energy(text); }
+};
+template <>
+struct Codec<Power> {
+  static std::string type() { return "power"; }
+  static Power parse(std::string_view text) { return parse_power(text); }
+};
+template <>
 struct Codec<Ratio> {
   static std::string type() { return "ratio"; }
   static Ratio parse(std::string_view text) { return parse_ratio(text); }

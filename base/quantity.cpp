@@ -51,6 +51,9 @@ constexpr Unit kBandwidth[] = {{"B/s", 1},
 constexpr Unit kFrequency[] = {{"Hz", 1}, {"kHz", kKilo}, {"MHz", kMega}, {"GHz", kGiga}};
 constexpr Unit kCompute[] = {{"MFLOPS", kMega}, {"GFLOPS", kGiga}, {"TFLOPS", kTera}, {"PFLOPS", kTera* kKilo}};
 
+constexpr Unit kEnergy[] = {{"fJ", 1}, {"pJ", kKilo}, {"nJ", kMega}, {"uJ", kGiga}, {"mJ", kTera}, {"J", kTera* kKilo}};
+constexpr Unit kPower[] = {{"nW", 1}, {"uW", kKilo}, {"mW", kMega}, {"W", kGiga}, {"kW", kTera}};
+
 struct Quantity {
   std::string_view name;     ///< "time"
   std::string_view example;  ///< "50 us"
@@ -62,6 +65,9 @@ constexpr Quantity kBytesQuantity{"size", "4 KiB", "bytes", kBytes};
 constexpr Quantity kBandwidthQuantity{"bandwidth", "1.4 GB/s", "bytes per second", kBandwidth};
 constexpr Quantity kFrequencyQuantity{"frequency", "285 MHz", "hertz", kFrequency};
 constexpr Quantity kComputeQuantity{"compute rate", "155 TFLOPS", "operations per second", kCompute};
+
+constexpr Quantity kEnergyQuantity{"energy", "5 pJ", "femtojoules", kEnergy};
+constexpr Quantity kPowerQuantity{"power", "1.5 W", "nanowatts", kPower};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -208,6 +214,9 @@ Bandwidth parse_bandwidth(std::string_view text) { return {parse_quantity(text, 
 Frequency parse_frequency(std::string_view text) { return {parse_quantity(text, kFrequencyQuantity, kMax)}; }
 ComputeRate parse_compute_rate(std::string_view text) { return {parse_quantity(text, kComputeQuantity, kMax)}; }
 
+Energy parse_energy(std::string_view text) { return {parse_quantity(text, kEnergyQuantity, kMax)}; }
+Power parse_power(std::string_view text) { return {parse_quantity(text, kPowerQuantity, kMax)}; }
+
 std::uint64_t parse_count(std::string_view text) {
   const std::string_view whole = trim(text);
   std::string_view rest = whole;
@@ -250,6 +259,8 @@ std::string format_quantity(SimTime value) {
 std::string format_quantity(Bytes value) { return format_units(value.value, kBytesQuantity); }
 std::string format_quantity(Bandwidth value) { return format_units(value.bytes_per_second, kBandwidthQuantity); }
 std::string format_quantity(Frequency value) { return format_units(value.hertz, kFrequencyQuantity); }
+std::string format_quantity(Energy value) { return format_units(value.femtojoules, kEnergyQuantity); }
+std::string format_quantity(Power value) { return format_units(value.nanowatts, kPowerQuantity); }
 std::string format_quantity(ComputeRate value) {
   if (value.flop_per_second == 0) return "0 MFLOPS";
   const std::string text = format_units(value.flop_per_second, kComputeQuantity);

@@ -24,10 +24,11 @@ namespace {
 
 /// The fields of PhaseTotals, to add and scale them one by one.
 constexpr double PhaseTotals::*kFields[] = {
-    &PhaseTotals::seconds,        &PhaseTotals::page_ops,       &PhaseTotals::flash_channel_bytes,
-    &PhaseTotals::engine_bytes,   &PhaseTotals::link_bytes,     &PhaseTotals::channel_busy_s,
-    &PhaseTotals::array_busy_s,   &PhaseTotals::gpu_busy_s,     &PhaseTotals::programmed_bytes,
-    &PhaseTotals::to_host_busy_s, &PhaseTotals::to_drive_busy_s};
+    &PhaseTotals::seconds,         &PhaseTotals::page_ops,         &PhaseTotals::flash_channel_bytes,
+    &PhaseTotals::engine_bytes,    &PhaseTotals::link_bytes,       &PhaseTotals::channel_busy_s,
+    &PhaseTotals::read_busy_s,     &PhaseTotals::program_busy_s,   &PhaseTotals::erase_busy_s,
+    &PhaseTotals::gpu_busy_s,      &PhaseTotals::programmed_bytes, &PhaseTotals::to_host_busy_s,
+    &PhaseTotals::to_drive_busy_s, &PhaseTotals::dram_bytes,       &PhaseTotals::macs};
 
 /// a + factor * b.
 PhaseTotals combine(PhaseTotals a, double factor, const PhaseTotals& b) {
@@ -35,6 +36,19 @@ PhaseTotals combine(PhaseTotals a, double factor, const PhaseTotals& b) {
   return a;
 }
 PhaseTotals operator-(const PhaseTotals& a, const PhaseTotals& b) { return combine(a, -1, b); }
+
+/// Time and work of `drives` drives over both phases, as the run reports them.
+EnergyInputs energy_inputs(const PhaseTotals& prefill, const PhaseTotals& decode, double seconds, double drives) {
+  const PhaseTotals sum = combine(prefill, 1, decode);
+  return {.drive_seconds = seconds * drives,
+          .read_s = sum.read_busy_s,
+          .program_s = sum.program_busy_s,
+          .erase_s = sum.erase_busy_s,
+          .channel_bytes = sum.flash_channel_bytes,
+          .dram_bytes = sum.dram_bytes,
+          .macs = sum.macs,
+          .link_bytes = sum.link_bytes};
+}
 
 /// GPU work happens where the data is, if there is any, before its modelled time.
 class GpuWork final : public host::OperationBackend {
@@ -109,6 +123,8 @@ class GenerationProgram : public sc_core::sc_module {
       out.decode.*field = measured_.empty() ? 0 : plan_.decode_total(costs);
     }
     out.decode.seconds = estimate.times.decode_s;
+    out.energy =
+        energy_inputs(out.prefill, out.decode, out.times.ttft_s + out.times.decode_s, double(platform_.drives()));
     return out;
   }
 
@@ -262,15 +278,12 @@ class GenerationProgram : public sc_core::sc_module {
         sum.programmed_bytes += static_cast<double>(by_kind[static_cast<std::size_t>(PageOpKind::program)]);
       for (const nfc::ChannelBusy& busy : drive.flash_statistics().channels)
         sum.channel_busy_s += busy.total().seconds();
-      const nfc::FlashTiming& timing = drive.config().flash;
-      for (const auto& ops : drive.flash_statistics().ops) {
-        const auto time = [&](PageOpKind kind, SimTime each) {
-          sum.array_busy_s += static_cast<double>(ops[static_cast<std::size_t>(kind)]) * each.seconds();
-        };
-        time(PageOpKind::read, timing.read_latency);
-        time(PageOpKind::program, timing.program_latency);
-        time(PageOpKind::erase, timing.erase_latency);
-      }
+      const EnergyInputs work = csd_model::energy_inputs(drive);
+      sum.read_busy_s += work.read_s;
+      sum.program_busy_s += work.program_s;
+      sum.erase_busy_s += work.erase_s;
+      sum.dram_bytes += work.dram_bytes;
+      sum.macs += work.macs;
     }
     return sum;
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "csd_model/energy.h"
 #include "csd_model/generation/drive_backend.h"
 #include "csd_model/generation/operation_data.h"
 #include "csd_model/platform/platform.h"
@@ -40,11 +41,17 @@ struct PhaseTotals {
   double engine_bytes = 0;
   double link_bytes = 0;
   double channel_busy_s = 0;  ///< summed over channels
-  double array_busy_s = 0;    ///< tR, tPROG and tBERS, summed over planes
+  double read_busy_s = 0;     ///< tR, summed over planes
+  double program_busy_s = 0;  ///< tPROG, summed over planes
+  double erase_busy_s = 0;    ///< tBERS, summed over planes
   double gpu_busy_s = 0;
   double programmed_bytes = 0;
   double to_host_busy_s = 0;  ///< links of all drives, by direction
   double to_drive_busy_s = 0;
+  double dram_bytes = 0;
+  double macs = 0;
+
+  double array_busy_s() const { return read_busy_s + program_busy_s + erase_busy_s; }
 };
 
 struct GenerationOutcome {
@@ -54,6 +61,7 @@ struct GenerationOutcome {
   std::string statement;      ///< what was simulated
   PhaseTotals prefill;        ///< scaled to all layers
   PhaseTotals decode;         ///< scaled to all layers and steps
+  EnergyInputs energy;        ///< of prefill and decode; what drains after the last token is not part of them
   csdsim::SimTime simulated;  ///< end of the simulation
   std::uint64_t simulated_page_ops = 0;
   std::uint64_t integrity_errors = 0;

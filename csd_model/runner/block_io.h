@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/histogram.h"
+#include "csd_model/energy.h"
 #include "csd_model/platform/platform.h"
 #include "csd_model/workload/request.h"
 #include "csd_model/workload/time_series.h"
@@ -55,6 +56,7 @@ struct BlockIoOutcome {
   std::string first_failure;
   double write_amplification = 1;           ///< of the measured stretch
   DriveCounters counters;                   ///< of the measured stretch
+  EnergyInputs energy;                      ///< of the measured stretch
   nlohmann::ordered_json drive_statistics;  ///< of the whole run
   double channel_utilization = 0;           ///< mean share of the measured time that a channel was occupied
 };

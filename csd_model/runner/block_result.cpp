@@ -55,6 +55,7 @@ RunResult block_result(const scenario::Scenario& s, const BlockIoOutcome& out, c
     if (const std::uint64_t count = out.kinds[k].latency_ps.count(); count > 0)
       kinds[workload::kRequestKindNames[k]] = {{"requests", count}, {"bytes", out.kinds[k].bytes.value}};
   result.document["breakdown"] = {{"channel_utilization", out.channel_utilization}, {"requests", std::move(kinds)}};
+  add_energy(result.document, s, out.energy, {.bytes = static_cast<double>(moved.value)});
   result.document["stats"] = {{"origin", fmt::format("modelled; {}", origin)}, {"drives", out.drive_statistics}};
   result.document["wall"] = wall_figures(clock, out.counters.page_ops);
   result.files.push_back({"throughput.csv", out.series.to_csv(out.duration)});

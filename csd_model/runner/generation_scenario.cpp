@@ -119,7 +119,7 @@ ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) 
   const std::pair<const char*, double> shares[] = {
       {"gpu", t.gpu_busy_s / t.seconds},
       {"flash_channels", t.channel_busy_s / (t.seconds * g.channels * drives)},
-      {"flash_arrays", t.array_busy_s / (t.seconds * g.planes() * drives)},
+      {"flash_arrays", t.array_busy_s() / (t.seconds * g.planes() * drives)},
       {"link", std::max(t.to_host_busy_s, t.to_drive_busy_s) / (t.seconds * drives)}};
   ordered_json utilization;
   std::pair<const char*, double> bound = shares[0];
@@ -148,8 +148,9 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   metrics["simulated_s"] = out.simulated.seconds();
   metrics["page_ops"] = out.simulated_page_ops;
   if (out.error_estimated) metrics["relative_error_estimate"] = out.relative_error;
-
   ordered_json& breakdown = document["breakdown"];
+  add_energy(document, s, out.energy,
+             {.tokens = double(out.times.batch) * out.times.output_tokens, .bytes = out.energy.channel_bytes});
   breakdown["prefill"] = phase_breakdown(out.prefill, s);
   if (out.decode.seconds > 0) {
     breakdown["decode"] = phase_breakdown(out.decode, s);

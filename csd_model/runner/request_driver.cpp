@@ -191,6 +191,7 @@ void RequestDriver::report_progress(SimTime now) const {
 RequestDriver::Totals RequestDriver::totals() const {
   Totals t;
   t.counters = drive_.counters();
+  t.energy = energy_inputs(drive_);
   const ftl::BlockFtlStats& ftl = drive_.block_ftl().stats();
   t.host_pages_written = ftl.host_pages_written;
   t.gc_pages_moved = ftl.gc_pages_moved;
@@ -212,6 +213,8 @@ void RequestDriver::end_measuring() {
   c.flash_channel_bytes = now.counters.flash_channel_bytes - before_.counters.flash_channel_bytes;
   c.engine_bytes = now.counters.engine_bytes - before_.counters.engine_bytes;
   c.link_payload_bytes = now.counters.link_payload_bytes - before_.counters.link_payload_bytes;
+  outcome_.energy = now.energy - before_.energy;
+  outcome_.energy.drive_seconds = outcome_.duration.seconds();
   if (const std::uint64_t written = now.host_pages_written - before_.host_pages_written; written > 0)
     outcome_.write_amplification =
         static_cast<double>(written + now.gc_pages_moved - before_.gc_pages_moved) / static_cast<double>(written);

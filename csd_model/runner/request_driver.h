@@ -36,6 +36,7 @@ class RequestDriver : public sc_core::sc_module {
   /// Totals of the drive, to take differences of.
   struct Totals {
     DriveCounters counters;
+    EnergyInputs energy;
     std::uint64_t host_pages_written = 0;
     std::uint64_t gc_pages_moved = 0;
     csdsim::SimTime channels_busy;

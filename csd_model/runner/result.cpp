@@ -23,6 +23,23 @@ ordered_json result_frame(const csdsim::scenario::Scenario& scenario) {
   return document;
 }
 
+void add_energy(ordered_json& document, const csdsim::scenario::Scenario& scenario, const EnergyInputs& inputs,
+                const EnergyYield& yield) {
+  const csdsim::scenario::DeviceConfig& device = scenario.platform.device;
+  const EnergyParts parts{.dies = device.flash.geometry.dies(),
+                          .dram_gib = static_cast<double>(device.dram.capacity.value) * 0x1p-30,
+                          .engine = device.has_engine()};
+  const EnergyBreakdown joules = energy(device.energy, parts, inputs);
+  ordered_json& metrics = document["metrics"];
+  metrics["energy_j"] = total(joules);
+  if (yield.tokens > 0) metrics["energy_per_token_j"] = total(joules) / yield.tokens;
+  if (yield.bytes > 0) metrics["energy_per_gb_j"] = total(joules) / (yield.bytes * 1e-9);
+  ordered_json& breakdown = document["breakdown"]["energy"];
+  for (std::size_t i = 0; i < kEnergyComponents; ++i)
+    if (parts.engine || static_cast<EnergyComponent>(i) != EnergyComponent::engine)
+      breakdown[std::string(kEnergyComponentNames[i])] = joules[i];
+}
+
 ordered_json wall_figures(const WallClock& clock, std::uint64_t page_ops) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "csd_model/energy.h"
 #include "csd_model/scenario/scenario.h"
 
 namespace csd_model {
@@ -20,6 +21,17 @@ class WallClock {
 
 /// {schema, build, name, seed, scenario}; metrics, breakdown and stats follow.
 nlohmann::ordered_json result_frame(const csdsim::scenario::Scenario& scenario);
+
+/// What energy is divided by; 0 where there is none.
+struct EnergyYield {
+  double tokens = 0;  ///< generated
+  double bytes = 0;   ///< of the host (block_io) or over the flash channels (generation)
+};
+
+/// Adds metrics `energy_j`, `energy_per_token_j` and `energy_per_gb_j` (of 10^9 bytes), and breakdown `energy`: joules
+/// a component.
+void add_energy(nlohmann::ordered_json& document, const csdsim::scenario::Scenario& scenario,
+                const EnergyInputs& inputs, const EnergyYield& yield);
 
 /// What differs from run to run, apart from everything else: {wall_s, page_ops_per_wall_s, peak_rss_bytes}.
 nlohmann::ordered_json wall_figures(const WallClock& clock, std::uint64_t page_ops);

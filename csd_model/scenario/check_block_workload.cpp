@@ -90,6 +90,8 @@ void check_block_drive(Checker& c, std::string_view kind, std::optional<std::uin
   for (const std::string_view path : {"model", "system", "simulation.selection", "simulation.sampling"}) {
     if (c.given(path)) c.note_at(path, fmt::format("{} has no part in a {} workload", path, kind));
   }
+  c.refuse_unused("platform.device.energy.mac", "workload.kind",
+                  fmt::format("a {} workload computes no attention", kind));
   c.require(c.scenario().simulation.data == DataMode::timing, {"simulation.data", "workload.kind"},
             "simulation.data: a block_io workload moves no data of its own: use timing");
   c.require(device.count == 1, {"platform.device.count"},

@@ -176,6 +176,10 @@ void check_platform(Checker& c) {
             {"platform.device.write_buffer.capacity", "platform.device.dram.capacity"},
             fmt::format("platform.device.write_buffer.capacity: {} does not fit in the controller DRAM of {}",
                         format_quantity(device.write_buffer.capacity), format_quantity(device.dram.capacity)));
+  if (!device.has_engine()) {
+    for (const std::string_view path : {"platform.device.energy.mac", "platform.device.energy.engine_idle"})
+      c.refuse_unused(path, "platform.device.ftl.mapping.kind", "a drive that keeps no KV cache has no engine");
+  }
   auto order = device.ftl.stripe_order;
   std::sort(order.begin(), order.end());
   c.require(std::adjacent_find(order.begin(), order.end()) == order.end(), {"platform.device.ftl.stripe_order"},

@@ -137,7 +137,9 @@ nlohmann::ordered_json effective_config(const Scenario& scenario) {
     json.erase("system");
     json["simulation"].erase("selection");
     json["simulation"].erase("sampling");
+    json["platform"]["device"]["energy"].erase("mac");
   }
+  if (!scenario.platform.device.has_engine()) json["platform"]["device"]["energy"].erase("engine_idle");
   if (auto* sparf = std::get_if<InstinferSparf>(&scenario.system);
       sparf && sparf->r && sparf->k && json.contains("system")) {
     json["system"].erase("ratio");

@@ -171,6 +171,7 @@ void describe(ParamVisitor& v, DeviceConfig& c) {
   v.section("dram", c.dram, "Controller DRAM.");
   v.section("write_buffer", c.write_buffer, "Writes and KV appends complete in it.");
   v.section("ftl", c.ftl, "The flash translation layer.");
+  v.section("energy", c.energy, "What the parts of the drive draw. GPU and host are not modelled.");
 }
 
 void describe(ParamVisitor& v, GpuEfficiency& c) {

@@ -11,6 +11,7 @@
 #include "base/param.h"
 #include "base/quantity.h"
 #include "base/units.h"
+#include "csd_model/scenario/energy_config.h"
 
 namespace csdsim::scenario {
 
@@ -126,7 +127,10 @@ struct DeviceConfig {
   DramConfig dram;
   WriteBufferConfig write_buffer;
   FtlConfig ftl;
+  EnergyConfig energy;
 
+  /// Drives that keep no KV cache have no attention engine.
+  bool has_engine() const { return !std::holds_alternative<PageMapping>(ftl.mapping); }
   /// Flash that data may fill: capacity less over-provisioning, in whole pages.
   Bytes usable_capacity() const;
 };

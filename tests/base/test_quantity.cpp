@@ -42,6 +42,17 @@ TEST_CASE("every unit is what it says") {
   CHECK(parse_compute_rate("1 GFLOPS").flop_per_second == 1'000'000'000);
   CHECK(parse_compute_rate("154.8 TFLOPS").flop_per_second == 154'800'000'000'000);
   CHECK(parse_compute_rate("1 PFLOPS").flop_per_second == 1'000'000'000'000'000);
+  CHECK(parse_energy("1 fJ").femtojoules == 1);
+  CHECK(parse_energy("1.5 pJ").femtojoules == 1'500);
+  CHECK(parse_energy("1 nJ").femtojoules == 1'000'000);
+  CHECK(parse_energy("1 uJ").femtojoules == 1'000'000'000);
+  CHECK(parse_energy("1 mJ").femtojoules == 1'000'000'000'000);
+  CHECK(parse_energy("2 J").joules() == 2);
+  CHECK(parse_power("1 nW").nanowatts == 1);
+  CHECK(parse_power("33 uW").nanowatts == 33'000);
+  CHECK(parse_power("82.5 mW").nanowatts == 82'500'000);
+  CHECK(parse_power("1.5 W").watts() == 1.5);
+  CHECK(parse_power("1 kW").watts() == 1000);
 }
 
 TEST_CASE("decimals are exact where doubles are not") {
