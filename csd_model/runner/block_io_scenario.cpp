@@ -6,12 +6,17 @@
 #include "csd_model/runner/block_result.h"
 #include "csd_model/runner/kinds.h"
 #include "csd_model/workload/synthetic.h"
+#include "csd_model/workload/trace_requests.h"
 
 namespace csd_model {
 
 using namespace csdsim;
 
 namespace {
+
+Bytes share_of(Bytes capacity, Ratio share) {
+  return Bytes{static_cast<std::uint64_t>(static_cast<double>(capacity.value) * share.value())};
+}
 
 workload::SyntheticConfig synthetic_config(const scenario::Scenario& s, Bytes capacity) {
   const auto& work = std::get<scenario::BlockIoWorkload>(s.workload);
@@ -26,8 +31,7 @@ workload::SyntheticConfig synthetic_config(const scenario::Scenario& s, Bytes ca
   config.weights = work.request_weights;
   config.alignment = work.alignment;
   config.block = s.platform.device.nvme.block_size;
-  config.working_set =
-      Bytes{static_cast<std::uint64_t>(static_cast<double>(capacity.value) * work.working_set.value())};
+  config.working_set = share_of(capacity, work.working_set);
   config.streams = work.streams;
   if (const auto* open = std::get_if<scenario::OpenArrival>(&work.arrival))
     config.arrivals = {.mean = open->interarrival,
@@ -59,14 +63,31 @@ BlockIoProgress progress_of(const RunOptions& options) {
   };
 }
 
+void refuse_operation_trace(const RunOptions& options, std::string_view kind) {
+  if (options.trace) throw UserError(fmt::format("--trace: {} runs have no operations to trace", kind));
+}
+
+/// What both kinds of workload say in the same words.
+template <class Workload>
+BlockIoSetup common_setup(const scenario::Scenario& s, const Workload& work) {
+  BlockIoSetup setup;
+  setup.platform = platform_config(s);
+  setup.warmup = work.warmup_requests;
+  setup.queues = static_cast<std::uint16_t>(work.queues.value_or(s.platform.device.nvme.queues));
+  setup.queue_by_stream = work.queue_assignment == scenario::QueueAssignment::stream;
+  setup.fill = fill_of(work.fill());
+  setup.seed = s.seed;
+  setup.lose_completion = work.lose_completion.value_or(0);
+  return setup;
+}
+
 }  // namespace
 
 RunResult run_block_io_scenario(const scenario::Scenario& s, const RunOptions& options) {
-  if (options.trace) throw UserError("--trace: block_io runs have no operations to trace");
+  refuse_operation_trace(options, s.workload_kind());
   const WallClock clock;
   const auto& work = std::get<scenario::BlockIoWorkload>(s.workload);
-  BlockIoSetup setup;
-  setup.platform = platform_config(s);
+  BlockIoSetup setup = common_setup(s, work);
   setup.source = [&s](Bytes capacity) {
     return std::make_unique<workload::SyntheticRequests>(synthetic_config(s, capacity));
   };
@@ -77,17 +98,44 @@ RunResult run_block_io_scenario(const scenario::Scenario& s, const RunOptions& o
     setup.queue_depth.reset();
   }
   setup.streams = work.streams;
-  setup.warmup = work.warmup_requests;
   if (work.duration)
     setup.duration = work.duration;
   else
     setup.requests = work.requests;
-  setup.queues = static_cast<std::uint16_t>(work.queues.value_or(s.platform.device.nvme.queues));
-  setup.queue_by_stream = work.queue_assignment == scenario::QueueAssignment::stream;
-  setup.fill = fill_of(work.fill());
-  setup.seed = s.seed;
-  setup.lose_completion = work.lose_completion.value_or(0);
   return block_result(s, run_block_io(setup, progress_of(options)), clock, origin_of(setup.fill));
+}
+
+RunResult run_trace_scenario(const scenario::Scenario& s, const RunOptions& options) {
+  refuse_operation_trace(options, s.workload_kind());
+  const WallClock clock;
+  const auto& work = std::get<scenario::TraceWorkload>(s.workload);
+  BlockIoSetup setup = common_setup(s, work);
+  workload::TraceConfig trace;
+  trace.format = work.format == scenario::TraceFormat::fio ? workload::TraceFormat::fio : workload::TraceFormat::msr;
+  trace.file = work.file->path.string();
+  trace.beyond = work.beyond == scenario::Beyond::wrap ? workload::Misfit::adapt : workload::Misfit::refuse;
+  trace.unaligned = work.unaligned == scenario::Unaligned::extend ? workload::Misfit::adapt : workload::Misfit::refuse;
+  trace.block = s.platform.device.nvme.block_size;
+  if (const auto* fast = std::get_if<scenario::FastTiming>(&work.timing)) {
+    setup.queue_depth = fast->queue_depth;
+  } else {
+    setup.queue_depth.reset();
+    trace.speed = std::get<scenario::RecordedTiming>(work.timing).speed;
+  }
+  if (work.requests) setup.requests = *work.requests;
+  workload::TraceCounts counts;
+  setup.source = [&](Bytes capacity) {
+    const std::uint64_t block = trace.block.value;
+    trace.span = Bytes{share_of(capacity, work.working_set).value / block * block};
+    if (trace.span.value == 0) throw UserError("workload.working_set: does not hold one logical block");
+    return std::make_unique<workload::TraceRequests>(trace, counts);
+  };
+  RunResult result = block_result(s, run_block_io(setup, progress_of(options)), clock, origin_of(setup.fill));
+  result.document["breakdown"]["trace"] = {{"records", counts.records},
+                                           {"wrapped", counts.wrapped},
+                                           {"extended", counts.extended},
+                                           {"backwards", counts.backwards}};
+  return result;
 }
 
 }  // namespace csd_model

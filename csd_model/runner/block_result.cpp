@@ -28,6 +28,9 @@ RunResult block_result(const scenario::Scenario& s, const BlockIoOutcome& out, c
                        std::string_view origin) {
   RunResult result;
   const std::uint64_t measured = out.latency_ps.count();
+  if (measured == 0 && out.issued == out.completed)
+    throw UserError(
+        fmt::format("workload: no request was measured: {} were submitted, the warm-up included", out.issued));
   const double seconds = out.duration.seconds();
   Bytes moved;
   for (const KindOutcome& kind : out.kinds) moved += kind.bytes;

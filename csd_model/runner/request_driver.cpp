@@ -84,7 +84,8 @@ void RequestDriver::submit_due() {
   const SimTime now = sim_time_now();
   while (arriving_ && run_start_ + arriving_->at <= now && !all_submitted(now)) {
     submit(*arriving_);
-    arriving_ = source_.next(0);
+    // What nobody will submit is not read either.
+    if (!all_submitted(now)) arriving_ = source_.next(0);
   }
   if (!arriving_) exhausted_ = true;
   if (!all_submitted(now)) return due_.notify(to_sc_time(run_start_ + arriving_->at - now));
@@ -125,12 +126,14 @@ void RequestDriver::submit(const Request& request) {
   const std::uint64_t turn = setup_.queue_by_stream ? request.stream : number;
   const nvme::QueueId queue{static_cast<std::uint16_t>(1 + turn % setup_.queues)};
   if (request.kind == RequestKind::trim) return submit_trim(queue, flight);
+  const auto done = [this, flight](const nvme::CompletionEntry& cqe, SimTime at) { completed(flight, cqe, at); };
+  if (request.kind == RequestKind::flush)
+    return driver_.submit(queue, nvme::encode_flush(nvme::NamespaceId{1}), {}, done);
   const std::uint64_t block = driver_.block_size().value;
   // Timing only: the drive moves no payload, so all requests share a buffer.
   const nvme::Segment buffer{nvme::PhysicalAddress{Platform::kGpuBase}, request.length};
   driver_.submit_block(queue, request.kind == RequestKind::read ? nvme::nvm_opcode::read : nvme::nvm_opcode::write,
-                       nvme::Lba{request.offset.value / block}, request.length.value / block, {&buffer, 1},
-                       [this, flight](const nvme::CompletionEntry& cqe, SimTime at) { completed(flight, cqe, at); });
+                       nvme::Lba{request.offset.value / block}, request.length.value / block, {&buffer, 1}, done);
 }
 
 void RequestDriver::submit_trim(nvme::QueueId queue, std::uint32_t flight) {

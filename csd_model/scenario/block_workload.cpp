@@ -102,4 +102,37 @@ void describe(ParamVisitor& v, BlockIoWorkload& c) {
              assumed("nothing is lost"));
 }
 
+void describe(ParamVisitor& v, RecordedTiming& c) {
+  v.param("speed", c.speed, {Ratio::of(1, 1'000'000), Ratio{1'000'000, 1}},
+          "How many times faster than recorded: 2 halves the times between requests.", assumed("as recorded"));
+}
+
+void describe(ParamVisitor& v, FastTiming& c) {
+  v.param("queue_depth", c.queue_depth, {1, 1'048'576}, "Requests in flight.", assumed("as for block_io"));
+}
+
+void describe(ParamVisitor& v, TraceWorkload& c) {
+  v.optional("file", c.file, "none", "The trace; has to be given.", assumed("there is no usual trace"));
+  v.param("format", c.format, "What the file holds.", assumed("the most used public block traces"));
+  v.choice("timing", c.timing, "When requests are submitted.", assumed("what a trace is recorded for"));
+  v.param("beyond", c.beyond, "What happens to requests beyond the working set.",
+          assumed("traces are from other drives"));
+  v.param("unaligned", c.unaligned, "What happens to requests that are not whole logical blocks.",
+          assumed("most traces count in 512-byte sectors"));
+  v.optional("requests", c.requests, "all", {1, 1'000'000'000'000},
+             "Requests that are measured; the rest of the file is not read.", assumed("the whole trace"));
+  v.param("warmup_requests", c.warmup_requests, {0, 1'000'000'000'000},
+          "First requests of the file, which are in no figure.", assumed("the drive is filled instantly"));
+  v.param("working_set", c.working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
+          "Share of the usable capacity that requests may address.", assumed("the whole drive"));
+  v.optional("queues", c.queues, "auto", {1, 1024}, "I/O queues that are used; auto: all that the drive has.",
+             assumed("all"));
+  v.param("queue_assignment", c.queue_assignment, "Which queue a request takes; a disk or file is a stream.",
+          assumed("an even load"));
+  v.section("precondition", c.precondition, "What the drive holds before the first request.");
+  v.optional("lose_completion", c.lose_completion, "none", {1, 1'000'000'000'000},
+             "Fault: the host loses the completion of this request, counted from 1; the run must fail.",
+             assumed("nothing is lost"));
+}
+
 }  // namespace csdsim::scenario

@@ -88,6 +88,50 @@ struct BlockIoWorkload {
   std::vector<Bytes> sizes() const;
 };
 
+enum class TraceFormat : std::uint8_t { msr, fio };
+
+/// Requests come as in the trace.
+struct RecordedTiming {
+  static constexpr std::string_view kKind = "recorded";
+  static constexpr std::string_view kDoc = "At the times of the trace, however many requests are in flight.";
+  Ratio speed{1, 1};
+};
+
+/// Requests in the order of the trace, each as soon as there is room.
+struct FastTiming {
+  static constexpr std::string_view kKind = "fast";
+  static constexpr std::string_view kDoc = "As fast as the drive takes them, with a number of requests in flight.";
+  std::uint32_t queue_depth = 32;
+};
+
+using TimingConfig = std::variant<RecordedTiming, FastTiming>;
+
+enum class Beyond : std::uint8_t { wrap, refuse };
+enum class Unaligned : std::uint8_t { extend, refuse };
+
+/// Block commands read from a trace.
+struct TraceWorkload {
+  static constexpr std::string_view kKind = "trace";
+  static constexpr std::string_view kDoc = "Block commands as somebody recorded them.";
+  std::optional<InputPath> file;
+  TraceFormat format = TraceFormat::msr;
+  TimingConfig timing;
+  Beyond beyond = Beyond::wrap;
+  Unaligned unaligned = Unaligned::extend;
+  std::optional<std::uint64_t> requests;  ///< unset: all of the file
+  std::uint64_t warmup_requests = 0;
+  Ratio working_set{1, 1};
+  std::optional<std::uint32_t> queues;
+  QueueAssignment queue_assignment = QueueAssignment::round_robin;
+  PreconditionConfig precondition;
+  std::optional<std::uint64_t> lose_completion;
+
+  Fill fill() const { return precondition.fill.value_or(Fill::random); }
+};
+
+void describe(ParamVisitor& v, RecordedTiming& c);
+void describe(ParamVisitor& v, FastTiming& c);
+void describe(ParamVisitor& v, TraceWorkload& c);
 void describe(ParamVisitor& v, ClosedArrival& c);
 void describe(ParamVisitor& v, OpenArrival& c);
 void describe(ParamVisitor& v, PreconditionConfig& c);
@@ -121,6 +165,24 @@ struct EnumValues<scenario::QueueAssignment> {
   static constexpr EnumValue<scenario::QueueAssignment> values[] = {
       {scenario::QueueAssignment::round_robin, "round_robin", "Requests take the queues in turn."},
       {scenario::QueueAssignment::stream, "stream", "A stream stays on its queue: stream i on i mod queues."}};
+};
+template <>
+struct EnumValues<scenario::TraceFormat> {
+  static constexpr EnumValue<scenario::TraceFormat> values[] = {
+      {scenario::TraceFormat::msr, "msr", "CSV of the MSR Cambridge traces, with times in ticks of 100 ns."},
+      {scenario::TraceFormat::fio, "fio", "iolog of fio, version 2 or 3."}};
+};
+template <>
+struct EnumValues<scenario::Beyond> {
+  static constexpr EnumValue<scenario::Beyond> values[] = {
+      {scenario::Beyond::wrap, "wrap", "Such a request goes to its offset modulo the working set."},
+      {scenario::Beyond::refuse, "refuse", "Such a request is an error."}};
+};
+template <>
+struct EnumValues<scenario::Unaligned> {
+  static constexpr EnumValue<scenario::Unaligned> values[] = {
+      {scenario::Unaligned::extend, "extend", "Such a request takes all blocks that it touches."},
+      {scenario::Unaligned::refuse, "refuse", "Such a request is an error."}};
 };
 template <>
 struct EnumValues<scenario::Fill> {

@@ -93,7 +93,7 @@ void check_block_drive(Checker& c, std::string_view kind, std::optional<std::uin
   c.refuse_unused("platform.device.energy.mac", "workload.kind",
                   fmt::format("a {} workload computes no attention", kind));
   c.require(c.scenario().simulation.data == DataMode::timing, {"simulation.data", "workload.kind"},
-            "simulation.data: a block_io workload moves no data of its own: use timing");
+            fmt::format("simulation.data: a {} workload moves no data of its own: use timing", kind));
   c.require(device.count == 1, {"platform.device.count"},
             fmt::format("platform.device.count: {} drives; a {} workload addresses one", device.count, kind));
   if (queues) {
@@ -113,6 +113,14 @@ void check_block_io(Checker& c, const BlockIoWorkload& work) {
               fmt::format("workload.queue_assignment: {} of {} queues are left without a stream; set queues or streams",
                           queues - std::min(queues, work.streams), queues));
   }
+}
+
+void check_trace(Checker& c, TraceWorkload& work) {
+  check_block_drive(c, TraceWorkload::kKind, work.queues);
+  c.require(work.file.has_value(), {"workload.file", "workload.kind"}, "workload.file: name the trace");
+  if (work.file) c.resolve(*work.file, "workload.file", "trace");
+  if (const auto* fast = std::get_if<FastTiming>(&work.timing))
+    check_queue_depth(c, fast->queue_depth, "workload.timing.queue_depth", work.queues);
 }
 
 }  // namespace csdsim::scenario

@@ -15,5 +15,7 @@ void check_block_drive(Checker& c, std::string_view kind, std::optional<std::uin
 void check_queue_depth(Checker& c, std::uint32_t depth, std::string_view key, std::optional<std::uint32_t> queues);
 
 void check_block_io(Checker& c, const BlockIoWorkload& work);
+/// Finds the trace.
+void check_trace(Checker& c, TraceWorkload& work);
 
 }  // namespace csdsim::scenario

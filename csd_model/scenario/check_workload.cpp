@@ -178,6 +178,8 @@ void check_workload(Checker& c) {
   if (!c.readable({"workload.kind", "workload"})) return;
   if (auto* generation = std::get_if<GenerationWorkload>(&c.scenario().workload)) {
     check_generation(c, *generation);
+  } else if (auto* trace = std::get_if<TraceWorkload>(&c.scenario().workload)) {
+    check_trace(c, *trace);
   } else {
     check_block_io(c, std::get<BlockIoWorkload>(c.scenario().workload));
   }

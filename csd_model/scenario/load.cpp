@@ -60,7 +60,7 @@ Resolved resolve(const Node& tree, const std::string& name, const std::filesyste
                   fmt::format("name: '{}' has to be letters, digits, '.', '_' or '-', and not start with '.'",
                               printable(resolved.scenario.name)));
   checker.require(config::find_path(reader.root(), "workload") != nullptr, {"workload"},
-                  "workload: say what to run: {kind: generation, ...} or {kind: block_io, ...}");
+                  "workload: say what to run: {kind: generation, ...}, {kind: block_io, ...} or {kind: trace, ...}");
   check_scenario(checker);
   resolved.origins = reader.origins();
   resolved.notes = diagnostics.notes();

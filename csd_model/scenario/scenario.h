@@ -73,7 +73,7 @@ struct GenerationWorkload {
   std::optional<std::uint32_t> mini_batches;  ///< parts of the batch that take turns on GPU and drive; unset: 2, or 1
 };
 
-using WorkloadConfig = std::variant<GenerationWorkload, BlockIoWorkload>;
+using WorkloadConfig = std::variant<GenerationWorkload, BlockIoWorkload, TraceWorkload>;
 
 enum class DataMode : std::uint8_t { timing, carried };
 

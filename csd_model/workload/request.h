@@ -10,11 +10,11 @@
 
 namespace csd_model::workload {
 
-enum class RequestKind : std::uint8_t { read, write, trim };
-inline constexpr std::size_t kRequestKinds = 3;
-constexpr std::array<std::string_view, kRequestKinds> kRequestKindNames{"read", "write", "trim"};
+enum class RequestKind : std::uint8_t { read, write, trim, flush };
+inline constexpr std::size_t kRequestKinds = 4;
+constexpr std::array<std::string_view, kRequestKinds> kRequestKindNames{"read", "write", "trim", "flush"};
 
-/// One request, in whole logical blocks.
+/// One request, in whole logical blocks. A flush has neither offset nor length.
 struct Request {
   RequestKind kind = RequestKind::read;
   csdsim::Bytes offset;
