@@ -170,8 +170,8 @@ void check_page_types(Checker& c, FlashConfig& flash) {
                           [](SimTime t) { return t >= SimTime::nanoseconds(1) && t <= SimTime::milliseconds(100); }),
               {path}, fmt::format("{}: a latency is out of range (1 ns to 100 ms)", path));
     std::int64_t sum = 0;
-    for (const SimTime t : list) sum += t.ps / static_cast<std::int64_t>(list.size());
-    const SimTime mean{sum};
+    for (const SimTime t : list) sum += t.ps;
+    const SimTime mean{sum / static_cast<std::int64_t>(list.size())};
     if (of_all != mean) {
       c.refuse_unused("platform.device.flash." + name, path, "every page type has its own, and their mean is another");
     }
