@@ -27,7 +27,17 @@ void register_flash(Statistics& s, const nfc::FlashStatistics& flash) {
     channel.time("command", flash.channels[c].command, "Bus time of commands.");
     channel.time("data_out", flash.channels[c].data_out, "Bus time of pages read.");
     channel.time("data_in", flash.channels[c].data_in, "Bus time of pages programmed.");
+    if (flash.channels[c].status.ps > 0) channel.time("status", flash.channels[c].status, "Bus time of status polls.");
+    if (flash.channels[c].select.ps > 0)
+      channel.time("package_select", flash.channels[c].select, "Bus time of turns to another package.");
+    if (flash.decoder_busy[c].ps > 0)
+      channel.time("decoder", flash.decoder_busy[c], "Time that error correction was occupied.");
   }
+  if (flash.retries > 0) s.counter("retries", flash.retries, "reads", "Attempts to read a page after the first.");
+  if (flash.suspends > 0) s.counter("suspends", flash.suspends, "suspends", "Suspensions of programs and erases.");
+  if (flash.joined_ops > 0)
+    s.counter("joined_ops", flash.joined_ops, "operations",
+              "Page operations that joined the command of another plane.");
 }
 
 void register_engine(Statistics& s, const engine::EngineStats& e) {

@@ -35,6 +35,57 @@ Granularity granularity(scenario::Granularity g) {
   throw InternalError("unknown command granularity");
 }
 
+nfc::Suspend suspend(scenario::Suspend s) {
+  switch (s) {
+    case scenario::Suspend::program:
+      return nfc::Suspend::program;
+    case scenario::Suspend::erase:
+      return nfc::Suspend::erase;
+    case scenario::Suspend::program_erase:
+      return nfc::Suspend::program_erase;
+  }
+  throw InternalError("unknown suspension");
+}
+
+nfc::FlashTiming flash_timing(const scenario::FlashConfig& flash, std::uint64_t seed) {
+  nfc::FlashTiming timing;
+  timing.read_latency = flash.read_latency;
+  timing.program_latency = flash.program_latency;
+  timing.erase_latency = flash.erase_latency;
+  timing.command_time = flash.command_time;
+  timing.data_out_setup = flash.data_out_setup;
+  timing.ecc_latency = flash.ecc_latency;
+  timing.channel_bandwidth = flash.channel_bandwidth;
+  timing.arbitration = arbitration(flash.bus_arbitration);
+  timing.read_jitter = flash.read_jitter;
+  timing.seed = seed;
+  if (flash.page_types) {
+    timing.page_read_latency = flash.page_types->read_latency;
+    timing.page_program_latency = flash.page_types->program_latency;
+  }
+  timing.plane_mode =
+      flash.plane_mode == scenario::PlaneMode::multi_plane ? nfc::PlaneMode::multi_plane : nfc::PlaneMode::independent;
+  if (flash.cache) {
+    timing.cache_read = flash.cache->read;
+    timing.cache_program = flash.cache->program;
+    timing.cache_busy_time = flash.cache->busy_time;
+  }
+  if (flash.suspend) {
+    timing.suspend = suspend(flash.suspend->kinds);
+    timing.suspend_latency = flash.suspend->latency;
+    timing.resume_latency = flash.suspend->resume_latency;
+    timing.max_suspends = flash.suspend->max;
+  }
+  timing.class_priority = flash.class_priority;
+  timing.status_time = flash.status_time;
+  if (flash.packages) {
+    timing.dies_per_package = flash.packages->dies;
+    timing.package_select_time = flash.packages->select_time;
+  }
+  timing.ecc_bandwidth = flash.ecc_bandwidth.value_or(Bandwidth{});
+  return timing;
+}
+
 ftl::StripeOrder stripe_order(const std::vector<scenario::StripeLevel>& levels) {
   ftl::StripeOrder order{};
   for (std::size_t i = 0; i < order.size(); ++i)
@@ -73,16 +124,7 @@ DriveConfig drive_config(const Scenario& s) {
   const scenario::FlashConfig& flash = device.flash;
   DriveConfig config;
   config.geometry = flash.geometry;
-  config.flash.read_latency = flash.read_latency;
-  config.flash.program_latency = flash.program_latency;
-  config.flash.erase_latency = flash.erase_latency;
-  config.flash.command_time = flash.command_time;
-  config.flash.data_out_setup = flash.data_out_setup;
-  config.flash.ecc_latency = flash.ecc_latency;
-  config.flash.channel_bandwidth = flash.channel_bandwidth;
-  config.flash.arbitration = arbitration(flash.bus_arbitration);
-  config.flash.read_jitter = flash.read_jitter;
-  config.flash.seed = s.seed;
+  config.flash = flash_timing(flash, s.seed);
   config.fidelity = device.fidelity == scenario::Fidelity::at ? Fidelity::at : Fidelity::fast;
   config.filter =
       flash.filter_location == scenario::FilterLocation::die ? nfc::FilterLocation::die : nfc::FilterLocation::nfc;

@@ -158,12 +158,59 @@ void check_geometry(Checker& c, const FlashGeometry& g) {
                         format_quantity(g.page_size)));
 }
 
+/// A list takes the place of the latency of all pages, which becomes its mean.
+void check_page_types(Checker& c, FlashConfig& flash) {
+  if (!flash.page_types) return;
+  const PageTypesConfig& pages = *flash.page_types;
+  const std::string section = "platform.device.flash.page_types";
+  const auto types = static_cast<std::size_t>(pages.cell);
+  const auto check = [&](const std::string& name, const std::vector<SimTime>& list, SimTime& of_all) {
+    if (list.empty()) return;
+    const std::string path = section + "." + name;
+    c.require(types == list.size(), {path, section + ".cell"},
+              fmt::format("{}: {} latencies for the {} page types of a {} cell", path, list.size(), types,
+                          name_of(pages.cell)));
+    c.require(std::all_of(list.begin(), list.end(),
+                          [](SimTime t) { return t >= SimTime::nanoseconds(1) && t <= SimTime::milliseconds(100); }),
+              {path}, fmt::format("{}: a latency is out of range (1 ns to 100 ms)", path));
+    std::int64_t sum = 0;
+    for (const SimTime t : list) sum += t.ps;
+    const SimTime mean{sum / static_cast<std::int64_t>(list.size())};
+    if (of_all != mean) {
+      c.refuse_unused("platform.device.flash." + name, path, "every page type has its own, and their mean is another");
+    }
+    of_all = mean;
+  };
+  check("read_latency", pages.read_latency, flash.read_latency);
+  check("program_latency", pages.program_latency, flash.program_latency);
+  c.require(!pages.read_latency.empty() || !pages.program_latency.empty(), {section},
+            section + ": gives no latency by page type: give read_latency, program_latency or both");
+}
+
+void check_flash_features(Checker& c, const FlashConfig& flash) {
+  const FlashGeometry& g = flash.geometry;
+  c.require(g.planes_per_die > 1 || flash.plane_mode == PlaneMode::independent, {"platform.device.flash.plane_mode"},
+            "platform.device.flash.plane_mode: a die with a single plane has nothing to do together");
+  c.require(!flash.cache || flash.cache->read || flash.cache->program, {"platform.device.flash.cache"},
+            "platform.device.flash.cache: neither read nor program is on; write none instead");
+  c.require(
+      !flash.packages || flash.packages->dies < g.dies_per_channel,
+      {"platform.device.flash.packages.dies", "platform.device.flash.dies_per_channel"},
+      "platform.device.flash.packages.dies: all dies of a channel are in one package, which is never turned from");
+  auto classes = flash.class_priority;
+  std::sort(classes.begin(), classes.end());
+  c.require(std::adjacent_find(classes.begin(), classes.end()) == classes.end(),
+            {"platform.device.flash.class_priority"}, "platform.device.flash.class_priority: names a class twice");
+}
+
 }  // namespace
 
 void check_platform(Checker& c) {
   PlatformConfig& platform = c.scenario().platform;
   DeviceConfig& device = platform.device;
   check_geometry(c, device.flash.geometry);
+  check_page_types(c, device.flash);
+  check_flash_features(c, device.flash);
   check_link(c, device.link, "platform.device.link", true);
   check_link(c, platform.gpu.link, "platform.gpu.link", false);
   require_power_of_two(c, "platform.device.nvme.mdts", device.nvme.mdts);

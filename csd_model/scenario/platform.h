@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/page_op.h"
 #include "base/param.h"
 #include "base/quantity.h"
 #include "base/units.h"
@@ -16,6 +17,10 @@
 namespace csdsim::scenario {
 
 enum class BusArbitration : std::uint8_t { fifo, command_first, data_first };
+enum class PlaneMode : std::uint8_t { independent, multi_plane };
+enum class Suspend : std::uint8_t { program, erase, program_erase };
+/// Bits of a cell, which are pages of different types.
+enum class CellType : std::uint8_t { slc = 1, mlc = 2, tlc = 3, qlc = 4 };
 enum class FilterLocation : std::uint8_t { nfc, die };
 enum class Fidelity : std::uint8_t { fast, at };
 enum class Granularity : std::uint8_t { layer_mini_batch, sequence, head };
@@ -24,7 +29,33 @@ enum class TailPolicy : std::uint8_t { token_index, dram };
 enum class StripeLevel : std::uint8_t { channel, die, plane };
 enum class GpuTiming : std::uint8_t { modelled };
 
-/// The flash array and its channels.
+/// Latencies by page type, a list for reads, programs or both, with an item a bit of the cell.
+struct PageTypesConfig {
+  CellType cell = CellType::tlc;
+  std::vector<SimTime> read_latency;
+  std::vector<SimTime> program_latency;
+};
+
+/// Double buffering in the registers of a plane. At least one of the two is on.
+struct CacheConfig {
+  bool read = true;
+  bool program = true;
+  SimTime busy_time = SimTime::microseconds(3);
+};
+
+struct SuspendConfig {
+  Suspend kinds = Suspend::program_erase;
+  SimTime latency = SimTime::microseconds(100);
+  SimTime resume_latency{};
+  std::uint32_t max = 1;
+};
+
+struct PackagesConfig {
+  std::uint32_t dies = 2;
+  SimTime select_time = SimTime::nanoseconds(50);
+};
+
+/// The flash array and its channels. With page types, read_latency and program_latency are the means of the lists.
 struct FlashConfig {
   FlashGeometry geometry;
   std::string interface;  ///< of nfc::interface_modes(), or empty
@@ -37,6 +68,14 @@ struct FlashConfig {
   BusArbitration bus_arbitration = BusArbitration::command_first;
   SimTime ecc_latency{};
   SimTime read_jitter{};  ///< each read takes up to this much longer, uniformly
+  std::optional<PageTypesConfig> page_types;
+  PlaneMode plane_mode = PlaneMode::independent;
+  std::optional<CacheConfig> cache;
+  std::optional<SuspendConfig> suspend;
+  std::vector<OpClass> class_priority;  ///< most urgent first
+  SimTime status_time{};
+  std::optional<PackagesConfig> packages;
+  std::optional<Bandwidth> ecc_bandwidth;  ///< of the decoder of a channel
   FilterLocation filter_location = FilterLocation::nfc;
 };
 
@@ -169,6 +208,10 @@ struct PlatformConfig {
   DeviceConfig device;
 };
 
+void describe(ParamVisitor& v, PageTypesConfig& c);
+void describe(ParamVisitor& v, CacheConfig& c);
+void describe(ParamVisitor& v, SuspendConfig& c);
+void describe(ParamVisitor& v, PackagesConfig& c);
 void describe(ParamVisitor& v, FlashConfig& c);
 void describe(ParamVisitor& v, EngineConfig& c);
 void describe(ParamVisitor& v, NvmeConfig& c);
@@ -195,6 +238,35 @@ struct EnumValues<scenario::BusArbitration> {
       {scenario::BusArbitration::fifo, "fifo", "Requests take the bus in the order of asking."},
       {scenario::BusArbitration::command_first, "command_first", "Commands go before data: planes start sooner."},
       {scenario::BusArbitration::data_first, "data_first", "Data goes before commands: planes are emptied sooner."}};
+};
+template <>
+struct EnumValues<OpClass> {
+  static constexpr EnumValue<OpClass> values[] = {
+      {OpClass::host, "host", "Block commands of the host."},
+      {OpClass::attend, "attend", "Pages that the attention engine reads."},
+      {OpClass::flush, "flush", "Groups of the KV cache and of the write buffer on their way to flash."},
+      {OpClass::gc, "gc", "Garbage collection."},
+      {OpClass::map, "map", "Pages of the map itself."}};
+};
+template <>
+struct EnumValues<scenario::CellType> {
+  static constexpr EnumValue<scenario::CellType> values[] = {{scenario::CellType::slc, "slc", "One bit a cell."},
+                                                             {scenario::CellType::mlc, "mlc", "Two page types."},
+                                                             {scenario::CellType::tlc, "tlc", "Three page types."},
+                                                             {scenario::CellType::qlc, "qlc", "Four page types."}};
+};
+template <>
+struct EnumValues<scenario::PlaneMode> {
+  static constexpr EnumValue<scenario::PlaneMode> values[] = {
+      {scenario::PlaneMode::independent, "independent", "Each plane works on its own."},
+      {scenario::PlaneMode::multi_plane, "multi_plane", "The planes of a die work together, on what waits for them."}};
+};
+template <>
+struct EnumValues<scenario::Suspend> {
+  static constexpr EnumValue<scenario::Suspend> values[] = {
+      {scenario::Suspend::program, "program", "Reads suspend programs."},
+      {scenario::Suspend::erase, "erase", "Reads suspend erases."},
+      {scenario::Suspend::program_erase, "program_erase", "Reads suspend programs and erases."}};
 };
 template <>
 struct EnumValues<scenario::FilterLocation> {

@@ -54,6 +54,21 @@ nlohmann::ordered_json all(const Scenario& s) { return config::JsonDump::of(s); 
 
 }  // namespace
 
+constexpr const char* kDeepFlash = R"(csdsim: 1
+platform:
+  device:
+    flash:
+      page_types: {read_latency: [40 us, 60 us, 80 us], program_latency: [300 us, 500 us, 1 ms]}
+      plane_mode: multi_plane
+      cache: {program: false, busy_time: 2 us}
+      suspend: {kinds: erase, latency: 50 us, resume_latency: 1 us, max: 3}
+      class_priority: [attend, gc]
+      status_time: 100 ns
+      packages: {dies: 4, select_time: 30 ns}
+      ecc_bandwidth: 1.2 GB/s
+workload: {kind: block_io}
+)";
+
 TEST_CASE("the contract's example is read to the values it states") {
   const Resolved r = load(kContract);
   CHECK(r.notes.empty());
@@ -101,8 +116,19 @@ TEST_CASE("the effective configuration reads back to the same scenario") {
     CHECK(all(second.scenario) == all(first));
     CHECK(effective_config(second.scenario).dump() == effective_config(first).dump());
   }
-  const Scenario first = load(kContract).scenario;
-  CHECK(all(load(effective_config(first).dump()).scenario) == all(first));
+  for (const char* text : {kContract, kDeepFlash}) {
+    const Scenario first = load(text).scenario;
+    CHECK(all(load(effective_config(first).dump()).scenario) == all(first));
+  }
+}
+
+TEST_CASE("lists by page type set the latencies of all pages to their means") {
+  const FlashConfig f = load(kDeepFlash).scenario.platform.device.flash;
+  CHECK(f.read_latency == SimTime::microseconds(60));
+  CHECK(f.program_latency == SimTime::microseconds(600));
+  CHECK(f.page_types->read_latency.size() == 3);
+  CHECK(f.suspend->kinds == Suspend::erase);
+  CHECK(f.class_priority == std::vector{OpClass::attend, OpClass::gc});
 }
 
 TEST_CASE("values come from the strongest layer, and say from which") {
