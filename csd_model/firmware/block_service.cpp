@@ -137,6 +137,7 @@ void BlockService::deallocate(Command& command, const nvme::DatasetManagement& o
     for (const nvme::DsmRange& range : *ranges) {
       if (range.length == 0) continue;
       ftl::IoPlan plan = ftl_.trim(config_.block_size * range.slba, config_.block_size * range.length);
+      if (plan.status != ftl::IoStatus::ok) return command.complete(to_status(plan.status));
       std::move(plan.phases.begin(), plan.phases.end(), std::back_inserter(phases));
     }
     plans_.run(std::move(phases), [&command] { command.complete(status::success); });

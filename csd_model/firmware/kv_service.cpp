@@ -25,6 +25,8 @@ nvme::Status to_status(ftl::KvStatus s) {
       return status::kv_out_of_dram;
     case ftl::KvStatus::out_of_space:
       return status::kv_out_of_flash;
+    case ftl::KvStatus::read_only:
+      return status::namespace_write_protected;
     case ftl::KvStatus::bad_shape:
       return status::kv_bad_parameters;
     case ftl::KvStatus::bad_layer:
@@ -194,8 +196,10 @@ void KvService::append(Command& command, const nvme::KvAppend& op) {
       ftl::AppendResult result =
           ftl_.append(op.sequence, op.layer, op.first_token, op.token_count, {op.first_head, op.head_count},
                       halves(*data, Bytes{0}, elements), halves(*data, Bytes{elements * sizeof(Half)}, elements));
-      if (result.status == ftl::KvStatus::busy) return false;
+      start_erases(result.erases);
       if (result.status != ftl::KvStatus::ok) {
+        start_flushes(std::move(result.jobs), [] {});
+        if (result.status == ftl::KvStatus::busy) return false;
         command.complete(to_status(result.status));
         return true;
       }
@@ -308,12 +312,13 @@ bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
       ftl::AppendResult result = ftl_.append(SequenceId{d.sequence}, a->op.layer, TokenIndex{d.token}, 1, heads_of(d),
                                              halves(a->buffer, a->in_buffer(a->layout.k) + offset, elements),
                                              halves(a->buffer, a->in_buffer(a->layout.v) + offset, elements));
+      start_erases(result.erases);
+      start_flushes(std::move(result.jobs), [] {});
       if (result.status == ftl::KvStatus::busy) return false;
       if (result.status != ftl::KvStatus::ok) {
         a->command->complete(to_status(result.status));
         return true;
       }
-      start_flushes(std::move(result.jobs), [] {});
     }
     head_offset += d.head_count;
   }

@@ -169,6 +169,11 @@ std::optional<IoPlan> BlockFtl::background_step(PlaneId plane) {
     ++stats_.gc_erases;
     if (config_.wear_spread > 0) level_wear(plane, &plan.phases);
   }
+  while (!failed_.empty() && blocks_.plane_of(failed_.back()) == plane) {
+    const BlockId block = failed_.back();
+    failed_.pop_back();
+    move_pages(block, geometry_.pages_per_block, &plan.phases, stats_.retired_pages_moved);
+  }
   std::erase_if(plan.phases, [](const Phase& phase) { return phase.empty(); });
   ++stats_.background_steps;
   return plan;

@@ -79,6 +79,12 @@ std::uint32_t BlockManager::open_pages(PlaneId plane, Stream stream) const {
   return open == kNone ? 0 : geometry_.pages_per_block - blocks_[block_id(plane, open).value].written;
 }
 
+std::optional<BlockId> BlockManager::open_block(PlaneId plane, Stream stream) const {
+  const std::uint32_t open = planes_[plane.value].open[index(stream)];
+  if (open == kNone) return std::nullopt;
+  return block_id(plane, open);
+}
+
 std::uint32_t BlockManager::take_free_block(Plane& p, PlaneId plane) {
   while (p.fresh < geometry_.blocks_per_plane && blocks_[block_id(plane, p.fresh).value].state == BlockState::bad) {
     ++p.fresh;
@@ -94,7 +100,7 @@ std::uint32_t BlockManager::take_free_block(Plane& p, PlaneId plane) {
   return block;
 }
 
-std::uint32_t BlockManager::open_block(PlaneId plane, Stream stream) {
+std::uint32_t BlockManager::open_or_take(PlaneId plane, Stream stream) {
   Plane& p = planes_[plane.value];
   std::uint32_t& open = p.open[index(stream)];
   if (open != kNone) return open;
@@ -119,12 +125,13 @@ void BlockManager::close_if_full(PlaneId plane, Stream stream, BlockId block) {
 }
 
 std::optional<PhysicalPageAddress> BlockManager::allocate(PlaneId plane, Stream stream) {
-  const std::uint32_t block = open_block(plane, stream);
+  const std::uint32_t block = open_or_take(plane, stream);
   if (block == kNone) return std::nullopt;
   const BlockId id = block_id(plane, block);
   Block& b = blocks_[id.value];
   const std::uint32_t page = b.written++;
   ++b.valid;
+  ++valid_pages_[index(b.ns)];
   valid_bits(id)[page / kWordBits] |= std::uint64_t{1} << (page % kWordBits);
   ++clock_;
   --available_pages_[index(b.ns)];
@@ -145,7 +152,7 @@ void BlockManager::mark_valid(PhysicalPageAddress first, std::uint32_t count) {
 
 void BlockManager::fill(PlaneId plane, Stream stream, std::uint64_t pages) {
   while (pages > 0) {
-    const std::uint32_t block = open_block(plane, stream);
+    const std::uint32_t block = open_or_take(plane, stream);
     if (block == kNone) throw InternalError(fmt::format("plane {} cannot hold {} more pages", plane.value, pages));
     const BlockId id = block_id(plane, block);
     Block& b = blocks_[id.value];
@@ -153,6 +160,7 @@ void BlockManager::fill(PlaneId plane, Stream stream, std::uint64_t pages) {
     mark_valid(geometry_.address(plane, block, b.written), take);
     b.written += take;
     b.valid += take;
+    valid_pages_[index(b.ns)] += take;
     clock_ += take;
     available_pages_[index(b.ns)] -= take;
     close_if_full(plane, stream, id);
@@ -188,6 +196,7 @@ bool BlockManager::invalidate(PhysicalPageAddress ppa) {
   word &= ~bit;
   Block& b = blocks_[block.value];
   --b.valid;
+  --valid_pages_[index(b.ns)];
   switch (b.state) {
     case BlockState::full:
       victims_.lose_page(group(plane_of(block), b.ns), block, clock_);
@@ -200,6 +209,24 @@ bool BlockManager::invalidate(PhysicalPageAddress ppa) {
     default:
       return false;
   }
+}
+
+/// No stream appends to the block any more.
+void BlockManager::drop_open(PlaneId plane, BlockId block) {
+  const Block& b = blocks_[block.value];
+  for (std::uint32_t& open : planes_[plane.value].open) {
+    if (open != kNone && block_id(plane, open) == block) open = kNone;
+  }
+  available_pages_[index(b.ns)] -= geometry_.pages_per_block - b.written;
+}
+
+void BlockManager::close(BlockId block) {
+  Block& b = blocks_[block.value];
+  const PlaneId plane = plane_of(block);
+  if (b.state != BlockState::open) throw bad_state(block, "is to be closed but is not open");
+  drop_open(plane, block);
+  b.state = BlockState::full;
+  victims_.add(group(plane, b.ns), block, b.valid, clock_);
 }
 
 void BlockManager::begin_collect(BlockId block) {
@@ -261,10 +288,7 @@ void BlockManager::retire(BlockId block) {
   Block& b = blocks_[block.value];
   const PlaneId plane = plane_of(block);
   if (b.state == BlockState::open) {
-    for (std::uint32_t& open : planes_[plane.value].open) {
-      if (open != kNone && block_id(plane, open) == block) open = kNone;
-    }
-    available_pages_[index(b.ns)] -= geometry_.pages_per_block - b.written;
+    drop_open(plane, block);
   } else if (b.state == BlockState::full) {
     victims_.remove(group(plane, b.ns), block);
   } else if (b.state != BlockState::collecting) {
@@ -287,6 +311,14 @@ std::optional<BlockId> BlockManager::least_worn(PlaneId plane, Namespace ns) con
     if (!best || b.erases < blocks_[best->value].erases) best = block;
   }
   return best;
+}
+
+std::uint64_t BlockManager::total_pages(Namespace ns) const {
+  std::uint64_t blocks = std::uint64_t{quota_[index(ns)]} * geometry_.planes();
+  if (read_only_) {
+    for (const Plane& p : planes_) blocks -= p.lost[index(ns)];
+  }
+  return blocks * geometry_.pages_per_block;
 }
 
 WearStatistics BlockManager::wear() const {

@@ -49,7 +49,7 @@ enum class FreeBlockChoice : std::uint8_t {
 };
 
 struct BlockManagerConfig {
-  VictimPolicy gc;
+  VictimPolicy gc = {};
   FreeBlockChoice free_block = FreeBlockChoice::oldest;
   std::uint32_t spare_blocks = 0;  ///< blocks of each plane that replace bad ones
   double factory_bad_blocks = 0;   ///< share of blocks that are bad from the start, drawn block by block
@@ -84,6 +84,8 @@ class BlockManager {
   /// erased. Throws InternalError if the page is not valid.
   bool invalidate(PhysicalPageAddress ppa);
 
+  /// open -> full: its unwritten pages come back with its erase.
+  void close(BlockId block);
   /// full -> collecting: it is no victim any more.
   void begin_collect(BlockId block);
   /// full or collecting -> erasing. Throws InternalError from another state or with valid pages.
@@ -117,10 +119,14 @@ class BlockManager {
     const Plane& p = planes_[plane.value];
     return quota_[index(ns)] - p.lost[index(ns)] - p.used[index(ns)];
   }
+  std::optional<BlockId> open_block(PlaneId plane, Stream stream) const;
   /// Pages left in the open block of `stream` in `plane`.
   std::uint32_t open_pages(PlaneId plane, Stream stream) const;
   /// Pages that `ns` can still allocate anywhere, without an erase.
   std::uint64_t available_pages(Namespace ns) const { return available_pages_[index(ns)]; }
+  std::uint64_t valid_pages(Namespace ns) const { return valid_pages_[index(ns)]; }
+  /// All pages of the blocks that `ns` may hold.
+  std::uint64_t total_pages(Namespace ns) const;
   /// Pages that running erases will give back to `ns`.
   std::uint64_t erasing_pages(Namespace ns) const { return erasing_pages_[index(ns)]; }
   /// No block of the plane has ever been opened.
@@ -182,7 +188,8 @@ class BlockManager {
   }
   void draw_factory_bad_blocks();
   std::uint32_t take_free_block(Plane& plane, PlaneId id);
-  std::uint32_t open_block(PlaneId plane, Stream stream);
+  std::uint32_t open_or_take(PlaneId plane, Stream stream);
+  void drop_open(PlaneId plane, BlockId block);
   void close_if_full(PlaneId plane, Stream stream, BlockId block);
   void leave_service(BlockId block);
   void mark_valid(PhysicalPageAddress first, std::uint32_t count);
@@ -197,6 +204,7 @@ class BlockManager {
   std::array<std::uint32_t, kNamespaces> quota_{};
   std::array<std::uint64_t, kNamespaces> available_pages_{};
   std::array<std::uint64_t, kNamespaces> erasing_pages_{};
+  std::array<std::uint64_t, kNamespaces> valid_pages_{};
   std::vector<Block> blocks_;
   std::vector<Plane> planes_;
   std::vector<std::uint64_t> valid_;  ///< a bit a page

@@ -32,11 +32,8 @@ KvStatus KvFtl::book(const Append& a) {
   const KvLayout& l = s.layout;
   const std::uint64_t heads = a.heads.count;
   const std::uint64_t pages = heads * (l.pages(a.end()).total() - l.pages(a.first).total());
-  const std::uint64_t free_pages = blocks_.available_pages(Namespace::kv);
-  if (pages > free_pages) {
-    const bool may_come = closing_sequences_ > 0 || pages <= free_pages + blocks_.erasing_pages(Namespace::kv);
-    return may_come ? KvStatus::busy : KvStatus::out_of_space;
-  }
+  if (pages > 0 && blocks_.read_only()) return KvStatus::read_only;
+  if (pages > appendable_pages()) return room_may_come(pages) ? KvStatus::busy : KvStatus::out_of_space;
 
   std::array<Bytes, kDramUses> before{};
   std::array<Bytes, kDramUses> after{};
@@ -74,23 +71,26 @@ KvStatus KvFtl::book(const Append& a) {
 AppendResult KvFtl::append(SequenceId id, LayerId layer, TokenIndex first, std::uint32_t count, HeadRange heads,
                            std::span<const Half> keys, std::span<const Half> values) {
   Sequence* s = find(id);
-  if (s == nullptr) return {KvStatus::bad_sequence, {}};
+  if (s == nullptr) return {KvStatus::bad_sequence, {}, {}};
   const Append a{*s, id, layer, first.value, count, heads, keys, values};
-  if (const KvStatus status = validate(a); status != KvStatus::ok) return {status, {}};
+  if (const KvStatus status = validate(a); status != KvStatus::ok) return {status, {}, {}};
   if (count == 0 || heads.count == 0) return {};
-  if (const KvStatus status = book(a); status != KvStatus::ok) return {status, {}};
+  AppendResult result;
+  make_room(std::uint64_t{heads.count} * (s->layout.pages(a.end()).total() - s->layout.pages(a.first).total()), result);
+  result.status = book(a);
+  if (result.status != KvStatus::ok) return result;
 
   auto& slot = s->layers[layer.value];
   if (!slot) {
     slot = std::make_unique<Layer>();
     slot->heads.resize(s->shape.kv_heads);
+    for (std::uint32_t h = 0; h < s->shape.kv_heads; ++h) slot->heads[h].slot = take_slot({id, layer, KvHead{h}});
     // Growing maps by doubling would waste up to half of them; a hint that the flash could never hold is not believed.
     const std::uint64_t hinted = s->layout.pages(s->shape.max_tokens).total() * s->shape.kv_heads;
     if (hinted <= blocks_.available_pages(Namespace::kv)) {
       for (Head& head : slot->heads) head.map.reserve(s->layout, s->shape.max_tokens);
     }
   }
-  AppendResult result;
   for (std::uint32_t i = 0; i < heads.count; ++i) append_head(a, KvHead{heads.first.value + i}, result.jobs);
   return result;
 }
@@ -155,7 +155,8 @@ void KvFtl::flush_groups(const Append& a, const KvKey& key, Head& head, std::vec
       if (store_.carried() && begun) buffer_rows(a, key.head, head, a.first);
       for (const KvKind kind : {KvKind::key, KvKind::value}) {
         const KvPageId page{key, token_page_kind(kind), group, 0};
-        const PhysicalPageAddress to = allocate(page, a.sequence);
+        const PageOwner owner{head.slot, 2 * group + static_cast<std::uint32_t>(kind)};
+        const PhysicalPageAddress to = allocate_for(page, a.sequence, owner, job);
         if (store_.carried()) {
           const std::size_t size = std::size_t{l.group_tokens} * l.head_dim;
           const std::span<const Half> image =
@@ -163,12 +164,11 @@ void KvFtl::flush_groups(const Append& a, const KvKey& key, Head& head, std::vec
                     : a.rows(kind, key.head).subspan(std::size_t{group * l.group_tokens - a.first} * l.head_dim, size);
           store_.write(to, std::as_bytes(image), oob_tag(page, l));
         }
-        job.programs.push_back(op(to, PageOpKind::program, OpClass::flush));
         ppa[static_cast<std::size_t>(kind)] = to;
       }
       head.map.push_group({ppa[0], false}, {ppa[1], false});
     }
-    stats_.token_pages_programmed += job.programs.size();
+    stats_.token_pages_programmed += 2 * std::uint64_t{last - first};
     jobs.push_back(std::move(job));
   }
   const std::uint32_t rest = std::max(a.first, last * l.group_tokens);
@@ -212,7 +212,7 @@ FlushJob KvFtl::flush_window(Sequence& s, const KvKey& key, Head& head, std::uin
   if (config_.tail == TailPolicy::token_index) {
     for (std::uint32_t g = 0; g < l.window_groups(); ++g) {
       const KvMapEntry& e = head.map.token(KvKind::key, window * l.window_groups() + g);
-      if (!e.in_dram()) job.reads.push_back(op(e.ppa(), PageOpKind::read, OpClass::flush));
+      if (!e.in_dram()) job.reads.push_back(read_op(e.ppa(), OpClass::flush));
     }
   }
   const Half* image = head.component_tail.get();
@@ -224,16 +224,16 @@ FlushJob KvFtl::flush_window(Sequence& s, const KvKey& key, Head& head, std::uin
   const std::size_t page_halves = std::size_t{l.embedding_group} * l.window_tokens;
   for (std::uint32_t ge = 0; ge < l.embedding_pages(); ++ge) {
     const KvPageId page{key, PageKind::embedding, ge, window};
-    const PhysicalPageAddress to = allocate(page, s);
+    const PageOwner owner{head.slot, kEmbedding | (window * l.embedding_pages() + ge)};
+    const PhysicalPageAddress to = allocate_for(page, s, owner, job);
     if (store_.carried()) {
       store_.write(to, std::as_bytes(std::span(image + ge * page_halves, page_halves)), oob_tag(page, l));
     }
     head.map.push_embedding({to, !job.reads.empty()});
-    job.programs.push_back(op(to, PageOpKind::program, OpClass::flush));
   }
   advance_readable_windows(l, head);
   stats_.read_back_pages += job.reads.size();
-  stats_.embedding_pages_programmed += job.programs.size();
+  stats_.embedding_pages_programmed += l.embedding_pages();
   return job;
 }
 
@@ -244,19 +244,44 @@ void KvFtl::advance_readable_windows(const KvLayout& l, Head& head) {
   }
 }
 
-PhysicalPageAddress KvFtl::allocate(const KvPageId& page, const Sequence& s) {
-  const PlaneId wanted = placement_->place(page, s.shape, s.layout);
-  if (const auto ppa = blocks_.allocate(wanted, Stream::kv)) return *ppa;
-  ++stats_.misplaced_pages;
+std::optional<PhysicalPageAddress> KvFtl::next_page(PlaneId wanted, Stream stream) {
+  if (const auto ppa = blocks_.allocate(wanted, stream)) return ppa;
+  if (stream == Stream::kv) ++stats_.misplaced_pages;
   const std::uint32_t per_channel = geometry_.planes_per_channel();
   for (std::uint32_t c = 0; c < geometry_.channels; ++c) {
     const std::uint32_t channel = (geometry_.channel_of(wanted).value + c) % geometry_.channels;
     for (std::uint32_t i = 0; i < per_channel; ++i) {
       const PlaneId plane{channel * per_channel + (wanted.value + i) % per_channel};
-      if (const auto ppa = blocks_.allocate(plane, Stream::kv)) return *ppa;
+      if (const auto ppa = blocks_.allocate(plane, stream)) return ppa;
     }
   }
-  throw InternalError("a flash page was booked but is not there");
+  return std::nullopt;
+}
+
+PhysicalPageAddress KvFtl::allocate(PlaneId wanted, Stream stream, OpClass op_class, std::vector<PageOp>& programs) {
+  for (;;) {
+    auto ppa = next_page(wanted, stream);
+    // The last pages may lie in the open blocks of the other stream.
+    if (!ppa) ppa = next_page(wanted, stream == Stream::kv ? Stream::kv_gc : Stream::kv);
+    if (!ppa) throw InternalError("a flash page was booked but is not there");
+    programs.push_back(op(*ppa, PageOpKind::program, op_class));
+    const BlockId block = blocks_.block_of(*ppa);
+    // What was booked before the last spare block went must find room: the append that sees it go ends well.
+    if (faults_ == nullptr || blocks_.read_only() || !faults_->program_fails(*ppa, blocks_.erase_count(block))) {
+      return *ppa;
+    }
+    ++stats_.program_failures;
+    blocks_.invalidate(*ppa);
+    blocks_.retire(block);
+    failed_.push_back(block);
+  }
+}
+
+PhysicalPageAddress KvFtl::allocate_for(const KvPageId& page, const Sequence& s, PageOwner owner, FlushJob& job) {
+  const PlaneId wanted = placement_->place(page, s.shape, s.layout);
+  const PhysicalPageAddress ppa = allocate(wanted, Stream::kv, OpClass::flush, job.programs);
+  owners_[ppa.value] = owner;
+  return ppa;
 }
 
 FlushJobId KvFtl::begin_flush(Sequence& s, const PendingFlush& flush) {
@@ -267,6 +292,11 @@ FlushJobId KvFtl::begin_flush(Sequence& s, const PendingFlush& flush) {
 }
 
 std::vector<PageOp> KvFtl::flush_done(FlushJobId id) {
+  if (const auto move = moves_.find(id.value); move != moves_.end()) {
+    const PendingMove done = std::move(move->second);
+    moves_.erase(move);
+    return move_done(done);
+  }
   const auto it = pending_.find(id.value);
   if (it == pending_.end()) throw InternalError(fmt::format("flush job {} is not pending", id.value));
   const PendingFlush flush = it->second;

@@ -24,13 +24,15 @@ InternalError bad_page(const KvPageId& page, std::string_view what) {
 }  // namespace
 
 KvFtl::KvFtl(const KvFtlConfig& config, BlockManager& blocks, BackingStore& store, DramBudget& dram,
-             std::unique_ptr<KvPlacement> placement)
+             std::unique_ptr<KvPlacement> placement, MediaFaults* faults)
     : config_(config),
       blocks_(blocks),
       store_(store),
       dram_(dram),
       placement_(std::move(placement)),
-      geometry_(blocks.geometry()) {
+      faults_(faults),
+      geometry_(blocks.geometry()),
+      owners_(blocks.quota(Namespace::kv) > 0 ? geometry_.pages() : 0) {
   if (geometry_.pages() >= std::uint64_t{1} << 62) throw UserError("the flash has more than 2^62 pages");
 }
 
@@ -103,10 +105,15 @@ std::vector<PageOp> KvFtl::unpin(SequenceId id) {
     throw InternalError(fmt::format("sequence {} is unpinned without a pin", id.value));
   }
   Sequence& s = it->second;
-  if (--s.pins > 0 || !s.closing) return {};
-  --closing_sequences_;
-  for (const Bytes held : s.dram) closing_dram_ -= held;
-  return release(id);
+  if (--s.pins > 0) return {};
+  std::vector<PageOp> erases;
+  if (s.closing) {
+    --closing_sequences_;
+    for (const Bytes held : s.dram) closing_dram_ -= held;
+    erases = release(id);
+  }
+  readers_left(id, erases);
+  return erases;
 }
 
 std::vector<PageOp> KvFtl::release(SequenceId id) {
@@ -115,25 +122,30 @@ std::vector<PageOp> KvFtl::release(SequenceId id) {
   std::vector<PageOp> erases;
   const auto drop = [&](PhysicalPageAddress ppa) {
     if (!blocks_.invalidate(ppa)) return;
-    const BlockId block = geometry_.block_of(ppa);
-    blocks_.begin_erase(block);
-    store_.erase(block);
-    erases.push_back(op({std::uint64_t{block.value} * geometry_.pages_per_block}, PageOpKind::erase, OpClass::gc));
+    erases.push_back(begin_erase(blocks_.block_of(ppa)));
   };
   for (const auto& layer : s.layers) {
     if (!layer) continue;
     for (const Head& h : layer->heads) {
       for (const KvMapEntry& e : h.map.all_tokens()) drop(e.ppa());
       for (const KvMapEntry& e : h.map.all_embedding()) drop(e.ppa());
+      free_slots_.push_back(h.slot);
     }
   }
   for (std::size_t use = 0; use < kDramUses; ++use) dram_.release(static_cast<DramUse>(use), s.dram[use]);
   sequences_.erase(it);
-  stats_.erases += erases.size();
   return erases;
 }
 
-void KvFtl::erase_done(PhysicalPageAddress ppa) { blocks_.finish_erase(geometry_.block_of(ppa)); }
+void KvFtl::erase_done(PhysicalPageAddress ppa) {
+  const BlockId block = blocks_.block_of(ppa);
+  if (faults_ != nullptr && faults_->erase_fails(block, blocks_.erase_count(block))) {
+    ++stats_.erase_failures;
+    blocks_.fail_erase(block);
+  } else {
+    blocks_.finish_erase(block);
+  }
+}
 
 KvStatus KvFtl::check(const KvKey& key) const {
   const Sequence* s = find(key.sequence);
@@ -160,6 +172,17 @@ PageOp KvFtl::op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) con
   return {.ppa = ppa, .kind = kind, .op_class = op_class, .channel_bytes = kind == PageOpKind::erase ? 0 : bytes};
 }
 
+PageOp KvFtl::read_op(PhysicalPageAddress ppa, OpClass op_class) {
+  PageOp read = op(ppa, PageOpKind::read, op_class);
+  if (faults_ == nullptr) return read;
+  const BlockId block = blocks_.block_of(ppa);
+  const ReadOutcome outcome = faults_->read(ppa, blocks_.erase_count(block), blocks_.count_read(block));
+  read.retries = outcome.retries;
+  stats_.read_retries += outcome.retries;
+  stats_.uncorrectable_reads += outcome.uncorrectable ? 1 : 0;
+  return read;
+}
+
 void KvFtl::plan_token_groups(const KvKey& key, KvKind kind, std::span<const std::uint32_t> groups,
                               std::vector<PageOp>& out) {
   const Head& h = head(key);
@@ -169,7 +192,7 @@ void KvFtl::plan_token_groups(const KvKey& key, KvKind kind, std::span<const std
     if (group >= present) throw bad_page({key, token_page_kind(kind), group, 0}, "there is no such token group");
     if (group == flushed) continue;
     const KvMapEntry& e = h.map.token(kind, group);
-    if (!e.in_dram()) out.push_back(op(e.ppa(), PageOpKind::read, OpClass::attend));
+    if (!e.in_dram()) out.push_back(read_op(e.ppa(), OpClass::attend));
   }
   stats_.lookups += groups.size();
 }
@@ -183,7 +206,7 @@ void KvFtl::plan_embedding_groups(const KvKey& key, std::span<const std::uint32_
         throw bad_page({key, PageKind::embedding, ge, window}, "there is no such embedding group");
       }
       const KvMapEntry& e = h.map.embedding(l, window, ge);
-      if (!e.in_dram()) out.push_back(op(e.ppa(), PageOpKind::read, OpClass::attend));
+      if (!e.in_dram()) out.push_back(read_op(e.ppa(), OpClass::attend));
     }
   }
   stats_.lookups += groups.size() * h.readable_windows;

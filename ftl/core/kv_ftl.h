@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -20,6 +21,8 @@
 #include "ftl/core/kv_map.h"
 #include "ftl/core/kv_placement.h"
 #include "ftl/core/kv_types.h"
+#include "ftl/core/media_faults.h"
+#include "ftl/core/sparse_array.h"
 
 namespace csdsim::ftl {
 
@@ -38,6 +41,12 @@ struct KvFtlStats {
   std::uint64_t read_back_pages = 0;  ///< K token pages read to be transposed
   std::uint64_t misplaced_pages = 0;  ///< pages that did not go where the placement wanted them
   std::uint64_t erases = 0;
+  std::uint64_t gc_pages_moved = 0;  ///< page reads, and programs, of garbage collection
+  std::uint64_t gc_blocks = 0;       ///< blocks that it emptied
+  std::uint64_t program_failures = 0;
+  std::uint64_t erase_failures = 0;
+  std::uint64_t read_retries = 0;
+  std::uint64_t uncorrectable_reads = 0;
 };
 
 /// InstInfer's KV mapping (reference/algorithms.md 3.2 to 3.5). K is kept twice: in token pages of n tokens and, once a
@@ -48,13 +57,20 @@ struct KvFtlStats {
 /// pages in use (a flush, an attend that is running) pins it; a freed sequence gives its pages back when the last pin
 /// goes.
 ///
+/// A block whose pages have all been freed is erased. Where appends need more room, blocks that are partly free are
+/// collected: their valid pages move, and they are erased when nobody reads the old pages any more, that is once each
+/// sequence that had one there was without a pin. A block's worth of pages is kept back for the moves.
+///
+/// A page whose program fails is programmed again elsewhere; its block is retired, and emptied by a later append.
+///
 /// Each (layer, head) of a sequence has its own token count, so heads and layers may be appended in any order.
 /// Functions that take a KvKey throw InternalError for one that does not exist: ask check() first.
 class KvFtl {
  public:
-  /// All references must outlive the FTL. `dram` may be shared with other users of controller DRAM.
+  /// All references must outlive the FTL. `dram` may be shared with other users of controller DRAM. `faults`, if given,
+  /// must outlive the FTL; null: nothing fails.
   KvFtl(const KvFtlConfig& config, BlockManager& blocks, BackingStore& store, DramBudget& dram,
-        std::unique_ptr<KvPlacement> placement);
+        std::unique_ptr<KvPlacement> placement, MediaFaults* faults = nullptr);
   ~KvFtl();
   KvFtl(const KvFtl&) = delete;
   KvFtl& operator=(const KvFtl&) = delete;
@@ -66,11 +82,11 @@ class KvFtl {
   FreeResult free_sequence(SequenceId id);
 
   /// Appends tokens [first, first + count) to `heads`. `keys` and `values` are [heads][count][d], empty in timing mode.
-  /// Unless the status is ok nothing has changed.
+  /// Unless the status is ok nothing has changed that can be seen; `jobs` may hold moves that make room.
   AppendResult append(SequenceId id, LayerId layer, TokenIndex first, std::uint32_t count, HeadRange heads,
                       std::span<const Half> keys = {}, std::span<const Half> values = {});
 
-  /// The programs of a flush have completed. Returns erases that this has made possible. Throws InternalError for an
+  /// The programs of a job have completed. Returns erases that this has made possible. Throws InternalError for an
   /// unknown job.
   std::vector<PageOp> flush_done(FlushJobId id);
 
@@ -121,6 +137,8 @@ class KvFtl {
   const KvFtlStats& stats() const { return stats_; }
   const DramBudget& dram() const { return dram_; }
   std::size_t pending_flushes() const { return pending_.size(); }
+  /// Blocks that were emptied and wait for their last readers.
+  std::size_t draining_blocks() const { return draining_.size(); }
 
   /// Fault injection: exchanges the map entries of two pages. Throws UserError if one is not mapped.
   void swap_mapping(const KvPageId& a, const KvPageId& b);
@@ -136,6 +154,21 @@ class KvFtl {
     std::uint32_t first = 0;  ///< token group, or window
     std::uint32_t count = 0;  ///< token groups, or 1
   };
+  /// Whose map entry points at a page: a head's slot, and the place in one of its two maps.
+  struct PageOwner {
+    std::uint32_t slot = 0;
+    std::uint32_t position = 0;  ///< the uppermost bit: in the embedding map
+  };
+  struct PendingMove {
+    std::vector<PageOwner> pages;
+    std::vector<SequenceId> sequences;  ///< pinned by it
+  };
+  /// An emptied block, and the sequences that may still have reads of it in flight.
+  struct DrainingBlock {
+    BlockId block;
+    std::vector<SequenceId> readers;
+  };
+  static constexpr std::uint32_t kEmbedding = std::uint32_t{1} << 31;
 
   const Sequence* find(SequenceId id) const;
   Sequence* find(SequenceId id);
@@ -154,20 +187,46 @@ class KvFtl {
   FlushJob flush_window(Sequence& s, const KvKey& key, Head& head, std::uint32_t window);
   static void advance_readable_windows(const KvLayout& layout, Head& head);
 
-  PhysicalPageAddress allocate(const KvPageId& page, const Sequence& s);
+  /// The page that takes the program; operations, failed ones included, are appended to `programs`.
+  PhysicalPageAddress allocate(PlaneId wanted, Stream stream, OpClass op_class, std::vector<PageOp>& programs);
+  PhysicalPageAddress allocate_for(const KvPageId& page, const Sequence& s, PageOwner owner, FlushJob& job);
+  std::optional<PhysicalPageAddress> next_page(PlaneId wanted, Stream stream);
   FlushJobId begin_flush(Sequence& s, const PendingFlush& flush);
+
+  // kv_gc.cpp
+  std::uint64_t appendable_pages() const;
+  bool room_may_come(std::uint64_t pages) const;
+  void make_room(std::uint64_t pages, AppendResult& result);
+  std::optional<BlockId> most_garbage();
+  bool empty_block(BlockId block, AppendResult& result);
+  bool all_in_flash(BlockId block);
+  void empty_failed_blocks(AppendResult& result);
+  std::vector<PageOp> move_done(const PendingMove& move);
+  void readers_left(SequenceId id, std::vector<PageOp>& erases);
+  PageOp begin_erase(BlockId block);
+  KvMapEntry& entry(PageOwner owner);
+  KvPageId page_id(PageOwner owner) const;
+  std::uint32_t take_slot(const KvKey& key);
   std::vector<PageOp> release(SequenceId id);
   std::span<const std::byte> read(const KvPageId& page, const KvLayout& layout, PhysicalPageAddress ppa) const;
   PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const;
+  PageOp read_op(PhysicalPageAddress ppa, OpClass op_class);
 
   KvFtlConfig config_;
   BlockManager& blocks_;
   BackingStore& store_;
   DramBudget& dram_;
   std::unique_ptr<KvPlacement> placement_;
+  MediaFaults* faults_;
   FlashGeometry geometry_;
   std::map<SequenceId, Sequence> sequences_;
   std::unordered_map<std::uint64_t, PendingFlush> pending_;
+  std::unordered_map<std::uint64_t, PendingMove> moves_;
+  std::vector<DrainingBlock> draining_;
+  std::vector<BlockId> failed_;    ///< retired blocks that may hold valid pages
+  SparseArray<PageOwner> owners_;  ///< by physical page; says something for valid pages only
+  std::vector<KvKey> slots_;       ///< the heads that have pages
+  std::vector<std::uint32_t> free_slots_;
   std::uint64_t next_job_ = 0;
   std::size_t closing_sequences_ = 0;
   Bytes closing_dram_;              ///< what closing sequences hold beside their pending flushes

@@ -19,6 +19,8 @@ std::string_view to_string(KvStatus status) {
       return "out of controller DRAM";
     case KvStatus::out_of_space:
       return "out of flash";
+    case KvStatus::read_only:
+      return "read-only";
     case KvStatus::bad_sequence:
       return "bad sequence";
     case KvStatus::bad_shape:

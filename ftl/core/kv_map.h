@@ -63,6 +63,10 @@ class HeadMap {
     return embedding_[std::size_t{window} * layout.embedding_pages() + ge];
   }
 
+  /// By position: [group][K, V] and [window][ge].
+  KvMapEntry& token_at(std::uint32_t i) { return tokens_[i]; }
+  KvMapEntry& embedding_at(std::uint32_t i) { return embedding_[i]; }
+
   std::span<const KvMapEntry> all_tokens() const { return tokens_; }
   std::span<const KvMapEntry> all_embedding() const { return embedding_; }
 

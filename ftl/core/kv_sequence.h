@@ -14,6 +14,7 @@ namespace csdsim::ftl {
 struct KvFtl::Head {
   std::uint32_t tokens = 0;
   std::uint32_t readable_windows = 0;  ///< windows [0, it) have readable embedding pages
+  std::uint32_t slot = 0;              ///< among the heads that have pages
   HeadMap map;
   std::unique_ptr<Half[]> group_buffer;    ///< [K, V][n][d]: the unfinished group. Carried mode
   std::unique_ptr<Half[]> component_tail;  ///< [d][T]: the unfinished window. Carried mode, tail policy `dram`

@@ -62,6 +62,7 @@ enum class KvStatus : std::uint8_t {
   busy,          ///< try again when flushes, erases or unpins have completed
   out_of_dram,   ///< does not fit into controller DRAM, whatever is waited for
   out_of_space,  ///< no flash page left, whatever is waited for
+  read_only,     ///< a block failed and no spare block is left
   bad_sequence,  ///< unknown, or (create) in use
   bad_shape,     ///< the shape does not fit the page size: see KvLayout::make for the reason in words
   bad_layer,
@@ -81,9 +82,12 @@ struct FlushJob {
   std::vector<PageOp> programs;
 };
 
+/// `jobs` include moves of garbage collection, which are run in the same way; those come with a status of busy, too.
+/// `erases` are to be run, each followed by KvFtl::erase_done.
 struct AppendResult {
   KvStatus status = KvStatus::ok;
   std::vector<FlushJob> jobs;
+  std::vector<PageOp> erases;
 };
 
 /// `erases` are to be run, each followed by KvFtl::erase_done.

@@ -14,7 +14,7 @@ namespace csdsim::ftl {
 /// they are first written; a segment that was never written does not exist.
 template <class T>
 class SparseArray {
-  static_assert(std::is_trivial_v<T>);
+  static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>, "zero bytes are a T");
 
  public:
   explicit SparseArray(std::uint64_t size) : segments_((size + kMask) >> kShift) {}

@@ -11,11 +11,12 @@
 namespace csdsim::ftl::test {
 
 struct KvDrive {
-  KvDrive(const FlashGeometry& g, const KvFtlConfig& config, DataMode mode, Bytes dram_capacity = Bytes::gib(8))
-      : blocks(g, {0, g.blocks_per_plane}),
+  KvDrive(const FlashGeometry& g, const KvFtlConfig& config, DataMode mode, Bytes dram_capacity = Bytes::gib(8),
+          const BlockManagerConfig& manager = {}, MediaFaults* faults = nullptr)
+      : blocks(g, {0, g.blocks_per_plane - manager.spare_blocks}, manager),
         store(g, mode),
         dram(dram_capacity),
-        ftl(config, blocks, store, dram, std::make_unique<StripedPlacement>(g)),
+        ftl(config, blocks, store, dram, std::make_unique<StripedPlacement>(g), faults),
         flash(g) {}
 
   /// Runs the operations of a job and reports it done; returns the erases.
