@@ -29,8 +29,7 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
   void trace(sc_core::sc_trace_file* file) const override;
 
  protected:
-  SimTime next_decision() const override;
-  void decide(SimTime bound) override;
+  SimTime decide(SimTime bound) override;
   SimTime lookahead() const override { return SimTime{1}; }
   FlashTicket submit(std::span<const PageOp> ops, SimTime at) override;
   void take_completions(SimTime now, std::vector<FlashCompletion>& out) override;
@@ -50,7 +49,6 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
   FlashGeometry geometry_;
   FlashTiming timing_;
   FlashStatistics statistics_;
-  bool kicked_ = false;  ///< something has changed since the last decision
   std::vector<std::unique_ptr<AtChannel>> channels_;
   std::vector<std::unique_ptr<AtDie>> dies_;
   sc_core::sc_event decoded_;
