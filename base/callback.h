@@ -11,16 +11,14 @@
 
 namespace csdsim {
 
-template <class Signature>
+template <class Signature, std::size_t Inline = 48>
 class Callback;
 
 /// std::function for the paths that run once a command: move-only, so what it captures need not be copyable, and
-/// callables of up to kInline bytes lie inside of it. Larger ones are allocated. Calling an empty one is undefined.
-template <class Result, class... Arguments>
-class Callback<Result(Arguments...)> {
+/// callables of up to Inline bytes lie inside of it. Larger ones are allocated. Calling an empty one is undefined.
+template <class Result, class... Arguments, std::size_t Inline>
+class Callback<Result(Arguments...), Inline> {
  public:
-  static constexpr std::size_t kInline = 48;
-
   Callback() = default;
   Callback(std::nullptr_t) {}
 
@@ -31,7 +29,7 @@ class Callback<Result(Arguments...)> {
     if constexpr (requires { f == nullptr; }) {
       if (f == nullptr) return;
     }
-    if constexpr (sizeof(Function) <= kInline && alignof(Function) <= alignof(std::max_align_t) &&
+    if constexpr (sizeof(Function) <= Inline && alignof(Function) <= alignof(std::max_align_t) &&
                   std::is_nothrow_move_constructible_v<Function>) {
       new (storage_) Function(std::forward<F>(f));
       invoke_ = [](void* storage, Arguments... arguments) -> Result {
@@ -75,14 +73,14 @@ class Callback<Result(Arguments...)> {
     if (manage_ != nullptr)
       manage_(other.storage_, storage_);
     else
-      std::memcpy(storage_, other.storage_, kInline);
+      std::memcpy(storage_, other.storage_, Inline);
   }
   void clear() {
     invoke_ = nullptr;
     if (manage_ != nullptr) std::exchange(manage_, nullptr)(storage_, nullptr);
   }
 
-  alignas(std::max_align_t) mutable std::byte storage_[kInline];
+  alignas(std::max_align_t) mutable std::byte storage_[Inline];
   Result (*invoke_)(void*, Arguments...) = nullptr;
   void (*manage_)(void*, void*) = nullptr;  ///< null where the callable is moved by copying its bytes
 };

@@ -21,11 +21,12 @@ class RingQueue {
   T& back() { return (*this)[size_ - 1]; }
   T& operator[](std::size_t i) { return slots_[(first_ + i) & (slots_.size() - 1)]; }
 
-  T& push_back(T element) {
+  /// The new last element, with whatever its slot held.
+  T& extend() {
     if (size_ == slots_.size()) grow();
-    T& slot = slots_[(first_ + size_++) & (slots_.size() - 1)];
-    return slot = std::move(element);
+    return slots_[(first_ + size_++) & (slots_.size() - 1)];
   }
+  T& push_back(T element) { return extend() = std::move(element); }
   void pop_front() {
     first_ = (first_ + 1) & (slots_.size() - 1);
     --size_;

@@ -165,6 +165,7 @@ struct Drive::Parts {
     flash_io.socket.bind(mux.upstream);
     engine.flash->bind(mux.upstream);
     mux.flash.bind(flash->socket);
+    flash_io.go_directly_to(*flash);
     engine_io.socket.bind(*engine.attend);
     block_service.on_dram_released([this] { kv_service.retry_waiting(); });
   }

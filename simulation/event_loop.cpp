@@ -8,12 +8,6 @@ namespace {
 
 constexpr const char* kName = "csdsim_event_loop";
 
-/// A decider that has nothing to decide holds nobody back.
-SimTime earliest_effect(const Decider& decider) {
-  const SimTime decision = decider.next_decision();
-  return decision == SimTime::max() ? decision : decision + decider.lookahead();
-}
-
 }  // namespace
 
 Alarm::Alarm(AlarmRank rank, Callback<void()> action)
@@ -23,7 +17,14 @@ Alarm::Alarm(AlarmRank rank, Callback<void()> action)
 
 Alarm::~Alarm() { loop_->remove(*this); }
 
-void Alarm::cancel() { loop_->due_[index_] = SimTime::max(); }
+void Alarm::cancel() {
+  loop_->due_[index_] = SimTime::max();
+  loop_->find_first();
+}
+
+Decider::Decider() : loop_(EventLoop::of_current_context()) { loop_->deciders_.push_back(this); }
+
+Decider::~Decider() { std::erase(loop_->deciders_, this); }
 
 std::shared_ptr<EventLoop> EventLoop::of_current_context() {
   // Looked up in the context itself, at top level, so that no state of ours outlives it.
@@ -39,7 +40,7 @@ std::shared_ptr<EventLoop> EventLoop::of_current_context() {
   return made;
 }
 
-EventLoop::EventLoop(const sc_core::sc_module_name& name) : sc_module(name) {
+EventLoop::EventLoop(const sc_core::sc_module_name& name) : sc_module(name), due_{SimTime::max()} {
   SC_METHOD(on_wake);
   sensitive << wake_;
   dont_initialize();
@@ -51,12 +52,14 @@ void EventLoop::add(Alarm& alarm) {
   due_.insert(due_.begin() + (place - alarms_.begin()), SimTime::max());
   alarms_.insert(place, &alarm);
   for (std::size_t i = 0; i < alarms_.size(); ++i) alarms_[i]->index_ = i;
+  find_first();
 }
 
 void EventLoop::remove(Alarm& alarm) {
   due_.erase(due_.begin() + static_cast<std::ptrdiff_t>(alarm.index_));
   alarms_.erase(alarms_.begin() + static_cast<std::ptrdiff_t>(alarm.index_));
   for (std::size_t i = 0; i < alarms_.size(); ++i) alarms_[i]->index_ = i;
+  find_first();
 }
 
 void EventLoop::notify(SimTime delay) {
@@ -95,58 +98,67 @@ void EventLoop::on_wake() {
 bool EventLoop::run(SimTime& next) {
   SimTime horizon = kernel_horizon();
   for (;;) {
-    const std::size_t first = first_alarm();
-    const SimTime due = due_.empty() ? SimTime::max() : due_[first];
-    const bool in_step_before = !ahead();
+    const SimTime due = due_[first_];
+    const bool in_step = !ahead();
     if (due <= kernel_now_) {
-      act(first);
+      act();
     } else if (!decide(std::min(due, horizon))) {
-      if (in_step_before || due >= horizon) {
+      if (in_step || due >= horizon) {
         next = std::min(due, next_decision());
         return true;
       }
       now_ = std::max(now_, due);
-      act(first);
+      act();
     }
     // Who runs ahead has promised to leave the kernel alone.
-    if (in_step_before) {
+    if (in_step) {
       if (others_pending()) return false;
       horizon = kernel_horizon();
     }
   }
 }
 
-void EventLoop::act(std::size_t alarm) {
-  due_[alarm] = SimTime::max();
-  alarms_[alarm]->action_();
+inline void EventLoop::act() {
+  due_[first_] = SimTime::max();
+  alarms_[first_]->action_();
+  find_first();
 }
 
-bool EventLoop::decide(SimTime bound) {
-  if (deciders_.empty()) return false;
-  Decider* first = deciders_.front();
-  if (deciders_.size() > 1) {
-    first = *std::min_element(deciders_.begin(), deciders_.end(), [](const Decider* a, const Decider* b) {
-      return a->next_decision() < b->next_decision();
-    });
+inline bool EventLoop::decide(SimTime bound) {
+  Decider* first = nullptr;
+  SimTime earliest = bound;
+  for (Decider* decider : deciders_) {
+    if (decider->next_decision_ >= earliest) continue;
+    earliest = decider->next_decision_;
+    first = decider;
   }
-  if (first->next_decision() >= bound) return false;
+  if (first == nullptr) return false;
   // As far as no other decider can cause anything: its decisions take at least its lookahead to have an effect.
   for (const Decider* other : deciders_) {
-    if (other != first) bound = std::min(bound, earliest_effect(*other));
+    if (other != first && other->next_decision_ != SimTime::max())
+      bound = std::min(bound, other->next_decision_ + other->lookahead());
   }
-  first->decide(bound);
+  first->next_decision_ = first->decide(bound);
   return true;
 }
 
-std::size_t EventLoop::first_alarm() const {
+/// Selects instead of branches: who is next is as good as random to a branch predictor.
+void EventLoop::find_first() {
+  const SimTime* const due = due_.data();
+  const std::size_t size = due_.size();
+  std::int64_t least = due[0].ps;
   std::size_t first = 0;
-  for (std::size_t i = 1; i < due_.size(); ++i) first = due_[i] < due_[first] ? i : first;
-  return first;
+  for (std::size_t i = 1; i < size; ++i) {
+    const bool less = due[i].ps < least;
+    least = less ? due[i].ps : least;
+    first = less ? i : first;
+  }
+  first_ = first;
 }
 
 SimTime EventLoop::next_decision() const {
   SimTime next = SimTime::max();
-  for (const Decider* decider : deciders_) next = std::min(next, decider->next_decision());
+  for (const Decider* decider : deciders_) next = std::min(next, decider->next_decision_);
   return next;
 }
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <systemc>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -52,15 +52,27 @@ class Alarm {
 /// A model that decides ahead of the present what nobody sees before its alarms: a flash timeline, which grants buses.
 class Decider {
  public:
-  /// Time of its next decision as things are, SimTime::max() if there is none.
-  virtual SimTime next_decision() const = 0;
-  /// Makes the decisions at times < `bound`, or fewer, at least one; sets alarms for what they lead to.
-  virtual void decide(SimTime bound) = 0;
+  Decider(const Decider&) = delete;
+  Decider& operator=(const Decider&) = delete;
+
+ protected:
+  Decider();
+  ~Decider();
+
+  /// Makes the decisions at times < `bound`, or fewer, at least one; sets alarms for what they lead to. Returns the time
+  /// of the next one as things are, SimTime::max() if there is none.
+  virtual SimTime decide(SimTime bound) = 0;
   /// A decision at t leads to nothing before t + lookahead(); at least 1 ps.
   virtual SimTime lookahead() const = 0;
 
- protected:
-  ~Decider() = default;
+  /// Work has come: the next decision is at `next` now.
+  inline void decide_at(SimTime next);
+  EventLoop& loop() const { return *loop_; }
+
+ private:
+  friend class EventLoop;
+  std::shared_ptr<EventLoop> loop_;
+  SimTime next_decision_ = SimTime::max();
 };
 
 /// Woken by the kernel, it
@@ -89,23 +101,21 @@ class EventLoop : public sc_core::sc_module {
   /// it. Throws UserError if the context's time resolution is not 1 ps.
   static std::shared_ptr<EventLoop> of_current_context();
 
-  void attach(Decider& decider) { deciders_.push_back(&decider); }
-  void detach(Decider& decider) { std::erase(deciders_, &decider); }
-  /// A decider has something new to decide.
-  void kick() {
-    if (!running_) notify(SimTime{});
-  }
-
   void ask_to_run_ahead() { asked_ = true; }
-  /// Declares an interface as one of ours, and asks whether one is: who is bound straight to it calls nobody else.
-  void own(const sc_core::sc_interface& target) { owned_.insert(&target); }
-  bool owns(const sc_core::sc_interface& target) const { return owned_.contains(&target); }
+  /// Says which module of ours stands behind the interface of a socket, and asks for it (null: somebody else): who is
+  /// bound straight to it may call the module itself.
+  void declare(const sc_core::sc_interface& socket, sc_core::sc_interface& module) { behind_[&socket] = &module; }
+  sc_core::sc_interface* behind(const sc_core::sc_interface& socket) const {
+    const auto found = behind_.find(&socket);
+    return found == behind_.end() ? nullptr : found->second;
+  }
   /// Whether the kernel's time is the current time. Who needs it and finds it is not holds the loop, sets an alarm for
   /// now, and finds it so when the alarm acts.
   bool in_step() const { return !running_ || now_ == kernel_now_; }
 
  private:
   friend class Alarm;
+  friend class Decider;
   friend class LoopHold;
   explicit EventLoop(const sc_core::sc_module_name& name);
   SC_HAS_PROCESS(EventLoop);
@@ -116,14 +126,15 @@ class EventLoop : public sc_core::sc_module {
     if (running_) at = std::max(at, now_);
     if (at >= due_[alarm]) return;
     due_[alarm] = at;
+    if (at < due_[first_] || (at == due_[first_] && alarm < first_)) first_ = alarm;
     if (!running_) notify(at - to_sim_time(sc_core::sc_time_stamp()));
   }
   void notify(SimTime delay);
   void on_wake();
   bool run(SimTime& next);
-  void act(std::size_t alarm);
+  void act();
   bool decide(SimTime bound);
-  std::size_t first_alarm() const;
+  void find_first();
   SimTime next_decision() const;
   SimTime kernel_horizon() const;
   bool ahead() const { return asked_ && holds_ == 0; }
@@ -133,11 +144,12 @@ class EventLoop : public sc_core::sc_module {
   /// on_wake looks for the kernel's next event: the loop's own wake-up is no reason to stop.
   sc_core::sc_event wake_;
   std::vector<Alarm*> alarms_;  ///< by rank, then construction
-  std::vector<SimTime> due_;    ///< of each; SimTime::max() where none is pending
+  std::vector<SimTime> due_;    ///< of each; SimTime::max() where none is pending, and in one more at the end
+  std::size_t first_ = 0;       ///< of the earliest; of several, the first
   std::vector<Decider*> deciders_;
   SimTime now_;
   SimTime kernel_now_;
-  std::unordered_set<const sc_core::sc_interface*> owned_;
+  std::unordered_map<const sc_core::sc_interface*, sc_core::sc_interface*> behind_;
   bool running_ = false;
   bool asked_ = false;
   int holds_ = 0;
@@ -163,5 +175,10 @@ class LoopHold {
 };
 
 inline void Alarm::set(SimTime at) { loop_->set(index_, at); }
+
+inline void Decider::decide_at(SimTime next) {
+  next_decision_ = next;
+  if (!loop_->running_) loop_->notify(SimTime{});
+}
 
 }  // namespace csdsim

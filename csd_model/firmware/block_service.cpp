@@ -50,7 +50,9 @@ SimTime BlockService::lookup_time(Bytes offset, Bytes length) const {
 void BlockService::read(Command& command, const nvme::BlockRead& op) {
   const Bytes offset = config_.block_size * op.slba.value;
   const Bytes length = config_.block_size * op.blocks;
-  core_.run(lookup_time(offset, length), [this, &command, offset, length] { plan_read(command, offset, length); });
+  const SimTime lookup = lookup_time(offset, length);
+  if (lookup.ps == 0 && core_.idle()) return plan_read(command, offset, length);
+  core_.run(lookup, [this, &command, offset, length] { plan_read(command, offset, length); });
 }
 
 void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
@@ -60,10 +62,7 @@ void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
   // What could not be corrected was read all the same.
   if (planned != ftl::IoStatus::ok)
     return plans_.read(reads_, [&command, planned] { command.complete(to_status(planned)); });
-  if (!carried_)
-    return plans_.read(reads_, [&command, length] {
-      command.write_host_timing(Bytes{0}, length, [&command](Status s) { command.complete(s); });
-    });
+  if (!carried_) return plans_.read(reads_, [&command, length] { command.complete_with_data_timing(length); });
   plans_.read(reads_, [&command, data = std::move(data)]() mutable {
     const std::span<const std::byte> bytes = data.bytes();
     command.write_host(Bytes{0}, bytes, [&command, held = std::move(data)](Status s) { command.complete(s); });

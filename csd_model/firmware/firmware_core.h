@@ -21,6 +21,9 @@ class FirmwareCore : public sc_core::sc_module {
   /// Runs `work` when the core has spent `duration` on it, after everything that was asked before.
   void run(csdsim::SimTime duration, Work work);
 
+  /// Nothing is being worked on: work that costs nothing may be done without asking.
+  bool idle() const { return queue_.empty(); }
+
   csdsim::SimTime busy() const { return busy_; }
 
  private:

@@ -21,6 +21,7 @@ void FlashIo::submit(std::span<const csdsim::PageOp> ops, Done done) {
   free_tags_.pop_back();
   callbacks_[tag] = std::move(done);
   ++in_flight_;
+  if (flash_ != nullptr) return flash_->submit_directly(ops, *this, tag);
 
   tlm::tlm_generic_payload& payload = pool_.allocate(ops, tag);
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
@@ -33,14 +34,18 @@ void FlashIo::submit(std::span<const csdsim::PageOp> ops, Done done) {
 tlm::tlm_sync_enum FlashIo::nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                             sc_core::sc_time&) {
   if (phase != tlm::BEGIN_RESP) return tlm::TLM_ACCEPTED;
-  const auto tag = static_cast<std::uint32_t>(payload.get_extension<csdsim::nfc::FlashBatch>()->tag);
-  const Done done = std::exchange(callbacks_[tag], nullptr);
-  free_tags_.push_back(tag);
-  --in_flight_;
+  const std::uint64_t tag = payload.get_extension<csdsim::nfc::FlashBatch>()->tag;
   payload.release();
-  done();
+  flash_done(tag, {});
   phase = tlm::END_RESP;
   return tlm::TLM_COMPLETED;
+}
+
+void FlashIo::flash_done(std::uint64_t tag, const csdsim::FlashStages& /*stages*/) {
+  const Done done = std::move(callbacks_[tag]);
+  free_tags_.push_back(static_cast<std::uint32_t>(tag));
+  --in_flight_;
+  done();
 }
 
 }  // namespace csd_model

@@ -11,12 +11,13 @@
 #include "base/callback.h"
 #include "base/page_op.h"
 #include "nfc/sysc/flash_payload.h"
+#include "nfc/sysc/flash_target.h"
 
 namespace csd_model {
 
 /// Submits batches of page operations and calls back when a batch is complete. Callbacks run in an SC_METHOD: they may
-/// submit more, and must not wait.
-class FlashIo : public sc_core::sc_module {
+/// submit more, and must not wait. Batches go over `socket`, or around it to a flash that is given.
+class FlashIo : public sc_core::sc_module, private csdsim::nfc::FlashClient {
  public:
   using Done = csdsim::Callback<void()>;
 
@@ -27,11 +28,16 @@ class FlashIo : public sc_core::sc_module {
   /// At least one operation. Throws InternalError when the flash refuses the batch.
   void submit(std::span<const csdsim::PageOp> ops, Done done);
 
+  /// From now on batches go to `flash` directly.
+  void go_directly_to(csdsim::nfc::FlashTarget& flash) { flash_ = &flash; }
+
   std::uint64_t batches_in_flight() const { return in_flight_; }
 
  private:
+  void flash_done(std::uint64_t tag, const csdsim::FlashStages& stages) override;
   tlm::tlm_sync_enum nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
 
+  csdsim::nfc::FlashTarget* flash_ = nullptr;
   csdsim::nfc::FlashPayloadPool pool_;
   std::vector<Done> callbacks_;  ///< by tag
   std::vector<std::uint32_t> free_tags_;

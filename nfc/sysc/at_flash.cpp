@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/error.h"
+#include "nfc/core/flash_timeline.h"
 #include "nfc/sysc/sim_time.h"
 
 namespace csdsim::nfc {
@@ -29,6 +31,9 @@ AtFlash::AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geome
 }
 
 FlashTicket AtFlash::submit(std::span<const PageOp> ops, SimTime at) {
+  if (ops.empty()) throw InternalError("a flash batch needs at least one page operation");
+  for (const PageOp& op : ops)
+    if (!accepts(geometry_, op)) throw InternalError("a page operation outside the flash");
   const std::uint64_t ticket = next_ticket_++;
   batches_[ticket].open = ops.size();
   for (const PageOp& op : ops) {
@@ -41,16 +46,11 @@ FlashTicket AtFlash::submit(std::span<const PageOp> ops, SimTime at) {
   return FlashTicket{ticket};
 }
 
-void AtFlash::kick() {
-  kicked_ = true;
-  loop().kick();
-}
+void AtFlash::kick() { decide_at(sim_time_now()); }
 
-SimTime AtFlash::next_decision() const { return kicked_ ? sim_time_now() : SimTime::max(); }
-
-void AtFlash::decide(SimTime /*bound*/) {
-  kicked_ = false;
+SimTime AtFlash::decide(SimTime /*bound*/) {
   for (const auto& channel : channels_) channel->decide(sim_time_now());
+  return SimTime::max();
 }
 
 void AtFlash::plane_free(PlaneId plane, SimTime occupied_since) {

@@ -30,8 +30,7 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
   void trace(sc_core::sc_trace_file* file) const override;
 
  protected:
-  SimTime next_decision() const override;
-  void decide(SimTime bound) override;
+  SimTime decide(SimTime bound) override;
   SimTime lookahead() const override { return SimTime{1}; }
   FlashTicket submit(std::span<const PageOp> ops, SimTime at) override;
   void take_completions(SimTime now, std::vector<FlashCompletion>& out) override;
@@ -55,7 +54,6 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
   FlashGeometry geometry_;
   FlashStatistics statistics_;
   std::array<std::uint8_t, kOpClasses> ranks_;
-  bool kicked_ = false;  ///< something has changed since the last decision
   std::vector<std::unique_ptr<AtChannel>> channels_;
   std::vector<std::unique_ptr<AtDecoder>> decoders_;
   std::vector<std::unique_ptr<AtDie>> dies_;

@@ -17,10 +17,16 @@ class FastFlash final : public FlashTarget {
   const FlashTimeline& timeline() const { return timeline_; }
 
  private:
-  SimTime next_decision() const override { return timeline_.next_decision(); }
   SimTime lookahead() const override { return timeline_.lookahead(); }
-  void decide(SimTime bound) override { respond_at(timeline_.run(bound)); }
-  FlashTicket submit(std::span<const PageOp> ops, SimTime at) override { return timeline_.submit(ops, at); }
+  SimTime decide(SimTime bound) override {
+    respond_at(timeline_.run(bound));
+    return timeline_.next_decision();
+  }
+  FlashTicket submit(std::span<const PageOp> ops, SimTime at) override {
+    const FlashTicket ticket = timeline_.submit(ops, at);
+    decide_at(timeline_.next_decision());
+    return ticket;
+  }
   void take_completions(SimTime now, std::vector<FlashCompletion>& out) override {
     timeline_.take_completions(now, out);
     respond_at(timeline_.next_completion());

@@ -1,6 +1,7 @@
 #include "nfc/sysc/flash_target.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "nfc/core/flash_timeline.h"
@@ -12,10 +13,9 @@ FlashTarget::FlashTarget(const sc_core::sc_module_name& name, const FlashGeometr
     : sc_module(name), geometry_(geometry), responses_due_(AlarmRank::flash, [this] { respond(); }) {
   validate(geometry);
   socket.register_nb_transport_fw(this, &FlashTarget::nb_transport_fw);
-  loop().attach(*this);
 }
 
-FlashTarget::~FlashTarget() { loop().detach(*this); }
+FlashTarget::~FlashTarget() = default;
 
 tlm::tlm_sync_enum FlashTarget::nb_transport_fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                                 sc_core::sc_time& delay) {
@@ -39,8 +39,7 @@ tlm::tlm_sync_enum FlashTarget::begin_request(tlm::tlm_generic_payload& payload,
   }
   if (payload.has_mm()) payload.acquire();
   batch->ticket = submit(batch->ops, at);
-  in_flight_.push_back(&payload);
-  loop().kick();
+  in_flight_.push_back({&payload, nullptr, 0});
   phase = tlm::END_REQ;
   return tlm::TLM_UPDATED;
 }
@@ -48,11 +47,21 @@ tlm::tlm_sync_enum FlashTarget::begin_request(tlm::tlm_generic_payload& payload,
 void FlashTarget::respond() {
   completions_.clear();
   take_completions(sim_time_now(), completions_);
+  // Callbacks may submit, which leaves completions_ alone.
   for (const FlashCompletion& completion : completions_) {
-    tlm::tlm_generic_payload& payload = take_in_flight(completion.ticket);
-    payload.get_extension<FlashBatch>()->stages = completion.stages;
-    responses_.push_back(&payload);
+    const Batch batch = take_in_flight(completion.ticket);
+    if (batch.client != nullptr) {
+      batch.client->flash_done(batch.tag, completion.stages);
+      continue;
+    }
+    batch.payload->get_extension<FlashBatch>()->stages = completion.stages;
+    responses_.push_back(batch.payload);
+    send_responses();
   }
+  send_responses();
+}
+
+void FlashTarget::send_responses() {
   while (responding_ == nullptr && !responses_.empty()) {
     tlm::tlm_generic_payload& payload = *responses_.front();
     responses_.pop_front();
@@ -77,15 +86,13 @@ void FlashTarget::end_response(tlm::tlm_generic_payload& payload) {
   if (!responses_.empty()) respond_at(sim_time_now());
 }
 
-tlm::tlm_generic_payload& FlashTarget::take_in_flight(FlashTicket ticket) {
-  auto& slot = in_flight_[ticket.value - first_ticket_];
-  tlm::tlm_generic_payload& payload = *slot;
-  slot = nullptr;
-  while (!in_flight_.empty() && in_flight_.front() == nullptr) {
-    in_flight_.pop_front();
-    ++first_ticket_;
+FlashTarget::Batch FlashTarget::take_in_flight(FlashTicket ticket) {
+  const Batch batch = std::exchange(in_flight_[ticket.value - first_ticket_], {});
+  for (; !in_flight_.empty(); in_flight_.pop_front(), ++first_ticket_) {
+    const Batch& first = in_flight_.front();
+    if (first.payload != nullptr || first.client != nullptr) break;
   }
-  return payload;
+  return batch;
 }
 
 }  // namespace csdsim::nfc

@@ -16,43 +16,65 @@
 
 namespace csdsim::nfc {
 
+/// Whoever submits batches without TLM.
+class FlashClient {
+ public:
+  /// The batch submitted with `tag` is complete, now. `stages`: of the operation that was done last.
+  virtual void flash_done(std::uint64_t tag, const FlashStages& stages) = 0;
+
+ protected:
+  ~FlashClient() = default;
+};
+
 /// Flash of one drive behind a socket that takes FlashBatch payloads. A payload without a batch, or with an empty one,
 /// is answered at once with TLM_COMPLETED and TLM_GENERIC_ERROR_RESPONSE; one with an operation outside the geometry
 /// (see `accepts`) with TLM_ADDRESS_ERROR_RESPONSE; neither is submitted. Batches that complete at the same time are
 /// answered in the order of submission. An initiator that accepts BEGIN_RESP without ending it holds back the following
 /// responses, not the flash, until its END_RESP, whose annotated delay is ignored.
-class FlashTarget : public sc_core::sc_module, private Decider {
+///
+/// Firmware of ours may go around the socket, as processors go to memory by DMI: submit_directly().
+class FlashTarget : public sc_core::sc_module, protected Decider {
  public:
   tlm_utils::simple_target_socket<FlashTarget> socket{"socket"};
 
   FlashTarget(const sc_core::sc_module_name& name, const FlashGeometry& geometry);
   ~FlashTarget() override;
 
+  /// Submits a batch, now; `client` outlives it. InternalError for an empty batch or an operation outside the geometry.
+  void submit_directly(std::span<const PageOp> ops, FlashClient& client, std::uint64_t tag) {
+    in_flight_.push_back({nullptr, &client, tag});
+    submit(ops, sim_time_now());
+  }
+
   /// Totals so far; a timeline counts grants that it has already given for the future.
   virtual const FlashStatistics& statistics() const = 0;
 
  protected:
-  /// Takes a valid batch; `at` is not before the current time. Tickets count from 0 without gaps.
+  /// Takes a batch, as submit_directly() does; `at` is not before the current time. Tickets count from 0 without gaps.
   virtual FlashTicket submit(std::span<const PageOp> ops, SimTime at) = 0;
   /// Appends what is complete at `now`, ordered by time, then ticket.
   virtual void take_completions(SimTime now, std::vector<FlashCompletion>& out) = 0;
 
   /// A batch is complete at `at`.
   void respond_at(SimTime at) { responses_due_.set(at); }
-  EventLoop& loop() { return responses_due_.loop(); }
 
  private:
   tlm::tlm_sync_enum nb_transport_fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
   tlm::tlm_sync_enum begin_request(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, SimTime at);
   void end_response(tlm::tlm_generic_payload& payload);
   void respond();
+  void send_responses();
   void send(tlm::tlm_generic_payload& payload);
-  tlm::tlm_generic_payload& take_in_flight(FlashTicket ticket);
+  struct Batch {
+    tlm::tlm_generic_payload* payload = nullptr;  ///< that it came with, or
+    FlashClient* client = nullptr;                ///< who submitted it directly; neither where it is complete
+    std::uint64_t tag = 0;
+  };
+  Batch take_in_flight(FlashTicket ticket);
 
   FlashGeometry geometry_;
   Alarm responses_due_;
-  /// Payloads by ticket, from first_ticket_ on; nullptr where the batch is complete.
-  RingQueue<tlm::tlm_generic_payload*> in_flight_;
+  RingQueue<Batch> in_flight_;  ///< by ticket, from first_ticket_ on
   std::uint64_t first_ticket_ = 0;
   std::vector<FlashCompletion> completions_;
   RingQueue<tlm::tlm_generic_payload*> responses_;  ///< complete, not yet sent

@@ -37,6 +37,8 @@ ControllerCore::ControllerCore(ControllerParams params) : params_(std::move(para
   cap_.mqes = static_cast<std::uint16_t>(params_.queue_depth - 1);
   cap_.dstrd = params_.dstrd;
   cap_.mpsmax = params_.mpsmax;
+  const std::uint64_t doorbells = 2u * std::uint64_t{queue_limit()} * (std::uint64_t{4} << params_.dstrd);
+  bar_size_ = {reg::doorbells + (doorbells + 4095) / 4096 * 4096};
   clear();
 }
 
@@ -47,11 +49,6 @@ void ControllerCore::clear() {
   cqs_.resize(queue_limit());
   granted_queues_ = params_.io_queues;
   features_ = {};
-}
-
-Bytes ControllerCore::bar_size() const {
-  const std::uint64_t doorbells = 2u * std::uint64_t{queue_limit()} * (std::uint64_t{4} << params_.dstrd);
-  return {reg::doorbells + (doorbells + 4095) / 4096 * 4096};
 }
 
 std::uint32_t ControllerCore::read_dword(std::uint64_t offset) const {
@@ -89,7 +86,7 @@ std::optional<std::uint64_t> ControllerCore::read(std::uint64_t offset, std::uin
 
 RegisterEffect ControllerCore::write(std::uint64_t offset, std::uint32_t size, std::uint64_t value) {
   const bool wide = size == 8 && (offset == reg::asq || offset == reg::acq);
-  if ((size != 4 && !wide) || offset % 4 != 0 || offset >= bar_size().value) return {RegisterEffect::Kind::refused, {}};
+  if ((size != 4 && !wide) || offset % 4 != 0 || offset >= bar_size().value) return {.kind = RegisterEffect::Kind::refused};
   if (offset >= reg::doorbells) return ring_doorbell(offset, static_cast<std::uint32_t>(value));
   if (offset == reg::cc) return write_cc(static_cast<std::uint32_t>(value));
 
@@ -127,7 +124,7 @@ RegisterEffect ControllerCore::write_cc(std::uint32_t value) {
   if (resetting_) return {};
   if (old.en && !cc_.en) {
     resetting_ = true;
-    return {RegisterEffect::Kind::reset, {}};
+    return {.kind = RegisterEffect::Kind::reset};
   }
   if (!old.en && cc_.en) return enable();
   if (cc_.en) {
@@ -138,7 +135,7 @@ RegisterEffect ControllerCore::write_cc(std::uint32_t value) {
   }
   if (cc_.shn != 0 && old.shn == 0 && csts_.rdy && csts_.shst == ShutdownStatus::normal) {
     csts_.shst = ShutdownStatus::processing;
-    return {RegisterEffect::Kind::shutdown, {}};
+    return {.kind = RegisterEffect::Kind::shutdown};
   }
   return {};
 }
@@ -159,7 +156,7 @@ RegisterEffect ControllerCore::enable() {
   cqs_[0] = std::make_unique<CompletionQueue>(admin, PhysicalAddress{acq_}, acqs, InterruptVector{0}, true);
   cqs_[0]->attach();
   csts_.rdy = true;
-  return {RegisterEffect::Kind::enabled, {}};
+  return {.kind = RegisterEffect::Kind::enabled};
 }
 
 void ControllerCore::finish_reset() {
@@ -172,22 +169,25 @@ void ControllerCore::finish_reset() {
 void ControllerCore::finish_shutdown() { csts_.shst = ShutdownStatus::complete; }
 
 RegisterEffect ControllerCore::ring_doorbell(std::uint64_t offset, std::uint32_t value) {
-  const std::uint64_t stride = std::uint64_t{4} << params_.dstrd;
-  const std::uint64_t index = (offset - reg::doorbells) / stride;
+  const unsigned shift = 2u + params_.dstrd;
+  const std::uint64_t index = (offset - reg::doorbells) >> shift;
+  const bool aligned = index << shift == offset - reg::doorbells;
   const QueueId id{static_cast<std::uint16_t>(index / 2)};
-  const bool aligned = (offset - reg::doorbells) % stride == 0;
-  const bool is_sq = index % 2 == 0;
-  const bool exists = accepts_doorbells() && aligned && index / 2 < queue_limit() &&
-                      (is_sq ? sq(id) != nullptr && !sq(id)->deleting() : cq(id) != nullptr);
-  if (!exists) {
+  SubmissionQueue* const submission = index % 2 == 0 && index / 2 < queue_limit() ? sq(id) : nullptr;
+  CompletionQueue* const completion = index % 2 == 1 && index / 2 < queue_limit() ? cq(id) : nullptr;
+  const bool exists = (submission != nullptr && !submission->deleting()) || completion != nullptr;
+  if (!accepts_doorbells() || !aligned || !exists) {
     ++stats_.invalid_doorbell_register;
     return {};
   }
-  if (!(is_sq ? sq(id)->ring(value) : cq(id)->ring(value))) {
-    ++stats_.invalid_doorbell_value;
-    return {};
+  if (completion != nullptr) {
+    if (completion->ring(value)) return {.kind = RegisterEffect::Kind::cq_head, .queue = id};
+  } else {
+    const std::uint32_t before = submission->available();
+    if (submission->ring(value)) return {RegisterEffect::Kind::sq_tail, id, submission->available() - before};
   }
-  return {is_sq ? RegisterEffect::Kind::sq_tail : RegisterEffect::Kind::cq_head, id};
+  ++stats_.invalid_doorbell_value;
+  return {};
 }
 
 Status ControllerCore::decode(const SubmissionEntry& sqe, IoCommand& command) {

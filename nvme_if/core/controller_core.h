@@ -27,7 +27,8 @@ struct RegisterEffect {
     cq_head,   ///< `queue` has free entries again
   };
   Kind kind = Kind::none;
-  QueueId queue;
+  QueueId queue = {};
+  std::uint32_t entries = 0;  ///< sq_tail: how many
 };
 
 /// What an admin command asks the adapter to do.
@@ -63,7 +64,7 @@ class ControllerCore {
   explicit ControllerCore(ControllerParams params);
 
   const ControllerParams& params() const { return params_; }
-  Bytes bar_size() const;
+  Bytes bar_size() const { return bar_size_; }
 
   /// Register reads of 4 or 8 bytes, naturally aligned; reserved registers and doorbells read 0. nullopt: not allowed.
   std::optional<std::uint64_t> read(std::uint64_t offset, std::uint32_t size) const;
@@ -122,6 +123,7 @@ class ControllerCore {
   void clear();
 
   ControllerParams params_;
+  Bytes bar_size_;
   Cap cap_;
   Cc cc_;
   Csts csts_;

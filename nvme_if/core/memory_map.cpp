@@ -32,11 +32,6 @@ std::optional<RegionId> MemoryMap::find(Segment s) const {
   return std::nullopt;
 }
 
-void MemoryMap::record(RegionId id, LinkDirection direction, Bytes size) {
-  RegionTraffic& t = traffic_.at(id.value);
-  (direction == LinkDirection::to_host ? t.bytes_to_region : t.bytes_from_region) += size.value;
-}
-
 RegionTraffic MemoryMap::traffic(RegionKind kind) const {
   RegionTraffic sum;
   for (std::size_t i = 0; i < regions_.size(); ++i) {

@@ -44,7 +44,8 @@ class MemoryMap {
   const MemoryRegion& region(RegionId id) const { return regions_.at(id.value); }
   const std::vector<MemoryRegion>& regions() const { return regions_; }
 
-  void record(RegionId id, LinkDirection direction, Bytes size);
+  /// Counts the payload of a DMA; false, and nothing is counted, where no region holds all of `s`.
+  bool record(Segment s, LinkDirection direction);
   const RegionTraffic& traffic(RegionId id) const { return traffic_.at(id.value); }
   /// Sum over the regions of a kind: gpu_memory and drive_memory are peer to peer, host_dram goes through the host.
   RegionTraffic traffic(RegionKind kind) const;
@@ -52,6 +53,18 @@ class MemoryMap {
  private:
   std::vector<MemoryRegion> regions_;
   std::vector<RegionTraffic> traffic_;
+  std::size_t last_ = 0;  ///< the region of the last DMA: the next one is likely to be there
 };
+
+inline bool MemoryMap::record(Segment s, LinkDirection direction) {
+  if (last_ >= regions_.size() || !regions_[last_].contains(s)) {
+    const std::optional<RegionId> region = find(s);
+    if (!region) return false;
+    last_ = region->value;
+  }
+  RegionTraffic& t = traffic_[last_];
+  (direction == LinkDirection::to_host ? t.bytes_to_region : t.bytes_from_region) += s.length.value;
+  return true;
+}
 
 }  // namespace csdsim::nvme

@@ -50,63 +50,25 @@ PcieLink::PcieLink(const PcieLinkParams& params) : params_(params) {
   const LaneRate& rate = kLaneRates[params.generation - 1];
   numerator_ = 8 * 1'000'000'000'000ULL * rate.whole;
   denominator_ = rate.transfers_per_second * rate.payload_part * params.lanes;
+  read_request_time_ = load(0, 1).time.rounded_up();
 }
 
-std::uint64_t PcieLink::packets(Bytes size) const {
-  return (size.value + params_.max_payload.value - 1) / params_.max_payload.value;
+PcieLink::Load PcieLink::load(std::uint64_t payload, std::uint64_t packets) const {
+  Load load{.payload = payload, .packets = packets, .wire_bytes = payload, .time = {}};
+  if (params_.effective_bandwidth.bytes_per_second == 0)
+    load.wire_bytes += packets * (params_.tlp_overhead.value + params_.dllp_overhead.value);
+  const unsigned __int128 scaled = static_cast<unsigned __int128>(load.wire_bytes) * numerator_;
+  load.time = {static_cast<std::int64_t>(scaled / denominator_), static_cast<std::uint64_t>(scaled % denominator_)};
+  return load;
 }
 
-std::uint64_t PcieLink::wire_bytes(Bytes size) const {
-  if (params_.effective_bandwidth.bytes_per_second != 0) return size.value;
-  return size.value + packets(size) * (params_.tlp_overhead.value + params_.dllp_overhead.value);
+PcieLink::Known PcieLink::known(Bytes size) const {
+  const auto packets = [&](Bytes largest) { return (size.value + largest.value - 1) / largest.value; };
+  Known entry{.size = size, .data = load(size.value, packets(params_.max_payload)), .requests = {}};
+  if (params_.effective_bandwidth.bytes_per_second == 0) entry.requests = load(0, packets(params_.max_read_request));
+  return entry;
 }
 
-PcieLink::Duration PcieLink::wire_time(std::uint64_t wire) const {
-  const unsigned __int128 scaled = static_cast<unsigned __int128>(wire) * numerator_;
-  return {static_cast<std::int64_t>(scaled / denominator_), static_cast<std::uint64_t>(scaled % denominator_)};
-}
-
-PcieLink::Duration PcieLink::known_wire_time(std::uint64_t wire) {
-  KnownTime& known = known_[(wire >> 4 ^ wire >> 8) % known_.size()];
-  if (known.wire_bytes != wire) known = {wire, wire_time(wire)};
-  return known.time;
-}
-
-SimTime PcieLink::transfer_duration(Bytes size) const { return wire_time(wire_bytes(size)).rounded_up(); }
-
-LinkSlot PcieLink::occupy(LinkDirection direction, std::uint64_t packet_count, std::uint64_t payload,
-                          std::uint64_t wire, SimTime now) {
-  Pipe& p = pipe(direction);
-  if (now >= p.busy_until.rounded_up()) p.busy_until = {now.ps, 0};
-  const SimTime start = p.busy_until.rounded_up();
-  const Duration duration = known_wire_time(wire);
-  p.busy_until.whole += duration.whole;
-  p.busy_until.fraction += duration.fraction;
-  if (p.busy_until.fraction >= denominator_) {
-    p.busy_until.fraction -= denominator_;
-    ++p.busy_until.whole;
-  }
-  const SimTime end = p.busy_until.rounded_up();
-  p.stats.payload_bytes += payload;
-  p.stats.wire_bytes += wire;
-  p.stats.packets += packet_count;
-  p.stats.busy += end - start;
-  return {start, end, end + params_.latency};
-}
-
-LinkSlot PcieLink::reserve(LinkDirection direction, Bytes size, SimTime now) {
-  return occupy(direction, packets(size), size.value, wire_bytes(size), now);
-}
-
-LinkSlot PcieLink::reserve_read(Bytes size, SimTime now) {
-  SimTime request_arrival = now + params_.latency;
-  if (params_.effective_bandwidth.bytes_per_second == 0 && size.value > 0) {
-    const std::uint64_t requests = (size.value + params_.max_read_request.value - 1) / params_.max_read_request.value;
-    const std::uint64_t request_bytes = params_.tlp_overhead.value + params_.dllp_overhead.value;
-    occupy(LinkDirection::to_host, requests, 0, requests * request_bytes, now);
-    request_arrival += known_wire_time(request_bytes).rounded_up();
-  }
-  return reserve(LinkDirection::to_drive, size, request_arrival);
-}
+SimTime PcieLink::transfer_duration(Bytes size) const { return known(size).data.time.rounded_up(); }
 
 }  // namespace csdsim::nvme

@@ -77,26 +77,72 @@ class PcieLink {
     Duration busy_until;  ///< end of the current or last busy period
     LinkStats stats;
   };
-  struct KnownTime {
+  /// What the link carries for one transfer in one direction.
+  struct Load {
+    std::uint64_t payload = 0;
+    std::uint64_t packets = 0;
     std::uint64_t wire_bytes = 0;
     Duration time;
   };
+  /// A size that has come before: few do, again and again, and each takes long divisions.
+  struct Known {
+    Bytes size{~std::uint64_t{0}};
+    Load data;
+    Load requests;  ///< of a read of this size
+  };
   Pipe& pipe(LinkDirection d) { return pipes_[static_cast<std::size_t>(d)]; }
   const Pipe& pipe(LinkDirection d) const { return pipes_[static_cast<std::size_t>(d)]; }
-  LinkSlot occupy(LinkDirection direction, std::uint64_t packets, std::uint64_t payload, std::uint64_t wire,
-                  SimTime now);
-  Duration wire_time(std::uint64_t wire_bytes) const;
-  /// wire_time(), which takes a long division: few sizes come again and again.
-  Duration known_wire_time(std::uint64_t wire_bytes);
-  std::uint64_t packets(Bytes size) const;
-  std::uint64_t wire_bytes(Bytes size) const;
+  LinkSlot occupy(LinkDirection direction, const Load& load, SimTime now);
+  Load load(std::uint64_t payload, std::uint64_t packets) const;
+  Known known(Bytes size) const;
+  const Known& look_up(Bytes size) {
+    Known& entry = known_[(size.value >> 4 ^ size.value >> 8) % known_.size()];
+    if (entry.size != size) entry = known(size);
+    return entry;
+  }
 
   PcieLinkParams params_;
   /// Wire time of n bytes is n * numerator_ / denominator_ ps.
   std::uint64_t numerator_ = 0;
   std::uint64_t denominator_ = 1;
-  std::array<KnownTime, 16> known_{};
+  std::array<Known, 16> known_{};
+  SimTime read_request_time_;  ///< of one request
   std::array<Pipe, 2> pipes_;
 };
+
+inline LinkSlot PcieLink::occupy(LinkDirection direction, const Load& load, SimTime now) {
+  Pipe& p = pipe(direction);
+  SimTime start = p.busy_until.rounded_up();
+  if (now >= start) {
+    start = now;
+    p.busy_until = {now.ps, 0};
+  }
+  p.busy_until.whole += load.time.whole;
+  p.busy_until.fraction += load.time.fraction;
+  if (p.busy_until.fraction >= denominator_) {
+    p.busy_until.fraction -= denominator_;
+    ++p.busy_until.whole;
+  }
+  const SimTime end = p.busy_until.rounded_up();
+  p.stats.payload_bytes += load.payload;
+  p.stats.wire_bytes += load.wire_bytes;
+  p.stats.packets += load.packets;
+  p.stats.busy += end - start;
+  return {start, end, end + params_.latency};
+}
+
+inline LinkSlot PcieLink::reserve(LinkDirection direction, Bytes size, SimTime now) {
+  return occupy(direction, look_up(size).data, now);
+}
+
+inline LinkSlot PcieLink::reserve_read(Bytes size, SimTime now) {
+  const Known& entry = look_up(size);
+  SimTime request_arrival = now + params_.latency;
+  if (entry.requests.packets != 0) {
+    occupy(LinkDirection::to_host, entry.requests, now);
+    request_arrival += read_request_time_;
+  }
+  return occupy(LinkDirection::to_drive, entry.data, request_arrival);
+}
 
 }  // namespace csdsim::nvme

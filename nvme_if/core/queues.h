@@ -1,6 +1,7 @@
 // Controller-side state of submission and completion queues.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -37,13 +38,15 @@ class SubmissionQueue {
 
   /// Marks `cid` outstanding; false when it already is.
   bool begin(CommandId cid);
-  void end(CommandId cid);
+  void end(CommandId cid);  ///< InternalError unless it is
   std::uint32_t outstanding() const { return outstanding_; }
 
   bool deleting() const { return deleting_; }
   void start_deletion() { deleting_ = true; }
 
  private:
+  [[noreturn]] static void refuse_end();
+
   QueueId id_;
   QueueId cq_;
   PhysicalAddress base_;
@@ -94,5 +97,54 @@ class CompletionQueue {
   bool phase_ = true;
   std::uint32_t attached_ = 0;
 };
+
+inline bool SubmissionQueue::ring(std::uint32_t tail) {
+  if (tail >= size_ || tail == tail_) return false;
+  const std::uint32_t used = ring_distance(head_, tail_, size_);
+  if (ring_distance(tail_, tail, size_) > size_ - 1 - used) return false;
+  tail_ = tail;
+  return true;
+}
+
+inline Segment SubmissionQueue::claim(std::uint32_t limit) {
+  const std::uint32_t count = std::min({limit, available(), size_ - fetch_});
+  const Segment s{base_ + Bytes{std::uint64_t{fetch_} * sizeof(SubmissionEntry)},
+                  Bytes{std::uint64_t{count} * sizeof(SubmissionEntry)}};
+  fetch_ = fetch_ + count == size_ ? 0 : fetch_ + count;
+  return s;
+}
+
+inline bool SubmissionQueue::begin(CommandId cid) {
+  std::uint64_t& word = cids_[cid.value / 64];
+  const std::uint64_t bit = std::uint64_t{1} << (cid.value % 64);
+  if ((word & bit) != 0) return false;
+  word |= bit;
+  ++outstanding_;
+  return true;
+}
+
+inline void SubmissionQueue::end(CommandId cid) {
+  std::uint64_t& word = cids_[cid.value / 64];
+  const std::uint64_t bit = std::uint64_t{1} << (cid.value % 64);
+  if ((word & bit) == 0) refuse_end();
+  word &= ~bit;
+  --outstanding_;
+}
+
+inline bool CompletionQueue::ring(std::uint32_t head) {
+  if (head >= size_ || head == head_) return false;
+  if (ring_distance(head_, head, size_) > ring_distance(head_, tail_, size_)) return false;
+  head_ = head;
+  return true;
+}
+
+inline CompletionQueue::Slot CompletionQueue::take() {
+  const Slot slot{base_ + Bytes{std::uint64_t{tail_} * sizeof(CompletionEntry)}, phase_};
+  if (++tail_ == size_) {
+    tail_ = 0;
+    phase_ = !phase_;
+  }
+  return slot;
+}
 
 }  // namespace csdsim::nvme

@@ -18,7 +18,7 @@ class NvmeController;
 /// complete(), once.
 class Command {
  public:
-  using Done = DmaDone;
+  using Done = Callback<void(Status)>;
 
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
@@ -44,6 +44,9 @@ class Command {
   void write_host(Bytes offset, std::span<const std::byte> from, Done done);
   void write_host_timing(Bytes offset, Bytes length, Done done);
 
+  /// write_host_timing() of the first `length` bytes, and complete() with the status of that.
+  void complete_with_data_timing(Bytes length);
+
   /// Ends the command: posts its completion. All accesses must have called back (InternalError).
   void complete(Status status, std::uint32_t dw0 = 0);
 
@@ -60,6 +63,7 @@ class Command {
     Done done;
   };
 
+  void count_access(Bytes offset, Bytes length);
   void access(Access&& a);
   void start_access(Access&& a);
   void finish_access(std::uint32_t slot, Status s);

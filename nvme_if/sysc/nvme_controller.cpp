@@ -39,7 +39,7 @@ NvmeController::NvmeController(const sc_core::sc_module_name& name, const NvmeCo
   live_by_queue_.resize(core_.queue_limit());
 }
 
-void NvmeController::end_of_elaboration() { hold_.loop().own(*bar.get_interface()); }
+void NvmeController::end_of_elaboration() { hold_.loop().declare(*bar.get_interface(), *this); }
 
 void NvmeController::start_of_simulation() {
   for (int i = 0; i < interrupt.size(); ++i)
@@ -77,11 +77,18 @@ tlm::tlm_response_status NvmeController::access_registers(tlm::tlm_generic_paylo
   return tlm::TLM_OK_RESPONSE;
 }
 
+bool NvmeController::write_register(std::uint64_t offset, std::uint32_t value) {
+  const RegisterEffect effect = core_.write(offset, sizeof value, value);
+  if (effect.kind == RegisterEffect::Kind::refused) return false;
+  apply(effect);
+  return true;
+}
+
 void NvmeController::apply(const RegisterEffect& effect) {
   using Kind = RegisterEffect::Kind;
   switch (effect.kind) {
     case Kind::sq_tail:
-      entries_waiting_ = true;
+      unfetched_ += effect.entries;
       return pump_fetches();
     case Kind::cq_head:
       return drain_waiting(effect.queue);
@@ -107,14 +114,13 @@ SubmissionQueue* NvmeController::next_queue() {
     SubmissionQueue* queue = core_.sq(QueueId{id});
     if (queue != nullptr && !queue->deleting() && queue->available() > 0) return queue;
   }
-  entries_waiting_ = false;
+  unfetched_ = 0;
   return nullptr;
 }
 
 void NvmeController::pump_fetches() {
-  if (!entries_waiting_) return;
   for (Fetch& fetch : fetches_) {
-    if (!core_.running() || live_commands_ + reserved_slots_ >= params_.command_slots) return;
+    if (unfetched_ == 0 || !core_.running() || live_commands_ + reserved_slots_ >= params_.command_slots) return;
     if (fetch.busy) continue;
     SubmissionQueue* queue = next_queue();
     if (queue == nullptr) return;
@@ -130,6 +136,7 @@ void NvmeController::start_fetch(Fetch& fetch, SubmissionQueue& queue) {
   fetch.segment = queue.claim(std::min(params_.fetch_burst, room));
   fetch.count = static_cast<std::uint32_t>(fetch.segment.length.value / sizeof(SubmissionEntry));
   reserved_slots_ += fetch.count;
+  unfetched_ -= std::min(unfetched_, fetch.count);
   ++live_by_queue_[queue.id().value];
   ++dma_in_flight_;
   dma_.read({&fetch.segment, 1}, Bytes{0}, fetch.segment.length, reinterpret_cast<std::byte*>(fetch.entries.data()),
@@ -249,7 +256,7 @@ void NvmeController::start_deletion(QueueId queue, Command& c) {
 }
 
 void NvmeController::finish_deletions() {
-  while (true) {
+  while (!deletions_.empty()) {
     const auto it =
         std::ranges::find_if(deletions_, [&](const Deletion& d) { return live_by_queue_[d.queue.value] == 0; });
     if (it == deletions_.end()) return;

@@ -14,6 +14,7 @@
 #include "nvme_if/sysc/command.h"
 #include "nvme_if/sysc/interrupt_if.h"
 #include "nvme_if/sysc/pcie_dma.h"
+#include "nvme_if/sysc/register_port.h"
 #include "simulation/event_loop.h"
 
 namespace csdsim::nvme {
@@ -34,7 +35,7 @@ struct NvmeControllerParams {
 /// A controller reset (CC.EN to 0) keeps CSTS.RDY set until the last DMA is over; commands that the handler still holds
 /// then fail their accesses with abort_sq_deletion, and completing them has no effect. A submission queue or completion
 /// queue in memory that does not exist sets CSTS.CFS.
-class NvmeController : public sc_core::sc_module {
+class NvmeController : public sc_core::sc_module, private RegisterPort {
  public:
   tlm_utils::simple_target_socket<NvmeController> bar;
   sc_core::sc_port<InterruptIf, 0, sc_core::SC_ZERO_OR_MORE_BOUND> interrupt;
@@ -69,6 +70,7 @@ class NvmeController : public sc_core::sc_module {
   void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
   unsigned transport_dbg(tlm::tlm_generic_payload& trans);
   tlm::tlm_response_status access_registers(tlm::tlm_generic_payload& trans);
+  bool write_register(std::uint64_t offset, std::uint32_t value) override;
   void apply(const RegisterEffect& effect);
 
   // Fetching
@@ -113,7 +115,7 @@ class NvmeController : public sc_core::sc_module {
   std::vector<Fetch> fetches_;
   std::uint32_t reserved_slots_ = 0;  ///< for entries that are being fetched
   std::uint16_t round_robin_ = 0;
-  bool entries_waiting_ = false;         ///< some queue may hold entries that nobody fetches yet
+  std::uint32_t unfetched_ = 0;  ///< entries in queues that nobody fetches yet, not fewer
   std::deque<Command*> firmware_;        ///< fetched, waiting for the firmware
   Command* firmware_command_ = nullptr;  ///< what the firmware works on until firmware_due_
   Alarm firmware_due_{AlarmRank::firmware, [this] { firmware_step(); }};

@@ -64,7 +64,7 @@ NvmeDriver::NvmeDriver(const sc_core::sc_module_name& name, const NvmeDriverPara
   hold_.engage();
 }
 
-void NvmeDriver::start_of_simulation() { direct_bar_ = hold_.loop().owns(*bar.get_interface()); }
+void NvmeDriver::start_of_simulation() { registers_ = dynamic_cast<RegisterPort*>(hold_.loop().behind(*bar.get_interface())); }
 
 void NvmeDriver::on_ready(std::function<void()> callback) {
   if (ready())
@@ -75,8 +75,7 @@ void NvmeDriver::on_ready(std::function<void()> callback) {
 
 // Submission.
 
-void NvmeDriver::submit(QueueId queue, const SubmissionEntry& command, std::span<const Segment> segments,
-                        Callback done) {
+void NvmeDriver::submit(QueueId queue, SubmissionEntry command, std::span<const Segment> segments, Callback done) {
   if (queue.value >= queues_.size())
     throw UserError(fmt::format("NVMe queue {} does not exist: there are {} I/O queues", queue.value,
                                 queues_.empty() ? 0 : queues()));
@@ -86,6 +85,7 @@ void NvmeDriver::submit(QueueId queue, const SubmissionEntry& command, std::span
   if (params_.io_overhead.ps == 0 && q.pending.empty() && !q.free_cids.empty())
     return place(q, command, segments, std::move(done));
   const SimTime ready = params_.cores->run(params_.first_core + q.id.value, params_.io_overhead, now);
+  ++pending_;
   q.pending.push_back({command, {segments.begin(), segments.end()}, std::move(done), ready});
   issue_pending(q);
 }
@@ -95,13 +95,14 @@ void NvmeDriver::issue_pending(Queue& q) {
   while (!q.pending.empty() && !q.free_cids.empty() && q.pending.front().ready_at <= now) {
     Pending p = std::move(q.pending.front());
     q.pending.pop_front();
+    --pending_;
     place(q, p.command, p.segments, std::move(p.done));
   }
   // An earlier alarm stays; react() looks at all queues again.
   if (!q.pending.empty() && q.pending.front().ready_at > now) reaction_due_.set(q.pending.front().ready_at);
 }
 
-void NvmeDriver::place(Queue& q, const SubmissionEntry& command, std::span<const Segment> segments, Callback&& done) {
+void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done) {
   const std::uint16_t cid = q.free_cids.back();
   Slot& slot = q.slots[cid];
   const PrpList prps = build_prps(
@@ -116,21 +117,29 @@ void NvmeDriver::place(Queue& q, const SubmissionEntry& command, std::span<const
   q.free_cids.pop_back();
   slot.done = std::move(done);
   slot.busy = true;
-  SubmissionEntry entry = command;
-  entry.cid = cid;
-  entry.prp1 = prps.prp1;
-  entry.prp2 = prps.prp2;
-  write_memory(q.sq + Bytes{std::uint64_t{q.sq_tail} * sizeof entry}, &entry, sizeof entry);
+  command.cid = cid;
+  command.prp1 = prps.prp1;
+  command.prp2 = prps.prp2;
+  write_memory(q.sq + Bytes{std::uint64_t{q.sq_tail} * sizeof command}, &command, sizeof command);
   q.sq_tail = q.sq_tail + 1 == q.depth ? 0 : q.sq_tail + 1;
-  if (!std::exchange(q.doorbell_due, true)) doorbells_due_.set(sim_now());
+  if (std::exchange(q.doorbell_due, true)) return;
+  rings_.push_back(&q);
+  doorbells_due_.set(sim_now());
 }
 
 void NvmeDriver::ring_doorbells() {
-  for (Queue& q : queues_) {
-    if (!std::exchange(q.doorbell_due, false)) continue;
+  if (rings_.size() > 1) std::ranges::sort(rings_, {}, [](const Queue* q) { return q->id; });
+  for (Queue* q : rings_) {
+    q->doorbell_due = false;
     ++doorbells_;
-    bar_access(tlm::TLM_WRITE_COMMAND, sq_tail_doorbell(q.id, cap_.dstrd), 4, q.sq_tail);
+    write_doorbell(sq_tail_doorbell(q->id, cap_.dstrd), q->sq_tail);
   }
+  rings_.clear();
+}
+
+void NvmeDriver::write_doorbell(std::uint64_t offset, std::uint32_t value) {
+  if (registers_ == nullptr || !registers_->write_register(offset, value))
+    bar_access(tlm::TLM_WRITE_COMMAND, offset, 4, value);
 }
 
 void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
@@ -165,16 +174,24 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
 void NvmeDriver::raise(InterruptVector vector) {
   // Queue pair i uses vector i.
   if (vector.value >= queues_.size()) return;
-  if (!std::exchange(queues_[vector.value].reap_due, true)) reaction_due_.set(sim_now());
+  Queue& q = queues_[vector.value];
+  if (std::exchange(q.reap_due, true)) return;
+  reaps_.push_back(&q);
+  reaction_due_.set(sim_now());
 }
 
 void NvmeDriver::react() {
   if (ready() && !ready_callbacks_.empty())
     for (const auto& callback : std::exchange(ready_callbacks_, {})) callback();
-  for (Queue& q : queues_) {
-    if (std::exchange(q.reap_due, false)) reap(q);
-    if (!q.pending.empty()) issue_pending(q);
+  if (reaps_.size() > 1) std::ranges::sort(reaps_, {}, [](const Queue* q) { return q->id; });
+  // A callback submits, but raises no interrupt.
+  for (Queue* q : reaps_) {
+    q->reap_due = false;
+    reap(*q);
   }
+  reaps_.clear();
+  if (pending_ != 0)
+    for (Queue& q : queues_) issue_pending(q);
 }
 
 void NvmeDriver::reap(Queue& q) {
@@ -194,15 +211,16 @@ void NvmeDriver::reap(Queue& q) {
           fmt::format("completion of command {} of queue {}, which is not outstanding", entry.cid, q.id.value));
     Slot& slot = q.slots[entry.cid];
     slot.busy = false;
-    free_lists_.insert(free_lists_.end(), slot.lists.begin(), slot.lists.end());
-    slot.lists.clear();
-    const Callback done = std::exchange(slot.done, nullptr);
+    if (!slot.lists.empty()) {
+      free_lists_.insert(free_lists_.end(), slot.lists.begin(), slot.lists.end());
+      slot.lists.clear();
+    }
+    const Callback done = std::move(slot.done);
     q.free_cids.push_back(entry.cid);
     ++completed_;
     if (done) done(entry, now);
   }
-  if (any) bar_access(tlm::TLM_WRITE_COMMAND, cq_head_doorbell(q.id, cap_.dstrd), 4, q.cq_head);
-  if (!q.pending.empty()) issue_pending(q);
+  if (any) write_doorbell(cq_head_doorbell(q.id, cap_.dstrd), q.cq_head);
 }
 
 // Memory and registers.

@@ -18,6 +18,7 @@
 #include "nvme_if/spec/identify.h"
 #include "nvme_if/spec/registers.h"
 #include "nvme_if/sysc/interrupt_if.h"
+#include "nvme_if/sysc/register_port.h"
 #include "simulation/event_loop.h"
 
 namespace csdsim::nvme {
@@ -83,7 +84,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   /// build_prps(); nothing is split). Waits in the driver while the queue is full. Commands that reach a queue at the
   /// same time share one doorbell. UserError for a queue that does not exist, segments against the rules, or queue
   /// memory too small for the PRP lists.
-  void submit(QueueId queue, const SubmissionEntry& command, std::span<const Segment> segments, Callback done);
+  void submit(QueueId queue, SubmissionEntry command, std::span<const Segment> segments, Callback done);
 
   /// Reads or writes `blocks` logical blocks of namespace 1, cut into commands of at most mdts. `done` gets the last
   /// completion, or the first that failed, when all are there. The segments hold blocks * block_size() bytes.
@@ -147,10 +148,11 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Queue& add_queue(std::uint32_t depth);
 
   void issue_pending(Queue& q);
-  void place(Queue& q, const SubmissionEntry& command, std::span<const Segment> segments, Callback&& done);
+  void place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done);
   void start_of_simulation() override;
   void react();
   void ring_doorbells();
+  void write_doorbell(std::uint64_t offset, std::uint32_t value);
   void reap(Queue& q);
 
   PhysicalAddress take_page();
@@ -172,7 +174,10 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Cap cap_;
   IdentifyController controller_;
   IdentifyNamespace namespace_;
-  std::deque<Queue> queues_;  ///< by identifier
+  std::deque<Queue> queues_;     ///< by identifier
+  std::vector<Queue*> reaps_;    ///< queues whose vector was raised
+  std::vector<Queue*> rings_;    ///< queues with entries that the controller has not been told of
+  std::size_t pending_ = 0;      ///< commands that wait in the driver, over all queues
   PhysicalAddress next_page_;
   std::vector<PhysicalAddress> free_lists_;
   std::byte* direct_ = nullptr;  ///< of queue_memory
@@ -180,7 +185,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Alarm reaction_due_{AlarmRank::host, [this] { react(); }};
   Alarm doorbells_due_{AlarmRank::doorbell, [this] { ring_doorbells(); }};
   LoopHold hold_;
-  bool direct_bar_ = false;  ///< nobody stands between the driver and the controller
+  RegisterPort* registers_ = nullptr;  ///< of the controller, where nobody stands between it and the driver
   std::uint64_t issued_ = 0;
   std::uint64_t completed_ = 0;
   std::uint64_t doorbells_ = 0;

@@ -35,8 +35,11 @@ void PcieDma::write(std::span<const Segment> segments, Bytes offset, Bytes lengt
 void PcieDma::submit(LinkDirection direction, std::span<const Segment> segments, Bytes offset, Bytes length,
                      std::byte* local, DmaDone&& done) {
   Lane& l = lane(direction);
-  Transfer& transfer = l.transfers.push_back({std::move(done), status::success});
-  SimTime end = sim_now();
+  const SimTime now = sim_now();
+  Transfer& transfer = l.transfers.extend();
+  transfer.done = std::move(done);
+  transfer.status = status::success;
+  SimTime end = now;
   bool last_moves_bytes = false;
   std::uint64_t skip = offset.value;
   std::uint64_t remaining = length.value;
@@ -49,17 +52,18 @@ void PcieDma::submit(LinkDirection direction, std::span<const Segment> segments,
     const Segment part{s->address + Bytes{skip}, Bytes{std::min({s->length.value - skip, remaining, kLargestSlice})}};
     skip += part.length.value;
     remaining -= part.length.value;
-    const std::optional<SimTime> arrival = reserve(direction, part);
-    if (!arrival) {
+    if (map_ != nullptr && !map_->record(part, direction)) {
       // The rest of the buffer is not transferred; what was asked for before keeps its place.
       transfer.status = status::data_transfer_error;
       last_moves_bytes = false;
       remaining = 0;
       break;
     }
-    end = *arrival;
+    end = (direction == LinkDirection::to_host ? link_.reserve(direction, part.length, now)
+                                               : link_.reserve_read(part.length, now))
+              .arrival;
     if (local == nullptr) continue;
-    l.slices.push_back({end, part.address.value, local, static_cast<std::uint32_t>(part.length.value), false});
+    l.slices.extend() = {end, part.address.value, local, static_cast<std::uint32_t>(part.length.value), false};
     local += part.length.value;
     last_moves_bytes = true;
   }
@@ -67,19 +71,8 @@ void PcieDma::submit(LinkDirection direction, std::span<const Segment> segments,
   if (last_moves_bytes)
     l.slices.back().last = true;
   else
-    l.slices.push_back({end, 0, nullptr, 0, true});
+    l.slices.extend() = {end, 0, nullptr, 0, true};
   if (!l.blocked) l.due.set(l.slices.front().end);
-}
-
-std::optional<SimTime> PcieDma::reserve(LinkDirection direction, const Segment& part) {
-  if (map_ != nullptr) {
-    const std::optional<RegionId> region = map_->find(part);
-    if (!region) return std::nullopt;
-    map_->record(*region, direction, part.length);
-  }
-  const LinkSlot slot = direction == LinkDirection::to_host ? link_.reserve(direction, part.length, sim_now())
-                                                            : link_.reserve_read(part.length, sim_now());
-  return slot.arrival;
 }
 
 /// Moves what is due. A callback may submit, but nothing that is due before the present.
@@ -129,11 +122,10 @@ void PcieDma::invalidate(sc_dt::uint64 first, sc_dt::uint64 last) {
 }
 
 void PcieDma::finish_slice(Lane& l) {
-  Transfer& transfer = l.transfers.front();
   const bool last = l.slices.front().last;
   l.slices.pop_front();
   if (!last) return;
-  const Transfer finished = std::move(transfer);
+  const Transfer finished = std::move(l.transfers.front());
   l.transfers.pop_front();
   finished.done(finished.status);
 }

@@ -4,7 +4,6 @@
 #include <tlm_utils/simple_initiator_socket.h>
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <systemc>
 #include <tlm>
@@ -20,7 +19,7 @@
 namespace csdsim::nvme {
 
 /// Called when a transfer is over: success, or data_transfer_error when memory refused a part of it.
-using DmaDone = Callback<void(Status)>;
+using DmaDone = Callback<void(Status), 16>;
 
 /// Each direction serves its transfers in the order of submission. The link is reserved at submission; at the end of
 /// each segment the engine moves its bytes: directly where the target of `memory` grants DMI without a latency, with a
@@ -83,7 +82,6 @@ class PcieDma : public sc_core::sc_module {
 
   void submit(LinkDirection direction, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
               DmaDone&& done);
-  std::optional<SimTime> reserve(LinkDirection direction, const Segment& part);
   void serve(Lane& lane);
   bool move_directly(LinkDirection direction, const Slice& slice);
   const DirectRange& direct_range(std::uint64_t address);

@@ -18,8 +18,10 @@ TEST_CASE("regions are found by address and length") {
   CHECK_FALSE(map.find({PhysicalAddress{0x3000}, Bytes{1}}).has_value());
   CHECK_FALSE(map.find({PhysicalAddress{0x2800}, Bytes{~std::uint64_t{0}}}).has_value());
 
-  map.record(gpu, LinkDirection::to_host, Bytes{10});
-  map.record(host, LinkDirection::to_drive, Bytes{7});
+  CHECK(map.record({map.region(gpu).base, Bytes{10}}, LinkDirection::to_host));
+  CHECK(map.record({map.region(host).base, Bytes{7}}, LinkDirection::to_drive));
+  const PhysicalAddress last = map.region(host).base + Bytes{map.region(host).size.value - 1};
+  CHECK_FALSE(map.record({last, Bytes{2}}, LinkDirection::to_drive));
   CHECK(map.traffic(RegionKind::gpu_memory).bytes_to_region == 10);
   CHECK(map.traffic(RegionKind::host_dram).bytes_from_region == 7);
   CHECK(map.traffic(RegionKind::host_dram).bytes_to_region == 0);
