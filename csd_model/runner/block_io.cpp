@@ -20,6 +20,7 @@ BlockIoOutcome run_block_io(const BlockIoSetup& setup, const BlockIoProgress& pr
   if (setup.fill != Fill::none)
     drive.block_ftl().precondition(source->footprint(),
                                    setup.fill == Fill::random ? std::optional(setup.seed) : std::nullopt);
+  if (setup.overwrites > 0) drive.block_ftl().age(setup.overwrites, setup.seed);
   RequestDriver requests("block_io", setup, platform, *source, progress);
   sc_core::sc_start();
   if (!platform.driver(0).failure().empty()) throw InternalError(platform.driver(0).failure());

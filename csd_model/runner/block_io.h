@@ -34,6 +34,7 @@ struct BlockIoSetup {
   std::uint16_t queues = 1;                       ///< that are used
   bool queue_by_stream = false;                   ///< stream i on queue i mod queues, or requests in turn
   Fill fill = Fill::random;
+  double overwrites = 0;  ///< of what was filled, at random, without taking time
   std::uint64_t seed = 1;
   std::uint64_t lose_completion = 0;  ///< fault: number of the request, from 1, whose completion the host loses
 };

@@ -52,9 +52,10 @@ Fill fill_of(scenario::Fill fill) {
   throw InternalError("unknown fill");
 }
 
-std::string_view origin_of(Fill fill) {
-  return fill == Fill::none ? "the drive was new before the first request"
-                            : "the drive was filled instantly before the first request";
+std::string_view origin_of(const BlockIoSetup& setup) {
+  if (setup.fill == Fill::none) return "the drive was new before the first request";
+  return setup.overwrites > 0 ? "the drive was filled and overwritten instantly before the first request"
+                              : "the drive was filled instantly before the first request";
 }
 
 BlockIoProgress progress_of(const RunOptions& options) {
@@ -76,6 +77,7 @@ BlockIoSetup common_setup(const scenario::Scenario& s, const Workload& work) {
   setup.queues = static_cast<std::uint16_t>(work.queues.value_or(s.platform.device.nvme.queues));
   setup.queue_by_stream = work.queue_assignment == scenario::QueueAssignment::stream;
   setup.fill = fill_of(work.fill());
+  setup.overwrites = work.precondition.overwrites.value();
   setup.seed = s.seed;
   setup.lose_completion = work.lose_completion.value_or(0);
   return setup;
@@ -83,9 +85,7 @@ BlockIoSetup common_setup(const scenario::Scenario& s, const Workload& work) {
 
 }  // namespace
 
-RunResult run_block_io_scenario(const scenario::Scenario& s, const RunOptions& options) {
-  refuse_operation_trace(options, s.workload_kind());
-  const WallClock clock;
+BlockIoSetup block_io_setup(const scenario::Scenario& s) {
   const auto& work = std::get<scenario::BlockIoWorkload>(s.workload);
   BlockIoSetup setup = common_setup(s, work);
   setup.source = [&s](Bytes capacity) {
@@ -102,7 +102,14 @@ RunResult run_block_io_scenario(const scenario::Scenario& s, const RunOptions& o
     setup.duration = work.duration;
   else
     setup.requests = work.requests;
-  return block_result(s, run_block_io(setup, progress_of(options)), clock, origin_of(setup.fill));
+  return setup;
+}
+
+RunResult run_block_io_scenario(const scenario::Scenario& s, const RunOptions& options) {
+  refuse_operation_trace(options, s.workload_kind());
+  const WallClock clock;
+  const BlockIoSetup setup = block_io_setup(s);
+  return block_result(s, run_block_io(setup, progress_of(options)), clock, origin_of(setup));
 }
 
 RunResult run_trace_scenario(const scenario::Scenario& s, const RunOptions& options) {
@@ -130,7 +137,7 @@ RunResult run_trace_scenario(const scenario::Scenario& s, const RunOptions& opti
     if (trace.span.value == 0) throw UserError("workload.working_set: does not hold one logical block");
     return std::make_unique<workload::TraceRequests>(trace, counts);
   };
-  RunResult result = block_result(s, run_block_io(setup, progress_of(options)), clock, origin_of(setup.fill));
+  RunResult result = block_result(s, run_block_io(setup, progress_of(options)), clock, origin_of(setup));
   result.document["breakdown"]["trace"] = {{"records", counts.records},
                                            {"wrapped", counts.wrapped},
                                            {"extended", counts.extended},

@@ -56,6 +56,10 @@ void describe(ParamVisitor& v, PreconditionConfig& c) {
              "How the working set was written before the run; auto: sequentially for sequential patterns, in random "
              "order for all others.",
              assumed("as the pattern would have left it"));
+  v.param("overwrites", c.overwrites, {Ratio{0, 1}, Ratio{100, 1}},
+          "How often the working set was overwritten after that, at random places; 3 to 5 reach the steady state of "
+          "random writes.",
+          assumed("a drive that was written once"));
 }
 
 void describe(ParamVisitor& v, BlockIoWorkload& c) {

@@ -51,6 +51,7 @@ enum class Fill : std::uint8_t { none, sequential, random };
 /// What the drive holds before the first request.
 struct PreconditionConfig {
   std::optional<Fill> fill;  ///< unset: in the order of the pattern
+  Ratio overwrites{0, 1};    ///< of the working set, at random, after it was filled
 };
 
 /// Block commands made by a generator.

@@ -73,6 +73,12 @@ void check_loop(Checker& c, const BlockIoWorkload& work) {
                         work.queue_depth));
 }
 
+void check_precondition(Checker& c, const PreconditionConfig& precondition) {
+  c.require(precondition.overwrites.numerator == 0 || precondition.fill != Fill::none,
+            {"workload.precondition.overwrites", "workload.precondition.fill"},
+            "workload.precondition.overwrites: nothing is there to be overwritten with fill: none");
+}
+
 }  // namespace
 
 void check_queue_depth(Checker& c, std::uint32_t depth, std::string_view key, std::optional<std::uint32_t> queues) {
@@ -107,6 +113,7 @@ void check_block_io(Checker& c, const BlockIoWorkload& work) {
   check_sizes(c, work);
   check_pattern(c, work);
   check_loop(c, work);
+  check_precondition(c, work.precondition);
   if (work.queue_assignment == QueueAssignment::stream) {
     const std::uint32_t queues = work.queues.value_or(c.scenario().platform.device.nvme.queues);
     c.require(queues <= work.streams, {"workload.queue_assignment", "workload.queues", "workload.streams"},
@@ -117,6 +124,7 @@ void check_block_io(Checker& c, const BlockIoWorkload& work) {
 
 void check_trace(Checker& c, TraceWorkload& work) {
   check_block_drive(c, TraceWorkload::kKind, work.queues);
+  check_precondition(c, work.precondition);
   c.require(work.file.has_value(), {"workload.file", "workload.kind"}, "workload.file: name the trace");
   if (work.file) c.resolve(*work.file, "workload.file", "trace");
   if (const auto* fast = std::get_if<FastTiming>(&work.timing))

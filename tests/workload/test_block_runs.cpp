@@ -87,6 +87,7 @@ TEST_CASE("every setting of a block workload moves a figure") {
       {open, "workload.arrival.distribution=fixed"},
       {{}, "workload.precondition.fill=none"},
       {{}, "workload.precondition.fill=sequential"},
+      {{"workload.pattern=random_write", "workload.working_set=1"}, "workload.precondition.overwrites=2"},
       {{}, "seed=2"}};
   for (const Case& c : cases) {
     INFO(c.change);
@@ -148,6 +149,9 @@ TEST_CASE("warm-up requests are in no figure") {
   const double from_full = metrics(overwrite)["write_amplification"];
   const double settled = metrics(with(overwrite, "workload.warmup_requests=6000"))["write_amplification"];
   CHECK(settled > from_full * 1.2);
+  // Ageing comes to the same state without the requests.
+  const double aged = metrics(with(overwrite, "workload.precondition.overwrites=4"))["write_amplification"];
+  CHECK(aged == Approx(settled).epsilon(0.05));
 }
 
 TEST_CASE("reads, writes and TRIMs are told apart and add up") {
@@ -227,5 +231,6 @@ TEST_CASE("combinations that contradict each other are located errors") {
   refused({"workload.queues=5"}, "5 of the 4 queues");
   refused({"workload.streams=17"}, "17 streams share 16 requests");
   refused({"workload.queue_assignment=stream"}, "3 of 4 queues are left without a stream");
+  refused({"workload.precondition={fill: none, overwrites: 1}"}, "nothing is there to be overwritten");
   refused({"workload.precondition.fill=full"}, "none, sequential, random");
 }

@@ -1,0 +1,99 @@
+// The points of tests/reference/mqsim_points.csv: the same work on this model.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "csd_model/runner/assemble.h"
+#include "csd_model/runner/block_io.h"
+#include "csd_model/scenario/load.h"
+
+namespace csdsim::reference {
+
+/// A row of the table, by the names of its columns.
+class Point {
+ public:
+  Point(const std::vector<std::string>& names, const std::string& line) {
+    std::istringstream stream(line);
+    for (const std::string& name : names) std::getline(stream, cells_[name], ',');
+  }
+  const std::string& text(const std::string& column) const { return cells_.at(column); }
+  double number(const std::string& column) const { return std::stod(cells_.at(column)); }
+  std::uint64_t count(const std::string& column) const { return std::stoull(cells_.at(column)); }
+
+  std::string name() const { return text("config"); }
+  bool collects_garbage() const { return !text("steady_write_amplification").empty(); }
+  bool writes() const { return count("read_pct") < 100; }
+
+ private:
+  std::map<std::string, std::string> cells_;
+};
+
+inline std::vector<Point> read_points() {
+  const std::string file = std::string(CSDSIM_SOURCE_DIR) + "/tests/reference/mqsim_points.csv";
+  std::ifstream stream(file);
+  if (!stream) throw UserError(file + ": cannot be read");
+  std::string line;
+  std::getline(stream, line);
+  std::vector<std::string> names;
+  std::istringstream heading(line);
+  for (std::string name; std::getline(heading, name, ',');) names.push_back(name);
+  std::vector<Point> points;
+  while (std::getline(stream, line)) points.emplace_back(names, line);
+  return points;
+}
+
+/// The scenario of a row: its drive, its work, data-outs before commands, a link of generation 3 with 8 lanes.
+inline std::string scenario_of(const Point& p) {
+  const std::uint64_t reads = p.count("read_pct");
+  const bool streaming = p.text("pattern") == "STREAMING";
+  const std::string what = reads == 100 ? "read" : reads == 0 ? "write" : "mixed";
+  return fmt::format(
+      "csdsim: 1\n"
+      "platform:\n"
+      "  device:\n"
+      "    flash: {{channels: {}, dies_per_channel: {}, planes_per_die: {}, blocks_per_plane: {}, pages_per_block: "
+      "{},\n"
+      "            page_size: {} B, read_latency: {:g} us, program_latency: {:g} us, erase_latency: {:g} us,\n"
+      "            channel_bandwidth: {:g} MB/s, command_time: 290 ns, data_out_setup: 30 ns,\n"
+      "            bus_arbitration: data_first}}\n"
+      "    link: {{generation: 3, lanes: 8}}\n"
+      "    ftl: {{mapping: {{kind: page}}, over_provisioning: {}}}\n"
+      "workload: {{kind: block_io, pattern: {}_{}, request_size: {} B, queue_depth: {}, requests: {}, working_set: "
+      "{}{}}}\n",
+      p.count("channels"), p.count("chips_per_channel") * p.count("dies_per_chip"), p.count("planes_per_die"),
+      p.count("blocks_per_plane"), p.count("pages_per_block"), p.count("page_bytes"), p.number("tR_us"),
+      p.number("tPROG_us"), p.number("tBERS_us"), p.number("effective_channel_MBps"), p.text("op_ratio"),
+      streaming ? "sequential" : "random", what, p.count("req_bytes"), p.count("queue_depth"),
+      p.count("requests_generated"), p.number("working_set_pct") / 100,
+      what == "mixed" ? fmt::format(", read_fraction: {}", static_cast<double>(reads) / 100) : "");
+}
+
+struct Figures {
+  double iops = 0;
+  double latency_us = 0;
+  double write_amplification = 1;
+};
+
+/// Runs a row, with `sets` over its scenario.
+inline Figures run_point(const Point& point, const std::vector<std::string>& sets = {},
+                         ftl::PageAllocation allocation = ftl::PageAllocation::dynamic) {
+  const scenario::Scenario s = scenario::load_scenario_text(scenario_of(point), point.name(), ".", sets).base.scenario;
+  csd_model::BlockIoSetup setup = csd_model::block_io_setup(s);
+  setup.platform.drive.block.allocation = allocation;
+  const csd_model::BlockIoOutcome out = csd_model::run_block_io(setup);
+  if (out.issued != out.completed || out.failed > 0)
+    throw InternalError(
+        fmt::format("{}: {} issued, {} completed, {} failed", point.name(), out.issued, out.completed, out.failed));
+  return {static_cast<double>(out.latency_ps.count()) / out.duration.seconds(), out.latency_ps.mean() * 1e-6,
+          out.write_amplification};
+}
+
+}  // namespace csdsim::reference

@@ -1,0 +1,66 @@
+// The points of MQSim, at full length: IOPS and mean latency. docs/agreement.md says what remains and why.
+#include <catch2/catch.hpp>
+
+#include "tests/workload/reference_points.h"
+
+using namespace csdsim;
+using namespace csdsim::reference;
+
+namespace {
+
+const Point& point_of(const std::vector<Point>& points, const std::string& name) {
+  for (const Point& p : points)
+    if (p.name() == name) return p;
+  throw UserError("no point " + name);
+}
+
+}  // namespace
+
+TEST_CASE("reads agree with MQSim: within 0.5 % up to depth 8, within 1.5 % above") {
+  int compared = 0;
+  for (const Point& p : read_points()) {
+    if (p.writes()) continue;
+    const double bound = p.count("queue_depth") <= 8 ? 0.005 : 0.015;
+    const Figures ours = run_point(p);
+    INFO(p.name());
+    CHECK(ours.iops == Approx(p.number("iops")).epsilon(bound));
+    CHECK(ours.latency_us == Approx(p.number("avg_response_us")).epsilon(bound));
+    ++compared;
+  }
+  CHECK(compared == 8);
+}
+
+TEST_CASE("writes agree with MQSim where pages have fixed planes, as there") {
+  const std::vector<Point> points = read_points();
+  // One run of theirs stands against one of ours, and when the longest queue of the end is empty depends on the seed by
+  // about 1 %: the mean of three seeds is compared.
+  const auto mean = [&](const std::string& name) {
+    Figures sum;
+    for (const std::string seed : {"1", "2", "3"}) {
+      const Figures f = run_point(point_of(points, name), {"seed=" + seed}, ftl::PageAllocation::fixed);
+      sum.iops += f.iops / 3;
+      sum.latency_us += f.latency_us / 3;
+    }
+    return sum;
+  };
+  const Figures writes = mean("rw4k_p4k_ch4");
+  CHECK(writes.iops == Approx(50'673.3).epsilon(0.015));
+  CHECK(writes.latency_us == Approx(9'930.24).epsilon(0.015));
+  const Figures mixed = mean("mix7030_4k_p4k_ch4");
+  // MQSim serves reads before writes; here planes serve in the order of arrival, and reads wait longer: docs/agreement.md.
+  CHECK(mixed.iops == Approx(137'182.4).epsilon(0.02));
+  CHECK(mixed.latency_us == Approx(3'629.12).epsilon(0.03));
+  // Pages that go wherever there is room keep all planes busy.
+  CHECK(run_point(point_of(points, "rw4k_p4k_ch4")).iops > 1.04 * 50'673.3);
+}
+
+TEST_CASE("commands before data-outs serve saturated reads faster than MQSim's order") {
+  const std::vector<Point> points = read_points();
+  const Point& p = point_of(points, "rr4k_p4k_ch8_qd32");
+  const std::vector<std::string> deep{"workload.queue_depth=1024", "workload.requests=300000"};
+  std::vector<std::string> command_first = deep;
+  command_first.push_back("platform.device.flash.bus_arbitration=command_first");
+  const double theirs = run_point(p, deep).iops, better = run_point(p, command_first).iops;
+  CHECK(better > 1.13e6);
+  CHECK(better > 1.3 * theirs);
+}
