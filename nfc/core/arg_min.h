@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -22,8 +23,24 @@ class TwoLevelArgMin {
     const std::size_t g = index / kGroup;
     groups_[g].times[index % kGroup] = time.ps;
     update(groups_[g]);
-    group_ = 0;
-    for (std::size_t i = 1; i < groups_.size(); ++i) group_ = groups_[i].least < groups_[group_].least ? i : group_;
+    find_group();
+  }
+
+  /// Replaces every time before `bound` by what `next(index)` returns; in the order of indices.
+  template <class Next>
+  void advance(SimTime bound, Next&& next) {
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      Group& group = groups_[g];
+      if (group.least >= bound.ps) continue;
+      std::uint32_t due = 0;
+      for (std::size_t i = 0; i < kGroup; ++i) due |= static_cast<std::uint32_t>(group.times[i] < bound.ps) << i;
+      for (; due != 0; due &= due - 1) {
+        const auto i = static_cast<std::size_t>(std::countr_zero(due));
+        group.times[i] = next(g * kGroup + i).ps;
+      }
+      update(group);
+    }
+    find_group();
   }
 
   SimTime time(std::size_t index) const { return {groups_[index / kGroup].times[index % kGroup]}; }
@@ -40,6 +57,11 @@ class TwoLevelArgMin {
     std::size_t index = 0;
     Group() { times.fill(kNever); }
   };
+
+  void find_group() {
+    group_ = 0;
+    for (std::size_t i = 1; i < groups_.size(); ++i) group_ = groups_[i].least < groups_[group_].least ? i : group_;
+  }
 
   /// Selects instead of branches: which channel is next is as good as random to a branch predictor.
   static void update(Group& group) {

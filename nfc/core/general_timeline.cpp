@@ -10,13 +10,12 @@ SimTime shortest(const std::vector<SimTime>& by_type, SimTime otherwise) {
   return by_type.empty() ? otherwise : *std::min_element(by_type.begin(), by_type.end());
 }
 
+/// Of what is no read. The array's time is known when it starts, a suspended one's when it is resumed.
 SimTime lookahead_of(const FlashTiming& t) {
-  const SimTime decoder = t.ecc_bandwidth.bytes_per_second == 0 ? SimTime{} : transfer_time(Bytes{1}, t.ecc_bandwidth);
-  const SimTime read = t.data_out_setup + transfer_time(Bytes{1}, t.channel_bandwidth) + decoder + t.ecc_latency;
-  if (t.status_time.ps > 0) return std::min(read, t.status_time);
+  if (t.status_time.ps > 0) return t.status_time;
   const SimTime array = std::min(shortest(t.page_program_latency, t.program_latency), t.erase_latency);
-  const SimTime resumed = t.suspend == Suspend::none ? SimTime::max() : t.command_time + t.resume_latency + SimTime{1};
-  return std::min({read, array, resumed});
+  if (t.suspend == Suspend::none) return array;
+  return std::min(array, t.command_time + t.resume_latency + SimTime{1});
 }
 
 }  // namespace
@@ -30,7 +29,7 @@ GeneralTimeline::GeneralTimeline(const FlashGeometry& geometry, const FlashTimin
       planes_(geometry.planes()),
       units_(geometry.planes() / unit_planes_),
       channels_(geometry.channels) {
-  lookahead_ = lookahead_of(timing);
+  init_lookahead(lookahead_of(timing));
   for (std::uint32_t u = 0; u < units_.size(); ++u) {
     const PlaneId first{u * unit_planes_};
     Unit& unit = units_[u];
@@ -50,7 +49,14 @@ FlashTicket GeneralTimeline::submit(std::span<const PageOp> ops, SimTime at) {
 }
 
 SimTime GeneralTimeline::run(SimTime horizon) {
-  return run_steps(horizon, [this](std::size_t channel, SimTime now) { step(channel, now); });
+  return run_steps(horizon, [this](std::size_t channel, SimTime bound) {
+    SimTime next = steps_.time(channel);
+    do {
+      front_ = std::max(front_, next);
+      next = step(channel, next);
+    } while (next < bound);
+    return next;
+  });
 }
 
 void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t batch) {
@@ -141,7 +147,7 @@ void GeneralTimeline::touch(std::uint32_t u) {
   channels_[unit.channel].dirty.push_back(u);
 }
 
-void GeneralTimeline::step(std::size_t c, SimTime now) {
+SimTime GeneralTimeline::step(std::size_t c, SimTime now) {
   Channel& channel = channels_[c];
   for (;;) {
     while (!channel.agenda.empty() && channel.agenda.front().at <= now) {
@@ -156,7 +162,7 @@ void GeneralTimeline::step(std::size_t c, SimTime now) {
   }
   SimTime next = channel.agenda.empty() ? SimTime::max() : channel.agenda.front().at;
   if (!channel.commands.empty() || !channel.data_outs.empty()) next = std::min(next, channel.bus_free);
-  steps_.set(c, next);
+  return next;
 }
 
 void GeneralTimeline::happen(const Entry& entry) {

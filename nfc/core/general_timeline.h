@@ -186,7 +186,7 @@ class GeneralTimeline : public TimelineBase {
   void account(std::uint32_t op, FlashStage stage, SimTime now);
 
   // What happens at a time, before its decisions.
-  void step(std::size_t channel, SimTime now);
+  SimTime step(std::size_t channel, SimTime now);
   void schedule(Channel& channel, SimTime at, Event event, std::uint32_t index);
   void happen(const Entry& entry);
   void touch(std::uint32_t unit);

@@ -34,9 +34,26 @@ class NearlySortedQueue {
   }
 
   void insert(const T& element) {
+    if (last_ != slots_.size() && (empty() || slots_[last_ - 1].before(element))) {
+      slots_[last_++] = element;
+    } else {
+      insert_anywhere(element);
+    }
+  }
+
+ private:
+  static constexpr std::ptrdiff_t offset(std::size_t i) { return static_cast<std::ptrdiff_t>(i); }
+
+  void insert_anywhere(const T& element) {
     if (last_ == slots_.size() || first_ == 0) make_room();
     if (empty() || slots_[last_ - 1].before(element)) {
       slots_[last_++] = element;
+      return;
+    }
+    if (last_ - first_ > 1 && slots_[last_ - 2].before(element)) {
+      slots_[last_] = slots_[last_ - 1];
+      slots_[last_ - 1] = element;
+      ++last_;
       return;
     }
     const auto begin = slots_.begin();
@@ -53,9 +70,6 @@ class NearlySortedQueue {
       slots_[index] = element;
     }
   }
-
- private:
-  static constexpr std::ptrdiff_t offset(std::size_t i) { return static_cast<std::ptrdiff_t>(i); }
 
   /// Centres the elements and leaves more free slots on each side than there are elements: amortised O(1).
   void make_room() {

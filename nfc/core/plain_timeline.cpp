@@ -15,8 +15,7 @@ bool PlainTimeline::covers(const FlashTiming& timing) {
 
 PlainTimeline::PlainTimeline(const FlashGeometry& geometry, const FlashTiming& timing)
     : TimelineBase(geometry, timing), planes_(geometry.planes()), channels_(geometry.channels) {
-  lookahead_ = std::min({timing.data_out_setup + transfer_time(Bytes{1}, timing.channel_bandwidth) + timing.ecc_latency,
-                         timing.command_time + timing.program_latency, timing.command_time + timing.erase_latency});
+  init_lookahead(timing.command_time + std::min(timing.program_latency, timing.erase_latency));
   for (std::uint32_t p = 0; p < geometry.planes(); ++p) planes_[p].channel = geometry.channel_of(PlaneId{p}).value;
 }
 
@@ -66,7 +65,9 @@ inline void PlainTimeline::grant_command(Channel& channel, ChannelBusy& busy, Si
   channel.bus_free = now + timing_.command_time;
   if (op.kind == PageOpKind::read) {
     if (op.attempt > 0) statistics_.plane_busy[ask.plane] += now - plane.free_at;
-    const SimTime sensed = channel.bus_free + read_time(timing_, 0, op.attempt, ask.sequence);
+    const SimTime latency =
+        op.attempt == 0 ? timing_.read_latency : timing_.retry_latency.value_or(timing_.read_latency);
+    const SimTime sensed = channel.bus_free + latency + read_jitter(timing_, ask.sequence);
     channel.data_outs.insert({sensed, ask.sequence, ask.plane});
     return;
   }
@@ -138,15 +139,21 @@ inline SimTime PlainTimeline::next_decision(const Channel& channel) const {
   return std::max(channel.bus_free, std::min(front_time(channel.commands), front_time(channel.data_outs)));
 }
 
-inline void PlainTimeline::decide(std::size_t channel_index, SimTime now) {
+/// Makes the decisions of a channel before `bound`; the time of the next one.
+inline SimTime PlainTimeline::advance(std::size_t channel_index, SimTime bound) {
   Channel& channel = channels_[channel_index];
   ChannelBusy& busy = statistics_.channels[channel_index];
-  if (serves_command(channel, now)) {
-    grant_command(channel, busy, now);
-  } else {
-    grant_data_out(channel, busy, now);
-  }
-  steps_.set(channel_index, next_decision(channel));
+  SimTime now = next_decision(channel);
+  do {
+    front_ = std::max(front_, now);
+    if (serves_command(channel, now)) {
+      grant_command(channel, busy, now);
+    } else {
+      grant_data_out(channel, busy, now);
+    }
+    now = next_decision(channel);
+  } while (now < bound);
+  return now;
 }
 
 inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t batch) {
@@ -169,7 +176,8 @@ inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t b
   }
   plane.head = plane.tail = index;
   ask_for_command(plane, plane_index);
-  steps_.set(plane.channel, next_decision(channels_[plane.channel]));
+  const SimTime next = next_decision(channels_[plane.channel]);
+  if (next != steps_.time(plane.channel)) steps_.set(plane.channel, next);
 }
 
 FlashTicket PlainTimeline::submit(std::span<const PageOp> ops, SimTime at) {
@@ -181,7 +189,7 @@ FlashTicket PlainTimeline::submit(std::span<const PageOp> ops, SimTime at) {
 }
 
 SimTime PlainTimeline::run(SimTime horizon) {
-  return run_steps(horizon, [this](std::size_t channel, SimTime now) { decide(channel, now); });
+  return run_steps(horizon, [this](std::size_t channel, SimTime bound) { return advance(channel, bound); });
 }
 
 }  // namespace csdsim::nfc

@@ -70,7 +70,7 @@ class PlainTimeline : public TimelineBase {
   void ask_for_command(const Plane& plane, std::uint32_t plane_index);
   bool serves_command(const Channel& channel, SimTime now) const;
   SimTime next_decision(const Channel& channel) const;
-  void decide(std::size_t channel_index, SimTime now);
+  SimTime advance(std::size_t channel_index, SimTime bound);
   void grant_command(Channel& channel, ChannelBusy& busy, SimTime now);
   void grant_data_out(Channel& channel, ChannelBusy& busy, SimTime now);
   /// The attempt whose data-out is granted at `now` fails: the head of the plane asks again at `decoded`.

@@ -52,7 +52,8 @@ class TimelineBase {
  protected:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-  void check_batch(std::span<const PageOp> ops) const {
+  /// Accepts a batch; `lookahead_` follows the shortest read in flight.
+  void check_batch(std::span<const PageOp> ops) {
     if (ops.empty()) throw InternalError("a flash batch needs at least one page operation");
     for (const PageOp& op : ops) {
       if (!accepts(geometry_, op)) {
@@ -60,16 +61,31 @@ class TimelineBase {
                                         op.ppa.value, op.channel_bytes, geometry_.pages(), geometry_.page_size.value));
       }
     }
+    auto least = waiting_ops() == 0 ? static_cast<std::uint32_t>(geometry_.page_size.value) : least_read_bytes_;
+    for (const PageOp& op : ops) {
+      if (op.kind == PageOpKind::read) least = std::min(least, op.channel_bytes);
+    }
+    if (least != least_read_bytes_) set_least_read(least);
   }
 
-  /// Makes all steps before min(horizon, earliest completion): `step(channel, now)` makes one.
-  template <class Step>
-  SimTime run_steps(SimTime horizon, Step&& step) {
-    while (steps_.min() < std::min(horizon, next_completion())) {
-      front_ = steps_.min();
-      step(steps_.arg_min(), front_);
+  /// Once, with what bounds completions other than those of reads.
+  void init_lookahead(SimTime others) {
+    others_lookahead_ = others;
+    set_least_read(static_cast<std::uint32_t>(geometry_.page_size.value));
+  }
+
+  /// Makes all steps before min(horizon, earliest completion): `advance(channel, bound)` makes those of a channel and
+  /// returns the time of its next one. What is decided at t completes nothing before t + lookahead(), so that within
+  /// that window channels need not wait for each other.
+  template <class Advance>
+  SimTime run_steps(SimTime horizon, Advance&& advance) {
+    for (;;) {
+      const SimTime first = steps_.min();
+      const SimTime bound = std::min(horizon, next_completion());
+      if (first >= bound) return next_completion();
+      const SimTime window = std::min(bound, first + lookahead_);
+      steps_.advance(window, [&](std::size_t channel) { return advance(channel, window); });
     }
-    return next_completion();
   }
 
   std::uint32_t plane_of(PhysicalPageAddress ppa) const {
@@ -83,7 +99,6 @@ class TimelineBase {
   FlashTiming timing_;
   FixedDivisor pages_per_plane_;
   SimTime page_bus_time_;
-  SimTime lookahead_{};
   TwoLevelArgMin steps_;  ///< next step of each channel
   FlashBatches batches_;
   std::uint64_t next_sequence_ = 0;
@@ -91,6 +106,17 @@ class TimelineBase {
   FlashStatistics statistics_;
 
  private:
+  void set_least_read(std::uint32_t bytes) {
+    least_read_bytes_ = bytes;
+    const SimTime decoding =
+        timing_.ecc_bandwidth.bytes_per_second == 0 ? SimTime{} : transfer_time(Bytes{bytes}, timing_.ecc_bandwidth);
+    lookahead_ = std::min(others_lookahead_, timing_.data_out_setup + bus_time(bytes) + decoding + timing_.ecc_latency);
+  }
+
+  std::uint32_t least_read_bytes_ = 0;  ///< of those in flight, or fewer
+  SimTime others_lookahead_{};
+  SimTime lookahead_{};
+
   static const FlashGeometry& checked(const FlashGeometry& geometry) {
     validate(geometry);
     return geometry;
