@@ -50,8 +50,9 @@ void print_row(const Point& p, const char* how, int seeds, const std::vector<std
 int sc_main(int argc, char* argv[]) {
   const int seeds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 5;
   std::printf("Means over %d seeds; in brackets the least and the most.\n\n", seeds);
-  std::printf("| point | set beside its scenario | IOPS, MQSim | ours | difference | latency us, MQSim | ours | difference "
-              "|\n|---|---|---|---|---|---|---|---|\n");
+  std::printf(
+      "| point | set beside its scenario | IOPS, MQSim | ours | difference | latency us, MQSim | ours | difference "
+      "|\n|---|---|---|---|---|---|---|---|\n");
   for (const Point& p : read_points()) {
     if (!p.writes()) {
       print_row(p, "-", seeds, {}, ftl::PageAllocation::dynamic);
