@@ -12,8 +12,6 @@ DriveConfig drive_config(const csdsim::scenario::Scenario& scenario);
 
 PlatformConfig platform_config(const csdsim::scenario::Scenario& scenario);
 
-csdsim::host::ModelShape model_shape(const csdsim::scenario::ModelConfig& model);
-
 csdsim::host::GpuParameters gpu_parameters(const csdsim::scenario::GpuConfig& gpu);
 
 /// Plan, GPU and platform of a generation scenario; `prompt_tokens` are the lengths of its prompts. `data` is left

@@ -394,7 +394,7 @@ TEST_CASE("tokenizer: missing, broken, too large for the model, id out of range"
   const ModelConfig config = read_config(kOpt6m / "config.json");
   const auto path = directory / "tokenizer.model";
   CHECK_THAT(user_error([&] { open_tokenizer(directory.path(), config); }),
-             Contains(path.string()) && Contains("there is no tokenizer"));
+             Contains(directory.path().string()) && Contains("there is no tokenizer"));
   write_file(path, "");
   CHECK_THAT(user_error([&] { open_tokenizer(directory.path(), config); }),
              Contains(path.string()) && Contains("not a valid sentencepiece model"));

@@ -30,19 +30,7 @@ struct SmallModel {
     return model;
   }
 
-  host::ModelShape shape() const {
-    const host::ModelConfig& c = checkpoint.config;
-    host::ModelShape s;
-    s.layers = c.layers;
-    s.width = c.width;
-    s.heads = c.heads;
-    s.kv_heads = c.kv_heads;
-    s.head_dim = c.head_dim;
-    s.ffn = c.ffn;
-    s.vocab = c.vocab;
-    s.positions = c.max_positions;
-    return s;
-  }
+  host::ModelShape shape() const { return host::ModelShape::of(checkpoint.config); }
 };
 
 /// 4 channels x 2 dies x 2 planes: holds some sequences of 2,048 tokens of opt-6m.
