@@ -38,23 +38,25 @@ TEST_CASE("Llama and Qwen2 with grouped queries: tokens through the drive are th
     const SmallModel model(std::string("tests/data/golden/") + name);
     const host::ModelConfig& config = model.checkpoint.config;
     const Prompts prompts = random_prompts({1, 31, 32, 150}, config.vocab);
-    for (const char* system : {"instinfer-dense", "instinfer-sparf"}) {
-      CAPTURE(name, system, config.group_size());
-      csd_model::GenerationSetup setup = small_setup(small_page_drive(), prompts, 150, system, model);
-      setup.component_major = true;
-      setup.plan.system.mini_batches = 2;
-      setup.platform.drives = std::min(2u, config.kv_heads);
-      const DecodeRun drive = decode_in_drive(setup, prompts, kSampled, {}, model);
-      const DecodeRun host = decode_on_host(setup, prompts, kSampled, model);
-      CHECK(drive.tokens == host.tokens);
-      CHECK(drive.attention_digest == host.attention_digest);
-      CHECK(drive.outcome.integrity_errors == 0);
-      CHECK(drive.outcome.requests_issued == drive.outcome.requests_completed);
-      // The plain loop, which knows nothing of plans and mini-batches.
-      if (std::string_view(system) == "instinfer-dense") {
-        const host::GenerationOptions options{.max_new_tokens = 150, .sampling = kSampled, .stop = {}};
-        CHECK(host::generate_on_host(*model.decoder, std::make_unique<host::DenseAttention>(), prompts, options) ==
-              drive.tokens);
+    for (const std::string system : {"instinfer-dense", "instinfer-sparf"}) {
+      for (const std::uint32_t mini_batches : {1u, 2u}) {
+        CAPTURE(name, system, mini_batches, config.group_size());
+        csd_model::GenerationSetup setup = small_setup(small_page_drive(), prompts, 150, system, model);
+        setup.component_major = true;
+        setup.plan.system.mini_batches = mini_batches;
+        setup.platform.drives = std::min(2u, config.kv_heads);
+        const DecodeRun drive = decode_in_drive(setup, prompts, kSampled, {}, model);
+        const DecodeRun host = decode_on_host(setup, prompts, kSampled, model);
+        CHECK((drive.tokens == host.tokens));
+        CHECK(drive.attention_digest == host.attention_digest);
+        CHECK(drive.outcome.integrity_errors == 0);
+        CHECK(drive.outcome.requests_issued == drive.outcome.requests_completed);
+        // The plain loop, which knows nothing of plans: equal where the prefill multiplies the same rows together.
+        if (system == "instinfer-dense" && mini_batches == 1) {
+          const host::GenerationOptions options{.max_new_tokens = 150, .sampling = kSampled, .stop = {}};
+          CHECK((host::generate_on_host(*model.decoder, std::make_unique<host::DenseAttention>(), prompts, options) ==
+                 drive.tokens));
+        }
       }
     }
   }
