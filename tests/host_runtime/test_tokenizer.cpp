@@ -93,6 +93,24 @@ TEST_CASE("merging with a queue equals merging the best pair again and again") {
   }
 }
 
+TEST_CASE("a word that is a token stays whole where merges are ignored for it") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "tokenizer.json";
+  json file = json::parse(std::ifstream(kGolden / "llama3" / "tokenizer.json"));
+  file["model"]["vocab"]["qzx"] = 600;  // no merge makes it
+  for (const bool ignore : {true, false}) {
+    file["model"]["ignore_merges"] = ignore;
+    write_file(path, file.dump());
+    const Tokenizer tokenizer = open_tokenizer_json(path);
+    CHECK(tokenizer.encode("qzx").size() == (ignore ? 1 : 3));
+    CHECK(tokenizer.encode("qzxq").size() == 4);
+    CHECK(tokenizer.vocabulary() == 601);
+    // Ids between the tokens of the file and 600 stand for nothing.
+    const TokenId unused{550};
+    CHECK(tokenizer.decode({&unused, 1}).empty());
+  }
+}
+
 TEST_CASE("words of a million bytes come back: neither the stack nor quadratic time is in the way") {
   for (const char* name : {"llama3", "qwen2", "opt"}) {
     const Tokenizer tokenizer = golden_tokenizer(name);
