@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -86,11 +87,15 @@ int generate(const GenerateArguments& arguments) {
     };
     result = csd_model::run_scenario(loaded.base.scenario, options);
   }
-  // One prompt: its tokens and text stand by themselves.
-  result.document["tokens"] = nlohmann::ordered_json(result.document["tokens"].at(0));
-  result.document["text"] = nlohmann::ordered_json(result.document["text"].at(0));
+  // One prompt: its tokens and text stand by themselves. Without a tokenizer there is no text.
+  for (const char* const key : {"tokens", "text"})
+    if (result.document.contains(key)) result.document[key] = nlohmann::ordered_json(result.document[key].at(0));
   if (arguments.out) write_file(*arguments.out / "result.json", result.document.dump(2) + "\n");
-  fmt::print("{}\n", result.document["text"].get<std::string>());
+  if (result.document.contains("text")) {
+    fmt::print("{}\n", result.document["text"].get<std::string>());
+  } else {
+    fmt::print("{}\n", fmt::join(result.document["tokens"].get<std::vector<std::uint32_t>>(), " "));
+  }
   if (!arguments.quiet) std::fprintf(stderr, "\n%s\n", result.meaning.c_str());
   if (result.failure.empty()) return 0;
   std::fprintf(stderr, "generate: FAILED: %s\n", result.failure.c_str());

@@ -296,11 +296,11 @@ class GenerationProgram : public sc_core::sc_module {
     }
     if (record.kind == host::OpKind::append_kv) layer_marks_[record.tag.layer->value] = totals();
     if (record.kind != host::OpKind::sample) return;
-    // Mini-batches end a step one after another; the step ends with the last of them.
-    const std::uint32_t parts = std::max<std::uint32_t>(1, setup_.plan.system.mini_batches);
-    if (++samples_ % parts != 0) return;
-    const PhaseTotals now = totals();
+    // A step ends with the last of its mini-batches; one with short prompts may be steps ahead of another.
     const bool prefill = record.tag.phase == host::Phase::prefill;
+    std::uint32_t& parts_done = samples_[prefill ? 0 : record.tag.step + std::uint64_t{1}];
+    if (++parts_done != std::max<std::uint32_t>(1, setup_.plan.system.mini_batches)) return;
+    const PhaseTotals now = totals();
     const bool measured = !prefill && record.tag.step >= group_->first_measured() &&
                           record.tag.step < group_->first_measured() + group_->measured;
     if (prefill) end_prefill(now);
@@ -350,8 +350,8 @@ class GenerationProgram : public sc_core::sc_module {
   SimTime gpu_busy_;
   SimTime gpu_outside_;  ///< of gpu_busy_: embedding and sampling
   SimTime gpu_outside_before_;
-  std::vector<double> gpu_outside_layers_;  ///< [measured step], seconds
-  std::uint64_t samples_ = 0;
+  std::vector<double> gpu_outside_layers_;          ///< [measured step], seconds
+  std::map<std::uint64_t, std::uint32_t> samples_;  ///< of the prefill, and of decode steps from 1 on
   std::size_t steps_ = 0;
   PhaseTotals before_;
   PhaseTotals prefill_;

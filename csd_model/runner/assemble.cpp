@@ -170,20 +170,6 @@ PlatformConfig platform_config(const Scenario& s) {
   return config;
 }
 
-host::ModelShape model_shape(const scenario::ModelConfig& m) {
-  host::ModelShape shape;
-  shape.layers = m.layers;
-  shape.width = m.hidden_size;
-  shape.heads = m.heads;
-  shape.kv_heads = m.kv_heads;
-  shape.head_dim = m.head_dim;
-  shape.ffn = m.ffn_size;
-  shape.vocab = m.vocab_size;
-  shape.positions = m.max_positions;
-  shape.element_bytes = m.bytes_per_element;
-  return shape;
-}
-
 host::GpuParameters gpu_parameters(const scenario::GpuConfig& gpu) {
   host::GpuParameters p;
   p.name = gpu.preset;
@@ -212,7 +198,7 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
                     .latency = gpu_link.latency};
   setup.granularity = granularity(s.platform.device.nvme.granularity);
   setup.plan.system.through_host = s.platform.device.nvme.transfer == scenario::Transfer::host;
-  setup.plan.model = model_shape(s.model);
+  setup.plan.model = s.model.shape();
   setup.plan.workload = {.prompt_tokens = std::move(prompt_tokens), .output_tokens = workload.output_tokens};
   setup.plan.drives = s.platform.device.count;
   const auto sequences = static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size());

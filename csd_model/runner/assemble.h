@@ -16,8 +16,6 @@ PlatformConfig platform_config(const csdsim::scenario::Scenario& scenario);
 /// Of a scenario with a block_io workload; it must outlive the setup.
 BlockIoSetup block_io_setup(const csdsim::scenario::Scenario& scenario);
 
-csdsim::host::ModelShape model_shape(const csdsim::scenario::ModelConfig& model);
-
 csdsim::host::GpuParameters gpu_parameters(const csdsim::scenario::GpuConfig& gpu);
 
 /// Plan, GPU and platform of a generation scenario; `prompt_tokens` are the lengths of its prompts. `data` is left

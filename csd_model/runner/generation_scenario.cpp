@@ -28,16 +28,44 @@ namespace {
 using Tokens = std::vector<std::vector<TokenId>>;
 
 /// A checkpoint that is ready to decode.
-struct LoadedModel {
+class LoadedModel {
+ public:
   host::CpuBackend backend;
   host::Checkpoint checkpoint;
   std::unique_ptr<host::Decoder> decoder;
-  std::optional<host::Tokenizer> tokenizer;
 
   explicit LoadedModel(const std::filesystem::path& directory) : checkpoint(host::open_checkpoint(directory)) {
     decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, backend);
-    tokenizer.emplace(host::open_tokenizer(directory, checkpoint.config));
+    try {
+      tokenizer_.emplace(host::open_tokenizer(directory, checkpoint.config));
+    } catch (const UserError& error) {
+      no_tokenizer_ = error.what();
+    }
   }
+
+  /// UserError if the checkpoint has none that can be read: only text needs it.
+  const host::Tokenizer& tokenizer() const {
+    if (!tokenizer_) throw UserError(no_tokenizer_);
+    return *tokenizer_;
+  }
+  /// Why there is no text; empty if there is.
+  const std::string& no_tokenizer() const { return no_tokenizer_; }
+
+  /// Ids that the tokenizer does not know (a padded vocabulary, random weights) become U+FFFD.
+  std::string text(const std::vector<TokenId>& tokens) const {
+    std::string text;
+    for (auto from = tokens.begin(); from != tokens.end();) {
+      const auto to = std::find_if(from, tokens.end(), [&](TokenId t) { return t.value >= tokenizer().vocabulary(); });
+      if (to != from) text += tokenizer().decode({from, to});
+      from = to;
+      if (to != tokens.end()) text += "\uFFFD", ++from;
+    }
+    return text;
+  }
+
+ private:
+  std::optional<host::Tokenizer> tokenizer_;
+  std::string no_tokenizer_;
 };
 
 Tokens read_prompts(const std::filesystem::path& path, const host::Tokenizer& tokenizer) {
@@ -178,12 +206,17 @@ std::string meaning(const GenerationOutcome& out, const ordered_json& document) 
   return text + ". " + out.statement + ".";
 }
 
-void add_text(ordered_json& document, const DecoderData& data, const host::Tokenizer& tokenizer) {
-  document["tokens"] = to_json(data.generated());
-  ordered_json texts = ordered_json::array();
-  for (const auto& tokens : data.generated()) texts.push_back(tokenizer.decode(tokens));
-  document["text"] = std::move(texts);
-  document["stats"]["attention_digest"] = fmt::format("{:016x}", data.attention_digest());
+/// Tokens and, where the checkpoint has a tokenizer, their text.
+void add_text(RunResult& result, const DecoderData& data, const LoadedModel& model) {
+  result.document["tokens"] = to_json(data.generated());
+  if (model.no_tokenizer().empty()) {
+    ordered_json texts = ordered_json::array();
+    for (const auto& tokens : data.generated()) texts.push_back(model.text(tokens));
+    result.document["text"] = std::move(texts);
+  } else {
+    result.meaning += fmt::format(" No text: {}.", model.no_tokenizer());
+  }
+  result.document["stats"]["attention_digest"] = fmt::format("{:016x}", data.attention_digest());
 }
 
 std::vector<std::uint32_t> lengths_of(const Tokens& prompts) {
@@ -207,9 +240,9 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
     if (options.prompt_tokens)
       prompts = {*options.prompt_tokens};
     else if (options.prompt_text)
-      prompts = {model->tokenizer->encode(*options.prompt_text)};
+      prompts = {model->tokenizer().encode(*options.prompt_text)};
     else
-      prompts = workload.prompts ? read_prompts(workload.prompts->path, *model->tokenizer)
+      prompts = workload.prompts ? read_prompts(workload.prompts->path, model->tokenizer())
                                  : make_prompts(workload, model->checkpoint.config.vocab, s.seed);
     lengths = lengths_of(prompts);
   }
@@ -249,9 +282,9 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
   if (options.attention_on_host) {
     const std::unique_ptr<DecoderData> data = decode_on_host();
     result.document["metrics"] = ordered_json::object();
-    add_text(result.document, *data, *model->tokenizer);
-    result.document["wall"] = wall_figures(clock, 0);
     result.meaning = "Attention ran on the host: nothing was simulated.";
+    add_text(result, *data, *model);
+    result.document["wall"] = wall_figures(clock, 0);
     return result;
   }
 
@@ -279,7 +312,7 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
       result.document["stats"]["selection"] = "clustered: share of token pages touched is assumed, see scenario";
   }
 
-  if (carried) add_text(result.document, *data, *model->tokenizer);
+  if (carried) add_text(result, *data, *model);
 
   for (const scenario::Comparison other : s.simulation.compare) {
     std::unique_ptr<DecoderData> reference;

@@ -1,87 +1,65 @@
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include <sstream>
+#include <type_traits>
 
-#include "base/config/yaml.h"
 #include "base/text.h"
 #include "csd_model/scenario/check.h"
+#include "host_runtime/checkpoint/config_json.h"
 
 namespace csdsim::scenario {
 namespace {
 
-/// A dimension of the model: its key in a scenario, and the names under which config.json may hold it.
+/// A dimension of the model: its key in a scenario, and what a checkpoint calls it.
 struct Dimension {
   std::string_view key;
   std::uint32_t ModelConfig::*field;
-  std::initializer_list<const char*> names;
+  std::uint32_t host::ModelConfig::*of_checkpoint;
 };
 
-const Dimension kDimensions[] = {
-    {"layers", &ModelConfig::layers, {"num_hidden_layers"}},
-    {"heads", &ModelConfig::heads, {"num_attention_heads"}},
-    {"kv_heads", &ModelConfig::kv_heads, {"num_key_value_heads", "num_attention_heads"}},
-    {"hidden_size", &ModelConfig::hidden_size, {"hidden_size"}},
-    {"ffn_size", &ModelConfig::ffn_size, {"ffn_dim", "intermediate_size"}},
-    {"vocab_size", &ModelConfig::vocab_size, {"vocab_size"}},
-    {"max_positions", &ModelConfig::max_positions, {"max_position_embeddings"}},
+constexpr Dimension kDimensions[] = {
+    {"layers", &ModelConfig::layers, &host::ModelConfig::layers},
+    {"heads", &ModelConfig::heads, &host::ModelConfig::heads},
+    {"kv_heads", &ModelConfig::kv_heads, &host::ModelConfig::kv_heads},
+    {"head_dim", &ModelConfig::head_dim, &host::ModelConfig::head_dim},
+    {"hidden_size", &ModelConfig::hidden_size, &host::ModelConfig::width},
+    {"ffn_size", &ModelConfig::ffn_size, &host::ModelConfig::ffn},
+    {"vocab_size", &ModelConfig::vocab_size, &host::ModelConfig::vocab},
+    {"max_positions", &ModelConfig::max_positions, &host::ModelConfig::max_positions},
 };
 
-/// Reads one positive integer; throws UserError that names the key.
-std::uint32_t dimension(const nlohmann::json& json, std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    const auto it = json.find(name);
-    if (it == json.end() || it->is_null()) continue;
-    constexpr std::uint64_t kMax = 1 << 24;
-    if (!it->is_number_unsigned() || it->get<std::uint64_t>() == 0 || it->get<std::uint64_t>() > kMax) {
-      throw UserError(fmt::format("{} is {}, expected a whole number from 1 to {}", name, printable(it->dump()), kMax));
-    }
-    return it->get<std::uint32_t>();
-  }
-  throw UserError(fmt::format("has no {}", *names.begin()));
-}
-
-/// Shape from DIR/config.json (Hugging Face). Throws UserError.
-ModelConfig read_shape(const std::filesystem::path& directory) {
-  const auto json = nlohmann::json::parse(config::read_file(directory / "config.json"), nullptr, false);
-  if (!json.is_object()) throw UserError("is not a JSON object");
-  ModelConfig shape;
-  for (const Dimension& d : kDimensions) shape.*d.field = dimension(json, d.names);
-  if (json.contains("head_dim") && !json["head_dim"].is_null()) {
-    shape.head_dim = dimension(json, {"head_dim"});
-  } else {
-    if (shape.hidden_size % shape.heads != 0) {
-      throw UserError(
-          fmt::format("hidden_size {} is not a multiple of num_attention_heads {}", shape.hidden_size, shape.heads));
-    }
-    shape.head_dim = shape.hidden_size / shape.heads;
-  }
-  return shape;
+template <class Value>
+std::string text_of(Value value) {
+  if constexpr (std::is_enum_v<Value>)
+    return std::string(name_of(value));
+  else
+    return fmt::format("{}", value);
 }
 
 /// Takes the shape of the checkpoint; what the scenario says besides has to agree.
 bool take_checkpoint(Checker& c, ModelConfig& model) {
   if (!c.resolve(*model.path, "model.path", "directory")) return false;
-  ModelConfig shape;
+  host::ModelConfig shape;
   try {
-    shape = read_shape(model.path->path);
+    shape = host::read_config(model.path->path / "config.json");
   } catch (const UserError& e) {
-    const std::string where = (model.path->path / "config.json").string();
-    const std::string_view what = e.what();
-    // Errors of opening name the file already.
-    c.error_at("model.path", what.starts_with(where) ? fmt::format("model.path: {}", what)
-                                                     : fmt::format("model.path: {}: {}", where, what));
+    // A line a problem, each beginning with the file.
+    std::istringstream problems(e.what());
+    for (std::string problem; std::getline(problems, problem);)
+      c.error_at("model.path", fmt::format("model.path: {}", problem));
     return false;
   }
-  const auto take = [&](std::string_view key, std::uint32_t ModelConfig::*field) {
+  const auto take = [&](std::string_view key, auto& value, auto of_checkpoint) {
     const std::string path = fmt::format("model.{}", key);
-    if (c.given(path) && c.readable({path}) && model.*field != shape.*field) {
-      c.error_at(path,
-                 fmt::format("{}: {} disagrees with the checkpoint, which has {}", path, model.*field, shape.*field));
+    if (c.given(path) && c.readable({path}) && value != of_checkpoint) {
+      c.error_at(path, fmt::format("{}: {} disagrees with the checkpoint, which has {}", path, text_of(value),
+                                   text_of(of_checkpoint)));
     }
-    model.*field = shape.*field;
+    value = of_checkpoint;
   };
-  for (const Dimension& d : kDimensions) take(d.key, d.field);
-  take("head_dim", &ModelConfig::head_dim);
+  for (const Dimension& d : kDimensions) take(d.key, model.*d.field, shape.*d.of_checkpoint);
+  take("architecture", model.architecture, shape.architecture);
+  take("embeddings", model.embeddings, shape.tied_embeddings ? Embeddings::tied : Embeddings::untied);
   return true;
 }
 
@@ -100,14 +78,13 @@ bool check_model(Checker& c) {
   for (const Dimension& d : kDimensions) {
     if (!c.readable({fmt::format("model.{}", d.key)})) return false;
   }
-  if (!c.readable({"model.head_dim"})) return false;
+  if (!c.readable({"model.architecture", "model.embeddings"})) return false;
   std::vector<std::string> missing;
   for (const Dimension& d : kDimensions) {
     if (model.*d.field == 0) missing.emplace_back(d.key);
   }
-  if (model.head_dim == 0) missing.emplace_back("head_dim");
   if (!missing.empty()) {
-    c.error_at("model", missing.size() == std::size(kDimensions) + 1
+    c.error_at("model", missing.size() == std::size(kDimensions)
                             ? "model: name one: {preset: opt-13b} or {path: DIR}"
                             : fmt::format("model: {} missing; or name a preset or a path", join(missing)));
     return false;

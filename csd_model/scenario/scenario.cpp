@@ -5,10 +5,21 @@
 
 namespace csdsim::scenario {
 
-Bytes ModelConfig::weight_bytes() const {
-  const std::uint64_t width = hidden_size, kv = std::uint64_t{kv_heads} * head_dim, q = std::uint64_t{heads} * head_dim;
-  const std::uint64_t layer = 2 * width * (q + kv) + 2 * width * ffn_size;
-  return Bytes{bytes_per_element * (layers * layer + width * (std::uint64_t{vocab_size} + max_positions))};
+host::ModelShape ModelConfig::shape() const {
+  host::ModelConfig config;
+  config.architecture = architecture;
+  config.layers = layers;
+  config.width = hidden_size;
+  config.heads = heads;
+  config.kv_heads = kv_heads;
+  config.head_dim = head_dim;
+  config.ffn = ffn_size;
+  config.vocab = vocab_size;
+  config.max_positions = max_positions;
+  config.tied_embeddings = embeddings == Embeddings::tied;
+  host::ModelShape shape = host::ModelShape::of(config);
+  shape.element_bytes = bytes_per_element;
+  return shape;
 }
 
 host::SparfParameters sparf_parameters(const InstinferSparf& system) {
@@ -29,8 +40,10 @@ std::string_view Scenario::workload_kind() const {
 void describe(ParamVisitor& v, ModelConfig& c) {
   const Cite open = assumed("no default: name a preset or a path");
   v.preset("model", c.preset);
-  v.optional("path", c.path, "none", "Directory of a checkpoint (config.json, safetensors, tokenizer.model).",
+  v.optional("path", c.path, "none", "Directory of a checkpoint (config.json, safetensors, tokenizer).",
              assumed("a preset has no weights"));
+  v.param("architecture", c.architecture, "Family: positions, biases, and matrices of the feed-forward network.",
+          paper("OPT (arXiv 2205.01068), the family that InstInfer runs"));
   v.param("layers", c.layers, {1, 1024}, "Decoder layers.", open);
   v.param("heads", c.heads, {1, 1024}, "Query heads.", open);
   v.param("kv_heads", c.kv_heads, {1, 1024}, "Key/value heads; divides heads.", open);
@@ -39,6 +52,8 @@ void describe(ParamVisitor& v, ModelConfig& c) {
   v.param("ffn_size", c.ffn_size, {1, 4'194'304}, "Width inside the feed-forward network.", open);
   v.param("vocab_size", c.vocab_size, {1, 16'777'216}, "Entries of the vocabulary.", open);
   v.param("max_positions", c.max_positions, {1, 16'777'216}, "Longest sequence that the model was made for.", open);
+  v.param("embeddings", c.embeddings, "Whether the output projection costs memory of its own.",
+          paper("OPT (arXiv 2205.01068): tied"));
   v.param("bytes_per_element", c.bytes_per_element, {2, 2}, "Bytes of a weight, key or value: FP16.",
           paper("InstInfer VI-A: FP16"));
 }

@@ -10,14 +10,18 @@
 #include "base/param.h"
 #include "csd_model/scenario/block_workload.h"
 #include "csd_model/scenario/platform.h"
+#include "host_runtime/core/planner/model_shape.h"
 #include "host_runtime/core/planner/sparf_budget.h"
 
 namespace csdsim::scenario {
+
+enum class Embeddings : std::uint8_t { tied, untied };
 
 /// Shape of a decoder. From a preset, from the config.json of a checkpoint, or given.
 struct ModelConfig {
   std::string preset;
   std::optional<InputPath> path;  ///< directory of a checkpoint; its shape is read while loading
+  host::Architecture architecture = host::Architecture::opt;
   std::uint32_t layers = 0;
   std::uint32_t heads = 0;
   std::uint32_t kv_heads = 0;
@@ -26,12 +30,14 @@ struct ModelConfig {
   std::uint32_t ffn_size = 0;
   std::uint32_t vocab_size = 0;
   std::uint32_t max_positions = 0;
+  Embeddings embeddings = Embeddings::tied;
   std::uint32_t bytes_per_element = 2;
 
   /// K or V of one token and head.
   Bytes row_bytes() const { return Bytes{std::uint64_t{head_dim} * bytes_per_element}; }
-  /// Weights of a decoder in the manner of OPT: attention, two-matrix FFN, tied embeddings, positions.
-  Bytes weight_bytes() const;
+  /// What the model costs.
+  host::ModelShape shape() const;
+  Bytes weight_bytes() const { return shape().weight_bytes(); }
 };
 
 enum class RatioMode : std::uint8_t { uniform, traffic };
@@ -129,6 +135,19 @@ void describe(ParamVisitor& v, Scenario& c);
 
 namespace csdsim {
 
+template <>
+struct EnumValues<host::Architecture> {
+  static constexpr EnumValue<host::Architecture> values[] = {
+      {host::Architecture::opt, "opt", "Learned positions, two matrices and ReLU, biases everywhere."},
+      {host::Architecture::llama, "llama", "Rotary positions, three matrices and a gate, no biases."},
+      {host::Architecture::qwen2, "qwen2", "As llama, with biases of Q, K and V."}};
+};
+template <>
+struct EnumValues<scenario::Embeddings> {
+  static constexpr EnumValue<scenario::Embeddings> values[] = {
+      {scenario::Embeddings::tied, "tied", "The output projection is the embedding table."},
+      {scenario::Embeddings::untied, "untied", "The output projection has a table of its own."}};
+};
 template <>
 struct EnumValues<scenario::RatioMode> {
   static constexpr EnumValue<scenario::RatioMode> values[] = {

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "host_runtime/checkpoint/config_json.h"
 #include "host_runtime/checkpoint/safetensors.h"
+#include "host_runtime/checkpoint/sentencepiece_tokenizer.h"
+#include "host_runtime/checkpoint/tokenizer_json.h"
 
 namespace csdsim::host {
 
@@ -26,11 +28,23 @@ Checkpoint open_checkpoint(const std::filesystem::path& directory) {
 }
 
 Tokenizer open_tokenizer(const std::filesystem::path& directory, const ModelConfig& config) {
-  const auto path = directory / "tokenizer.model";
-  Tokenizer tokenizer(path);
+  const auto sentencepiece = directory / "tokenizer.model", byte_level = directory / "tokenizer.json",
+             vocabulary = directory / "vocab.json", merges = directory / "merges.txt";
+  const auto open = [&] {
+    if (std::filesystem::exists(sentencepiece)) return open_sentencepiece(sentencepiece);
+    if (std::filesystem::exists(byte_level)) return open_tokenizer_json(byte_level);
+    if (std::filesystem::exists(vocabulary) && std::filesystem::exists(merges)) {
+      return open_vocabulary_and_merges(vocabulary, merges);
+    }
+    throw UserError(
+        fmt::format("{}: there is no tokenizer (tokenizer.model, tokenizer.json, or vocab.json and merges.txt); give "
+                    "token ids instead of text",
+                    directory.string()));
+  };
+  Tokenizer tokenizer = open();
   if (tokenizer.vocabulary() > config.vocab) {
-    throw UserError(fmt::format("{}: {} tokens, but vocab_size of config.json is {}", path.string(),
-                                tokenizer.vocabulary(), config.vocab));
+    throw UserError(fmt::format("{}: the tokenizer has {} tokens, but vocab_size of config.json is {}",
+                                directory.string(), tokenizer.vocabulary(), config.vocab));
   }
   return tokenizer;
 }

@@ -1,4 +1,4 @@
-// A checkpoint directory in Hugging Face form: config.json, safetensors, tokenizer.model.
+// A checkpoint directory in Hugging Face form: config.json, safetensors, tokenizer.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,8 @@ struct Checkpoint {
 /// everything that is wrong with the files.
 Checkpoint open_checkpoint(const std::filesystem::path& directory);
 
-/// The tokenizer of a checkpoint. UserError if it is missing, broken, or knows more tokens than the model.
+/// The tokenizer of a checkpoint: tokenizer.model, else tokenizer.json, else vocab.json and merges.txt. UserError if it
+/// is missing, broken, or knows more tokens than the model.
 Tokenizer open_tokenizer(const std::filesystem::path& directory, const ModelConfig& config);
 
 }  // namespace csdsim::host

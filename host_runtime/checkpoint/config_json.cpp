@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
+#include "host_runtime/checkpoint/config_fields.h"
 #include "host_runtime/checkpoint/json_file.h"
 
 namespace csdsim::host {
@@ -13,66 +16,14 @@ namespace {
 
 using nlohmann::json;
 
-// Larger than any model: keeps products of two of them far from overflow.
-constexpr std::uint32_t kMaxCount = 1u << 24;
+constexpr float kMaxTheta = 1e12f;
 
-// Takes fields out of a config and collects what is wrong with them.
-class FieldReader {
- public:
-  FieldReader(const json& config, std::string path) : config_(config), path_(std::move(path)) {}
+// Architectures by the class that saved the checkpoint; all of them hold a language-model head but the bare decoders.
+constexpr std::string_view kClassPrefixes[] = {"OPT", "Llama", "Qwen2"};
 
-  // A count in [1, kMaxCount].
-  std::uint32_t count(const char* field) {
-    const auto it = config_.find(field);
-    if (it == config_.end()) {
-      problem(field, "is missing (a positive integer is needed)");
-    } else if (!it->is_number_unsigned() || it->get<std::uint64_t>() < 1 || it->get<std::uint64_t>() > kMaxCount) {
-      problem(field, fmt::format("expected an integer from 1 to {}, found {}", kMaxCount, it->dump()));
-    } else {
-      return it->get<std::uint32_t>();
-    }
-    return 1;
-  }
-
-  bool boolean(const char* field, bool otherwise) {
-    const auto it = config_.find(field);
-    if (it == config_.end()) return otherwise;
-    if (it->is_boolean()) return it->get<bool>();
-    problem(field, fmt::format("expected true or false, found {}", it->dump()));
-    return otherwise;
-  }
-
-  // The field, where present, must have the one value that the decoder implements.
-  void only(const char* field, const json& implemented, std::string_view why) {
-    const auto it = config_.find(field);
-    if (it != config_.end() && *it != implemented) {
-      problem(field, fmt::format("expected {}, found {}: {}", implemented.dump(), it->dump(), why));
-    }
-  }
-
-  void problem(const char* field, const std::string& what) {
-    problems_.push_back(fmt::format("{}: {}: {}", path_, field, what));
-  }
-
-  void finish() const {
-    if (!problems_.empty()) throw UserError(fmt::format("{}", fmt::join(problems_, "\n")));
-  }
-
- private:
-  const json& config_;
-  std::string path_;
-  std::vector<std::string> problems_;
-};
-
-ModelConfig read_opt(FieldReader& fields) {
-  ModelConfig config;
-  config.architecture = "opt";
-  config.layers = fields.count("num_hidden_layers");
-  config.width = fields.count("hidden_size");
-  config.heads = config.kv_heads = fields.count("num_attention_heads");
+void read_opt(ConfigFields& fields, ModelConfig& config) {
+  config.kv_heads = config.heads;
   config.ffn = fields.count("ffn_dim");
-  config.vocab = fields.count("vocab_size");
-  config.max_positions = fields.count("max_position_embeddings");
   config.tied_embeddings = fields.boolean("tie_word_embeddings", true);
   fields.only("word_embed_proj_dim", config.width, "projected embeddings are not implemented");
   fields.only("do_layer_norm_before", true, "post-norm OPT (350m) is not implemented");
@@ -80,30 +31,151 @@ ModelConfig read_opt(FieldReader& fields) {
   fields.only("enable_bias", true, "OPT without biases is not implemented");
   fields.only("layer_norm_elementwise_affine", true, "norms without parameters are not implemented");
   fields.only("activation_function", "relu", "OPT uses ReLU");
-  if (config.width % config.heads != 0) {
-    fields.problem("hidden_size",
-                   fmt::format("{} is not a multiple of num_attention_heads {}", config.width, config.heads));
+}
+
+// "rope_type"; older files call it "type". Both are written by some tools and must agree.
+std::string rope_type(ConfigFields& rope) {
+  const std::string type = rope.text("rope_type"), older = rope.text("type");
+  if (!type.empty() && !older.empty() && type != older) {
+    rope.problem("type", fmt::format("'{}' contradicts rope_type '{}'", printable(older), printable(type)));
   }
-  config.head_dim = config.width / config.heads;
-  return config;
+  return !type.empty() ? type : !older.empty() ? older : "default";
+}
+
+// Rotary positions: "rope_theta" and "rope_scaling" beside each other, or both in "rope_parameters" (transformers 5).
+void read_rotary(ConfigFields& fields, ModelConfig& config) {
+  config.rotary.theta = fields.number("rope_theta", kMaxTheta, 10000.0f);
+  const bool newer = fields.has("rope_parameters");
+  std::optional<ConfigFields> rope = fields.object(newer ? "rope_parameters" : "rope_scaling");
+  if (newer) fields.none("rope_scaling", "rope_parameters says the same; keep one");
+  if (newer && rope) {
+    const float theta = rope->number("rope_theta", kMaxTheta, config.rotary.theta);
+    if (fields.has("rope_theta") && theta != config.rotary.theta) {
+      fields.problem("rope_theta", fmt::format("{} contradicts {} in rope_parameters", config.rotary.theta, theta));
+    }
+    config.rotary.theta = theta;
+  }
+  fields.only("partial_rotary_factor", 1.0, "rotating a part of a head is not implemented");
+  if (!rope) return;
+  rope->only("partial_rotary_factor", 1.0, "rotating a part of a head is not implemented");
+  const std::string type = rope_type(*rope);
+  if (type == "default") return;
+  if (type != "llama3") {
+    rope->problem("rope_type", fmt::format("'{}' is not implemented; there is: default, llama3", printable(type)));
+    return;
+  }
+  Llama3RopeScaling scaling;
+  scaling.factor = rope->number("factor", 1e6);
+  scaling.low_frequency_factor = rope->number("low_freq_factor", 1e6);
+  scaling.high_frequency_factor = rope->number("high_freq_factor", 1e6);
+  scaling.original_positions = rope->count("original_max_position_embeddings");
+  if (rope->has("low_freq_factor") && rope->has("high_freq_factor") &&
+      scaling.low_frequency_factor >= scaling.high_frequency_factor) {
+    rope->problem("low_freq_factor", fmt::format("{} is not below high_freq_factor {}", scaling.low_frequency_factor,
+                                                 scaling.high_frequency_factor));
+  }
+  if (scaling.original_positions > config.max_positions && fields.has("max_position_embeddings")) {
+    rope->problem("original_max_position_embeddings", fmt::format("{} is above max_position_embeddings {}",
+                                                                  scaling.original_positions, config.max_positions));
+  }
+  config.rotary.scaling = scaling;
+}
+
+void read_llama(ConfigFields& fields, ModelConfig& config) {
+  config.kv_heads = fields.count("num_key_value_heads", config.heads);
+  config.ffn = fields.count("intermediate_size");
+  config.norm_epsilon = fields.number("rms_norm_eps", 1.0, 1e-6f);
+  config.tied_embeddings = fields.boolean("tie_word_embeddings", false);
+  read_rotary(fields, config);
+  fields.only("hidden_act", "silu", "the feed-forward block is SwiGLU");
+  if (config.architecture == Architecture::llama) {
+    fields.only("attention_bias", false, "Llama with biases is not implemented");
+    fields.only("mlp_bias", false, "Llama with biases is not implemented");
+  } else {
+    fields.only("use_sliding_window", false, "sliding windows are not implemented");
+  }
+  if (const json* types = fields.find("layer_types")) {
+    const auto full = [](const json& type) { return type == "full_attention"; };
+    if (!types->is_array() || !std::all_of(types->begin(), types->end(), full)) {
+      fields.problem("layer_types", "every layer must be 'full_attention': other kinds are not implemented");
+    }
+  }
+}
+
+// What all families share. head_dim follows from the width where it is not given.
+void read_common(ConfigFields& fields, ModelConfig& config) {
+  config.layers = fields.count("num_hidden_layers");
+  config.width = fields.count("hidden_size");
+  config.heads = fields.count("num_attention_heads");
+  config.vocab = fields.count("vocab_size");
+  config.max_positions = fields.count("max_position_embeddings");
+  fields.none("quantization_config", "quantised weights are not implemented");
+  const bool divides = config.width % config.heads == 0;
+  if (config.architecture != Architecture::opt && fields.has("head_dim")) {
+    config.head_dim = fields.count("head_dim");
+  } else {
+    if (!divides && fields.has("hidden_size") && fields.has("num_attention_heads")) {
+      fields.problem("hidden_size",
+                     fmt::format("{} is not a multiple of num_attention_heads {}", config.width, config.heads));
+    }
+    config.head_dim = std::max(1u, config.width / config.heads);
+  }
+  if (std::uint64_t{config.heads} * config.head_dim > kMaxCount) {
+    fields.problem("num_attention_heads",
+                   fmt::format("{} heads of {} are more than {} elements", config.heads, config.head_dim, kMaxCount));
+  }
+}
+
+void check_heads(ConfigFields& fields, const ModelConfig& config) {
+  if (config.heads % config.kv_heads != 0) {
+    fields.problem("num_key_value_heads",
+                   fmt::format("{} do not divide num_attention_heads {}", config.kv_heads, config.heads));
+  }
+  if (config.architecture != Architecture::opt && config.head_dim % 2 != 0 && fields.has("num_attention_heads")) {
+    fields.problem(fields.has("head_dim") ? "head_dim" : "hidden_size",
+                   fmt::format("a head of {} elements cannot be rotated: it must be even", config.head_dim));
+  }
+}
+
+std::optional<Architecture> read_architecture(ConfigFields& fields) {
+  const std::string known = fmt::format("known architectures: {}", fmt::join(kArchitectureNames, ", "));
+  const json* const type = fields.find("model_type");
+  if (type == nullptr || !type->is_string()) {
+    fields.problem("model_type", "is missing or not a string; " + known);
+    return {};
+  }
+  const auto it = std::find(kArchitectureNames.begin(), kArchitectureNames.end(), type->get<std::string>());
+  if (it == kArchitectureNames.end()) {
+    fields.problem("model_type", fmt::format("unknown architecture {}; {}", printable(type->dump()), known));
+    return {};
+  }
+  const auto index = static_cast<std::size_t>(it - kArchitectureNames.begin());
+  if (const json* const classes = fields.find("architectures")) {
+    const std::string model = std::string(kClassPrefixes[index]) + "Model",
+                      causal = std::string(kClassPrefixes[index]) + "ForCausalLM";
+    const auto fits = [&](const json& name) { return name == causal || name == model; };
+    if (!classes->is_array() || !std::all_of(classes->begin(), classes->end(), fits)) {
+      fields.problem("architectures", fmt::format("expected [\"{}\"] for model_type \"{}\", found {}", causal, *it,
+                                                  printable(classes->dump())));
+    }
+  }
+  return static_cast<Architecture>(index);
 }
 
 }  // namespace
 
 ModelConfig read_config(const std::filesystem::path& path) {
   const json description = read_json_object(path);
-  FieldReader fields(description, path.string());
-  const auto type = description.find("model_type");
-  if (type == description.end() || !type->is_string()) {
-    fields.problem("model_type", "is missing or not a string; known architectures: opt");
-    fields.finish();
+  std::vector<std::string> problems;
+  ConfigFields fields(description, path.string(), problems);
+  ModelConfig config;
+  if (const std::optional<Architecture> architecture = read_architecture(fields)) {
+    config.architecture = *architecture;
+    read_common(fields, config);
+    architecture == Architecture::opt ? read_opt(fields, config) : read_llama(fields, config);
+    check_heads(fields, config);
   }
-  if (*type != "opt") {
-    fields.problem("model_type", fmt::format("unknown architecture {}; known architectures: opt", type->dump()));
-    fields.finish();
-  }
-  const ModelConfig config = read_opt(fields);
-  fields.finish();
+  if (!problems.empty()) throw UserError(fmt::format("{}", fmt::join(problems, "\n")));
   return config;
 }
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/units.h"
 #include "host_runtime/checkpoint/mapped_file.h"
 
 namespace csdsim::host {
@@ -38,11 +37,11 @@ json parse_json_object(std::string_view text, const std::string& where) {
   return result;
 }
 
-json read_json_object(const std::filesystem::path& path) {
+json read_json_object(const std::filesystem::path& path, Bytes limit) {
   const MappedFile file(path);
-  if (file.bytes().size() > Bytes::mib(16).value) {
-    throw UserError(fmt::format("{}: {} bytes is too large for a JSON description (at most 16 MiB)", path.string(),
-                                file.bytes().size()));
+  if (file.bytes().size() > limit.value) {
+    throw UserError(fmt::format("{}: {} bytes is too large for a JSON description (at most {} MiB)", path.string(),
+                                file.bytes().size(), limit.value >> 20));
   }
   return parse_json_object({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path.string());
 }

@@ -6,13 +6,15 @@
 #include <string>
 #include <string_view>
 
+#include "base/units.h"
+
 namespace csdsim::host {
 
 /// Parses a whole JSON object. UserError starting with `where` (a path) for text that is not JSON, is not an object,
 /// or has a key twice in one object.
 nlohmann::json parse_json_object(std::string_view text, const std::string& where);
 
-/// Reads and parses a file of at most 16 MiB.
-nlohmann::json read_json_object(const std::filesystem::path& path);
+/// Reads and parses a file of at most `limit` bytes.
+nlohmann::json read_json_object(const std::filesystem::path& path, Bytes limit = Bytes::mib(16));
 
 }  // namespace csdsim::host

@@ -1,7 +1,7 @@
 // Text to token ids and back.
 #pragma once
 
-#include <filesystem>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,22 +12,30 @@
 
 namespace csdsim::host {
 
-/// A sentencepiece model (`tokenizer.model`). No start or end token is added.
+/// A tokenizer of either kind. No start or end token is added.
 class Tokenizer {
  public:
-  /// UserError naming the file if it is missing or not a sentencepiece model.
-  explicit Tokenizer(const std::filesystem::path& path);
-  ~Tokenizer();
-  Tokenizer(Tokenizer&&) noexcept;
+  /// One kind of tokenizer: see the functions of Tokenizer.
+  class Kind {
+   public:
+    virtual ~Kind() = default;
+    virtual std::uint32_t vocabulary() const = 0;
+    virtual std::vector<TokenId> encode(std::string_view text) const = 0;
+    /// Ids are inside the vocabulary.
+    virtual std::string decode(std::span<const TokenId> tokens) const = 0;
+  };
 
-  std::uint32_t vocabulary() const;
+  explicit Tokenizer(std::unique_ptr<const Kind> kind) : kind_(std::move(kind)) {}
+
+  /// Largest id plus one.
+  std::uint32_t vocabulary() const { return kind_->vocabulary(); }
+  /// UserError for text that is not UTF-8.
   std::vector<TokenId> encode(std::string_view text) const;
-  /// UserError for an id outside the vocabulary.
+  /// Valid UTF-8: bytes that make no character become U+FFFD. UserError for an id outside the vocabulary.
   std::string decode(std::span<const TokenId> tokens) const;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<const Kind> kind_;
 };
 
 }  // namespace csdsim::host

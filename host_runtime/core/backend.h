@@ -35,10 +35,20 @@ struct Weight {
 };
 
 /// Operators that a model family may ask for. A backend that lacks one is refused when the decoder is made.
-enum class Operator : std::uint8_t { embedding, linear, layer_norm, relu, add, causal_attention };
-inline constexpr std::size_t kOperators = 6;
-constexpr std::array<std::string_view, kOperators> kOperatorNames{"embedding", "linear", "layer_norm",
-                                                                  "relu",      "add",    "causal_attention"};
+enum class Operator : std::uint8_t {
+  embedding,
+  linear,
+  layer_norm,
+  rms_norm,
+  rotate,
+  relu,
+  swiglu,
+  add,
+  causal_attention
+};
+inline constexpr std::size_t kOperators = 9;
+constexpr std::array<std::string_view, kOperators> kOperatorNames{
+    "embedding", "linear", "layer_norm", "rms_norm", "rotate", "relu", "swiglu", "add", "causal_attention"};
 
 /// Head counts of an attention operator; q is [tokens][heads * head_dim], k and v are [tokens][kv_heads * head_dim].
 struct AttentionShape {
@@ -70,7 +80,15 @@ class Backend {
   virtual void linear(const Tensor& x, const Weight& w, const Weight* bias, Tensor& out) = 0;
   /// out = (x - mean) / sqrt(variance + epsilon) * gamma + beta, row by row.
   virtual void layer_norm(const Tensor& x, const Weight& gamma, const Weight& beta, float epsilon, Tensor& out) = 0;
+  /// out = x / sqrt(mean of squares + epsilon) * gamma, row by row.
+  virtual void rms_norm(const Tensor& x, const Weight& gamma, float epsilon, Tensor& out) = 0;
+  /// Rotary positions, in place. x is [tokens][heads * head_dim] with head_dim twice the columns of
+  /// `inverse_frequencies` (a vector f); in every head of row t, elements i and i + head_dim / 2 turn by
+  /// positions[t] * f[i], a product in fp32.
+  virtual void rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies) = 0;
   virtual void relu(Tensor& x) = 0;
+  /// gate = gate * sigmoid(gate) * up.
+  virtual void swiglu(Tensor& gate, const Tensor& up) = 0;
   /// x += y.
   virtual void add(Tensor& x, const Tensor& y) = 0;
   /// Rounds every value to the nearest fp16.

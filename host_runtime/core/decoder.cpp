@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "host_runtime/core/decoder_llama.h"
 #include "host_runtime/core/decoder_opt.h"
 
 namespace csdsim::host {
@@ -28,8 +29,14 @@ Tensor Decoder::prefill_attention(const AttentionInputs& inputs, std::span<const
   Tensor out = backend_.allocate(inputs.q.rows, inputs.q.cols);
   backend_.causal_attention(inputs.q, inputs.k, inputs.v, {config_.heads, config_.kv_heads, config_.head_dim}, lengths,
                             out);
-  backend_.round_to_half(out);
+  if (kv_ == KvPrecision::f16) backend_.round_to_half(out);
   return out;
+}
+
+void Decoder::round_kv(AttentionInputs& inputs) const {
+  if (kv_ == KvPrecision::f32) return;
+  backend_.round_to_half(inputs.k);
+  backend_.round_to_half(inputs.v);
 }
 
 std::vector<float> Decoder::logits(const HiddenStates& hidden) const {
@@ -57,10 +64,16 @@ Tensor Decoder::from_host(std::span<const Half> values, std::size_t cols) const 
   return tensor;
 }
 
-std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const WeightSource& weights, Backend& backend) {
-  if (config.architecture == "opt") return std::make_unique<OptDecoder>(config, weights, backend);
-  throw UserError(
-      fmt::format("{}: no decoder for architecture '{}'; there is: opt", weights.description(), config.architecture));
+std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const WeightSource& weights, Backend& backend,
+                                      KvPrecision kv) {
+  switch (config.architecture) {
+    case Architecture::opt:
+      return std::make_unique<OptDecoder>(config, weights, backend, kv);
+    case Architecture::llama:
+    case Architecture::qwen2:
+      return std::make_unique<LlamaDecoder>(config, weights, backend, kv);
+  }
+  throw InternalError("make_decoder: no such architecture");
 }
 
 }  // namespace csdsim::host

@@ -20,13 +20,17 @@ struct HiddenStates {
 
 /// What attention of one layer takes for a batch of tokens: q [tokens][heads * head_dim], k and v
 /// [tokens][kv_heads * head_dim]. k and v are rounded to fp16, the format of the KV cache, so that whoever attends uses
-/// the same numbers. q has the backend's precision; who sends it to a drive rounds it to fp16. q is not scaled:
-/// 1/sqrt(head_dim) is applied to the logits.
+/// the same numbers; rotary positions are applied to q and k. q has the backend's precision; who sends it to a drive
+/// rounds it to fp16. q is not scaled: 1/sqrt(head_dim) is applied to the logits.
 struct AttentionInputs {
   Tensor q;
   Tensor k;
   Tensor v;
 };
+
+/// Of k, v and the attention output. fp16 is what caches and drives hold. fp32 leaves them as computed: only for
+/// comparing a prefill with another implementation.
+enum class KvPrecision : std::uint8_t { f16, f32 };
 
 /// One layer of a batch is attention_inputs, then attention, then finish_layer. Tokens of several sequences, of any
 /// lengths, stand one after another in the rows of a batch.
@@ -65,18 +69,22 @@ class Decoder {
   Tensor from_host(std::span<const Half> values, std::size_t cols) const;
 
  protected:
-  Decoder(const ModelConfig& config, Backend& backend) : config_(config), backend_(backend) {}
+  Decoder(const ModelConfig& config, Backend& backend, KvPrecision kv) : config_(config), backend_(backend), kv_(kv) {}
+
+  /// Rounds k and v as the precision says.
+  void round_kv(AttentionInputs& inputs) const;
 
  private:
   virtual HiddenStates do_embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const = 0;
 
   ModelConfig config_;
   Backend& backend_;
+  KvPrecision kv_;
 };
 
 /// Makes the decoder of `config.architecture`, loading its weights into `backend`, which must outlive it.
-/// UserError if the architecture is unknown (the known ones are listed), a tensor is missing or has another shape than
-/// `config` says, or the backend lacks an operator.
-std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const WeightSource& weights, Backend& backend);
+/// UserError if a tensor is missing or has another shape than `config` says, or the backend lacks an operator.
+std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const WeightSource& weights, Backend& backend,
+                                      KvPrecision kv = KvPrecision::f16);
 
 }  // namespace csdsim::host

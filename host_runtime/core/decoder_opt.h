@@ -2,6 +2,7 @@
 #pragma once
 
 #include "host_runtime/core/decoder.h"
+#include "host_runtime/core/weight_loader.h"
 
 namespace csdsim::host {
 
@@ -9,7 +10,7 @@ namespace csdsim::host {
 class OptDecoder final : public Decoder {
  public:
   /// See make_decoder().
-  OptDecoder(const ModelConfig& config, const WeightSource& weights, Backend& backend);
+  OptDecoder(const ModelConfig& config, const WeightSource& weights, Backend& backend, KvPrecision kv);
 
   AttentionInputs attention_inputs(LayerId layer, const HiddenStates& hidden) const override;
   void finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const override;
@@ -17,10 +18,6 @@ class OptDecoder final : public Decoder {
   std::vector<float> logits(const HiddenStates& hidden, std::span<const std::uint32_t> rows) const override;
 
  private:
-  struct Affine {
-    Weight weight;
-    Weight bias;
-  };
   struct Layer {
     Affine attention_norm, q, k, v, out, ffn_norm, fc1, fc2;
   };

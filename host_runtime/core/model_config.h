@@ -1,8 +1,10 @@
 // The shape of a decoder-only model: what every part of the host runtime needs to know about a checkpoint.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <string>
+#include <optional>
+#include <string_view>
 
 #include "base/address.h"
 #include "base/units.h"
@@ -12,9 +14,29 @@ namespace csdsim::host {
 /// Index into the vocabulary of a model (not a position: that is TokenIndex).
 using TokenId = StrongId<struct TokenIdTag>;
 
+/// The families that decoders exist for.
+enum class Architecture : std::uint8_t { opt, llama, qwen2 };
+/// Their names, as `model_type` of config.json has them.
+inline constexpr std::array<std::string_view, 3> kArchitectureNames{"opt", "llama", "qwen2"};
+constexpr std::string_view name_of(Architecture a) { return kArchitectureNames[static_cast<std::size_t>(a)]; }
+
+/// Slower rotation of the low frequencies, for contexts beyond the trained one (Llama 3.1, `rope_type: llama3`).
+struct Llama3RopeScaling {
+  float factor = 1;
+  float low_frequency_factor = 1;
+  float high_frequency_factor = 4;
+  std::uint32_t original_positions = 8192;
+};
+
+/// Rotary position embedding (arXiv 2104.09864), element i rotated with element i + head_dim / 2.
+struct RotaryPositions {
+  float theta = 10000;
+  std::optional<Llama3RopeScaling> scaling;
+};
+
 /// Shape of a model. Counts are elements, not bytes; all are at least 1.
 struct ModelConfig {
-  std::string architecture;         ///< family as its config.json names it ("opt")
+  Architecture architecture = Architecture::opt;
   std::uint32_t layers = 0;         ///< decoder layers
   std::uint32_t width = 0;          ///< hidden size
   std::uint32_t heads = 0;          ///< query heads
@@ -25,6 +47,7 @@ struct ModelConfig {
   std::uint32_t max_positions = 0;  ///< longest context
   float norm_epsilon = 1e-5f;       ///< epsilon of the normalisation layers
   bool tied_embeddings = true;      ///< the output projection is the embedding table
+  RotaryPositions rotary;           ///< not used by opt, whose positions are learned
 
   /// Query heads that share one KV head (1 without grouped-query attention).
   constexpr std::uint32_t group_size() const { return heads / kv_heads; }

@@ -146,10 +146,52 @@ void CpuBackend::layer_norm(const Tensor& x, const Weight& gamma, const Weight& 
   }
 }
 
+void CpuBackend::rms_norm(const Tensor& x, const Weight& gamma, float epsilon, Tensor& out) {
+  require(gamma.cols == x.cols && out.rows == x.rows && out.cols == x.cols, "rms_norm");
+  const std::vector<float>& scale = data(gamma).full;
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    const float* in = data(x) + r * x.cols;
+    float* to = data(out) + r * x.cols;
+    double squares = 0;
+    for (std::size_t i = 0; i < x.cols; ++i) squares += double{in[i]} * double{in[i]};
+    const auto inverse = static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(x.cols) + double{epsilon}));
+    for (std::size_t i = 0; i < x.cols; ++i) to[i] = in[i] * inverse * scale[i];
+  }
+}
+
+void CpuBackend::rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies) {
+  const std::size_t half = inverse_frequencies.cols;
+  require(positions.size() == x.rows && x.cols % (2 * half) == 0, "rotate");
+  const std::vector<float>& frequency = data(inverse_frequencies).full;
+  std::vector<float> cosine(half), sine(half);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t i = 0; i < half; ++i) {
+      const float angle = static_cast<float>(positions[r]) * frequency[i];
+      cosine[i] = std::cos(angle);
+      sine[i] = std::sin(angle);
+    }
+    float* const row = data(x) + r * x.cols;
+    for (float* head = row; head < row + x.cols; head += 2 * half) {
+      for (std::size_t i = 0; i < half; ++i) {
+        const float first = head[i], second = head[i + half];
+        head[i] = first * cosine[i] - second * sine[i];
+        head[i + half] = second * cosine[i] + first * sine[i];
+      }
+    }
+  }
+}
+
 void CpuBackend::relu(Tensor& x) {
   float* values = data(x);
   // Written so that NaN passes: a broken checkpoint must show up in the logits.
   for (std::size_t i = 0; i < x.rows * x.cols; ++i) values[i] = values[i] < 0 ? 0 : values[i];
+}
+
+void CpuBackend::swiglu(Tensor& gate, const Tensor& up) {
+  require(gate.rows == up.rows && gate.cols == up.cols, "swiglu");
+  float* to = data(gate);
+  const float* from = data(up);
+  for (std::size_t i = 0; i < gate.rows * gate.cols; ++i) to[i] = to[i] / (1.0f + std::exp(-to[i])) * from[i];
 }
 
 void CpuBackend::add(Tensor& x, const Tensor& y) {

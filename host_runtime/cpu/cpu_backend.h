@@ -24,7 +24,10 @@ class CpuBackend : public Backend {
   void embedding(const Weight& table, std::span<const std::uint32_t> ids, Tensor& out) override;
   void linear(const Tensor& x, const Weight& w, const Weight* bias, Tensor& out) override;
   void layer_norm(const Tensor& x, const Weight& gamma, const Weight& beta, float epsilon, Tensor& out) override;
+  void rms_norm(const Tensor& x, const Weight& gamma, float epsilon, Tensor& out) override;
+  void rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies) override;
   void relu(Tensor& x) override;
+  void swiglu(Tensor& gate, const Tensor& up) override;
   void add(Tensor& x, const Tensor& y) override;
   void round_to_half(Tensor& x) override;
   void select_rows(const Tensor& x, std::span<const std::uint32_t> rows, Tensor& out) override;

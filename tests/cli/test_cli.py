@@ -159,6 +159,40 @@ class CommandLine(unittest.TestCase):
         (model / "model.safetensors").write_bytes((SOURCE / "models/opt-6m/model.safetensors").read_bytes()[:1_000_000])
         self.refused(*ask, says=["model.safetensors"])
 
+    def test_families_of_models(self):
+        """Grouped queries through the drive and on the host, token ids without a tokenizer, byte-level text."""
+        golden = SOURCE / "tests/data/golden"
+        ids = self.out / "ids.txt"
+        ids.write_text("1 2 3 4 5 6 7")
+        for model in ("llama", "llama3", "qwen2", "opt"):
+            ask = ["generate", "--model", golden / model, "--tokens", ids, "--max-new-tokens", 24]
+            drive, host = self.result(*ask), self.result(*ask, "--attention", "host")
+            self.assertEqual(len(drive["tokens"]), 24)
+            self.assertEqual(drive["tokens"], host["tokens"])
+            self.assertEqual(drive["stats"]["attention_digest"], host["stats"]["attention_digest"])
+            self.assertEqual("text" in drive, model != "llama")  # which has no tokenizer
+        shown = csdsim("generate", "--model", golden / "llama", "--tokens", ids, "--max-new-tokens", 3)
+        self.assertEqual(len(shown.stdout.split()), 3)
+        self.assertIn("No text", shown.stderr)
+        self.refused("generate", "--model", golden / "llama", "--prompt", "x", says=["there is no tokenizer", "token ids"])
+        text = self.result("generate", "--model", golden / "qwen2", "--prompt", "<|im_start|>the kernel", "--max-new-tokens", 4)
+        self.assertIn("text", text)
+        ids.write_text("512")
+        self.refused("generate", "--model", golden / "qwen2", "--tokens", ids, says=["512", "vocabulary"])
+        self.refused("generate", "--model", golden / "qwen2", "--prompt", "x", "--max-new-tokens", 2000, says=["1024 positions"])
+        self.refused("run", "scenarios/quickstart.yaml", "--set", f"model.path={golden / 'llama'}", "--set", "model.kv_heads=4",
+                     says=["model.kv_heads: 4 disagrees with the checkpoint, which has 2"])
+
+    def test_config_json_is_read_in_one_place(self):
+        """What a decoder refuses, a timing run refuses, too; all problems at once."""
+        (self.out / "config.json").write_text('{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}')
+        scenario = self.out / "s.yaml"
+        scenario.write_text("csdsim: 1\nmodel: {path: .}\nworkload: {kind: generation}\n")
+        self.refused("check", scenario, says=["s.yaml:2:15: error: model.path: ", "num_hidden_layers: is missing",
+                                              "intermediate_size: is missing"])
+        (self.out / "config.json").write_text('{"model_type": "mamba"}')
+        self.refused("check", scenario, says=["unknown architecture", "opt, llama, qwen2"])
+
     def test_a_drive_that_is_too_small_says_so(self):
         self.refused("run", "scenarios/channels.yaml", "--set", "platform.device.flash.blocks_per_plane=16", says=["KV cache"])
         self.refused("run", "scenarios/channels.yaml", "--set", "platform.device.dram.capacity=1 MiB",

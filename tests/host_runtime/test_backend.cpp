@@ -1,6 +1,7 @@
 // The CPU backend's operators against double.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <complex>
 #include <random>
 
 #include "base/error.h"
@@ -127,6 +128,47 @@ TEST_CASE("layer norm, relu, add, rows") {
   backend.select_rows(values, rows, chosen);
   CHECK(floats(backend, chosen) == std::vector<float>{4, 1, 1, 3, 4, 1});
   CHECK_THROWS_AS(backend.add(values, chosen), InternalError);
+}
+
+TEST_CASE("RMS norm, rotation, SwiGLU") {
+  CpuBackend backend;
+  Random random(5);
+  const auto x = random.values(3 * 48), gamma = random.values(48), up = random.values(3 * 48);
+  Tensor out = backend.allocate(3, 48);
+  backend.rms_norm(tensor(backend, 3, x), weight(backend, ElementType::f16, {48}, gamma), 1e-2f, out);
+  const auto normed = floats(backend, out);
+  for (std::size_t r = 0; r < 3; ++r) {
+    double squares = 0;
+    for (std::size_t i = 0; i < 48; ++i) squares += std::pow(x[r * 48 + i], 2) / 48.0;
+    for (std::size_t i = 0; i < 48; ++i) {
+      CHECK(normed[r * 48 + i] == Approx(x[r * 48 + i] / std::sqrt(squares + 1e-2) * gamma[i]).margin(1e-6));
+    }
+  }
+
+  // Three heads of 16: as complex numbers head[i] + i head[i + 8], turned by position * frequency.
+  const std::vector<std::uint32_t> positions{0, 1, 900};
+  const std::vector<float> frequencies{1, 0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0.015625f, 0.0078125f};
+  Tensor turned = tensor(backend, 3, x);
+  backend.rotate(turned, positions, weight(backend, ElementType::f32, {8}, frequencies));
+  const auto rotated = floats(backend, turned);
+  for (std::size_t r = 0; r < 3; ++r) {
+    for (std::size_t head = r * 48; head < (r + 1) * 48; head += 16) {
+      for (std::size_t i = 0; i < 8; ++i) {
+        const std::complex<double> before(x[head + i], x[head + i + 8]);
+        const auto after = before * std::polar(1.0, double(positions[r]) * double{frequencies[i]});
+        CHECK(rotated[head + i] == Approx(after.real()).margin(1e-6));
+        CHECK(rotated[head + i + 8] == Approx(after.imag()).margin(1e-6));
+      }
+    }
+  }
+
+  Tensor gate = tensor(backend, 3, x);
+  backend.swiglu(gate, tensor(backend, 3, up));
+  const auto gated = floats(backend, gate);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    CHECK(gated[i] == Approx(x[i] / (1 + std::exp(-double{x[i]})) * up[i]).margin(1e-6));
+  }
+  CHECK_THROWS_AS(backend.rotate(gate, {}, weight(backend, ElementType::f32, {8}, frequencies)), InternalError);
 }
 
 TEST_CASE("causal attention equals softmax in double, ragged and grouped") {

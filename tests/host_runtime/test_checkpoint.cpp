@@ -175,7 +175,7 @@ TEST_CASE("shards: read through the index, and refused where they are incomplete
 
 TEST_CASE("config.json: the shape of opt-6m") {
   const ModelConfig config = read_config(kOpt6m / "config.json");
-  CHECK(config.architecture == "opt");
+  CHECK(config.architecture == Architecture::opt);
   CHECK(config.layers == 6);
   CHECK(config.width == 256);
   CHECK(config.heads == 4);
@@ -210,8 +210,8 @@ TEST_CASE("broken config.json is refused with file, field, expected and found") 
     refused(field, "24", "found \"24\"");
     refused(field, 1e30, "found 1e+30");
   }
-  refused("model_type", absent, "known architectures: opt");
-  refused("model_type", "mamba", "unknown architecture \"mamba\"; known architectures: opt");
+  refused("model_type", absent, "known architectures: opt, llama, qwen2");
+  refused("model_type", "mamba", "unknown architecture \"mamba\"; known architectures: opt, llama, qwen2");
   refused("word_embed_proj_dim", 12, "expected 24, found 12: projected embeddings are not implemented");
   refused("do_layer_norm_before", false, "post-norm OPT (350m) is not implemented");
   refused("_remove_final_layer_norm", true, "not implemented");
@@ -237,6 +237,116 @@ TEST_CASE("broken config.json is refused with file, field, expected and found") 
   CHECK_THAT(user_error([&] { open_checkpoint(directory / "none"); }), Contains("there is no such model directory"));
   write_file(path, tiny_config().dump());
   CHECK_THAT(user_error([&] { open_checkpoint(directory.path()); }), Contains("neither model.safetensors nor"));
+}
+
+TEST_CASE("config.json of Llama and Qwen2: what is read, in the old form and in the new one") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "config.json";
+  const auto read = [&](const json& patch) {
+    json config = tiny_llama_config();
+    config.merge_patch(patch);
+    write_file(path, config.dump());
+    return read_config(path);
+  };
+  const ModelConfig plain = read(json::object());
+  CHECK(plain.architecture == Architecture::llama);
+  CHECK(plain.kv_heads == 2);
+  CHECK(plain.group_size() == 2);
+  CHECK(plain.head_dim == 6);
+  CHECK(plain.ffn == 40);
+  CHECK(plain.norm_epsilon == 1e-5f);
+  CHECK_FALSE(plain.tied_embeddings);
+  CHECK(plain.rotary.theta == 10000.0f);
+  CHECK_FALSE(plain.rotary.scaling);
+  // What Llama 1 leaves out.
+  const ModelConfig first = read({{"num_key_value_heads", nullptr}, {"rms_norm_eps", nullptr}});
+  CHECK(first.kv_heads == 4);
+  CHECK(first.norm_epsilon == 1e-6f);
+  CHECK(read({{"head_dim", 16}}).q_width() == 64);
+  CHECK(read({{"model_type", "qwen2"}, {"tie_word_embeddings", true}, {"use_sliding_window", false}}).tied_embeddings);
+
+  const json scaling{
+      {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 16}};
+  json old_form = {{"rope_theta", 500000.0}, {"rope_scaling", scaling}}, new_form = {{"rope_parameters", scaling}};
+  old_form["rope_scaling"]["rope_type"] = "llama3";
+  new_form["rope_parameters"]["rope_type"] = "llama3";
+  new_form["rope_parameters"]["rope_theta"] = 500000.0;
+  for (const json& form : {old_form, new_form}) {
+    const ModelConfig config = read(form);
+    CHECK(config.rotary.theta == 500000.0f);
+    REQUIRE(config.rotary.scaling);
+    CHECK(config.rotary.scaling->factor == 8.0f);
+    CHECK(config.rotary.scaling->low_frequency_factor == 1.0f);
+    CHECK(config.rotary.scaling->high_frequency_factor == 4.0f);
+    CHECK(config.rotary.scaling->original_positions == 16);
+  }
+
+  const auto refused = [&](const json& patch, const std::string& reason) {
+    INFO(patch.dump());
+    CHECK_THAT(user_error([&] { read(patch); }), Contains(path.string() + ": " + reason));
+  };
+  for (const char* field : {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+                            "vocab_size", "max_position_embeddings"}) {
+    refused({{field, nullptr}}, std::string(field) + ": is missing");
+  }
+  refused({{"num_key_value_heads", 3}}, "num_key_value_heads: 3 do not divide num_attention_heads 4");
+  refused({{"num_key_value_heads", 8}}, "num_key_value_heads: 8 do not divide num_attention_heads 4");
+  refused({{"head_dim", 7}}, "head_dim: a head of 7 elements cannot be rotated: it must be even");
+  refused({{"hidden_size", 20}}, "hidden_size: a head of 5 elements cannot be rotated");
+  refused({{"hidden_size", 25}}, "hidden_size: 25 is not a multiple of num_attention_heads 4");
+  refused({{"head_dim", 1 << 23}}, "num_attention_heads: 4 heads of 8388608 are more than 16777216 elements");
+  refused({{"rms_norm_eps", 0}}, "rms_norm_eps: expected a number above 0 and at most 1, found 0");
+  refused({{"rms_norm_eps", "1e-5"}}, "rms_norm_eps: expected a number");
+  refused({{"rope_theta", -1.0}}, "rope_theta: expected a number above 0");
+  refused({{"rope_theta", 1e300}}, "rope_theta: expected a number above 0");
+  refused({{"hidden_act", "gelu"}}, "hidden_act: expected \"silu\", found \"gelu\"");
+  refused({{"attention_bias", true}}, "attention_bias: expected false, found true: Llama with biases");
+  refused({{"mlp_bias", true}}, "mlp_bias: expected false");
+  refused({{"model_type", "qwen2"}, {"use_sliding_window", true}}, "use_sliding_window: expected false");
+  refused({{"layer_types", {"full_attention", "sliding_attention"}}}, "layer_types: every layer must be");
+  refused({{"quantization_config", json::object()}}, "quantization_config: is given: quantised weights");
+  refused({{"partial_rotary_factor", 0.5}}, "partial_rotary_factor: expected 1.0, found 0.5");
+  refused({{"architectures", {"Qwen2ForCausalLM"}}},
+          "architectures: expected [\"LlamaForCausalLM\"] for model_type \"llama\", found [\"Qwen2ForCausalLM\"]");
+  refused({{"rope_scaling", 3}}, "rope_scaling: expected an object, found 3");
+  refused({{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}},
+          "rope_scaling: rope_type: 'linear' is not implemented; there is: default, llama3");
+  refused({{"rope_scaling", {{"type", "linear"}, {"rope_type", "default"}}}},
+          "rope_scaling: type: 'linear' contradicts rope_type 'default'");
+  old_form["rope_scaling"]["low_freq_factor"] = 4;
+  refused(old_form, "rope_scaling: low_freq_factor: 4 is not below high_freq_factor 4");
+  old_form["rope_scaling"]["original_max_position_embeddings"] = 64;
+  refused(old_form, "rope_scaling: original_max_position_embeddings: 64 is above max_position_embeddings 32");
+  old_form["rope_scaling"].erase("factor");
+  refused(old_form, "rope_scaling: factor: is missing");
+  new_form["rope_theta"] = 10000.0;
+  refused(new_form, "rope_theta: 10000 contradicts 500000 in rope_parameters");
+  new_form["rope_scaling"] = scaling;
+  refused(new_form, "rope_scaling: is given: rope_parameters says the same; keep one");
+}
+
+TEST_CASE("weights of Llama and Qwen2 that do not fit the config are refused") {
+  const auto refused = [&](const std::string& name, const std::function<void(ModelConfig&)>& change,
+                           const std::string& reason) {
+    CpuBackend backend;
+    Checkpoint checkpoint = open_checkpoint(std::filesystem::path(CSDSIM_SOURCE_DIR) / "tests/data/golden" / name);
+    change(checkpoint.config);
+    CHECK_THAT(user_error([&] { make_decoder(checkpoint.config, *checkpoint.weights, backend); }), Contains(reason));
+  };
+  refused(
+      "llama", [](ModelConfig& c) { c.kv_heads = 4; },
+      "'model.layers.0.self_attn.k_proj.weight' has shape [32, 32], config.json implies [64, 32]");
+  refused(
+      "llama", [](ModelConfig& c) { c.layers = 3; }, "'model.layers.2.input_layernorm.weight' is missing");
+  refused(
+      "llama", [](ModelConfig& c) { c.architecture = Architecture::qwen2; },
+      "'model.layers.0.self_attn.q_proj.bias' is missing");
+  refused(
+      "llama3", [](ModelConfig& c) { c.tied_embeddings = false; }, "'lm_head.weight' is missing");
+  refused(
+      "llama3", [](ModelConfig& c) { c.architecture = Architecture::opt; }, "'decoder.embed_tokens.weight' is missing");
+  refused(
+      "qwen2", [](ModelConfig& c) { c.vocab = 513; }, "'model.embed_tokens.weight' has shape [512, 64]");
 }
 
 TEST_CASE("weights that do not fit the config are refused, untied and unprefixed ones are found") {
@@ -284,7 +394,7 @@ TEST_CASE("tokenizer: missing, broken, too large for the model, id out of range"
   const ModelConfig config = read_config(kOpt6m / "config.json");
   const auto path = directory / "tokenizer.model";
   CHECK_THAT(user_error([&] { open_tokenizer(directory.path(), config); }),
-             Contains(path.string()) && Contains("there is no tokenizer"));
+             Contains(directory.path().string()) && Contains("there is no tokenizer"));
   write_file(path, "");
   CHECK_THAT(user_error([&] { open_tokenizer(directory.path(), config); }),
              Contains(path.string()) && Contains("not a valid sentencepiece model"));

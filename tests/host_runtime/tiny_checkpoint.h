@@ -87,7 +87,15 @@ inline nlohmann::json tiny_config() {
           {"word_embed_proj_dim", 24}};
 }
 
-/// Its weights: multiples of 1/64 below 2, so that every dtype holds them exactly.
+/// config.json of a tiny Llama with grouped queries: 2 layers, width 24, 4 heads of 6 over 2, FFN 40.
+inline nlohmann::json tiny_llama_config() {
+  return {
+      {"model_type", "llama"},    {"hidden_size", 24},       {"num_hidden_layers", 2}, {"num_attention_heads", 4},
+      {"num_key_value_heads", 2}, {"intermediate_size", 40}, {"vocab_size", 50},       {"max_position_embeddings", 32},
+      {"rms_norm_eps", 1e-5}};
+}
+
+/// Weights of tiny_config(): multiples of 1/64 below 2, so that every dtype holds them exactly.
 inline Tensors tiny_weights(unsigned seed, const std::string& prefix = "model.decoder.") {
   std::mt19937 rng(seed);
   Tensors tensors;

@@ -1,4 +1,4 @@
-// opt-6m and a small drive for it, shared by the tests that decode through the drive.
+// opt-6m, or another checkpoint, and a small drive for it, shared by the tests that decode through the drive.
 #pragma once
 
 #include <fstream>
@@ -18,31 +18,22 @@ namespace csdsim::test {
 
 using Prompts = std::vector<std::vector<host::TokenId>>;
 
-/// The checkpoint, loaded once a process.
+/// A checkpoint that is ready to decode.
 struct SmallModel {
-  host::CpuBackend backend;
-  host::Checkpoint checkpoint = host::open_checkpoint(CSDSIM_SOURCE_DIR "/models/opt-6m");
-  std::unique_ptr<host::Decoder> decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, backend);
-  host::Tokenizer tokenizer = host::open_tokenizer(CSDSIM_SOURCE_DIR "/models/opt-6m", checkpoint.config);
+  explicit SmallModel(const std::string& directory)
+      : checkpoint(host::open_checkpoint(std::string(CSDSIM_SOURCE_DIR "/") + directory)) {}
 
-  static SmallModel& get() {
-    static SmallModel model;
+  host::CpuBackend backend;
+  host::Checkpoint checkpoint;
+  std::unique_ptr<host::Decoder> decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, backend);
+
+  /// opt-6m, loaded once a process.
+  static const SmallModel& get() {
+    static const SmallModel model("models/opt-6m");
     return model;
   }
 
-  host::ModelShape shape() const {
-    const host::ModelConfig& c = checkpoint.config;
-    host::ModelShape s;
-    s.layers = c.layers;
-    s.width = c.width;
-    s.heads = c.heads;
-    s.kv_heads = c.kv_heads;
-    s.head_dim = c.head_dim;
-    s.ffn = c.ffn;
-    s.vocab = c.vocab;
-    s.positions = c.max_positions;
-    return s;
-  }
+  host::ModelShape shape() const { return host::ModelShape::of(checkpoint.config); }
 };
 
 /// 4 channels x 2 dies x 2 planes: holds some sequences of 2,048 tokens of opt-6m.
@@ -65,9 +56,10 @@ struct DecodeRun {
   csd_model::GenerationOutcome outcome;
 };
 
-/// A plan's parameters for opt-6m.
+/// A plan's parameters.
 inline csd_model::GenerationSetup small_setup(const csd_model::DriveConfig& drive, const Prompts& prompts,
-                                              std::uint32_t new_tokens, const std::string& system) {
+                                              std::uint32_t new_tokens, const std::string& system,
+                                              const SmallModel& model = SmallModel::get()) {
   csd_model::GenerationSetup setup;
   setup.platform.drive = drive;
   setup.platform.host_memory = Bytes::gib(1);
@@ -76,7 +68,7 @@ inline csd_model::GenerationSetup small_setup(const csd_model::DriveConfig& driv
   setup.gpu = host::gpu_preset("a6000");
   setup.gpu_link = {.bandwidth = Bandwidth{25'000'000'000}, .latency = {}};
   setup.system = system;
-  setup.plan.model = SmallModel::get().shape();
+  setup.plan.model = model.shape();
   for (const auto& prompt : prompts)
     setup.plan.workload.prompt_tokens.push_back(static_cast<std::uint32_t>(prompt.size()));
   setup.plan.workload.output_tokens = new_tokens;
@@ -86,8 +78,9 @@ inline csd_model::GenerationSetup small_setup(const csd_model::DriveConfig& driv
 }
 
 inline DecodeRun decode_in_drive(csd_model::GenerationSetup setup, const Prompts& prompts,
-                                 const host::SamplingOptions& sampling, const csd_model::GenerationHooks& hooks = {}) {
-  csd_model::DecoderData data(*SmallModel::get().decoder, prompts, setup.plan.workload.output_tokens,
+                                 const host::SamplingOptions& sampling, const csd_model::GenerationHooks& hooks = {},
+                                 const SmallModel& model = SmallModel::get()) {
+  csd_model::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens,
                               setup.plan.system.mini_batches, sampling);
   setup.data = &data;
   DecodeRun run;
@@ -98,14 +91,13 @@ inline DecodeRun decode_in_drive(csd_model::GenerationSetup setup, const Prompts
 }
 
 inline DecodeRun decode_on_host(csd_model::GenerationSetup setup, const Prompts& prompts,
-                                const host::SamplingOptions& sampling) {
-  csd_model::DecoderData data(*SmallModel::get().decoder, prompts, setup.plan.workload.output_tokens,
+                                const host::SamplingOptions& sampling, const SmallModel& model = SmallModel::get()) {
+  csd_model::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens,
                               setup.plan.system.mini_batches, sampling);
   setup.plan.drives = 1;
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = setup.plan.workload.output_tokens - 1};
   const auto planner = host::make_planner(setup.system, setup.plan);
-  csd_model::run_on_host(*planner, SmallModel::get().checkpoint.config, static_cast<std::uint32_t>(prompts.size()),
-                         data);
+  csd_model::run_on_host(*planner, model.checkpoint.config, static_cast<std::uint32_t>(prompts.size()), data);
   return {.tokens = data.generated(), .attention_digest = data.attention_digest(), .outcome = {}};
 }
 
@@ -115,7 +107,8 @@ inline std::vector<host::TokenId> text_prompt(std::size_t tokens, std::size_t sk
     std::ifstream file(CSDSIM_SOURCE_DIR "/models/opt-6m/sample.txt");
     std::stringstream text;
     text << file.rdbuf();
-    return SmallModel::get().tokenizer.encode(text.str());
+    return host::open_tokenizer(CSDSIM_SOURCE_DIR "/models/opt-6m", SmallModel::get().checkpoint.config)
+        .encode(text.str());
   }();
   return {all.begin() + static_cast<std::ptrdiff_t>(skip), all.begin() + static_cast<std::ptrdiff_t>(skip + tokens)};
 }

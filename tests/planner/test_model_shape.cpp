@@ -35,6 +35,49 @@ TEST_CASE("operator work adds up to two flops a parameter and token") {
   CHECK(static_cast<double>(read.value) == Approx(static_cast<double>(m.weight_bytes().value)).epsilon(0.002));
 }
 
+TEST_CASE("gated networks, grouped queries and rotation: what a layer reads is what its tensors hold") {
+  ModelConfig config;
+  config.layers = 3;
+  config.width = 96;
+  config.heads = 8;
+  config.kv_heads = 2;
+  config.head_dim = 16;
+  config.ffn = 160;
+  config.vocab = 500;
+  config.max_positions = 64;
+  config.tied_embeddings = false;
+  const std::uint64_t q = 96 * 128, kv = 96 * 32, out = 128 * 96, network = 3 * 96 * 160, norms = 2 * 96;
+  const std::uint64_t layer = q + 2 * kv + out + network;
+
+  config.architecture = Architecture::llama;
+  const ModelShape llama = ModelShape::of(config);
+  CHECK(llama.parameters() == 2 * 500 * 96 + 3 * (layer + norms) + 96);
+  CHECK(llama.attention_inputs(1).weights.value == 2 * (q + 2 * kv));
+  CHECK(llama.finish_layer(1).weights.value == 2 * (out + network));
+  CHECK(llama.attention_inputs(5).flops + llama.finish_layer(5).flops == 2 * 5 * layer);
+  CHECK(llama.sample(1).weights.value == 2 * 500 * 96);
+  // Norm 2 x 96, projection 96 + 192, rotation of 128 + 32 in and out.
+  CHECK(llama.attention_inputs(1).activations.value == 2 * (2 * 96 + 96 + 192 + 2 * 160));
+  CHECK(llama.attention_inputs(1).launches == 3);
+  // Projection 128 + 96, two adds of 3 x 96, norm 2 x 96, gate and up: 96 in, 2 x 160 out, 2 x 160 in, 160 out, down:
+  // 160 in, 96 out.
+  CHECK(llama.finish_layer(1).activations.value == 2 * (128 + 96 + 6 * 96 + 2 * 96 + 96 + 6 * 160 + 96));
+  CHECK(llama.finish_layer(1).launches == 8);
+  CHECK(llama.kv_bytes_per_token() == config.kv_bytes_per_token());
+
+  config.architecture = Architecture::qwen2;
+  config.tied_embeddings = true;
+  const ModelShape qwen2 = ModelShape::of(config);
+  CHECK(qwen2.parameters() == 500 * 96 + 3 * (layer + norms + 128 + 2 * 32) + 96);
+  CHECK(qwen2.attention_inputs(1).weights.value == 2 * (q + 2 * kv + 192));
+  CHECK(qwen2.finish_layer(1).weights == llama.finish_layer(1).weights);
+
+  config.architecture = Architecture::opt;
+  const ModelShape opt = ModelShape::of(config);
+  CHECK(opt.positions == 66);
+  CHECK(opt.ffn_matrices == 2);
+}
+
 TEST_CASE("prefill attention is causal and ragged") {
   const ModelShape m = test::small_model();
   const std::uint32_t lengths[] = {1, 5, 300};

@@ -58,6 +58,21 @@ TEST_CASE("published sizes of OPT models follow from their shapes") {
   CHECK(weights("opt-175b") == Approx(175).epsilon(0.01));
 }
 
+TEST_CASE("Llama and Qwen presets have exactly the published number of parameters") {
+  const auto parameters = [](const std::string& name) {
+    const std::string text = "csdsim: 1\nmodel: {preset: " + name + "}\nplatform: {gpu: {memory: 400 GiB}}\n" +
+                             "workload: {kind: generation, output_tokens: 8}\n";
+    return load_scenario_text(text, name, ".").base.scenario.model.shape().parameters();
+  };
+  // The sums over the tensors of the published checkpoints.
+  CHECK(parameters("llama-2-7b") == 6'738'415'616);
+  CHECK(parameters("llama-2-13b") == 13'015'864'320);
+  CHECK(parameters("llama-3-8b") == 8'030'261'248);
+  CHECK(parameters("llama-3-70b") == 70'553'706'496);
+  CHECK(parameters("qwen-7b") == 7'721'324'544);
+  CHECK(parameters("qwen2-7b") == 7'615'616'512);
+}
+
 TEST_CASE("a preset file without sources is refused") {
   Presets presets;
   CHECK_THROWS_WITH(

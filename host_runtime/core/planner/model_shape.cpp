@@ -26,7 +26,35 @@ constexpr std::array<Preset, 6> kOpt{{{"opt-1.3b", 24, 2048, 32, 8192},
                                       {"opt-66b", 64, 9216, 72, 36864},
                                       {"opt-175b", 96, 12288, 96, 49152}}};
 
+// Rows of OPT's learned position table that no position uses (fairseq's padding offset).
+constexpr std::uint32_t kOptPositionOffset = 2;
+
 }  // namespace
+
+ModelShape ModelShape::of(const ModelConfig& config) {
+  ModelShape shape{.layers = config.layers,
+                   .width = config.width,
+                   .heads = config.heads,
+                   .kv_heads = config.kv_heads,
+                   .head_dim = config.head_dim,
+                   .ffn = config.ffn,
+                   .vocab = config.vocab,
+                   .tied_embeddings = config.tied_embeddings};
+  switch (config.architecture) {
+    case Architecture::opt:
+      shape.positions = config.max_positions + kOptPositionOffset;
+      return shape;
+    case Architecture::llama:
+      shape.biases = Biases::none;
+      shape.ffn_matrices = 3;
+      return shape;
+    case Architecture::qwen2:
+      shape.biases = Biases::qkv;
+      shape.ffn_matrices = 3;
+      return shape;
+  }
+  throw InternalError("ModelShape: no such architecture");
+}
 
 void ModelShape::validate() const {
   const std::pair<const char*, std::uint32_t> sizes[] = {
@@ -43,9 +71,10 @@ void ModelShape::validate() const {
 std::uint64_t ModelShape::parameters() const {
   const std::uint64_t d = width;
   const std::uint64_t q = std::uint64_t{heads} * head_dim, kv = std::uint64_t{kv_heads} * head_dim;
-  const std::uint64_t norm = biases ? 2 * d : d;
+  const std::uint64_t norm = biases == Biases::all ? 2 * d : d;
   std::uint64_t layer = d * (q + 2 * kv) + q * d + std::uint64_t{ffn_matrices} * d * ffn + 2 * norm;
-  if (biases) layer += (q + 2 * kv) + d + std::uint64_t{ffn_matrices - 1} * ffn + d;
+  if (biases != Biases::none) layer += q + 2 * kv;
+  if (biases == Biases::all) layer += d + std::uint64_t{ffn_matrices - 1} * ffn + d;
   const std::uint64_t tables = std::uint64_t{vocab} * d * (tied_embeddings ? 1 : 2) + std::uint64_t{positions} * d;
   return tables + layers * layer + norm;
 }
@@ -61,11 +90,14 @@ ComputeWork ModelShape::embed(std::uint64_t tokens) const {
 
 ComputeWork ModelShape::attention_inputs(std::uint64_t tokens) const {
   const std::uint64_t out = std::uint64_t{heads + 2 * kv_heads} * head_dim;
+  const bool rotary = positions == 0;  // Q and K are read and written once more
+  const std::uint64_t rotated = rotary ? 2ULL * (heads + kv_heads) * head_dim : 0;
   return {.op = OperatorClass::gemm,
           .flops = 2 * tokens * width * out,
-          .weights = {(std::uint64_t{width} * out + (biases ? out : 0)) * element_bytes},
-          .activations = {tokens * (3ULL * width + out) * element_bytes},  // norm in and out, projection in and out
-          .launches = 2};
+          .weights = {(std::uint64_t{width} * out + (biases != Biases::none ? out : 0)) * element_bytes},
+          // norm in and out, projection in and out
+          .activations = {tokens * (3ULL * width + out + rotated) * element_bytes},
+          .launches = rotary ? 3U : 2U};
 }
 
 ComputeWork ModelShape::prefill_attention(std::span<const std::uint32_t> lengths) const {
@@ -83,12 +115,14 @@ ComputeWork ModelShape::prefill_attention(std::span<const std::uint32_t> lengths
 
 ComputeWork ModelShape::finish_layer(std::uint64_t tokens) const {
   const std::uint64_t d = width, q = std::uint64_t{heads} * head_dim, ffn_weights = ffn_matrices * d * ffn;
-  const std::uint64_t bias = biases ? 2 * d + std::uint64_t{ffn_matrices - 1} * ffn : 0;
+  const std::uint64_t bias = biases == Biases::all ? 2 * d + std::uint64_t{ffn_matrices - 1} * ffn : 0;
+  // The activation is part of the first of two matrices. With a gate: gate and up out and in, their product out and in.
+  const std::uint64_t inner = (ffn_matrices == 3 ? 6ULL : 2ULL) * ffn;
   return {.op = OperatorClass::gemm,
           .flops = 2 * tokens * (q * d + ffn_weights),
           .weights = {(q * d + ffn_weights + bias) * element_bytes},
           // projection in and out, two residual adds (two reads, one write each), norm, both sides of the network
-          .activations = {tokens * (q + d + 6 * d + 2 * d + 2 * d + 2ULL * (ffn_matrices - 1) * ffn) * element_bytes},
+          .activations = {tokens * (q + d + 6 * d + 2 * d + 2 * d + inner) * element_bytes},
           .launches = ffn_matrices + 5};
 }
 

@@ -7,9 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "host_runtime/core/model_config.h"
 #include "host_runtime/core/planner/operation.h"
 
 namespace csdsim::host {
+
+/// Which linear layers carry biases.
+enum class Biases : std::uint8_t { none, qkv, all };
 
 /// Sizes of a decoder. Width is the model dimension D; with grouped queries heads is a multiple of kv_heads.
 struct ModelShape {
@@ -22,9 +26,12 @@ struct ModelShape {
   std::uint32_t vocab = 0;
   std::uint32_t positions = 0;      ///< rows of a learned position table; 0 with rotary positions
   std::uint32_t ffn_matrices = 2;   ///< 3 for gated feed-forward networks
-  bool biases = true;               ///< linear layers and norms carry biases
+  Biases biases = Biases::all;      ///< all: norms, too, have a shift beside their gain
   bool tied_embeddings = true;      ///< the language-model head shares the token table
   std::uint32_t element_bytes = 2;  ///< of weights, activations and the KV cache
+
+  /// The shape of a decoder of host_runtime in fp16.
+  static ModelShape of(const ModelConfig& config);
 
   /// UserError that names the field if a size is zero or the heads do not divide.
   void validate() const;
@@ -42,7 +49,8 @@ struct ModelShape {
 
   /// Lookup of token and position rows; `tokens` over the whole batch.
   ComputeWork embed(std::uint64_t tokens) const;
-  /// Norm and the Q, K, V projections of one layer.
+  /// Norm, the Q, K, V projections and the rotation of Q and K of one layer. Flops are those of matrices, here and
+  /// below.
   ComputeWork attention_inputs(std::uint64_t tokens) const;
   /// Causal dense attention of one layer over whole prompts: 4 d H S (S+1) / 2 flops for a prompt of S tokens; Q, K, V
   /// and the output cross the memory once (fused kernel).

@@ -1,0 +1,58 @@
+// Byte-level BPE: tokenizers of GPT-2, OPT, Llama 3 and Qwen2.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "host_runtime/checkpoint/byte_pair_encoder.h"
+#include "host_runtime/checkpoint/tokenizer.h"
+#include "host_runtime/checkpoint/unicode.h"
+
+namespace csdsim::host {
+
+/// The words of GPT-2 (and OPT): what `ByteLevel` of Hugging Face tokenizers splits by itself.
+inline constexpr const char* kGpt2Pattern =
+    R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+/// The bytes that byte-level text stands for: GPT-2 writes every byte as a printable character ("Ġ" is a blank).
+/// Nothing if a character stands for no byte.
+std::optional<std::string> bytes_of_byte_level(std::string_view text);
+
+/// Text is cut at added tokens, normalised, split into words, and words are merged from bytes.
+class ByteLevelTokenizer final : public Tokenizer::Kind {
+ public:
+  struct AddedToken {
+    std::string content;
+    TokenId id;
+    bool normalized = false;  ///< found in normalised text rather than in the text as given
+  };
+  struct Parts {
+    BytePairEncoder encoder;
+    TextSplitter words;
+    std::vector<AddedToken> added;
+    bool nfc = false;           ///< normalise to NFC
+    bool prefix_space = false;  ///< put a blank before text that does not begin with one
+  };
+
+  explicit ByteLevelTokenizer(Parts parts);
+
+  std::uint32_t vocabulary() const override { return vocabulary_; }
+  std::vector<TokenId> encode(std::string_view text) const override;
+  std::string decode(std::span<const TokenId> tokens) const override;
+
+ private:
+  struct Piece {
+    std::string text;
+    std::optional<TokenId> added;
+  };
+  std::vector<Piece> cut(std::string_view text, bool normalized) const;
+  void encode_words(std::string text, std::vector<TokenId>& tokens) const;
+
+  Parts parts_;
+  std::unordered_map<std::uint32_t, const AddedToken*> added_by_id_;
+  std::uint32_t vocabulary_ = 0;
+};
+
+}  // namespace csdsim::host

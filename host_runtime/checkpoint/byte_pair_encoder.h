@@ -1,0 +1,59 @@
+// Byte-pair encoding of one word: merges of neighbouring tokens, the best known pair first.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "host_runtime/core/model_config.h"
+
+namespace csdsim::host {
+
+/// Vocabulary and merges over raw bytes. As `BPE` of Hugging Face tokenizers: of all neighbouring pairs with a merge
+/// the one of lowest rank is merged, of equals the leftmost, until there is none. O(n log n) in the length of a word.
+class BytePairEncoder {
+ public:
+  BytePairEncoder() = default;
+  BytePairEncoder(BytePairEncoder&&) = default;  // the elements of the maps stay where they are
+  BytePairEncoder& operator=(BytePairEncoder&&) = default;
+
+  /// Adds a token. False if its bytes or its id are there already.
+  bool add_token(std::string bytes, TokenId id);
+  /// Adds the merge of next rank. False if left, right or what they make is not a token, or the merge is there already.
+  bool add_merge(std::string_view left, std::string_view right);
+  /// A word that is a token as a whole is not merged together from bytes (Llama 3).
+  void set_whole_words(bool whole_words) { whole_words_ = whole_words; }
+  /// The first byte that is not a token: every one is needed before encode().
+  std::optional<std::uint8_t> missing_byte() const;
+
+  /// Appends the tokens of a word.
+  void encode(std::string_view word, std::vector<TokenId>& tokens) const;
+  /// The bytes of a token, or null.
+  const std::string* bytes(TokenId id) const;
+  const TokenId* find(std::string_view bytes) const;
+  /// 0 without tokens.
+  std::uint32_t largest_id() const { return largest_id_; }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+  struct Merge {
+    std::uint32_t rank = 0;
+    TokenId merged;
+  };
+  const Merge* merge_of(TokenId left, TokenId right) const;
+
+  std::unordered_map<std::string, TokenId, Hash, std::equal_to<>> ids_;
+  std::unordered_map<std::uint32_t, const std::string*> bytes_;
+  std::unordered_map<std::uint64_t, Merge> merges_;  // by both ids
+  std::uint32_t largest_id_ = 0;
+  bool whole_words_ = false;
+};
+
+}  // namespace csdsim::host

@@ -1,0 +1,48 @@
+// Takes fields out of config.json and collects what is wrong with them.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace csdsim::host {
+
+/// Larger than any model: keeps products of two counts far from overflow.
+inline constexpr std::uint32_t kMaxCount = 1u << 24;
+
+/// Reads one object of a config. A field that is null counts as absent. Every reader returns something usable where
+/// the field is wrong, so that all problems are found at once.
+class ConfigFields {
+ public:
+  /// `where` begins every message; `config` and `problems` must outlive the reader.
+  ConfigFields(const nlohmann::json& config, std::string where, std::vector<std::string>& problems)
+      : config_(config), where_(std::move(where)), problems_(problems) {}
+
+  bool has(const char* field) const { return find(field) != nullptr; }
+  /// A count in [1, kMaxCount]; required where there is no `otherwise`.
+  std::uint32_t count(const char* field, std::optional<std::uint32_t> otherwise = {});
+  /// A number above 0, at most `most`; required where there is no `otherwise`.
+  float number(const char* field, double most, std::optional<float> otherwise = {});
+  bool boolean(const char* field, bool otherwise);
+  /// A string, or "".
+  std::string text(const char* field);
+  /// The field, where present, must have the one value that the decoder implements.
+  void only(const char* field, const nlohmann::json& implemented, std::string_view why);
+  /// Presence of the field is a problem.
+  void none(const char* field, std::string_view why);
+  /// The object `field`, to be read like this one; empty where it is absent.
+  std::optional<ConfigFields> object(const char* field);
+  const nlohmann::json* find(const char* field) const;
+
+  void problem(std::string_view field, const std::string& what);
+
+ private:
+  const nlohmann::json& config_;
+  std::string where_;
+  std::vector<std::string>& problems_;
+};
+
+}  // namespace csdsim::host

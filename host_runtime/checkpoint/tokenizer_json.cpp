@@ -1,0 +1,216 @@
+#include "host_runtime/checkpoint/tokenizer_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "host_runtime/checkpoint/byte_level_tokenizer.h"
+#include "host_runtime/checkpoint/config_fields.h"
+#include "host_runtime/checkpoint/json_file.h"
+#include "host_runtime/checkpoint/mapped_file.h"
+
+namespace csdsim::host {
+namespace {
+
+using nlohmann::json;
+
+// The largest published ones (256,000 tokens) take some 30 MiB.
+constexpr Bytes kLimit = Bytes::mib(128);
+
+// Messages about one file.
+class Reader {
+ public:
+  explicit Reader(std::string path) : path_(std::move(path)) {}
+
+  [[noreturn]] void fail(std::string_view field, const std::string& what) const {
+    throw UserError(fmt::format("{}: {}: {}", path_, field, what));
+  }
+  // The member `name` of an object; null where it is absent.
+  const json& member(const json& object, const char* name) const {
+    static const json null;
+    const auto it = object.is_object() ? object.find(name) : object.end();
+    return it == object.end() ? null : *it;
+  }
+  // A member that may be absent, false, null or "" (they all mean that it plays no part).
+  void unused(const json& object, const char* name, std::string_view field) const {
+    const json& value = member(object, name);
+    if (!value.is_null() && value != false && value != "") {
+      fail(fmt::format("{}.{}", field, name), fmt::format("{} is not implemented", printable(value.dump())));
+    }
+  }
+  std::string type(const json& object) const {
+    const json& value = member(object, "type");
+    return value.is_string() ? value.get<std::string>() : object.is_null() ? "none" : "?";
+  }
+
+ private:
+  std::string path_;
+};
+
+TokenId read_id(const Reader& reader, const std::string& field, const json& id) {
+  if (!id.is_number_unsigned() || id > kMaxCount) {
+    reader.fail(field, fmt::format("expected a token id, found {}", printable(id.dump())));
+  }
+  return TokenId{id.get<std::uint32_t>()};
+}
+
+// Tokens in `added` are text, not byte-level text.
+void read_vocabulary(const Reader& reader, const std::string& field, const json& vocabulary,
+                     const std::vector<ByteLevelTokenizer::AddedToken>& added, BytePairEncoder& encoder) {
+  if (!vocabulary.is_object()) {
+    reader.fail(field, fmt::format("expected an object of token ids, found {}", vocabulary.type_name()));
+  }
+  for (const auto& [token, id] : vocabulary.items()) {
+    const std::string where = fmt::format("{}: '{}'", field, printable(token));
+    const TokenId value = read_id(reader, where, id);
+    const auto is_added = [&](const auto& a) { return a.content == token; };
+    const std::optional<std::string> bytes = bytes_of_byte_level(token);
+    if (!bytes) {
+      if (std::any_of(added.begin(), added.end(), is_added)) continue;
+      reader.fail(where, "is not byte-level text");
+    }
+    if (!encoder.add_token(*bytes, value)) reader.fail(where, fmt::format("token id {} is there already", value.value));
+  }
+  if (const auto byte = encoder.missing_byte()) {
+    reader.fail(field, fmt::format("byte 0x{:02X} has no token: not a byte-level vocabulary", *byte));
+  }
+}
+
+void add_merge(const Reader& reader, const std::string& where, std::string_view left, std::string_view right,
+               BytePairEncoder& encoder) {
+  const auto l = bytes_of_byte_level(left), r = bytes_of_byte_level(right);
+  if (!l || !r || l->empty() || r->empty() || !encoder.add_merge(*l, *r)) {
+    reader.fail(where, fmt::format("'{}' and '{}': both and what they make must be tokens, and no pair may come twice",
+                                   printable(left), printable(right)));
+  }
+}
+
+// "a b"
+void add_merge(const Reader& reader, const std::string& where, std::string_view line, BytePairEncoder& encoder) {
+  const std::size_t blank = line.find(' ');
+  if (blank == std::string_view::npos || line.find(' ', blank + 1) != std::string_view::npos) {
+    reader.fail(where, fmt::format("expected two tokens with a blank between, found '{}'", printable(line)));
+  }
+  add_merge(reader, where, line.substr(0, blank), line.substr(blank + 1), encoder);
+}
+
+void read_merges(const Reader& reader, const json& merges, BytePairEncoder& encoder) {
+  if (!merges.is_array()) {
+    reader.fail("model.merges", fmt::format("expected an array, found {}", merges.type_name()));
+  }
+  for (std::size_t i = 0; i < merges.size(); ++i) {
+    const json& merge = merges[i];
+    const std::string where = fmt::format("model.merges[{}]", i);
+    if (merge.is_string()) {
+      add_merge(reader, where, merge.get_ref<const std::string&>(), encoder);
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      add_merge(reader, where, merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>(), encoder);
+    } else {
+      reader.fail(where, fmt::format("expected two tokens, found {}", printable(merge.dump())));
+    }
+  }
+}
+
+std::vector<ByteLevelTokenizer::AddedToken> read_added(const Reader& reader, const json& tokens) {
+  std::vector<ByteLevelTokenizer::AddedToken> added;
+  if (tokens.is_null()) return added;
+  if (!tokens.is_array()) {
+    reader.fail("added_tokens", fmt::format("expected an array, found {}", tokens.type_name()));
+  }
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::string where = fmt::format("added_tokens[{}]", i);
+    const json& content = reader.member(tokens[i], "content");
+    if (!content.is_string() || content.get_ref<const std::string&>().empty()) {
+      reader.fail(where, "content is missing or not text");
+    }
+    for (const char* flag : {"single_word", "lstrip", "rstrip"}) reader.unused(tokens[i], flag, where);
+    added.push_back({content.get<std::string>(), read_id(reader, where + ".id", reader.member(tokens[i], "id")),
+                     reader.member(tokens[i], "normalized") == true});
+  }
+  return added;
+}
+
+struct Words {
+  std::string pattern;
+  bool prefix_space = false;
+};
+
+Words read_words(const Reader& reader, const json& words) {
+  const json* level = &words;
+  Words result;
+  if (reader.type(words) == "Sequence") {
+    const json& steps = reader.member(words, "pretokenizers");
+    const bool two = steps.is_array() && steps.size() == 2 && reader.type(steps[0]) == "Split";
+    if (!two) reader.fail("pre_tokenizer.pretokenizers", "expected Split and ByteLevel; others are not implemented");
+    const json& pattern = reader.member(reader.member(steps[0], "pattern"), "Regex");
+    if (!pattern.is_string()) reader.fail("pre_tokenizer.pretokenizers[0].pattern", "expected {\"Regex\": ...}");
+    if (reader.member(steps[0], "behavior") != "Isolated" || reader.member(steps[0], "invert") == true) {
+      reader.fail("pre_tokenizer.pretokenizers[0]", "expected behavior Isolated, not inverted");
+    }
+    result.pattern = pattern.get<std::string>();
+    level = &steps[1];
+  }
+  if (reader.type(*level) != "ByteLevel") {
+    reader.fail("pre_tokenizer",
+                fmt::format("expected ByteLevel, alone or after Split, found {}", printable(reader.type(*level))));
+  }
+  result.prefix_space = reader.member(*level, "add_prefix_space") == true;
+  const bool own_words = reader.member(*level, "use_regex") != false;
+  if (own_words == (level != &words) || (result.prefix_space && level != &words)) {
+    reader.fail("pre_tokenizer", "ByteLevel must split words where it is alone, and only there");
+  }
+  if (own_words) result.pattern = kGpt2Pattern;
+  return result;
+}
+
+}  // namespace
+
+Tokenizer open_tokenizer_json(const std::filesystem::path& path) {
+  const json file = read_json_object(path, kLimit);
+  const Reader reader(path.string());
+  const json& model = reader.member(file, "model");
+  if (reader.type(model) != "BPE") {
+    reader.fail("model.type", fmt::format("expected BPE (byte-level), found {}; a sentencepiece tokenizer is read from "
+                                          "tokenizer.model",
+                                          printable(reader.type(model))));
+  }
+  for (const char* field : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"}) {
+    reader.unused(model, field, "model");
+  }
+  const std::string normalizer = reader.type(reader.member(file, "normalizer"));
+  if (normalizer != "none" && normalizer != "NFC") {
+    reader.fail("normalizer", fmt::format("expected none or NFC, found {}", printable(normalizer)));
+  }
+  const Words words = read_words(reader, reader.member(file, "pre_tokenizer"));
+  ByteLevelTokenizer::Parts parts{.encoder = {},
+                                  .words = TextSplitter(words.pattern, path.string() + ": pre_tokenizer"),
+                                  .added = read_added(reader, reader.member(file, "added_tokens")),
+                                  .nfc = normalizer == "NFC",
+                                  .prefix_space = words.prefix_space};
+  read_vocabulary(reader, "model.vocab", reader.member(model, "vocab"), parts.added, parts.encoder);
+  read_merges(reader, reader.member(model, "merges"), parts.encoder);
+  parts.encoder.set_whole_words(reader.member(model, "ignore_merges") == true);
+  return Tokenizer(std::make_unique<ByteLevelTokenizer>(std::move(parts)));
+}
+
+Tokenizer open_vocabulary_and_merges(const std::filesystem::path& vocabulary, const std::filesystem::path& merges) {
+  ByteLevelTokenizer::Parts parts{
+      .encoder = {}, .words = TextSplitter(kGpt2Pattern, "GPT-2"), .added = {}, .nfc = false, .prefix_space = false};
+  read_vocabulary(Reader(vocabulary.string()), "vocabulary", read_json_object(vocabulary, kLimit), parts.added,
+                  parts.encoder);
+  const MappedFile file(merges);
+  const Reader reader(merges.string());
+  std::string_view rest{reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+  for (std::size_t number = 1; !rest.empty(); ++number) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const bool version = number == 1 && line.starts_with("#version");
+    if (!line.empty() && !version) add_merge(reader, fmt::format("line {}", number), line, parts.encoder);
+  }
+  return Tokenizer(std::make_unique<ByteLevelTokenizer>(std::move(parts)));
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,19 @@
+// Files of byte-level tokenizers.
+#pragma once
+
+#include <filesystem>
+
+#include "host_runtime/checkpoint/tokenizer.h"
+
+namespace csdsim::host {
+
+/// Opens a `tokenizer.json` of Hugging Face tokenizers: a BPE model, words by `ByteLevel` or by `Split` and
+/// `ByteLevel`, NFC or no normalisation, added tokens. UserError naming file, field, expected and found for everything
+/// else.
+Tokenizer open_tokenizer_json(const std::filesystem::path& path);
+
+/// Opens the older form of GPT-2 and OPT: `vocab.json` (token -> id) and `merges.txt` (a pair a line). UserError naming
+/// file and line or field.
+Tokenizer open_vocabulary_and_merges(const std::filesystem::path& vocabulary, const std::filesystem::path& merges);
+
+}  // namespace csdsim::host

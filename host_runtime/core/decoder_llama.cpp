@@ -1,0 +1,99 @@
+#include "host_runtime/core/decoder_llama.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "host_runtime/core/rotary.h"
+
+namespace csdsim::host {
+namespace {
+
+constexpr std::array kNeeded{Operator::embedding, Operator::linear, Operator::rms_norm,        Operator::rotate,
+                             Operator::swiglu,    Operator::add,    Operator::causal_attention};
+
+}  // namespace
+
+LlamaDecoder::LlamaDecoder(const ModelConfig& config, const WeightSource& weights, Backend& backend, KvPrecision kv)
+    : Decoder(config, backend, kv) {
+  WeightLoader load(weights, backend, "", "embed_tokens.weight");
+  load.need(config.architecture, kNeeded);
+  const std::uint32_t width = config.width;
+  const auto projection = [&](const std::string& name, std::uint32_t out) {
+    if (config.architecture == Architecture::qwen2) return load.affine(name, out, width);
+    return Affine{load.matrix(name + ".weight", out, width), {}};
+  };
+  token_table_ = load.matrix(load.full("embed_tokens.weight"), config.vocab, width);
+  if (!config.tied_embeddings) output_table_ = load.matrix("lm_head.weight", config.vocab, width);
+  for (std::uint32_t i = 0; i < config.layers; ++i) {
+    const std::string layer = load.full(fmt::format("layers.{}.", i)), attention = layer + "self_attn.";
+    layers_.push_back(
+        {load.vector(layer + "input_layernorm.weight", width), projection(attention + "q_proj", config.q_width()),
+         projection(attention + "k_proj", config.kv_width()), projection(attention + "v_proj", config.kv_width()),
+         load.matrix(attention + "o_proj.weight", width, config.q_width()),
+         load.vector(layer + "post_attention_layernorm.weight", width),
+         load.matrix(layer + "mlp.gate_proj.weight", config.ffn, width),
+         load.matrix(layer + "mlp.up_proj.weight", config.ffn, width),
+         load.matrix(layer + "mlp.down_proj.weight", width, config.ffn)});
+  }
+  final_norm_ = load.vector(load.full("norm.weight"), width);
+  const std::vector<float> frequencies = inverse_frequencies(config.rotary, config.head_dim);
+  inverse_frequencies_ =
+      backend.load({ElementType::f32, {frequencies.size()}, std::as_bytes(std::span<const float>(frequencies))});
+}
+
+Tensor LlamaDecoder::linear(const Tensor& x, const Weight& weight, const Weight* bias) const {
+  Tensor out = backend().allocate(x.rows, weight.rows);
+  backend().linear(x, weight, bias, out);
+  return out;
+}
+
+Tensor LlamaDecoder::project(const Tensor& x, const Affine& projection) const {
+  return linear(x, projection.weight, projection.bias.storage ? &projection.bias : nullptr);
+}
+
+Tensor LlamaDecoder::norm(const Tensor& x, const Weight& gamma) const {
+  Tensor out = backend().allocate(x.rows, x.cols);
+  backend().rms_norm(x, gamma, config().norm_epsilon, out);
+  return out;
+}
+
+HiddenStates LlamaDecoder::do_embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const {
+  std::vector<std::uint32_t> rows;
+  for (const TokenId token : tokens) rows.push_back(token.value);
+  HiddenStates hidden{backend().allocate(tokens.size(), config().width), {positions.begin(), positions.end()}};
+  backend().embedding(token_table_, rows, hidden.values);
+  return hidden;
+}
+
+AttentionInputs LlamaDecoder::attention_inputs(LayerId layer, const HiddenStates& hidden) const {
+  const Layer& weights = layers_.at(layer.value);
+  const Tensor normed = norm(hidden.values, weights.attention_norm);
+  AttentionInputs inputs{project(normed, weights.q), project(normed, weights.k), project(normed, weights.v)};
+  std::vector<std::uint32_t> positions;
+  for (const TokenIndex position : hidden.positions) positions.push_back(position.value);
+  backend().rotate(inputs.q, positions, inverse_frequencies_);
+  backend().rotate(inputs.k, positions, inverse_frequencies_);
+  round_kv(inputs);
+  return inputs;
+}
+
+void LlamaDecoder::finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const {
+  const Layer& weights = layers_.at(layer.value);
+  backend().add(hidden.values, linear(attention_output, weights.out));
+  const Tensor normed = norm(hidden.values, weights.ffn_norm);
+  Tensor inner = linear(normed, weights.gate);
+  backend().swiglu(inner, linear(normed, weights.up));
+  backend().add(hidden.values, linear(inner, weights.down));
+}
+
+std::vector<float> LlamaDecoder::logits(const HiddenStates& hidden, std::span<const std::uint32_t> rows) const {
+  Tensor chosen = backend().allocate(rows.size(), config().width);
+  backend().select_rows(hidden.values, rows, chosen);
+  const Tensor out = linear(norm(chosen, final_norm_), config().tied_embeddings ? token_table_ : output_table_);
+  std::vector<float> values(rows.size() * config().vocab);
+  backend().download(out, values);
+  return values;
+}
+
+}  // namespace csdsim::host

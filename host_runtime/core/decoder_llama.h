@@ -1,0 +1,40 @@
+// Llama (arXiv 2302.13971, 2307.09288, 2407.21783) and Qwen2 (arXiv 2407.10671): rotary positions, RMSNorm before each
+// block, SwiGLU, grouped queries, no biases but those of Qwen2's Q, K and V.
+#pragma once
+
+#include "host_runtime/core/decoder.h"
+#include "host_runtime/core/weight_loader.h"
+
+namespace csdsim::host {
+
+/// Tensor names are those of Hugging Face LlamaForCausalLM and Qwen2ForCausalLM, with or without the leading "model.".
+class LlamaDecoder final : public Decoder {
+ public:
+  /// See make_decoder().
+  LlamaDecoder(const ModelConfig& config, const WeightSource& weights, Backend& backend, KvPrecision kv);
+
+  AttentionInputs attention_inputs(LayerId layer, const HiddenStates& hidden) const override;
+  void finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const override;
+  using Decoder::logits;
+  std::vector<float> logits(const HiddenStates& hidden, std::span<const std::uint32_t> rows) const override;
+
+ private:
+  struct Layer {
+    Weight attention_norm;
+    Affine q, k, v;  // biases are empty in Llama
+    Weight out, ffn_norm, gate, up, down;
+  };
+
+  HiddenStates do_embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const override;
+  Tensor linear(const Tensor& x, const Weight& weight, const Weight* bias = nullptr) const;
+  Tensor project(const Tensor& x, const Affine& projection) const;
+  Tensor norm(const Tensor& x, const Weight& gamma) const;
+
+  Weight token_table_;
+  Weight output_table_;  // empty when tied to token_table_
+  Weight inverse_frequencies_;
+  std::vector<Layer> layers_;
+  Weight final_norm_;
+};
+
+}  // namespace csdsim::host

@@ -1,0 +1,48 @@
+// Loads the parameters of a decoder and checks them against its configuration.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host_runtime/core/backend.h"
+#include "host_runtime/core/model_config.h"
+
+namespace csdsim::host {
+
+/// A matrix and its bias; a norm's gain and shift.
+struct Affine {
+  Weight weight;
+  Weight bias;
+};
+
+class WeightLoader {
+ public:
+  /// Names begin with "model." + `prefix`, or with `prefix` where the checkpoint is a bare decoder: `probe` is a name
+  /// (after the prefix) that tells which. Both arguments must outlive the loader.
+  WeightLoader(const WeightSource& weights, Backend& backend, const std::string& prefix, const std::string& probe);
+
+  /// UserError naming what is missing if the backend lacks one of `operators`.
+  void need(Architecture architecture, std::span<const Operator> operators) const;
+
+  /// A tensor by its full name. UserError if it is missing or has another shape than config.json implies.
+  Weight matrix(const std::string& name, std::uint64_t rows, std::uint64_t cols) { return load(name, {rows, cols}); }
+  Weight vector(const std::string& name, std::uint64_t size) { return load(name, {size}); }
+  /// `name`.weight [out][in] and `name`.bias [out].
+  Affine affine(const std::string& name, std::uint64_t out, std::uint64_t in) {
+    return {matrix(name + ".weight", out, in), vector(name + ".bias", out)};
+  }
+  /// The full name of a tensor of the decoder.
+  std::string full(std::string_view name) const { return prefix_ + std::string(name); }
+
+ private:
+  Weight load(const std::string& name, const std::vector<std::uint64_t>& expected);
+
+  const WeightSource& weights_;
+  Backend& backend_;
+  std::string prefix_;
+};
+
+}  // namespace csdsim::host

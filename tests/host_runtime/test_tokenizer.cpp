@@ -1,0 +1,189 @@
+// Byte-level tokenizers against Hugging Face tokenizers (tests/data/golden), and broken files.
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/error.h"
+#include "host_runtime/checkpoint/byte_pair_encoder.h"
+#include "host_runtime/checkpoint/checkpoint.h"
+#include "host_runtime/checkpoint/config_json.h"
+#include "host_runtime/checkpoint/tokenizer_json.h"
+#include "tests/host_runtime/tiny_checkpoint.h"
+
+using namespace csdsim;
+using namespace csdsim::host;
+using namespace csdsim::test;
+using Catch::Matchers::Contains;
+using nlohmann::json;
+
+namespace {
+
+const std::filesystem::path kGolden = std::filesystem::path(CSDSIM_SOURCE_DIR) / "tests/data/golden";
+
+std::vector<TokenId> ids_of(const json& array) {
+  std::vector<TokenId> ids;
+  for (const json& id : array) ids.emplace_back(id.get<std::uint32_t>());
+  return ids;
+}
+
+Tokenizer golden_tokenizer(const std::string& name) {
+  return open_tokenizer(kGolden / name, read_config(kGolden / name / "config.json"));
+}
+
+}  // namespace
+
+TEST_CASE("the tokenizers of Llama 3, Qwen2 and OPT give the ids and the text of Hugging Face tokenizers") {
+  for (const char* name : {"llama3", "qwen2", "opt"}) {
+    const Tokenizer tokenizer = golden_tokenizer(name);
+    const json golden = json::parse(std::ifstream(kGolden / name / "tokens.json"));
+    for (const json& item : golden["cases"]) {
+      INFO(name << ": " << item["text"]);
+      const auto ids = tokenizer.encode(item["text"].get<std::string>());
+      CHECK(ids == ids_of(item["ids"]));
+      CHECK(tokenizer.decode(ids) == item["decoded"].get<std::string>());
+    }
+    for (const json& item : golden["cut"]) {
+      INFO(name << ": " << item["ids"]);
+      CHECK(tokenizer.decode(ids_of(item["ids"])) == item["decoded"].get<std::string>());
+    }
+  }
+}
+
+TEST_CASE("merging with a queue equals merging the best pair again and again") {
+  const unsigned seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::mt19937 rng(seed);
+  for (int round = 0; round < 50; ++round) {
+    BytePairEncoder encoder;
+    std::vector<std::string> tokens;
+    for (unsigned byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+    for (std::uint32_t i = 0; i < 256; ++i) REQUIRE(encoder.add_token(tokens[i], TokenId{i}));
+    // Merges over three letters, so that many of them compete.
+    std::vector<std::string> used{"a", "b", "c"};
+    std::vector<std::pair<std::string, std::string>> merges;
+    for (int i = 0; i < 40; ++i) {
+      const std::string left = used[rng() % used.size()], right = used[rng() % used.size()];
+      if (encoder.add_token(left + right, TokenId{static_cast<std::uint32_t>(256 + i)})) used.push_back(left + right);
+      if (encoder.add_merge(left, right)) merges.emplace_back(left, right);
+    }
+    std::string word;
+    for (auto i = rng() % 60; i > 0; --i) word.push_back("abc"[rng() % 3]);
+    std::vector<std::string> symbols;
+    for (const char c : word) symbols.emplace_back(1, c);
+    for (bool merged = true; merged;) {
+      merged = false;
+      for (const auto& [left, right] : merges) {
+        for (std::size_t i = 0; !merged && i + 1 < symbols.size(); ++i) {
+          if (symbols[i] != left || symbols[i + 1] != right) continue;
+          symbols[i] += right;
+          symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+          merged = true;
+        }
+        if (merged) break;
+      }
+    }
+    std::vector<TokenId> found;
+    encoder.encode(word, found);
+    std::vector<std::string> text;
+    for (const TokenId id : found) text.push_back(*encoder.bytes(id));
+    INFO(word);
+    CHECK(text == symbols);
+  }
+}
+
+TEST_CASE("a word that is a token stays whole where merges are ignored for it") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "tokenizer.json";
+  json file = json::parse(std::ifstream(kGolden / "llama3" / "tokenizer.json"));
+  file["model"]["vocab"]["qzx"] = 600;  // no merge makes it
+  for (const bool ignore : {true, false}) {
+    file["model"]["ignore_merges"] = ignore;
+    write_file(path, file.dump());
+    const Tokenizer tokenizer = open_tokenizer_json(path);
+    CHECK(tokenizer.encode("qzx").size() == (ignore ? 1 : 3));
+    CHECK(tokenizer.encode("qzxq").size() == 4);
+    CHECK(tokenizer.vocabulary() == 601);
+    // Ids between the tokens of the file and 600 stand for nothing.
+    const TokenId unused{550};
+    CHECK(tokenizer.decode({&unused, 1}).empty());
+  }
+}
+
+TEST_CASE("words of a million bytes come back: neither the stack nor quadratic time is in the way") {
+  for (const char* name : {"llama3", "qwen2", "opt"}) {
+    const Tokenizer tokenizer = golden_tokenizer(name);
+    for (const std::string part : {"a", " ", "\n", "1", "!", "ab", " \n", "é"}) {
+      std::string text;
+      while (text.size() < 1'000'000) text += part;
+      CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
+    }
+  }
+}
+
+TEST_CASE("text that is not UTF-8, and ids that are no tokens, are refused") {
+  const Tokenizer tokenizer = golden_tokenizer("qwen2");
+  CHECK_THROWS_WITH(tokenizer.encode("ab\xC3("), "text cannot be tokenised: byte 2 is not valid UTF-8");
+  const TokenId outside{512};
+  CHECK_THROWS_WITH(tokenizer.decode({&outside, 1}), "token id 512 is outside the tokenizer's vocabulary of 512");
+}
+
+TEST_CASE("broken tokenizer.json is refused with file and field") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "tokenizer.json";
+  const json good = json::parse(std::ifstream(kGolden / "qwen2" / "tokenizer.json"));
+  const auto refused = [&](const std::string& reason, const std::function<void(json&)>& change) {
+    json broken = good;
+    change(broken);
+    write_file(path, broken.dump());
+    CHECK_THROWS_WITH(open_tokenizer_json(path), Contains(path.string() + ": " + reason));
+  };
+  refused("model.type: expected BPE (byte-level), found none", [](json& t) { t.erase("model"); });
+  refused("model.type: expected BPE (byte-level), found Unigram", [](json& t) { t["model"]["type"] = "Unigram"; });
+  refused("model.byte_fallback: true is not implemented", [](json& t) { t["model"]["byte_fallback"] = true; });
+  refused("model.end_of_word_suffix: \"</w>\"", [](json& t) { t["model"]["end_of_word_suffix"] = "</w>"; });
+  refused("model.vocab: expected an object of token ids, found null", [](json& t) { t["model"].erase("vocab"); });
+  refused("model.vocab: byte 0x21 has no token", [](json& t) {
+    t["model"]["vocab"].erase("!");
+    t["model"]["merges"] = json::array();
+  });
+  refused("model.vocab: 'x y': is not byte-level text", [](json& t) { t["model"]["vocab"]["x y"] = 5; });
+  refused("model.vocab: '!': expected a token id, found -1", [](json& t) { t["model"]["vocab"]["!"] = -1; });
+  refused("model.vocab: '!': expected a token id, found 4000000000",
+          [](json& t) { t["model"]["vocab"]["!"] = 4'000'000'000u; });
+  refused("model.vocab: '\"': token id 0 is there already", [](json& t) { t["model"]["vocab"]["\""] = 0; });
+  refused("model.merges: expected an array, found null", [](json& t) { t["model"].erase("merges"); });
+  refused("model.merges[0]: expected two tokens", [](json& t) { t["model"]["merges"][0] = 3; });
+  refused("model.merges[0]: expected two tokens with a blank", [](json& t) { t["model"]["merges"][0] = "abc"; });
+  refused("model.merges[1]: 'zzz' and 'q'", [](json& t) { t["model"]["merges"][1] = json{"zzz", "q"}; });
+  refused("model.merges[1]: ", [](json& t) { t["model"]["merges"][1] = t["model"]["merges"][0]; });
+  refused("added_tokens: expected an array", [](json& t) { t["added_tokens"] = 1; });
+  refused("added_tokens[1]: content is missing", [](json& t) { t["added_tokens"][1]["content"] = ""; });
+  refused("added_tokens[1].id: expected a token id", [](json& t) { t["added_tokens"][1]["id"] = "x"; });
+  refused("added_tokens[1].lstrip: true is not implemented", [](json& t) { t["added_tokens"][1]["lstrip"] = true; });
+  refused("normalizer: expected none or NFC, found NFKC", [](json& t) { t["normalizer"]["type"] = "NFKC"; });
+  refused("pre_tokenizer: expected ByteLevel", [](json& t) { t["pre_tokenizer"] = {{"type", "Whitespace"}}; });
+  refused("pre_tokenizer: expected ByteLevel", [](json& t) { t.erase("pre_tokenizer"); });
+  refused("pre_tokenizer.pretokenizers: expected Split", [](json& t) { t["pre_tokenizer"]["pretokenizers"].erase(1); });
+  refused("pre_tokenizer: '(' is not a regular expression",
+          [](json& t) { t["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "("; });
+  refused("pre_tokenizer.pretokenizers[0]: expected behavior Isolated",
+          [](json& t) { t["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Removed"; });
+  write_file(path, good.dump().substr(0, 1000));
+  CHECK_THROWS_WITH(open_tokenizer_json(path), Contains(path.string() + ": not valid JSON"));
+  ModelConfig small;
+  small.vocab = 300;
+  write_file(path, good.dump());
+  CHECK_THROWS_WITH(open_tokenizer(directory.path(), small),
+                    Contains("512 tokens, but vocab_size of config.json is 300"));
+
+  const auto vocabulary = directory / "vocab.json", merges = directory / "merges.txt";
+  write_file(vocabulary, good["model"]["vocab"].dump());
+  write_file(merges, "#version: 0.2\nh e\nhe he q\n");
+  CHECK_THROWS_WITH(open_vocabulary_and_merges(vocabulary, merges),
+                    Contains(merges.string() + ": line 2: 'h' and 'e'") ||
+                        Contains(merges.string() + ": line 3: expected two tokens"));
+  write_file(vocabulary, "[]");
+  CHECK_THROWS_WITH(open_vocabulary_and_merges(vocabulary, merges), Contains("expected a JSON object"));
+}
