@@ -31,6 +31,7 @@ HiddenStates prefill(const Decoder& decoder, AttentionProvider& attention, std::
   for (LayerId layer{0}; layer.value < decoder.config().layers; ++layer.value) {
     const AttentionInputs inputs = decoder.attention_inputs(layer, hidden);
     attention.store(layer, slices, decoder.to_host(inputs.k), decoder.to_host(inputs.v));
+    if (attention.learns_from_prompt()) attention.learn(layer, slices, decoder.to_host_float(inputs.q));
     decoder.finish_layer(layer, hidden, decoder.prefill_attention(inputs, lengths));
   }
   return hidden;
@@ -43,6 +44,11 @@ std::vector<float> decode_step(const Decoder& decoder, AttentionProvider& attent
   std::vector<Half> out(tokens.size() * decoder.config().q_width());
   for (LayerId layer{0}; layer.value < decoder.config().layers; ++layer.value) {
     const AttentionInputs inputs = decoder.attention_inputs(layer, hidden);
+    const LayerId next{layer.value + 1};
+    if (attention.speculates() && next.value < decoder.config().layers) {
+      const AttentionInputs ahead = decoder.attention_inputs(next, hidden);
+      attention.speculate(next, sequences, decoder.to_host_float(ahead.q));
+    }
     attention.attend(layer, sequences, decoder.to_host_float(inputs.q), decoder.to_host(inputs.k),
                      decoder.to_host(inputs.v), out);
     decoder.finish_layer(layer, hidden, decoder.from_host(out, decoder.config().q_width()));
