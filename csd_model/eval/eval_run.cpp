@@ -1,0 +1,97 @@
+#include "csd_model/eval/eval_run.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "csd_model/runner/result.h"
+#include "csd_model/runner/runner.h"
+#include "host_runtime/checkpoint/checkpoint.h"
+#include "host_runtime/cpu/cpu_backend.h"
+
+namespace csd_model {
+
+using namespace csdsim;
+using host::TokenId;
+using nlohmann::ordered_json;
+
+namespace {
+
+std::string ratio_text(Ratio ratio) { return fmt::format("{}/{}", ratio.numerator, ratio.denominator); }
+
+ordered_json row_json(const EvalSetting& setting, const host::EvaluationRow& row) {
+  ordered_json json;
+  json["method"] = row.method;
+  json["setting"] = row.setting;
+  json["ratio"] = setting.ratio ? ordered_json(ratio_text(*setting.ratio)) : ordered_json(nullptr);
+  json["perplexity"] = row.perplexity;
+  json["tokens_scored"] = row.tokens_scored;
+  json["alpha_mean"] = row.alpha_mean;
+  json["mass_mean"] = row.mass_mean;
+  json["kept_mean"] = row.kept_mean;
+  json["traffic_mean"] = row.traffic_mean;
+  json["greedy_agreement"] = static_cast<double>(row.greedy_equal) / static_cast<double>(row.tokens_scored);
+  if (row.recall.empty()) return json;
+  std::uint64_t asked = 0, recalled = 0;
+  ordered_json by_distance = ordered_json::array();
+  for (const host::RecallPoint& point : row.recall) {
+    asked += point.asked;
+    recalled += point.recalled;
+    by_distance.push_back({{"distance", point.distance},
+                           {"recall", static_cast<double>(point.recalled) / static_cast<double>(point.asked)},
+                           {"asked", point.asked}});
+  }
+  json["recall_mean"] = static_cast<double>(recalled) / static_cast<double>(asked);
+  json["recall"] = std::move(by_distance);
+  return json;
+}
+
+ordered_json frame(const EvalRequest& request, std::size_t text_tokens, std::uint32_t windows) {
+  const host::EvaluationOptions& o = request.options;
+  ordered_json document;
+  document["schema"] = kResultSchema;
+  document["build"] = build_info();
+  document["name"] = "eval";
+  document["seed"] = o.recall.seed;
+  document["eval"] = {{"model", request.model.string()},
+                      {"text", request.text.string()},
+                      {"text_tokens", text_tokens},
+                      {"attention", request.drive != nullptr ? "drive" : "host"},
+                      {"prefill", o.windows.prefill},
+                      {"decode", o.windows.decode},
+                      {"windows", windows}};
+  if (!o.recall.distances.empty()) {
+    document["eval"]["recall"] = {
+        {"distances", o.recall.distances}, {"cue", o.recall.cue}, {"answer", o.recall.answer}};
+  }
+  return document;
+}
+
+}  // namespace
+
+EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progress) {
+  const WallClock clock;
+  host::CpuBackend backend;
+  const host::Checkpoint checkpoint = host::open_checkpoint(request.model);
+  const std::unique_ptr<host::Decoder> decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, backend);
+  const std::vector<TokenId> text =
+      request.tokens ? *request.tokens : host::open_tokenizer(request.model, checkpoint.config).encode(request.content);
+  EvalResult result;
+  result.document = frame(request, text.size(), host::window_count(text.size(), request.options.windows));
+
+  std::vector<host::EvaluatedSetting> settings;
+  for (const EvalSetting& setting : request.settings) settings.push_back(setting.evaluated);
+  host::EvaluationHooks hooks;
+  if (progress) hooks.progress = [&](std::size_t done, std::size_t total) { progress("batches", done, total); };
+  const host::EvaluationResult evaluated = host::evaluate(*decoder, text, settings, request.options, hooks);
+
+  result.document["metrics"] = {{"dense_perplexity", evaluated.dense_perplexity}};
+  result.document["rows"] = ordered_json::array();
+  for (std::size_t i = 0; i < evaluated.rows.size(); ++i) {
+    result.document["rows"].push_back(row_json(request.settings[i], evaluated.rows[i]));
+  }
+  result.document["wall"] = wall_figures(clock, 0);
+  result.document["wall"].erase("page_ops_per_wall_s");
+  return result;
+}
+
+}  // namespace csd_model
