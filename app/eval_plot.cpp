@@ -25,7 +25,8 @@ constexpr const char* kColours[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", 
 Lines lines_of(const ordered_json& rows, const char* x, const char* y) {
   Lines lines;
   for (const ordered_json& row : rows) {
-    if (row["method"] == "dense" || !row.contains(x) || !row.contains(y)) continue;
+    if (row["method"] == "dense" || !row.contains(x) || !row.contains(y) || row[x].is_null() || row[y].is_null())
+      continue;
     const std::string method = row["method"];
     auto line = std::find_if(lines.begin(), lines.end(), [&](const auto& l) { return l.first == method; });
     if (line == lines.end()) line = lines.insert(lines.end(), {method, {}});
@@ -121,7 +122,8 @@ std::string eval_svg(const ordered_json& document) {
   const bool recall = !rows.empty() && rows[0].contains("recall_mean");
   std::optional<double> dense_recall;
   for (const ordered_json& row : rows) {
-    if (recall && row["method"] == "dense") dense_recall = row["recall_mean"].get<double>();
+    if (recall && row["method"] == "dense" && !row["recall_mean"].is_null())
+      dense_recall = row["recall_mean"].get<double>();
   }
   const std::pair<const char*, const char*> shares[] = {
       {"kept_mean", "tokens attended to / tokens in the cache"},

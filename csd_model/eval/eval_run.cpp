@@ -18,6 +18,11 @@ namespace {
 
 std::string ratio_text(Ratio ratio) { return fmt::format("{}/{}", ratio.numerator, ratio.denominator); }
 
+/// Null where nothing was asked.
+ordered_json share(std::uint64_t part, std::uint64_t of) {
+  return of == 0 ? ordered_json(nullptr) : ordered_json(static_cast<double>(part) / static_cast<double>(of));
+}
+
 ordered_json row_json(const EvalSetting& setting, const host::EvaluationRow& row) {
   ordered_json json;
   json["method"] = row.method;
@@ -36,11 +41,10 @@ ordered_json row_json(const EvalSetting& setting, const host::EvaluationRow& row
   for (const host::RecallPoint& point : row.recall) {
     asked += point.asked;
     recalled += point.recalled;
-    by_distance.push_back({{"distance", point.distance},
-                           {"recall", static_cast<double>(point.recalled) / static_cast<double>(point.asked)},
-                           {"asked", point.asked}});
+    by_distance.push_back(
+        {{"distance", point.distance}, {"recall", share(point.recalled, point.asked)}, {"asked", point.asked}});
   }
-  json["recall_mean"] = static_cast<double>(recalled) / static_cast<double>(asked);
+  json["recall_mean"] = share(recalled, asked);
   json["recall"] = std::move(by_distance);
   return json;
 }

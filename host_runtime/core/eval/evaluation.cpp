@@ -47,7 +47,6 @@ class Evaluation {
         options_(options),
         hooks_(hooks),
         windows_(window_count(text.size(), options.windows)),
-        ids_(distinct_ids(text)),
         tallies_(settings.size()) {
     const std::uint64_t longest =
         std::uint64_t{options.windows.prefill} +
@@ -60,16 +59,19 @@ class Evaluation {
       for (const std::uint32_t distance : options.recall.distances) tally.recall.push_back({.distance = distance});
     }
     for (const EvaluatedSetting& setting : settings) names_.push_back(configure(setting).setting);
-    // Refuses impossible distances before anything is computed.
-    for (const std::uint32_t distance : options.recall.distances) trial(0, distance);
+    // Refuses impossible facts before anything is computed.
+    if (!options.recall.distances.empty()) fact(0);
   }
 
   EvaluationResult run() {
     const std::uint32_t batch = std::max<std::uint32_t>(1, options_.batch);
     for (std::uint32_t first = 0; first < windows_; first += batch) {
       const std::uint32_t count = std::min(batch, windows_ - first);
-      perplexity_batch(first, count);
-      for (std::size_t d = 0; d < options_.recall.distances.size(); ++d) recall_batch(first, count, d);
+      std::vector<Tokens> prompts;
+      for (std::uint32_t w = first; w < first + count; ++w) prompts.push_back(filler(w));
+      const Prefilled prefilled(decoder_, prompts);
+      perplexity_batch(first, count, prefilled);
+      if (!options_.recall.distances.empty()) recall_batch(first, count, prefilled);
     }
     EvaluationResult result;
     result.dense_perplexity = std::exp(dense_nll_ / static_cast<double>(dense_scored_));
@@ -87,8 +89,11 @@ class Evaluation {
     return text_.subspan(index * length, length);
   }
 
-  RecallTrial trial(std::uint32_t index, std::uint32_t distance) const {
-    return recall_trial(window(index).first(options_.windows.prefill), ids_, options_.recall, distance, index);
+  Tokens filler(std::uint32_t index) const { return window(index).first(options_.windows.prefill); }
+
+  std::vector<TokenId> fact(std::uint32_t index) const {
+    const std::size_t length = std::size_t{options_.windows.prefill} + options_.windows.decode;
+    return recall_fact(text_, index * length, options_.windows.prefill, options_.recall, index);
   }
 
   void progress() {
@@ -97,13 +102,11 @@ class Evaluation {
     hooks_.progress(++done_, batches * settings_.size() * (1 + options_.recall.distances.size()));
   }
 
-  void perplexity_batch(std::uint32_t first, std::uint32_t count) {
-    std::vector<Tokens> prompts, continuations;
+  void perplexity_batch(std::uint32_t first, std::uint32_t count, const Prefilled& prefilled) {
+    std::vector<Tokens> continuations;
     for (std::uint32_t w = first; w < first + count; ++w) {
-      prompts.push_back(window(w).first(options_.windows.prefill));
       continuations.push_back(window(w).subspan(options_.windows.prefill));
     }
-    const Prefilled prefilled(decoder_, prompts);
     HostAttention dense(decoder_.config(), std::make_unique<DenseAttention>(), options_.precision);
     const auto reference = force(decoder_, dense, prefilled, continuations);
     for (const auto& of_window : reference) {
@@ -133,26 +136,31 @@ class Evaluation {
     }
   }
 
-  void recall_batch(std::uint32_t first, std::uint32_t count, std::size_t d) {
-    std::vector<RecallTrial> trials;
-    for (std::uint32_t w = first; w < first + count; ++w) trials.push_back(trial(w, options_.recall.distances[d]));
-    std::vector<Tokens> prompts, facts;
-    for (const RecallTrial& t : trials) {
-      prompts.emplace_back(t.prompt);
-      facts.emplace_back(t.fact);
-    }
-    const Prefilled prefilled(decoder_, prompts);
-    for (std::size_t i = 0; i < settings_.size(); ++i) {
-      HostAttention attention(decoder_.config(), configure(settings_[i]).method, options_.precision);
-      const auto predictions = force(decoder_, attention, prefilled, facts);
-      RecallPoint& point = tallies_[i].recall[d];
-      for (std::size_t s = 0; s < predictions.size(); ++s) {
-        for (std::size_t at = options_.recall.cue; at < facts[s].size(); ++at) {
-          ++point.asked;
-          point.recalled += predictions[s][at - 1].greedy == facts[s][at];
-        }
+  void recall_batch(std::uint32_t first, std::uint32_t count, const Prefilled& unplanted) {
+    std::vector<std::vector<TokenId>> facts;
+    for (std::uint32_t w = first; w < first + count; ++w) facts.push_back(fact(w));
+    const std::vector<Tokens> continuations(facts.begin(), facts.end());
+    HostAttention dense(decoder_.config(), std::make_unique<DenseAttention>(), options_.precision);
+    const auto guessed = force(decoder_, dense, unplanted, continuations);
+    for (std::size_t d = 0; d < options_.recall.distances.size(); ++d) {
+      std::vector<std::vector<TokenId>> planted;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        planted.push_back(plant(filler(first + i), facts[i], options_.recall.distances[d]));
       }
-      progress();
+      const Prefilled prefilled(decoder_, std::vector<Tokens>(planted.begin(), planted.end()));
+      for (std::size_t i = 0; i < settings_.size(); ++i) {
+        HostAttention attention(decoder_.config(), configure(settings_[i]).method, options_.precision);
+        const auto predictions = force(decoder_, attention, prefilled, continuations);
+        RecallPoint& point = tallies_[i].recall[d];
+        for (std::size_t s = 0; s < predictions.size(); ++s) {
+          for (std::size_t at = options_.recall.cue; at < facts[s].size(); ++at) {
+            if (guessed[s][at - 1].greedy == facts[s][at]) continue;
+            ++point.asked;
+            point.recalled += predictions[s][at - 1].greedy == facts[s][at];
+          }
+        }
+        progress();
+      }
     }
   }
 
@@ -178,7 +186,6 @@ class Evaluation {
   const EvaluationOptions& options_;
   const EvaluationHooks& hooks_;
   std::uint32_t windows_;
-  std::vector<TokenId> ids_;
   std::vector<std::string> names_;
   std::vector<Tally> tallies_;
   double dense_nll_ = 0;

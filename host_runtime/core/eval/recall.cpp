@@ -3,40 +3,39 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/error.h"
 #include "base/rng.h"
 
 namespace csdsim::host {
 
-std::vector<TokenId> distinct_ids(std::span<const TokenId> text) {
-  std::vector<TokenId> ids(text.begin(), text.end());
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  return ids;
+std::vector<TokenId> recall_fact(std::span<const TokenId> text, std::size_t first, std::uint32_t filler,
+                                 const RecallOptions& options, std::uint32_t index) {
+  if (options.cue < 1 || options.answer < 1) throw UserError("recall: a fact needs a cue and an answer");
+  const std::size_t length = options.fact();
+  for (const std::uint32_t distance : options.distances) {
+    if (distance < length || distance > filler) {
+      throw UserError(fmt::format("recall: distance {} is not from {} (the length of a fact) to {} (the prefill)",
+                                  distance, length, filler));
+    }
+  }
+  // Starts before the filler and after it.
+  const std::size_t before = first >= length ? first - length + 1 : 0;
+  const std::size_t end = first + filler;
+  const std::size_t after = text.size() >= end + length ? text.size() - end - length + 1 : 0;
+  if (before + after == 0) {
+    throw UserError(fmt::format("recall: the text has no {} tokens outside window {} to plant in it", length, index));
+  }
+  Rng rng(counter_random(options.seed, index), "recall");
+  const std::size_t draw = rng.below(before + after);
+  const std::span<const TokenId> fact = text.subspan(draw < before ? draw : end + draw - before, length);
+  return {fact.begin(), fact.end()};
 }
 
-RecallTrial recall_trial(std::span<const TokenId> filler, std::span<const TokenId> ids, const RecallOptions& options,
-                         std::uint32_t distance, std::uint32_t index) {
-  if (options.cue < 1 || options.answer < 1) throw UserError("recall: a fact needs a cue and an answer");
-  if (distance < options.fact() || distance > filler.size()) {
-    throw UserError(fmt::format("recall: distance {} is not from {} (the length of a fact) to {} (the prefill)",
-                                distance, options.fact(), filler.size()));
-  }
-  if (ids.size() < options.fact()) {
-    throw UserError(
-        fmt::format("recall: the text has {} different tokens, a fact needs {}", ids.size(), options.fact()));
-  }
-  RecallTrial trial{{filler.begin(), filler.end()}, {ids.begin(), ids.end()}};
-  Rng rng(counter_random(options.seed, index), "recall");
-  // The start of a random permutation (Fisher, Yates).
-  for (std::size_t i = 0; i < options.fact(); ++i) {
-    std::swap(trial.fact[i], trial.fact[i + rng.below(trial.fact.size() - i)]);
-  }
-  trial.fact.resize(options.fact());
-  std::copy(trial.fact.begin(), trial.fact.end(), trial.prompt.end() - static_cast<std::ptrdiff_t>(distance));
-  return trial;
+std::vector<TokenId> plant(std::span<const TokenId> filler, std::span<const TokenId> fact, std::uint32_t distance) {
+  std::vector<TokenId> prompt(filler.begin(), filler.end());
+  std::copy(fact.begin(), fact.end(), prompt.end() - static_cast<std::ptrdiff_t>(distance));
+  return prompt;
 }
 
 }  // namespace csdsim::host

@@ -1,4 +1,4 @@
-// A task that only a token's far context solves: a planted sequence of random tokens has to be found again.
+// A task that only the far context of a token solves: a planted span of text has to be found again.
 #pragma once
 
 #include <cstdint>
@@ -9,31 +9,26 @@
 
 namespace csdsim::host {
 
-/// The filler is text, a window a trial, `context` tokens long. Its tokens from context - distance on are replaced by a
-/// fact: `cue` + `answer` different token ids, drawn from those that occur in the text. After the context, the fact is
-/// fed once more through the decode path, token by token; recalled is every answer token that the model predicts
-/// greedily from what comes before it. No token of the fact follows from the text or from the rest of the fact, so
-/// that without the planted place about 1 of vocabulary is right. Any checkpoint that copies can do it.
+/// A trial a window. The filler is the part of the window that is prefilled. A fact is a span of the text outside it,
+/// drawn from the seed, `cue` + `answer` tokens long; it replaces the filler's tokens from `distance` before its end
+/// on. After the prefill the fact is fed once more through the decode path, by teacher forcing. Asked for are those
+/// tokens of the answer that dense attention does not predict greedily when nothing was planted: they do not follow
+/// from the filler, nor from the rest of the fact. Recalled are those that the method then predicts greedily.
 struct RecallOptions {
   std::vector<std::uint32_t> distances;  ///< tokens from the first token of the fact to its repetition's first one
-  std::uint32_t cue = 4;                 ///< tokens of the repetition that are given
-  std::uint32_t answer = 12;             ///< tokens that are asked for
+  std::uint32_t cue = 8;                 ///< tokens of the repetition that are not asked for
+  std::uint32_t answer = 24;
   std::uint64_t seed = 1;
 
   std::uint32_t fact() const { return cue + answer; }
 };
 
-struct RecallTrial {
-  std::vector<TokenId> prompt;
-  std::vector<TokenId> fact;
-};
+/// The fact of window `index`, whose filler is text [first, first + filler). UserError unless cue and answer are at
+/// least 1, every distance is from fact() to `filler`, and the text outside the filler has room.
+std::vector<TokenId> recall_fact(std::span<const TokenId> text, std::size_t first, std::uint32_t filler,
+                                 const RecallOptions& options, std::uint32_t index);
 
-/// Trial `index` of a distance. The fact depends on (seed, index) only: it is the same at every distance.
-/// UserError unless fact <= distance <= filler, cue >= 1, answer >= 1 and `ids` holds as many ids as a fact has.
-RecallTrial recall_trial(std::span<const TokenId> filler, std::span<const TokenId> ids, const RecallOptions& options,
-                         std::uint32_t distance, std::uint32_t index);
-
-/// The different ids of a text, ascending.
-std::vector<TokenId> distinct_ids(std::span<const TokenId> text);
+/// The filler with the fact planted.
+std::vector<TokenId> plant(std::span<const TokenId> filler, std::span<const TokenId> fact, std::uint32_t distance);
 
 }  // namespace csdsim::host
