@@ -11,10 +11,25 @@
 #include "app/token_file.h"
 #include "base/error.h"
 #include "base/quantity.h"
+#include "base/text.h"
 #include "csd_model/eval/eval_run.h"
+#include "csd_model/scenario/load.h"
 
 namespace csdsim::app {
 namespace {
+
+/// The drives that attention runs in when no scenario says otherwise.
+constexpr std::string_view kDefaultScenario = R"(csdsim: 1
+name: eval
+model: {path: .}
+platform:
+  gpu: {preset: a6000}
+  host: {preset: xeon-5320}
+  device: {preset: instcsd-zynq7045}
+system: {kind: instinfer-dense}
+workload: {kind: generation}
+simulation: {data: carried}
+)";
 
 using host::BudgetKind;
 using host::MethodInfo;
@@ -68,17 +83,51 @@ std::vector<csd_model::EvalSetting> settings_of(const EvalArguments& a) {
   bool by_ratio = false;
   for (const MethodInfo* info : methods) {
     if (host::is_exact(settings, info->budget)) {
-      all.push_back({{std::string(info->name), settings}, {}});
+      all.push_back({{std::string(info->name), settings}, {}, {}});
       continue;
     }
     by_ratio = true;
     for (const Ratio ratio : ratios_of(a)) {
       settings.ratio = ratio;
-      all.push_back({{std::string(info->name), settings}, ratio});
+      all.push_back({{std::string(info->name), settings}, ratio, {}});
     }
   }
   if (!by_ratio && !a.ratios.empty()) throw UserError("eval: --ratio: every method has an exact budget or needs none");
   return all;
+}
+
+/// Gives every setting a scenario with its method in the drive.
+void place_in_drive(const EvalArguments& a, std::uint32_t batch, std::vector<csd_model::EvalSetting>& settings) {
+  for (csd_model::EvalSetting& setting : settings) {
+    const MethodInfo& info = host::attention_method(setting.evaluated.method);
+    if (!info.in_drive) {
+      std::vector<std::string> there;
+      for (const MethodInfo& each : host::attention_methods())
+        if (each.in_drive) there.emplace_back(each.name);
+      throw UserError(fmt::format("eval: the drive's engine has no '{}'; it has: {}. Use --attention host", info.name,
+                                  join(there)));
+    }
+    std::vector<std::string> sets = a.overrides;
+    const auto set = [&](const std::string& path, const std::string& value) { sets.push_back(path + "=" + value); };
+    const MethodSettings& s = setting.evaluated.settings;
+    set("model.path", std::filesystem::absolute(a.model).string());
+    set("simulation.data", "carried");
+    set("workload.batch", std::to_string(batch));
+    set("workload.input_tokens", std::to_string(a.prefill));
+    set("workload.output_tokens", std::to_string(a.decode));
+    set("system.kind", info.name == "sparf" ? "instinfer-sparf" : "instinfer-dense");
+    if (info.name == "sparf") {
+      if (setting.ratio) set("system.ratio", format_quantity(*setting.ratio));
+      if (setting.ratio) set("system.ratio_mode", a.ratio_mode == "traffic" ? "traffic" : "uniform");
+      if (s.r) set("system.r", std::to_string(*s.r));
+      if (s.k) set("system.k", std::to_string(*s.k));
+      if (s.local) set("system.l", std::to_string(*s.local));
+    }
+    setting.drive = (a.scenario ? scenario::load_scenario(*a.scenario, sets)
+                                : scenario::load_scenario_text(kDefaultScenario, "built-in scenario",
+                                                               std::filesystem::current_path(), sets))
+                        .base.scenario;
+  }
 }
 
 std::string table_text(const ordered_json& document) {
@@ -157,11 +206,16 @@ int eval(const EvalArguments& arguments) {
   options.recall.seed = arguments.seed;
   if (arguments.no_recall && !arguments.distances.empty())
     throw UserError("eval: --distance and --no-recall exclude one another");
-  if (!arguments.no_recall) {
-    options.recall.distances = arguments.distances;
-    if (arguments.distances.empty())
-      options.recall.distances = {arguments.prefill / 4, arguments.prefill / 2, arguments.prefill / 8 * 7};
-  }
+  const bool in_drive = arguments.attention == "drive";
+  if (in_drive && !arguments.distances.empty())
+    throw UserError("eval: recall is measured on the host: leave --distance out, or use --attention host");
+  if (!in_drive && (arguments.scenario || !arguments.overrides.empty()))
+    throw UserError("eval: --scenario and --set say where the drive is: they need --attention drive");
+  options.recall.distances = arguments.distances;
+  if (!arguments.no_recall && !in_drive && arguments.distances.empty())
+    for (const std::uint32_t distance : {arguments.prefill / 4, arguments.prefill / 2, arguments.prefill / 8 * 7})
+      if (distance >= options.recall.fact()) options.recall.distances.push_back(distance);
+  if (in_drive) place_in_drive(arguments, options.batch, request.settings);
 
   csd_model::EvalResult result;
   {

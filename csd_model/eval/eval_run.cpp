@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/error.h"
+#include "csd_model/eval/drive_eval.h"
 #include "csd_model/runner/result.h"
 #include "csd_model/runner/runner.h"
 #include "host_runtime/checkpoint/checkpoint.h"
@@ -27,6 +31,7 @@ ordered_json row_json(const EvalSetting& setting, const host::EvaluationRow& row
   ordered_json json;
   json["method"] = row.method;
   json["setting"] = row.setting;
+  json["attention"] = setting.drive ? "drive" : "host";
   json["ratio"] = setting.ratio ? ordered_json(ratio_text(*setting.ratio)) : ordered_json(nullptr);
   json["perplexity"] = row.perplexity;
   json["tokens_scored"] = row.tokens_scored;
@@ -49,6 +54,39 @@ ordered_json row_json(const EvalSetting& setting, const host::EvaluationRow& row
   return json;
 }
 
+/// What the drive says about a setting, in the place of what the host said. Returns page operations.
+std::uint64_t attend_in_drive(const EvalRequest& request, const EvalSetting& setting, const host::Decoder& decoder,
+                              std::span<const TokenId> text, const host::EvaluationResult& host_result,
+                              host::EvaluationRow& row, std::string& failure) {
+  const host::PerplexityOptions& o = request.options.windows;
+  const std::size_t length = std::size_t{o.prefill} + o.decode, windows = host_result.dense_greedy.size();
+  const double on_host = row.perplexity;
+  double nll = 0;
+  std::uint64_t page_ops = 0;
+  row.greedy_equal = 0;
+  for (std::size_t first = 0; first < windows; first += request.options.batch) {
+    std::vector<std::span<const TokenId>> batch;
+    for (std::size_t w = first; w < std::min<std::size_t>(windows, first + request.options.batch); ++w) {
+      batch.push_back(text.subspan(w * length, length));
+    }
+    const DriveForcing forced = force_in_drive(*setting.drive, decoder, batch, o.prefill);
+    page_ops += forced.page_ops;
+    if (!forced.failure.empty()) failure = forced.failure;
+    for (std::size_t w = 0; w < batch.size(); ++w) {
+      for (std::size_t at = 0; at < forced.predictions[w].size(); ++at) {
+        nll += forced.predictions[w][at].nll;
+        row.greedy_equal += forced.predictions[w][at].greedy == host_result.dense_greedy[first + w][at];
+      }
+    }
+  }
+  row.perplexity = std::exp(nll / static_cast<double>(row.tokens_scored));
+  if (row.perplexity != on_host) {
+    failure = fmt::format("{}: attention in the drive gives perplexity {}, on the host {}", row.method, row.perplexity,
+                          on_host);
+  }
+  return page_ops;
+}
+
 ordered_json frame(const EvalRequest& request, std::size_t text_tokens, std::uint32_t windows) {
   const host::EvaluationOptions& o = request.options;
   ordered_json document;
@@ -56,13 +94,8 @@ ordered_json frame(const EvalRequest& request, std::size_t text_tokens, std::uin
   document["build"] = build_info();
   document["name"] = "eval";
   document["seed"] = o.recall.seed;
-  document["eval"] = {{"model", request.model.string()},
-                      {"text", request.text.string()},
-                      {"text_tokens", text_tokens},
-                      {"attention", request.drive != nullptr ? "drive" : "host"},
-                      {"prefill", o.windows.prefill},
-                      {"decode", o.windows.decode},
-                      {"windows", windows}};
+  document["eval"] = {{"model", request.model.string()}, {"text", request.text.string()}, {"text_tokens", text_tokens},
+                      {"prefill", o.windows.prefill},    {"decode", o.windows.decode},    {"windows", windows}};
   if (!o.recall.distances.empty()) {
     document["eval"]["recall"] = {
         {"distances", o.recall.distances}, {"cue", o.recall.cue}, {"answer", o.recall.answer}};
@@ -86,15 +119,21 @@ EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progre
   for (const EvalSetting& setting : request.settings) settings.push_back(setting.evaluated);
   host::EvaluationHooks hooks;
   if (progress) hooks.progress = [&](std::size_t done, std::size_t total) { progress("batches", done, total); };
-  const host::EvaluationResult evaluated = host::evaluate(*decoder, text, settings, request.options, hooks);
+  host::EvaluationResult evaluated = host::evaluate(*decoder, text, settings, request.options, hooks);
 
   result.document["metrics"] = {{"dense_perplexity", evaluated.dense_perplexity}};
   result.document["rows"] = ordered_json::array();
+  std::uint64_t page_ops = 0;
   for (std::size_t i = 0; i < evaluated.rows.size(); ++i) {
-    result.document["rows"].push_back(row_json(request.settings[i], evaluated.rows[i]));
+    const EvalSetting& setting = request.settings[i];
+    if (setting.drive) {
+      if (progress) progress("settings in the drive", i, evaluated.rows.size());
+      page_ops += attend_in_drive(request, setting, *decoder, text, evaluated, evaluated.rows[i], result.failure);
+    }
+    result.document["rows"].push_back(row_json(setting, evaluated.rows[i]));
   }
-  result.document["wall"] = wall_figures(clock, 0);
-  result.document["wall"].erase("page_ops_per_wall_s");
+  result.document["wall"] = wall_figures(clock, page_ops);
+  if (page_ops == 0) result.document["wall"].erase("page_ops_per_wall_s");
   return result;
 }
 

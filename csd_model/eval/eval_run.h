@@ -19,6 +19,8 @@ struct EvalSetting {
   csdsim::host::EvaluatedSetting evaluated;
   /// What the ratio is, where it has a say: the kept share asked for.
   std::optional<csdsim::Ratio> ratio;
+  /// Decoding attention in the drives of this scenario, whose system is the setting's method. Unset: on the host.
+  std::optional<csdsim::scenario::Scenario> drive;
 };
 
 struct EvalRequest {
@@ -28,22 +30,22 @@ struct EvalRequest {
   std::string content;                                       ///< of the text file
   std::vector<EvalSetting> settings;
   csdsim::host::EvaluationOptions options;
-  /// Selections of the settings' SparQ or SparF rows are written here; exactly one setting then has some.
-  std::optional<std::filesystem::path> record;
-  std::uint32_t record_every = 16;  ///< of so many decode steps one is recorded
-  /// A scenario whose platform the evaluation runs on: decoding attention in the drive. Unset: on the host.
-  const csdsim::scenario::Scenario* drive = nullptr;
+  /// Whether the selections of the only setting are to be recorded, and of so many decode steps one.
+  std::optional<std::uint32_t> record_every;
 };
 
 struct EvalResult {
   nlohmann::ordered_json document;  ///< of result.json: metrics, rows
+  nlohmann::ordered_json recorded;  ///< the recording, see recorded_selection.h
   std::string failure;              ///< empty, or what is wrong with the run
 };
 
 using EvalProgress = std::function<void(std::string_view what, std::uint64_t done, std::uint64_t total)>;
 
-/// Loads the checkpoint and evaluates. UserError for a broken checkpoint, a text that is too short, impossible
-/// settings, and methods that the drive has not where it is asked to attend.
+/// Loads the checkpoint and evaluates. A row whose attention runs in a drive has its perplexity and agreement from
+/// there; what attention kept is taken from the same method on the host, which has to give the same perplexity to the
+/// last bit. Recall is measured on the host only. UserError for a broken checkpoint, a text that is too short,
+/// impossible settings, and methods that the drive has not where it is asked to attend.
 EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progress = {});
 
 }  // namespace csd_model

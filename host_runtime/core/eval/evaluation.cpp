@@ -74,6 +74,7 @@ class Evaluation {
       if (!options_.recall.distances.empty()) recall_batch(first, count, prefilled);
     }
     EvaluationResult result;
+    result.dense_greedy = std::move(dense_greedy_);
     result.dense_perplexity = std::exp(dense_nll_ / static_cast<double>(dense_scored_));
     for (std::size_t i = 0; i < settings_.size(); ++i) result.rows.push_back(row(i));
     return result;
@@ -110,7 +111,11 @@ class Evaluation {
     HostAttention dense(decoder_.config(), std::make_unique<DenseAttention>(), options_.precision);
     const auto reference = force(decoder_, dense, prefilled, continuations);
     for (const auto& of_window : reference) {
-      for (const Prediction& p : of_window) dense_nll_ += p.nll;
+      std::vector<TokenId>& greedy = dense_greedy_.emplace_back();
+      for (const Prediction& p : of_window) {
+        dense_nll_ += p.nll;
+        greedy.push_back(p.greedy);
+      }
       dense_scored_ += of_window.size();
     }
     for (std::size_t i = 0; i < settings_.size(); ++i) {
@@ -189,6 +194,7 @@ class Evaluation {
   std::vector<std::string> names_;
   std::vector<Tally> tallies_;
   double dense_nll_ = 0;
+  std::vector<std::vector<TokenId>> dense_greedy_;
   std::uint64_t dense_scored_ = 0;
   std::size_t done_ = 0;
 };

@@ -50,7 +50,8 @@ struct EvaluationRow {
 
 struct EvaluationResult {
   double dense_perplexity = 0;
-  std::vector<EvaluationRow> rows;  ///< by setting
+  std::vector<std::vector<TokenId>> dense_greedy;  ///< [window][decode - 1]
+  std::vector<EvaluationRow> rows;                 ///< by setting
 };
 
 struct EvaluationHooks {
