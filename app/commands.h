@@ -53,6 +53,29 @@ struct GenerateArguments {
 };
 int generate(const GenerateArguments& arguments);
 
+struct EvalArguments {
+  std::filesystem::path model;
+  std::optional<std::filesystem::path> text;
+  std::optional<std::filesystem::path> tokens;  ///< file of whitespace-separated token ids, in place of a text
+  std::vector<std::string> methods;             ///< empty: all
+  std::vector<std::string> ratios;              ///< empty: 1/2 to 1/32
+  std::string ratio_mode = "tokens";
+  std::optional<std::uint32_t> r, k, local, heavy, recent, window, sinks;
+  std::uint32_t prefill = 512, decode = 256, windows = 0;
+  std::vector<std::uint32_t> distances;  ///< of recall; empty: a quarter, half and seven eighths of the prefill
+  bool no_recall = false;
+  std::string attention = "host";
+  std::optional<std::filesystem::path> scenario;
+  std::vector<std::string> overrides;
+  std::uint64_t seed = 1;
+  std::optional<std::filesystem::path> record;
+  std::uint32_t record_every = 16;
+  std::optional<std::filesystem::path> out;
+  Format format = Format::table;
+  bool quiet = false;
+};
+int eval(const EvalArguments& arguments);
+
 int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides);
 int list(const std::string& kind);
 /// `kind` empty: the whole scenario.

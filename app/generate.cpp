@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <sstream>
 
 #include "app/commands.h"
 #include "app/files.h"
 #include "app/report_text.h"
+#include "app/token_file.h"
 #include "base/error.h"
 #include "csd_model/runner/runner.h"
 #include "csd_model/scenario/load.h"
@@ -27,19 +27,6 @@ system: {kind: instinfer-dense}
 workload: {kind: generation, batch: 1, input_tokens: 1, output_tokens: 64}
 simulation: {data: carried}
 )";
-
-std::vector<host::TokenId> read_token_ids(const std::filesystem::path& path) {
-  std::istringstream words(read_file(path));
-  std::vector<host::TokenId> tokens;
-  std::string word;
-  while (words >> word) {
-    if (word.find_first_not_of("0123456789") != std::string::npos || word.size() > 9)
-      throw UserError(fmt::format("{}: '{}' is not a token id; write ids separated by blanks", path.string(), word));
-    tokens.emplace_back(static_cast<std::uint32_t>(std::stoul(word)));
-  }
-  if (tokens.empty()) throw UserError(fmt::format("{}: holds no token id", path.string()));
-  return tokens;
-}
 
 }  // namespace
 

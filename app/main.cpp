@@ -80,6 +80,52 @@ int parse_and_run(int argc, char** argv) {
   generate_command->add_flag("-q,--quiet", generate.quiet, "No progress on stderr");
   generate_command->callback([&] { status = app::generate(generate); });
 
+  app::EvalArguments eval;
+  auto* eval_command = cli.add_subcommand(
+      "eval", "Measure what attention methods cost in quality: perplexity, agreement with dense, long-range recall");
+  eval_command->add_option("--model", eval.model, "Checkpoint directory (config.json, safetensors, tokenizer)")
+      ->required();
+  auto* text = eval_command->add_option("--text", eval.text, "Text file");
+  eval_command->add_option("--tokens", eval.tokens, "File of whitespace-separated token ids")->excludes(text);
+  eval_command->add_option("--method", eval.methods, "Attention method (repeatable; default: all)")
+      ->allow_extra_args(false);
+  eval_command->add_option("--ratio", eval.ratios, "Kept share (repeatable; default: 1/2 to 1/32)")
+      ->allow_extra_args(false);
+  eval_command
+      ->add_option("--ratio-mode", eval.ratio_mode,
+                   "What the ratio counts: tokens attended to, or all traffic against dense")
+      ->check(CLI::IsMember({"tokens", "traffic"}));
+  eval_command->add_option("--r", eval.r, "sparq, sparf: components");
+  eval_command->add_option("--k", eval.k, "sparq, sparf, infinigen, leoam, int8, int4: tokens attended to");
+  eval_command->add_option("--local", eval.local, "sparq, sparf: newest tokens always kept (inside k; default k/4)");
+  eval_command->add_option("--heavy", eval.heavy, "h2o: heavy hitters kept");
+  eval_command->add_option("--recent", eval.recent, "h2o: newest tokens kept");
+  eval_command->add_option("--window", eval.window, "local, streamingllm: newest tokens kept");
+  eval_command->add_option("--sinks", eval.sinks, "local, streamingllm: first tokens kept");
+  eval_command->add_option("--prefill", eval.prefill, "Tokens of a window that are prefilled densely")
+      ->capture_default_str();
+  eval_command->add_option("--decode", eval.decode, "Tokens of a window that are then fed one by one")
+      ->capture_default_str();
+  eval_command->add_option("--windows", eval.windows, "Windows from the start of the text (default: as many as fit)");
+  eval_command
+      ->add_option("--distance", eval.distances,
+                   "Distance of the planted fact (repeatable; default: 1/4, 1/2 and 7/8 of the prefill)")
+      ->allow_extra_args(false);
+  eval_command->add_flag("--no-recall", eval.no_recall, "Leave the recall task out");
+  eval_command->add_option("--attention", eval.attention, "Where decoding attention runs")
+      ->check(CLI::IsMember({"host", "drive"}));
+  eval_command->add_option("--scenario", eval.scenario, "Scenario whose platform is used (default: built in)");
+  eval_command->add_option("--set", eval.overrides, "Override a key of the scenario: a.b=v")->allow_extra_args(false);
+  eval_command->add_option("--seed", eval.seed, "Seed of the planted facts");
+  eval_command->add_option("--record", eval.record, "Write the selections of sparf for timing runs");
+  eval_command->add_option("--record-every", eval.record_every, "Of so many decode steps one is recorded")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  eval_command->add_option("--out", eval.out, "Directory for result.json, eval.csv and eval.svg");
+  eval_command->add_option("--format", eval.format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
+  eval_command->add_flag("-q,--quiet", eval.quiet, "No progress on stderr");
+  eval_command->callback([&] { status = app::eval(eval); });
+
   std::vector<std::filesystem::path> checked;
   std::vector<std::string> check_overrides;
   auto* check_command = cli.add_subcommand("check", "Validate scenarios without running them");

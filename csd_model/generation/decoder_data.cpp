@@ -144,7 +144,9 @@ void DecoderData::sample(MiniBatch& mb) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::uint32_t s = mb.sequences.first + static_cast<std::uint32_t>(i);
     const std::span<const float> of_sequence = std::span(logits).subspan(i * vocab, vocab);
-    generated_[s].push_back(host::sample(of_sequence, sampling_, s, generated_[s].size()));
+    const std::size_t index = generated_[s].size();
+    generated_[s].push_back(chooser_ ? chooser_(s, index, of_sequence)
+                                     : host::sample(of_sequence, sampling_, s, index));
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <utility>
 #include <vector>
@@ -21,6 +22,11 @@ class DecoderData final : public OperationData {
   /// beyond the model's positions. `decoder` must outlive this.
   DecoderData(const csdsim::host::Decoder& decoder, std::vector<std::vector<csdsim::host::TokenId>> prompts,
               std::uint32_t output_tokens, std::uint32_t mini_batches, const csdsim::host::SamplingOptions& sampling);
+
+  /// Who decides on new token `index` of a sequence in the place of the sampler: teacher forcing.
+  using Chooser =
+      std::function<csdsim::host::TokenId(std::uint32_t sequence, std::size_t index, std::span<const float> logits)>;
+  void set_chooser(Chooser chooser) { chooser_ = std::move(chooser); }
 
   void perform(const csdsim::host::Operation& op) override;
   void load_append(const csdsim::host::Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
@@ -64,6 +70,7 @@ class DecoderData final : public OperationData {
   const csdsim::host::Decoder& decoder_;
   std::vector<std::vector<csdsim::host::TokenId>> prompts_;
   csdsim::host::SamplingOptions sampling_;
+  Chooser chooser_;
   std::vector<MiniBatch> mini_batches_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Shipment> shipments_;  ///< by mini-batch and layer
   std::vector<std::vector<csdsim::host::TokenId>> generated_;

@@ -66,7 +66,7 @@ void HostBackend::attend(const Operation& op) {
     data_.load_attend(op, index, work.heads, q, k, v);
     cache_.append(s.sequence, *op.tag.layer, k, v);
     halves_to_floats(q, wide_q);
-    std::unique_ptr<host::AttentionMethod> method;
+    std::unique_ptr<host::HeadAttention> method;
     if (work.method == host::DriveMethod::sparf) {
       method = std::make_unique<host::SparqAttention>(
           host::SparqOptions{.components = work.components, .tokens = s.top_k, .local = s.local});

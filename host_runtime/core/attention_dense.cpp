@@ -24,12 +24,9 @@ void DenseAttention::attend(std::span<const float> q, const KvView& kv, std::spa
     simd::accumulate_rows(scores.data(), kv.values.data(), kv.tokens, d, to);
     for (std::size_t i = 0; i < d; ++i) to[i] /= sum;
   }
-  if (selection != nullptr) {
-    selection->components.clear();
-    selection->tokens.resize(kv.tokens);
-    for (std::uint32_t j = 0; j < kv.tokens; ++j) selection->tokens[j] = TokenIndex{j};
-    selection->alpha.assign(group, 1.0f);
-  }
+  if (selection == nullptr) return;
+  describe_selection(all_indices(kv.tokens), 2 * kv.tokens * d, selection);
+  selection->alpha.assign(group, 1.0f);
 }
 
 }  // namespace csdsim::host

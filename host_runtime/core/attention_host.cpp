@@ -19,6 +19,50 @@ void HostAttention::store(LayerId layer, std::span<const SequenceSlice> slices, 
   }
 }
 
+void HostAttention::free_sequence(SequenceId sequence) {
+  cache_.free(sequence);
+  method_->forget(sequence);
+}
+
+// Queries in the precision that attention is to see.
+std::vector<float> HostAttention::as_attended(std::span<const float> q) const {
+  std::vector<float> query(q.begin(), q.end());
+  if (precision_ == QueryPrecision::f16) {
+    std::vector<Half> wire(q.size());
+    simd::narrow(q.data(), wire.data(), q.size());
+    simd::widen(wire.data(), query.data(), q.size());
+  }
+  return query;
+}
+
+std::vector<KvView> HostAttention::views(SequenceId sequence, LayerId layer) const {
+  std::vector<KvView> heads;
+  for (std::uint32_t head = 0; head < config_.kv_heads; ++head) {
+    heads.push_back(cache_.view(sequence, layer, KvHead{head}));
+  }
+  return heads;
+}
+
+void HostAttention::learn(LayerId layer, std::span<const SequenceSlice> slices, std::span<const float> q) {
+  if (!method_->learns_from_prompt()) return;
+  const std::vector<float> query = as_attended(q);
+  std::size_t first = 0;
+  for (const SequenceSlice& slice : slices) {
+    const std::size_t count = std::size_t{slice.tokens} * config_.q_width();
+    if (first + count > q.size()) throw InternalError("host attention: rows are missing");
+    method_->learn({slice.sequence, layer, config_.group_size(), std::span(query).subspan(first, count),
+                    views(slice.sequence, layer)});
+    first += count;
+  }
+}
+
+void HostAttention::speculate(LayerId layer, std::span<const SequenceId> sequences, std::span<const float> q) {
+  const std::vector<float> query = as_attended(q);
+  for (std::size_t row = 0; row < sequences.size(); ++row) {
+    method_->speculate(sequences[row], layer, std::span(query).subspan(row * config_.q_width(), config_.q_width()));
+  }
+}
+
 void HostAttention::attend(LayerId layer, std::span<const SequenceId> sequences, std::span<const float> q,
                            std::span<const Half> k, std::span<const Half> v, std::span<Half> out) {
   const std::size_t q_row = config_.q_width(), kv_row = config_.kv_width();
@@ -26,21 +70,19 @@ void HostAttention::attend(LayerId layer, std::span<const SequenceId> sequences,
   if (q.size() != rows * q_row || out.size() != q.size() || k.size() != rows * kv_row || v.size() != k.size()) {
     throw InternalError("host attention: one row a sequence is needed");
   }
-  std::vector<float> query(q.begin(), q.end()), wide(group);
-  if (precision_ == QueryPrecision::f16) {
-    std::vector<Half> wire(q.size());
-    simd::narrow(q.data(), wire.data(), q.size());
-    simd::widen(wire.data(), query.data(), q.size());
-  }
-  HeadSelection selection;
+  const std::vector<float> query = as_attended(q);
+  std::vector<float> wide(q_row);
+  std::vector<HeadSelection> selections(observer_ ? config_.kv_heads : 0);
   for (std::size_t row = 0; row < rows; ++row) {
     cache_.append(sequences[row], layer, k.subspan(row * kv_row, kv_row), v.subspan(row * kv_row, kv_row));
-    for (std::uint32_t head = 0; head < config_.kv_heads; ++head) {
-      const std::size_t at = row * q_row + head * group;
-      method_->attend(std::span(query).subspan(at, group), cache_.view(sequences[row], layer, KvHead{head}), wide,
-                      observer_ ? &selection : nullptr);
-      simd::narrow(wide.data(), out.data() + at, group);
-      if (observer_) observer_(sequences[row], layer, KvHead{head}, selection);
+    const std::vector<KvView> heads = views(sequences[row], layer);
+    const LayerStep step{sequences[row], layer, config_.group_size(), std::span(query).subspan(row * q_row, q_row),
+                         heads};
+    method_->attend_layer(step, wide, selections);
+    simd::narrow(wide.data(), out.data() + row * q_row, q_row);
+    for (std::uint32_t head = 0; head < selections.size(); ++head) {
+      observer_(sequences[row], layer, KvHead{head}, step.q.subspan(head * group, group), heads[head],
+                selections[head]);
     }
   }
 }

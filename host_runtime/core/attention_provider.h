@@ -26,6 +26,14 @@ class AttentionProvider {
   /// Appends the K and V of a prefill; the attention itself was dense, on the backend.
   virtual void store(LayerId layer, std::span<const SequenceSlice> slices, std::span<const Half> k,
                      std::span<const Half> v) = 0;
+  /// Whether the queries of a prefill are to be handed over, after store() of the same layer: some methods learn from
+  /// them. q is [rows][heads][head_dim].
+  virtual bool learns_from_prompt() const { return false; }
+  virtual void learn(LayerId, std::span<const SequenceSlice>, std::span<const float>) {}
+  /// Whether, before attend() of a layer other than 0, queries of that layer are to be handed over that were computed
+  /// from the input of the layer before it.
+  virtual bool speculates() const { return false; }
+  virtual void speculate(LayerId, std::span<const SequenceId>, std::span<const float>) {}
   /// One decode step of a layer, one token a sequence: appends its k and v, then attends over the whole sequence. The
   /// output is rounded to fp16.
   virtual void attend(LayerId layer, std::span<const SequenceId> sequences, std::span<const float> q,
@@ -39,8 +47,10 @@ enum class QueryPrecision : std::uint8_t { f16, f32 };
 /// Attention on the host's processor, over a HostKvCache.
 class HostAttention final : public AttentionProvider {
  public:
-  /// Called for every (sequence, layer, KV head) of every decode step, in order.
-  using Observer = std::function<void(SequenceId, LayerId, KvHead, const HeadSelection&)>;
+  /// Called for every (sequence, layer, KV head) of every decode step, in order, with the queries [group][head_dim] and
+  /// the cache that were attended with.
+  using Observer =
+      std::function<void(SequenceId, LayerId, KvHead, std::span<const float>, const KvView&, const HeadSelection&)>;
 
   HostAttention(const ModelConfig& config, std::unique_ptr<AttentionMethod> method,
                 QueryPrecision precision = QueryPrecision::f16);
@@ -49,13 +59,20 @@ class HostAttention final : public AttentionProvider {
   const HostKvCache& cache() const { return cache_; }
 
   void create_sequence(SequenceId sequence) override { cache_.create(sequence); }
-  void free_sequence(SequenceId sequence) override { cache_.free(sequence); }
+  void free_sequence(SequenceId sequence) override;
   void store(LayerId layer, std::span<const SequenceSlice> slices, std::span<const Half> k,
              std::span<const Half> v) override;
+  bool learns_from_prompt() const override { return method_->learns_from_prompt(); }
+  void learn(LayerId layer, std::span<const SequenceSlice> slices, std::span<const float> q) override;
+  bool speculates() const override { return method_->speculates(); }
+  void speculate(LayerId layer, std::span<const SequenceId> sequences, std::span<const float> q) override;
   void attend(LayerId layer, std::span<const SequenceId> sequences, std::span<const float> q, std::span<const Half> k,
               std::span<const Half> v, std::span<Half> out) override;
 
  private:
+  std::vector<float> as_attended(std::span<const float> q) const;
+  std::vector<KvView> views(SequenceId sequence, LayerId layer) const;
+
   ModelConfig config_;
   std::unique_ptr<AttentionMethod> method_;
   QueryPrecision precision_;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
 
 #include "base/error.h"
 #include "base/simd.h"
@@ -36,50 +34,17 @@ std::vector<std::uint32_t> choose_tokens(std::span<const float> keys, std::size_
   return chosen;
 }
 
-// Dense attention of one query head over the chosen tokens only.
-void attend_chosen(const float* q, std::span<const std::uint32_t> chosen, const KvView& kv, float* out) {
-  const std::size_t d = kv.head_dim;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(d));
-  std::vector<float> scores(chosen.size());
-  for (std::size_t j = 0; j < chosen.size(); ++j) scores[j] = simd::dot(q, kv.keys.data() + chosen[j] * d, d) * scale;
-  const float sum = simd::exp_shifted(scores.data(), scores.size(), *std::max_element(scores.begin(), scores.end()));
-  for (std::size_t j = 0; j < chosen.size(); ++j) simd::axpy(scores[j], kv.values.data() + chosen[j] * d, out, d);
-  for (std::size_t i = 0; i < d; ++i) out[i] /= sum;
-}
-
 }  // namespace
 
-std::vector<std::uint32_t> top_indices(std::span<const float> keys, std::size_t count) {
-  count = std::min(count, keys.size());
-  std::vector<std::uint32_t> chosen;
-  if (count == 0) return chosen;
-  const auto rank = [](float key) { return std::isnan(key) ? -std::numeric_limits<float>::infinity() : key; };
-  std::vector<float> ranks(keys.size());
-  std::transform(keys.begin(), keys.end(), ranks.begin(), rank);
-  const auto last = ranks.begin() + static_cast<std::ptrdiff_t>(count - 1);
-  std::nth_element(ranks.begin(), last, ranks.end(), std::greater<>());
-  const float least = *last;
-  // All keys above the least one that is chosen, and of its equals the first ones.
-  std::size_t equals = 1 + static_cast<std::size_t>(std::count(ranks.begin(), last, least));
-  chosen.reserve(count);
-  for (std::uint32_t i = 0; chosen.size() < count; ++i) {
-    const float key = rank(keys[i]);
-    if (key > least || (key == least && equals > 0)) {
-      equals -= key == least;
-      chosen.push_back(i);
-    }
-  }
-  return chosen;
-}
-
-SparqAttention::SparqAttention(const SparqOptions& options) : options_(options) {
+SparqAttention::SparqAttention(const SparqOptions& options, std::string_view name) : options_(options), name_(name) {
   if (options.components == 0) throw UserError("sparq: r (components) is 0, at least 1 is needed");
-  if (options.tokens == 0) throw UserError("sparq: k (tokens) is 0, at least 1 is needed");
+  if (options.tokens.is_zero()) throw UserError("sparq: k (tokens) is 0, at least 1 is needed");
 }
 
 void SparqAttention::attend(std::span<const float> q, const KvView& kv, std::span<float> out,
                             HeadSelection* selection) const {
-  if (kv.tokens <= options_.tokens) return DenseAttention().attend(q, kv, out, selection);
+  const std::uint32_t count = options_.tokens.at(kv.tokens);
+  if (count >= kv.tokens) return DenseAttention().attend(q, kv, out, selection);
   const std::size_t d = kv.head_dim;
   if (q.size() != out.size() || q.size() % d != 0) throw InternalError("sparq: q and out must agree");
   if (kv.component_keys.empty()) throw InternalError("sparq: the cache has no component-major keys");
@@ -101,22 +66,19 @@ void SparqAttention::attend(std::span<const float> q, const KvView& kv, std::spa
       for (std::size_t j = 0; j < w.size(); ++j) keys[j] += w[j] / sums[g];
     }
   }
-  const std::vector<std::uint32_t> chosen = choose_tokens(keys, options_.tokens, options_.local);
+  const std::vector<std::uint32_t> chosen = choose_tokens(keys, count, options_.local.value_or(count / 4));
 
-  std::fill(out.begin(), out.end(), 0.0f);
-  if (selection != nullptr) *selection = {components, {}, {}};
+  attend_tokens(q, kv, chosen, out);
+  describe_selection(chosen, kv.tokens * components.size() + 2 * chosen.size() * d, selection);
+  if (selection != nullptr) selection->components = components;
   for (std::size_t g = 0; g < group; ++g) {
     float mass = 0;
     for (const std::uint32_t j : chosen) mass += weights[g][j];
     const float share = std::min(mass / sums[g], 1.0f);  // rounding may carry it beyond 1
     const float alpha = options_.reallocate ? share : 1.0f;
     float* to = out.data() + g * d;
-    attend_chosen(q.data() + g * d, chosen, kv, to);
     for (std::size_t i = 0; i < d; ++i) to[i] = alpha * to[i] + (1.0f - alpha) * kv.value_mean[i];
     if (selection != nullptr) selection->alpha.push_back(share);
-  }
-  if (selection != nullptr) {
-    for (const std::uint32_t j : chosen) selection->tokens.push_back(TokenIndex{j});
   }
 }
 

@@ -8,7 +8,6 @@
 #include "base/error.h"
 
 namespace csdsim::host {
-namespace {
 
 double negative_log_likelihood(std::span<const float> logits, TokenId token) {
   const double max = *std::max_element(logits.begin(), logits.end());
@@ -16,8 +15,6 @@ double negative_log_likelihood(std::span<const float> logits, TokenId token) {
   for (const float logit : logits) sum += std::exp(double{logit} - max);
   return std::log(sum) + max - double{logits[token.value]};
 }
-
-}  // namespace
 
 HiddenStates prefill(const Decoder& decoder, AttentionProvider& attention, std::span<const SequenceSlice> slices,
                      std::span<const TokenId> tokens) {
@@ -31,6 +28,7 @@ HiddenStates prefill(const Decoder& decoder, AttentionProvider& attention, std::
   for (LayerId layer{0}; layer.value < decoder.config().layers; ++layer.value) {
     const AttentionInputs inputs = decoder.attention_inputs(layer, hidden);
     attention.store(layer, slices, decoder.to_host(inputs.k), decoder.to_host(inputs.v));
+    if (attention.learns_from_prompt()) attention.learn(layer, slices, decoder.to_host_float(inputs.q));
     decoder.finish_layer(layer, hidden, decoder.prefill_attention(inputs, lengths));
   }
   return hidden;
@@ -43,6 +41,11 @@ std::vector<float> decode_step(const Decoder& decoder, AttentionProvider& attent
   std::vector<Half> out(tokens.size() * decoder.config().q_width());
   for (LayerId layer{0}; layer.value < decoder.config().layers; ++layer.value) {
     const AttentionInputs inputs = decoder.attention_inputs(layer, hidden);
+    const LayerId next{layer.value + 1};
+    if (attention.speculates() && next.value < decoder.config().layers) {
+      const AttentionInputs ahead = decoder.attention_inputs(next, hidden);
+      attention.speculate(next, sequences, decoder.to_host_float(ahead.q));
+    }
     attention.attend(layer, sequences, decoder.to_host_float(inputs.q), decoder.to_host(inputs.k),
                      decoder.to_host(inputs.v), out);
     decoder.finish_layer(layer, hidden, decoder.from_host(out, decoder.config().q_width()));
@@ -110,19 +113,25 @@ std::vector<std::vector<TokenId>> generate_on_host(const Decoder& decoder, std::
   return generate(decoder, attention, prompts, options);
 }
 
-PerplexityResult perplexity(const Decoder& decoder, AttentionProvider& attention, std::span<const TokenId> text,
-                            const PerplexityOptions& options) {
+std::uint32_t window_count(std::size_t tokens, const PerplexityOptions& options) {
   if (options.prefill < 1 || options.decode < 2) {
     throw UserError(
         fmt::format("prefill {} and decode {}: at least 1 and 2 tokens are needed", options.prefill, options.decode));
   }
   const std::size_t window = std::size_t{options.prefill} + options.decode;
-  const std::size_t windows = options.windows > 0 ? options.windows : text.size() / window;
-  if (windows == 0 || windows * window > text.size()) {
-    throw UserError(fmt::format("the text has {} tokens; {} window(s) of {} + {} need {}", text.size(),
-                                std::max<std::size_t>(windows, 1), options.prefill, options.decode,
-                                std::max<std::size_t>(windows, 1) * window));
+  const std::size_t windows = options.windows > 0 ? options.windows : tokens / window;
+  if (windows == 0 || windows > tokens / window) {
+    const std::size_t asked = std::max<std::size_t>(windows, 1);
+    throw UserError(fmt::format("the text has {} tokens; {} window(s) of {} + {} need {}", tokens, asked,
+                                options.prefill, options.decode, asked * window));
   }
+  return static_cast<std::uint32_t>(windows);
+}
+
+PerplexityResult perplexity(const Decoder& decoder, AttentionProvider& attention, std::span<const TokenId> text,
+                            const PerplexityOptions& options) {
+  const std::size_t window = std::size_t{options.prefill} + options.decode;
+  const std::uint32_t windows = window_count(text.size(), options);
   double total = 0;
   PerplexityResult result;
   for (std::uint32_t w = 0; w < windows; ++w) {

@@ -40,6 +40,9 @@ std::vector<std::vector<TokenId>> generate_on_host(const Decoder& decoder, std::
                                                    const std::vector<std::vector<TokenId>>& prompts,
                                                    const GenerationOptions& options);
 
+/// -log softmax(logits)[token], natural logarithm.
+double negative_log_likelihood(std::span<const float> logits, TokenId token);
+
 struct PerplexityOptions {
   std::uint32_t prefill = 512;  ///< tokens of a window that are prefilled densely; at least 1
   std::uint32_t decode = 256;   ///< tokens of a window that are then fed one by one; at least 2
@@ -50,6 +53,10 @@ struct PerplexityResult {
   double perplexity = 0;  ///< exp of the mean negative log-likelihood, natural logarithm
   std::uint64_t tokens_scored = 0;
 };
+
+/// Windows that the options make of a text of `tokens` tokens. UserError if the text is too short or the options are
+/// impossible.
+std::uint32_t window_count(std::size_t tokens, const PerplexityOptions& options);
 
 /// Perplexity by teacher forcing through the decode path. Windows follow one another without overlap; scored are the
 /// predictions of the tokens after the first one fed in decode, in every window. UserError if the text is too short.

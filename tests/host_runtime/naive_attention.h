@@ -89,7 +89,8 @@ inline NaiveSparq naive_sparq(const std::vector<float>& q, const host::KvView& k
     const bool logits = group == 1 || options.group_top_k == host::GroupTopK::sum_logits;
     for (std::size_t j = 0; j < s; ++j) keys[j] += logits ? u[j] : shat[g][j];
   }
-  const std::size_t k = std::min<std::size_t>(options.tokens, s), local = std::min<std::size_t>(options.local, k);
+  const std::size_t k = options.tokens.at(s);
+  const std::size_t local = std::min<std::size_t>(options.local.value_or(static_cast<std::uint32_t>(k / 4)), k);
   for (std::size_t j = s - local; j < s; ++j) keys[j] = INFINITY;
   const auto order = best_first(keys);
   result.tokens.assign(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k));

@@ -47,7 +47,7 @@ struct Fixture {
 
   KvView view() const { return cache.view(SequenceId{0}, LayerId{0}, KvHead{0}); }
 
-  std::vector<float> attend(const AttentionMethod& method, HeadSelection* selection = nullptr) const {
+  std::vector<float> attend(const HeadAttention& method, HeadSelection* selection = nullptr) const {
     std::vector<float> out(q.size(), -1.0f);
     method.attend(q, view(), out, selection);
     return out;
@@ -102,12 +102,13 @@ TEST_CASE("SparQ equals its definition in double, for groups and for all budgets
     const Fixture f(group, d, tokens, seed);
     SparqOptions options;
     options.components = 1 + (seed * 5) % d;
-    options.tokens = 1 + (seed * 11) % (tokens - 1);
-    options.local = (seed * 3) % (options.tokens + 2);
+    const std::uint32_t k = 1 + (seed * 11) % (tokens - 1), l = (seed * 3) % (k + 2);
+    options.tokens = k;
+    options.local = l;
     options.reallocate = seed % 5 != 0;
     options.group_top_k = seed % 2 ? GroupTopK::sum_logits : GroupTopK::sum_probabilities;
     INFO("seed " << seed << " group " << group << " d " << d << " S " << tokens << " r " << options.components << " k "
-                 << options.tokens << " l " << options.local);
+                 << k << " l " << l);
     HeadSelection selection;
     const auto out = f.attend(SparqAttention(options), &selection);
     const test::NaiveSparq naive = test::naive_sparq(f.q, f.view(), options);

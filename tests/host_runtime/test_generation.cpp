@@ -199,7 +199,7 @@ TEST_CASE("SparQ on the model: dense at full budget, close at a quarter, and obs
     HostAttention attention(decoder.config(), std::move(method));
     double sum = 0;
     std::size_t count = 0;
-    attention.set_observer([&](SequenceId, LayerId, KvHead, const HeadSelection& selection) {
+    attention.set_observer([&](SequenceId, LayerId, KvHead, auto, const KvView&, const HeadSelection& selection) {
       for (const float a : selection.alpha) sum += a;
       count += selection.alpha.size();
     });

@@ -1,0 +1,244 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "app/commands.h"
+#include "app/eval_plot.h"
+#include "app/files.h"
+#include "app/report_text.h"
+#include "app/table.h"
+#include "app/token_file.h"
+#include "base/error.h"
+#include "base/quantity.h"
+#include "base/text.h"
+#include "csd_model/eval/eval_run.h"
+#include "csd_model/scenario/load.h"
+
+namespace csdsim::app {
+namespace {
+
+/// The drives that attention runs in when no scenario says otherwise.
+constexpr std::string_view kDefaultScenario = R"(csdsim: 1
+name: eval
+model: {path: .}
+platform:
+  gpu: {preset: a6000}
+  host: {preset: xeon-5320}
+  device: {preset: instcsd-zynq7045}
+system: {kind: instinfer-dense}
+workload: {kind: generation}
+simulation: {data: carried}
+)";
+
+using host::BudgetKind;
+using host::MethodInfo;
+using host::MethodSettings;
+using nlohmann::ordered_json;
+
+std::vector<Ratio> ratios_of(const EvalArguments& arguments) {
+  std::vector<Ratio> ratios;
+  for (const std::string& text : arguments.ratios) ratios.push_back(parse_ratio(text));
+  if (arguments.ratios.empty()) ratios = {{1, 2}, {1, 4}, {1, 8}, {1, 16}, {1, 32}};
+  return ratios;
+}
+
+/// Options of exact budgets, and the kinds of methods that take them.
+void refuse_unused(const EvalArguments& a, const std::vector<const MethodInfo*>& methods) {
+  const auto takes = [&](std::initializer_list<BudgetKind> kinds) {
+    return std::any_of(methods.begin(), methods.end(), [&](const MethodInfo* m) {
+      return std::find(kinds.begin(), kinds.end(), m->budget) != kinds.end();
+    });
+  };
+  const auto refuse = [&](bool given, const char* option, std::initializer_list<BudgetKind> kinds) {
+    if (given && !takes(kinds)) throw UserError(fmt::format("eval: {} belongs to none of the methods", option));
+  };
+  refuse(a.r.has_value(), "--r", {BudgetKind::components_and_tokens});
+  refuse(a.k.has_value(), "--k", {BudgetKind::components_and_tokens, BudgetKind::tokens});
+  refuse(a.local.has_value(), "--local", {BudgetKind::components_and_tokens});
+  refuse(a.heavy.has_value(), "--heavy", {BudgetKind::heavy_and_recent});
+  refuse(a.recent.has_value(), "--recent", {BudgetKind::heavy_and_recent});
+  refuse(a.window.has_value(), "--window", {BudgetKind::window_and_sinks});
+  refuse(a.sinks.has_value(), "--sinks", {BudgetKind::window_and_sinks});
+}
+
+/// A row a method and ratio, or one where the budget is stated exactly.
+std::vector<csd_model::EvalSetting> settings_of(const EvalArguments& a) {
+  std::vector<const MethodInfo*> methods;
+  for (const std::string& name : a.methods) methods.push_back(&host::attention_method(name));
+  if (methods.empty()) {
+    for (const MethodInfo& info : host::attention_methods()) methods.push_back(&info);
+  }
+  refuse_unused(a, methods);
+  MethodSettings settings;
+  settings.meaning = a.ratio_mode == "traffic" ? host::RatioMeaning::traffic : host::RatioMeaning::tokens;
+  settings.r = a.r;
+  settings.k = a.k;
+  settings.local = a.local;
+  settings.heavy = a.heavy;
+  settings.recent = a.recent;
+  settings.window = a.window;
+  settings.sinks = a.sinks;
+  std::vector<csd_model::EvalSetting> all;
+  bool by_ratio = false;
+  for (const MethodInfo* info : methods) {
+    if (host::is_exact(settings, info->budget)) {
+      all.push_back({{std::string(info->name), settings}, {}, {}});
+      continue;
+    }
+    by_ratio = true;
+    for (const Ratio ratio : ratios_of(a)) {
+      settings.ratio = ratio;
+      all.push_back({{std::string(info->name), settings}, ratio, {}});
+    }
+  }
+  if (!by_ratio && !a.ratios.empty()) throw UserError("eval: --ratio: every method has an exact budget or needs none");
+  return all;
+}
+
+/// Gives every setting a scenario with its method in the drive.
+void place_in_drive(const EvalArguments& a, std::uint32_t batch, std::vector<csd_model::EvalSetting>& settings) {
+  for (csd_model::EvalSetting& setting : settings) {
+    const MethodInfo& info = host::attention_method(setting.evaluated.method);
+    if (!info.in_drive) {
+      std::vector<std::string> there;
+      for (const MethodInfo& each : host::attention_methods())
+        if (each.in_drive) there.emplace_back(each.name);
+      throw UserError(fmt::format("eval: the drive's engine has no '{}'; it has: {}. Use --attention host", info.name,
+                                  join(there)));
+    }
+    std::vector<std::string> sets = a.overrides;
+    const auto set = [&](const std::string& path, const std::string& value) { sets.push_back(path + "=" + value); };
+    const MethodSettings& s = setting.evaluated.settings;
+    set("model.path", std::filesystem::absolute(a.model).string());
+    set("simulation.data", "carried");
+    set("workload.batch", std::to_string(batch));
+    set("workload.input_tokens", std::to_string(a.prefill));
+    set("workload.output_tokens", std::to_string(a.decode));
+    set("system.kind", info.name == "sparf" ? "instinfer-sparf" : "instinfer-dense");
+    if (info.name == "sparf") {
+      if (setting.ratio) set("system.ratio", format_quantity(*setting.ratio));
+      if (setting.ratio) set("system.ratio_mode", a.ratio_mode == "traffic" ? "traffic" : "uniform");
+      if (s.r) set("system.r", std::to_string(*s.r));
+      if (s.k) set("system.k", std::to_string(*s.k));
+      if (s.local) set("system.l", std::to_string(*s.local));
+    }
+    setting.drive = (a.scenario ? scenario::load_scenario(*a.scenario, sets)
+                                : scenario::load_scenario_text(kDefaultScenario, "built-in scenario",
+                                                               std::filesystem::current_path(), sets))
+                        .base.scenario;
+  }
+}
+
+std::string table_text(const ordered_json& document) {
+  const ordered_json& rows = document["rows"];
+  const bool recall = !rows.empty() && rows[0].contains("recall");
+  std::vector<std::string> header{"method",   "setting",   "kept",  "traffic", "perplexity",
+                                  "vs dense", "agreement", "alpha", "mass"};
+  if (recall) {
+    for (const ordered_json& point : rows[0]["recall"]) {
+      header.push_back(fmt::format("recall@{}", point["distance"].get<std::uint32_t>()));
+    }
+  }
+  const double dense = document["metrics"]["dense_perplexity"];
+  Table table(header);
+  const auto number = [](const ordered_json& row, const char* key, int digits) {
+    return row[key].is_null() ? std::string("-") : fmt::format("{:.{}f}", row[key].get<double>(), digits);
+  };
+  for (const ordered_json& row : rows) {
+    std::vector<std::string> cells{row["method"],
+                                   row["setting"],
+                                   number(row, "kept_mean", 3),
+                                   number(row, "traffic_mean", 3),
+                                   number(row, "perplexity", 4),
+                                   fmt::format("{:+.2f} %", (row["perplexity"].get<double>() / dense - 1) * 100),
+                                   number(row, "greedy_agreement", 3),
+                                   number(row, "alpha_mean", 3),
+                                   number(row, "mass_mean", 3)};
+    if (recall) {
+      for (const ordered_json& point : row["recall"]) cells.push_back(number(point, "recall", 3));
+    }
+    table.add_row(cells);
+  }
+  return table.to_text();
+}
+
+std::string csv_text(const ordered_json& document) {
+  std::string text;
+  for (const ordered_json& row : document["rows"]) {
+    std::string names, values;
+    const auto add = [&](const std::string& name, const ordered_json& value) {
+      names += (names.empty() ? "" : ",") + name;
+      const std::string cell = value.is_null() ? "" : value.is_string() ? value.get<std::string>() : value.dump();
+      values += (values.empty() ? "" : ",") + csv_field(cell);
+    };
+    for (const auto& [key, value] : row.items()) {
+      if (key != "recall") {
+        add(key, value);
+        continue;
+      }
+      for (const ordered_json& point : value) {
+        add(fmt::format("recall_at_{}", point["distance"].get<std::uint32_t>()), point["recall"]);
+      }
+    }
+    if (text.empty()) text = names + "\n";
+    text += values + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+int eval(const EvalArguments& arguments) {
+  if (!arguments.text && !arguments.tokens) throw UserError("eval: give --text FILE or --tokens FILE");
+  csd_model::EvalRequest request;
+  request.model = arguments.model;
+  request.settings = settings_of(arguments);
+  if (arguments.tokens) {
+    request.text = *arguments.tokens;
+    request.tokens = read_token_ids(*arguments.tokens);
+  } else {
+    request.text = *arguments.text;
+    request.content = read_file(*arguments.text);
+  }
+  host::EvaluationOptions& options = request.options;
+  options.windows = {arguments.prefill, arguments.decode, arguments.windows};
+  options.recall.seed = arguments.seed;
+  if (arguments.no_recall && !arguments.distances.empty())
+    throw UserError("eval: --distance and --no-recall exclude one another");
+  const bool in_drive = arguments.attention == "drive";
+  if (in_drive && !arguments.distances.empty())
+    throw UserError("eval: recall is measured on the host: leave --distance out, or use --attention host");
+  if (!in_drive && (arguments.scenario || !arguments.overrides.empty()))
+    throw UserError("eval: --scenario and --set say where the drive is: they need --attention drive");
+  options.recall.distances = arguments.distances;
+  if (!arguments.no_recall && !in_drive && arguments.distances.empty())
+    for (const std::uint32_t distance : {arguments.prefill / 4, arguments.prefill / 2, arguments.prefill / 8 * 7})
+      if (distance >= options.recall.fact()) options.recall.distances.push_back(distance);
+  if (in_drive) place_in_drive(arguments, options.batch, request.settings);
+
+  csd_model::EvalResult result;
+  {
+    Progress progress("eval", arguments.quiet);
+    result = csd_model::run_evaluation(request, [&](std::string_view what, std::uint64_t done, std::uint64_t total) {
+      progress.update(what, done, total);
+    });
+  }
+  if (arguments.out) {
+    write_file(*arguments.out / "result.json", result.document.dump(2) + "\n");
+    write_file(*arguments.out / "eval.csv", csv_text(result.document));
+    write_file(*arguments.out / "eval.svg", eval_svg(result.document));
+  }
+  if (!(arguments.quiet && arguments.out)) {
+    const std::string text = arguments.format == Format::json  ? result.document.dump(2) + "\n"
+                             : arguments.format == Format::csv ? csv_text(result.document)
+                                                               : table_text(result.document);
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+      throw UserError("standard output: cannot be written");
+  }
+  if (result.failure.empty()) return 0;
+  std::fprintf(stderr, "eval: FAILED: %s\n", result.failure.c_str());
+  return 1;
+}
+
+}  // namespace csdsim::app

@@ -1,0 +1,46 @@
+// Importance scores in low precision choose one set of tokens a layer, or a set a head.
+#pragma once
+
+#include "host_runtime/core/attention.h"
+
+namespace csdsim::host {
+
+/// What becomes of the scores of the heads of a layer.
+enum class ScoreAggregate : std::uint8_t {
+  sum_raw,  ///< one list a layer, by the sum over the heads: as the paper's hardware does
+  max_raw,  ///< one list a layer, by the largest over the heads
+  per_head  ///< a list a KV head, by the sum over its group
+};
+
+struct ImportanceOptions {
+  TokenBudget tokens = 128;  ///< tokens attended to, the current one included; at least 1
+  std::uint32_t bits = 8;    ///< of a key component: 8 or 4
+  ScoreAggregate aggregate = ScoreAggregate::sum_raw;
+};
+
+/// Importance of HillInfer, algorithms note, section 8.1: imp[j] = sum over heads of q . k[j], neither scaled nor
+/// exponentiated, in integers: q symmetric INT8 a query head, k symmetric INT8 or INT4 a token and head. The k best
+/// tokens and the current one are attended to with their fp16 keys and values.
+class ImportanceAttention final : public AttentionMethod {
+ public:
+  /// UserError if the budget is 0 or bits is neither 8 nor 4.
+  explicit ImportanceAttention(const ImportanceOptions& options, std::string_view name = "importance");
+  std::string_view name() const override { return name_; }
+  void attend_layer(const LayerStep& step, std::span<float> out, std::span<HeadSelection> selections) override;
+  void forget(SequenceId sequence) override { states_.forget(sequence); }
+
+ private:
+  struct State {
+    std::vector<std::int8_t> keys;  ///< [tokens][d]
+    std::vector<float> scales;      ///< [tokens]
+  };
+
+  ImportanceOptions options_;
+  std::string_view name_;
+  HeadStates<State> states_;
+};
+
+/// x as scale * integers: scale = max |x| / largest, integers rounded half to even. Zeros have scale 0.
+float quantise(std::span<const float> x, int largest, std::span<std::int8_t> out);
+
+}  // namespace csdsim::host

@@ -1,0 +1,185 @@
+#include "host_runtime/core/attention_methods.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "host_runtime/core/attention_chunks.h"
+#include "host_runtime/core/attention_h2o.h"
+#include "host_runtime/core/attention_importance.h"
+#include "host_runtime/core/attention_infinigen.h"
+#include "host_runtime/core/attention_local.h"
+
+namespace csdsim::host {
+namespace {
+
+using csdsim::Ratio;
+
+std::string share_text(Ratio share) {
+  if (share == Ratio{1, 1}) return "S";
+  return share.numerator == 1 ? fmt::format("S/{}", share.denominator)
+                              : fmt::format("{}/{} S", share.numerator, share.denominator);
+}
+
+// What is left of the ratio for tokens when choosing them reads `choosing` of the dense elements.
+Ratio tokens_share(const MethodInfo& info, const MethodSettings& s, Ratio choosing) {
+  if (s.meaning == RatioMeaning::tokens) return s.ratio;
+  const Ratio all = Ratio::of(s.ratio.numerator, s.ratio.denominator);
+  if (all <= choosing) {
+    throw UserError(fmt::format("{}: choosing tokens reads {}/{} of the dense elements: {}/{} leaves nothing to attend",
+                                info.name, choosing.numerator, choosing.denominator, all.numerator, all.denominator));
+  }
+  return Ratio::of(all.numerator * choosing.denominator - choosing.numerator * all.denominator,
+                   all.denominator * choosing.denominator);
+}
+
+struct Tokens {
+  TokenBudget budget;
+  std::string text;
+};
+
+Tokens tokens_of(const MethodInfo& info, const MethodSettings& s, Ratio choosing) {
+  if (s.k) return {*s.k, std::to_string(*s.k)};
+  const Ratio share = tokens_share(info, s, choosing);
+  return {share, share_text(share)};
+}
+
+ConfiguredMethod dense(const MethodInfo&, const MethodSettings&, std::uint32_t) {
+  return {std::make_unique<DenseAttention>(), "all"};
+}
+
+ConfiguredMethod sparq(const MethodInfo& info, const MethodSettings& s, std::uint32_t head_dim) {
+  const auto from_ratio = std::max<std::uint64_t>(1, s.ratio.round_of(head_dim));
+  const std::uint32_t r = s.r.value_or(static_cast<std::uint32_t>(from_ratio));
+  if (r < 1 || r > head_dim) {
+    throw UserError(fmt::format("{}: r is {}, must be 1 to {} (the head dimension)", info.name, r, head_dim));
+  }
+  const Tokens tokens = tokens_of(info, s, Ratio::of(r, 2ULL * head_dim));
+  if (s.local && s.k && *s.local > *s.k) {
+    throw UserError(fmt::format("{}: {} local tokens do not fit into k = {}", info.name, *s.local, *s.k));
+  }
+  return {std::make_unique<SparqAttention>(SparqOptions{.components = r, .tokens = tokens.budget, .local = s.local},
+                                           info.name),
+          fmt::format("r {}, k {}, l {}", r, tokens.text, s.local ? std::to_string(*s.local) : "k/4")};
+}
+
+ConfiguredMethod h2o(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
+  if (s.heavy.has_value() != s.recent.has_value()) {
+    throw UserError("h2o: heavy and recent come together: give both, or a ratio");
+  }
+  if (s.heavy) {
+    return {std::make_unique<H2oAttention>(H2oOptions{.capacity = *s.heavy + *s.recent, .recent = *s.recent}),
+            fmt::format("heavy {}, recent {}", *s.heavy, *s.recent)};
+  }
+  const Ratio share = tokens_share(info, s, {0, 1});
+  return {std::make_unique<H2oAttention>(H2oOptions{.capacity = share, .recent = {}}),
+          fmt::format("heavy + recent {}", share_text(share))};
+}
+
+ConfiguredMethod local(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
+  const std::uint32_t sinks = s.sinks.value_or(info.name == "streamingllm" ? 4 : 0);
+  const Ratio share = tokens_share(info, s, {0, 1});
+  if (s.window && *s.window == 0) throw UserError(fmt::format("{}: the window is 0 tokens", info.name));
+  const TokenBudget tokens = s.window ? TokenBudget(*s.window + sinks) : TokenBudget(share);
+  return {std::make_unique<LocalAttention>(LocalOptions{.tokens = tokens, .sinks = sinks}, info.name),
+          s.window ? fmt::format("window {}, sinks {}", *s.window, sinks)
+                   : fmt::format("window + sinks {}, sinks {}", share_text(share), sinks)};
+}
+
+ConfiguredMethod infinigen(const MethodInfo& info, const MethodSettings& s, std::uint32_t head_dim) {
+  InfinigenOptions options;
+  if (s.meaning == RatioMeaning::traffic && !s.k) options.partial = s.ratio;
+  const std::uint64_t columns = std::max<std::uint64_t>(1, options.partial.floor_of(head_dim));
+  const Tokens tokens = tokens_of(info, s, Ratio::of(columns, 2ULL * head_dim));
+  options.tokens = tokens.budget;
+  return {std::make_unique<InfinigenAttention>(options), fmt::format("d' {}, k up to {}", columns, tokens.text)};
+}
+
+ConfiguredMethod leoam(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
+  ChunkOptions options;
+  if (s.meaning == RatioMeaning::traffic && !s.k) {
+    // Chunks of one size, whose bounds take half of the traffic or less.
+    const std::uint64_t least = (2 * s.ratio.denominator + s.ratio.numerator - 1) / s.ratio.numerator;
+    options.chunk = options.leaf = static_cast<std::uint32_t>(std::bit_ceil(std::min<std::uint64_t>(least, 1U << 20)));
+  }
+  const Tokens tokens = tokens_of(info, s, Ratio::of(1, options.chunk));
+  options.tokens = tokens.budget;
+  return {std::make_unique<ChunkAttention>(options),
+          fmt::format("chunks {} to {}, k {}", options.chunk, options.leaf, tokens.text)};
+}
+
+template <std::uint32_t bits, ScoreAggregate aggregate>
+ConfiguredMethod importance(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
+  const Tokens tokens = tokens_of(info, s, Ratio::of(bits, 32));
+  return {std::make_unique<ImportanceAttention>(
+              ImportanceOptions{.tokens = tokens.budget, .bits = bits, .aggregate = aggregate}, info.name),
+          fmt::format("k {}", tokens.text)};
+}
+
+}  // namespace
+
+const std::vector<MethodInfo>& attention_methods() {
+  static const std::vector<MethodInfo> all{
+      {"dense", "Every token is attended to.", BudgetKind::none, true, dense},
+      {"sparq", "SparQ (arXiv 2312.04985): r components of q score all tokens, the k best are attended to.",
+       BudgetKind::components_and_tokens, false, sparq},
+      {"sparf", "SparF (InstInfer): SparQ on flash pages; the same values, other traffic.",
+       BudgetKind::components_and_tokens, true, sparq},
+      {"h2o", "H2O (arXiv 2306.14048): heavy hitters and recent tokens stay, the others are evicted.",
+       BudgetKind::heavy_and_recent, false, h2o},
+      {"local", "Sliding window: the newest tokens.", BudgetKind::window_and_sinks, false, local},
+      {"streamingllm", "StreamingLLM (arXiv 2309.17453): the newest tokens and the first four.",
+       BudgetKind::window_and_sinks, false, local},
+      {"infinigen", "InfiniGen (arXiv 2406.19707): queries speculated a layer ahead choose by a few skewed columns.",
+       BudgetKind::tokens, false, infinigen},
+      {"leoam", "Chunk bounds in the manner of LeoAM (arXiv 2506.20187): chunks are bounded, split, dropped.",
+       BudgetKind::tokens, false, leoam},
+      {"int8", "HillInfer's importance in INT8, summed over the heads: one list of tokens a layer.", BudgetKind::tokens,
+       false, importance<8, ScoreAggregate::sum_raw>},
+      {"int4", "The same with INT4 keys.", BudgetKind::tokens, false, importance<4, ScoreAggregate::sum_raw>},
+      {"int8-per-head", "INT8 importance with a list a KV head.", BudgetKind::tokens, false,
+       importance<8, ScoreAggregate::per_head>},
+      {"int4-per-head", "INT4 importance with a list a KV head.", BudgetKind::tokens, false,
+       importance<4, ScoreAggregate::per_head>}};
+  return all;
+}
+
+const MethodInfo& attention_method(std::string_view name) {
+  std::vector<std::string> names;
+  for (const MethodInfo& info : attention_methods()) {
+    if (info.name == name) return info;
+    names.emplace_back(info.name);
+  }
+  throw UserError(fmt::format("unknown attention method '{}'{}; exists: {}", printable(name), did_you_mean(name, names),
+                              join(names)));
+}
+
+bool is_exact(const MethodSettings& s, BudgetKind kind) {
+  switch (kind) {
+    case BudgetKind::none:
+      return true;
+    case BudgetKind::components_and_tokens:
+      return s.r && s.k;
+    case BudgetKind::tokens:
+      return s.k.has_value();
+    case BudgetKind::heavy_and_recent:
+      return s.heavy && s.recent;
+    case BudgetKind::window_and_sinks:
+      return s.window.has_value();
+  }
+  throw InternalError("unknown kind of budget");
+}
+
+ConfiguredMethod configure_method(std::string_view name, const MethodSettings& settings, std::uint32_t head_dim) {
+  const MethodInfo& info = attention_method(name);
+  const Ratio ratio = settings.ratio;
+  if (ratio.numerator == 0 || ratio.denominator == 0 || ratio > Ratio{1, 1}) {
+    throw UserError(fmt::format("{}: ratio {}/{} is not in (0, 1]", name, ratio.numerator, ratio.denominator));
+  }
+  return info.configure(info, settings, head_dim);
+}
+
+}  // namespace csdsim::host

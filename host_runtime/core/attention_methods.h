@@ -1,0 +1,60 @@
+// The attention methods by name, and what a user may say about their budgets.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host_runtime/core/attention.h"
+
+namespace csdsim::host {
+
+/// What the ratio of a setting counts.
+enum class RatioMeaning : std::uint8_t {
+  tokens,  ///< every method attends to ratio S tokens; SparQ and SparF use r = ratio d components
+  traffic  ///< choosing and attending read the ratio of the elements that dense attention reads
+};
+
+/// A budget. What is stated exactly wins over the ratio; the rest follows from it.
+struct MethodSettings {
+  csdsim::Ratio ratio = csdsim::Ratio::of(1, 8);
+  RatioMeaning meaning = RatioMeaning::tokens;
+  std::optional<std::uint32_t> r = {};       ///< components
+  std::optional<std::uint32_t> k = {};       ///< tokens
+  std::optional<std::uint32_t> local = {};   ///< newest tokens within k; else k / 4
+  std::optional<std::uint32_t> heavy = {};   ///< H2O, with recent; else half of the budget
+  std::optional<std::uint32_t> recent = {};  ///< H2O, with heavy
+  std::optional<std::uint32_t> window = {};  ///< newest tokens, the current one included
+  std::optional<std::uint32_t> sinks = {};   ///< first tokens; else 0, 4 for streamingllm
+};
+
+struct ConfiguredMethod {
+  std::unique_ptr<AttentionMethod> method;
+  std::string setting;  ///< what became of the settings: "r 8, k S/8, l k/4"
+};
+
+/// The exact budgets that a method takes.
+enum class BudgetKind : std::uint8_t { none, components_and_tokens, tokens, heavy_and_recent, window_and_sinks };
+
+struct MethodInfo {
+  std::string_view name;
+  std::string_view doc;  ///< one sentence, with the paper
+  BudgetKind budget = BudgetKind::none;
+  bool in_drive = false;  ///< the drive's engine has it
+  ConfiguredMethod (*configure)(const MethodInfo&, const MethodSettings&, std::uint32_t head_dim) = nullptr;
+};
+
+/// All methods, dense first.
+const std::vector<MethodInfo>& attention_methods();
+/// UserError that lists what exists.
+const MethodInfo& attention_method(std::string_view name);
+
+/// Whether the settings state a budget of the kind exactly, so that the ratio has no say.
+bool is_exact(const MethodSettings& settings, BudgetKind kind);
+
+/// Makes a method for heads of `head_dim`. UserError for an unknown name, a budget out of range, one of heavy and
+/// recent without the other, or a traffic ratio that choosing alone exceeds.
+ConfiguredMethod configure_method(std::string_view name, const MethodSettings& settings, std::uint32_t head_dim);
+
+}  // namespace csdsim::host

@@ -1,0 +1,210 @@
+#include "host_runtime/core/eval/evaluation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace csdsim::host {
+namespace {
+
+using Tokens = std::span<const TokenId>;
+
+// Sums over (window, step, layer, KV head) and, inside, query heads.
+struct SelectionSums {
+  double alpha = 0, mass = 0, kept = 0, traffic = 0;
+  std::uint64_t query_heads = 0, heads = 0;
+
+  void add(std::span<const float> q, const KvView& kv, const HeadSelection& selection) {
+    const std::vector<float> exact = attention_mass(q, kv, selection.tokens);
+    for (const float m : exact) mass += m;
+    for (const float a : selection.alpha.empty() ? exact : selection.alpha) alpha += a;
+    query_heads += exact.size();
+    const auto tokens = static_cast<double>(kv.tokens);
+    kept += static_cast<double>(selection.tokens.size()) / tokens;
+    traffic += static_cast<double>(selection.elements) / (2 * tokens * static_cast<double>(kv.head_dim));
+    ++heads;
+  }
+};
+
+// A setting while batches of windows pass.
+struct Tally {
+  double nll = 0;
+  std::uint64_t scored = 0, equal = 0;
+  SelectionSums selections;
+  std::vector<RecallPoint> recall;
+};
+
+class Evaluation {
+ public:
+  Evaluation(const Decoder& decoder, Tokens text, const std::vector<EvaluatedSetting>& settings,
+             const EvaluationOptions& options, const EvaluationHooks& hooks)
+      : decoder_(decoder),
+        text_(text),
+        settings_(settings),
+        options_(options),
+        hooks_(hooks),
+        windows_(window_count(text.size(), options.windows)),
+        tallies_(settings.size()) {
+    const std::uint64_t longest =
+        std::uint64_t{options.windows.prefill} +
+        std::max(options.windows.decode, options.recall.distances.empty() ? 0 : options.recall.fact()) - 1;
+    if (longest > decoder.config().max_positions) {
+      throw UserError(fmt::format("a window of {} tokens is longer than the model's {} positions", longest,
+                                  decoder.config().max_positions));
+    }
+    for (Tally& tally : tallies_) {
+      for (const std::uint32_t distance : options.recall.distances) tally.recall.push_back({.distance = distance});
+    }
+    for (const EvaluatedSetting& setting : settings) names_.push_back(configure(setting).setting);
+    // Refuses impossible facts before anything is computed.
+    if (!options.recall.distances.empty()) fact(0);
+  }
+
+  EvaluationResult run() {
+    const std::uint32_t batch = std::max<std::uint32_t>(1, options_.batch);
+    for (std::uint32_t first = 0; first < windows_; first += batch) {
+      const std::uint32_t count = std::min(batch, windows_ - first);
+      std::vector<Tokens> prompts;
+      for (std::uint32_t w = first; w < first + count; ++w) prompts.push_back(filler(w));
+      const Prefilled prefilled(decoder_, prompts);
+      perplexity_batch(first, count, prefilled);
+      if (!options_.recall.distances.empty()) recall_batch(first, count, prefilled);
+    }
+    EvaluationResult result;
+    result.dense_greedy = std::move(dense_greedy_);
+    result.dense_perplexity = std::exp(dense_nll_ / static_cast<double>(dense_scored_));
+    for (std::size_t i = 0; i < settings_.size(); ++i) result.rows.push_back(row(i));
+    return result;
+  }
+
+ private:
+  ConfiguredMethod configure(const EvaluatedSetting& setting) const {
+    return configure_method(setting.method, setting.settings, decoder_.config().head_dim);
+  }
+
+  Tokens window(std::uint32_t index) const {
+    const std::size_t length = std::size_t{options_.windows.prefill} + options_.windows.decode;
+    return text_.subspan(index * length, length);
+  }
+
+  Tokens filler(std::uint32_t index) const { return window(index).first(options_.windows.prefill); }
+
+  std::vector<TokenId> fact(std::uint32_t index) const {
+    const std::size_t length = std::size_t{options_.windows.prefill} + options_.windows.decode;
+    return recall_fact(text_, index * length, options_.windows.prefill, options_.recall, index);
+  }
+
+  void progress() {
+    if (!hooks_.progress) return;
+    const std::uint32_t batches = (windows_ + std::max(1U, options_.batch) - 1) / std::max(1U, options_.batch);
+    hooks_.progress(++done_, batches * settings_.size() * (1 + options_.recall.distances.size()));
+  }
+
+  void perplexity_batch(std::uint32_t first, std::uint32_t count, const Prefilled& prefilled) {
+    std::vector<Tokens> continuations;
+    for (std::uint32_t w = first; w < first + count; ++w) {
+      continuations.push_back(window(w).subspan(options_.windows.prefill));
+    }
+    HostAttention dense(decoder_.config(), std::make_unique<DenseAttention>(), options_.precision);
+    const auto reference = force(decoder_, dense, prefilled, continuations);
+    for (const auto& of_window : reference) {
+      std::vector<TokenId>& greedy = dense_greedy_.emplace_back();
+      for (const Prediction& p : of_window) {
+        dense_nll_ += p.nll;
+        greedy.push_back(p.greedy);
+      }
+      dense_scored_ += of_window.size();
+    }
+    for (std::size_t i = 0; i < settings_.size(); ++i) {
+      Tally& tally = tallies_[i];
+      HostAttention attention(decoder_.config(), configure(settings_[i]).method, options_.precision);
+      attention.set_observer([&](SequenceId sequence, LayerId layer, KvHead head, std::span<const float> q,
+                                 const KvView& kv, const HeadSelection& selection) {
+        tally.selections.add(q, kv, selection);
+        if (hooks_.selected) {
+          hooks_.selected(i, SequenceId{first + sequence.value}, layer, head, static_cast<std::uint32_t>(kv.tokens),
+                          selection);
+        }
+      });
+      const auto predictions = force(decoder_, attention, prefilled, continuations);
+      for (std::size_t s = 0; s < predictions.size(); ++s) {
+        for (std::size_t at = 0; at < predictions[s].size(); ++at) {
+          tally.nll += predictions[s][at].nll;
+          tally.equal += predictions[s][at].greedy == reference[s][at].greedy;
+          ++tally.scored;
+        }
+      }
+      progress();
+    }
+  }
+
+  void recall_batch(std::uint32_t first, std::uint32_t count, const Prefilled& unplanted) {
+    std::vector<std::vector<TokenId>> facts;
+    for (std::uint32_t w = first; w < first + count; ++w) facts.push_back(fact(w));
+    const std::vector<Tokens> continuations(facts.begin(), facts.end());
+    HostAttention dense(decoder_.config(), std::make_unique<DenseAttention>(), options_.precision);
+    const auto guessed = force(decoder_, dense, unplanted, continuations);
+    for (std::size_t d = 0; d < options_.recall.distances.size(); ++d) {
+      std::vector<std::vector<TokenId>> planted;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        planted.push_back(plant(filler(first + i), facts[i], options_.recall.distances[d]));
+      }
+      const Prefilled prefilled(decoder_, std::vector<Tokens>(planted.begin(), planted.end()));
+      for (std::size_t i = 0; i < settings_.size(); ++i) {
+        HostAttention attention(decoder_.config(), configure(settings_[i]).method, options_.precision);
+        const auto predictions = force(decoder_, attention, prefilled, continuations);
+        RecallPoint& point = tallies_[i].recall[d];
+        for (std::size_t s = 0; s < predictions.size(); ++s) {
+          for (std::size_t at = options_.recall.cue; at < facts[s].size(); ++at) {
+            if (guessed[s][at - 1].greedy == facts[s][at]) continue;
+            ++point.asked;
+            point.recalled += predictions[s][at - 1].greedy == facts[s][at];
+          }
+        }
+        progress();
+      }
+    }
+  }
+
+  EvaluationRow row(std::size_t i) const {
+    const Tally& t = tallies_[i];
+    const SelectionSums& s = t.selections;
+    const auto heads = static_cast<double>(s.heads), query_heads = static_cast<double>(s.query_heads);
+    return {.method = settings_[i].method,
+            .setting = names_[i],
+            .perplexity = std::exp(t.nll / static_cast<double>(t.scored)),
+            .tokens_scored = t.scored,
+            .greedy_equal = t.equal,
+            .alpha_mean = s.alpha / query_heads,
+            .mass_mean = s.mass / query_heads,
+            .kept_mean = s.kept / heads,
+            .traffic_mean = s.traffic / heads,
+            .recall = t.recall};
+  }
+
+  const Decoder& decoder_;
+  Tokens text_;
+  const std::vector<EvaluatedSetting>& settings_;
+  const EvaluationOptions& options_;
+  const EvaluationHooks& hooks_;
+  std::uint32_t windows_;
+  std::vector<std::string> names_;
+  std::vector<Tally> tallies_;
+  double dense_nll_ = 0;
+  std::vector<std::vector<TokenId>> dense_greedy_;
+  std::uint64_t dense_scored_ = 0;
+  std::size_t done_ = 0;
+};
+
+}  // namespace
+
+EvaluationResult evaluate(const Decoder& decoder, std::span<const TokenId> text,
+                          const std::vector<EvaluatedSetting>& settings, const EvaluationOptions& options,
+                          const EvaluationHooks& hooks) {
+  return Evaluation(decoder, text, settings, options, hooks).run();
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,71 @@
+// What an attention method costs in quality, measured on a text with a real decoder.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/eval/recall.h"
+#include "host_runtime/core/eval/teacher_forcing.h"
+#include "host_runtime/core/generation.h"
+
+namespace csdsim::host {
+
+struct EvaluationOptions {
+  PerplexityOptions windows;  ///< the protocol of perplexity()
+  RecallOptions recall;       ///< no distances: no recall. A trial a window; the filler is the window's prefill
+  QueryPrecision precision = QueryPrecision::f16;
+  std::uint32_t batch = 8;  ///< windows that run together; results do not depend on it but for rounding
+};
+
+struct EvaluatedSetting {
+  std::string method;
+  MethodSettings settings;
+};
+
+/// Shares and counts of the answer tokens of all trials at one distance.
+struct RecallPoint {
+  std::uint32_t distance = 0;
+  std::uint64_t asked = 0;
+  std::uint64_t recalled = 0;
+};
+
+/// Means are over windows, decode steps, layers and heads.
+struct EvaluationRow {
+  std::string method;
+  std::string setting;
+  double perplexity = 0;  ///< exp of the mean negative log-likelihood
+  std::uint64_t tokens_scored = 0;
+  std::uint64_t greedy_equal = 0;  ///< scored positions at which the likeliest token is that of dense attention
+  /// Attention mass kept, as the method reckons with it: SparQ's and SparF's alpha, which is approximate. For the other
+  /// methods mass_mean.
+  double alpha_mean = 0;
+  double mass_mean = 0;     ///< exact softmax mass of a query head on the tokens that it attended to
+  double kept_mean = 0;     ///< tokens attended to over tokens in the cache
+  double traffic_mean = 0;  ///< elements read over those that dense attention reads (HeadSelection::elements)
+  std::vector<RecallPoint> recall;
+};
+
+struct EvaluationResult {
+  double dense_perplexity = 0;
+  std::vector<std::vector<TokenId>> dense_greedy;  ///< [window][decode - 1]
+  std::vector<EvaluationRow> rows;                 ///< by setting
+};
+
+struct EvaluationHooks {
+  /// After each batch of a setting.
+  std::function<void(std::size_t done, std::size_t total)> progress;
+  /// Selections of setting `index`, a call a decode step, layer and KV head; `tokens` are in the cache.
+  std::function<void(std::size_t index, SequenceId window, LayerId, KvHead, std::uint32_t tokens, const HeadSelection&)>
+      selected;
+};
+
+/// Evaluates every setting with attention on the host. Dense attention is run besides, as what greedy tokens are
+/// compared with. UserError as window_count(), recall_trial() and configure_method().
+EvaluationResult evaluate(const Decoder& decoder, std::span<const TokenId> text,
+                          const std::vector<EvaluatedSetting>& settings, const EvaluationOptions& options,
+                          const EvaluationHooks& hooks = {});
+
+}  // namespace csdsim::host

@@ -1,0 +1,495 @@
+// The methods against dense attention, against one another, and against straightforward references.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "base/simd.h"
+#include "host_runtime/core/attention_chunks.h"
+#include "host_runtime/core/attention_h2o.h"
+#include "host_runtime/core/attention_importance.h"
+#include "host_runtime/core/attention_infinigen.h"
+#include "host_runtime/core/attention_local.h"
+#include "host_runtime/core/attention_methods.h"
+#include "tests/host_runtime/naive_attention.h"
+#include "tests/host_runtime/random_layers.h"
+
+using namespace csdsim;
+using namespace csdsim::host;
+using Catch::Matchers::Contains;
+using test::Decoding;
+using test::LayerShape;
+using test::RandomLayers;
+using test::Rows;
+using Tokens = std::vector<std::uint32_t>;
+
+namespace {
+
+LayerShape shape_of(unsigned seed) {
+  return {.kv_heads = 1 + seed % 3, .group = seed % 4 == 0 ? 4U : 1U, .head_dim = seed % 2 ? 32U : 64U, .layers = 4};
+}
+
+// The sum over the group of raw logits of every token, in double.
+std::vector<double> raw_logits(std::span<const float> q, const KvView& kv) {
+  std::vector<double> logits(kv.tokens, 0.0);
+  for (std::size_t j = 0; j < kv.tokens; ++j) {
+    for (std::size_t i = 0; i < q.size(); ++i) logits[j] += q[i] * test::key(kv, j, i % kv.head_dim);
+  }
+  return logits;
+}
+
+// `count` best of [0, tokens - 1) and the last token.
+Tokens best_and_current(const std::vector<double>& keys, std::size_t count) {
+  const std::vector<float> earlier(keys.begin(), keys.end() - 1);
+  Tokens best = top_indices(earlier, count - 1);
+  best.push_back(static_cast<std::uint32_t>(keys.size() - 1));
+  return best;
+}
+
+void check_output(const std::vector<Half>& out, const Rows& r, const Decoding& d, const LayerShape& shape) {
+  const std::size_t size = shape.group * shape.head_dim;
+  for (std::uint32_t head = 0; head < shape.kv_heads; ++head) {
+    const KvView kv = d.attention.cache().view(SequenceId{0}, LayerId{0}, KvHead{head});
+    for (std::uint32_t g = 0; g < shape.group; ++g) {
+      const std::size_t at = head * size + g * shape.head_dim;
+      const auto expected = test::attend_to(r.q.data() + at, kv, d.tokens(head));
+      for (std::size_t i = 0; i < shape.head_dim; ++i) {
+        REQUIRE(std::abs(half_to_float(out[at + i]) - expected[i]) < 2e-3);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("with a budget of everything every method is dense, bit for bit, after a prompt and without one") {
+  MethodSettings everything{.ratio = {1, 1}};
+  for (unsigned seed = 1; seed <= 6; ++seed) {
+    const LayerShape shape = shape_of(seed);
+    for (const MethodInfo& info : attention_methods()) {
+      INFO("seed " << seed << " " << info.name);
+      ConfiguredMethod configured = configure_method(info.name, everything, shape.head_dim);
+      if (info.name == "infinigen")  // its threshold drops tokens whatever the budget
+        configured.method = std::make_unique<InfinigenAttention>(
+            InfinigenOptions{.threshold = 1e30f, .tokens = Ratio{1, 1}, .dense_layers = 0});
+      Decoding sparse(shape, std::move(configured.method));
+      Decoding dense(shape, std::make_unique<DenseAttention>());
+      RandomLayers random(shape, seed);
+      if (seed % 2) {
+        const Rows prompt = random.rows(70);
+        sparse.prompt(prompt, 70);
+        dense.prompt(prompt, 70);
+      }
+      for (int i = 0; i < 40; ++i) {
+        const Rows r = random.rows(1);
+        const SequenceId sequence{0};
+        if (sparse.attention.speculates()) sparse.attention.speculate(LayerId{0}, {&sequence, 1}, r.q);
+        REQUIRE(sparse.step(r) == dense.step(r));
+        CHECK(sparse.tokens() == dense.tokens());
+      }
+    }
+  }
+}
+
+TEST_CASE("a method attends exactly to what it says, within its budget, the current token among it") {
+  for (unsigned seed = 1; seed <= 6; ++seed) {
+    const LayerShape shape = shape_of(seed);
+    for (const MethodInfo& info : attention_methods()) {
+      if (info.name == "dense" || info.name == "sparq" || info.name == "sparf") continue;  // the latter add a mean
+      INFO("seed " << seed << " " << info.name);
+      Decoding d(shape, configure_method(info.name, {.ratio = {1, 4}}, shape.head_dim).method);
+      RandomLayers random(shape, seed);
+      d.prompt(random.rows(100), 100);
+      for (std::uint32_t s = 101; s < 140; ++s) {
+        const Rows r = random.rows(1);
+        const SequenceId sequence{0};
+        if (d.attention.speculates()) d.attention.speculate(LayerId{0}, {&sequence, 1}, r.q);
+        const std::vector<Half> out = d.step(r);
+        for (std::uint32_t head = 0; head < shape.kv_heads; ++head) {
+          const Tokens tokens = d.tokens(head);
+          CHECK(tokens.back() == s - 1);
+          CHECK(std::is_sorted(tokens.begin(), tokens.end()));
+          CHECK(std::set<std::uint32_t>(tokens.begin(), tokens.end()).size() == tokens.size());
+          // H2O's new token comes on top; InfiniGen's first layers fetch everything.
+          const std::uint32_t budget = TokenBudget(Ratio{1, 4}).at(info.name == "h2o" ? s - 1 : s);
+          if (info.name != "infinigen") CHECK(tokens.size() == budget + (info.name == "h2o"));
+        }
+        check_output(out, r, d, shape);
+      }
+    }
+  }
+}
+
+TEST_CASE("local attention is a window and sinks") {
+  const LayerShape shape{.kv_heads = 1};
+  RandomLayers random(shape, 3);
+  Decoding window(shape, configure_method("local", {.window = 5}, 32).method);
+  Decoding sinks(shape, configure_method("streamingllm", {.window = 3}, 32).method);
+  for (std::uint32_t s = 1; s <= 12; ++s) {
+    const Rows r = random.rows(1);
+    window.step(r);
+    sinks.step(r);
+    if (s == 5) CHECK(window.tokens() == Tokens{0, 1, 2, 3, 4});
+    if (s == 7) CHECK(sinks.tokens() == Tokens{0, 1, 2, 3, 4, 5, 6});
+  }
+  CHECK(window.tokens() == Tokens{7, 8, 9, 10, 11});
+  CHECK(sinks.tokens() == Tokens{0, 1, 2, 3, 9, 10, 11});
+  CHECK(window.selections[0].elements == 2 * 5 * 32);
+  // SparQ whose local window fills the budget selects the same tokens.
+  Decoding sparq(shape, configure_method("sparq", {.r = 4, .k = 5, .local = 5}, 32).method);
+  for (int i = 0; i < 12; ++i) sparq.step(random.rows(1));
+  CHECK(sparq.tokens() == window.tokens());
+}
+
+TEST_CASE("H2O follows its definition step by step") {
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    const LayerShape shape = shape_of(seed);
+    const std::uint32_t heavy = seed % 5 * 3, recent = 1 + seed % 4 * 2, prompt = 10 + seed * 3;
+    INFO("seed " << seed << " heavy " << heavy << " recent " << recent << " prompt " << prompt);
+    Decoding d(shape, configure_method("h2o", {.heavy = heavy, .recent = recent}, shape.head_dim).method);
+    RandomLayers random(shape, seed);
+    const Rows p = random.rows(prompt);
+    d.prompt(p, prompt);
+
+    // Weights of all tokens from the definition; a kept set a head.
+    std::vector<std::vector<double>> acc(shape.kv_heads, std::vector<double>(prompt, 0.0));
+    std::vector<std::set<std::uint32_t>> kept(shape.kv_heads);
+    const std::size_t width = shape.kv_heads * shape.group * shape.head_dim;
+    const auto view = [&](std::uint32_t head) {
+      return d.attention.cache().view(SequenceId{0}, LayerId{0}, KvHead{head});
+    };
+    const auto weigh = [&](std::uint32_t head, const float* q, const Tokens& tokens) {
+      const KvView kv = view(head);
+      for (std::uint32_t g = 0; g < shape.group; ++g) {
+        std::vector<double> logits;
+        for (const auto j : tokens) {
+          double dot = 0;
+          for (std::uint32_t i = 0; i < shape.head_dim; ++i) {
+            dot += q[(head * shape.group + g) * shape.head_dim + i] * test::key(kv, j, i);
+          }
+          logits.push_back(dot / std::sqrt(static_cast<double>(shape.head_dim)));
+        }
+        const auto weights = test::softmax(logits);
+        for (std::size_t n = 0; n < tokens.size(); ++n) acc[head][tokens[n]] += weights[n];
+      }
+    };
+    const auto evict = [&](std::uint32_t head, std::uint32_t s) {
+      while (kept[head].size() > heavy + recent) {
+        std::uint32_t victim = 0;
+        double least = 1e300;
+        for (const auto j : kept[head]) {
+          if (j + recent < s && acc[head][j] < least) {
+            least = acc[head][j];
+            victim = j;
+          }
+        }
+        kept[head].erase(victim);
+      }
+    };
+    for (std::uint32_t head = 0; head < shape.kv_heads; ++head) {
+      Tokens visible;
+      for (std::uint32_t t = 0; t < prompt; ++t) {
+        visible.push_back(t);
+        weigh(head, p.q.data() + t * width, visible);
+        kept[head].insert(t);
+      }
+      evict(head, prompt);
+    }
+    for (std::uint32_t s = prompt + 1; s < prompt + 30; ++s) {
+      const Rows r = random.rows(1);
+      const auto out = d.step(r);
+      for (std::uint32_t head = 0; head < shape.kv_heads; ++head) {
+        kept[head].insert(s - 1);
+        acc[head].push_back(0);
+        const Tokens tokens(kept[head].begin(), kept[head].end());
+        REQUIRE(d.tokens(head) == tokens);
+        weigh(head, r.q.data(), tokens);
+        evict(head, s);
+      }
+      check_output(out, r, d, shape);
+    }
+  }
+}
+
+TEST_CASE("H2O without heavy hitters is a window that the new token comes on top of") {
+  const LayerShape shape{};
+  RandomLayers random(shape, 9);
+  Decoding h2o(shape, configure_method("h2o", {.heavy = 0, .recent = 6}, 32).method);
+  Decoding local(shape, configure_method("local", {.window = 7}, 32).method);
+  const Rows prompt = random.rows(50);
+  h2o.prompt(prompt, 50);
+  local.prompt(prompt, 50);
+  for (int i = 0; i < 20; ++i) {
+    const Rows r = random.rows(1);
+    CHECK(h2o.step(r) == local.step(r));
+  }
+}
+
+TEST_CASE("chunk bounds hold, and with chunks of one token the best tokens are found") {
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    const LayerShape shape = shape_of(seed);
+    INFO("seed " << seed);
+    RandomLayers random(shape, seed);
+    Decoding exact(shape, std::make_unique<ChunkAttention>(ChunkOptions{.tokens = 12, .chunk = 32, .leaf = 1}));
+    const Rows prompt = random.rows(90 + seed);
+    exact.prompt(prompt, 90 + seed);
+    const Rows r = random.rows(1);
+    exact.step(r);
+    const std::size_t size = shape.group * shape.head_dim, d = shape.head_dim;
+    for (std::uint32_t head = 0; head < shape.kv_heads; ++head) {
+      const KvView kv = exact.attention.cache().view(SequenceId{0}, LayerId{0}, KvHead{head});
+      const auto q = std::span(r.q).subspan(head * size, size);
+      const auto logits = raw_logits(q, kv);
+      CHECK(exact.tokens(head) == best_and_current(logits, 12));
+      // Splitting reads fewer bounds than there are tokens, twice over at most.
+      CHECK(exact.selections[head].elements <= 2 * d * (2 * kv.tokens + 12));
+      for (std::size_t first = 0; first + 16 <= kv.tokens; first += 16) {
+        std::vector<float> least(d, 1e30f), largest(d, -1e30f);
+        for (std::size_t j = first; j < first + 16; ++j) {
+          for (std::size_t i = 0; i < d; ++i) {
+            least[i] = std::min(least[i], half_to_float(kv.keys[j * d + i]));
+            largest[i] = std::max(largest[i], half_to_float(kv.keys[j * d + i]));
+          }
+        }
+        const ChunkBounds bounds = chunk_bounds(q, least.data(), largest.data(), d);
+        for (std::size_t j = first; j < first + 16; ++j) {
+          CHECK(bounds.upper >= logits[j] - 1e-4);
+          CHECK(bounds.lower <= logits[j] + 1e-4);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("chunks of one size: whole chunks by their upper bound") {
+  const LayerShape shape{.kv_heads = 1};
+  RandomLayers random(shape, 21);
+  Decoding d(shape, std::make_unique<ChunkAttention>(ChunkOptions{.tokens = 1 + 3 * 8, .chunk = 8, .leaf = 8}));
+  d.prompt(random.rows(160), 160);
+  const Rows r = random.rows(1);
+  d.step(r);
+  const KvView kv = d.attention.cache().view(SequenceId{0}, LayerId{0}, KvHead{0});
+  std::vector<float> upper;
+  for (std::size_t c = 0; c < 20; ++c) {
+    double sum = 0;
+    for (std::size_t i = 0; i < 32; ++i) {
+      double best = -1e30;
+      for (std::size_t j = c * 8; j < c * 8 + 8; ++j) best = std::max(best, r.q[i] * test::key(kv, j, i));
+      sum += best;
+    }
+    upper.push_back(static_cast<float>(sum));
+  }
+  Tokens expected;
+  for (const auto c : top_indices(upper, 3)) {
+    for (std::uint32_t j = 0; j < 8; ++j) expected.push_back(c * 8 + j);
+  }
+  expected.push_back(160);
+  CHECK(d.tokens() == expected);
+  CHECK(d.selections[0].elements == 2 * 32 * (20 + 25));  // 20 bounds examined, 25 tokens attended to
+}
+
+TEST_CASE("quantised importance equals its definition, and the exact order where rounding cannot matter") {
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    const LayerShape shape = shape_of(seed);
+    INFO("seed " << seed);
+    for (const std::uint32_t bits : {8U, 4U}) {
+      for (const ScoreAggregate aggregate :
+           {ScoreAggregate::sum_raw, ScoreAggregate::max_raw, ScoreAggregate::per_head}) {
+        RandomLayers random(shape, seed);
+        Decoding d(shape, std::make_unique<ImportanceAttention>(
+                              ImportanceOptions{.tokens = 20, .bits = bits, .aggregate = aggregate}));
+        d.prompt(random.rows(80), 80);
+        d.step(random.rows(1));
+        const Rows r = random.rows(1);
+        d.step(r);
+        const std::size_t dim = shape.head_dim, steps = bits == 8 ? 127 : 7;
+        std::vector<std::vector<double>> heads;
+        for (std::uint32_t h = 0; h < shape.kv_heads * shape.group; ++h) {
+          const KvView kv = d.attention.cache().view(SequenceId{0}, LayerId{0}, KvHead{h / shape.group});
+          float q_max = 0;
+          for (std::size_t i = 0; i < dim; ++i) q_max = std::max(q_max, std::abs(r.q[h * dim + i]));
+          const float sq = q_max / 127.0f;
+          std::vector<double> scores;
+          for (std::size_t j = 0; j < kv.tokens; ++j) {
+            float k_max = 0;
+            for (std::size_t i = 0; i < dim; ++i)
+              k_max = std::max(k_max, std::abs(half_to_float(kv.keys[j * dim + i])));
+            const float sk = k_max / static_cast<float>(steps);
+            double sum = 0;
+            for (std::size_t i = 0; i < dim; ++i) {
+              sum += std::nearbyint(r.q[h * dim + i] / sq) * std::nearbyint(half_to_float(kv.keys[j * dim + i]) / sk);
+            }
+            scores.push_back(sum * sq * sk);
+          }
+          heads.push_back(scores);
+        }
+        const auto combine = [&](std::size_t first, std::size_t count, bool max) {
+          std::vector<double> all = heads[first];
+          for (std::size_t h = first + 1; h < first + count; ++h) {
+            for (std::size_t j = 0; j < all.size(); ++j)
+              all[j] = max ? std::max(all[j], heads[h][j]) : all[j] + heads[h][j];
+          }
+          return all;
+        };
+        for (std::uint32_t head = 0; head < shape.kv_heads; ++head) {
+          const auto imp = aggregate == ScoreAggregate::per_head
+                               ? combine(head * shape.group, shape.group, false)
+                               : combine(0, heads.size(), aggregate == ScoreAggregate::max_raw);
+          CHECK(d.tokens(head) == best_and_current(imp, 20));
+        }
+      }
+    }
+  }
+  std::vector<std::int8_t> steps(5);
+  CHECK(quantise(std::vector<float>{-127, 2.5f, 3.5f, 127, 0.4f}, 127, steps) == 1.0f);
+  CHECK(steps == std::vector<std::int8_t>{-127, 2, 4, 127, 0});  // halves to even
+  CHECK(quantise(std::vector<float>(5, 0.0f), 7, steps) == 0.0f);
+  CHECK(steps == std::vector<std::int8_t>(5, 0));
+}
+
+TEST_CASE("eigenvectors diagonalise and are orthonormal") {
+  std::mt19937 rng(5);
+  for (const std::size_t n : {1U, 2U, 7U, 40U}) {
+    std::vector<double> a(n * n);
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j <= i; ++j) a[i * n + j] = a[j * n + i] = static_cast<double>(rng() % 2001) / 1000.0 - 1;
+    }
+    const auto v = symmetric_eigenvectors(a, n);
+    for (std::size_t p = 0; p < n; ++p) {
+      for (std::size_t q = 0; q < n; ++q) {
+        double dot = 0, form = 0;
+        for (std::size_t i = 0; i < n; ++i) {
+          dot += v[p * n + i] * v[q * n + i];
+          for (std::size_t j = 0; j < n; ++j) form += v[p * n + i] * a[i * n + j] * v[q * n + j];
+        }
+        CHECK(dot == Approx(p == q ? 1 : 0).margin(1e-10));
+        if (p != q) CHECK(form == Approx(0).margin(1e-9));
+      }
+    }
+  }
+}
+
+TEST_CASE("InfiniGen with all columns and a true speculation fetches the best tokens") {
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    const LayerShape shape = shape_of(seed);
+    INFO("seed " << seed);
+    RandomLayers random(shape, seed);
+    const InfinigenOptions options{.partial = {1, 1}, .threshold = 1e30f, .tokens = 15, .dense_layers = 0};
+    Decoding d(shape, std::make_unique<InfinigenAttention>(options));
+    d.prompt(random.rows(100), 100);
+    const SequenceId sequence{0};
+    for (int i = 0; i < 5; ++i) {
+      const Rows r = random.rows(1);
+      d.attention.speculate(LayerId{0}, {&sequence, 1}, r.q);
+      const auto out = d.step(r);
+      const std::size_t size = shape.group * shape.head_dim;
+      for (std::uint32_t head = 0; head < shape.kv_heads; ++head) {
+        const KvView kv = d.attention.cache().view(SequenceId{0}, LayerId{0}, KvHead{head});
+        CHECK(d.tokens(head) == best_and_current(raw_logits(std::span(r.q).subspan(head * size, size), kv), 15));
+      }
+      check_output(out, r, d, shape);
+    }
+  }
+}
+
+TEST_CASE("InfiniGen fetches n' tokens for every head: the mean of how many come near the best") {
+  const LayerShape shape{.kv_heads = 3, .group = 2, .head_dim = 32, .layers = 3};
+  RandomLayers random(shape, 31);
+  const InfinigenOptions options{.partial = {1, 1}, .threshold = 4, .tokens = 1000, .dense_layers = 2};
+  Decoding d(shape, std::make_unique<InfinigenAttention>(options));
+  const SequenceId sequence{0};
+  for (std::uint32_t layer = 0; layer < 3; ++layer) d.prompt(random.rows(120), 120, LayerId{layer});
+  const Rows r = random.rows(1);
+  for (std::uint32_t layer = 0; layer < 3; ++layer) {
+    d.attention.speculate(LayerId{layer}, {&sequence, 1}, r.q);
+    d.step(r, LayerId{layer});
+    if (layer < 2) CHECK(d.tokens().size() == 121);
+  }
+  std::size_t within = 0;
+  for (std::uint32_t head = 0; head < 3; ++head) {
+    const KvView kv = d.attention.cache().view(SequenceId{0}, LayerId{2}, KvHead{head});
+    auto logits = raw_logits(std::span(r.q).subspan(head * 64, 64), kv);
+    logits.pop_back();
+    for (double& x : logits) x /= std::sqrt(32.0);
+    const double best = *std::max_element(logits.begin(), logits.end());
+    within +=
+        static_cast<std::size_t>(std::count_if(logits.begin(), logits.end(), [&](double x) { return x > best - 4; }));
+  }
+  CHECK(within / 3 < 119);
+  for (std::uint32_t head = 0; head < 3; ++head) CHECK(d.tokens(head).size() == within / 3 + 1);
+}
+
+TEST_CASE("sequences do not disturb one another, and one that is freed leaves nothing") {
+  const LayerShape shape{};
+  for (const MethodInfo& info : attention_methods()) {
+    INFO(info.name);
+    const auto run = [&](bool disturbed) {
+      RandomLayers random(shape, 4), other(shape, 5);
+      Decoding d(shape, configure_method(info.name, {.ratio = {1, 4}}, 32).method);
+      if (disturbed) {  // the same id lived before
+        d.prompt(other.rows(60), 60);
+        d.step(other.rows(1));
+        d.attention.free_sequence(SequenceId{0});
+        d.attention.create_sequence(SequenceId{0});
+        d.attention.create_sequence(SequenceId{1});
+        const Rows foreign = other.rows(30);
+        const SequenceSlice slice{SequenceId{1}, 30};
+        d.attention.store(LayerId{0}, {&slice, 1}, foreign.k, foreign.v);
+        if (d.attention.learns_from_prompt()) d.attention.learn(LayerId{0}, {&slice, 1}, foreign.q);
+      }
+      d.prompt(random.rows(40), 40);
+      std::vector<Half> all;
+      for (int i = 0; i < 10; ++i) {
+        const auto out = d.step(random.rows(1));
+        all.insert(all.end(), out.begin(), out.end());
+        if (!disturbed) continue;
+        const Rows foreign = other.rows(1);
+        std::vector<Half> ignored(foreign.q.size());
+        const SequenceId one{1};
+        d.attention.attend(LayerId{0}, {&one, 1}, foreign.q, foreign.k, foreign.v, ignored);
+      }
+      return all;
+    };
+    CHECK(run(true) == run(false));
+  }
+}
+
+TEST_CASE("a traffic ratio is met by what a step reads") {
+  const LayerShape shape{.kv_heads = 2, .group = 1, .head_dim = 64};
+  for (const Ratio ratio : {Ratio{1, 2}, Ratio{1, 4}, Ratio{1, 8}, Ratio{1, 16}}) {
+    for (const MethodInfo& info : attention_methods()) {
+      if (info.name == "dense" || info.name == "infinigen") continue;  // its first layers fetch everything
+      INFO(info.name << " 1/" << ratio.denominator);
+      const MethodSettings settings{.ratio = ratio, .meaning = RatioMeaning::traffic};
+      const bool eight = info.name.starts_with("int8"), four = info.name.starts_with("int4");
+      if ((eight && ratio <= Ratio{1, 4}) || (four && ratio <= Ratio{1, 8})) {
+        CHECK_THROWS_WITH(configure_method(info.name, settings, 64), Contains("leaves nothing to attend"));
+        continue;
+      }
+      Decoding d(shape, configure_method(info.name, settings, 64).method);
+      RandomLayers random(shape, 8);
+      d.prompt(random.rows(1023), 1023);
+      d.step(random.rows(1));
+      const double read = static_cast<double>(d.selections[0].elements) / (2.0 * 1024 * 64);
+      CHECK(read == Approx(ratio.value()).epsilon(0.02));
+    }
+  }
+}
+
+TEST_CASE("mistakes in budgets are named") {
+  const auto configure = [](std::string_view name, const MethodSettings& s) { configure_method(name, s, 64); };
+  CHECK_THROWS_WITH(configure("h20", {}), Contains("did you mean h2o?") && Contains("exists: dense, sparq"));
+  CHECK_THROWS_WITH(configure("sparq", {.ratio = {0, 1}}), Contains("not in (0, 1]"));
+  CHECK_THROWS_WITH(configure("sparq", {.r = 65}), Contains("must be 1 to 64"));
+  CHECK_THROWS_WITH(configure("sparf", {.r = 0}), Contains("must be 1 to 64"));
+  CHECK_THROWS_WITH(configure("sparq", {.k = 0}), Contains("at least 1"));
+  CHECK_THROWS_WITH(configure("sparq", {.k = 4, .local = 5}), Contains("5 local tokens do not fit"));
+  CHECK_THROWS_WITH(configure("h2o", {.heavy = 4}), Contains("come together"));
+  CHECK_THROWS_WITH(configure("h2o", {.heavy = 0, .recent = 0}), Contains("at least 1"));
+  CHECK_THROWS_WITH(configure("local", {.window = 0}), Contains("0 tokens"));
+  CHECK_THROWS_WITH(configure("int8", {.k = 0}), Contains("at least 1"));
+  CHECK_THROWS_AS(ChunkAttention({.tokens = 4, .chunk = 12, .leaf = 4}), UserError);
+  CHECK_THROWS_AS(ChunkAttention({.tokens = 4, .chunk = 8, .leaf = 16}), UserError);
+  CHECK_THROWS_AS(ImportanceAttention({.tokens = 4, .bits = 5}), UserError);
+}
