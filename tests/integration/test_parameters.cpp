@@ -51,8 +51,9 @@ std::string scenario_text(std::string_view base) {
            "    ftl: {mapping: {kind: page}}\n"
            "workload: {kind: block_io, pattern: random_mixed, requests: 3000, working_set: 0.9}\n";
   if (base == "trace")
-    return text + "    ftl: {mapping: {kind: page}}\n"
-                  "workload: {kind: trace, format: msr, file: scenarios/traces/mail.msr.csv, requests: 500}\n";
+    return text +
+           "    ftl: {mapping: {kind: page}}\n"
+           "workload: {kind: trace, format: msr, file: scenarios/traces/mail.msr.csv, requests: 500}\n";
   if (base == "carried")
     return text +
            "model: {path: models/opt-6m}\n"

@@ -47,7 +47,8 @@ TEST_CASE("writes agree with MQSim where pages have fixed planes, as there") {
   CHECK(writes.iops == Approx(50'673.3).epsilon(0.015));
   CHECK(writes.latency_us == Approx(9'930.24).epsilon(0.015));
   const Figures mixed = mean("mix7030_4k_p4k_ch4");
-  // MQSim serves reads before writes; here planes serve in the order of arrival, and reads wait longer: docs/agreement.md.
+  // MQSim serves reads before writes; here planes serve in the order of arrival, and reads wait longer:
+  // docs/agreement.md.
   CHECK(mixed.iops == Approx(137'182.4).epsilon(0.02));
   CHECK(mixed.latency_us == Approx(3'629.12).epsilon(0.03));
   // Pages that go wherever there is room keep all planes busy.
