@@ -131,7 +131,11 @@ void random_read_4k_by_planes(benchmark::State& state) {
   const std::uint32_t channels = planes < 64 ? 8 : planes < 512 ? 16 : 32;
   run(state, {.channels = channels, .dies = planes / channels});
 }
-BENCHMARK(random_read_4k_by_planes)->ArgName("planes")->RangeMultiplier(2)->Range(8, 1024)->Unit(benchmark::kMillisecond);
+BENCHMARK(random_read_4k_by_planes)
+    ->ArgName("planes")
+    ->RangeMultiplier(2)
+    ->Range(8, 1024)
+    ->Unit(benchmark::kMillisecond);
 
 /// Memory of a preconditioned drive of 256 GiB raw that has served random reads and writes, and what a request adds.
 void memory_256_gib(benchmark::State& state) {
