@@ -7,6 +7,8 @@ namespace csdsim {
 namespace {
 
 constexpr const char* kName = "csdsim_event_loop";
+/// Alarms are compared in groups of so many, without a loop.
+constexpr std::size_t kGroup = 8;
 
 }  // namespace
 
@@ -40,7 +42,7 @@ std::shared_ptr<EventLoop> EventLoop::of_current_context() {
   return made;
 }
 
-EventLoop::EventLoop(const sc_core::sc_module_name& name) : sc_module(name), due_{SimTime::max()} {
+EventLoop::EventLoop(const sc_core::sc_module_name& name) : sc_module(name), due_(kGroup, SimTime::max()) {
   SC_METHOD(on_wake);
   sensitive << wake_;
   dont_initialize();
@@ -51,14 +53,18 @@ void EventLoop::add(Alarm& alarm) {
                                       [](AlarmRank rank, const Alarm* other) { return rank < other->rank_; });
   due_.insert(due_.begin() + (place - alarms_.begin()), SimTime::max());
   alarms_.insert(place, &alarm);
-  for (std::size_t i = 0; i < alarms_.size(); ++i) alarms_[i]->index_ = i;
-  find_first();
+  number_alarms();
 }
 
 void EventLoop::remove(Alarm& alarm) {
   due_.erase(due_.begin() + static_cast<std::ptrdiff_t>(alarm.index_));
   alarms_.erase(alarms_.begin() + static_cast<std::ptrdiff_t>(alarm.index_));
+  number_alarms();
+}
+
+void EventLoop::number_alarms() {
   for (std::size_t i = 0; i < alarms_.size(); ++i) alarms_[i]->index_ = i;
+  due_.resize(std::max<std::size_t>(1, (alarms_.size() + kGroup - 1) / kGroup) * kGroup, SimTime::max());
   find_first();
 }
 
@@ -134,24 +140,26 @@ inline bool EventLoop::decide(SimTime bound) {
   }
   if (first == nullptr) return false;
   // As far as no other decider can cause anything: its decisions take at least its lookahead to have an effect.
-  for (const Decider* other : deciders_) {
-    if (other != first && other->next_decision_ != SimTime::max())
-      bound = std::min(bound, other->next_decision_ + other->lookahead());
-  }
+  if (deciders_.size() > 1)
+    for (const Decider* other : deciders_)
+      if (other != first && other->next_decision_ != SimTime::max())
+        bound = std::min(bound, other->next_decision_ + other->lookahead());
   first->next_decision_ = first->decide(bound);
   return true;
 }
 
 /// Selects instead of branches: who is next is as good as random to a branch predictor.
-void EventLoop::find_first() {
-  const SimTime* const due = due_.data();
-  const std::size_t size = due_.size();
-  std::int64_t least = due[0].ps;
+inline void EventLoop::find_first() {
+  std::int64_t least = SimTime::max().ps;
   std::size_t first = 0;
-  for (std::size_t i = 1; i < size; ++i) {
-    const bool less = due[i].ps < least;
-    least = less ? due[i].ps : least;
-    first = less ? i : first;
+  for (std::size_t group = 0; group < due_.size(); group += kGroup) {
+    const SimTime* const due = &due_[group];
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < kGroup; ++i) {
+      const bool less = due[i].ps < least;
+      first = less ? group + i : first;
+      least = less ? due[i].ps : least;
+    }
   }
   first_ = first;
 }

@@ -59,8 +59,8 @@ class Decider {
   Decider();
   ~Decider();
 
-  /// Makes the decisions at times < `bound`, or fewer, at least one; sets alarms for what they lead to. Returns the time
-  /// of the next one as things are, SimTime::max() if there is none.
+  /// Makes the decisions at times < `bound`, or fewer, at least one; sets alarms for what they lead to. Returns the
+  /// time of the next one as things are, SimTime::max() if there is none.
   virtual SimTime decide(SimTime bound) = 0;
   /// A decision at t leads to nothing before t + lookahead(); at least 1 ps.
   virtual SimTime lookahead() const = 0;
@@ -134,6 +134,7 @@ class EventLoop : public sc_core::sc_module {
   bool run(SimTime& next);
   void act();
   bool decide(SimTime bound);
+  void number_alarms();
   void find_first();
   SimTime next_decision() const;
   SimTime kernel_horizon() const;
@@ -144,8 +145,9 @@ class EventLoop : public sc_core::sc_module {
   /// on_wake looks for the kernel's next event: the loop's own wake-up is no reason to stop.
   sc_core::sc_event wake_;
   std::vector<Alarm*> alarms_;  ///< by rank, then construction
-  std::vector<SimTime> due_;    ///< of each; SimTime::max() where none is pending, and in one more at the end
-  std::size_t first_ = 0;       ///< of the earliest; of several, the first
+  /// When each acts, SimTime::max() where none is pending; filled up to whole groups.
+  std::vector<SimTime> due_;
+  std::size_t first_ = 0;  ///< of the earliest; of several, the first
   std::vector<Decider*> deciders_;
   SimTime now_;
   SimTime kernel_now_;

@@ -56,17 +56,43 @@ void BlockService::read(Command& command, const nvme::BlockRead& op) {
 }
 
 void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
-  DramBuffer data = dram_buffers_.allocate(carried_ ? length : Bytes{});
+  std::uint64_t tag = 0;
+  if (free_reads_.empty()) {
+    tag = reading_.size();
+    reading_.emplace_back();
+  } else {
+    tag = free_reads_.back();
+    free_reads_.pop_back();
+  }
+  Read& read = reading_[tag];
+  read.command = &command;
+  if (carried_) read.data = dram_buffers_.allocate(length);
   reads_.clear();
-  const ftl::IoStatus planned = ftl_.read(offset, length, data.bytes(), reads_);
-  // What could not be corrected was read all the same.
-  if (planned != ftl::IoStatus::ok)
-    return plans_.read(reads_, [&command, planned] { command.complete(to_status(planned)); });
-  if (!carried_) return plans_.read(reads_, [&command, length] { command.complete_with_data_timing(length); });
-  plans_.read(reads_, [&command, data = std::move(data)]() mutable {
-    const std::span<const std::byte> bytes = data.bytes();
-    command.write_host(Bytes{0}, bytes, [&command, held = std::move(data)](Status s) { command.complete(s); });
-  });
+  read.planned = ftl_.read(offset, length, read.data.bytes(), reads_);
+  // What cannot be corrected is read all the same.
+  if (!plans_.read(reads_, *this, tag)) flash_done(tag, {});
+}
+
+void BlockService::flash_done(std::uint64_t tag, const FlashStages& /*stages*/) {
+  Read& read = reading_[tag];
+  Command& command = *read.command;
+  if (read.planned != ftl::IoStatus::ok) {
+    const Status failed = to_status(read.planned);
+    end_read(tag);
+    return command.complete(failed);
+  }
+  if (carried_)
+    return command.write_host(Bytes{0}, read.data.bytes(), [this, &command, tag](Status s) {
+      end_read(tag);
+      command.complete(s);
+    });
+  end_read(tag);
+  command.complete_with_data_timing(command.io().data);
+}
+
+void BlockService::end_read(std::uint64_t tag) {
+  if (carried_) reading_[tag].data = DramBuffer{};
+  free_reads_.push_back(tag);
 }
 
 void BlockService::write(Command& command, const nvme::BlockWrite& op) {

@@ -26,7 +26,7 @@ struct BlockServiceConfig {
 
 /// State changes when a command is planned; its page operations follow. A flush waits for the buffered writes that were
 /// complete when it arrived.
-class BlockService {
+class BlockService : private csdsim::nfc::FlashClient {
  public:
   BlockService(const BlockServiceConfig& config, csdsim::ftl::BlockFtl& ftl, csdsim::ftl::DramBudget& dram,
                FlashIo& flash, FirmwareCore& core, ControllerDram& buffers, bool carried);
@@ -41,12 +41,19 @@ class BlockService {
 
  private:
   using Done = std::function<void()>;
+  struct Read {
+    csdsim::nvme::Command* command = nullptr;
+    csdsim::ftl::IoStatus planned = csdsim::ftl::IoStatus::ok;
+    DramBuffer data;  ///< empty in timing runs
+  };
   struct FlushWaiter {
     std::uint64_t end = 0;  ///< all buffered writes below it have to be in flash
     csdsim::nvme::Command* command = nullptr;
   };
 
   void plan_read(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length);
+  void flash_done(std::uint64_t tag, const csdsim::FlashStages& stages) override;
+  void end_read(std::uint64_t tag);
   void plan_write(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length,
                   const std::shared_ptr<DramBuffer>& data);
   void finish_flushes();
@@ -59,7 +66,9 @@ class BlockService {
   FirmwareCore& core_;
   ControllerDram& dram_buffers_;
   bool carried_;
-  csdsim::ftl::Phase reads_;  ///< scratch: of the command that is being planned
+  csdsim::ftl::Phase reads_;   ///< scratch: of the command that is being planned
+  std::vector<Read> reading_;  ///< commands whose pages are on their way, by tag
+  std::vector<std::uint64_t> free_reads_;
   csdsim::Bytes buffered_;
   std::uint64_t next_buffered_ = 0;        ///< number of the next write that is buffered
   std::set<std::uint64_t> buffered_now_;   ///< numbers of those that are not in flash yet

@@ -12,7 +12,7 @@ FlashIo::FlashIo(const sc_core::sc_module_name& name) : sc_module(name) {
   socket.register_nb_transport_bw(this, &FlashIo::nb_transport_bw);
 }
 
-void FlashIo::submit(std::span<const csdsim::PageOp> ops, Done done) {
+void FlashIo::submit(std::span<const csdsim::PageOp> ops, Done&& done) {
   if (free_tags_.empty()) {
     free_tags_.push_back(static_cast<std::uint32_t>(callbacks_.size()));
     callbacks_.emplace_back();
@@ -20,10 +20,25 @@ void FlashIo::submit(std::span<const csdsim::PageOp> ops, Done done) {
   const std::uint32_t tag = free_tags_.back();
   free_tags_.pop_back();
   callbacks_[tag] = std::move(done);
-  ++in_flight_;
-  if (flash_ != nullptr) return flash_->submit_directly(ops, *this, tag);
+  submit(ops, *this, tag);
+}
 
-  tlm::tlm_generic_payload& payload = pool_.allocate(ops, tag);
+void FlashIo::flash_done(std::uint64_t tag, const csdsim::FlashStages& /*stages*/) {
+  const Done done = std::move(callbacks_[tag]);
+  free_tags_.push_back(static_cast<std::uint32_t>(tag));
+  done();
+}
+
+void FlashIo::submit(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag) {
+  if (flash_ != nullptr) return flash_->submit_directly(ops, client, tag);
+  if (free_waiting_.empty()) {
+    free_waiting_.push_back(static_cast<std::uint32_t>(waiting_.size()));
+    waiting_.emplace_back();
+  }
+  const std::uint32_t index = free_waiting_.back();
+  free_waiting_.pop_back();
+  waiting_[index] = {&client, tag};
+  tlm::tlm_generic_payload& payload = pool_.allocate(ops, index);
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
   sc_core::sc_time delay;
   if (socket->nb_transport_fw(payload, phase, delay) == tlm::TLM_COMPLETED)
@@ -34,18 +49,15 @@ void FlashIo::submit(std::span<const csdsim::PageOp> ops, Done done) {
 tlm::tlm_sync_enum FlashIo::nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                             sc_core::sc_time&) {
   if (phase != tlm::BEGIN_RESP) return tlm::TLM_ACCEPTED;
-  const std::uint64_t tag = payload.get_extension<csdsim::nfc::FlashBatch>()->tag;
+  const auto& batch = *payload.get_extension<csdsim::nfc::FlashBatch>();
+  const csdsim::FlashStages stages = batch.stages;
+  const auto index = static_cast<std::uint32_t>(batch.tag);
+  const Waiting waiting = waiting_[index];
+  free_waiting_.push_back(index);
   payload.release();
-  flash_done(tag, {});
+  waiting.client->flash_done(waiting.tag, stages);
   phase = tlm::END_RESP;
   return tlm::TLM_COMPLETED;
-}
-
-void FlashIo::flash_done(std::uint64_t tag, const csdsim::FlashStages& /*stages*/) {
-  const Done done = std::move(callbacks_[tag]);
-  free_tags_.push_back(static_cast<std::uint32_t>(tag));
-  --in_flight_;
-  done();
 }
 
 }  // namespace csd_model

@@ -25,13 +25,16 @@ class FlashIo : public sc_core::sc_module, private csdsim::nfc::FlashClient {
 
   explicit FlashIo(const sc_core::sc_module_name& name);
 
-  /// At least one operation. Throws InternalError when the flash refuses the batch.
-  void submit(std::span<const csdsim::PageOp> ops, Done done);
+  /// At least one operation; `client` is told. Throws InternalError when the flash refuses the batch.
+  void submit(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag);
+  /// With a callback. Throws InternalError when the flash refuses the batch.
+  void submit(std::span<const csdsim::PageOp> ops, Done&& done);
+
+  /// Over the socket.
+  std::uint64_t batches_in_flight() const { return waiting_.size() - free_waiting_.size(); }
 
   /// From now on batches go to `flash` directly.
   void go_directly_to(csdsim::nfc::FlashTarget& flash) { flash_ = &flash; }
-
-  std::uint64_t batches_in_flight() const { return in_flight_; }
 
  private:
   void flash_done(std::uint64_t tag, const csdsim::FlashStages& stages) override;
@@ -39,9 +42,14 @@ class FlashIo : public sc_core::sc_module, private csdsim::nfc::FlashClient {
 
   csdsim::nfc::FlashTarget* flash_ = nullptr;
   csdsim::nfc::FlashPayloadPool pool_;
+  struct Waiting {
+    csdsim::nfc::FlashClient* client = nullptr;
+    std::uint64_t tag = 0;
+  };
+  std::vector<Waiting> waiting_;  ///< for batches over TLM, by tag of the payload
+  std::vector<std::uint32_t> free_waiting_;
   std::vector<Done> callbacks_;  ///< by tag
   std::vector<std::uint32_t> free_tags_;
-  std::uint64_t in_flight_ = 0;
 };
 
 }  // namespace csd_model

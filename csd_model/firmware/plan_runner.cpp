@@ -20,10 +20,11 @@ void PlanRunner::run(std::vector<Phase> phases, Done done) {
   start_phase(run);
 }
 
-void PlanRunner::read(Phase& ops, FlashIo::Done done) {
+bool PlanRunner::read(Phase& ops, nfc::FlashClient& client, std::uint64_t tag) {
   leave_out_buffered(ops);
-  if (ops.empty()) return done();
-  flash_.submit(ops, std::move(done));
+  if (ops.empty()) return false;
+  flash_.submit(ops, client, tag);
+  return true;
 }
 
 /// Plans of one phase whose planes nobody waits for go straight to the flash.

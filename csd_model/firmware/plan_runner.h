@@ -29,8 +29,9 @@ class PlanRunner {
   /// nothing is to be done.
   void run(std::vector<csdsim::ftl::Phase> phases, Done done);
 
-  /// Starts a plan of one phase that only reads; `ops` lose the pages that are still in DRAM.
-  void read(csdsim::ftl::Phase& ops, FlashIo::Done done);
+  /// Starts a plan of one phase that only reads; `ops` lose the pages that are still in DRAM. False: it is over,
+  /// nothing is left to do. Otherwise `client` is told.
+  bool read(csdsim::ftl::Phase& ops, csdsim::nfc::FlashClient& client, std::uint64_t tag);
 
   /// Pages read from DRAM because their program had not completed.
   std::uint64_t buffer_hits() const { return buffer_hits_; }

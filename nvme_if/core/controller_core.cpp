@@ -86,7 +86,8 @@ std::optional<std::uint64_t> ControllerCore::read(std::uint64_t offset, std::uin
 
 RegisterEffect ControllerCore::write(std::uint64_t offset, std::uint32_t size, std::uint64_t value) {
   const bool wide = size == 8 && (offset == reg::asq || offset == reg::acq);
-  if ((size != 4 && !wide) || offset % 4 != 0 || offset >= bar_size().value) return {.kind = RegisterEffect::Kind::refused};
+  if ((size != 4 && !wide) || offset % 4 != 0 || offset >= bar_size().value)
+    return {.kind = RegisterEffect::Kind::refused};
   if (offset >= reg::doorbells) return ring_doorbell(offset, static_cast<std::uint32_t>(value));
   if (offset == reg::cc) return write_cc(static_cast<std::uint32_t>(value));
 

@@ -26,12 +26,6 @@ RegionId MemoryMap::add(MemoryRegion region) {
   return RegionId{static_cast<std::uint32_t>(regions_.size() - 1)};
 }
 
-std::optional<RegionId> MemoryMap::find(Segment s) const {
-  for (std::size_t i = 0; i < regions_.size(); ++i)
-    if (regions_[i].contains(s)) return RegionId{static_cast<std::uint32_t>(i)};
-  return std::nullopt;
-}
-
 RegionTraffic MemoryMap::traffic(RegionKind kind) const {
   RegionTraffic sum;
   for (std::size_t i = 0; i < regions_.size(); ++i) {

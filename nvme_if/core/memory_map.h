@@ -39,7 +39,11 @@ class MemoryMap {
   RegionId add(MemoryRegion region);
 
   /// The region that holds all of `s`, if one does: a DMA may not cross regions.
-  std::optional<RegionId> find(Segment s) const;
+  std::optional<RegionId> find(Segment s) const {
+    for (std::size_t i = 0; i < regions_.size(); ++i)
+      if (regions_[i].contains(s)) return RegionId{static_cast<std::uint32_t>(i)};
+    return std::nullopt;
+  }
 
   const MemoryRegion& region(RegionId id) const { return regions_.at(id.value); }
   const std::vector<MemoryRegion>& regions() const { return regions_; }
@@ -53,16 +57,12 @@ class MemoryMap {
  private:
   std::vector<MemoryRegion> regions_;
   std::vector<RegionTraffic> traffic_;
-  std::size_t last_ = 0;  ///< the region of the last DMA: the next one is likely to be there
 };
 
 inline bool MemoryMap::record(Segment s, LinkDirection direction) {
-  if (last_ >= regions_.size() || !regions_[last_].contains(s)) {
-    const std::optional<RegionId> region = find(s);
-    if (!region) return false;
-    last_ = region->value;
-  }
-  RegionTraffic& t = traffic_[last_];
+  const std::optional<RegionId> region = find(s);
+  if (!region) return false;
+  RegionTraffic& t = traffic_[region->value];
   (direction == LinkDirection::to_host ? t.bytes_to_region : t.bytes_from_region) += s.length.value;
   return true;
 }

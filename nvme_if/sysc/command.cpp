@@ -39,11 +39,25 @@ void Command::complete_with_data_timing(Bytes length) {
     return write_host_timing(Bytes{0}, length, [this](Status s) { complete(s); });
   count_access(Bytes{0}, length);
   ++controller_.dma_in_flight_;
-  controller_.dma_.write(prps_.segments(), Bytes{0}, length, nullptr, [this](Status s) {
-    controller_.dma_finished();
-    --accesses_;
-    complete(s);
-  });
+  controller_.dma_.write(prps_.segments(), Bytes{0}, length, nullptr, *this, kResult);
+}
+
+void Command::dma_done(std::uint64_t token, Status status) {
+  switch (token) {
+    case kCompletion:
+      return controller_.posted(*this, status);
+    case kResult:
+      controller_.dma_finished();
+      --accesses_;
+      return complete(status);
+    case kList:
+      list_status_ = status;
+      resolved();
+      return controller_.dma_finished();
+    default:
+      controller_.dma_finished();
+      finish_access(static_cast<std::uint32_t>(token), status);
+  }
 }
 
 void Command::count_access(Bytes offset, Bytes length) {
@@ -79,14 +93,10 @@ void Command::start_access(Access&& a) {
     return;
   }
   ++controller_.dma_in_flight_;
-  auto done = [this, slot](Status s) {
-    controller_.dma_finished();
-    finish_access(slot, s);
-  };
   if (a.direction == LinkDirection::to_drive)
-    controller_.dma_.read(prps_.segments(), a.offset, a.length, a.local, done);
+    controller_.dma_.read(prps_.segments(), a.offset, a.length, a.local, *this, slot);
   else
-    controller_.dma_.write(prps_.segments(), a.offset, a.length, a.local, done);
+    controller_.dma_.write(prps_.segments(), a.offset, a.length, a.local, *this, slot);
 }
 
 void Command::finish_access(std::uint32_t slot, Status s) {
@@ -107,11 +117,7 @@ void Command::fetch_list() {
   list_.resize(list_segment_.length.value / sizeof(std::uint64_t));
   ++controller_.dma_in_flight_;
   controller_.dma_.read({&list_segment_, 1}, Bytes{0}, list_segment_.length, reinterpret_cast<std::byte*>(list_.data()),
-                        [this](Status s) {
-                          list_status_ = s;
-                          resolved();
-                          controller_.dma_finished();
-                        });
+                        *this, kList);
 }
 
 void Command::resolved() {

@@ -16,7 +16,7 @@ class NvmeController;
 
 /// One command between its fetch and its completion. The controller owns it; a handler uses it until it calls
 /// complete(), once.
-class Command {
+class Command final : private DmaClient {
  public:
   using Done = Callback<void(Status)>;
 
@@ -63,6 +63,12 @@ class Command {
     Done done;
   };
 
+  /// Tokens of transfers; others are slots of active_.
+  static constexpr std::uint64_t kCompletion = ~std::uint64_t{0};
+  static constexpr std::uint64_t kResult = kCompletion - 1;
+  static constexpr std::uint64_t kList = kCompletion - 2;
+
+  void dma_done(std::uint64_t token, Status status) override;
   void count_access(Bytes offset, Bytes length);
   void access(Access&& a);
   void start_access(Access&& a);

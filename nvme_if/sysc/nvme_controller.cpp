@@ -140,8 +140,10 @@ void NvmeController::start_fetch(Fetch& fetch, SubmissionQueue& queue) {
   ++live_by_queue_[queue.id().value];
   ++dma_in_flight_;
   dma_.read({&fetch.segment, 1}, Bytes{0}, fetch.segment.length, reinterpret_cast<std::byte*>(fetch.entries.data()),
-            [this, &fetch](Status s) { fetched(fetch, s); });
+            *this, static_cast<std::uint64_t>(&fetch - fetches_.data()));
 }
+
+void NvmeController::dma_done(std::uint64_t fetch, Status status) { fetched(fetches_[fetch], status); }
 
 void NvmeController::fetched(Fetch& fetch, Status status) {
   fetch.busy = false;
@@ -290,8 +292,8 @@ bool NvmeController::post(Command& c) {
   c.cqe_ = p.entry;
   c.cqe_segment_ = {p.address, Bytes{sizeof(CompletionEntry)}};
   ++dma_in_flight_;
-  dma_.write({&c.cqe_segment_, 1}, Bytes{0}, c.cqe_segment_.length, reinterpret_cast<const std::byte*>(&c.cqe_),
-             [this, &c](Status s) { posted(c, s); });
+  dma_.write({&c.cqe_segment_, 1}, Bytes{0}, c.cqe_segment_.length, reinterpret_cast<const std::byte*>(&c.cqe_), c,
+             Command::kCompletion);
   return true;
 }
 

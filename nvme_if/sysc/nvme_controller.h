@@ -35,7 +35,7 @@ struct NvmeControllerParams {
 /// A controller reset (CC.EN to 0) keeps CSTS.RDY set until the last DMA is over; commands that the handler still holds
 /// then fail their accesses with abort_sq_deletion, and completing them has no effect. A submission queue or completion
 /// queue in memory that does not exist sets CSTS.CFS.
-class NvmeController : public sc_core::sc_module, private RegisterPort {
+class NvmeController : public sc_core::sc_module, private RegisterPort, private DmaClient {
  public:
   tlm_utils::simple_target_socket<NvmeController> bar;
   sc_core::sc_port<InterruptIf, 0, sc_core::SC_ZERO_OR_MORE_BOUND> interrupt;
@@ -77,6 +77,7 @@ class NvmeController : public sc_core::sc_module, private RegisterPort {
   void pump_fetches();
   SubmissionQueue* next_queue();
   void start_fetch(Fetch& fetch, SubmissionQueue& queue);
+  void dma_done(std::uint64_t fetch, Status status) override;
   void fetched(Fetch& fetch, Status status);
   void accept(SubmissionQueue& queue, const SubmissionEntry& entry);
 
@@ -115,7 +116,7 @@ class NvmeController : public sc_core::sc_module, private RegisterPort {
   std::vector<Fetch> fetches_;
   std::uint32_t reserved_slots_ = 0;  ///< for entries that are being fetched
   std::uint16_t round_robin_ = 0;
-  std::uint32_t unfetched_ = 0;  ///< entries in queues that nobody fetches yet, not fewer
+  std::uint32_t unfetched_ = 0;          ///< entries in queues that nobody fetches yet, not fewer
   std::deque<Command*> firmware_;        ///< fetched, waiting for the firmware
   Command* firmware_command_ = nullptr;  ///< what the firmware works on until firmware_due_
   Alarm firmware_due_{AlarmRank::firmware, [this] { firmware_step(); }};

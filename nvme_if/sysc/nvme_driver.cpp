@@ -64,7 +64,9 @@ NvmeDriver::NvmeDriver(const sc_core::sc_module_name& name, const NvmeDriverPara
   hold_.engage();
 }
 
-void NvmeDriver::start_of_simulation() { registers_ = dynamic_cast<RegisterPort*>(hold_.loop().behind(*bar.get_interface())); }
+void NvmeDriver::start_of_simulation() {
+  registers_ = dynamic_cast<RegisterPort*>(hold_.loop().behind(*bar.get_interface()));
+}
 
 void NvmeDriver::on_ready(std::function<void()> callback) {
   if (ready())
@@ -75,7 +77,7 @@ void NvmeDriver::on_ready(std::function<void()> callback) {
 
 // Submission.
 
-void NvmeDriver::submit(QueueId queue, SubmissionEntry command, std::span<const Segment> segments, Callback done) {
+void NvmeDriver::submit(QueueId queue, SubmissionEntry command, std::span<const Segment> segments, Callback&& done) {
   if (queue.value >= queues_.size())
     throw UserError(fmt::format("NVMe queue {} does not exist: there are {} I/O queues", queue.value,
                                 queues_.empty() ? 0 : queues()));
@@ -143,7 +145,7 @@ void NvmeDriver::write_doorbell(std::uint64_t offset, std::uint32_t value) {
 }
 
 void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
-                              std::span<const Segment> segments, Callback done) {
+                              std::span<const Segment> segments, Callback&& done) {
   const std::uint64_t block = block_size().value;
   if (blocks == 0 || total(segments) != blocks * block)
     throw UserError(fmt::format("block IO of {} blocks needs a buffer of {} bytes, not {}", blocks, blocks * block,

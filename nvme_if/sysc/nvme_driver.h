@@ -84,12 +84,12 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   /// build_prps(); nothing is split). Waits in the driver while the queue is full. Commands that reach a queue at the
   /// same time share one doorbell. UserError for a queue that does not exist, segments against the rules, or queue
   /// memory too small for the PRP lists.
-  void submit(QueueId queue, SubmissionEntry command, std::span<const Segment> segments, Callback done);
+  void submit(QueueId queue, SubmissionEntry command, std::span<const Segment> segments, Callback&& done);
 
   /// Reads or writes `blocks` logical blocks of namespace 1, cut into commands of at most mdts. `done` gets the last
   /// completion, or the first that failed, when all are there. The segments hold blocks * block_size() bytes.
   void submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
-                    std::span<const Segment> segments, Callback done);
+                    std::span<const Segment> segments, Callback&& done);
 
   std::uint64_t issued() const { return issued_; }
   std::uint64_t completed() const { return completed_; }
@@ -174,10 +174,10 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Cap cap_;
   IdentifyController controller_;
   IdentifyNamespace namespace_;
-  std::deque<Queue> queues_;     ///< by identifier
-  std::vector<Queue*> reaps_;    ///< queues whose vector was raised
-  std::vector<Queue*> rings_;    ///< queues with entries that the controller has not been told of
-  std::size_t pending_ = 0;      ///< commands that wait in the driver, over all queues
+  std::deque<Queue> queues_;   ///< by identifier
+  std::vector<Queue*> reaps_;  ///< queues whose vector was raised
+  std::vector<Queue*> rings_;  ///< queues with entries that the controller has not been told of
+  std::size_t pending_ = 0;    ///< commands that wait in the driver, over all queues
   PhysicalAddress next_page_;
   std::vector<PhysicalAddress> free_lists_;
   std::byte* direct_ = nullptr;  ///< of queue_memory

@@ -22,23 +22,27 @@ PcieDma::PcieDma(const sc_core::sc_module_name& name, const PcieLinkParams& link
   SC_THREAD(to_drive_thread);
 }
 
-void PcieDma::read(std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* into, DmaDone done) {
-  submit(LinkDirection::to_drive, segments, offset, length, into, std::move(done));
+std::uint64_t PcieDma::Callbacks::keep(Done&& done) {
+  if (free_.empty()) {
+    free_.push_back(done_.size());
+    done_.emplace_back();
+  }
+  const std::uint64_t token = free_.back();
+  free_.pop_back();
+  done_[token] = std::move(done);
+  return token;
 }
 
-void PcieDma::write(std::span<const Segment> segments, Bytes offset, Bytes length, const std::byte* from,
-                    DmaDone done) {
-  // The payload of a TLM write takes a pointer to mutable data, which the target only reads.
-  submit(LinkDirection::to_host, segments, offset, length, const_cast<std::byte*>(from), std::move(done));
+void PcieDma::Callbacks::dma_done(std::uint64_t token, Status status) {
+  const Done done = std::move(done_[token]);
+  free_.push_back(token);
+  done(status);
 }
 
-void PcieDma::submit(LinkDirection direction, std::span<const Segment> segments, Bytes offset, Bytes length,
-                     std::byte* local, DmaDone&& done) {
-  Lane& l = lane(direction);
+void PcieDma::submit(Lane& l, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
+                     DmaClient& client, std::uint64_t token) {
   const SimTime now = sim_now();
-  Transfer& transfer = l.transfers.extend();
-  transfer.done = std::move(done);
-  transfer.status = status::success;
+  Transfer& transfer = l.transfers.extend() = {&client, token, status::success};
   SimTime end = now;
   bool last_moves_bytes = false;
   std::uint64_t skip = offset.value;
@@ -52,15 +56,15 @@ void PcieDma::submit(LinkDirection direction, std::span<const Segment> segments,
     const Segment part{s->address + Bytes{skip}, Bytes{std::min({s->length.value - skip, remaining, kLargestSlice})}};
     skip += part.length.value;
     remaining -= part.length.value;
-    if (map_ != nullptr && !map_->record(part, direction)) {
+    if (map_ != nullptr && !map_->record(part, l.direction)) {
       // The rest of the buffer is not transferred; what was asked for before keeps its place.
       transfer.status = status::data_transfer_error;
       last_moves_bytes = false;
       remaining = 0;
       break;
     }
-    end = (direction == LinkDirection::to_host ? link_.reserve(direction, part.length, now)
-                                               : link_.reserve_read(part.length, now))
+    end = (l.direction == LinkDirection::to_host ? link_.reserve(l.direction, part.length, now)
+                                                 : link_.reserve_read(part.length, now))
               .arrival;
     if (local == nullptr) continue;
     l.slices.extend() = {end, part.address.value, local, static_cast<std::uint32_t>(part.length.value), false};
@@ -125,9 +129,9 @@ void PcieDma::finish_slice(Lane& l) {
   const bool last = l.slices.front().last;
   l.slices.pop_front();
   if (!last) return;
-  const Transfer finished = std::move(l.transfers.front());
+  const Transfer finished = l.transfers.front();
   l.transfers.pop_front();
-  finished.done(finished.status);
+  finished.client->dma_done(finished.token, finished.status);
 }
 
 // The threads wait in frames without variables of their own, in an endless loop that is not a call: AddressSanitizer

@@ -4,6 +4,7 @@
 #include <tlm_utils/simple_initiator_socket.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <systemc>
 #include <tlm>
@@ -18,8 +19,15 @@
 
 namespace csdsim::nvme {
 
-/// Called when a transfer is over: success, or data_transfer_error when memory refused a part of it.
-using DmaDone = Callback<void(Status), 16>;
+/// Whoever transfers.
+class DmaClient {
+ public:
+  /// The transfer with `token` is over: success, or data_transfer_error when memory refused a part of it.
+  virtual void dma_done(std::uint64_t token, Status status) = 0;
+
+ protected:
+  ~DmaClient() = default;
+};
 
 /// Each direction serves its transfers in the order of submission. The link is reserved at submission; at the end of
 /// each segment the engine moves its bytes: directly where the target of `memory` grants DMI without a latency, with a
@@ -29,6 +37,8 @@ using DmaDone = Callback<void(Status), 16>;
 /// The engine acts in the event loop (simulation/event_loop.h) and holds it from the first memory without DMI on.
 class PcieDma : public sc_core::sc_module {
  public:
+  using Done = Callback<void(Status)>;
+
   tlm_utils::simple_initiator_socket<PcieDma> memory;
 
   /// With a memory map, segments outside of it fail without reaching `memory`, also in timing-only transfers, and
@@ -36,11 +46,24 @@ class PcieDma : public sc_core::sc_module {
   PcieDma(const sc_core::sc_module_name& name, const PcieLinkParams& link, MemoryMap* map = nullptr);
 
   /// Reads `length` bytes from `offset` of the buffer that `segments` describe. `into` holds `length` bytes and stays
-  /// valid until `done`; null: timing only.
-  void read(std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* into, DmaDone done);
+  /// valid until the transfer is over; null: timing only.
+  void read(std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* into, DmaClient& client,
+            std::uint64_t token) {
+    submit(to_drive_, segments, offset, length, into, client, token);
+  }
+  void read(std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* into, Done done) {
+    submit(to_drive_, segments, offset, length, into, callbacks_, callbacks_.keep(std::move(done)));
+  }
 
-  /// Writes likewise.
-  void write(std::span<const Segment> segments, Bytes offset, Bytes length, const std::byte* from, DmaDone done);
+  /// Writes likewise. (The payload of a TLM write takes a pointer to mutable data, which the target only reads.)
+  void write(std::span<const Segment> segments, Bytes offset, Bytes length, const std::byte* from, DmaClient& client,
+             std::uint64_t token) {
+    submit(to_host_, segments, offset, length, const_cast<std::byte*>(from), client, token);
+  }
+  void write(std::span<const Segment> segments, Bytes offset, Bytes length, const std::byte* from, Done done) {
+    submit(to_host_, segments, offset, length, const_cast<std::byte*>(from), callbacks_,
+           callbacks_.keep(std::move(done)));
+  }
 
   const PcieLink& link() const { return link_; }
 
@@ -55,8 +78,19 @@ class PcieDma : public sc_core::sc_module {
     bool last = false;
   };
   struct Transfer {
-    DmaDone done;
+    DmaClient* client = nullptr;
+    std::uint64_t token = 0;
     Status status;
+  };
+  /// Stands for those who wait with a callback.
+  class Callbacks final : public DmaClient {
+   public:
+    std::uint64_t keep(Done&& done);
+    void dma_done(std::uint64_t token, Status status) override;
+
+   private:
+    std::vector<Done> done_;  ///< by token
+    std::vector<std::uint64_t> free_;
   };
   struct Lane {
     explicit Lane(LinkDirection d, PcieDma& dma)
@@ -80,8 +114,8 @@ class PcieDma : public sc_core::sc_module {
     }
   };
 
-  void submit(LinkDirection direction, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
-              DmaDone&& done);
+  void submit(Lane& lane, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
+              DmaClient& client, std::uint64_t token);
   void serve(Lane& lane);
   bool move_directly(LinkDirection direction, const Slice& slice);
   const DirectRange& direct_range(std::uint64_t address);
@@ -90,10 +124,10 @@ class PcieDma : public sc_core::sc_module {
   void to_host_thread();
   void to_drive_thread();
   void transport(Lane& lane);
-  Lane& lane(LinkDirection d) { return d == LinkDirection::to_host ? to_host_ : to_drive_; }
 
   PcieLink link_;
   MemoryMap* map_;
+  Callbacks callbacks_;
   Lane to_host_{LinkDirection::to_host, *this};
   Lane to_drive_{LinkDirection::to_drive, *this};
   std::vector<DirectRange> direct_;
