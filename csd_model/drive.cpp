@@ -11,7 +11,7 @@
 #include "csd_model/firmware/block_service.h"
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/engine_io.h"
-#include "csd_model/firmware/firmware_core.h"
+#include "csd_model/firmware/firmware_cores.h"
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/kv_lookup.h"
 #include "csd_model/firmware/kv_service.h"
@@ -120,7 +120,8 @@ struct Drive::Parts {
 
   nvme::PhysicalMemory dram_memory;
   ControllerDram controller_dram;  ///< before everything that may hold buffers of it
-  FirmwareCore core;
+  DramPort dram_port;
+  FirmwareCores cores;
   FlashIo flash_io;
   EngineIo engine_io;
   FlashMux mux;
@@ -145,19 +146,20 @@ struct Drive::Parts {
         work(make_work(c, lookup, fallback_selection)),
         dram_memory("dram", staging_memory(c)),
         controller_dram("dram_access"),
-        core("firmware_core"),
-        flash_io("flash_io"),
+        dram_port("dram_port", c.dram_bandwidth),
+        cores("firmware_cores", c.lookup_cores),
+        flash_io("flash_io", dram_port),
         engine_io("engine_io", activity),
-        mux("flash_mux", activity, core, c.lookup_time),
+        mux("flash_mux", activity, cores, c.lookup_time, dram_port),
         flash(make_flash(c)),
         engine(make_engine ? checked(make_engine(lookup)) : own()),
         block_service({.block_size = c.nvme.controller.block_size,
                        .geometry = c.geometry,
                        .write_buffer = c.write_buffer,
                        .lookup_time = c.lookup_time},
-                      block_ftl, dram, flash_io, core, controller_dram, store.carried()),
+                      block_ftl, dram, flash_io, cores, dram_port, controller_dram, store.carried()),
         kv_service({.write_buffer = c.write_buffer, .carried = store.carried()}, kv_ftl, lookup, flash_io, engine_io,
-                   controller_dram),
+                   controller_dram, dram_port),
         firmware(block_service, kv_service),
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity()), dma, firmware) {
@@ -212,6 +214,8 @@ const engine::EngineStats* Drive::engine_stats() const {
   return parts_->own_engine == nullptr ? nullptr : &parts_->own_engine->stats();
 }
 const ftl::DramBudget& Drive::dram() const { return parts_->dram; }
+const DramPort& Drive::dram_port() const { return parts_->dram_port; }
+const FirmwareCores& Drive::lookup_cores() const { return parts_->cores; }
 ActivitySplit Drive::activity(SimTime now) { return parts_->activity.until(now); }
 void Drive::when_drained(std::function<void()> callback) { parts_->kv_service.when_drained(std::move(callback)); }
 

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <systemc>
 #include <tlm>
 
@@ -38,15 +39,20 @@ struct DriveConfig {
   csdsim::nvme::PcieLinkParams link;
   csdsim::nvme::NvmeControllerParams nvme;  ///< namespace_blocks and volatile_cache follow from the rest
   csdsim::Bytes dram = csdsim::Bytes::gib(8);
-  csdsim::Bytes write_buffer;  ///< 0: a write completes when it is in flash
+  std::optional<csdsim::Bandwidth> dram_bandwidth;  ///< shared by all traffic; unset: never waited for
+  csdsim::Bytes write_buffer;                       ///< 0: a write completes when it is in flash
   csdsim::ftl::KvFtlConfig kv;
   csdsim::ftl::BlockFtlConfig block;
   double kv_share = 0.5;  ///< of the erase blocks of each plane, for the KV namespace; the rest is the block namespace
-  csdsim::SimTime lookup_time;  ///< firmware time of a map lookup
+  csdsim::SimTime lookup_time;     ///< firmware time of a map lookup
+  std::uint32_t lookup_cores = 1;  ///< cores that look up
   csdsim::ftl::DataMode data = csdsim::ftl::DataMode::carried;
   /// Timing runs: which pages a SparF head touches. Must outlive the drive; not needed in carried runs.
   csdsim::engine::SelectionSource* selection = nullptr;
 };
+
+class DramPort;
+class FirmwareCores;
 
 /// Integer totals of a drive since the start of the simulation.
 struct DriveCounters {
@@ -96,6 +102,8 @@ class Drive : public sc_core::sc_module {
   /// Totals of the model's own engine; null when the drive was given another one.
   const csdsim::engine::EngineStats* engine_stats() const;
   const csdsim::ftl::DramBudget& dram() const;
+  const DramPort& dram_port() const;
+  const FirmwareCores& lookup_cores() const;
 
   /// Where the time of attention went up to `now`, the current time.
   ActivitySplit activity(csdsim::SimTime now);

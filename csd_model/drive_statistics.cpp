@@ -4,6 +4,8 @@
 #include <array>
 
 #include "csd_model/drive.h"
+#include "csd_model/firmware/dram_port.h"
+#include "csd_model/firmware/firmware_cores.h"
 
 namespace csd_model {
 
@@ -86,6 +88,17 @@ void Drive::register_statistics(Statistics& statistics) const {
   if (const engine::EngineStats* e = engine_stats()) register_engine(statistics.child("engine"), *e);
   register_kv(statistics.child("kv_ftl"), kv_ftl().stats());
   register_dram(statistics.child("dram"), dram());
+  if (dram_port().limited()) {
+    Statistics& port = statistics.child("dram_port");
+    port.time("busy", dram_port().busy(), "Time that controller DRAM moved bytes.");
+    for (std::size_t t = 0; t < kDramTraffics; ++t)
+      port.value(
+          fmt::format("{}_bytes", kDramTrafficNames[t]),
+          [this, t] { return static_cast<double>(dram_port().bytes(static_cast<DramTraffic>(t)).value); }, "B",
+          "Bytes of this kind through it.");
+  }
+  if (lookup_cores().busy().ps > 0)
+    statistics.child("firmware").time("lookup_busy", lookup_cores().busy(), "Time of map lookups, over all cores.");
   Statistics& pcie = statistics.child("link");
   const nvme::LinkStats& out = link().stats(nvme::LinkDirection::to_host);
   const nvme::LinkStats& in = link().stats(nvme::LinkDirection::to_drive);

@@ -11,9 +11,9 @@ namespace csd_model {
 
 using namespace csdsim;
 
-FlashMux::FlashMux(const sc_core::sc_module_name& name, DriveActivity& activity, FirmwareCore& core,
-                   SimTime lookup_time)
-    : sc_module(name), activity_(activity), core_(core), lookup_time_(lookup_time) {
+FlashMux::FlashMux(const sc_core::sc_module_name& name, DriveActivity& activity, FirmwareCores& core,
+                   SimTime lookup_time, DramPort& dram)
+    : sc_module(name), activity_(activity), core_(core), lookup_time_(lookup_time), dram_(dram) {
   upstream.register_nb_transport_fw(this, &FlashMux::forward);
   flash.register_nb_transport_bw(this, &FlashMux::backward);
 }
@@ -26,7 +26,7 @@ tlm::tlm_sync_enum FlashMux::forward(int initiator, tlm::tlm_generic_payload& pa
   if (initiator == kEngine) {
     hold_.engage();
     activity_.engine_pages(+1, sim_time_now());
-    if (lookup_time_.ps > 0) {
+    if (lookup_time_.ps > 0 || dram_.limited()) {
       look_up(payload);
       phase = tlm::END_REQ;
       return tlm::TLM_UPDATED;
@@ -41,13 +41,15 @@ tlm::tlm_sync_enum FlashMux::forward(int initiator, tlm::tlm_generic_payload& pa
 void FlashMux::look_up(tlm::tlm_generic_payload& payload) {
   nfc::FlashBatch& batch = *payload.get_extension<nfc::FlashBatch>();
   const auto ops = std::make_shared<std::vector<PageOp>>(batch.ops.begin(), batch.ops.end());
-  core_.run(lookup_time_ * static_cast<std::int64_t>(ops->size()), [this, &payload, &batch, ops] {
+  const auto submit = [this, &payload, &batch, ops] {
     batch.ops = *ops;
     tlm::tlm_phase phase = tlm::BEGIN_REQ;
     sc_core::sc_time delay;
     if (flash->nb_transport_fw(payload, phase, delay) == tlm::TLM_COMPLETED)
       throw InternalError("the flash refused a batch of the engine");
-  });
+  };
+  core_.run(lookup_time_ * static_cast<std::int64_t>(ops->size()),
+            [this, ops, submit] { dram_.move(DramTraffic::map, DramPort::kEntryBurst * ops->size(), submit); });
 }
 
 tlm::tlm_sync_enum FlashMux::backward(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,

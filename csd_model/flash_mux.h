@@ -8,7 +8,8 @@
 #include <tlm>
 
 #include "csd_model/drive_activity.h"
-#include "csd_model/firmware/firmware_core.h"
+#include "csd_model/firmware/dram_port.h"
+#include "csd_model/firmware/firmware_cores.h"
 
 namespace csd_model {
 
@@ -21,8 +22,8 @@ class FlashMux : public sc_core::sc_module {
   tlm_utils::multi_passthrough_target_socket<FlashMux> upstream{"upstream"};
   tlm_utils::simple_initiator_socket<FlashMux> flash{"flash"};
 
-  FlashMux(const sc_core::sc_module_name& name, DriveActivity& activity, FirmwareCore& core,
-           csdsim::SimTime lookup_time);
+  FlashMux(const sc_core::sc_module_name& name, DriveActivity& activity, FirmwareCores& core,
+           csdsim::SimTime lookup_time, DramPort& dram);
 
  private:
   tlm::tlm_sync_enum forward(int initiator, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
@@ -34,8 +35,9 @@ class FlashMux : public sc_core::sc_module {
   void look_up(tlm::tlm_generic_payload& payload);
 
   DriveActivity& activity_;
-  FirmwareCore& core_;
+  FirmwareCores& core_;
   csdsim::SimTime lookup_time_;
+  DramPort& dram_;
   csdsim::LoopHold hold_;
 };
 

@@ -31,28 +31,33 @@ Status to_status(ftl::IoStatus s) {
 }  // namespace
 
 BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
-                           FirmwareCore& core, ControllerDram& buffers, bool carried)
+                           FirmwareCores& cores, DramPort& port, ControllerDram& buffers, bool carried)
     : config_(config),
       ftl_(ftl),
       dram_(dram),
       plans_(config.geometry, flash),
-      core_(core),
+      cores_(cores),
+      port_(port),
       dram_buffers_(buffers),
       carried_(carried) {}
 
-SimTime BlockService::lookup_time(Bytes offset, Bytes length) const {
-  if (config_.lookup_time.ps == 0) return {};
+std::uint64_t BlockService::pages(Bytes offset, Bytes length) const {
   const std::uint64_t first = offset.value / config_.geometry.page_size.value;
-  const std::uint64_t last = (offset.value + length.value - 1) / config_.geometry.page_size.value;
-  return config_.lookup_time * static_cast<std::int64_t>(last - first + 1);
+  return (offset.value + length.value - 1) / config_.geometry.page_size.value - first + 1;
+}
+
+template <class Work>
+void BlockService::look_up(Bytes offset, Bytes length, Work work) {
+  if (config_.lookup_time.ps == 0 && !port_.limited() && cores_.idle()) return work();
+  const std::uint64_t entries = pages(offset, length);
+  cores_.run(config_.lookup_time * static_cast<std::int64_t>(entries),
+             [this, entries, work] { port_.move(DramTraffic::map, DramPort::kEntryBurst * entries, work); });
 }
 
 void BlockService::read(Command& command, const nvme::BlockRead& op) {
   const Bytes offset = config_.block_size * op.slba.value;
   const Bytes length = config_.block_size * op.blocks;
-  const SimTime lookup = lookup_time(offset, length);
-  if (lookup.ps == 0 && core_.idle()) return plan_read(command, offset, length);
-  core_.run(lookup, [this, &command, offset, length] { plan_read(command, offset, length); });
+  look_up(offset, length, [this, &command, offset, length] { plan_read(command, offset, length); });
 }
 
 void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
@@ -81,6 +86,7 @@ void BlockService::flash_done(std::uint64_t tag, const FlashStages& /*stages*/) 
     end_read(tag);
     return command.complete(failed);
   }
+  port_.stream(DramTraffic::host_data, command.io().data);
   if (carried_)
     return command.write_host(Bytes{0}, read.data.bytes(), [this, &command, tag](Status s) {
       end_read(tag);
@@ -101,7 +107,9 @@ void BlockService::write(Command& command, const nvme::BlockWrite& op) {
   const auto data = std::make_shared<DramBuffer>(dram_buffers_.allocate(carried_ ? length : Bytes{}));
   const auto arrived = [this, &command, offset, length, data](Status s) {
     if (!s.ok()) return command.complete(s);
-    core_.run(lookup_time(offset, length), [=, this, &command] { plan_write(command, offset, length, data); });
+    port_.move(DramTraffic::host_data, length, [=, this, &command] {
+      look_up(offset, length, [=, this, &command] { plan_write(command, offset, length, data); });
+    });
   };
   if (carried_) {
     command.read_host(Bytes{0}, data->bytes(), arrived);

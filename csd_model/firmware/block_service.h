@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "csd_model/firmware/controller_dram.h"
-#include "csd_model/firmware/firmware_core.h"
+#include "csd_model/firmware/dram_port.h"
+#include "csd_model/firmware/firmware_cores.h"
 #include "csd_model/firmware/plan_runner.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/dram_budget.h"
@@ -29,7 +30,7 @@ struct BlockServiceConfig {
 class BlockService : private csdsim::nfc::FlashClient {
  public:
   BlockService(const BlockServiceConfig& config, csdsim::ftl::BlockFtl& ftl, csdsim::ftl::DramBudget& dram,
-               FlashIo& flash, FirmwareCore& core, ControllerDram& buffers, bool carried);
+               FlashIo& flash, FirmwareCores& cores, DramPort& port, ControllerDram& buffers, bool carried);
 
   void read(csdsim::nvme::Command& command, const csdsim::nvme::BlockRead& op);
   void write(csdsim::nvme::Command& command, const csdsim::nvme::BlockWrite& op);
@@ -57,13 +58,17 @@ class BlockService : private csdsim::nfc::FlashClient {
   void plan_write(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length,
                   const std::shared_ptr<DramBuffer>& data);
   void finish_flushes();
-  csdsim::SimTime lookup_time(csdsim::Bytes offset, csdsim::Bytes length) const;
+  std::uint64_t pages(csdsim::Bytes offset, csdsim::Bytes length) const;
+  /// Firmware looks up the pages in the map; at once where that costs nothing.
+  template <class Work>
+  void look_up(csdsim::Bytes offset, csdsim::Bytes length, Work work);
 
   BlockServiceConfig config_;
   csdsim::ftl::BlockFtl& ftl_;
   csdsim::ftl::DramBudget& dram_;
   PlanRunner plans_;
-  FirmwareCore& core_;
+  FirmwareCores& cores_;
+  DramPort& port_;
   ControllerDram& dram_buffers_;
   bool carried_;
   csdsim::ftl::Phase reads_;   ///< scratch: of the command that is being planned

@@ -8,7 +8,7 @@
 
 namespace csd_model {
 
-FlashIo::FlashIo(const sc_core::sc_module_name& name) : sc_module(name) {
+FlashIo::FlashIo(const sc_core::sc_module_name& name, DramPort& dram) : sc_module(name), dram_(dram) {
   socket.register_nb_transport_bw(this, &FlashIo::nb_transport_bw);
 }
 
@@ -30,6 +30,48 @@ void FlashIo::flash_done(std::uint64_t tag, const csdsim::FlashStages& /*stages*
 }
 
 void FlashIo::submit(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag) {
+  dram_.limited() ? stage(ops, client, tag) : send(ops, client, tag);
+}
+
+/// Batches that program or erase keep their order, whatever they move; those that only read have nothing to wait for.
+void FlashIo::stage(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag) {
+  if (free_staged_.empty()) {
+    free_staged_.push_back(staged_.size());
+    staged_.emplace_back();
+  }
+  const std::uint64_t index = free_staged_.back();
+  free_staged_.pop_back();
+  Staged& staged = staged_[index];
+  staged.ops.assign(ops.begin(), ops.end());
+  staged.client = &client;
+  staged.tag = tag;
+  staged.read = {};
+  csdsim::Bytes programmed;
+  bool only_reads = true;
+  for (const csdsim::PageOp& op : ops) {
+    only_reads = only_reads && op.kind == csdsim::PageOpKind::read;
+    if (op.kind == csdsim::PageOpKind::read) staged.read += csdsim::Bytes{op.channel_bytes};
+    if (op.kind == csdsim::PageOpKind::program) programmed += csdsim::Bytes{op.channel_bytes};
+  }
+  if (only_reads) return send(staged.ops, staged_client_, index);
+  dram_.move(DramTraffic::flash_data, programmed, [this, index] { send(staged_[index].ops, staged_client_, index); });
+}
+
+void FlashIo::staged_done(std::uint64_t index, const csdsim::FlashStages& stages) {
+  staged_[index].stages = stages;
+  const auto arrived = [this, index] {
+    const Staged& staged = staged_[index];
+    csdsim::nfc::FlashClient& client = *staged.client;
+    const std::uint64_t tag = staged.tag;
+    const csdsim::FlashStages of_flash = staged.stages;
+    free_staged_.push_back(index);
+    client.flash_done(tag, of_flash);
+  };
+  if (staged_[index].read.value == 0) return arrived();
+  dram_.move(DramTraffic::flash_data, staged_[index].read, arrived);
+}
+
+void FlashIo::send(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag) {
   if (flash_ != nullptr) return flash_->submit_directly(ops, client, tag);
   if (free_waiting_.empty()) {
     free_waiting_.push_back(static_cast<std::uint32_t>(waiting_.size()));

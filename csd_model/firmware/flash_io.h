@@ -4,26 +4,29 @@
 #include <tlm_utils/simple_initiator_socket.h>
 
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <systemc>
 #include <vector>
 
 #include "base/callback.h"
 #include "base/page_op.h"
+#include "csd_model/firmware/dram_port.h"
 #include "nfc/sysc/flash_payload.h"
 #include "nfc/sysc/flash_target.h"
 
 namespace csd_model {
 
 /// Submits batches of page operations and calls back when a batch is complete. Callbacks run in an SC_METHOD: they may
-/// submit more, and must not wait. Batches go over `socket`, or around it to a flash that is given.
+/// submit more, and must not wait. Batches go over `socket`, or around it to a flash that is given. What is programmed
+/// comes out of controller DRAM first, what was read goes into it before the batch is complete.
 class FlashIo : public sc_core::sc_module, private csdsim::nfc::FlashClient {
  public:
   using Done = csdsim::Callback<void()>;
 
   tlm_utils::simple_initiator_socket<FlashIo> socket{"socket"};
 
-  explicit FlashIo(const sc_core::sc_module_name& name);
+  FlashIo(const sc_core::sc_module_name& name, DramPort& dram);
 
   /// At least one operation; `client` is told. Throws InternalError when the flash refuses the batch.
   void submit(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag);
@@ -37,10 +40,31 @@ class FlashIo : public sc_core::sc_module, private csdsim::nfc::FlashClient {
   void go_directly_to(csdsim::nfc::FlashTarget& flash) { flash_ = &flash; }
 
  private:
+  /// A batch whose bytes pass through a DRAM of limited bandwidth.
+  struct Staged {
+    std::vector<csdsim::PageOp> ops;
+    csdsim::nfc::FlashClient* client = nullptr;
+    std::uint64_t tag = 0;
+    csdsim::Bytes read;  ///< bytes that the batch reads
+    csdsim::FlashStages stages{};
+  };
+  struct StagedDone final : csdsim::nfc::FlashClient {
+    FlashIo& io;
+    explicit StagedDone(FlashIo& owner) : io(owner) {}
+    void flash_done(std::uint64_t tag, const csdsim::FlashStages& stages) override { io.staged_done(tag, stages); }
+  };
+
+  void send(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag);
+  void stage(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag);
+  void staged_done(std::uint64_t index, const csdsim::FlashStages& stages);
   void flash_done(std::uint64_t tag, const csdsim::FlashStages& stages) override;
   tlm::tlm_sync_enum nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
 
+  DramPort& dram_;
   csdsim::nfc::FlashTarget* flash_ = nullptr;
+  StagedDone staged_client_{*this};
+  std::deque<Staged> staged_;  ///< by tag
+  std::vector<std::uint64_t> free_staged_;
   csdsim::nfc::FlashPayloadPool pool_;
   struct Waiting {
     csdsim::nfc::FlashClient* client = nullptr;

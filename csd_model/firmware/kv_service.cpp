@@ -60,8 +60,8 @@ std::span<const Half> halves(const DramBuffer& buffer, Bytes offset, std::size_t
 }  // namespace
 
 KvService::KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine,
-                     ControllerDram& dram)
-    : config_(config), ftl_(ftl), lookup_(lookup), flash_(flash), engine_(engine), dram_(dram) {}
+                     ControllerDram& dram, DramPort& port)
+    : config_(config), ftl_(ftl), lookup_(lookup), flash_(flash), engine_(engine), dram_(dram), port_(port) {}
 
 // Waiting for room, and what happens in the background.
 
@@ -131,9 +131,14 @@ void KvService::unpin(SequenceId sequence) {
 
 /// Moves bytes [from, to) of the command's buffer into controller DRAM; only in time in timing runs.
 void KvService::read_section(Command& command, Bytes from, Bytes to, DramBuffer& into, Command::Done done) {
-  if (!config_.carried) return command.read_host_timing(from, to - from, std::move(done));
+  Command::Done stored = std::move(done);
+  if (port_.limited())
+    stored = [this, size = to - from, then = std::move(stored)](Status s) mutable {
+      port_.move(DramTraffic::host_data, size, [then = std::move(then), s] { then(s); });
+    };
+  if (!config_.carried) return command.read_host_timing(from, to - from, std::move(stored));
   into = dram_.allocate(to - from);
-  command.read_host(from, into.bytes(), std::move(done));
+  command.read_host(from, into.bytes(), std::move(stored));
 }
 
 /// For an answer: padding between and behind its sections must not show what another command left there.
@@ -144,6 +149,7 @@ DramBuffer KvService::cleared_buffer(Bytes size) {
 }
 
 void KvService::write_section(Command& command, Bytes from, Bytes to, const DramBuffer& buffer, Command::Done done) {
+  port_.stream(DramTraffic::host_data, to - from);
   if (!config_.carried) return command.write_host_timing(from, to - from, std::move(done));
   command.write_host(from, buffer.bytes(), std::move(done));
 }
@@ -338,13 +344,26 @@ void KvService::run_jobs(Command& command, LayerId layer, std::vector<engine::He
     for (const AttendDescriptor& d : descriptors) attended_.remove(layer_of(d, layer), heads_of(d));
     for (const AttendDescriptor& d : descriptors) unpin(SequenceId{d.sequence});
   };
-  const bool taken = engine_.run(std::move(jobs), [release, done = std::move(done)] {
+  const Bytes tail = port_.limited() ? tail_bytes(jobs) : Bytes{};
+  const auto work = std::make_shared<std::vector<engine::HeadJob>>(std::move(jobs));
+  port_.move(DramTraffic::kv_tail, tail, [this, &command, work, release, done = std::move(done)] {
+    const bool taken = engine_.run(std::move(*work), [release, done] {
+      release();
+      done();
+    });
+    if (taken) return;
     release();
-    done();
+    command.complete(status::kv_bad_parameters);
   });
-  if (taken) return;
-  release();
-  command.complete(status::kv_bad_parameters);
+}
+
+Bytes KvService::tail_bytes(const std::vector<engine::HeadJob>& jobs) const {
+  std::uint64_t rows = 0;
+  for (const engine::HeadJob& job : jobs) {
+    const engine::KvHeadView view = lookup_.view(job.key);
+    rows += std::uint64_t{view.tokens - view.flushed_tokens} * view.head_dim;
+  }
+  return Bytes{rows * 2 * sizeof(Half)};
 }
 
 void KvService::start_engine(const std::shared_ptr<Attend>& a) {

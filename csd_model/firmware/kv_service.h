@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "csd_model/firmware/controller_dram.h"
+#include "csd_model/firmware/dram_port.h"
 #include "csd_model/firmware/engine_io.h"
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/heads_in_use.h"
@@ -30,7 +31,7 @@ struct KvServiceConfig {
 class KvService {
  public:
   KvService(const KvServiceConfig& config, csdsim::ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine,
-            ControllerDram& dram);
+            ControllerDram& dram, DramPort& port);
 
   void create(csdsim::nvme::Command& command, const csdsim::nvme::KvCreate& op);
   void free(csdsim::nvme::Command& command, const csdsim::nvme::KvFree& op);
@@ -77,6 +78,8 @@ class KvService {
   void start_engine(const std::shared_ptr<Attend>& a);
   void run_jobs(csdsim::nvme::Command& command, csdsim::LayerId layer, std::vector<csdsim::engine::HeadJob> jobs,
                 const std::vector<csdsim::nvme::AttendDescriptor>& descriptors, Done done);
+  /// Bytes of K and V of these heads that are in no flash page yet: the engine takes them from DRAM.
+  csdsim::Bytes tail_bytes(const std::vector<csdsim::engine::HeadJob>& jobs) const;
   Status check_heads(const csdsim::nvme::AttendDescriptor& d, csdsim::LayerId layer, std::uint32_t head_dim) const;
   void unpin(csdsim::SequenceId sequence);
   Status validate(const Score& s) const;
@@ -89,6 +92,7 @@ class KvService {
   FlashIo& flash_;
   EngineIo& engine_;
   ControllerDram& dram_;
+  DramPort& port_;
   HeadsInUse attended_;  ///< the engine works on them: they must not grow
   std::deque<std::function<bool()>> waiting_;
   bool retrying_ = false;

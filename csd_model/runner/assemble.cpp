@@ -141,7 +141,9 @@ DriveConfig drive_config(const Scenario& s) {
   config.nvme.controller.mdts = device.nvme.mdts;
   config.nvme.controller.block_size = device.nvme.block_size;
   config.nvme.firmware_time = device.nvme.firmware_time;
+  config.nvme.firmware_cores = device.nvme.firmware_cores;
   config.dram = device.dram.capacity;
+  config.dram_bandwidth = device.dram.bandwidth;
   config.write_buffer = device.write_buffer.capacity;
   if (const auto* mapping = std::get_if<scenario::InstinferMapping>(&device.ftl.mapping)) {
     config.kv.tail = mapping->tail == scenario::TailPolicy::dram ? ftl::TailPolicy::dram : ftl::TailPolicy::token_index;
@@ -152,6 +154,7 @@ DriveConfig drive_config(const Scenario& s) {
   config.block.stripe_order = stripe_order(device.ftl.stripe_order);
   config.kv_share = kv_share(s);
   config.lookup_time = device.ftl.lookup_time;
+  config.lookup_cores = device.ftl.lookup_cores;
   config.data = s.simulation.data == scenario::DataMode::carried ? ftl::DataMode::carried : ftl::DataMode::timing;
   return config;
 }

@@ -143,8 +143,10 @@ void describe(ParamVisitor& v, NvmeConfig& c) {
           assumed("common for data-centre drives"));
   v.param("block_size", c.block_size, {Bytes{512}, Bytes::kib(64)}, "Logical block of the namespace: a power of two.",
           assumed("the usual page"));
-  v.param("firmware_time", c.firmware_time, {SimTime{}, ms(100)}, "Serial firmware work of a command before it runs.",
+  v.param("firmware_time", c.firmware_time, {SimTime{}, ms(100)}, "Firmware work of a command before it runs.",
           assumed("0: not stated by any paper"));
+  v.param("firmware_cores", c.firmware_cores, {1, 64}, "Cores that do it, each one command at a time.",
+          assumed("one is the least"));
   v.param("granularity", c.granularity, "What one attention command covers.",
           assumed("fewest commands; the paper states none"));
   v.param("transfer", c.transfer, "How K, V and attention outputs travel between GPU and drive.",
@@ -184,6 +186,9 @@ void describe(ParamVisitor& v, GpuLinkConfig& c) { describe_lanes(v, c); }
 void describe(ParamVisitor& v, DramConfig& c) {
   v.param("capacity", c.capacity, {Bytes::mib(1), Bytes::gib(1024)},
           "Controller DRAM for group buffers, maps and the write buffer.", assumed("the prototype has 2 GB"));
+  v.optional("bandwidth", c.bandwidth, "unlimited", {Bandwidth{1'000'000}, Bandwidth{10'000'000'000'000}},
+             "What host data, flash data, mapping entries and unflushed K and V share.",
+             assumed("unlimited: no paper states it"));
 }
 
 void describe(ParamVisitor& v, WriteBufferConfig& c) {
@@ -210,6 +215,8 @@ void describe(ParamVisitor& v, FtlConfig& c) {
           "Garbage collection starts at this many free blocks of a plane.", assumed("enough to collect into"));
   v.param("lookup_time", c.lookup_time, {SimTime{}, ms(1)}, "Firmware time to look up one mapping entry.",
           assumed("0: looked up ahead, in hardware"));
+  v.param("lookup_cores", c.lookup_cores, {1, 64}, "Cores that look up, each one request at a time.",
+          assumed("one is the least"));
   v.list("stripe_order", c.stripe_order, {3, 3}, "What changes first between consecutive pages: a permutation.",
          assumed("channels first gives one stream all channels"));
 }

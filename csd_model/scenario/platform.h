@@ -97,6 +97,7 @@ struct NvmeConfig {
   Bytes mdts = Bytes::mib(2);
   Bytes block_size = Bytes::kib(4);
   SimTime firmware_time{};
+  std::uint32_t firmware_cores = 1;
   Granularity granularity = Granularity::layer_mini_batch;
   Transfer transfer = Transfer::p2p;
 };
@@ -126,6 +127,7 @@ struct GpuLinkConfig : LinkConfig {
 
 struct DramConfig {
   Bytes capacity = Bytes::gib(8);
+  std::optional<Bandwidth> bandwidth;  ///< unset: unlimited
 };
 
 struct WriteBufferConfig {
@@ -152,6 +154,7 @@ struct FtlConfig {
   Ratio over_provisioning = Ratio::of(7, 100);
   std::uint32_t gc_free_blocks = 2;
   SimTime lookup_time{};
+  std::uint32_t lookup_cores = 1;
   std::vector<StripeLevel> stripe_order{StripeLevel::channel, StripeLevel::die, StripeLevel::plane};
 };
 

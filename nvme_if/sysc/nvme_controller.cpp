@@ -31,6 +31,7 @@ NvmeController::NvmeController(const sc_core::sc_module_name& name, const NvmeCo
   require(params.outstanding_fetches >= 1, "outstanding_fetches", params.outstanding_fetches, "at least 1");
   require(params.command_slots >= 1, "command_slots", params.command_slots, "at least 1");
   require(params.firmware_time.ps >= 0, "firmware_time", 0, "not negative");
+  require(params.firmware_cores >= 1, "firmware_cores", params.firmware_cores, "at least 1");
   bar.register_b_transport(this, &NvmeController::b_transport);
   bar.register_transport_dbg(this, &NvmeController::transport_dbg);
   fetches_.resize(params.outstanding_fetches);
@@ -183,12 +184,12 @@ void NvmeController::accept(SubmissionQueue& queue, const SubmissionEntry& entry
 // Executing.
 
 void NvmeController::start_firmware() {
-  while (firmware_command_ == nullptr && !firmware_.empty()) {
+  while (!firmware_.empty() && in_work_.size() + out_of_step_.size() < params_.firmware_cores) {
     Command& c = *firmware_.front();
     firmware_.pop_front();
     if (params_.firmware_time.ps > 0) {
-      firmware_command_ = &c;
-      firmware_due_.set(sim_now() + params_.firmware_time);
+      in_work_.push_back({sim_now() + params_.firmware_time, &c});
+      firmware_due_.set(in_work_.front().due);
     } else {
       execute(c);
     }
@@ -196,9 +197,12 @@ void NvmeController::start_firmware() {
 }
 
 void NvmeController::firmware_step() {
-  Command& c = *std::exchange(firmware_command_, nullptr);
-  c.epoch_ == epoch_ ? execute(c) : recycle(c);
+  std::deque<Command*> ready = std::exchange(out_of_step_, {});
+  for (; !in_work_.empty() && in_work_.front().due <= sim_now(); in_work_.pop_front())
+    ready.push_back(in_work_.front().command);
+  for (Command* c : ready) c->epoch_ == epoch_ ? execute(*c) : recycle(*c);
   start_firmware();
+  if (!in_work_.empty()) firmware_due_.set(in_work_.front().due);
 }
 
 void NvmeController::execute(Command& c) {
@@ -209,7 +213,7 @@ void NvmeController::execute(Command& c) {
   if (!handler_.runs_ahead(c.io_)) {
     hold_.engage();
     if (!firmware_due_.loop().in_step()) {
-      firmware_command_ = &c;
+      out_of_step_.push_back(&c);
       return firmware_due_.set(sim_now());
     }
   }

@@ -24,7 +24,8 @@ struct NvmeControllerParams {
   std::uint32_t fetch_burst = 16;         ///< submission entries that one DMA fetches at most, 1..1024
   std::uint32_t outstanding_fetches = 4;  ///< fetches under way at a time, at least 1
   std::uint32_t command_slots = 4096;     ///< commands inside the controller at a time, at least 1
-  SimTime firmware_time{};                ///< serial firmware work a command, before it executes
+  SimTime firmware_time{};                ///< firmware work a command, before it executes
+  std::uint32_t firmware_cores = 1;       ///< commands that the firmware works on at a time, at least 1
 };
 
 /// `bar` is BAR0: registers and doorbells, accessed in 4 or 8 bytes; it answers at once and ignores an annotated delay.
@@ -116,9 +117,14 @@ class NvmeController : public sc_core::sc_module, private RegisterPort, private 
   std::vector<Fetch> fetches_;
   std::uint32_t reserved_slots_ = 0;  ///< for entries that are being fetched
   std::uint16_t round_robin_ = 0;
-  std::uint32_t unfetched_ = 0;          ///< entries in queues that nobody fetches yet, not fewer
-  std::deque<Command*> firmware_;        ///< fetched, waiting for the firmware
-  Command* firmware_command_ = nullptr;  ///< what the firmware works on until firmware_due_
+  std::uint32_t unfetched_ = 0;    ///< entries in queues that nobody fetches yet, not fewer
+  std::deque<Command*> firmware_;  ///< fetched, waiting for the firmware
+  struct InWork {
+    SimTime due;
+    Command* command;
+  };
+  std::deque<InWork> in_work_;        ///< what the firmware works on; all take the same time: first in, first out
+  std::deque<Command*> out_of_step_;  ///< to be executed when the kernel's time is the current time
   Alarm firmware_due_{AlarmRank::firmware, [this] { firmware_step(); }};
   std::vector<std::deque<Command*>> waiting_;  ///< by completion queue: completed while it is full
   std::vector<std::uint32_t> live_by_queue_;   ///< by submission queue: commands and fetches inside

@@ -74,7 +74,9 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
   test::SyscFixture context;
   nfc::FastFlash flash("flash", kGeometry, nfc::FlashTiming{});
   NandRules rules("rules");
-  csd_model::FlashIo io("io");
+  // With a slow DRAM in front of the flash, too.
+  csd_model::DramPort dram("dram", seed % 2 == 0 ? std::optional(Bandwidth{200'000'000}) : std::nullopt);
+  csd_model::FlashIo io("io", dram);
   io.socket.bind(rules.up);
   rules.down.bind(flash.socket);
   ftl::BlockManager blocks(kGeometry, {.block_namespace = 12, .kv_namespace = 0});

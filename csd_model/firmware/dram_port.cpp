@@ -1,0 +1,30 @@
+#include "csd_model/firmware/dram_port.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "simulation/sim_time.h"
+
+namespace csd_model {
+
+using namespace csdsim;
+
+DramPort::DramPort(const sc_core::sc_module_name& name, std::optional<Bandwidth> bandwidth)
+    : sc_module(name), bandwidth_(bandwidth) {}
+
+SimTime DramPort::reserve(DramTraffic traffic, Bytes size) {
+  if (!limited()) return sim_time_now();
+  const SimTime duration = transfer_time(size, *bandwidth_);
+  free_at_ = std::max(free_at_, sim_time_now()) + duration;
+  busy_ += duration;
+  bytes_[static_cast<std::size_t>(traffic)] += size;
+  return free_at_;
+}
+
+void DramPort::move(DramTraffic traffic, Bytes size, Work then) {
+  const SimTime end = reserve(traffic, size);
+  if (end <= sim_time_now() && work_.empty()) return then();
+  work_.at(end, std::move(then));
+}
+
+}  // namespace csd_model

@@ -1,0 +1,56 @@
+// The bandwidth of controller DRAM, which everything in the drive shares.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <systemc>
+
+#include "base/units.h"
+#include "csd_model/firmware/timed_work.h"
+
+namespace csd_model {
+
+enum class DramTraffic : std::uint8_t {
+  host_data,   ///< between the link and DRAM
+  flash_data,  ///< between DRAM and the flash controllers; what the attention engine reads passes by
+  map,         ///< entries of the mapping tables
+  kv_tail      ///< keys and values that are attended to and are in no flash page yet
+};
+inline constexpr std::size_t kDramTraffics = 4;
+inline constexpr std::array<std::string_view, kDramTraffics> kDramTrafficNames{"host_data", "flash_data", "map",
+                                                                               "kv_tail"};
+
+/// A pipe of one bandwidth, first come first served. Without a bandwidth nothing waits and nothing is counted.
+class DramPort : public sc_core::sc_module {
+ public:
+  using Work = TimedWork::Work;
+
+  /// What looking up a mapping entry moves: a burst of eight beats of 64 bits (JEDEC DDR3 and DDR4).
+  static constexpr csdsim::Bytes kEntryBurst{64};
+
+  DramPort(const sc_core::sc_module_name& name, std::optional<csdsim::Bandwidth> bandwidth);
+
+  bool limited() const { return bandwidth_.has_value(); }
+
+  /// Moves `size` bytes and then calls back: at once where nothing is limited. Size 0 waits for what was asked before.
+  void move(DramTraffic traffic, csdsim::Bytes size, Work then);
+  /// Takes its share of the bandwidth and waits for nothing: a transfer that streams through while something else,
+  /// which takes longer on its own, moves the same bytes.
+  void stream(DramTraffic traffic, csdsim::Bytes size) { reserve(traffic, size); }
+
+  csdsim::Bytes bytes(DramTraffic traffic) const { return bytes_[static_cast<std::size_t>(traffic)]; }
+  csdsim::SimTime busy() const { return busy_; }
+
+ private:
+  csdsim::SimTime reserve(DramTraffic traffic, csdsim::Bytes size);
+
+  std::optional<csdsim::Bandwidth> bandwidth_;
+  csdsim::SimTime free_at_;
+  csdsim::SimTime busy_;
+  std::array<csdsim::Bytes, kDramTraffics> bytes_{};
+  TimedWork work_;
+};
+
+}  // namespace csd_model

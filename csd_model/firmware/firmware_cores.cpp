@@ -1,0 +1,29 @@
+#include "csd_model/firmware/firmware_cores.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "simulation/sim_time.h"
+
+namespace csd_model {
+
+using namespace csdsim;
+
+FirmwareCores::FirmwareCores(const sc_core::sc_module_name& name, std::uint32_t cores)
+    : sc_module(name), free_at_(cores) {
+  if (cores == 0) throw UserError("drive: firmware needs at least one core");
+}
+
+void FirmwareCores::run(SimTime duration, Work work) {
+  if (duration.ps == 0 && work_.empty()) {
+    work();
+    return;
+  }
+  SimTime& free_at = *std::min_element(free_at_.begin(), free_at_.end());
+  free_at = std::max(free_at, sim_time_now()) + duration;
+  busy_ += duration;
+  work_.at(free_at, std::move(work));
+}
+
+}  // namespace csd_model

@@ -1,0 +1,25 @@
+#include "csd_model/firmware/timed_work.h"
+
+#include "simulation/sim_time.h"
+
+namespace csd_model {
+
+using namespace csdsim;
+
+void TimedWork::at(SimTime due, Work work) {
+  pending_.emplace(std::pair(due, next_++), std::move(work));
+  due_.set(pending_.begin()->first.first);
+}
+
+void TimedWork::on_due() {
+  // Work may ask for more. What runs stays pending until it is done: nobody takes the owner for idle meanwhile.
+  while (!pending_.empty() && pending_.begin()->first.first <= sim_time_now()) {
+    const auto first = pending_.begin();
+    const Work work = std::move(first->second);
+    work();
+    pending_.erase(first);
+  }
+  if (!pending_.empty()) due_.set(pending_.begin()->first.first);
+}
+
+}  // namespace csd_model

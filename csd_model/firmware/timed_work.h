@@ -1,0 +1,30 @@
+// Work of the drive that is due at known times.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "base/callback.h"
+#include "base/units.h"
+#include "simulation/event_loop.h"
+
+namespace csd_model {
+
+/// Calls back at given times; of the same time in the order of asking.
+class TimedWork {
+ public:
+  using Work = csdsim::Callback<void()>;
+
+  void at(csdsim::SimTime due, Work work);
+  bool empty() const { return pending_.empty(); }
+
+ private:
+  void on_due();
+
+  std::map<std::pair<csdsim::SimTime, std::uint64_t>, Work> pending_;
+  std::uint64_t next_ = 0;
+  csdsim::Alarm due_{csdsim::AlarmRank::firmware, [this] { on_due(); }};
+};
+
+}  // namespace csd_model
