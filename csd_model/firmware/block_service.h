@@ -50,12 +50,16 @@ class BlockService {
   void plan_write(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length,
                   const std::shared_ptr<DramBuffer>& data);
   void finish_flushes();
+  /// Starts background collection, a step at a time, in the planes that a plan programs.
+  void collect_behind(const std::vector<csdsim::PlaneId>& planes);
+  void collect_in_background(csdsim::PlaneId plane);
   csdsim::SimTime lookup_time(csdsim::Bytes offset, csdsim::Bytes length) const;
 
   BlockServiceConfig config_;
   csdsim::ftl::BlockFtl& ftl_;
   csdsim::ftl::DramBudget& dram_;
   PlanRunner plans_;
+  std::set<csdsim::PlaneId> collecting_;  ///< planes with a step of background collection in flight
   FirmwareCore& core_;
   ControllerDram& dram_buffers_;
   bool carried_;
