@@ -32,12 +32,14 @@ constexpr std::uint32_t kMinBlockNamespace = 6;
 constexpr std::uint32_t kMinKvNamespace = 1;
 
 ftl::BlockQuota quota(const DriveConfig& config) {
-  const std::uint32_t blocks = config.geometry.blocks_per_plane;
+  const std::uint32_t all = config.geometry.blocks_per_plane;
+  const std::uint32_t blocks = all - std::min(all, config.blocks.spare_blocks);
   if (!(config.kv_share >= 0 && config.kv_share <= 1))
     throw UserError(fmt::format("drive: kv_share is {}, it must be in [0, 1]", config.kv_share));
   if (blocks < kMinBlockNamespace + kMinKvNamespace)
-    throw UserError(fmt::format("drive: blocks_per_plane is {}, both namespaces together need at least {}", blocks,
-                                kMinBlockNamespace + kMinKvNamespace));
+    throw UserError(
+        fmt::format("drive: blocks_per_plane less spare_blocks is {}, both namespaces together need at least {}",
+                    blocks, kMinBlockNamespace + kMinKvNamespace));
   const auto kv = static_cast<std::uint32_t>(std::lround(config.kv_share * blocks));
   const std::uint32_t kv_blocks = std::clamp(kv, kMinKvNamespace, blocks - kMinBlockNamespace);
   return {.block_namespace = blocks - kv_blocks, .kv_namespace = kv_blocks};
@@ -137,10 +139,10 @@ struct Drive::Parts {
   Parts(const DriveConfig& c, nvme::MemoryMap* map, const EngineFactory& make_engine)
       : config(c),
         store(c.geometry, c.data),
-        blocks(c.geometry, quota(c)),
+        blocks(c.geometry, quota(c), c.blocks),
         dram(c.dram),
-        block_ftl(c.block, blocks, store),
-        kv_ftl(c.kv, blocks, store, dram, std::make_unique<ftl::StripedPlacement>(c.geometry)),
+        block_ftl(c.block, blocks, store, c.faults),
+        kv_ftl(c.kv, blocks, store, dram, std::make_unique<ftl::StripedPlacement>(c.geometry), c.faults),
         lookup(kv_ftl, c.filter),
         fallback_selection(0.25, c.flash.seed),
         work(make_work(c, lookup, fallback_selection)),
@@ -206,6 +208,8 @@ const DriveConfig& Drive::config() const { return parts_->config; }
 ftl::KvFtl& Drive::kv_ftl() { return parts_->kv_ftl; }
 const ftl::KvFtl& Drive::kv_ftl() const { return parts_->kv_ftl; }
 ftl::BlockFtl& Drive::block_ftl() { return parts_->block_ftl; }
+const ftl::BlockFtl& Drive::block_ftl() const { return parts_->block_ftl; }
+const ftl::BlockManager& Drive::block_manager() const { return parts_->blocks; }
 ftl::BackingStore& Drive::backing_store() { return parts_->store; }
 nvme::NvmeController& Drive::controller() { return parts_->controller; }
 const nfc::FlashStatistics& Drive::flash_statistics() const { return parts_->flash->statistics(); }

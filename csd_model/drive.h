@@ -43,6 +43,8 @@ struct DriveConfig {
   csdsim::Bytes write_buffer;                       ///< 0: a write completes when it is in flash
   csdsim::ftl::KvFtlConfig kv;
   csdsim::ftl::BlockFtlConfig block;
+  csdsim::ftl::BlockManagerConfig blocks;
+  csdsim::ftl::MediaFaults* faults = nullptr;  ///< what goes wrong in the flash; must outlive the drive. Null: nothing
   double kv_share = 0.5;  ///< of the erase blocks of each plane, for the KV namespace; the rest is the block namespace
   csdsim::SimTime lookup_time;     ///< firmware time of a map lookup
   std::uint32_t lookup_cores = 1;  ///< cores that look up
@@ -95,6 +97,8 @@ class Drive : public sc_core::sc_module {
   csdsim::ftl::KvFtl& kv_ftl();
   const csdsim::ftl::KvFtl& kv_ftl() const;
   csdsim::ftl::BlockFtl& block_ftl();
+  const csdsim::ftl::BlockFtl& block_ftl() const;
+  const csdsim::ftl::BlockManager& block_manager() const;
   csdsim::ftl::BackingStore& backing_store();
   csdsim::nvme::NvmeController& controller();
   const csdsim::nfc::FlashStatistics& flash_statistics() const;

@@ -69,6 +69,33 @@ void register_kv(Statistics& s, const ftl::KvFtlStats& kv) {
   s.counter("misplaced_pages", kv.misplaced_pages, "pages", "Pages that did not go where the placement wanted them.");
 }
 
+/// What did not happen is absent.
+void register_block(Statistics& s, const ftl::BlockFtlStats& block, const ftl::BlockManager& blocks) {
+  const auto count = [&s](std::string_view name, const std::uint64_t& value, std::string_view unit,
+                          std::string_view doc) {
+    if (value > 0) s.counter(name, value, unit, doc);
+  };
+  count("gc_pages_moved", block.gc_pages_moved, "pages", "Valid pages that garbage collection moved.");
+  count("gc_erases", block.gc_erases, "blocks", "Blocks that garbage collection erased.");
+  count("background_steps", block.background_steps, "steps", "Pieces of background collection.");
+  count("wear_pages_moved", block.wear_pages_moved, "pages", "Valid pages that static wear levelling moved.");
+  count("wear_erases", block.wear_erases, "blocks", "Blocks that static wear levelling erased.");
+  count("retired_pages_moved", block.retired_pages_moved, "pages", "Valid pages moved out of blocks that failed.");
+  count("program_failures", block.program_failures, "programs", "Programs that failed; their blocks were retired.");
+  count("erase_failures", block.erase_failures, "erases", "Erases that failed; their blocks were retired.");
+  count("read_retries", block.read_retries, "reads", "Senses of pages after their first.");
+  count("uncorrectable_reads", block.uncorrectable_reads, "reads", "Pages that could not be corrected.");
+  count("trimmed_pages", block.trimmed_pages, "pages", "Pages that were deallocated.");
+  const ftl::WearStatistics wear = blocks.wear();
+  if (wear.max == 0) return;
+  s.value(
+      "erases_min", [wear] { return static_cast<double>(wear.min); }, "erases", "Fewest erases of a block in service.");
+  s.value(
+      "erases_mean", [wear] { return wear.mean; }, "erases", "Their mean.");
+  s.value(
+      "erases_max", [wear] { return static_cast<double>(wear.max); }, "erases", "Most erases of a block in service.");
+}
+
 void register_dram(Statistics& s, const ftl::DramBudget& dram) {
   s.value(
       "capacity", [&dram] { return static_cast<double>(dram.capacity().value); }, "B", "Controller DRAM.");
@@ -87,6 +114,7 @@ void Drive::register_statistics(Statistics& statistics) const {
   register_flash(statistics.child("flash"), flash_statistics());
   if (const engine::EngineStats* e = engine_stats()) register_engine(statistics.child("engine"), *e);
   register_kv(statistics.child("kv_ftl"), kv_ftl().stats());
+  register_block(statistics.child("block_ftl"), block_ftl().stats(), block_manager());
   register_dram(statistics.child("dram"), dram());
   if (dram_port().limited()) {
     Statistics& port = statistics.child("dram_port");

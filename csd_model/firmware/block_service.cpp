@@ -28,6 +28,16 @@ Status to_status(ftl::IoStatus s) {
   return status::internal_error;
 }
 
+std::vector<PlaneId> programmed_planes(const FlashGeometry& geometry, const ftl::IoPlan& plan) {
+  std::vector<PlaneId> planes;
+  for (const ftl::Phase& phase : plan.phases)
+    for (const PageOp& op : phase)
+      if (op.kind == PageOpKind::program) planes.push_back(geometry.plane_of(op.ppa));
+  std::ranges::sort(planes);
+  planes.erase(std::unique(planes.begin(), planes.end()), planes.end());
+  return planes;
+}
+
 }  // namespace
 
 BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
@@ -125,8 +135,13 @@ void BlockService::plan_write(Command& command, Bytes offset, Bytes length, cons
     const Status failed = to_status(plan.status);
     return plans_.run(std::move(plan.phases), [&command, failed] { command.complete(failed); });
   }
+  const std::vector<PlaneId> planes =
+      ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
   const bool buffered = buffered_ + length <= config_.write_buffer && dram_.fits(length);
-  if (!buffered) return plans_.run(std::move(plan.phases), [&command] { command.complete(status::success); });
+  if (!buffered) {
+    plans_.run(std::move(plan.phases), [&command] { command.complete(status::success); });
+    return collect_behind(planes);
+  }
   buffered_ += length;
   dram_.charge(ftl::DramUse::write_buffer, length);
   const std::uint64_t number = next_buffered_++;
@@ -138,7 +153,23 @@ void BlockService::plan_write(Command& command, Bytes offset, Bytes length, cons
     finish_flushes();
     if (dram_released_) dram_released_();
   });
+  collect_behind(planes);
   command.complete(status::success);
+}
+
+void BlockService::collect_behind(const std::vector<PlaneId>& planes) {
+  for (const PlaneId plane : planes) collect_in_background(plane);
+}
+
+void BlockService::collect_in_background(PlaneId plane) {
+  if (collecting_.contains(plane)) return;
+  std::optional<ftl::IoPlan> step = ftl_.background_step(plane);
+  if (!step) return;
+  collecting_.insert(plane);
+  plans_.run(std::move(step->phases), [this, plane] {
+    collecting_.erase(plane);
+    collect_in_background(plane);
+  });
 }
 
 void BlockService::flush(Command& command) {

@@ -62,11 +62,15 @@ class BlockService : private csdsim::nfc::FlashClient {
   /// Firmware looks up the pages in the map; at once where that costs nothing.
   template <class Work>
   void look_up(csdsim::Bytes offset, csdsim::Bytes length, Work work);
+  /// Starts background collection, a step at a time, in the planes that a plan programs.
+  void collect_behind(const std::vector<csdsim::PlaneId>& planes);
+  void collect_in_background(csdsim::PlaneId plane);
 
   BlockServiceConfig config_;
   csdsim::ftl::BlockFtl& ftl_;
   csdsim::ftl::DramBudget& dram_;
   PlanRunner plans_;
+  std::set<csdsim::PlaneId> collecting_;  ///< planes with a step of background collection in flight
   FirmwareCores& cores_;
   DramPort& port_;
   ControllerDram& dram_buffers_;

@@ -95,6 +95,39 @@ ftl::StripeOrder stripe_order(const std::vector<scenario::StripeLevel>& levels) 
   return order;
 }
 
+ftl::GcPolicy gc_policy(scenario::GcPolicy policy) {
+  switch (policy) {
+    case scenario::GcPolicy::greedy:
+      return ftl::GcPolicy::greedy;
+    case scenario::GcPolicy::cost_benefit:
+      return ftl::GcPolicy::cost_benefit;
+    case scenario::GcPolicy::random_greedy:
+      return ftl::GcPolicy::random_greedy;
+    case scenario::GcPolicy::fifo:
+      return ftl::GcPolicy::fifo;
+  }
+  throw InternalError("unknown GC policy");
+}
+
+void set_block_management(const Scenario& s, DriveConfig& config) {
+  const scenario::FtlConfig& ftl = s.platform.device.ftl;
+  config.block.over_provisioning = ftl.over_provisioning.value();
+  config.block.gc_free_blocks = ftl.gc_free_blocks;
+  config.block.stripe_order = stripe_order(ftl.stripe_order);
+  config.block.allocation =
+      ftl.allocation == scenario::PageAllocation::fixed ? ftl::PageAllocation::fixed : ftl::PageAllocation::dynamic;
+  config.block.background_free_blocks = ftl.gc.background_free_blocks;
+  config.block.gc_step_pages = ftl.gc.step_pages;
+  config.block.wear_spread = ftl.wear_levelling.spread;
+  config.blocks.gc = {.kind = gc_policy(ftl.gc.policy), .choices = ftl.gc.choices, .seed = s.seed};
+  config.blocks.free_block = ftl.wear_levelling.free_block == scenario::FreeBlockChoice::least_worn
+                                 ? ftl::FreeBlockChoice::least_worn
+                                 : ftl::FreeBlockChoice::oldest;
+  config.blocks.spare_blocks = ftl.spare_blocks;
+  config.blocks.factory_bad_blocks = ftl.factory_bad_blocks.value();
+  config.blocks.seed = s.seed;
+}
+
 nvme::PcieLinkParams link_params(const scenario::LinkConfig& link) {
   nvme::PcieLinkParams params;
   params.max_payload = link.max_payload;
@@ -149,9 +182,7 @@ DriveConfig drive_config(const Scenario& s) {
     config.kv.tail = mapping->tail == scenario::TailPolicy::dram ? ftl::TailPolicy::dram : ftl::TailPolicy::token_index;
     config.kv.embedding_group = mapping->embedding_group.value_or(0);
   }
-  config.block.over_provisioning = device.ftl.over_provisioning.value();
-  config.block.gc_free_blocks = device.ftl.gc_free_blocks;
-  config.block.stripe_order = stripe_order(device.ftl.stripe_order);
+  set_block_management(s, config);
   config.kv_share = kv_share(s);
   config.lookup_time = device.ftl.lookup_time;
   config.lookup_cores = device.ftl.lookup_cores;

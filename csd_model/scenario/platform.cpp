@@ -207,6 +207,27 @@ void describe(ParamVisitor& v, InstinferMapping& c) {
 
 void describe(ParamVisitor&, PageMapping&) {}
 
+void describe(ParamVisitor& v, GcConfig& c) {
+  v.param("policy", c.policy, "Which block of a plane is collected.", assumed("the least to move; common in products"));
+  v.param("choices", c.choices, {1, 1024}, "Blocks drawn by random_greedy.",
+          assumed("Van Houdt (SIGMETRICS 2013): 10 come close to greedy"));
+  v.param(
+      "background_free_blocks", c.background_free_blocks, {0, 1024},
+      "Planes with at most this many free blocks collect in the background, in small steps; 0: only writes collect.",
+      assumed("0: a write that finds too few free blocks waits for a whole collection"));
+  v.param("step_pages", c.step_pages, {1, 65'536}, "Pages that a step of background collection moves at most.",
+          assumed("a few programs between two pieces of host work"));
+}
+
+void describe(ParamVisitor& v, WearLevellingConfig& c) {
+  v.param("free_block", c.free_block, "Which free block of a plane is written next.",
+          assumed("in turn: the simplest wear levelling"));
+  v.param("spread", c.spread, {0, 1'000'000},
+          "Static wear levelling: a plane whose erase counts lie further apart moves the data of its least worn block; "
+          "0: never.",
+          assumed("0: data that nobody overwrites stay where they are"));
+}
+
 void describe(ParamVisitor& v, FtlConfig& c) {
   v.choice("mapping", c.mapping, "How data is addressed in flash.", paper("InstInfer IV-C"));
   v.param("over_provisioning", c.over_provisioning, {Ratio{0, 1}, Ratio::of(9, 10)},
@@ -219,6 +240,15 @@ void describe(ParamVisitor& v, FtlConfig& c) {
           assumed("one is the least"));
   v.list("stripe_order", c.stripe_order, {3, 3}, "What changes first between consecutive pages: a permutation.",
          assumed("channels first gives one stream all channels"));
+  v.param("allocation", c.allocation, "Which plane a page of the block namespace goes to.",
+          assumed("dynamic keeps all planes busy whatever is written"));
+  v.section("gc", c.gc, "Garbage collection of the block namespace.");
+  v.section("wear_levelling", c.wear_levelling, "How erases are spread over the blocks of a plane.");
+  v.param("spare_blocks", c.spare_blocks, {0, 65'536}, "Blocks of a plane that are kept to replace bad ones.",
+          assumed("0: no block is bad, and the drive is read-only after the first that fails"));
+  v.param("factory_bad_blocks", c.factory_bad_blocks, {Ratio{0, 1}, Ratio::of(1, 10)},
+          "Share of blocks that are bad from the start, drawn block by block; spare blocks stand in for them.",
+          assumed("0; data sheets allow about 0.02"));
 }
 
 void describe(ParamVisitor& v, DeviceConfig& c) {

@@ -149,6 +149,23 @@ struct PageMapping {
   static constexpr std::string_view kDoc = "A page map for block commands; the drive keeps no KV cache.";
 };
 
+enum class GcPolicy : std::uint8_t { greedy, cost_benefit, random_greedy, fifo };
+enum class PageAllocation : std::uint8_t { dynamic, fixed };
+enum class FreeBlockChoice : std::uint8_t { oldest, least_worn };
+
+/// Garbage collection of the block namespace.
+struct GcConfig {
+  GcPolicy policy = GcPolicy::greedy;
+  std::uint32_t choices = 8;                 ///< random_greedy
+  std::uint32_t background_free_blocks = 0;  ///< 0: only writes collect
+  std::uint32_t step_pages = 4;
+};
+
+struct WearLevellingConfig {
+  FreeBlockChoice free_block = FreeBlockChoice::oldest;
+  std::uint32_t spread = 0;  ///< 0: no static wear levelling
+};
+
 struct FtlConfig {
   std::variant<InstinferMapping, PageMapping> mapping;
   Ratio over_provisioning = Ratio::of(7, 100);
@@ -156,6 +173,11 @@ struct FtlConfig {
   SimTime lookup_time{};
   std::uint32_t lookup_cores = 1;
   std::vector<StripeLevel> stripe_order{StripeLevel::channel, StripeLevel::die, StripeLevel::plane};
+  PageAllocation allocation = PageAllocation::dynamic;
+  GcConfig gc;
+  WearLevellingConfig wear_levelling;
+  std::uint32_t spare_blocks = 0;
+  Ratio factory_bad_blocks{0, 1};
 };
 
 struct DeviceConfig {
@@ -224,6 +246,8 @@ void describe(ParamVisitor& v, DramConfig& c);
 void describe(ParamVisitor& v, WriteBufferConfig& c);
 void describe(ParamVisitor& v, InstinferMapping& c);
 void describe(ParamVisitor& v, PageMapping& c);
+void describe(ParamVisitor& v, GcConfig& c);
+void describe(ParamVisitor& v, WearLevellingConfig& c);
 void describe(ParamVisitor& v, FtlConfig& c);
 void describe(ParamVisitor& v, DeviceConfig& c);
 void describe(ParamVisitor& v, GpuEfficiency& c);
@@ -311,6 +335,27 @@ struct EnumValues<scenario::StripeLevel> {
       {scenario::StripeLevel::channel, "channel", "Consecutive pages go to different channels."},
       {scenario::StripeLevel::die, "die", "Consecutive pages go to different dies."},
       {scenario::StripeLevel::plane, "plane", "Consecutive pages go to different planes."}};
+};
+template <>
+struct EnumValues<scenario::GcPolicy> {
+  static constexpr EnumValue<scenario::GcPolicy> values[] = {
+      {scenario::GcPolicy::greedy, "greedy", "The block with the fewest valid pages."},
+      {scenario::GcPolicy::cost_benefit, "cost_benefit",
+       "The most age x (1 - u) / 2u, u being the share of valid pages."},
+      {scenario::GcPolicy::random_greedy, "random_greedy", "The fewest valid pages of some blocks drawn at random."},
+      {scenario::GcPolicy::fifo, "fifo", "The block that was filled longest ago."}};
+};
+template <>
+struct EnumValues<scenario::PageAllocation> {
+  static constexpr EnumValue<scenario::PageAllocation> values[] = {
+      {scenario::PageAllocation::dynamic, "dynamic", "The next plane in stripe order, whichever page it is."},
+      {scenario::PageAllocation::fixed, "static", "Page p of the namespace on plane p of the stripe order, modulo."}};
+};
+template <>
+struct EnumValues<scenario::FreeBlockChoice> {
+  static constexpr EnumValue<scenario::FreeBlockChoice> values[] = {
+      {scenario::FreeBlockChoice::oldest, "oldest", "The one erased longest ago."},
+      {scenario::FreeBlockChoice::least_worn, "least_worn", "Dynamic wear levelling: the one with the fewest erases."}};
 };
 template <>
 struct EnumValues<scenario::GpuTiming> {

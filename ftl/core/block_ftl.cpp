@@ -15,6 +15,11 @@ namespace {
 /// Blocks a plane that can never hold exported data: the two open blocks, and one that collection always finds free.
 constexpr std::uint32_t kReservedBlocks = 3;
 
+/// The same with the open block of static wear levelling.
+std::uint32_t reserved_blocks(const BlockFtlConfig& config) {
+  return kReservedBlocks + (config.wear_spread > 0 ? 1 : 0);
+}
+
 OobTag host_tag(LogicalPage page) {
   OobTag tag;
   tag.index = page.value;
@@ -29,11 +34,12 @@ std::uint64_t exported_pages(const BlockFtlConfig& config, const BlockManager& b
   }
   if (config.gc_free_blocks < 1) throw UserError("gc_free_blocks is 0, it must be at least 1");
   if (config.gc_step_pages < 1) throw UserError("gc_step_pages is 0, it must be at least 1");
-  if (quota <= kReservedBlocks + config.gc_free_blocks) {
+  const std::uint32_t reserved = reserved_blocks(config);
+  if (quota <= reserved + config.gc_free_blocks) {
     throw UserError(fmt::format("the block namespace has {} blocks a plane, garbage collection needs more than {}",
-                                quota, kReservedBlocks + config.gc_free_blocks));
+                                quota, reserved + config.gc_free_blocks));
   }
-  const std::uint64_t per_plane_cap = std::uint64_t{quota - kReservedBlocks} * g.pages_per_block;
+  const std::uint64_t per_plane_cap = std::uint64_t{quota - reserved} * g.pages_per_block;
   const double raw = static_cast<double>(std::uint64_t{quota} * g.pages_per_block * g.planes());
   return std::min(static_cast<std::uint64_t>(raw * (1 - config.over_provisioning)), per_plane_cap * g.planes());
 }

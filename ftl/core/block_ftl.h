@@ -106,6 +106,7 @@ class BlockFtl {
   /// Pages that are covered wholly read as zeros from now on; partly covered ones keep their bytes.
   IoPlan trim(Bytes offset, Bytes length);
 
+  bool collects_in_background() const { return config_.background_free_blocks > 0; }
   /// The plane is short of free blocks, as background_free_blocks says, and has something to collect.
   bool wants_background_step(PlaneId plane) const;
   /// A piece of background garbage collection in `plane`: moves at most gc_step_pages pages of a victim, and erases it
@@ -153,8 +154,8 @@ class BlockFtl {
   bool program_failed(PhysicalPageAddress ppa);
   std::uint32_t& collecting(PlaneId plane) { return collecting_[plane.value]; }
   bool choose_victim(PlaneId plane);
-  bool fits(BlockId victim) const;
-  bool move_pages(BlockId from, std::uint32_t limit, std::vector<Phase>* phases, std::uint64_t& moved);
+  bool fits(BlockId victim, Stream stream) const;
+  bool move_pages(BlockId from, Stream to, std::uint32_t limit, std::vector<Phase>* phases, std::uint64_t& moved);
   void erase(BlockId block, std::vector<Phase>* phases);
   bool finish_victim(PlaneId plane, std::vector<Phase>* phases);
   void collect(PlaneId plane, PlanBuilder& plan);

@@ -1,6 +1,7 @@
 // Moving pages of the block namespace: garbage collection, wear levelling, retired blocks.
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/error.h"
 #include "ftl/core/block_ftl.h"
@@ -40,7 +41,8 @@ std::optional<PhysicalPageAddress> BlockFtl::program(PlaneId plane, Stream strea
 }
 
 /// Moves up to `limit` valid pages of `from` within its plane, in two phases. False: there was no room for a page.
-bool BlockFtl::move_pages(BlockId from, std::uint32_t limit, std::vector<Phase>* phases, std::uint64_t& moved) {
+bool BlockFtl::move_pages(BlockId from, Stream stream, std::uint32_t limit, std::vector<Phase>* phases,
+                          std::uint64_t& moved) {
   constexpr std::uint32_t kAhead = 64;  // map entries fetched before they are needed
   struct Page {
     PhysicalPageAddress ppa;
@@ -66,7 +68,7 @@ bool BlockFtl::move_pages(BlockId from, std::uint32_t limit, std::vector<Phase>*
     limit -= size;
     for (std::uint32_t i = 0; i < size && room; ++i) {
       const auto [ppa, logical] = batch[i];
-      const auto to = program(plane, Stream::gc, OpClass::gc, phases != nullptr ? &programs : nullptr);
+      const auto to = program(plane, stream, OpClass::gc, phases != nullptr ? &programs : nullptr);
       room = to.has_value();
       if (!room) break;
       PageOp read;
@@ -102,16 +104,16 @@ void BlockFtl::erase(BlockId block, std::vector<Phase>* phases) {
 }
 
 /// Its valid pages find room, whatever happens to free blocks in between: the last of them is collection's.
-bool BlockFtl::fits(BlockId victim) const {
+bool BlockFtl::fits(BlockId victim, Stream stream) const {
   const PlaneId plane = blocks_.plane_of(victim);
   const std::uint32_t spare = blocks_.available_blocks(plane, Namespace::block) > 0 ? geometry_.pages_per_block : 0;
-  return blocks_.valid_pages(victim) <= blocks_.open_pages(plane, Stream::gc) + spare;
+  return blocks_.valid_pages(victim) <= blocks_.open_pages(plane, stream) + spare;
 }
 
 bool BlockFtl::choose_victim(PlaneId plane) {
   if (collecting(plane) != kNone) return true;
   const std::optional<BlockId> victim = blocks_.victim(plane, Namespace::block);
-  if (!victim || !fits(*victim)) return false;
+  if (!victim || !fits(*victim, Stream::gc)) return false;
   blocks_.begin_collect(*victim);
   collecting(plane) = victim->value;
   return true;
@@ -120,7 +122,7 @@ bool BlockFtl::choose_victim(PlaneId plane) {
 /// Moves what is left of the plane's victim and erases it.
 bool BlockFtl::finish_victim(PlaneId plane, std::vector<Phase>* phases) {
   const BlockId victim{collecting(plane)};
-  if (!move_pages(victim, geometry_.pages_per_block, phases, stats_.gc_pages_moved)) return false;
+  if (!move_pages(victim, Stream::gc, geometry_.pages_per_block, phases, stats_.gc_pages_moved)) return false;
   collecting(plane) = kNone;
   erase(victim, phases);
   ++stats_.gc_erases;
@@ -139,15 +141,17 @@ void BlockFtl::collect(PlaneId plane, PlanBuilder& plan) {
   if (!phases.empty()) plan.collect(plane, std::move(phases));
 }
 
-/// Static wear levelling: the data of the least worn block, which nobody overwrites, moves out of it, and the block
-/// takes part in wear again.
+/// Static wear levelling: the data of the least worn block, which nobody overwrites, moves into the most worn free
+/// block, and the two change places in wear.
 void BlockFtl::level_wear(PlaneId plane, std::vector<Phase>* phases) {
+  if (collecting(plane) != kNone) return;
   const std::optional<BlockId> block = blocks_.least_worn(plane, Namespace::block);
   if (!block || blocks_.most_erases(plane) - blocks_.erase_count(*block) <= config_.wear_spread) return;
-  if (!fits(*block)) return;
+  if (!fits(*block, Stream::cold)) return;
   blocks_.begin_collect(*block);
-  if (!move_pages(*block, geometry_.pages_per_block, phases, stats_.wear_pages_moved)) {
-    throw InternalError("wear levelling found no room for a block that fits");
+  if (!move_pages(*block, Stream::cold, geometry_.pages_per_block, phases, stats_.wear_pages_moved)) {
+    collecting(plane) = block->value;  // programs failed: what is left of it is collected
+    return;
   }
   erase(*block, phases);
   ++stats_.wear_erases;
@@ -162,31 +166,36 @@ std::optional<IoPlan> BlockFtl::background_step(PlaneId plane) {
   if (!wants_background_step(plane) || !choose_victim(plane)) return std::nullopt;
   IoPlan plan;
   const BlockId victim{collecting(plane)};
-  if (!move_pages(victim, config_.gc_step_pages, &plan.phases, stats_.gc_pages_moved)) return std::nullopt;
+  move_pages(victim, Stream::gc, config_.gc_step_pages, &plan.phases, stats_.gc_pages_moved);
   if (blocks_.valid_pages(victim) == 0) {
     collecting(plane) = kNone;
     erase(victim, &plan.phases);
     ++stats_.gc_erases;
     if (config_.wear_spread > 0) level_wear(plane, &plan.phases);
   }
-  while (!failed_.empty() && blocks_.plane_of(failed_.back()) == plane) {
-    const BlockId block = failed_.back();
-    failed_.pop_back();
-    move_pages(block, geometry_.pages_per_block, &plan.phases, stats_.retired_pages_moved);
-  }
   std::erase_if(plan.phases, [](const Phase& phase) { return phase.empty(); });
+  if (plan.phases.empty()) return std::nullopt;
   ++stats_.background_steps;
   return plan;
 }
 
-/// Moves what is still valid out of blocks that failed. Where there is no room it stays: it can be read.
+/// Moves what is still valid out of blocks that failed. Where there is no room it stays for now: it can be read.
 void BlockFtl::empty_failed_blocks(PlanBuilder& plan) {
-  while (!failed_.empty()) {
-    const BlockId block = failed_.back();
-    failed_.pop_back();
+  for (const BlockId block : std::exchange(failed_, {})) {
+    if (blocks_.state(block) != BlockState::retired) continue;  // nothing valid is left
+    const PlaneId plane = blocks_.plane_of(block);
+    collect(plane, plan);
+    // As for the host, the last free block belongs to collection.
+    const bool spare = blocks_.available_blocks(plane, Namespace::block) > 1;
+    if (blocks_.valid_pages(block) > blocks_.open_pages(plane, Stream::gc) + (spare ? geometry_.pages_per_block : 0)) {
+      failed_.push_back(block);
+      continue;
+    }
     std::vector<Phase> phases;
-    move_pages(block, geometry_.pages_per_block, plan.records() ? &phases : nullptr, stats_.retired_pages_moved);
-    if (!phases.empty()) plan.collect(blocks_.plane_of(block), std::move(phases));
+    move_pages(block, Stream::gc, geometry_.pages_per_block, plan.records() ? &phases : nullptr,
+               stats_.retired_pages_moved);
+    if (blocks_.state(block) == BlockState::retired) failed_.push_back(block);
+    if (!phases.empty()) plan.collect(plane, std::move(phases));
   }
 }
 

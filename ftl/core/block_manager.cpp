@@ -85,15 +85,18 @@ std::optional<BlockId> BlockManager::open_block(PlaneId plane, Stream stream) co
   return block_id(plane, open);
 }
 
-std::uint32_t BlockManager::take_free_block(Plane& p, PlaneId plane) {
+std::uint32_t BlockManager::take_free_block(Plane& p, PlaneId plane, Stream stream) {
+  const auto erases = [&](std::uint32_t block) { return blocks_[block_id(plane, block).value].erases; };
+  const bool most_worn = stream == Stream::cold && !p.recycled.empty();
   while (p.fresh < geometry_.blocks_per_plane && blocks_[block_id(plane, p.fresh).value].state == BlockState::bad) {
     ++p.fresh;
   }
-  if (p.fresh < geometry_.blocks_per_plane) return p.fresh++;
+  if (p.fresh < geometry_.blocks_per_plane && !most_worn) return p.fresh++;
   auto choice = p.recycled.begin();
-  if (config_.free_block == FreeBlockChoice::least_worn) {
-    choice = std::ranges::min_element(
-        p.recycled, {}, [&](std::uint32_t block) { return blocks_[block_id(plane, block).value].erases; });
+  if (most_worn) {
+    choice = std::ranges::max_element(p.recycled, {}, erases);
+  } else if (config_.free_block == FreeBlockChoice::least_worn) {
+    choice = std::ranges::min_element(p.recycled, {}, erases);
   }
   const std::uint32_t block = *choice;
   p.recycled.erase(choice);
@@ -107,7 +110,7 @@ std::uint32_t BlockManager::open_or_take(PlaneId plane, Stream stream) {
   const Namespace ns = namespace_of(stream);
   if (available_blocks(plane, ns) == 0) return kNone;
   // Quotas and spare blocks sum up to at most the plane, so a namespace below its quota always finds a block.
-  open = take_free_block(p, plane);
+  open = take_free_block(p, plane, stream);
   ++p.used[index(ns)];
   ++p.opened;
   Block& b = blocks_[block_id(plane, open).value];

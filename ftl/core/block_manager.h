@@ -19,8 +19,15 @@ enum class Namespace : std::uint8_t { block, kv };
 inline constexpr std::size_t kNamespaces = 2;
 
 /// Append points: a plane has at most one open block for each. Pages of different lifetimes go to different streams.
-enum class Stream : std::uint8_t { host, gc, map, kv, kv_gc };
-inline constexpr std::size_t kStreams = 5;
+enum class Stream : std::uint8_t {
+  host,
+  gc,
+  cold,  ///< what static wear levelling moves; opens the most worn free block
+  map,
+  kv,
+  kv_gc
+};
+inline constexpr std::size_t kStreams = 6;
 constexpr Namespace namespace_of(Stream s) {
   return s == Stream::kv || s == Stream::kv_gc ? Namespace::kv : Namespace::block;
 }
@@ -42,7 +49,8 @@ struct BlockQuota {
   std::uint32_t kv_namespace = 0;
 };
 
-/// Which free block is opened next. Blocks that were never used come first, in the order of their addresses.
+/// Which free block is opened next, but for the cold stream. Blocks that were never used come first, in the order of
+/// their addresses.
 enum class FreeBlockChoice : std::uint8_t {
   oldest,     ///< erased longest ago
   least_worn  ///< dynamic wear levelling: the fewest erases, of those the one erased longest ago
@@ -175,7 +183,7 @@ class BlockManager {
     std::uint32_t spares_used = 0;  ///< bad blocks that a spare block stands in for
     std::uint32_t most_erases = 0;
     std::deque<std::uint32_t> recycled;  ///< erased blocks, oldest first
-    std::array<std::uint32_t, kStreams> open{kNone, kNone, kNone, kNone, kNone};
+    std::array<std::uint32_t, kStreams> open{kNone, kNone, kNone, kNone, kNone, kNone};
     std::array<std::uint32_t, kNamespaces> used{};
     std::array<std::uint32_t, kNamespaces> lost{};  ///< of the quota, to bad blocks beyond the spare ones
   };
@@ -187,7 +195,7 @@ class BlockManager {
     return plane.value * static_cast<std::uint32_t>(kNamespaces) + static_cast<std::uint32_t>(ns);
   }
   void draw_factory_bad_blocks();
-  std::uint32_t take_free_block(Plane& plane, PlaneId id);
+  std::uint32_t take_free_block(Plane& plane, PlaneId id, Stream stream);
   std::uint32_t open_or_take(PlaneId plane, Stream stream);
   void drop_open(PlaneId plane, BlockId block);
   void close_if_full(PlaneId plane, Stream stream, BlockId block);

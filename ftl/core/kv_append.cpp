@@ -258,17 +258,18 @@ std::optional<PhysicalPageAddress> KvFtl::next_page(PlaneId wanted, Stream strea
   return std::nullopt;
 }
 
-PhysicalPageAddress KvFtl::allocate(PlaneId wanted, Stream stream, OpClass op_class, std::vector<PageOp>& programs) {
+std::optional<PhysicalPageAddress> KvFtl::allocate(PlaneId wanted, Stream stream, OpClass op_class,
+                                                   std::vector<PageOp>& programs) {
   for (;;) {
     auto ppa = next_page(wanted, stream);
     // The last pages may lie in the open blocks of the other stream.
     if (!ppa) ppa = next_page(wanted, stream == Stream::kv ? Stream::kv_gc : Stream::kv);
-    if (!ppa) throw InternalError("a flash page was booked but is not there");
+    if (!ppa) return std::nullopt;
     programs.push_back(op(*ppa, PageOpKind::program, op_class));
     const BlockId block = blocks_.block_of(*ppa);
     // What was booked before the last spare block went must find room: the append that sees it go ends well.
     if (faults_ == nullptr || blocks_.read_only() || !faults_->program_fails(*ppa, blocks_.erase_count(block))) {
-      return *ppa;
+      return ppa;
     }
     ++stats_.program_failures;
     blocks_.invalidate(*ppa);
@@ -279,9 +280,10 @@ PhysicalPageAddress KvFtl::allocate(PlaneId wanted, Stream stream, OpClass op_cl
 
 PhysicalPageAddress KvFtl::allocate_for(const KvPageId& page, const Sequence& s, PageOwner owner, FlushJob& job) {
   const PlaneId wanted = placement_->place(page, s.shape, s.layout);
-  const PhysicalPageAddress ppa = allocate(wanted, Stream::kv, OpClass::flush, job.programs);
-  owners_[ppa.value] = owner;
-  return ppa;
+  const auto ppa = allocate(wanted, Stream::kv, OpClass::flush, job.programs);
+  if (!ppa) throw InternalError("a flash page was booked but is not there");
+  owners_[ppa->value] = owner;
+  return *ppa;
 }
 
 FlushJobId KvFtl::begin_flush(Sequence& s, const PendingFlush& flush) {

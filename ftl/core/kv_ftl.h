@@ -187,8 +187,9 @@ class KvFtl {
   FlushJob flush_window(Sequence& s, const KvKey& key, Head& head, std::uint32_t window);
   static void advance_readable_windows(const KvLayout& layout, Head& head);
 
-  /// The page that takes the program; operations, failed ones included, are appended to `programs`.
-  PhysicalPageAddress allocate(PlaneId wanted, Stream stream, OpClass op_class, std::vector<PageOp>& programs);
+  /// The page that takes the program, if there is one; operations, failed ones included, are appended to `programs`.
+  std::optional<PhysicalPageAddress> allocate(PlaneId wanted, Stream stream, OpClass op_class,
+                                              std::vector<PageOp>& programs);
   PhysicalPageAddress allocate_for(const KvPageId& page, const Sequence& s, PageOwner owner, FlushJob& job);
   std::optional<PhysicalPageAddress> next_page(PlaneId wanted, Stream stream);
   FlushJobId begin_flush(Sequence& s, const PendingFlush& flush);

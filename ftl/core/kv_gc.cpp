@@ -107,7 +107,6 @@ bool KvFtl::empty_block(BlockId block, AppendResult& result) {
     }
     blocks_.begin_collect(block);
   }
-  dram_.charge(DramUse::flush_pending, geometry_.page_size * valid);
   FlushJob job;
   job.id = FlushJobId{next_job_++};
   PendingMove move;
@@ -115,15 +114,16 @@ bool KvFtl::empty_block(BlockId block, AppendResult& result) {
   for (auto page = blocks_.next_valid(block, 0); page; page = blocks_.next_valid(block, *page + 1)) {
     const PhysicalPageAddress from{first + *page};
     const PageOwner owner = owners_.get(from.value);
+    const auto to = allocate(blocks_.plane_of(from), Stream::kv_gc, OpClass::gc, job.programs);
+    if (!to) break;  // a program failed and no spare block was left: the rest stays, it can be read
     job.reads.push_back(read_op(from, OpClass::gc));
-    const PhysicalPageAddress to = allocate(blocks_.plane_of(from), Stream::kv_gc, OpClass::gc, job.programs);
     const KvPageId id = page_id(owner);
     if (store_.carried()) {
       const KvLayout& layout = sequences_.at(id.key.sequence).layout;
-      store_.write(to, read(id, layout, from), oob_tag(id, layout));
+      store_.write(*to, read(id, layout, from), oob_tag(id, layout));
     }
-    entry(owner) = KvMapEntry(to, false);
-    owners_[to.value] = owner;
+    entry(owner) = KvMapEntry(*to, false);
+    owners_[to->value] = owner;
     blocks_.invalidate(from);
     move.pages.push_back(owner);
     move.sequences.push_back(id.key.sequence);
@@ -131,7 +131,8 @@ bool KvFtl::empty_block(BlockId block, AppendResult& result) {
   std::ranges::sort(move.sequences);
   move.sequences.erase(std::unique(move.sequences.begin(), move.sequences.end()), move.sequences.end());
   for (const SequenceId id : move.sequences) ++sequences_.at(id).pins;
-  if (!retired) draining_.push_back({block, move.sequences});
+  if (!retired && blocks_.valid_pages(block) == 0) draining_.push_back({block, move.sequences});
+  dram_.charge(DramUse::flush_pending, geometry_.page_size * move.pages.size());
   stats_.gc_pages_moved += move.pages.size();
   ++stats_.gc_blocks;
   moves_.emplace(job.id.value, std::move(move));
