@@ -36,6 +36,8 @@ void register_flash(Statistics& s, const nfc::FlashStatistics& flash) {
       channel.time("decoder", flash.decoder_busy[c], "Time that error correction was occupied.");
   }
   if (flash.retries > 0) s.counter("retries", flash.retries, "reads", "Attempts to read a page after the first.");
+  if (flash.buffer_overflows > 0)
+    s.counter("buffer_overflows", flash.buffer_overflows, "pages", "Pages that found no buffer and went ahead.");
   if (flash.suspends > 0) s.counter("suspends", flash.suspends, "suspends", "Suspensions of programs and erases.");
   if (flash.joined_ops > 0)
     s.counter("joined_ops", flash.joined_ops, "operations",

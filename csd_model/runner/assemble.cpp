@@ -83,6 +83,7 @@ nfc::FlashTiming flash_timing(const scenario::FlashConfig& flash, std::uint64_t 
     timing.package_select_time = flash.packages->select_time;
   }
   timing.ecc_bandwidth = flash.ecc_bandwidth.value_or(Bandwidth{});
+  timing.page_buffers = flash.page_buffers.value_or(0);
   return timing;
 }
 

@@ -197,6 +197,9 @@ void check_flash_features(Checker& c, const FlashConfig& flash) {
       !flash.packages || flash.packages->dies < g.dies_per_channel,
       {"platform.device.flash.packages.dies", "platform.device.flash.dies_per_channel"},
       "platform.device.flash.packages.dies: all dies of a channel are in one package, which is never turned from");
+  c.require(!flash.page_buffers || flash.ecc_bandwidth || flash.ecc_latency.ps > 0,
+            {"platform.device.flash.page_buffers"},
+            "platform.device.flash.page_buffers: nothing keeps pages in them: give ecc_bandwidth or ecc_latency");
   auto classes = flash.class_priority;
   std::sort(classes.begin(), classes.end());
   c.require(std::adjacent_find(classes.begin(), classes.end()) == classes.end(),

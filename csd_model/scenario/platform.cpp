@@ -115,6 +115,9 @@ void describe(ParamVisitor& v, FlashConfig& c) {
                      assumed("none: turning takes no time"));
   v.optional("ecc_bandwidth", c.ecc_bandwidth, "unlimited", {Bandwidth{1'000'000}, Bandwidth{1'000'000'000'000}},
              "Throughput of error correction of one channel, page after page.", assumed("keeps up with the channel"));
+  v.optional("page_buffers", c.page_buffers, "unlimited", {1, 65'536},
+             "Buffers of a channel controller for pages on their way through error correction.",
+             assumed("never the bottleneck; no paper states them"));
   v.param("filter_location", c.filter_location, "Where rows of a page that are not needed are dropped.",
           paper("InstInfer IV-B: in each NFC"));
 }

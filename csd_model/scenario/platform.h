@@ -75,7 +75,8 @@ struct FlashConfig {
   std::vector<OpClass> class_priority;  ///< most urgent first
   SimTime status_time{};
   std::optional<PackagesConfig> packages;
-  std::optional<Bandwidth> ecc_bandwidth;  ///< of the decoder of a channel
+  std::optional<Bandwidth> ecc_bandwidth;     ///< of the decoder of a channel
+  std::optional<std::uint32_t> page_buffers;  ///< of a channel
   FilterLocation filter_location = FilterLocation::nfc;
 };
 

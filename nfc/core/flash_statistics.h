@@ -35,6 +35,7 @@ struct FlashStatistics {
   std::vector<ChannelBusy> channels;      ///< [ChannelId]
   std::vector<SimTime> plane_busy;        ///< [PlaneId], from the grant of a command until the plane is free again
   std::vector<SimTime> decoder_busy;      ///< [ChannelId], where decoders have a bandwidth
+  std::uint64_t buffer_overflows = 0;     ///< data-outs that went ahead without a page buffer
   std::uint64_t retries = 0;              ///< attempts to read after the first
   std::uint64_t suspends = 0;             ///< of programs and erases (of a die's, where its planes work together)
   std::uint64_t joined_ops = 0;           ///< operations that work together with one of another plane

@@ -33,8 +33,15 @@ class FlashTimeline {
   /// Submits a batch that completes as one, when its last operation is done. Its operations ask for their buses at `at`
   /// at the earliest, or at front() if that is later. Throws InternalError, and submits nothing, if the batch is empty
   /// or holds an operation that is not accepted.
-  FlashTicket submit(std::span<const PageOp> ops, SimTime at) {
-    return std::visit([&](auto& timeline) { return timeline.submit(ops, at); }, timeline_);
+  /// With `hold`, the pages read keep their buffers until the batch is released.
+  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold = false) {
+    return std::visit([&](auto& timeline) { return timeline.submit(ops, at, hold); }, timeline_);
+  }
+
+  /// Gives back, at `at` or front(), the buffers of a batch that was submitted with `hold` and whose completion has
+  /// been taken. Throws InternalError for any other where buffers are limited.
+  void release(FlashTicket ticket, SimTime at) {
+    std::visit([&](auto& timeline) { timeline.release(ticket, at); }, timeline_);
   }
 
   /// Makes all bus decisions at times < min(horizon, earliest completion that was not taken yet). Returns that
@@ -44,7 +51,9 @@ class FlashTimeline {
   }
 
   /// Appends the completions due at or before `now`, ordered by time, then ticket.
-  void take_completions(SimTime now, std::vector<FlashCompletion>& out) { base().take_completions(now, out); }
+  void take_completions(SimTime now, std::vector<FlashCompletion>& out) {
+    std::visit([&](auto& timeline) { timeline.take_completions(now, out); }, timeline_);
+  }
 
   /// Earliest completion that is known and not taken, SimTime::max() if there is none.
   SimTime next_completion() const { return base().next_completion(); }
@@ -67,9 +76,6 @@ class FlashTimeline {
 
   const TimelineBase& base() const {
     return std::visit([](const auto& timeline) -> const TimelineBase& { return timeline; }, timeline_);
-  }
-  TimelineBase& base() {
-    return std::visit([](auto& timeline) -> TimelineBase& { return timeline; }, timeline_);
   }
 
   Timeline timeline_;

@@ -58,6 +58,7 @@ struct FlashTiming {
   SimTime status_time{};                ///< bus time of the status poll that ends a program or erase; 0: none
   std::uint32_t dies_per_package = 1;   ///< dies that share a chip enable
   SimTime package_select_time{};        ///< bus time when it turns to another package
+  std::uint32_t page_buffers = 0;       ///< of a channel, for pages read; 0: unlimited
   Bandwidth ecc_bandwidth{};            ///< of the decoder of a channel; 0: unlimited
 
   bool operator==(const FlashTiming&) const = default;

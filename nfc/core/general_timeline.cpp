@@ -40,12 +40,40 @@ GeneralTimeline::GeneralTimeline(const FlashGeometry& geometry, const FlashTimin
   }
 }
 
-FlashTicket GeneralTimeline::submit(std::span<const PageOp> ops, SimTime at) {
+FlashTicket GeneralTimeline::submit(std::span<const PageOp> ops, SimTime at, bool hold) {
   check_batch(ops);
   const std::uint32_t batch = batches_.open(ops.size());
   at = std::max(at, front_);
-  for (const PageOp& op : ops) enqueue(op, at, batch);
+  hold &= timing_.page_buffers > 0;
+  if (hold) held_[batches_.ticket(batch).value];
+  for (const PageOp& op : ops) enqueue(op, at, batch, hold);
   return batches_.ticket(batch);
+}
+
+void GeneralTimeline::take_completions(SimTime now, std::vector<FlashCompletion>& out) {
+  const std::size_t before = out.size();
+  TimelineBase::take_completions(now, out);
+  if (held_.empty()) return;
+  for (std::size_t i = before; i < out.size(); ++i) {
+    const auto held = held_.find(out[i].ticket.value);
+    if (held == held_.end()) continue;
+    held->second.complete = true;
+    for (const std::uint32_t c : held->second.channels) ++channels_[c].complete;
+  }
+}
+
+void GeneralTimeline::release(FlashTicket ticket, SimTime at) {
+  if (timing_.page_buffers == 0) return;
+  const auto held = held_.find(ticket.value);
+  if (held == held_.end() || !held->second.complete) {
+    throw InternalError(fmt::format("flash batch {} holds no page buffers or is not complete", ticket.value));
+  }
+  at = std::max(at, front_);
+  for (const std::uint32_t c : held->second.channels) {
+    schedule(channels_[c], at, Event::buffer_released, c);
+    steps_.set(c, std::min(steps_.time(c), at));
+  }
+  held_.erase(held);
 }
 
 SimTime GeneralTimeline::run(SimTime horizon) {
@@ -59,7 +87,7 @@ SimTime GeneralTimeline::run(SimTime horizon) {
   });
 }
 
-void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t batch) {
+void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t batch, bool hold) {
   std::uint32_t index = free_op_;
   if (index == kNone) {
     index = static_cast<std::uint32_t>(ops_.size());
@@ -81,7 +109,8 @@ void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t b
         .op_class = page_op.op_class,
         .rank = rank_of_[static_cast<std::size_t>(page_op.op_class)],
         .retries = page_op.kind == PageOpKind::read ? page_op.retries : std::uint8_t{0},
-        .attempt = 0};
+        .attempt = 0,
+        .hold = hold};
 
   const std::uint32_t p = plane_of(page_op.ppa);
   Plane& plane = planes_[p];
@@ -149,6 +178,7 @@ void GeneralTimeline::touch(std::uint32_t u) {
 
 SimTime GeneralTimeline::step(std::size_t c, SimTime now) {
   Channel& channel = channels_[c];
+  const auto wanted = [&] { return !channel.commands.empty() || (!channel.data_outs.empty() && has_buffer(channel)); };
   for (;;) {
     while (!channel.agenda.empty() && channel.agenda.front().at <= now) {
       const Entry entry = channel.agenda.front();
@@ -157,11 +187,11 @@ SimTime GeneralTimeline::step(std::size_t c, SimTime now) {
     }
     for (const std::uint32_t u : channel.dirty) refresh(u, now);
     channel.dirty.clear();
-    if (channel.bus_free > now || (channel.commands.empty() && channel.data_outs.empty())) break;
+    if (channel.bus_free > now || !wanted()) break;
     decide(c, now);
   }
   SimTime next = channel.agenda.empty() ? SimTime::max() : channel.agenda.front().at;
-  if (!channel.commands.empty() || !channel.data_outs.empty()) next = std::min(next, channel.bus_free);
+  if (wanted()) next = std::min(next, channel.bus_free);
   return next;
 }
 
@@ -190,6 +220,17 @@ void GeneralTimeline::happen(const Entry& entry) {
       return page_out(entry.index, entry.at);
     case Event::decoded:
       return page_over(planes_[entry.index].unit, entry.at);
+    case Event::buffer_decoded:
+      --channels_[entry.index].decoding;
+      return;
+    case Event::buffer_free:
+      --channels_[entry.index].decoding;
+      --channels_[entry.index].buffers;
+      return;
+    case Event::buffer_released:
+      --channels_[entry.index].buffers;
+      --channels_[entry.index].complete;
+      return;
   }
 }
 

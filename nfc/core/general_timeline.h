@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "nfc/core/nearly_sorted_queue.h"
@@ -51,14 +52,24 @@ namespace csdsim::nfc {
 /// Decoding. A page occupies the decoder of its channel for bytes / ecc_bandwidth, first in, first out, and is decoded
 /// ecc_latency later; reads are done when decoded.
 ///
+/// Page buffers. A data-out takes one of the page_buffers of its channel, until its page is decoded, or, if its batch
+/// holds and it is the last attempt, until the batch is released. Where none is free it waits, unless nothing gives one
+/// back by itself: no page of the channel is in transfer or being decoded, and no complete batch holds any. Then it
+/// goes ahead without (into memory that the pages of unfinished batches would otherwise wait for): a batch always
+/// completes, however large it is and whatever other batches hold, provided that complete ones are released without
+/// waiting for others.
+///
 /// Stages. Waiting at a plane that does not ask for the operation, or for the array behind another group, is
 /// plane_wait; from asking to the operation's own command, and from there to the group's last command, bus_wait, as is
-/// waiting for the output, a status poll or a data-out. The turn to another package counts as what follows it.
+/// waiting for the output, a status poll, a page buffer or a data-out. The turn to another package counts as what
+/// follows it.
 class GeneralTimeline : public TimelineBase {
  public:
   GeneralTimeline(const FlashGeometry& geometry, const FlashTiming& timing);
 
-  FlashTicket submit(std::span<const PageOp> ops, SimTime at);
+  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold);
+  void release(FlashTicket ticket, SimTime at);
+  void take_completions(SimTime now, std::vector<FlashCompletion>& out);
   SimTime run(SimTime horizon);
 
  private:
@@ -77,6 +88,7 @@ class GeneralTimeline : public TimelineBase {
     std::uint8_t rank;
     std::uint8_t retries;  ///< left
     std::uint8_t attempt;
+    bool hold;
   };
   /// Operations of one class that wait at a plane, and the erases among them.
   struct Queue {
@@ -157,8 +169,11 @@ class GeneralTimeline : public TimelineBase {
     stopped,
     resumed,
     status_end,
-    page_out,  ///< of a plane
-    decoded,   ///< of a plane
+    page_out,         ///< of a plane
+    decoded,          ///< of a plane
+    buffer_decoded,   ///< of a channel: its page stays
+    buffer_free,      ///< of a channel: its page was decoded
+    buffer_released,  ///< of a channel
   };
   struct Entry {
     SimTime at;
@@ -171,6 +186,9 @@ class GeneralTimeline : public TimelineBase {
     SimTime bus_free;
     SimTime decoder_free;
     std::uint32_t package = kNone;  ///< of the last grant
+    std::uint32_t buffers = 0;      ///< in use
+    std::uint32_t decoding = 0;     ///< of these, in transfer or being decoded
+    std::uint32_t complete = 0;     ///< of these, held by batches that are complete
     std::uint64_t entries = 0;      ///< ever made
     NearlySortedQueue<Entry> agenda;
     NearlySortedQueue<Ask> commands;  ///< all but data-outs
@@ -179,7 +197,7 @@ class GeneralTimeline : public TimelineBase {
   };
 
   // Operations and queues.
-  void enqueue(const PageOp& op, SimTime at, std::uint32_t batch);
+  void enqueue(const PageOp& op, SimTime at, std::uint32_t batch, bool hold);
   void unqueue(std::uint32_t plane, std::uint32_t op);
   void free_op(std::uint32_t op);
   std::uint32_t offer(std::uint32_t plane, SimTime now) const;
@@ -212,6 +230,7 @@ class GeneralTimeline : public TimelineBase {
   void ask_for_command(std::uint32_t plane, std::uint32_t op, SimTime now);
   void set_ask(Ask& ask, const Ask& wanted, Channel& channel, SimTime now);
   void withdraw(Ask& ask, Channel& channel);
+  bool has_buffer(const Channel& channel) const;
   void decide(std::size_t channel, SimTime now);
   SimTime select(std::size_t channel, const Unit& unit);
   void grant_command(std::size_t channel, std::uint32_t plane, SimTime now);
@@ -232,6 +251,12 @@ class GeneralTimeline : public TimelineBase {
   std::vector<Plane> planes_;
   std::vector<Unit> units_;
   std::vector<Channel> channels_;
+  /// Channels of the pages that a batch holds, an entry a page, and whether it is complete.
+  struct Held {
+    std::vector<std::uint32_t> channels;
+    bool complete = false;
+  };
+  std::unordered_map<std::uint64_t, Held> held_;  ///< by ticket; looked up only
   std::vector<Op> ops_;
   std::uint32_t free_op_ = kNone;
 };

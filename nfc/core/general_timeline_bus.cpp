@@ -95,10 +95,15 @@ void GeneralTimeline::refresh(std::uint32_t u, SimTime now) {
   set_ask(unit.ask, wanted, channels_[unit.channel], now);
 }
 
+bool GeneralTimeline::has_buffer(const Channel& channel) const {
+  return timing_.page_buffers == 0 || channel.buffers < timing_.page_buffers ||
+         (channel.decoding == 0 && channel.complete == 0);
+}
+
 void GeneralTimeline::decide(std::size_t c, SimTime now) {
   Channel& channel = channels_[c];
   const bool command =
-      channel.data_outs.empty() ||
+      channel.data_outs.empty() || !has_buffer(channel) ||
       (!channel.commands.empty() &&
        (timing_.arbitration == BusArbitration::command_first ||
         (timing_.arbitration == BusArbitration::fifo && channel.commands.front().before(channel.data_outs.front()))));
@@ -209,6 +214,14 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
   }
   const SimTime decoded = channel.decoder_free + timing_.ecc_latency;
   account(index, FlashStage::ecc, decoded);
+  if (timing_.page_buffers > 0) {
+    if (channel.buffers >= timing_.page_buffers) ++statistics_.buffer_overflows;
+    ++channel.buffers;
+    ++channel.decoding;
+    const bool stays = op.hold && op.retries == 0;
+    if (stays) held_.at(batches_.ticket(op.batch).value).channels.push_back(static_cast<std::uint32_t>(c));
+    schedule(channel, decoded, stays ? Event::buffer_decoded : Event::buffer_free, static_cast<std::uint32_t>(c));
+  }
   if (op.retries > 0) {
     --op.retries;
     ++op.attempt;

@@ -10,7 +10,7 @@ bool PlainTimeline::covers(const FlashTiming& timing) {
   return timing.page_read_latency.empty() && timing.page_program_latency.empty() &&
          timing.plane_mode == PlaneMode::independent && !timing.cache_read && !timing.cache_program &&
          timing.suspend == Suspend::none && timing.class_priority.empty() && timing.status_time.ps == 0 &&
-         timing.package_select_time.ps == 0 && timing.ecc_bandwidth.bytes_per_second == 0;
+         timing.package_select_time.ps == 0 && timing.ecc_bandwidth.bytes_per_second == 0 && timing.page_buffers == 0;
 }
 
 PlainTimeline::PlainTimeline(const FlashGeometry& geometry, const FlashTiming& timing)
@@ -180,7 +180,7 @@ inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t b
   if (next != steps_.time(plane.channel)) steps_.set(plane.channel, next);
 }
 
-FlashTicket PlainTimeline::submit(std::span<const PageOp> ops, SimTime at) {
+FlashTicket PlainTimeline::submit(std::span<const PageOp> ops, SimTime at, bool /*hold*/) {
   check_batch(ops);
   const std::uint32_t batch = batches_.open(ops.size());
   at = std::max(at, front_);

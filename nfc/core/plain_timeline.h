@@ -27,7 +27,9 @@ class PlainTimeline : public TimelineBase {
 
   PlainTimeline(const FlashGeometry& geometry, const FlashTiming& timing);
 
-  FlashTicket submit(std::span<const PageOp> ops, SimTime at);
+  /// Nothing is held: page buffers are unlimited.
+  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold);
+  void release(FlashTicket /*ticket*/, SimTime /*at*/) {}
   SimTime run(SimTime horizon);
 
  private:

@@ -7,8 +7,8 @@
 namespace csdsim::nfc {
 
 AtChannel::AtChannel(const sc_core::sc_module_name& name, const FlashTiming& timing, SettleIf& coordinator,
-                     ChannelBusy& busy)
-    : sc_module(name), timing_(timing), coordinator_(coordinator), busy_(busy) {
+                     ChannelBusy& busy, std::uint64_t& overflows)
+    : sc_module(name), timing_(timing), coordinator_(coordinator), busy_(busy), overflows_(overflows) {
   bus.bind(*this);
   SC_METHOD(on_bus_free);
   sensitive << bus_free_;
@@ -21,6 +21,18 @@ AtChannel::AtChannel(const sc_core::sc_module_name& name, const FlashTiming& tim
 void AtChannel::changed() {
   changed_ = true;
   coordinator_.kick();
+}
+
+void AtChannel::page_decoded(bool kept) {
+  --in_decoding_;
+  if (kept) ++kept_;
+  changed();
+}
+
+void AtChannel::page_released() {
+  --kept_;
+  --kept_complete_;
+  changed();
 }
 
 void AtChannel::set_state(BusUse state) {
@@ -53,11 +65,14 @@ SimTime AtChannel::select_time(const BusClientIf& client) {
 void AtChannel::decide(SimTime now) {
   if (!changed_) return;
   changed_ = false;
+  const bool no_buffer = timing_.page_buffers > 0 && in_decoding_ + kept_ >= timing_.page_buffers;
+  const bool stuck = in_decoding_ == 0 && kept_complete_ == 0;
   BusClientIf* best_client = nullptr;
   const Wish* best = nullptr;
   for (BusClientIf* client : clients_) {
     client->update(now);
     for (const Wish& wish : client->wishes()) {
+      if (wish.use == BusUse::data_out && no_buffer && !stuck) continue;
       if (best != nullptr && !goes_before(wish, *best)) continue;
       best = &wish;
       best_client = client;
@@ -65,6 +80,10 @@ void AtChannel::decide(SimTime now) {
   }
   if (state_ != BusUse::idle || best == nullptr) return;
   set_state(best->use);
+  if (best->use == BusUse::data_out) {
+    ++in_decoding_;
+    if (no_buffer) ++overflows_;
+  }
   const SimTime select = select_time(*best_client);
   const ChannelBusy use = best_client->granted(*best, now, select);
   busy_.command += use.command;

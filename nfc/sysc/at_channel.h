@@ -16,13 +16,21 @@ class AtChannel : public sc_core::sc_module, public BusIf {
  public:
   sc_core::sc_export<BusIf> bus{"bus"};
 
-  /// Bus time is added to `busy`.
-  AtChannel(const sc_core::sc_module_name& name, const FlashTiming& timing, SettleIf& coordinator, ChannelBusy& busy);
+  /// Bus time is added to `busy`, data-outs without a page buffer to `overflows`.
+  AtChannel(const sc_core::sc_module_name& name, const FlashTiming& timing, SettleIf& coordinator, ChannelBusy& busy,
+            std::uint64_t& overflows);
   SC_HAS_PROCESS(AtChannel);
 
   void attach(BusClientIf& client) override { clients_.push_back(&client); }
   void changed() override;
   void decide(SimTime now);
+
+  /// A page has been decoded; unless it is kept, its buffer is free.
+  void page_decoded(bool kept);
+  /// The batch of a page that is kept is complete.
+  void batch_complete() { ++kept_complete_; }
+  /// A page of a complete batch is kept no longer.
+  void page_released();
 
   void trace(sc_core::sc_trace_file* file) const override;
 
@@ -42,6 +50,10 @@ class AtChannel : public sc_core::sc_module, public BusIf {
   std::vector<BusClientIf*> clients_;
   const BusClientIf* last_ = nullptr;  ///< who had the bus before
   ChannelBusy& busy_;
+  std::uint64_t& overflows_;
+  std::uint32_t in_decoding_ = 0;    ///< pages in transfer or in the decoder
+  std::uint32_t kept_ = 0;           ///< pages decoded and kept
+  std::uint32_t kept_complete_ = 0;  ///< of these, pages of complete batches
 };
 
 }  // namespace csdsim::nfc

@@ -10,13 +10,18 @@
 namespace csdsim::nfc {
 
 AtFlash::AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing)
-    : FlashTarget(name, geometry), geometry_(geometry), statistics_(geometry), ranks_(class_ranks(timing)) {
+    : FlashTarget(name, geometry),
+      geometry_(geometry),
+      statistics_(geometry),
+      ranks_(class_ranks(timing)),
+      limited_(timing.page_buffers > 0) {
   validate(timing);
   // Its stages are events of the kernel.
   hold_.engage();
   for (std::uint32_t c = 0; c < geometry.channels; ++c) {
     const std::string channel_name = "channel" + std::to_string(c);
-    channels_.push_back(std::make_unique<AtChannel>(channel_name.c_str(), timing, *this, statistics_.channels[c]));
+    channels_.push_back(std::make_unique<AtChannel>(channel_name.c_str(), timing, *this, statistics_.channels[c],
+                                                    statistics_.buffer_overflows));
     decoders_.push_back(
         std::make_unique<AtDecoder>((channel_name + "_decoder").c_str(), timing, statistics_.decoder_busy[c]));
     for (std::uint32_t d = 0; d < geometry.dies_per_channel; ++d) {
@@ -30,17 +35,20 @@ AtFlash::AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geome
   }
 }
 
-FlashTicket AtFlash::submit(std::span<const PageOp> ops, SimTime at) {
+FlashTicket AtFlash::submit(std::span<const PageOp> ops, SimTime at, bool hold) {
   if (ops.empty()) throw InternalError("a flash batch needs at least one page operation");
   for (const PageOp& op : ops)
     if (!accepts(geometry_, op)) throw InternalError("a page operation outside the flash");
   const std::uint64_t ticket = next_ticket_++;
+  hold &= limited_;
   batches_[ticket].open = ops.size();
+  batches_[ticket].hold = hold;
   for (const PageOp& op : ops) {
     const PlaneId plane = geometry_.plane_of(op.ppa);
     AtOp at_op{op, next_sequence_++, ticket, at};
     at_op.rank = ranks_[static_cast<std::size_t>(op.op_class)];
     at_op.since = at;
+    at_op.hold = hold;
     dies_[geometry_.die_of(plane).value]->submit(plane.value % geometry_.planes_per_die, at_op);
   }
   return FlashTicket{ticket};
@@ -62,6 +70,10 @@ void AtFlash::op_done(const AtOp& op) {
   if (counted.kind == PageOpKind::erase) counted.channel_bytes = 0;
   statistics_.count(counted);
   Batch& batch = batches_.at(op.ticket);
+  if (op.op.kind == PageOpKind::read) {
+    channels_[channel_of(op)]->page_decoded(op.hold);
+    if (op.hold) batch.kept.push_back(channel_of(op));
+  }
   const SimTime now = sim_time_now();
   if (now > batch.done || op.sequence > batch.last) {
     batch.done = now;
@@ -73,10 +85,27 @@ void AtFlash::op_done(const AtOp& op) {
   respond_at(sim_time_now());
 }
 
+void AtFlash::retried(const AtOp& op) {
+  ++statistics_.retries;
+  channels_[channel_of(op)]->page_decoded(false);
+}
+
+void AtFlash::release(FlashTicket ticket) {
+  if (!limited_) return;
+  const auto pages = unreleased_.find(ticket.value);
+  if (pages == unreleased_.end()) throw InternalError("a flash batch is released that holds nothing");
+  for (const std::size_t c : pages->second) channels_[c]->page_released();
+  unreleased_.erase(pages);
+}
+
 void AtFlash::take_completions(SimTime now, std::vector<FlashCompletion>& out) {
   std::sort(complete_.begin(), complete_.end());
   for (const std::uint64_t ticket : complete_) {
     out.push_back({FlashTicket{ticket}, now, batches_.at(ticket).stages});
+    if (batches_.at(ticket).hold) {
+      for (const std::size_t c : batches_.at(ticket).kept) channels_[c]->batch_complete();
+      unreleased_[ticket] = batches_.at(ticket).kept;
+    }
     batches_.erase(ticket);
   }
   complete_.clear();

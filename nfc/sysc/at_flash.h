@@ -32,7 +32,8 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
  protected:
   SimTime decide(SimTime bound) override;
   SimTime lookahead() const override { return SimTime{1}; }
-  FlashTicket submit(std::span<const PageOp> ops, SimTime at) override;
+  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold) override;
+  void release(FlashTicket ticket) override;
   void take_completions(SimTime now, std::vector<FlashCompletion>& out) override;
 
  private:
@@ -40,13 +41,16 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
     std::size_t open = 0;  ///< operations
     SimTime done{-1};      ///< the last of the others, and which it was
     std::uint64_t last = 0;
+    bool hold = false;
+    std::vector<std::size_t> kept;  ///< channels of the pages that it holds, an entry a page
     FlashStages stages{};
   };
 
   void kick() override;
+  std::size_t channel_of(const AtOp& op) const { return geometry_.channel_of(geometry_.plane_of(op.op.ppa)).value; }
   void op_done(const AtOp& op) override;
   void plane_free(PlaneId plane, SimTime occupied_since) override;
-  void retried() override { ++statistics_.retries; }
+  void retried(const AtOp& op) override;
   void suspended() override { ++statistics_.suspends; }
   void joined() override { ++statistics_.joined_ops; }
 
@@ -54,11 +58,13 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
   FlashGeometry geometry_;
   FlashStatistics statistics_;
   std::array<std::uint8_t, kOpClasses> ranks_;
+  bool limited_;  ///< page buffers are
   std::vector<std::unique_ptr<AtChannel>> channels_;
   std::vector<std::unique_ptr<AtDecoder>> decoders_;
   std::vector<std::unique_ptr<AtDie>> dies_;
-  std::unordered_map<std::uint64_t, Batch> batches_;  ///< by ticket; looked up only
-  std::vector<std::uint64_t> complete_;               ///< tickets complete at the current time
+  std::unordered_map<std::uint64_t, Batch> batches_;                        ///< by ticket; looked up only
+  std::vector<std::uint64_t> complete_;                                     ///< tickets complete at the current time
+  std::unordered_map<std::uint64_t, std::vector<std::size_t>> unreleased_;  ///< of complete batches; looked up only
   std::uint64_t next_ticket_ = 0;
   std::uint64_t next_sequence_ = 0;
 };

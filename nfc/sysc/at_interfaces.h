@@ -22,6 +22,8 @@ struct AtOp {
   SimTime since{};             ///< what is before it has its stage
   FlashStages stages{};
 
+  bool hold = false;  ///< keeps its page buffer until its batch is released
+
   bool fails() const { return op.kind == PageOpKind::read && attempt < op.retries; }
   void account(FlashStage stage, SimTime now) {
     stages[static_cast<std::size_t>(stage)] += now - since;
@@ -96,7 +98,8 @@ class OpDoneIf : public virtual sc_core::sc_interface {
   virtual void op_done(const AtOp& op) = 0;
   /// `plane` is empty since the current time. It had operations since `occupied_since`.
   virtual void plane_free(PlaneId plane, SimTime occupied_since) = 0;
-  virtual void retried() = 0;
+  /// An attempt of `op` was decoded and failed.
+  virtual void retried(const AtOp& op) = 0;
   virtual void suspended() = 0;
   virtual void joined() = 0;
 };

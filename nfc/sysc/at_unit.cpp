@@ -224,7 +224,7 @@ void AtUnit::decoded(std::uint32_t plane, const AtOp& op) {
   page->op = op;
   ++page->op.attempt;
   page->at = OutputPage::At::failed;
-  done->retried();
+  done->retried(op);
   changed();
 }
 

@@ -22,8 +22,12 @@ class FastFlash final : public FlashTarget {
     respond_at(timeline_.run(bound));
     return timeline_.next_decision();
   }
-  FlashTicket submit(std::span<const PageOp> ops, SimTime at) override {
-    const FlashTicket ticket = timeline_.submit(ops, at);
+  void release(FlashTicket ticket) override {
+    timeline_.release(ticket, sim_time_now());
+    decide_at(timeline_.next_decision());
+  }
+  FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold) override {
+    const FlashTicket ticket = timeline_.submit(ops, at, hold);
     decide_at(timeline_.next_decision());
     return ticket;
   }

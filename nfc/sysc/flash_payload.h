@@ -10,6 +10,10 @@
 
 namespace csdsim::nfc {
 
+/// Phase from the initiator after the response has come: the buffers of the pages of batch `ticket` are free. Any
+/// payload may carry it, with a FlashBatch that names the ticket; its delay is ignored.
+DECLARE_EXTENDED_PHASE(RELEASE_BUFFERS);
+
 /// Batch of page operations that completes as one. Base protocol: BEGIN_REQ submits (at now + annotated delay), the
 /// target answers with END_REQ in the same call; BEGIN_RESP comes at the completion time of the batch, with no delay.
 struct FlashBatch : tlm::tlm_extension<FlashBatch> {
@@ -17,6 +21,7 @@ struct FlashBatch : tlm::tlm_extension<FlashBatch> {
   FlashTicket ticket;           ///< set by the target at END_REQ: counts its batches from 0
   std::uint64_t tag = 0;        ///< the initiator's own; the target does not look at it
   std::uint32_t route = 0;      ///< of the interconnect on the way, likewise
+  bool hold = false;            ///< pages read keep their buffers until the target gets the phase RELEASE_BUFFERS
   FlashStages stages{};         ///< set by the target at BEGIN_RESP: of the operation that was done last
 
   tlm::tlm_extension_base* clone() const override { return new FlashBatch(*this); }
@@ -41,6 +46,7 @@ class FlashPayloadPool : public tlm::tlm_mm_interface {
     auto& batch = *payload.get_extension<FlashBatch>();
     batch.ops = ops;
     batch.tag = tag;
+    batch.hold = false;
     return payload;
   }
 

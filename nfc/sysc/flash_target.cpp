@@ -24,7 +24,11 @@ tlm::tlm_sync_enum FlashTarget::nb_transport_fw(tlm::tlm_generic_payload& payloa
     end_response(payload);
     return tlm::TLM_COMPLETED;
   }
-  throw InternalError("a flash target takes BEGIN_REQ and END_RESP only");
+  if (phase == RELEASE_BUFFERS) {
+    release(payload.get_extension<FlashBatch>()->ticket);
+    return tlm::TLM_ACCEPTED;
+  }
+  throw InternalError("a flash target takes BEGIN_REQ, END_RESP and RELEASE_BUFFERS only");
 }
 
 tlm::tlm_sync_enum FlashTarget::begin_request(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, SimTime at) {
@@ -38,7 +42,7 @@ tlm::tlm_sync_enum FlashTarget::begin_request(tlm::tlm_generic_payload& payload,
     return tlm::TLM_COMPLETED;
   }
   if (payload.has_mm()) payload.acquire();
-  batch->ticket = submit(batch->ops, at);
+  batch->ticket = submit(batch->ops, at, batch->hold);
   in_flight_.push_back({&payload, nullptr, 0});
   phase = tlm::END_REQ;
   return tlm::TLM_UPDATED;

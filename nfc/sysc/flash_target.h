@@ -43,7 +43,7 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
   /// Submits a batch, now; `client` outlives it. InternalError for an empty batch or an operation outside the geometry.
   void submit_directly(std::span<const PageOp> ops, FlashClient& client, std::uint64_t tag) {
     in_flight_.push_back({nullptr, &client, tag});
-    submit(ops, sim_time_now());
+    submit(ops, sim_time_now(), false);
   }
 
   /// Totals so far; a timeline counts grants that it has already given for the future.
@@ -51,7 +51,9 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
 
  protected:
   /// Takes a batch, as submit_directly() does; `at` is not before the current time. Tickets count from 0 without gaps.
-  virtual FlashTicket submit(std::span<const PageOp> ops, SimTime at) = 0;
+  virtual FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold) = 0;
+  /// Frees, now, the page buffers of a batch that was submitted with `hold` and has been responded to.
+  virtual void release(FlashTicket ticket) = 0;
   /// Appends what is complete at `now`, ordered by time, then ticket.
   virtual void take_completions(SimTime now, std::vector<FlashCompletion>& out) = 0;
 

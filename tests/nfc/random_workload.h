@@ -45,6 +45,7 @@ struct Workload {
   int annotated_percent;  ///< submissions with an annotated delay
   int late_end_percent;   ///< responses that the initiator ends later
   int retry_percent;      ///< reads with retries
+  int hold_percent;       ///< batches that hold their page buffers, and are released at once or later
 };
 
 /// Switches each feature of the flash on or off; durations are multiples of `tick` up to `span`.
@@ -76,6 +77,7 @@ inline void random_features(Rng& rng, nfc::FlashTiming& t, SimTime tick, std::in
     t.dies_per_package = static_cast<std::uint32_t>(rng.between(1, 4));
     t.package_select_time = time(0);
   }
+  if (rng.chance(40)) t.page_buffers = static_cast<std::uint32_t>(rng.between(1, 6));
   if (rng.chance(40))
     t.ecc_bandwidth = {static_cast<std::uint64_t>(rng.between(1, 40)) * t.channel_bandwidth.bytes_per_second / 20};
 }
@@ -126,6 +128,7 @@ inline Workload random_workload(std::uint64_t seed, bool features = false) {
   w.annotated_percent = rng.chance(30) ? 20 : 0;
   w.late_end_percent = rng.chance(30) ? 40 : 0;
   w.retry_percent = rng.chance(40) ? static_cast<int>(rng.between(1, 60)) : 0;
+  w.hold_percent = rng.chance(60) ? static_cast<int>(rng.between(1, 100)) : 0;
   if (features) {
     const bool coarse = g.page_size == Bytes{64};
     random_features(rng, t, coarse ? SimTime{10} : SimTime::microseconds(1), coarse ? 20 : 30);
@@ -190,6 +193,7 @@ class RandomInitiator : public sc_core::sc_module {
     std::uint64_t order;
     tlm::tlm_generic_payload* end_response;  ///< nullptr: submit a batch
     std::size_t drive;
+    std::int64_t release = -1;  ///< ticket of a batch whose buffers are free, in place of the above
     bool operator<(const Entry& o) const { return at != o.at ? at > o.at : order > o.order; }
   };
 
@@ -198,7 +202,9 @@ class RandomInitiator : public sc_core::sc_module {
     while (!agenda_.empty() && agenda_.top().at <= now) {
       const Entry entry = agenda_.top();
       agenda_.pop();
-      if (entry.end_response != nullptr) {
+      if (entry.release >= 0) {
+        release(entry.drive, static_cast<std::uint64_t>(entry.release));
+      } else if (entry.end_response != nullptr) {
         tlm::tlm_phase phase = tlm::END_RESP;
         sc_core::sc_time delay;
         (*sockets[entry.drive])->nb_transport_fw(*entry.end_response, phase, delay);
@@ -209,6 +215,15 @@ class RandomInitiator : public sc_core::sc_module {
     if (!agenda_.empty()) alarm_.notify(to_sc_time(SimTime{agenda_.top().at - now}));
   }
 
+  void release(std::size_t drive, std::uint64_t ticket) {
+    tlm::tlm_generic_payload& payload = pool_.allocate({});
+    payload.get_extension<nfc::FlashBatch>()->ticket = FlashTicket{ticket};
+    tlm::tlm_phase phase = nfc::RELEASE_BUFFERS;
+    sc_core::sc_time delay;
+    (*sockets[drive])->nb_transport_fw(payload, phase, delay);
+    payload.release();
+  }
+
   void submit() {
     if (all_submitted()) return;
     const std::vector<PageOp> ops = batch_ops(workload_, submitted_);
@@ -217,6 +232,7 @@ class RandomInitiator : public sc_core::sc_module {
     ops_submitted += ops.size();
     for (const PageOp& op : ops) bytes_submitted += op.channel_bytes;
     tlm::tlm_generic_payload& payload = pool_.allocate(ops);
+    payload.get_extension<nfc::FlashBatch>()->hold = rng.chance(workload_.hold_percent);
     tlm::tlm_phase phase = tlm::BEGIN_REQ;
     sc_core::sc_time delay;
     if (rng.chance(workload_.annotated_percent)) delay = to_sc_time(think_time(rng));
@@ -232,6 +248,14 @@ class RandomInitiator : public sc_core::sc_module {
     const std::int64_t now = sim_time_now().ps;
     log.emplace_back(drive, ticket, now, payload.get_extension<nfc::FlashBatch>()->stages);
     Rng rng(workload_.seed * 13'000'003 + log.size());
+    if (payload.get_extension<nfc::FlashBatch>()->hold) {
+      if (rng.chance(50)) {
+        release(static_cast<std::size_t>(drive), ticket);
+      } else {
+        put_on_agenda({now + think_time(rng).ps, order_++, nullptr, static_cast<std::size_t>(drive),
+                       static_cast<std::int64_t>(ticket)});
+      }
+    }
     if (rng.chance(workload_.think_percent)) {
       put_on_agenda({now + think_time(rng).ps, order_++, nullptr, 0});
     } else {

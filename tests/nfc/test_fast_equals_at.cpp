@@ -74,7 +74,7 @@ std::string text(const FlashStages& stages) {
   return list;
 }
 
-void check_equal(const Workload& w, const std::vector<Fidelity>& a, const std::vector<Fidelity>& b) {
+Outcome check_equal(const Workload& w, const std::vector<Fidelity>& a, const std::vector<Fidelity>& b) {
   const Outcome first = play(w, a);
   const Outcome second = play(w, b);
   INFO("seed " << w.seed << ": " << w.geometry.channels << " channels, " << w.geometry.dies_per_channel << " dies, "
@@ -91,6 +91,7 @@ void check_equal(const Workload& w, const std::vector<Fidelity>& a, const std::v
   REQUIRE(first.statistics == second.statistics);
   check_conservation(w, first);
   check_conservation(w, second);
+  return first;
 }
 
 void check_seeds(std::uint64_t first, std::uint64_t last, bool features) {
@@ -98,9 +99,22 @@ void check_seeds(std::uint64_t first, std::uint64_t last, bool features) {
     first = last = std::strtoull(override_seed, nullptr, 10);
   }
   WARN("seeds " << first << " .. " << last << "; CSDSIM_TEST_SEED=n replays one");
+  FlashStatistics sum{FlashGeometry{}};
   for (std::uint64_t seed = first; seed <= last; ++seed) {
-    check_equal(random_workload(seed, features), {Fidelity::fast}, {Fidelity::at});
+    const Outcome outcome = check_equal(random_workload(seed, features), {Fidelity::fast}, {Fidelity::at});
+    const FlashStatistics& s = outcome.statistics[0];
+    sum.retries += s.retries;
+    sum.suspends += s.suspends;
+    sum.joined_ops += s.joined_ops;
+    sum.buffer_overflows += s.buffer_overflows;
   }
+  if (first == last) return;
+  // The workloads reach what they are there for.
+  CHECK(sum.retries > 1000);
+  if (!features) return;
+  CHECK(sum.suspends > 1000);
+  CHECK(sum.joined_ops > 1000);
+  CHECK(sum.buffer_overflows > 1000);
 }
 
 TEST_CASE("fast equals at on 1,000 random workloads of a plain flash") { check_seeds(1, 1000, false); }

@@ -32,6 +32,10 @@ TEST_CASE("NearlySortedQueue pops in order whatever the order of insertion") {
         const std::uint64_t key = high * 4096 + step;
         queue.insert({key});
         model.insert(std::lower_bound(model.begin(), model.end(), key), key);
+      } else if (!model.empty() && random() % 4 == 0) {
+        const std::size_t index = random() % model.size();
+        queue.erase({model[index]});
+        model.erase(model.begin() + static_cast<std::ptrdiff_t>(index));
       } else if (!model.empty()) {
         REQUIRE(queue.front().key == model.front());
         queue.pop();
@@ -58,6 +62,16 @@ TEST_CASE("TwoLevelArgMin finds the lowest index of the minimum") {
       const std::size_t index = random() % n;
       model[index] = random() % 10 == 0 ? SimTime::max().ps : static_cast<std::int64_t>(random() % 50);
       arg_min.set(index, SimTime{model[index]});
+      if (random() % 4 == 0) {
+        const auto bound = static_cast<std::int64_t>(random() % 50);
+        std::size_t next = 0;
+        arg_min.advance(SimTime{bound}, [&](std::size_t due) {
+          while (model[next] >= bound) ++next;
+          CHECK(due == next);
+          return SimTime{model[next++] = bound + static_cast<std::int64_t>(random() % 50)};
+        });
+        for (; next < n; ++next) REQUIRE(model[next] >= bound);
+      }
       const auto least = std::min_element(model.begin(), model.end());
       REQUIRE(arg_min.min().ps == *least);
       REQUIRE(arg_min.arg_min() == static_cast<std::size_t>(least - model.begin()));

@@ -66,6 +66,7 @@ platform:
       status_time: 100 ns
       packages: {dies: 4, select_time: 30 ns}
       ecc_bandwidth: 1.2 GB/s
+      page_buffers: 8
 workload: {kind: block_io}
 )";
 
