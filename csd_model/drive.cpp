@@ -16,6 +16,7 @@
 #include "csd_model/firmware/kv_lookup.h"
 #include "csd_model/firmware/kv_service.h"
 #include "csd_model/flash_mux.h"
+#include "csd_model/media_model.h"
 #include "nfc/sysc/at_flash.h"
 #include "nfc/sysc/fast_flash.h"
 #include "nvme_if/sysc/pcie_dma.h"
@@ -113,6 +114,7 @@ struct Drive::Parts {
   DriveActivity activity;
   ftl::BackingStore store;
   ftl::BlockManager blocks;
+  std::optional<MediaModel> media;
   ftl::DramBudget dram;
   ftl::BlockFtl block_ftl;
   ftl::KvFtl kv_ftl;
@@ -140,9 +142,10 @@ struct Drive::Parts {
       : config(c),
         store(c.geometry, c.data),
         blocks(c.geometry, quota(c), c.blocks),
+        media(c.reliability ? std::make_optional<MediaModel>(*c.reliability) : std::nullopt),
         dram(c.dram),
-        block_ftl(c.block, blocks, store, c.faults),
-        kv_ftl(c.kv, blocks, store, dram, std::make_unique<ftl::StripedPlacement>(c.geometry), c.faults),
+        block_ftl(c.block, blocks, store, faults()),
+        kv_ftl(c.kv, blocks, store, dram, std::make_unique<ftl::StripedPlacement>(c.geometry), faults()),
         lookup(kv_ftl, c.filter),
         fallback_selection(0.25, c.flash.seed),
         work(make_work(c, lookup, fallback_selection)),
@@ -173,6 +176,8 @@ struct Drive::Parts {
     engine_io.socket.bind(*engine.attend);
     block_service.on_dram_released([this] { kv_service.retry_waiting(); });
   }
+
+  ftl::MediaFaults* faults() { return media ? &*media : config.faults; }
 
   static EngineParts checked(EngineParts parts) {
     if (parts.module == nullptr || parts.attend == nullptr || parts.flash == nullptr)

@@ -20,6 +20,7 @@
 #include "nfc/core/flash_statistics.h"
 #include "nfc/core/flash_timing.h"
 #include "nfc/core/kv_filter.h"
+#include "nfc/core/reliability.h"
 #include "nvme_if/core/memory_map.h"
 #include "nvme_if/sysc/interrupt_if.h"
 #include "nvme_if/sysc/nvme_controller.h"
@@ -33,6 +34,7 @@ enum class Fidelity : std::uint8_t { fast, at };
 struct DriveConfig {
   csdsim::FlashGeometry geometry;
   csdsim::nfc::FlashTiming flash;
+  std::optional<csdsim::nfc::ReliabilityConfig> reliability;  ///< unset: nothing fails
   Fidelity fidelity = Fidelity::fast;
   csdsim::nfc::FilterLocation filter = csdsim::nfc::FilterLocation::nfc;
   csdsim::engine::EngineConfig engine;

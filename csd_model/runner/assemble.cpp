@@ -1,6 +1,7 @@
 #include "csd_model/runner/assemble.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
 
@@ -84,7 +85,56 @@ nfc::FlashTiming flash_timing(const scenario::FlashConfig& flash, std::uint64_t 
   }
   timing.ecc_bandwidth = flash.ecc_bandwidth.value_or(Bandwidth{});
   timing.page_buffers = flash.page_buffers.value_or(0);
+  if (flash.reliability) timing.retry_latency = flash.reliability->retry_latency;
   return timing;
+}
+
+nfc::RberCoefficients cell_rber(scenario::CellType cell) {
+  switch (cell) {
+    case scenario::CellType::slc:
+      return nfc::slc_rber();
+    case scenario::CellType::mlc:
+      return nfc::mlc_rber();
+    case scenario::CellType::tlc:
+      return nfc::tlc_rber();
+    case scenario::CellType::qlc:
+      return nfc::qlc_rber();
+  }
+  throw InternalError("unknown cell");
+}
+
+nfc::ReliabilityConfig reliability(const scenario::ReliabilityConfig& model, const FlashGeometry& geometry,
+                                   std::uint64_t seed) {
+  nfc::ReliabilityConfig config;
+  config.rber = cell_rber(model.cell);
+  const auto given = [](double& coefficient, const std::optional<Ratio>& value) {
+    if (value) coefficient = value->value();
+  };
+  given(config.rber.base, model.base);
+  given(config.rber.wear, model.wear);
+  given(config.rber.wear_exponent, model.wear_exponent);
+  given(config.rber.retention, model.retention);
+  given(config.rber.retention_wear_exponent, model.retention_wear_exponent);
+  given(config.rber.retention_exponent, model.retention_exponent);
+  given(config.rber.disturb, model.disturb);
+  given(config.rber.disturb_wear_exponent, model.disturb_wear_exponent);
+  given(config.rber.disturb_exponent, model.disturb_exponent);
+  config.initial_cycles = model.pe_cycles;
+  config.retention_days = model.retention_days.value();
+  config.pages_per_block = geometry.pages_per_block;
+  config.codewords = static_cast<std::uint32_t>(geometry.page_size.value / model.codeword.value);
+  // A BCH code over GF(2^m) takes m parity bits for each bit that it corrects.
+  const auto data_bits = static_cast<std::uint32_t>(8 * model.codeword.value);
+  config.codeword_bits = data_bits + model.correctable_bits * static_cast<std::uint32_t>(std::bit_width(data_bits));
+  config.correctable_bits = model.correctable_bits;
+  config.retry_factor = model.retry_factor.value();
+  config.max_retries = model.max_retries;
+  config.program_failure = model.program_failure.value();
+  config.erase_failure = model.erase_failure.value();
+  config.rated_cycles = model.rated_cycles;
+  config.failure_exponent = model.failure_exponent.value();
+  config.seed = seed;
+  return config;
 }
 
 ftl::StripeOrder stripe_order(const std::vector<scenario::StripeLevel>& levels) {
@@ -159,6 +209,7 @@ DriveConfig drive_config(const Scenario& s) {
   DriveConfig config;
   config.geometry = flash.geometry;
   config.flash = flash_timing(flash, s.seed);
+  if (flash.reliability) config.reliability = reliability(*flash.reliability, flash.geometry, s.seed);
   config.fidelity = device.fidelity == scenario::Fidelity::at ? Fidelity::at : Fidelity::fast;
   config.filter =
       flash.filter_location == scenario::FilterLocation::die ? nfc::FilterLocation::die : nfc::FilterLocation::nfc;

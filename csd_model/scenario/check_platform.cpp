@@ -187,6 +187,23 @@ void check_page_types(Checker& c, FlashConfig& flash) {
             section + ": gives no latency by page type: give read_latency, program_latency or both");
 }
 
+void check_reliability(Checker& c, const FlashConfig& flash) {
+  if (!flash.reliability) return;
+  const ReliabilityConfig& model = *flash.reliability;
+  const std::string section = "platform.device.flash.reliability.";
+  c.require(flash.geometry.page_size.value % model.codeword.value == 0,
+            {section + "codeword", "platform.device.flash.page_size"},
+            fmt::format("{}codeword: {} does not divide a page of {}", section, format_quantity(model.codeword),
+                        format_quantity(flash.geometry.page_size)));
+  c.require(!flash.page_types || flash.page_types->cell == model.cell,
+            {section + "cell", "platform.device.flash.page_types.cell"},
+            fmt::format("{}cell: {} disagrees with page_types", section, name_of(model.cell)));
+  if (model.max_retries == 0) {
+    for (const char* const of_retries : {"retry_factor", "retry_latency"})
+      c.refuse_unused(section + of_retries, section + "max_retries", "there are no retries");
+  }
+}
+
 void check_flash_features(Checker& c, const FlashConfig& flash) {
   const FlashGeometry& g = flash.geometry;
   c.require(g.planes_per_die > 1 || flash.plane_mode == PlaneMode::independent, {"platform.device.flash.plane_mode"},
@@ -214,6 +231,7 @@ void check_platform(Checker& c) {
   check_geometry(c, device.flash.geometry);
   check_page_types(c, device.flash);
   check_flash_features(c, device.flash);
+  check_reliability(c, device.flash);
   check_link(c, device.link, "platform.device.link", true);
   check_link(c, platform.gpu.link, "platform.gpu.link", false);
   require_power_of_two(c, "platform.device.nvme.mdts", device.nvme.mdts);

@@ -118,6 +118,9 @@ void describe(ParamVisitor& v, FlashConfig& c) {
   v.optional("page_buffers", c.page_buffers, "unlimited", {1, 65'536},
              "Buffers of a channel controller for pages on their way through error correction.",
              assumed("never the bottleneck; no paper states them"));
+  v.optional_section("reliability", c.reliability, "none",
+                     "Bit errors by wear, age and reads, read retries, lost pages, failing programs and erases.",
+                     assumed("none: every read is correct at once, nothing fails"));
   v.param("filter_location", c.filter_location, "Where rows of a page that are not needed are dropped.",
           paper("InstInfer IV-B: in each NFC"));
 }

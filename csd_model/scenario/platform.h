@@ -13,14 +13,13 @@
 #include "base/quantity.h"
 #include "base/units.h"
 #include "csd_model/scenario/energy_config.h"
+#include "csd_model/scenario/reliability_config.h"
 
 namespace csdsim::scenario {
 
 enum class BusArbitration : std::uint8_t { fifo, command_first, data_first };
 enum class PlaneMode : std::uint8_t { independent, multi_plane };
 enum class Suspend : std::uint8_t { program, erase, program_erase };
-/// Bits of a cell, which are pages of different types.
-enum class CellType : std::uint8_t { slc = 1, mlc = 2, tlc = 3, qlc = 4 };
 enum class FilterLocation : std::uint8_t { nfc, die };
 enum class Fidelity : std::uint8_t { fast, at };
 enum class Granularity : std::uint8_t { layer_mini_batch, sequence, head };
@@ -77,6 +76,7 @@ struct FlashConfig {
   std::optional<PackagesConfig> packages;
   std::optional<Bandwidth> ecc_bandwidth;     ///< of the decoder of a channel
   std::optional<std::uint32_t> page_buffers;  ///< of a channel
+  std::optional<ReliabilityConfig> reliability;
   FilterLocation filter_location = FilterLocation::nfc;
 };
 
@@ -275,13 +275,6 @@ struct EnumValues<OpClass> {
       {OpClass::flush, "flush", "Groups of the KV cache and of the write buffer on their way to flash."},
       {OpClass::gc, "gc", "Garbage collection."},
       {OpClass::map, "map", "Pages of the map itself."}};
-};
-template <>
-struct EnumValues<scenario::CellType> {
-  static constexpr EnumValue<scenario::CellType> values[] = {{scenario::CellType::slc, "slc", "One bit a cell."},
-                                                             {scenario::CellType::mlc, "mlc", "Two page types."},
-                                                             {scenario::CellType::tlc, "tlc", "Three page types."},
-                                                             {scenario::CellType::qlc, "qlc", "Four page types."}};
 };
 template <>
 struct EnumValues<scenario::PlaneMode> {

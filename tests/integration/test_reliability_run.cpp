@@ -1,0 +1,73 @@
+// What errors of the flash do to a run: retries take time, lost pages fail their command, failing blocks end in spares.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "csd_model/runner/runner.h"
+#include "csd_model/scenario/load.h"
+
+using namespace csdsim;
+using namespace csd_model;
+
+namespace {
+
+RunResult run(const std::vector<std::string>& sets) {
+  const std::string text =
+      "csdsim: 1\nplatform: {device: {flash: {channels: 2, dies_per_channel: 2, planes_per_die: 2, blocks_per_plane: "
+      "32, pages_per_block: 32}, dram: {capacity: 64 MiB}, ftl: {mapping: {kind: page}}}}\n"
+      "workload: {kind: block_io, pattern: random_read, requests: 20000, queue_depth: 1, working_set: 0.9}\n";
+  const auto loaded = scenario::load_scenario_text(text, "r.yaml", CSDSIM_SOURCE_DIR, sets);
+  return run_scenario(loaded.base.scenario);
+}
+
+double metric(const RunResult& result, const char* name) { return result.document["metrics"][name].get<double>(); }
+
+std::string model(const std::string& values) { return "platform.device.flash.reliability={" + values + "}"; }
+
+}  // namespace
+
+TEST_CASE("a new drive reads as one without errors") {
+  auto without = run({}).document, with = run({model("cell: tlc")}).document;
+  for (auto* const document : {&without, &with})
+    for (const char* const differs : {"scenario", "wall", "name"}) document->erase(differs);
+  CHECK(with.dump() == without.dump());
+}
+
+TEST_CASE("retries of worn flash take their share of time, and correct what is read") {
+  const RunResult fresh = run({}), worn = run({model("pe_cycles: 1500, retention_days: 240")});
+  CHECK(worn.failure.empty());
+  CHECK(metric(worn, "latency_p50_ns") == metric(fresh, "latency_p50_ns"));
+  // A retry senses and moves the page again, after another command: a second attempt takes as long as the first.
+  const double alone = metric(fresh, "latency_mean_ns");
+  const double share = (metric(worn, "latency_mean_ns") - alone) / alone;
+  CHECK(share > 0.02);
+  CHECK(share < 0.2);
+  CHECK(metric(worn, "latency_p99_ns") > 1.8 * alone);
+  CHECK(metric(worn, "energy_j") > metric(fresh, "energy_j") * (1 + share / 2));
+  // Retries by a shorter way.
+  const RunResult quick = run({model("pe_cycles: 1500, retention_days: 240, retry_latency: 20 us")});
+  CHECK(metric(quick, "latency_mean_ns") < metric(worn, "latency_mean_ns"));
+  CHECK(metric(quick, "latency_mean_ns") > alone);
+}
+
+TEST_CASE("a page that no retry corrects fails its command") {
+  const RunResult lost = run({model("pe_cycles: 1500, retention_days: 240, max_retries: 0")});
+  CHECK(lost.document["metrics"]["requests_completed"] == 20000);
+  CHECK_THAT(lost.failure, Catch::Contains("requests failed"));
+  CHECK_THAT(lost.failure, Catch::Contains("nrecovered"));
+}
+
+TEST_CASE("results of errors are those of the seed") {
+  const std::string worn = model("pe_cycles: 1500, retention_days: 240");
+  const auto latency = [&](const std::string& seed) { return metric(run({worn, "seed=" + seed}), "latency_mean_ns"); };
+  CHECK(latency("1") == latency("1"));
+  CHECK(latency("1") != latency("2"));
+}
+
+TEST_CASE("reliability that cannot be is refused where it was given") {
+  CHECK_THROWS_WITH(run({model("codeword: 3 KiB")}), Catch::Contains("reliability.codeword: 3 KiB does not divide"));
+  CHECK_THROWS_WITH(run({model("max_retries: 0, retry_latency: 20 us")}), Catch::Contains("retry_latency is not used"));
+  CHECK_THROWS_WITH(run({model("cell: qlc"), "platform.device.flash.page_types={cell: slc, read_latency: [50 us]}"}),
+                    Catch::Contains("disagrees with page_types"));
+}
