@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -24,6 +25,24 @@ std::string cell(const ordered_json& value) {
   if (value.is_number_float()) return short_number(value.get<double>());
   if (value.is_number()) return short_number(static_cast<double>(value.get<std::int64_t>()));
   return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+/// Rows of stages, a column for each kind of request.
+std::string stage_table(const ordered_json& kinds) {
+  std::vector<std::string> heading{"mean ns by stage"};
+  std::vector<std::string> stages;
+  for (const auto& [kind, means] : kinds.items()) {
+    heading.push_back(kind);
+    for (const auto& [stage, mean] : means.items())
+      if (std::ranges::find(stages, stage) == stages.end()) stages.push_back(stage);
+  }
+  Table table(heading);
+  for (const std::string& stage : stages) {
+    std::vector<std::string> row{stage};
+    for (const auto& [kind, means] : kinds.items()) row.push_back(means.contains(stage) ? cell(means[stage]) : "-");
+    table.add_row(row);
+  }
+  return table.to_text();
 }
 
 }  // namespace
@@ -60,6 +79,8 @@ std::string result_text(const ordered_json& document, const std::string& meaning
   for (const auto& [key, value] : metrics.items()) table.add_row({key, cell(value)});
   for (const auto& [key, value] : document.at("wall").items()) table.add_row({key, cell(value)});
   std::string text = fmt::format("{}\n\n{}", document.at("name").get<std::string>(), table.to_text());
+  if (document.contains("breakdown") && document["breakdown"].contains("latency_stages"))
+    text += "\n" + stage_table(document["breakdown"]["latency_stages"]);
   if (document.contains("comparison")) {
     Table comparison({"compared with", "tokens equal", "of", "outputs identical", "decode tokens/s"});
     for (const auto& [name, entry] : document["comparison"].items())

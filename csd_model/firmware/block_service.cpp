@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "simulation/sim_time.h"
+
 namespace csd_model {
 
 using namespace csdsim;
@@ -45,11 +47,25 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
     : config_(config),
       ftl_(ftl),
       dram_(dram),
+      flash_(flash),
       plans_(config.geometry, flash),
       cores_(cores),
       port_(port),
       dram_buffers_(buffers),
       carried_(carried) {}
+
+void BlockService::mark(Command& command, RequestStage stage) {
+  if (RequestStages* stages = command.stages()) stages->mark(stage, sim_time_now());
+}
+
+void BlockService::mark_plan(Command& command) const {
+  RequestStages* const stages = command.stages();
+  if (stages == nullptr) return;
+  const FlashIo::Finished* const last = flash_.finished();
+  // What the last batch does not account for was waiting for it, and phases before it.
+  if (last != nullptr) stages->add_flash(last->stages, last->dram, sim_time_now());
+  stages->mark(RequestStage::plane_wait, sim_time_now());
+}
 
 std::uint64_t BlockService::pages(Bytes offset, Bytes length) const {
   const std::uint64_t first = offset.value / config_.geometry.page_size.value;
@@ -57,17 +73,22 @@ std::uint64_t BlockService::pages(Bytes offset, Bytes length) const {
 }
 
 template <class Work>
-void BlockService::look_up(Bytes offset, Bytes length, Work work) {
+void BlockService::look_up(Command& command, Bytes offset, Bytes length, Work work) {
   if (config_.lookup_time.ps == 0 && !port_.limited() && cores_.idle()) return work();
   const std::uint64_t entries = pages(offset, length);
-  cores_.run(config_.lookup_time * static_cast<std::int64_t>(entries),
-             [this, entries, work] { port_.move(DramTraffic::map, DramPort::kEntryBurst * entries, work); });
+  cores_.run(config_.lookup_time * static_cast<std::int64_t>(entries), [this, &command, entries, work] {
+    mark(command, RequestStage::firmware);
+    port_.move(DramTraffic::map, DramPort::kEntryBurst * entries, [&command, work] {
+      mark(command, RequestStage::dram);
+      work();
+    });
+  });
 }
 
 void BlockService::read(Command& command, const nvme::BlockRead& op) {
   const Bytes offset = config_.block_size * op.slba.value;
   const Bytes length = config_.block_size * op.blocks;
-  look_up(offset, length, [this, &command, offset, length] { plan_read(command, offset, length); });
+  look_up(command, offset, length, [this, &command, offset, length] { plan_read(command, offset, length); });
 }
 
 void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
@@ -88,9 +109,14 @@ void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
   if (!plans_.read(reads_, *this, tag)) flash_done(tag, {});
 }
 
-void BlockService::flash_done(std::uint64_t tag, const FlashStages& /*stages*/) {
+void BlockService::flash_done(std::uint64_t tag, const FlashStages& stages) {
   Read& read = reading_[tag];
   Command& command = *read.command;
+  if (RequestStages* const times = command.stages()) {
+    // After the flash, what was read has gone into DRAM.
+    times->add_flash(stages, {}, sim_time_now());
+    times->mark(RequestStage::dram, sim_time_now());
+  }
   if (read.planned != ftl::IoStatus::ok) {
     const Status failed = to_status(read.planned);
     end_read(tag);
@@ -117,8 +143,10 @@ void BlockService::write(Command& command, const nvme::BlockWrite& op) {
   const auto data = std::make_shared<DramBuffer>(dram_buffers_.allocate(carried_ ? length : Bytes{}));
   const auto arrived = [this, &command, offset, length, data](Status s) {
     if (!s.ok()) return command.complete(s);
+    mark(command, RequestStage::link);
     port_.move(DramTraffic::host_data, length, [=, this, &command] {
-      look_up(offset, length, [=, this, &command] { plan_write(command, offset, length, data); });
+      mark(command, RequestStage::dram);
+      look_up(command, offset, length, [=, this, &command] { plan_write(command, offset, length, data); });
     });
   };
   if (carried_) {
@@ -139,7 +167,10 @@ void BlockService::plan_write(Command& command, Bytes offset, Bytes length, cons
       ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
   const bool buffered = buffered_ + length <= config_.write_buffer && dram_.fits(length);
   if (!buffered) {
-    plans_.run(std::move(plan.phases), [&command] { command.complete(status::success); });
+    plans_.run(std::move(plan.phases), [this, &command] {
+      mark_plan(command);
+      command.complete(status::success);
+    });
     return collect_behind(planes);
   }
   buffered_ += length;
@@ -182,6 +213,7 @@ void BlockService::finish_flushes() {
   while (!flush_waiters_.empty() && flush_waiters_.front().end <= oldest) {
     Command& command = *flush_waiters_.front().command;
     flush_waiters_.pop_front();
+    mark(command, RequestStage::plane_wait);
     command.complete(status::success);
   }
 }
@@ -191,6 +223,7 @@ void BlockService::deallocate(Command& command, const nvme::DatasetManagement& o
   const auto ranges = std::make_shared<std::vector<nvme::DsmRange>>(op.ranges);
   command.read_host(Bytes{0}, std::as_writable_bytes(std::span(*ranges)), [this, &command, ranges](Status s) {
     if (!s.ok()) return command.complete(s);
+    mark(command, RequestStage::link);
     std::vector<ftl::Phase> phases;
     for (const nvme::DsmRange& range : *ranges) {
       const Bytes offset = config_.block_size * range.slba;
@@ -204,7 +237,10 @@ void BlockService::deallocate(Command& command, const nvme::DatasetManagement& o
       if (plan.status != ftl::IoStatus::ok) return command.complete(to_status(plan.status));
       std::move(plan.phases.begin(), plan.phases.end(), std::back_inserter(phases));
     }
-    plans_.run(std::move(phases), [&command] { command.complete(status::success); });
+    plans_.run(std::move(phases), [this, &command] {
+      mark_plan(command);
+      command.complete(status::success);
+    });
   });
 }
 

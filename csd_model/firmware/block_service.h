@@ -61,14 +61,18 @@ class BlockService : private csdsim::nfc::FlashClient {
   std::uint64_t pages(csdsim::Bytes offset, csdsim::Bytes length) const;
   /// Firmware looks up the pages in the map; at once where that costs nothing.
   template <class Work>
-  void look_up(csdsim::Bytes offset, csdsim::Bytes length, Work work);
+  void look_up(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length, Work work);
   /// Starts background collection, a step at a time, in the planes that a plan programs.
   void collect_behind(const std::vector<csdsim::PlaneId>& planes);
   void collect_in_background(csdsim::PlaneId plane);
+  /// What has passed of an observed command was this; of flash after the callback of its plan.
+  static void mark(csdsim::nvme::Command& command, csdsim::RequestStage stage);
+  void mark_plan(csdsim::nvme::Command& command) const;
 
   BlockServiceConfig config_;
   csdsim::ftl::BlockFtl& ftl_;
   csdsim::ftl::DramBudget& dram_;
+  FlashIo& flash_;
   PlanRunner plans_;
   std::set<csdsim::PlaneId> collecting_;  ///< planes with a step of background collection in flight
   FirmwareCores& cores_;

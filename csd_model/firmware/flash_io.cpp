@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "simulation/sim_time.h"
 
 namespace csd_model {
 
@@ -23,10 +24,13 @@ void FlashIo::submit(std::span<const csdsim::PageOp> ops, Done&& done) {
   submit(ops, *this, tag);
 }
 
-void FlashIo::flash_done(std::uint64_t tag, const csdsim::FlashStages& /*stages*/) {
+void FlashIo::flash_done(std::uint64_t tag, const csdsim::FlashStages& stages) {
   const Done done = std::move(callbacks_[tag]);
   free_tags_.push_back(static_cast<std::uint32_t>(tag));
+  const Finished finished{stages, staged_time_};
+  finished_ = &finished;
   done();
+  finished_ = nullptr;
 }
 
 void FlashIo::submit(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag) {
@@ -46,6 +50,8 @@ void FlashIo::stage(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClien
   staged.client = &client;
   staged.tag = tag;
   staged.read = {};
+  staged.since = csdsim::sim_time_now();
+  staged.dram = {};
   csdsim::Bytes programmed;
   bool only_reads = true;
   for (const csdsim::PageOp& op : ops) {
@@ -54,18 +60,25 @@ void FlashIo::stage(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClien
     if (op.kind == csdsim::PageOpKind::program) programmed += csdsim::Bytes{op.channel_bytes};
   }
   if (only_reads) return send(staged.ops, staged_client_, index);
-  dram_.move(DramTraffic::flash_data, programmed, [this, index] { send(staged_[index].ops, staged_client_, index); });
+  dram_.move(DramTraffic::flash_data, programmed, [this, index] {
+    staged_[index].dram = csdsim::sim_time_now() - staged_[index].since;
+    send(staged_[index].ops, staged_client_, index);
+  });
 }
 
 void FlashIo::staged_done(std::uint64_t index, const csdsim::FlashStages& stages) {
   staged_[index].stages = stages;
+  staged_[index].since = csdsim::sim_time_now();
   const auto arrived = [this, index] {
     const Staged& staged = staged_[index];
     csdsim::nfc::FlashClient& client = *staged.client;
     const std::uint64_t tag = staged.tag;
     const csdsim::FlashStages of_flash = staged.stages;
+    const csdsim::SimTime in_dram = staged.dram + (csdsim::sim_time_now() - staged.since);
     free_staged_.push_back(index);
+    staged_time_ = in_dram;
     client.flash_done(tag, of_flash);
+    staged_time_ = {};
   };
   if (staged_[index].read.value == 0) return arrived();
   dram_.move(DramTraffic::flash_data, staged_[index].read, arrived);

@@ -39,13 +39,23 @@ class FlashIo : public sc_core::sc_module, private csdsim::nfc::FlashClient {
   /// From now on batches go to `flash` directly.
   void go_directly_to(csdsim::nfc::FlashTarget& flash) { flash_ = &flash; }
 
+  /// While a batch with a callback calls back: where the time of its last operation went, and how long its bytes were
+  /// on their way through DRAM. Null at other times.
+  struct Finished {
+    csdsim::FlashStages stages{};
+    csdsim::SimTime dram{};
+  };
+  const Finished* finished() const { return finished_; }
+
  private:
   /// A batch whose bytes pass through a DRAM of limited bandwidth.
   struct Staged {
     std::vector<csdsim::PageOp> ops;
     csdsim::nfc::FlashClient* client = nullptr;
     std::uint64_t tag = 0;
-    csdsim::Bytes read;  ///< bytes that the batch reads
+    csdsim::Bytes read;       ///< bytes that the batch reads
+    csdsim::SimTime since{};  ///< its bytes are on their way through DRAM
+    csdsim::SimTime dram{};   ///< time that they were
     csdsim::FlashStages stages{};
   };
   struct StagedDone final : csdsim::nfc::FlashClient {
@@ -74,6 +84,8 @@ class FlashIo : public sc_core::sc_module, private csdsim::nfc::FlashClient {
   std::vector<std::uint32_t> free_waiting_;
   std::vector<Done> callbacks_;  ///< by tag
   std::vector<std::uint32_t> free_tags_;
+  const Finished* finished_ = nullptr;
+  csdsim::SimTime staged_time_{};  ///< in DRAM, of the batch that is calling back
 };
 
 }  // namespace csd_model

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/histogram.h"
+#include "base/request_stages.h"
 #include "csd_model/energy.h"
 #include "csd_model/platform/platform.h"
 #include "csd_model/workload/request.h"
@@ -43,6 +44,7 @@ struct BlockIoSetup {
 struct KindOutcome {
   csdsim::Histogram latency_ps;  ///< submission to completion, as the host sees them
   csdsim::Bytes bytes;
+  std::array<csdsim::SimTime, csdsim::kRequestStages> stages{};  ///< sums: together that of the latencies
 };
 
 struct BlockIoOutcome {

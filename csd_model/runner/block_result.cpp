@@ -22,6 +22,16 @@ void add_latency(ordered_json& metrics, const std::string& prefix, const Histogr
   metrics[prefix + "latency_max_ns"] = nanoseconds(latency_ps.max());
 }
 
+/// Mean time of each stage in which the requests of a kind spent any, in ns: they add up to the mean latency.
+ordered_json stage_means(const KindOutcome& kind) {
+  ordered_json means = ordered_json::object();
+  for (std::size_t i = 0; i < kRequestStages; ++i)
+    if (kind.stages[i].ps > 0)
+      means[kRequestStageNames[i]] =
+          static_cast<double>(kind.stages[i].ps) * 1e-3 / static_cast<double>(kind.latency_ps.count());
+  return means;
+}
+
 }  // namespace
 
 RunResult block_result(const scenario::Scenario& s, const BlockIoOutcome& out, const WallClock& clock,
@@ -53,11 +63,15 @@ RunResult block_result(const scenario::Scenario& s, const BlockIoOutcome& out, c
                   {"bytes_flash_channel", out.counters.flash_channel_bytes},
                   {"bytes_host_link", out.counters.link_payload_bytes}});
   result.document["metrics"] = std::move(metrics);
-  ordered_json kinds = ordered_json::object();
+  ordered_json kinds = ordered_json::object(), stages = ordered_json::object();
   for (std::size_t k = 0; k < workload::kRequestKinds; ++k)
     if (const std::uint64_t count = out.kinds[k].latency_ps.count(); count > 0)
       kinds[workload::kRequestKindNames[k]] = {{"requests", count}, {"bytes", out.kinds[k].bytes.value}};
-  result.document["breakdown"] = {{"channel_utilization", out.channel_utilization}, {"requests", std::move(kinds)}};
+  for (std::size_t k = 0; k < workload::kRequestKinds; ++k)
+    if (out.kinds[k].latency_ps.count() > 0) stages[workload::kRequestKindNames[k]] = stage_means(out.kinds[k]);
+  result.document["breakdown"] = {{"channel_utilization", out.channel_utilization},
+                                  {"requests", std::move(kinds)},
+                                  {"latency_stages", std::move(stages)}};
   add_energy(result.document, s, out.energy, {.bytes = static_cast<double>(moved.value)});
   result.document["stats"] = {{"origin", fmt::format("modelled; {}", origin)}, {"drives", out.drive_statistics}};
   result.document["wall"] = wall_figures(clock, out.counters.page_ops);

@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "nfc/sysc/sim_time.h"
 #include "nvme_if/spec/command.h"
 #include "nvme_if/spec/encode.h"
+#include "simulation/sim_time.h"
 
 namespace csd_model {
 
@@ -32,9 +32,7 @@ RequestDriver::RequestDriver(const sc_core::sc_module_name& name, const BlockIoS
       driver_(platform.driver(0)),
       source_(source),
       progress_(progress) {
-  SC_METHOD(on_due);
-  sensitive << due_;
-  dont_initialize();
+  drive_.controller().observe(this);
   driver_.on_ready([this] { guarded([this] { start(); }); });
 }
 
@@ -74,7 +72,7 @@ void RequestDriver::on_due() {
       thinking_.pop_front();
       if (!all_submitted(now)) submit_next(stream);
     }
-    if (!thinking_.empty()) return due_.notify(to_sc_time(thinking_.front().due - now));
+    if (!thinking_.empty()) return due_.set(thinking_.front().due);
     if (outcome_.completed == outcome_.issued) end_measuring();
   });
 }
@@ -88,7 +86,7 @@ void RequestDriver::submit_due() {
     if (!all_submitted(now)) arriving_ = source_.next(0);
   }
   if (!arriving_) exhausted_ = true;
-  if (!all_submitted(now)) return due_.notify(to_sc_time(run_start_ + arriving_->at - now));
+  if (!all_submitted(now)) return due_.set(run_start_ + arriving_->at);
   if (outcome_.completed == outcome_.issued) end_measuring();
 }
 
@@ -165,6 +163,7 @@ void RequestDriver::completed(std::uint32_t index, const nvme::CompletionEntry& 
     outcome_.latency_ps.add(sample);
     kind.latency_ps.add(sample);
     kind.bytes += moved;
+    add_stages(flight, cqe, now);
     outcome_.duration = now - *start_;
     outcome_.series.add(outcome_.duration, moved, latency);
   }
@@ -173,12 +172,28 @@ void RequestDriver::completed(std::uint32_t index, const nvme::CompletionEntry& 
   if (outcome_.completed == outcome_.issued && thinking_.empty() && all_submitted(now)) end_measuring();
 }
 
+void RequestDriver::completed(nvme::QueueId queue, nvme::CommandId cid, const RequestStages& stages) {
+  if (queue.value >= stages_.size()) stages_.resize(queue.value + std::size_t{1});
+  std::vector<RequestStages>& of_queue = stages_[queue.value];
+  if (cid.value >= of_queue.size()) of_queue.resize(std::max<std::size_t>(cid.value + std::size_t{1}, 256));
+  of_queue[cid.value] = stages;
+}
+
+/// Of a request that was cut, the command that was done last counts: before its fetch the request was queued.
+void RequestDriver::add_stages(const Flight& flight, const nvme::CompletionEntry& cqe, SimTime now) {
+  RequestStages& stages = stages_.at(cqe.sqid).at(cqe.cid);
+  stages.mark(RequestStage::link, now);
+  auto& sums = outcome_.kinds[static_cast<std::size_t>(flight.request.kind)].stages;
+  for (std::size_t i = 0; i < kRequestStages; ++i) sums[i] += stages.spent(static_cast<RequestStage>(i));
+  sums[static_cast<std::size_t>(RequestStage::queue)] += stages.begun() - flight.at;
+}
+
 /// Closed loop: one request has gone, the next may come.
 void RequestDriver::follow(std::uint32_t stream, SimTime now) {
   if (all_submitted(now)) return;
   if (setup_.think_time.ps == 0) return submit_next(stream);
   thinking_.push_back({now + setup_.think_time, stream});
-  if (thinking_.size() == 1) due_.notify(to_sc_time(setup_.think_time));
+  if (thinking_.size() == 1) due_.set(now + setup_.think_time);
 }
 
 void RequestDriver::report_progress(SimTime now) const {

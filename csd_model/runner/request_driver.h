@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "csd_model/runner/block_io.h"
+#include "simulation/event_loop.h"
 
 namespace csd_model {
 
 /// Submits through the platform's first driver: with a queue depth as many requests as that, otherwise each at its
 /// time. The requests before number `warmup` are not measured; the measured stretch starts when the next one is
 /// submitted.
-class RequestDriver : public sc_core::sc_module {
+class RequestDriver : public sc_core::sc_module, private csdsim::nvme::CommandObserver {
  public:
   RequestDriver(const sc_core::sc_module_name& name, const BlockIoSetup& setup, Platform& platform,
                 workload::RequestSource& source, const BlockIoProgress& progress);
@@ -26,8 +27,6 @@ class RequestDriver : public sc_core::sc_module {
   BlockIoOutcome outcome();
 
  private:
-  SC_HAS_PROCESS(RequestDriver);
-
   struct Flight {
     csdsim::SimTime at;
     workload::Request request;
@@ -51,6 +50,10 @@ class RequestDriver : public sc_core::sc_module {
   void submit_next(std::uint32_t stream);
   void submit(const workload::Request& request);
   void submit_trim(csdsim::nvme::QueueId queue, std::uint32_t flight);
+  /// The drive's side of a completion.
+  void completed(csdsim::nvme::QueueId queue, csdsim::nvme::CommandId cid,
+                 const csdsim::RequestStages& stages) override;
+  void add_stages(const Flight& flight, const csdsim::nvme::CompletionEntry& cqe, csdsim::SimTime now);
   void completed(std::uint32_t flight, const csdsim::nvme::CompletionEntry& cqe, csdsim::SimTime now);
   void follow(std::uint32_t stream, csdsim::SimTime now);
   bool all_submitted(csdsim::SimTime now) const;
@@ -68,13 +71,14 @@ class RequestDriver : public sc_core::sc_module {
   const BlockIoProgress& progress_;
   std::vector<Flight> flights_;
   std::vector<std::uint32_t> free_flights_;
-  std::optional<workload::Request> arriving_;  ///< open loops: the next request
+  std::vector<std::vector<csdsim::RequestStages>> stages_;  ///< of completed commands, by queue and identifier
+  std::optional<workload::Request> arriving_;               ///< open loops: the next request
   struct Follower {
     csdsim::SimTime due;
     std::uint32_t stream;
   };
   std::deque<Follower> thinking_;  ///< closed loops: who submits next, and when; in order of time
-  sc_core::sc_event due_;
+  csdsim::Alarm due_{csdsim::AlarmRank::host, [this] { on_due(); }};
   csdsim::SimTime run_start_;
   std::optional<csdsim::SimTime> start_;  ///< of the measured stretch
   Totals before_;

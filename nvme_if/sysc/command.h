@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/request_stages.h"
 #include "nvme_if/core/io_command.h"
 #include "nvme_if/core/prp.h"
 #include "nvme_if/sysc/pcie_dma.h"
@@ -32,6 +33,8 @@ class Command final : private DmaClient {
   }
   QueueId queue() const { return queue_; }
   CommandId cid() const { return CommandId{sqe_.cid}; }
+  /// Where its time goes from its fetch on, for the handler to mark; null where nobody observes.
+  RequestStages* stages() { return observed_ ? &stages_ : nullptr; }
 
   /// Moves bytes from the command's buffer (its PRPs) at `offset` into `into`, which stays valid until `done` is
   /// called. Several accesses may be under way; each direction keeps their order. `done` gets success, an error of the
@@ -96,11 +99,21 @@ class Command final : private DmaClient {
   std::vector<std::byte> data_;            ///< what an admin command returns
   Status status_;
   std::uint32_t dw0_ = 0;
+  bool observed_ = false;
+  RequestStages stages_;
   CompletionEntry cqe_;
   Segment cqe_segment_;
 };
 
 using CommandPtr = Command*;
+
+/// Who wants to know where the time of commands goes.
+class CommandObserver {
+ public:
+  virtual ~CommandObserver() = default;
+  /// The completion of a command is about to be posted; what follows `stages` is link.
+  virtual void completed(QueueId queue, CommandId cid, const RequestStages& stages) = 0;
+};
 
 /// The drive's firmware. execute() is called once for each I/O command that passed decoding, in fetch order, from an
 /// SC_METHOD: it must not wait, and may complete the command at once or later.

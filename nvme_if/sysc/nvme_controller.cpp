@@ -173,6 +173,8 @@ void NvmeController::accept(SubmissionQueue& queue, const SubmissionEntry& entry
   c.queue_ = queue.id();
   c.epoch_ = epoch_;
   c.sqe_ = entry;
+  c.observed_ = observer_ != nullptr && queue.id().value != 0;
+  if (c.observed_) c.stages_.begin(sim_now());
   ++live_commands_;
   ++live_by_queue_[queue.id().value];
   c.tracked_ = queue.begin(CommandId{entry.cid});
@@ -219,6 +221,7 @@ void NvmeController::execute(Command& c) {
   }
   c.walk_prps(core_.memory_page());
   if (c.prps_.state() == PrpWalker::State::failed) return c.complete(c.prps_.error());
+  if (c.observed_) c.stages_.mark(RequestStage::firmware, sim_now());
   handler_.execute(&c);
 }
 
@@ -293,6 +296,10 @@ bool NvmeController::post(Command& c) {
   if (cq.full()) return false;
   const ControllerCore::Post p = core_.post(sq, cq, c.cid(), c.status_, c.dw0_);
   if (c.tracked_) sq.end(c.cid());
+  if (c.observed_) {
+    c.stages_.mark(RequestStage::link, sim_now());
+    if (observer_ != nullptr) observer_->completed(c.queue_, c.cid(), c.stages_);
+  }
   c.cqe_ = p.entry;
   c.cqe_segment_ = {p.address, Bytes{sizeof(CompletionEntry)}};
   ++dma_in_flight_;

@@ -48,6 +48,8 @@ class NvmeController : public sc_core::sc_module, private RegisterPort, private 
 
   const ControllerCore& core() const { return core_; }
   const NvmeControllerParams& params() const { return params_; }
+  /// From now on `observer`, which must outlive the simulation, is told of I/O commands; null: nobody.
+  void observe(CommandObserver* observer) { observer_ = observer; }
   /// Commands fetched and not completed yet.
   std::uint64_t commands_inside() const { return live_commands_; }
 
@@ -111,6 +113,7 @@ class NvmeController : public sc_core::sc_module, private RegisterPort, private 
   ControllerCore core_;
   PcieDma& dma_;
   CommandHandler& handler_;
+  CommandObserver* observer_ = nullptr;
 
   std::vector<std::unique_ptr<Command>> slots_;
   std::vector<Command*> free_;

@@ -175,6 +175,57 @@ TEST_CASE("reads, writes and TRIMs are told apart and add up") {
   CHECK_FALSE(metrics({}).contains("write_latency_mean_ns"));
 }
 
+TEST_CASE("the stages of latency add up, and are what the drive's settings say") {
+  const auto stages = [](const Sets& sets) {
+    const csd_model::RunResult result = run(sets);
+    INFO(result.failure);
+    REQUIRE(result.failure.empty());
+    const ordered_json &all = result.document["breakdown"]["latency_stages"], &m = result.document["metrics"];
+    for (const auto& [kind, means] : all.items()) {
+      double sum = 0;
+      for (const auto& [stage, mean] : means.items()) {
+        CHECK(mean.get<double>() > 0);
+        sum += mean.get<double>();
+      }
+      INFO(kind);
+      CHECK(sum == Approx(m[kind + "_latency_mean_ns"].get<double>()).epsilon(1e-9));
+    }
+    return all;
+  };
+  const Sets alone{"workload.queue_depth=1", "workload.requests=100"};
+  const ordered_json read = stages(alone)["read"];
+  CHECK(read["array"] == Approx(50'000));
+  CHECK(read["command"] == Approx(290));
+  CHECK(read["transfer"] == Approx(30 + 4096 / 1.4).epsilon(1e-6));
+  CHECK(read["link"] == Approx((4096 + 16) / 7.876).epsilon(0.01));
+  for (const std::string idle : {"plane_wait", "bus_wait", "ecc", "firmware"}) CHECK_FALSE(read.contains(idle));
+  const ordered_json slow =
+      stages({"workload.queue_depth=1", "workload.requests=100", "platform.device.nvme.firmware_time=3 us",
+              "platform.device.ftl.lookup_time=2 us", "platform.device.flash.ecc_latency=7 us",
+              "platform.host.io_overhead=4 us"})["read"];
+  CHECK(slow["firmware"] == Approx(5'000));
+  CHECK(slow["ecc"] == Approx(7'000));
+  CHECK(slow["queue"].get<double>() > 4'000);
+  const ordered_json write = stages(with(alone, "workload.pattern=random_write"))["write"];
+  CHECK(write["array"] == Approx(600'000));
+  // Many at a time wait for planes and for the bus; requests that were cut, TRIMs and collections add up as well.
+  const ordered_json busy = stages({"workload.pattern=random_mixed", "workload.trim_fraction=0.1"});
+  CHECK(busy["read"]["plane_wait"].get<double>() > 10'000);
+  CHECK(busy["read"].contains("bus_wait"));
+  CHECK(busy.contains("trim"));
+  stages({"workload.request_size=64 KiB", "platform.device.nvme.mdts=16 KiB"});
+  stages({"workload.pattern=random_write", "workload.working_set=1", "workload.precondition.overwrites=3"});
+  stages(
+      {"workload={kind: block_io, requests: 600, pattern: random_mixed, arrival: {kind: open, interarrival: 5 us}}"});
+  stages({"platform.device.fidelity=at", "workload.pattern=random_mixed"});
+}
+
+TEST_CASE("both fidelities spend a request's time alike") {
+  const Sets mixed{"workload.pattern=random_mixed"};
+  const auto breakdown = [](const Sets& sets) { return run(sets).document["breakdown"]["latency_stages"]; };
+  CHECK(breakdown(mixed) == breakdown(with(mixed, "platform.device.fidelity=at")));
+}
+
 TEST_CASE("the throughput over time holds every measured request") {
   const csd_model::RunResult result = run({});
   REQUIRE(result.files.size() == 1);

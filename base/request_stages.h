@@ -1,0 +1,68 @@
+// Where the time of a request to a drive went, from the host's submission to its completion.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/page_op.h"
+#include "base/units.h"
+
+namespace csdsim {
+
+enum class RequestStage : std::uint8_t {
+  queue,       ///< in the host's queue, and until the drive has fetched it
+  firmware,    ///< waiting for the drive's processors and their work on it
+  plane_wait,  ///< for the planes, phases in front of its own included: collecting garbage, merging partial writes
+  bus_wait,    ///< the stages of its page operation that was done last: FlashStage
+  command,
+  array,
+  transfer,
+  ecc,
+  dram,  ///< waiting for controller DRAM, and bytes on their way through it
+  link,  ///< its data and its completion on the link
+};
+inline constexpr std::size_t kRequestStages = 10;
+constexpr std::array<std::string_view, kRequestStages> kRequestStageNames{
+    "queue", "firmware", "plane_wait", "bus_wait", "command", "array", "transfer", "ecc", "dram", "link"};
+
+/// A clock that charges what has passed since it was last looked at: the stages add up to the whole without remainder.
+class RequestStages {
+ public:
+  void begin(SimTime now) {
+    spent_.fill({});
+    begun_ = last_ = now;
+  }
+
+  /// What has passed was `stage`.
+  void mark(RequestStage stage, SimTime now) {
+    spent_[static_cast<std::size_t>(stage)] += now - last_;
+    last_ = now;
+  }
+
+  /// Charges what is known of a batch of page operations that is over: its stages, and the time of its bytes in DRAM.
+  /// Nothing where it is more than has passed: it is not of this request then.
+  void add_flash(const FlashStages& stages, SimTime dram, SimTime now) {
+    SimTime known = dram;
+    for (const SimTime t : stages) known += t;
+    if (known > now - last_) return;
+    for (std::size_t i = 0; i < kFlashStages; ++i) spent_[kFirstFlashStage + i] += stages[i];
+    spent_[static_cast<std::size_t>(RequestStage::dram)] += dram;
+    last_ += known;
+  }
+
+  SimTime begun() const { return begun_; }
+  SimTime last() const { return last_; }
+  SimTime spent(RequestStage stage) const { return spent_[static_cast<std::size_t>(stage)]; }
+
+ private:
+  static constexpr std::size_t kFirstFlashStage = static_cast<std::size_t>(RequestStage::plane_wait);
+  static_assert(kRequestStageNames[kFirstFlashStage + kFlashStages - 1] == kFlashStageNames[kFlashStages - 1]);
+
+  SimTime begun_;
+  SimTime last_;
+  std::array<SimTime, kRequestStages> spent_{};
+};
+
+}  // namespace csdsim
