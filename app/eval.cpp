@@ -217,6 +217,7 @@ int eval(const EvalArguments& arguments) {
       if (distance >= options.recall.fact()) options.recall.distances.push_back(distance);
   if (in_drive) place_in_drive(arguments, options.batch, request.settings);
 
+  if (arguments.record) request.record_every = arguments.record_every;
   csd_model::EvalResult result;
   {
     Progress progress("eval", arguments.quiet);
@@ -229,6 +230,7 @@ int eval(const EvalArguments& arguments) {
     write_file(*arguments.out / "eval.csv", csv_text(result.document));
     write_file(*arguments.out / "eval.svg", eval_svg(result.document));
   }
+  if (arguments.record) write_file(*arguments.record, result.recorded.dump() + "\n");
   if (!(arguments.quiet && arguments.out)) {
     const std::string text = arguments.format == Format::json  ? result.document.dump(2) + "\n"
                              : arguments.format == Format::csv ? csv_text(result.document)

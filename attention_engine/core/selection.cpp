@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -41,6 +42,34 @@ void sample(Hash& hash, std::uint32_t n, std::uint32_t count, std::vector<std::u
       --count;
     }
   }
+}
+
+/// Touches of `of` groups scaled to `groups`, `rows` selected rows spread over what is touched, at most `size` each.
+void stretch(const PageGroups& recorded, std::uint32_t of, std::uint32_t groups, std::uint64_t rows, std::uint32_t size,
+             PageGroups& out) {
+  out.clear();
+  std::size_t next = 0;
+  for (std::uint64_t g = 0; g < groups && of > 0; ++g) {
+    const auto from = static_cast<std::uint32_t>((2 * g + 1) * of / (2 * std::uint64_t{groups}));
+    while (next < recorded.groups.size() && recorded.groups[next] < from) ++next;
+    if (next < recorded.groups.size() && recorded.groups[next] == from) {
+      out.groups.push_back(static_cast<std::uint32_t>(g));
+    }
+  }
+  const auto touched = static_cast<std::uint32_t>(out.groups.size());
+  if (touched == 0) return;
+  rows = std::clamp<std::uint64_t>(rows, touched, std::uint64_t{touched} * size);
+  out.rows.assign(touched, static_cast<std::uint32_t>(rows / touched));
+  for (std::uint32_t i = 0; i < rows % touched; ++i) ++out.rows[i];
+}
+
+/// Whether `part` of `whole` is a budget like the recorded one.
+void require_like(const char* what, double part, double whole, std::size_t recorded, double of) {
+  const double asked = part / whole, was = static_cast<double>(recorded) / of;
+  if (std::abs(asked - was) <= std::max(0.1 * was, 1 / std::min(whole, of))) return;
+  throw UserError(
+      fmt::format("the selection was recorded at {} = {:.4f}, the run attends at {:.4f}: record it at that budget",
+                  what, was, asked));
 }
 
 }  // namespace
@@ -85,23 +114,51 @@ void RecordedSelection::record(HeadKey key, std::uint32_t tokens, std::vector<st
     throw UserError(fmt::format("selection of sequence {} layer {} head {} at {} tokens is recorded twice",
                                 key.sequence.value, key.layer.value, key.head.value, tokens));
   }
+  sequences_ = std::max(sequences_, key.sequence.value + 1);
+  layers_ = std::max(layers_, key.layer.value + 1);
+  heads_ = std::max(heads_, key.head.value + 1);
 }
 
-const RecordedSelection::Record& RecordedSelection::find(HeadKey key, std::uint32_t tokens) const {
-  const auto it = records_.find({key, tokens});
-  if (it == records_.end()) {
-    throw UserError(fmt::format("no recorded selection for sequence {} layer {} head {} at {} tokens",
-                                key.sequence.value, key.layer.value, key.head.value, tokens));
+RecordedSelection::Found RecordedSelection::find(HeadKey key, std::uint32_t tokens) const {
+  auto it = records_.find({key, tokens});
+  if (it != records_.end()) return {it->second, tokens};
+  if (head_dim_ > 0 && !records_.empty()) {
+    key = {SequenceId{key.sequence.value % sequences_}, LayerId{key.layer.value % layers_},
+           KvHead{key.head.value % heads_}};
+    it = records_.lower_bound({key, tokens});
+    const bool above = it != records_.end() && it->first.key == key;
+    if (it != records_.begin()) {
+      const auto below = std::prev(it);
+      const bool nearer = !above || tokens - below->first.tokens <= it->first.tokens - tokens;
+      if (below->first.key == key && nearer) return {below->second, below->first.tokens};
+    }
+    if (above) return {it->second, it->first.tokens};
   }
-  return it->second;
+  throw UserError(fmt::format("no recorded selection for sequence {} layer {} head {} at {} tokens", key.sequence.value,
+                              key.layer.value, key.head.value, tokens));
 }
 
-void RecordedSelection::components(HeadKey key, const KvHeadView& view, const SparfParams&, PageGroups& out) {
-  out.assign(find(key, view.tokens).components, view.embedding_group, view.head_dim);
+void RecordedSelection::components(HeadKey key, const KvHeadView& view, const SparfParams& params, PageGroups& out) {
+  const Found found = find(key, view.tokens);
+  const std::uint32_t m = view.embedding_group, d = head_dim_ == 0 ? view.head_dim : head_dim_;
+  const std::uint32_t r = std::min(params.r, view.head_dim);
+  if (head_dim_ > 0) require_like("r/d", r, view.head_dim, found.record.components.size(), d);
+  out.assign(found.record.components, m, d);
+  if (d == view.head_dim) return;
+  const PageGroups recorded = out;
+  stretch(recorded, (d + m - 1) / m, view.head_dim / m, r, m, out);
 }
 
-void RecordedSelection::tokens(HeadKey key, const KvHeadView& view, const SparfParams&, PageGroups& out) {
-  out.assign(find(key, view.tokens).tokens, view.tokens_per_page, view.flushed_tokens);
+void RecordedSelection::tokens(HeadKey key, const KvHeadView& view, const SparfParams& params, PageGroups& out) {
+  const Found found = find(key, view.tokens);
+  const std::uint32_t n = view.tokens_per_page;
+  if (head_dim_ > 0) require_like("k/S", params.k, view.tokens, found.record.tokens.size(), found.tokens);
+  if (found.tokens == view.tokens) return out.assign(found.record.tokens, n, view.flushed_tokens);
+  PageGroups recorded;
+  recorded.assign(found.record.tokens, n, found.tokens / n * n);
+  std::uint64_t rows = 0;
+  for (const std::uint32_t count : recorded.rows) rows += count;
+  stretch(recorded, found.tokens / n, view.flushed_groups(), rows * params.k / found.record.tokens.size(), n, out);
 }
 
 }  // namespace csdsim::engine

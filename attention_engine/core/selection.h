@@ -39,13 +39,24 @@ class ClusteredSelection : public SelectionSource {
 };
 
 /// Selections recorded on a real checkpoint.
+///
+/// Without stretching, a head finds what was recorded for its key and length. With it, any head of any model finds
+/// something: keys wrap around (sequence, layer and head modulo those recorded), of the lengths recorded the nearest
+/// counts (of two the shorter), and what was touched there is scaled to the head: page group g of G is touched if group
+/// floor((g + 1/2) G'/G) of G' was, so that the share of pages touched and its dependence on age stay what they were.
+/// Of a head of the same length and dimension that is the recorded selection itself.
 class RecordedSelection : public SelectionSource {
  public:
+  RecordedSelection() = default;
+  /// Stretches; recorded on heads of `head_dim` components.
+  explicit RecordedSelection(std::uint32_t head_dim) : head_dim_(head_dim) {}
+
   /// I and J of a head when it holds `tokens` tokens; both ascending. A second record for the same (key, tokens) throws
   /// UserError.
   void record(HeadKey key, std::uint32_t tokens, std::vector<std::uint32_t> components,
               std::vector<std::uint32_t> selected_tokens);
-  /// Both throw UserError if there is no record for (key, view.tokens).
+  /// Both throw UserError if there is no record for (key, view.tokens), and, when stretching, if k/S or r/d is another
+  /// one than was recorded: off by more than a tenth and by more than one of the smaller context or head.
   void components(HeadKey key, const KvHeadView& view, const SparfParams& params, PageGroups& out) override;
   void tokens(HeadKey key, const KvHeadView& view, const SparfParams& params, PageGroups& out) override;
 
@@ -59,9 +70,15 @@ class RecordedSelection : public SelectionSource {
     std::vector<std::uint32_t> components;
     std::vector<std::uint32_t> tokens;
   };
-  const Record& find(HeadKey key, std::uint32_t tokens) const;
+  struct Found {
+    const Record& record;
+    std::uint32_t tokens;  ///< length at which it was recorded
+  };
+  Found find(HeadKey key, std::uint32_t tokens) const;
 
   std::map<Point, Record> records_;
+  std::uint32_t head_dim_ = 0;  ///< 0: no stretching
+  std::uint32_t sequences_ = 0, layers_ = 0, heads_ = 0;
 };
 
 }  // namespace csdsim::engine

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "csd_model/eval/drive_eval.h"
+#include "csd_model/eval/recorded_selection.h"
 #include "csd_model/runner/result.h"
 #include "csd_model/runner/runner.h"
 #include "host_runtime/checkpoint/checkpoint.h"
@@ -119,8 +120,24 @@ EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progre
   for (const EvalSetting& setting : request.settings) settings.push_back(setting.evaluated);
   host::EvaluationHooks hooks;
   if (progress) hooks.progress = [&](std::size_t done, std::size_t total) { progress("batches", done, total); };
+  SelectionRecorder recorder;
+  if (request.record_every) {
+    if (settings.size() != 1 ||
+        host::attention_method(settings[0].method).budget != host::BudgetKind::components_and_tokens) {
+      throw UserError("a recording takes one setting of sparf: give --method sparf and one budget");
+    }
+    hooks.selected = [&](std::size_t, SequenceId window, LayerId layer, KvHead head, std::uint32_t tokens,
+                         const host::HeadSelection& selection) {
+      if ((tokens - request.options.windows.prefill - 1) % *request.record_every == 0)
+        recorder.add(window, layer, head, tokens, selection);
+    };
+  }
   host::EvaluationResult evaluated = host::evaluate(*decoder, text, settings, request.options, hooks);
 
+  if (request.record_every) {
+    result.recorded = recorder.document(checkpoint.config.head_dim, evaluated.rows[0].setting, request.model.string(),
+                                        request.text.string());
+  }
   result.document["metrics"] = {{"dense_perplexity", evaluated.dense_perplexity}};
   result.document["rows"] = ordered_json::array();
   std::uint64_t page_ops = 0;

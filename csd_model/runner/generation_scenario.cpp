@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/trace.h"
+#include "csd_model/eval/recorded_selection.h"
 #include "csd_model/generation/decoder_data.h"
 #include "csd_model/generation/host_backend.h"
 #include "csd_model/runner/assemble.h"
@@ -219,6 +220,17 @@ void add_text(RunResult& result, const DecoderData& data, const LoadedModel& mod
   result.document["stats"]["attention_digest"] = fmt::format("{:016x}", data.attention_digest());
 }
 
+/// What SparF heads touch where that is not computed.
+std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario& s) {
+  if (const auto* recorded = std::get_if<scenario::RecordedSelection>(&s.simulation.selection);
+      recorded && s.simulation.data == scenario::DataMode::timing)
+    return std::make_unique<engine::RecordedSelection>(read_selection(recorded->file.path));
+  const auto* clustered = std::get_if<scenario::ClusteredSelection>(&s.simulation.selection);
+  return std::make_unique<engine::ClusteredSelection>(
+      clustered ? clustered->token_page_fraction.value() : scenario::ClusteredSelection{}.token_page_fraction.value(),
+      s.seed);
+}
+
 std::vector<std::uint32_t> lengths_of(const Tokens& prompts) {
   std::vector<std::uint32_t> lengths;
   for (const auto& prompt : prompts) lengths.push_back(static_cast<std::uint32_t>(prompt.size()));
@@ -253,11 +265,8 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
     scenario::Scenario variant = s;
     variant.system = system;
     GenerationSetup setup = generation_setup(variant, lengths);
-    double fraction = 0.25;
-    if (const auto* clustered = std::get_if<scenario::ClusteredSelection>(&s.simulation.selection))
-      fraction = clustered->token_page_fraction.value();
-    engine::ClusteredSelection selection(fraction, s.seed);
-    setup.platform.drive.selection = &selection;
+    const std::unique_ptr<engine::SelectionSource> selection = make_selection(s);
+    setup.platform.drive.selection = selection.get();
     if (carried) {
       data = std::make_unique<DecoderData>(*model->decoder, prompts, workload.output_tokens,
                                            setup.plan.system.mini_batches, sampling);
@@ -309,7 +318,10 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
     const std::uint32_t longest = *std::max_element(lengths.begin(), lengths.end()) + workload.output_tokens - 1;
     result.document["stats"]["sparf"] = host::SparfBudget(plan.system.sparf, plan.model.head_dim).describe(longest);
     if (!carried)
-      result.document["stats"]["selection"] = "clustered: share of token pages touched is assumed, see scenario";
+      result.document["stats"]["selection"] =
+          std::holds_alternative<scenario::RecordedSelection>(s.simulation.selection)
+              ? "recorded on a checkpoint, see scenario"
+              : "clustered: share of token pages touched is assumed, see scenario";
   }
 
   if (carried) add_text(result, *data, *model);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "csd_model/scenario/presets.h"
 #include "csd_model/scenario/scenario.h"
+#include "host_runtime/core/attention_methods.h"
 
 namespace csdsim::scenario {
 namespace {
@@ -24,6 +25,8 @@ struct Category {
   std::string_view preset_kind;
   std::string_view section;
 };
+/// Of `csdsim eval`: no part of a scenario.
+constexpr std::string_view kMethods = "methods";
 constexpr Category kCategories[] = {
     {"devices", "device", ""},
     {"gpus", "gpu", ""},
@@ -34,6 +37,7 @@ constexpr Category kCategories[] = {
     {"mappings", "", "platform.device.ftl.mapping"},
     {"workloads", "", "workload"},
     {"selections", "", "simulation.selection"},
+    {kMethods, "", ""},
 };
 
 std::string_view last_key(std::string_view path) {
@@ -111,6 +115,34 @@ bool is_preset_kind(std::string_view kind) {
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }
 
+/// The budgets that `csdsim eval` takes for the methods, or for one.
+std::string methods_text(std::string_view name) {
+  if (!name.empty()) host::attention_method(name);  // names what exists otherwise
+  const auto budget = [](host::BudgetKind kind) -> std::string_view {
+    switch (kind) {
+      case host::BudgetKind::none:
+        return "none";
+      case host::BudgetKind::components_and_tokens:
+        return "--r components, --k tokens (those of --local and the current one included), --local newest ones (k/4)";
+      case host::BudgetKind::tokens:
+        return "--k tokens, the current one included";
+      case host::BudgetKind::heavy_and_recent:
+        return "--heavy and --recent tokens that outlive a step; its own token comes on top";
+      case host::BudgetKind::window_and_sinks:
+        return "--window newest tokens, the current one included, --sinks first ones (0; streamingllm 4)";
+    }
+    return "";
+  };
+  std::string out;
+  for (const host::MethodInfo& info : host::attention_methods()) {
+    if (!name.empty() && info.name != name) continue;
+    out +=
+        fmt::format("{}: {}\n  budget: {}{}\n  runs: on the host{}\n", info.name, info.doc, budget(info.budget),
+                    info.budget == host::BudgetKind::none ? "" : "; or --ratio", info.in_drive ? ", in the drive" : "");
+  }
+  return out;
+}
+
 ParamTable table_with_top() {
   auto table = ParamTable::of<Scenario>();
   table.sections.insert(table.sections.begin(), SectionRow{"", "The top of a scenario file.", {}, {}});
@@ -129,6 +161,11 @@ std::vector<CatalogItem> catalog(std::string_view category) {
   for (const Category& c : kCategories) {
     if (c.name != category) continue;
     std::vector<CatalogItem> items;
+    if (c.name == kMethods) {
+      for (const host::MethodInfo& info : host::attention_methods()) {
+        items.push_back({std::string(info.name), std::string(info.doc)});
+      }
+    }
     for (const std::string& name : Presets::builtin().names(c.preset_kind)) {
       items.push_back({name, Presets::builtin().preset(c.preset_kind, name)->doc});
     }
@@ -160,7 +197,7 @@ std::string list_text(std::string_view category) {
 }
 
 std::vector<std::string> describe_kinds() {
-  std::vector<std::string> kinds{"scenario"};
+  std::vector<std::string> kinds{"scenario", std::string(kMethods)};
   for (const SectionRow& section : ParamTable::of<Scenario>().sections) {
     const std::string key(last_key(section.path));
     if (std::find(kinds.begin(), kinds.end(), key) == kinds.end()) kinds.push_back(key);
@@ -169,6 +206,7 @@ std::vector<std::string> describe_kinds() {
 }
 
 std::string describe_text(std::string_view kind, std::string_view name) {
+  if (kind == kMethods || kind == "method") return methods_text(name);
   const ParamTable table = table_with_top();
   if (!name.empty() && is_preset_kind(kind)) {
     if (const Preset* preset = Presets::builtin().preset(kind, name)) return preset_text(kind, *preset);

@@ -12,7 +12,7 @@ struct CatalogItem {
   std::string doc;
 };
 
-/// "devices", "gpus", "hosts", "models", "systems", "mappings", "workloads", "selections".
+/// "devices", "gpus", "hosts", "models", "systems", "mappings", "workloads", "selections", "methods".
 std::vector<std::string> catalog_categories();
 /// Members of a category. Throws UserError for an unknown one.
 std::vector<CatalogItem> catalog(std::string_view category);
@@ -23,7 +23,8 @@ std::string list_text(std::string_view category = {});
 std::vector<std::string> describe_kinds();
 /// Parameters with default, unit, range, source and sentence. `kind` is a map of a scenario ("flash", "system",
 /// "platform.device.link") or "scenario" for everything; `name` is one of its kinds ("instinfer-sparf") or, for device,
-/// gpu, host and model, a preset, of which the values are shown. Throws UserError that lists what exists.
+/// gpu, host and model, a preset, of which the values are shown; "methods" tells the budgets of attention methods.
+/// Throws UserError that lists what exists.
 std::string describe_text(std::string_view kind, std::string_view name = {});
 
 /// Every parameter as Markdown tables, a section a map.

@@ -124,6 +124,14 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
       simulation.sampling.reset();
     }
   }
+  auto* recorded = std::get_if<RecordedSelection>(&simulation.selection);
+  if (recorded && simulation.data == DataMode::timing && c.readable({"simulation.selection"})) {
+    if (recorded->file.given.empty()) {
+      c.error_at("simulation.selection", "simulation.selection: kind recorded needs the file that was recorded");
+    } else {
+      c.resolve(recorded->file, "simulation.selection.file", "file");
+    }
+  }
   if (simulation.data == DataMode::timing && work.temperature.numerator != 0) {
     c.refuse_unused("workload.temperature", "simulation.data", "timing runs draw no tokens");
   }

@@ -97,6 +97,11 @@ void describe(ParamVisitor& v, ClusteredSelection& c) {
           "InstInfer IV-C, VI-C: implied at 1/8 and 16 tokens a page; opt-6m measures 0.46, uniform picks touch 0.88"));
 }
 
+void describe(ParamVisitor& v, RecordedSelection& c) {
+  v.param("file", c.file, "What csdsim eval --record wrote, at the run's budget: r/d and k/S have to agree.",
+          measured("selections of a trained checkpoint; models/opt-6m has some"));
+}
+
 void describe(ParamVisitor& v, SamplingConfig& c) {
   v.param("layers", c.layers, {2, 1024}, "Layers that are simulated for all: two show the time from layer to layer.",
           assumed("layers are alike"));

@@ -89,7 +89,14 @@ struct ClusteredSelection {
   static constexpr std::string_view kDoc = "Selected tokens share pages: a given share of the token pages is touched.";
   Ratio token_page_fraction = Ratio::of(1, 4);
 };
-using SelectionConfig = std::variant<ClusteredSelection>;
+/// Picks recorded on a real checkpoint by `csdsim eval --record`.
+struct RecordedSelection {
+  static constexpr std::string_view kKind = "recorded";
+  static constexpr std::string_view kDoc =
+      "Selections recorded by csdsim eval --record, stretched to the run's contexts and heads.";
+  InputPath file;
+};
+using SelectionConfig = std::variant<ClusteredSelection, RecordedSelection>;
 
 /// Which part of a long run is simulated.
 struct SamplingConfig {
@@ -127,6 +134,7 @@ void describe(ParamVisitor& v, InstinferDense& c);
 void describe(ParamVisitor& v, InstinferSparf& c);
 void describe(ParamVisitor& v, GenerationWorkload& c);
 void describe(ParamVisitor& v, ClusteredSelection& c);
+void describe(ParamVisitor& v, RecordedSelection& c);
 void describe(ParamVisitor& v, SamplingConfig& c);
 void describe(ParamVisitor& v, SimulationConfig& c);
 void describe(ParamVisitor& v, Scenario& c);

@@ -391,3 +391,45 @@ TEST_CASE("recorded selection maps indices to the pages of the layout at hand") 
   CHECK_THROWS_WITH(selection.tokens(head(1), view, {}, groups), Catch::Contains("head 1 at 100 tokens"));
   CHECK_THROWS_AS(selection.record(head(0), 100, {}, {}), UserError);
 }
+
+TEST_CASE("a recorded selection stretches to any head: the same share of the pages, of the same age") {
+  RecordedSelection selection(64);
+  std::vector<std::uint32_t> tokens;
+  for (std::uint32_t j = 0; j < 32; ++j) tokens.push_back(64 + j);  // pages 2 of 16 at 32 tokens a page
+  tokens.push_back(500);                                            // and 15
+  selection.record(head(0), 512, {1, 2, 40}, tokens);
+  selection.record(head(0), 600, {1, 2, 40}, {7, 8});
+  KvHeadView view{
+      .tokens = 512, .head_dim = 64, .tokens_per_page = 32, .embedding_group = 4, .window = 512, .flushed_tokens = 512};
+  const SparfParams params{.r = 3, .k = 33, .l = 1};
+  PageGroups out;
+  selection.tokens(head(0), view, params, out);  // itself
+  CHECK(out.groups == std::vector<std::uint32_t>{2, 15});
+  CHECK(out.rows == std::vector<std::uint32_t>{32, 1});
+  selection.components(head(0), view, params, out);
+  CHECK(out.groups == std::vector<std::uint32_t>{0, 10});
+
+  // Another sequence, layer and head, twice as long, 16 tokens a page: 64 groups that stand for 32.
+  view = {.tokens = 1024,
+          .head_dim = 128,
+          .tokens_per_page = 16,
+          .embedding_group = 4,
+          .window = 512,
+          .flushed_tokens = 1024};
+  const HeadKey other{SequenceId{5}, LayerId{7}, KvHead{3}};
+  selection.record(head(0), 1100, {1, 2, 40}, {7, 8});
+  const SparfParams twice{.r = 6, .k = 66, .l = 1};
+  view.tokens = 800;  // nearer to 600 than to 1100, whose budget is another
+  CHECK_THROWS_WITH(selection.tokens(other, view, twice, out), Catch::Contains("k/S = 0.0033"));
+  view.tokens = 520;
+  view.flushed_tokens = 512;
+  selection.tokens(other, view, params, out);
+  CHECK(out.groups == std::vector<std::uint32_t>{4, 5, 31});
+  CHECK(out.rows == std::vector<std::uint32_t>{11, 11, 11});
+  selection.components(other, view, twice, out);  // 16 groups of 4 stand for 32
+  CHECK(out.groups == std::vector<std::uint32_t>{0, 1, 20, 21});
+  CHECK(out.rows == std::vector<std::uint32_t>{2, 2, 1, 1});
+  CHECK_THROWS_WITH(selection.components(other, view, {.r = 30, .k = 33}, out), Catch::Contains("r/d"));
+  RecordedSelection empty(64);
+  CHECK_THROWS_AS(empty.tokens(other, view, params, out), UserError);
+}

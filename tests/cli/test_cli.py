@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 CSDSIM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 del sys.argv[1:]
@@ -40,7 +41,7 @@ class CommandLine(unittest.TestCase):
             self.assertIn(text, run.stderr + run.stdout)
 
     def test_help_and_version(self):
-        for command in [[], ["run"], ["sweep"], ["generate"], ["check"], ["list"], ["describe"]]:
+        for command in [[], ["run"], ["sweep"], ["generate"], ["eval"], ["check"], ["list"], ["describe"]]:
             run = csdsim(*command, "--help")
             self.assertEqual(run.returncode, 0)
             self.assertIn("Usage", run.stdout)
@@ -100,6 +101,67 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(drive["tokens"], host["tokens"])
         self.assertIsInstance(drive["text"], str)
         self.assertGreater(drive["metrics"]["decode_tokens_per_s"], 0)
+
+    def evaluated(self, *args):
+        return self.result("eval", "--model", MODEL, "--text", MODEL + "/sample.txt", "--prefill", 128, "--decode", 6,
+                           "--windows", 2, *args)
+
+    def test_eval_writes_rows_csv_and_a_picture(self):
+        result = self.evaluated("--method", "dense", "--method", "sparq", "--method", "h2o", "--ratio", "1/4", "--ratio", "0.5",
+                                "--distance", 64)
+        rows = result["rows"]
+        self.assertEqual([(r["method"], r["ratio"]) for r in rows],
+                         [("dense", None), ("sparq", "1/4"), ("sparq", "1/2"), ("h2o", "1/4"), ("h2o", "1/2")])
+        for row in rows:
+            self.assertEqual(row["tokens_scored"], 10)
+            self.assertGreater(row["perplexity"], 1)
+            self.assertTrue(0 < row["alpha_mean"] <= 1)
+            self.assertEqual([p["distance"] for p in row["recall"]], [64])
+        self.assertEqual(rows[0]["perplexity"], result["metrics"]["dense_perplexity"])
+        with open(self.out / "eval.csv") as file:
+            table = list(csv.DictReader(file))
+        self.assertEqual([float(r["perplexity"]) for r in table], [r["perplexity"] for r in rows])
+        xml.etree.ElementTree.parse(self.out / "eval.svg")
+        again = self.evaluated("--method", "dense", "--method", "sparq", "--method", "h2o", "--ratio", "1/4", "--ratio", "0.5",
+                               "--distance", 64)
+        result.pop("wall"), again.pop("wall")
+        self.assertEqual(json.dumps(result), json.dumps(again))
+
+    def test_eval_in_the_drive_equals_the_host(self):
+        budget = ["--method", "sparf", "--r", 16, "--k", 40, "--local", 10]
+        drive = self.evaluated(*budget, "--attention", "drive")["rows"]
+        host = self.evaluated(*budget, "--no-recall")["rows"]
+        self.assertEqual(drive[0].pop("attention"), "drive")
+        self.assertEqual(host[0].pop("attention"), "host")
+        self.assertEqual(drive, host)
+
+    def test_eval_records_what_timing_runs_replay(self):
+        file = self.out / "selection.json"
+        self.evaluated("--method", "sparf", "--ratio", "1/8", "--no-recall", "--record", file, "--record-every", 1)
+        ask = ["run", "scenarios/channels.yaml", "--set", "model.preset=opt-1.3b", "--set", "workload.batch=2"]
+        recorded = ["--set", f"simulation.selection={{kind: recorded, file: {file}}}"]
+        clustered = ["--set", "simulation.selection={kind: clustered, token_page_fraction: 1}"]
+        self.assertLess(self.result(*ask, *recorded)["metrics"]["bytes_flash_channel"],
+                        self.result(*ask, *clustered)["metrics"]["bytes_flash_channel"])
+        self.refused(*ask, *recorded, "--set", "system.ratio=1/2", says=["recorded at"])
+        self.refused(*ask, "--set", "simulation.selection={kind: recorded}", says=["needs the file"])
+        for text in ("{}", "[1", '{"csdsim_selection": 1, "head_dim": 64, "records": [[0, 0, 0, 9, [1], [9]]]}'):
+            file.write_text(text)
+            self.refused(*ask, *recorded, says=["selection.json"])
+
+    def test_eval_names_mistakes(self):
+        ask = ["eval", "--model", MODEL, "--text", MODEL + "/sample.txt", "--windows", 1]
+        self.refused(*ask, "--method", "sparg", says=["sparq"])
+        self.refused(*ask, "--method", "sparq", "--heavy", 4, says=["--heavy"])
+        self.refused(*ask, "--method", "h2o", "--heavy", 4, says=["come together"])
+        self.refused(*ask, "--method", "h2o", "--attention", "drive", says=["dense, sparf"])
+        self.refused(*ask, "--method", "dense", "--ratio", "1/2", says=["--ratio"])
+        self.refused(*ask, "--ratio", "x", says=["x"])
+        self.refused(*ask, "--prefill", 100000, says=["the text has"])
+        self.refused(*ask, "--distance", 5, says=["distance 5"])
+        self.refused(*ask, "--record", self.out / "x", says=["one setting"])
+        self.refused(*ask, "--set", "seed=1", says=["--attention drive"])
+        self.refused("eval", "--model", MODEL, says=["--text"])
 
     def test_sweep_resumes_and_writes_rows(self):
         scenario = self.out / "s.yaml"

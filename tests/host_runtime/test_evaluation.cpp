@@ -1,0 +1,152 @@
+// The evaluation protocol on opt-6m.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "base/error.h"
+#include "host_runtime/core/attention_local.h"
+#include "host_runtime/core/eval/evaluation.h"
+#include "tests/host_runtime/opt_6m.h"
+
+using namespace csdsim;
+using namespace csdsim::host;
+using Catch::Matchers::Contains;
+using csdsim::test::opt_6m;
+
+namespace {
+
+EvaluationResult run(const std::vector<EvaluatedSetting>& settings, const EvaluationOptions& options,
+                     const EvaluationHooks& hooks = {}) {
+  return evaluate(*opt_6m().decoder, opt_6m().text, settings, options, hooks);
+}
+
+}  // namespace
+
+TEST_CASE("the protocol: perplexity is that of the plain loop, whatever the batch, and sparf is sparq") {
+  EvaluationOptions options{.windows = {96, 20, 3}, .recall = {}};
+  const MethodSettings exact{.r = 16, .k = 24, .local = 6};
+  const std::vector<EvaluatedSetting> settings{
+      {"dense", {}}, {"sparq", exact}, {"sparf", exact}, {"local", {.window = 40}}, {"h2o", {.ratio = {1, 4}}}};
+  const EvaluationResult all = run(settings, options);
+  REQUIRE(all.rows.size() == 5);
+  const auto plain = [&](std::unique_ptr<AttentionMethod> method) {
+    HostAttention attention(opt_6m().decoder->config(), std::move(method));
+    return perplexity(*opt_6m().decoder, attention, opt_6m().text, options.windows);
+  };
+  // Rows of a prefill may round differently with the batch.
+  const PerplexityResult dense = plain(std::make_unique<DenseAttention>());
+  CHECK(all.rows[0].tokens_scored == 57);
+  CHECK(all.rows[0].tokens_scored == dense.tokens_scored);
+  CHECK(all.rows[0].perplexity == Approx(dense.perplexity).epsilon(2e-3));
+  CHECK(all.rows[3].perplexity ==
+        Approx(plain(std::make_unique<LocalAttention>(LocalOptions{.tokens = 40})).perplexity).epsilon(5e-3));
+  CHECK(
+      all.rows[1].perplexity ==
+      Approx(
+          plain(std::make_unique<SparqAttention>(SparqOptions{.components = 16, .tokens = 24, .local = 6})).perplexity)
+          .epsilon(5e-3));
+
+  CHECK(all.rows[0].perplexity == all.dense_perplexity);
+  CHECK(all.rows[0].greedy_equal == 57);
+  for (const double mean :
+       {all.rows[0].alpha_mean, all.rows[0].mass_mean, all.rows[0].kept_mean, all.rows[0].traffic_mean}) {
+    CHECK(mean == 1.0);
+  }
+  CHECK(all.rows[1].perplexity == all.rows[2].perplexity);
+  CHECK(all.rows[1].alpha_mean == all.rows[2].alpha_mean);
+  CHECK(all.rows[1].alpha_mean != all.rows[1].mass_mean);  // SparQ's alpha is an estimate
+  CHECK(all.rows[3].alpha_mean == all.rows[3].mass_mean);
+  CHECK(all.rows[4].greedy_equal < 57);
+
+  options.batch = 1;
+  const EvaluationResult single = run(settings, options);
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    INFO(settings[i].method);
+    CHECK(single.rows[i].perplexity == Approx(all.rows[i].perplexity).epsilon(5e-3));
+    CHECK(single.rows[i].mass_mean == Approx(all.rows[i].mass_mean).epsilon(1e-3));
+  }
+}
+
+TEST_CASE("dense perplexity is that of the independent implementation") {
+  const auto& golden = opt_6m().golden["dense_perplexity"];
+  const EvaluationOptions options{
+      .windows = {golden["prefill"].get<std::uint32_t>(), golden["decode"].get<std::uint32_t>(),
+                  golden["windows"].get<std::uint32_t>()},
+      .recall = {}};
+  const EvaluationResult result = run({}, options);
+  CHECK(result.dense_perplexity == Approx(golden["perplexity"].get<double>()).epsilon(2e-3));
+  std::size_t scored = 0;
+  for (const auto& window : result.dense_greedy) scored += window.size();
+  CHECK(scored == golden["tokens_scored"].get<std::size_t>());
+}
+
+TEST_CASE("kept shares and traffic are what the budget says") {
+  const EvaluationResult result =
+      run({{"local", {.window = 31}}, {"sparq", {.r = 8, .k = 31}}}, {.windows = {100, 2, 1}, .recall = {}});
+  CHECK(result.rows[0].kept_mean == Approx(31.0 / 101));  // one step, over 101 tokens
+  CHECK(result.rows[0].traffic_mean == Approx(31.0 / 101));
+  CHECK(result.rows[1].traffic_mean == Approx((8.0 * 101 + 2 * 31 * 64) / (2 * 101 * 64)));
+}
+
+TEST_CASE("recall: a planted span is found in a dense cache and not behind a window") {
+  EvaluationOptions options{.windows = {256, 2, 4}, .recall = {.distances = {64, 250}}};
+  const EvaluationResult result = run({{"dense", {}}, {"local", {.window = 48}}, {"local", {.window = 130}}}, options);
+  for (const EvaluationRow& row : result.rows) {
+    REQUIRE(row.recall.size() == 2);
+    CHECK(row.recall[0].distance == 64);
+    CHECK(row.recall[0].asked == result.rows[0].recall[1].asked);
+    CHECK(row.recall[0].asked > 4 * 6);
+    CHECK(row.recall[0].asked <= 4 * 24);
+  }
+  const auto share = [&](std::size_t row, std::size_t d) {
+    const RecallPoint& p = result.rows[row].recall[d];
+    return static_cast<double>(p.recalled) / static_cast<double>(p.asked);
+  };
+  INFO(share(0, 0) << " " << share(0, 1) << " " << share(1, 0) << " " << share(2, 0) << " " << share(2, 1));
+  CHECK(share(0, 0) > 0.4);
+  CHECK(share(0, 1) > 0.3);
+  CHECK(share(1, 0) < 0.2);  // the fact is 64 tokens away
+  CHECK(share(1, 1) < 0.2);
+  CHECK(share(2, 1) < 0.2);
+}
+
+TEST_CASE("a fact is a span outside the filler, the same at every distance, another for another seed or window") {
+  const auto& text = opt_6m().text;
+  RecallOptions options{.distances = {32}};
+  const auto first = recall_fact(text, 100, 64, options, 3);
+  CHECK(first == recall_fact(text, 100, 64, options, 3));
+  CHECK(first != recall_fact(text, 100, 64, options, 4));
+  options.seed = 2;
+  CHECK(first != recall_fact(text, 100, 64, options, 3));
+  // Of a short text every start outside the filler is drawn, none within.
+  std::vector<TokenId> numbers;
+  for (std::uint32_t i = 0; i < 150; ++i) numbers.push_back(TokenId{i});
+  std::vector<std::uint32_t> starts;
+  for (std::uint32_t index = 0; index < 2000; ++index) {
+    const auto fact = recall_fact(numbers, 50, 60, options, index);
+    REQUIRE(fact.size() == 32);
+    starts.push_back(fact[0].value);
+    CHECK((fact.back().value < 50 || fact.front().value >= 110));
+  }
+  std::sort(starts.begin(), starts.end());
+  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+  CHECK(starts.size() == 19 + 9);
+  const auto planted = plant(std::span(numbers).subspan(50, 60), first, 40);
+  CHECK(planted.size() == 60);
+  CHECK(planted[19] == TokenId{69});
+  CHECK(std::equal(first.begin(), first.end(), planted.begin() + 20));
+  CHECK(planted[52] == TokenId{102});
+
+  CHECK_THROWS_WITH(recall_fact(numbers, 0, 149, options, 0), Contains("no 32 tokens outside window 0"));
+  options.distances = {31};
+  CHECK_THROWS_WITH(recall_fact(numbers, 50, 60, options, 0), Contains("distance 31 is not from 32") && Contains("60"));
+  options.distances = {61};
+  CHECK_THROWS_WITH(recall_fact(numbers, 50, 60, options, 0), Contains("distance 61"));
+}
+
+TEST_CASE("what cannot be evaluated is refused before anything runs") {
+  CHECK_THROWS_WITH(run({{"sparq", {.r = 65}}}, {.windows = {64, 8, 1}, .recall = {}}), Contains("must be 1 to 64"));
+  CHECK_THROWS_WITH(run({}, {.windows = {2040, 100, 1}, .recall = {}}), Contains("2048 positions"));
+  CHECK_THROWS_WITH(run({}, {.windows = {64, 8, 4'000'000'000U}, .recall = {}}), Contains("the text has"));
+  CHECK_THROWS_WITH(run({}, {.windows = {64, 1, 1}, .recall = {}}), Contains("at least 1 and 2"));
+}
