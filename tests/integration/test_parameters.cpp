@@ -20,7 +20,7 @@ namespace {
 /// What moving a parameter does.
 enum class Effect : std::uint8_t {
   changes,  ///< the result
-  refused,  ///< the scenario is not accepted or the run fails: the parameter is a limit
+  refused,  ///< the scenario is not accepted or does not run: the parameter is a limit
   same,     ///< nothing, by contract: only the way to the result differs
 };
 
@@ -81,8 +81,8 @@ Answer run(std::string_view base, const std::vector<std::string>& sets) {
     const auto loaded = scenario::load_scenario_text(scenario_text(base), "probe.yaml", CSDSIM_SOURCE_DIR, sets);
     csd_model::RunResult result = csd_model::run_scenario(loaded.base.scenario);
     for (const char* const echoed : {"scenario", "wall", "seed", "build", "name"}) result.document.erase(echoed);
-    if (!result.failure.empty()) return {result.failure, true};
-    return {result.document.dump(), false};
+    // Requests may fail, of flash that is worn or completions that are lost: that is a result.
+    return {result.failure + result.document.dump(), false};
   } catch (const std::runtime_error& error) {
     return {error.what(), true};
   }
