@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
-#include <vector>
 
 namespace csdsim {
 
@@ -19,29 +19,34 @@ class RingQueue {
   T& front() { return slots_[first_]; }
   const T& front() const { return slots_[first_]; }
   T& back() { return (*this)[size_ - 1]; }
-  T& operator[](std::size_t i) { return slots_[(first_ + i) & (slots_.size() - 1)]; }
+  T& operator[](std::size_t i) { return slots_[(first_ + i) & mask_]; }
 
   /// The new last element, with whatever its slot held.
   T& extend() {
-    if (size_ == slots_.size()) grow();
-    return slots_[(first_ + size_++) & (slots_.size() - 1)];
+    if (size_ == capacity_) grow();
+    return slots_[(first_ + size_++) & mask_];
   }
   T& push_back(T element) { return extend() = std::move(element); }
   void pop_front() {
-    first_ = (first_ + 1) & (slots_.size() - 1);
+    first_ = (first_ + 1) & mask_;
     --size_;
   }
   void clear() { first_ = size_ = 0; }
 
  private:
-  void grow() {
-    std::vector<T> larger(slots_.empty() ? 16 : 2 * slots_.size());
-    for (std::size_t i = 0; i < size_; ++i) larger[i] = std::move((*this)[i]);
-    slots_ = std::move(larger);
+  [[gnu::noinline]] void grow() {
+    const std::size_t larger = capacity_ == 0 ? 16 : 2 * capacity_;
+    auto slots = std::make_unique<T[]>(larger);
+    for (std::size_t i = 0; i < size_; ++i) slots[i] = std::move((*this)[i]);
+    slots_ = std::move(slots);
+    capacity_ = larger;
+    mask_ = larger - 1;
     first_ = 0;
   }
 
-  std::vector<T> slots_;  ///< a power of two of them
+  std::unique_ptr<T[]> slots_;
+  std::size_t capacity_ = 0;  ///< 0 or a power of two
+  std::size_t mask_ = 0;      ///< capacity_ - 1
   std::size_t first_ = 0;
   std::size_t size_ = 0;
 };

@@ -172,22 +172,18 @@ void ControllerCore::finish_shutdown() { csts_.shst = ShutdownStatus::complete; 
 RegisterEffect ControllerCore::ring_doorbell(std::uint64_t offset, std::uint32_t value) {
   const unsigned shift = 2u + params_.dstrd;
   const std::uint64_t index = (offset - reg::doorbells) >> shift;
-  const bool aligned = index << shift == offset - reg::doorbells;
-  const QueueId id{static_cast<std::uint16_t>(index / 2)};
-  SubmissionQueue* const submission = index % 2 == 0 && index / 2 < queue_limit() ? sq(id) : nullptr;
-  CompletionQueue* const completion = index % 2 == 1 && index / 2 < queue_limit() ? cq(id) : nullptr;
-  const bool exists = (submission != nullptr && !submission->deleting()) || completion != nullptr;
-  if (!accepts_doorbells() || !aligned || !exists) {
-    ++stats_.invalid_doorbell_register;
-    return {};
-  }
-  if (completion != nullptr) {
-    if (completion->ring(value)) return {.kind = RegisterEffect::Kind::cq_head, .queue = id};
+  const std::uint64_t id = index / 2;
+  const bool taken = accepts_doorbells() && index << shift == offset - reg::doorbells && id < sqs_.size();
+  if (taken && index % 2 == 0 && sqs_[id] != nullptr && !sqs_[id]->deleting()) {
+    const std::uint32_t entries = sqs_[id]->ring(value);
+    if (entries != 0) return {RegisterEffect::Kind::sq_tail, QueueId{static_cast<std::uint16_t>(id)}, entries};
+    ++stats_.invalid_doorbell_value;
+  } else if (taken && index % 2 == 1 && cqs_[id] != nullptr) {
+    if (cqs_[id]->ring(value)) return {RegisterEffect::Kind::cq_head, QueueId{static_cast<std::uint16_t>(id)}};
+    ++stats_.invalid_doorbell_value;
   } else {
-    const std::uint32_t before = submission->available();
-    if (submission->ring(value)) return {RegisterEffect::Kind::sq_tail, id, submission->available() - before};
+    ++stats_.invalid_doorbell_register;
   }
-  ++stats_.invalid_doorbell_value;
   return {};
 }
 

@@ -106,8 +106,6 @@ PrpList build_prps(std::span<const Segment> segments, Bytes page_size,
                    const std::function<void(PhysicalAddress, std::uint64_t)>& write_entry) {
   if (segments.empty()) return {};
   const std::uint64_t page = page_size.value;
-  if (segments.size() == 1 && segments[0].length.value - 1 < page && segments[0].address.value % page == 0)
-    return {.prp1 = segments[0].address.value, .prp2 = 0};
   check_segments(segments, page);
 
   // Entries after PRP1: the pages of all segments, in order.

@@ -25,9 +25,9 @@ class SubmissionQueue {
   std::uint32_t size() const { return size_; }
   std::uint32_t head() const { return head_; }
 
-  /// New tail from the doorbell. False, and nothing changes, when it is outside the queue, unchanged, or adds more
-  /// entries than are free.
-  bool ring(std::uint32_t tail);
+  /// New tail from the doorbell: how many entries it adds. 0, and nothing changes, when it is outside the queue,
+  /// unchanged, or adds more entries than are free.
+  std::uint32_t ring(std::uint32_t tail);
 
   /// Entries that the host has submitted and nobody fetches yet.
   std::uint32_t available() const { return ring_distance(fetch_, tail_, size_); }
@@ -98,12 +98,13 @@ class CompletionQueue {
   std::uint32_t attached_ = 0;
 };
 
-inline bool SubmissionQueue::ring(std::uint32_t tail) {
-  if (tail >= size_ || tail == tail_) return false;
+inline std::uint32_t SubmissionQueue::ring(std::uint32_t tail) {
+  if (tail >= size_) return 0;
   const std::uint32_t used = ring_distance(head_, tail_, size_);
-  if (ring_distance(tail_, tail, size_) > size_ - 1 - used) return false;
+  const std::uint32_t added = ring_distance(tail_, tail, size_);
+  if (added > size_ - 1 - used) return 0;
   tail_ = tail;
-  return true;
+  return added;
 }
 
 inline Segment SubmissionQueue::claim(std::uint32_t limit) {

@@ -40,6 +40,12 @@ std::uint64_t total(std::span<const Segment> segments) {
   return sum;
 }
 
+/// One page-aligned piece of at most a page: PRP1 says it all.
+bool fits_a_page(std::span<const Segment> segments) {
+  return segments.size() == 1 && segments[0].length.value - 1 < kPage.value &&
+         segments[0].address.value % kPage.value == 0;
+}
+
 }  // namespace
 
 HostCores::HostCores(std::uint32_t count) : free_at_(count) {
@@ -104,10 +110,8 @@ void NvmeDriver::issue_pending(Queue& q) {
   if (!q.pending.empty() && q.pending.front().ready_at > now) reaction_due_.set(q.pending.front().ready_at);
 }
 
-void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done) {
-  const std::uint16_t cid = q.free_cids.back();
-  Slot& slot = q.slots[cid];
-  const PrpList prps = build_prps(
+PrpList NvmeDriver::build_prp_lists(Slot& slot, std::span<const Segment> segments) {
+  return build_prps(
       segments, kPage,
       [this, &slot](std::uint32_t) {
         if (free_lists_.empty()) free_lists_.push_back(take_page());
@@ -116,6 +120,13 @@ void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segme
         return slot.lists.back();
       },
       [this](PhysicalAddress to, std::uint64_t entry) { write_memory(to, &entry, sizeof entry); });
+}
+
+void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done) {
+  const std::uint16_t cid = q.free_cids.back();
+  Slot& slot = q.slots[cid];
+  const PrpList prps =
+      fits_a_page(segments) ? PrpList{.prp1 = segments[0].address.value, .prp2 = 0} : build_prp_lists(slot, segments);
   q.free_cids.pop_back();
   slot.done = std::move(done);
   slot.busy = true;
@@ -126,7 +137,7 @@ void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segme
   q.sq_tail = q.sq_tail + 1 == q.depth ? 0 : q.sq_tail + 1;
   if (std::exchange(q.doorbell_due, true)) return;
   rings_.push_back(&q);
-  doorbells_due_.set(sim_now());
+  if (!reacting_) doorbells_due_.set(sim_now());
 }
 
 void NvmeDriver::ring_doorbells() {
@@ -185,6 +196,7 @@ void NvmeDriver::raise(InterruptVector vector) {
 void NvmeDriver::react() {
   if (ready() && !ready_callbacks_.empty())
     for (const auto& callback : std::exchange(ready_callbacks_, {})) callback();
+  reacting_ = true;
   if (reaps_.size() > 1) std::ranges::sort(reaps_, {}, [](const Queue* q) { return q->id; });
   // A callback submits, but raises no interrupt.
   for (Queue* q : reaps_) {
@@ -194,6 +206,8 @@ void NvmeDriver::react() {
   reaps_.clear();
   if (pending_ != 0)
     for (Queue& q : queues_) issue_pending(q);
+  reacting_ = false;
+  ring_doorbells();
 }
 
 void NvmeDriver::reap(Queue& q) {

@@ -148,6 +148,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Queue& add_queue(std::uint32_t depth);
 
   void issue_pending(Queue& q);
+  PrpList build_prp_lists(Slot& slot, std::span<const Segment> segments);
   void place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done);
   void start_of_simulation() override;
   void react();
@@ -186,6 +187,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Alarm doorbells_due_{AlarmRank::doorbell, [this] { ring_doorbells(); }};
   LoopHold hold_;
   RegisterPort* registers_ = nullptr;  ///< of the controller, where nobody stands between it and the driver
+  bool reacting_ = false;              ///< the doorbells follow
   std::uint64_t issued_ = 0;
   std::uint64_t completed_ = 0;
   std::uint64_t doorbells_ = 0;

@@ -11,7 +11,7 @@ namespace csdsim::nvme {
 namespace {
 
 /// tlm_generic_payload carries its length in 32 bits.
-constexpr std::uint64_t kLargestSlice = std::uint64_t{1} << 30;
+constexpr Bytes kLargestSlice = Bytes::gib(1);
 
 }  // namespace
 
@@ -39,52 +39,78 @@ void PcieDma::Callbacks::dma_done(std::uint64_t token, Status status) {
   done(status);
 }
 
+inline SimTime PcieDma::reserve(const Lane& l, Bytes length) {
+  return (l.direction == LinkDirection::to_host ? link_.reserve(l.direction, length, sim_now())
+                                                : link_.reserve_read(length, sim_now()))
+      .arrival;
+}
+
 void PcieDma::submit(Lane& l, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
                      DmaClient& client, std::uint64_t token) {
-  const SimTime now = sim_now();
-  Transfer& transfer = l.transfers.extend() = {&client, token, status::success};
-  SimTime end = now;
-  bool last_moves_bytes = false;
+  Slice slice;
+  slice.last = true;
+  slice.client = &client;
+  slice.token = token;
+  // Nearly all transfers lie in one segment.
+  const bool whole = !segments.empty() && offset < segments[0].length && length <= segments[0].length - offset &&
+                     length <= kLargestSlice && length.value > 0;
+  const Segment first = whole ? Segment{segments[0].address + offset, length} : Segment{};
+  if (whole && (map_ == nullptr || map_->record(first, l.direction))) {
+    slice.end = reserve(l, length);
+    slice.address = first.address.value;
+    slice.length = static_cast<std::uint32_t>(length.value);
+    slice.local = local;
+  } else {
+    submit_pieces(l, segments, offset, length, local, slice);
+  }
+  l.slices.extend() = slice;
+  if (!l.blocked) l.due.set(l.slices.front().end);
+}
+
+/// All but the last piece, which is left in `slice`.
+void PcieDma::submit_pieces(Lane& l, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
+                            Slice& slice) {
+  Slice piece;
+  piece.end = sim_now();
   std::uint64_t skip = offset.value;
   std::uint64_t remaining = length.value;
-  for (auto s = segments.begin(); s != segments.end() && remaining != 0;) {
+  for (const Segment* s = segments.data(); remaining != 0;) {
+    if (s == segments.data() + segments.size()) throw InternalError("a DMA transfer is longer than its segments");
     if (skip >= s->length.value) {
       skip -= s->length.value;
       ++s;
       continue;
     }
-    const Segment part{s->address + Bytes{skip}, Bytes{std::min({s->length.value - skip, remaining, kLargestSlice})}};
+    const Segment part{s->address + Bytes{skip}, std::min({s->length - Bytes{skip}, Bytes{remaining}, kLargestSlice})};
     skip += part.length.value;
     remaining -= part.length.value;
+    if (piece.local != nullptr) l.slices.extend() = piece;
     if (map_ != nullptr && !map_->record(part, l.direction)) {
       // The rest of the buffer is not transferred; what was asked for before keeps its place.
-      transfer.status = status::data_transfer_error;
-      last_moves_bytes = false;
-      remaining = 0;
+      piece.local = nullptr;
+      piece.failed = true;
       break;
     }
-    end = (l.direction == LinkDirection::to_host ? link_.reserve(l.direction, part.length, now)
-                                                 : link_.reserve_read(part.length, now))
-              .arrival;
+    piece.end = reserve(l, part.length);
     if (local == nullptr) continue;
-    l.slices.extend() = {end, part.address.value, local, static_cast<std::uint32_t>(part.length.value), false};
+    piece.address = part.address.value;
+    piece.length = static_cast<std::uint32_t>(part.length.value);
+    piece.local = local;
     local += part.length.value;
-    last_moves_bytes = true;
   }
-  if (remaining != 0) throw InternalError("a DMA transfer is longer than its segments");
-  if (last_moves_bytes)
-    l.slices.back().last = true;
-  else
-    l.slices.extend() = {end, 0, nullptr, 0, true};
-  if (!l.blocked) l.due.set(l.slices.front().end);
+  slice.end = piece.end;
+  slice.address = piece.address;
+  slice.length = piece.length;
+  slice.local = piece.local;
+  slice.failed = piece.failed;
 }
 
 /// Moves what is due. A callback may submit, but nothing that is due before the present.
 void PcieDma::serve(Lane& l) {
   const SimTime now = sim_now();
   while (!l.blocked && !l.slices.empty() && l.slices.front().end <= now) {
-    const Slice slice = l.slices.front();
-    if (slice.local == nullptr || move_directly(l.direction, slice)) {
+    const Slice& front = l.slices.front();
+    if (front.local == nullptr || move_directly(l.direction, front)) {
       finish_slice(l);
       continue;
     }
@@ -126,12 +152,14 @@ void PcieDma::invalidate(sc_dt::uint64 first, sc_dt::uint64 last) {
 }
 
 void PcieDma::finish_slice(Lane& l) {
-  const bool last = l.slices.front().last;
+  const Slice& slice = l.slices.front();
+  l.failed |= slice.failed;
+  if (!slice.last) return l.slices.pop_front();
+  DmaClient& client = *slice.client;
+  const std::uint64_t token = slice.token;
+  const Status status = std::exchange(l.failed, false) ? status::data_transfer_error : status::success;
   l.slices.pop_front();
-  if (!last) return;
-  const Transfer finished = l.transfers.front();
-  l.transfers.pop_front();
-  finished.client->dma_done(finished.token, finished.status);
+  client.dma_done(token, status);
 }
 
 // The threads wait in frames without variables of their own, in an endless loop that is not a call: AddressSanitizer
@@ -168,7 +196,7 @@ void PcieDma::to_drive_thread() {
   // The slice may have moved: others are submitted meanwhile.
   l.slices.front().local = nullptr;
   l.slices.front().end = sim_now();
-  if (!p.is_response_ok()) l.transfers.front().status = status::data_transfer_error;
+  l.slices.front().failed = !p.is_response_ok();
   l.blocked = false;
   l.due.set(sim_now());
 }

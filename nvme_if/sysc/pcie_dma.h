@@ -70,17 +70,16 @@ class PcieDma : public sc_core::sc_module {
  private:
   SC_HAS_PROCESS(PcieDma);
 
+  /// One segment of a transfer, or what ends a transfer that moves nothing (more).
   struct Slice {
     SimTime end;
     std::uint64_t address = 0;
     std::byte* local = nullptr;  ///< null: nothing to move
     std::uint32_t length = 0;
     bool last = false;
-  };
-  struct Transfer {
-    DmaClient* client = nullptr;
+    bool failed = false;          ///< memory refused it
+    DmaClient* client = nullptr;  ///< last: to be told
     std::uint64_t token = 0;
-    Status status;
   };
   /// Stands for those who wait with a callback.
   class Callbacks final : public DmaClient {
@@ -97,8 +96,8 @@ class PcieDma : public sc_core::sc_module {
         : direction(d), due(AlarmRank::transfer, [this, &dma] { dma.serve(*this); }) {}
     LinkDirection direction;
     RingQueue<Slice> slices;
-    RingQueue<Transfer> transfers;
     Alarm due;             ///< the end of the front slice
+    bool failed = false;   ///< some segment of the transfer at the front
     bool blocked = false;  ///< the front slice is with the lane's thread
     sc_core::sc_event handed_over;
     tlm::tlm_generic_payload payload;
@@ -116,6 +115,9 @@ class PcieDma : public sc_core::sc_module {
 
   void submit(Lane& lane, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
               DmaClient& client, std::uint64_t token);
+  void submit_pieces(Lane& lane, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
+                     Slice& last);
+  SimTime reserve(const Lane& lane, Bytes length);
   void serve(Lane& lane);
   bool move_directly(LinkDirection direction, const Slice& slice);
   const DirectRange& direct_range(std::uint64_t address);
