@@ -46,6 +46,13 @@ ftl::BlockQuota quota(const DriveConfig& config) {
   return {.block_namespace = blocks - kv_blocks, .kv_namespace = kv_blocks};
 }
 
+ftl::BlockFtlConfig block_config(const DriveConfig& config) {
+  constexpr std::uint64_t kCachedEntryBytes = 8;
+  ftl::BlockFtlConfig block = config.block;
+  if (config.map_cache.value > 0) block.map_cache_entries = config.map_cache.value / kCachedEntryBytes;
+  return block;
+}
+
 /// Room for the buffers of as many commands as the controller takes in, each with its inputs and outputs.
 Bytes staging_memory(const DriveConfig& config) {
   return config.nvme.controller.mdts * (2 * std::uint64_t{config.nvme.command_slots});
@@ -144,7 +151,7 @@ struct Drive::Parts {
         blocks(c.geometry, quota(c), c.blocks),
         media(c.reliability ? std::make_optional<MediaModel>(*c.reliability) : std::nullopt),
         dram(c.dram),
-        block_ftl(c.block, blocks, store, faults()),
+        block_ftl(block_config(c), blocks, store, faults()),
         kv_ftl(c.kv, blocks, store, dram, std::make_unique<ftl::StripedPlacement>(c.geometry), faults()),
         lookup(kv_ftl, c.filter),
         fallback_selection(0.25, c.flash.seed),
@@ -168,6 +175,8 @@ struct Drive::Parts {
         firmware(block_service, kv_service),
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity()), dma, firmware) {
+    if (!dram.fits(c.map_cache)) throw UserError("drive: the map cache does not fit in controller DRAM");
+    dram.charge(ftl::DramUse::map, c.map_cache);
     controller_dram.socket.bind(dram_memory.target);
     flash_io.socket.bind(mux.upstream);
     engine.flash->bind(mux.upstream);

@@ -46,6 +46,9 @@ struct DriveConfig {
   csdsim::ftl::KvFtlConfig kv;
   csdsim::ftl::BlockFtlConfig block;
   csdsim::ftl::BlockManagerConfig blocks;
+  /// Controller DRAM for cached entries of the block namespace's page map, 8 bytes each; 0: the map is held whole, and
+  /// counts against nothing.
+  csdsim::Bytes map_cache;
   csdsim::ftl::MediaFaults* faults = nullptr;  ///< what goes wrong in the flash; must outlive the drive. Null: nothing
   double kv_share = 0.5;  ///< of the erase blocks of each plane, for the KV namespace; the rest is the block namespace
   csdsim::SimTime lookup_time;     ///< firmware time of a map lookup

@@ -88,6 +88,16 @@ void register_block(Statistics& s, const ftl::BlockFtlStats& block, const ftl::B
   count("read_retries", block.read_retries, "reads", "Senses of pages after their first.");
   count("uncorrectable_reads", block.uncorrectable_reads, "reads", "Pages that could not be corrected.");
   count("trimmed_pages", block.trimmed_pages, "pages", "Pages that were deallocated.");
+  if (const std::uint64_t lookups = block.map_hits + block.map_misses; lookups > 0) {
+    s.counter("map_hits", block.map_hits, "entries", "Map entries of host pages that were cached.");
+    s.counter("map_misses", block.map_misses, "entries", "Map entries of host pages that were not.");
+    const double rate = static_cast<double>(block.map_hits) / static_cast<double>(lookups);
+    s.value(
+        "map_hit_rate", [rate] { return rate; }, "ratio", "Share of map entries that were cached.");
+  }
+  count("map_pages_read", block.map_pages_read, "pages", "Translation pages read.");
+  count("map_pages_written", block.map_pages_written, "pages",
+        "Translation pages written, those that were moved aside.");
   const ftl::WearStatistics wear = blocks.wear();
   if (wear.max == 0) return;
   s.value(

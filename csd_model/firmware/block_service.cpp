@@ -92,6 +92,7 @@ void BlockService::read(Command& command, const nvme::BlockRead& op) {
 }
 
 void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
+  if (ftl_.map_is_cached()) return plan_mapped_read(command, offset, length);
   std::uint64_t tag = 0;
   if (free_reads_.empty()) {
     tag = reading_.size();
@@ -135,6 +136,21 @@ void BlockService::flash_done(std::uint64_t tag, const FlashStages& stages) {
 void BlockService::end_read(std::uint64_t tag) {
   if (carried_) reading_[tag].data = DramBuffer{};
   free_reads_.push_back(tag);
+}
+
+/// A read that may have to read the map first.
+void BlockService::plan_mapped_read(Command& command, Bytes offset, Bytes length) {
+  const auto data = std::make_shared<DramBuffer>(dram_buffers_.allocate(carried_ ? length : Bytes{}));
+  ftl::IoPlan plan = ftl_.read(offset, length, data->bytes());
+  const std::vector<PlaneId> planes =
+      ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
+  plans_.run(std::move(plan.phases), [this, &command, length, data, planned = plan.status] {
+    if (planned != ftl::IoStatus::ok) return command.complete(to_status(planned));
+    port_.stream(DramTraffic::host_data, length);
+    if (!carried_) return command.complete_with_data_timing(length);
+    command.write_host(Bytes{0}, data->bytes(), [&command, data](Status s) { command.complete(s); });
+  });
+  collect_behind(planes);
 }
 
 void BlockService::write(Command& command, const nvme::BlockWrite& op) {

@@ -146,18 +146,17 @@ ftl::StripeOrder stripe_order(const std::vector<scenario::StripeLevel>& levels) 
   return order;
 }
 
-ftl::GcPolicy gc_policy(scenario::GcPolicy policy) {
-  switch (policy) {
-    case scenario::GcPolicy::greedy:
-      return ftl::GcPolicy::greedy;
-    case scenario::GcPolicy::cost_benefit:
-      return ftl::GcPolicy::cost_benefit;
-    case scenario::GcPolicy::random_greedy:
-      return ftl::GcPolicy::random_greedy;
-    case scenario::GcPolicy::fifo:
-      return ftl::GcPolicy::fifo;
+ftl::VictimPolicy victim_policy(const scenario::GcConfig& gc, std::uint64_t seed) {
+  ftl::VictimPolicy policy{.seed = seed};
+  if (const auto* random = std::get_if<scenario::RandomGreedyGc>(&gc.policy)) {
+    policy.kind = ftl::GcPolicy::random_greedy;
+    policy.choices = random->choices;
+  } else if (std::holds_alternative<scenario::CostBenefitGc>(gc.policy)) {
+    policy.kind = ftl::GcPolicy::cost_benefit;
+  } else if (std::holds_alternative<scenario::FifoGc>(gc.policy)) {
+    policy.kind = ftl::GcPolicy::fifo;
   }
-  throw InternalError("unknown GC policy");
+  return policy;
 }
 
 void set_block_management(const Scenario& s, DriveConfig& config) {
@@ -167,10 +166,13 @@ void set_block_management(const Scenario& s, DriveConfig& config) {
   config.block.stripe_order = stripe_order(ftl.stripe_order);
   config.block.allocation =
       ftl.allocation == scenario::PageAllocation::fixed ? ftl::PageAllocation::fixed : ftl::PageAllocation::dynamic;
-  config.block.background_free_blocks = ftl.gc.background_free_blocks;
-  config.block.gc_step_pages = ftl.gc.step_pages;
+  if (ftl.gc.background) {
+    config.block.background_free_blocks = ftl.gc.background->free_blocks;
+    config.block.gc_step_pages = ftl.gc.background->step_pages;
+  }
+  if (const auto* cached = std::get_if<scenario::CachedMap>(&ftl.map)) config.map_cache = cached->capacity;
   config.block.wear_spread = ftl.wear_levelling.spread;
-  config.blocks.gc = {.kind = gc_policy(ftl.gc.policy), .choices = ftl.gc.choices, .seed = s.seed};
+  config.blocks.gc = victim_policy(ftl.gc, s.seed);
   config.blocks.free_block = ftl.wear_levelling.free_block == scenario::FreeBlockChoice::least_worn
                                  ? ftl::FreeBlockChoice::least_worn
                                  : ftl::FreeBlockChoice::oldest;

@@ -248,18 +248,18 @@ void check_platform(Checker& c) {
     for (const std::string_view path : {"platform.device.energy.mac", "platform.device.energy.engine_idle"})
       c.refuse_unused(path, "platform.device.ftl.mapping.kind", "a drive that keeps no KV cache has no engine");
   }
-  const GcConfig& gc = device.ftl.gc;
-  if (gc.policy != GcPolicy::random_greedy)
-    c.refuse_unused("platform.device.ftl.gc.choices", "platform.device.ftl.gc.policy",
-                    "only random_greedy draws blocks");
-  if (gc.background_free_blocks == 0)
-    c.refuse_unused("platform.device.ftl.gc.step_pages", "platform.device.ftl.gc.background_free_blocks",
-                    "background_free_blocks is 0: nothing is collected in the background");
-  c.require(gc.background_free_blocks == 0 || gc.background_free_blocks > device.ftl.gc_free_blocks,
-            {"platform.device.ftl.gc.background_free_blocks", "platform.device.ftl.gc_free_blocks"},
-            fmt::format("platform.device.ftl.gc.background_free_blocks: with {} the background never comes before the "
-                        "writes, which collect at {} free blocks (gc_free_blocks)",
-                        gc.background_free_blocks, device.ftl.gc_free_blocks));
+  if (const auto& background = device.ftl.gc.background)
+    c.require(
+        background->free_blocks > device.ftl.gc_free_blocks,
+        {"platform.device.ftl.gc.background.free_blocks", "platform.device.ftl.gc_free_blocks"},
+        fmt::format("platform.device.ftl.gc.background.free_blocks: with {} the background never comes before the "
+                    "writes, which collect at {} free blocks (gc_free_blocks)",
+                    background->free_blocks, device.ftl.gc_free_blocks));
+  if (const auto* map = std::get_if<CachedMap>(&device.ftl.map))
+    c.require(map->capacity < device.dram.capacity,
+              {"platform.device.ftl.map.capacity", "platform.device.dram.capacity"},
+              fmt::format("platform.device.ftl.map.capacity: {} does not fit in the controller DRAM of {}",
+                          format_quantity(map->capacity), format_quantity(device.dram.capacity)));
   auto order = device.ftl.stripe_order;
   std::sort(order.begin(), order.end());
   c.require(std::adjacent_find(order.begin(), order.end()) == order.end(), {"platform.device.ftl.stripe_order"},

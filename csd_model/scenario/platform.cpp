@@ -213,16 +213,37 @@ void describe(ParamVisitor& v, InstinferMapping& c) {
 
 void describe(ParamVisitor&, PageMapping&) {}
 
-void describe(ParamVisitor& v, GcConfig& c) {
-  v.param("policy", c.policy, "Which block of a plane is collected.", assumed("the least to move; common in products"));
-  v.param("choices", c.choices, {1, 1024}, "Blocks drawn by random_greedy.",
+void describe(ParamVisitor&, GreedyGc&) {}
+void describe(ParamVisitor&, CostBenefitGc&) {}
+void describe(ParamVisitor&, FifoGc&) {}
+
+void describe(ParamVisitor& v, RandomGreedyGc& c) {
+  v.param("choices", c.choices, {1, 1024}, "Blocks that are drawn.",
           assumed("Van Houdt (SIGMETRICS 2013): 10 come close to greedy"));
-  v.param(
-      "background_free_blocks", c.background_free_blocks, {0, 1024},
-      "Planes with at most this many free blocks collect in the background, in small steps; 0: only writes collect.",
-      assumed("0: a write that finds too few free blocks waits for a whole collection"));
-  v.param("step_pages", c.step_pages, {1, 65'536}, "Pages that a step of background collection moves at most.",
+}
+
+void describe(ParamVisitor& v, BackgroundGc& c) {
+  v.param("free_blocks", c.free_blocks, {1, 1024},
+          "Planes with at most this many free blocks collect in the background; more than gc_free_blocks.",
+          assumed("two steps ahead of the writes"));
+  v.param("step_pages", c.step_pages, {1, 65'536}, "Pages that one step moves at most.",
           assumed("a few programs between two pieces of host work"));
+}
+
+void describe(ParamVisitor&, IdealMap&) {}
+
+void describe(ParamVisitor& v, CachedMap& c) {
+  v.param("capacity", c.capacity, {Bytes{8}, Bytes::gib(1024)},
+          "Controller DRAM for cached entries: 8 B each, logical and physical page.",
+          assumed("DFTL evaluates some hundred KiB"));
+}
+
+void describe(ParamVisitor& v, GcConfig& c) {
+  v.choice("policy", c.policy, "Which block of a plane is collected.",
+           assumed("the least to move; common in products"));
+  v.optional_section("background", c.background, "off",
+                     "Collects in small steps between pieces of host work, before writes have to wait for it.",
+                     assumed("off: a write that finds too few free blocks waits for whole blocks"));
 }
 
 void describe(ParamVisitor& v, WearLevellingConfig& c) {
@@ -248,6 +269,8 @@ void describe(ParamVisitor& v, FtlConfig& c) {
          assumed("channels first gives one stream all channels"));
   v.param("allocation", c.allocation, "Which plane a page of the block namespace goes to.",
           assumed("dynamic keeps all planes busy whatever is written"));
+  v.choice("map", c.map, "Where the page map of the block namespace is kept.",
+           assumed("drives with a GB of DRAM for each TB hold it all"));
   v.section("gc", c.gc, "Garbage collection of the block namespace.");
   v.section("wear_levelling", c.wear_levelling, "How erases are spread over the blocks of a plane.");
   v.param("spare_blocks", c.spare_blocks, {0, 65'536}, "Blocks of a plane that are kept to replace bad ones.",

@@ -150,16 +150,51 @@ struct PageMapping {
   static constexpr std::string_view kDoc = "A page map for block commands; the drive keeps no KV cache.";
 };
 
-enum class GcPolicy : std::uint8_t { greedy, cost_benefit, random_greedy, fifo };
+struct GreedyGc {
+  static constexpr std::string_view kKind = "greedy";
+  static constexpr std::string_view kDoc = "The block with the fewest valid pages.";
+};
+struct CostBenefitGc {
+  static constexpr std::string_view kKind = "cost_benefit";
+  static constexpr std::string_view kDoc =
+      "The block with the most age x (1 - u) / 2u, u being its share of valid pages (Kawaguchi et al., USENIX 1995).";
+};
+struct RandomGreedyGc {
+  static constexpr std::string_view kKind = "random_greedy";
+  static constexpr std::string_view kDoc = "The fewest valid pages of some blocks drawn at random.";
+  std::uint32_t choices = 10;
+};
+struct FifoGc {
+  static constexpr std::string_view kKind = "fifo";
+  static constexpr std::string_view kDoc = "The block that was filled longest ago.";
+};
+
+/// Collection between pieces of host work.
+struct BackgroundGc {
+  std::uint32_t free_blocks = 4;
+  std::uint32_t step_pages = 4;
+};
+
+/// Controller DRAM holds the whole page map.
+struct IdealMap {
+  static constexpr std::string_view kKind = "ideal";
+  static constexpr std::string_view kDoc = "In controller DRAM, whatever its size.";
+};
+/// It holds the entries that were used last.
+struct CachedMap {
+  static constexpr std::string_view kKind = "cached";
+  static constexpr std::string_view kDoc =
+      "In flash, in translation pages; DRAM caches the entries that were used last (DFTL, ASPLOS 2009).";
+  Bytes capacity = Bytes::mib(1);
+};
+
 enum class PageAllocation : std::uint8_t { dynamic, fixed };
 enum class FreeBlockChoice : std::uint8_t { oldest, least_worn };
 
 /// Garbage collection of the block namespace.
 struct GcConfig {
-  GcPolicy policy = GcPolicy::greedy;
-  std::uint32_t choices = 8;                 ///< random_greedy
-  std::uint32_t background_free_blocks = 0;  ///< 0: only writes collect
-  std::uint32_t step_pages = 4;
+  std::variant<GreedyGc, CostBenefitGc, RandomGreedyGc, FifoGc> policy;
+  std::optional<BackgroundGc> background;  ///< unset: only writes collect
 };
 
 struct WearLevellingConfig {
@@ -175,6 +210,7 @@ struct FtlConfig {
   std::uint32_t lookup_cores = 1;
   std::vector<StripeLevel> stripe_order{StripeLevel::channel, StripeLevel::die, StripeLevel::plane};
   PageAllocation allocation = PageAllocation::dynamic;
+  std::variant<IdealMap, CachedMap> map;
   GcConfig gc;
   WearLevellingConfig wear_levelling;
   std::uint32_t spare_blocks = 0;
@@ -247,6 +283,13 @@ void describe(ParamVisitor& v, DramConfig& c);
 void describe(ParamVisitor& v, WriteBufferConfig& c);
 void describe(ParamVisitor& v, InstinferMapping& c);
 void describe(ParamVisitor& v, PageMapping& c);
+void describe(ParamVisitor& v, GreedyGc& c);
+void describe(ParamVisitor& v, CostBenefitGc& c);
+void describe(ParamVisitor& v, RandomGreedyGc& c);
+void describe(ParamVisitor& v, FifoGc& c);
+void describe(ParamVisitor& v, BackgroundGc& c);
+void describe(ParamVisitor& v, IdealMap& c);
+void describe(ParamVisitor& v, CachedMap& c);
 void describe(ParamVisitor& v, GcConfig& c);
 void describe(ParamVisitor& v, WearLevellingConfig& c);
 void describe(ParamVisitor& v, FtlConfig& c);
@@ -329,15 +372,6 @@ struct EnumValues<scenario::StripeLevel> {
       {scenario::StripeLevel::channel, "channel", "Consecutive pages go to different channels."},
       {scenario::StripeLevel::die, "die", "Consecutive pages go to different dies."},
       {scenario::StripeLevel::plane, "plane", "Consecutive pages go to different planes."}};
-};
-template <>
-struct EnumValues<scenario::GcPolicy> {
-  static constexpr EnumValue<scenario::GcPolicy> values[] = {
-      {scenario::GcPolicy::greedy, "greedy", "The block with the fewest valid pages."},
-      {scenario::GcPolicy::cost_benefit, "cost_benefit",
-       "The most age x (1 - u) / 2u, u being the share of valid pages."},
-      {scenario::GcPolicy::random_greedy, "random_greedy", "The fewest valid pages of some blocks drawn at random."},
-      {scenario::GcPolicy::fifo, "fifo", "The block that was filled longest ago."}};
 };
 template <>
 struct EnumValues<scenario::PageAllocation> {

@@ -23,13 +23,30 @@ void BlockFtl::precondition(Bytes working_set, std::optional<std::uint64_t> seed
   }
   preconditioned_ = pages;
   const bool keep_plane = config_.allocation == PageAllocation::fixed;
-  if (blocks_.has_factory_bad_blocks()) return fill_page_by_page(pages, seed);
+  if (blocks_.has_factory_bad_blocks()) {
+    fill_page_by_page(pages, seed);
+    return fill_translation_pages(pages);
+  }
   map_.precondition(pages, seed, keep_plane);
   for (std::uint32_t rank = 0; rank < geometry_.planes(); ++rank) {
     const std::uint64_t share = pages / geometry_.planes() + (rank < pages % geometry_.planes() ? 1 : 0);
     blocks_.fill(stripe_.plane_of_rank(rank), Stream::host, share);
   }
   cursor_ = static_cast<std::uint32_t>(pages % geometry_.planes());
+  fill_translation_pages(pages);
+}
+
+/// The translation pages of the first `pages` pages are in flash, none of their entries in the cache.
+void BlockFtl::fill_translation_pages(std::uint64_t pages) {
+  if (!cache_) return;
+  const BlockFtlStats before = stats_;
+  PlanBuilder none(false);
+  for (std::uint64_t index = 0; index * entries_per_page_ < pages; ++index) {
+    if (write_translation_page(index, none) != IoStatus::ok) {
+      throw InternalError("a translation page within the capacity found no room");
+    }
+  }
+  stats_ = before;
 }
 
 /// The formula of the map knows nothing of bad blocks: here the pages are written one by one.
@@ -38,7 +55,7 @@ void BlockFtl::fill_page_by_page(std::uint64_t pages, std::optional<std::uint64_
   PlanBuilder none(false);
   for (std::uint64_t i = 0; i < pages; ++i) {
     const LogicalPage page{order.backward(i)};
-    const auto ppa = place(page, none);
+    const auto ppa = place(page, Stream::host, none);
     if (!ppa) throw InternalError("a page within the capacity found no room");
     map_.bind(page, *ppa);
   }
@@ -61,7 +78,8 @@ void BlockFtl::age(double overwrites, std::uint64_t seed) {
       map_.prefetch(batch[i]);
     }
     for (std::uint64_t i = 0; i < size; ++i) {
-      if (write_page(batch[i], 0, page_size_.value, {}, none) != IoStatus::ok) {
+      if (access_map(batch[i], true, none) != IoStatus::ok ||
+          write_page(batch[i], 0, page_size_.value, {}, none) != IoStatus::ok) {
         throw UserError("the drive has run out of spare blocks while it was aged");
       }
     }

@@ -15,9 +15,9 @@ namespace {
 /// Blocks a plane that can never hold exported data: the two open blocks, and one that collection always finds free.
 constexpr std::uint32_t kReservedBlocks = 3;
 
-/// The same with the open block of static wear levelling.
+/// The same with the open blocks of static wear levelling and of translation pages.
 std::uint32_t reserved_blocks(const BlockFtlConfig& config) {
-  return kReservedBlocks + (config.wear_spread > 0 ? 1 : 0);
+  return kReservedBlocks + (config.wear_spread > 0 ? 1 : 0) + (config.map_cache_entries ? 1 : 0);
 }
 
 OobTag host_tag(LogicalPage page) {
@@ -41,7 +41,18 @@ std::uint64_t exported_pages(const BlockFtlConfig& config, const BlockManager& b
   }
   const std::uint64_t per_plane_cap = std::uint64_t{quota - reserved} * g.pages_per_block;
   const double raw = static_cast<double>(std::uint64_t{quota} * g.pages_per_block * g.planes());
-  return std::min(static_cast<std::uint64_t>(raw * (1 - config.over_provisioning)), per_plane_cap * g.planes());
+  const std::uint64_t pages =
+      std::min(static_cast<std::uint64_t>(raw * (1 - config.over_provisioning)), per_plane_cap * g.planes());
+  if (!config.map_cache_entries) return pages;
+  if (*config.map_cache_entries == 0) throw UserError("the map cache holds no entry, it must hold at least 1");
+  // Translation pages take their share; two pages a plane are lost to uneven shares.
+  const std::uint64_t even = pages - std::min<std::uint64_t>(pages, 2 * std::uint64_t{g.planes()});
+  const std::uint64_t entries = g.page_size.value / kMapEntryBytes;
+  return even * entries / (entries + 1);
+}
+
+std::uint64_t translation_pages(const BlockFtlConfig& config, std::uint64_t exported, std::uint64_t entries) {
+  return config.map_cache_entries ? (exported + entries - 1) / entries : 0;
 }
 
 }  // namespace
@@ -55,8 +66,11 @@ BlockFtl::BlockFtl(const BlockFtlConfig& config, BlockManager& blocks, BackingSt
       store_(store),
       faults_(faults),
       stripe_(geometry_, config.stripe_order),
-      map_(geometry_, config.stripe_order, exported_pages(config, blocks)),
+      entries_per_page_(page_size_.value / kMapEntryBytes),
+      exported_(exported_pages(config, blocks)),
+      map_(geometry_, config.stripe_order, exported_ + translation_pages(config, exported_, entries_per_page_)),
       collecting_(geometry_.planes(), kNone) {
+  if (config.map_cache_entries) cache_.emplace(*config.map_cache_entries, entries_per_page_, exported_);
   if (store_.carried()) page_image_.resize(page_size_.value);
 }
 
@@ -78,6 +92,11 @@ bool BlockFtl::plan_read(LogicalPage page, PhysicalPageAddress ppa, OpClass op_c
 }
 
 IoStatus BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops) {
+  if (cache_) throw InternalError("a read with a cached map takes several phases");
+  return read_pages(offset, length, out, ops);
+}
+
+IoStatus BlockFtl::read_pages(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops) {
   if (!in_range(offset, length)) return IoStatus::out_of_range;
   if (store_.carried() && out.size() != length.value) throw InternalError("read: buffer and length disagree");
   IoStatus status = IoStatus::ok;
@@ -106,34 +125,58 @@ IoStatus BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out, Ph
 }
 
 IoPlan BlockFtl::read(Bytes offset, Bytes length, std::span<std::byte> out) {
+  IoPlan plan;
+  if (cache_ && in_range(offset, length)) {
+    PlanBuilder builder(true);
+    plan.status = access_maps(offset, length, false, builder);
+    plan.phases = builder.finish();
+  }
   Phase ops;
-  const IoStatus status = read(offset, length, out, ops);
-  IoPlan plan{status, {}};
+  const IoStatus status = read_pages(offset, length, out, ops);
+  if (plan.status == IoStatus::ok || status != IoStatus::ok) plan.status = status;
   if (!ops.empty()) plan.phases.push_back(std::move(ops));
   return plan;
 }
 
-/// A page of the host in `plane`, if there is room for it once garbage has been collected.
-std::optional<PhysicalPageAddress> BlockFtl::place_in(PlaneId plane, PlanBuilder& plan) {
+/// Phases of map operations for the pages of a request, ahead of it. A drive that cannot write entries back any more
+/// still reads: `change` says whether that matters.
+IoStatus BlockFtl::access_maps(Bytes offset, Bytes length, bool change, PlanBuilder& plan) {
+  if (!cache_ || length.value == 0) return IoStatus::ok;
+  const std::uint64_t last = by_page_.quotient(offset.value + length.value - 1);
+  for (std::uint64_t page = by_page_.quotient(offset.value); page <= last; ++page) {
+    const IoStatus status = access_map(LogicalPage{page}, change, plan);
+    if (status != IoStatus::ok && change) return status;
+  }
+  write_stale_translation_pages(plan);
+  plan.barrier();
+  return IoStatus::ok;
+}
+
+/// A page in `plane`, if there is room for it once garbage has been collected.
+std::optional<PhysicalPageAddress> BlockFtl::place_in(PlaneId plane, Stream stream, PlanBuilder& plan) {
   for (;;) {
-    if (blocks_.open_pages(plane, Stream::host) == 0) {
+    if (blocks_.open_pages(plane, stream) == 0) {
       collect(plane, plan);
       // The last free block of a plane belongs to collection: without it nothing could be moved any more.
-      if (blocks_.available_blocks(plane, Namespace::block) <= 1) return std::nullopt;
+      if (blocks_.open_pages(plane, stream) == 0 && blocks_.available_blocks(plane, Namespace::block) <= 1) {
+        return std::nullopt;
+      }
     }
     plan.touch(plane);
-    const PhysicalPageAddress ppa = blocks_.allocate(plane, Stream::host).value();
-    if (plan.records()) plan.programs()->push_back(op(ppa, PageOpKind::program, OpClass::host));
+    const PhysicalPageAddress ppa = blocks_.allocate(plane, stream).value();
+    const OpClass op_class = stream == Stream::map ? OpClass::map : OpClass::host;
+    if (plan.records()) plan.programs()->push_back(op(ppa, PageOpKind::program, op_class));
     if (!program_failed(ppa)) return ppa;
   }
 }
 
-std::optional<PhysicalPageAddress> BlockFtl::place(LogicalPage page, PlanBuilder& plan) {
-  if (config_.allocation == PageAllocation::fixed) return place_in(stripe_.plane_at(page.value), plan);
+std::optional<PhysicalPageAddress> BlockFtl::place(LogicalPage page, Stream stream, PlanBuilder& plan) {
+  if (config_.allocation == PageAllocation::fixed) return place_in(stripe_.plane_at(page.value), stream, plan);
+  std::uint32_t& cursor = stream == Stream::map ? map_cursor_ : cursor_;
   for (std::uint32_t tried = 0; tried < geometry_.planes(); ++tried) {
-    const PlaneId plane = stripe_.plane_of_rank(cursor_);
-    if (++cursor_ == geometry_.planes()) cursor_ = 0;
-    if (const auto ppa = place_in(plane, plan)) return ppa;
+    const PlaneId plane = stripe_.plane_of_rank(cursor);
+    if (++cursor == geometry_.planes()) cursor = 0;
+    if (const auto ppa = place_in(plane, stream, plan)) return ppa;
   }
   return std::nullopt;
 }
@@ -161,7 +204,7 @@ bool BlockFtl::merge(LogicalPage page, std::uint64_t first, std::span<const std:
 
 IoStatus BlockFtl::write_page(LogicalPage page, std::uint64_t first, std::uint64_t count,
                               std::span<const std::byte> bytes, PlanBuilder& plan) {
-  const std::optional<PhysicalPageAddress> to = place(page, plan);
+  const std::optional<PhysicalPageAddress> to = place(page, Stream::host, plan);
   if (!to) return read_only() ? IoStatus::read_only : IoStatus::out_of_space;
   if (count != page_size_.value) {
     if (!merge(page, first, bytes, plan)) {
@@ -175,6 +218,7 @@ IoStatus BlockFtl::write_page(LogicalPage page, std::uint64_t first, std::uint64
   if (!lost_.empty()) lost_.erase(page.value);
   ++stats_.host_pages_written;
   if (!failed_.empty()) empty_failed_blocks(plan);
+  if (!stale_.empty()) write_stale_translation_pages(plan);
   return IoStatus::ok;
 }
 
@@ -184,6 +228,7 @@ IoPlan BlockFtl::write(Bytes offset, Bytes length, std::span<const std::byte> da
   if (read_only()) return {IoStatus::read_only, {}};
   PlanBuilder builder(true);
   IoPlan plan;
+  plan.status = access_maps(offset, length, true, builder);
   LogicalPage page{by_page_.quotient(offset.value)};
   std::uint64_t in_page = offset.value - page.value * page_size_.value;
   for (std::uint64_t done = 0; done < length.value && plan.status == IoStatus::ok; ++page.value, in_page = 0) {
@@ -200,13 +245,17 @@ IoPlan BlockFtl::trim(Bytes offset, Bytes length) {
   if (read_only()) return {IoStatus::read_only, {}};
   const std::uint64_t first = (offset.value + page_size_.value - 1) / page_size_.value;
   const std::uint64_t last = (offset.value + length.value) / page_size_.value;
-  for (std::uint64_t page = first; page < last; ++page) {
+  PlanBuilder builder(true);
+  IoPlan plan;
+  if (first < last) plan.status = access_maps(page_size_ * first, page_size_ * (last - first), true, builder);
+  plan.phases = builder.finish();
+  for (std::uint64_t page = first; page < last && plan.status == IoStatus::ok; ++page) {
     if (!map_.lookup(LogicalPage{page}).valid()) continue;
     invalidate(map_.unbind(LogicalPage{page}));
     if (!lost_.empty()) lost_.erase(page);
     ++stats_.trimmed_pages;
   }
-  return {};
+  return plan;
 }
 
 }  // namespace csdsim::ftl

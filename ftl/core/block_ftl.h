@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <set>
 #include <span>
 #include <unordered_set>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/page_op.h"
 #include "ftl/core/backing_store.h"
 #include "ftl/core/block_manager.h"
+#include "ftl/core/map_cache.h"
 #include "ftl/core/media_faults.h"
 #include "ftl/core/page_map.h"
 #include "ftl/core/stripe.h"
@@ -34,7 +36,12 @@ struct BlockFtlConfig {
   std::uint32_t gc_step_pages = 8;           ///< pages that a background step moves at most; at least 1
   /// Static wear levelling: a plane whose erase counts lie further apart moves its least worn block. 0: never.
   std::uint32_t wear_spread = 0;
+  /// Map entries that controller DRAM holds; the others are in flash, in translation pages. Unset: it holds them all.
+  std::optional<std::uint64_t> map_cache_entries = {};
 };
+
+/// Bytes of a map entry in flash and in DRAM.
+inline constexpr std::uint32_t kMapEntryBytes = 4;
 
 enum class IoStatus : std::uint8_t {
   ok,
@@ -70,11 +77,15 @@ struct BlockFtlStats {
   std::uint64_t read_retries = 0;
   std::uint64_t uncorrectable_reads = 0;
   std::uint64_t trimmed_pages = 0;
+  std::uint64_t map_hits = 0;  ///< entries of host pages found in the cache; none where it holds all
+  std::uint64_t map_misses = 0;
+  std::uint64_t map_pages_read = 0;     ///< translation pages
+  std::uint64_t map_pages_written = 0;  ///< translation pages, but for those that were moved
 
   /// Programs per host program; 1 before the first write. Programs that failed are not counted.
   double write_amplification() const {
     if (host_pages_written == 0) return 1.0;
-    const std::uint64_t moved = gc_pages_moved + wear_pages_moved + retired_pages_moved;
+    const std::uint64_t moved = gc_pages_moved + wear_pages_moved + retired_pages_moved + map_pages_written;
     return static_cast<double>(host_pages_written + moved) / static_cast<double>(host_pages_written);
   }
 };
@@ -85,6 +96,10 @@ struct BlockFtlStats {
 /// A page whose program fails is programmed again elsewhere in its plane; its block is retired: the valid pages move
 /// out, and a spare block replaces it. A block whose erase fails is replaced too. Without a spare block the drive is
 /// read-only.
+///
+/// With a cached map, a request first reads the translation pages of the entries that are not cached, and writes those
+/// whose dirty entries have to make room for them. Translation pages whose entries are moved without being cached are
+/// written by the request that collects.
 class BlockFtl {
  public:
   /// Throws UserError if the namespace's share of the flash is too small to collect garbage in, or on a bad config.
@@ -92,11 +107,14 @@ class BlockFtl {
   BlockFtl(const BlockFtlConfig& config, BlockManager& blocks, BackingStore& store, MediaFaults* faults = nullptr);
 
   /// Exported capacity: (1 - over_provisioning) of the namespace's flash, and never the blocks that collection needs.
-  Bytes capacity() const { return page_size_ * map_.logical_pages(); }
+  Bytes capacity() const { return page_size_ * exported_; }
 
-  /// Appends the page reads that it takes to `ops`, which may run side by side.
+  bool map_is_cached() const { return cache_.has_value(); }
+
+  /// Appends the page reads that it takes to `ops`, which may run side by side. InternalError with a cached map, where
+  /// a read takes several phases.
   IoStatus read(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops);
-  /// The same as a plan of one phase, of none where nothing is in flash.
+  /// The same as a plan; of no phase where nothing is in flash.
   IoPlan read(Bytes offset, Bytes length, std::span<std::byte> out = {});
 
   /// A partly covered page is read, merged and written. Out of space cannot happen within capacity() before blocks are
@@ -143,8 +161,10 @@ class BlockFtl {
   IoStatus write_page(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> bytes,
                       PlanBuilder& plan);
   bool merge(LogicalPage page, std::uint64_t first, std::span<const std::byte> data, PlanBuilder& plan);
-  std::optional<PhysicalPageAddress> place(LogicalPage page, PlanBuilder& plan);
-  std::optional<PhysicalPageAddress> place_in(PlaneId plane, PlanBuilder& plan);
+  IoStatus read_pages(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops);
+  IoStatus access_maps(Bytes offset, Bytes length, bool change, PlanBuilder& plan);
+  std::optional<PhysicalPageAddress> place(LogicalPage page, Stream stream, PlanBuilder& plan);
+  std::optional<PhysicalPageAddress> place_in(PlaneId plane, Stream stream, PlanBuilder& plan);
   void invalidate(PhysicalPageAddress old) {
     if (old.valid()) blocks_.invalidate(old);
   }
@@ -162,6 +182,15 @@ class BlockFtl {
   void level_wear(PlaneId plane, std::vector<Phase>* phases);
   void empty_failed_blocks(PlanBuilder& plan);
 
+  // block_map.cpp
+  IoStatus access_map(LogicalPage page, bool change, PlanBuilder& plan);
+  void read_translation_page(std::uint64_t index, PlanBuilder& plan);
+  IoStatus write_translation_page(std::uint64_t index, PlanBuilder& plan);
+  void entry_moved(LogicalPage page);
+  void write_stale_translation_pages(PlanBuilder& plan);
+  Stream stream_for(BlockId victim) const;
+
+  void fill_translation_pages(std::uint64_t pages);
   void fill_page_by_page(std::uint64_t pages, std::optional<std::uint64_t> seed);
 
   BlockFtlConfig config_;
@@ -172,7 +201,12 @@ class BlockFtl {
   BackingStore& store_;
   MediaFaults* faults_;
   Stripe stripe_;
-  PageMap map_;
+  std::uint64_t entries_per_page_;  ///< of a translation page
+  std::uint64_t exported_;          ///< logical pages of the host
+  PageMap map_;                     ///< of the host's pages and, behind them, translation pages
+  std::optional<MapCache> cache_;
+  std::set<std::uint64_t> stale_;           ///< translation pages with entries that were moved without being cached
+  std::uint32_t map_cursor_ = 0;            ///< stripe rank of the next translation page
   std::uint32_t cursor_ = 0;                ///< stripe rank of the next host page
   std::uint64_t preconditioned_ = 0;        ///< pages
   std::vector<std::uint32_t> collecting_;   ///< by plane: the victim whose pages are being moved

@@ -1,6 +1,7 @@
 // Moving pages of the block namespace: garbage collection, wear levelling, retired blocks.
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -78,6 +79,7 @@ bool BlockFtl::move_pages(BlockId from, Stream stream, std::uint32_t limit, std:
         store_.write(*to, store_.read_verified(ppa, host_tag(logical), config_.check), host_tag(logical));
       }
       map_.rebind(logical, *to);
+      entry_moved(logical);
       blocks_.invalidate(ppa);
       ++moved;
     }
@@ -110,10 +112,18 @@ bool BlockFtl::fits(BlockId victim, Stream stream) const {
   return blocks_.valid_pages(victim) <= blocks_.open_pages(plane, stream) + spare;
 }
 
+/// Where the pages of a block move to: translation pages keep to themselves.
+Stream BlockFtl::stream_for(BlockId victim) const {
+  if (!cache_) return Stream::gc;
+  const auto page = blocks_.next_valid(victim, 0);
+  if (!page) return Stream::gc;
+  return map_.resident({blocks_.first_page(victim).value + *page}).value < exported_ ? Stream::gc : Stream::map;
+}
+
 bool BlockFtl::choose_victim(PlaneId plane) {
   if (collecting(plane) != kNone) return true;
   const std::optional<BlockId> victim = blocks_.victim(plane, Namespace::block);
-  if (!victim || !fits(*victim, Stream::gc)) return false;
+  if (!victim || !fits(*victim, stream_for(*victim))) return false;
   blocks_.begin_collect(*victim);
   collecting(plane) = victim->value;
   return true;
@@ -122,7 +132,7 @@ bool BlockFtl::choose_victim(PlaneId plane) {
 /// Moves what is left of the plane's victim and erases it.
 bool BlockFtl::finish_victim(PlaneId plane, std::vector<Phase>* phases) {
   const BlockId victim{collecting(plane)};
-  if (!move_pages(victim, Stream::gc, geometry_.pages_per_block, phases, stats_.gc_pages_moved)) return false;
+  if (!move_pages(victim, stream_for(victim), geometry_.pages_per_block, phases, stats_.gc_pages_moved)) return false;
   collecting(plane) = kNone;
   erase(victim, phases);
   ++stats_.gc_erases;
@@ -166,7 +176,7 @@ std::optional<IoPlan> BlockFtl::background_step(PlaneId plane) {
   if (!wants_background_step(plane) || !choose_victim(plane)) return std::nullopt;
   IoPlan plan;
   const BlockId victim{collecting(plane)};
-  move_pages(victim, Stream::gc, config_.gc_step_pages, &plan.phases, stats_.gc_pages_moved);
+  move_pages(victim, stream_for(victim), config_.gc_step_pages, &plan.phases, stats_.gc_pages_moved);
   if (blocks_.valid_pages(victim) == 0) {
     collecting(plane) = kNone;
     erase(victim, &plan.phases);
@@ -175,6 +185,9 @@ std::optional<IoPlan> BlockFtl::background_step(PlaneId plane) {
   }
   std::erase_if(plan.phases, [](const Phase& phase) { return phase.empty(); });
   if (plan.phases.empty()) return std::nullopt;
+  PlanBuilder builder(true);
+  write_stale_translation_pages(builder);
+  std::ranges::move(builder.finish(), std::back_inserter(plan.phases));
   ++stats_.background_steps;
   return plan;
 }
@@ -187,12 +200,13 @@ void BlockFtl::empty_failed_blocks(PlanBuilder& plan) {
     collect(plane, plan);
     // As for the host, the last free block belongs to collection.
     const bool spare = blocks_.available_blocks(plane, Namespace::block) > 1;
-    if (blocks_.valid_pages(block) > blocks_.open_pages(plane, Stream::gc) + (spare ? geometry_.pages_per_block : 0)) {
+    const Stream stream = stream_for(block);
+    if (blocks_.valid_pages(block) > blocks_.open_pages(plane, stream) + (spare ? geometry_.pages_per_block : 0)) {
       failed_.push_back(block);
       continue;
     }
     std::vector<Phase> phases;
-    move_pages(block, Stream::gc, geometry_.pages_per_block, plan.records() ? &phases : nullptr,
+    move_pages(block, stream, geometry_.pages_per_block, plan.records() ? &phases : nullptr,
                stats_.retired_pages_moved);
     if (blocks_.state(block) == BlockState::retired) failed_.push_back(block);
     if (!phases.empty()) plan.collect(plane, std::move(phases));

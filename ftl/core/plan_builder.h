@@ -35,6 +35,14 @@ class BlockFtl::PlanBuilder {
     }
   }
 
+  /// The page's program is part of what runs next: until then it is in DRAM.
+  bool programs(PhysicalPageAddress ppa) const {
+    return std::ranges::find(programs_, ppa, &PageOp::ppa) != programs_.end();
+  }
+
+  /// What comes now waits for everything so far.
+  void barrier() { close_segment(); }
+
   std::vector<Phase> finish() {
     close_segment();
     return std::move(done_);

@@ -37,11 +37,12 @@ struct BlockDrive {
 };
 
 /// The mapping is one to one, and blocks count as valid exactly the pages that are mapped.
-inline void check_mapping(const BlockDrive& drive) {
+/// `translation_pages` lie behind those of the host.
+inline void check_mapping(const BlockDrive& drive, std::uint64_t translation_pages = 0) {
   const FlashGeometry& g = drive.blocks.geometry();
   std::set<std::uint64_t> used;
   std::map<std::uint32_t, std::uint32_t> valid;
-  for (std::uint64_t p = 0; p < drive.pages(); ++p) {
+  for (std::uint64_t p = 0; p < drive.pages() + translation_pages; ++p) {
     const PhysicalPageAddress ppa = drive.ftl.lookup(LogicalPage{p});
     if (!ppa.valid()) continue;
     REQUIRE(used.insert(ppa.value).second);

@@ -89,6 +89,18 @@ TEST_CASE("cost-benefit weighs age against valid pages") {
   }
 }
 
+TEST_CASE("cost-benefit divides by what is left to move") {
+  // Block 0 has three valid pages of four and is 91 old, block 1 has one and is 20 old: 91 / 6 against 20 * 3 / 2.
+  const FlashGeometry g{1, 1, 1, 64, 4, Bytes{512}};
+  BlockManager blocks(g, {64, 0}, {.gc = {.kind = GcPolicy::cost_benefit}});
+  blocks.fill(kPlane, Stream::host, 8);
+  blocks.invalidate({0});
+  blocks.fill(kPlane, Stream::host, 71);
+  for (const std::uint64_t ppa : {4u, 5u, 6u}) blocks.invalidate({ppa});
+  blocks.fill(kPlane, Stream::host, 20);
+  CHECK(blocks.victim(kPlane, Namespace::block) == BlockId{1});
+}
+
 TEST_CASE("first in, first out takes the block that was filled first and has anything to gain") {
   BlockManager blocks = full_plane({1, 1, 1, 8, 4, Bytes{512}}, {.kind = GcPolicy::fifo});
   blocks.invalidate({20});

@@ -1,0 +1,57 @@
+// Which map entries controller DRAM holds when it cannot hold them all.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+namespace csdsim::ftl {
+
+/// The cached mapping table of DFTL (Gupta, Kim, Urgaonkar, ASPLOS 2009): single entries, the least recently used of
+/// which makes room. An entry that was changed in DRAM is dirty until its translation page is written; writing it makes
+/// every dirty entry of that page clean ("batch update"). Keys only: what the entries say is the page map's.
+class MapCache {
+ public:
+  /// `capacity` entries, at least one; `entries_per_page` of a translation page, for `entries` in all.
+  MapCache(std::uint64_t capacity, std::uint64_t entries_per_page, std::uint64_t entries);
+
+  /// True if the entry is there: it is the most recently used now.
+  bool touch(std::uint64_t entry);
+  /// Adds an entry that is not there. Returns the translation page that has to be written first: that of the entry that
+  /// had to go, if it was dirty.
+  std::optional<std::uint64_t> add(std::uint64_t entry);
+  /// The entry changed in DRAM. False: it is not there.
+  bool mark_dirty(std::uint64_t entry);
+  /// The translation page was written.
+  void clean(std::uint64_t page);
+
+  std::uint64_t page_of(std::uint64_t entry) const { return entry / entries_per_page_; }
+  std::size_t size() const { return where_.size(); }
+  std::uint64_t dirty_entries() const { return dirty_entries_; }
+
+ private:
+  static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+  struct Node {
+    std::uint64_t entry = 0;
+    std::uint32_t newer = kNone;  ///< by time of use
+    std::uint32_t older = kNone;
+    std::uint32_t next_dirty = kNone;  ///< of the same translation page
+    bool dirty = false;
+  };
+
+  void unlink(std::uint32_t node);
+  void link_newest(std::uint32_t node);
+
+  std::uint64_t capacity_;
+  std::uint64_t entries_per_page_;
+  std::vector<Node> nodes_;
+  std::unordered_map<std::uint64_t, std::uint32_t> where_;
+  std::vector<std::uint32_t> first_dirty_;  ///< by translation page
+  std::uint32_t newest_ = kNone;
+  std::uint32_t oldest_ = kNone;
+  std::uint64_t dirty_entries_ = 0;
+};
+
+}  // namespace csdsim::ftl
