@@ -140,6 +140,20 @@ FlashTiming jittered() {
   return timing;
 }
 
+/// Everything that the general rules have, on.
+FlashTiming general() {
+  FlashTiming timing;
+  timing.page_read_latency = {SimTime::microseconds(40), SimTime::microseconds(50), SimTime::microseconds(60)};
+  timing.cache_read = true;
+  timing.cache_busy_time = SimTime::microseconds(3);
+  timing.suspend = Suspend::program_erase;
+  timing.class_priority = {OpClass::host, OpClass::gc};
+  timing.package_select_time = SimTime::nanoseconds(50);
+  timing.ecc_bandwidth = {3'200'000'000};
+  timing.page_buffers = 8;
+  return timing;
+}
+
 void shapes(benchmark::internal::Benchmark* b) {
   b->ArgNames({"channels", "dies", "planes", "batch"});
   b->Args({8, 8, 2, 1});
@@ -160,6 +174,7 @@ void socket_shapes(benchmark::internal::Benchmark* b) {
 
 BENCHMARK_CAPTURE(timeline, constant, FlashTiming{})->Apply(shapes);
 BENCHMARK_CAPTURE(timeline, jittered, jittered())->Args({8, 8, 2, 1});
+BENCHMARK_CAPTURE(timeline, general, general())->Args({8, 8, 2, 1})->Args({8, 8, 2, 32})->Args({16, 16, 4, 1});
 BENCHMARK(fast_flash)->Apply(socket_shapes);
 BENCHMARK(at_flash)->Apply(socket_shapes);
 
