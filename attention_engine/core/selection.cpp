@@ -138,6 +138,13 @@ RecordedSelection::Found RecordedSelection::find(HeadKey key, std::uint32_t toke
                               key.layer.value, key.head.value, tokens));
 }
 
+void RecordedSelection::check(std::uint32_t tokens, std::uint32_t head_dim, const SparfParams& params) const {
+  const Found found = find({}, tokens);
+  if (head_dim_ == 0) return;
+  require_like("r/d", std::min(params.r, head_dim), head_dim, found.record.components.size(), head_dim_);
+  require_like("k/S", params.k, tokens, found.record.tokens.size(), found.tokens);
+}
+
 void RecordedSelection::components(HeadKey key, const KvHeadView& view, const SparfParams& params, PageGroups& out) {
   const Found found = find(key, view.tokens);
   const std::uint32_t m = view.embedding_group, d = head_dim_ == 0 ? view.head_dim : head_dim_;

@@ -60,6 +60,9 @@ class RecordedSelection : public SelectionSource {
   void components(HeadKey key, const KvHeadView& view, const SparfParams& params, PageGroups& out) override;
   void tokens(HeadKey key, const KvHeadView& view, const SparfParams& params, PageGroups& out) override;
 
+  /// Throws what they would for a head of this length: to be asked before a simulation starts.
+  void check(std::uint32_t tokens, std::uint32_t head_dim, const SparfParams& params) const;
+
  private:
   struct Point {
     HeadKey key;

@@ -220,11 +220,20 @@ void add_text(RunResult& result, const DecoderData& data, const LoadedModel& mod
   result.document["stats"]["attention_digest"] = fmt::format("{:016x}", data.attention_digest());
 }
 
-/// What SparF heads touch where that is not computed.
-std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario& s) {
+/// What SparF heads touch where that is not computed. Checked here that a recording is of the run's budget.
+std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario& s, const GenerationSetup& setup) {
   if (const auto* recorded = std::get_if<scenario::RecordedSelection>(&s.simulation.selection);
-      recorded && s.simulation.data == scenario::DataMode::timing)
-    return std::make_unique<engine::RecordedSelection>(read_selection(recorded->file.path));
+      recorded && s.simulation.data == scenario::DataMode::timing) {
+    auto selection = std::make_unique<engine::RecordedSelection>(read_selection(recorded->file.path));
+    if (!std::holds_alternative<scenario::InstinferSparf>(s.system)) return selection;
+    const host::PlannerInputs& plan = setup.plan;
+    const host::SparfBudget budget(plan.system.sparf, plan.model.head_dim);
+    for (const std::uint32_t prompt : plan.workload.prompt_tokens)
+      for (const std::uint32_t context : {prompt + 1, prompt + plan.workload.output_tokens})
+        selection->check(context, plan.model.head_dim,
+                         {.r = budget.components(), .k = budget.top_k(context), .l = budget.local(context)});
+    return selection;
+  }
   const auto* clustered = std::get_if<scenario::ClusteredSelection>(&s.simulation.selection);
   return std::make_unique<engine::ClusteredSelection>(
       clustered ? clustered->token_page_fraction.value() : scenario::ClusteredSelection{}.token_page_fraction.value(),
@@ -265,7 +274,7 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
     scenario::Scenario variant = s;
     variant.system = system;
     GenerationSetup setup = generation_setup(variant, lengths);
-    const std::unique_ptr<engine::SelectionSource> selection = make_selection(s);
+    const std::unique_ptr<engine::SelectionSource> selection = make_selection(variant, setup);
     setup.platform.drive.selection = selection.get();
     if (carried) {
       data = std::make_unique<DecoderData>(*model->decoder, prompts, workload.output_tokens,
