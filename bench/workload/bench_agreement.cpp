@@ -20,13 +20,12 @@ struct Range {
   }
 };
 
-void print_row(const Point& p, const char* how, int seeds, const std::vector<std::string>& sets,
-               ftl::PageAllocation allocation) {
+void print_row(const Point& p, const char* how, int seeds, const std::vector<std::string>& sets) {
   Range iops, latency, amplification;
   for (int seed = 1; seed <= seeds; ++seed) {
     std::vector<std::string> all = sets;
     all.push_back("seed=" + std::to_string(seed));
-    const Figures f = run_point(p, all, allocation);
+    const Figures f = run_point(p, all);
     iops.add(f.iops);
     latency.add(f.latency_us);
     amplification.add(f.write_amplification);
@@ -55,17 +54,18 @@ int sc_main(int argc, char* argv[]) {
       "|\n|---|---|---|---|---|---|---|---|\n");
   for (const Point& p : read_points()) {
     if (!p.writes()) {
-      print_row(p, "-", seeds, {}, ftl::PageAllocation::dynamic);
+      print_row(p, "-", seeds, {});
     } else if (!p.collects_garbage()) {
-      print_row(p, "dynamic allocation", seeds, {}, ftl::PageAllocation::dynamic);
-      print_row(p, "fixed planes", seeds, {}, ftl::PageAllocation::fixed);
+      print_row(p, "allocation: dynamic", seeds, {});
+      print_row(p, "allocation: static", seeds, {kStaticAllocation});
     } else {
       // From the steady state on, a fifth of the requests is enough.
-      for (const char* free_blocks : {"2", "6", "12"})
-        print_row(p, (std::string("fixed planes, gc_free_blocks ") + free_blocks).c_str(), seeds,
-                  {"workload.requests=300000", "workload.precondition.overwrites=4",
-                   std::string("platform.device.ftl.gc_free_blocks=") + free_blocks},
-                  ftl::PageAllocation::fixed);
+      for (const std::string policy : {"greedy", "random_greedy, choices: 7"})
+        for (const char* free_blocks : {"6", "12"})
+          print_row(p, fmt::format("gc: {{policy: {}}}, gc_free_blocks: {}", policy, free_blocks).c_str(), seeds,
+                    {"workload.requests=300000", "workload.precondition.overwrites=4", kStaticAllocation,
+                     fmt::format("platform.device.ftl.gc={{policy: {}}}", policy),
+                     fmt::format("platform.device.ftl.gc_free_blocks={}", free_blocks)});
     }
   }
   std::printf("\nReads at depth 1024 on the drive of rr4k_p4k_ch8_qd32, by bus_arbitration:\n\n");

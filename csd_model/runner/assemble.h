@@ -3,7 +3,6 @@
 
 #include "csd_model/generation/generation_run.h"
 #include "csd_model/platform/platform.h"
-#include "csd_model/runner/block_io.h"
 #include "csd_model/scenario/scenario.h"
 
 namespace csd_model {
@@ -12,9 +11,6 @@ namespace csd_model {
 DriveConfig drive_config(const csdsim::scenario::Scenario& scenario);
 
 PlatformConfig platform_config(const csdsim::scenario::Scenario& scenario);
-
-/// Of a scenario with a block_io workload; it must outlive the setup.
-BlockIoSetup block_io_setup(const csdsim::scenario::Scenario& scenario);
 
 csdsim::host::GpuParameters gpu_parameters(const csdsim::scenario::GpuConfig& gpu);
 

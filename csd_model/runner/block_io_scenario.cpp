@@ -85,7 +85,9 @@ BlockIoSetup common_setup(const scenario::Scenario& s, const Workload& work) {
 
 }  // namespace
 
-BlockIoSetup block_io_setup(const scenario::Scenario& s) {
+RunResult run_block_io_scenario(const scenario::Scenario& s, const RunOptions& options) {
+  refuse_operation_trace(options, s.workload_kind());
+  const WallClock clock;
   const auto& work = std::get<scenario::BlockIoWorkload>(s.workload);
   BlockIoSetup setup = common_setup(s, work);
   setup.source = [&s](Bytes capacity) {
@@ -102,13 +104,6 @@ BlockIoSetup block_io_setup(const scenario::Scenario& s) {
     setup.duration = work.duration;
   else
     setup.requests = work.requests;
-  return setup;
-}
-
-RunResult run_block_io_scenario(const scenario::Scenario& s, const RunOptions& options) {
-  refuse_operation_trace(options, s.workload_kind());
-  const WallClock clock;
-  const BlockIoSetup setup = block_io_setup(s);
   return block_result(s, run_block_io(setup, progress_of(options)), clock, origin_of(setup));
 }
 

@@ -185,6 +185,18 @@ class CommandLine(unittest.TestCase):
         self.result("run", "scenarios/quickstart.yaml", "--set", "workload.output_tokens=4", "--trace", trace)
         self.assertGreater(len(json.loads(trace.read_text())["traceEvents"]), 50)
 
+    def test_a_lost_completion_fails_the_run(self):
+        for scenario, requests in (("scenarios/block_read.yaml", 2000), ("scenarios/trace_msr.yaml", 600)):
+            run = csdsim("run", scenario, *(SMALL if requests == 2000 else []), "--set", "workload.lose_completion=7")
+            self.assertEqual(run.returncode, 1, run.stderr)
+            self.assertIn(f"{requests} requests were issued and {requests - 1} completed", run.stderr)
+
+    def test_a_malformed_trace_is_located_and_exits_2(self):
+        trace = self.out / "bad.csv"
+        trace.write_text("1,host,0,Read,0,4096,1\n2,host,0,Reed,0,4096,1\n")
+        self.refused("run", "scenarios/trace_msr.yaml", "--set", f"workload.file={trace}",
+                     says=["bad.csv:2:10: error: Type: 'Reed' is neither Read nor Write"])
+
     def test_mistakes_are_located_and_exit_2(self):
         bad = self.out / "bad.yaml"
         bad.write_text("csdsim: 1\nname: x\nmodel: {preset: opt-13c}\nplatform: {device: {flash: {read_latency: 50}}}\n")

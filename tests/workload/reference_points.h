@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "csd_model/runner/assemble.h"
-#include "csd_model/runner/block_io.h"
+#include "csd_model/runner/runner.h"
 #include "csd_model/scenario/load.h"
 
 namespace csdsim::reference {
@@ -82,18 +81,16 @@ struct Figures {
   double write_amplification = 1;
 };
 
+/// Pages on planes of their own, as MQSim places them.
+inline const std::string kStaticAllocation = "platform.device.ftl.allocation=static";
+
 /// Runs a row, with `sets` over its scenario.
-inline Figures run_point(const Point& point, const std::vector<std::string>& sets = {},
-                         ftl::PageAllocation allocation = ftl::PageAllocation::dynamic) {
-  const scenario::Scenario s = scenario::load_scenario_text(scenario_of(point), point.name(), ".", sets).base.scenario;
-  csd_model::BlockIoSetup setup = csd_model::block_io_setup(s);
-  setup.platform.drive.block.allocation = allocation;
-  const csd_model::BlockIoOutcome out = csd_model::run_block_io(setup);
-  if (out.issued != out.completed || out.failed > 0)
-    throw InternalError(
-        fmt::format("{}: {} issued, {} completed, {} failed", point.name(), out.issued, out.completed, out.failed));
-  return {static_cast<double>(out.latency_ps.count()) / out.duration.seconds(), out.latency_ps.mean() * 1e-6,
-          out.write_amplification};
+inline Figures run_point(const Point& point, const std::vector<std::string>& sets = {}) {
+  const csd_model::RunResult result =
+      csd_model::run_scenario(scenario::load_scenario_text(scenario_of(point), point.name(), ".", sets).base.scenario);
+  if (!result.failure.empty()) throw InternalError(point.name() + ": " + result.failure);
+  const auto& metrics = result.document.at("metrics");
+  return {metrics.at("iops"), metrics.at("latency_mean_ns").get<double>() * 1e-3, metrics.at("write_amplification")};
 }
 
 }  // namespace csdsim::reference

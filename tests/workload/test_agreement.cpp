@@ -30,14 +30,14 @@ TEST_CASE("reads agree with MQSim: within 0.5 % up to depth 8, within 1.5 % abov
   CHECK(compared == 8);
 }
 
-TEST_CASE("writes agree with MQSim where pages have fixed planes, as there") {
+TEST_CASE("writes agree with MQSim where pages have planes of their own, as there") {
   const std::vector<Point> points = read_points();
   // One run of theirs stands against one of ours, and when the longest queue of the end is empty depends on the seed by
   // about 1 %: the mean of three seeds is compared.
   const auto mean = [&](const std::string& name) {
     Figures sum;
     for (const std::string seed : {"1", "2", "3"}) {
-      const Figures f = run_point(point_of(points, name), {"seed=" + seed}, ftl::PageAllocation::fixed);
+      const Figures f = run_point(point_of(points, name), {"seed=" + seed, kStaticAllocation});
       sum.iops += f.iops / 3;
       sum.latency_us += f.latency_us / 3;
     }
