@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "csd_model/firmware/dram_port.h"
+
 namespace csd_model {
 
 using namespace csdsim;
@@ -46,9 +48,14 @@ EnergyInputs energy_inputs(const Drive& drive) {
   in.channel_bytes = static_cast<double>(counters.flash_channel_bytes) +
                      retries * static_cast<double>(drive.config().geometry.page_size.value);
   in.link_bytes = static_cast<double>(counters.link_payload_bytes);
-  in.dram_bytes = 2 * in.link_bytes;
-  for (const std::uint64_t bytes : flash.bytes[static_cast<std::size_t>(OpClass::gc)])
-    in.dram_bytes += static_cast<double>(bytes);
+  if (const DramPort& port = drive.dram_port(); port.limited()) {
+    for (std::size_t t = 0; t < kDramTraffics; ++t)
+      in.dram_bytes += static_cast<double>(port.bytes(static_cast<DramTraffic>(t)).value);
+  } else {
+    in.dram_bytes = 2 * in.link_bytes;
+    for (const std::uint64_t bytes : flash.bytes[static_cast<std::size_t>(OpClass::gc)])
+      in.dram_bytes += static_cast<double>(bytes);
+  }
   if (const engine::EngineStats* stats = drive.engine_stats()) in.macs = static_cast<double>(stats->macs);
   return in;
 }

@@ -132,6 +132,14 @@ TEST_CASE("a block run reports joules a component that add up to its energy") {
   // What the link moved went into DRAM and out of it; 64 MiB of it idle.
   const double seconds = metrics["simulated_s"], linked = metrics["bytes_host_link"];
   CHECK(components["dram"].get<double>() == Approx(2 * linked * 160e-12 + 0.0375 / 16 * seconds));
+  // With a bandwidth, DRAM counts its traffic itself.
+  const auto limited = run(text, {"platform.device.dram.bandwidth=20 GB/s"});
+  double moved = 0;
+  for (const auto& [name, statistic] : limited["stats"]["drives"][0]["dram_port"].items())
+    if (statistic["unit"] == "B") moved += statistic["value"].get<double>();
+  CHECK(moved >= 2 * 2000 * 4096);
+  CHECK(limited["breakdown"]["energy"]["dram"].get<double>() ==
+        Approx(moved * 160e-12 + 0.0375 / 16 * limited["metrics"]["simulated_s"].get<double>()));
   // A drive without an engine has none to feed.
   const auto plain = run(text, {"platform.device.ftl.mapping.kind=page"});
   CHECK_FALSE(plain["breakdown"]["energy"].contains("engine"));
