@@ -123,7 +123,8 @@ RecordedSelection::Found RecordedSelection::find(HeadKey key, std::uint32_t toke
   auto it = records_.find({key, tokens});
   if (it != records_.end()) return {it->second, tokens};
   if (head_dim_ > 0 && !records_.empty()) {
-    key = {SequenceId{key.sequence.value % sequences_}, LayerId{key.layer.value % layers_},
+    const std::uint32_t round = key.sequence.value / sequences_;
+    key = {SequenceId{key.sequence.value % sequences_}, LayerId{(key.layer.value + round) % layers_},
            KvHead{key.head.value % heads_}};
     it = records_.lower_bound({key, tokens});
     const bool above = it != records_.end() && it->first.key == key;

@@ -41,7 +41,8 @@ class ClusteredSelection : public SelectionSource {
 /// Selections recorded on a real checkpoint.
 ///
 /// Without stretching, a head finds what was recorded for its key and length. With it, any head of any model finds
-/// something: keys wrap around (sequence, layer and head modulo those recorded), of the lengths recorded the nearest
+/// something: keys wrap around (sequence, layer and head modulo those recorded, the layer one further with every round
+/// of the sequences, so that a run of few layers meets all that were recorded), of the lengths recorded the nearest
 /// counts (of two the shorter), and what was touched there is scaled to the head: page group g of G is touched if group
 /// floor((g + 1/2) G'/G) of G' was, so that the share of pages touched and its dependence on age stay what they were.
 /// Of a head of the same length and dimension that is the recorded selection itself.

@@ -430,6 +430,27 @@ TEST_CASE("a recorded selection stretches to any head: the same share of the pag
   CHECK(out.groups == std::vector<std::uint32_t>{0, 1, 20, 21});
   CHECK(out.rows == std::vector<std::uint32_t>{2, 2, 1, 1});
   CHECK_THROWS_WITH(selection.components(other, view, {.r = 30, .k = 33}, out), Catch::Contains("r/d"));
+  // Two layers and two sequences: sequence 2 is the first once more, one layer further.
+  RecordedSelection layers(64);
+  for (std::uint32_t s = 0; s < 2; ++s) {
+    for (std::uint32_t l = 0; l < 2; ++l) {
+      layers.record({SequenceId{s}, LayerId{l}, KvHead{0}}, 512, {1}, {32 * (2 * s + l)});
+    }
+  }
+  view = {
+      .tokens = 512, .head_dim = 64, .tokens_per_page = 32, .embedding_group = 4, .window = 512, .flushed_tokens = 512};
+  const auto page = [&](std::uint32_t sequence, std::uint32_t layer) {
+    layers.tokens({SequenceId{sequence}, LayerId{layer}, KvHead{9}}, view, {.r = 1, .k = 1}, out);
+    return out.groups.at(0);
+  };
+  CHECK(page(0, 0) == 0);
+  CHECK(page(1, 0) == 2);
+  CHECK(page(0, 3) == 1);
+  CHECK(page(2, 0) == 1);
+  CHECK(page(3, 0) == 3);
+  CHECK(page(3, 1) == 2);
+  CHECK(page(4, 0) == 0);
+
   RecordedSelection empty(64);
   CHECK_THROWS_AS(empty.tokens(other, view, params, out), UserError);
 }
