@@ -41,7 +41,7 @@ class DramPort : public sc_core::sc_module {
   void stream(DramTraffic traffic, csdsim::Bytes size) { reserve(traffic, size); }
 
   csdsim::Bytes bytes(DramTraffic traffic) const { return bytes_[static_cast<std::size_t>(traffic)]; }
-  csdsim::SimTime busy() const { return busy_; }
+  const csdsim::SimTime& busy() const { return busy_; }
 
  private:
   csdsim::SimTime reserve(DramTraffic traffic, csdsim::Bytes size);
