@@ -120,22 +120,32 @@ class EventLoop : public sc_core::sc_module {
   explicit EventLoop(const sc_core::sc_module_name& name);
   SC_HAS_PROCESS(EventLoop);
 
+  /// Alarms are compared in groups of so many: after one has acted, its group is looked through.
+  static constexpr std::size_t kGroup = 8;
+  /// The earliest alarm of a group; of several, the first.
+  struct First {
+    SimTime at;
+    std::size_t alarm;
+  };
+
   void add(Alarm& alarm);
   void remove(Alarm& alarm);
   void set(std::size_t alarm, SimTime at) {
     if (running_) at = std::max(at, now_);
     if (at >= due_[alarm]) return;
     due_[alarm] = at;
-    if (at < due_[first_] || (at == due_[first_] && alarm < first_)) first_ = alarm;
+    First& first = groups_[alarm / kGroup];
+    if (at < first.at || (at == first.at && alarm < first.alarm)) first = {at, alarm};
     if (!running_) notify(at - to_sim_time(sc_core::sc_time_stamp()));
   }
   void notify(SimTime delay);
   void on_wake();
   bool run(SimTime& next);
-  void act();
+  void act(std::size_t alarm);
   bool decide(SimTime bound);
   void number_alarms();
-  void find_first();
+  First first_of_group(std::size_t group) const;
+  First first_alarm() const;
   SimTime next_decision() const;
   SimTime kernel_horizon() const;
   bool ahead() const { return asked_ && holds_ == 0; }
@@ -147,7 +157,7 @@ class EventLoop : public sc_core::sc_module {
   std::vector<Alarm*> alarms_;  ///< by rank, then construction
   /// When each acts, SimTime::max() where none is pending; filled up to whole groups.
   std::vector<SimTime> due_;
-  std::size_t first_ = 0;  ///< of the earliest; of several, the first
+  std::vector<First> groups_;
   std::vector<Decider*> deciders_;
   SimTime now_;
   SimTime kernel_now_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -87,7 +88,7 @@ void NvmeDriver::submit(QueueId queue, SubmissionEntry command, std::span<const 
   if (queue.value >= queues_.size())
     throw UserError(fmt::format("NVMe queue {} does not exist: there are {} I/O queues", queue.value,
                                 queues_.empty() ? 0 : queues()));
-  Queue& q = queues_[queue.value];
+  Queue& q = *queues_[queue.value];
   ++issued_;
   const SimTime now = sim_now();
   if (params_.io_overhead.ps == 0 && q.pending.empty() && !q.free_cids.empty())
@@ -161,7 +162,7 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
   if (blocks == 0 || total(segments) != blocks * block)
     throw UserError(fmt::format("block IO of {} blocks needs a buffer of {} bytes, not {}", blocks, blocks * block,
                                 total(segments)));
-  const std::uint64_t limit = std::min<std::uint64_t>(mdts().value / block, 65536);
+  const std::uint64_t limit = std::min<std::uint64_t>(mdts().value >> std::countr_zero(block), 65536);
   const NamespaceId nsid{1};
   if (blocks <= limit)
     return submit(queue, encode_block_io(opcode, nsid, slba, static_cast<std::uint32_t>(blocks)), segments,
@@ -187,7 +188,7 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
 void NvmeDriver::raise(InterruptVector vector) {
   // Queue pair i uses vector i.
   if (vector.value >= queues_.size()) return;
-  Queue& q = queues_[vector.value];
+  Queue& q = *queues_[vector.value];
   if (std::exchange(q.reap_due, true)) return;
   reaps_.push_back(&q);
   reaction_due_.set(sim_now());
@@ -205,7 +206,7 @@ void NvmeDriver::react() {
   }
   reaps_.clear();
   if (pending_ != 0)
-    for (Queue& q : queues_) issue_pending(q);
+    for (const auto& q : queues_) issue_pending(*q);
   reacting_ = false;
   ring_doorbells();
 }

@@ -175,10 +175,10 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Cap cap_;
   IdentifyController controller_;
   IdentifyNamespace namespace_;
-  std::deque<Queue> queues_;   ///< by identifier
-  std::vector<Queue*> reaps_;  ///< queues whose vector was raised
-  std::vector<Queue*> rings_;  ///< queues with entries that the controller has not been told of
-  std::size_t pending_ = 0;    ///< commands that wait in the driver, over all queues
+  std::vector<std::unique_ptr<Queue>> queues_;  ///< by identifier
+  std::vector<Queue*> reaps_;                   ///< queues whose vector was raised
+  std::vector<Queue*> rings_;                   ///< queues with entries that the controller has not been told of
+  std::size_t pending_ = 0;                     ///< commands that wait in the driver, over all queues
   PhysicalAddress next_page_;
   std::vector<PhysicalAddress> free_lists_;
   std::byte* direct_ = nullptr;  ///< of queue_memory

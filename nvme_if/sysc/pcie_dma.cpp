@@ -123,9 +123,15 @@ void PcieDma::serve(Lane& l) {
 }
 
 bool PcieDma::move_directly(LinkDirection direction, const Slice& slice) {
-  const DirectRange& range = direct_range(slice.address);
-  if (range.at == nullptr || !range.contains(slice.address, slice.length)) return false;
-  std::byte* const remote = range.at + (slice.address - range.first);
+  const DirectRange* range = nullptr;
+  for (const DirectRange& known : direct_) {
+    if (!known.contains(slice.address, 1)) continue;
+    range = &known;
+    break;
+  }
+  if (range == nullptr) range = &ask_for_direct_range(slice.address);
+  if (range->at == nullptr || !range->contains(slice.address, slice.length)) return false;
+  std::byte* const remote = range->at + (slice.address - range->first);
   if (direction == LinkDirection::to_host)
     std::memcpy(remote, slice.local, slice.length);
   else
@@ -133,9 +139,7 @@ bool PcieDma::move_directly(LinkDirection direction, const Slice& slice) {
   return true;
 }
 
-const PcieDma::DirectRange& PcieDma::direct_range(std::uint64_t address) {
-  for (const DirectRange& range : direct_)
-    if (range.contains(address, 1)) return range;
+const PcieDma::DirectRange& PcieDma::ask_for_direct_range(std::uint64_t address) {
   tlm::tlm_generic_payload probe;
   probe.set_command(tlm::TLM_WRITE_COMMAND);
   probe.set_address(address);

@@ -120,7 +120,7 @@ class PcieDma : public sc_core::sc_module {
   SimTime reserve(const Lane& lane, Bytes length);
   void serve(Lane& lane);
   bool move_directly(LinkDirection direction, const Slice& slice);
-  const DirectRange& direct_range(std::uint64_t address);
+  const DirectRange& ask_for_direct_range(std::uint64_t address);
   void invalidate(sc_dt::uint64 first, sc_dt::uint64 last);
   void finish_slice(Lane& lane);
   void to_host_thread();
