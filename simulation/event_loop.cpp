@@ -103,16 +103,16 @@ void EventLoop::on_wake() {
 
 /// Acts as long as the kernel allows. False: something is pending at the current time. `next`: when to go on.
 bool EventLoop::run(SimTime& next) {
-  SimTime horizon = kernel_horizon();
+  horizon_ = kernel_horizon();
   for (;;) {
     const First first = first_alarm();
     const SimTime due = first.at;
     const bool in_step = !ahead();
     if (due <= kernel_now_) {
       act(first.alarm);
-    } else if (!decide(std::min(due, horizon))) {
-      if (in_step || due >= horizon) {
-        next = std::min(due, next_decision());
+    } else if (!decide(std::min(due, horizon_))) {
+      if (in_step || due >= horizon_) {
+        next = std::min(due, next_deadline());
         return true;
       }
       now_ = std::max(now_, due);
@@ -121,32 +121,32 @@ bool EventLoop::run(SimTime& next) {
     // Who runs ahead has promised to leave the kernel alone.
     if (in_step) {
       if (others_pending()) return false;
-      horizon = kernel_horizon();
+      horizon_ = kernel_horizon();
     }
   }
 }
 
 inline void EventLoop::act(std::size_t alarm) {
   due_[alarm] = SimTime::max();
-  alarms_[alarm]->action_();
   groups_[alarm / kGroup] = first_of_group(alarm / kGroup);
+  alarms_[alarm]->action_();
 }
 
 inline bool EventLoop::decide(SimTime bound) {
   Decider* first = nullptr;
   SimTime earliest = bound;
   for (Decider* decider : deciders_) {
-    if (decider->next_decision_ >= earliest) continue;
-    earliest = decider->next_decision_;
+    if (decider->deadline_ >= earliest) continue;
+    earliest = decider->deadline_;
     first = decider;
   }
   if (first == nullptr) return false;
   // As far as no other decider can cause anything: its decisions take at least its lookahead to have an effect.
   if (deciders_.size() > 1)
     for (const Decider* other : deciders_)
-      if (other != first && other->next_decision_ != SimTime::max())
-        bound = std::min(bound, other->next_decision_ + other->lookahead());
-  first->next_decision_ = first->decide(bound);
+      if (other != first && other->deadline_ != SimTime::max())
+        bound = std::min(bound, other->deadline_ + other->lookahead());
+  first->deadline_ = first->decide(bound);
   return true;
 }
 
@@ -162,19 +162,6 @@ inline EventLoop::First EventLoop::first_of_group(std::size_t group) const {
     least = less ? due[i].ps : least;
   }
   return {SimTime{least}, group * kGroup + first};
-}
-
-inline EventLoop::First EventLoop::first_alarm() const {
-  First first = groups_[0];
-  for (std::size_t group = 1; group < groups_.size(); ++group)
-    if (groups_[group].at < first.at) first = groups_[group];
-  return first;
-}
-
-SimTime EventLoop::next_decision() const {
-  SimTime next = SimTime::max();
-  for (const Decider* decider : deciders_) next = std::min(next, decider->next_decision_);
-  return next;
 }
 
 SimTime EventLoop::kernel_horizon() const {

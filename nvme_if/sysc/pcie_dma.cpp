@@ -63,8 +63,10 @@ void PcieDma::submit(Lane& l, std::span<const Segment> segments, Bytes offset, B
   } else {
     submit_pieces(l, segments, offset, length, local, slice);
   }
+  // Otherwise the alarm is set for the slice at the front, or whoever serves the lane will set it.
+  const bool wakes = l.slices.empty() && !l.serving;
   l.slices.extend() = slice;
-  if (!l.blocked) l.due.set(l.slices.front().end);
+  if (wakes) l.due.set(l.slices.front().end);
 }
 
 /// All but the last piece, which is left in `slice`.
@@ -105,20 +107,25 @@ void PcieDma::submit_pieces(Lane& l, std::span<const Segment> segments, Bytes of
   slice.failed = piece.failed;
 }
 
-/// Moves what is due. A callback may submit, but nothing that is due before the present.
+/// Moves what is due, and what comes next if nobody else acts before it. A callback may submit, but nothing that is due
+/// before the present.
 void PcieDma::serve(Lane& l) {
-  const SimTime now = sim_now();
-  while (!l.blocked && !l.slices.empty() && l.slices.front().end <= now) {
+  l.serving = true;
+  while (!l.slices.empty()) {
     const Slice& front = l.slices.front();
+    if (front.end > sim_now() && !hold_.loop().skip_to(front.end)) break;
     if (front.local == nullptr || move_directly(l.direction, front)) {
       finish_slice(l);
       continue;
     }
     hold_.engage();
-    if (!l.due.loop().in_step()) break;
-    l.blocked = true;
-    l.handed_over.notify(sc_core::SC_ZERO_TIME);
+    if (hold_.loop().in_step()) {
+      l.blocked = true;
+      l.handed_over.notify(sc_core::SC_ZERO_TIME);
+    }
+    break;
   }
+  l.serving = l.blocked;
   if (!l.blocked && !l.slices.empty()) l.due.set(l.slices.front().end);
 }
 
@@ -201,7 +208,7 @@ void PcieDma::to_drive_thread() {
   l.slices.front().local = nullptr;
   l.slices.front().end = sim_now();
   l.slices.front().failed = !p.is_response_ok();
-  l.blocked = false;
+  l.blocked = l.serving = false;
   l.due.set(sim_now());
 }
 

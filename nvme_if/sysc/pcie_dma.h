@@ -98,7 +98,8 @@ class PcieDma : public sc_core::sc_module {
     RingQueue<Slice> slices;
     Alarm due;             ///< the end of the front slice
     bool failed = false;   ///< some segment of the transfer at the front
-    bool blocked = false;  ///< the front slice is with the lane's thread
+    bool serving = false;  ///< who serves sets the alarm
+    bool blocked = false;  ///< the front slice is with the lane's thread, which serves
     sc_core::sc_event handed_over;
     tlm::tlm_generic_payload payload;
     sc_core::sc_time delay;
