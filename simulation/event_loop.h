@@ -65,9 +65,9 @@ class Decider {
   /// What is decided after a deadline leads to nothing before that deadline + lookahead(); not negative.
   virtual SimTime lookahead() const = 0;
 
-  /// Work has come: nothing at a time > `deadline` happens before the next decision is made. The deadline is the time of
-  /// the decision, or for decisions that do not depend on what comes after them, the last moment before they may lead to
-  /// something.
+  /// Work has come: nothing at a time > `deadline` happens before the next decision is made. The deadline is the time
+  /// of the decision, or for decisions that do not depend on what comes after them, the last moment before they may
+  /// lead to something.
   inline void decide_by(SimTime deadline);
   EventLoop& loop() const { return *loop_; }
 
@@ -114,8 +114,8 @@ class EventLoop : public sc_core::sc_module {
   /// Whether the kernel's time is the current time. Who needs it and finds it is not holds the loop, sets an alarm for
   /// now, and finds it so when the alarm acts.
   bool in_step() const { return !running_ || now_ == kernel_now_; }
-  /// For an action that goes on at `at`: makes that the current time if nobody else acts or decides up to it. False, and
-  /// nothing happens, if somebody may: the action sets an alarm then.
+  /// For an action that goes on at `at`: makes that the current time if nobody else acts or decides up to it. False,
+  /// and nothing happens, if somebody may: the action sets an alarm then.
   bool skip_to(SimTime at) {
     if (!running_ || !ahead() || at >= horizon_ || at >= first_alarm().at || at > next_deadline()) return false;
     now_ = std::max(now_, at);

@@ -109,7 +109,7 @@ void NvmeDriver::create_completion_queue() {
   if (queues() == granted_queues_) {
     state_ = State::ready;
     reaction_due_.set(sim_now());
-    if (params_.run_ahead && registers_ != nullptr) {
+    if (params_.run_ahead && bells_ != nullptr) {
       hold_.release();
       hold_.loop().ask_to_run_ahead();
     }

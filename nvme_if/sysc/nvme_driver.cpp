@@ -72,7 +72,7 @@ NvmeDriver::NvmeDriver(const sc_core::sc_module_name& name, const NvmeDriverPara
 }
 
 void NvmeDriver::start_of_simulation() {
-  registers_ = dynamic_cast<RegisterPort*>(hold_.loop().behind(*bar.get_interface()));
+  bells_ = dynamic_cast<DoorbellPort*>(hold_.loop().behind(*bar.get_interface()));
 }
 
 void NvmeDriver::on_ready(std::function<void()> callback) {
@@ -146,14 +146,12 @@ void NvmeDriver::ring_doorbells() {
   for (Queue* q : rings_) {
     q->doorbell_due = false;
     ++doorbells_;
-    write_doorbell(sq_tail_doorbell(q->id, cap_.dstrd), q->sq_tail);
+    if (bells_ != nullptr)
+      bells_->ring_submission_queue(q->id, q->sq_tail);
+    else
+      bar_access(tlm::TLM_WRITE_COMMAND, sq_tail_doorbell(q->id, cap_.dstrd), 4, q->sq_tail);
   }
   rings_.clear();
-}
-
-void NvmeDriver::write_doorbell(std::uint64_t offset, std::uint32_t value) {
-  if (registers_ == nullptr || !registers_->write_register(offset, value))
-    bar_access(tlm::TLM_WRITE_COMMAND, offset, 4, value);
 }
 
 void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
@@ -237,7 +235,11 @@ void NvmeDriver::reap(Queue& q) {
     ++completed_;
     if (done) done(entry, now);
   }
-  if (any) write_doorbell(cq_head_doorbell(q.id, cap_.dstrd), q.cq_head);
+  if (!any) return;
+  if (bells_ != nullptr)
+    bells_->ring_completion_queue(q.id, q.cq_head);
+  else
+    bar_access(tlm::TLM_WRITE_COMMAND, cq_head_doorbell(q.id, cap_.dstrd), 4, q.cq_head);
 }
 
 // Memory and registers.

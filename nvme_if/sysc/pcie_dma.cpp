@@ -39,11 +39,30 @@ void PcieDma::Callbacks::dma_done(std::uint64_t token, Status status) {
   done(status);
 }
 
-inline SimTime PcieDma::reserve(const Lane& l, Bytes length) {
-  return (l.direction == LinkDirection::to_host ? link_.reserve(l.direction, length, sim_now())
-                                                : link_.reserve_read(length, sim_now()))
+inline SimTime PcieDma::reserve(LinkDirection direction, Bytes length) {
+  return (direction == LinkDirection::to_host ? link_.reserve(direction, length, sim_now())
+                                              : link_.reserve_read(length, sim_now()))
       .arrival;
 }
+
+inline void PcieDma::push(Lane& l, const Slice& slice) {
+  // Otherwise the alarm is set for the slice at the front, or whoever serves the lane will set it.
+  const bool wakes = l.slices.empty() && !l.serving;
+  l.slices.extend() = slice;
+  if (wakes) l.due.set(slice.end);
+}
+
+template <LinkDirection direction>
+void PcieDma::transfer(const Segment& piece, std::byte* local, DmaClient& client, std::uint64_t token) {
+  Lane& l = direction == LinkDirection::to_host ? to_host_ : to_drive_;
+  const bool one_slice = piece.length.value > 0 && piece.length <= kLargestSlice;
+  if (!one_slice || (map_ != nullptr && !map_->record(piece, direction))) [[unlikely]]
+    return submit(l, {&piece, 1}, Bytes{0}, piece.length, local, client, token);
+  push(l, {reserve(direction, piece.length), piece.address.value, local, static_cast<std::uint32_t>(piece.length.value),
+           true, false, &client, token});
+}
+template void PcieDma::transfer<LinkDirection::to_host>(const Segment&, std::byte*, DmaClient&, std::uint64_t);
+template void PcieDma::transfer<LinkDirection::to_drive>(const Segment&, std::byte*, DmaClient&, std::uint64_t);
 
 void PcieDma::submit(Lane& l, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
                      DmaClient& client, std::uint64_t token) {
@@ -51,22 +70,8 @@ void PcieDma::submit(Lane& l, std::span<const Segment> segments, Bytes offset, B
   slice.last = true;
   slice.client = &client;
   slice.token = token;
-  // Nearly all transfers lie in one segment.
-  const bool whole = !segments.empty() && offset < segments[0].length && length <= segments[0].length - offset &&
-                     length <= kLargestSlice && length.value > 0;
-  const Segment first = whole ? Segment{segments[0].address + offset, length} : Segment{};
-  if (whole && (map_ == nullptr || map_->record(first, l.direction))) {
-    slice.end = reserve(l, length);
-    slice.address = first.address.value;
-    slice.length = static_cast<std::uint32_t>(length.value);
-    slice.local = local;
-  } else {
-    submit_pieces(l, segments, offset, length, local, slice);
-  }
-  // Otherwise the alarm is set for the slice at the front, or whoever serves the lane will set it.
-  const bool wakes = l.slices.empty() && !l.serving;
-  l.slices.extend() = slice;
-  if (wakes) l.due.set(l.slices.front().end);
+  submit_pieces(l, segments, offset, length, local, slice);
+  push(l, slice);
 }
 
 /// All but the last piece, which is left in `slice`.
@@ -93,7 +98,7 @@ void PcieDma::submit_pieces(Lane& l, std::span<const Segment> segments, Bytes of
       piece.failed = true;
       break;
     }
-    piece.end = reserve(l, part.length);
+    piece.end = reserve(l.direction, part.length);
     if (local == nullptr) continue;
     piece.address = part.address.value;
     piece.length = static_cast<std::uint32_t>(part.length.value);
@@ -114,8 +119,17 @@ void PcieDma::serve(Lane& l) {
   while (!l.slices.empty()) {
     const Slice& front = l.slices.front();
     if (front.end > sim_now() && !hold_.loop().skip_to(front.end)) break;
-    if (front.local == nullptr || move_directly(l.direction, front)) {
-      finish_slice(l);
+    if (front.local == nullptr || move_directly(l.direction, front)) [[likely]] {
+      const bool failed = l.failed || front.failed;
+      l.failed = failed && !front.last;
+      if (!front.last) {
+        l.slices.pop_front();
+        continue;
+      }
+      DmaClient& client = *front.client;
+      const std::uint64_t token = front.token;
+      l.slices.pop_front();
+      client.dma_done(token, failed ? status::data_transfer_error : status::success);
       continue;
     }
     hold_.engage();
@@ -160,17 +174,6 @@ const PcieDma::DirectRange& PcieDma::ask_for_direct_range(std::uint64_t address)
 
 void PcieDma::invalidate(sc_dt::uint64 first, sc_dt::uint64 last) {
   std::erase_if(direct_, [&](const DirectRange& range) { return range.first <= last && first <= range.last; });
-}
-
-void PcieDma::finish_slice(Lane& l) {
-  const Slice& slice = l.slices.front();
-  l.failed |= slice.failed;
-  if (!slice.last) return l.slices.pop_front();
-  DmaClient& client = *slice.client;
-  const std::uint64_t token = slice.token;
-  const Status status = std::exchange(l.failed, false) ? status::data_transfer_error : status::success;
-  l.slices.pop_front();
-  client.dma_done(token, status);
 }
 
 // The threads wait in frames without variables of their own, in an endless loop that is not a call: AddressSanitizer
