@@ -78,6 +78,8 @@ nfc::FlashTiming flash_timing(const scenario::FlashConfig& flash, std::uint64_t 
     timing.max_suspends = flash.suspend->max;
   }
   timing.class_priority = flash.class_priority;
+  timing.plane_order =
+      flash.plane_order == scenario::PlaneOrder::reads_first ? nfc::PlaneOrder::reads_first : nfc::PlaneOrder::arrival;
   timing.status_time = flash.status_time;
   if (flash.packages) {
     timing.dies_per_package = flash.packages->dies;

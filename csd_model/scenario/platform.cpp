@@ -108,6 +108,8 @@ void describe(ParamVisitor& v, FlashConfig& c) {
   v.list("class_priority", c.class_priority, {0, kOpClasses},
          "Classes from most to least urgent; those not named come last, and without any all are equal.",
          assumed("none: first come, first served"));
+  v.param("plane_order", c.plane_order, "Which waiting operation of a class a plane takes next.",
+          assumed("no paper states it; MQSim takes reads first"));
   v.param("status_time", c.status_time, {SimTime{}, ms(1)},
           "Bus time of the status poll that ends a program or erase; 0: there is none.",
           assumed("0: the ready line is free"));

@@ -19,6 +19,7 @@ namespace csdsim::scenario {
 
 enum class BusArbitration : std::uint8_t { fifo, command_first, data_first };
 enum class PlaneMode : std::uint8_t { independent, multi_plane };
+enum class PlaneOrder : std::uint8_t { arrival, reads_first };
 enum class Suspend : std::uint8_t { program, erase, program_erase };
 enum class FilterLocation : std::uint8_t { nfc, die };
 enum class Fidelity : std::uint8_t { fast, at };
@@ -72,6 +73,7 @@ struct FlashConfig {
   std::optional<CacheConfig> cache;
   std::optional<SuspendConfig> suspend;
   std::vector<OpClass> class_priority;  ///< most urgent first
+  PlaneOrder plane_order = PlaneOrder::arrival;
   SimTime status_time{};
   std::optional<PackagesConfig> packages;
   std::optional<Bandwidth> ecc_bandwidth;     ///< of the decoder of a channel
@@ -324,6 +326,12 @@ struct EnumValues<scenario::PlaneMode> {
   static constexpr EnumValue<scenario::PlaneMode> values[] = {
       {scenario::PlaneMode::independent, "independent", "Each plane works on its own."},
       {scenario::PlaneMode::multi_plane, "multi_plane", "The planes of a die work together, on what waits for them."}};
+};
+template <>
+struct EnumValues<scenario::PlaneOrder> {
+  static constexpr EnumValue<scenario::PlaneOrder> values[] = {
+      {scenario::PlaneOrder::arrival, "arrival", "What came first."},
+      {scenario::PlaneOrder::reads_first, "reads_first", "Reads, then programs and erases."}};
 };
 template <>
 struct EnumValues<scenario::Suspend> {
