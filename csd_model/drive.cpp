@@ -195,7 +195,9 @@ struct Drive::Parts {
   }
 
   EngineParts own() {
-    auto module = std::make_unique<engine::AttentionEngine>("engine", config.engine, lookup, *work);
+    engine::EngineConfig of_engine = config.engine;
+    of_engine.hold_page_buffers = config.flash.page_buffers > 0;
+    auto module = std::make_unique<engine::AttentionEngine>("engine", of_engine, lookup, *work);
     own_engine = module.get();
     EngineParts parts;
     parts.attend = &module->attend_socket;

@@ -118,7 +118,8 @@ void describe(ParamVisitor& v, FlashConfig& c) {
   v.optional("ecc_bandwidth", c.ecc_bandwidth, "unlimited", {Bandwidth{1'000'000}, Bandwidth{1'000'000'000'000}},
              "Throughput of error correction of one channel, page after page.", assumed("keeps up with the channel"));
   v.optional("page_buffers", c.page_buffers, "unlimited", {1, 65'536},
-             "Buffers of a channel controller for pages on their way through error correction.",
+             "Buffers of a channel controller for pages read: until they are corrected, and those that are "
+             "attended to until a kernel is through with all pages of its phase.",
              assumed("never the bottleneck; no paper states them"));
   v.optional_section("reliability", c.reliability, "none",
                      "Bit errors by wear, age and reads, read retries, lost pages, failing programs and erases.",
