@@ -244,6 +244,18 @@ void check_platform(Checker& c) {
             {"platform.device.write_buffer.capacity", "platform.device.dram.capacity"},
             fmt::format("platform.device.write_buffer.capacity: {} does not fit in the controller DRAM of {}",
                         format_quantity(device.write_buffer.capacity), format_quantity(device.dram.capacity)));
+  if (!std::holds_alternative<ImmediateFlush>(device.write_buffer.flush)) {
+    c.require(device.write_buffer.capacity.value > 0,
+              {"platform.device.write_buffer.flush.kind", "platform.device.write_buffer.capacity"},
+              "platform.device.write_buffer.flush: there is no write buffer: give it a capacity");
+    c.require(c.scenario().block_only(), {"platform.device.write_buffer.flush.kind", "workload.kind"},
+              "platform.device.write_buffer.flush: the workload writes no blocks, and groups of the KV cache go to "
+              "flash as soon as they are full");
+  }
+  c.require(device.engine.buffer_memory == EngineMemory::sram || device.dram.bandwidth,
+            {"platform.device.engine.buffer_memory", "platform.device.dram.bandwidth"},
+            "platform.device.engine.buffer_memory: in a DRAM of unlimited bandwidth it makes no difference: give "
+            "dram.bandwidth");
   if (!device.has_engine()) {
     for (const std::string_view path : {"platform.device.energy.mac", "platform.device.energy.engine_idle"})
       c.refuse_unused(path, "platform.device.ftl.mapping.kind", "a drive that keeps no KV cache has no engine");

@@ -143,6 +143,9 @@ void describe(ParamVisitor& v, EngineConfig& c) {
           assumed("enough to hide a tR; no paper states it"));
   v.param("buffer", c.buffer, {Bytes{512}, Bytes::gib(16)}, "Memory for pages on their way into the kernels.",
           assumed("of the order of the Zynq-7045's block RAM"));
+  v.param("buffer_memory", c.buffer_memory,
+          "Where that memory is. In DRAM, what a head keeps there is written and read once.",
+          assumed("block RAM of the FPGA"));
 }
 
 void describe(ParamVisitor& v, NvmeConfig& c) {
@@ -200,9 +203,24 @@ void describe(ParamVisitor& v, DramConfig& c) {
              assumed("unlimited: no paper states it"));
 }
 
+void describe(ParamVisitor&, ImmediateFlush&) {}
+
+void describe(ParamVisitor& v, ThresholdFlush& c) {
+  v.param("fill", c.fill, {Ratio::of(1, 1000), Ratio{1, 1}}, "Share of the capacity.", assumed("half full"));
+}
+
+void describe(ParamVisitor& v, IdleFlush& c) {
+  v.param("delay", c.delay, {SimTime{1}, SimTime::milliseconds(10'000)},
+          "From the last block command on. A write that finds no room, and NVMe Flush, end the wait.",
+          assumed("longer than a read"));
+}
+
 void describe(ParamVisitor& v, WriteBufferConfig& c) {
   v.param("capacity", c.capacity, {Bytes{0}, Bytes::gib(1024)},
           "DRAM in which block writes complete; 0 B: every write reaches flash first.", assumed("the slow, safe case"));
+  v.choice("flush", c.flush,
+           "When buffered block writes go to flash; groups of the KV cache go as soon as they are full.",
+           assumed("keeps the buffer empty"));
 }
 
 void describe(ParamVisitor& v, InstinferMapping& c) {
