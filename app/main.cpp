@@ -95,9 +95,9 @@ int parse_and_run(int argc, char** argv) {
       ->add_option("--ratio-mode", eval.ratio_mode,
                    "What the ratio counts: tokens attended to, or all traffic against dense")
       ->check(CLI::IsMember({"tokens", "traffic"}));
-  eval_command->add_option("--r", eval.r, "sparq, sparf: components");
-  eval_command->add_option("--k", eval.k, "sparq, sparf, infinigen, leoam, int8, int4: tokens attended to");
-  eval_command->add_option("--local", eval.local, "sparq, sparf: newest tokens always kept (inside k; default k/4)");
+  eval_command->add_option("--r", eval.r, "SparQ and SparF: components");
+  eval_command->add_option("--k", eval.k, "SparQ, SparF, infinigen, leoam, int8, int4: tokens attended to");
+  eval_command->add_option("--local", eval.local, "SparQ and SparF: newest tokens always kept (inside k; default k/4)");
   eval_command->add_option("--heavy", eval.heavy, "h2o: heavy hitters kept");
   eval_command->add_option("--recent", eval.recent, "h2o: newest tokens kept");
   eval_command->add_option("--window", eval.window, "local, streamingllm: newest tokens kept");
