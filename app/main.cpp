@@ -71,6 +71,8 @@ int parse_and_run(int argc, char** argv) {
   generate_command->add_option("--backend", generate.backend, "Where the rest of the model runs")
       ->check(CLI::IsMember({"cpu"}));
   generate_command->add_option("--temperature", generate.temperature, "0 is greedy")->check(CLI::NonNegativeNumber);
+  generate_command->add_option("--top-k", generate.top_k, "Draw from the k likeliest tokens (default: all)");
+  generate_command->add_option("--top-p", generate.top_p, "Draw from the likeliest tokens of this mass (default: 1)");
   generate_command->add_option("--seed", generate.seed, "Seed of the sampler");
   generate_command->add_option("--ratio", generate.ratio, "Compression ratio of sparf (default 1/8)");
   generate_command->add_option("--r", generate.r, "sparf: query components per head");

@@ -102,6 +102,20 @@ class CommandLine(unittest.TestCase):
         self.assertIsInstance(drive["text"], str)
         self.assertGreater(drive["metrics"]["decode_tokens_per_s"], 0)
 
+    def test_generate_draws_from_the_likeliest(self):
+        ask = ["generate", "--model", MODEL, "--prompt", "static int", "--max-new-tokens", 12, "--attention", "host"]
+        greedy = self.result(*ask)["tokens"]
+        free = self.result(*ask, "--temperature", 3)["tokens"]
+        self.assertNotEqual(free, greedy)
+        self.assertEqual(self.result(*ask, "--temperature", 3, "--top-k", 1)["tokens"], greedy)
+        self.assertEqual(self.result(*ask, "--temperature", 3, "--top-p", 0.0001)["tokens"], greedy)
+        cut = self.result(*ask, "--temperature", 3, "--top-k", 40, "--top-p", 0.9)["tokens"]
+        self.assertNotIn(cut, [greedy, free])
+        self.refused(*ask, "--top-k", 5, says=["top_k", "temperature 0"])
+        self.refused(*ask, "--top-p", 0.5, says=["top_p", "temperature 0"])
+        self.refused(*ask, "--temperature", 1, "--top-p", 1.5, says=["top_p"])
+        self.refused(*ask, "--temperature", 1, "--top-k", 0, says=["top_k"])
+
     def evaluated(self, *args):
         return self.result("eval", "--model", MODEL, "--text", MODEL + "/sample.txt", "--prefill", 128, "--decode", 6,
                            "--windows", 2, *args)
