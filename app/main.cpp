@@ -89,10 +89,9 @@ int parse_and_run(int argc, char** argv) {
       ->required();
   auto* text = eval_command->add_option("--text", eval.text, "Text file");
   eval_command->add_option("--tokens", eval.tokens, "File of whitespace-separated token ids")->excludes(text);
-  eval_command->add_option("--method", eval.methods, "Attention method (repeatable; default: all)")
-      ->allow_extra_args(false);
-  eval_command->add_option("--ratio", eval.ratios, "Kept share (repeatable; default: 1/2 to 1/32)")
-      ->allow_extra_args(false);
+  eval_command->add_option("--method", eval.methods, "Attention methods (default: all that are where attention runs)")
+      ->delimiter(',');
+  eval_command->add_option("--ratio", eval.ratios, "Kept shares (default: 1/2 to 1/32)")->delimiter(',');
   eval_command
       ->add_option("--ratio-mode", eval.ratio_mode,
                    "What the ratio counts: tokens attended to, or all traffic against dense")
@@ -111,8 +110,8 @@ int parse_and_run(int argc, char** argv) {
   eval_command->add_option("--windows", eval.windows, "Windows from the start of the text (default: as many as fit)");
   eval_command
       ->add_option("--distance", eval.distances,
-                   "Distance of the planted fact (repeatable; default: 1/4, 1/2 and 7/8 of the prefill)")
-      ->allow_extra_args(false);
+                   "Distances of the planted fact (default: 1/4, 1/2 and 7/8 of the prefill)")
+      ->delimiter(',');
   eval_command->add_flag("--no-recall", eval.no_recall, "Leave the recall task out");
   eval_command->add_option("--attention", eval.attention, "Where decoding attention runs")
       ->check(CLI::IsMember({"host", "drive"}));

@@ -136,8 +136,7 @@ class CommandLine(unittest.TestCase):
             table = list(csv.DictReader(file))
         self.assertEqual([float(r["perplexity"]) for r in table], [r["perplexity"] for r in rows])
         xml.etree.ElementTree.parse(self.out / "eval.svg")
-        again = self.evaluated("--method", "dense", "--method", "sparq", "--method", "h2o", "--ratio", "1/4", "--ratio", "0.5",
-                               "--distance", 64)
+        again = self.evaluated("--method", "dense,sparq", "h2o", "--ratio", "1/4", "0.5", "--distance", 64)
         result.pop("wall"), again.pop("wall")
         self.assertEqual(json.dumps(result), json.dumps(again))
 
@@ -145,6 +144,8 @@ class CommandLine(unittest.TestCase):
         budget = ["--method", "sparf", "--r", 16, "--k", 40, "--local", 10]
         drive = self.evaluated(*budget, "--attention", "drive")["rows"]
         host = self.evaluated(*budget, "--no-recall")["rows"]
+        self.assertEqual([row["method"] for row in self.evaluated("--attention", "drive", "--ratio", "1/4")["rows"]],
+                         ["dense", "sparf"])
         self.assertEqual(drive[0].pop("attention"), "drive")
         self.assertEqual(host[0].pop("attention"), "host")
         self.assertEqual(drive, host)
