@@ -17,7 +17,13 @@ namespace csdsim::ftl {
 enum class DataMode : std::uint8_t { timing, carried };
 
 /// What a page holds; the FTL that owns it follows from that.
-enum class PageKind : std::uint8_t { host, token_k, token_v, embedding };
+enum class PageKind : std::uint8_t {
+  host,
+  token_k,
+  token_v,
+  embedding,
+  token_kv  ///< K and V of the same tokens
+};
 
 /// Out-of-band metadata of a page: the logical key it was written under.
 struct OobTag {
