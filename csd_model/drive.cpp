@@ -21,6 +21,7 @@
 #include "nfc/sysc/fast_flash.h"
 #include "nvme_if/sysc/pcie_dma.h"
 #include "nvme_if/sysc/physical_memory.h"
+#include "ftl/policies/instinfer.h"
 
 namespace csd_model {
 
