@@ -152,7 +152,7 @@ struct Drive::Parts {
         media(c.reliability ? std::make_optional<MediaModel>(*c.reliability) : std::nullopt),
         dram(c.dram),
         block_ftl(block_config(c), blocks, store, faults()),
-        kv_ftl(c.kv, blocks, store, dram, std::make_unique<ftl::StripedPlacement>(c.geometry), faults()),
+        kv_ftl(c.kv, blocks, store, dram, std::make_unique<ftl::InstinferPolicy>(c.geometry), faults()),
         lookup(kv_ftl, c.filter),
         fallback_selection(0.25, c.flash.seed),
         work(make_work(c, lookup, fallback_selection)),

@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/kv_ftl.h"
+#include "ftl/policies/instinfer.h"
 
 namespace {
 
@@ -29,7 +30,7 @@ struct KvDrive {
       : blocks(g, {0, g.blocks_per_plane}),
         store(g, mode),
         dram(Bytes::gib(64)),
-        ftl({TailPolicy::token_index, 2, PageCheck::key}, blocks, store, dram, std::make_unique<StripedPlacement>(g)) {}
+        ftl({TailPolicy::token_index, {2}}, blocks, store, dram, std::make_unique<InstinferPolicy>(g)) {}
 
   void create(std::uint32_t sequences, std::uint32_t heads) {
     for (std::uint32_t s = 0; s < sequences; ++s) ftl.create_sequence(SequenceId{s}, {1, heads, 128, kTokens});

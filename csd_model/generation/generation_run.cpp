@@ -157,7 +157,7 @@ class GenerationProgram : public sc_core::sc_module {
     const DriveConfig& drive = setup_.platform.drive;
     const auto& prompts = setup_.plan.workload.prompt_tokens;
     const std::uint32_t longest = *std::max_element(prompts.begin(), prompts.end());
-    return ftl::KvLayout::make(drive.geometry.page_size, setup_.plan.model.head_dim, drive.kv.embedding_group,
+    return ftl::KvLayout::make(drive.geometry.page_size, setup_.plan.model.head_dim, drive.kv.layout.embedding_group,
                                longest + setup_.plan.workload.output_tokens, component_major());
   }
 

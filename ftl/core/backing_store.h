@@ -31,7 +31,8 @@ struct OobTag {
   LayerId layer;            ///< KV pages only
   KvHead head;              ///< KV pages only
   SequenceId sequence;      ///< KV pages only
-  std::uint64_t index = 0;  ///< host: logical page; token_k, token_v: token group; embedding: window * (d/m) + group
+  std::uint64_t index = 0;  ///< host: logical page; token pages: token group; embedding: KvLayout::embedding_position + group
+  std::uint32_t segment = 0;  ///< KV pages only: of the writing sequence, a number that no other ever had
   bool operator==(const OobTag&) const = default;
 };
 
