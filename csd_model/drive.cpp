@@ -17,6 +17,7 @@
 #include "csd_model/firmware/kv_service.h"
 #include "csd_model/flash_mux.h"
 #include "csd_model/media_model.h"
+#include "ftl/policies/instinfer.h"
 #include "nfc/sysc/at_flash.h"
 #include "nfc/sysc/fast_flash.h"
 #include "nvme_if/sysc/pcie_dma.h"
@@ -153,7 +154,7 @@ struct Drive::Parts {
         media(c.reliability ? std::make_optional<MediaModel>(*c.reliability) : std::nullopt),
         dram(c.dram),
         block_ftl(block_config(c), blocks, store, faults()),
-        kv_ftl(c.kv, blocks, store, dram, std::make_unique<ftl::StripedPlacement>(c.geometry), faults()),
+        kv_ftl(c.kv, blocks, store, dram, std::make_unique<ftl::InstinferPolicy>(c.geometry), faults()),
         lookup(kv_ftl, c.filter),
         fallback_selection(0.25, c.flash.seed),
         work(make_work(c, lookup, fallback_selection)),
@@ -164,7 +165,8 @@ struct Drive::Parts {
         cores("firmware_cores", c.lookup_cores),
         flash_io("flash_io", dram_port),
         engine_io("engine_io", activity),
-        mux("flash_mux", activity, cores, c.lookup_time, dram_port),
+        mux(
+            "flash_mux", activity, cores, c.lookup_time, [this] { return kv_ftl.take_planned_lookups(); }, dram_port),
         flash(make_flash(c)),
         engine(make_engine ? checked(make_engine(lookup)) : own()),
         block_service({.block_size = c.nvme.controller.block_size,

@@ -227,12 +227,12 @@ void HeadScheduler::read_phase_a(JobId id, SimTime at) {
   if (j.view.tokens != tokens) throw InternalError("the cache of a head grew while attention on it was running");
   const PageGroups& selected = work_.select_components(id, *j.job, j.view);
   ops_.clear();
-  if (j.view.windows() > 0) source_.plan_embedding_groups(key, selected.groups, selected.rows, ops_);
+  if (j.view.transposed_tokens > 0) source_.plan_embedding_groups(key, selected.groups, selected.rows, ops_);
   const std::size_t embedding_pages = ops_.size();
   stats_.embedding_pages += embedding_pages;
   if (j.view.tail == TailScoring::token_pages && j.view.transposed_tokens < j.view.flushed_tokens) {
     const std::uint32_t first = j.view.transposed_tokens / j.view.tokens_per_page;
-    source_.plan_token_groups(key, KvKind::key, group_range(first, j.view.flushed_groups()), {}, ops_);
+    source_.plan_token_groups(key, KvRows::keys, group_range(first, j.view.flushed_groups()), {}, ops_);
   }
   stats_.token_pages_a += ops_.size() - embedding_pages;
   read(id, at);
@@ -244,12 +244,10 @@ void HeadScheduler::read_phase_b(JobId id, SimTime at) {
   ops_.clear();
   if (j.method == Method::sparf) {
     const PageGroups& selected = work_.select_tokens(id, *j.job, j.view);
-    source_.plan_token_groups(key, KvKind::key, selected.groups, selected.rows, ops_);
-    source_.plan_token_groups(key, KvKind::value, selected.groups, selected.rows, ops_);
+    source_.plan_token_groups(key, KvRows::both, selected.groups, selected.rows, ops_);
   } else {
     const std::span<const std::uint32_t> all = group_range(0, j.view.flushed_groups());
-    source_.plan_token_groups(key, KvKind::key, all, {}, ops_);
-    if (j.method == Method::dense) source_.plan_token_groups(key, KvKind::value, all, {}, ops_);
+    source_.plan_token_groups(key, j.method == Method::dense ? KvRows::both : KvRows::keys, all, {}, ops_);
   }
   stats_.token_pages_b += ops_.size();
   read(id, at);

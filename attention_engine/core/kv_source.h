@@ -22,26 +22,34 @@ struct HeadKey {
 
 enum class KvKind : std::uint8_t { key, value };
 
+/// Which rows of a token group are wanted: they may share pages.
+enum class KvRows : std::uint8_t { keys, values, both };
+
 /// From where keys are scored that have left the group buffer but are not in an embedding page yet.
 enum class TailScoring : std::uint8_t {
   token_pages,  ///< from their K token pages (tail policy `token_index`)
   dram          ///< from a component-major copy in controller DRAM (tail policy `dram`): no flash page
 };
 
-/// The state of a head's cache. flushed_tokens is a multiple of n, transposed_tokens one of T, and
-/// transposed_tokens <= flushed_tokens <= tokens.
+/// Tokens [first, first + tokens), kept in pages of `group` components each.
+struct KvWindowView {
+  std::uint32_t first = 0;
+  std::uint32_t tokens = 0;  ///< T
+  std::uint32_t group = 0;   ///< m
+};
+
+/// The state of a head's cache. flushed_tokens and transposed_tokens are multiples of n, none exceeds tokens.
 struct KvHeadView {
   std::uint32_t tokens = 0;             ///< S, the current token included
   std::uint32_t head_dim = 0;           ///< d
   std::uint32_t tokens_per_page = 0;    ///< n, tokens of a token group
-  std::uint32_t embedding_group = 0;    ///< m, components of an embedding page
-  std::uint32_t window = 0;             ///< T, tokens of an embedding page; T * m = n * d
+  std::uint32_t embedding_group = 0;    ///< m, components of an embedding page; the least where windows differ
+  std::uint32_t window = 0;             ///< T, tokens of an embedding page; those of the first where windows differ
   std::uint32_t flushed_tokens = 0;     ///< tokens in full groups; the others are in the group buffer in DRAM
   std::uint32_t transposed_tokens = 0;  ///< S_e, tokens readable in embedding pages
   TailScoring tail = TailScoring::token_pages;
 
   constexpr std::uint32_t flushed_groups() const { return flushed_tokens / tokens_per_page; }
-  constexpr std::uint32_t windows() const { return window == 0 ? 0 : transposed_tokens / window; }
 };
 
 /// Keys, values and their pages. Heads that are being worked on must not be appended to; whoever submits the work sees
@@ -51,13 +59,19 @@ class KvSource {
   virtual ~KvSource() = default;
 
   virtual KvHeadView view(HeadKey key) const = 0;
+  /// Window `w` of the head: they follow one another from token 0 on. Here: all alike.
+  virtual KvWindowView window(HeadKey key, std::uint32_t w) const {
+    const KvHeadView v = view(key);
+    return {w * v.window, v.window, v.embedding_group};
+  }
 
-  /// Appends a read for every group that has to come from flash; none for groups that are still readable in DRAM.
-  /// `groups` ascend and lie below flushed_groups(). rows[i] is the number of rows of groups[i] that the filter passes,
+  /// Appends a read for every page that has to come from flash, keys first; none for groups that are still readable in
+  /// DRAM. `groups` ascend and lie below flushed_groups(). rows[i] is the number of rows of groups[i] that the filter passes,
   /// which a filter on the die needs for PageOp::channel_bytes; empty means all rows.
-  virtual void plan_token_groups(HeadKey key, KvKind kind, std::span<const std::uint32_t> groups,
+  virtual void plan_token_groups(HeadKey key, KvRows which, std::span<const std::uint32_t> groups,
                                  std::span<const std::uint32_t> rows, std::vector<PageOp>& out) = 0;
-  /// The same for embedding groups (components [g * m, g * m + m)), each over all windows below transposed_tokens.
+  /// The same for embedding groups (components [g * m, g * m + m) with m of the view), each over all windows below
+  /// transposed_tokens; a window of larger groups is read where they hold one of these.
   virtual void plan_embedding_groups(HeadKey key, std::span<const std::uint32_t> groups,
                                      std::span<const std::uint32_t> rows, std::vector<PageOp>& out) = 0;
 
@@ -65,7 +79,8 @@ class KvSource {
 
   /// [n][d], row j % n is token j of the group; the last, unfinished group has tokens % n rows.
   virtual const Half* token_rows(HeadKey key, KvKind kind, std::uint32_t group) const = 0;
-  /// [m][T]: run i holds component group * m + i of tokens [window * T, window * T + T). window < windows().
+  /// [m][T] with m and T of the window: run i holds component group * m + i of its tokens, as far as they lie below
+  /// transposed_tokens.
   virtual const Half* embedding_page(HeadKey key, std::uint32_t group, std::uint32_t window) const = 0;
   /// [d]: mean of V over all tokens, the current one included, kept in fp32.
   virtual std::span<const float> value_mean(HeadKey key) const = 0;

@@ -44,14 +44,17 @@ void SparfAttention::select_components(const KvHeadView& view, const SparfParams
 // Both layouts add component after component in ascending order to each token's logit, with the same vector
 // multiply-add: the logit of a token does not depend on where its key is read.
 void SparfAttention::score_embedding_pages(const KvSource& source, HeadKey key) {
-  const std::uint32_t m = view_.embedding_group, window = view_.window;
-  for (std::uint32_t w = 0; w < view_.windows(); ++w) {
+  const std::uint32_t end = view_.transposed_tokens;
+  KvWindowView window;
+  for (std::uint32_t w = 0; window.first + window.tokens < end; ++w) {
+    window = source.window(key, w);
+    const std::uint32_t tokens = std::min(window.tokens, end - window.first);
     for (std::size_t c = 0; c < components_.size(); ++c) {
-      const Half* page = source.embedding_page(key, components_[c] / m, w);
-      const Half* run = page + std::size_t{components_[c] % m} * window;
+      const Half* page = source.embedding_page(key, components_[c] / window.group, w);
+      const Half* run = page + std::size_t{components_[c] % window.group} * window.tokens;
       for (std::size_t g = 0; g < group_; ++g) {
-        simd::axpy(sparse_q_[g * components_.size() + c], run,
-                   logits_.data() + g * view_.tokens + std::size_t{w} * window, window);
+        simd::axpy(sparse_q_[g * components_.size() + c], run, logits_.data() + g * view_.tokens + window.first,
+                   tokens);
       }
     }
   }
@@ -93,7 +96,7 @@ void SparfAttention::form_keys(std::span<const float> sums) {
 void SparfAttention::score_tokens(const KvSource& source, HeadKey key) {
   logits_.assign(std::size_t{group_} * view_.tokens, 0.0f);
   score_embedding_pages(source, key);
-  score_token_rows(source, key, view_.windows() * view_.window);
+  score_token_rows(source, key, view_.transposed_tokens);
   for (std::size_t g = 0; g < group_; ++g) {
     for (std::size_t j = 0; j < view_.tokens; ++j) logits_[g * view_.tokens + j] /= tau_[g];
   }

@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/kv_ftl.h"
+#include "ftl/policies/instinfer.h"
 
 namespace {
 
@@ -29,7 +30,7 @@ struct KvDrive {
       : blocks(g, {0, g.blocks_per_plane}),
         store(g, mode),
         dram(Bytes::gib(64)),
-        ftl({TailPolicy::token_index, 2, PageCheck::key}, blocks, store, dram, std::make_unique<StripedPlacement>(g)) {}
+        ftl({TailPolicy::token_index, {2}}, blocks, store, dram, std::make_unique<InstinferPolicy>(g)) {}
 
   void create(std::uint32_t sequences, std::uint32_t heads) {
     for (std::uint32_t s = 0; s < sequences; ++s) ftl.create_sequence(SequenceId{s}, {1, heads, 128, kTokens});
@@ -114,9 +115,7 @@ void plan_dense(benchmark::State& state) {
     for (std::uint32_t s = 0; s < kSequences; ++s) {
       for (std::uint32_t h = 0; h < kHeads; ++h) {
         ops.clear();
-        for (const KvKind kind : {KvKind::key, KvKind::value}) {
-          drive.ftl.plan_token_groups({SequenceId{s}, LayerId{0}, KvHead{h}}, kind, groups, ops);
-        }
+        drive.ftl.plan_token_groups({SequenceId{s}, LayerId{0}, KvHead{h}}, KvRows::both, groups, {}, ops);
         pages += static_cast<std::int64_t>(ops.size());
       }
     }
@@ -142,9 +141,8 @@ void plan_sparf(benchmark::State& state) {
       for (std::uint32_t h = 0; h < kHeads; ++h) {
         const KvKey key{SequenceId{s}, LayerId{0}, KvHead{h}};
         ops.clear();
-        drive.ftl.plan_embedding_groups(key, embedding, ops);
-        drive.ftl.plan_token_groups(key, KvKind::key, groups, ops);
-        drive.ftl.plan_token_groups(key, KvKind::value, groups, ops);
+        drive.ftl.plan_embedding_groups(key, embedding, {}, ops);
+        drive.ftl.plan_token_groups(key, KvRows::both, groups, {}, ops);
         pages += static_cast<std::int64_t>(ops.size());
       }
     }

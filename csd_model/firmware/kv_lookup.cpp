@@ -9,6 +9,10 @@ namespace {
 
 ftl::KvKey to_key(HeadKey key) { return {key.sequence, key.layer, key.head}; }
 ftl::KvKind to_kind(engine::KvKind kind) { return kind == engine::KvKind::key ? ftl::KvKind::key : ftl::KvKind::value; }
+ftl::KvRows to_rows(engine::KvRows rows) {
+  if (rows == engine::KvRows::both) return ftl::KvRows::both;
+  return rows == engine::KvRows::keys ? ftl::KvRows::keys : ftl::KvRows::values;
+}
 
 }  // namespace
 
@@ -19,37 +23,26 @@ engine::KvHeadView KvLookup::view(HeadKey key) const {
   return {.tokens = ftl_.tokens(to_key(key)),
           .head_dim = layout.head_dim,
           .tokens_per_page = layout.group_tokens,
-          .embedding_group = layout.embedding_group,
+          .embedding_group = layout.finest_group(),
           .window = layout.window_tokens,
           .flushed_tokens = ftl_.flushed_tokens(to_key(key)),
           .transposed_tokens = ftl_.transposed_tokens(to_key(key)),
           .tail = tail_in_dram ? engine::TailScoring::dram : engine::TailScoring::token_pages};
 }
 
-template <class Plan>
-void KvLookup::plan_filtered(std::span<const std::uint32_t> groups, std::span<const std::uint32_t> rows,
-                             std::uint64_t row_bytes, std::vector<PageOp>& out, const Plan& plan) {
-  if (filter_ == nfc::FilterLocation::nfc || rows.empty()) return plan(groups);
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    const std::size_t first = out.size();
-    plan(groups.subspan(i, 1));
-    for (std::size_t op = first; op < out.size(); ++op)
-      out[op].channel_bytes = static_cast<std::uint32_t>(rows[i] * row_bytes);
-  }
+engine::KvWindowView KvLookup::window(HeadKey key, std::uint32_t w) const {
+  const ftl::KvWindow window = ftl_.layout(key.sequence).window(w);
+  return {window.first, window.tokens, window.group};
 }
 
-void KvLookup::plan_token_groups(HeadKey key, engine::KvKind kind, std::span<const std::uint32_t> groups,
+void KvLookup::plan_token_groups(HeadKey key, engine::KvRows which, std::span<const std::uint32_t> groups,
                                  std::span<const std::uint32_t> rows, std::vector<PageOp>& out) {
-  plan_filtered(groups, rows, ftl_.layout(key.sequence).row().value, out, [&](std::span<const std::uint32_t> some) {
-    ftl_.plan_token_groups(to_key(key), to_kind(kind), some, out);
-  });
+  ftl_.plan_token_groups(to_key(key), to_rows(which), groups, passed(rows), out);
 }
 
 void KvLookup::plan_embedding_groups(HeadKey key, std::span<const std::uint32_t> groups,
                                      std::span<const std::uint32_t> rows, std::vector<PageOp>& out) {
-  const std::uint64_t run_bytes = std::uint64_t{ftl_.layout(key.sequence).window_tokens} * ftl::kElementBytes;
-  plan_filtered(groups, rows, run_bytes, out,
-                [&](std::span<const std::uint32_t> some) { ftl_.plan_embedding_groups(to_key(key), some, out); });
+  ftl_.plan_embedding_groups(to_key(key), groups, passed(rows), out);
 }
 
 const Half* KvLookup::token_rows(HeadKey key, engine::KvKind kind, std::uint32_t group) const {

@@ -16,7 +16,8 @@ class KvLookup final : public csdsim::engine::KvSource {
   KvLookup(csdsim::ftl::KvFtl& ftl, csdsim::nfc::FilterLocation filter) : ftl_(ftl), filter_(filter) {}
 
   csdsim::engine::KvHeadView view(csdsim::engine::HeadKey key) const override;
-  void plan_token_groups(csdsim::engine::HeadKey key, csdsim::engine::KvKind kind,
+  csdsim::engine::KvWindowView window(csdsim::engine::HeadKey key, std::uint32_t w) const override;
+  void plan_token_groups(csdsim::engine::HeadKey key, csdsim::engine::KvRows which,
                          std::span<const std::uint32_t> groups, std::span<const std::uint32_t> rows,
                          std::vector<csdsim::PageOp>& out) override;
   void plan_embedding_groups(csdsim::engine::HeadKey key, std::span<const std::uint32_t> groups,
@@ -28,10 +29,10 @@ class KvLookup final : public csdsim::engine::KvSource {
   std::span<const float> value_mean(csdsim::engine::HeadKey key) const override;
 
  private:
-  /// Plans group by group, so that each page's bytes on the channel follow from the rows that the die passes.
-  template <class Plan>
-  void plan_filtered(std::span<const std::uint32_t> groups, std::span<const std::uint32_t> rows,
-                     std::uint64_t row_bytes, std::vector<csdsim::PageOp>& out, const Plan& plan);
+  /// What a filter on the die passes; all of a page where there is none.
+  std::span<const std::uint32_t> passed(std::span<const std::uint32_t> rows) const {
+    return filter_ == csdsim::nfc::FilterLocation::nfc ? std::span<const std::uint32_t>() : rows;
+  }
 
   csdsim::ftl::KvFtl& ftl_;
   csdsim::nfc::FilterLocation filter_;

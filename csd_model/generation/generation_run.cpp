@@ -157,7 +157,7 @@ class GenerationProgram : public sc_core::sc_module {
     const DriveConfig& drive = setup_.platform.drive;
     const auto& prompts = setup_.plan.workload.prompt_tokens;
     const std::uint32_t longest = *std::max_element(prompts.begin(), prompts.end());
-    return ftl::KvLayout::make(drive.geometry.page_size, setup_.plan.model.head_dim, drive.kv.embedding_group,
+    return ftl::KvLayout::make(drive.geometry.page_size, setup_.plan.model.head_dim, drive.kv.layout.embedding_group,
                                longest + setup_.plan.workload.output_tokens, component_major());
   }
 
@@ -200,7 +200,7 @@ class GenerationProgram : public sc_core::sc_module {
       for (const std::uint32_t prompt : work.prompt_tokens) {
         const std::uint64_t tokens = prompt + step;
         bytes += layout_.group_buffer(tokens).value + sizeof(float) * layout_.head_dim +
-                 ftl::HeadMap::kEntryBytes.value * layout_.pages(tokens).total();
+                 sizeof(ftl::KvMapEntry) * layout_.pages(tokens).total();
         if (tail == ftl::TailPolicy::dram) bytes += layout_.component_tail(tokens).value;
       }
       most = std::max(most, bytes);

@@ -250,7 +250,7 @@ DriveConfig drive_config(const Scenario& s) {
   config.engine_buffer_in_dram = device.engine.buffer_memory == scenario::EngineMemory::dram;
   if (const auto* mapping = std::get_if<scenario::InstinferMapping>(&device.ftl.mapping)) {
     config.kv.tail = mapping->tail == scenario::TailPolicy::dram ? ftl::TailPolicy::dram : ftl::TailPolicy::token_index;
-    config.kv.embedding_group = mapping->embedding_group.value_or(0);
+    config.kv.layout.embedding_group = mapping->embedding_group.value_or(0);
   }
   set_block_management(s, config);
   config.kv_share = kv_share(s);

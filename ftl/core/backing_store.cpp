@@ -23,6 +23,9 @@ std::string to_string(const OobTag& tag) {
     case PageKind::token_v:
       return fmt::format("{} group {} of sequence {}, layer {}, head {}", tag.kind == PageKind::token_k ? "K" : "V",
                          tag.index, tag.sequence.value, tag.layer.value, tag.head.value);
+    case PageKind::token_kv:
+      return fmt::format("K and V group {} of sequence {}, layer {}, head {}", tag.index, tag.sequence.value,
+                         tag.layer.value, tag.head.value);
     case PageKind::embedding:
       return fmt::format("embedding page {} of sequence {}, layer {}, head {}", tag.index, tag.sequence.value,
                          tag.layer.value, tag.head.value);

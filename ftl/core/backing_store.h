@@ -17,15 +17,23 @@ namespace csdsim::ftl {
 enum class DataMode : std::uint8_t { timing, carried };
 
 /// What a page holds; the FTL that owns it follows from that.
-enum class PageKind : std::uint8_t { host, token_k, token_v, embedding };
+enum class PageKind : std::uint8_t {
+  host,
+  token_k,
+  token_v,
+  embedding,
+  token_kv  ///< K and V of the same tokens
+};
 
 /// Out-of-band metadata of a page: the logical key it was written under.
 struct OobTag {
   PageKind kind = PageKind::host;
-  LayerId layer;            ///< KV pages only
-  KvHead head;              ///< KV pages only
-  SequenceId sequence;      ///< KV pages only
-  std::uint64_t index = 0;  ///< host: logical page; token_k, token_v: token group; embedding: window * (d/m) + group
+  LayerId layer;        ///< KV pages only
+  KvHead head;          ///< KV pages only
+  SequenceId sequence;  ///< KV pages only
+  std::uint64_t index =
+      0;  ///< host: logical page; token pages: token group; embedding: KvLayout::embedding_position + group
+  std::uint32_t segment = 0;  ///< KV pages only: of the writing sequence, a number that no other ever had
   bool operator==(const OobTag&) const = default;
 };
 

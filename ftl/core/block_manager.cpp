@@ -103,43 +103,66 @@ std::uint32_t BlockManager::take_free_block(Plane& p, PlaneId plane, Stream stre
   return block;
 }
 
-std::uint32_t BlockManager::open_or_take(PlaneId plane, Stream stream) {
-  Plane& p = planes_[plane.value];
-  std::uint32_t& open = p.open[index(stream)];
-  if (open != kNone) return open;
+std::optional<std::uint32_t> BlockManager::open_free_block(PlaneId plane, Stream stream) {
   const Namespace ns = namespace_of(stream);
-  if (available_blocks(plane, ns) == 0) return kNone;
+  if (available_blocks(plane, ns) == 0) return std::nullopt;
+  Plane& p = planes_[plane.value];
   // Quotas and spare blocks sum up to at most the plane, so a namespace below its quota always finds a block.
-  open = take_free_block(p, plane, stream);
+  const std::uint32_t block = take_free_block(p, plane, stream);
   ++p.used[index(ns)];
   ++p.opened;
-  Block& b = blocks_[block_id(plane, open).value];
+  Block& b = blocks_[block_id(plane, block).value];
   b.state = BlockState::open;
   b.ns = ns;
+  return block;
+}
+
+std::uint32_t BlockManager::open_or_take(PlaneId plane, Stream stream) {
+  std::uint32_t& open = planes_[plane.value].open[index(stream)];
+  if (open == kNone) open = open_free_block(plane, stream).value_or(kNone);
   return open;
 }
 
-void BlockManager::close_if_full(PlaneId plane, Stream stream, BlockId block) {
+/// True if the block was full and is closed now.
+bool BlockManager::close_if_full(BlockId block) {
   Block& b = blocks_[block.value];
-  if (b.written < geometry_.pages_per_block) return;
+  if (b.written < geometry_.pages_per_block) return false;
   b.state = BlockState::full;
-  planes_[plane.value].open[index(stream)] = kNone;
-  victims_.add(group(plane, b.ns), block, b.valid, clock_);
+  victims_.add(group(plane_of(block), b.ns), block, b.valid, clock_);
+  return true;
 }
 
-std::optional<PhysicalPageAddress> BlockManager::allocate(PlaneId plane, Stream stream) {
-  const std::uint32_t block = open_or_take(plane, stream);
-  if (block == kNone) return std::nullopt;
-  const BlockId id = block_id(plane, block);
-  Block& b = blocks_[id.value];
+PhysicalPageAddress BlockManager::hand_out(BlockId block) {
+  Block& b = blocks_[block.value];
   const std::uint32_t page = b.written++;
   ++b.valid;
   ++valid_pages_[index(b.ns)];
-  valid_bits(id)[page / kWordBits] |= std::uint64_t{1} << (page % kWordBits);
+  valid_bits(block)[page / kWordBits] |= std::uint64_t{1} << (page % kWordBits);
   ++clock_;
   --available_pages_[index(b.ns)];
-  close_if_full(plane, stream, id);
-  return geometry_.address(plane, block, page);
+  return {first_page(block).value + page};
+}
+
+std::optional<PhysicalPageAddress> BlockManager::allocate(PlaneId plane, Stream stream) {
+  const std::uint32_t open = open_or_take(plane, stream);
+  if (open == kNone) return std::nullopt;
+  const BlockId block = block_id(plane, open);
+  const PhysicalPageAddress ppa = hand_out(block);
+  if (close_if_full(block)) planes_[plane.value].open[index(stream)] = kNone;
+  return ppa;
+}
+
+std::optional<BlockId> BlockManager::open(PlaneId plane, Namespace ns) {
+  const auto block = open_free_block(plane, ns == Namespace::kv ? Stream::kv : Stream::host);
+  if (!block) return std::nullopt;
+  return block_id(plane, *block);
+}
+
+PhysicalPageAddress BlockManager::next_page(BlockId block) {
+  if (state(block) != BlockState::open) throw bad_state(block, "is to be written but is not open");
+  const PhysicalPageAddress ppa = hand_out(block);
+  close_if_full(block);
+  return ppa;
 }
 
 void BlockManager::mark_valid(PhysicalPageAddress first, std::uint32_t count) {
@@ -166,7 +189,7 @@ void BlockManager::fill(PlaneId plane, Stream stream, std::uint64_t pages) {
     valid_pages_[index(b.ns)] += take;
     clock_ += take;
     available_pages_[index(b.ns)] -= take;
-    close_if_full(plane, stream, id);
+    if (close_if_full(id)) planes_[plane.value].open[index(stream)] = kNone;
     pages -= take;
   }
 }

@@ -85,6 +85,13 @@ class BlockManager {
   /// The next page of `stream` in `plane`, counted as valid; opens a free block where needed.
   std::optional<PhysicalPageAddress> allocate(PlaneId plane, Stream stream);
 
+  /// Opens a free block of `plane` that belongs to no stream: only next_page() and close() fill it. Empty if the
+  /// namespace has no block left there.
+  std::optional<BlockId> open(PlaneId plane, Namespace ns);
+  /// The next page of a block that open() returned, counted as valid; the last one closes it. Throws InternalError if
+  /// the block is not open.
+  PhysicalPageAddress next_page(BlockId block);
+
   /// Same state as `pages` calls of allocate(), in O(blocks). Throws InternalError if they do not fit.
   void fill(PlaneId plane, Stream stream, std::uint64_t pages);
 
@@ -197,8 +204,10 @@ class BlockManager {
   void draw_factory_bad_blocks();
   std::uint32_t take_free_block(Plane& plane, PlaneId id, Stream stream);
   std::uint32_t open_or_take(PlaneId plane, Stream stream);
+  std::optional<std::uint32_t> open_free_block(PlaneId plane, Stream stream);
+  PhysicalPageAddress hand_out(BlockId block);
   void drop_open(PlaneId plane, BlockId block);
-  void close_if_full(PlaneId plane, Stream stream, BlockId block);
+  bool close_if_full(BlockId block);
   void leave_service(BlockId block);
   void mark_valid(PhysicalPageAddress first, std::uint32_t count);
   std::uint64_t* valid_bits(BlockId block) { return valid_.data() + std::size_t{block.value} * words_; }

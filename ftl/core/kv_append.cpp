@@ -1,4 +1,4 @@
-// Appending tokens: group buffers, token pages, embedding windows, and the flushes that carry them to flash.
+// Appending tokens: tails in DRAM, token pages, and the flushes that carry them to flash.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "ftl/core/kv_ftl.h"
+#include "ftl/core/kv_pages.h"
 #include "ftl/core/kv_sequence.h"
 
 namespace csdsim::ftl {
@@ -26,12 +27,99 @@ KvStatus KvFtl::validate(const Append& a) const {
   return KvStatus::ok;
 }
 
+/// Fills plan_: which groups and windows are written when the tokens are there.
+void KvFtl::plan(const Append& a) {
+  const Sequence& s = a.sequence;
+  const KvLayout& l = s.layout;
+  const Layer* layer = s.layers[a.layer.value].get();
+  plan_.clear();
+  for (std::uint32_t t = a.heads.first.value / l.page_heads; t * l.page_heads < a.end_head(); ++t) {
+    TilePlan& p = plan_.emplace_back();
+    const std::uint32_t tile_first = t * l.page_heads;
+    const std::uint32_t tile_end = std::min(tile_first + l.page_heads, s.shape.kv_heads);
+    p.tile = t;
+    p.first_head = std::max(tile_first, a.heads.first.value);
+    p.end_head = std::min(tile_end, a.end_head());
+    std::uint32_t tokens = a.end();
+    if (p.first_head != tile_first || p.end_head != tile_end) {
+      for (std::uint32_t h = tile_first; h < tile_end; ++h) {
+        if (!a.appends_to(h)) tokens = std::min(tokens, layer != nullptr ? layer->heads[h].tokens : 0);
+      }
+    }
+    p.old_groups = p.new_groups = layer != nullptr ? layer->tiles[t].written_groups() : 0;
+    if (const auto full = static_cast<std::uint32_t>(l.full_groups(tokens)); full > p.old_groups) {
+      const std::uint32_t due = policy_->groups_to_write(s.info(), tokens, p.old_groups);
+      if (due > full - p.old_groups) {
+        throw PolicyError(fmt::format(
+            "mapping policy \"{}\": groups_to_write({}) at {} tokens returned {}: {} groups of "
+            "{} tokens are full and {} of them are written",
+            policy_->name(), to_string(KvPageId{a.key(tile_first)}), tokens, due, full, l.group_tokens, p.old_groups));
+      }
+      p.new_groups += due;
+    }
+    if (!l.component_major) continue;
+    p.old_windows = p.new_windows = layer != nullptr ? layer->tiles[t].written_windows(l) : 0;
+    // A tail in DRAM has the keys of a window whether their token pages are written or not.
+    const std::uint32_t there = config_.tail == TailPolicy::dram ? a.end() : p.new_groups * l.group_tokens;
+    if (there < l.window(p.old_windows).end() && config_.tail != TailPolicy::partial_program) continue;
+    p.new_windows = static_cast<std::uint32_t>(l.full_windows(there));
+    if (config_.tail == TailPolicy::partial_program) {
+      static const Head untouched;
+      const Head& head = layer != nullptr ? layer->heads[p.first_head] : untouched;
+      p.partial_end = partial_target(l, head, p.new_windows, there);
+    }
+  }
+}
+
 /// Books what the append needs of flash and DRAM, or says why it cannot.
 KvStatus KvFtl::book(const Append& a) {
   Sequence& s = a.sequence;
   const KvLayout& l = s.layout;
-  const std::uint64_t heads = a.heads.count;
-  const std::uint64_t pages = heads * (l.pages(a.end()).total() - l.pages(a.first).total());
+  const Layer* layer = s.layers[a.layer.value].get();
+  std::uint64_t pages = 0;
+  Bytes table;
+  std::uint64_t rows_before = 0, rows_after = 0;  // in group buffers
+  std::uint64_t keys_before = 0, keys_after = 0;  // in component-major tails
+  for (const TilePlan& p : plan_) {
+    const std::uint64_t heads = p.end_head - p.first_head;
+    const std::uint64_t tile_heads = std::min(l.page_heads, s.shape.kv_heads - p.tile * l.page_heads);
+    const std::uint64_t written = std::uint64_t{p.new_groups - p.old_groups};
+    std::uint64_t mapped = written * l.pages_per_group();
+    if (p.new_windows > p.old_windows) {
+      mapped += l.embedding_position(l.window(p.new_windows)) - l.embedding_position(l.window(p.old_windows));
+    }
+    pages += mapped;
+    if (p.partial_end > 0) pages += l.embedding_pages(l.window(p.new_windows));
+    if (mapped > 0) {
+      const std::uint64_t held = layer != nullptr ? layer->tiles[p.tile].runs.back()->map.pages() : 0;
+      const Bytes before = held > 0 ? layer->tiles[p.tile].runs.back()->table : Bytes{};
+      const Bytes after = policy_->table_bytes(s.info(), held + mapped);
+      if (after < before) {
+        throw PolicyError(fmt::format(
+            "mapping policy \"{}\": table_bytes({}) shrinks from {} to {} bytes when {} pages "
+            "become {}",
+            policy_->name(), to_string(KvPageId{a.key(p.first_head)}), before.value, after.value, held, held + mapped));
+      }
+      table += after - before;
+    }
+    // Rows of the tile's other heads leave with the groups that are written.
+    const std::uint64_t leave = written * l.group_tokens * tile_heads;
+    std::uint64_t others = 0;
+    if (leave > 0 && heads < tile_heads) {
+      for (std::uint64_t h = p.tile * l.page_heads; h < p.tile * l.page_heads + tile_heads; ++h) {
+        if (!a.appends_to(static_cast<std::uint32_t>(h))) {
+          others += layer->heads[h].tokens - std::uint64_t{p.old_groups} * l.group_tokens;
+        }
+      }
+    }
+    const std::uint64_t held_rows = heads * (a.first - std::uint64_t{p.old_groups} * l.group_tokens) + others;
+    rows_before += held_rows;
+    rows_after += held_rows + heads * a.count - leave;
+    if (config_.tail == TailPolicy::dram && l.component_major) {
+      keys_before += heads * (a.first - l.window(p.old_windows).first);
+      keys_after += heads * (a.end() - l.window(p.new_windows).first);
+    }
+  }
   if (pages > 0 && blocks_.read_only()) return KvStatus::read_only;
   if (pages > appendable_pages()) return room_may_come(pages) ? KvStatus::busy : KvStatus::out_of_space;
 
@@ -41,12 +129,10 @@ KvStatus KvFtl::book(const Append& a) {
     before[static_cast<std::size_t>(use)] = from;
     after[static_cast<std::size_t>(use)] = to;
   };
-  set(DramUse::group_buffer, l.group_buffer(a.first) * heads, l.group_buffer(a.end()) * heads);
-  if (config_.tail == TailPolicy::dram) {
-    set(DramUse::component_tail, l.component_tail(a.first) * heads, l.component_tail(a.end()) * heads);
-  }
-  if (a.first == 0) set(DramUse::value_mean, {}, Bytes{sizeof(float)} * l.head_dim * heads);
-  set(DramUse::map, {}, HeadMap::kEntryBytes * pages);
+  set(DramUse::group_buffer, l.row() * (2 * rows_before), l.row() * (2 * rows_after));
+  set(DramUse::component_tail, l.row() * keys_before, l.row() * keys_after);
+  if (a.first == 0) set(DramUse::value_mean, {}, Bytes{sizeof(float)} * l.head_dim * a.heads.count);
+  set(DramUse::map, {}, table);
   set(DramUse::flush_pending, {}, l.page_size * pages);
 
   Bytes gone;
@@ -63,58 +149,81 @@ KvStatus KvFtl::book(const Append& a) {
   for (std::size_t use = 0; use < kDramUses; ++use) dram_.release(static_cast<DramUse>(use), before[use]);
   for (std::size_t use = 0; use < kDramUses; ++use) {
     dram_.charge(static_cast<DramUse>(use), after[use]);
-    if (static_cast<DramUse>(use) != DramUse::flush_pending) s.dram[use] = s.dram[use] - before[use] + after[use];
+    if (static_cast<DramUse>(use) == DramUse::flush_pending || static_cast<DramUse>(use) == DramUse::map) continue;
+    s.dram[use] = s.dram[use] - before[use] + after[use];
   }
   return KvStatus::ok;
+}
+
+KvFtl::Layer& KvFtl::layer_of(const Append& a) {
+  Sequence& s = a.sequence;
+  auto& slot = s.layers[a.layer.value];
+  if (slot) return *slot;
+  slot = std::make_unique<Layer>();
+  slot->heads.resize(s.shape.kv_heads);
+  slot->tiles.resize(s.tiles());
+  // Growing maps by doubling would waste up to half of them; a hint that the flash could never hold is not believed.
+  const std::uint64_t hinted = s.layout.pages(s.shape.max_tokens).total() * s.tiles();
+  for (std::uint32_t t = 0; t < s.tiles(); ++t) {
+    slot->tiles[t].runs.push_back(new_run(a.key(t * s.layout.page_heads), s.segment, nullptr, s.layout));
+    if (hinted <= blocks_.available_pages(Namespace::kv)) {
+      slot->tiles[t].runs.back()->map.reserve(s.layout, s.shape.max_tokens);
+    }
+  }
+  return *slot;
 }
 
 AppendResult KvFtl::append(SequenceId id, LayerId layer, TokenIndex first, std::uint32_t count, HeadRange heads,
                            std::span<const Half> keys, std::span<const Half> values) {
   Sequence* s = find(id);
   if (s == nullptr) return {KvStatus::bad_sequence, {}, {}};
-  const Append a{*s, id, layer, first.value, count, heads, keys, values};
+  const Append a{*s, layer, first.value, count, heads, keys, values};
   if (const KvStatus status = validate(a); status != KvStatus::ok) return {status, {}, {}};
   if (count == 0 || heads.count == 0) return {};
+  plan(a);
   AppendResult result;
-  make_room(std::uint64_t{heads.count} * (s->layout.pages(a.end()).total() - s->layout.pages(a.first).total()), result);
+  std::uint64_t pages = 0;
+  for (const TilePlan& p : plan_) {
+    const KvLayout& l = s->layout;
+    pages += std::uint64_t{p.new_groups - p.old_groups} * l.pages_per_group();
+    if (p.new_windows > p.old_windows) {
+      pages += l.embedding_position(l.window(p.new_windows)) - l.embedding_position(l.window(p.old_windows));
+    }
+    if (p.partial_end > 0) pages += l.embedding_pages(l.window(p.new_windows));
+  }
+  make_room(pages, result);
   result.status = book(a);
   if (result.status != KvStatus::ok) return result;
-
-  auto& slot = s->layers[layer.value];
-  if (!slot) {
-    slot = std::make_unique<Layer>();
-    slot->heads.resize(s->shape.kv_heads);
-    for (std::uint32_t h = 0; h < s->shape.kv_heads; ++h) slot->heads[h].slot = take_slot({id, layer, KvHead{h}});
-    // Growing maps by doubling would waste up to half of them; a hint that the flash could never hold is not believed.
-    const std::uint64_t hinted = s->layout.pages(s->shape.max_tokens).total() * s->shape.kv_heads;
-    if (hinted <= blocks_.available_pages(Namespace::kv)) {
-      for (Head& head : slot->heads) head.map.reserve(s->layout, s->shape.max_tokens);
-    }
-  }
-  for (std::uint32_t i = 0; i < heads.count; ++i) append_head(a, KvHead{heads.first.value + i}, result.jobs);
+  Layer& into = layer_of(a);
+  for (const TilePlan& p : plan_) append_tile(a, into, p, result.jobs);
   return result;
 }
 
-void KvFtl::append_head(const Append& a, KvHead h, std::vector<FlushJob>& jobs) {
-  Sequence& s = a.sequence;
-  const KvLayout& l = s.layout;
-  const KvKey key{a.id, a.layer, h};
-  Head& head = s.layers[a.layer.value]->heads[h.value];
-  head.tokens = a.end();
-  if (store_.carried()) update_value_mean(a, h, head);
-  flush_groups(a, key, head, jobs);
-  const auto last = static_cast<std::uint32_t>(l.full_windows(a.end()));
-  for (auto window = static_cast<std::uint32_t>(l.full_windows(a.first)); window <= last; ++window) {
-    if (store_.carried() && config_.tail == TailPolicy::dram && l.component_major)
-      fill_component_tail(a, h, head, window);
-    if (window < last) jobs.push_back(flush_window(s, key, head, window));
+void KvFtl::append_tile(const Append& a, Layer& layer, const TilePlan& p, std::vector<FlushJob>& jobs) {
+  const KvLayout& l = a.sequence.layout;
+  if (p.new_groups > p.old_groups) write_groups(a, layer, p, jobs);
+  for (std::uint32_t h = p.first_head; h < p.end_head; ++h) {
+    if (store_.carried()) update_value_mean(a, KvHead{h}, layer.heads[h]);
+  }
+  if (store_.carried()) {
+    const std::uint32_t tile_first = p.tile * l.page_heads;
+    const std::uint32_t tile_end = std::min(tile_first + l.page_heads, a.sequence.shape.kv_heads);
+    for (std::uint32_t h = tile_first; h < tile_end; ++h) {
+      keep_tail(a, KvHead{h}, layer.heads[h], p.old_groups * l.group_tokens, p.new_groups * l.group_tokens);
+    }
+  }
+  for (std::uint32_t h = p.first_head; h < p.end_head; ++h) layer.heads[h].tokens = a.end();
+  if (l.component_major) write_windows(a, layer, p, jobs);
+  if (p.new_groups > p.old_groups || p.new_windows > p.old_windows) {
+    Run& run = *layer.tiles[p.tile].runs.back();
+    run.table = policy_->table_bytes(a.sequence.info(), run.map.pages());
   }
 }
 
 void KvFtl::update_value_mean(const Append& a, KvHead h, Head& head) {
   const std::uint32_t d = a.sequence.layout.head_dim;
   head.value_mean.resize(d);
-  const std::span<const Half> rows = a.rows(KvKind::value, h);
+  const std::span<const Half> rows = a.rows(KvKind::value, h.value);
   for (std::uint32_t t = 0; t < a.count; ++t) {
     const auto tokens = static_cast<float>(a.first + t + 1);
     for (std::uint32_t i = 0; i < d; ++i) {
@@ -123,167 +232,76 @@ void KvFtl::update_value_mean(const Append& a, KvHead h, Head& head) {
   }
 }
 
-/// Rows of the group that `token` falls into go to the group buffer. Returns the first token of the next group, or the
-/// end.
-std::uint32_t KvFtl::buffer_rows(const Append& a, KvHead h, Head& head, std::uint32_t token) {
+/// The bytes of a token page. Rows of tokens that were there before come from the tails, the others from the input;
+/// where all of a page's rows lie side by side in the input nothing is copied.
+std::span<const Half> KvFtl::group_image(const Append& a, Layer& layer, const TilePlan& p, std::uint32_t group,
+                                         PageKind page) {
   const KvLayout& l = a.sequence.layout;
-  const std::uint32_t slot = token % l.group_tokens;
-  const std::uint32_t end = std::min(a.end(), token - slot + l.group_tokens);
-  if (!head.group_buffer) {
-    head.group_buffer = std::make_unique_for_overwrite<Half[]>(2 * std::size_t{l.group_tokens} * l.head_dim);
+  const std::uint32_t d = l.head_dim, n = l.group_tokens, first = group * n, end = first + n;
+  const std::size_t size = l.page_size.value / kElementBytes;
+  if (l.page_heads == 1 && !l.paired && first >= a.first && std::size_t{n} * d == size) {
+    const KvKind kind = page == PageKind::token_k ? KvKind::key : KvKind::value;
+    return a.rows(kind, p.first_head).subspan(std::size_t{first - a.first} * d, size);
   }
+  group_image_.assign(size, Half{});
+  const std::uint32_t tail_first = p.old_groups * n;
+  const std::uint32_t tile_first = p.tile * l.page_heads;
+  const std::uint32_t tile_end = std::min(tile_first + l.page_heads, a.sequence.shape.kv_heads);
   for (const KvKind kind : {KvKind::key, KvKind::value}) {
-    const auto rows =
-        a.rows(kind, h).subspan(std::size_t{token - a.first} * l.head_dim, std::size_t{end - token} * l.head_dim);
-    std::ranges::copy(rows, head.group_buffer.get() + group_buffer_offset(l, kind) + std::size_t{slot} * l.head_dim);
-  }
-  return end;
-}
-
-void KvFtl::flush_groups(const Append& a, const KvKey& key, Head& head, std::vector<FlushJob>& jobs) {
-  const KvLayout& l = a.sequence.layout;
-  const auto first = static_cast<std::uint32_t>(l.full_groups(a.first));
-  const auto last = static_cast<std::uint32_t>(l.full_groups(a.end()));
-  if (first < last) {
-    FlushJob job;
-    job.id = begin_flush(a.sequence, {key, false, first, last - first});
-    job.programs.reserve(2 * std::size_t{last - first});
-    for (std::uint32_t group = first; group < last; ++group) {
-      std::array<PhysicalPageAddress, 2> ppa{};
-      // Only the group that was begun earlier passes through the group buffer; whole ones are cut out of the input.
-      const bool begun = group == first && a.first % l.group_tokens != 0;
-      if (store_.carried() && begun) buffer_rows(a, key.head, head, a.first);
-      for (const KvKind kind : {KvKind::key, KvKind::value}) {
-        const KvPageId page{key, token_page_kind(kind), group, 0};
-        const PageOwner owner{head.slot, 2 * group + static_cast<std::uint32_t>(kind)};
-        const PhysicalPageAddress to = allocate_for(page, a.sequence, owner, job);
-        if (store_.carried()) {
-          const std::size_t size = std::size_t{l.group_tokens} * l.head_dim;
-          const std::span<const Half> image =
-              begun ? std::span<const Half>(head.group_buffer.get() + group_buffer_offset(l, kind), size)
-                    : a.rows(kind, key.head).subspan(std::size_t{group * l.group_tokens - a.first} * l.head_dim, size);
-          store_.write(to, std::as_bytes(image), oob_tag(page, l));
-        }
-        ppa[static_cast<std::size_t>(kind)] = to;
-      }
-      head.map.push_group({ppa[0], false}, {ppa[1], false});
-    }
-    stats_.token_pages_programmed += 2 * std::uint64_t{last - first};
-    jobs.push_back(std::move(job));
-  }
-  const std::uint32_t rest = std::max(a.first, last * l.group_tokens);
-  if (store_.carried() && rest < a.end()) buffer_rows(a, key.head, head, rest);
-}
-
-/// Keys of this append that fall into `window`, transposed into the component-major tail.
-void KvFtl::fill_component_tail(const Append& a, KvHead h, Head& head, std::uint32_t window) {
-  const KvLayout& l = a.sequence.layout;
-  if (!head.component_tail) {
-    head.component_tail = std::make_unique_for_overwrite<Half[]>(std::size_t{l.head_dim} * l.window_tokens);
-  }
-  const std::uint64_t start = std::uint64_t{window} * l.window_tokens;
-  const std::uint64_t end = std::min<std::uint64_t>(a.end(), start + l.window_tokens);
-  const std::span<const Half> rows = a.rows(KvKind::key, h);
-  for (std::uint64_t token = std::max<std::uint64_t>(a.first, start); token < end; ++token) {
-    const Half* row = rows.data() + (token - a.first) * l.head_dim;
-    for (std::uint32_t i = 0; i < l.head_dim; ++i) {
-      head.component_tail[std::size_t{i} * l.window_tokens + (token - start)] = row[i];
+    if (!l.paired && page != token_page_kind(kind, l)) continue;
+    for (std::uint32_t h = tile_first; h < tile_end; ++h) {
+      Half* const to = group_image_.data() + row_offset(l, kind, KvHead{h});
+      const Head& head = layer.heads[h];
+      const std::vector<Half>& tail = kind == KvKind::key ? head.key_tail : head.value_tail;
+      const std::uint32_t from_tail = std::clamp(a.appends_to(h) ? a.first : end, first, end);
+      std::copy_n(tail.data() + std::size_t{first - tail_first} * d, std::size_t{from_tail - first} * d, to);
+      if (from_tail == end) continue;
+      const auto rows = a.rows(kind, h).subspan(std::size_t{from_tail - a.first} * d, std::size_t{end - from_tail} * d);
+      std::ranges::copy(rows, to + std::size_t{from_tail - first} * d);
     }
   }
+  return group_image_;
 }
 
-/// Transposes a window from its K token pages.
-void KvFtl::transpose_window(const KvLayout& l, const KvKey& key, std::uint32_t window) {
-  window_image_.resize(std::size_t{l.head_dim} * l.window_tokens);
-  for (std::uint32_t g = 0; g < l.window_groups(); ++g) {
-    const Half* rows = token_rows(key, KvKind::key, window * l.window_groups() + g);
-    for (std::uint32_t t = 0; t < l.group_tokens; ++t) {
-      for (std::uint32_t i = 0; i < l.head_dim; ++i) {
-        window_image_[std::size_t{i} * l.window_tokens + g * l.group_tokens + t] = rows[t * l.head_dim + i];
-      }
-    }
+/// Rows that are in no token page stay, or come, into the tail: those before `written` leave it, which began at `from`.
+void KvFtl::keep_tail(const Append& a, KvHead h, Head& head, std::uint32_t from, std::uint32_t written) {
+  const std::uint32_t d = a.sequence.layout.head_dim;
+  for (const KvKind kind : {KvKind::key, KvKind::value}) {
+    std::vector<Half>& tail = kind == KvKind::key ? head.key_tail : head.value_tail;
+    const std::size_t gone = std::min<std::size_t>(tail.size(), std::size_t{written - from} * d);
+    tail.erase(tail.begin(), tail.begin() + static_cast<std::ptrdiff_t>(gone));
+    if (!a.appends_to(h.value)) continue;
+    const std::uint32_t first = std::max(a.first, written);
+    if (first >= a.end()) continue;
+    const auto rows = a.rows(kind, h.value).subspan(std::size_t{first - a.first} * d);
+    tail.insert(tail.end(), rows.begin(), rows.end());
   }
 }
 
-FlushJob KvFtl::flush_window(Sequence& s, const KvKey& key, Head& head, std::uint32_t window) {
+void KvFtl::write_groups(const Append& a, Layer& layer, const TilePlan& p, std::vector<FlushJob>& jobs) {
+  Sequence& s = a.sequence;
   const KvLayout& l = s.layout;
+  Tile& tile = layer.tiles[p.tile];
+  Run& run = *tile.runs.back();
+  const KvKey key = a.key(p.tile * l.page_heads);
+  const std::uint32_t per_group = l.pages_per_group();
+  const std::uint32_t count = p.new_groups - p.old_groups;
   FlushJob job;
-  job.id = begin_flush(s, {key, true, window, 1});
-  if (config_.tail == TailPolicy::token_index) {
-    for (std::uint32_t g = 0; g < l.window_groups(); ++g) {
-      const KvMapEntry& e = head.map.token(KvKind::key, window * l.window_groups() + g);
-      if (!e.in_dram()) job.reads.push_back(read_op(e.ppa(), OpClass::flush));
+  job.id = begin_flush(s, {key, PendingFlush::What::groups, p.old_groups, count, count * per_group});
+  job.programs.reserve(std::size_t{count} * per_group);
+  for (std::uint32_t group = p.old_groups; group < p.new_groups; ++group) {
+    for (std::uint32_t i = 0; i < per_group; ++i) {
+      const PageKind kind = token_page_kind(i == 0 ? KvKind::key : KvKind::value, l);
+      const KvPageId page{key, kind, group, 0};
+      const PhysicalPageAddress to = place(page, s, {run.slot, group * per_group + i}, job);
+      if (store_.carried()) {
+        store_.write(to, std::as_bytes(group_image(a, layer, p, group, kind)), oob_tag(page, l, run.segment));
+      }
+      run.map.push_token({to, false});
     }
   }
-  const Half* image = head.component_tail.get();
-  if (store_.carried() && config_.tail == TailPolicy::token_index) {
-    transpose_window(l, key, window);
-    image = window_image_.data();
-  }
-  job.programs.reserve(l.embedding_pages());
-  const std::size_t page_halves = std::size_t{l.embedding_group} * l.window_tokens;
-  for (std::uint32_t ge = 0; ge < l.embedding_pages(); ++ge) {
-    const KvPageId page{key, PageKind::embedding, ge, window};
-    const PageOwner owner{head.slot, kEmbedding | (window * l.embedding_pages() + ge)};
-    const PhysicalPageAddress to = allocate_for(page, s, owner, job);
-    if (store_.carried()) {
-      store_.write(to, std::as_bytes(std::span(image + ge * page_halves, page_halves)), oob_tag(page, l));
-    }
-    head.map.push_embedding({to, !job.reads.empty()});
-  }
-  advance_readable_windows(l, head);
-  stats_.read_back_pages += job.reads.size();
-  stats_.embedding_pages_programmed += l.embedding_pages();
-  return job;
-}
-
-void KvFtl::advance_readable_windows(const KvLayout& l, Head& head) {
-  const std::uint32_t windows = head.map.windows(l);
-  while (head.readable_windows < windows && !head.map.embedding(l, head.readable_windows, 0).awaits_read_back()) {
-    ++head.readable_windows;
-  }
-}
-
-std::optional<PhysicalPageAddress> KvFtl::next_page(PlaneId wanted, Stream stream) {
-  if (const auto ppa = blocks_.allocate(wanted, stream)) return ppa;
-  if (stream == Stream::kv) ++stats_.misplaced_pages;
-  const std::uint32_t per_channel = geometry_.planes_per_channel();
-  for (std::uint32_t c = 0; c < geometry_.channels; ++c) {
-    const std::uint32_t channel = (geometry_.channel_of(wanted).value + c) % geometry_.channels;
-    for (std::uint32_t i = 0; i < per_channel; ++i) {
-      const PlaneId plane{channel * per_channel + (wanted.value + i) % per_channel};
-      if (const auto ppa = blocks_.allocate(plane, stream)) return ppa;
-    }
-  }
-  return std::nullopt;
-}
-
-std::optional<PhysicalPageAddress> KvFtl::allocate(PlaneId wanted, Stream stream, OpClass op_class,
-                                                   std::vector<PageOp>& programs) {
-  for (;;) {
-    auto ppa = next_page(wanted, stream);
-    // The last pages may lie in the open blocks of the other stream.
-    if (!ppa) ppa = next_page(wanted, stream == Stream::kv ? Stream::kv_gc : Stream::kv);
-    if (!ppa) return std::nullopt;
-    programs.push_back(op(*ppa, PageOpKind::program, op_class));
-    const BlockId block = blocks_.block_of(*ppa);
-    // What was booked before the last spare block went must find room: the append that sees it go ends well.
-    if (faults_ == nullptr || blocks_.read_only() || !faults_->program_fails(*ppa, blocks_.erase_count(block))) {
-      return ppa;
-    }
-    ++stats_.program_failures;
-    blocks_.invalidate(*ppa);
-    blocks_.retire(block);
-    failed_.push_back(block);
-  }
-}
-
-PhysicalPageAddress KvFtl::allocate_for(const KvPageId& page, const Sequence& s, PageOwner owner, FlushJob& job) {
-  const PlaneId wanted = placement_->place(page, s.shape, s.layout);
-  const auto ppa = allocate(wanted, Stream::kv, OpClass::flush, job.programs);
-  if (!ppa) throw InternalError("a flash page was booked but is not there");
-  owners_[ppa->value] = owner;
-  return *ppa;
+  stats_.token_pages_programmed += std::uint64_t{count} * per_group;
+  jobs.push_back(std::move(job));
 }
 
 FlushJobId KvFtl::begin_flush(Sequence& s, const PendingFlush& flush) {
@@ -305,20 +323,36 @@ std::vector<PageOp> KvFtl::flush_done(FlushJobId id) {
   pending_.erase(it);
   Sequence& s = sequences_.at(flush.key.sequence);
   const KvLayout& l = s.layout;
-  Head& head = s.layers[flush.key.layer.value]->heads[flush.key.head.value];
-  std::uint64_t pages = 0;
-  if (flush.embedding) {
-    pages = l.embedding_pages();
-    for (std::uint32_t ge = 0; ge < l.embedding_pages(); ++ge) head.map.embedding(l, flush.first, ge).flushed();
-    advance_readable_windows(l, head);
-  } else {
-    pages = 2 * std::uint64_t{flush.count};
-    for (std::uint32_t group = flush.first; group < flush.first + flush.count; ++group) {
-      head.map.token(KvKind::key, group).flushed();
-      head.map.token(KvKind::value, group).flushed();
+  Layer& layer = *s.layers[flush.key.layer.value];
+  Tile& tile = layer.tiles[flush.key.head.value / l.page_heads];
+  Head& head = layer.heads[flush.key.head.value];
+  switch (flush.what) {
+    case PendingFlush::What::groups:
+      for (std::uint32_t group = flush.first; group < flush.first + flush.count; ++group) {
+        tile.token(KvKind::key, group).flushed();
+        tile.token(KvKind::value, group).flushed();
+      }
+      break;
+    case PendingFlush::What::window: {
+      const KvWindow window = l.window(flush.first);
+      const std::uint64_t position = l.embedding_position(window);
+      for (std::uint32_t ge = 0; ge < l.embedding_pages(window); ++ge) tile.embedding(position + ge).flushed();
+      partial_done(s, head);
+      break;
+    }
+    case PendingFlush::What::partial: {
+      auto& pages =
+          head.coming_partial && head.coming_partial->window == flush.first && head.coming_partial->end == flush.count
+              ? head.coming_partial
+              : head.partial;
+      if (pages && pages->window == flush.first && pages->end == flush.count) {
+        for (KvMapEntry& entry : pages->pages) entry.flushed();
+      }
+      partial_done(s, head);
+      break;
     }
   }
-  dram_.release(DramUse::flush_pending, l.page_size * pages);
+  dram_.release(DramUse::flush_pending, l.page_size * flush.pages);
   return unpin(flush.key.sequence);
 }
 

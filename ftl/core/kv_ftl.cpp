@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ftl/core/kv_pages.h"
 #include "ftl/core/kv_sequence.h"
 
 namespace csdsim::ftl {
@@ -24,15 +25,19 @@ InternalError bad_page(const KvPageId& page, std::string_view what) {
 }  // namespace
 
 KvFtl::KvFtl(const KvFtlConfig& config, BlockManager& blocks, BackingStore& store, DramBudget& dram,
-             std::unique_ptr<KvPlacement> placement, MediaFaults* faults)
+             std::unique_ptr<KvMappingPolicy> policy, MediaFaults* faults)
     : config_(config),
       blocks_(blocks),
       store_(store),
       dram_(dram),
-      placement_(std::move(placement)),
+      policy_(std::move(policy)),
       faults_(faults),
       geometry_(blocks.geometry()),
-      owners_(blocks.quota(Namespace::kv) > 0 ? geometry_.pages() : 0) {
+      owners_(blocks.quota(Namespace::kv) > 0 ? geometry_.pages() : 0),
+      points_(blocks),
+      pages_(std::make_unique<Pages>(*this)),
+      read_load_(geometry_.channels),
+      channel_pages_(geometry_.channels) {
   if (geometry_.pages() >= std::uint64_t{1} << 62) throw UserError("the flash has more than 2^62 pages");
 }
 
@@ -70,15 +75,103 @@ KvStatus KvFtl::create_sequence(SequenceId id, const KvShape& shape) {
     return KvStatus::bad_shape;
   }
   Sequence s;
+  s.id = id;
+  s.segment = next_segment_++;
   s.shape = shape;
   try {
-    s.layout = KvLayout::make(geometry_.page_size, shape.head_dim, config_.embedding_group, shape.max_tokens,
-                              shape.component_major);
+    s.layout = policy_->layout(shape, geometry_.page_size, config_.layout);
+    s.layout.validate();
+  } catch (const PolicyError&) {
+    throw;
   } catch (const UserError&) {
     return KvStatus::bad_shape;
   }
   s.layers.resize(shape.layers);
   sequences_.emplace(id, std::move(s));
+  return KvStatus::ok;
+}
+
+std::shared_ptr<KvFtl::Run> KvFtl::new_run(const KvKey& key, std::uint32_t segment, const Tile* before,
+                                           const KvLayout& layout) {
+  auto run = std::make_shared<Run>();
+  run->key = key;
+  run->segment = segment;
+  run->slot = take_slot(*run);
+  run->layout = layout;
+  const bool first = before == nullptr || before->runs.empty();
+  run->map = HeadMap(first ? 0 : before->runs.back()->map.end_group(),
+                     first ? 0 : before->runs.back()->map.end_position(), layout.pages_per_group());
+  run->users.push_back(key.sequence);
+  return run;
+}
+
+KvStatus KvFtl::fork_sequence(SequenceId parent_id, SequenceId child_id) {
+  Sequence* parent = find(parent_id);
+  if (parent == nullptr) return KvStatus::bad_sequence;
+  if (const auto it = sequences_.find(child_id); it != sequences_.end()) {
+    return it->second.closing ? KvStatus::busy : KvStatus::bad_sequence;
+  }
+  const std::uint32_t tokens = parent->layers.front() ? parent->layers.front()->heads.front().tokens : 0;
+  for (const auto& layer : parent->layers) {
+    for (std::uint32_t h = 0; h < parent->shape.kv_heads; ++h) {
+      if ((layer ? layer->heads[h].tokens : 0) != tokens) return KvStatus::bad_token;
+    }
+  }
+  Bytes tails;
+  for (const Bytes held : parent->dram) tails += held;
+  if (!dram_.fits(tails)) {
+    const Bytes drains = dram_.used(DramUse::flush_pending) + dram_.used(DramUse::write_buffer) + closing_dram_;
+    return dram_.used() - drains + tails > dram_.capacity() ? KvStatus::out_of_dram : KvStatus::busy;
+  }
+  for (std::size_t use = 0; use < kDramUses; ++use) dram_.charge(static_cast<DramUse>(use), parent->dram[use]);
+
+  Sequence child;
+  child.id = child_id;
+  child.segment = next_segment_++;
+  child.shape = parent->shape;
+  child.layout = parent->layout;
+  child.dram = parent->dram;
+  child.layers.resize(parent->layers.size());
+  parent->segment = next_segment_++;
+  for (std::uint32_t i = 0; i < parent->layers.size(); ++i) {
+    Layer* const from = parent->layers[i].get();
+    if (from == nullptr) continue;
+    auto to = std::make_unique<Layer>();
+    for (Head& head : from->heads) {
+      // A window that is partly filled belongs to nobody now: its keys are scored from their token pages.
+      for (auto* partial : {&head.partial, &head.coming_partial}) {
+        if (*partial) supersede(*parent, (*partial)->pages);
+        partial->reset();
+      }
+      Head& copy = to->heads.emplace_back();
+      copy.tokens = head.tokens;
+      copy.readable_windows = head.readable_windows;
+      copy.key_tail = head.key_tail;
+      copy.value_tail = head.value_tail;
+      copy.value_mean = head.value_mean;
+      if (head.component_tail) {
+        const std::size_t size = std::size_t{child.layout.head_dim} * head.component_tail_window;
+        copy.component_tail = std::make_unique_for_overwrite<Half[]>(size);
+        copy.component_tail_window = head.component_tail_window;
+        std::copy_n(head.component_tail.get(), size, copy.component_tail.get());
+      }
+    }
+    for (std::uint32_t t = 0; t < from->tiles.size(); ++t) {
+      Tile& tile = from->tiles[t];
+      const KvHead head{t * child.layout.page_heads};
+      if (tile.runs.back()->map.pages() == 0) {  // forking again must not lengthen the chain
+        std::vector<PageOp> none;
+        release_run(*tile.runs.back(), parent_id, none);
+        tile.runs.pop_back();
+      }
+      Tile& copy = to->tiles.emplace_back(tile);
+      for (const auto& run : copy.runs) run->users.push_back(child_id);
+      copy.runs.push_back(new_run({child_id, LayerId{i}, head}, child.segment, &tile, child.layout));
+      tile.runs.push_back(new_run({parent_id, LayerId{i}, head}, parent->segment, &tile, child.layout));
+    }
+    child.layers[i] = std::move(to);
+  }
+  sequences_.emplace(child_id, std::move(child));
   return KvStatus::ok;
 }
 
@@ -88,7 +181,14 @@ FreeResult KvFtl::free_sequence(SequenceId id) {
   if (s->pins == 0) return {KvStatus::ok, release(id)};
   s->closing = true;
   ++closing_sequences_;
-  for (const Bytes held : s->dram) closing_dram_ += held;
+  for (const Bytes held : s->dram) s->closing_dram += held;
+  for (const auto& layer : s->layers) {
+    if (!layer) continue;
+    for (const Tile& tile : layer->tiles) {
+      for (const auto& run : tile.runs) s->closing_dram += run->users.size() == 1 ? run->table : Bytes{};
+    }
+  }
+  closing_dram_ += s->closing_dram;
   return {};
 }
 
@@ -109,30 +209,54 @@ std::vector<PageOp> KvFtl::unpin(SequenceId id) {
   std::vector<PageOp> erases;
   if (s.closing) {
     --closing_sequences_;
-    for (const Bytes held : s.dram) closing_dram_ -= held;
+    closing_dram_ -= s.closing_dram;
     erases = release(id);
+  } else {
+    for (const PhysicalPageAddress ppa : std::exchange(s.superseded, {})) {
+      if (drop_page(ppa)) erases.push_back(begin_erase(blocks_.block_of(ppa)));
+    }
   }
   readers_left(id, erases);
   return erases;
 }
 
+void KvFtl::drop_pages(std::span<const KvMapEntry> pages, std::vector<PageOp>& erases) {
+  for (const KvMapEntry& entry : pages) {
+    if (drop_page(entry.ppa())) erases.push_back(begin_erase(blocks_.block_of(entry.ppa())));
+  }
+}
+
+/// `user` shares the run no longer; the last one takes its pages along.
+void KvFtl::release_run(Run& run, SequenceId user, std::vector<PageOp>& erases) {
+  std::erase(run.users, user);
+  if (!run.users.empty()) return;
+  drop_pages(run.map.all_tokens(), erases);
+  drop_pages(run.map.all_embedding(), erases);
+  dram_.release(DramUse::map, run.table);
+  slots_[run.slot] = nullptr;
+  free_slots_.push_back(run.slot);
+}
+
 std::vector<PageOp> KvFtl::release(SequenceId id) {
   const auto it = sequences_.find(id);
-  const Sequence& s = it->second;
+  Sequence& s = it->second;
   std::vector<PageOp> erases;
-  const auto drop = [&](PhysicalPageAddress ppa) {
-    if (!blocks_.invalidate(ppa)) return;
-    erases.push_back(begin_erase(blocks_.block_of(ppa)));
-  };
   for (const auto& layer : s.layers) {
     if (!layer) continue;
-    for (const Head& h : layer->heads) {
-      for (const KvMapEntry& e : h.map.all_tokens()) drop(e.ppa());
-      for (const KvMapEntry& e : h.map.all_embedding()) drop(e.ppa());
-      free_slots_.push_back(h.slot);
+    for (Tile& tile : layer->tiles) {
+      for (const auto& run : tile.runs) release_run(*run, id, erases);
+    }
+    for (const Head& head : layer->heads) {
+      if (head.partial) drop_pages(head.partial->pages, erases);
+      if (head.coming_partial) drop_pages(head.coming_partial->pages, erases);
     }
   }
+  for (const PhysicalPageAddress ppa : s.superseded) {
+    if (drop_page(ppa)) erases.push_back(begin_erase(blocks_.block_of(ppa)));
+  }
   for (std::size_t use = 0; use < kDramUses; ++use) dram_.release(static_cast<DramUse>(use), s.dram[use]);
+  policy_->sequence_freed(s.info(), *pages_);
+  for (const BlockId block : pages_->take_emptied()) erases.push_back(begin_erase(block));
   sequences_.erase(it);
   return erases;
 }
@@ -159,12 +283,30 @@ const KvShape& KvFtl::shape(SequenceId id) const { return sequence(id).shape; }
 const KvLayout& KvFtl::layout(SequenceId id) const { return sequence(id).layout; }
 std::uint32_t KvFtl::tokens(const KvKey& key) const { return head(key).tokens; }
 
+const KvFtl::Tile& KvFtl::tile(const KvKey& key) const {
+  static const Tile untouched;
+  const Sequence& s = sequence(key.sequence);
+  const auto& layer = s.layers[key.layer.value];
+  return layer ? layer->tiles[key.head.value / s.layout.page_heads] : untouched;
+}
+
 std::uint32_t KvFtl::flushed_tokens(const KvKey& key) const {
-  return head(key).map.groups() * layout(key.sequence).group_tokens;
+  head(key);  // throws for one that does not exist
+  return tile(key).written_groups() * layout(key.sequence).group_tokens;
+}
+
+std::uint32_t KvFtl::transposed_windows(const KvKey& key) const {
+  const Head& h = head(key);
+  const std::uint32_t full = readable_windows(tile(key), h, layout(key.sequence));
+  return h.partial && h.partial->window == full ? full + 1 : full;
 }
 
 std::uint32_t KvFtl::transposed_tokens(const KvKey& key) const {
-  return head(key).readable_windows * layout(key.sequence).window_tokens;
+  const Head& h = head(key);
+  const KvLayout& l = layout(key.sequence);
+  const std::uint32_t full = readable_windows(tile(key), h, l);
+  if (h.partial && h.partial->window == full) return h.partial->end;
+  return l.component_major ? l.window(full).first : 0;
 }
 
 PageOp KvFtl::op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const {
@@ -183,61 +325,109 @@ PageOp KvFtl::read_op(PhysicalPageAddress ppa, OpClass op_class) {
   return read;
 }
 
-void KvFtl::plan_token_groups(const KvKey& key, KvKind kind, std::span<const std::uint32_t> groups,
-                              std::vector<PageOp>& out) {
-  const Head& h = head(key);
-  const std::uint32_t flushed = h.map.groups();
-  const std::uint32_t present = flushed + (h.tokens > flushed * layout(key.sequence).group_tokens ? 1 : 0);
-  for (const std::uint32_t group : groups) {
-    if (group >= present) throw bad_page({key, token_page_kind(kind), group, 0}, "there is no such token group");
-    if (group == flushed) continue;
-    const KvMapEntry& e = h.map.token(kind, group);
-    if (!e.in_dram()) out.push_back(read_op(e.ppa(), OpClass::attend));
-  }
-  stats_.lookups += groups.size();
+void KvFtl::plan_read(const KvMapEntry& entry, std::uint64_t channel_bytes, std::vector<PageOp>& out) {
+  if (entry.in_dram()) return;
+  out.push_back(read_op(entry.ppa(), OpClass::attend));
+  out.back().channel_bytes = static_cast<std::uint32_t>(channel_bytes);
+  note_read(entry.ppa());
 }
 
-void KvFtl::plan_embedding_groups(const KvKey& key, std::span<const std::uint32_t> groups, std::vector<PageOp>& out) {
+void KvFtl::plan_token_groups(const KvKey& key, KvRows which, std::span<const std::uint32_t> groups,
+                              std::span<const std::uint32_t> rows, std::vector<PageOp>& out) {
   const Head& h = head(key);
+  const Tile& t = tile(key);
   const KvLayout& l = layout(key.sequence);
-  for (std::uint32_t window = 0; window < h.readable_windows; ++window) {
-    for (const std::uint32_t ge : groups) {
-      if (ge >= l.embedding_pages()) {
-        throw bad_page({key, PageKind::embedding, ge, window}, "there is no such embedding group");
+  const std::uint32_t written = t.written_groups();
+  const std::uint64_t present = (std::uint64_t{h.tokens} + l.group_tokens - 1) / l.group_tokens;
+  const std::size_t before = out.size();
+  const auto plan = [&](KvKind kind, std::uint32_t kinds) {
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      if (groups[i] >= present) {
+        throw bad_page({key, token_page_kind(kind, l), groups[i], 0}, "there is no such token group");
       }
-      const KvMapEntry& e = h.map.embedding(l, window, ge);
-      if (!e.in_dram()) out.push_back(read_op(e.ppa(), OpClass::attend));
+      if (groups[i] >= written) continue;
+      plan_read(t.token(kind, groups[i]), rows.empty() ? l.page_size.value : rows[i] * kinds * l.row().value, out);
+    }
+    stats_.lookups += groups.size();
+  };
+  if (l.paired) {
+    plan(KvKind::key, which == KvRows::both ? 2 : 1);
+  } else {
+    if (which != KvRows::values) plan(KvKind::key, 1);
+    if (which != KvRows::keys) plan(KvKind::value, 1);
+  }
+  planned_lookups_ += policy_->lookups(sequence(key.sequence).info(), out.size() - before);
+}
+
+void KvFtl::plan_embedding_groups(const KvKey& key, std::span<const std::uint32_t> groups,
+                                  std::span<const std::uint32_t> rows, std::vector<PageOp>& out) {
+  const Head& h = head(key);
+  const Tile& t = tile(key);
+  const KvLayout& l = layout(key.sequence);
+  const std::size_t before = out.size();
+  const std::uint32_t full = readable_windows(t, h, l);
+  const std::uint32_t windows = transposed_windows(key);
+  for (std::uint32_t w = 0; w < windows; ++w) {
+    const KvWindow window = l.window(w);
+    const std::uint32_t finer = window.group / l.finest_group();
+    const std::uint64_t position = l.embedding_position(window);
+    const std::uint32_t tokens = w < full ? window.tokens : h.partial->end - window.first;
+    for (std::size_t i = 0; i < groups.size();) {
+      const std::uint32_t ge = groups[i] / finer;
+      if (ge >= l.embedding_pages(window)) {
+        throw bad_page({key, PageKind::embedding, ge, w}, "there is no such embedding group");
+      }
+      std::uint64_t runs = 0;
+      for (; i < groups.size() && groups[i] / finer == ge; ++i) runs += rows.empty() ? 0 : rows[i];
+      const KvMapEntry& e = w < full ? t.embedding(position + ge) : h.partial->pages[ge];
+      plan_read(e, rows.empty() ? l.page_size.value : runs * tokens * kElementBytes, out);
+      ++stats_.lookups;
     }
   }
-  stats_.lookups += groups.size() * h.readable_windows;
+  planned_lookups_ += policy_->lookups(sequence(key.sequence).info(), out.size() - before);
 }
 
-std::span<const std::byte> KvFtl::read(const KvPageId& page, const KvLayout& layout, PhysicalPageAddress ppa) const {
-  return store_.read_verified(ppa, oob_tag(page, layout), config_.check);
+std::span<const std::byte> KvFtl::read(const KvPageId& page, const Run& run, PhysicalPageAddress ppa) const {
+  KvPageId written = page;
+  written.key = run.key;
+  return store_.read_verified(ppa, oob_tag(written, run.layout, run.segment), config_.check);
 }
 
 const Half* KvFtl::token_rows(const KvKey& key, KvKind kind, std::uint32_t group) const {
   const Head& h = head(key);
+  const Tile& t = tile(key);
   const KvLayout& l = layout(key.sequence);
-  const KvPageId page{key, token_page_kind(kind), group, 0};
-  if (group < h.map.groups()) return as_halves(read(page, l, h.map.token(kind, group).ppa()));
-  if (!h.group_buffer || std::uint64_t{group} * l.group_tokens >= h.tokens) throw bad_page(page, "no rows to read");
-  return h.group_buffer.get() + group_buffer_offset(l, kind);
+  const KvPageId page{key, token_page_kind(kind, l), group, 0};
+  const std::uint32_t written = t.written_groups();
+  if (group < written) {
+    const Run& run = t.run_of_group(group);
+    return as_halves(read(page, run, run.map.token(kind, group).ppa())) + row_offset(l, kind, key.head);
+  }
+  const std::vector<Half>& tail = kind == KvKind::key ? h.key_tail : h.value_tail;
+  const std::size_t at = std::size_t{group - written} * l.group_tokens * l.head_dim;
+  if (at >= tail.size()) throw bad_page(page, "no rows to read");
+  return tail.data() + at;
 }
 
 const Half* KvFtl::token_row(const KvKey& key, KvKind kind, TokenIndex token) const {
   const KvLayout& l = layout(key.sequence);
   const std::uint32_t group = token.value / l.group_tokens;
-  if (token.value >= tokens(key)) throw bad_page({key, token_page_kind(kind), group, 0}, "no row to read");
+  if (token.value >= tokens(key)) throw bad_page({key, token_page_kind(kind, l), group, 0}, "no row to read");
   return token_rows(key, kind, group) + std::size_t{token.value % l.group_tokens} * l.head_dim;
 }
 
-const Half* KvFtl::embedding_page(const KvKey& key, std::uint32_t ge, std::uint32_t window) const {
+const Half* KvFtl::embedding_page(const KvKey& key, std::uint32_t ge, std::uint32_t w) const {
   const Head& h = head(key);
+  const Tile& t = tile(key);
   const KvLayout& l = layout(key.sequence);
-  const KvPageId page{key, PageKind::embedding, ge, window};
-  if (window >= h.readable_windows || ge >= l.embedding_pages()) throw bad_page(page, "no embedding page to read");
-  return as_halves(read(page, l, h.map.embedding(l, window, ge).ppa()));
+  const KvPageId page{key, PageKind::embedding, ge, w};
+  const KvWindow window = l.window(w);
+  if (w >= transposed_windows(key) || ge >= l.embedding_pages(window)) {
+    throw bad_page(page, "no embedding page to read");
+  }
+  if (w >= readable_windows(t, h, l)) return as_halves(read(page, *t.runs.back(), h.partial->pages[ge].ppa()));
+  const std::uint64_t position = l.embedding_position(window) + ge;
+  return as_halves(read(page, t.run_of_position(static_cast<std::uint32_t>(position)), t.embedding(position).ppa()));
 }
 
 std::span<const float> KvFtl::value_mean(const KvKey& key) const {
@@ -247,19 +437,27 @@ std::span<const float> KvFtl::value_mean(const KvKey& key) const {
 }
 
 void KvFtl::visit_pages(const std::function<void(const KvPageId&, PhysicalPageAddress)>& visit) const {
+  const auto visit_run = [&](const Run& run) {
+    const std::uint32_t per_group = run.layout.pages_per_group();
+    std::uint32_t position = run.map.first_group() * per_group;
+    for (const KvMapEntry& e : run.map.all_tokens()) visit(page_id({run.slot, position++}), e.ppa());
+    position = run.map.first_position();
+    for (const KvMapEntry& e : run.map.all_embedding()) visit(page_id({run.slot, kEmbedding | position++}), e.ppa());
+  };
   for (const auto& [id, s] : sequences_) {
-    for (std::uint32_t layer = 0; layer < s.shape.layers; ++layer) {
-      if (!s.layers[layer]) continue;
-      for (std::uint32_t i = 0; i < s.shape.kv_heads; ++i) {
-        const KvKey key{id, LayerId{layer}, KvHead{i}};
-        const HeadMap& map = s.layers[layer]->heads[i].map;
-        for (std::uint32_t group = 0; group < map.groups(); ++group) {
-          visit({key, PageKind::token_k, group, 0}, map.token(KvKind::key, group).ppa());
-          visit({key, PageKind::token_v, group, 0}, map.token(KvKind::value, group).ppa());
+    for (std::uint32_t i = 0; i < s.layers.size(); ++i) {
+      if (!s.layers[i]) continue;
+      for (const Tile& tile : s.layers[i]->tiles) {
+        for (const auto& run : tile.runs) {
+          if (run->users.front() == id) visit_run(*run);
         }
-        for (std::uint32_t window = 0; window < map.windows(s.layout); ++window) {
-          for (std::uint32_t ge = 0; ge < s.layout.embedding_pages(); ++ge) {
-            visit({key, PageKind::embedding, ge, window}, map.embedding(s.layout, window, ge).ppa());
+      }
+      for (std::uint32_t h = 0; h < s.shape.kv_heads; ++h) {
+        const Head& head = s.layers[i]->heads[h];
+        for (const PartialWindow* const partial : {head.partial.get(), head.coming_partial.get()}) {
+          if (partial == nullptr) continue;
+          for (std::uint32_t ge = 0; ge < partial->pages.size(); ++ge) {
+            visit({{id, LayerId{i}, KvHead{h}}, PageKind::embedding, ge, partial->window}, partial->pages[ge].ppa());
           }
         }
       }
@@ -270,7 +468,8 @@ void KvFtl::visit_pages(const std::function<void(const KvPageId&, PhysicalPageAd
 std::uint64_t KvFtl::verify() const {
   const std::uint64_t before = store_.integrity_errors();
   visit_pages([this](const KvPageId& page, PhysicalPageAddress ppa) {
-    store_.read_verified(ppa, oob_tag(page, layout(page.key.sequence)), PageCheck::key_and_crc);
+    const Run& run = *slots_[owners_.get(ppa.value).slot];
+    store_.read_verified(ppa, oob_tag(page, run.layout, run.segment), PageCheck::key_and_crc);
   });
   return store_.integrity_errors() - before;
 }
@@ -279,18 +478,20 @@ KvMapEntry& KvFtl::entry(const KvPageId& page) {
   Sequence* s = check(page.key) == KvStatus::ok ? find(page.key.sequence) : nullptr;
   Layer* layer = s != nullptr ? s->layers[page.key.layer.value].get() : nullptr;
   if (layer != nullptr) {
-    HeadMap& map = layer->heads[page.key.head.value].map;
+    const KvLayout& l = s->layout;
+    Tile& t = layer->tiles[page.key.head.value / l.page_heads];
     if (page.kind == PageKind::embedding) {
-      if (page.window < map.windows(s->layout) && page.group < s->layout.embedding_pages()) {
-        return map.embedding(s->layout, page.window, page.group);
+      if (page.window < t.written_windows(l) && page.group < l.embedding_pages(l.window(page.window))) {
+        return t.embedding(l.embedding_position(l.window(page.window)) + page.group);
       }
-    } else if (page.kind != PageKind::host && page.group < map.groups()) {
-      return map.token(page.kind == PageKind::token_k ? KvKind::key : KvKind::value, page.group);
+    } else if (page.kind != PageKind::host && (page.kind == PageKind::token_kv) == l.paired &&
+               page.group < t.written_groups()) {
+      return t.token(page.kind == PageKind::token_v ? KvKind::value : KvKind::key, page.group);
     }
   }
   throw UserError(
       fmt::format("fault injection: {} is not mapped",
-                  to_string(OobTag{page.kind, page.key.layer, page.key.head, page.key.sequence, page.group})));
+                  to_string(OobTag{page.kind, page.key.layer, page.key.head, page.key.sequence, page.group, 0})));
 }
 
 void KvFtl::swap_mapping(const KvPageId& a, const KvPageId& b) {

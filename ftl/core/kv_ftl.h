@@ -9,17 +9,20 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/fp16.h"
 #include "base/page_op.h"
+#include "ftl/core/append_points.h"
 #include "ftl/core/backing_store.h"
 #include "ftl/core/block_manager.h"
 #include "ftl/core/dram_budget.h"
 #include "ftl/core/kv_layout.h"
 #include "ftl/core/kv_map.h"
-#include "ftl/core/kv_placement.h"
+#include "ftl/core/kv_policy.h"
 #include "ftl/core/kv_types.h"
 #include "ftl/core/media_faults.h"
 #include "ftl/core/sparse_array.h"
@@ -28,18 +31,22 @@ namespace csdsim::ftl {
 
 struct KvFtlConfig {
   TailPolicy tail = TailPolicy::token_index;
-  std::uint32_t embedding_group = 0;  ///< m; 0: chosen from max_tokens, see KvLayout::make
+  KvLayoutOptions layout;
   /// What carried reads of flash pages compare. The logical key catches every mapping error and costs nothing; the CRC
   /// also catches corrupt bytes, at about a nanosecond for two bytes.
   PageCheck check = PageCheck::key;
+  /// Tail policy `partial_program`: how often a window is written before it is full, at equal distances, rounded down
+  /// to whole token groups; as often as it has groups at most.
+  std::uint32_t tail_rewrites = 1;
 };
 
 struct KvFtlStats {
   std::uint64_t lookups = 0;  ///< map entries looked up by the plan_ functions
   std::uint64_t token_pages_programmed = 0;
-  std::uint64_t embedding_pages_programmed = 0;
-  std::uint64_t read_back_pages = 0;  ///< K token pages read to be transposed
-  std::uint64_t misplaced_pages = 0;  ///< pages that did not go where the placement wanted them
+  std::uint64_t embedding_pages_programmed = 0;  ///< of full windows
+  std::uint64_t partial_pages_programmed = 0;    ///< of windows that were not full yet
+  std::uint64_t read_back_pages = 0;             ///< K token pages read to be transposed
+  std::uint64_t misplaced_pages = 0;             ///< pages that did not go to the plane that the policy wanted
   std::uint64_t erases = 0;
   std::uint64_t gc_pages_moved = 0;  ///< page reads, and programs, of garbage collection
   std::uint64_t gc_blocks = 0;       ///< blocks that it emptied
@@ -49,8 +56,9 @@ struct KvFtlStats {
   std::uint64_t uncorrectable_reads = 0;
 };
 
-/// InstInfer's KV mapping (reference/algorithms.md 3.2 to 3.5). K is kept twice: in token pages of n tokens and, once a
-/// window of T tokens is complete, in embedding pages of m components; V in token pages only.
+/// The KV cache of many sequences under one mapping policy (kv_policy.h). K may be kept twice: in token pages and, once
+/// a window of tokens is complete, component-major in embedding pages; V in token pages only (InstInfer;
+/// reference/algorithms.md 3.2 to 3.5).
 ///
 /// State changes at once; timing follows from the page operations that are returned. A page whose program has not
 /// completed is readable in DRAM: planning a read of it costs no flash operation. Everything that holds a sequence's
@@ -63,6 +71,9 @@ struct KvFtlStats {
 ///
 /// A page whose program fails is programmed again elsewhere; its block is retired, and emptied by a later append.
 ///
+/// A forked sequence shares the pages of its parent (copy on write: what either of them appends is its own). A page
+/// goes when the last sequence that shares it has gone.
+///
 /// Each (layer, head) of a sequence has its own token count, so heads and layers may be appended in any order.
 /// Functions that take a KvKey throw InternalError for one that does not exist: ask check() first.
 class KvFtl {
@@ -70,13 +81,18 @@ class KvFtl {
   /// All references must outlive the FTL. `dram` may be shared with other users of controller DRAM. `faults`, if given,
   /// must outlive the FTL; null: nothing fails.
   KvFtl(const KvFtlConfig& config, BlockManager& blocks, BackingStore& store, DramBudget& dram,
-        std::unique_ptr<KvPlacement> placement, MediaFaults* faults = nullptr);
+        std::unique_ptr<KvMappingPolicy> policy, MediaFaults* faults = nullptr);
   ~KvFtl();
   KvFtl(const KvFtl&) = delete;
   KvFtl& operator=(const KvFtl&) = delete;
 
   /// ok, bad_sequence (in use), busy (freed, but still pinned), bad_shape.
   KvStatus create_sequence(SequenceId id, const KvShape& shape);
+
+  /// `child` becomes a copy of `parent` as it is now, which costs no flash operation: full groups and windows are
+  /// shared, the tails in DRAM are copied. Every head of `parent` must hold the same number of tokens. ok, bad_sequence
+  /// (no such parent, or child in use), bad_token, busy, out_of_dram.
+  KvStatus fork_sequence(SequenceId parent, SequenceId child);
 
   /// The sequence is gone at once for every other call; its pages follow with its last pin.
   FreeResult free_sequence(SequenceId id);
@@ -102,20 +118,28 @@ class KvFtl {
   const KvShape& shape(SequenceId id) const;
   const KvLayout& layout(SequenceId id) const;
   TailPolicy tail_policy() const { return config_.tail; }
+  const KvMappingPolicy& policy() const { return *policy_; }
 
   std::uint32_t tokens(const KvKey& key) const;
   /// Tokens in full groups: they have token pages, in flash or on their way there.
   std::uint32_t flushed_tokens(const KvKey& key) const;
-  /// S_e: tokens [0, S_e) are readable in embedding pages. The others are scored from token pages (`token_index`) or
-  /// from DRAM (`dram`).
+  /// S_e: tokens [0, S_e) are readable in embedding pages. The others are scored from token pages (`token_index`,
+  /// `partial_program`) or from DRAM (`dram`).
   std::uint32_t transposed_tokens(const KvKey& key) const;
+  /// Windows that those tokens lie in; the last may be partly filled.
+  std::uint32_t transposed_windows(const KvKey& key) const;
 
-  /// Emits a read (class attend) for every group that is in flash; none for those still in DRAM, the unfinished group
-  /// included.
-  void plan_token_groups(const KvKey& key, KvKind kind, std::span<const std::uint32_t> groups,
-                         std::vector<PageOp>& out);
-  /// The same for embedding groups, over all windows of [0, S_e), window by window.
-  void plan_embedding_groups(const KvKey& key, std::span<const std::uint32_t> groups, std::vector<PageOp>& out);
+  /// Emits a read (class attend) for every page of the wanted rows that is in flash; none for those still in DRAM, the
+  /// unfinished group included. Keys come before values. `rows`, if given, says how many rows of each group a filter on
+  /// the die lets pass: the bytes that cross the channel.
+  void plan_token_groups(const KvKey& key, KvRows which, std::span<const std::uint32_t> groups,
+                         std::span<const std::uint32_t> rows, std::vector<PageOp>& out);
+  /// The same for embedding pages, over all windows of [0, S_e), window by window. `groups` are of
+  /// KvLayout::finest_group() components and ascend: windows of larger groups are read where they hold one of them.
+  void plan_embedding_groups(const KvKey& key, std::span<const std::uint32_t> groups,
+                             std::span<const std::uint32_t> rows, std::vector<PageOp>& out);
+  /// Table lookups that the plans since the last call of this cost the firmware (KvMappingPolicy::lookups).
+  std::uint64_t take_planned_lookups() { return std::exchange(planned_lookups_, 0); }
 
   /// Data, carried mode only. Pages come from the backing store through its verifying read. Pointers hold until the
   /// next append to this head or until the sequence is released. Rows [slot][d] of a token group; the unfinished group
@@ -123,14 +147,18 @@ class KvFtl {
   const Half* token_rows(const KvKey& key, KvKind kind, std::uint32_t group) const;
   /// One row of d.
   const Half* token_row(const KvKey& key, KvKind kind, TokenIndex token) const;
-  /// [m][T]: component ge * m + i of tokens window * T + t at [i][t]. `window` must lie below S_e.
+  /// [m][T] of KvLayout::window(window): component ge * m + i of the window's token t at [i][t]. `window` must lie
+  /// below transposed_windows(); of the last one, tokens from S_e on hold nothing.
   const Half* embedding_page(const KvKey& key, std::uint32_t ge, std::uint32_t window) const;
   /// Running mean of V over all tokens, fp32, updated in token order: mean += (v - mean) / S. Zero before the first
   /// token.
   std::span<const float> value_mean(const KvKey& key) const;
 
-  /// Every live page in (sequence, layer, head) order, K, V by group, then embedding by window.
+  /// Every live page in (sequence, layer, head) order, by sharing run: token pages by group, then embedding pages by
+  /// window. A page that several sequences share is visited once, under the key that it was written under.
   void visit_pages(const std::function<void(const KvPageId&, PhysicalPageAddress)>& visit) const;
+  /// Pages that a fuller version has replaced and that wait for their last readers.
+  std::size_t superseded_pages() const;
   /// Reads every live page with full checks; returns the number of mismatches. Carried mode only.
   std::uint64_t verify() const;
 
@@ -145,22 +173,28 @@ class KvFtl {
 
  private:
   struct Head;
+  struct Run;
+  struct Tile;
   struct Layer;
   struct Sequence;
   struct Append;
+  struct TilePlan;
+  class Pages;
   struct PendingFlush {
+    enum class What : std::uint8_t { groups, window, partial };
     KvKey key;
-    bool embedding = false;
+    What what = What::groups;
     std::uint32_t first = 0;  ///< token group, or window
     std::uint32_t count = 0;  ///< token groups, or 1
+    std::uint32_t pages = 0;
   };
-  /// Whose map entry points at a page: a head's slot, and the place in one of its two maps.
+  /// Whose map entry points at a page: the slot of a run, and the place in one of its two maps.
   struct PageOwner {
     std::uint32_t slot = 0;
     std::uint32_t position = 0;  ///< the uppermost bit: in the embedding map
   };
   struct PendingMove {
-    std::vector<PageOwner> pages;
+    std::vector<std::pair<PageOwner, PhysicalPageAddress>> pages;
     std::vector<SequenceId> sequences;  ///< pinned by it
   };
   /// An emptied block, and the sequences that may still have reads of it in flight.
@@ -174,24 +208,43 @@ class KvFtl {
   Sequence* find(SequenceId id);
   const Sequence& sequence(SequenceId id) const;
   const Head& head(const KvKey& key) const;
+  const Tile& tile(const KvKey& key) const;
   KvMapEntry& entry(const KvPageId& page);
+  static std::uint32_t readable_windows(const Tile& tile, const Head& head, const KvLayout& layout);
 
+  // kv_append.cpp
   KvStatus validate(const Append& a) const;
+  void plan(const Append& a);
   KvStatus book(const Append& a);
-  void append_head(const Append& a, KvHead h, std::vector<FlushJob>& jobs);
+  Layer& layer_of(const Append& a);
+  void append_tile(const Append& a, Layer& layer, const TilePlan& plan, std::vector<FlushJob>& jobs);
   void update_value_mean(const Append& a, KvHead h, Head& head);
-  std::uint32_t buffer_rows(const Append& a, KvHead h, Head& head, std::uint32_t token);
-  void flush_groups(const Append& a, const KvKey& key, Head& head, std::vector<FlushJob>& jobs);
-  void fill_component_tail(const Append& a, KvHead h, Head& head, std::uint32_t window);
-  void transpose_window(const KvLayout& layout, const KvKey& key, std::uint32_t window);
-  FlushJob flush_window(Sequence& s, const KvKey& key, Head& head, std::uint32_t window);
-  static void advance_readable_windows(const KvLayout& layout, Head& head);
+  void write_groups(const Append& a, Layer& layer, const TilePlan& plan, std::vector<FlushJob>& jobs);
+  std::span<const Half> group_image(const Append& a, Layer& layer, const TilePlan& plan, std::uint32_t group,
+                                    PageKind kind);
+  void keep_tail(const Append& a, KvHead h, Head& head, std::uint32_t from, std::uint32_t written);
 
-  /// The page that takes the program, if there is one; operations, failed ones included, are appended to `programs`.
-  std::optional<PhysicalPageAddress> allocate(PlaneId wanted, Stream stream, OpClass op_class,
-                                              std::vector<PageOp>& programs);
-  PhysicalPageAddress allocate_for(const KvPageId& page, const Sequence& s, PageOwner owner, FlushJob& job);
-  std::optional<PhysicalPageAddress> next_page(PlaneId wanted, Stream stream);
+  // kv_window.cpp
+  std::uint32_t partial_target(const KvLayout& layout, const Head& head, std::uint32_t windows,
+                               std::uint32_t tokens) const;
+  void write_windows(const Append& a, Layer& layer, const TilePlan& plan, std::vector<FlushJob>& jobs);
+  void fill_component_tail(const Append& a, KvHead h, Head& head, const KvWindow& window);
+  void transpose(const KvKey& key, const KvWindow& window, std::uint32_t end);
+  void read_back(const KvLayout& layout, const Tile& tile, const KvWindow& window, std::uint32_t end, FlushJob& job);
+  FlushJob write_window(Sequence& s, const KvKey& key, Layer& layer, std::uint32_t window);
+  FlushJob write_partial(Sequence& s, const KvKey& key, Layer& layer, std::uint32_t window, std::uint32_t end);
+  void partial_done(Sequence& s, Head& head);
+  void supersede(Sequence& s, std::span<const KvMapEntry> pages);
+
+  // kv_pages.cpp
+  std::optional<PhysicalPageAddress> next_page(PlaneId wanted, AppendPoint point);
+  PhysicalPageAddress place(const KvPageId& page, const Sequence& s, PageOwner owner, FlushJob& job);
+  std::optional<PhysicalPageAddress> place_moved(const KvPageId& page, const Sequence& s, PageOwner owner,
+                                                 PhysicalPageAddress from, FlushJob& job);
+  void check_answer(std::string_view call, const KvPageId& page, PhysicalPageAddress ppa) const;
+  void take_page(PhysicalPageAddress ppa, PageOwner owner);
+  bool drop_page(PhysicalPageAddress ppa);
+  void note_read(PhysicalPageAddress ppa);
   FlushJobId begin_flush(Sequence& s, const PendingFlush& flush);
 
   // kv_gc.cpp
@@ -205,19 +258,25 @@ class KvFtl {
   std::vector<PageOp> move_done(const PendingMove& move);
   void readers_left(SequenceId id, std::vector<PageOp>& erases);
   PageOp begin_erase(BlockId block);
-  KvMapEntry& entry(PageOwner owner);
+  KvMapEntry* find_entry(PageOwner owner, PhysicalPageAddress ppa);
   KvPageId page_id(PageOwner owner) const;
-  std::uint32_t take_slot(const KvKey& key);
+  std::uint32_t take_slot(Run& run);
+
+  // kv_ftl.cpp
+  std::shared_ptr<Run> new_run(const KvKey& key, std::uint32_t segment, const Tile* before, const KvLayout& layout);
+  void release_run(Run& run, SequenceId user, std::vector<PageOp>& erases);
   std::vector<PageOp> release(SequenceId id);
-  std::span<const std::byte> read(const KvPageId& page, const KvLayout& layout, PhysicalPageAddress ppa) const;
+  void drop_pages(std::span<const KvMapEntry> pages, std::vector<PageOp>& erases);
+  std::span<const std::byte> read(const KvPageId& page, const Run& run, PhysicalPageAddress ppa) const;
   PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const;
   PageOp read_op(PhysicalPageAddress ppa, OpClass op_class);
+  void plan_read(const KvMapEntry& entry, std::uint64_t channel_bytes, std::vector<PageOp>& out);
 
   KvFtlConfig config_;
   BlockManager& blocks_;
   BackingStore& store_;
   DramBudget& dram_;
-  std::unique_ptr<KvPlacement> placement_;
+  std::unique_ptr<KvMappingPolicy> policy_;
   MediaFaults* faults_;
   FlashGeometry geometry_;
   std::map<SequenceId, Sequence> sequences_;
@@ -226,12 +285,21 @@ class KvFtl {
   std::vector<DrainingBlock> draining_;
   std::vector<BlockId> failed_;    ///< retired blocks that may hold valid pages
   SparseArray<PageOwner> owners_;  ///< by physical page; says something for valid pages only
-  std::vector<KvKey> slots_;       ///< the heads that have pages
+  std::vector<Run*> slots_;        ///< the runs that have pages
   std::vector<std::uint32_t> free_slots_;
+  AppendPoints points_;
+  std::unique_ptr<Pages> pages_;
+  std::vector<double> read_load_;             ///< by channel
+  std::vector<std::uint64_t> channel_pages_;  ///< valid ones, by channel
+  std::uint32_t reads_to_halving_ = 0;
   std::uint64_t next_job_ = 0;
+  std::uint32_t next_segment_ = 0;
   std::size_t closing_sequences_ = 0;
-  Bytes closing_dram_;              ///< what closing sequences hold beside their pending flushes
+  Bytes closing_dram_;  ///< what closing sequences hold beside their pending flushes
+  std::uint64_t planned_lookups_ = 0;
+  std::vector<TilePlan> plan_;      ///< scratch: of the append at hand
   std::vector<Half> window_image_;  ///< scratch, [d][T]
+  std::vector<Half> group_image_;   ///< scratch, a token page
   KvFtlStats stats_;
 };
 

@@ -16,46 +16,65 @@ std::uint64_t KvFtl::appendable_pages() const {
 
 /// What is under way, and the collection that it makes possible, may give `pages` to an append.
 bool KvFtl::room_may_come(std::uint64_t pages) const {
-  if (closing_sequences_ > 0) return true;
+  if (closing_sequences_ > 0 || superseded_pages() > 0) return true;
   if (blocks_.valid_pages(Namespace::kv) + pages + geometry_.pages_per_block > blocks_.total_pages(Namespace::kv)) {
     return false;
   }
   return !pending_.empty() || !moves_.empty() || !draining_.empty() || blocks_.erasing_pages(Namespace::kv) > 0;
 }
 
-std::uint32_t KvFtl::take_slot(const KvKey& key) {
+std::uint32_t KvFtl::take_slot(Run& run) {
   if (free_slots_.empty()) {
-    slots_.push_back(key);
+    slots_.push_back(&run);
     return static_cast<std::uint32_t>(slots_.size() - 1);
   }
   const std::uint32_t slot = free_slots_.back();
   free_slots_.pop_back();
-  slots_[slot] = key;
+  slots_[slot] = &run;
   return slot;
 }
 
-KvMapEntry& KvFtl::entry(PageOwner owner) {
-  const KvKey& key = slots_[owner.slot];
-  HeadMap& map = sequences_.at(key.sequence).layers[key.layer.value]->heads[key.head.value].map;
-  if ((owner.position & kEmbedding) != 0) return map.embedding_at(owner.position & ~kEmbedding);
-  return map.token_at(owner.position);
+/// The entry that points at `ppa`; null if a newer version of the page has replaced it.
+KvMapEntry* KvFtl::find_entry(PageOwner owner, PhysicalPageAddress ppa) {
+  const auto here = [&](KvMapEntry& entry) { return entry.ppa() == ppa ? &entry : nullptr; };
+  if (slots_[owner.slot] == nullptr) return nullptr;
+  Run& run = *slots_[owner.slot];
+  if ((owner.position & kEmbedding) == 0) return here(run.map.token_at(owner.position));
+  const std::uint32_t position = owner.position & ~kEmbedding;
+  if (position >= run.map.first_position() && position < run.map.end_position()) {
+    if (KvMapEntry* const entry = here(run.map.embedding_at(position))) return entry;
+  }
+  const auto s = sequences_.find(run.key.sequence);
+  if (s == sequences_.end() || s->second.segment != run.segment) return nullptr;
+  Head& head = s->second.layers[run.key.layer.value]->heads[run.key.head.value];
+  const std::uint64_t first = run.layout.embedding_position(run.layout.window(run.layout.window_at(position)));
+  for (PartialWindow* const partial : {head.partial.get(), head.coming_partial.get()}) {
+    if (partial == nullptr || partial->window != run.layout.window_at(position)) continue;
+    if (KvMapEntry* const entry = here(partial->pages[position - first])) return entry;
+  }
+  return nullptr;
 }
 
 KvPageId KvFtl::page_id(PageOwner owner) const {
-  const KvKey& key = slots_[owner.slot];
+  const Run& run = *slots_[owner.slot];
   if ((owner.position & kEmbedding) == 0) {
-    return {key, owner.position % 2 == 0 ? PageKind::token_k : PageKind::token_v, owner.position / 2, 0};
+    const std::uint32_t per_group = run.layout.pages_per_group();
+    const KvKind kind = owner.position % per_group == 0 ? KvKind::key : KvKind::value;
+    return {run.key, token_page_kind(kind, run.layout), owner.position / per_group, 0};
   }
   const std::uint32_t position = owner.position & ~kEmbedding;
-  const std::uint32_t pages = sequences_.at(key.sequence).layout.embedding_pages();
-  return {key, PageKind::embedding, position % pages, position / pages};
+  const std::uint32_t window = run.layout.window_at(position);
+  const std::uint64_t first = run.layout.embedding_position(run.layout.window(window));
+  return {run.key, PageKind::embedding, static_cast<std::uint32_t>(position - first), window};
 }
 
-/// A page whose program is in flight stays where it is: its flush will say where it landed.
+/// A page whose program is in flight stays where it is: its flush will say where it landed. One that was replaced goes
+/// with its last reader.
 bool KvFtl::all_in_flash(BlockId block) {
   const std::uint64_t first = blocks_.first_page(block).value;
   for (auto page = blocks_.next_valid(block, 0); page; page = blocks_.next_valid(block, *page + 1)) {
-    if (entry(owners_.get(first + *page)).in_dram()) return false;
+    const KvMapEntry* const entry = find_entry(owners_.get(first + *page), {first + *page});
+    if (entry == nullptr || entry->in_dram()) return false;
   }
   return true;
 }
@@ -91,7 +110,17 @@ std::optional<BlockId> KvFtl::most_garbage() {
       best = open;
     }
   }
-  if (best) blocks_.close(*best);
+  for (const BlockId open : points_.own_blocks()) {
+    const std::uint32_t garbage = blocks_.written_pages(open) - blocks_.valid_pages(open);
+    const bool room = geometry_.pages_per_block - garbage <= blocks_.available_pages(Namespace::kv);
+    if (garbage <= most || !room || !all_in_flash(open)) continue;
+    most = garbage;
+    best = open;
+  }
+  if (best) {
+    points_.forget(*best);
+    blocks_.close(*best);
+  }
   return best;
 }
 
@@ -114,19 +143,16 @@ bool KvFtl::empty_block(BlockId block, AppendResult& result) {
   for (auto page = blocks_.next_valid(block, 0); page; page = blocks_.next_valid(block, *page + 1)) {
     const PhysicalPageAddress from{first + *page};
     const PageOwner owner = owners_.get(from.value);
-    const auto to = allocate(blocks_.plane_of(from), Stream::kv_gc, OpClass::gc, job.programs);
+    const KvPageId id = page_id(owner);
+    const Run& run = *slots_[owner.slot];
+    const auto to = place_moved(id, sequences_.at(run.users.front()), owner, from, job);
     if (!to) break;  // a program failed and no spare block was left: the rest stays, it can be read
     job.reads.push_back(read_op(from, OpClass::gc));
-    const KvPageId id = page_id(owner);
-    if (store_.carried()) {
-      const KvLayout& layout = sequences_.at(id.key.sequence).layout;
-      store_.write(*to, read(id, layout, from), oob_tag(id, layout));
-    }
-    entry(owner) = KvMapEntry(*to, false);
-    owners_[to->value] = owner;
-    blocks_.invalidate(from);
-    move.pages.push_back(owner);
-    move.sequences.push_back(id.key.sequence);
+    if (store_.carried()) store_.write(*to, read(id, run, from), oob_tag(id, run.layout, run.segment));
+    *find_entry(owner, from) = KvMapEntry(*to, false);
+    drop_page(from);
+    move.pages.push_back({owner, *to});
+    move.sequences.insert(move.sequences.end(), run.users.begin(), run.users.end());
   }
   std::ranges::sort(move.sequences);
   move.sequences.erase(std::unique(move.sequences.begin(), move.sequences.end()), move.sequences.end());
@@ -160,7 +186,9 @@ void KvFtl::make_room(std::uint64_t pages, AppendResult& result) {
 }
 
 std::vector<PageOp> KvFtl::move_done(const PendingMove& move) {
-  for (const PageOwner owner : move.pages) entry(owner).flushed();
+  for (const auto& [owner, ppa] : move.pages) {
+    if (KvMapEntry* const entry = find_entry(owner, ppa)) entry->flushed();
+  }
   dram_.release(DramUse::flush_pending, geometry_.page_size * move.pages.size());
   std::vector<PageOp> erases;
   for (const SequenceId id : move.sequences) {

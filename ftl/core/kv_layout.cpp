@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 
 #include "base/error.h"
 
@@ -70,20 +71,71 @@ KvLayout KvLayout::make(Bytes page_size, std::uint32_t head_dim, std::uint32_t e
   return layout;
 }
 
+void KvLayout::validate() const {
+  const auto require = [](bool good, const std::string& what) {
+    if (!good) throw UserError("the layout cannot be: " + what);
+  };
+  require(head_dim > 0 && group_tokens > 0 && page_heads > 0,
+          fmt::format("head dimension {}, {} tokens and {} heads a page: none may be 0", head_dim, group_tokens,
+                      page_heads));
+  const std::uint64_t rows = std::uint64_t{group_tokens} * page_heads * (paired ? 2 : 1);
+  require(rows * row().value <= page_size.value,
+          fmt::format("{} rows of {} bytes do not fit into a page of {} bytes", rows, row().value, page_size.value));
+  if (!component_major) return;
+  require(page_heads == 1, fmt::format("{} heads share a token page, and embedding pages exist", page_heads));
+  require(
+      std::has_single_bit(embedding_group) && head_dim % embedding_group == 0,
+      fmt::format("m is {}, which is no power of two that divides the head dimension {}", embedding_group, head_dim));
+  require(embedding_group >> doublings > 0, fmt::format("m is {} and halves {} times", embedding_group, doublings));
+  require(std::uint64_t{embedding_group} * window_tokens * kElementBytes == page_size.value,
+          fmt::format("{} runs of {} tokens do not fill a page of {} bytes", embedding_group, window_tokens,
+                      page_size.value));
+  require(window_tokens % group_tokens == 0,
+          fmt::format("a window of {} tokens is no whole number of groups of {}", window_tokens, group_tokens));
+}
+
+// Stage i of windows holds tokens [c T_i, 2 c T_i) with T_i = T 2^i and c windows a stage, the first one [0, 2 c T),
+// the last one all that follow. Before token t, stages 0 .. i - 1 have c windows more than t / T_i counts.
+std::uint32_t KvLayout::stage_of(std::uint64_t token) const {
+  const std::uint64_t rounds = token / (std::uint64_t{kWindowsPerStage} * window_tokens);
+  return rounds < 2 ? 0 : std::min(doublings, static_cast<std::uint32_t>(std::bit_width(rounds)) - 1);
+}
+
+std::uint64_t KvLayout::window_of(std::uint64_t token) const {
+  const std::uint32_t stage = doublings == 0 ? 0 : stage_of(token);
+  return std::uint64_t{kWindowsPerStage} * stage + token / (std::uint64_t{window_tokens} << stage);
+}
+
+KvWindow KvLayout::window(std::uint32_t w) const {
+  const std::uint32_t stage = w < 2 * kWindowsPerStage ? 0 : std::min(doublings, w / kWindowsPerStage - 1);
+  const std::uint32_t tokens = window_tokens << stage;
+  return {(w - kWindowsPerStage * stage) * tokens, tokens, embedding_group >> stage};
+}
+
+std::uint32_t KvLayout::window_at(std::uint64_t position) const {
+  return static_cast<std::uint32_t>(window_of(position / embedding_pages() * window_tokens));
+}
+
+std::uint64_t KvLayout::windowed(std::uint64_t tokens) const {
+  return component_major ? window(static_cast<std::uint32_t>(window_of(tokens))).first : 0;
+}
+
 KvPageCount KvLayout::pages(std::uint64_t tokens) const {
-  return {full_groups(tokens), full_groups(tokens), full_windows(tokens) * embedding_pages()};
+  const std::uint64_t groups = full_groups(tokens);
+  return {groups, paired ? 0 : groups, component_major ? windowed(tokens) / window_tokens * embedding_pages() : 0};
 }
 
 Bytes KvLayout::group_buffer(std::uint64_t tokens) const { return row() * (2 * (tokens % group_tokens)); }
 
 Bytes KvLayout::component_tail(std::uint64_t tokens) const {
-  return component_major ? row() * (tokens % window_tokens) : Bytes{};
+  return component_major ? row() * (tokens - windowed(tokens)) : Bytes{};
 }
 
 Bytes KvLayout::worst_tail(const KvShape& shape, TailPolicy tail) const {
   const std::uint64_t heads = std::uint64_t{shape.layers} * shape.kv_heads;
   Bytes worst = group_buffer(group_tokens - 1) * heads;
-  if (tail == TailPolicy::dram) worst += component_tail(window_tokens - 1) * heads;
+  const std::uint64_t longest = std::uint64_t{window_tokens} << (doublings == 0 ? 0 : stage_of(shape.max_tokens));
+  if (tail == TailPolicy::dram && component_major) worst += row() * (longest - 1) * heads;
   return worst;
 }
 

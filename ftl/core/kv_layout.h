@@ -8,26 +8,47 @@
 
 namespace csdsim::ftl {
 
-/// Pages that one KV head occupies in flash, by kind.
+/// Pages that one KV head occupies in flash, by kind. Where several heads, or K and V, share a page, all of it counts.
 struct KvPageCount {
   std::uint64_t key = 0;
-  std::uint64_t value = 0;
+  std::uint64_t value = 0;  ///< 0 where V lies in the pages of K
   std::uint64_t embedding = 0;
   std::uint64_t total() const { return key + value + embedding; }
   bool operator==(const KvPageCount&) const = default;
 };
 
-/// How token rows of `head_dim` halves are cut into pages. A token page holds n tokens of K or of V, one row each. An
-/// embedding page holds m runs of T consecutive tokens: one run a component of K. All of S below are tokens of one
-/// head.
+/// Tokens [first, first + tokens) of a head, kept component-major in head_dim / group pages.
+struct KvWindow {
+  std::uint32_t first = 0;
+  std::uint32_t tokens = 0;  ///< T
+  std::uint32_t group = 0;   ///< m, components an embedding page
+  std::uint32_t end() const { return first + tokens; }
+  bool operator==(const KvWindow&) const = default;
+};
+
+/// How token rows of `head_dim` halves are cut into pages.
+///
+/// A token page holds n tokens of `page_heads` KV heads, K or V, or both where they are `paired`: [K, V][head][n][d].
+/// An embedding page holds m runs of T consecutive tokens of one head, one run a component of K: [m][T].
+///
+/// Windows of T tokens follow one another. With `doublings` they get longer with the context: kWindowsPerStage times T
+/// tokens into the sequence, T may double and m halve, `doublings` times at most, so that the keys that fill no window
+/// yet stay a fifth of the context at most. All of S below are tokens of one head.
 struct KvLayout {
+  static constexpr std::uint32_t kWindowsPerStage = 4;
+
   Bytes page_size;
   std::uint32_t head_dim = 0;         ///< d
-  std::uint32_t embedding_group = 0;  ///< m, components an embedding page
-  std::uint32_t group_tokens = 0;     ///< n = P / (d p), tokens a token page
-  std::uint32_t window_tokens = 0;    ///< T = P / (m p), tokens an embedding page
+  std::uint32_t embedding_group = 0;  ///< m of the first window
+  std::uint32_t group_tokens = 0;     ///< n, tokens a token page
+  std::uint32_t window_tokens = 0;    ///< T of the first window
   bool component_major = true;        ///< embedding pages exist; otherwise no window is ever full
+  std::uint32_t page_heads = 1;       ///< KV heads that share a token page
+  bool paired = false;                ///< K and V of the same tokens share a token page
+  std::uint32_t doublings = 0;        ///< how often T doubles as the context grows
 
+  /// One head a page, K and V apart, windows of one length: n = P / (d p), T = P / (m p).
+  ///
   /// `embedding_group` 0 chooses m: the largest T with T <= max(256, max_tokens / 2), else the smallest T there is.
   /// Half the longest sequence, because tokens short of a window cost whole token pages
   /// (docs/adr/0003-embedding-group.md). Throws UserError, with the numbers, if a page does not hold a whole number of
@@ -35,24 +56,47 @@ struct KvLayout {
   static KvLayout make(Bytes page_size, std::uint32_t head_dim, std::uint32_t embedding_group, std::uint32_t max_tokens,
                        bool component_major = true);
 
-  std::uint32_t embedding_pages() const { return head_dim / embedding_group; }  ///< a window: d / m
-  std::uint32_t window_groups() const { return window_tokens / group_tokens; }  ///< token groups of a window: d / m too
-  std::uint64_t full_groups(std::uint64_t tokens) const { return tokens / group_tokens; }
-  std::uint64_t full_windows(std::uint64_t tokens) const { return component_major ? tokens / window_tokens : 0; }
+  /// Throws UserError unless the fields describe pages that can exist: what a token page holds fits into it, m is a
+  /// power of two that divides d in every window, windows fill their pages and are whole numbers of token groups, and
+  /// heads that share token pages keep no embedding pages (their windows would fill at different times).
+  void validate() const;
 
-  /// Pages in flash once everything that can be flushed is.
+  std::uint32_t embedding_pages() const { return head_dim / embedding_group; }  ///< of the first window: d / m
+  std::uint32_t embedding_pages(const KvWindow& w) const { return head_dim / w.group; }
+  std::uint32_t window_groups() const { return window_tokens / group_tokens; }  ///< token groups of the first window
+  std::uint32_t finest_group() const { return embedding_group >> doublings; }   ///< the smallest m of any window
+
+  KvWindow window(std::uint32_t w) const;
+  /// Embedding pages of the windows before `w`: an embedding page's position is this plus its group.
+  std::uint64_t embedding_position(const KvWindow& w) const {
+    return std::uint64_t{embedding_pages()} * (w.first / window_tokens);
+  }
+  /// The window that holds the embedding page at `position`.
+  std::uint32_t window_at(std::uint64_t position) const;
+
+  std::uint64_t full_groups(std::uint64_t tokens) const { return tokens / group_tokens; }
+  std::uint64_t full_windows(std::uint64_t tokens) const { return component_major ? window_of(tokens) : 0; }
+  /// Tokens in full windows.
+  std::uint64_t windowed(std::uint64_t tokens) const;
+
+  /// Pages in flash once every full group and window is.
   KvPageCount pages(std::uint64_t tokens) const;
+  std::uint32_t pages_per_group() const { return paired ? 1 : 2; }
 
   /// DRAM that tokens outside a full group take: K and V rows.
   Bytes group_buffer(std::uint64_t tokens) const;
   /// DRAM that keys outside a complete window take when the component-major tail is held in DRAM.
   Bytes component_tail(std::uint64_t tokens) const;
-  /// The most that a whole sequence of `shape` can take of the two above.
+  /// The most that a sequence of `shape` can take of the two above, at any length up to its max_tokens.
   Bytes worst_tail(const KvShape& shape, TailPolicy tail) const;
 
   Bytes row() const { return {std::uint64_t{head_dim} * kElementBytes}; }
-  /// Programmed in the long run, a token and head: K twice, V once.
-  Bytes programmed_per_token() const { return row() * 3; }
+  /// Programmed in the long run, a token and head: K twice (once where it is token-major only), V once.
+  Bytes programmed_per_token() const { return row() * (component_major ? 3 : 2); }
+
+ private:
+  std::uint32_t stage_of(std::uint64_t token) const;
+  std::uint64_t window_of(std::uint64_t token) const;
 };
 
 }  // namespace csdsim::ftl

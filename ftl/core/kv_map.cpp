@@ -3,13 +3,9 @@
 namespace csdsim::ftl {
 
 void HeadMap::reserve(const KvLayout& layout, std::uint64_t tokens) {
-  tokens_.reserve(2 * layout.full_groups(tokens));
-  embedding_.reserve(layout.full_windows(tokens) * layout.embedding_pages());
-}
-
-void HeadMap::push_group(KvMapEntry key, KvMapEntry value) {
-  tokens_.push_back(key);
-  tokens_.push_back(value);
+  const KvPageCount pages = layout.pages(tokens);
+  tokens_.reserve(pages.key + pages.value);
+  embedding_.reserve(pages.embedding);
 }
 
 }  // namespace csdsim::ftl

@@ -19,6 +19,12 @@ class KvMapEntry {
   KvMapEntry() = default;
   KvMapEntry(PhysicalPageAddress ppa, bool awaits_read_back)
       : bits_(ppa.value | kInDram | (awaits_read_back ? kAwaitsReadBack : 0)) {}
+  /// Of a page that was found in flash.
+  static KvMapEntry in_flash(PhysicalPageAddress ppa) {
+    KvMapEntry entry;
+    entry.bits_ = ppa.value;
+    return entry;
+  }
 
   PhysicalPageAddress ppa() const { return {bits_ & kAddress}; }
   /// The program has not completed: reads are served from controller DRAM.
@@ -37,45 +43,47 @@ class KvMapEntry {
 };
 static_assert(sizeof(KvMapEntry) == 8);
 
-/// Both maps of one (layer, sequence, head).
+/// Both maps of the heads that share token pages, for token groups from `first_group` and embedding positions from
+/// `first_position` on (KvLayout::embedding_position).
 class HeadMap {
  public:
-  static constexpr Bytes kEntryBytes{sizeof(KvMapEntry)};
+  HeadMap() = default;
+  HeadMap(std::uint32_t first_group, std::uint32_t first_position, std::uint32_t pages_per_group)
+      : first_group_(first_group), first_position_(first_position), pages_per_group_(pages_per_group) {}
 
   void reserve(const KvLayout& layout, std::uint64_t tokens);
 
-  /// Appends the entries of the next token group.
-  void push_group(KvMapEntry key, KvMapEntry value);
-  /// Appends the entry of the next embedding page: ge counts up within a window.
+  void push_token(KvMapEntry entry) { tokens_.push_back(entry); }
   void push_embedding(KvMapEntry entry) { embedding_.push_back(entry); }
 
-  std::uint32_t groups() const { return static_cast<std::uint32_t>(tokens_.size() / 2); }
-  std::uint32_t windows(const KvLayout& layout) const {
-    return static_cast<std::uint32_t>(embedding_.size() / layout.embedding_pages());
+  std::uint32_t first_group() const { return first_group_; }
+  std::uint32_t first_position() const { return first_position_; }
+  std::uint32_t end_group() const {
+    return first_group_ + static_cast<std::uint32_t>(tokens_.size() / pages_per_group_);
   }
+  std::uint32_t end_position() const { return first_position_ + static_cast<std::uint32_t>(embedding_.size()); }
+  std::size_t pages() const { return tokens_.size() + embedding_.size(); }
 
+  /// Token pages count [group][K, V], or [group] where K and V share one.
   KvMapEntry& token(KvKind kind, std::uint32_t group) { return tokens_[slot(kind, group)]; }
   const KvMapEntry& token(KvKind kind, std::uint32_t group) const { return tokens_[slot(kind, group)]; }
-  KvMapEntry& embedding(const KvLayout& layout, std::uint32_t window, std::uint32_t ge) {
-    return embedding_[std::size_t{window} * layout.embedding_pages() + ge];
-  }
-  const KvMapEntry& embedding(const KvLayout& layout, std::uint32_t window, std::uint32_t ge) const {
-    return embedding_[std::size_t{window} * layout.embedding_pages() + ge];
-  }
-
-  /// By position: [group][K, V] and [window][ge].
-  KvMapEntry& token_at(std::uint32_t i) { return tokens_[i]; }
-  KvMapEntry& embedding_at(std::uint32_t i) { return embedding_[i]; }
+  KvMapEntry& token_at(std::uint32_t i) { return tokens_[i - first_group_ * pages_per_group_]; }
+  KvMapEntry& embedding_at(std::uint32_t i) { return embedding_[i - first_position_]; }
+  const KvMapEntry& embedding_at(std::uint32_t i) const { return embedding_[i - first_position_]; }
 
   std::span<const KvMapEntry> all_tokens() const { return tokens_; }
   std::span<const KvMapEntry> all_embedding() const { return embedding_; }
 
  private:
-  static std::size_t slot(KvKind kind, std::uint32_t group) {
-    return std::size_t{group} * 2 + static_cast<std::size_t>(kind);
+  std::size_t slot(KvKind kind, std::uint32_t group) const {
+    const std::size_t at = std::size_t{group - first_group_} * pages_per_group_;
+    return pages_per_group_ == 1 ? at : at + static_cast<std::size_t>(kind);
   }
-  std::vector<KvMapEntry> tokens_;     ///< [group][K, V]
-  std::vector<KvMapEntry> embedding_;  ///< [window][ge]
+  std::vector<KvMapEntry> tokens_;
+  std::vector<KvMapEntry> embedding_;
+  std::uint32_t first_group_ = 0;
+  std::uint32_t first_position_ = 0;
+  std::uint32_t pages_per_group_ = 2;
 };
 
 }  // namespace csdsim::ftl

@@ -10,34 +10,105 @@
 
 namespace csdsim::ftl {
 
+/// A window that was programmed before it was full.
+struct PartialWindow {
+  std::uint32_t window = 0;
+  std::uint32_t end = 0;  ///< tokens [window.first, end) are in it
+  std::vector<KvMapEntry> pages;
+};
+
 /// One KV head of one layer of one sequence.
 struct KvFtl::Head {
   std::uint32_t tokens = 0;
-  std::uint32_t readable_windows = 0;  ///< windows [0, it) have readable embedding pages
-  std::uint32_t slot = 0;              ///< among the heads that have pages
-  HeadMap map;
-  std::unique_ptr<Half[]> group_buffer;    ///< [K, V][n][d]: the unfinished group. Carried mode
+  mutable std::uint32_t readable_windows = 0;     ///< windows [0, it) are known to have readable embedding pages
+  std::unique_ptr<PartialWindow> partial;         ///< in flash, or on its way from DRAM
+  std::unique_ptr<PartialWindow> coming_partial;  ///< its keys are on their way back from flash
+  std::vector<Half> key_tail;                     ///< [tokens][d]: of tokens that are in no token page. Carried mode
+  std::vector<Half> value_tail;
   std::unique_ptr<Half[]> component_tail;  ///< [d][T]: the unfinished window. Carried mode, tail policy `dram`
-  std::vector<float> value_mean;           ///< [d]. Carried mode
+  std::uint32_t component_tail_window = 0;
+  std::vector<float> value_mean;  ///< [d]. Carried mode
+};
+
+/// The map of the pages that one sequence wrote for the heads of a tile between two forks: sequences that were forked
+/// later share it.
+struct KvFtl::Run {
+  KvKey key;  ///< the writer, the first head of the tile
+  std::uint32_t segment = 0;
+  std::uint32_t slot = 0;
+  KvLayout layout;
+  HeadMap map;
+  Bytes table;  ///< DRAM charged for it
+  std::vector<SequenceId> users;
+};
+
+/// The heads that share token pages: one, with most layouts. The runs follow one another; the last one grows.
+struct KvFtl::Tile {
+  std::vector<std::shared_ptr<Run>> runs;
+
+  const Run& run_of_group(std::uint32_t group) const {
+    auto run = runs.rbegin();
+    while (group < (*run)->map.first_group()) ++run;
+    return **run;
+  }
+  const Run& run_of_position(std::uint32_t position) const {
+    auto run = runs.rbegin();
+    while (position < (*run)->map.first_position()) ++run;
+    return **run;
+  }
+  const KvMapEntry& token(KvKind kind, std::uint32_t group) const { return run_of_group(group).map.token(kind, group); }
+  KvMapEntry& token(KvKind kind, std::uint32_t group) {
+    return const_cast<KvMapEntry&>(std::as_const(*this).token(kind, group));
+  }
+  const KvMapEntry& embedding(std::uint64_t position) const {
+    const auto at = static_cast<std::uint32_t>(position);
+    return run_of_position(at).map.embedding_at(at);
+  }
+  KvMapEntry& embedding(std::uint64_t position) {
+    return const_cast<KvMapEntry&>(std::as_const(*this).embedding(position));
+  }
+  std::uint32_t written_groups() const { return runs.empty() ? 0 : runs.back()->map.end_group(); }
+  std::uint32_t written_windows(const KvLayout& layout) const {
+    return runs.empty() || !layout.component_major ? 0 : layout.window_at(runs.back()->map.end_position());
+  }
 };
 
 struct KvFtl::Layer {
   std::vector<Head> heads;
+  std::vector<Tile> tiles;
 };
 
 struct KvFtl::Sequence {
+  SequenceId id;
+  std::uint32_t segment = 0;  ///< of the runs that it writes now
   KvShape shape;
   KvLayout layout;
   std::uint32_t pins = 0;
   bool closing = false;                        ///< freed, waiting for its pins
   std::vector<std::unique_ptr<Layer>> layers;  ///< allocated when first appended to
-  std::array<Bytes, kDramUses> dram{};         ///< what it holds; flush_pending is booked by the flushes
+  std::vector<PhysicalPageAddress> superseded;
+  std::array<Bytes, kDramUses> dram{};  ///< what it holds, but for its map; flush_pending is booked by the flushes
+  Bytes closing_dram;
+
+  KvSequenceInfo info() const { return {id, shape, layout}; }
+  std::uint32_t tiles() const { return (shape.kv_heads + layout.page_heads - 1) / layout.page_heads; }
+};
+
+/// What an append does to the heads of one tile.
+struct KvFtl::TilePlan {
+  std::uint32_t tile = 0;
+  std::uint32_t first_head = 0;  ///< of those that are appended to
+  std::uint32_t end_head = 0;
+  std::uint32_t old_groups = 0;  ///< token groups that have pages, before and after
+  std::uint32_t new_groups = 0;
+  std::uint32_t old_windows = 0;
+  std::uint32_t new_windows = 0;
+  std::uint32_t partial_end = 0;  ///< the unfinished window is programmed up to this token; 0: it is not
 };
 
 /// One append call after its arguments were found good.
 struct KvFtl::Append {
   Sequence& sequence;
-  SequenceId id;
   LayerId layer;
   std::uint32_t first;
   std::uint32_t count;
@@ -46,22 +117,31 @@ struct KvFtl::Append {
   std::span<const Half> values;
 
   std::uint32_t end() const { return first + count; }
-  std::span<const Half> rows(KvKind kind, KvHead head) const {
+  std::uint32_t end_head() const { return heads.first.value + heads.count; }
+  bool appends_to(std::uint32_t head) const { return head >= heads.first.value && head < end_head(); }
+  KvKey key(std::uint32_t head) const { return {sequence.id, layer, KvHead{head}}; }
+  std::span<const Half> rows(KvKind kind, std::uint32_t head) const {
     const std::size_t size = std::size_t{count} * sequence.layout.head_dim;
-    return (kind == KvKind::key ? keys : values).subspan((head.value - heads.first.value) * size, size);
+    return (kind == KvKind::key ? keys : values).subspan((head - heads.first.value) * size, size);
   }
 };
 
-constexpr PageKind token_page_kind(KvKind kind) { return kind == KvKind::key ? PageKind::token_k : PageKind::token_v; }
-
-inline OobTag oob_tag(const KvPageId& page, const KvLayout& layout) {
-  const std::uint64_t index = std::uint64_t{page.window} * layout.embedding_pages() + page.group;
-  return {page.kind, page.key.layer, page.key.head, page.key.sequence, index};
+constexpr PageKind token_page_kind(KvKind kind, const KvLayout& layout) {
+  if (layout.paired) return PageKind::token_kv;
+  return kind == KvKind::key ? PageKind::token_k : PageKind::token_v;
 }
 
-/// Where the rows of `kind` start in a group buffer.
-constexpr std::size_t group_buffer_offset(const KvLayout& layout, KvKind kind) {
-  return kind == KvKind::key ? 0 : std::size_t{layout.group_tokens} * layout.head_dim;
+inline OobTag oob_tag(const KvPageId& page, const KvLayout& layout, std::uint32_t segment) {
+  const std::uint64_t index = page.kind == PageKind::embedding
+                                  ? layout.embedding_position(layout.window(page.window)) + page.group
+                                  : page.group;
+  return {page.kind, page.key.layer, page.key.head, page.key.sequence, index, segment};
+}
+
+/// Where the rows of a head start in a token page: [K, V][head][n][d], K and V only where they are paired.
+inline std::size_t row_offset(const KvLayout& layout, KvKind kind, KvHead head) {
+  const std::uint32_t of_pair = layout.paired && kind == KvKind::value ? layout.page_heads : 0;
+  return std::size_t{of_pair + head.value % layout.page_heads} * layout.group_tokens * layout.head_dim;
 }
 
 inline const Half* as_halves(std::span<const std::byte> bytes) { return reinterpret_cast<const Half*>(bytes.data()); }

@@ -27,6 +27,9 @@ struct KvShape {
 
 enum class KvKind : std::uint8_t { key, value };
 
+/// Which rows of a token group are wanted.
+enum class KvRows : std::uint8_t { keys, values, both };
+
 /// One KV head of one layer of one sequence: the unit that attention works on.
 struct KvKey {
   SequenceId sequence;
@@ -35,8 +38,9 @@ struct KvKey {
   auto operator<=>(const KvKey&) const = default;
 };
 
-/// A page of the KV namespace. Token pages: `group` is the token group, `window` is 0. Embedding pages: `group` is the
-/// embedding group (components [group * m, group * m + m)) and `window` the token window.
+/// A page of the KV namespace. Token pages: `group` is the token group, `window` is 0, and the key's head is the first
+/// of those that share the page. Embedding pages: `group` is the embedding group (components [group * m, group * m +
+/// m)) and `window` the token window.
 struct KvPageId {
   KvKey key;
   PageKind kind = PageKind::token_k;
@@ -53,8 +57,9 @@ struct HeadRange {
 
 /// What happens to keys whose embedding window is not complete.
 enum class TailPolicy : std::uint8_t {
-  token_index,  ///< they are scored from their token pages; a full window is read back, transposed and programmed
-  dram          ///< a component-major copy is held in controller DRAM until the window is full
+  token_index,     ///< they are scored from their token pages; a full window is read back, transposed and programmed
+  dram,            ///< a component-major copy is held in controller DRAM until the window is full
+  partial_program  ///< as token_index, but a window is programmed before it is full, too, and written again as it fills
 };
 
 enum class KvStatus : std::uint8_t {

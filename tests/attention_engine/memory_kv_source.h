@@ -57,20 +57,23 @@ class MemoryKvSource : public KvSource {
             .transposed_tokens = s.tokens / s.window() * s.window(),
             .tail = s.tail};
   }
-  void plan_token_groups(HeadKey key, KvKind kind, std::span<const std::uint32_t> groups,
+  void plan_token_groups(HeadKey key, KvRows which, std::span<const std::uint32_t> groups,
                          std::span<const std::uint32_t>, std::vector<PageOp>& out) override {
     const Head& head = heads_.at(key);
-    for (const std::uint32_t g : groups) {
-      if (g >= view(key).flushed_groups()) throw std::logic_error("group is not flushed");
-      if (!head.shape.in_flash) continue;
-      ++(kind == KvKind::key ? planned_k : planned_v);
-      out.push_back(op(head, kind == KvKind::key ? 0 : 1, g));
+    for (const KvKind kind : {KvKind::key, KvKind::value}) {
+      if (which == (kind == KvKind::key ? KvRows::values : KvRows::keys)) continue;
+      for (const std::uint32_t g : groups) {
+        if (g >= view(key).flushed_groups()) throw std::logic_error("group is not flushed");
+        if (!head.shape.in_flash) continue;
+        ++(kind == KvKind::key ? planned_k : planned_v);
+        out.push_back(op(head, kind == KvKind::key ? 0 : 1, g));
+      }
     }
   }
   void plan_embedding_groups(HeadKey key, std::span<const std::uint32_t> groups, std::span<const std::uint32_t>,
                              std::vector<PageOp>& out) override {
     const Head& head = heads_.at(key);
-    for (std::uint32_t w = 0; w < view(key).windows(); ++w) {
+    for (std::uint32_t w = 0; w * view(key).window < view(key).transposed_tokens; ++w) {
       for (const std::uint32_t g : groups) {
         if (g >= head.shape.head_dim / head.shape.embedding_group) throw std::logic_error("no such embedding group");
         if (!head.shape.in_flash) continue;
@@ -86,7 +89,7 @@ class MemoryKvSource : public KvSource {
   }
   const Half* embedding_page(HeadKey key, std::uint32_t group, std::uint32_t window) const override {
     const Head& head = heads_.at(key);
-    if (window >= view(key).windows()) throw std::logic_error("window is not complete");
+    if (window * view(key).window >= view(key).transposed_tokens) throw std::logic_error("window is not complete");
     const std::size_t page = head.shape.page_size / 2;
     return head.transposed.data() + (window * (head.shape.head_dim / head.shape.embedding_group) + group) * page;
   }

@@ -82,7 +82,7 @@ class SerialEngine : public sc_core::sc_module {
     std::vector<PageOp> ops;
     std::vector<std::uint32_t> groups(source_.view(job().key).flushed_groups());
     std::iota(groups.begin(), groups.end(), 0u);
-    for (KvKind kind : {KvKind::key, KvKind::value}) source_.plan_token_groups(job().key, kind, groups, {}, ops);
+    source_.plan_token_groups(job().key, KvRows::both, groups, {}, ops);
     tlm::tlm_phase phase = tlm::BEGIN_REQ;
     sc_core::sc_time delay;
     flash_socket->nb_transport_fw(pool_.allocate(ops), phase, delay);

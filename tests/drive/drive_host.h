@@ -32,7 +32,7 @@ inline csd_model::DriveConfig tiny_drive() {
                     .pages_per_block = 16,
                     .page_size = Bytes::kib(1)};
   drive.dram = Bytes::mib(64);
-  drive.kv.embedding_group = 8;
+  drive.kv.layout.embedding_group = 8;
   return drive;
 }
 

@@ -346,9 +346,9 @@ TEST_CASE(
   }
   SECTION("tail policy and embedding group") {
     same([](auto& c) { c.kv.tail = ftl::TailPolicy::dram; });
-    same([](auto& c) { c.kv.embedding_group = 2; });
+    same([](auto& c) { c.kv.layout.embedding_group = 2; });
     same([](auto& c) {
-      c.kv.embedding_group = 16;
+      c.kv.layout.embedding_group = 16;
       c.kv.tail = ftl::TailPolicy::dram;
     });
   }

@@ -162,7 +162,7 @@ TEST_CASE("a sequence is replaced by one of another shape while data for the old
 TEST_CASE("an append gets the DRAM that a buffered block write gives back") {
   auto config = tiny_drive();
   config.geometry.page_size = Bytes::kib(4);
-  config.kv.embedding_group = 0;
+  config.kv.layout.embedding_group = 0;
   config.dram = Bytes::kib(20);
   config.write_buffer = Bytes::kib(16);
   DriveHost host(config);

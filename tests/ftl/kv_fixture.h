@@ -7,6 +7,7 @@
 
 #include "flash_model.h"
 #include "ftl/core/kv_ftl.h"
+#include "ftl/policies/instinfer.h"
 
 namespace csdsim::ftl::test {
 
@@ -16,7 +17,7 @@ struct KvDrive {
       : blocks(g, {0, g.blocks_per_plane - manager.spare_blocks}, manager),
         store(g, mode),
         dram(dram_capacity),
-        ftl(config, blocks, store, dram, std::make_unique<StripedPlacement>(g), faults),
+        ftl(config, blocks, store, dram, std::make_unique<InstinferPolicy>(g), faults),
         flash(g) {}
 
   /// Runs the operations of a job and reports it done; returns the erases.

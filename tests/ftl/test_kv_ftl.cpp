@@ -18,7 +18,7 @@ const KvShape kShape{2, 3, 16, 256};
 const SequenceId kSeq{7};
 const KvKey kKey{kSeq, LayerId{1}, KvHead{2}};
 
-KvFtlConfig config(TailPolicy tail = TailPolicy::token_index) { return {tail, 4, PageCheck::key}; }
+KvFtlConfig config(TailPolicy tail = TailPolicy::token_index) { return {tail, {4}}; }
 
 AppendResult append(KvDrive& drive, std::uint32_t first, std::uint32_t count, HeadRange heads = {KvHead{2}, 1},
                     std::uint64_t seed = 1) {
@@ -33,14 +33,14 @@ std::size_t planned_token_reads(KvDrive& drive, std::uint32_t groups) {
   std::vector<std::uint32_t> all(groups);
   std::iota(all.begin(), all.end(), 0u);
   std::vector<PageOp> ops;
-  drive.ftl.plan_token_groups(kKey, KvKind::key, all, ops);
+  drive.ftl.plan_token_groups(kKey, KvRows::keys, all, {}, ops);
   return ops.size();
 }
 
 std::size_t planned_embedding_reads(KvDrive& drive) {
   const std::vector<std::uint32_t> all{0, 1, 2, 3};
   std::vector<PageOp> ops;
-  drive.ftl.plan_embedding_groups(kKey, all, ops);
+  drive.ftl.plan_embedding_groups(kKey, all, {}, ops);
   return ops.size();
 }
 
@@ -222,7 +222,7 @@ TEST_CASE("flash: busy while erases would make room, out_of_space when nothing w
   // 3 planes of 3 blocks of 2 pages: 18 pages, of which a block stays free for collection; 8 groups of one head take
   // the others, without a complete window. Two of the planes end in an open block.
   KvFtlConfig c = config();
-  c.embedding_group = 1;
+  c.layout.embedding_group = 1;
   KvDrive drive({3, 1, 1, 3, 2, Bytes{512}}, c, DataMode::timing);
   drive.ftl.create_sequence(kSeq, {2, 3, 16, 0});
   const AppendResult all = append(drive, 0, 128);
@@ -253,7 +253,7 @@ TEST_CASE("flash: busy while erases would make room, out_of_space when nothing w
 
 TEST_CASE("a pinned sequence keeps its pages until it is unpinned") {
   KvFtlConfig c = config();
-  c.embedding_group = 1;
+  c.layout.embedding_group = 1;
   KvDrive drive({3, 1, 1, 3, 2, Bytes{512}}, c, DataMode::carried);
   drive.ftl.create_sequence(kSeq, kShape);
   for (const FlushJob& job : append(drive, 0, 128).jobs) drive.finish(job);

@@ -303,14 +303,15 @@ class Run {
       REQUIRE(std::memcmp(drive_.ftl.token_rows(key, KvKind::value, group), &h.values[from], bytes) == 0);
       for (const KvKind kind : {KvKind::key, KvKind::value}) {
         std::vector<PageOp> ops;
-        drive_.ftl.plan_token_groups(key, kind, std::span(&group, 1), ops);
+        drive_.ftl.plan_token_groups(key, kind == KvKind::key ? KvRows::keys : KvRows::values, std::span(&group, 1), {},
+                                     ops);
         check_planned(ops, pages, {key, kind == KvKind::key ? PageKind::token_k : PageKind::token_v, group, 0});
       }
     }
     const std::uint32_t windows = transposed / l.window_tokens;
     for (std::uint32_t ge = 0; ge < l.embedding_pages(); ++ge) {
       std::vector<PageOp> ops;
-      drive_.ftl.plan_embedding_groups(key, std::span(&ge, 1), ops);
+      drive_.ftl.plan_embedding_groups(key, std::span(&ge, 1), {}, ops);
       std::size_t next = 0;
       for (std::uint32_t w = 0; w < windows; ++w) {
         const Half* page = drive_.ftl.embedding_page(key, ge, w);
@@ -376,9 +377,9 @@ TEST_CASE("KV FTL against plain arrays: random create, append, flush, free, over
                       1 + static_cast<std::uint32_t>(rng() % 16),
                       page};
     setup.config.tail = rng() % 2 == 0 ? TailPolicy::token_index : TailPolicy::dram;
-    setup.config.embedding_group = std::array{0u, 1u, 2u, 4u, 16u}[rng() % 5];
+    setup.config.layout.embedding_group = std::array{0u, 1u, 2u, 4u, 16u}[rng() % 5];
     setup.dram = rng() % 3 == 0 ? page * (8 + rng() % 200) : Bytes::gib(4);
-    CAPTURE(seed, page.value, channels, setup.config.embedding_group, setup.dram.value);
+    CAPTURE(seed, page.value, channels, setup.config.layout.embedding_group, setup.dram.value);
     Run run(setup, seed * 1000);
     for (int step = 0; step < 250; ++step) {
       run.step();

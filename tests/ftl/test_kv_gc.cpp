@@ -17,7 +17,7 @@ const SequenceId kGo{2};
 
 KvFtlConfig config() {
   KvFtlConfig c;
-  c.embedding_group = 1;
+  c.layout.embedding_group = 1;
   return c;
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("a moved page is read from DRAM until its program is done, and its old
   std::vector<std::uint32_t> groups(30);
   for (std::uint32_t i = 0; i < 30; ++i) groups[i] = i;
   std::vector<PageOp> reads;
-  drive.ftl.plan_token_groups(key, KvKind::key, groups, reads);
+  drive.ftl.plan_token_groups(key, KvRows::keys, groups, {}, reads);
   CHECK(reads.size() == 30);
 
   const AppendResult result = append(drive, kStay, 2);
@@ -113,13 +113,13 @@ TEST_CASE("a moved page is read from DRAM until its program is done, and its old
     }
   }
   std::vector<PageOp> now;
-  drive.ftl.plan_token_groups(key, KvKind::key, groups, now);
+  drive.ftl.plan_token_groups(key, KvRows::keys, groups, {}, now);
   CHECK(now.size() == 30 - moved_keys);
   for (const FlushJob& job : result.jobs) CHECK(drive.finish(job).empty());  // the pin is still there
   CHECK(drive.ftl.draining_blocks() == result.jobs.size());
   for (const PageOp& op : reads) REQUIRE_NOTHROW(drive.flash.run(op, false));
   now.clear();
-  drive.ftl.plan_token_groups(key, KvKind::key, groups, now);
+  drive.ftl.plan_token_groups(key, KvRows::keys, groups, {}, now);
   CHECK(now.size() == 30);
   CHECK(append(drive, kStay, 2).status == KvStatus::busy);
   const std::vector<PageOp> erases = drive.ftl.unpin(kStay);

@@ -12,6 +12,7 @@
 #include "flash_model.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/kv_ftl.h"
+#include "ftl/policies/instinfer.h"
 
 using namespace csdsim;
 using namespace csdsim::ftl;
@@ -55,8 +56,8 @@ class Oracle {
         store_(v.geometry, DataMode::carried),
         dram_(Bytes::mib(64)),
         block_(v.block, blocks_, store_, &media_),
-        kv_({.tail = v.tail, .embedding_group = 2, .check = PageCheck::key_and_crc}, blocks_, store_, dram_,
-            std::make_unique<StripedPlacement>(v.geometry), &media_),
+        kv_({.tail = v.tail, .layout = {2}, .check = PageCheck::key_and_crc}, blocks_, store_, dram_,
+            std::make_unique<InstinferPolicy>(v.geometry), &media_),
         flash_(v.geometry),
         rng_(seed, "oracle"),
         pages_(block_.capacity().value / kPage.value),

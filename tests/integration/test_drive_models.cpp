@@ -17,7 +17,7 @@ constexpr host::SamplingOptions kSampled{.temperature = 1.0f, .seed = 7};
 csd_model::DriveConfig small_page_drive() {
   csd_model::DriveConfig drive = small_drive();
   drive.geometry.page_size = Bytes::kib(1);
-  drive.kv.embedding_group = 8;
+  drive.kv.layout.embedding_group = 8;
   return drive;
 }
 

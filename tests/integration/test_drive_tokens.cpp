@@ -31,7 +31,7 @@ void check_equal(const csd_model::GenerationSetup& setup, const Prompts& prompts
 TEST_CASE("dense attention in the drive gives the tokens of host attention over 512 new tokens") {
   // m = 8, T = 256: runs of 512 tokens and more cross two embedding windows.
   csd_model::DriveConfig drive = small_drive();
-  drive.kv.embedding_group = 8;
+  drive.kv.layout.embedding_group = 8;
   for (const std::size_t length : {std::size_t{1}, std::size_t{kPageTokens - 1}, std::size_t{kPageTokens},
                                    std::size_t{kPageTokens + 1}, std::size_t{700}})
     for (const host::SamplingOptions& sampling : {kGreedy, kSampled}) {
@@ -41,7 +41,7 @@ TEST_CASE("dense attention in the drive gives the tokens of host attention over 
       setup.component_major = true;
       check_equal(setup, prompts, sampling);
     }
-  drive.kv.embedding_group = 2;  // T = 1024
+  drive.kv.layout.embedding_group = 2;  // T = 1024
   const Prompts prompts{text_prompt(700, 100)};
   csd_model::GenerationSetup setup = small_setup(drive, prompts, 512, "instinfer-dense");
   setup.component_major = true;
@@ -57,7 +57,7 @@ TEST_CASE("SparF in the drive gives the tokens of SparQ in memory") {
   // T = 256 and T = 1024 (m = 2); the same r, k and l.
   for (const std::uint32_t m : {8u, 2u}) {
     csd_model::DriveConfig drive = small_drive();
-    drive.kv.embedding_group = m;
+    drive.kv.layout.embedding_group = m;
     for (const std::size_t length : {std::size_t{1}, std::size_t{kPageTokens}, std::size_t{700}}) {
       CAPTURE(m, length);
       const Prompts prompts{text_prompt(length, 300)};

@@ -1,0 +1,45 @@
+// The open blocks of append points: which block of a plane the pages of a point go to next.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/address.h"
+#include "ftl/core/block_manager.h"
+#include "ftl/core/kv_policy.h"
+
+namespace csdsim::ftl {
+
+/// The shared point and that of moved pages are the streams kv and kv_gc of the block manager; points of a policy's own
+/// are kept here. Whoever closes, retires or collects an open block of the KV namespace must say so: forget().
+class AppendPoints {
+ public:
+  explicit AppendPoints(BlockManager& blocks) : blocks_(blocks) {}
+
+  /// The next page of `point` in `plane`, if the plane has one for it.
+  std::optional<PhysicalPageAddress> take(PlaneId plane, AppendPoint point);
+  /// A page of any point's open block, where no plane has a block to open.
+  std::optional<PhysicalPageAddress> take_from_any();
+  /// Closes the point's open blocks and returns them.
+  std::vector<BlockId> close(AppendPoint point);
+  /// The block is open no longer.
+  void forget(BlockId block);
+
+  /// Pages that `plane` has left in open blocks.
+  std::uint64_t open_pages(PlaneId plane) const;
+  /// Open blocks of a policy's own points, by point, then plane.
+  std::vector<BlockId> own_blocks() const;
+
+ private:
+  struct Key {
+    AppendPoint point;
+    PlaneId plane;
+    auto operator<=>(const Key&) const = default;
+  };
+  BlockManager& blocks_;
+  std::map<Key, BlockId> open_;
+};
+
+}  // namespace csdsim::ftl

@@ -1,0 +1,176 @@
+// Component-major windows of K: transposing them, and the tail policies.
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "ftl/core/kv_ftl.h"
+#include "ftl/core/kv_sequence.h"
+
+namespace csdsim::ftl {
+
+/// Windows [0, it) are readable: their keys are back from flash, if they had to be.
+std::uint32_t KvFtl::readable_windows(const Tile& tile, const Head& head, const KvLayout& l) {
+  const std::uint32_t written = tile.written_windows(l);
+  while (head.readable_windows < written &&
+         !tile.embedding(l.embedding_position(l.window(head.readable_windows))).awaits_read_back()) {
+    ++head.readable_windows;
+  }
+  return head.readable_windows;
+}
+
+/// Up to which token the window `windows`, which is not full with `tokens`, is to be programmed now; 0: it is not.
+std::uint32_t KvFtl::partial_target(const KvLayout& l, const Head& head, std::uint32_t windows,
+                                    std::uint32_t tokens) const {
+  if (head.coming_partial) return 0;
+  const KvWindow window = l.window(windows);
+  const std::uint32_t step = window.tokens / (config_.tail_rewrites + 1) / l.group_tokens * l.group_tokens;
+  const std::uint32_t distance = std::max(step, l.group_tokens);
+  const std::uint32_t end = window.first + (tokens - window.first) / distance * distance;
+  const std::uint32_t old = head.partial && head.partial->window == windows ? head.partial->end : window.first;
+  return end > old ? end : 0;
+}
+
+void KvFtl::write_windows(const Append& a, Layer& layer, const TilePlan& p, std::vector<FlushJob>& jobs) {
+  Sequence& s = a.sequence;
+  const KvLayout& l = s.layout;
+  Head& head = layer.heads[p.first_head];
+  const KvKey key = a.key(p.first_head);
+  for (std::uint32_t w = p.old_windows; w <= p.new_windows; ++w) {
+    if (store_.carried() && config_.tail == TailPolicy::dram) {
+      fill_component_tail(a, key.head, head, l.window(w));
+    }
+    if (w < p.new_windows) jobs.push_back(write_window(s, key, layer, w));
+  }
+  if (p.partial_end > 0) jobs.push_back(write_partial(s, key, layer, p.new_windows, p.partial_end));
+}
+
+/// Keys of this append that fall into `window`, transposed into the component-major tail.
+void KvFtl::fill_component_tail(const Append& a, KvHead h, Head& head, const KvWindow& window) {
+  const std::size_t d = a.sequence.layout.head_dim;
+  if (!head.component_tail || head.component_tail_window != window.tokens) {
+    head.component_tail = std::make_unique_for_overwrite<Half[]>(d * window.tokens);
+    head.component_tail_window = window.tokens;
+  }
+  const std::uint32_t end = std::min(a.end(), window.end());
+  const std::span<const Half> rows = a.rows(KvKind::key, h.value);
+  for (std::uint32_t token = std::max(a.first, window.first); token < end; ++token) {
+    const Half* row = rows.data() + (token - a.first) * d;
+    for (std::uint32_t i = 0; i < d; ++i) {
+      head.component_tail[std::size_t{i} * window.tokens + (token - window.first)] = row[i];
+    }
+  }
+}
+
+/// Transposes tokens [window.first, end) from their token groups into window_image_.
+void KvFtl::transpose(const KvKey& key, const KvWindow& window, std::uint32_t end) {
+  const KvLayout& l = layout(key.sequence);
+  const std::size_t d = l.head_dim;
+  window_image_.assign(d * window.tokens, Half{});
+  for (std::uint32_t token = window.first; token < end; token += l.group_tokens) {
+    const Half* rows = token_rows(key, KvKind::key, token / l.group_tokens);
+    for (std::uint32_t t = 0; t < l.group_tokens; ++t) {
+      for (std::uint32_t i = 0; i < d; ++i) {
+        window_image_[i * window.tokens + (token - window.first) + t] = rows[t * d + i];
+      }
+    }
+  }
+}
+
+/// Reads of the token pages of [window.first, end) that are not in DRAM any more.
+void KvFtl::read_back(const KvLayout& l, const Tile& tile, const KvWindow& window, std::uint32_t end, FlushJob& job) {
+  for (std::uint32_t token = window.first; token < end; token += l.group_tokens) {
+    const std::uint32_t group = token / l.group_tokens;
+    if (group >= tile.written_groups()) break;
+    const KvMapEntry& e = tile.token(KvKind::key, group);
+    if (!e.in_dram()) job.reads.push_back(read_op(e.ppa(), OpClass::flush));
+  }
+  stats_.read_back_pages += job.reads.size();
+}
+
+FlushJob KvFtl::write_window(Sequence& s, const KvKey& key, Layer& layer, std::uint32_t w) {
+  const KvLayout& l = s.layout;
+  const KvWindow window = l.window(w);
+  const std::uint32_t pages = l.embedding_pages(window);
+  Tile& tile = layer.tiles[key.head.value];
+  Head& head = layer.heads[key.head.value];
+  Run& run = *tile.runs.back();
+  FlushJob job;
+  job.id = begin_flush(s, {key, PendingFlush::What::window, w, 1, pages});
+  const Half* image = head.component_tail.get();
+  if (config_.tail != TailPolicy::dram) {
+    read_back(l, tile, window, window.end(), job);
+    if (store_.carried()) transpose(key, window, window.end());
+    image = window_image_.data();
+  }
+  job.programs.reserve(pages);
+  const std::uint64_t position = l.embedding_position(window);
+  const std::size_t page_halves = std::size_t{window.group} * window.tokens;
+  for (std::uint32_t ge = 0; ge < pages; ++ge) {
+    const KvPageId page{key, PageKind::embedding, ge, w};
+    const PageOwner owner{run.slot, kEmbedding | static_cast<std::uint32_t>(position + ge)};
+    const PhysicalPageAddress to = place(page, s, owner, job);
+    if (store_.carried()) {
+      store_.write(to, std::as_bytes(std::span(image + ge * page_halves, page_halves)), oob_tag(page, l, run.segment));
+    }
+    run.map.push_embedding({to, !job.reads.empty()});
+  }
+  stats_.embedding_pages_programmed += pages;
+  if (readable_windows(tile, head, l) > w) partial_done(s, head);
+  return job;
+}
+
+FlushJob KvFtl::write_partial(Sequence& s, const KvKey& key, Layer& layer, std::uint32_t w, std::uint32_t end) {
+  const KvLayout& l = s.layout;
+  const KvWindow window = l.window(w);
+  const std::uint32_t pages = l.embedding_pages(window);
+  Tile& tile = layer.tiles[key.head.value];
+  Head& head = layer.heads[key.head.value];
+  Run& run = *tile.runs.back();
+  FlushJob job;
+  job.id = begin_flush(s, {key, PendingFlush::What::partial, w, end, pages});
+  read_back(l, tile, window, end, job);
+  if (store_.carried()) transpose(key, window, end);
+  auto partial = std::make_unique<PartialWindow>(PartialWindow{w, end, {}});
+  const std::uint64_t position = l.embedding_position(window);
+  const std::size_t page_halves = std::size_t{window.group} * window.tokens;
+  for (std::uint32_t ge = 0; ge < pages; ++ge) {
+    const KvPageId page{key, PageKind::embedding, ge, w};
+    const PageOwner owner{run.slot, kEmbedding | static_cast<std::uint32_t>(position + ge)};
+    const PhysicalPageAddress to = place(page, s, owner, job);
+    if (store_.carried()) {
+      store_.write(to, std::as_bytes(std::span<const Half>(window_image_).subspan(ge * page_halves, page_halves)),
+                   oob_tag(page, l, run.segment));
+    }
+    partial->pages.push_back({to, !job.reads.empty()});
+  }
+  stats_.partial_pages_programmed += pages;
+  head.coming_partial = std::move(partial);
+  partial_done(s, head);
+  return job;
+}
+
+/// The newest readable version of the unfinished window takes the place of older ones.
+void KvFtl::partial_done(Sequence& s, Head& head) {
+  const auto full = [&](const PartialWindow& partial) { return partial.window < head.readable_windows; };
+  if (head.coming_partial && !head.coming_partial->pages.front().awaits_read_back()) {
+    if (head.partial) supersede(s, head.partial->pages);
+    head.partial = std::move(head.coming_partial);
+  }
+  if (head.partial && full(*head.partial)) {
+    supersede(s, head.partial->pages);
+    head.partial.reset();
+  }
+}
+
+/// Reads of these pages may be in flight: they are given back when nobody pins the sequence.
+void KvFtl::supersede(Sequence& s, std::span<const KvMapEntry> pages) {
+  for (const KvMapEntry& entry : pages) s.superseded.push_back(entry.ppa());
+}
+
+std::size_t KvFtl::superseded_pages() const {
+  std::size_t pages = 0;
+  for (const auto& [id, s] : sequences_) pages += s.superseded.size();
+  return pages;
+}
+
+}  // namespace csdsim::ftl

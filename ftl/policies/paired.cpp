@@ -1,0 +1,20 @@
+#include "ftl/policies/paired.h"
+
+#include <fmt/format.h>
+
+namespace csdsim::ftl {
+
+KvLayout PairedPolicy::layout(const KvShape& shape, Bytes page_size, const KvLayoutOptions& options) const {
+  KvLayout layout = KvPlanePolicy::layout(shape, page_size, options);
+  if (layout.group_tokens % 2 != 0) {
+    throw UserError(
+        fmt::format("{}: a page of {} bytes holds {} token rows of {} bytes, which K and V cannot share "
+                    "evenly",
+                    kName, page_size.value, layout.group_tokens, layout.row().value));
+  }
+  layout.group_tokens /= 2;
+  layout.paired = true;
+  return layout;
+}
+
+}  // namespace csdsim::ftl
