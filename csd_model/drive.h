@@ -47,6 +47,8 @@ struct DriveConfig {
   FlushConfig flush;                                ///< of buffered block writes
   bool engine_buffer_in_dram = false;               ///< what the engine keeps of a job passes through dram_bandwidth
   csdsim::ftl::KvFtlConfig kv;
+  /// Makes the mapping policy of the KV cache. Null: InstInfer's.
+  std::function<std::unique_ptr<csdsim::ftl::KvMappingPolicy>(const csdsim::FlashGeometry&)> mapping;
   csdsim::ftl::BlockFtlConfig block;
   csdsim::ftl::BlockManagerConfig blocks;
   /// Controller DRAM for cached entries of the block namespace's page map, 8 bytes each; 0: the map is held whole, and
@@ -60,6 +62,9 @@ struct DriveConfig {
   /// Timing runs: which pages a SparF head touches. Must outlive the drive; not needed in carried runs.
   csdsim::engine::SelectionSource* selection = nullptr;
 };
+
+/// A mapping policy as a drive of this configuration has it.
+std::unique_ptr<csdsim::ftl::KvMappingPolicy> make_mapping(const DriveConfig& config);
 
 class DramPort;
 class FirmwareCores;

@@ -213,7 +213,7 @@ nvme::PcieLinkParams link_params(const scenario::LinkConfig& link) {
 
 /// A namespace that a workload does not use keeps what its FTL needs to exist.
 double kv_share(const Scenario& s) {
-  if (std::holds_alternative<scenario::PageMapping>(s.platform.device.ftl.mapping)) return 0;
+  if (!s.platform.device.has_engine()) return 0;
   return s.block_only() ? 0 : 1;
 }
 
@@ -248,9 +248,13 @@ DriveConfig drive_config(const Scenario& s) {
   config.write_buffer = device.write_buffer.capacity;
   config.flush = flush_config(device.write_buffer);
   config.engine_buffer_in_dram = device.engine.buffer_memory == scenario::EngineMemory::dram;
-  if (const auto* mapping = std::get_if<scenario::InstinferMapping>(&device.ftl.mapping)) {
-    config.kv.tail = mapping->tail == scenario::TailPolicy::dram ? ftl::TailPolicy::dram : ftl::TailPolicy::token_index;
-    config.kv.layout.embedding_group = mapping->embedding_group.value_or(0);
+  if (const scenario::KvMapping* mapping = scenario::kv_mapping(device.ftl.mapping)) {
+    config.kv.tail = mapping->tail;
+    config.kv.tail_rewrites = mapping->tail_rewrites;
+    config.kv.layout = mapping->layout_options();
+    config.mapping = [mapping = device.ftl.mapping](const FlashGeometry& geometry) {
+      return scenario::make_policy(mapping, geometry);
+    };
   }
   set_block_management(s, config);
   config.kv_share = kv_share(s);
