@@ -57,7 +57,7 @@ struct Broken {
 
 class Run {
  public:
-  Run(const PolicyMaker& policy, const Case& c, const CaseOptions& options, bool judges);
+  Run(const PolicyMaker& policy, const Case& c, const CaseOptions& options);
 
   /// All operations, then the final checks. Throws Broken, and what the FTL and the policy throw.
   void run();
@@ -112,12 +112,11 @@ class Run {
   }
   template <class... Args>
   void note(fmt::format_string<Args...> format, Args&&... args) {
-    if (judges_) history_.push_back(fmt::format(format, std::forward<Args>(args)...));
+    history_.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
 
   const Case& case_;
   const CaseOptions& options_;
-  bool judges_;
   SeededFaults faults_;
   BlockManager blocks_;
   BackingStore store_;

@@ -27,12 +27,13 @@ CaseResult run_case(const PolicyMaker& policy, const Case& c, const CaseOptions&
   CaseResult result;
   const auto judged = [&](Property p) { return options.judged[static_cast<std::size_t>(p)]; };
   try {
-    Run run(policy, c, options, true);
+    Run run(policy, c, options);
     result.violation = violation_of(run);
     result.coverage = run.coverage();
     result.history = run.take_history();
     if (!result.violation && judged(Property::determinism)) {
-      Run again(policy, c, options, false);
+      // The checks plan reads, too, which a policy may watch: this run makes them as well.
+      Run again(policy, c, options);
       const std::optional<Violation> other = violation_of(again);
       const auto& first = run.addresses();
       const auto& second = again.addresses();

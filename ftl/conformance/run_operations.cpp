@@ -17,10 +17,9 @@ constexpr std::size_t kMostHalves = std::size_t{1} << 20;
 
 }  // namespace
 
-Run::Run(const PolicyMaker& policy, const Case& c, const CaseOptions& options, bool judges)
+Run::Run(const PolicyMaker& policy, const Case& c, const CaseOptions& options)
     : case_(c),
       options_(options),
-      judges_(judges),
       faults_(c.setup.seed, c.setup.failures_per_mille),
       blocks_(c.setup.geometry, {0, c.setup.geometry.blocks_per_plane - c.setup.spare_blocks},
               {.spare_blocks = c.setup.spare_blocks}),
@@ -44,16 +43,16 @@ void Run::run() {
     if (options_.interfere) options_.interfere(ftl_, blocks_, at_);
     ++coverage_.operations;
     step(case_.operations[at_]);
-    if (judges_ && at_ % kCheckEvery == kCheckEvery - 1) check(false);
+    if (at_ % kCheckEvery == kCheckEvery - 1) check(false);
   }
   if (options_.interfere) options_.interfere(ftl_, blocks_, at_);
   drain();
   for (const SequenceId id : std::exchange(pins_, {})) take_erases(ftl_.unpin(id));
   drain();
-  if (judges_) check(true);
+  check(true);
   while (!live_.empty()) free(live_.begin()->first);
   drain();
-  if (judges_) check_end();
+  check_end();
 }
 
 void Run::step(const Operation& o) {
@@ -124,7 +123,7 @@ void Run::create(const Operation& o) {
        l.component_major
            ? fmt::format(", {} components of {} tokens an embedding page", l.embedding_group, l.window_tokens)
            : std::string());
-  if (judges_) check_layout(shape, l);
+  check_layout(shape, l);
 }
 
 void Run::append(const Operation& o) {
@@ -240,7 +239,7 @@ void Run::attend(const Operation& o) {
   for (const PageOp& op : ops) flash(op);
   check_lookups(id, ops.size());
   planned_.clear();
-  if (judges_) check_head(s, key, false);
+  check_head(s, key, false);
 }
 
 void Run::fork(const Operation& o) {
