@@ -1,6 +1,8 @@
 // What must hold, looked at from outside: the drive against plain arrays.
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "ftl/conformance/run.h"
@@ -205,19 +207,17 @@ void Run::check_embedding_pages(const SequenceOracle& s, const KvKey& key, const
         next = static_cast<std::size_t>(at - ops.begin()) + 1;
       }
       require(Property::planning, at != ops.end() || !settled, [&] { return to_string(page) + ": no page read"; });
-      for (std::uint32_t i = 0; i < window.group; ++i) {
-        for (std::uint32_t t = window.first; t < end; ++t) {
-          if (found[i * window.tokens + (t - window.first)] ==
-              h.keys[std::size_t{t} * l.head_dim + ge * window.group + i]) {
-            continue;
-          }
-          require(Property::data, false, [&] {
-            return fmt::format("{}: component {} of token {} is another", to_string(page), ge * window.group + i, t);
-          });
-          return;
+      std::optional<std::pair<std::uint32_t, std::uint32_t>> wrong;  // component, token
+      for (std::uint32_t i = 0; i < window.group && !wrong; ++i) {
+        const std::uint32_t component = ge * window.group + i;
+        for (std::uint32_t t = window.first; t < end && !wrong; ++t) {
+          const Half expected = h.keys[std::size_t{t} * l.head_dim + component];
+          if (found[i * window.tokens + (t - window.first)] != expected) wrong = {component, t};
         }
       }
-      ++coverage_.checks;
+      require(Property::data, !wrong, [&] {
+        return fmt::format("{}: component {} of token {} is another", to_string(page), wrong->first, wrong->second);
+      });
     }
   }
   require(Property::planning, next == ops.size(), [&] {
