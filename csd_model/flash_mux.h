@@ -17,7 +17,8 @@ namespace csd_model {
 /// Passes batches down in the order of arrival and responses back to who asked. Bind the firmware first and the engine
 /// second: the engine's batches are what `activity` counts, they hold the event loop (an engine is a module of the
 /// kernel), and before they go down the firmware core looks their pages
-/// up in the map, at `lookup_time` each of the lookups that planning them took (`lookups` says, and starts over). (Services of the firmware charge their own lookups.)
+/// up in the map, at `lookup_time` each of the lookups that planning them took (`lookups` says, and starts over).
+/// (Services of the firmware charge their own lookups.)
 class FlashMux : public sc_core::sc_module {
  public:
   tlm_utils::multi_passthrough_target_socket<FlashMux> upstream{"upstream"};

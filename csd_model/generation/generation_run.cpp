@@ -200,7 +200,7 @@ class GenerationProgram : public sc_core::sc_module {
       for (const std::uint32_t prompt : work.prompt_tokens) {
         const std::uint64_t tokens = prompt + step;
         bytes += layout_.group_buffer(tokens).value + sizeof(float) * layout_.head_dim +
-                 ftl::HeadMap::kEntryBytes.value * layout_.pages(tokens).total();
+                 sizeof(ftl::KvMapEntry) * layout_.pages(tokens).total();
         if (tail == ftl::TailPolicy::dram) bytes += layout_.component_tail(tokens).value;
       }
       most = std::max(most, bytes);

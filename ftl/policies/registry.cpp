@@ -22,14 +22,7 @@ namespace {
 
 template <class Policy>
 PolicyEntry builtin() {
-  const auto make = [](const PolicyContext& context) -> std::unique_ptr<KvMappingPolicy> {
-    if constexpr (std::is_constructible_v<Policy, const PolicyContext&>) {
-      return std::make_unique<Policy>(context);
-    } else {
-      SettingsReader(Policy::kName, context).finish();
-      return std::make_unique<Policy>(context.geometry);
-    }
-  };
+  const auto make = [](const PolicyContext& context) { return make_policy<Policy>(Policy::kName, context); };
   return {std::string(Policy::kName), std::string(Policy::kSummary), make};
 }
 

@@ -1,9 +1,11 @@
-// Reading a policy's own settings.
+// Reading a policy's own settings, and making policies that may have some.
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/param.h"
@@ -37,5 +39,21 @@ class SettingsReader {
   const std::map<std::string, std::string>& settings_;
   std::vector<std::string> known_;
 };
+
+/// A Policy from its context, or, where that is all its constructor takes, from the geometry or from nothing: then
+/// settings are refused.
+template <class Policy>
+std::unique_ptr<KvMappingPolicy> make_policy(std::string_view name, const PolicyContext& context) {
+  if constexpr (std::is_constructible_v<Policy, const PolicyContext&>) {
+    return std::make_unique<Policy>(context);
+  } else {
+    SettingsReader(name, context).finish();
+    if constexpr (std::is_constructible_v<Policy, const FlashGeometry&>) {
+      return std::make_unique<Policy>(context.geometry);
+    } else {
+      return std::make_unique<Policy>();
+    }
+  }
+}
 
 }  // namespace csdsim::ftl

@@ -1,0 +1,13 @@
+// A plugin of a csdsim to come: what follows the first three members may be anything.
+namespace {
+struct Later {
+  unsigned interface = 4711;
+  const char* version = "99.1.0";
+  const char* abi = "";
+};
+}  // namespace
+
+extern "C" const Later* csdsim_mapping_plugin_v1() {
+  static const Later plugin;
+  return &plugin;
+}
