@@ -337,6 +337,7 @@ std::vector<PageOp> KvFtl::flush_done(FlushJobId id) {
       const KvWindow window = l.window(flush.first);
       const std::uint64_t position = l.embedding_position(window);
       for (std::uint32_t ge = 0; ge < l.embedding_pages(window); ++ge) tile.embedding(position + ge).flushed();
+      readable_windows(tile, head, l);  // what the window replaces goes now
       partial_done(s, head);
       break;
     }

@@ -80,15 +80,34 @@ KvStatus KvFtl::create_sequence(SequenceId id, const KvShape& shape) {
   s.shape = shape;
   try {
     s.layout = policy_->layout(shape, geometry_.page_size, config_.layout);
-    s.layout.validate();
   } catch (const PolicyError&) {
     throw;
   } catch (const UserError&) {
     return KvStatus::bad_shape;
   }
+  check_layout(s);
   s.layers.resize(shape.layers);
   sequences_.emplace(id, std::move(s));
   return KvStatus::ok;
+}
+
+/// Throws unless what the policy answered can be, for this shape and flash.
+void KvFtl::check_layout(const Sequence& s) const {
+  const auto wrong = [&](std::string_view what) {
+    throw PolicyError(fmt::format("mapping policy \"{}\": layout(sequence {}: {} KV heads, d {}) {}", policy_->name(),
+                                  s.id.value, s.shape.kv_heads, s.shape.head_dim, what));
+  };
+  const KvLayout& l = s.layout;
+  try {
+    l.validate();
+  } catch (const UserError& e) {
+    wrong(e.what());
+  }
+  if (l.head_dim != s.shape.head_dim || l.page_size != geometry_.page_size) {
+    wrong(fmt::format("is one of rows of {} elements on pages of {} bytes, the flash has pages of {}", l.head_dim,
+                      l.page_size.value, geometry_.page_size.value));
+  }
+  if (l.component_major && !s.shape.component_major) wrong("has embedding pages, which the sequence is not to have");
 }
 
 std::shared_ptr<KvFtl::Run> KvFtl::new_run(const KvKey& key, std::uint32_t segment, const Tile* before,
@@ -500,6 +519,17 @@ void KvFtl::swap_mapping(const KvPageId& a, const KvPageId& b) {
   const PhysicalPageAddress was = first.ppa();
   first.redirect(second.ppa());
   second.redirect(was);
+}
+
+void KvFtl::forget_tail(const KvKey& key) {
+  Sequence* s = check(key) == KvStatus::ok ? find(key.sequence) : nullptr;
+  Layer* layer = s != nullptr ? s->layers[key.layer.value].get() : nullptr;
+  if (layer == nullptr || layer->heads[key.head.value].key_tail.empty()) {
+    throw UserError(fmt::format("fault injection: {} has no tail", to_string(KvPageId{key})));
+  }
+  Head& head = layer->heads[key.head.value];
+  std::ranges::fill(head.key_tail, Half{});
+  std::ranges::fill(head.value_tail, Half{});
 }
 
 }  // namespace csdsim::ftl

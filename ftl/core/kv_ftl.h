@@ -170,6 +170,9 @@ class KvFtl {
 
   /// Fault injection: exchanges the map entries of two pages. Throws UserError if one is not mapped.
   void swap_mapping(const KvPageId& a, const KvPageId& b);
+  /// Fault injection: loses the rows of a head that are in no token page. Throws UserError if there are none. Carried
+  /// mode only.
+  void forget_tail(const KvKey& key);
 
  private:
   struct Head;
@@ -263,6 +266,7 @@ class KvFtl {
   std::uint32_t take_slot(Run& run);
 
   // kv_ftl.cpp
+  void check_layout(const Sequence& s) const;
   std::shared_ptr<Run> new_run(const KvKey& key, std::uint32_t segment, const Tile* before, const KvLayout& layout);
   void release_run(Run& run, SequenceId user, std::vector<PageOp>& erases);
   std::vector<PageOp> release(SequenceId id);
