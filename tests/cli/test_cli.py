@@ -136,6 +136,11 @@ class CommandLine(unittest.TestCase):
             table = list(csv.DictReader(file))
         self.assertEqual([float(r["perplexity"]) for r in table], [r["perplexity"] for r in rows])
         xml.etree.ElementTree.parse(self.out / "eval.svg")
+        equal = self.evaluated("--ratio-mode", "traffic", "--ratio", "1/4", "--no-recall")["rows"]
+        self.assertEqual([row["method"] for row in equal if row["method"].startswith("int")], ["int4", "int4-per-head"])
+        for row in equal:  # InfiniGen's first layers fetch everything
+            if row["method"] not in ("dense", "infinigen"):
+                self.assertAlmostEqual(row["traffic_mean"], 0.25, delta=0.02, msg=row["method"])
         again = self.evaluated("--method", "dense,sparq", "h2o", "--ratio", "1/4", "0.5", "--distance", 64)
         result.pop("wall"), again.pop("wall")
         self.assertEqual(json.dumps(result), json.dumps(again))
