@@ -38,7 +38,7 @@ const Prompts& prompts() {
 csd_model::GenerationSetup setup_of(const std::string& system, const host::SparfParameters& sparf = {}) {
   csd_model::DriveConfig drive = small_drive();
   drive.geometry.page_size = Bytes::kib(1);
-  drive.kv.embedding_group = 8;
+  drive.kv.layout.embedding_group = 8;
   csd_model::GenerationSetup setup = small_setup(drive, prompts(), kNewTokens, system, grouped());
   setup.component_major = true;
   setup.plan.system.sparf = sparf;
@@ -64,8 +64,8 @@ const std::vector<Way>& ways() {
       {"pages of 512 B", [](Setup& s) { s.platform.drive.geometry.page_size = Bytes{512}; }},
       {"pages of 4 KiB", [](Setup& s) { s.platform.drive.geometry.page_size = Bytes::kib(4); }},
       {"pages of 16 KiB", [](Setup& s) { s.platform.drive.geometry.page_size = Bytes::kib(16); }},
-      {"m = 1", [](Setup& s) { s.platform.drive.kv.embedding_group = 1; }},
-      {"m = 16", [](Setup& s) { s.platform.drive.kv.embedding_group = 16; }},
+      {"m = 1", [](Setup& s) { s.platform.drive.kv.layout.embedding_group = 1; }},
+      {"m = 16", [](Setup& s) { s.platform.drive.kv.layout.embedding_group = 16; }},
       {"one channel",
        [](Setup& s) { s.platform.drive.geometry.channels = 1, s.platform.drive.geometry.blocks_per_plane = 192; }},
       {"tail in DRAM", [](Setup& s) { s.platform.drive.kv.tail = ftl::TailPolicy::dram; }},
