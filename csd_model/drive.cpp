@@ -168,7 +168,8 @@ struct Drive::Parts {
         cores("firmware_cores", c.lookup_cores),
         flash_io("flash_io", dram_port),
         engine_io("engine_io", activity),
-        mux("flash_mux", activity, cores, c.lookup_time, dram_port),
+        mux(
+            "flash_mux", activity, cores, c.lookup_time, [this] { return kv_ftl.take_planned_lookups(); }, dram_port),
         flash(make_flash(c)),
         engine(make_engine ? checked(make_engine(lookup)) : own()),
         block_service({.block_size = c.nvme.controller.block_size,

@@ -1,6 +1,7 @@
 #include "csd_model/flash_mux.h"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -12,8 +13,13 @@ namespace csd_model {
 using namespace csdsim;
 
 FlashMux::FlashMux(const sc_core::sc_module_name& name, DriveActivity& activity, FirmwareCores& core,
-                   SimTime lookup_time, DramPort& dram)
-    : sc_module(name), activity_(activity), core_(core), lookup_time_(lookup_time), dram_(dram) {
+                   SimTime lookup_time, std::function<std::uint64_t()> lookups, DramPort& dram)
+    : sc_module(name),
+      activity_(activity),
+      core_(core),
+      lookup_time_(lookup_time),
+      lookups_(std::move(lookups)),
+      dram_(dram) {
   upstream.register_nb_transport_fw(this, &FlashMux::forward);
   flash.register_nb_transport_bw(this, &FlashMux::backward);
 }
@@ -26,8 +32,9 @@ tlm::tlm_sync_enum FlashMux::forward(int initiator, tlm::tlm_generic_payload& pa
   if (initiator == kEngine) {
     hold_.engage();
     activity_.engine_pages(+1, sim_time_now());
+    const std::uint64_t lookups = lookups_();
     if (lookup_time_.ps > 0 || dram_.limited()) {
-      look_up(payload);
+      look_up(payload, lookups);
       phase = tlm::END_REQ;
       return tlm::TLM_UPDATED;
     }
@@ -38,7 +45,7 @@ tlm::tlm_sync_enum FlashMux::forward(int initiator, tlm::tlm_generic_payload& pa
 }
 
 /// The batch goes down when the core is through with it; its operations are the initiator's only during the call.
-void FlashMux::look_up(tlm::tlm_generic_payload& payload) {
+void FlashMux::look_up(tlm::tlm_generic_payload& payload, std::uint64_t lookups) {
   nfc::FlashBatch& batch = *payload.get_extension<nfc::FlashBatch>();
   const auto ops = std::make_shared<std::vector<PageOp>>(batch.ops.begin(), batch.ops.end());
   const auto submit = [this, &payload, &batch, ops] {
@@ -48,8 +55,8 @@ void FlashMux::look_up(tlm::tlm_generic_payload& payload) {
     if (flash->nb_transport_fw(payload, phase, delay) == tlm::TLM_COMPLETED)
       throw InternalError("the flash refused a batch of the engine");
   };
-  core_.run(lookup_time_ * static_cast<std::int64_t>(ops->size()),
-            [this, ops, submit] { dram_.move(DramTraffic::map, DramPort::kEntryBurst * ops->size(), submit); });
+  core_.run(lookup_time_ * static_cast<std::int64_t>(lookups),
+            [this, lookups, submit] { dram_.move(DramTraffic::map, DramPort::kEntryBurst * lookups, submit); });
 }
 
 tlm::tlm_sync_enum FlashMux::backward(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,

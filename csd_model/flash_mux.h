@@ -4,6 +4,7 @@
 #include <tlm_utils/multi_passthrough_target_socket.h>
 #include <tlm_utils/simple_initiator_socket.h>
 
+#include <functional>
 #include <systemc>
 #include <tlm>
 
@@ -16,14 +17,15 @@ namespace csd_model {
 /// Passes batches down in the order of arrival and responses back to who asked. Bind the firmware first and the engine
 /// second: the engine's batches are what `activity` counts, they hold the event loop (an engine is a module of the
 /// kernel), and before they go down the firmware core looks their pages
-/// up in the map, at `lookup_time` a page. (Services of the firmware charge their own lookups.)
+/// up in the map, at `lookup_time` each of the lookups that planning them took (`lookups` says, and starts over).
+/// (Services of the firmware charge their own lookups.)
 class FlashMux : public sc_core::sc_module {
  public:
   tlm_utils::multi_passthrough_target_socket<FlashMux> upstream{"upstream"};
   tlm_utils::simple_initiator_socket<FlashMux> flash{"flash"};
 
   FlashMux(const sc_core::sc_module_name& name, DriveActivity& activity, FirmwareCores& core,
-           csdsim::SimTime lookup_time, DramPort& dram);
+           csdsim::SimTime lookup_time, std::function<std::uint64_t()> lookups, DramPort& dram);
 
  private:
   tlm::tlm_sync_enum forward(int initiator, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
@@ -32,11 +34,12 @@ class FlashMux : public sc_core::sc_module {
 
   static constexpr int kEngine = 1;
 
-  void look_up(tlm::tlm_generic_payload& payload);
+  void look_up(tlm::tlm_generic_payload& payload, std::uint64_t lookups);
 
   DriveActivity& activity_;
   FirmwareCores& core_;
   csdsim::SimTime lookup_time_;
+  std::function<std::uint64_t()> lookups_;
   DramPort& dram_;
   csdsim::LoopHold hold_;
 };

@@ -53,7 +53,8 @@ void SparfAttention::score_embedding_pages(const KvSource& source, HeadKey key) 
       const Half* page = source.embedding_page(key, components_[c] / window.group, w);
       const Half* run = page + std::size_t{components_[c] % window.group} * window.tokens;
       for (std::size_t g = 0; g < group_; ++g) {
-        simd::axpy(sparse_q_[g * components_.size() + c], run, logits_.data() + g * view_.tokens + window.first, tokens);
+        simd::axpy(sparse_q_[g * components_.size() + c], run, logits_.data() + g * view_.tokens + window.first,
+                   tokens);
       }
     }
   }

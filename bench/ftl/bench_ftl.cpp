@@ -115,9 +115,7 @@ void plan_dense(benchmark::State& state) {
     for (std::uint32_t s = 0; s < kSequences; ++s) {
       for (std::uint32_t h = 0; h < kHeads; ++h) {
         ops.clear();
-        for (const KvKind kind : {KvKind::key, KvKind::value}) {
-          drive.ftl.plan_token_groups({SequenceId{s}, LayerId{0}, KvHead{h}}, kind, groups, ops);
-        }
+        drive.ftl.plan_token_groups({SequenceId{s}, LayerId{0}, KvHead{h}}, KvRows::both, groups, {}, ops);
         pages += static_cast<std::int64_t>(ops.size());
       }
     }
@@ -143,9 +141,8 @@ void plan_sparf(benchmark::State& state) {
       for (std::uint32_t h = 0; h < kHeads; ++h) {
         const KvKey key{SequenceId{s}, LayerId{0}, KvHead{h}};
         ops.clear();
-        drive.ftl.plan_embedding_groups(key, embedding, ops);
-        drive.ftl.plan_token_groups(key, KvKind::key, groups, ops);
-        drive.ftl.plan_token_groups(key, KvKind::value, groups, ops);
+        drive.ftl.plan_embedding_groups(key, embedding, {}, ops);
+        drive.ftl.plan_token_groups(key, KvRows::both, groups, {}, ops);
         pages += static_cast<std::int64_t>(ops.size());
       }
     }

@@ -133,6 +133,7 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
     groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
     lookup_.plan_token_groups(key, engine::KvRows::both, groups, {}, ops);
   }
+  ftl_.take_planned_lookups();  // firmware does not charge its own
   ftl_.pin(SequenceId{d.sequence});
   const auto arrived = [this, f] {
     if (config_.carried) {

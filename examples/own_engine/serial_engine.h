@@ -111,8 +111,7 @@ class SerialEngine : public sc_core::sc_module {
     std::vector<std::uint32_t> groups(head.flushed_groups());
     std::iota(groups.begin(), groups.end(), 0u);
     std::vector<csdsim::PageOp> ops;
-    kv_.plan_token_groups(key, csdsim::engine::KvKind::key, groups, {}, ops);
-    kv_.plan_token_groups(key, csdsim::engine::KvKind::value, groups, {}, ops);
+    kv_.plan_token_groups(key, csdsim::engine::KvRows::both, groups, {}, ops);
     if (ops.empty()) return;
     tlm::tlm_phase phase = tlm::BEGIN_REQ;
     sc_core::sc_time delay;

@@ -28,10 +28,11 @@ enum class PageKind : std::uint8_t {
 /// Out-of-band metadata of a page: the logical key it was written under.
 struct OobTag {
   PageKind kind = PageKind::host;
-  LayerId layer;            ///< KV pages only
-  KvHead head;              ///< KV pages only
-  SequenceId sequence;      ///< KV pages only
-  std::uint64_t index = 0;  ///< host: logical page; token pages: token group; embedding: KvLayout::embedding_position + group
+  LayerId layer;        ///< KV pages only
+  KvHead head;          ///< KV pages only
+  SequenceId sequence;  ///< KV pages only
+  std::uint64_t index =
+      0;  ///< host: logical page; token pages: token group; embedding: KvLayout::embedding_position + group
   std::uint32_t segment = 0;  ///< KV pages only: of the writing sequence, a number that no other ever had
   bool operator==(const OobTag&) const = default;
 };

@@ -50,10 +50,10 @@ void KvFtl::plan(const Append& a) {
     if (const auto full = static_cast<std::uint32_t>(l.full_groups(tokens)); full > p.old_groups) {
       const std::uint32_t due = policy_->groups_to_write(s.info(), tokens, p.old_groups);
       if (due > full - p.old_groups) {
-        throw PolicyError(fmt::format("mapping policy \"{}\": groups_to_write({}) at {} tokens returned {}: {} groups of "
-                                      "{} tokens are full and {} of them are written",
-                                      policy_->name(), to_string(KvPageId{a.key(tile_first)}), tokens, due, full,
-                                      l.group_tokens, p.old_groups));
+        throw PolicyError(fmt::format(
+            "mapping policy \"{}\": groups_to_write({}) at {} tokens returned {}: {} groups of "
+            "{} tokens are full and {} of them are written",
+            policy_->name(), to_string(KvPageId{a.key(tile_first)}), tokens, due, full, l.group_tokens, p.old_groups));
       }
       p.new_groups += due;
     }
@@ -95,10 +95,10 @@ KvStatus KvFtl::book(const Append& a) {
       const Bytes before = held > 0 ? layer->tiles[p.tile].runs.back()->table : Bytes{};
       const Bytes after = policy_->table_bytes(s.info(), held + mapped);
       if (after < before) {
-        throw PolicyError(fmt::format("mapping policy \"{}\": table_bytes({}) shrinks from {} to {} bytes when {} pages "
-                                      "become {}",
-                                      policy_->name(), to_string(KvPageId{a.key(p.first_head)}), before.value,
-                                      after.value, held, held + mapped));
+        throw PolicyError(fmt::format(
+            "mapping policy \"{}\": table_bytes({}) shrinks from {} to {} bytes when {} pages "
+            "become {}",
+            policy_->name(), to_string(KvPageId{a.key(p.first_head)}), before.value, after.value, held, held + mapped));
       }
       table += after - before;
     }
@@ -341,10 +341,10 @@ std::vector<PageOp> KvFtl::flush_done(FlushJobId id) {
       break;
     }
     case PendingFlush::What::partial: {
-      auto& pages = head.coming_partial && head.coming_partial->window == flush.first &&
-                            head.coming_partial->end == flush.count
-                        ? head.coming_partial
-                        : head.partial;
+      auto& pages =
+          head.coming_partial && head.coming_partial->window == flush.first && head.coming_partial->end == flush.count
+              ? head.coming_partial
+              : head.partial;
       if (pages && pages->window == flush.first && pages->end == flush.count) {
         for (KvMapEntry& entry : pages->pages) entry.flushed();
       }

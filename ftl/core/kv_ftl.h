@@ -35,8 +35,8 @@ struct KvFtlConfig {
   /// What carried reads of flash pages compare. The logical key catches every mapping error and costs nothing; the CRC
   /// also catches corrupt bytes, at about a nanosecond for two bytes.
   PageCheck check = PageCheck::key;
-  /// Tail policy `partial_program`: how often a window is written before it is full, at equal distances, rounded down to
-  /// whole token groups; as often as it has groups at most.
+  /// Tail policy `partial_program`: how often a window is written before it is full, at equal distances, rounded down
+  /// to whole token groups; as often as it has groups at most.
   std::uint32_t tail_rewrites = 1;
 };
 
@@ -45,8 +45,8 @@ struct KvFtlStats {
   std::uint64_t token_pages_programmed = 0;
   std::uint64_t embedding_pages_programmed = 0;  ///< of full windows
   std::uint64_t partial_pages_programmed = 0;    ///< of windows that were not full yet
-  std::uint64_t read_back_pages = 0;  ///< K token pages read to be transposed
-  std::uint64_t misplaced_pages = 0;  ///< pages that did not go to the plane that the policy wanted
+  std::uint64_t read_back_pages = 0;             ///< K token pages read to be transposed
+  std::uint64_t misplaced_pages = 0;             ///< pages that did not go to the plane that the policy wanted
   std::uint64_t erases = 0;
   std::uint64_t gc_pages_moved = 0;  ///< page reads, and programs, of garbage collection
   std::uint64_t gc_blocks = 0;       ///< blocks that it emptied
@@ -56,8 +56,8 @@ struct KvFtlStats {
   std::uint64_t uncorrectable_reads = 0;
 };
 
-/// The KV cache of many sequences under one mapping policy (kv_policy.h). K may be kept twice: in token pages and, once a
-/// window of tokens is complete, component-major in embedding pages; V in token pages only (InstInfer;
+/// The KV cache of many sequences under one mapping policy (kv_policy.h). K may be kept twice: in token pages and, once
+/// a window of tokens is complete, component-major in embedding pages; V in token pages only (InstInfer;
 /// reference/algorithms.md 3.2 to 3.5).
 ///
 /// State changes at once; timing follows from the page operations that are returned. A page whose program has not
@@ -71,8 +71,8 @@ struct KvFtlStats {
 ///
 /// A page whose program fails is programmed again elsewhere; its block is retired, and emptied by a later append.
 ///
-/// A forked sequence shares the pages of its parent (copy on write: what either of them appends is its own). A page goes
-/// when the last sequence that shares it has gone.
+/// A forked sequence shares the pages of its parent (copy on write: what either of them appends is its own). A page
+/// goes when the last sequence that shares it has gone.
 ///
 /// Each (layer, head) of a sequence has its own token count, so heads and layers may be appended in any order.
 /// Functions that take a KvKey throw InternalError for one that does not exist: ask check() first.
@@ -89,9 +89,9 @@ class KvFtl {
   /// ok, bad_sequence (in use), busy (freed, but still pinned), bad_shape.
   KvStatus create_sequence(SequenceId id, const KvShape& shape);
 
-  /// `child` becomes a copy of `parent` as it is now, which costs no flash operation: full groups and windows are shared,
-  /// the tails in DRAM are copied. Every head of `parent` must hold the same number of tokens. ok, bad_sequence (no such
-  /// parent, or child in use), bad_token, busy, out_of_dram.
+  /// `child` becomes a copy of `parent` as it is now, which costs no flash operation: full groups and windows are
+  /// shared, the tails in DRAM are copied. Every head of `parent` must hold the same number of tokens. ok, bad_sequence
+  /// (no such parent, or child in use), bad_token, busy, out_of_dram.
   KvStatus fork_sequence(SequenceId parent, SequenceId child);
 
   /// The sequence is gone at once for every other call; its pages follow with its last pin.
@@ -147,8 +147,8 @@ class KvFtl {
   const Half* token_rows(const KvKey& key, KvKind kind, std::uint32_t group) const;
   /// One row of d.
   const Half* token_row(const KvKey& key, KvKind kind, TokenIndex token) const;
-  /// [m][T] of KvLayout::window(window): component ge * m + i of the window's token t at [i][t]. `window` must lie below
-  /// transposed_windows(); of the last one, tokens from S_e on hold nothing.
+  /// [m][T] of KvLayout::window(window): component ge * m + i of the window's token t at [i][t]. `window` must lie
+  /// below transposed_windows(); of the last one, tokens from S_e on hold nothing.
   const Half* embedding_page(const KvKey& key, std::uint32_t ge, std::uint32_t window) const;
   /// Running mean of V over all tokens, fp32, updated in token order: mean += (v - mean) / S. Zero before the first
   /// token.
@@ -297,9 +297,9 @@ class KvFtl {
   std::size_t closing_sequences_ = 0;
   Bytes closing_dram_;  ///< what closing sequences hold beside their pending flushes
   std::uint64_t planned_lookups_ = 0;
-  std::vector<TilePlan> plan_;       ///< scratch: of the append at hand
-  std::vector<Half> window_image_;   ///< scratch, [d][T]
-  std::vector<Half> group_image_;    ///< scratch, a token page
+  std::vector<TilePlan> plan_;      ///< scratch: of the append at hand
+  std::vector<Half> window_image_;  ///< scratch, [d][T]
+  std::vector<Half> group_image_;   ///< scratch, a token page
   KvFtlStats stats_;
 };
 

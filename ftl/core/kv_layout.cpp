@@ -76,14 +76,16 @@ void KvLayout::validate() const {
     if (!good) throw UserError("the layout cannot be: " + what);
   };
   require(head_dim > 0 && group_tokens > 0 && page_heads > 0,
-          fmt::format("head dimension {}, {} tokens and {} heads a page: none may be 0", head_dim, group_tokens, page_heads));
+          fmt::format("head dimension {}, {} tokens and {} heads a page: none may be 0", head_dim, group_tokens,
+                      page_heads));
   const std::uint64_t rows = std::uint64_t{group_tokens} * page_heads * (paired ? 2 : 1);
   require(rows * row().value <= page_size.value,
           fmt::format("{} rows of {} bytes do not fit into a page of {} bytes", rows, row().value, page_size.value));
   if (!component_major) return;
   require(page_heads == 1, fmt::format("{} heads share a token page, and embedding pages exist", page_heads));
-  require(std::has_single_bit(embedding_group) && head_dim % embedding_group == 0,
-          fmt::format("m is {}, which is no power of two that divides the head dimension {}", embedding_group, head_dim));
+  require(
+      std::has_single_bit(embedding_group) && head_dim % embedding_group == 0,
+      fmt::format("m is {}, which is no power of two that divides the head dimension {}", embedding_group, head_dim));
   require(embedding_group >> doublings > 0, fmt::format("m is {} and halves {} times", embedding_group, doublings));
   require(std::uint64_t{embedding_group} * window_tokens * kElementBytes == page_size.value,
           fmt::format("{} runs of {} tokens do not fill a page of {} bytes", embedding_group, window_tokens,
@@ -92,8 +94,8 @@ void KvLayout::validate() const {
           fmt::format("a window of {} tokens is no whole number of groups of {}", window_tokens, group_tokens));
 }
 
-// Stage i of windows holds tokens [c T_i, 2 c T_i) with T_i = T 2^i and c windows a stage, the first one [0, 2 c T), the
-// last one all that follow. Before token t, stages 0 .. i - 1 have c windows more than t / T_i counts.
+// Stage i of windows holds tokens [c T_i, 2 c T_i) with T_i = T 2^i and c windows a stage, the first one [0, 2 c T),
+// the last one all that follow. Before token t, stages 0 .. i - 1 have c windows more than t / T_i counts.
 std::uint32_t KvLayout::stage_of(std::uint64_t token) const {
   const std::uint64_t rounds = token / (std::uint64_t{kWindowsPerStage} * window_tokens);
   return rounds < 2 ? 0 : std::min(doublings, static_cast<std::uint32_t>(std::bit_width(rounds)) - 1);
@@ -105,8 +107,7 @@ std::uint64_t KvLayout::window_of(std::uint64_t token) const {
 }
 
 KvWindow KvLayout::window(std::uint32_t w) const {
-  const std::uint32_t stage =
-      w < 2 * kWindowsPerStage ? 0 : std::min(doublings, w / kWindowsPerStage - 1);
+  const std::uint32_t stage = w < 2 * kWindowsPerStage ? 0 : std::min(doublings, w / kWindowsPerStage - 1);
   const std::uint32_t tokens = window_tokens << stage;
   return {(w - kWindowsPerStage * stage) * tokens, tokens, embedding_group >> stage};
 }

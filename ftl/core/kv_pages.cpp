@@ -23,8 +23,8 @@ void KvFtl::Pages::check(ChannelId channel) const {
 PhysicalPageAddress KvFtl::Pages::take(PlaneId wanted, AppendPoint point) {
   check(wanted);
   if (programs_ == nullptr) {
-    throw PolicyError(fmt::format("mapping policy \"{}\" takes a page outside of place() and move()",
-                                  ftl_.policy_->name()));
+    throw PolicyError(
+        fmt::format("mapping policy \"{}\" takes a page outside of place() and move()", ftl_.policy_->name()));
   }
   for (;;) {
     const auto ppa = ftl_.next_page(wanted, point);
@@ -97,8 +97,7 @@ std::optional<PhysicalPageAddress> KvFtl::next_page(PlaneId wanted, AppendPoint 
 /// Throws unless the policy took one page and returned it.
 void KvFtl::check_answer(std::string_view call, const KvPageId& page, PhysicalPageAddress ppa) const {
   const auto wrong = [&](const std::string& what) {
-    throw PolicyError(
-        fmt::format("mapping policy \"{}\": {}({}) {}", policy_->name(), call, to_string(page), what));
+    throw PolicyError(fmt::format("mapping policy \"{}\": {}({}) {}", policy_->name(), call, to_string(page), what));
   };
   if (!ppa.valid()) wrong("returned no page");
   if (!geometry_.contains(ppa)) {

@@ -96,8 +96,8 @@ class KvMappingPolicy {
                                    PageAllocator& pages);
 
   /// How many of the full token groups that are still in DRAM are written now, oldest first: at most
-  /// tokens / n - written_groups. Asked after every append to the heads of a page; `tokens` is the least of theirs. What
-  /// is not written stays in the group buffer and counts against controller DRAM. The default writes all.
+  /// tokens / n - written_groups. Asked after every append to the heads of a page; `tokens` is the least of theirs.
+  /// What is not written stays in the group buffer and counts against controller DRAM. The default writes all.
   virtual std::uint32_t groups_to_write(const KvSequenceInfo& sequence, std::uint32_t tokens,
                                         std::uint32_t written_groups) const;
 

@@ -38,9 +38,9 @@ struct KvKey {
   auto operator<=>(const KvKey&) const = default;
 };
 
-/// A page of the KV namespace. Token pages: `group` is the token group, `window` is 0, and the key's head is the first of
-/// those that share the page. Embedding pages: `group` is the embedding group (components [group * m, group * m + m)) and
-/// `window` the token window.
+/// A page of the KV namespace. Token pages: `group` is the token group, `window` is 0, and the key's head is the first
+/// of those that share the page. Embedding pages: `group` is the embedding group (components [group * m, group * m +
+/// m)) and `window` the token window.
 struct KvPageId {
   KvKey key;
   PageKind kind = PageKind::token_k;

@@ -303,7 +303,8 @@ class Run {
       REQUIRE(std::memcmp(drive_.ftl.token_rows(key, KvKind::value, group), &h.values[from], bytes) == 0);
       for (const KvKind kind : {KvKind::key, KvKind::value}) {
         std::vector<PageOp> ops;
-        drive_.ftl.plan_token_groups(key, kind == KvKind::key ? KvRows::keys : KvRows::values, std::span(&group, 1), {}, ops);
+        drive_.ftl.plan_token_groups(key, kind == KvKind::key ? KvRows::keys : KvRows::values, std::span(&group, 1), {},
+                                     ops);
         check_planned(ops, pages, {key, kind == KvKind::key ? PageKind::token_k : PageKind::token_v, group, 0});
       }
     }
