@@ -183,6 +183,25 @@ class CommandLine(unittest.TestCase):
         self.refused(*ask, "--set", "seed=1", says=["--attention drive"])
         self.refused("eval", "--model", MODEL, says=["--text"])
 
+    def test_points_of_a_sweep_that_fail_have_a_row_with_the_reason(self):
+        scenario = self.out / "s.yaml"
+        text = (SOURCE / "scenarios/block_read.yaml").read_text()
+        scenario.write_text(text + "sweep: {axes: {workload.lose_completion: [none, 7]}}\n")
+        run = csdsim("sweep", scenario, *SMALL, "--out", self.out / "o")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("issued", run.stderr)
+        self.assertIn("failed", run.stdout)
+        with open(self.out / "o/results.csv") as file:
+            good, bad = csv.DictReader(file)
+        self.assertEqual(good["error"], "")
+        self.assertGreater(float(good["iops"]), 0)
+        self.assertEqual(bad["iops"], "")
+        self.assertIn("issued", bad["error"])
+        with sqlite3.connect(self.out / "o/results.sqlite") as db:
+            self.assertEqual(db.execute("SELECT count(error) FROM results").fetchone(), (1,))
+        again = csdsim("sweep", scenario, *SMALL, "--out", self.out / "o", "--resume")
+        self.assertEqual(again.stderr.count("kept"), 1, again.stderr)
+
     def test_sweep_resumes_and_writes_rows(self):
         scenario = self.out / "s.yaml"
         text = (SOURCE / "scenarios/block_read.yaml").read_text()
