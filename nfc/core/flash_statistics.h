@@ -48,10 +48,11 @@ struct FlashStatistics {
     const auto c = static_cast<std::size_t>(op_class);
     const auto k = static_cast<std::size_t>(kind);
     ++ops[c][k];
+    ++counted_;
     bytes[c][k] += channel_bytes;
   }
 
-  std::uint64_t total_ops() const { return sum(ops); }
+  std::uint64_t total_ops() const { return counted_; }
   Bytes total_bytes() const { return {sum(bytes)}; }
 
   bool operator==(const FlashStatistics&) const = default;
@@ -64,6 +65,8 @@ struct FlashStatistics {
     }
     return total;
   }
+
+  std::uint64_t counted_ = 0;  ///< operations of all classes and kinds
 };
 
 }  // namespace csdsim::nfc
