@@ -49,13 +49,14 @@ struct FlashStatistics {
     const auto c = static_cast<std::size_t>(op_class);
     const auto k = static_cast<std::size_t>(kind);
     ++ops[c][k];
+    ++counted_;
     bytes[c][k] += channel_bytes;
   }
 
   /// An array works on an operation of this kind for so long, without its suspensions.
   void work(PageOpKind kind, SimTime time) { array_time[static_cast<std::size_t>(kind)] += time; }
 
-  std::uint64_t total_ops() const { return sum(ops); }
+  std::uint64_t total_ops() const { return counted_; }
   Bytes total_bytes() const { return {sum(bytes)}; }
 
   bool operator==(const FlashStatistics&) const = default;
@@ -68,6 +69,8 @@ struct FlashStatistics {
     }
     return total;
   }
+
+  std::uint64_t counted_ = 0;  ///< operations of all classes and kinds
 };
 
 }  // namespace csdsim::nfc
