@@ -7,6 +7,14 @@ namespace csdsim::host::cuda {
 
 inline constexpr std::size_t kPlainSharedBytes = std::size_t{48} << 10;  ///< what a kernel may use without asking
 
+#ifndef CSDSIM_CUDA_EMULATION
+template <class... Parameters, class... Arguments>
+void start_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, std::size_t shared_bytes,
+                  const Stream& stream, const Arguments&... arguments) {
+  kernel<<<grid, threads, shared_bytes, stream.get()>>>(arguments...);
+}
+#endif
+
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, unsigned threads, std::size_t shared_bytes,
             const Stream& stream, const Arguments&... arguments) {
@@ -15,7 +23,7 @@ void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, unsigned
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
           name);
   }
-  kernel<<<grid, threads, shared_bytes, stream.get()>>>(arguments...);
+  start_kernel(kernel, grid, threads, shared_bytes, stream, arguments...);
   check_launch(name);
 }
 

@@ -2,9 +2,7 @@
 
 #include <exception>
 
-#ifndef CSDSIM_GPU_TEST_EMULATED
 #include "host_runtime/cuda/device.h"
-#endif
 
 namespace gpu_test {
 namespace {
@@ -26,9 +24,6 @@ void report(const std::string& message, const char* file, int line) {
 void note(const std::string& message) { std::printf("  %s\n", message.c_str()); }
 
 int run(int argc, char** argv, bool needs_gpu) {
-#ifdef CSDSIM_GPU_TEST_EMULATED
-  if (needs_gpu) return kSkipped;
-#else
   if (needs_gpu) {
     const auto device = csdsim::host::cuda::present_device();
     if (!device) {
@@ -38,7 +33,6 @@ int run(int argc, char** argv, bool needs_gpu) {
     std::printf("%s, compute capability %d, driver %d\n", device->name.c_str(), device->compute_capability,
                 device->driver_version);
   }
-#endif
   int ran = 0, failed = 0;
   for (const Test& test : tests()) {
     bool wanted = argc < 2;

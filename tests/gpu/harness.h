@@ -13,6 +13,12 @@
 namespace gpu_test {
 
 inline constexpr int kSkipped = 77;
+/// Whether kernels run on the CPU, where only small shapes end in time.
+#ifdef CSDSIM_GPU_TEST_EMULATED
+inline constexpr bool kEmulated = true;
+#else
+inline constexpr bool kEmulated = false;
+#endif
 
 struct Test {
   std::string name;

@@ -86,13 +86,14 @@ void test_linear(std::uint32_t rows, std::uint32_t n, std::uint32_t k) {
 
 GPU_TEST("linear: own kernel up to 8 rows, cuBLASLt above") {
   for (const std::uint32_t rows : {1u, 2u, 3u, 5u, 8u, 9u, 64u, 130u}) {
+    if (kEmulated && rows != 3 && rows != 9) continue;
     test_linear<__half, __half>(rows, 512, 1024);
     test_linear<__half, float>(rows, 1000, 512);
     test_linear<__nv_bfloat16, __nv_bfloat16>(rows, 257 * 8, 320);
     test_linear<__nv_bfloat16, float>(rows, 96, 4160);
   }
   test_linear<__half, __half>(4, 37, 271);
-  test_linear<__half, float>(7, 5120, 5120);
+  if (!kEmulated) test_linear<__half, float>(7, 5120, 5120);
 }
 
 GPU_TEST("gemv adds bias, rectifies and adds the residual in place") {
@@ -166,6 +167,7 @@ void test_decode(Heads h, const std::vector<std::uint32_t>& lengths, std::uint32
 
 GPU_TEST("decode attention: groups, ragged lengths, any split, chosen tokens") {
   for (const std::uint32_t splits : {0u, 1u, 2u, 7u}) {
+    if (kEmulated && splits != 0 && splits != 2) continue;
     test_decode<__half>({2, 1, 64}, {1, 301, 64}, splits, false);
     test_decode<__half>({2, 4, 128}, {65, 1300}, splits, false);
     test_decode<__half>({1, 16, 128}, {17, 200}, splits, false);

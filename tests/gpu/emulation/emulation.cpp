@@ -1,5 +1,6 @@
 #include "tests/gpu/emulation/emulation.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <exception>
@@ -19,7 +20,8 @@ constexpr std::size_t kStackBytes = std::size_t{128} << 10;
 constexpr std::size_t kExchangeBytes = 256;
 
 struct Fiber {
-  ucontext_t context{};
+  jmp_buf resume;
+  bool started = false;
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStackBytes);
   Position position{};
   alignas(16) unsigned char mail[kExchangeBytes] = {};
@@ -36,13 +38,15 @@ struct Block {
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::map<int, Barrier> barriers;
   std::vector<unsigned char> shared;
-  ucontext_t scheduler{};
+  jmp_buf scheduler;
   std::size_t current = 0;
   std::uint64_t progress = 0;  // counts what lets somebody go on
   const std::function<void()>* body = nullptr;
   std::exception_ptr error;
 };
 Block block;
+
+[[noreturn]] void back_to_scheduler() { _longjmp(block.scheduler, 1); }
 
 void run_fiber() {
   Fiber& fiber = *block.fibers[block.current];
@@ -53,7 +57,20 @@ void run_fiber() {
   }
   fiber.done = true;
   ++block.progress;
-  swapcontext(&fiber.context, &block.scheduler);
+  back_to_scheduler();
+}
+
+// A context makes the stack; after that jumps switch, which unlike contexts cost no system call.
+void resume(Fiber& fiber) {
+  if (_setjmp(block.scheduler) != 0) return;
+  if (fiber.started) _longjmp(fiber.resume, 1);
+  fiber.started = true;
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = fiber.stack.get();
+  context.uc_stack.ss_size = kStackBytes;
+  makecontext(&context, run_fiber, 0);
+  setcontext(&context);
 }
 
 void run_block(std::size_t threads) {
@@ -62,7 +79,7 @@ void run_block(std::size_t threads) {
     for (block.current = 0; block.current < threads; ++block.current) {
       Fiber& fiber = *block.fibers[block.current];
       if (fiber.done) continue;
-      swapcontext(&block.scheduler, &fiber.context);
+      resume(fiber);
       if (block.error) std::rethrow_exception(block.error);
       left -= fiber.done;
     }
@@ -86,11 +103,8 @@ void launch(dim3 grid, dim3 size, std::size_t shared_bytes, const std::function<
         for (std::size_t i = 0; i < threads; ++i) {
           Fiber& fiber = *block.fibers[i];
           fiber.done = false;
+          fiber.started = false;
           fiber.position = {{static_cast<unsigned>(i), 0, 0}, {x, y, z}, size, grid};
-          getcontext(&fiber.context);
-          fiber.context.uc_stack.ss_sp = fiber.stack.get();
-          fiber.context.uc_stack.ss_size = kStackBytes;
-          makecontext(&fiber.context, run_fiber, 0);
         }
         run_block(threads);
       }
@@ -106,7 +120,22 @@ void* shared_memory() {
   return reinterpret_cast<void*>((at + 1023) / 1024 * 1024);
 }
 
-void yield() { swapcontext(&block.fibers[block.current]->context, &block.scheduler); }
+void yield() {
+  if (_setjmp(block.fibers[block.current]->resume) == 0) back_to_scheduler();
+}
+
+std::vector<std::function<void()>>*& recording() {
+  static std::vector<std::function<void()>>* list = nullptr;
+  return list;
+}
+
+void submit(std::function<void()> work) {
+  if (recording() != nullptr) {
+    recording()->push_back(std::move(work));
+  } else {
+    work();
+  }
+}
 
 void made_progress() { ++block.progress; }
 

@@ -1,14 +1,17 @@
 // Runs CUDA kernels on the CPU, so that their logic can be tested without a GPU: the threads of a block are fibers that
-// meet at barriers. Include this before any kernel; blocks run one after another, so nothing is learnt about speed or
-// about races between blocks.
+// meet at barriers. Include this before any kernel; blocks run one after another and asynchronous copies at once, so
+// nothing is learnt about speed or races.
 #pragma once
 
 #define CSDSIM_CUDA_EMULATION
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -48,6 +51,10 @@ void made_progress();
 /// Returns when `count` threads of the block have called it with the same id.
 void barrier(int id, std::size_t count);
 
+/// While something records, submit() keeps what it gets for later instead of doing it.
+void submit(std::function<void()> work);
+std::vector<std::function<void()>>*& recording();
+
 /// What `bytes` bytes every thread of a group of `size` (a warp: 32) brought, in the order of threads.
 class Exchange {
  public:
@@ -55,10 +62,8 @@ class Exchange {
   ~Exchange();
   Exchange(const Exchange&) = delete;
   template <class T>
-  T get(std::size_t thread) const {
-    T value;
-    std::memcpy(&value, row(thread), sizeof value);
-    return value;
+  const T& get(std::size_t thread) const {
+    return *static_cast<const T*>(row(thread));
   }
 
  private:
@@ -102,27 +107,31 @@ inline std::uint32_t select_bytes(std::uint32_t low, std::uint32_t high, std::ui
 /// Element `i` (0 or 1) of a pair as tensor cores take it.
 template <class T>
 float element(std::uint32_t word, std::uint32_t i) {
-  T halves[2];
-  std::memcpy(halves, &word, sizeof word);
+  const T half = std::bit_cast<std::array<T, 2>>(word)[i];
   if constexpr (std::is_same_v<T, __half>) {
-    return __half2float(halves[i]);
+    return __half2float(half);
   } else {
-    return __bfloat162float(halves[i]);
+    return __bfloat162float(half);
   }
 }
 
 template <class T>
 void multiply_tile(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   struct Fragments {
-    std::uint32_t a[4], b[2];
-  } mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
+    float a[4][2], b[2][2];
+  } mine;
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    for (std::uint32_t r = 0; r < 4; ++r) mine.a[r][i] = element<T>(a[r], i);
+    mine.b[0][i] = element<T>(b0, i);
+    mine.b[1][i] = element<T>(b1, i);
+  }
   const emulation::Exchange all(&mine, sizeof mine, 32);
   const std::uint32_t lane = emulation::thread_index() % 32;
   for (std::uint32_t e = 0; e < 4; ++e) {
     const std::uint32_t row = lane / 4 + e / 2 * 8, column = lane % 4 * 2 + e % 2;
     for (std::uint32_t k = 0; k < 16; ++k) {
-      const auto left = all.get<Fragments>(row % 8 * 4 + k % 8 / 2), right = all.get<Fragments>(column * 4 + k % 8 / 2);
-      c[e] += element<T>(left.a[row / 8 + k / 8 * 2], k % 2) * element<T>(right.b[k / 8], k % 2);
+      c[e] += all.get<Fragments>(row % 8 * 4 + k % 8 / 2).a[row / 8 + k / 8 * 2][k % 2] *
+              all.get<Fragments>(column * 4 + k % 8 / 2).b[k / 8][k % 2];
     }
   }
 }
@@ -154,4 +163,22 @@ inline void commit_copies() {}
 template <int>
 void wait_for_copies() {}
 
+class Stream;
+
+template <class... Parameters, class... Arguments>
+void start_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, std::size_t shared_bytes, const Stream&,
+                  const Arguments&... arguments) {
+  emulation::submit([=] { emulation::launch(grid, dim3(threads), shared_bytes, [&] { kernel(arguments...); }); });
+}
+
 }  // namespace csdsim::host::cuda
+
+template <class Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+template <class Kernel>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel*, int, std::size_t) {
+  *blocks = 2;
+  return cudaSuccess;
+}
