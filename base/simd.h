@@ -20,6 +20,11 @@ float dot(const float* q, const Half* row, std::size_t d);
 void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores,
                const Half* next = nullptr);
 
+/// gemv_rows() of `group` queries [group][d], whose scores of row j are scores[g * stride + j]: bit-identical to a call
+/// a query, but rows are read and widened once for up to four of them.
+void gemv_rows_group(const float* q, std::size_t group, const Half* rows, std::size_t n_rows, std::size_t d,
+                     float* scores, std::size_t stride, const Half* next = nullptr);
+
 /// out[i] += w * row[i], i < d, fp32 FMA.
 void axpy(float w, const Half* row, float* out, std::size_t d);
 
@@ -27,6 +32,10 @@ void axpy(float w, const Half* row, float* out, std::size_t d);
 /// gemv_rows().
 void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out,
                      const Half* next = nullptr);
+
+/// accumulate_rows() into `group` outputs [group][d] with weights[g * stride + j]: bit-identical to a call an output.
+void accumulate_rows_group(const float* weights, std::size_t stride, std::size_t group, const Half* rows,
+                           std::size_t n_rows, std::size_t d, float* out, const Half* next = nullptr);
 
 /// x[i] = exp(x[i] - shift) in place, i < n; returns the sum of the results. -inf gives 0.
 float exp_shifted(float* x, std::size_t n, float shift);

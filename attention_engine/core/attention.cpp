@@ -42,10 +42,7 @@ void DenseAttention::attend(const KvSource& source, HeadKey key, std::span<const
   weights_.resize(group * tokens);
   for_each_group(source, key, KvKind::key, view,
                  [&](const Half* rows, std::uint32_t first, std::uint32_t count, const Half* next) {
-                   for (std::size_t g = 0; g < group; ++g) {
-                     simd::gemv_rows(q.data() + g * d, rows, count, d, weights_.data() + g * tokens + first,
-                                     g == 0 ? next : nullptr);
-                   }
+                   simd::gemv_rows_group(q.data(), group, rows, count, d, weights_.data() + first, tokens, next);
                  });
   std::vector<float> sums(group);
   for (std::size_t g = 0; g < group; ++g) {
@@ -55,10 +52,8 @@ void DenseAttention::attend(const KvSource& source, HeadKey key, std::span<const
   }
   for_each_group(source, key, KvKind::value, view,
                  [&](const Half* rows, std::uint32_t first, std::uint32_t count, const Half* next) {
-                   for (std::size_t g = 0; g < group; ++g) {
-                     simd::accumulate_rows(weights_.data() + g * tokens + first, rows, count, d, out.data() + g * d,
-                                           g == 0 ? next : nullptr);
-                   }
+                   simd::accumulate_rows_group(weights_.data() + first, tokens, group, rows, count, d, out.data(),
+                                               next);
                  });
   for (std::size_t g = 0; g < group; ++g) {
     if (sums[g] == 0.0f) continue;

@@ -98,6 +98,32 @@ TEST_CASE("accumulate_rows agrees with double precision and, bit for bit, with a
   });
 }
 
+TEST_CASE("groups of queries get the bits of a call a query, with the next rows named or not") {
+  on_every_target([] {
+    std::mt19937 rng(kSeed);
+    for (std::size_t d : kDims) {
+      for (std::size_t group : {1, 2, 4, 5, 7, 8}) {
+        const std::size_t n = 270, stride = n + 3;
+        const auto q = random_floats(group * d, rng), weights = random_floats(group * stride, rng);
+        const auto start = random_floats(group * d, rng);
+        const auto rows = random_halves(n * d, rng);
+        std::vector<float> expected(group * stride), out = start;
+        for (std::size_t g = 0; g < group; ++g) {
+          simd::gemv_rows(q.data() + g * d, rows.data(), n, d, expected.data() + g * stride);
+          simd::accumulate_rows(weights.data() + g * stride, rows.data(), n, d, out.data() + g * d);
+        }
+        for (const Half* next : {static_cast<const Half*>(nullptr), rows.data()}) {
+          std::vector<float> scores(group * stride), together = start;
+          simd::gemv_rows_group(q.data(), group, rows.data(), n, d, scores.data(), stride, next);
+          REQUIRE(scores == expected);
+          simd::accumulate_rows_group(weights.data(), stride, group, rows.data(), n, d, together.data(), next);
+          REQUIRE(together == out);
+        }
+      }
+    }
+  });
+}
+
 TEST_CASE("results do not depend on alignment") {
   on_every_target([] {
     std::mt19937 rng(kSeed);
