@@ -117,11 +117,15 @@ float dot(const float* q, const Half* row, std::size_t d) {
   return score;
 }
 
-void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores) {
+void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores, const Half* next) {
   const std::size_t ahead = 1024 / (sizeof(Half) * std::max<std::size_t>(d, 1));
   std::size_t j = 0;
   for (; j + 8 <= n_rows; j += 8) {
-    if (j + ahead + 8 <= n_rows) prefetch_halves(rows + (j + ahead) * d, 8 * d);
+    if (next != nullptr) {
+      prefetch_halves(next + j * d, 8 * d);
+    } else if (j + ahead + 8 <= n_rows) {
+      prefetch_halves(rows + (j + ahead) * d, 8 * d);
+    }
     dot_block<8>(q, rows + j * d, d, scores + j);
   }
   for (; j < n_rows; ++j) dot_block<1>(q, rows + j * d, d, scores + j);
@@ -130,19 +134,21 @@ void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t
 // kVecs vectors of `out` stay in registers while the rows stream by.
 template <std::size_t kVecs>
 HWY_INLINE void accumulate_columns(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d,
-                                   float* out) {
+                                   float* out, const Half* next) {
   const F32 tag;
   const std::size_t lanes = hn::Lanes(tag);
   VF acc[kVecs];
   for (std::size_t v = 0; v < kVecs; ++v) acc[v] = hn::LoadU(tag, out + v * lanes);
   for (std::size_t j = 0; j < n_rows; ++j) {
     const VF w = hn::Set(tag, weights[j]);
+    if (next != nullptr) prefetch_halves(next + j * d, d);
     for (std::size_t v = 0; v < kVecs; ++v) acc[v] = hn::MulAdd(w, load_half(rows + j * d + v * lanes), acc[v]);
   }
   for (std::size_t v = 0; v < kVecs; ++v) hn::StoreU(acc[v], tag, out + v * lanes);
 }
 
-void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out) {
+void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out,
+                     const Half* next) {
   const F32 tag;
   const std::size_t lanes = hn::Lanes(tag);
   // Rows in blocks that stay in the L1 cache between the column passes; `out` is stored and reloaded exactly.
@@ -152,9 +158,15 @@ void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows,
     const float* w = weights + first;
     const Half* r = rows + first * d;
     std::size_t i = 0;
-    for (; i + 8 * lanes <= d; i += 8 * lanes) accumulate_columns<8>(w, r + i, count, d, out + i);
-    for (; i + 4 * lanes <= d; i += 4 * lanes) accumulate_columns<4>(w, r + i, count, d, out + i);
-    for (; i + lanes <= d; i += lanes) accumulate_columns<1>(w, r + i, count, d, out + i);
+    // The first pass over the columns asks for whole rows of what comes next.
+    const Half* ahead = next == nullptr ? nullptr : next + first * d;
+    for (; i + 8 * lanes <= d; i += 8 * lanes) {
+      accumulate_columns<8>(w, r + i, count, d, out + i, i == 0 ? ahead : nullptr);
+    }
+    for (; i + 4 * lanes <= d; i += 4 * lanes) {
+      accumulate_columns<4>(w, r + i, count, d, out + i, i == 0 ? ahead : nullptr);
+    }
+    for (; i + lanes <= d; i += lanes) accumulate_columns<1>(w, r + i, count, d, out + i, i == 0 ? ahead : nullptr);
     if (i < d) {
       VF acc = load_tail(out + i, d - i);
       for (std::size_t j = 0; j < count; ++j) {
@@ -247,12 +259,13 @@ HWY_EXPORT(narrow);
 HWY_EXPORT(target_name);
 
 float dot(const float* q, const Half* row, std::size_t d) { return HWY_DYNAMIC_DISPATCH(dot)(q, row, d); }
-void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores) {
-  HWY_DYNAMIC_DISPATCH(gemv_rows)(q, rows, n_rows, d, scores);
+void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores, const Half* next) {
+  HWY_DYNAMIC_DISPATCH(gemv_rows)(q, rows, n_rows, d, scores, next);
 }
 void axpy(float w, const Half* row, float* out, std::size_t d) { HWY_DYNAMIC_DISPATCH(axpy)(w, row, out, d); }
-void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out) {
-  HWY_DYNAMIC_DISPATCH(accumulate_rows)(weights, rows, n_rows, d, out);
+void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out,
+                     const Half* next) {
+  HWY_DYNAMIC_DISPATCH(accumulate_rows)(weights, rows, n_rows, d, out, next);
 }
 float exp_shifted(float* x, std::size_t n, float shift) { return HWY_DYNAMIC_DISPATCH(exp_shifted)(x, n, shift); }
 float max_value(const float* x, std::size_t n) { return HWY_DYNAMIC_DISPATCH(max_value)(x, n); }

@@ -26,7 +26,7 @@ def layer_of(relative):
     if top == "base" or parts[:2] == ("nvme_if", "spec"):
         return 0, "base"
     if top in CORES:
-        return (1 if parts[1] in ("core", "policies") else 2), top
+        return (1 if parts[1] in ("core", "policies", "conformance") else 2), top
     return {"simulation": 2, "csd_model": 3, "app": 4}.get(top, 5), top
 
 

@@ -5,11 +5,14 @@
 #include <tlm_utils/simple_target_socket.h>
 
 #include <deque>
+#include <memory>
 #include <systemc>
+#include <vector>
 
 #include "attention_engine/core/head_scheduler.h"
 #include "attention_engine/sysc/attend_payload.h"
 #include "nfc/sysc/flash_payload.h"
+#include "simulation/event_loop.h"
 
 namespace csdsim::engine {
 
@@ -36,6 +39,7 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort {
   void on_wake();
 
   void read_pages(JobId id, std::span<const PageOp> ops, SimTime at) override;
+  void pages_consumed(JobId id, SimTime at) override;
   void task_done(TaskId id, SimTime at) override;
 
   void settle();
@@ -43,8 +47,10 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort {
   void end_response(tlm::tlm_generic_payload& payload);
 
   HeadScheduler scheduler_;
+  std::shared_ptr<EventLoop> loop_ = EventLoop::of_current_context();
   sc_core::sc_event wake_;
   nfc::FlashPayloadPool flash_payloads_;
+  std::vector<FlashTicket> held_;  ///< batch whose page buffers a job holds, by JobId
   /// Payloads by TaskId, from first_task_ on; nullptr where the task is done.
   std::deque<tlm::tlm_generic_payload*> in_flight_;
   std::uint64_t first_task_ = 0;

@@ -12,6 +12,7 @@
 #include "csd_model/generation/decoder_data.h"
 #include "csd_model/generation/host_backend.h"
 #include "csd_model/runner/assemble.h"
+#include "csd_model/runner/background_io.h"
 #include "csd_model/runner/kinds.h"
 #include "csd_model/runner/result.h"
 #include "host_runtime/checkpoint/checkpoint.h"
@@ -268,7 +269,10 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
     lengths = lengths_of(prompts);
   }
 
-  const host::SamplingOptions sampling{.temperature = static_cast<float>(workload.temperature.value()), .seed = s.seed};
+  const host::SamplingOptions sampling{.temperature = static_cast<float>(workload.temperature.value()),
+                                       .top_k = workload.top_k.value_or(0),
+                                       .top_p = static_cast<float>(workload.top_p.value()),
+                                       .seed = s.seed};
   const auto decode = [&](const scenario::SystemConfig& system, const GenerationHooks& hooks,
                           std::unique_ptr<DecoderData>& data) {
     scenario::Scenario variant = s;
@@ -312,11 +316,19 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
   if (trace) hooks.operation = [&](const host::OperationRecord& r) { trace->add(r); };
   if (options.progress)
     hooks.progress = [&](std::size_t done, std::size_t total) { options.progress("steps", done, total); };
+  std::unique_ptr<BackgroundIo> background;
+  if (workload.background) {
+    background = std::make_unique<BackgroundIo>(s, *workload.background);
+    hooks.before_start = [&](Platform& platform) { background->join(platform); };
+    hooks.after_last = [&](std::function<void()> done) { background->stop(std::move(done)); };
+    hooks.before_end = [&] { background->leave(); };
+  }
   std::unique_ptr<DecoderData> data;
   const GenerationOutcome out = decode(s.system, hooks, data);
   if (trace) trace->close();
 
   add_metrics(result.document, out, s);
+  if (background) result.failure = background->add_result(result.document);
   result.document["stats"] = {{"simulated", out.statement},
                               {"simulated_dram_peak_bytes", out.dram_peak.value},
                               {"integrity_errors", out.integrity_errors},

@@ -81,12 +81,18 @@ void describe(ParamVisitor& v, GenerationWorkload& c) {
   v.param("output_tokens", c.output_tokens, {1, 16'777'216}, "Tokens generated a sequence.", assumed("a short answer"));
   v.param("temperature", c.temperature, {Ratio{0, 1}, Ratio{100, 1}},
           "Divides logits before a token is drawn, in carried runs; 0 takes the likeliest.", assumed("greedy"));
+  v.optional("top_k", c.top_k, "all", {1, 16'777'216}, "Tokens are drawn from the likeliest k.", assumed("no cut"));
+  v.param("top_p", c.top_p, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
+          "Tokens are drawn from the likeliest ones that together have this probability, after top_k.",
+          assumed("no cut"));
   v.optional("prompts", c.prompts, "none", "File with a prompt a line, in place of batch and input_tokens.",
              assumed("lengths are enough for timing"));
   v.optional(
       "mini_batches", c.mini_batches, "auto", {1, 1024},
       "Parts of the batch that take turns on GPU and drive, at most one a sequence; auto: 2 if there are as many.",
       assumed("the least that overlaps; InstInfer states no micro-batch size"));
+  v.optional_section("background", c.background, "none", "Block commands beside the generation, on the same drive.",
+                     assumed("none: the drive serves the KV cache alone"));
 }
 
 void describe(ParamVisitor& v, ClusteredSelection& c) {

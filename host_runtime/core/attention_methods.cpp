@@ -51,6 +51,7 @@ ConfiguredMethod dense(const MethodInfo&, const MethodSettings&, std::uint32_t) 
   return {std::make_unique<DenseAttention>(), "all"};
 }
 
+template <MeanValue mean>
 ConfiguredMethod sparq(const MethodInfo& info, const MethodSettings& s, std::uint32_t head_dim) {
   const auto from_ratio = std::max<std::uint64_t>(1, s.ratio.round_of(head_dim));
   const std::uint32_t r = s.r.value_or(static_cast<std::uint32_t>(from_ratio));
@@ -61,8 +62,8 @@ ConfiguredMethod sparq(const MethodInfo& info, const MethodSettings& s, std::uin
   if (s.local && s.k && *s.local > *s.k) {
     throw UserError(fmt::format("{}: {} local tokens do not fit into k = {}", info.name, *s.local, *s.k));
   }
-  return {std::make_unique<SparqAttention>(SparqOptions{.components = r, .tokens = tokens.budget, .local = s.local},
-                                           info.name),
+  const SparqOptions options{.components = r, .tokens = tokens.budget, .local = s.local, .mean = mean};
+  return {std::make_unique<SparqAttention>(options, info.name),
           fmt::format("r {}, k {}, l {}", r, tokens.text, s.local ? std::to_string(*s.local) : "k/4")};
 }
 
@@ -111,9 +112,12 @@ ConfiguredMethod leoam(const MethodInfo& info, const MethodSettings& s, std::uin
           fmt::format("chunks {} to {}, k {}", options.chunk, options.leaf, tokens.text)};
 }
 
+// All keys in 8 or 4 bits, of the 32 that a component of K and V has.
+constexpr Ratio kInt8Keys{1, 4}, kInt4Keys{1, 8};
+
 template <std::uint32_t bits, ScoreAggregate aggregate>
 ConfiguredMethod importance(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
-  const Tokens tokens = tokens_of(info, s, Ratio::of(bits, 32));
+  const Tokens tokens = tokens_of(info, s, info.choosing);
   return {std::make_unique<ImportanceAttention>(
               ImportanceOptions{.tokens = tokens.budget, .bits = bits, .aggregate = aggregate}, info.name),
           fmt::format("k {}", tokens.text)};
@@ -125,9 +129,11 @@ const std::vector<MethodInfo>& attention_methods() {
   static const std::vector<MethodInfo> all{
       {"dense", "Every token is attended to.", BudgetKind::none, true, dense},
       {"sparq", "SparQ (arXiv 2312.04985): r components of q score all tokens, the k best are attended to.",
-       BudgetKind::components_and_tokens, false, sparq},
+       BudgetKind::components_and_tokens, false, sparq<MeanValue::all>},
       {"sparf", "SparF (InstInfer): SparQ on flash pages; the same values, other traffic.",
-       BudgetKind::components_and_tokens, true, sparq},
+       BudgetKind::components_and_tokens, true, sparq<MeanValue::all>},
+      {"sparq-rest", "SparQ that puts the mean value of the tokens left out in their place, not that of all tokens.",
+       BudgetKind::components_and_tokens, false, sparq<MeanValue::rest>},
       {"h2o", "H2O (arXiv 2306.14048): heavy hitters and recent tokens stay, the others are evicted.",
        BudgetKind::heavy_and_recent, false, h2o},
       {"local", "Sliding window: the newest tokens.", BudgetKind::window_and_sinks, false, local},
@@ -138,12 +144,13 @@ const std::vector<MethodInfo>& attention_methods() {
       {"leoam", "Chunk bounds in the manner of LeoAM (arXiv 2506.20187): chunks are bounded, split, dropped.",
        BudgetKind::tokens, false, leoam},
       {"int8", "HillInfer's importance in INT8, summed over the heads: one list of tokens a layer.", BudgetKind::tokens,
-       false, importance<8, ScoreAggregate::sum_raw>},
-      {"int4", "The same with INT4 keys.", BudgetKind::tokens, false, importance<4, ScoreAggregate::sum_raw>},
+       false, importance<8, ScoreAggregate::sum_raw>, kInt8Keys},
+      {"int4", "The same with INT4 keys.", BudgetKind::tokens, false, importance<4, ScoreAggregate::sum_raw>,
+       kInt4Keys},
       {"int8-per-head", "INT8 importance with a list a KV head.", BudgetKind::tokens, false,
-       importance<8, ScoreAggregate::per_head>},
+       importance<8, ScoreAggregate::per_head>, kInt8Keys},
       {"int4-per-head", "INT4 importance with a list a KV head.", BudgetKind::tokens, false,
-       importance<4, ScoreAggregate::per_head>}};
+       importance<4, ScoreAggregate::per_head>, kInt4Keys}};
   return all;
 }
 

@@ -9,7 +9,8 @@ namespace csdsim::nfc {
 bool PlainTimeline::covers(const FlashTiming& timing) {
   return timing.page_read_latency.empty() && timing.page_program_latency.empty() &&
          timing.plane_mode == PlaneMode::independent && !timing.cache_read && !timing.cache_program &&
-         timing.suspend == Suspend::none && timing.class_priority.empty() && timing.status_time.ps == 0 &&
+         timing.suspend == Suspend::none && timing.class_priority.empty() &&
+         timing.plane_order == PlaneOrder::arrival && timing.status_time.ps == 0 &&
          timing.package_select_time.ps == 0 && timing.ecc_bandwidth.bytes_per_second == 0 && timing.page_buffers == 0;
 }
 
@@ -79,6 +80,7 @@ inline void PlainTimeline::grant_command(Channel& channel, ChannelBusy& busy, Si
     channel.bus_free += data_in;
     array_time = timing_.program_latency;
   }
+  statistics_.work(op.kind, array_time);
   const SimTime done = channel.bus_free + array_time;
   finish_head(ask.plane, done, done, [&] {
     return FlashStages{ask.at - op.at, now - ask.at, timing_.command_time, array_time, data_in, SimTime{}};
@@ -114,6 +116,7 @@ inline void PlainTimeline::grant_data_out(Channel& channel, ChannelBusy& busy, S
   const SimTime occupied = timing_.data_out_setup + bus_time(op.bytes);
   busy.data_out += occupied;
   channel.bus_free = now + occupied;
+  statistics_.work(PageOpKind::read, ask.at - plane.granted - timing_.command_time);
   const SimTime decoded = channel.bus_free + timing_.ecc_latency;
   if (op.retries > 0) {
     retry(ask.plane, ask, now, channel.bus_free, decoded);

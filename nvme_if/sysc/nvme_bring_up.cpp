@@ -95,6 +95,8 @@ void NvmeDriver::controller_identified() {
 
 void NvmeDriver::namespace_identified() {
   read_memory(identify_page_, &namespace_, sizeof namespace_);
+  block_size_ = {std::uint64_t{1} << namespace_.lbaf[namespace_.flbas & 0xF].lbads};
+  blocks_a_command_ = std::min<std::uint64_t>(mdts().value / block_size_.value, 65536);
   free_lists_.push_back(identify_page_);
   admin("Set Features (number of queues)", encode_set_number_of_queues(params_.queues), {},
         &NvmeDriver::queues_granted);
@@ -109,7 +111,7 @@ void NvmeDriver::create_completion_queue() {
   if (queues() == granted_queues_) {
     state_ = State::ready;
     reaction_due_.set(sim_now());
-    if (params_.run_ahead && registers_ != nullptr) {
+    if (params_.run_ahead && bells_ != nullptr) {
       hold_.release();
       hold_.loop().ask_to_run_ahead();
     }
@@ -121,13 +123,13 @@ void NvmeDriver::create_completion_queue() {
 }
 
 void NvmeDriver::create_submission_queue() {
-  const Queue& q = queues_.back();
+  const Queue& q = *queues_.back();
   admin("Create I/O Submission Queue", encode_create_io_sq(q.id, q.depth, q.id), q.sq,
         &NvmeDriver::create_completion_queue);
 }
 
 NvmeDriver::Queue& NvmeDriver::add_queue(std::uint32_t depth) {
-  Queue& q = queues_.emplace_back();
+  Queue& q = *queues_.emplace_back(std::make_unique<Queue>());
   q.id = QueueId{static_cast<std::uint16_t>(queues_.size() - 1)};
   q.depth = depth;
   const auto take = [this](std::uint64_t bytes) {

@@ -53,6 +53,9 @@ TEST_CASE("dot and gemv_rows agree with double precision and, bit for bit, with 
       const auto rows = random_halves(n * d, rng);
       std::vector<float> scores(n);
       simd::gemv_rows(q.data(), rows.data(), n, d, scores.data());
+      std::vector<float> with_next(n);
+      simd::gemv_rows(q.data(), rows.data(), n, d, with_next.data(), rows.data());
+      REQUIRE(with_next == scores);
       for (std::size_t j = 0; j < n; ++j) {
         double expected = 0, scale = 0;
         for (std::size_t i = 0; i < d; ++i) {
@@ -79,7 +82,7 @@ TEST_CASE("accumulate_rows agrees with double precision and, bit for bit, with a
       simd::accumulate_rows(w.data(), rows.data(), n, d, at_once.data());
       for (std::size_t j = 0; j < n; ++j) simd::axpy(w[j], rows.data() + j * d, by_row.data(), d);
       simd::accumulate_rows(w.data(), rows.data(), 13, d, in_cuts.data());
-      simd::accumulate_rows(w.data() + 13, rows.data() + 13 * d, n - 13, d, in_cuts.data());
+      simd::accumulate_rows(w.data() + 13, rows.data() + 13 * d, n - 13, d, in_cuts.data(), rows.data());
       REQUIRE(at_once == by_row);
       REQUIRE(at_once == in_cuts);
       for (std::size_t i = 0; i < d; ++i) {

@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <exception>
+#include <optional>
+
+#include "base/error.h"
+#include "ftl/conformance/run.h"
+
+namespace csdsim::ftl::conformance {
+
+namespace {
+
+/// What comes out of a policy, or of the FTL because of one.
+std::optional<Violation> violation_of(Run& run) {
+  try {
+    run.run();
+  } catch (const Broken& broken) {
+    return Violation{broken.property, broken.what, run.at()};
+  } catch (const std::exception& e) {
+    return Violation{Property::interface, e.what(), run.at()};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+CaseResult run_case(const PolicyMaker& policy, const Case& c, const CaseOptions& options) {
+  CaseResult result;
+  const auto judged = [&](Property p) { return options.judged[static_cast<std::size_t>(p)]; };
+  try {
+    Run run(policy, c, options);
+    result.violation = violation_of(run);
+    result.coverage = run.coverage();
+    result.history = run.take_history();
+    if (!result.violation && judged(Property::determinism)) {
+      // The checks plan reads, too, which a policy may watch: this run makes them as well.
+      Run again(policy, c, options);
+      const std::optional<Violation> other = violation_of(again);
+      const auto& first = run.addresses();
+      const auto& second = again.addresses();
+      const auto [a, b] = std::mismatch(first.begin(), first.end(), second.begin(), second.end());
+      if (other || a != first.end() || b != second.end()) {
+        const auto address = [](auto at, auto end) { return at == end ? std::string("none") : std::to_string(*at); };
+        result.violation =
+            Violation{Property::determinism,
+                      fmt::format("page operation {} goes to page {} the first time and to {} the second",
+                                  a - first.begin(), address(a, first.end()), address(b, second.end())),
+                      c.operations.size()};
+      }
+    }
+  } catch (const std::exception& e) {  // of the policy's maker
+    result.violation = Violation{Property::interface, e.what(), 0};
+  }
+  if (result.violation && !judged(result.violation->property)) result.violation.reset();
+  return result;
+}
+
+}  // namespace csdsim::ftl::conformance

@@ -1,0 +1,338 @@
+// The operations of a case on the drive and on the plain arrays beside it.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/fp16.h"
+#include "ftl/conformance/run.h"
+
+namespace csdsim::ftl::conformance {
+
+namespace {
+
+/// Full checks are dear: after every so many operations.
+constexpr std::size_t kCheckEvery = 24;
+constexpr std::uint32_t kSequences = 5;
+/// A list of appends must not outgrow what plain arrays are good for.
+constexpr std::size_t kMostHalves = std::size_t{1} << 20;
+
+}  // namespace
+
+Run::Run(const PolicyMaker& policy, const Case& c, const CaseOptions& options)
+    : case_(c),
+      options_(options),
+      faults_(c.setup.seed, c.setup.failures_per_mille),
+      blocks_(c.setup.geometry, {0, c.setup.geometry.blocks_per_plane - c.setup.spare_blocks},
+              {.spare_blocks = c.setup.spare_blocks}),
+      store_(c.setup.geometry, DataMode::carried),
+      dram_(c.setup.dram),
+      ftl_(c.setup.config, blocks_, store_, dram_, policy(c.setup.geometry), &faults_),
+      rng_(c.setup.seed, "rows"),
+      programmed_(c.setup.geometry.pages(), false) {}
+
+const Coverage& Run::coverage() {
+  const KvFtlStats& s = ftl_.stats();
+  coverage_.pages = s.token_pages_programmed + s.embedding_pages_programmed + s.partial_pages_programmed;
+  coverage_.windows = s.embedding_pages_programmed;
+  coverage_.moved_pages = s.gc_pages_moved;
+  coverage_.program_failures = s.program_failures;
+  return coverage_;
+}
+
+void Run::run() {
+  for (at_ = 0; at_ < case_.operations.size(); ++at_) {
+    if (options_.interfere) options_.interfere(ftl_, blocks_, at_);
+    ++coverage_.operations;
+    step(case_.operations[at_]);
+    if (at_ % kCheckEvery == kCheckEvery - 1) check(false);
+  }
+  if (options_.interfere) options_.interfere(ftl_, blocks_, at_);
+  drain();
+  for (const SequenceId id : std::exchange(pins_, {})) take_erases(ftl_.unpin(id));
+  drain();
+  check(true);
+  while (!live_.empty()) free(live_.begin()->first);
+  drain();
+  check_end();
+}
+
+void Run::step(const Operation& o) {
+  switch (o.kind) {
+    case Operation::Kind::append:
+      return append(o);
+    case Operation::Kind::advance:
+      return advance(o);
+    case Operation::Kind::create:
+      return create(o);
+    case Operation::Kind::complete_job:
+      if (!jobs_.empty()) complete_job(o.n[0] % jobs_.size());
+      return;
+    case Operation::Kind::complete_erase:
+      if (!erases_.empty()) complete_erase(o.n[0] % erases_.size());
+      return;
+    case Operation::Kind::attend:
+      return attend(o);
+    case Operation::Kind::pin:
+      if (live_.empty()) return;
+      pins_.push_back(sequence(o.n[0])->first);
+      ftl_.pin(pins_.back());
+      note("pin sequence {}", pins_.back().value);
+      return;
+    case Operation::Kind::unpin: {
+      if (pins_.empty()) return;
+      const auto which = pins_.begin() + static_cast<std::ptrdiff_t>(o.n[0] % pins_.size());
+      const SequenceId id = *which;
+      pins_.erase(which);
+      note("unpin sequence {}", id.value);
+      take_erases(ftl_.unpin(id));
+      return;
+    }
+    case Operation::Kind::fork:
+      return fork(o);
+    case Operation::Kind::free:
+      if (!live_.empty()) free(sequence(o.n[0])->first);
+      return;
+  }
+}
+
+Run::Live::iterator Run::sequence(std::uint32_t n) {
+  return std::next(live_.begin(), static_cast<std::ptrdiff_t>(n % live_.size()));
+}
+
+void Run::create(const Operation& o) {
+  const SequenceId id{o.n[0] % kSequences};
+  const std::uint64_t row_limit = case_.setup.geometry.page_size.value / kElementBytes;
+  KvShape shape;
+  shape.layers = 1 + o.n[1] % 3;
+  shape.kv_heads = 1 + o.n[1] / 3 % 5;
+  shape.head_dim = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{16} << o.n[2] % 4, row_limit));
+  shape.max_tokens = o.n[3] % 700;
+  shape.component_major = o.n[2] / 4 % 4 != 3;
+  const KvStatus status = ftl_.create_sequence(id, shape);
+  if (live_.contains(id)) {
+    require(Property::interface, status == KvStatus::bad_sequence,
+            [&] { return fmt::format("sequence {} is created twice: {}", id.value, ftl::to_string(status)); });
+    return;
+  }
+  if (status != KvStatus::ok) return;  // closing still, or no shape for this policy
+  ++coverage_.sequences;
+  live_[id] = {shape, next_root_++, {}};
+  const KvLayout& l = ftl_.layout(id);
+  note("create sequence {}: {} layers, {} KV heads, d {}, {}; {} tokens and {} heads a page{}", id.value, shape.layers,
+       shape.kv_heads, shape.head_dim, shape.component_major ? "K component-major too" : "K token-major only",
+       l.group_tokens, l.page_heads,
+       l.component_major
+           ? fmt::format(", {} components of {} tokens an embedding page", l.embedding_group, l.window_tokens)
+           : std::string());
+  check_layout(shape, l);
+}
+
+void Run::append(const Operation& o) {
+  if (live_.empty()) return;
+  auto& [id, s] = *sequence(o.n[0]);
+  const KvLayout& l = ftl_.layout(id);
+  const std::uint32_t layer = o.n[1] % s.shape.layers;
+  const std::uint32_t first_head = o.n[2] % s.shape.kv_heads;
+  const std::uint32_t at = s.tokens(layer, first_head);
+  HeadRange heads{KvHead{first_head}, 1};
+  while (first_head + heads.count < s.shape.kv_heads && s.tokens(layer, first_head + heads.count) == at) ++heads.count;
+  // Below, at and across the edges of groups and windows.
+  const std::uint32_t most =
+      std::array{3u, l.group_tokens + 1, l.window_tokens / 2 + 1, 2 * l.window_tokens + 3}[o.n[3] % 4];
+  append_rows(id, layer, heads, at, 1 + o.n[3] / 4 % std::max(1u, most));
+  note("append to sequence {}, layer {}, heads {}-{}: tokens [{}, {})", id.value, layer, first_head,
+       first_head + heads.count - 1, at, s.tokens(layer, first_head));
+}
+
+void Run::advance(const Operation& o) {
+  if (live_.empty()) return;
+  const SequenceId id = sequence(o.n[0])->first;
+  std::uint32_t most = 0;
+  for (const auto& [where, h] : live_[id].heads) most = std::max(most, live_[id].tokens(where.first, where.second));
+  const std::uint32_t end = most + o.n[3] % 40;
+  note("append to sequence {}, all layers and heads: up to token {}", id.value, end);
+  for (std::uint32_t layer = 0; layer < live_[id].shape.layers; ++layer) {
+    for (std::uint32_t head = 0; head < live_[id].shape.kv_heads; ++head) {
+      const std::uint32_t at = live_[id].tokens(layer, head);
+      if (at < end && !append_rows(id, layer, {KvHead{head}, 1}, at, end - at)) return;
+    }
+  }
+}
+
+std::vector<Half> Run::random_rows(std::size_t count) {
+  std::vector<Half> rows(count);
+  for (Half& h : rows) h = static_cast<Half>(rng_() & 0xBFFF);  // magnitudes below 2
+  return rows;
+}
+
+AppendResult Run::submit(SequenceId id, std::uint32_t layer, HeadRange heads, std::uint32_t first,
+                         const std::vector<Half>& keys, const std::vector<Half>& values) {
+  const auto count = static_cast<std::uint32_t>(keys.size() / heads.count / ftl_.shape(id).head_dim);
+  const DramBudget dram = dram_;
+  const std::uint64_t available = blocks_.available_pages(Namespace::kv);
+  AppendResult result = ftl_.append(id, LayerId{layer}, TokenIndex{first}, count, heads, keys, values);
+  if (result.status != KvStatus::ok && result.jobs.empty() && result.erases.empty()) {
+    require(Property::dram, dram_.used() == dram.used(),
+            [&] { return fmt::format("an append that ended {} left DRAM taken", ftl::to_string(result.status)); });
+    require(Property::space, blocks_.available_pages(Namespace::kv) == available,
+            [&] { return fmt::format("an append that ended {} left pages taken", ftl::to_string(result.status)); });
+  }
+  take(result);
+  return result;
+}
+
+/// False if there is no room.
+bool Run::append_rows(SequenceId id, std::uint32_t layer, HeadRange heads, std::uint32_t first, std::uint32_t count) {
+  SequenceOracle& s = live_.at(id);
+  const std::uint32_t d = s.shape.head_dim;
+  const std::size_t most = kMostHalves / 64 / d / heads.count;
+  count = static_cast<std::uint32_t>(std::min<std::size_t>(count, std::max<std::size_t>(1, most)));
+  if (std::size_t{first} * d > kMostHalves / 16) return false;
+  const std::vector<Half> keys = random_rows(std::size_t{heads.count} * count * d);
+  const std::vector<Half> values = random_rows(std::size_t{heads.count} * count * d);
+  AppendResult result = submit(id, layer, heads, first, keys, values);
+  for (std::size_t tries = 0; result.status == KvStatus::busy && tries < 2 + case_.setup.geometry.blocks(); ++tries) {
+    const std::uint64_t collected = ftl_.stats().gc_blocks;
+    drain();
+    result = submit(id, layer, heads, first, keys, values);
+    if (result.status != KvStatus::busy || ftl_.stats().gc_blocks > collected) continue;
+    if (!pins_.empty()) break;  // the readers hold what it waits for
+    require(Property::progress, false, [&] {
+      return fmt::format("{}: an append of {} tokens still has to wait when nothing is under way",
+                         to_string(KvPageId{{id, LayerId{layer}, heads.first}}), count);
+    });
+    break;
+  }
+  if (result.status != KvStatus::ok) {
+    require(Property::interface,
+            result.status == KvStatus::busy || result.status == KvStatus::out_of_dram ||
+                result.status == KvStatus::out_of_space || result.status == KvStatus::read_only,
+            [&] { return fmt::format("an append that is in order ended {}", ftl::to_string(result.status)); });
+    return false;
+  }
+  for (std::uint32_t i = 0; i < heads.count; ++i) {
+    HeadOracle& h = s.heads[{layer, heads.first.value + i}];
+    h.mean.resize(d);
+    const std::size_t from = std::size_t{i} * count * d;
+    h.keys.insert(h.keys.end(), &keys[from], &keys[from] + std::size_t{count} * d);
+    h.values.insert(h.values.end(), &values[from], &values[from] + std::size_t{count} * d);
+    for (std::uint32_t t = 0; t < count; ++t) {
+      for (std::uint32_t c = 0; c < d; ++c) {
+        h.mean[c] +=
+            (half_to_float(values[from + std::size_t{t} * d + c]) - h.mean[c]) / static_cast<float>(first + t + 1);
+      }
+    }
+  }
+  return true;
+}
+
+void Run::attend(const Operation& o) {
+  if (live_.empty()) return;
+  const auto& [id, s] = *sequence(o.n[0]);
+  const KvKey key{id, LayerId{o.n[1] % s.shape.layers}, KvHead{o.n[2] % s.shape.kv_heads}};
+  const std::uint32_t tokens = s.tokens(key.layer.value, key.head.value);
+  if (tokens == 0) return;
+  note("attend sequence {}, layer {}, head {}", id.value, key.layer.value, key.head.value);
+  const std::uint32_t group = o.n[3] % tokens / ftl_.layout(id).group_tokens;
+  std::vector<PageOp> ops;
+  ftl_.take_planned_lookups();
+  ftl_.plan_token_groups(key, KvRows::both, std::span(&group, 1), {}, ops);
+  for (const PageOp& op : ops) flash(op);
+  check_lookups(id, ops.size());
+  planned_.clear();
+  check_head(s, key, false);
+}
+
+void Run::fork(const Operation& o) {
+  if (live_.empty()) return;
+  const auto parent = sequence(o.n[0]);
+  const SequenceId child{o.n[1] % kSequences};
+  const SequenceOracle& s = parent->second;
+  bool even = true;
+  for (std::uint32_t layer = 0; layer < s.shape.layers; ++layer) {
+    for (std::uint32_t head = 0; head < s.shape.kv_heads; ++head) even &= s.tokens(layer, head) == s.tokens(0, 0);
+  }
+  const KvStatus status = ftl_.fork_sequence(parent->first, child);
+  if (status == KvStatus::ok) {
+    note("fork sequence {}: the copy is {}", parent->first.value, child.value);
+    require(Property::interface, even && !live_.contains(child), [&] {
+      return fmt::format("sequence {} was forked to {}, which it cannot be", parent->first.value, child.value);
+    });
+    ++coverage_.forks;
+    live_[child] = s;
+  } else {
+    require(Property::interface, !even || live_.contains(child) || status != KvStatus::bad_token,
+            [&] { return fmt::format("fork of sequence {} ended {}", parent->first.value, ftl::to_string(status)); });
+  }
+}
+
+void Run::free(SequenceId id) {
+  note("free sequence {}", id.value);
+  const FreeResult result = ftl_.free_sequence(id);
+  require(Property::interface, result.status == KvStatus::ok,
+          [&] { return fmt::format("free of sequence {} ended {}", id.value, ftl::to_string(result.status)); });
+  live_.erase(id);
+  take_erases(result.erases);
+}
+
+void Run::take(AppendResult& result) {
+  for (FlushJob& job : result.jobs) {
+    for (const auto* ops : {&job.reads, &job.programs}) {
+      for (const PageOp& op : *ops) addresses_.push_back(op.ppa.value);
+    }
+    jobs_.push_back(std::move(job));
+  }
+  result.jobs.clear();
+  take_erases(result.erases);
+}
+
+void Run::take_erases(const std::vector<PageOp>& erases) {
+  for (const PageOp& op : erases) {
+    addresses_.push_back(op.ppa.value);
+    erases_.push_back(op);
+  }
+}
+
+void Run::complete_job(std::size_t which) {
+  const FlushJob job = std::move(jobs_[which]);
+  jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(which));
+  for (const auto* ops : {&job.reads, &job.programs}) {
+    for (const PageOp& op : *ops) flash(op);
+  }
+  take_erases(ftl_.flush_done(job.id));
+}
+
+void Run::complete_erase(std::size_t which) {
+  const PageOp op = erases_[which];
+  erases_.erase(erases_.begin() + static_cast<std::ptrdiff_t>(which));
+  flash(op);
+  ftl_.erase_done(op.ppa);
+}
+
+void Run::drain() {
+  while (!jobs_.empty()) complete_job(0);
+  while (!erases_.empty()) complete_erase(0);
+}
+
+/// What a NAND array would say.
+void Run::flash(const PageOp& op) {
+  const FlashGeometry& g = case_.setup.geometry;
+  const auto bad = [&](bool good, std::string_view what) {
+    require(Property::flash, good, [&] { return fmt::format("page {} {}", op.ppa.value, what); });
+  };
+  bad(g.contains(op.ppa), "does not exist");
+  switch (op.kind) {
+    case PageOpKind::read:
+      bad(programmed_[op.ppa.value], "is read while erased");
+      break;
+    case PageOpKind::program:
+      bad(!programmed_[op.ppa.value], "is programmed twice");
+      programmed_[op.ppa.value] = true;
+      break;
+    case PageOpKind::erase:
+      bad(g.page_in_block(op.ppa) == 0, "is not the first page of the block to erase");
+      for (std::uint32_t i = 0; i < g.pages_per_block; ++i) programmed_[op.ppa.value + i] = false;
+      break;
+  }
+}
+
+}  // namespace csdsim::ftl::conformance
