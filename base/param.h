@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -103,6 +104,11 @@ class ParamVisitor {
   template <class T>
   void list(std::string_view name, std::vector<T>& value, Range<std::size_t> length, std::string_view doc, Cite cite);
 
+  /// A map from names that somebody else knows to single values, kept as text.
+  void entries(std::string_view name, std::map<std::string, std::string>& value, std::string_view doc, Cite cite) {
+    on_entries(name, value, doc, cite);
+  }
+
   /// A nested map.
   template <class S>
   void section(std::string_view name, S& value, std::string_view doc);
@@ -123,6 +129,8 @@ class ParamVisitor {
 
  protected:
   virtual void on_param(Param& param) = 0;
+  virtual void on_entries(std::string_view name, std::map<std::string, std::string>& value, std::string_view doc,
+                          Cite cite) = 0;
   virtual void on_preset(std::string_view kind, std::string& name) = 0;
   virtual void on_shorthand(std::string_view key, std::string_view kind, std::string& name, std::string_view doc) = 0;
   virtual void on_enter(std::string_view name, std::string_view doc) = 0;
@@ -143,6 +151,9 @@ class NameList final : public ParamVisitor {
 
  protected:
   void on_param(Param& param) override { add(param.name); }
+  void on_entries(std::string_view name, std::map<std::string, std::string>&, std::string_view, Cite) override {
+    add(name);
+  }
   void on_preset(std::string_view, std::string&) override { add("preset"); }
   void on_shorthand(std::string_view key, std::string_view, std::string&, std::string_view) override { add(key); }
   void on_enter(std::string_view name, std::string_view) override {

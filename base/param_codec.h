@@ -51,7 +51,7 @@ std::string parse_text(std::string_view text);
 std::uint32_t narrow_count(std::uint64_t value);
 }  // namespace detail
 
-/// parse, format, type name of a parameter's type.
+/// parse and type name of a parameter's type; format where format_quantity does not write it.
 template <class T>
 struct Codec;
 
@@ -142,7 +142,9 @@ struct Codec<E> {
 /// The text that Codec<T>::parse reads back.
 template <class T>
 std::string format_value(const T& value) {
-  if constexpr (std::is_enum_v<T>) {
+  if constexpr (requires { Codec<T>::format(value); }) {
+    return Codec<T>::format(value);
+  } else if constexpr (std::is_enum_v<T>) {
     return std::string(name_of(value));
   } else if constexpr (std::is_same_v<T, bool>) {
     return value ? "true" : "false";

@@ -6,8 +6,10 @@
 namespace csdsim {
 namespace detail {
 
+/// A type with several spellings says in Codec<T>::spelling(value) which one a value has.
 template <class T>
-constexpr Spelling spelling_of() {
+constexpr Spelling spelling_of(const T& value) {
+  if constexpr (requires { Codec<T>::spelling(value); }) return Codec<T>::spelling(value);
   if constexpr (std::is_same_v<T, bool>) return Spelling::boolean;
   if constexpr (std::is_integral_v<T>) return Spelling::number;
   return Spelling::text;
@@ -41,7 +43,7 @@ class ValueParam final : public Param {
       : Param(name_, doc_, cite_), value_(value), range_(range) {}
   std::string type() const override { return Codec<T>::type(); }
   std::string range() const override { return range_text(range_); }
-  Spelling spelling() const override { return spelling_of<T>(); }
+  Spelling spelling() const override { return spelling_of(value_); }
   std::vector<std::string> texts() const override { return {format_value(value_)}; }
   void set(const std::vector<std::string>& texts) override {
     expect_single(texts);
@@ -61,7 +63,7 @@ class OptionalParam final : public Param {
       : Param(name_, doc_, cite_), value_(value), none_(none), range_(range) {}
   std::string type() const override { return Codec<T>::type() + " or " + std::string(none_); }
   std::string range() const override { return range_text(range_); }
-  Spelling spelling() const override { return value_ ? spelling_of<T>() : Spelling::text; }
+  Spelling spelling() const override { return value_ ? spelling_of(*value_) : Spelling::text; }
   std::vector<std::string> texts() const override { return {value_ ? format_value(*value_) : std::string(none_)}; }
   void set(const std::vector<std::string>& texts) override {
     expect_single(texts);
@@ -85,7 +87,7 @@ class ListParam final : public Param {
                                       : std::to_string(length_.min) + " to " + std::to_string(length_.max) + " items";
   }
   bool is_list() const override { return true; }
-  Spelling spelling() const override { return spelling_of<T>(); }
+  Spelling spelling() const override { return spelling_of(T{}); }
   std::vector<std::string> texts() const override {
     std::vector<std::string> out;
     for (const T& item : value_) out.push_back(format_value(item));

@@ -82,6 +82,11 @@ nvme::NvmeControllerParams controller_params(const DriveConfig& config, Bytes ex
 
 }  // namespace
 
+std::unique_ptr<ftl::KvMappingPolicy> make_mapping(const DriveConfig& config) {
+  if (config.mapping == nullptr) return std::make_unique<ftl::InstinferPolicy>(config.geometry);
+  return config.mapping(config.geometry);
+}
+
 /// The firmware's dispatch: from a decoded command to the service that executes it.
 struct Firmware final : nvme::CommandHandler {
   BlockService& block;
@@ -153,7 +158,7 @@ struct Drive::Parts {
         media(c.reliability ? std::make_optional<MediaModel>(*c.reliability) : std::nullopt),
         dram(c.dram),
         block_ftl(block_config(c), blocks, store, faults()),
-        kv_ftl(c.kv, blocks, store, dram, std::make_unique<ftl::InstinferPolicy>(c.geometry), faults()),
+        kv_ftl(c.kv, blocks, store, dram, make_mapping(c), faults()),
         lookup(kv_ftl, c.filter),
         fallback_selection(0.25, c.flash.seed),
         work(make_work(c, lookup, fallback_selection)),

@@ -44,6 +44,8 @@ struct DriveConfig {
   std::optional<csdsim::Bandwidth> dram_bandwidth;  ///< shared by all traffic; unset: never waited for
   csdsim::Bytes write_buffer;                       ///< 0: a write completes when it is in flash
   csdsim::ftl::KvFtlConfig kv;
+  /// Makes the mapping policy of the KV cache. Null: InstInfer's.
+  std::function<std::unique_ptr<csdsim::ftl::KvMappingPolicy>(const csdsim::FlashGeometry&)> mapping;
   csdsim::ftl::BlockFtlConfig block;
   csdsim::ftl::BlockManagerConfig blocks;
   /// Controller DRAM for cached entries of the block namespace's page map, 8 bytes each; 0: the map is held whole, and
@@ -57,6 +59,9 @@ struct DriveConfig {
   /// Timing runs: which pages a SparF head touches. Must outlive the drive; not needed in carried runs.
   csdsim::engine::SelectionSource* selection = nullptr;
 };
+
+/// A mapping policy as a drive of this configuration has it.
+std::unique_ptr<csdsim::ftl::KvMappingPolicy> make_mapping(const DriveConfig& config);
 
 class DramPort;
 class FirmwareCores;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/error.h"
@@ -33,6 +34,12 @@ void JsonDump::on_param(Param& param) {
   }
   slot = nlohmann::ordered_json::array();
   for (const std::string& text : texts) slot.push_back(json_value(text, param.spelling()));
+}
+
+void JsonDump::on_entries(std::string_view name, std::map<std::string, std::string>& value, std::string_view, Cite) {
+  auto& slot = (*stack_.back())[std::string(name)];
+  slot = nlohmann::ordered_json::object();
+  for (const auto& [key, text] : value) slot[key] = text;
 }
 
 void JsonDump::on_preset(std::string_view, std::string& name) {
@@ -70,13 +77,31 @@ nlohmann::ordered_json dump_origins(const Origins& origins) {
 void ParamTable::add(std::string_view name, std::string type, std::string range, std::string value, Cite cite,
                      std::string_view doc) {
   const std::string path = section_.empty() ? std::string(name) : section_ + "." + std::string(name);
-  rows.push_back({path, section_, std::string(name), kinds_.back(), std::move(type), std::move(range), std::move(value),
-                  cite, std::string(doc)});
+  ParamRow row{path, section_,        std::string(name), {}, std::move(type), std::move(range), std::move(value),
+               cite, std::string(doc)};
+  if (!kinds_.back().empty()) row.kinds = {kinds_.back()};
+  const auto same = [&](const ParamRow& other) {
+    return other.path == row.path && other.type == row.type && other.range == row.range && other.value == row.value &&
+           other.doc == row.doc && other.cite.source == row.cite.source && other.cite.where == row.cite.where;
+  };
+  const auto alike = std::find_if(rows.begin(), rows.end(), same);
+  if (alike == rows.end()) {
+    rows.push_back(std::move(row));
+  } else {
+    alike->kinds.push_back(kinds_.back());
+  }
 }
 
 void ParamTable::on_param(Param& param) {
   const std::string joined = join(param.texts());
   add(param.name, param.type(), param.range(), param.is_list() ? "[" + joined + "]" : joined, param.cite, param.doc);
+}
+
+void ParamTable::on_entries(std::string_view name, std::map<std::string, std::string>& value, std::string_view doc,
+                            Cite cite) {
+  std::vector<std::string> texts;
+  for (const auto& [key, text] : value) texts.push_back(fmt::format("{}: {}", key, text));
+  add(name, "map of values", "", "{" + join(texts) + "}", cite, doc);
 }
 
 void ParamTable::on_preset(std::string_view kind, std::string& name) {

@@ -26,6 +26,8 @@ class JsonDump final : public ParamVisitor {
 
  protected:
   void on_param(Param& param) override;
+  void on_entries(std::string_view name, std::map<std::string, std::string>& value, std::string_view doc,
+                  Cite cite) override;
   void on_preset(std::string_view kind, std::string& name) override;
   void on_shorthand(std::string_view key, std::string_view kind, std::string& name, std::string_view doc) override;
   void on_enter(std::string_view name, std::string_view doc) override;
@@ -47,7 +49,8 @@ struct ParamRow {
   std::string path;     ///< "platform.device.flash.channels"
   std::string section;  ///< "platform.device.flash", "" at the top
   std::string name;
-  std::string kind;  ///< the kind of the surrounding choice, or ""
+  /// The kinds of the surrounding choice that have it, alike in all that is said here; empty outside a choice.
+  std::vector<std::string> kinds;
   std::string type;
   std::string range;
   std::string value;  ///< the default
@@ -79,6 +82,8 @@ class ParamTable final : public ParamVisitor {
 
  protected:
   void on_param(Param& param) override;
+  void on_entries(std::string_view name, std::map<std::string, std::string>& value, std::string_view doc,
+                  Cite cite) override;
   void on_preset(std::string_view kind, std::string& name) override;
   void on_shorthand(std::string_view key, std::string_view kind, std::string& name, std::string_view doc) override;
   void on_enter(std::string_view name, std::string_view doc) override;

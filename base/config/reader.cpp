@@ -68,6 +68,30 @@ void Reader::on_param(Param& param) {
   }
 }
 
+void Reader::on_entries(std::string_view name, std::map<std::string, std::string>& value, std::string_view, Cite cite) {
+  top().known.emplace_back(name);
+  const std::string path = path_of(name);
+  const Entry* entry = top().map->find(name);
+  if (!entry) {
+    origins_[path] = Origin{Layer::builtin, "", 0, 0, cite_text(cite)};
+    return;
+  }
+  origins_[path] = entry->value.origin;
+  if (!entry->value.is_map()) {
+    fail_shape(path, *entry, "a map {...}");
+    return;
+  }
+  for (const Entry& given : entry->value.entries) {
+    const std::string own = fmt::format("{}.{}", path, given.key);
+    origins_[own] = given.value.origin;
+    if (given.value.kind != Node::Kind::scalar) {
+      fail_shape(own, given, "a single value");
+      continue;
+    }
+    value[given.key] = given.value.scalar;
+  }
+}
+
 const Node* Reader::named_preset(std::string_view key, std::string_view kind, std::string& name) {
   top().known.emplace_back(key);
   const std::string path = path_of(key);

@@ -48,6 +48,8 @@ class Reader final : public ParamVisitor {
 
  protected:
   void on_param(Param& param) override;
+  void on_entries(std::string_view name, std::map<std::string, std::string>& value, std::string_view doc,
+                  Cite cite) override;
   void on_preset(std::string_view kind, std::string& name) override;
   void on_shorthand(std::string_view key, std::string_view kind, std::string& name, std::string_view doc) override;
   void on_enter(std::string_view name, std::string_view doc) override;

@@ -73,7 +73,9 @@ class GenerationProgram : public sc_core::sc_module {
         setup_(setup),
         hooks_(hooks),
         platform_(platform),
-        layout_(layout()),
+        policy_(make_mapping(setup.platform.drive)),
+        kv_shape_(kv_shape()),
+        layout_(policy_->layout(kv_shape_, setup.platform.drive.geometry.page_size, setup.platform.drive.kv.layout)),
         grouping_(grouping()),
         plan_(setup.plan.workload, setup.plan.model.layers, grouping_, setup.sampling),
         estimator_(plan_, setup.plan.workload),
@@ -138,13 +140,11 @@ class GenerationProgram : public sc_core::sc_module {
 
   DriveBackend::Shape shape() const {
     const host::ModelShape& model = setup_.plan.model;
-    const auto& prompts = setup_.plan.workload.prompt_tokens;
-    const std::uint32_t longest = *std::max_element(prompts.begin(), prompts.end());
     return {.kv_heads = model.kv_heads,
             .group = model.heads / model.kv_heads,
             .head_dim = model.head_dim,
             .layers = most_layers(),
-            .max_tokens = longest + setup_.plan.workload.output_tokens,
+            .max_tokens = max_tokens(),
             .component_major = component_major(),
             .granularity = setup_.granularity,
             .through_host = setup_.plan.system.through_host};
@@ -153,16 +153,28 @@ class GenerationProgram : public sc_core::sc_module {
   /// Dense attention never reads embedding pages: InstI-Dense keeps K once.
   bool component_major() const { return setup_.component_major.value_or(setup_.system != "instinfer-dense"); }
 
-  ftl::KvLayout layout() const {
-    const DriveConfig& drive = setup_.platform.drive;
+  std::uint32_t max_tokens() const {
     const auto& prompts = setup_.plan.workload.prompt_tokens;
-    const std::uint32_t longest = *std::max_element(prompts.begin(), prompts.end());
-    return ftl::KvLayout::make(drive.geometry.page_size, setup_.plan.model.head_dim, drive.kv.layout.embedding_group,
-                               longest + setup_.plan.workload.output_tokens, component_major());
+    return *std::max_element(prompts.begin(), prompts.end()) + setup_.plan.workload.output_tokens;
+  }
+
+  /// A sequence on the first drive, which has the most heads.
+  ftl::KvShape kv_shape() const {
+    const host::ModelShape& model = setup_.plan.model;
+    return {.layers = model.layers,
+            .kv_heads = (model.kv_heads + setup_.platform.drives - 1) / setup_.platform.drives,
+            .head_dim = model.head_dim,
+            .max_tokens = max_tokens(),
+            .component_major = component_major()};
   }
 
   host::KvGrouping grouping() const {
-    return {.page_tokens = layout_.group_tokens, .window_tokens = component_major() ? layout_.window_tokens : 0};
+    if (!layout_.component_major) return {.page_tokens = layout_.group_tokens};
+    const ftl::KvFtlConfig& kv = setup_.platform.drive.kv;
+    const std::uint32_t rewrites = kv.tail == ftl::TailPolicy::partial_program ? kv.tail_rewrites : 0;
+    return {.page_tokens = layout_.group_tokens,
+            .window_tokens = layout_.window_tokens,
+            .windowed = [this, rewrites](std::uint64_t tokens) { return layout_.windowed(tokens, rewrites); }};
   }
 
   void fail(const std::string& message) {
@@ -194,18 +206,24 @@ class GenerationProgram : public sc_core::sc_module {
   void check_dram() const {
     const ftl::TailPolicy tail = setup_.platform.drive.kv.tail;
     const auto& work = setup_.plan.workload;
+    const ftl::KvSequenceInfo sequence{SequenceId{0}, kv_shape_, layout_};
+    const std::uint64_t heads = kv_shape_.kv_heads;
+    const std::uint64_t tiles = (heads + layout_.page_heads - 1) / layout_.page_heads;
+    std::vector<std::uint32_t> written(work.prompt_tokens.size());  // groups
     std::uint64_t most = 0;
     for (std::uint32_t step = 0; step < work.output_tokens; ++step) {
       std::uint64_t bytes = 0;
-      for (const std::uint32_t prompt : work.prompt_tokens) {
-        const std::uint64_t tokens = prompt + step;
-        bytes += layout_.group_buffer(tokens).value + sizeof(float) * layout_.head_dim +
-                 sizeof(ftl::KvMapEntry) * layout_.pages(tokens).total();
-        if (tail == ftl::TailPolicy::dram) bytes += layout_.component_tail(tokens).value;
+      for (std::size_t s = 0; s < written.size(); ++s) {
+        const std::uint32_t tokens = work.prompt_tokens[s] + step;
+        written[s] += policy_->groups_to_write(sequence, tokens, written[s]);
+        const std::uint64_t held = tokens - std::uint64_t{written[s]} * layout_.group_tokens;
+        bytes += heads * (2 * held * layout_.row().value + sizeof(float) * layout_.head_dim) +
+                 tiles * policy_->table_bytes(sequence, layout_.pages(tokens).total()).value;
+        if (tail == ftl::TailPolicy::dram) bytes += heads * layout_.component_tail(tokens).value;
       }
       most = std::max(most, bytes);
     }
-    most *= std::uint64_t{drives_.shard(0).count} * plan_.model_layers();
+    most *= plan_.model_layers();
     const Bytes capacity = setup_.platform.drive.dram;
     if (most > capacity.value)
       throw UserError(
@@ -335,6 +353,8 @@ class GenerationProgram : public sc_core::sc_module {
   const GenerationSetup& setup_;
   const GenerationHooks& hooks_;
   Platform& platform_;
+  std::unique_ptr<ftl::KvMappingPolicy> policy_;  ///< of a drive, to ask what it would do
+  ftl::KvShape kv_shape_;
   ftl::KvLayout layout_;
   host::KvGrouping grouping_;
   host::SamplingPlan plan_;

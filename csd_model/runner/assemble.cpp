@@ -199,7 +199,7 @@ nvme::PcieLinkParams link_params(const scenario::LinkConfig& link) {
 
 /// A namespace that a workload does not use keeps what its FTL needs to exist.
 double kv_share(const Scenario& s) {
-  if (std::holds_alternative<scenario::PageMapping>(s.platform.device.ftl.mapping)) return 0;
+  if (!s.platform.device.has_engine()) return 0;
   return s.block_only() ? 0 : 1;
 }
 
@@ -232,9 +232,13 @@ DriveConfig drive_config(const Scenario& s) {
   config.dram = device.dram.capacity;
   config.dram_bandwidth = device.dram.bandwidth;
   config.write_buffer = device.write_buffer.capacity;
-  if (const auto* mapping = std::get_if<scenario::InstinferMapping>(&device.ftl.mapping)) {
-    config.kv.tail = mapping->tail == scenario::TailPolicy::dram ? ftl::TailPolicy::dram : ftl::TailPolicy::token_index;
-    config.kv.layout.embedding_group = mapping->embedding_group.value_or(0);
+  if (const scenario::KvMapping* mapping = scenario::kv_mapping(device.ftl.mapping)) {
+    config.kv.tail = mapping->tail;
+    config.kv.tail_rewrites = mapping->tail_rewrites;
+    config.kv.layout = mapping->layout_options();
+    config.mapping = [mapping = device.ftl.mapping](const FlashGeometry& geometry) {
+      return scenario::make_policy(mapping, geometry);
+    };
   }
   set_block_management(s, config);
   config.kv_share = kv_share(s);

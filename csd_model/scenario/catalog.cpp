@@ -70,6 +70,17 @@ std::string source_text(const ParamRow& row) { return std::string(to_string(row.
 std::string meaning(const ParamRow& row) { return fmt::format("{} [{}]", row.doc, row.cite.where); }
 std::string range_text(const ParamRow& row) { return row.range.empty() ? "-" : row.range; }
 
+/// " (a, b)", the kinds that have a parameter, or " (all but c)" where that is shorter; "" where there is no choice.
+std::string kinds_text(const SectionRow& section, const ParamRow& row) {
+  if (section.kinds.empty() || row.kinds.empty()) return "";
+  std::vector<std::string> others;
+  for (const std::string& kind : section.kinds) {
+    if (std::find(row.kinds.begin(), row.kinds.end(), kind) == row.kinds.end()) others.push_back(kind);
+  }
+  const bool most = !others.empty() && others.size() < row.kinds.size();
+  return most ? fmt::format(" (all but {})", join(others)) : fmt::format(" ({})", join(row.kinds));
+}
+
 /// The parameters of one map, grouped by kind where it chooses.
 std::string section_text(const ParamTable& table, const SectionRow& section, std::string_view only_kind) {
   std::string out = fmt::format("{}: {}\n", section.path.empty() ? "scenario" : section.path, section.doc);
@@ -81,10 +92,11 @@ std::string section_text(const ParamTable& table, const SectionRow& section, std
   std::vector<Row> rows{{"parameter", "default", "type", "range", "source", "meaning"}};
   for (const ParamRow& row : table.rows) {
     if (row.section != section.path) continue;
-    if (!section.kinds.empty() && !only_kind.empty() && !row.kind.empty() && row.kind != only_kind) continue;
-    const bool of_kind = !section.kinds.empty() && !row.kind.empty();
-    rows.push_back({of_kind ? fmt::format("{} ({})", row.name, row.kind) : row.name, row.value, row.type,
-                    range_text(row), source_text(row), meaning(row)});
+    const bool of_kind = !section.kinds.empty() && !row.kinds.empty();
+    const bool of_this = std::find(row.kinds.begin(), row.kinds.end(), only_kind) != row.kinds.end();
+    if (of_kind && !only_kind.empty() && !of_this) continue;
+    rows.push_back(
+        {row.name + kinds_text(section, row), row.value, row.type, range_text(row), source_text(row), meaning(row)});
   }
   if (rows.size() > 1) out += aligned(rows, "  ");
   return out;
@@ -266,7 +278,7 @@ std::string describe_markdown() {
     std::string rows;
     for (const ParamRow& row : table.rows) {
       if (row.section != section.path) continue;
-      const std::string kind = section.kinds.empty() || row.kind.empty() ? "" : fmt::format(" ({})", row.kind);
+      const std::string kind = kinds_text(section, row);
       rows += fmt::format("| `{}`{} | {} | {} | {} | {} | {} |\n", row.name, kind, cell(row.value), cell(row.type),
                           cell(range_text(row)), source_text(row), cell(meaning(row)));
     }

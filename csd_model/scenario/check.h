@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <initializer_list>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -54,6 +55,9 @@ class Checker {
   config::Diagnostics& diagnostics_;
 };
 
+/// The mapping policy of the drive; null where it keeps no KV cache, and after recording why it cannot be made. Looks
+/// for the library of a plugin.
+std::unique_ptr<ftl::KvMappingPolicy> check_mapping(Checker& c);
 /// Geometry, links, NVMe, FTL. Settles which of bandwidth and generation of a link counts.
 void check_platform(Checker& c);
 /// Shape of the model. Reads the shape of a checkpoint. False when there is no usable shape.

@@ -260,6 +260,7 @@ void check_platform(Checker& c) {
               {"platform.device.ftl.map.capacity", "platform.device.dram.capacity"},
               fmt::format("platform.device.ftl.map.capacity: {} does not fit in the controller DRAM of {}",
                           format_quantity(map->capacity), format_quantity(device.dram.capacity)));
+  check_mapping(c);
   auto order = device.ftl.stripe_order;
   std::sort(order.begin(), order.end());
   c.require(std::adjacent_find(order.begin(), order.end()) == order.end(), {"platform.device.ftl.stripe_order"},

@@ -15,10 +15,12 @@ namespace {
 
 constexpr std::string_view kPage = "platform.device.flash.page_size";
 constexpr std::string_view kGroup = "platform.device.ftl.mapping.embedding_group";
+constexpr std::string_view kTail = "platform.device.ftl.mapping.tail";
 constexpr std::string_view kMapping = "platform.device.ftl.mapping.kind";
 
-/// Rows and windows have to fill pages without remainder.
-bool check_layout(Checker& c, const InstinferMapping& mapping) {
+/// Rows and windows have to fill pages without remainder. What a policy of the user's makes of rows is its own
+/// business.
+bool check_rows(Checker& c, const KvMapping& mapping) {
   const ModelConfig& model = c.scenario().model;
   const std::uint64_t page = c.scenario().platform.device.flash.geometry.page_size.value;
   const std::uint64_t row = model.row_bytes().value;
@@ -30,18 +32,37 @@ bool check_layout(Checker& c, const InstinferMapping& mapping) {
   c.require(page % row == 0, {kPage, "model.head_dim"},
             fmt::format("{}: a page of {} is not a multiple of {}", kPage, format_quantity(Bytes{page}), row_text));
   if (page % row != 0) return false;
-  if (!mapping.embedding_group) return true;
-  const std::uint32_t m = *mapping.embedding_group;
+  const std::uint32_t m = mapping.embedding_group.components;
+  if (m == 0) return true;
   const bool fits = std::has_single_bit(m) && model.head_dim % m == 0 && page % (m * model.bytes_per_element) == 0;
   c.require(fits, {kGroup, "model.head_dim"},
             fmt::format("{}: {} is not a power of two that divides the head dimension {}", kGroup, m, model.head_dim));
   return fits;
 }
 
-void check_capacity(Checker& c, const GenerationWorkload& work) {
+/// The policy has the last word.
+std::optional<ftl::KvLayout> check_layout(Checker& c, const KvMapping& mapping) {
+  const auto policy = check_mapping(c);
+  if (policy == nullptr) return std::nullopt;
+  const bool plugin = std::holds_alternative<PluginMapping>(c.scenario().platform.device.ftl.mapping);
+  if (!plugin && !check_rows(c, mapping)) return std::nullopt;
+  try {
+    const ftl::KvLayout layout = kv_layout(c.scenario(), *policy);
+    if (plugin && !layout.component_major && kv_shape(c.scenario()).component_major) {
+      for (const std::string_view path : {kGroup, kTail})
+        c.refuse_unused(path, kMapping, fmt::format("{} keeps no embedding pages", policy->name()));
+    }
+    return layout;
+  } catch (const std::exception& e) {
+    c.error_at(kMapping, fmt::format("{}: {}: {}", kMapping, policy->name(), e.what()));
+    return std::nullopt;
+  }
+}
+
+void check_capacity(Checker& c, const GenerationWorkload& work, const ftl::KvLayout& layout) {
   const Scenario& s = c.scenario();
   const DeviceConfig& device = s.platform.device;
-  const std::uint64_t pages = kv_cache_pages(s);
+  const std::uint64_t pages = kv_cache_pages(s, layout);
   const std::uint64_t page = device.flash.geometry.page_size.value;
   const std::uint64_t usable = device.usable_capacity().value / page;
   const auto gib = [&](std::uint64_t n) {
@@ -172,12 +193,13 @@ void check_generation(Checker& c, GenerationWorkload& work) {
             fmt::format("the weights of the model take {:.1f} GiB and stay in GPU memory, which has {:.1f} GiB",
                         static_cast<double>(s.model.weight_bytes().value) / (1 << 30),
                         static_cast<double>(s.platform.gpu.memory.value) / (1 << 30)));
-  const auto* mapping = std::get_if<InstinferMapping>(&device.ftl.mapping);
+  const KvMapping* mapping = kv_mapping(device.ftl.mapping);
   c.require(mapping != nullptr, {kMapping, "system.kind"},
             fmt::format("{}: {} keeps no KV cache, which {} needs; use kind: instinfer", kMapping, PageMapping::kKind,
                         s.system_kind()));
-  const bool known = c.readable({kPage, "workload.batch", "workload.input_tokens", "workload.output_tokens"});
-  if (mapping && known && check_layout(c, *mapping)) check_capacity(c, work);
+  const bool known = c.readable({kPage, kGroup, "workload.batch", "workload.input_tokens", "workload.output_tokens"});
+  if (!mapping || !known) return;
+  if (const auto layout = check_layout(c, *mapping)) check_capacity(c, work, *layout);
 }
 
 }  // namespace

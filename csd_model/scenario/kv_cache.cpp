@@ -1,15 +1,8 @@
 #include "csd_model/scenario/kv_cache.h"
 
-#include "ftl/core/kv_layout.h"
+#include "base/error.h"
 
 namespace csdsim::scenario {
-
-std::uint32_t embedding_group(const InstinferMapping& mapping, const ModelConfig& model, Bytes page,
-                              std::uint64_t longest_sequence) {
-  return ftl::KvLayout::make(page, model.head_dim, mapping.embedding_group.value_or(0),
-                             static_cast<std::uint32_t>(longest_sequence))
-      .embedding_group;
-}
 
 std::uint64_t longest_sequence(const Scenario& s) {
   const auto* work = std::get_if<GenerationWorkload>(&s.workload);
@@ -17,18 +10,33 @@ std::uint64_t longest_sequence(const Scenario& s) {
   return std::uint64_t{work->prompts ? 0 : work->input_tokens} + work->output_tokens;
 }
 
-std::uint64_t kv_cache_pages(const Scenario& s) {
-  const auto& work = std::get<GenerationWorkload>(s.workload);
-  const auto& mapping = std::get<InstinferMapping>(s.platform.device.ftl.mapping);
-  const Bytes page = s.platform.device.flash.geometry.page_size;
-  const std::uint64_t tokens = longest_sequence(s);
-  std::uint64_t pages = 2 * (tokens / (page.value / s.model.row_bytes().value));
-  if (std::holds_alternative<InstinferSparf>(s.system)) {
-    const std::uint32_t m = embedding_group(mapping, s.model, page, tokens);
-    pages += tokens / (page.value / (std::uint64_t{m} * s.model.bytes_per_element)) * (s.model.head_dim / m);
+ftl::KvShape kv_shape(const Scenario& s) {
+  const std::uint32_t drives = s.platform.device.count;
+  return {.layers = s.model.layers,
+          .kv_heads = (s.model.kv_heads + drives - 1) / drives,
+          .head_dim = s.model.head_dim,
+          .max_tokens = static_cast<std::uint32_t>(longest_sequence(s)),
+          .component_major = std::holds_alternative<InstinferSparf>(s.system)};
+}
+
+ftl::KvLayout kv_layout(const Scenario& s, const ftl::KvMappingPolicy& policy) {
+  const DeviceConfig& device = s.platform.device;
+  const KvMapping* mapping = kv_mapping(device.ftl.mapping);
+  if (mapping == nullptr) throw InternalError("a drive without a KV cache has no layout for one");
+  const ftl::KvLayout layout = policy.layout(kv_shape(s), device.flash.geometry.page_size, mapping->layout_options());
+  layout.validate();
+  return layout;
+}
+
+std::uint64_t kv_cache_pages(const Scenario& s, const ftl::KvLayout& layout) {
+  const ftl::KvShape shape = kv_shape(s);
+  std::uint64_t pages = layout.pages(shape.max_tokens).total();
+  if (layout.component_major && kv_mapping(s.platform.device.ftl.mapping)->tail == TailPolicy::partial_program) {
+    const auto next = static_cast<std::uint32_t>(layout.full_windows(shape.max_tokens));
+    pages += layout.embedding_pages(layout.window(next));
   }
-  const std::uint64_t heads = (s.model.kv_heads + s.platform.device.count - 1) / s.platform.device.count;
-  return pages * heads * s.model.layers * work.batch;
+  const std::uint64_t tiles = (shape.kv_heads + layout.page_heads - 1) / layout.page_heads;
+  return pages * tiles * shape.layers * std::get<GenerationWorkload>(s.workload).batch;
 }
 
 }  // namespace csdsim::scenario

@@ -139,6 +139,10 @@ nlohmann::ordered_json effective_config(const Scenario& scenario) {
     json["simulation"].erase("sampling");
     json["platform"]["device"]["energy"].erase("mac");
   }
+  if (const KvMapping* mapping = kv_mapping(scenario.platform.device.ftl.mapping);
+      mapping && mapping->tail != TailPolicy::partial_program) {
+    json["platform"]["device"]["ftl"]["mapping"].erase("tail_rewrites");
+  }
   if (!scenario.platform.device.has_engine()) json["platform"]["device"]["energy"].erase("engine_idle");
   if (auto* sparf = std::get_if<InstinferSparf>(&scenario.system);
       sparf && sparf->r && sparf->k && json.contains("system")) {

@@ -202,17 +202,6 @@ void describe(ParamVisitor& v, WriteBufferConfig& c) {
           "DRAM in which block writes complete; 0 B: every write reaches flash first.", assumed("the slow, safe case"));
 }
 
-void describe(ParamVisitor& v, InstinferMapping& c) {
-  v.optional(
-      "embedding_group", c.embedding_group, "auto", {1, 1024},
-      "m, components an embedding page: a power of two that divides the head dimension.",
-      assumed("auto: the largest window of at most max(256, half the longest sequence); InstInfer IV-C uses 2 to 8"));
-  v.param("tail", c.tail, "Where K of tokens that fill no embedding window yet is kept.",
-          assumed("the paper does not discuss it; dram needs up to 419 MB a sequence of OPT-13B"));
-}
-
-void describe(ParamVisitor&, PageMapping&) {}
-
 void describe(ParamVisitor&, GreedyGc&) {}
 void describe(ParamVisitor&, CostBenefitGc&) {}
 void describe(ParamVisitor&, FifoGc&) {}

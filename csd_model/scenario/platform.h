@@ -13,6 +13,7 @@
 #include "base/quantity.h"
 #include "base/units.h"
 #include "csd_model/scenario/energy_config.h"
+#include "csd_model/scenario/mapping.h"
 #include "csd_model/scenario/reliability_config.h"
 
 namespace csdsim::scenario {
@@ -24,7 +25,6 @@ enum class FilterLocation : std::uint8_t { nfc, die };
 enum class Fidelity : std::uint8_t { fast, at };
 enum class Granularity : std::uint8_t { layer_mini_batch, sequence, head };
 enum class Transfer : std::uint8_t { p2p, host };
-enum class TailPolicy : std::uint8_t { token_index, dram };
 enum class StripeLevel : std::uint8_t { channel, die, plane };
 enum class GpuTiming : std::uint8_t { modelled };
 
@@ -135,21 +135,6 @@ struct WriteBufferConfig {
   Bytes capacity{};  ///< 0: a write completes when it is in flash
 };
 
-/// Two maps for the KV cache beside a page map for blocks.
-struct InstinferMapping {
-  static constexpr std::string_view kKind = "instinfer";
-  static constexpr std::string_view kDoc =
-      "Token-indexed and embedding-indexed maps for the KV cache (InstInfer IV-C), and a page map for block commands.";
-  std::optional<std::uint32_t> embedding_group;  ///< m; unset: see ftl::KvLayout::make
-  TailPolicy tail = TailPolicy::token_index;
-};
-
-/// A page map only: a drive that keeps no KV cache.
-struct PageMapping {
-  static constexpr std::string_view kKind = "page";
-  static constexpr std::string_view kDoc = "A page map for block commands; the drive keeps no KV cache.";
-};
-
 struct GreedyGc {
   static constexpr std::string_view kKind = "greedy";
   static constexpr std::string_view kDoc = "The block with the fewest valid pages.";
@@ -203,7 +188,7 @@ struct WearLevellingConfig {
 };
 
 struct FtlConfig {
-  std::variant<InstinferMapping, PageMapping> mapping;
+  MappingConfig mapping;
   Ratio over_provisioning = Ratio::of(7, 100);
   std::uint32_t gc_free_blocks = 2;
   SimTime lookup_time{};
@@ -231,7 +216,7 @@ struct DeviceConfig {
   EnergyConfig energy;
 
   /// Drives that keep no KV cache have no attention engine.
-  bool has_engine() const { return !std::holds_alternative<PageMapping>(ftl.mapping); }
+  bool has_engine() const { return kv_mapping(ftl.mapping) != nullptr; }
   /// Flash that data may fill: capacity less over-provisioning, in whole pages.
   Bytes usable_capacity() const;
 };
@@ -281,8 +266,6 @@ void describe(ParamVisitor& v, LinkConfig& c);
 void describe(ParamVisitor& v, GpuLinkConfig& c);
 void describe(ParamVisitor& v, DramConfig& c);
 void describe(ParamVisitor& v, WriteBufferConfig& c);
-void describe(ParamVisitor& v, InstinferMapping& c);
-void describe(ParamVisitor& v, PageMapping& c);
 void describe(ParamVisitor& v, GreedyGc& c);
 void describe(ParamVisitor& v, CostBenefitGc& c);
 void describe(ParamVisitor& v, RandomGreedyGc& c);
@@ -357,14 +340,6 @@ struct EnumValues<scenario::Transfer> {
   static constexpr EnumValue<scenario::Transfer> values[] = {
       {scenario::Transfer::p2p, "p2p", "The drive reads and writes GPU memory itself."},
       {scenario::Transfer::host, "host", "Through host memory: over the GPU's link first, then over the drive's."}};
-};
-template <>
-struct EnumValues<scenario::TailPolicy> {
-  static constexpr EnumValue<scenario::TailPolicy> values[] = {
-      {scenario::TailPolicy::token_index, "token_index",
-       "Tokens short of an embedding window are scored from token pages; a full window is read back and transposed."},
-      {scenario::TailPolicy::dram, "dram",
-       "The component-major tail stays in controller DRAM until its window is full."}};
 };
 template <>
 struct EnumValues<scenario::StripeLevel> {

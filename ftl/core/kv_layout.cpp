@@ -116,8 +116,13 @@ std::uint32_t KvLayout::window_at(std::uint64_t position) const {
   return static_cast<std::uint32_t>(window_of(position / embedding_pages() * window_tokens));
 }
 
-std::uint64_t KvLayout::windowed(std::uint64_t tokens) const {
-  return component_major ? window(static_cast<std::uint32_t>(window_of(tokens))).first : 0;
+std::uint64_t KvLayout::windowed(std::uint64_t tokens, std::uint32_t rewrites) const {
+  if (!component_major) return 0;
+  const KvWindow next = window(static_cast<std::uint32_t>(window_of(tokens)));
+  if (rewrites == 0) return next.first;
+  const std::uint32_t step = next.tokens / (rewrites + 1) / group_tokens * group_tokens;
+  const std::uint32_t distance = std::max(step, group_tokens);
+  return next.first + (tokens - next.first) / distance * distance;
 }
 
 KvPageCount KvLayout::pages(std::uint64_t tokens) const {

@@ -23,9 +23,7 @@ std::uint32_t KvFtl::partial_target(const KvLayout& l, const Head& head, std::ui
                                     std::uint32_t tokens) const {
   if (head.coming_partial) return 0;
   const KvWindow window = l.window(windows);
-  const std::uint32_t step = window.tokens / (config_.tail_rewrites + 1) / l.group_tokens * l.group_tokens;
-  const std::uint32_t distance = std::max(step, l.group_tokens);
-  const std::uint32_t end = window.first + (tokens - window.first) / distance * distance;
+  const auto end = static_cast<std::uint32_t>(l.windowed(tokens, config_.tail_rewrites));
   const std::uint32_t old = head.partial && head.partial->window == windows ? head.partial->end : window.first;
   return end > old ? end : 0;
 }

@@ -15,8 +15,8 @@ const SequenceBlockPolicy::Territory& SequenceBlockPolicy::territory(const KvSeq
     own.point = unused_.back();
     unused_.pop_back();
   }
-  const std::uint64_t runs = (sequence.shape.kv_heads + sequence.layout.page_heads - 1) / sequence.layout.page_heads;
-  const std::uint64_t pages = sequence.layout.pages(sequence.shape.max_tokens).total() * runs * sequence.shape.layers;
+  const std::uint64_t tiles = (sequence.shape.kv_heads + sequence.layout.page_heads - 1) / sequence.layout.page_heads;
+  const std::uint64_t pages = sequence.layout.pages(sequence.shape.max_tokens).total() * tiles;
   const std::uint64_t of_row = std::uint64_t{geometry_.channels} * geometry_.pages_per_block;
   own.planes = static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>((pages + of_row - 1) / of_row, 1, geometry_.planes_per_channel()));

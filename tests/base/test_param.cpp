@@ -131,6 +131,6 @@ TEST_CASE("a table has every parameter of every kind") {
   CHECK(table.rows[0].range == "0 ps to 1 us");
   CHECK(table.rows[0].value == "5 ns");
   CHECK(table.rows[0].cite.where == "P 1");
-  CHECK(table.rows[10].kind == "fan");
+  CHECK(table.rows[10].kinds == std::vector<std::string>{"fan"});
   CHECK(table.rows[2].type == "one of red, green");
 }

@@ -92,7 +92,8 @@ TEST_CASE("the contract's example is read to the values it states") {
   CHECK(std::get<ClusteredSelection>(s.simulation.selection).token_page_fraction == Ratio::of(1, 4));
   // OPT-13B: 24 GiB of weights (InstInfer III-A), and 1.5 x 819,200 B a token of flushed KV.
   CHECK(s.model.weight_bytes().value / (1 << 30) == 23);
-  CHECK(kv_cache_pages(s) * 4096 == 819'200ull * 3 / 2 * 2048 * 64);
+  const auto policy = make_policy(s.platform.device.ftl.mapping, f.geometry);
+  CHECK(kv_cache_pages(s, kv_layout(s, *policy)) * 4096 == 819'200ull * 3 / 2 * 2048 * 64);
 }
 
 TEST_CASE("the contract's defaults are the defaults of the structs") {
@@ -205,18 +206,41 @@ TEST_CASE("a checkpoint gives the shape; a scenario that says otherwise is wrong
                     Catch::Contains("s.yaml:2:32: error: model.path and model.preset exclude each other"));
 }
 
-TEST_CASE("the embedding group follows from page, head and longest sequence") {
-  ModelConfig m;
-  m.head_dim = 128;
-  const InstinferMapping open;
-  CHECK(embedding_group(open, m, Bytes::kib(4), 4096) == 1);
-  CHECK(embedding_group(open, m, Bytes::kib(4), 2048) == 2);
-  CHECK(embedding_group(open, m, Bytes::kib(4), 2047) == 4);
-  CHECK(embedding_group(open, m, Bytes::kib(4), 10) == 8);
-  CHECK(embedding_group(open, m, Bytes::kib(16), 10) == 32);
+TEST_CASE("the layout follows from page, head and longest sequence, and from what the mapping is told") {
+  Scenario s;
+  s.model.head_dim = 128;
+  s.model.layers = 40;
+  s.model.kv_heads = 40;
+  s.system = InstinferSparf{};
+  const auto layout = [&](std::uint32_t tokens, Bytes page = Bytes::kib(4)) {
+    GenerationWorkload work;
+    work.input_tokens = 1;
+    work.output_tokens = tokens - work.input_tokens;
+    s.workload = work;
+    s.platform.device.flash.geometry.page_size = page;
+    return kv_layout(s, *make_policy(s.platform.device.ftl.mapping, s.platform.device.flash.geometry));
+  };
+  CHECK(layout(4096).embedding_group == 1);
+  CHECK(layout(2048).embedding_group == 2);
+  CHECK(layout(2047).embedding_group == 4);
+  CHECK(layout(10).embedding_group == 8);
+  CHECK(layout(10, Bytes::kib(16)).embedding_group == 32);
   InstinferMapping given;
-  given.embedding_group = 2;
-  CHECK(embedding_group(given, m, Bytes::kib(4), 10) == 2);
+  given.embedding_group.components = 2;
+  s.platform.device.ftl.mapping = given;
+  CHECK(layout(10).embedding_group == 2);
+  given.embedding_group = {.adaptive = true};
+  s.platform.device.ftl.mapping = given;
+  CHECK(layout(4096).embedding_group == 8);
+  CHECK(layout(4096).doublings == 3);
+  s.platform.device.ftl.mapping = PageL2pMapping{};
+  CHECK(layout(4096).page_heads == 16);
+  s.platform.device.count = 4;  // 10 heads each
+  CHECK(layout(4096).page_heads == 10);
+  s.system = InstinferDense{};
+  s.platform.device.ftl.mapping = PolicyMapping<ftl::PairedPolicy>{};
+  CHECK(layout(4096).paired);
+  CHECK_FALSE(layout(4096).component_major);
 }
 
 TEST_CASE("the contract's example with its sweep has six points") {

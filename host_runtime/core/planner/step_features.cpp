@@ -14,6 +14,9 @@ std::vector<StepFeatures> step_features(const GenerationWorkload& workload, cons
   for (const std::uint32_t length : workload.prompt_tokens) ++prompts[length];
 
   const std::uint32_t n = grouping.page_tokens, window = grouping.window_tokens;
+  const auto windowed = [&](std::uint64_t tokens) -> std::uint64_t {
+    return grouping.windowed ? grouping.windowed(tokens) : tokens - tokens % window;
+  };
   const double batch = static_cast<double>(workload.prompt_tokens.size());
   std::vector<StepFeatures> steps(workload.decode_steps());
   for (std::uint32_t s = 0; s < steps.size(); ++s) {
@@ -25,8 +28,9 @@ std::vector<StepFeatures> step_features(const GenerationWorkload& workload, cons
       f.tail += share * (context % n);
       if (context % n == 0) f.token_flushes += share;
       if (window != 0) {
-        f.windowed += share * (context - context % window);
-        if (context % window == 0) f.window_flushes += share;
+        const std::uint64_t now = windowed(context);
+        f.windowed += share * static_cast<double>(now);
+        if (now > windowed(context - 1)) f.window_flushes += share;
       }
     }
     for (std::uint32_t back = 1; back <= s && back <= spill.token; ++back)

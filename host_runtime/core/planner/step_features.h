@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -11,8 +12,8 @@
 namespace csdsim::host {
 
 /// Token-flush: some sequence's group of n tokens fills a page. Window-flush: some sequence's embedding window of T
-/// tokens fills. Flushes drain in the background, so the steps right after one are strata of their own. A step belongs
-/// to the last of the strata that apply.
+/// tokens fills, or is written before it is full. Flushes drain in the background, so the steps right after one are
+/// strata of their own. A step belongs to the last of the strata that apply.
 enum class Stratum : std::uint8_t { plain, after_token_flush, token_flush, after_window_flush, window_flush };
 inline constexpr std::size_t kStrata = 5;
 
@@ -20,6 +21,9 @@ inline constexpr std::size_t kStrata = 5;
 struct KvGrouping {
   std::uint32_t page_tokens = 16;   ///< n, tokens a token page
   std::uint32_t window_tokens = 0;  ///< T, tokens a component-major run; 0 where K is kept token-major only
+  /// Of a context of so many tokens, how many are kept component-major; grows with the context. Unset: whole multiples
+  /// of window_tokens.
+  std::function<std::uint64_t(std::uint64_t tokens)> windowed = {};
 };
 
 /// For how many steps a flush is taken to go on in the background.
@@ -31,11 +35,11 @@ struct FlushSpill {
 /// Work counts of a decode step, means over the sequences of the batch. The context includes the current token.
 struct StepFeatures {
   double flushed = 0;               ///< tokens in full token groups
-  double windowed = 0;              ///< tokens in full embedding windows
+  double windowed = 0;              ///< tokens in embedding windows that are written
   double tail = 0;                  ///< tokens in no full group
   double token_flushes = 0;         ///< sequences whose token group fills in this step
   double recent_token_flushes = 0;  ///< sequence-steps of token flushes within the spill before this step
-  double window_flushes = 0;        ///< sequences whose embedding window fills in this step
+  double window_flushes = 0;        ///< sequences that write an embedding window in this step
   double recent_window_flushes = 0;
 
   Stratum stratum() const {
