@@ -45,6 +45,8 @@ struct GenerateArguments {
   std::string attention = "drive";
   std::string backend = "cpu";
   double temperature = 0;
+  std::optional<std::uint32_t> top_k;
+  std::optional<double> top_p;
   std::uint64_t seed = 1;
   std::optional<std::uint32_t> r, k, local;  ///< SparF budget; default from the ratio
   std::optional<std::string> ratio;

@@ -67,7 +67,8 @@ std::vector<csd_model::EvalSetting> settings_of(const EvalArguments& a) {
   std::vector<const MethodInfo*> methods;
   for (const std::string& name : a.methods) methods.push_back(&host::attention_method(name));
   if (methods.empty()) {
-    for (const MethodInfo& info : host::attention_methods()) methods.push_back(&info);
+    for (const MethodInfo& info : host::attention_methods())
+      if (info.in_drive || a.attention == "host") methods.push_back(&info);
   }
   refuse_unused(a, methods);
   MethodSettings settings;

@@ -47,6 +47,8 @@ int generate(const GenerateArguments& arguments) {
   set("simulation.data", "carried");
   set("workload.output_tokens", std::to_string(arguments.max_new_tokens));
   set("workload.temperature", fmt::format("{}", arguments.temperature));
+  if (arguments.top_k) set("workload.top_k", std::to_string(*arguments.top_k));
+  if (arguments.top_p) set("workload.top_p", fmt::format("{}", *arguments.top_p));
   set("system.kind", sparf ? "instinfer-sparf" : "instinfer-dense");
   if (sparf) {
     if (arguments.ratio) set("system.ratio", *arguments.ratio);

@@ -71,6 +71,8 @@ int parse_and_run(int argc, char** argv) {
   generate_command->add_option("--backend", generate.backend, "Where the rest of the model runs")
       ->check(CLI::IsMember({"cpu"}));
   generate_command->add_option("--temperature", generate.temperature, "0 is greedy")->check(CLI::NonNegativeNumber);
+  generate_command->add_option("--top-k", generate.top_k, "Draw from the k likeliest tokens (default: all)");
+  generate_command->add_option("--top-p", generate.top_p, "Draw from the likeliest tokens of this mass (default: 1)");
   generate_command->add_option("--seed", generate.seed, "Seed of the sampler");
   generate_command->add_option("--ratio", generate.ratio, "Compression ratio of sparf (default 1/8)");
   generate_command->add_option("--r", generate.r, "sparf: query components per head");
@@ -87,17 +89,16 @@ int parse_and_run(int argc, char** argv) {
       ->required();
   auto* text = eval_command->add_option("--text", eval.text, "Text file");
   eval_command->add_option("--tokens", eval.tokens, "File of whitespace-separated token ids")->excludes(text);
-  eval_command->add_option("--method", eval.methods, "Attention method (repeatable; default: all)")
-      ->allow_extra_args(false);
-  eval_command->add_option("--ratio", eval.ratios, "Kept share (repeatable; default: 1/2 to 1/32)")
-      ->allow_extra_args(false);
+  eval_command->add_option("--method", eval.methods, "Attention methods (default: all that are where attention runs)")
+      ->delimiter(',');
+  eval_command->add_option("--ratio", eval.ratios, "Kept shares (default: 1/2 to 1/32)")->delimiter(',');
   eval_command
       ->add_option("--ratio-mode", eval.ratio_mode,
                    "What the ratio counts: tokens attended to, or all traffic against dense")
       ->check(CLI::IsMember({"tokens", "traffic"}));
-  eval_command->add_option("--r", eval.r, "sparq, sparf: components");
-  eval_command->add_option("--k", eval.k, "sparq, sparf, infinigen, leoam, int8, int4: tokens attended to");
-  eval_command->add_option("--local", eval.local, "sparq, sparf: newest tokens always kept (inside k; default k/4)");
+  eval_command->add_option("--r", eval.r, "SparQ and SparF: components");
+  eval_command->add_option("--k", eval.k, "SparQ, SparF, infinigen, leoam, int8, int4: tokens attended to");
+  eval_command->add_option("--local", eval.local, "SparQ and SparF: newest tokens always kept (inside k; default k/4)");
   eval_command->add_option("--heavy", eval.heavy, "h2o: heavy hitters kept");
   eval_command->add_option("--recent", eval.recent, "h2o: newest tokens kept");
   eval_command->add_option("--window", eval.window, "local, streamingllm: newest tokens kept");
@@ -109,8 +110,8 @@ int parse_and_run(int argc, char** argv) {
   eval_command->add_option("--windows", eval.windows, "Windows from the start of the text (default: as many as fit)");
   eval_command
       ->add_option("--distance", eval.distances,
-                   "Distance of the planted fact (repeatable; default: 1/4, 1/2 and 7/8 of the prefill)")
-      ->allow_extra_args(false);
+                   "Distances of the planted fact (default: 1/4, 1/2 and 7/8 of the prefill)")
+      ->delimiter(',');
   eval_command->add_flag("--no-recall", eval.no_recall, "Leave the recall task out");
   eval_command->add_option("--attention", eval.attention, "Where decoding attention runs")
       ->check(CLI::IsMember({"host", "drive"}));

@@ -36,6 +36,10 @@ class Statistics {
   /// A time, written in seconds.
   void time(std::string_view name, const SimTime& value, std::string_view sentence,
             StatOrigin origin = StatOrigin::modelled);
+  /// Values are read at the dump: a temporary is gone by then.
+  void counter(std::string_view, const std::uint64_t&&, std::string_view, std::string_view,
+               StatOrigin = StatOrigin::modelled) = delete;
+  void time(std::string_view, const SimTime&&, std::string_view, StatOrigin = StatOrigin::modelled) = delete;
   /// Worked out at the dump: ratios, shares. A value that is not finite is left out: what is unknown is absent, never
   /// 0.
   void value(std::string_view name, std::function<double()> value, std::string_view unit, std::string_view sentence,

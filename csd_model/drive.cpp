@@ -138,6 +138,7 @@ struct Drive::Parts {
   nvme::PhysicalMemory dram_memory;
   ControllerDram controller_dram;  ///< before everything that may hold buffers of it
   DramPort dram_port;
+  WriteBuffer write_buffer;
   FirmwareCores cores;
   FlashIo flash_io;
   EngineIo engine_io;
@@ -165,6 +166,7 @@ struct Drive::Parts {
         dram_memory("dram", staging_memory(c)),
         controller_dram("dram_access"),
         dram_port("dram_port", c.dram_bandwidth),
+        write_buffer(c.write_buffer),
         cores("firmware_cores", c.lookup_cores),
         flash_io("flash_io", dram_port),
         engine_io("engine_io", activity),
@@ -174,11 +176,11 @@ struct Drive::Parts {
         engine(make_engine ? checked(make_engine(lookup)) : own()),
         block_service({.block_size = c.nvme.controller.block_size,
                        .geometry = c.geometry,
-                       .write_buffer = c.write_buffer,
+                       .flush = c.flush,
                        .lookup_time = c.lookup_time},
-                      block_ftl, dram, flash_io, cores, dram_port, controller_dram, store.carried()),
-        kv_service({.write_buffer = c.write_buffer, .carried = store.carried()}, kv_ftl, lookup, flash_io, engine_io,
-                   controller_dram, dram_port),
+                      block_ftl, dram, flash_io, cores, dram_port, controller_dram, write_buffer, store.carried()),
+        kv_service({.carried = store.carried(), .engine_in_dram = c.engine_buffer_in_dram}, kv_ftl, lookup, flash_io,
+                   engine_io, controller_dram, dram_port, write_buffer),
         firmware(block_service, kv_service),
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity()), dma, firmware) {
@@ -202,7 +204,9 @@ struct Drive::Parts {
   }
 
   EngineParts own() {
-    auto module = std::make_unique<engine::AttentionEngine>("engine", config.engine, lookup, *work);
+    engine::EngineConfig of_engine = config.engine;
+    of_engine.hold_page_buffers = config.flash.page_buffers > 0;
+    auto module = std::make_unique<engine::AttentionEngine>("engine", of_engine, lookup, *work);
     own_engine = module.get();
     EngineParts parts;
     parts.attend = &module->attend_socket;

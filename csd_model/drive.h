@@ -15,6 +15,7 @@
 #include "attention_engine/core/selection.h"
 #include "base/statistics.h"
 #include "csd_model/drive_activity.h"
+#include "csd_model/firmware/write_buffer.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/kv_ftl.h"
 #include "nfc/core/flash_statistics.h"
@@ -43,6 +44,8 @@ struct DriveConfig {
   csdsim::Bytes dram = csdsim::Bytes::gib(8);
   std::optional<csdsim::Bandwidth> dram_bandwidth;  ///< shared by all traffic; unset: never waited for
   csdsim::Bytes write_buffer;                       ///< 0: a write completes when it is in flash
+  FlushConfig flush;                                ///< of buffered block writes
+  bool engine_buffer_in_dram = false;               ///< what the engine keeps of a job passes through dram_bandwidth
   csdsim::ftl::KvFtlConfig kv;
   /// Makes the mapping policy of the KV cache. Null: InstInfer's.
   std::function<std::unique_ptr<csdsim::ftl::KvMappingPolicy>(const csdsim::FlashGeometry&)> mapping;

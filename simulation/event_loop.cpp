@@ -7,8 +7,6 @@ namespace csdsim {
 namespace {
 
 constexpr const char* kName = "csdsim_event_loop";
-/// Alarms are compared in groups of so many, without a loop.
-constexpr std::size_t kGroup = 8;
 
 }  // namespace
 
@@ -21,7 +19,8 @@ Alarm::~Alarm() { loop_->remove(*this); }
 
 void Alarm::cancel() {
   loop_->due_[index_] = SimTime::max();
-  loop_->find_first();
+  const std::size_t group = index_ / EventLoop::kGroup;
+  loop_->groups_[group] = loop_->first_of_group(group);
 }
 
 Decider::Decider() : loop_(EventLoop::of_current_context()) { loop_->deciders_.push_back(this); }
@@ -42,7 +41,8 @@ std::shared_ptr<EventLoop> EventLoop::of_current_context() {
   return made;
 }
 
-EventLoop::EventLoop(const sc_core::sc_module_name& name) : sc_module(name), due_(kGroup, SimTime::max()) {
+EventLoop::EventLoop(const sc_core::sc_module_name& name) : sc_module(name) {
+  number_alarms();
   SC_METHOD(on_wake);
   sensitive << wake_;
   dont_initialize();
@@ -65,7 +65,8 @@ void EventLoop::remove(Alarm& alarm) {
 void EventLoop::number_alarms() {
   for (std::size_t i = 0; i < alarms_.size(); ++i) alarms_[i]->index_ = i;
   due_.resize(std::max<std::size_t>(1, (alarms_.size() + kGroup - 1) / kGroup) * kGroup, SimTime::max());
-  find_first();
+  groups_.resize(due_.size() / kGroup);
+  for (std::size_t group = 0; group < groups_.size(); ++group) groups_[group] = first_of_group(group);
 }
 
 void EventLoop::notify(SimTime delay) {
@@ -102,72 +103,65 @@ void EventLoop::on_wake() {
 
 /// Acts as long as the kernel allows. False: something is pending at the current time. `next`: when to go on.
 bool EventLoop::run(SimTime& next) {
-  SimTime horizon = kernel_horizon();
+  horizon_ = kernel_horizon();
   for (;;) {
-    const SimTime due = due_[first_];
+    const First first = first_alarm();
+    const SimTime due = first.at;
     const bool in_step = !ahead();
     if (due <= kernel_now_) {
-      act();
-    } else if (!decide(std::min(due, horizon))) {
-      if (in_step || due >= horizon) {
-        next = std::min(due, next_decision());
+      act(first.alarm);
+    } else if (!decide(std::min(due, horizon_))) {
+      if (in_step || due >= horizon_) {
+        next = std::min(due, next_deadline());
         return true;
       }
       now_ = std::max(now_, due);
-      act();
+      act(first.alarm);
     }
     // Who runs ahead has promised to leave the kernel alone.
     if (in_step) {
       if (others_pending()) return false;
-      horizon = kernel_horizon();
+      horizon_ = kernel_horizon();
     }
   }
 }
 
-inline void EventLoop::act() {
-  due_[first_] = SimTime::max();
-  alarms_[first_]->action_();
-  find_first();
+inline void EventLoop::act(std::size_t alarm) {
+  due_[alarm] = SimTime::max();
+  groups_[alarm / kGroup] = first_of_group(alarm / kGroup);
+  alarms_[alarm]->action_();
 }
 
 inline bool EventLoop::decide(SimTime bound) {
   Decider* first = nullptr;
   SimTime earliest = bound;
   for (Decider* decider : deciders_) {
-    if (decider->next_decision_ >= earliest) continue;
-    earliest = decider->next_decision_;
+    if (decider->deadline_ >= earliest) continue;
+    earliest = decider->deadline_;
     first = decider;
   }
   if (first == nullptr) return false;
   // As far as no other decider can cause anything: its decisions take at least its lookahead to have an effect.
   if (deciders_.size() > 1)
     for (const Decider* other : deciders_)
-      if (other != first && other->next_decision_ != SimTime::max())
-        bound = std::min(bound, other->next_decision_ + other->lookahead());
-  first->next_decision_ = first->decide(bound);
+      if (other != first && other->deadline_ != SimTime::max())
+        bound = std::min(bound, other->deadline_ + other->lookahead());
+  first->deadline_ = first->decide(bound);
   return true;
 }
 
 /// Selects instead of branches: who is next is as good as random to a branch predictor.
-inline void EventLoop::find_first() {
-  std::int64_t least = SimTime::max().ps;
+inline EventLoop::First EventLoop::first_of_group(std::size_t group) const {
+  const SimTime* const due = &due_[group * kGroup];
+  std::int64_t least = due[0].ps;
   std::size_t first = 0;
-  for (std::size_t group = 0; group < due_.size(); group += kGroup) {
-    const SimTime* const due = &due_[group];
 #pragma GCC unroll 8
-    for (std::size_t i = 0; i < kGroup; ++i) {
-      const bool less = due[i].ps < least;
-      first = less ? group + i : first;
-      least = less ? due[i].ps : least;
-    }
+  for (std::size_t i = 1; i < kGroup; ++i) {
+    const bool less = due[i].ps < least;
+    first = less ? i : first;
+    least = less ? due[i].ps : least;
   }
-  first_ = first;
-}
-
-SimTime EventLoop::next_decision() const {
-  SimTime next = SimTime::max();
-  for (const Decider* decider : deciders_) next = std::min(next, decider->next_decision_);
-  return next;
+  return {SimTime{least}, group * kGroup + first};
 }
 
 SimTime EventLoop::kernel_horizon() const {

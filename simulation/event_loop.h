@@ -60,19 +60,21 @@ class Decider {
   ~Decider();
 
   /// Makes the decisions at times < `bound`, or fewer, at least one; sets alarms for what they lead to. Returns the
-  /// time of the next one as things are, SimTime::max() if there is none.
+  /// deadline of the next one as things are, SimTime::max() if there is none.
   virtual SimTime decide(SimTime bound) = 0;
-  /// A decision at t leads to nothing before t + lookahead(); at least 1 ps.
+  /// What is decided after a deadline leads to nothing before that deadline + lookahead(); not negative.
   virtual SimTime lookahead() const = 0;
 
-  /// Work has come: the next decision is at `next` now.
-  inline void decide_at(SimTime next);
+  /// Work has come: nothing at a time > `deadline` happens before the next decision is made. The deadline is the time
+  /// of the decision, or for decisions that do not depend on what comes after them, the last moment before they may
+  /// lead to something.
+  inline void decide_by(SimTime deadline);
   EventLoop& loop() const { return *loop_; }
 
  private:
   friend class EventLoop;
   std::shared_ptr<EventLoop> loop_;
-  SimTime next_decision_ = SimTime::max();
+  SimTime deadline_ = SimTime::max();
 };
 
 /// Woken by the kernel, it
@@ -112,6 +114,13 @@ class EventLoop : public sc_core::sc_module {
   /// Whether the kernel's time is the current time. Who needs it and finds it is not holds the loop, sets an alarm for
   /// now, and finds it so when the alarm acts.
   bool in_step() const { return !running_ || now_ == kernel_now_; }
+  /// For an action that goes on at `at`: makes that the current time if nobody else acts or decides up to it. False,
+  /// and nothing happens, if somebody may: the action sets an alarm then.
+  bool skip_to(SimTime at) {
+    if (!running_ || !ahead() || at >= horizon_ || at >= first_alarm().at || at > next_deadline()) return false;
+    now_ = std::max(now_, at);
+    return true;
+  }
 
  private:
   friend class Alarm;
@@ -120,23 +129,42 @@ class EventLoop : public sc_core::sc_module {
   explicit EventLoop(const sc_core::sc_module_name& name);
   SC_HAS_PROCESS(EventLoop);
 
+  /// Alarms are compared in groups of so many: after one has acted, its group is looked through.
+  static constexpr std::size_t kGroup = 8;
+  /// The earliest alarm of a group; of several, the first.
+  struct First {
+    SimTime at;
+    std::size_t alarm;
+  };
+
   void add(Alarm& alarm);
   void remove(Alarm& alarm);
   void set(std::size_t alarm, SimTime at) {
     if (running_) at = std::max(at, now_);
     if (at >= due_[alarm]) return;
     due_[alarm] = at;
-    if (at < due_[first_] || (at == due_[first_] && alarm < first_)) first_ = alarm;
+    First& first = groups_[alarm / kGroup];
+    if (at < first.at || (at == first.at && alarm < first.alarm)) first = {at, alarm};
     if (!running_) notify(at - to_sim_time(sc_core::sc_time_stamp()));
   }
   void notify(SimTime delay);
   void on_wake();
   bool run(SimTime& next);
-  void act();
+  void act(std::size_t alarm);
   bool decide(SimTime bound);
   void number_alarms();
-  void find_first();
-  SimTime next_decision() const;
+  First first_of_group(std::size_t group) const;
+  First first_alarm() const {
+    First first = groups_[0];
+    for (std::size_t group = 1; group < groups_.size(); ++group)
+      if (groups_[group].at < first.at) first = groups_[group];
+    return first;
+  }
+  SimTime next_deadline() const {
+    SimTime next = SimTime::max();
+    for (const Decider* decider : deciders_) next = std::min(next, decider->deadline_);
+    return next;
+  }
   SimTime kernel_horizon() const;
   bool ahead() const { return asked_ && holds_ == 0; }
   bool others_pending() const { return sc_core::sc_pending_activity_at_current_time(simcontext()); }
@@ -147,10 +175,11 @@ class EventLoop : public sc_core::sc_module {
   std::vector<Alarm*> alarms_;  ///< by rank, then construction
   /// When each acts, SimTime::max() where none is pending; filled up to whole groups.
   std::vector<SimTime> due_;
-  std::size_t first_ = 0;  ///< of the earliest; of several, the first
+  std::vector<First> groups_;
   std::vector<Decider*> deciders_;
   SimTime now_;
   SimTime kernel_now_;
+  SimTime horizon_;  ///< the kernel's next timed event
   std::unordered_map<const sc_core::sc_interface*, sc_core::sc_interface*> behind_;
   bool running_ = false;
   bool asked_ = false;
@@ -178,8 +207,8 @@ class LoopHold {
 
 inline void Alarm::set(SimTime at) { loop_->set(index_, at); }
 
-inline void Decider::decide_at(SimTime next) {
-  next_decision_ = next;
+inline void Decider::decide_by(SimTime deadline) {
+  deadline_ = deadline;
   if (!loop_->running_) loop_->notify(SimTime{});
 }
 

@@ -20,6 +20,10 @@ struct EngineConfig {
   std::uint32_t jobs_in_flight = 16;    ///< head jobs between start and end; assumed
   Bytes buffer = Bytes::mib(1);         ///< for scores and selected rows, see job_footprint(); assumed
 
+  /// Pages read keep their buffers in the flash controllers until a kernel is through with all of their phase. For
+  /// flash whose page buffers are limited; it has to take the phase RELEASE_BUFFERS (nfc/sysc/flash_payload.h).
+  bool hold_page_buffers = false;
+
   /// Throws UserError naming the parameter that is 0.
   void validate() const;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -164,6 +165,7 @@ void HeadScheduler::leave_stage(JobId id, SimTime at) {
       return enter(id, Stage::logit0, at);
     case Stage::logit0:
       leave(JobPhase::logit0);
+      consume_pages(id, at);
       return enter(id, Stage::select_tokens, at);
     case Stage::select_tokens:
       leave(JobPhase::argtopk);
@@ -173,8 +175,13 @@ void HeadScheduler::leave_stage(JobId id, SimTime at) {
       return enter(id, Stage::attend, at);
     case Stage::attend:
       leave(JobPhase::attend);
+      consume_pages(id, at);
       return finish(id, at);
   }
+}
+
+void HeadScheduler::consume_pages(JobId id, SimTime at) {
+  if (std::exchange(jobs_[id.value].has_pages, false)) port_.pages_consumed(id, at);
 }
 
 void HeadScheduler::finish(JobId id, SimTime at) {
@@ -249,6 +256,7 @@ void HeadScheduler::read_phase_b(JobId id, SimTime at) {
 void HeadScheduler::read(JobId id, SimTime at) {
   if (ops_.empty()) return leave_stage(id, at);
   for (const PageOp& op : ops_) stats_.channel_bytes += {op.channel_bytes};
+  jobs_[id.value].has_pages = true;
   port_.read_pages(id, ops_, at);
 }
 

@@ -29,6 +29,8 @@ class EnginePort {
   virtual ~EnginePort() = default;
   /// Read `ops` (at least one; valid during the call) from `at` on, then call pages_arrived(id, ...).
   virtual void read_pages(JobId id, std::span<const PageOp> ops, SimTime at) = 0;
+  /// A kernel is through with the pages that were last asked for by job `id`.
+  virtual void pages_consumed(JobId id, SimTime at) = 0;
   virtual void task_done(TaskId id, SimTime at) = 0;
 };
 
@@ -73,6 +75,7 @@ class HeadScheduler {
     SimTime since;  ///< begin of the stage
     KvHeadView view;
     Bytes footprint;
+    bool has_pages = false;  ///< that no kernel is through with
   };
   struct Event {
     SimTime at;
@@ -97,6 +100,7 @@ class HeadScheduler {
   bool start_next(SimTime at);
   void enter(JobId id, Stage stage, SimTime at);
   void leave_stage(JobId id, SimTime at);
+  void consume_pages(JobId id, SimTime at);
   void finish(JobId id, SimTime at);
   void read_phase_a(JobId id, SimTime at);
   void read_phase_b(JobId id, SimTime at);

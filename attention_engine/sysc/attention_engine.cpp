@@ -7,7 +7,7 @@ namespace csdsim::engine {
 
 AttentionEngine::AttentionEngine(const sc_core::sc_module_name& name, const EngineConfig& config, KvSource& source,
                                  HeadWork& work)
-    : sc_module(name), scheduler_(config, source, work, *this) {
+    : sc_module(name), scheduler_(config, source, work, *this), held_(config.jobs_in_flight) {
   attend_socket.register_nb_transport_fw(this, &AttentionEngine::attend_fw);
   flash_socket.register_nb_transport_bw(this, &AttentionEngine::flash_bw);
   SC_METHOD(on_wake);
@@ -55,7 +55,9 @@ tlm::tlm_sync_enum AttentionEngine::flash_bw(tlm::tlm_generic_payload& payload, 
                                              sc_core::sc_time&) {
   if (phase != tlm::BEGIN_RESP) return tlm::TLM_ACCEPTED;
   if (payload.get_response_status() != tlm::TLM_OK_RESPONSE) throw InternalError("a page read of the engine failed");
-  const auto job = static_cast<std::uint32_t>(payload.get_extension<nfc::FlashBatch>()->tag);
+  const nfc::FlashBatch& batch = *payload.get_extension<nfc::FlashBatch>();
+  const auto job = static_cast<std::uint32_t>(batch.tag);
+  held_[job] = batch.ticket;
   payload.release();
   scheduler_.pages_arrived(JobId{job}, sim_time_now());
   settle();
@@ -71,11 +73,22 @@ void AttentionEngine::on_wake() {
 
 void AttentionEngine::read_pages(JobId id, std::span<const PageOp> ops, SimTime) {
   tlm::tlm_generic_payload& payload = flash_payloads_.allocate(ops, id.value);
+  payload.get_extension<nfc::FlashBatch>()->hold = config().hold_page_buffers;
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
   sc_core::sc_time delay;
   const auto status = flash_socket->nb_transport_fw(payload, phase, delay);
   // The payload returns with its response; a flash that answers within the call has refused it.
   if (status == tlm::TLM_COMPLETED) throw InternalError("the flash refused a page read of the engine");
+}
+
+void AttentionEngine::pages_consumed(JobId id, SimTime) {
+  if (!config().hold_page_buffers) return;
+  tlm::tlm_generic_payload& payload = flash_payloads_.allocate({});
+  payload.get_extension<nfc::FlashBatch>()->ticket = held_[id.value];
+  tlm::tlm_phase phase = nfc::RELEASE_BUFFERS;
+  sc_core::sc_time delay;
+  flash_socket->nb_transport_fw(payload, phase, delay);
+  payload.release();
 }
 
 void AttentionEngine::task_done(TaskId id, SimTime) {

@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <systemc>
+#include <vector>
 
 #include "attention_engine/core/head_scheduler.h"
 #include "attention_engine/sysc/attend_payload.h"
@@ -36,6 +37,7 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort {
   void on_wake();
 
   void read_pages(JobId id, std::span<const PageOp> ops, SimTime at) override;
+  void pages_consumed(JobId id, SimTime at) override;
   void task_done(TaskId id, SimTime at) override;
 
   void settle();
@@ -45,6 +47,7 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort {
   HeadScheduler scheduler_;
   sc_core::sc_event wake_;
   nfc::FlashPayloadPool flash_payloads_;
+  std::vector<FlashTicket> held_;  ///< batch whose page buffers a job holds, by JobId
   /// Payloads by TaskId, from first_task_ on; nullptr where the task is done.
   std::deque<tlm::tlm_generic_payload*> in_flight_;
   std::uint64_t first_task_ = 0;

@@ -58,6 +58,8 @@ int sc_main(int argc, char* argv[]) {
     } else if (!p.collects_garbage()) {
       print_row(p, "allocation: dynamic", seeds, {});
       print_row(p, "allocation: static", seeds, {kStaticAllocation});
+      if (p.count("read_pct") > 0)
+        print_row(p, "allocation: static, plane_order: reads_first", seeds, {kStaticAllocation, kReadsFirst});
     } else {
       // From the steady state on, a fifth of the requests is enough.
       for (const std::string policy : {"greedy", "random_greedy, choices: 7"})

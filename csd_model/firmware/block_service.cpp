@@ -43,7 +43,8 @@ std::vector<PlaneId> programmed_planes(const FlashGeometry& geometry, const ftl:
 }  // namespace
 
 BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
-                           FirmwareCores& cores, DramPort& port, ControllerDram& buffers, bool carried)
+                           FirmwareCores& cores, DramPort& port, ControllerDram& buffers, WriteBuffer& write_buffer,
+                           bool carried)
     : config_(config),
       ftl_(ftl),
       dram_(dram),
@@ -52,7 +53,11 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
       cores_(cores),
       port_(port),
       dram_buffers_(buffers),
-      carried_(carried) {}
+      carried_(carried),
+      write_buffer_(write_buffer) {
+  write_buffer_.on_urge([this] { plans_.release(); });
+  if (config_.flush.policy == FlushPolicy::idle) idle_.emplace(AlarmRank::firmware, [this] { plans_.release(); });
+}
 
 void BlockService::mark(Command& command, RequestStage stage) {
   if (RequestStages* stages = command.stages()) stages->mark(stage, sim_time_now());
@@ -86,6 +91,7 @@ void BlockService::look_up(Command& command, Bytes offset, Bytes length, Work wo
 }
 
 void BlockService::read(Command& command, const nvme::BlockRead& op) {
+  postpone_idle_flush();
   const Bytes offset = config_.block_size * op.slba.value;
   const Bytes length = config_.block_size * op.blocks;
   look_up(command, offset, length, [this, &command, offset, length] { plan_read(command, offset, length); });
@@ -154,6 +160,7 @@ void BlockService::plan_mapped_read(Command& command, Bytes offset, Bytes length
 }
 
 void BlockService::write(Command& command, const nvme::BlockWrite& op) {
+  postpone_idle_flush();
   const Bytes offset = config_.block_size * op.slba.value;
   const Bytes length = config_.block_size * op.blocks;
   const auto data = std::make_shared<DramBuffer>(dram_buffers_.allocate(carried_ ? length : Bytes{}));
@@ -181,7 +188,7 @@ void BlockService::plan_write(Command& command, Bytes offset, Bytes length, cons
   }
   const std::vector<PlaneId> planes =
       ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
-  const bool buffered = buffered_ + length <= config_.write_buffer && dram_.fits(length);
+  const bool buffered = write_buffer_.fits(length) && dram_.fits(length);
   if (!buffered) {
     plans_.run(std::move(plan.phases), [this, &command] {
       mark_plan(command);
@@ -189,19 +196,34 @@ void BlockService::plan_write(Command& command, Bytes offset, Bytes length, cons
     });
     return collect_behind(planes);
   }
-  buffered_ += length;
   dram_.charge(ftl::DramUse::write_buffer, length);
-  const std::uint64_t number = next_buffered_++;
-  buffered_now_.insert(number);
-  plans_.run(std::move(plan.phases), [this, length, number] {
-    buffered_ -= length;
+  const std::uint64_t number = write_buffer_.enter(length);
+  write_back(std::move(plan.phases), [this, length, number] {
     dram_.release(ftl::DramUse::write_buffer, length);
-    buffered_now_.erase(number);
-    finish_flushes();
+    write_buffer_.leave(number, length);
     if (dram_released_) dram_released_();
   });
   collect_behind(planes);
   command.complete(status::success);
+}
+
+void BlockService::write_back(std::vector<ftl::Phase> phases, PlanRunner::Done done) {
+  switch (config_.flush.policy) {
+    case FlushPolicy::immediate:
+      return plans_.run(std::move(phases), std::move(done));
+    case FlushPolicy::threshold:
+      plans_.hold(std::move(phases), std::move(done));
+      if (write_buffer_.used() >= config_.flush.threshold) plans_.release();
+      return;
+    case FlushPolicy::idle:
+      return plans_.hold(std::move(phases), std::move(done));
+  }
+}
+
+void BlockService::postpone_idle_flush() {
+  if (!idle_) return;
+  idle_->cancel();
+  idle_->set(sim_time_now() + config_.flush.idle_time);
 }
 
 void BlockService::collect_behind(const std::vector<PlaneId>& planes) {
@@ -220,18 +242,11 @@ void BlockService::collect_in_background(PlaneId plane) {
 }
 
 void BlockService::flush(Command& command) {
-  flush_waiters_.push_back({next_buffered_, &command});
-  finish_flushes();
-}
-
-void BlockService::finish_flushes() {
-  const std::uint64_t oldest = buffered_now_.empty() ? next_buffered_ : *buffered_now_.begin();
-  while (!flush_waiters_.empty() && flush_waiters_.front().end <= oldest) {
-    Command& command = *flush_waiters_.front().command;
-    flush_waiters_.pop_front();
+  plans_.release();
+  write_buffer_.when_left([&command] {
     mark(command, RequestStage::plane_wait);
     command.complete(status::success);
-  }
+  });
 }
 
 void BlockService::deallocate(Command& command, const nvme::DatasetManagement& op) {

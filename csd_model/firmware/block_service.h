@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -12,25 +12,28 @@
 #include "csd_model/firmware/dram_port.h"
 #include "csd_model/firmware/firmware_cores.h"
 #include "csd_model/firmware/plan_runner.h"
+#include "csd_model/firmware/write_buffer.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/dram_budget.h"
 #include "nvme_if/sysc/command.h"
+#include "simulation/event_loop.h"
 
 namespace csd_model {
 
 struct BlockServiceConfig {
   csdsim::Bytes block_size;  ///< of a logical block
   csdsim::FlashGeometry geometry;
-  csdsim::Bytes write_buffer;   ///< writes complete once they are in it; 0: once they are in flash
+  FlushConfig flush;            ///< of buffered writes
   csdsim::SimTime lookup_time;  ///< firmware time a logical page
 };
 
-/// State changes when a command is planned; its page operations follow. A flush waits for the buffered writes that were
-/// complete when it arrived.
+/// State changes when a command is planned; its page operations follow. Writes that fit the write buffer complete in
+/// it, the others in flash. A flush waits for what was in the buffer when it arrived, pages of the KV cache included.
 class BlockService : private csdsim::nfc::FlashClient {
  public:
   BlockService(const BlockServiceConfig& config, csdsim::ftl::BlockFtl& ftl, csdsim::ftl::DramBudget& dram,
-               FlashIo& flash, FirmwareCores& cores, DramPort& port, ControllerDram& buffers, bool carried);
+               FlashIo& flash, FirmwareCores& cores, DramPort& port, ControllerDram& buffers, WriteBuffer& write_buffer,
+               bool carried);
 
   void read(csdsim::nvme::Command& command, const csdsim::nvme::BlockRead& op);
   void write(csdsim::nvme::Command& command, const csdsim::nvme::BlockWrite& op);
@@ -47,10 +50,6 @@ class BlockService : private csdsim::nfc::FlashClient {
     csdsim::ftl::IoStatus planned = csdsim::ftl::IoStatus::ok;
     DramBuffer data;  ///< empty in timing runs
   };
-  struct FlushWaiter {
-    std::uint64_t end = 0;  ///< all buffered writes below it have to be in flash
-    csdsim::nvme::Command* command = nullptr;
-  };
 
   void plan_read(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length);
   void flash_done(std::uint64_t tag, const csdsim::FlashStages& stages) override;
@@ -58,7 +57,9 @@ class BlockService : private csdsim::nfc::FlashClient {
   void plan_mapped_read(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length);
   void plan_write(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length,
                   const std::shared_ptr<DramBuffer>& data);
-  void finish_flushes();
+  void write_back(std::vector<csdsim::ftl::Phase> phases, PlanRunner::Done done);
+  /// A command has come: buffered writes wait on.
+  void postpone_idle_flush();
   std::uint64_t pages(csdsim::Bytes offset, csdsim::Bytes length) const;
   /// Firmware looks up the pages in the map; at once where that costs nothing.
   template <class Work>
@@ -83,10 +84,8 @@ class BlockService : private csdsim::nfc::FlashClient {
   csdsim::ftl::Phase reads_;   ///< scratch: of the command that is being planned
   std::vector<Read> reading_;  ///< commands whose pages are on their way, by tag
   std::vector<std::uint64_t> free_reads_;
-  csdsim::Bytes buffered_;
-  std::uint64_t next_buffered_ = 0;        ///< number of the next write that is buffered
-  std::set<std::uint64_t> buffered_now_;   ///< numbers of those that are not in flash yet
-  std::deque<FlushWaiter> flush_waiters_;  ///< in order of arrival
+  WriteBuffer& write_buffer_;
+  std::optional<csdsim::Alarm> idle_;  ///< for FlushPolicy::idle: the host has been silent for long enough
   std::function<void()> dram_released_;
 };
 

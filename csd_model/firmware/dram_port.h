@@ -13,14 +13,15 @@
 namespace csd_model {
 
 enum class DramTraffic : std::uint8_t {
-  host_data,   ///< between the link and DRAM
-  flash_data,  ///< between DRAM and the flash controllers; what the attention engine reads passes by
-  map,         ///< entries of the mapping tables
-  kv_tail      ///< keys and values that are attended to and are in no flash page yet
+  host_data,     ///< between the link and DRAM
+  flash_data,    ///< between DRAM and the flash controllers; what the attention engine reads passes by
+  map,           ///< entries of the mapping tables
+  kv_tail,       ///< keys and values that are attended to and are in no flash page yet
+  engine_buffer  ///< scores and sums of the attention engine, where it keeps them in DRAM
 };
-inline constexpr std::size_t kDramTraffics = 4;
+inline constexpr std::size_t kDramTraffics = 5;
 inline constexpr std::array<std::string_view, kDramTraffics> kDramTrafficNames{"host_data", "flash_data", "map",
-                                                                               "kv_tail"};
+                                                                               "kv_tail", "engine_buffer"};
 
 /// A pipe of one bandwidth, first come first served. Without a bandwidth nothing waits and nothing is counted.
 class DramPort : public sc_core::sc_module {
@@ -41,7 +42,7 @@ class DramPort : public sc_core::sc_module {
   void stream(DramTraffic traffic, csdsim::Bytes size) { reserve(traffic, size); }
 
   csdsim::Bytes bytes(DramTraffic traffic) const { return bytes_[static_cast<std::size_t>(traffic)]; }
-  csdsim::SimTime busy() const { return busy_; }
+  const csdsim::SimTime& busy() const { return busy_; }
 
  private:
   csdsim::SimTime reserve(DramTraffic traffic, csdsim::Bytes size);

@@ -26,7 +26,7 @@ class FirmwareCores : public sc_core::sc_module {
   bool idle() const { return work_.empty(); }
 
   /// Summed over the cores.
-  csdsim::SimTime busy() const { return busy_; }
+  const csdsim::SimTime& busy() const { return busy_; }
 
  private:
   std::vector<csdsim::SimTime> free_at_;

@@ -60,14 +60,22 @@ std::span<const Half> halves(const DramBuffer& buffer, Bytes offset, std::size_t
 }  // namespace
 
 KvService::KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine,
-                     ControllerDram& dram, DramPort& port)
-    : config_(config), ftl_(ftl), lookup_(lookup), flash_(flash), engine_(engine), dram_(dram), port_(port) {}
+                     ControllerDram& dram, DramPort& port, WriteBuffer& write_buffer)
+    : config_(config),
+      ftl_(ftl),
+      lookup_(lookup),
+      flash_(flash),
+      engine_(engine),
+      dram_(dram),
+      port_(port),
+      write_buffer_(write_buffer) {}
 
 // Waiting for room, and what happens in the background.
 
 void KvService::when_possible(std::function<bool()> attempt) {
   if (waiting_.empty() && attempt()) return;
   waiting_.push_back(std::move(attempt));
+  write_buffer_.urge();
 }
 
 void KvService::retry_waiting() {
@@ -96,20 +104,21 @@ void KvService::start_flushes(std::vector<ftl::FlushJob> jobs, Done done) {
   });
   for (ftl::FlushJob& each : jobs) {
     ++flushes_;
-    flushing_ += program_bytes(each);
+    const std::uint64_t number = write_buffer_.enter(program_bytes(each));
     const auto job = std::make_shared<ftl::FlushJob>(std::move(each));
     if (job->reads.empty()) {
-      program(job, shared_done);
+      program(job, number, shared_done);
     } else {
-      flash_.submit(job->reads, [this, job, shared_done] { program(job, shared_done); });
+      flash_.submit(job->reads, [this, job, number, shared_done] { program(job, number, shared_done); });
     }
   }
 }
 
-void KvService::program(const std::shared_ptr<ftl::FlushJob>& job, const std::shared_ptr<Done>& done) {
-  flash_.submit(job->programs, [this, job, done] {
+void KvService::program(const std::shared_ptr<ftl::FlushJob>& job, std::uint64_t number,
+                        const std::shared_ptr<Done>& done) {
+  flash_.submit(job->programs, [this, job, number, done] {
     --flushes_;
-    flushing_ -= program_bytes(*job);
+    write_buffer_.leave(number, program_bytes(*job));
     start_erases(ftl_.flush_done(job->id));
     (*done)();
     pages_settled();
@@ -211,7 +220,7 @@ void KvService::append(Command& command, const nvme::KvAppend& op) {
       }
       Bytes programs;
       for (const ftl::FlushJob& job : result.jobs) programs += program_bytes(job);
-      if (flushing_ + programs <= config_.write_buffer) {
+      if (write_buffer_.fits(programs)) {
         start_flushes(std::move(result.jobs), [] {});
         command.complete(status::success);
       } else {
@@ -346,15 +355,26 @@ void KvService::run_jobs(Command& command, LayerId layer, std::vector<engine::He
   };
   const Bytes tail = port_.limited() ? tail_bytes(jobs) : Bytes{};
   const auto work = std::make_shared<std::vector<engine::HeadJob>>(std::move(jobs));
-  port_.move(DramTraffic::kv_tail, tail, [this, &command, work, release, done = std::move(done)] {
-    const bool taken = engine_.run(std::move(*work), [release, done] {
-      release();
-      done();
+  const Bytes buffer = config_.engine_in_dram ? engine_bytes(*work) : Bytes{};
+  port_.move(DramTraffic::kv_tail, tail, [this, &command, work, buffer, release, done = std::move(done)] {
+    const bool taken = engine_.run(std::move(*work), [this, buffer, release, done] {
+      const auto end = [release, done] {
+        release();
+        done();
+      };
+      if (buffer.value == 0) return end();
+      port_.move(DramTraffic::engine_buffer, buffer, end);
     });
     if (taken) return;
     release();
     command.complete(status::kv_bad_parameters);
   });
+}
+
+Bytes KvService::engine_bytes(const std::vector<engine::HeadJob>& jobs) const {
+  Bytes held;
+  for (const engine::HeadJob& job : jobs) held += engine::job_footprint(job, lookup_.view(job.key));
+  return held * 2;
 }
 
 Bytes KvService::tail_bytes(const std::vector<engine::HeadJob>& jobs) const {

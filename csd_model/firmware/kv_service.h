@@ -14,14 +14,15 @@
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/heads_in_use.h"
 #include "csd_model/firmware/kv_lookup.h"
+#include "csd_model/firmware/write_buffer.h"
 #include "ftl/core/kv_ftl.h"
 #include "nvme_if/sysc/command.h"
 
 namespace csd_model {
 
 struct KvServiceConfig {
-  csdsim::Bytes write_buffer;  ///< kv_append completes once its flushes fit here; 0: once they are in flash
-  bool carried = false;        ///< bytes move with the commands
+  bool carried = false;         ///< bytes move with the commands
+  bool engine_in_dram = false;  ///< what the engine keeps of a job is written to controller DRAM and read back
 };
 
 /// State changes when a command's data has arrived, in order of arrival. Tokens that an attend appends are flushed in
@@ -31,7 +32,7 @@ struct KvServiceConfig {
 class KvService {
  public:
   KvService(const KvServiceConfig& config, csdsim::ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine,
-            ControllerDram& dram, DramPort& port);
+            ControllerDram& dram, DramPort& port, WriteBuffer& write_buffer);
 
   void create(csdsim::nvme::Command& command, const csdsim::nvme::KvCreate& op);
   void free(csdsim::nvme::Command& command, const csdsim::nvme::KvFree& op);
@@ -46,8 +47,6 @@ class KvService {
   /// Something outside has made room in controller DRAM: commands that wait for it try again.
   void retry_waiting();
 
-  csdsim::Bytes bytes_flushing() const { return flushing_; }
-
  private:
   using Done = std::function<void()>;
   using Status = csdsim::nvme::Status;
@@ -60,7 +59,8 @@ class KvService {
 
   /// Starts the flushes of an append; `done` is called when all of them are in flash.
   void start_flushes(std::vector<csdsim::ftl::FlushJob> jobs, Done done);
-  void program(const std::shared_ptr<csdsim::ftl::FlushJob>& job, const std::shared_ptr<Done>& done);
+  void program(const std::shared_ptr<csdsim::ftl::FlushJob>& job, std::uint64_t number,
+               const std::shared_ptr<Done>& done);
   void start_erases(const std::vector<csdsim::PageOp>& erases);
   void pages_settled();
 
@@ -78,6 +78,8 @@ class KvService {
   void start_engine(const std::shared_ptr<Attend>& a);
   void run_jobs(csdsim::nvme::Command& command, csdsim::LayerId layer, std::vector<csdsim::engine::HeadJob> jobs,
                 const std::vector<csdsim::nvme::AttendDescriptor>& descriptors, Done done);
+  /// What the engine's buffer takes in and gives out for these heads.
+  csdsim::Bytes engine_bytes(const std::vector<csdsim::engine::HeadJob>& jobs) const;
   /// Bytes of K and V of these heads that are in no flash page yet: the engine takes them from DRAM.
   csdsim::Bytes tail_bytes(const std::vector<csdsim::engine::HeadJob>& jobs) const;
   Status check_heads(const csdsim::nvme::AttendDescriptor& d, csdsim::LayerId layer, std::uint32_t head_dim) const;
@@ -97,7 +99,7 @@ class KvService {
   std::deque<std::function<bool()>> waiting_;
   bool retrying_ = false;
   std::uint64_t flushes_ = 0;
-  csdsim::Bytes flushing_;
+  WriteBuffer& write_buffer_;
   std::vector<Done> drain_waiters_;
 };
 

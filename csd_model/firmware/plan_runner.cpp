@@ -9,13 +9,40 @@ namespace csd_model {
 using namespace csdsim;
 using ftl::Phase;
 
+namespace {
+
+bool changes_flash(const std::vector<Phase>& phases) {
+  return std::ranges::any_of(phases, [](const Phase& phase) {
+    return std::ranges::any_of(phase, [](const PageOp& op) { return op.kind != PageOpKind::read; });
+  });
+}
+
+}  // namespace
+
 void PlanRunner::run(std::vector<Phase> phases, Done done) {
+  if (!held_.empty() && changes_flash(phases)) release();
+  begin(prepare(std::move(phases), std::move(done)));
+}
+
+void PlanRunner::hold(std::vector<Phase> phases, Done done) {
+  held_.push_back(prepare(std::move(phases), std::move(done)));
+}
+
+void PlanRunner::release() {
+  for (const RunPtr& run : std::exchange(held_, {})) begin(run);
+}
+
+PlanRunner::RunPtr PlanRunner::prepare(std::vector<Phase> phases, Done done) {
   for (const Phase& phase : phases)
     for (const PageOp& op : phase)
       if (op.kind == PageOpKind::program) ++programming_[op.ppa.value];
   const auto run = std::make_shared<Run>();
   run->phases = std::move(phases);
   run->done = std::move(done);
+  return run;
+}
+
+void PlanRunner::begin(const RunPtr& run) {
   if (must_queue(run->phases)) queue(run);
   start_phase(run);
 }
@@ -29,11 +56,10 @@ bool PlanRunner::read(Phase& ops, nfc::FlashClient& client, std::uint64_t tag) {
 
 /// Plans of one phase whose planes nobody waits for go straight to the flash.
 bool PlanRunner::must_queue(const std::vector<Phase>& phases) const {
-  const auto any = [&](auto&& predicate) {
-    return std::ranges::any_of(phases, [&](const Phase& phase) { return std::ranges::any_of(phase, predicate); });
-  };
-  if (!any([](const PageOp& op) { return op.kind != PageOpKind::read; })) return false;
-  return phases.size() > 1 || (!lines_.empty() && any([&](const PageOp& op) { return lines_.contains(plane_of(op)); }));
+  if (!changes_flash(phases)) return false;
+  return phases.size() > 1 || (!lines_.empty() && std::ranges::any_of(phases.front(), [&](const PageOp& op) {
+           return lines_.contains(plane_of(op));
+         }));
 }
 
 void PlanRunner::queue(const RunPtr& run) {

@@ -29,6 +29,12 @@ class PlanRunner {
   /// nothing is to be done.
   void run(std::vector<csdsim::ftl::Phase> phases, Done done);
 
+  /// Takes a plan that starts with the next one that programs or erases, or with release(), as if it had been given to
+  /// run() just before. Its pages are read from DRAM until then.
+  void hold(std::vector<csdsim::ftl::Phase> phases, Done done);
+  /// Starts what is held.
+  void release();
+
   /// Starts a plan of one phase that only reads; `ops` lose the pages that are still in DRAM. False: it is over,
   /// nothing is left to do. Otherwise `client` is told.
   bool read(csdsim::ftl::Phase& ops, csdsim::nfc::FlashClient& client, std::uint64_t tag);
@@ -49,6 +55,8 @@ class PlanRunner {
   using RunPtr = std::shared_ptr<Run>;
 
   csdsim::PlaneId plane_of(const csdsim::PageOp& op) const { return geometry_.plane_of(op.ppa); }
+  RunPtr prepare(std::vector<csdsim::ftl::Phase> phases, Done done);
+  void begin(const RunPtr& run);
   bool must_queue(const std::vector<csdsim::ftl::Phase>& phases) const;
   void queue(const RunPtr& run);
   void start_phase(const RunPtr& run);
@@ -62,6 +70,7 @@ class PlanRunner {
   FlashIo& flash_;
   std::map<csdsim::PlaneId, std::deque<RunPtr>> lines_;  ///< who has operations left for a plane, in order of planning
   std::unordered_map<std::uint64_t, std::uint32_t> programming_;  ///< pages with a program to come; looked up only
+  std::vector<RunPtr> held_;                                      ///< in order of planning
   std::uint64_t buffer_hits_ = 0;
 };
 

@@ -78,6 +78,8 @@ nfc::FlashTiming flash_timing(const scenario::FlashConfig& flash, std::uint64_t 
     timing.max_suspends = flash.suspend->max;
   }
   timing.class_priority = flash.class_priority;
+  timing.plane_order =
+      flash.plane_order == scenario::PlaneOrder::reads_first ? nfc::PlaneOrder::reads_first : nfc::PlaneOrder::arrival;
   timing.status_time = flash.status_time;
   if (flash.packages) {
     timing.dies_per_package = flash.packages->dies;
@@ -159,6 +161,18 @@ ftl::VictimPolicy victim_policy(const scenario::GcConfig& gc, std::uint64_t seed
   return policy;
 }
 
+FlushConfig flush_config(const scenario::WriteBufferConfig& buffer) {
+  FlushConfig flush;
+  if (const auto* threshold = std::get_if<scenario::ThresholdFlush>(&buffer.flush)) {
+    flush.policy = FlushPolicy::threshold;
+    flush.threshold = Bytes{threshold->fill.floor_of(buffer.capacity.value)};
+  } else if (const auto* idle = std::get_if<scenario::IdleFlush>(&buffer.flush)) {
+    flush.policy = FlushPolicy::idle;
+    flush.idle_time = idle->delay;
+  }
+  return flush;
+}
+
 void set_block_management(const Scenario& s, DriveConfig& config) {
   const scenario::FtlConfig& ftl = s.platform.device.ftl;
   config.block.over_provisioning = ftl.over_provisioning.value();
@@ -232,6 +246,8 @@ DriveConfig drive_config(const Scenario& s) {
   config.dram = device.dram.capacity;
   config.dram_bandwidth = device.dram.bandwidth;
   config.write_buffer = device.write_buffer.capacity;
+  config.flush = flush_config(device.write_buffer);
+  config.engine_buffer_in_dram = device.engine.buffer_memory == scenario::EngineMemory::dram;
   if (const scenario::KvMapping* mapping = scenario::kv_mapping(device.ftl.mapping)) {
     config.kv.tail = mapping->tail;
     config.kv.tail_rewrites = mapping->tail_rewrites;

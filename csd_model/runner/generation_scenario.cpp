@@ -268,7 +268,10 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
     lengths = lengths_of(prompts);
   }
 
-  const host::SamplingOptions sampling{.temperature = static_cast<float>(workload.temperature.value()), .seed = s.seed};
+  const host::SamplingOptions sampling{.temperature = static_cast<float>(workload.temperature.value()),
+                                       .top_k = workload.top_k.value_or(0),
+                                       .top_p = static_cast<float>(workload.top_p.value()),
+                                       .seed = s.seed};
   const auto decode = [&](const scenario::SystemConfig& system, const GenerationHooks& hooks,
                           std::unique_ptr<DecoderData>& data) {
     scenario::Scenario variant = s;

@@ -204,7 +204,7 @@ void check_reliability(Checker& c, const FlashConfig& flash) {
   }
 }
 
-void check_flash_features(Checker& c, const FlashConfig& flash) {
+void check_flash_features(Checker& c, const FlashConfig& flash, bool attends) {
   const FlashGeometry& g = flash.geometry;
   c.require(g.planes_per_die > 1 || flash.plane_mode == PlaneMode::independent, {"platform.device.flash.plane_mode"},
             "platform.device.flash.plane_mode: a die with a single plane has nothing to do together");
@@ -214,7 +214,7 @@ void check_flash_features(Checker& c, const FlashConfig& flash) {
       !flash.packages || flash.packages->dies < g.dies_per_channel,
       {"platform.device.flash.packages.dies", "platform.device.flash.dies_per_channel"},
       "platform.device.flash.packages.dies: all dies of a channel are in one package, which is never turned from");
-  c.require(!flash.page_buffers || flash.ecc_bandwidth || flash.ecc_latency.ps > 0,
+  c.require(!flash.page_buffers || flash.ecc_bandwidth || flash.ecc_latency.ps > 0 || attends,
             {"platform.device.flash.page_buffers"},
             "platform.device.flash.page_buffers: nothing keeps pages in them: give ecc_bandwidth or ecc_latency");
   auto classes = flash.class_priority;
@@ -230,7 +230,7 @@ void check_platform(Checker& c) {
   DeviceConfig& device = platform.device;
   check_geometry(c, device.flash.geometry);
   check_page_types(c, device.flash);
-  check_flash_features(c, device.flash);
+  check_flash_features(c, device.flash, device.has_engine() && !c.scenario().block_only());
   check_reliability(c, device.flash);
   check_link(c, device.link, "platform.device.link", true);
   check_link(c, platform.gpu.link, "platform.gpu.link", false);
@@ -244,6 +244,18 @@ void check_platform(Checker& c) {
             {"platform.device.write_buffer.capacity", "platform.device.dram.capacity"},
             fmt::format("platform.device.write_buffer.capacity: {} does not fit in the controller DRAM of {}",
                         format_quantity(device.write_buffer.capacity), format_quantity(device.dram.capacity)));
+  if (!std::holds_alternative<ImmediateFlush>(device.write_buffer.flush)) {
+    c.require(device.write_buffer.capacity.value > 0,
+              {"platform.device.write_buffer.flush.kind", "platform.device.write_buffer.capacity"},
+              "platform.device.write_buffer.flush: there is no write buffer: give it a capacity");
+    c.require(c.scenario().block_only(), {"platform.device.write_buffer.flush.kind", "workload.kind"},
+              "platform.device.write_buffer.flush: the workload writes no blocks, and groups of the KV cache go to "
+              "flash as soon as they are full");
+  }
+  c.require(device.engine.buffer_memory == EngineMemory::sram || device.dram.bandwidth,
+            {"platform.device.engine.buffer_memory", "platform.device.dram.bandwidth"},
+            "platform.device.engine.buffer_memory: in a DRAM of unlimited bandwidth it makes no difference: give "
+            "dram.bandwidth");
   if (!device.has_engine()) {
     for (const std::string_view path : {"platform.device.energy.mac", "platform.device.energy.engine_idle"})
       c.refuse_unused(path, "platform.device.ftl.mapping.kind", "a drive that keeps no KV cache has no engine");

@@ -156,6 +156,11 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
   if (simulation.data == DataMode::timing && work.temperature.numerator != 0) {
     c.refuse_unused("workload.temperature", "simulation.data", "timing runs draw no tokens");
   }
+  if (work.temperature.numerator == 0) {
+    const std::string why = "temperature 0 takes the likeliest token";
+    if (work.top_k) c.refuse_unused("workload.top_k", "workload.temperature", why);
+    if (work.top_p != Ratio{1, 1}) c.refuse_unused("workload.top_p", "workload.temperature", why);
+  }
   c.require(simulation.compare.empty() || simulation.data == DataMode::carried,
             {"simulation.compare", "simulation.data"},
             "simulation.compare: only runs that carry data make tokens to compare: simulation.data: carried");

@@ -108,6 +108,8 @@ void describe(ParamVisitor& v, FlashConfig& c) {
   v.list("class_priority", c.class_priority, {0, kOpClasses},
          "Classes from most to least urgent; those not named come last, and without any all are equal.",
          assumed("none: first come, first served"));
+  v.param("plane_order", c.plane_order, "Which waiting operation of a class a plane takes next.",
+          assumed("no paper states it; MQSim takes reads first"));
   v.param("status_time", c.status_time, {SimTime{}, ms(1)},
           "Bus time of the status poll that ends a program or erase; 0: there is none.",
           assumed("0: the ready line is free"));
@@ -116,7 +118,8 @@ void describe(ParamVisitor& v, FlashConfig& c) {
   v.optional("ecc_bandwidth", c.ecc_bandwidth, "unlimited", {Bandwidth{1'000'000}, Bandwidth{1'000'000'000'000}},
              "Throughput of error correction of one channel, page after page.", assumed("keeps up with the channel"));
   v.optional("page_buffers", c.page_buffers, "unlimited", {1, 65'536},
-             "Buffers of a channel controller for pages on their way through error correction.",
+             "Buffers of a channel controller for pages read: until they are corrected, and those that are "
+             "attended to until a kernel is through with all pages of its phase.",
              assumed("never the bottleneck; no paper states them"));
   v.optional_section("reliability", c.reliability, "none",
                      "Bit errors by wear, age and reads, read retries, lost pages, failing programs and erases.",
@@ -140,6 +143,9 @@ void describe(ParamVisitor& v, EngineConfig& c) {
           assumed("enough to hide a tR; no paper states it"));
   v.param("buffer", c.buffer, {Bytes{512}, Bytes::gib(16)}, "Memory for pages on their way into the kernels.",
           assumed("of the order of the Zynq-7045's block RAM"));
+  v.param("buffer_memory", c.buffer_memory,
+          "Where that memory is. In DRAM, what a head keeps there is written and read once.",
+          assumed("block RAM of the FPGA"));
 }
 
 void describe(ParamVisitor& v, NvmeConfig& c) {
@@ -197,9 +203,24 @@ void describe(ParamVisitor& v, DramConfig& c) {
              assumed("unlimited: no paper states it"));
 }
 
+void describe(ParamVisitor&, ImmediateFlush&) {}
+
+void describe(ParamVisitor& v, ThresholdFlush& c) {
+  v.param("fill", c.fill, {Ratio::of(1, 1000), Ratio{1, 1}}, "Share of the capacity.", assumed("half full"));
+}
+
+void describe(ParamVisitor& v, IdleFlush& c) {
+  v.param("delay", c.delay, {SimTime{1}, SimTime::milliseconds(10'000)},
+          "From the last block command on. A write that finds no room, and NVMe Flush, end the wait.",
+          assumed("longer than a read"));
+}
+
 void describe(ParamVisitor& v, WriteBufferConfig& c) {
   v.param("capacity", c.capacity, {Bytes{0}, Bytes::gib(1024)},
           "DRAM in which block writes complete; 0 B: every write reaches flash first.", assumed("the slow, safe case"));
+  v.choice("flush", c.flush,
+           "When buffered block writes go to flash; groups of the KV cache go as soon as they are full.",
+           assumed("keeps the buffer empty"));
 }
 
 void describe(ParamVisitor&, GreedyGc&) {}

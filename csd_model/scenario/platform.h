@@ -20,7 +20,9 @@ namespace csdsim::scenario {
 
 enum class BusArbitration : std::uint8_t { fifo, command_first, data_first };
 enum class PlaneMode : std::uint8_t { independent, multi_plane };
+enum class PlaneOrder : std::uint8_t { arrival, reads_first };
 enum class Suspend : std::uint8_t { program, erase, program_erase };
+enum class EngineMemory : std::uint8_t { sram, dram };
 enum class FilterLocation : std::uint8_t { nfc, die };
 enum class Fidelity : std::uint8_t { fast, at };
 enum class Granularity : std::uint8_t { layer_mini_batch, sequence, head };
@@ -72,6 +74,7 @@ struct FlashConfig {
   std::optional<CacheConfig> cache;
   std::optional<SuspendConfig> suspend;
   std::vector<OpClass> class_priority;  ///< most urgent first
+  PlaneOrder plane_order = PlaneOrder::arrival;
   SimTime status_time{};
   std::optional<PackagesConfig> packages;
   std::optional<Bandwidth> ecc_bandwidth;     ///< of the decoder of a channel
@@ -89,6 +92,7 @@ struct EngineConfig {
   std::uint32_t argtopk_per_cycle = 1;
   std::uint32_t jobs_in_flight = 16;
   Bytes buffer = Bytes::mib(1);
+  EngineMemory buffer_memory = EngineMemory::sram;
 };
 
 /// The NVMe front end and how the host uses it.
@@ -131,8 +135,25 @@ struct DramConfig {
   std::optional<Bandwidth> bandwidth;  ///< unset: unlimited
 };
 
+/// When buffered block writes go to flash.
+struct ImmediateFlush {
+  static constexpr std::string_view kKind = "immediate";
+  static constexpr std::string_view kDoc = "As soon as they are in the buffer.";
+};
+struct ThresholdFlush {
+  static constexpr std::string_view kKind = "threshold";
+  static constexpr std::string_view kDoc = "Together, when the buffer is filled to a share of its capacity.";
+  Ratio fill = Ratio::of(1, 2);
+};
+struct IdleFlush {
+  static constexpr std::string_view kKind = "idle";
+  static constexpr std::string_view kDoc = "Together, when no block command has come for a while.";
+  SimTime delay = SimTime::microseconds(100);
+};
+
 struct WriteBufferConfig {
   Bytes capacity{};  ///< 0: a write completes when it is in flash
+  std::variant<ImmediateFlush, ThresholdFlush, IdleFlush> flush;
 };
 
 struct GreedyGc {
@@ -265,6 +286,9 @@ void describe(ParamVisitor& v, NvmeConfig& c);
 void describe(ParamVisitor& v, LinkConfig& c);
 void describe(ParamVisitor& v, GpuLinkConfig& c);
 void describe(ParamVisitor& v, DramConfig& c);
+void describe(ParamVisitor& v, ImmediateFlush& c);
+void describe(ParamVisitor& v, ThresholdFlush& c);
+void describe(ParamVisitor& v, IdleFlush& c);
 void describe(ParamVisitor& v, WriteBufferConfig& c);
 void describe(ParamVisitor& v, GreedyGc& c);
 void describe(ParamVisitor& v, CostBenefitGc& c);
@@ -309,11 +333,23 @@ struct EnumValues<scenario::PlaneMode> {
       {scenario::PlaneMode::multi_plane, "multi_plane", "The planes of a die work together, on what waits for them."}};
 };
 template <>
+struct EnumValues<scenario::PlaneOrder> {
+  static constexpr EnumValue<scenario::PlaneOrder> values[] = {
+      {scenario::PlaneOrder::arrival, "arrival", "What came first."},
+      {scenario::PlaneOrder::reads_first, "reads_first", "Reads, then programs and erases."}};
+};
+template <>
 struct EnumValues<scenario::Suspend> {
   static constexpr EnumValue<scenario::Suspend> values[] = {
       {scenario::Suspend::program, "program", "Reads suspend programs."},
       {scenario::Suspend::erase, "erase", "Reads suspend erases."},
       {scenario::Suspend::program_erase, "program_erase", "Reads suspend programs and erases."}};
+};
+template <>
+struct EnumValues<scenario::EngineMemory> {
+  static constexpr EnumValue<scenario::EngineMemory> values[] = {
+      {scenario::EngineMemory::sram, "sram", "Memory of its own."},
+      {scenario::EngineMemory::dram, "dram", "Controller DRAM, whose bandwidth it shares."}};
 };
 template <>
 struct EnumValues<scenario::FilterLocation> {

@@ -81,6 +81,10 @@ void describe(ParamVisitor& v, GenerationWorkload& c) {
   v.param("output_tokens", c.output_tokens, {1, 16'777'216}, "Tokens generated a sequence.", assumed("a short answer"));
   v.param("temperature", c.temperature, {Ratio{0, 1}, Ratio{100, 1}},
           "Divides logits before a token is drawn, in carried runs; 0 takes the likeliest.", assumed("greedy"));
+  v.optional("top_k", c.top_k, "all", {1, 16'777'216}, "Tokens are drawn from the likeliest k.", assumed("no cut"));
+  v.param("top_p", c.top_p, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
+          "Tokens are drawn from the likeliest ones that together have this probability, after top_k.",
+          assumed("no cut"));
   v.optional("prompts", c.prompts, "none", "File with a prompt a line, in place of batch and input_tokens.",
              assumed("lengths are enough for timing"));
   v.optional(

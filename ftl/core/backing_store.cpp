@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/rng.h"
 #include "ftl/core/crc32.h"
 
 namespace csdsim::ftl {
@@ -37,6 +38,9 @@ std::string to_string(const IntegrityError& error) {
   switch (error.what) {
     case IntegrityError::What::not_written:
       return fmt::format("physical page {}: expected {}, found an erased page", error.ppa.value,
+                         to_string(error.expected));
+    case IntegrityError::What::torn:
+      return fmt::format("physical page {}: expected {}, found a page whose program was interrupted", error.ppa.value,
                          to_string(error.expected));
     case IntegrityError::What::wrong_key:
       return fmt::format("physical page {}: expected {}, found {}", error.ppa.value, to_string(error.expected),
@@ -84,7 +88,7 @@ void BackingStore::write(PhysicalPageAddress ppa, std::span<const std::byte> dat
                                     to_string(oob.tag), to_string(tag)));
   }
   std::memcpy(block.bytes.get() + page * page_size, data.data(), page_size);
-  oob = {tag, crc32(data), true};
+  oob = {tag, ++programs_, crc32(data), true};
 }
 
 std::span<const std::byte> BackingStore::read(PhysicalPageAddress ppa) const {
@@ -104,7 +108,9 @@ std::span<const std::byte> BackingStore::read_verified(PhysicalPageAddress ppa, 
     return bytes;
   }
   const Oob& oob = block->oob[geometry_.page_in_block(ppa)];
-  if (oob.tag != expected) {
+  if (oob.stamp == 0) {
+    record({IntegrityError::What::torn, ppa, expected, {}, 0, 0});
+  } else if (oob.tag != expected) {
     record({IntegrityError::What::wrong_key, ppa, expected, oob.tag, 0, 0});
   } else if (check == PageCheck::key_and_crc) {
     const std::uint32_t found = crc32(bytes);
@@ -120,6 +126,36 @@ void BackingStore::erase(BlockId block) {
 bool BackingStore::written(PhysicalPageAddress ppa) const {
   const Block* block = block_at(ppa);
   return block != nullptr && block->oob[geometry_.page_in_block(ppa)].written;
+}
+
+std::optional<OobRecord> BackingStore::oob(PhysicalPageAddress ppa) const {
+  const Block* block = block_at(ppa);
+  if (block == nullptr) return std::nullopt;
+  const Oob& oob = block->oob[geometry_.page_in_block(ppa)];
+  if (!oob.written || oob.stamp == 0) return std::nullopt;
+  return OobRecord{oob.tag, oob.stamp};
+}
+
+void BackingStore::tear(Block& block, std::uint32_t page) {
+  Oob& oob = block.oob[page];
+  const std::size_t size = geometry_.page_size.value;
+  Rng noise(oob.stamp);
+  for (std::byte& byte : std::span(block.bytes.get() + page * size, size)) byte = static_cast<std::byte>(noise());
+  oob = {{}, 0, 0, true};
+}
+
+void BackingStore::lose_power(const PowerLoss& loss) {
+  for (const PhysicalPageAddress ppa : loss.torn) {
+    if (written(ppa)) tear(*blocks_[geometry_.block_of(ppa).value], geometry_.page_in_block(ppa));
+  }
+  for (const PhysicalPageAddress ppa : loss.unprogrammed) {
+    if (written(ppa)) blocks_[geometry_.block_of(ppa).value]->oob[geometry_.page_in_block(ppa)] = {};
+  }
+  for (const BlockId id : loss.half_erased) {
+    if (Block* const block = blocks_.at(id.value).get()) {
+      for (std::uint32_t page = 0; page < geometry_.pages_per_block; ++page) tear(*block, page);
+    }
+  }
 }
 
 void BackingStore::record(const IntegrityError& error) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,17 +35,34 @@ struct OobTag {
   std::uint64_t index =
       0;  ///< host: logical page; token pages: token group; embedding: KvLayout::embedding_position + group
   std::uint32_t segment = 0;  ///< KV pages only: of the writing sequence, a number that no other ever had
+  /// Embedding pages of a window that was not full: its tokens that are in them; 0 for all others. With it, pages with
+  /// equal tags hold equal bytes.
+  std::uint32_t partial_tokens = 0;
   bool operator==(const OobTag&) const = default;
 };
 
 std::string to_string(const OobTag& tag);
+
+/// The out-of-band metadata of a page, as a scan after a power loss finds it.
+struct OobRecord {
+  OobTag tag;
+  std::uint64_t stamp = 0;  ///< programs of the whole drive up to and with this one
+};
+
+/// What a power loss did to the flash. Programs and erases that had not begun, and those that had ended, did nothing to
+/// it that was not expected.
+struct PowerLoss {
+  std::vector<PhysicalPageAddress> torn;          ///< their programs had begun and not ended
+  std::vector<PhysicalPageAddress> unprogrammed;  ///< their programs had not begun
+  std::vector<BlockId> half_erased;               ///< their erases had begun and not ended
+};
 
 /// What a verifying read compares: the logical key only (cheap), or the key and the CRC-32 of all bytes.
 enum class PageCheck : std::uint8_t { key, key_and_crc };
 
 /// One mismatch that a verifying read found.
 struct IntegrityError {
-  enum class What : std::uint8_t { not_written, wrong_key, wrong_crc };
+  enum class What : std::uint8_t { not_written, torn, wrong_key, wrong_crc };
   What what = What::not_written;
   PhysicalPageAddress ppa;
   OobTag expected;
@@ -80,7 +98,16 @@ class BackingStore {
   /// Erases a block; its pages read as all ones again.
   void erase(BlockId block);
 
+  /// Programmed since the last erase, if only half.
   bool written(PhysicalPageAddress ppa) const;
+
+  /// Empty where a page is erased, or cannot be read. Carried mode only.
+  std::optional<OobRecord> oob(PhysicalPageAddress ppa) const;
+
+  /// The state changes of write() are undone or spoilt where power failed before the flash had followed. Pages that
+  /// were torn, or lie in half-erased blocks, hold noise and no metadata until their block is erased. Pages that were
+  /// not written (their programs had failed) are left alone. Carried mode only.
+  void lose_power(const PowerLoss& loss);
 
   static constexpr std::size_t kMaxKeptErrors = 64;
   std::uint64_t integrity_errors() const { return integrity_errors_; }
@@ -93,18 +120,21 @@ class BackingStore {
  private:
   struct Oob {
     OobTag tag;
+    std::uint64_t stamp = 0;  ///< 0: torn
     std::uint32_t crc = 0;
     bool written = false;
   };
   struct Block;
 
   const Block* block_at(PhysicalPageAddress ppa) const;
+  void tear(Block& block, std::uint32_t page);
   void record(const IntegrityError& error);
 
   FlashGeometry geometry_;
   DataMode mode_;
   std::vector<std::unique_ptr<Block>> blocks_;  ///< by BlockId; empty in timing mode
   std::vector<std::byte> erased_page_;
+  std::uint64_t programs_ = 0;
   std::uint64_t integrity_errors_ = 0;
   std::vector<IntegrityError> kept_errors_;
 };

@@ -6,6 +6,7 @@
 #include <deque>
 #include <limits>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/address.h"
@@ -64,6 +65,16 @@ struct BlockManagerConfig {
   std::uint64_t seed = 1;          ///< of the draw
 };
 
+/// What a drive remembers of a block that was in use, or failed, while the power is off.
+struct BlockRecord {
+  BlockId block;
+  std::uint32_t erases = 0;
+  std::uint32_t written = 0;  ///< pages handed out since the last erase
+  BlockState state = BlockState::free;
+  Namespace ns = Namespace::block;  ///< who has it; free blocks: had it last
+  bool operator==(const BlockRecord&) const = default;
+};
+
 /// Erases of the blocks that are in service.
 struct WearStatistics {
   std::uint32_t min = 0;
@@ -116,6 +127,15 @@ class BlockManager {
   std::optional<BlockId> victim(PlaneId plane, Namespace ns);
   /// The full block of `ns` in `plane` with the fewest erases, the lowest address in a tie.
   std::optional<BlockId> least_worn(PlaneId plane, Namespace ns) const;
+
+  /// Of all blocks that were opened once, plane by plane: free blocks in the order in which they were erased, then the
+  /// others by address.
+  std::vector<BlockRecord> records() const;
+  /// Takes over a record of another manager with the same geometry, quotas and configuration; in the order of
+  /// records(), before anything is allocated. `valid` are the block's pages that are wanted, ascending. Blocks in use
+  /// become full, those whose erase had not ended with them: nothing goes to an open block that power failed on. Throws
+  /// InternalError if the block is in use already.
+  void restore(const BlockRecord& record, std::span<const PhysicalPageAddress> valid);
 
   BlockState state(BlockId block) const { return blocks_[block.value].state; }
   Namespace namespace_of_block(BlockId block) const { return blocks_[block.value].ns; }

@@ -121,7 +121,9 @@ KvStatus KvFtl::book(const Append& a) {
     }
   }
   if (pages > 0 && blocks_.read_only()) return KvStatus::read_only;
-  if (pages > appendable_pages()) return room_may_come(pages) ? KvStatus::busy : KvStatus::out_of_space;
+  if (const std::uint64_t wanted = pages + parked_.size(); pages > 0 && wanted > appendable_pages()) {
+    return room_may_come(wanted) ? KvStatus::busy : KvStatus::out_of_space;
+  }
 
   std::array<Bytes, kDramUses> before{};
   std::array<Bytes, kDramUses> after{};
@@ -143,7 +145,7 @@ KvStatus KvFtl::book(const Append& a) {
   }
   const Bytes kept = dram_.used() - gone;
   if (kept + come > dram_.capacity()) {
-    const Bytes drains = dram_.used(DramUse::flush_pending) + dram_.used(DramUse::write_buffer) + closing_dram_;
+    const Bytes drains = draining_dram();
     return kept - drains + come > dram_.capacity() ? KvStatus::out_of_dram : KvStatus::busy;
   }
   for (std::size_t use = 0; use < kDramUses; ++use) dram_.release(static_cast<DramUse>(use), before[use]);

@@ -33,6 +33,7 @@ KvFtl::KvFtl(const KvFtlConfig& config, BlockManager& blocks, BackingStore& stor
       policy_(std::move(policy)),
       faults_(faults),
       geometry_(blocks.geometry()),
+      next_parked_(geometry_.pages()),
       owners_(blocks.quota(Namespace::kv) > 0 ? geometry_.pages() : 0),
       points_(blocks),
       pages_(std::make_unique<Pages>(*this)),
@@ -139,7 +140,7 @@ KvStatus KvFtl::fork_sequence(SequenceId parent_id, SequenceId child_id) {
   Bytes tails;
   for (const Bytes held : parent->dram) tails += held;
   if (!dram_.fits(tails)) {
-    const Bytes drains = dram_.used(DramUse::flush_pending) + dram_.used(DramUse::write_buffer) + closing_dram_;
+    const Bytes drains = draining_dram();
     return dram_.used() - drains + tails > dram_.capacity() ? KvStatus::out_of_dram : KvStatus::busy;
   }
   for (std::size_t use = 0; use < kDramUses; ++use) dram_.charge(static_cast<DramUse>(use), parent->dram[use]);
@@ -192,6 +193,12 @@ KvStatus KvFtl::fork_sequence(SequenceId parent_id, SequenceId child_id) {
   }
   sequences_.emplace(child_id, std::move(child));
   return KvStatus::ok;
+}
+
+/// Controller DRAM that what is under way will give back.
+Bytes KvFtl::draining_dram() const {
+  const Bytes parked = geometry_.page_size * parked_.size();
+  return dram_.used(DramUse::flush_pending) - parked + dram_.used(DramUse::write_buffer) + closing_dram_;
 }
 
 FreeResult KvFtl::free_sequence(SequenceId id) {
@@ -288,6 +295,7 @@ void KvFtl::erase_done(PhysicalPageAddress ppa) {
   } else {
     blocks_.finish_erase(block);
   }
+  store_.erase(block);
 }
 
 KvStatus KvFtl::check(const KvKey& key) const {
@@ -406,10 +414,12 @@ void KvFtl::plan_embedding_groups(const KvKey& key, std::span<const std::uint32_
   planned_lookups_ += policy_->lookups(sequence(key.sequence).info(), out.size() - before);
 }
 
-std::span<const std::byte> KvFtl::read(const KvPageId& page, const Run& run, PhysicalPageAddress ppa) const {
+std::span<const std::byte> KvFtl::read(const KvPageId& page, const Run& run, PhysicalPageAddress ppa,
+                                       std::uint32_t partial_tokens) const {
+  if (is_parked(ppa)) return parked_.at(ppa.value).image;
   KvPageId written = page;
   written.key = run.key;
-  return store_.read_verified(ppa, oob_tag(written, run.layout, run.segment), config_.check);
+  return store_.read_verified(ppa, oob_tag(written, run.layout, run.segment, partial_tokens), config_.check);
 }
 
 const Half* KvFtl::token_rows(const KvKey& key, KvKind kind, std::uint32_t group) const {
@@ -444,7 +454,9 @@ const Half* KvFtl::embedding_page(const KvKey& key, std::uint32_t ge, std::uint3
   if (w >= transposed_windows(key) || ge >= l.embedding_pages(window)) {
     throw bad_page(page, "no embedding page to read");
   }
-  if (w >= readable_windows(t, h, l)) return as_halves(read(page, *t.runs.back(), h.partial->pages[ge].ppa()));
+  if (w >= readable_windows(t, h, l)) {
+    return as_halves(read(page, *t.runs.back(), h.partial->pages[ge].ppa(), h.partial->end - window.first));
+  }
   const std::uint64_t position = l.embedding_position(window) + ge;
   return as_halves(read(page, t.run_of_position(static_cast<std::uint32_t>(position)), t.embedding(position).ppa()));
 }
@@ -456,12 +468,15 @@ std::span<const float> KvFtl::value_mean(const KvKey& key) const {
 }
 
 void KvFtl::visit_pages(const std::function<void(const KvPageId&, PhysicalPageAddress)>& visit) const {
+  const auto visit_page = [&](const KvPageId& page, const KvMapEntry& e) {
+    if (!is_parked(e.ppa())) visit(page, e.ppa());
+  };
   const auto visit_run = [&](const Run& run) {
     const std::uint32_t per_group = run.layout.pages_per_group();
     std::uint32_t position = run.map.first_group() * per_group;
-    for (const KvMapEntry& e : run.map.all_tokens()) visit(page_id({run.slot, position++}), e.ppa());
+    for (const KvMapEntry& e : run.map.all_tokens()) visit_page(page_id({run.slot, position++}), e);
     position = run.map.first_position();
-    for (const KvMapEntry& e : run.map.all_embedding()) visit(page_id({run.slot, kEmbedding | position++}), e.ppa());
+    for (const KvMapEntry& e : run.map.all_embedding()) visit_page(page_id({run.slot, kEmbedding | position++}), e);
   };
   for (const auto& [id, s] : sequences_) {
     for (std::uint32_t i = 0; i < s.layers.size(); ++i) {
@@ -476,7 +491,7 @@ void KvFtl::visit_pages(const std::function<void(const KvPageId&, PhysicalPageAd
         for (const PartialWindow* const partial : {head.partial.get(), head.coming_partial.get()}) {
           if (partial == nullptr) continue;
           for (std::uint32_t ge = 0; ge < partial->pages.size(); ++ge) {
-            visit({{id, LayerId{i}, KvHead{h}}, PageKind::embedding, ge, partial->window}, partial->pages[ge].ppa());
+            visit_page({{id, LayerId{i}, KvHead{h}}, PageKind::embedding, ge, partial->window}, partial->pages[ge]);
           }
         }
       }
@@ -487,8 +502,10 @@ void KvFtl::visit_pages(const std::function<void(const KvPageId&, PhysicalPageAd
 std::uint64_t KvFtl::verify() const {
   const std::uint64_t before = store_.integrity_errors();
   visit_pages([this](const KvPageId& page, PhysicalPageAddress ppa) {
-    const Run& run = *slots_[owners_.get(ppa.value).slot];
-    store_.read_verified(ppa, oob_tag(page, run.layout, run.segment), PageCheck::key_and_crc);
+    const PageOwner owner = owners_.get(ppa.value);
+    const Run& run = *slots_[owner.slot];
+    const std::uint32_t partial_tokens = find_entry(owner, ppa).partial_tokens;
+    store_.read_verified(ppa, oob_tag(page, run.layout, run.segment, partial_tokens), PageCheck::key_and_crc);
   });
   return store_.integrity_errors() - before;
 }

@@ -29,6 +29,9 @@
 
 namespace csdsim::ftl {
 
+struct KvDump;
+struct RecoveryResult;
+
 struct KvFtlConfig {
   TailPolicy tail = TailPolicy::token_index;
   KvLayoutOptions layout;
@@ -45,6 +48,7 @@ struct KvFtlStats {
   std::uint64_t token_pages_programmed = 0;
   std::uint64_t embedding_pages_programmed = 0;  ///< of full windows
   std::uint64_t partial_pages_programmed = 0;    ///< of windows that were not full yet
+  std::uint64_t parked_pages_programmed = 0;     ///< pages that a recovery held in DRAM
   std::uint64_t read_back_pages = 0;             ///< K token pages read to be transposed
   std::uint64_t misplaced_pages = 0;             ///< pages that did not go to the plane that the policy wanted
   std::uint64_t erases = 0;
@@ -73,6 +77,9 @@ struct KvFtlStats {
 ///
 /// A forked sequence shares the pages of its parent (copy on write: what either of them appends is its own). A page
 /// goes when the last sequence that shares it has gone.
+///
+/// After a power loss a new object takes the place of this one: power_loss(), recover(), and
+/// docs/adr/0007-power-loss.md.
 ///
 /// Each (layer, head) of a sequence has its own token count, so heads and layers may be appended in any order.
 /// Functions that take a KvKey throw InternalError for one that does not exist: ask check() first.
@@ -155,7 +162,8 @@ class KvFtl {
   std::span<const float> value_mean(const KvKey& key) const;
 
   /// Every live page in (sequence, layer, head) order, by sharing run: token pages by group, then embedding pages by
-  /// window. A page that several sequences share is visited once, under the key that it was written under.
+  /// window. A page that several sequences share is visited once, under the key that it was written under. Parked pages
+  /// have no address and are left out.
   void visit_pages(const std::function<void(const KvPageId&, PhysicalPageAddress)>& visit) const;
   /// Pages that a fuller version has replaced and that wait for their last readers.
   std::size_t superseded_pages() const;
@@ -167,6 +175,22 @@ class KvFtl {
   std::size_t pending_flushes() const { return pending_.size(); }
   /// Blocks that were emptied and wait for their last readers.
   std::size_t draining_blocks() const { return draining_.size(); }
+
+  /// What the drive's capacitors save when power fails now: call it at any time, however many of the operations that
+  /// were returned have completed. Freed sequences are not in it. Throws UserError in timing mode, which keeps no
+  /// out-of-band metadata to recover from.
+  KvDump power_loss() const;
+
+  /// Brings the namespace back from a dump and from what the flash holds. To be called before anything else, on an
+  /// object over a new BlockManager and the old BackingStore (BackingStore::lose_power), with the configuration that
+  /// the lost one had; the flash must hold nothing of the block namespace. Afterwards everything that the appends had
+  /// accepted is there, and every function may be called; pages that were in flight are parked until the returned
+  /// operations, and appends, have programmed them. Power may fail again at any time. Throws UserError if tail policy
+  /// or mapping policy are not those of the dump, or in timing mode; InternalError if the object was used before.
+  RecoveryResult recover(const KvDump& dump);
+
+  /// Pages whose images a recovery holds in DRAM until there is room for them in flash.
+  std::size_t parked_pages() const { return parked_.size(); }
 
   /// Fault injection: exchanges the map entries of two pages. Throws UserError if one is not mapped.
   void swap_mapping(const KvPageId& a, const KvPageId& b);
@@ -183,6 +207,7 @@ class KvFtl {
   struct Append;
   struct TilePlan;
   class Pages;
+  class Recovery;
   struct PendingFlush {
     enum class What : std::uint8_t { groups, window, partial };
     KvKey key;
@@ -199,6 +224,17 @@ class KvFtl {
   struct PendingMove {
     std::vector<std::pair<PageOwner, PhysicalPageAddress>> pages;
     std::vector<SequenceId> sequences;  ///< pinned by it
+    bool only_copy = false;             ///< they came from DRAM: flash has no older copy of them
+  };
+  /// An image in DRAM that has no page yet. Its map entry points behind the end of the flash.
+  struct ParkedPage {
+    PageOwner owner;
+    std::vector<std::byte> image;
+  };
+  /// A map entry; of the unfinished window it is in, if it is, the tokens that its page holds.
+  struct FoundEntry {
+    KvMapEntry* entry = nullptr;
+    std::uint32_t partial_tokens = 0;
   };
   /// An emptied block, and the sequences that may still have reads of it in flight.
   struct DrainingBlock {
@@ -242,6 +278,8 @@ class KvFtl {
   // kv_pages.cpp
   std::optional<PhysicalPageAddress> next_page(PlaneId wanted, AppendPoint point);
   PhysicalPageAddress place(const KvPageId& page, const Sequence& s, PageOwner owner, FlushJob& job);
+  std::optional<PhysicalPageAddress> place_if_room(const KvPageId& page, const Sequence& s, PageOwner owner,
+                                                   FlushJob& job);
   std::optional<PhysicalPageAddress> place_moved(const KvPageId& page, const Sequence& s, PageOwner owner,
                                                  PhysicalPageAddress from, FlushJob& job);
   void check_answer(std::string_view call, const KvPageId& page, PhysicalPageAddress ppa) const;
@@ -261,17 +299,25 @@ class KvFtl {
   std::vector<PageOp> move_done(const PendingMove& move);
   void readers_left(SequenceId id, std::vector<PageOp>& erases);
   PageOp begin_erase(BlockId block);
-  KvMapEntry* find_entry(PageOwner owner, PhysicalPageAddress ppa);
+  /// The entry that points at `ppa`; none if a newer version of the page has replaced it.
+  FoundEntry find_entry(PageOwner owner, PhysicalPageAddress ppa) const;
   KvPageId page_id(PageOwner owner) const;
   std::uint32_t take_slot(Run& run);
+
+  // kv_parked.cpp
+  bool is_parked(PhysicalPageAddress ppa) const { return ppa.value >= geometry_.pages(); }
+  PhysicalPageAddress park(PageOwner owner, std::span<const std::byte> image);
+  void place_parked(std::vector<FlushJob>& jobs);
 
   // kv_ftl.cpp
   void check_layout(const Sequence& s) const;
   std::shared_ptr<Run> new_run(const KvKey& key, std::uint32_t segment, const Tile* before, const KvLayout& layout);
   void release_run(Run& run, SequenceId user, std::vector<PageOp>& erases);
+  Bytes draining_dram() const;
   std::vector<PageOp> release(SequenceId id);
   void drop_pages(std::span<const KvMapEntry> pages, std::vector<PageOp>& erases);
-  std::span<const std::byte> read(const KvPageId& page, const Run& run, PhysicalPageAddress ppa) const;
+  std::span<const std::byte> read(const KvPageId& page, const Run& run, PhysicalPageAddress ppa,
+                                  std::uint32_t partial_tokens = 0) const;
   PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const;
   PageOp read_op(PhysicalPageAddress ppa, OpClass op_class);
   void plan_read(const KvMapEntry& entry, std::uint64_t channel_bytes, std::vector<PageOp>& out);
@@ -287,6 +333,8 @@ class KvFtl {
   std::unordered_map<std::uint64_t, PendingFlush> pending_;
   std::unordered_map<std::uint64_t, PendingMove> moves_;
   std::vector<DrainingBlock> draining_;
+  std::map<std::uint64_t, ParkedPage> parked_;  ///< by the address in the map entry
+  std::uint64_t next_parked_;
   std::vector<BlockId> failed_;    ///< retired blocks that may hold valid pages
   SparseArray<PageOwner> owners_;  ///< by physical page; says something for valid pages only
   std::vector<Run*> slots_;        ///< the runs that have pages

@@ -34,25 +34,28 @@ std::uint32_t KvFtl::take_slot(Run& run) {
   return slot;
 }
 
-/// The entry that points at `ppa`; null if a newer version of the page has replaced it.
-KvMapEntry* KvFtl::find_entry(PageOwner owner, PhysicalPageAddress ppa) {
-  const auto here = [&](KvMapEntry& entry) { return entry.ppa() == ppa ? &entry : nullptr; };
-  if (slots_[owner.slot] == nullptr) return nullptr;
+KvFtl::FoundEntry KvFtl::find_entry(PageOwner owner, PhysicalPageAddress ppa) const {
+  if (slots_[owner.slot] == nullptr) return {};
   Run& run = *slots_[owner.slot];
-  if ((owner.position & kEmbedding) == 0) return here(run.map.token_at(owner.position));
+  if ((owner.position & kEmbedding) == 0) {
+    KvMapEntry& entry = run.map.token_at(owner.position);
+    return {entry.ppa() == ppa ? &entry : nullptr, 0};
+  }
   const std::uint32_t position = owner.position & ~kEmbedding;
   if (position >= run.map.first_position() && position < run.map.end_position()) {
-    if (KvMapEntry* const entry = here(run.map.embedding_at(position))) return entry;
+    if (KvMapEntry& entry = run.map.embedding_at(position); entry.ppa() == ppa) return {&entry, 0};
   }
   const auto s = sequences_.find(run.key.sequence);
-  if (s == sequences_.end() || s->second.segment != run.segment) return nullptr;
+  if (s == sequences_.end() || s->second.segment != run.segment) return {};
   Head& head = s->second.layers[run.key.layer.value]->heads[run.key.head.value];
-  const std::uint64_t first = run.layout.embedding_position(run.layout.window(run.layout.window_at(position)));
+  const KvWindow window = run.layout.window(run.layout.window_at(position));
+  const std::uint64_t first = run.layout.embedding_position(window);
   for (PartialWindow* const partial : {head.partial.get(), head.coming_partial.get()}) {
     if (partial == nullptr || partial->window != run.layout.window_at(position)) continue;
-    if (KvMapEntry* const entry = here(partial->pages[position - first])) return entry;
+    KvMapEntry& entry = partial->pages[position - first];
+    if (entry.ppa() == ppa) return {&entry, partial->end - window.first};
   }
-  return nullptr;
+  return {};
 }
 
 KvPageId KvFtl::page_id(PageOwner owner) const {
@@ -73,7 +76,7 @@ KvPageId KvFtl::page_id(PageOwner owner) const {
 bool KvFtl::all_in_flash(BlockId block) {
   const std::uint64_t first = blocks_.first_page(block).value;
   for (auto page = blocks_.next_valid(block, 0); page; page = blocks_.next_valid(block, *page + 1)) {
-    const KvMapEntry* const entry = find_entry(owners_.get(first + *page), {first + *page});
+    const KvMapEntry* const entry = find_entry(owners_.get(first + *page), {first + *page}).entry;
     if (entry == nullptr || entry->in_dram()) return false;
   }
   return true;
@@ -81,7 +84,6 @@ bool KvFtl::all_in_flash(BlockId block) {
 
 PageOp KvFtl::begin_erase(BlockId block) {
   blocks_.begin_erase(block);
-  store_.erase(block);
   ++stats_.erases;
   return op(blocks_.first_page(block), PageOpKind::erase, OpClass::gc);
 }
@@ -148,8 +150,12 @@ bool KvFtl::empty_block(BlockId block, AppendResult& result) {
     const auto to = place_moved(id, sequences_.at(run.users.front()), owner, from, job);
     if (!to) break;  // a program failed and no spare block was left: the rest stays, it can be read
     job.reads.push_back(read_op(from, OpClass::gc));
-    if (store_.carried()) store_.write(*to, read(id, run, from), oob_tag(id, run.layout, run.segment));
-    *find_entry(owner, from) = KvMapEntry(*to, false);
+    const FoundEntry found = find_entry(owner, from);
+    if (store_.carried()) {
+      store_.write(*to, read(id, run, from, found.partial_tokens),
+                   oob_tag(id, run.layout, run.segment, found.partial_tokens));
+    }
+    *found.entry = KvMapEntry(*to, false);
     drop_page(from);
     move.pages.push_back({owner, *to});
     move.sequences.insert(move.sequences.end(), run.users.begin(), run.users.end());
@@ -173,9 +179,11 @@ void KvFtl::empty_failed_blocks(AppendResult& result) {
   }
 }
 
-/// Starts what it takes to give `pages` to an append, as far as there is room for moves now.
+/// Starts what it takes to give `pages` to an append, and to parked pages first, as far as there is room for moves now.
 void KvFtl::make_room(std::uint64_t pages, AppendResult& result) {
   if (!failed_.empty()) empty_failed_blocks(result);
+  if (!parked_.empty()) place_parked(result.jobs);
+  pages += parked_.size();
   std::uint64_t coming =
       blocks_.erasing_pages(Namespace::kv) + std::uint64_t{draining_.size()} * geometry_.pages_per_block;
   while (pages > appendable_pages() + coming) {
@@ -187,7 +195,7 @@ void KvFtl::make_room(std::uint64_t pages, AppendResult& result) {
 
 std::vector<PageOp> KvFtl::move_done(const PendingMove& move) {
   for (const auto& [owner, ppa] : move.pages) {
-    if (KvMapEntry* const entry = find_entry(owner, ppa)) entry->flushed();
+    if (KvMapEntry* const entry = find_entry(owner, ppa).entry) entry->flushed();
   }
   dram_.release(DramUse::flush_pending, geometry_.page_size * move.pages.size());
   std::vector<PageOp> erases;

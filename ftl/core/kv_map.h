@@ -26,7 +26,11 @@ class KvMapEntry {
     return entry;
   }
 
+  /// Of a page that is yet to be found.
+  static KvMapEntry nowhere() { return in_flash({kAddress}); }
+
   PhysicalPageAddress ppa() const { return {bits_ & kAddress}; }
+  bool is_nowhere() const { return (bits_ & kAddress) == kAddress; }
   /// The program has not completed: reads are served from controller DRAM.
   bool in_dram() const { return (bits_ & kInDram) != 0; }
   /// Embedding pages: the keys of the window are still on their way back from flash; not readable in this layout yet.
@@ -52,6 +56,9 @@ class HeadMap {
       : first_group_(first_group), first_position_(first_position), pages_per_group_(pages_per_group) {}
 
   void reserve(const KvLayout& layout, std::uint64_t tokens);
+
+  /// The entries of all groups up to `end_group` and positions up to `end_position`, pointing at no page of any flash.
+  void assign_nowhere(std::uint32_t end_group, std::uint32_t end_position);
 
   void push_token(KvMapEntry entry) { tokens_.push_back(entry); }
   void push_embedding(KvMapEntry entry) { embedding_.push_back(entry); }

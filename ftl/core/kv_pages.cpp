@@ -118,10 +118,17 @@ void KvFtl::check_answer(std::string_view call, const KvPageId& page, PhysicalPa
 }
 
 PhysicalPageAddress KvFtl::place(const KvPageId& page, const Sequence& s, PageOwner owner, FlushJob& job) {
+  const auto ppa = place_if_room(page, s, owner, job);
+  if (!ppa) throw InternalError("a flash page was booked but is not there");
+  return *ppa;
+}
+
+std::optional<PhysicalPageAddress> KvFtl::place_if_room(const KvPageId& page, const Sequence& s, PageOwner owner,
+                                                        FlushJob& job) {
   pages_->begin(job.programs, OpClass::flush);
   const PhysicalPageAddress ppa = policy_->place(page, s.info(), *pages_);
   pages_->end();
-  if (pages_->exhausted()) throw InternalError("a flash page was booked but is not there");
+  if (pages_->exhausted()) return std::nullopt;
   check_answer("place", page, ppa);
   take_page(ppa, owner);
   return ppa;
@@ -146,6 +153,11 @@ void KvFtl::take_page(PhysicalPageAddress ppa, PageOwner owner) {
 
 /// True if its block may be erased now.
 bool KvFtl::drop_page(PhysicalPageAddress ppa) {
+  if (is_parked(ppa)) {
+    parked_.erase(ppa.value);
+    dram_.release(DramUse::flush_pending, geometry_.page_size);
+    return false;
+  }
   --channel_pages_[geometry_.channel_of(blocks_.plane_of(ppa)).value];
   return blocks_.invalidate(ppa);
 }

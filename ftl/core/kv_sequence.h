@@ -132,11 +132,13 @@ constexpr PageKind token_page_kind(KvKind kind, const KvLayout& layout) {
   return kind == KvKind::key ? PageKind::token_k : PageKind::token_v;
 }
 
-inline OobTag oob_tag(const KvPageId& page, const KvLayout& layout, std::uint32_t segment) {
+/// `partial_tokens`: see OobTag.
+inline OobTag oob_tag(const KvPageId& page, const KvLayout& layout, std::uint32_t segment,
+                      std::uint32_t partial_tokens = 0) {
   const std::uint64_t index = page.kind == PageKind::embedding
                                   ? layout.embedding_position(layout.window(page.window)) + page.group
                                   : page.group;
-  return {page.kind, page.key.layer, page.key.head, page.key.sequence, index, segment};
+  return {page.kind, page.key.layer, page.key.head, page.key.sequence, index, segment, partial_tokens};
 }
 
 /// Where the rows of a head start in a token page: [K, V][head][n][d], K and V only where they are paired.

@@ -11,9 +11,12 @@ namespace csdsim::ftl {
 /// Windows [0, it) are readable: their keys are back from flash, if they had to be.
 std::uint32_t KvFtl::readable_windows(const Tile& tile, const Head& head, const KvLayout& l) {
   const std::uint32_t written = tile.written_windows(l);
-  while (head.readable_windows < written &&
-         !tile.embedding(l.embedding_position(l.window(head.readable_windows))).awaits_read_back()) {
-    ++head.readable_windows;
+  for (; head.readable_windows < written; ++head.readable_windows) {
+    const KvWindow window = l.window(head.readable_windows);
+    const std::uint64_t position = l.embedding_position(window);
+    for (std::uint32_t ge = 0; ge < l.embedding_pages(window); ++ge) {
+      if (tile.embedding(position + ge).awaits_read_back()) return head.readable_windows;
+    }
   }
   return head.readable_windows;
 }
@@ -137,7 +140,7 @@ FlushJob KvFtl::write_partial(Sequence& s, const KvKey& key, Layer& layer, std::
     const PhysicalPageAddress to = place(page, s, owner, job);
     if (store_.carried()) {
       store_.write(to, std::as_bytes(std::span<const Half>(window_image_).subspan(ge * page_halves, page_halves)),
-                   oob_tag(page, l, run.segment));
+                   oob_tag(page, l, run.segment, end - window.first));
     }
     partial->pages.push_back({to, !job.reads.empty()});
   }

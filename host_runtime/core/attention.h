@@ -91,6 +91,11 @@ class DenseAttention final : public HeadAttention {
 /// How the logits of a KV group are combined into one key for choosing tokens. The same for a group of one.
 enum class GroupTopK : std::uint8_t { sum_logits, sum_probabilities };
 
+/// Whose values stand for the tokens that are left out. SparQ takes the mean over the whole cache, into which the
+/// attended tokens enter a second time: the larger k, the farther it is from what was left out. The mean of the rest
+/// follows from it and the attended values, without further reads.
+enum class MeanValue : std::uint8_t { all, rest };
+
 struct SparqOptions {
   std::uint32_t components = 16;  ///< r: key components that the approximate logits use; at least 1
   TokenBudget tokens = 128;       ///< k: tokens attended to, local ones and the current one included; at least 1
@@ -98,6 +103,7 @@ struct SparqOptions {
   std::optional<std::uint32_t> local = 32;
   bool reallocate = true;  ///< give the mass of the other tokens to the mean value; otherwise alpha is 1
   GroupTopK group_top_k = GroupTopK::sum_logits;
+  MeanValue mean = MeanValue::all;
 };
 
 /// SparQ (arXiv 2312.04985), paper's budget convention; values are those of SparF (algorithms note, section 2).

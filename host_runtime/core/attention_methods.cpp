@@ -51,6 +51,7 @@ ConfiguredMethod dense(const MethodInfo&, const MethodSettings&, std::uint32_t) 
   return {std::make_unique<DenseAttention>(), "all"};
 }
 
+template <MeanValue mean>
 ConfiguredMethod sparq(const MethodInfo& info, const MethodSettings& s, std::uint32_t head_dim) {
   const auto from_ratio = std::max<std::uint64_t>(1, s.ratio.round_of(head_dim));
   const std::uint32_t r = s.r.value_or(static_cast<std::uint32_t>(from_ratio));
@@ -61,8 +62,8 @@ ConfiguredMethod sparq(const MethodInfo& info, const MethodSettings& s, std::uin
   if (s.local && s.k && *s.local > *s.k) {
     throw UserError(fmt::format("{}: {} local tokens do not fit into k = {}", info.name, *s.local, *s.k));
   }
-  return {std::make_unique<SparqAttention>(SparqOptions{.components = r, .tokens = tokens.budget, .local = s.local},
-                                           info.name),
+  const SparqOptions options{.components = r, .tokens = tokens.budget, .local = s.local, .mean = mean};
+  return {std::make_unique<SparqAttention>(options, info.name),
           fmt::format("r {}, k {}, l {}", r, tokens.text, s.local ? std::to_string(*s.local) : "k/4")};
 }
 
@@ -125,9 +126,11 @@ const std::vector<MethodInfo>& attention_methods() {
   static const std::vector<MethodInfo> all{
       {"dense", "Every token is attended to.", BudgetKind::none, true, dense},
       {"sparq", "SparQ (arXiv 2312.04985): r components of q score all tokens, the k best are attended to.",
-       BudgetKind::components_and_tokens, false, sparq},
+       BudgetKind::components_and_tokens, false, sparq<MeanValue::all>},
       {"sparf", "SparF (InstInfer): SparQ on flash pages; the same values, other traffic.",
-       BudgetKind::components_and_tokens, true, sparq},
+       BudgetKind::components_and_tokens, true, sparq<MeanValue::all>},
+      {"sparq-rest", "SparQ that puts the mean value of the tokens left out in their place, not that of all tokens.",
+       BudgetKind::components_and_tokens, false, sparq<MeanValue::rest>},
       {"h2o", "H2O (arXiv 2306.14048): heavy hitters and recent tokens stay, the others are evicted.",
        BudgetKind::heavy_and_recent, false, h2o},
       {"local", "Sliding window: the newest tokens.", BudgetKind::window_and_sinks, false, local},

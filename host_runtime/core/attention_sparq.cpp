@@ -34,6 +34,15 @@ std::vector<std::uint32_t> choose_tokens(std::span<const float> keys, std::size_
   return chosen;
 }
 
+// The mean value of the tokens that are not chosen, which are not none.
+std::vector<float> mean_of_rest(const KvView& kv, std::span<const std::uint32_t> chosen) {
+  std::vector<float> sum(kv.head_dim, 0.0f);
+  for (const std::uint32_t j : chosen) simd::axpy(1.0f, kv.values.data() + j * kv.head_dim, sum.data(), kv.head_dim);
+  const auto tokens = static_cast<float>(kv.tokens), rest = static_cast<float>(kv.tokens - chosen.size());
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = (tokens * kv.value_mean[i] - sum[i]) / rest;
+  return sum;
+}
+
 }  // namespace
 
 SparqAttention::SparqAttention(const SparqOptions& options, std::string_view name) : options_(options), name_(name) {
@@ -71,13 +80,15 @@ void SparqAttention::attend(std::span<const float> q, const KvView& kv, std::spa
   attend_tokens(q, kv, chosen, out);
   describe_selection(chosen, kv.tokens * components.size() + 2 * chosen.size() * d, selection);
   if (selection != nullptr) selection->components = components;
+  std::vector<float> mean(kv.value_mean.begin(), kv.value_mean.end());
+  if (options_.mean == MeanValue::rest) mean = mean_of_rest(kv, chosen);
   for (std::size_t g = 0; g < group; ++g) {
     float mass = 0;
     for (const std::uint32_t j : chosen) mass += weights[g][j];
     const float share = std::min(mass / sums[g], 1.0f);  // rounding may carry it beyond 1
     const float alpha = options_.reallocate ? share : 1.0f;
     float* to = out.data() + g * d;
-    for (std::size_t i = 0; i < d; ++i) to[i] = alpha * to[i] + (1.0f - alpha) * kv.value_mean[i];
+    for (std::size_t i = 0; i < d; ++i) to[i] = alpha * to[i] + (1.0f - alpha) * mean[i];
     if (selection != nullptr) selection->alpha.push_back(share);
   }
 }

@@ -41,6 +41,9 @@ TokenId sample(std::span<const float> logits, const SamplingOptions& options, st
     throw UserError("the model's logits are not numbers: its weights are broken or overflow fp16");
   }
   const auto best = std::max_element(logits.begin(), logits.end());
+  if (std::isinf(*best)) {
+    throw UserError("the model's largest logit is infinite: its weights are broken or overflow fp16");
+  }
   if (options.temperature == 0) return TokenId{static_cast<std::uint32_t>(best - logits.begin())};
 
   std::vector<std::uint32_t> candidates(logits.size());

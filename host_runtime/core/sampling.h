@@ -23,7 +23,8 @@ void check(const SamplingOptions& options);
 double uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t step);
 
 /// The next token. `stream` tells sequences apart, `step` counts the tokens of one. Equal logits: the lower id first.
-/// UserError if a logit is NaN (the checkpoint is broken).
+/// UserError if a logit is NaN or
+/// the largest one infinite (the checkpoint is broken); -inf is a token that never comes.
 TokenId sample(std::span<const float> logits, const SamplingOptions& options, std::uint64_t stream, std::uint64_t step);
 
 }  // namespace csdsim::host

@@ -60,6 +60,9 @@ class FlashTimeline {
   /// No bus decision comes before this time if nothing is submitted before; SimTime::max() if nobody waits.
   SimTime next_decision() const { return base().next_step(); }
   SimTime next_event() const { return std::min(next_completion(), next_decision()); }
+  /// Whether decisions may wait until they lead to something: PlainTimeline's depend on nothing that is submitted after
+  /// their time.
+  bool decides_late() const { return std::holds_alternative<PlainTimeline>(timeline_); }
   /// All before this time is decided.
   SimTime front() const { return base().front(); }
   /// A decision at t causes no completion before t + lookahead(); at least 1 ps.

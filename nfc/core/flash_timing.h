@@ -26,6 +26,12 @@ enum class PlaneMode : std::uint8_t {
   multi_plane,  ///< each die: its planes work together or not at all (ONFI 4.2, multi-plane operations)
 };
 
+/// Which operation of a class a plane takes first.
+enum class PlaneOrder : std::uint8_t {
+  arrival,      ///< the one that was submitted first
+  reads_first,  ///< reads before programs and erases (MQSim's out-of-order scheduler)
+};
+
 /// What a read may interrupt.
 enum class Suspend : std::uint8_t { none, program, erase, program_erase };
 
@@ -55,11 +61,12 @@ struct FlashTiming {
   SimTime resume_latency{};             ///< from the end of the command until the array works on
   std::uint32_t max_suspends = 1;       ///< of one operation
   std::vector<OpClass> class_priority;  ///< most urgent first; those not named come last; empty: all equal
-  SimTime status_time{};                ///< bus time of the status poll that ends a program or erase; 0: none
-  std::uint32_t dies_per_package = 1;   ///< dies that share a chip enable
-  SimTime package_select_time{};        ///< bus time when it turns to another package
-  std::uint32_t page_buffers = 0;       ///< of a channel, for pages read; 0: unlimited
-  Bandwidth ecc_bandwidth{};            ///< of the decoder of a channel; 0: unlimited
+  PlaneOrder plane_order = PlaneOrder::arrival;
+  SimTime status_time{};               ///< bus time of the status poll that ends a program or erase; 0: none
+  std::uint32_t dies_per_package = 1;  ///< dies that share a chip enable
+  SimTime package_select_time{};       ///< bus time when it turns to another package
+  std::uint32_t page_buffers = 0;      ///< of a channel, for pages read; 0: unlimited
+  Bandwidth ecc_bandwidth{};           ///< of the decoder of a channel; 0: unlimited
 
   bool operator==(const FlashTiming&) const = default;
 };
@@ -102,5 +109,16 @@ constexpr SimTime program_time(const FlashTiming& timing, std::uint32_t page_in_
 
 /// Urgency of each class, [OpClass]: 0 is the most urgent.
 std::array<std::uint8_t, kOpClasses> class_ranks(const FlashTiming& timing);
+
+/// Ranks in the queue of a plane.
+inline std::size_t queue_ranks(const FlashTiming& timing) {
+  return (timing.class_priority.size() + 1) * (timing.plane_order == PlaneOrder::reads_first ? 2 : 1);
+}
+
+/// Rank in the queue of a plane, 0 first, of an operation whose class has `class_rank`.
+constexpr std::uint8_t queue_rank(const FlashTiming& timing, std::uint8_t class_rank, PageOpKind kind) {
+  if (timing.plane_order == PlaneOrder::arrival) return class_rank;
+  return static_cast<std::uint8_t>(2 * class_rank + (kind == PageOpKind::read ? 0 : 1));
+}
 
 }  // namespace csdsim::nfc

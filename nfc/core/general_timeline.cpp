@@ -23,7 +23,8 @@ SimTime lookahead_of(const FlashTiming& t) {
 GeneralTimeline::GeneralTimeline(const FlashGeometry& geometry, const FlashTiming& timing)
     : TimelineBase(geometry, timing),
       unit_planes_(timing.plane_mode == PlaneMode::multi_plane ? geometry.planes_per_die : 1),
-      ranks_(timing.class_priority.size() + 1),
+      ranks_(queue_ranks(timing)),
+      classes_(!timing.class_priority.empty()),
       rank_of_(class_ranks(timing)),
       queues_(geometry.planes() * ranks_),
       planes_(geometry.planes()),
@@ -96,6 +97,7 @@ void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t b
     free_op_ = ops_[index].next;
   }
   Op& op = ops_[index];
+  const std::uint8_t rank = rank_of_[static_cast<std::size_t>(page_op.op_class)];
   op = {.at = at,
         .since = at,
         .stages = {},
@@ -107,14 +109,15 @@ void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t b
         .page = geometry_.page_in_block(page_op.ppa),
         .kind = page_op.kind,
         .op_class = page_op.op_class,
-        .rank = rank_of_[static_cast<std::size_t>(page_op.op_class)],
+        .rank = rank,
+        .queue = queue_rank(timing_, rank, page_op.kind),
         .retries = page_op.kind == PageOpKind::read ? page_op.retries : std::uint8_t{0},
         .attempt = 0,
         .hold = hold};
 
   const std::uint32_t p = plane_of(page_op.ppa);
   Plane& plane = planes_[p];
-  Queue& queue = queues_[p * ranks_ + op.rank];
+  Queue& queue = queues_[p * ranks_ + op.queue];
   (queue.head == kNone ? queue.head : ops_[queue.tail].next) = index;
   queue.tail = index;
   if (op.kind == PageOpKind::erase) {
@@ -129,7 +132,7 @@ void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t b
 }
 
 void GeneralTimeline::unqueue(std::uint32_t p, std::uint32_t index) {
-  Queue& queue = queues_[p * ranks_ + ops_[index].rank];
+  Queue& queue = queues_[p * ranks_ + ops_[index].queue];
   queue.head = ops_[index].next;
   if (ops_[index].kind == PageOpKind::erase) queue.first_erase = ops_[index].next_erase;
 }
@@ -139,7 +142,7 @@ void GeneralTimeline::free_op(std::uint32_t index) {
   free_op_ = index;
 }
 
-/// Only heads of the queues are candidates: a class never overtakes itself.
+/// Only heads of the queues are candidates: a rank never overtakes itself.
 std::uint32_t GeneralTimeline::offer(std::uint32_t p, SimTime now) const {
   const Queue* queues = &queues_[p * ranks_];
   const auto before = [&](std::uint32_t y, const Op& x) { return y != kNone && ops_[y].sequence < x.sequence; };

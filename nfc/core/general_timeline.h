@@ -21,7 +21,8 @@ namespace csdsim::nfc {
 /// and all else; then the more urgent class, the earlier ask, the operation submitted first.
 ///
 /// Choice. A plane offers one operation: the most urgent one that has arrived and may overtake those submitted before
-/// it. X may overtake Y if its class is strictly more urgent, X is no erase, and not (X is a program and Y an erase).
+/// it. X may overtake Y if its class is strictly more urgent, X is no erase, and not (X is a program and Y an erase);
+/// with PlaneOrder::reads_first a read also overtakes programs and erases of its own class.
 ///
 /// Groups. The plane that is granted the bus for a command leads; with multi_plane, the other planes of the unit that
 /// ask for a command of the same kind at that moment join, in the order of planes. Their commands (a program's with its
@@ -85,12 +86,13 @@ class GeneralTimeline : public TimelineBase {
     std::uint32_t page;  ///< in its block
     PageOpKind kind;
     OpClass op_class;
-    std::uint8_t rank;
+    std::uint8_t rank;     ///< of its class
+    std::uint8_t queue;    ///< rank in the queue of its plane
     std::uint8_t retries;  ///< left
     std::uint8_t attempt;
     bool hold;
   };
-  /// Operations of one class that wait at a plane, and the erases among them.
+  /// Operations of one rank that wait at a plane, and the erases among them.
   struct Queue {
     std::uint32_t head = kNone;
     std::uint32_t tail = kNone;
@@ -246,6 +248,7 @@ class GeneralTimeline : public TimelineBase {
 
   std::uint32_t unit_planes_;
   std::size_t ranks_;  ///< queues of a plane
+  bool classes_;       ///< some are more urgent than others
   std::array<std::uint8_t, kOpClasses> rank_of_;
   std::vector<Queue> queues_;  ///< [PlaneId][rank]
   std::vector<Plane> planes_;

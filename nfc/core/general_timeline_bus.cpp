@@ -9,7 +9,7 @@
 namespace csdsim::nfc {
 
 bool GeneralTimeline::urgent_read(const Group& group, const Op& op) const {
-  return op.kind == PageOpKind::read && (ranks_ == 1 || op.rank < group.rank);
+  return op.kind == PageOpKind::read && (!classes_ || op.rank < group.rank);
 }
 
 bool GeneralTimeline::suspendable(const Unit& unit) const {

@@ -9,7 +9,8 @@ namespace csdsim::nfc {
 bool PlainTimeline::covers(const FlashTiming& timing) {
   return timing.page_read_latency.empty() && timing.page_program_latency.empty() &&
          timing.plane_mode == PlaneMode::independent && !timing.cache_read && !timing.cache_program &&
-         timing.suspend == Suspend::none && timing.class_priority.empty() && timing.status_time.ps == 0 &&
+         timing.suspend == Suspend::none && timing.class_priority.empty() &&
+         timing.plane_order == PlaneOrder::arrival && timing.status_time.ps == 0 &&
          timing.package_select_time.ps == 0 && timing.ecc_bandwidth.bytes_per_second == 0 && timing.page_buffers == 0;
 }
 

@@ -54,7 +54,7 @@ FlashTicket AtFlash::submit(std::span<const PageOp> ops, SimTime at, bool hold) 
   return FlashTicket{ticket};
 }
 
-void AtFlash::kick() { decide_at(sim_time_now()); }
+void AtFlash::kick() { decide_by(sim_time_now()); }
 
 SimTime AtFlash::decide(SimTime /*bound*/) {
   for (const auto& channel : channels_) channel->decide(sim_time_now());

@@ -24,7 +24,7 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
   /// Throws UserError on a geometry or timing that `validate` refuses.
   AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing);
 
-  const FlashStatistics& statistics() const override { return statistics_; }
+  const FlashStatistics& statistics() override { return statistics_; }
 
   /// Adds the state of all buses (BusUse) and units (AtUnit::State) to a waveform.
   void trace(sc_core::sc_trace_file* file) const override;

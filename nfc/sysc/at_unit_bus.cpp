@@ -9,18 +9,23 @@
 
 namespace csdsim::nfc {
 
-/// The most urgent operation that has arrived and may overtake all that were submitted before it.
+/// The first in rank that has arrived and may overtake all that were submitted before it.
 AtOp* AtUnit::offer(AtPlane& plane, SimTime now) {
   AtOp* best = nullptr;
-  std::uint8_t most_urgent_before = std::numeric_limits<std::uint8_t>::max();
+  std::uint8_t best_rank = std::numeric_limits<std::uint8_t>::max();
+  std::uint8_t first_before = std::numeric_limits<std::uint8_t>::max();
   bool erase_before = false;
   for (AtOp& op : plane.waiting) {
-    if (most_urgent_before == 0) break;
+    if (first_before == 0) break;
+    const std::uint8_t rank = queue_rank(timing_, op.rank, op.op.kind);
     const bool first = &op == &plane.waiting.front();
-    const bool overtakes = op.rank < most_urgent_before && op.op.kind != PageOpKind::erase &&
-                           !(op.op.kind == PageOpKind::program && erase_before);
-    if (op.not_before <= now && (first || overtakes) && (best == nullptr || op.rank < best->rank)) best = &op;
-    most_urgent_before = std::min(most_urgent_before, op.rank);
+    const bool overtakes =
+        rank < first_before && op.op.kind != PageOpKind::erase && !(op.op.kind == PageOpKind::program && erase_before);
+    if (op.not_before <= now && (first || overtakes) && rank < best_rank) {
+      best = &op;
+      best_rank = rank;
+    }
+    first_before = std::min(first_before, rank);
     erase_before |= op.op.kind == PageOpKind::erase;
   }
   return best;

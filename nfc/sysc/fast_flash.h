@@ -13,22 +13,32 @@ class FastFlash final : public FlashTarget {
   FastFlash(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing)
       : FlashTarget(name, geometry), timeline_(geometry, timing) {}
 
-  const FlashStatistics& statistics() const override { return timeline_.statistics(); }
+  const FlashStatistics& statistics() override {
+    respond_at(timeline_.run(sim_time_now()));
+    decide_by(deadline());
+    return timeline_.statistics();
+  }
   const FlashTimeline& timeline() const { return timeline_; }
 
  private:
-  SimTime lookahead() const override { return timeline_.lookahead(); }
+  SimTime lookahead() const override { return timeline_.decides_late() ? SimTime{1} : timeline_.lookahead(); }
+  /// Of the next decision: its own time, or just before its earliest completion.
+  SimTime deadline() const {
+    const SimTime decision = timeline_.next_decision();
+    if (!timeline_.decides_late() || decision == SimTime::max()) return decision;
+    return decision + timeline_.lookahead() - SimTime{1};
+  }
   SimTime decide(SimTime bound) override {
     respond_at(timeline_.run(bound));
-    return timeline_.next_decision();
+    return deadline();
   }
   void release(FlashTicket ticket) override {
     timeline_.release(ticket, sim_time_now());
-    decide_at(timeline_.next_decision());
+    decide_by(deadline());
   }
   FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold) override {
     const FlashTicket ticket = timeline_.submit(ops, at, hold);
-    decide_at(timeline_.next_decision());
+    decide_by(deadline());
     return ticket;
   }
   void take_completions(SimTime now, std::vector<FlashCompletion>& out) override {

@@ -46,8 +46,8 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
     submit(ops, sim_time_now(), false);
   }
 
-  /// Totals so far; a timeline counts grants that it has already given for the future.
-  virtual const FlashStatistics& statistics() const = 0;
+  /// Totals so far, valid now; a timeline counts grants that it has already given for the future.
+  virtual const FlashStatistics& statistics() = 0;
 
  protected:
   /// Takes a batch, as submit_directly() does; `at` is not before the current time. Tickets count from 0 without gaps.

@@ -173,35 +173,15 @@ RegisterEffect ControllerCore::ring_doorbell(std::uint64_t offset, std::uint32_t
   const unsigned shift = 2u + params_.dstrd;
   const std::uint64_t index = (offset - reg::doorbells) >> shift;
   const std::uint64_t id = index / 2;
-  const bool taken = accepts_doorbells() && index << shift == offset - reg::doorbells && id < sqs_.size();
-  if (taken && index % 2 == 0 && sqs_[id] != nullptr && !sqs_[id]->deleting()) {
-    const std::uint32_t entries = sqs_[id]->ring(value);
-    if (entries != 0) return {RegisterEffect::Kind::sq_tail, QueueId{static_cast<std::uint16_t>(id)}, entries};
-    ++stats_.invalid_doorbell_value;
-  } else if (taken && index % 2 == 1 && cqs_[id] != nullptr) {
-    if (cqs_[id]->ring(value)) return {RegisterEffect::Kind::cq_head, QueueId{static_cast<std::uint16_t>(id)}};
-    ++stats_.invalid_doorbell_value;
-  } else {
-    ++stats_.invalid_doorbell_register;
-  }
+  if (index << shift != offset - reg::doorbells || id >= sqs_.size()) return refuse_doorbell(false);
+  const QueueId queue{static_cast<std::uint16_t>(id)};
+  return index % 2 == 0 ? ring_submission_queue(queue, value) : ring_completion_queue(queue, value);
+}
+
+/// `known`: the register is there, its value is wrong.
+RegisterEffect ControllerCore::refuse_doorbell(bool known) {
+  ++(known ? stats_.invalid_doorbell_value : stats_.invalid_doorbell_register);
   return {};
-}
-
-Status ControllerCore::decode(const SubmissionEntry& sqe, IoCommand& command) {
-  ++stats_.io_commands;
-  return decode_io(sqe, params_, command);
-}
-
-ControllerCore::Post ControllerCore::post(SubmissionQueue& sq, CompletionQueue& cq, CommandId cid, Status status,
-                                          std::uint32_t dw0) {
-  if (!status.ok()) ++stats_.error_completions;
-  const CompletionQueue::Slot slot = cq.take();
-  return {slot.address,
-          {.dw0 = dw0,
-           .sqhd = static_cast<std::uint16_t>(sq.head()),
-           .sqid = sq.id().value,
-           .cid = cid.value,
-           .status = encode_status(status, slot.phase)}};
 }
 
 }  // namespace csdsim::nvme

@@ -70,6 +70,9 @@ class ControllerCore {
   std::optional<std::uint64_t> read(std::uint64_t offset, std::uint32_t size) const;
   /// Register writes of 4 bytes, or of 8 bytes to ASQ and ACQ. Read-only and reserved registers ignore them.
   RegisterEffect write(std::uint64_t offset, std::uint32_t size, std::uint64_t value);
+  /// Writes to the doorbell of a queue, which may not exist.
+  RegisterEffect ring_submission_queue(QueueId id, std::uint32_t tail);
+  RegisterEffect ring_completion_queue(QueueId id, std::uint32_t head);
 
   void finish_reset();
   void finish_shutdown();
@@ -110,6 +113,7 @@ class ControllerCore {
   RegisterEffect write_cc(std::uint32_t value);
   RegisterEffect enable();
   RegisterEffect ring_doorbell(std::uint64_t offset, std::uint32_t value);
+  RegisterEffect refuse_doorbell(bool known);
 
   AdminResult identify(const SubmissionEntry& sqe) const;
   Status create_io_cq(const SubmissionEntry& sqe);
@@ -137,5 +141,37 @@ class ControllerCore {
   std::array<std::uint32_t, 12> features_{};  ///< by feature identifier
   ControllerStats stats_;
 };
+
+inline RegisterEffect ControllerCore::ring_submission_queue(QueueId id, std::uint32_t tail) {
+  SubmissionQueue* const queue = accepts_doorbells() ? sq(id) : nullptr;
+  if (queue == nullptr || queue->deleting()) return refuse_doorbell(false);
+  const std::uint32_t entries = queue->ring(tail);
+  if (entries == 0) return refuse_doorbell(true);
+  return {RegisterEffect::Kind::sq_tail, id, entries};
+}
+
+inline RegisterEffect ControllerCore::ring_completion_queue(QueueId id, std::uint32_t head) {
+  CompletionQueue* const queue = accepts_doorbells() ? cq(id) : nullptr;
+  if (queue == nullptr) return refuse_doorbell(false);
+  if (!queue->ring(head)) return refuse_doorbell(true);
+  return {RegisterEffect::Kind::cq_head, id};
+}
+
+inline Status ControllerCore::decode(const SubmissionEntry& sqe, IoCommand& command) {
+  ++stats_.io_commands;
+  return decode_io(sqe, params_, command);
+}
+
+inline ControllerCore::Post ControllerCore::post(SubmissionQueue& sq, CompletionQueue& cq, CommandId cid, Status status,
+                                                 std::uint32_t dw0) {
+  if (!status.ok()) ++stats_.error_completions;
+  const CompletionQueue::Slot slot = cq.take();
+  return {slot.address,
+          {.dw0 = dw0,
+           .sqhd = static_cast<std::uint16_t>(sq.head()),
+           .sqid = sq.id().value,
+           .cid = cid.value,
+           .status = encode_status(status, slot.phase)}};
+}
 
 }  // namespace csdsim::nvme

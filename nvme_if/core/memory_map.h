@@ -20,7 +20,8 @@ struct MemoryRegion {
   RegionKind kind = RegionKind::host_dram;
 
   constexpr bool contains(Segment s) const {
-    return s.address >= base && s.length <= size && s.address.value - base.value <= size.value - s.length.value;
+    // An address below the base is a huge offset.
+    return s.length <= size && s.address.value - base.value <= size.value - s.length.value;
   }
 };
 

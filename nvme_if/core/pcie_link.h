@@ -110,19 +110,16 @@ class PcieLink {
   std::array<Pipe, 2> pipes_;
 };
 
+/// Selects instead of branches: whether a direction is free is as good as random to a branch predictor.
 inline LinkSlot PcieLink::occupy(LinkDirection direction, const Load& load, SimTime now) {
   Pipe& p = pipe(direction);
-  SimTime start = p.busy_until.rounded_up();
-  if (now >= start) {
-    start = now;
-    p.busy_until = {now.ps, 0};
-  }
-  p.busy_until.whole += load.time.whole;
-  p.busy_until.fraction += load.time.fraction;
-  if (p.busy_until.fraction >= denominator_) {
-    p.busy_until.fraction -= denominator_;
-    ++p.busy_until.whole;
-  }
+  const SimTime free = p.busy_until.rounded_up();
+  const bool idle = now >= free;
+  const SimTime start = idle ? now : free;
+  std::uint64_t fraction = (idle ? 0 : p.busy_until.fraction) + load.time.fraction;
+  const bool carry = fraction >= denominator_;
+  fraction -= carry ? denominator_ : 0;
+  p.busy_until = {(idle ? now.ps : p.busy_until.whole) + load.time.whole + (carry ? 1 : 0), fraction};
   const SimTime end = p.busy_until.rounded_up();
   p.stats.payload_bytes += load.payload;
   p.stats.wire_bytes += load.wire_bytes;

@@ -9,13 +9,8 @@
 
 namespace csdsim::nvme {
 
-void PrpWalker::start(std::uint64_t prp1, std::uint64_t prp2, Bytes length, Bytes page_size) {
-  segments_.clear();
-  page_size_ = page_size.value;
-  remaining_ = length.value;
+void PrpWalker::walk(std::uint64_t prp1, std::uint64_t prp2) {
   chained_ = false;
-  error_ = {};
-  state_ = State::done;
   if (remaining_ == 0) return;
   if (prp1 == 0) return fail(status::invalid_field);
   if (prp1 % 4 != 0) return fail(status::prp_offset_invalid);

@@ -41,6 +41,7 @@ class PrpWalker {
   std::span<const Segment> segments() const { return segments_; }
 
  private:
+  void walk(std::uint64_t prp1, std::uint64_t prp2);
   void append(std::uint64_t address, std::uint64_t length);
   void request_list(std::uint64_t pointer);
 
@@ -52,6 +53,19 @@ class PrpWalker {
   Segment list_;
   std::vector<Segment> segments_;
 };
+
+inline void PrpWalker::start(std::uint64_t prp1, std::uint64_t prp2, Bytes length, Bytes page_size) {
+  segments_.clear();
+  page_size_ = page_size.value;
+  error_ = {};
+  state_ = State::done;
+  remaining_ = length.value;
+  // Most buffers lie in one page.
+  const bool one_page = prp1 != 0 && prp1 % 4 == 0 && length.value <= page_size_ - (prp1 & (page_size_ - 1));
+  if (!one_page || length.value == 0) return walk(prp1, prp2);
+  remaining_ = 0;
+  segments_.push_back({PhysicalAddress{prp1}, length});
+}
 
 /// PRP1, PRP2 and the list pages of a buffer: the host's side.
 struct PrpList {

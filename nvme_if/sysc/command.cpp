@@ -38,8 +38,7 @@ void Command::complete_with_data_timing(Bytes length) {
   if (walking_ || epoch_ != controller_.epoch_ || prps_.state() == PrpWalker::State::failed)
     return write_host_timing(Bytes{0}, length, [this](Status s) { complete(s); });
   count_access(Bytes{0}, length);
-  ++controller_.dma_in_flight_;
-  controller_.dma_.write(prps_.segments(), Bytes{0}, length, nullptr, *this, kResult);
+  move(LinkDirection::to_host, Bytes{0}, length, nullptr, kResult);
 }
 
 void Command::dma_done(std::uint64_t token, Status status) {
@@ -92,11 +91,20 @@ void Command::start_access(Access&& a) {
     controller_.defer([this, slot, s] { finish_access(slot, s); });
     return;
   }
+  move(a.direction, a.offset, a.length, a.local, slot);
+}
+
+inline void Command::move(LinkDirection direction, Bytes offset, Bytes length, std::byte* local, std::uint64_t token) {
+  PcieDma& dma = controller_.dma_;
+  const std::span<const Segment> segments = prps_.segments();
   ++controller_.dma_in_flight_;
-  if (a.direction == LinkDirection::to_drive)
-    controller_.dma_.read(prps_.segments(), a.offset, a.length, a.local, *this, slot);
-  else
-    controller_.dma_.write(prps_.segments(), a.offset, a.length, a.local, *this, slot);
+  if (segments.size() == 1) {
+    const Segment piece{segments[0].address + offset, length};
+    return direction == LinkDirection::to_drive ? dma.read(piece, local, *this, token)
+                                                : dma.write(piece, local, *this, token);
+  }
+  direction == LinkDirection::to_drive ? dma.read(segments, offset, length, local, *this, token)
+                                       : dma.write(segments, offset, length, local, *this, token);
 }
 
 void Command::finish_access(std::uint32_t slot, Status s) {
@@ -116,8 +124,7 @@ void Command::fetch_list() {
   list_segment_ = prps_.list();
   list_.resize(list_segment_.length.value / sizeof(std::uint64_t));
   ++controller_.dma_in_flight_;
-  controller_.dma_.read({&list_segment_, 1}, Bytes{0}, list_segment_.length, reinterpret_cast<std::byte*>(list_.data()),
-                        *this, kList);
+  controller_.dma_.read(list_segment_, reinterpret_cast<std::byte*>(list_.data()), *this, kList);
 }
 
 void Command::resolved() {

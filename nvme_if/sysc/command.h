@@ -75,6 +75,8 @@ class Command final : private DmaClient {
   void count_access(Bytes offset, Bytes length);
   void access(Access&& a);
   void start_access(Access&& a);
+  /// Starts the transfer of bytes of the command's buffer.
+  void move(LinkDirection direction, Bytes offset, Bytes length, std::byte* local, std::uint64_t token);
   void finish_access(std::uint32_t slot, Status s);
   void walk_prps(Bytes page_size);
   void fetch_list();
@@ -102,7 +104,6 @@ class Command final : private DmaClient {
   bool observed_ = false;
   RequestStages stages_;
   CompletionEntry cqe_;
-  Segment cqe_segment_;
 };
 
 using CommandPtr = Command*;

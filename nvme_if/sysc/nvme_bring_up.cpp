@@ -109,7 +109,7 @@ void NvmeDriver::create_completion_queue() {
   if (queues() == granted_queues_) {
     state_ = State::ready;
     reaction_due_.set(sim_now());
-    if (params_.run_ahead && registers_ != nullptr) {
+    if (params_.run_ahead && bells_ != nullptr) {
       hold_.release();
       hold_.loop().ask_to_run_ahead();
     }
@@ -121,13 +121,13 @@ void NvmeDriver::create_completion_queue() {
 }
 
 void NvmeDriver::create_submission_queue() {
-  const Queue& q = queues_.back();
+  const Queue& q = *queues_.back();
   admin("Create I/O Submission Queue", encode_create_io_sq(q.id, q.depth, q.id), q.sq,
         &NvmeDriver::create_completion_queue);
 }
 
 NvmeDriver::Queue& NvmeDriver::add_queue(std::uint32_t depth) {
-  Queue& q = queues_.emplace_back();
+  Queue& q = *queues_.emplace_back(std::make_unique<Queue>());
   q.id = QueueId{static_cast<std::uint16_t>(queues_.size() - 1)};
   q.depth = depth;
   const auto take = [this](std::uint64_t bytes) {

@@ -43,8 +43,10 @@ NvmeController::NvmeController(const sc_core::sc_module_name& name, const NvmeCo
 void NvmeController::end_of_elaboration() { hold_.loop().declare(*bar.get_interface(), *this); }
 
 void NvmeController::start_of_simulation() {
-  for (int i = 0; i < interrupt.size(); ++i)
+  for (int i = 0; i < interrupt.size(); ++i) {
+    receivers_.push_back(interrupt[i]);
     if (!interrupt[i]->runs_ahead()) hold_.engage();
+  }
 }
 
 NvmeController::~NvmeController() = default;
@@ -78,19 +80,11 @@ tlm::tlm_response_status NvmeController::access_registers(tlm::tlm_generic_paylo
   return tlm::TLM_OK_RESPONSE;
 }
 
-bool NvmeController::write_register(std::uint64_t offset, std::uint32_t value) {
-  const RegisterEffect effect = core_.write(offset, sizeof value, value);
-  if (effect.kind == RegisterEffect::Kind::refused) return false;
-  apply(effect);
-  return true;
-}
-
 void NvmeController::apply(const RegisterEffect& effect) {
   using Kind = RegisterEffect::Kind;
   switch (effect.kind) {
     case Kind::sq_tail:
-      unfetched_ += effect.entries;
-      return pump_fetches();
+      return submitted(effect.queue, effect.entries);
     case Kind::cq_head:
       return drain_waiting(effect.queue);
     case Kind::reset:
@@ -107,11 +101,17 @@ void NvmeController::apply(const RegisterEffect& effect) {
 
 // Fetching.
 
+void NvmeController::submitted(QueueId queue, std::uint32_t entries) {
+  const bool only = unfetched_ == 0;
+  unfetched_ += entries;
+  start_fetches(only ? core_.sq(queue) : nullptr);
+}
+
 SubmissionQueue* NvmeController::next_queue() {
   const std::uint16_t limit = core_.queue_limit();
   for (std::uint16_t i = 0; i < limit; ++i) {
     const std::uint16_t id = round_robin_;
-    round_robin_ = static_cast<std::uint16_t>(id + 1 == limit ? 0 : id + 1);
+    round_robin_ = after(QueueId{id});
     SubmissionQueue* queue = core_.sq(QueueId{id});
     if (queue != nullptr && !queue->deleting() && queue->available() > 0) return queue;
   }
@@ -119,12 +119,14 @@ SubmissionQueue* NvmeController::next_queue() {
   return nullptr;
 }
 
-void NvmeController::pump_fetches() {
+/// `only`, if given: no other queue has entries, so that it is its turn.
+void NvmeController::start_fetches(SubmissionQueue* only) {
   for (Fetch& fetch : fetches_) {
     if (unfetched_ == 0 || !core_.running() || live_commands_ + reserved_slots_ >= params_.command_slots) return;
     if (fetch.busy) continue;
-    SubmissionQueue* queue = next_queue();
+    SubmissionQueue* const queue = only != nullptr ? only : next_queue();
     if (queue == nullptr) return;
+    if (std::exchange(only, nullptr) != nullptr) round_robin_ = after(queue->id());
     start_fetch(fetch, *queue);
   }
 }
@@ -140,8 +142,8 @@ void NvmeController::start_fetch(Fetch& fetch, SubmissionQueue& queue) {
   unfetched_ -= std::min(unfetched_, fetch.count);
   ++live_by_queue_[queue.id().value];
   ++dma_in_flight_;
-  dma_.read({&fetch.segment, 1}, Bytes{0}, fetch.segment.length, reinterpret_cast<std::byte*>(fetch.entries.data()),
-            *this, static_cast<std::uint64_t>(&fetch - fetches_.data()));
+  dma_.read(fetch.segment, reinterpret_cast<std::byte*>(fetch.entries.data()), *this,
+            static_cast<std::uint64_t>(&fetch - fetches_.data()));
 }
 
 void NvmeController::dma_done(std::uint64_t fetch, Status status) { fetched(fetches_[fetch], status); }
@@ -149,19 +151,26 @@ void NvmeController::dma_done(std::uint64_t fetch, Status status) { fetched(fetc
 void NvmeController::fetched(Fetch& fetch, Status status) {
   fetch.busy = false;
   reserved_slots_ -= fetch.count;
+  Command* alone = nullptr;  ///< of a fetch of one entry
   if (fetch.epoch == epoch_) {
     --live_by_queue_[fetch.queue.value];
     SubmissionQueue& queue = *core_.sq(fetch.queue);
     if (!status.ok()) core_.set_fatal();
-    for (std::uint32_t i = 0; i < fetch.count && status.ok(); ++i) accept(queue, fetch.entries[i]);
+    for (std::uint32_t i = 0; i < fetch.count && status.ok(); ++i) {
+      if (alone != nullptr) firmware_.push_back(alone);
+      alone = accept(queue, fetch.entries[i]);
+    }
     finish_deletions();
   }
   dma_finished();
-  start_firmware();
+  const bool at_once = alone != nullptr && firmware_.empty() && params_.firmware_time.ps == 0 && firmware_is_free();
+  if (alone != nullptr && !at_once) firmware_.push_back(alone);
+  at_once ? execute(*alone) : start_firmware();
   pump_fetches();
 }
 
-void NvmeController::accept(SubmissionQueue& queue, const SubmissionEntry& entry) {
+/// The command, for the firmware; null where it has ended.
+Command* NvmeController::accept(SubmissionQueue& queue, const SubmissionEntry& entry) {
   queue.consume();
   if (free_.empty()) {
     slots_.push_back(std::unique_ptr<Command>(new Command(*this)));
@@ -178,15 +187,15 @@ void NvmeController::accept(SubmissionQueue& queue, const SubmissionEntry& entry
   ++live_commands_;
   ++live_by_queue_[queue.id().value];
   c.tracked_ = queue.begin(CommandId{entry.cid});
-  if (!c.tracked_) return finish(c, status::command_id_conflict);
-  if (queue.deleting()) return finish(c, status::abort_sq_deletion);
-  firmware_.push_back(&c);
+  if (c.tracked_ && !queue.deleting()) return &c;
+  finish(c, c.tracked_ ? status::abort_sq_deletion : status::command_id_conflict);
+  return nullptr;
 }
 
 // Executing.
 
 void NvmeController::start_firmware() {
-  while (!firmware_.empty() && in_work_.size() + out_of_step_.size() < params_.firmware_cores) {
+  while (!firmware_.empty() && firmware_is_free()) {
     Command& c = *firmware_.front();
     firmware_.pop_front();
     if (params_.firmware_time.ps > 0) {
@@ -264,7 +273,11 @@ void NvmeController::start_deletion(QueueId queue, Command& c) {
   finish_deletions();
 }
 
-void NvmeController::finish_deletions() {
+inline void NvmeController::finish_deletions() {
+  if (!deletions_.empty()) finish_ready_deletions();
+}
+
+void NvmeController::finish_ready_deletions() {
   while (!deletions_.empty()) {
     const auto it =
         std::ranges::find_if(deletions_, [&](const Deletion& d) { return live_by_queue_[d.queue.value] == 0; });
@@ -301,10 +314,8 @@ bool NvmeController::post(Command& c) {
     if (observer_ != nullptr) observer_->completed(c.queue_, c.cid(), c.stages_);
   }
   c.cqe_ = p.entry;
-  c.cqe_segment_ = {p.address, Bytes{sizeof(CompletionEntry)}};
   ++dma_in_flight_;
-  dma_.write({&c.cqe_segment_, 1}, Bytes{0}, c.cqe_segment_.length, reinterpret_cast<const std::byte*>(&c.cqe_), c,
-             Command::kCompletion);
+  dma_.write({p.address, Bytes{sizeof c.cqe_}}, reinterpret_cast<const std::byte*>(&c.cqe_), c, Command::kCompletion);
   return true;
 }
 
@@ -313,7 +324,7 @@ void NvmeController::posted(Command& c, Status status) {
     if (!status.ok()) core_.set_fatal();
     const CompletionQueue& cq = *core_.cq(core_.sq(c.queue_)->completion_queue());
     if (status.ok() && cq.interrupts())
-      for (int i = 0; i < interrupt.size(); ++i) interrupt[i]->raise(cq.vector());
+      for (InterruptIf* receiver : receivers_) receiver->raise(cq.vector());
   }
   recycle(c);
   dma_finished();
@@ -353,10 +364,6 @@ void NvmeController::begin_reset() {
   std::ranges::fill(live_by_queue_, 0);
   ++dma_in_flight_;
   dma_finished();
-}
-
-void NvmeController::dma_finished() {
-  if (--dma_in_flight_ == 0 && core_.resetting()) core_.finish_reset();
 }
 
 void NvmeController::defer(Callback<void()> work) {

@@ -12,9 +12,9 @@
 
 #include "nvme_if/core/controller_core.h"
 #include "nvme_if/sysc/command.h"
+#include "nvme_if/sysc/doorbell_port.h"
 #include "nvme_if/sysc/interrupt_if.h"
 #include "nvme_if/sysc/pcie_dma.h"
-#include "nvme_if/sysc/register_port.h"
 #include "simulation/event_loop.h"
 
 namespace csdsim::nvme {
@@ -36,7 +36,7 @@ struct NvmeControllerParams {
 /// A controller reset (CC.EN to 0) keeps CSTS.RDY set until the last DMA is over; commands that the handler still holds
 /// then fail their accesses with abort_sq_deletion, and completing them has no effect. A submission queue or completion
 /// queue in memory that does not exist sets CSTS.CFS.
-class NvmeController : public sc_core::sc_module, private RegisterPort, private DmaClient {
+class NvmeController : public sc_core::sc_module, private DoorbellPort, private DmaClient {
  public:
   tlm_utils::simple_target_socket<NvmeController> bar;
   sc_core::sc_port<InterruptIf, 0, sc_core::SC_ZERO_OR_MORE_BOUND> interrupt;
@@ -73,25 +73,40 @@ class NvmeController : public sc_core::sc_module, private RegisterPort, private 
   void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
   unsigned transport_dbg(tlm::tlm_generic_payload& trans);
   tlm::tlm_response_status access_registers(tlm::tlm_generic_payload& trans);
-  bool write_register(std::uint64_t offset, std::uint32_t value) override;
+  void ring_submission_queue(QueueId queue, std::uint32_t tail) override {
+    apply(core_.ring_submission_queue(queue, tail));
+  }
+  void ring_completion_queue(QueueId queue, std::uint32_t head) override {
+    apply(core_.ring_completion_queue(queue, head));
+  }
   void apply(const RegisterEffect& effect);
 
   // Fetching
-  void pump_fetches();
+  void submitted(QueueId queue, std::uint32_t entries);
+  void pump_fetches() {
+    if (unfetched_ != 0) start_fetches(nullptr);
+  }
+  void start_fetches(SubmissionQueue* only);
   SubmissionQueue* next_queue();
+  /// The queue whose turn is after that of `id`.
+  std::uint16_t after(QueueId id) const {
+    return static_cast<std::uint16_t>(id.value + 1 == core_.queue_limit() ? 0 : id.value + 1);
+  }
   void start_fetch(Fetch& fetch, SubmissionQueue& queue);
   void dma_done(std::uint64_t fetch, Status status) override;
   void fetched(Fetch& fetch, Status status);
-  void accept(SubmissionQueue& queue, const SubmissionEntry& entry);
+  Command* accept(SubmissionQueue& queue, const SubmissionEntry& entry);
 
   // Executing
   void firmware_step();
+  bool firmware_is_free() const { return in_work_.size() + out_of_step_.size() < params_.firmware_cores; }
   void start_firmware();
   void execute(Command& c);
   void execute_admin(Command& c);
   bool try_abort(QueueId queue, CommandId cid);
   void start_deletion(QueueId queue, Command& c);
   void finish_deletions();
+  void finish_ready_deletions();
 
   // Completing
   void finish(Command& c, Status status, std::uint32_t dw0 = 0);
@@ -105,7 +120,9 @@ class NvmeController : public sc_core::sc_module, private RegisterPort, private 
   void end_of_elaboration() override;
   void start_of_simulation() override;
   void begin_reset();
-  void dma_finished();
+  void dma_finished() {
+    if (--dma_in_flight_ == 0 && core_.resetting()) core_.finish_reset();
+  }
   void defer(Callback<void()> work);
   void run_deferred();
 
@@ -138,6 +155,7 @@ class NvmeController : public sc_core::sc_module, private RegisterPort, private 
   std::vector<Callback<void()>> deferred_;
   Alarm deferred_due_{AlarmRank::firmware, [this] { run_deferred(); }};
   LoopHold hold_;
+  std::vector<InterruptIf*> receivers_;  ///< bound to `interrupt`
 };
 
 }  // namespace csdsim::nvme

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -71,7 +72,7 @@ NvmeDriver::NvmeDriver(const sc_core::sc_module_name& name, const NvmeDriverPara
 }
 
 void NvmeDriver::start_of_simulation() {
-  registers_ = dynamic_cast<RegisterPort*>(hold_.loop().behind(*bar.get_interface()));
+  bells_ = dynamic_cast<DoorbellPort*>(hold_.loop().behind(*bar.get_interface()));
 }
 
 void NvmeDriver::on_ready(std::function<void()> callback) {
@@ -87,7 +88,7 @@ void NvmeDriver::submit(QueueId queue, SubmissionEntry command, std::span<const 
   if (queue.value >= queues_.size())
     throw UserError(fmt::format("NVMe queue {} does not exist: there are {} I/O queues", queue.value,
                                 queues_.empty() ? 0 : queues()));
-  Queue& q = queues_[queue.value];
+  Queue& q = *queues_[queue.value];
   ++issued_;
   const SimTime now = sim_now();
   if (params_.io_overhead.ps == 0 && q.pending.empty() && !q.free_cids.empty())
@@ -145,14 +146,12 @@ void NvmeDriver::ring_doorbells() {
   for (Queue* q : rings_) {
     q->doorbell_due = false;
     ++doorbells_;
-    write_doorbell(sq_tail_doorbell(q->id, cap_.dstrd), q->sq_tail);
+    if (bells_ != nullptr)
+      bells_->ring_submission_queue(q->id, q->sq_tail);
+    else
+      bar_access(tlm::TLM_WRITE_COMMAND, sq_tail_doorbell(q->id, cap_.dstrd), 4, q->sq_tail);
   }
   rings_.clear();
-}
-
-void NvmeDriver::write_doorbell(std::uint64_t offset, std::uint32_t value) {
-  if (registers_ == nullptr || !registers_->write_register(offset, value))
-    bar_access(tlm::TLM_WRITE_COMMAND, offset, 4, value);
 }
 
 void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
@@ -161,7 +160,7 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
   if (blocks == 0 || total(segments) != blocks * block)
     throw UserError(fmt::format("block IO of {} blocks needs a buffer of {} bytes, not {}", blocks, blocks * block,
                                 total(segments)));
-  const std::uint64_t limit = std::min<std::uint64_t>(mdts().value / block, 65536);
+  const std::uint64_t limit = std::min<std::uint64_t>(mdts().value >> std::countr_zero(block), 65536);
   const NamespaceId nsid{1};
   if (blocks <= limit)
     return submit(queue, encode_block_io(opcode, nsid, slba, static_cast<std::uint32_t>(blocks)), segments,
@@ -187,7 +186,7 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
 void NvmeDriver::raise(InterruptVector vector) {
   // Queue pair i uses vector i.
   if (vector.value >= queues_.size()) return;
-  Queue& q = queues_[vector.value];
+  Queue& q = *queues_[vector.value];
   if (std::exchange(q.reap_due, true)) return;
   reaps_.push_back(&q);
   reaction_due_.set(sim_now());
@@ -205,7 +204,7 @@ void NvmeDriver::react() {
   }
   reaps_.clear();
   if (pending_ != 0)
-    for (Queue& q : queues_) issue_pending(q);
+    for (const auto& q : queues_) issue_pending(*q);
   reacting_ = false;
   ring_doorbells();
 }
@@ -236,7 +235,11 @@ void NvmeDriver::reap(Queue& q) {
     ++completed_;
     if (done) done(entry, now);
   }
-  if (any) write_doorbell(cq_head_doorbell(q.id, cap_.dstrd), q.cq_head);
+  if (!any) return;
+  if (bells_ != nullptr)
+    bells_->ring_completion_queue(q.id, q.cq_head);
+  else
+    bar_access(tlm::TLM_WRITE_COMMAND, cq_head_doorbell(q.id, cap_.dstrd), 4, q.cq_head);
 }
 
 // Memory and registers.

@@ -17,8 +17,8 @@
 #include "nvme_if/core/prp.h"
 #include "nvme_if/spec/identify.h"
 #include "nvme_if/spec/registers.h"
+#include "nvme_if/sysc/doorbell_port.h"
 #include "nvme_if/sysc/interrupt_if.h"
-#include "nvme_if/sysc/register_port.h"
 #include "simulation/event_loop.h"
 
 namespace csdsim::nvme {
@@ -153,7 +153,6 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   void start_of_simulation() override;
   void react();
   void ring_doorbells();
-  void write_doorbell(std::uint64_t offset, std::uint32_t value);
   void reap(Queue& q);
 
   PhysicalAddress take_page();
@@ -175,10 +174,10 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Cap cap_;
   IdentifyController controller_;
   IdentifyNamespace namespace_;
-  std::deque<Queue> queues_;   ///< by identifier
-  std::vector<Queue*> reaps_;  ///< queues whose vector was raised
-  std::vector<Queue*> rings_;  ///< queues with entries that the controller has not been told of
-  std::size_t pending_ = 0;    ///< commands that wait in the driver, over all queues
+  std::vector<std::unique_ptr<Queue>> queues_;  ///< by identifier
+  std::vector<Queue*> reaps_;                   ///< queues whose vector was raised
+  std::vector<Queue*> rings_;                   ///< queues with entries that the controller has not been told of
+  std::size_t pending_ = 0;                     ///< commands that wait in the driver, over all queues
   PhysicalAddress next_page_;
   std::vector<PhysicalAddress> free_lists_;
   std::byte* direct_ = nullptr;  ///< of queue_memory
@@ -186,8 +185,8 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Alarm reaction_due_{AlarmRank::host, [this] { react(); }};
   Alarm doorbells_due_{AlarmRank::doorbell, [this] { ring_doorbells(); }};
   LoopHold hold_;
-  RegisterPort* registers_ = nullptr;  ///< of the controller, where nobody stands between it and the driver
-  bool reacting_ = false;              ///< the doorbells follow
+  DoorbellPort* bells_ = nullptr;  ///< of the controller, where nobody stands between it and the driver
+  bool reacting_ = false;          ///< the doorbells follow
   std::uint64_t issued_ = 0;
   std::uint64_t completed_ = 0;
   std::uint64_t doorbells_ = 0;

@@ -39,11 +39,30 @@ void PcieDma::Callbacks::dma_done(std::uint64_t token, Status status) {
   done(status);
 }
 
-inline SimTime PcieDma::reserve(const Lane& l, Bytes length) {
-  return (l.direction == LinkDirection::to_host ? link_.reserve(l.direction, length, sim_now())
-                                                : link_.reserve_read(length, sim_now()))
+inline SimTime PcieDma::reserve(LinkDirection direction, Bytes length) {
+  return (direction == LinkDirection::to_host ? link_.reserve(direction, length, sim_now())
+                                              : link_.reserve_read(length, sim_now()))
       .arrival;
 }
+
+inline void PcieDma::push(Lane& l, const Slice& slice) {
+  // Otherwise the alarm is set for the slice at the front, or whoever serves the lane will set it.
+  const bool wakes = l.slices.empty() && !l.serving;
+  l.slices.extend() = slice;
+  if (wakes) l.due.set(slice.end);
+}
+
+template <LinkDirection direction>
+void PcieDma::transfer(const Segment& piece, std::byte* local, DmaClient& client, std::uint64_t token) {
+  Lane& l = direction == LinkDirection::to_host ? to_host_ : to_drive_;
+  const bool one_slice = piece.length.value > 0 && piece.length <= kLargestSlice;
+  if (!one_slice || (map_ != nullptr && !map_->record(piece, direction))) [[unlikely]]
+    return submit(l, {&piece, 1}, Bytes{0}, piece.length, local, client, token);
+  push(l, {reserve(direction, piece.length), piece.address.value, local, static_cast<std::uint32_t>(piece.length.value),
+           true, false, &client, token});
+}
+template void PcieDma::transfer<LinkDirection::to_host>(const Segment&, std::byte*, DmaClient&, std::uint64_t);
+template void PcieDma::transfer<LinkDirection::to_drive>(const Segment&, std::byte*, DmaClient&, std::uint64_t);
 
 void PcieDma::submit(Lane& l, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
                      DmaClient& client, std::uint64_t token) {
@@ -51,20 +70,8 @@ void PcieDma::submit(Lane& l, std::span<const Segment> segments, Bytes offset, B
   slice.last = true;
   slice.client = &client;
   slice.token = token;
-  // Nearly all transfers lie in one segment.
-  const bool whole = !segments.empty() && offset < segments[0].length && length <= segments[0].length - offset &&
-                     length <= kLargestSlice && length.value > 0;
-  const Segment first = whole ? Segment{segments[0].address + offset, length} : Segment{};
-  if (whole && (map_ == nullptr || map_->record(first, l.direction))) {
-    slice.end = reserve(l, length);
-    slice.address = first.address.value;
-    slice.length = static_cast<std::uint32_t>(length.value);
-    slice.local = local;
-  } else {
-    submit_pieces(l, segments, offset, length, local, slice);
-  }
-  l.slices.extend() = slice;
-  if (!l.blocked) l.due.set(l.slices.front().end);
+  submit_pieces(l, segments, offset, length, local, slice);
+  push(l, slice);
 }
 
 /// All but the last piece, which is left in `slice`.
@@ -91,7 +98,7 @@ void PcieDma::submit_pieces(Lane& l, std::span<const Segment> segments, Bytes of
       piece.failed = true;
       break;
     }
-    piece.end = reserve(l, part.length);
+    piece.end = reserve(l.direction, part.length);
     if (local == nullptr) continue;
     piece.address = part.address.value;
     piece.length = static_cast<std::uint32_t>(part.length.value);
@@ -105,27 +112,47 @@ void PcieDma::submit_pieces(Lane& l, std::span<const Segment> segments, Bytes of
   slice.failed = piece.failed;
 }
 
-/// Moves what is due. A callback may submit, but nothing that is due before the present.
+/// Moves what is due, and what comes next if nobody else acts before it. A callback may submit, but nothing that is due
+/// before the present.
 void PcieDma::serve(Lane& l) {
-  const SimTime now = sim_now();
-  while (!l.blocked && !l.slices.empty() && l.slices.front().end <= now) {
+  l.serving = true;
+  while (!l.slices.empty()) {
     const Slice& front = l.slices.front();
-    if (front.local == nullptr || move_directly(l.direction, front)) {
-      finish_slice(l);
+    if (front.end > sim_now() && !hold_.loop().skip_to(front.end)) break;
+    if (front.local == nullptr || move_directly(l.direction, front)) [[likely]] {
+      const bool failed = l.failed || front.failed;
+      l.failed = failed && !front.last;
+      if (!front.last) {
+        l.slices.pop_front();
+        continue;
+      }
+      DmaClient& client = *front.client;
+      const std::uint64_t token = front.token;
+      l.slices.pop_front();
+      client.dma_done(token, failed ? status::data_transfer_error : status::success);
       continue;
     }
     hold_.engage();
-    if (!l.due.loop().in_step()) break;
-    l.blocked = true;
-    l.handed_over.notify(sc_core::SC_ZERO_TIME);
+    if (hold_.loop().in_step()) {
+      l.blocked = true;
+      l.handed_over.notify(sc_core::SC_ZERO_TIME);
+    }
+    break;
   }
+  l.serving = l.blocked;
   if (!l.blocked && !l.slices.empty()) l.due.set(l.slices.front().end);
 }
 
 bool PcieDma::move_directly(LinkDirection direction, const Slice& slice) {
-  const DirectRange& range = direct_range(slice.address);
-  if (range.at == nullptr || !range.contains(slice.address, slice.length)) return false;
-  std::byte* const remote = range.at + (slice.address - range.first);
+  const DirectRange* range = nullptr;
+  for (const DirectRange& known : direct_) {
+    if (!known.contains(slice.address, 1)) continue;
+    range = &known;
+    break;
+  }
+  if (range == nullptr) range = &ask_for_direct_range(slice.address);
+  if (range->at == nullptr || !range->contains(slice.address, slice.length)) return false;
+  std::byte* const remote = range->at + (slice.address - range->first);
   if (direction == LinkDirection::to_host)
     std::memcpy(remote, slice.local, slice.length);
   else
@@ -133,9 +160,7 @@ bool PcieDma::move_directly(LinkDirection direction, const Slice& slice) {
   return true;
 }
 
-const PcieDma::DirectRange& PcieDma::direct_range(std::uint64_t address) {
-  for (const DirectRange& range : direct_)
-    if (range.contains(address, 1)) return range;
+const PcieDma::DirectRange& PcieDma::ask_for_direct_range(std::uint64_t address) {
   tlm::tlm_generic_payload probe;
   probe.set_command(tlm::TLM_WRITE_COMMAND);
   probe.set_address(address);
@@ -149,17 +174,6 @@ const PcieDma::DirectRange& PcieDma::direct_range(std::uint64_t address) {
 
 void PcieDma::invalidate(sc_dt::uint64 first, sc_dt::uint64 last) {
   std::erase_if(direct_, [&](const DirectRange& range) { return range.first <= last && first <= range.last; });
-}
-
-void PcieDma::finish_slice(Lane& l) {
-  const Slice& slice = l.slices.front();
-  l.failed |= slice.failed;
-  if (!slice.last) return l.slices.pop_front();
-  DmaClient& client = *slice.client;
-  const std::uint64_t token = slice.token;
-  const Status status = std::exchange(l.failed, false) ? status::data_transfer_error : status::success;
-  l.slices.pop_front();
-  client.dma_done(token, status);
 }
 
 // The threads wait in frames without variables of their own, in an endless loop that is not a call: AddressSanitizer
@@ -197,7 +211,7 @@ void PcieDma::to_drive_thread() {
   l.slices.front().local = nullptr;
   l.slices.front().end = sim_now();
   l.slices.front().failed = !p.is_response_ok();
-  l.blocked = false;
+  l.blocked = l.serving = false;
   l.due.set(sim_now());
 }
 

@@ -65,6 +65,14 @@ class PcieDma : public sc_core::sc_module {
            callbacks_.keep(std::move(done)));
   }
 
+  /// One piece of memory: what nearly all transfers are.
+  void read(const Segment& piece, std::byte* into, DmaClient& client, std::uint64_t token) {
+    transfer<LinkDirection::to_drive>(piece, into, client, token);
+  }
+  void write(const Segment& piece, const std::byte* from, DmaClient& client, std::uint64_t token) {
+    transfer<LinkDirection::to_host>(piece, const_cast<std::byte*>(from), client, token);
+  }
+
   const PcieLink& link() const { return link_; }
 
  private:
@@ -98,7 +106,8 @@ class PcieDma : public sc_core::sc_module {
     RingQueue<Slice> slices;
     Alarm due;             ///< the end of the front slice
     bool failed = false;   ///< some segment of the transfer at the front
-    bool blocked = false;  ///< the front slice is with the lane's thread
+    bool serving = false;  ///< who serves sets the alarm
+    bool blocked = false;  ///< the front slice is with the lane's thread, which serves
     sc_core::sc_event handed_over;
     tlm::tlm_generic_payload payload;
     sc_core::sc_time delay;
@@ -113,16 +122,18 @@ class PcieDma : public sc_core::sc_module {
     }
   };
 
+  template <LinkDirection direction>
+  void transfer(const Segment& piece, std::byte* local, DmaClient& client, std::uint64_t token);
   void submit(Lane& lane, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
               DmaClient& client, std::uint64_t token);
   void submit_pieces(Lane& lane, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
                      Slice& last);
-  SimTime reserve(const Lane& lane, Bytes length);
+  SimTime reserve(LinkDirection direction, Bytes length);
+  static void push(Lane& lane, const Slice& slice);
   void serve(Lane& lane);
   bool move_directly(LinkDirection direction, const Slice& slice);
-  const DirectRange& direct_range(std::uint64_t address);
+  const DirectRange& ask_for_direct_range(std::uint64_t address);
   void invalidate(sc_dt::uint64 first, sc_dt::uint64 last);
-  void finish_slice(Lane& lane);
   void to_host_thread();
   void to_drive_thread();
   void transport(Lane& lane);

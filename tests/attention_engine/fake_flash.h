@@ -24,6 +24,7 @@ class FakeFlash : public EnginePort {
     reads.push_back({id, at, {ops.begin(), ops.end()}});
     arrivals_.emplace(std::tuple{at + latency_ + per_page_ * static_cast<std::int64_t>(ops.size()), order_++}, id);
   }
+  void pages_consumed(JobId id, SimTime at) override { consumed.emplace_back(id, at); }
   void task_done(TaskId id, SimTime at) override { done.emplace_back(id, at); }
 
   /// Runs until nothing is due any more; returns the time of the last event.
@@ -44,6 +45,7 @@ class FakeFlash : public EnginePort {
   }
 
   std::vector<Read> reads;
+  std::vector<std::pair<JobId, SimTime>> consumed;
   std::vector<std::pair<TaskId, SimTime>> done;
 
  private:

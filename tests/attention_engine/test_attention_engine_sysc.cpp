@@ -10,6 +10,7 @@
 #include "attention_engine/sysc/attention_engine.h"
 #include "base/error.h"
 #include "memory_kv_source.h"
+#include "nfc/sysc/at_flash.h"
 #include "nfc/sysc/fast_flash.h"
 #include "nfc/sysc/sim_time.h"
 #include "tests/support/sysc_fixture.h"
@@ -335,6 +336,72 @@ TEST_CASE("SparF through the flash model gives the same bits for any number of c
   CHECK(outs[0] == outs[2]);
   CHECK(ends[0] != ends[2]);
   CHECK(std::any_of(outs[0].begin(), outs[0].end(), [](Half h) { return h != 0; }));
+}
+
+TEST_CASE("pages of a slow engine keep their buffers, and those behind them wait on their channel") {
+  // Six heads of one page each, every one in a plane of its own, on one channel.
+  constexpr std::uint32_t kHeads = 6, kTokens = 16;
+  const auto run = [&](bool at, std::uint32_t buffers, std::uint32_t kernels, Frequency clock) {
+    csdsim::test::SyscFixture context;
+    Cache cache(kHeads, kTokens);
+    std::vector<std::vector<float>> scores(kHeads, std::vector<float>(kTokens));
+    for (std::uint32_t h = 0; h < kHeads; ++h) {
+      cache.jobs[h].method = Method::score;
+      cache.jobs[h].scores = scores[h].data();
+    }
+    CarriedWork work(cache.source, 16);
+    EngineConfig config;
+    config.clock = clock;
+    config.kernels = kernels;
+    config.hold_page_buffers = buffers > 0;
+    AttentionEngine engine("engine", config, cache.source, work);
+    FlashGeometry geometry;
+    geometry.channels = 1;
+    geometry.dies_per_channel = 8;
+    geometry.blocks_per_plane = 1 << 20;
+    geometry.pages_per_block = 16;
+    nfc::FlashTiming timing;
+    timing.page_buffers = buffers;
+    std::unique_ptr<nfc::FlashTarget> flash;
+    if (at) {
+      flash = std::make_unique<nfc::AtFlash>("flash", geometry, timing);
+    } else {
+      flash = std::make_unique<nfc::FastFlash>("flash", geometry, timing);
+    }
+    Controller controller("controller");
+    controller.socket.bind(engine.attend_socket);
+    engine.flash_socket.bind(flash->socket);
+    controller.script = [&](Controller& c) {
+      for (std::uint32_t h = 0; h < kHeads; ++h) c.submit({&cache.jobs[h], 1}, h);
+    };
+    sc_core::sc_start();
+    CHECK(flash->statistics().buffer_overflows == 0);
+    std::vector<SimTime> done;
+    for (const auto& [tag, ps] : controller.done) done.push_back(SimTime{ps});
+    REQUIRE(done.size() == kHeads);
+    return done;
+  };
+  const nfc::FlashTiming t;
+  const SimTime sensed = t.command_time + t.read_latency;
+  const SimTime transfer = t.data_out_setup + transfer_time(Bytes{4096}, t.channel_bandwidth);
+  const Frequency slow{1'000'000};
+  const SimTime kernel = cycles_time(kTokens * kDim / 128, slow);
+  REQUIRE(kernel > transfer);
+  for (const bool at : {false, true}) {
+    const auto one = run(at, 1, 1, slow), two = run(at, 2, 2, slow), enough = run(at, 2, 1, slow);
+    for (std::uint32_t h = 0; h < kHeads; ++h) {
+      CHECK(one[h] == sensed + (transfer + kernel) * (h + 1));
+      // Two at a time, one transfer apart.
+      CHECK(two[h] == sensed + (transfer + kernel) * (h / 2 + 1) + transfer * (h % 2));
+      // The next page arrives while the kernel works.
+      CHECK(enough[h] == sensed + transfer + kernel * (h + 1));
+    }
+    CHECK(run(at, 1, 2, slow) == one);
+    CHECK(run(at, 0, 1, slow) == enough);
+    // A fast engine does not slow the channel.
+    const Frequency fast{1'000'000'000};
+    CHECK(run(at, 2, 1, fast) == run(at, 0, 1, fast));
+  }
 }
 
 }  // namespace csdsim::engine::test

@@ -102,6 +102,20 @@ class CommandLine(unittest.TestCase):
         self.assertIsInstance(drive["text"], str)
         self.assertGreater(drive["metrics"]["decode_tokens_per_s"], 0)
 
+    def test_generate_draws_from_the_likeliest(self):
+        ask = ["generate", "--model", MODEL, "--prompt", "static int", "--max-new-tokens", 12, "--attention", "host"]
+        greedy = self.result(*ask)["tokens"]
+        free = self.result(*ask, "--temperature", 3)["tokens"]
+        self.assertNotEqual(free, greedy)
+        self.assertEqual(self.result(*ask, "--temperature", 3, "--top-k", 1)["tokens"], greedy)
+        self.assertEqual(self.result(*ask, "--temperature", 3, "--top-p", 0.0001)["tokens"], greedy)
+        cut = self.result(*ask, "--temperature", 3, "--top-k", 40, "--top-p", 0.9)["tokens"]
+        self.assertNotIn(cut, [greedy, free])
+        self.refused(*ask, "--top-k", 5, says=["top_k", "temperature 0"])
+        self.refused(*ask, "--top-p", 0.5, says=["top_p", "temperature 0"])
+        self.refused(*ask, "--temperature", 1, "--top-p", 1.5, says=["top_p"])
+        self.refused(*ask, "--temperature", 1, "--top-k", 0, says=["top_k"])
+
     def evaluated(self, *args):
         return self.result("eval", "--model", MODEL, "--text", MODEL + "/sample.txt", "--prefill", 128, "--decode", 6,
                            "--windows", 2, *args)
@@ -122,8 +136,7 @@ class CommandLine(unittest.TestCase):
             table = list(csv.DictReader(file))
         self.assertEqual([float(r["perplexity"]) for r in table], [r["perplexity"] for r in rows])
         xml.etree.ElementTree.parse(self.out / "eval.svg")
-        again = self.evaluated("--method", "dense", "--method", "sparq", "--method", "h2o", "--ratio", "1/4", "--ratio", "0.5",
-                               "--distance", 64)
+        again = self.evaluated("--method", "dense,sparq", "h2o", "--ratio", "1/4", "0.5", "--distance", 64)
         result.pop("wall"), again.pop("wall")
         self.assertEqual(json.dumps(result), json.dumps(again))
 
@@ -131,6 +144,8 @@ class CommandLine(unittest.TestCase):
         budget = ["--method", "sparf", "--r", 16, "--k", 40, "--local", 10]
         drive = self.evaluated(*budget, "--attention", "drive")["rows"]
         host = self.evaluated(*budget, "--no-recall")["rows"]
+        self.assertEqual([row["method"] for row in self.evaluated("--attention", "drive", "--ratio", "1/4")["rows"]],
+                         ["dense", "sparf"])
         self.assertEqual(drive[0].pop("attention"), "drive")
         self.assertEqual(host[0].pop("attention"), "host")
         self.assertEqual(drive, host)

@@ -149,9 +149,13 @@ class RandomBlocks {
 TEST_CASE("random block commands on four queues equal a map") {
   const auto page = GENERATE(Bytes::kib(1), Bytes::kib(4), Bytes::kib(16));
   const auto write_buffer = GENERATE(Bytes{}, Bytes::kib(64));
+  const auto policy =
+      GENERATE(csd_model::FlushPolicy::immediate, csd_model::FlushPolicy::threshold, csd_model::FlushPolicy::idle);
+  if (write_buffer.value == 0 && policy != csd_model::FlushPolicy::immediate) return;
   const std::uint64_t seed = page.value + write_buffer.value + 3;
   INFO("seed " << seed);
   auto config = block_drive(page, write_buffer);
+  config.flush = {.policy = policy, .threshold = Bytes::kib(48), .idle_time = SimTime::microseconds(20)};
   config.lookup_time = SimTime::nanoseconds(write_buffer.value == 0 ? 0 : 200);
   DriveHost host(config, 4, 16);
   RandomBlocks work(host, seed);
@@ -161,6 +165,7 @@ TEST_CASE("random block commands on four queues equal a map") {
   CHECK(host.driver().issued() > before + 1500);
   CHECK(host.integrity_errors() == 0);
   CHECK(host.drive().block_ftl().stats().gc_erases > 0);
+  if (policy == csd_model::FlushPolicy::threshold) host.run(nvme::encode_flush(kNamespace));
   CHECK(host.drive().dram().used() == Bytes{});
   CHECK(host.drive().controller().commands_inside() == 0);
 }
@@ -184,6 +189,54 @@ TEST_CASE("a buffered write completes before it is in flash, flush after") {
   const auto [through, through_flush] = run({});
   CHECK(through > config.flash.program_latency);
   CHECK(through_flush < through);  // flush waits for completed writes only
+}
+
+TEST_CASE("buffered writes go to flash by the flush policy") {
+  auto config = tiny_drive();
+  config.geometry.page_size = Bytes::kib(4);
+  config.write_buffer = Bytes::kib(64);
+  const auto programs = [](DriveHost& host) {
+    std::uint64_t sum = 0;
+    for (const auto& of_class : host.drive().flash_statistics().ops)
+      sum += of_class[static_cast<std::size_t>(PageOpKind::program)];
+    return sum;
+  };
+  const auto write = [](DriveHost& host, std::uint32_t from, std::uint32_t count) {
+    for (std::uint32_t i = from; i < from + count; ++i) REQUIRE(host.run(host.send_write(i, 1, std::byte(i))).ok());
+  };
+  {
+    config.flush = {.policy = csd_model::FlushPolicy::threshold, .threshold = Bytes::kib(32), .idle_time = {}};
+    DriveHost host(config);
+    write(host, 0, 7);
+    CHECK(programs(host) == 0);
+    // What has not been programmed is read from DRAM.
+    const SimTime start = nvme::sim_now();
+    const SentPtr read = host.send_read(3, 1);
+    REQUIRE(host.run(read).ok());
+    CHECK(read->at - start < config.flash.read_latency);
+    CHECK(*host.at(read->buffer.address) == std::byte{3});
+    write(host, 7, 1);
+    CHECK(programs(host) == 8);
+    CHECK(host.drive().dram().used() == Bytes{});
+    // Flush does not wait for the threshold.
+    write(host, 8, 2);
+    CHECK(programs(host) == 8);
+    REQUIRE(host.run(nvme::encode_flush(kNamespace)).ok());
+    CHECK(programs(host) == 10);
+    // A plan that does not fit the buffer goes after those that are held.
+    write(host, 20, 7);
+    REQUIRE(host.run(host.send_write(32, 16, std::byte{1})).ok());
+    CHECK(programs(host) == 10 + 7 + 16);
+  }
+  config.flush = {.policy = csd_model::FlushPolicy::idle, .threshold = {}, .idle_time = SimTime::microseconds(100)};
+  DriveHost host(config);
+  for (std::uint32_t i = 0; i < 5; ++i) {
+    host.send_write(i, 1, std::byte(i));
+    DriveHost::run_for(SimTime::microseconds(90));
+    CHECK(programs(host) == 0);
+  }
+  DriveHost::run_for(SimTime::microseconds(20));
+  CHECK(programs(host) == 5);
 }
 
 TEST_CASE("flush waits for the writes that were complete before it, not for later ones") {

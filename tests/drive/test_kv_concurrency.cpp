@@ -178,6 +178,42 @@ TEST_CASE("an append gets the DRAM that a buffered block write gives back") {
   CHECK(append->status == status::success);
 }
 
+TEST_CASE("blocks and the KV cache share the write buffer, and flush covers both") {
+  auto config = tiny_drive();
+  config.geometry.page_size = Bytes::kib(4);
+  config.kv.embedding_group = 0;
+  config.write_buffer = Bytes::kib(16);
+  const SimTime soon = SimTime::microseconds(100);
+  REQUIRE(soon < config.flash.program_latency);
+  for (const std::uint32_t blocks : {0u, 2u, 3u}) {
+    DriveHost host(config);
+    REQUIRE(host.create(1, 1, 1) == status::success);
+    if (blocks > 0) {
+      const SentPtr write = host.send_write(0, blocks, std::byte{9});
+      DriveHost::run_for(SimTime::microseconds(40));
+      REQUIRE(write->done);
+    }
+    // 128 tokens are a page of K and one of V: 8 KiB, which three blocks leave no room for.
+    const SimTime start = nvme::sim_now();
+    const SentPtr append = host.send_append(1, 0, 0, 128, 0, 1);
+    DriveHost::run_for(soon);
+    CHECK(append->done == (blocks < 3));
+    const SentPtr flush = host.send(nvme::encode_flush(kNamespace));
+    REQUIRE(host.run(flush) == status::success);
+    REQUIRE(host.run(append) == status::success);
+    CHECK(flush->at - start > config.flash.program_latency);
+  }
+  // Block writes that are held back make room for a KV command that waits for DRAM.
+  config.flush = {.policy = csd_model::FlushPolicy::threshold, .threshold = Bytes::kib(16), .idle_time = {}};
+  config.dram = Bytes::kib(20);
+  DriveHost host(config);
+  REQUIRE(host.create(1, 1, 1) == status::success);
+  REQUIRE(host.run(host.send_write(0, 3, std::byte{9})) == status::success);
+  REQUIRE(host.drive().dram().used() == Bytes::kib(12));
+  const SentPtr append = host.send_append(1, 0, 0, 128, 0, 1);
+  REQUIRE(host.run(append) == status::success);
+}
+
 TEST_CASE("a drive may be taken away at any time, with commands in it") {
   auto config = tiny_drive();
   config.lookup_time = SimTime::microseconds(2);

@@ -106,7 +106,14 @@ inline NaiveSparq naive_sparq(const std::vector<float>& q, const host::KvView& k
     const auto o = attend_to(q.data() + g * d, kv, result.tokens);
     for (std::size_t i = 0; i < d; ++i) {
       double mean = 0;
-      for (std::size_t j = 0; j < s; ++j) mean += value(kv, j, i) / static_cast<double>(s);
+      std::size_t averaged = 0;
+      for (std::uint32_t j = 0; j < s; ++j) {
+        const bool chosen = std::binary_search(result.tokens.begin(), result.tokens.end(), j);
+        if (chosen && options.mean == host::MeanValue::rest) continue;
+        mean += value(kv, j, i);
+        ++averaged;
+      }
+      mean /= static_cast<double>(averaged);
       result.out.push_back(alpha * o[i] + (1 - alpha) * mean);
     }
   }

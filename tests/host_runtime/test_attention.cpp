@@ -106,6 +106,7 @@ TEST_CASE("SparQ equals its definition in double, for groups and for all budgets
     options.tokens = k;
     options.local = l;
     options.reallocate = seed % 5 != 0;
+    options.mean = seed % 4 < 2 ? MeanValue::all : MeanValue::rest;
     options.group_top_k = seed % 2 ? GroupTopK::sum_logits : GroupTopK::sum_probabilities;
     INFO("seed " << seed << " group " << group << " d " << d << " S " << tokens << " r " << options.components << " k "
                  << k << " l " << l);

@@ -58,6 +58,22 @@ TEST_CASE("a page that no retry corrects fails its command") {
   CHECK_THAT(lost.failure, Catch::Contains("nrecovered"));
 }
 
+TEST_CASE(
+    "blocks whose programs fail are replaced while there are spares; without one the drive takes no more writes") {
+  const auto writes = [](const char* spares) {
+    return run({model("pe_cycles: 3000, program_failure: 0.0003"), "workload.pattern=random_write",
+                "workload.working_set=0.7", std::string("platform.device.ftl.spare_blocks=") + spares});
+  };
+  const RunResult spared = writes("6");
+  CHECK(spared.failure.empty());
+  const auto& ftl = spared.document["stats"]["drives"][0]["block_ftl"];
+  CHECK(ftl["program_failures"]["value"].get<double>() > 0);
+  CHECK(ftl["retired_pages_moved"]["value"].get<double>() > 0);
+  const RunResult bare = writes("0");
+  CHECK(bare.document["metrics"]["requests_completed"] == 20000);
+  CHECK_THAT(bare.failure, Catch::Contains("namespace_write_protected"));
+}
+
 TEST_CASE("results of errors are those of the seed") {
   const std::string worn = model("pe_cycles: 1500, retention_days: 240");
   const auto latency = [&](const std::string& seed) { return metric(run({worn, "seed=" + seed}), "latency_mean_ns"); };

@@ -72,6 +72,7 @@ inline void random_features(Rng& rng, nfc::FlashTiming& t, SimTime tick, std::in
     classes.resize(static_cast<std::size_t>(rng.between(1, 5)));
     t.class_priority = classes;
   }
+  if (rng.chance(40)) t.plane_order = nfc::PlaneOrder::reads_first;
   if (rng.chance(40)) t.status_time = time(0);
   if (rng.chance(40)) {
     t.dies_per_package = static_cast<std::uint32_t>(rng.between(1, 4));

@@ -262,6 +262,37 @@ TEST_CASE("more urgent classes overtake, within bounds") {
   CHECK(play(t, {{read(0), 0_ps}, {read(0, low), 1_ps}, {read(0), 181_ps}}).done[2] == 540_ps);
 }
 
+TEST_CASE("with reads first a read overtakes the programs and erases of its class") {
+  FlashTiming t = coarse();
+  t.plane_order = PlaneOrder::reads_first;
+  const auto overtakes = [&](const PageOp& y, const PageOp& x) {
+    const Times done = play(t, {{read(0), 0_ps}, {y, 1_ps}, {x, 2_ps}}).done;
+    return done[2] < done[1];
+  };
+  for (const bool classes : {false, true}) {
+    if (classes) t.class_priority = {OpClass::gc};
+    CHECK(overtakes(program(0), read(0)));
+    CHECK(overtakes(erase(0), read(0)));
+    CHECK_FALSE(overtakes(read(0), read(0)));
+    CHECK_FALSE(overtakes(read(0), program(0)));
+    CHECK_FALSE(overtakes(program(0), program(0)));
+    CHECK_FALSE(overtakes(erase(0), program(0)));
+    CHECK_FALSE(overtakes(program(0), erase(0)));
+    CHECK(overtakes(program(0, OpClass::gc), read(0)) == !classes);  // a more urgent class keeps its turn
+    CHECK(overtakes(read(0), program(0, OpClass::gc)) == classes);
+  }
+  t.class_priority = {};
+  // The plane is free at 180: a read takes part at 180, at 181 the program has gone.
+  CHECK(play(t, {{read(0), 0_ps}, {program(0), 1_ps}, {read(0), 180_ps}}).done[2] == 360_ps);
+  CHECK(play(t, {{read(0), 0_ps}, {program(0), 1_ps}, {read(0), 181_ps}}).done[2] == 180_ps + 1074_ps + 180_ps);
+  // Among planes the bus goes by the order of asking, and what runs is not interrupted.
+  CHECK(play(t, {{program(0), 0_ps}, {read(2), 0_ps}}).done == Times{1074_ps, 74_ps + 180_ps});
+  CHECK(play(t, {{program(0), 0_ps}, {read(0), 11_ps}}).done == Times{1074_ps, 1074_ps + 180_ps});
+  // Suspension takes any read, as in the order of arrival.
+  t.suspend = Suspend::program;
+  CHECK(play(t, {{program(0), 0_ps}, {read(0), 500_ps}}).done[1] == 690_ps);
+}
+
 TEST_CASE("the bus prefers the more urgent class within a rank") {
   FlashTiming t = coarse();
   t.class_priority = {OpClass::host};

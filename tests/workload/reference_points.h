@@ -84,6 +84,9 @@ struct Figures {
 /// Pages on planes of their own, as MQSim places them.
 inline const std::string kStaticAllocation = "platform.device.ftl.allocation=static";
 
+/// Planes take waiting reads before waiting writes, as MQSim does.
+inline const std::string kReadsFirst = "platform.device.flash.plane_order=reads_first";
+
 /// Runs a row, with `sets` over its scenario.
 inline Figures run_point(const Point& point, const std::vector<std::string>& sets = {}) {
   const csd_model::RunResult result =

@@ -34,23 +34,25 @@ TEST_CASE("writes agree with MQSim where pages have planes of their own, as ther
   const std::vector<Point> points = read_points();
   // One run of theirs stands against one of ours, and when the longest queue of the end is empty depends on the seed by
   // about 1 %: the mean of three seeds is compared.
-  const auto mean = [&](const std::string& name) {
+  const auto mean = [&](const std::string& name, const std::vector<std::string>& sets) {
     Figures sum;
     for (const std::string seed : {"1", "2", "3"}) {
-      const Figures f = run_point(point_of(points, name), {"seed=" + seed, kStaticAllocation});
+      std::vector<std::string> all = sets;
+      all.push_back("seed=" + seed);
+      const Figures f = run_point(point_of(points, name), all);
       sum.iops += f.iops / 3;
       sum.latency_us += f.latency_us / 3;
     }
     return sum;
   };
-  const Figures writes = mean("rw4k_p4k_ch4");
+  const Figures writes = mean("rw4k_p4k_ch4", {kStaticAllocation});
   CHECK(writes.iops == Approx(50'673.3).epsilon(0.015));
   CHECK(writes.latency_us == Approx(9'930.24).epsilon(0.015));
-  const Figures mixed = mean("mix7030_4k_p4k_ch4");
-  // MQSim serves reads before writes; here planes serve in the order of arrival, and reads wait longer:
-  // docs/agreement.md.
-  CHECK(mixed.iops == Approx(137'182.4).epsilon(0.02));
-  CHECK(mixed.latency_us == Approx(3'629.12).epsilon(0.03));
+  const Figures mixed = mean("mix7030_4k_p4k_ch4", {kStaticAllocation, kReadsFirst});
+  CHECK(mixed.iops == Approx(137'182.4).epsilon(0.015));
+  CHECK(mixed.latency_us == Approx(3'629.12).epsilon(0.025));  // what is missing: docs/agreement.md
+  // In the order of arrival reads wait behind writes.
+  CHECK(mean("mix7030_4k_p4k_ch4", {kStaticAllocation}).latency_us > 1.03 * mixed.latency_us);
   // Pages that go wherever there is room keep all planes busy.
   CHECK(run_point(point_of(points, "rw4k_p4k_ch4")).iops > 1.04 * 50'673.3);
 }

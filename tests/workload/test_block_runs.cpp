@@ -206,6 +206,14 @@ TEST_CASE("the stages of latency add up, and are what the drive's settings say")
   CHECK(slow["firmware"] == Approx(5'000));
   CHECK(slow["ecc"] == Approx(7'000));
   CHECK(slow["queue"].get<double>() > 4'000);
+  CHECK_FALSE(slow.contains("dram"));
+  const ordered_json dram = stages(with(alone, "platform.device.dram.bandwidth=1 GB/s"))["read"];
+  CHECK(dram["dram"].get<double>() > 4096);
+  CHECK(dram["array"] == Approx(50'000));
+  const Sets written{"workload.queue_depth=1", "workload.requests=100", "workload.pattern=random_write"};
+  const ordered_json buffered = stages(with(written, "platform.device.dram.bandwidth=1 GB/s"))["write"];
+  CHECK(buffered["dram"].get<double>() > 2 * 4096);  // in from the host, out to the flash
+  CHECK_FALSE(buffered.contains("plane_wait"));
   const ordered_json write = stages(with(alone, "workload.pattern=random_write"))["write"];
   CHECK(write["array"] == Approx(600'000));
   // Many at a time wait for planes and for the bus; requests that were cut, TRIMs and collections add up as well.

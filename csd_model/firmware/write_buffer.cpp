@@ -1,0 +1,31 @@
+#include "csd_model/firmware/write_buffer.h"
+
+#include <utility>
+
+namespace csd_model {
+
+using csdsim::Bytes;
+
+std::uint64_t WriteBuffer::enter(Bytes size) {
+  used_ += size;
+  inside_.insert(next_);
+  return next_++;
+}
+
+void WriteBuffer::leave(std::uint64_t number, Bytes size) {
+  used_ -= size;
+  inside_.erase(number);
+  const std::uint64_t oldest = inside_.empty() ? next_ : *inside_.begin();
+  while (!waiters_.empty() && waiters_.front().end <= oldest) {
+    const Then then = std::move(waiters_.front().then);
+    waiters_.pop_front();
+    then();
+  }
+}
+
+void WriteBuffer::when_left(Then then) {
+  if (inside_.empty()) return then();
+  waiters_.push_back({next_, std::move(then)});
+}
+
+}  // namespace csd_model

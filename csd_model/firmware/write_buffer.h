@@ -1,0 +1,67 @@
+// What was acknowledged before it is in flash: the write buffer that blocks and the KV cache share.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <set>
+#include <utility>
+
+#include "base/callback.h"
+#include "base/units.h"
+
+namespace csd_model {
+
+/// When buffered writes of blocks go to flash.
+enum class FlushPolicy : std::uint8_t {
+  immediate,  ///< as soon as they are in the buffer
+  threshold,  ///< together, when the buffer is filled to a share of its capacity
+  idle        ///< together, when no block command has come for some time
+};
+
+struct FlushConfig {
+  FlushPolicy policy = FlushPolicy::immediate;
+  csdsim::Bytes threshold;      ///< for FlushPolicy::threshold
+  csdsim::SimTime idle_time{};  ///< for FlushPolicy::idle
+};
+
+/// Counts bytes; what they are is known to those who enter them. Pages of the KV cache enter whether they fit or not:
+/// their tokens are in controller DRAM anyway, and what fits is acknowledged.
+class WriteBuffer {
+ public:
+  using Then = csdsim::Callback<void()>;
+
+  explicit WriteBuffer(csdsim::Bytes capacity) : capacity_(capacity) {}
+
+  bool fits(csdsim::Bytes size) const { return used_ + size <= capacity_; }
+  csdsim::Bytes used() const { return used_; }
+
+  /// Takes `size` bytes in; their number.
+  std::uint64_t enter(csdsim::Bytes size);
+  /// The bytes with this number are in flash. Calls back who has waited for them.
+  void leave(std::uint64_t number, csdsim::Bytes size);
+
+  /// Calls back when all that is in the buffer now has left it, at once if nothing is.
+  void when_left(Then then);
+
+  /// What is done about data that is kept back, by an owner that keeps some.
+  void on_urge(Then callback) { urge_ = std::move(callback); }
+  /// Somebody waits for room.
+  void urge() {
+    if (urge_) urge_();
+  }
+
+ private:
+  struct Waiter {
+    std::uint64_t end = 0;  ///< numbers below it have to leave
+    Then then;
+  };
+
+  csdsim::Bytes capacity_;
+  csdsim::Bytes used_;
+  std::uint64_t next_ = 0;
+  std::set<std::uint64_t> inside_;
+  std::deque<Waiter> waiters_;  ///< in order of arrival
+  Then urge_;
+};
+
+}  // namespace csd_model

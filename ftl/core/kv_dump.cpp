@@ -1,0 +1,100 @@
+// What is saved of the KV namespace when power fails.
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "ftl/core/kv_ftl.h"
+#include "ftl/core/kv_recovery.h"
+#include "ftl/core/kv_sequence.h"
+
+namespace csdsim::ftl {
+namespace {
+
+template <class T>
+Bytes bytes_of(const std::vector<T>& v) {
+  return Bytes{sizeof(T) * v.size()};
+}
+
+}  // namespace
+
+KvDumpSize KvDump::size() const {
+  KvDumpSize size;
+  size.tables = bytes_of(runs);
+  for (const Sequence& s : sequences) {
+    size.tables += Bytes{sizeof s.id + sizeof s.segment + sizeof s.shape + sizeof s.layout};
+    for (const auto& layer : s.layers) {
+      if (!layer) continue;
+      for (const Tile& tile : layer->tiles) size.tables += bytes_of(tile);
+      for (const Head& head : layer->heads) {
+        size.tables += Bytes{sizeof head.tokens} + bytes_of(head.partials);
+        size.tails += bytes_of(head.key_tail) + bytes_of(head.value_tail);
+        size.value_means += bytes_of(head.value_mean);
+      }
+    }
+  }
+  for (const Image& image : images)
+    size.images += Bytes{sizeof image.run + sizeof image.position} + bytes_of(image.bytes);
+  size.blocks = bytes_of(blocks);
+  return size;
+}
+
+KvDump KvFtl::power_loss() const {
+  if (!store_.carried()) {
+    throw UserError("a power loss cannot be recovered from in timing mode: its flash keeps no out-of-band metadata");
+  }
+  // A page that was being moved has its old copy still.
+  std::unordered_set<std::uint64_t> copied;
+  for (const auto& [id, move] : moves_) {
+    if (move.only_copy) continue;
+    for (const auto& [owner, ppa] : move.pages) copied.insert(ppa.value);
+  }
+  KvDump dump;
+  dump.policy = policy_->name();
+  dump.tail = config_.tail;
+  dump.next_segment = next_segment_;
+  dump.blocks = blocks_.records();
+  std::unordered_map<const Run*, std::uint32_t> numbers;
+  const auto save_run = [&](const Run& run) {
+    const auto number = static_cast<std::uint32_t>(dump.runs.size());
+    const auto [at, is_new] = numbers.try_emplace(&run, number);
+    if (!is_new) return at->second;
+    dump.runs.push_back({run.key, run.segment, run.map.first_group(), run.map.end_group(), run.map.first_position(),
+                         run.map.end_position()});
+    std::uint32_t position = run.map.first_group() * run.layout.pages_per_group();
+    for (const KvMapEntry& e : run.map.all_tokens()) {
+      if (e.in_dram() && !copied.contains(e.ppa().value)) {
+        const auto image =
+            is_parked(e.ppa()) ? std::span<const std::byte>(parked_.at(e.ppa().value).image) : store_.read(e.ppa());
+        dump.images.push_back({number, position, {image.begin(), image.end()}});
+      }
+      ++position;
+    }
+    return number;
+  };
+  for (const auto& [id, s] : sequences_) {
+    if (s.closing) continue;
+    KvDump::Sequence& saved = dump.sequences.emplace_back(KvDump::Sequence{id, s.segment, s.shape, s.layout, {}});
+    for (const auto& layer : s.layers) {
+      auto& to = saved.layers.emplace_back();
+      if (!layer) continue;
+      to.emplace();
+      for (const Head& head : layer->heads) {
+        KvDump::Head& copy = to->heads.emplace_back();
+        copy.tokens = head.tokens;
+        for (const PartialWindow* const partial : {head.partial.get(), head.coming_partial.get()}) {
+          if (partial != nullptr) copy.partials.push_back({partial->window, partial->end});
+        }
+        copy.key_tail = head.key_tail;
+        copy.value_tail = head.value_tail;
+        copy.value_mean = head.value_mean;
+      }
+      for (const Tile& tile : layer->tiles) {
+        KvDump::Tile& runs = to->tiles.emplace_back();
+        for (const auto& run : tile.runs) runs.push_back(save_run(*run));
+      }
+    }
+  }
+  return dump;
+}
+
+}  // namespace csdsim::ftl
