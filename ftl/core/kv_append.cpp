@@ -343,17 +343,14 @@ std::vector<PageOp> KvFtl::flush_done(FlushJobId id) {
       partial_done(s, head);
       break;
     }
-    case PendingFlush::What::partial: {
-      auto& pages =
-          head.coming_partial && head.coming_partial->window == flush.first && head.coming_partial->end == flush.count
-              ? head.coming_partial
-              : head.partial;
-      if (pages && pages->window == flush.first && pages->end == flush.count) {
-        for (KvMapEntry& entry : pages->pages) entry.flushed();
+    case PendingFlush::What::partial:
+      // After a fork another job may write the same tokens again.
+      for (PartialWindow* const partial : {head.partial.get(), head.coming_partial.get()}) {
+        if (partial == nullptr || partial->job != id) continue;
+        for (KvMapEntry& entry : partial->pages) entry.flushed();
       }
       partial_done(s, head);
       break;
-    }
   }
   dram_.release(DramUse::flush_pending, l.page_size * flush.pages);
   return unpin(flush.key.sequence);

@@ -14,6 +14,7 @@ namespace csdsim::ftl {
 struct PartialWindow {
   std::uint32_t window = 0;
   std::uint32_t end = 0;  ///< tokens [window.first, end) are in it
+  FlushJobId job;         ///< that writes it
   std::vector<KvMapEntry> pages;
 };
 

@@ -131,7 +131,7 @@ FlushJob KvFtl::write_partial(Sequence& s, const KvKey& key, Layer& layer, std::
   job.id = begin_flush(s, {key, PendingFlush::What::partial, w, end, pages});
   read_back(l, tile, window, end, job);
   if (store_.carried()) transpose(key, window, end);
-  auto partial = std::make_unique<PartialWindow>(PartialWindow{w, end, {}});
+  auto partial = std::make_unique<PartialWindow>(PartialWindow{w, end, job.id, {}});
   const std::uint64_t position = l.embedding_position(window);
   const std::size_t page_halves = std::size_t{window.group} * window.tokens;
   for (std::uint32_t ge = 0; ge < pages; ++ge) {
