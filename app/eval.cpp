@@ -62,7 +62,8 @@ void refuse_unused(const EvalArguments& a, const std::vector<const MethodInfo*>&
   refuse(a.sinks.has_value(), "--sinks", {BudgetKind::window_and_sinks});
 }
 
-/// A row a method and ratio, or one where the budget is stated exactly.
+/// A row a method and ratio, or one where the budget is stated exactly. Of methods that nobody named, ratios of the
+/// traffic that choosing alone exceeds are left out.
 std::vector<csd_model::EvalSetting> settings_of(const EvalArguments& a) {
   std::vector<const MethodInfo*> methods;
   for (const std::string& name : a.methods) methods.push_back(&host::attention_method(name));
@@ -89,6 +90,7 @@ std::vector<csd_model::EvalSetting> settings_of(const EvalArguments& a) {
     }
     by_ratio = true;
     for (const Ratio ratio : ratios_of(a)) {
+      if (a.methods.empty() && settings.meaning == host::RatioMeaning::traffic && ratio <= info->choosing) continue;
       settings.ratio = ratio;
       all.push_back({{std::string(info->name), settings}, ratio, {}});
     }

@@ -93,8 +93,10 @@ int parse_and_run(int argc, char** argv) {
       ->delimiter(',');
   eval_command->add_option("--ratio", eval.ratios, "Kept shares (default: 1/2 to 1/32)")->delimiter(',');
   eval_command
-      ->add_option("--ratio-mode", eval.ratio_mode,
-                   "What the ratio counts: tokens attended to, or all traffic against dense")
+      ->add_option(
+          "--ratio-mode", eval.ratio_mode,
+          "What the ratio counts: tokens attended to, or all traffic against dense (then default methods whose "
+          "choosing alone reads more are left out)")
       ->check(CLI::IsMember({"tokens", "traffic"}));
   eval_command->add_option("--r", eval.r, "SparQ and SparF: components");
   eval_command->add_option("--k", eval.k, "SparQ, SparF, infinigen, leoam, int8, int4: tokens attended to");

@@ -1,11 +1,14 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -49,6 +52,7 @@ class SweepRun {
   SweepRun(const SweepArguments& arguments, const scenario::Loaded& loaded, const std::filesystem::path& directory)
       : arguments_(arguments), loaded_(loaded), directory_(directory), store_(directory) {
     results_.resize(loaded.points.size());
+    errors_.resize(loaded.points.size());
     if (!arguments.resume) store_.clear();
   }
 
@@ -71,8 +75,7 @@ class SweepRun {
   std::vector<SweepRow> rows() const {
     std::vector<SweepRow> rows;
     for (std::size_t i = 0; i < results_.size(); ++i) {
-      if (results_[i].is_null()) continue;
-      SweepRow row{.index = i, .name = loaded_.points[i].name, .axes = {}, .result = results_[i]};
+      SweepRow row{.index = i, .name = loaded_.points[i].name, .axes = {}, .result = results_[i], .error = errors_[i]};
       for (const auto& [path, value] : loaded_.points[i].axes) row.axes.emplace_back(path, axis_value(value));
       rows.push_back(std::move(row));
     }
@@ -83,14 +86,20 @@ class SweepRun {
   void start(std::size_t index) {
     const scenario::SweepPoint& point = loaded_.points[index];
     const std::filesystem::path out = directory_ / "points" / point.name;
+    write_file(messages(out), "");
     std::vector<std::string> words{"csdsim", "run", arguments_.scenario.string(), "--quiet", "--out", out.string()};
     for (const std::string& set : arguments_.overrides) words.insert(words.end(), {"--set", set});
     words.insert(words.end(), {"--point", std::to_string(index)});
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, messages(out).c_str(), O_WRONLY | O_TRUNC, 0);
     pid_t pid = 0;
-    if (const int error = posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, argv.data(), environ); error != 0)
+    const int error = posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0)
       throw UserError(fmt::format("sweep: a point cannot be started: {}", std::generic_category().message(error)));
     running_[pid] = {index, out};
   }
@@ -108,13 +117,20 @@ class SweepRun {
     if (!WIFEXITED(code) || WEXITSTATUS(code) != 0) {
       const int exit_status = WIFEXITED(code) ? WEXITSTATUS(code) : 1;
       status_ = status_ == 0 ? exit_status : std::min(status_, exit_status);
-      note(point.index, WIFEXITED(code) ? "failed" : fmt::format("died of signal {}", WTERMSIG(code)));
+      const std::string what = WIFEXITED(code) ? "failed" : fmt::format("died of signal {}", WTERMSIG(code));
+      const std::string said = read_file(messages(point.directory));
+      std::fputs(said.c_str(), stderr);
+      errors_[point.index] = said.empty() ? what : said.substr(0, said.find_last_not_of('\n') + 1);
+      note(point.index, what);
       return;
     }
     results_[point.index] = ordered_json::parse(read_file(point.directory / "result.json"));
     store_.put(point.index, point_key(loaded_.points[point.index]), results_[point.index]);
     note(point.index, fmt::format("{:.1f} s", results_[point.index]["wall"]["wall_s"].get<double>()));
   }
+
+  /// What a point says on stderr.
+  static std::filesystem::path messages(const std::filesystem::path& out) { return out / "stderr.txt"; }
 
   void note(std::size_t index, const std::string& what) const {
     if (arguments_.quiet) return;
@@ -128,6 +144,7 @@ class SweepRun {
   SweepStore store_;
   std::map<pid_t, RunningPoint> running_;
   std::vector<ordered_json> results_;
+  std::vector<std::string> errors_;  ///< of points that failed
   std::size_t finished_ = 0;
   int status_ = 0;
 };
@@ -163,8 +180,7 @@ std::string bound_text(const ordered_json& result) {
   return fmt::format("{} {:.0f} %", bound, breakdown["decode"]["utilization"][bound].get<double>() * 100);
 }
 
-std::string sweep_table(const std::vector<SweepRow>& rows) {
-  const Headline head = headline(rows.front());
+std::string sweep_table(const std::vector<SweepRow>& rows, const Headline& head) {
   std::vector<std::string> header;
   for (const auto& [path, value] : rows.front().axes) header.push_back(short_name(path));
   header.insert(header.end(), head.columns.begin(), head.columns.end());
@@ -173,11 +189,10 @@ std::string sweep_table(const std::vector<SweepRow>& rows) {
   for (const SweepRow& row : rows) {
     std::vector<std::string> cells;
     for (const auto& [path, value] : row.axes) cells.push_back(text_of(value));
-    for (const std::string& column : head.columns) {
-      const ordered_json& metrics = row.result["metrics"];
+    const ordered_json metrics = row.error.empty() ? row.result["metrics"] : ordered_json::object();
+    for (const std::string& column : head.columns)
       cells.push_back(metrics.contains(column) ? short_number(metrics[column].get<double>()) : "-");
-    }
-    cells.push_back(bound_text(row.result));
+    cells.push_back(row.error.empty() ? bound_text(row.result) : "failed");
     table.add_row(cells);
   }
   return table.to_text();
@@ -231,17 +246,20 @@ int sweep(const SweepArguments& arguments) {
   SweepRun run(arguments, loaded, directory);
   const int status = run.run();
   const std::vector<SweepRow> rows = run.rows();
-  if (rows.empty()) return status;
+  std::vector<SweepRow> good;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(good), [](const SweepRow& r) { return r.error.empty(); });
+  if (good.empty()) return status;
   if (arguments.format == Format::csv) {
     fmt::print("{}", read_file(directory / "results.csv"));
   } else if (arguments.format == Format::json) {
     ordered_json all = ordered_json::array();
-    for (const SweepRow& row : rows) all.push_back(row.result);
+    for (const SweepRow& row : rows)
+      all.push_back(row.error.empty() ? row.result : ordered_json{{"name", row.name}, {"error", row.error}});
     fmt::print("{}\n", all.dump(2));
   } else {
-    fmt::print("{}\n{}", sweep_table(rows), sweep_meaning(rows));
-    if (rows.front().result["stats"].contains("simulated"))
-      fmt::print("{}.\n", rows.front().result["stats"]["simulated"].get<std::string>());
+    fmt::print("{}\n{}", sweep_table(rows, headline(good.front())), sweep_meaning(good));
+    if (good.front().result["stats"].contains("simulated"))
+      fmt::print("{}.\n", good.front().result["stats"]["simulated"].get<std::string>());
     fmt::print("All figures: {}\n", (directory / "results.csv").string());
   }
   return status;

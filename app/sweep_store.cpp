@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "app/table.h"
@@ -70,6 +71,7 @@ std::string csv_value(const ordered_json& value) {
 
 /// Metrics of a result and its wall figures, flat, in the order of the file.
 ordered_json flat_metrics(const ordered_json& result) {
+  if (result.is_null()) return ordered_json::object();
   ordered_json flat = result.value("metrics", ordered_json::object());
   const ordered_json wall = result.value("wall", ordered_json::object());
   for (const auto& [key, value] : wall.items()) flat[key] = value;
@@ -131,6 +133,9 @@ void SweepStore::write_results(const std::vector<SweepRow>& rows) {
     for (const auto& [key, value] : metrics.items())
       if (std::find(columns.begin(), columns.end(), key) == columns.end()) columns.push_back(key);
   }
+  const bool failures = std::any_of(rows.begin(), rows.end(), [](const SweepRow& row) { return !row.error.empty(); });
+  const std::size_t end_of_metrics = columns.size();
+  if (failures) columns.push_back("error");
 
   std::string definition;
   std::string placeholders;
@@ -148,8 +153,9 @@ void SweepStore::write_results(const std::vector<SweepRow>& rows) {
     const ordered_json metrics = flat_metrics(row.result);
     std::vector<ordered_json> cells{row.index, row.name};
     for (const auto& [axis, value] : row.axes) cells.emplace_back(value);
-    for (std::size_t c = first_metric; c < columns.size(); ++c)
+    for (std::size_t c = first_metric; c < end_of_metrics; ++c)
       cells.push_back(metrics.contains(columns[c]) ? metrics[columns[c]] : ordered_json(nullptr));
+    if (failures) cells.push_back(row.error.empty() ? ordered_json(nullptr) : ordered_json(row.error));
     for (std::size_t c = 0; c < cells.size(); ++c) {
       insert.bind(static_cast<int>(c) + 1, cells[c]);
       csv << (c == 0 ? "" : ",") << csv_value(cells[c]);

@@ -12,12 +12,13 @@ struct sqlite3;
 
 namespace csdsim::app {
 
-/// One finished point: its axis values as written in the scenario, and its result.json.
+/// One point: its axis values as written in the scenario, and its result.json or why it has none.
 struct SweepRow {
   std::size_t index = 0;
   std::string name;
   std::vector<std::pair<std::string, nlohmann::ordered_json>> axes;
   nlohmann::ordered_json result;
+  std::string error;  ///< of a point that failed
 };
 
 /// DIR/results.sqlite. Table `points` holds what is needed to resume; table `results` (axes and flat metrics as
@@ -40,7 +41,8 @@ class SweepStore {
   /// Stores a finished point durably.
   void put(std::size_t index, const std::string& key, const nlohmann::ordered_json& result);
 
-  /// Writes table `results` and DIR/results.csv, rows by index: point, name, axes, then the union of all metrics.
+  /// Writes table `results` and DIR/results.csv, rows by index: point, name, axes, then the union of all metrics;
+  /// last, where a point has failed, `error`.
   void write_results(const std::vector<SweepRow>& rows);
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 // Vectors as array elements and a compile-time lane count rule out targets of unknown vector length.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
@@ -87,6 +88,17 @@ HWY_INLINE void fold_rows([[maybe_unused]] VF* acc) {
 #endif
 }
 
+// The folded sums of kRows rows to `scores`.
+template <std::size_t kRows>
+HWY_INLINE void store_sums(VF* acc, float* scores) {
+  const F32 tag;
+  fold_rows<kRows, kMaxLanes>(acc);
+  constexpr std::size_t kVectors = std::max<std::size_t>(1, kRows / kMaxLanes);
+  alignas(64) float sums[kVectors * kMaxLanes];
+  for (std::size_t v = 0; v < kVectors; ++v) hn::Store(acc[v], tag, sums + v * hn::Lanes(tag));
+  std::memcpy(scores, sums, kRows * sizeof(float));
+}
+
 // One accumulator a row, vectors in ascending order: the order that dot() and gemv_rows() share. Rows in a block only
 // add instruction-level parallelism. kRows is a power of two.
 template <std::size_t kRows>
@@ -104,11 +116,36 @@ HWY_INLINE void dot_block(const float* q, const Half* rows, std::size_t d, float
     const VF qv = load_tail(q + i, d - i);
     for (std::size_t j = 0; j < kRows; ++j) acc[j] = hn::MulAdd(qv, load_half_tail(rows + j * d + i, d - i), acc[j]);
   }
-  fold_rows<kRows, kMaxLanes>(acc);
-  constexpr std::size_t kVectors = std::max<std::size_t>(1, kRows / kMaxLanes);
-  alignas(64) float sums[kVectors * kMaxLanes];
-  for (std::size_t v = 0; v < kVectors; ++v) hn::Store(acc[v], tag, sums + v * lanes);
-  std::memcpy(scores, sums, kRows * sizeof(float));
+  store_sums<kRows>(acc, scores);
+}
+
+// dot_block() for kQueries queries: a row's elements are widened once for all of them.
+template <std::size_t kQueries, std::size_t kRows>
+HWY_INLINE void dot_tile(const float* q, const Half* rows, std::size_t d, float* scores, std::size_t stride) {
+  const F32 tag;
+  const std::size_t lanes = hn::Lanes(tag);
+  VF acc[kQueries][kRows];
+  for (std::size_t g = 0; g < kQueries; ++g) {
+    for (std::size_t j = 0; j < kRows; ++j) acc[g][j] = hn::Zero(tag);
+  }
+  const auto step = [&](const VF* query, const VF* row) HWY_ATTR {
+    for (std::size_t g = 0; g < kQueries; ++g) {
+      for (std::size_t j = 0; j < kRows; ++j) acc[g][j] = hn::MulAdd(query[g], row[j], acc[g][j]);
+    }
+  };
+  VF query[kQueries], row[kRows];
+  std::size_t i = 0;
+  for (; i + lanes <= d; i += lanes) {
+    for (std::size_t g = 0; g < kQueries; ++g) query[g] = hn::LoadU(tag, q + g * d + i);
+    for (std::size_t j = 0; j < kRows; ++j) row[j] = load_half(rows + j * d + i);
+    step(query, row);
+  }
+  if (i < d) {
+    for (std::size_t g = 0; g < kQueries; ++g) query[g] = load_tail(q + g * d + i, d - i);
+    for (std::size_t j = 0; j < kRows; ++j) row[j] = load_half_tail(rows + j * d + i, d - i);
+    step(query, row);
+  }
+  for (std::size_t g = 0; g < kQueries; ++g) store_sums<kRows>(acc[g], scores + g * stride);
 }
 
 float dot(const float* q, const Half* row, std::size_t d) {
@@ -117,52 +154,119 @@ float dot(const float* q, const Half* row, std::size_t d) {
   return score;
 }
 
-void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores) {
+void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores, const Half* next) {
   const std::size_t ahead = 1024 / (sizeof(Half) * std::max<std::size_t>(d, 1));
   std::size_t j = 0;
   for (; j + 8 <= n_rows; j += 8) {
-    if (j + ahead + 8 <= n_rows) prefetch_halves(rows + (j + ahead) * d, 8 * d);
+    if (next != nullptr) {
+      prefetch_halves(next + j * d, 8 * d);
+    } else if (j + ahead + 8 <= n_rows) {
+      prefetch_halves(rows + (j + ahead) * d, 8 * d);
+    }
     dot_block<8>(q, rows + j * d, d, scores + j);
   }
   for (; j < n_rows; ++j) dot_block<1>(q, rows + j * d, d, scores + j);
 }
 
+void gemv_rows_group(const float* q, std::size_t group, const Half* rows, std::size_t n_rows, std::size_t d,
+                     float* scores, std::size_t stride, const Half* next) {
+  if (group == 1) return gemv_rows(q, rows, n_rows, d, scores, next);
+  std::size_t j = 0;
+  for (; j + 4 <= n_rows; j += 4) {
+    if (next != nullptr) prefetch_halves(next + j * d, 4 * d);
+    std::size_t g = 0;
+    for (; g + 4 <= group; g += 4) dot_tile<4, 4>(q + g * d, rows + j * d, d, scores + g * stride + j, stride);
+    for (; g < group; ++g) dot_block<4>(q + g * d, rows + j * d, d, scores + g * stride + j);
+  }
+  for (; j < n_rows; ++j) {
+    for (std::size_t g = 0; g < group; ++g) dot_block<1>(q + g * d, rows + j * d, d, scores + g * stride + j);
+  }
+}
+
 // kVecs vectors of `out` stay in registers while the rows stream by.
 template <std::size_t kVecs>
 HWY_INLINE void accumulate_columns(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d,
-                                   float* out) {
+                                   float* out, const Half* next) {
   const F32 tag;
   const std::size_t lanes = hn::Lanes(tag);
   VF acc[kVecs];
   for (std::size_t v = 0; v < kVecs; ++v) acc[v] = hn::LoadU(tag, out + v * lanes);
   for (std::size_t j = 0; j < n_rows; ++j) {
     const VF w = hn::Set(tag, weights[j]);
+    if (next != nullptr) prefetch_halves(next + j * d, d);
     for (std::size_t v = 0; v < kVecs; ++v) acc[v] = hn::MulAdd(w, load_half(rows + j * d + v * lanes), acc[v]);
   }
   for (std::size_t v = 0; v < kVecs; ++v) hn::StoreU(acc[v], tag, out + v * lanes);
 }
 
-void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out) {
+// accumulate_columns() for kQueries outputs [kQueries][d].
+template <std::size_t kQueries, std::size_t kVecs>
+HWY_INLINE void accumulate_tile(const float* weights, std::size_t stride, const Half* rows, std::size_t n_rows,
+                                std::size_t d, float* out, const Half* next) {
   const F32 tag;
   const std::size_t lanes = hn::Lanes(tag);
-  // Rows in blocks that stay in the L1 cache between the column passes; `out` is stored and reloaded exactly.
+  VF acc[kQueries][kVecs];
+  for (std::size_t g = 0; g < kQueries; ++g) {
+    for (std::size_t v = 0; v < kVecs; ++v) acc[g][v] = hn::LoadU(tag, out + g * d + v * lanes);
+  }
+  for (std::size_t j = 0; j < n_rows; ++j) {
+    if (next != nullptr) prefetch_halves(next + j * d, d);
+    VF row[kVecs];
+    for (std::size_t v = 0; v < kVecs; ++v) row[v] = load_half(rows + j * d + v * lanes);
+    for (std::size_t g = 0; g < kQueries; ++g) {
+      const VF w = hn::Set(tag, weights[g * stride + j]);
+      for (std::size_t v = 0; v < kVecs; ++v) acc[g][v] = hn::MulAdd(w, row[v], acc[g][v]);
+    }
+  }
+  for (std::size_t g = 0; g < kQueries; ++g) {
+    for (std::size_t v = 0; v < kVecs; ++v) hn::StoreU(acc[g][v], tag, out + g * d + v * lanes);
+  }
+}
+
+// Columns [i, d) of one output. The first pass asks for whole rows of what comes next.
+HWY_INLINE void accumulate_from(std::size_t i, const float* weights, const Half* rows, std::size_t n_rows,
+                                std::size_t d, float* out, const Half* next) {
+  const F32 tag;
+  const std::size_t lanes = hn::Lanes(tag);
+  const auto ahead = [&next] { return std::exchange(next, nullptr); };
+  for (; i + 8 * lanes <= d; i += 8 * lanes) accumulate_columns<8>(weights, rows + i, n_rows, d, out + i, ahead());
+  for (; i + 4 * lanes <= d; i += 4 * lanes) accumulate_columns<4>(weights, rows + i, n_rows, d, out + i, ahead());
+  for (; i + lanes <= d; i += lanes) accumulate_columns<1>(weights, rows + i, n_rows, d, out + i, ahead());
+  if (i < d) {
+    VF acc = load_tail(out + i, d - i);
+    for (std::size_t j = 0; j < n_rows; ++j) {
+      acc = hn::MulAdd(hn::Set(tag, weights[j]), load_half_tail(rows + j * d + i, d - i), acc);
+    }
+    store_tail(acc, out + i, d - i);
+  }
+}
+
+void accumulate_rows_group(const float* weights, std::size_t stride, std::size_t group, const Half* rows,
+                           std::size_t n_rows, std::size_t d, float* out, const Half* next) {
+  const std::size_t width = 4 * hn::Lanes(F32());
+  // Rows in blocks that stay in the L1 cache between the passes; `out` is stored and reloaded exactly.
   const std::size_t block = std::max<std::size_t>(1, 16384 / (sizeof(Half) * std::max<std::size_t>(d, 1)));
   for (std::size_t first = 0; first < n_rows; first += block) {
     const std::size_t count = std::min(block, n_rows - first);
-    const float* w = weights + first;
-    const Half* r = rows + first * d;
-    std::size_t i = 0;
-    for (; i + 8 * lanes <= d; i += 8 * lanes) accumulate_columns<8>(w, r + i, count, d, out + i);
-    for (; i + 4 * lanes <= d; i += 4 * lanes) accumulate_columns<4>(w, r + i, count, d, out + i);
-    for (; i + lanes <= d; i += lanes) accumulate_columns<1>(w, r + i, count, d, out + i);
-    if (i < d) {
-      VF acc = load_tail(out + i, d - i);
-      for (std::size_t j = 0; j < count; ++j) {
-        acc = hn::MulAdd(hn::Set(tag, w[j]), load_half_tail(r + j * d + i, d - i), acc);
+    const Half* const r = rows + first * d;
+    const Half* ahead = next == nullptr ? nullptr : next + first * d;
+    const auto once = [&ahead] { return std::exchange(ahead, nullptr); };
+    std::size_t g = 0;
+    for (; g + 4 <= group; g += 4) {
+      const float* const w = weights + g * stride + first;
+      std::size_t i = 0;
+      for (; i + width <= d; i += width) accumulate_tile<4, 4>(w, stride, r + i, count, d, out + g * d + i, once());
+      for (std::size_t one = 0; one < 4; ++one) {
+        accumulate_from(i, w + one * stride, r, count, d, out + (g + one) * d, once());
       }
-      store_tail(acc, out + i, d - i);
     }
+    for (; g < group; ++g) accumulate_from(0, weights + g * stride + first, r, count, d, out + g * d, once());
   }
+}
+
+void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out,
+                     const Half* next) {
+  accumulate_rows_group(weights, 0, 1, rows, n_rows, d, out, next);
 }
 
 void axpy(float w, const Half* row, float* out, std::size_t d) {
@@ -237,8 +341,10 @@ namespace csdsim::simd {
 
 HWY_EXPORT(dot);
 HWY_EXPORT(gemv_rows);
+HWY_EXPORT(gemv_rows_group);
 HWY_EXPORT(axpy);
 HWY_EXPORT(accumulate_rows);
+HWY_EXPORT(accumulate_rows_group);
 HWY_EXPORT(exp_shifted);
 HWY_EXPORT(max_value);
 HWY_EXPORT(prefetch);
@@ -247,12 +353,21 @@ HWY_EXPORT(narrow);
 HWY_EXPORT(target_name);
 
 float dot(const float* q, const Half* row, std::size_t d) { return HWY_DYNAMIC_DISPATCH(dot)(q, row, d); }
-void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores) {
-  HWY_DYNAMIC_DISPATCH(gemv_rows)(q, rows, n_rows, d, scores);
+void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores, const Half* next) {
+  HWY_DYNAMIC_DISPATCH(gemv_rows)(q, rows, n_rows, d, scores, next);
+}
+void gemv_rows_group(const float* q, std::size_t group, const Half* rows, std::size_t n_rows, std::size_t d,
+                     float* scores, std::size_t stride, const Half* next) {
+  HWY_DYNAMIC_DISPATCH(gemv_rows_group)(q, group, rows, n_rows, d, scores, stride, next);
+}
+void accumulate_rows_group(const float* weights, std::size_t stride, std::size_t group, const Half* rows,
+                           std::size_t n_rows, std::size_t d, float* out, const Half* next) {
+  HWY_DYNAMIC_DISPATCH(accumulate_rows_group)(weights, stride, group, rows, n_rows, d, out, next);
 }
 void axpy(float w, const Half* row, float* out, std::size_t d) { HWY_DYNAMIC_DISPATCH(axpy)(w, row, out, d); }
-void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out) {
-  HWY_DYNAMIC_DISPATCH(accumulate_rows)(weights, rows, n_rows, d, out);
+void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out,
+                     const Half* next) {
+  HWY_DYNAMIC_DISPATCH(accumulate_rows)(weights, rows, n_rows, d, out, next);
 }
 float exp_shifted(float* x, std::size_t n, float shift) { return HWY_DYNAMIC_DISPATCH(exp_shifted)(x, n, shift); }
 float max_value(const float* x, std::size_t n) { return HWY_DYNAMIC_DISPATCH(max_value)(x, n); }

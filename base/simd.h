@@ -14,14 +14,28 @@ namespace csdsim::simd {
 /// sum_i q[i] * row[i], i < d, fp32 FMA.
 float dot(const float* q, const Half* row, std::size_t d);
 
-/// scores[j] = dot(q, rows + j * d, d) for j < n_rows; bit-identical to calling dot().
-void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores);
+/// scores[j] = dot(q, rows + j * d, d) for j < n_rows; bit-identical to calling dot(). `next`, if given, are rows that
+/// the caller passes next, at least n_rows: they come towards the cache as these pass, which a burst of prefetches
+/// before them would hold up.
+void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores,
+               const Half* next = nullptr);
+
+/// gemv_rows() of `group` queries [group][d], whose scores of row j are scores[g * stride + j]: bit-identical to a call
+/// a query, but rows are read and widened once for up to four of them.
+void gemv_rows_group(const float* q, std::size_t group, const Half* rows, std::size_t n_rows, std::size_t d,
+                     float* scores, std::size_t stride, const Half* next = nullptr);
 
 /// out[i] += w * row[i], i < d, fp32 FMA.
 void axpy(float w, const Half* row, float* out, std::size_t d);
 
-/// out[i] += sum_j weights[j] * rows[j * d + i], j ascending; bit-identical to n_rows calls of axpy().
-void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out);
+/// out[i] += sum_j weights[j] * rows[j * d + i], j ascending; bit-identical to n_rows calls of axpy(). `next` as for
+/// gemv_rows().
+void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out,
+                     const Half* next = nullptr);
+
+/// accumulate_rows() into `group` outputs [group][d] with weights[g * stride + j]: bit-identical to a call an output.
+void accumulate_rows_group(const float* weights, std::size_t stride, std::size_t group, const Half* rows,
+                           std::size_t n_rows, std::size_t d, float* out, const Half* next = nullptr);
 
 /// x[i] = exp(x[i] - shift) in place, i < n; returns the sum of the results. -inf gives 0.
 float exp_shifted(float* x, std::size_t n, float shift);

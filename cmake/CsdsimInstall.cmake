@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 
 foreach(dir base simulation nfc ftl attention_engine nvme_if host_runtime csd_model)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${dir} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/csdsim COMPONENT development
-          FILES_MATCHING PATTERN "*.h" PATTERN "presets" EXCLUDE)
+          FILES_MATCHING PATTERN "*.h" PATTERN "presets" EXCLUDE PATTERN "cuda" EXCLUDE)
 endforeach()
 
 set(csdsim_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/csdsim)

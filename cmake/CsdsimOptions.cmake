@@ -1,6 +1,5 @@
 option(CSDSIM_BUILD_TESTS "Build the tests" ON)
 option(CSDSIM_BUILD_BENCH "Build the Google Benchmark programs" OFF)
-option(CSDSIM_CUDA "Require the CUDA compiler (preset cuda)" OFF)
 option(CSDSIM_WERROR "Warnings are errors on our code" ON)
 set(CSDSIM_SANITIZE "" CACHE STRING "Sanitizers to build with, e.g. address,undefined")
 

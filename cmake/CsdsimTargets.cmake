@@ -2,11 +2,12 @@ include(GNUInstallDirs)
 
 add_library(csdsim_warnings INTERFACE)
 # -Wrestrict misfires on std::string concatenation in GCC 12 (bug 105651).
-target_compile_options(csdsim_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Wno-sign-conversion
+set(csdsim_warning_options -Wall -Wextra -Wconversion -Wshadow -Wno-sign-conversion
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(CSDSIM_WERROR)
-  target_compile_options(csdsim_warnings INTERFACE -Werror)
+  list(APPEND csdsim_warning_options -Werror)
 endif()
+target_compile_options(csdsim_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${csdsim_warning_options}>")
 
 # csdsim_library(<name> [SOURCES ...] [DEPS ...])
 # One static library of the project, installable; without sources, one of headers alone. Users link it as
@@ -43,6 +44,9 @@ function(csdsim_check_headers)
   set(units "")
   foreach(dir base simulation nfc ftl attention_engine nvme_if host_runtime csd_model app)
     file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/${dir}/*.h)
+    if(NOT CSDSIM_HAS_CUDA)
+      list(FILTER headers EXCLUDE REGEX "^host_runtime/cuda/")
+    endif()
     foreach(header ${headers})
       string(MAKE_C_IDENTIFIER ${header} id)
       set(unit ${PROJECT_BINARY_DIR}/header_check/${id}.cpp)

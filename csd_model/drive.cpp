@@ -116,6 +116,7 @@ struct Firmware final : nvme::CommandHandler {
   void run(nvme::Command& c, const nvme::DatasetManagement& op) { block.deallocate(c, op); }
   void run(nvme::Command& c, const nvme::KvCreate& op) { kv.create(c, op); }
   void run(nvme::Command& c, const nvme::KvFree& op) { kv.free(c, op); }
+  void run(nvme::Command& c, const nvme::KvFork& op) { kv.fork(c, op); }
   void run(nvme::Command& c, const nvme::KvAppend& op) { kv.append(c, op); }
   void run(nvme::Command& c, const nvme::KvAttend& op) { kv.attend(c, op); }
   void run(nvme::Command& c, const nvme::KvScore& op) { kv.score(c, op); }

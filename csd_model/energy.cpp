@@ -8,16 +8,6 @@ namespace csd_model {
 
 using namespace csdsim;
 
-namespace {
-
-/// Of the types of a page, or of the only one, in seconds.
-double mean_latency(const std::vector<SimTime>& by_type, SimTime only) {
-  if (by_type.empty()) return only.seconds();
-  return std::accumulate(by_type.begin(), by_type.end(), SimTime{}).seconds() / static_cast<double>(by_type.size());
-}
-
-}  // namespace
-
 EnergyInputs operator-(EnergyInputs a, const EnergyInputs& b) {
   a.drive_seconds -= b.drive_seconds;
   a.read_s -= b.read_s;
@@ -33,20 +23,13 @@ EnergyInputs operator-(EnergyInputs a, const EnergyInputs& b) {
 EnergyInputs energy_inputs(const Drive& drive) {
   EnergyInputs in;
   const nfc::FlashStatistics& flash = drive.flash_statistics();
-  const nfc::FlashTiming& timing = drive.config().flash;
-  const double read = mean_latency(timing.page_read_latency, timing.read_latency);
-  const double program = mean_latency(timing.page_program_latency, timing.program_latency);
-  for (const auto& ops : flash.ops) {
-    const auto count = [&](PageOpKind kind) { return static_cast<double>(ops[static_cast<std::size_t>(kind)]); };
-    in.read_s += count(PageOpKind::read) * read;
-    in.program_s += count(PageOpKind::program) * program;
-    in.erase_s += count(PageOpKind::erase) * timing.erase_latency.seconds();
-  }
-  const auto retries = static_cast<double>(flash.retries);
-  in.read_s += retries * (timing.retry_latency ? timing.retry_latency->seconds() : read);
+  const auto array_time = [&](PageOpKind kind) { return flash.array_time[static_cast<std::size_t>(kind)].seconds(); };
+  in.read_s = array_time(PageOpKind::read);
+  in.program_s = array_time(PageOpKind::program);
+  in.erase_s = array_time(PageOpKind::erase);
   const DriveCounters counters = drive.counters();
   in.channel_bytes = static_cast<double>(counters.flash_channel_bytes) +
-                     retries * static_cast<double>(drive.config().geometry.page_size.value);
+                     static_cast<double>(flash.retries) * static_cast<double>(drive.config().geometry.page_size.value);
   in.link_bytes = static_cast<double>(counters.link_payload_bytes);
   if (const DramPort& port = drive.dram_port(); port.limited()) {
     for (std::size_t t = 0; t < kDramTraffics; ++t)

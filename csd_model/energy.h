@@ -25,9 +25,9 @@ struct EnergyInputs {
 };
 EnergyInputs operator-(EnergyInputs a, const EnergyInputs& b);
 
-/// What a drive did since the start of the simulation; drive_seconds is left at 0. Array time is the mean over the page
-/// types, without jitter. Where the bandwidth of DRAM is not modelled, its traffic is taken to be the payload of the
-/// link, in and out, and the pages that garbage collection copies.
+/// What a drive did since the start of the simulation; drive_seconds is left at 0. Where the bandwidth of DRAM is
+/// not modelled, its traffic is taken to be the payload of the link, in and out, and the pages that garbage collection
+/// copies.
 EnergyInputs energy_inputs(const Drive& drive);
 
 /// What draws power all the time.

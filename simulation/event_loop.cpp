@@ -76,7 +76,7 @@ void EventLoop::notify(SimTime delay) {
     wake_.notify(sc_core::SC_ZERO_TIME);
 }
 
-void EventLoop::on_wake() {
+void EventLoop::wake() {
   if (others_pending()) return notify(SimTime{});
   kernel_now_ = to_sim_time(sc_core::sc_time_stamp());
   now_ = std::max(now_, kernel_now_);

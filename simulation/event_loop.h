@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <systemc>
 #include <unordered_map>
@@ -103,6 +104,21 @@ class EventLoop : public sc_core::sc_module {
   /// it. Throws UserError if the context's time resolution is not 1 ps.
   static std::shared_ptr<EventLoop> of_current_context();
 
+  /// Runs `step`, which a process consists of, and keeps what it throws, which the kernel would replace by a report.
+  template <class Step>
+  void guarded(Step step) {
+    try {
+      step();
+    } catch (...) {
+      if (!failure_) failure_ = std::current_exception();
+      throw;
+    }
+  }
+  /// Throws what was kept; nothing if nothing was.
+  void rethrow_failure() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
   void ask_to_run_ahead() { asked_ = true; }
   /// Says which module of ours stands behind the interface of a socket, and asks for it (null: somebody else): who is
   /// bound straight to it may call the module itself.
@@ -148,7 +164,10 @@ class EventLoop : public sc_core::sc_module {
     if (!running_) notify(at - to_sim_time(sc_core::sc_time_stamp()));
   }
   void notify(SimTime delay);
-  void on_wake();
+  void on_wake() {
+    guarded([this] { wake(); });
+  }
+  void wake();
   bool run(SimTime& next);
   void act(std::size_t alarm);
   bool decide(SimTime bound);
@@ -185,6 +204,7 @@ class EventLoop : public sc_core::sc_module {
   bool asked_ = false;
   int holds_ = 0;
   std::weak_ptr<EventLoop> self_;
+  std::exception_ptr failure_;
 };
 
 /// Keeps the loop of the current context from running ahead while it is engaged.

@@ -10,7 +10,8 @@
 namespace csdsim::engine {
 namespace {
 
-/// Calls visit(rows, first token, count) for every token group of the head, in token order, and prefetches the next.
+/// Calls visit(rows, first token, count, next) for every token group of the head, in token order. `next` are the rows
+/// of the group after it if they are as many, else null.
 template <class Visit>
 void for_each_group(const KvSource& source, HeadKey key, KvKind kind, const KvHeadView& view, Visit visit) {
   const std::uint32_t n = view.tokens_per_page;
@@ -18,12 +19,8 @@ void for_each_group(const KvSource& source, HeadKey key, KvKind kind, const KvHe
   const Half* rows = source.token_rows(key, kind, 0);
   for (std::uint32_t first = 0; first < view.tokens; first += n) {
     const std::uint32_t next = first + n;
-    const Half* next_rows = nullptr;
-    if (next < view.tokens) {
-      next_rows = source.token_rows(key, kind, next / n);
-      simd::prefetch(next_rows, std::size_t{std::min(n, view.tokens - next)} * view.head_dim);
-    }
-    visit(rows, first, std::min(n, view.tokens - first));
+    const Half* const next_rows = next < view.tokens ? source.token_rows(key, kind, next / n) : nullptr;
+    visit(rows, first, std::min(n, view.tokens - first), next + n <= view.tokens ? next_rows : nullptr);
     rows = next_rows;
   }
 }
@@ -43,22 +40,21 @@ void DenseAttention::attend(const KvSource& source, HeadKey key, std::span<const
 
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
   weights_.resize(group * tokens);
-  for_each_group(source, key, KvKind::key, view, [&](const Half* rows, std::uint32_t first, std::uint32_t count) {
-    for (std::size_t g = 0; g < group; ++g) {
-      simd::gemv_rows(q.data() + g * d, rows, count, d, weights_.data() + g * tokens + first);
-    }
-  });
+  for_each_group(source, key, KvKind::key, view,
+                 [&](const Half* rows, std::uint32_t first, std::uint32_t count, const Half* next) {
+                   simd::gemv_rows_group(q.data(), group, rows, count, d, weights_.data() + first, tokens, next);
+                 });
   std::vector<float> sums(group);
   for (std::size_t g = 0; g < group; ++g) {
     float* w = weights_.data() + g * tokens;
     for (std::size_t j = 0; j < tokens; ++j) w[j] *= scale;
     sums[g] = exponentials(w, tokens);
   }
-  for_each_group(source, key, KvKind::value, view, [&](const Half* rows, std::uint32_t first, std::uint32_t count) {
-    for (std::size_t g = 0; g < group; ++g) {
-      simd::accumulate_rows(weights_.data() + g * tokens + first, rows, count, d, out.data() + g * d);
-    }
-  });
+  for_each_group(source, key, KvKind::value, view,
+                 [&](const Half* rows, std::uint32_t first, std::uint32_t count, const Half* next) {
+                   simd::accumulate_rows_group(weights_.data() + first, tokens, group, rows, count, d, out.data(),
+                                               next);
+                 });
   for (std::size_t g = 0; g < group; ++g) {
     if (sums[g] == 0.0f) continue;
     for (std::size_t i = 0; i < d; ++i) out[g * d + i] /= sums[g];
@@ -75,9 +71,10 @@ void score_head(const KvSource& source, HeadKey key, std::span<const float> q, s
   for (std::size_t g = 1; g < group; ++g) {
     for (std::size_t i = 0; i < d; ++i) total[i] += q[g * d + i];
   }
-  for_each_group(source, key, KvKind::key, view, [&](const Half* rows, std::uint32_t first, std::uint32_t count) {
-    simd::gemv_rows(total.data(), rows, count, d, scores.data() + first);
-  });
+  for_each_group(source, key, KvKind::key, view,
+                 [&](const Half* rows, std::uint32_t first, std::uint32_t count, const Half* next) {
+                   simd::gemv_rows(total.data(), rows, count, d, scores.data() + first, next);
+                 });
 }
 
 void score(const KvSource& source, std::span<const HeadKey> heads, std::span<const float> q, std::uint32_t group,

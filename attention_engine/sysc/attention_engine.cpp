@@ -66,9 +66,11 @@ tlm::tlm_sync_enum AttentionEngine::flash_bw(tlm::tlm_generic_payload& payload, 
 }
 
 void AttentionEngine::on_wake() {
-  scheduler_.advance(sim_time_now());
-  settle();
-  respond();
+  loop_->guarded([this] {
+    scheduler_.advance(sim_time_now());
+    settle();
+    respond();
+  });
 }
 
 void AttentionEngine::read_pages(JobId id, std::span<const PageOp> ops, SimTime) {

@@ -5,12 +5,14 @@
 #include <tlm_utils/simple_target_socket.h>
 
 #include <deque>
+#include <memory>
 #include <systemc>
 #include <vector>
 
 #include "attention_engine/core/head_scheduler.h"
 #include "attention_engine/sysc/attend_payload.h"
 #include "nfc/sysc/flash_payload.h"
+#include "simulation/event_loop.h"
 
 namespace csdsim::engine {
 
@@ -45,6 +47,7 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort {
   void end_response(tlm::tlm_generic_payload& payload);
 
   HeadScheduler scheduler_;
+  std::shared_ptr<EventLoop> loop_ = EventLoop::of_current_context();
   sc_core::sc_event wake_;
   nfc::FlashPayloadPool flash_payloads_;
   std::vector<FlashTicket> held_;  ///< batch whose page buffers a job holds, by JobId

@@ -86,6 +86,7 @@ void Reader::on_entries(std::string_view name, std::map<std::string, std::string
     origins_[own] = given.value.origin;
     if (given.value.kind != Node::Kind::scalar) {
       fail_shape(own, given, "a single value");
+      failed_.insert(path);
       continue;
     }
     value[given.key] = given.value.scalar;

@@ -34,6 +34,9 @@ DriveForcing force_in_drive(const scenario::Scenario& scenario, const host::Deco
     result.failure = fmt::format("{} pages read were not what was written there; the first: {}",
                                  outcome.integrity_errors, outcome.integrity_messages.front());
   }
+  if (outcome.requests_issued != outcome.requests_completed)
+    result.failure =
+        fmt::format("{} commands were issued and {} completed", outcome.requests_issued, outcome.requests_completed);
   return result;
 }
 

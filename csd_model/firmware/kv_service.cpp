@@ -188,6 +188,16 @@ void KvService::free(Command& command, const nvme::KvFree& op) {
   });
 }
 
+void KvService::fork(Command& command, const nvme::KvFork& op) {
+  when_possible([this, &command, op] {
+    const bool known = ftl_.check({op.parent, LayerId{0}, KvHead{0}}) == ftl::KvStatus::ok;
+    const ftl::KvStatus s = ftl_.fork_sequence(op.parent, op.child);
+    if (s == ftl::KvStatus::busy) return false;  // the child is freed, and its pages are still in use; or DRAM is full
+    command.complete(known && s == ftl::KvStatus::bad_sequence ? status::kv_sequence_exists : to_status(s));
+    return true;
+  });
+}
+
 nvme::Status KvService::check_append(const Command& command, const nvme::KvAppend& op) const {
   const ftl::KvStatus s = ftl_.check({op.sequence, op.layer, op.first_head});
   if (s != ftl::KvStatus::ok) return to_status(s);

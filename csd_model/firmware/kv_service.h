@@ -36,6 +36,7 @@ class KvService {
 
   void create(csdsim::nvme::Command& command, const csdsim::nvme::KvCreate& op);
   void free(csdsim::nvme::Command& command, const csdsim::nvme::KvFree& op);
+  void fork(csdsim::nvme::Command& command, const csdsim::nvme::KvFork& op);
   void append(csdsim::nvme::Command& command, const csdsim::nvme::KvAppend& op);
   void attend(csdsim::nvme::Command& command, const csdsim::nvme::KvAttend& op);
   void score(csdsim::nvme::Command& command, const csdsim::nvme::KvScore& op);

@@ -20,7 +20,7 @@ enum class FlushPolicy : std::uint8_t {
 
 struct FlushConfig {
   FlushPolicy policy = FlushPolicy::immediate;
-  csdsim::Bytes threshold;      ///< for FlushPolicy::threshold
+  csdsim::Bytes threshold{};    ///< for FlushPolicy::threshold
   csdsim::SimTime idle_time{};  ///< for FlushPolicy::idle
 };
 

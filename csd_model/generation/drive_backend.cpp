@@ -95,7 +95,8 @@ DriveBackend::DriveBackend(Platform& platform, const Shape& shape, OperationData
 std::byte* DriveBackend::bytes(Segment buffer) { return base_ + (buffer.address.value - memory_.address.value); }
 
 nvme::QueueId DriveBackend::next_queue(std::uint32_t drive) {
-  return nvme::QueueId{static_cast<std::uint16_t>(1 + next_queue_++ % platform_.driver(drive).queues())};
+  const int queues = platform_.driver(drive).queues() - shape_.queues_of_others;
+  return nvme::QueueId{static_cast<std::uint16_t>(1 + next_queue_++ % queues)};
 }
 
 void DriveBackend::submit(std::uint32_t drive, nvme::QueueId queue, const SubmissionEntry& command, Segment buffer,

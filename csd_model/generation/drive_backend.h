@@ -34,7 +34,8 @@ class DriveBackend final : public csdsim::host::OperationBackend {
     std::uint32_t max_tokens = 0;  ///< longest sequence: a hint for the drive's layout
     bool component_major = true;   ///< keys are wanted in embedding pages too (SparF)
     Granularity granularity = Granularity::layer_mini_batch;
-    bool through_host = false;  ///< buffers lie in host memory
+    std::uint16_t queues_of_others = 0;  ///< last I/O queues of a drive, which others use
+    bool through_host = false;           ///< buffers lie in host memory
   };
 
   /// `data` is null in timing runs. `completed` is called in simulated time; `failed` with a message when a drive

@@ -14,6 +14,7 @@
 #include "csd_model/simulation_context.h"
 #include "host_runtime/core/planner/systems/systems.h"
 #include "nfc/sysc/sim_time.h"
+#include "simulation/failure.h"
 
 namespace csd_model {
 
@@ -147,6 +148,7 @@ class GenerationProgram : public sc_core::sc_module {
             .max_tokens = max_tokens(),
             .component_major = component_major(),
             .granularity = setup_.granularity,
+            .queues_of_others = setup_.queues_of_others,
             .through_host = setup_.plan.system.through_host};
   }
 
@@ -239,6 +241,7 @@ class GenerationProgram : public sc_core::sc_module {
     const auto sequences = static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size());
     wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });
     for (const host::SampledGroup& group : plan_.groups()) run_group(group);
+    if (hooks_.after_last) wait_for(hooks_.after_last);
     wait_for([this](auto done) { drain(std::move(done)); });
     finished_ = true;
   }
@@ -388,8 +391,15 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
   Platform platform(setup.platform);
   GenerationProgram program("program", setup, hooks, platform);
   program.check_sampled();
+  struct AtEnd {
+    const std::function<void()>& call;
+    ~AtEnd() {
+      if (call) call();
+    }
+  };
+  const AtEnd at_end{hooks.before_end};
   if (hooks.before_start) hooks.before_start(platform);
-  sc_core::sc_start();
+  run_kernel();
   for (std::uint32_t i = 0; i < platform.drives(); ++i)
     if (!platform.driver(i).failure().empty())
       throw InternalError(fmt::format("drive {}: {}", i, platform.driver(i).failure()));

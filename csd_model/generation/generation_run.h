@@ -29,6 +29,7 @@ struct GenerationSetup {
   csdsim::host::SamplingSettings sampling;
   OperationData* data = nullptr;  ///< carried runs
   Granularity granularity = Granularity::layer_mini_batch;
+  std::uint16_t queues_of_others = 0;  ///< last I/O queues of each drive, which the generation leaves free
   /// Whether the drives keep K component-major too. Unset: what the method reads; dense attention does without.
   std::optional<bool> component_major;
 };
@@ -76,6 +77,10 @@ struct GenerationHooks {
   std::function<void(const csdsim::host::OperationRecord&)> operation;  ///< every operation that ended
   std::function<void(std::size_t done, std::size_t total)> progress;    ///< steps
   std::function<void(Platform&)> before_start;                          ///< after construction
+  /// After the last step: the simulation goes on until what it is given is called.
+  std::function<void(std::function<void()>)> after_last;
+  std::function<void()>
+      before_end;  ///< the simulation is over or has failed, its modules are still there; must not throw
 };
 
 /// Builds the platform in a context of its own, runs, and tears it down. UserError when a drive refuses a command or

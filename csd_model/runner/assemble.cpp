@@ -213,8 +213,9 @@ nvme::PcieLinkParams link_params(const scenario::LinkConfig& link) {
 
 /// A namespace that a workload does not use keeps what its FTL needs to exist.
 double kv_share(const Scenario& s) {
-  if (!s.platform.device.has_engine()) return 0;
-  return s.block_only() ? 0 : 1;
+  if (!s.platform.device.has_engine() || s.block_only()) return 0;
+  const auto& background = std::get<scenario::GenerationWorkload>(s.workload).background;
+  return background ? 1 - background->capacity_share.value() : 1;
 }
 
 }  // namespace
@@ -305,6 +306,7 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   setup.gpu_link = {.bandwidth = std::min(gpu_link.payload_bandwidth(), s.platform.host.memory_bandwidth),
                     .latency = gpu_link.latency};
   setup.granularity = granularity(s.platform.device.nvme.granularity);
+  if (workload.background) setup.queues_of_others = 1;
   setup.plan.system.through_host = s.platform.device.nvme.transfer == scenario::Transfer::host;
   setup.plan.model = s.model.shape();
   setup.plan.workload = {.prompt_tokens = std::move(prompt_tokens), .output_tokens = workload.output_tokens};

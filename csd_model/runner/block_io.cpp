@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "csd_model/runner/request_driver.h"
 #include "csd_model/simulation_context.h"
+#include "simulation/failure.h"
 
 namespace csd_model {
 
@@ -22,7 +23,7 @@ BlockIoOutcome run_block_io(const BlockIoSetup& setup, const BlockIoProgress& pr
                                    setup.fill == Fill::random ? std::optional(setup.seed) : std::nullopt);
   if (setup.overwrites > 0) drive.block_ftl().age(setup.overwrites, setup.seed);
   RequestDriver requests("block_io", setup, platform, *source, progress);
-  sc_core::sc_start();
+  run_kernel();
   if (!platform.driver(0).failure().empty()) throw InternalError(platform.driver(0).failure());
 
   BlockIoOutcome out = requests.outcome();

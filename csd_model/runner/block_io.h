@@ -33,6 +33,7 @@ struct BlockIoSetup {
   std::uint64_t requests = ~std::uint64_t{0};     ///< most to be measured
   std::optional<csdsim::SimTime> duration;        ///< of the measured stretch: no request is submitted after it
   std::uint16_t queues = 1;                       ///< that are used
+  std::uint16_t first_queue = 1;                  ///< of these
   bool queue_by_stream = false;                   ///< stream i on queue i mod queues, or requests in turn
   Fill fill = Fill::random;
   double overwrites = 0;  ///< of what was filled, at random, without taking time

@@ -4,6 +4,7 @@
 #include "csd_model/runner/assemble.h"
 #include "csd_model/runner/block_io.h"
 #include "csd_model/runner/block_result.h"
+#include "csd_model/runner/block_setup.h"
 #include "csd_model/runner/kinds.h"
 #include "csd_model/workload/synthetic.h"
 #include "csd_model/workload/trace_requests.h"
@@ -16,28 +17,6 @@ namespace {
 
 Bytes share_of(Bytes capacity, Ratio share) {
   return Bytes{static_cast<std::uint64_t>(static_cast<double>(capacity.value) * share.value())};
-}
-
-workload::SyntheticConfig synthetic_config(const scenario::Scenario& s, Bytes capacity) {
-  const auto& work = std::get<scenario::BlockIoWorkload>(s.workload);
-  workload::SyntheticConfig config;
-  config.placement = work.placement() == scenario::Placement::sequential ? workload::Placement::sequential
-                     : work.placement() == scenario::Placement::zipf     ? workload::Placement::zipf
-                                                                         : workload::Placement::random;
-  config.reads = work.reads().value();
-  config.trims = work.trim_fraction.value();
-  config.zipf_exponent = work.exponent();
-  config.sizes = work.sizes();
-  config.weights = work.request_weights;
-  config.alignment = work.alignment;
-  config.block = s.platform.device.nvme.block_size;
-  config.working_set = share_of(capacity, work.working_set);
-  config.streams = work.streams;
-  if (const auto* open = std::get_if<scenario::OpenArrival>(&work.arrival))
-    config.arrivals = {.mean = open->interarrival,
-                       .exponential = open->distribution == scenario::Interarrival::exponential};
-  config.seed = s.seed;
-  return config;
 }
 
 Fill fill_of(scenario::Fill fill) {
@@ -85,13 +64,36 @@ BlockIoSetup common_setup(const scenario::Scenario& s, const Workload& work) {
 
 }  // namespace
 
+workload::SyntheticConfig synthetic_config(const scenario::BlockIoWorkload& work, Bytes block, Bytes capacity,
+                                           std::uint64_t seed) {
+  workload::SyntheticConfig config;
+  config.placement = work.placement() == scenario::Placement::sequential ? workload::Placement::sequential
+                     : work.placement() == scenario::Placement::zipf     ? workload::Placement::zipf
+                                                                         : workload::Placement::random;
+  config.reads = work.reads().value();
+  config.trims = work.trim_fraction.value();
+  config.zipf_exponent = work.exponent();
+  config.sizes = work.sizes();
+  config.weights = work.request_weights;
+  config.alignment = work.alignment;
+  config.block = block;
+  config.working_set = share_of(capacity, work.working_set);
+  config.streams = work.streams;
+  if (const auto* open = std::get_if<scenario::OpenArrival>(&work.arrival))
+    config.arrivals = {.mean = open->interarrival,
+                       .exponential = open->distribution == scenario::Interarrival::exponential};
+  config.seed = seed;
+  return config;
+}
+
 RunResult run_block_io_scenario(const scenario::Scenario& s, const RunOptions& options) {
   refuse_operation_trace(options, s.workload_kind());
   const WallClock clock;
   const auto& work = std::get<scenario::BlockIoWorkload>(s.workload);
   BlockIoSetup setup = common_setup(s, work);
-  setup.source = [&s](Bytes capacity) {
-    return std::make_unique<workload::SyntheticRequests>(synthetic_config(s, capacity));
+  setup.source = [&](Bytes capacity) {
+    return std::make_unique<workload::SyntheticRequests>(
+        synthetic_config(work, s.platform.device.nvme.block_size, capacity, s.seed));
   };
   if (const auto* closed = std::get_if<scenario::ClosedArrival>(&work.arrival)) {
     setup.queue_depth = work.queue_depth;

@@ -12,6 +12,7 @@
 #include "csd_model/generation/decoder_data.h"
 #include "csd_model/generation/host_backend.h"
 #include "csd_model/runner/assemble.h"
+#include "csd_model/runner/background_io.h"
 #include "csd_model/runner/kinds.h"
 #include "csd_model/runner/result.h"
 #include "host_runtime/checkpoint/checkpoint.h"
@@ -315,11 +316,19 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
   if (trace) hooks.operation = [&](const host::OperationRecord& r) { trace->add(r); };
   if (options.progress)
     hooks.progress = [&](std::size_t done, std::size_t total) { options.progress("steps", done, total); };
+  std::unique_ptr<BackgroundIo> background;
+  if (workload.background) {
+    background = std::make_unique<BackgroundIo>(s, *workload.background);
+    hooks.before_start = [&](Platform& platform) { background->join(platform); };
+    hooks.after_last = [&](std::function<void()> done) { background->stop(std::move(done)); };
+    hooks.before_end = [&] { background->leave(); };
+  }
   std::unique_ptr<DecoderData> data;
   const GenerationOutcome out = decode(s.system, hooks, data);
   if (trace) trace->close();
 
   add_metrics(result.document, out, s);
+  if (background) result.failure = background->add_result(result.document);
   result.document["stats"] = {{"simulated", out.statement},
                               {"simulated_dram_peak_bytes", out.dram_peak.value},
                               {"integrity_errors", out.integrity_errors},

@@ -122,7 +122,7 @@ void RequestDriver::submit(const Request& request) {
   ++outcome_.issued;
   outcome_.peak_in_flight = std::max<std::uint64_t>(outcome_.peak_in_flight, flights_.size() - free_flights_.size());
   const std::uint64_t turn = setup_.queue_by_stream ? request.stream : number;
-  const nvme::QueueId queue{static_cast<std::uint16_t>(1 + turn % setup_.queues)};
+  const nvme::QueueId queue{static_cast<std::uint16_t>(setup_.first_queue + turn % setup_.queues)};
   if (request.kind == RequestKind::trim) return submit_trim(queue, flight);
   const auto done = [this, flight](const nvme::CompletionEntry& cqe, SimTime at) { completed(flight, cqe, at); };
   if (request.kind == RequestKind::flush)
@@ -240,6 +240,13 @@ void RequestDriver::end_measuring() {
     outcome_.channel_utilization =
         (now.channels_busy - before_.channels_busy).seconds() /
         (outcome_.duration.seconds() * static_cast<double>(drive_.flash_statistics().channels.size()));
+  if (stopped_) stopped_();
+}
+
+void RequestDriver::stop(std::function<void()> then) {
+  stopped_ = std::move(then);
+  exhausted_ = true;
+  if (outcome_.completed == outcome_.issued) end_measuring();
 }
 
 BlockIoOutcome RequestDriver::outcome() {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <systemc>
@@ -25,6 +26,9 @@ class RequestDriver : public sc_core::sc_module, private csdsim::nvme::CommandOb
   /// What has been counted. What the drive still has to do in the background when the last request completes is not
   /// part of the measured stretch. Rethrows what the source has thrown.
   BlockIoOutcome outcome();
+
+  /// Submits no more; `then` is called when all that was submitted has completed.
+  void stop(std::function<void()> then);
 
  private:
   struct Flight {
@@ -84,6 +88,7 @@ class RequestDriver : public sc_core::sc_module, private csdsim::nvme::CommandOb
   Totals before_;
   bool exhausted_ = false;
   bool ended_ = false;
+  std::function<void()> stopped_;
   std::exception_ptr error_;
   BlockIoOutcome outcome_;
 };

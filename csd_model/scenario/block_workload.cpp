@@ -39,6 +39,33 @@ std::vector<Bytes> BlockIoWorkload::sizes() const {
   return request_sizes.empty() ? std::vector{request_size} : request_sizes;
 }
 
+BlockIoWorkload BackgroundWorkload::block_io() const {
+  BlockIoWorkload work;
+  work.pattern = pattern;
+  work.request_size = request_size;
+  work.queue_depth = queue_depth;
+  work.read_fraction = read_fraction;
+  work.working_set = working_set;
+  return work;
+}
+
+void describe(ParamVisitor& v, BackgroundWorkload& c) {
+  v.param("pattern", c.pattern, "What is read and written where, in a namespace of blocks that was filled before.",
+          assumed("a busy file system"));
+  v.param("request_size", c.request_size, {Bytes{512}, Bytes::gib(1)}, "Bytes of a request: whole logical blocks.",
+          assumed("the usual first question"));
+  v.param("queue_depth", c.queue_depth, {1, 1'048'576},
+          "Requests in flight, on the last of the host's I/O queues, which the generation leaves free.",
+          assumed("a few threads"));
+  v.optional("read_fraction", c.read_fraction, "auto", {Ratio{0, 1}, Ratio{1, 1}},
+             "Share of reads of a mixed pattern; auto: half.", assumed("what the pattern says"));
+  v.param("working_set", c.working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
+          "Share of the block namespace that requests address.", assumed("as for a drive without a KV cache"));
+  v.param("capacity_share", c.capacity_share, {Ratio::of(1, 1000), Ratio::of(999, 1000)},
+          "Share of the erase blocks of each plane that the block namespace has; the KV cache has the rest.",
+          assumed("half and half"));
+}
+
 void describe(ParamVisitor& v, ClosedArrival& c) {
   v.param("think_time", c.think_time, {SimTime{}, SimTime::milliseconds(100'000)},
           "From a completion to the request that follows it.", assumed("the drive is what is measured"));

@@ -89,6 +89,19 @@ struct BlockIoWorkload {
   std::vector<Bytes> sizes() const;
 };
 
+/// Block commands in a closed loop beside something else on the same drive.
+struct BackgroundWorkload {
+  Pattern pattern = Pattern::random_mixed;
+  Bytes request_size = Bytes::kib(4);
+  std::uint32_t queue_depth = 8;
+  std::optional<Ratio> read_fraction;
+  Ratio working_set = Ratio::of(8, 10);
+  Ratio capacity_share = Ratio::of(1, 2);
+
+  /// The same as a workload of its own.
+  BlockIoWorkload block_io() const;
+};
+
 enum class TraceFormat : std::uint8_t { msr, fio };
 
 /// Requests come as in the trace.
@@ -137,6 +150,7 @@ void describe(ParamVisitor& v, ClosedArrival& c);
 void describe(ParamVisitor& v, OpenArrival& c);
 void describe(ParamVisitor& v, PreconditionConfig& c);
 void describe(ParamVisitor& v, BlockIoWorkload& c);
+void describe(ParamVisitor& v, BackgroundWorkload& c);
 
 }  // namespace csdsim::scenario
 

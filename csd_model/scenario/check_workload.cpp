@@ -65,7 +65,8 @@ void check_capacity(Checker& c, const GenerationWorkload& work, const ftl::KvLay
   const DeviceConfig& device = s.platform.device;
   const std::uint64_t pages = kv_cache_pages(s, layout);
   const std::uint64_t page = device.flash.geometry.page_size.value;
-  const std::uint64_t usable = device.usable_capacity().value / page;
+  std::uint64_t usable = device.usable_capacity().value / page;
+  if (work.background) usable -= work.background->capacity_share.floor_of(usable);
   const auto gib = [&](std::uint64_t n) {
     return static_cast<double>(n) * static_cast<double>(page) / static_cast<double>(1 << 30);
   };
@@ -176,6 +177,34 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
       fmt::format("simulation.sampling.steps: {} of {} decode steps", simulation.sampling->steps, work.output_tokens));
 }
 
+void check_background(Checker& c, const BackgroundWorkload& background) {
+  const Scenario& s = c.scenario();
+  const DeviceConfig& device = s.platform.device;
+  constexpr std::string_view kHere = "workload.background";
+  c.require(background.request_size.value % device.nvme.block_size.value == 0,
+            {"workload.background.request_size", "platform.device.nvme.block_size"},
+            fmt::format("workload.background.request_size: {} is not a multiple of the logical block of {}",
+                        format_quantity(background.request_size), format_quantity(device.nvme.block_size)));
+  c.require(
+      background.block_io().mixed() || !background.read_fraction,
+      {"workload.background.read_fraction", "workload.background.pattern"},
+      fmt::format("workload.background.read_fraction: pattern {} says what is read", name_of(background.pattern)));
+  c.require(device.nvme.queues > 1, {kHere, "platform.device.nvme.queues"},
+            "workload.background: needs an I/O queue of its own beside one of the generation: platform.device.nvme."
+            "queues of at least 2");
+  c.require(background.queue_depth < device.nvme.queue_depth,
+            {"workload.background.queue_depth", "platform.device.nvme.queue_depth"},
+            fmt::format("workload.background.queue_depth: {} requests do not fit into a queue of {} entries ({} "
+                        "commands)",
+                        background.queue_depth, device.nvme.queue_depth, device.nvme.queue_depth - 1));
+  c.require(device.count == 1, {kHere, "platform.device.count"},
+            fmt::format("workload.background: addresses one drive, there are {}", device.count));
+  c.require(s.simulation.data == DataMode::timing, {kHere, "simulation.data"},
+            "workload.background: moves no data of its own: use simulation.data: timing");
+  c.require(!s.simulation.sampling, {kHere, "simulation.sampling"},
+            "workload.background: what it writes depends on the time that passes: use simulation.sampling: off");
+}
+
 void check_generation(Checker& c, GenerationWorkload& work) {
   Scenario& s = c.scenario();
   const DeviceConfig& device = s.platform.device;
@@ -183,6 +212,7 @@ void check_generation(Checker& c, GenerationWorkload& work) {
   check_system(c);
   if (work.prompts && c.readable({"workload.prompts"})) take_prompts(c, work);
   check_simulation(c, work, has_model);
+  if (work.background) check_background(c, *work.background);
   if (!has_model) return;
   c.require(longest_sequence(s) <= s.model.max_positions,
             {"workload.output_tokens", "workload.input_tokens", "model.max_positions"},

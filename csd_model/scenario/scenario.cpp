@@ -91,6 +91,8 @@ void describe(ParamVisitor& v, GenerationWorkload& c) {
       "mini_batches", c.mini_batches, "auto", {1, 1024},
       "Parts of the batch that take turns on GPU and drive, at most one a sequence; auto: 2 if there are as many.",
       assumed("the least that overlaps; InstInfer states no micro-batch size"));
+  v.optional_section("background", c.background, "none", "Block commands beside the generation, on the same drive.",
+                     assumed("none: the drive serves the KV cache alone"));
 }
 
 void describe(ParamVisitor& v, ClusteredSelection& c) {

@@ -80,6 +80,7 @@ struct GenerationWorkload {
   Ratio top_p{1, 1};                          ///< draw from the likeliest tokens of this mass
   std::optional<InputPath> prompts;           ///< a prompt a line; replaces batch and input_tokens
   std::optional<std::uint32_t> mini_batches;  ///< parts of the batch that take turns on GPU and drive; unset: 2, or 1
+  std::optional<BackgroundWorkload> background;  ///< on the same drive
 };
 
 using WorkloadConfig = std::variant<GenerationWorkload, BlockIoWorkload, TraceWorkload, PolicyWorkload>;

@@ -112,9 +112,12 @@ ConfiguredMethod leoam(const MethodInfo& info, const MethodSettings& s, std::uin
           fmt::format("chunks {} to {}, k {}", options.chunk, options.leaf, tokens.text)};
 }
 
+// All keys in 8 or 4 bits, of the 32 that a component of K and V has.
+constexpr Ratio kInt8Keys{1, 4}, kInt4Keys{1, 8};
+
 template <std::uint32_t bits, ScoreAggregate aggregate>
 ConfiguredMethod importance(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
-  const Tokens tokens = tokens_of(info, s, Ratio::of(bits, 32));
+  const Tokens tokens = tokens_of(info, s, info.choosing);
   return {std::make_unique<ImportanceAttention>(
               ImportanceOptions{.tokens = tokens.budget, .bits = bits, .aggregate = aggregate}, info.name),
           fmt::format("k {}", tokens.text)};
@@ -141,12 +144,13 @@ const std::vector<MethodInfo>& attention_methods() {
       {"leoam", "Chunk bounds in the manner of LeoAM (arXiv 2506.20187): chunks are bounded, split, dropped.",
        BudgetKind::tokens, false, leoam},
       {"int8", "HillInfer's importance in INT8, summed over the heads: one list of tokens a layer.", BudgetKind::tokens,
-       false, importance<8, ScoreAggregate::sum_raw>},
-      {"int4", "The same with INT4 keys.", BudgetKind::tokens, false, importance<4, ScoreAggregate::sum_raw>},
+       false, importance<8, ScoreAggregate::sum_raw>, kInt8Keys},
+      {"int4", "The same with INT4 keys.", BudgetKind::tokens, false, importance<4, ScoreAggregate::sum_raw>,
+       kInt4Keys},
       {"int8-per-head", "INT8 importance with a list a KV head.", BudgetKind::tokens, false,
-       importance<8, ScoreAggregate::per_head>},
+       importance<8, ScoreAggregate::per_head>, kInt8Keys},
       {"int4-per-head", "INT4 importance with a list a KV head.", BudgetKind::tokens, false,
-       importance<4, ScoreAggregate::per_head>}};
+       importance<4, ScoreAggregate::per_head>, kInt4Keys}};
   return all;
 }
 

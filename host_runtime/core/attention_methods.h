@@ -43,6 +43,7 @@ struct MethodInfo {
   BudgetKind budget = BudgetKind::none;
   bool in_drive = false;  ///< the drive's engine has it
   ConfiguredMethod (*configure)(const MethodInfo&, const MethodSettings&, std::uint32_t head_dim) = nullptr;
+  csdsim::Ratio choosing{0, 1};  ///< of the dense elements: what choosing reads whatever the budget
 };
 
 /// All methods, dense first.

@@ -30,15 +30,16 @@ struct FlashStatistics {
   template <class T>
   using ByClassAndKind = std::array<std::array<T, kPageOpKinds>, kOpClasses>;
 
-  ByClassAndKind<std::uint64_t> ops{};    ///< page operations, [OpClass][PageOpKind]
-  ByClassAndKind<std::uint64_t> bytes{};  ///< bytes over the channels, [OpClass][PageOpKind]
-  std::vector<ChannelBusy> channels;      ///< [ChannelId]
-  std::vector<SimTime> plane_busy;        ///< [PlaneId], from the grant of a command until the plane is free again
-  std::vector<SimTime> decoder_busy;      ///< [ChannelId], where decoders have a bandwidth
-  std::uint64_t buffer_overflows = 0;     ///< data-outs that went ahead without a page buffer
-  std::uint64_t retries = 0;              ///< attempts to read after the first
-  std::uint64_t suspends = 0;             ///< of programs and erases (of a die's, where its planes work together)
-  std::uint64_t joined_ops = 0;           ///< operations that work together with one of another plane
+  ByClassAndKind<std::uint64_t> ops{};             ///< page operations, [OpClass][PageOpKind]
+  ByClassAndKind<std::uint64_t> bytes{};           ///< bytes over the channels, [OpClass][PageOpKind]
+  std::array<SimTime, kPageOpKinds> array_time{};  ///< sensing (retries too), programming, erasing, summed over planes
+  std::vector<ChannelBusy> channels;               ///< [ChannelId]
+  std::vector<SimTime> plane_busy;     ///< [PlaneId], from the grant of a command until the plane is free again
+  std::vector<SimTime> decoder_busy;   ///< [ChannelId], where decoders have a bandwidth
+  std::uint64_t buffer_overflows = 0;  ///< data-outs that went ahead without a page buffer
+  std::uint64_t retries = 0;           ///< attempts to read after the first
+  std::uint64_t suspends = 0;          ///< of programs and erases (of a die's, where its planes work together)
+  std::uint64_t joined_ops = 0;        ///< operations that work together with one of another plane
 
   explicit FlashStatistics(const FlashGeometry& geometry)
       : channels(geometry.channels), plane_busy(geometry.planes()), decoder_busy(geometry.channels) {}
@@ -48,10 +49,14 @@ struct FlashStatistics {
     const auto c = static_cast<std::size_t>(op_class);
     const auto k = static_cast<std::size_t>(kind);
     ++ops[c][k];
+    ++counted_;
     bytes[c][k] += channel_bytes;
   }
 
-  std::uint64_t total_ops() const { return sum(ops); }
+  /// An array works on an operation of this kind for so long, without its suspensions.
+  void work(PageOpKind kind, SimTime time) { array_time[static_cast<std::size_t>(kind)] += time; }
+
+  std::uint64_t total_ops() const { return counted_; }
   Bytes total_bytes() const { return {sum(bytes)}; }
 
   bool operator==(const FlashStatistics&) const = default;
@@ -64,6 +69,8 @@ struct FlashStatistics {
     }
     return total;
   }
+
+  std::uint64_t counted_ = 0;  ///< operations of all classes and kinds
 };
 
 }  // namespace csdsim::nfc

@@ -167,7 +167,10 @@ void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime
       cursor += data_in;
       account(index, FlashStage::transfer, cursor);
     }
-    if (kind != PageOpKind::read) statistics_.count(op.op_class, kind, op.bytes);
+    if (kind != PageOpKind::read) {
+      statistics_.count(op.op_class, kind, op.bytes);
+      statistics_.work(kind, kind == PageOpKind::program ? program_time(timing_, op.page) : timing_.erase_latency);
+    }
     group.rank = std::min(group.rank, op.rank);
     group.sequence = std::min(group.sequence, op.sequence);
   };
@@ -202,6 +205,7 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
   Op& op = ops_[index];
   const SimTime occupied = timing_.data_out_setup + bus_time(op.bytes);
   statistics_.channels[c].data_out += occupied;
+  statistics_.work(PageOpKind::read, read_time(timing_, op.page, op.attempt, op.sequence));
   account(index, FlashStage::bus_wait, now);
   channel.bus_free = now + select(c, unit) + occupied;
   account(index, FlashStage::transfer, channel.bus_free);

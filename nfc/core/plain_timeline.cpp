@@ -80,6 +80,7 @@ inline void PlainTimeline::grant_command(Channel& channel, ChannelBusy& busy, Si
     channel.bus_free += data_in;
     array_time = timing_.program_latency;
   }
+  statistics_.work(op.kind, array_time);
   const SimTime done = channel.bus_free + array_time;
   finish_head(ask.plane, done, done, [&] {
     return FlashStages{ask.at - op.at, now - ask.at, timing_.command_time, array_time, data_in, SimTime{}};
@@ -115,6 +116,7 @@ inline void PlainTimeline::grant_data_out(Channel& channel, ChannelBusy& busy, S
   const SimTime occupied = timing_.data_out_setup + bus_time(op.bytes);
   busy.data_out += occupied;
   channel.bus_free = now + occupied;
+  statistics_.work(PageOpKind::read, ask.at - plane.granted - timing_.command_time);
   const SimTime decoded = channel.bus_free + timing_.ecc_latency;
   if (op.retries > 0) {
     retry(ask.plane, ask, now, channel.bus_free, decoded);

@@ -55,14 +55,12 @@ class TimelineBase {
   /// Accepts a batch; `lookahead_` follows the shortest read in flight.
   void check_batch(std::span<const PageOp> ops) {
     if (ops.empty()) throw InternalError("a flash batch needs at least one page operation");
-    for (const PageOp& op : ops) {
-      if (!accepts(geometry_, op)) {
-        throw InternalError(fmt::format("page {} with {} B on the channel is outside a flash of {} pages of {} B",
-                                        op.ppa.value, op.channel_bytes, geometry_.pages(), geometry_.page_size.value));
-      }
-    }
     auto least = waiting_ops() == 0 ? static_cast<std::uint32_t>(geometry_.page_size.value) : least_read_bytes_;
+    const std::uint64_t pages = geometry_.pages();
     for (const PageOp& op : ops) {
+      // A whole page is what nearly all operations move.
+      const bool whole = op.ppa.value < pages && op.channel_bytes == geometry_.page_size.value;
+      if (!whole && !accepts(geometry_, op)) refuse(op);
       if (op.kind == PageOpKind::read) least = std::min(least, op.channel_bytes);
     }
     if (least != least_read_bytes_) set_least_read(least);
@@ -106,6 +104,10 @@ class TimelineBase {
   FlashStatistics statistics_;
 
  private:
+  [[noreturn]] void refuse(const PageOp& op) const {
+    throw InternalError(fmt::format("page {} with {} B on the channel is outside a flash of {} pages of {} B",
+                                    op.ppa.value, op.channel_bytes, geometry_.pages(), geometry_.page_size.value));
+  }
   void set_least_read(std::uint32_t bytes) {
     least_read_bytes_ = bytes;
     const SimTime decoding =

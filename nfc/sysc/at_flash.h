@@ -47,6 +47,7 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
   };
 
   void kick() override;
+  SimTime array_time(const AtOp& op) const;
   std::size_t channel_of(const AtOp& op) const { return geometry_.channel_of(geometry_.plane_of(op.op.ppa)).value; }
   void op_done(const AtOp& op) override;
   void plane_free(PlaneId plane, SimTime occupied_since) override;
@@ -56,6 +57,7 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
 
   LoopHold hold_;
   FlashGeometry geometry_;
+  FlashTiming timing_;
   FlashStatistics statistics_;
   std::array<std::uint8_t, kOpClasses> ranks_;
   bool limited_;  ///< page buffers are

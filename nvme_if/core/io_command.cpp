@@ -35,6 +35,12 @@ Status decode(const SubmissionEntry& sqe, KvFree& c) {
   return sqe.cdw10 != 0 ? status::kv_shape_mismatch : status::success;
 }
 
+Status decode(const SubmissionEntry& sqe, KvFork& c) {
+  c = {SequenceId{sqe.cdw12}, SequenceId{sqe.cdw13}};
+  if ((sqe.cdw14 | sqe.cdw15) != 0) return status::invalid_field;
+  return sqe.cdw10 != 0 ? status::kv_shape_mismatch : status::success;
+}
+
 Status decode(const SubmissionEntry& sqe, KvAppend& c) {
   c = {SequenceId{sqe.cdw12}, LayerId{low(sqe.cdw13)}, TokenIndex{sqe.cdw14},
        high(sqe.cdw13),       KvHead{low(sqe.cdw15)},  high(sqe.cdw15)};
@@ -110,6 +116,8 @@ Status decode_operation(const SubmissionEntry& sqe, IoCommand& command, const Co
       return decode_kv<KvCreate>(sqe, command, params);
     case kv_opcode::free:
       return decode_kv<KvFree>(sqe, command, params);
+    case kv_opcode::fork:
+      return decode_kv<KvFork>(sqe, command, params);
     case kv_opcode::append:
       return decode_kv<KvAppend>(sqe, command, params);
     case kv_opcode::attend:

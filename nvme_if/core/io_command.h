@@ -26,7 +26,7 @@ struct DatasetManagement {
 };
 
 using IoOperation = std::variant<Flush, BlockRead, BlockWrite, DatasetManagement, KvCreate, KvFree, KvAppend, KvAttend,
-                                 KvScore, KvFetch>;
+                                 KvScore, KvFetch, KvFork>;
 
 struct IoCommand {
   IoOperation operation;

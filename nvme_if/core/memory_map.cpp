@@ -22,7 +22,7 @@ RegionId MemoryMap::add(MemoryRegion region) {
                                   base, size, other.name, other.base.value, other.size.value));
   }
   regions_.push_back(std::move(region));
-  traffic_.emplace_back();
+  counts_.push_back({base, size, {}});
   return RegionId{static_cast<std::uint32_t>(regions_.size() - 1)};
 }
 
@@ -30,8 +30,8 @@ RegionTraffic MemoryMap::traffic(RegionKind kind) const {
   RegionTraffic sum;
   for (std::size_t i = 0; i < regions_.size(); ++i) {
     if (regions_[i].kind != kind) continue;
-    sum.bytes_to_region += traffic_[i].bytes_to_region;
-    sum.bytes_from_region += traffic_[i].bytes_from_region;
+    sum.bytes_to_region += counts_[i].traffic.bytes_to_region;
+    sum.bytes_from_region += counts_[i].traffic.bytes_from_region;
   }
   return sum;
 }

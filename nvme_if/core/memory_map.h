@@ -51,21 +51,29 @@ class MemoryMap {
 
   /// Counts the payload of a DMA; false, and nothing is counted, where no region holds all of `s`.
   bool record(Segment s, LinkDirection direction);
-  const RegionTraffic& traffic(RegionId id) const { return traffic_.at(id.value); }
+  const RegionTraffic& traffic(RegionId id) const { return counts_.at(id.value).traffic; }
   /// Sum over the regions of a kind: gpu_memory and drive_memory are peer to peer, host_dram goes through the host.
   RegionTraffic traffic(RegionKind kind) const;
 
  private:
+  /// What counting looks at, of each region.
+  struct Count {
+    std::uint64_t base;
+    std::uint64_t size;
+    RegionTraffic traffic;
+  };
   std::vector<MemoryRegion> regions_;
-  std::vector<RegionTraffic> traffic_;
+  std::vector<Count> counts_;
 };
 
 inline bool MemoryMap::record(Segment s, LinkDirection direction) {
-  const std::optional<RegionId> region = find(s);
-  if (!region) return false;
-  RegionTraffic& t = traffic_[region->value];
-  (direction == LinkDirection::to_host ? t.bytes_to_region : t.bytes_from_region) += s.length.value;
-  return true;
+  for (Count& c : counts_) {
+    // An address below the base is a huge offset.
+    if (s.length.value > c.size || s.address.value - c.base > c.size - s.length.value) continue;
+    (direction == LinkDirection::to_host ? c.traffic.bytes_to_region : c.traffic.bytes_from_region) += s.length.value;
+    return true;
+  }
+  return false;
 }
 
 }  // namespace csdsim::nvme

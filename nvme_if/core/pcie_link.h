@@ -85,7 +85,7 @@ class PcieLink {
     Duration time;
   };
   /// A size that has come before: few do, again and again, and each takes long divisions.
-  struct Known {
+  struct alignas(64) Known {
     Bytes size{~std::uint64_t{0}};
     Load data;
     Load requests;  ///< of a read of this size

@@ -94,6 +94,10 @@ constexpr SubmissionEntry encode(NamespaceId nsid, const KvFree& c) {
   return {.opcode = kv_opcode::free, .nsid = nsid.value, .cdw12 = c.sequence.value};
 }
 
+constexpr SubmissionEntry encode(NamespaceId nsid, const KvFork& c) {
+  return {.opcode = kv_opcode::fork, .nsid = nsid.value, .cdw12 = c.parent.value, .cdw13 = c.child.value};
+}
+
 constexpr SubmissionEntry encode(NamespaceId nsid, const KvAppend& c, std::uint16_t head_dim) {
   return {.opcode = kv_opcode::append,
           .nsid = nsid.value,

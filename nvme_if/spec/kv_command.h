@@ -13,6 +13,7 @@
 // kv_append  81h  sequence           layer, token_count     first_token           first_head, head_count
 // kv_attend  83h  layer, n           method(8) G(8), d(16)  total_heads           0
 // kv_free    84h  sequence           0                      0                     0
+// kv_fork    88h  parent             child                  0                     0
 // kv_score   87h  layer, n           method(8) G(8), d(16)  total_heads           total_scores
 // kv_fetch   8Bh  layer, d           token_count            head_count, 0         0
 #pragma once
@@ -30,6 +31,7 @@ inline constexpr std::uint8_t create = 0x80;  ///< no data
 inline constexpr std::uint8_t append = 0x81;  ///< host to drive: K[heads][tokens][d], V[heads][tokens][d]
 inline constexpr std::uint8_t attend = 0x83;  ///< bidirectional: [AttendDescriptor x n | q | k | v | out]
 inline constexpr std::uint8_t free = 0x84;    ///< no data
+inline constexpr std::uint8_t fork = 0x88;    ///< no data
 inline constexpr std::uint8_t score = 0x87;   ///< bidirectional: [AttendDescriptor x n | q | scores]
 inline constexpr std::uint8_t fetch = 0x8B;   ///< bidirectional: [AttendDescriptor | token indices | K rows | V rows]
 }  // namespace kv_opcode
@@ -37,6 +39,7 @@ static_assert(data_direction(kv_opcode::create) == DataDirection::none);
 static_assert(data_direction(kv_opcode::append) == DataDirection::host_to_drive);
 static_assert(data_direction(kv_opcode::attend) == DataDirection::bidirectional);
 static_assert(data_direction(kv_opcode::free) == DataDirection::none);
+static_assert(data_direction(kv_opcode::fork) == DataDirection::none);
 static_assert(data_direction(kv_opcode::score) == DataDirection::bidirectional);
 static_assert(data_direction(kv_opcode::fetch) == DataDirection::bidirectional);
 
@@ -87,6 +90,14 @@ struct KvCreate {
 /// Forgets a sequence and frees its flash and DRAM. kv_unknown_sequence.
 struct KvFree {
   SequenceId sequence;
+};
+
+/// `child` becomes a sequence with the tokens of `parent`, without copying them: both share the flash pages of full
+/// groups, and what either of them appends from now on is its own. Every layer and head of `parent` must hold the same
+/// number of tokens (kv_bad_token). kv_unknown_sequence (parent), kv_sequence_exists (child), kv_out_of_dram.
+struct KvFork {
+  SequenceId parent;
+  SequenceId child;
 };
 
 /// Appends tokens first_token.. of one layer and a range of heads. Buffer: K[head_count][token_count][d], then V alike,

@@ -95,6 +95,8 @@ void NvmeDriver::controller_identified() {
 
 void NvmeDriver::namespace_identified() {
   read_memory(identify_page_, &namespace_, sizeof namespace_);
+  block_size_ = {std::uint64_t{1} << namespace_.lbaf[namespace_.flbas & 0xF].lbads};
+  blocks_a_command_ = std::min<std::uint64_t>(mdts().value / block_size_.value, 65536);
   free_lists_.push_back(identify_page_);
   admin("Set Features (number of queues)", encode_set_number_of_queues(params_.queues), {},
         &NvmeDriver::queues_granted);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -156,11 +155,11 @@ void NvmeDriver::ring_doorbells() {
 
 void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
                               std::span<const Segment> segments, Callback&& done) {
-  const std::uint64_t block = block_size().value;
+  const std::uint64_t block = block_size_.value;
   if (blocks == 0 || total(segments) != blocks * block)
     throw UserError(fmt::format("block IO of {} blocks needs a buffer of {} bytes, not {}", blocks, blocks * block,
                                 total(segments)));
-  const std::uint64_t limit = std::min<std::uint64_t>(mdts().value >> std::countr_zero(block), 65536);
+  const std::uint64_t limit = blocks_a_command_;
   const NamespaceId nsid{1};
   if (blocks <= limit)
     return submit(queue, encode_block_io(opcode, nsid, slba, static_cast<std::uint32_t>(blocks)), segments,

@@ -77,7 +77,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   std::uint16_t queues() const { return static_cast<std::uint16_t>(queues_.size() - 1); }
   const IdentifyController& controller() const { return controller_; }
   const IdentifyNamespace& name_space() const { return namespace_; }
-  Bytes block_size() const { return {std::uint64_t{1} << namespace_.lbaf[namespace_.flbas & 0xF].lbads}; }
+  Bytes block_size() const { return block_size_; }
   Bytes mdts() const { return {std::uint64_t{4096} << controller_.mdts}; }
 
   /// Submits one command: the driver fills the command identifier and the PRPs for `segments` (page rules of
@@ -174,6 +174,8 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Cap cap_;
   IdentifyController controller_;
   IdentifyNamespace namespace_;
+  Bytes block_size_;
+  std::uint64_t blocks_a_command_ = 0;          ///< at most
   std::vector<std::unique_ptr<Queue>> queues_;  ///< by identifier
   std::vector<Queue*> reaps_;                   ///< queues whose vector was raised
   std::vector<Queue*> rings_;                   ///< queues with entries that the controller has not been told of

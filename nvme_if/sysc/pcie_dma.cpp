@@ -70,8 +70,10 @@ void PcieDma::submit(Lane& l, std::span<const Segment> segments, Bytes offset, B
   slice.last = true;
   slice.client = &client;
   slice.token = token;
+  const bool wakes = l.slices.empty() && !l.serving;
   submit_pieces(l, segments, offset, length, local, slice);
-  push(l, slice);
+  l.slices.extend() = slice;
+  if (wakes) l.due.set(l.slices.front().end);
 }
 
 /// All but the last piece, which is left in `slice`.

@@ -31,6 +31,7 @@ struct Config {
   std::optional<std::uint32_t> limit;
   std::optional<Extra> extra;
   std::variant<Lamp, Fan> device;
+  std::map<std::string, std::string> notes;
 };
 void describe(ParamVisitor& v, Lamp& c) { v.param("on", c.on, "Whether it is lit.", assumed("why")); }
 void describe(ParamVisitor& v, Fan& c) { v.param("speed", c.speed, {1, 5}, "Its step.", assumed("why")); }
@@ -44,6 +45,7 @@ void describe(ParamVisitor& v, Config& c) {
   v.optional("limit", c.limit, "none", {1, 10}, "Most.", assumed("why"));
   v.optional_section("extra", c.extra, "off", "More.", assumed("why"));
   v.choice("device", c.device, "What.", assumed("why"));
+  v.entries("notes", c.notes, "Anything.", assumed("why"));
 }
 }  // namespace demo
 
@@ -72,7 +74,7 @@ TEST_CASE("every type of parameter is read") {
   demo::Config c;
   CHECK(
       read("delay: 7 ns\nshare: 1/3\ncolour: green\nlabel: a b\nrates: [1 MB/s, 2 kB/s]\nlimit: 4\nextra: {depth: 2}\n"
-           "device: {kind: fan, speed: 5}\n",
+           "device: {kind: fan, speed: 5}\nnotes: {b: 1/3, a: x y}\n",
            c)
           .empty());
   CHECK(c.delay == SimTime::nanoseconds(7));
@@ -83,9 +85,10 @@ TEST_CASE("every type of parameter is read") {
   CHECK(c.limit == 4u);
   CHECK(c.extra->depth == 2);
   CHECK(std::get<demo::Fan>(c.device).speed == 5);
+  CHECK(c.notes == std::map<std::string, std::string>{{"a", "x y"}, {"b", "1/3"}});
   const std::string dump = JsonDump::of(c).dump();
   CHECK(dump == R"({"delay":"7 ns","share":"1/3","colour":"green","label":"a b","rates":["1 MB/s","2 kB/s"],"limit":4,)"
-                R"("extra":{"depth":2},"device":{"kind":"fan","speed":5}})");
+                R"("extra":{"depth":2},"device":{"kind":"fan","speed":5},"notes":{"a":"x y","b":"1/3"}})");
   demo::Config again;
   CHECK(read(dump, again).empty());
   CHECK(JsonDump::of(again).dump() == dump);
@@ -107,8 +110,10 @@ TEST_CASE("all mistakes of all types are found at once") {
   const auto errors = read(
       "delay: 2 us\nshare: 1.5\ncolour: blue\nlabel: ''\nrates: []\nlimit: 11\nextra: {deep: 2}\ndevice: {kind: fan, "
       "on: "
-      "true, speed: 0}\n",
+      "true, speed: 0}\nnotes: {a: [1], b: 2}\n",
       c);
+  CHECK(read("notes: 3\n", c) ==
+        std::vector<std::string>{"f:1:8: error: notes: expected a map {...}, found a single value"});
   CHECK(errors == std::vector<std::string>{
                       "f:1:8: error: delay: 2 us is out of range: 0 ps to 1 us",
                       "f:2:8: error: share: 1.5 is out of range: 0 to 1",
@@ -119,6 +124,7 @@ TEST_CASE("all mistakes of all types are found at once") {
                       "f:7:9: error: unknown key 'deep' in extra; exists: depth",
                       "f:8:21: error: 'on' in device belongs to kind lamp, not to fan",
                       "f:8:38: error: device.speed: 0 is out of range: 1 to 5",
+                      "f:9:12: error: notes.a: expected a single value, found a list",
                   });
 }
 
@@ -127,7 +133,7 @@ TEST_CASE("a table has every parameter of every kind") {
   std::vector<std::string> paths;
   for (const auto& row : table.rows) paths.push_back(row.path);
   CHECK(paths == std::vector<std::string>{"delay", "share", "colour", "label", "rates", "limit", "extra", "extra.depth",
-                                          "device.kind", "device.on", "device.speed"});
+                                          "device.kind", "device.on", "device.speed", "notes"});
   CHECK(table.rows[0].range == "0 ps to 1 us");
   CHECK(table.rows[0].value == "5 ns");
   CHECK(table.rows[0].cite.where == "P 1");

@@ -53,6 +53,9 @@ TEST_CASE("dot and gemv_rows agree with double precision and, bit for bit, with 
       const auto rows = random_halves(n * d, rng);
       std::vector<float> scores(n);
       simd::gemv_rows(q.data(), rows.data(), n, d, scores.data());
+      std::vector<float> with_next(n);
+      simd::gemv_rows(q.data(), rows.data(), n, d, with_next.data(), rows.data());
+      REQUIRE(with_next == scores);
       for (std::size_t j = 0; j < n; ++j) {
         double expected = 0, scale = 0;
         for (std::size_t i = 0; i < d; ++i) {
@@ -79,7 +82,7 @@ TEST_CASE("accumulate_rows agrees with double precision and, bit for bit, with a
       simd::accumulate_rows(w.data(), rows.data(), n, d, at_once.data());
       for (std::size_t j = 0; j < n; ++j) simd::axpy(w[j], rows.data() + j * d, by_row.data(), d);
       simd::accumulate_rows(w.data(), rows.data(), 13, d, in_cuts.data());
-      simd::accumulate_rows(w.data() + 13, rows.data() + 13 * d, n - 13, d, in_cuts.data());
+      simd::accumulate_rows(w.data() + 13, rows.data() + 13 * d, n - 13, d, in_cuts.data(), rows.data());
       REQUIRE(at_once == by_row);
       REQUIRE(at_once == in_cuts);
       for (std::size_t i = 0; i < d; ++i) {
@@ -90,6 +93,32 @@ TEST_CASE("accumulate_rows agrees with double precision and, bit for bit, with a
           scale += std::abs(term);
         }
         REQUIRE(std::abs(at_once[i] - expected) <= 1e-5 * scale);
+      }
+    }
+  });
+}
+
+TEST_CASE("groups of queries get the bits of a call a query, with the next rows named or not") {
+  on_every_target([] {
+    std::mt19937 rng(kSeed);
+    for (std::size_t d : kDims) {
+      for (std::size_t group : {1, 2, 4, 5, 7, 8}) {
+        const std::size_t n = 270, stride = n + 3;
+        const auto q = random_floats(group * d, rng), weights = random_floats(group * stride, rng);
+        const auto start = random_floats(group * d, rng);
+        const auto rows = random_halves(n * d, rng);
+        std::vector<float> expected(group * stride), out = start;
+        for (std::size_t g = 0; g < group; ++g) {
+          simd::gemv_rows(q.data() + g * d, rows.data(), n, d, expected.data() + g * stride);
+          simd::accumulate_rows(weights.data() + g * stride, rows.data(), n, d, out.data() + g * d);
+        }
+        for (const Half* next : {static_cast<const Half*>(nullptr), rows.data()}) {
+          std::vector<float> scores(group * stride), together = start;
+          simd::gemv_rows_group(q.data(), group, rows.data(), n, d, scores.data(), stride, next);
+          REQUIRE(scores == expected);
+          simd::accumulate_rows_group(weights.data(), stride, group, rows.data(), n, d, together.data(), next);
+          REQUIRE(together == out);
+        }
       }
     }
   });

@@ -136,6 +136,11 @@ class CommandLine(unittest.TestCase):
             table = list(csv.DictReader(file))
         self.assertEqual([float(r["perplexity"]) for r in table], [r["perplexity"] for r in rows])
         xml.etree.ElementTree.parse(self.out / "eval.svg")
+        equal = self.evaluated("--ratio-mode", "traffic", "--ratio", "1/4", "--no-recall")["rows"]
+        self.assertEqual([row["method"] for row in equal if row["method"].startswith("int")], ["int4", "int4-per-head"])
+        for row in equal:  # InfiniGen's first layers fetch everything
+            if row["method"] not in ("dense", "infinigen"):
+                self.assertAlmostEqual(row["traffic_mean"], 0.25, delta=0.02, msg=row["method"])
         again = self.evaluated("--method", "dense,sparq", "h2o", "--ratio", "1/4", "0.5", "--distance", 64)
         result.pop("wall"), again.pop("wall")
         self.assertEqual(json.dumps(result), json.dumps(again))
@@ -177,6 +182,25 @@ class CommandLine(unittest.TestCase):
         self.refused(*ask, "--record", self.out / "x", says=["one setting"])
         self.refused(*ask, "--set", "seed=1", says=["--attention drive"])
         self.refused("eval", "--model", MODEL, says=["--text"])
+
+    def test_points_of_a_sweep_that_fail_have_a_row_with_the_reason(self):
+        scenario = self.out / "s.yaml"
+        text = (SOURCE / "scenarios/block_read.yaml").read_text()
+        scenario.write_text(text + "sweep: {axes: {workload.lose_completion: [none, 7]}}\n")
+        run = csdsim("sweep", scenario, *SMALL, "--out", self.out / "o")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("issued", run.stderr)
+        self.assertIn("failed", run.stdout)
+        with open(self.out / "o/results.csv") as file:
+            good, bad = csv.DictReader(file)
+        self.assertEqual(good["error"], "")
+        self.assertGreater(float(good["iops"]), 0)
+        self.assertEqual(bad["iops"], "")
+        self.assertIn("issued", bad["error"])
+        with sqlite3.connect(self.out / "o/results.sqlite") as db:
+            self.assertEqual(db.execute("SELECT count(error) FROM results").fetchone(), (1,))
+        again = csdsim("sweep", scenario, *SMALL, "--out", self.out / "o", "--resume")
+        self.assertEqual(again.stderr.count("kept"), 1, again.stderr)
 
     def test_sweep_resumes_and_writes_rows(self):
         scenario = self.out / "s.yaml"

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <numeric>
 
 #include "tests/drive/drive_host.h"
 
@@ -176,6 +177,61 @@ TEST_CASE("score: the sum over the group of q . k, for every token") {
                                                                 static_cast<std::uint32_t>(i % 16)))};
         REQUIRE(scores[at++] == Approx(expected).margin(1e-4));
       }
+}
+
+TEST_CASE("fork: the child has its parent's tokens without a program, and what each appends is its own") {
+  DriveHost host;
+  REQUIRE(host.create(1, 2, 2) == status::success);
+  const auto fork = [&](std::uint32_t parent, std::uint32_t child) {
+    return host.run(nvme::encode(kNamespace, nvme::KvFork{SequenceId{parent}, SequenceId{child}}));
+  };
+  const std::uint32_t shared = kTokens;  // 11 of them in no full group
+  REQUIRE(host.append(1, 0, 0, shared, 0, 2) == status::success);
+  CHECK(fork(1, 2) == status::kv_bad_token);  // layer 1 is empty
+  REQUIRE(host.append(1, 1, 0, shared, 0, 2) == status::success);
+  CHECK(fork(9, 2) == status::kv_unknown_sequence);
+  CHECK(fork(1, 1) == status::kv_sequence_exists);
+  const auto programs = [&] {
+    const auto& stats = host.drive().kv_ftl().stats();
+    return stats.token_pages_programmed + stats.embedding_pages_programmed;
+  };
+  const std::uint64_t before = programs();
+  REQUIRE(fork(1, 2) == status::success);
+  CHECK(programs() == before);
+
+  // Sequence 2 goes on with rows of its own, past the end of the group and of the window; so does sequence 1.
+  for (std::uint32_t s = 1; s <= 2; ++s)
+    for (std::uint32_t layer = 0; layer < 2; ++layer)
+      REQUIRE(host.append(s, layer, shared, 90, 0, 2) == status::success);
+  const auto check = [&](std::uint32_t sequence) {
+    std::vector<std::uint32_t> tokens(shared + 90);
+    std::iota(tokens.begin(), tokens.end(), 0u);
+    for (std::uint32_t layer = 0; layer < 2; ++layer) {
+      const nvme::KvFetch c{LayerId{layer}, 16, static_cast<std::uint32_t>(tokens.size()), 2};
+      const nvme::FetchLayout layout = nvme::fetch_layout(c);
+      const nvme::Segment b = host.buffer(layout.size);
+      host.put(b.address, std::vector{heads_of(sequence, 0, 0, 2)});
+      host.put(b.address + layout.tokens, tokens);
+      REQUIRE(host.run(nvme::encode(kNamespace, c), b) == status::success);
+      for (const auto& [kind, at] : {std::pair{Content::key, layout.k}, std::pair{Content::value, layout.v}}) {
+        std::vector<Half> expected;
+        for (std::uint32_t h = 0; h < 2; ++h)
+          for (const std::uint32_t token : tokens) {
+            const auto row = host.content.row(kind, token < shared ? 1 : sequence, layer, h, token);
+            expected.insert(expected.end(), row.begin(), row.end());
+          }
+        CHECK(host.get<Half>(b.address + at, expected.size()) == expected);
+      }
+    }
+  };
+  check(1);
+  check(2);
+  REQUIRE(host.free(1) == status::success);
+  check(2);
+  CHECK(host.integrity_errors() + host.drive().kv_ftl().verify() == 0);
+  REQUIRE(host.free(2) == status::success);
+  DriveHost::settle();
+  CHECK(host.drive().kv_ftl().dram().used() == Bytes{0});
 }
 
 TEST_CASE("fetch: rows in any order, repeats included, from flash and from DRAM") {

@@ -181,7 +181,7 @@ TEST_CASE("an append gets the DRAM that a buffered block write gives back") {
 TEST_CASE("blocks and the KV cache share the write buffer, and flush covers both") {
   auto config = tiny_drive();
   config.geometry.page_size = Bytes::kib(4);
-  config.kv.embedding_group = 0;
+  config.kv.layout.embedding_group = 0;
   config.write_buffer = Bytes::kib(16);
   const SimTime soon = SimTime::microseconds(100);
   REQUIRE(soon < config.flash.program_latency);

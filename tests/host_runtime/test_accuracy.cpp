@@ -29,6 +29,8 @@ class OnSomeHeads final : public AttentionMethod {
   OnSomeHeads(std::unique_ptr<AttentionMethod> method, Where where) : method_(std::move(method)), where_(where) {}
   std::string_view name() const override { return method_->name(); }
   KeyLayout key_layout() const override { return method_->key_layout(); }
+  bool learns_from_prompt() const override { return method_->learns_from_prompt(); }
+  void learn(const LayerPrompt& prompt) override { method_->learn(prompt); }
   void attend_layer(const LayerStep& step, std::span<float> out, std::span<HeadSelection> selections) override {
     method_->attend_layer(step, out, selections);
     std::vector<float> exact(out.size());
@@ -102,4 +104,17 @@ TEST_CASE("SparQ is better at S/4 than at S/2 where the mean value counts the at
   CHECK(half_rest < 1.05);
   CHECK(half_rest < quarter_rest);
   CHECK(loss("sparq", {1, 2}, Where::all_but_averaging_head) < 1.03);
+}
+
+TEST_CASE("beside the averaging head SparQ loses nothing at S/8, and H2O, which cannot bring tokens back, the most") {
+  const auto others = [](std::string_view method) { return loss(method, {1, 8}, Where::all_but_averaging_head); };
+  const double sparq = others("sparq"), int8 = others("int8"), local = others("local"), h2o = others("h2o");
+  INFO("sparq " << sparq << ", int8 " << int8 << ", local " << local << ", h2o " << h2o);
+  CHECK(sparq < 1.02);
+  CHECK(int8 > 1.2);
+  CHECK(local > 1.2);
+  CHECK(h2o > int8);
+  CHECK(h2o > local);
+  CHECK(h2o < 2);
+  CHECK(loss("h2o", {1, 8}) > 4);
 }

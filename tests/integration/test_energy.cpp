@@ -140,6 +140,15 @@ TEST_CASE("a block run reports joules a component that add up to its energy") {
   CHECK(moved >= 2 * 2000 * 4096);
   CHECK(limited["breakdown"]["energy"]["dram"].get<double>() ==
         Approx(moved * 160e-12 + 0.0375 / 16 * limited["metrics"]["simulated_s"].get<double>()));
+  // Arrays work as long as they do: jitter and retries count.
+  const auto jitter = run(text, {"platform.device.flash.read_jitter=10 us"});
+  CHECK(jitter["breakdown"]["energy"]["array_read"].get<double>() == Approx(2000 * 55e-6 * 0.0825).epsilon(0.01));
+  const auto worn = run(text, {"platform.device.flash.reliability={pe_cycles: 1500, retention_days: 240, "
+                               "retry_latency: 100 us}"});
+  const double retries = worn["stats"]["drives"][0]["flash"]["retries"]["value"];
+  REQUIRE(retries > 100);
+  CHECK(worn["breakdown"]["energy"]["array_read"].get<double>() ==
+        Approx((2000 * 50e-6 + retries * 100e-6) * 0.0825).epsilon(1e-9));
   // A drive without an engine has none to feed.
   const auto plain = run(text, {"platform.device.ftl.mapping.kind=page"});
   CHECK_FALSE(plain["breakdown"]["energy"].contains("engine"));

@@ -72,6 +72,10 @@ TEST_CASE("KV commands round-trip") {
   CHECK(t.command.data == attend_layout(attend).size);
 
   CHECK(status_of(encode(kNs, KvFree{SequenceId{1}})).ok());
+  const DecodedIo fork = decode_io(encode(kNs, KvFork{SequenceId{1}, SequenceId{2}}), kParams);
+  REQUIRE(fork.status.ok());
+  CHECK(std::get<KvFork>(fork.command.operation).parent == SequenceId{1});
+  CHECK(std::get<KvFork>(fork.command.operation).child == SequenceId{2});
   const DecodedIo s = decode_io(encode(kNs, KvScore{LayerId{1}, 1, AttendMethod::dense, 1, 64, 4, 400}), kParams);
   REQUIRE(s.status.ok());
   CHECK(std::get<KvScore>(s.command.operation).total_scores == 400);
@@ -92,6 +96,11 @@ TEST_CASE("malformed KV commands") {
   CHECK(status_of(changed(good, [](auto& e) { e.cdw14 |= 2u << 16; })) == status::invalid_field);
   CHECK(status_of(changed(good, [](auto& e) { e.nsid = 0; })) == status::invalid_namespace);
   CHECK(status_of(changed(encode(kNs, KvFree{SequenceId{1}}), [](auto& e) { e.cdw13 = 1; })) == status::invalid_field);
+
+  const SubmissionEntry fork = encode(kNs, KvFork{SequenceId{1}, SequenceId{2}});
+  CHECK(status_of(changed(fork, [](auto& e) { e.cdw14 = 1; })) == status::invalid_field);
+  CHECK(status_of(changed(fork, [](auto& e) { e.cdw15 = 1; })) == status::invalid_field);
+  CHECK(status_of(changed(fork, [](auto& e) { e.cdw10 = 1; })) == status::kv_shape_mismatch);
 
   const auto append = [](KvAppend c) { return status_of(encode(kNs, c, 64)); };
   CHECK(append({SequenceId{1}, LayerId{0}, TokenIndex{0}, 0, KvHead{0}, 1}) == status::kv_bad_token);

@@ -1,0 +1,251 @@
+// The figures of docs/gpu.md, as rows of its table. Usage: csdsim_bench_gpu [operators] [models]
+#include "bench/gpu/bench_gpu.h"
+
+#include <ctime>
+#include <exception>
+
+#include "host_runtime/cuda/operators.h"
+
+namespace gpu_bench {
+
+using namespace csdsim::host::cuda;
+
+Peaks peaks(const DeviceInfo& device) {
+  const auto has = [&](const char* name) { return device.name.find(name) != std::string::npos; };
+  if (has("H200")) return {4.8e12, 989e12};
+  if (has("H100")) return {3.35e12, 989e12};
+  if (has("A100")) return {1.555e12, 312e12};
+  if (has("4090")) return {1.008e12, 165e12};
+  if (has("A6000")) return {0.768e12, 155e12};
+  if (has("RTX 5000")) return {0.448e12, 89e12};
+  return {device.memory_bytes_per_second, 0};
+}
+
+double milliseconds(Context& context, const std::function<void()>& work, int warm_ups, int repeats, bool cold) {
+  static const DeviceBuffer<> flushed(context.pool, cold ? 2 * context.device.l2_bytes + (64u << 20) : 256);
+  std::vector<double> times;
+  Event before, after;
+  for (int i = 0; i < warm_ups + repeats; ++i) {
+    if (cold) CSDSIM_CUDA(cudaMemsetAsync(flushed.data(), i & 255, flushed.size(), context.stream.get()));
+    before.record(context.stream);
+    work();
+    after.record(context.stream);
+    after.synchronise();
+    if (i >= warm_ups) times.push_back(after.milliseconds_since(before));
+  }
+  std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());
+  return times[repeats / 2];
+}
+
+void row(const std::string& what, double value, const std::string& unit, double share, double goal) {
+  std::printf("| %s | %.4g %s | %.1f %% | %s | %s |\n", what.c_str(), value, unit.c_str(), 100 * share,
+              goal > 0 ? (std::to_string(static_cast<int>(100 * goal + 0.5)) + " %").c_str() : "-",
+              goal == 0       ? "-"
+              : share >= goal ? "yes"
+                              : "no");
+  std::fflush(stdout);
+}
+
+namespace {
+
+// Random bits that are numbers of moderate size: zeros would let the clocks run faster than real data does.
+template <class T>
+DeviceBuffer<T> random_values(Context& context, std::size_t count) {
+  constexpr std::size_t kPeriod = std::size_t{1} << 20;
+  std::vector<float> values(std::min(count, kPeriod));
+  std::uint32_t state = 1;
+  for (float& v : values) {
+    state = state * 1664525u + 1013904223u;
+    v = static_cast<float>(static_cast<int>(state >> 8) - (1 << 23)) * 0x1p-23f;
+  }
+  const DeviceBuffer<float> wide(context.pool, values.size());
+  copy_to_device(context.stream, std::span<const float>(values), wide.data());
+  DeviceBuffer<T> result(context.pool, count);
+  for (std::size_t at = 0; at < count; at += values.size()) {
+    convert(context.stream, static_cast<const float*>(wide.data()), result.data() + at,
+            std::min(values.size(), count - at));
+  }
+  context.stream.synchronise();
+  return result;
+}
+
+template <class V>
+DeviceBuffer<V> on_device(Context& context, const std::vector<V>& values) {
+  DeviceBuffer<V> buffer(context.pool, values.size());
+  copy_to_device(context.stream, std::span<const V>(values), buffer.data());
+  context.stream.synchronise();
+  return buffer;
+}
+
+void bench_copy(Context& context) {
+  const std::size_t bytes = std::size_t{2} << 30;
+  const DeviceBuffer<> from(context.pool, bytes), to(context.pool, bytes);
+  const double ms = milliseconds(
+      context,
+      [&] {
+        CSDSIM_CUDA(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, context.stream.get()));
+      },
+      2, 9, false);
+  const double rate = 2.0 * static_cast<double>(bytes) / ms * 1e3;
+  row("copy within the device, read and written", rate * 1e-9, "GB/s", rate / peaks(context.device).bytes_per_second,
+      0);
+}
+
+// OPT-13B: width 5,120, feed-forward 20,480.
+void bench_gemv(Context& context) {
+  struct Shape {
+    const char* name;
+    std::uint32_t n, k;
+  };
+  for (const Shape shape : {Shape{"q|k|v 15360 x 5120", 15360, 5120}, Shape{"out 5120 x 5120", 5120, 5120},
+                            Shape{"fc1 20480 x 5120", 20480, 5120}, Shape{"fc2 5120 x 20480", 5120, 20480}}) {
+    const auto w = random_values<__half>(context, std::size_t{shape.n} * shape.k);
+    for (const std::uint32_t batch : {1u, 4u, 8u}) {
+      const auto x = random_values<__half>(context, std::size_t{batch} * shape.k);
+      const DeviceBuffer<__half> out(context.pool, std::size_t{batch} * shape.n);
+      const double bytes = 2.0 * (double{1} * shape.n * shape.k + batch * (double{1} * shape.k + shape.n));
+      const auto report = [&](const char* how, double ms, double goal) {
+        const double rate = bytes / ms * 1e3;
+        row(std::string("OPT-13B ") + shape.name + ", batch " + std::to_string(batch) + ", " + how, rate * 1e-9, "GB/s",
+            rate / peaks(context.device).bytes_per_second, goal);
+      };
+      report("own",
+             milliseconds(
+                 context,
+                 [&] {
+                   gemv<__half, __half>(context.stream, context.device, x.data(), w.data(), batch, shape.n, shape.k, {},
+                                        out.data());
+                 },
+                 3, 21, true),
+             0.8);
+      report("cuBLASLt",
+             milliseconds(
+                 context,
+                 [&] {
+                   context.gemm.multiply(context.stream, static_cast<const __half*>(x.data()),
+                                         static_cast<const __half*>(w.data()), batch, shape.n, shape.k, false,
+                                         out.data());
+                 },
+                 3, 21, true),
+             0);
+    }
+  }
+}
+
+void bench_gemm(Context& context) {
+  const std::size_t size = 8192;
+  const auto x = random_values<__half>(context, size * size), w = random_values<__half>(context, size * size);
+  const DeviceBuffer<__half> out(context.pool, size * size);
+  const double ms = milliseconds(
+      context,
+      [&] {
+        context.gemm.multiply(context.stream, static_cast<const __half*>(x.data()),
+                              static_cast<const __half*>(w.data()), size, size, size, false, out.data());
+      },
+      3, 11, false);
+  const double rate = 2.0 * static_cast<double>(size * size * size) / ms * 1e3, peak = peaks(context.device).flops;
+  row("cuBLASLt 8192^3, fp16", rate * 1e-12, "TFLOP/s", peak > 0 ? rate / peak : 0, 0);
+}
+
+void bench_decode_attention(Context& context) {
+  const std::uint32_t batch = 32, tokens = 4096, kv_heads = 8, d = 128;
+  const std::size_t cache = std::size_t{batch} * kv_heads * tokens * d;
+  const auto keys = random_values<__half>(context, cache), values = random_values<__half>(context, cache);
+  const auto lengths = on_device(context, std::vector<std::uint32_t>(batch, tokens));
+  for (const std::uint32_t heads : {8u, 32u, 64u}) {
+    const std::size_t cols = std::size_t{heads} * d;
+    const auto q = random_values<__half>(context, batch * cols);
+    const DeviceBuffer<__half> out(context.pool, batch * cols);
+    DecodeQuery<__half> query;
+    query.q = q.data();
+    query.q_stride = query.out_stride = cols;
+    query.out = out.data();
+    query.sequences = batch;
+    query.keys = keys.data();
+    query.values = values.data();
+    query.lengths = lengths.data();
+    for (const std::uint32_t splits : {0u, 1u, 2u, 3u, 4u}) {
+      const double ms = milliseconds(
+          context,
+          [&] {
+            decode_attention(context.stream, context.pool, context.device, query, {heads, kv_heads, d, tokens}, tokens,
+                             splits);
+          },
+          3, 21, true);
+      const double rate = 2.0 * 2.0 * static_cast<double>(cache) / ms * 1e3;
+      row("decode attention, batch 32, 4,096 tokens, 8 KV heads, " + std::to_string(heads) + " heads, d 128, " +
+              (splits == 0 ? std::string("splits chosen") : std::to_string(splits) + " splits"),
+          rate * 1e-9, "GB/s", rate / peaks(context.device).bytes_per_second, splits == 0 ? 0.8 : 0);
+    }
+  }
+}
+
+void bench_prefill_attention(Context& context) {
+  const std::uint32_t heads = 16, d = 128;
+  for (const std::uint32_t tokens : {2048u, 16384u}) {
+    const std::size_t cols = std::size_t{heads} * d;
+    const auto q = random_values<__half>(context, tokens * cols), k = random_values<__half>(context, tokens * cols),
+               v = random_values<__half>(context, tokens * cols);
+    const DeviceBuffer<__half> out(context.pool, tokens * cols);
+    const auto starts = on_device(context, std::vector<std::uint32_t>{0, tokens});
+    PrefillQuery<__half> query;
+    query.q = q.data();
+    query.k = k.data();
+    query.v = v.data();
+    query.out = out.data();
+    query.rows = tokens;
+    query.q_stride = query.kv_stride = query.out_stride = cols;
+    query.starts = starts.data();
+    query.sequences = 1;
+    query.longest = tokens;
+    query.heads = query.kv_heads = heads;
+    query.d = d;
+    for (const auto& [kernel, name] : {std::pair{PrefillKernel::tile, "mma.sync"}, {PrefillKernel::hopper, "sm_90"}}) {
+      if (!supports_prefill(kernel, context.device, d)) continue;
+      const double ms = milliseconds(
+          context, [&] { prefill_attention(context.stream, context.device, query, kernel); }, 2, 9, false);
+      // Half of the square is masked and neither computed nor counted: 4 n^2 d heads / 2.
+      const double rate = 2.0 * double{1} * tokens * tokens * d * heads / ms * 1e3, peak = peaks(context.device).flops;
+      row(std::string("prefill attention, causal, ") + std::to_string(tokens) + " tokens, 16 heads, d 128, " + name,
+          rate * 1e-12, "TFLOP/s", peak > 0 ? rate / peak : 0,
+          tokens == 16384 && kernel == PrefillKernel::hopper && peak > 0 ? 450e12 / peak : 0);
+    }
+  }
+}
+
+void bench_operators(Context& context) {
+  bench_copy(context);
+  bench_gemm(context);
+  bench_gemv(context);
+  bench_decode_attention(context);
+  bench_prefill_attention(context);
+}
+
+}  // namespace
+}  // namespace gpu_bench
+
+int main(int argc, char** argv) {
+  using namespace gpu_bench;
+  if (!csdsim::host::cuda::present_device()) {
+    std::printf("skipped: no GPU\n");
+    return 77;
+  }
+  try {
+    Context context;
+    const std::time_t now = std::time(nullptr);
+    char date[32];
+    std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
+    std::printf("%s, compute capability %d, CUDA driver %d, %s\n\n", context.device.name.c_str(),
+                context.device.compute_capability, context.device.driver_version, date);
+    std::printf("| what | measured | share of peak | goal | met |\n|---|---|---|---|---|\n");
+    const auto wanted = [&](const std::string& part) {
+      return argc < 2 || std::any_of(argv + 1, argv + argc, [&](const char* a) { return part == a; });
+    };
+    if (wanted("operators")) bench_operators(context);
+    if (wanted("models")) bench_models(context);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,78 @@
+// The operators of a decoder on a CUDA GPU.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "host_runtime/core/backend.h"
+#include "host_runtime/cuda/device.h"
+#include "host_runtime/cuda/gemm.h"
+#include "host_runtime/cuda/memory.h"
+
+namespace csdsim::host::cuda {
+
+/// Activations in T (__half or __nv_bfloat16).
+template <class T>
+struct CudaTensor final : Storage {
+  DeviceBuffer<T> values;
+};
+
+/// A matrix in T; a vector in fp32 too, as norms, biases and rotation read it.
+template <class T>
+struct CudaWeight final : Storage {
+  DeviceBuffer<T> values;
+  DeviceBuffer<float> full;
+};
+
+/// Everything of this process on the present GPU: one stream, one pool, one cuBLASLt.
+class Context {
+ public:
+  /// UserError if there is no GPU.
+  Context() : device(require_device()), gemm(pool) {}
+
+  DeviceInfo device;
+  DevicePool pool;
+  Stream stream;
+  Gemm gemm;
+};
+
+/// Loads the values of a stored tensor in T, or in fp32.
+template <class T>
+DeviceBuffer<T> load_values(Context& context, const StoredTensor& tensor);
+
+/// Activations and matrices in T, sums in fp32. Up to kGemvRows rows go through an own kernel, more through cuBLASLt;
+/// the bits of a row depend on the number of rows. CudaError when a call into CUDA fails.
+template <class T>
+class CudaBackend final : public Backend {
+ public:
+  /// UserError if T is bf16 and the GPU older than sm_80. `context` must outlive the backend and all it made.
+  explicit CudaBackend(Context& context);
+
+  std::string_view name() const override { return "cuda"; }
+  bool supports(Operator) const override { return true; }
+  Weight load(const StoredTensor& tensor) override;
+  Tensor allocate(std::size_t rows, std::size_t cols) override;
+  void upload(std::span<const Half> values, Tensor& to) override;
+  void download(const Tensor& from, std::span<Half> values) override;
+  void download(const Tensor& from, std::span<float> values) override;
+  void embedding(const Weight& table, std::span<const std::uint32_t> ids, Tensor& out) override;
+  void linear(const Tensor& x, const Weight& w, const Weight* bias, Tensor& out) override;
+  void layer_norm(const Tensor& x, const Weight& gamma, const Weight& beta, float epsilon, Tensor& out) override;
+  void rms_norm(const Tensor& x, const Weight& gamma, float epsilon, Tensor& out) override;
+  void rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies) override;
+  void relu(Tensor& x) override;
+  void swiglu(Tensor& gate, const Tensor& up) override;
+  void add(Tensor& x, const Tensor& y) override;
+  void round_to_half(Tensor& x) override;
+  void select_rows(const Tensor& x, std::span<const std::uint32_t> rows, Tensor& out) override;
+  /// Heads of up to 256 elements.
+  void causal_attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionShape shape,
+                        std::span<const std::uint32_t> lengths, Tensor& out) override;
+
+ private:
+  DeviceBuffer<std::uint32_t> on_device(std::span<const std::uint32_t> values);
+
+  Context& context_;
+};
+
+}  // namespace csdsim::host::cuda

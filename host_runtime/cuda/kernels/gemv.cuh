@@ -1,0 +1,140 @@
+// out = x w^T for at most eight rows of x: bound by reading w once.
+#pragma once
+
+#include "host_runtime/cuda/kernels/device.cuh"
+
+namespace csdsim::host::cuda {
+
+inline constexpr std::uint32_t kGemvBatch = 8;   ///< rows of x
+inline constexpr std::uint32_t kGemvTile = 16;   ///< rows of w of a block of the tensor-core kernel
+inline constexpr std::uint32_t kGemvWarps = 4;   ///< warps of a block
+inline constexpr std::uint32_t kGemvRun = 64;    ///< columns of w that a warp takes at a time: a line of memory
+inline constexpr std::uint32_t kGemvDepth = 4;   ///< runs under way
+inline constexpr std::uint32_t kGemvPieces = 6;  ///< of 16 bytes a thread and run: two of x, four of w
+inline constexpr std::size_t kGemvSharedBytes = std::size_t{kGemvDepth} * kGemvPieces * 32 * kGemvWarps * 16;
+
+/// x [batch][k], w [n][k]; out [batch][n] = x w^T + bias + residual, each of the two where given.
+template <class T, class Out>
+struct GemvArguments {
+  const T* x;
+  const T* w;
+  const float* bias;
+  const Out* residual;
+  Out* out;
+  std::uint32_t batch;
+  std::uint32_t n;
+  std::uint32_t k;
+  bool relu;
+};
+
+template <class T, class Out>
+__device__ __forceinline__ void store_product(const GemvArguments<T, Out>& a, std::uint32_t row, std::uint32_t column,
+                                              float value) {
+  const std::size_t at = std::size_t{row} * a.n + column;
+  if (a.bias != nullptr) value += a.bias[column];
+  if (a.relu && value < 0) value = 0;
+  if (a.residual != nullptr) value += to_float(a.residual[at]);
+  a.out[at] = from_float<Out>(value);
+}
+
+/// A block computes 16 columns of out; its warps share the k columns of w in runs of 64. The sum over k may be taken in
+/// any order, so a thread reads 16 consecutive bytes of two rows of w and calls its eight values columns 2t, 2t+1,
+/// 2t+8, 2t+9 of two tiles; x is read the same way. Every thread copies what it needs to places of its own, several
+/// runs ahead: enough bytes are under way to keep the memory busy, and no barrier is needed. Needs k to be a multiple
+/// of 32, 16-byte alignment and sm_80.
+template <class T, class Out>
+__global__ void __launch_bounds__(32 * kGemvWarps) gemv_tile_kernel(GemvArguments<T, Out> a) {
+  const std::uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+  const std::uint32_t first_row = blockIdx.x * kGemvTile;
+  // Rows beyond the end repeat the last one; their products are not stored.
+  const T* top = a.w + std::size_t{min(first_row + g, a.n - 1)} * a.k + t * 8;
+  const T* bottom = a.w + std::size_t{min(first_row + g + 8, a.n - 1)} * a.k + t * 8;
+  const T* x = a.x + std::size_t{min(g, a.batch - 1)} * a.k + t * 8;
+  const bool used = g < a.batch;
+  uint4* const ring = block_memory<uint4>() + threadIdx.x;
+  const auto place = [&](std::uint32_t run, std::uint32_t piece) {
+    return ring + (run % kGemvDepth * kGemvPieces + piece) * 32 * kGemvWarps;
+  };
+  const std::uint32_t all_runs = (a.k + kGemvRun - 1) / kGemvRun;
+  const std::uint32_t runs = (all_runs - min(warp, all_runs) + kGemvWarps - 1) / kGemvWarps;
+  const auto start = [&](std::uint32_t run) {
+    if (run < runs) {
+      for (std::uint32_t half = 0; half < 2; ++half) {
+        const std::uint32_t at = (run * kGemvWarps + warp) * kGemvRun + 32 * half;
+        const bool inside = at < a.k;
+        const std::uint32_t from = inside ? at : 0;
+        copy_async_cached(place(run, half), x + from, inside && used);
+        copy_async(place(run, 2 + 2 * half), top + from, inside);
+        copy_async(place(run, 3 + 2 * half), bottom + from, inside);
+      }
+    }
+    commit_copies();  // also without a copy: groups are counted
+  };
+  for (std::uint32_t run = 0; run + 1 < kGemvDepth; ++run) start(run);
+  float c[4] = {0, 0, 0, 0};
+  for (std::uint32_t run = 0; run < runs; ++run) {
+    start(run + kGemvDepth - 1);
+    wait_for_copies<kGemvDepth - 1>();
+#pragma unroll
+    for (std::uint32_t half = 0; half < 2; ++half) {
+      const uint4 input = *place(run, half), upper = *place(run, 2 + 2 * half), lower = *place(run, 3 + 2 * half);
+      const std::uint32_t even[4] = {upper.x, lower.x, upper.y, lower.y};
+      multiply_tile<T>(c, even, input.x, input.y);
+      const std::uint32_t odd[4] = {upper.z, lower.z, upper.w, lower.w};
+      multiply_tile<T>(c, odd, input.z, input.w);
+    }
+  }
+  wait_for_copies<0>();
+  __syncthreads();  // the sums take the place of the ring
+  float* sums = block_memory<float>();
+  float* partial = sums + warp * kGemvTile * kGemvBatch;
+  partial[g * kGemvBatch + 2 * t] = c[0];
+  partial[g * kGemvBatch + 2 * t + 1] = c[1];
+  partial[(g + 8) * kGemvBatch + 2 * t] = c[2];
+  partial[(g + 8) * kGemvBatch + 2 * t + 1] = c[3];
+  __syncthreads();
+  // Consecutive threads write consecutive columns.
+  const std::uint32_t column = threadIdx.x % kGemvTile, row = threadIdx.x / kGemvTile;
+  if (row >= a.batch || first_row + column >= a.n) return;
+  float sum = 0;
+  for (std::uint32_t w = 0; w < kGemvWarps; ++w) sum += sums[(w * kGemvTile + column) * kGemvBatch + row];
+  store_product(a, row, first_row + column, sum);
+}
+static_assert(kGemvTile * kGemvBatch == 32 * kGemvWarps, "a thread a product");
+
+/// Any k and any GPU; a warp a column of out.
+template <class T, class Out>
+__global__ void gemv_row_kernel(GemvArguments<T, Out> a) {
+  const std::uint32_t lane = threadIdx.x % 32;
+  const std::uint32_t column = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+  if (column >= a.n) return;  // a whole warp
+  const T* w = a.w + std::size_t{column} * a.k;
+  float sum[kGemvBatch] = {};
+  if (a.k % 8 == 0) {
+    for (std::uint32_t i = lane * 8; i < a.k; i += 256) {
+      const auto weights = *reinterpret_cast<const Octet<T>*>(w + i);
+#pragma unroll
+      for (std::uint32_t b = 0; b < kGemvBatch; ++b) {
+        if (b >= a.batch) break;
+        const auto input = *reinterpret_cast<const Octet<T>*>(a.x + std::size_t{b} * a.k + i);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) sum[b] += to_float(weights.values[j]) * to_float(input.values[j]);
+      }
+    }
+  } else {
+    for (std::uint32_t i = lane; i < a.k; i += 32) {
+      const float weight = to_float(w[i]);
+#pragma unroll
+      for (std::uint32_t b = 0; b < kGemvBatch; ++b) {
+        if (b < a.batch) sum[b] += weight * to_float(a.x[std::size_t{b} * a.k + i]);
+      }
+    }
+  }
+#pragma unroll
+  for (std::uint32_t b = 0; b < kGemvBatch; ++b) {
+    const float value = warp_sum(sum[b]);
+    if (lane == 0 && b < a.batch) store_product(a, b, column, value);
+  }
+}
+
+}  // namespace csdsim::host::cuda

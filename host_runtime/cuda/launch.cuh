@@ -1,0 +1,33 @@
+// Launching a kernel, with its errors.
+#pragma once
+
+#include "host_runtime/cuda/stream.h"
+
+namespace csdsim::host::cuda {
+
+inline constexpr std::size_t kPlainSharedBytes = std::size_t{48} << 10;  ///< what a kernel may use without asking
+
+#ifndef CSDSIM_CUDA_EMULATION
+template <class... Parameters, class... Arguments>
+void start_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, std::size_t shared_bytes,
+                  const Stream& stream, const Arguments&... arguments) {
+  kernel<<<grid, threads, shared_bytes, stream.get()>>>(arguments...);
+}
+#endif
+
+template <class... Parameters, class... Arguments>
+void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, unsigned threads, std::size_t shared_bytes,
+            const Stream& stream, const Arguments&... arguments) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  if (shared_bytes > kPlainSharedBytes) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
+          name);
+  }
+  start_kernel(kernel, grid, threads, shared_bytes, stream, arguments...);
+  check_launch(name);
+}
+
+/// Blocks of 256 threads for a value a thread.
+inline dim3 element_grid(std::size_t count) { return dim3(static_cast<unsigned>((count + 255) / 256)); }
+
+}  // namespace csdsim::host::cuda

@@ -1,0 +1,50 @@
+// CUDA on demand: what the rest of the program may ask of the GPU. Nothing here sees CUDA; the module that does is loaded
+// when it is first asked for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "host_runtime/core/backend.h"
+#include "host_runtime/core/generation.h"
+#include "host_runtime/core/planner/operation.h"
+
+namespace csdsim::host {
+
+/// The present GPU.
+struct GpuDescription {
+  std::string name;
+  std::uint32_t compute_capability = 0;  ///< 90 for 9.0
+  Bytes memory = {};
+  Bandwidth memory_bandwidth = {};   ///< peak, as the driver states it; 0 where it does not
+  std::uint32_t cuda_version = 0;    ///< newest that the driver knows: 13000 for 13.0
+};
+
+/// The format of weights and activations.
+enum class GpuFormat : std::uint8_t { f16, bf16 };
+
+class CudaModule {
+ public:
+  virtual ~CudaModule() = default;
+  virtual GpuDescription describe() const = 0;
+
+  /// The operators of a decoder; the module must outlive it. UserError if the GPU does not have the format.
+  virtual std::unique_ptr<Backend> make_backend(GpuFormat format) = 0;
+
+  /// As host::generate() with dense attention, everything on the GPU and a decode step one graph.
+  virtual std::vector<std::vector<TokenId>> generate(const ModelConfig& config, const WeightSource& weights,
+                                                     GpuFormat format,
+                                                     const std::vector<std::vector<TokenId>>& prompts,
+                                                     const GenerationOptions& options) = 0;
+
+  /// Median time of work of this class and size, by CUDA events, launches included: see cuda::OperatorTimer.
+  virtual SimTime measure(const ComputeWork& work) = 0;
+};
+
+/// The one module of the process. UserError if the program was built without CUDA, the module is not beside the program
+/// (or where CSDSIM_CUDA_MODULE says), or there is no GPU.
+std::shared_ptr<CudaModule> load_cuda_module();
+
+}  // namespace csdsim::host

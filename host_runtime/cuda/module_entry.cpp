@@ -1,0 +1,51 @@
+// The entry of libcsdsim_cuda.so.
+#include <algorithm>
+#include <cmath>
+
+#include "host_runtime/cuda/dense_model.h"
+#include "host_runtime/cuda/loader/cuda_module.h"
+#include "host_runtime/cuda/operator_timer.h"
+
+namespace csdsim::host::cuda {
+namespace {
+
+class Module final : public CudaModule {
+ public:
+  GpuDescription describe() const override {
+    const DeviceInfo& d = context_.device;
+    return {d.name, static_cast<std::uint32_t>(d.compute_capability), Bytes{d.memory_bytes},
+            Bandwidth{static_cast<std::uint64_t>(d.memory_bytes_per_second)},
+            static_cast<std::uint32_t>(d.driver_version)};
+  }
+
+  std::unique_ptr<Backend> make_backend(GpuFormat format) override {
+    if (format == GpuFormat::bf16) return std::make_unique<CudaBackend<__nv_bfloat16>>(context_);
+    return std::make_unique<CudaBackend<__half>>(context_);
+  }
+
+  std::vector<std::vector<TokenId>> generate(const ModelConfig& config, const WeightSource& weights, GpuFormat format,
+                                             const std::vector<std::vector<TokenId>>& prompts,
+                                             const GenerationOptions& options) override {
+    std::size_t longest = 1;
+    for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
+    const auto slots = static_cast<std::uint32_t>(std::max<std::size_t>(1, prompts.size()));
+    const auto capacity = static_cast<std::uint32_t>(longest + options.max_new_tokens);
+    if (format == GpuFormat::bf16) {
+      return DenseModel<__nv_bfloat16>(context_, config, weights, slots, capacity).generate(prompts, options);
+    }
+    return DenseModel<__half>(context_, config, weights, slots, capacity).generate(prompts, options);
+  }
+
+  SimTime measure(const ComputeWork& work) override {
+    return SimTime::picoseconds(std::llround(timer_.seconds(work) * 1e12));
+  }
+
+ private:
+  Context context_;
+  OperatorTimer timer_{context_};
+};
+
+}  // namespace
+}  // namespace csdsim::host::cuda
+
+extern "C" csdsim::host::CudaModule* csdsim_cuda_module() { return new csdsim::host::cuda::Module; }

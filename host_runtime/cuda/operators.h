@@ -1,0 +1,134 @@
+// The operators as plain functions on device pointers; each puts its kernels into a stream and returns. T is __half or
+// __nv_bfloat16. Shapes are preconditions.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "host_runtime/cuda/device.h"
+#include "host_runtime/cuda/memory.h"
+
+namespace csdsim::host::cuda {
+
+/// out [count][cols] = table[rows[i]] (+ shift[shift_rows[i] + shift_offset] where shift is given).
+template <class T>
+void gather_rows(const Stream& stream, const T* table, const std::uint32_t* rows, std::size_t count, std::uint32_t cols,
+                 T* out, const T* shift = nullptr, const std::uint32_t* shift_rows = nullptr,
+                 std::uint32_t shift_offset = 0);
+
+/// x += delta where given; out = norm(x) where given. LayerNorm with beta, RMSNorm without. gamma and beta are fp32.
+template <class T>
+void norm(const Stream& stream, T* x, const T* delta, const float* gamma, const float* beta, float epsilon,
+          std::size_t rows, std::uint32_t cols, T* out);
+
+/// Rotary positions in place, of the first `cols` elements of rows that are `stride` apart; `half` is half of a head.
+template <class T>
+void rotate(const Stream& stream, T* x, const std::uint32_t* positions, const float* frequency, std::size_t rows,
+            std::uint32_t cols, std::size_t stride, std::uint32_t half);
+
+/// The shape of caches [slot][kv head][capacity][d] and of the heads that read them.
+struct CacheShape {
+  std::uint32_t heads = 0;
+  std::uint32_t kv_heads = 0;
+  std::uint32_t d = 0;
+  std::uint32_t capacity = 0;
+};
+
+/// One row [q | k | v] a slot: rotates q in place and k (where `frequency` is given), appends k and v at positions[i].
+template <class T>
+void append(const Stream& stream, T* qkv, const std::uint32_t* positions, const float* frequency, std::size_t slots,
+            const CacheShape& shape, T* keys, T* values);
+
+/// Rows of k and v, row_stride apart, of one slot (whose caches are given) at positions `first` on.
+template <class T>
+void store(const Stream& stream, const T* k, const T* v, std::size_t row_stride, std::size_t rows, std::uint32_t first,
+           const CacheShape& shape, T* keys, T* values);
+
+template <class T>
+void relu(const Stream& stream, T* x, std::size_t count);
+/// out [rows][cols] = silu(gate) * up, whose rows are `stride` apart.
+template <class T>
+void swiglu(const Stream& stream, const T* gate, const T* up, std::size_t stride, std::uint32_t cols, std::size_t rows,
+            T* out);
+template <class T>
+void add(const Stream& stream, T* x, const T* y, std::size_t count);
+template <class T>
+void round_to_half(const Stream& stream, T* x, std::size_t count);
+/// Between float, __half and __nv_bfloat16.
+template <class From, class To>
+void convert(const Stream& stream, const From* from, To* to, std::size_t count);
+/// x [rows][cols] += bias.
+template <class T>
+void add_bias(const Stream& stream, T* x, const float* bias, std::uint32_t cols, std::size_t count);
+
+/// What an output row becomes beside the product; each part where given.
+template <class Out>
+struct Epilogue {
+  const float* bias = nullptr;
+  const Out* residual = nullptr;  ///< may be the output itself
+  bool relu = false;              ///< before the residual
+};
+
+/// Rows that gemv() takes at most.
+inline constexpr std::size_t kGemvRows = 8;
+
+/// out [rows][n] = x [rows][k] w [n][k]^T, rows <= kGemvRows, accumulated in fp32. Out is T or float.
+template <class T, class Out>
+void gemv(const Stream& stream, const DeviceInfo& device, const T* x, const T* w, std::size_t rows, std::uint32_t n,
+          std::uint32_t k, const Epilogue<Out>& epilogue, Out* out);
+
+/// Attention of one token a sequence. q and out rows [heads * d] are q_stride and out_stride apart.
+template <class T>
+struct DecodeQuery {
+  const T* q = nullptr;
+  std::size_t q_stride = 0;
+  T* out = nullptr;
+  std::size_t out_stride = 0;
+  std::size_t sequences = 0;
+  const T* keys = nullptr;  ///< caches of slot 0
+  const T* values = nullptr;
+  const std::uint32_t* lengths = nullptr;        ///< tokens to attend to, the current one included
+  const std::uint32_t* chosen = nullptr;         ///< [sequences][kv heads][chosen_stride], instead of all
+  const std::uint32_t* chosen_counts = nullptr;  ///< [sequences][kv heads]
+  std::uint32_t chosen_stride = 0;
+};
+
+/// Keys and values are read once for the query heads that share them. `longest` bounds the lengths (or counts); it
+/// decides into how many parts a sequence is split, 0 for `splits` to let it. Workspace comes from `pool`. d <= 256.
+template <class T>
+void decode_attention(const Stream& stream, DevicePool& pool, const DeviceInfo& device, const DecodeQuery<T>& query,
+                      const CacheShape& shape, std::uint32_t longest, std::uint32_t splits = 0);
+
+/// Dense causal attention over sequences whose rows are starts[i] to starts[i + 1]. q, out [rows][heads * d], k and v
+/// [rows][kv_heads * d], rows *_stride apart.
+template <class T>
+struct PrefillQuery {
+  const T* q = nullptr;
+  const T* k = nullptr;
+  const T* v = nullptr;
+  T* out = nullptr;
+  std::size_t rows = 0;
+  std::size_t q_stride = 0;
+  std::size_t kv_stride = 0;
+  std::size_t out_stride = 0;
+  const std::uint32_t* starts = nullptr;  ///< [sequences + 1], on the device
+  std::size_t sequences = 0;
+  std::uint32_t longest = 0;
+  std::uint32_t heads = 0;
+  std::uint32_t kv_heads = 0;
+  std::uint32_t d = 0;  ///< at most 256
+};
+
+/// The kernels of prefill_attention(); `automatic` takes the fastest that can.
+enum class PrefillKernel : std::uint8_t { automatic, generic, tile, hopper };
+
+/// CudaError if a kernel is asked for by name that cannot do it (see supports_prefill).
+template <class T>
+void prefill_attention(const Stream& stream, const DeviceInfo& device, const PrefillQuery<T>& query,
+                       PrefillKernel kernel = PrefillKernel::automatic);
+bool supports_prefill(PrefillKernel kernel, const DeviceInfo& device, std::uint32_t d);
+
+}  // namespace csdsim::host::cuda

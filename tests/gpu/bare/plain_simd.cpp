@@ -1,0 +1,45 @@
+// base/simd.h without Highway: one order of summation, the obvious one.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/simd.h"
+
+namespace csdsim::simd {
+
+float dot(const float* q, const Half* row, std::size_t d) {
+  float sum = 0;
+  for (std::size_t i = 0; i < d; ++i) sum += q[i] * half_to_float(row[i]);
+  return sum;
+}
+
+void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores) {
+  for (std::size_t j = 0; j < n_rows; ++j) scores[j] = dot(q, rows + j * d, d);
+}
+
+void axpy(float w, const Half* row, float* out, std::size_t d) {
+  for (std::size_t i = 0; i < d; ++i) out[i] += w * half_to_float(row[i]);
+}
+
+void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out) {
+  for (std::size_t j = 0; j < n_rows; ++j) axpy(weights[j], rows + j * d, out, d);
+}
+
+float exp_shifted(float* x, std::size_t n, float shift) {
+  float sum = 0;
+  for (std::size_t i = 0; i < n; ++i) sum += x[i] = std::exp(x[i] - shift);
+  return sum;
+}
+
+float max_value(const float* x, std::size_t n) {
+  return n == 0 ? -std::numeric_limits<float>::infinity() : *std::max_element(x, x + n);
+}
+
+void prefetch(const Half*, std::size_t) {}
+
+void widen(const Half* in, float* out, std::size_t n) { std::transform(in, in + n, out, half_to_float); }
+void narrow(const float* in, Half* out, std::size_t n) { std::transform(in, in + n, out, float_to_half); }
+
+const char* target_name() { return "plain"; }
+
+}  // namespace csdsim::simd

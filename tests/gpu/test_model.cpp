@@ -1,0 +1,173 @@
+// Whole models on the GPU against the CPU backend, which computes in fp32 from the same fp16 weights and cache. The
+// bound is on the largest difference of logits relative to the largest logit: 1e-2 in fp16, 5e-2 in bf16.
+#include <span>
+#include <type_traits>
+
+#include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/generation.h"
+#include "host_runtime/cpu/cpu_backend.h"
+#include "host_runtime/cuda/cuda_backend.h"
+#include "host_runtime/cuda/dense_model.h"
+#include "tests/gpu/random_model.h"
+#include "tests/gpu/reference.h"
+
+namespace {
+
+using namespace csdsim;
+using namespace csdsim::host;
+using namespace gpu_test;
+
+cuda::Context& context() {
+  static cuda::Context instance;
+  return instance;
+}
+
+ModelConfig model(Architecture architecture, std::uint32_t heads, std::uint32_t kv_heads, std::uint32_t head_dim) {
+  ModelConfig c;
+  c.architecture = architecture;
+  c.layers = kEmulated ? 2 : 3;
+  c.heads = heads;
+  c.kv_heads = kv_heads;
+  c.head_dim = head_dim;
+  c.width = heads * head_dim;
+  c.ffn = kEmulated ? c.width : 3 * c.width;
+  c.vocab = kEmulated ? 101 : 501;
+  c.max_positions = 256;
+  c.tied_embeddings = architecture != Architecture::llama;
+  return c;
+}
+
+std::vector<ModelConfig> models() {
+  if (kEmulated) return {model(Architecture::opt, 1, 1, 64), model(Architecture::qwen2, 4, 2, 16)};
+  return {model(Architecture::opt, 4, 4, 64), model(Architecture::llama, 8, 2, 64),
+          model(Architecture::llama, 2, 1, 128), model(Architecture::qwen2, 6, 2, 32)};
+}
+
+std::vector<TokenId> some_tokens(std::size_t count, std::uint32_t vocab, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<TokenId> tokens;
+  for (std::size_t i = 0; i < count; ++i) tokens.push_back(TokenId{random.below(vocab)});
+  return tokens;
+}
+
+constexpr std::uint32_t kPrompt = kEmulated ? 17 : 40, kSteps = kEmulated ? 3 : 12;
+
+/// Logits of the prompt's last token, then of every forced token, all in one row.
+Floats forced_logits(const Decoder& decoder, AttentionProvider& attention, std::span<const TokenId> tokens) {
+  const SequenceSlice slice{SequenceId{0}, kPrompt};
+  attention.create_sequence(slice.sequence);
+  const std::uint32_t last = kPrompt - 1;
+  Floats all = decoder.logits(prefill(decoder, attention, {&slice, 1}, tokens.first(kPrompt)), {&last, 1});
+  for (std::uint32_t at = kPrompt; at < tokens.size(); ++at) {
+    const TokenIndex position{at};
+    const Floats step = decode_step(decoder, attention, {&slice.sequence, 1}, tokens.subspan(at, 1), {&position, 1});
+    all.insert(all.end(), step.begin(), step.end());
+  }
+  return all;
+}
+
+Floats forced_on_host(const ModelConfig& config, const WeightSource& weights, Backend& backend,
+                      std::span<const TokenId> tokens, std::string_view method = "dense") {
+  const auto decoder = make_decoder(config, weights, backend);
+  HostAttention attention(config, configure_method(method, {}, config.head_dim).method);
+  return forced_logits(*decoder, attention, tokens);
+}
+
+template <class T>
+void test_backend(double bound) {
+  for (const ModelConfig& config : models()) {
+    const RandomWeights weights(config, 7);
+    const auto tokens = some_tokens(kPrompt + kSteps, config.vocab, 8);
+    CpuBackend cpu;
+    cuda::CudaBackend<T> gpu(context());
+    EXPECT_WITHIN(forced_on_host(config, weights, gpu, tokens), forced_on_host(config, weights, cpu, tokens), bound);
+  }
+}
+
+template <class T>
+void test_dense_model(double bound) {
+  for (const ModelConfig& config : models()) {
+    const RandomWeights weights(config, 7);
+    const auto tokens = some_tokens(kPrompt + kSteps, config.vocab, 8);
+    CpuBackend cpu;
+    const Floats expected = forced_on_host(config, weights, cpu, tokens);
+    // The sequence under test in every slot: rows of a step must not mix. Nine slots go through cuBLASLt.
+    for (const std::uint32_t slots : {1u, 3u, 9u}) {
+      if (kEmulated && slots == 3) continue;
+      cuda::DenseModel<T> dense(context(), config, weights, slots, 64);
+      std::vector<Floats> found(slots);
+      for (std::uint32_t slot = 0; slot < slots; ++slot) {
+        found[slot] = dense.prefill(slot, std::span(tokens).first(kPrompt));
+      }
+      for (std::uint32_t at = kPrompt; at < tokens.size(); ++at) {
+        const auto logits = dense.decode(std::vector(slots, tokens[at]), std::vector(slots, TokenIndex{at}));
+        for (std::uint32_t slot = 0; slot < slots; ++slot) {
+          const auto row = logits.subspan(std::size_t{slot} * config.vocab, config.vocab);
+          found[slot].insert(found[slot].end(), row.begin(), row.end());
+        }
+      }
+      for (const Floats& row : found) EXPECT_WITHIN(row, expected, bound);
+    }
+  }
+}
+
+GPU_TEST("the backend computes the models of the CPU, fp16") { test_backend<__half>(1e-2); }
+
+GPU_TEST("the backend computes the models of the CPU, bf16") {
+  if (context().device.compute_capability >= 80) test_backend<__nv_bfloat16>(5e-2);
+}
+
+GPU_TEST("the dense model with its graph computes the models of the CPU, fp16") { test_dense_model<__half>(1e-2); }
+
+GPU_TEST("the dense model with its graph computes the models of the CPU, bf16") {
+  if (context().device.compute_capability >= 80) test_dense_model<__nv_bfloat16>(5e-2);
+}
+
+GPU_TEST("every attention method of the host runs beside the GPU") {
+  const ModelConfig config = kEmulated ? model(Architecture::llama, 2, 1, 16) : model(Architecture::llama, 4, 2, 64);
+  const RandomWeights weights(config, 17);
+  const auto tokens = some_tokens(kPrompt + kSteps, config.vocab, 18);
+  CpuBackend cpu;
+  cuda::CudaBackend<__half> gpu(context());
+  for (const MethodInfo& info : attention_methods()) {
+    const Floats expected = forced_on_host(config, weights, cpu, tokens, info.name);
+    const Floats found = forced_on_host(config, weights, gpu, tokens, info.name);
+    note(std::string(info.name) + ": " + std::to_string(relative_error(found, expected)));
+    // A rounding may change which token a sparse method keeps last: only dense has a tight bound.
+    EXPECT_WITHIN(found, expected, (info.name == "dense" ? 1e-2 : 0.5));
+  }
+}
+
+GPU_TEST("ragged prompts: greedy tokens are those of the CPU up to near ties") {
+  const ModelConfig config = kEmulated ? model(Architecture::llama, 2, 1, 64) : model(Architecture::llama, 8, 2, 64);
+  const RandomWeights weights(config, 27);
+  std::vector<std::vector<TokenId>> prompts;
+  for (const std::size_t length : {5u, 33u, 64u}) prompts.push_back(some_tokens(length, config.vocab, 30 + length));
+  GenerationOptions options;
+  options.max_new_tokens = kEmulated ? 4 : 24;
+  CpuBackend cpu;
+  const auto decoder = make_decoder(config, weights, cpu);
+  const auto expected = generate_on_host(*decoder, std::make_unique<DenseAttention>(), prompts, options);
+  cuda::DenseModel<__half> dense(context(), config, weights, 3, 128);
+  const auto found = dense.generate(prompts, options);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    EXPECT(found[i].size() == options.max_new_tokens);
+    std::size_t same = 0;
+    while (same < found[i].size() && found[i][same] == expected[i][same]) ++same;
+    if (same == found[i].size()) continue;
+    // Where they part, the CPU's two candidates must lie within twice the bound on logits.
+    std::vector<TokenId> context_tokens = prompts[i];
+    context_tokens.insert(context_tokens.end(), expected[i].begin(), expected[i].begin() + static_cast<long>(same));
+    HostAttention attention(config, std::make_unique<DenseAttention>());
+    const SequenceSlice slice{SequenceId{0}, static_cast<std::uint32_t>(context_tokens.size())};
+    attention.create_sequence(slice.sequence);
+    const std::uint32_t last = slice.tokens - 1;
+    const Floats logits = decoder->logits(prefill(*decoder, attention, {&slice, 1}, context_tokens), {&last, 1});
+    const float top = *std::max_element(logits.begin(), logits.end());
+    EXPECT(top - logits[found[i][same].value] <= 2e-2f * std::abs(top));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return gpu_test::run(argc, argv, true); }

@@ -1,0 +1,339 @@
+// Every operator of the GPU against double precision, on what the operator sees: inputs rounded to its format. The
+// bound is on the largest error relative to the largest value; one rounding of the result to fp16 is 5e-4, to bf16
+// 4e-3.
+#include "host_runtime/cuda/operators.h"
+
+#include <type_traits>
+
+#include "host_runtime/cuda/cuda_backend.h"
+#include "tests/gpu/harness.h"
+#include "tests/gpu/reference.h"
+
+namespace {
+
+using namespace csdsim::host::cuda;
+using namespace gpu_test;
+
+Context& context() {
+  static Context instance;
+  return instance;
+}
+
+template <class T>
+constexpr Format kFormat = std::is_same_v<T, __half> ? Format::f16 : Format::bf16;
+template <class T>
+constexpr double kBound = std::is_same_v<T, __half> ? 2e-3 : 1.2e-2;
+
+bool has(Format format) { return format == Format::f16 || context().device.compute_capability >= 80; }
+
+template <class V>
+DeviceBuffer<V> on_device(const std::vector<V>& values) {
+  DeviceBuffer<V> buffer(context().pool, std::max<std::size_t>(values.size(), 1));
+  copy_to_device(context().stream, std::span<const V>(values), buffer.data());
+  return buffer;
+}
+
+template <class T>
+DeviceBuffer<T> narrowed(const Floats& values) {
+  const auto wide = on_device(values);
+  DeviceBuffer<T> buffer(context().pool, values.size());
+  convert(context().stream, static_cast<const float*>(wide.data()), buffer.data(), values.size());
+  return buffer;
+}
+
+template <class T>
+Floats on_host(const DeviceBuffer<T>& buffer) {
+  Floats values(buffer.size());
+  if constexpr (std::is_same_v<T, float>) {
+    copy_to_host(context().stream, static_cast<const float*>(buffer.data()), std::span<float>(values));
+  } else {
+    DeviceBuffer<float> wide(context().pool, buffer.size());
+    convert(context().stream, static_cast<const T*>(buffer.data()), wide.data(), buffer.size());
+    copy_to_host(context().stream, static_cast<const float*>(wide.data()), std::span<float>(values));
+  }
+  return values;
+}
+
+GPU_TEST("values keep their bits through conversion") {
+  Random random(1);
+  Floats values = random.values(4097, 3);
+  values[0] = 65504;
+  values[1] = 1e-7f;
+  EXPECT(on_host(narrowed<__half>(values)) == rounded(values, Format::f16));
+  if (has(Format::bf16)) EXPECT(on_host(narrowed<__nv_bfloat16>(values)) == rounded(values, Format::bf16));
+}
+
+template <class T, class Out>
+void test_linear(std::uint32_t rows, std::uint32_t n, std::uint32_t k) {
+  if (!has(kFormat<T>)) return;
+  Random random(n + rows);
+  const Floats x = rounded(random.values(std::size_t{rows} * k), kFormat<T>);
+  const Floats w = rounded(random.values(std::size_t{n} * k), kFormat<T>), bias = random.values(n);
+  Floats expected = product(x, w, k);
+  const auto xs = narrowed<T>(x), ws = narrowed<T>(w);
+  DeviceBuffer<Out> out(context().pool, expected.size());
+  if (rows <= kGemvRows) {
+    const auto biases = on_device(bias);
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += bias[i % n];
+    gemv<T, Out>(context().stream, context().device, xs.data(), ws.data(), rows, n, k, {.bias = biases.data()},
+                 out.data());
+  } else {
+    context().gemm.multiply(context().stream, static_cast<const T*>(xs.data()), static_cast<const T*>(ws.data()), rows,
+                            n, k, false, out.data());
+  }
+  EXPECT_WITHIN(on_host(out), expected, (std::is_same_v<Out, float> ? 1e-4 : kBound<T>));
+}
+
+GPU_TEST("linear: own kernel up to 8 rows, cuBLASLt above") {
+  for (const std::uint32_t rows : {1u, 2u, 3u, 5u, 8u, 9u, 64u, 130u}) {
+    if (kEmulated && rows != 3 && rows != 9) continue;
+    test_linear<__half, __half>(rows, 512, 1024);
+    test_linear<__half, float>(rows, 1000, 512);
+    test_linear<__nv_bfloat16, __nv_bfloat16>(rows, 257 * 8, 320);
+    test_linear<__nv_bfloat16, float>(rows, 96, 4160);
+  }
+  test_linear<__half, __half>(4, 37, 271);
+  if (!kEmulated) test_linear<__half, float>(7, 5120, 5120);
+}
+
+GPU_TEST("gemv adds bias, rectifies and adds the residual in place") {
+  Random random(5);
+  const std::uint32_t rows = 3, n = 200, k = 256;
+  const Floats x = rounded(random.values(rows * k), Format::f16), w = rounded(random.values(n * k), Format::f16);
+  const Floats bias = random.values(n), residual = rounded(random.values(rows * n, 10), Format::f16);
+  Floats expected = product(x, w, k);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    expected[i] = std::max(expected[i] + bias[i % n], 0.0f) + residual[i];
+  }
+  const auto xs = narrowed<__half>(x), ws = narrowed<__half>(w), out = narrowed<__half>(residual);
+  const auto biases = on_device(bias);
+  gemv<__half, __half>(context().stream, context().device, xs.data(), ws.data(), rows, n, k,
+                       {biases.data(), out.data(), true}, out.data());
+  EXPECT_WITHIN(on_host(out), expected, 2e-3);
+}
+
+struct Heads {
+  std::uint32_t kv_heads, group, d;
+};
+
+template <class T>
+void test_decode(Heads h, const std::vector<std::uint32_t>& lengths, std::uint32_t splits, bool choose) {
+  if (!has(kFormat<T>)) return;
+  Random random(h.d * 100 + h.group);
+  const auto sequences = static_cast<std::uint32_t>(lengths.size());
+  const std::uint32_t heads = h.kv_heads * h.group, capacity = *std::max_element(lengths.begin(), lengths.end()) + 3;
+  const Floats q = rounded(random.values(std::size_t{sequences} * heads * h.d), kFormat<T>);
+  const std::size_t cache = std::size_t{sequences} * h.kv_heads * capacity * h.d;
+  const Floats k = rounded(random.values(cache), kFormat<T>), v = rounded(random.values(cache), kFormat<T>);
+  std::vector<std::uint32_t> chosen, counts;
+  Floats expected;
+  for (std::uint32_t s = 0; s < sequences; ++s) {
+    for (std::uint32_t head = 0; head < h.kv_heads; ++head) {
+      std::vector<std::uint32_t> rows = first_rows(lengths[s]);
+      if (choose) {
+        std::erase_if(rows, [&](std::uint32_t) { return random.uniform() < 0.7; });
+        counts.push_back(static_cast<std::uint32_t>(rows.size()));
+        chosen.insert(chosen.end(), rows.begin(), rows.end());
+        chosen.resize(counts.size() * capacity);
+      }
+      const std::size_t base = (s * h.kv_heads + head) * std::size_t{capacity} * h.d;
+      for (std::uint32_t g = 0; g < h.group; ++g) {
+        const Floats row = attend(q.data() + (s * heads + head * h.group + g) * std::size_t{h.d}, k.data() + base,
+                                  v.data() + base, h.d, h.d, rows);
+        expected.insert(expected.end(), row.begin(), row.end());
+      }
+    }
+  }
+  const auto qs = narrowed<T>(q), ks = narrowed<T>(k), vs = narrowed<T>(v);
+  const auto device_lengths = on_device(lengths), device_chosen = on_device(chosen), device_counts = on_device(counts);
+  DeviceBuffer<T> out(context().pool, q.size());
+  DecodeQuery<T> query;
+  query.q = qs.data();
+  query.q_stride = query.out_stride = std::size_t{heads} * h.d;
+  query.out = out.data();
+  query.sequences = sequences;
+  query.keys = ks.data();
+  query.values = vs.data();
+  query.lengths = device_lengths.data();
+  if (choose) {
+    query.chosen = device_chosen.data();
+    query.chosen_counts = device_counts.data();
+    query.chosen_stride = capacity;
+  }
+  decode_attention(context().stream, context().pool, context().device, query, {heads, h.kv_heads, h.d, capacity},
+                   capacity, splits);
+  EXPECT_WITHIN(on_host(out), expected, kBound<T>);
+}
+
+GPU_TEST("decode attention: groups, ragged lengths, any split, chosen tokens") {
+  for (const std::uint32_t splits : {0u, 1u, 2u, 7u}) {
+    if (kEmulated && splits != 0 && splits != 2) continue;
+    test_decode<__half>({2, 1, 64}, {1, 301, 64}, splits, false);
+    test_decode<__half>({2, 4, 128}, {65, 1300}, splits, false);
+    test_decode<__half>({1, 16, 128}, {17, 200}, splits, false);
+    test_decode<__half>({2, 3, 80}, {5, 200}, splits, false);
+    test_decode<__nv_bfloat16>({2, 7, 128}, {600}, splits, false);
+    test_decode<__nv_bfloat16>({1, 2, 12}, {130, 5}, splits, true);
+    test_decode<__half>({2, 8, 128}, {90, 460}, splits, true);
+  }
+}
+
+template <class T>
+void test_prefill(Heads h, const std::vector<std::uint32_t>& lengths, PrefillKernel kernel) {
+  if (!has(kFormat<T>) || !supports_prefill(kernel, context().device, h.d)) return;
+  Random random(h.d);
+  std::vector<std::uint32_t> starts{0};
+  for (const std::uint32_t length : lengths) starts.push_back(starts.back() + length);
+  const std::uint32_t rows = starts.back(), heads = h.kv_heads * h.group;
+  // Queries, keys and values in the same rows, as a fused projection leaves them.
+  const std::size_t cols = std::size_t{heads + 2 * h.kv_heads} * h.d, k_at = std::size_t{heads} * h.d,
+                    v_at = k_at + std::size_t{h.kv_heads} * h.d;
+  const Floats qkv = rounded(random.values(rows * cols), kFormat<T>);
+  Floats expected;
+  for (std::size_t s = 0; s < lengths.size(); ++s) {
+    for (std::uint32_t i = 0; i < lengths[s]; ++i) {
+      for (std::uint32_t head = 0; head < heads; ++head) {
+        const float* first = qkv.data() + starts[s] * cols;
+        const std::size_t kv = std::size_t{head / h.group} * h.d;
+        const Floats row = attend(first + i * cols + std::size_t{head} * h.d, first + k_at + kv, first + v_at + kv,
+                                  cols, h.d, first_rows(i + 1));
+        expected.insert(expected.end(), row.begin(), row.end());
+      }
+    }
+  }
+  const auto values = narrowed<T>(qkv);
+  const auto device_starts = on_device(starts);
+  DeviceBuffer<T> out(context().pool, std::size_t{rows} * heads * h.d);
+  PrefillQuery<T> query;
+  query.q = values.data();
+  query.k = values.data() + k_at;
+  query.v = values.data() + v_at;
+  query.out = out.data();
+  query.rows = rows;
+  query.q_stride = query.kv_stride = cols;
+  query.out_stride = std::size_t{heads} * h.d;
+  query.starts = device_starts.data();
+  query.sequences = lengths.size();
+  query.longest = *std::max_element(lengths.begin(), lengths.end());
+  query.heads = heads;
+  query.kv_heads = h.kv_heads;
+  query.d = h.d;
+  prefill_attention(context().stream, context().device, query, kernel);
+  EXPECT_WITHIN(on_host(out), expected, kBound<T>);
+}
+
+GPU_TEST("prefill attention: plain kernel") {
+  test_prefill<__half>({2, 2, 20}, {3, 40, 1}, PrefillKernel::generic);
+  test_prefill<__nv_bfloat16>({1, 1, 200}, {33}, PrefillKernel::generic);
+  test_prefill<__half>({1, 2, 128}, {150}, PrefillKernel::generic);
+}
+
+GPU_TEST("prefill attention: mma.sync kernel") {
+  test_prefill<__half>({1, 1, 64}, {130, 1}, PrefillKernel::tile);
+  test_prefill<__half>({2, 4, 128}, {1, 70, 512}, PrefillKernel::tile);
+  test_prefill<__half>({1, 1, 80}, {65, 64}, PrefillKernel::tile);
+  test_prefill<__nv_bfloat16>({2, 2, 40}, {30, 100}, PrefillKernel::tile);
+  test_prefill<__nv_bfloat16>({1, 1, 128}, {700}, PrefillKernel::tile);
+}
+
+GPU_TEST("prefill attention: sm_90 kernel") {
+  test_prefill<__half>({1, 1, 128}, {1}, PrefillKernel::hopper);
+  test_prefill<__half>({1, 1, 128}, {128}, PrefillKernel::hopper);
+  test_prefill<__half>({1, 1, 128}, {700}, PrefillKernel::hopper);
+  test_prefill<__half>({2, 4, 128}, {300, 50, 129}, PrefillKernel::hopper);
+  test_prefill<__nv_bfloat16>({2, 1, 128}, {600, 256}, PrefillKernel::hopper);
+}
+
+GPU_TEST("norms") {
+  Random random(9);
+  for (const std::uint32_t cols : {64u, 300u, 5120u, 12288u}) {
+    const std::uint32_t rows = 5;
+    const Floats x = rounded(random.values(rows * cols), Format::f16), gamma = random.values(cols);
+    const Floats delta = rounded(random.values(rows * cols), Format::f16), beta = random.values(cols);
+    for (const bool centre : {true, false}) {
+      Floats sum(x.size()), expected(x.size());
+      for (std::size_t i = 0; i < x.size(); ++i) sum[i] = x[i] + delta[i];
+      sum = rounded(sum, Format::f16);
+      for (std::uint32_t r = 0; r < rows; ++r) {
+        double mean = 0, square = 0;
+        for (std::uint32_t i = 0; i < cols && centre; ++i) mean += double{sum[r * cols + i]} / cols;
+        for (std::uint32_t i = 0; i < cols; ++i) square += std::pow(double{sum[r * cols + i]} - mean, 2) / cols;
+        for (std::uint32_t i = 0; i < cols; ++i) {
+          const double value = (double{sum[r * cols + i]} - mean) / std::sqrt(square + 1e-5) * double{gamma[i]};
+          expected[r * cols + i] = static_cast<float>(value + (centre ? double{beta[i]} : 0.0));
+        }
+      }
+      const auto xs = narrowed<__half>(x), deltas = narrowed<__half>(delta);
+      const auto gammas = on_device(gamma), betas = on_device(beta);
+      DeviceBuffer<__half> out(context().pool, x.size());
+      norm<__half>(context().stream, xs.data(), deltas.data(), gammas.data(), centre ? betas.data() : nullptr, 1e-5f,
+                   rows, cols, out.data());
+      EXPECT_WITHIN(on_host(out), expected, 2e-3);
+      EXPECT(on_host(xs) == sum);
+    }
+  }
+}
+
+GPU_TEST("element-wise operators") {
+  Random random(11);
+  const std::uint32_t rows = 7, cols = 130;
+  const Floats x = rounded(random.values(rows * cols), Format::f16),
+               y = rounded(random.values(rows * cols), Format::f16);
+  Floats gated(x.size()), sum(x.size()), positive(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    gated[i] = static_cast<float>(double{x[i]} / (1 + std::exp(-double{x[i]})) * double{y[i]});
+    sum[i] = x[i] + y[i];
+    positive[i] = std::max(x[i], 0.0f);
+  }
+  const auto ys = narrowed<__half>(y);
+  auto xs = narrowed<__half>(x);
+  swiglu<__half>(context().stream, xs.data(), ys.data(), cols, cols, rows, xs.data());
+  EXPECT_WITHIN(on_host(xs), gated, 2e-3);
+  xs = narrowed<__half>(x);
+  add<__half>(context().stream, xs.data(), ys.data(), x.size());
+  EXPECT_WITHIN(on_host(xs), sum, 1e-3);
+  xs = narrowed<__half>(x);
+  relu(context().stream, xs.data(), x.size());
+  EXPECT(on_host(xs) == positive);
+
+  Floats turned = x;
+  const std::uint32_t half = 13;
+  const Floats frequency = random.values(half);
+  const std::vector<std::uint32_t> positions{0, 1, 5, 100, 4095, 70, 16383};
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    for (std::uint32_t i = 0; i < cols / 2; ++i) {
+      const std::size_t at = r * cols + i / half * 2 * half + i % half;
+      const float angle = static_cast<float>(positions[r]) * frequency[i % half];
+      const double c = std::cos(double{angle}), s = std::sin(double{angle});
+      turned[at] = static_cast<float>(double{x[at]} * c - double{x[at + half]} * s);
+      turned[at + half] = static_cast<float>(double{x[at + half]} * c + double{x[at]} * s);
+    }
+  }
+  xs = narrowed<__half>(x);
+  const auto frequencies = on_device(frequency);
+  const auto at = on_device(positions);
+  rotate(context().stream, xs.data(), at.data(), frequencies.data(), rows, cols, cols, half);
+  EXPECT_WITHIN(on_host(xs), turned, 2e-3);
+}
+
+GPU_TEST("a failing call names itself") {
+  try {
+    CSDSIM_CUDA(cudaMemcpy(nullptr, nullptr, 1, cudaMemcpyDeviceToDevice));
+    EXPECT(false);
+  } catch (const CudaError& error) {
+    EXPECT(std::string(error.what()).find("test_operators.cpp:") != std::string::npos);
+  }
+  EXPECT(cudaGetLastError() == cudaSuccess);
+}
+
+GPU_TEST("the pool hands blocks out again") {
+  DevicePool pool;
+  const void* first = DeviceBuffer<float>(pool, 1000).data();
+  const DeviceBuffer<float> again(pool, 900);
+  EXPECT(again.data() == first);
+  EXPECT(pool.bytes_in_use() == 4096 && pool.bytes_reserved() == 4096);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return gpu_test::run(argc, argv, true); }

@@ -1,0 +1,78 @@
+// A generation and block commands on one drive; and what a model throws while it is simulated.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "csd_model/runner/runner.h"
+#include "csd_model/scenario/load.h"
+#include "simulation/event_loop.h"
+#include "simulation/failure.h"
+#include "tests/support/sysc_fixture.h"
+
+using namespace csdsim;
+using Sets = std::vector<std::string>;
+
+namespace {
+
+csd_model::RunResult run(const Sets& sets = {}) {
+  const auto file = std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios/generation_beside_blocks.yaml";
+  Sets all{"model.layers=2", "workload.output_tokens=8"};
+  all.insert(all.end(), sets.begin(), sets.end());
+  return csd_model::run_scenario(scenario::load_scenario(file, all).base.scenario);
+}
+
+double metric(const csd_model::RunResult& r, const std::string& name) { return r.document["metrics"].at(name); }
+
+}  // namespace
+
+TEST_CASE("block commands beside a generation slow it down, and all of them complete") {
+  const csd_model::RunResult alone =
+      run({"workload.background=none", "platform.device.write_buffer.flush.kind=immediate"});
+  const csd_model::RunResult both = run();
+  CHECK(alone.failure.empty());
+  CHECK(both.failure.empty());
+  CHECK(metric(both, "tpot_s") > 1.05 * metric(alone, "tpot_s"));
+  CHECK(metric(both, "background_requests_issued") > 1000);
+  CHECK(metric(both, "background_requests_issued") == metric(both, "background_requests_completed"));
+  CHECK(metric(both, "requests_issued") == metric(both, "requests_completed"));
+  CHECK(metric(both, "requests_issued") > metric(both, "background_requests_issued"));
+  CHECK_FALSE(alone.document["metrics"].contains("background_iops"));
+  // Its garbage is collected meanwhile.
+  CHECK(metric(both, "background_write_amplification") > 1);
+  const auto& ftl = both.document["stats"]["drives"][0]["block_ftl"];
+  CHECK(ftl["gc_erases"]["value"].get<double>() > 0);
+  // A deeper queue slows more, a more urgent generation less.
+  CHECK(metric(run({"workload.background.queue_depth=64"}), "tpot_s") > metric(both, "tpot_s"));
+  CHECK(metric(run({"platform.device.flash.class_priority=[attend, flush]"}), "tpot_s") < metric(both, "tpot_s"));
+}
+
+TEST_CASE("both namespaces give the same figures in both models of the flash, with everything switched on") {
+  const Sets features{"platform.device.flash.page_buffers=4",
+                      "platform.device.flash.plane_order=reads_first",
+                      "platform.device.flash.cache={busy_time: 2 us}",
+                      "platform.device.flash.suspend={latency: 20 us}",
+                      "platform.device.flash.ecc_latency=3 us",
+                      "platform.device.flash.read_jitter=5 us",
+                      "platform.device.flash.reliability={pe_cycles: 1500, retention_days: 240}",
+                      "platform.device.engine.buffer_memory=dram",
+                      "platform.device.engine.clock=50 MHz"};
+  const auto figures = [&](const std::string& fidelity, const std::string& flush) {
+    Sets sets = features;
+    sets.push_back("platform.device.fidelity=" + fidelity);
+    sets.push_back("platform.device.write_buffer.flush.kind=" + flush);
+    csd_model::RunResult result = run(sets);
+    for (const char* const echoed : {"scenario", "wall", "seed", "build", "name"}) result.document.erase(echoed);
+    return result.document.dump();
+  };
+  for (const std::string flush : {"threshold", "idle"}) CHECK(figures("fast", flush) == figures("at", flush));
+  CHECK(figures("fast", "threshold") != figures("fast", "idle"));
+}
+
+TEST_CASE("what a process throws comes out as it was thrown") {
+  test::SyscFixture context;
+  Alarm alarm(AlarmRank::host, [] { throw UserError("too much was asked"); });
+  alarm.set(SimTime::microseconds(1));
+  CHECK_THROWS_WITH(run_kernel(), "too much was asked");
+}
