@@ -78,6 +78,18 @@ struct EvalArguments {
 };
 int eval(const EvalArguments& arguments);
 
+struct TestPolicyArguments {
+  std::string policy;                 ///< a name, or the path of a plugin
+  std::vector<std::string> settings;  ///< name=value, of the policy
+  std::uint32_t cases = 200;
+  std::uint64_t seed = 1;
+  std::optional<std::filesystem::path> scenario;  ///< of workload ftl_policies; default: built in
+  std::optional<std::filesystem::path> out;
+  Format format = Format::table;
+};
+/// 1 where the policy breaks a property.
+int test_policy(const TestPolicyArguments& arguments);
+
 int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides);
 int list(const std::string& kind);
 /// `kind` empty: the whole scenario.

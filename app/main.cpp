@@ -129,6 +129,24 @@ int parse_and_run(int argc, char** argv) {
   eval_command->add_flag("-q,--quiet", eval.quiet, "No progress on stderr");
   eval_command->callback([&] { status = app::eval(eval); });
 
+  app::TestPolicyArguments policy;
+  auto* policy_command = cli.add_subcommand(
+      "test-policy",
+      "Test a mapping policy of the KV cache: is it correct (exit 1: it is not), and what does it cost?");
+  policy_command->add_option("policy", policy.policy, "Name (csdsim list mappings), or a shared library")->required();
+  policy_command->add_option("--setting", policy.settings, "A setting of the policy: name=value (repeatable)")
+      ->allow_extra_args(false);
+  policy_command->add_option("--cases", policy.cases, "Random cases of the conformance suite")
+      ->check(CLI::Range(1U, 1'000'000U))
+      ->capture_default_str();
+  policy_command->add_option("--seed", policy.seed, "Seed of the cases")->capture_default_str();
+  policy_command->add_option("--scenario", policy.scenario, "Scenario of workload ftl_policies to measure on");
+  policy_command->add_option("--out", policy.out, "Directory for result.json");
+  policy_command->add_option("--format", policy.format, "table or json")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, app::Format>{{"table", app::Format::table}, {"json", app::Format::json}}));
+  policy_command->callback([&] { status = app::test_policy(policy); });
+
   std::vector<std::filesystem::path> checked;
   std::vector<std::string> check_overrides;
   auto* check_command = cli.add_subcommand("check", "Validate scenarios without running them");

@@ -62,6 +62,19 @@ std::string short_number(double value) {
   return fmt::format("{:.{}f}{}", value, digits, kPrefixes[prefix]);
 }
 
+std::string rows_text(const ordered_json& rows) {
+  if (rows.empty()) return {};
+  std::vector<std::string> heading;
+  for (const auto& [key, value] : rows[0].items()) heading.push_back(key);
+  Table table(heading);
+  for (const ordered_json& row : rows) {
+    std::vector<std::string> cells;
+    for (const auto& [key, value] : row.items()) cells.push_back(cell(value));
+    table.add_row(cells);
+  }
+  return table.to_text();
+}
+
 std::string result_text(const ordered_json& document, const std::string& meaning, Format format) {
   if (format == Format::json) return document.dump(2) + "\n";
   const ordered_json& metrics = document.at("metrics");
@@ -81,6 +94,8 @@ std::string result_text(const ordered_json& document, const std::string& meaning
   std::string text = fmt::format("{}\n\n{}", document.at("name").get<std::string>(), table.to_text());
   if (document.contains("breakdown") && document["breakdown"].contains("latency_stages"))
     text += "\n" + stage_table(document["breakdown"]["latency_stages"]);
+  if (document.contains("tables"))
+    for (const auto& [name, rows] : document["tables"].items()) text += fmt::format("\n{}\n{}", name, rows_text(rows));
   if (document.contains("comparison")) {
     Table comparison({"compared with", "tokens equal", "of", "outputs identical", "decode tokens/s"});
     for (const auto& [name, entry] : document["comparison"].items())

@@ -12,6 +12,9 @@ namespace csdsim::app {
 /// One result in the format asked for: a table of metrics with what they mean, the JSON document, or CSV.
 std::string result_text(const nlohmann::ordered_json& document, const std::string& meaning, Format format);
 
+/// Rows of equal keys as a table, the keys on top.
+std::string rows_text(const nlohmann::ordered_json& rows);
+
 /// A number with at most four significant digits and a unit prefix where it helps: "8.71", "12.3 M".
 std::string short_number(double value);
 

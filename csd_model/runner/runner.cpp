@@ -9,6 +9,8 @@ RunResult run_scenario(const csdsim::scenario::Scenario& scenario, const RunOpti
     return run_block_io_scenario(scenario, options);
   if (std::holds_alternative<csdsim::scenario::TraceWorkload>(scenario.workload))
     return run_trace_scenario(scenario, options);
+  if (std::holds_alternative<csdsim::scenario::PolicyWorkload>(scenario.workload))
+    return run_policy_scenario(scenario, options);
   return run_generation_scenario(scenario, options);
 }
 

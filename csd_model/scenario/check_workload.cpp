@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "csd_model/scenario/check.h"
 #include "csd_model/scenario/check_block_workload.h"
+#include "csd_model/scenario/check_policy_workload.h"
 #include "csd_model/scenario/kv_cache.h"
 
 namespace csdsim::scenario {
@@ -245,6 +246,8 @@ void check_workload(Checker& c) {
     check_generation(c, *generation);
   } else if (auto* trace = std::get_if<TraceWorkload>(&c.scenario().workload)) {
     check_trace(c, *trace);
+  } else if (const auto* policies = std::get_if<PolicyWorkload>(&c.scenario().workload)) {
+    check_policies(c, *policies);
   } else {
     check_block_io(c, std::get<BlockIoWorkload>(c.scenario().workload));
   }

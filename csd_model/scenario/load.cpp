@@ -60,7 +60,8 @@ Resolved resolve(const Node& tree, const std::string& name, const std::filesyste
                   fmt::format("name: '{}' has to be letters, digits, '.', '_' or '-', and not start with '.'",
                               printable(resolved.scenario.name)));
   checker.require(config::find_path(reader.root(), "workload") != nullptr, {"workload"},
-                  "workload: say what to run: {kind: generation, ...}, {kind: block_io, ...} or {kind: trace, ...}");
+                  "workload: say what to run: {kind: generation, ...}, {kind: block_io, ...}, {kind: trace, ...} or "
+                  "{kind: ftl_policies, ...}");
   check_scenario(checker);
   resolved.origins = reader.origins();
   resolved.notes = diagnostics.notes();
@@ -128,6 +129,16 @@ nlohmann::ordered_json effective_config(const Scenario& scenario) {
       json["workload"].erase("input_tokens");
     }
     if (scenario.simulation.data == DataMode::carried) json["simulation"].erase("selection");
+  } else if (std::holds_alternative<PolicyWorkload>(scenario.workload)) {
+    for (const char* const unused : {"model", "system"}) json.erase(unused);
+    for (const char* const unused : {"gpu", "host"}) json["platform"].erase(unused);
+    nlohmann::ordered_json& device = json["platform"]["device"];
+    for (const char* const unused : {"count", "fidelity", "engine", "nvme", "link", "write_buffer", "energy"})
+      device.erase(unused);
+    for (const char* const unused : {"reliability", "filter_location"}) device["flash"].erase(unused);
+    for (const char* const unused : {"lookup_time", "over_provisioning"}) device["ftl"].erase(unused);
+    json["simulation"].erase("sampling");
+    return json;
   } else {
     const auto* block = std::get_if<BlockIoWorkload>(&scenario.workload);
     if (block && block->open()) json["workload"].erase("queue_depth");

@@ -10,6 +10,7 @@
 #include "base/param.h"
 #include "csd_model/scenario/block_workload.h"
 #include "csd_model/scenario/platform.h"
+#include "csd_model/scenario/policy_workload.h"
 #include "host_runtime/core/planner/model_shape.h"
 #include "host_runtime/core/planner/sparf_budget.h"
 
@@ -82,7 +83,7 @@ struct GenerationWorkload {
   std::optional<BackgroundWorkload> background;  ///< on the same drive
 };
 
-using WorkloadConfig = std::variant<GenerationWorkload, BlockIoWorkload, TraceWorkload>;
+using WorkloadConfig = std::variant<GenerationWorkload, BlockIoWorkload, TraceWorkload, PolicyWorkload>;
 
 enum class DataMode : std::uint8_t { timing, carried };
 
@@ -129,7 +130,9 @@ struct Scenario {
   std::string_view system_kind() const;
   std::string_view workload_kind() const;
   /// The drive is a plain SSD: there is no model and no offload system.
-  bool block_only() const { return !std::holds_alternative<GenerationWorkload>(workload); }
+  bool block_only() const {
+    return std::holds_alternative<BlockIoWorkload>(workload) || std::holds_alternative<TraceWorkload>(workload);
+  }
 };
 
 void describe(ParamVisitor& v, ModelConfig& c);

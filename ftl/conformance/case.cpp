@@ -34,6 +34,7 @@ Coverage& Coverage::operator+=(const Coverage& o) {
   windows += o.windows;
   moved_pages += o.moved_pages;
   program_failures += o.program_failures;
+  power_losses += o.power_losses;
   checks += o.checks;
   return *this;
 }

@@ -30,8 +30,8 @@ struct Operation {
     unpin,           ///< which pin
     fork,            ///< parent, number of the child
     free,            ///< sequence
+    power_loss       ///< how far the operations under way have come
   };
-  static constexpr std::size_t kKinds = 10;
 
   Kind kind = Kind::append;
   std::array<std::uint32_t, 4> n{};
@@ -66,12 +66,13 @@ enum class Property : std::uint8_t {
   flash,
   space,
   progress,
+  power_loss,
   determinism
 };
-inline constexpr std::size_t kProperties = 11;
+inline constexpr std::size_t kProperties = 12;
 inline constexpr std::array<std::string_view, kProperties> kPropertyNames{
     "interface", "layout", "bijection", "data",     "planning",   "tables",
-    "dram",      "flash",  "space",     "progress", "determinism"};
+    "dram",      "flash",  "space",     "progress", "power_loss", "determinism"};
 /// A sentence on each.
 inline constexpr std::array<std::string_view, kProperties> kPropertyMeaning{
     "every answer of the policy is within the interface, and nothing throws",
@@ -84,6 +85,7 @@ inline constexpr std::array<std::string_view, kProperties> kPropertyMeaning{
     "pages are programmed once after an erase, and read after they were programmed",
     "freed pages come back: with the last sequence gone every block is free, or open and without valid pages",
     "waiting ends: an append that must wait is decided once everything under way has completed",
+    "a power loss at any moment loses no page: both maps come back from the flash",
     "the same operations give the same addresses"};
 
 /// What a property says is not so.
@@ -104,6 +106,7 @@ struct Coverage {
   std::uint64_t windows = 0;
   std::uint64_t moved_pages = 0;  ///< by garbage collection
   std::uint64_t program_failures = 0;
+  std::uint64_t power_losses = 0;
   std::uint64_t checks = 0;  ///< conditions looked at
   Coverage& operator+=(const Coverage& o);
 };

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -63,7 +64,7 @@ class Run {
   void run();
 
   std::size_t at() const { return at_; }
-  const Coverage& coverage();
+  Coverage coverage();
   std::vector<std::string> take_history() { return std::move(history_); }
   /// Addresses of all page operations, in order.
   const std::vector<std::uint64_t>& addresses() const { return addresses_; }
@@ -79,11 +80,14 @@ class Run {
   void attend(const Operation& o);
   void fork(const Operation& o);
   void free(SequenceId id);
+  void switch_on();
+  void lose_power(const Operation& o);
+  void count();
   bool append_rows(SequenceId id, std::uint32_t layer, HeadRange heads, std::uint32_t first, std::uint32_t count);
   AppendResult submit(SequenceId id, std::uint32_t layer, HeadRange heads, std::uint32_t first,
                       const std::vector<Half>& keys, const std::vector<Half>& values);
   std::vector<Half> random_rows(std::size_t count);
-  void take(AppendResult& result);
+  void take(std::vector<FlushJob>& jobs);
   void take_erases(const std::vector<PageOp>& erases);
   void complete_job(std::size_t which);
   void complete_erase(std::size_t which);
@@ -118,10 +122,11 @@ class Run {
   const Case& case_;
   const CaseOptions& options_;
   SeededFaults faults_;
-  BlockManager blocks_;
+  PolicyMaker policy_;
   BackingStore store_;
-  DramBudget dram_;
-  KvFtl ftl_;
+  std::optional<BlockManager> blocks_;
+  std::optional<DramBudget> dram_;
+  std::optional<KvFtl> ftl_;
   Rng rng_;
   std::size_t at_ = 0;
   std::uint32_t next_root_ = 0;

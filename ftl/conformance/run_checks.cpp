@@ -58,25 +58,25 @@ void Run::check(bool settled) {
   planned_.clear();
   std::map<std::uint64_t, KvPageId> mapped;
   std::map<std::uint32_t, std::uint32_t> valid;
-  ftl_.visit_pages([&](const KvPageId& page, PhysicalPageAddress ppa) {
+  ftl_->visit_pages([&](const KvPageId& page, PhysicalPageAddress ppa) {
     require(Property::bijection, case_.setup.geometry.contains(ppa),
             [&] { return name(page, ppa.value) + ", which does not exist"; });
     const auto [at, is_new] = mapped.emplace(ppa.value, page);
     require(Property::bijection, is_new,
             [&] { return fmt::format("{}, where {} is, too", name(page, ppa.value), to_string(at->second)); });
-    require(Property::bijection, blocks_.valid(ppa),
+    require(Property::bijection, blocks_->valid(ppa),
             [&] { return name(page, ppa.value) + ", which holds nothing valid"; });
     ++valid[case_.setup.geometry.block_of(ppa).value];
   });
-  require(Property::bijection, blocks_.valid_pages(Namespace::kv) == mapped.size() + ftl_.superseded_pages(), [&] {
+  require(Property::bijection, blocks_->valid_pages(Namespace::kv) == mapped.size() + ftl_->superseded_pages(), [&] {
     return fmt::format("{} pages are valid, {} are mapped and {} wait to be given back",
-                       blocks_.valid_pages(Namespace::kv), mapped.size(), ftl_.superseded_pages());
+                       blocks_->valid_pages(Namespace::kv), mapped.size(), ftl_->superseded_pages());
   });
-  if (ftl_.superseded_pages() == 0) {
+  if (ftl_->superseded_pages() == 0) {
     for (std::uint32_t b = 0; b < case_.setup.geometry.blocks(); ++b) {
       const std::uint32_t here = valid.contains(b) ? valid[b] : 0;
-      require(Property::bijection, blocks_.valid_pages(BlockId{b}) == here, [&] {
-        return fmt::format("block {} has {} valid pages, of which {} are mapped", b, blocks_.valid_pages(BlockId{b}),
+      require(Property::bijection, blocks_->valid_pages(BlockId{b}) == here, [&] {
+        return fmt::format("block {} has {} valid pages, of which {} are mapped", b, blocks_->valid_pages(BlockId{b}),
                            here);
       });
     }
@@ -89,8 +89,8 @@ void Run::check(bool settled) {
       }
     }
   }
-  require(Property::dram, dram_.peak() <= dram_.capacity(),
-          [&] { return fmt::format("{} bytes of {} were taken", dram_.peak().value, dram_.capacity().value); });
+  require(Property::dram, dram_->peak() <= dram_->capacity(),
+          [&] { return fmt::format("{} bytes of {} were taken", dram_->peak().value, dram_->capacity().value); });
   require(Property::data, store_.integrity_errors() == 0,
           [&] { return "a read met another page: " + to_string(store_.kept_integrity_errors().front()); });
   if (!settled) return;
@@ -107,14 +107,14 @@ void Run::check_head(const SequenceOracle& s, const KvKey& key, bool settled) {
   const HeadOracle& h = at == s.heads.end() ? none : at->second;
   const std::uint32_t tokens = s.tokens(key.layer.value, key.head.value);
   const std::string where = to_string(KvPageId{key});
-  require(Property::data, ftl_.tokens(key) == tokens,
-          [&] { return fmt::format("{} has {} tokens after {} were appended", where, ftl_.tokens(key), tokens); });
-  require(Property::layout, ftl_.flushed_tokens(key) % ftl_.layout(key.sequence).group_tokens == 0,
-          [&] { return fmt::format("{}: {} tokens in pages", where, ftl_.flushed_tokens(key)); });
+  require(Property::data, ftl_->tokens(key) == tokens,
+          [&] { return fmt::format("{} has {} tokens after {} were appended", where, ftl_->tokens(key), tokens); });
+  require(Property::layout, ftl_->flushed_tokens(key) % ftl_->layout(key.sequence).group_tokens == 0,
+          [&] { return fmt::format("{}: {} tokens in pages", where, ftl_->flushed_tokens(key)); });
   if (tokens == 0) return;
   check_token_pages(s, key, h, settled);
   check_embedding_pages(s, key, h, settled);
-  const auto mean = ftl_.value_mean(key);
+  const auto mean = ftl_->value_mean(key);
   require(Property::data,
           mean.size() == h.mean.size() && std::memcmp(mean.data(), h.mean.data(), mean.size_bytes()) == 0,
           [&] { return where + ": the mean of V is another"; });
@@ -126,7 +126,7 @@ void Run::check_planned(const PageOp& op, std::uint32_t root, const KvPageId& pa
           [&] { return name(page, ppa) + ": planned as something else than a read for attention"; });
   require(Property::flash, case_.setup.geometry.contains(op.ppa) && programmed_[ppa],
           [&] { return name(page, ppa) + ": planned before it was programmed"; });
-  require(Property::bijection, blocks_.valid(op.ppa), [&] { return name(page, ppa) + ": holds nothing valid"; });
+  require(Property::bijection, blocks_->valid(op.ppa), [&] { return name(page, ppa) + ": holds nothing valid"; });
   // Sequences that descend from one another share pages, at the same places.
   KvPageId place = page;
   place.key.sequence = {};
@@ -136,28 +136,28 @@ void Run::check_planned(const PageOp& op, std::uint32_t root, const KvPageId& pa
 }
 
 void Run::check_lookups(SequenceId id, std::size_t pages) {
-  const std::uint64_t lookups = ftl_.take_planned_lookups();
+  const std::uint64_t lookups = ftl_->take_planned_lookups();
   require(Property::planning, (lookups > 0) == (pages > 0),
           [&] { return fmt::format("sequence {}: a plan of {} pages costs {} lookups", id.value, pages, lookups); });
 }
 
 void Run::check_token_pages(const SequenceOracle& s, const KvKey& key, const HeadOracle& h, bool settled) {
-  const KvLayout& l = ftl_.layout(key.sequence);
+  const KvLayout& l = ftl_->layout(key.sequence);
   const std::uint32_t d = l.head_dim;
   const auto tokens = static_cast<std::uint32_t>(h.keys.size() / d);
-  const std::uint32_t written = ftl_.flushed_tokens(key) / l.group_tokens;
+  const std::uint32_t written = ftl_->flushed_tokens(key) / l.group_tokens;
   for (std::uint32_t group = 0; std::uint64_t{group} * l.group_tokens < tokens; ++group) {
     for (const KvKind kind : {KvKind::key, KvKind::value}) {
       const KvPageId page{tile_key(key, l), token_kind(kind, l), group, 0};
       const std::vector<Half>& rows = kind == KvKind::key ? h.keys : h.values;
       const std::size_t from = std::size_t{group} * l.group_tokens * d;
       const std::size_t count = std::min<std::size_t>(std::size_t{l.group_tokens} * d, rows.size() - from);
-      const Half* const found = ftl_.token_rows(key, kind, group);
+      const Half* const found = ftl_->token_rows(key, kind, group);
       require(Property::data, std::memcmp(found, &rows[from], count * sizeof(Half)) == 0,
               [&] { return to_string(page) + ": other bytes than were appended"; });
       std::vector<PageOp> ops;
-      ftl_.take_planned_lookups();
-      ftl_.plan_token_groups(key, kind == KvKind::key ? KvRows::keys : KvRows::values, std::span(&group, 1), {}, ops);
+      ftl_->take_planned_lookups();
+      ftl_->plan_token_groups(key, kind == KvKind::key ? KvRows::keys : KvRows::values, std::span(&group, 1), {}, ops);
       check_lookups(key.sequence, ops.size());
       require(Property::planning, ops.size() <= 1 && (!settled || ops.size() == (group < written ? 1 : 0)),
               [&] { return fmt::format("{}: {} page reads", to_string(page), ops.size()); });
@@ -173,10 +173,11 @@ void Run::check_token_pages(const SequenceOracle& s, const KvKey& key, const Hea
 }
 
 void Run::check_embedding_pages(const SequenceOracle& s, const KvKey& key, const HeadOracle& h, bool settled) {
-  const KvLayout& l = ftl_.layout(key.sequence);
-  const std::uint32_t transposed = ftl_.transposed_tokens(key);
-  const std::uint32_t windows = ftl_.transposed_windows(key);
-  const std::uint32_t there = case_.setup.config.tail == TailPolicy::dram ? ftl_.tokens(key) : ftl_.flushed_tokens(key);
+  const KvLayout& l = ftl_->layout(key.sequence);
+  const std::uint32_t transposed = ftl_->transposed_tokens(key);
+  const std::uint32_t windows = ftl_->transposed_windows(key);
+  const std::uint32_t there =
+      case_.setup.config.tail == TailPolicy::dram ? ftl_->tokens(key) : ftl_->flushed_tokens(key);
   require(Property::layout, transposed <= there && transposed % l.group_tokens == 0,
           [&] { return fmt::format("{}: {} tokens in embedding pages", to_string(KvPageId{key}), transposed); });
   if (settled) {
@@ -189,8 +190,8 @@ void Run::check_embedding_pages(const SequenceOracle& s, const KvKey& key, const
   std::vector<std::uint32_t> all(l.head_dim / l.finest_group());
   for (std::uint32_t i = 0; i < all.size(); ++i) all[i] = i;
   std::vector<PageOp> ops;
-  ftl_.take_planned_lookups();
-  ftl_.plan_embedding_groups(key, all, {}, ops);
+  ftl_->take_planned_lookups();
+  ftl_->plan_embedding_groups(key, all, {}, ops);
   check_lookups(key.sequence, ops.size());
   std::size_t next = 0;
   for (std::uint32_t w = 0; w < windows; ++w) {
@@ -198,7 +199,7 @@ void Run::check_embedding_pages(const SequenceOracle& s, const KvKey& key, const
     const std::uint32_t end = std::min(window.end(), transposed);
     for (std::uint32_t ge = 0; ge < l.embedding_pages(window); ++ge) {
       const KvPageId page{key, PageKind::embedding, ge, w};
-      const Half* const found = ftl_.embedding_page(key, ge, w);
+      const Half* const found = ftl_->embedding_page(key, ge, w);
       const auto at = std::find_if(ops.begin() + static_cast<std::ptrdiff_t>(next), ops.end(), [&](const PageOp& op) {
         return reinterpret_cast<const std::byte*>(found) == store_.read(op.ppa).data();
       });
@@ -227,8 +228,8 @@ void Run::check_embedding_pages(const SequenceOracle& s, const KvKey& key, const
 }
 
 void Run::check_tables(SequenceId id, const SequenceOracle& s) {
-  const KvMappingPolicy& policy = ftl_.policy();
-  const KvLayout& l = ftl_.layout(id);
+  const KvMappingPolicy& policy = ftl_->policy();
+  const KvLayout& l = ftl_->layout(id);
   const KvSequenceInfo info{id, s.shape, l};
   require(Property::planning, policy.lookups(info, 0) == 0, [&] {
     return fmt::format("sequence {}: finding no page costs {} lookups", id.value, policy.lookups(info, 0));
@@ -256,54 +257,54 @@ void Run::check_tables(SequenceId id, const SequenceOracle& s) {
 void Run::check_dram() {
   Bytes group_buffer, component_tail, mean;
   for (const auto& [id, s] : live_) {
-    const KvLayout& l = ftl_.layout(id);
+    const KvLayout& l = ftl_->layout(id);
     for (std::uint32_t layer = 0; layer < s.shape.layers; ++layer) {
       for (std::uint32_t head = 0; head < s.shape.kv_heads; ++head) {
         const KvKey key{id, LayerId{layer}, KvHead{head}};
         const std::uint32_t tokens = s.tokens(layer, head);
-        group_buffer += l.row() * 2 * (tokens - ftl_.flushed_tokens(key));
+        group_buffer += l.row() * 2 * (tokens - ftl_->flushed_tokens(key));
         if (case_.setup.config.tail == TailPolicy::dram) component_tail += l.component_tail(tokens);
         if (tokens > 0) mean += Bytes{sizeof(float)} * l.head_dim;
       }
     }
   }
   const auto use = [&](DramUse which, Bytes expected) {
-    require(Property::dram, dram_.used(which) == expected, [&] {
+    require(Property::dram, dram_->used(which) == expected, [&] {
       return fmt::format("{} takes {} bytes of DRAM, it holds {}", kDramUseNames[static_cast<std::size_t>(which)],
-                         dram_.used(which).value, expected.value);
+                         dram_->used(which).value, expected.value);
     });
   };
   use(DramUse::group_buffer, group_buffer);
   use(DramUse::component_tail, component_tail);
   use(DramUse::value_mean, mean);
-  use(DramUse::flush_pending, {});
-  const std::uint64_t pages = blocks_.valid_pages(Namespace::kv);
-  require(Property::tables, dram_.used(DramUse::map).value <= 16 * pages,
-          [&] { return fmt::format("{} pages have tables of {} bytes", pages, dram_.used(DramUse::map).value); });
+  use(DramUse::flush_pending, {});  // nothing is parked in a settled drive
+  const std::uint64_t pages = blocks_->valid_pages(Namespace::kv);
+  require(Property::tables, dram_->used(DramUse::map).value <= 16 * pages,
+          [&] { return fmt::format("{} pages have tables of {} bytes", pages, dram_->used(DramUse::map).value); });
 }
 
 /// Everything is freed.
 void Run::check_end() {
-  require(Property::dram, dram_.used() == Bytes{},
-          [&] { return fmt::format("{} bytes of DRAM are still taken at the end", dram_.used().value); });
+  require(Property::dram, dram_->used() == Bytes{},
+          [&] { return fmt::format("{} bytes of DRAM are still taken at the end", dram_->used().value); });
   for (std::uint32_t b = 0; b < case_.setup.geometry.blocks(); ++b) {
-    const BlockState state = blocks_.state(BlockId{b});
+    const BlockState state = blocks_->state(BlockId{b});
     const bool failed = state == BlockState::bad;
     require(
         Property::space,
-        failed || ((state == BlockState::free || state == BlockState::open) && blocks_.valid_pages(BlockId{b}) == 0),
+        failed || ((state == BlockState::free || state == BlockState::open) && blocks_->valid_pages(BlockId{b}) == 0),
         [&] {
           return fmt::format("block {} (pages {} to {}) has {} valid pages at the end, or was not erased", b,
-                             blocks_.first_page(BlockId{b}).value,
-                             blocks_.first_page(BlockId{b}).value + case_.setup.geometry.pages_per_block - 1,
-                             blocks_.valid_pages(BlockId{b}));
+                             blocks_->first_page(BlockId{b}).value,
+                             blocks_->first_page(BlockId{b}).value + case_.setup.geometry.pages_per_block - 1,
+                             blocks_->valid_pages(BlockId{b}));
         });
   }
   require(Property::space,
-          blocks_.valid_pages(Namespace::kv) == 0 && ftl_.superseded_pages() == 0 && ftl_.draining_blocks() == 0,
-          [&] { return fmt::format("{} pages are valid at the end", blocks_.valid_pages(Namespace::kv)); });
-  require(Property::progress, ftl_.pending_flushes() == 0,
-          [&] { return fmt::format("{} flushes are pending at the end", ftl_.pending_flushes()); });
+          blocks_->valid_pages(Namespace::kv) == 0 && ftl_->superseded_pages() == 0 && ftl_->draining_blocks() == 0,
+          [&] { return fmt::format("{} pages are valid at the end", blocks_->valid_pages(Namespace::kv)); });
+  require(Property::progress, ftl_->pending_flushes() == 0,
+          [&] { return fmt::format("{} flushes are pending at the end", ftl_->pending_flushes()); });
 }
 
 }  // namespace csdsim::ftl::conformance

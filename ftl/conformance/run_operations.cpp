@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/fp16.h"
 #include "ftl/conformance/run.h"
+#include "ftl/core/kv_recovery.h"
 
 namespace csdsim::ftl::conformance {
 
@@ -21,35 +22,97 @@ Run::Run(const PolicyMaker& policy, const Case& c, const CaseOptions& options)
     : case_(c),
       options_(options),
       faults_(c.setup.seed, c.setup.failures_per_mille),
-      blocks_(c.setup.geometry, {0, c.setup.geometry.blocks_per_plane - c.setup.spare_blocks},
-              {.spare_blocks = c.setup.spare_blocks}),
+      policy_(policy),
       store_(c.setup.geometry, DataMode::carried),
-      dram_(c.setup.dram),
-      ftl_(c.setup.config, blocks_, store_, dram_, policy(c.setup.geometry), &faults_),
       rng_(c.setup.seed, "rows"),
-      programmed_(c.setup.geometry.pages(), false) {}
+      programmed_(c.setup.geometry.pages(), false) {
+  switch_on();
+}
 
-const Coverage& Run::coverage() {
-  const KvFtlStats& s = ftl_.stats();
-  coverage_.pages = s.token_pages_programmed + s.embedding_pages_programmed + s.partial_pages_programmed;
-  coverage_.windows = s.embedding_pages_programmed;
-  coverage_.moved_pages = s.gc_pages_moved;
-  coverage_.program_failures = s.program_failures;
+void Run::switch_on() {
+  const Setup& s = case_.setup;
+  ftl_.reset();
+  const BlockQuota quota{0, s.geometry.blocks_per_plane - s.spare_blocks};
+  blocks_.emplace(s.geometry, quota, BlockManagerConfig{.spare_blocks = s.spare_blocks});
+  dram_.emplace(s.dram);
+  ftl_.emplace(s.config, *blocks_, store_, *dram_, policy_(s.geometry), &faults_);
+}
+
+/// What the FTL has done since it was switched on.
+void Run::count() {
+  const KvFtlStats& s = ftl_->stats();
+  coverage_.pages += s.token_pages_programmed + s.embedding_pages_programmed + s.partial_pages_programmed;
+  coverage_.windows += s.embedding_pages_programmed;
+  coverage_.moved_pages += s.gc_pages_moved;
+  coverage_.program_failures += s.program_failures;
+}
+
+Coverage Run::coverage() {
+  count();
   return coverage_;
+}
+
+/// The operations under way have begun, or ended, or neither; then the power is back.
+void Run::lose_power(const Operation& o) {
+  note("power loss with {} jobs and {} erases under way", jobs_.size(), erases_.size());
+  std::uint64_t draws = 0;
+  const auto draw = [&] { return counter_random(o.n[0], draws++) % 3; };
+  const KvDump dump = ftl_->power_loss();
+  count();
+  ++coverage_.power_losses;
+  PowerLoss loss;
+  for (const FlushJob& job : jobs_) {
+    const bool reads_done = draw() > 0;
+    for (const PageOp& op : job.programs) {
+      const std::uint64_t how = reads_done ? draw() : 0;
+      if (how == 0) {
+        loss.unprogrammed.push_back(op.ppa);
+        continue;
+      }
+      flash(op);
+      if (how == 1) loss.torn.push_back(op.ppa);
+    }
+  }
+  for (const PageOp& op : erases_) {
+    const BlockId block = case_.setup.geometry.block_of(op.ppa);
+    const std::uint64_t how = draw();
+    if (how == 0) loss.half_erased.push_back(block);
+    if (how != 1) continue;
+    flash(op);
+    store_.erase(block);
+  }
+  store_.lose_power(loss);
+  jobs_.clear();
+  erases_.clear();
+  pins_.clear();
+  switch_on();
+  RecoveryResult found = ftl_->recover(dump);
+  require(Property::power_loss, found.lost_pages.empty() && found.lost_sequences.empty(), [&] {
+    return fmt::format("{} pages of {} sequences are lost{}", found.lost_pages.size(), found.lost_sequences.size(),
+                       found.lost_pages.empty() ? "" : ", the first is " + to_string(found.lost_pages[0]));
+  });
+  for (const auto& [id, s] : live_) {
+    const KvStatus status = ftl_->check({id, LayerId{0}, KvHead{0}});
+    require(Property::power_loss, status == KvStatus::ok,
+            [&] { return fmt::format("sequence {} is not there after a power loss", id.value); });
+  }
+  take(found.jobs);
+  take_erases(found.erases);
+  check(false);
 }
 
 void Run::run() {
   for (at_ = 0; at_ < case_.operations.size(); ++at_) {
-    if (options_.interfere) options_.interfere(ftl_, blocks_, at_);
+    if (options_.interfere) options_.interfere(*ftl_, *blocks_, at_);
     ++coverage_.operations;
     step(case_.operations[at_]);
     if (at_ % kCheckEvery == kCheckEvery - 1) check(false);
   }
-  if (options_.interfere) options_.interfere(ftl_, blocks_, at_);
+  if (options_.interfere) options_.interfere(*ftl_, *blocks_, at_);
   drain();
-  for (const SequenceId id : std::exchange(pins_, {})) take_erases(ftl_.unpin(id));
+  for (const SequenceId id : std::exchange(pins_, {})) take_erases(ftl_->unpin(id));
   drain();
-  check(true);
+  check(ftl_->parked_pages() == 0);
   while (!live_.empty()) free(live_.begin()->first);
   drain();
   check_end();
@@ -74,7 +137,7 @@ void Run::step(const Operation& o) {
     case Operation::Kind::pin:
       if (live_.empty()) return;
       pins_.push_back(sequence(o.n[0])->first);
-      ftl_.pin(pins_.back());
+      ftl_->pin(pins_.back());
       note("pin sequence {}", pins_.back().value);
       return;
     case Operation::Kind::unpin: {
@@ -83,7 +146,7 @@ void Run::step(const Operation& o) {
       const SequenceId id = *which;
       pins_.erase(which);
       note("unpin sequence {}", id.value);
-      take_erases(ftl_.unpin(id));
+      take_erases(ftl_->unpin(id));
       return;
     }
     case Operation::Kind::fork:
@@ -91,6 +154,8 @@ void Run::step(const Operation& o) {
     case Operation::Kind::free:
       if (!live_.empty()) free(sequence(o.n[0])->first);
       return;
+    case Operation::Kind::power_loss:
+      return lose_power(o);
   }
 }
 
@@ -107,7 +172,7 @@ void Run::create(const Operation& o) {
   shape.head_dim = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{16} << o.n[2] % 4, row_limit));
   shape.max_tokens = o.n[3] % 700;
   shape.component_major = o.n[2] / 4 % 4 != 3;
-  const KvStatus status = ftl_.create_sequence(id, shape);
+  const KvStatus status = ftl_->create_sequence(id, shape);
   if (live_.contains(id)) {
     require(Property::interface, status == KvStatus::bad_sequence,
             [&] { return fmt::format("sequence {} is created twice: {}", id.value, ftl::to_string(status)); });
@@ -116,7 +181,7 @@ void Run::create(const Operation& o) {
   if (status != KvStatus::ok) return;  // closing still, or no shape for this policy
   ++coverage_.sequences;
   live_[id] = {shape, next_root_++, {}};
-  const KvLayout& l = ftl_.layout(id);
+  const KvLayout& l = ftl_->layout(id);
   note("create sequence {}: {} layers, {} KV heads, d {}, {}; {} tokens and {} heads a page{}", id.value, shape.layers,
        shape.kv_heads, shape.head_dim, shape.component_major ? "K component-major too" : "K token-major only",
        l.group_tokens, l.page_heads,
@@ -129,7 +194,7 @@ void Run::create(const Operation& o) {
 void Run::append(const Operation& o) {
   if (live_.empty()) return;
   auto& [id, s] = *sequence(o.n[0]);
-  const KvLayout& l = ftl_.layout(id);
+  const KvLayout& l = ftl_->layout(id);
   const std::uint32_t layer = o.n[1] % s.shape.layers;
   const std::uint32_t first_head = o.n[2] % s.shape.kv_heads;
   const std::uint32_t at = s.tokens(layer, first_head);
@@ -166,17 +231,18 @@ std::vector<Half> Run::random_rows(std::size_t count) {
 
 AppendResult Run::submit(SequenceId id, std::uint32_t layer, HeadRange heads, std::uint32_t first,
                          const std::vector<Half>& keys, const std::vector<Half>& values) {
-  const auto count = static_cast<std::uint32_t>(keys.size() / heads.count / ftl_.shape(id).head_dim);
-  const DramBudget dram = dram_;
-  const std::uint64_t available = blocks_.available_pages(Namespace::kv);
-  AppendResult result = ftl_.append(id, LayerId{layer}, TokenIndex{first}, count, heads, keys, values);
+  const auto count = static_cast<std::uint32_t>(keys.size() / heads.count / ftl_->shape(id).head_dim);
+  const DramBudget dram = *dram_;
+  const std::uint64_t available = blocks_->available_pages(Namespace::kv);
+  AppendResult result = ftl_->append(id, LayerId{layer}, TokenIndex{first}, count, heads, keys, values);
   if (result.status != KvStatus::ok && result.jobs.empty() && result.erases.empty()) {
-    require(Property::dram, dram_.used() == dram.used(),
+    require(Property::dram, dram_->used() == dram.used(),
             [&] { return fmt::format("an append that ended {} left DRAM taken", ftl::to_string(result.status)); });
-    require(Property::space, blocks_.available_pages(Namespace::kv) == available,
+    require(Property::space, blocks_->available_pages(Namespace::kv) == available,
             [&] { return fmt::format("an append that ended {} left pages taken", ftl::to_string(result.status)); });
   }
-  take(result);
+  take(result.jobs);
+  take_erases(result.erases);
   return result;
 }
 
@@ -191,10 +257,10 @@ bool Run::append_rows(SequenceId id, std::uint32_t layer, HeadRange heads, std::
   const std::vector<Half> values = random_rows(std::size_t{heads.count} * count * d);
   AppendResult result = submit(id, layer, heads, first, keys, values);
   for (std::size_t tries = 0; result.status == KvStatus::busy && tries < 2 + case_.setup.geometry.blocks(); ++tries) {
-    const std::uint64_t collected = ftl_.stats().gc_blocks;
+    const std::uint64_t collected = ftl_->stats().gc_blocks;
     drain();
     result = submit(id, layer, heads, first, keys, values);
-    if (result.status != KvStatus::busy || ftl_.stats().gc_blocks > collected) continue;
+    if (result.status != KvStatus::busy || ftl_->stats().gc_blocks > collected) continue;
     if (!pins_.empty()) break;  // the readers hold what it waits for
     require(Property::progress, false, [&] {
       return fmt::format("{}: an append of {} tokens still has to wait when nothing is under way",
@@ -232,10 +298,10 @@ void Run::attend(const Operation& o) {
   const std::uint32_t tokens = s.tokens(key.layer.value, key.head.value);
   if (tokens == 0) return;
   note("attend sequence {}, layer {}, head {}", id.value, key.layer.value, key.head.value);
-  const std::uint32_t group = o.n[3] % tokens / ftl_.layout(id).group_tokens;
+  const std::uint32_t group = o.n[3] % tokens / ftl_->layout(id).group_tokens;
   std::vector<PageOp> ops;
-  ftl_.take_planned_lookups();
-  ftl_.plan_token_groups(key, KvRows::both, std::span(&group, 1), {}, ops);
+  ftl_->take_planned_lookups();
+  ftl_->plan_token_groups(key, KvRows::both, std::span(&group, 1), {}, ops);
   for (const PageOp& op : ops) flash(op);
   check_lookups(id, ops.size());
   planned_.clear();
@@ -251,7 +317,7 @@ void Run::fork(const Operation& o) {
   for (std::uint32_t layer = 0; layer < s.shape.layers; ++layer) {
     for (std::uint32_t head = 0; head < s.shape.kv_heads; ++head) even &= s.tokens(layer, head) == s.tokens(0, 0);
   }
-  const KvStatus status = ftl_.fork_sequence(parent->first, child);
+  const KvStatus status = ftl_->fork_sequence(parent->first, child);
   if (status == KvStatus::ok) {
     note("fork sequence {}: the copy is {}", parent->first.value, child.value);
     require(Property::interface, even && !live_.contains(child), [&] {
@@ -267,22 +333,21 @@ void Run::fork(const Operation& o) {
 
 void Run::free(SequenceId id) {
   note("free sequence {}", id.value);
-  const FreeResult result = ftl_.free_sequence(id);
+  const FreeResult result = ftl_->free_sequence(id);
   require(Property::interface, result.status == KvStatus::ok,
           [&] { return fmt::format("free of sequence {} ended {}", id.value, ftl::to_string(result.status)); });
   live_.erase(id);
   take_erases(result.erases);
 }
 
-void Run::take(AppendResult& result) {
-  for (FlushJob& job : result.jobs) {
+void Run::take(std::vector<FlushJob>& jobs) {
+  for (FlushJob& job : jobs) {
     for (const auto* ops : {&job.reads, &job.programs}) {
       for (const PageOp& op : *ops) addresses_.push_back(op.ppa.value);
     }
     jobs_.push_back(std::move(job));
   }
-  result.jobs.clear();
-  take_erases(result.erases);
+  jobs.clear();
 }
 
 void Run::take_erases(const std::vector<PageOp>& erases) {
@@ -298,14 +363,14 @@ void Run::complete_job(std::size_t which) {
   for (const auto* ops : {&job.reads, &job.programs}) {
     for (const PageOp& op : *ops) flash(op);
   }
-  take_erases(ftl_.flush_done(job.id));
+  take_erases(ftl_->flush_done(job.id));
 }
 
 void Run::complete_erase(std::size_t which) {
   const PageOp op = erases_[which];
   erases_.erase(erases_.begin() + static_cast<std::ptrdiff_t>(which));
   flash(op);
-  ftl_.erase_done(op.ppa);
+  ftl_->erase_done(op.ppa);
 }
 
 void Run::drain() {

@@ -23,7 +23,8 @@ rc::Gen<Operation> arbitrary_operation() {
                                                     {1, Kind::pin},
                                                     {1, Kind::unpin},
                                                     {1, Kind::fork},
-                                                    {1, Kind::free}});
+                                                    {1, Kind::free},
+                                                    {1, Kind::power_loss}});
   return rc::gen::map(rc::gen::pair(kind, rc::gen::container<std::array<std::uint32_t, 4>>(
                                               rc::gen::noShrink(rc::gen::inRange<std::uint32_t>(0, 1u << 16)))),
                       [](const auto& p) {

@@ -120,7 +120,7 @@ void KvFtl::Recovery::restore_layer(const KvDump::Layer& saved, Sequence& s, std
     for (const KvDump::PartialWindow& partial : from.partials) {
       if (partial.window != windows) continue;  // a full one has taken its place
       auto& version = head.partial ? head.coming_partial : head.partial;
-      version = std::make_unique<PartialWindow>(PartialWindow{partial.window, partial.end, {}, {}});
+      version = std::make_unique<PartialWindow>(PartialWindow{partial.window, partial.end, kNoJob, {}});
       version->pages.assign(s.layout.embedding_pages(s.layout.window(partial.window)), KvMapEntry::nowhere());
     }
   }

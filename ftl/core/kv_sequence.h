@@ -10,6 +10,9 @@
 
 namespace csdsim::ftl {
 
+/// Of pages that a recovery found.
+inline constexpr FlushJobId kNoJob{~std::uint64_t{0}};
+
 /// A window that was programmed before it was full.
 struct PartialWindow {
   std::uint32_t window = 0;

@@ -14,8 +14,8 @@ using namespace csdsim::ftl::conformance;
 namespace {
 
 void try_all(const SearchOptions& search) {
-  std::printf("seed %llu\n%-18s %6s %9s %6s %8s %8s %8s %8s %10s\n", static_cast<unsigned long long>(search.seed),
-              "policy", "cases", "sequences", "forks", "pages", "windows", "moved", "failures", "checks");
+  std::printf("seed %llu\n%-18s %6s %9s %6s %8s %8s %8s %8s %6s %10s\n", static_cast<unsigned long long>(search.seed),
+              "policy", "cases", "sequences", "forks", "pages", "windows", "moved", "failures", "losses", "checks");
   const PolicyRegistry registry = PolicyRegistry::with_builtin();
   for (const PolicyEntry& entry : registry.entries()) {
     // Without slack it steers away from its stripes at once, not only on drives that are read for long.
@@ -26,9 +26,9 @@ void try_all(const SearchOptions& search) {
     const ConformanceReport report = check_policy(make, search);
     const Coverage& c = report.coverage;
     const auto n = [](std::uint64_t v) { return static_cast<unsigned long long>(v); };
-    std::printf("%-18s %6llu %9llu %6llu %8llu %8llu %8llu %8llu %10llu\n", entry.name.c_str(), n(report.cases),
+    std::printf("%-18s %6llu %9llu %6llu %8llu %8llu %8llu %8llu %6llu %10llu\n", entry.name.c_str(), n(report.cases),
                 n(c.sequences), n(c.forks), n(c.pages), n(c.windows), n(c.moved_pages), n(c.program_failures),
-                n(c.checks));
+                n(c.power_losses), n(c.checks));
     for (const PropertyReport& property : report.properties) {
       if (property.broken) UNSCOPED_INFO(to_text(entry.name, *property.broken));
     }
@@ -37,6 +37,7 @@ void try_all(const SearchOptions& search) {
     CHECK(c.pages > 1000);
     CHECK(c.moved_pages > 100);
     CHECK(c.program_failures > 0);
+    CHECK(c.power_losses > 10);
   }
 }
 

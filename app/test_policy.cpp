@@ -1,0 +1,143 @@
+// csdsim test-policy: is a mapping policy correct, and what does it cost?
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/commands.h"
+#include "app/files.h"
+#include "app/report_text.h"
+#include "base/error.h"
+#include "csd_model/policies/policy_tables.h"
+#include "csd_model/runner/policy_scenario.h"
+#include "csd_model/runner/runner.h"
+#include "csd_model/scenario/load.h"
+#include "ftl/conformance/search.h"
+#include "ftl/plugin/load_plugin.h"
+#include "ftl/policies/registry.h"
+
+namespace csdsim::app {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::string_view kReference = "instinfer";
+
+/// The work that policies are measured on where no scenario is named.
+constexpr std::string_view kWork = R"(csdsim: 1
+name: test-policy
+platform:
+  device:
+    flash: {channels: 8, dies_per_channel: 4, planes_per_die: 2, blocks_per_plane: 16, pages_per_block: 48}
+    dram: {capacity: 512 MiB}
+workload: {kind: ftl_policies, sequences: 12}
+)";
+
+std::map<std::string, std::string> settings_of(const std::vector<std::string>& given) {
+  std::map<std::string, std::string> settings;
+  for (const std::string& setting : given) {
+    const auto equals = setting.find('=');
+    if (equals == std::string::npos) throw UserError(fmt::format("--setting {}: write name=value", setting));
+    settings[setting.substr(0, equals)] = setting.substr(equals + 1);
+  }
+  return settings;
+}
+
+ordered_json property_rows(const ftl::conformance::ConformanceReport& report) {
+  ordered_json rows = ordered_json::array();
+  for (const auto& property : report.properties) {
+    const auto at = static_cast<std::size_t>(property.property);
+    rows.push_back({{"property", ftl::conformance::kPropertyNames[at]},
+                    {"result", property.broken ? "BROKEN" : "holds"},
+                    {"what must hold", ftl::conformance::kPropertyMeaning[at]}});
+  }
+  return rows;
+}
+
+std::vector<csd_model::PolicyRow> measure(const std::vector<csd_model::PolicyVariant>& policies,
+                                          const scenario::Scenario& s) {
+  const csd_model::PolicyStudyConfig config = csd_model::policy_study_config(s);
+  const auto selection = csd_model::policy_selection(s);
+  std::vector<csd_model::PolicyRow> rows;
+  for (const csd_model::PolicyVariant& policy : policies) {
+    rows.push_back({policy.policy, "token_index", "auto", csd_model::study_policy(config, policy, *selection)});
+  }
+  return rows;
+}
+
+}  // namespace
+
+int test_policy(const TestPolicyArguments& arguments) {
+  ftl::PolicyRegistry registry = ftl::PolicyRegistry::with_builtin();
+  const bool is_library = arguments.policy.find('/') != std::string::npos || arguments.policy.ends_with(".so");
+  const std::string name = is_library ? ftl::load_mapping_plugin(arguments.policy, registry) : arguments.policy;
+  const auto settings = settings_of(arguments.settings);
+  const auto make = [&](const FlashGeometry& g) { return registry.make(name, {g, settings}); };
+  make(FlashGeometry{});  // what is wrong with the name or the settings is no finding of the suite
+  const scenario::Loaded work = arguments.scenario ? scenario::load_scenario(*arguments.scenario)
+                                                   : scenario::load_scenario_text(kWork, "test-policy", ".");
+  if (!std::holds_alternative<scenario::PolicyWorkload>(work.base.scenario.workload))
+    throw UserError(fmt::format("{}: workload.kind is {}; test-policy measures on ftl_policies",
+                                arguments.scenario->string(), work.base.scenario.workload_kind()));
+
+  const ftl::conformance::ConformanceReport report =
+      ftl::conformance::check_policy(make, {.cases = arguments.cases, .seed = arguments.seed});
+  const ftl::conformance::Coverage& c = report.coverage;
+  ordered_json document;
+  document["policy"] = name;
+  document["build"] = csd_model::build_info();
+  document["seed"] = arguments.seed;
+  document["passed"] = report.passed();
+  document["coverage"] = {
+      {"cases", report.cases}, {"operations", c.operations},   {"sequences", c.sequences},       {"forks", c.forks},
+      {"pages", c.pages},      {"moved_pages", c.moved_pages}, {"power_losses", c.power_losses}, {"checks", c.checks}};
+  document["properties"] = property_rows(report);
+  for (const auto& property : report.properties) {
+    if (property.broken) document["counterexamples"].push_back(ftl::conformance::to_text(name, *property.broken));
+  }
+  // Figures of a policy that loses data say nothing.
+  if (report.passed()) {
+    std::vector<csd_model::PolicyVariant> policies;
+    policies.push_back({name, make, {}});
+    if (name != kReference) {
+      policies.push_back({std::string(kReference),
+                          [&](const FlashGeometry& g) {
+                            return registry.make(kReference, {g, {}});
+                          },
+                          {}});
+    }
+    const auto rows = measure(policies, work.base.scenario);
+    document["tables"] = {{"reads", csd_model::read_table(rows)}, {"writes", csd_model::write_table(rows)}};
+    document["selection"] = csd_model::policy_selection_text(work.base.scenario);
+  }
+
+  std::string text;
+  if (arguments.format == Format::json) {
+    text = document.dump(2) + "\n";
+  } else {
+    text = fmt::format(
+        "mapping policy {}: {} cases, {} operations, {} sequences, {} pages, {} power losses; seed {}\n\n{}", name,
+        report.cases, c.operations, c.sequences, c.pages, c.power_losses, arguments.seed,
+        rows_text(document["properties"]));
+    if (c.sequences == 0 || c.pages == 0)
+      text += "\nThe policy took no sequence, or wrote no page: nothing was tested.\n";
+    if (document.contains("counterexamples"))
+      for (const auto& example : document["counterexamples"]) text += "\n" + example.get<std::string>();
+    if (document.contains("tables")) {
+      for (const auto& [title, rows] : document["tables"].items())
+        text += fmt::format("\n{}\n{}", title, rows_text(rows));
+      text += fmt::format("\nSelections: {}.\n", document["selection"].get<std::string>());
+    }
+  }
+  if (arguments.out) write_file(*arguments.out / "result.json", document.dump(2) + "\n");
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    throw UserError("standard output: cannot be written");
+  return report.passed() ? 0 : 1;
+}
+
+}  // namespace csdsim::app
