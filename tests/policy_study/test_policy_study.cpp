@@ -90,9 +90,13 @@ TEST_CASE("the channels of an attend: even where a head is striped, one of all w
 }
 
 TEST_CASE("tail policies: rewrites, read-backs and DRAM appear where they belong") {
-  const PolicyFigures token_index = figures("instinfer", {ftl::TailPolicy::token_index, {8, false}});
-  const PolicyFigures dram = figures("instinfer", {ftl::TailPolicy::dram, {8, false}});
-  const PolicyFigures partial = figures("instinfer", {ftl::TailPolicy::partial_program, {8, false}, {}, 3});
+  // T = 1,024: up to 63 K pages a head are scored before a window is full, of which a partial window leaves 15.
+  PolicyStudyConfig config = small();
+  config.least_tokens = 1100;
+  config.most_tokens = 1300;
+  const PolicyFigures token_index = figures("instinfer", {ftl::TailPolicy::token_index, {2, false}}, config);
+  const PolicyFigures dram = figures("instinfer", {ftl::TailPolicy::dram, {2, false}}, config);
+  const PolicyFigures partial = figures("instinfer", {ftl::TailPolicy::partial_program, {2, false}, {}, 3}, config);
   CHECK(token_index.rewritten_pages == 0);
   CHECK(dram.read_back_pages == 0);
   CHECK(token_index.read_back_pages > 0);

@@ -1,0 +1,32 @@
+# csdsim test-policy, and what a policy that answers badly does to a run. CSDSIM, SOURCE_DIR, PLUGINS are given.
+function(expect status)
+  cmake_parse_arguments(ARG "" "SAYS" "COMMAND" ${ARGN})
+  execute_process(COMMAND ${CSDSIM} ${ARG_COMMAND} RESULT_VARIABLE found OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  if(NOT found EQUAL status OR NOT "${out}${err}" MATCHES "${ARG_SAYS}")
+    message(FATAL_ERROR "csdsim ${ARG_COMMAND}: exit ${found}, not ${status} with '${ARG_SAYS}':\n${out}${err}")
+  endif()
+endfunction()
+
+set(fast --cases 30 --scenario ${CMAKE_CURRENT_LIST_DIR}/small_study.yaml)
+expect(0 COMMAND test-policy paired ${fast} SAYS "data +holds")
+expect(0 COMMAND test-policy channel-balanced --setting slack=0 ${fast} --format json SAYS "\"passed\": true")
+# A plugin that wants plane 3 of every flash: a counterexample on the smallest one.
+expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so ${fast}
+       SAYS "interface +BROKEN.*\"one-plane\" breaks \"interface\".*1 channels, 1 dies, 1 planes.*asks for plane 3")
+expect(2 COMMAND test-policy piared SAYS "unknown mapping policy 'piared' \\(did you mean 'paired'\\?\\)")
+expect(2 COMMAND test-policy ${PLUGINS}/none.so SAYS "none.so")
+expect(2 COMMAND test-policy channel-balanced --setting slack SAYS "--setting slack: write name=value")
+expect(2 COMMAND test-policy channel-balanced --setting slak=1 SAYS "no setting 'slak'")
+expect(2 COMMAND test-policy paired --scenario ${SOURCE_DIR}/scenarios/block_read.yaml SAYS "workload.kind is block_io")
+
+# The same plugin in a run: the user's mistake, named with the plane.
+set(plugin --set "platform.device.ftl.mapping={kind: plugin, library: ${PLUGINS}/plugin_good.so, settings: {plane: 100}}")
+expect(2 COMMAND run ${SOURCE_DIR}/examples/own_mapping_policy/scenario.yaml ${plugin} -q
+       SAYS "mapping policy \"one-plane\" asks for plane 100 of a flash with 64")
+expect(2 COMMAND run ${CMAKE_CURRENT_LIST_DIR}/small_study.yaml ${plugin} -q
+       SAYS "mapping policy \"one-plane\" asks for plane 100 of a flash with 16")
+# A good plane: one more row beside the policies that csdsim comes with.
+set(plugin --set "platform.device.ftl.mapping={kind: plugin, library: ${PLUGINS}/plugin_good.so, settings: {plane: 3}}")
+expect(0 COMMAND run ${CMAKE_CURRENT_LIST_DIR}/small_study.yaml ${plugin} -q SAYS "page-l2p.*one-plane")
+expect(2 COMMAND run ${CMAKE_CURRENT_LIST_DIR}/small_study.yaml --set platform.device.link.lanes=8 -q
+       SAYS "platform.device.link: has no part in an ftl_policies workload")
