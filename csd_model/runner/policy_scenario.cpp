@@ -149,10 +149,11 @@ RunResult run_policy_scenario(const scenario::Scenario& s, const RunOptions& opt
                                 {"attends", first.attends},
                                 {"simulated_s", simulated.seconds()},
                                 {"page_ops", page_ops}};
-  ordered_json& tables = result.document["tables"];
+  ordered_json tables;
   tables["reads"] = read_table(rows);
   tables["writes"] = write_table(rows);
   tables["tails"] = tail_table(tail_rows);
+  result.document["tables"] = tables;
   result.document["stats"] = {{"origin", "modelled; attends on flash that does nothing else, pages a KV head"},
                               {"selection", policy_selection_text(s)}};
   result.document["wall"] = wall_figures(clock, page_ops);
