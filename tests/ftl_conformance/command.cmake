@@ -13,7 +13,7 @@ expect(0 COMMAND test-policy channel-balanced --setting slack=0 ${fast} --format
 # A plugin that wants plane 3 of every flash: a counterexample on the smallest one.
 expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so ${fast}
        SAYS "interface +BROKEN.*\"one-plane\" breaks \"interface\".*1 channels, 1 dies, 1 planes.*asks for plane 3")
-expect(2 COMMAND test-policy piared SAYS "unknown mapping policy 'piared' \\(did you mean 'paired'\\?\\)")
+expect(2 COMMAND test-policy piared SAYS "unknown mapping policy 'piared' \\(did you mean paired\\?\\)")
 expect(2 COMMAND test-policy ${PLUGINS}/none.so SAYS "none.so")
 expect(2 COMMAND test-policy channel-balanced --setting slack SAYS "--setting slack: write name=value")
 expect(2 COMMAND test-policy channel-balanced --setting slak=1 SAYS "no setting 'slak'")
