@@ -21,7 +21,7 @@ expect(2 COMMAND test-policy paired --scenario ${SOURCE_DIR}/scenarios/block_rea
 
 # The same plugin in a run: the user's mistake, named with the plane.
 set(plugin --set "platform.device.ftl.mapping={kind: plugin, library: ${PLUGINS}/plugin_good.so, settings: {plane: 100}}")
-expect(2 COMMAND run ${SOURCE_DIR}/examples/own_mapping_policy/scenario.yaml ${plugin} -q
+expect(2 COMMAND run ${CMAKE_CURRENT_LIST_DIR}/small_run.yaml ${plugin} -q
        SAYS "mapping policy \"one-plane\" asks for plane 100 of a flash with 64")
 expect(2 COMMAND run ${CMAKE_CURRENT_LIST_DIR}/small_study.yaml ${plugin} -q
        SAYS "mapping policy \"one-plane\" asks for plane 100 of a flash with 16")
