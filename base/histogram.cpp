@@ -39,11 +39,26 @@ void Histogram::add(std::uint64_t value) {
     add_to_bucket(value);
   } else {
     samples_.push_back(value);
-    if (samples_.size() <= kExactSamples) return;
-    for (const std::uint64_t sample : samples_) add_to_bucket(sample);
-    samples_ = {};
-    sorted_ = 0;
+    if (samples_.size() > kExactSamples) give_up_samples();
   }
+}
+
+void Histogram::give_up_samples() {
+  for (const std::uint64_t sample : samples_) add_to_bucket(sample);
+  samples_ = {};
+  sorted_ = 0;
+}
+
+void Histogram::add(const Histogram& other) {
+  count_ += other.count_;
+  min_ = std::min(min_, other.min_);
+  max_ = std::max(max_, other.max_);
+  sum_ += other.sum_;
+  samples_.insert(samples_.end(), other.samples_.begin(), other.samples_.end());
+  if (count_ <= kExactSamples) return;
+  give_up_samples();
+  if (buckets_.size() < other.buckets_.size()) buckets_.resize(other.buckets_.size());
+  for (std::size_t i = 0; i < other.buckets_.size(); ++i) buckets_[i] += other.buckets_[i];
 }
 
 double Histogram::mean() const { return count_ ? static_cast<double>(sum_) / static_cast<double>(count_) : 0; }

@@ -13,6 +13,8 @@ class Histogram {
   static constexpr std::size_t kExactSamples = std::size_t{1} << 16;
 
   void add(std::uint64_t value);
+  /// Adds all samples of `other`: the same as if they had been added here.
+  void add(const Histogram& other);
 
   std::uint64_t count() const { return count_; }
   /// min, max, mean and quantile are 0 while there is no sample.
@@ -30,6 +32,7 @@ class Histogram {
   static std::size_t bucket_of(std::uint64_t value);
   static std::uint64_t middle_of(std::size_t bucket);
   void add_to_bucket(std::uint64_t value);
+  void give_up_samples();
 
   std::uint64_t count_ = 0;
   std::uint64_t min_ = ~std::uint64_t{0};

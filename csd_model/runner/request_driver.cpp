@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/error.h"
@@ -124,14 +125,15 @@ void RequestDriver::submit(const Request& request) {
   const std::uint64_t turn = setup_.queue_by_stream ? request.stream : number;
   const nvme::QueueId queue{static_cast<std::uint16_t>(setup_.first_queue + turn % setup_.queues)};
   if (request.kind == RequestKind::trim) return submit_trim(queue, flight);
-  const auto done = [this, flight](const nvme::CompletionEntry& cqe, SimTime at) { completed(flight, cqe, at); };
   if (request.kind == RequestKind::flush)
-    return driver_.submit(queue, nvme::encode_flush(nvme::NamespaceId{1}), {}, done);
-  const std::uint64_t block = driver_.block_size().value;
+    return driver_.submit(queue, nvme::encode_flush(nvme::NamespaceId{1}), {},
+                          [this, flight](const nvme::CompletionEntry& cqe, SimTime at) { completed(flight, cqe, at); });
+  const int block = std::countr_zero(driver_.block_size().value);
   // Timing only: the drive moves no payload, so all requests share a buffer.
   const nvme::Segment buffer{nvme::PhysicalAddress{Platform::kGpuBase}, request.length};
   driver_.submit_block(queue, request.kind == RequestKind::read ? nvme::nvm_opcode::read : nvme::nvm_opcode::write,
-                       nvme::Lba{request.offset.value / block}, request.length.value / block, {&buffer, 1}, done);
+                       nvme::Lba{request.offset.value >> block}, request.length.value >> block, {&buffer, 1}, *this,
+                       flight);
 }
 
 void RequestDriver::submit_trim(nvme::QueueId queue, std::uint32_t flight) {
@@ -149,10 +151,10 @@ void RequestDriver::submit_trim(nvme::QueueId queue, std::uint32_t flight) {
                  [this, flight](const nvme::CompletionEntry& cqe, SimTime at) { completed(flight, cqe, at); });
 }
 
-void RequestDriver::completed(std::uint32_t index, const nvme::CompletionEntry& cqe, SimTime now) {
+void RequestDriver::completed(std::uint64_t index, const nvme::CompletionEntry& cqe, SimTime now) {
   const Flight flight = flights_[index];
   if (flight.number + 1 == setup_.lose_completion) return;
-  free_flights_.push_back(index);
+  free_flights_.push_back(static_cast<std::uint32_t>(index));
   ++outcome_.completed;
   if (!cqe.code().ok() && outcome_.failed++ == 0) outcome_.first_failure = nvme::status_name(cqe.code());
   if (flight.number >= setup_.warmup) {
@@ -160,7 +162,6 @@ void RequestDriver::completed(std::uint32_t index, const nvme::CompletionEntry& 
     const auto sample = static_cast<std::uint64_t>(latency.ps);
     KindOutcome& kind = outcome_.kinds[static_cast<std::size_t>(flight.request.kind)];
     const Bytes moved = flight.request.kind == RequestKind::trim ? Bytes{} : flight.request.length;
-    outcome_.latency_ps.add(sample);
     kind.latency_ps.add(sample);
     kind.bytes += moved;
     add_stages(flight, cqe, now);
@@ -252,6 +253,7 @@ void RequestDriver::stop(std::function<void()> then) {
 BlockIoOutcome RequestDriver::outcome() {
   if (error_) std::rethrow_exception(error_);
   end_measuring();
+  for (const KindOutcome& kind : outcome_.kinds) outcome_.latency_ps.add(kind.latency_ps);
   return std::move(outcome_);
 }
 

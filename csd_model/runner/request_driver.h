@@ -18,7 +18,9 @@ namespace csd_model {
 /// Submits through the platform's first driver: with a queue depth as many requests as that, otherwise each at its
 /// time. The requests before number `warmup` are not measured; the measured stretch starts when the next one is
 /// submitted.
-class RequestDriver : public sc_core::sc_module, private csdsim::nvme::CommandObserver {
+class RequestDriver : public sc_core::sc_module,
+                      private csdsim::nvme::CommandObserver,
+                      private csdsim::nvme::CompletionClient {
  public:
   RequestDriver(const sc_core::sc_module_name& name, const BlockIoSetup& setup, Platform& platform,
                 workload::RequestSource& source, const BlockIoProgress& progress);
@@ -58,7 +60,7 @@ class RequestDriver : public sc_core::sc_module, private csdsim::nvme::CommandOb
   void completed(csdsim::nvme::QueueId queue, csdsim::nvme::CommandId cid,
                  const csdsim::RequestStages& stages) override;
   void add_stages(const Flight& flight, const csdsim::nvme::CompletionEntry& cqe, csdsim::SimTime now);
-  void completed(std::uint32_t flight, const csdsim::nvme::CompletionEntry& cqe, csdsim::SimTime now);
+  void completed(std::uint64_t flight, const csdsim::nvme::CompletionEntry& cqe, csdsim::SimTime now) override;
   void follow(std::uint32_t stream, csdsim::SimTime now);
   bool all_submitted(csdsim::SimTime now) const;
   void begin_measuring(csdsim::SimTime now);

@@ -8,7 +8,17 @@ namespace csd_model::workload {
 
 using namespace csdsim;
 
+/// Completions come nearly in order: the bucket is that of the last one, most of the time.
 void TimeSeries::add(SimTime at, Bytes bytes, SimTime latency) {
+  if (at < begin_ || at >= end_) look_up(at);
+  Bucket& bucket = buckets_[current_];
+  ++bucket.requests;
+  bucket.bytes += bytes.value;
+  bucket.latency_sum += latency;
+  bucket.latency_max = std::max(bucket.latency_max, latency);
+}
+
+void TimeSeries::look_up(SimTime at) {
   while (static_cast<std::uint64_t>(at.ps / width_.ps) >= kMaxBuckets) {
     std::vector<Bucket> merged((buckets_.size() + 1) / 2);
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
@@ -21,13 +31,10 @@ void TimeSeries::add(SimTime at, Bytes bytes, SimTime latency) {
     buckets_ = std::move(merged);
     width_ = width_ * 2;
   }
-  const auto index = static_cast<std::size_t>(at.ps / width_.ps);
-  if (index >= buckets_.size()) buckets_.resize(index + 1);
-  Bucket& bucket = buckets_[index];
-  ++bucket.requests;
-  bucket.bytes += bytes.value;
-  bucket.latency_sum += latency;
-  bucket.latency_max = std::max(bucket.latency_max, latency);
+  current_ = static_cast<std::size_t>(at.ps / width_.ps);
+  if (current_ >= buckets_.size()) buckets_.resize(current_ + 1);
+  begin_ = width_ * static_cast<std::int64_t>(current_);
+  end_ = begin_ + width_;
 }
 
 std::string TimeSeries::to_csv(SimTime end) const {

@@ -33,8 +33,14 @@ class TimeSeries {
   std::string to_csv(csdsim::SimTime end) const;
 
  private:
+  void look_up(csdsim::SimTime at);
+
   csdsim::SimTime width_ = csdsim::SimTime::microseconds(1);
   std::vector<Bucket> buckets_;
+  // The bucket that was added to last, and its time.
+  std::size_t current_ = 0;
+  csdsim::SimTime begin_{};
+  csdsim::SimTime end_{};
 };
 
 }  // namespace csd_model::workload

@@ -76,3 +76,25 @@ TEST_CASE("the largest values fit") {
   CHECK(h.max() == ~std::uint64_t{0});
   CHECK(h.quantile(50) >= h.min());
 }
+
+TEST_CASE("adding a histogram is adding its samples") {
+  const std::size_t most = Histogram::kExactSamples;
+  const std::size_t first = GENERATE_COPY(std::size_t{0}, std::size_t{1}, most / 2, most + 1);
+  const std::size_t second = GENERATE_COPY(std::size_t{0}, std::size_t{1}, most / 2, most / 2 + 1, most + 1);
+  csdsim::Rng rng(5, "histogram");
+  Histogram one;
+  Histogram other;
+  Histogram all;
+  for (std::size_t i = 0; i < first + second; ++i) {
+    const std::uint64_t sample = rng.below(std::uint64_t{1} << (1 + rng.below(40)));
+    (i < first ? one : other).add(sample);
+    all.add(sample);
+  }
+  if (first > 0) one.quantile(50);  // which sorts
+  one.add(other);
+  CHECK(one.count() == all.count());
+  CHECK(one.min() == all.min());
+  CHECK(one.max() == all.max());
+  CHECK(one.mean() == all.mean());
+  for (std::uint32_t p = 0; p <= 100; ++p) CHECK(one.quantile(p) == all.quantile(p));
+}
