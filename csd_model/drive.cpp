@@ -15,6 +15,7 @@
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/kv_lookup.h"
 #include "csd_model/firmware/kv_service.h"
+#include "csd_model/firmware/timed_work.h"
 #include "csd_model/flash_mux.h"
 #include "csd_model/media_model.h"
 #include "ftl/policies/instinfer.h"
@@ -22,6 +23,7 @@
 #include "nfc/sysc/fast_flash.h"
 #include "nvme_if/sysc/pcie_dma.h"
 #include "nvme_if/sysc/physical_memory.h"
+#include "simulation/sim_time.h"
 
 namespace csd_model {
 
@@ -91,11 +93,20 @@ std::unique_ptr<ftl::KvMappingPolicy> make_mapping(const DriveConfig& config) {
 struct Firmware final : nvme::CommandHandler {
   BlockService& block;
   KvService& kv;
+  SimTime pipeline_time;
+  std::optional<TimedWork> pipeline;
 
-  Firmware(BlockService& block_service, KvService& kv_service) : block(block_service), kv(kv_service) {}
+  Firmware(BlockService& block_service, KvService& kv_service, SimTime time)
+      : block(block_service), kv(kv_service), pipeline_time(time) {
+    if (pipeline_time.ps > 0) pipeline.emplace();
+  }
 
   void execute(nvme::CommandPtr command) override {
-    std::visit([&](const auto& op) { run(*command, op); }, command->io().operation);
+    if (!pipeline) return start(command);
+    pipeline->at(sim_time_now() + pipeline_time, [this, command] {
+      if (RequestStages* const stages = command->stages()) stages->mark(RequestStage::firmware, sim_time_now());
+      start(command);
+    });
   }
 
   /// Block commands stay among modules of the event loop. KV commands reach the attention engine, which may be
@@ -110,6 +121,9 @@ struct Firmware final : nvme::CommandHandler {
       std::is_same_v<std::variant_alternative_t<kLastBlockCommand, nvme::IoOperation>, nvme::DatasetManagement> &&
       std::is_same_v<std::variant_alternative_t<kLastBlockCommand + 1, nvme::IoOperation>, nvme::KvCreate>);
 
+  void start(nvme::CommandPtr command) {
+    std::visit([&](const auto& op) { run(*command, op); }, command->io().operation);
+  }
   void run(nvme::Command& c, const nvme::Flush&) { block.flush(c); }
   void run(nvme::Command& c, const nvme::BlockRead& op) { block.read(c, op); }
   void run(nvme::Command& c, const nvme::BlockWrite& op) { block.write(c, op); }
@@ -182,7 +196,7 @@ struct Drive::Parts {
                       block_ftl, dram, flash_io, cores, dram_port, controller_dram, write_buffer, store.carried()),
         kv_service({.carried = store.carried(), .engine_in_dram = c.engine_buffer_in_dram}, kv_ftl, lookup, flash_io,
                    engine_io, controller_dram, dram_port, write_buffer),
-        firmware(block_service, kv_service),
+        firmware(block_service, kv_service, c.pipeline_time),
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity()), dma, firmware) {
     if (!dram.fits(c.map_cache)) throw UserError("drive: the map cache does not fit in controller DRAM");

@@ -41,6 +41,7 @@ struct DriveConfig {
   csdsim::engine::EngineConfig engine;
   csdsim::nvme::PcieLinkParams link;
   csdsim::nvme::NvmeControllerParams nvme;  ///< namespace_blocks and volatile_cache follow from the rest
+  csdsim::SimTime pipeline_time;            ///< of a command in the controller, however many there are
   csdsim::Bytes dram = csdsim::Bytes::gib(8);
   std::optional<csdsim::Bandwidth> dram_bandwidth;  ///< shared by all traffic; unset: never waited for
   csdsim::Bytes write_buffer;                       ///< 0: a write completes when it is in flash

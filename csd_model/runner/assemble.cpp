@@ -243,6 +243,7 @@ DriveConfig drive_config(const Scenario& s) {
   config.nvme.controller.mdts = device.nvme.mdts;
   config.nvme.controller.block_size = device.nvme.block_size;
   config.nvme.firmware_time = device.nvme.firmware_time;
+  config.pipeline_time = device.nvme.pipeline_time;
   config.nvme.firmware_cores = device.nvme.firmware_cores;
   config.dram = device.dram.capacity;
   config.dram_bandwidth = device.dram.bandwidth;

@@ -157,6 +157,9 @@ void describe(ParamVisitor& v, NvmeConfig& c) {
           assumed("the usual page"));
   v.param("firmware_time", c.firmware_time, {SimTime{}, ms(100)}, "Firmware work of a command before it runs.",
           assumed("0: not stated by any paper"));
+  v.param("pipeline_time", c.pipeline_time, {SimTime{}, ms(100)},
+          "Time of a command in the controller that keeps no other waiting, beside firmware_time.",
+          assumed("0: data sheets state latencies as a whole"));
   v.param("firmware_cores", c.firmware_cores, {1, 64}, "Cores that do it, each one command at a time.",
           assumed("one is the least"));
   v.param("granularity", c.granularity, "What one attention command covers.",

@@ -102,6 +102,7 @@ struct NvmeConfig {
   Bytes mdts = Bytes::mib(2);
   Bytes block_size = Bytes::kib(4);
   SimTime firmware_time{};
+  SimTime pipeline_time{};
   std::uint32_t firmware_cores = 1;
   Granularity granularity = Granularity::layer_mini_batch;
   Transfer transfer = Transfer::p2p;

@@ -264,6 +264,7 @@ TEST_CASE("an unloaded 4 KiB read takes the sum of its parts, to the picosecond"
   config.link.latency = GENERATE(SimTime{}, SimTime::nanoseconds(250));
   config.nvme.firmware_time = SimTime::nanoseconds(1200);
   config.lookup_time = SimTime::nanoseconds(170);
+  config.pipeline_time = SimTime::nanoseconds(3300);
   config.flash.ecc_latency = SimTime::nanoseconds(900);
   DriveHost host(config);
   REQUIRE(host.run(host.send_write(3, 1, std::byte{7})) == status::success);
@@ -279,7 +280,7 @@ TEST_CASE("an unloaded 4 KiB read takes the sum of its parts, to the picosecond"
   };
   const SimTime one_way = config.link.latency;
   const SimTime fetch = wire(28) + one_way + wire(64 + 28) + one_way;  // read request, submission entry
-  const SimTime firmware = config.nvme.firmware_time + config.lookup_time;
+  const SimTime firmware = config.nvme.firmware_time + config.pipeline_time + config.lookup_time;
   const SimTime flash = config.flash.command_time + config.flash.read_latency + config.flash.data_out_setup +
                         transfer_time(Bytes::kib(4), config.flash.channel_bandwidth) + config.flash.ecc_latency;
   const SimTime data = wire(4096 + 16 * 28) + one_way;
