@@ -48,7 +48,7 @@ struct ImportanceArguments {
 };
 
 /// A warp a token but the newest. Grid (tokens / warps, lists, sequences).
-inline __global__ void importance_kernel(ImportanceArguments a) {
+static __global__ void importance_kernel(ImportanceArguments a) {
   const std::uint32_t lane = threadIdx.x % 32, list = blockIdx.y, sequence = blockIdx.z;
   const std::uint32_t token = blockIdx.x * kImportanceWarps + threadIdx.x / 32;
   if (token + 1 >= a.lengths[sequence]) return;  // a whole warp
@@ -72,7 +72,7 @@ inline __global__ void importance_kernel(ImportanceArguments a) {
 
 /// Prepares the sort of [lists][stride] scores: indices that count up, and where lists begin and end.
 /// `lists_a_sequence` lists have the length of a sequence, less the newest token.
-inline __global__ void prepare_lists_kernel(const std::uint32_t* lengths, std::uint32_t lists_a_sequence,
+static __global__ void prepare_lists_kernel(const std::uint32_t* lengths, std::uint32_t lists_a_sequence,
                                             std::uint32_t stride, std::uint32_t* indices, int* begins, int* ends) {
   for (std::uint32_t i = threadIdx.x; i < stride; i += blockDim.x) indices[std::size_t{blockIdx.x} * stride + i] = i;
   if (threadIdx.x != 0) return;
@@ -82,7 +82,7 @@ inline __global__ void prepare_lists_kernel(const std::uint32_t* lengths, std::u
 }
 
 /// The first of the sorted indices, and the newest token: `budget` in all, or as many as there are.
-inline __global__ void take_best_kernel(const std::uint32_t* sorted, const std::uint32_t* lengths,
+static __global__ void take_best_kernel(const std::uint32_t* sorted, const std::uint32_t* lengths,
                                         std::uint32_t lists_a_sequence, std::uint32_t stride, std::uint32_t budget,
                                         std::uint32_t* chosen, std::uint32_t* counts) {
   const std::size_t list = blockIdx.x;
