@@ -369,8 +369,10 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
               : "clustered: share of token pages touched is assumed, see scenario";
   }
 
-  if (carried) add_text(result, data->generated(), *model);
-  add_digest(result, *data);
+  if (carried) {
+    add_text(result, data->generated(), *model);
+    add_digest(result, *data);
+  }
 
   for (const scenario::Comparison other : s.simulation.compare) {
     std::unique_ptr<DecoderData> reference;
