@@ -316,6 +316,79 @@ GPU_TEST("element-wise operators") {
   EXPECT_WITHIN(on_host(xs), turned, 2e-3);
 }
 
+void test_importance(std::uint32_t bits, bool per_head) {
+  Random random(bits);
+  const std::uint32_t kv_heads = 2, group = 3, d = 64, capacity = 70, budget = 9;
+  const std::vector<std::uint32_t> lengths{70, 6, 33};
+  const auto sequences = static_cast<std::uint32_t>(lengths.size());
+  const std::uint32_t heads = kv_heads * group, lists = per_head ? kv_heads : 1;
+  const Floats q = rounded(random.values(std::size_t{sequences} * heads * d), Format::f16);
+  const Floats k = rounded(random.values(std::size_t{sequences} * kv_heads * capacity * d), Format::f16);
+  const auto qs = narrowed<__half>(q), ks = narrowed<__half>(k);
+  const std::size_t q_rows = q.size() / d, k_rows = k.size() / d;
+  const DeviceBuffer<std::int8_t> q8(context().pool, q.size()), k8(context().pool, k.size());
+  const DeviceBuffer<float> q_scales(context().pool, q_rows), k_scales(context().pool, k_rows);
+  const DeviceBuffer<float> scores(context().pool, std::size_t{sequences} * lists * capacity);
+  const auto device_lengths = on_device(lengths);
+  quantise<__half>(context().stream, qs.data(), q_rows, d, 8, q8.data(), q_scales.data());
+  quantise<__half>(context().stream, ks.data(), k_rows, d, bits, k8.data(), k_scales.data());
+  importance(context().stream,
+             {q8.data(), q_scales.data(), k8.data(), k_scales.data(), device_lengths.data(), sequences, scores.data(),
+              capacity},
+             {heads, kv_heads, d, capacity}, per_head, capacity);
+  const DeviceBuffer<std::uint32_t> chosen(context().pool, scores.size()), counts(context().pool, sequences * lists);
+  choose_best(context().stream, context().pool, scores.data(), device_lengths.data(), sequences, lists, capacity,
+              budget, chosen.data(), counts.data());
+
+  const auto integers = [&](const Floats& values, std::size_t row, float largest, std::vector<int>& out) {
+    float magnitude = 0;
+    for (std::uint32_t i = 0; i < d; ++i) magnitude = std::max(magnitude, std::abs(values[row * d + i]));
+    const float scale = magnitude / largest;
+    out.resize(d);
+    for (std::uint32_t i = 0; i < d; ++i) out[i] = static_cast<int>(std::nearbyint(values[row * d + i] / scale));
+    return scale;
+  };
+  const Floats found = on_host(scores);
+  std::vector<std::uint32_t> found_chosen(chosen.size()), found_counts(counts.size());
+  copy_to_host(context().stream, static_cast<const std::uint32_t*>(chosen.data()), std::span(found_chosen));
+  copy_to_host(context().stream, static_cast<const std::uint32_t*>(counts.data()), std::span(found_counts));
+  std::vector<int> left, right;
+  for (std::uint32_t s = 0; s < sequences; ++s) {
+    for (std::uint32_t list = 0; list < lists; ++list) {
+      const std::size_t row = s * lists + list;
+      Floats expected(lengths[s] - 1), here(lengths[s] - 1);
+      for (std::uint32_t head = list; head < (per_head ? list + 1 : kv_heads); ++head) {
+        for (std::uint32_t g = 0; g < group; ++g) {
+          const float q_scale = integers(q, (std::size_t{s} * kv_heads + head) * group + g, 127, left);
+          for (std::uint32_t j = 0; j < expected.size(); ++j) {
+            const std::size_t key = (std::size_t{s} * kv_heads + head) * capacity + j;
+            const float k_scale = integers(k, key, bits == 8 ? 127.0f : 7.0f, right);
+            int product = 0;
+            for (std::uint32_t i = 0; i < d; ++i) product += left[i] * right[i];
+            expected[j] += q_scale * k_scale * static_cast<float>(product);
+          }
+        }
+      }
+      for (std::uint32_t j = 0; j < here.size(); ++j) here[j] = found[row * capacity + j];
+      EXPECT_WITHIN(here, expected, 1e-5);
+      // The choice is checked on the scores that were found: a rounding may swap two of nearly the same.
+      std::vector<std::uint32_t> best = first_rows(static_cast<std::uint32_t>(here.size()));
+      std::stable_sort(best.begin(), best.end(), [&](std::uint32_t a, std::uint32_t b) { return here[a] > here[b]; });
+      best.resize(std::min<std::size_t>(best.size(), budget - 1));
+      best.push_back(lengths[s] - 1);
+      EXPECT(found_counts[row] == best.size());
+      const auto* first = found_chosen.data() + row * capacity;
+      EXPECT(std::vector<std::uint32_t>(first, first + best.size()) == best);
+    }
+  }
+}
+
+GPU_TEST("importance in integers, a list a head or for all, and the choice of the best tokens") {
+  test_importance(8, true);
+  test_importance(8, false);
+  test_importance(4, true);
+}
+
 GPU_TEST("a failing call names itself") {
   try {
     CSDSIM_CUDA(cudaMemcpy(nullptr, nullptr, 1, cudaMemcpyDeviceToDevice));

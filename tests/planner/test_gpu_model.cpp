@@ -87,3 +87,25 @@ TEST_CASE("the platform times GPU and links and leaves drives to others") {
   CHECK(platform.start(op, {})->ps == 42);
   CHECK_THROWS_AS(PlatformBackend(GpuModel(round_gpu()), {}, drives), UserError);
 }
+
+TEST_CASE("an operator is measured once, and the GPU takes what was measured") {
+  int asked = 0;
+  const ComputeWork known{.op = OperatorClass::gemm, .flops = 10, .weights = Bytes{4}};
+  const auto table = std::make_shared<OperatorTable>(
+      [&](const ComputeWork& work) {
+        ++asked;
+        return SimTime{static_cast<std::int64_t>(work.flops)};
+      },
+      OperatorTable::Entries{{known, SimTime{77}}});
+  const GpuModel gpu(round_gpu(), table);
+  CHECK(gpu.time(known).ps == 77);
+  ComputeWork other = known;
+  for (const std::uint64_t flops : {5u, 6u, 5u, 6u}) {
+    other.flops = flops;
+    CHECK(gpu.time(other).ps == static_cast<std::int64_t>(flops));
+  }
+  other.launches = 2;
+  gpu.time(other);
+  CHECK(asked == 3);
+  CHECK(table->entries().size() == 4);
+}

@@ -1,4 +1,6 @@
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "csd_model/scenario/load.h"
@@ -130,4 +132,50 @@ TEST_CASE("an interface yields to what is given beside it or stronger, and repla
   CHECK(origin.note == "datasheet: ONFI 4.0, NV-DDR3 mode 10");
   CHECK_THROWS_WITH(flash_of("{flash: {interface: onfi-nvddr3-801}}"),
                     Catch::Contains("did you mean onfi-nvddr3-800?"));
+}
+
+TEST_CASE("a scenario brings presets of its own, which the effective configuration names") {
+  const auto directory = std::filesystem::temp_directory_path() / "csdsim_own_presets";
+  std::filesystem::create_directories(directory);
+  std::ofstream(directory / "gpu.yaml") << "kind: gpu\npresets:\n  mine:\n    doc: My GPU.\n    values:\n"
+                                           "      fp16_rate: {v: 7 TFLOPS, src: measured, cite: here}\n";
+  std::ofstream(directory / "again.yaml") << "kind: gpu\npresets:\n  h200:\n    doc: Another.\n    values:\n"
+                                             "      fp16_rate: {v: 7 TFLOPS, src: measured, cite: here}\n";
+  const auto load = [&](const std::string& presets) {
+    return load_scenario_text("csdsim: 1\npresets: " + presets +
+                                  "\nworkload: {kind: block_io}\n"
+                                  "platform: {gpu: {preset: mine}}\n",
+                              "t.yaml", directory);
+  };
+  for (const char* const form : {"gpu.yaml", "[gpu.yaml]"}) {
+    const Loaded loaded = load(form);
+    CHECK(loaded.base.scenario.platform.gpu.fp16_rate.flop_per_second == 7'000'000'000'000u);
+    CHECK(loaded.base.origins.at("platform.gpu.fp16_rate").note == "measured: here");
+    const std::string dumped = effective_config(loaded.base.scenario).dump();
+    CHECK(effective_config(load_scenario_text(dumped, "t.yaml", "/").base.scenario).dump() == dumped);
+  }
+  CHECK_THROWS_WITH(load("[gpu.yaml, again.yaml]"), Catch::Contains("h200 exists already"));
+  CHECK_THROWS_WITH(load("missing.yaml"), Catch::Contains("t.yaml:2:") && Catch::Contains("missing.yaml"));
+  CHECK_THROWS_WITH(load("[]"), Catch::Contains("expected a file"));
+  std::filesystem::remove_all(directory);
+}
+
+TEST_CASE("measured GPU times leave no part to what describes the model of a GPU") {
+  const auto load = [](const std::string& gpu) {
+    return load_scenario_text(
+        "csdsim: 1\nmodel: {preset: opt-1.3b}\nsystem: {kind: instinfer-dense}\n"
+        "workload: {kind: generation, batch: 1, input_tokens: 64, output_tokens: 4}\n"
+        "platform: {gpu: " +
+            gpu + "}\n",
+        "t.yaml", ".");
+  };
+  for (const char* const unused :
+       {"fp16_rate: 1 TFLOPS", "memory_bandwidth: 1 GB/s", "kernel_launch: 1 us", "efficiency: {gemv: 0.5}"}) {
+    CHECK_THROWS_WITH(load(std::string("{timing: measured, ") + unused + "}"), Catch::Contains("is not used"));
+  }
+  CHECK_THROWS_WITH(load("{times: result.json}"), Catch::Contains("platform.gpu.times is not used"));
+  CHECK_THROWS_WITH(load("{timing: measured, times: no-such-result.json}"), Catch::Contains("no-such-result.json"));
+  const Loaded measured = load("{preset: h200, timing: measured}");
+  const std::string dumped = effective_config(measured.base.scenario).dump();
+  CHECK(effective_config(load_scenario_text(dumped, "t.yaml", ".").base.scenario).dump() == dumped);
 }

@@ -13,16 +13,27 @@ float dot(const float* q, const Half* row, std::size_t d) {
   return sum;
 }
 
-void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores) {
+void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores, const Half*) {
   for (std::size_t j = 0; j < n_rows; ++j) scores[j] = dot(q, rows + j * d, d);
+}
+
+void gemv_rows_group(const float* q, std::size_t group, const Half* rows, std::size_t n_rows, std::size_t d,
+                     float* scores, std::size_t stride, const Half*) {
+  for (std::size_t g = 0; g < group; ++g) gemv_rows(q + g * d, rows, n_rows, d, scores + g * stride);
 }
 
 void axpy(float w, const Half* row, float* out, std::size_t d) {
   for (std::size_t i = 0; i < d; ++i) out[i] += w * half_to_float(row[i]);
 }
 
-void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out) {
+void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out,
+                     const Half*) {
   for (std::size_t j = 0; j < n_rows; ++j) axpy(weights[j], rows + j * d, out, d);
+}
+
+void accumulate_rows_group(const float* weights, std::size_t stride, std::size_t group, const Half* rows,
+                           std::size_t n_rows, std::size_t d, float* out, const Half*) {
+  for (std::size_t g = 0; g < group; ++g) accumulate_rows(weights + g * stride, rows, n_rows, d, out + g * d);
 }
 
 float exp_shifted(float* x, std::size_t n, float shift) {

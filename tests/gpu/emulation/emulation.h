@@ -95,6 +95,12 @@ T shuffle_xor(T value, int lane) {
   return all.get<T>(emulation::thread_index() % 32 ^ static_cast<std::size_t>(lane));
 }
 
+inline int add_byte_products(int a, int b, int sum) {
+  const auto left = std::bit_cast<std::array<std::int8_t, 4>>(a), right = std::bit_cast<std::array<std::int8_t, 4>>(b);
+  for (std::size_t i = 0; i < 4; ++i) sum += left[i] * right[i];
+  return sum;
+}
+
 inline std::uint32_t select_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
   const std::uint64_t both = std::uint64_t{high} << 32 | low;
   std::uint32_t result = 0;

@@ -197,6 +197,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, const void
 
 namespace csdsim::host::cuda {
 
+// In place of sort_lists.cu, which needs CUB.
+void sort_lists(const Stream&, DevicePool&, const float* scores, const std::uint32_t* indices, std::size_t,
+                std::size_t segments, const int* begins, const int* ends, std::uint32_t* sorted) {
+  for (std::size_t s = 0; s < segments; ++s) {
+    std::vector<int> order;
+    for (int i = begins[s]; i < ends[s]; ++i) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return scores[a] > scores[b]; });
+    for (std::size_t i = 0; i < order.size(); ++i) sorted[begins[s] + static_cast<int>(i)] = indices[order[i]];
+  }
+}
+
 // In place of prefill_hopper.cu, which asks the driver for tensor maps.
 template <class T>
 void prefill_hopper(const Stream& stream, const PrefillQuery<T>& q) {
