@@ -121,8 +121,8 @@ KvStatus KvFtl::book(const Append& a) {
     }
   }
   if (pages > 0 && blocks_.read_only()) return KvStatus::read_only;
-  if (const std::uint64_t wanted = pages + parked_.size(); pages > 0 && wanted > appendable_pages()) {
-    return room_may_come(wanted) ? KvStatus::busy : KvStatus::out_of_space;
+  if (pages > appendable_pages()) {
+    return room_may_come(pages + parked_.size()) ? KvStatus::busy : KvStatus::out_of_space;
   }
 
   std::array<Bytes, kDramUses> before{};

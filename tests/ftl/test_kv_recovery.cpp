@@ -58,17 +58,19 @@ constexpr std::array kTails{TailPolicy::token_index, TailPolicy::dram, TailPolic
 
 /// Flash that stays when the rest of the drive is replaced.
 struct Drive {
-  explicit Drive(const FlashGeometry& g, TailPolicy tail = TailPolicy::token_index)
-      : geometry(g), store(g, DataMode::carried) {
+  explicit Drive(const FlashGeometry& g, TailPolicy tail = TailPolicy::token_index, MediaFaults* f = nullptr)
+      : geometry(g), faults(f), store(g, DataMode::carried) {
     config.layout.embedding_group = 4;
     config.tail = tail;
     switch_on();
   }
   void switch_on() {
     ftl.reset();
-    blocks.emplace(geometry, BlockQuota{0, geometry.blocks_per_plane});
+    const std::uint32_t spare = faults == nullptr ? 0 : 2;
+    blocks.emplace(geometry, BlockQuota{0, geometry.blocks_per_plane - spare},
+                   BlockManagerConfig{.spare_blocks = spare});
     dram.emplace(Bytes::gib(1));
-    ftl = std::make_unique<KvFtl>(config, *blocks, store, *dram, kRegistry.make("instinfer", {geometry, {}}));
+    ftl = std::make_unique<KvFtl>(config, *blocks, store, *dram, kRegistry.make("instinfer", {geometry, {}}), faults);
   }
   RecoveryResult recover(const KvDump& dump) {
     switch_on();
@@ -89,6 +91,7 @@ struct Drive {
   }
 
   FlashGeometry geometry;
+  MediaFaults* faults;
   KvFtlConfig config;
   BackingStore store;
   std::optional<BlockManager> blocks;
@@ -166,6 +169,78 @@ TEST_CASE("of two copies of a page the newer one stays, and the block of the old
   CHECK(result.pages == 14);
   drive.ftl->visit_pages([&](const KvPageId& page, PhysicalPageAddress ppa) { CHECK(before.at(page) == ppa); });
   drive.check_rows(kStay, 7 * 16);
+}
+
+TEST_CASE("power fails while the last free block takes moved pages: collection goes on after the recovery") {
+  Drive drive(kSmall);
+  drive.ftl->create_sequence(kStay, {1, 1, 16, 0, false});
+  drive.ftl->create_sequence(kGo, {1, 1, 16, 0, false});
+  for (int i = 0; i < 28; ++i) run(drive, drive.append(i % 2 == 0 ? kStay : kGo, 16));
+  REQUIRE(drive.append(kStay, 16).status == KvStatus::out_of_space);
+  REQUIRE(drive.ftl->free_sequence(kGo).erases.empty());
+  const AppendResult collecting = drive.append(kStay, 16 * 5);
+  REQUIRE(collecting.status == KvStatus::busy);
+  REQUIRE(collecting.jobs.size() == 2);  // four valid pages each
+  PowerLoss loss;
+  for (const FlushJob& job : collecting.jobs) {
+    REQUIRE(job.programs.size() == 4);
+    for (int i = 0; i < 2; ++i) loss.torn.push_back(job.programs[static_cast<std::size_t>(i)].ppa);
+  }
+  const KvDump dump = drive.ftl->power_loss();
+  CHECK(dump.images.empty());  // the old copies are there
+  drive.store.lose_power(loss);
+  const RecoveryResult result = drive.recover(dump);
+  // No page is free and no block without a valid page: one of those with two is emptied into DRAM.
+  CHECK(result.unreadable_pages == 4);
+  CHECK(result.evacuated_pages == 2);
+  CHECK(result.reads.size() == 2);
+  REQUIRE(result.erases.size() == 1);
+  CHECK(drive.ftl->parked_pages() == 2);
+  CHECK(drive.dram->used(DramUse::flush_pending) == Bytes{1024});
+  drive.check_rows(kStay, 14 * 16);
+
+  const KvDump again = drive.ftl->power_loss();
+  CHECK(again.images.size() == 2);
+  drive.store.lose_power({{}, {}, {drive.geometry.block_of(result.erases[0].ppa)}});
+  for (const PageOp& op : drive.recover(again).erases) drive.ftl->erase_done(op.ppa);
+  drive.check_rows(kStay, 14 * 16);
+  CHECK(drive.ftl->parked_pages() == 2);
+  for (std::uint32_t groups = 14, tries = 0; groups < 28; ++tries) {
+    REQUIRE(tries < 60);
+    const AppendResult next = drive.append(kStay, 16);
+    groups += next.status == KvStatus::ok ? 1 : 0;
+    for (const FlushJob& job : next.jobs) {
+      for (const PageOp& op : drive.ftl->flush_done(job.id)) drive.ftl->erase_done(op.ppa);
+    }
+    for (const PageOp& op : next.erases) drive.ftl->erase_done(op.ppa);
+  }
+  CHECK(drive.ftl->parked_pages() == 0);
+  CHECK(drive.dram->used(DramUse::flush_pending) == Bytes{});
+  drive.check_rows(kStay, 28 * 16);
+  CHECK(drive.ftl->verify() == 0);
+}
+
+TEST_CASE("a block that failed before the power loss is emptied after it") {
+  struct OneFailure final : MediaFaults {
+    ReadOutcome read(PhysicalPageAddress, std::uint32_t, std::uint32_t) override { return {}; }
+    bool program_fails(PhysicalPageAddress ppa, std::uint32_t) override { return ppa.value == 5; }
+    bool erase_fails(BlockId, std::uint32_t) override { return false; }
+  } media;
+  Drive drive(kSmall, TailPolicy::token_index, &media);
+  drive.ftl->create_sequence(kStay, {1, 1, 16, 0, false});
+  for (int i = 0; i < 3; ++i) run(drive, drive.append(kStay, 16));
+  REQUIRE(drive.blocks->state(BlockId{0}) == BlockState::retired);
+  const RecoveryResult result = drive.recover(drive.ftl->power_loss());
+  CHECK(result.pages == 6);
+  CHECK(drive.blocks->state(BlockId{0}) == BlockState::retired);
+  CHECK(drive.blocks->valid_pages(BlockId{0}) == 5);
+  CHECK(drive.blocks->spare_blocks_left(PlaneId{0}) == 1);
+  run(drive, drive.append(kStay, 16));
+  CHECK(drive.blocks->state(BlockId{0}) == BlockState::bad);
+  // Its pages are read until the moves are done, and after a power loss.
+  CHECK(drive.recover(drive.ftl->power_loss()).pages == 8);
+  CHECK(drive.blocks->state(BlockId{0}) == BlockState::bad);
+  drive.check_rows(kStay, 64);
 }
 
 TEST_CASE("a page that is nowhere is reported, and so is every sequence that needs it") {
