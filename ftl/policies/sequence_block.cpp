@@ -16,7 +16,7 @@ const SequenceBlockPolicy::Territory& SequenceBlockPolicy::territory(const KvSeq
     unused_.pop_back();
   }
   const std::uint64_t tiles = (sequence.shape.kv_heads + sequence.layout.page_heads - 1) / sequence.layout.page_heads;
-  const std::uint64_t pages = sequence.layout.pages(sequence.shape.max_tokens).total() * tiles;
+  const std::uint64_t pages = sequence.layout.pages(sequence.shape.max_tokens).total() * tiles * sequence.shape.layers;
   const std::uint64_t of_row = std::uint64_t{geometry_.channels} * geometry_.pages_per_block;
   own.planes = static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>((pages + of_row - 1) / of_row, 1, geometry_.planes_per_channel()));

@@ -10,12 +10,13 @@
 namespace csdsim::ftl {
 
 /// Every sequence fills erase blocks of its own, so that freeing it frees them whole. Pages are striped as by
-/// `instinfer`, over all channels, but only over as many planes of each as a layer of the longest expected sequence
-/// (KvShape::max_tokens) fills blocks of; sequences start at different planes.
+/// `instinfer`, over all channels, but only over as many planes of each as the blocks of the longest expected sequence
+/// (KvShape::max_tokens) need; sequences start at different planes.
 ///
 /// Optimises: no garbage collection and a write amplification of 1, whatever order sequences end in. Costs: the last
-/// block in each plane stays partly empty while the sequence lives, which counts where there are few layers; fewer
-/// planes a sequence, so less parallelism for short ones.
+/// block in each plane stays partly empty while the sequence lives, which counts where sequences are short against
+/// planes times the block size; fewer planes a sequence, so less parallelism for short ones. Runs that simulate a few
+/// layers for all see sequences that are as much shorter.
 class SequenceBlockPolicy : public KvMappingPolicy {
  public:
   static constexpr std::string_view kName = "sequence-block";

@@ -93,3 +93,20 @@ TEST_CASE("a work count that the measured steps hardly show is not extrapolated"
   const auto predicted = StepPredictor(f).predict(groups, measured);
   for (std::uint32_t s = 20; s < f.size(); s += 20) CHECK(predicted[s] == Approx(cost(s)).epsilon(0.25));
 }
+
+TEST_CASE("windows of different lengths flush where what is kept component-major grows") {
+  // They end at 64, 128, 256 and from there on every 128 tokens.
+  const auto windowed = [](std::uint64_t tokens) -> std::uint64_t {
+    return tokens < 128 ? tokens / 64 * 64 : tokens / 128 * 128;
+  };
+  const KvGrouping uneven{.page_tokens = 16, .window_tokens = 64, .windowed = windowed};
+  const auto f = step_features({{100}, 200}, uneven, {.token = 1, .window = 2});
+  std::vector<std::uint32_t> flushes;
+  for (std::uint32_t s = 0; s < f.size(); ++s) {
+    const std::uint32_t context = 100 + s + 1;
+    CHECK(f[s].windowed == (context < 128 ? 64 : context < 256 ? 128 : 256));
+    if (f[s].window_flushes > 0) flushes.push_back(context);
+  }
+  CHECK(flushes == std::vector<std::uint32_t>{128, 256});
+  CHECK(f[128 - 101 + 2].stratum() == Stratum::after_window_flush);
+}

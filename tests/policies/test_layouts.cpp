@@ -106,3 +106,18 @@ TEST_CASE("rows that do not fit a page are refused with the numbers") {
   CHECK_THROWS_WITH(layout("paired", {1, 1, 256, 100}, Bytes{512}),
                     Catch::Contains("paired: a page of 512 bytes holds 1 token rows of 512 bytes"));
 }
+
+TEST_CASE("what tail policy partial_program has written of a window") {
+  const KvLayout l = layout("instinfer", kOpt, Bytes::kib(4), {.embedding_group = 4});  // T = 512, n = 16
+  CHECK(l.windowed(511) == 0);
+  CHECK(l.windowed(1000) == 512);
+  CHECK(l.windowed(255, 1) == 0);
+  CHECK(l.windowed(256, 1) == 256);
+  CHECK(l.windowed(1000, 1) == 768);
+  // 512 / 6 is 85 tokens, five groups.
+  CHECK(l.windowed(79, 5) == 0);
+  CHECK(l.windowed(80, 5) == 80);
+  CHECK(l.windowed(512 + 165, 5) == 512 + 160);
+  // Not more often than there are groups.
+  CHECK(l.windowed(100, 4096) == 96);
+}

@@ -63,6 +63,8 @@ TEST_CASE("a sequence spreads over all channels and no more planes than its bloc
   CHECK(planes(32 * 128 * 8).second == 32);
   CHECK(planes(32 * 128 * 100).second == 32);
   CHECK(planes(1).second == 4);
+  Placing layers("sequence-block", kFlash, {2, 1, 64, 32 * 128, false});
+  CHECK(planes_of(layers, 0).size() == 8);
 
   // Sequences begin where others do not.
   Placing p("sequence-block", kFlash, {1, 1, 64, 1024, false});
