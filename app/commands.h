@@ -67,6 +67,7 @@ struct EvalArguments {
   std::vector<std::uint32_t> distances;  ///< of recall; empty: a quarter, half and seven eighths of the prefill
   bool no_recall = false;
   std::string attention = "host";
+  std::string backend = "cpu";
   std::optional<std::filesystem::path> scenario;
   std::vector<std::string> overrides;
   std::uint64_t seed = 1;
@@ -89,6 +90,13 @@ struct TestPolicyArguments {
 };
 /// 1 where the policy breaks a property.
 int test_policy(const TestPolicyArguments& arguments);
+
+struct ProfileGpuArguments {
+  std::string name;           ///< of the preset; empty: made from the GPU's
+  std::filesystem::path out;  ///< preset file to write
+};
+/// Measures the operators of the present GPU and writes a preset for `presets:` of a scenario.
+int profile_gpu(const ProfileGpuArguments& arguments);
 
 int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides);
 int list(const std::string& kind);

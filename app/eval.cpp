@@ -220,6 +220,7 @@ int eval(const EvalArguments& arguments) {
       if (distance >= options.recall.fact()) options.recall.distances.push_back(distance);
   if (in_drive) place_in_drive(arguments, options.batch, request.settings);
 
+  request.processor = csd_model::processor_named(arguments.backend);
   if (arguments.record) request.record_every = arguments.record_every;
   csd_model::EvalResult result;
   {

@@ -63,6 +63,7 @@ int generate(const GenerateArguments& arguments) {
 
   csd_model::RunOptions options;
   options.attention_on_host = arguments.attention == "host";
+  options.processor = csd_model::processor_named(arguments.backend);
   if (arguments.prompt) {
     options.prompt_text = *arguments.prompt;
   } else {

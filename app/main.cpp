@@ -69,7 +69,7 @@ int parse_and_run(int argc, char** argv) {
   generate_command->add_option("--attention", generate.attention, "Where decoding attention runs")
       ->check(CLI::IsMember({"drive", "host"}));
   generate_command->add_option("--backend", generate.backend, "Where the rest of the model runs")
-      ->check(CLI::IsMember({"cpu"}));
+      ->check(CLI::IsMember({"cpu", "cuda", "cuda-bf16"}));
   generate_command->add_option("--temperature", generate.temperature, "0 is greedy")->check(CLI::NonNegativeNumber);
   generate_command->add_option("--top-k", generate.top_k, "Draw from the k likeliest tokens (default: all)");
   generate_command->add_option("--top-p", generate.top_p, "Draw from the likeliest tokens of this mass (default: 1)");
@@ -117,6 +117,8 @@ int parse_and_run(int argc, char** argv) {
   eval_command->add_flag("--no-recall", eval.no_recall, "Leave the recall task out");
   eval_command->add_option("--attention", eval.attention, "Where decoding attention runs")
       ->check(CLI::IsMember({"host", "drive"}));
+  eval_command->add_option("--backend", eval.backend, "Where the rest of the model runs")
+      ->check(CLI::IsMember({"cpu", "cuda", "cuda-bf16"}));
   eval_command->add_option("--scenario", eval.scenario, "Scenario whose platform is used (default: built in)");
   eval_command->add_option("--set", eval.overrides, "Override a key of the scenario: a.b=v")->allow_extra_args(false);
   eval_command->add_option("--seed", eval.seed, "Seed of the planted facts");
@@ -146,6 +148,13 @@ int parse_and_run(int argc, char** argv) {
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, app::Format>{{"table", app::Format::table}, {"json", app::Format::json}}));
   policy_command->callback([&] { status = app::test_policy(policy); });
+
+  app::ProfileGpuArguments profile{.name = {}, .out = "gpu-preset.yaml"};
+  auto* profile_command = cli.add_subcommand(
+      "profile-gpu", "Measure the present GPU's operators; write a preset that modelled runs on any machine can use");
+  profile_command->add_option("--name", profile.name, "Name of the preset (default: from the GPU's name)");
+  profile_command->add_option("--out", profile.out, "File to write")->capture_default_str();
+  profile_command->callback([&] { status = app::profile_gpu(profile); });
 
   std::vector<std::filesystem::path> checked;
   std::vector<std::string> check_overrides;

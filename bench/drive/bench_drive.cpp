@@ -49,7 +49,7 @@ PlatformConfig platform_config(const Shape& shape) {
 }
 
 /// Keeps the queue depth of random requests outstanding until `requests` are issued.
-class ClosedLoop {
+class ClosedLoop : private nvme::CompletionClient {
  public:
   ClosedLoop(const Shape& shape, Platform& platform) : shape_(shape), driver_(platform.driver(0)) {
     platform.drive(0).block_ftl().precondition(working_set(platform), 1);
@@ -71,11 +71,12 @@ class ClosedLoop {
     const nvme::Segment buffer{nvme::PhysicalAddress{Platform::kGpuBase}, request_size()};
     driver_.submit_block(queue, shape_.writes ? nvme::nvm_opcode::write : nvme::nvm_opcode::read,
                          nvme::Lba{rng_.below(slots_) * shape_.request_pages}, shape_.request_pages, {&buffer, 1},
-                         [this](const nvme::CompletionEntry& entry, SimTime) {
-                           if (!entry.code().ok()) throw InternalError("a request failed");
-                           ++completed_;
-                           issue();
-                         });
+                         *this, 0);
+  }
+  void completed(std::uint64_t /*tag*/, const nvme::CompletionEntry& entry, SimTime /*at*/) override {
+    if (!entry.code().ok()) throw InternalError("a request failed");
+    ++completed_;
+    issue();
   }
 
   Shape shape_;

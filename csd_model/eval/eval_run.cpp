@@ -11,7 +11,6 @@
 #include "csd_model/runner/result.h"
 #include "csd_model/runner/runner.h"
 #include "host_runtime/checkpoint/checkpoint.h"
-#include "host_runtime/cpu/cpu_backend.h"
 
 namespace csd_model {
 
@@ -108,9 +107,9 @@ ordered_json frame(const EvalRequest& request, std::size_t text_tokens, std::uin
 
 EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progress) {
   const WallClock clock;
-  host::CpuBackend backend;
+  const std::unique_ptr<host::Backend> backend = make_backend(request.processor);
   const host::Checkpoint checkpoint = host::open_checkpoint(request.model);
-  const std::unique_ptr<host::Decoder> decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, backend);
+  const std::unique_ptr<host::Decoder> decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, *backend);
   const std::vector<TokenId> text =
       request.tokens ? *request.tokens : host::open_tokenizer(request.model, checkpoint.config).encode(request.content);
   EvalResult result;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "csd_model/runner/processor.h"
 #include "csd_model/scenario/scenario.h"
 #include "host_runtime/core/eval/evaluation.h"
 
@@ -32,6 +33,7 @@ struct EvalRequest {
   csdsim::host::EvaluationOptions options;
   /// Whether the selections of the only setting are to be recorded, and of so many decode steps one.
   std::optional<std::uint32_t> record_every;
+  Processor processor = Processor::cpu;  ///< of everything but decoding attention
 };
 
 struct EvalResult {

@@ -53,6 +53,7 @@ class BlockService : private csdsim::nfc::FlashClient {
 
   void plan_read(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length);
   void flash_done(std::uint64_t tag, const csdsim::FlashStages& stages) override;
+  void flash_soon(std::uint64_t tag) override { reading_[tag].command->prefetch(); }
   void end_read(std::uint64_t tag);
   void plan_mapped_read(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length);
   void plan_write(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length,

@@ -39,7 +39,9 @@ class DramPort : public sc_core::sc_module {
   void move(DramTraffic traffic, csdsim::Bytes size, Work then);
   /// Takes its share of the bandwidth and waits for nothing: a transfer that streams through while something else,
   /// which takes longer on its own, moves the same bytes.
-  void stream(DramTraffic traffic, csdsim::Bytes size) { reserve(traffic, size); }
+  void stream(DramTraffic traffic, csdsim::Bytes size) {
+    if (limited()) reserve(traffic, size);
+  }
 
   csdsim::Bytes bytes(DramTraffic traffic) const { return bytes_[static_cast<std::size_t>(traffic)]; }
   const csdsim::SimTime& busy() const { return busy_; }

@@ -80,7 +80,7 @@ class GenerationProgram : public sc_core::sc_module {
         grouping_(grouping()),
         plan_(setup.plan.workload, setup.plan.model.layers, grouping_, setup.sampling),
         estimator_(plan_, setup.plan.workload),
-        gpu_(setup.gpu),
+        gpu_(setup.gpu, setup.gpu_times),
         executor_("executor"),
         drives_(
             platform, shape(), setup.data,

@@ -23,6 +23,7 @@ namespace csd_model {
 struct GenerationSetup {
   PlatformConfig platform;
   csdsim::host::GpuParameters gpu;
+  std::shared_ptr<csdsim::host::OperatorTable> gpu_times;  ///< null: the times are modelled
   csdsim::host::LinkModel gpu_link;
   std::string system;                ///< name of an offload system
   csdsim::host::PlannerInputs plan;  ///< span and drives are set by the run

@@ -213,10 +213,9 @@ nvme::PcieLinkParams link_params(const scenario::LinkConfig& link) {
 
 /// A namespace that a workload does not use keeps what its FTL needs to exist.
 double kv_share(const Scenario& s) {
+  if (!s.platform.device.has_engine() || s.block_only()) return 0;
   const auto* generation = std::get_if<scenario::GenerationWorkload>(&s.workload);
-  if (!s.platform.device.has_engine() || generation == nullptr) return 0;
-  const auto& background = generation->background;
-  return background ? 1 - background->capacity_share.value() : 1;
+  return generation != nullptr && generation->background ? 1 - generation->background->capacity_share.value() : 1;
 }
 
 }  // namespace

@@ -14,10 +14,10 @@
 #include "csd_model/runner/assemble.h"
 #include "csd_model/runner/background_io.h"
 #include "csd_model/runner/kinds.h"
+#include "csd_model/runner/operator_times.h"
 #include "csd_model/runner/result.h"
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/core/planner/systems/systems.h"
-#include "host_runtime/cpu/cpu_backend.h"
 
 namespace csd_model {
 
@@ -32,17 +32,24 @@ using Tokens = std::vector<std::vector<TokenId>>;
 /// A checkpoint that is ready to decode.
 class LoadedModel {
  public:
-  host::CpuBackend backend;
   host::Checkpoint checkpoint;
-  std::unique_ptr<host::Decoder> decoder;
 
-  explicit LoadedModel(const std::filesystem::path& directory) : checkpoint(host::open_checkpoint(directory)) {
-    decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, backend);
+  LoadedModel(const std::filesystem::path& directory, Processor processor)
+      : checkpoint(host::open_checkpoint(directory)), processor_(processor) {
     try {
       tokenizer_.emplace(host::open_tokenizer(directory, checkpoint.config));
     } catch (const UserError& error) {
       no_tokenizer_ = error.what();
     }
+  }
+
+  /// Made when first asked for: what runs on a GPU from end to end does not need it.
+  host::Decoder& decoder() {
+    if (!decoder_) {
+      backend_ = make_backend(processor_);
+      decoder_ = host::make_decoder(checkpoint.config, *checkpoint.weights, *backend_);
+    }
+    return *decoder_;
   }
 
   /// UserError if the checkpoint has none that can be read: only text needs it.
@@ -66,6 +73,9 @@ class LoadedModel {
   }
 
  private:
+  Processor processor_;
+  std::unique_ptr<host::Backend> backend_;
+  std::unique_ptr<host::Decoder> decoder_;
   std::optional<host::Tokenizer> tokenizer_;
   std::string no_tokenizer_;
 };
@@ -209,15 +219,18 @@ std::string meaning(const GenerationOutcome& out, const ordered_json& document) 
 }
 
 /// Tokens and, where the checkpoint has a tokenizer, their text.
-void add_text(RunResult& result, const DecoderData& data, const LoadedModel& model) {
-  result.document["tokens"] = to_json(data.generated());
+void add_text(RunResult& result, const Tokens& generated, const LoadedModel& model) {
+  result.document["tokens"] = to_json(generated);
   if (model.no_tokenizer().empty()) {
     ordered_json texts = ordered_json::array();
-    for (const auto& tokens : data.generated()) texts.push_back(model.text(tokens));
+    for (const auto& tokens : generated) texts.push_back(model.text(tokens));
     result.document["text"] = std::move(texts);
   } else {
     result.meaning += fmt::format(" No text: {}.", model.no_tokenizer());
   }
+}
+
+void add_digest(RunResult& result, const DecoderData& data) {
   result.document["stats"]["attention_digest"] = fmt::format("{:016x}", data.attention_digest());
 }
 
@@ -258,7 +271,7 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
   Tokens prompts;
   std::vector<std::uint32_t> lengths(workload.batch, workload.input_tokens);
   if (carried || workload.prompts) {
-    model = std::make_unique<LoadedModel>(s.model.path.value().path);
+    model = std::make_unique<LoadedModel>(s.model.path.value().path, options.processor);
     if (options.prompt_tokens)
       prompts = {*options.prompt_tokens};
     else if (options.prompt_text)
@@ -273,15 +286,18 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
                                        .top_k = workload.top_k.value_or(0),
                                        .top_p = static_cast<float>(workload.top_p.value()),
                                        .seed = s.seed};
+  const std::shared_ptr<host::OperatorTable> gpu_times =
+      options.attention_on_host ? nullptr : operator_times(s.platform.gpu);
   const auto decode = [&](const scenario::SystemConfig& system, const GenerationHooks& hooks,
                           std::unique_ptr<DecoderData>& data) {
     scenario::Scenario variant = s;
     variant.system = system;
     GenerationSetup setup = generation_setup(variant, lengths);
+    setup.gpu_times = gpu_times;
     const std::unique_ptr<engine::SelectionSource> selection = make_selection(variant, setup);
     setup.platform.drive.selection = selection.get();
     if (carried) {
-      data = std::make_unique<DecoderData>(*model->decoder, prompts, workload.output_tokens,
+      data = std::make_unique<DecoderData>(model->decoder(), prompts, workload.output_tokens,
                                            setup.plan.system.mini_batches, sampling);
       setup.data = data.get();
     }
@@ -292,7 +308,7 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
     GenerationSetup setup = generation_setup(s, lengths);
     setup.plan.drives = 1;
     setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = workload.output_tokens - 1};
-    auto data = std::make_unique<DecoderData>(*model->decoder, prompts, workload.output_tokens,
+    auto data = std::make_unique<DecoderData>(model->decoder(), prompts, workload.output_tokens,
                                               setup.plan.system.mini_batches, sampling);
     const std::unique_ptr<host::Planner> planner = host::make_planner(setup.system, setup.plan);
     run_on_host(*planner, model->checkpoint.config, static_cast<std::uint32_t>(prompts.size()), *data);
@@ -302,10 +318,18 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
   RunResult result;
   result.document = result_frame(s);
   if (options.attention_on_host) {
-    const std::unique_ptr<DecoderData> data = decode_on_host();
     result.document["metrics"] = ordered_json::object();
     result.meaning = "Attention ran on the host: nothing was simulated.";
-    add_text(result, *data, *model);
+    if (options.processor != Processor::cpu && std::holds_alternative<scenario::InstinferDense>(s.system)) {
+      add_text(result,
+               generate_on_gpu(options.processor, model->checkpoint.config, *model->checkpoint.weights, prompts,
+                               {.max_new_tokens = workload.output_tokens, .sampling = sampling, .stop = {}}),
+               *model);
+    } else {
+      const std::unique_ptr<DecoderData> data = decode_on_host();
+      add_text(result, data->generated(), *model);
+      add_digest(result, *data);
+    }
     result.document["wall"] = wall_figures(clock, 0);
     return result;
   }
@@ -345,7 +369,10 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
               : "clustered: share of token pages touched is assumed, see scenario";
   }
 
-  if (carried) add_text(result, *data, *model);
+  if (carried) {
+    add_text(result, data->generated(), *model);
+    add_digest(result, *data);
+  }
 
   for (const scenario::Comparison other : s.simulation.compare) {
     std::unique_ptr<DecoderData> reference;
@@ -382,6 +409,7 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
                                    entry["first_difference"].dump());
   }
 
+  if (gpu_times) result.document["gpu_operators"] = to_json(*gpu_times);
   result.document["wall"] = wall_figures(clock, out.simulated_page_ops);
   if (out.integrity_errors > 0)
     result.failure = fmt::format("{} pages read were not what was written there; the first: {}", out.integrity_errors,

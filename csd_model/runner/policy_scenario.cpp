@@ -153,6 +153,7 @@ RunResult run_policy_scenario(const scenario::Scenario& s, const RunOptions& opt
   tables["reads"] = read_table(rows);
   tables["writes"] = write_table(rows);
   tables["tails"] = tail_table(tail_rows);
+  result.document["tables"] = tables;
   result.document["stats"] = {{"origin", "modelled; attends on flash that does nothing else, pages a KV head"},
                               {"selection", policy_selection_text(s)}};
   result.document["wall"] = wall_figures(clock, page_ops);

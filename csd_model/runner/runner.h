@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "csd_model/runner/processor.h"
 #include "csd_model/scenario/scenario.h"
 #include "host_runtime/core/model_config.h"
 
@@ -20,7 +21,8 @@ struct RunOptions {
   /// One prompt in the place of the workload's, as text or as token ids.
   std::optional<std::string> prompt_text;
   std::optional<std::vector<csdsim::host::TokenId>> prompt_tokens;
-  bool attention_on_host = false;  ///< carried runs: no drive; the result has no timing
+  bool attention_on_host = false;        ///< carried runs: no drive; the result has no timing
+  Processor processor = Processor::cpu;  ///< carried runs: where everything but the offloaded attention is computed
   /// Called now and then: what is being done, how far it is, of how much.
   std::function<void(std::string_view what, std::uint64_t done, std::uint64_t total)> progress;
 };

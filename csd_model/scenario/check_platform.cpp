@@ -223,6 +223,19 @@ void check_flash_features(Checker& c, const FlashConfig& flash, bool attends) {
             {"platform.device.flash.class_priority"}, "platform.device.flash.class_priority: names a class twice");
 }
 
+void check_gpu_timing(Checker& c, GpuConfig& gpu) {
+  const std::string section = "platform.gpu.";
+  if (gpu.timing == GpuTiming::modelled) {
+    c.refuse_unused(section + "times", section + "timing", "times are modelled; timing: measured takes them");
+    return;
+  }
+  for (const char* const of_model :
+       {"fp16_rate", "memory_bandwidth", "kernel_launch", "efficiency.gemm", "efficiency.gemv",
+        "efficiency.attention_prefill", "efficiency.attention_decode", "efficiency.elementwise"})
+    c.refuse_unused(section + of_model, section + "timing", "operators take the time that was measured");
+  if (gpu.times) c.resolve(*gpu.times, section + "times", "file");
+}
+
 }  // namespace
 
 void check_platform(Checker& c) {
@@ -234,6 +247,7 @@ void check_platform(Checker& c) {
   check_reliability(c, device.flash);
   check_link(c, device.link, "platform.device.link", true);
   check_link(c, platform.gpu.link, "platform.gpu.link", false);
+  check_gpu_timing(c, platform.gpu);
   require_power_of_two(c, "platform.device.nvme.mdts", device.nvme.mdts);
   require_power_of_two(c, "platform.device.nvme.block_size", device.nvme.block_size);
   c.require(device.engine.buffer >= device.flash.geometry.page_size,

@@ -49,11 +49,34 @@ void take_version(Node& root, Diagnostics& diagnostics) {
   root.erase("csdsim");
 }
 
-Resolved resolve(const Node& tree, const std::string& name, const std::filesystem::path& directory,
-                 Diagnostics& diagnostics) {
+/// `presets: [FILE...]`: presets beside the built-in ones. Leaves the tree without them.
+Presets take_presets(Node& root, const std::filesystem::path& directory, std::vector<std::string>& files,
+                     Diagnostics& diagnostics) {
+  Presets presets = Presets::builtin();
+  const Entry* entry = root.find("presets");
+  if (!entry) return presets;
+  const Node& list = entry->value;
+  const std::vector<Node> items = list.kind == Node::Kind::scalar ? std::vector<Node>{list} : list.items;
+  if (items.empty()) diagnostics.error(list.origin, "presets: expected a file or a list of files");
+  for (const Node& item : items) {
+    std::filesystem::path path = directory / item.scalar;
+    if (std::error_code none; !std::filesystem::exists(path, none)) path = item.scalar;
+    try {
+      presets.add(path.string(), config::read_file(path));
+      files.push_back(std::filesystem::absolute(path).string());
+    } catch (const UserError& error) {
+      diagnostics.error(item.origin, fmt::format("presets: {}", error.what()));
+    }
+  }
+  root.erase("presets");
+  return presets;
+}
+
+Resolved resolve(const Node& tree, const Presets& presets, const std::string& name,
+                 const std::filesystem::path& directory, Diagnostics& diagnostics) {
   Resolved resolved;
   resolved.scenario.name = name;
-  config::Reader reader(tree, Presets::builtin(), diagnostics);
+  config::Reader reader(tree, presets, diagnostics);
   reader.read(resolved.scenario);
   Checker checker(resolved.scenario, reader, directory, diagnostics);
   checker.require(is_name(resolved.scenario.name), {"name"},
@@ -78,6 +101,8 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
   if (!diagnostics.ok() && tree.entries.empty()) diagnostics.throw_if_any();
   for (const std::string& set : sets) config::apply_set(tree, set, diagnostics);
   take_version(tree, diagnostics);
+  std::vector<std::string> preset_files;
+  const Presets presets = take_presets(tree, directory, preset_files, diagnostics);
 
   std::vector<Axis> axes;
   if (const Entry* sweep = tree.find("sweep")) {
@@ -87,7 +112,8 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
 
   const std::string run_name = default_name(name);
   Loaded loaded;
-  loaded.base = resolve(tree, run_name, directory, diagnostics);
+  loaded.base = resolve(tree, presets, run_name, directory, diagnostics);
+  loaded.base.scenario.preset_files = preset_files;
   for (const AxisPoint& point : axis_points(axes)) {
     // A mistake of the base shows in every point: a few of them are enough to find those of the axes.
     if (!diagnostics.ok() && loaded.points.size() >= 100) break;
@@ -104,7 +130,8 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
       config::set_path(at_point, axes[a].path, value);
       made.axes.emplace_back(axes[a].path, axis_value_text(value));
     }
-    made.resolved = resolve(at_point, run_name, directory, own);
+    made.resolved = resolve(at_point, presets, run_name, directory, own);
+    made.resolved.scenario.preset_files = preset_files;
     diagnostics.add(own);
     loaded.points.push_back(std::move(made));
   }
@@ -122,6 +149,7 @@ Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::s
 nlohmann::ordered_json effective_config(const Scenario& scenario) {
   nlohmann::ordered_json json;
   json["csdsim"] = 1;
+  if (!scenario.preset_files.empty()) json["presets"] = scenario.preset_files;
   json.update(config::JsonDump::of(scenario));
   if (const auto* work = std::get_if<GenerationWorkload>(&scenario.workload)) {
     if (work->prompts) {
@@ -155,6 +183,10 @@ nlohmann::ordered_json effective_config(const Scenario& scenario) {
     json["platform"]["device"]["ftl"]["mapping"].erase("tail_rewrites");
   }
   if (!scenario.platform.device.has_engine()) json["platform"]["device"]["energy"].erase("engine_idle");
+  if (scenario.platform.gpu.timing == GpuTiming::measured) {
+    for (const char* const of_model : {"fp16_rate", "memory_bandwidth", "kernel_launch", "efficiency"})
+      json["platform"]["gpu"].erase(of_model);
+  }
   if (auto* sparf = std::get_if<InstinferSparf>(&scenario.system);
       sparf && sparf->r && sparf->k && json.contains("system")) {
     json["system"].erase("ratio");

@@ -321,6 +321,9 @@ void describe(ParamVisitor& v, GpuEfficiency& c) {
 void describe(ParamVisitor& v, GpuConfig& c) {
   v.preset("gpu", c.preset);
   v.param("timing", c.timing, "Where operator times come from.", assumed("works without a GPU"));
+  v.optional("times", c.times, "none",
+             "With timing: measured, result.json of an earlier run: its times are taken, and no GPU is needed.",
+             assumed("the present GPU is timed"));
   v.param("fp16_rate", c.fp16_rate, {ComputeRate{1'000'000'000}, ComputeRate{1'000'000'000'000'000'000}},
           "Peak dense FP16 rate of the tensor cores.", datasheet("NVIDIA RTX A6000"));
   v.param("memory_bandwidth", c.memory_bandwidth, {Bandwidth{1'000'000'000}, Bandwidth{100'000'000'000'000}},

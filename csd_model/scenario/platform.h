@@ -28,7 +28,7 @@ enum class Fidelity : std::uint8_t { fast, at };
 enum class Granularity : std::uint8_t { layer_mini_batch, sequence, head };
 enum class Transfer : std::uint8_t { p2p, host };
 enum class StripeLevel : std::uint8_t { channel, die, plane };
-enum class GpuTiming : std::uint8_t { modelled };
+enum class GpuTiming : std::uint8_t { modelled, measured };
 
 /// Latencies by page type, a list for reads, programs or both, with an item a bit of the cell.
 struct PageTypesConfig {
@@ -254,6 +254,7 @@ struct GpuEfficiency {
 struct GpuConfig {
   std::string preset;
   GpuTiming timing = GpuTiming::modelled;
+  std::optional<InputPath> times;  ///< of an earlier measured run
   ComputeRate fp16_rate{155'000'000'000'000};
   Bandwidth memory_bandwidth{768'000'000'000};
   Bytes memory = Bytes::gib(48);
@@ -399,7 +400,8 @@ struct EnumValues<scenario::FreeBlockChoice> {
 template <>
 struct EnumValues<scenario::GpuTiming> {
   static constexpr EnumValue<scenario::GpuTiming> values[] = {
-      {scenario::GpuTiming::modelled, "modelled", "A roofline with an efficiency for each kind of operator."}};
+      {scenario::GpuTiming::modelled, "modelled", "A roofline with an efficiency for each kind of operator."},
+      {scenario::GpuTiming::measured, "measured", "The present GPU's, by CUDA events, each operator and size once."}};
 };
 
 }  // namespace csdsim

@@ -126,6 +126,7 @@ struct Scenario {
   SystemConfig system;
   WorkloadConfig workload;
   SimulationConfig simulation;
+  std::vector<std::string> preset_files;  ///< read beside the built-in presets; absolute
 
   std::string_view system_kind() const;
   std::string_view workload_kind() const;

@@ -24,9 +24,14 @@ PagePermutation::PagePermutation(std::uint64_t size, std::optional<std::uint64_t
   while (half_bits_ < 31 && (std::uint64_t{1} << (2 * half_bits_)) < size) ++half_bits_;
   std::uint64_t state = seed.value_or(0);
   for (std::uint64_t& key : keys_) key = state = mix(state);
+  if (identity_ || half_bits_ > kTableBits) return;
+  table_.reserve(std::size_t{kRounds} << half_bits_);
+  for (int r = 0; r < kRounds; ++r)
+    for (std::uint64_t half = 0; half < std::uint64_t{1} << half_bits_; ++half)
+      table_.push_back(static_cast<std::uint16_t>(mixed(half, r)));
 }
 
-std::uint64_t PagePermutation::round(std::uint64_t half, int r) const {
+std::uint64_t PagePermutation::mixed(std::uint64_t half, int r) const {
   return mix(half ^ keys_[static_cast<std::size_t>(r)]) & ((std::uint64_t{1} << half_bits_) - 1);
 }
 
@@ -58,7 +63,8 @@ PageMap::PageMap(const FlashGeometry& geometry, const StripeOrder& order, std::u
     : geometry_(geometry),
       stripe_(geometry, order),
       by_planes_(geometry.planes()),
-      by_plane_pages_(geometry.pages_per_plane()),
+      plane_pages_(geometry.pages_per_plane()),
+      by_plane_pages_(plane_pages_),
       logical_pages_(logical_pages),
       physical_(logical_pages, geometry.pages() + kFirst),
       logical_(geometry.pages(), logical_pages + kFirst) {}
@@ -85,7 +91,7 @@ PhysicalPageAddress PageMap::lookup_unwritten(LogicalPage page, std::uint64_t en
     row = by_planes_.quotient(slot);
     rank = slot - row * planes;
   }
-  return {stripe_.plane_of_rank(static_cast<std::uint32_t>(rank)).value * geometry_.pages_per_plane() + row};
+  return {stripe_.plane_of_rank(static_cast<std::uint32_t>(rank)).value * plane_pages_ + row};
 }
 
 LogicalPage PageMap::initial_owner(PhysicalPageAddress ppa) const {

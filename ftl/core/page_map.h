@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/address.h"
 #include "base/fixed_divisor.h"
@@ -24,12 +25,19 @@ class PagePermutation {
 
  private:
   static constexpr int kRounds = 4;
-  std::uint64_t round(std::uint64_t half, int r) const;
+  /// Halves of up to so many bits have their rounds in a table, of 64 KiB at most: pages are looked up all the time.
+  static constexpr int kTableBits = 13;
+
+  std::uint64_t mixed(std::uint64_t half, int r) const;
+  std::uint64_t round(std::uint64_t half, int r) const {
+    return table_.empty() ? mixed(half, r) : table_[static_cast<std::uint64_t>(r) << half_bits_ | half];
+  }
 
   std::uint64_t size_;
   int half_bits_ = 1;
   bool identity_;
   std::array<std::uint64_t, kRounds> keys_{};
+  std::vector<std::uint16_t> table_;  ///< of a round and a half: what is added; empty where halves are too long
 };
 
 /// Numbers below `limit` that are 0 until written, in 32 bits each where that is enough.
@@ -116,6 +124,7 @@ class PageMap {
   FlashGeometry geometry_;
   Stripe stripe_;
   FixedDivisor by_planes_;
+  std::uint64_t plane_pages_;
   FixedDivisor by_plane_pages_;
   std::uint64_t logical_pages_;
   std::uint64_t preconditioned_ = 0;

@@ -5,7 +5,9 @@
 namespace csdsim::ftl {
 
 KvLayout PairedPolicy::layout(const KvShape& shape, Bytes page_size, const KvLayoutOptions& options) const {
-  KvLayout layout = KvPlanePolicy::layout(shape, page_size, options);
+  KvLayoutOptions windows = options;
+  if (windows.embedding_group == 0) windows.adaptive = true;
+  KvLayout layout = SequenceBlockPolicy::layout(shape, page_size, windows);
   if (layout.group_tokens % 2 != 0) {
     throw UserError(
         fmt::format("{}: a page of {} bytes holds {} token rows of {} bytes, which K and V cannot share "

@@ -16,7 +16,7 @@ namespace csdsim::ftl {
 /// Optimises: no garbage collection and a write amplification of 1, whatever order sequences end in. Costs: the last
 /// block in each plane stays partly empty while the sequence lives, which counts where there are few layers; fewer
 /// planes a sequence, so less parallelism for short ones.
-class SequenceBlockPolicy final : public KvMappingPolicy {
+class SequenceBlockPolicy : public KvMappingPolicy {
  public:
   static constexpr std::string_view kName = "sequence-block";
   static constexpr std::string_view kSummary =

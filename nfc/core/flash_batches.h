@@ -54,6 +54,9 @@ class FlashBatches {
   /// Earliest completion that is known and not taken, SimTime::max() if there is none.
   SimTime next_completion() const { return completions_.empty() ? SimTime::max() : completions_.front().at; }
 
+  /// Of that completion. Precondition: there is one.
+  FlashTicket next_ticket() const { return completions_.front().ticket; }
+
   /// Appends the completions due at or before `now`, ordered by time, then ticket.
   void take(SimTime now, std::vector<FlashCompletion>& out) {
     while (!completions_.empty() && completions_.front().at <= now) {

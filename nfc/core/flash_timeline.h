@@ -57,6 +57,8 @@ class FlashTimeline {
 
   /// Earliest completion that is known and not taken, SimTime::max() if there is none.
   SimTime next_completion() const { return base().next_completion(); }
+  /// Of that completion. Precondition: there is one.
+  FlashTicket next_ticket() const { return base().next_ticket(); }
   /// No bus decision comes before this time if nothing is submitted before; SimTime::max() if nobody waits.
   SimTime next_decision() const { return base().next_step(); }
   SimTime next_event() const { return std::min(next_completion(), next_decision()); }

@@ -61,6 +61,7 @@ inline void PlainTimeline::grant_command(Channel& channel, ChannelBusy& busy, Si
   channel.commands.pop();
   Plane& plane = planes_[ask.plane];
   const Op& op = ops_[plane.head];
+  if (op.next != kNone) __builtin_prefetch(&ops_[op.next]);
   plane.granted = now;
   busy.command += timing_.command_time;
   channel.bus_free = now + timing_.command_time;

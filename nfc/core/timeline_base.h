@@ -41,6 +41,7 @@ class TimelineBase {
 
   void take_completions(SimTime now, std::vector<FlashCompletion>& out) { batches_.take(now, out); }
   SimTime next_completion() const { return batches_.next_completion(); }
+  FlashTicket next_ticket() const { return batches_.next_ticket(); }
   SimTime next_step() const { return steps_.min(); }
   SimTime front() const { return front_; }
   SimTime lookahead() const { return lookahead_; }

@@ -14,7 +14,7 @@ class FastFlash final : public FlashTarget {
       : FlashTarget(name, geometry), timeline_(geometry, timing) {}
 
   const FlashStatistics& statistics() override {
-    respond_at(timeline_.run(sim_time_now()));
+    expect_completion(timeline_.run(sim_time_now()));
     decide_by(deadline());
     return timeline_.statistics();
   }
@@ -29,7 +29,7 @@ class FastFlash final : public FlashTarget {
     return decision + timeline_.lookahead() - SimTime{1};
   }
   SimTime decide(SimTime bound) override {
-    respond_at(timeline_.run(bound));
+    expect_completion(timeline_.run(bound));
     return deadline();
   }
   void release(FlashTicket ticket) override {
@@ -43,7 +43,12 @@ class FastFlash final : public FlashTarget {
   }
   void take_completions(SimTime now, std::vector<FlashCompletion>& out) override {
     timeline_.take_completions(now, out);
-    respond_at(timeline_.next_completion());
+    expect_completion(timeline_.next_completion());
+  }
+  void expect_completion(SimTime at) {
+    if (at == SimTime::max()) return;
+    respond_at(at);
+    expect(timeline_.next_ticket());
   }
 
   FlashTimeline timeline_;

@@ -62,7 +62,7 @@ void FlashTarget::respond() {
     responses_.push_back(batch.payload);
     send_responses();
   }
-  send_responses();
+  if (!responses_.empty()) send_responses();
 }
 
 void FlashTarget::send_responses() {

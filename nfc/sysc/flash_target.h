@@ -21,6 +21,8 @@ class FlashClient {
  public:
   /// The batch submitted with `tag` is complete, now. `stages`: of the operation that was done last.
   virtual void flash_done(std::uint64_t tag, const FlashStages& stages) = 0;
+  /// flash_done() is likely to be called for `tag` next: time to bring what it needs into the cache.
+  virtual void flash_soon(std::uint64_t /*tag*/) {}
 
  protected:
   ~FlashClient() = default;
@@ -57,6 +59,11 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
   /// Appends what is complete at `now`, ordered by time, then ticket.
   virtual void take_completions(SimTime now, std::vector<FlashCompletion>& out) = 0;
 
+  /// The batch of `ticket` is likely to complete next.
+  void expect(FlashTicket ticket) {
+    const Batch& batch = in_flight_[ticket.value - first_ticket_];
+    if (batch.client != nullptr) batch.client->flash_soon(batch.tag);
+  }
   /// A batch is complete at `at`.
   void respond_at(SimTime at) { responses_due_.set(at); }
 

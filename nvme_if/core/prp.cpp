@@ -9,7 +9,10 @@
 
 namespace csdsim::nvme {
 
-void PrpWalker::walk(std::uint64_t prp1, std::uint64_t prp2) {
+void PrpWalker::walk(std::uint64_t prp1, std::uint64_t prp2, Bytes length, Bytes page_size) {
+  segments_.clear();
+  page_size_ = page_size.value;
+  remaining_ = length.value;
   chained_ = false;
   if (remaining_ == 0) return;
   if (prp1 == 0) return fail(status::invalid_field);
@@ -66,6 +69,7 @@ void PrpWalker::append(std::uint64_t address, std::uint64_t length) {
 void PrpWalker::fail(Status s) {
   state_ = State::failed;
   error_ = s;
+  one_page_ = false;
   segments_.clear();
 }
 

@@ -38,15 +38,19 @@ class PrpWalker {
   /// failed: why.
   Status error() const { return error_; }
   /// done: the segments; their lengths sum up to the length.
-  std::span<const Segment> segments() const { return segments_; }
+  std::span<const Segment> segments() const {
+    return one_page_ ? std::span<const Segment>(&page_, 1) : std::span<const Segment>(segments_);
+  }
 
  private:
-  void walk(std::uint64_t prp1, std::uint64_t prp2);
+  void walk(std::uint64_t prp1, std::uint64_t prp2, Bytes length, Bytes page_size);
   void append(std::uint64_t address, std::uint64_t length);
   void request_list(std::uint64_t pointer);
 
   State state_ = State::done;
+  bool one_page_ = false;  ///< `page_` is the whole buffer
   Status error_;
+  Segment page_;
   std::uint64_t page_size_ = 4096;
   std::uint64_t remaining_ = 0;  ///< bytes without a segment yet
   bool chained_ = false;         ///< the last entry of the requested piece points to the next list
@@ -55,16 +59,13 @@ class PrpWalker {
 };
 
 inline void PrpWalker::start(std::uint64_t prp1, std::uint64_t prp2, Bytes length, Bytes page_size) {
-  segments_.clear();
-  page_size_ = page_size.value;
+  const std::uint64_t room = page_size.value - (prp1 & (page_size.value - 1));
+  // Length 0 has no segment.
+  one_page_ = prp1 != 0 && prp1 % 4 == 0 && length.value - 1 < room;
+  page_ = {PhysicalAddress{prp1}, length};
   error_ = {};
   state_ = State::done;
-  remaining_ = length.value;
-  // Most buffers lie in one page.
-  const bool one_page = prp1 != 0 && prp1 % 4 == 0 && length.value <= page_size_ - (prp1 & (page_size_ - 1));
-  if (!one_page || length.value == 0) return walk(prp1, prp2);
-  remaining_ = 0;
-  segments_.push_back({PhysicalAddress{prp1}, length});
+  if (!one_page_) walk(prp1, prp2, length, page_size);
 }
 
 /// PRP1, PRP2 and the list pages of a buffer: the host's side.

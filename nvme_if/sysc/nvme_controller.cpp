@@ -182,6 +182,7 @@ Command* NvmeController::accept(SubmissionQueue& queue, const SubmissionEntry& e
   c.queue_ = queue.id();
   c.epoch_ = epoch_;
   c.sqe_ = entry;
+  c.cid_ = CommandId{entry.cid};
   c.observed_ = observer_ != nullptr && queue.id().value != 0;
   if (c.observed_) c.stages_.begin(sim_now());
   ++live_commands_;

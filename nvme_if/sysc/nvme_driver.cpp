@@ -83,11 +83,15 @@ void NvmeDriver::on_ready(std::function<void()> callback) {
 
 // Submission.
 
-void NvmeDriver::submit(QueueId queue, SubmissionEntry command, std::span<const Segment> segments, Callback&& done) {
+NvmeDriver::Queue& NvmeDriver::queue_of(QueueId queue) {
   if (queue.value >= queues_.size())
     throw UserError(fmt::format("NVMe queue {} does not exist: there are {} I/O queues", queue.value,
                                 queues_.empty() ? 0 : queues()));
-  Queue& q = *queues_[queue.value];
+  return *queues_[queue.value];
+}
+
+void NvmeDriver::submit(QueueId queue, SubmissionEntry command, std::span<const Segment> segments, Callback&& done) {
+  Queue& q = queue_of(queue);
   ++issued_;
   const SimTime now = sim_now();
   if (params_.io_overhead.ps == 0 && q.pending.empty() && !q.free_cids.empty())
@@ -122,22 +126,34 @@ PrpList NvmeDriver::build_prp_lists(Slot& slot, std::span<const Segment> segment
       [this](PhysicalAddress to, std::uint64_t entry) { write_memory(to, &entry, sizeof entry); });
 }
 
-void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done) {
-  const std::uint16_t cid = q.free_cids.back();
-  Slot& slot = q.slots[cid];
-  const PrpList prps =
-      fits_a_page(segments) ? PrpList{.prp1 = segments[0].address.value, .prp2 = 0} : build_prp_lists(slot, segments);
+inline PrpList NvmeDriver::build_prps_of(Slot& slot, std::span<const Segment> segments) {
+  if (fits_a_page(segments)) return {.prp1 = segments[0].address.value, .prp2 = 0};
+  return build_prp_lists(slot, segments);
+}
+
+/// What throws comes before the slot is taken.
+inline NvmeDriver::Slot& NvmeDriver::take_slot(Queue& q, std::uint16_t& cid) {
+  cid = q.free_cids.back();
+  return q.slots[cid];
+}
+
+inline void NvmeDriver::advance_tail(Queue& q) {
   q.free_cids.pop_back();
-  slot.done = std::move(done);
-  slot.busy = true;
-  command.cid = cid;
-  command.prp1 = prps.prp1;
-  command.prp2 = prps.prp2;
-  write_memory(q.sq + Bytes{std::uint64_t{q.sq_tail} * sizeof command}, &command, sizeof command);
   q.sq_tail = q.sq_tail + 1 == q.depth ? 0 : q.sq_tail + 1;
   if (std::exchange(q.doorbell_due, true)) return;
   rings_.push_back(&q);
   if (!reacting_) doorbells_due_.set(sim_now());
+}
+
+void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done) {
+  Slot& slot = take_slot(q, command.cid);
+  const PrpList prps = build_prps_of(slot, segments);
+  slot.done = std::move(done);
+  slot.busy = true;
+  command.prp1 = prps.prp1;
+  command.prp2 = prps.prp2;
+  write_memory(q.sq + Bytes{std::uint64_t{q.sq_tail} * sizeof command}, &command, sizeof command);
+  advance_tail(q);
 }
 
 void NvmeDriver::ring_doorbells() {
@@ -178,6 +194,33 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
              if (--join->remaining == 0) join->done(join->failed.code().ok() ? entry : join->failed, at);
            });
   }
+}
+
+void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
+                              std::span<const Segment> segments, CompletionClient& client, std::uint64_t tag) {
+  Queue& q = queue_of(queue);
+  const bool whole =
+      blocks - 1 < blocks_a_command_ && segments.size() == 1 && segments[0].length == block_size_ * blocks;
+  const bool at_once = params_.io_overhead.ps == 0 && q.pending.empty() && !q.free_cids.empty();
+  if (!whole || !at_once || direct_ == nullptr)
+    return submit_block(queue, opcode, slba, blocks, segments,
+                        [&client, tag](const CompletionEntry& entry, SimTime at) { client.completed(tag, entry, at); });
+  ++issued_;
+  std::uint16_t cid = 0;
+  Slot& slot = take_slot(q, cid);
+  const PrpList prps = build_prps_of(slot, segments);
+  slot.client = &client;
+  slot.tag = tag;
+  slot.busy = true;
+  // In place: reading wide what has just been written narrow would wait for the writes.
+  std::byte* const at =
+      direct_ + (q.sq.value - params_.queue_memory.address.value) + q.sq_tail * sizeof(SubmissionEntry);
+  auto* const entry =
+      new (at) SubmissionEntry(encode_block_io(opcode, NamespaceId{1}, slba, static_cast<std::uint32_t>(blocks)));
+  entry->cid = cid;
+  entry->prp1 = prps.prp1;
+  entry->prp2 = prps.prp2;
+  advance_tail(q);
 }
 
 // Completion.
@@ -229,9 +272,13 @@ void NvmeDriver::reap(Queue& q) {
       free_lists_.insert(free_lists_.end(), slot.lists.begin(), slot.lists.end());
       slot.lists.clear();
     }
-    const Callback done = std::move(slot.done);
     q.free_cids.push_back(entry.cid);
     ++completed_;
+    if (CompletionClient* const client = std::exchange(slot.client, nullptr)) {
+      client->completed(slot.tag, entry, now);
+      continue;
+    }
+    const Callback done = std::move(slot.done);
     if (done) done(entry, now);
   }
   if (!any) return;

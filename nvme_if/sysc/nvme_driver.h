@@ -35,6 +35,16 @@ class HostCores {
   std::vector<SimTime> free_at_;
 };
 
+/// Whoever submits without a callback: a callable that is moved right after it was built is slow.
+class CompletionClient {
+ public:
+  /// The command submitted with `tag` has completed; the host sees it at `at`, now.
+  virtual void completed(std::uint64_t tag, const CompletionEntry& entry, SimTime at) = 0;
+
+ protected:
+  ~CompletionClient() = default;
+};
+
 struct NvmeDriverParams {
   Segment queue_memory;              ///< host DRAM set aside for queues and PRP lists, page aligned
   std::uint16_t queues = 4;          ///< I/O queue pairs wanted; the controller may grant fewer
@@ -91,6 +101,10 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   void submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
                     std::span<const Segment> segments, Callback&& done);
 
+  /// The same; `client` is told.
+  void submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
+                    std::span<const Segment> segments, CompletionClient& client, std::uint64_t tag);
+
   std::uint64_t issued() const { return issued_; }
   std::uint64_t completed() const { return completed_; }
   std::uint64_t doorbells() const { return doorbells_; }
@@ -109,9 +123,11 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
     SimTime ready_at;  ///< the host's core has done its part
   };
   struct Slot {
-    Callback done;
+    CompletionClient* client = nullptr;  ///< with its tag, or else the callback
+    std::uint64_t tag = 0;
     std::vector<PhysicalAddress> lists;
     bool busy = false;
+    Callback done;
   };
   struct Queue {
     QueueId id;
@@ -148,7 +164,11 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Queue& add_queue(std::uint32_t depth);
 
   void issue_pending(Queue& q);
+  Queue& queue_of(QueueId queue);
+  PrpList build_prps_of(Slot& slot, std::span<const Segment> segments);
   PrpList build_prp_lists(Slot& slot, std::span<const Segment> segments);
+  Slot& take_slot(Queue& q, std::uint16_t& cid);
+  void advance_tail(Queue& q);
   void place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done);
   void start_of_simulation() override;
   void react();

@@ -51,6 +51,7 @@ def opt():
                                   max_position_embeddings=600), torch.float32
 
 
+TRAINED = ["opt-6m", "llama-gqa-6m"]  # in models/, with one tokenizer
 MODELS = {"llama": (llama, 1), "llama3": (llama3, 2), "qwen2": (qwen2, 3), "opt": (opt, 4)}
 
 
@@ -119,9 +120,9 @@ def make(name):
     directory = OUT / name
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    if name == "opt-6m":
+    if name in TRAINED:
         prompt = json.loads((ROOT / "models/opt-6m/golden.json").read_text())["sequences"][0]["tokens"][:PROMPT]
-        golden(ROOT / "models/opt-6m", directory, prompt, POSITIONS[3:])
+        golden(ROOT / "models" / name, directory, prompt, POSITIONS[3:])
         return
     model, dtype = random_model(name)
     save(name, model, dtype, directory)
@@ -132,5 +133,5 @@ def make(name):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for model_name in sys.argv[1:] or [*MODELS, "opt-6m"]:
+    for model_name in sys.argv[1:] or [*MODELS, *TRAINED]:
         make(model_name)

@@ -96,3 +96,31 @@ TEST_CASE("a verifying read counts and names what is wrong, and returns the byte
   CHECK(store.integrity_errors() == 203);
   CHECK(store.kept_integrity_errors().size() == BackingStore::kMaxKeptErrors);
 }
+
+TEST_CASE("out-of-band metadata says what was written and in which order, until power fails on the page") {
+  BackingStore store(kGeometry, DataMode::carried);
+  for (std::uint64_t page : {3, 0, 5, 8}) store.write({page}, page_of(1), tag_of(10 + page));
+  CHECK(store.oob({0})->tag == tag_of(10));
+  CHECK(store.oob({0})->stamp > store.oob({3})->stamp);
+  CHECK_FALSE(store.oob({1}).has_value());
+
+  store.lose_power({{{3}, {2}}, {{5}}, {BlockId{2}}});  // page 2 was never written
+  CHECK_FALSE(store.oob({3}).has_value());
+  CHECK(store.written({3}));
+  CHECK_FALSE(std::ranges::equal(store.read({3}), page_of(1)));
+  CHECK_FALSE(store.written({2}));
+  CHECK_FALSE(store.written({5}));
+  CHECK(std::ranges::equal(store.read({5}), page_of(0xFF)));
+  for (std::uint64_t page = 8; page < 12; ++page) {
+    CHECK(store.written({page}));
+    CHECK_FALSE(store.oob({page}).has_value());
+  }
+  CHECK(store.oob({0})->tag == tag_of(10));
+  CHECK(std::ranges::equal(store.read({0}), page_of(1)));
+  store.read_verified({3}, tag_of(13), PageCheck::key);
+  REQUIRE(store.integrity_errors() == 1);
+  CHECK(store.kept_integrity_errors()[0].what == IntegrityError::What::torn);
+  store.erase(BlockId{2});
+  store.write({8}, page_of(2), tag_of(1));
+  CHECK(store.oob({8})->stamp > store.oob({0})->stamp);
+}

@@ -13,7 +13,7 @@ expect(0 COMMAND test-policy channel-balanced --setting slack=0 ${fast} --format
 # A plugin that wants plane 3 of every flash: a counterexample on the smallest one.
 expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so ${fast}
        SAYS "interface +BROKEN.*\"one-plane\" breaks \"interface\".*1 channels, 1 dies, 1 planes.*asks for plane 3")
-expect(2 COMMAND test-policy piared SAYS "unknown mapping policy .piared. .did you mean paired")
+expect(2 COMMAND test-policy piared SAYS "unknown mapping policy 'piared' \\(did you mean paired\\?\\)")
 expect(2 COMMAND test-policy ${PLUGINS}/none.so SAYS "none.so")
 expect(2 COMMAND test-policy channel-balanced --setting slack SAYS "--setting slack: write name=value")
 expect(2 COMMAND test-policy channel-balanced --setting slak=1 SAYS "no setting 'slak'")
@@ -21,8 +21,8 @@ expect(2 COMMAND test-policy paired --scenario ${SOURCE_DIR}/scenarios/block_rea
 
 # The same plugin in a run: the user's mistake, named with the plane.
 set(plugin --set "platform.device.ftl.mapping={kind: plugin, library: ${PLUGINS}/plugin_good.so, settings: {plane: 100}}")
-expect(2 COMMAND run ${SOURCE_DIR}/scenarios/quickstart.yaml ${plugin} -q
-       SAYS "mapping policy \"one-plane\" asks for plane 100 of a flash with 16")
+expect(2 COMMAND run ${CMAKE_CURRENT_LIST_DIR}/small_run.yaml ${plugin} -q
+       SAYS "mapping policy \"one-plane\" asks for plane 100 of a flash with 64")
 expect(2 COMMAND run ${CMAKE_CURRENT_LIST_DIR}/small_study.yaml ${plugin} -q
        SAYS "mapping policy \"one-plane\" asks for plane 100 of a flash with 16")
 # A good plane: one more row beside the policies that csdsim comes with.

@@ -29,7 +29,8 @@ constexpr float kHalfTolerance = 1e-2f;
 
 struct Golden {
   explicit Golden(const std::string& name)
-      : directory(name == "opt-6m" ? kSource / "models" / name : kSource / "tests/data/golden" / name),
+      : directory(is_directory(kSource / "models" / name) ? kSource / "models" / name
+                                                          : kSource / "tests/data/golden" / name),
         answers(kSource / "tests/data/golden" / name / "logits.safetensors"),
         checkpoint(open_checkpoint(directory)) {
     const auto document = nlohmann::json::parse(std::ifstream(kSource / "tests/data/golden" / name / "golden.json"));
@@ -106,7 +107,7 @@ Greedy greedy_tokens(const Golden& golden, const std::vector<float>& logits, std
 }  // namespace
 
 TEST_CASE("fp32: logits and 512 greedy tokens of transformers, every architecture and weight type") {
-  for (const char* name : {"opt", "llama", "llama3", "qwen2", "opt-6m"}) {
+  for (const char* name : {"opt", "llama", "llama3", "qwen2", "opt-6m", "llama-gqa-6m"}) {
     Golden golden(name);
     const auto decoder =
         make_decoder(golden.checkpoint.config, *golden.checkpoint.weights, golden.backend, KvPrecision::f32);
@@ -124,7 +125,7 @@ TEST_CASE("fp32: logits and 512 greedy tokens of transformers, every architectur
 }
 
 TEST_CASE("fp16: logits and 512 greedy tokens of the decode path, with K and V in an fp16 cache") {
-  for (const char* name : {"opt", "llama", "llama3", "qwen2", "opt-6m"}) {
+  for (const char* name : {"opt", "llama", "llama3", "qwen2", "opt-6m", "llama-gqa-6m"}) {
     Golden golden(name);
     const auto decoder = make_decoder(golden.checkpoint.config, *golden.checkpoint.weights, golden.backend);
     HostAttention attention(decoder->config(), std::make_unique<DenseAttention>());

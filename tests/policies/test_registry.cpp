@@ -32,7 +32,7 @@ TEST_CASE("unknown, taken and impossible names") {
       registry.make("instifer", kContext),
       Contains("unknown mapping policy 'instifer' (did you mean instinfer?); exists: instinfer, page-l2p"));
   CHECK_THROWS_WITH(registry.add({"paired", "Another.", none}),
-                    Contains("there is a mapping policy 'paired' already: As instinfer"));
+                    Contains("there is a mapping policy 'paired' already: K and V"));
   for (const char* const bad : {"", "-x", "x-", "a--b", "Mine", "my policy", "4k", "a/b"}) {
     CHECK_THROWS_WITH(registry.add({bad, "", none}), Contains("names are lower-case words joined by hyphens"));
   }

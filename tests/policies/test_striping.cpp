@@ -122,12 +122,12 @@ TEST_CASE("a head's groups visit every plane before one twice, and a flush of al
   CHECK(imbalance(plane_load) <= 2);
 }
 
-TEST_CASE("paired pages are striped as the K pages of instinfer are") {
+TEST_CASE("paired pages are on the channels of the K pages of instinfer") {
   Placing paired("paired", {8, 4, 2, 8, 8, Bytes::kib(4)}, {2, 6, 64, 0});
   Placing instinfer("instinfer", {8, 4, 2, 8, 8, Bytes::kib(4)}, {2, 6, 64, 0});
   for (std::uint32_t gt = 0; gt < 100; ++gt) {
     const KvKey key = key_of(gt % 3, gt % 2, gt % 6);
-    CHECK(paired.plane({key, PageKind::token_kv, gt, 0}) == instinfer.plane({key, PageKind::token_k, gt, 0}));
+    CHECK(paired.channel({key, PageKind::token_kv, gt, 0}) == instinfer.channel({key, PageKind::token_k, gt, 0}));
   }
 }
 

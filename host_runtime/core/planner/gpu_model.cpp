@@ -63,7 +63,14 @@ void require_share(std::string_view gpu, const char* what, double share) {
 
 }  // namespace
 
-GpuModel::GpuModel(const GpuParameters& p) : parameters_(p), rates_{} {
+SimTime OperatorTable::time(const ComputeWork& work) {
+  const auto known = entries_.find(work);
+  if (known != entries_.end()) return known->second;
+  return entries_.emplace(work, measure_(work)).first->second;
+}
+
+GpuModel::GpuModel(const GpuParameters& p, std::shared_ptr<OperatorTable> measured)
+    : parameters_(p), rates_{}, measured_(std::move(measured)) {
   if (p.peak_flops == 0) throw UserError(fmt::format("gpu '{}': peak_flops is 0", p.name));
   if (p.memory.bytes_per_second == 0) throw UserError(fmt::format("gpu '{}': memory bandwidth is 0", p.name));
   for (std::size_t i = 0; i < kOperatorClasses; ++i) {
@@ -79,6 +86,7 @@ GpuModel::GpuModel(const GpuParameters& p) : parameters_(p), rates_{} {
 }
 
 SimTime GpuModel::time(const ComputeWork& work) const {
+  if (measured_) return measured_->time(work);
   const auto op = static_cast<std::size_t>(work.op);
   // Operations at a rate a second divide like bytes at a bandwidth: exactly, in 128 bits.
   const SimTime arithmetic = transfer_time(Bytes{work.flops}, Bandwidth{rates_[op].flops_per_second});

@@ -3,6 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,12 +32,30 @@ struct GpuParameters {
   std::array<OperatorEfficiency, kOperatorClasses> efficiency = {};  ///< indexed by OperatorClass
 };
 
+/// Times of operators by what they do, each measured once: asking again gives the same time.
+class OperatorTable {
+ public:
+  using Measure = std::function<SimTime(const ComputeWork&)>;
+  using Entries = std::map<ComputeWork, SimTime>;
+
+  /// `entries` are known already; `measure` is asked for all others, and may throw.
+  explicit OperatorTable(Measure measure, Entries entries = {})
+      : measure_(std::move(measure)), entries_(std::move(entries)) {}
+
+  SimTime time(const ComputeWork& work);
+  const Entries& entries() const { return entries_; }
+
+ private:
+  Measure measure_;
+  Entries entries_;
+};
+
 /// time = max(flops / (peak x compute share), bytes / (bandwidth x memory share)) + launches x launch time, in integral
-/// picoseconds, each quotient rounded up.
+/// picoseconds, each quotient rounded up. With a table of measured times, those instead.
 class GpuModel {
  public:
   /// UserError if a peak is zero or a share is outside (0, 1].
-  explicit GpuModel(const GpuParameters& parameters);
+  explicit GpuModel(const GpuParameters& parameters, std::shared_ptr<OperatorTable> measured = nullptr);
 
   SimTime time(const ComputeWork& work) const;
   const GpuParameters& parameters() const { return parameters_; }
@@ -46,6 +67,7 @@ class GpuModel {
   };
   GpuParameters parameters_;
   std::array<Rate, kOperatorClasses> rates_;
+  std::shared_ptr<OperatorTable> measured_;
 };
 
 std::vector<std::string> gpu_preset_names();

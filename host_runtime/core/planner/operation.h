@@ -67,6 +67,7 @@ struct ComputeWork {
   Bytes weights = {};          ///< parameters read
   Bytes activations = {};      ///< everything else read or written
   std::uint32_t launches = 1;  ///< kernels
+  constexpr auto operator<=>(const ComputeWork&) const = default;
   constexpr Bytes bytes() const { return weights + activations; }
 };
 

@@ -18,7 +18,8 @@ std::filesystem::path module_path() {
   if (const char* set = std::getenv("CSDSIM_CUDA_MODULE"); set != nullptr && *set != '\0') return set;
   std::error_code ignored;
   const std::filesystem::path directory = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const auto& place : {directory / kFile, directory.parent_path() / kFile, directory.parent_path() / "lib" / kFile}) {
+  for (const auto& place :
+       {directory / kFile, directory.parent_path() / kFile, directory.parent_path() / "lib" / kFile}) {
     if (std::filesystem::exists(place, ignored)) return place;
   }
   throw UserError(fmt::format(
@@ -40,8 +41,9 @@ std::shared_ptr<CudaModule> open_module() {
 }  // namespace
 
 std::shared_ptr<CudaModule> load_cuda_module() {
-  static const std::shared_ptr<CudaModule> module = open_module();
-  return module;
+  // Kept for good: at the end of the process CUDA may be gone before this would be destroyed.
+  static const auto* const module = new std::shared_ptr<CudaModule>(open_module());
+  return *module;
 }
 
 }  // namespace csdsim::host

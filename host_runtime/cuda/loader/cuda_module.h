@@ -1,5 +1,5 @@
-// CUDA on demand: what the rest of the program may ask of the GPU. Nothing here sees CUDA; the module that does is loaded
-// when it is first asked for.
+// CUDA on demand: what the rest of the program may ask of the GPU. Nothing here sees CUDA; the module that does is
+// loaded when it is first asked for.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct GpuDescription {
   std::string name;
   std::uint32_t compute_capability = 0;  ///< 90 for 9.0
   Bytes memory = {};
-  Bandwidth memory_bandwidth = {};   ///< peak, as the driver states it; 0 where it does not
-  std::uint32_t cuda_version = 0;    ///< newest that the driver knows: 13000 for 13.0
+  Bandwidth memory_bandwidth = {};  ///< peak, as the driver states it; 0 where it does not
+  std::uint32_t cuda_version = 0;   ///< newest that the driver knows: 13000 for 13.0
 };
 
 /// The format of weights and activations.
@@ -35,8 +35,7 @@ class CudaModule {
 
   /// As host::generate() with dense attention, everything on the GPU and a decode step one graph.
   virtual std::vector<std::vector<TokenId>> generate(const ModelConfig& config, const WeightSource& weights,
-                                                     GpuFormat format,
-                                                     const std::vector<std::vector<TokenId>>& prompts,
+                                                     GpuFormat format, const std::vector<std::vector<TokenId>>& prompts,
                                                      const GenerationOptions& options) = 0;
 
   /// Median time of work of this class and size, by CUDA events, launches included: see cuda::OperatorTimer.

@@ -1,0 +1,301 @@
+// Power loss at any operation: nothing that was acknowledged is lost.
+#include <catch2/catch.hpp>
+#include <iostream>
+
+#include "base/error.h"
+#include "faulty_media.h"
+#include "ftl/policies/registry.h"
+#include "power_rig.h"
+
+using namespace csdsim;
+using namespace csdsim::ftl;
+using namespace csdsim::ftl::test;
+
+namespace {
+
+/// Writes full groups three at a time.
+class LatePolicy final : public KvMappingPolicy {
+ public:
+  explicit LatePolicy(const FlashGeometry& geometry) : base_(geometry) {}
+  std::string_view name() const override { return "late"; }
+  PhysicalPageAddress place(const KvPageId& page, const KvSequenceInfo& sequence, PageAllocator& pages) override {
+    return base_.place(page, sequence, pages);
+  }
+  std::uint32_t groups_to_write(const KvSequenceInfo& sequence, std::uint32_t tokens,
+                                std::uint32_t written) const override {
+    return (tokens / sequence.layout.group_tokens - written) / 3 * 3;
+  }
+
+ private:
+  InstinferPolicy base_;
+};
+
+PolicyRegistry registry() {
+  PolicyRegistry registry = PolicyRegistry::with_builtin();
+  registry.add({"late", "Full groups three at a time.",
+                [](const PolicyContext& context) { return std::make_unique<LatePolicy>(context.geometry); }});
+  return registry;
+}
+
+const PolicyRegistry kRegistry = registry();
+
+PowerSetup setup_of(const std::string& policy, TailPolicy tail, std::uint64_t seed, std::uint32_t blocks_per_plane) {
+  std::mt19937_64 rng(seed);
+  PowerSetup setup;
+  setup.geometry = {1 + static_cast<std::uint32_t>(rng() % 3), 1,
+                    1 + static_cast<std::uint32_t>(rng() % 2), blocks_per_plane,
+                    4 + static_cast<std::uint32_t>(rng() % 8), Bytes{512}};
+  setup.config.tail = tail;
+  setup.config.check = PageCheck::key_and_crc;
+  setup.config.tail_rewrites = 1 + static_cast<std::uint32_t>(rng() % 3);
+  setup.config.layout.embedding_group = std::array{4u, 16u, 8u}[rng() % 3];
+  setup.config.layout.adaptive = rng() % 3 == 0;
+  setup.policy = [policy, geometry = setup.geometry] { return kRegistry.make(policy, {geometry, {}}); };
+  return setup;
+}
+
+constexpr std::array kTails{TailPolicy::token_index, TailPolicy::dram, TailPolicy::partial_program};
+
+/// Flash that stays when the rest of the drive is replaced.
+struct Drive {
+  explicit Drive(const FlashGeometry& g, TailPolicy tail = TailPolicy::token_index)
+      : geometry(g), store(g, DataMode::carried) {
+    config.layout.embedding_group = 4;
+    config.tail = tail;
+    switch_on();
+  }
+  void switch_on() {
+    ftl.reset();
+    blocks.emplace(geometry, BlockQuota{0, geometry.blocks_per_plane});
+    dram.emplace(Bytes::gib(1));
+    ftl = std::make_unique<KvFtl>(config, *blocks, store, *dram, kRegistry.make("instinfer", {geometry, {}}));
+  }
+  RecoveryResult recover(const KvDump& dump) {
+    switch_on();
+    return ftl->recover(dump);
+  }
+  AppendResult append(SequenceId id, std::uint32_t count) {
+    const std::uint32_t at = ftl->tokens({id, {}, {}});
+    std::vector<Half> rows(std::size_t{count} * 16);
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<Half>(id.value * 7919 + at * 16 + i);
+    return ftl->append(id, {}, TokenIndex{at}, count, {{}, 1}, rows, rows);
+  }
+  void check_rows(SequenceId id, std::uint32_t tokens) {
+    REQUIRE(ftl->tokens({id, {}, {}}) == tokens);
+    for (std::uint32_t t = 0; t < tokens; ++t) {
+      const Half* row = ftl->token_row({id, {}, {}}, KvKind::key, TokenIndex{t});
+      for (std::uint32_t i = 0; i < 16; ++i) REQUIRE(row[i] == static_cast<Half>(id.value * 7919 + t * 16 + i));
+    }
+  }
+
+  FlashGeometry geometry;
+  KvFtlConfig config;
+  BackingStore store;
+  std::optional<BlockManager> blocks;
+  std::optional<DramBudget> dram;
+  std::unique_ptr<KvFtl> ftl;
+};
+
+const FlashGeometry kSmall{1, 1, 1, 8, 8, Bytes{512}};  // a group of 16 tokens is a page of K and one of V
+const SequenceId kStay{1};
+const SequenceId kGo{2};
+
+void run(Drive& drive, const AppendResult& result) {
+  REQUIRE(result.status == KvStatus::ok);
+  for (const FlushJob& job : result.jobs) drive.ftl->flush_done(job.id);
+}
+
+}  // namespace
+
+TEST_CASE("what a dump holds, and what is scanned") {
+  for (const TailPolicy tail : kTails) {
+    Drive drive(kSmall, tail);
+    drive.ftl->create_sequence(kStay, {1, 1, 16, 0});
+    run(drive, drive.append(kStay, 64 + 32));  // 6 groups, a window of 64 tokens in 4 pages
+    const AppendResult pending = drive.append(kStay, 16 + 5);
+    REQUIRE(pending.status == KvStatus::ok);
+    const KvDump dump = drive.ftl->power_loss();
+    const KvDumpSize size = dump.size();
+    CHECK(size.tails == Bytes{5 * 2 * 32});  // no component-major copy
+    CHECK(size.value_means == Bytes{16 * 4});
+    CHECK(size.images == Bytes{2 * (512 + 8)});
+    CHECK(size.blocks == Bytes{dump.blocks.size() * sizeof(BlockRecord)});
+    CHECK(size.tables.value > 0);
+    CHECK(size.total() == size.tables + size.tails + size.value_means + size.images + size.blocks);
+
+    PowerLoss loss;
+    for (const FlushJob& job : pending.jobs) {
+      for (const PageOp& op : job.programs) loss.torn.push_back(op.ppa);
+    }
+    drive.store.lose_power(loss);
+    const RecoveryResult result = drive.recover(dump);
+    const std::uint64_t partial_pages = tail == TailPolicy::partial_program ? 4 : 0;
+    CHECK(result.oob_reads == 12 + 4 + partial_pages + loss.torn.size());
+    CHECK(result.oob_reads_of_busiest_plane == result.oob_reads);
+    CHECK(result.unreadable_pages == loss.torn.size());
+    CHECK(result.pages + result.stale_pages == 16 + partial_pages);
+    CHECK(result.saved_pages == 2);
+    CHECK(result.rebuilt_pages == 0);
+    // Keys of the unfinished window: tokens 64 to 95 are in flash.
+    CHECK(result.reads.size() == (tail == TailPolicy::dram ? 2 : 0));
+    REQUIRE(result.jobs.size() == 1);
+    CHECK(result.jobs[0].programs.size() == 2);
+    drive.check_rows(kStay, 64 + 32 + 16 + 5);
+    CHECK(drive.ftl->transposed_tokens({kStay, {}, {}}) >= 64);
+    CHECK(drive.ftl->verify() == 0);
+  }
+}
+
+TEST_CASE("of two copies of a page the newer one stays, and the block of the older one is erased") {
+  Drive drive(kSmall);
+  drive.ftl->create_sequence(kStay, {1, 1, 16, 0, false});
+  drive.ftl->create_sequence(kGo, {1, 1, 16, 0, false});
+  for (int i = 0; i < 14; ++i) run(drive, drive.append(i % 2 == 0 ? kStay : kGo, 16));
+  for (const PageOp& op : drive.ftl->free_sequence(kGo).erases) drive.ftl->erase_done(op.ppa);
+  REQUIRE(drive.ftl->pin(kStay) == KvStatus::ok);  // a reader keeps the old pages
+  const AppendResult collecting = drive.append(kStay, 16 * 15);
+  REQUIRE(collecting.status == KvStatus::busy);
+  for (const FlushJob& job : collecting.jobs) drive.ftl->flush_done(job.id);
+  const std::size_t emptied = drive.ftl->draining_blocks();
+  REQUIRE(emptied > 0);
+  std::map<KvPageId, PhysicalPageAddress> before;
+  drive.ftl->visit_pages([&](const KvPageId& page, PhysicalPageAddress ppa) { before[page] = ppa; });
+  const RecoveryResult result = drive.recover(drive.ftl->power_loss());
+  CHECK(result.jobs.empty());
+  CHECK(result.erases.size() >= emptied);
+  CHECK(result.pages == 14);
+  drive.ftl->visit_pages([&](const KvPageId& page, PhysicalPageAddress ppa) { CHECK(before.at(page) == ppa); });
+  drive.check_rows(kStay, 7 * 16);
+}
+
+TEST_CASE("a page that is nowhere is reported, and so is every sequence that needs it") {
+  Drive drive(kSmall);
+  drive.ftl->create_sequence(kStay, {1, 1, 16, 0});
+  drive.ftl->create_sequence(kGo, {1, 1, 16, 0});
+  run(drive, drive.append(kStay, 40));
+  run(drive, drive.append(kGo, 40));
+  REQUIRE(drive.ftl->fork_sequence(kGo, SequenceId{3}) == KvStatus::ok);
+  const AppendResult pending = drive.append(kGo, 16);
+  KvDump dump = drive.ftl->power_loss();
+  REQUIRE(dump.images.size() == 2);
+  SECTION("in flight: only the sequence that wrote it") {
+    PowerLoss loss;
+    for (const PageOp& op : pending.jobs.at(0).programs) loss.unprogrammed.push_back(op.ppa);
+    drive.store.lose_power(loss);
+    dump.images.pop_back();
+    const RecoveryResult result = drive.recover(dump);
+    REQUIRE(result.lost_pages.size() == 1);
+    CHECK(result.lost_pages[0] == KvPageId{{kGo, {}, {}}, PageKind::token_v, 2, 0});
+    CHECK(result.lost_sequences == std::vector{kGo});
+    drive.check_rows(kStay, 40);
+    CHECK(drive.ftl->tokens({SequenceId{3}, {}, {}}) == 40);
+    CHECK(drive.ftl->free_sequence(SequenceId{3}).status == KvStatus::ok);
+  }
+  SECTION("shared: its fork, too") {
+    PhysicalPageAddress gone;
+    drive.ftl->visit_pages([&](const KvPageId& page, PhysicalPageAddress ppa) {
+      if (page.key.sequence == kGo && page.kind == PageKind::token_k && page.group == 1) gone = ppa;
+    });
+    drive.store.lose_power({{gone}, {}, {}});
+    const RecoveryResult result = drive.recover(dump);
+    REQUIRE(result.lost_pages.size() == 1);
+    CHECK(result.lost_pages[0] == KvPageId{{kGo, {}, {}}, PageKind::token_k, 1, 0});
+    CHECK(result.lost_sequences == std::vector{kGo, SequenceId{3}});
+    CHECK(drive.ftl->check({SequenceId{3}, {}, {}}) == KvStatus::bad_sequence);
+    drive.check_rows(kStay, 40);
+  }
+  CHECK(drive.ftl->check({kGo, {}, {}}) == KvStatus::bad_sequence);
+  for (const PageOp& op : drive.ftl->free_sequence(kStay).erases) drive.ftl->erase_done(op.ppa);
+  CHECK(drive.dram->used() == Bytes{});
+  CHECK(drive.blocks->valid_pages(Namespace::kv) == 0);
+}
+
+TEST_CASE("a recovery that cannot be is refused") {
+  Drive drive(kSmall);
+  drive.ftl->create_sequence(kStay, {1, 1, 16, 0});
+  const KvDump dump = drive.ftl->power_loss();
+  CHECK_THROWS_AS(drive.ftl->recover(dump), InternalError);
+  drive.config.tail = TailPolicy::dram;
+  drive.switch_on();
+  CHECK_THROWS_WITH(drive.ftl->recover(dump), Catch::Contains("tail policy"));
+  KvDrive timing(kSmall, {}, DataMode::timing);
+  CHECK_THROWS_WITH(timing.ftl.power_loss(), Catch::Contains("timing mode"));
+  CHECK_THROWS_WITH(timing.ftl.recover(dump), Catch::Contains("timing mode"));
+}
+
+TEST_CASE("power fails after every number of completed operations of small histories") {
+  PowerCounts counts;
+  for (const PolicyEntry& policy : kRegistry.entries()) {
+    for (const TailPolicy tail : kTails) {
+      for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+        CAPTURE(policy.name, static_cast<int>(tail), seed);
+        for (std::uint64_t operations = 0;; ++operations) {
+          CAPTURE(operations);
+          PowerRig rig(setup_of(policy.name, tail, seed, 16), seed, counts);
+          int step = 0;
+          for (; step < 90 && rig.completed() < operations; ++step) rig.step();
+          while (rig.completed() < operations && !rig.idle()) rig.complete_one();
+          const bool whole = rig.completed() < operations;
+          rig.lose_power();
+          // The operations of the recovery, and a second loss among them.
+          for (std::uint64_t i = 0; i < operations % 5; ++i) rig.complete_one();
+          rig.lose_power();
+          rig.check_settled();
+          if (whole) break;
+        }
+      }
+    }
+  }
+  CHECK(counts.torn > 100);
+  CHECK(counts.saved > 100);
+  CHECK(counts.rebuilt > 100);
+}
+
+TEST_CASE("power fails at random in long histories, which go on afterwards") {
+  PowerCounts counts;
+  std::uint64_t seed = 100;
+  for (const PolicyEntry& policy : kRegistry.entries()) {
+    for (const TailPolicy tail : kTails) {
+      for (int run = 0; run < 4; ++run) {
+        ++seed;
+        CAPTURE(policy.name, static_cast<int>(tail), seed);
+        PowerSetup setup = setup_of(policy.name, tail, seed, run % 2 == 0 ? 8 : 12);
+        FaultyMedia media(seed);
+        if (run == 3) {
+          media.program = 0.002;
+          media.erase = 0.002;
+          setup.geometry.blocks_per_plane += 4;
+          setup.manager.spare_blocks = 4;
+          setup.policy = [&] { return kRegistry.make(policy.name, {setup.geometry, {}}); };
+          setup.faults = &media;
+        }
+        PowerRig rig(setup, seed, counts);
+        std::mt19937_64 rng(seed);
+        for (int loss = 0; loss < 12; ++loss) {
+          const auto steps = static_cast<int>(rng() % 120);
+          for (int step = 0; step < steps; ++step) rig.step();
+          rig.check();
+          rig.lose_power();
+          if (rng() % 4 == 0) rig.check_settled();
+        }
+        rig.free_everything();
+      }
+    }
+  }
+  std::cout << "power loss: " << counts.losses << ", seeds 101 to " << seed << "; pages torn " << counts.torn
+            << ", saved " << counts.saved << ", rebuilt " << counts.rebuilt << ", evacuated " << counts.evacuated
+            << ", stale " << counts.stale << ", parked " << counts.parked << "; blocks collected " << counts.collected
+            << ", bad " << counts.bad_blocks << "; forks " << counts.forks << ", partial windows "
+            << counts.partial_windows << ", refused " << counts.out_of_space << "\n";
+  // The histories must have reached the corners.
+  CHECK(counts.torn > 100);
+  CHECK(counts.saved > 100);
+  CHECK(counts.rebuilt > 100);
+  CHECK(counts.evacuated > 10);
+  CHECK(counts.parked > 10);
+  CHECK(counts.collected > 100);
+  CHECK(counts.forks > 100);
+  CHECK(counts.partial_windows > 10);
+  CHECK(counts.bad_blocks > 3);
+  CHECK(counts.out_of_space > 20);
+}
