@@ -158,6 +158,7 @@ RunResult run_policy_scenario(const scenario::Scenario& s, const RunOptions& opt
                               {"selection", policy_selection_text(s)}};
   result.document["wall"] = wall_figures(clock, page_ops);
   for (const auto& [name, table] : tables.items()) result.files.push_back({name + ".csv", table_csv(table)});
+  result.document["tables"] = std::move(tables);
   result.files.push_back({"policies.svg", policy_svg(rows)});
   const auto best = std::ranges::min_element(rows, {}, [](const PolicyRow& r) { return r.figures.sparse_latency.ps; });
   result.meaning = fmt::format("Selections: {}. {} attends sparsely in {:.1f} us, {} in {:.1f} us, {} in {:.1f} us.",

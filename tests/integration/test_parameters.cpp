@@ -53,7 +53,8 @@ std::string scenario_text(std::string_view base) {
            "workload: {kind: block_io, pattern: random_mixed, requests: 3000, working_set: 0.9}\n";
   if (base == "policies")
     return "csdsim: 1\nname: probe\nplatform:" + std::string(kDevice) +
-           "workload: {kind: ftl_policies, layers: 1, kv_heads: 4, head_dim: 64, sequences: 3, live: 2, least_tokens: 70,"
+           "workload: {kind: ftl_policies, layers: 1, kv_heads: 4, head_dim: 64, sequences: 3, live: 2, least_tokens: "
+           "70,"
            " most_tokens: 200, attend_every: 32}\n";
   if (base == "trace")
     return text +
