@@ -183,6 +183,7 @@ nlohmann::ordered_json effective_config(const Scenario& scenario) {
     json["platform"]["device"]["ftl"]["mapping"].erase("tail_rewrites");
   }
   if (!scenario.platform.device.has_engine()) json["platform"]["device"]["energy"].erase("engine_idle");
+  if (!scenario.platform.gpu.times) json["platform"]["gpu"].erase("times");
   if (scenario.platform.gpu.timing == GpuTiming::measured) {
     for (const char* const of_model : {"fp16_rate", "memory_bandwidth", "kernel_launch", "efficiency"})
       json["platform"]["gpu"].erase(of_model);
