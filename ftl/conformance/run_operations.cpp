@@ -257,10 +257,9 @@ bool Run::append_rows(SequenceId id, std::uint32_t layer, HeadRange heads, std::
   const std::vector<Half> values = random_rows(std::size_t{heads.count} * count * d);
   AppendResult result = submit(id, layer, heads, first, keys, values);
   for (std::size_t tries = 0; result.status == KvStatus::busy && tries < 2 + case_.setup.geometry.blocks(); ++tries) {
-    const std::uint64_t collected = ftl_->stats().gc_blocks;
     drain();
     result = submit(id, layer, heads, first, keys, values);
-    if (result.status != KvStatus::busy || ftl_->stats().gc_blocks > collected) continue;
+    if (result.status != KvStatus::busy || !jobs_.empty() || !erases_.empty()) continue;
     if (!pins_.empty()) break;  // the readers hold what it waits for
     require(Property::progress, false, [&] {
       return fmt::format("{}: an append of {} tokens still has to wait when nothing is under way",

@@ -184,6 +184,15 @@ void KvFtl::make_room(std::uint64_t pages, AppendResult& result) {
   if (!failed_.empty()) empty_failed_blocks(result);
   if (!parked_.empty()) place_parked(result.jobs);
   pages += parked_.size();
+  if (pages > appendable_pages()) {
+    // A fork replaces pages of sequences that nobody pins: no unpin will give them back.
+    for (auto& [id, s] : sequences_) {
+      if (s.pins > 0) continue;
+      for (const PhysicalPageAddress ppa : std::exchange(s.superseded, {})) {
+        if (drop_page(ppa)) result.erases.push_back(begin_erase(blocks_.block_of(ppa)));
+      }
+    }
+  }
   std::uint64_t coming =
       blocks_.erasing_pages(Namespace::kv) + std::uint64_t{draining_.size()} * geometry_.pages_per_block;
   while (pages > appendable_pages() + coming) {
