@@ -1,4 +1,4 @@
-// Appending tokens: tails in DRAM, token pages, and the flushes that carry them to flash.
+// Appending tokens: tails in DRAM and token pages.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -71,12 +71,11 @@ void KvFtl::plan(const Append& a) {
   }
 }
 
-/// Books what the append needs of flash and DRAM, or says why it cannot.
-KvStatus KvFtl::book(const Append& a) {
+/// Books the pages that the append programs and what it needs of DRAM, or says why it cannot.
+KvStatus KvFtl::book(const Append& a, std::uint64_t pages) {
   Sequence& s = a.sequence;
   const KvLayout& l = s.layout;
   const Layer* layer = s.layers[a.layer.value].get();
-  std::uint64_t pages = 0;
   Bytes table;
   std::uint64_t rows_before = 0, rows_after = 0;  // in group buffers
   std::uint64_t keys_before = 0, keys_after = 0;  // in component-major tails
@@ -84,13 +83,7 @@ KvStatus KvFtl::book(const Append& a) {
     const std::uint64_t heads = p.end_head - p.first_head;
     const std::uint64_t tile_heads = std::min(l.page_heads, s.shape.kv_heads - p.tile * l.page_heads);
     const std::uint64_t written = std::uint64_t{p.new_groups - p.old_groups};
-    std::uint64_t mapped = written * l.pages_per_group();
-    if (p.new_windows > p.old_windows) {
-      mapped += l.embedding_position(l.window(p.new_windows)) - l.embedding_position(l.window(p.old_windows));
-    }
-    pages += mapped;
-    if (p.partial_end > 0) pages += l.embedding_pages(l.window(p.new_windows));
-    if (mapped > 0) {
+    if (const std::uint64_t mapped = p.mapped_pages(l); mapped > 0) {
       const std::uint64_t held = layer != nullptr ? layer->tiles[p.tile].runs.back()->map.pages() : 0;
       const Bytes before = held > 0 ? layer->tiles[p.tile].runs.back()->table : Bytes{};
       const Bytes after = policy_->table_bytes(s.info(), held + mapped);
@@ -185,16 +178,9 @@ AppendResult KvFtl::append(SequenceId id, LayerId layer, TokenIndex first, std::
   plan(a);
   AppendResult result;
   std::uint64_t pages = 0;
-  for (const TilePlan& p : plan_) {
-    const KvLayout& l = s->layout;
-    pages += std::uint64_t{p.new_groups - p.old_groups} * l.pages_per_group();
-    if (p.new_windows > p.old_windows) {
-      pages += l.embedding_position(l.window(p.new_windows)) - l.embedding_position(l.window(p.old_windows));
-    }
-    if (p.partial_end > 0) pages += l.embedding_pages(l.window(p.new_windows));
-  }
+  for (const TilePlan& p : plan_) pages += p.pages(s->layout);
   make_room(pages, result);
-  result.status = book(a);
+  result.status = book(a, pages);
   if (result.status != KvStatus::ok) return result;
   Layer& into = layer_of(a);
   for (const TilePlan& p : plan_) append_tile(a, into, p, result.jobs);
@@ -304,56 +290,6 @@ void KvFtl::write_groups(const Append& a, Layer& layer, const TilePlan& p, std::
   }
   stats_.token_pages_programmed += std::uint64_t{count} * per_group;
   jobs.push_back(std::move(job));
-}
-
-FlushJobId KvFtl::begin_flush(Sequence& s, const PendingFlush& flush) {
-  const FlushJobId id{next_job_++};
-  pending_.emplace(id.value, flush);
-  ++s.pins;
-  return id;
-}
-
-std::vector<PageOp> KvFtl::flush_done(FlushJobId id) {
-  if (const auto move = moves_.find(id.value); move != moves_.end()) {
-    const PendingMove done = std::move(move->second);
-    moves_.erase(move);
-    return move_done(done);
-  }
-  const auto it = pending_.find(id.value);
-  if (it == pending_.end()) throw InternalError(fmt::format("flush job {} is not pending", id.value));
-  const PendingFlush flush = it->second;
-  pending_.erase(it);
-  Sequence& s = sequences_.at(flush.key.sequence);
-  const KvLayout& l = s.layout;
-  Layer& layer = *s.layers[flush.key.layer.value];
-  Tile& tile = layer.tiles[flush.key.head.value / l.page_heads];
-  Head& head = layer.heads[flush.key.head.value];
-  switch (flush.what) {
-    case PendingFlush::What::groups:
-      for (std::uint32_t group = flush.first; group < flush.first + flush.count; ++group) {
-        tile.token(KvKind::key, group).flushed();
-        tile.token(KvKind::value, group).flushed();
-      }
-      break;
-    case PendingFlush::What::window: {
-      const KvWindow window = l.window(flush.first);
-      const std::uint64_t position = l.embedding_position(window);
-      for (std::uint32_t ge = 0; ge < l.embedding_pages(window); ++ge) tile.embedding(position + ge).flushed();
-      readable_windows(tile, head, l);  // what the window replaces goes now
-      partial_done(s, head);
-      break;
-    }
-    case PendingFlush::What::partial:
-      // After a fork another job may write the same tokens again.
-      for (PartialWindow* const partial : {head.partial.get(), head.coming_partial.get()}) {
-        if (partial == nullptr || partial->job != id) continue;
-        for (KvMapEntry& entry : partial->pages) entry.flushed();
-      }
-      partial_done(s, head);
-      break;
-  }
-  dram_.release(DramUse::flush_pending, l.page_size * flush.pages);
-  return unpin(flush.key.sequence);
 }
 
 }  // namespace csdsim::ftl

@@ -1,4 +1,4 @@
-// Sequences, queries, read planning, data access.
+// Sequences: their lives, and what is known of them.
 #include "ftl/core/kv_ftl.h"
 
 #include <fmt/format.h>
@@ -15,12 +15,6 @@ namespace {
 
 /// Layers and heads are 16-bit in commands; anything larger is a mistake and would only cost memory.
 constexpr std::uint32_t kMaxCount = 65535;
-
-InternalError bad_page(const KvPageId& page, std::string_view what) {
-  return InternalError(fmt::format("{} (sequence {}, layer {}, head {}, group {}, window {})", what,
-                                   page.key.sequence.value, page.key.layer.value, page.key.head.value, page.group,
-                                   page.window));
-}
 
 }  // namespace
 
@@ -125,76 +119,6 @@ std::shared_ptr<KvFtl::Run> KvFtl::new_run(const KvKey& key, std::uint32_t segme
   return run;
 }
 
-KvStatus KvFtl::fork_sequence(SequenceId parent_id, SequenceId child_id) {
-  Sequence* parent = find(parent_id);
-  if (parent == nullptr) return KvStatus::bad_sequence;
-  if (const auto it = sequences_.find(child_id); it != sequences_.end()) {
-    return it->second.closing ? KvStatus::busy : KvStatus::bad_sequence;
-  }
-  const std::uint32_t tokens = parent->layers.front() ? parent->layers.front()->heads.front().tokens : 0;
-  for (const auto& layer : parent->layers) {
-    for (std::uint32_t h = 0; h < parent->shape.kv_heads; ++h) {
-      if ((layer ? layer->heads[h].tokens : 0) != tokens) return KvStatus::bad_token;
-    }
-  }
-  Bytes tails;
-  for (const Bytes held : parent->dram) tails += held;
-  if (!dram_.fits(tails)) {
-    const Bytes drains = draining_dram();
-    return dram_.used() - drains + tails > dram_.capacity() ? KvStatus::out_of_dram : KvStatus::busy;
-  }
-  for (std::size_t use = 0; use < kDramUses; ++use) dram_.charge(static_cast<DramUse>(use), parent->dram[use]);
-
-  Sequence child;
-  child.id = child_id;
-  child.segment = next_segment_++;
-  child.shape = parent->shape;
-  child.layout = parent->layout;
-  child.dram = parent->dram;
-  child.layers.resize(parent->layers.size());
-  parent->segment = next_segment_++;
-  for (std::uint32_t i = 0; i < parent->layers.size(); ++i) {
-    Layer* const from = parent->layers[i].get();
-    if (from == nullptr) continue;
-    auto to = std::make_unique<Layer>();
-    for (Head& head : from->heads) {
-      // A window that is partly filled belongs to nobody now: its keys are scored from their token pages.
-      for (auto* partial : {&head.partial, &head.coming_partial}) {
-        if (*partial) supersede(*parent, (*partial)->pages);
-        partial->reset();
-      }
-      Head& copy = to->heads.emplace_back();
-      copy.tokens = head.tokens;
-      copy.readable_windows = head.readable_windows;
-      copy.key_tail = head.key_tail;
-      copy.value_tail = head.value_tail;
-      copy.value_mean = head.value_mean;
-      if (head.component_tail) {
-        const std::size_t size = std::size_t{child.layout.head_dim} * head.component_tail_window;
-        copy.component_tail = std::make_unique_for_overwrite<Half[]>(size);
-        copy.component_tail_window = head.component_tail_window;
-        std::copy_n(head.component_tail.get(), size, copy.component_tail.get());
-      }
-    }
-    for (std::uint32_t t = 0; t < from->tiles.size(); ++t) {
-      Tile& tile = from->tiles[t];
-      const KvHead head{t * child.layout.page_heads};
-      if (tile.runs.back()->map.pages() == 0) {  // forking again must not lengthen the chain
-        std::vector<PageOp> none;
-        release_run(*tile.runs.back(), parent_id, none);
-        tile.runs.pop_back();
-      }
-      Tile& copy = to->tiles.emplace_back(tile);
-      for (const auto& run : copy.runs) run->users.push_back(child_id);
-      copy.runs.push_back(new_run({child_id, LayerId{i}, head}, child.segment, &tile, child.layout));
-      tile.runs.push_back(new_run({parent_id, LayerId{i}, head}, parent->segment, &tile, child.layout));
-    }
-    child.layers[i] = std::move(to);
-  }
-  sequences_.emplace(child_id, std::move(child));
-  return KvStatus::ok;
-}
-
 /// Controller DRAM that what is under way will give back.
 Bytes KvFtl::draining_dram() const {
   const Bytes parked = geometry_.page_size * parked_.size();
@@ -238,9 +162,7 @@ std::vector<PageOp> KvFtl::unpin(SequenceId id) {
     closing_dram_ -= s.closing_dram;
     erases = release(id);
   } else {
-    for (const PhysicalPageAddress ppa : std::exchange(s.superseded, {})) {
-      if (drop_page(ppa)) erases.push_back(begin_erase(blocks_.block_of(ppa)));
-    }
+    drop_superseded(s, erases);
   }
   readers_left(id, erases);
   return erases;
@@ -250,6 +172,10 @@ void KvFtl::drop_pages(std::span<const KvMapEntry> pages, std::vector<PageOp>& e
   for (const KvMapEntry& entry : pages) {
     if (drop_page(entry.ppa())) erases.push_back(begin_erase(blocks_.block_of(entry.ppa())));
   }
+}
+
+void KvFtl::drop_superseded(Sequence& s, std::vector<PageOp>& erases) {
+  drop_pages(std::exchange(s.superseded, {}), erases);
 }
 
 /// `user` shares the run no longer; the last one takes its pages along.
@@ -277,9 +203,7 @@ std::vector<PageOp> KvFtl::release(SequenceId id) {
       if (head.coming_partial) drop_pages(head.coming_partial->pages, erases);
     }
   }
-  for (const PhysicalPageAddress ppa : s.superseded) {
-    if (drop_page(ppa)) erases.push_back(begin_erase(blocks_.block_of(ppa)));
-  }
+  drop_superseded(s, erases);
   for (std::size_t use = 0; use < kDramUses; ++use) dram_.release(static_cast<DramUse>(use), s.dram[use]);
   policy_->sequence_freed(s.info(), *pages_);
   for (const BlockId block : pages_->take_emptied()) erases.push_back(begin_erase(block));
@@ -334,137 +258,6 @@ std::uint32_t KvFtl::transposed_tokens(const KvKey& key) const {
   const std::uint32_t full = readable_windows(tile(key), h, l);
   if (h.partial && h.partial->window == full) return h.partial->end;
   return l.component_major ? l.window(full).first : 0;
-}
-
-PageOp KvFtl::op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const {
-  const auto bytes = static_cast<std::uint32_t>(geometry_.page_size.value);
-  return {.ppa = ppa, .kind = kind, .op_class = op_class, .channel_bytes = kind == PageOpKind::erase ? 0 : bytes};
-}
-
-PageOp KvFtl::read_op(PhysicalPageAddress ppa, OpClass op_class) {
-  PageOp read = op(ppa, PageOpKind::read, op_class);
-  if (faults_ == nullptr) return read;
-  const BlockId block = blocks_.block_of(ppa);
-  const ReadOutcome outcome = faults_->read(ppa, blocks_.erase_count(block), blocks_.count_read(block));
-  read.retries = outcome.retries;
-  stats_.read_retries += outcome.retries;
-  stats_.uncorrectable_reads += outcome.uncorrectable ? 1 : 0;
-  return read;
-}
-
-void KvFtl::plan_read(const KvMapEntry& entry, std::uint64_t channel_bytes, std::vector<PageOp>& out) {
-  if (entry.in_dram()) return;
-  out.push_back(read_op(entry.ppa(), OpClass::attend));
-  out.back().channel_bytes = static_cast<std::uint32_t>(channel_bytes);
-  note_read(entry.ppa());
-}
-
-void KvFtl::plan_token_groups(const KvKey& key, KvRows which, std::span<const std::uint32_t> groups,
-                              std::span<const std::uint32_t> rows, std::vector<PageOp>& out) {
-  const Head& h = head(key);
-  const Tile& t = tile(key);
-  const KvLayout& l = layout(key.sequence);
-  const std::uint32_t written = t.written_groups();
-  const std::uint64_t present = (std::uint64_t{h.tokens} + l.group_tokens - 1) / l.group_tokens;
-  const std::size_t before = out.size();
-  const auto plan = [&](KvKind kind, std::uint32_t kinds) {
-    for (std::size_t i = 0; i < groups.size(); ++i) {
-      if (groups[i] >= present) {
-        throw bad_page({key, token_page_kind(kind, l), groups[i], 0}, "there is no such token group");
-      }
-      if (groups[i] >= written) continue;
-      plan_read(t.token(kind, groups[i]), rows.empty() ? l.page_size.value : rows[i] * kinds * l.row().value, out);
-    }
-    stats_.lookups += groups.size();
-  };
-  if (l.paired) {
-    plan(KvKind::key, which == KvRows::both ? 2 : 1);
-  } else {
-    if (which != KvRows::values) plan(KvKind::key, 1);
-    if (which != KvRows::keys) plan(KvKind::value, 1);
-  }
-  planned_lookups_ += policy_->lookups(sequence(key.sequence).info(), out.size() - before);
-}
-
-void KvFtl::plan_embedding_groups(const KvKey& key, std::span<const std::uint32_t> groups,
-                                  std::span<const std::uint32_t> rows, std::vector<PageOp>& out) {
-  const Head& h = head(key);
-  const Tile& t = tile(key);
-  const KvLayout& l = layout(key.sequence);
-  const std::size_t before = out.size();
-  const std::uint32_t full = readable_windows(t, h, l);
-  const std::uint32_t windows = transposed_windows(key);
-  for (std::uint32_t w = 0; w < windows; ++w) {
-    const KvWindow window = l.window(w);
-    const std::uint32_t finer = window.group / l.finest_group();
-    const std::uint64_t position = l.embedding_position(window);
-    const std::uint32_t tokens = w < full ? window.tokens : h.partial->end - window.first;
-    for (std::size_t i = 0; i < groups.size();) {
-      const std::uint32_t ge = groups[i] / finer;
-      if (ge >= l.embedding_pages(window)) {
-        throw bad_page({key, PageKind::embedding, ge, w}, "there is no such embedding group");
-      }
-      std::uint64_t runs = 0;
-      for (; i < groups.size() && groups[i] / finer == ge; ++i) runs += rows.empty() ? 0 : rows[i];
-      const KvMapEntry& e = w < full ? t.embedding(position + ge) : h.partial->pages[ge];
-      plan_read(e, rows.empty() ? l.page_size.value : runs * tokens * kElementBytes, out);
-      ++stats_.lookups;
-    }
-  }
-  planned_lookups_ += policy_->lookups(sequence(key.sequence).info(), out.size() - before);
-}
-
-std::span<const std::byte> KvFtl::read(const KvPageId& page, const Run& run, PhysicalPageAddress ppa,
-                                       std::uint32_t partial_tokens) const {
-  if (is_parked(ppa)) return parked_.at(ppa.value).image;
-  KvPageId written = page;
-  written.key = run.key;
-  return store_.read_verified(ppa, oob_tag(written, run.layout, run.segment, partial_tokens), config_.check);
-}
-
-const Half* KvFtl::token_rows(const KvKey& key, KvKind kind, std::uint32_t group) const {
-  const Head& h = head(key);
-  const Tile& t = tile(key);
-  const KvLayout& l = layout(key.sequence);
-  const KvPageId page{key, token_page_kind(kind, l), group, 0};
-  const std::uint32_t written = t.written_groups();
-  if (group < written) {
-    const Run& run = t.run_of_group(group);
-    return as_halves(read(page, run, run.map.token(kind, group).ppa())) + row_offset(l, kind, key.head);
-  }
-  const std::vector<Half>& tail = kind == KvKind::key ? h.key_tail : h.value_tail;
-  const std::size_t at = std::size_t{group - written} * l.group_tokens * l.head_dim;
-  if (at >= tail.size()) throw bad_page(page, "no rows to read");
-  return tail.data() + at;
-}
-
-const Half* KvFtl::token_row(const KvKey& key, KvKind kind, TokenIndex token) const {
-  const KvLayout& l = layout(key.sequence);
-  const std::uint32_t group = token.value / l.group_tokens;
-  if (token.value >= tokens(key)) throw bad_page({key, token_page_kind(kind, l), group, 0}, "no row to read");
-  return token_rows(key, kind, group) + std::size_t{token.value % l.group_tokens} * l.head_dim;
-}
-
-const Half* KvFtl::embedding_page(const KvKey& key, std::uint32_t ge, std::uint32_t w) const {
-  const Head& h = head(key);
-  const Tile& t = tile(key);
-  const KvLayout& l = layout(key.sequence);
-  const KvPageId page{key, PageKind::embedding, ge, w};
-  const KvWindow window = l.window(w);
-  if (w >= transposed_windows(key) || ge >= l.embedding_pages(window)) {
-    throw bad_page(page, "no embedding page to read");
-  }
-  if (w >= readable_windows(t, h, l)) {
-    return as_halves(read(page, *t.runs.back(), h.partial->pages[ge].ppa(), h.partial->end - window.first));
-  }
-  const std::uint64_t position = l.embedding_position(window) + ge;
-  return as_halves(read(page, t.run_of_position(static_cast<std::uint32_t>(position)), t.embedding(position).ppa()));
-}
-
-std::span<const float> KvFtl::value_mean(const KvKey& key) const {
-  const Head& h = head(key);
-  if (h.value_mean.empty()) throw bad_page({key}, "no values were appended to this head, or only in timing mode");
-  return h.value_mean;
 }
 
 void KvFtl::visit_pages(const std::function<void(const KvPageId&, PhysicalPageAddress)>& visit) const {

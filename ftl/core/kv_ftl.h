@@ -254,7 +254,7 @@ class KvFtl {
   // kv_append.cpp
   KvStatus validate(const Append& a) const;
   void plan(const Append& a);
-  KvStatus book(const Append& a);
+  KvStatus book(const Append& a, std::uint64_t pages);
   Layer& layer_of(const Append& a);
   void append_tile(const Append& a, Layer& layer, const TilePlan& plan, std::vector<FlushJob>& jobs);
   void update_value_mean(const Append& a, KvHead h, Head& head);
@@ -270,6 +270,9 @@ class KvFtl {
   void fill_component_tail(const Append& a, KvHead h, Head& head, const KvWindow& window);
   void transpose(const KvKey& key, const KvWindow& window, std::uint32_t end);
   void read_back(const KvLayout& layout, const Tile& tile, const KvWindow& window, std::uint32_t end, FlushJob& job);
+  template <class Add>
+  void program_window(const Sequence& s, const KvKey& key, const Run& run, std::uint32_t window,
+                      std::uint32_t partial_tokens, const Half* image, FlushJob& job, const Add& add);
   FlushJob write_window(Sequence& s, const KvKey& key, Layer& layer, std::uint32_t window);
   FlushJob write_partial(Sequence& s, const KvKey& key, Layer& layer, std::uint32_t window, std::uint32_t end);
   void partial_done(Sequence& s, Head& head);
@@ -316,6 +319,7 @@ class KvFtl {
   Bytes draining_dram() const;
   std::vector<PageOp> release(SequenceId id);
   void drop_pages(std::span<const KvMapEntry> pages, std::vector<PageOp>& erases);
+  void drop_superseded(Sequence& s, std::vector<PageOp>& erases);
   std::span<const std::byte> read(const KvPageId& page, const Run& run, PhysicalPageAddress ppa,
                                   std::uint32_t partial_tokens = 0) const;
   PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const;

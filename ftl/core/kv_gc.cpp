@@ -100,25 +100,20 @@ std::optional<BlockId> KvFtl::most_garbage() {
   }
   if (best) return best;
   std::uint32_t most = 0;
-  for (std::uint32_t plane = 0; plane < geometry_.planes(); ++plane) {
-    for (const Stream stream : {Stream::kv, Stream::kv_gc}) {
-      const auto open = blocks_.open_block(PlaneId{plane}, stream);
-      if (!open) continue;
-      const std::uint32_t garbage = blocks_.written_pages(*open) - blocks_.valid_pages(*open);
-      // Closing it costs what it had left, and its valid pages must still find room.
-      const bool room = geometry_.pages_per_block - garbage <= blocks_.available_pages(Namespace::kv);
-      if (garbage <= most || !room || !all_in_flash(*open)) continue;
-      most = garbage;
-      best = open;
-    }
-  }
-  for (const BlockId open : points_.own_blocks()) {
+  const auto consider = [&](BlockId open) {
     const std::uint32_t garbage = blocks_.written_pages(open) - blocks_.valid_pages(open);
+    // Closing it costs what it had left, and its valid pages must still find room.
     const bool room = geometry_.pages_per_block - garbage <= blocks_.available_pages(Namespace::kv);
-    if (garbage <= most || !room || !all_in_flash(open)) continue;
+    if (garbage <= most || !room || !all_in_flash(open)) return;
     most = garbage;
     best = open;
+  };
+  for (std::uint32_t plane = 0; plane < geometry_.planes(); ++plane) {
+    for (const Stream stream : {Stream::kv, Stream::kv_gc}) {
+      if (const auto open = blocks_.open_block(PlaneId{plane}, stream)) consider(*open);
+    }
   }
+  for (const BlockId open : points_.own_blocks()) consider(open);
   if (best) {
     points_.forget(*best);
     blocks_.close(*best);
@@ -188,9 +183,7 @@ void KvFtl::make_room(std::uint64_t pages, AppendResult& result) {
     // A fork replaces pages of sequences that nobody pins: no unpin will give them back.
     for (auto& [id, s] : sequences_) {
       if (s.pins > 0) continue;
-      for (const PhysicalPageAddress ppa : std::exchange(s.superseded, {})) {
-        if (drop_page(ppa)) result.erases.push_back(begin_erase(blocks_.block_of(ppa)));
-      }
+      drop_superseded(s, result.erases);
     }
   }
   std::uint64_t coming =

@@ -4,8 +4,11 @@
 #include <array>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "ftl/core/kv_ftl.h"
 
 namespace csdsim::ftl {
@@ -90,7 +93,7 @@ struct KvFtl::Sequence {
   std::uint32_t pins = 0;
   bool closing = false;                        ///< freed, waiting for its pins
   std::vector<std::unique_ptr<Layer>> layers;  ///< allocated when first appended to
-  std::vector<PhysicalPageAddress> superseded;
+  std::vector<KvMapEntry> superseded;   ///< replaced by a fuller version; given back when nobody pins the sequence
   std::array<Bytes, kDramUses> dram{};  ///< what it holds, but for its map; flush_pending is booked by the flushes
   Bytes closing_dram;
 
@@ -108,6 +111,17 @@ struct KvFtl::TilePlan {
   std::uint32_t old_windows = 0;
   std::uint32_t new_windows = 0;
   std::uint32_t partial_end = 0;  ///< the unfinished window is programmed up to this token; 0: it is not
+
+  /// Pages that get a place in the maps: of groups and of full windows.
+  std::uint64_t mapped_pages(const KvLayout& l) const {
+    const std::uint64_t token_pages = std::uint64_t{new_groups - old_groups} * l.pages_per_group();
+    if (new_windows == old_windows) return token_pages;
+    return token_pages + l.embedding_position(l.window(new_windows)) - l.embedding_position(l.window(old_windows));
+  }
+  /// All that are programmed.
+  std::uint64_t pages(const KvLayout& l) const {
+    return mapped_pages(l) + (partial_end > 0 ? l.embedding_pages(l.window(new_windows)) : 0);
+  }
 };
 
 /// One append call after its arguments were found good.
@@ -148,6 +162,10 @@ inline OobTag oob_tag(const KvPageId& page, const KvLayout& layout, std::uint32_
 inline std::size_t row_offset(const KvLayout& layout, KvKind kind, KvHead head) {
   const std::uint32_t of_pair = layout.paired && kind == KvKind::value ? layout.page_heads : 0;
   return std::size_t{of_pair + head.value % layout.page_heads} * layout.group_tokens * layout.head_dim;
+}
+
+inline InternalError bad_page(const KvPageId& page, std::string_view what) {
+  return InternalError(std::string(what) + " (" + to_string(page) + ")");
 }
 
 inline const Half* as_halves(std::span<const std::byte> bytes) { return reinterpret_cast<const Half*>(bytes.data()); }

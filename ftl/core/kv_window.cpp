@@ -88,6 +88,29 @@ void KvFtl::read_back(const KvLayout& l, const Tile& tile, const KvWindow& windo
   stats_.read_back_pages += job.reads.size();
 }
 
+/// Programs the pages of a window from `image`, [d][T], which is full up to `partial_tokens` tokens (0: full) and read
+/// only in carried mode; `add` gets their map entries.
+template <class Add>
+void KvFtl::program_window(const Sequence& s, const KvKey& key, const Run& run, std::uint32_t w,
+                           std::uint32_t partial_tokens, const Half* image, FlushJob& job, const Add& add) {
+  const KvLayout& l = s.layout;
+  const KvWindow window = l.window(w);
+  const std::uint32_t pages = l.embedding_pages(window);
+  const std::uint64_t position = l.embedding_position(window);
+  const std::size_t page_halves = std::size_t{window.group} * window.tokens;
+  job.programs.reserve(pages);
+  for (std::uint32_t ge = 0; ge < pages; ++ge) {
+    const KvPageId page{key, PageKind::embedding, ge, w};
+    const PageOwner owner{run.slot, kEmbedding | static_cast<std::uint32_t>(position + ge)};
+    const PhysicalPageAddress to = place(page, s, owner, job);
+    if (store_.carried()) {
+      store_.write(to, std::as_bytes(std::span(image + ge * page_halves, page_halves)),
+                   oob_tag(page, l, run.segment, partial_tokens));
+    }
+    add(KvMapEntry(to, !job.reads.empty()));
+  }
+}
+
 FlushJob KvFtl::write_window(Sequence& s, const KvKey& key, Layer& layer, std::uint32_t w) {
   const KvLayout& l = s.layout;
   const KvWindow window = l.window(w);
@@ -103,18 +126,7 @@ FlushJob KvFtl::write_window(Sequence& s, const KvKey& key, Layer& layer, std::u
     if (store_.carried()) transpose(key, window, window.end());
     image = window_image_.data();
   }
-  job.programs.reserve(pages);
-  const std::uint64_t position = l.embedding_position(window);
-  const std::size_t page_halves = std::size_t{window.group} * window.tokens;
-  for (std::uint32_t ge = 0; ge < pages; ++ge) {
-    const KvPageId page{key, PageKind::embedding, ge, w};
-    const PageOwner owner{run.slot, kEmbedding | static_cast<std::uint32_t>(position + ge)};
-    const PhysicalPageAddress to = place(page, s, owner, job);
-    if (store_.carried()) {
-      store_.write(to, std::as_bytes(std::span(image + ge * page_halves, page_halves)), oob_tag(page, l, run.segment));
-    }
-    run.map.push_embedding({to, !job.reads.empty()});
-  }
+  program_window(s, key, run, w, 0, image, job, [&](KvMapEntry entry) { run.map.push_embedding(entry); });
   stats_.embedding_pages_programmed += pages;
   if (readable_windows(tile, head, l) > w) partial_done(s, head);
   return job;
@@ -132,18 +144,8 @@ FlushJob KvFtl::write_partial(Sequence& s, const KvKey& key, Layer& layer, std::
   read_back(l, tile, window, end, job);
   if (store_.carried()) transpose(key, window, end);
   auto partial = std::make_unique<PartialWindow>(PartialWindow{w, end, job.id, {}});
-  const std::uint64_t position = l.embedding_position(window);
-  const std::size_t page_halves = std::size_t{window.group} * window.tokens;
-  for (std::uint32_t ge = 0; ge < pages; ++ge) {
-    const KvPageId page{key, PageKind::embedding, ge, w};
-    const PageOwner owner{run.slot, kEmbedding | static_cast<std::uint32_t>(position + ge)};
-    const PhysicalPageAddress to = place(page, s, owner, job);
-    if (store_.carried()) {
-      store_.write(to, std::as_bytes(std::span<const Half>(window_image_).subspan(ge * page_halves, page_halves)),
-                   oob_tag(page, l, run.segment, end - window.first));
-    }
-    partial->pages.push_back({to, !job.reads.empty()});
-  }
+  program_window(s, key, run, w, end - window.first, window_image_.data(), job,
+                 [&](KvMapEntry entry) { partial->pages.push_back(entry); });
   stats_.partial_pages_programmed += pages;
   head.coming_partial = std::move(partial);
   partial_done(s, head);
@@ -153,7 +155,10 @@ FlushJob KvFtl::write_partial(Sequence& s, const KvKey& key, Layer& layer, std::
 /// The newest readable version of the unfinished window takes the place of older ones.
 void KvFtl::partial_done(Sequence& s, Head& head) {
   const auto full = [&](const PartialWindow& partial) { return partial.window < head.readable_windows; };
-  if (head.coming_partial && !head.coming_partial->pages.front().awaits_read_back()) {
+  const auto readable = [](const PartialWindow& partial) {
+    return std::ranges::none_of(partial.pages, &KvMapEntry::awaits_read_back);
+  };
+  if (head.coming_partial && readable(*head.coming_partial)) {
     if (head.partial) supersede(s, head.partial->pages);
     head.partial = std::move(head.coming_partial);
   }
@@ -165,7 +170,7 @@ void KvFtl::partial_done(Sequence& s, Head& head) {
 
 /// Reads of these pages may be in flight: they are given back when nobody pins the sequence.
 void KvFtl::supersede(Sequence& s, std::span<const KvMapEntry> pages) {
-  for (const KvMapEntry& entry : pages) s.superseded.push_back(entry.ppa());
+  s.superseded.insert(s.superseded.end(), pages.begin(), pages.end());
 }
 
 std::size_t KvFtl::superseded_pages() const {

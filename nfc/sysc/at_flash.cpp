@@ -55,19 +55,6 @@ FlashTicket AtFlash::submit(std::span<const PageOp> ops, SimTime at, bool hold) 
   return FlashTicket{ticket};
 }
 
-SimTime AtFlash::array_time(const AtOp& op) const {
-  const std::uint32_t page = geometry_.page_in_block(op.op.ppa);
-  switch (op.op.kind) {
-    case PageOpKind::read:
-      return read_time(timing_, page, op.attempt, op.sequence);
-    case PageOpKind::program:
-      return program_time(timing_, page);
-    case PageOpKind::erase:
-      return timing_.erase_latency;
-  }
-  throw InternalError("unknown kind of page operation");
-}
-
 void AtFlash::kick() { decide_by(sim_time_now()); }
 
 SimTime AtFlash::decide(SimTime /*bound*/) {
@@ -83,7 +70,7 @@ void AtFlash::op_done(const AtOp& op) {
   PageOp counted = op.op;
   if (counted.kind == PageOpKind::erase) counted.channel_bytes = 0;
   statistics_.count(counted);
-  statistics_.work(op.op.kind, array_time(op));
+  statistics_.work(op.op.kind, array_time(timing_, geometry_, op));
   Batch& batch = batches_.at(op.ticket);
   if (op.op.kind == PageOpKind::read) {
     channels_[channel_of(op)]->page_decoded(op.hold);
@@ -102,7 +89,7 @@ void AtFlash::op_done(const AtOp& op) {
 
 void AtFlash::retried(const AtOp& op) {
   ++statistics_.retries;
-  statistics_.work(PageOpKind::read, array_time(op));
+  statistics_.work(PageOpKind::read, array_time(timing_, geometry_, op));
   channels_[channel_of(op)]->page_decoded(false);
 }
 

@@ -47,7 +47,6 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
   };
 
   void kick() override;
-  SimTime array_time(const AtOp& op) const;
   std::size_t channel_of(const AtOp& op) const { return geometry_.channel_of(geometry_.plane_of(op.op.ppa)).value; }
   void op_done(const AtOp& op) override;
   void plane_free(PlaneId plane, SimTime occupied_since) override;

@@ -5,9 +5,11 @@
 #include <systemc>
 #include <vector>
 
+#include "base/error.h"
 #include "base/page_op.h"
 #include "base/units.h"
 #include "nfc/core/flash_statistics.h"
+#include "nfc/core/flash_timing.h"
 
 namespace csdsim::nfc {
 
@@ -30,6 +32,20 @@ struct AtOp {
     since = now;
   }
 };
+
+/// How long the array works on an operation, its present attempt, without suspensions.
+inline SimTime array_time(const FlashTiming& timing, const FlashGeometry& geometry, const AtOp& op) {
+  const std::uint32_t page = geometry.page_in_block(op.op.ppa);
+  switch (op.op.kind) {
+    case PageOpKind::read:
+      return read_time(timing, page, op.attempt, op.sequence);
+    case PageOpKind::program:
+      return program_time(timing, page);
+    case PageOpKind::erase:
+      return timing.erase_latency;
+  }
+  throw InternalError("unknown kind of page operation");
+}
 
 /// What the bus is wanted for. The values are what a waveform of the bus shows, 0 when it is idle.
 enum class BusUse : std::uint8_t { idle = 0, command = 1, data_out = 2, status = 3, suspend = 4, resume = 5 };

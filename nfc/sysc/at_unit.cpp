@@ -120,22 +120,9 @@ void AtUnit::on_array_end() {
   }
 }
 
-SimTime AtUnit::array_time(const AtOp& op) const {
-  const std::uint32_t page = geometry_.page_in_block(op.op.ppa);
-  switch (op.op.kind) {
-    case PageOpKind::read:
-      return read_time(timing_, page, op.attempt, op.sequence);
-    case PageOpKind::program:
-      return program_time(timing_, page);
-    case PageOpKind::erase:
-      return timing_.erase_latency;
-  }
-  throw InternalError("unknown kind of page operation");
-}
-
 void AtUnit::work() {
   SimTime time{};
-  for (const Member& member : array_) time = std::max(time, array_time(member.op));
+  for (const Member& member : array_) time = std::max(time, array_time(timing_, geometry_, member.op));
   set_state(State::working);
   work_end_ = sim_time_now() + time;
   array_end_.notify(to_sc_time(time));

@@ -97,7 +97,6 @@ class AtUnit : public sc_core::sc_module, public BusClientIf, public DecodedIf {
   void page_out();
   void leave_array();
   void vacate(std::uint32_t plane);
-  SimTime array_time(const AtOp& op) const;
 
   FlashGeometry geometry_;
   FlashTiming timing_;

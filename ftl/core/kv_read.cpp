@@ -1,0 +1,143 @@
+// Reading the cache: which page operations a read takes, and the bytes.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ftl/core/kv_ftl.h"
+#include "ftl/core/kv_sequence.h"
+
+namespace csdsim::ftl {
+
+PageOp KvFtl::op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const {
+  const auto bytes = static_cast<std::uint32_t>(geometry_.page_size.value);
+  return {.ppa = ppa, .kind = kind, .op_class = op_class, .channel_bytes = kind == PageOpKind::erase ? 0 : bytes};
+}
+
+PageOp KvFtl::read_op(PhysicalPageAddress ppa, OpClass op_class) {
+  PageOp read = op(ppa, PageOpKind::read, op_class);
+  if (faults_ == nullptr) return read;
+  const BlockId block = blocks_.block_of(ppa);
+  const ReadOutcome outcome = faults_->read(ppa, blocks_.erase_count(block), blocks_.count_read(block));
+  read.retries = outcome.retries;
+  stats_.read_retries += outcome.retries;
+  stats_.uncorrectable_reads += outcome.uncorrectable ? 1 : 0;
+  return read;
+}
+
+void KvFtl::plan_read(const KvMapEntry& entry, std::uint64_t channel_bytes, std::vector<PageOp>& out) {
+  if (entry.in_dram()) return;
+  out.push_back(read_op(entry.ppa(), OpClass::attend));
+  out.back().channel_bytes = static_cast<std::uint32_t>(channel_bytes);
+  note_read(entry.ppa());
+}
+
+void KvFtl::plan_token_groups(const KvKey& key, KvRows which, std::span<const std::uint32_t> groups,
+                              std::span<const std::uint32_t> rows, std::vector<PageOp>& out) {
+  const Head& h = head(key);
+  const Tile& t = tile(key);
+  const KvLayout& l = layout(key.sequence);
+  const std::uint32_t written = t.written_groups();
+  const std::uint64_t present = (std::uint64_t{h.tokens} + l.group_tokens - 1) / l.group_tokens;
+  const std::size_t before = out.size();
+  const auto plan = [&](KvKind kind, std::uint32_t kinds) {
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      if (groups[i] >= present) {
+        throw bad_page({key, token_page_kind(kind, l), groups[i], 0}, "there is no such token group");
+      }
+      if (groups[i] >= written) continue;
+      plan_read(t.token(kind, groups[i]), rows.empty() ? l.page_size.value : rows[i] * kinds * l.row().value, out);
+    }
+    stats_.lookups += groups.size();
+  };
+  if (l.paired) {
+    plan(KvKind::key, which == KvRows::both ? 2 : 1);
+  } else {
+    if (which != KvRows::values) plan(KvKind::key, 1);
+    if (which != KvRows::keys) plan(KvKind::value, 1);
+  }
+  planned_lookups_ += policy_->lookups(sequence(key.sequence).info(), out.size() - before);
+}
+
+void KvFtl::plan_embedding_groups(const KvKey& key, std::span<const std::uint32_t> groups,
+                                  std::span<const std::uint32_t> rows, std::vector<PageOp>& out) {
+  const Head& h = head(key);
+  const Tile& t = tile(key);
+  const KvLayout& l = layout(key.sequence);
+  const std::size_t before = out.size();
+  const std::uint32_t full = readable_windows(t, h, l);
+  const std::uint32_t windows = transposed_windows(key);
+  for (std::uint32_t w = 0; w < windows; ++w) {
+    const KvWindow window = l.window(w);
+    const std::uint32_t finer = window.group / l.finest_group();
+    const std::uint64_t position = l.embedding_position(window);
+    const std::uint32_t tokens = w < full ? window.tokens : h.partial->end - window.first;
+    for (std::size_t i = 0; i < groups.size();) {
+      const std::uint32_t ge = groups[i] / finer;
+      if (ge >= l.embedding_pages(window)) {
+        throw bad_page({key, PageKind::embedding, ge, w}, "there is no such embedding group");
+      }
+      std::uint64_t runs = 0;
+      for (; i < groups.size() && groups[i] / finer == ge; ++i) runs += rows.empty() ? 0 : rows[i];
+      const KvMapEntry& e = w < full ? t.embedding(position + ge) : h.partial->pages[ge];
+      plan_read(e, rows.empty() ? l.page_size.value : runs * tokens * kElementBytes, out);
+      ++stats_.lookups;
+    }
+  }
+  planned_lookups_ += policy_->lookups(sequence(key.sequence).info(), out.size() - before);
+}
+
+std::span<const std::byte> KvFtl::read(const KvPageId& page, const Run& run, PhysicalPageAddress ppa,
+                                       std::uint32_t partial_tokens) const {
+  if (is_parked(ppa)) return parked_.at(ppa.value).image;
+  KvPageId written = page;
+  written.key = run.key;
+  return store_.read_verified(ppa, oob_tag(written, run.layout, run.segment, partial_tokens), config_.check);
+}
+
+const Half* KvFtl::token_rows(const KvKey& key, KvKind kind, std::uint32_t group) const {
+  const Head& h = head(key);
+  const Tile& t = tile(key);
+  const KvLayout& l = layout(key.sequence);
+  const KvPageId page{key, token_page_kind(kind, l), group, 0};
+  const std::uint32_t written = t.written_groups();
+  if (group < written) {
+    const Run& run = t.run_of_group(group);
+    return as_halves(read(page, run, run.map.token(kind, group).ppa())) + row_offset(l, kind, key.head);
+  }
+  const std::vector<Half>& tail = kind == KvKind::key ? h.key_tail : h.value_tail;
+  const std::size_t at = std::size_t{group - written} * l.group_tokens * l.head_dim;
+  if (at >= tail.size()) throw bad_page(page, "no rows to read");
+  return tail.data() + at;
+}
+
+const Half* KvFtl::token_row(const KvKey& key, KvKind kind, TokenIndex token) const {
+  const KvLayout& l = layout(key.sequence);
+  const std::uint32_t group = token.value / l.group_tokens;
+  if (token.value >= tokens(key)) throw bad_page({key, token_page_kind(kind, l), group, 0}, "no row to read");
+  return token_rows(key, kind, group) + std::size_t{token.value % l.group_tokens} * l.head_dim;
+}
+
+const Half* KvFtl::embedding_page(const KvKey& key, std::uint32_t ge, std::uint32_t w) const {
+  const Head& h = head(key);
+  const Tile& t = tile(key);
+  const KvLayout& l = layout(key.sequence);
+  const KvPageId page{key, PageKind::embedding, ge, w};
+  const KvWindow window = l.window(w);
+  if (w >= transposed_windows(key) || ge >= l.embedding_pages(window)) {
+    throw bad_page(page, "no embedding page to read");
+  }
+  if (w >= readable_windows(t, h, l)) {
+    return as_halves(read(page, *t.runs.back(), h.partial->pages[ge].ppa(), h.partial->end - window.first));
+  }
+  const std::uint64_t position = l.embedding_position(window) + ge;
+  return as_halves(read(page, t.run_of_position(static_cast<std::uint32_t>(position)), t.embedding(position).ppa()));
+}
+
+std::span<const float> KvFtl::value_mean(const KvKey& key) const {
+  const Head& h = head(key);
+  if (h.value_mean.empty()) throw bad_page({key}, "no values were appended to this head, or only in timing mode");
+  return h.value_mean;
+}
+
+}  // namespace csdsim::ftl
