@@ -39,6 +39,8 @@ class Alarm {
 
   /// Acts at `at`, or now if that has passed. One action is pending at a time: the earlier one stays.
   inline void set(SimTime at);
+  /// The same, as the last thing that an action does: acts at once if nobody else acts or decides up to `at`.
+  inline void go_on(SimTime at);
   void cancel();
   EventLoop& loop() { return *loop_; }
 
@@ -130,13 +132,6 @@ class EventLoop : public sc_core::sc_module {
   /// Whether the kernel's time is the current time. Who needs it and finds it is not holds the loop, sets an alarm for
   /// now, and finds it so when the alarm acts.
   bool in_step() const { return !running_ || now_ == kernel_now_; }
-  /// For an action that goes on at `at`: makes that the current time if nobody else acts or decides up to it. False,
-  /// and nothing happens, if somebody may: the action sets an alarm then.
-  bool skip_to(SimTime at) {
-    if (!running_ || !ahead() || at >= horizon_ || at >= first_alarm().at || at > next_deadline()) return false;
-    now_ = std::max(now_, at);
-    return true;
-  }
 
  private:
   friend class Alarm;
@@ -146,7 +141,7 @@ class EventLoop : public sc_core::sc_module {
   SC_HAS_PROCESS(EventLoop);
 
   /// Alarms are compared in groups of so many: after one has acted, its group is looked through.
-  static constexpr std::size_t kGroup = 8;
+  static constexpr std::size_t kGroup = 4;
   /// The earliest alarm of a group; of several, the first.
   struct First {
     SimTime at;
@@ -162,6 +157,12 @@ class EventLoop : public sc_core::sc_module {
     First& first = groups_[alarm / kGroup];
     if (at < first.at || (at == first.at && alarm < first.alarm)) first = {at, alarm};
     if (!running_) notify(at - to_sim_time(sc_core::sc_time_stamp()));
+  }
+  /// Makes `at` the current time if nobody acts or decides up to it. False, and nothing happens, if somebody may.
+  bool skip_to(SimTime at) {
+    if (!running_ || !ahead() || at >= horizon_ || at >= first_alarm().at || at > next_deadline()) return false;
+    now_ = std::max(now_, at);
+    return true;
   }
   void notify(SimTime delay);
   void on_wake() {
@@ -226,6 +227,8 @@ class LoopHold {
 };
 
 inline void Alarm::set(SimTime at) { loop_->set(index_, at); }
+
+inline void Alarm::go_on(SimTime at) { loop_->skip_to(at) ? action_() : loop_->set(index_, at); }
 
 inline void Decider::decide_by(SimTime deadline) {
   deadline_ = deadline;

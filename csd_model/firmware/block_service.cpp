@@ -131,10 +131,7 @@ void BlockService::flash_done(std::uint64_t tag, const FlashStages& stages) {
   }
   port_.stream(DramTraffic::host_data, command.io().data);
   if (carried_)
-    return command.write_host(Bytes{0}, read.data.bytes(), [this, &command, tag](Status s) {
-      end_read(tag);
-      command.complete(s);
-    });
+    return command.complete_with_data(read.data.bytes(), [this, tag](Status) { end_read(tag); });
   end_read(tag);
   command.complete_with_data_timing(command.io().data);
 }
@@ -154,7 +151,7 @@ void BlockService::plan_mapped_read(Command& command, Bytes offset, Bytes length
     if (planned != ftl::IoStatus::ok) return command.complete(to_status(planned));
     port_.stream(DramTraffic::host_data, length);
     if (!carried_) return command.complete_with_data_timing(length);
-    command.write_host(Bytes{0}, data->bytes(), [&command, data](Status s) { command.complete(s); });
+    command.complete_with_data(data->bytes(), [data](Status) {});
   });
   collect_behind(planes);
 }

@@ -104,6 +104,8 @@ class ControllerCore {
     CompletionEntry entry;
   };
   Post post(SubmissionQueue& sq, CompletionQueue& cq, CommandId cid, Status status, std::uint32_t dw0);
+  /// `entry`, of a success, says `status` instead.
+  void turn_to_error(CompletionEntry& entry, Status status);
 
   const ControllerStats& stats() const { return stats_; }
 
@@ -160,6 +162,11 @@ inline RegisterEffect ControllerCore::ring_completion_queue(QueueId id, std::uin
 inline Status ControllerCore::decode(const SubmissionEntry& sqe, IoCommand& command) {
   ++stats_.io_commands;
   return decode_io(sqe, params_, command);
+}
+
+inline void ControllerCore::turn_to_error(CompletionEntry& entry, Status status) {
+  ++stats_.error_completions;
+  entry.status = encode_status(status, entry.phase());
 }
 
 inline ControllerCore::Post ControllerCore::post(SubmissionQueue& sq, CompletionQueue& cq, CommandId cid, Status status,

@@ -33,12 +33,32 @@ void Command::complete(Status status, std::uint32_t dw0) {
   if (!walking_) controller_.retire(*this);
 }
 
+/// Otherwise the completion waits for the PRPs or for room in its queue.
+inline bool Command::may_post_behind_data() const {
+  return !walking_ && epoch_ == controller_.epoch_ && prps_.state() == PrpWalker::State::done &&
+         controller_.may_post(*this);
+}
+
+void Command::complete_with_data(std::span<const std::byte> from, Done sent) {
+  if (!may_post_behind_data())
+    return write_host(Bytes{0}, from, [this, after = std::move(sent)](Status s) {
+      after(s);
+      complete(s);
+    });
+  write_host(Bytes{0}, from, std::move(sent));
+  controller_.post_behind_data(*this);
+}
+
 void Command::complete_with_data_timing(Bytes length) {
-  // The general way keeps a callback; this is the way of nearly all commands.
-  if (walking_ || epoch_ != controller_.epoch_ || prps_.state() == PrpWalker::State::failed)
-    return write_host_timing(Bytes{0}, length, [this](Status s) { complete(s); });
+  if (!may_post_behind_data()) return write_host_timing(Bytes{0}, length, [this](Status s) { complete(s); });
   count_access(Bytes{0}, length);
-  move(LinkDirection::to_host, Bytes{0}, length, nullptr, kResult);
+  const std::span<const Segment> segments = prps_.segments();
+  // Nearly all commands have one piece, which nobody needs to hear of.
+  if (segments.size() == 1 && controller_.dma_.write_ahead({segments[0].address, length}))
+    --accesses_;
+  else
+    move(LinkDirection::to_host, Bytes{0}, length, nullptr, kResult);
+  controller_.post_behind_data(*this);
 }
 
 void Command::dma_done(std::uint64_t token, Status status) {
@@ -48,7 +68,7 @@ void Command::dma_done(std::uint64_t token, Status status) {
     case kResult:
       controller_.dma_finished();
       --accesses_;
-      return complete(status);
+      return controller_.data_sent(*this, status);
     case kList:
       list_status_ = status;
       resolved();
@@ -111,6 +131,7 @@ void Command::finish_access(std::uint32_t slot, Status s) {
   const Done done = std::exchange(active_[slot], nullptr);
   free_slots_.push_back(slot);
   --accesses_;
+  if (state_ == State::posted_behind_data) controller_.data_sent(*this, s);
   done(s);
 }
 

@@ -244,7 +244,7 @@ void NvmeController::execute_admin(Command& c) {
       c.data_ = std::move(r.data);
       c.io_ = {.operation = {}, .nsid = {}, .direction = DataDirection::drive_to_host, .data = Bytes{c.data_.size()}};
       c.walk_prps(core_.memory_page());
-      return c.write_host(Bytes{0}, c.data_, [&c](Status s) { c.complete(s); });
+      return c.complete_with_data(c.data_, [](Status) {});
     case AdminResult::Action::abort:
       return c.complete(status::success, try_abort(r.queue, r.cid) ? 0 : 1);
     case AdminResult::Action::delete_sq:
@@ -320,16 +320,40 @@ bool NvmeController::post(Command& c) {
   return true;
 }
 
+/// Whether the completion of `c` can be posted now.
+bool NvmeController::may_post(const Command& c) {
+  const QueueId cq = core_.sq(c.queue_)->completion_queue();
+  return waiting_[cq.value].empty() && !core_.cq(cq)->full();
+}
+
+/// Its data is on the link. Precondition: may_post().
+void NvmeController::post_behind_data(Command& c) {
+  if (c.state_ != Command::State::executing)
+    throw InternalError("a command is completed twice, or before it is executed");
+  c.state_ = Command::State::posted_behind_data;
+  c.status_ = status::success;
+  c.dw0_ = 0;
+  post(c);
+}
+
+/// The data before a completion that is on its way, and not in memory yet, has arrived.
+void NvmeController::data_sent(Command& c, Status status) {
+  if (!status.ok()) core_.turn_to_error(c.cqe_, status);
+}
+
 void NvmeController::posted(Command& c, Status status) {
+  std::optional<InterruptVector> raised;
   if (c.epoch_ == epoch_) {
     if (!status.ok()) core_.set_fatal();
     const CompletionQueue& cq = *core_.cq(core_.sq(c.queue_)->completion_queue());
-    if (status.ok() && cq.interrupts())
-      for (InterruptIf* receiver : receivers_) receiver->raise(cq.vector());
+    if (status.ok() && cq.interrupts()) raised = cq.vector();
   }
   recycle(c);
   dma_finished();
   pump_fetches();
+  if (!raised) return;
+  if (receivers_.size() == 1) return receivers_[0]->raise_last(*raised);
+  for (InterruptIf* receiver : receivers_) receiver->raise(*raised);
 }
 
 void NvmeController::drain_waiting(QueueId cq) {

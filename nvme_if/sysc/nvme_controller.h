@@ -76,6 +76,9 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   void ring_submission_queue(QueueId queue, std::uint32_t tail) override {
     apply(core_.ring_submission_queue(queue, tail));
   }
+  void ring_submission_queue_last(QueueId queue, std::uint32_t tail) override {
+    dma_.read_last([=, this] { ring_submission_queue(queue, tail); });
+  }
   void ring_completion_queue(QueueId queue, std::uint32_t head) override {
     apply(core_.ring_completion_queue(queue, head));
   }
@@ -112,6 +115,9 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   void finish(Command& c, Status status, std::uint32_t dw0 = 0);
   void retire(Command& c);
   bool post(Command& c);
+  bool may_post(const Command& c);
+  void post_behind_data(Command& c);
+  void data_sent(Command& c, Status status);
   void posted(Command& c, Status status);
   void drain_waiting(QueueId cq);
   void recycle(Command& c);

@@ -158,15 +158,24 @@ void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segme
 
 void NvmeDriver::ring_doorbells() {
   if (rings_.size() > 1) std::ranges::sort(rings_, {}, [](const Queue* q) { return q->id; });
-  for (Queue* q : rings_) {
-    q->doorbell_due = false;
-    ++doorbells_;
-    if (bells_ != nullptr)
-      bells_->ring_submission_queue(q->id, q->sq_tail);
-    else
-      bar_access(tlm::TLM_WRITE_COMMAND, sq_tail_doorbell(q->id, cap_.dstrd), 4, q->sq_tail);
-  }
+  if (rings_.empty()) return;
+  Queue& last = *rings_.back();
+  rings_.pop_back();
+  for (Queue* q : rings_) ring_doorbell(*q);
   rings_.clear();
+  if (bells_ == nullptr) return ring_doorbell(last);
+  last.doorbell_due = false;
+  ++doorbells_;
+  bells_->ring_submission_queue_last(last.id, last.sq_tail);
+}
+
+void NvmeDriver::ring_doorbell(Queue& q) {
+  q.doorbell_due = false;
+  ++doorbells_;
+  if (bells_ != nullptr)
+    bells_->ring_submission_queue(q.id, q.sq_tail);
+  else
+    bar_access(tlm::TLM_WRITE_COMMAND, sq_tail_doorbell(q.id, cap_.dstrd), 4, q.sq_tail);
 }
 
 void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
@@ -226,12 +235,21 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
 // Completion.
 
 void NvmeDriver::raise(InterruptVector vector) {
+  if (note(vector)) reaction_due_.set(sim_now());
+}
+
+void NvmeDriver::raise_last(InterruptVector vector) {
+  if (note(vector)) reaction_due_.go_on(sim_now());
+}
+
+/// Whether a reaction to it is not due already.
+inline bool NvmeDriver::note(InterruptVector vector) {
   // Queue pair i uses vector i.
-  if (vector.value >= queues_.size()) return;
+  if (vector.value >= queues_.size()) return false;
   Queue& q = *queues_[vector.value];
-  if (std::exchange(q.reap_due, true)) return;
+  if (std::exchange(q.reap_due, true)) return false;
   reaps_.push_back(&q);
-  reaction_due_.set(sim_now());
+  return true;
 }
 
 void NvmeDriver::react() {

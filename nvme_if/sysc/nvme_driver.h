@@ -110,6 +110,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   std::uint64_t doorbells() const { return doorbells_; }
 
   void raise(InterruptVector vector) override;
+  void raise_last(InterruptVector vector) override;
   bool runs_ahead() const override { return true; }  // it is the driver that holds the loop
 
  private:
@@ -171,8 +172,10 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   void advance_tail(Queue& q);
   void place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done);
   void start_of_simulation() override;
+  bool note(InterruptVector vector);
   void react();
   void ring_doorbells();
+  void ring_doorbell(Queue& q);
   void reap(Queue& q);
 
   PhysicalAddress take_page();

@@ -47,7 +47,7 @@ inline SimTime PcieDma::reserve(LinkDirection direction, Bytes length) {
 
 inline void PcieDma::push(Lane& l, const Slice& slice) {
   // Otherwise the alarm is set for the slice at the front, or whoever serves the lane will set it.
-  const bool wakes = l.slices.empty() && !l.serving;
+  const bool wakes = l.slices.empty() && !l.held;
   l.slices.extend() = slice;
   if (wakes) l.due.set(slice.end);
 }
@@ -64,13 +64,19 @@ void PcieDma::transfer(const Segment& piece, std::byte* local, DmaClient& client
 template void PcieDma::transfer<LinkDirection::to_host>(const Segment&, std::byte*, DmaClient&, std::uint64_t);
 template void PcieDma::transfer<LinkDirection::to_drive>(const Segment&, std::byte*, DmaClient&, std::uint64_t);
 
+bool PcieDma::write_ahead(const Segment& piece) {
+  if (map_ != nullptr && !map_->record(piece, LinkDirection::to_host)) return false;
+  link_.reserve(LinkDirection::to_host, piece.length, sim_now());
+  return true;
+}
+
 void PcieDma::submit(Lane& l, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
                      DmaClient& client, std::uint64_t token) {
   Slice slice;
   slice.last = true;
   slice.client = &client;
   slice.token = token;
-  const bool wakes = l.slices.empty() && !l.serving;
+  const bool wakes = l.slices.empty() && !l.held;
   submit_pieces(l, segments, offset, length, local, slice);
   l.slices.extend() = slice;
   if (wakes) l.due.set(l.slices.front().end);
@@ -114,35 +120,36 @@ void PcieDma::submit_pieces(Lane& l, std::span<const Segment> segments, Bytes of
   slice.failed = piece.failed;
 }
 
-/// Moves what is due, and what comes next if nobody else acts before it. A callback may submit, but nothing that is due
-/// before the present.
+/// The front slice, and what follows it in its transfer or at the same time, are due.
 void PcieDma::serve(Lane& l) {
-  l.serving = true;
   while (!l.slices.empty()) {
     const Slice& front = l.slices.front();
-    if (front.end > sim_now() && !hold_.loop().skip_to(front.end)) break;
-    if (front.local == nullptr || move_directly(l.direction, front)) [[likely]] {
-      const bool failed = l.failed || front.failed;
-      l.failed = failed && !front.last;
-      if (!front.last) {
-        l.slices.pop_front();
-        continue;
-      }
-      DmaClient& client = *front.client;
-      const std::uint64_t token = front.token;
-      l.slices.pop_front();
-      client.dma_done(token, failed ? status::data_transfer_error : status::success);
-      continue;
-    }
-    hold_.engage();
-    if (hold_.loop().in_step()) {
-      l.blocked = true;
-      l.handed_over.notify(sc_core::SC_ZERO_TIME);
-    }
-    break;
+    if (front.end > sim_now()) return l.due.set(front.end);
+    if (front.local != nullptr && !move_directly(l.direction, front)) [[unlikely]]
+      return hand_over(l);
+    l.failed = l.failed || front.failed;
+    if (front.last) return finish(l);
+    l.slices.pop_front();
   }
-  l.serving = l.blocked;
-  if (!l.blocked && !l.slices.empty()) l.due.set(l.slices.front().end);
+}
+
+/// The transfer whose last slice is at the front is over. Its client may submit, and may go on to later times.
+inline void PcieDma::finish(Lane& l) {
+  const Slice& front = l.slices.front();
+  DmaClient& client = *front.client;
+  const std::uint64_t token = front.token;
+  const Status status = std::exchange(l.failed, false) ? status::data_transfer_error : status::success;
+  l.slices.pop_front();
+  if (!l.slices.empty()) l.due.set(l.slices.front().end);
+  client.dma_done(token, status);
+}
+
+/// The front slice goes to the thread, in step with the kernel.
+void PcieDma::hand_over(Lane& l) {
+  hold_.engage();
+  if (!hold_.loop().in_step()) return l.due.set(sim_now());
+  l.held = true;
+  l.handed_over.notify(sc_core::SC_ZERO_TIME);
 }
 
 bool PcieDma::move_directly(LinkDirection direction, const Slice& slice) {
@@ -213,7 +220,7 @@ void PcieDma::to_drive_thread() {
   l.slices.front().local = nullptr;
   l.slices.front().end = sim_now();
   l.slices.front().failed = !p.is_response_ok();
-  l.blocked = l.serving = false;
+  l.held = false;
   l.due.set(sim_now());
 }
 

@@ -146,7 +146,7 @@ TEST_CASE("reset in the middle of work, then a fresh start") {
   CHECK(Csts::decode(raw.read32(reg::csts)).rdy);  // DMA is still under way
   run_a_while();
   CHECK_FALSE(Csts::decode(raw.read32(reg::csts)).rdy);
-  CHECK(raw.reap(1).empty());
+  CHECK(raw.reap(1).size() == 3);  // they followed the data on the link
   CHECK(p.controller.commands_inside() == 0);
 
   raw.next_page = kQueueBase;
