@@ -175,9 +175,14 @@ class EventLoop : public sc_core::sc_module {
   void number_alarms();
   First first_of_group(std::size_t group) const;
   First first_alarm() const {
+    // Selects instead of branches: who is next is as good as random to a branch predictor.
     First first = groups_[0];
-    for (std::size_t group = 1; group < groups_.size(); ++group)
-      if (groups_[group].at < first.at) first = groups_[group];
+    for (std::size_t group = 1; group < groups_.size(); ++group) {
+      const First other = groups_[group];
+      const bool earlier = other.at.ps < first.at.ps;
+      first.alarm = earlier ? other.alarm : first.alarm;
+      first.at.ps = earlier ? other.at.ps : first.at.ps;
+    }
     return first;
   }
   SimTime next_deadline() const {

@@ -67,7 +67,9 @@ class ClosedLoop : private nvme::CompletionClient {
 
   void issue() {
     if (issued_ == shape_.requests) return;
-    const nvme::QueueId queue{static_cast<std::uint16_t>(1 + issued_++ % driver_.queues())};
+    ++issued_;
+    queue_ = queue_ == driver_.queues() ? 1 : queue_ + 1;
+    const nvme::QueueId queue{static_cast<std::uint16_t>(queue_)};
     const nvme::Segment buffer{nvme::PhysicalAddress{Platform::kGpuBase}, request_size()};
     driver_.submit_block(queue, shape_.writes ? nvme::nvm_opcode::write : nvme::nvm_opcode::read,
                          nvme::Lba{rng_.below(slots_) * shape_.request_pages}, shape_.request_pages, {&buffer, 1},
@@ -84,6 +86,7 @@ class ClosedLoop : private nvme::CompletionClient {
   Rng rng_{1, "bench_drive"};
   std::uint64_t slots_ = 0;
   std::uint64_t issued_ = 0;
+  std::uint32_t queue_ = 0;
   std::uint64_t completed_ = 0;
 };
 

@@ -33,32 +33,38 @@ void Command::complete(Status status, std::uint32_t dw0) {
   if (!walking_) controller_.retire(*this);
 }
 
-/// Otherwise the completion waits for the PRPs or for room in its queue.
-inline bool Command::may_post_behind_data() const {
-  return !walking_ && epoch_ == controller_.epoch_ && prps_.state() == PrpWalker::State::done &&
-         controller_.may_post(*this);
+inline bool Command::may_move_at_once() const {
+  return !walking_ && epoch_ == controller_.epoch_ && prps_.state() == PrpWalker::State::done;
 }
 
 void Command::complete_with_data(std::span<const std::byte> from, Done sent) {
-  if (!may_post_behind_data())
-    return write_host(Bytes{0}, from, [this, after = std::move(sent)](Status s) {
-      after(s);
-      complete(s);
-    });
-  write_host(Bytes{0}, from, std::move(sent));
-  controller_.post_behind_data(*this);
+  if (may_move_at_once()) {
+    if (const NvmeController::Queues queues = controller_.queues_of(*this); queues.may_post()) {
+      write_host(Bytes{0}, from, std::move(sent));
+      return controller_.post_behind_data(*this, queues);
+    }
+  }
+  // The completion waits for PRPs or for room in its queue.
+  write_host(Bytes{0}, from, [this, after = std::move(sent)](Status s) {
+    after(s);
+    complete(s);
+  });
 }
 
 void Command::complete_with_data_timing(Bytes length) {
-  if (!may_post_behind_data()) return write_host_timing(Bytes{0}, length, [this](Status s) { complete(s); });
-  count_access(Bytes{0}, length);
-  const std::span<const Segment> segments = prps_.segments();
-  // Nearly all commands have one piece, which nobody needs to hear of.
-  if (segments.size() == 1 && controller_.dma_.write_ahead({segments[0].address, length}))
-    --accesses_;
-  else
-    move(LinkDirection::to_host, Bytes{0}, length, nullptr, kResult);
-  controller_.post_behind_data(*this);
+  if (may_move_at_once()) {
+    if (const NvmeController::Queues queues = controller_.queues_of(*this); queues.may_post()) {
+      count_access(Bytes{0}, length);
+      const std::span<const Segment> segments = prps_.segments();
+      // Nearly all commands have one piece, which nobody needs to hear of.
+      if (segments.size() == 1 && controller_.dma_.write_ahead({segments[0].address, length}))
+        --accesses_;
+      else
+        move(LinkDirection::to_host, Bytes{0}, length, nullptr, kResult);
+      return controller_.post_behind_data(*this, queues);
+    }
+  }
+  write_host_timing(Bytes{0}, length, [this](Status s) { complete(s); });
 }
 
 void Command::dma_done(std::uint64_t token, Status status) {

@@ -98,7 +98,7 @@ class alignas(64) Command final : private DmaClient {
   /// Starts the transfer of bytes of the command's buffer.
   void move(LinkDirection direction, Bytes offset, Bytes length, std::byte* local, std::uint64_t token);
   void finish_access(std::uint32_t slot, Status s);
-  bool may_post_behind_data() const;
+  bool may_move_at_once() const;
   void walk_prps(Bytes page_size);
   void fetch_list();
   void resolved();

@@ -141,6 +141,7 @@ NvmeDriver::Queue& NvmeDriver::add_queue(std::uint32_t depth) {
   q.cq = take(std::uint64_t{depth} * sizeof(CompletionEntry));
   // One entry of a queue always stays free. The smallest identifiers are used first.
   q.slots.resize(depth - 1);
+  q.extras.resize(depth - 1);
   for (std::uint32_t cid = depth - 1; cid-- > 0;) q.free_cids.push_back(static_cast<std::uint16_t>(cid));
   return q;
 }

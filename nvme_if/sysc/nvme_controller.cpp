@@ -209,7 +209,7 @@ void NvmeController::start_firmware() {
 }
 
 void NvmeController::firmware_step() {
-  std::deque<Command*> ready = std::exchange(out_of_step_, {});
+  std::vector<Command*> ready = std::exchange(out_of_step_, {});
   for (; !in_work_.empty() && in_work_.front().due <= sim_now(); in_work_.pop_front())
     ready.push_back(in_work_.front().command);
   for (Command* c : ready) c->epoch_ == epoch_ ? execute(*c) : recycle(*c);
@@ -299,17 +299,20 @@ void NvmeController::finish(Command& c, Status status, std::uint32_t dw0) {
 
 void NvmeController::retire(Command& c) {
   if (c.epoch_ != epoch_) return recycle(c);
-  const QueueId cq = core_.sq(c.queue_)->completion_queue();
-  std::deque<Command*>& waiting = waiting_[cq.value];
-  if (!waiting.empty() || !post(c)) waiting.push_back(&c);
+  const Queues queues = queues_of(c);
+  if (queues.may_post()) return post(c, queues);
+  queues.waiting.push_back(&c);
 }
 
-bool NvmeController::post(Command& c) {
+NvmeController::Queues NvmeController::queues_of(const Command& c) {
   SubmissionQueue& sq = *core_.sq(c.queue_);
-  CompletionQueue& cq = *core_.cq(sq.completion_queue());
-  if (cq.full()) return false;
-  const ControllerCore::Post p = core_.post(sq, cq, c.cid(), c.status_, c.dw0_);
-  if (c.tracked_) sq.end(c.cid());
+  const QueueId cq = sq.completion_queue();
+  return {sq, *core_.cq(cq), waiting_[cq.value]};
+}
+
+void NvmeController::post(Command& c, const Queues& queues) {
+  const ControllerCore::Post p = core_.post(queues.submission, queues.completion, c.cid(), c.status_, c.dw0_);
+  if (c.tracked_) queues.submission.end(c.cid());
   if (c.observed_) {
     c.stages_.mark(RequestStage::link, sim_now());
     if (observer_ != nullptr) observer_->completed(c.queue_, c.cid(), c.stages_);
@@ -317,23 +320,16 @@ bool NvmeController::post(Command& c) {
   c.cqe_ = p.entry;
   ++dma_in_flight_;
   dma_.write({p.address, Bytes{sizeof c.cqe_}}, reinterpret_cast<const std::byte*>(&c.cqe_), c, Command::kCompletion);
-  return true;
-}
-
-/// Whether the completion of `c` can be posted now.
-bool NvmeController::may_post(const Command& c) {
-  const QueueId cq = core_.sq(c.queue_)->completion_queue();
-  return waiting_[cq.value].empty() && !core_.cq(cq)->full();
 }
 
 /// Its data is on the link. Precondition: may_post().
-void NvmeController::post_behind_data(Command& c) {
+void NvmeController::post_behind_data(Command& c, const Queues& queues) {
   if (c.state_ != Command::State::executing)
     throw InternalError("a command is completed twice, or before it is executed");
   c.state_ = Command::State::posted_behind_data;
   c.status_ = status::success;
   c.dw0_ = 0;
-  post(c);
+  post(c, queues);
 }
 
 /// The data before a completion that is on its way, and not in memory yet, has arrived.
@@ -357,8 +353,14 @@ void NvmeController::posted(Command& c, Status status) {
 }
 
 void NvmeController::drain_waiting(QueueId cq) {
-  std::deque<Command*>& waiting = waiting_[cq.value];
-  while (!waiting.empty() && post(*waiting.front())) waiting.pop_front();
+  RingQueue<Command*>& waiting = waiting_[cq.value];
+  while (!waiting.empty()) {
+    Command& c = *waiting.front();
+    const Queues queues = queues_of(c);
+    if (queues.completion.full()) return;
+    post(c, queues);
+    waiting.pop_front();
+  }
 }
 
 void NvmeController::recycle(Command& c) {
@@ -379,10 +381,8 @@ void NvmeController::begin_reset() {
   // Commands that are with the handler or with the DMA come back on their own and are dropped then.
   for (Command* c : firmware_) recycle(*c);
   firmware_.clear();
-  for (std::deque<Command*>& waiting : waiting_) {
-    for (Command* c : waiting) recycle(*c);
-    waiting.clear();
-  }
+  for (RingQueue<Command*>& waiting : waiting_)
+    for (; !waiting.empty(); waiting.pop_front()) recycle(*waiting.front());
   for (const Deletion& d : deletions_) recycle(*d.command);
   deletions_.clear();
   live_commands_ = 0;

@@ -114,27 +114,25 @@ void NvmeDriver::issue_pending(Queue& q) {
   if (!q.pending.empty() && q.pending.front().ready_at > now) reaction_due_.set(q.pending.front().ready_at);
 }
 
-PrpList NvmeDriver::build_prp_lists(Slot& slot, std::span<const Segment> segments) {
+PrpList NvmeDriver::build_prp_lists(std::vector<PhysicalAddress>& lists, std::span<const Segment> segments) {
   return build_prps(
       segments, kPage,
-      [this, &slot](std::uint32_t) {
+      [this, &lists](std::uint32_t) {
         if (free_lists_.empty()) free_lists_.push_back(take_page());
-        slot.lists.push_back(free_lists_.back());
+        lists.push_back(free_lists_.back());
         free_lists_.pop_back();
-        return slot.lists.back();
+        return lists.back();
       },
       [this](PhysicalAddress to, std::uint64_t entry) { write_memory(to, &entry, sizeof entry); });
 }
 
-inline PrpList NvmeDriver::build_prps_of(Slot& slot, std::span<const Segment> segments) {
+/// Of the command that will have `cid`. What throws comes before the slot is taken.
+inline PrpList NvmeDriver::build_prps_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments) {
   if (fits_a_page(segments)) return {.prp1 = segments[0].address.value, .prp2 = 0};
-  return build_prp_lists(slot, segments);
-}
-
-/// What throws comes before the slot is taken.
-inline NvmeDriver::Slot& NvmeDriver::take_slot(Queue& q, std::uint16_t& cid) {
-  cid = q.free_cids.back();
-  return q.slots[cid];
+  std::vector<PhysicalAddress>& lists = q.extras[cid].lists;
+  const PrpList prps = build_prp_lists(lists, segments);
+  q.slots[cid].has_lists = !lists.empty();
+  return prps;
 }
 
 inline void NvmeDriver::advance_tail(Queue& q) {
@@ -146,10 +144,10 @@ inline void NvmeDriver::advance_tail(Queue& q) {
 }
 
 void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done) {
-  Slot& slot = take_slot(q, command.cid);
-  const PrpList prps = build_prps_of(slot, segments);
-  slot.done = std::move(done);
-  slot.busy = true;
+  command.cid = q.free_cids.back();
+  const PrpList prps = build_prps_of(q, command.cid, segments);
+  q.extras[command.cid].done = std::move(done);
+  q.slots[command.cid].busy = true;
   command.prp1 = prps.prp1;
   command.prp2 = prps.prp2;
   write_memory(q.sq + Bytes{std::uint64_t{q.sq_tail} * sizeof command}, &command, sizeof command);
@@ -215,9 +213,9 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
     return submit_block(queue, opcode, slba, blocks, segments,
                         [&client, tag](const CompletionEntry& entry, SimTime at) { client.completed(tag, entry, at); });
   ++issued_;
-  std::uint16_t cid = 0;
-  Slot& slot = take_slot(q, cid);
-  const PrpList prps = build_prps_of(slot, segments);
+  const std::uint16_t cid = q.free_cids.back();
+  const PrpList prps = build_prps_of(q, cid, segments);
+  Slot& slot = q.slots[cid];
   slot.client = &client;
   slot.tag = tag;
   slot.busy = true;
@@ -286,9 +284,10 @@ void NvmeDriver::reap(Queue& q) {
           fmt::format("completion of command {} of queue {}, which is not outstanding", entry.cid, q.id.value));
     Slot& slot = q.slots[entry.cid];
     slot.busy = false;
-    if (!slot.lists.empty()) {
-      free_lists_.insert(free_lists_.end(), slot.lists.begin(), slot.lists.end());
-      slot.lists.clear();
+    if (std::exchange(slot.has_lists, false)) {
+      std::vector<PhysicalAddress>& lists = q.extras[entry.cid].lists;
+      free_lists_.insert(free_lists_.end(), lists.begin(), lists.end());
+      lists.clear();
     }
     q.free_cids.push_back(entry.cid);
     ++completed_;
@@ -296,7 +295,7 @@ void NvmeDriver::reap(Queue& q) {
       client->completed(slot.tag, entry, now);
       continue;
     }
-    const Callback done = std::move(slot.done);
+    const Callback done = std::move(q.extras[entry.cid].done);
     if (done) done(entry, now);
   }
   if (!any) return;

@@ -123,11 +123,16 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
     Callback done;
     SimTime ready_at;  ///< the host's core has done its part
   };
+  /// A command that is outstanding. Many are, and a cache line is all that is left of one.
   struct Slot {
     CompletionClient* client = nullptr;  ///< with its tag, or else the callback
     std::uint64_t tag = 0;
-    std::vector<PhysicalAddress> lists;
     bool busy = false;
+    bool has_lists = false;
+  };
+  /// What few commands need.
+  struct Extra {
+    std::vector<PhysicalAddress> lists;
     Callback done;
   };
   struct Queue {
@@ -140,7 +145,8 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
     bool phase = true;
     bool doorbell_due = false;
     bool reap_due = false;
-    std::vector<Slot> slots;  ///< by command identifier
+    std::vector<Slot> slots;    ///< by command identifier
+    std::vector<Extra> extras;  ///< likewise
     std::vector<std::uint16_t> free_cids;
     std::deque<Pending> pending;
   };
@@ -166,9 +172,8 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
 
   void issue_pending(Queue& q);
   Queue& queue_of(QueueId queue);
-  PrpList build_prps_of(Slot& slot, std::span<const Segment> segments);
-  PrpList build_prp_lists(Slot& slot, std::span<const Segment> segments);
-  Slot& take_slot(Queue& q, std::uint16_t& cid);
+  PrpList build_prps_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments);
+  PrpList build_prp_lists(std::vector<PhysicalAddress>& lists, std::span<const Segment> segments);
   void advance_tail(Queue& q);
   void place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done);
   void start_of_simulation() override;

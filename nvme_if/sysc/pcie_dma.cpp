@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "nvme_if/spec/command.h"
 #include "nvme_if/sysc/sc_sim_time.h"
 
 namespace csdsim::nvme {
@@ -162,10 +163,16 @@ bool PcieDma::move_directly(LinkDirection direction, const Slice& slice) {
   if (range == nullptr) range = &ask_for_direct_range(slice.address);
   if (range->at == nullptr || !range->contains(slice.address, slice.length)) return false;
   std::byte* const remote = range->at + (slice.address - range->first);
-  if (direction == LinkDirection::to_host)
-    std::memcpy(remote, slice.local, slice.length);
+  const bool writes = direction == LinkDirection::to_host;
+  std::byte* const to = writes ? remote : slice.local;
+  const std::byte* const from = writes ? slice.local : remote;
+  // Queue entries are what nearly all timing runs move.
+  if (slice.length == sizeof(CompletionEntry))
+    std::memcpy(to, from, sizeof(CompletionEntry));
+  else if (slice.length == sizeof(SubmissionEntry))
+    std::memcpy(to, from, sizeof(SubmissionEntry));
   else
-    std::memcpy(slice.local, remote, slice.length);
+    std::memcpy(to, from, slice.length);
   return true;
 }
 
