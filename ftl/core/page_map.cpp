@@ -42,16 +42,15 @@ PagePermutation::PagePermutation(std::uint64_t size, std::optional<std::uint64_t
       by_low_(low_),
       identity_(!seed.has_value()) {
   std::uint64_t state = seed.value_or(0);
-  for (std::uint64_t& key : keys_) key = state = mix(state);
-  if (identity_ || low_ > kTableHalf) return;
-  table_.reserve(kRounds * low_);
-  for (int r = 0; r < kRounds; ++r)
-    for (std::uint64_t half = 0; half < low_; ++half) table_.push_back(static_cast<std::uint16_t>(mixed(half, r)));
+  for (std::uint64_t& key : keys_) key = (state = mix(state)) | 1;
 }
 
-std::uint64_t PagePermutation::mixed(std::uint64_t half, int r) const {
-  const std::uint64_t values = r % 2 == 0 ? low_ : high_;
-  const std::uint64_t bits = mix(half ^ keys_[static_cast<std::size_t>(r)]);
+/// Half of the finaliser above, which is enough of a round and has a short way through the processor: a table would be
+/// shorter still, but what a drive does between two reads throws it out of the cache.
+inline std::uint64_t PagePermutation::round(std::uint64_t half, int r, std::uint64_t values) const {
+  const std::uint64_t key = keys_[static_cast<std::size_t>(r)];
+  std::uint64_t bits = (half + (key >> 40)) * key;
+  bits = (bits ^ (bits >> 29)) * 0xBF58476D1CE4E5B9u;
   return static_cast<std::uint64_t>((static_cast<unsigned __int128>(bits) * values) >> 64);
 }
 
@@ -61,8 +60,8 @@ std::uint64_t PagePermutation::forward(std::uint64_t x) const {
     std::uint64_t high = by_low_.quotient(x);
     std::uint64_t low = x - high * low_;
     for (int r = 0; r < kRounds; r += 2) {
-      low = sum_below(low, round(high, r), low_);
-      high = sum_below(high, round(low, r + 1), high_);
+      low = sum_below(low, round(high, r, low_), low_);
+      high = sum_below(high, round(low, r + 1, high_), high_);
     }
     x = high * low_ + low;
   } while (x >= size_);
@@ -75,8 +74,8 @@ std::uint64_t PagePermutation::backward(std::uint64_t y) const {
     std::uint64_t high = by_low_.quotient(y);
     std::uint64_t low = y - high * low_;
     for (int r = kRounds; r > 0; r -= 2) {
-      high = sum_below(high, high_ - round(low, r - 1), high_);
-      low = sum_below(low, low_ - round(high, r - 2), low_);
+      high = sum_below(high, high_ - round(low, r - 1, high_), high_);
+      low = sum_below(low, low_ - round(high, r - 2, low_), low_);
     }
     y = high * low_ + low;
   } while (y >= size_);

@@ -27,22 +27,16 @@ class PagePermutation {
 
  private:
   static constexpr int kRounds = 4;
-  /// Halves of so many values have their rounds in a table, of 64 KiB at most: pages are looked up all the time.
-  static constexpr std::uint64_t kTableHalf = 1 << 13;
 
-  std::uint64_t mixed(std::uint64_t half, int r) const;
-  /// Below high_ in odd rounds, below low_ in even ones.
-  std::uint64_t round(std::uint64_t half, int r) const {
-    return table_.empty() ? mixed(half, r) : table_[static_cast<std::uint64_t>(r) * low_ + half];
-  }
+  /// What round `r` makes of a half, below `values`.
+  std::uint64_t round(std::uint64_t half, int r, std::uint64_t values) const;
 
   std::uint64_t size_;
   std::uint64_t low_;   ///< values of the low half: the least that gives a square of at least `size`
   std::uint64_t high_;  ///< values of the high half, at most low_
   FixedDivisor by_low_;
   bool identity_;
-  std::array<std::uint64_t, kRounds> keys_{};
-  std::vector<std::uint16_t> table_;  ///< of a round and a half: what is added; empty where halves have more values
+  std::array<std::uint64_t, kRounds> keys_{};  ///< odd
 };
 
 /// Numbers below `limit` that are 0 until written, in 32 bits each where that is enough.
