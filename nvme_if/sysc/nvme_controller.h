@@ -160,8 +160,8 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   RingQueue<InWork> in_work_;          ///< what the firmware works on; all take the same time: first in, first out
   std::vector<Command*> out_of_step_;  ///< to be executed when the kernel's time is the current time
   Alarm firmware_due_{AlarmRank::firmware, [this] { firmware_step(); }};
-  std::vector<RingQueue<Command*>> waiting_;   ///< by completion queue: completed while it is full
-  std::vector<std::uint32_t> live_by_queue_;   ///< by submission queue: commands and fetches inside
+  std::vector<RingQueue<Command*>> waiting_;  ///< by completion queue: completed while it is full
+  std::vector<std::uint32_t> live_by_queue_;  ///< by submission queue: commands and fetches inside
   std::vector<Deletion> deletions_;
   std::uint64_t live_commands_ = 0;
   std::uint64_t dma_in_flight_ = 0;

@@ -133,7 +133,7 @@ class PcieDma : public sc_core::sc_module {
     std::uint64_t last;
     std::byte* at;  ///< of `first`; null: not this way
     bool contains(std::uint64_t address, std::uint64_t length) const {
-      return address >= first && address <= last && length - 1 <= last - address;
+      return address - first <= last - first && length - 1 <= last - address;
     }
   };
 
@@ -144,12 +144,12 @@ class PcieDma : public sc_core::sc_module {
   void submit_pieces(Lane& lane, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
                      Slice& last);
   SimTime reserve(LinkDirection direction, Bytes length);
-  static void push(Lane& lane, const Slice& slice);
   void serve(Lane& lane);
   void finish(Lane& lane);
   void hand_over(Lane& lane);
   bool move_directly(LinkDirection direction, const Slice& slice);
-  const DirectRange& ask_for_direct_range(std::uint64_t address);
+  bool find_direct_range(const Slice& slice);
+  void ask_for_direct_range(std::uint64_t address);
   void invalidate(sc_dt::uint64 first, sc_dt::uint64 last);
   void to_host_thread();
   void to_drive_thread();
@@ -161,6 +161,7 @@ class PcieDma : public sc_core::sc_module {
   Lane to_host_{LinkDirection::to_host, *this};
   Lane to_drive_{LinkDirection::to_drive, *this};
   std::vector<DirectRange> direct_;
+  DirectRange last_range_{0, 0, nullptr};  ///< of what was moved last; queue entries are in one
   LoopHold hold_;
 };
 
