@@ -277,6 +277,7 @@ PlatformConfig platform_config(const Scenario& s) {
   config.cores = platform.host.cores;
   config.queues = static_cast<std::uint16_t>(platform.device.nvme.queues);
   config.queue_depth = platform.device.nvme.queue_depth;
+  config.coalescing = {platform.device.nvme.interrupt_completions, platform.device.nvme.interrupt_time};
   return config;
 }
 

@@ -99,6 +99,8 @@ struct EngineConfig {
 struct NvmeConfig {
   std::uint32_t queues = 4;
   std::uint32_t queue_depth = 1024;
+  std::uint32_t interrupt_completions = 1;
+  SimTime interrupt_time = SimTime::microseconds(100);
   Bytes mdts = Bytes::mib(2);
   Bytes block_size = Bytes::kib(4);
   SimTime firmware_time{};

@@ -86,6 +86,11 @@ class ControllerCore {
   bool running() const { return accepts_doorbells() && !csts_.cfs && csts_.shst == ShutdownStatus::normal; }
   bool resetting() const { return resetting_; }
   bool shutting_down() const { return csts_.shst == ShutdownStatus::processing; }
+  /// As set by the host.
+  InterruptCoalescing interrupt_coalescing() const {
+    const std::uint32_t set = features_[feature::interrupt_coalescing];
+    return {(set & 0xFF) + 1, InterruptCoalescing::kUnit * ((set >> 8) & 0xFF)};
+  }
   /// CC.MPS, valid while ready.
   Bytes memory_page() const { return {std::uint64_t{4096} << cc_.mps}; }
 

@@ -54,13 +54,14 @@ void Command::complete_with_data(std::span<const std::byte> from, Done sent) {
 void Command::complete_with_data_timing(Bytes length) {
   if (may_move_at_once()) {
     if (const NvmeController::Queues queues = controller_.queues_of(*this); queues.may_post()) {
-      count_access(Bytes{0}, length);
       const std::span<const Segment> segments = prps_.segments();
       // Nearly all commands have one piece, which nobody needs to hear of.
-      if (segments.size() == 1 && controller_.dma_.write_ahead({segments[0].address, length}))
-        --accesses_;
-      else
+      const bool ahead = segments.size() == 1 && length <= io_.data &&
+                         controller_.dma_.write_ahead({segments[0].address, length});
+      if (!ahead) {
+        count_access(Bytes{0}, length);
         move(LinkDirection::to_host, Bytes{0}, length, nullptr, kResult);
+      }
       return controller_.post_behind_data(*this, queues);
     }
   }

@@ -104,7 +104,11 @@ void NvmeDriver::namespace_identified() {
 
 void NvmeDriver::queues_granted() {
   granted_queues_ = std::min({std::uint32_t{params_.queues}, (admin_dw0_ & 0xFFFF) + 1, (admin_dw0_ >> 16) + 1});
-  create_completion_queue();
+  const InterruptCoalescing& coalescing = params_.coalescing;
+  if (coalescing.completions == 1) return create_completion_queue();
+  const auto units = static_cast<std::uint32_t>(coalescing.time.ps / InterruptCoalescing::kUnit.ps);
+  admin("Set Features (interrupt coalescing)", encode_set_interrupt_coalescing(coalescing.completions, units), {},
+        &NvmeDriver::create_completion_queue);
 }
 
 void NvmeDriver::create_completion_queue() {

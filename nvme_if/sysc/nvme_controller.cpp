@@ -38,6 +38,7 @@ NvmeController::NvmeController(const sc_core::sc_module_name& name, const NvmeCo
   for (Fetch& f : fetches_) f.entries.resize(params.fetch_burst);
   waiting_.resize(core_.queue_limit());
   live_by_queue_.resize(core_.queue_limit());
+  unsignalled_.resize(core_.queue_limit());
 }
 
 void NvmeController::end_of_elaboration() { hold_.loop().declare(*bar.get_interface(), *this); }
@@ -342,7 +343,7 @@ void NvmeController::posted(Command& c, Status status) {
   if (c.epoch_ == epoch_) {
     if (!status.ok()) core_.set_fatal();
     const CompletionQueue& cq = *core_.cq(core_.sq(c.queue_)->completion_queue());
-    if (status.ok() && cq.interrupts()) raised = cq.vector();
+    if (status.ok() && cq.interrupts() && signals_now(cq.vector())) raised = cq.vector();
   }
   recycle(c);
   dma_finished();
@@ -350,6 +351,39 @@ void NvmeController::posted(Command& c, Status status) {
   if (!raised) return;
   if (receivers_.size() == 1) return receivers_[0]->raise_last(*raised);
   for (InterruptIf* receiver : receivers_) receiver->raise(*raised);
+}
+
+/// Whether a completion signals its vector at once. The admin queue's always does.
+inline bool NvmeController::signals_now(InterruptVector vector) {
+  const InterruptCoalescing coalescing = core_.interrupt_coalescing();
+  if (coalescing.at_once() || vector.value == 0) return true;
+  Unsignalled& u = unsignalled_[vector.value];
+  if (++u.completions >= coalescing.completions) {
+    u.completions = 0;
+    return true;
+  }
+  if (u.completions == 1) {
+    u.due = sim_now() + coalescing.time;
+    signals_due_.set(u.due);
+  }
+  return false;
+}
+
+/// For the vectors that have waited long enough.
+void NvmeController::signal_late() {
+  const SimTime now = sim_now();
+  SimTime next = SimTime::max();
+  for (std::size_t vector = 0; vector < unsignalled_.size(); ++vector) {
+    Unsignalled& u = unsignalled_[vector];
+    if (u.completions == 0) continue;
+    if (u.due > now) {
+      next = std::min(next, u.due);
+      continue;
+    }
+    u.completions = 0;
+    for (InterruptIf* receiver : receivers_) receiver->raise(InterruptVector{static_cast<std::uint16_t>(vector)});
+  }
+  if (next != SimTime::max()) signals_due_.set(next);
 }
 
 void NvmeController::drain_waiting(QueueId cq) {
@@ -387,6 +421,7 @@ void NvmeController::begin_reset() {
   deletions_.clear();
   live_commands_ = 0;
   std::ranges::fill(live_by_queue_, 0);
+  std::ranges::fill(unsignalled_, Unsignalled{});
   ++dma_in_flight_;
   dma_finished();
 }

@@ -31,8 +31,8 @@ struct NvmeControllerParams {
 
 /// `bar` is BAR0: registers and doorbells, accessed in 4 or 8 bytes; it answers at once and ignores an annotated delay.
 /// All other traffic goes through the DMA engine: submission entries and PRP lists come in, completions go out, and the
-/// handler's data moves. Completions raise their queue's vector one by one (no coalescing); the message itself takes no
-/// link time.
+/// handler's data moves. Completions raise their queue's vector one by one, or those of I/O queues together, as the
+/// host has set (interrupt coalescing); the message itself takes no link time.
 ///
 /// A controller reset (CC.EN to 0) keeps CSTS.RDY set until the last DMA is over; commands that the handler still holds
 /// then fail their accesses with abort_sq_deletion, and completing them has no effect. A submission queue or completion
@@ -126,6 +126,8 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   void post_behind_data(Command& c, const Queues& queues);
   void data_sent(Command& c, Status status);
   void posted(Command& c, Status status);
+  bool signals_now(InterruptVector vector);
+  void signal_late();
   void drain_waiting(QueueId cq);
   void recycle(Command& c);
 
@@ -170,6 +172,13 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   Alarm deferred_due_{AlarmRank::firmware, [this] { run_deferred(); }};
   LoopHold hold_;
   std::vector<InterruptIf*> receivers_;  ///< bound to `interrupt`
+  /// Completions that a vector has not been signalled for, and when it will be at the latest.
+  struct Unsignalled {
+    std::uint32_t completions = 0;
+    SimTime due;
+  };
+  std::vector<Unsignalled> unsignalled_;  ///< by vector
+  Alarm signals_due_{AlarmRank::firmware, [this] { signal_late(); }};
 };
 
 }  // namespace csdsim::nvme

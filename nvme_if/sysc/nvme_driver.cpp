@@ -65,6 +65,14 @@ NvmeDriver::NvmeDriver(const sc_core::sc_module_name& name, const NvmeDriverPara
                                 params.queue_memory.address.value));
   if (params.queues == 0 || params.queue_depth < 2)
     throw UserError("NVMe driver: at least one I/O queue of two entries is needed");
+  const InterruptCoalescing& coalescing = params.coalescing;
+  if (coalescing.completions < 1 || coalescing.completions > 256)
+    throw UserError(fmt::format("NVMe driver: {} completions an interrupt, must be 1 to 256", coalescing.completions));
+  constexpr SimTime kUnit = InterruptCoalescing::kUnit;
+  if (coalescing.completions > 1 &&
+      (coalescing.time < kUnit || coalescing.time > kUnit * 255 || coalescing.time.ps % kUnit.ps != 0))
+    throw UserError(fmt::format(
+        "NVMe driver: an interrupt is late by {} ps, must be a multiple of 100 us up to 25.5 ms", coalescing.time.ps));
   if (params_.cores == nullptr) params_.cores = std::make_shared<HostCores>(params.queues + 1U);
   SC_METHOD(poll_method);
   hold_.engage();

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "nvme_if/core/prp.h"
+#include "nvme_if/core/queues.h"
 #include "nvme_if/spec/identify.h"
 #include "nvme_if/spec/registers.h"
 #include "nvme_if/sysc/doorbell_port.h"
@@ -50,6 +51,7 @@ struct NvmeDriverParams {
   std::uint16_t queues = 4;          ///< I/O queue pairs wanted; the controller may grant fewer
   std::uint32_t queue_depth = 1024;  ///< entries a queue; limited by CAP.MQES
   SimTime io_overhead{};             ///< host CPU time a command, spent on the core of its queue
+  InterruptCoalescing coalescing{};  ///< that the host sets; `time` counts where `completions` is more than 1
   /// Shared by the drivers of a host: queue i of a driver whose `first_core` is c runs on core c + i. Null: a core a
   /// queue.
   std::shared_ptr<HostCores> cores = {};
