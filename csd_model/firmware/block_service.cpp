@@ -135,8 +135,7 @@ void BlockService::flash_done(std::uint64_t tag, const FlashStages& stages) {
     return command.complete(failed);
   }
   port_.stream(DramTraffic::host_data, command.io().data);
-  if (carried_)
-    return command.complete_with_data(read_data_[tag].bytes(), [this, tag](Status) { end_read(tag); });
+  if (carried_) return command.complete_with_data(read_data_[tag].bytes(), [this, tag](Status) { end_read(tag); });
   end_read(tag);
   command.complete_with_data_timing(command.io().data);
 }

@@ -81,8 +81,8 @@ class BlockService : private csdsim::nfc::FlashClient {
   DramPort& port_;
   ControllerDram& dram_buffers_;
   bool carried_;
-  csdsim::ftl::Phase reads_;   ///< scratch: of the command that is being planned
-  std::vector<Read> reading_;           ///< commands whose pages are on their way, by tag
+  csdsim::ftl::Phase reads_;           ///< scratch: of the command that is being planned
+  std::vector<Read> reading_;          ///< commands whose pages are on their way, by tag
   std::vector<DramBuffer> read_data_;  ///< of them; carried runs only
   std::vector<std::uint64_t> free_reads_;
   WriteBuffer& write_buffer_;

@@ -56,8 +56,8 @@ void Command::complete_with_data_timing(Bytes length) {
     if (const NvmeController::Queues queues = controller_.queues_of(*this); queues.may_post()) {
       const std::span<const Segment> segments = prps_.segments();
       // Nearly all commands have one piece, which nobody needs to hear of.
-      const bool ahead = segments.size() == 1 && length <= io_.data &&
-                         controller_.dma_.write_ahead({segments[0].address, length});
+      const bool ahead =
+          segments.size() == 1 && length <= io_.data && controller_.dma_.write_ahead({segments[0].address, length});
       if (!ahead) {
         count_access(Bytes{0}, length);
         move(LinkDirection::to_host, Bytes{0}, length, nullptr, kResult);
