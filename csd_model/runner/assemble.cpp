@@ -277,6 +277,8 @@ PlatformConfig platform_config(const Scenario& s) {
   config.cores = platform.host.cores;
   config.queues = static_cast<std::uint16_t>(platform.device.nvme.queues);
   config.queue_depth = platform.device.nvme.queue_depth;
+  if (const auto* coalesced = std::get_if<scenario::CoalescedInterrupts>(&platform.device.nvme.interrupts))
+    config.coalescing = {coalesced->completions, coalesced->time};
   return config;
 }
 

@@ -250,6 +250,10 @@ void check_platform(Checker& c) {
   check_gpu_timing(c, platform.gpu);
   require_power_of_two(c, "platform.device.nvme.mdts", device.nvme.mdts);
   require_power_of_two(c, "platform.device.nvme.block_size", device.nvme.block_size);
+  if (const auto* coalesced = std::get_if<CoalescedInterrupts>(&device.nvme.interrupts))
+    c.require(coalesced->time.ps % SimTime::microseconds(100).ps == 0, {"platform.device.nvme.interrupts.time"},
+              fmt::format("platform.device.nvme.interrupts.time: {} is not a multiple of 100 us",
+                          format_quantity(coalesced->time)));
   c.require(device.engine.buffer >= device.flash.geometry.page_size,
             {"platform.device.engine.buffer", "platform.device.flash.page_size"},
             fmt::format("platform.device.engine.buffer: {} does not hold a page of {}",

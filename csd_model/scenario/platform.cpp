@@ -148,9 +148,21 @@ void describe(ParamVisitor& v, EngineConfig& c) {
           assumed("block RAM of the FPGA"));
 }
 
+void describe(ParamVisitor&, SingleInterrupts&) {}
+
+void describe(ParamVisitor& v, CoalescedInterrupts& c) {
+  v.param("completions", c.completions, {2, 256}, "So many since the last interrupt of the queue bring the next one.",
+          assumed("a burst of 16 entries is what the controller fetches at once"));
+  v.param("time", c.time, {SimTime::microseconds(100), SimTime::microseconds(25'500)},
+          "How long the first of them waits for the others at most: a multiple of 100 us.",
+          datasheet("NVMe Base 1.4, 5.21.1.8: the least"));
+}
+
 void describe(ParamVisitor& v, NvmeConfig& c) {
   v.param("queues", c.queues, {1, 1024}, "Pairs of I/O queues.", assumed("a host with a few submitting threads"));
   v.param("queue_depth", c.queue_depth, {2, 65'536}, "Entries of an I/O queue.", assumed("common driver default"));
+  v.choice("interrupts", c.interrupts, "When the controller interrupts the host.",
+           assumed("drivers leave coalescing off"));
   v.param("mdts", c.mdts, {Bytes::kib(4), Bytes::gib(1)}, "Largest data transfer of a command: a power of two.",
           assumed("common for data-centre drives"));
   v.param("block_size", c.block_size, {Bytes{512}, Bytes::kib(64)}, "Logical block of the namespace: a power of two.",

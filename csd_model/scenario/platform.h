@@ -95,10 +95,23 @@ struct EngineConfig {
   EngineMemory buffer_memory = EngineMemory::sram;
 };
 
+/// When the controller interrupts the host.
+struct SingleInterrupts {
+  static constexpr std::string_view kKind = "single";
+  static constexpr std::string_view kDoc = "For every completion.";
+};
+struct CoalescedInterrupts {
+  static constexpr std::string_view kKind = "coalesced";
+  static constexpr std::string_view kDoc = "For several completions of a queue together (NVMe interrupt coalescing).";
+  std::uint32_t completions = 16;
+  SimTime time = SimTime::microseconds(100);
+};
+
 /// The NVMe front end and how the host uses it.
 struct NvmeConfig {
   std::uint32_t queues = 4;
   std::uint32_t queue_depth = 1024;
+  std::variant<SingleInterrupts, CoalescedInterrupts> interrupts;
   Bytes mdts = Bytes::mib(2);
   Bytes block_size = Bytes::kib(4);
   SimTime firmware_time{};
@@ -288,6 +301,8 @@ void describe(ParamVisitor& v, NvmeConfig& c);
 void describe(ParamVisitor& v, LinkConfig& c);
 void describe(ParamVisitor& v, GpuLinkConfig& c);
 void describe(ParamVisitor& v, DramConfig& c);
+void describe(ParamVisitor& v, SingleInterrupts& c);
+void describe(ParamVisitor& v, CoalescedInterrupts& c);
 void describe(ParamVisitor& v, ImmediateFlush& c);
 void describe(ParamVisitor& v, ThresholdFlush& c);
 void describe(ParamVisitor& v, IdleFlush& c);
