@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "host_runtime/cuda/attention/choosing.h"
 #include "host_runtime/cuda/kernels/prefill_hopper.cuh"
 #include "host_runtime/cuda/launch.cuh"
 #include "host_runtime/cuda/prefill_hopper.h"
@@ -88,6 +89,17 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
   emulation::submit([=] { std::memcpy(to, from, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                              std::size_t width, std::size_t height, cudaMemcpyKind, cudaStream_t) {
+  if (width > to_pitch || width > from_pitch) return result(false);
+  emulation::submit([=] {
+    for (std::size_t row = 0; row < height; ++row) {
+      std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
+    }
+  });
   return cudaSuccess;
 }
 
