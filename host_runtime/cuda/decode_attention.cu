@@ -16,8 +16,11 @@ template <class Kernel>
 std::uint32_t choose_splits(const DeviceInfo& device, Kernel kernel, std::size_t shared_bytes, std::size_t pairs,
                             std::uint32_t longest) {
   int resident = 0;
+  // Without this the first step would be split otherwise than those after it, for which a graph needs the memory.
+  allow_shared_memory("decode_attention", kernel, shared_bytes);
   CSDSIM_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 32 * kDecodeWarps, shared_bytes));
-  const std::size_t slots = static_cast<std::size_t>(std::max(resident, 1)) * device.multiprocessors;
+  if (resident == 0) fail("decode_attention", "a block does not fit into a multiprocessor");
+  const std::size_t slots = static_cast<std::size_t>(resident) * device.multiprocessors;
   const std::size_t wanted = (slots + pairs - 1) / pairs;
   const std::size_t useful = (longest + kDecodeWarps * kDecodeChunk - 1) / (kDecodeWarps * kDecodeChunk);
   return static_cast<std::uint32_t>(std::clamp<std::size_t>(std::min(wanted, useful), 1, kMostSplits));

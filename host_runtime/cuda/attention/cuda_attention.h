@@ -24,10 +24,11 @@ class DeviceAttention : public MethodAttention {
   void attend(LayerId layer, std::span<const SequenceId> sequences, std::span<const float> q, std::span<const Half> k,
               std::span<const Half> v, std::span<Half> out) override;
 
- protected:
-  /// Rows on the device; out is [sequences][heads * d].
+  /// attend() of rows on the device, not rounded; out is [sequences][heads * d].
   void attend_on_device(LayerId layer, std::span<const SequenceId> sequences, const __half* q, const __half* k,
                         const __half* v, float* out);
+
+ protected:
   void speculate_on_device(LayerId layer, std::span<const SequenceId> sequences, const __half* q);
   template <class From>
   DeviceBuffer<__half> halves(const From* values, std::size_t count) {
