@@ -52,7 +52,8 @@ std::vector<Half> halves(const Floats& values) {
 // Queries drift slowly and keys have large components, so that some tokens matter more than others, as in real models.
 class RandomRows {
  public:
-  RandomRows(const ModelConfig& config, std::uint64_t seed) : config_(config), random_(seed) {
+  RandomRows(const ModelConfig& config, std::uint64_t seed, float sharpness)
+      : config_(config), random_(seed), sharpness_(sharpness) {
     drift_ = random_.values(config.q_width());
   }
   Rows rows(std::size_t count) {
@@ -61,7 +62,7 @@ class RandomRows {
     for (std::size_t i = 0; i < k.size(); i += 5) k[i] *= 3;
     for (std::size_t row = 0; row < count; ++row) {
       for (float& value : drift_) value = 0.9f * value + 0.4f * random_.value();
-      made.q.insert(made.q.end(), drift_.begin(), drift_.end());
+      for (const float value : drift_) made.q.push_back(sharpness_ * value);
     }
     made.k = halves(k);
     made.v = halves(random_.values(count * config_.kv_width()));
@@ -71,6 +72,7 @@ class RandomRows {
  private:
   ModelConfig config_;
   Random random_;
+  float sharpness_;
   Floats drift_;
 };
 
@@ -85,11 +87,18 @@ struct Answers {
   std::vector<Seen> seen;
 };
 
+struct Run {
+  std::vector<std::uint32_t> prompts;
+  std::uint32_t steps;
+  std::uint64_t seed;
+  bool learn = true;    ///< whether the method sees the prompts' queries
+  float sharpness = 1;  ///< of attention: queries times this
+};
+
 /// Prompts of ragged sequences, then steps; on the way a sequence leaves and another takes its place.
-Answers run(MethodAttention& attention, const Shape& shape, const std::vector<std::uint32_t>& prompts,
-            std::uint32_t steps, std::uint64_t seed) {
+Answers run(MethodAttention& attention, const Shape& shape, const Run& r) {
   const ModelConfig config = shape.config();
-  RandomRows random(config, seed);
+  RandomRows random(config, r.seed, r.sharpness);
   Answers answers;
   attention.set_observer([&](const HeadObservation& o) {
     answers.seen.push_back({o.selection, {o.mass.begin(), o.mass.end()}, o.tokens});
@@ -102,15 +111,15 @@ Answers run(MethodAttention& attention, const Shape& shape, const std::vector<st
     for (LayerId layer{0}; layer.value < shape.layers; ++layer.value) {
       const Rows prompt = random.rows(tokens);
       attention.store(layer, {&slice, 1}, prompt.k, prompt.v);
-      if (attention.learns_from_prompt()) attention.learn(layer, {&slice, 1}, prompt.q);
+      if (attention.learns_from_prompt() && r.learn) attention.learn(layer, {&slice, 1}, prompt.q);
     }
   };
-  for (std::uint32_t i = 0; i < prompts.size(); ++i) begin(SequenceId{i}, prompts[i]);
-  for (std::uint32_t step = 0; step < steps; ++step) {
-    if (step == steps / 2) {
+  for (std::uint32_t i = 0; i < r.prompts.size(); ++i) begin(SequenceId{i}, r.prompts[i]);
+  for (std::uint32_t step = 0; step < r.steps; ++step) {
+    if (step == r.steps / 2) {
       attention.free_sequence(active.front());
       active.erase(active.begin());
-      begin(SequenceId{100}, prompts.front() / 2 + 1);
+      begin(SequenceId{100}, r.prompts.front() / 2 + 1);
     }
     for (LayerId layer{0}; layer.value < shape.layers; ++layer.value) {
       const Rows rows = random.rows(active.size());
@@ -165,14 +174,13 @@ Comparison compare(const Answers& found, const Answers& expected, const Shape& s
   return result;
 }
 
-void test_method(const ConfiguredMethod& configured, const Shape& shape, const std::vector<std::uint32_t>& prompts,
-                 std::uint32_t steps, std::uint64_t seed) {
+void test_method(const ConfiguredMethod& configured, const Shape& shape, const Run& r) {
   const ModelConfig config = shape.config();
   EXPECT(cuda::supports_on_device(configured.options, config));
   cuda::DeviceAttention device(context(), config, configured.options);
-  const Answers found = run(device, shape, prompts, steps, seed);
+  const Answers found = run(device, shape, r);
   HostAttention host(config, make_method(configured.name, configured.options));
-  const Answers expected = run(host, shape, prompts, steps, seed);
+  const Answers expected = run(host, shape, r);
   const Comparison c = compare(found, expected, shape);
   note(std::string(configured.name) + ", " + configured.setting + ", d " + std::to_string(shape.head_dim) + ": " +
        std::to_string(c.other_tokens) + " of " + std::to_string(c.heads) + " heads chose others, output " +
@@ -189,7 +197,7 @@ void test_shapes(std::string_view name, const MethodSettings& settings) {
   std::vector<Shape> shapes{{2, 2, 64, 3}};
   if (!kEmulated) shapes.insert(shapes.end(), {{1, 9, 128, 2}, {3, 1, 80, 3}, {2, 4, 20, 3}});
   for (const Shape& shape : shapes) {
-    test_method(configure_method(name, settings, shape.head_dim), shape, kPrompts, kSteps, shape.head_dim);
+    test_method(configure_method(name, settings, shape.head_dim), shape, {kPrompts, kSteps, shape.head_dim});
   }
 }
 
@@ -217,7 +225,7 @@ GPU_TEST("exact budgets: as many as there are tokens and more, one token, sinks 
 GPU_TEST("what the command line does not offer: other sums over a group, all of alpha kept, chunks of one size") {
   const Shape shape{2, 3, 64, 2};
   const auto test = [&](const MethodOptions& options, const char* name) {
-    test_method({name, options, "", nullptr}, shape, kPrompts, kSteps, 77);
+    test_method({name, options, "", nullptr}, shape, {kPrompts, kSteps, 77});
   };
   test(SparqOptions{.components = 9, .tokens = 14, .local = {}, .group_top_k = GroupTopK::sum_probabilities}, "sparq");
   test(SparqOptions{.components = 64, .tokens = 14, .reallocate = false}, "sparq");
@@ -225,6 +233,15 @@ GPU_TEST("what the command line does not offer: other sums over a group, all of 
   test(ChunkOptions{.tokens = 14, .chunk = 16, .leaf = 16}, "leoam");
   test(ChunkOptions{.tokens = 30, .chunk = 256, .leaf = 1}, "leoam");
   test(LocalOptions{.tokens = 3, .sinks = 8}, "streamingllm");
+}
+
+GPU_TEST("prompts that were not seen, and weights of which many are equal") {
+  const Shape shape{2, 2, 64, 3};
+  for (const char* name : {"h2o", "infinigen"}) {
+    test_method(configure_method(name, {.ratio = {1, 4}}, 64), shape, {kPrompts, kSteps, 5, false});
+  }
+  // So sharp that most tokens weigh exactly 0.
+  test_method(configure_method("h2o", {.ratio = {1, 4}}, 64), shape, {kPrompts, kSteps, 6, true, 60});
 }
 
 GPU_TEST("what a GPU cannot do is refused") {
