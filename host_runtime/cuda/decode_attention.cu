@@ -16,7 +16,7 @@ template <class Kernel>
 std::uint32_t choose_splits(const DeviceInfo& device, Kernel kernel, std::size_t shared_bytes, std::size_t pairs,
                             std::uint32_t longest) {
   int resident = 0;
-  // Without this the first step would be split otherwise than those after it, for which a graph needs the memory.
+  // Else the first step may be split otherwise than the recorded one, which cannot ask for the memory that this takes.
   allow_shared_memory("decode_attention", kernel, shared_bytes);
   CSDSIM_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 32 * kDecodeWarps, shared_bytes));
   if (resident == 0) fail("decode_attention", "a block does not fit into a multiprocessor");

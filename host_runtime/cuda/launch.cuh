@@ -15,8 +15,7 @@ void start_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, st
 }
 #endif
 
-/// Asks for so much dynamic shared memory of a block: before a launch, and before its occupancy is asked for, which is
-/// 0 without.
+/// Asks for so much dynamic shared memory of a block: before a launch, and before the occupancy that it would have.
 template <class... Parameters>
 void allow_shared_memory(const char* name, void (*kernel)(Parameters...), std::size_t bytes) {
   if (bytes <= kPlainSharedBytes) return;
