@@ -139,9 +139,42 @@ void bench_prefill_attention(Context& context) {
   }
 }
 
+// An eighth of the tokens of 64 lists.
+void bench_choice(Context& context) {
+  const std::uint32_t sequences = 8, lists = 8;
+  for (const std::uint32_t tokens : {4096u, 16384u, 131072u}) {
+    const std::size_t count = std::size_t{sequences} * lists * tokens;
+    const auto halves = made_up_values(context, count);
+    const DeviceBuffer<float> scores(context.pool, count);
+    convert(context.stream, static_cast<const __half*>(halves.data()), scores.data(), count);
+    const auto on_device = [&](std::uint32_t value, std::size_t times) {
+      DeviceBuffer<std::uint32_t> buffer(context.pool, times);
+      const std::vector<std::uint32_t> values(times, value);
+      copy_to_device(context.stream, std::span<const std::uint32_t>(values), buffer.data());
+      return buffer;
+    };
+    const auto lengths = on_device(tokens, sequences), newest = on_device(1, sequences),
+               firsts = on_device(0, sequences), counts = on_device(tokens / 8, std::size_t{sequences} * lists);
+    const DeviceBuffer<std::uint32_t> chosen(context.pool, count);
+    const SequenceView batch{nullptr, nullptr, firsts.data(), lengths.data(), sequences, tokens, 1};
+    for (const auto& [kernel, name] : {std::pair{TopKernel::sort, "CUB's sort"}, {TopKernel::select, "selection"}}) {
+      const double ms = milliseconds(
+          context,
+          [&] {
+            choose_best(context.stream, context.pool, batch, lists, tokens, scores.data(), newest.data(), counts.data(),
+                        chosen.data(), kernel);
+          },
+          3, 21, false);
+      row("the best eighth of " + std::to_string(tokens) + " tokens, 64 lists, " + name, 1e3 * ms, "us", 0, 0);
+    }
+  }
+}
+
 // Decoding attention by the methods, as a layer of Llama-3-8B sees it: choice of tokens and attention, by step and
 // layer. Shares are of the dense step's time.
 void bench_methods(Context& context) {
+  bench_choice(context);
+
   csdsim::host::ModelConfig config;
   config.layers = 1;
   config.heads = 32;

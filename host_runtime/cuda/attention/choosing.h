@@ -24,12 +24,17 @@ void extend_cache(const Stream& stream, const SequenceView& batch, const __half*
 
 // Choosing the best.
 
+/// How choose_best() finds them: CUB's segmented sort of whole lists, or the k-th largest score bit by bit, which reads
+/// a list 34 times and writes nothing but the choice; `automatic` is the latter.
+enum class TopKernel : std::uint8_t { automatic, sort, select };
+
 /// The newest[sequence] tokens and, of the others, those with the largest scores, counts[sequence][list] in all, at
-/// most the length; for decode_attention(): chosen like scores. `newest` is at most the counts' least, or what is
-/// chosen is the newest tokens. Equal scores: the lower index. Sorts by CUB.
+/// most the length; for decode_attention(): chosen like scores, in no order that is promised. `newest` is at most the
+/// counts' least, or what is chosen is the newest tokens. Equal scores: the lower index. NaN counts as smallest (select
+/// alone).
 void choose_best(const Stream& stream, DevicePool& pool, const SequenceView& batch, std::uint32_t lists,
                  std::uint32_t stride, const float* scores, const std::uint32_t* newest, const std::uint32_t* counts,
-                 std::uint32_t* chosen);
+                 std::uint32_t* chosen, TopKernel kernel = TopKernel::automatic);
 
 /// Indices of every segment by descending score, stable (CUB's segmented radix sort).
 void sort_lists(const Stream& stream, DevicePool& pool, const float* scores, const std::uint32_t* indices,

@@ -55,6 +55,39 @@ static __global__ void take_best_kernel(SequenceView batch, std::uint32_t lists,
   }
 }
 
+inline constexpr std::uint32_t kSelectThreads = 256;
+
+/// The same without a sort: the score that the last one taken has, then all above it and the first of its equals,
+/// ascending. A block a list; shared memory: a value a thread and one more.
+static __global__ void select_best_kernel(SequenceView batch, std::uint32_t lists, std::uint32_t stride,
+                                          const std::uint32_t* newest, const std::uint32_t* counts,
+                                          const float* all_scores, std::uint32_t* all_chosen) {
+  const ListCounts list(batch, blockIdx.x, lists, newest, counts);
+  const float* const scores = all_scores + std::size_t{blockIdx.x} * stride;
+  std::uint32_t* const chosen = all_chosen + std::size_t{blockIdx.x} * stride;
+  std::uint32_t* const scratch = block_memory<std::uint32_t>();
+  const std::uint32_t candidates = list.length - list.newest, best = list.count - list.newest;
+  for (std::uint32_t i = threadIdx.x; i < list.newest; i += blockDim.x) chosen[best + i] = candidates + i;
+  if (best == 0) return;
+  const auto bits = [&](std::uint32_t i) { return ordered_bits(scores[i]); };
+  const std::uint32_t least = reached(
+      candidates, best, [&](std::uint32_t i) { return scores[i]; }, [](std::uint32_t) { return 1u; }, scratch);
+  std::uint32_t own = 0;
+  for (std::uint32_t i = threadIdx.x; i < candidates; i += blockDim.x) own += bits(i) > least;
+  const std::uint32_t equals = best - block_count(own, scratch);  // of the least score, that are taken: 1 at least
+  std::uint32_t* const last = scratch + blockDim.x;
+  compact(
+      candidates, [&](std::uint32_t i) { return bits(i) == least; },
+      [&](std::uint32_t rank, std::uint32_t i) {
+        if (rank + 1 == equals) *last = i;
+      },
+      scratch);
+  __syncthreads();
+  compact(
+      candidates, [&](std::uint32_t i) { return bits(i) > least || (bits(i) == least && i <= *last); },
+      [&](std::uint32_t rank, std::uint32_t i) { chosen[rank] = i; }, scratch);
+}
+
 /// Grid (sequences): the first `sinks` of counts[sequence] tokens, the others, of which there is one at least, the
 /// newest.
 static __global__ void choose_window_kernel(SequenceView batch, std::uint32_t sinks, std::uint32_t stride,

@@ -57,8 +57,10 @@ __device__ __forceinline__ float2 block_softmax(float2 own, float2* scratch) {
   return all;
 }
 
-/// An unsigned number whose order is that of the floats: -0 below 0.
+/// An unsigned number whose order is that of the floats; NaN is smallest.
 __device__ __forceinline__ std::uint32_t ordered_bits(float value) {
+  if (value != value) return 0;
+  if (value == 0) value = 0;  // -0 is equal
   std::uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
