@@ -26,6 +26,7 @@ cmake $generator -S "$root/tests/gpu/bare" -B "$build" ${arch:+-DCSDSIM_CUDA_ARC
   tail -40 "$out/configure.log"
   exit 1
 }
+failed=
 # Everything that can be built is, so that one file that does not compile costs its own tests only.
 keep="-k"
 [ -n "$generator" ] && keep="-k 0"
@@ -33,9 +34,9 @@ keep="-k"
 cmake --build "$build" -j "$(nproc)" -- $keep >"$out/build.log" 2>&1 || {
   echo "the build failed in part: $out/build.log"
   grep -E "error|FAILED" "$out/build.log" | head -20
+  failed=" build"
 }
 
-failed=
 skipped=
 # run NAME COMMAND...: what it prints goes to NAME.log; a failure to the list of them.
 run() {
