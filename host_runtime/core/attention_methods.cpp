@@ -67,16 +67,18 @@ ConfiguredMethod sparq(const MethodInfo& info, const MethodSettings& s, std::uin
           fmt::format("r {}, k {}, l {}", r, tokens.text, s.local ? std::to_string(*s.local) : "k/4")};
 }
 
+template <H2oRank rank>
 ConfiguredMethod h2o(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
   if (s.heavy.has_value() != s.recent.has_value()) {
-    throw UserError("h2o: heavy and recent come together: give both, or a ratio");
+    throw UserError(fmt::format("{}: heavy and recent come together: give both, or a ratio", info.name));
   }
   if (s.heavy) {
-    return {std::make_unique<H2oAttention>(H2oOptions{.capacity = *s.heavy + *s.recent, .recent = *s.recent}),
+    return {std::make_unique<H2oAttention>(
+                H2oOptions{.capacity = *s.heavy + *s.recent, .recent = *s.recent, .rank = rank}, info.name),
             fmt::format("heavy {}, recent {}", *s.heavy, *s.recent)};
   }
   const Ratio share = tokens_share(info, s, {0, 1});
-  return {std::make_unique<H2oAttention>(H2oOptions{.capacity = share, .recent = {}}),
+  return {std::make_unique<H2oAttention>(H2oOptions{.capacity = share, .recent = {}, .rank = rank}, info.name),
           fmt::format("heavy + recent {}", share_text(share))};
 }
 
@@ -135,7 +137,11 @@ const std::vector<MethodInfo>& attention_methods() {
       {"sparq-rest", "SparQ that puts the mean value of the tokens left out in their place, not that of all tokens.",
        BudgetKind::components_and_tokens, false, sparq<MeanValue::rest>},
       {"h2o", "H2O (arXiv 2306.14048): heavy hitters and recent tokens stay, the others are evicted.",
-       BudgetKind::heavy_and_recent, false, h2o},
+       BudgetKind::heavy_and_recent, false, h2o<H2oRank::sum>},
+      {"h2o-mean", "H2O that ranks tokens by the mean weight of the queries that could see them, not by its sum.",
+       BudgetKind::heavy_and_recent, false, h2o<H2oRank::mean>},
+      {"h2o-decoded", "H2O that ranks tokens by the weight that queries after the prompt give them.",
+       BudgetKind::heavy_and_recent, false, h2o<H2oRank::decoded>},
       {"local", "Sliding window: the newest tokens.", BudgetKind::window_and_sinks, false, local},
       {"streamingllm", "StreamingLLM (arXiv 2309.17453): the newest tokens and the first four.",
        BudgetKind::window_and_sinks, false, local},
