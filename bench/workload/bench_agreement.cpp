@@ -1,4 +1,5 @@
 // All points of MQSim beside this model, as the table of docs/agreement.md. Usage: bench_agreement [SEEDS]
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <systemc>
@@ -10,18 +11,31 @@ using namespace csdsim::reference;
 
 namespace {
 
-struct Range {
-  double sum = 0, least = 1e300, most = -1e300;
-
+/// Mean and standard deviation of what one run gives.
+class Sample {
+ public:
   void add(double value) {
-    sum += value;
-    least = std::min(least, value);
-    most = std::max(most, value);
+    ++count_;
+    const double from_mean = value - mean_;
+    mean_ += from_mean / count_;
+    squares_ += from_mean * (value - mean_);
   }
+  double mean() const { return mean_; }
+  double deviation() const { return count_ > 1 ? std::sqrt(squares_ / (count_ - 1)) : 0; }
+
+ private:
+  int count_ = 0;
+  double mean_ = 0, squares_ = 0;
 };
 
+/// Their figure, ours, the difference of ours in percent and its standard deviation over seeds.
+void print_figure(double theirs, const Sample& ours, int decimals) {
+  std::printf(" %.*f | %.*f | %+.2f %% (%.2f) |", decimals, theirs, decimals, ours.mean(),
+              100 * (ours.mean() / theirs - 1), 100 * ours.deviation() / theirs);
+}
+
 void print_row(const Point& p, const char* how, int seeds, const std::vector<std::string>& sets) {
-  Range iops, latency, amplification;
+  Sample iops, latency, amplification;
   for (int seed = 1; seed <= seeds; ++seed) {
     std::vector<std::string> all = sets;
     all.push_back("seed=" + std::to_string(seed));
@@ -30,16 +44,12 @@ void print_row(const Point& p, const char* how, int seeds, const std::vector<std
     latency.add(f.latency_us);
     amplification.add(f.write_amplification);
   }
-  const auto percent = [](double ours, double theirs) { return 100 * (ours / theirs - 1); };
-  const double their_iops = p.number("iops"), their_latency = p.number("avg_response_us");
-  std::printf("| %s | %s | %.1f | %.1f | %+.2f %% (%+.2f to %+.2f) | %.2f | %.2f | %+.2f %% (%+.2f to %+.2f) |",
-              p.name().c_str(), how, their_iops, iops.sum / seeds, percent(iops.sum / seeds, their_iops),
-              percent(iops.least, their_iops), percent(iops.most, their_iops), their_latency, latency.sum / seeds,
-              percent(latency.sum / seeds, their_latency), percent(latency.least, their_latency),
-              percent(latency.most, their_latency));
+  std::printf("| %s | %s |", p.name().c_str(), how);
+  print_figure(p.number("iops"), iops, 1);
+  print_figure(p.number("avg_response_us"), latency, 2);
   if (p.collects_garbage())
     std::printf(" write amplification %s, ours %.4f |", p.text("steady_write_amplification").c_str(),
-                amplification.sum / seeds);
+                amplification.mean());
   std::printf("\n");
   std::fflush(stdout);
 }
@@ -48,7 +58,7 @@ void print_row(const Point& p, const char* how, int seeds, const std::vector<std
 
 int sc_main(int argc, char* argv[]) {
   const int seeds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 5;
-  std::printf("Means over %d seeds; in brackets the least and the most.\n\n", seeds);
+  std::printf("Means over %d seeds; in brackets the standard deviation of one run.\n\n", seeds);
   std::printf(
       "| point | set beside its scenario | IOPS, MQSim | ours | difference | latency us, MQSim | ours | difference "
       "|\n|---|---|---|---|---|---|---|---|\n");
@@ -56,16 +66,15 @@ int sc_main(int argc, char* argv[]) {
     if (!p.writes()) {
       print_row(p, "-", seeds, {});
     } else if (!p.collects_garbage()) {
-      print_row(p, "allocation: dynamic", seeds, {});
-      print_row(p, "allocation: static", seeds, {kStaticAllocation});
-      if (p.count("read_pct") > 0)
-        print_row(p, "allocation: static, plane_order: reads_first", seeds, {kStaticAllocation, kReadsFirst});
+      print_row(p, "dynamic allocation", seeds, {kDynamicAllocation});
+      print_row(p, "-", seeds, {});
+      if (p.count("read_pct") > 0) print_row(p, "reads first", seeds, {kReadsFirst});
     } else {
       // From the steady state on, a fifth of the requests is enough.
-      for (const std::string policy : {"greedy", "random_greedy, choices: 7"})
+      for (const std::string policy : {"{kind: greedy}", "{kind: random_greedy, choices: 7}"})
         for (const char* free_blocks : {"6", "12"})
           print_row(p, fmt::format("gc: {{policy: {}}}, gc_free_blocks: {}", policy, free_blocks).c_str(), seeds,
-                    {"workload.requests=300000", "workload.precondition.overwrites=4", kStaticAllocation,
+                    {"workload.requests=300000", "workload.precondition.overwrites=4",
                      fmt::format("platform.device.ftl.gc={{policy: {}}}", policy),
                      fmt::format("platform.device.ftl.gc_free_blocks={}", free_blocks)});
     }
