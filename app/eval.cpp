@@ -136,8 +136,8 @@ void place_in_drive(const EvalArguments& a, std::uint32_t batch, std::vector<csd
 std::string table_text(const ordered_json& document) {
   const ordered_json& rows = document["rows"];
   const bool recall = !rows.empty() && rows[0].contains("recall");
-  std::vector<std::string> header{"method",   "setting",   "kept",  "traffic", "perplexity",
-                                  "vs dense", "agreement", "alpha", "mass"};
+  std::vector<std::string> header{"method",   "setting", "kept",      "traffic", "perplexity",
+                                  "vs dense", "+-",      "agreement", "alpha",   "mass"};
   if (recall) {
     for (const ordered_json& point : rows[0]["recall"]) {
       header.push_back(fmt::format("recall@{}", point["distance"].get<std::uint32_t>()));
@@ -149,15 +149,17 @@ std::string table_text(const ordered_json& document) {
     return row[key].is_null() ? std::string("-") : fmt::format("{:.{}f}", row[key].get<double>(), digits);
   };
   for (const ordered_json& row : rows) {
-    std::vector<std::string> cells{row["method"],
-                                   row["setting"],
-                                   number(row, "kept_mean", 3),
-                                   number(row, "traffic_mean", 3),
-                                   number(row, "perplexity", 4),
-                                   fmt::format("{:+.2f} %", (row["perplexity"].get<double>() / dense - 1) * 100),
-                                   number(row, "greedy_agreement", 3),
-                                   number(row, "alpha_mean", 3),
-                                   number(row, "mass_mean", 3)};
+    std::vector<std::string> cells{
+        row["method"],
+        row["setting"],
+        number(row, "kept_mean", 3),
+        number(row, "traffic_mean", 3),
+        number(row, "perplexity", 4),
+        fmt::format("{:+.2f} %", (row["perplexity"].get<double>() / dense - 1) * 100),
+        row["vs_dense_stderr"].is_null() ? "-" : fmt::format("{:.2f} %", row["vs_dense_stderr"].get<double>() * 100),
+        number(row, "greedy_agreement", 3),
+        number(row, "alpha_mean", 3),
+        number(row, "mass_mean", 3)};
     if (recall) {
       for (const ordered_json& point : row["recall"]) cells.push_back(number(point, "recall", 3));
     }

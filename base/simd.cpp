@@ -64,11 +64,18 @@ HWY_INLINE void store_tail(VF v, float* p, std::size_t count) {
   std::memcpy(p, padded, count * sizeof(float));
 }
 
-/// Brings `count` halves towards the L1 cache. The caches' own prefetchers stop at 4 KiB boundaries, where flash pages
-/// end.
+/// Brings `count` halves towards the L1 cache.
 HWY_INLINE void prefetch_halves(const Half* p, std::size_t count) {
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(p);
   for (std::size_t b = 0; b < count * sizeof(Half); b += 64) hwy::Prefetch(bytes + b);
+}
+
+/// The share of what lies ahead that comes in while rows [first, last) go by.
+HWY_INLINE void prefetch_ahead(const Ahead& ahead, std::size_t first, std::size_t last, std::size_t d) {
+  constexpr std::size_t kLine = 64 / sizeof(Half);
+  for (std::size_t line = first * d / kLine; line < last * d / kLine; ++line) {
+    hwy::Prefetch(ahead.streams[line % 4] + line / 4 * kLine);
+  }
 }
 
 // Sums of the lanes of kCount vectors, adjacent lanes first: the same tree for one row and for a block of rows, where
@@ -154,14 +161,14 @@ float dot(const float* q, const Half* row, std::size_t d) {
   return score;
 }
 
-void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores, const Half* next) {
-  const std::size_t ahead = 1024 / (sizeof(Half) * std::max<std::size_t>(d, 1));
+void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores, const Ahead* ahead) {
+  const std::size_t distance = 1024 / (sizeof(Half) * std::max<std::size_t>(d, 1));
   std::size_t j = 0;
   for (; j + 8 <= n_rows; j += 8) {
-    if (next != nullptr) {
-      prefetch_halves(next + j * d, 8 * d);
-    } else if (j + ahead + 8 <= n_rows) {
-      prefetch_halves(rows + (j + ahead) * d, 8 * d);
+    if (ahead != nullptr) {
+      prefetch_ahead(*ahead, j, j + 8, d);
+    } else if (j + distance + 8 <= n_rows) {
+      prefetch_halves(rows + (j + distance) * d, 8 * d);
     }
     dot_block<8>(q, rows + j * d, d, scores + j);
   }
@@ -169,11 +176,12 @@ void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t
 }
 
 void gemv_rows_group(const float* q, std::size_t group, const Half* rows, std::size_t n_rows, std::size_t d,
-                     float* scores, std::size_t stride, const Half* next) {
-  if (group == 1) return gemv_rows(q, rows, n_rows, d, scores, next);
+                     float* scores, std::size_t stride, const Ahead* ahead) {
+  // Qualified, as Ahead brings in the function that dispatches to this one.
+  if (group == 1) return HWY_NAMESPACE::gemv_rows(q, rows, n_rows, d, scores, ahead);
   std::size_t j = 0;
   for (; j + 4 <= n_rows; j += 4) {
-    if (next != nullptr) prefetch_halves(next + j * d, 4 * d);
+    if (ahead != nullptr) prefetch_ahead(*ahead, j, j + 4, d);
     std::size_t g = 0;
     for (; g + 4 <= group; g += 4) dot_tile<4, 4>(q + g * d, rows + j * d, d, scores + g * stride + j, stride);
     for (; g < group; ++g) dot_block<4>(q + g * d, rows + j * d, d, scores + g * stride + j);
@@ -183,17 +191,18 @@ void gemv_rows_group(const float* q, std::size_t group, const Half* rows, std::s
   }
 }
 
-// kVecs vectors of `out` stay in registers while the rows stream by.
+// kVecs vectors of `out` stay in registers while the rows stream by. `first` is the place of rows[0] among those that
+// `ahead` counts.
 template <std::size_t kVecs>
 HWY_INLINE void accumulate_columns(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d,
-                                   float* out, const Half* next) {
+                                   float* out, const Ahead* ahead, std::size_t first) {
   const F32 tag;
   const std::size_t lanes = hn::Lanes(tag);
   VF acc[kVecs];
   for (std::size_t v = 0; v < kVecs; ++v) acc[v] = hn::LoadU(tag, out + v * lanes);
   for (std::size_t j = 0; j < n_rows; ++j) {
     const VF w = hn::Set(tag, weights[j]);
-    if (next != nullptr) prefetch_halves(next + j * d, d);
+    if (ahead != nullptr) prefetch_ahead(*ahead, first + j, first + j + 1, d);
     for (std::size_t v = 0; v < kVecs; ++v) acc[v] = hn::MulAdd(w, load_half(rows + j * d + v * lanes), acc[v]);
   }
   for (std::size_t v = 0; v < kVecs; ++v) hn::StoreU(acc[v], tag, out + v * lanes);
@@ -202,7 +211,7 @@ HWY_INLINE void accumulate_columns(const float* weights, const Half* rows, std::
 // accumulate_columns() for kQueries outputs [kQueries][d].
 template <std::size_t kQueries, std::size_t kVecs>
 HWY_INLINE void accumulate_tile(const float* weights, std::size_t stride, const Half* rows, std::size_t n_rows,
-                                std::size_t d, float* out, const Half* next) {
+                                std::size_t d, float* out, const Ahead* ahead, std::size_t first) {
   const F32 tag;
   const std::size_t lanes = hn::Lanes(tag);
   VF acc[kQueries][kVecs];
@@ -210,7 +219,7 @@ HWY_INLINE void accumulate_tile(const float* weights, std::size_t stride, const 
     for (std::size_t v = 0; v < kVecs; ++v) acc[g][v] = hn::LoadU(tag, out + g * d + v * lanes);
   }
   for (std::size_t j = 0; j < n_rows; ++j) {
-    if (next != nullptr) prefetch_halves(next + j * d, d);
+    if (ahead != nullptr) prefetch_ahead(*ahead, first + j, first + j + 1, d);
     VF row[kVecs];
     for (std::size_t v = 0; v < kVecs; ++v) row[v] = load_half(rows + j * d + v * lanes);
     for (std::size_t g = 0; g < kQueries; ++g) {
@@ -223,15 +232,17 @@ HWY_INLINE void accumulate_tile(const float* weights, std::size_t stride, const 
   }
 }
 
-// Columns [i, d) of one output. The first pass asks for whole rows of what comes next.
+// Columns [i, d) of one output. The first pass asks for what lies ahead.
 HWY_INLINE void accumulate_from(std::size_t i, const float* weights, const Half* rows, std::size_t n_rows,
-                                std::size_t d, float* out, const Half* next) {
+                                std::size_t d, float* out, const Ahead* ahead, std::size_t first) {
   const F32 tag;
   const std::size_t lanes = hn::Lanes(tag);
-  const auto ahead = [&next] { return std::exchange(next, nullptr); };
-  for (; i + 8 * lanes <= d; i += 8 * lanes) accumulate_columns<8>(weights, rows + i, n_rows, d, out + i, ahead());
-  for (; i + 4 * lanes <= d; i += 4 * lanes) accumulate_columns<4>(weights, rows + i, n_rows, d, out + i, ahead());
-  for (; i + lanes <= d; i += lanes) accumulate_columns<1>(weights, rows + i, n_rows, d, out + i, ahead());
+  const auto once = [&ahead] { return std::exchange(ahead, nullptr); };
+  for (; i + 8 * lanes <= d; i += 8 * lanes)
+    accumulate_columns<8>(weights, rows + i, n_rows, d, out + i, once(), first);
+  for (; i + 4 * lanes <= d; i += 4 * lanes)
+    accumulate_columns<4>(weights, rows + i, n_rows, d, out + i, once(), first);
+  for (; i + lanes <= d; i += lanes) accumulate_columns<1>(weights, rows + i, n_rows, d, out + i, once(), first);
   if (i < d) {
     VF acc = load_tail(out + i, d - i);
     for (std::size_t j = 0; j < n_rows; ++j) {
@@ -242,31 +253,32 @@ HWY_INLINE void accumulate_from(std::size_t i, const float* weights, const Half*
 }
 
 void accumulate_rows_group(const float* weights, std::size_t stride, std::size_t group, const Half* rows,
-                           std::size_t n_rows, std::size_t d, float* out, const Half* next) {
+                           std::size_t n_rows, std::size_t d, float* out, const Ahead* ahead) {
   const std::size_t width = 4 * hn::Lanes(F32());
   // Rows in blocks that stay in the L1 cache between the passes; `out` is stored and reloaded exactly.
   const std::size_t block = std::max<std::size_t>(1, 16384 / (sizeof(Half) * std::max<std::size_t>(d, 1)));
   for (std::size_t first = 0; first < n_rows; first += block) {
     const std::size_t count = std::min(block, n_rows - first);
     const Half* const r = rows + first * d;
-    const Half* ahead = next == nullptr ? nullptr : next + first * d;
-    const auto once = [&ahead] { return std::exchange(ahead, nullptr); };
+    const Ahead* rest = ahead;
+    const auto once = [&rest] { return std::exchange(rest, nullptr); };
     std::size_t g = 0;
     for (; g + 4 <= group; g += 4) {
       const float* const w = weights + g * stride + first;
       std::size_t i = 0;
-      for (; i + width <= d; i += width) accumulate_tile<4, 4>(w, stride, r + i, count, d, out + g * d + i, once());
+      for (; i + width <= d; i += width)
+        accumulate_tile<4, 4>(w, stride, r + i, count, d, out + g * d + i, once(), first);
       for (std::size_t one = 0; one < 4; ++one) {
-        accumulate_from(i, w + one * stride, r, count, d, out + (g + one) * d, once());
+        accumulate_from(i, w + one * stride, r, count, d, out + (g + one) * d, once(), first);
       }
     }
-    for (; g < group; ++g) accumulate_from(0, weights + g * stride + first, r, count, d, out + g * d, once());
+    for (; g < group; ++g) accumulate_from(0, weights + g * stride + first, r, count, d, out + g * d, once(), first);
   }
 }
 
 void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out,
-                     const Half* next) {
-  accumulate_rows_group(weights, 0, 1, rows, n_rows, d, out, next);
+                     const Ahead* ahead) {
+  HWY_NAMESPACE::accumulate_rows_group(weights, 0, 1, rows, n_rows, d, out, ahead);
 }
 
 void axpy(float w, const Half* row, float* out, std::size_t d) {
@@ -353,21 +365,21 @@ HWY_EXPORT(narrow);
 HWY_EXPORT(target_name);
 
 float dot(const float* q, const Half* row, std::size_t d) { return HWY_DYNAMIC_DISPATCH(dot)(q, row, d); }
-void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores, const Half* next) {
-  HWY_DYNAMIC_DISPATCH(gemv_rows)(q, rows, n_rows, d, scores, next);
+void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores, const Ahead* ahead) {
+  HWY_DYNAMIC_DISPATCH(gemv_rows)(q, rows, n_rows, d, scores, ahead);
 }
 void gemv_rows_group(const float* q, std::size_t group, const Half* rows, std::size_t n_rows, std::size_t d,
-                     float* scores, std::size_t stride, const Half* next) {
-  HWY_DYNAMIC_DISPATCH(gemv_rows_group)(q, group, rows, n_rows, d, scores, stride, next);
+                     float* scores, std::size_t stride, const Ahead* ahead) {
+  HWY_DYNAMIC_DISPATCH(gemv_rows_group)(q, group, rows, n_rows, d, scores, stride, ahead);
 }
 void accumulate_rows_group(const float* weights, std::size_t stride, std::size_t group, const Half* rows,
-                           std::size_t n_rows, std::size_t d, float* out, const Half* next) {
-  HWY_DYNAMIC_DISPATCH(accumulate_rows_group)(weights, stride, group, rows, n_rows, d, out, next);
+                           std::size_t n_rows, std::size_t d, float* out, const Ahead* ahead) {
+  HWY_DYNAMIC_DISPATCH(accumulate_rows_group)(weights, stride, group, rows, n_rows, d, out, ahead);
 }
 void axpy(float w, const Half* row, float* out, std::size_t d) { HWY_DYNAMIC_DISPATCH(axpy)(w, row, out, d); }
 void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out,
-                     const Half* next) {
-  HWY_DYNAMIC_DISPATCH(accumulate_rows)(weights, rows, n_rows, d, out, next);
+                     const Ahead* ahead) {
+  HWY_DYNAMIC_DISPATCH(accumulate_rows)(weights, rows, n_rows, d, out, ahead);
 }
 float exp_shifted(float* x, std::size_t n, float shift) { return HWY_DYNAMIC_DISPATCH(exp_shifted)(x, n, shift); }
 float max_value(const float* x, std::size_t n) { return HWY_DYNAMIC_DISPATCH(max_value)(x, n); }

@@ -5,37 +5,43 @@
 // equal scores computed over one contiguous array, bit for bit.
 #pragma once
 
+#include <array>
 #include <cstddef>
 
 #include "base/fp16.h"
 
 namespace csdsim::simd {
 
+/// Memory that a caller reads after the rows it passes: while these go by, as many bytes of the four streams together
+/// come towards the cache, a line of each in turn. Four abreast keep the prefetchers of the L2 cache busy, which stop
+/// at 4 KiB boundaries; one after the other, scattered pages arrive at half the speed.
+struct Ahead {
+  std::array<const Half*, 4> streams;
+};
+
 /// sum_i q[i] * row[i], i < d, fp32 FMA.
 float dot(const float* q, const Half* row, std::size_t d);
 
-/// scores[j] = dot(q, rows + j * d, d) for j < n_rows; bit-identical to calling dot(). `next`, if given, are rows that
-/// the caller passes next, at least n_rows: they come towards the cache as these pass, which a burst of prefetches
-/// before them would hold up.
+/// scores[j] = dot(q, rows + j * d, d) for j < n_rows; bit-identical to calling dot(). `ahead` may be null.
 void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores,
-               const Half* next = nullptr);
+               const Ahead* ahead = nullptr);
 
 /// gemv_rows() of `group` queries [group][d], whose scores of row j are scores[g * stride + j]: bit-identical to a call
 /// a query, but rows are read and widened once for up to four of them.
 void gemv_rows_group(const float* q, std::size_t group, const Half* rows, std::size_t n_rows, std::size_t d,
-                     float* scores, std::size_t stride, const Half* next = nullptr);
+                     float* scores, std::size_t stride, const Ahead* ahead = nullptr);
 
 /// out[i] += w * row[i], i < d, fp32 FMA.
 void axpy(float w, const Half* row, float* out, std::size_t d);
 
-/// out[i] += sum_j weights[j] * rows[j * d + i], j ascending; bit-identical to n_rows calls of axpy(). `next` as for
-/// gemv_rows().
+/// out[i] += sum_j weights[j] * rows[j * d + i], j ascending; bit-identical to n_rows calls of axpy(). `ahead` may be
+/// null.
 void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out,
-                     const Half* next = nullptr);
+                     const Ahead* ahead = nullptr);
 
 /// accumulate_rows() into `group` outputs [group][d] with weights[g * stride + j]: bit-identical to a call an output.
 void accumulate_rows_group(const float* weights, std::size_t stride, std::size_t group, const Half* rows,
-                           std::size_t n_rows, std::size_t d, float* out, const Half* next = nullptr);
+                           std::size_t n_rows, std::size_t d, float* out, const Ahead* ahead = nullptr);
 
 /// x[i] = exp(x[i] - shift) in place, i < n; returns the sum of the results. -inf gives 0.
 float exp_shifted(float* x, std::size_t n, float shift);
@@ -43,7 +49,7 @@ float exp_shifted(float* x, std::size_t n, float shift);
 /// Largest x[i], i < n; -inf for n = 0. Unspecified if a value is NaN.
 float max_value(const float* x, std::size_t n);
 
-/// Hint: brings n halves towards the cache, for a caller that walks pages scattered in memory.
+/// Hint: brings n halves towards the cache.
 void prefetch(const Half* p, std::size_t n);
 
 /// Exact widening; equal to half_to_float() on every non-NaN value.

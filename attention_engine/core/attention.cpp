@@ -1,6 +1,7 @@
 #include "attention_engine/core/attention.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "attention_engine/core/exponentials.h"
@@ -10,18 +11,50 @@
 namespace csdsim::engine {
 namespace {
 
-/// Calls visit(rows, first token, count, next) for every token group of the head, in token order. `next` are the rows
-/// of the group after it if they are as many, else null.
-template <class Visit>
-void for_each_group(const KvSource& source, HeadKey key, KvKind kind, const KvHeadView& view, Visit visit) {
+/// Four token groups that follow one another, fewer at the end.
+struct Batch {
+  std::array<const Half*, 4> rows{};
+  std::uint32_t full = 0;  ///< groups of n tokens among them
+
+  /// What to ask for while the rows of group `part` of the batch before go by: a quarter of every page.
+  simd::Ahead quarter(std::uint32_t part, std::size_t page) const {
+    simd::Ahead ahead;
+    for (std::uint32_t i = 0; i < rows.size(); ++i) ahead.streams[i] = rows[i < full ? i : 0] + part * (page / 4);
+    return ahead;
+  }
+};
+
+Batch batch_at(const KvSource& source, HeadKey key, KvKind kind, const KvHeadView& view, std::uint32_t group) {
   const std::uint32_t n = view.tokens_per_page;
-  if (view.tokens == 0) return;
-  const Half* rows = source.token_rows(key, kind, 0);
-  for (std::uint32_t first = 0; first < view.tokens; first += n) {
-    const std::uint32_t next = first + n;
-    const Half* const next_rows = next < view.tokens ? source.token_rows(key, kind, next / n) : nullptr;
-    visit(rows, first, std::min(n, view.tokens - first), next + n <= view.tokens ? next_rows : nullptr);
-    rows = next_rows;
+  Batch batch;
+  for (std::uint32_t i = 0; i < batch.rows.size() && (group + i) * n < view.tokens; ++i) {
+    batch.rows[i] = source.token_rows(key, kind, group + i);
+    if ((group + i + 1) * n <= view.tokens) ++batch.full;
+  }
+  return batch;
+}
+
+/// Calls visit(rows, first token, count, ahead) for every token group of the head, in token order. `now` is its first
+/// batch, `then` (may be null) what the caller reads afterwards.
+template <class Visit>
+void for_each_group(const KvSource& source, HeadKey key, KvKind kind, const KvHeadView& view, Batch now,
+                    const Batch* then, Visit visit) {
+  const std::uint32_t n = view.tokens_per_page, abreast = static_cast<std::uint32_t>(now.rows.size());
+  const std::size_t page = std::size_t{n} * view.head_dim;
+  for (std::uint32_t first = 0; first < view.tokens; first += abreast * n) {
+    const std::uint32_t after = first + abreast * n;
+    Batch next;
+    if (after < view.tokens) {
+      next = batch_at(source, key, kind, view, after / n);
+    } else if (then != nullptr) {
+      next = *then;
+    }
+    for (std::uint32_t i = 0; i < abreast && first + i * n < view.tokens; ++i) {
+      const std::uint32_t token = first + i * n;
+      const simd::Ahead ahead = next.full == 0 ? simd::Ahead{} : next.quarter(i, page);
+      visit(now.rows[i], token, std::min(n, view.tokens - token), next.full == 0 ? nullptr : &ahead);
+    }
+    now = next;
   }
 }
 
@@ -40,9 +73,11 @@ void DenseAttention::attend(const KvSource& source, HeadKey key, std::span<const
 
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
   weights_.resize(group * tokens);
-  for_each_group(source, key, KvKind::key, view,
-                 [&](const Half* rows, std::uint32_t first, std::uint32_t count, const Half* next) {
-                   simd::gemv_rows_group(q.data(), group, rows, count, d, weights_.data() + first, tokens, next);
+  const Batch keys = batch_at(source, key, KvKind::key, view, 0);
+  const Batch values = batch_at(source, key, KvKind::value, view, 0);
+  for_each_group(source, key, KvKind::key, view, keys, &values,
+                 [&](const Half* rows, std::uint32_t first, std::uint32_t count, const simd::Ahead* ahead) {
+                   simd::gemv_rows_group(q.data(), group, rows, count, d, weights_.data() + first, tokens, ahead);
                  });
   std::vector<float> sums(group);
   for (std::size_t g = 0; g < group; ++g) {
@@ -50,10 +85,10 @@ void DenseAttention::attend(const KvSource& source, HeadKey key, std::span<const
     for (std::size_t j = 0; j < tokens; ++j) w[j] *= scale;
     sums[g] = exponentials(w, tokens);
   }
-  for_each_group(source, key, KvKind::value, view,
-                 [&](const Half* rows, std::uint32_t first, std::uint32_t count, const Half* next) {
+  for_each_group(source, key, KvKind::value, view, values, nullptr,
+                 [&](const Half* rows, std::uint32_t first, std::uint32_t count, const simd::Ahead* ahead) {
                    simd::accumulate_rows_group(weights_.data() + first, tokens, group, rows, count, d, out.data(),
-                                               next);
+                                               ahead);
                  });
   for (std::size_t g = 0; g < group; ++g) {
     if (sums[g] == 0.0f) continue;
@@ -71,9 +106,9 @@ void score_head(const KvSource& source, HeadKey key, std::span<const float> q, s
   for (std::size_t g = 1; g < group; ++g) {
     for (std::size_t i = 0; i < d; ++i) total[i] += q[g * d + i];
   }
-  for_each_group(source, key, KvKind::key, view,
-                 [&](const Half* rows, std::uint32_t first, std::uint32_t count, const Half* next) {
-                   simd::gemv_rows(total.data(), rows, count, d, scores.data() + first, next);
+  for_each_group(source, key, KvKind::key, view, batch_at(source, key, KvKind::key, view, 0), nullptr,
+                 [&](const Half* rows, std::uint32_t first, std::uint32_t count, const simd::Ahead* ahead) {
+                   simd::gemv_rows(total.data(), rows, count, d, scores.data() + first, ahead);
                  });
 }
 

@@ -1,6 +1,10 @@
 // Numerics in pages a second (4 KiB pages of K and V, from DRAM), the scheduler in head jobs a second.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <numeric>
+#include <random>
+
 #include "attention_engine/core/attention.h"
 #include "attention_engine/core/head_scheduler.h"
 #include "attention_engine/core/selection.h"
@@ -27,6 +31,11 @@ std::uint32_t fill(MemoryKvSource& source, std::uint32_t d, std::uint32_t megaby
   return heads;
 }
 
+void count_pages(benchmark::State& state, double pages) {
+  state.counters["pages/s"] = benchmark::Counter(pages, benchmark::Counter::kIsRate);
+  state.SetBytesProcessed(static_cast<std::int64_t>(pages * 4096));
+}
+
 void dense(benchmark::State& state) {
   const auto d = static_cast<std::uint32_t>(state.range(0));
   const auto group = static_cast<std::uint32_t>(state.range(1));
@@ -41,9 +50,7 @@ void dense(benchmark::State& state) {
     benchmark::DoNotOptimize(out.data());
     h = h + 1 == heads ? 0 : h + 1;
   }
-  const auto bytes = static_cast<double>(state.iterations()) * 2 * kTokens * d * 2;
-  state.counters["pages/s"] = benchmark::Counter(bytes / 4096, benchmark::Counter::kIsRate);
-  state.SetBytesProcessed(static_cast<std::int64_t>(bytes));
+  count_pages(state, static_cast<double>(state.iterations()) * 2 * kTokens * d * 2 / 4096);
 }
 BENCHMARK(dense)->ArgNames({"d", "G", "MiB"})->ArgsProduct({{64, 128}, {1, 4}, {1, 256}});
 
@@ -66,6 +73,83 @@ void sparf(benchmark::State& state) {
   state.counters["heads/s"] = benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 BENCHMARK(sparf)->ArgName("d")->Arg(64)->Arg(128);
+
+/// Heads whose pages lie anywhere in `megabytes`, as those of a drive do.
+class ScatteredKvSource final : public KvSource {
+ public:
+  ScatteredKvSource(std::uint32_t d, std::uint32_t megabytes) : d_(d), data_(megabytes * (1ull << 20) / sizeof(Half)) {
+    std::mt19937_64 rng(1);
+    for (std::size_t i = 0; i < data_.size(); ++i) data_[i] = static_cast<Half>(i * 40503 & 0xBBFF);  // finite
+    pages_.resize(data_.size() / kPage);
+    std::iota(pages_.begin(), pages_.end(), 0u);
+    std::shuffle(pages_.begin(), pages_.end(), rng);
+  }
+  std::uint32_t heads() const { return static_cast<std::uint32_t>(data_.size() / (2 * kTokens * d_)); }
+  std::span<const std::uint32_t> pages() const { return pages_; }
+  const Half* page(std::uint32_t p) const { return data_.data() + std::size_t{p} * kPage; }
+
+  KvHeadView view(HeadKey) const override {
+    return {.tokens = kTokens, .head_dim = d_, .tokens_per_page = kPage / d_, .flushed_tokens = kTokens};
+  }
+  void plan_token_groups(HeadKey, KvRows, std::span<const std::uint32_t>, std::span<const std::uint32_t>,
+                         std::vector<PageOp>&) override {}
+  void plan_embedding_groups(HeadKey, std::span<const std::uint32_t>, std::span<const std::uint32_t>,
+                             std::vector<PageOp>&) override {}
+  const Half* token_rows(HeadKey key, KvKind kind, std::uint32_t group) const override {
+    const std::size_t per_kind = kTokens * d_ / kPage;
+    return page(pages_[(key.head.value * 2 + (kind == KvKind::value ? 1 : 0)) * per_kind + group]);
+  }
+  const Half* embedding_page(HeadKey, std::uint32_t, std::uint32_t) const override { return nullptr; }
+  std::span<const float> value_mean(HeadKey) const override { return {}; }
+
+  static constexpr std::uint32_t kPage = 2048;  ///< halves
+
+ private:
+  std::uint32_t d_;
+  std::vector<Half> data_;
+  std::vector<std::uint32_t> pages_;
+};
+
+void dense_scattered(benchmark::State& state) {
+  const auto d = static_cast<std::uint32_t>(state.range(0));
+  const auto group = static_cast<std::uint32_t>(state.range(1));
+  const ScatteredKvSource source(d, 1024);
+  const auto q = test::random_query(group * d, 1);
+  std::vector<float> out(q.size());
+  DenseAttention attention;
+  std::uint32_t h = 0;
+  for (auto _ : state) {
+    attention.attend(source, head(h), q, group, out);
+    benchmark::DoNotOptimize(out.data());
+    h = h + 1 == source.heads() ? 0 : h + 1;
+  }
+  count_pages(state, static_cast<double>(state.iterations()) * 2 * kTokens * d / ScatteredKvSource::kPage);
+}
+BENCHMARK(dense_scattered)->ArgNames({"d", "G"})->ArgsProduct({{64, 128}, {1, 4}});
+
+/// What the machine can do at most: the same pages, their words only summed, kAbreast pages at a time.
+template <std::size_t kAbreast>
+void read_scattered(benchmark::State& state) {
+  const ScatteredKvSource source(128, 1024);
+  std::size_t p = 0;
+  for (auto _ : state) {
+    std::uint64_t sum[kAbreast * 8] = {};
+    const std::uint64_t* words[kAbreast];
+    for (std::size_t a = 0; a < kAbreast; ++a) {
+      words[a] = reinterpret_cast<const std::uint64_t*>(source.page(source.pages()[p + a]));
+    }
+    for (std::size_t i = 0; i < ScatteredKvSource::kPage / 4; i += 8) {
+      for (std::size_t a = 0; a < kAbreast; ++a) {
+        for (std::size_t w = 0; w < 8; ++w) sum[a * 8 + w] += words[a][i + w];
+      }
+    }
+    benchmark::DoNotOptimize(sum);
+    p = p + 2 * kAbreast > source.pages().size() ? 0 : p + kAbreast;
+  }
+  count_pages(state, static_cast<double>(state.iterations() * kAbreast));
+}
+BENCHMARK_TEMPLATE(read_scattered, 1);
+BENCHMARK_TEMPLATE(read_scattered, 4);
 
 /// One command of 40 heads, timing only, flash of unlimited speed.
 void scheduler(benchmark::State& state) {

@@ -27,6 +27,10 @@ ordered_json share(std::uint64_t part, std::uint64_t of) {
   return of == 0 ? ordered_json(nullptr) : ordered_json(static_cast<double>(part) / static_cast<double>(of));
 }
 
+ordered_json number_or_null(std::optional<double> value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
 ordered_json row_json(const EvalSetting& setting, const host::EvaluationRow& row) {
   ordered_json json;
   json["method"] = row.method;
@@ -34,6 +38,8 @@ ordered_json row_json(const EvalSetting& setting, const host::EvaluationRow& row
   json["attention"] = setting.drive ? "drive" : "host";
   json["ratio"] = setting.ratio ? ordered_json(ratio_text(*setting.ratio)) : ordered_json(nullptr);
   json["perplexity"] = row.perplexity;
+  json["perplexity_stderr"] = number_or_null(row.perplexity_spread);
+  json["vs_dense_stderr"] = number_or_null(row.ratio_spread);
   json["tokens_scored"] = row.tokens_scored;
   json["alpha_mean"] = row.alpha_mean;
   json["mass_mean"] = row.mass_mean;
@@ -50,6 +56,7 @@ ordered_json row_json(const EvalSetting& setting, const host::EvaluationRow& row
         {{"distance", point.distance}, {"recall", share(point.recalled, point.asked)}, {"asked", point.asked}});
   }
   json["recall_mean"] = share(recalled, asked);
+  json["recall_stderr"] = number_or_null(row.recall_spread);
   json["recall"] = std::move(by_distance);
   return json;
 }
@@ -141,7 +148,8 @@ EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progre
     result.recorded = recorder.document(checkpoint.config.head_dim, evaluated.rows[0].setting, request.model.string(),
                                         request.text.string());
   }
-  result.document["metrics"] = {{"dense_perplexity", evaluated.dense_perplexity}};
+  result.document["metrics"] = {{"dense_perplexity", evaluated.dense_perplexity},
+                                {"dense_perplexity_stderr", number_or_null(evaluated.dense_perplexity_spread)}};
   result.document["rows"] = ordered_json::array();
   std::uint64_t page_ops = 0;
   for (std::size_t i = 0; i < evaluated.rows.size(); ++i) {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "csd_model/generation/drive_backend.h"
 #include "csd_model/generation/executor_module.h"
+#include "csd_model/generation/phase_totals.h"
 #include "csd_model/simulation_context.h"
 #include "host_runtime/core/planner/systems/systems.h"
 #include "nfc/sysc/sim_time.h"
@@ -22,21 +23,6 @@ using namespace csdsim;
 using host::Operation;
 
 namespace {
-
-/// The fields of PhaseTotals, to add and scale them one by one.
-constexpr double PhaseTotals::*kFields[] = {
-    &PhaseTotals::seconds,         &PhaseTotals::page_ops,         &PhaseTotals::flash_channel_bytes,
-    &PhaseTotals::engine_bytes,    &PhaseTotals::link_bytes,       &PhaseTotals::channel_busy_s,
-    &PhaseTotals::read_busy_s,     &PhaseTotals::program_busy_s,   &PhaseTotals::erase_busy_s,
-    &PhaseTotals::gpu_busy_s,      &PhaseTotals::programmed_bytes, &PhaseTotals::to_host_busy_s,
-    &PhaseTotals::to_drive_busy_s, &PhaseTotals::dram_bytes,       &PhaseTotals::macs};
-
-/// a + factor * b.
-PhaseTotals combine(PhaseTotals a, double factor, const PhaseTotals& b) {
-  for (const auto field : kFields) a.*field += factor * b.*field;
-  return a;
-}
-PhaseTotals operator-(const PhaseTotals& a, const PhaseTotals& b) { return combine(a, -1, b); }
 
 /// Time and work of `drives` drives over both phases, as the run reports them.
 EnergyInputs energy_inputs(const PhaseTotals& prefill, const PhaseTotals& decode, double seconds, double drives) {
@@ -116,7 +102,7 @@ class GenerationProgram : public sc_core::sc_module {
     out.error_estimated = estimate.error_estimated;
     out.statement = estimate.statement;
     out.prefill = prefill_;
-    for (const auto field : kFields) {
+    for (const auto field : kPhaseFields) {
       std::vector<host::LayeredCost> costs;
       for (std::size_t i = 0; i < measured_.size(); ++i) {
         // Of all that is counted only the GPU also works outside the layers.
@@ -285,27 +271,8 @@ class GenerationProgram : public sc_core::sc_module {
   }
 
   PhaseTotals totals() {
-    PhaseTotals sum{.seconds = sim_time_now().seconds(), .gpu_busy_s = gpu_busy_.seconds()};
-    for (std::uint32_t i = 0; i < platform_.drives(); ++i) {
-      const Drive& drive = platform_.drive(i);
-      const DriveCounters c = drive.counters();
-      sum.page_ops += static_cast<double>(c.page_ops);
-      sum.flash_channel_bytes += static_cast<double>(c.flash_channel_bytes);
-      sum.engine_bytes += static_cast<double>(c.engine_bytes);
-      sum.link_bytes += static_cast<double>(c.link_payload_bytes);
-      sum.to_host_busy_s += drive.link().stats(nvme::LinkDirection::to_host).busy.seconds();
-      sum.to_drive_busy_s += drive.link().stats(nvme::LinkDirection::to_drive).busy.seconds();
-      for (const auto& by_kind : drive.flash_statistics().bytes)
-        sum.programmed_bytes += static_cast<double>(by_kind[static_cast<std::size_t>(PageOpKind::program)]);
-      for (const nfc::ChannelBusy& busy : drive.flash_statistics().channels)
-        sum.channel_busy_s += busy.total().seconds();
-      const EnergyInputs work = csd_model::energy_inputs(drive);
-      sum.read_busy_s += work.read_s;
-      sum.program_busy_s += work.program_s;
-      sum.erase_busy_s += work.erase_s;
-      sum.dram_bytes += work.dram_bytes;
-      sum.macs += work.macs;
-    }
+    PhaseTotals sum = totals_of(platform_);
+    sum.gpu_busy_s = gpu_busy_.seconds();
     return sum;
   }
 

@@ -11,6 +11,7 @@
 #include "csd_model/energy.h"
 #include "csd_model/generation/drive_backend.h"
 #include "csd_model/generation/operation_data.h"
+#include "csd_model/generation/phase_totals.h"
 #include "csd_model/platform/platform.h"
 #include "host_runtime/core/planner/estimator.h"
 #include "host_runtime/core/planner/gpu_model.h"
@@ -33,27 +34,6 @@ struct GenerationSetup {
   std::uint16_t queues_of_others = 0;  ///< last I/O queues of each drive, which the generation leaves free
   /// Whether the drives keep K component-major too. Unset: what the method reads; dense attention does without.
   std::optional<bool> component_major;
-};
-
-/// Totals over a stretch of simulated time. Bytes and operations of the drives together.
-struct PhaseTotals {
-  double seconds = 0;
-  double page_ops = 0;
-  double flash_channel_bytes = 0;
-  double engine_bytes = 0;
-  double link_bytes = 0;
-  double channel_busy_s = 0;  ///< summed over channels
-  double read_busy_s = 0;     ///< tR, summed over planes
-  double program_busy_s = 0;  ///< tPROG, summed over planes
-  double erase_busy_s = 0;    ///< tBERS, summed over planes
-  double gpu_busy_s = 0;
-  double programmed_bytes = 0;
-  double to_host_busy_s = 0;  ///< links of all drives, by direction
-  double to_drive_busy_s = 0;
-  double dram_bytes = 0;
-  double macs = 0;
-
-  double array_busy_s() const { return read_busy_s + program_busy_s + erase_busy_s; }
 };
 
 struct GenerationOutcome {

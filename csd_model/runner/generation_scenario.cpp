@@ -1,22 +1,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <map>
 #include <memory>
 
 #include "base/error.h"
-#include "base/rng.h"
-#include "base/trace.h"
 #include "csd_model/eval/recorded_selection.h"
 #include "csd_model/generation/decoder_data.h"
 #include "csd_model/generation/host_backend.h"
 #include "csd_model/runner/assemble.h"
 #include "csd_model/runner/background_io.h"
+#include "csd_model/runner/generation_result.h"
 #include "csd_model/runner/kinds.h"
+#include "csd_model/runner/loaded_model.h"
+#include "csd_model/runner/operation_trace.h"
 #include "csd_model/runner/operator_times.h"
 #include "csd_model/runner/result.h"
-#include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/core/planner/systems/systems.h"
 
 namespace csd_model {
@@ -26,82 +24,6 @@ using host::TokenId;
 using nlohmann::ordered_json;
 
 namespace {
-
-using Tokens = std::vector<std::vector<TokenId>>;
-
-/// A checkpoint that is ready to decode.
-class LoadedModel {
- public:
-  host::Checkpoint checkpoint;
-
-  LoadedModel(const std::filesystem::path& directory, Processor processor)
-      : checkpoint(host::open_checkpoint(directory)), processor_(processor) {
-    try {
-      tokenizer_.emplace(host::open_tokenizer(directory, checkpoint.config));
-    } catch (const UserError& error) {
-      no_tokenizer_ = error.what();
-    }
-  }
-
-  /// Made when first asked for: what runs on a GPU from end to end does not need it.
-  host::Decoder& decoder() {
-    if (!decoder_) {
-      backend_ = make_backend(processor_);
-      decoder_ = host::make_decoder(checkpoint.config, *checkpoint.weights, *backend_);
-    }
-    return *decoder_;
-  }
-
-  /// UserError if the checkpoint has none that can be read: only text needs it.
-  const host::Tokenizer& tokenizer() const {
-    if (!tokenizer_) throw UserError(no_tokenizer_);
-    return *tokenizer_;
-  }
-  /// Why there is no text; empty if there is.
-  const std::string& no_tokenizer() const { return no_tokenizer_; }
-
-  /// Ids that the tokenizer does not know (a padded vocabulary, random weights) become U+FFFD.
-  std::string text(const std::vector<TokenId>& tokens) const {
-    std::string text;
-    for (auto from = tokens.begin(); from != tokens.end();) {
-      const auto to = std::find_if(from, tokens.end(), [&](TokenId t) { return t.value >= tokenizer().vocabulary(); });
-      if (to != from) text += tokenizer().decode({from, to});
-      from = to;
-      if (to != tokens.end()) text += "\uFFFD", ++from;
-    }
-    return text;
-  }
-
- private:
-  Processor processor_;
-  std::unique_ptr<host::Backend> backend_;
-  std::unique_ptr<host::Decoder> decoder_;
-  std::optional<host::Tokenizer> tokenizer_;
-  std::string no_tokenizer_;
-};
-
-Tokens read_prompts(const std::filesystem::path& path, const host::Tokenizer& tokenizer) {
-  std::ifstream file(path);
-  if (!file) throw UserError(fmt::format("{}: cannot be read", path.string()));
-  Tokens prompts;
-  std::string line;
-  while (std::getline(file, line)) {
-    if (line.ends_with('\r')) line.pop_back();
-    if (line.find_first_not_of(" \t") != std::string::npos) prompts.push_back(tokenizer.encode(line));
-  }
-  if (prompts.empty()) throw UserError(fmt::format("{}: holds no prompt; write one a line", path.string()));
-  return prompts;
-}
-
-/// Prompts of a given length for a workload that names none: token ids drawn from the seed.
-Tokens make_prompts(const scenario::GenerationWorkload& workload, std::uint32_t vocabulary, std::uint64_t seed) {
-  Rng rng(seed, "prompts");
-  Tokens prompts(workload.batch);
-  for (auto& prompt : prompts)
-    for (std::uint32_t i = 0; i < workload.input_tokens; ++i)
-      prompt.emplace_back(static_cast<std::uint32_t>(rng.below(vocabulary)));
-  return prompts;
-}
 
 /// The system's attention as a method of the host.
 host::ConfiguredMethod method_of(const scenario::SystemConfig& system, std::uint32_t head_dim) {
@@ -116,121 +38,6 @@ host::ConfiguredMethod method_of(const scenario::SystemConfig& system, std::uint
                                  .k = p.k,
                                  .local = p.local},
                                 head_dim);
-}
-
-ordered_json to_json(const Tokens& tokens) {
-  ordered_json all = ordered_json::array();
-  for (const auto& sequence : tokens) {
-    ordered_json ids = ordered_json::array();
-    for (const TokenId id : sequence) ids.push_back(id.value);
-    all.push_back(std::move(ids));
-  }
-  return all;
-}
-
-/// Share of positions at which both agree, and the first at which they do not.
-ordered_json agreement(const Tokens& a, const Tokens& b) {
-  std::uint64_t same = 0;
-  std::uint64_t total = 0;
-  ordered_json first = nullptr;
-  for (std::size_t s = 0; s < a.size(); ++s)
-    for (std::size_t i = 0; i < a[s].size(); ++i) {
-      ++total;
-      if (a[s][i] == b[s][i]) {
-        ++same;
-      } else if (first.is_null()) {
-        first = {{"prompt", s}, {"token", i}};
-      }
-    }
-  return {{"tokens_compared", total}, {"tokens_equal", same}, {"first_difference", std::move(first)}};
-}
-
-/// The operations of a run as a Chrome trace: a row a resource and mini-batch.
-class OperationTrace {
- public:
-  explicit OperationTrace(const std::filesystem::path& path) : sink_(path) {}
-  void add(const host::OperationRecord& r) {
-    const auto [process, fresh] = processes_.try_emplace(r.resource, 0);
-    if (fresh) process->second = sink_.process(host::resource_name(r.resource));
-    const auto key = std::pair(r.resource, r.tag.mini_batch.value);
-    auto track = tracks_.find(key);
-    if (track == tracks_.end())
-      track = tracks_.emplace(key, sink_.track(process->second, fmt::format("mini-batch {}", key.second))).first;
-    sink_.complete(track->second, host::operation_name(r.kind, r.tag), r.start, r.end - r.start);
-  }
-  void close() { sink_.close(); }
-
- private:
-  TraceSink sink_;
-  std::map<host::Resource, std::uint32_t> processes_;
-  std::map<std::pair<host::Resource, std::uint32_t>, TraceTrack> tracks_;
-};
-
-/// Utilisations of a phase, and the resource that bounds it.
-ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) {
-  const scenario::DeviceConfig& device = s.platform.device;
-  const FlashGeometry& g = device.flash.geometry;
-  const double drives = device.count;
-  const std::pair<const char*, double> shares[] = {
-      {"gpu", t.gpu_busy_s / t.seconds},
-      {"flash_channels", t.channel_busy_s / (t.seconds * g.channels * drives)},
-      {"flash_arrays", t.array_busy_s() / (t.seconds * g.planes() * drives)},
-      {"link", std::max(t.to_host_busy_s, t.to_drive_busy_s) / (t.seconds * drives)}};
-  ordered_json utilization;
-  std::pair<const char*, double> bound = shares[0];
-  for (const auto& share : shares) {
-    utilization[share.first] = share.second;
-    if (share.second > bound.second) bound = share;
-  }
-  return {{"seconds", t.seconds},
-          {"bound_by", bound.first},
-          {"utilization", std::move(utilization)},
-          {"page_ops", t.page_ops},
-          {"bytes_flash_channel", t.flash_channel_bytes},
-          {"bytes_engine", t.engine_bytes},
-          {"bytes_host_link", t.link_bytes},
-          {"flash_program_bytes_per_s", t.programmed_bytes / t.seconds}};
-}
-
-void add_metrics(ordered_json& document, const GenerationOutcome& out, const scenario::Scenario& s) {
-  ordered_json& metrics = document["metrics"];
-  for (const auto& [name, value] : host::generation_metrics(out.times).flat()) metrics[name] = value;
-  metrics["bytes_host_link"] = out.prefill.link_bytes + out.decode.link_bytes;
-  metrics["bytes_flash_channel"] = out.prefill.flash_channel_bytes + out.decode.flash_channel_bytes;
-  metrics["bytes_engine"] = out.prefill.engine_bytes + out.decode.engine_bytes;
-  metrics["requests_issued"] = out.requests_issued;
-  metrics["requests_completed"] = out.requests_completed;
-  metrics["simulated_s"] = out.simulated.seconds();
-  metrics["page_ops"] = out.simulated_page_ops;
-  if (out.error_estimated) metrics["relative_error_estimate"] = out.relative_error;
-  ordered_json& breakdown = document["breakdown"];
-  add_energy(document, s, out.energy,
-             {.tokens = double(out.times.batch) * out.times.output_tokens, .bytes = out.energy.channel_bytes});
-  breakdown["prefill"] = phase_breakdown(out.prefill, s);
-  if (out.decode.seconds > 0) {
-    breakdown["decode"] = phase_breakdown(out.decode, s);
-    ordered_json path;
-    for (std::size_t i = 0; i < host::kPathParts; ++i)
-      path[std::string(host::kPathPartNames[i])] = out.times.decode_path_s[i];
-    breakdown["decode"]["critical_path_s"] = std::move(path);
-  }
-}
-
-/// "channel-bound: 97 % of channels x bandwidth".
-std::string meaning(const GenerationOutcome& out, const ordered_json& document) {
-  const ordered_json& breakdown = document["breakdown"];
-  const auto share = [](const ordered_json& phase) {
-    const std::string bound = phase["bound_by"];
-    return fmt::format("{} ({:.0f} % busy)", bound, phase["utilization"][bound].get<double>() * 100);
-  };
-  const double programmed = breakdown["prefill"]["flash_program_bytes_per_s"];
-  const bool programs = breakdown["prefill"]["bound_by"] == "flash_arrays";
-  std::string text = fmt::format(
-      "Prefill is bound by {}",
-      programs ? fmt::format("programming, {:.2f} GB/s ({})", programmed * 1e-9, share(breakdown["prefill"]))
-               : share(breakdown["prefill"]));
-  if (breakdown.contains("decode")) text += fmt::format(", decode by {}", share(breakdown["decode"]));
-  return text + ". " + out.statement + ".";
 }
 
 /// Tokens and, where the checkpoint has a tokenizer, their text.

@@ -25,9 +25,10 @@ void read_opt(ConfigFields& fields, ModelConfig& config) {
   config.kv_heads = config.heads;
   config.ffn = fields.count("ffn_dim");
   config.tied_embeddings = fields.boolean("tie_word_embeddings", true);
-  fields.only("word_embed_proj_dim", config.width, "projected embeddings are not implemented");
-  fields.only("do_layer_norm_before", true, "post-norm OPT (350m) is not implemented");
-  fields.only("_remove_final_layer_norm", false, "OPT without its final norm is not implemented");
+  const std::uint32_t embedding = fields.count("word_embed_proj_dim", config.width);
+  if (embedding != config.width) config.embedding_width = embedding;
+  config.norm_first = fields.boolean("do_layer_norm_before", true);
+  config.final_norm = config.norm_first && !fields.boolean("_remove_final_layer_norm", false);
   fields.only("enable_bias", true, "OPT without biases is not implemented");
   fields.only("layer_norm_elementwise_affine", true, "norms without parameters are not implemented");
   fields.only("activation_function", "relu", "OPT uses ReLU");

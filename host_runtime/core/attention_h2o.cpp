@@ -28,7 +28,7 @@ void add_prompt_weights(const float* q, std::size_t stride, std::size_t group, c
 
 }  // namespace
 
-H2oAttention::H2oAttention(const H2oOptions& options) : options_(options) {
+H2oAttention::H2oAttention(const H2oOptions& options, std::string_view name) : options_(options), name_(name) {
   if (options.capacity.is_zero()) throw UserError("h2o: no token is kept, heavy + recent must be at least 1");
 }
 
@@ -42,7 +42,11 @@ void H2oAttention::evict(State& state, std::size_t tokens) const {
                                             state.kept.begin());
   const std::size_t heavy = capacity - std::min<std::size_t>(capacity, state.kept.size() - old);
   // The heaviest of the old tokens; counted from the newest, so that of equals the newer one stays.
-  const std::vector<float> reversed(state.weight.rend() - static_cast<std::ptrdiff_t>(old), state.weight.rend());
+  std::vector<float> reversed(state.weight.rend() - static_cast<std::ptrdiff_t>(old), state.weight.rend());
+  if (options_.rank == H2oRank::mean) {
+    // A token has been seen by its own query and by all after it.
+    for (std::size_t i = 0; i < old; ++i) reversed[i] /= static_cast<float>(tokens - state.kept[old - 1 - i]);
+  }
   std::vector<std::uint32_t> stay;
   for (const std::uint32_t i : top_indices(reversed, heavy)) stay.push_back(static_cast<std::uint32_t>(old - 1 - i));
   std::reverse(stay.begin(), stay.end());
@@ -61,7 +65,9 @@ void H2oAttention::learn(const LayerPrompt& prompt) {
     const std::size_t size = prompt.group * kv.head_dim;
     State& state = states_.at(prompt.sequence, prompt.layer, head);
     state = {all_indices(kv.tokens), std::vector<float>(kv.tokens, 0.0f), kv.tokens};
-    add_prompt_weights(prompt.q.data() + head * size, prompt.heads.size() * size, prompt.group, kv, state.weight);
+    if (options_.rank != H2oRank::decoded) {
+      add_prompt_weights(prompt.q.data() + head * size, prompt.heads.size() * size, prompt.group, kv, state.weight);
+    }
     evict(state, kv.tokens);
   }
 }

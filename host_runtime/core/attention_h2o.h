@@ -5,10 +5,18 @@
 
 namespace csdsim::host {
 
+/// By what the tokens outside the recent window are ranked.
+enum class H2oRank : std::uint8_t {
+  sum,     ///< the paper: all weight that queries gave a token, those of the prompt included
+  mean,    ///< the same over the number of queries that could see the token: the age of a token is no merit
+  decoded  ///< the weight that queries after the prompt gave it; until one came, of equals the newer stays
+};
+
 struct H2oOptions {
   TokenBudget capacity = 128;  ///< heavy and recent tokens that outlive a step together; at least 1
   /// Of them newest ones. Unset: half of the capacity, rounded up.
   std::optional<std::uint32_t> recent;
+  H2oRank rank = H2oRank::sum;
 };
 
 /// H2O (arXiv 2306.14048), algorithms note, section 4. Every kept token has the softmax weight that queries have given
@@ -19,8 +27,8 @@ struct H2oOptions {
 class H2oAttention final : public AttentionMethod {
  public:
   /// UserError if the capacity is 0, or a number below `recent`.
-  explicit H2oAttention(const H2oOptions& options);
-  std::string_view name() const override { return "h2o"; }
+  explicit H2oAttention(const H2oOptions& options, std::string_view name = "h2o");
+  std::string_view name() const override { return name_; }
   bool learns_from_prompt() const override { return true; }
   void learn(const LayerPrompt& prompt) override;
   void attend_layer(const LayerStep& step, std::span<float> out, std::span<HeadSelection> selections) override;
@@ -35,6 +43,7 @@ class H2oAttention final : public AttentionMethod {
   void evict(State& state, std::size_t tokens) const;
 
   H2oOptions options_;
+  std::string_view name_;
   HeadStates<State> states_;
 };
 

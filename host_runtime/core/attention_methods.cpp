@@ -61,16 +61,18 @@ Configured sparq(const MethodInfo& info, const MethodSettings& s, std::uint32_t 
   return {options, fmt::format("r {}, k {}, l {}", r, tokens.text, s.local ? std::to_string(*s.local) : "k/4")};
 }
 
+template <H2oRank rank>
 Configured h2o(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
   if (s.heavy.has_value() != s.recent.has_value()) {
-    throw UserError("h2o: heavy and recent come together: give both, or a ratio");
+    throw UserError(fmt::format("{}: heavy and recent come together: give both, or a ratio", info.name));
   }
   if (s.heavy) {
-    return {H2oOptions{.capacity = *s.heavy + *s.recent, .recent = *s.recent},
+    return {H2oOptions{.capacity = *s.heavy + *s.recent, .recent = *s.recent, .rank = rank},
             fmt::format("heavy {}, recent {}", *s.heavy, *s.recent)};
   }
   const Ratio share = tokens_share(info, s, {0, 1});
-  return {H2oOptions{.capacity = share, .recent = {}}, fmt::format("heavy + recent {}", share_text(share))};
+  return {H2oOptions{.capacity = share, .recent = {}, .rank = rank},
+          fmt::format("heavy + recent {}", share_text(share))};
 }
 
 Configured local(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
@@ -121,7 +123,7 @@ struct Maker {
 
   Made operator()(const DenseOptions&) const { return std::make_unique<DenseAttention>(); }
   Made operator()(const SparqOptions& o) const { return std::make_unique<SparqAttention>(o, name); }
-  Made operator()(const H2oOptions& o) const { return std::make_unique<H2oAttention>(o); }
+  Made operator()(const H2oOptions& o) const { return std::make_unique<H2oAttention>(o, name); }
   Made operator()(const LocalOptions& o) const { return std::make_unique<LocalAttention>(o, name); }
   Made operator()(const InfinigenOptions& o) const { return std::make_unique<InfinigenAttention>(o); }
   Made operator()(const ChunkOptions& o) const { return std::make_unique<ChunkAttention>(o); }
@@ -140,7 +142,11 @@ const std::vector<MethodInfo>& attention_methods() {
       {"sparq-rest", "SparQ that puts the mean value of the tokens left out in their place, not that of all tokens.",
        BudgetKind::components_and_tokens, false, sparq<MeanValue::rest>},
       {"h2o", "H2O (arXiv 2306.14048): heavy hitters and recent tokens stay, the others are evicted.",
-       BudgetKind::heavy_and_recent, false, h2o},
+       BudgetKind::heavy_and_recent, false, h2o<H2oRank::sum>},
+      {"h2o-mean", "H2O that ranks tokens by the mean weight of the queries that could see them, not by its sum.",
+       BudgetKind::heavy_and_recent, false, h2o<H2oRank::mean>},
+      {"h2o-decoded", "H2O that ranks tokens by the weight that queries after the prompt give them.",
+       BudgetKind::heavy_and_recent, false, h2o<H2oRank::decoded>},
       {"local", "Sliding window: the newest tokens.", BudgetKind::window_and_sinks, false, local},
       {"streamingllm", "StreamingLLM (arXiv 2309.17453): the newest tokens and the first four.",
        BudgetKind::window_and_sinks, false, local},

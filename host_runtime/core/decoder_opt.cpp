@@ -23,10 +23,15 @@ OptDecoder::OptDecoder(const ModelConfig& config, const WeightSource& weights, B
   const auto norm_of = [&](const std::string& name) {
     return Affine{load.vector(name + ".weight", width), load.vector(name + ".bias", width)};
   };
-  token_table_ = load.matrix(load.full("embed_tokens.weight"), config.vocab, width);
+  const std::uint32_t token_width = config.token_width();
+  token_table_ = load.matrix(load.full("embed_tokens.weight"), config.vocab, token_width);
+  if (token_width != width) {
+    project_in_ = load.matrix(load.full("project_in.weight"), width, token_width);
+    project_out_ = load.matrix(load.full("project_out.weight"), token_width, width);
+  }
   position_table_ =
       load.matrix(load.full("embed_positions.weight"), std::uint64_t{config.max_positions} + kPositionOffset, width);
-  if (!config.tied_embeddings) output_table_ = load.matrix("lm_head.weight", config.vocab, width);
+  if (!config.tied_embeddings) output_table_ = load.matrix("lm_head.weight", config.vocab, token_width);
   for (std::uint32_t i = 0; i < config.layers; ++i) {
     const std::string layer = load.full(fmt::format("layers.{}.", i));
     layers_.push_back({norm_of(layer + "self_attn_layer_norm"), load.affine(layer + "self_attn.q_proj", width, width),
@@ -35,12 +40,18 @@ OptDecoder::OptDecoder(const ModelConfig& config, const WeightSource& weights, B
                        load.affine(layer + "self_attn.out_proj", width, width), norm_of(layer + "final_layer_norm"),
                        load.affine(layer + "fc1", config.ffn, width), load.affine(layer + "fc2", width, config.ffn)});
   }
-  final_norm_ = norm_of(load.full("final_layer_norm"));
+  if (config.final_norm) final_norm_ = norm_of(load.full("final_layer_norm"));
 }
 
 Tensor OptDecoder::linear(const Tensor& x, const Affine& affine) const {
   Tensor out = backend().allocate(x.rows, affine.weight.rows);
   backend().linear(x, affine.weight, &affine.bias, out);
+  return out;
+}
+
+Tensor OptDecoder::project(const Tensor& x, const Weight& weight) const {
+  Tensor out = backend().allocate(x.rows, weight.rows);
+  backend().linear(x, weight, nullptr, out);
   return out;
 }
 
@@ -54,9 +65,11 @@ HiddenStates OptDecoder::do_embed(std::span<const TokenId> tokens, std::span<con
   std::vector<std::uint32_t> token_rows, position_rows;
   for (const TokenId token : tokens) token_rows.push_back(token.value);
   for (const TokenIndex position : positions) position_rows.push_back(position.value + kPositionOffset);
-  HiddenStates hidden{backend().allocate(tokens.size(), config().width), {positions.begin(), positions.end()}};
+  Tensor words = backend().allocate(tokens.size(), config().token_width());
+  backend().embedding(token_table_, token_rows, words);
+  HiddenStates hidden{project_in_.storage ? project(words, project_in_) : std::move(words),
+                      {positions.begin(), positions.end()}};
   Tensor learned = backend().allocate(tokens.size(), config().width);
-  backend().embedding(token_table_, token_rows, hidden.values);
   backend().embedding(position_table_, position_rows, learned);
   backend().add(hidden.values, learned);
   return hidden;
@@ -64,26 +77,34 @@ HiddenStates OptDecoder::do_embed(std::span<const TokenId> tokens, std::span<con
 
 AttentionInputs OptDecoder::attention_inputs(LayerId layer, const HiddenStates& hidden) const {
   const Layer& weights = layers_.at(layer.value);
-  const Tensor normed = norm(hidden.values, weights.attention_norm);
-  AttentionInputs inputs{linear(normed, weights.q), linear(normed, weights.k), linear(normed, weights.v)};
+  const auto project_from = [&](const Tensor& x) {
+    return AttentionInputs{linear(x, weights.q), linear(x, weights.k), linear(x, weights.v)};
+  };
+  AttentionInputs inputs =
+      config().norm_first ? project_from(norm(hidden.values, weights.attention_norm)) : project_from(hidden.values);
   round_kv(inputs);
   return inputs;
 }
 
 void OptDecoder::finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const {
   const Layer& weights = layers_.at(layer.value);
+  const bool first = config().norm_first;
   backend().add(hidden.values, linear(attention_output, weights.out));
-  Tensor inner = linear(norm(hidden.values, weights.ffn_norm), weights.fc1);
+  if (!first) hidden.values = norm(hidden.values, weights.attention_norm);
+  Tensor inner =
+      first ? linear(norm(hidden.values, weights.ffn_norm), weights.fc1) : linear(hidden.values, weights.fc1);
   backend().relu(inner);
   backend().add(hidden.values, linear(inner, weights.fc2));
+  if (!first) hidden.values = norm(hidden.values, weights.ffn_norm);
 }
 
 std::vector<float> OptDecoder::logits(const HiddenStates& hidden, std::span<const std::uint32_t> rows) const {
   Tensor chosen = backend().allocate(rows.size(), config().width);
   backend().select_rows(hidden.values, rows, chosen);
-  const Tensor normed = norm(chosen, final_norm_);
+  if (config().final_norm) chosen = norm(chosen, final_norm_);
+  if (project_out_.storage) chosen = project(chosen, project_out_);
   Tensor out = backend().allocate(rows.size(), config().vocab);
-  backend().linear(normed, config().tied_embeddings ? token_table_ : output_table_, nullptr, out);
+  backend().linear(chosen, config().tied_embeddings ? token_table_ : output_table_, nullptr, out);
   std::vector<float> values(rows.size() * config().vocab);
   backend().download(out, values);
   return values;

@@ -1,4 +1,4 @@
-// OPT (arXiv 2205.01068): learned positions, LayerNorm before each block, ReLU, biases everywhere.
+// OPT (arXiv 2205.01068): learned positions, LayerNorm before each block (OPT-350m: after it), ReLU, biases everywhere.
 #pragma once
 
 #include "host_runtime/core/decoder.h"
@@ -24,13 +24,15 @@ class OptDecoder final : public Decoder {
 
   HiddenStates do_embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const override;
   Tensor linear(const Tensor& x, const Affine& affine) const;
+  Tensor project(const Tensor& x, const Weight& weight) const;
   Tensor norm(const Tensor& x, const Affine& affine) const;
 
   Weight token_table_;
   Weight position_table_;
-  Weight output_table_;  // empty when tied to token_table_
+  Weight output_table_;              // empty when tied to token_table_
+  Weight project_in_, project_out_;  // empty where embeddings have the width of the model
   std::vector<Layer> layers_;
-  Affine final_norm_;
+  Affine final_norm_;  // empty where there is none
 };
 
 }  // namespace csdsim::host

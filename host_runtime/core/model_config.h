@@ -47,10 +47,15 @@ struct ModelConfig {
   std::uint32_t max_positions = 0;  ///< longest context
   float norm_epsilon = 1e-5f;       ///< epsilon of the normalisation layers
   bool tied_embeddings = true;      ///< the output projection is the embedding table
-  RotaryPositions rotary;           ///< not used by opt, whose positions are learned
+  bool norm_first = true;           ///< opt: LayerNorm before each block, not after its residual sum (OPT-350m)
+  bool final_norm = true;           ///< opt: a norm after the last layer
+  std::optional<std::uint32_t> embedding_width;  ///< opt: of tokens, where it is not `width` (OPT-350m: 512 of 1,024)
+  RotaryPositions rotary;                        ///< not used by opt, whose positions are learned
 
   /// Query heads that share one KV head (1 without grouped-query attention).
   constexpr std::uint32_t group_size() const { return heads / kv_heads; }
+  /// Elements of a token's embedding, and of what the output projection takes.
+  constexpr std::uint32_t token_width() const { return embedding_width.value_or(width); }
   /// Elements of q, and of k or v, of one token in one layer.
   constexpr std::uint32_t q_width() const { return heads * head_dim; }
   constexpr std::uint32_t kv_width() const { return kv_heads * head_dim; }

@@ -103,6 +103,12 @@ DenseModel<T>::DenseModel(Context& context, const ModelConfig& config, const Wei
   if (config.head_dim > 256 || config.head_dim % 2 != 0) {
     throw UserError("the cuda backend takes even heads of up to 256 elements, not " + std::to_string(config.head_dim));
   }
+  if (!config.norm_first || !config.final_norm || config.embedding_width) {
+    throw UserError(
+        "OPT with norms after its blocks, without the final norm or with projected embeddings (350m) runs layer by "
+        "layer "
+        "only: use another --method or --attention drive, or the cpu backend");
+  }
   const bool opt = !gated(), qkv_bias = config.architecture != Architecture::llama;
   Loader load(*this, weights, opt ? "decoder." : "", "embed_tokens.weight");
   const std::uint32_t width = config.width, ffn = config.ffn;

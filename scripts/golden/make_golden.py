@@ -51,8 +51,14 @@ def opt():
                                   max_position_embeddings=600), torch.float32
 
 
+def opt350():
+    """As OPT-350m: LayerNorm after each block, embeddings narrower than the model."""
+    return transformers.OPTConfig(**SHAPE, word_embed_proj_dim=16, do_layer_norm_before=False, ffn_dim=64,
+                                  num_hidden_layers=3, max_position_embeddings=600), torch.float16
+
+
 TRAINED = ["opt-6m", "llama-gqa-6m"]  # in models/, with one tokenizer
-MODELS = {"llama": (llama, 1), "llama3": (llama3, 2), "qwen2": (qwen2, 3), "opt": (opt, 4)}
+MODELS = {"llama": (llama, 1), "llama3": (llama3, 2), "qwen2": (qwen2, 3), "opt": (opt, 4), "opt350": (opt350, 5)}
 
 
 def random_model(name):
@@ -65,6 +71,8 @@ def random_model(name):
         for parameter_name, p in model.named_parameters():
             if "embed_tokens" in parameter_name:  # tied and large, a token would only predict itself
                 p.normal_(0, 0.3 if config.tie_word_embeddings else 1.0)
+            elif "embed_positions" in parameter_name and name == "opt350":  # or one token would follow another for ever
+                p.normal_(0, 1.5)
             elif p.dim() == 2:
                 p.normal_(0, 1.4 * p.shape[1] ** -0.5)
             elif "norm" in parameter_name and parameter_name.endswith("weight"):

@@ -1,6 +1,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <memory>
 
 #include "attention_engine/core/attention.h"
 #include "attention_engine/core/sparf.h"
@@ -54,6 +56,41 @@ std::vector<std::uint32_t> vec(std::span<const std::uint32_t> s) { return {s.beg
 std::vector<float> vec(std::span<const float> s) { return {s.begin(), s.end()}; }
 
 }  // namespace
+
+TEST_CASE("pages in any place and order give the bits of pages that follow one another") {
+  // Copies of the pages, somewhere else.
+  class Scattered final : public MemoryKvSource {
+   public:
+    const Half* token_rows(HeadKey key, KvKind kind, std::uint32_t group) const override {
+      const KvHeadView v = view(key);
+      const std::size_t first = std::size_t{group} * v.tokens_per_page, page = v.tokens_per_page * v.head_dim;
+      auto& copy = pages_[{kind, group * 2654435761U}];
+      if (!copy) {
+        const std::size_t held = std::min<std::size_t>(v.tokens_per_page, v.tokens - first) * v.head_dim;
+        copy = std::make_unique<Half[]>(page);
+        std::copy_n(MemoryKvSource::token_rows(key, kind, group), held, copy.get());
+      }
+      return copy.get();
+    }
+
+   private:
+    mutable std::map<std::pair<KvKind, std::uint32_t>, std::unique_ptr<Half[]>> pages_;
+  };
+  for (const std::uint32_t tokens : {1U, 16U, 63U, 64U, 65U, 127U, 128U, 500U}) {
+    for (const std::uint32_t group : {1U, 4U}) {
+      CAPTURE(tokens, group);
+      MemoryKvSource together;
+      Scattered scattered;
+      together.add(kHead, {.tokens = tokens, .head_dim = 128}, kSeed);
+      scattered.add(kHead, {.tokens = tokens, .head_dim = 128}, kSeed);
+      const auto q = random_query(group * 128, kSeed);
+      CHECK(dense(scattered, q, group) == dense(together, q, group));
+      if (tokens <= 20) continue;
+      const SparfParams params{.r = 16, .k = 20, .l = 5};
+      CHECK(sparf(scattered, q, group, params).out == sparf(together, q, group, params).out);
+    }
+  }
+}
 
 TEST_CASE("dense attention equals the definition in double precision") {
   for (std::uint32_t d : {48u, 64u, 128u}) {

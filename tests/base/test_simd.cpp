@@ -53,9 +53,10 @@ TEST_CASE("dot and gemv_rows agree with double precision and, bit for bit, with 
       const auto rows = random_halves(n * d, rng);
       std::vector<float> scores(n);
       simd::gemv_rows(q.data(), rows.data(), n, d, scores.data());
-      std::vector<float> with_next(n);
-      simd::gemv_rows(q.data(), rows.data(), n, d, with_next.data(), rows.data());
-      REQUIRE(with_next == scores);
+      std::vector<float> with_ahead(n);
+      const simd::Ahead ahead{{rows.data(), rows.data(), rows.data(), rows.data()}};
+      simd::gemv_rows(q.data(), rows.data(), n, d, with_ahead.data(), &ahead);
+      REQUIRE(with_ahead == scores);
       for (std::size_t j = 0; j < n; ++j) {
         double expected = 0, scale = 0;
         for (std::size_t i = 0; i < d; ++i) {
@@ -81,8 +82,9 @@ TEST_CASE("accumulate_rows agrees with double precision and, bit for bit, with a
       auto at_once = start, by_row = start, in_cuts = start;
       simd::accumulate_rows(w.data(), rows.data(), n, d, at_once.data());
       for (std::size_t j = 0; j < n; ++j) simd::axpy(w[j], rows.data() + j * d, by_row.data(), d);
+      const simd::Ahead ahead{{rows.data(), rows.data(), rows.data(), rows.data()}};
       simd::accumulate_rows(w.data(), rows.data(), 13, d, in_cuts.data());
-      simd::accumulate_rows(w.data() + 13, rows.data() + 13 * d, n - 13, d, in_cuts.data(), rows.data());
+      simd::accumulate_rows(w.data() + 13, rows.data() + 13 * d, n - 13, d, in_cuts.data(), &ahead);
       REQUIRE(at_once == by_row);
       REQUIRE(at_once == in_cuts);
       for (std::size_t i = 0; i < d; ++i) {
@@ -98,7 +100,7 @@ TEST_CASE("accumulate_rows agrees with double precision and, bit for bit, with a
   });
 }
 
-TEST_CASE("groups of queries get the bits of a call a query, with the next rows named or not") {
+TEST_CASE("groups of queries get the bits of a call a query, with memory ahead named or not") {
   on_every_target([] {
     std::mt19937 rng(kSeed);
     for (std::size_t d : kDims) {
@@ -112,11 +114,12 @@ TEST_CASE("groups of queries get the bits of a call a query, with the next rows 
           simd::gemv_rows(q.data() + g * d, rows.data(), n, d, expected.data() + g * stride);
           simd::accumulate_rows(weights.data() + g * stride, rows.data(), n, d, out.data() + g * d);
         }
-        for (const Half* next : {static_cast<const Half*>(nullptr), rows.data()}) {
+        const simd::Ahead same{{rows.data(), rows.data(), rows.data(), rows.data()}};
+        for (const simd::Ahead* ahead : {static_cast<const simd::Ahead*>(nullptr), &same}) {
           std::vector<float> scores(group * stride), together = start;
-          simd::gemv_rows_group(q.data(), group, rows.data(), n, d, scores.data(), stride, next);
+          simd::gemv_rows_group(q.data(), group, rows.data(), n, d, scores.data(), stride, ahead);
           REQUIRE(scores == expected);
-          simd::accumulate_rows_group(weights.data(), stride, group, rows.data(), n, d, together.data(), next);
+          simd::accumulate_rows_group(weights.data(), stride, group, rows.data(), n, d, together.data(), ahead);
           REQUIRE(together == out);
         }
       }

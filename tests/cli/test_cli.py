@@ -3,7 +3,10 @@ import csv
 import json
 import os
 import pathlib
+import resource
+import shutil
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
@@ -14,10 +17,15 @@ CSDSIM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 del sys.argv[1:]
 SMALL = ["--set", "workload.requests=2000"]
 MODEL = str(SOURCE / "models/opt-6m")
+# AddressSanitizer reserves address space by the terabyte.
+LIMITED = b"__asan_init" not in pathlib.Path(CSDSIM).read_bytes()
 
 
-def csdsim(*args, cwd=SOURCE):
-    return subprocess.run([CSDSIM, *map(str, args)], cwd=cwd, capture_output=True, text=True, timeout=300)
+def csdsim(*args, cwd=SOURCE, memory=None):
+    """With `memory`, the bytes of address space that the run may have."""
+    limit = memory and LIMITED and (lambda: resource.setrlimit(resource.RLIMIT_AS, (memory, memory)))
+    return subprocess.run([CSDSIM, *map(str, args)], cwd=cwd, capture_output=True, text=True, timeout=300,
+                          preexec_fn=limit or None)
 
 
 class CommandLine(unittest.TestCase):
@@ -33,8 +41,8 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         return json.loads((self.out / "result.json").read_text())
 
-    def refused(self, *args, says=()):
-        run = csdsim(*args)
+    def refused(self, *args, says=(), memory=None):
+        run = csdsim(*args, memory=memory)
         self.assertEqual(run.returncode, 2, run.stderr + run.stdout)
         self.assertNotIn("internal error", run.stderr)
         for text in says:
@@ -128,6 +136,7 @@ class CommandLine(unittest.TestCase):
                          [("dense", None), ("sparq", "1/4"), ("sparq", "1/2"), ("h2o", "1/4"), ("h2o", "1/2")])
         for row in rows:
             self.assertEqual(row["tokens_scored"], 10)
+            self.assertGreater(row["perplexity_stderr"], 0)
             self.assertGreater(row["perplexity"], 1)
             self.assertTrue(0 < row["alpha_mean"] <= 1)
             self.assertEqual([p["distance"] for p in row["recall"]], [64])
@@ -271,6 +280,51 @@ class CommandLine(unittest.TestCase):
         (model / "model.safetensors").unlink()
         (model / "model.safetensors").write_bytes((SOURCE / "models/opt-6m/model.safetensors").read_bytes()[:1_000_000])
         self.refused(*ask, says=["model.safetensors"])
+
+    def test_broken_safetensors_are_refused_by_name_with_little_memory(self):
+        golden, model, ids = SOURCE / "tests/data/golden", self.out / "model", self.out / "ids.txt"
+        ids.write_text("1 2 3 4 5 6 7")
+        ask = ["generate", "--model", model, "--tokens", ids, "--max-new-tokens", 2, "--attention", "host"]
+        shutil.copytree(golden / "opt", model)
+        file = model / "model.safetensors"
+        whole = file.read_bytes()
+        length = struct.unpack("<Q", whole[:8])[0]
+        text, data = whole[8:8 + length].decode(), whole[8 + length:]
+        name, other = [n for n in json.loads(text) if n != "__metadata__"][:2]
+
+        def broken(*says, header=text, bytes_after=data, claimed=None):
+            header = header.encode()
+            file.write_bytes(struct.pack("<Q", len(header) if claimed is None else claimed) + header + bytes_after)
+            self.refused(*ask, says=[str(file), *says], memory=2 << 30)
+
+        def edited(tensor, **fields):
+            header = json.loads(text)
+            header[tensor].update(fields)
+            return json.dumps(header)
+
+        begin, end = json.loads(text)[other]["data_offsets"]
+        broken("truncated", bytes_after=data[:-100])
+        broken("truncated", claimed=len(whole))
+        broken("header claims", claimed=1 << 62)
+        broken(other, "overlap", header=edited(other, data_offsets=[begin - 4, end - 4]))
+        broken(name, "dtype I32", header=edited(name, dtype="I32"))
+        broken(name, "unknown dtype", header=edited(name, dtype="F7"))
+        broken(name, "too many bytes", header=edited(name, shape=[1 << 40, 1 << 40]))
+        broken(f"'{name}' appears twice", header=text[:text.rindex("}")] + f', "{name}": {{}}}}')
+        file.write_bytes(whole)
+        for field, value in (("num_hidden_layers", 1_000_000), ("vocab_size", 16_000_000), ("max_position_embeddings", 16_000_000),
+                             ("hidden_size", 64), ("ffn_dim", None)):
+            config = json.loads((golden / "opt/config.json").read_text())
+            config[field] = value
+            (model / "config.json").write_text(json.dumps(config))
+            self.refused(*ask, says=[str(model)], memory=2 << 30)
+        shutil.rmtree(model)
+        shutil.copytree(golden / "llama3", model)
+        (model / "model-00002-of-00002.safetensors").unlink()
+        self.refused(*ask, says=["model-00002-of-00002.safetensors", "does not exist"])
+        ids.write_text("5 " * 1100)
+        shutil.copy(golden / "llama3/model-00002-of-00002.safetensors", model)
+        self.refused(*ask, says=["1024"])
 
     def test_families_of_models(self):
         """Grouped queries through the drive and on the host, token ids without a tokenizer, byte-level text."""

@@ -80,6 +80,46 @@ TEST_CASE("dense perplexity is that of the independent implementation") {
   CHECK(scored == golden["tokens_scored"].get<std::size_t>());
 }
 
+TEST_CASE("perplexity and its spread from the decoder's raw logits, with nothing of the evaluation") {
+  constexpr std::uint32_t kPrefill = 60, kDecode = 20, kWindows = 4, kWindow = kPrefill + kDecode;
+  const Decoder& decoder = *opt_6m().decoder;
+  const std::size_t vocab = decoder.config().vocab;
+  std::vector<double> window_nll(kWindows);
+  for (std::uint32_t w = 0; w < kWindows; ++w) {
+    const auto tokens = opt_6m().tokens(std::size_t{w} * kWindow, kWindow);
+    HostAttention attention(decoder.config(), std::make_unique<DenseAttention>());
+    attention.create_sequence(SequenceId{0});
+    const SequenceSlice slice{SequenceId{0}, kWindow};
+    const std::vector<float> logits = decoder.logits(prefill(decoder, attention, {&slice, 1}, tokens));
+    // Fed first in decode is token kPrefill; scored are the tokens after it.
+    for (std::uint32_t at = kPrefill; at + 1 < kWindow; ++at) {
+      double sum = 0;
+      for (std::size_t i = 0; i < vocab; ++i) sum += std::exp(double{logits[at * vocab + i]});
+      window_nll[w] += (std::log(sum) - double{logits[at * vocab + tokens[at + 1].value]}) / (kDecode - 1);
+    }
+  }
+  double mean = 0, squares = 0;
+  for (const double nll : window_nll) mean += nll / kWindows;
+  for (const double nll : window_nll) squares += (nll - mean) * (nll - mean);
+  const double error = std::sqrt(squares / (kWindows - 1) / kWindows);
+
+  const EvaluationOptions options{.windows = {kPrefill, kDecode, kWindows}, .recall = {.distances = {40}}};
+  const std::vector<EvaluatedSetting> settings{{"dense", {}}, {"local", {.window = 8}}};
+  const EvaluationResult result = run(settings, options);
+  CHECK(result.dense_perplexity == Approx(std::exp(mean)).epsilon(2e-3));
+  CHECK(*result.dense_perplexity_spread == Approx(std::exp(mean) * error).epsilon(5e-3));
+  CHECK(result.rows[0].tokens_scored == kWindows * (kDecode - 1));
+  CHECK(result.rows[0].perplexity_spread == result.dense_perplexity_spread);
+  CHECK(*result.rows[0].ratio_spread == 0);
+  CHECK(*result.rows[1].ratio_spread > 0.001);
+  CHECK(*result.rows[0].recall_spread > 0.001);
+  CHECK(*result.rows[0].recall_spread < 0.5);
+  const EvaluationResult single = run(settings, {.windows = {kPrefill, kDecode, 1}, .recall = {}});
+  CHECK(!single.dense_perplexity_spread);
+  CHECK(!single.rows[1].ratio_spread);
+  CHECK(!single.rows[1].recall_spread);
+}
+
 TEST_CASE("kept shares and traffic are what the budget says") {
   const EvaluationResult result =
       run({{"local", {.window = 31}}, {"sparq", {.r = 8, .k = 31}}}, {.windows = {100, 2, 1}, .recall = {}});

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <filesystem>
 
 #include "base/error.h"
 #include "host_runtime/core/generation.h"
@@ -74,6 +75,66 @@ TEST_CASE("prefill and decode by teacher forcing equal one full prefill") {
     const auto logits = decode_step(decoder, stepwise, {&sequence, 1}, {&tokens[i], 1}, {&position, 1});
     INFO("position " << i);
     REQUIRE(max_difference(logits, logits_row(full, i)) < kLogitTolerance);
+  }
+}
+
+// What KVPR (arXiv 2411.17089) rests on: dense attention over K and V of which any part was recomputed.
+TEST_CASE("K and V recomputed from the inputs of the layers, for any part of the context, give the same next logits") {
+  for (const char* name : {"opt", "opt350", "llama", "qwen2"}) {
+    CpuBackend backend;
+    const Checkpoint checkpoint =
+        open_checkpoint(std::filesystem::path(CSDSIM_SOURCE_DIR) / "tests/data/golden" / name);
+    const auto decoder = make_decoder(checkpoint.config, *checkpoint.weights, backend);
+    constexpr std::uint32_t kPrompt = 39;
+    std::vector<TokenId> tokens;
+    std::vector<TokenIndex> positions;
+    std::vector<std::uint32_t> rows;
+    for (std::uint32_t i = 0; i < kPrompt; ++i) {
+      tokens.emplace_back((i * 37 + 5) % checkpoint.config.vocab);
+      positions.emplace_back(i);
+      rows.push_back(i);
+    }
+    const auto first_rows = [&](const Tensor& from, std::uint32_t count) {
+      Tensor part = backend.allocate(count, from.cols);
+      backend.select_rows(from, std::span(rows).first(count), part);
+      return part;
+    };
+    struct Layer {
+      Tensor input;
+      std::vector<Half> k, v;
+    };
+    std::vector<Layer> layers;
+    HiddenStates hidden = decoder->embed(tokens, positions);
+    for (LayerId layer{0}; layer.value < checkpoint.config.layers; ++layer.value) {
+      const AttentionInputs inputs = decoder->attention_inputs(layer, hidden);
+      layers.push_back({first_rows(hidden.values, kPrompt), decoder->to_host(inputs.k), decoder->to_host(inputs.v)});
+      decoder->finish_layer(layer, hidden, decoder->prefill_attention(inputs, {{kPrompt}}));
+    }
+    std::vector<float> cached;
+    for (const std::uint32_t recomputed : {0U, 1U, 17U, kPrompt}) {
+      CAPTURE(name, recomputed);
+      HostAttention attention(checkpoint.config, dense());
+      const SequenceId sequence{0};
+      attention.create_sequence(sequence);
+      for (LayerId layer{0}; layer.value < checkpoint.config.layers; ++layer.value) {
+        std::vector<Half> k = layers[layer.value].k, v = layers[layer.value].v;
+        if (recomputed > 0) {
+          const HiddenStates part{first_rows(layers[layer.value].input, recomputed),
+                                  {positions.begin(), positions.begin() + recomputed}};
+          const AttentionInputs again = decoder->attention_inputs(layer, part);
+          std::ranges::copy(decoder->to_host(again.k), k.begin());
+          std::ranges::copy(decoder->to_host(again.v), v.begin());
+        }
+        const SequenceSlice slice{sequence, kPrompt};
+        attention.store(layer, {&slice, 1}, k, v);
+      }
+      const TokenId next{7};
+      const TokenIndex position{kPrompt};
+      const auto logits = decode_step(*decoder, attention, {&sequence, 1}, {&next, 1}, {&position, 1});
+      if (recomputed == 0) cached = logits;
+      const float largest = std::abs(*std::ranges::max_element(logits, {}, [](float x) { return std::abs(x); }));
+      CHECK(max_difference(logits, cached) <= 5e-3f * largest);
+    }
   }
 }
 

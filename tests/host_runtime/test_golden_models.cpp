@@ -107,7 +107,7 @@ Greedy greedy_tokens(const Golden& golden, const std::vector<float>& logits, std
 }  // namespace
 
 TEST_CASE("fp32: logits and 512 greedy tokens of transformers, every architecture and weight type") {
-  for (const char* name : {"opt", "llama", "llama3", "qwen2", "opt-6m", "llama-gqa-6m"}) {
+  for (const char* name : {"opt", "opt350", "llama", "llama3", "qwen2", "opt-6m", "llama-gqa-6m"}) {
     Golden golden(name);
     const auto decoder =
         make_decoder(golden.checkpoint.config, *golden.checkpoint.weights, golden.backend, KvPrecision::f32);
@@ -125,7 +125,7 @@ TEST_CASE("fp32: logits and 512 greedy tokens of transformers, every architectur
 }
 
 TEST_CASE("fp16: logits and 512 greedy tokens of the decode path, with K and V in an fp16 cache") {
-  for (const char* name : {"opt", "llama", "llama3", "qwen2", "opt-6m", "llama-gqa-6m"}) {
+  for (const char* name : {"opt", "opt350", "llama", "llama3", "qwen2", "opt-6m", "llama-gqa-6m"}) {
     Golden golden(name);
     const auto decoder = make_decoder(golden.checkpoint.config, *golden.checkpoint.weights, golden.backend);
     HostAttention attention(decoder->config(), std::make_unique<DenseAttention>());

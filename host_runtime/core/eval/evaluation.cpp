@@ -28,13 +28,44 @@ struct SelectionSums {
   }
 };
 
+/// Answers asked for and found in one window, over all distances.
+struct Recalled {
+  double asked = 0, found = 0;
+};
+
 // A setting while batches of windows pass.
 struct Tally {
   double nll = 0;
+  std::vector<double> window_nll;  ///< mean of each window
+  std::vector<Recalled> recalled;  ///< by window
   std::uint64_t scored = 0, equal = 0;
   SelectionSums selections;
   std::vector<RecallPoint> recall;
 };
+
+/// Standard error of the mean of `terms`.
+Spread standard_error(std::span<const double> terms) {
+  if (terms.size() < 2) return {};
+  const auto n = static_cast<double>(terms.size());
+  double mean = 0, squares = 0;
+  for (const double term : terms) mean += term / n;
+  for (const double term : terms) squares += (term - mean) * (term - mean);
+  return std::sqrt(squares / (n - 1) / n);
+}
+
+/// The same for a share of what was asked for, which differs between windows (ratio estimator).
+Spread standard_error(std::span<const Recalled> windows) {
+  double asked = 0, found = 0;
+  for (const Recalled& w : windows) asked += w.asked, found += w.found;
+  if (asked == 0) return {};
+  std::vector<double> terms;
+  for (const Recalled& w : windows) {
+    terms.push_back((w.found - found / asked * w.asked) * static_cast<double>(windows.size()) / asked);
+  }
+  return standard_error(terms);
+}
+
+Spread times(Spread spread, double factor) { return spread ? Spread(*spread * factor) : spread; }
 
 class Evaluation {
  public:
@@ -75,6 +106,7 @@ class Evaluation {
     EvaluationResult result;
     result.dense_greedy = std::move(dense_greedy_);
     result.dense_perplexity = std::exp(dense_nll_ / static_cast<double>(dense_scored_));
+    result.dense_perplexity_spread = times(standard_error(dense_window_nll_), result.dense_perplexity);
     for (std::size_t i = 0; i < settings_.size(); ++i) result.rows.push_back(row(i));
     return result;
   }
@@ -120,10 +152,13 @@ class Evaluation {
     const auto reference = force(decoder_, *dense_attention(), prefilled, continuations);
     for (const auto& of_window : reference) {
       std::vector<TokenId>& greedy = dense_greedy_.emplace_back();
+      double nll = 0;
       for (const Prediction& p : of_window) {
         dense_nll_ += p.nll;
+        nll += p.nll;
         greedy.push_back(p.greedy);
       }
+      dense_window_nll_.push_back(nll / static_cast<double>(of_window.size()));
       dense_scored_ += of_window.size();
     }
     for (std::size_t i = 0; i < settings_.size(); ++i) {
@@ -137,11 +172,14 @@ class Evaluation {
       });
       const auto predictions = force(decoder_, *provider, prefilled, continuations);
       for (std::size_t s = 0; s < predictions.size(); ++s) {
+        double nll = 0;
         for (std::size_t at = 0; at < predictions[s].size(); ++at) {
           tally.nll += predictions[s][at].nll;
+          nll += predictions[s][at].nll;
           tally.equal += predictions[s][at].greedy == reference[s][at].greedy;
           ++tally.scored;
         }
+        tally.window_nll.push_back(nll / static_cast<double>(predictions[s].size()));
       }
       progress();
     }
@@ -161,11 +199,16 @@ class Evaluation {
       for (std::size_t i = 0; i < settings_.size(); ++i) {
         const auto predictions = force(decoder_, *attention(configure(settings_[i])), prefilled, continuations);
         RecallPoint& point = tallies_[i].recall[d];
+        tallies_[i].recalled.resize(first + count);
         for (std::size_t s = 0; s < predictions.size(); ++s) {
+          Recalled& of_window = tallies_[i].recalled[first + s];
           for (std::size_t at = options_.recall.cue; at < facts[s].size(); ++at) {
             if (guessed[s][at - 1].greedy == facts[s][at]) continue;
+            const bool found = predictions[s][at - 1].greedy == facts[s][at];
             ++point.asked;
-            point.recalled += predictions[s][at - 1].greedy == facts[s][at];
+            point.recalled += found;
+            ++of_window.asked;
+            of_window.found += found;
           }
         }
         progress();
@@ -177,16 +220,23 @@ class Evaluation {
     const Tally& t = tallies_[i];
     const SelectionSums& s = t.selections;
     const auto heads = static_cast<double>(s.heads), query_heads = static_cast<double>(s.query_heads);
+    const double perplexity = std::exp(t.nll / static_cast<double>(t.scored));
+    std::vector<double> above_dense;
+    for (std::size_t w = 0; w < t.window_nll.size(); ++w) above_dense.push_back(t.window_nll[w] - dense_window_nll_[w]);
+    const double dense = std::exp(dense_nll_ / static_cast<double>(dense_scored_));
     return {.method = settings_[i].method,
             .setting = names_[i],
-            .perplexity = std::exp(t.nll / static_cast<double>(t.scored)),
+            .perplexity = perplexity,
+            .perplexity_spread = times(standard_error(t.window_nll), perplexity),
+            .ratio_spread = times(standard_error(above_dense), perplexity / dense),
             .tokens_scored = t.scored,
             .greedy_equal = t.equal,
             .alpha_mean = s.alpha / query_heads,
             .mass_mean = s.mass / query_heads,
             .kept_mean = s.kept / heads,
             .traffic_mean = s.traffic / heads,
-            .recall = t.recall};
+            .recall = t.recall,
+            .recall_spread = standard_error(t.recalled)};
   }
 
   const Decoder& decoder_;
@@ -198,6 +248,7 @@ class Evaluation {
   std::vector<std::string> names_;
   std::vector<Tally> tallies_;
   double dense_nll_ = 0;
+  std::vector<double> dense_window_nll_;
   std::vector<std::vector<TokenId>> dense_greedy_;
   std::uint64_t dense_scored_ = 0;
   std::size_t done_ = 0;

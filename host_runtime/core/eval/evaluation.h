@@ -27,6 +27,10 @@ struct EvaluatedSetting {
   MethodSettings settings;
 };
 
+/// Spreads are standard errors of means over windows, which are as good as independent of one another; tokens of one
+/// window are not. Nothing where there are fewer than two windows.
+using Spread = std::optional<double>;
+
 /// Shares and counts of the answer tokens of all trials at one distance.
 struct RecallPoint {
   std::uint32_t distance = 0;
@@ -39,6 +43,10 @@ struct EvaluationRow {
   std::string method;
   std::string setting;
   double perplexity = 0;  ///< exp of the mean negative log-likelihood
+  Spread perplexity_spread;
+  /// Of perplexity / dense_perplexity, from the differences to dense attention window by window: what the text makes
+  /// hard for both cancels.
+  Spread ratio_spread;
   std::uint64_t tokens_scored = 0;
   std::uint64_t greedy_equal = 0;  ///< scored positions at which the likeliest token is that of dense attention
   /// Attention mass kept, as the method reckons with it: SparQ's and SparF's alpha, which is approximate. For the other
@@ -48,10 +56,12 @@ struct EvaluationRow {
   double kept_mean = 0;     ///< tokens attended to over tokens in the cache
   double traffic_mean = 0;  ///< elements read over those that dense attention reads (HeadSelection::elements)
   std::vector<RecallPoint> recall;
+  Spread recall_spread;  ///< of the share recalled over all distances
 };
 
 struct EvaluationResult {
   double dense_perplexity = 0;
+  Spread dense_perplexity_spread;
   std::vector<std::vector<TokenId>> dense_greedy;  ///< [window][decode - 1]
   std::vector<EvaluationRow> rows;                 ///< by setting
 };

@@ -27,7 +27,8 @@ class H2o final : public DeviceMethod {
 
   bool learns_from_prompt() const override { return true; }
   void learn(const LayerCache& cache, const Batch& batch, std::span<const float>, const __half* q) override {
-    weigh_prompt(stream(), pool(), batch.view, cache.shape, q, cache.keys, state(cache.layer));
+    if (options_.rank != H2oRank::decoded)
+      weigh_prompt(stream(), pool(), batch.view, cache.shape, q, cache.keys, state(cache.layer));
     evict_lightest(cache, batch);
   }
 
@@ -67,7 +68,7 @@ class H2o final : public DeviceMethod {
     std::vector<std::uint32_t> recents;
     for (const std::uint32_t c : capacities) recents.push_back(std::min(options_.recent.value_or(c - c / 2), c));
     evict(stream(), pool(), batch.view, cache.shape, on_device(capacities).data(), on_device(recents).data(),
-          state(cache.layer));
+          options_.rank == H2oRank::mean, state(cache.layer));
   }
 
   H2oOptions options_;

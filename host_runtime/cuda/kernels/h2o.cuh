@@ -102,7 +102,7 @@ static __global__ void weigh_listed_kernel(SequenceView batch, CacheShape shape,
 /// Grid (kv heads, sequences). new_kept and new_weights [sequences][kv heads][stride] are where survivors wait; shared
 /// memory: a value a thread.
 static __global__ void evict_kernel(SequenceView batch, CacheShape shape, const std::uint32_t* capacities,
-                                    const std::uint32_t* recents, KeptTokens state, std::uint32_t stride,
+                                    const std::uint32_t* recents, bool by_age, KeptTokens state, std::uint32_t stride,
                                     std::uint32_t* new_kept, float* new_weights) {
   const HeadPlace place(batch, blockIdx.y, blockIdx.x, shape.kv_heads);
   const std::uint32_t count = state.counts[place.head], capacity = capacities[blockIdx.y];
@@ -115,19 +115,22 @@ static __global__ void evict_kernel(SequenceView batch, CacheShape shape, const 
   for (std::uint32_t i = threadIdx.x; i < count; i += blockDim.x) own += kept[i] < oldest_recent;
   const std::uint32_t old = block_count(own, scratch);
   const std::uint32_t heavy = capacity - min(capacity, count - old);
-  const auto weight = [&](std::uint32_t i) { return weights[i]; };
+  // A token has been seen by its own query and by all after it.
+  const auto weight = [&](std::uint32_t i) {
+    return by_age ? weights[i] / static_cast<float>(place.length - kept[i]) : weights[i];
+  };
   const auto one = [](std::uint32_t) { return 1u; };
   const std::uint32_t least = heavy == 0 ? 0 : reached(old, heavy, weight, one, scratch);
   own = 0;
-  for (std::uint32_t i = threadIdx.x; i < old; i += blockDim.x) own += ordered_bits(weights[i]) > least;
+  for (std::uint32_t i = threadIdx.x; i < old; i += blockDim.x) own += ordered_bits(weight(i)) > least;
   const std::uint32_t equals = heavy - (heavy == 0 ? 0 : block_count(own, scratch));  // of the least weight, that stay
   const auto stays = [&](std::uint32_t i) {
     if (i >= old) return true;
-    const std::uint32_t bits = ordered_bits(weights[i]);
+    const std::uint32_t bits = ordered_bits(weight(i));
     if (heavy == 0 || bits < least) return false;
     if (bits > least) return true;
     std::uint32_t newer = 0;
-    for (std::uint32_t j = i + 1; j < old && newer < equals; ++j) newer += ordered_bits(weights[j]) == least;
+    for (std::uint32_t j = i + 1; j < old && newer < equals; ++j) newer += ordered_bits(weight(j)) == least;
     return newer < equals;
   };
   const std::size_t to = place.list * stride;

@@ -13,12 +13,12 @@ float dot(const float* q, const Half* row, std::size_t d) {
   return sum;
 }
 
-void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores, const Half*) {
+void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores, const Ahead*) {
   for (std::size_t j = 0; j < n_rows; ++j) scores[j] = dot(q, rows + j * d, d);
 }
 
 void gemv_rows_group(const float* q, std::size_t group, const Half* rows, std::size_t n_rows, std::size_t d,
-                     float* scores, std::size_t stride, const Half*) {
+                     float* scores, std::size_t stride, const Ahead*) {
   for (std::size_t g = 0; g < group; ++g) gemv_rows(q + g * d, rows, n_rows, d, scores + g * stride);
 }
 
@@ -27,12 +27,12 @@ void axpy(float w, const Half* row, float* out, std::size_t d) {
 }
 
 void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out,
-                     const Half*) {
+                     const Ahead*) {
   for (std::size_t j = 0; j < n_rows; ++j) axpy(weights[j], rows + j * d, out, d);
 }
 
 void accumulate_rows_group(const float* weights, std::size_t stride, std::size_t group, const Half* rows,
-                           std::size_t n_rows, std::size_t d, float* out, const Half*) {
+                           std::size_t n_rows, std::size_t d, float* out, const Ahead*) {
   for (std::size_t g = 0; g < group; ++g) accumulate_rows(weights + g * stride, rows, n_rows, d, out + g * d);
 }
 
