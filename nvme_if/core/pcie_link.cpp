@@ -38,6 +38,7 @@ PcieLink::PcieLink(const PcieLinkParams& params) : params_(params) {
   if (params.effective_bandwidth.bytes_per_second != 0) {
     numerator_ = 1'000'000'000'000ULL;
     denominator_ = params.effective_bandwidth.bytes_per_second;
+    params_.outstanding_reads = 0;
     return;
   }
   require(params.generation >= 1 && params.generation <= 6, "generation", params.generation, "1 to 6");

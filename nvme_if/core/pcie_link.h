@@ -30,7 +30,8 @@ struct PcieLinkParams {
   Bytes dllp_overhead{4};
   /// Flight time from one end to the other, added to each direction. Source: assumed.
   SimTime latency{};
-  /// When not zero it replaces generation, lanes and all overheads: payload bytes move at this rate, requests are free.
+  /// When not zero it replaces generation, lanes and all overheads: payload bytes move at this rate, requests are free
+  /// and unbounded.
   Bandwidth effective_bandwidth{};
 };
 
@@ -113,7 +114,7 @@ class PcieLink {
   std::uint64_t denominator_ = 1;
   std::array<Known, 16> known_{};
   SimTime read_request_time_;      ///< of one request
-  std::vector<SimTime> tag_free_;  ///< in the order of their use; empty: unlimited
+  std::vector<SimTime> tag_free_;  ///< in the order of their use; used with outstanding_reads
   std::size_t next_tag_ = 0;
   std::array<Pipe, 2> pipes_;
 };
@@ -141,7 +142,7 @@ inline LinkSlot PcieLink::reserve(LinkDirection direction, Bytes size, SimTime n
 }
 
 inline LinkSlot PcieLink::reserve_read(Bytes size, SimTime now) {
-  if (!tag_free_.empty()) [[unlikely]]
+  if (params_.outstanding_reads != 0) [[unlikely]]
     return reserve_with_tags(size, now);
   const Known& entry = look_up(size);
   SimTime request_arrival = now + params_.latency;

@@ -108,7 +108,8 @@ TEST_CASE("a read takes a request one way and the data the other") {
     CHECK(busy.reserve(to_host, Bytes{0}, SimTime{0}).end > write.end);
   }
   SECTION("with an effective bandwidth requests are free") {
-    PcieLink effective({.latency = latency, .effective_bandwidth = {1'000'000'000}});
+    const std::uint32_t tags = GENERATE(0u, 1u);
+    PcieLink effective({.outstanding_reads = tags, .latency = latency, .effective_bandwidth = {1'000'000'000}});
     const LinkSlot s = effective.reserve_read(Bytes{1000}, SimTime{0});
     CHECK(s.arrival == SimTime::nanoseconds(1000) + latency + latency);
     CHECK(effective.stats(to_host).wire_bytes == 0);
