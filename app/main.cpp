@@ -68,7 +68,8 @@ int parse_and_run(int argc, char** argv) {
       ->check(CLI::IsMember({"dense", "sparf"}));
   generate_command->add_option("--attention", generate.attention, "Where decoding attention runs")
       ->check(CLI::IsMember({"drive", "host"}));
-  generate_command->add_option("--backend", generate.backend, "Where the rest of the model runs")
+  generate_command
+      ->add_option("--backend", generate.backend, "Where the model runs, with the attention if it is the host's")
       ->check(CLI::IsMember({"cpu", "cuda", "cuda-bf16"}));
   generate_command->add_option("--temperature", generate.temperature, "0 is greedy")->check(CLI::NonNegativeNumber);
   generate_command->add_option("--top-k", generate.top_k, "Draw from the k likeliest tokens (default: all)");
@@ -117,7 +118,7 @@ int parse_and_run(int argc, char** argv) {
   eval_command->add_flag("--no-recall", eval.no_recall, "Leave the recall task out");
   eval_command->add_option("--attention", eval.attention, "Where decoding attention runs")
       ->check(CLI::IsMember({"host", "drive"}));
-  eval_command->add_option("--backend", eval.backend, "Where the rest of the model runs")
+  eval_command->add_option("--backend", eval.backend, "Where the model runs, with the attention if it is the host's")
       ->check(CLI::IsMember({"cpu", "cuda", "cuda-bf16"}));
   eval_command->add_option("--scenario", eval.scenario, "Scenario whose platform is used (default: built in)");
   eval_command->add_option("--set", eval.overrides, "Override a key of the scenario: a.b=v")->allow_extra_args(false);

@@ -201,6 +201,10 @@ struct Drive::Parts {
         controller("controller", controller_params(c, block_ftl.capacity()), dma, firmware) {
     if (!dram.fits(c.map_cache)) throw UserError("drive: the map cache does not fit in controller DRAM");
     dram.charge(ftl::DramUse::map, c.map_cache);
+    if (c.engine_buffer_in_dram) {
+      if (!dram.fits(c.engine.buffer)) throw UserError("drive: the engine's buffer does not fit in controller DRAM");
+      dram.charge(ftl::DramUse::engine_buffer, c.engine.buffer);
+    }
     controller_dram.socket.bind(dram_memory.target);
     flash_io.socket.bind(mux.upstream);
     engine.flash->bind(mux.upstream);
@@ -220,7 +224,9 @@ struct Drive::Parts {
 
   EngineParts own() {
     engine::EngineConfig of_engine = config.engine;
-    of_engine.hold_page_buffers = config.flash.page_buffers > 0;
+    of_engine.page_buffers = config.flash.page_buffers;
+    if (of_engine.page_buffers > 0) of_engine.intake = engine::Intake::page;
+    of_engine.geometry = config.geometry;
     auto module = std::make_unique<engine::AttentionEngine>("engine", of_engine, lookup, *work);
     own_engine = module.get();
     EngineParts parts;

@@ -46,7 +46,8 @@ struct DriveConfig {
   std::optional<csdsim::Bandwidth> dram_bandwidth;  ///< shared by all traffic; unset: never waited for
   csdsim::Bytes write_buffer;                       ///< 0: a write completes when it is in flash
   FlushConfig flush;                                ///< of buffered block writes
-  bool engine_buffer_in_dram = false;               ///< what the engine keeps of a job passes through dram_bandwidth
+  /// engine.buffer is part of `dram`, and what the engine keeps of a job passes through dram_bandwidth.
+  bool engine_buffer_in_dram = false;
   csdsim::ftl::KvFtlConfig kv;
   /// Makes the mapping policy of the KV cache. Null: InstInfer's.
   std::function<std::unique_ptr<csdsim::ftl::KvMappingPolicy>(const csdsim::FlashGeometry&)> mapping;

@@ -56,6 +56,8 @@ void register_engine(Statistics& s, const engine::EngineStats& e) {
   s.time("kernel_busy", e.kernel_busy, "Busy time, summed over the attention kernels.");
   s.time("argtopk_busy", e.argtopk_busy, "Busy time of the argtopk unit.");
   s.counter("peak_buffer", e.peak_buffer.value, "B", "Most of the engine's buffer in use.");
+  if (e.peak_page_buffers > 0)
+    s.counter("peak_page_buffers", e.peak_page_buffers, "pages", "Most page buffers of one channel that it held.");
   Statistics& phases = s.child("job_time");
   for (std::size_t p = 0; p < engine::kJobPhases; ++p)
     phases.value(
@@ -113,11 +115,14 @@ void register_dram(Statistics& s, const ftl::DramBudget& dram) {
       "capacity", [&dram] { return static_cast<double>(dram.capacity().value); }, "B", "Controller DRAM.");
   s.value(
       "peak", [&dram] { return static_cast<double>(dram.peak().value); }, "B", "Most of it in use.");
-  for (std::size_t use = 0; use < ftl::kDramUses; ++use)
+  for (std::size_t use = 0; use < ftl::kDramUses; ++use) {
+    const bool engine = static_cast<ftl::DramUse>(use) == ftl::DramUse::engine_buffer;
+    if (engine && dram.peak(ftl::DramUse::engine_buffer).value == 0) continue;  // it has memory of its own
     s.value(
         fmt::format("peak_{}", ftl::kDramUseNames[use]),
         [&dram, use] { return static_cast<double>(dram.peak(static_cast<ftl::DramUse>(use)).value); }, "B",
         "Most of it in use for this purpose.");
+  }
 }
 
 }  // namespace

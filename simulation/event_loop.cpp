@@ -21,6 +21,7 @@ void Alarm::cancel() {
   loop_->due_[index_] = SimTime::max();
   const std::size_t group = index_ / EventLoop::kGroup;
   loop_->groups_[group] = loop_->first_of_group(group);
+  loop_->look_for_first();
 }
 
 Decider::Decider() : loop_(EventLoop::of_current_context()) { loop_->deciders_.push_back(this); }
@@ -67,6 +68,7 @@ void EventLoop::number_alarms() {
   due_.resize(std::max<std::size_t>(1, (alarms_.size() + kGroup - 1) / kGroup) * kGroup, SimTime::max());
   groups_.resize(due_.size() / kGroup);
   for (std::size_t group = 0; group < groups_.size(); ++group) groups_[group] = first_of_group(group);
+  look_for_first();
 }
 
 void EventLoop::notify(SimTime delay) {
@@ -105,7 +107,7 @@ void EventLoop::wake() {
 bool EventLoop::run(SimTime& next) {
   horizon_ = kernel_horizon();
   for (;;) {
-    const First first = first_alarm();
+    const First first = first_;
     const SimTime due = first.at;
     const bool in_step = !ahead();
     if (due <= kernel_now_) {
@@ -129,6 +131,7 @@ bool EventLoop::run(SimTime& next) {
 inline void EventLoop::act(std::size_t alarm) {
   due_[alarm] = SimTime::max();
   groups_[alarm / kGroup] = first_of_group(alarm / kGroup);
+  look_for_first();
   alarms_[alarm]->action_();
 }
 

@@ -6,9 +6,16 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/address.h"
 #include "base/units.h"
 
 namespace csdsim::engine {
+
+/// What a kernel takes in at once.
+enum class Intake : std::uint8_t {
+  phase,  ///< it starts when the last page of a phase is there
+  page    ///< it works on the pages of a phase as they come, in the order of tokens, keys before values
+};
 
 /// Clock and kernel count as InstInfer states them (V-A, IV-B); the rest is not stated there and assumed.
 struct EngineConfig {
@@ -20,11 +27,14 @@ struct EngineConfig {
   std::uint32_t jobs_in_flight = 16;    ///< head jobs between start and end; assumed
   Bytes buffer = Bytes::mib(1);         ///< for scores and selected rows, see job_footprint(); assumed
 
-  /// Pages read keep their buffers in the flash controllers until a kernel is through with all of their phase. For
-  /// flash whose page buffers are limited; it has to take the phase RELEASE_BUFFERS (nfc/sysc/flash_payload.h).
-  bool hold_page_buffers = false;
+  Intake intake = Intake::phase;
+  /// Page buffers of a channel in the flash controllers; 0: unlimited. A page read holds one from when it is issued
+  /// until a kernel is through with it, and is issued when it gets one: as a phase may have more pages than there are
+  /// buffers, only with Intake::page. The flash has to take the phase RELEASE_BUFFERS (nfc/sysc/flash_payload.h).
+  std::uint32_t page_buffers = 0;
+  FlashGeometry geometry;  ///< which channel a page is on; used with page_buffers
 
-  /// Throws UserError naming the parameter that is 0.
+  /// Throws UserError naming the parameter that is 0, or page_buffers without Intake::page.
   void validate() const;
 };
 
@@ -68,6 +78,7 @@ struct EngineStats {
   SimTime kernel_busy;                 ///< summed over the kernels
   SimTime argtopk_busy;
   Bytes peak_buffer;
+  std::uint64_t peak_page_buffers = 0;             ///< most of one channel; where they are limited
   std::array<DurationSum, kJobPhases> phase_time;  ///< summed over jobs, by JobPhase
 
   std::uint64_t jobs() const { return dense_jobs + sparf_jobs + score_jobs; }

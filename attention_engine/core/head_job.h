@@ -44,4 +44,12 @@ using TaskId = StrongId<struct AttendTaskTag, std::uint64_t>;  ///< tasks of one
 /// Slot of a job, below jobs_in_flight: unique among the jobs in flight, reused after a job's end.
 using JobId = StrongId<struct HeadJobTag>;
 
+/// Pages that a job asks for together: piece `piece` of its phase, counted from 0. With Intake::phase a phase is one
+/// piece, with Intake::page each page is.
+struct PageRead {
+  JobId job;
+  std::uint32_t piece = 0;
+  bool operator==(const PageRead&) const = default;
+};
+
 }  // namespace csdsim::engine

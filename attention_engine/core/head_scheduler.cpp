@@ -27,6 +27,8 @@ void EngineConfig::validate() const {
   require(argtopk_per_cycle, "argtopk_per_cycle");
   require(jobs_in_flight, "jobs_in_flight");
   require(buffer.value, "buffer");
+  if (page_buffers > 0 && intake == Intake::phase)
+    throw UserError("engine.intake is phase: a phase may have more pages than there are page buffers");
 }
 
 Bytes job_footprint(const HeadJob& job, const KvHeadView& view) {
@@ -48,7 +50,13 @@ SimTime HeadScheduler::Servers::serve(SimTime at, SimTime duration) {
 }
 
 HeadScheduler::HeadScheduler(const EngineConfig& config, KvSource& source, HeadWork& work, EnginePort& port)
-    : config_(config), source_(source), work_(work), port_(port), kernels_(config.kernels) {
+    : config_(config),
+      source_(source),
+      work_(work),
+      port_(port),
+      intakes_(config.jobs_in_flight),
+      issue_(config.page_buffers, config.geometry, config.jobs_in_flight),
+      kernels_(config.kernels) {
   config_.validate();
   jobs_.resize(config_.jobs_in_flight);
   for (std::uint32_t i = config_.jobs_in_flight; i > 0; --i) free_.push_back(JobId{i - 1});
@@ -76,20 +84,32 @@ TaskId HeadScheduler::submit(std::span<const HeadJob> jobs, SimTime at) {
   return id;
 }
 
-void HeadScheduler::pages_arrived(JobId id, SimTime at) {
+void HeadScheduler::pages_arrived(PageRead read, SimTime at) {
   advance(at);
+  const JobId id = read.job;
   if (id.value >= jobs_.size() || jobs_[id.value].job == nullptr ||
-      (jobs_[id.value].stage != Stage::read_a && jobs_[id.value].stage != Stage::read_b)) {
-    throw InternalError("pages arrived for a head job that has not asked for any");
+      (jobs_[id.value].stage != Stage::read_a && jobs_[id.value].stage != Stage::read_b) ||
+      !intakes_[id.value].awaits(read.piece)) {
+    throw InternalError("pages arrived for a head job that has not asked for them");
   }
-  leave_stage(id, at);
+  intakes_[id.value].arrive(read.piece);
+  if (intakes_[id.value].complete()) {
+    leave_stage(id, at);
+  } else {
+    run_kernel(id, at);
+  }
 }
 
 void HeadScheduler::advance(SimTime at) {
   while (!events_.empty() && events_.top().at <= at) {
     const Event event = events_.top();
     events_.pop();
-    leave_stage(event.id, event.at);
+    const Stage stage = jobs_[event.id.value].stage;
+    if (stage == Stage::select_components || stage == Stage::select_tokens) {
+      leave_stage(event.id, event.at);
+    } else {
+      piece_done(event.id, event.at);
+    }
   }
 }
 
@@ -125,30 +145,23 @@ void HeadScheduler::enter(JobId id, Stage stage, SimTime at) {
   Job& j = jobs_[id.value];
   j.stage = stage;
   j.since = at;
-  const std::uint64_t group = j.job->group, tokens = j.view.tokens, d = j.view.head_dim;
   switch (stage) {
     case Stage::select_components:
-      return run_argtopk(id, d, at);
+      return run_argtopk(id, j.view.head_dim, at);
     case Stage::read_a:
       return read_phase_a(id, at);
     case Stage::logit0:
       work_.score_tokens(id, *j.job);
-      return run_kernel(id, std::min<std::uint64_t>(j.job->sparf.r, d) * tokens * group, tokens * group, at);
+      stats_.macs += kernel_work(j).macs;
+      return run_kernel(id, at);
     case Stage::select_tokens:
-      return run_argtopk(id, tokens, at);
+      return run_argtopk(id, j.view.tokens, at);
     case Stage::read_b:
       return read_phase_b(id, at);
     case Stage::attend:
-      break;
-  }
-  work_.attend(id, *j.job, j.method);
-  switch (j.method) {
-    case Method::dense:
-      return run_kernel(id, 2 * tokens * d * group, tokens * group, at);
-    case Method::sparf:
-      return run_kernel(id, 2 * j.job->sparf.k * d * group, j.job->sparf.k * group, at);
-    case Method::score:
-      return run_kernel(id, tokens * d * group, 0, at);
+      work_.attend(id, *j.job, j.method);
+      stats_.macs += kernel_work(j).macs;
+      return run_kernel(id, at);
   }
 }
 
@@ -165,7 +178,6 @@ void HeadScheduler::leave_stage(JobId id, SimTime at) {
       return enter(id, Stage::logit0, at);
     case Stage::logit0:
       leave(JobPhase::logit0);
-      consume_pages(id, at);
       return enter(id, Stage::select_tokens, at);
     case Stage::select_tokens:
       leave(JobPhase::argtopk);
@@ -175,13 +187,22 @@ void HeadScheduler::leave_stage(JobId id, SimTime at) {
       return enter(id, Stage::attend, at);
     case Stage::attend:
       leave(JobPhase::attend);
-      consume_pages(id, at);
       return finish(id, at);
   }
 }
 
-void HeadScheduler::consume_pages(JobId id, SimTime at) {
-  if (std::exchange(jobs_[id.value].has_pages, false)) port_.pages_consumed(id, at);
+void HeadScheduler::piece_done(JobId id, SimTime at) {
+  PhaseIntake& intake = intakes_[id.value];
+  const PageRead read{id, static_cast<std::uint32_t>(intake.end())};
+  if (jobs_[id.value].has_pages) {
+    port_.pages_consumed(read, at);
+    if (config_.page_buffers > 0) issue_.consumed(read, [&](PageRead next, const PageOp& op) { issue(next, op, at); });
+  }
+  if (intake.over()) {
+    leave_stage(id, at);
+  } else {
+    run_kernel(id, at);
+  }
 }
 
 void HeadScheduler::finish(JobId id, SimTime at) {
@@ -254,17 +275,51 @@ void HeadScheduler::read_phase_b(JobId id, SimTime at) {
 }
 
 void HeadScheduler::read(JobId id, SimTime at) {
-  if (ops_.empty()) return leave_stage(id, at);
+  Job& j = jobs_[id.value];
+  j.has_pages = !ops_.empty();
+  const KernelWork work = kernel_work(j);
+  const std::uint64_t cycles =
+      ceil_div(work.macs, config_.macs_per_cycle) + ceil_div(work.softmax_elements, config_.softmax_per_cycle);
+  const bool by_page = config_.intake == Intake::page && j.has_pages;
+  intakes_[id.value].start(by_page ? ops_.size() : 1, cycles);
+  if (!j.has_pages) {
+    intakes_[id.value].arrive(0);
+    return leave_stage(id, at);
+  }
   for (const PageOp& op : ops_) stats_.channel_bytes += {op.channel_bytes};
-  jobs_[id.value].has_pages = true;
-  port_.read_pages(id, ops_, at);
+  if (!by_page) return port_.read_pages({id, 0}, ops_, at);
+  if (config_.page_buffers > 0) {
+    issue_.want(id, ops_, [&](PageRead read, const PageOp& op) { issue(read, op, at); });
+  } else {
+    for (std::uint32_t i = 0; i < ops_.size(); ++i) issue({id, i}, ops_[i], at);
+  }
 }
 
-void HeadScheduler::run_kernel(JobId id, std::uint64_t macs, std::uint64_t softmax_elements, SimTime at) {
-  const std::uint64_t cycles =
-      ceil_div(macs, config_.macs_per_cycle) + ceil_div(softmax_elements, config_.softmax_per_cycle);
-  const SimTime duration = cycles_time(cycles, config_.clock);
-  stats_.macs += macs;
+void HeadScheduler::issue(PageRead read, const PageOp& op, SimTime at) {
+  stats_.peak_page_buffers = issue_.peak();
+  port_.read_pages(read, {&op, 1}, at);
+}
+
+/// What the phase that job `j` is in costs.
+HeadScheduler::KernelWork HeadScheduler::kernel_work(const Job& j) const {
+  const std::uint64_t group = j.job->group, tokens = j.view.tokens, d = j.view.head_dim, k = j.job->sparf.k;
+  if (j.stage == Stage::read_a || j.stage == Stage::logit0)
+    return {std::min<std::uint64_t>(j.job->sparf.r, d) * tokens * group, tokens * group};
+  switch (j.method) {
+    case Method::dense:
+      return {2 * tokens * d * group, tokens * group};
+    case Method::sparf:
+      return {2 * k * d * group, k * group};
+    case Method::score:
+      break;
+  }
+  return {tokens * d * group, 0};
+}
+
+/// Unless the job is on a kernel already, or waits for the next piece.
+void HeadScheduler::run_kernel(JobId id, SimTime at) {
+  if (!intakes_[id.value].ready()) return;
+  const SimTime duration = cycles_time(intakes_[id.value].begin(), config_.clock);
   stats_.kernel_busy += duration;
   events_.push({kernels_.serve(at, duration), next_order_++, id});
 }

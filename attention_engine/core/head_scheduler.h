@@ -4,9 +4,10 @@
 //   SparF          argtopk(d) -> read A -> kernel (logit-0) -> argtopk(S) -> read B -> kernel
 //
 // Kernels and the argtopk unit are FIFO servers in order of arrival. Numerics run when the last page of a phase is
-// there; the unit's time is charged from then on. A phase without a flash page goes on at once: access to controller
-// DRAM is not charged. Jobs start oldest first, strictly: a job that waits for buffer space holds back the younger
-// ones.
+// there. With Intake::phase the kernel's time is charged from then on; with Intake::page each page takes an even share
+// of it, once it and the pages before it are there, one after the other. A phase without a flash page goes on at once:
+// access to controller DRAM is not charged. Jobs start oldest first, strictly: a job that waits for buffer space holds
+// back the younger ones.
 #pragma once
 
 #include <deque>
@@ -18,6 +19,7 @@
 #include "attention_engine/core/head_job.h"
 #include "attention_engine/core/head_work.h"
 #include "attention_engine/core/kv_source.h"
+#include "attention_engine/core/phase_intake.h"
 #include "base/page_op.h"
 #include "base/units.h"
 
@@ -27,10 +29,10 @@ namespace csdsim::engine {
 class EnginePort {
  public:
   virtual ~EnginePort() = default;
-  /// Read `ops` (at least one; valid during the call) from `at` on, then call pages_arrived(id, ...).
-  virtual void read_pages(JobId id, std::span<const PageOp> ops, SimTime at) = 0;
-  /// A kernel is through with the pages that were last asked for by job `id`.
-  virtual void pages_consumed(JobId id, SimTime at) = 0;
+  /// Read `ops` (at least one; valid during the call) from `at` on, then call pages_arrived(read, ...).
+  virtual void read_pages(PageRead read, std::span<const PageOp> ops, SimTime at) = 0;
+  /// A kernel is through with these pages.
+  virtual void pages_consumed(PageRead read, SimTime at) = 0;
   virtual void task_done(TaskId id, SimTime at) = 0;
 };
 
@@ -45,8 +47,8 @@ class HeadScheduler {
   /// accepts nothing, if there is no job, a job has group, r or k = 0, or a job alone exceeds the buffer.
   TaskId submit(std::span<const HeadJob> jobs, SimTime at);
 
-  /// The pages last asked for by job `id` are there.
-  void pages_arrived(JobId id, SimTime at);
+  /// Pages that were asked for are there.
+  void pages_arrived(PageRead read, SimTime at);
 
   /// Does everything that is due until `at`, inclusive.
   void advance(SimTime at);
@@ -75,7 +77,11 @@ class HeadScheduler {
     SimTime since;  ///< begin of the stage
     KvHeadView view;
     Bytes footprint;
-    bool has_pages = false;  ///< that no kernel is through with
+    bool has_pages = false;  ///< in its phase
+  };
+  struct KernelWork {
+    std::uint64_t macs = 0;
+    std::uint64_t softmax_elements = 0;
   };
   struct Event {
     SimTime at;
@@ -100,12 +106,14 @@ class HeadScheduler {
   bool start_next(SimTime at);
   void enter(JobId id, Stage stage, SimTime at);
   void leave_stage(JobId id, SimTime at);
-  void consume_pages(JobId id, SimTime at);
+  void piece_done(JobId id, SimTime at);
   void finish(JobId id, SimTime at);
   void read_phase_a(JobId id, SimTime at);
   void read_phase_b(JobId id, SimTime at);
   void read(JobId id, SimTime at);
-  void run_kernel(JobId id, std::uint64_t macs, std::uint64_t softmax_elements, SimTime at);
+  void issue(PageRead read, const PageOp& op, SimTime at);
+  KernelWork kernel_work(const Job& job) const;
+  void run_kernel(JobId id, SimTime at);
   void run_argtopk(JobId id, std::uint64_t elements, SimTime at);
   std::span<const std::uint32_t> group_range(std::uint32_t first, std::uint32_t last);
 
@@ -115,9 +123,11 @@ class HeadScheduler {
   EnginePort& port_;
   std::deque<Task> tasks_;  ///< from first_task_ on; finished ones leave at the front
   std::uint64_t first_task_ = 0;
-  std::uint64_t next_start_ = 0;  ///< oldest task that has jobs to start
-  std::vector<Job> jobs_;         ///< by JobId
+  std::uint64_t next_start_ = 0;      ///< oldest task that has jobs to start
+  std::vector<Job> jobs_;             ///< by JobId
+  std::vector<PhaseIntake> intakes_;  ///< by JobId
   std::vector<JobId> free_;
+  PageIssue issue_;
   Servers kernels_;
   Servers argtopk_{1};
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;

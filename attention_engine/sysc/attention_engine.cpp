@@ -4,10 +4,19 @@
 #include "nfc/sysc/sim_time.h"
 
 namespace csdsim::engine {
+namespace {
+
+/// A read as the tag of its batch.
+std::uint64_t to_tag(PageRead read) { return std::uint64_t{read.piece} << 32 | read.job.value; }
+PageRead of_tag(std::uint64_t tag) {
+  return {JobId{static_cast<std::uint32_t>(tag)}, static_cast<std::uint32_t>(tag >> 32)};
+}
+
+}  // namespace
 
 AttentionEngine::AttentionEngine(const sc_core::sc_module_name& name, const EngineConfig& config, KvSource& source,
                                  HeadWork& work)
-    : sc_module(name), scheduler_(config, source, work, *this), held_(config.jobs_in_flight) {
+    : sc_module(name), scheduler_(config, source, work, *this) {
   attend_socket.register_nb_transport_fw(this, &AttentionEngine::attend_fw);
   flash_socket.register_nb_transport_bw(this, &AttentionEngine::flash_bw);
   SC_METHOD(on_wake);
@@ -56,10 +65,10 @@ tlm::tlm_sync_enum AttentionEngine::flash_bw(tlm::tlm_generic_payload& payload, 
   if (phase != tlm::BEGIN_RESP) return tlm::TLM_ACCEPTED;
   if (payload.get_response_status() != tlm::TLM_OK_RESPONSE) throw InternalError("a page read of the engine failed");
   const nfc::FlashBatch& batch = *payload.get_extension<nfc::FlashBatch>();
-  const auto job = static_cast<std::uint32_t>(batch.tag);
-  held_[job] = batch.ticket;
+  const PageRead read = of_tag(batch.tag);
+  if (config().page_buffers > 0) held_[batch.tag] = batch.ticket;
   payload.release();
-  scheduler_.pages_arrived(JobId{job}, sim_time_now());
+  scheduler_.pages_arrived(read, sim_time_now());
   settle();
   respond();
   return tlm::TLM_COMPLETED;
@@ -73,9 +82,9 @@ void AttentionEngine::on_wake() {
   });
 }
 
-void AttentionEngine::read_pages(JobId id, std::span<const PageOp> ops, SimTime) {
-  tlm::tlm_generic_payload& payload = flash_payloads_.allocate(ops, id.value);
-  payload.get_extension<nfc::FlashBatch>()->hold = config().hold_page_buffers;
+void AttentionEngine::read_pages(PageRead read, std::span<const PageOp> ops, SimTime) {
+  tlm::tlm_generic_payload& payload = flash_payloads_.allocate(ops, to_tag(read));
+  payload.get_extension<nfc::FlashBatch>()->hold = config().page_buffers > 0;
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
   sc_core::sc_time delay;
   const auto status = flash_socket->nb_transport_fw(payload, phase, delay);
@@ -83,10 +92,12 @@ void AttentionEngine::read_pages(JobId id, std::span<const PageOp> ops, SimTime)
   if (status == tlm::TLM_COMPLETED) throw InternalError("the flash refused a page read of the engine");
 }
 
-void AttentionEngine::pages_consumed(JobId id, SimTime) {
-  if (!config().hold_page_buffers) return;
+void AttentionEngine::pages_consumed(PageRead read, SimTime) {
+  if (config().page_buffers == 0) return;
+  const auto held = held_.find(to_tag(read));
   tlm::tlm_generic_payload& payload = flash_payloads_.allocate({});
-  payload.get_extension<nfc::FlashBatch>()->ticket = held_[id.value];
+  payload.get_extension<nfc::FlashBatch>()->ticket = held->second;
+  held_.erase(held);
   tlm::tlm_phase phase = nfc::RELEASE_BUFFERS;
   sc_core::sc_time delay;
   flash_socket->nb_transport_fw(payload, phase, delay);

@@ -7,7 +7,7 @@
 #include <deque>
 #include <memory>
 #include <systemc>
-#include <vector>
+#include <unordered_map>
 
 #include "attention_engine/core/head_scheduler.h"
 #include "attention_engine/sysc/attend_payload.h"
@@ -38,8 +38,8 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort {
   tlm::tlm_sync_enum flash_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
   void on_wake();
 
-  void read_pages(JobId id, std::span<const PageOp> ops, SimTime at) override;
-  void pages_consumed(JobId id, SimTime at) override;
+  void read_pages(PageRead read, std::span<const PageOp> ops, SimTime at) override;
+  void pages_consumed(PageRead read, SimTime at) override;
   void task_done(TaskId id, SimTime at) override;
 
   void settle();
@@ -50,7 +50,7 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort {
   std::shared_ptr<EventLoop> loop_ = EventLoop::of_current_context();
   sc_core::sc_event wake_;
   nfc::FlashPayloadPool flash_payloads_;
-  std::vector<FlashTicket> held_;  ///< batch whose page buffers a job holds, by JobId
+  std::unordered_map<std::uint64_t, FlashTicket> held_;  ///< batches that hold page buffers, by tag; looked up only
   /// Payloads by TaskId, from first_task_ on; nullptr where the task is done.
   std::deque<tlm::tlm_generic_payload*> in_flight_;
   std::uint64_t first_task_ = 0;

@@ -26,6 +26,7 @@ struct Shape {
   std::uint64_t request_pages = 1;
   std::uint32_t queue_depth = 1024;
   bool writes = false;
+  csdsim::nvme::InterruptCoalescing coalescing{};
   std::uint64_t requests = 400'000;
 };
 
@@ -45,6 +46,7 @@ PlatformConfig platform_config(const Shape& shape) {
   config.host_memory = Bytes::gib(1);
   config.gpu_memory = Bytes::gib(1);
   config.run_ahead = true;
+  config.coalescing = shape.coalescing;
   return config;
 }
 
@@ -67,7 +69,9 @@ class ClosedLoop : private nvme::CompletionClient {
 
   void issue() {
     if (issued_ == shape_.requests) return;
-    const nvme::QueueId queue{static_cast<std::uint16_t>(1 + issued_++ % driver_.queues())};
+    ++issued_;
+    queue_ = queue_ == driver_.queues() ? 1 : queue_ + 1;
+    const nvme::QueueId queue{static_cast<std::uint16_t>(queue_)};
     const nvme::Segment buffer{nvme::PhysicalAddress{Platform::kGpuBase}, request_size()};
     driver_.submit_block(queue, shape_.writes ? nvme::nvm_opcode::write : nvme::nvm_opcode::read,
                          nvme::Lba{rng_.below(slots_) * shape_.request_pages}, shape_.request_pages, {&buffer, 1},
@@ -84,6 +88,7 @@ class ClosedLoop : private nvme::CompletionClient {
   Rng rng_{1, "bench_drive"};
   std::uint64_t slots_ = 0;
   std::uint64_t issued_ = 0;
+  std::uint32_t queue_ = 0;
   std::uint64_t completed_ = 0;
 };
 
@@ -119,6 +124,10 @@ void run(benchmark::State& state, const Shape& shape) {
 /// 4 KiB reads at queue depth 1024 on 8 channels x 8 dies: what SSD simulators are compared by.
 void random_read_4k(benchmark::State& state) { run(state, {}); }
 BENCHMARK(random_read_4k)->Unit(benchmark::kMillisecond);
+
+/// The same with a host that is interrupted for 16 completions of a queue together, or 100 us after the first.
+void random_read_4k_coalesced(benchmark::State& state) { run(state, {.coalescing = {16, SimTime::microseconds(100)}}); }
+BENCHMARK(random_read_4k_coalesced)->Unit(benchmark::kMillisecond);
 
 void random_read_128k(benchmark::State& state) { run(state, {.request_pages = 32, .requests = 40'000}); }
 BENCHMARK(random_read_128k)->Unit(benchmark::kMillisecond);

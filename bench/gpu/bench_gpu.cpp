@@ -1,10 +1,11 @@
-// The figures of docs/gpu.md, as rows of its table. Usage: csdsim_bench_gpu [operators] [models]
+// The figures of docs/gpu.md, as rows of its table. Usage: csdsim_bench_gpu [operators] [methods] [models]
 #include "bench/gpu/bench_gpu.h"
 
 #include <ctime>
 #include <exception>
 
-#include "host_runtime/cuda/operators.h"
+#include "host_runtime/cuda/attention/cuda_attention.h"
+#include "host_runtime/cuda/measuring.h"
 
 namespace gpu_bench {
 
@@ -21,22 +22,6 @@ Peaks peaks(const DeviceInfo& device) {
   return {device.memory_bytes_per_second, 0};
 }
 
-double milliseconds(Context& context, const std::function<void()>& work, int warm_ups, int repeats, bool cold) {
-  static const DeviceBuffer<> flushed(context.pool, 2 * context.device.l2_bytes + (std::size_t{64} << 20));
-  std::vector<double> times;
-  Event before, after;
-  for (int i = 0; i < warm_ups + repeats; ++i) {
-    if (cold) CSDSIM_CUDA(cudaMemsetAsync(flushed.data(), i & 255, flushed.size(), context.stream.get()));
-    before.record(context.stream);
-    work();
-    after.record(context.stream);
-    after.synchronise();
-    if (i >= warm_ups) times.push_back(after.milliseconds_since(before));
-  }
-  std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());
-  return times[repeats / 2];
-}
-
 void row(const std::string& what, double value, const std::string& unit, double share, double goal) {
   std::printf("| %s | %.4g %s | %.1f %% | %s | %s |\n", what.c_str(), value, unit.c_str(), 100 * share,
               goal > 0 ? (std::to_string(static_cast<int>(100 * goal + 0.5)) + " %").c_str() : "-",
@@ -48,33 +33,8 @@ void row(const std::string& what, double value, const std::string& unit, double 
 
 namespace {
 
-// Random bits that are numbers of moderate size: zeros would let the clocks run faster than real data does.
-template <class T>
-DeviceBuffer<T> random_values(Context& context, std::size_t count) {
-  constexpr std::size_t kPeriod = std::size_t{1} << 20;
-  std::vector<float> values(std::min(count, kPeriod));
-  std::uint32_t state = 1;
-  for (float& v : values) {
-    state = state * 1664525u + 1013904223u;
-    v = static_cast<float>(static_cast<int>(state >> 8) - (1 << 23)) * 0x1p-23f;
-  }
-  const DeviceBuffer<float> wide(context.pool, values.size());
-  copy_to_device(context.stream, std::span<const float>(values), wide.data());
-  DeviceBuffer<T> result(context.pool, count);
-  for (std::size_t at = 0; at < count; at += values.size()) {
-    convert(context.stream, static_cast<const float*>(wide.data()), result.data() + at,
-            std::min(values.size(), count - at));
-  }
-  context.stream.synchronise();
-  return result;
-}
-
-template <class V>
-DeviceBuffer<V> on_device(Context& context, const std::vector<V>& values) {
-  DeviceBuffer<V> buffer(context.pool, values.size());
-  copy_to_device(context.stream, std::span<const V>(values), buffer.data());
-  context.stream.synchronise();
-  return buffer;
+double milliseconds(Context& context, const std::function<void()>& work, int warm_ups, int runs, bool cold) {
+  return 1e3 * median_seconds(context, work, warm_ups, runs, cold);
 }
 
 void bench_copy(Context& context) {
@@ -99,9 +59,9 @@ void bench_gemv(Context& context) {
   };
   for (const Shape shape : {Shape{"q|k|v 15360 x 5120", 15360, 5120}, Shape{"out 5120 x 5120", 5120, 5120},
                             Shape{"fc1 20480 x 5120", 20480, 5120}, Shape{"fc2 5120 x 20480", 5120, 20480}}) {
-    const auto w = random_values<__half>(context, std::size_t{shape.n} * shape.k);
+    const auto w = made_up_values(context, std::size_t{shape.n} * shape.k);
     for (const std::uint32_t batch : {1u, 4u, 8u}) {
-      const auto x = random_values<__half>(context, std::size_t{batch} * shape.k);
+      const auto x = made_up_values(context, std::size_t{batch} * shape.k);
       const DeviceBuffer<__half> out(context.pool, std::size_t{batch} * shape.n);
       const double bytes = 2.0 * (double{1} * shape.n * shape.k + batch * (double{1} * shape.k + shape.n));
       const auto report = [&](const char* how, double ms, double goal) {
@@ -134,7 +94,7 @@ void bench_gemv(Context& context) {
 
 void bench_gemm(Context& context) {
   const std::size_t size = 8192;
-  const auto x = random_values<__half>(context, size * size), w = random_values<__half>(context, size * size);
+  const auto x = made_up_values(context, size * size), w = made_up_values(context, size * size);
   const DeviceBuffer<__half> out(context.pool, size * size);
   const double ms = milliseconds(
       context,
@@ -149,30 +109,12 @@ void bench_gemm(Context& context) {
 
 void bench_decode_attention(Context& context) {
   const std::uint32_t batch = 32, tokens = 4096, kv_heads = 8, d = 128;
-  const std::size_t cache = std::size_t{batch} * kv_heads * tokens * d;
-  const auto keys = random_values<__half>(context, cache), values = random_values<__half>(context, cache);
-  const auto lengths = on_device(context, std::vector<std::uint32_t>(batch, tokens));
   for (const std::uint32_t heads : {8u, 32u, 64u}) {
-    const std::size_t cols = std::size_t{heads} * d;
-    const auto q = random_values<__half>(context, batch * cols);
-    const DeviceBuffer<__half> out(context.pool, batch * cols);
-    DecodeQuery<__half> query;
-    query.q = q.data();
-    query.q_stride = query.out_stride = cols;
-    query.out = out.data();
-    query.sequences = batch;
-    query.keys = keys.data();
-    query.values = values.data();
-    query.lengths = lengths.data();
+    const DecodeWork attention(context, batch, {heads, kv_heads, d, tokens});
     for (const std::uint32_t splits : {0u, 1u, 2u, 3u, 4u}) {
       const double ms = milliseconds(
-          context,
-          [&] {
-            decode_attention(context.stream, context.pool, context.device, query, {heads, kv_heads, d, tokens}, tokens,
-                             splits);
-          },
-          3, 21, true);
-      const double rate = 2.0 * 2.0 * static_cast<double>(cache) / ms * 1e3;
+          context, [&] { attention.run(splits); }, 3, 21, true);
+      const double rate = 2.0 * 2.0 * batch * kv_heads * tokens * d / ms * 1e3;
       row("decode attention, batch 32, 4,096 tokens, 8 KV heads, " + std::to_string(heads) + " heads, d 128, " +
               (splits == 0 ? std::string("splits chosen") : std::to_string(splits) + " splits"),
           rate * 1e-9, "GB/s", rate / peaks(context.device).bytes_per_second, splits == 0 ? 0.8 : 0);
@@ -183,33 +125,96 @@ void bench_decode_attention(Context& context) {
 void bench_prefill_attention(Context& context) {
   const std::uint32_t heads = 16, d = 128;
   for (const std::uint32_t tokens : {2048u, 16384u}) {
-    const std::size_t cols = std::size_t{heads} * d;
-    const auto q = random_values<__half>(context, tokens * cols), k = random_values<__half>(context, tokens * cols),
-               v = random_values<__half>(context, tokens * cols);
-    const DeviceBuffer<__half> out(context.pool, tokens * cols);
-    const auto starts = on_device(context, std::vector<std::uint32_t>{0, tokens});
-    PrefillQuery<__half> query;
-    query.q = q.data();
-    query.k = k.data();
-    query.v = v.data();
-    query.out = out.data();
-    query.rows = tokens;
-    query.q_stride = query.kv_stride = query.out_stride = cols;
-    query.starts = starts.data();
-    query.sequences = 1;
-    query.longest = tokens;
-    query.heads = query.kv_heads = heads;
-    query.d = d;
+    const PrefillWork attention(context, tokens, heads, d);
     for (const auto& [kernel, name] : {std::pair{PrefillKernel::tile, "mma.sync"}, {PrefillKernel::hopper, "sm_90"}}) {
       if (!supports_prefill(kernel, context.device, d)) continue;
       const double ms = milliseconds(
-          context, [&] { prefill_attention(context.stream, context.device, query, kernel); }, 2, 9, false);
+          context, [&] { attention.run(kernel); }, 2, 9, false);
       // Half of the square is masked and neither computed nor counted: 4 n^2 d heads / 2.
       const double rate = 2.0 * double{1} * tokens * tokens * d * heads / ms * 1e3, peak = peaks(context.device).flops;
       row(std::string("prefill attention, causal, ") + std::to_string(tokens) + " tokens, 16 heads, d 128, " + name,
           rate * 1e-12, "TFLOP/s", peak > 0 ? rate / peak : 0,
           tokens == 16384 && kernel == PrefillKernel::hopper && peak > 0 ? 450e12 / peak : 0);
     }
+  }
+}
+
+// An eighth of the tokens of 64 lists.
+void bench_choice(Context& context) {
+  const std::uint32_t sequences = 8, lists = 8;
+  for (const std::uint32_t tokens : {4096u, 16384u, 131072u}) {
+    const std::size_t count = std::size_t{sequences} * lists * tokens;
+    const auto halves = made_up_values(context, count);
+    const DeviceBuffer<float> scores(context.pool, count);
+    convert(context.stream, static_cast<const __half*>(halves.data()), scores.data(), count);
+    const auto on_device = [&](std::uint32_t value, std::size_t times) {
+      DeviceBuffer<std::uint32_t> buffer(context.pool, times);
+      const std::vector<std::uint32_t> values(times, value);
+      copy_to_device(context.stream, std::span<const std::uint32_t>(values), buffer.data());
+      return buffer;
+    };
+    const auto lengths = on_device(tokens, sequences), newest = on_device(1, sequences),
+               firsts = on_device(0, sequences), counts = on_device(tokens / 8, std::size_t{sequences} * lists);
+    const DeviceBuffer<std::uint32_t> chosen(context.pool, count);
+    const SequenceView batch{nullptr, nullptr, firsts.data(), lengths.data(), sequences, tokens, 1};
+    for (const auto& [kernel, name] : {std::pair{TopKernel::sort, "CUB's sort"}, {TopKernel::select, "selection"}}) {
+      const double ms = milliseconds(
+          context,
+          [&] {
+            choose_best(context.stream, context.pool, batch, lists, tokens, scores.data(), newest.data(), counts.data(),
+                        chosen.data(), kernel);
+          },
+          3, 21, false);
+      row("the best eighth of " + std::to_string(tokens) + " tokens, 64 lists, " + name, 1e3 * ms, "us", 0, 0);
+    }
+  }
+}
+
+// Decoding attention by the methods, as a layer of Llama-3-8B sees it: choice of tokens and attention, by step and
+// layer. Shares are of the dense step's time.
+void bench_methods(Context& context) {
+  bench_choice(context);
+
+  csdsim::host::ModelConfig config;
+  config.layers = 1;
+  config.heads = 32;
+  config.kv_heads = 8;
+  config.head_dim = 128;
+  const std::uint32_t batch = 8, tokens = 16384, steps = 24;
+  double dense = 0;
+  for (const auto& info : csdsim::host::attention_methods()) {
+    // What learns from the prompt needs one that fits the time of a bench.
+    const std::uint32_t prompt = info.name == "h2o" || info.name == "infinigen" ? 2048 : tokens;
+    const auto configured = csdsim::host::configure_method(info.name, {}, config.head_dim);
+    DeviceAttention attention(context, config, configured.options);
+    std::vector<csdsim::SequenceId> sequences;
+    std::vector<csdsim::Half> rows(std::size_t{prompt} * config.kv_width());
+    std::uint32_t state = 1;
+    const auto next = [&] {
+      state = state * 1664525u + 1013904223u;
+      return static_cast<float>(state >> 8) * 0x1p-23f - 1;
+    };
+    for (csdsim::Half& h : rows) h = csdsim::float_to_half(next());
+    std::vector<float> queries(std::size_t{prompt} * config.q_width());
+    for (float& value : queries) value = next();
+    for (std::uint32_t i = 0; i < batch; ++i) {
+      sequences.emplace_back(i);
+      const csdsim::host::SequenceSlice slice{sequences.back(), prompt};
+      attention.create_sequence(sequences.back());
+      attention.store(csdsim::LayerId{0}, {&slice, 1}, rows, rows);
+      if (attention.learns_from_prompt()) attention.learn(csdsim::LayerId{0}, {&slice, 1}, queries);
+    }
+    const auto q = made_up_values(context, batch * std::size_t{config.q_width()}),
+               k = made_up_values(context, batch * std::size_t{config.kv_width()});
+    const DeviceBuffer<float> out(context.pool, batch * std::size_t{config.q_width()});
+    const double ms = milliseconds(
+        context,
+        [&] { attention.attend_on_device(csdsim::LayerId{0}, sequences, q.data(), k.data(), k.data(), out.data()); }, 3,
+        static_cast<int>(steps), true);
+    if (info.name == "dense") dense = ms;
+    row("attention by " + std::string(info.name) + ", " + configured.setting + ", batch 8, " + std::to_string(prompt) +
+            " tokens, 8 KV heads, 32 heads, d 128",
+        1e3 * ms, "us", ms / dense, 0);
   }
 }
 
@@ -243,6 +248,7 @@ int main(int argc, char** argv) {
       return argc < 2 || std::any_of(argv + 1, argv + argc, [&](const char* a) { return part == a; });
     };
     if (wanted("operators")) bench_operators(context);
+    if (wanted("methods")) bench_methods(context);
     if (wanted("models")) bench_models(context);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: %s\n", error.what());

@@ -1,9 +1,8 @@
-// What the GPU benches share: timing by events, and a line of the table in docs/gpu.md.
+// What the GPU benches share: peaks, and a line of the table in docs/gpu.md.
 #pragma once
 
 #include <algorithm>
 #include <cstdio>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,10 +21,6 @@ struct Peaks {
 /// The GPU's peaks by name (data sheets: H200 4.8 TB/s and 989 TFLOP/s, ...); memory from the driver where it is
 /// unknown.
 Peaks peaks(const csdsim::host::cuda::DeviceInfo& device);
-
-/// Median milliseconds of `work` over `repeats` runs after `warm_ups`. Between runs the L2 cache is overwritten, where
-/// `cold`, outside the measured time.
-double milliseconds(Context& context, const std::function<void()>& work, int warm_ups, int repeats, bool cold);
 
 /// One row of the table: what, figure with unit, the goal and whether it was met (goal 0: none).
 void row(const std::string& what, double value, const std::string& unit, double share, double goal);

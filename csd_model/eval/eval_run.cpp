@@ -138,7 +138,11 @@ EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progre
         recorder.add(window, layer, head, tokens, selection);
     };
   }
-  host::EvaluationResult evaluated = host::evaluate(*decoder, text, settings, request.options, hooks);
+  host::EvaluationOptions options = request.options;
+  // What the drive answers is held against the host's processor, bit for bit.
+  options.attention_on_backend = std::none_of(request.settings.begin(), request.settings.end(),
+                                              [](const EvalSetting& s) { return s.drive.has_value(); });
+  host::EvaluationResult evaluated = host::evaluate(*decoder, text, settings, options, hooks);
 
   if (request.record_every) {
     result.recorded = recorder.document(checkpoint.config.head_dim, evaluated.rows[0].setting, request.model.string(),

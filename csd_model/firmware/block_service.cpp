@@ -103,15 +103,20 @@ void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
   if (free_reads_.empty()) {
     tag = reading_.size();
     reading_.emplace_back();
+    if (carried_) read_data_.emplace_back();
   } else {
     tag = free_reads_.back();
     free_reads_.pop_back();
   }
   Read& read = reading_[tag];
   read.command = &command;
-  if (carried_) read.data = dram_buffers_.allocate(length);
   reads_.clear();
-  read.planned = ftl_.read(offset, length, read.data.bytes(), reads_);
+  if (carried_) {
+    read_data_[tag] = dram_buffers_.allocate(length);
+    read.planned = ftl_.read(offset, length, read_data_[tag].bytes(), reads_);
+  } else {
+    read.planned = ftl_.read(offset, length, {}, reads_);
+  }
   // What cannot be corrected is read all the same.
   if (!plans_.read(reads_, *this, tag)) flash_done(tag, {});
 }
@@ -130,17 +135,13 @@ void BlockService::flash_done(std::uint64_t tag, const FlashStages& stages) {
     return command.complete(failed);
   }
   port_.stream(DramTraffic::host_data, command.io().data);
-  if (carried_)
-    return command.write_host(Bytes{0}, read.data.bytes(), [this, &command, tag](Status s) {
-      end_read(tag);
-      command.complete(s);
-    });
+  if (carried_) return command.complete_with_data(read_data_[tag].bytes(), [this, tag](Status) { end_read(tag); });
   end_read(tag);
   command.complete_with_data_timing(command.io().data);
 }
 
 void BlockService::end_read(std::uint64_t tag) {
-  if (carried_) reading_[tag].data = DramBuffer{};
+  if (carried_) read_data_[tag] = DramBuffer{};
   free_reads_.push_back(tag);
 }
 
@@ -154,7 +155,7 @@ void BlockService::plan_mapped_read(Command& command, Bytes offset, Bytes length
     if (planned != ftl::IoStatus::ok) return command.complete(to_status(planned));
     port_.stream(DramTraffic::host_data, length);
     if (!carried_) return command.complete_with_data_timing(length);
-    command.write_host(Bytes{0}, data->bytes(), [&command, data](Status s) { command.complete(s); });
+    command.complete_with_data(data->bytes(), [data](Status) {});
   });
   collect_behind(planes);
 }

@@ -48,7 +48,6 @@ class BlockService : private csdsim::nfc::FlashClient {
   struct Read {
     csdsim::nvme::Command* command = nullptr;
     csdsim::ftl::IoStatus planned = csdsim::ftl::IoStatus::ok;
-    DramBuffer data;  ///< empty in timing runs
   };
 
   void plan_read(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length);
@@ -82,8 +81,9 @@ class BlockService : private csdsim::nfc::FlashClient {
   DramPort& port_;
   ControllerDram& dram_buffers_;
   bool carried_;
-  csdsim::ftl::Phase reads_;   ///< scratch: of the command that is being planned
-  std::vector<Read> reading_;  ///< commands whose pages are on their way, by tag
+  csdsim::ftl::Phase reads_;           ///< scratch: of the command that is being planned
+  std::vector<Read> reading_;          ///< commands whose pages are on their way, by tag
+  std::vector<DramBuffer> read_data_;  ///< of them; carried runs only
   std::vector<std::uint64_t> free_reads_;
   WriteBuffer& write_buffer_;
   std::optional<csdsim::Alarm> idle_;  ///< for FlushPolicy::idle: the host has been silent for long enough

@@ -33,10 +33,6 @@ void FlashIo::flash_done(std::uint64_t tag, const csdsim::FlashStages& stages) {
   finished_ = nullptr;
 }
 
-void FlashIo::submit(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag) {
-  dram_.limited() ? stage(ops, client, tag) : send(ops, client, tag);
-}
-
 /// Batches that program or erase keep their order, whatever they move; those that only read have nothing to wait for.
 void FlashIo::stage(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag) {
   if (free_staged_.empty()) {

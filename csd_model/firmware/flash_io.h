@@ -29,7 +29,11 @@ class FlashIo : public sc_core::sc_module, private csdsim::nfc::FlashClient {
   FlashIo(const sc_core::sc_module_name& name, DramPort& dram);
 
   /// At least one operation; `client` is told. Throws InternalError when the flash refuses the batch.
-  void submit(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag);
+  void submit(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag) {
+    if (flash_ != nullptr && !dram_.limited()) [[likely]]
+      return flash_->submit_directly(ops, client, tag);
+    dram_.limited() ? stage(ops, client, tag) : send(ops, client, tag);
+  }
   /// With a callback. Throws InternalError when the flash refuses the batch.
   void submit(std::span<const csdsim::PageOp> ops, Done&& done);
 

@@ -15,7 +15,15 @@ namespace status = nvme::status;
 
 namespace {
 
-nvme::Status to_status(ftl::KvStatus s) {
+Bytes program_bytes(const ftl::FlushJob& job) {
+  Bytes sum;
+  for (const PageOp& op : job.programs) sum += Bytes{op.channel_bytes};
+  return sum;
+}
+
+}  // namespace
+
+nvme::Status KvService::to_status(ftl::KvStatus s) {
   switch (s) {
     case ftl::KvStatus::ok:
       return status::success;
@@ -43,21 +51,10 @@ nvme::Status to_status(ftl::KvStatus s) {
   return status::internal_error;
 }
 
-Bytes program_bytes(const ftl::FlushJob& job) {
-  Bytes sum;
-  for (const PageOp& op : job.programs) sum += Bytes{op.channel_bytes};
-  return sum;
-}
-
-HeadsInUse::Layer layer_of(const AttendDescriptor& d, LayerId layer) { return {SequenceId{d.sequence}, layer}; }
-ftl::HeadRange heads_of(const AttendDescriptor& d) { return {KvHead{d.first_head}, d.head_count}; }
-
-std::span<const Half> halves(const DramBuffer& buffer, Bytes offset, std::size_t count) {
+std::span<const Half> KvService::halves(const DramBuffer& buffer, Bytes offset, std::size_t count) {
   if (buffer.empty()) return {};
   return {buffer.as<const Half>(offset), count};
 }
-
-}  // namespace
 
 KvService::KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine,
                      ControllerDram& dram, DramPort& port, WriteBuffer& write_buffer)
@@ -249,182 +246,6 @@ nvme::Status KvService::check_heads(const AttendDescriptor& d, LayerId layer, st
       return to_status(s);
   if (ftl_.shape(SequenceId{d.sequence}).head_dim != head_dim) return status::kv_shape_mismatch;
   return status::success;
-}
-
-// Attend.
-
-struct KvService::Attend {
-  Command* command = nullptr;
-  nvme::KvAttend op;
-  nvme::AttendLayout layout;
-  std::vector<AttendDescriptor> descriptors;
-  DramBuffer buffer;         ///< the command's buffer from section q on; empty in timing runs
-  std::size_t appended = 0;  ///< descriptors whose tokens are in the cache
-  DramBuffer out;            ///< section out; empty in timing runs
-
-  /// Section offsets relative to `buffer`.
-  Bytes in_buffer(Bytes section) const { return section - layout.q; }
-};
-
-void KvService::attend(Command& command, const nvme::KvAttend& op) {
-  const auto a = std::make_shared<Attend>();
-  a->command = &command;
-  a->op = op;
-  a->layout = nvme::attend_layout(op);
-  a->descriptors.resize(op.n);
-  command.read_host(Bytes{0}, std::as_writable_bytes(std::span(a->descriptors)), [this, a](Status s) {
-    if (!s.ok()) return a->command->complete(s);
-    descriptors_arrived(a);
-  });
-}
-
-nvme::Status KvService::validate(const Attend& a) const {
-  std::uint64_t heads = 0;
-  for (const AttendDescriptor& d : a.descriptors) {
-    if (const Status s = check_heads(d, a.op.layer, a.op.head_dim); !s.ok()) return s;
-    if ((d.flags & ~nvme::attend_flag::append) != 0 || d.reserved_24 != 0 || d.reserved_28 != 0)
-      return status::invalid_field;
-    const bool sparf = a.op.method == nvme::AttendMethod::sparf;
-    if (sparf ? d.r == 0 || d.r > a.op.head_dim || d.k == 0 : d.r != 0 || d.k != 0 || d.l != 0)
-      return status::kv_bad_parameters;
-    const bool appends = (d.flags & nvme::attend_flag::append) != 0;
-    for (std::uint32_t h = 0; h < d.head_count; ++h) {
-      const std::uint32_t tokens = ftl_.tokens({SequenceId{d.sequence}, a.op.layer, KvHead{d.first_head + h}});
-      if (std::uint64_t{d.token} + (appends ? 0 : 1) != tokens) return status::kv_bad_token;
-    }
-    heads += d.head_count;
-  }
-  return heads == a.op.total_heads ? status::success : status::kv_shape_mismatch;
-}
-
-/// Heads that a descriptor appends to are no other descriptor's: it would find another token than it names.
-bool KvService::appends_apart(const Attend& a) {
-  HeadsInUse appended;
-  for (const bool appends : {true, false})
-    for (const AttendDescriptor& d : a.descriptors) {
-      if (((d.flags & nvme::attend_flag::append) != 0) != appends) continue;
-      if (appended.overlap(layer_of(d, a.op.layer), heads_of(d))) return false;
-      if (appends) appended.add(layer_of(d, a.op.layer), heads_of(d));
-    }
-  return true;
-}
-
-void KvService::descriptors_arrived(const std::shared_ptr<Attend>& a) {
-  if (const Status s = validate(*a); !s.ok()) return a->command->complete(s);
-  if (!appends_apart(*a)) return a->command->complete(status::kv_bad_token);
-  read_section(*a->command, a->layout.q, a->layout.out, a->buffer, [this, a](Status s) {
-    if (!s.ok()) return a->command->complete(s);
-    when_possible([this, a] { return append_tokens(a); });
-  });
-}
-
-/// False while it has to wait. Descriptors are appended one by one; should one fail for good, those before it stay: a
-/// host that tries again finds them appended and attends to them without the append flag.
-bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
-  if (a->appended == 0)
-    if (const Status s = validate(*a); !s.ok()) {  // the cache may have changed while q, k and v were on their way
-      a->command->complete(s);
-      return true;
-    }
-  std::size_t head_offset = 0;
-  for (std::size_t i = 0; i < a->appended; ++i) head_offset += a->descriptors[i].head_count;
-  for (; a->appended < a->descriptors.size(); ++a->appended) {
-    const AttendDescriptor& d = a->descriptors[a->appended];
-    if ((d.flags & nvme::attend_flag::append) != 0) {
-      if (attended_.overlap(layer_of(d, a->op.layer), heads_of(d))) return false;
-      const std::size_t elements = std::size_t{d.head_count} * a->op.head_dim;
-      const Bytes offset{head_offset * a->op.head_dim * sizeof(Half)};
-      ftl::AppendResult result = ftl_.append(SequenceId{d.sequence}, a->op.layer, TokenIndex{d.token}, 1, heads_of(d),
-                                             halves(a->buffer, a->in_buffer(a->layout.k) + offset, elements),
-                                             halves(a->buffer, a->in_buffer(a->layout.v) + offset, elements));
-      start_erases(result.erases);
-      start_flushes(std::move(result.jobs), [] {});
-      if (result.status == ftl::KvStatus::busy) return false;
-      if (result.status != ftl::KvStatus::ok) {
-        a->command->complete(to_status(result.status));
-        return true;
-      }
-    }
-    head_offset += d.head_count;
-  }
-  start_engine(a);
-  return true;
-}
-
-/// Pins the sequences and keeps their heads from growing while the engine works on them. `descriptors` belongs to what
-/// `done` keeps alive.
-void KvService::run_jobs(Command& command, LayerId layer, std::vector<engine::HeadJob> jobs,
-                         const std::vector<AttendDescriptor>& descriptors, Done done) {
-  for (const AttendDescriptor& d : descriptors) {
-    ftl_.pin(SequenceId{d.sequence});
-    attended_.add(layer_of(d, layer), heads_of(d));
-  }
-  const auto release = [this, layer, &descriptors] {
-    for (const AttendDescriptor& d : descriptors) attended_.remove(layer_of(d, layer), heads_of(d));
-    for (const AttendDescriptor& d : descriptors) unpin(SequenceId{d.sequence});
-  };
-  const Bytes tail = port_.limited() ? tail_bytes(jobs) : Bytes{};
-  const auto work = std::make_shared<std::vector<engine::HeadJob>>(std::move(jobs));
-  const Bytes buffer = config_.engine_in_dram ? engine_bytes(*work) : Bytes{};
-  port_.move(DramTraffic::kv_tail, tail, [this, &command, work, buffer, release, done = std::move(done)] {
-    const bool taken = engine_.run(std::move(*work), [this, buffer, release, done] {
-      const auto end = [release, done] {
-        release();
-        done();
-      };
-      if (buffer.value == 0) return end();
-      port_.move(DramTraffic::engine_buffer, buffer, end);
-    });
-    if (taken) return;
-    release();
-    command.complete(status::kv_bad_parameters);
-  });
-}
-
-Bytes KvService::engine_bytes(const std::vector<engine::HeadJob>& jobs) const {
-  Bytes held;
-  for (const engine::HeadJob& job : jobs) held += engine::job_footprint(job, lookup_.view(job.key));
-  return held * 2;
-}
-
-Bytes KvService::tail_bytes(const std::vector<engine::HeadJob>& jobs) const {
-  std::uint64_t rows = 0;
-  for (const engine::HeadJob& job : jobs) {
-    const engine::KvHeadView view = lookup_.view(job.key);
-    rows += std::uint64_t{view.tokens - view.flushed_tokens} * view.head_dim;
-  }
-  return Bytes{rows * 2 * sizeof(Half)};
-}
-
-void KvService::start_engine(const std::shared_ptr<Attend>& a) {
-  const std::size_t per_head = std::size_t{a->op.group} * a->op.head_dim;
-  const Half* q = nullptr;
-  Half* out = nullptr;
-  if (config_.carried) {
-    a->out = cleared_buffer(a->layout.size - a->layout.out);
-    q = a->buffer.as<const Half>();
-    out = a->out.as<Half>();
-  }
-  std::vector<engine::HeadJob> jobs;
-  jobs.reserve(a->op.total_heads);
-  for (const AttendDescriptor& d : a->descriptors)
-    for (std::uint32_t h = 0; h < d.head_count; ++h) {
-      engine::HeadJob& job = jobs.emplace_back();
-      job.key = {SequenceId{d.sequence}, a->op.layer, KvHead{d.first_head + h}};
-      job.group = a->op.group;
-      if (a->op.method == nvme::AttendMethod::sparf) {
-        job.method = engine::Method::sparf;
-        job.sparf = {.r = d.r, .k = d.k, .l = d.l};
-      }
-      if (!config_.carried) continue;
-      job.q = q;
-      job.out = out;
-      q += per_head;
-      out += per_head;
-    }
-  run_jobs(*a->command, a->op.layer, std::move(jobs), a->descriptors, [this, a] {
-    write_section(*a->command, a->layout.out, a->layout.size, a->out, [a](Status s) { a->command->complete(s); });
-  });
 }
 
 }  // namespace csd_model

@@ -55,6 +55,10 @@ class KvService {
   struct Score;
   struct Fetch;
 
+  static Status to_status(csdsim::ftl::KvStatus status);
+  /// Empty in timing runs.
+  static std::span<const csdsim::Half> halves(const DramBuffer& buffer, csdsim::Bytes offset, std::size_t count);
+
   /// Runs `attempt` until it says that it is through: now, or whenever room may have been made, in order of arrival.
   void when_possible(std::function<bool()> attempt);
 

@@ -47,13 +47,6 @@ void PlanRunner::begin(const RunPtr& run) {
   start_phase(run);
 }
 
-bool PlanRunner::read(Phase& ops, nfc::FlashClient& client, std::uint64_t tag) {
-  leave_out_buffered(ops);
-  if (ops.empty()) return false;
-  flash_.submit(ops, client, tag);
-  return true;
-}
-
 /// Plans of one phase whose planes nobody waits for go straight to the flash.
 bool PlanRunner::must_queue(const std::vector<Phase>& phases) const {
   if (!changes_flash(phases)) return false;

@@ -37,7 +37,12 @@ class PlanRunner {
 
   /// Starts a plan of one phase that only reads; `ops` lose the pages that are still in DRAM. False: it is over,
   /// nothing is left to do. Otherwise `client` is told.
-  bool read(csdsim::ftl::Phase& ops, csdsim::nfc::FlashClient& client, std::uint64_t tag);
+  bool read(csdsim::ftl::Phase& ops, csdsim::nfc::FlashClient& client, std::uint64_t tag) {
+    if (!programming_.empty()) leave_out_buffered(ops);
+    if (ops.empty()) return false;
+    flash_.submit(ops, client, tag);
+    return true;
+  }
 
   /// Pages read from DRAM because their program had not completed.
   std::uint64_t buffer_hits() const { return buffer_hits_; }

@@ -48,6 +48,7 @@ Platform::Platform(const PlatformConfig& config) : config_(config) {
                                                                              .queues = config.queues,
                                                                              .queue_depth = config.queue_depth,
                                                                              .io_overhead = config.io_overhead,
+                                                                             .coalescing = config.coalescing,
                                                                              .cores = cores,
                                                                              .first_core = i * config.queues,
                                                                              .run_ahead = config.run_ahead});

@@ -23,6 +23,7 @@ struct PlatformConfig {
   std::uint32_t cores = 26;     ///< of the host; queues of all drives share them
   std::uint16_t queues = 4;
   std::uint32_t queue_depth = 1024;
+  csdsim::nvme::InterruptCoalescing coalescing{};
   bool run_ahead = false;     ///< of the drivers: see NvmeDriverParams
   EngineFactory engine = {};  ///< called once a drive; without it drives have the model's own engine
 };

@@ -199,6 +199,7 @@ nvme::PcieLinkParams link_params(const scenario::LinkConfig& link) {
   nvme::PcieLinkParams params;
   params.max_payload = link.max_payload;
   params.max_read_request = link.max_read_request;
+  params.outstanding_reads = link.outstanding_reads.value_or(0);
   params.tlp_overhead = link.tlp_overhead;
   params.dllp_overhead = link.dllp_overhead;
   params.latency = link.latency;
@@ -237,6 +238,7 @@ DriveConfig drive_config(const Scenario& s) {
   config.engine.argtopk_per_cycle = device.engine.argtopk_per_cycle;
   config.engine.jobs_in_flight = device.engine.jobs_in_flight;
   config.engine.buffer = device.engine.buffer;
+  if (device.engine.intake == scenario::Intake::page) config.engine.intake = engine::Intake::page;
   config.link = link_params(device.link);
   config.nvme.controller.io_queues = static_cast<std::uint16_t>(device.nvme.queues);
   config.nvme.controller.queue_depth = device.nvme.queue_depth;
@@ -249,7 +251,6 @@ DriveConfig drive_config(const Scenario& s) {
   config.dram_bandwidth = device.dram.bandwidth;
   config.write_buffer = device.write_buffer.capacity;
   config.flush = flush_config(device.write_buffer);
-  config.engine_buffer_in_dram = device.engine.buffer_memory == scenario::EngineMemory::dram;
   if (const scenario::KvMapping* mapping = scenario::kv_mapping(device.ftl.mapping)) {
     config.kv.tail = mapping->tail;
     config.kv.tail_rewrites = mapping->tail_rewrites;
@@ -260,6 +261,7 @@ DriveConfig drive_config(const Scenario& s) {
   }
   set_block_management(s, config);
   config.kv_share = kv_share(s);
+  config.engine_buffer_in_dram = device.engine.buffer_memory == scenario::EngineMemory::dram && config.kv_share > 0;
   config.lookup_time = device.ftl.lookup_time;
   config.lookup_cores = device.ftl.lookup_cores;
   config.data = s.simulation.data == scenario::DataMode::carried ? ftl::DataMode::carried : ftl::DataMode::timing;
@@ -277,6 +279,8 @@ PlatformConfig platform_config(const Scenario& s) {
   config.cores = platform.host.cores;
   config.queues = static_cast<std::uint16_t>(platform.device.nvme.queues);
   config.queue_depth = platform.device.nvme.queue_depth;
+  if (const auto* coalesced = std::get_if<scenario::CoalescedInterrupts>(&platform.device.nvme.interrupts))
+    config.coalescing = {coalesced->completions, coalesced->time};
   return config;
 }
 

@@ -25,6 +25,21 @@ using nlohmann::ordered_json;
 
 namespace {
 
+/// The system's attention as a method of the host.
+host::ConfiguredMethod method_of(const scenario::SystemConfig& system, std::uint32_t head_dim) {
+  const auto* const sparf = std::get_if<scenario::InstinferSparf>(&system);
+  if (sparf == nullptr) return host::configure_method("dense", {}, head_dim);
+  const host::SparfParameters p = scenario::sparf_parameters(*sparf);
+  const bool traffic = p.mode == host::RatioMode::traffic;
+  return host::configure_method("sparf",
+                                {.ratio = Ratio::of(p.ratio.numerator, p.ratio.denominator),
+                                 .meaning = traffic ? host::RatioMeaning::traffic : host::RatioMeaning::tokens,
+                                 .r = p.r,
+                                 .k = p.k,
+                                 .local = p.local},
+                                head_dim);
+}
+
 /// Tokens and, where the checkpoint has a tokenizer, their text.
 void add_text(RunResult& result, const Tokens& generated, const LoadedModel& model) {
   result.document["tokens"] = to_json(generated);
@@ -127,10 +142,11 @@ RunResult run_generation_scenario(const scenario::Scenario& s, const RunOptions&
   if (options.attention_on_host) {
     result.document["metrics"] = ordered_json::object();
     result.meaning = "Attention ran on the host: nothing was simulated.";
-    if (options.processor != Processor::cpu && std::holds_alternative<scenario::InstinferDense>(s.system)) {
+    if (options.processor != Processor::cpu) {
       add_text(result,
                generate_on_gpu(options.processor, model->checkpoint.config, *model->checkpoint.weights, prompts,
-                               {.max_new_tokens = workload.output_tokens, .sampling = sampling, .stop = {}}),
+                               {.max_new_tokens = workload.output_tokens, .sampling = sampling, .stop = {}},
+                               method_of(s.system, model->checkpoint.config.head_dim)),
                *model);
     } else {
       const std::unique_ptr<DecoderData> data = decode_on_host();

@@ -33,8 +33,16 @@ std::unique_ptr<Backend> make_backend(Processor processor) {
 std::vector<std::vector<TokenId>> generate_on_gpu(Processor processor, const ModelConfig& config,
                                                   const WeightSource& weights,
                                                   const std::vector<std::vector<TokenId>>& prompts,
-                                                  const GenerationOptions& options) {
-  return load_cuda_module()->generate(config, weights, format_of(processor), prompts, options);
+                                                  const GenerationOptions& options, ConfiguredMethod method) {
+  const GpuFormat format = format_of(processor);
+  // Dense attention has a model of its own, a decode step one graph.
+  if (std::holds_alternative<DenseOptions>(method.options)) {
+    return load_cuda_module()->generate(config, weights, format, prompts, options);
+  }
+  const std::unique_ptr<Backend> backend = make_backend(processor);
+  const std::unique_ptr<Decoder> decoder = make_decoder(config, weights, *backend);
+  const auto attention = backend->make_attention(config, std::move(method), QueryPrecision::f16);
+  return generate(*decoder, *attention, prompts, options);
 }
 
 }  // namespace csd_model

@@ -21,9 +21,10 @@ Processor processor_named(std::string_view name);
 /// UserError if it is a GPU and this program or machine has none (see host::load_cuda_module).
 std::unique_ptr<csdsim::host::Backend> make_backend(Processor processor);
 
-/// As host::generate() with dense attention, all of it on a GPU. InternalError for the cpu.
+/// As host::generate(), all of it on a GPU, attention by the method. InternalError for the cpu.
 std::vector<std::vector<csdsim::host::TokenId>> generate_on_gpu(
     Processor processor, const csdsim::host::ModelConfig& config, const csdsim::host::WeightSource& weights,
-    const std::vector<std::vector<csdsim::host::TokenId>>& prompts, const csdsim::host::GenerationOptions& options);
+    const std::vector<std::vector<csdsim::host::TokenId>>& prompts, const csdsim::host::GenerationOptions& options,
+    csdsim::host::ConfiguredMethod method);
 
 }  // namespace csd_model

@@ -135,9 +135,12 @@ void check_link(Checker& c, LinkConfig& link, const std::string& path, bool read
   require_power_of_two(c, path + ".max_payload", link.max_payload);
   if (reads_in_requests) require_power_of_two(c, path + ".max_read_request", link.max_read_request);
   if (!link.bandwidth) return;
-  for (const char* const of_packets : {".max_payload", ".max_read_request", ".tlp_overhead", ".dllp_overhead"})
-    if (reads_in_requests || of_packets != std::string_view(".max_read_request"))
-      c.refuse_unused(path + of_packets, bandwidth, fmt::format("{} is what the payload gets", bandwidth));
+  const std::string why = fmt::format("{} is what the payload gets", bandwidth);
+  for (const char* const of_packets : {".max_payload", ".tlp_overhead", ".dllp_overhead"})
+    c.refuse_unused(path + of_packets, bandwidth, why);
+  if (!reads_in_requests) return;
+  for (const char* const of_requests : {".max_read_request", ".outstanding_reads"})
+    c.refuse_unused(path + of_requests, bandwidth, why);
 }
 
 void check_geometry(Checker& c, const FlashGeometry& g) {
@@ -217,10 +220,26 @@ void check_flash_features(Checker& c, const FlashConfig& flash, bool attends) {
   c.require(!flash.page_buffers || flash.ecc_bandwidth || flash.ecc_latency.ps > 0 || attends,
             {"platform.device.flash.page_buffers"},
             "platform.device.flash.page_buffers: nothing keeps pages in them: give ecc_bandwidth or ecc_latency");
+  c.require(
+      !flash.page_buffers || !attends || c.scenario().platform.device.engine.intake != Intake::phase,
+      {"platform.device.engine.intake", "platform.device.flash.page_buffers"},
+      "platform.device.engine.intake: with phase, kernels wait for more pages than page_buffers may hold: give page");
   auto classes = flash.class_priority;
   std::sort(classes.begin(), classes.end());
   c.require(std::adjacent_find(classes.begin(), classes.end()) == classes.end(),
             {"platform.device.flash.class_priority"}, "platform.device.flash.class_priority: names a class twice");
+}
+
+/// In controller DRAM the engine's buffer stands beside the map cache, and leaves room for what comes and goes.
+void check_engine_buffer(Checker& c, const DeviceConfig& device) {
+  if (device.engine.buffer_memory == EngineMemory::sram || !device.has_engine() || c.scenario().block_only()) return;
+  const auto* map = std::get_if<CachedMap>(&device.ftl.map);
+  const Bytes others = map != nullptr ? map->capacity : Bytes{};
+  c.require(device.engine.buffer + others < device.dram.capacity,
+            {"platform.device.engine.buffer", "platform.device.engine.buffer_memory", "platform.device.dram.capacity"},
+            fmt::format("platform.device.engine.buffer: {} does not fit in the controller DRAM of {}{}",
+                        format_quantity(device.engine.buffer), format_quantity(device.dram.capacity),
+                        map != nullptr ? " beside the map cache" : ""));
 }
 
 void check_gpu_timing(Checker& c, GpuConfig& gpu) {
@@ -250,6 +269,10 @@ void check_platform(Checker& c) {
   check_gpu_timing(c, platform.gpu);
   require_power_of_two(c, "platform.device.nvme.mdts", device.nvme.mdts);
   require_power_of_two(c, "platform.device.nvme.block_size", device.nvme.block_size);
+  if (const auto* coalesced = std::get_if<CoalescedInterrupts>(&device.nvme.interrupts))
+    c.require(coalesced->time.ps % SimTime::microseconds(100).ps == 0, {"platform.device.nvme.interrupts.time"},
+              fmt::format("platform.device.nvme.interrupts.time: {} is not a multiple of 100 us",
+                          format_quantity(coalesced->time)));
   c.require(device.engine.buffer >= device.flash.geometry.page_size,
             {"platform.device.engine.buffer", "platform.device.flash.page_size"},
             fmt::format("platform.device.engine.buffer: {} does not hold a page of {}",
@@ -288,6 +311,7 @@ void check_platform(Checker& c) {
               {"platform.device.ftl.map.capacity", "platform.device.dram.capacity"},
               fmt::format("platform.device.ftl.map.capacity: {} does not fit in the controller DRAM of {}",
                           format_quantity(map->capacity), format_quantity(device.dram.capacity)));
+  check_engine_buffer(c, device);
   check_mapping(c);
   auto order = device.ftl.stripe_order;
   std::sort(order.begin(), order.end());

@@ -196,7 +196,8 @@ nlohmann::ordered_json effective_config(const Scenario& scenario) {
   for (const char* const end : {"device", "gpu"}) {
     nlohmann::ordered_json& link = json["platform"][end]["link"];
     if (link["bandwidth"] == "auto") continue;
-    for (const char* const of_packets : {"max_payload", "max_read_request", "tlp_overhead", "dllp_overhead"})
+    for (const char* const of_packets :
+         {"max_payload", "max_read_request", "outstanding_reads", "tlp_overhead", "dllp_overhead"})
       link.erase(of_packets);
   }
   return json;

@@ -15,11 +15,12 @@ enum class DramUse : std::uint8_t {
   value_mean,      ///< running mean of V, fp32
   flush_pending,   ///< page images whose program has not completed
   map,             ///< address maps of the KV namespace
-  write_buffer     ///< host writes that were acknowledged before they reached flash
+  write_buffer,    ///< host writes that were acknowledged before they reached flash
+  engine_buffer    ///< of the attention engine, where it has no memory of its own
 };
-inline constexpr std::size_t kDramUses = 6;
+inline constexpr std::size_t kDramUses = 7;
 inline constexpr std::array<std::string_view, kDramUses> kDramUseNames{
-    "group_buffer", "component_tail", "value_mean", "flush_pending", "map", "write_buffer"};
+    "group_buffer", "component_tail", "value_mean", "flush_pending", "map", "write_buffer", "engine_buffer"};
 
 class DramBudget {
  public:

@@ -1,6 +1,7 @@
 #include "ftl/core/page_map.h"
 
-#include <utility>
+#include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -17,44 +18,66 @@ constexpr std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
+/// (a + b) modulo `values`, for a below and b not above it.
+constexpr std::uint64_t sum_below(std::uint64_t a, std::uint64_t b, std::uint64_t values) {
+  // No branch: it would be as good as random.
+  const std::uint64_t sum = a + b;
+  return sum - (values & (std::uint64_t{0} - static_cast<std::uint64_t>(sum >= values)));
+}
+
+/// The least number whose square is not less than `n`.
+std::uint64_t root_up(std::uint64_t n) {
+  auto root = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(n)));
+  while (root * root < n) ++root;
+  while (root > 1 && (root - 1) * (root - 1) >= n) --root;
+  return root;
+}
+
 }  // namespace
 
 PagePermutation::PagePermutation(std::uint64_t size, std::optional<std::uint64_t> seed)
-    : size_(size), identity_(!seed.has_value()) {
-  while (half_bits_ < 31 && (std::uint64_t{1} << (2 * half_bits_)) < size) ++half_bits_;
+    : size_(size),
+      low_(root_up(std::max<std::uint64_t>(1, size))),
+      high_(std::max<std::uint64_t>(1, (size + low_ - 1) / low_)),
+      by_low_(low_),
+      identity_(!seed.has_value()) {
   std::uint64_t state = seed.value_or(0);
-  for (std::uint64_t& key : keys_) key = state = mix(state);
-  if (identity_ || half_bits_ > kTableBits) return;
-  table_.reserve(std::size_t{kRounds} << half_bits_);
-  for (int r = 0; r < kRounds; ++r)
-    for (std::uint64_t half = 0; half < std::uint64_t{1} << half_bits_; ++half)
-      table_.push_back(static_cast<std::uint16_t>(mixed(half, r)));
+  for (std::uint64_t& key : keys_) key = (state = mix(state)) | 1;
 }
 
-std::uint64_t PagePermutation::mixed(std::uint64_t half, int r) const {
-  return mix(half ^ keys_[static_cast<std::size_t>(r)]) & ((std::uint64_t{1} << half_bits_) - 1);
+/// Half of the finaliser above, which is enough of a round and has a short way through the processor: a table would be
+/// shorter still, but what a drive does between two reads throws it out of the cache.
+inline std::uint64_t PagePermutation::round(std::uint64_t half, int r, std::uint64_t values) const {
+  const std::uint64_t key = keys_[static_cast<std::size_t>(r)];
+  std::uint64_t bits = (half + (key >> 40)) * key;
+  bits = (bits ^ (bits >> 29)) * 0xBF58476D1CE4E5B9u;
+  return static_cast<std::uint64_t>((static_cast<unsigned __int128>(bits) * values) >> 64);
 }
 
 std::uint64_t PagePermutation::forward(std::uint64_t x) const {
   if (identity_) return x;
-  const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
-  do {  // values outside [0, size) walk on along their cycle until they come back inside
-    std::uint64_t left = x >> half_bits_;
-    std::uint64_t right = x & mask;
-    for (int r = 0; r < kRounds; ++r) left = std::exchange(right, left ^ round(right, r));
-    x = (left << half_bits_) | right;
+  do {
+    std::uint64_t high = by_low_.quotient(x);
+    std::uint64_t low = x - high * low_;
+    for (int r = 0; r < kRounds; r += 2) {
+      low = sum_below(low, round(high, r, low_), low_);
+      high = sum_below(high, round(low, r + 1, high_), high_);
+    }
+    x = high * low_ + low;
   } while (x >= size_);
   return x;
 }
 
 std::uint64_t PagePermutation::backward(std::uint64_t y) const {
   if (identity_) return y;
-  const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
   do {
-    std::uint64_t left = y >> half_bits_;
-    std::uint64_t right = y & mask;
-    for (int r = kRounds; r-- > 0;) right = std::exchange(left, right ^ round(left, r));
-    y = (left << half_bits_) | right;
+    std::uint64_t high = by_low_.quotient(y);
+    std::uint64_t low = y - high * low_;
+    for (int r = kRounds; r > 0; r -= 2) {
+      high = sum_below(high, high_ - round(low, r - 1, high_), high_);
+      low = sum_below(low, low_ - round(high, r - 2, low_), low_);
+    }
+    y = high * low_ + low;
   } while (y >= size_);
   return y;
 }

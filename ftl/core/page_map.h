@@ -15,8 +15,10 @@ namespace csdsim::ftl {
 
 using LogicalPage = StrongId<struct LogicalPageTag, std::uint64_t>;  ///< page of the block namespace
 
-/// A seeded bijection on [0, size): a four-round Feistel network with cycle walking, so that a random permutation of
-/// hundreds of millions of pages needs no table. `seed` empty gives the identity.
+/// A seeded bijection on [0, size), so that a random permutation of hundreds of millions of pages needs no table: a
+/// four-round Feistel network over pairs (high, low), whose number is `size` or little more (Black and Rogaway, CT-RSA
+/// 2002). A pair outside walks on along its cycle, which so few do that a branch predictor does not notice; with halves
+/// of whole bits every fourth page would. `seed` empty gives the identity.
 class PagePermutation {
  public:
   PagePermutation(std::uint64_t size, std::optional<std::uint64_t> seed);
@@ -25,19 +27,16 @@ class PagePermutation {
 
  private:
   static constexpr int kRounds = 4;
-  /// Halves of up to so many bits have their rounds in a table, of 64 KiB at most: pages are looked up all the time.
-  static constexpr int kTableBits = 13;
 
-  std::uint64_t mixed(std::uint64_t half, int r) const;
-  std::uint64_t round(std::uint64_t half, int r) const {
-    return table_.empty() ? mixed(half, r) : table_[static_cast<std::uint64_t>(r) << half_bits_ | half];
-  }
+  /// What round `r` makes of a half, below `values`.
+  std::uint64_t round(std::uint64_t half, int r, std::uint64_t values) const;
 
   std::uint64_t size_;
-  int half_bits_ = 1;
+  std::uint64_t low_;   ///< values of the low half: the least that gives a square of at least `size`
+  std::uint64_t high_;  ///< values of the high half, at most low_
+  FixedDivisor by_low_;
   bool identity_;
-  std::array<std::uint64_t, kRounds> keys_{};
-  std::vector<std::uint16_t> table_;  ///< of a round and a half: what is added; empty where halves are too long
+  std::array<std::uint64_t, kRounds> keys_{};  ///< odd
 };
 
 /// Numbers below `limit` that are 0 until written, in 32 bits each where that is enough.

@@ -1,8 +1,26 @@
 #include "base/error.h"
 #include "base/simd.h"
 #include "host_runtime/core/attention_provider.h"
+#include "host_runtime/core/decoder.h"
 
 namespace csdsim::host {
+
+void AttentionProvider::speculate_rows(const Decoder& decoder, LayerId layer, std::span<const SequenceId> sequences,
+                                       const Tensor& q) {
+  speculate(layer, sequences, decoder.to_host_float(q));
+}
+
+Tensor AttentionProvider::attend_rows(const Decoder& decoder, LayerId layer, std::span<const SequenceId> sequences,
+                                      const AttentionInputs& inputs) {
+  std::vector<Half> out(inputs.q.rows * inputs.q.cols);
+  attend(layer, sequences, decoder.to_host_float(inputs.q), decoder.to_host(inputs.k), decoder.to_host(inputs.v), out);
+  return decoder.from_host(out, inputs.q.cols);
+}
+
+std::unique_ptr<MethodAttention> Backend::make_attention(const ModelConfig& config, ConfiguredMethod method,
+                                                         QueryPrecision precision) {
+  return std::make_unique<HostAttention>(config, std::move(method.method), precision);
+}
 
 HostAttention::HostAttention(const ModelConfig& config, std::unique_ptr<AttentionMethod> method,
                              QueryPrecision precision)
@@ -81,8 +99,9 @@ void HostAttention::attend(LayerId layer, std::span<const SequenceId> sequences,
     method_->attend_layer(step, wide, selections);
     simd::narrow(wide.data(), out.data() + row * q_row, q_row);
     for (std::uint32_t head = 0; head < selections.size(); ++head) {
-      observer_(sequences[row], layer, KvHead{head}, step.q.subspan(head * group, group), heads[head],
-                selections[head]);
+      const auto mass = attention_mass(step.q.subspan(head * group, group), heads[head], selections[head].tokens);
+      observer_({sequences[row], layer, KvHead{head}, static_cast<std::uint32_t>(heads[head].tokens), mass,
+                 selections[head]});
     }
   }
 }

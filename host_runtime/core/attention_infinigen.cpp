@@ -61,35 +61,43 @@ InfinigenAttention::InfinigenAttention(const InfinigenOptions& options) : option
   if (options.tokens.is_zero()) throw UserError("infinigen: k (tokens) is 0, at least 1 is needed");
 }
 
+std::size_t infinigen_columns(const InfinigenOptions& options, std::size_t head_dim) {
+  return std::max<std::size_t>(1, options.partial.floor_of(head_dim));
+}
+
+std::vector<float> infinigen_skew(const float* q, std::size_t stride, std::size_t tokens, std::size_t group,
+                                  std::size_t d, std::size_t columns) {
+  const std::size_t rows = tokens * group;
+  const auto row = [&](std::size_t i) { return q + i / group * stride + i % group * d; };
+  std::vector<double> gram(d * d, 0.0);
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t x = 0; x < d; ++x) {
+      for (std::size_t y = 0; y < d; ++y) gram[x * d + y] += double{row(i)[x]} * double{row(i)[y]};
+    }
+  }
+  const std::vector<double> vectors = symmetric_eigenvectors(std::move(gram), d);
+  const std::vector<float> skew(vectors.begin(), vectors.end());
+  std::vector<float> magnitude(d, 0.0f);
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t c = 0; c < d; ++c) magnitude[c] += std::abs(product(row(i), skew.data() + c * d, d));
+  }
+  std::vector<float> chosen;
+  for (const std::uint32_t c : top_indices(magnitude, columns)) {
+    chosen.insert(chosen.end(), skew.begin() + static_cast<std::ptrdiff_t>(c * d),
+                  skew.begin() + static_cast<std::ptrdiff_t>((c + 1) * d));
+  }
+  return chosen;
+}
+
 void InfinigenAttention::learn(const LayerPrompt& prompt) {
   for (std::size_t head = 0; head < prompt.heads.size(); ++head) {
     const KvView& kv = prompt.heads[head];
-    const std::size_t d = kv.head_dim, rows = kv.tokens * prompt.group;
-    const auto row = [&](std::size_t i) {
-      const std::size_t token = i / prompt.group, g = i % prompt.group;
-      return prompt.q.data() + ((token * prompt.heads.size() + head) * prompt.group + g) * d;
-    };
-    std::vector<double> gram(d * d, 0.0);
-    for (std::size_t i = 0; i < rows; ++i) {
-      const float* q = row(i);
-      for (std::size_t x = 0; x < d; ++x) {
-        for (std::size_t y = 0; y < d; ++y) gram[x * d + y] += double{q[x]} * double{q[y]};
-      }
-    }
-    const std::vector<double> vectors = symmetric_eigenvectors(std::move(gram), d);
-    const std::vector<float> skew(vectors.begin(), vectors.end());
-    std::vector<float> magnitude(d, 0.0f);
-    for (std::size_t i = 0; i < rows; ++i) {
-      for (std::size_t c = 0; c < d; ++c) magnitude[c] += std::abs(product(row(i), skew.data() + c * d, d));
-    }
+    const std::size_t size = prompt.group * kv.head_dim;
     State& state = states_.at(prompt.sequence, prompt.layer, head);
-    state.columns = std::max<std::size_t>(1, options_.partial.floor_of(d));
-    state.skew.clear();
+    state.columns = infinigen_columns(options_, kv.head_dim);
+    state.skew = infinigen_skew(prompt.q.data() + head * size, prompt.heads.size() * size, kv.tokens, prompt.group,
+                                kv.head_dim, state.columns);
     state.keys.clear();
-    for (const std::uint32_t c : top_indices(magnitude, state.columns)) {
-      state.skew.insert(state.skew.end(), skew.begin() + static_cast<std::ptrdiff_t>(c * d),
-                        skew.begin() + static_cast<std::ptrdiff_t>((c + 1) * d));
-    }
     extend(state, kv);
   }
 }

@@ -50,6 +50,14 @@ class InfinigenAttention final : public AttentionMethod {
   HeadStates<std::vector<float>> speculated_;  ///< by layer, head 0: q of all heads
 };
 
+/// d': columns that speculate.
+std::size_t infinigen_columns(const InfinigenOptions& options, std::size_t head_dim);
+
+/// The `columns` columns of A that a KV head learns from the queries of a prompt, [columns][d]. q points at the head's
+/// first query of the first token; tokens are `stride` apart, the `group` queries of one d.
+std::vector<float> infinigen_skew(const float* q, std::size_t stride, std::size_t tokens, std::size_t group,
+                                  std::size_t d, std::size_t columns);
+
 /// Orthonormal eigenvectors of a symmetric matrix [n][n], as rows [n][n], by cyclic Jacobi rotations. In no order.
 std::vector<double> symmetric_eigenvectors(std::vector<double> matrix, std::size_t n);
 

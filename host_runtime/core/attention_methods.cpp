@@ -7,11 +7,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "host_runtime/core/attention_chunks.h"
-#include "host_runtime/core/attention_h2o.h"
-#include "host_runtime/core/attention_importance.h"
-#include "host_runtime/core/attention_infinigen.h"
-#include "host_runtime/core/attention_local.h"
 
 namespace csdsim::host {
 namespace {
@@ -36,6 +31,8 @@ Ratio tokens_share(const MethodInfo& info, const MethodSettings& s, Ratio choosi
                    all.denominator * choosing.denominator);
 }
 
+using Configured = std::pair<MethodOptions, std::string>;
+
 struct Tokens {
   TokenBudget budget;
   std::string text;
@@ -47,12 +44,10 @@ Tokens tokens_of(const MethodInfo& info, const MethodSettings& s, Ratio choosing
   return {share, share_text(share)};
 }
 
-ConfiguredMethod dense(const MethodInfo&, const MethodSettings&, std::uint32_t) {
-  return {std::make_unique<DenseAttention>(), "all"};
-}
+Configured dense(const MethodInfo&, const MethodSettings&, std::uint32_t) { return {DenseOptions{}, "all"}; }
 
 template <MeanValue mean>
-ConfiguredMethod sparq(const MethodInfo& info, const MethodSettings& s, std::uint32_t head_dim) {
+Configured sparq(const MethodInfo& info, const MethodSettings& s, std::uint32_t head_dim) {
   const auto from_ratio = std::max<std::uint64_t>(1, s.ratio.round_of(head_dim));
   const std::uint32_t r = s.r.value_or(static_cast<std::uint32_t>(from_ratio));
   if (r < 1 || r > head_dim) {
@@ -63,45 +58,43 @@ ConfiguredMethod sparq(const MethodInfo& info, const MethodSettings& s, std::uin
     throw UserError(fmt::format("{}: {} local tokens do not fit into k = {}", info.name, *s.local, *s.k));
   }
   const SparqOptions options{.components = r, .tokens = tokens.budget, .local = s.local, .mean = mean};
-  return {std::make_unique<SparqAttention>(options, info.name),
-          fmt::format("r {}, k {}, l {}", r, tokens.text, s.local ? std::to_string(*s.local) : "k/4")};
+  return {options, fmt::format("r {}, k {}, l {}", r, tokens.text, s.local ? std::to_string(*s.local) : "k/4")};
 }
 
 template <H2oRank rank>
-ConfiguredMethod h2o(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
+Configured h2o(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
   if (s.heavy.has_value() != s.recent.has_value()) {
     throw UserError(fmt::format("{}: heavy and recent come together: give both, or a ratio", info.name));
   }
   if (s.heavy) {
-    return {std::make_unique<H2oAttention>(
-                H2oOptions{.capacity = *s.heavy + *s.recent, .recent = *s.recent, .rank = rank}, info.name),
+    return {H2oOptions{.capacity = *s.heavy + *s.recent, .recent = *s.recent, .rank = rank},
             fmt::format("heavy {}, recent {}", *s.heavy, *s.recent)};
   }
   const Ratio share = tokens_share(info, s, {0, 1});
-  return {std::make_unique<H2oAttention>(H2oOptions{.capacity = share, .recent = {}, .rank = rank}, info.name),
+  return {H2oOptions{.capacity = share, .recent = {}, .rank = rank},
           fmt::format("heavy + recent {}", share_text(share))};
 }
 
-ConfiguredMethod local(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
+Configured local(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
   const std::uint32_t sinks = s.sinks.value_or(info.name == "streamingllm" ? 4 : 0);
   const Ratio share = tokens_share(info, s, {0, 1});
   if (s.window && *s.window == 0) throw UserError(fmt::format("{}: the window is 0 tokens", info.name));
   const TokenBudget tokens = s.window ? TokenBudget(*s.window + sinks) : TokenBudget(share);
-  return {std::make_unique<LocalAttention>(LocalOptions{.tokens = tokens, .sinks = sinks}, info.name),
+  return {LocalOptions{.tokens = tokens, .sinks = sinks},
           s.window ? fmt::format("window {}, sinks {}", *s.window, sinks)
                    : fmt::format("window + sinks {}, sinks {}", share_text(share), sinks)};
 }
 
-ConfiguredMethod infinigen(const MethodInfo& info, const MethodSettings& s, std::uint32_t head_dim) {
+Configured infinigen(const MethodInfo& info, const MethodSettings& s, std::uint32_t head_dim) {
   InfinigenOptions options;
   if (s.meaning == RatioMeaning::traffic && !s.k) options.partial = s.ratio;
   const std::uint64_t columns = std::max<std::uint64_t>(1, options.partial.floor_of(head_dim));
   const Tokens tokens = tokens_of(info, s, Ratio::of(columns, 2ULL * head_dim));
   options.tokens = tokens.budget;
-  return {std::make_unique<InfinigenAttention>(options), fmt::format("d' {}, k up to {}", columns, tokens.text)};
+  return {options, fmt::format("d' {}, k up to {}", columns, tokens.text)};
 }
 
-ConfiguredMethod leoam(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
+Configured leoam(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
   ChunkOptions options;
   if (s.meaning == RatioMeaning::traffic && !s.k) {
     // Chunks of one size, whose bounds take half of the traffic or less.
@@ -110,20 +103,32 @@ ConfiguredMethod leoam(const MethodInfo& info, const MethodSettings& s, std::uin
   }
   const Tokens tokens = tokens_of(info, s, Ratio::of(1, options.chunk));
   options.tokens = tokens.budget;
-  return {std::make_unique<ChunkAttention>(options),
-          fmt::format("chunks {} to {}, k {}", options.chunk, options.leaf, tokens.text)};
+  return {options, fmt::format("chunks {} to {}, k {}", options.chunk, options.leaf, tokens.text)};
 }
 
 // All keys in 8 or 4 bits, of the 32 that a component of K and V has.
 constexpr Ratio kInt8Keys{1, 4}, kInt4Keys{1, 8};
 
 template <std::uint32_t bits, ScoreAggregate aggregate>
-ConfiguredMethod importance(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
+Configured importance(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
   const Tokens tokens = tokens_of(info, s, info.choosing);
-  return {std::make_unique<ImportanceAttention>(
-              ImportanceOptions{.tokens = tokens.budget, .bits = bits, .aggregate = aggregate}, info.name),
+  return {ImportanceOptions{.tokens = tokens.budget, .bits = bits, .aggregate = aggregate},
           fmt::format("k {}", tokens.text)};
 }
+
+/// The method on the host's processor.
+struct Maker {
+  std::string_view name;
+  using Made = std::unique_ptr<AttentionMethod>;
+
+  Made operator()(const DenseOptions&) const { return std::make_unique<DenseAttention>(); }
+  Made operator()(const SparqOptions& o) const { return std::make_unique<SparqAttention>(o, name); }
+  Made operator()(const H2oOptions& o) const { return std::make_unique<H2oAttention>(o, name); }
+  Made operator()(const LocalOptions& o) const { return std::make_unique<LocalAttention>(o, name); }
+  Made operator()(const InfinigenOptions& o) const { return std::make_unique<InfinigenAttention>(o); }
+  Made operator()(const ChunkOptions& o) const { return std::make_unique<ChunkAttention>(o); }
+  Made operator()(const ImportanceOptions& o) const { return std::make_unique<ImportanceAttention>(o, name); }
+};
 
 }  // namespace
 
@@ -186,13 +191,19 @@ bool is_exact(const MethodSettings& s, BudgetKind kind) {
   throw InternalError("unknown kind of budget");
 }
 
+std::unique_ptr<AttentionMethod> make_method(std::string_view name, const MethodOptions& options) {
+  return std::visit(Maker{name}, options);
+}
+
 ConfiguredMethod configure_method(std::string_view name, const MethodSettings& settings, std::uint32_t head_dim) {
   const MethodInfo& info = attention_method(name);
   const Ratio ratio = settings.ratio;
   if (ratio.numerator == 0 || ratio.denominator == 0 || ratio > Ratio{1, 1}) {
     throw UserError(fmt::format("{}: ratio {}/{} is not in (0, 1]", name, ratio.numerator, ratio.denominator));
   }
-  return info.configure(info, settings, head_dim);
+  auto [options, setting] = info.configure(info, settings, head_dim);
+  auto method = make_method(info.name, options);
+  return {info.name, std::move(options), std::move(setting), std::move(method)};
 }
 
 }  // namespace csdsim::host

@@ -4,9 +4,15 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "host_runtime/core/attention.h"
+#include "host_runtime/core/attention_chunks.h"
+#include "host_runtime/core/attention_h2o.h"
+#include "host_runtime/core/attention_importance.h"
+#include "host_runtime/core/attention_infinigen.h"
+#include "host_runtime/core/attention_local.h"
 
 namespace csdsim::host {
 
@@ -29,9 +35,16 @@ struct MethodSettings {
   std::optional<std::uint32_t> sinks = {};   ///< first tokens; else 0, 4 for streamingllm
 };
 
+struct DenseOptions {};
+/// What a method is made of, whoever computes it.
+using MethodOptions = std::variant<DenseOptions, SparqOptions, H2oOptions, LocalOptions, InfinigenOptions, ChunkOptions,
+                                   ImportanceOptions>;
+
 struct ConfiguredMethod {
-  std::unique_ptr<AttentionMethod> method;
-  std::string setting;  ///< what became of the settings: "r 8, k S/8, l k/4"
+  std::string_view name;
+  MethodOptions options;
+  std::string setting;                      ///< what became of the settings: "r 8, k S/8, l k/4"
+  std::unique_ptr<AttentionMethod> method;  ///< on the host's processor
 };
 
 /// The exact budgets that a method takes.
@@ -42,7 +55,9 @@ struct MethodInfo {
   std::string_view doc;  ///< one sentence, with the paper
   BudgetKind budget = BudgetKind::none;
   bool in_drive = false;  ///< the drive's engine has it
-  ConfiguredMethod (*configure)(const MethodInfo&, const MethodSettings&, std::uint32_t head_dim) = nullptr;
+  /// The options, and what became of the settings.
+  std::pair<MethodOptions, std::string> (*configure)(const MethodInfo&, const MethodSettings&,
+                                                     std::uint32_t head_dim) = nullptr;
   csdsim::Ratio choosing{0, 1};  ///< of the dense elements: what choosing reads whatever the budget
 };
 
@@ -53,6 +68,9 @@ const MethodInfo& attention_method(std::string_view name);
 
 /// Whether the settings state a budget of the kind exactly, so that the ratio has no say.
 bool is_exact(const MethodSettings& settings, BudgetKind kind);
+
+/// The method on the host's processor. UserError for impossible options.
+std::unique_ptr<AttentionMethod> make_method(std::string_view name, const MethodOptions& options);
 
 /// Makes a method for heads of `head_dim`. UserError for an unknown name, a budget out of range, one of heavy and
 /// recent without the other, or a traffic ratio that choosing alone exceeds.

@@ -11,6 +11,10 @@
 
 namespace csdsim::host {
 
+class Decoder;
+struct AttentionInputs;
+struct Tensor;
+
 /// A sequence and how many rows of a batch belong to it.
 struct SequenceSlice {
   SequenceId sequence;
@@ -38,24 +42,47 @@ class AttentionProvider {
   /// output is rounded to fp16.
   virtual void attend(LayerId layer, std::span<const SequenceId> sequences, std::span<const float> q,
                       std::span<const Half> k, std::span<const Half> v, std::span<Half> out) = 0;
+
+  /// speculate() and attend() of rows in the memory of the decoder's backend. As they stand here, rows pass through the
+  /// host's memory; who attends where the backend computes leaves them there.
+  virtual void speculate_rows(const Decoder& decoder, LayerId layer, std::span<const SequenceId> sequences,
+                              const Tensor& q);
+  virtual Tensor attend_rows(const Decoder& decoder, LayerId layer, std::span<const SequenceId> sequences,
+                             const AttentionInputs& inputs);
 };
 
 /// fp16 is the format of the wire to a drive: with it, attention on the host equals attention in the drive. fp32 leaves
 /// q as the backend computed it.
 enum class QueryPrecision : std::uint8_t { f16, f32 };
 
-/// Attention on the host's processor, over a HostKvCache.
-class HostAttention final : public AttentionProvider {
- public:
-  /// Called for every (sequence, layer, KV head) of every decode step, in order, with the queries [group][head_dim] and
-  /// the cache that were attended with.
-  using Observer =
-      std::function<void(SequenceId, LayerId, KvHead, std::span<const float>, const KvView&, const HeadSelection&)>;
+/// What a KV head attended to in a decode step.
+struct HeadObservation {
+  SequenceId sequence;
+  LayerId layer;
+  KvHead head;
+  std::uint32_t tokens = 0;     ///< in the cache
+  std::span<const float> mass;  ///< exact softmax mass of each query head on the tokens attended to: attention_mass()
+  const HeadSelection& selection;
+};
 
+/// Decoding attention by a method, which can be watched.
+class MethodAttention : public AttentionProvider {
+ public:
+  /// Called for every (sequence, layer, KV head) of every decode step, in order.
+  using Observer = std::function<void(const HeadObservation&)>;
+
+  void set_observer(Observer observer) { observer_ = std::move(observer); }
+
+ protected:
+  Observer observer_;
+};
+
+/// Attention on the host's processor, over a HostKvCache.
+class HostAttention final : public MethodAttention {
+ public:
   HostAttention(const ModelConfig& config, std::unique_ptr<AttentionMethod> method,
                 QueryPrecision precision = QueryPrecision::f16);
 
-  void set_observer(Observer observer) { observer_ = std::move(observer); }
   const HostKvCache& cache() const { return cache_; }
 
   void create_sequence(SequenceId sequence) override { cache_.create(sequence); }
@@ -77,7 +104,6 @@ class HostAttention final : public AttentionProvider {
   std::unique_ptr<AttentionMethod> method_;
   QueryPrecision precision_;
   HostKvCache cache_;
-  Observer observer_;
 };
 
 }  // namespace csdsim::host

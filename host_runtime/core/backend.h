@@ -10,6 +10,8 @@
 #include <string_view>
 
 #include "base/fp16.h"
+#include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/attention_provider.h"
 #include "host_runtime/core/weight_source.h"
 
 namespace csdsim::host {
@@ -64,6 +66,13 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
   virtual bool supports(Operator op) const = 0;
+  /// Whether make_attention() has the method for the heads of this model.
+  virtual bool supports(const MethodOptions&, const ModelConfig&) const { return true; }
+
+  /// Decoding attention by a configured method where the backend computes; as it stands here, on the host's processor.
+  /// The backend must outlive it. UserError if the method is not supported.
+  virtual std::unique_ptr<MethodAttention> make_attention(const ModelConfig& config, ConfiguredMethod method,
+                                                          QueryPrecision precision);
 
   /// Copies a stored tensor of rank 1 or 2 into the backend.
   virtual Weight load(const StoredTensor& tensor) = 0;

@@ -38,17 +38,14 @@ std::vector<float> decode_step(const Decoder& decoder, AttentionProvider& attent
                                std::span<const SequenceId> sequences, std::span<const TokenId> tokens,
                                std::span<const TokenIndex> positions) {
   HiddenStates hidden = decoder.embed(tokens, positions);
-  std::vector<Half> out(tokens.size() * decoder.config().q_width());
   for (LayerId layer{0}; layer.value < decoder.config().layers; ++layer.value) {
     const AttentionInputs inputs = decoder.attention_inputs(layer, hidden);
     const LayerId next{layer.value + 1};
     if (attention.speculates() && next.value < decoder.config().layers) {
       const AttentionInputs ahead = decoder.attention_inputs(next, hidden);
-      attention.speculate(next, sequences, decoder.to_host_float(ahead.q));
+      attention.speculate_rows(decoder, next, sequences, ahead.q);
     }
-    attention.attend(layer, sequences, decoder.to_host_float(inputs.q), decoder.to_host(inputs.k),
-                     decoder.to_host(inputs.v), out);
-    decoder.finish_layer(layer, hidden, decoder.from_host(out, decoder.config().q_width()));
+    decoder.finish_layer(layer, hidden, attention.attend_rows(decoder, layer, sequences, inputs));
   }
   return decoder.logits(hidden);
 }

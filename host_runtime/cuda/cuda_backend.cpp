@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "host_runtime/cuda/attention/cuda_attention.h"
 #include "host_runtime/cuda/operators.h"
 
 namespace csdsim::host::cuda {
@@ -68,6 +69,22 @@ CudaBackend<T>::CudaBackend(Context& context) : context_(context) {
   if (!std::is_same_v<T, __half> && context.device.compute_capability < 80) {
     throw UserError(context.device.name + " has no bf16 arithmetic (compute capability 8.0 is needed): use fp16");
   }
+}
+
+template <class T>
+bool CudaBackend<T>::supports(const MethodOptions& method, const ModelConfig& config) const {
+  return supports_on_device(method, config);
+}
+
+template <class T>
+std::unique_ptr<MethodAttention> CudaBackend<T>::make_attention(const ModelConfig& config, ConfiguredMethod method,
+                                                                QueryPrecision) {
+  if (!supports(method.options, config)) {
+    throw UserError("the cuda backend does not have attention by '" + std::string(method.name) + "' for heads of " +
+                    std::to_string(config.head_dim) +
+                    " elements (at most 256; int8 and int4: a multiple of 4); --backend cpu has");
+  }
+  return std::make_unique<CudaAttention<T>>(*this, context_, config, method.options);
 }
 
 template <class T>

@@ -50,6 +50,11 @@ class CudaBackend final : public Backend {
 
   std::string_view name() const override { return "cuda"; }
   bool supports(Operator) const override { return true; }
+  /// Heads of up to 256 elements; importance scores need a multiple of 4.
+  bool supports(const MethodOptions& method, const ModelConfig& config) const override;
+  /// On the GPU, with the KV cache there; queries in fp16 whatever the precision.
+  std::unique_ptr<MethodAttention> make_attention(const ModelConfig& config, ConfiguredMethod method,
+                                                  QueryPrecision precision) override;
   Weight load(const StoredTensor& tensor) override;
   Tensor allocate(std::size_t rows, std::size_t cols) override;
   void upload(std::span<const Half> values, Tensor& to) override;

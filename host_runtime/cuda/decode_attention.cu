@@ -16,8 +16,11 @@ template <class Kernel>
 std::uint32_t choose_splits(const DeviceInfo& device, Kernel kernel, std::size_t shared_bytes, std::size_t pairs,
                             std::uint32_t longest) {
   int resident = 0;
+  // Else the first step may be split otherwise than the recorded one, which cannot ask for the memory that this takes.
+  allow_shared_memory("decode_attention", kernel, shared_bytes);
   CSDSIM_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 32 * kDecodeWarps, shared_bytes));
-  const std::size_t slots = static_cast<std::size_t>(std::max(resident, 1)) * device.multiprocessors;
+  if (resident == 0) fail("decode_attention", "a block does not fit into a multiprocessor");
+  const std::size_t slots = static_cast<std::size_t>(resident) * device.multiprocessors;
   const std::size_t wanted = (slots + pairs - 1) / pairs;
   const std::size_t useful = (longest + kDecodeWarps * kDecodeChunk - 1) / (kDecodeWarps * kDecodeChunk);
   return static_cast<std::uint32_t>(std::clamp<std::size_t>(std::min(wanted, useful), 1, kMostSplits));
@@ -25,14 +28,15 @@ std::uint32_t choose_splits(const DeviceInfo& device, Kernel kernel, std::size_t
 
 }  // namespace
 
-template <class T>
-void decode_attention(const Stream& stream, DevicePool& pool, const DeviceInfo& device, const DecodeQuery<T>& query,
-                      const CacheShape& shape, std::uint32_t longest, std::uint32_t splits) {
+template <class T, class Out>
+void decode_attention(const Stream& stream, DevicePool& pool, const DeviceInfo& device,
+                      const DecodeQuery<T, Out>& query, const CacheShape& shape, std::uint32_t longest,
+                      std::uint32_t splits) {
   const std::uint32_t group = shape.heads / shape.kv_heads, d = shape.d;
   const bool tile = device.compute_capability >= 80 && group <= kDecodeRows && (d == 64 || d == 128);
-  const auto kernel = !tile     ? decode_generic_kernel<T>
-                      : d == 64 ? decode_tile_kernel<T, 64>
-                                : decode_tile_kernel<T, 128>;
+  const auto kernel = !tile     ? decode_generic_kernel<T, Out>
+                      : d == 64 ? decode_tile_kernel<T, Out, 64>
+                                : decode_tile_kernel<T, Out, 128>;
   const std::uint32_t blocks = tile ? shape.kv_heads : shape.heads;
   const std::size_t shared = tile ? decode_shared_bytes(d) : kDecodeWarps * (d + 2) * sizeof(float);
   if (splits == 0) splits = choose_splits(device, kernel, shared, query.sequences * blocks, longest);
@@ -40,37 +44,41 @@ void decode_attention(const Stream& stream, DevicePool& pool, const DeviceInfo& 
   const std::size_t parts = splits == 1 ? 0 : query.sequences * shape.heads * splits;
   const DeviceBuffer<float> outs(pool, parts * d);
   const DeviceBuffer<float2> scales(pool, parts);
-  const DecodeArguments<T> arguments{query.q,
-                                     query.keys,
-                                     query.values,
-                                     query.out,
-                                     outs.data(),
-                                     scales.data(),
-                                     query.lengths,
-                                     query.chosen,
-                                     query.chosen_counts,
-                                     query.q_stride,
-                                     query.out_stride,
-                                     std::size_t{shape.kv_heads} * shape.capacity * d,
-                                     std::size_t{shape.capacity} * d,
-                                     query.chosen_stride,
-                                     shape.kv_heads,
-                                     group,
-                                     d,
-                                     splits,
-                                     1.0f / std::sqrt(static_cast<float>(d))};
+  const DecodeArguments<T, Out> arguments{query.q,
+                                          query.keys,
+                                          query.values,
+                                          query.out,
+                                          outs.data(),
+                                          scales.data(),
+                                          query.softmax,
+                                          query.slots,
+                                          query.lengths,
+                                          query.chosen,
+                                          query.chosen_counts,
+                                          query.q_stride,
+                                          query.out_stride,
+                                          std::size_t{shape.kv_heads} * shape.capacity * d,
+                                          std::size_t{shape.capacity} * d,
+                                          query.chosen_lists == 0 ? shape.kv_heads : query.chosen_lists,
+                                          query.chosen_stride,
+                                          shape.kv_heads,
+                                          group,
+                                          d,
+                                          splits,
+                                          1.0f / std::sqrt(static_cast<float>(d))};
   const auto sequences = static_cast<unsigned>(query.sequences);
   launch("decode_attention", kernel, dim3(splits, blocks, sequences), 32 * kDecodeWarps, shared, stream, arguments);
   if (splits > 1) {
-    launch("merge_splits", merge_splits_kernel<T>, dim3(shape.heads, sequences), 128, 0, stream, arguments);
+    launch("merge_splits", merge_splits_kernel<T, Out>, dim3(shape.heads, sequences), 128, 0, stream, arguments);
   }
 }
 
-#define CSDSIM_INSTANTIATE(T)                                                                          \
-  template void decode_attention(const Stream&, DevicePool&, const DeviceInfo&, const DecodeQuery<T>&, \
+#define CSDSIM_INSTANTIATE(T, Out)                                                                          \
+  template void decode_attention(const Stream&, DevicePool&, const DeviceInfo&, const DecodeQuery<T, Out>&, \
                                  const CacheShape&, std::uint32_t, std::uint32_t);
 
-CSDSIM_INSTANTIATE(__half)
-CSDSIM_INSTANTIATE(__nv_bfloat16)
+CSDSIM_INSTANTIATE(__half, __half)
+CSDSIM_INSTANTIATE(__half, float)
+CSDSIM_INSTANTIATE(__nv_bfloat16, __nv_bfloat16)
 
 }  // namespace csdsim::host::cuda

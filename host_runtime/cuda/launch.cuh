@@ -15,14 +15,18 @@ void start_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, st
 }
 #endif
 
+/// Asks for so much dynamic shared memory of a block: before a launch, and before the occupancy that it would have.
+template <class... Parameters>
+void allow_shared_memory(const char* name, void (*kernel)(Parameters...), std::size_t bytes) {
+  if (bytes <= kPlainSharedBytes) return;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)), name);
+}
+
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, unsigned threads, std::size_t shared_bytes,
             const Stream& stream, const Arguments&... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  if (shared_bytes > kPlainSharedBytes) {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
-          name);
-  }
+  allow_shared_memory(name, kernel, shared_bytes);
   start_kernel(kernel, grid, threads, shared_bytes, stream, arguments...);
   check_launch(name);
 }

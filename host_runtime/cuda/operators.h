@@ -81,58 +81,31 @@ void gemv(const Stream& stream, const DeviceInfo& device, const T* x, const T* w
           std::uint32_t k, const Epilogue<Out>& epilogue, Out* out);
 
 /// Attention of one token a sequence. q and out rows [heads * d] are q_stride and out_stride apart.
-template <class T>
+template <class T, class Out = T>
 struct DecodeQuery {
   const T* q = nullptr;
   std::size_t q_stride = 0;
-  T* out = nullptr;
+  Out* out = nullptr;
   std::size_t out_stride = 0;
   std::size_t sequences = 0;
   const T* keys = nullptr;  ///< caches of slot 0
   const T* values = nullptr;
+  const std::uint32_t* slots = nullptr;          ///< of the sequences; without, sequence i is in slot i
   const std::uint32_t* lengths = nullptr;        ///< tokens to attend to, the current one included
-  const std::uint32_t* chosen = nullptr;         ///< [sequences][kv heads][chosen_stride], instead of all
-  const std::uint32_t* chosen_counts = nullptr;  ///< [sequences][kv heads]
+  const std::uint32_t* chosen = nullptr;         ///< [sequences][chosen_lists][chosen_stride], instead of all
+  const std::uint32_t* chosen_counts = nullptr;  ///< [sequences][chosen_lists]
+  std::uint32_t chosen_lists = 0;                ///< 1: one list for all KV heads; 0: a list a KV head
   std::uint32_t chosen_stride = 0;
+  float2* softmax = nullptr;  ///< where given, takes maximum and sum of exp(score - maximum), [sequences][heads]
 };
 
 /// Keys and values are read once for the query heads that share them. `longest` bounds the lengths (or counts); it
 /// decides into how many parts a sequence is split, 0 for `splits` to let it. Workspace comes from `pool`. d <= 256.
-template <class T>
-void decode_attention(const Stream& stream, DevicePool& pool, const DeviceInfo& device, const DecodeQuery<T>& query,
-                      const CacheShape& shape, std::uint32_t longest, std::uint32_t splits = 0);
-
-/// Rows of d values as integers of 8 or 4 bits (one a byte) times a scale: see host::quantise().
-template <class T>
-void quantise(const Stream& stream, const T* rows, std::size_t count, std::uint32_t d, std::uint32_t bits,
-              std::int8_t* out, float* scales);
-
-/// Quantised queries and caches, and where the scores go.
-struct ImportanceQuery {
-  const std::int8_t* q = nullptr;  ///< [sequences][heads][d]
-  const float* q_scales = nullptr;
-  const std::int8_t* keys = nullptr;  ///< [slot][kv head][capacity][d]
-  const float* key_scales = nullptr;
-  const std::uint32_t* lengths = nullptr;
-  std::size_t sequences = 0;
-  float* scores = nullptr;  ///< [sequences][lists][stride], a list a KV head, or one for all
-  std::size_t stride = 0;
-};
-
-/// The importance of ImportanceAttention of all tokens but the newest, summed over the heads of a list; d is a multiple
-/// of 4, `longest` bounds the lengths.
-void importance(const Stream& stream, const ImportanceQuery& query, const CacheShape& shape, bool per_head,
-                std::uint32_t longest);
-
-/// The `budget` - 1 tokens of each list with the largest scores [sequences][lists][stride] and the newest token, for
-/// decode_attention(): chosen [sequences][lists][stride], counts [sequences][lists]. Equal scores: the lower index.
-void choose_best(const Stream& stream, DevicePool& pool, const float* scores, const std::uint32_t* lengths,
-                 std::size_t sequences, std::uint32_t lists, std::uint32_t stride, std::uint32_t budget,
-                 std::uint32_t* chosen, std::uint32_t* counts);
-
-/// Indices of every segment by descending score, stable (CUB's segmented radix sort).
-void sort_lists(const Stream& stream, DevicePool& pool, const float* scores, const std::uint32_t* indices,
-                std::size_t total, std::size_t segments, const int* begins, const int* ends, std::uint32_t* sorted);
+/// T, Out: __half and __half or float, __nv_bfloat16 twice.
+template <class T, class Out>
+void decode_attention(const Stream& stream, DevicePool& pool, const DeviceInfo& device,
+                      const DecodeQuery<T, Out>& query, const CacheShape& shape, std::uint32_t longest,
+                      std::uint32_t splits = 0);
 
 /// Dense causal attention over sequences whose rows are starts[i] to starts[i + 1]. q, out [rows][heads * d], k and v
 /// [rows][kv_heads * d], rows *_stride apart.

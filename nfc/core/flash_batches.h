@@ -31,6 +31,9 @@ class FlashBatches {
     return slot;
   }
 
+  /// Brings into the cache what finishing an operation needs.
+  void prefetch(std::uint32_t slot) const { __builtin_prefetch(&batches_[slot], 1); }
+
   FlashTicket ticket(std::uint32_t slot) const { return batches_[slot].ticket; }
 
   /// Operation `sequence` of the batch will be done at `done`. `stages` is called for them if it is the last so far.
@@ -52,7 +55,7 @@ class FlashBatches {
   }
 
   /// Earliest completion that is known and not taken, SimTime::max() if there is none.
-  SimTime next_completion() const { return completions_.empty() ? SimTime::max() : completions_.front().at; }
+  SimTime next_completion() const { return completions_.front_time(); }
 
   /// Of that completion. Precondition: there is one.
   FlashTicket next_ticket() const { return completions_.front().ticket; }

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/units.h"
+
 namespace csdsim::nfc {
 
 /// Elements in the order of `T::before`, a strict total order. A sorted array with room at both ends: an element that
@@ -16,6 +18,12 @@ class NearlySortedQueue {
   bool empty() const { return first_ == last_; }
   /// Precondition for front and pop: not empty.
   const T& front() const { return slots_[first_]; }
+  /// When the first element is due, SimTime::max() for none; without a branch, which nobody could predict.
+  SimTime front_time() const {
+    const bool none = empty();
+    const SimTime at = slots_[none ? 0 : first_].at;
+    return {none ? SimTime::max().ps : at.ps};
+  }
   void pop() { ++first_; }
 
   /// Removes `element`, which is there; O(1) at the ends, else it moves the shorter side.
@@ -34,7 +42,7 @@ class NearlySortedQueue {
   }
 
   void insert(const T& element) {
-    if (last_ != slots_.size() && (empty() || slots_[last_ - 1].before(element))) {
+    if (last_ != capacity_ && (empty() || slots_[last_ - 1].before(element))) {
       slots_[last_++] = element;
     } else {
       insert_anywhere(element);
@@ -45,7 +53,7 @@ class NearlySortedQueue {
   static constexpr std::ptrdiff_t offset(std::size_t i) { return static_cast<std::ptrdiff_t>(i); }
 
   void insert_anywhere(const T& element) {
-    if (last_ == slots_.size() || first_ == 0) make_room();
+    if (last_ == capacity_ || first_ == 0) make_room();
     if (empty() || slots_[last_ - 1].before(element)) {
       slots_[last_++] = element;
       return;
@@ -74,8 +82,11 @@ class NearlySortedQueue {
   /// Centres the elements and leaves more free slots on each side than there are elements: amortised O(1).
   void make_room() {
     const std::size_t size = last_ - first_;
-    if (slots_.size() < 3 * size + 2) slots_.resize(std::max<std::size_t>(64, 2 * slots_.size()));
-    const std::size_t target = (slots_.size() - size) / 2;
+    if (capacity_ < 3 * size + 2) {
+      slots_.resize(std::max<std::size_t>(64, 2 * capacity_));
+      capacity_ = slots_.size();
+    }
+    const std::size_t target = (capacity_ - size) / 2;
     const auto begin = slots_.begin();
     if (target < first_) {
       std::move(begin + offset(first_), begin + offset(last_), begin + offset(target));
@@ -86,7 +97,8 @@ class NearlySortedQueue {
     last_ = target + size;
   }
 
-  std::vector<T> slots_;
+  std::vector<T> slots_ = std::vector<T>(1);
+  std::size_t capacity_ = 1;  ///< its size
   std::size_t first_ = 0;
   std::size_t last_ = 0;
 };

@@ -24,7 +24,7 @@ PlainTimeline::PlainTimeline(const FlashGeometry& geometry, const FlashTiming& t
 
 inline void PlainTimeline::ask_for_command(const Plane& plane, std::uint32_t plane_index) {
   const Op& op = ops_[plane.head];
-  channels_[plane.channel].commands.insert({std::max(plane.free_at, op.at), op.sequence, plane_index});
+  channels_[plane.channel].commands.insert({std::max(plane.free_at, op.at), op.sequence, plane_index, op.batch});
 }
 
 template <class Stages>
@@ -70,7 +70,7 @@ inline void PlainTimeline::grant_command(Channel& channel, ChannelBusy& busy, Si
     const SimTime latency =
         op.attempt == 0 ? timing_.read_latency : timing_.retry_latency.value_or(timing_.read_latency);
     const SimTime sensed = channel.bus_free + latency + read_jitter(timing_, ask.sequence);
-    channel.data_outs.insert({sensed, ask.sequence, ask.plane});
+    channel.data_outs.insert({sensed, ask.sequence, ask.plane, ask.batch});
     return;
   }
   SimTime array_time = timing_.erase_latency;
@@ -112,6 +112,11 @@ void PlainTimeline::retry(std::uint32_t plane_index, const Ask& ask, SimTime now
 inline void PlainTimeline::grant_data_out(Channel& channel, ChannelBusy& busy, SimTime now) {
   const Ask ask = channel.data_outs.front();
   channel.data_outs.pop();
+  if (!channel.data_outs.empty()) {
+    const Ask& next = channel.data_outs.front();
+    __builtin_prefetch(&ops_[planes_[next.plane].head]);
+    batches_.prefetch(next.batch);
+  }
   const Plane& plane = planes_[ask.plane];
   const Op& op = ops_[plane.head];
   const SimTime occupied = timing_.data_out_setup + bus_time(op.bytes);
@@ -140,7 +145,7 @@ inline void PlainTimeline::grant_data_out(Channel& channel, ChannelBusy& busy, S
 }
 
 inline SimTime PlainTimeline::next_decision(const Channel& channel) const {
-  return std::max(channel.bus_free, std::min(front_time(channel.commands), front_time(channel.data_outs)));
+  return std::max(channel.bus_free, std::min(channel.commands.front_time(), channel.data_outs.front_time()));
 }
 
 /// Makes the decisions of a channel before `bound`; the time of the next one.

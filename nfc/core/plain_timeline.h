@@ -56,6 +56,7 @@ class PlainTimeline : public TimelineBase {
     SimTime at;  ///< may lie in the future
     std::uint64_t sequence;
     std::uint32_t plane;
+    std::uint32_t batch;
     constexpr bool before(const Ask& o) const { return at != o.at ? at < o.at : sequence < o.sequence; }
   };
   struct Channel {
@@ -63,10 +64,6 @@ class PlainTimeline : public TimelineBase {
     NearlySortedQueue<Ask> commands;
     NearlySortedQueue<Ask> data_outs;
   };
-
-  static SimTime front_time(const NearlySortedQueue<Ask>& queue) {
-    return queue.empty() ? SimTime::max() : queue.front().at;
-  }
 
   void enqueue(const PageOp& op, SimTime at, std::uint32_t batch);
   void ask_for_command(const Plane& plane, std::uint32_t plane_index);

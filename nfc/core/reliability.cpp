@@ -190,8 +190,7 @@ const Reliability::Thresholds& Reliability::thresholds(std::uint32_t erase_count
 
 ReadOutcome Reliability::read(PhysicalPageAddress ppa, std::uint32_t erase_count, std::uint64_t reads_since_erase) {
   const Thresholds& fails = thresholds(erase_count, reads_since_erase);
-  const std::uint64_t luck =
-      draw(config_.seed, Purpose::read, ppa.value, (std::uint64_t{erase_count} << 40) ^ reads_since_erase);
+  const std::uint64_t luck = draw(config_.seed, Purpose::read, ppa.value, erase_count);
   if (luck >= fails[0]) return {};
   std::uint32_t attempt = 1;
   while (attempt <= config_.max_retries && luck < fails[attempt]) ++attempt;

@@ -72,8 +72,12 @@ double binomial_tail(std::uint32_t n, double p, std::uint32_t k);
 
 /// Draws the fate of page operations. Every draw is a function of the seed and its arguments alone: no order of
 /// operations changes it. An attempt of a read fails when any codeword holds more errors than are correctable; the
-/// errors of a codeword are binomial in the RBER of the attempt, retry_factor^i of that of the state for retry i. The
-/// attempts of one read share their luck: a page that fails attempt i is among those that failed attempt i - 1.
+/// errors of a codeword are binomial in the RBER of the attempt, retry_factor^i of that of the state for retry i.
+///
+/// Bits are wrong because of the charge in their cells, which stays as it was programmed but for what age and reads do
+/// to it: a page has its luck from its program on (a page is programmed once between two erases), for all reads and
+/// their attempts. A page that fails attempt i is among those that failed attempt i - 1, one that needed so many
+/// retries needs no fewer at a later read, and one that is lost stays lost until its block is erased.
 ///
 /// Cycles and reads are rounded to one of 16 steps an octave (at most 3 % off; exact below 32), and the distribution of
 /// each state is worked out once: a read costs one hash and one comparison.

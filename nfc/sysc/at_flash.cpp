@@ -66,11 +66,18 @@ void AtFlash::plane_free(PlaneId plane, SimTime occupied_since) {
   statistics_.plane_busy[plane.value] += sim_time_now() - occupied_since;
 }
 
-void AtFlash::op_done(const AtOp& op) {
+void AtFlash::last_granted(const AtOp& op) {
+  statistics_.work(op.op.kind, array_time(timing_, geometry_, op));
+  if (op.fails()) {
+    ++statistics_.retries;
+    return;
+  }
   PageOp counted = op.op;
   if (counted.kind == PageOpKind::erase) counted.channel_bytes = 0;
   statistics_.count(counted);
-  statistics_.work(op.op.kind, array_time(timing_, geometry_, op));
+}
+
+void AtFlash::op_done(const AtOp& op) {
   Batch& batch = batches_.at(op.ticket);
   if (op.op.kind == PageOpKind::read) {
     channels_[channel_of(op)]->page_decoded(op.hold);
@@ -87,11 +94,7 @@ void AtFlash::op_done(const AtOp& op) {
   respond_at(sim_time_now());
 }
 
-void AtFlash::retried(const AtOp& op) {
-  ++statistics_.retries;
-  statistics_.work(PageOpKind::read, array_time(timing_, geometry_, op));
-  channels_[channel_of(op)]->page_decoded(false);
-}
+void AtFlash::retried(const AtOp& op) { channels_[channel_of(op)]->page_decoded(false); }
 
 void AtFlash::release(FlashTicket ticket) {
   if (!limited_) return;

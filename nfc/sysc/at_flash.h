@@ -48,6 +48,7 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
 
   void kick() override;
   std::size_t channel_of(const AtOp& op) const { return geometry_.channel_of(geometry_.plane_of(op.op.ppa)).value; }
+  void last_granted(const AtOp& op) override;
   void op_done(const AtOp& op) override;
   void plane_free(PlaneId plane, SimTime occupied_since) override;
   void retried(const AtOp& op) override;

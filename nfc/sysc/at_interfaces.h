@@ -107,9 +107,11 @@ class SettleIf {
   ~SettleIf() = default;
 };
 
-/// Where operations end.
+/// Who keeps account of operations and is told of their ends.
 class OpDoneIf : public virtual sc_core::sc_interface {
  public:
+  /// An attempt of `op` was given the bus for the last time, for its data-out or, of other kinds, its command.
+  virtual void last_granted(const AtOp& op) = 0;
   /// `op` is done at the current time.
   virtual void op_done(const AtOp& op) = 0;
   /// `plane` is empty since the current time. It had operations since `occupied_since`.

@@ -164,6 +164,7 @@ ChannelBusy AtUnit::granted(Wish wish, SimTime now, SimTime select) {
         if (page.plane != wish.plane) continue;
         page.at = OutputPage::At::bus;
         page.op.account(FlashStage::bus_wait, now);
+        done->last_granted(page.op);
         use.data_out =
             timing_.data_out_setup + transfer_time(Bytes{page.op.op.channel_bytes}, timing_.channel_bandwidth);
       }
@@ -214,6 +215,7 @@ ChannelBusy AtUnit::grant_command(const Wish& leader, SimTime now, SimTime selec
   Group group;
   for (const Wish& wish : taken) {
     AtOp op = take_offered(wish, now);
+    if (kind != PageOpKind::read) done->last_granted(op);
     const SimTime turn = group.empty() ? select : SimTime{};
     const SimTime start = group.empty() ? now : now + select + use.total();
     op.account(FlashStage::bus_wait, start);

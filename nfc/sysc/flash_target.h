@@ -44,7 +44,10 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
 
   /// Submits a batch, now; `client` outlives it. InternalError for an empty batch or an operation outside the geometry.
   void submit_directly(std::span<const PageOp> ops, FlashClient& client, std::uint64_t tag) {
-    in_flight_.push_back({nullptr, &client, tag});
+    Batch& batch = in_flight_.extend();
+    batch.payload = nullptr;
+    batch.client = &client;
+    batch.tag = tag;
     submit(ops, sim_time_now(), false);
   }
 

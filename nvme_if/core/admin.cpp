@@ -214,8 +214,8 @@ AdminResult ControllerCore::set_features(const SubmissionEntry& sqe) {
     granted_queues_ = static_cast<std::uint16_t>(std::min<std::uint32_t>(wanted, params_.io_queues));
     return {.dw0 = (granted_queues_ - 1u) | ((granted_queues_ - 1u) << 16)};
   }
-  if (fid == feature::write_atomicity || fid == feature::interrupt_coalescing) {
-    // One interrupt a completion and block-sized atomic writes are how this drive works.
+  if (fid == feature::write_atomicity) {
+    // Block-sized atomic writes are how this drive works.
     if (sqe.cdw11 != 0) return refuse(status::feature_not_changeable);
     return {};
   }

@@ -173,15 +173,22 @@ RegisterEffect ControllerCore::ring_doorbell(std::uint64_t offset, std::uint32_t
   const unsigned shift = 2u + params_.dstrd;
   const std::uint64_t index = (offset - reg::doorbells) >> shift;
   const std::uint64_t id = index / 2;
-  if (index << shift != offset - reg::doorbells || id >= sqs_.size()) return refuse_doorbell(false);
+  if (index << shift != offset - reg::doorbells || id >= sqs_.size()) {
+    refuse_doorbell(false);
+    return {};
+  }
   const QueueId queue{static_cast<std::uint16_t>(id)};
-  return index % 2 == 0 ? ring_submission_queue(queue, value) : ring_completion_queue(queue, value);
+  if (index % 2 == 1) {
+    if (ring_completion_queue(queue, value)) return {RegisterEffect::Kind::cq_head, queue};
+  } else if (const std::uint32_t entries = ring_submission_queue(queue, value); entries != 0) {
+    return {RegisterEffect::Kind::sq_tail, queue, entries};
+  }
+  return {};
 }
 
 /// `known`: the register is there, its value is wrong.
-RegisterEffect ControllerCore::refuse_doorbell(bool known) {
+void ControllerCore::refuse_doorbell(bool known) {
   ++(known ? stats_.invalid_doorbell_value : stats_.invalid_doorbell_register);
-  return {};
 }
 
 }  // namespace csdsim::nvme

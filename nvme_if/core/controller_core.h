@@ -70,9 +70,11 @@ class ControllerCore {
   std::optional<std::uint64_t> read(std::uint64_t offset, std::uint32_t size) const;
   /// Register writes of 4 bytes, or of 8 bytes to ASQ and ACQ. Read-only and reserved registers ignore them.
   RegisterEffect write(std::uint64_t offset, std::uint32_t size, std::uint64_t value);
-  /// Writes to the doorbell of a queue, which may not exist.
-  RegisterEffect ring_submission_queue(QueueId id, std::uint32_t tail);
-  RegisterEffect ring_completion_queue(QueueId id, std::uint32_t head);
+  /// Writes to the doorbell of a queue, which may not exist: how many entries the queue has more, 0 for a write that is
+  /// refused.
+  std::uint32_t ring_submission_queue(QueueId id, std::uint32_t tail);
+  /// False for a write that is refused.
+  bool ring_completion_queue(QueueId id, std::uint32_t head);
 
   void finish_reset();
   void finish_shutdown();
@@ -84,6 +86,11 @@ class ControllerCore {
   bool running() const { return accepts_doorbells() && !csts_.cfs && csts_.shst == ShutdownStatus::normal; }
   bool resetting() const { return resetting_; }
   bool shutting_down() const { return csts_.shst == ShutdownStatus::processing; }
+  /// As set by the host.
+  InterruptCoalescing interrupt_coalescing() const {
+    const std::uint32_t set = features_[feature::interrupt_coalescing];
+    return {(set & 0xFF) + 1, InterruptCoalescing::kUnit * ((set >> 8) & 0xFF)};
+  }
   /// CC.MPS, valid while ready.
   Bytes memory_page() const { return {std::uint64_t{4096} << cc_.mps}; }
 
@@ -104,6 +111,8 @@ class ControllerCore {
     CompletionEntry entry;
   };
   Post post(SubmissionQueue& sq, CompletionQueue& cq, CommandId cid, Status status, std::uint32_t dw0);
+  /// `entry`, of a success, says `status` instead.
+  void turn_to_error(CompletionEntry& entry, Status status);
 
   const ControllerStats& stats() const { return stats_; }
 
@@ -113,7 +122,7 @@ class ControllerCore {
   RegisterEffect write_cc(std::uint32_t value);
   RegisterEffect enable();
   RegisterEffect ring_doorbell(std::uint64_t offset, std::uint32_t value);
-  RegisterEffect refuse_doorbell(bool known);
+  void refuse_doorbell(bool known);
 
   AdminResult identify(const SubmissionEntry& sqe) const;
   Status create_io_cq(const SubmissionEntry& sqe);
@@ -142,24 +151,29 @@ class ControllerCore {
   ControllerStats stats_;
 };
 
-inline RegisterEffect ControllerCore::ring_submission_queue(QueueId id, std::uint32_t tail) {
+inline std::uint32_t ControllerCore::ring_submission_queue(QueueId id, std::uint32_t tail) {
   SubmissionQueue* const queue = accepts_doorbells() ? sq(id) : nullptr;
-  if (queue == nullptr || queue->deleting()) return refuse_doorbell(false);
-  const std::uint32_t entries = queue->ring(tail);
-  if (entries == 0) return refuse_doorbell(true);
-  return {RegisterEffect::Kind::sq_tail, id, entries};
+  const bool known = queue != nullptr && !queue->deleting();
+  const std::uint32_t entries = known ? queue->ring(tail) : 0;
+  if (entries == 0) refuse_doorbell(known);
+  return entries;
 }
 
-inline RegisterEffect ControllerCore::ring_completion_queue(QueueId id, std::uint32_t head) {
+inline bool ControllerCore::ring_completion_queue(QueueId id, std::uint32_t head) {
   CompletionQueue* const queue = accepts_doorbells() ? cq(id) : nullptr;
-  if (queue == nullptr) return refuse_doorbell(false);
-  if (!queue->ring(head)) return refuse_doorbell(true);
-  return {RegisterEffect::Kind::cq_head, id};
+  if (queue != nullptr && queue->ring(head)) return true;
+  refuse_doorbell(queue != nullptr);
+  return false;
 }
 
 inline Status ControllerCore::decode(const SubmissionEntry& sqe, IoCommand& command) {
   ++stats_.io_commands;
   return decode_io(sqe, params_, command);
+}
+
+inline void ControllerCore::turn_to_error(CompletionEntry& entry, Status status) {
+  ++stats_.error_completions;
+  entry.status = encode_status(status, entry.phase());
 }
 
 inline ControllerCore::Post ControllerCore::post(SubmissionQueue& sq, CompletionQueue& cq, CommandId cid, Status status,

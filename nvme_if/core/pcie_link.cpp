@@ -51,6 +51,7 @@ PcieLink::PcieLink(const PcieLinkParams& params) : params_(params) {
   numerator_ = 8 * 1'000'000'000'000ULL * rate.whole;
   denominator_ = rate.transfers_per_second * rate.payload_part * params.lanes;
   read_request_time_ = load(0, 1).time.rounded_up();
+  tag_free_.resize(params_.outstanding_reads);
 }
 
 PcieLink::Load PcieLink::load(std::uint64_t payload, std::uint64_t packets) const {
@@ -67,6 +68,27 @@ PcieLink::Known PcieLink::known(Bytes size) const {
   Known entry{.size = size, .data = load(size.value, packets(params_.max_payload)), .requests = {}};
   if (params_.effective_bandwidth.bytes_per_second == 0) entry.requests = load(0, packets(params_.max_read_request));
   return entry;
+}
+
+/// Requests take their share of to_host at `now`, as without tags: how they lie between the writes of the drive is not
+/// resolved, what they wait for is.
+LinkSlot PcieLink::reserve_with_tags(Bytes size, SimTime now) {
+  occupy(LinkDirection::to_host, look_up(size).requests, now);
+  LinkSlot slot{};
+  bool first = true;
+  std::uint64_t left = size.value;
+  do {
+    const Bytes asked{std::min(left, params_.max_read_request.value)};
+    left -= asked.value;
+    SimTime& tag = tag_free_[next_tag_];
+    next_tag_ = next_tag_ + 1 == tag_free_.size() ? 0 : next_tag_ + 1;
+    const SimTime request_arrival = std::max(now, tag) + read_request_time_ + params_.latency;
+    const LinkSlot data = occupy(LinkDirection::to_drive, look_up(asked).data, request_arrival);
+    tag = data.arrival;
+    slot = {first ? data.start : slot.start, data.end, data.arrival};
+    first = false;
+  } while (left > 0);
+  return slot;
 }
 
 SimTime PcieLink::transfer_duration(Bytes size) const { return known(size).data.time.rounded_up(); }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "base/units.h"
 
@@ -19,6 +20,9 @@ struct PcieLinkParams {
   std::uint32_t lanes = 4;       ///< 1, 2, 4, 8, 12, 16 or 32
   Bytes max_payload{256};        ///< data bytes a packet carries at most: power of two, 128..4096
   Bytes max_read_request{512};   ///< data bytes one read request asks for at most: power of two, 128..4096
+  /// Read requests on their way at a time, each with a tag until its data is there; 0: unlimited. At most
+  /// outstanding_reads x max_read_request bytes arrive in a round trip. Source: PCIe Base 3.0, 2.2.6.2 (tags).
+  std::uint32_t outstanding_reads = 0;
   /// Framing, sequence number, 4-dword header and LCRC of one packet. Source: PCIe Base 3.0, 2.2 and 4.2.2.
   Bytes tlp_overhead{24};
   /// Share of acknowledge and flow control packets, charged to each data packet. Source: assumed (one 8-byte DLLP for
@@ -57,7 +61,8 @@ class PcieLink {
 
   /// The drive reads `size` bytes of the host's side. Its read requests (ceil(size / max_read_request) packets without
   /// data) take their share of to_host, but pass queued writes at a packet boundary: the data is asked for on to_drive
-  /// at `now` + the wire time of one request + latency.
+  /// at `now` + the wire time of one request + latency. With outstanding_reads, each request waits for a tag first;
+  /// the tags go round.
   LinkSlot reserve_read(Bytes size, SimTime now);
 
   /// Wire time of `size` payload bytes on an idle link.
@@ -93,6 +98,7 @@ class PcieLink {
   Pipe& pipe(LinkDirection d) { return pipes_[static_cast<std::size_t>(d)]; }
   const Pipe& pipe(LinkDirection d) const { return pipes_[static_cast<std::size_t>(d)]; }
   LinkSlot occupy(LinkDirection direction, const Load& load, SimTime now);
+  LinkSlot reserve_with_tags(Bytes size, SimTime now);
   Load load(std::uint64_t payload, std::uint64_t packets) const;
   Known known(Bytes size) const;
   const Known& look_up(Bytes size) {
@@ -106,7 +112,9 @@ class PcieLink {
   std::uint64_t numerator_ = 0;
   std::uint64_t denominator_ = 1;
   std::array<Known, 16> known_{};
-  SimTime read_request_time_;  ///< of one request
+  SimTime read_request_time_;      ///< of one request
+  std::vector<SimTime> tag_free_;  ///< in the order of their use; empty: unlimited
+  std::size_t next_tag_ = 0;
   std::array<Pipe, 2> pipes_;
 };
 
@@ -133,6 +141,8 @@ inline LinkSlot PcieLink::reserve(LinkDirection direction, Bytes size, SimTime n
 }
 
 inline LinkSlot PcieLink::reserve_read(Bytes size, SimTime now) {
+  if (!tag_free_.empty()) [[unlikely]]
+    return reserve_with_tags(size, now);
   const Known& entry = look_up(size);
   SimTime request_arrival = now + params_.latency;
   if (entry.requests.packets != 0) {

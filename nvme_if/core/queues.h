@@ -5,9 +5,19 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/units.h"
 #include "nvme_if/spec/command.h"
 
 namespace csdsim::nvme {
+
+/// When an interrupt vector of I/O queues is signalled (NVMe Base 1.4, 5.21.1.8): with the completion that makes it so
+/// many since the last time, or so long after the first of them.
+struct InterruptCoalescing {
+  std::uint32_t completions = 1;  ///< 1..256
+  SimTime time{};                 ///< a multiple of kUnit up to 255 of them; 0: at once
+  static constexpr SimTime kUnit = SimTime::microseconds(100);
+  bool at_once() const { return completions == 1 || time.ps == 0; }
+};
 
 /// Ring arithmetic of both kinds of queue: entries from `from` up to `to`.
 constexpr std::uint32_t ring_distance(std::uint32_t from, std::uint32_t to, std::uint32_t size) {

@@ -49,6 +49,11 @@ constexpr SubmissionEntry encode_set_features(std::uint8_t fid, std::uint32_t va
   return {.opcode = admin_opcode::set_features, .cdw10 = fid, .cdw11 = value};
 }
 
+/// `completions` is 1..256, `time` in units of 100 us, 0..255.
+constexpr SubmissionEntry encode_set_interrupt_coalescing(std::uint32_t completions, std::uint32_t time) {
+  return encode_set_features(feature::interrupt_coalescing, ((completions - 1) & 0xFF) | (time & 0xFF) << 8);
+}
+
 constexpr SubmissionEntry encode_get_features(std::uint8_t fid) {
   return {.opcode = admin_opcode::get_features, .cdw10 = fid};
 }

@@ -33,12 +33,39 @@ void Command::complete(Status status, std::uint32_t dw0) {
   if (!walking_) controller_.retire(*this);
 }
 
+inline bool Command::may_move_at_once() const {
+  return !walking_ && epoch_ == controller_.epoch_ && prps_.state() == PrpWalker::State::done;
+}
+
+void Command::complete_with_data(std::span<const std::byte> from, Done sent) {
+  if (may_move_at_once()) {
+    if (const NvmeController::Queues queues = controller_.queues_of(*this); queues.may_post()) {
+      write_host(Bytes{0}, from, std::move(sent));
+      return controller_.post_behind_data(*this, queues);
+    }
+  }
+  // The completion waits for PRPs or for room in its queue.
+  write_host(Bytes{0}, from, [this, after = std::move(sent)](Status s) {
+    after(s);
+    complete(s);
+  });
+}
+
 void Command::complete_with_data_timing(Bytes length) {
-  // The general way keeps a callback; this is the way of nearly all commands.
-  if (walking_ || epoch_ != controller_.epoch_ || prps_.state() == PrpWalker::State::failed)
-    return write_host_timing(Bytes{0}, length, [this](Status s) { complete(s); });
-  count_access(Bytes{0}, length);
-  move(LinkDirection::to_host, Bytes{0}, length, nullptr, kResult);
+  if (may_move_at_once()) {
+    if (const NvmeController::Queues queues = controller_.queues_of(*this); queues.may_post()) {
+      const std::span<const Segment> segments = prps_.segments();
+      // Nearly all commands have one piece, which nobody needs to hear of.
+      const bool ahead =
+          segments.size() == 1 && length <= io_.data && controller_.dma_.write_ahead({segments[0].address, length});
+      if (!ahead) {
+        count_access(Bytes{0}, length);
+        move(LinkDirection::to_host, Bytes{0}, length, nullptr, kResult);
+      }
+      return controller_.post_behind_data(*this, queues);
+    }
+  }
+  write_host_timing(Bytes{0}, length, [this](Status s) { complete(s); });
 }
 
 void Command::dma_done(std::uint64_t token, Status status) {
@@ -48,7 +75,7 @@ void Command::dma_done(std::uint64_t token, Status status) {
     case kResult:
       controller_.dma_finished();
       --accesses_;
-      return complete(status);
+      return controller_.data_sent(*this, status);
     case kList:
       list_status_ = status;
       resolved();
@@ -111,6 +138,7 @@ void Command::finish_access(std::uint32_t slot, Status s) {
   const Done done = std::exchange(active_[slot], nullptr);
   free_slots_.push_back(slot);
   --accesses_;
+  if (state_ == State::posted_behind_data) controller_.data_sent(*this, s);
   done(s);
 }
 

@@ -54,7 +54,11 @@ class alignas(64) Command final : private DmaClient {
   void write_host(Bytes offset, std::span<const std::byte> from, Done done);
   void write_host_timing(Bytes offset, Bytes length, Done done);
 
-  /// write_host_timing() of the first `length` bytes, and complete() with the status of that.
+  /// Moves bytes from `from` to the start of the command's buffer and completes with the status of that. The completion
+  /// follows the data on the link: both are posted writes, which keep their order, so that nobody waits for the one to
+  /// send the other (PCIe Base 3.0, 2.4.1). `from` stays valid until `sent` is called.
+  void complete_with_data(std::span<const std::byte> from, Done sent);
+  /// The same in time, without bytes.
   void complete_with_data_timing(Bytes length);
 
   /// Ends the command: posts its completion. All accesses must have called back (InternalError).
@@ -64,7 +68,13 @@ class alignas(64) Command final : private DmaClient {
   friend class NvmeController;
   explicit Command(NvmeController& controller) : controller_(controller) {}
 
-  enum class State : std::uint8_t { idle, queued, executing, completed };
+  enum class State : std::uint8_t {
+    idle,
+    queued,
+    executing,
+    completed,
+    posted_behind_data,  ///< the completion is on its way, its data is before it
+  };
   struct Access {
     LinkDirection direction;
     Bytes offset;
@@ -88,6 +98,7 @@ class alignas(64) Command final : private DmaClient {
   /// Starts the transfer of bytes of the command's buffer.
   void move(LinkDirection direction, Bytes offset, Bytes length, std::byte* local, std::uint64_t token);
   void finish_access(std::uint32_t slot, Status s);
+  bool may_move_at_once() const;
   void walk_prps(Bytes page_size);
   void fetch_list();
   void resolved();

@@ -13,6 +13,8 @@ namespace csdsim::nvme {
 class DoorbellPort : public virtual sc_core::sc_interface {
  public:
   virtual void ring_submission_queue(QueueId queue, std::uint32_t tail) = 0;
+  /// The same, as the last thing that the caller does: the entries may be fetched before it returns.
+  virtual void ring_submission_queue_last(QueueId queue, std::uint32_t tail) = 0;
   virtual void ring_completion_queue(QueueId queue, std::uint32_t head) = 0;
 };
 

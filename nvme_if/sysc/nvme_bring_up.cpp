@@ -104,7 +104,11 @@ void NvmeDriver::namespace_identified() {
 
 void NvmeDriver::queues_granted() {
   granted_queues_ = std::min({std::uint32_t{params_.queues}, (admin_dw0_ & 0xFFFF) + 1, (admin_dw0_ >> 16) + 1});
-  create_completion_queue();
+  const InterruptCoalescing& coalescing = params_.coalescing;
+  if (coalescing.completions == 1) return create_completion_queue();
+  const auto units = static_cast<std::uint32_t>(coalescing.time.ps / InterruptCoalescing::kUnit.ps);
+  admin("Set Features (interrupt coalescing)", encode_set_interrupt_coalescing(coalescing.completions, units), {},
+        &NvmeDriver::create_completion_queue);
 }
 
 void NvmeDriver::create_completion_queue() {
@@ -141,6 +145,7 @@ NvmeDriver::Queue& NvmeDriver::add_queue(std::uint32_t depth) {
   q.cq = take(std::uint64_t{depth} * sizeof(CompletionEntry));
   // One entry of a queue always stays free. The smallest identifiers are used first.
   q.slots.resize(depth - 1);
+  q.extras.resize(depth - 1);
   for (std::uint32_t cid = depth - 1; cid-- > 0;) q.free_cids.push_back(static_cast<std::uint16_t>(cid));
   return q;
 }

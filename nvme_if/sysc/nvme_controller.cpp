@@ -38,6 +38,7 @@ NvmeController::NvmeController(const sc_core::sc_module_name& name, const NvmeCo
   for (Fetch& f : fetches_) f.entries.resize(params.fetch_burst);
   waiting_.resize(core_.queue_limit());
   live_by_queue_.resize(core_.queue_limit());
+  unsignalled_.resize(core_.queue_limit());
 }
 
 void NvmeController::end_of_elaboration() { hold_.loop().declare(*bar.get_interface(), *this); }
@@ -209,7 +210,7 @@ void NvmeController::start_firmware() {
 }
 
 void NvmeController::firmware_step() {
-  std::deque<Command*> ready = std::exchange(out_of_step_, {});
+  std::vector<Command*> ready = std::exchange(out_of_step_, {});
   for (; !in_work_.empty() && in_work_.front().due <= sim_now(); in_work_.pop_front())
     ready.push_back(in_work_.front().command);
   for (Command* c : ready) c->epoch_ == epoch_ ? execute(*c) : recycle(*c);
@@ -244,7 +245,7 @@ void NvmeController::execute_admin(Command& c) {
       c.data_ = std::move(r.data);
       c.io_ = {.operation = {}, .nsid = {}, .direction = DataDirection::drive_to_host, .data = Bytes{c.data_.size()}};
       c.walk_prps(core_.memory_page());
-      return c.write_host(Bytes{0}, c.data_, [&c](Status s) { c.complete(s); });
+      return c.complete_with_data(c.data_, [](Status) {});
     case AdminResult::Action::abort:
       return c.complete(status::success, try_abort(r.queue, r.cid) ? 0 : 1);
     case AdminResult::Action::delete_sq:
@@ -299,17 +300,20 @@ void NvmeController::finish(Command& c, Status status, std::uint32_t dw0) {
 
 void NvmeController::retire(Command& c) {
   if (c.epoch_ != epoch_) return recycle(c);
-  const QueueId cq = core_.sq(c.queue_)->completion_queue();
-  std::deque<Command*>& waiting = waiting_[cq.value];
-  if (!waiting.empty() || !post(c)) waiting.push_back(&c);
+  const Queues queues = queues_of(c);
+  if (queues.may_post()) return post(c, queues);
+  queues.waiting.push_back(&c);
 }
 
-bool NvmeController::post(Command& c) {
+NvmeController::Queues NvmeController::queues_of(const Command& c) {
   SubmissionQueue& sq = *core_.sq(c.queue_);
-  CompletionQueue& cq = *core_.cq(sq.completion_queue());
-  if (cq.full()) return false;
-  const ControllerCore::Post p = core_.post(sq, cq, c.cid(), c.status_, c.dw0_);
-  if (c.tracked_) sq.end(c.cid());
+  const QueueId cq = sq.completion_queue();
+  return {sq, *core_.cq(cq), waiting_[cq.value]};
+}
+
+void NvmeController::post(Command& c, const Queues& queues) {
+  const ControllerCore::Post p = core_.post(queues.submission, queues.completion, c.cid(), c.status_, c.dw0_);
+  if (c.tracked_) queues.submission.end(c.cid());
   if (c.observed_) {
     c.stages_.mark(RequestStage::link, sim_now());
     if (observer_ != nullptr) observer_->completed(c.queue_, c.cid(), c.stages_);
@@ -317,24 +321,80 @@ bool NvmeController::post(Command& c) {
   c.cqe_ = p.entry;
   ++dma_in_flight_;
   dma_.write({p.address, Bytes{sizeof c.cqe_}}, reinterpret_cast<const std::byte*>(&c.cqe_), c, Command::kCompletion);
-  return true;
+}
+
+/// Its data is on the link. Precondition: may_post().
+void NvmeController::post_behind_data(Command& c, const Queues& queues) {
+  if (c.state_ != Command::State::executing)
+    throw InternalError("a command is completed twice, or before it is executed");
+  c.state_ = Command::State::posted_behind_data;
+  c.status_ = status::success;
+  c.dw0_ = 0;
+  post(c, queues);
+}
+
+/// The data before a completion that is on its way, and not in memory yet, has arrived.
+void NvmeController::data_sent(Command& c, Status status) {
+  if (!status.ok()) core_.turn_to_error(c.cqe_, status);
 }
 
 void NvmeController::posted(Command& c, Status status) {
+  std::optional<InterruptVector> raised;
   if (c.epoch_ == epoch_) {
     if (!status.ok()) core_.set_fatal();
     const CompletionQueue& cq = *core_.cq(core_.sq(c.queue_)->completion_queue());
-    if (status.ok() && cq.interrupts())
-      for (InterruptIf* receiver : receivers_) receiver->raise(cq.vector());
+    if (status.ok() && cq.interrupts() && signals_now(cq.vector())) raised = cq.vector();
   }
   recycle(c);
   dma_finished();
   pump_fetches();
+  if (!raised) return;
+  if (receivers_.size() == 1) return receivers_[0]->raise_last(*raised);
+  for (InterruptIf* receiver : receivers_) receiver->raise(*raised);
+}
+
+/// Whether a completion signals its vector at once. The admin queue's always does.
+inline bool NvmeController::signals_now(InterruptVector vector) {
+  const InterruptCoalescing coalescing = core_.interrupt_coalescing();
+  if (coalescing.at_once() || vector.value == 0) return true;
+  Unsignalled& u = unsignalled_[vector.value];
+  if (++u.completions >= coalescing.completions) {
+    u.completions = 0;
+    return true;
+  }
+  if (u.completions == 1) {
+    u.due = sim_now() + coalescing.time;
+    signals_due_.set(u.due);
+  }
+  return false;
+}
+
+/// For the vectors that have waited long enough.
+void NvmeController::signal_late() {
+  const SimTime now = sim_now();
+  SimTime next = SimTime::max();
+  for (std::size_t vector = 0; vector < unsignalled_.size(); ++vector) {
+    Unsignalled& u = unsignalled_[vector];
+    if (u.completions == 0) continue;
+    if (u.due > now) {
+      next = std::min(next, u.due);
+      continue;
+    }
+    u.completions = 0;
+    for (InterruptIf* receiver : receivers_) receiver->raise(InterruptVector{static_cast<std::uint16_t>(vector)});
+  }
+  if (next != SimTime::max()) signals_due_.set(next);
 }
 
 void NvmeController::drain_waiting(QueueId cq) {
-  std::deque<Command*>& waiting = waiting_[cq.value];
-  while (!waiting.empty() && post(*waiting.front())) waiting.pop_front();
+  RingQueue<Command*>& waiting = waiting_[cq.value];
+  while (!waiting.empty()) {
+    Command& c = *waiting.front();
+    const Queues queues = queues_of(c);
+    if (queues.completion.full()) return;
+    post(c, queues);
+    waiting.pop_front();
+  }
 }
 
 void NvmeController::recycle(Command& c) {
@@ -355,14 +415,13 @@ void NvmeController::begin_reset() {
   // Commands that are with the handler or with the DMA come back on their own and are dropped then.
   for (Command* c : firmware_) recycle(*c);
   firmware_.clear();
-  for (std::deque<Command*>& waiting : waiting_) {
-    for (Command* c : waiting) recycle(*c);
-    waiting.clear();
-  }
+  for (RingQueue<Command*>& waiting : waiting_)
+    for (; !waiting.empty(); waiting.pop_front()) recycle(*waiting.front());
   for (const Deletion& d : deletions_) recycle(*d.command);
   deletions_.clear();
   live_commands_ = 0;
   std::ranges::fill(live_by_queue_, 0);
+  std::ranges::fill(unsignalled_, Unsignalled{});
   ++dma_in_flight_;
   dma_finished();
 }

@@ -10,6 +10,7 @@
 #include <tlm>
 #include <vector>
 
+#include "base/ring_queue.h"
 #include "nvme_if/core/controller_core.h"
 #include "nvme_if/sysc/command.h"
 #include "nvme_if/sysc/doorbell_port.h"
@@ -30,8 +31,8 @@ struct NvmeControllerParams {
 
 /// `bar` is BAR0: registers and doorbells, accessed in 4 or 8 bytes; it answers at once and ignores an annotated delay.
 /// All other traffic goes through the DMA engine: submission entries and PRP lists come in, completions go out, and the
-/// handler's data moves. Completions raise their queue's vector one by one (no coalescing); the message itself takes no
-/// link time.
+/// handler's data moves. Completions raise their queue's vector one by one, or those of I/O queues together, as the
+/// host has set (interrupt coalescing); the message itself takes no link time.
 ///
 /// A controller reset (CC.EN to 0) keeps CSTS.RDY set until the last DMA is over; commands that the handler still holds
 /// then fail their accesses with abort_sq_deletion, and completing them has no effect. A submission queue or completion
@@ -74,10 +75,13 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   unsigned transport_dbg(tlm::tlm_generic_payload& trans);
   tlm::tlm_response_status access_registers(tlm::tlm_generic_payload& trans);
   void ring_submission_queue(QueueId queue, std::uint32_t tail) override {
-    apply(core_.ring_submission_queue(queue, tail));
+    if (const std::uint32_t entries = core_.ring_submission_queue(queue, tail); entries != 0) submitted(queue, entries);
+  }
+  void ring_submission_queue_last(QueueId queue, std::uint32_t tail) override {
+    dma_.read_last([=, this] { ring_submission_queue(queue, tail); });
   }
   void ring_completion_queue(QueueId queue, std::uint32_t head) override {
-    apply(core_.ring_completion_queue(queue, head));
+    if (core_.ring_completion_queue(queue, head) && !waiting_[queue.value].empty()) drain_waiting(queue);
   }
   void apply(const RegisterEffect& effect);
 
@@ -111,8 +115,19 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   // Completing
   void finish(Command& c, Status status, std::uint32_t dw0 = 0);
   void retire(Command& c);
-  bool post(Command& c);
+  struct Queues {
+    SubmissionQueue& submission;
+    CompletionQueue& completion;
+    RingQueue<Command*>& waiting;  ///< for room in the completion queue
+    bool may_post() const { return waiting.empty() && !completion.full(); }
+  };
+  Queues queues_of(const Command& c);
+  void post(Command& c, const Queues& queues);
+  void post_behind_data(Command& c, const Queues& queues);
+  void data_sent(Command& c, Status status);
   void posted(Command& c, Status status);
+  bool signals_now(InterruptVector vector);
+  void signal_late();
   void drain_waiting(QueueId cq);
   void recycle(Command& c);
 
@@ -121,7 +136,8 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   void start_of_simulation() override;
   void begin_reset();
   void dma_finished() {
-    if (--dma_in_flight_ == 0 && core_.resetting()) core_.finish_reset();
+    --dma_in_flight_;
+    if (core_.resetting() && dma_in_flight_ == 0) core_.finish_reset();
   }
   void defer(Callback<void()> work);
   void run_deferred();
@@ -141,13 +157,13 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   std::deque<Command*> firmware_;  ///< fetched, waiting for the firmware
   struct InWork {
     SimTime due;
-    Command* command;
+    Command* command = nullptr;
   };
-  std::deque<InWork> in_work_;        ///< what the firmware works on; all take the same time: first in, first out
-  std::deque<Command*> out_of_step_;  ///< to be executed when the kernel's time is the current time
+  RingQueue<InWork> in_work_;          ///< what the firmware works on; all take the same time: first in, first out
+  std::vector<Command*> out_of_step_;  ///< to be executed when the kernel's time is the current time
   Alarm firmware_due_{AlarmRank::firmware, [this] { firmware_step(); }};
-  std::vector<std::deque<Command*>> waiting_;  ///< by completion queue: completed while it is full
-  std::vector<std::uint32_t> live_by_queue_;   ///< by submission queue: commands and fetches inside
+  std::vector<RingQueue<Command*>> waiting_;  ///< by completion queue: completed while it is full
+  std::vector<std::uint32_t> live_by_queue_;  ///< by submission queue: commands and fetches inside
   std::vector<Deletion> deletions_;
   std::uint64_t live_commands_ = 0;
   std::uint64_t dma_in_flight_ = 0;
@@ -156,6 +172,13 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   Alarm deferred_due_{AlarmRank::firmware, [this] { run_deferred(); }};
   LoopHold hold_;
   std::vector<InterruptIf*> receivers_;  ///< bound to `interrupt`
+  /// Completions that a vector has not been signalled for, and when it will be at the latest.
+  struct Unsignalled {
+    std::uint32_t completions = 0;
+    SimTime due;
+  };
+  std::vector<Unsignalled> unsignalled_;  ///< by vector
+  Alarm signals_due_{AlarmRank::firmware, [this] { signal_late(); }};
 };
 
 }  // namespace csdsim::nvme

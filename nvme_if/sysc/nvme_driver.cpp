@@ -65,6 +65,14 @@ NvmeDriver::NvmeDriver(const sc_core::sc_module_name& name, const NvmeDriverPara
                                 params.queue_memory.address.value));
   if (params.queues == 0 || params.queue_depth < 2)
     throw UserError("NVMe driver: at least one I/O queue of two entries is needed");
+  const InterruptCoalescing& coalescing = params.coalescing;
+  if (coalescing.completions < 1 || coalescing.completions > 256)
+    throw UserError(fmt::format("NVMe driver: {} completions an interrupt, must be 1 to 256", coalescing.completions));
+  constexpr SimTime kUnit = InterruptCoalescing::kUnit;
+  if (coalescing.completions > 1 &&
+      (coalescing.time < kUnit || coalescing.time > kUnit * 255 || coalescing.time.ps % kUnit.ps != 0))
+    throw UserError(fmt::format(
+        "NVMe driver: an interrupt is late by {} ps, must be a multiple of 100 us up to 25.5 ms", coalescing.time.ps));
   if (params_.cores == nullptr) params_.cores = std::make_shared<HostCores>(params.queues + 1U);
   SC_METHOD(poll_method);
   hold_.engage();
@@ -114,27 +122,25 @@ void NvmeDriver::issue_pending(Queue& q) {
   if (!q.pending.empty() && q.pending.front().ready_at > now) reaction_due_.set(q.pending.front().ready_at);
 }
 
-PrpList NvmeDriver::build_prp_lists(Slot& slot, std::span<const Segment> segments) {
+PrpList NvmeDriver::build_prp_lists(std::vector<PhysicalAddress>& lists, std::span<const Segment> segments) {
   return build_prps(
       segments, kPage,
-      [this, &slot](std::uint32_t) {
+      [this, &lists](std::uint32_t) {
         if (free_lists_.empty()) free_lists_.push_back(take_page());
-        slot.lists.push_back(free_lists_.back());
+        lists.push_back(free_lists_.back());
         free_lists_.pop_back();
-        return slot.lists.back();
+        return lists.back();
       },
       [this](PhysicalAddress to, std::uint64_t entry) { write_memory(to, &entry, sizeof entry); });
 }
 
-inline PrpList NvmeDriver::build_prps_of(Slot& slot, std::span<const Segment> segments) {
+/// Of the command that will have `cid`. What throws comes before the slot is taken.
+inline PrpList NvmeDriver::build_prps_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments) {
   if (fits_a_page(segments)) return {.prp1 = segments[0].address.value, .prp2 = 0};
-  return build_prp_lists(slot, segments);
-}
-
-/// What throws comes before the slot is taken.
-inline NvmeDriver::Slot& NvmeDriver::take_slot(Queue& q, std::uint16_t& cid) {
-  cid = q.free_cids.back();
-  return q.slots[cid];
+  std::vector<PhysicalAddress>& lists = q.extras[cid].lists;
+  const PrpList prps = build_prp_lists(lists, segments);
+  q.slots[cid].has_lists = !lists.empty();
+  return prps;
 }
 
 inline void NvmeDriver::advance_tail(Queue& q) {
@@ -146,10 +152,10 @@ inline void NvmeDriver::advance_tail(Queue& q) {
 }
 
 void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done) {
-  Slot& slot = take_slot(q, command.cid);
-  const PrpList prps = build_prps_of(slot, segments);
-  slot.done = std::move(done);
-  slot.busy = true;
+  command.cid = q.free_cids.back();
+  const PrpList prps = build_prps_of(q, command.cid, segments);
+  q.extras[command.cid].done = std::move(done);
+  q.slots[command.cid].busy = true;
   command.prp1 = prps.prp1;
   command.prp2 = prps.prp2;
   write_memory(q.sq + Bytes{std::uint64_t{q.sq_tail} * sizeof command}, &command, sizeof command);
@@ -158,15 +164,24 @@ void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segme
 
 void NvmeDriver::ring_doorbells() {
   if (rings_.size() > 1) std::ranges::sort(rings_, {}, [](const Queue* q) { return q->id; });
-  for (Queue* q : rings_) {
-    q->doorbell_due = false;
-    ++doorbells_;
-    if (bells_ != nullptr)
-      bells_->ring_submission_queue(q->id, q->sq_tail);
-    else
-      bar_access(tlm::TLM_WRITE_COMMAND, sq_tail_doorbell(q->id, cap_.dstrd), 4, q->sq_tail);
-  }
+  if (rings_.empty()) return;
+  Queue& last = *rings_.back();
+  rings_.pop_back();
+  for (Queue* q : rings_) ring_doorbell(*q);
   rings_.clear();
+  if (bells_ == nullptr) return ring_doorbell(last);
+  last.doorbell_due = false;
+  ++doorbells_;
+  bells_->ring_submission_queue_last(last.id, last.sq_tail);
+}
+
+void NvmeDriver::ring_doorbell(Queue& q) {
+  q.doorbell_due = false;
+  ++doorbells_;
+  if (bells_ != nullptr)
+    bells_->ring_submission_queue(q.id, q.sq_tail);
+  else
+    bar_access(tlm::TLM_WRITE_COMMAND, sq_tail_doorbell(q.id, cap_.dstrd), 4, q.sq_tail);
 }
 
 void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
@@ -206,9 +221,9 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
     return submit_block(queue, opcode, slba, blocks, segments,
                         [&client, tag](const CompletionEntry& entry, SimTime at) { client.completed(tag, entry, at); });
   ++issued_;
-  std::uint16_t cid = 0;
-  Slot& slot = take_slot(q, cid);
-  const PrpList prps = build_prps_of(slot, segments);
+  const std::uint16_t cid = q.free_cids.back();
+  const PrpList prps = build_prps_of(q, cid, segments);
+  Slot& slot = q.slots[cid];
   slot.client = &client;
   slot.tag = tag;
   slot.busy = true;
@@ -226,12 +241,21 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
 // Completion.
 
 void NvmeDriver::raise(InterruptVector vector) {
+  if (note(vector)) reaction_due_.set(sim_now());
+}
+
+void NvmeDriver::raise_last(InterruptVector vector) {
+  if (note(vector)) reaction_due_.go_on(sim_now());
+}
+
+/// Whether a reaction to it is not due already.
+inline bool NvmeDriver::note(InterruptVector vector) {
   // Queue pair i uses vector i.
-  if (vector.value >= queues_.size()) return;
+  if (vector.value >= queues_.size()) return false;
   Queue& q = *queues_[vector.value];
-  if (std::exchange(q.reap_due, true)) return;
+  if (std::exchange(q.reap_due, true)) return false;
   reaps_.push_back(&q);
-  reaction_due_.set(sim_now());
+  return true;
 }
 
 void NvmeDriver::react() {
@@ -268,9 +292,10 @@ void NvmeDriver::reap(Queue& q) {
           fmt::format("completion of command {} of queue {}, which is not outstanding", entry.cid, q.id.value));
     Slot& slot = q.slots[entry.cid];
     slot.busy = false;
-    if (!slot.lists.empty()) {
-      free_lists_.insert(free_lists_.end(), slot.lists.begin(), slot.lists.end());
-      slot.lists.clear();
+    if (std::exchange(slot.has_lists, false)) {
+      std::vector<PhysicalAddress>& lists = q.extras[entry.cid].lists;
+      free_lists_.insert(free_lists_.end(), lists.begin(), lists.end());
+      lists.clear();
     }
     q.free_cids.push_back(entry.cid);
     ++completed_;
@@ -278,7 +303,7 @@ void NvmeDriver::reap(Queue& q) {
       client->completed(slot.tag, entry, now);
       continue;
     }
-    const Callback done = std::move(slot.done);
+    const Callback done = std::move(q.extras[entry.cid].done);
     if (done) done(entry, now);
   }
   if (!any) return;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "nvme_if/core/prp.h"
+#include "nvme_if/core/queues.h"
 #include "nvme_if/spec/identify.h"
 #include "nvme_if/spec/registers.h"
 #include "nvme_if/sysc/doorbell_port.h"
@@ -50,6 +51,7 @@ struct NvmeDriverParams {
   std::uint16_t queues = 4;          ///< I/O queue pairs wanted; the controller may grant fewer
   std::uint32_t queue_depth = 1024;  ///< entries a queue; limited by CAP.MQES
   SimTime io_overhead{};             ///< host CPU time a command, spent on the core of its queue
+  InterruptCoalescing coalescing{};  ///< that the host sets; `time` counts where `completions` is more than 1
   /// Shared by the drivers of a host: queue i of a driver whose `first_core` is c runs on core c + i. Null: a core a
   /// queue.
   std::shared_ptr<HostCores> cores = {};
@@ -110,6 +112,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   std::uint64_t doorbells() const { return doorbells_; }
 
   void raise(InterruptVector vector) override;
+  void raise_last(InterruptVector vector) override;
   bool runs_ahead() const override { return true; }  // it is the driver that holds the loop
 
  private:
@@ -122,11 +125,16 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
     Callback done;
     SimTime ready_at;  ///< the host's core has done its part
   };
+  /// A command that is outstanding. Many are, and a cache line is all that is left of one.
   struct Slot {
     CompletionClient* client = nullptr;  ///< with its tag, or else the callback
     std::uint64_t tag = 0;
-    std::vector<PhysicalAddress> lists;
     bool busy = false;
+    bool has_lists = false;
+  };
+  /// What few commands need.
+  struct Extra {
+    std::vector<PhysicalAddress> lists;
     Callback done;
   };
   struct Queue {
@@ -139,7 +147,8 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
     bool phase = true;
     bool doorbell_due = false;
     bool reap_due = false;
-    std::vector<Slot> slots;  ///< by command identifier
+    std::vector<Slot> slots;    ///< by command identifier
+    std::vector<Extra> extras;  ///< likewise
     std::vector<std::uint16_t> free_cids;
     std::deque<Pending> pending;
   };
@@ -165,14 +174,15 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
 
   void issue_pending(Queue& q);
   Queue& queue_of(QueueId queue);
-  PrpList build_prps_of(Slot& slot, std::span<const Segment> segments);
-  PrpList build_prp_lists(Slot& slot, std::span<const Segment> segments);
-  Slot& take_slot(Queue& q, std::uint16_t& cid);
+  PrpList build_prps_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments);
+  PrpList build_prp_lists(std::vector<PhysicalAddress>& lists, std::span<const Segment> segments);
   void advance_tail(Queue& q);
   void place(Queue& q, SubmissionEntry& command, std::span<const Segment> segments, Callback&& done);
   void start_of_simulation() override;
+  bool note(InterruptVector vector);
   void react();
   void ring_doorbells();
+  void ring_doorbell(Queue& q);
   void reap(Queue& q);
 
   PhysicalAddress take_page();

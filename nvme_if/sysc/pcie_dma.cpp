@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "nvme_if/spec/command.h"
 #include "nvme_if/sysc/sc_sim_time.h"
 
 namespace csdsim::nvme {
@@ -45,24 +46,33 @@ inline SimTime PcieDma::reserve(LinkDirection direction, Bytes length) {
       .arrival;
 }
 
-inline void PcieDma::push(Lane& l, const Slice& slice) {
-  // Otherwise the alarm is set for the slice at the front, or whoever serves the lane will set it.
-  const bool wakes = l.slices.empty() && !l.serving;
-  l.slices.extend() = slice;
-  if (wakes) l.due.set(slice.end);
-}
-
 template <LinkDirection direction>
 void PcieDma::transfer(const Segment& piece, std::byte* local, DmaClient& client, std::uint64_t token) {
   Lane& l = direction == LinkDirection::to_host ? to_host_ : to_drive_;
-  const bool one_slice = piece.length.value > 0 && piece.length <= kLargestSlice;
+  const bool one_slice = piece.length.value - 1 < kLargestSlice.value;
   if (!one_slice || (map_ != nullptr && !map_->record(piece, direction))) [[unlikely]]
     return submit(l, {&piece, 1}, Bytes{0}, piece.length, local, client, token);
-  push(l, {reserve(direction, piece.length), piece.address.value, local, static_cast<std::uint32_t>(piece.length.value),
-           true, false, &client, token});
+  const bool wakes = l.slices.empty() && !l.held;
+  Slice& slice = l.slices.extend();
+  slice.end = reserve(direction, piece.length);
+  slice.address = piece.address.value;
+  slice.local = local;
+  slice.length = static_cast<std::uint32_t>(piece.length.value);
+  slice.last = true;
+  slice.failed = false;
+  slice.client = &client;
+  slice.token = token;
+  // Otherwise the alarm is set for the slice at the front, or whoever holds the lane will set it.
+  if (wakes) l.due.set(slice.end);
 }
 template void PcieDma::transfer<LinkDirection::to_host>(const Segment&, std::byte*, DmaClient&, std::uint64_t);
 template void PcieDma::transfer<LinkDirection::to_drive>(const Segment&, std::byte*, DmaClient&, std::uint64_t);
+
+bool PcieDma::write_ahead(const Segment& piece) {
+  if (map_ != nullptr && !map_->record(piece, LinkDirection::to_host)) return false;
+  link_.reserve(LinkDirection::to_host, piece.length, sim_now());
+  return true;
+}
 
 void PcieDma::submit(Lane& l, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
                      DmaClient& client, std::uint64_t token) {
@@ -70,7 +80,7 @@ void PcieDma::submit(Lane& l, std::span<const Segment> segments, Bytes offset, B
   slice.last = true;
   slice.client = &client;
   slice.token = token;
-  const bool wakes = l.slices.empty() && !l.serving;
+  const bool wakes = l.slices.empty() && !l.held;
   submit_pieces(l, segments, offset, length, local, slice);
   l.slices.extend() = slice;
   if (wakes) l.due.set(l.slices.front().end);
@@ -114,55 +124,71 @@ void PcieDma::submit_pieces(Lane& l, std::span<const Segment> segments, Bytes of
   slice.failed = piece.failed;
 }
 
-/// Moves what is due, and what comes next if nobody else acts before it. A callback may submit, but nothing that is due
-/// before the present.
+/// The front slice, and what follows it in its transfer or at the same time, are due.
 void PcieDma::serve(Lane& l) {
-  l.serving = true;
   while (!l.slices.empty()) {
     const Slice& front = l.slices.front();
-    if (front.end > sim_now() && !hold_.loop().skip_to(front.end)) break;
-    if (front.local == nullptr || move_directly(l.direction, front)) [[likely]] {
-      const bool failed = l.failed || front.failed;
-      l.failed = failed && !front.last;
-      if (!front.last) {
-        l.slices.pop_front();
-        continue;
-      }
-      DmaClient& client = *front.client;
-      const std::uint64_t token = front.token;
-      l.slices.pop_front();
-      client.dma_done(token, failed ? status::data_transfer_error : status::success);
-      continue;
-    }
-    hold_.engage();
-    if (hold_.loop().in_step()) {
-      l.blocked = true;
-      l.handed_over.notify(sc_core::SC_ZERO_TIME);
-    }
-    break;
+    if (front.end > sim_now()) return l.due.set(front.end);
+    if (front.local != nullptr && !move_directly(l.direction, front)) [[unlikely]]
+      return hand_over(l);
+    l.failed = l.failed || front.failed;
+    if (front.last) return finish(l);
+    l.slices.pop_front();
   }
-  l.serving = l.blocked;
-  if (!l.blocked && !l.slices.empty()) l.due.set(l.slices.front().end);
 }
 
-bool PcieDma::move_directly(LinkDirection direction, const Slice& slice) {
-  const DirectRange* range = nullptr;
-  for (const DirectRange& known : direct_) {
-    if (!known.contains(slice.address, 1)) continue;
-    range = &known;
-    break;
+/// The transfer whose last slice is at the front is over. Its client may submit, and may go on to later times.
+inline void PcieDma::finish(Lane& l) {
+  const Slice& front = l.slices.front();
+  DmaClient& client = *front.client;
+  const std::uint64_t token = front.token;
+  const Status status = std::exchange(l.failed, false) ? status::data_transfer_error : status::success;
+  l.slices.pop_front();
+  if (!l.slices.empty()) l.due.set(l.slices.front().end);
+  client.dma_done(token, status);
+}
+
+/// The front slice goes to the thread, in step with the kernel.
+void PcieDma::hand_over(Lane& l) {
+  hold_.engage();
+  if (!hold_.loop().in_step()) return l.due.set(sim_now());
+  l.held = true;
+  l.handed_over.notify(sc_core::SC_ZERO_TIME);
+}
+
+inline bool PcieDma::move_directly(LinkDirection direction, const Slice& slice) {
+  const bool known = last_range_.at != nullptr && last_range_.contains(slice.address, slice.length);
+  if (!known && !find_direct_range(slice)) return false;
+  std::byte* const remote = last_range_.at + (slice.address - last_range_.first);
+  // Queue entries are what nearly all timing runs move.
+  if (direction == LinkDirection::to_host) {
+    if (slice.length == sizeof(CompletionEntry))
+      std::memcpy(remote, slice.local, sizeof(CompletionEntry));
+    else
+      std::memcpy(remote, slice.local, slice.length);
+  } else {
+    if (slice.length == sizeof(SubmissionEntry))
+      std::memcpy(slice.local, remote, sizeof(SubmissionEntry));
+    else
+      std::memcpy(slice.local, remote, slice.length);
   }
-  if (range == nullptr) range = &ask_for_direct_range(slice.address);
-  if (range->at == nullptr || !range->contains(slice.address, slice.length)) return false;
-  std::byte* const remote = range->at + (slice.address - range->first);
-  if (direction == LinkDirection::to_host)
-    std::memcpy(remote, slice.local, slice.length);
-  else
-    std::memcpy(slice.local, remote, slice.length);
   return true;
 }
 
-const PcieDma::DirectRange& PcieDma::ask_for_direct_range(std::uint64_t address) {
+/// False where the memory does not let the bytes be moved directly.
+bool PcieDma::find_direct_range(const Slice& slice) {
+  const auto holds = [&](const DirectRange& range) { return range.contains(slice.address, 1); };
+  auto found = std::ranges::find_if(direct_, holds);
+  if (found == direct_.end()) {
+    ask_for_direct_range(slice.address);
+    found = direct_.end() - 1;
+  }
+  if (found->at == nullptr || !found->contains(slice.address, slice.length)) return false;
+  last_range_ = *found;
+  return true;
+}
+
+void PcieDma::ask_for_direct_range(std::uint64_t address) {
   tlm::tlm_generic_payload probe;
   probe.set_command(tlm::TLM_WRITE_COMMAND);
   probe.set_address(address);
@@ -170,12 +196,13 @@ const PcieDma::DirectRange& PcieDma::ask_for_direct_range(std::uint64_t address)
   const bool granted = memory->get_direct_mem_ptr(probe, dmi) && dmi.is_read_write_allowed() &&
                        dmi.get_read_latency() == sc_core::SC_ZERO_TIME &&
                        dmi.get_write_latency() == sc_core::SC_ZERO_TIME;
-  return direct_.emplace_back(DirectRange{dmi.get_start_address(), dmi.get_end_address(),
-                                          granted ? reinterpret_cast<std::byte*>(dmi.get_dmi_ptr()) : nullptr});
+  direct_.push_back({dmi.get_start_address(), dmi.get_end_address(),
+                     granted ? reinterpret_cast<std::byte*>(dmi.get_dmi_ptr()) : nullptr});
 }
 
 void PcieDma::invalidate(sc_dt::uint64 first, sc_dt::uint64 last) {
   std::erase_if(direct_, [&](const DirectRange& range) { return range.first <= last && first <= range.last; });
+  last_range_ = {0, 0, nullptr};
 }
 
 // The threads wait in frames without variables of their own, in an endless loop that is not a call: AddressSanitizer
@@ -213,7 +240,7 @@ void PcieDma::to_drive_thread() {
   l.slices.front().local = nullptr;
   l.slices.front().end = sim_now();
   l.slices.front().failed = !p.is_response_ok();
-  l.blocked = l.serving = false;
+  l.held = false;
   l.due.set(sim_now());
 }
 

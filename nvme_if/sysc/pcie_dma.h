@@ -73,6 +73,22 @@ class PcieDma : public sc_core::sc_module {
     transfer<LinkDirection::to_host>(piece, const_cast<std::byte*>(from), client, token);
   }
 
+  /// Writes one piece of 1 byte or more in time only, and nobody is told: what is submitted to this direction next
+  /// comes behind it. False, and nothing is written, where the map has no such memory.
+  bool write_ahead(const Segment& piece);
+
+  /// `submit` submits reads, as the last thing that an action does: what is read may be there, and clients told, before
+  /// this returns.
+  template <class Submit>
+  void read_last(Submit&& submit) {
+    Lane& l = to_drive_;
+    if (l.held || !l.slices.empty()) return submit();
+    l.held = true;
+    submit();
+    l.held = false;
+    if (!l.slices.empty()) l.due.go_on(l.slices.front().end);
+  }
+
   const PcieLink& link() const { return link_; }
 
  private:
@@ -104,10 +120,9 @@ class PcieDma : public sc_core::sc_module {
         : direction(d), due(AlarmRank::transfer, [this, &dma] { dma.serve(*this); }) {}
     LinkDirection direction;
     RingQueue<Slice> slices;
-    Alarm due;             ///< the end of the front slice
-    bool failed = false;   ///< some segment of the transfer at the front
-    bool serving = false;  ///< who serves sets the alarm
-    bool blocked = false;  ///< the front slice is with the lane's thread, which serves
+    Alarm due;            ///< the end of the front slice
+    bool failed = false;  ///< some segment of the transfer at the front
+    bool held = false;    ///< who holds the lane sets the alarm: its thread, which has the front slice, or read_last()
     sc_core::sc_event handed_over;
     tlm::tlm_generic_payload payload;
     sc_core::sc_time delay;
@@ -118,7 +133,7 @@ class PcieDma : public sc_core::sc_module {
     std::uint64_t last;
     std::byte* at;  ///< of `first`; null: not this way
     bool contains(std::uint64_t address, std::uint64_t length) const {
-      return address >= first && address <= last && length - 1 <= last - address;
+      return address - first <= last - first && length - 1 <= last - address;
     }
   };
 
@@ -129,10 +144,12 @@ class PcieDma : public sc_core::sc_module {
   void submit_pieces(Lane& lane, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
                      Slice& last);
   SimTime reserve(LinkDirection direction, Bytes length);
-  static void push(Lane& lane, const Slice& slice);
   void serve(Lane& lane);
+  void finish(Lane& lane);
+  void hand_over(Lane& lane);
   bool move_directly(LinkDirection direction, const Slice& slice);
-  const DirectRange& ask_for_direct_range(std::uint64_t address);
+  bool find_direct_range(const Slice& slice);
+  void ask_for_direct_range(std::uint64_t address);
   void invalidate(sc_dt::uint64 first, sc_dt::uint64 last);
   void to_host_thread();
   void to_drive_thread();
@@ -144,6 +161,7 @@ class PcieDma : public sc_core::sc_module {
   Lane to_host_{LinkDirection::to_host, *this};
   Lane to_drive_{LinkDirection::to_drive, *this};
   std::vector<DirectRange> direct_;
+  DirectRange last_range_{0, 0, nullptr};  ///< of what was moved last; queue entries are in one
   LoopHold hold_;
 };
 

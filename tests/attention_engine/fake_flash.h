@@ -12,7 +12,7 @@ namespace csdsim::engine::test {
 class FakeFlash : public EnginePort {
  public:
   struct Read {
-    JobId id;
+    PageRead read;
     SimTime at;
     std::vector<PageOp> ops;
   };
@@ -20,11 +20,11 @@ class FakeFlash : public EnginePort {
   explicit FakeFlash(SimTime latency = SimTime::microseconds(50), SimTime per_page = {})
       : latency_(latency), per_page_(per_page) {}
 
-  void read_pages(JobId id, std::span<const PageOp> ops, SimTime at) override {
-    reads.push_back({id, at, {ops.begin(), ops.end()}});
-    arrivals_.emplace(std::tuple{at + latency_ + per_page_ * static_cast<std::int64_t>(ops.size()), order_++}, id);
+  void read_pages(PageRead read, std::span<const PageOp> ops, SimTime at) override {
+    reads.push_back({read, at, {ops.begin(), ops.end()}});
+    arrivals_.emplace(std::tuple{at + latency_ + per_page_ * static_cast<std::int64_t>(ops.size()), order_++}, read);
   }
-  void pages_consumed(JobId id, SimTime at) override { consumed.emplace_back(id, at); }
+  void pages_consumed(PageRead read, SimTime at) override { consumed.emplace_back(read, at); }
   void task_done(TaskId id, SimTime at) override { done.emplace_back(id, at); }
 
   /// Runs until nothing is due any more; returns the time of the last event.
@@ -34,9 +34,9 @@ class FakeFlash : public EnginePort {
       const SimTime arrival = arrivals_.empty() ? SimTime::max() : std::get<0>(arrivals_.begin()->first);
       now = std::min(arrival, scheduler.next_event());
       if (arrival == now) {
-        const JobId id = arrivals_.begin()->second;
+        const PageRead read = arrivals_.begin()->second;
         arrivals_.erase(arrivals_.begin());
-        scheduler.pages_arrived(id, now);
+        scheduler.pages_arrived(read, now);
       } else {
         scheduler.advance(now);
       }
@@ -45,13 +45,13 @@ class FakeFlash : public EnginePort {
   }
 
   std::vector<Read> reads;
-  std::vector<std::pair<JobId, SimTime>> consumed;
+  std::vector<std::pair<PageRead, SimTime>> consumed;
   std::vector<std::pair<TaskId, SimTime>> done;
 
  private:
   SimTime latency_, per_page_;
   std::uint64_t order_ = 0;
-  std::map<std::tuple<SimTime, std::uint64_t>, JobId> arrivals_;
+  std::map<std::tuple<SimTime, std::uint64_t>, PageRead> arrivals_;
 };
 
 }  // namespace csdsim::engine::test

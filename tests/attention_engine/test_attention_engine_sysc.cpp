@@ -10,19 +10,15 @@
 #include "attention_engine/sysc/attention_engine.h"
 #include "base/error.h"
 #include "memory_kv_source.h"
-#include "nfc/sysc/at_flash.h"
 #include "nfc/sysc/fast_flash.h"
 #include "nfc/sysc/sim_time.h"
+#include "sysc_parts.h"
 #include "tests/support/sysc_fixture.h"
 
 namespace csdsim::engine::test {
 namespace {
 
-constexpr std::uint32_t kDim = 128;
-constexpr unsigned kSeed = 4711;
 const SimTime kLatency = SimTime::microseconds(50);
-
-HeadKey head(std::uint32_t h) { return {SequenceId{1}, LayerId{0}, KvHead{h}}; }
 
 /// Answers every batch after the same time.
 class FixedFlash : public sc_core::sc_module {
@@ -113,68 +109,7 @@ class SerialEngine : public sc_core::sc_module {
   std::size_t next_ = 0;
 };
 
-/// Whoever executes attention commands in a drive.
-class Controller : public sc_core::sc_module {
- public:
-  tlm_utils::simple_initiator_socket<Controller> socket{"socket"};
-  std::function<void(Controller&)> script;
-  std::vector<std::pair<std::uint64_t, std::int64_t>> done;  ///< tag, ps
-  /// What to do at BEGIN_RESP.
-  std::function<tlm::tlm_sync_enum(tlm::tlm_generic_payload&)> on_response;
-  AttendPayloadPool pool;
-  std::string error;
-
-  explicit Controller(const sc_core::sc_module_name& name) : sc_module(name) {
-    socket.register_nb_transport_bw(this, &Controller::bw);
-    SC_THREAD(run);
-  }
-  SC_HAS_PROCESS(Controller);
-
-  bool submit(std::span<const HeadJob> jobs, std::uint64_t tag, SimTime annotated = {}) {
-    auto& payload = pool.allocate(jobs, tag);
-    tlm::tlm_phase phase = tlm::BEGIN_REQ;
-    sc_core::sc_time delay = to_sc_time(annotated);
-    const auto status = socket->nb_transport_fw(payload, phase, delay);
-    error = payload.get_extension<AttendExtension>()->error;
-    payload.release();
-    return status == tlm::TLM_UPDATED && phase == tlm::END_REQ;
-  }
-
- private:
-  void run() { script(*this); }
-  tlm::tlm_sync_enum bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase&, sc_core::sc_time&) {
-    done.emplace_back(payload.get_extension<AttendExtension>()->tag, sim_time_now().ps);
-    return on_response ? on_response(payload) : tlm::TLM_COMPLETED;
-  }
-};
-
 using Done = std::vector<std::pair<std::uint64_t, std::int64_t>>;
-
-struct Cache {
-  explicit Cache(std::uint32_t heads, std::uint32_t tokens) : q(heads * kDim), out(q.size()), jobs(heads) {
-    floats_to_halves(random_query(q.size(), kSeed), q);
-    for (std::uint32_t h = 0; h < heads; ++h) {
-      source.add(head(h), {.tokens = tokens, .head_dim = kDim, .embedding_group = 8}, kSeed + h);
-      jobs[h].key = head(h);
-      jobs[h].q = q.data() + h * kDim;
-      jobs[h].out = out.data() + h * kDim;
-    }
-  }
-  std::vector<Half> expected() const {
-    std::vector<Half> all(q.size());
-    for (std::size_t h = 0; h < jobs.size(); ++h) {
-      std::vector<float> wide(kDim), result(kDim);
-      halves_to_floats({jobs[h].q, kDim}, wide);
-      DenseAttention().attend(source, jobs[h].key, wide, 1, result);
-      floats_to_halves(result, {all.data() + h * kDim, kDim});
-    }
-    return all;
-  }
-
-  MemoryKvSource source;
-  std::vector<Half> q, out;
-  std::vector<HeadJob> jobs;
-};
 
 SimTime dense_kernel(std::uint64_t tokens) {
   return cycles_time(2 * tokens * kDim / 128 + (tokens + 7) / 8, EngineConfig{}.clock);
@@ -336,72 +271,6 @@ TEST_CASE("SparF through the flash model gives the same bits for any number of c
   CHECK(outs[0] == outs[2]);
   CHECK(ends[0] != ends[2]);
   CHECK(std::any_of(outs[0].begin(), outs[0].end(), [](Half h) { return h != 0; }));
-}
-
-TEST_CASE("pages of a slow engine keep their buffers, and those behind them wait on their channel") {
-  // Six heads of one page each, every one in a plane of its own, on one channel.
-  constexpr std::uint32_t kHeads = 6, kTokens = 16;
-  const auto run = [&](bool at, std::uint32_t buffers, std::uint32_t kernels, Frequency clock) {
-    csdsim::test::SyscFixture context;
-    Cache cache(kHeads, kTokens);
-    std::vector<std::vector<float>> scores(kHeads, std::vector<float>(kTokens));
-    for (std::uint32_t h = 0; h < kHeads; ++h) {
-      cache.jobs[h].method = Method::score;
-      cache.jobs[h].scores = scores[h].data();
-    }
-    CarriedWork work(cache.source, 16);
-    EngineConfig config;
-    config.clock = clock;
-    config.kernels = kernels;
-    config.hold_page_buffers = buffers > 0;
-    AttentionEngine engine("engine", config, cache.source, work);
-    FlashGeometry geometry;
-    geometry.channels = 1;
-    geometry.dies_per_channel = 8;
-    geometry.blocks_per_plane = 1 << 20;
-    geometry.pages_per_block = 16;
-    nfc::FlashTiming timing;
-    timing.page_buffers = buffers;
-    std::unique_ptr<nfc::FlashTarget> flash;
-    if (at) {
-      flash = std::make_unique<nfc::AtFlash>("flash", geometry, timing);
-    } else {
-      flash = std::make_unique<nfc::FastFlash>("flash", geometry, timing);
-    }
-    Controller controller("controller");
-    controller.socket.bind(engine.attend_socket);
-    engine.flash_socket.bind(flash->socket);
-    controller.script = [&](Controller& c) {
-      for (std::uint32_t h = 0; h < kHeads; ++h) c.submit({&cache.jobs[h], 1}, h);
-    };
-    sc_core::sc_start();
-    CHECK(flash->statistics().buffer_overflows == 0);
-    std::vector<SimTime> done;
-    for (const auto& [tag, ps] : controller.done) done.push_back(SimTime{ps});
-    REQUIRE(done.size() == kHeads);
-    return done;
-  };
-  const nfc::FlashTiming t;
-  const SimTime sensed = t.command_time + t.read_latency;
-  const SimTime transfer = t.data_out_setup + transfer_time(Bytes{4096}, t.channel_bandwidth);
-  const Frequency slow{1'000'000};
-  const SimTime kernel = cycles_time(kTokens * kDim / 128, slow);
-  REQUIRE(kernel > transfer);
-  for (const bool at : {false, true}) {
-    const auto one = run(at, 1, 1, slow), two = run(at, 2, 2, slow), enough = run(at, 2, 1, slow);
-    for (std::uint32_t h = 0; h < kHeads; ++h) {
-      CHECK(one[h] == sensed + (transfer + kernel) * (h + 1));
-      // Two at a time, one transfer apart.
-      CHECK(two[h] == sensed + (transfer + kernel) * (h / 2 + 1) + transfer * (h % 2));
-      // The next page arrives while the kernel works.
-      CHECK(enough[h] == sensed + transfer + kernel * (h + 1));
-    }
-    CHECK(run(at, 1, 2, slow) == one);
-    CHECK(run(at, 0, 1, slow) == enough);
-    // A fast engine does not slow the channel.
-    const Frequency fast{1'000'000'000};
-    CHECK(run(at, 2, 1, fast) == run(at, 0, 1, fast));
-  }
 }
 
 }  // namespace csdsim::engine::test

@@ -65,7 +65,7 @@ TEST_CASE("one dense job takes the flash latency and its kernel cycles, to the p
 
   const SimTime arrival = SimTime::nanoseconds(7) + kLatency;
   const SimTime end = arrival + kernel_time(config, 2ull * 1001 * kDim * 3, 1001 * 3);
-  b.scheduler->pages_arrived(JobId{0}, arrival);
+  b.scheduler->pages_arrived({JobId{0}, 0}, arrival);
   CHECK(b.scheduler->next_event() == end);
   b.scheduler->advance(end - SimTime{1});
   CHECK(b.flash.done.empty());
@@ -91,7 +91,7 @@ TEST_CASE("one SparF job: every stage begins when the one before it ends, to the
   REQUIRE(b.flash.reads.size() == 1);
   CHECK(b.flash.reads[0].at == t);
   t += kLatency;
-  s.pages_arrived(JobId{0}, t);
+  s.pages_arrived({JobId{0}, 0}, t);
   t += kernel_time(config, 16ull * tokens, tokens);
   CHECK(s.next_event() == t);
   s.advance(t);
@@ -104,7 +104,7 @@ TEST_CASE("one SparF job: every stage begins when the one before it ends, to the
   CHECK(b.flash.reads[1].at == t);
   CHECK(b.flash.reads[1].ops.size() == 2 * 24);  // a quarter of 96 groups, K and V
   t += kLatency;
-  s.pages_arrived(JobId{0}, t);
+  s.pages_arrived({JobId{0}, 0}, t);
   t += kernel_time(config, 2ull * 192 * kDim, 192);
   CHECK(s.next_event() == t);
   s.advance(t);
@@ -191,7 +191,7 @@ TEST_CASE("the argtopk unit is one server: jobs that start together queue for it
     CHECK(b.scheduler->next_event() == unit * i);
     b.scheduler->advance(unit * i);
     REQUIRE(b.flash.reads.size() == static_cast<std::size_t>(i));
-    CHECK(b.flash.reads.back().id == JobId{static_cast<std::uint32_t>(i - 1)});
+    CHECK(b.flash.reads.back().read.job == JobId{static_cast<std::uint32_t>(i - 1)});
   }
 }
 
@@ -269,7 +269,7 @@ TEST_CASE("what users get wrong is refused with the parameter's name") {
   refused([](HeadJob& j) { j.method = Method::sparf, j.sparf.r = 0; }, "r = 0");
   refused([](HeadJob& j) { j.method = Method::sparf, j.sparf.k = 0; }, "k = 0");
   CHECK_THROWS_AS(b.scheduler->submit({}, {}), UserError);
-  CHECK_THROWS_AS(b.scheduler->pages_arrived(JobId{0}, {}), InternalError);
+  CHECK_THROWS_AS(b.scheduler->pages_arrived({JobId{0}, 0}, {}), InternalError);
   EngineConfig config;
   config.macs_per_cycle = 0;
   CHECK_THROWS_WITH(HeadScheduler(config, b.source, b.work, b.flash), Catch::Contains("engine.macs_per_cycle"));

@@ -283,7 +283,7 @@ TEST_CASE("an unloaded 4 KiB read takes the sum of its parts, to the picosecond"
   const SimTime firmware = config.nvme.firmware_time + config.pipeline_time + config.lookup_time;
   const SimTime flash = config.flash.command_time + config.flash.read_latency + config.flash.data_out_setup +
                         transfer_time(Bytes::kib(4), config.flash.channel_bandwidth) + config.flash.ecc_latency;
-  const SimTime data = wire(4096 + 16 * 28) + one_way;
-  const SimTime completion = wire(16 + 28) + one_way;
-  CHECK((read->at - start).ps == (fetch + firmware + flash + data + completion).ps);
+  // The completion follows the data on the link.
+  const SimTime data_and_completion = wire(4096 + 16 * 28) + wire(16 + 28) + one_way;
+  CHECK((read->at - start).ps == (fetch + firmware + flash + data_and_completion).ps);
 }

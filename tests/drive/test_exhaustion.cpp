@@ -73,3 +73,29 @@ TEST_CASE("out of flash: nothing changes, and free makes room") {
   CHECK(v.run(DriveHost::free_entry(1)) == status::success);
   CHECK(v.host.drive().dram().used() == Bytes{});
 }
+
+TEST_CASE("an engine's buffer in controller DRAM takes its place there: appends run out that much earlier") {
+  auto config = tiny_drive();
+  config.kv.tail = ftl::TailPolicy::dram;
+  config.dram = Bytes::kib(256);
+  config.engine.buffer = Bytes::kib(192);
+  const auto heads_that_fit = [](const csd_model::DriveConfig& drive) {
+    Victim v(drive);
+    REQUIRE(v.run(DriveHost::create_entry(2, 1, 4000, 16)) == status::success);
+    std::uint32_t heads = 0;
+    while (v.run(v.append_entry(2, 0, 0, 1, heads, 10)) == status::success) heads += 10;
+    CHECK(v.host.drive().dram().used(ftl::DramUse::engine_buffer) ==
+          (drive.engine_buffer_in_dram ? drive.engine.buffer : Bytes{}));
+    REQUIRE(v.run(DriveHost::free_entry(2)) == status::success);
+    v.require_alive();
+    return heads;
+  };
+  const std::uint32_t of_its_own = heads_that_fit(config);
+  config.engine_buffer_in_dram = true;
+  const std::uint32_t in_dram = heads_that_fit(config);
+  CHECK(in_dram > 0);
+  // 160 bytes a head and token, and the buffer.
+  CHECK(static_cast<double>(of_its_own - in_dram) == Approx(192.0 * 1024 / 160).margin(10));
+  config.engine.buffer = Bytes::kib(257);
+  CHECK_THROWS_WITH(Victim(config), Catch::Contains("the engine's buffer does not fit"));
+}

@@ -66,11 +66,12 @@ Floats forced_logits(const Decoder& decoder, AttentionProvider& attention, std::
   return all;
 }
 
-Floats forced_on_host(const ModelConfig& config, const WeightSource& weights, Backend& backend,
-                      std::span<const TokenId> tokens, std::string_view method = "dense") {
+Floats forced(const ModelConfig& config, const WeightSource& weights, Backend& backend, std::span<const TokenId> tokens,
+              std::string_view method = "dense") {
   const auto decoder = make_decoder(config, weights, backend);
-  HostAttention attention(config, configure_method(method, {}, config.head_dim).method);
-  return forced_logits(*decoder, attention, tokens);
+  const auto attention =
+      backend.make_attention(config, configure_method(method, {}, config.head_dim), QueryPrecision::f16);
+  return forced_logits(*decoder, *attention, tokens);
 }
 
 template <class T>
@@ -80,7 +81,7 @@ void test_backend(double bound) {
     const auto tokens = some_tokens(kPrompt + kSteps, config.vocab, 8);
     CpuBackend cpu;
     cuda::CudaBackend<T> gpu(context());
-    EXPECT_WITHIN(forced_on_host(config, weights, gpu, tokens), forced_on_host(config, weights, cpu, tokens), bound);
+    EXPECT_WITHIN(forced(config, weights, gpu, tokens), forced(config, weights, cpu, tokens), bound);
   }
 }
 
@@ -90,7 +91,7 @@ void test_dense_model(double bound) {
     const RandomWeights weights(config, 7);
     const auto tokens = some_tokens(kPrompt + kSteps, config.vocab, 8);
     CpuBackend cpu;
-    const Floats expected = forced_on_host(config, weights, cpu, tokens);
+    const Floats expected = forced(config, weights, cpu, tokens);
     // The sequence under test in every slot: rows of a step must not mix. Nine slots go through cuBLASLt.
     for (const std::uint32_t slots : {1u, 3u, 9u}) {
       if (kEmulated && slots == 3) continue;
@@ -123,18 +124,18 @@ GPU_TEST("the dense model with its graph computes the models of the CPU, bf16") 
   if (context().device.compute_capability >= 80) test_dense_model<__nv_bfloat16>(5e-2);
 }
 
-GPU_TEST("every attention method of the host runs beside the GPU") {
+GPU_TEST("every attention method, attending on the GPU, computes the model of the CPU") {
   const ModelConfig config = kEmulated ? model(Architecture::llama, 2, 1, 16) : model(Architecture::llama, 4, 2, 64);
   const RandomWeights weights(config, 17);
   const auto tokens = some_tokens(kPrompt + kSteps, config.vocab, 18);
   CpuBackend cpu;
   cuda::CudaBackend<__half> gpu(context());
   for (const MethodInfo& info : attention_methods()) {
-    const Floats expected = forced_on_host(config, weights, cpu, tokens, info.name);
-    const Floats found = forced_on_host(config, weights, gpu, tokens, info.name);
+    const Floats expected = forced(config, weights, cpu, tokens, info.name);
+    const Floats found = forced(config, weights, gpu, tokens, info.name);
     note(std::string(info.name) + ": " + std::to_string(relative_error(found, expected)));
-    // A rounding may change which token a sparse method keeps last: only dense has a tight bound.
-    EXPECT_WITHIN(found, expected, (info.name == "dense" ? 1e-2 : 0.5));
+    // A rounding may change which token a sparse method keeps last; test_attention is the sharper test.
+    EXPECT_WITHIN(found, expected, (info.name == "dense" || kEmulated ? 1e-2 : 0.5));
   }
 }
 

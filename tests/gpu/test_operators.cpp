@@ -92,6 +92,11 @@ GPU_TEST("linear: own kernel up to 8 rows, cuBLASLt above") {
     test_linear<__nv_bfloat16, __nv_bfloat16>(rows, 257 * 8, 320);
     test_linear<__nv_bfloat16, float>(rows, 96, 4160);
   }
+  // Runs of k that do not fill the warps, and n that does not fill the tile.
+  test_linear<__half, float>(8, 37, 1120);
+  test_linear<__nv_bfloat16, __nv_bfloat16>(3, 20, 160);
+  // The kernel without tensor cores: k is no multiple of 32, of 8.
+  test_linear<__nv_bfloat16, __nv_bfloat16>(4, 7, 520);
   test_linear<__half, __half>(4, 37, 271);
   if (!kEmulated) test_linear<__half, float>(7, 5120, 5120);
 }
@@ -172,6 +177,7 @@ GPU_TEST("decode attention: groups, ragged lengths, any split, chosen tokens") {
     test_decode<__half>({2, 4, 128}, {65, 1300}, splits, false);
     test_decode<__half>({1, 16, 128}, {17, 200}, splits, false);
     test_decode<__half>({2, 3, 80}, {5, 200}, splits, false);
+    test_decode<__half>({1, 1, 256}, {99}, splits, false);
     test_decode<__nv_bfloat16>({2, 7, 128}, {600}, splits, false);
     test_decode<__nv_bfloat16>({1, 2, 12}, {130, 5}, splits, true);
     test_decode<__half>({2, 8, 128}, {90, 460}, splits, true);
@@ -316,77 +322,45 @@ GPU_TEST("element-wise operators") {
   EXPECT_WITHIN(on_host(xs), turned, 2e-3);
 }
 
-void test_importance(std::uint32_t bits, bool per_head) {
-  Random random(bits);
-  const std::uint32_t kv_heads = 2, group = 3, d = 64, capacity = 70, budget = 9;
-  const std::vector<std::uint32_t> lengths{70, 6, 33};
-  const auto sequences = static_cast<std::uint32_t>(lengths.size());
-  const std::uint32_t heads = kv_heads * group, lists = per_head ? kv_heads : 1;
-  const Floats q = rounded(random.values(std::size_t{sequences} * heads * d), Format::f16);
-  const Floats k = rounded(random.values(std::size_t{sequences} * kv_heads * capacity * d), Format::f16);
-  const auto qs = narrowed<__half>(q), ks = narrowed<__half>(k);
-  const std::size_t q_rows = q.size() / d, k_rows = k.size() / d;
-  const DeviceBuffer<std::int8_t> q8(context().pool, q.size()), k8(context().pool, k.size());
-  const DeviceBuffer<float> q_scales(context().pool, q_rows), k_scales(context().pool, k_rows);
-  const DeviceBuffer<float> scores(context().pool, std::size_t{sequences} * lists * capacity);
-  const auto device_lengths = on_device(lengths);
-  quantise<__half>(context().stream, qs.data(), q_rows, d, 8, q8.data(), q_scales.data());
-  quantise<__half>(context().stream, ks.data(), k_rows, d, bits, k8.data(), k_scales.data());
-  importance(context().stream,
-             {q8.data(), q_scales.data(), k8.data(), k_scales.data(), device_lengths.data(), sequences, scores.data(),
-              capacity},
-             {heads, kv_heads, d, capacity}, per_head, capacity);
-  const DeviceBuffer<std::uint32_t> chosen(context().pool, scores.size()), counts(context().pool, sequences * lists);
-  choose_best(context().stream, context().pool, scores.data(), device_lengths.data(), sequences, lists, capacity,
-              budget, chosen.data(), counts.data());
-
-  const auto integers = [&](const Floats& values, std::size_t row, float largest, std::vector<int>& out) {
-    float magnitude = 0;
-    for (std::uint32_t i = 0; i < d; ++i) magnitude = std::max(magnitude, std::abs(values[row * d + i]));
-    const float scale = magnitude / largest;
-    out.resize(d);
-    for (std::uint32_t i = 0; i < d; ++i) out[i] = static_cast<int>(std::nearbyint(values[row * d + i] / scale));
-    return scale;
-  };
-  const Floats found = on_host(scores);
-  std::vector<std::uint32_t> found_chosen(chosen.size()), found_counts(counts.size());
-  copy_to_host(context().stream, static_cast<const std::uint32_t*>(chosen.data()), std::span(found_chosen));
-  copy_to_host(context().stream, static_cast<const std::uint32_t*>(counts.data()), std::span(found_counts));
-  std::vector<int> left, right;
-  for (std::uint32_t s = 0; s < sequences; ++s) {
-    for (std::uint32_t list = 0; list < lists; ++list) {
-      const std::size_t row = s * lists + list;
-      Floats expected(lengths[s] - 1), here(lengths[s] - 1);
-      for (std::uint32_t head = list; head < (per_head ? list + 1 : kv_heads); ++head) {
-        for (std::uint32_t g = 0; g < group; ++g) {
-          const float q_scale = integers(q, (std::size_t{s} * kv_heads + head) * group + g, 127, left);
-          for (std::uint32_t j = 0; j < expected.size(); ++j) {
-            const std::size_t key = (std::size_t{s} * kv_heads + head) * capacity + j;
-            const float k_scale = integers(k, key, bits == 8 ? 127.0f : 7.0f, right);
-            int product = 0;
-            for (std::uint32_t i = 0; i < d; ++i) product += left[i] * right[i];
-            expected[j] += q_scale * k_scale * static_cast<float>(product);
-          }
-        }
+GPU_TEST("append rotates q and k and writes the caches at each sequence's position; store fills a slot") {
+  Random random(10);
+  const std::uint32_t heads = 3, kv_heads = 1, d = 8, capacity = 5, slots = 2, row = (heads + 2 * kv_heads) * d;
+  const Floats qkv = rounded(random.values(slots * row), Format::f16), frequency{1, 0.5f, 0.25f, 0.1f};
+  const std::vector<std::uint32_t> positions{4, 2};
+  const auto x = narrowed<__half>(qkv), keys = narrowed<__half>(Floats(slots * capacity * d, -7)),
+             values = narrowed<__half>(Floats(slots * capacity * d, -7));
+  const auto at_positions = on_device(positions);
+  const auto frequencies = on_device(frequency);
+  const CacheShape shape{heads, kv_heads, d, capacity};
+  append(context().stream, x.data(), at_positions.data(), frequencies.data(), slots, shape, keys.data(), values.data());
+  const Floats q = on_host(x), k = on_host(keys), v = on_host(values);
+  for (std::uint32_t s = 0; s < slots; ++s) {
+    for (std::uint32_t head = 0; head < heads + kv_heads; ++head) {
+      for (std::uint32_t i = 0; i < d / 2; ++i) {
+        const double angle = double{static_cast<float>(positions[s])} * double{frequency[i]};
+        const double a = qkv[s * row + head * d + i], b = qkv[s * row + head * d + i + d / 2];
+        const std::size_t at = (s * capacity + positions[s]) * d + i;
+        const double first = head < heads ? q[s * row + head * d + i] : k[at];
+        const double second = head < heads ? q[s * row + head * d + i + d / 2] : k[at + d / 2];
+        EXPECT(std::abs(first - (a * std::cos(angle) - b * std::sin(angle))) < 2e-3);
+        EXPECT(std::abs(second - (b * std::cos(angle) + a * std::sin(angle))) < 2e-3);
       }
-      for (std::uint32_t j = 0; j < here.size(); ++j) here[j] = found[row * capacity + j];
-      EXPECT_WITHIN(here, expected, 1e-5);
-      // The choice is checked on the scores that were found: a rounding may swap two of nearly the same.
-      std::vector<std::uint32_t> best = first_rows(static_cast<std::uint32_t>(here.size()));
-      std::stable_sort(best.begin(), best.end(), [&](std::uint32_t a, std::uint32_t b) { return here[a] > here[b]; });
-      best.resize(std::min<std::size_t>(best.size(), budget - 1));
-      best.push_back(lengths[s] - 1);
-      EXPECT(found_counts[row] == best.size());
-      const auto* first = found_chosen.data() + row * capacity;
-      EXPECT(std::vector<std::uint32_t>(first, first + best.size()) == best);
+    }
+    for (std::uint32_t i = 0; i < d; ++i) {
+      EXPECT(v[(s * capacity + positions[s]) * d + i] == qkv[s * row + (heads + kv_heads) * d + i]);
+    }
+    EXPECT(v[s * capacity * d] == -7);
+  }
+  const auto rows = narrowed<__half>(qkv);
+  const __half* const from = rows.data() + heads * d;
+  store(context().stream, from, from + kv_heads * d, row, slots, 1, shape, keys.data(), values.data());
+  const Floats stored = on_host(keys), stored_values = on_host(values);
+  for (std::uint32_t t = 0; t < slots; ++t) {
+    for (std::uint32_t i = 0; i < d; ++i) {
+      EXPECT(stored[(1 + t) * d + i] == qkv[t * row + heads * d + i]);
+      EXPECT(stored_values[(1 + t) * d + i] == qkv[t * row + (heads + kv_heads) * d + i]);
     }
   }
-}
-
-GPU_TEST("importance in integers, a list a head or for all, and the choice of the best tokens") {
-  test_importance(8, true);
-  test_importance(8, false);
-  test_importance(4, true);
 }
 
 GPU_TEST("a failing call names itself") {

@@ -69,8 +69,7 @@ struct Decoding {
   Decoding(const LayerShape& shape, std::unique_ptr<host::AttentionMethod> method)
       : attention(shape.config(), std::move(method)), selections(shape.kv_heads) {
     attention.create_sequence(SequenceId{0});
-    attention.set_observer([this](SequenceId, LayerId, KvHead head, auto, const host::KvView&,
-                                  const host::HeadSelection& s) { selections[head.value] = s; });
+    attention.set_observer([this](const host::HeadObservation& o) { selections[o.head.value] = o.selection; });
   }
 
   void prompt(const Rows& r, std::uint32_t tokens, LayerId layer = LayerId{0}) {

@@ -260,9 +260,9 @@ TEST_CASE("SparQ on the model: dense at full budget, close at a quarter, and obs
     HostAttention attention(decoder.config(), std::move(method));
     double sum = 0;
     std::size_t count = 0;
-    attention.set_observer([&](SequenceId, LayerId, KvHead, auto, const KvView&, const HeadSelection& selection) {
-      for (const float a : selection.alpha) sum += a;
-      count += selection.alpha.size();
+    attention.set_observer([&](const HeadObservation& o) {
+      for (const float a : o.selection.alpha) sum += a;
+      count += o.selection.alpha.size();
     });
     const auto result = perplexity(decoder, attention, opt_6m().text, options);
     CHECK(count == 2 * 63 * decoder.config().layers * decoder.config().heads);

@@ -41,12 +41,12 @@ const std::vector<Drive> kDrives{
       {Figure::mean_us, 14.95}}},
     {"smartssd",
      {{Figure::gigabytes_per_s, 3.23},
-      {Figure::gigabytes_per_s, 0.0495},
-      {Figure::gigabytes_per_s, 0.953},
+      {Figure::gigabytes_per_s, 0.0500},
+      {Figure::gigabytes_per_s, 0.959},
       {Figure::gigabytes_per_s, 1.85},
-      {Figure::gigabytes_per_s, 0.160},
-      {Figure::gigabytes_per_s, 2.02},
-      {Figure::gigabytes_per_s, 2.08}}},
+      {Figure::gigabytes_per_s, 0.161},
+      {Figure::gigabytes_per_s, 0.873},
+      {Figure::gigabytes_per_s, 0.997}}},
     {"instcsd-zynq7045", {{Figure::gigabytes_per_s, 10.1}}},
 };
 

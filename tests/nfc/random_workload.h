@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <queue>
 #include <random>
@@ -169,6 +170,7 @@ class RandomInitiator : public sc_core::sc_module {
   Log log;
   std::uint64_t ops_submitted = 0;
   std::uint64_t bytes_submitted = 0;
+  std::function<void(std::size_t drive)> on_response;
 
   RandomInitiator(const sc_core::sc_module_name& name, const Workload& workload, std::size_t drives)
       : sc_module(name), workload_(workload) {
@@ -248,6 +250,7 @@ class RandomInitiator : public sc_core::sc_module {
     const std::uint64_t ticket = payload.get_extension<nfc::FlashBatch>()->ticket.value;
     const std::int64_t now = sim_time_now().ps;
     log.emplace_back(drive, ticket, now, payload.get_extension<nfc::FlashBatch>()->stages);
+    if (on_response) on_response(static_cast<std::size_t>(drive));
     Rng rng(workload_.seed * 13'000'003 + log.size());
     if (payload.get_extension<nfc::FlashBatch>()->hold) {
       if (rng.chance(50)) {

@@ -1,6 +1,7 @@
 // FastFlash against its oracle AtFlash: every completion at the same picosecond, in the same order.
 #include <catch2/catch.hpp>
 
+#include <array>
 #include <cstdlib>
 #include <string>
 
@@ -17,8 +18,20 @@ using nfc::FastFlash;
 using nfc::FlashStatistics;
 using nfc::FlashTarget;
 
+/// What is counted at grants: operations, bytes and array time in all, attempts that failed, bus time of all channels.
+using Counted = std::array<std::uint64_t, 5>;
+
+Counted counted(const FlashStatistics& s) {
+  SimTime array{}, bus{};
+  for (const SimTime t : s.array_time) array += t;
+  for (const nfc::ChannelBusy& channel : s.channels) bus += channel.total();
+  return {s.total_ops(), s.total_bytes().value, static_cast<std::uint64_t>(array.ps), s.retries,
+          static_cast<std::uint64_t>(bus.ps)};
+}
+
 struct Outcome {
   Log log;
+  std::vector<Counted> at_responses;  ///< where asked for
   std::vector<FlashStatistics> statistics;
   std::uint64_t ops_submitted;
   std::uint64_t bytes_submitted;
@@ -28,7 +41,7 @@ struct Outcome {
 
 enum class Fidelity { fast, at };
 
-Outcome play(const Workload& w, const std::vector<Fidelity>& drives) {
+Outcome play(const Workload& w, const std::vector<Fidelity>& drives, bool count = false) {
   SyscFixture context;
   std::vector<std::unique_ptr<FlashTarget>> flash;
   RandomInitiator initiator("initiator", w, drives.size());
@@ -41,8 +54,11 @@ Outcome play(const Workload& w, const std::vector<Fidelity>& drives) {
     }
     initiator.sockets[d]->bind(flash[d]->socket);
   }
+  std::vector<Counted> at_responses;
+  if (count) initiator.on_response = [&](std::size_t d) { at_responses.push_back(counted(flash[d]->statistics())); };
   sc_core::sc_start();
   Outcome outcome{initiator.log,
+                  at_responses,
                   {},
                   initiator.ops_submitted,
                   initiator.bytes_submitted,
@@ -120,6 +136,18 @@ void check_seeds(std::uint64_t first, std::uint64_t last, bool features) {
 TEST_CASE("fast equals at on 1,000 random workloads of a plain flash") { check_seeds(1, 1000, false); }
 
 TEST_CASE("fast equals at on 1,500 random workloads with random features") { check_seeds(10'001, 11'500, true); }
+
+TEST_CASE("fast and at count at the same moment: whoever looks while they work sees the same") {
+  WARN("seeds 20001 .. 20300");
+  for (std::uint64_t seed = 20'001; seed <= 20'300; ++seed) {
+    INFO("seed " << seed);
+    const Workload w = random_workload(seed, seed % 2 == 0);
+    const Outcome fast = play(w, {Fidelity::fast}, true), at = play(w, {Fidelity::at}, true);
+    REQUIRE(fast.at_responses.size() == w.batches);
+    REQUIRE(fast.at_responses == at.at_responses);
+    REQUIRE(fast.log == play(w, {Fidelity::fast}).log);  // looking changes nothing
+  }
+}
 
 TEST_CASE("drives in one context react to each other exactly") {
   WARN("seeds 5001 .. 5100");

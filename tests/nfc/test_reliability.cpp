@@ -193,7 +193,7 @@ TEST_CASE("draws depend on the seed and their place only, and are not each other
   Reliability a(config), b(config);
   config.seed = 8;
   Reliability other(config);
-  std::uint32_t same_reads = 0, same_programs = 0, same_erases = 0, same_generation = 0, same_number = 0;
+  std::uint32_t same_reads = 0, same_programs = 0, same_erases = 0, same_generation = 0;
   constexpr std::uint32_t kPages = 4000;
   for (std::uint32_t page = kPages; page-- > 0;) a.read({page}, 3, page);
   for (std::uint32_t page = 0; page < kPages; ++page) {
@@ -202,14 +202,38 @@ TEST_CASE("draws depend on the seed and their place only, and are not each other
     CHECK(a.erase_fails(BlockId{page}, 3) == b.erase_fails(BlockId{page}, 3));
     same_reads += a.read({page}, 3, 10) == other.read({page}, 3, 10) ? 1 : 0;
     same_generation += a.read({page}, 3, 10) == a.read({page}, 4, 10) ? 1 : 0;
-    same_number += a.read({page}, 3, 10) == a.read({page}, 3, 11) ? 1 : 0;
     same_programs += a.program_fails({page}, 3) == other.program_fails({page}, 3) ? 1 : 0;
     same_erases += a.erase_fails(BlockId{page}, 3) == a.program_fails({page}, 3) ? 1 : 0;
   }
-  for (const std::uint32_t same : {same_reads, same_programs, same_erases, same_generation, same_number}) {
+  for (const std::uint32_t same : {same_reads, same_programs, same_erases, same_generation}) {
     CHECK(same > kPages / 3);
     CHECK(same < kPages);
   }
+}
+
+TEST_CASE("a page keeps its luck until its block is erased: it gets no better, and what is lost stays lost") {
+  ReliabilityConfig config = worn_tlc();
+  config.max_retries = 3;
+  config.rber.disturb = 1e-7;
+  Reliability model(config);
+  std::uint32_t lost_at_once = 0, lost_later = 0, back_after_erase = 0;
+  for (std::uint64_t page = 0; page < 20'000; ++page) {
+    const ReadOutcome first = model.read({page}, 5, 0);
+    ReadOutcome before = first;
+    for (std::uint64_t reads = 1; reads < 200'000; reads = 1 + reads * 3) {
+      const ReadOutcome now = model.read({page}, 5, reads);
+      REQUIRE(now == model.read({page}, 5, reads));
+      REQUIRE(now.retries >= before.retries);
+      REQUIRE(now.uncorrectable >= before.uncorrectable);
+      before = now;
+    }
+    lost_at_once += first.uncorrectable ? 1 : 0;
+    lost_later += before.uncorrectable && !first.uncorrectable ? 1 : 0;
+    back_after_erase += first.uncorrectable && !model.read({page}, 6, 0).uncorrectable ? 1 : 0;
+  }
+  CHECK(lost_at_once > 10);
+  CHECK(lost_later > 10);
+  CHECK(back_after_erase > lost_at_once / 2);
 }
 
 TEST_CASE("zero means never") {

@@ -278,8 +278,12 @@ TEST_CASE("features") {
   CHECK(core.execute_admin(encode_set_features(feature::number_of_queues, 0x0003'0001)).dw0 == 0x0003'0003);
   CHECK(core.execute_admin(encode_set_features(feature::arbitration, 0x07)).status.ok());
   CHECK(core.execute_admin(encode_get_features(feature::arbitration)).dw0 == 0x07);
-  CHECK(core.execute_admin(encode_set_features(feature::interrupt_coalescing, 5)).status ==
-        status::feature_not_changeable);
+  CHECK(core.interrupt_coalescing().at_once());
+  CHECK(core.execute_admin(encode_set_interrupt_coalescing(16, 3)).status.ok());
+  CHECK(core.execute_admin(encode_get_features(feature::interrupt_coalescing)).dw0 == 0x030F);
+  CHECK(core.interrupt_coalescing().completions == 16);
+  CHECK(core.interrupt_coalescing().time == SimTime::microseconds(300));
+  CHECK(core.execute_admin(encode_set_features(feature::write_atomicity, 1)).status == status::feature_not_changeable);
   CHECK(core.execute_admin(encode_set_features(0x55, 0)).status == status::invalid_field);
   CHECK(core.execute_admin(encode_get_features(0x00)).status == status::invalid_field);
   CHECK(core.execute_admin(encode_get_features(feature::volatile_write_cache)).status == status::invalid_field);

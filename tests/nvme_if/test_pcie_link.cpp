@@ -115,6 +115,61 @@ TEST_CASE("a read takes a request one way and the data the other") {
   }
 }
 
+TEST_CASE("reads in flight are bounded by tags: so much data comes in a round trip") {
+  const SimTime latency = SimTime::nanoseconds(400);
+  const auto link = [&](std::uint32_t tags, Bytes request = Bytes{512}) {
+    return PcieLink(
+        {.generation = 3, .lanes = 4, .max_read_request = request, .outstanding_reads = tags, .latency = latency});
+  };
+  const SimTime request{ceil_ratio(28 * 8, 1'000'000'000'000ull * 130, 8'000'000'000ull * 128 * 4)};
+  const SimTime data = link(0).transfer_duration(Bytes{512});
+  const SimTime round_trip = request + latency + data + latency;
+
+  SECTION("one tag: one round trip after the other") {
+    PcieLink one = link(1);
+    const LinkSlot slot = one.reserve_read(Bytes{3 * 512 + 100}, SimTime{7});
+    CHECK(slot.start == SimTime{7} + request + latency);
+    CHECK(slot.arrival ==
+          SimTime{7} + 3 * round_trip + request + latency + one.transfer_duration(Bytes{100}) + latency);
+    CHECK(one.stats(to_drive).payload_bytes == 3 * 512 + 100);
+    CHECK(one.stats(to_host).packets == 4);
+    // The next read finds the tag taken until then, and free then.
+    PcieLink again = one;
+    CHECK(one.reserve_read(Bytes{512}, slot.arrival - SimTime{1}).arrival == slot.arrival + round_trip);
+    CHECK(again.reserve_read(Bytes{512}, slot.arrival).arrival == slot.arrival + round_trip);
+  }
+  SECTION("the rate is that of the tags or that of the link, whichever is less") {
+    constexpr std::uint64_t kSize = 1 << 20;
+    SimTime before = SimTime::max();
+    for (const std::uint32_t tags : {1u, 2u, 3u, 5u, 8u, 64u}) {
+      PcieLink l = link(tags);
+      const SimTime end = l.reserve_read(Bytes{kSize}, SimTime{0}).arrival;
+      const double by_tags = static_cast<double>(round_trip.ps) * (kSize / 512) / tags;
+      const double by_link = static_cast<double>(l.transfer_duration(Bytes{kSize}).ps);
+      const double fixed = static_cast<double>(round_trip.ps);
+      CHECK(static_cast<double>(end.ps) == Approx(std::max(by_tags, by_link)).margin(fixed));
+      CHECK(end <= before);
+      before = end;
+    }
+  }
+  SECTION("enough tags are no bound at all, whatever the sizes and times") {
+    WARN("seeds 1 .. 50");
+    for (unsigned seed = 1; seed <= 50; ++seed) {
+      INFO("seed " << seed);
+      std::mt19937 rng(seed);
+      PcieLink unlimited = link(0), enough = link(100'000);
+      SimTime now{};
+      for (int i = 0; i < 40; ++i) {
+        const Bytes size{1 + rng() % 40'000};
+        now += SimTime{static_cast<std::int64_t>(rng() % 20'000'000)};
+        const LinkSlot a = unlimited.reserve_read(size, now), b = enough.reserve_read(size, now);
+        REQUIRE(a.arrival == b.arrival);
+        REQUIRE(a.start == b.start);
+      }
+    }
+  }
+}
+
 TEST_CASE("link parameters out of range are the user's mistake") {
   CHECK_THROWS_AS(PcieLink({.generation = 0}), UserError);
   CHECK_THROWS_AS(PcieLink({.generation = 7}), UserError);

@@ -145,10 +145,15 @@ TEST_CASE("warm-up requests are in no figure") {
   CHECK(m["requests_issued"] == 700);
   CHECK(m["page_ops"] >= 300);
   CHECK(m["page_ops"] <= 316);  // those in flight at the start may be done in the measured stretch
+  for (const char* const pattern : {"random_read", "random_mixed"}) {
+    const Sets warm{"workload.warmup_requests=400", "workload.requests=300",
+                    std::string("workload.pattern=") + pattern};
+    CHECK(metrics(with(warm, "platform.device.fidelity=at")) == metrics(warm));
+  }
   const Sets overwrite{"workload.pattern=random_write", "workload.working_set=1", "workload.requests=3000"};
   const double from_full = metrics(overwrite)["write_amplification"];
   const double settled = metrics(with(overwrite, "workload.warmup_requests=6000"))["write_amplification"];
-  CHECK(settled > from_full * 1.2);
+  CHECK(settled > from_full * 1.1);  // 1.14 to 1.25 over 20 seeds
   // Ageing comes to the same state without the requests.
   const double aged = metrics(with(overwrite, "workload.precondition.overwrites=4"))["write_amplification"];
   CHECK(aged == Approx(settled).epsilon(0.05));

@@ -17,14 +17,13 @@ struct SelectionSums {
   double alpha = 0, mass = 0, kept = 0, traffic = 0;
   std::uint64_t query_heads = 0, heads = 0;
 
-  void add(std::span<const float> q, const KvView& kv, const HeadSelection& selection) {
-    const std::vector<float> exact = attention_mass(q, kv, selection.tokens);
-    for (const float m : exact) mass += m;
-    for (const float a : selection.alpha.empty() ? exact : selection.alpha) alpha += a;
-    query_heads += exact.size();
-    const auto tokens = static_cast<double>(kv.tokens);
-    kept += static_cast<double>(selection.tokens.size()) / tokens;
-    traffic += static_cast<double>(selection.elements) / (2 * tokens * static_cast<double>(kv.head_dim));
+  void add(const HeadObservation& o, std::uint32_t head_dim) {
+    const HeadSelection& selection = o.selection;
+    for (const float m : o.mass) mass += m;
+    for (const float a : selection.alpha.empty() ? o.mass : std::span(selection.alpha)) alpha += a;
+    query_heads += o.mass.size();
+    kept += static_cast<double>(selection.tokens.size()) / o.tokens;
+    traffic += static_cast<double>(selection.elements) / (2.0 * o.tokens * head_dim);
     ++heads;
   }
 };
@@ -117,6 +116,16 @@ class Evaluation {
     return configure_method(setting.method, setting.settings, decoder_.config().head_dim);
   }
 
+  std::unique_ptr<MethodAttention> attention(ConfiguredMethod method) const {
+    if (options_.attention_on_backend) {
+      return decoder_.backend().make_attention(decoder_.config(), std::move(method), options_.precision);
+    }
+    return std::make_unique<HostAttention>(decoder_.config(), std::move(method.method), options_.precision);
+  }
+  std::unique_ptr<MethodAttention> dense_attention() const {
+    return attention(configure_method("dense", {}, decoder_.config().head_dim));
+  }
+
   Tokens window(std::uint32_t index) const {
     const std::size_t length = std::size_t{options_.windows.prefill} + options_.windows.decode;
     return text_.subspan(index * length, length);
@@ -140,8 +149,7 @@ class Evaluation {
     for (std::uint32_t w = first; w < first + count; ++w) {
       continuations.push_back(window(w).subspan(options_.windows.prefill));
     }
-    HostAttention dense(decoder_.config(), std::make_unique<DenseAttention>(), options_.precision);
-    const auto reference = force(decoder_, dense, prefilled, continuations);
+    const auto reference = force(decoder_, *dense_attention(), prefilled, continuations);
     for (const auto& of_window : reference) {
       std::vector<TokenId>& greedy = dense_greedy_.emplace_back();
       double nll = 0;
@@ -155,16 +163,14 @@ class Evaluation {
     }
     for (std::size_t i = 0; i < settings_.size(); ++i) {
       Tally& tally = tallies_[i];
-      HostAttention attention(decoder_.config(), configure(settings_[i]).method, options_.precision);
-      attention.set_observer([&](SequenceId sequence, LayerId layer, KvHead head, std::span<const float> q,
-                                 const KvView& kv, const HeadSelection& selection) {
-        tally.selections.add(q, kv, selection);
+      const auto provider = attention(configure(settings_[i]));
+      provider->set_observer([&](const HeadObservation& o) {
+        tally.selections.add(o, decoder_.config().head_dim);
         if (hooks_.selected) {
-          hooks_.selected(i, SequenceId{first + sequence.value}, layer, head, static_cast<std::uint32_t>(kv.tokens),
-                          selection);
+          hooks_.selected(i, SequenceId{first + o.sequence.value}, o.layer, o.head, o.tokens, o.selection);
         }
       });
-      const auto predictions = force(decoder_, attention, prefilled, continuations);
+      const auto predictions = force(decoder_, *provider, prefilled, continuations);
       for (std::size_t s = 0; s < predictions.size(); ++s) {
         double nll = 0;
         for (std::size_t at = 0; at < predictions[s].size(); ++at) {
@@ -183,8 +189,7 @@ class Evaluation {
     std::vector<std::vector<TokenId>> facts;
     for (std::uint32_t w = first; w < first + count; ++w) facts.push_back(fact(w));
     const std::vector<Tokens> continuations(facts.begin(), facts.end());
-    HostAttention dense(decoder_.config(), std::make_unique<DenseAttention>(), options_.precision);
-    const auto guessed = force(decoder_, dense, unplanted, continuations);
+    const auto guessed = force(decoder_, *dense_attention(), unplanted, continuations);
     for (std::size_t d = 0; d < options_.recall.distances.size(); ++d) {
       std::vector<std::vector<TokenId>> planted;
       for (std::uint32_t i = 0; i < count; ++i) {
@@ -192,8 +197,7 @@ class Evaluation {
       }
       const Prefilled prefilled(decoder_, std::vector<Tokens>(planted.begin(), planted.end()));
       for (std::size_t i = 0; i < settings_.size(); ++i) {
-        HostAttention attention(decoder_.config(), configure(settings_[i]).method, options_.precision);
-        const auto predictions = force(decoder_, attention, prefilled, continuations);
+        const auto predictions = force(decoder_, *attention(configure(settings_[i])), prefilled, continuations);
         RecallPoint& point = tallies_[i].recall[d];
         tallies_[i].recalled.resize(first + count);
         for (std::size_t s = 0; s < predictions.size(); ++s) {

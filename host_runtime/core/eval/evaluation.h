@@ -17,6 +17,8 @@ struct EvaluationOptions {
   PerplexityOptions windows;  ///< the protocol of perplexity()
   RecallOptions recall;       ///< no distances: no recall. A trial a window; the filler is the window's prefill
   QueryPrecision precision = QueryPrecision::f16;
+  /// Attention where the decoder's backend computes (Backend::make_attention()); else on the host's processor.
+  bool attention_on_backend = false;
   std::uint32_t batch = 8;  ///< windows that run together; results do not depend on it but for rounding
 };
 
@@ -72,7 +74,7 @@ struct EvaluationHooks {
       selected;
 };
 
-/// Evaluates every setting with attention on the host. Dense attention is run besides, as what greedy tokens are
+/// Evaluates every setting. Dense attention is run besides, as what greedy tokens are
 /// compared with. UserError as window_count(), recall_trial() and configure_method().
 EvaluationResult evaluate(const Decoder& decoder, std::span<const TokenId> text,
                           const std::vector<EvaluatedSetting>& settings, const EvaluationOptions& options,

@@ -9,17 +9,21 @@
 namespace csdsim::host::cuda {
 
 /// q and out are [sequences][heads * d], their rows q_stride and out_stride apart. Caches are [slot][kv
-/// head][token][d]. `chosen`, where given, lists the tokens to attend to, [sequences][kv heads][chosen_stride], of
-/// which the first chosen_counts[sequence][kv head] count; else all `lengths[sequence]` are. partial_out
-/// [sequences][heads][splits][d] and partial_scale [sequences][heads][splits] (maximum, sum) are used when splits > 1.
-template <class T>
+/// head][token][d]; sequence i is in slot slots[i], or i where there are none. `chosen`, where given, lists the tokens
+/// to attend to, [sequences][chosen_lists][chosen_stride], a list a KV head or one for all, of which the first
+/// chosen_counts[sequence][list] count; else all `lengths[sequence]` are. partial_out [sequences][heads][splits][d] and
+/// partial_scale [sequences][heads][splits] (maximum, sum) are used when splits > 1. `softmax`, where given, takes
+/// maximum and sum [sequences][heads].
+template <class T, class Out>
 struct DecodeArguments {
   const T* q;
   const T* keys;
   const T* values;
-  T* out;
+  Out* out;
   float* partial_out;
   float2* partial_scale;
+  float2* softmax;
+  const std::uint32_t* slots;
   const std::uint32_t* lengths;
   const std::uint32_t* chosen;
   const std::uint32_t* chosen_counts;
@@ -27,6 +31,7 @@ struct DecodeArguments {
   std::size_t out_stride;
   std::size_t slot_stride;  ///< elements
   std::size_t head_stride;
+  std::uint32_t chosen_lists;
   std::uint32_t chosen_stride;
   std::uint32_t kv_heads;
   std::uint32_t group;
@@ -49,16 +54,16 @@ constexpr std::size_t decode_shared_bytes(std::uint32_t d) {
 }
 
 /// What of a head's tokens is a block's, and where token i of them stands.
-template <class T>
 struct TokenRange {
   std::uint32_t begin, end, last;
   const std::uint32_t* chosen;
 
-  __device__ __forceinline__ TokenRange(const DecodeArguments<T>& a, std::uint32_t sequence, std::uint32_t kv_head,
+  template <class T, class Out>
+  __device__ __forceinline__ TokenRange(const DecodeArguments<T, Out>& a, std::uint32_t sequence, std::uint32_t kv_head,
                                         std::uint32_t split) {
-    const std::size_t pair = std::size_t{sequence} * a.kv_heads + kv_head;
-    chosen = a.chosen == nullptr ? nullptr : a.chosen + pair * a.chosen_stride;
-    const std::uint32_t count = chosen == nullptr ? a.lengths[sequence] : a.chosen_counts[pair];
+    const std::size_t list = std::size_t{sequence} * a.chosen_lists + (a.chosen_lists == 1 ? 0 : kv_head);
+    chosen = a.chosen == nullptr ? nullptr : a.chosen + list * a.chosen_stride;
+    const std::uint32_t count = chosen == nullptr ? a.lengths[sequence] : a.chosen_counts[list];
     const std::uint32_t unit = kDecodeWarps * kDecodeChunk;
     const std::uint32_t share = (count + a.splits * unit - 1) / (a.splits * unit) * unit;
     begin = min(split * share, count);
@@ -72,13 +77,24 @@ struct TokenRange {
   }
 };
 
+/// Where the caches of a sequence's KV head begin.
+template <class T, class Out>
+__device__ __forceinline__ std::size_t cache_of(const DecodeArguments<T, Out>& a, std::uint32_t sequence,
+                                                std::uint32_t kv_head) {
+  const std::uint32_t slot = a.slots == nullptr ? sequence : a.slots[sequence];
+  return slot * a.slot_stride + kv_head * a.head_stride;
+}
+
 /// Stores a finished row, or a split's share of it. `value` is not divided by `sum` yet.
-template <class T>
-__device__ __forceinline__ void store_share(const DecodeArguments<T>& a, std::uint32_t sequence, std::uint32_t head,
-                                            std::uint32_t split, std::uint32_t i, float value, float maximum,
-                                            float sum) {
+template <class T, class Out>
+__device__ __forceinline__ void store_share(const DecodeArguments<T, Out>& a, std::uint32_t sequence,
+                                            std::uint32_t head, std::uint32_t split, std::uint32_t i, float value,
+                                            float maximum, float sum) {
   if (a.splits == 1) {
-    a.out[sequence * a.out_stride + std::size_t{head} * a.d + i] = from_float<T>(sum > 0 ? value / sum : 0.0f);
+    a.out[sequence * a.out_stride + std::size_t{head} * a.d + i] = from_float<Out>(sum > 0 ? value / sum : 0.0f);
+    if (i == 0 && a.softmax != nullptr) {
+      a.softmax[std::size_t{sequence} * a.kv_heads * a.group + head] = float2{maximum, sum};
+    }
     return;
   }
   const std::size_t at = (std::size_t{sequence} * a.kv_heads * a.group + head) * a.splits + split;
@@ -90,12 +106,12 @@ __device__ __forceinline__ void store_share(const DecodeArguments<T>& a, std::ui
 /// tokens at a time: scores of all query heads as one tile of 16 x 16 in registers, which is at once the left operand
 /// of the product with the values. A thread copies the pieces of rows that it needs to places of its own, a chunk
 /// ahead, in the order of d that suits the tensor cores (see gemv_tile_kernel).
-template <class T, std::uint32_t D>
-__global__ void __launch_bounds__(32 * kDecodeWarps) decode_tile_kernel(DecodeArguments<T> a) {
+template <class T, class Out, std::uint32_t D>
+__global__ void __launch_bounds__(32 * kDecodeWarps) decode_tile_kernel(DecodeArguments<T, Out> a) {
   const std::uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
   const std::uint32_t split = blockIdx.x, kv_head = blockIdx.y, sequence = blockIdx.z;
-  const TokenRange<T> range(a, sequence, kv_head, split);
-  const std::size_t cache = sequence * a.slot_stride + kv_head * a.head_stride;
+  const TokenRange range(a, sequence, kv_head, split);
+  const std::size_t cache = cache_of(a, sequence, kv_head);
   const T* keys = a.keys + cache;
   const T* values = a.values + cache;
 
@@ -314,11 +330,11 @@ __device__ __forceinline__ void merge_warps(std::uint32_t d, const float (&o)[kG
 }
 
 /// Any d up to 256, any group, any GPU. Grid (splits, heads, sequences).
-template <class T>
-__global__ void decode_generic_kernel(DecodeArguments<T> a) {
+template <class T, class Out>
+__global__ void decode_generic_kernel(DecodeArguments<T, Out> a) {
   const std::uint32_t split = blockIdx.x, head = blockIdx.y, sequence = blockIdx.z, kv_head = head / a.group;
-  const TokenRange<T> range(a, sequence, kv_head, split);
-  const std::size_t cache = sequence * a.slot_stride + kv_head * a.head_stride;
+  const TokenRange range(a, sequence, kv_head, split);
+  const std::size_t cache = cache_of(a, sequence, kv_head);
   float o[kGenericElements], maximum, sum;
   attend_by_warp(
       a.q + sequence * a.q_stride + std::size_t{head} * a.d, a.keys + cache, a.values + cache, a.d, a.scale,
@@ -330,8 +346,8 @@ __global__ void decode_generic_kernel(DecodeArguments<T> a) {
 }
 
 /// Grid (heads, sequences): adds up the shares of the splits.
-template <class T>
-__global__ void merge_splits_kernel(DecodeArguments<T> a) {
+template <class T, class Out>
+__global__ void merge_splits_kernel(DecodeArguments<T, Out> a) {
   const std::uint32_t head = blockIdx.x, sequence = blockIdx.y;
   const std::size_t at = (std::size_t{sequence} * gridDim.x + head) * a.splits;
   float top = -FLT_MAX, total = 0;
@@ -339,12 +355,13 @@ __global__ void merge_splits_kernel(DecodeArguments<T> a) {
   for (std::uint32_t s = 0; s < a.splits; ++s) {
     total += a.partial_scale[at + s].y * expf(a.partial_scale[at + s].x - top);
   }
+  if (threadIdx.x == 0 && a.softmax != nullptr) a.softmax[at / a.splits] = float2{top, total};
   for (std::uint32_t i = threadIdx.x; i < a.d; i += blockDim.x) {
     float value = 0;
     for (std::uint32_t s = 0; s < a.splits; ++s) {
       value += a.partial_out[(at + s) * a.d + i] * expf(a.partial_scale[at + s].x - top);
     }
-    a.out[sequence * a.out_stride + std::size_t{head} * a.d + i] = from_float<T>(total > 0 ? value / total : 0.0f);
+    a.out[sequence * a.out_stride + std::size_t{head} * a.d + i] = from_float<Out>(total > 0 ? value / total : 0.0f);
   }
 }
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <stdexcept>
 #include <type_traits>
 #include <vector>
@@ -71,6 +72,12 @@ class Exchange {
   std::size_t size_;
 };
 
+/// The shared memory that a kernel was allowed.
+template <class Kernel>
+std::size_t& allowed_shared_bytes(Kernel* kernel) {
+  static std::map<Kernel*, std::size_t> allowed;
+  return allowed.try_emplace(kernel, std::size_t{48} << 10).first->second;
+}
 }  // namespace emulation
 
 #define threadIdx (emulation::position().thread)
@@ -174,17 +181,19 @@ class Stream;
 template <class... Parameters, class... Arguments>
 void start_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, std::size_t shared_bytes, const Stream&,
                   const Arguments&... arguments) {
+  if (shared_bytes > emulation::allowed_shared_bytes(kernel)) throw std::runtime_error("too much shared memory");
   emulation::submit([=] { emulation::launch(grid, dim3(threads), shared_bytes, [&] { kernel(arguments...); }); });
 }
 
 }  // namespace csdsim::host::cuda
 
 template <class Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
+cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute, int bytes) {
+  emulation::allowed_shared_bytes(kernel) = static_cast<std::size_t>(bytes);
   return cudaSuccess;
 }
 template <class Kernel>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel*, int, std::size_t) {
-  *blocks = 2;
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel* kernel, int, std::size_t shared_bytes) {
+  *blocks = shared_bytes <= emulation::allowed_shared_bytes(kernel) ? 2 : 0;
   return cudaSuccess;
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "host_runtime/cuda/attention/choosing.h"
 #include "host_runtime/cuda/kernels/prefill_hopper.cuh"
 #include "host_runtime/cuda/launch.cuh"
 #include "host_runtime/cuda/prefill_hopper.h"
@@ -91,6 +92,17 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return cudaSuccess;
 }
 
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                              std::size_t width, std::size_t height, cudaMemcpyKind, cudaStream_t) {
+  if (width > to_pitch || width > from_pitch) return result(false);
+  emulation::submit([=] {
+    for (std::size_t row = 0; row < height; ++row) {
+      std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
+    }
+  });
+  return cudaSuccess;
+}
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t*, unsigned) { return cudaSuccess; }
 cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return result(emulation::recording() == nullptr); }
@@ -116,6 +128,21 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t) {
   for (const auto& work : *reinterpret_cast<WorkList*>(executable)) work();
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+  emulation::submit([=] { std::memset(to, value, bytes); });
+  return cudaSuccess;
+}
+
+// Time stands still.
+cudaError_t cudaEventCreate(cudaEvent_t*) { return cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
+  *milliseconds = 0;
   return cudaSuccess;
 }
 

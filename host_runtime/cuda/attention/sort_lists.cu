@@ -1,7 +1,7 @@
 // By itself, because CUB takes long to compile.
 #include <cub/device/device_segmented_radix_sort.cuh>
 
-#include "host_runtime/cuda/operators.h"
+#include "host_runtime/cuda/attention/choosing.h"
 
 namespace csdsim::host::cuda {
 

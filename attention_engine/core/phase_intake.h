@@ -1,0 +1,119 @@
+// How the kernels take in the pages of a phase, and how many of them may be on their way.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "attention_engine/core/head_job.h"
+#include "base/address.h"
+#include "base/page_op.h"
+
+namespace csdsim::engine {
+
+/// Work on a phase, in pieces: a kernel can work on a piece when its pages and all earlier pieces are there, on one
+/// piece after the other. The cycles of the phase are spread evenly over them.
+class PhaseIntake {
+ public:
+  void start(std::size_t pieces, std::uint64_t cycles) {
+    arrived_.assign(pieces, false);
+    missing_ = pieces;
+    next_ = 0;
+    working_ = false;
+    cycles_ = cycles;
+  }
+  /// Whether the pages of this piece are awaited.
+  bool awaits(std::size_t piece) const { return piece < arrived_.size() && !arrived_[piece]; }
+  void arrive(std::size_t piece) {
+    arrived_[piece] = true;
+    --missing_;
+  }
+  bool complete() const { return missing_ == 0; }
+
+  bool ready() const { return !working_ && next_ < arrived_.size() && arrived_[next_]; }
+  /// Cycles of the piece that a kernel begins with now. Precondition: ready().
+  std::uint64_t begin() {
+    working_ = true;
+    return share(next_ + 1) - share(next_);
+  }
+  /// It is through with that piece: its number.
+  std::size_t end() {
+    working_ = false;
+    return next_++;
+  }
+  bool over() const { return next_ == arrived_.size(); }
+
+ private:
+  std::uint64_t share(std::size_t pieces) const {
+    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(cycles_) * pieces / arrived_.size());
+  }
+
+  std::vector<bool> arrived_;
+  std::size_t missing_ = 0;
+  std::size_t next_ = 0;
+  bool working_ = false;
+  std::uint64_t cycles_ = 0;
+};
+
+/// Issues page reads as the page buffers of their channels come free: each holds one from when it is issued until a
+/// kernel is through with it. Reads of a channel are issued in the order in which they are wanted. A phase wants all
+/// its pages at once, and they are consumed in the order of wanting: of all pages in want or on their way, the oldest
+/// has its buffer, so that nothing waits in a circle.
+class PageIssue {
+ public:
+  PageIssue(std::uint32_t buffers, const FlashGeometry& geometry, std::uint32_t jobs)
+      : buffers_(buffers), geometry_(geometry), channels_(geometry.channels), pages_of_(jobs) {}
+
+  /// Most buffers of one channel that were held together.
+  std::uint32_t peak() const { return peak_; }
+
+  /// The pages of a phase, of which none is on its way. Calls `issue(PageRead, PageOp)` for each that has a buffer.
+  template <class Issue>
+  void want(JobId job, std::span<const PageOp> ops, Issue&& issue) {
+    pages_of_[job.value].clear();
+    for (std::uint32_t i = 0; i < ops.size(); ++i) {
+      const ChannelId channel = geometry_.channel_of(geometry_.plane_of(ops[i].ppa));
+      pages_of_[job.value].push_back(channel);
+      channels_[channel.value].waiting.push_back({{job, i}, ops[i]});
+      issue_from(channels_[channel.value], issue);
+    }
+  }
+  /// The buffer of an issued page is free.
+  template <class Issue>
+  void consumed(PageRead read, Issue&& issue) {
+    Channel& channel = channels_[pages_of_[read.job.value][read.piece].value];
+    --channel.held;
+    issue_from(channel, issue);
+  }
+
+ private:
+  struct Page {
+    PageRead read;
+    PageOp op;
+  };
+  struct Channel {
+    std::uint32_t held = 0;
+    std::deque<Page> waiting;
+  };
+
+  template <class Issue>
+  void issue_from(Channel& channel, Issue&& issue) {
+    while (channel.held < buffers_ && !channel.waiting.empty()) {
+      const Page page = channel.waiting.front();
+      channel.waiting.pop_front();
+      peak_ = std::max(peak_, ++channel.held);
+      issue(page.read, page.op);
+    }
+  }
+
+  std::uint32_t buffers_;
+  FlashGeometry geometry_;
+  std::vector<Channel> channels_;                 ///< [ChannelId]
+  std::vector<std::vector<ChannelId>> pages_of_;  ///< by JobId: of the pages of its phase
+  std::uint32_t peak_ = 0;
+};
+
+}  // namespace csdsim::engine

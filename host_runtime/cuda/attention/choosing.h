@@ -1,0 +1,190 @@
+// The operators of the attention methods: what they keep of a cache, and how they choose tokens. All of them take the
+// sequences of a batch, whose new tokens stand in the cache already; q is [sequences][heads * d], scores and lists are
+// [sequences][heads, KV heads or lists][stride]. Shapes are preconditions.
+#pragma once
+
+#include "host_runtime/cuda/operators.h"
+
+namespace csdsim::host::cuda {
+
+/// Sequences of a batch, on the device: `first` tokens were in the cache before those that came now.
+struct SequenceView {
+  const std::uint32_t* slots = nullptr;
+  const std::uint32_t* rows = nullptr;  ///< of the first new token among the rows of the batch
+  const std::uint32_t* firsts = nullptr;
+  const std::uint32_t* lengths = nullptr;
+  std::uint32_t count = 0;
+  std::uint32_t longest = 0;   ///< length
+  std::uint32_t most_new = 0;  ///< tokens that came to one sequence
+};
+
+/// k and v rows [kv_heads * d] to the caches.
+void extend_cache(const Stream& stream, const SequenceView& batch, const __half* k, const __half* v,
+                  const CacheShape& shape, __half* keys, __half* values);
+
+// Choosing the best.
+
+/// How choose_best() finds them: CUB's segmented sort of whole lists, or the k-th largest score bit by bit, which reads
+/// a list 34 times and writes nothing but the choice; `automatic` is the latter.
+enum class TopKernel : std::uint8_t { automatic, sort, select };
+
+/// The newest[sequence] tokens and, of the others, those with the largest scores, counts[sequence][list] in all, at
+/// most the length; for decode_attention(): chosen like scores, in no order that is promised. `newest` is at most the
+/// counts' least, or what is chosen is the newest tokens. Equal scores: the lower index. NaN counts as smallest (select
+/// alone).
+void choose_best(const Stream& stream, DevicePool& pool, const SequenceView& batch, std::uint32_t lists,
+                 std::uint32_t stride, const float* scores, const std::uint32_t* newest, const std::uint32_t* counts,
+                 std::uint32_t* chosen, TopKernel kernel = TopKernel::automatic);
+
+/// Indices of every segment by descending score, stable (CUB's segmented radix sort).
+void sort_lists(const Stream& stream, DevicePool& pool, const float* scores, const std::uint32_t* indices,
+                std::size_t total, std::size_t segments, const int* begins, const int* ends, std::uint32_t* sorted);
+
+/// The first `sinks` tokens and the newest, counts[sequence] in all, the very newest always: chosen
+/// [sequences][1][stride].
+void choose_window(const Stream& stream, const SequenceView& batch, std::uint32_t sinks, std::uint32_t stride,
+                   const std::uint32_t* counts, std::uint32_t* chosen);
+
+/// Maximum and sum of exp(score - maximum) of the first `counts` scores of every head: counts [sequences][lists], lists
+/// 1 or KV heads; scores [sequences][heads][stride]; softmax [sequences][heads].
+void softmax_scales(const Stream& stream, std::uint32_t sequences, const CacheShape& shape, const float* scores,
+                    std::uint32_t stride, const std::uint32_t* counts, std::uint32_t lists, float2* softmax);
+
+// SparQ.
+
+/// What it keeps: components [slot][kv head][d][capacity] of the keys, means [slot][kv head][d] of the values.
+void extend_components(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const __half* keys,
+                       const __half* values, __half* components, float* means);
+
+/// The r components with the largest sum of |q| over the group, ascending, [sequences][kv heads][r], and by what logits
+/// of these are divided, tau [sequences][heads].
+void choose_components(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const __half* q,
+                       std::uint32_t r, std::uint32_t* chosen, float* tau);
+
+/// Logits of all tokens by the chosen components alone.
+void component_logits(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const __half* q,
+                      const __half* components, const std::uint32_t* chosen, const float* tau, std::uint32_t r,
+                      std::uint32_t stride, float* logits);
+
+/// One score a KV head: the sum over its group of the logits, or of the probabilities.
+void combine_logits(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const float* logits,
+                    std::uint32_t stride, const float2* softmax, bool probabilities, float* scores);
+
+/// What of the softmax of `logits` lies on the chosen tokens, alpha [sequences][heads], at most 1.
+struct BlendArguments {
+  const float* logits = nullptr;
+  const float2* softmax = nullptr;
+  const std::uint32_t* chosen = nullptr;  ///< [sequences][kv heads][stride]
+  const std::uint32_t* counts = nullptr;
+  const __half* values = nullptr;
+  const float* means = nullptr;
+  std::uint32_t stride = 0;
+  bool reallocate = true;
+  bool mean_of_rest = false;  ///< mean of the values that were not chosen, not of all
+  float* alpha = nullptr;
+};
+/// out = alpha out + (1 - alpha) mean, where not all tokens were chosen. out is [sequences][heads * d].
+void blend_mean(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const BlendArguments& blend,
+                float* out);
+
+// H2O.
+
+/// The kept tokens of every slot and KV head, ascending, and what they weigh: kept and weights [slot][kv
+/// head][capacity], counts [slot][kv head].
+struct KeptTokens {
+  std::uint32_t* kept = nullptr;
+  float* weights = nullptr;
+  std::uint32_t* counts = nullptr;
+};
+
+/// New tokens are kept at weight 0; a sequence that begins has nothing else.
+void keep_new(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const KeptTokens& state);
+/// The lists of the batch's sequences: chosen [sequences][kv heads][stride], counts [sequences][kv heads].
+void list_kept(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const KeptTokens& state,
+               std::uint32_t stride, std::uint32_t* chosen, std::uint32_t* counts);
+/// Adds the softmax weights that the rows of a prompt give its tokens, which are all kept; q [rows][heads * d]. Needs
+/// memory for maximum and sum of every row and head.
+void weigh_prompt(const Stream& stream, DevicePool& pool, const SequenceView& batch, const CacheShape& shape,
+                  const __half* q, const __half* keys, const KeptTokens& state);
+/// Scaled scores of the listed tokens, [sequences][heads][stride].
+void listed_scores(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const __half* q,
+                   const __half* keys, const std::uint32_t* chosen, const std::uint32_t* counts, std::uint32_t stride,
+                   float* scores);
+/// Adds their softmax weights, summed over the group.
+void weigh_listed(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const float* scores,
+                  const float2* softmax, std::uint32_t stride, const KeptTokens& state);
+/// Where more than capacities[sequence] tokens are kept, the newest recents[sequence] of the sequence stay and, of the
+/// others, the heaviest (`by_mean`: by the mean weight of the queries that could see them); of equals the newer.
+void evict(const Stream& stream, DevicePool& pool, const SequenceView& batch, const CacheShape& shape,
+           const std::uint32_t* capacities, const std::uint32_t* recents, bool by_mean, const KeptTokens& state);
+
+// InfiniGen.
+
+/// Keys by `columns` columns of a skew [slot][kv head][columns][d]: projected [slot][kv head][capacity][columns].
+void project_keys(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const __half* keys,
+                  const float* skew, std::uint32_t columns, float* projected);
+
+struct SpeculationArguments {
+  const __half* q = nullptr;  ///< [slot][heads * d]
+  const float* skew = nullptr;
+  const float* projected = nullptr;
+  const std::uint32_t* dense = nullptr;    ///< by sequence: 1 where everything is fetched
+  const std::uint32_t* budgets = nullptr;  ///< by sequence: tokens at most, the newest one included
+  std::uint32_t columns = 0;
+  std::uint32_t stride = 0;
+  float threshold = 0;
+};
+/// Speculated logits of all tokens but the newest, scores [sequences][kv heads][stride], and how many tokens every head
+/// of a sequence fetches, counts [sequences][kv heads]: 1 more than the mean over the heads of how many come within
+/// the threshold of the largest, at most the budget.
+void speculate_scores(const Stream& stream, DevicePool& pool, const SequenceView& batch, const CacheShape& shape,
+                      const SpeculationArguments& speculation, float* scores, std::uint32_t* counts);
+
+// Chunk bounds.
+
+/// Chunks of leaf, 2 leaf, ... tokens. Abstracts of level i are [slot][kv head][chunks(i)][2][d]: the least and the
+/// largest of every component.
+struct ChunkLevels {
+  static constexpr std::uint32_t kMost = 24;
+  std::uint32_t count = 0;
+  std::uint32_t leaf = 0;
+  std::uint32_t capacity = 0;
+  __half* abstracts[kMost] = {};
+
+  __host__ __device__ std::uint32_t chunks(std::uint32_t level, std::uint32_t tokens) const {
+    return (tokens + (leaf << level) - 1) / (leaf << level);
+  }
+};
+
+void extend_chunks(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const __half* keys,
+                   const ChunkLevels& levels);
+/// As ChunkAttention chooses: budgets[sequence] tokens, ascending, [sequences][kv heads][stride], counts and how many
+/// abstracts were looked at [sequences][kv heads].
+void choose_by_chunks(const Stream& stream, DevicePool& pool, const SequenceView& batch, const CacheShape& shape,
+                      const __half* q, const ChunkLevels& levels, const std::uint32_t* budgets, std::uint32_t stride,
+                      std::uint32_t* chosen, std::uint32_t* counts, std::uint32_t* examined);
+
+// Importance in low precision.
+
+/// Rows of d values as integers of 8 bits times a scale: see host::quantise().
+void quantise(const Stream& stream, const __half* rows, std::size_t count, std::uint32_t d, std::int8_t* out,
+              float* scales);
+/// New keys in 8 or 4 bits, one a byte: out [slot][kv head][capacity][d], scales [slot][kv head][capacity].
+void quantise_keys(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const __half* keys,
+                   std::uint32_t bits, std::int8_t* out, float* scales);
+
+/// What becomes of the scores of the heads that share a list: see ScoreAggregate.
+struct ImportanceQuery {
+  const std::int8_t* q = nullptr;  ///< [sequences][heads][d]
+  const float* q_scales = nullptr;
+  const std::int8_t* keys = nullptr;
+  const float* key_scales = nullptr;
+  bool per_head = false;  ///< a list a KV head, else one for all
+  bool largest = false;   ///< the largest of the heads, not their sum
+};
+/// The importance of ImportanceAttention of all tokens but the newest, scores [sequences][lists][stride]; d is a
+/// multiple of 4.
+void importance(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const ImportanceQuery& query,
+                std::uint32_t stride, float* scores);
+
+}  // namespace csdsim::host::cuda

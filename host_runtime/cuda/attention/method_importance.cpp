@@ -1,0 +1,80 @@
+#include <algorithm>
+
+#include "host_runtime/cuda/attention/device_method.h"
+
+namespace csdsim::host::cuda {
+namespace {
+
+class Importance final : public DeviceMethod {
+ public:
+  Importance(Context& context, const ModelConfig& config, const ImportanceOptions& options)
+      : DeviceMethod(context, config), options_(options) {
+    layers_ = made(config.layers, [&] {
+      return Layer{SlotArray<std::int8_t>(config.kv_heads, config.head_dim), SlotArray<float>(config.kv_heads, 1)};
+    });
+  }
+
+  void reserve(std::size_t slots, std::size_t capacity) override {
+    for (Layer& layer : layers_) {
+      layer.keys.reserve(stream(), pool(), slots, capacity);
+      layer.scales.reserve(stream(), pool(), slots, capacity);
+    }
+  }
+
+  void extend(const LayerCache& cache, const Batch& batch) override {
+    const Layer& layer = layers_[cache.layer.value];
+    quantise_keys(stream(), batch.view, cache.shape, cache.keys, options_.bits, layer.keys.data(), layer.scales.data());
+  }
+
+  Choice choose(const LayerCache& cache, const Batch& batch, const __half* q) override {
+    const Layer& layer = layers_[cache.layer.value];
+    const bool per_head = options_.aggregate == ScoreAggregate::per_head;
+    Choice choice = empty_choice(batch, per_head ? config_.kv_heads : 1);
+    const std::size_t rows = std::size_t{batch.view.count} * config_.heads;
+    const DeviceBuffer<std::int8_t> queries(pool(), rows * config_.head_dim);
+    const DeviceBuffer<float> query_scales(pool(), rows), scores(pool(), choice.chosen.size());
+    quantise(stream(), q, rows, config_.head_dim, queries.data(), query_scales.data());
+    ImportanceQuery query;
+    query.q = queries.data();
+    query.q_scales = query_scales.data();
+    query.keys = layer.keys.data();
+    query.key_scales = layer.scales.data();
+    query.per_head = per_head;
+    query.largest = options_.aggregate == ScoreAggregate::max_raw;
+    importance(stream(), batch.view, cache.shape, query, choice.stride, scores.data());
+    counts_ = budgets(options_.tokens, batch);
+    choice.counts = on_device(repeated(counts_, choice.lists));
+    choice.most = *std::max_element(counts_.begin(), counts_.end());
+    const std::vector<std::uint32_t> newest(counts_.size(), 1);
+    choose_best(stream(), pool(), batch.view, choice.lists, choice.stride, scores.data(), on_device(newest).data(),
+                choice.counts.data(), choice.chosen.data());
+    return choice;
+  }
+
+  void describe(const Batch& batch, std::span<HeadSelection> selections) override {
+    DeviceMethod::describe(batch, selections);
+    for (std::size_t i = 0; i < selections.size(); ++i) {
+      const std::size_t sequence = i / config_.kv_heads;
+      const std::uint64_t length = batch.lengths[sequence];
+      if (counts_[sequence] < length) selections[i].elements += length * config_.head_dim * options_.bits / 16;
+    }
+  }
+
+ private:
+  struct Layer {
+    SlotArray<std::int8_t> keys;
+    SlotArray<float> scales;
+  };
+  ImportanceOptions options_;
+  std::vector<Layer> layers_;
+  std::vector<std::uint32_t> counts_;  // of the step under way
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceMethod> make_importance(Context& context, const ModelConfig& config,
+                                              const ImportanceOptions& options) {
+  return std::make_unique<Importance>(context, config, options);
+}
+
+}  // namespace csdsim::host::cuda

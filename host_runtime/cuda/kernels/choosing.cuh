@@ -1,0 +1,114 @@
+// Caches of a batch's sequences and the choice of the best tokens.
+#pragma once
+
+#include "host_runtime/cuda/kernels/sequences.cuh"
+
+namespace csdsim::host::cuda {
+
+/// Grid (new tokens, sequences).
+static __global__ void extend_cache_kernel(SequenceView batch, const __half* k, const __half* v, CacheShape shape,
+                                           __half* keys, __half* values) {
+  const std::uint32_t sequence = blockIdx.y, token = batch.firsts[sequence] + blockIdx.x;
+  if (token >= batch.lengths[sequence]) return;
+  const std::size_t row = (std::size_t{batch.rows[sequence]} + blockIdx.x) * shape.kv_heads * shape.d;
+  for (std::uint32_t i = threadIdx.x; i < shape.kv_heads * shape.d; i += blockDim.x) {
+    const std::size_t head = std::size_t{batch.slots[sequence]} * shape.kv_heads + i / shape.d;
+    const std::size_t to = (head * shape.capacity + token) * shape.d + i % shape.d;
+    keys[to] = k[row + i];
+    values[to] = v[row + i];
+  }
+}
+
+/// How the tokens of a list divide into newest ones and those that are chosen by score.
+struct ListCounts {
+  std::uint32_t length, count, newest;
+
+  __device__ __forceinline__ ListCounts(const SequenceView& batch, std::uint32_t list, std::uint32_t lists,
+                                        const std::uint32_t* all_newest, const std::uint32_t* counts)
+      : length(batch.lengths[list / lists]),
+        count(min(counts[list], length)),
+        newest(min(all_newest[list / lists], count)) {}
+};
+
+/// Prepares the sort of [lists][stride] scores: indices that count up, and where lists, less the newest tokens, begin
+/// and end. A block a list.
+static __global__ void prepare_lists_kernel(SequenceView batch, std::uint32_t lists, std::uint32_t stride,
+                                            const std::uint32_t* newest, const std::uint32_t* counts,
+                                            std::uint32_t* indices, int* begins, int* ends) {
+  const ListCounts list(batch, blockIdx.x, lists, newest, counts);
+  for (std::uint32_t i = threadIdx.x; i < stride; i += blockDim.x) indices[std::size_t{blockIdx.x} * stride + i] = i;
+  if (threadIdx.x != 0) return;
+  const auto begin = static_cast<int>(blockIdx.x * stride);
+  begins[blockIdx.x] = begin;
+  ends[blockIdx.x] = begin + static_cast<int>(list.length - list.newest);
+}
+
+/// The first of the sorted indices, and the newest tokens. A block a list.
+static __global__ void take_best_kernel(SequenceView batch, std::uint32_t lists, std::uint32_t stride,
+                                        const std::uint32_t* newest, const std::uint32_t* counts,
+                                        const std::uint32_t* sorted, std::uint32_t* chosen) {
+  const ListCounts list(batch, blockIdx.x, lists, newest, counts);
+  const std::size_t at = std::size_t{blockIdx.x} * stride;
+  const std::uint32_t best = list.count - list.newest;
+  for (std::uint32_t i = threadIdx.x; i < list.count; i += blockDim.x) {
+    chosen[at + i] = i < best ? sorted[at + i] : list.length - list.count + i;
+  }
+}
+
+inline constexpr std::uint32_t kSelectThreads = 256;
+
+/// The same without a sort: the score that the last one taken has, then all above it and the first of its equals,
+/// ascending. A block a list; shared memory: a value a thread and one more.
+static __global__ void select_best_kernel(SequenceView batch, std::uint32_t lists, std::uint32_t stride,
+                                          const std::uint32_t* newest, const std::uint32_t* counts,
+                                          const float* all_scores, std::uint32_t* all_chosen) {
+  const ListCounts list(batch, blockIdx.x, lists, newest, counts);
+  const float* const scores = all_scores + std::size_t{blockIdx.x} * stride;
+  std::uint32_t* const chosen = all_chosen + std::size_t{blockIdx.x} * stride;
+  std::uint32_t* const scratch = block_memory<std::uint32_t>();
+  const std::uint32_t candidates = list.length - list.newest, best = list.count - list.newest;
+  for (std::uint32_t i = threadIdx.x; i < list.newest; i += blockDim.x) chosen[best + i] = candidates + i;
+  if (best == 0) return;
+  const auto bits = [&](std::uint32_t i) { return ordered_bits(scores[i]); };
+  const std::uint32_t least = reached(
+      candidates, best, [&](std::uint32_t i) { return scores[i]; }, [](std::uint32_t) { return 1u; }, scratch);
+  std::uint32_t own = 0;
+  for (std::uint32_t i = threadIdx.x; i < candidates; i += blockDim.x) own += bits(i) > least;
+  const std::uint32_t equals = best - block_count(own, scratch);  // of the least score, that are taken: 1 at least
+  std::uint32_t* const last = scratch + blockDim.x;
+  compact(
+      candidates, [&](std::uint32_t i) { return bits(i) == least; },
+      [&](std::uint32_t rank, std::uint32_t i) {
+        if (rank + 1 == equals) *last = i;
+      },
+      scratch);
+  __syncthreads();
+  compact(
+      candidates, [&](std::uint32_t i) { return bits(i) > least || (bits(i) == least && i <= *last); },
+      [&](std::uint32_t rank, std::uint32_t i) { chosen[rank] = i; }, scratch);
+}
+
+/// Grid (sequences): the first `sinks` of counts[sequence] tokens, the others, of which there is one at least, the
+/// newest.
+static __global__ void choose_window_kernel(SequenceView batch, std::uint32_t sinks, std::uint32_t stride,
+                                            const std::uint32_t* counts, std::uint32_t* chosen) {
+  const std::uint32_t length = batch.lengths[blockIdx.x], count = counts[blockIdx.x];
+  for (std::uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
+    chosen[std::size_t{blockIdx.x} * stride + i] = i < min(sinks, count - 1) ? i : length - count + i;
+  }
+}
+
+/// Grid (heads, sequences).
+static __global__ void softmax_scales_kernel(const float* scores, std::uint32_t stride, const std::uint32_t* counts,
+                                             std::uint32_t lists, std::uint32_t group, float2* softmax) {
+  const std::uint32_t head = blockIdx.x, sequence = blockIdx.y;
+  const std::size_t row = std::size_t{sequence} * gridDim.x + head;
+  const std::uint32_t count = counts[std::size_t{sequence} * lists + (lists == 1 ? 0 : head / group)];
+  float2 own{-FLT_MAX, 0};
+  for (std::uint32_t i = threadIdx.x; i < count; i += blockDim.x) own.x = fmaxf(own.x, scores[row * stride + i]);
+  for (std::uint32_t i = threadIdx.x; i < count; i += blockDim.x) own.y += expf(scores[row * stride + i] - own.x);
+  own = block_softmax(own, block_memory<float2>());
+  if (threadIdx.x == 0) softmax[row] = own;
+}
+
+}  // namespace csdsim::host::cuda

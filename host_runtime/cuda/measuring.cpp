@@ -1,0 +1,95 @@
+#include "host_runtime/cuda/measuring.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace csdsim::host::cuda {
+namespace {
+
+DeviceBuffer<std::uint32_t> on_device(Context& context, const std::vector<std::uint32_t>& values) {
+  DeviceBuffer<std::uint32_t> buffer(context.pool, values.size());
+  copy_to_device(context.stream, std::span<const std::uint32_t>(values), buffer.data());
+  return buffer;
+}
+
+}  // namespace
+
+DeviceBuffer<__half> made_up_values(Context& context, std::size_t count) {
+  std::vector<float> pattern(std::min(count, std::size_t{1} << 20));
+  std::uint32_t state = 1;
+  for (float& value : pattern) {
+    state = state * 1664525u + 1013904223u;
+    value = static_cast<float>(static_cast<int>(state >> 8) - (1 << 23)) * 0x1p-23f;
+  }
+  const DeviceBuffer<float> wide(context.pool, pattern.size());
+  copy_to_device(context.stream, std::span<const float>(pattern), wide.data());
+  DeviceBuffer<__half> values(context.pool, count);
+  for (std::size_t at = 0; at < count; at += pattern.size()) {
+    convert(context.stream, static_cast<const float*>(wide.data()), values.data() + at,
+            std::min(pattern.size(), count - at));
+  }
+  return values;
+}
+
+double median_seconds(Context& context, const std::function<void()>& work, int warm_ups, int runs, bool cold) {
+  const DeviceBuffer<> flushed(context.pool, cold ? 2 * context.device.l2_bytes + (std::size_t{1} << 20) : 0);
+  std::vector<double> times;
+  Event before, after;
+  for (int i = 0; i < warm_ups + runs; ++i) {
+    if (cold) CSDSIM_CUDA(cudaMemsetAsync(flushed.data(), i & 255, flushed.size(), context.stream.get()));
+    before.record(context.stream);
+    work();
+    after.record(context.stream);
+    after.synchronise();
+    if (i >= warm_ups) times.push_back(1e-3 * after.milliseconds_since(before));
+  }
+  std::nth_element(times.begin(), times.begin() + runs / 2, times.end());
+  return times[static_cast<std::size_t>(runs / 2)];
+}
+
+DecodeWork::DecodeWork(Context& context, std::size_t sequences, const CacheShape& shape)
+    : context_(context),
+      shape_(shape),
+      q_(made_up_values(context, sequences * shape.heads * shape.d)),
+      keys_(made_up_values(context, sequences * shape.kv_heads * shape.capacity * shape.d)),
+      values_(made_up_values(context, keys_.size())),
+      out_(context.pool, q_.size()),
+      lengths_(on_device(context, std::vector<std::uint32_t>(sequences, shape.capacity))) {
+  query_.q = q_.data();
+  query_.q_stride = query_.out_stride = std::size_t{shape.heads} * shape.d;
+  query_.out = out_.data();
+  query_.sequences = sequences;
+  query_.keys = keys_.data();
+  query_.values = values_.data();
+  query_.lengths = lengths_.data();
+}
+
+void DecodeWork::run(std::uint32_t splits) const {
+  decode_attention(context_.stream, context_.pool, context_.device, query_, shape_, shape_.capacity, splits);
+}
+
+PrefillWork::PrefillWork(Context& context, std::uint32_t tokens, std::uint32_t heads, std::uint32_t d)
+    : context_(context),
+      q_(made_up_values(context, std::size_t{tokens} * heads * d)),
+      k_(made_up_values(context, q_.size())),
+      v_(made_up_values(context, q_.size())),
+      out_(context.pool, q_.size()),
+      starts_(on_device(context, {0, tokens})) {
+  query_.q = q_.data();
+  query_.k = k_.data();
+  query_.v = v_.data();
+  query_.out = out_.data();
+  query_.rows = tokens;
+  query_.q_stride = query_.kv_stride = query_.out_stride = std::size_t{heads} * d;
+  query_.starts = starts_.data();
+  query_.sequences = 1;
+  query_.longest = tokens;
+  query_.heads = query_.kv_heads = heads;
+  query_.d = d;
+}
+
+void PrefillWork::run(PrefillKernel kernel) const {
+  prefill_attention(context_.stream, context_.device, query_, kernel);
+}
+
+}  // namespace csdsim::host::cuda

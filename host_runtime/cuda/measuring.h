@@ -1,0 +1,45 @@
+// What measures operators: made-up inputs of any size, and the median of runs by CUDA events.
+#pragma once
+
+#include <functional>
+
+#include "host_runtime/cuda/cuda_backend.h"
+#include "host_runtime/cuda/operators.h"
+
+namespace csdsim::host::cuda {
+
+/// Numbers between -1 and 1 that repeat: products of zeros would let the clocks rise.
+DeviceBuffer<__half> made_up_values(Context& context, std::size_t count);
+
+/// Median seconds of `work` over `runs` runs after `warm_ups`. Before each run the L2 cache is overwritten, where
+/// `cold`, outside the measured time.
+double median_seconds(Context& context, const std::function<void()>& work, int warm_ups, int runs, bool cold);
+
+/// Attention of one token of each of `sequences` over full caches.
+class DecodeWork {
+ public:
+  DecodeWork(Context& context, std::size_t sequences, const CacheShape& shape);
+  void run(std::uint32_t splits = 0) const;
+
+ private:
+  Context& context_;
+  CacheShape shape_;
+  DeviceBuffer<__half> q_, keys_, values_, out_;
+  DeviceBuffer<std::uint32_t> lengths_;
+  DecodeQuery<__half> query_;
+};
+
+/// Causal attention over one sequence; as many KV heads as heads.
+class PrefillWork {
+ public:
+  PrefillWork(Context& context, std::uint32_t tokens, std::uint32_t heads, std::uint32_t d);
+  void run(PrefillKernel kernel = PrefillKernel::automatic) const;
+
+ private:
+  Context& context_;
+  DeviceBuffer<__half> q_, k_, v_, out_;
+  DeviceBuffer<std::uint32_t> starts_;
+  PrefillQuery<__half> query_;
+};
+
+}  // namespace csdsim::host::cuda

@@ -1,0 +1,322 @@
+// Kernels that take pages in as they come, and finite page buffers between them and the channels.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+
+#include "attention_engine/core/selection.h"
+#include "attention_engine/sysc/attention_engine.h"
+#include "base/error.h"
+#include "memory_kv_source.h"
+#include "nfc/sysc/at_flash.h"
+#include "nfc/sysc/fast_flash.h"
+#include "nfc/sysc/sim_time.h"
+#include "sysc_parts.h"
+#include "tests/support/sysc_fixture.h"
+
+namespace csdsim::engine::test {
+namespace {
+
+FlashGeometry geometry(std::uint32_t channels, std::uint32_t dies) {
+  FlashGeometry g;
+  g.channels = channels;
+  g.dies_per_channel = dies;
+  g.planes_per_die = 1;
+  g.blocks_per_plane = 1 << 10;
+  g.pages_per_block = 16;
+  return g;
+}
+
+/// The pages that a job asks for lie on one plane after another, channels first.
+class StripedSource : public MemoryKvSource {
+ public:
+  explicit StripedSource(const FlashGeometry& geometry) : geometry_(geometry) {}
+
+  void plan_token_groups(HeadKey key, KvRows which, std::span<const std::uint32_t> groups,
+                         std::span<const std::uint32_t> rows, std::vector<PageOp>& out) override {
+    const std::size_t before = out.size();
+    MemoryKvSource::plan_token_groups(key, which, groups, rows, out);
+    stripe(key, std::span(out).subspan(before));
+  }
+  void plan_embedding_groups(HeadKey key, std::span<const std::uint32_t> groups, std::span<const std::uint32_t> rows,
+                             std::vector<PageOp>& out) override {
+    const std::size_t before = out.size();
+    MemoryKvSource::plan_embedding_groups(key, groups, rows, out);
+    stripe(key, std::span(out).subspan(before));
+  }
+
+ private:
+  void stripe(HeadKey key, std::span<PageOp> ops) const {
+    for (std::uint32_t i = 0; i < ops.size(); ++i) {
+      const std::uint32_t n = (i + 3 * key.head.value) % geometry_.planes();
+      const ChannelId channel{n % geometry_.channels};
+      ops[i].ppa = geometry_.address(geometry_.plane(channel, n / geometry_.channels, 0), i, 0);
+    }
+  }
+
+  FlashGeometry geometry_;
+};
+
+/// Between engine and flash: counts the pages of a channel that are issued and not released.
+class Spy : public sc_core::sc_module {
+ public:
+  tlm_utils::simple_target_socket<Spy> upstream{"upstream"};
+  tlm_utils::simple_initiator_socket<Spy> downstream{"downstream"};
+  std::vector<std::uint32_t> held, peak;  ///< [ChannelId]
+
+  Spy(const sc_core::sc_module_name& name, const FlashGeometry& g)
+      : sc_module(name), held(g.channels), peak(g.channels), geometry_(g) {
+    upstream.register_nb_transport_fw(this, &Spy::fw);
+    downstream.register_nb_transport_bw(this, &Spy::bw);
+  }
+
+ private:
+  tlm::tlm_sync_enum fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay) {
+    const nfc::FlashBatch& batch = *payload.get_extension<nfc::FlashBatch>();
+    if (phase == nfc::RELEASE_BUFFERS) {
+      --held[channel_.at(batch.ticket.value)];
+      return downstream->nb_transport_fw(payload, phase, delay);
+    }
+    const bool submits = phase == tlm::BEGIN_REQ;
+    const std::uint32_t channel = submits ? geometry_.channel_of(geometry_.plane_of(batch.ops.front().ppa)).value : 0;
+    const tlm::tlm_sync_enum answer = downstream->nb_transport_fw(payload, phase, delay);
+    if (submits) {
+      channel_[batch.ticket.value] = channel;
+      peak[channel] = std::max(peak[channel], ++held[channel]);
+    }
+    return answer;
+  }
+  tlm::tlm_sync_enum bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay) {
+    return upstream->nb_transport_bw(payload, phase, delay);
+  }
+
+  FlashGeometry geometry_;
+  std::map<std::uint64_t, std::uint32_t> channel_;  ///< by ticket
+};
+
+struct Run {
+  FlashGeometry geometry;
+  nfc::FlashTiming timing;
+  EngineConfig engine;
+  std::vector<HeadJob> jobs;          ///< job h is about head(h)
+  std::vector<std::uint32_t> tokens;  ///< of each head
+  std::vector<SimTime> gaps;          ///< before each job's command
+  std::uint32_t embedding_group = 8;
+};
+struct Outcome {
+  std::vector<std::pair<std::uint64_t, std::int64_t>> done;  ///< job, ps
+  std::vector<std::uint32_t> peak;
+  EngineStats stats;
+  std::uint64_t overflows = 0;
+};
+
+/// Each job is a command of its own.
+Outcome play(Run run, bool at) {
+  csdsim::test::SyscFixture context;
+  StripedSource source(run.geometry);
+  for (std::uint32_t h = 0; h < run.jobs.size(); ++h) {
+    source.add(head(h), {.tokens = run.tokens[h], .head_dim = kDim, .embedding_group = run.embedding_group}, kSeed + h);
+    run.jobs[h].key = head(h);
+  }
+  ClusteredSelection selection(0.25, kSeed);
+  TimingWork work(selection);
+  run.engine.page_buffers = run.timing.page_buffers;
+  run.engine.geometry = run.geometry;
+  AttentionEngine engine("engine", run.engine, source, work);
+  std::unique_ptr<nfc::FlashTarget> flash;
+  if (at) {
+    flash = std::make_unique<nfc::AtFlash>("flash", run.geometry, run.timing);
+  } else {
+    flash = std::make_unique<nfc::FastFlash>("flash", run.geometry, run.timing);
+  }
+  Spy spy("spy", run.geometry);
+  Controller controller("controller");
+  controller.socket.bind(engine.attend_socket);
+  engine.flash_socket.bind(spy.upstream);
+  spy.downstream.bind(flash->socket);
+  controller.script = [&](Controller& c) {
+    for (std::uint32_t h = 0; h < run.jobs.size(); ++h) {
+      if (!run.gaps.empty() && run.gaps[h].ps > 0) sc_core::wait(to_sc_time(run.gaps[h]));
+      c.submit({&run.jobs[h], 1}, h);
+    }
+  };
+  sc_core::sc_start();
+  return {controller.done, spy.peak, engine.stats(), flash->statistics().buffer_overflows};
+}
+
+constexpr std::uint32_t kTokensPerPage = 16;
+constexpr std::uint32_t kPages = 96;
+
+/// One score job of kPages pages on one channel, every page ready `read` after its issue, with a kernel that takes
+/// `kernel_cycles` cycles of 1 ns a page.
+Run pipeline(std::uint32_t buffers, SimTime read, std::uint32_t kernel_cycles) {
+  Run run;
+  run.geometry = geometry(1, kPages);
+  run.timing.command_time = {};
+  run.timing.read_latency = read;
+  run.timing.page_buffers = buffers;
+  run.engine.clock = Frequency{1'000'000'000};
+  run.engine.kernels = 1;
+  run.engine.macs_per_cycle = kTokensPerPage * kDim / kernel_cycles;
+  run.engine.intake = Intake::page;
+  run.jobs.push_back({.method = Method::score});
+  run.tokens = {kPages * kTokensPerPage};
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("a channel, finite buffers and a kernel are a pipeline: exact, and its rate in closed form") {
+  const nfc::FlashTiming t;
+  const SimTime transfer = t.data_out_setup + transfer_time(Bytes{4096}, t.channel_bandwidth);
+  for (const bool at : {false, true})
+    for (const SimTime read : {SimTime{}, SimTime::microseconds(50)})
+      for (const std::uint32_t cycles : {1024u, 2048u, 4096u / 8})
+        for (const std::uint32_t buffers : {1u, 2u, 3u, 8u, 20u, kPages, 0u}) {
+          INFO("at " << at << " read " << read.ps << " cycles " << cycles << " buffers " << buffers);
+          const Run run = pipeline(buffers, read, cycles);
+          const SimTime kernel = SimTime::nanoseconds(cycles);
+          // Page i is issued when page i - b is consumed, as soon as the bus is free for its command; the channel and
+          // the kernel take one page after the other.
+          std::vector<SimTime> consumed(kPages), transferred(kPages);
+          SimTime out{}, end{};
+          for (std::uint32_t i = 0; i < kPages; ++i) {
+            SimTime issued = buffers > 0 && i >= buffers ? consumed[i - buffers] : SimTime{};
+            for (std::uint32_t j = 0; j < i; ++j)
+              if (transferred[j] - transfer < issued && issued < transferred[j]) issued = transferred[j];
+            out = std::max(issued + read, out) + transfer;
+            transferred[i] = out;
+            end = std::max(out, end) + kernel;
+            consumed[i] = end;
+          }
+          const Outcome outcome = play(run, at);
+          REQUIRE(outcome.done.size() == 1);
+          CHECK(outcome.done[0].second == end.ps);
+          CHECK(outcome.overflows == 0);
+          CHECK(outcome.stats.peak_page_buffers == buffers);
+          CHECK(outcome.stats.kernel_busy == kernel * kPages);
+          // Throughput: the slower of channel and kernel, or the buffers over the round trip of a page, in which its
+          // command may wait for a transfer of another.
+          const auto whole = [&](SimTime round_trip) {
+            double period = static_cast<double>(std::max(transfer, kernel).ps);
+            if (buffers > 0) period = std::max(period, static_cast<double>(round_trip.ps) / buffers);
+            return period * kPages;
+          };
+          const SimTime round_trip = read + transfer + kernel;
+          CHECK(static_cast<double>(end.ps) >= whole(round_trip) * (1 - 1e-9));
+          CHECK(static_cast<double>(end.ps) <= whole(round_trip + transfer) + static_cast<double>(round_trip.ps));
+        }
+}
+
+TEST_CASE("with Intake::page a kernel works while pages arrive; what it does in all is the same") {
+  Run run;
+  run.geometry = geometry(2, 8);
+  run.jobs = {{.method = Method::dense}, {.method = Method::sparf, .sparf = {.r = 16, .k = 192, .l = 48}}};
+  run.tokens = {1001, 1541};
+  const Outcome by_phase = play(run, false);
+  run.engine.intake = Intake::page;
+  const Outcome by_page = play(run, false);
+  REQUIRE(by_page.done.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) CHECK(by_page.done[i].second < by_phase.done[i].second);
+  CHECK(by_page.stats.macs == by_phase.stats.macs);
+  CHECK(by_page.stats.pages() == by_phase.stats.pages());
+  CHECK(by_page.stats.channel_bytes == by_phase.stats.channel_bytes);
+  // A page's time is rounded to whole cycles and each of these to 1 ps.
+  const SimTime difference = by_page.stats.kernel_busy - by_phase.stats.kernel_busy;
+  CHECK(std::abs(difference.ps) <= static_cast<std::int64_t>(by_page.stats.pages()));
+}
+
+TEST_CASE("pages are consumed in the order of tokens: one that comes early waits for those before it") {
+  // Two pages of one job on different planes, of which the first is read 100 us later because its plane is busy.
+  struct TwoPages : MemoryKvSource {
+    void plan_token_groups(HeadKey, KvRows, std::span<const std::uint32_t>, std::span<const std::uint32_t>,
+                           std::vector<PageOp>& out) override {
+      for (std::uint64_t plane : {0u, 1u})
+        out.push_back({.ppa = {plane}, .kind = PageOpKind::read, .op_class = OpClass::attend, .channel_bytes = 4096});
+    }
+  } source;
+  source.add(kHead, {.tokens = 2 * kTokensPerPage, .head_dim = kDim, .embedding_group = 8}, kSeed);
+  struct Port : EnginePort {
+    std::vector<PageRead> reads, consumed;
+    SimTime done;
+    void read_pages(PageRead read, std::span<const PageOp>, SimTime) override { reads.push_back(read); }
+    void pages_consumed(PageRead read, SimTime) override { consumed.push_back(read); }
+    void task_done(TaskId, SimTime at) override { done = at; }
+  } port;
+  ClusteredSelection selection(0.25, kSeed);
+  TimingWork work(selection);
+  EngineConfig config;
+  config.intake = Intake::page;
+  HeadScheduler scheduler(config, source, work, port);
+  const HeadJob job{.key = kHead, .method = Method::score};
+  scheduler.submit({&job, 1}, {});
+  REQUIRE(port.reads == std::vector<PageRead>{{JobId{0}, 0}, {JobId{0}, 1}});
+  scheduler.pages_arrived({JobId{0}, 1}, SimTime::microseconds(10));
+  CHECK(scheduler.next_event() == SimTime::max());
+  CHECK_THROWS_AS(scheduler.pages_arrived({JobId{0}, 1}, SimTime::microseconds(10)), InternalError);
+  scheduler.pages_arrived({JobId{0}, 0}, SimTime::microseconds(110));
+  const SimTime piece = cycles_time(kTokensPerPage, config.clock);
+  for (std::uint32_t n = 1; n <= 2; ++n) {
+    const SimTime end = SimTime::microseconds(110) + piece * static_cast<std::int64_t>(n);
+    CHECK(scheduler.next_event() == end);
+    scheduler.advance(end - SimTime{1});
+    CHECK(port.consumed.size() == n - 1);
+    scheduler.advance(end);
+    CHECK(port.consumed.size() == n);
+  }
+  CHECK(port.consumed == port.reads);
+  CHECK(port.done == SimTime::microseconds(110) + 2 * piece);
+}
+
+TEST_CASE("never more pages than buffers, no job left behind, and fast equals at") {
+  constexpr unsigned kFirst = 1, kLast = 60;
+  WARN("seeds " << kFirst << " .. " << kLast);
+  bool reached = false;
+  for (unsigned seed = kFirst; seed <= kLast; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 rng(seed);
+    const auto between = [&rng](std::uint32_t low, std::uint32_t high) {
+      return low + static_cast<std::uint32_t>(rng() % (high - low + 1));
+    };
+    Run run;
+    run.geometry = geometry(between(1, 5), between(1, 4));
+    run.timing.read_latency = SimTime::microseconds(between(0, 60));
+    run.timing.page_buffers = between(1, 6);
+    if (between(0, 1) == 1) run.timing.ecc_latency = SimTime::microseconds(between(1, 9));
+    run.timing.arbitration = static_cast<nfc::BusArbitration>(between(0, 2));
+    run.engine.intake = Intake::page;
+    run.engine.clock = Frequency{between(1, 300) * 1'000'000ull};
+    run.engine.kernels = between(1, 3);
+    run.engine.jobs_in_flight = between(1, 8);
+    for (std::uint32_t h = between(1, 12); h > 0; --h) {
+      HeadJob job{.method = static_cast<Method>(between(0, 2)), .group = between(1, 3)};
+      if (job.method == Method::sparf) job.sparf = {.r = between(1, 32), .k = between(16, 256), .l = 16};
+      run.jobs.push_back(job);
+      run.tokens.push_back(between(1, 700));
+      run.gaps.push_back(between(0, 1) == 0 ? SimTime{} : SimTime::nanoseconds(between(1, 200'000)));
+    }
+    const Outcome fast = play(run, false), at = play(run, true);
+    CHECK(fast.done == at.done);
+    for (const Outcome* o : {&fast, &at}) {
+      REQUIRE(o->done.size() == run.jobs.size());
+      CHECK(o->overflows == 0);
+      const std::uint32_t most = *std::max_element(o->peak.begin(), o->peak.end());
+      CHECK(most <= run.timing.page_buffers);
+      CHECK(o->stats.peak_page_buffers == most);
+      reached = reached || most == run.timing.page_buffers;
+    }
+  }
+  CHECK(reached);
+}
+
+TEST_CASE("page buffers need kernels that take pages in one by one") {
+  EngineConfig config;
+  config.page_buffers = 4;
+  CHECK_THROWS_AS(config.validate(), UserError);
+  config.intake = Intake::page;
+  CHECK_NOTHROW(config.validate());
+}
+
+}  // namespace csdsim::engine::test
