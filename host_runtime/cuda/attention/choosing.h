@@ -114,9 +114,9 @@ void listed_scores(const Stream& stream, const SequenceView& batch, const CacheS
 void weigh_listed(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const float* scores,
                   const float2* softmax, std::uint32_t stride, const KeptTokens& state);
 /// Where more than capacities[sequence] tokens are kept, the newest recents[sequence] of the sequence stay and, of the
-/// others, the heaviest, with `by_age` by the number of queries that could see a token; of equals the newer.
+/// others, the heaviest (`by_mean`: by the mean weight of the queries that could see them); of equals the newer.
 void evict(const Stream& stream, DevicePool& pool, const SequenceView& batch, const CacheShape& shape,
-           const std::uint32_t* capacities, const std::uint32_t* recents, bool by_age, const KeptTokens& state);
+           const std::uint32_t* capacities, const std::uint32_t* recents, bool by_mean, const KeptTokens& state);
 
 // InfiniGen.
 

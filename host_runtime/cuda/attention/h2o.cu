@@ -44,12 +44,12 @@ void weigh_listed(const Stream& stream, const SequenceView& batch, const CacheSh
 }
 
 void evict(const Stream& stream, DevicePool& pool, const SequenceView& batch, const CacheShape& shape,
-           const std::uint32_t* capacities, const std::uint32_t* recents, bool by_age, const KeptTokens& state) {
+           const std::uint32_t* capacities, const std::uint32_t* recents, bool by_mean, const KeptTokens& state) {
   const std::size_t room = std::size_t{batch.count} * shape.kv_heads * batch.longest;
   const DeviceBuffer<std::uint32_t> kept(pool, room);
   const DeviceBuffer<float> weights(pool, room);
   launch("evict", evict_kernel, head_grid(batch, shape), kListThreads, kListThreads * sizeof(std::uint32_t), stream,
-         batch, shape, capacities, recents, by_age, state, batch.longest, kept.data(), weights.data());
+         batch, shape, capacities, recents, by_mean, state, batch.longest, kept.data(), weights.data());
 }
 
 }  // namespace csdsim::host::cuda

@@ -27,8 +27,9 @@ class H2o final : public DeviceMethod {
 
   bool learns_from_prompt() const override { return true; }
   void learn(const LayerCache& cache, const Batch& batch, std::span<const float>, const __half* q) override {
-    if (options_.rank != H2oRank::decoded)
+    if (options_.rank != H2oRank::decoded) {
       weigh_prompt(stream(), pool(), batch.view, cache.shape, q, cache.keys, state(cache.layer));
+    }
     evict_lightest(cache, batch);
   }
 

@@ -102,7 +102,7 @@ static __global__ void weigh_listed_kernel(SequenceView batch, CacheShape shape,
 /// Grid (kv heads, sequences). new_kept and new_weights [sequences][kv heads][stride] are where survivors wait; shared
 /// memory: a value a thread.
 static __global__ void evict_kernel(SequenceView batch, CacheShape shape, const std::uint32_t* capacities,
-                                    const std::uint32_t* recents, bool by_age, KeptTokens state, std::uint32_t stride,
+                                    const std::uint32_t* recents, bool by_mean, KeptTokens state, std::uint32_t stride,
                                     std::uint32_t* new_kept, float* new_weights) {
   const HeadPlace place(batch, blockIdx.y, blockIdx.x, shape.kv_heads);
   const std::uint32_t count = state.counts[place.head], capacity = capacities[blockIdx.y];
@@ -117,7 +117,7 @@ static __global__ void evict_kernel(SequenceView batch, CacheShape shape, const 
   const std::uint32_t heavy = capacity - min(capacity, count - old);
   // A token has been seen by its own query and by all after it.
   const auto weight = [&](std::uint32_t i) {
-    return by_age ? weights[i] / static_cast<float>(place.length - kept[i]) : weights[i];
+    return by_mean ? weights[i] / static_cast<float>(place.length - kept[i]) : weights[i];
   };
   const auto one = [](std::uint32_t) { return 1u; };
   const std::uint32_t least = heavy == 0 ? 0 : reached(old, heavy, weight, one, scratch);
