@@ -134,6 +134,22 @@ class EventLoop : public sc_core::sc_module {
   /// now, and finds it so when the alarm acts.
   bool in_step() const { return !running_ || now_ == kernel_now_; }
 
+  /// For an action that goes on at `at`: makes that the current time if nobody else acts or decides up to it. False,
+  /// and nothing happens, if somebody may: the action sets an alarm then.
+  bool skip_to(SimTime at) {
+    if (!running_ || !ahead() || at >= horizon_ || at >= first_.at || at >= limit_ || at > next_deadline())
+      return false;
+    now_ = std::max(now_, at);
+    return true;
+  }
+  /// For an action that has more to do at `at`, without an alarm: what it calls until then does not skip to that time.
+  template <class Call>
+  void before(SimTime at, Call&& call) {
+    const SimTime limit = std::exchange(limit_, std::min(limit_, at));
+    call();
+    limit_ = limit;
+  }
+
  private:
   friend class Alarm;
   friend class Decider;
@@ -159,12 +175,6 @@ class EventLoop : public sc_core::sc_module {
     first = earlier(first, {at, alarm});
     first_ = earlier(first_, {at, alarm});
     if (!running_) notify(at - to_sim_time(sc_core::sc_time_stamp()));
-  }
-  /// Makes `at` the current time if nobody acts or decides up to it. False, and nothing happens, if somebody may.
-  bool skip_to(SimTime at) {
-    if (!running_ || !ahead() || at >= horizon_ || at >= first_.at || at > next_deadline()) return false;
-    now_ = std::max(now_, at);
-    return true;
   }
   void notify(SimTime delay);
   void on_wake() {
@@ -206,7 +216,8 @@ class EventLoop : public sc_core::sc_module {
   std::vector<Decider*> deciders_;
   SimTime now_;
   SimTime kernel_now_;
-  SimTime horizon_;  ///< the kernel's next timed event
+  SimTime horizon_;                 ///< the kernel's next timed event
+  SimTime limit_ = SimTime::max();  ///< when the action that is going on has more to do
   std::unordered_map<const sc_core::sc_interface*, sc_core::sc_interface*> behind_;
   bool running_ = false;
   bool asked_ = false;

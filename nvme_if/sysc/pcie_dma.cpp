@@ -124,28 +124,27 @@ void PcieDma::submit_pieces(Lane& l, std::span<const Segment> segments, Bytes of
   slice.failed = piece.failed;
 }
 
-/// The front slice, and what follows it in its transfer or at the same time, are due.
+/// The front slice is due. Goes on with what follows it where nobody acts before that.
 void PcieDma::serve(Lane& l) {
-  while (!l.slices.empty()) {
+  EventLoop& loop = hold_.loop();
+  do {
     const Slice& front = l.slices.front();
-    if (front.end > sim_now()) return l.due.set(front.end);
     if (front.local != nullptr && !move_directly(l.direction, front)) [[unlikely]]
       return hand_over(l);
     l.failed = l.failed || front.failed;
-    if (front.last) return finish(l);
+    if (!front.last) {
+      l.slices.pop_front();
+      continue;
+    }
+    DmaClient& client = *front.client;
+    const std::uint64_t token = front.token;
+    const Status status = std::exchange(l.failed, false) ? status::data_transfer_error : status::success;
     l.slices.pop_front();
-  }
-}
-
-/// The transfer whose last slice is at the front is over. Its client may submit, and may go on to later times.
-inline void PcieDma::finish(Lane& l) {
-  const Slice& front = l.slices.front();
-  DmaClient& client = *front.client;
-  const std::uint64_t token = front.token;
-  const Status status = std::exchange(l.failed, false) ? status::data_transfer_error : status::success;
-  l.slices.pop_front();
-  if (!l.slices.empty()) l.due.set(l.slices.front().end);
-  client.dma_done(token, status);
+    // The client may submit. Where nothing follows, it may go on to later times as well.
+    if (l.slices.empty()) return client.dma_done(token, status);
+    loop.before(l.slices.front().end, [&] { client.dma_done(token, status); });
+  } while (l.slices.front().end <= sim_now() || loop.skip_to(l.slices.front().end));
+  l.due.set(l.slices.front().end);
 }
 
 /// The front slice goes to the thread, in step with the kernel.

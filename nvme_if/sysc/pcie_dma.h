@@ -145,7 +145,6 @@ class PcieDma : public sc_core::sc_module {
                      Slice& last);
   SimTime reserve(LinkDirection direction, Bytes length);
   void serve(Lane& lane);
-  void finish(Lane& lane);
   void hand_over(Lane& lane);
   bool move_directly(LinkDirection direction, const Slice& slice);
   bool find_direct_range(const Slice& slice);
