@@ -45,7 +45,8 @@ struct BlockIoSetup {
 struct KindOutcome {
   csdsim::Histogram latency_ps;  ///< submission to completion, as the host sees them
   csdsim::Bytes bytes;
-  std::array<csdsim::SimTime, csdsim::kRequestStages> stages{};  ///< sums: together that of the latencies
+  /// Sums in ps, together that of the latencies; 64 bits hold 106 days, less than many requests wait in all.
+  std::array<__int128, csdsim::kRequestStages> stages_ps{};
 };
 
 struct BlockIoOutcome {

@@ -26,9 +26,9 @@ void add_latency(ordered_json& metrics, const std::string& prefix, const Histogr
 ordered_json stage_means(const KindOutcome& kind) {
   ordered_json means = ordered_json::object();
   for (std::size_t i = 0; i < kRequestStages; ++i)
-    if (kind.stages[i].ps > 0)
+    if (kind.stages_ps[i] > 0)
       means[kRequestStageNames[i]] =
-          static_cast<double>(kind.stages[i].ps) * 1e-3 / static_cast<double>(kind.latency_ps.count());
+          static_cast<double>(kind.stages_ps[i]) * 1e-3 / static_cast<double>(kind.latency_ps.count());
   return means;
 }
 

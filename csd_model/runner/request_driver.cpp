@@ -184,9 +184,9 @@ void RequestDriver::completed(nvme::QueueId queue, nvme::CommandId cid, const Re
 void RequestDriver::add_stages(const Flight& flight, const nvme::CompletionEntry& cqe, SimTime now) {
   RequestStages& stages = stages_.at(cqe.sqid).at(cqe.cid);
   stages.mark(RequestStage::link, now);
-  auto& sums = outcome_.kinds[static_cast<std::size_t>(flight.request.kind)].stages;
-  for (std::size_t i = 0; i < kRequestStages; ++i) sums[i] += stages.spent(static_cast<RequestStage>(i));
-  sums[static_cast<std::size_t>(RequestStage::queue)] += stages.begun() - flight.at;
+  auto& sums = outcome_.kinds[static_cast<std::size_t>(flight.request.kind)].stages_ps;
+  for (std::size_t i = 0; i < kRequestStages; ++i) sums[i] += stages.spent(static_cast<RequestStage>(i)).ps;
+  sums[static_cast<std::size_t>(RequestStage::queue)] += (stages.begun() - flight.at).ps;
 }
 
 /// Closed loop: one request has gone, the next may come.
