@@ -1,6 +1,6 @@
 #include "host_runtime/cuda/attention/choosing.h"
 
-#include "host_runtime/cuda/attention/grids.h"
+#include "host_runtime/cuda/attention/grids.cuh"
 #include "host_runtime/cuda/kernels/choosing.cuh"
 
 namespace csdsim::host::cuda {

@@ -1,6 +1,6 @@
 #include "host_runtime/cuda/kernels/importance.cuh"
 
-#include "host_runtime/cuda/attention/grids.h"
+#include "host_runtime/cuda/attention/grids.cuh"
 
 namespace csdsim::host::cuda {
 

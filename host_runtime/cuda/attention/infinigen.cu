@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "host_runtime/cuda/attention/grids.h"
+#include "host_runtime/cuda/attention/grids.cuh"
 
 namespace csdsim::host::cuda {
 
