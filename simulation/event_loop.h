@@ -37,8 +37,7 @@ class Alarm {
   Alarm(const Alarm&) = delete;
   Alarm& operator=(const Alarm&) = delete;
 
-  /// Acts at `at`, or now if that has passed. One action is pending at a time: the
-  /// earlier one stays.
+  /// Acts at `at`, or now if that has passed. One action is pending at a time: the earlier one stays.
   inline void set(SimTime at);
   /// The same, as the last thing that an action does: acts at once if nobody else acts or decides up to `at`.
   inline void go_on(SimTime at);

@@ -36,11 +36,9 @@ void count_pages(benchmark::State& state, double pages) {
   state.SetBytesProcessed(static_cast<std::int64_t>(pages * 4096));
 }
 
-void dense(benchmark::State& state) {
-  const auto d = static_cast<std::uint32_t>(state.range(0));
-  const auto group = static_cast<std::uint32_t>(state.range(1));
-  MemoryKvSource source;
-  const std::uint32_t heads = fill(source, d, static_cast<std::uint32_t>(state.range(2)));
+/// One head after the other; pages of 4 KiB.
+void attend_densely(benchmark::State& state, const KvSource& source, std::uint32_t heads, std::uint32_t d,
+                    std::uint32_t group) {
   const auto q = test::random_query(group * d, 1);
   std::vector<float> out(q.size());
   DenseAttention attention;
@@ -51,6 +49,14 @@ void dense(benchmark::State& state) {
     h = h + 1 == heads ? 0 : h + 1;
   }
   count_pages(state, static_cast<double>(state.iterations()) * 2 * kTokens * d * 2 / 4096);
+}
+
+void dense(benchmark::State& state) {
+  const auto d = static_cast<std::uint32_t>(state.range(0));
+  const auto group = static_cast<std::uint32_t>(state.range(1));
+  MemoryKvSource source;
+  const std::uint32_t heads = fill(source, d, static_cast<std::uint32_t>(state.range(2)));
+  attend_densely(state, source, heads, d, group);
 }
 BENCHMARK(dense)->ArgNames({"d", "G", "MiB"})->ArgsProduct({{64, 128}, {1, 4}, {1, 256}});
 
@@ -114,16 +120,7 @@ void dense_scattered(benchmark::State& state) {
   const auto d = static_cast<std::uint32_t>(state.range(0));
   const auto group = static_cast<std::uint32_t>(state.range(1));
   const ScatteredKvSource source(d, 1024);
-  const auto q = test::random_query(group * d, 1);
-  std::vector<float> out(q.size());
-  DenseAttention attention;
-  std::uint32_t h = 0;
-  for (auto _ : state) {
-    attention.attend(source, head(h), q, group, out);
-    benchmark::DoNotOptimize(out.data());
-    h = h + 1 == source.heads() ? 0 : h + 1;
-  }
-  count_pages(state, static_cast<double>(state.iterations()) * 2 * kTokens * d / ScatteredKvSource::kPage);
+  attend_densely(state, source, source.heads(), d, group);
 }
 BENCHMARK(dense_scattered)->ArgNames({"d", "G"})->ArgsProduct({{64, 128}, {1, 4}});
 

@@ -33,18 +33,20 @@ void Command::complete(Status status, std::uint32_t dw0) {
   if (!walking_) controller_.retire(*this);
 }
 
-inline bool Command::may_move_at_once() const {
-  return !walking_ && epoch_ == controller_.epoch_ && prps_.state() == PrpWalker::State::done;
+/// Sends data, and the completion behind it. False, and nothing happens, where the completion has to wait: for PRPs, or
+/// for room in its queue.
+template <class Send>
+inline bool Command::complete_behind(Send&& send) {
+  if (walking_ || epoch_ != controller_.epoch_ || prps_.state() != PrpWalker::State::done) return false;
+  const NvmeController::Queues queues = controller_.queues_of(*this);
+  if (!queues.may_post()) return false;
+  send();
+  controller_.post_behind_data(*this, queues);
+  return true;
 }
 
 void Command::complete_with_data(std::span<const std::byte> from, Done sent) {
-  if (may_move_at_once()) {
-    if (const NvmeController::Queues queues = controller_.queues_of(*this); queues.may_post()) {
-      write_host(Bytes{0}, from, std::move(sent));
-      return controller_.post_behind_data(*this, queues);
-    }
-  }
-  // The completion waits for PRPs or for room in its queue.
+  if (complete_behind([&] { write_host(Bytes{0}, from, std::move(sent)); })) return;
   write_host(Bytes{0}, from, [this, after = std::move(sent)](Status s) {
     after(s);
     complete(s);
@@ -52,20 +54,15 @@ void Command::complete_with_data(std::span<const std::byte> from, Done sent) {
 }
 
 void Command::complete_with_data_timing(Bytes length) {
-  if (may_move_at_once()) {
-    if (const NvmeController::Queues queues = controller_.queues_of(*this); queues.may_post()) {
-      const std::span<const Segment> segments = prps_.segments();
-      // Nearly all commands have one piece, which nobody needs to hear of.
-      const bool ahead =
-          segments.size() == 1 && length <= io_.data && controller_.dma_.write_ahead({segments[0].address, length});
-      if (!ahead) {
-        count_access(Bytes{0}, length);
-        move(LinkDirection::to_host, Bytes{0}, length, nullptr, kResult);
-      }
-      return controller_.post_behind_data(*this, queues);
-    }
-  }
-  write_host_timing(Bytes{0}, length, [this](Status s) { complete(s); });
+  const auto send = [&] {
+    const std::span<const Segment> segments = prps_.segments();
+    // Nearly all commands have one piece, which nobody needs to hear of.
+    if (segments.size() == 1 && length <= io_.data && controller_.dma_.write_ahead({segments[0].address, length}))
+      return;
+    count_access(Bytes{0}, length);
+    move(LinkDirection::to_host, Bytes{0}, length, nullptr, kResult);
+  };
+  if (!complete_behind(send)) write_host_timing(Bytes{0}, length, [this](Status s) { complete(s); });
 }
 
 void Command::dma_done(std::uint64_t token, Status status) {

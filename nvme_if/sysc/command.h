@@ -98,7 +98,8 @@ class alignas(64) Command final : private DmaClient {
   /// Starts the transfer of bytes of the command's buffer.
   void move(LinkDirection direction, Bytes offset, Bytes length, std::byte* local, std::uint64_t token);
   void finish_access(std::uint32_t slot, Status s);
-  bool may_move_at_once() const;
+  template <class Send>
+  bool complete_behind(Send&& send);
   void walk_prps(Bytes page_size);
   void fetch_list();
   void resolved();

@@ -109,7 +109,9 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   void execute_admin(Command& c);
   bool try_abort(QueueId queue, CommandId cid);
   void start_deletion(QueueId queue, Command& c);
-  void finish_deletions();
+  void finish_deletions() {
+    if (!deletions_.empty()) finish_ready_deletions();
+  }
   void finish_ready_deletions();
 
   // Completing

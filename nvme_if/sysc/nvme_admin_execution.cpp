@@ -1,0 +1,77 @@
+// The controller's rare work: admin commands, the deletion of queues, reset.
+#include <algorithm>
+#include <utility>
+
+#include "nvme_if/sysc/nvme_controller.h"
+#include "nvme_if/sysc/sc_sim_time.h"
+
+namespace csdsim::nvme {
+
+void NvmeController::execute_admin(Command& c) {
+  AdminResult r = core_.execute_admin(c.sqe_);
+  switch (r.action) {
+    case AdminResult::Action::complete:
+      return c.complete(r.status, r.dw0);
+    case AdminResult::Action::send_data:
+      c.data_ = std::move(r.data);
+      c.io_ = {.operation = {}, .nsid = {}, .direction = DataDirection::drive_to_host, .data = Bytes{c.data_.size()}};
+      c.walk_prps(core_.memory_page());
+      return c.complete_with_data(c.data_, [](Status) {});
+    case AdminResult::Action::abort:
+      return c.complete(status::success, try_abort(r.queue, r.cid) ? 0 : 1);
+    case AdminResult::Action::delete_sq:
+      return start_deletion(r.queue, c);
+  }
+}
+
+bool NvmeController::try_abort(QueueId queue, CommandId cid) {
+  const auto it =
+      std::ranges::find_if(firmware_, [&](const Command* c) { return c->queue_ == queue && c->cid() == cid; });
+  if (it == firmware_.end()) return false;
+  Command& c = **it;
+  firmware_.erase(it);
+  finish(c, status::abort_requested);
+  return true;
+}
+
+void NvmeController::start_deletion(QueueId queue, Command& c) {
+  std::vector<Command*> queued;
+  std::erase_if(firmware_, [&](Command* f) {
+    if (f->queue_ != queue) return false;
+    queued.push_back(f);
+    return true;
+  });
+  for (Command* f : queued) finish(*f, status::abort_sq_deletion);
+  deletions_.push_back({queue, &c});
+  finish_deletions();
+}
+
+void NvmeController::finish_ready_deletions() {
+  while (!deletions_.empty()) {
+    const auto it =
+        std::ranges::find_if(deletions_, [&](const Deletion& d) { return live_by_queue_[d.queue.value] == 0; });
+    if (it == deletions_.end()) return;
+    const Deletion d = *it;
+    deletions_.erase(it);
+    core_.finish_sq_deletion(d.queue);
+    d.command->complete(status::success);
+  }
+}
+
+void NvmeController::begin_reset() {
+  ++epoch_;
+  // Commands that are with the handler or with the DMA come back on their own and are dropped then.
+  for (Command* c : firmware_) recycle(*c);
+  firmware_.clear();
+  for (RingQueue<Command*>& waiting : waiting_)
+    for (; !waiting.empty(); waiting.pop_front()) recycle(*waiting.front());
+  for (const Deletion& d : deletions_) recycle(*d.command);
+  deletions_.clear();
+  live_commands_ = 0;
+  std::ranges::fill(live_by_queue_, 0);
+  std::ranges::fill(unsignalled_, Unsignalled{});
+  ++dma_in_flight_;
+  dma_finished();
+}
+
+}  // namespace csdsim::nvme
