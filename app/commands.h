@@ -8,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "report/text.h"
+
 namespace csdsim::app {
 
-enum class Format { table, json, csv };
+using report::Format;
 
 struct RunArguments {
   std::vector<std::filesystem::path> scenarios;

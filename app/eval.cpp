@@ -4,16 +4,16 @@
 #include <cstdio>
 
 #include "app/commands.h"
-#include "app/eval_plot.h"
-#include "app/files.h"
-#include "app/report_text.h"
-#include "app/table.h"
 #include "app/token_file.h"
 #include "base/error.h"
 #include "base/quantity.h"
 #include "base/text.h"
-#include "csd_model/eval/eval_run.h"
-#include "csd_model/scenario/load.h"
+#include "experiment/evaluation/eval_run.h"
+#include "report/eval_plot.h"
+#include "report/files.h"
+#include "report/table.h"
+#include "report/text.h"
+#include "scenario/load.h"
 
 namespace csdsim::app {
 namespace {
@@ -64,7 +64,7 @@ void refuse_unused(const EvalArguments& a, const std::vector<const MethodInfo*>&
 
 /// A row a method and ratio, or one where the budget is stated exactly. Of methods that nobody named, ratios of the
 /// traffic that choosing alone exceeds are left out.
-std::vector<csd_model::EvalSetting> settings_of(const EvalArguments& a) {
+std::vector<experiment::EvalSetting> settings_of(const EvalArguments& a) {
   std::vector<const MethodInfo*> methods;
   for (const std::string& name : a.methods) methods.push_back(&host::attention_method(name));
   if (methods.empty()) {
@@ -81,7 +81,7 @@ std::vector<csd_model::EvalSetting> settings_of(const EvalArguments& a) {
   settings.recent = a.recent;
   settings.window = a.window;
   settings.sinks = a.sinks;
-  std::vector<csd_model::EvalSetting> all;
+  std::vector<experiment::EvalSetting> all;
   bool by_ratio = false;
   for (const MethodInfo* info : methods) {
     if (host::is_exact(settings, info->budget)) {
@@ -100,8 +100,8 @@ std::vector<csd_model::EvalSetting> settings_of(const EvalArguments& a) {
 }
 
 /// Gives every setting a scenario with its method in the drive.
-void place_in_drive(const EvalArguments& a, std::uint32_t batch, std::vector<csd_model::EvalSetting>& settings) {
-  for (csd_model::EvalSetting& setting : settings) {
+void place_in_drive(const EvalArguments& a, std::uint32_t batch, std::vector<experiment::EvalSetting>& settings) {
+  for (experiment::EvalSetting& setting : settings) {
     const MethodInfo& info = host::attention_method(setting.evaluated.method);
     if (!info.in_drive) {
       std::vector<std::string> there;
@@ -144,7 +144,7 @@ std::string table_text(const ordered_json& document) {
     }
   }
   const double dense = document["metrics"]["dense_perplexity"];
-  Table table(header);
+  report::Table table(header);
   const auto number = [](const ordered_json& row, const char* key, int digits) {
     return row[key].is_null() ? std::string("-") : fmt::format("{:.{}f}", row[key].get<double>(), digits);
   };
@@ -175,7 +175,7 @@ std::string csv_text(const ordered_json& document) {
     const auto add = [&](const std::string& name, const ordered_json& value) {
       names += (names.empty() ? "" : ",") + name;
       const std::string cell = value.is_null() ? "" : value.is_string() ? value.get<std::string>() : value.dump();
-      values += (values.empty() ? "" : ",") + csv_field(cell);
+      values += (values.empty() ? "" : ",") + report::csv_field(cell);
     };
     for (const auto& [key, value] : row.items()) {
       if (key != "recall") {
@@ -196,7 +196,7 @@ std::string csv_text(const ordered_json& document) {
 
 int eval(const EvalArguments& arguments) {
   if (!arguments.text && !arguments.tokens) throw UserError("eval: give --text FILE or --tokens FILE");
-  csd_model::EvalRequest request;
+  experiment::EvalRequest request;
   request.model = arguments.model;
   request.settings = settings_of(arguments);
   if (arguments.tokens) {
@@ -204,7 +204,7 @@ int eval(const EvalArguments& arguments) {
     request.tokens = read_token_ids(*arguments.tokens);
   } else {
     request.text = *arguments.text;
-    request.content = read_file(*arguments.text);
+    request.content = report::read_file(*arguments.text);
   }
   host::EvaluationOptions& options = request.options;
   options.windows = {arguments.prefill, arguments.decode, arguments.windows};
@@ -222,21 +222,21 @@ int eval(const EvalArguments& arguments) {
       if (distance >= options.recall.fact()) options.recall.distances.push_back(distance);
   if (in_drive) place_in_drive(arguments, options.batch, request.settings);
 
-  request.processor = csd_model::processor_named(arguments.backend);
+  request.processor = experiment::processor_named(arguments.backend);
   if (arguments.record) request.record_every = arguments.record_every;
-  csd_model::EvalResult result;
+  experiment::EvalResult result;
   {
-    Progress progress("eval", arguments.quiet);
-    result = csd_model::run_evaluation(request, [&](std::string_view what, std::uint64_t done, std::uint64_t total) {
+    report::Progress progress("eval", arguments.quiet);
+    result = experiment::run_evaluation(request, [&](std::string_view what, std::uint64_t done, std::uint64_t total) {
       progress.update(what, done, total);
     });
   }
   if (arguments.out) {
-    write_file(*arguments.out / "result.json", result.document.dump(2) + "\n");
-    write_file(*arguments.out / "eval.csv", csv_text(result.document));
-    write_file(*arguments.out / "eval.svg", eval_svg(result.document));
+    report::write_file(*arguments.out / "result.json", result.document.dump(2) + "\n");
+    report::write_file(*arguments.out / "eval.csv", csv_text(result.document));
+    report::write_file(*arguments.out / "eval.svg", report::eval_svg(result.document));
   }
-  if (arguments.record) write_file(*arguments.record, result.recorded.dump() + "\n");
+  if (arguments.record) report::write_file(*arguments.record, result.recorded.dump() + "\n");
   if (!(arguments.quiet && arguments.out)) {
     const std::string text = arguments.format == Format::json  ? result.document.dump(2) + "\n"
                              : arguments.format == Format::csv ? csv_text(result.document)

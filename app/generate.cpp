@@ -5,12 +5,12 @@
 #include <cstdio>
 
 #include "app/commands.h"
-#include "app/files.h"
-#include "app/report_text.h"
 #include "app/token_file.h"
 #include "base/error.h"
-#include "csd_model/runner/runner.h"
-#include "csd_model/scenario/load.h"
+#include "experiment/runner.h"
+#include "report/files.h"
+#include "report/text.h"
+#include "scenario/load.h"
 
 namespace csdsim::app {
 namespace {
@@ -61,26 +61,26 @@ int generate(const GenerateArguments& arguments) {
           ? scenario::load_scenario(*arguments.scenario, sets)
           : scenario::load_scenario_text(kDefaultScenario, "built-in scenario", std::filesystem::current_path(), sets);
 
-  csd_model::RunOptions options;
+  experiment::RunOptions options;
   options.attention_on_host = arguments.attention == "host";
-  options.processor = csd_model::processor_named(arguments.backend);
+  options.processor = experiment::processor_named(arguments.backend);
   if (arguments.prompt) {
     options.prompt_text = *arguments.prompt;
   } else {
     options.prompt_tokens = read_token_ids(*arguments.tokens);
   }
-  csd_model::RunResult result;
+  experiment::RunResult result;
   {
-    Progress progress("generate", arguments.quiet);
+    report::Progress progress("generate", arguments.quiet);
     options.progress = [&](std::string_view what, std::uint64_t done, std::uint64_t total) {
       progress.update(what, done, total);
     };
-    result = csd_model::run_scenario(loaded.base.scenario, options);
+    result = experiment::run_scenario(loaded.base.scenario, options);
   }
   // One prompt: its tokens and text stand by themselves. Without a tokenizer there is no text.
   for (const char* const key : {"tokens", "text"})
     if (result.document.contains(key)) result.document[key] = nlohmann::ordered_json(result.document[key].at(0));
-  if (arguments.out) write_file(*arguments.out / "result.json", result.document.dump(2) + "\n");
+  if (arguments.out) report::write_file(*arguments.out / "result.json", result.document.dump(2) + "\n");
   if (result.document.contains("text")) {
     fmt::print("{}\n", result.document["text"].get<std::string>());
   } else {

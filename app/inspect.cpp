@@ -4,9 +4,9 @@
 
 #include "app/commands.h"
 #include "base/error.h"
-#include "csd_model/runner/runner.h"
-#include "csd_model/scenario/catalog.h"
-#include "csd_model/scenario/load.h"
+#include "experiment/runner.h"
+#include "scenario/catalog.h"
+#include "scenario/load.h"
 
 namespace csdsim::app {
 
@@ -41,7 +41,7 @@ int describe(const std::string& kind, const std::string& name, bool markdown) {
 }
 
 std::string version_line() {
-  const auto build = csd_model::build_info();
+  const auto build = experiment::build_info();
   return fmt::format("csdsim {} ({}, gcc {})", build["version"].get<std::string>(), build["type"].get<std::string>(),
                      build["compiler"].get<std::string>());
 }

@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #include "app/commands.h"
-#include "app/files.h"
 #include "host_runtime/cuda/loader/cuda_module.h"
+#include "report/files.h"
 
 namespace csdsim::app {
 namespace {
@@ -97,7 +97,7 @@ int profile_gpu(const ProfileGpuArguments& arguments) {
       value(fmt::format("{} MiB", description.memory.value >> 20)),
       value(fmt::format("{:.0f} ns", rates.launch_s * 1e9)), share(rates.gemm, flops), share(rates.gemv, bytes),
       share(rates.attention_prefill, flops), share(rates.attention_decode, bytes), share(rates.elementwise, bytes));
-  write_file(arguments.out, text);
+  report::write_file(arguments.out, text);
   fmt::print("{}\nwritten to {}\n", text, arguments.out.string());
   return 0;
 }

@@ -5,11 +5,11 @@
 #include <set>
 
 #include "app/commands.h"
-#include "app/files.h"
-#include "app/report_text.h"
 #include "base/error.h"
-#include "csd_model/runner/runner.h"
-#include "csd_model/scenario/load.h"
+#include "experiment/runner.h"
+#include "report/files.h"
+#include "report/text.h"
+#include "scenario/load.h"
 
 namespace csdsim::app {
 
@@ -37,23 +37,23 @@ int run(const RunArguments& arguments) {
     if (!each.points.empty() && !arguments.point && !arguments.quiet)
       std::fprintf(stderr, "%s: has a sweep of %zu points; running its base point (csdsim sweep runs all)\n",
                    s.name.c_str(), each.points.size());
-    csd_model::RunResult result;
+    experiment::RunResult result;
     {
-      Progress progress(s.name, arguments.quiet);
-      csd_model::RunOptions options;
+      report::Progress progress(s.name, arguments.quiet);
+      experiment::RunOptions options;
       options.trace = arguments.trace;
       options.progress = [&](std::string_view what, std::uint64_t done, std::uint64_t total) {
         progress.update(what, done, total);
       };
-      result = csd_model::run_scenario(s, options);
+      result = experiment::run_scenario(s, options);
     }
     if (arguments.out) {
       const std::filesystem::path directory = loaded.size() > 1 ? *arguments.out / s.name : *arguments.out;
-      write_file(directory / "result.json", result.document.dump(2) + "\n");
-      for (const auto& [name, text] : result.files) write_file(directory / name, text);
+      report::write_file(directory / "result.json", result.document.dump(2) + "\n");
+      for (const auto& [name, text] : result.files) report::write_file(directory / name, text);
     }
     if (!(arguments.quiet && arguments.out)) {
-      const std::string text = result_text(result.document, result.meaning, arguments.format);
+      const std::string text = report::result_text(result.document, result.meaning, arguments.format);
       if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
         throw UserError("standard output: cannot be written");
     }

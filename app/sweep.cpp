@@ -13,14 +13,14 @@
 #include <set>
 
 #include "app/commands.h"
-#include "app/files.h"
-#include "app/report_text.h"
-#include "app/sweep_store.h"
-#include "app/table.h"
 #include "base/error.h"
 #include "base/rng.h"
-#include "csd_model/runner/runner.h"
-#include "csd_model/scenario/load.h"
+#include "experiment/runner.h"
+#include "launch/sweep_store.h"
+#include "report/files.h"
+#include "report/table.h"
+#include "report/text.h"
+#include "scenario/load.h"
 
 extern char** environ;
 
@@ -31,8 +31,8 @@ using nlohmann::ordered_json;
 
 /// What a stored result must have been computed from to be kept: configuration and build.
 std::string point_key(const scenario::SweepPoint& point) {
-  const std::string text = scenario::effective_config(point.resolved.scenario).dump() + csd_model::build_info().dump();
-  static const std::uint64_t program = fnv1a64(read_file("/proc/self/exe"));  // other code gives other results
+  const std::string text = scenario::effective_config(point.resolved.scenario).dump() + experiment::build_info().dump();
+  static const std::uint64_t program = fnv1a64(report::read_file("/proc/self/exe"));  // other code gives other results
   return fmt::format("{:016x}{:016x}", fnv1a64(text), program);
 }
 
@@ -72,10 +72,11 @@ class SweepRun {
     return status_;
   }
 
-  std::vector<SweepRow> rows() const {
-    std::vector<SweepRow> rows;
+  std::vector<launch::SweepRow> rows() const {
+    std::vector<launch::SweepRow> rows;
     for (std::size_t i = 0; i < results_.size(); ++i) {
-      SweepRow row{.index = i, .name = loaded_.points[i].name, .axes = {}, .result = results_[i], .error = errors_[i]};
+      launch::SweepRow row{
+          .index = i, .name = loaded_.points[i].name, .axes = {}, .result = results_[i], .error = errors_[i]};
       for (const auto& [path, value] : loaded_.points[i].axes) row.axes.emplace_back(path, axis_value(value));
       rows.push_back(std::move(row));
     }
@@ -86,7 +87,7 @@ class SweepRun {
   void start(std::size_t index) {
     const scenario::SweepPoint& point = loaded_.points[index];
     const std::filesystem::path out = directory_ / "points" / point.name;
-    write_file(messages(out), "");
+    report::write_file(messages(out), "");
     std::vector<std::string> words{"csdsim", "run", arguments_.scenario.string(), "--quiet", "--out", out.string()};
     for (const std::string& set : arguments_.overrides) words.insert(words.end(), {"--set", set});
     words.insert(words.end(), {"--point", std::to_string(index)});
@@ -118,13 +119,13 @@ class SweepRun {
       const int exit_status = WIFEXITED(code) ? WEXITSTATUS(code) : 1;
       status_ = status_ == 0 ? exit_status : std::min(status_, exit_status);
       const std::string what = WIFEXITED(code) ? "failed" : fmt::format("died of signal {}", WTERMSIG(code));
-      const std::string said = read_file(messages(point.directory));
+      const std::string said = report::read_file(messages(point.directory));
       std::fputs(said.c_str(), stderr);
       errors_[point.index] = said.empty() ? what : said.substr(0, said.find_last_not_of('\n') + 1);
       note(point.index, what);
       return;
     }
-    results_[point.index] = ordered_json::parse(read_file(point.directory / "result.json"));
+    results_[point.index] = ordered_json::parse(report::read_file(point.directory / "result.json"));
     store_.put(point.index, point_key(loaded_.points[point.index]), results_[point.index]);
     note(point.index, fmt::format("{:.1f} s", results_[point.index]["wall"]["wall_s"].get<double>()));
   }
@@ -141,7 +142,7 @@ class SweepRun {
   const SweepArguments& arguments_;
   const scenario::Loaded& loaded_;
   std::filesystem::path directory_;
-  SweepStore store_;
+  launch::SweepStore store_;
   std::map<pid_t, RunningPoint> running_;
   std::vector<ordered_json> results_;
   std::vector<std::string> errors_;  ///< of points that failed
@@ -166,7 +167,7 @@ struct Headline {
   std::string metric;
   std::vector<std::string> columns;
 };
-Headline headline(const SweepRow& row) {
+Headline headline(const launch::SweepRow& row) {
   const ordered_json& metrics = row.result["metrics"];
   if (metrics.contains("iops")) return {"iops", {"iops", "latency_mean_ns", "latency_p99_ns"}};
   if (!metrics.contains("decode_tokens_per_s")) return {"tokens_per_s", {"tokens_per_s", "ttft_s"}};
@@ -180,18 +181,18 @@ std::string bound_text(const ordered_json& result) {
   return fmt::format("{} {:.0f} %", bound, breakdown["decode"]["utilization"][bound].get<double>() * 100);
 }
 
-std::string sweep_table(const std::vector<SweepRow>& rows, const Headline& head) {
+std::string sweep_table(const std::vector<launch::SweepRow>& rows, const Headline& head) {
   std::vector<std::string> header;
   for (const auto& [path, value] : rows.front().axes) header.push_back(short_name(path));
   header.insert(header.end(), head.columns.begin(), head.columns.end());
   header.emplace_back("decode bound by");
-  Table table(header);
-  for (const SweepRow& row : rows) {
+  report::Table table(header);
+  for (const launch::SweepRow& row : rows) {
     std::vector<std::string> cells;
     for (const auto& [path, value] : row.axes) cells.push_back(text_of(value));
     const ordered_json metrics = row.error.empty() ? row.result["metrics"] : ordered_json::object();
     for (const std::string& column : head.columns)
-      cells.push_back(metrics.contains(column) ? short_number(metrics[column].get<double>()) : "-");
+      cells.push_back(metrics.contains(column) ? report::short_number(metrics[column].get<double>()) : "-");
     cells.push_back(row.error.empty() ? bound_text(row.result) : "failed");
     table.add_row(cells);
   }
@@ -199,7 +200,7 @@ std::string sweep_table(const std::vector<SweepRow>& rows, const Headline& head)
 }
 
 /// For each axis: what going from its first value to its last does to the headline metric, everything else equal.
-std::string sweep_meaning(const std::vector<SweepRow>& rows) {
+std::string sweep_meaning(const std::vector<launch::SweepRow>& rows) {
   const std::string metric = headline(rows.front()).metric;
   std::string text;
   for (std::size_t axis = 0; axis < rows.front().axes.size(); ++axis) {
@@ -208,7 +209,7 @@ std::string sweep_meaning(const std::vector<SweepRow>& rows) {
     const ordered_json last = rows.back().axes[axis].second;
     if (first == last) continue;
     std::map<std::string, std::pair<double, double>> pairs;  // by the values of the other axes
-    for (const SweepRow& row : rows) {
+    for (const launch::SweepRow& row : rows) {
       std::string others;
       for (std::size_t a = 0; a < row.axes.size(); ++a)
         if (a != axis) others += text_of(row.axes[a].second) + "|";
@@ -245,15 +246,16 @@ int sweep(const SweepArguments& arguments) {
       arguments.out.value_or(std::filesystem::path("out") / loaded.base.scenario.name);
   SweepRun run(arguments, loaded, directory);
   const int status = run.run();
-  const std::vector<SweepRow> rows = run.rows();
-  std::vector<SweepRow> good;
-  std::copy_if(rows.begin(), rows.end(), std::back_inserter(good), [](const SweepRow& r) { return r.error.empty(); });
+  const std::vector<launch::SweepRow> rows = run.rows();
+  std::vector<launch::SweepRow> good;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(good),
+               [](const launch::SweepRow& r) { return r.error.empty(); });
   if (good.empty()) return status;
   if (arguments.format == Format::csv) {
-    fmt::print("{}", read_file(directory / "results.csv"));
+    fmt::print("{}", report::read_file(directory / "results.csv"));
   } else if (arguments.format == Format::json) {
     ordered_json all = ordered_json::array();
-    for (const SweepRow& row : rows)
+    for (const launch::SweepRow& row : rows)
       all.push_back(row.error.empty() ? row.result : ordered_json{{"name", row.name}, {"error", row.error}});
     fmt::print("{}\n", all.dump(2));
   } else {

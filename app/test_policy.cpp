@@ -9,16 +9,16 @@
 #include <vector>
 
 #include "app/commands.h"
-#include "app/files.h"
-#include "app/report_text.h"
 #include "base/error.h"
-#include "csd_model/policies/policy_tables.h"
-#include "csd_model/runner/policy_scenario.h"
-#include "csd_model/runner/runner.h"
-#include "csd_model/scenario/load.h"
+#include "experiment/mapping_policies/policy_scenario.h"
+#include "experiment/mapping_policies/policy_tables.h"
+#include "experiment/runner.h"
 #include "ftl/conformance/search.h"
 #include "ftl/plugin/load_plugin.h"
 #include "ftl/policies/registry.h"
+#include "report/files.h"
+#include "report/text.h"
+#include "scenario/load.h"
 
 namespace csdsim::app {
 
@@ -59,13 +59,13 @@ ordered_json property_rows(const ftl::conformance::ConformanceReport& report) {
   return rows;
 }
 
-std::vector<csd_model::PolicyRow> measure(const std::vector<csd_model::PolicyVariant>& policies,
-                                          const scenario::Scenario& s) {
-  const csd_model::PolicyStudyConfig config = csd_model::policy_study_config(s);
-  const auto selection = csd_model::policy_selection(s);
-  std::vector<csd_model::PolicyRow> rows;
-  for (const csd_model::PolicyVariant& policy : policies) {
-    rows.push_back({policy.policy, "token_index", "auto", csd_model::study_policy(config, policy, *selection)});
+std::vector<experiment::PolicyRow> measure(const std::vector<experiment::PolicyVariant>& policies,
+                                           const scenario::Scenario& s) {
+  const experiment::PolicyStudyConfig config = experiment::policy_study_config(s);
+  const auto selection = experiment::policy_selection(s);
+  std::vector<experiment::PolicyRow> rows;
+  for (const experiment::PolicyVariant& policy : policies) {
+    rows.push_back({policy.policy, "token_index", "auto", experiment::study_policy(config, policy, *selection)});
   }
   return rows;
 }
@@ -90,7 +90,7 @@ int test_policy(const TestPolicyArguments& arguments) {
   const ftl::conformance::Coverage& c = report.coverage;
   ordered_json document;
   document["policy"] = name;
-  document["build"] = csd_model::build_info();
+  document["build"] = experiment::build_info();
   document["seed"] = arguments.seed;
   document["passed"] = report.passed();
   document["coverage"] = {
@@ -102,7 +102,7 @@ int test_policy(const TestPolicyArguments& arguments) {
   }
   // Figures of a policy that loses data say nothing.
   if (report.passed()) {
-    std::vector<csd_model::PolicyVariant> policies;
+    std::vector<experiment::PolicyVariant> policies;
     policies.push_back({name, make, {}});
     if (name != kReference) {
       policies.push_back({std::string(kReference),
@@ -112,8 +112,8 @@ int test_policy(const TestPolicyArguments& arguments) {
                           {}});
     }
     const auto rows = measure(policies, work.base.scenario);
-    document["tables"] = {{"reads", csd_model::read_table(rows)}, {"writes", csd_model::write_table(rows)}};
-    document["selection"] = csd_model::policy_selection_text(work.base.scenario);
+    document["tables"] = {{"reads", experiment::read_table(rows)}, {"writes", experiment::write_table(rows)}};
+    document["selection"] = experiment::policy_selection_text(work.base.scenario);
   }
 
   std::string text;
@@ -123,18 +123,18 @@ int test_policy(const TestPolicyArguments& arguments) {
     text = fmt::format(
         "mapping policy {}: {} cases, {} operations, {} sequences, {} pages, {} power losses; seed {}\n\n{}", name,
         report.cases, c.operations, c.sequences, c.pages, c.power_losses, arguments.seed,
-        rows_text(document["properties"]));
+        report::rows_text(document["properties"]));
     if (c.sequences == 0 || c.pages == 0)
       text += "\nThe policy took no sequence, or wrote no page: nothing was tested.\n";
     if (document.contains("counterexamples"))
       for (const auto& example : document["counterexamples"]) text += "\n" + example.get<std::string>();
     if (document.contains("tables")) {
       for (const auto& [title, rows] : document["tables"].items())
-        text += fmt::format("\n{}\n{}", title, rows_text(rows));
+        text += fmt::format("\n{}\n{}", title, report::rows_text(rows));
       text += fmt::format("\nSelections: {}.\n", document["selection"].get<std::string>());
     }
   }
-  if (arguments.out) write_file(*arguments.out / "result.json", document.dump(2) + "\n");
+  if (arguments.out) report::write_file(*arguments.out / "result.json", document.dump(2) + "\n");
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
     throw UserError("standard output: cannot be written");
   return report.passed() ? 0 : 1;

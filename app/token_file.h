@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "app/files.h"
 #include "base/error.h"
 #include "host_runtime/core/model_config.h"
+#include "report/files.h"
 
 namespace csdsim::app {
 
 /// Ids separated by blanks. UserError for what is none, and for a file without any.
 inline std::vector<host::TokenId> read_token_ids(const std::filesystem::path& path) {
-  std::istringstream words(read_file(path));
+  std::istringstream words(report::read_file(path));
   std::vector<host::TokenId> tokens;
   std::string word;
   while (words >> word) {

@@ -1,3 +1,2 @@
 # Third-party libraries that only the program csdsim uses; users of the libraries do not need them.
 find_package(CLI11 2 REQUIRED)
-find_package(SQLite3 REQUIRED)

@@ -42,7 +42,7 @@ add_custom_target(lint
 # Every header compiles alone: one generated translation unit a header, built by the target header_check.
 function(csdsim_check_headers)
   set(units "")
-  foreach(dir base simulation nfc ftl attention_engine nvme_if host_runtime csd_model app)
+  foreach(dir base simulation nfc ftl attention_engine nvme_if host_runtime csd_model platform report scenario experiment launch app)
     file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/${dir}/*.h)
     if(NOT CSDSIM_HAS_CUDA)
       list(FILTER headers EXCLUDE REGEX "^host_runtime/cuda/")

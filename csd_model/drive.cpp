@@ -12,11 +12,11 @@
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/engine_io.h"
 #include "csd_model/firmware/firmware_cores.h"
+#include "csd_model/firmware/flash_frontend.h"
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/kv_lookup.h"
 #include "csd_model/firmware/kv_service.h"
 #include "csd_model/firmware/timed_work.h"
-#include "csd_model/flash_mux.h"
 #include "csd_model/media_model.h"
 #include "ftl/policies/instinfer.h"
 #include "nfc/sysc/at_flash.h"
@@ -25,9 +25,7 @@
 #include "nvme_if/sysc/physical_memory.h"
 #include "simulation/sim_time.h"
 
-namespace csd_model {
-
-using namespace csdsim;
+namespace csdsim::csd_model {
 
 namespace {
 
@@ -292,4 +290,4 @@ void Drive::materialise(SequenceId sequence, LayerId layer, std::uint32_t tokens
     if (!kv.flush_done(job.id).empty()) throw InternalError("materialising a sequence made an erase possible");
 }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

@@ -26,47 +26,47 @@
 #include "nvme_if/sysc/interrupt_if.h"
 #include "nvme_if/sysc/nvme_controller.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
 /// `fast` times flash with the timeline core, `at` with event-driven channel and die modules: the same times.
 enum class Fidelity : std::uint8_t { fast, at };
 
 /// Everything that a drive is made of. Defaults are those of the scenario contract.
 struct DriveConfig {
-  csdsim::FlashGeometry geometry;
-  csdsim::nfc::FlashTiming flash;
-  std::optional<csdsim::nfc::ReliabilityConfig> reliability;  ///< unset: nothing fails
+  FlashGeometry geometry;
+  nfc::FlashTiming flash;
+  std::optional<nfc::ReliabilityConfig> reliability;  ///< unset: nothing fails
   Fidelity fidelity = Fidelity::fast;
-  csdsim::nfc::FilterLocation filter = csdsim::nfc::FilterLocation::nfc;
-  csdsim::engine::EngineConfig engine;
-  csdsim::nvme::PcieLinkParams link;
-  csdsim::nvme::NvmeControllerParams nvme;  ///< namespace_blocks and volatile_cache follow from the rest
-  csdsim::SimTime pipeline_time;            ///< of a command in the controller, however many there are
-  csdsim::Bytes dram = csdsim::Bytes::gib(8);
-  std::optional<csdsim::Bandwidth> dram_bandwidth;  ///< shared by all traffic; unset: never waited for
-  csdsim::Bytes write_buffer;                       ///< 0: a write completes when it is in flash
-  FlushConfig flush;                                ///< of buffered block writes
+  nfc::FilterLocation filter = nfc::FilterLocation::nfc;
+  engine::EngineConfig engine;
+  nvme::PcieLinkParams link;
+  nvme::NvmeControllerParams nvme;  ///< namespace_blocks and volatile_cache follow from the rest
+  SimTime pipeline_time;            ///< of a command in the controller, however many there are
+  Bytes dram = Bytes::gib(8);
+  std::optional<Bandwidth> dram_bandwidth;  ///< shared by all traffic; unset: never waited for
+  Bytes write_buffer;                       ///< 0: a write completes when it is in flash
+  FlushConfig flush;                        ///< of buffered block writes
   /// engine.buffer is part of `dram`, and what the engine keeps of a job passes through dram_bandwidth.
   bool engine_buffer_in_dram = false;
-  csdsim::ftl::KvFtlConfig kv;
+  ftl::KvFtlConfig kv;
   /// Makes the mapping policy of the KV cache. Null: InstInfer's.
-  std::function<std::unique_ptr<csdsim::ftl::KvMappingPolicy>(const csdsim::FlashGeometry&)> mapping;
-  csdsim::ftl::BlockFtlConfig block;
-  csdsim::ftl::BlockManagerConfig blocks;
+  std::function<std::unique_ptr<ftl::KvMappingPolicy>(const FlashGeometry&)> mapping;
+  ftl::BlockFtlConfig block;
+  ftl::BlockManagerConfig blocks;
   /// Controller DRAM for cached entries of the block namespace's page map, 8 bytes each; 0: the map is held whole, and
   /// counts against nothing.
-  csdsim::Bytes map_cache;
-  csdsim::ftl::MediaFaults* faults = nullptr;  ///< what goes wrong in the flash; must outlive the drive. Null: nothing
+  Bytes map_cache;
+  ftl::MediaFaults* faults = nullptr;  ///< what goes wrong in the flash; must outlive the drive. Null: nothing
   double kv_share = 0.5;  ///< of the erase blocks of each plane, for the KV namespace; the rest is the block namespace
-  csdsim::SimTime lookup_time;     ///< firmware time of a map lookup
+  SimTime lookup_time;    ///< firmware time of a map lookup
   std::uint32_t lookup_cores = 1;  ///< cores that look up
-  csdsim::ftl::DataMode data = csdsim::ftl::DataMode::carried;
+  ftl::DataMode data = ftl::DataMode::carried;
   /// Timing runs: which pages a SparF head touches. Must outlive the drive; not needed in carried runs.
-  csdsim::engine::SelectionSource* selection = nullptr;
+  engine::SelectionSource* selection = nullptr;
 };
 
 /// A mapping policy as a drive of this configuration has it.
-std::unique_ptr<csdsim::ftl::KvMappingPolicy> make_mapping(const DriveConfig& config);
+std::unique_ptr<ftl::KvMappingPolicy> make_mapping(const DriveConfig& config);
 
 class DramPort;
 class FirmwareCores;
@@ -88,7 +88,7 @@ struct EngineParts {
 
 /// Makes an engine in the place of the model's own. `kv` says where keys and values are and what they hold; it outlives
 /// the engine.
-using EngineFactory = std::function<EngineParts(csdsim::engine::KvSource& kv)>;
+using EngineFactory = std::function<EngineParts(engine::KvSource& kv)>;
 
 /// A drive with two namespaces' worth of firmware behind one NVMe controller: blocks, and the KV cache with attention.
 /// Inside, PCIe DMA, controller, firmware, flash, DRAM and attention engine are modules bound by sockets.
@@ -100,39 +100,39 @@ class Drive : public sc_core::sc_module {
  public:
   tlm::tlm_target_socket<> bar{"bar"};
   tlm::tlm_initiator_socket<> dma{"dma"};
-  sc_core::sc_port<csdsim::nvme::InterruptIf, 0, sc_core::SC_ZERO_OR_MORE_BOUND> interrupt{"interrupt"};
+  sc_core::sc_port<nvme::InterruptIf, 0, sc_core::SC_ZERO_OR_MORE_BOUND> interrupt{"interrupt"};
 
   /// `map`, if given, names the memory that `dma` reaches and counts the traffic by region; it must outlive the drive.
   /// UserError for a configuration that cannot be built. Without `engine` the drive has the model's own.
-  Drive(const sc_core::sc_module_name& name, const DriveConfig& config, csdsim::nvme::MemoryMap* map = nullptr,
+  Drive(const sc_core::sc_module_name& name, const DriveConfig& config, nvme::MemoryMap* map = nullptr,
         const EngineFactory& engine = nullptr);
   ~Drive() override;
 
   const DriveConfig& config() const;
-  csdsim::ftl::KvFtl& kv_ftl();
-  const csdsim::ftl::KvFtl& kv_ftl() const;
-  csdsim::ftl::BlockFtl& block_ftl();
-  const csdsim::ftl::BlockFtl& block_ftl() const;
-  const csdsim::ftl::BlockManager& block_manager() const;
-  csdsim::ftl::BackingStore& backing_store();
-  csdsim::nvme::NvmeController& controller();
-  const csdsim::nfc::FlashStatistics& flash_statistics() const;
-  const csdsim::nvme::PcieLink& link() const;
+  ftl::KvFtl& kv_ftl();
+  const ftl::KvFtl& kv_ftl() const;
+  ftl::BlockFtl& block_ftl();
+  const ftl::BlockFtl& block_ftl() const;
+  const ftl::BlockManager& block_manager() const;
+  ftl::BackingStore& backing_store();
+  nvme::NvmeController& controller();
+  const nfc::FlashStatistics& flash_statistics() const;
+  const nvme::PcieLink& link() const;
   /// Totals of the model's own engine; null when the drive was given another one.
-  const csdsim::engine::EngineStats* engine_stats() const;
-  const csdsim::ftl::DramBudget& dram() const;
+  const engine::EngineStats* engine_stats() const;
+  const ftl::DramBudget& dram() const;
   const DramPort& dram_port() const;
   const FirmwareCores& lookup_cores() const;
 
   /// Where the time of attention went up to `now`, the current time.
-  ActivitySplit activity(csdsim::SimTime now);
+  ActivitySplit activity(SimTime now);
   DriveCounters counters() const;
   /// Registers the drive's statistics, with unit and meaning; the drive must outlive the dump.
-  void register_statistics(csdsim::Statistics& statistics) const;
+  void register_statistics(Statistics& statistics) const;
 
   /// Timing runs: gives heads [0, kv_heads) of a layer tokens up to `tokens`, at once and without work: what sampled
   /// runs skip. UserError where they do not fit the drive.
-  void materialise(csdsim::SequenceId sequence, csdsim::LayerId layer, std::uint32_t tokens);
+  void materialise(SequenceId sequence, LayerId layer, std::uint32_t tokens);
 
   /// Calls back when no flush of the KV cache is in flight: what was appended is in flash.
   void when_drained(std::function<void()> callback);
@@ -142,4 +142,7 @@ class Drive : public sc_core::sc_module {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model
+
+/// The name that users' own platforms know: csd_model::Drive.
+namespace csd_model = csdsim::csd_model;

@@ -6,13 +6,13 @@
 
 #include "base/units.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
 /// Where a drive's time went up to some moment.
 struct ActivitySplit {
-  csdsim::SimTime flash;   ///< the engine waited for pages
-  csdsim::SimTime engine;  ///< it computed, with no page on its way
-  csdsim::SimTime other;   ///< no attention task in the engine: link, firmware, or nothing to do
+  SimTime flash;   ///< the engine waited for pages
+  SimTime engine;  ///< it computed, with no page on its way
+  SimTime other;   ///< no attention task in the engine: link, firmware, or nothing to do
 
   friend ActivitySplit operator-(const ActivitySplit& a, const ActivitySplit& b) {
     return {a.flash - b.flash, a.engine - b.engine, a.other - b.other};
@@ -22,30 +22,30 @@ struct ActivitySplit {
 /// A clock with three hands. Waiting counts as what is waited for: pages on their way win over computing.
 class DriveActivity {
  public:
-  void engine_task(int change, csdsim::SimTime now) {
+  void engine_task(int change, SimTime now) {
     settle(now);
     tasks_ += change;
   }
-  void engine_pages(int change, csdsim::SimTime now) {
+  void engine_pages(int change, SimTime now) {
     settle(now);
     page_batches_ += change;
   }
-  ActivitySplit until(csdsim::SimTime now) {
+  ActivitySplit until(SimTime now) {
     settle(now);
     return split_;
   }
 
  private:
-  void settle(csdsim::SimTime now) {
-    csdsim::SimTime& hand = page_batches_ > 0 ? split_.flash : tasks_ > 0 ? split_.engine : split_.other;
+  void settle(SimTime now) {
+    SimTime& hand = page_batches_ > 0 ? split_.flash : tasks_ > 0 ? split_.engine : split_.other;
     hand += now - since_;
     since_ = now;
   }
 
   std::int64_t tasks_ = 0;
   std::int64_t page_batches_ = 0;
-  csdsim::SimTime since_;
+  SimTime since_;
   ActivitySplit split_;
 };
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

@@ -7,9 +7,7 @@
 #include "csd_model/firmware/dram_port.h"
 #include "csd_model/firmware/firmware_cores.h"
 
-namespace csd_model {
-
-using namespace csdsim;
+namespace csdsim::csd_model {
 
 namespace {
 
@@ -153,4 +151,4 @@ void Drive::register_statistics(Statistics& statistics) const {
   pcie.time("to_drive_busy", in.busy, "Time that this direction was occupied.");
 }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

@@ -4,9 +4,7 @@
 
 #include "csd_model/firmware/dram_port.h"
 
-namespace csd_model {
-
-using namespace csdsim;
+namespace csdsim::csd_model {
 
 EnergyInputs operator-(EnergyInputs a, const EnergyInputs& b) {
   a.drive_seconds -= b.drive_seconds;
@@ -43,7 +41,7 @@ EnergyInputs energy_inputs(const Drive& drive) {
   return in;
 }
 
-EnergyBreakdown energy(const scenario::EnergyConfig& config, const EnergyParts& parts, const EnergyInputs& in) {
+EnergyBreakdown energy(const EnergyConfig& config, const EnergyParts& parts, const EnergyInputs& in) {
   const double t = in.drive_seconds;
   const auto bits = [](double bytes) { return 8 * bytes; };
   EnergyBreakdown joules{};
@@ -63,4 +61,4 @@ EnergyBreakdown energy(const scenario::EnergyConfig& config, const EnergyParts& 
 
 double total(const EnergyBreakdown& breakdown) { return std::accumulate(breakdown.begin(), breakdown.end(), 0.0); }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "csd_model/drive.h"
-#include "csd_model/scenario/energy_config.h"
+#include "csd_model/energy_config.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
 /// Time and work of one or more drives; sums and multiples of them make sense.
 struct EnergyInputs {
@@ -57,9 +57,9 @@ inline constexpr std::array<std::string_view, kEnergyComponents> kEnergyComponen
 /// Joules, [EnergyComponent].
 using EnergyBreakdown = std::array<double, kEnergyComponents>;
 
-EnergyBreakdown energy(const csdsim::scenario::EnergyConfig& config, const EnergyParts& parts, const EnergyInputs& in);
+EnergyBreakdown energy(const EnergyConfig& config, const EnergyParts& parts, const EnergyInputs& in);
 
 /// Sum over the components, in joules.
 double total(const EnergyBreakdown& breakdown);
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

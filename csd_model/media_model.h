@@ -4,26 +4,23 @@
 #include "ftl/core/media_faults.h"
 #include "nfc/core/reliability.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
-class MediaModel final : public csdsim::ftl::MediaFaults {
+class MediaModel final : public ftl::MediaFaults {
  public:
-  explicit MediaModel(const csdsim::nfc::ReliabilityConfig& config) : model_(config) {}
+  explicit MediaModel(const nfc::ReliabilityConfig& config) : model_(config) {}
 
-  csdsim::ftl::ReadOutcome read(csdsim::PhysicalPageAddress ppa, std::uint32_t erase_count,
-                                std::uint32_t reads_since_erase) override {
-    const csdsim::nfc::ReadOutcome outcome = model_.read(ppa, erase_count, reads_since_erase);
+  ftl::ReadOutcome read(PhysicalPageAddress ppa, std::uint32_t erase_count, std::uint32_t reads_since_erase) override {
+    const nfc::ReadOutcome outcome = model_.read(ppa, erase_count, reads_since_erase);
     return {outcome.retries, outcome.uncorrectable};
   }
-  bool program_fails(csdsim::PhysicalPageAddress ppa, std::uint32_t erase_count) override {
+  bool program_fails(PhysicalPageAddress ppa, std::uint32_t erase_count) override {
     return model_.program_fails(ppa, erase_count);
   }
-  bool erase_fails(csdsim::BlockId block, std::uint32_t erase_count) override {
-    return model_.erase_fails(block, erase_count);
-  }
+  bool erase_fails(BlockId block, std::uint32_t erase_count) override { return model_.erase_fails(block, erase_count); }
 
  private:
-  csdsim::nfc::Reliability model_;
+  nfc::Reliability model_;
 };
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "csd_model/platform/platform.h"
-#include "csd_model/simulation_context.h"
 #include "nvme_if/spec/command.h"
+#include "platform/platform.h"
+#include "simulation/simulation_context.h"
 
 namespace csd_model {
 namespace {

@@ -18,7 +18,7 @@ void carried_decode(benchmark::State& state, const char* system) {
   for (auto _ : state) {
     Clock::time_point first;
     Clock::time_point last;
-    csd_model::GenerationHooks hooks;
+    experiment::GenerationHooks hooks;
     hooks.operation = [&](const host::OperationRecord& r) {
       if (r.kind != host::OpKind::sample) return;
       last = Clock::now();

@@ -5,9 +5,8 @@
 
 #include "simulation/sim_time.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
-using namespace csdsim;
 using nvme::Command;
 using nvme::Status;
 namespace status = nvme::status;
@@ -276,4 +275,4 @@ void BlockService::deallocate(Command& command, const nvme::DatasetManagement& o
   });
 }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

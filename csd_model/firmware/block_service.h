@@ -18,27 +18,26 @@
 #include "nvme_if/sysc/command.h"
 #include "simulation/event_loop.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
 struct BlockServiceConfig {
-  csdsim::Bytes block_size;  ///< of a logical block
-  csdsim::FlashGeometry geometry;
-  FlushConfig flush;            ///< of buffered writes
-  csdsim::SimTime lookup_time;  ///< firmware time a logical page
+  Bytes block_size;  ///< of a logical block
+  FlashGeometry geometry;
+  FlushConfig flush;    ///< of buffered writes
+  SimTime lookup_time;  ///< firmware time a logical page
 };
 
 /// State changes when a command is planned; its page operations follow. Writes that fit the write buffer complete in
 /// it, the others in flash. A flush waits for what was in the buffer when it arrived, pages of the KV cache included.
-class BlockService : private csdsim::nfc::FlashClient {
+class BlockService : private nfc::FlashClient {
  public:
-  BlockService(const BlockServiceConfig& config, csdsim::ftl::BlockFtl& ftl, csdsim::ftl::DramBudget& dram,
-               FlashIo& flash, FirmwareCores& cores, DramPort& port, ControllerDram& buffers, WriteBuffer& write_buffer,
-               bool carried);
+  BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
+               FirmwareCores& cores, DramPort& port, ControllerDram& buffers, WriteBuffer& write_buffer, bool carried);
 
-  void read(csdsim::nvme::Command& command, const csdsim::nvme::BlockRead& op);
-  void write(csdsim::nvme::Command& command, const csdsim::nvme::BlockWrite& op);
-  void flush(csdsim::nvme::Command& command);
-  void deallocate(csdsim::nvme::Command& command, const csdsim::nvme::DatasetManagement& op);
+  void read(nvme::Command& command, const nvme::BlockRead& op);
+  void write(nvme::Command& command, const nvme::BlockWrite& op);
+  void flush(nvme::Command& command);
+  void deallocate(nvme::Command& command, const nvme::DatasetManagement& op);
 
   /// Calls back whenever the write buffer has given back controller DRAM.
   void on_dram_released(std::function<void()> callback) { dram_released_ = std::move(callback); }
@@ -46,48 +45,47 @@ class BlockService : private csdsim::nfc::FlashClient {
  private:
   using Done = std::function<void()>;
   struct Read {
-    csdsim::nvme::Command* command = nullptr;
-    csdsim::ftl::IoStatus planned = csdsim::ftl::IoStatus::ok;
+    nvme::Command* command = nullptr;
+    ftl::IoStatus planned = ftl::IoStatus::ok;
   };
 
-  void plan_read(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length);
-  void flash_done(std::uint64_t tag, const csdsim::FlashStages& stages) override;
+  void plan_read(nvme::Command& command, Bytes offset, Bytes length);
+  void flash_done(std::uint64_t tag, const FlashStages& stages) override;
   void flash_soon(std::uint64_t tag) override { reading_[tag].command->prefetch(); }
   void end_read(std::uint64_t tag);
-  void plan_mapped_read(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length);
-  void plan_write(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length,
-                  const std::shared_ptr<DramBuffer>& data);
-  void write_back(std::vector<csdsim::ftl::Phase> phases, PlanRunner::Done done);
+  void plan_mapped_read(nvme::Command& command, Bytes offset, Bytes length);
+  void plan_write(nvme::Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data);
+  void write_back(std::vector<ftl::Phase> phases, PlanRunner::Done done);
   /// A command has come: buffered writes wait on.
   void postpone_idle_flush();
-  std::uint64_t pages(csdsim::Bytes offset, csdsim::Bytes length) const;
+  std::uint64_t pages(Bytes offset, Bytes length) const;
   /// Firmware looks up the pages in the map; at once where that costs nothing.
   template <class Work>
-  void look_up(csdsim::nvme::Command& command, csdsim::Bytes offset, csdsim::Bytes length, Work work);
+  void look_up(nvme::Command& command, Bytes offset, Bytes length, Work work);
   /// Starts background collection, a step at a time, in the planes that a plan programs.
-  void collect_behind(const std::vector<csdsim::PlaneId>& planes);
-  void collect_in_background(csdsim::PlaneId plane);
+  void collect_behind(const std::vector<PlaneId>& planes);
+  void collect_in_background(PlaneId plane);
   /// What has passed of an observed command was this; of flash after the callback of its plan.
-  static void mark(csdsim::nvme::Command& command, csdsim::RequestStage stage);
-  void mark_plan(csdsim::nvme::Command& command) const;
+  static void mark(nvme::Command& command, RequestStage stage);
+  void mark_plan(nvme::Command& command) const;
 
   BlockServiceConfig config_;
-  csdsim::ftl::BlockFtl& ftl_;
-  csdsim::ftl::DramBudget& dram_;
+  ftl::BlockFtl& ftl_;
+  ftl::DramBudget& dram_;
   FlashIo& flash_;
   PlanRunner plans_;
-  std::set<csdsim::PlaneId> collecting_;  ///< planes with a step of background collection in flight
+  std::set<PlaneId> collecting_;  ///< planes with a step of background collection in flight
   FirmwareCores& cores_;
   DramPort& port_;
   ControllerDram& dram_buffers_;
   bool carried_;
-  csdsim::ftl::Phase reads_;           ///< scratch: of the command that is being planned
+  ftl::Phase reads_;                   ///< scratch: of the command that is being planned
   std::vector<Read> reading_;          ///< commands whose pages are on their way, by tag
   std::vector<DramBuffer> read_data_;  ///< of them; carried runs only
   std::vector<std::uint64_t> free_reads_;
   WriteBuffer& write_buffer_;
-  std::optional<csdsim::Alarm> idle_;  ///< for FlushPolicy::idle: the host has been silent for long enough
+  std::optional<Alarm> idle_;  ///< for FlushPolicy::idle: the host has been silent for long enough
   std::function<void()> dram_released_;
 };
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

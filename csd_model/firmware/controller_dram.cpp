@@ -5,10 +5,7 @@
 
 #include "base/error.h"
 
-namespace csd_model {
-
-using csdsim::Bytes;
-using csdsim::InternalError;
+namespace csdsim::csd_model {
 
 namespace {
 
@@ -56,4 +53,4 @@ void ControllerDram::release(std::span<std::byte> bytes) {
   in_use_ -= Bytes{taken};
 }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

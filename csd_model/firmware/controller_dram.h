@@ -13,7 +13,7 @@
 
 #include "base/units.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
 class ControllerDram;
 
@@ -33,7 +33,7 @@ class DramBuffer {
   bool empty() const { return dram_ == nullptr; }
   std::span<std::byte> bytes() const { return dram_ == nullptr ? std::span<std::byte>{} : bytes_; }
   template <class T>
-  T* as(csdsim::Bytes offset = {}) const {
+  T* as(Bytes offset = {}) const {
     return dram_ == nullptr ? nullptr : reinterpret_cast<T*>(bytes_.data() + offset.value);
   }
 
@@ -53,10 +53,10 @@ class ControllerDram : public sc_core::sc_module {
   explicit ControllerDram(const sc_core::sc_module_name& name) : sc_module(name) {}
 
   /// Contents are unspecified. Empty for size 0. InternalError when the memory grants no DMI or is full.
-  DramBuffer allocate(csdsim::Bytes size);
+  DramBuffer allocate(Bytes size);
 
-  csdsim::Bytes in_use() const { return in_use_; }
-  csdsim::Bytes peak() const { return peak_; }
+  Bytes in_use() const { return in_use_; }
+  Bytes peak() const { return peak_; }
 
  private:
   friend class DramBuffer;
@@ -66,8 +66,8 @@ class ControllerDram : public sc_core::sc_module {
   std::span<std::byte> memory_;
   std::size_t next_ = 0;
   std::map<std::size_t, std::vector<std::byte*>> free_;  ///< by size, a power of two: commands come in few sizes
-  csdsim::Bytes in_use_;
-  csdsim::Bytes peak_;
+  Bytes in_use_;
+  Bytes peak_;
 };
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

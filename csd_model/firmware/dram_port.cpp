@@ -5,9 +5,7 @@
 
 #include "simulation/sim_time.h"
 
-namespace csd_model {
-
-using namespace csdsim;
+namespace csdsim::csd_model {
 
 DramPort::DramPort(const sc_core::sc_module_name& name, std::optional<Bandwidth> bandwidth)
     : sc_module(name), bandwidth_(bandwidth) {}
@@ -27,4 +25,4 @@ void DramPort::move(DramTraffic traffic, Bytes size, Work then) {
   work_.at(end, std::move(then));
 }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

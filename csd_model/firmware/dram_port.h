@@ -10,7 +10,7 @@
 #include "base/units.h"
 #include "csd_model/firmware/timed_work.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
 enum class DramTraffic : std::uint8_t {
   host_data,     ///< between the link and DRAM
@@ -29,31 +29,31 @@ class DramPort : public sc_core::sc_module {
   using Work = TimedWork::Work;
 
   /// What looking up a mapping entry moves: a burst of eight beats of 64 bits (JEDEC DDR3 and DDR4).
-  static constexpr csdsim::Bytes kEntryBurst{64};
+  static constexpr Bytes kEntryBurst{64};
 
-  DramPort(const sc_core::sc_module_name& name, std::optional<csdsim::Bandwidth> bandwidth);
+  DramPort(const sc_core::sc_module_name& name, std::optional<Bandwidth> bandwidth);
 
   bool limited() const { return bandwidth_.has_value(); }
 
   /// Moves `size` bytes and then calls back: at once where nothing is limited. Size 0 waits for what was asked before.
-  void move(DramTraffic traffic, csdsim::Bytes size, Work then);
+  void move(DramTraffic traffic, Bytes size, Work then);
   /// Takes its share of the bandwidth and waits for nothing: a transfer that streams through while something else,
   /// which takes longer on its own, moves the same bytes.
-  void stream(DramTraffic traffic, csdsim::Bytes size) {
+  void stream(DramTraffic traffic, Bytes size) {
     if (limited()) reserve(traffic, size);
   }
 
-  csdsim::Bytes bytes(DramTraffic traffic) const { return bytes_[static_cast<std::size_t>(traffic)]; }
-  const csdsim::SimTime& busy() const { return busy_; }
+  Bytes bytes(DramTraffic traffic) const { return bytes_[static_cast<std::size_t>(traffic)]; }
+  const SimTime& busy() const { return busy_; }
 
  private:
-  csdsim::SimTime reserve(DramTraffic traffic, csdsim::Bytes size);
+  SimTime reserve(DramTraffic traffic, Bytes size);
 
-  std::optional<csdsim::Bandwidth> bandwidth_;
-  csdsim::SimTime free_at_;
-  csdsim::SimTime busy_;
-  std::array<csdsim::Bytes, kDramTraffics> bytes_{};
+  std::optional<Bandwidth> bandwidth_;
+  SimTime free_at_;
+  SimTime busy_;
+  std::array<Bytes, kDramTraffics> bytes_{};
   TimedWork work_;
 };
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

@@ -4,9 +4,7 @@
 
 #include "nfc/sysc/sim_time.h"
 
-namespace csd_model {
-
-using namespace csdsim;
+namespace csdsim::csd_model {
 
 EngineIo::EngineIo(const sc_core::sc_module_name& name, DriveActivity& activity)
     : sc_module(name), activity_(activity) {
@@ -50,4 +48,4 @@ tlm::tlm_sync_enum EngineIo::nb_transport_bw(tlm::tlm_generic_payload& payload, 
   return tlm::TLM_COMPLETED;
 }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

@@ -13,7 +13,7 @@
 #include "attention_engine/sysc/attend_payload.h"
 #include "csd_model/drive_activity.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
 /// Speaks the protocol of attention_engine/sysc/attend_payload.h with whatever engine the drive has.
 class EngineIo : public sc_core::sc_module {
@@ -26,13 +26,13 @@ class EngineIo : public sc_core::sc_module {
 
   /// At least one job; buffers that they point to stay until `done`. False when the engine refuses them, with its
   /// reason in `last_error()`; `done` is not called then.
-  bool run(std::vector<csdsim::engine::HeadJob> jobs, Done done);
+  bool run(std::vector<engine::HeadJob> jobs, Done done);
 
   const std::string& last_error() const { return last_error_; }
 
  private:
   struct Task {
-    std::vector<csdsim::engine::HeadJob> jobs;
+    std::vector<engine::HeadJob> jobs;
     Done done;
   };
 
@@ -40,10 +40,10 @@ class EngineIo : public sc_core::sc_module {
   Task finish(std::uint64_t tag);
 
   DriveActivity& activity_;
-  csdsim::engine::AttendPayloadPool pool_;
+  engine::AttendPayloadPool pool_;
   std::vector<Task> tasks_;  ///< by tag
   std::vector<std::uint32_t> free_tags_;
   std::string last_error_;
 };
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

@@ -6,9 +6,7 @@
 #include "base/error.h"
 #include "simulation/sim_time.h"
 
-namespace csd_model {
-
-using namespace csdsim;
+namespace csdsim::csd_model {
 
 FirmwareCores::FirmwareCores(const sc_core::sc_module_name& name, std::uint32_t cores)
     : sc_module(name), free_at_(cores) {
@@ -26,4 +24,4 @@ void FirmwareCores::run(SimTime duration, Work work) {
   work_.at(free_at, std::move(work));
 }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

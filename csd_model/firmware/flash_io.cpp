@@ -7,13 +7,13 @@
 #include "base/error.h"
 #include "simulation/sim_time.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
 FlashIo::FlashIo(const sc_core::sc_module_name& name, DramPort& dram) : sc_module(name), dram_(dram) {
   socket.register_nb_transport_bw(this, &FlashIo::nb_transport_bw);
 }
 
-void FlashIo::submit(std::span<const csdsim::PageOp> ops, Done&& done) {
+void FlashIo::submit(std::span<const PageOp> ops, Done&& done) {
   if (free_tags_.empty()) {
     free_tags_.push_back(static_cast<std::uint32_t>(callbacks_.size()));
     callbacks_.emplace_back();
@@ -24,7 +24,7 @@ void FlashIo::submit(std::span<const csdsim::PageOp> ops, Done&& done) {
   submit(ops, *this, tag);
 }
 
-void FlashIo::flash_done(std::uint64_t tag, const csdsim::FlashStages& stages) {
+void FlashIo::flash_done(std::uint64_t tag, const FlashStages& stages) {
   const Done done = std::move(callbacks_[tag]);
   free_tags_.push_back(static_cast<std::uint32_t>(tag));
   const Finished finished{stages, staged_time_};
@@ -34,7 +34,7 @@ void FlashIo::flash_done(std::uint64_t tag, const csdsim::FlashStages& stages) {
 }
 
 /// Batches that program or erase keep their order, whatever they move; those that only read have nothing to wait for.
-void FlashIo::stage(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag) {
+void FlashIo::stage(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag) {
   if (free_staged_.empty()) {
     free_staged_.push_back(staged_.size());
     staged_.emplace_back();
@@ -46,31 +46,31 @@ void FlashIo::stage(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClien
   staged.client = &client;
   staged.tag = tag;
   staged.read = {};
-  staged.since = csdsim::sim_time_now();
+  staged.since = sim_time_now();
   staged.dram = {};
-  csdsim::Bytes programmed;
+  Bytes programmed;
   bool only_reads = true;
-  for (const csdsim::PageOp& op : ops) {
-    only_reads = only_reads && op.kind == csdsim::PageOpKind::read;
-    if (op.kind == csdsim::PageOpKind::read) staged.read += csdsim::Bytes{op.channel_bytes};
-    if (op.kind == csdsim::PageOpKind::program) programmed += csdsim::Bytes{op.channel_bytes};
+  for (const PageOp& op : ops) {
+    only_reads = only_reads && op.kind == PageOpKind::read;
+    if (op.kind == PageOpKind::read) staged.read += Bytes{op.channel_bytes};
+    if (op.kind == PageOpKind::program) programmed += Bytes{op.channel_bytes};
   }
   if (only_reads) return send(staged.ops, staged_client_, index);
   dram_.move(DramTraffic::flash_data, programmed, [this, index] {
-    staged_[index].dram = csdsim::sim_time_now() - staged_[index].since;
+    staged_[index].dram = sim_time_now() - staged_[index].since;
     send(staged_[index].ops, staged_client_, index);
   });
 }
 
-void FlashIo::staged_done(std::uint64_t index, const csdsim::FlashStages& stages) {
+void FlashIo::staged_done(std::uint64_t index, const FlashStages& stages) {
   staged_[index].stages = stages;
-  staged_[index].since = csdsim::sim_time_now();
+  staged_[index].since = sim_time_now();
   const auto arrived = [this, index] {
     const Staged& staged = staged_[index];
-    csdsim::nfc::FlashClient& client = *staged.client;
+    nfc::FlashClient& client = *staged.client;
     const std::uint64_t tag = staged.tag;
-    const csdsim::FlashStages of_flash = staged.stages;
-    const csdsim::SimTime in_dram = staged.dram + (csdsim::sim_time_now() - staged.since);
+    const FlashStages of_flash = staged.stages;
+    const SimTime in_dram = staged.dram + (sim_time_now() - staged.since);
     free_staged_.push_back(index);
     staged_time_ = in_dram;
     client.flash_done(tag, of_flash);
@@ -80,7 +80,7 @@ void FlashIo::staged_done(std::uint64_t index, const csdsim::FlashStages& stages
   dram_.move(DramTraffic::flash_data, staged_[index].read, arrived);
 }
 
-void FlashIo::send(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag) {
+void FlashIo::send(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag) {
   if (flash_ != nullptr) return flash_->submit_directly(ops, client, tag);
   if (free_waiting_.empty()) {
     free_waiting_.push_back(static_cast<std::uint32_t>(waiting_.size()));
@@ -93,15 +93,15 @@ void FlashIo::send(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
   sc_core::sc_time delay;
   if (socket->nb_transport_fw(payload, phase, delay) == tlm::TLM_COMPLETED)
-    throw csdsim::InternalError(
+    throw InternalError(
         fmt::format("flash refused a batch of {} operations: {}", ops.size(), payload.get_response_string()));
 }
 
 tlm::tlm_sync_enum FlashIo::nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                             sc_core::sc_time&) {
   if (phase != tlm::BEGIN_RESP) return tlm::TLM_ACCEPTED;
-  const auto& batch = *payload.get_extension<csdsim::nfc::FlashBatch>();
-  const csdsim::FlashStages stages = batch.stages;
+  const auto& batch = *payload.get_extension<nfc::FlashBatch>();
+  const FlashStages stages = batch.stages;
   const auto index = static_cast<std::uint32_t>(batch.tag);
   const Waiting waiting = waiting_[index];
   free_waiting_.push_back(index);
@@ -111,4 +111,4 @@ tlm::tlm_sync_enum FlashIo::nb_transport_bw(tlm::tlm_generic_payload& payload, t
   return tlm::TLM_COMPLETED;
 }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

@@ -15,73 +15,73 @@
 #include "nfc/sysc/flash_payload.h"
 #include "nfc/sysc/flash_target.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
 /// Submits batches of page operations and calls back when a batch is complete. Callbacks run in an SC_METHOD: they may
 /// submit more, and must not wait. Batches go over `socket`, or around it to a flash that is given. What is programmed
 /// comes out of controller DRAM first, what was read goes into it before the batch is complete.
-class FlashIo : public sc_core::sc_module, private csdsim::nfc::FlashClient {
+class FlashIo : public sc_core::sc_module, private nfc::FlashClient {
  public:
-  using Done = csdsim::Callback<void()>;
+  using Done = Callback<void()>;
 
   tlm_utils::simple_initiator_socket<FlashIo> socket{"socket"};
 
   FlashIo(const sc_core::sc_module_name& name, DramPort& dram);
 
   /// At least one operation; `client` is told. Throws InternalError when the flash refuses the batch.
-  void submit(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag) {
+  void submit(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag) {
     if (flash_ != nullptr && !dram_.limited()) [[likely]]
       return flash_->submit_directly(ops, client, tag);
     dram_.limited() ? stage(ops, client, tag) : send(ops, client, tag);
   }
   /// With a callback. Throws InternalError when the flash refuses the batch.
-  void submit(std::span<const csdsim::PageOp> ops, Done&& done);
+  void submit(std::span<const PageOp> ops, Done&& done);
 
   /// Over the socket.
   std::uint64_t batches_in_flight() const { return waiting_.size() - free_waiting_.size(); }
 
   /// From now on batches go to `flash` directly.
-  void go_directly_to(csdsim::nfc::FlashTarget& flash) { flash_ = &flash; }
+  void go_directly_to(nfc::FlashTarget& flash) { flash_ = &flash; }
 
   /// While a batch with a callback calls back: where the time of its last operation went, and how long its bytes were
   /// on their way through DRAM. Null at other times.
   struct Finished {
-    csdsim::FlashStages stages{};
-    csdsim::SimTime dram{};
+    FlashStages stages{};
+    SimTime dram{};
   };
   const Finished* finished() const { return finished_; }
 
  private:
   /// A batch whose bytes pass through a DRAM of limited bandwidth.
   struct Staged {
-    std::vector<csdsim::PageOp> ops;
-    csdsim::nfc::FlashClient* client = nullptr;
+    std::vector<PageOp> ops;
+    nfc::FlashClient* client = nullptr;
     std::uint64_t tag = 0;
-    csdsim::Bytes read;       ///< bytes that the batch reads
-    csdsim::SimTime since{};  ///< its bytes are on their way through DRAM
-    csdsim::SimTime dram{};   ///< time that they were
-    csdsim::FlashStages stages{};
+    Bytes read;       ///< bytes that the batch reads
+    SimTime since{};  ///< its bytes are on their way through DRAM
+    SimTime dram{};   ///< time that they were
+    FlashStages stages{};
   };
-  struct StagedDone final : csdsim::nfc::FlashClient {
+  struct StagedDone final : nfc::FlashClient {
     FlashIo& io;
     explicit StagedDone(FlashIo& owner) : io(owner) {}
-    void flash_done(std::uint64_t tag, const csdsim::FlashStages& stages) override { io.staged_done(tag, stages); }
+    void flash_done(std::uint64_t tag, const FlashStages& stages) override { io.staged_done(tag, stages); }
   };
 
-  void send(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag);
-  void stage(std::span<const csdsim::PageOp> ops, csdsim::nfc::FlashClient& client, std::uint64_t tag);
-  void staged_done(std::uint64_t index, const csdsim::FlashStages& stages);
-  void flash_done(std::uint64_t tag, const csdsim::FlashStages& stages) override;
+  void send(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag);
+  void stage(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag);
+  void staged_done(std::uint64_t index, const FlashStages& stages);
+  void flash_done(std::uint64_t tag, const FlashStages& stages) override;
   tlm::tlm_sync_enum nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
 
   DramPort& dram_;
-  csdsim::nfc::FlashTarget* flash_ = nullptr;
+  nfc::FlashTarget* flash_ = nullptr;
   StagedDone staged_client_{*this};
   std::deque<Staged> staged_;  ///< by tag
   std::vector<std::uint64_t> free_staged_;
-  csdsim::nfc::FlashPayloadPool pool_;
+  nfc::FlashPayloadPool pool_;
   struct Waiting {
-    csdsim::nfc::FlashClient* client = nullptr;
+    nfc::FlashClient* client = nullptr;
     std::uint64_t tag = 0;
   };
   std::vector<Waiting> waiting_;  ///< for batches over TLM, by tag of the payload
@@ -89,7 +89,7 @@ class FlashIo : public sc_core::sc_module, private csdsim::nfc::FlashClient {
   std::vector<Done> callbacks_;  ///< by tag
   std::vector<std::uint32_t> free_tags_;
   const Finished* finished_ = nullptr;
-  csdsim::SimTime staged_time_{};  ///< in DRAM, of the batch that is calling back
+  SimTime staged_time_{};  ///< in DRAM, of the batch that is calling back
 };
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

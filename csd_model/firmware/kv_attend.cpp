@@ -7,9 +7,8 @@
 #include "base/fp16.h"
 #include "csd_model/firmware/kv_service.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
-using namespace csdsim;
 using nvme::AttendDescriptor;
 using nvme::Command;
 namespace status = nvme::status;
@@ -195,4 +194,4 @@ void KvService::start_engine(const std::shared_ptr<Attend>& a) {
   });
 }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

@@ -1,8 +1,7 @@
 #include "csd_model/firmware/kv_lookup.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
-using namespace csdsim;
 using engine::HeadKey;
 
 namespace {
@@ -55,4 +54,4 @@ const Half* KvLookup::embedding_page(HeadKey key, std::uint32_t group, std::uint
 
 std::span<const float> KvLookup::value_mean(HeadKey key) const { return ftl_.value_mean(to_key(key)); }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

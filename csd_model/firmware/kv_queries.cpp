@@ -7,9 +7,8 @@
 #include "base/fp16.h"
 #include "csd_model/firmware/kv_service.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
-using namespace csdsim;
 using nvme::AttendDescriptor;
 using nvme::Command;
 using nvme::Status;
@@ -155,4 +154,4 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
   flash_.submit(ops, arrived);
 }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

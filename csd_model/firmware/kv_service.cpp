@@ -6,9 +6,8 @@
 
 #include "base/fp16.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
-using namespace csdsim;
 using nvme::AttendDescriptor;
 using nvme::Command;
 namespace status = nvme::status;
@@ -248,4 +247,4 @@ nvme::Status KvService::check_heads(const AttendDescriptor& d, LayerId layer, st
   return status::success;
 }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

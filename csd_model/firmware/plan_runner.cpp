@@ -4,9 +4,8 @@
 #include <set>
 #include <utility>
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
-using namespace csdsim;
 using ftl::Phase;
 
 namespace {
@@ -129,4 +128,4 @@ void PlanRunner::part_done(const RunPtr& run) {
   start_phase(run);
 }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

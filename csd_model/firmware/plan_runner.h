@@ -12,7 +12,7 @@
 #include "csd_model/firmware/flash_io.h"
 #include "ftl/core/block_ftl.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
 /// Runs the phases of a plan one after the other, any number of plans at a time. On each plane, operations of plans
 /// that program or erase are submitted in the order of the plans: NAND programs the pages of a block in order and only
@@ -23,21 +23,21 @@ class PlanRunner {
  public:
   using Done = std::function<void()>;
 
-  PlanRunner(const csdsim::FlashGeometry& geometry, FlashIo& flash) : geometry_(geometry), flash_(flash) {}
+  PlanRunner(const FlashGeometry& geometry, FlashIo& flash) : geometry_(geometry), flash_(flash) {}
 
   /// Starts a plan; to be called in the order of planning. `done` is called when its last phase is over, at once where
   /// nothing is to be done.
-  void run(std::vector<csdsim::ftl::Phase> phases, Done done);
+  void run(std::vector<ftl::Phase> phases, Done done);
 
   /// Takes a plan that starts with the next one that programs or erases, or with release(), as if it had been given to
   /// run() just before. Its pages are read from DRAM until then.
-  void hold(std::vector<csdsim::ftl::Phase> phases, Done done);
+  void hold(std::vector<ftl::Phase> phases, Done done);
   /// Starts what is held.
   void release();
 
   /// Starts a plan of one phase that only reads; `ops` lose the pages that are still in DRAM. False: it is over,
   /// nothing is left to do. Otherwise `client` is told.
-  bool read(csdsim::ftl::Phase& ops, csdsim::nfc::FlashClient& client, std::uint64_t tag) {
+  bool read(ftl::Phase& ops, nfc::FlashClient& client, std::uint64_t tag) {
     if (!programming_.empty()) leave_out_buffered(ops);
     if (ops.empty()) return false;
     flash_.submit(ops, client, tag);
@@ -49,34 +49,34 @@ class PlanRunner {
 
  private:
   struct Run {
-    std::vector<csdsim::ftl::Phase> phases;
+    std::vector<ftl::Phase> phases;
     std::size_t phase = 0;
     Done done;
     std::uint32_t parts = 0;  ///< of the phase, submitted or waiting
     bool in_line = false;
-    std::map<csdsim::PlaneId, std::uint32_t> visits;        ///< phases that have operations on a plane, still to come
-    std::map<csdsim::PlaneId, csdsim::ftl::Phase> waiting;  ///< operations of the phase that wait for their turn
+    std::map<PlaneId, std::uint32_t> visits;  ///< phases that have operations on a plane, still to come
+    std::map<PlaneId, ftl::Phase> waiting;    ///< operations of the phase that wait for their turn
   };
   using RunPtr = std::shared_ptr<Run>;
 
-  csdsim::PlaneId plane_of(const csdsim::PageOp& op) const { return geometry_.plane_of(op.ppa); }
-  RunPtr prepare(std::vector<csdsim::ftl::Phase> phases, Done done);
+  PlaneId plane_of(const PageOp& op) const { return geometry_.plane_of(op.ppa); }
+  RunPtr prepare(std::vector<ftl::Phase> phases, Done done);
   void begin(const RunPtr& run);
-  bool must_queue(const std::vector<csdsim::ftl::Phase>& phases) const;
+  bool must_queue(const std::vector<ftl::Phase>& phases) const;
   void queue(const RunPtr& run);
   void start_phase(const RunPtr& run);
   /// Reads of pages that are still in DRAM.
-  void leave_out_buffered(csdsim::ftl::Phase& ops);
-  void submit(const RunPtr& run, csdsim::ftl::Phase ops);
-  void visited(RunPtr run, csdsim::PlaneId plane);
+  void leave_out_buffered(ftl::Phase& ops);
+  void submit(const RunPtr& run, ftl::Phase ops);
+  void visited(RunPtr run, PlaneId plane);
   void part_done(const RunPtr& run);
 
-  csdsim::FlashGeometry geometry_;
+  FlashGeometry geometry_;
   FlashIo& flash_;
-  std::map<csdsim::PlaneId, std::deque<RunPtr>> lines_;  ///< who has operations left for a plane, in order of planning
+  std::map<PlaneId, std::deque<RunPtr>> lines_;  ///< who has operations left for a plane, in order of planning
   std::unordered_map<std::uint64_t, std::uint32_t> programming_;  ///< pages with a program to come; looked up only
   std::vector<RunPtr> held_;                                      ///< in order of planning
   std::uint64_t buffer_hits_ = 0;
 };
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

@@ -2,9 +2,7 @@
 
 #include "simulation/sim_time.h"
 
-namespace csd_model {
-
-using namespace csdsim;
+namespace csdsim::csd_model {
 
 void TimedWork::at(SimTime due, Work work) {
   pending_.emplace(std::pair(due, next_++), std::move(work));
@@ -22,4 +20,4 @@ void TimedWork::on_due() {
   if (!pending_.empty()) due_.set(pending_.begin()->first.first);
 }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

@@ -9,22 +9,22 @@
 #include "base/units.h"
 #include "simulation/event_loop.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
 /// Calls back at given times; of the same time in the order of asking.
 class TimedWork {
  public:
-  using Work = csdsim::Callback<void()>;
+  using Work = Callback<void()>;
 
-  void at(csdsim::SimTime due, Work work);
+  void at(SimTime due, Work work);
   bool empty() const { return pending_.empty(); }
 
  private:
   void on_due();
 
-  std::map<std::pair<csdsim::SimTime, std::uint64_t>, Work> pending_;
+  std::map<std::pair<SimTime, std::uint64_t>, Work> pending_;
   std::uint64_t next_ = 0;
-  csdsim::Alarm due_{csdsim::AlarmRank::firmware, [this] { on_due(); }};
+  Alarm due_{AlarmRank::firmware, [this] { on_due(); }};
 };
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

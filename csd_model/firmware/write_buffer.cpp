@@ -2,9 +2,7 @@
 
 #include <utility>
 
-namespace csd_model {
-
-using csdsim::Bytes;
+namespace csdsim::csd_model {
 
 std::uint64_t WriteBuffer::enter(Bytes size) {
   used_ += size;
@@ -28,4 +26,4 @@ void WriteBuffer::when_left(Then then) {
   waiters_.push_back({next_, std::move(then)});
 }
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

@@ -9,7 +9,7 @@
 #include "base/callback.h"
 #include "base/units.h"
 
-namespace csd_model {
+namespace csdsim::csd_model {
 
 /// When buffered writes of blocks go to flash.
 enum class FlushPolicy : std::uint8_t {
@@ -20,25 +20,25 @@ enum class FlushPolicy : std::uint8_t {
 
 struct FlushConfig {
   FlushPolicy policy = FlushPolicy::immediate;
-  csdsim::Bytes threshold{};    ///< for FlushPolicy::threshold
-  csdsim::SimTime idle_time{};  ///< for FlushPolicy::idle
+  Bytes threshold{};    ///< for FlushPolicy::threshold
+  SimTime idle_time{};  ///< for FlushPolicy::idle
 };
 
 /// Counts bytes; what they are is known to those who enter them. Pages of the KV cache enter whether they fit or not:
 /// their tokens are in controller DRAM anyway, and what fits is acknowledged.
 class WriteBuffer {
  public:
-  using Then = csdsim::Callback<void()>;
+  using Then = Callback<void()>;
 
-  explicit WriteBuffer(csdsim::Bytes capacity) : capacity_(capacity) {}
+  explicit WriteBuffer(Bytes capacity) : capacity_(capacity) {}
 
-  bool fits(csdsim::Bytes size) const { return used_ + size <= capacity_; }
-  csdsim::Bytes used() const { return used_; }
+  bool fits(Bytes size) const { return used_ + size <= capacity_; }
+  Bytes used() const { return used_; }
 
   /// Takes `size` bytes in; their number.
-  std::uint64_t enter(csdsim::Bytes size);
+  std::uint64_t enter(Bytes size);
   /// The bytes with this number are in flash. Calls back who has waited for them.
-  void leave(std::uint64_t number, csdsim::Bytes size);
+  void leave(std::uint64_t number, Bytes size);
 
   /// Calls back when all that is in the buffer now has left it, at once if nothing is.
   void when_left(Then then);
@@ -56,12 +56,12 @@ class WriteBuffer {
     Then then;
   };
 
-  csdsim::Bytes capacity_;
-  csdsim::Bytes used_;
+  Bytes capacity_;
+  Bytes used_;
   std::uint64_t next_ = 0;
   std::set<std::uint64_t> inside_;
   std::deque<Waiter> waiters_;  ///< in order of arrival
   Then urge_;
 };
 
-}  // namespace csd_model
+}  // namespace csdsim::csd_model

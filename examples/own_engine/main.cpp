@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "base/fp16.h"
-#include "csd_model/platform/platform.h"
-#include "csd_model/simulation_context.h"
 #include "nvme_if/spec/encode.h"
 #include "nvme_if/sysc/sc_sim_time.h"
+#include "platform/platform.h"
+#include "simulation/simulation_context.h"
 
 using namespace csdsim;
 
@@ -49,10 +49,10 @@ struct Outcome {
 /// One drive with `engine` (none: the model's own). Fills a sequence with k and v and attends to all of it, with the
 /// vendor commands of nvme_if/spec/kv_command.h.
 Outcome attend_in_drive(const Tensors& t, const csd_model::EngineFactory& engine) {
-  const csd_model::SimulationContext context;  // SystemC elaborates once a context; each run has its own
-  csd_model::PlatformConfig config;
+  const SimulationContext context;  // SystemC elaborates once a context; each run has its own
+  platform::PlatformConfig config;
   config.engine = engine;
-  csd_model::Platform platform(config);
+  platform::Platform platform(config);
   sc_core::sc_start();  // the driver brings the controller up
   if (!platform.driver(0).ready()) throw std::runtime_error(platform.driver(0).failure());
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "csd_model/platform/platform.h"
 #include "nvme_if/spec/encode.h"
 #include "nvme_if/sysc/sc_sim_time.h"
+#include "platform/platform.h"
 #include "tests/attention_engine/reference.h"
 #include "tests/support/sysc_fixture.h"
 
@@ -85,7 +85,7 @@ using SentPtr = std::shared_ptr<Sent>;
 class DriveHost {
  public:
   SyscFixture context;
-  csd_model::Platform platform;
+  platform::Platform platform;
   Content content;
 
   explicit DriveHost(const csd_model::DriveConfig& drive = tiny_drive(), std::uint16_t queues = 4,

@@ -67,13 +67,13 @@ Outcome run(std::uint64_t seed, bool ahead, const Kinds& kinds) {
   drive.fidelity = kinds.fidelity;
   drive.lookup_time = kinds.lookup;
   drive.write_buffer = seed % 2 == 0 ? Bytes{} : Bytes::kib(64);
-  csd_model::Platform platform({.drive = drive,
-                                .host_memory = Bytes::gib(1),
-                                .gpu_memory = Bytes::gib(1),
-                                .io_overhead = kinds.overhead,
-                                .queues = 3,
-                                .queue_depth = 64,
-                                .run_ahead = ahead});
+  platform::Platform platform({.drive = drive,
+                               .host_memory = Bytes::gib(1),
+                               .gpu_memory = Bytes::gib(1),
+                               .io_overhead = kinds.overhead,
+                               .queues = 3,
+                               .queue_depth = 64,
+                               .run_ahead = ahead});
   nvme::NvmeDriver& driver = platform.driver(0);
   Outcome out;
   Rng rng(seed, "run_ahead");
@@ -88,7 +88,7 @@ Outcome run(std::uint64_t seed, bool ahead, const Kinds& kinds) {
     const std::uint64_t request = issued++;
     const nvme::QueueId queue{static_cast<std::uint16_t>(1 + rng.below(3))};
     const auto blocks = static_cast<std::uint32_t>(1 + rng.below(12));
-    const nvme::Segment buffer{nvme::PhysicalAddress{csd_model::Platform::kGpuBase + 4096 * rng.below(8)},
+    const nvme::Segment buffer{nvme::PhysicalAddress{platform::Platform::kGpuBase + 4096 * rng.below(8)},
                                driver.block_size() * blocks};
     const std::uint64_t kind = rng.below(20);
     nvme::SubmissionEntry entry = nvme::encode_block_io(kind < 8 ? nvme::nvm_opcode::write : nvme::nvm_opcode::read,

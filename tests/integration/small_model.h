@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "csd_model/generation/decoder_data.h"
-#include "csd_model/generation/generation_run.h"
-#include "csd_model/generation/host_backend.h"
+#include "experiment/generation/generation_run.h"
 #include "host_runtime/checkpoint/checkpoint.h"
+#include "host_runtime/core/carried/decoder_data.h"
+#include "host_runtime/core/carried/host_backend.h"
 #include "host_runtime/core/planner/systems/systems.h"
 #include "host_runtime/cpu/cpu_backend.h"
 
@@ -53,14 +53,14 @@ inline csd_model::DriveConfig small_drive() {
 struct DecodeRun {
   Prompts tokens;
   std::uint64_t attention_digest = 0;
-  csd_model::GenerationOutcome outcome;
+  experiment::GenerationOutcome outcome;
 };
 
 /// A plan's parameters.
-inline csd_model::GenerationSetup small_setup(const csd_model::DriveConfig& drive, const Prompts& prompts,
-                                              std::uint32_t new_tokens, const std::string& system,
-                                              const SmallModel& model = SmallModel::get()) {
-  csd_model::GenerationSetup setup;
+inline experiment::GenerationSetup small_setup(const csd_model::DriveConfig& drive, const Prompts& prompts,
+                                               std::uint32_t new_tokens, const std::string& system,
+                                               const SmallModel& model = SmallModel::get()) {
+  experiment::GenerationSetup setup;
   setup.platform.drive = drive;
   setup.platform.host_memory = Bytes::gib(1);
   setup.platform.gpu_memory = Bytes::gib(1);
@@ -77,27 +77,27 @@ inline csd_model::GenerationSetup small_setup(const csd_model::DriveConfig& driv
   return setup;
 }
 
-inline DecodeRun decode_in_drive(csd_model::GenerationSetup setup, const Prompts& prompts,
-                                 const host::SamplingOptions& sampling, const csd_model::GenerationHooks& hooks = {},
+inline DecodeRun decode_in_drive(experiment::GenerationSetup setup, const Prompts& prompts,
+                                 const host::SamplingOptions& sampling, const experiment::GenerationHooks& hooks = {},
                                  const SmallModel& model = SmallModel::get()) {
-  csd_model::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens,
-                              setup.plan.system.mini_batches, sampling);
+  host::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens, setup.plan.system.mini_batches,
+                         sampling);
   setup.data = &data;
   DecodeRun run;
-  run.outcome = csd_model::run_generation(setup, hooks);
+  run.outcome = experiment::run_generation(setup, hooks);
   run.tokens = data.generated();
   run.attention_digest = data.attention_digest();
   return run;
 }
 
-inline DecodeRun decode_on_host(csd_model::GenerationSetup setup, const Prompts& prompts,
+inline DecodeRun decode_on_host(experiment::GenerationSetup setup, const Prompts& prompts,
                                 const host::SamplingOptions& sampling, const SmallModel& model = SmallModel::get()) {
-  csd_model::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens,
-                              setup.plan.system.mini_batches, sampling);
+  host::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens, setup.plan.system.mini_batches,
+                         sampling);
   setup.plan.drives = 1;
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = setup.plan.workload.output_tokens - 1};
   const auto planner = host::make_planner(setup.system, setup.plan);
-  csd_model::run_on_host(*planner, model.checkpoint.config, static_cast<std::uint32_t>(prompts.size()), data);
+  host::run_on_host(*planner, model.checkpoint.config, static_cast<std::uint32_t>(prompts.size()), data);
   return {.tokens = data.generated(), .attention_digest = data.attention_digest(), .outcome = {}};
 }
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "csd_model/runner/runner.h"
-#include "csd_model/scenario/load.h"
+#include "experiment/runner.h"
+#include "scenario/load.h"
 #include "simulation/event_loop.h"
 #include "simulation/failure.h"
 #include "tests/support/sysc_fixture.h"
@@ -16,21 +16,21 @@ using Sets = std::vector<std::string>;
 
 namespace {
 
-csd_model::RunResult run(const Sets& sets = {}) {
+experiment::RunResult run(const Sets& sets = {}) {
   const auto file = std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios/generation_beside_blocks.yaml";
   Sets all{"model.layers=2", "workload.output_tokens=8"};
   all.insert(all.end(), sets.begin(), sets.end());
-  return csd_model::run_scenario(scenario::load_scenario(file, all).base.scenario);
+  return experiment::run_scenario(scenario::load_scenario(file, all).base.scenario);
 }
 
-double metric(const csd_model::RunResult& r, const std::string& name) { return r.document["metrics"].at(name); }
+double metric(const experiment::RunResult& r, const std::string& name) { return r.document["metrics"].at(name); }
 
 }  // namespace
 
 TEST_CASE("block commands beside a generation slow it down, and all of them complete") {
-  const csd_model::RunResult alone =
+  const experiment::RunResult alone =
       run({"workload.background=none", "platform.device.write_buffer.flush.kind=immediate"});
-  const csd_model::RunResult both = run();
+  const experiment::RunResult both = run();
   CHECK(alone.failure.empty());
   CHECK(both.failure.empty());
   CHECK(metric(both, "tpot_s") > 1.05 * metric(alone, "tpot_s"));
@@ -62,7 +62,7 @@ TEST_CASE("both namespaces give the same figures in both models of the flash, wi
     Sets sets = features;
     sets.push_back("platform.device.fidelity=" + fidelity);
     sets.push_back("platform.device.write_buffer.flush.kind=" + flush);
-    const csd_model::RunResult result = run(sets);
+    const experiment::RunResult result = run(sets);
     CHECK(result.failure.empty());
     // Counts at the end of a phase differ: the timeline counts an operation when it is granted.
     nlohmann::ordered_json kept = result.document["stats"];

@@ -41,7 +41,7 @@ TEST_CASE("Llama and Qwen2 with grouped queries: tokens through the drive are th
     for (const std::string system : {"instinfer-dense", "instinfer-sparf"}) {
       for (const std::uint32_t mini_batches : {1u, 2u}) {
         CAPTURE(name, system, mini_batches, config.group_size());
-        csd_model::GenerationSetup setup = small_setup(small_page_drive(), prompts, 150, system, model);
+        experiment::GenerationSetup setup = small_setup(small_page_drive(), prompts, 150, system, model);
         setup.component_major = true;
         setup.plan.system.mini_batches = mini_batches;
         setup.platform.drives = std::min(2u, config.kv_heads);

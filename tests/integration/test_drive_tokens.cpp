@@ -16,7 +16,7 @@ constexpr std::uint32_t kPageTokens = 32;  // n = 4096 / (64 x 2)
 constexpr host::SamplingOptions kGreedy{};
 constexpr host::SamplingOptions kSampled{.temperature = 1.0f, .seed = 7};
 
-void check_equal(const csd_model::GenerationSetup& setup, const Prompts& prompts,
+void check_equal(const experiment::GenerationSetup& setup, const Prompts& prompts,
                  const host::SamplingOptions& sampling) {
   const DecodeRun drive = decode_in_drive(setup, prompts, sampling);
   const DecodeRun host = decode_on_host(setup, prompts, sampling);
@@ -37,13 +37,13 @@ TEST_CASE("dense attention in the drive gives the tokens of host attention over 
     for (const host::SamplingOptions& sampling : {kGreedy, kSampled}) {
       CAPTURE(length, sampling.temperature);
       const Prompts prompts{text_prompt(length, 100)};
-      csd_model::GenerationSetup setup = small_setup(drive, prompts, 512, "instinfer-dense");
+      experiment::GenerationSetup setup = small_setup(drive, prompts, 512, "instinfer-dense");
       setup.component_major = true;
       check_equal(setup, prompts, sampling);
     }
   drive.kv.layout.embedding_group = 2;  // T = 1024
   const Prompts prompts{text_prompt(700, 100)};
-  csd_model::GenerationSetup setup = small_setup(drive, prompts, 512, "instinfer-dense");
+  experiment::GenerationSetup setup = small_setup(drive, prompts, 512, "instinfer-dense");
   setup.component_major = true;
   check_equal(setup, prompts, kSampled);
 }
@@ -61,7 +61,7 @@ TEST_CASE("SparF in the drive gives the tokens of SparQ in memory") {
     for (const std::size_t length : {std::size_t{1}, std::size_t{kPageTokens}, std::size_t{700}}) {
       CAPTURE(m, length);
       const Prompts prompts{text_prompt(length, 300)};
-      csd_model::GenerationSetup setup = small_setup(drive, prompts, 512, "instinfer-sparf");
+      experiment::GenerationSetup setup = small_setup(drive, prompts, 512, "instinfer-sparf");
       setup.plan.system.sparf = {.ratio = {1, 8}, .mode = host::RatioMode::uniform, .r = 16, .k = {}, .local = {}};
       check_equal(setup, prompts, kSampled);
     }
@@ -73,7 +73,7 @@ TEST_CASE("a batch of ragged prompts in mini-batches over two drives") {
   const Prompts prompts{text_prompt(40), text_prompt(300, 50), text_prompt(5, 400), text_prompt(129, 700)};
   for (const char* system : {"instinfer-dense", "instinfer-sparf"}) {
     CAPTURE(system);
-    csd_model::GenerationSetup setup = small_setup(drive, prompts, 40, system);
+    experiment::GenerationSetup setup = small_setup(drive, prompts, 40, system);
     setup.plan.system.mini_batches = 2;
     setup.platform.drives = 2;
     check_equal(setup, prompts, kSampled);

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "csd_model/energy.h"
-#include "csd_model/runner/runner.h"
-#include "csd_model/scenario/load.h"
+#include "experiment/runner.h"
+#include "scenario/load.h"
 
 using namespace csdsim;
 using namespace csd_model;
@@ -54,7 +54,7 @@ const std::string kGeneration =
 }  // namespace
 
 TEST_CASE("each component is its coefficients times its counts") {
-  const scenario::EnergyConfig config;
+  const csd_model::EnergyConfig config;
   const EnergyBreakdown e = energy(config, kParts, kInputs);
   CHECK(joules(e, EnergyComponent::array_read) == Approx(0.0825 * 5));
   CHECK(joules(e, EnergyComponent::array_program) == Approx(0.0825 * 7));
@@ -75,7 +75,7 @@ TEST_CASE("each component is its coefficients times its counts") {
 }
 
 TEST_CASE("energy is linear in time and counts") {
-  const scenario::EnergyConfig config;
+  const csd_model::EnergyConfig config;
   double EnergyInputs::*const fields[] = {
       &EnergyInputs::drive_seconds, &EnergyInputs::read_s,     &EnergyInputs::program_s, &EnergyInputs::erase_s,
       &EnergyInputs::channel_bytes, &EnergyInputs::dram_bytes, &EnergyInputs::macs,      &EnergyInputs::link_bytes};
@@ -95,7 +95,7 @@ TEST_CASE("energy is linear in time and counts") {
 }
 
 TEST_CASE("every coefficient moves one component, in proportion") {
-  using Config = scenario::EnergyConfig;
+  using Config = csd_model::EnergyConfig;
   const auto move = [](const std::function<void(Config&)>& change) {
     Config config;
     change(config);

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "csd_model/runner/operator_times.h"
+#include "experiment/generation/operator_times.h"
 
 using namespace csdsim;
 
@@ -23,22 +23,22 @@ TEST_CASE("operator times survive result.json to the picosecond; a missing one i
   }
   const auto file = std::filesystem::temp_directory_path() / "csdsim_gpu_times.json";
   nlohmann::ordered_json document;
-  document["gpu_operators"] = csd_model::to_json(measured);
+  document["gpu_operators"] = experiment::to_json(measured);
   std::ofstream(file) << document.dump();
 
   scenario::GpuConfig gpu;
-  CHECK(csd_model::operator_times(gpu) == nullptr);
+  CHECK(experiment::operator_times(gpu) == nullptr);
   gpu.timing = scenario::GpuTiming::measured;
   gpu.times.emplace();
   gpu.times->path = file;
-  const auto again = csd_model::operator_times(gpu);
+  const auto again = experiment::operator_times(gpu);
   CHECK(again->entries() == measured.entries());
   for (const host::ComputeWork& work : all) CHECK(again->time(work) == measured.time(work));
   CHECK_THROWS_WITH(again->time({.flops = 4711}), Catch::Contains("csdsim_gpu_times.json") && Catch::Contains("4711"));
   for (const char* const broken :
        {"", "{}", "[1]", R"({"gpu_operators": [{"op": "gemm"}]})", R"({"gpu_operators": 7})"}) {
     std::ofstream(file, std::ios::trunc) << broken;
-    CHECK_THROWS_AS(csd_model::operator_times(gpu), UserError);
+    CHECK_THROWS_AS(experiment::operator_times(gpu), UserError);
   }
   std::filesystem::remove(file);
 }

@@ -35,17 +35,17 @@ const Prompts& prompts() {
   return all;
 }
 
-csd_model::GenerationSetup setup_of(const std::string& system, const host::SparfParameters& sparf = {}) {
+experiment::GenerationSetup setup_of(const std::string& system, const host::SparfParameters& sparf = {}) {
   csd_model::DriveConfig drive = small_drive();
   drive.geometry.page_size = Bytes::kib(1);
   drive.kv.layout.embedding_group = 8;
-  csd_model::GenerationSetup setup = small_setup(drive, prompts(), kNewTokens, system, grouped());
+  experiment::GenerationSetup setup = small_setup(drive, prompts(), kNewTokens, system, grouped());
   setup.component_major = true;
   setup.plan.system.sparf = sparf;
   return setup;
 }
 
-DecodeRun in_drive(const csd_model::GenerationSetup& setup) {
+DecodeRun in_drive(const experiment::GenerationSetup& setup) {
   DecodeRun run = decode_in_drive(setup, prompts(), kSampled, {}, grouped());
   REQUIRE(run.outcome.integrity_errors == 0);
   return run;
@@ -53,12 +53,12 @@ DecodeRun in_drive(const csd_model::GenerationSetup& setup) {
 
 struct Way {
   const char* name;
-  std::function<void(csd_model::GenerationSetup&)> apply;
+  std::function<void(experiment::GenerationSetup&)> apply;
 };
 
 /// Everything that may move pages and time, and must not move a bit of the answer.
 const std::vector<Way>& ways() {
-  using Setup = csd_model::GenerationSetup;
+  using Setup = experiment::GenerationSetup;
   static const std::vector<Way> all{
       {"two drives, sharded by head", [](Setup& s) { s.platform.drives = 2; }},
       {"pages of 512 B", [](Setup& s) { s.platform.drive.geometry.page_size = Bytes{512}; }},
@@ -70,7 +70,7 @@ const std::vector<Way>& ways() {
        [](Setup& s) { s.platform.drive.geometry.channels = 1, s.platform.drive.geometry.blocks_per_plane = 192; }},
       {"tail in DRAM", [](Setup& s) { s.platform.drive.kv.tail = ftl::TailPolicy::dram; }},
       {"through host memory", [](Setup& s) { s.plan.system.through_host = true; }},
-      {"a command a head", [](Setup& s) { s.granularity = csd_model::Granularity::head; }},
+      {"a command a head", [](Setup& s) { s.granularity = host::Granularity::head; }},
       {"three mini-batches", [](Setup& s) { s.plan.system.mini_batches = 3; }}};
   return all;
 }
@@ -111,7 +111,7 @@ TEST_CASE("pages, maps, drives, tails and transfers change counters and times, n
     CHECK(reference.attention_digest == host.attention_digest);
     for (const Way& way : ways()) {
       CAPTURE(system, way.name);
-      csd_model::GenerationSetup setup = setup_of(system, budget);
+      experiment::GenerationSetup setup = setup_of(system, budget);
       way.apply(setup);
       const DecodeRun run = in_drive(setup);
       // Where the batch is cut, the order in which outputs are digested changes, not what they are.
@@ -136,9 +136,9 @@ TEST_CASE("what the kernels read is p (r S + 2 k d), dense p 2 S d, whatever the
     double last_page_ops = 0;
     for (const std::uint64_t page : {512U, 1024U, 4096U}) {
       CAPTURE(sparf, page);
-      csd_model::GenerationSetup setup = setup_of(sparf ? "instinfer-sparf" : "instinfer-dense", budget);
+      experiment::GenerationSetup setup = setup_of(sparf ? "instinfer-sparf" : "instinfer-dense", budget);
       setup.platform.drive.geometry.page_size = Bytes{page};
-      const csd_model::PhaseTotals decode = in_drive(setup).outcome.decode;
+      const experiment::PhaseTotals decode = in_drive(setup).outcome.decode;
       CHECK(decode.engine_bytes == expected);
       CHECK(decode.page_ops >= decode.flash_channel_bytes / static_cast<double>(page));
       CHECK(decode.page_ops != last_page_ops);

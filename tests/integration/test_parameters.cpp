@@ -11,8 +11,8 @@
 
 #include "base/config/dump.h"
 #include "base/error.h"
-#include "csd_model/runner/runner.h"
-#include "csd_model/scenario/load.h"
+#include "experiment/runner.h"
+#include "scenario/load.h"
 
 using namespace csdsim;
 
@@ -85,7 +85,7 @@ struct Answer {
 Answer run(std::string_view base, const std::vector<std::string>& sets) {
   try {
     const auto loaded = scenario::load_scenario_text(scenario_text(base), "probe.yaml", CSDSIM_SOURCE_DIR, sets);
-    csd_model::RunResult result = csd_model::run_scenario(loaded.base.scenario);
+    experiment::RunResult result = experiment::run_scenario(loaded.base.scenario);
     for (const char* const echoed : {"scenario", "wall", "seed", "build", "name"}) result.document.erase(echoed);
     // Requests may fail, of flash that is worn or completions that are lost: that is a result.
     return {result.failure + result.document.dump(), false};
@@ -147,7 +147,7 @@ TEST_CASE("moving a parameter moves a result") {
 TEST_CASE("how data travels does not change the tokens") {
   const auto outputs = [](const std::vector<std::string>& sets) {
     const auto loaded = scenario::load_scenario_text(scenario_text("carried"), "probe.yaml", CSDSIM_SOURCE_DIR, sets);
-    const csd_model::RunResult result = csd_model::run_scenario(loaded.base.scenario);
+    const experiment::RunResult result = experiment::run_scenario(loaded.base.scenario);
     CHECK(result.failure.empty());
     return result.document["tokens"].dump() + result.document["stats"]["attention_digest"].dump();
   };

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "csd_model/runner/runner.h"
-#include "csd_model/scenario/load.h"
+#include "experiment/runner.h"
+#include "scenario/load.h"
 
 using namespace csdsim;
 using namespace csd_model;

@@ -4,15 +4,15 @@
 #include <cmath>
 
 #include "attention_engine/core/selection.h"
-#include "csd_model/generation/generation_run.h"
+#include "experiment/generation/generation_run.h"
 
 using namespace csdsim;
 
 namespace {
 
 /// 12 layers of 8 heads of 128, on 4 channels: channel-bound in decode like the large models, in seconds.
-csd_model::GenerationSetup setup_of(const std::string& system, engine::SelectionSource& selection) {
-  csd_model::GenerationSetup setup;
+experiment::GenerationSetup setup_of(const std::string& system, engine::SelectionSource& selection) {
+  experiment::GenerationSetup setup;
   csd_model::DriveConfig& drive = setup.platform.drive;
   drive.geometry = {.channels = 4,
                     .dies_per_channel = 4,
@@ -54,14 +54,14 @@ TEST_CASE("a sampled run is within 1 % of the whole run, decode within 0.5 %") {
   for (const char* system : {"instinfer-dense", "instinfer-sparf"}) {
     CAPTURE(system);
     engine::ClusteredSelection selection(0.25, 1);
-    csd_model::GenerationSetup setup = setup_of(system, selection);
+    experiment::GenerationSetup setup = setup_of(system, selection);
     setup.sampling.off = true;
-    const csd_model::GenerationOutcome whole = csd_model::run_generation(setup);
+    const experiment::GenerationOutcome whole = experiment::run_generation(setup);
     setup.sampling.off = false;
     setup.sampling.layers = 4;  // 2 layers of this small model are too few heads: 0.8 % dense, 2.2 % SparF
     setup.sampling.steps = 8;
     setup.sampling.cooldown = 1;
-    const csd_model::GenerationOutcome sampled = csd_model::run_generation(setup);
+    const experiment::GenerationOutcome sampled = experiment::run_generation(setup);
     CHECK(sampled.simulated_page_ops * 3 < whole.simulated_page_ops);
     check_within(sampled.times.decode_s, whole.times.decode_s, 0.005, "decode");
     check_within(sampled.times.ttft_s, whole.times.ttft_s, 0.01, "ttft");
@@ -71,10 +71,10 @@ TEST_CASE("a sampled run is within 1 % of the whole run, decode within 0.5 %") {
 
 TEST_CASE("the same run twice is the same to the picosecond") {
   engine::ClusteredSelection selection(0.25, 1);
-  csd_model::GenerationSetup setup = setup_of("instinfer-sparf", selection);
+  experiment::GenerationSetup setup = setup_of("instinfer-sparf", selection);
   setup.sampling.layers = 2;
-  const csd_model::GenerationOutcome a = csd_model::run_generation(setup);
-  const csd_model::GenerationOutcome b = csd_model::run_generation(setup);
+  const experiment::GenerationOutcome a = experiment::run_generation(setup);
+  const experiment::GenerationOutcome b = experiment::run_generation(setup);
   CHECK(a.simulated == b.simulated);
   CHECK(a.times.decode_s == b.times.decode_s);
   CHECK(a.simulated_page_ops == b.simulated_page_ops);

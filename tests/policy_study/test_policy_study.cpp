@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "csd_model/policies/policy_study.h"
-#include "csd_model/policies/policy_tables.h"
+#include "experiment/mapping_policies/policy_study.h"
+#include "experiment/mapping_policies/policy_tables.h"
 #include "ftl/policies/registry.h"
 
 using namespace csdsim;

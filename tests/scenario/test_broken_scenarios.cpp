@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "csd_model/scenario/load.h"
+#include "scenario/load.h"
 
 using namespace csdsim;
 using namespace csdsim::scenario;

@@ -2,8 +2,8 @@
 
 #include "base/config/dump.h"
 #include "base/error.h"
-#include "csd_model/scenario/catalog.h"
-#include "csd_model/scenario/scenario.h"
+#include "scenario/catalog.h"
+#include "scenario/scenario.h"
 
 using namespace csdsim;
 using namespace csdsim::scenario;

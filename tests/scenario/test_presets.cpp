@@ -3,9 +3,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "csd_model/scenario/load.h"
-#include "csd_model/scenario/presets.h"
 #include "nfc/core/onfi.h"
+#include "scenario/load.h"
+#include "scenario/presets.h"
 
 using namespace csdsim;
 using namespace csdsim::scenario;

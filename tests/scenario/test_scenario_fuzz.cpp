@@ -3,7 +3,7 @@
 
 #include "base/config/yaml.h"
 #include "base/rng.h"
-#include "csd_model/scenario/load.h"
+#include "scenario/load.h"
 
 using namespace csdsim;
 using namespace csdsim::scenario;

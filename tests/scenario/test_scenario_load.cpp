@@ -2,9 +2,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/config/dump.h"
-#include "csd_model/scenario/check.h"
-#include "csd_model/scenario/kv_cache.h"
-#include "csd_model/scenario/load.h"
+#include "scenario/check.h"
+#include "scenario/kv_cache.h"
+#include "scenario/load.h"
 
 using namespace csdsim;
 using namespace csdsim::scenario;

@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "csd_model/scenario/load.h"
+#include "scenario/load.h"
 
 using namespace csdsim;
 using namespace csdsim::scenario;

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "csd_model/workload/synthetic.h"
+#include "experiment/requests/synthetic.h"
 
 using namespace csdsim;
 using namespace csd_model::workload;

@@ -1,10 +1,10 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
-#include "csd_model/workload/time_series.h"
+#include "experiment/requests/time_series.h"
 
 using namespace csdsim;
-using csd_model::workload::TimeSeries;
+using experiment::workload::TimeSeries;
 
 TEST_CASE("buckets merge as a run grows and nothing gets lost") {
   TimeSeries series;

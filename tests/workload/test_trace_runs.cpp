@@ -3,8 +3,8 @@
 
 #include "base/config/diagnostics.h"
 #include "base/error.h"
-#include "csd_model/runner/runner.h"
-#include "csd_model/scenario/load.h"
+#include "experiment/runner.h"
+#include "scenario/load.h"
 
 using namespace csdsim;
 using nlohmann::ordered_json;
@@ -15,13 +15,13 @@ namespace {
 const std::filesystem::path kScenarios = std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios";
 const std::string kMsr = "trace_msr.yaml", kFio = "trace_fio.yaml";
 
-csd_model::RunResult run(const std::string& file, const Sets& sets = {}) {
-  return csd_model::run_scenario(scenario::load_scenario(kScenarios / file, sets).base.scenario);
+experiment::RunResult run(const std::string& file, const Sets& sets = {}) {
+  return experiment::run_scenario(scenario::load_scenario(kScenarios / file, sets).base.scenario);
 }
 
 /// Metrics and what happened to the records.
 ordered_json figures(const std::string& file, const Sets& sets = {}) {
-  const csd_model::RunResult result = run(file, sets);
+  const experiment::RunResult result = run(file, sets);
   INFO(result.failure);
   REQUIRE(result.failure.empty());
   return {{"metrics", result.document["metrics"]}, {"breakdown", result.document["breakdown"]}};
@@ -113,7 +113,7 @@ TEST_CASE("what follows the last request of interest is not read") {
 
 TEST_CASE("a lost completion fails the replay of a trace") {
   for (const std::string timing : {"{kind: recorded}", "{kind: fast, queue_depth: 4}"}) {
-    const csd_model::RunResult result = run(kMsr, {"workload.timing=" + timing, "workload.lose_completion=600"});
+    const experiment::RunResult result = run(kMsr, {"workload.timing=" + timing, "workload.lose_completion=600"});
     CHECK(result.failure == "600 requests were issued and 599 completed");
   }
 }

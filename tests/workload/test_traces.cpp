@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "csd_model/workload/trace_requests.h"
+#include "experiment/requests/trace_requests.h"
 
 using namespace csdsim;
 using namespace csd_model::workload;

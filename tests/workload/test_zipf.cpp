@@ -3,8 +3,8 @@
 #include <cmath>
 #include <vector>
 
-#include "csd_model/workload/permutation.h"
-#include "csd_model/workload/zipf.h"
+#include "experiment/requests/permutation.h"
+#include "experiment/requests/zipf.h"
 
 using namespace csdsim;
 using namespace csd_model::workload;

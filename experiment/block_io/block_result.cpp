@@ -1,0 +1,88 @@
+#include "experiment/block_io/block_result.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace csdsim::experiment {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+double nanoseconds(std::uint64_t ps) { return static_cast<double>(ps) * 1e-3; }
+
+/// {mean, p50, p99, p99.9, max} under `prefix`latency_*_ns.
+void add_latency(ordered_json& metrics, const std::string& prefix, const Histogram& latency_ps) {
+  metrics[prefix + "latency_mean_ns"] = latency_ps.mean() * 1e-3;
+  metrics[prefix + "latency_p50_ns"] = nanoseconds(latency_ps.quantile(50));
+  metrics[prefix + "latency_p99_ns"] = nanoseconds(latency_ps.quantile(99));
+  metrics[prefix + "latency_p999_ns"] = nanoseconds(latency_ps.quantile(999, 1000));
+  metrics[prefix + "latency_max_ns"] = nanoseconds(latency_ps.max());
+}
+
+/// Mean time of each stage in which the requests of a kind spent any, in ns: they add up to the mean latency.
+ordered_json stage_means(const KindOutcome& kind) {
+  ordered_json means = ordered_json::object();
+  for (std::size_t i = 0; i < kRequestStages; ++i)
+    if (kind.stages_ps[i] > 0)
+      means[kRequestStageNames[i]] =
+          static_cast<double>(kind.stages_ps[i]) * 1e-3 / static_cast<double>(kind.latency_ps.count());
+  return means;
+}
+
+}  // namespace
+
+RunResult block_result(const scenario::Scenario& s, const BlockIoOutcome& out, const WallClock& clock,
+                       std::string_view origin) {
+  RunResult result;
+  const std::uint64_t measured = out.latency_ps.count();
+  if (measured == 0 && out.issued == out.completed)
+    throw UserError(
+        fmt::format("workload: no request was measured: {} were submitted, the warm-up included", out.issued));
+  const double seconds = out.duration.seconds();
+  Bytes moved;
+  for (const KindOutcome& kind : out.kinds) moved += kind.bytes;
+  const double iops = seconds > 0 ? static_cast<double>(measured) / seconds : 0;
+  const double mean_size = measured > 0 ? static_cast<double>(moved.value) / static_cast<double>(measured) : 0;
+
+  result.document = result_frame(s);
+  ordered_json metrics{{"iops", iops}, {"bandwidth_bytes_per_s", iops * mean_size}};
+  add_latency(metrics, "", out.latency_ps);
+  // What did not happen is absent.
+  for (std::size_t k = 0; k < workload::kRequestKinds; ++k)
+    if (out.kinds[k].latency_ps.count() > 0)
+      add_latency(metrics, fmt::format("{}_", workload::kRequestKindNames[k]), out.kinds[k].latency_ps);
+  metrics.update({{"write_amplification", out.write_amplification},
+                  {"requests_issued", out.issued},
+                  {"requests_completed", out.completed},
+                  {"requests_in_flight_peak", out.peak_in_flight},
+                  {"simulated_s", seconds},
+                  {"page_ops", out.counters.page_ops},
+                  {"bytes_flash_channel", out.counters.flash_channel_bytes},
+                  {"bytes_host_link", out.counters.link_payload_bytes}});
+  result.document["metrics"] = std::move(metrics);
+  ordered_json kinds = ordered_json::object(), stages = ordered_json::object();
+  for (std::size_t k = 0; k < workload::kRequestKinds; ++k)
+    if (const std::uint64_t count = out.kinds[k].latency_ps.count(); count > 0)
+      kinds[workload::kRequestKindNames[k]] = {{"requests", count}, {"bytes", out.kinds[k].bytes.value}};
+  for (std::size_t k = 0; k < workload::kRequestKinds; ++k)
+    if (out.kinds[k].latency_ps.count() > 0) stages[workload::kRequestKindNames[k]] = stage_means(out.kinds[k]);
+  result.document["breakdown"] = {{"channel_utilization", out.channel_utilization},
+                                  {"requests", std::move(kinds)},
+                                  {"latency_stages", std::move(stages)}};
+  add_energy(result.document, s, out.energy, {.bytes = static_cast<double>(moved.value)});
+  result.document["stats"] = {{"origin", fmt::format("modelled; {}", origin)}, {"drives", out.drive_statistics}};
+  result.document["wall"] = wall_figures(clock, out.counters.page_ops);
+  result.files.push_back({"throughput.csv", out.series.to_csv(out.duration)});
+  result.meaning = fmt::format("{:.0f} IOPS at {:.1f} us on average; the channels were busy {:.0f} % of the time.",
+                               iops, out.latency_ps.mean() * 1e-6, out.channel_utilization * 100);
+  if (out.issued != out.completed)
+    result.failure = fmt::format("{} requests were issued and {} completed", out.issued, out.completed);
+  else if (out.failed > 0)
+    result.failure =
+        fmt::format("{} of {} requests failed, the first with {}", out.failed, out.issued, out.first_failure);
+  return result;
+}
+
+}  // namespace csdsim::experiment

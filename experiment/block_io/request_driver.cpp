@@ -1,0 +1,261 @@
+#include "experiment/block_io/request_driver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/error.h"
+#include "nvme_if/spec/command.h"
+#include "nvme_if/spec/encode.h"
+#include "simulation/sim_time.h"
+
+namespace csdsim::experiment {
+
+using workload::Request;
+using workload::RequestKind;
+
+namespace {
+
+/// Requests in flight of an open loop, beyond which it is sure not to keep up.
+constexpr std::size_t kMostInFlight = std::size_t{1} << 20;
+
+}  // namespace
+
+RequestDriver::RequestDriver(const sc_core::sc_module_name& name, const BlockIoSetup& setup,
+                             platform::Platform& platform, workload::RequestSource& source,
+                             const BlockIoProgress& progress)
+    : sc_module(name),
+      setup_(setup),
+      platform_(platform),
+      drive_(platform.drive(0)),
+      driver_(platform.driver(0)),
+      source_(source),
+      progress_(progress) {
+  drive_.controller().observe(this);
+  driver_.on_ready([this] { guarded([this] { start(); }); });
+}
+
+template <class Step>
+void RequestDriver::guarded(Step step) {
+  if (error_) return;
+  try {
+    step();
+  } catch (...) {
+    error_ = std::current_exception();
+    sc_core::sc_report_handler::set_actions("/OSCI/SystemC", sc_core::SC_DO_NOTHING);
+    sc_core::sc_stop();
+  }
+}
+
+void RequestDriver::start() {
+  run_start_ = sim_time_now();
+  if (!setup_.queue_depth) {
+    arriving_ = source_.next(0);
+    return submit_due();
+  }
+  for (std::uint32_t i = 0; i < *setup_.queue_depth && !all_submitted(run_start_); ++i) submit_next(i % setup_.streams);
+}
+
+bool RequestDriver::all_submitted(SimTime now) const {
+  if (exhausted_ || (outcome_.issued >= setup_.warmup && outcome_.issued - setup_.warmup >= setup_.requests))
+    return true;
+  return setup_.duration && start_ && now - *start_ >= *setup_.duration;
+}
+
+void RequestDriver::on_due() {
+  guarded([this] {
+    if (!setup_.queue_depth) return submit_due();
+    const SimTime now = sim_time_now();
+    while (!thinking_.empty() && thinking_.front().due <= now) {
+      const std::uint32_t stream = thinking_.front().stream;
+      thinking_.pop_front();
+      if (!all_submitted(now)) submit_next(stream);
+    }
+    if (!thinking_.empty()) return due_.set(thinking_.front().due);
+    if (outcome_.completed == outcome_.issued) end_measuring();
+  });
+}
+
+/// Open loop: everything that has arrived by now.
+void RequestDriver::submit_due() {
+  const SimTime now = sim_time_now();
+  while (arriving_ && run_start_ + arriving_->at <= now && !all_submitted(now)) {
+    submit(*arriving_);
+    // What nobody will submit is not read either.
+    if (!all_submitted(now)) arriving_ = source_.next(0);
+  }
+  if (!arriving_) exhausted_ = true;
+  if (!all_submitted(now)) return due_.set(run_start_ + arriving_->at);
+  if (outcome_.completed == outcome_.issued) end_measuring();
+}
+
+/// Closed loop: the next request of a stream.
+void RequestDriver::submit_next(std::uint32_t stream) {
+  const std::optional<experiment::workload::Request> request = source_.next(stream);
+  if (request)
+    submit(*request);
+  else
+    exhausted_ = true;
+}
+
+std::uint32_t RequestDriver::take_flight() {
+  if (free_flights_.empty()) {
+    if (flights_.size() >= kMostInFlight)
+      throw UserError(
+          fmt::format("workload: {} requests are in flight after {:.6g} s: the drive does not keep up with their rate",
+                      flights_.size(), (sim_time_now() - run_start_).seconds()));
+    free_flights_.push_back(static_cast<std::uint32_t>(flights_.size()));
+    flights_.emplace_back();
+  }
+  const std::uint32_t flight = free_flights_.back();
+  free_flights_.pop_back();
+  return flight;
+}
+
+void RequestDriver::submit(const experiment::workload::Request& request) {
+  const SimTime now = sim_time_now();
+  const std::uint64_t number = outcome_.issued;
+  if (number == setup_.warmup) begin_measuring(now);
+  const std::uint32_t flight = take_flight();
+  flights_[flight] = {now, request, number};
+  ++outcome_.issued;
+  outcome_.peak_in_flight = std::max<std::uint64_t>(outcome_.peak_in_flight, flights_.size() - free_flights_.size());
+  const std::uint64_t turn = setup_.queue_by_stream ? request.stream : number;
+  const nvme::QueueId queue{static_cast<std::uint16_t>(setup_.first_queue + turn % setup_.queues)};
+  if (request.kind == experiment::workload::RequestKind::trim) return submit_trim(queue, flight);
+  if (request.kind == experiment::workload::RequestKind::flush)
+    return driver_.submit(queue, nvme::encode_flush(nvme::NamespaceId{1}), {},
+                          [this, flight](const nvme::CompletionEntry& cqe, SimTime at) { completed(flight, cqe, at); });
+  const int block = std::countr_zero(driver_.block_size().value);
+  // Timing only: the drive moves no payload, so all requests share a buffer.
+  const nvme::Segment buffer{nvme::PhysicalAddress{platform::Platform::kGpuBase}, request.length};
+  driver_.submit_block(
+      queue, request.kind == experiment::workload::RequestKind::read ? nvme::nvm_opcode::read : nvme::nvm_opcode::write,
+      nvme::Lba{request.offset.value >> block}, request.length.value >> block, {&buffer, 1}, *this, flight);
+}
+
+void RequestDriver::submit_trim(nvme::QueueId queue, std::uint32_t flight) {
+  const experiment::workload::Request& request = flights_[flight].request;
+  const std::uint64_t block = driver_.block_size().value;
+  const nvme::DsmRange range{.length = static_cast<std::uint32_t>(request.length.value / block),
+                             .slba = request.offset.value / block};
+  // Each request in flight has a place for its range, behind what the driver uses.
+  const std::uint64_t place = platform_.free_host_memory().value + flight * sizeof range;
+  const std::span<std::byte> memory = platform_.host_memory().bytes();
+  if (place + sizeof range > memory.size()) throw UserError("platform.host.memory: no room for the ranges of TRIMs");
+  std::memcpy(memory.data() + place, &range, sizeof range);
+  const nvme::Segment data{nvme::PhysicalAddress{place}, Bytes{sizeof range}};
+  driver_.submit(queue, nvme::encode_deallocate(nvme::NamespaceId{1}, 1), {&data, 1},
+                 [this, flight](const nvme::CompletionEntry& cqe, SimTime at) { completed(flight, cqe, at); });
+}
+
+void RequestDriver::completed(std::uint64_t index, const nvme::CompletionEntry& cqe, SimTime now) {
+  const Flight flight = flights_[index];
+  if (flight.number + 1 == setup_.lose_completion) return;
+  free_flights_.push_back(static_cast<std::uint32_t>(index));
+  ++outcome_.completed;
+  if (!cqe.code().ok() && outcome_.failed++ == 0) outcome_.first_failure = nvme::status_name(cqe.code());
+  if (flight.number >= setup_.warmup) {
+    const SimTime latency = now - flight.at;
+    const auto sample = static_cast<std::uint64_t>(latency.ps);
+    KindOutcome& kind = outcome_.kinds[static_cast<std::size_t>(flight.request.kind)];
+    const Bytes moved =
+        flight.request.kind == experiment::workload::RequestKind::trim ? Bytes{} : flight.request.length;
+    kind.latency_ps.add(sample);
+    kind.bytes += moved;
+    add_stages(flight, cqe, now);
+    outcome_.duration = now - *start_;
+    outcome_.series.add(outcome_.duration, moved, latency);
+  }
+  if (progress_ && outcome_.completed % 4096 == 0) report_progress(now);
+  if (setup_.queue_depth) guarded([&] { follow(flight.request.stream, now); });
+  if (outcome_.completed == outcome_.issued && thinking_.empty() && all_submitted(now)) end_measuring();
+}
+
+void RequestDriver::completed(nvme::QueueId queue, nvme::CommandId cid, const RequestStages& stages) {
+  if (queue.value >= stages_.size()) stages_.resize(queue.value + std::size_t{1});
+  std::vector<RequestStages>& of_queue = stages_[queue.value];
+  if (cid.value >= of_queue.size()) of_queue.resize(std::max<std::size_t>(cid.value + std::size_t{1}, 256));
+  of_queue[cid.value] = stages;
+}
+
+/// Of a request that was cut, the command that was done last counts: before its fetch the request was queued.
+void RequestDriver::add_stages(const Flight& flight, const nvme::CompletionEntry& cqe, SimTime now) {
+  RequestStages& stages = stages_.at(cqe.sqid).at(cqe.cid);
+  stages.mark(RequestStage::link, now);
+  auto& sums = outcome_.kinds[static_cast<std::size_t>(flight.request.kind)].stages_ps;
+  for (std::size_t i = 0; i < kRequestStages; ++i) sums[i] += stages.spent(static_cast<RequestStage>(i)).ps;
+  sums[static_cast<std::size_t>(RequestStage::queue)] += (stages.begun() - flight.at).ps;
+}
+
+/// Closed loop: one request has gone, the next may come.
+void RequestDriver::follow(std::uint32_t stream, SimTime now) {
+  if (all_submitted(now)) return;
+  if (setup_.think_time.ps == 0) return submit_next(stream);
+  thinking_.push_back({now + setup_.think_time, stream});
+  if (thinking_.size() == 1) due_.set(now + setup_.think_time);
+}
+
+void RequestDriver::report_progress(SimTime now) const {
+  const auto microseconds = [](SimTime t) { return static_cast<std::uint64_t>(t.ps / 1'000'000); };
+  if (setup_.duration && start_)
+    progress_("us", microseconds(now - *start_), microseconds(*setup_.duration));
+  else if (setup_.requests != ~std::uint64_t{0})
+    progress_("requests", outcome_.completed, setup_.warmup + setup_.requests);
+  else
+    progress_("requests", outcome_.completed, outcome_.issued);
+}
+
+RequestDriver::Totals RequestDriver::totals() const {
+  Totals t;
+  t.counters = drive_.counters();
+  t.energy = energy_inputs(drive_);
+  const ftl::BlockFtlStats& ftl = drive_.block_ftl().stats();
+  t.host_pages_written = ftl.host_pages_written;
+  t.gc_pages_moved = ftl.gc_pages_moved;
+  for (const nfc::ChannelBusy& channel : drive_.flash_statistics().channels) t.channels_busy += channel.total();
+  return t;
+}
+
+void RequestDriver::begin_measuring(SimTime now) {
+  start_ = now;
+  // Without a warm-up the figures are those since the beginning, bringing the controller up included.
+  if (setup_.warmup > 0) before_ = totals();
+}
+
+void RequestDriver::end_measuring() {
+  if (std::exchange(ended_, true)) return;
+  const Totals now = totals();
+  csd_model::DriveCounters& c = outcome_.counters;
+  c.page_ops = now.counters.page_ops - before_.counters.page_ops;
+  c.flash_channel_bytes = now.counters.flash_channel_bytes - before_.counters.flash_channel_bytes;
+  c.engine_bytes = now.counters.engine_bytes - before_.counters.engine_bytes;
+  c.link_payload_bytes = now.counters.link_payload_bytes - before_.counters.link_payload_bytes;
+  outcome_.energy = now.energy - before_.energy;
+  outcome_.energy.drive_seconds = outcome_.duration.seconds();
+  if (const std::uint64_t written = now.host_pages_written - before_.host_pages_written; written > 0)
+    outcome_.write_amplification =
+        static_cast<double>(written + now.gc_pages_moved - before_.gc_pages_moved) / static_cast<double>(written);
+  if (outcome_.duration.ps > 0)
+    outcome_.channel_utilization =
+        (now.channels_busy - before_.channels_busy).seconds() /
+        (outcome_.duration.seconds() * static_cast<double>(drive_.flash_statistics().channels.size()));
+  if (stopped_) stopped_();
+}
+
+void RequestDriver::stop(std::function<void()> then) {
+  stopped_ = std::move(then);
+  exhausted_ = true;
+  if (outcome_.completed == outcome_.issued) end_measuring();
+}
+
+BlockIoOutcome RequestDriver::outcome() {
+  if (error_) std::rethrow_exception(error_);
+  end_measuring();
+  for (const KindOutcome& kind : outcome_.kinds) outcome_.latency_ps.add(kind.latency_ps);
+  return std::move(outcome_);
+}
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,95 @@
+// The host program of a block run: submits the requests of a source and keeps the figures.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <systemc>
+#include <vector>
+
+#include "experiment/block_io/block_io.h"
+#include "simulation/event_loop.h"
+
+namespace csdsim::experiment {
+
+/// Submits through the platform's first driver: with a queue depth as many requests as that, otherwise each at its
+/// time. The requests before number `warmup` are not measured; the measured stretch starts when the next one is
+/// submitted.
+class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, private nvme::CompletionClient {
+ public:
+  RequestDriver(const sc_core::sc_module_name& name, const BlockIoSetup& setup, platform::Platform& platform,
+                workload::RequestSource& source, const BlockIoProgress& progress);
+
+  /// What has been counted. What the drive still has to do in the background when the last request completes is not
+  /// part of the measured stretch. Rethrows what the source has thrown.
+  BlockIoOutcome outcome();
+
+  /// Submits no more; `then` is called when all that was submitted has completed.
+  void stop(std::function<void()> then);
+
+ private:
+  struct Flight {
+    SimTime at;
+    workload::Request request;
+    std::uint64_t number = 0;
+  };
+  /// Totals of the drive, to take differences of.
+  struct Totals {
+    csd_model::DriveCounters counters;
+    csd_model::EnergyInputs energy;
+    std::uint64_t host_pages_written = 0;
+    std::uint64_t gc_pages_moved = 0;
+    SimTime channels_busy;
+  };
+
+  void start();
+  /// Runs `step`; what it throws ends the simulation and comes out of outcome().
+  template <class Step>
+  void guarded(Step step);
+  void on_due();
+  void submit_due();
+  void submit_next(std::uint32_t stream);
+  void submit(const workload::Request& request);
+  void submit_trim(nvme::QueueId queue, std::uint32_t flight);
+  /// The drive's side of a completion.
+  void completed(nvme::QueueId queue, nvme::CommandId cid, const RequestStages& stages) override;
+  void add_stages(const Flight& flight, const nvme::CompletionEntry& cqe, SimTime now);
+  void completed(std::uint64_t flight, const nvme::CompletionEntry& cqe, SimTime now) override;
+  void follow(std::uint32_t stream, SimTime now);
+  bool all_submitted(SimTime now) const;
+  void begin_measuring(SimTime now);
+  void end_measuring();
+  Totals totals() const;
+  std::uint32_t take_flight();
+  void report_progress(SimTime now) const;
+
+  const BlockIoSetup& setup_;
+  platform::Platform& platform_;
+  csd_model::Drive& drive_;
+  nvme::NvmeDriver& driver_;
+  workload::RequestSource& source_;
+  const BlockIoProgress& progress_;
+  std::vector<Flight> flights_;
+  std::vector<std::uint32_t> free_flights_;
+  std::vector<std::vector<RequestStages>> stages_;  ///< of completed commands, by queue and identifier
+  std::optional<workload::Request> arriving_;       ///< open loops: the next request
+  struct Follower {
+    SimTime due;
+    std::uint32_t stream;
+  };
+  std::deque<Follower> thinking_;  ///< closed loops: who submits next, and when; in order of time
+  Alarm due_{AlarmRank::host, [this] { on_due(); }};
+  SimTime run_start_;
+  std::optional<SimTime> start_;  ///< of the measured stretch
+  Totals before_;
+  bool exhausted_ = false;
+  bool ended_ = false;
+  std::function<void()> stopped_;
+  std::exception_ptr error_;
+  BlockIoOutcome outcome_;
+};
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,42 @@
+#include "experiment/evaluation/drive_eval.h"
+
+#include <fmt/format.h>
+
+#include "experiment/assemble.h"
+#include "experiment/generation/generation_run.h"
+#include "host_runtime/core/carried/decoder_data.h"
+
+namespace csdsim::experiment {
+
+using host::TokenId;
+
+DriveForcing force_in_drive(const scenario::Scenario& scenario, const host::Decoder& decoder,
+                            const std::vector<std::span<const TokenId>>& windows, std::uint32_t prefill) {
+  DriveForcing result;
+  result.predictions.resize(windows.size());
+  std::vector<std::vector<TokenId>> prompts;
+  for (const auto& window : windows) prompts.emplace_back(window.begin(), window.begin() + prefill);
+  GenerationSetup setup = generation_setup(scenario, std::vector<std::uint32_t>(windows.size(), prefill));
+  // One batch, as on the host: whether rows of a prefill depend on the batch is up to the backend.
+  setup.plan.system.mini_batches = 1;
+  host::DecoderData data(decoder, std::move(prompts), setup.plan.workload.output_tokens, 1, {});
+  // New token 0 is fed first and predicted by the prefill: it does not count.
+  data.set_chooser([&](std::uint32_t window, std::size_t index, std::span<const float> logits) {
+    const TokenId known = windows[window][prefill + index];
+    if (index > 0) result.predictions[window].push_back(host::prediction(logits, known));
+    return known;
+  });
+  setup.data = &data;
+  const GenerationOutcome outcome = run_generation(setup);
+  result.page_ops = outcome.simulated_page_ops;
+  if (outcome.integrity_errors > 0) {
+    result.failure = fmt::format("{} pages read were not what was written there; the first: {}",
+                                 outcome.integrity_errors, outcome.integrity_messages.front());
+  }
+  if (outcome.requests_issued != outcome.requests_completed)
+    result.failure =
+        fmt::format("{} commands were issued and {} completed", outcome.requests_issued, outcome.requests_completed);
+  return result;
+}
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,167 @@
+#include "experiment/evaluation/eval_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "experiment/evaluation/drive_eval.h"
+#include "experiment/evaluation/recorded_selection.h"
+#include "experiment/result.h"
+#include "experiment/runner.h"
+#include "host_runtime/checkpoint/checkpoint.h"
+
+namespace csdsim::experiment {
+
+using host::TokenId;
+using nlohmann::ordered_json;
+
+namespace {
+
+std::string ratio_text(Ratio ratio) { return fmt::format("{}/{}", ratio.numerator, ratio.denominator); }
+
+/// Null where nothing was asked.
+ordered_json share(std::uint64_t part, std::uint64_t of) {
+  return of == 0 ? ordered_json(nullptr) : ordered_json(static_cast<double>(part) / static_cast<double>(of));
+}
+
+ordered_json number_or_null(std::optional<double> value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+ordered_json row_json(const EvalSetting& setting, const host::EvaluationRow& row) {
+  ordered_json json;
+  json["method"] = row.method;
+  json["setting"] = row.setting;
+  json["attention"] = setting.drive ? "drive" : "host";
+  json["ratio"] = setting.ratio ? ordered_json(ratio_text(*setting.ratio)) : ordered_json(nullptr);
+  json["perplexity"] = row.perplexity;
+  json["perplexity_stderr"] = number_or_null(row.perplexity_spread);
+  json["vs_dense_stderr"] = number_or_null(row.ratio_spread);
+  json["tokens_scored"] = row.tokens_scored;
+  json["alpha_mean"] = row.alpha_mean;
+  json["mass_mean"] = row.mass_mean;
+  json["kept_mean"] = row.kept_mean;
+  json["traffic_mean"] = row.traffic_mean;
+  json["greedy_agreement"] = static_cast<double>(row.greedy_equal) / static_cast<double>(row.tokens_scored);
+  if (row.recall.empty()) return json;
+  std::uint64_t asked = 0, recalled = 0;
+  ordered_json by_distance = ordered_json::array();
+  for (const host::RecallPoint& point : row.recall) {
+    asked += point.asked;
+    recalled += point.recalled;
+    by_distance.push_back(
+        {{"distance", point.distance}, {"recall", share(point.recalled, point.asked)}, {"asked", point.asked}});
+  }
+  json["recall_mean"] = share(recalled, asked);
+  json["recall_stderr"] = number_or_null(row.recall_spread);
+  json["recall"] = std::move(by_distance);
+  return json;
+}
+
+/// What the drive says about a setting, in the place of what the host said. Returns page operations.
+std::uint64_t attend_in_drive(const EvalRequest& request, const EvalSetting& setting, const host::Decoder& decoder,
+                              std::span<const TokenId> text, const host::EvaluationResult& host_result,
+                              host::EvaluationRow& row, std::string& failure) {
+  const host::PerplexityOptions& o = request.options.windows;
+  const std::size_t length = std::size_t{o.prefill} + o.decode, windows = host_result.dense_greedy.size();
+  const double on_host = row.perplexity;
+  double nll = 0;
+  std::uint64_t page_ops = 0;
+  row.greedy_equal = 0;
+  for (std::size_t first = 0; first < windows; first += request.options.batch) {
+    std::vector<std::span<const TokenId>> batch;
+    for (std::size_t w = first; w < std::min<std::size_t>(windows, first + request.options.batch); ++w) {
+      batch.push_back(text.subspan(w * length, length));
+    }
+    const DriveForcing forced = force_in_drive(*setting.drive, decoder, batch, o.prefill);
+    page_ops += forced.page_ops;
+    if (!forced.failure.empty()) failure = forced.failure;
+    for (std::size_t w = 0; w < batch.size(); ++w) {
+      for (std::size_t at = 0; at < forced.predictions[w].size(); ++at) {
+        nll += forced.predictions[w][at].nll;
+        row.greedy_equal += forced.predictions[w][at].greedy == host_result.dense_greedy[first + w][at];
+      }
+    }
+  }
+  row.perplexity = std::exp(nll / static_cast<double>(row.tokens_scored));
+  if (row.perplexity != on_host) {
+    failure = fmt::format("{}: attention in the drive gives perplexity {}, on the host {}", row.method, row.perplexity,
+                          on_host);
+  }
+  return page_ops;
+}
+
+ordered_json frame(const EvalRequest& request, std::size_t text_tokens, std::uint32_t windows) {
+  const host::EvaluationOptions& o = request.options;
+  ordered_json document;
+  document["schema"] = kResultSchema;
+  document["build"] = build_info();
+  document["name"] = "eval";
+  document["seed"] = o.recall.seed;
+  document["eval"] = {{"model", request.model.string()}, {"text", request.text.string()}, {"text_tokens", text_tokens},
+                      {"prefill", o.windows.prefill},    {"decode", o.windows.decode},    {"windows", windows}};
+  if (!o.recall.distances.empty()) {
+    document["eval"]["recall"] = {
+        {"distances", o.recall.distances}, {"cue", o.recall.cue}, {"answer", o.recall.answer}};
+  }
+  return document;
+}
+
+}  // namespace
+
+EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progress) {
+  const WallClock clock;
+  const std::unique_ptr<host::Backend> backend = make_backend(request.processor);
+  const host::Checkpoint checkpoint = host::open_checkpoint(request.model);
+  const std::unique_ptr<host::Decoder> decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, *backend);
+  const std::vector<TokenId> text =
+      request.tokens ? *request.tokens : host::open_tokenizer(request.model, checkpoint.config).encode(request.content);
+  EvalResult result;
+  result.document = frame(request, text.size(), host::window_count(text.size(), request.options.windows));
+
+  std::vector<host::EvaluatedSetting> settings;
+  for (const EvalSetting& setting : request.settings) settings.push_back(setting.evaluated);
+  host::EvaluationHooks hooks;
+  if (progress) hooks.progress = [&](std::size_t done, std::size_t total) { progress("batches", done, total); };
+  SelectionRecorder recorder;
+  if (request.record_every) {
+    if (settings.size() != 1 ||
+        host::attention_method(settings[0].method).budget != host::BudgetKind::components_and_tokens) {
+      throw UserError("a recording takes one setting of sparf: give --method sparf and one budget");
+    }
+    hooks.selected = [&](std::size_t, SequenceId window, LayerId layer, KvHead head, std::uint32_t tokens,
+                         const host::HeadSelection& selection) {
+      if ((tokens - request.options.windows.prefill - 1) % *request.record_every == 0)
+        recorder.add(window, layer, head, tokens, selection);
+    };
+  }
+  host::EvaluationOptions options = request.options;
+  // What the drive answers is held against the host's processor, bit for bit.
+  options.attention_on_backend = std::none_of(request.settings.begin(), request.settings.end(),
+                                              [](const EvalSetting& s) { return s.drive.has_value(); });
+  host::EvaluationResult evaluated = host::evaluate(*decoder, text, settings, options, hooks);
+
+  if (request.record_every) {
+    result.recorded = recorder.document(checkpoint.config.head_dim, evaluated.rows[0].setting, request.model.string(),
+                                        request.text.string());
+  }
+  result.document["metrics"] = {{"dense_perplexity", evaluated.dense_perplexity},
+                                {"dense_perplexity_stderr", number_or_null(evaluated.dense_perplexity_spread)}};
+  result.document["rows"] = ordered_json::array();
+  std::uint64_t page_ops = 0;
+  for (std::size_t i = 0; i < evaluated.rows.size(); ++i) {
+    const EvalSetting& setting = request.settings[i];
+    if (setting.drive) {
+      if (progress) progress("settings in the drive", i, evaluated.rows.size());
+      page_ops += attend_in_drive(request, setting, *decoder, text, evaluated, evaluated.rows[i], result.failure);
+    }
+    result.document["rows"].push_back(row_json(setting, evaluated.rows[i]));
+  }
+  result.document["wall"] = wall_figures(clock, page_ops);
+  if (page_ops == 0) result.document["wall"].erase("page_ops_per_wall_s");
+  return result;
+}
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,30 @@
+// Files of selections: what `csdsim eval --record` writes and `simulation.selection: {kind: recorded}` reads.
+//
+// JSON: {csdsim_selection: 1, head_dim, setting, model, text, records}; a record is [window, layer, KV head, tokens in
+// the cache, [components], [tokens selected]], indices ascending. Dense heads (S <= k) are not in it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "attention_engine/core/selection.h"
+#include "host_runtime/core/attention.h"
+
+namespace csdsim::experiment {
+
+class SelectionRecorder {
+ public:
+  void add(SequenceId window, LayerId layer, KvHead head, std::uint32_t tokens, const host::HeadSelection& selection);
+  nlohmann::ordered_json document(std::uint32_t head_dim, const std::string& setting, const std::string& model,
+                                  const std::string& text) const;
+
+ private:
+  nlohmann::ordered_json records_ = nlohmann::ordered_json::array();
+};
+
+/// UserError naming the file for what cannot be read or is no recording.
+engine::RecordedSelection read_selection(const std::filesystem::path& file);
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,110 @@
+#include "experiment/generation/generation_result.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "experiment/result.h"
+
+namespace csdsim::experiment {
+
+using host::TokenId;
+using nlohmann::ordered_json;
+
+namespace {
+
+/// Utilisations of a phase, and the resource that bounds it.
+ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) {
+  const scenario::DeviceConfig& device = s.platform.device;
+  const FlashGeometry& g = device.flash.geometry;
+  const double drives = device.count;
+  const std::pair<const char*, double> shares[] = {
+      {"gpu", t.gpu_busy_s / t.seconds},
+      {"flash_channels", t.channel_busy_s / (t.seconds * g.channels * drives)},
+      {"flash_arrays", t.array_busy_s() / (t.seconds * g.planes() * drives)},
+      {"link", std::max(t.to_host_busy_s, t.to_drive_busy_s) / (t.seconds * drives)}};
+  ordered_json utilization;
+  std::pair<const char*, double> bound = shares[0];
+  for (const auto& share : shares) {
+    utilization[share.first] = share.second;
+    if (share.second > bound.second) bound = share;
+  }
+  return {{"seconds", t.seconds},
+          {"bound_by", bound.first},
+          {"utilization", std::move(utilization)},
+          {"page_ops", t.page_ops},
+          {"bytes_flash_channel", t.flash_channel_bytes},
+          {"bytes_engine", t.engine_bytes},
+          {"bytes_host_link", t.link_bytes},
+          {"flash_program_bytes_per_s", t.programmed_bytes / t.seconds}};
+}
+
+}  // namespace
+
+ordered_json to_json(const Tokens& tokens) {
+  ordered_json all = ordered_json::array();
+  for (const auto& sequence : tokens) {
+    ordered_json ids = ordered_json::array();
+    for (const TokenId id : sequence) ids.push_back(id.value);
+    all.push_back(std::move(ids));
+  }
+  return all;
+}
+
+ordered_json agreement(const Tokens& a, const Tokens& b) {
+  std::uint64_t same = 0;
+  std::uint64_t total = 0;
+  ordered_json first = nullptr;
+  for (std::size_t s = 0; s < a.size(); ++s)
+    for (std::size_t i = 0; i < a[s].size(); ++i) {
+      ++total;
+      if (a[s][i] == b[s][i]) {
+        ++same;
+      } else if (first.is_null()) {
+        first = {{"prompt", s}, {"token", i}};
+      }
+    }
+  return {{"tokens_compared", total}, {"tokens_equal", same}, {"first_difference", std::move(first)}};
+}
+
+void add_metrics(ordered_json& document, const GenerationOutcome& out, const scenario::Scenario& s) {
+  ordered_json& metrics = document["metrics"];
+  for (const auto& [name, value] : host::generation_metrics(out.times).flat()) metrics[name] = value;
+  metrics["bytes_host_link"] = out.prefill.link_bytes + out.decode.link_bytes;
+  metrics["bytes_flash_channel"] = out.prefill.flash_channel_bytes + out.decode.flash_channel_bytes;
+  metrics["bytes_engine"] = out.prefill.engine_bytes + out.decode.engine_bytes;
+  metrics["requests_issued"] = out.requests_issued;
+  metrics["requests_completed"] = out.requests_completed;
+  metrics["simulated_s"] = out.simulated.seconds();
+  metrics["page_ops"] = out.simulated_page_ops;
+  if (out.error_estimated) metrics["relative_error_estimate"] = out.relative_error;
+  ordered_json& breakdown = document["breakdown"];
+  add_energy(document, s, out.energy,
+             {.tokens = double(out.times.batch) * out.times.output_tokens, .bytes = out.energy.channel_bytes});
+  breakdown["prefill"] = phase_breakdown(out.prefill, s);
+  if (out.decode.seconds > 0) {
+    breakdown["decode"] = phase_breakdown(out.decode, s);
+    ordered_json path;
+    for (std::size_t i = 0; i < host::kPathParts; ++i)
+      path[std::string(host::kPathPartNames[i])] = out.times.decode_path_s[i];
+    breakdown["decode"]["critical_path_s"] = std::move(path);
+  }
+}
+
+std::string meaning(const GenerationOutcome& out, const ordered_json& document) {
+  const ordered_json& breakdown = document["breakdown"];
+  const auto share = [](const ordered_json& phase) {
+    const std::string bound = phase["bound_by"];
+    return fmt::format("{} ({:.0f} % busy)", bound, phase["utilization"][bound].get<double>() * 100);
+  };
+  const double programmed = breakdown["prefill"]["flash_program_bytes_per_s"];
+  const bool programs = breakdown["prefill"]["bound_by"] == "flash_arrays";
+  std::string text = fmt::format(
+      "Prefill is bound by {}",
+      programs ? fmt::format("programming, {:.2f} GB/s ({})", programmed * 1e-9, share(breakdown["prefill"]))
+               : share(breakdown["prefill"]));
+  if (breakdown.contains("decode")) text += fmt::format(", decode by {}", share(breakdown["decode"]));
+  return text + ". " + out.statement + ".";
+}
+
+}  // namespace csdsim::experiment

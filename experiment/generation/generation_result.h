@@ -1,0 +1,24 @@
+// What a generation run says in result.json, and in a sentence.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "experiment/generation/generation_run.h"
+#include "experiment/generation/loaded_model.h"
+#include "scenario/scenario.h"
+
+namespace csdsim::experiment {
+
+nlohmann::ordered_json to_json(const Tokens& tokens);
+
+/// Share of positions at which both agree, and the first at which they do not.
+nlohmann::ordered_json agreement(const Tokens& a, const Tokens& b);
+
+/// Fills `metrics` and `breakdown` of the document.
+void add_metrics(nlohmann::ordered_json& document, const GenerationOutcome& out, const scenario::Scenario& s);
+
+/// What bounds the phases, of a document with its breakdown: "decode by flash_channels (97 % busy)".
+std::string meaning(const GenerationOutcome& out, const nlohmann::ordered_json& document);
+
+}  // namespace csdsim::experiment

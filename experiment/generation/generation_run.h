@@ -1,0 +1,71 @@
+// A generation run on the simulated platform: whole, or sampled.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "csd_model/energy.h"
+#include "experiment/generation/phase_totals.h"
+#include "host_runtime/core/carried/operation_data.h"
+#include "host_runtime/core/planner/estimator.h"
+#include "host_runtime/core/planner/gpu_model.h"
+#include "host_runtime/core/planner/metrics.h"
+#include "host_runtime/core/planner/platform_backend.h"
+#include "host_runtime/core/planner/sampling_plan.h"
+#include "host_runtime/sysc/drive_backend.h"
+#include "platform/platform.h"
+
+namespace csdsim::experiment {
+
+struct GenerationSetup {
+  platform::PlatformConfig platform;
+  host::GpuParameters gpu;
+  std::shared_ptr<host::OperatorTable> gpu_times;  ///< null: the times are modelled
+  host::LinkModel gpu_link;
+  std::string system;        ///< name of an offload system
+  host::PlannerInputs plan;  ///< span and drives are set by the run
+  host::SamplingSettings sampling;
+  host::OperationData* data = nullptr;  ///< carried runs
+  host::Granularity granularity = host::Granularity::layer_mini_batch;
+  std::uint16_t queues_of_others = 0;  ///< last I/O queues of each drive, which the generation leaves free
+  /// Whether the drives keep K component-major too. Unset: what the method reads; dense attention does without.
+  std::optional<bool> component_major;
+};
+
+struct GenerationOutcome {
+  host::GenerationTimes times;
+  double relative_error = 0;
+  bool error_estimated = true;
+  std::string statement;           ///< what was simulated
+  PhaseTotals prefill;             ///< scaled to all layers
+  PhaseTotals decode;              ///< scaled to all layers and steps
+  csd_model::EnergyInputs energy;  ///< of prefill and decode; what drains after the last token is not part of them
+  SimTime simulated;               ///< end of the simulation
+  std::uint64_t simulated_page_ops = 0;
+  std::uint64_t integrity_errors = 0;
+  std::vector<std::string> integrity_messages;
+  Bytes dram_peak;  ///< of the fullest drive; of what was simulated
+  std::uint64_t requests_issued = 0;
+  std::uint64_t requests_completed = 0;
+  nlohmann::ordered_json drive_statistics;  ///< [drive], of what was simulated
+};
+
+struct GenerationHooks {
+  std::function<void(const host::OperationRecord&)> operation;        ///< every operation that ended
+  std::function<void(std::size_t done, std::size_t total)> progress;  ///< steps
+  std::function<void(platform::Platform&)> before_start;              ///< after construction
+  /// After the last step: the simulation goes on until what it is given is called.
+  std::function<void(std::function<void()>)> after_last;
+  std::function<void()>
+      before_end;  ///< the simulation is over or has failed, its modules are still there; must not throw
+};
+
+/// Builds the platform in a context of its own, runs, and tears it down. UserError when a drive refuses a command or
+/// the scenario does not fit it.
+GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationHooks& hooks = {});
+
+}  // namespace csdsim::experiment

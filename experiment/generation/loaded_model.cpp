@@ -1,0 +1,70 @@
+#include "experiment/generation/loaded_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace csdsim::experiment {
+
+using host::TokenId;
+
+LoadedModel::LoadedModel(const std::filesystem::path& directory, Processor processor)
+    : checkpoint(host::open_checkpoint(directory)), processor_(processor) {
+  try {
+    tokenizer_.emplace(host::open_tokenizer(directory, checkpoint.config));
+  } catch (const UserError& error) {
+    no_tokenizer_ = error.what();
+  }
+}
+
+host::Decoder& LoadedModel::decoder() {
+  if (!decoder_) {
+    backend_ = make_backend(processor_);
+    decoder_ = host::make_decoder(checkpoint.config, *checkpoint.weights, *backend_);
+  }
+  return *decoder_;
+}
+
+const host::Tokenizer& LoadedModel::tokenizer() const {
+  if (!tokenizer_) throw UserError(no_tokenizer_);
+  return *tokenizer_;
+}
+
+std::string LoadedModel::text(const std::vector<TokenId>& tokens) const {
+  std::string text;
+  for (auto from = tokens.begin(); from != tokens.end();) {
+    const auto to = std::find_if(from, tokens.end(), [&](TokenId t) { return t.value >= tokenizer().vocabulary(); });
+    if (to != from) text += tokenizer().decode({from, to});
+    from = to;
+    if (to != tokens.end()) text += "\uFFFD", ++from;
+  }
+  return text;
+}
+
+Tokens read_prompts(const std::filesystem::path& path, const host::Tokenizer& tokenizer) {
+  std::ifstream file(path);
+  if (!file) throw UserError(fmt::format("{}: cannot be read", path.string()));
+  Tokens prompts;
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.find_first_not_of(" \t") != std::string::npos) prompts.push_back(tokenizer.encode(line));
+  }
+  if (prompts.empty()) throw UserError(fmt::format("{}: holds no prompt; write one a line", path.string()));
+  return prompts;
+}
+
+Tokens make_prompts(const scenario::GenerationWorkload& workload, std::uint32_t vocabulary, std::uint64_t seed) {
+  Rng rng(seed, "prompts");
+  Tokens prompts(workload.batch);
+  for (auto& prompt : prompts)
+    for (std::uint32_t i = 0; i < workload.input_tokens; ++i)
+      prompt.emplace_back(static_cast<std::uint32_t>(rng.below(vocabulary)));
+  return prompts;
+}
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,49 @@
+// A checkpoint that is ready to decode, and the prompts of a scenario.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiment/generation/processor.h"
+#include "host_runtime/checkpoint/checkpoint.h"
+#include "host_runtime/core/decoder.h"
+#include "scenario/scenario.h"
+
+namespace csdsim::experiment {
+
+/// By prompt.
+using Tokens = std::vector<std::vector<host::TokenId>>;
+
+class LoadedModel {
+ public:
+  host::Checkpoint checkpoint;
+
+  LoadedModel(const std::filesystem::path& directory, Processor processor);
+
+  /// Made when first asked for: what runs on a GPU from end to end does not need it.
+  host::Decoder& decoder();
+  /// UserError if the checkpoint has none that can be read: only text needs it.
+  const host::Tokenizer& tokenizer() const;
+  /// Why there is no text; empty if there is.
+  const std::string& no_tokenizer() const { return no_tokenizer_; }
+  /// Ids that the tokenizer does not know (a padded vocabulary, random weights) become U+FFFD.
+  std::string text(const std::vector<host::TokenId>& tokens) const;
+
+ private:
+  Processor processor_;
+  std::unique_ptr<host::Backend> backend_;
+  std::unique_ptr<host::Decoder> decoder_;
+  std::optional<host::Tokenizer> tokenizer_;
+  std::string no_tokenizer_;
+};
+
+/// A prompt a line that is not blank. UserError if the file cannot be read or holds none.
+Tokens read_prompts(const std::filesystem::path& path, const host::Tokenizer& tokenizer);
+
+/// Prompts of a given length for a workload that names none: token ids drawn from the seed.
+Tokens make_prompts(const scenario::GenerationWorkload& workload, std::uint32_t vocabulary, std::uint64_t seed);
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,19 @@
+// Measured GPU times of a run: from the GPU or an earlier result, and into the result.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "host_runtime/core/planner/gpu_model.h"
+#include "scenario/platform.h"
+
+namespace csdsim::experiment {
+
+/// Null where times are modelled. UserError if they are to be measured and there is no GPU, or the result that they are
+/// to be taken from has none; asking it for an operator that it lacks is one too.
+std::shared_ptr<host::OperatorTable> operator_times(const scenario::GpuConfig& gpu);
+
+/// [{op, flops, weight_bytes, activation_bytes, launches, picoseconds}], in a fixed order.
+nlohmann::ordered_json to_json(const host::OperatorTable& table);
+
+}  // namespace csdsim::experiment

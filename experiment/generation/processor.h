@@ -1,0 +1,31 @@
+// The processor that computes what is not offloaded: real work of carried runs and evaluations, not the modelled GPU.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "host_runtime/core/backend.h"
+#include "host_runtime/core/generation.h"
+
+namespace csdsim::experiment {
+
+enum class Processor : std::uint8_t { cpu, cuda, cuda_bf16 };
+/// As the command line has them; cuda computes in fp16.
+inline constexpr std::array<std::string_view, 3> kProcessorNames{"cpu", "cuda", "cuda-bf16"};
+
+/// InternalError if there is no such name.
+Processor processor_named(std::string_view name);
+
+/// UserError if it is a GPU and this program or machine has none (see host::load_cuda_module).
+std::unique_ptr<host::Backend> make_backend(Processor processor);
+
+/// As host::generate(), all of it on a GPU, attention by the method. InternalError for the cpu.
+std::vector<std::vector<host::TokenId>> generate_on_gpu(Processor processor, const host::ModelConfig& config,
+                                                        const host::WeightSource& weights,
+                                                        const std::vector<std::vector<host::TokenId>>& prompts,
+                                                        const host::GenerationOptions& options,
+                                                        host::ConfiguredMethod method);
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,170 @@
+#include "experiment/mapping_policies/policy_scenario.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "experiment/assemble.h"
+#include "experiment/evaluation/recorded_selection.h"
+#include "experiment/kinds.h"
+#include "experiment/mapping_policies/policy_tables.h"
+#include "experiment/result.h"
+#include "ftl/policies/registry.h"
+
+namespace csdsim::experiment {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+struct Variant {
+  PolicyVariant policy;
+  std::string tail;
+  std::string embedding_group;
+};
+
+Variant variant_of(const scenario::MappingConfig& mapping, const FlashGeometry& geometry) {
+  const scenario::KvMapping& kv = *scenario::kv_mapping(mapping);
+  Variant v;
+  v.policy.policy = std::string(scenario::make_policy(mapping, geometry)->name());
+  v.policy.make = [mapping](const FlashGeometry& g) { return scenario::make_policy(mapping, g); };
+  v.policy.kv.tail = kv.tail;
+  v.policy.kv.tail_rewrites = kv.tail_rewrites;
+  v.policy.kv.layout = kv.layout_options();
+  v.tail = std::string(name_of(kv.tail));
+  v.embedding_group = Codec<scenario::EmbeddingGroup>::format(kv.embedding_group);
+  return v;
+}
+
+/// instinfer first; the scenario's mapping in the place of its kind, or as one more.
+std::vector<Variant> policies(const scenario::MappingConfig& own, const FlashGeometry& geometry) {
+  std::vector<Variant> all;
+  const ftl::PolicyRegistry registry = ftl::PolicyRegistry::with_builtin();
+  for (const ftl::PolicyEntry& entry : registry.entries()) {
+    Variant v;
+    v.policy.policy = entry.name;
+    v.policy.make = [make = entry.make](const FlashGeometry& g) { return make({g, {}}); };
+    v.tail = std::string(name_of(ftl::TailPolicy::token_index));
+    v.embedding_group = "auto";
+    all.push_back(std::move(v));
+  }
+  Variant mine = variant_of(own, geometry);
+  const auto same = std::ranges::find(all, mine.policy.policy, [](const Variant& v) { return v.policy.policy; });
+  if (same == all.end()) {
+    all.push_back(std::move(mine));
+  } else {
+    *same = std::move(mine);
+  }
+  return all;
+}
+
+/// Every tail policy with embedding groups of several sizes.
+std::vector<Variant> tails(const FlashGeometry& geometry, std::uint32_t head_dim) {
+  std::vector<Variant> all;
+  for (const auto& tail : EnumValues<ftl::TailPolicy>::values) {
+    for (const scenario::EmbeddingGroup group : {scenario::EmbeddingGroup{2}, scenario::EmbeddingGroup{4},
+                                                 scenario::EmbeddingGroup{8}, scenario::EmbeddingGroup{0, true}}) {
+      if (group.components > 0 && head_dim % group.components != 0) continue;
+      scenario::InstinferMapping mapping;
+      mapping.tail = tail.value;
+      mapping.tail_rewrites = tail.value == ftl::TailPolicy::partial_program ? 3 : 1;
+      mapping.embedding_group = group;
+      all.push_back(variant_of(mapping, geometry));
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+PolicyStudyConfig policy_study_config(const scenario::Scenario& s) {
+  const auto& work = std::get<scenario::PolicyWorkload>(s.workload);
+  const csd_model::DriveConfig drive = drive_config(s);
+  PolicyStudyConfig config;
+  config.geometry = drive.geometry;
+  config.flash = drive.flash;
+  config.blocks = drive.blocks;
+  config.dram = drive.dram;
+  config.layers = work.layers;
+  config.kv_heads = work.kv_heads;
+  config.head_dim = work.head_dim;
+  config.sequences = work.sequences;
+  config.live = work.live;
+  config.least_tokens = work.least_tokens;
+  config.most_tokens = work.most_tokens;
+  config.prompt_share = work.prompt_fraction.value();
+  config.attend_every = work.attend_every;
+  config.sparf.ratio = {work.ratio.numerator, work.ratio.denominator};
+  config.seed = s.seed;
+  return config;
+}
+
+std::unique_ptr<engine::SelectionSource> policy_selection(const scenario::Scenario& s) {
+  if (const auto* recorded = std::get_if<scenario::RecordedSelection>(&s.simulation.selection))
+    return std::make_unique<engine::RecordedSelection>(read_selection(recorded->file.path));
+  const auto& clustered = std::get<scenario::ClusteredSelection>(s.simulation.selection);
+  return std::make_unique<engine::ClusteredSelection>(clustered.token_page_fraction.value(), s.seed);
+}
+
+std::string policy_selection_text(const scenario::Scenario& s) {
+  if (const auto* recorded = std::get_if<scenario::RecordedSelection>(&s.simulation.selection))
+    return fmt::format("recorded on a trained checkpoint, stretched: {}", recorded->file.given);
+  const auto& clustered = std::get<scenario::ClusteredSelection>(s.simulation.selection);
+  return fmt::format("clustered: a share of {:.3f} of the token pages, whatever a page holds",
+                     clustered.token_page_fraction.value());
+}
+
+RunResult run_policy_scenario(const scenario::Scenario& s, const RunOptions& options) {
+  if (options.trace) throw UserError("--trace: ftl_policies runs have no operations to trace");
+  const WallClock clock;
+  const PolicyStudyConfig config = policy_study_config(s);
+  const auto selection = policy_selection(s);
+  const std::vector<Variant> main = policies(s.platform.device.ftl.mapping, config.geometry);
+  const std::vector<Variant> tail = tails(config.geometry, config.head_dim);
+  std::uint64_t page_ops = 0;
+  std::uint64_t done = 0;
+  SimTime simulated;
+  const auto study = [&](const std::vector<Variant>& variants) {
+    std::vector<PolicyRow> rows;
+    for (const Variant& v : variants) {
+      if (options.progress) options.progress("policies", done++, main.size() + tail.size());
+      PolicyFigures figures = study_policy(config, v.policy, *selection);
+      page_ops += figures.page_ops;
+      simulated += figures.simulated;
+      rows.push_back({v.policy.policy, v.tail, v.embedding_group, std::move(figures)});
+    }
+    return rows;
+  };
+  const std::vector<PolicyRow> rows = study(main);
+  const std::vector<PolicyRow> tail_rows = study(tail);
+
+  RunResult result;
+  result.document = result_frame(s);
+  const PolicyFigures& first = rows.front().figures;
+  result.document["metrics"] = {{"policies", rows.size()},
+                                {"appended_tokens", first.appended_tokens},
+                                {"attends", first.attends},
+                                {"simulated_s", simulated.seconds()},
+                                {"page_ops", page_ops}};
+  ordered_json tables;
+  tables["reads"] = read_table(rows);
+  tables["writes"] = write_table(rows);
+  tables["tails"] = tail_table(tail_rows);
+  result.document["tables"] = tables;
+  result.document["stats"] = {{"origin", "modelled; attends on flash that does nothing else, pages a KV head"},
+                              {"selection", policy_selection_text(s)}};
+  result.document["wall"] = wall_figures(clock, page_ops);
+  for (const auto& [name, table] : tables.items()) result.files.push_back({name + ".csv", table_csv(table)});
+  result.document["tables"] = std::move(tables);
+  result.files.push_back({"policies.svg", policy_svg(rows)});
+  const auto best = std::ranges::min_element(rows, {}, [](const PolicyRow& r) { return r.figures.sparse_latency.ps; });
+  result.meaning = fmt::format("Selections: {}. {} attends sparsely in {:.1f} us, {} in {:.1f} us, {} in {:.1f} us.",
+                               policy_selection_text(s), best->policy, best->figures.sparse_latency.seconds() * 1e6,
+                               rows[0].policy, rows[0].figures.sparse_latency.seconds() * 1e6, rows[1].policy,
+                               rows[1].figures.sparse_latency.seconds() * 1e6);
+  return result;
+}
+
+}  // namespace csdsim::experiment

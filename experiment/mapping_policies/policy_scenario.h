@@ -1,0 +1,21 @@
+// Studies of mapping policies out of a scenario of workload ftl_policies.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attention_engine/core/selection.h"
+#include "experiment/mapping_policies/policy_study.h"
+#include "scenario/scenario.h"
+
+namespace csdsim::experiment {
+
+PolicyStudyConfig policy_study_config(const scenario::Scenario& scenario);
+
+/// As the scenario says: recorded on a checkpoint, or clustered.
+std::unique_ptr<engine::SelectionSource> policy_selection(const scenario::Scenario& scenario);
+/// The same in words.
+std::string policy_selection_text(const scenario::Scenario& scenario);
+
+}  // namespace csdsim::experiment

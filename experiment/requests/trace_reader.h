@@ -1,0 +1,115 @@
+// Block traces, read record by record: a trace of any length takes the memory of a line.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "experiment/requests/request.h"
+
+namespace csdsim::experiment::workload {
+
+enum class TraceFormat : std::uint8_t { msr, fio };
+
+/// One request as it was recorded, in bytes, not yet fitted to a drive.
+struct TraceRecord {
+  RequestKind kind = RequestKind::read;
+  Bytes offset;
+  Bytes length;              ///< 0 for a flush only
+  std::uint32_t stream = 0;  ///< disks (msr) or files (fio) in the order in which they first appear
+  SimTime at{};              ///< since the start of the trace; may lie before the record that precedes it
+  std::uint64_t line = 0;
+  std::uint32_t offset_column = 0;
+  std::uint32_t length_column = 0;
+};
+
+/// Lines of a text file with their numbers, and the errors that name them.
+class TraceLines {
+ public:
+  static constexpr std::size_t kLongestLine = 4096;
+
+  /// UserError when the file cannot be opened.
+  explicit TraceLines(const std::string& file);
+
+  /// The next line that is not blank, without its end; nothing at the end of the file. UserError for a line that is
+  /// longer than kLongestLine, holds a NUL character, or cannot be read. The text is valid until the next call.
+  std::optional<std::string_view> next();
+  std::uint64_t line() const { return line_; }
+  /// Throws UserError "FILE:LINE:COLUMN: error: MESSAGE".
+  [[noreturn]] void fail(std::uint64_t line, std::uint64_t column, const std::string& message) const;
+
+ private:
+  std::string file_;
+  std::ifstream stream_;
+  std::vector<char> buffer_;
+  std::uint64_t line_ = 0;
+};
+
+/// A part of a line and the column, from 1, at which it starts.
+struct TraceField {
+  std::string_view text;
+  std::uint32_t column = 1;
+};
+
+class TraceReader {
+ public:
+  explicit TraceReader(const std::string& file) : lines_(file) {}
+  virtual ~TraceReader() = default;
+
+  /// The next request; nothing at the end. UserError, located at the field, for what the format does not allow.
+  virtual std::optional<TraceRecord> next() = 0;
+  const TraceLines& lines() const { return lines_; }
+
+ protected:
+  std::uint64_t number(const TraceField& field, std::string_view what) const;
+  /// Number of a disk or file, by its name.
+  std::uint32_t stream_of(std::string_view name, const TraceField& field);
+  [[noreturn]] void fail(const TraceField& field, const std::string& message) const {
+    lines_.fail(lines_.line(), field.column, message);
+  }
+
+  TraceLines lines_;
+
+ private:
+  std::map<std::string, std::uint32_t, std::less<>> streams_;
+};
+
+/// MSR Cambridge (SNIA IOTTA 388; Narayanan, Donnelly, Rowstron, "Write off-loading", FAST 2008): lines
+/// Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime; times in ticks of 100 ns, offset and size in bytes,
+/// Type Read or Write. A heading is skipped. The first timestamp is the start of the trace.
+class MsrTrace final : public TraceReader {
+ public:
+  using TraceReader::TraceReader;
+  std::optional<TraceRecord> next() override;
+
+ private:
+  std::optional<std::uint64_t> start_;
+};
+
+/// fio's iolog, versions 2 and 3 (fio documentation, "Trace file format"). Files are added, opened and closed; offsets
+/// are those of their file. read, write and trim are requests, sync and datasync become flushes. In version 2 time
+/// passes with `wait` only, in microseconds after the last wait; waits below 100 us, which fio leaves out, count here.
+/// In version 3 each line starts with a time in microseconds.
+class FioTrace final : public TraceReader {
+ public:
+  explicit FioTrace(const std::string& file);
+  std::optional<TraceRecord> next() override;
+
+ private:
+  enum class File : std::uint8_t { added, open, closed };
+  void manage(const TraceField& name, const TraceField& action);
+  SimTime microseconds(const TraceField& field, std::string_view what) const;
+
+  std::uint32_t version_ = 0;
+  SimTime clock_{};
+  std::map<std::string, File, std::less<>> files_;
+};
+
+std::unique_ptr<TraceReader> open_trace(TraceFormat format, const std::string& file);
+
+}  // namespace csdsim::experiment::workload

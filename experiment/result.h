@@ -1,0 +1,39 @@
+// The frame of a result document, the same for all kinds of runs.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "csd_model/energy.h"
+#include "scenario/scenario.h"
+
+namespace csdsim::experiment {
+
+/// Measures wall time from its construction on.
+class WallClock {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+/// {schema, build, name, seed, scenario}; metrics, breakdown and stats follow.
+nlohmann::ordered_json result_frame(const scenario::Scenario& scenario);
+
+/// What energy is divided by; 0 where there is none.
+struct EnergyYield {
+  double tokens = 0;  ///< generated
+  double bytes = 0;   ///< of the host (block_io) or over the flash channels (generation)
+};
+
+/// Adds metrics `energy_j`, `energy_per_token_j` and `energy_per_gb_j` (of 10^9 bytes), and breakdown `energy`: joules
+/// a component.
+void add_energy(nlohmann::ordered_json& document, const scenario::Scenario& scenario,
+                const csd_model::EnergyInputs& inputs, const EnergyYield& yield);
+
+/// What differs from run to run, apart from everything else: {wall_s, page_ops_per_wall_s, peak_rss_bytes}.
+nlohmann::ordered_json wall_figures(const WallClock& clock, std::uint64_t page_ops);
+
+}  // namespace csdsim::experiment

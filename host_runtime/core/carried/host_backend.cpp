@@ -1,0 +1,91 @@
+#include "host_runtime/core/carried/host_backend.h"
+
+#include <vector>
+
+#include "base/error.h"
+#include "base/fp16.h"
+
+namespace csdsim::host {
+
+using host::DriveWork;
+using host::HeadRange;
+using host::Operation;
+using host::OpKind;
+using host::SequenceWork;
+
+HostBackend::HostBackend(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data)
+    : model_(model), data_(data), cache_(model, host::KeyLayout::token_and_component_major) {
+  for (std::uint32_t s = 0; s < sequences; ++s) cache_.create(SequenceId{s});
+}
+
+std::optional<SimTime> HostBackend::start(const Operation& op, SimTime) {
+  if (op.kind == OpKind::append_kv) {
+    append(op);
+  } else if (op.kind == OpKind::attend) {
+    attend(op);
+  } else {
+    data_.perform(op);
+  }
+  return SimTime{};
+}
+
+void HostBackend::append(const Operation& op) {
+  const auto& work = std::get<DriveWork>(op.work);
+  if (work.heads.count != model_.kv_heads) throw InternalError("attention on the host takes all heads of a layer");
+  const std::size_t d = model_.head_dim;
+  for (std::size_t index = 0; index < work.sequences.size(); ++index) {
+    const SequenceWork& s = work.sequences[index];
+    std::vector<Half> k(std::size_t{s.tokens} * model_.kv_width());
+    std::vector<Half> v(k.size());
+    data_.load_append(op, index, 0, s.tokens, work.heads, k, v);
+    // [head][token][d] as the drive takes it, [token][head][d] as the cache does.
+    std::vector<Half> token_k(k.size());
+    std::vector<Half> token_v(k.size());
+    for (std::size_t h = 0; h < model_.kv_heads; ++h)
+      for (std::size_t t = 0; t < s.tokens; ++t)
+        for (std::size_t i = 0; i < d; ++i) {
+          token_k[(t * model_.kv_heads + h) * d + i] = k[(h * s.tokens + t) * d + i];
+          token_v[(t * model_.kv_heads + h) * d + i] = v[(h * s.tokens + t) * d + i];
+        }
+    cache_.append(s.sequence, *op.tag.layer, token_k, token_v);
+  }
+}
+
+void HostBackend::attend(const Operation& op) {
+  const auto& work = std::get<DriveWork>(op.work);
+  const std::size_t per_head = std::size_t{model_.group_size()} * model_.head_dim;
+  std::vector<Half> q(model_.q_width());
+  std::vector<float> wide_q(q.size());
+  std::vector<Half> k(model_.kv_width());
+  std::vector<Half> v(model_.kv_width());
+  std::vector<float> out(per_head);
+  std::vector<Half> rounded(model_.q_width());
+  for (std::size_t index = 0; index < work.sequences.size(); ++index) {
+    const SequenceWork& s = work.sequences[index];
+    data_.load_attend(op, index, work.heads, q, k, v);
+    cache_.append(s.sequence, *op.tag.layer, k, v);
+    halves_to_floats(q, wide_q);
+    std::unique_ptr<host::HeadAttention> method;
+    if (work.method == host::DriveMethod::sparf) {
+      method = std::make_unique<host::SparqAttention>(
+          host::SparqOptions{.components = work.components, .tokens = s.top_k, .local = s.local});
+    } else {
+      method = std::make_unique<host::DenseAttention>();
+    }
+    for (std::uint32_t h = 0; h < model_.kv_heads; ++h) {
+      method->attend(std::span<const float>(wide_q).subspan(h * per_head, per_head),
+                     cache_.view(s.sequence, *op.tag.layer, KvHead{h}), out, nullptr);
+      floats_to_halves(out, std::span(rounded).subspan(h * per_head, per_head));
+    }
+    data_.store_output(op, index, work.heads, rounded);
+  }
+}
+
+void run_on_host(host::Planner& planner, const host::ModelConfig& model, std::uint32_t sequences, OperationData& data) {
+  HostBackend backend(model, sequences, data);
+  host::Executor executor(planner, backend, {});
+  executor.start(SimTime{});
+  while (!executor.finished()) executor.advance(executor.next_event());
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,36 @@
+// Drive operations of a plan done on the host: the reference that a drive's answer is compared with.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "host_runtime/core/attention.h"
+#include "host_runtime/core/carried/operation_data.h"
+#include "host_runtime/core/kv_cache.h"
+#include "host_runtime/core/model_config.h"
+#include "host_runtime/core/planner/executor.h"
+
+namespace csdsim::host {
+
+/// Keeps the KV cache in host memory and attends there: dense attention, or SparQ with the r, k and l of the operation.
+/// Takes no simulated time. The other operations go to OperationData as always, so that two runs of the same plan
+/// differ in nothing but where attention happens.
+class HostBackend final : public host::OperationBackend {
+ public:
+  HostBackend(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data);
+
+  std::optional<SimTime> start(const host::Operation& op, SimTime now) override;
+
+ private:
+  void append(const host::Operation& op);
+  void attend(const host::Operation& op);
+
+  host::ModelConfig model_;
+  OperationData& data_;
+  host::HostKvCache cache_;
+};
+
+/// Runs a plan from start to end with attention on the host.
+void run_on_host(host::Planner& planner, const host::ModelConfig& model, std::uint32_t sequences, OperationData& data);
+
+}  // namespace csdsim::host

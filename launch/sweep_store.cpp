@@ -1,0 +1,172 @@
+#include "launch/sweep_store.h"
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "base/error.h"
+#include "report/table.h"
+
+namespace csdsim::launch {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string quoted(const std::string& identifier) {
+  std::string text = "\"";
+  for (char c : identifier) text += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return text + '"';
+}
+
+/// A prepared statement that is finalized on every path.
+class Statement {
+ public:
+  Statement(sqlite3* db, const std::string& sql) : db_(db) {
+    if (sqlite3_prepare_v2(db, sql.c_str(), -1, &handle_, nullptr) != SQLITE_OK)
+      throw UserError(fmt::format("results.sqlite: {} (in: {})", sqlite3_errmsg(db), sql));
+  }
+  ~Statement() { sqlite3_finalize(handle_); }
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  void bind(int position, std::int64_t value) { sqlite3_bind_int64(handle_, position, value); }
+  void bind(int position, const std::string& text) {
+    sqlite3_bind_text(handle_, position, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
+  }
+  void bind(int position, const ordered_json& value) {
+    if (value.is_number_float()) {
+      sqlite3_bind_double(handle_, position, value.get<double>());
+    } else if (value.is_number()) {
+      bind(position, value.get<std::int64_t>());
+    } else if (value.is_null()) {
+      sqlite3_bind_null(handle_, position);
+    } else {
+      bind(position, value.is_string() ? value.get<std::string>() : value.dump());
+    }
+  }
+  /// True while there is a row.
+  bool step() {
+    const int code = sqlite3_step(handle_);
+    if (code != SQLITE_ROW && code != SQLITE_DONE)
+      throw UserError(fmt::format("results.sqlite: {}", sqlite3_errmsg(db_)));
+    return code == SQLITE_ROW;
+  }
+  void reset() { sqlite3_reset(handle_); }
+  std::string text(int column) const {
+    const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(handle_, column));
+    return bytes == nullptr ? "" : bytes;
+  }
+
+ private:
+  sqlite3* db_;
+  sqlite3_stmt* handle_ = nullptr;
+};
+
+std::string csv_value(const ordered_json& value) {
+  if (value.is_null()) return "";
+  return report::csv_field(value.is_string() ? value.get<std::string>() : value.dump());
+}
+
+/// Metrics of a result and its wall figures, flat, in the order of the file.
+ordered_json flat_metrics(const ordered_json& result) {
+  if (result.is_null()) return ordered_json::object();
+  ordered_json flat = result.value("metrics", ordered_json::object());
+  const ordered_json wall = result.value("wall", ordered_json::object());
+  for (const auto& [key, value] : wall.items()) flat[key] = value;
+  return flat;
+}
+
+}  // namespace
+
+void SweepStore::Close::operator()(sqlite3* db) const { sqlite3_close(db); }
+
+SweepStore::SweepStore(const std::filesystem::path& directory) : directory_(directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) throw UserError(fmt::format("{}: {}", directory.string(), error.message()));
+  const std::filesystem::path path = directory / "results.sqlite";
+  sqlite3* db = nullptr;
+  const int code = sqlite3_open(path.c_str(), &db);
+  db_.reset(db);
+  if (code != SQLITE_OK) throw UserError(fmt::format("{}: cannot be opened: {}", path.string(), sqlite3_errmsg(db)));
+  execute("CREATE TABLE IF NOT EXISTS points (point INTEGER PRIMARY KEY, key TEXT NOT NULL, result TEXT NOT NULL)");
+}
+
+SweepStore::~SweepStore() = default;
+
+void SweepStore::execute(const std::string& sql) {
+  char* message = nullptr;
+  if (sqlite3_exec(db_.get(), sql.c_str(), nullptr, nullptr, &message) != SQLITE_OK) {
+    const std::string why = message == nullptr ? "unknown error" : message;
+    sqlite3_free(message);
+    throw UserError(fmt::format("{}: {}", (directory_ / "results.sqlite").string(), why));
+  }
+}
+
+void SweepStore::clear() { execute("DELETE FROM points; DROP TABLE IF EXISTS results"); }
+
+std::optional<ordered_json> SweepStore::find(std::size_t index, const std::string& key) const {
+  Statement select(db_.get(), "SELECT result FROM points WHERE point = ? AND key = ?");
+  select.bind(1, static_cast<std::int64_t>(index));
+  select.bind(2, key);
+  if (!select.step()) return std::nullopt;
+  return ordered_json::parse(select.text(0));
+}
+
+void SweepStore::put(std::size_t index, const std::string& key, const ordered_json& result) {
+  Statement insert(db_.get(), "INSERT OR REPLACE INTO points VALUES (?, ?, ?)");
+  insert.bind(1, static_cast<std::int64_t>(index));
+  insert.bind(2, key);
+  insert.bind(3, result.dump());
+  insert.step();
+}
+
+void SweepStore::write_results(const std::vector<SweepRow>& rows) {
+  std::vector<std::string> columns{"point", "name"};
+  if (!rows.empty())
+    for (const auto& [axis, value] : rows.front().axes) columns.push_back(axis);
+  const std::size_t first_metric = columns.size();
+  for (const SweepRow& row : rows) {
+    const ordered_json metrics = flat_metrics(row.result);
+    for (const auto& [key, value] : metrics.items())
+      if (std::find(columns.begin(), columns.end(), key) == columns.end()) columns.push_back(key);
+  }
+  const bool failures = std::any_of(rows.begin(), rows.end(), [](const SweepRow& row) { return !row.error.empty(); });
+  const std::size_t end_of_metrics = columns.size();
+  if (failures) columns.push_back("error");
+
+  std::string definition;
+  std::string placeholders;
+  for (const std::string& column : columns) {
+    definition += (definition.empty() ? "" : ", ") + quoted(column);
+    placeholders += placeholders.empty() ? "?" : ", ?";
+  }
+  std::ofstream csv(directory_ / "results.csv", std::ios::trunc);
+  for (std::size_t c = 0; c < columns.size(); ++c) csv << (c == 0 ? "" : ",") << report::csv_field(columns[c]);
+  csv << '\n';
+
+  execute(fmt::format("BEGIN; DROP TABLE IF EXISTS results; CREATE TABLE results ({})", definition));
+  Statement insert(db_.get(), fmt::format("INSERT INTO results VALUES ({})", placeholders));
+  for (const SweepRow& row : rows) {
+    const ordered_json metrics = flat_metrics(row.result);
+    std::vector<ordered_json> cells{row.index, row.name};
+    for (const auto& [axis, value] : row.axes) cells.emplace_back(value);
+    for (std::size_t c = first_metric; c < end_of_metrics; ++c)
+      cells.push_back(metrics.contains(columns[c]) ? metrics[columns[c]] : ordered_json(nullptr));
+    if (failures) cells.push_back(row.error.empty() ? ordered_json(nullptr) : ordered_json(row.error));
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      insert.bind(static_cast<int>(c) + 1, cells[c]);
+      csv << (c == 0 ? "" : ",") << csv_value(cells[c]);
+    }
+    csv << '\n';
+    insert.step();
+    insert.reset();
+  }
+  execute("COMMIT");
+  csv.flush();
+  if (!csv) throw UserError(fmt::format("{}: cannot be written", (directory_ / "results.csv").string()));
+}
+
+}  // namespace csdsim::launch

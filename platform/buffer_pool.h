@@ -1,0 +1,44 @@
+// Command buffers in a region of physical memory.
+#pragma once
+
+#include <bit>
+#include <map>
+#include <vector>
+
+#include "base/error.h"
+#include "nvme_if/spec/types.h"
+
+namespace csdsim::platform {
+
+/// Page-aligned buffers, rounded up to a power of two and reused by size: a run needs few sizes, again and again.
+class BufferPool {
+ public:
+  explicit BufferPool(nvme::Segment memory) : memory_(memory), next_(memory.address.value) {}
+
+  /// UserError when the memory is full.
+  nvme::Segment allocate(Bytes size) {
+    const std::uint64_t rounded = std::bit_ceil(size.value < 4096 ? 4096 : size.value);
+    std::vector<std::uint64_t>& free = free_[rounded];
+    std::uint64_t address = next_;
+    if (!free.empty()) {
+      address = free.back();
+      free.pop_back();
+    } else if (memory_.address.value + memory_.length.value - next_ < rounded) {
+      throw UserError("GPU memory: no room for another command buffer");
+    } else {
+      next_ += rounded;
+    }
+    return {nvme::PhysicalAddress{address}, size};
+  }
+
+  void release(nvme::Segment buffer) {
+    free_[std::bit_ceil(buffer.length.value < 4096 ? 4096 : buffer.length.value)].push_back(buffer.address.value);
+  }
+
+ private:
+  nvme::Segment memory_;
+  std::uint64_t next_;
+  std::map<std::uint64_t, std::vector<std::uint64_t>> free_;
+};
+
+}  // namespace csdsim::platform

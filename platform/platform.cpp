@@ -1,0 +1,87 @@
+#include "platform/platform.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace csdsim::platform {
+
+using nvme::MemoryRegion;
+using nvme::PhysicalAddress;
+using nvme::RegionKind;
+
+namespace {
+
+/// Queues and PRP lists of one driver: 64-byte entries, 16-byte completions, and the list pages of a command of mdts
+/// bytes (511 entries a page, and one page more where the buffer does not start on a page).
+Bytes queue_memory(const PlatformConfig& config) {
+  const std::uint64_t lists = config.drive.nvme.controller.mdts.value / 4096 / 511 + 2;
+  const std::uint64_t a_queue = std::uint64_t{config.queue_depth} * (64 + 16 + lists * 4096) + 4 * 4096;
+  return {(a_queue * (config.queues + 1U) + Bytes::mib(2).value - 1) / Bytes::mib(2).value * Bytes::mib(2).value};
+}
+
+}  // namespace
+
+Platform::Platform(const PlatformConfig& config) : config_(config) {
+  const MemoryRegion host{"host_dram", PhysicalAddress{0}, config.host_memory, RegionKind::host_dram};
+  const MemoryRegion gpu{"gpu_bar", PhysicalAddress{kGpuBase}, config.gpu_memory, RegionKind::gpu_memory};
+  const nvme::RegionId host_region = map_.add(host);
+  const nvme::RegionId gpu_region = map_.add(gpu);
+  host_memory_ = std::make_unique<nvme::PhysicalMemory>("host_dram", config.host_memory);
+  gpu_memory_ = std::make_unique<nvme::PhysicalMemory>("gpu_memory", config.gpu_memory);
+  fabric_ = std::make_unique<nvme::PcieFabric>("fabric", map_);
+  fabric_->region(host_region).bind(host_memory_->target);
+  fabric_->region(gpu_region).bind(gpu_memory_->target);
+
+  const Bytes queues = queue_memory(config);
+  const auto cores = std::make_shared<nvme::HostCores>(config.cores);
+  for (std::uint32_t i = 0; i < config.drives; ++i) {
+    auto slot = std::make_unique<Slot>();
+    slot->map.add(host);
+    slot->map.add(gpu);
+    slot->drive =
+        std::make_unique<csd_model::Drive>(fmt::format("drive{}", i).c_str(), config.drive, &slot->map, config.engine);
+    slot->driver = std::make_unique<nvme::NvmeDriver>(fmt::format("driver{}", i).c_str(),
+                                                      nvme::NvmeDriverParams{.queue_memory = {free_host_, queues},
+                                                                             .queues = config.queues,
+                                                                             .queue_depth = config.queue_depth,
+                                                                             .io_overhead = config.io_overhead,
+                                                                             .coalescing = config.coalescing,
+                                                                             .cores = cores,
+                                                                             .first_core = i * config.queues,
+                                                                             .run_ahead = config.run_ahead});
+    slot->driver->bar.bind(slot->drive->bar);
+    slot->driver->memory.bind(fabric_->target);
+    slot->drive->dma.bind(fabric_->target);
+    slot->drive->interrupt.bind(*slot->driver);
+    free_host_.value += queues.value;
+    if (free_host_.value > config.host_memory.value)
+      throw UserError(fmt::format("platform.host.memory: {} MiB do not hold the queues of {} drives, {} MiB each",
+                                  config.host_memory.value >> 20, config.drives, queues.value >> 20));
+    drives_.push_back(std::move(slot));
+  }
+}
+
+Platform::~Platform() = default;
+
+void Platform::on_ready(std::function<void()> callback) {
+  const auto missing = std::make_shared<std::size_t>(drives_.size());
+  for (const auto& slot : drives_)
+    slot->driver->on_ready([missing, callback] {
+      if (--*missing == 0) callback();
+    });
+}
+
+nvme::RegionTraffic Platform::traffic(RegionKind kind) const {
+  nvme::RegionTraffic sum;
+  for (const auto& slot : drives_) {
+    const nvme::RegionTraffic one = slot->map.traffic(kind);
+    sum.bytes_to_region += one.bytes_to_region;
+    sum.bytes_from_region += one.bytes_from_region;
+  }
+  return sum;
+}
+
+}  // namespace csdsim::platform

@@ -1,0 +1,72 @@
+// The machine around the drives: host memory, GPU memory, the fabric that joins them, and an NVMe driver a drive.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <systemc>
+#include <vector>
+
+#include "csd_model/drive.h"
+#include "nvme_if/sysc/nvme_driver.h"
+#include "nvme_if/sysc/pcie_fabric.h"
+#include "nvme_if/sysc/physical_memory.h"
+
+namespace csdsim::platform {
+
+struct PlatformConfig {
+  csd_model::DriveConfig drive;
+  std::uint32_t drives = 1;
+  Bytes host_memory = Bytes::gib(96);
+  Bytes gpu_memory = Bytes::gib(48);
+  SimTime io_overhead;       ///< host processor time a command
+  std::uint32_t cores = 26;  ///< of the host; queues of all drives share them
+  std::uint16_t queues = 4;
+  std::uint32_t queue_depth = 1024;
+  nvme::InterruptCoalescing coalescing{};
+  bool run_ahead = false;                ///< of the drivers: see NvmeDriverParams
+  csd_model::EngineFactory engine = {};  ///< called once a drive; without it drives have the model's own engine
+};
+
+/// Owns all modules of a simulation; make it before the simulation starts, in a context of its own. Host DRAM starts at
+/// physical address 0, the GPU's BAR at kGpuBase: a drive reaches either without the other being involved.
+class Platform {
+ public:
+  static constexpr std::uint64_t kGpuBase = std::uint64_t{1} << 44;
+
+  explicit Platform(const PlatformConfig& config);
+  ~Platform();
+
+  std::uint32_t drives() const { return static_cast<std::uint32_t>(drives_.size()); }
+  csd_model::Drive& drive(std::uint32_t index) { return *drives_.at(index)->drive; }
+  nvme::NvmeDriver& driver(std::uint32_t index) { return *drives_.at(index)->driver; }
+  nvme::PhysicalMemory& gpu_memory() { return *gpu_memory_; }
+  nvme::PhysicalMemory& host_memory() { return *host_memory_; }
+  const PlatformConfig& config() const { return config_; }
+
+  /// First address of host DRAM that no driver uses.
+  nvme::PhysicalAddress free_host_memory() const { return free_host_; }
+
+  /// Calls back when every driver has brought its controller up.
+  void on_ready(std::function<void()> callback);
+
+  /// Payload that the drives moved to and from memory, by kind of region.
+  nvme::RegionTraffic traffic(nvme::RegionKind kind) const;
+
+ private:
+  struct Slot {
+    nvme::MemoryMap map;  ///< as this drive's DMA sees memory: its own counters
+    std::unique_ptr<csd_model::Drive> drive;
+    std::unique_ptr<nvme::NvmeDriver> driver;
+  };
+
+  PlatformConfig config_;
+  nvme::MemoryMap map_;
+  std::unique_ptr<nvme::PhysicalMemory> host_memory_;
+  std::unique_ptr<nvme::PhysicalMemory> gpu_memory_;
+  std::unique_ptr<nvme::PcieFabric> fabric_;
+  std::vector<std::unique_ptr<Slot>> drives_;
+  nvme::PhysicalAddress free_host_{Bytes::mib(2).value};  ///< nothing real lies at address 0
+};
+
+}  // namespace csdsim::platform

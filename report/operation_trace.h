@@ -1,0 +1,36 @@
+// The operations of a generation as a trace file.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "base/trace.h"
+#include "host_runtime/core/planner/executor.h"
+
+namespace csdsim::report {
+
+/// The operations of a run as a Chrome trace: a row a resource and mini-batch.
+class OperationTrace {
+ public:
+  explicit OperationTrace(const std::filesystem::path& path) : sink_(path) {}
+  void add(const host::OperationRecord& r) {
+    const auto [process, fresh] = processes_.try_emplace(r.resource, 0);
+    if (fresh) process->second = sink_.process(host::resource_name(r.resource));
+    const auto key = std::pair(r.resource, r.tag.mini_batch.value);
+    auto track = tracks_.find(key);
+    if (track == tracks_.end())
+      track = tracks_.emplace(key, sink_.track(process->second, fmt::format("mini-batch {}", key.second))).first;
+    sink_.complete(track->second, host::operation_name(r.kind, r.tag), r.start, r.end - r.start);
+  }
+  void close() { sink_.close(); }
+
+ private:
+  TraceSink sink_;
+  std::map<host::Resource, std::uint32_t> processes_;
+  std::map<std::pair<host::Resource, std::uint32_t>, TraceTrack> tracks_;
+};
+
+}  // namespace csdsim::report

@@ -1,0 +1,26 @@
+// Plain text tables for people: aligned columns, numbers to the right.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace csdsim::report {
+
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
+
+  /// A row has as many cells as the header; missing cells are empty.
+  void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+
+  /// Columns separated by two spaces, a rule under the header, numeric columns right-aligned.
+  std::string to_text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// RFC 4180 field: quoted where it must be.
+std::string csv_field(const std::string& text);
+
+}  // namespace csdsim::report

@@ -1,0 +1,132 @@
+#include "report/text.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include "report/table.h"
+
+namespace csdsim::report {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string cell(const ordered_json& value) {
+  if (value.is_number_float()) return short_number(value.get<double>());
+  if (value.is_number()) return short_number(static_cast<double>(value.get<std::int64_t>()));
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+/// Rows of stages, a column for each kind of request.
+std::string stage_table(const ordered_json& kinds) {
+  std::vector<std::string> heading{"mean ns by stage"};
+  std::vector<std::string> stages;
+  for (const auto& [kind, means] : kinds.items()) {
+    heading.push_back(kind);
+    for (const auto& [stage, mean] : means.items())
+      if (std::ranges::find(stages, stage) == stages.end()) stages.push_back(stage);
+  }
+  Table table(heading);
+  for (const std::string& stage : stages) {
+    std::vector<std::string> row{stage};
+    for (const auto& [kind, means] : kinds.items()) row.push_back(means.contains(stage) ? cell(means[stage]) : "-");
+    table.add_row(row);
+  }
+  return table.to_text();
+}
+
+}  // namespace
+
+std::string short_number(double value) {
+  static constexpr std::array kPrefixes{"", " k", " M", " G", " T", " P", " E"};
+  if (value == 0 || !std::isfinite(value)) return fmt::format("{}", value);
+  std::size_t prefix = 0;
+  double magnitude = std::abs(value);
+  while (magnitude >= 99'999.5 && prefix + 1 < kPrefixes.size()) {
+    magnitude /= 1000;
+    value /= 1000;
+    ++prefix;
+  }
+  if (prefix == 0 && value == std::floor(value)) return fmt::format("{:.0f}", value);
+  const int digits = magnitude >= 1000 ? 0 : magnitude >= 100 ? 1 : magnitude >= 10 ? 2 : magnitude >= 1 ? 3 : 6;
+  return fmt::format("{:.{}f}{}", value, digits, kPrefixes[prefix]);
+}
+
+std::string rows_text(const ordered_json& rows) {
+  if (rows.empty()) return {};
+  std::vector<std::string> heading;
+  for (const auto& [key, value] : rows[0].items()) heading.push_back(key);
+  Table table(heading);
+  for (const ordered_json& row : rows) {
+    std::vector<std::string> cells;
+    for (const auto& [key, value] : row.items()) cells.push_back(cell(value));
+    table.add_row(cells);
+  }
+  return table.to_text();
+}
+
+std::string result_text(const ordered_json& document, const std::string& meaning, Format format) {
+  if (format == Format::json) return document.dump(2) + "\n";
+  const ordered_json& metrics = document.at("metrics");
+  if (format == Format::csv) {
+    std::string header = "name";
+    std::string values = csv_field(document.at("name").get<std::string>());
+    for (const ordered_json* part : {&metrics, &document.at("wall")})
+      for (const auto& [key, value] : part->items()) {
+        header += "," + key;
+        values += "," + csv_field(value.is_string() ? value.get<std::string>() : value.dump());
+      }
+    return header + "\n" + values + "\n";
+  }
+  Table table({"metric", "value"});
+  for (const auto& [key, value] : metrics.items()) table.add_row({key, cell(value)});
+  for (const auto& [key, value] : document.at("wall").items()) table.add_row({key, cell(value)});
+  std::string text = fmt::format("{}\n\n{}", document.at("name").get<std::string>(), table.to_text());
+  if (document.contains("breakdown") && document["breakdown"].contains("latency_stages"))
+    text += "\n" + stage_table(document["breakdown"]["latency_stages"]);
+  if (document.contains("tables"))
+    for (const auto& [name, rows] : document["tables"].items()) text += fmt::format("\n{}\n{}", name, rows_text(rows));
+  if (document.contains("comparison")) {
+    Table comparison({"compared with", "tokens equal", "of", "outputs identical", "decode tokens/s"});
+    for (const auto& [name, entry] : document["comparison"].items())
+      comparison.add_row({name, cell(entry["tokens_equal"]), cell(entry["tokens_compared"]),
+                          entry["attention_outputs_identical"].get<bool>() ? "yes" : "no",
+                          entry.contains("metrics") ? cell(entry["metrics"]["decode_tokens_per_s"]) : "-"});
+    text += "\n" + comparison.to_text();
+  }
+  if (document.contains("text")) {
+    text += "\n";
+    for (const auto& one : document["text"]) text += fmt::format("> {}\n", one.get<std::string>());
+  }
+  return text + (meaning.empty() ? "" : "\n" + meaning + "\n");
+}
+
+Progress::Progress(std::string label, bool quiet)
+    : label_(std::move(label)), quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1), last_(now_seconds()) {}
+
+Progress::~Progress() {
+  if (drawn_ && terminal_) std::fputs("\r\033[K", stderr);
+}
+
+void Progress::update(std::string_view what, std::uint64_t done, std::uint64_t total) {
+  if (quiet_) return;
+  const double now = now_seconds();
+  if (now - last_ < (terminal_ ? 0.1 : 10.0)) return;
+  last_ = now;
+  drawn_ = true;
+  const std::string line = fmt::format("{}: {} of {} {}", label_, done, total, what);
+  std::fprintf(stderr, terminal_ ? "\r\033[K%s" : "%s\n", line.c_str());
+  std::fflush(stderr);
+}
+
+}  // namespace csdsim::report

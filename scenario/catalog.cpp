@@ -1,0 +1,292 @@
+#include "scenario/catalog.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/config/dump.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "host_runtime/core/attention_methods.h"
+#include "scenario/presets.h"
+#include "scenario/scenario.h"
+
+namespace csdsim::scenario {
+namespace {
+
+using config::Node;
+using config::ParamRow;
+using config::ParamTable;
+using config::SectionRow;
+
+/// A category of `list`: the presets of a kind, or the kinds of a map.
+struct Category {
+  std::string_view name;
+  std::string_view preset_kind;
+  std::string_view section;
+};
+/// Of `csdsim eval`: no part of a scenario.
+constexpr std::string_view kMethods = "methods";
+constexpr Category kCategories[] = {
+    {"devices", "device", ""},
+    {"gpus", "gpu", ""},
+    {"hosts", "host", ""},
+    {"models", "model", ""},
+    {"interfaces", "interface", ""},
+    {"systems", "", "system"},
+    {"mappings", "", "platform.device.ftl.mapping"},
+    {"workloads", "", "workload"},
+    {"selections", "", "simulation.selection"},
+    {kMethods, "", ""},
+};
+
+std::string_view last_key(std::string_view path) {
+  const auto dot = path.rfind('.');
+  return dot == std::string_view::npos ? path : path.substr(dot + 1);
+}
+
+using Row = std::vector<std::string>;
+
+/// Columns padded to their widest cell; the last one is not.
+std::string aligned(const std::vector<Row>& rows, std::string_view indent) {
+  std::vector<std::size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string out;
+  for (const Row& row : rows) {
+    std::string line(indent);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += i + 1 < row.size() ? fmt::format("{:<{}}  ", row[i], widths[i]) : row[i];
+    }
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    out += line + "\n";
+  }
+  return out;
+}
+
+std::string source_text(const ParamRow& row) { return std::string(to_string(row.cite.source)); }
+std::string meaning(const ParamRow& row) { return fmt::format("{} [{}]", row.doc, row.cite.where); }
+std::string range_text(const ParamRow& row) { return row.range.empty() ? "-" : row.range; }
+
+/// " (a, b)", the kinds that have a parameter, or " (all but c)" where that is shorter; "" where there is no choice.
+std::string kinds_text(const SectionRow& section, const ParamRow& row) {
+  if (section.kinds.empty() || row.kinds.empty()) return "";
+  std::vector<std::string> others;
+  for (const std::string& kind : section.kinds) {
+    if (std::find(row.kinds.begin(), row.kinds.end(), kind) == row.kinds.end()) others.push_back(kind);
+  }
+  const bool most = !others.empty() && others.size() < row.kinds.size();
+  return most ? fmt::format(" (all but {})", join(others)) : fmt::format(" ({})", join(row.kinds));
+}
+
+/// The parameters of one map, grouped by kind where it chooses.
+std::string section_text(const ParamTable& table, const SectionRow& section, std::string_view only_kind) {
+  std::string out = fmt::format("{}: {}\n", section.path.empty() ? "scenario" : section.path, section.doc);
+  for (std::size_t i = 0; i < section.kinds.size(); ++i) {
+    if (only_kind.empty() || section.kinds[i] == only_kind) {
+      out += fmt::format("  kind {}: {}\n", section.kinds[i], section.kind_docs[i]);
+    }
+  }
+  std::vector<Row> rows{{"parameter", "default", "type", "range", "source", "meaning"}};
+  for (const ParamRow& row : table.rows) {
+    if (row.section != section.path) continue;
+    const bool of_kind = !section.kinds.empty() && !row.kinds.empty();
+    const bool of_this = std::find(row.kinds.begin(), row.kinds.end(), only_kind) != row.kinds.end();
+    if (of_kind && !only_kind.empty() && !of_this) continue;
+    rows.push_back(
+        {row.name + kinds_text(section, row), row.value, row.type, range_text(row), source_text(row), meaning(row)});
+  }
+  if (rows.size() > 1) out += aligned(rows, "  ");
+  return out;
+}
+
+void flatten(const Node& node, const std::string& path, std::vector<Row>& rows) {
+  for (const config::Entry& entry : node.entries) {
+    const std::string name = path.empty() ? entry.key : fmt::format("{}.{}", path, entry.key);
+    if (entry.value.is_map()) {
+      flatten(entry.value, name, rows);
+      continue;
+    }
+    const std::string& note = entry.value.origin.note;
+    const auto colon = note.find(": ");
+    rows.push_back({name, entry.value.scalar, note.substr(0, colon), note.substr(colon + 2)});
+  }
+}
+
+std::string preset_text(std::string_view kind, const Preset& preset) {
+  std::string out = fmt::format("{} preset {}: {}\n", kind, preset.name, preset.doc);
+  std::vector<Row> rows{{"parameter", "value", "source", "where"}};
+  flatten(preset.values, "", rows);
+  return out + aligned(rows, "  ");
+}
+
+bool is_preset_kind(std::string_view kind) {
+  const auto& kinds = Presets::builtin().kinds();
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
+/// The budgets that `csdsim eval` takes for the methods, or for one.
+std::string methods_text(std::string_view name) {
+  if (!name.empty()) host::attention_method(name);  // names what exists otherwise
+  const auto budget = [](host::BudgetKind kind) -> std::string_view {
+    switch (kind) {
+      case host::BudgetKind::none:
+        return "none";
+      case host::BudgetKind::components_and_tokens:
+        return "--r components, --k tokens (those of --local and the current one included), --local newest ones (k/4)";
+      case host::BudgetKind::tokens:
+        return "--k tokens, the current one included";
+      case host::BudgetKind::heavy_and_recent:
+        return "--heavy and --recent tokens that outlive a step; its own token comes on top";
+      case host::BudgetKind::window_and_sinks:
+        return "--window newest tokens, the current one included, --sinks first ones (0; streamingllm 4)";
+    }
+    return "";
+  };
+  std::string out;
+  for (const host::MethodInfo& info : host::attention_methods()) {
+    if (!name.empty() && info.name != name) continue;
+    out +=
+        fmt::format("{}: {}\n  budget: {}{}\n  runs: on the host{}\n", info.name, info.doc, budget(info.budget),
+                    info.budget == host::BudgetKind::none ? "" : "; or --ratio", info.in_drive ? ", in the drive" : "");
+  }
+  return out;
+}
+
+ParamTable table_with_top() {
+  auto table = ParamTable::of<Scenario>();
+  table.sections.insert(table.sections.begin(), SectionRow{"", "The top of a scenario file.", {}, {}});
+  return table;
+}
+
+}  // namespace
+
+std::vector<std::string> catalog_categories() {
+  std::vector<std::string> out;
+  for (const Category& c : kCategories) out.emplace_back(c.name);
+  return out;
+}
+
+std::vector<CatalogItem> catalog(std::string_view category) {
+  for (const Category& c : kCategories) {
+    if (c.name != category) continue;
+    std::vector<CatalogItem> items;
+    if (c.name == kMethods) {
+      for (const host::MethodInfo& info : host::attention_methods()) {
+        items.push_back({std::string(info.name), std::string(info.doc)});
+      }
+    }
+    for (const std::string& name : Presets::builtin().names(c.preset_kind)) {
+      items.push_back({name, Presets::builtin().preset(c.preset_kind, name)->doc});
+    }
+    for (const SectionRow& section : ParamTable::of<Scenario>().sections) {
+      if (c.section.empty() || section.path != c.section) continue;
+      for (std::size_t i = 0; i < section.kinds.size(); ++i) items.push_back({section.kinds[i], section.kind_docs[i]});
+    }
+    return items;
+  }
+  auto names = catalog_categories();
+  names.emplace_back("presets");
+  throw UserError(fmt::format("nothing to list under '{}'{}; exists: {}", printable(category),
+                              did_you_mean(category, names), join(names)));
+}
+
+std::string list_text(std::string_view category) {
+  std::vector<std::string> wanted;
+  for (const Category& c : kCategories) {
+    if (category.empty() || (category == "presets" && !c.preset_kind.empty())) wanted.emplace_back(c.name);
+  }
+  if (wanted.empty()) wanted.emplace_back(category);
+  std::string out;
+  for (const std::string& name : wanted) {
+    std::vector<Row> rows;
+    for (const CatalogItem& item : catalog(name)) rows.push_back({item.name, item.doc});
+    out += fmt::format("{}:\n{}", name, aligned(rows, "  "));
+  }
+  return out;
+}
+
+std::vector<std::string> describe_kinds() {
+  std::vector<std::string> kinds{"scenario", std::string(kMethods)};
+  for (const SectionRow& section : ParamTable::of<Scenario>().sections) {
+    const std::string key(last_key(section.path));
+    if (std::find(kinds.begin(), kinds.end(), key) == kinds.end()) kinds.push_back(key);
+  }
+  return kinds;
+}
+
+std::string describe_text(std::string_view kind, std::string_view name) {
+  if (kind == kMethods || kind == "method") return methods_text(name);
+  const ParamTable table = table_with_top();
+  if (!name.empty() && is_preset_kind(kind)) {
+    if (const Preset* preset = Presets::builtin().preset(kind, name)) return preset_text(kind, *preset);
+    const auto names = Presets::builtin().names(kind);
+    throw UserError(fmt::format("unknown {} preset '{}'{}; exists: {}", kind, printable(name),
+                                did_you_mean(name, names), join(names)));
+  }
+  std::string out;
+  std::vector<std::string> kinds_of_section, matched;
+  bool found = false;
+  for (const SectionRow& section : table.sections) {
+    const bool below = name.empty() && std::any_of(matched.begin(), matched.end(), [&](const std::string& path) {
+                         return section.path.starts_with(fmt::format("{}.", path));
+                       });
+    const bool everything = kind == "scenario" && name.empty();
+    if (!everything && section.path != kind && last_key(section.path) != kind && !below) continue;
+    if (section.path.empty() && !everything) continue;
+    found = true;
+    if (!everything) matched.push_back(section.path);
+    if (!name.empty()) {
+      if (std::find(section.kinds.begin(), section.kinds.end(), name) == section.kinds.end()) {
+        kinds_of_section.insert(kinds_of_section.end(), section.kinds.begin(), section.kinds.end());
+        continue;
+      }
+    }
+    if (!out.empty()) out += "\n";
+    out += section_text(table, section, name);
+  }
+  if (!out.empty()) return out;
+  if (found) {
+    throw UserError(fmt::format("{} has no kind '{}'{}; exists: {}", kind, printable(name),
+                                did_you_mean(name, kinds_of_section),
+                                kinds_of_section.empty() ? "none" : join(kinds_of_section)));
+  }
+  const auto kinds = describe_kinds();
+  throw UserError(fmt::format("nothing to describe under '{}'{}; exists: {}", printable(kind),
+                              did_you_mean(kind, kinds), join(kinds)));
+}
+
+std::string describe_markdown() {
+  const ParamTable table = table_with_top();
+  const auto cell = [](std::string_view text) {
+    std::string escaped;
+    for (const char c : text) {
+      if (c == '|') escaped += '\\';
+      escaped += c;
+    }
+    return escaped;
+  };
+  std::string out = "# Parameters of a scenario\n";
+  for (const SectionRow& section : table.sections) {
+    out += fmt::format("\n## {}\n\n{}\n", section.path.empty() ? "top" : section.path, section.doc);
+    for (std::size_t i = 0; i < section.kinds.size(); ++i) {
+      out += fmt::format("\n- `{}`: {}", section.kinds[i], section.kind_docs[i]);
+    }
+    out += section.kinds.empty() ? "" : "\n";
+    std::string rows;
+    for (const ParamRow& row : table.rows) {
+      if (row.section != section.path) continue;
+      const std::string kind = kinds_text(section, row);
+      rows += fmt::format("| `{}`{} | {} | {} | {} | {} | {} |\n", row.name, kind, cell(row.value), cell(row.type),
+                          cell(range_text(row)), source_text(row), cell(meaning(row)));
+    }
+    if (rows.empty()) continue;
+    out += "\n| parameter | default | type | range | source | meaning |\n|---|---|---|---|---|---|\n";
+    out += rows;
+  }
+  return out;
+}
+
+}  // namespace csdsim::scenario

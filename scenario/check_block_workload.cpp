@@ -1,0 +1,134 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "scenario/check_block_workload.h"
+
+namespace csdsim::scenario {
+namespace {
+
+void check_sizes(Checker& c, const BlockIoWorkload& work) {
+  const Bytes block = c.scenario().platform.device.nvme.block_size;
+  constexpr std::string_view kBlock = "platform.device.nvme.block_size";
+  const std::string_view key = work.request_sizes.empty() ? "workload.request_size" : "workload.request_sizes";
+  const Bytes set{work.working_set.floor_of(c.scenario().platform.device.usable_capacity().value)};
+  for (const Bytes size : work.sizes()) {
+    c.require(size.value % block.value == 0 && size.value > 0, {key, kBlock},
+              fmt::format("{}: {} is not a multiple of the logical block of {}", key, format_quantity(size),
+                          format_quantity(block)));
+    c.require(
+        size * work.streams <= set, {"workload.working_set", "workload.streams", key},
+        fmt::format("workload.working_set: {} bytes do not hold a request of {}{}", set.value, format_quantity(size),
+                    work.streams == 1 ? "" : fmt::format(" for each of {} streams", work.streams)));
+  }
+  if (work.alignment) {
+    c.require(work.alignment->value % block.value == 0, {"workload.alignment", kBlock},
+              fmt::format("workload.alignment: {} is not a multiple of the logical block of {}",
+                          format_quantity(*work.alignment), format_quantity(block)));
+  }
+  if (work.request_sizes.empty()) {
+    c.require(work.request_weights.empty(), {"workload.request_weights"},
+              "workload.request_weights: there are no request_sizes that they weigh");
+    return;
+  }
+  c.refuse_unused("workload.request_size", "workload.request_sizes", "request_sizes says how large requests are");
+  c.require(work.request_weights.empty() || work.request_weights.size() == work.request_sizes.size(),
+            {"workload.request_weights", "workload.request_sizes"},
+            fmt::format("workload.request_weights: {} weights for {} request_sizes", work.request_weights.size(),
+                        work.request_sizes.size()));
+  std::uint64_t weights = work.request_weights.empty() ? 1 : 0;
+  for (const std::uint32_t weight : work.request_weights) weights += weight;
+  c.require(weights > 0, {"workload.request_weights"}, "workload.request_weights: all of them are 0");
+}
+
+void check_pattern(Checker& c, const BlockIoWorkload& work) {
+  const bool reads_only = !work.mixed() && work.reads() == Ratio{1, 1};
+  const auto mixed = [&] {
+    return name_of(work.placement() == Placement::sequential ? Pattern::sequential_mixed
+                   : work.placement() == Placement::zipf     ? Pattern::zipf_mixed
+                                                             : Pattern::random_mixed);
+  };
+  if (work.read_fraction && !work.mixed()) {
+    c.require(*work.read_fraction == work.reads(), {"workload.read_fraction", "workload.pattern"},
+              fmt::format("workload.read_fraction: {} disagrees with pattern {}; use {}",
+                          format_quantity(*work.read_fraction), name_of(work.pattern), mixed()));
+  }
+  c.require(work.trim_fraction.numerator == 0 || !reads_only, {"workload.trim_fraction", "workload.pattern"},
+            fmt::format("workload.trim_fraction: {} disagrees with pattern {}; use {}",
+                        format_quantity(work.trim_fraction), name_of(work.pattern), mixed()));
+  c.require(!work.zipf_exponent || work.placement() == Placement::zipf, {"workload.zipf_exponent", "workload.pattern"},
+            fmt::format("workload.zipf_exponent: pattern {} has none; use a zipf pattern", name_of(work.pattern)));
+}
+
+void check_loop(Checker& c, const BlockIoWorkload& work) {
+  if (work.duration) c.refuse_unused("workload.requests", "workload.duration", "duration ends the run");
+  if (work.open()) {
+    c.refuse_unused("workload.queue_depth", "workload.arrival.kind",
+                    "an open loop has any number of requests in flight");
+    return;
+  }
+  check_queue_depth(c, work.queue_depth, "workload.queue_depth", work.queues);
+  c.require(work.streams <= work.queue_depth, {"workload.streams", "workload.queue_depth"},
+            fmt::format("workload.streams: {} streams share {} requests in flight: each needs one", work.streams,
+                        work.queue_depth));
+}
+
+void check_precondition(Checker& c, const PreconditionConfig& precondition) {
+  c.require(precondition.overwrites.numerator == 0 || precondition.fill != Fill::none,
+            {"workload.precondition.overwrites", "workload.precondition.fill"},
+            "workload.precondition.overwrites: nothing is there to be overwritten with fill: none");
+}
+
+}  // namespace
+
+void check_queue_depth(Checker& c, std::uint32_t depth, std::string_view key, std::optional<std::uint32_t> queues) {
+  const NvmeConfig& nvme = c.scenario().platform.device.nvme;
+  // A ring of n entries holds n-1 commands.
+  const std::uint32_t used = queues.value_or(nvme.queues);
+  const std::uint64_t slots = std::uint64_t{used} * (nvme.queue_depth - 1);
+  c.require(depth <= slots, {key, "workload.queues", "platform.device.nvme.queues", "platform.device.nvme.queue_depth"},
+            fmt::format("{}: {} requests do not fit into {} queues of {} entries ({} commands)", key, depth, used,
+                        nvme.queue_depth, slots));
+}
+
+void check_block_drive(Checker& c, std::string_view kind, std::optional<std::uint32_t> queues) {
+  const DeviceConfig& device = c.scenario().platform.device;
+  for (const std::string_view path : {"model", "system", "simulation.selection", "simulation.sampling"}) {
+    if (c.given(path)) c.note_at(path, fmt::format("{} has no part in a {} workload", path, kind));
+  }
+  c.refuse_unused("platform.device.energy.mac", "workload.kind",
+                  fmt::format("a {} workload computes no attention", kind));
+  c.require(c.scenario().simulation.data == DataMode::timing, {"simulation.data", "workload.kind"},
+            fmt::format("simulation.data: a {} workload moves no data of its own: use timing", kind));
+  c.require(device.count == 1, {"platform.device.count"},
+            fmt::format("platform.device.count: {} drives; a {} workload addresses one", device.count, kind));
+  if (queues) {
+    c.require(*queues <= device.nvme.queues, {"workload.queues", "platform.device.nvme.queues"},
+              fmt::format("workload.queues: {} of the {} queues that the drive has", *queues, device.nvme.queues));
+  }
+}
+
+void check_block_io(Checker& c, const BlockIoWorkload& work) {
+  check_block_drive(c, BlockIoWorkload::kKind, work.queues);
+  check_sizes(c, work);
+  check_pattern(c, work);
+  check_loop(c, work);
+  check_precondition(c, work.precondition);
+  if (work.queue_assignment == QueueAssignment::stream) {
+    const std::uint32_t queues = work.queues.value_or(c.scenario().platform.device.nvme.queues);
+    c.require(queues <= work.streams, {"workload.queue_assignment", "workload.queues", "workload.streams"},
+              fmt::format("workload.queue_assignment: {} of {} queues are left without a stream; set queues or streams",
+                          queues - std::min(queues, work.streams), queues));
+  }
+}
+
+void check_trace(Checker& c, TraceWorkload& work) {
+  check_block_drive(c, TraceWorkload::kKind, work.queues);
+  check_precondition(c, work.precondition);
+  c.require(work.file.has_value(), {"workload.file", "workload.kind"}, "workload.file: name the trace");
+  if (work.file) c.resolve(*work.file, "workload.file", "trace");
+  if (const auto* fast = std::get_if<FastTiming>(&work.timing))
+    check_queue_depth(c, fast->queue_depth, "workload.timing.queue_depth", work.queues);
+}
+
+}  // namespace csdsim::scenario

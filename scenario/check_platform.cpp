@@ -1,0 +1,322 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "base/text.h"
+#include "scenario/check.h"
+
+namespace csdsim::scenario {
+
+using config::Layer;
+using config::Origin;
+
+Checker::Checker(Scenario& scenario, const config::Reader& reader, std::filesystem::path directory,
+                 config::Diagnostics& diagnostics)
+    : scenario_(scenario), reader_(reader), directory_(std::move(directory)), diagnostics_(diagnostics) {}
+
+bool Checker::readable(std::initializer_list<std::string_view> paths) const {
+  return std::none_of(paths.begin(), paths.end(), [&](std::string_view p) { return reader_.failed().contains(p); });
+}
+
+Origin Checker::origin(std::string_view path) const {
+  const auto& origins = reader_.origins();
+  const auto it = origins.find(path);
+  if (it != origins.end() && it->second.layer > Layer::preset) return it->second;
+  // A preset's or default value: the key that brought it in is the nearest preset around it.
+  if (it != origins.end() && it->second.layer == Layer::preset) {
+    for (auto dot = path.rfind('.'); dot != std::string_view::npos; dot = path.substr(0, dot).rfind('.')) {
+      const auto preset = origins.find(std::string(path.substr(0, dot)) + ".preset");
+      if (preset != origins.end() && preset->second.layer > Layer::preset) {
+        Origin named = preset->second;
+        named.layer = Layer::preset;
+        return named;
+      }
+    }
+    return it->second;
+  }
+  // A section, or a default: the nearest map around it that is written down.
+  for (std::string_view around = path;;) {
+    const config::Node* node = config::find_path(reader_.root(), around);
+    if (node && node->origin.layer >= Layer::file) {
+      Origin place = node->origin;
+      if (it != origins.end()) place.layer = Layer::builtin;
+      return place;
+    }
+    if (around.empty()) return reader_.root().origin;
+    const auto dot = around.rfind('.');
+    around = dot == std::string_view::npos ? std::string_view{} : around.substr(0, dot);
+  }
+}
+
+void Checker::require(bool ok, std::initializer_list<std::string_view> paths, const std::string& message) {
+  if (ok || !readable(paths)) return;
+  Origin place = origin(*paths.begin());
+  for (const std::string_view path : paths) {
+    const Origin other = origin(path);
+    if (other.layer > place.layer) place = other;
+  }
+  diagnostics_.error(place, message);
+}
+
+Layer Checker::layer(std::string_view path) const {
+  const auto it = reader_.origins().find(path);
+  if (it != reader_.origins().end()) return it->second.layer;
+  const config::Node* node = config::find_path(reader_.root(), path);
+  return node ? node->origin.layer : Layer::builtin;
+}
+
+void Checker::error_at(std::string_view path, const std::string& message) { diagnostics_.error(origin(path), message); }
+void Checker::note_at(std::string_view path, const std::string& message) { diagnostics_.note(origin(path), message); }
+
+void Checker::refuse_unused(std::string_view path, std::string_view because, const std::string& why) {
+  if (!given(path)) return;
+  const std::string message = fmt::format("{} is not used: {}", path, why);
+  if (layer(path) >= layer(because)) {
+    error_at(path, message);
+  } else {
+    note_at(path, message);
+  }
+}
+
+bool Checker::first_wins(std::string_view first, std::string_view second) {
+  const Layer a = layer(first), b = layer(second);
+  if (a == b && a > Layer::builtin) {
+    error_at(first, fmt::format("{} and {} exclude each other: give one of them", first, second));
+  }
+  return a >= b;
+}
+
+bool Checker::resolve(InputPath& input, std::string_view path, std::string_view what) {
+  std::error_code code;
+  const std::filesystem::path given = input.given;
+  const std::filesystem::path beside = directory_ / given;
+  for (const auto& candidate : {beside, given}) {
+    if (std::filesystem::exists(candidate, code)) {
+      input.path = candidate;
+      return true;
+    }
+  }
+  const std::string where = given.is_absolute()
+                                ? fmt::format("{} does not exist", printable(given.string(), 200))
+                                : fmt::format("'{}' is neither beside the scenario ({}) nor in the current directory",
+                                              printable(input.given, 200), printable(beside.string(), 200));
+  error_at(path, fmt::format("{}: no such {}: {}", path, what, where));
+  return false;
+}
+
+namespace {
+
+void require_power_of_two(Checker& c, const std::string& path, Bytes value) {
+  c.require(std::has_single_bit(value.value), {path},
+            fmt::format("{}: {} is not a power of two", path, format_quantity(value)));
+}
+
+void check_link(Checker& c, LinkConfig& link, const std::string& path, bool reads_in_requests) {
+  const std::string bandwidth = path + ".bandwidth", generation = path + ".generation", lanes = path + ".lanes";
+  if (link.bandwidth && (link.generation || link.lanes)) {
+    const std::string& rival =
+        link.lanes && (!link.generation || c.layer(lanes) > c.layer(generation)) ? lanes : generation;
+    if (c.first_wins(bandwidth, rival)) {
+      link.generation.reset();
+      link.lanes.reset();
+    } else {
+      link.bandwidth.reset();
+    }
+  }
+  if (!link.bandwidth) {
+    c.require(link.generation && link.lanes, {path, generation, lanes},
+              fmt::format("{} needs generation and lanes, or bandwidth", path));
+  }
+  if (link.lanes) {
+    c.require(std::has_single_bit(*link.lanes), {lanes},
+              fmt::format("{}: {} is not a power of two", lanes, *link.lanes));
+  }
+  require_power_of_two(c, path + ".max_payload", link.max_payload);
+  if (reads_in_requests) require_power_of_two(c, path + ".max_read_request", link.max_read_request);
+  if (!link.bandwidth) return;
+  const std::string why = fmt::format("{} is what the payload gets", bandwidth);
+  for (const char* const of_packets : {".max_payload", ".tlp_overhead", ".dllp_overhead"})
+    c.refuse_unused(path + of_packets, bandwidth, why);
+  if (!reads_in_requests) return;
+  for (const char* const of_requests : {".max_read_request", ".outstanding_reads"})
+    c.refuse_unused(path + of_requests, bandwidth, why);
+}
+
+void check_geometry(Checker& c, const FlashGeometry& g) {
+  constexpr std::string_view page = "platform.device.flash.page_size";
+  c.require(g.page_size.value % 512 == 0, {page},
+            fmt::format("{}: {} is not a multiple of 512 B", page, format_quantity(g.page_size)));
+  constexpr std::uint64_t kMaxBlocks = std::uint64_t{1} << 28;
+  constexpr auto kMaxBytes = static_cast<unsigned __int128>(1) << 50;
+  const std::initializer_list<std::string_view> shape{
+      "platform.device.flash.blocks_per_plane", "platform.device.flash.channels",
+      "platform.device.flash.dies_per_channel", "platform.device.flash.planes_per_die",
+      "platform.device.flash.pages_per_block"};
+  c.require(
+      g.blocks() <= kMaxBlocks, shape,
+      fmt::format("the flash has {} erase blocks, more than the {} that can be modelled", g.blocks(), kMaxBlocks));
+  c.require(static_cast<unsigned __int128>(g.pages()) * g.page_size.value <= kMaxBytes, shape,
+            fmt::format("the flash has {} pages of {}, more than the 1024 TiB that can be modelled", g.pages(),
+                        format_quantity(g.page_size)));
+}
+
+/// A list takes the place of the latency of all pages, which becomes its mean.
+void check_page_types(Checker& c, FlashConfig& flash) {
+  if (!flash.page_types) return;
+  const PageTypesConfig& pages = *flash.page_types;
+  const std::string section = "platform.device.flash.page_types";
+  const auto types = static_cast<std::size_t>(pages.cell);
+  const auto check = [&](const std::string& name, const std::vector<SimTime>& list, SimTime& of_all) {
+    if (list.empty()) return;
+    const std::string path = section + "." + name;
+    c.require(types == list.size(), {path, section + ".cell"},
+              fmt::format("{}: {} latencies for the {} page types of a {} cell", path, list.size(), types,
+                          name_of(pages.cell)));
+    c.require(std::all_of(list.begin(), list.end(),
+                          [](SimTime t) { return t >= SimTime::nanoseconds(1) && t <= SimTime::milliseconds(100); }),
+              {path}, fmt::format("{}: a latency is out of range (1 ns to 100 ms)", path));
+    std::int64_t sum = 0;
+    for (const SimTime t : list) sum += t.ps;
+    const SimTime mean{sum / static_cast<std::int64_t>(list.size())};
+    if (of_all != mean) {
+      c.refuse_unused("platform.device.flash." + name, path, "every page type has its own, and their mean is another");
+    }
+    of_all = mean;
+  };
+  check("read_latency", pages.read_latency, flash.read_latency);
+  check("program_latency", pages.program_latency, flash.program_latency);
+  c.require(!pages.read_latency.empty() || !pages.program_latency.empty(), {section},
+            section + ": gives no latency by page type: give read_latency, program_latency or both");
+}
+
+void check_reliability(Checker& c, const FlashConfig& flash) {
+  if (!flash.reliability) return;
+  const ReliabilityConfig& model = *flash.reliability;
+  const std::string section = "platform.device.flash.reliability.";
+  c.require(flash.geometry.page_size.value % model.codeword.value == 0,
+            {section + "codeword", "platform.device.flash.page_size"},
+            fmt::format("{}codeword: {} does not divide a page of {}", section, format_quantity(model.codeword),
+                        format_quantity(flash.geometry.page_size)));
+  c.require(!flash.page_types || flash.page_types->cell == model.cell,
+            {section + "cell", "platform.device.flash.page_types.cell"},
+            fmt::format("{}cell: {} disagrees with page_types", section, name_of(model.cell)));
+  if (model.max_retries == 0) {
+    for (const char* const of_retries : {"retry_factor", "retry_latency"})
+      c.refuse_unused(section + of_retries, section + "max_retries", "there are no retries");
+  }
+}
+
+void check_flash_features(Checker& c, const FlashConfig& flash, bool attends) {
+  const FlashGeometry& g = flash.geometry;
+  c.require(g.planes_per_die > 1 || flash.plane_mode == PlaneMode::independent, {"platform.device.flash.plane_mode"},
+            "platform.device.flash.plane_mode: a die with a single plane has nothing to do together");
+  c.require(!flash.cache || flash.cache->read || flash.cache->program, {"platform.device.flash.cache"},
+            "platform.device.flash.cache: neither read nor program is on; write none instead");
+  c.require(
+      !flash.packages || flash.packages->dies < g.dies_per_channel,
+      {"platform.device.flash.packages.dies", "platform.device.flash.dies_per_channel"},
+      "platform.device.flash.packages.dies: all dies of a channel are in one package, which is never turned from");
+  c.require(!flash.page_buffers || flash.ecc_bandwidth || flash.ecc_latency.ps > 0 || attends,
+            {"platform.device.flash.page_buffers"},
+            "platform.device.flash.page_buffers: nothing keeps pages in them: give ecc_bandwidth or ecc_latency");
+  c.require(
+      !flash.page_buffers || !attends || c.scenario().platform.device.engine.intake != Intake::phase,
+      {"platform.device.engine.intake", "platform.device.flash.page_buffers"},
+      "platform.device.engine.intake: with phase, kernels wait for more pages than page_buffers may hold: give page");
+  auto classes = flash.class_priority;
+  std::sort(classes.begin(), classes.end());
+  c.require(std::adjacent_find(classes.begin(), classes.end()) == classes.end(),
+            {"platform.device.flash.class_priority"}, "platform.device.flash.class_priority: names a class twice");
+}
+
+/// In controller DRAM the engine's buffer stands beside the map cache, and leaves room for what comes and goes.
+void check_engine_buffer(Checker& c, const DeviceConfig& device) {
+  if (device.engine.buffer_memory == EngineMemory::sram || !device.has_engine() || c.scenario().block_only()) return;
+  const auto* map = std::get_if<CachedMap>(&device.ftl.map);
+  const Bytes others = map != nullptr ? map->capacity : Bytes{};
+  c.require(device.engine.buffer + others < device.dram.capacity,
+            {"platform.device.engine.buffer", "platform.device.engine.buffer_memory", "platform.device.dram.capacity"},
+            fmt::format("platform.device.engine.buffer: {} does not fit in the controller DRAM of {}{}",
+                        format_quantity(device.engine.buffer), format_quantity(device.dram.capacity),
+                        map != nullptr ? " beside the map cache" : ""));
+}
+
+void check_gpu_timing(Checker& c, GpuConfig& gpu) {
+  const std::string section = "platform.gpu.";
+  if (gpu.timing == GpuTiming::modelled) {
+    c.refuse_unused(section + "times", section + "timing", "times are modelled; timing: measured takes them");
+    return;
+  }
+  for (const char* const of_model :
+       {"fp16_rate", "memory_bandwidth", "kernel_launch", "efficiency.gemm", "efficiency.gemv",
+        "efficiency.attention_prefill", "efficiency.attention_decode", "efficiency.elementwise"})
+    c.refuse_unused(section + of_model, section + "timing", "operators take the time that was measured");
+  if (gpu.times) c.resolve(*gpu.times, section + "times", "file");
+}
+
+}  // namespace
+
+void check_platform(Checker& c) {
+  PlatformConfig& platform = c.scenario().platform;
+  DeviceConfig& device = platform.device;
+  check_geometry(c, device.flash.geometry);
+  check_page_types(c, device.flash);
+  check_flash_features(c, device.flash, device.has_engine() && !c.scenario().block_only());
+  check_reliability(c, device.flash);
+  check_link(c, device.link, "platform.device.link", true);
+  check_link(c, platform.gpu.link, "platform.gpu.link", false);
+  check_gpu_timing(c, platform.gpu);
+  require_power_of_two(c, "platform.device.nvme.mdts", device.nvme.mdts);
+  require_power_of_two(c, "platform.device.nvme.block_size", device.nvme.block_size);
+  if (const auto* coalesced = std::get_if<CoalescedInterrupts>(&device.nvme.interrupts))
+    c.require(coalesced->time.ps % SimTime::microseconds(100).ps == 0, {"platform.device.nvme.interrupts.time"},
+              fmt::format("platform.device.nvme.interrupts.time: {} is not a multiple of 100 us",
+                          format_quantity(coalesced->time)));
+  c.require(device.engine.buffer >= device.flash.geometry.page_size,
+            {"platform.device.engine.buffer", "platform.device.flash.page_size"},
+            fmt::format("platform.device.engine.buffer: {} does not hold a page of {}",
+                        format_quantity(device.engine.buffer), format_quantity(device.flash.geometry.page_size)));
+  c.require(device.write_buffer.capacity < device.dram.capacity || device.write_buffer.capacity.value == 0,
+            {"platform.device.write_buffer.capacity", "platform.device.dram.capacity"},
+            fmt::format("platform.device.write_buffer.capacity: {} does not fit in the controller DRAM of {}",
+                        format_quantity(device.write_buffer.capacity), format_quantity(device.dram.capacity)));
+  if (!std::holds_alternative<ImmediateFlush>(device.write_buffer.flush)) {
+    c.require(device.write_buffer.capacity.value > 0,
+              {"platform.device.write_buffer.flush.kind", "platform.device.write_buffer.capacity"},
+              "platform.device.write_buffer.flush: there is no write buffer: give it a capacity");
+    const auto* generation = std::get_if<GenerationWorkload>(&c.scenario().workload);
+    c.require(generation == nullptr || generation->background,
+              {"platform.device.write_buffer.flush.kind", "workload.kind"},
+              "platform.device.write_buffer.flush: the workload writes no blocks, and groups of the KV cache go to "
+              "flash as soon as they are full");
+  }
+  c.require(device.engine.buffer_memory == EngineMemory::sram || device.dram.bandwidth,
+            {"platform.device.engine.buffer_memory", "platform.device.dram.bandwidth"},
+            "platform.device.engine.buffer_memory: in a DRAM of unlimited bandwidth it makes no difference: give "
+            "dram.bandwidth");
+  if (!device.has_engine()) {
+    for (const std::string_view path : {"platform.device.energy.mac", "platform.device.energy.engine_idle"})
+      c.refuse_unused(path, "platform.device.ftl.mapping.kind", "a drive that keeps no KV cache has no engine");
+  }
+  if (const auto& background = device.ftl.gc.background)
+    c.require(
+        background->free_blocks > device.ftl.gc_free_blocks,
+        {"platform.device.ftl.gc.background.free_blocks", "platform.device.ftl.gc_free_blocks"},
+        fmt::format("platform.device.ftl.gc.background.free_blocks: with {} the background never comes before the "
+                    "writes, which collect at {} free blocks (gc_free_blocks)",
+                    background->free_blocks, device.ftl.gc_free_blocks));
+  if (const auto* map = std::get_if<CachedMap>(&device.ftl.map))
+    c.require(map->capacity < device.dram.capacity,
+              {"platform.device.ftl.map.capacity", "platform.device.dram.capacity"},
+              fmt::format("platform.device.ftl.map.capacity: {} does not fit in the controller DRAM of {}",
+                          format_quantity(map->capacity), format_quantity(device.dram.capacity)));
+  check_engine_buffer(c, device);
+  check_mapping(c);
+  auto order = device.ftl.stripe_order;
+  std::sort(order.begin(), order.end());
+  c.require(std::adjacent_find(order.begin(), order.end()) == order.end(), {"platform.device.ftl.stripe_order"},
+            "platform.device.ftl.stripe_order: names a level twice; give channel, die and plane in some order");
+}
+
+}  // namespace csdsim::scenario

@@ -1,0 +1,261 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <fstream>
+
+#include "base/config/yaml.h"
+#include "base/text.h"
+#include "scenario/check.h"
+#include "scenario/check_block_workload.h"
+#include "scenario/check_policy_workload.h"
+#include "scenario/kv_cache.h"
+
+namespace csdsim::scenario {
+namespace {
+
+constexpr std::string_view kPage = "platform.device.flash.page_size";
+constexpr std::string_view kGroup = "platform.device.ftl.mapping.embedding_group";
+constexpr std::string_view kTail = "platform.device.ftl.mapping.tail";
+constexpr std::string_view kMapping = "platform.device.ftl.mapping.kind";
+
+/// Rows and windows have to fill pages without remainder. What a policy of the user's makes of rows is its own
+/// business.
+bool check_rows(Checker& c, const KvMapping& mapping) {
+  const ModelConfig& model = c.scenario().model;
+  const std::uint64_t page = c.scenario().platform.device.flash.geometry.page_size.value;
+  const std::uint64_t row = model.row_bytes().value;
+  const std::string row_text =
+      fmt::format("a row of one token ({} components x {} B = {} B)", model.head_dim, model.bytes_per_element, row);
+  c.require(page >= row, {kPage, "model.head_dim"},
+            fmt::format("{}: a page of {} is smaller than {}", kPage, format_quantity(Bytes{page}), row_text));
+  if (page < row) return false;
+  c.require(page % row == 0, {kPage, "model.head_dim"},
+            fmt::format("{}: a page of {} is not a multiple of {}", kPage, format_quantity(Bytes{page}), row_text));
+  if (page % row != 0) return false;
+  const std::uint32_t m = mapping.embedding_group.components;
+  if (m == 0) return true;
+  const bool fits = std::has_single_bit(m) && model.head_dim % m == 0 && page % (m * model.bytes_per_element) == 0;
+  c.require(fits, {kGroup, "model.head_dim"},
+            fmt::format("{}: {} is not a power of two that divides the head dimension {}", kGroup, m, model.head_dim));
+  return fits;
+}
+
+/// The policy has the last word.
+std::optional<ftl::KvLayout> check_layout(Checker& c, const KvMapping& mapping) {
+  const auto policy = check_mapping(c);
+  if (policy == nullptr) return std::nullopt;
+  const bool plugin = std::holds_alternative<PluginMapping>(c.scenario().platform.device.ftl.mapping);
+  if (!plugin && !check_rows(c, mapping)) return std::nullopt;
+  try {
+    const ftl::KvLayout layout = kv_layout(c.scenario(), *policy);
+    if (plugin && !layout.component_major && kv_shape(c.scenario()).component_major) {
+      for (const std::string_view path : {kGroup, kTail})
+        c.refuse_unused(path, kMapping, fmt::format("{} keeps no embedding pages", policy->name()));
+    }
+    return layout;
+  } catch (const std::exception& e) {
+    c.error_at(kMapping, fmt::format("{}: {}: {}", kMapping, policy->name(), e.what()));
+    return std::nullopt;
+  }
+}
+
+void check_capacity(Checker& c, const GenerationWorkload& work, const ftl::KvLayout& layout) {
+  const Scenario& s = c.scenario();
+  const DeviceConfig& device = s.platform.device;
+  const std::uint64_t pages = kv_cache_pages(s, layout);
+  const std::uint64_t page = device.flash.geometry.page_size.value;
+  std::uint64_t usable = device.usable_capacity().value / page;
+  if (work.background) usable -= work.background->capacity_share.floor_of(usable);
+  const auto gib = [&](std::uint64_t n) {
+    return static_cast<double>(n) * static_cast<double>(page) / static_cast<double>(1 << 30);
+  };
+  c.require(
+      pages <= usable,
+      {"workload.batch", "workload.input_tokens", "workload.output_tokens", "platform.device.flash.blocks_per_plane",
+       "platform.device.count"},
+      fmt::format("the KV cache of {} sequences of {} tokens needs {:.1f} GiB of flash a drive, which has {:.1f} GiB "
+                  "for data: take a smaller batch, shorter sequences, more drives or more blocks",
+                  work.batch, longest_sequence(s), gib(pages), gib(usable)));
+}
+
+/// Prompts a line; counts those that are not empty.
+void take_prompts(Checker& c, GenerationWorkload& work) {
+  c.refuse_unused("workload.batch", "workload.prompts", "the prompts say how many sequences there are");
+  c.refuse_unused("workload.input_tokens", "workload.prompts", "the prompts say how long they are");
+  c.require(c.scenario().model.path.has_value(), {"workload.prompts"},
+            "workload.prompts: prompts need a tokenizer: name a checkpoint with model: {path: DIR}");
+  if (!c.resolve(*work.prompts, "workload.prompts", "file")) return;
+  try {
+    const std::string text = config::read_file(work.prompts->path);
+    std::uint32_t prompts = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      const std::string_view line(text.data() + at, end - at);
+      if (line.find_first_not_of(" \t\r") != std::string_view::npos) ++prompts;
+      at = end + 1;
+    }
+    c.require(prompts > 0, {"workload.prompts"},
+              fmt::format("workload.prompts: {} holds no prompt", printable(work.prompts->given, 200)));
+    if (prompts > 0) work.batch = prompts;
+  } catch (const UserError& e) {
+    c.error_at("workload.prompts", fmt::format("workload.prompts: {}", e.what()));
+  }
+}
+
+void check_system(Checker& c) {
+  Scenario& s = c.scenario();
+  const bool sparf = std::holds_alternative<InstinferSparf>(s.system);
+  const Method method = std::visit([](const auto& system) { return system.method; }, s.system);
+  c.require(method == (sparf ? Method::sparf : Method::dense), {"system.method", "system.kind"},
+            fmt::format("system.method: {} disagrees with system.kind {}", name_of(method), s.system_kind()));
+  if (!sparf) return;
+  const auto& system = std::get<InstinferSparf>(s.system);
+  if (system.r && system.k) {
+    for (const std::string_view path : {"system.ratio", "system.ratio_mode"}) {
+      c.refuse_unused(path, c.layer("system.r") > c.layer("system.k") ? "system.r" : "system.k", "r and k say it all");
+    }
+  }
+  if (system.r && s.model.head_dim > 0) {
+    c.require(*system.r <= s.model.head_dim, {"system.r", "model.head_dim"},
+              fmt::format("system.r: {} components of a head of {}", *system.r, s.model.head_dim));
+  }
+  if (s.model.head_dim > 0 && (!system.r || *system.r <= s.model.head_dim)) {
+    try {
+      host::SparfBudget(sparf_parameters(system), s.model.head_dim);
+    } catch (const UserError& e) {
+      c.error_at("system.ratio", e.what());
+    }
+  }
+  if (system.k && system.l) {
+    c.require(*system.l <= *system.k, {"system.l", "system.k"},
+              fmt::format("system.l: {} newest tokens do not fit into the {} tokens attended", *system.l, *system.k));
+  }
+}
+
+void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model) {
+  Scenario& s = c.scenario();
+  SimulationConfig& simulation = s.simulation;
+  if (simulation.data == DataMode::carried) {
+    if (has_model) {
+      c.require(s.model.path.has_value(), {"simulation.data", "model.preset"},
+                "simulation.data: carried data needs weights: name a checkpoint with model: {path: DIR}");
+    }
+    c.refuse_unused("simulation.selection", "simulation.data", "carried runs select by the data");
+    if (simulation.sampling) {
+      c.refuse_unused("simulation.sampling", "simulation.data", "carried runs simulate everything: sampling: off");
+      simulation.sampling.reset();
+    }
+  }
+  auto* recorded = std::get_if<RecordedSelection>(&simulation.selection);
+  if (recorded && simulation.data == DataMode::timing && c.readable({"simulation.selection"})) {
+    if (recorded->file.given.empty()) {
+      c.error_at("simulation.selection", "simulation.selection: kind recorded needs the file that was recorded");
+    } else {
+      c.resolve(recorded->file, "simulation.selection.file", "file");
+    }
+  }
+  if (simulation.data == DataMode::timing && work.temperature.numerator != 0) {
+    c.refuse_unused("workload.temperature", "simulation.data", "timing runs draw no tokens");
+  }
+  if (work.temperature.numerator == 0) {
+    const std::string why = "temperature 0 takes the likeliest token";
+    if (work.top_k) c.refuse_unused("workload.top_k", "workload.temperature", why);
+    if (work.top_p != Ratio{1, 1}) c.refuse_unused("workload.top_p", "workload.temperature", why);
+  }
+  c.require(simulation.compare.empty() || simulation.data == DataMode::carried,
+            {"simulation.compare", "simulation.data"},
+            "simulation.compare: only runs that carry data make tokens to compare: simulation.data: carried");
+  if (!simulation.sampling) return;
+  if (has_model) {
+    c.require(
+        simulation.sampling->layers <= s.model.layers, {"simulation.sampling.layers", "model.layers"},
+        fmt::format("simulation.sampling.layers: {} of a model with {}", simulation.sampling->layers, s.model.layers));
+  }
+  c.require(
+      simulation.sampling->steps <= work.output_tokens, {"simulation.sampling.steps", "workload.output_tokens"},
+      fmt::format("simulation.sampling.steps: {} of {} decode steps", simulation.sampling->steps, work.output_tokens));
+}
+
+void check_background(Checker& c, const BackgroundWorkload& background) {
+  const Scenario& s = c.scenario();
+  const DeviceConfig& device = s.platform.device;
+  constexpr std::string_view kHere = "workload.background";
+  c.require(background.request_size.value % device.nvme.block_size.value == 0,
+            {"workload.background.request_size", "platform.device.nvme.block_size"},
+            fmt::format("workload.background.request_size: {} is not a multiple of the logical block of {}",
+                        format_quantity(background.request_size), format_quantity(device.nvme.block_size)));
+  c.require(
+      background.block_io().mixed() || !background.read_fraction,
+      {"workload.background.read_fraction", "workload.background.pattern"},
+      fmt::format("workload.background.read_fraction: pattern {} says what is read", name_of(background.pattern)));
+  c.require(device.nvme.queues > 1, {kHere, "platform.device.nvme.queues"},
+            "workload.background: needs an I/O queue of its own beside one of the generation: platform.device.nvme."
+            "queues of at least 2");
+  c.require(background.queue_depth < device.nvme.queue_depth,
+            {"workload.background.queue_depth", "platform.device.nvme.queue_depth"},
+            fmt::format("workload.background.queue_depth: {} requests do not fit into a queue of {} entries ({} "
+                        "commands)",
+                        background.queue_depth, device.nvme.queue_depth, device.nvme.queue_depth - 1));
+  c.require(device.count == 1, {kHere, "platform.device.count"},
+            fmt::format("workload.background: addresses one drive, there are {}", device.count));
+  c.require(s.simulation.data == DataMode::timing, {kHere, "simulation.data"},
+            "workload.background: moves no data of its own: use simulation.data: timing");
+  c.require(!s.simulation.sampling, {kHere, "simulation.sampling"},
+            "workload.background: what it writes depends on the time that passes: use simulation.sampling: off");
+}
+
+void check_generation(Checker& c, GenerationWorkload& work) {
+  Scenario& s = c.scenario();
+  const DeviceConfig& device = s.platform.device;
+  const bool has_model = check_model(c);
+  check_system(c);
+  if (work.prompts && c.readable({"workload.prompts"})) take_prompts(c, work);
+  check_simulation(c, work, has_model);
+  if (work.background) check_background(c, *work.background);
+  if (!has_model) return;
+  c.require(longest_sequence(s) <= s.model.max_positions,
+            {"workload.output_tokens", "workload.input_tokens", "model.max_positions"},
+            fmt::format("workload: {} tokens ({} in, {} out) exceed the {} positions of the model", longest_sequence(s),
+                        longest_sequence(s) - work.output_tokens, work.output_tokens, s.model.max_positions));
+  if (work.mini_batches)
+    c.require(*work.mini_batches <= work.batch, {"workload.mini_batches", "workload.batch"},
+              fmt::format("workload.mini_batches: {} parts of a batch of {}: a part holds at least one sequence",
+                          *work.mini_batches, work.batch));
+  c.require(device.count <= s.model.kv_heads, {"platform.device.count", "model.kv_heads"},
+            fmt::format("platform.device.count: {} drives for {} KV heads: a drive holds at least one", device.count,
+                        s.model.kv_heads));
+  c.require(s.model.weight_bytes() <= s.platform.gpu.memory, {"platform.gpu.memory", "model.layers"},
+            fmt::format("the weights of the model take {:.1f} GiB and stay in GPU memory, which has {:.1f} GiB",
+                        static_cast<double>(s.model.weight_bytes().value) / (1 << 30),
+                        static_cast<double>(s.platform.gpu.memory.value) / (1 << 30)));
+  const KvMapping* mapping = kv_mapping(device.ftl.mapping);
+  c.require(mapping != nullptr, {kMapping, "system.kind"},
+            fmt::format("{}: {} keeps no KV cache, which {} needs; use kind: instinfer", kMapping, PageMapping::kKind,
+                        s.system_kind()));
+  const bool known = c.readable({kPage, kGroup, "workload.batch", "workload.input_tokens", "workload.output_tokens"});
+  if (!mapping || !known) return;
+  if (const auto layout = check_layout(c, *mapping)) check_capacity(c, work, *layout);
+}
+
+}  // namespace
+
+void check_workload(Checker& c) {
+  if (!c.readable({"workload.kind", "workload"})) return;
+  if (auto* generation = std::get_if<GenerationWorkload>(&c.scenario().workload)) {
+    check_generation(c, *generation);
+  } else if (auto* trace = std::get_if<TraceWorkload>(&c.scenario().workload)) {
+    check_trace(c, *trace);
+  } else if (const auto* policies = std::get_if<PolicyWorkload>(&c.scenario().workload)) {
+    check_policies(c, *policies);
+  } else {
+    check_block_io(c, std::get<BlockIoWorkload>(c.scenario().workload));
+  }
+}
+
+void check_scenario(Checker& c) {
+  check_platform(c);
+  check_workload(c);
+}
+
+}  // namespace csdsim::scenario

@@ -1,0 +1,110 @@
+#include "scenario/flash_config.h"
+
+namespace csdsim::scenario {
+namespace {
+constexpr SimTime ns(std::int64_t v) { return SimTime::nanoseconds(v); }
+constexpr SimTime ms(std::int64_t v) { return SimTime::milliseconds(v); }
+}  // namespace
+
+void describe(ParamVisitor& v, PageTypesConfig& c) {
+  v.param("cell", c.cell, "Bits of a cell: the type of a page is its number in its block modulo that many.",
+          assumed("the usual cell of SSDs"));
+  v.list("read_latency", c.read_latency, {0, 4}, "tR of each page type; empty: the flash's read_latency for all.",
+         assumed("empty: datasheets give one tR"));
+  v.list("program_latency", c.program_latency, {0, 4},
+         "tProg of each page type; empty: the flash's program_latency for all.",
+         assumed("empty: datasheets give one tProg"));
+}
+
+void describe(ParamVisitor& v, CacheConfig& c) {
+  v.param("read", c.read, "A plane senses its next page while the last one waits for the channel.",
+          assumed("both, or the section is none"));
+  v.param("program", c.program, "A plane takes the data of its next program while the last one runs.",
+          assumed("both, or the section is none"));
+  v.param("busy_time", c.busy_time, {SimTime{}, ms(1)}, "tRCBSY and tCBSY: between cache register and page register.",
+          datasheet("Micron MT29F4G08: 3 us"));
+}
+
+void describe(ParamVisitor& v, SuspendConfig& c) {
+  v.param("kinds", c.kinds, "What is suspended.", assumed("both, or the section is none"));
+  v.param("latency", c.latency, {SimTime{}, ms(10)}, "From the suspend command until the array takes a read.",
+          assumed("the default of MQSim for programs"));
+  v.param("resume_latency", c.resume_latency, {SimTime{}, ms(10)}, "From the resume command until the array works on.",
+          assumed("0: part of the suspension"));
+  v.param("max", c.max, {1, 1'000'000}, "How often one operation is suspended.", assumed("once; datasheets limit it"));
+}
+
+void describe(ParamVisitor& v, PackagesConfig& c) {
+  v.param("dies", c.dies, {1, 64}, "Dies of a channel in one package.", assumed("a package of two dies a channel"));
+  v.param("select_time", c.select_time, {SimTime{1}, ms(1)}, "Bus time when a channel turns to another package.",
+          assumed("tCEH and tCS of ONFI 4.2 together are tens of ns"));
+}
+
+void describe(ParamVisitor& v, FlashConfig& c) {
+  FlashGeometry& g = c.geometry;
+  v.param("channels", g.channels, {1, 128}, "Flash channels of the drive.", paper("InstInfer V-B"));
+  v.param("dies_per_channel", g.dies_per_channel, {1, 64}, "Dies that share a channel.",
+          assumed("InstInfer states none; 8 dies keep a 1.4 GB/s channel busy at a tR of 50 us"));
+  v.param("planes_per_die", g.planes_per_die, {1, 16}, "Planes of a die.",
+          assumed("InstInfer II-C calls 2 to 4 typical"));
+  v.param("blocks_per_plane", g.blocks_per_plane, {1, 1'048'576}, "Erase blocks of a plane.",
+          assumed("chosen for 1 TiB"));
+  v.param("pages_per_block", g.pages_per_block, {1, 65'536}, "Pages of an erase block.",
+          assumed("InstInfer II-C says several hundred"));
+  v.param("page_size", g.page_size, {Bytes{512}, Bytes::mib(1)}, "Data bytes of a page; a multiple of 512 B.",
+          paper("InstInfer IV-C"));
+  v.shorthand("interface", "interface", c.interface,
+              "Speed of an ONFI or Toggle interface: channel_bandwidth, command_time and data_out_setup.");
+  v.param("read_latency", c.read_latency, {ns(1), ms(100)}, "tR: from the array to the page buffer.",
+          assumed("typical for TLC; InstInfer states none"));
+  v.param("program_latency", c.program_latency, {ns(1), ms(100)}, "tProg: from the page buffer to the array.",
+          assumed("typical for TLC; InstInfer states none"));
+  v.param("erase_latency", c.erase_latency, {ns(1), SimTime::milliseconds(1'000)}, "tBERS: erase of a block.",
+          assumed("typical for TLC; InstInfer states none"));
+  v.param("channel_bandwidth", c.channel_bandwidth, {Bandwidth{1'000'000}, Bandwidth{100'000'000'000}},
+          "Data rate of one channel.", paper("InstInfer V-B"));
+  v.param("command_time", c.command_time, {SimTime{}, ms(1)}, "Bus time of a command with its address cycles.",
+          assumed("ONFI-like bus: 7 cycles and the turn-around times"));
+  v.param("data_out_setup", c.data_out_setup, {SimTime{}, ms(1)}, "Bus time before the first byte of a page moves.",
+          assumed("ONFI-like bus: column change and strobe preamble"));
+  v.param("bus_arbitration", c.bus_arbitration, "Which request a free channel takes next.",
+          assumed("keeps planes busy; no paper states it"));
+  v.param("ecc_latency", c.ecc_latency, {SimTime{}, ms(1)},
+          "Pipelined time of error correction after a page has arrived.", assumed("0: hidden behind the transfer"));
+  v.param("read_jitter", c.read_jitter, {SimTime{}, ms(100)}, "Each read takes up to this much longer, uniformly.",
+          assumed("0: a constant tR"));
+  v.optional_section("page_types", c.page_types, "none",
+                     "Latencies by page type, in place of read_latency and program_latency.",
+                     assumed("none: all pages alike"));
+  v.param("plane_mode", c.plane_mode, "Whether the planes of a die have an array each or share one.",
+          assumed("planes with circuits of their own"));
+  v.optional_section("cache", c.cache, "none", "Double buffering in the registers of a plane (ONFI cache operations).",
+                     assumed("none: ONFI 4.2 makes them optional"));
+  v.optional_section("suspend", c.suspend, "none",
+                     "Programs and erases that a waiting read suspends: one of a more urgent class, if there are "
+                     "priorities.",
+                     assumed("none: an optional command"));
+  v.list("class_priority", c.class_priority, {0, kOpClasses},
+         "Classes from most to least urgent; those not named come last, and without any all are equal.",
+         assumed("none: first come, first served"));
+  v.param("plane_order", c.plane_order, "Which waiting operation of a class a plane takes next.",
+          assumed("no paper states it; MQSim takes reads first"));
+  v.param("status_time", c.status_time, {SimTime{}, ms(1)},
+          "Bus time of the status poll that ends a program or erase; 0: there is none.",
+          assumed("0: the ready line is free"));
+  v.optional_section("packages", c.packages, "none", "Dies that share a chip enable, and what turning to others takes.",
+                     assumed("none: turning takes no time"));
+  v.optional("ecc_bandwidth", c.ecc_bandwidth, "unlimited", {Bandwidth{1'000'000}, Bandwidth{1'000'000'000'000}},
+             "Throughput of error correction of one channel, page after page.", assumed("keeps up with the channel"));
+  v.optional("page_buffers", c.page_buffers, "unlimited", {1, 65'536},
+             "Buffers of a channel controller for pages read. A page takes one when its transfer starts, until it is "
+             "corrected; a page that is attended to when its read is issued, until a kernel is through with it.",
+             assumed("never the bottleneck; no paper states them"));
+  v.optional_section("reliability", c.reliability, "none",
+                     "Bit errors by wear, age and reads, read retries, lost pages, failing programs and erases.",
+                     assumed("none: every read is correct at once, nothing fails"));
+  v.param("filter_location", c.filter_location, "Where rows of a page that are not needed are dropped.",
+          paper("InstInfer IV-B: in each NFC"));
+}
+
+}  // namespace csdsim::scenario

@@ -1,0 +1,51 @@
+// Scenario files to checked scenarios.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/config/reader.h"
+#include "scenario/scenario.h"
+
+namespace csdsim::scenario {
+
+/// A scenario with the origin of every value.
+struct Resolved {
+  Scenario scenario;
+  config::Origins origins;
+  std::vector<std::string> notes;  ///< "file:line:col: note: ...", for the user to see
+};
+
+/// One point of a sweep.
+struct SweepPoint {
+  std::string name;  ///< "channels=4,channel_bandwidth=0.7GBps": unique, fit for a directory
+  std::vector<std::pair<std::string, std::string>> axes;  ///< path and value, in the order of the file
+  Resolved resolved;
+};
+
+struct Loaded {
+  Resolved base;                   ///< without the sweep
+  std::vector<SweepPoint> points;  ///< last axis fastest; empty without a sweep
+};
+
+/// Most points that a sweep may have.
+inline constexpr std::size_t kMaxSweepPoints = 10'000;
+
+/// Reads and checks a file with `--set` assignments ("a.b=v") laid over it, and every point of its sweep. Relative
+/// paths in it are looked up beside the file, then in the current directory. Throws config::ConfigError with all
+/// mistakes, UserError when the file cannot be read.
+Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets = {});
+
+/// The same for text; `name` stands for the file in messages, `directory` is where relative paths are looked up.
+Loaded load_scenario_text(std::string_view text, const std::string& name, const std::filesystem::path& directory,
+                          const std::vector<std::string>& sets = {});
+
+/// The effective configuration, complete and with `csdsim: 1`: loading it again gives the same scenario. Parts that the
+/// workload does not use are absent.
+nlohmann::ordered_json effective_config(const Scenario& scenario);
+
+}  // namespace csdsim::scenario

@@ -1,0 +1,53 @@
+#include "scenario/reliability_config.h"
+
+namespace csdsim::scenario {
+
+void describe(ParamVisitor& v, ReliabilityConfig& c) {
+  const Range<Ratio> share{Ratio{0, 1}, Ratio{1, 1}};
+  const Range<Ratio> power{Ratio{0, 1}, Ratio{10, 1}};
+  const Cite of_cell = paper(
+      "Kim, Choi, Min, FAST 2019: 72-layer TLC; MLC as recalled from there, SLC and QLC assumed from these two; auto "
+      "is "
+      "the cell's");
+  v.param("cell", c.cell, "Bits of a cell; has to agree with page_types.", assumed("the usual cell of the decade"));
+  v.param("pe_cycles", c.pe_cycles, {0, 1'000'000}, "Program/erase cycles of every block before the run.",
+          assumed("a new drive"));
+  v.param("retention_days", c.retention_days, {Ratio{0, 1}, Ratio{36'500, 1}},
+          "Days since all data that are read were programmed, those of the run included.", assumed("fresh data"));
+  v.optional("base", c.base, "auto", share, "Raw bit error rate of fresh data on a new block.", of_cell);
+  v.optional("wear", c.wear, "auto", share, "Rate that cycles to the power of wear_exponent add.", of_cell);
+  v.optional("wear_exponent", c.wear_exponent, "auto", power, "Growth of that rate with cycles.", of_cell);
+  v.optional("retention", c.retention, "auto", share, "Rate that days to the power of retention_exponent add.",
+             of_cell);
+  v.optional("retention_wear_exponent", c.retention_wear_exponent, "auto", power, "Growth of that rate with cycles.",
+             of_cell);
+  v.optional("retention_exponent", c.retention_exponent, "auto", power, "Growth of that rate with days.", of_cell);
+  v.optional("disturb", c.disturb, "auto", share, "Rate that reads of a page to the power of disturb_exponent add.",
+             of_cell);
+  v.optional("disturb_wear_exponent", c.disturb_wear_exponent, "auto", power, "Growth of that rate with cycles.",
+             of_cell);
+  v.optional("disturb_exponent", c.disturb_exponent, "auto", power,
+             "Growth of that rate with reads of a page since the erase, the mean over its block.", of_cell);
+  v.param("codeword", c.codeword, {Bytes{512}, Bytes::kib(16)}, "Data bytes of a codeword; divides a page.",
+          assumed("common for BCH and LDPC codes of TLC"));
+  v.param("correctable_bits", c.correctable_bits, {1, 2000},
+          "Errors of a codeword that are corrected, with as many parity symbols of a BCH code.",
+          assumed("72 bits a KiB, common for TLC"));
+  v.param(
+      "retry_factor", c.retry_factor, share, "What a read retry leaves of the raw bit error rate.",
+      assumed("read levels move towards the best ones; Cai et al., Proc. IEEE 2017, V-C, show it for the last steps"));
+  v.param("max_retries", c.max_retries, {0, 255}, "Retries until a page counts as lost.",
+          assumed("data sheets offer about as many read-retry options"));
+  v.optional("retry_latency", c.retry_latency, "auto", {SimTime::nanoseconds(1), SimTime::milliseconds(100)},
+             "tR of a retry; auto: that of the page.", assumed("the same array operation"));
+  const Cite bad_blocks = datasheet(
+      "Micron MT29F: at most 2 % of the blocks of a die go bad in its life; half of them by erases, half by programs");
+  v.param("program_failure", c.program_failure, share, "Probability that a page program fails at rated_cycles.",
+          bad_blocks);
+  v.param("erase_failure", c.erase_failure, share, "Probability that an erase fails at rated_cycles.", bad_blocks);
+  v.param("rated_cycles", c.rated_cycles, {1, 10'000'000}, "Program/erase cycles that a block is rated for.",
+          assumed("common for 3D TLC"));
+  v.param("failure_exponent", c.failure_exponent, power, "Growth of failures with cycles.", assumed("linear"));
+}
+
+}  // namespace csdsim::scenario
