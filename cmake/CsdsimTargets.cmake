@@ -9,12 +9,12 @@ if(CSDSIM_WERROR)
 endif()
 target_compile_options(csdsim_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${csdsim_warning_options}>")
 
-# csdsim_library(<name> [SOURCES ...] [DEPS ...])
+# csdsim_library(<name> [SYSC] [SOURCES ...] [DEPS ...])
 # One static library of the project, installable; without sources, one of headers alone. Users link it as
-# csdsim::<name>, in this build and from an installed package. Headers are included by their path from the root:
+# csdsim::<name>, in this build and from an installed package. SYSC: its sources see SystemC. Headers are included by their path from the root:
 # "ftl/core/kv_ftl.h"; an installed package keeps the same paths.
 function(csdsim_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "SYSC" "" "SOURCES;DEPS" ${ARGN})
   if(ARG_SOURCES)
     set(scope PUBLIC)
     add_library(${name} STATIC ${ARG_SOURCES})
@@ -22,6 +22,11 @@ function(csdsim_library name)
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     # Nobody replaces our functions at load time: without this GCC inlines none of them in position independent code.
     target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)
+    if(ARG_SYSC)
+      csdsim_precompile(${name} csdsim_pch_sysc)
+    else()
+      csdsim_precompile(${name} csdsim_pch_core)
+    endif()
   else()
     set(scope INTERFACE)
     add_library(${name} INTERFACE)
