@@ -43,7 +43,8 @@ struct GenerateArguments {
   std::optional<std::filesystem::path> scenario;
   std::vector<std::string> overrides;
   std::uint32_t max_new_tokens = 64;
-  std::string method = "dense";
+  std::optional<std::string> system;  ///< offload system; else the first that attends by `method` in the drive
+  std::optional<std::string> method;  ///< dense unless the system says otherwise
   std::string attention = "drive";
   std::string backend = "cpu";
   double temperature = 0;
@@ -101,9 +102,11 @@ struct ProfileGpuArguments {
 int profile_gpu(const ProfileGpuArguments& arguments);
 
 int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides);
-int list(const std::string& kind);
+/// `plugins` (scenario/plugin.h) add what they register.
+int list(const std::string& kind, const std::vector<std::filesystem::path>& plugins);
 /// `kind` empty: the whole scenario.
-int describe(const std::string& kind, const std::string& name, bool markdown);
+int describe(const std::string& kind, const std::string& name, bool markdown,
+             const std::vector<std::filesystem::path>& plugins);
 
 /// Version, and what the build was made of, in one line.
 std::string version_line();

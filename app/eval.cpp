@@ -9,11 +9,12 @@
 #include "base/quantity.h"
 #include "base/text.h"
 #include "experiment/evaluation/eval_run.h"
+#include "experiment/experiments.h"
+#include "host_runtime/core/planner/systems/systems.h"
 #include "report/eval_plot.h"
 #include "report/files.h"
 #include "report/table.h"
 #include "report/text.h"
-#include "scenario/load.h"
 
 namespace csdsim::app {
 namespace {
@@ -26,7 +27,6 @@ platform:
   gpu: {preset: a6000}
   host: {preset: xeon-5320}
   device: {preset: instcsd-zynq7045}
-system: {kind: instinfer-dense}
 workload: {kind: generation}
 simulation: {data: carried}
 )";
@@ -101,6 +101,7 @@ std::vector<experiment::EvalSetting> settings_of(const EvalArguments& a) {
 
 /// Gives every setting a scenario with its method in the drive.
 void place_in_drive(const EvalArguments& a, std::uint32_t batch, std::vector<experiment::EvalSetting>& settings) {
+  const host::SystemKinds& systems = experiment::builtin_registries()->systems;
   for (experiment::EvalSetting& setting : settings) {
     const MethodInfo& info = host::attention_method(setting.evaluated.method);
     if (!info.in_drive) {
@@ -112,23 +113,19 @@ void place_in_drive(const EvalArguments& a, std::uint32_t batch, std::vector<exp
     }
     std::vector<std::string> sets = a.overrides;
     const auto set = [&](const std::string& path, const std::string& value) { sets.push_back(path + "=" + value); };
-    const MethodSettings& s = setting.evaluated.settings;
     set("model.path", std::filesystem::absolute(a.model).string());
     set("simulation.data", "carried");
     set("workload.batch", std::to_string(batch));
     set("workload.input_tokens", std::to_string(a.prefill));
     set("workload.output_tokens", std::to_string(a.decode));
-    set("system.kind", info.name == "sparf" ? "instinfer-sparf" : "instinfer-dense");
-    if (info.name == "sparf") {
-      if (setting.ratio) set("system.ratio", format_quantity(*setting.ratio));
-      if (setting.ratio) set("system.ratio_mode", a.ratio_mode == "traffic" ? "traffic" : "uniform");
-      if (s.r) set("system.r", std::to_string(*s.r));
-      if (s.k) set("system.k", std::to_string(*s.k));
-      if (s.local) set("system.l", std::to_string(*s.local));
-    }
-    setting.drive = (a.scenario ? scenario::load_scenario(*a.scenario, sets)
-                                : scenario::load_scenario_text(kDefaultScenario, "built-in scenario",
-                                                               std::filesystem::current_path(), sets))
+    const std::string_view system = host::drive_system_of(systems, info.name);
+    set("system.kind", std::string(system));
+    if (info.budget != BudgetKind::none)
+      for (const auto& [name, value] : systems.make(system)->parameters_of(setting.evaluated.settings))
+        set("system." + name, value);
+    setting.drive = (a.scenario ? experiment::load_scenario(*a.scenario, sets)
+                                : experiment::load_scenario_text(kDefaultScenario, "built-in scenario",
+                                                                 std::filesystem::current_path(), sets))
                         .base.scenario;
   }
 }

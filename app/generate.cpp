@@ -7,10 +7,13 @@
 #include "app/commands.h"
 #include "app/token_file.h"
 #include "base/error.h"
+#include "base/quantity.h"
+#include "experiment/experiments.h"
+#include "experiment/generation/processor.h"
 #include "experiment/runner.h"
+#include "host_runtime/core/planner/systems/systems.h"
 #include "report/files.h"
 #include "report/text.h"
-#include "scenario/load.h"
 
 namespace csdsim::app {
 namespace {
@@ -23,18 +26,32 @@ platform:
   gpu: {preset: a6000}
   host: {preset: xeon-5320}
   device: {preset: instcsd-zynq7045}
-system: {kind: instinfer-dense}
 workload: {kind: generation, batch: 1, input_tokens: 1, output_tokens: 64}
 simulation: {data: carried}
 )";
+
+/// The budget that the options state, as parameters of the system. UserError where it has none of the kind.
+std::vector<std::pair<std::string, std::string>> budget_of(const host::OffloadSystem& system,
+                                                           const GenerateArguments& a) {
+  if (!a.ratio && !a.r && !a.k && !a.local) return {};
+  host::MethodSettings settings{.r = a.r, .k = a.k, .local = a.local};
+  if (a.ratio) settings.ratio = parse_ratio(*a.ratio);
+  auto parameters = system.parameters_of(settings);
+  if (parameters.empty())
+    throw UserError("generate: --ratio, --r, --k and --local belong to a sparse method, --method sparf for one");
+  // Only what was asked for: what the ratio counts, and a ratio that nobody gave, are the scenario's.
+  std::erase_if(parameters, [&](const auto& p) { return p.first == "ratio_mode" || (p.first == "ratio" && !a.ratio); });
+  return parameters;
+}
 
 }  // namespace
 
 int generate(const GenerateArguments& arguments) {
   if (!arguments.prompt && !arguments.tokens) throw UserError("generate: give --prompt TEXT or --tokens FILE");
-  const bool sparf = arguments.method == "sparf";
-  if (!sparf && (arguments.ratio || arguments.r || arguments.k || arguments.local))
-    throw UserError("generate: --ratio, --r, --k and --local belong to --method sparf");
+  const host::SystemKinds& systems = experiment::builtin_registries()->systems;
+  const std::string system =
+      arguments.system.value_or(std::string(host::drive_system_of(systems, arguments.method.value_or("dense"))));
+  const auto budget = budget_of(*systems.make(system), arguments);
 
   std::vector<std::string> sets = arguments.overrides;
   // What the user sets outright wins over what an option, or its default, stands for.
@@ -49,17 +66,12 @@ int generate(const GenerateArguments& arguments) {
   set("workload.temperature", fmt::format("{}", arguments.temperature));
   if (arguments.top_k) set("workload.top_k", std::to_string(*arguments.top_k));
   if (arguments.top_p) set("workload.top_p", fmt::format("{}", *arguments.top_p));
-  set("system.kind", sparf ? "instinfer-sparf" : "instinfer-dense");
-  if (sparf) {
-    if (arguments.ratio) set("system.ratio", *arguments.ratio);
-    if (arguments.r) set("system.r", std::to_string(*arguments.r));
-    if (arguments.k) set("system.k", std::to_string(*arguments.k));
-    if (arguments.local) set("system.l", std::to_string(*arguments.local));
-  }
-  const scenario::Loaded loaded =
-      arguments.scenario
-          ? scenario::load_scenario(*arguments.scenario, sets)
-          : scenario::load_scenario_text(kDefaultScenario, "built-in scenario", std::filesystem::current_path(), sets);
+  set("system.kind", system);
+  for (const auto& [name, value] : budget) set("system." + name, value);
+  const scenario::Loaded loaded = arguments.scenario
+                                      ? experiment::load_scenario(*arguments.scenario, sets)
+                                      : experiment::load_scenario_text(kDefaultScenario, "built-in scenario",
+                                                                       std::filesystem::current_path(), sets);
 
   experiment::RunOptions options;
   options.attention_on_host = arguments.attention == "host";

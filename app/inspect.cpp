@@ -4,9 +4,9 @@
 
 #include "app/commands.h"
 #include "base/error.h"
+#include "experiment/experiments.h"
 #include "experiment/runner.h"
 #include "scenario/catalog.h"
-#include "scenario/load.h"
 
 namespace csdsim::app {
 
@@ -14,7 +14,7 @@ int check(const std::vector<std::filesystem::path>& scenarios, const std::vector
   int status = 0;
   for (const auto& path : scenarios) {
     try {
-      const scenario::Loaded loaded = scenario::load_scenario(path, overrides);
+      const scenario::Loaded loaded = experiment::load_scenario(path, overrides);
       for (const std::string& note : loaded.base.notes) std::fprintf(stderr, "%s\n", note.c_str());
       fmt::print("{}: ok{}\n", path.string(),
                  loaded.points.empty() ? "" : fmt::format(", sweep of {} points", loaded.points.size()));
@@ -26,16 +26,18 @@ int check(const std::vector<std::filesystem::path>& scenarios, const std::vector
   return status;
 }
 
-int list(const std::string& kind) {
-  fmt::print("{}", scenario::list_text(kind));
+int list(const std::string& kind, const std::vector<std::filesystem::path>& plugins) {
+  fmt::print("{}", scenario::list_text(kind, experiment::registries_with(plugins)));
   return 0;
 }
 
-int describe(const std::string& kind, const std::string& name, bool markdown) {
+int describe(const std::string& kind, const std::string& name, bool markdown,
+             const std::vector<std::filesystem::path>& plugins) {
+  const auto registries = experiment::registries_with(plugins);
   if (markdown) {
-    fmt::print("{}", scenario::describe_markdown());
+    fmt::print("{}", scenario::describe_markdown(registries));
   } else {
-    fmt::print("{}", scenario::describe_text(kind.empty() ? "scenario" : kind, name));
+    fmt::print("{}", scenario::describe_text(kind.empty() ? "scenario" : kind, name, registries));
   }
   return 0;
 }

@@ -64,8 +64,11 @@ int parse_and_run(int argc, char** argv) {
       ->allow_extra_args(false);
   generate_command->add_option("--max-new-tokens", generate.max_new_tokens, "Tokens to generate")
       ->check(CLI::PositiveNumber);
-  generate_command->add_option("--method", generate.method, "Attention method")
-      ->check(CLI::IsMember({"dense", "sparf"}));
+  auto* method = generate_command->add_option(
+      "--method", generate.method, "Attention method of the drive: dense (default), sparf, or what a system offers");
+  generate_command
+      ->add_option("--system", generate.system, "Offload system (csdsim list systems), in place of a method")
+      ->excludes(method);
   generate_command->add_option("--attention", generate.attention, "Where decoding attention runs")
       ->check(CLI::IsMember({"drive", "host"}));
   generate_command
@@ -168,13 +171,19 @@ int parse_and_run(int argc, char** argv) {
   std::string name;
   auto* list_command = cli.add_subcommand("list", "List what exists: presets, systems, mappings, ...");
   list_command->add_option("kind", kind, "What to list (default: the kinds)");
-  list_command->callback([&] { status = app::list(kind); });
+  std::vector<std::filesystem::path> plugins;
+  const auto add_plugins = [&](CLI::App* command) {
+    command->add_option("--plugin", plugins, "Shared library that adds kinds (repeatable)")->allow_extra_args(false);
+  };
+  add_plugins(list_command);
+  list_command->callback([&] { status = app::list(kind, plugins); });
   auto* describe_command = cli.add_subcommand("describe", "Parameters with unit, range, default and source");
+  add_plugins(describe_command);
   bool markdown = false;
   describe_command->add_flag("--markdown", markdown, "Every parameter, as docs/parameters.md has them");
   describe_command->add_option("kind", kind, "A part of the scenario: flash, engine, system, ... (default: all)");
   describe_command->add_option("name", name, "One of that kind");
-  describe_command->callback([&] { status = app::describe(kind, name, markdown); });
+  describe_command->callback([&] { status = app::describe(kind, name, markdown, plugins); });
 
   try {
     cli.parse(argc, argv);

@@ -6,10 +6,10 @@
 
 #include "app/commands.h"
 #include "base/error.h"
+#include "experiment/experiments.h"
 #include "experiment/runner.h"
 #include "report/files.h"
 #include "report/text.h"
-#include "scenario/load.h"
 
 namespace csdsim::app {
 
@@ -18,7 +18,7 @@ int run(const RunArguments& arguments) {
   std::vector<scenario::Loaded> loaded;
   std::set<std::string> names;
   for (const auto& path : arguments.scenarios) {
-    loaded.push_back(scenario::load_scenario(path, arguments.overrides));
+    loaded.push_back(experiment::load_scenario(path, arguments.overrides));
     if (!arguments.quiet)
       for (const std::string& note : loaded.back().base.notes) std::fprintf(stderr, "%s\n", note.c_str());
     if (!names.insert(loaded.back().base.scenario.name).second && arguments.out)

@@ -15,12 +15,12 @@
 #include "app/commands.h"
 #include "base/error.h"
 #include "base/rng.h"
+#include "experiment/experiments.h"
 #include "experiment/runner.h"
 #include "launch/sweep_store.h"
 #include "report/files.h"
 #include "report/table.h"
 #include "report/text.h"
-#include "scenario/load.h"
 
 extern char** environ;
 
@@ -236,7 +236,7 @@ std::string sweep_meaning(const std::vector<launch::SweepRow>& rows) {
 }  // namespace
 
 int sweep(const SweepArguments& arguments) {
-  const scenario::Loaded loaded = scenario::load_scenario(arguments.scenario, arguments.overrides);
+  const scenario::Loaded loaded = experiment::load_scenario(arguments.scenario, arguments.overrides);
   for (const std::string& note : loaded.base.notes) std::fprintf(stderr, "%s\n", note.c_str());
   if (loaded.points.empty())
     throw UserError(

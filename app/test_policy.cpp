@@ -10,6 +10,7 @@
 
 #include "app/commands.h"
 #include "base/error.h"
+#include "experiment/experiments.h"
 #include "experiment/mapping_policies/policy_scenario.h"
 #include "experiment/mapping_policies/policy_tables.h"
 #include "experiment/runner.h"
@@ -18,7 +19,6 @@
 #include "ftl/policies/registry.h"
 #include "report/files.h"
 #include "report/text.h"
-#include "scenario/load.h"
 
 namespace csdsim::app {
 
@@ -79,11 +79,9 @@ int test_policy(const TestPolicyArguments& arguments) {
   const auto settings = settings_of(arguments.settings);
   const auto make = [&](const FlashGeometry& g) { return registry.make(name, {g, settings}); };
   make(FlashGeometry{});  // what is wrong with the name or the settings is no finding of the suite
-  const scenario::Loaded work = arguments.scenario ? scenario::load_scenario(*arguments.scenario)
-                                                   : scenario::load_scenario_text(kWork, "test-policy", ".");
-  if (!std::holds_alternative<scenario::PolicyWorkload>(work.base.scenario.workload))
-    throw UserError(fmt::format("{}: workload.kind is {}; test-policy measures on ftl_policies",
-                                arguments.scenario->string(), work.base.scenario.workload_kind()));
+  const scenario::Loaded work = arguments.scenario ? experiment::load_scenario(*arguments.scenario)
+                                                   : experiment::load_scenario_text(kWork, "test-policy", ".");
+  experiment::policy_workload_of(work.base.scenario);  // a workload of another kind is refused here
 
   const ftl::conformance::ConformanceReport report =
       ftl::conformance::check_policy(make, {.cases = arguments.cases, .seed = arguments.seed});

@@ -54,6 +54,21 @@ void throw_out_of_range(std::string_view text, const std::string& min, const std
   throw UserError(fmt::format("{} is out of range: {} to {}", printable(text), min, max));
 }
 
+std::string length_text(Range<std::size_t> length) {
+  return length.min == length.max ? fmt::format("{} items", length.min)
+                                  : fmt::format("{} to {} items", length.min, length.max);
+}
+
+std::string NamesParam::type() const { return fmt::format("list of one of {}", join(allowed_)); }
+
+std::string NamesParam::range() const { return length_text(length_); }
+
+void NamesParam::set(const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) find_name(text, allowed_);
+  if (texts.size() < length_.min || texts.size() > length_.max) throw_list_length(texts.size(), length_);
+  value_ = texts;
+}
+
 void throw_list_length(std::size_t length, Range<std::size_t> allowed) {
   const std::string expected =
       allowed.min == allowed.max ? fmt::format("{}", allowed.min) : fmt::format("{} to {}", allowed.min, allowed.max);
@@ -65,4 +80,11 @@ void expect_single(const std::vector<std::string>& texts) {
 }
 
 }  // namespace detail
+
+void ParamVisitor::names(std::string_view name, std::vector<std::string>& value, std::vector<std::string> allowed,
+                         Range<std::size_t> length, std::string_view doc, Cite cite) {
+  detail::NamesParam p(name, value, std::move(allowed), length, doc, cite);
+  on_param(p);
+}
+
 }  // namespace csdsim

@@ -20,6 +20,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/kinds.h"
 #include "base/param_codec.h"
 
 namespace csdsim {
@@ -104,6 +105,10 @@ class ParamVisitor {
   template <class T>
   void list(std::string_view name, std::vector<T>& value, Range<std::size_t> length, std::string_view doc, Cite cite);
 
+  /// A list of `length.min` to `length.max` names out of `allowed`.
+  void names(std::string_view name, std::vector<std::string>& value, std::vector<std::string> allowed,
+             Range<std::size_t> length, std::string_view doc, Cite cite);
+
   /// A map from names that somebody else knows to single values, kept as text.
   void entries(std::string_view name, std::map<std::string, std::string>& value, std::string_view doc, Cite cite) {
     on_entries(name, value, doc, cite);
@@ -119,6 +124,9 @@ class ParamVisitor {
   /// A nested map whose `kind` chooses one of Ts. Each T has `static constexpr std::string_view kKind, kDoc`.
   template <class... Ts>
   void choice(std::string_view name, std::variant<Ts...>& value, std::string_view doc, Cite cite);
+  /// The same for kinds that are registered at run time.
+  template <class T>
+  void choice(std::string_view name, Chosen<T>& value, std::string_view doc, Cite cite);
   /// Key `preset`: names a layer of values of this kind under the map that is being described. Comes first in a map.
   void preset(std::string_view kind, std::string& name) { on_preset(kind, name); }
   /// Key `key`: names a preset of this kind that stands for several parameters of the map that is being described. It

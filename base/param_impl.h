@@ -16,6 +16,7 @@ constexpr Spelling spelling_of(const T& value) {
 }
 
 [[noreturn]] void throw_out_of_range(std::string_view text, const std::string& min, const std::string& max);
+std::string length_text(Range<std::size_t> length);
 [[noreturn]] void throw_list_length(std::size_t length, Range<std::size_t> allowed);
 /// Throws InternalError: the caller hands a scalar parameter several texts.
 void expect_single(const std::vector<std::string>& texts);
@@ -82,10 +83,7 @@ class ListParam final : public Param {
   ListParam(std::string_view name_, std::vector<T>& value, Range<std::size_t> length, std::string_view doc_, Cite cite_)
       : Param(name_, doc_, cite_), value_(value), length_(length) {}
   std::string type() const override { return "list of " + Codec<T>::type(); }
-  std::string range() const override {
-    return length_.min == length_.max ? std::to_string(length_.min) + " items"
-                                      : std::to_string(length_.min) + " to " + std::to_string(length_.max) + " items";
-  }
+  std::string range() const override { return length_text(length_); }
   bool is_list() const override { return true; }
   Spelling spelling() const override { return spelling_of(T{}); }
   std::vector<std::string> texts() const override {
@@ -102,6 +100,25 @@ class ListParam final : public Param {
 
  private:
   std::vector<T>& value_;
+  Range<std::size_t> length_;
+};
+
+/// A list of names out of a set that is known at run time only.
+class NamesParam final : public Param {
+ public:
+  NamesParam(std::string_view name_, std::vector<std::string>& value, std::vector<std::string> allowed,
+             Range<std::size_t> length, std::string_view doc_, Cite cite_)
+      : Param(name_, doc_, cite_), value_(value), allowed_(std::move(allowed)), length_(length) {}
+  std::string type() const override;
+  std::string range() const override;
+  bool is_list() const override { return true; }
+  Spelling spelling() const override { return Spelling::text; }
+  std::vector<std::string> texts() const override { return value_; }
+  void set(const std::vector<std::string>& texts) override;
+
+ private:
+  std::vector<std::string>& value_;
+  std::vector<std::string> allowed_;
   Range<std::size_t> length_;
 };
 
@@ -187,6 +204,25 @@ void ParamVisitor::choice(std::string_view name, std::variant<Ts...>& value, std
     if (value.index() != index) detail::emplace_index(value, index);
     on_kind(info.kinds[index]);
     std::visit([this](auto& alternative) { describe(*this, alternative); }, value);
+  }
+  on_leave();
+}
+
+template <class T>
+void ParamVisitor::choice(std::string_view name, Chosen<T>& value, std::string_view doc, Cite cite) {
+  ChoiceInfo info{name, doc, cite, {}, {}, {}, value.index()};
+  for (const auto& item : value.kinds().items()) {
+    info.kinds.push_back(item.name);
+    info.docs.push_back(item.doc);
+    NameList list;
+    item.value()->describe(list);
+    info.names.push_back(std::move(list.names));
+  }
+  on_enter(name, doc);
+  for (const std::size_t index : on_choice(info)) {
+    if (value.index() != index) value.select(index);
+    on_kind(info.kinds[index]);
+    value->describe(*this);
   }
   on_leave();
 }

@@ -26,10 +26,10 @@ class Registry {
   /// `what` names a member in messages: "mapping policy".
   explicit Registry(std::string what) : what_(std::move(what)) {}
 
-  /// Throws InternalError when the name is taken or empty.
+  /// UserError when the name is taken (plugins register names, too), InternalError when it is empty.
   void add(std::string name, std::string doc, T value) {
     if (name.empty()) throw InternalError(fmt::format("a {} without a name", what_));
-    if (contains(name)) throw InternalError(fmt::format("{} '{}' is registered twice", what_, name));
+    if (contains(name)) throw UserError(fmt::format("{} '{}' is registered twice", what_, name));
     items_.push_back({std::move(name), std::move(doc), std::move(value)});
   }
 

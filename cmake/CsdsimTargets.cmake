@@ -1,9 +1,11 @@
 include(GNUInstallDirs)
 
 add_library(csdsim_warnings INTERFACE)
-# -Wrestrict and -Wstringop-overflow misfire on std::string concatenation in GCC 12 (bugs 105651 and 105329).
+# -Wrestrict, -Wstringop-overflow and -Warray-bounds misfire on std::string concatenation in GCC 12 (bugs 105651 and
+# 105329).
 set(csdsim_warning_options -Wall -Wextra -Wconversion -Wshadow -Wno-sign-conversion
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>)
 if(CSDSIM_WERROR)
   list(APPEND csdsim_warning_options -Werror)
 endif()

@@ -23,18 +23,6 @@ nfc::BusArbitration arbitration(scenario::BusArbitration a) {
   throw InternalError("unknown bus arbitration");
 }
 
-host::Granularity granularity(scenario::Granularity g) {
-  switch (g) {
-    case scenario::Granularity::layer_mini_batch:
-      return host::Granularity::layer_mini_batch;
-    case scenario::Granularity::sequence:
-      return host::Granularity::sequence;
-    case scenario::Granularity::head:
-      return host::Granularity::head;
-  }
-  throw InternalError("unknown command granularity");
-}
-
 nfc::Suspend suspend(scenario::Suspend s) {
   switch (s) {
     case scenario::Suspend::program:
@@ -212,11 +200,7 @@ nvme::PcieLinkParams link_params(const scenario::LinkConfig& link) {
 }
 
 /// A namespace that a workload does not use keeps what its FTL needs to exist.
-double kv_share(const Scenario& s) {
-  if (!s.platform.device.has_engine() || s.block_only()) return 0;
-  const auto* generation = std::get_if<scenario::GenerationWorkload>(&s.workload);
-  return generation != nullptr && generation->background ? 1 - generation->background->capacity_share.value() : 1;
-}
+double kv_share(const Scenario& s) { return s.platform.device.has_engine() ? s.workload->kv_share() : 0; }
 
 }  // namespace
 
@@ -299,38 +283,6 @@ host::GpuParameters gpu_parameters(const scenario::GpuConfig& gpu) {
   set(host::OperatorClass::attention, e.attention_prefill.value(), e.attention_decode.value());
   set(host::OperatorClass::elementwise, e.elementwise.value(), e.elementwise.value());
   return p;
-}
-
-GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> prompt_tokens) {
-  const auto& workload = std::get<scenario::GenerationWorkload>(s.workload);
-  GenerationSetup setup;
-  setup.platform = platform_config(s);
-  setup.gpu = gpu_parameters(s.platform.gpu);
-  const scenario::GpuLinkConfig& gpu_link = s.platform.gpu.link;
-  setup.gpu_link = {.bandwidth = std::min(gpu_link.payload_bandwidth(), s.platform.host.memory_bandwidth),
-                    .latency = gpu_link.latency};
-  setup.granularity = granularity(s.platform.device.nvme.granularity);
-  if (workload.background) setup.queues_of_others = 1;
-  setup.plan.system.through_host = s.platform.device.nvme.transfer == scenario::Transfer::host;
-  setup.plan.model = s.model.shape();
-  setup.plan.workload = {.prompt_tokens = std::move(prompt_tokens), .output_tokens = workload.output_tokens};
-  setup.plan.drives = s.platform.device.count;
-  const auto sequences = static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size());
-  setup.plan.system.mini_batches = workload.mini_batches.value_or(std::min<std::uint32_t>(2, sequences));
-  if (const auto* sparf = std::get_if<scenario::InstinferSparf>(&s.system)) {
-    setup.system = std::string(scenario::InstinferSparf::kKind);
-    setup.plan.system.sparf = scenario::sparf_parameters(*sparf);
-  } else {
-    setup.system = std::string(scenario::InstinferDense::kKind);
-  }
-  if (s.simulation.sampling) {
-    setup.sampling.layers = s.simulation.sampling->layers;
-    setup.sampling.steps = s.simulation.sampling->steps;
-    setup.sampling.cooldown = setup.plan.system.mini_batches > 1 ? 1 : 0;
-  } else {
-    setup.sampling.off = true;
-  }
-  return setup;
 }
 
 }  // namespace csdsim::experiment

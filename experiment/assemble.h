@@ -1,7 +1,7 @@
 // From a scenario to the configurations of the modules: the only place that knows both.
 #pragma once
 
-#include "experiment/generation/generation_run.h"
+#include "host_runtime/core/planner/gpu_model.h"
 #include "platform/platform.h"
 #include "scenario/scenario.h"
 
@@ -13,9 +13,5 @@ csd_model::DriveConfig drive_config(const scenario::Scenario& scenario);
 platform::PlatformConfig platform_config(const scenario::Scenario& scenario);
 
 host::GpuParameters gpu_parameters(const scenario::GpuConfig& gpu);
-
-/// Plan, GPU and platform of a generation scenario; `prompt_tokens` are the lengths of its prompts. `data` is left
-/// null.
-GenerationSetup generation_setup(const scenario::Scenario& scenario, std::vector<std::uint32_t> prompt_tokens);
 
 }  // namespace csdsim::experiment

@@ -155,8 +155,12 @@ std::string methods_text(std::string_view name) {
   return out;
 }
 
-ParamTable table_with_top() {
-  auto table = ParamTable::of<Scenario>();
+ParamTable table_of(const std::shared_ptr<const Registries>& registries) {
+  return ParamTable::of(Scenario(registries));
+}
+
+ParamTable table_with_top(const std::shared_ptr<const Registries>& registries) {
+  auto table = table_of(registries);
   table.sections.insert(table.sections.begin(), SectionRow{"", "The top of a scenario file.", {}, {}});
   return table;
 }
@@ -169,7 +173,7 @@ std::vector<std::string> catalog_categories() {
   return out;
 }
 
-std::vector<CatalogItem> catalog(std::string_view category) {
+std::vector<CatalogItem> catalog(std::string_view category, const std::shared_ptr<const Registries>& registries) {
   for (const Category& c : kCategories) {
     if (c.name != category) continue;
     std::vector<CatalogItem> items;
@@ -181,7 +185,7 @@ std::vector<CatalogItem> catalog(std::string_view category) {
     for (const std::string& name : Presets::builtin().names(c.preset_kind)) {
       items.push_back({name, Presets::builtin().preset(c.preset_kind, name)->doc});
     }
-    for (const SectionRow& section : ParamTable::of<Scenario>().sections) {
+    for (const SectionRow& section : table_of(registries).sections) {
       if (c.section.empty() || section.path != c.section) continue;
       for (std::size_t i = 0; i < section.kinds.size(); ++i) items.push_back({section.kinds[i], section.kind_docs[i]});
     }
@@ -193,7 +197,7 @@ std::vector<CatalogItem> catalog(std::string_view category) {
                               did_you_mean(category, names), join(names)));
 }
 
-std::string list_text(std::string_view category) {
+std::string list_text(std::string_view category, const std::shared_ptr<const Registries>& registries) {
   std::vector<std::string> wanted;
   for (const Category& c : kCategories) {
     if (category.empty() || (category == "presets" && !c.preset_kind.empty())) wanted.emplace_back(c.name);
@@ -202,24 +206,25 @@ std::string list_text(std::string_view category) {
   std::string out;
   for (const std::string& name : wanted) {
     std::vector<Row> rows;
-    for (const CatalogItem& item : catalog(name)) rows.push_back({item.name, item.doc});
+    for (const CatalogItem& item : catalog(name, registries)) rows.push_back({item.name, item.doc});
     out += fmt::format("{}:\n{}", name, aligned(rows, "  "));
   }
   return out;
 }
 
-std::vector<std::string> describe_kinds() {
+std::vector<std::string> describe_kinds(const std::shared_ptr<const Registries>& registries) {
   std::vector<std::string> kinds{"scenario", std::string(kMethods)};
-  for (const SectionRow& section : ParamTable::of<Scenario>().sections) {
+  for (const SectionRow& section : table_of(registries).sections) {
     const std::string key(last_key(section.path));
     if (std::find(kinds.begin(), kinds.end(), key) == kinds.end()) kinds.push_back(key);
   }
   return kinds;
 }
 
-std::string describe_text(std::string_view kind, std::string_view name) {
+std::string describe_text(std::string_view kind, std::string_view name,
+                          const std::shared_ptr<const Registries>& registries) {
   if (kind == kMethods || kind == "method") return methods_text(name);
-  const ParamTable table = table_with_top();
+  const ParamTable table = table_with_top(registries);
   if (!name.empty() && is_preset_kind(kind)) {
     if (const Preset* preset = Presets::builtin().preset(kind, name)) return preset_text(kind, *preset);
     const auto names = Presets::builtin().names(kind);
@@ -253,13 +258,13 @@ std::string describe_text(std::string_view kind, std::string_view name) {
                                 did_you_mean(name, kinds_of_section),
                                 kinds_of_section.empty() ? "none" : join(kinds_of_section)));
   }
-  const auto kinds = describe_kinds();
+  const auto kinds = describe_kinds(registries);
   throw UserError(fmt::format("nothing to describe under '{}'{}; exists: {}", printable(kind),
                               did_you_mean(kind, kinds), join(kinds)));
 }
 
-std::string describe_markdown() {
-  const ParamTable table = table_with_top();
+std::string describe_markdown(const std::shared_ptr<const Registries>& registries) {
+  const ParamTable table = table_with_top(registries);
   const auto cell = [](std::string_view text) {
     std::string escaped;
     for (const char c : text) {

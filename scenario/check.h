@@ -10,13 +10,14 @@
 #include <string_view>
 
 #include "base/config/diagnostics.h"
+#include "base/config/problems.h"
 #include "base/config/reader.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::scenario {
 
 /// What the checks need: the values, where they come from, and where to complain.
-class Checker {
+class Checker final : public config::Problems {
  public:
   Checker(Scenario& scenario, const config::Reader& reader, std::filesystem::path directory,
           config::Diagnostics& diagnostics);
@@ -24,19 +25,22 @@ class Checker {
   Scenario& scenario() { return scenario_; }
 
   /// False when one of the values could not be read: then nothing can be said about it.
-  bool readable(std::initializer_list<std::string_view> paths) const;
+  bool readable(std::initializer_list<std::string_view> paths) const override;
   /// Records an error at the strongest of the origins of `paths` unless `ok` or one of them could not be read. A value
   /// of a preset is located at the key that names the preset.
-  void require(bool ok, std::initializer_list<std::string_view> paths, const std::string& message);
+  void require(bool ok, std::initializer_list<std::string_view> paths, const std::string& message) override;
 
   config::Layer layer(std::string_view path) const;
   /// In the scenario file or stronger.
-  bool given(std::string_view path) const { return layer(path) >= config::Layer::file; }
-  void error_at(std::string_view path, const std::string& message);
-  void note_at(std::string_view path, const std::string& message);
+  bool given(std::string_view path) const override { return layer(path) >= config::Layer::file; }
+  void error_at(std::string_view path, const std::string& message) override;
+  void note_at(std::string_view path, const std::string& message) override;
 
   /// `path` has no effect because of `because`: an error where it was given at least as strongly, otherwise a note.
-  void refuse_unused(std::string_view path, std::string_view because, const std::string& why);
+  void refuse_unused(std::string_view path, std::string_view because, const std::string& why) override;
+  std::string_view stronger(std::string_view first, std::string_view second) const override {
+    return layer(first) > layer(second) ? first : second;
+  }
 
   /// Two settings of which only one may count. The stronger layer wins; both given in the same layer is an error. True
   /// when the first is the one that counts.
@@ -62,10 +66,7 @@ std::unique_ptr<ftl::KvMappingPolicy> check_mapping(Checker& c);
 void check_platform(Checker& c);
 /// Shape of the model. Reads the shape of a checkpoint. False when there is no usable shape.
 bool check_model(Checker& c);
-/// The workload, the system and whether the KV cache fits the drive.
-void check_workload(Checker& c);
-
-/// All of them, in this order.
+/// The platform, then what the experiment checks.
 void check_scenario(Checker& c);
 
 }  // namespace csdsim::scenario

@@ -232,7 +232,8 @@ void check_flash_features(Checker& c, const FlashConfig& flash, bool attends) {
 
 /// In controller DRAM the engine's buffer stands beside the map cache, and leaves room for what comes and goes.
 void check_engine_buffer(Checker& c, const DeviceConfig& device) {
-  if (device.engine.buffer_memory == EngineMemory::sram || !device.has_engine() || c.scenario().block_only()) return;
+  if (device.engine.buffer_memory == EngineMemory::sram || !device.has_engine() || !c.scenario().workload->attends())
+    return;
   const auto* map = std::get_if<CachedMap>(&device.ftl.map);
   const Bytes others = map != nullptr ? map->capacity : Bytes{};
   c.require(device.engine.buffer + others < device.dram.capacity,
@@ -262,7 +263,7 @@ void check_platform(Checker& c) {
   DeviceConfig& device = platform.device;
   check_geometry(c, device.flash.geometry);
   check_page_types(c, device.flash);
-  check_flash_features(c, device.flash, device.has_engine() && !c.scenario().block_only());
+  check_flash_features(c, device.flash, device.has_engine() && c.scenario().workload->attends());
   check_reliability(c, device.flash);
   check_link(c, device.link, "platform.device.link", true);
   check_link(c, platform.gpu.link, "platform.gpu.link", false);
@@ -285,9 +286,7 @@ void check_platform(Checker& c) {
     c.require(device.write_buffer.capacity.value > 0,
               {"platform.device.write_buffer.flush.kind", "platform.device.write_buffer.capacity"},
               "platform.device.write_buffer.flush: there is no write buffer: give it a capacity");
-    const auto* generation = std::get_if<GenerationWorkload>(&c.scenario().workload);
-    c.require(generation == nullptr || generation->background,
-              {"platform.device.write_buffer.flush.kind", "workload.kind"},
+    c.require(c.scenario().workload->writes_blocks(), {"platform.device.write_buffer.flush.kind", "workload.kind"},
               "platform.device.write_buffer.flush: the workload writes no blocks, and groups of the KV cache go to "
               "flash as soon as they are full");
   }
@@ -317,6 +316,11 @@ void check_platform(Checker& c) {
   std::sort(order.begin(), order.end());
   c.require(std::adjacent_find(order.begin(), order.end()) == order.end(), {"platform.device.ftl.stripe_order"},
             "platform.device.ftl.stripe_order: names a level twice; give channel, die and plane in some order");
+}
+
+void check_scenario(Checker& c) {
+  check_platform(c);
+  if (c.readable({"workload.kind", "workload"})) c.scenario().workload->check(c);
 }
 
 }  // namespace csdsim::scenario

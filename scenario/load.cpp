@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/config/dump.h"
 #include "base/config/yaml.h"
 #include "base/text.h"
 #include "scenario/check.h"
+#include "scenario/plugin.h"
 #include "scenario/presets.h"
 #include "scenario/sweep.h"
 
@@ -49,42 +51,73 @@ void take_version(Node& root, Diagnostics& diagnostics) {
   root.erase("csdsim");
 }
 
-/// `presets: [FILE...]`: presets beside the built-in ones. Leaves the tree without them.
-Presets take_presets(Node& root, const std::filesystem::path& directory, std::vector<std::string>& files,
-                     Diagnostics& diagnostics) {
-  Presets presets = Presets::builtin();
-  const Entry* entry = root.find("presets");
-  if (!entry) return presets;
+/// `KEY: [FILE...]` on top: hands each file to `use` and leaves the tree without the key. The files, as absolute paths.
+std::vector<std::string> take_files(Node& root, std::string_view key, const std::filesystem::path& directory,
+                                    Diagnostics& diagnostics,
+                                    const std::function<void(const std::filesystem::path&)>& use) {
+  std::vector<std::string> files;
+  const Entry* entry = root.find(key);
+  if (!entry) return files;
   const Node& list = entry->value;
   const std::vector<Node> items = list.kind == Node::Kind::scalar ? std::vector<Node>{list} : list.items;
-  if (items.empty()) diagnostics.error(list.origin, "presets: expected a file or a list of files");
+  if (items.empty()) diagnostics.error(list.origin, fmt::format("{}: expected a file or a list of files", key));
   for (const Node& item : items) {
     std::filesystem::path path = directory / item.scalar;
     if (std::error_code none; !std::filesystem::exists(path, none)) path = item.scalar;
     try {
-      presets.add(path.string(), config::read_file(path));
+      use(path);
       files.push_back(std::filesystem::absolute(path).string());
     } catch (const UserError& error) {
-      diagnostics.error(item.origin, fmt::format("presets: {}", error.what()));
+      diagnostics.error(item.origin, fmt::format("{}: {}", key, error.what()));
     }
   }
-  root.erase("presets");
-  return presets;
+  root.erase(key);
+  return files;
 }
 
-Resolved resolve(const Node& tree, const Presets& presets, const std::string& name,
-                 const std::filesystem::path& directory, Diagnostics& diagnostics) {
-  Resolved resolved;
-  resolved.scenario.name = name;
-  config::Reader reader(tree, presets, diagnostics);
+/// What a file says beside its parameters: presets and plugins, and where the file is.
+struct Surroundings {
+  Presets presets = Presets::builtin();
+  std::shared_ptr<const Registries> registries;
+  std::vector<std::string> preset_files;
+  std::vector<std::string> plugin_files;
+  std::string run_name;
+  std::filesystem::path directory;
+};
+
+Surroundings take_surroundings(Node& root, const std::filesystem::path& directory,
+                               const std::shared_ptr<const Registries>& registries, Diagnostics& diagnostics) {
+  Surroundings around;
+  around.directory = directory;
+  around.preset_files = take_files(root, "presets", directory, diagnostics, [&](const std::filesystem::path& path) {
+    around.presets.add(path.string(), config::read_file(path));
+  });
+  const auto extended = std::make_shared<Registries>(*registries);
+  around.plugin_files = take_files(root, "plugins", directory, diagnostics,
+                                   [&](const std::filesystem::path& path) { load_plugin(path, *extended); });
+  around.registries = around.plugin_files.empty() ? registries : extended;
+  return around;
+}
+
+std::string known_workloads(const Registries& registries) {
+  std::vector<std::string> maps;
+  for (const std::string& kind : registries.experiments.names()) maps.push_back(fmt::format("{{kind: {}, ...}}", kind));
+  return join(maps);
+}
+
+Resolved resolve(const Node& tree, const Surroundings& around, Diagnostics& diagnostics) {
+  Resolved resolved{Scenario(around.registries), {}, {}};
+  resolved.scenario.name = around.run_name;
+  resolved.scenario.preset_files = around.preset_files;
+  resolved.scenario.plugin_files = around.plugin_files;
+  config::Reader reader(tree, around.presets, diagnostics);
   reader.read(resolved.scenario);
-  Checker checker(resolved.scenario, reader, directory, diagnostics);
+  Checker checker(resolved.scenario, reader, around.directory, diagnostics);
   checker.require(is_name(resolved.scenario.name), {"name"},
                   fmt::format("name: '{}' has to be letters, digits, '.', '_' or '-', and not start with '.'",
                               printable(resolved.scenario.name)));
   checker.require(config::find_path(reader.root(), "workload") != nullptr, {"workload"},
-                  "workload: say what to run: {kind: generation, ...}, {kind: block_io, ...}, {kind: trace, ...} or "
-                  "{kind: ftl_policies, ...}");
+                  fmt::format("workload: say what to run, one of {}", known_workloads(*around.registries)));
   check_scenario(checker);
   resolved.origins = reader.origins();
   resolved.notes = diagnostics.notes();
@@ -94,33 +127,29 @@ Resolved resolve(const Node& tree, const Presets& presets, const std::string& na
 }  // namespace
 
 Loaded load_scenario_text(std::string_view text, const std::string& name, const std::filesystem::path& directory,
-                          const std::vector<std::string>& sets) {
+                          const std::vector<std::string>& sets, const std::shared_ptr<const Registries>& registries) {
   Diagnostics diagnostics;
   Node tree = config::parse_document(text, {config::Layer::file, name, 0, 0, ""}, diagnostics);
   // Without a readable file, what follows would only complain about what is missing.
   if (!diagnostics.ok() && tree.entries.empty()) diagnostics.throw_if_any();
   for (const std::string& set : sets) config::apply_set(tree, set, diagnostics);
   take_version(tree, diagnostics);
-  std::vector<std::string> preset_files;
-  const Presets presets = take_presets(tree, directory, preset_files, diagnostics);
+  Surroundings around = take_surroundings(tree, directory, registries, diagnostics);
+  around.run_name = default_name(name);
 
   std::vector<Axis> axes;
   if (const Entry* sweep = tree.find("sweep")) {
-    axes = read_axes(sweep->value, diagnostics);
+    axes = read_axes(sweep->value, around.registries, diagnostics);
     tree.erase("sweep");
   }
 
-  const std::string run_name = default_name(name);
-  Loaded loaded;
-  loaded.base = resolve(tree, presets, run_name, directory, diagnostics);
-  loaded.base.scenario.preset_files = preset_files;
+  Loaded loaded{resolve(tree, around, diagnostics), {}};
   for (const AxisPoint& point : axis_points(axes)) {
     // A mistake of the base shows in every point: a few of them are enough to find those of the axes.
     if (!diagnostics.ok() && loaded.points.size() >= 100) break;
     Diagnostics own;
     Node at_point = tree;
-    SweepPoint made;
-    made.name = point.name;
+    std::vector<std::pair<std::string, std::string>> values;
     for (std::size_t a = 0; a < axes.size(); ++a) {
       const Node& value = axes[a].values[point.indices[a]];
       if (const Node* set = config::find_path(tree, axes[a].path);
@@ -128,79 +157,60 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
         own.note(set->origin, fmt::format("{} is swept: the axis counts", axes[a].path));
       }
       config::set_path(at_point, axes[a].path, value);
-      made.axes.emplace_back(axes[a].path, axis_value_text(value));
+      values.emplace_back(axes[a].path, axis_value_text(value));
     }
-    made.resolved = resolve(at_point, presets, run_name, directory, own);
-    made.resolved.scenario.preset_files = preset_files;
+    loaded.points.push_back({point.name, std::move(values), resolve(at_point, around, own)});
     diagnostics.add(own);
-    loaded.points.push_back(std::move(made));
   }
   diagnostics.throw_if_any();
   return loaded;
 }
 
-Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets) {
+Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets,
+                     const std::shared_ptr<const Registries>& registries) {
   const std::string text = config::read_file(file);
   std::filesystem::path directory = file.parent_path();
   if (directory.empty()) directory = ".";
-  return load_scenario_text(text, file.string(), directory, sets);
+  return load_scenario_text(text, file.string(), directory, sets, registries);
 }
 
 nlohmann::ordered_json effective_config(const Scenario& scenario) {
   nlohmann::ordered_json json;
   json["csdsim"] = 1;
   if (!scenario.preset_files.empty()) json["presets"] = scenario.preset_files;
+  if (!scenario.plugin_files.empty()) json["plugins"] = scenario.plugin_files;
   json.update(config::JsonDump::of(scenario));
-  if (const auto* work = std::get_if<GenerationWorkload>(&scenario.workload)) {
-    if (work->prompts) {
-      json["workload"].erase("batch");
-      json["workload"].erase("input_tokens");
-    }
-    if (scenario.simulation.data == DataMode::carried) json["simulation"].erase("selection");
-  } else if (std::holds_alternative<PolicyWorkload>(scenario.workload)) {
-    for (const char* const unused : {"model", "system"}) json.erase(unused);
-    for (const char* const unused : {"gpu", "host"}) json["platform"].erase(unused);
-    nlohmann::ordered_json& device = json["platform"]["device"];
-    for (const char* const unused : {"count", "fidelity", "engine", "nvme", "link", "write_buffer", "energy"})
-      device.erase(unused);
-    for (const char* const unused : {"reliability", "filter_location"}) device["flash"].erase(unused);
-    for (const char* const unused : {"lookup_time", "over_provisioning"}) device["ftl"].erase(unused);
-    json["simulation"].erase("sampling");
-    return json;
-  } else {
-    const auto* block = std::get_if<BlockIoWorkload>(&scenario.workload);
-    if (block && block->open()) json["workload"].erase("queue_depth");
-    if (block && block->duration) json["workload"].erase("requests");
-    if (block && !block->request_sizes.empty()) json["workload"].erase("request_size");
-    json.erase("model");
-    json.erase("system");
-    json["simulation"].erase("selection");
-    json["simulation"].erase("sampling");
-    json["platform"]["device"]["energy"].erase("mac");
-  }
-  if (const KvMapping* mapping = kv_mapping(scenario.platform.device.ftl.mapping);
-      mapping && mapping->tail != TailPolicy::partial_program) {
-    json["platform"]["device"]["ftl"]["mapping"].erase("tail_rewrites");
-  }
-  if (!scenario.platform.device.has_engine()) json["platform"]["device"]["energy"].erase("engine_idle");
-  if (!scenario.platform.gpu.times) json["platform"]["gpu"].erase("times");
+  const DeviceConfig& device = scenario.platform.device;
+  if (const KvMapping* mapping = kv_mapping(device.ftl.mapping);
+      mapping && mapping->tail != TailPolicy::partial_program)
+    erase_path(json, "platform.device.ftl.mapping.tail_rewrites");
+  if (!device.has_engine()) erase_path(json, "platform.device.energy.engine_idle");
+  if (!scenario.platform.gpu.times) erase_path(json, "platform.gpu.times");
   if (scenario.platform.gpu.timing == GpuTiming::measured) {
     for (const char* const of_model : {"fp16_rate", "memory_bandwidth", "kernel_launch", "efficiency"})
-      json["platform"]["gpu"].erase(of_model);
+      erase_path(json, fmt::format("platform.gpu.{}", of_model));
   }
-  if (auto* sparf = std::get_if<InstinferSparf>(&scenario.system);
-      sparf && sparf->r && sparf->k && json.contains("system")) {
-    json["system"].erase("ratio");
-    json["system"].erase("ratio_mode");
-  }
+  for (const std::string& unused : scenario.system->unused_parameters())
+    erase_path(json, fmt::format("system.{}", unused));
   for (const char* const end : {"device", "gpu"}) {
-    nlohmann::ordered_json& link = json["platform"][end]["link"];
-    if (link["bandwidth"] == "auto") continue;
+    if (json["platform"][end]["link"]["bandwidth"] == "auto") continue;
     for (const char* const of_packets :
          {"max_payload", "max_read_request", "outstanding_reads", "tlp_overhead", "dllp_overhead"})
-      link.erase(of_packets);
+      erase_path(json, fmt::format("platform.{}.link.{}", end, of_packets));
   }
+  scenario.workload->prune(json, scenario);
   return json;
+}
+
+void erase_path(nlohmann::ordered_json& config, std::string_view path) {
+  nlohmann::ordered_json* map = &config;
+  for (std::size_t dot = path.find('.'); dot != std::string_view::npos; dot = path.find('.')) {
+    const std::string key(path.substr(0, dot));
+    if (!map->contains(key)) return;
+    map = &(*map)[key];
+    path.remove_prefix(dot + 1);
+  }
+  if (map->is_object()) map->erase(std::string(path));
 }
 
 }  // namespace csdsim::scenario

@@ -36,13 +36,15 @@ struct Loaded {
 inline constexpr std::size_t kMaxSweepPoints = 10'000;
 
 /// Reads and checks a file with `--set` assignments ("a.b=v") laid over it, and every point of its sweep. Relative
-/// paths in it are looked up beside the file, then in the current directory. Throws config::ConfigError with all
+/// paths in it are looked up beside the file, then in the current directory. `registries` are the kinds that it can
+/// name, those of its plugins aside. Throws config::ConfigError with all
 /// mistakes, UserError when the file cannot be read.
-Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets = {});
+Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets,
+                     const std::shared_ptr<const Registries>& registries);
 
 /// The same for text; `name` stands for the file in messages, `directory` is where relative paths are looked up.
 Loaded load_scenario_text(std::string_view text, const std::string& name, const std::filesystem::path& directory,
-                          const std::vector<std::string>& sets = {});
+                          const std::vector<std::string>& sets, const std::shared_ptr<const Registries>& registries);
 
 /// The effective configuration, complete and with `csdsim: 1`: loading it again gives the same scenario. Parts that the
 /// workload does not use are absent.

@@ -6,13 +6,12 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "base/param.h"
 #include "host_runtime/core/planner/model_shape.h"
-#include "host_runtime/core/planner/sparf_budget.h"
-#include "scenario/block_workload.h"
 #include "scenario/platform.h"
-#include "scenario/policy_workload.h"
+#include "scenario/registries.h"
 
 namespace csdsim::scenario {
 
@@ -41,50 +40,6 @@ struct ModelConfig {
   Bytes weight_bytes() const { return shape().weight_bytes(); }
 };
 
-enum class RatioMode : std::uint8_t { uniform, traffic };
-enum class Method : std::uint8_t { dense, sparf };
-
-/// InstInfer with exact attention in the drive.
-struct InstinferDense {
-  static constexpr std::string_view kKind = "instinfer-dense";
-  static constexpr std::string_view kDoc = "InstInfer with dense attention in the drive.";
-  Method method = Method::dense;
-};
-
-/// InstInfer with SparF attention in the drive.
-struct InstinferSparf {
-  static constexpr std::string_view kKind = "instinfer-sparf";
-  static constexpr std::string_view kDoc = "InstInfer with SparF attention in the drive: SparQ on pages in two steps.";
-  Method method = Method::sparf;
-  Ratio ratio = Ratio::of(1, 8);
-  RatioMode ratio_mode = RatioMode::uniform;
-  std::optional<std::uint32_t> r;  ///< components of q; unset: from ratio
-  std::optional<std::uint32_t> k;  ///< tokens attended; unset: from ratio
-  std::optional<std::uint32_t> l;  ///< newest tokens that are always attended; unset: k/4
-};
-
-/// The same for the planner, which resolves r, k and l for every context (host::SparfBudget).
-host::SparfParameters sparf_parameters(const InstinferSparf& system);
-
-using SystemConfig = std::variant<InstinferDense, InstinferSparf>;
-
-/// Decoding of a batch: equal lengths, or the prompts of a file.
-struct GenerationWorkload {
-  static constexpr std::string_view kKind = "generation";
-  static constexpr std::string_view kDoc = "Prompts are prefilled and tokens are generated.";
-  std::uint32_t batch = 1;
-  std::uint32_t input_tokens = 128;
-  std::uint32_t output_tokens = 128;
-  Ratio temperature{0, 1};                    ///< 0: greedy
-  std::optional<std::uint32_t> top_k;         ///< draw from the likeliest tokens only; unset: all
-  Ratio top_p{1, 1};                          ///< draw from the likeliest tokens of this mass
-  std::optional<InputPath> prompts;           ///< a prompt a line; replaces batch and input_tokens
-  std::optional<std::uint32_t> mini_batches;  ///< parts of the batch that take turns on GPU and drive; unset: 2, or 1
-  std::optional<BackgroundWorkload> background;  ///< on the same drive
-};
-
-using WorkloadConfig = std::variant<GenerationWorkload, BlockIoWorkload, TraceWorkload, PolicyWorkload>;
-
 enum class DataMode : std::uint8_t { timing, carried };
 
 /// Picks where tokens cluster: a share of the token pages is touched.
@@ -108,38 +63,32 @@ struct SamplingConfig {
   std::uint32_t steps = 8;
 };
 
-/// Another way to decode the same prompts, to compare tokens with.
-enum class Comparison : std::uint8_t { host, instinfer_dense, instinfer_sparf };
+/// `compare` entry: the same plan with attention on the host. Every other entry is the kind of an offload system.
+inline constexpr std::string_view kHostComparison = "host";
 
 struct SimulationConfig {
   DataMode data = DataMode::timing;
-  std::vector<Comparison> compare;  ///< carried runs
+  std::vector<std::string> compare;     ///< carried runs: other ways to decode the same prompts
+  std::vector<std::string> comparable;  ///< what `compare` may name
   SelectionConfig selection;
   std::optional<SamplingConfig> sampling;  ///< unset: everything is simulated
 };
 
 struct Scenario {
+  explicit Scenario(const std::shared_ptr<const Registries>& registries);
+
   std::string name;
   std::uint64_t seed = 1;
   ModelConfig model;
   PlatformConfig platform;
-  SystemConfig system;
-  WorkloadConfig workload;
+  Chosen<host::OffloadSystem> system;
+  Chosen<Experiment> workload;
   SimulationConfig simulation;
   std::vector<std::string> preset_files;  ///< read beside the built-in presets; absolute
-
-  std::string_view system_kind() const;
-  std::string_view workload_kind() const;
-  /// The drive is a plain SSD: there is no model and no offload system.
-  bool block_only() const {
-    return std::holds_alternative<BlockIoWorkload>(workload) || std::holds_alternative<TraceWorkload>(workload);
-  }
+  std::vector<std::string> plugin_files;  ///< shared libraries that add kinds; absolute
 };
 
 void describe(ParamVisitor& v, ModelConfig& c);
-void describe(ParamVisitor& v, InstinferDense& c);
-void describe(ParamVisitor& v, InstinferSparf& c);
-void describe(ParamVisitor& v, GenerationWorkload& c);
 void describe(ParamVisitor& v, ClusteredSelection& c);
 void describe(ParamVisitor& v, RecordedSelection& c);
 void describe(ParamVisitor& v, SamplingConfig& c);
@@ -162,26 +111,6 @@ struct EnumValues<scenario::Embeddings> {
   static constexpr EnumValue<scenario::Embeddings> values[] = {
       {scenario::Embeddings::tied, "tied", "The output projection is the embedding table."},
       {scenario::Embeddings::untied, "untied", "The output projection has a table of its own."}};
-};
-template <>
-struct EnumValues<scenario::RatioMode> {
-  static constexpr EnumValue<scenario::RatioMode> values[] = {
-      {scenario::RatioMode::uniform, "uniform",
-       "The ratio applies to components and to tokens: r = ratio d, k = ratio S."},
-      {scenario::RatioMode::traffic, "traffic", "The ratio is that of all elements moved; k follows from it."}};
-};
-template <>
-struct EnumValues<scenario::Method> {
-  static constexpr EnumValue<scenario::Method> values[] = {
-      {scenario::Method::dense, "dense", "Every token is attended."},
-      {scenario::Method::sparf, "sparf", "SparQ on flash pages in two steps."}};
-};
-template <>
-struct EnumValues<scenario::Comparison> {
-  static constexpr EnumValue<scenario::Comparison> values[] = {
-      {scenario::Comparison::host, "host", "The same method with attention on the host: tokens must be equal."},
-      {scenario::Comparison::instinfer_dense, "instinfer-dense", "Dense attention in the drive."},
-      {scenario::Comparison::instinfer_sparf, "instinfer-sparf", "SparF attention in the drive."}};
 };
 template <>
 struct EnumValues<scenario::DataMode> {

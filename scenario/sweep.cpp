@@ -17,8 +17,8 @@ using config::Entry;
 using config::Node;
 
 /// Every path that a value can be given at.
-std::vector<std::string> known_paths() {
-  const auto table = config::ParamTable::of<Scenario>();
+std::vector<std::string> known_paths(const std::shared_ptr<const Registries>& registries) {
+  const auto table = config::ParamTable::of(Scenario(registries));
   std::vector<std::string> paths;
   for (const auto& section : table.sections) paths.push_back(section.path);
   for (const auto& row : table.rows) paths.push_back(row.path);
@@ -87,7 +87,8 @@ std::string axis_value_text(const Node& value) {
   return fmt::format("{{{}}}", join(items));
 }
 
-std::vector<Axis> read_axes(const Node& sweep, config::Diagnostics& diagnostics) {
+std::vector<Axis> read_axes(const Node& sweep, const std::shared_ptr<const Registries>& registries,
+                            config::Diagnostics& diagnostics) {
   std::vector<Axis> axes;
   const Entry* list = sweep.find("axes");
   for (const Entry& entry : sweep.entries) {
@@ -99,7 +100,7 @@ std::vector<Axis> read_axes(const Node& sweep, config::Diagnostics& diagnostics)
     diagnostics.error(list ? list->origin : sweep.origin, "sweep: expected axes: {PATH: [values], ...}");
     return axes;
   }
-  const auto paths = known_paths();
+  const auto paths = known_paths(registries);
   std::size_t points = 1;
   for (const Entry& entry : list->value.entries) {
     if (std::find(paths.begin(), paths.end(), entry.key) == paths.end()) {

@@ -1,6 +1,7 @@
 // Axes of a sweep and the points that they span.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "base/config/diagnostics.h"
 #include "base/config/node.h"
+#include "scenario/registries.h"
 
 namespace csdsim::scenario {
 
@@ -18,7 +20,8 @@ struct Axis {
 };
 
 /// Reads `sweep: {axes: {PATH: [values]}}`. Records what is wrong with it, unknown paths included.
-std::vector<Axis> read_axes(const config::Node& sweep, config::Diagnostics& diagnostics);
+std::vector<Axis> read_axes(const config::Node& sweep, const std::shared_ptr<const Registries>& registries,
+                            config::Diagnostics& diagnostics);
 
 /// Values of one point, by axis.
 struct AxisPoint {

@@ -70,8 +70,7 @@ struct SectionRow {
 class ParamTable final : public ParamVisitor {
  public:
   template <class S>
-  static ParamTable of() {
-    S value{};
+  static ParamTable of(S value = {}) {
     ParamTable table;
     describe(table, value);
     return table;

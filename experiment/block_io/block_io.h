@@ -13,14 +13,12 @@
 #include "base/histogram.h"
 #include "base/request_stages.h"
 #include "csd_model/energy.h"
+#include "experiment/block_io/block_workload.h"
 #include "experiment/requests/request.h"
 #include "experiment/requests/time_series.h"
 #include "platform/platform.h"
 
 namespace csdsim::experiment {
-
-/// What is written before the first request: nothing, or all of the source's footprint.
-enum class Fill : std::uint8_t { none, sequential, random };
 
 struct BlockIoSetup {
   platform::PlatformConfig platform;
@@ -35,8 +33,8 @@ struct BlockIoSetup {
   std::uint16_t queues = 1;                       ///< that are used
   std::uint16_t first_queue = 1;                  ///< of these
   bool queue_by_stream = false;                   ///< stream i on queue i mod queues, or requests in turn
-  Fill fill = Fill::random;
-  double overwrites = 0;  ///< of what was filled, at random, without taking time
+  Fill fill = Fill::random;                       ///< all of the source's footprint is written so
+  double overwrites = 0;                          ///< of what was filled, at random, without taking time
   std::uint64_t seed = 1;
   std::uint64_t lose_completion = 0;  ///< fault: number of the request, from 1, whose completion the host loses
 };

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "experiment/assemble.h"
 #include "experiment/generation/generation_run.h"
+#include "experiment/generation/generation_setup.h"
 #include "host_runtime/core/carried/decoder_data.h"
 
 namespace csdsim::experiment {
@@ -18,7 +18,7 @@ DriveForcing force_in_drive(const scenario::Scenario& scenario, const host::Deco
   for (const auto& window : windows) prompts.emplace_back(window.begin(), window.begin() + prefill);
   GenerationSetup setup = generation_setup(scenario, std::vector<std::uint32_t>(windows.size(), prefill));
   // One batch, as on the host: whether rows of a prefill depend on the batch is up to the backend.
-  setup.plan.system.mini_batches = 1;
+  setup.plan.mini_batches = 1;
   host::DecoderData data(decoder, std::move(prompts), setup.plan.workload.output_tokens, 1, {});
   // New token 0 is fed first and predicted by the prefill: it does not count.
   data.set_chooser([&](std::uint32_t window, std::size_t index, std::span<const float> logits) {

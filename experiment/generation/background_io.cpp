@@ -4,12 +4,11 @@
 
 #include <utility>
 
-#include "experiment/block_io/block_setup.h"
 #include "experiment/requests/synthetic.h"
 
 namespace csdsim::experiment {
 
-BackgroundIo::BackgroundIo(const scenario::Scenario& s, const scenario::BackgroundWorkload& work) {
+BackgroundIo::BackgroundIo(const scenario::Scenario& s, const BackgroundWorkload& work) {
   setup_.source = [block_io = work.block_io(), block = s.platform.device.nvme.block_size,
                    seed = s.seed](Bytes capacity) {
     return std::make_unique<workload::SyntheticRequests>(synthetic_config(block_io, block, capacity, seed));

@@ -17,7 +17,7 @@ namespace csdsim::experiment {
 /// only. Must outlive the simulation.
 class BackgroundIo {
  public:
-  BackgroundIo(const scenario::Scenario& scenario, const scenario::BackgroundWorkload& work);
+  BackgroundIo(const scenario::Scenario& scenario, const BackgroundWorkload& work);
   ~BackgroundIo();
 
   /// Fills the block namespace and joins a platform whose simulation has not started.

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "experiment/generation/phase_totals.h"
-#include "host_runtime/core/planner/systems/systems.h"
 #include "host_runtime/sysc/drive_backend.h"
 #include "host_runtime/sysc/executor_module.h"
 #include "nfc/sysc/sim_time.h"
@@ -135,11 +134,13 @@ class GenerationProgram : public sc_core::sc_module {
             .component_major = component_major(),
             .granularity = setup_.granularity,
             .queues_of_others = setup_.queues_of_others,
-            .through_host = setup_.plan.system.through_host};
+            .through_host = setup_.plan.through_host};
   }
 
-  /// Dense attention never reads embedding pages: InstI-Dense keeps K once.
-  bool component_major() const { return setup_.component_major.value_or(setup_.system != "instinfer-dense"); }
+  bool component_major() const {
+    return setup_.component_major.value_or(
+        setup_.system->needs(setup_.plan.model, setup_.plan.workload).component_major);
+  }
 
   std::uint32_t max_tokens() const {
     const auto& prompts = setup_.plan.workload.prompt_tokens;
@@ -249,7 +250,7 @@ class GenerationProgram : public sc_core::sc_module {
     inputs.model.layers = group.layers;
     inputs.span = group.span();
     inputs.drives = platform_.drives();
-    const std::unique_ptr<host::Planner> planner = host::make_planner(setup_.system, inputs);
+    const std::unique_ptr<host::Planner> planner = setup_.system->plan(inputs);
     group_ = &group;
     gpu_busy_ = gpu_outside_ = gpu_outside_before_ = {};
     before_ = totals();
@@ -287,7 +288,7 @@ class GenerationProgram : public sc_core::sc_module {
     // A step ends with the last of its mini-batches; one with short prompts may be steps ahead of another.
     const bool prefill = record.tag.phase == host::Phase::prefill;
     std::uint32_t& parts_done = samples_[prefill ? 0 : record.tag.step + std::uint64_t{1}];
-    if (++parts_done != std::max<std::uint32_t>(1, setup_.plan.system.mini_batches)) return;
+    if (++parts_done != std::max<std::uint32_t>(1, setup_.plan.mini_batches)) return;
     const PhaseTotals now = totals();
     const bool measured = !prefill && record.tag.step >= group_->first_measured() &&
                           record.tag.step < group_->first_measured() + group_->measured;

@@ -16,6 +16,7 @@
 #include "host_runtime/core/planner/metrics.h"
 #include "host_runtime/core/planner/platform_backend.h"
 #include "host_runtime/core/planner/sampling_plan.h"
+#include "host_runtime/core/planner/system.h"
 #include "host_runtime/sysc/drive_backend.h"
 #include "platform/platform.h"
 
@@ -26,7 +27,7 @@ struct GenerationSetup {
   host::GpuParameters gpu;
   std::shared_ptr<host::OperatorTable> gpu_times;  ///< null: the times are modelled
   host::LinkModel gpu_link;
-  std::string system;        ///< name of an offload system
+  std::shared_ptr<const host::OffloadSystem> system;
   host::PlannerInputs plan;  ///< span and drives are set by the run
   host::SamplingSettings sampling;
   host::OperationData* data = nullptr;  ///< carried runs

@@ -58,7 +58,7 @@ Tokens read_prompts(const std::filesystem::path& path, const host::Tokenizer& to
   return prompts;
 }
 
-Tokens make_prompts(const scenario::GenerationWorkload& workload, std::uint32_t vocabulary, std::uint64_t seed) {
+Tokens make_prompts(const GenerationWorkload& workload, std::uint32_t vocabulary, std::uint64_t seed) {
   Rng rng(seed, "prompts");
   Tokens prompts(workload.batch);
   for (auto& prompt : prompts)

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "experiment/generation/generation_workload.h"
 #include "experiment/generation/processor.h"
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/core/decoder.h"
-#include "scenario/scenario.h"
 
 namespace csdsim::experiment {
 
@@ -44,6 +44,6 @@ class LoadedModel {
 Tokens read_prompts(const std::filesystem::path& path, const host::Tokenizer& tokenizer);
 
 /// Prompts of a given length for a workload that names none: token ids drawn from the seed.
-Tokens make_prompts(const scenario::GenerationWorkload& workload, std::uint32_t vocabulary, std::uint64_t seed);
+Tokens make_prompts(const GenerationWorkload& workload, std::uint32_t vocabulary, std::uint64_t seed);
 
 }  // namespace csdsim::experiment

@@ -1,19 +1,18 @@
 // The processor that computes what is not offloaded: real work of carried runs and evaluations, not the modelled GPU.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "host_runtime/core/backend.h"
 #include "host_runtime/core/generation.h"
+#include "host_runtime/core/processor.h"
 
 namespace csdsim::experiment {
 
-enum class Processor : std::uint8_t { cpu, cuda, cuda_bf16 };
-/// As the command line has them; cuda computes in fp16.
-inline constexpr std::array<std::string_view, 3> kProcessorNames{"cpu", "cuda", "cuda-bf16"};
+using host::kProcessorNames;
+using host::Processor;
 
 /// InternalError if there is no such name.
 Processor processor_named(std::string_view name);

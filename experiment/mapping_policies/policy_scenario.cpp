@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "experiment/assemble.h"
 #include "experiment/evaluation/recorded_selection.h"
-#include "experiment/kinds.h"
 #include "experiment/mapping_policies/policy_tables.h"
 #include "experiment/result.h"
 #include "ftl/policies/registry.h"
@@ -79,8 +78,16 @@ std::vector<Variant> tails(const FlashGeometry& geometry, std::uint32_t head_dim
 
 }  // namespace
 
+const PolicyWorkload& policy_workload_of(const scenario::Scenario& s) {
+  const auto* const workload = dynamic_cast<const PolicyWorkload*>(&*s.workload);
+  if (workload == nullptr)
+    throw UserError(
+        fmt::format("workload.kind is {}; policies are measured on {}", s.workload.kind(), PolicyWorkload::kKind));
+  return *workload;
+}
+
 PolicyStudyConfig policy_study_config(const scenario::Scenario& s) {
-  const auto& work = std::get<scenario::PolicyWorkload>(s.workload);
+  const PolicyWorkload& work = policy_workload_of(s);
   const csd_model::DriveConfig drive = drive_config(s);
   PolicyStudyConfig config;
   config.geometry = drive.geometry;
@@ -96,7 +103,7 @@ PolicyStudyConfig policy_study_config(const scenario::Scenario& s) {
   config.most_tokens = work.most_tokens;
   config.prompt_share = work.prompt_fraction.value();
   config.attend_every = work.attend_every;
-  config.sparf.ratio = {work.ratio.numerator, work.ratio.denominator};
+  config.sparf.ratio = work.ratio;
   config.seed = s.seed;
   return config;
 }
@@ -116,7 +123,7 @@ std::string policy_selection_text(const scenario::Scenario& s) {
                      clustered.token_page_fraction.value());
 }
 
-RunResult run_policy_scenario(const scenario::Scenario& s, const RunOptions& options) {
+scenario::RunResult PolicyWorkload::run(const scenario::Scenario& s, const scenario::RunOptions& options) const {
   if (options.trace) throw UserError("--trace: ftl_policies runs have no operations to trace");
   const WallClock clock;
   const PolicyStudyConfig config = policy_study_config(s);
@@ -140,7 +147,7 @@ RunResult run_policy_scenario(const scenario::Scenario& s, const RunOptions& opt
   const std::vector<PolicyRow> rows = study(main);
   const std::vector<PolicyRow> tail_rows = study(tail);
 
-  RunResult result;
+  scenario::RunResult result;
   result.document = result_frame(s);
   const PolicyFigures& first = rows.front().figures;
   result.document["metrics"] = {{"policies", rows.size()},

@@ -7,9 +7,13 @@
 
 #include "attention_engine/core/selection.h"
 #include "experiment/mapping_policies/policy_study.h"
+#include "experiment/mapping_policies/policy_workload.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::experiment {
+
+/// UserError if the workload is of another kind.
+const PolicyWorkload& policy_workload_of(const scenario::Scenario& scenario);
 
 PolicyStudyConfig policy_study_config(const scenario::Scenario& scenario);
 

@@ -81,7 +81,7 @@ std::string table_csv(const ordered_json& table) {
   for (const ordered_json& row : table) {
     std::string line;
     for (const auto& [key, value] : row.items()) {
-      line += (line.empty() ? "" : ",") + (value.is_string() ? value.get<std::string>() : value.dump());
+      line += fmt::format("{}{}", line.empty() ? "" : ",", value.is_string() ? value.get<std::string>() : value.dump());
     }
     csv += line + "\r\n";
   }

@@ -1,6 +1,5 @@
 #include "ftl/plugin/load_plugin.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <exception>
@@ -8,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/plugin.h"
 #include "ftl/plugin/mapping_plugin.h"
 
 namespace csdsim::ftl {
@@ -15,34 +15,11 @@ namespace csdsim::ftl {
 namespace {
 
 const MappingPlugin& plugin_in(const std::filesystem::path& library) {
-  const std::string shown = library.string();
-  std::error_code code;
-  if (!std::filesystem::exists(library, code)) throw UserError(fmt::format("{} does not exist", shown));
-  // With a bare name the loader would look in the system's directories only.
-  void* handle = dlopen(std::filesystem::absolute(library).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char* why = dlerror();
-    throw UserError(fmt::format("{} cannot be loaded: {}", shown, why != nullptr ? why : "no reason given"));
-  }
-  const auto entry = reinterpret_cast<MappingPluginEntry*>(dlsym(handle, kMappingPluginEntry));
-  if (entry == nullptr) {
-    throw UserError(fmt::format("{} is no mapping plugin: it does not export {} (CSDSIM_MAPPING_POLICY does)", shown,
-                                kMappingPluginEntry));
-  }
+  const auto entry = reinterpret_cast<MappingPluginEntry*>(
+      plugin_symbol(library, kMappingPluginEntry, "mapping plugin", "CSDSIM_MAPPING_POLICY"));
   const MappingPlugin* plugin = entry();
-  if (plugin == nullptr) throw UserError(fmt::format("{}: {} returned nothing", shown, kMappingPluginEntry));
+  if (plugin == nullptr) throw UserError(fmt::format("{}: {} returned nothing", library.string(), kMappingPluginEntry));
   return *plugin;
-}
-
-void check_build(const std::filesystem::path& library, const MappingPlugin& plugin) {
-  const auto same = [&](std::string_view what, const auto& theirs, const auto& ours) {
-    if (theirs == ours) return;
-    throw UserError(fmt::format("{} was built for {} {}, this is {} {}: build it again against this csdsim",
-                                library.string(), what, theirs, what, ours));
-  };
-  same("mapping interface", plugin.interface, kMappingInterface);
-  same("csdsim", std::string_view(plugin.version), std::string_view(CSDSIM_VERSION));
-  same("compiler", std::string_view(plugin.abi), std::string_view(CSDSIM_PLUGIN_ABI));
 }
 
 std::unique_ptr<KvMappingPolicy> make(const std::filesystem::path& library, const MappingPlugin& plugin,
@@ -66,7 +43,8 @@ std::unique_ptr<KvMappingPolicy> make(const std::filesystem::path& library, cons
 
 std::string load_mapping_plugin(const std::filesystem::path& library, PolicyRegistry& registry) {
   const MappingPlugin& plugin = plugin_in(library);
-  check_build(library, plugin);
+  check_plugin_build(library, "mapping interface", plugin.build,
+                     {kMappingInterface, CSDSIM_VERSION, CSDSIM_PLUGIN_ABI});
   try {
     registry.add({plugin.name, plugin.summary,
                   [library, &plugin](const PolicyContext& context) { return make(library, plugin, context); }});

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string_view>
 
+#include "base/plugin.h"
 #include "ftl/core/kv_policy.h"
 #include "ftl/policies/registry.h"
 #include "ftl/policies/settings.h"
@@ -19,30 +20,16 @@
 #error "link csdsim::csdsim_mapping_plugin: the target says which version of csdsim this is"
 #endif
 
-#define CSDSIM_PLUGIN_TEXT_OF(x) #x
-#define CSDSIM_PLUGIN_TEXT(x) CSDSIM_PLUGIN_TEXT_OF(x)
-#ifdef __clang__
-#define CSDSIM_PLUGIN_COMPILER "clang " CSDSIM_PLUGIN_TEXT(__clang_major__)
-#else
-#define CSDSIM_PLUGIN_COMPILER "gcc " CSDSIM_PLUGIN_TEXT(__GNUC__)
-#endif
-/// What two compilers must share so that their classes can meet: themselves, the language and the library's layout.
-#define CSDSIM_PLUGIN_ABI \
-  CSDSIM_PLUGIN_COMPILER  \
-  ", C++ " CSDSIM_PLUGIN_TEXT(__cplusplus) ", strings " CSDSIM_PLUGIN_TEXT(_GLIBCXX_USE_CXX11_ABI)
-
 namespace csdsim::ftl {
 
 /// Grows with every change of KvMappingPolicy and of what it is given.
 inline constexpr std::uint32_t kMappingInterface = 1;
 
-/// What a plugin says of itself. The first three members are read before the others are believed.
+/// What a plugin says of itself.
 struct MappingPlugin {
-  std::uint32_t interface;  ///< kMappingInterface
-  const char* version;      ///< of csdsim
-  const char* abi;          ///< CSDSIM_PLUGIN_ABI
-  const char* name;         ///< by which the policy is registered
-  const char* summary;      ///< one line
+  PluginBuild build;    ///< read before the rest is believed
+  const char* name;     ///< by which the policy is registered
+  const char* summary;  ///< one line
   std::unique_ptr<KvMappingPolicy> (*make)(const PolicyContext& context);
 };
 
@@ -56,14 +43,12 @@ inline constexpr const char* kMappingPluginEntry = "csdsim_mapping_plugin_v1";
 /// library.
 #define CSDSIM_MAPPING_POLICY(Policy, policy_name, policy_summary)                                                 \
   extern "C" __attribute__((visibility("default"))) const csdsim::ftl::MappingPlugin* csdsim_mapping_plugin_v1() { \
-    static constexpr csdsim::ftl::MappingPlugin plugin{csdsim::ftl::kMappingInterface,                             \
-                                                       CSDSIM_VERSION,                                             \
-                                                       CSDSIM_PLUGIN_ABI,                                          \
-                                                       policy_name,                                                \
-                                                       policy_summary,                                             \
-                                                       [](const csdsim::ftl::PolicyContext& context) {             \
-                                                         return csdsim::ftl::make_policy<Policy>(policy_name,      \
-                                                                                                 context);         \
-                                                       }};                                                         \
+    static constexpr csdsim::ftl::MappingPlugin plugin{                                                            \
+        {csdsim::ftl::kMappingInterface, CSDSIM_VERSION, CSDSIM_PLUGIN_ABI},                                       \
+        policy_name,                                                                                               \
+        policy_summary,                                                                                            \
+        [](const csdsim::ftl::PolicyContext& context) {                                                            \
+          return csdsim::ftl::make_policy<Policy>(policy_name, context);                                           \
+        }};                                                                                                        \
     return &plugin;                                                                                                \
   }

@@ -14,6 +14,6 @@ TEST_CASE("a registry gives what was put in, in order, and names what exists") {
   CHECK_THROWS_WITH(r.at("instinfr"),
                     "unknown mapping policy 'instinfr' (did you mean instinfer?); exists: page, instinfer");
   CHECK_THROWS_AS(r.at("nothing"), UserError);
-  CHECK_THROWS_AS(r.add("page", "Again.", 3), InternalError);
+  CHECK_THROWS_AS(r.add("page", "Again.", 3), UserError);
   CHECK_THROWS_AS(r.add("", "Nameless.", 3), InternalError);
 }

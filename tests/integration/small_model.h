@@ -67,12 +67,12 @@ inline experiment::GenerationSetup small_setup(const csd_model::DriveConfig& dri
   setup.platform.queue_depth = 64;
   setup.gpu = host::gpu_preset("a6000");
   setup.gpu_link = {.bandwidth = Bandwidth{25'000'000'000}, .latency = {}};
-  setup.system = system;
+  setup.system = host::builtin_systems().make(system);
   setup.plan.model = model.shape();
   for (const auto& prompt : prompts)
     setup.plan.workload.prompt_tokens.push_back(static_cast<std::uint32_t>(prompt.size()));
   setup.plan.workload.output_tokens = new_tokens;
-  setup.plan.system.mini_batches = 1;
+  setup.plan.mini_batches = 1;
   setup.sampling.off = true;
   return setup;
 }
@@ -80,8 +80,7 @@ inline experiment::GenerationSetup small_setup(const csd_model::DriveConfig& dri
 inline DecodeRun decode_in_drive(experiment::GenerationSetup setup, const Prompts& prompts,
                                  const host::SamplingOptions& sampling, const experiment::GenerationHooks& hooks = {},
                                  const SmallModel& model = SmallModel::get()) {
-  host::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens, setup.plan.system.mini_batches,
-                         sampling);
+  host::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens, setup.plan.mini_batches, sampling);
   setup.data = &data;
   DecodeRun run;
   run.outcome = experiment::run_generation(setup, hooks);
@@ -92,11 +91,10 @@ inline DecodeRun decode_in_drive(experiment::GenerationSetup setup, const Prompt
 
 inline DecodeRun decode_on_host(experiment::GenerationSetup setup, const Prompts& prompts,
                                 const host::SamplingOptions& sampling, const SmallModel& model = SmallModel::get()) {
-  host::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens, setup.plan.system.mini_batches,
-                         sampling);
+  host::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens, setup.plan.mini_batches, sampling);
   setup.plan.drives = 1;
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = setup.plan.workload.output_tokens - 1};
-  const auto planner = host::make_planner(setup.system, setup.plan);
+  const auto planner = setup.system->plan(setup.plan);
   host::run_on_host(*planner, model.checkpoint.config, static_cast<std::uint32_t>(prompts.size()), data);
   return {.tokens = data.generated(), .attention_digest = data.attention_digest(), .outcome = {}};
 }

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "experiment/experiments.h"
 #include "experiment/runner.h"
-#include "scenario/load.h"
 #include "simulation/event_loop.h"
 #include "simulation/failure.h"
 #include "tests/support/sysc_fixture.h"
@@ -20,7 +20,7 @@ experiment::RunResult run(const Sets& sets = {}) {
   const auto file = std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios/generation_beside_blocks.yaml";
   Sets all{"model.layers=2", "workload.output_tokens=8"};
   all.insert(all.end(), sets.begin(), sets.end());
-  return experiment::run_scenario(scenario::load_scenario(file, all).base.scenario);
+  return experiment::run_scenario(experiment::load_scenario(file, all).base.scenario);
 }
 
 double metric(const experiment::RunResult& r, const std::string& name) { return r.document["metrics"].at(name); }

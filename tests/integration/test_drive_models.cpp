@@ -43,7 +43,7 @@ TEST_CASE("Llama and Qwen2 with grouped queries: tokens through the drive are th
         CAPTURE(name, system, mini_batches, config.group_size());
         experiment::GenerationSetup setup = small_setup(small_page_drive(), prompts, 150, system, model);
         setup.component_major = true;
-        setup.plan.system.mini_batches = mini_batches;
+        setup.plan.mini_batches = mini_batches;
         setup.platform.drives = std::min(2u, config.kv_heads);
         const DecodeRun drive = decode_in_drive(setup, prompts, kSampled, {}, model);
         const DecodeRun host = decode_on_host(setup, prompts, kSampled, model);

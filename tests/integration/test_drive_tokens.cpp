@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 #include "tests/integration/small_model.h"
 
 using namespace csdsim;
@@ -62,7 +63,8 @@ TEST_CASE("SparF in the drive gives the tokens of SparQ in memory") {
       CAPTURE(m, length);
       const Prompts prompts{text_prompt(length, 300)};
       experiment::GenerationSetup setup = small_setup(drive, prompts, 512, "instinfer-sparf");
-      setup.plan.system.sparf = {.ratio = {1, 8}, .mode = host::RatioMode::uniform, .r = 16, .k = {}, .local = {}};
+      setup.system = std::make_shared<host::InstinferSparf>(
+          host::SparfParameters{.ratio = {1, 8}, .mode = host::RatioMode::uniform, .r = 16, .k = {}, .local = {}});
       check_equal(setup, prompts, kSampled);
     }
   }
@@ -74,7 +76,7 @@ TEST_CASE("a batch of ragged prompts in mini-batches over two drives") {
   for (const char* system : {"instinfer-dense", "instinfer-sparf"}) {
     CAPTURE(system);
     experiment::GenerationSetup setup = small_setup(drive, prompts, 40, system);
-    setup.plan.system.mini_batches = 2;
+    setup.plan.mini_batches = 2;
     setup.platform.drives = 2;
     check_equal(setup, prompts, kSampled);
   }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "experiment/experiments.h"
 #include "experiment/runner.h"
-#include "scenario/load.h"
 
 using namespace csdsim;
 
@@ -67,11 +67,11 @@ double value_of(Figure figure, const nlohmann::ordered_json& metrics) {
 TEST_CASE("every drive gives the figures of docs/drives.md") {
   for (const Drive& drive : kDrives) {
     const auto file = std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios/drives" / (drive.scenario + ".yaml");
-    const scenario::Loaded loaded = scenario::load_scenario(file);
+    const scenario::Loaded loaded = experiment::load_scenario(file);
     REQUIRE(loaded.points.size() == drive.lines.size());
     for (std::size_t i = 0; i < drive.lines.size(); ++i) {
       scenario::Scenario scenario = loaded.points[i].resolved.scenario;
-      auto& work = std::get<scenario::BlockIoWorkload>(scenario.workload);
+      auto& work = dynamic_cast<experiment::BlockIoWorkload&>(*scenario.workload);
       // Reads are steady at once; writes alternate between a full and a draining buffer, which only many average out.
       if (work.reads().numerator > 0)
         work.requests = std::min<std::uint64_t>(work.requests, 100 * work.queue_depth + 500);

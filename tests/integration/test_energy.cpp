@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "csd_model/energy.h"
+#include "experiment/experiments.h"
 #include "experiment/runner.h"
-#include "scenario/load.h"
 
 using namespace csdsim;
 using namespace csd_model;
@@ -28,7 +28,7 @@ constexpr EnergyParts kParts{.dies = 64, .dram_gib = 8, .engine = true};
 double joules(const EnergyBreakdown& breakdown, EnergyComponent c) { return breakdown[static_cast<std::size_t>(c)]; }
 
 nlohmann::ordered_json run(const std::string& text, const std::vector<std::string>& sets = {}) {
-  const auto loaded = scenario::load_scenario_text(text, "energy.yaml", CSDSIM_SOURCE_DIR, sets);
+  const auto loaded = experiment::load_scenario_text(text, "energy.yaml", CSDSIM_SOURCE_DIR, sets);
   const RunResult result = run_scenario(loaded.base.scenario);
   CHECK(result.failure.empty());
   return result.document;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "host_runtime/core/generation.h"
+#include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 #include "tests/integration/small_model.h"
 
 using namespace csdsim;
@@ -41,7 +42,7 @@ experiment::GenerationSetup setup_of(const std::string& system, const host::Spar
   drive.kv.layout.embedding_group = 8;
   experiment::GenerationSetup setup = small_setup(drive, prompts(), kNewTokens, system, grouped());
   setup.component_major = true;
-  setup.plan.system.sparf = sparf;
+  setup.system = std::make_shared<host::InstinferSparf>(sparf);
   return setup;
 }
 
@@ -69,9 +70,9 @@ const std::vector<Way>& ways() {
       {"one channel",
        [](Setup& s) { s.platform.drive.geometry.channels = 1, s.platform.drive.geometry.blocks_per_plane = 192; }},
       {"tail in DRAM", [](Setup& s) { s.platform.drive.kv.tail = ftl::TailPolicy::dram; }},
-      {"through host memory", [](Setup& s) { s.plan.system.through_host = true; }},
+      {"through host memory", [](Setup& s) { s.plan.through_host = true; }},
       {"a command a head", [](Setup& s) { s.granularity = host::Granularity::head; }},
-      {"three mini-batches", [](Setup& s) { s.plan.system.mini_batches = 3; }}};
+      {"three mini-batches", [](Setup& s) { s.plan.mini_batches = 3; }}};
   return all;
 }
 
@@ -115,7 +116,7 @@ TEST_CASE("pages, maps, drives, tails and transfers change counters and times, n
       way.apply(setup);
       const DecodeRun run = in_drive(setup);
       // Where the batch is cut, the order in which outputs are digested changes, not what they are.
-      if (setup.plan.system.mini_batches == 1 && setup.platform.drives == 1)
+      if (setup.plan.mini_batches == 1 && setup.platform.drives == 1)
         CHECK(run.attention_digest == reference.attention_digest);
       const DecodeRun same_cut = decode_on_host(setup, prompts(), kSampled, grouped());
       CHECK((run.tokens == same_cut.tokens));

@@ -11,8 +11,8 @@
 
 #include "base/config/dump.h"
 #include "base/error.h"
+#include "experiment/experiments.h"
 #include "experiment/runner.h"
-#include "scenario/load.h"
 
 using namespace csdsim;
 
@@ -84,7 +84,7 @@ struct Answer {
 
 Answer run(std::string_view base, const std::vector<std::string>& sets) {
   try {
-    const auto loaded = scenario::load_scenario_text(scenario_text(base), "probe.yaml", CSDSIM_SOURCE_DIR, sets);
+    const auto loaded = experiment::load_scenario_text(scenario_text(base), "probe.yaml", CSDSIM_SOURCE_DIR, sets);
     experiment::RunResult result = experiment::run_scenario(loaded.base.scenario);
     for (const char* const echoed : {"scenario", "wall", "seed", "build", "name"}) result.document.erase(echoed);
     // Requests may fail, of flash that is worn or completions that are lost: that is a result.
@@ -115,7 +115,7 @@ const std::vector<Probe>& probes() {
 TEST_CASE("every parameter has a probe, and no probe is of a parameter that is gone") {
   std::set<std::string> parameters, probed;
   for (const Probe& probe : probes()) probed.emplace(probe.parameter);
-  for (const config::ParamRow& row : config::ParamTable::of<scenario::Scenario>().rows) {
+  for (const config::ParamRow& row : config::ParamTable::of(scenario::Scenario(experiment::builtin_registries())).rows) {
     const std::vector<std::string> names = names_of(row);
     parameters.insert(names.begin(), names.end());
     INFO(names.front());
@@ -146,7 +146,7 @@ TEST_CASE("moving a parameter moves a result") {
 
 TEST_CASE("how data travels does not change the tokens") {
   const auto outputs = [](const std::vector<std::string>& sets) {
-    const auto loaded = scenario::load_scenario_text(scenario_text("carried"), "probe.yaml", CSDSIM_SOURCE_DIR, sets);
+    const auto loaded = experiment::load_scenario_text(scenario_text("carried"), "probe.yaml", CSDSIM_SOURCE_DIR, sets);
     const experiment::RunResult result = experiment::run_scenario(loaded.base.scenario);
     CHECK(result.failure.empty());
     return result.document["tokens"].dump() + result.document["stats"]["attention_digest"].dump();

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "experiment/experiments.h"
 #include "experiment/runner.h"
-#include "scenario/load.h"
 
 using namespace csdsim;
 using namespace csd_model;
@@ -17,7 +17,7 @@ RunResult run(const std::vector<std::string>& sets) {
       "csdsim: 1\nplatform: {device: {flash: {channels: 2, dies_per_channel: 2, planes_per_die: 2, blocks_per_plane: "
       "32, pages_per_block: 32}, dram: {capacity: 64 MiB}, ftl: {mapping: {kind: page}}}}\n"
       "workload: {kind: block_io, pattern: random_read, requests: 20000, queue_depth: 1, working_set: 0.9}\n";
-  const auto loaded = scenario::load_scenario_text(text, "r.yaml", CSDSIM_SOURCE_DIR, sets);
+  const auto loaded = experiment::load_scenario_text(text, "r.yaml", CSDSIM_SOURCE_DIR, sets);
   return run_scenario(loaded.base.scenario);
 }
 

@@ -5,6 +5,7 @@
 
 #include "attention_engine/core/selection.h"
 #include "experiment/generation/generation_run.h"
+#include "host_runtime/core/planner/systems/systems.h"
 
 using namespace csdsim;
 
@@ -28,7 +29,7 @@ experiment::GenerationSetup setup_of(const std::string& system, engine::Selectio
   setup.platform.gpu_memory = Bytes::gib(8);
   setup.gpu = host::gpu_preset("a6000");
   setup.gpu_link = {.bandwidth = Bandwidth{25'000'000'000}, .latency = {}};
-  setup.system = system;
+  setup.system = host::builtin_systems().make(system);
   host::ModelShape& model = setup.plan.model;
   model.layers = 12;
   model.width = 1024;
@@ -39,7 +40,7 @@ experiment::GenerationSetup setup_of(const std::string& system, engine::Selectio
   model.positions = 2048;
   setup.plan.workload.prompt_tokens.assign(8, 512);
   setup.plan.workload.output_tokens = 257;
-  setup.plan.system.mini_batches = 2;
+  setup.plan.mini_batches = 2;
   return setup;
 }
 

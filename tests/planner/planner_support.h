@@ -20,10 +20,14 @@ inline PlannerInputs small_inputs(std::uint32_t layers, std::vector<std::uint32_
   PlannerInputs in{.model = small_model(layers),
                    .workload = {std::move(prompts), output_tokens},
                    .span = {true, 0, output_tokens - 1},
-                   .drives = 1,
-                   .system = {}};
-  in.system.mini_batches = mini_batches;
+                   .drives = 1};
+  in.mini_batches = mini_batches;
   return in;
+}
+
+/// The plan of a built-in system with its default parameters.
+inline std::unique_ptr<Planner> plan_of(std::string_view system, const PlannerInputs& inputs) {
+  return builtin_systems().make(system)->plan(inputs);
 }
 
 inline std::vector<Operation> all_operations(Planner& planner) {

@@ -26,7 +26,7 @@ struct Plan {
   std::map<Key, OperationId> by_key;
 
   explicit Plan(const PlannerInputs& in, std::string_view system = "instinfer-dense") {
-    ops = all_operations(*make_planner(system, in));
+    ops = all_operations(*plan_of(system, in));
     for (const Operation& op : ops) {
       const std::int64_t layer = op.tag.layer ? std::int64_t{op.tag.layer->value} : -1;
       const bool added =
@@ -57,7 +57,7 @@ constexpr auto D = Phase::decode;
 
 TEST_CASE("K and V of layer i travel while layer i+1 computes: dependencies, not barriers") {
   PlannerInputs in = small_inputs(6, {5, 7, 9}, 1, 2);
-  in.system.kv_buffers = 2;
+  in.kv_buffers = 2;
   const Plan plan(in);
   for (std::uint32_t mb = 0; mb < 2; ++mb)
     for (std::uint32_t layer = 0; layer < 6; ++layer) {
@@ -202,22 +202,24 @@ TEST_CASE("a span of steps is the same stretch of the whole run") {
 
 TEST_CASE("systems are found by name and mistakes are named") {
   const PlannerInputs in = small_inputs(2, {4, 4}, 2, 1);
-  CHECK_THROWS_WITH(make_planner("instinfer", in), Catch::Contains("instinfer-dense, instinfer-sparf"));
+  CHECK_THROWS_WITH(plan_of("instinfer", in), Catch::Contains("instinfer-dense, instinfer-sparf"));
+  CHECK(drive_system_of(builtin_systems(), "sparf") == "instinfer-sparf");
+  CHECK_THROWS_WITH(drive_system_of(builtin_systems(), "h2o"), Catch::Contains("systems for: dense, sparf"));
   PlannerInputs bad = in;
-  bad.system.mini_batches = 3;
-  CHECK_THROWS_WITH(make_planner("instinfer-dense", bad), Catch::Contains("1 to 2"));
+  bad.mini_batches = 3;
+  CHECK_THROWS_WITH(plan_of("instinfer-dense", bad), Catch::Contains("1 to 2"));
   bad = in;
-  bad.system.kv_buffers = 0;
-  CHECK_THROWS_AS(make_planner("instinfer-dense", bad), UserError);
+  bad.kv_buffers = 0;
+  CHECK_THROWS_AS(plan_of("instinfer-dense", bad), UserError);
   bad = in;
   bad.drives = 5;
-  CHECK_THROWS_AS(make_planner("instinfer-dense", bad), UserError);
+  CHECK_THROWS_AS(plan_of("instinfer-dense", bad), UserError);
   bad = in;
   bad.workload.prompt_tokens[1] = 0;
-  CHECK_THROWS_WITH(make_planner("instinfer-dense", bad), Catch::Contains("prompt 1"));
+  CHECK_THROWS_WITH(plan_of("instinfer-dense", bad), Catch::Contains("prompt 1"));
   bad = in;
   bad.workload.output_tokens = 0;
-  CHECK_THROWS_AS(make_planner("instinfer-dense", bad), UserError);
+  CHECK_THROWS_AS(plan_of("instinfer-dense", bad), UserError);
 }
 
 TEST_CASE("an operation may only depend on what was emitted before it") {
@@ -236,9 +238,9 @@ TEST_CASE("operations have readable names") {
 
 TEST_CASE("through host memory, everything that GPU and drive exchange is copied over the GPU's link too") {
   PlannerInputs in = small_inputs(2, {5, 7}, 1, 2);
-  const std::vector<Operation> direct = all_operations(*make_planner("instinfer-dense", in));
-  in.system.through_host = true;
-  const std::vector<Operation> ops = all_operations(*make_planner("instinfer-dense", in));
+  const std::vector<Operation> direct = all_operations(*plan_of("instinfer-dense", in));
+  in.through_host = true;
+  const std::vector<Operation> ops = all_operations(*plan_of("instinfer-dense", in));
   std::size_t copies = 0;
   for (const Operation& op : ops) {
     if (op.kind == OpKind::transfer) ++copies;

@@ -37,7 +37,7 @@ TEST_CASE("without decode its figures are absent, not zero") {
 TEST_CASE("times of a run: the prefill until the first tokens, then the steps") {
   const PlannerInputs in = small_inputs(2, {10, 20, 30}, 5, 1);
   FunctionBackend backend([](const Operation& op) { return SimTime{op.kind == OpKind::sample ? 7 : 100}; });
-  auto planner = make_planner("instinfer-dense", in);
+  auto planner = plan_of("instinfer-dense", in);
   Executor ex(*planner, backend, {});
   run(ex, SimTime{1000});
   const GenerationTimes t = generation_times(ex.report(), in.workload);

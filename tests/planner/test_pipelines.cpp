@@ -34,7 +34,7 @@ SimTime of(const Operation& op, const Durations& d) {
 
 ExecutionReport simulate(const PlannerInputs& in, const Durations& d, std::uint32_t drive_commands = 1) {
   FunctionBackend backend([&](const Operation& op) { return of(op, d); });
-  auto planner = make_planner("instinfer-dense", in);
+  auto planner = plan_of("instinfer-dense", in);
   Executor ex(*planner, backend, {.drive_commands = drive_commands});
   run(ex);
   return ex.report();
@@ -59,7 +59,7 @@ TEST_CASE("prefill: transfers hide behind computing, or computing behind transfe
   CHECK(r.steps[0].end.ps == 2 + 8 * 50 + 10 + 4);
   CHECK(r.steps[0].layer_end.back() == r.end);
   // One buffer: the next layer's projections wait for the transfer, so the two alternate.
-  in.system.kv_buffers = 1;
+  in.kv_buffers = 1;
   r = simulate(in, {.inputs = 2, .attention = 3, .finish = 5, .append = 50});
   CHECK(r.end.ps == 10 * (2 + 50));
 }
@@ -104,7 +104,7 @@ TEST_CASE("drives work side by side and a layer waits for the slowest") {
   FunctionBackend backend([&](const Operation& op) {
     return op.kind == OpKind::attend ? SimTime{10 + op.resource.index} : of(op, {.inputs = 1, .finish = 1});
   });
-  auto planner = make_planner("instinfer-dense", in);
+  auto planner = plan_of("instinfer-dense", in);
   Executor ex(*planner, backend, {});
   run(ex);
   CHECK(ex.report().step_time(2).ps == layers * (2 + 13));
@@ -152,12 +152,12 @@ TEST_CASE("an operation that straddles the end of the prefill counts with its sh
       return SimTime{op.kind == OpKind::sample ? 40 : 0};
     }
   } drive;
-  auto planner = make_planner("instinfer-dense", in);
+  auto planner = plan_of("instinfer-dense", in);
   Executor ex(*planner, drive, {});
   std::optional<OperationId> append, attend;
   ex.start({});
   ex.advance(SimTime{50});
-  for (const Operation& op : all_operations(*make_planner("instinfer-dense", in))) {
+  for (const Operation& op : all_operations(*plan_of("instinfer-dense", in))) {
     if (op.kind == OpKind::append_kv) append = op.id;
     if (op.kind == OpKind::attend) attend = op.id;
   }

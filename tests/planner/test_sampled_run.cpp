@@ -48,7 +48,7 @@ GenerationEstimate simulate(PlannerInputs in, const SamplingSettings& settings) 
     in.span = group.span();
     in.model.layers = group.layers;
     ToyDrive drive;
-    auto planner = make_planner("instinfer-sparf", in);
+    auto planner = plan_of("instinfer-sparf", in);
     Executor ex(*planner, drive, {.drive_commands = 1});
     run(ex, now);
     now = ex.report().end;
@@ -96,7 +96,7 @@ TEST_CASE("a drive that slows down in the prefill is followed to its steady pace
     FunctionBackend backend([](const Operation& op) {  // a write buffer that holds three layers
       return op.kind == OpKind::append_kv ? SimTime{op.tag.layer->value < 3 ? 50 : 900} : SimTime{10};
     });
-    auto planner = make_planner("instinfer-dense", part);
+    auto planner = plan_of("instinfer-dense", part);
     Executor ex(*planner, backend, {.drive_commands = 1});
     run(ex);
     estimator.add(ex.report());
@@ -110,7 +110,7 @@ TEST_CASE("the whole run through the estimator is the executor's own account") {
   const SamplingPlan plan(in.workload, 3, {.page_tokens = kPageTokens}, {.off = true});
   GenerationEstimator estimator(plan, in.workload);
   ToyDrive drive;
-  auto planner = make_planner("instinfer-dense", in);
+  auto planner = plan_of("instinfer-dense", in);
   Executor ex(*planner, drive, {.drive_commands = 1});
   run(ex, SimTime{12345});
   estimator.add(ex.report());

@@ -1,15 +1,16 @@
 // Every file in tests/scenario/broken states the errors it has to give, in lines `# expect: LINE:COL: error: ...`.
 #include <fmt/format.h>
 
+#include "tests/scenario/scenario_support.h"
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <sstream>
 
-#include "scenario/load.h"
-
 using namespace csdsim;
 using namespace csdsim::scenario;
+using namespace csdsim::test;
 
 namespace {
 

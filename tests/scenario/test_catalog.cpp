@@ -2,14 +2,15 @@
 
 #include "base/config/dump.h"
 #include "base/error.h"
-#include "scenario/catalog.h"
 #include "scenario/scenario.h"
+#include "tests/scenario/scenario_support.h"
 
 using namespace csdsim;
 using namespace csdsim::scenario;
+using namespace csdsim::test;
 
 TEST_CASE("every parameter is described: sentence, source with a place, default in its range") {
-  const auto table = config::ParamTable::of<Scenario>();
+  const auto table = table_of_scenario();
   CHECK(table.rows.size() > 80);
   for (const auto& row : table.rows) {
     INFO(row.path);
@@ -32,7 +33,7 @@ TEST_CASE("every parameter is described: sentence, source with a place, default 
 TEST_CASE("describe shows every parameter of the part that is asked for") {
   const std::string everything = describe_text("scenario");
   const std::string markdown = describe_markdown();
-  for (const auto& row : config::ParamTable::of<Scenario>().rows) {
+  for (const auto& row : table_of_scenario().rows) {
     INFO(row.path);
     CHECK(everything.find("  " + row.name) != std::string::npos);
     CHECK(everything.find(row.doc) != std::string::npos);

@@ -4,11 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "nfc/core/onfi.h"
-#include "scenario/load.h"
 #include "scenario/presets.h"
+#include "tests/scenario/scenario_support.h"
 
 using namespace csdsim;
 using namespace csdsim::scenario;
+using namespace csdsim::test;
 
 TEST_CASE("every preset loads in a scenario") {
   const Presets& presets = Presets::builtin();

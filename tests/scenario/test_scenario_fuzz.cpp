@@ -3,10 +3,11 @@
 
 #include "base/config/yaml.h"
 #include "base/rng.h"
-#include "scenario/load.h"
+#include "tests/scenario/scenario_support.h"
 
 using namespace csdsim;
 using namespace csdsim::scenario;
+using namespace csdsim::test;
 
 namespace {
 

@@ -2,12 +2,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/config/dump.h"
+#include "experiment/generation/kv_cache.h"
 #include "scenario/check.h"
-#include "scenario/kv_cache.h"
-#include "scenario/load.h"
+#include "tests/scenario/scenario_support.h"
 
 using namespace csdsim;
 using namespace csdsim::scenario;
+using namespace csdsim::test;
 
 namespace {
 
@@ -86,19 +87,19 @@ TEST_CASE("the contract's example is read to the values it states") {
   CHECK(s.platform.gpu.link.raw_bandwidth().bytes_per_second == 31'507'692'307);
   CHECK(s.model.layers == 40);
   CHECK(s.model.head_dim == 128);
-  CHECK(std::get<InstinferSparf>(s.system).ratio == Ratio::of(1, 8));
-  CHECK(std::get<GenerationWorkload>(s.workload).batch == 64);
+  CHECK(system_as<InstinferSparf>(s).sparf.ratio == Ratio::of(1, 8));
+  CHECK(workload_as<GenerationWorkload>(s).batch == 64);
   CHECK(s.simulation.sampling->steps == 8);
   CHECK(std::get<ClusteredSelection>(s.simulation.selection).token_page_fraction == Ratio::of(1, 4));
   // OPT-13B: 24 GiB of weights (InstInfer III-A), and 1.5 x 819,200 B a token of flushed KV.
   CHECK(s.model.weight_bytes().value / (1 << 30) == 23);
   const auto policy = make_policy(s.platform.device.ftl.mapping, f.geometry);
-  CHECK(kv_cache_pages(s, kv_layout(s, *policy)) * 4096 == 819'200ull * 3 / 2 * 2048 * 64);
+  CHECK(experiment::kv_cache_pages(s, experiment::kv_layout(s, *policy)) * 4096 == 819'200ull * 3 / 2 * 2048 * 64);
 }
 
 TEST_CASE("the contract's defaults are the defaults of the structs") {
   const Scenario s = load(kContract).scenario;
-  Scenario plain;
+  Scenario plain = empty_scenario();
   CHECK(config::JsonDump::of(s.platform.device.flash) == config::JsonDump::of(plain.platform.device.flash));
   CHECK(config::JsonDump::of(s.platform.device.engine) == config::JsonDump::of(plain.platform.device.engine));
   CHECK(config::JsonDump::of(s.platform.device.nvme) == config::JsonDump::of(plain.platform.device.nvme));
@@ -154,13 +155,14 @@ TEST_CASE("values come from the strongest layer, and say from which") {
 
 TEST_CASE("a stronger layer that changes the kind drops the settings of the old one, and says so") {
   const Resolved r = load(kContract, {"system.kind=instinfer-dense"});
-  CHECK(r.scenario.system_kind() == "instinfer-dense");
+  CHECK(r.scenario.system.kind() == "instinfer-dense");
   REQUIRE(r.notes.size() == 1);
   CHECK(
       r.notes[0] ==
       "s.yaml:23:33: note: system.ratio is not used: --set system.kind=instinfer-dense asks for kind instinfer-dense");
   CHECK_THROWS_AS(load(kContract, {"system={kind: instinfer-dense, method: sparf}"}), config::ConfigError);
-  CHECK(std::get<InstinferSparf>(load(kContract, {"system.method=sparf"}).scenario.system).method == Method::sparf);
+  CHECK(system_as<InstinferSparf>(load(kContract, {"system.method=sparf"}).scenario).stated ==
+        host::DriveMethod::sparf);
 }
 
 TEST_CASE("of bandwidth and generation of a link the stronger layer counts") {
@@ -181,7 +183,7 @@ TEST_CASE("of bandwidth and generation of a link the stronger layer counts") {
 TEST_CASE("a block_io workload says which parts of a scenario it leaves alone") {
   const std::string text = std::string(kContract);
   const Resolved r = load(text, {"workload={kind: block_io, pattern: random_read}", "simulation.sampling=off"});
-  CHECK(r.scenario.workload_kind() == "block_io");
+  CHECK(r.scenario.workload.kind() == "block_io");
   CHECK(r.notes.size() >= 3);
   CHECK_FALSE(effective_config(r.scenario).contains("model"));
 }
@@ -196,7 +198,7 @@ TEST_CASE("a checkpoint gives the shape; a scenario that says otherwise is wrong
   CHECK(m.ffn_size == 1024);
   CHECK(m.max_positions == 2048);
   CHECK(std::filesystem::exists(m.path->path / "config.json"));
-  CHECK(std::get<GenerationWorkload>(loaded.base.scenario.workload).batch == 4);
+  CHECK(workload_as<GenerationWorkload>(loaded.base.scenario).batch == 4);
   CHECK_THROWS_WITH(load_scenario(kRoot / "scenarios/quickstart.yaml", {"model.layers=7"}),
                     "--set model.layers=7: error: model.layers: 7 disagrees with the checkpoint, which has 6");
   // Named in a stronger layer, a checkpoint takes the place of a preset.
@@ -207,18 +209,17 @@ TEST_CASE("a checkpoint gives the shape; a scenario that says otherwise is wrong
 }
 
 TEST_CASE("the layout follows from page, head and longest sequence, and from what the mapping is told") {
-  Scenario s;
+  Scenario s = empty_scenario();
   s.model.head_dim = 128;
   s.model.layers = 40;
   s.model.kv_heads = 40;
-  s.system = InstinferSparf{};
+  s.system.select(InstinferSparf::kKind);
   const auto layout = [&](std::uint32_t tokens, Bytes page = Bytes::kib(4)) {
-    GenerationWorkload work;
+    auto& work = dynamic_cast<GenerationWorkload&>(*s.workload);
     work.input_tokens = 1;
     work.output_tokens = tokens - work.input_tokens;
-    s.workload = work;
     s.platform.device.flash.geometry.page_size = page;
-    return kv_layout(s, *make_policy(s.platform.device.ftl.mapping, s.platform.device.flash.geometry));
+    return experiment::kv_layout(s, *make_policy(s.platform.device.ftl.mapping, s.platform.device.flash.geometry));
   };
   CHECK(layout(4096).embedding_group == 1);
   CHECK(layout(2048).embedding_group == 2);
@@ -237,7 +238,7 @@ TEST_CASE("the layout follows from page, head and longest sequence, and from wha
   CHECK(layout(4096).page_heads == 16);
   s.platform.device.count = 4;  // 10 heads each
   CHECK(layout(4096).page_heads == 10);
-  s.system = InstinferDense{};
+  s.system.select(InstinferDense::kKind);
   s.platform.device.ftl.mapping = PolicyMapping<ftl::PairedPolicy>{};
   CHECK(layout(4096).paired);
   CHECK_FALSE(layout(4096).component_major);

@@ -1,10 +1,11 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "scenario/load.h"
+#include "tests/scenario/scenario_support.h"
 
 using namespace csdsim;
 using namespace csdsim::scenario;
+using namespace csdsim::test;
 
 namespace {
 const std::string kBase =
@@ -37,13 +38,13 @@ TEST_CASE("points come in a fixed order, the last axis fastest") {
 TEST_CASE("an axis may change a kind, or set a whole map") {
   const Loaded kinds = load("sweep: {axes: {system.kind: [instinfer-dense, instinfer-sparf]}}\n");
   REQUIRE(kinds.points.size() == 2);
-  CHECK(kinds.points[0].resolved.scenario.system_kind() == "instinfer-dense");
-  CHECK(std::get<InstinferSparf>(kinds.points[1].resolved.scenario.system).ratio == Ratio::of(1, 4));
+  CHECK(kinds.points[0].resolved.scenario.system.kind() == "instinfer-dense");
+  CHECK(system_as<InstinferSparf>(kinds.points[1].resolved.scenario).sparf.ratio == Ratio::of(1, 4));
   const Loaded maps =
       load("sweep: {axes: {system: [{kind: instinfer-dense}, {kind: instinfer-sparf, ratio: 1/16}]}}\n");
   REQUIRE(maps.points.size() == 2);
   CHECK(maps.points[0].name == "system=instinfer-dense");
-  CHECK(std::get<InstinferSparf>(maps.points[1].resolved.scenario.system).ratio == Ratio::of(1, 16));
+  CHECK(system_as<InstinferSparf>(maps.points[1].resolved.scenario).sparf.ratio == Ratio::of(1, 16));
   const Loaded same = load(
       "sweep: {axes: {system: [{ratio: 1/8}, {ratio: 1/16}], platform.device.preset: [instcsd-zynq7045, "
       "instcsd-prototype]}}\n");
@@ -62,9 +63,9 @@ TEST_CASE("axes with the same last key are told apart") {
 TEST_CASE("an axis can be set on the command line, and counts more than a setting of its path") {
   const Loaded l = load("", {"sweep.axes.workload.batch=[1, 2, 4]", "workload.batch=7"});
   REQUIRE(l.points.size() == 3);
-  CHECK(l.base.scenario.workload_kind() == "generation");
-  CHECK(std::get<GenerationWorkload>(l.base.scenario.workload).batch == 7);
-  CHECK(std::get<GenerationWorkload>(l.points[2].resolved.scenario.workload).batch == 4);
+  CHECK(l.base.scenario.workload.kind() == "generation");
+  CHECK(workload_as<GenerationWorkload>(l.base.scenario).batch == 7);
+  CHECK(workload_as<GenerationWorkload>(l.points[2].resolved.scenario).batch == 4);
   REQUIRE(l.points[2].resolved.notes.size() == 1);
   CHECK(l.points[2].resolved.notes[0] == "--set workload.batch=7: note: workload.batch is swept: the axis counts");
 }

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "experiment/experiments.h"
 #include "experiment/runner.h"
-#include "scenario/load.h"
 
 namespace csdsim::reference {
 
@@ -99,8 +99,8 @@ inline const std::string kReadsFirst = "platform.device.flash.plane_order=reads_
 
 /// Runs a row, with `sets` over its scenario.
 inline Figures run_point(const Point& point, const std::vector<std::string>& sets = {}) {
-  const experiment::RunResult result =
-      experiment::run_scenario(scenario::load_scenario_text(scenario_of(point), point.name(), ".", sets).base.scenario);
+  const experiment::RunResult result = experiment::run_scenario(
+      experiment::load_scenario_text(scenario_of(point), point.name(), ".", sets).base.scenario);
   if (!result.failure.empty()) throw InternalError(point.name() + ": " + result.failure);
   const auto& metrics = result.document.at("metrics");
   return {metrics.at("iops"), metrics.at("latency_mean_ns").get<double>() * 1e-3, metrics.at("write_amplification")};

@@ -4,8 +4,8 @@
 
 #include "base/config/diagnostics.h"
 #include "base/error.h"
+#include "experiment/experiments.h"
 #include "experiment/runner.h"
-#include "scenario/load.h"
 
 using namespace csdsim;
 using nlohmann::ordered_json;
@@ -24,7 +24,7 @@ workload: {kind: block_io, queue_depth: 16, requests: 600}
 )";
 
 experiment::RunResult run(const Sets& sets) {
-  return experiment::run_scenario(scenario::load_scenario_text(kDrive, "drive", ".", sets).base.scenario);
+  return experiment::run_scenario(experiment::load_scenario_text(kDrive, "drive", ".", sets).base.scenario);
 }
 
 ordered_json metrics(const Sets& sets) {
@@ -41,7 +41,7 @@ Sets with(Sets sets, const std::string& more) {
 
 std::string errors(const Sets& sets) {
   try {
-    scenario::load_scenario_text(kDrive, "drive", ".", sets);
+    experiment::load_scenario_text(kDrive, "drive", ".", sets);
   } catch (const config::ConfigError& e) {
     std::string all;
     for (const std::string& message : e.messages()) all += message + "\n";

@@ -3,8 +3,8 @@
 
 #include "base/config/diagnostics.h"
 #include "base/error.h"
+#include "experiment/experiments.h"
 #include "experiment/runner.h"
-#include "scenario/load.h"
 
 using namespace csdsim;
 using nlohmann::ordered_json;
@@ -16,7 +16,7 @@ const std::filesystem::path kScenarios = std::filesystem::path(CSDSIM_SOURCE_DIR
 const std::string kMsr = "trace_msr.yaml", kFio = "trace_fio.yaml";
 
 experiment::RunResult run(const std::string& file, const Sets& sets = {}) {
-  return experiment::run_scenario(scenario::load_scenario(kScenarios / file, sets).base.scenario);
+  return experiment::run_scenario(experiment::load_scenario(kScenarios / file, sets).base.scenario);
 }
 
 /// Metrics and what happened to the records.

@@ -8,7 +8,6 @@
 
 #include "host_runtime/core/planner/model_shape.h"
 #include "host_runtime/core/planner/operation.h"
-#include "host_runtime/core/planner/sparf_budget.h"
 
 namespace csdsim::host {
 
@@ -55,21 +54,16 @@ struct PlanSpan {
   std::uint32_t decode_steps = 0;
 };
 
-/// Parameters of the offload systems.
-struct SystemParameters {
-  std::uint32_t mini_batches = 2;  ///< source: assumed, the paper states no micro-batch size
-  std::uint32_t kv_buffers = 2;    ///< layers of K and V on the GPU per mini-batch in the prefill; source: assumed
-  /// Between GPU and drives, through host memory: a copy over the GPU's link before and after. Unset: peer to peer.
-  bool through_host = false;
-  SparfParameters sparf = {};
-};
-
+/// What every system plans from; a system's own parameters stand beside its planner.
 struct PlannerInputs {
   ModelShape model;
   GenerationWorkload workload;
   PlanSpan span = {};
   std::uint32_t drives = 1;
-  SystemParameters system = {};
+  std::uint32_t mini_batches = 2;  ///< source: assumed, InstInfer states no micro-batch size
+  std::uint32_t kv_buffers = 2;    ///< layers of K and V on the GPU per mini-batch in the prefill; source: assumed
+  /// Between GPU and drives, through host memory: a copy over the GPU's link before and after. Unset: peer to peer.
+  bool through_host = false;
 };
 
 /// `total` items in `parts` consecutive runs whose lengths differ by at most one, longer ones first: {first, count}.

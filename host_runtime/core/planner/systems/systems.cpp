@@ -1,40 +1,33 @@
 #include "host_runtime/core/planner/systems/systems.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <array>
-#include <vector>
+#include <algorithm>
 
 #include "base/error.h"
-#include "host_runtime/core/planner/systems/instinfer.h"
+#include "base/text.h"
+#include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 
 namespace csdsim::host {
 
-namespace {
+SystemKinds builtin_systems() {
+  SystemKinds systems("offload system");
+  systems.add<InstinferDense>();
+  systems.add<InstinferSparf>();
+  return systems;
+}
 
-constexpr std::array<SystemEntry, 2> kSystems{{
-    {"instinfer-dense", "InstInfer with dense attention in the drives",
-     [](const PlannerInputs& inputs) -> std::unique_ptr<Planner> {
-       return std::make_unique<InstInfer>(inputs, DriveMethod::dense);
-     }},
-    {"instinfer-sparf", "InstInfer with SparF, SparQ loaded page by page in two steps, in the drives",
-     [](const PlannerInputs& inputs) -> std::unique_ptr<Planner> {
-       return std::make_unique<InstInfer>(inputs, DriveMethod::sparf);
-     }},
-}};
-
-}  // namespace
-
-std::span<const SystemEntry> systems() { return kSystems; }
-
-std::unique_ptr<Planner> make_planner(std::string_view name, const PlannerInputs& inputs) {
-  std::vector<std::string_view> names;
-  for (const SystemEntry& entry : kSystems) {
-    if (entry.name == name) return entry.make(inputs);
-    names.push_back(entry.name);
+std::string_view drive_system_of(const SystemKinds& systems, std::string_view method) {
+  std::vector<std::string> methods;
+  for (const auto& item : systems.items()) {
+    const std::unique_ptr<OffloadSystem> system = item.value();
+    if (system->needs({}, {}).kv != Place::drive_kv) continue;
+    if (system->method() == method) return item.name;
+    if (std::find(methods.begin(), methods.end(), system->method()) == methods.end())
+      methods.emplace_back(system->method());
   }
-  throw UserError(fmt::format("system '{}' is unknown; known: {}", name, fmt::join(names, ", ")));
+  throw UserError(fmt::format("no offload system attends in the drive by '{}'; there are systems for: {}",
+                              printable(method), join(methods)));
 }
 
 }  // namespace csdsim::host

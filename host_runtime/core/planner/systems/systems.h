@@ -1,24 +1,17 @@
-// The offload systems by name.
+// The offload systems that csdsim comes with.
 #pragma once
 
-#include <memory>
-#include <span>
 #include <string_view>
 
-#include "host_runtime/core/planner/planner.h"
+#include "host_runtime/core/planner/system.h"
 
 namespace csdsim::host {
 
-struct SystemEntry {
-  std::string_view name;         ///< `system.kind` of a scenario
-  std::string_view description;  ///< one sentence
-  std::unique_ptr<Planner> (*make)(const PlannerInputs& inputs);
-};
+/// In the order in which they are listed to users; the first is the default of a scenario.
+SystemKinds builtin_systems();
 
-/// All systems, in the order in which they are listed to users.
-std::span<const SystemEntry> systems();
-
-/// UserError that lists the names for an unknown one; otherwise the errors of the system.
-std::unique_ptr<Planner> make_planner(std::string_view name, const PlannerInputs& inputs);
+/// The first system of `systems` that keeps K and V in drives and whose attention is this method. UserError, which
+/// lists the methods that have one, if there is none.
+std::string_view drive_system_of(const SystemKinds& systems, std::string_view method);
 
 }  // namespace csdsim::host

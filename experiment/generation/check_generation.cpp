@@ -6,12 +6,21 @@
 
 #include "base/config/yaml.h"
 #include "base/text.h"
+#include "experiment/generation/generation_workload.h"
+#include "experiment/generation/kv_cache.h"
 #include "scenario/check.h"
-#include "scenario/check_block_workload.h"
-#include "scenario/check_policy_workload.h"
-#include "scenario/kv_cache.h"
 
-namespace csdsim::scenario {
+namespace csdsim::experiment {
+
+using scenario::Checker;
+using scenario::DataMode;
+using scenario::DeviceConfig;
+using scenario::KvMapping;
+using scenario::PluginMapping;
+using scenario::RecordedSelection;
+using scenario::Scenario;
+using scenario::SimulationConfig;
+
 namespace {
 
 constexpr std::string_view kPage = "platform.device.flash.page_size";
@@ -22,7 +31,7 @@ constexpr std::string_view kMapping = "platform.device.ftl.mapping.kind";
 /// Rows and windows have to fill pages without remainder. What a policy of the user's makes of rows is its own
 /// business.
 bool check_rows(Checker& c, const KvMapping& mapping) {
-  const ModelConfig& model = c.scenario().model;
+  const scenario::ModelConfig& model = c.scenario().model;
   const std::uint64_t page = c.scenario().platform.device.flash.geometry.page_size.value;
   const std::uint64_t row = model.row_bytes().value;
   const std::string row_text =
@@ -43,7 +52,7 @@ bool check_rows(Checker& c, const KvMapping& mapping) {
 
 /// The policy has the last word.
 std::optional<ftl::KvLayout> check_layout(Checker& c, const KvMapping& mapping) {
-  const auto policy = check_mapping(c);
+  const auto policy = scenario::check_mapping(c);
   if (policy == nullptr) return std::nullopt;
   const bool plugin = std::holds_alternative<PluginMapping>(c.scenario().platform.device.ftl.mapping);
   if (!plugin && !check_rows(c, mapping)) return std::nullopt;
@@ -104,33 +113,28 @@ void take_prompts(Checker& c, GenerationWorkload& work) {
 }
 
 void check_system(Checker& c) {
-  Scenario& s = c.scenario();
-  const bool sparf = std::holds_alternative<InstinferSparf>(s.system);
-  const Method method = std::visit([](const auto& system) { return system.method; }, s.system);
-  c.require(method == (sparf ? Method::sparf : Method::dense), {"system.method", "system.kind"},
-            fmt::format("system.method: {} disagrees with system.kind {}", name_of(method), s.system_kind()));
-  if (!sparf) return;
-  const auto& system = std::get<InstinferSparf>(s.system);
-  if (system.r && system.k) {
-    for (const std::string_view path : {"system.ratio", "system.ratio_mode"}) {
-      c.refuse_unused(path, c.layer("system.r") > c.layer("system.k") ? "system.r" : "system.k", "r and k say it all");
+  const Scenario& s = c.scenario();
+  s.system->check(c, {.head_dim = s.model.head_dim, .kv_heads = s.model.kv_heads, .drives = s.platform.device.count});
+}
+
+/// What stays in GPU and host memory has to fit there, all of it together.
+void check_residents(Checker& c, const host::SystemNeeds& needs) {
+  const scenario::PlatformConfig& platform = c.scenario().platform;
+  const auto gib = [](Bytes bytes) { return static_cast<double>(bytes.value) / (1 << 30); };
+  const auto check = [&](host::Place place, Bytes capacity, std::string_view path) {
+    Bytes sum;
+    std::vector<std::string> parts;
+    for (const host::Resident& resident : needs.residents) {
+      if (resident.place != place) continue;
+      sum = sum + resident.bytes;
+      parts.push_back(fmt::format("{} {:.1f} GiB", resident.what, gib(resident.bytes)));
     }
-  }
-  if (system.r && s.model.head_dim > 0) {
-    c.require(*system.r <= s.model.head_dim, {"system.r", "model.head_dim"},
-              fmt::format("system.r: {} components of a head of {}", *system.r, s.model.head_dim));
-  }
-  if (s.model.head_dim > 0 && (!system.r || *system.r <= s.model.head_dim)) {
-    try {
-      host::SparfBudget(sparf_parameters(system), s.model.head_dim);
-    } catch (const UserError& e) {
-      c.error_at("system.ratio", e.what());
-    }
-  }
-  if (system.k && system.l) {
-    c.require(*system.l <= *system.k, {"system.l", "system.k"},
-              fmt::format("system.l: {} newest tokens do not fit into the {} tokens attended", *system.l, *system.k));
-  }
+    c.require(sum <= capacity, {path, "model.layers"},
+              fmt::format("{}: {} keeps {} in {}, which has {:.1f} GiB", path, c.scenario().system.kind(), join(parts),
+                          host::kPlaceNames[static_cast<std::size_t>(place)], gib(capacity)));
+  };
+  check(host::Place::gpu, platform.gpu.memory, "platform.gpu.memory");
+  check(host::Place::host, platform.host.memory, "platform.host.memory");
 }
 
 void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model) {
@@ -205,34 +209,17 @@ void check_background(Checker& c, const BackgroundWorkload& background) {
             "workload.background: what it writes depends on the time that passes: use simulation.sampling: off");
 }
 
-void check_generation(Checker& c, GenerationWorkload& work) {
-  Scenario& s = c.scenario();
+/// A system that keeps K and V in drives needs drives that do, with a head for each and room for all.
+void check_drive_kv(Checker& c, const GenerationWorkload& work) {
+  const Scenario& s = c.scenario();
   const DeviceConfig& device = s.platform.device;
-  const bool has_model = check_model(c);
-  check_system(c);
-  if (work.prompts && c.readable({"workload.prompts"})) take_prompts(c, work);
-  check_simulation(c, work, has_model);
-  if (work.background) check_background(c, *work.background);
-  if (!has_model) return;
-  c.require(longest_sequence(s) <= s.model.max_positions,
-            {"workload.output_tokens", "workload.input_tokens", "model.max_positions"},
-            fmt::format("workload: {} tokens ({} in, {} out) exceed the {} positions of the model", longest_sequence(s),
-                        longest_sequence(s) - work.output_tokens, work.output_tokens, s.model.max_positions));
-  if (work.mini_batches)
-    c.require(*work.mini_batches <= work.batch, {"workload.mini_batches", "workload.batch"},
-              fmt::format("workload.mini_batches: {} parts of a batch of {}: a part holds at least one sequence",
-                          *work.mini_batches, work.batch));
   c.require(device.count <= s.model.kv_heads, {"platform.device.count", "model.kv_heads"},
             fmt::format("platform.device.count: {} drives for {} KV heads: a drive holds at least one", device.count,
                         s.model.kv_heads));
-  c.require(s.model.weight_bytes() <= s.platform.gpu.memory, {"platform.gpu.memory", "model.layers"},
-            fmt::format("the weights of the model take {:.1f} GiB and stay in GPU memory, which has {:.1f} GiB",
-                        static_cast<double>(s.model.weight_bytes().value) / (1 << 30),
-                        static_cast<double>(s.platform.gpu.memory.value) / (1 << 30)));
-  const KvMapping* mapping = kv_mapping(device.ftl.mapping);
+  const KvMapping* mapping = scenario::kv_mapping(device.ftl.mapping);
   c.require(mapping != nullptr, {kMapping, "system.kind"},
-            fmt::format("{}: {} keeps no KV cache, which {} needs; use kind: instinfer", kMapping, PageMapping::kKind,
-                        s.system_kind()));
+            fmt::format("{}: {} keeps no KV cache, which {} needs; use kind: instinfer", kMapping,
+                        scenario::PageMapping::kKind, s.system.kind()));
   const bool known = c.readable({kPage, kGroup, "workload.batch", "workload.input_tokens", "workload.output_tokens"});
   if (!mapping || !known) return;
   if (const auto layout = check_layout(c, *mapping)) check_capacity(c, work, *layout);
@@ -240,22 +227,25 @@ void check_generation(Checker& c, GenerationWorkload& work) {
 
 }  // namespace
 
-void check_workload(Checker& c) {
-  if (!c.readable({"workload.kind", "workload"})) return;
-  if (auto* generation = std::get_if<GenerationWorkload>(&c.scenario().workload)) {
-    check_generation(c, *generation);
-  } else if (auto* trace = std::get_if<TraceWorkload>(&c.scenario().workload)) {
-    check_trace(c, *trace);
-  } else if (const auto* policies = std::get_if<PolicyWorkload>(&c.scenario().workload)) {
-    check_policies(c, *policies);
-  } else {
-    check_block_io(c, std::get<BlockIoWorkload>(c.scenario().workload));
-  }
+void GenerationWorkload::check(Checker& c) {
+  Scenario& s = c.scenario();
+  const bool has_model = scenario::check_model(c);
+  check_system(c);
+  if (prompts && c.readable({"workload.prompts"})) take_prompts(c, *this);
+  check_simulation(c, *this, has_model);
+  if (background) check_background(c, *background);
+  if (!has_model) return;
+  c.require(longest_sequence(s) <= s.model.max_positions,
+            {"workload.output_tokens", "workload.input_tokens", "model.max_positions"},
+            fmt::format("workload: {} tokens ({} in, {} out) exceed the {} positions of the model", longest_sequence(s),
+                        longest_sequence(s) - output_tokens, output_tokens, s.model.max_positions));
+  if (mini_batches)
+    c.require(*mini_batches <= batch, {"workload.mini_batches", "workload.batch"},
+              fmt::format("workload.mini_batches: {} parts of a batch of {}: a part holds at least one sequence",
+                          *mini_batches, batch));
+  const host::SystemNeeds needs = s.system->needs(s.model.shape(), lengths());
+  check_residents(c, needs);
+  if (needs.kv == host::Place::drive_kv) check_drive_kv(c, *this);
 }
 
-void check_scenario(Checker& c) {
-  check_platform(c);
-  check_workload(c);
-}
-
-}  // namespace csdsim::scenario
+}  // namespace csdsim::experiment

@@ -1,4 +1,4 @@
-#include "host_runtime/core/planner/systems/instinfer.h"
+#include "host_runtime/core/planner/systems/instinfer/planner.h"
 
 #include <fmt/format.h>
 
@@ -10,22 +10,22 @@
 
 namespace csdsim::host {
 
-InstInfer::InstInfer(const PlannerInputs& inputs, DriveMethod method) : in_(inputs), method_(method) {
+InstInfer::InstInfer(const PlannerInputs& inputs, const std::optional<SparfParameters>& sparf)
+    : in_(inputs), method_(sparf ? DriveMethod::sparf : DriveMethod::dense) {
   in_.model.validate();
   in_.workload.validate();
   const auto batch = static_cast<std::uint32_t>(in_.workload.prompt_tokens.size());
-  const SystemParameters& system = in_.system;
-  if (system.mini_batches == 0 || system.mini_batches > batch)
-    throw UserError(fmt::format("system: mini_batches is {}, must be 1 to {} (the batch)", system.mini_batches, batch));
-  if (system.kv_buffers == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
+  if (in_.mini_batches == 0 || in_.mini_batches > batch)
+    throw UserError(fmt::format("system: mini_batches is {}, must be 1 to {} (the batch)", in_.mini_batches, batch));
+  if (in_.kv_buffers == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
   const PlanSpan& span = in_.span;
   if (span.prefill && span.first_step != 0) throw InternalError("a span with the prefill starts at decode step 0");
   if (span.first_step + span.decode_steps > in_.workload.decode_steps())
     throw InternalError(fmt::format("decode steps {} to {} of a run that has {}", span.first_step,
                                     span.first_step + span.decode_steps, in_.workload.decode_steps()));
-  mini_batches_ = even_shares(batch, system.mini_batches);
+  mini_batches_ = even_shares(batch, in_.mini_batches);
   shards_ = shard_heads(in_.model.kv_heads, in_.drives);
-  if (method_ == DriveMethod::sparf) budget_.emplace(system.sparf, in_.model.head_dim);
+  if (sparf) budget_.emplace(*sparf, in_.model.head_dim);
 }
 
 bool InstInfer::next_step(OperationSink& sink) {
@@ -57,8 +57,8 @@ void InstInfer::prefill(OperationSink& sink) {
     for (std::uint32_t mb = 0; mb < parts; ++mb) {
       const OpTag tag{Phase::prefill, 0, LayerId{layer}, MiniBatch{mb}};
       Ids free_buffer = {hidden[mb]};
-      if (layer >= in_.system.kv_buffers) {
-        const Ids& oldest = kept_[mb][layer - in_.system.kv_buffers];
+      if (layer >= in_.kv_buffers) {
+        const Ids& oldest = kept_[mb][layer - in_.kv_buffers];
         free_buffer.insert(free_buffer.end(), oldest.begin(), oldest.end());
       }
       const OperationId qkv = sink.add(OpKind::attention_inputs, Resource::gpu(), tag,
@@ -121,7 +121,7 @@ void InstInfer::decode(OperationSink& sink, std::uint32_t step) {
 
 InstInfer::Ids InstInfer::staged(OperationSink& sink, ResourceKind link, const OpTag& tag, Bytes bytes,
                                  LinkPayload payload, Ids deps) const {
-  if (!in_.system.through_host) return deps;
+  if (!in_.through_host) return deps;
   return {sink.add(OpKind::transfer, {link, 0}, tag, LinkWork{bytes, payload}, std::move(deps))};
 }
 

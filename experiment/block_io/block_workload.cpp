@@ -1,6 +1,6 @@
-#include "scenario/block_workload.h"
+#include "experiment/block_io/block_workload.h"
 
-namespace csdsim::scenario {
+namespace csdsim::experiment {
 
 Ratio BlockIoWorkload::reads() const {
   switch (pattern) {
@@ -24,15 +24,15 @@ bool BlockIoWorkload::mixed() const {
   return pattern == Pattern::random_mixed || pattern == Pattern::zipf_mixed || pattern == Pattern::sequential_mixed;
 }
 
-Placement BlockIoWorkload::placement() const {
-  if (pattern >= Pattern::sequential_read) return Placement::sequential;
-  return pattern >= Pattern::zipf_read ? Placement::zipf : Placement::random;
+workload::Placement BlockIoWorkload::placement() const {
+  if (pattern >= Pattern::sequential_read) return workload::Placement::sequential;
+  return pattern >= Pattern::zipf_read ? workload::Placement::zipf : workload::Placement::random;
 }
 
 double BlockIoWorkload::exponent() const { return zipf_exponent.value_or(Ratio::of(99, 100)).value(); }
 
 Fill BlockIoWorkload::fill() const {
-  return precondition.fill.value_or(placement() == Placement::sequential ? Fill::sequential : Fill::random);
+  return precondition.fill.value_or(placement() == workload::Placement::sequential ? Fill::sequential : Fill::random);
 }
 
 std::vector<Bytes> BlockIoWorkload::sizes() const {
@@ -89,81 +89,61 @@ void describe(ParamVisitor& v, PreconditionConfig& c) {
           assumed("a drive that was written once"));
 }
 
-void describe(ParamVisitor& v, BlockIoWorkload& c) {
-  v.param("pattern", c.pattern, "What is read and written where.", assumed("the usual first question"));
-  v.param("request_size", c.request_size, {Bytes{512}, Bytes::gib(1)}, "Bytes of a request: whole logical blocks.",
+void BlockIoWorkload::describe(ParamVisitor& v) {
+  v.param("pattern", pattern, "What is read and written where.", assumed("the usual first question"));
+  v.param("request_size", request_size, {Bytes{512}, Bytes::gib(1)}, "Bytes of a request: whole logical blocks.",
           assumed("the usual first question"));
-  v.list("request_sizes", c.request_sizes, {0, 64}, "Sizes that are drawn from, in place of request_size.",
+  v.list("request_sizes", request_sizes, {0, 64}, "Sizes that are drawn from, in place of request_size.",
          assumed("one size"));
-  v.list("request_weights", c.request_weights, {0, 64}, "How often each of request_sizes is drawn; none: equally.",
+  v.list("request_weights", request_weights, {0, 64}, "How often each of request_sizes is drawn; none: equally.",
          assumed("one size"));
-  v.optional("alignment", c.alignment, "auto", {Bytes{512}, Bytes::gib(1)},
+  v.optional("alignment", alignment, "auto", {Bytes{512}, Bytes::gib(1)},
              "Requests start at multiples of it: whole logical blocks; auto: a random request at multiples of its own "
              "size, a sequential one where the last ended.",
              assumed("as most file systems and benchmarks"));
-  v.param("queue_depth", c.queue_depth, {1, 1'048'576}, "Requests in flight.", assumed("the usual first question"));
-  v.param("requests", c.requests, {1, 1'000'000'000'000}, "Requests in all, without those of the warm-up.",
+  v.param("queue_depth", queue_depth, {1, 1'048'576}, "Requests in flight.", assumed("the usual first question"));
+  v.param("requests", requests, {1, 1'000'000'000'000}, "Requests in all, without those of the warm-up.",
           assumed("a steady state"));
-  v.optional("duration", c.duration, "none", {SimTime::microseconds(1), SimTime::milliseconds(1'000'000'000)},
+  v.optional("duration", duration, "none", {SimTime::microseconds(1), SimTime::milliseconds(1'000'000'000)},
              "Simulated time in which requests are submitted, after the warm-up, in place of a number of requests.",
              assumed("a number of requests is usual"));
-  v.param("warmup_requests", c.warmup_requests, {0, 1'000'000'000'000},
+  v.param("warmup_requests", warmup_requests, {0, 1'000'000'000'000},
           "Requests before those that are measured: they are in no figure.", assumed("the drive is filled instantly"));
-  v.param("working_set", c.working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
+  v.param("working_set", working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
           "Share of the usable capacity that requests address.", assumed("as the comparison points with MQSim"));
-  v.optional("read_fraction", c.read_fraction, "auto", {Ratio{0, 1}, Ratio{1, 1}},
+  v.optional("read_fraction", read_fraction, "auto", {Ratio{0, 1}, Ratio{1, 1}},
              "Share of reads of a mixed pattern; auto is what the pattern says, half for mixed ones.",
              assumed("what the pattern says"));
-  v.param("trim_fraction", c.trim_fraction, {Ratio{0, 1}, Ratio{1, 1}},
+  v.param("trim_fraction", trim_fraction, {Ratio{0, 1}, Ratio{1, 1}},
           "Share of requests that deallocate what they address; the rest is reads and writes.",
           assumed("most benchmarks have none"));
-  v.optional("zipf_exponent", c.zipf_exponent, "auto", {Ratio::of(1, 100), Ratio{10, 1}},
+  v.optional("zipf_exponent", zipf_exponent, "auto", {Ratio::of(1, 100), Ratio{10, 1}},
              "Exponent of zipf patterns: the place of rank k is addressed k^-exponent times as often as the first.",
              assumed("auto: 0.99, as in YCSB (Cooper et al., SoCC 2010)"));
-  v.param("streams", c.streams, {1, 4096},
+  v.param("streams", streams, {1, 4096},
           "Independent streams with equal parts of the working set and of the requests in flight.",
           assumed("one user"));
-  v.optional("queues", c.queues, "auto", {1, 1024}, "I/O queues that are used; auto: all that the drive has.",
+  v.optional("queues", queues, "auto", {1, 1024}, "I/O queues that are used; auto: all that the drive has.",
              assumed("all"));
-  v.param("queue_assignment", c.queue_assignment, "Which queue a request takes.", assumed("an even load"));
-  v.choice("arrival", c.arrival, "When requests are submitted.", assumed("the usual first question"));
-  v.section("precondition", c.precondition, "What the drive holds before the first request.");
-  v.optional("lose_completion", c.lose_completion, "none", {1, 1'000'000'000'000},
+  v.param("queue_assignment", queue_assignment, "Which queue a request takes.", assumed("an even load"));
+  v.choice("arrival", arrival, "When requests are submitted.", assumed("the usual first question"));
+  v.section("precondition", precondition, "What the drive holds before the first request.");
+  v.optional("lose_completion", lose_completion, "none", {1, 1'000'000'000'000},
              "Fault: the host loses the completion of this request, counted from 1; the run must fail.",
              assumed("nothing is lost"));
 }
 
-void describe(ParamVisitor& v, RecordedTiming& c) {
-  v.param("speed", c.speed, {Ratio::of(1, 1'000'000), Ratio{1'000'000, 1}},
-          "How many times faster than recorded: 2 halves the times between requests.", assumed("as recorded"));
+void prune_attention(nlohmann::ordered_json& config) {
+  for (const char* const unused :
+       {"model", "system", "simulation.selection", "simulation.sampling", "platform.device.energy.mac"})
+    scenario::erase_path(config, unused);
 }
 
-void describe(ParamVisitor& v, FastTiming& c) {
-  v.param("queue_depth", c.queue_depth, {1, 1'048'576}, "Requests in flight.", assumed("as for block_io"));
+void BlockIoWorkload::prune(nlohmann::ordered_json& config, const scenario::Scenario&) const {
+  if (open()) scenario::erase_path(config, "workload.queue_depth");
+  if (duration) scenario::erase_path(config, "workload.requests");
+  if (!request_sizes.empty()) scenario::erase_path(config, "workload.request_size");
+  prune_attention(config);
 }
 
-void describe(ParamVisitor& v, TraceWorkload& c) {
-  v.optional("file", c.file, "none", "The trace; has to be given.", assumed("there is no usual trace"));
-  v.param("format", c.format, "What the file holds.", assumed("the most used public block traces"));
-  v.choice("timing", c.timing, "When requests are submitted.", assumed("what a trace is recorded for"));
-  v.param("beyond", c.beyond, "What happens to requests beyond the working set.",
-          assumed("traces are from other drives"));
-  v.param("unaligned", c.unaligned, "What happens to requests that are not whole logical blocks.",
-          assumed("most traces count in 512-byte sectors"));
-  v.optional("requests", c.requests, "all", {1, 1'000'000'000'000},
-             "Requests that are measured; the rest of the file is not read.", assumed("the whole trace"));
-  v.param("warmup_requests", c.warmup_requests, {0, 1'000'000'000'000},
-          "First requests of the file, which are in no figure.", assumed("the drive is filled instantly"));
-  v.param("working_set", c.working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
-          "Share of the usable capacity that requests may address.", assumed("the whole drive"));
-  v.optional("queues", c.queues, "auto", {1, 1024}, "I/O queues that are used; auto: all that the drive has.",
-             assumed("all"));
-  v.param("queue_assignment", c.queue_assignment, "Which queue a request takes; a disk or file is a stream.",
-          assumed("an even load"));
-  v.section("precondition", c.precondition, "What the drive holds before the first request.");
-  v.optional("lose_completion", c.lose_completion, "none", {1, 1'000'000'000'000},
-             "Fault: the host loses the completion of this request, counted from 1; the run must fail.",
-             assumed("nothing is lost"));
-}
-
-}  // namespace csdsim::scenario
+}  // namespace csdsim::experiment

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "host_runtime/core/planner/planner.h"
+#include "host_runtime/core/planner/sparf_budget.h"
 
 namespace csdsim::host {
 
@@ -15,12 +16,13 @@ namespace csdsim::host {
 /// at most `kv_buffers` layers: computing layer i waits until those of layer i - kv_buffers have been accepted.
 /// Decode: for each layer the GPU makes q, k, v; every drive appends k and v and attends for the heads it holds
 /// (n_head / n each); the GPU concatenates the outputs and finishes the layer. Mini-batches share no dependency, so the
-/// GPU works for one while the drives work for another. With SystemParameters::through_host everything that the GPU and
+/// GPU works for one while the drives work for another. With PlannerInputs::through_host everything that the GPU and
 /// a drive exchange is copied over the GPU's link as well, as an operation of its own.
 class InstInfer final : public Planner {
  public:
-  /// UserError for sizes that do not fit together (heads and drives, mini-batches and batch, span and workload).
-  InstInfer(const PlannerInputs& inputs, DriveMethod method);
+  /// Dense attention without `sparf`. UserError for sizes that do not fit together (heads and drives, mini-batches and
+  /// batch, span and workload).
+  explicit InstInfer(const PlannerInputs& inputs, const std::optional<SparfParameters>& sparf = {});
 
   bool next_step(OperationSink& sink) override;
 

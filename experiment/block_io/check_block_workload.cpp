@@ -2,9 +2,13 @@
 
 #include <algorithm>
 
-#include "scenario/check_block_workload.h"
+#include "experiment/block_io/check_block_workload.h"
 
-namespace csdsim::scenario {
+namespace csdsim::experiment {
+
+using scenario::Checker;
+using workload::Placement;
+
 namespace {
 
 void check_sizes(Checker& c, const BlockIoWorkload& work) {
@@ -73,16 +77,10 @@ void check_loop(Checker& c, const BlockIoWorkload& work) {
                         work.queue_depth));
 }
 
-void check_precondition(Checker& c, const PreconditionConfig& precondition) {
-  c.require(precondition.overwrites.numerator == 0 || precondition.fill != Fill::none,
-            {"workload.precondition.overwrites", "workload.precondition.fill"},
-            "workload.precondition.overwrites: nothing is there to be overwritten with fill: none");
-}
-
 }  // namespace
 
 void check_queue_depth(Checker& c, std::uint32_t depth, std::string_view key, std::optional<std::uint32_t> queues) {
-  const NvmeConfig& nvme = c.scenario().platform.device.nvme;
+  const scenario::NvmeConfig& nvme = c.scenario().platform.device.nvme;
   // A ring of n entries holds n-1 commands.
   const std::uint32_t used = queues.value_or(nvme.queues);
   const std::uint64_t slots = std::uint64_t{used} * (nvme.queue_depth - 1);
@@ -91,14 +89,20 @@ void check_queue_depth(Checker& c, std::uint32_t depth, std::string_view key, st
                         nvme.queue_depth, slots));
 }
 
+void check_precondition(Checker& c, const PreconditionConfig& precondition) {
+  c.require(precondition.overwrites.numerator == 0 || precondition.fill != Fill::none,
+            {"workload.precondition.overwrites", "workload.precondition.fill"},
+            "workload.precondition.overwrites: nothing is there to be overwritten with fill: none");
+}
+
 void check_block_drive(Checker& c, std::string_view kind, std::optional<std::uint32_t> queues) {
-  const DeviceConfig& device = c.scenario().platform.device;
+  const scenario::DeviceConfig& device = c.scenario().platform.device;
   for (const std::string_view path : {"model", "system", "simulation.selection", "simulation.sampling"}) {
     if (c.given(path)) c.note_at(path, fmt::format("{} has no part in a {} workload", path, kind));
   }
   c.refuse_unused("platform.device.energy.mac", "workload.kind",
                   fmt::format("a {} workload computes no attention", kind));
-  c.require(c.scenario().simulation.data == DataMode::timing, {"simulation.data", "workload.kind"},
+  c.require(c.scenario().simulation.data == scenario::DataMode::timing, {"simulation.data", "workload.kind"},
             fmt::format("simulation.data: a {} workload moves no data of its own: use timing", kind));
   c.require(device.count == 1, {"platform.device.count"},
             fmt::format("platform.device.count: {} drives; a {} workload addresses one", device.count, kind));
@@ -108,27 +112,19 @@ void check_block_drive(Checker& c, std::string_view kind, std::optional<std::uin
   }
 }
 
-void check_block_io(Checker& c, const BlockIoWorkload& work) {
+void BlockIoWorkload::check(Checker& c) {
+  const BlockIoWorkload& work = *this;
   check_block_drive(c, BlockIoWorkload::kKind, work.queues);
   check_sizes(c, work);
   check_pattern(c, work);
   check_loop(c, work);
   check_precondition(c, work.precondition);
   if (work.queue_assignment == QueueAssignment::stream) {
-    const std::uint32_t queues = work.queues.value_or(c.scenario().platform.device.nvme.queues);
-    c.require(queues <= work.streams, {"workload.queue_assignment", "workload.queues", "workload.streams"},
+    const std::uint32_t used = work.queues.value_or(c.scenario().platform.device.nvme.queues);
+    c.require(used <= work.streams, {"workload.queue_assignment", "workload.queues", "workload.streams"},
               fmt::format("workload.queue_assignment: {} of {} queues are left without a stream; set queues or streams",
-                          queues - std::min(queues, work.streams), queues));
+                          used - std::min(used, work.streams), used));
   }
 }
 
-void check_trace(Checker& c, TraceWorkload& work) {
-  check_block_drive(c, TraceWorkload::kKind, work.queues);
-  check_precondition(c, work.precondition);
-  c.require(work.file.has_value(), {"workload.file", "workload.kind"}, "workload.file: name the trace");
-  if (work.file) c.resolve(*work.file, "workload.file", "trace");
-  if (const auto* fast = std::get_if<FastTiming>(&work.timing))
-    check_queue_depth(c, fast->queue_depth, "workload.timing.queue_depth", work.queues);
-}
-
-}  // namespace csdsim::scenario
+}  // namespace csdsim::experiment

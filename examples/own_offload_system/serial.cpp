@@ -1,0 +1,90 @@
+// An offload system of your own in a shared library: InstInfer with dense attention, but without any overlap. Comparing
+// it with instinfer-dense tells what overlap buys.
+//
+// csdsim loads it where a scenario says `plugins: [serial.so]`; then `system: {kind: serial}` is a system like any
+// other, in list, describe, check, run, sweep, and in `simulation.compare`.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "host_runtime/core/planner/systems/instinfer/planner.h"
+#include "scenario/plugin.h"
+
+namespace serial {
+
+using namespace csdsim;
+
+/// After which operations the next one may start.
+enum class Wait : std::uint8_t { operation, step };
+
+/// The operations of another planner, each of which also waits for the one before it.
+class SerialPlanner final : public host::Planner {
+ public:
+  SerialPlanner(std::unique_ptr<host::Planner> planner, Wait wait) : planner_(std::move(planner)), wait_(wait) {}
+
+  bool next_step(host::OperationSink& sink) override {
+    if (!planner_->next_step(inner_)) return false;
+    bool first = true;
+    // Both sinks count from 0 in the same order, so that the identifiers of dependencies stay valid.
+    for (host::Operation& op : inner_.take()) {
+      if (last_ && (first || wait_ == Wait::operation)) op.deps.push_back(*last_);
+      first = false;
+      last_ = sink.add(op.kind, op.resource, op.tag, std::move(op.work), std::move(op.deps));
+    }
+    return true;
+  }
+
+ private:
+  std::unique_ptr<host::Planner> planner_;
+  Wait wait_;
+  host::OperationSink inner_;
+  std::optional<host::OperationId> last_;
+};
+
+class Serial final : public host::CopyableSystem<Serial> {
+ public:
+  static constexpr std::string_view kKind = "serial";
+  static constexpr std::string_view kDoc = "InstInfer with dense attention, one operation after another.";
+
+  void describe(ParamVisitor& v) override;
+  void check(config::Problems& problems, const host::SystemContext& context) const override {
+    problems.require(context.drives <= 1, {"platform.device.count", "system.kind"},
+                     "platform.device.count: serial drives one drive at a time: use 1");
+  }
+  host::SystemNeeds needs(const host::ModelShape& model, const host::GenerationWorkload&) const override {
+    return {.kv = host::Place::drive_kv,
+            .component_major = false,
+            .residents = {{host::Place::gpu, "weights", model.weight_bytes()}}};
+  }
+  std::unique_ptr<host::Planner> plan(const host::PlannerInputs& inputs) const override {
+    return std::make_unique<SerialPlanner>(std::make_unique<host::InstInfer>(inputs), wait_);
+  }
+  std::string_view method() const override { return "dense"; }
+  host::MethodSettings method_settings() const override { return {}; }
+  std::vector<std::pair<std::string, std::string>> parameters_of(const host::MethodSettings&) const override {
+    return {};
+  }
+
+ private:
+  Wait wait_ = Wait::operation;
+};
+
+}  // namespace serial
+
+namespace csdsim {
+
+template <>
+struct EnumValues<serial::Wait> {
+  static constexpr EnumValue<serial::Wait> values[] = {
+      {serial::Wait::operation, "operation", "Every operation waits for the one before it."},
+      {serial::Wait::step, "step", "The first operation of a step waits for the last one of the step before."}};
+};
+
+}  // namespace csdsim
+
+void serial::Serial::describe(ParamVisitor& v) {
+  v.param("wait", wait_, "What waits for what is before it.", assumed("no overlap at all"));
+}
+
+CSDSIM_PLUGIN(registries.systems.add<serial::Serial>())

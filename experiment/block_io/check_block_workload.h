@@ -1,0 +1,22 @@
+// Checks that all workloads of block commands share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "experiment/block_io/block_workload.h"
+#include "scenario/check.h"
+
+namespace csdsim::experiment {
+
+/// What every block workload asks of the drive: that there is one, and that it has the queues.
+void check_block_drive(scenario::Checker& c, std::string_view kind, std::optional<std::uint32_t> queues);
+/// Whether the rings of the queues used hold `depth` requests, which stands at `key`.
+void check_queue_depth(scenario::Checker& c, std::uint32_t depth, std::string_view key,
+                       std::optional<std::uint32_t> queues);
+
+/// Overwrites need something that was there before.
+void check_precondition(scenario::Checker& c, const PreconditionConfig& precondition);
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,43 @@
+// What runs of block commands have in common, whoever makes the requests.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "base/error.h"
+#include "experiment/assemble.h"
+#include "experiment/block_io/block_io.h"
+#include "experiment/runner.h"
+
+namespace csdsim::experiment {
+
+inline Bytes share_of(Bytes capacity, Ratio share) {
+  return Bytes{static_cast<std::uint64_t>(static_cast<double>(capacity.value) * share.value())};
+}
+
+/// What the drive held before the first request, in words.
+std::string_view fill_statement(const BlockIoSetup& setup);
+
+BlockIoProgress progress_of(const RunOptions& options);
+
+/// UserError if an operation trace is asked for: runs of block commands have no operations.
+void refuse_operation_trace(const RunOptions& options, std::string_view kind);
+
+/// What every workload of block commands says in the same words. `Workload` has the parameters that
+/// describe_common() describes.
+template <class Workload>
+BlockIoSetup common_setup(const scenario::Scenario& s, const Workload& work) {
+  BlockIoSetup setup;
+  setup.platform = platform_config(s);
+  setup.warmup = work.warmup_requests;
+  setup.queues = static_cast<std::uint16_t>(work.queues.value_or(s.platform.device.nvme.queues));
+  setup.queue_by_stream = work.queue_assignment == QueueAssignment::stream;
+  setup.fill = work.fill();
+  setup.overwrites = work.precondition.overwrites.value();
+  setup.seed = s.seed;
+  setup.lose_completion = work.lose_completion.value_or(0);
+  return setup;
+}
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,57 @@
+#include "experiment/generation/generation_setup.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "experiment/assemble.h"
+#include "experiment/generation/generation_workload.h"
+
+namespace csdsim::experiment {
+
+using scenario::Scenario;
+
+namespace {
+
+host::Granularity granularity(scenario::Granularity g) {
+  switch (g) {
+    case scenario::Granularity::layer_mini_batch:
+      return host::Granularity::layer_mini_batch;
+    case scenario::Granularity::sequence:
+      return host::Granularity::sequence;
+    case scenario::Granularity::head:
+      return host::Granularity::head;
+  }
+  throw InternalError("unknown command granularity");
+}
+
+}  // namespace
+
+GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> prompt_tokens) {
+  const GenerationWorkload& workload = generation_of(s);
+  GenerationSetup setup;
+  setup.platform = platform_config(s);
+  setup.gpu = gpu_parameters(s.platform.gpu);
+  const scenario::GpuLinkConfig& gpu_link = s.platform.gpu.link;
+  setup.gpu_link = {.bandwidth = std::min(gpu_link.payload_bandwidth(), s.platform.host.memory_bandwidth),
+                    .latency = gpu_link.latency};
+  setup.granularity = granularity(s.platform.device.nvme.granularity);
+  if (workload.background) setup.queues_of_others = 1;
+  setup.plan.through_host = s.platform.device.nvme.transfer == scenario::Transfer::host;
+  setup.plan.model = s.model.shape();
+  setup.plan.workload = {.prompt_tokens = std::move(prompt_tokens), .output_tokens = workload.output_tokens};
+  setup.plan.drives = s.platform.device.count;
+  const auto sequences = static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size());
+  setup.plan.mini_batches = workload.mini_batches.value_or(std::min<std::uint32_t>(2, sequences));
+  setup.system = s.system->clone();
+  if (s.simulation.sampling) {
+    setup.sampling.layers = s.simulation.sampling->layers;
+    setup.sampling.steps = s.simulation.sampling->steps;
+    setup.sampling.cooldown = setup.plan.mini_batches > 1 ? 1 : 0;
+  } else {
+    setup.sampling.off = true;
+  }
+  return setup;
+}
+
+}  // namespace csdsim::experiment

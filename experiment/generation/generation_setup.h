@@ -1,0 +1,16 @@
+// From a scenario that generates to what a generation run is told.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "experiment/generation/generation_run.h"
+#include "scenario/scenario.h"
+
+namespace csdsim::experiment {
+
+/// Plan, GPU and platform of a generation scenario; `prompt_tokens` are the lengths of its prompts. `data` is left
+/// null.
+GenerationSetup generation_setup(const scenario::Scenario& scenario, std::vector<std::uint32_t> prompt_tokens);
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,40 @@
+#include "experiment/block_io/block_result.h"
+#include "experiment/block_io/common_setup.h"
+#include "experiment/trace/trace_workload.h"
+
+namespace csdsim::experiment {
+
+scenario::RunResult TraceWorkload::run(const scenario::Scenario& s, const scenario::RunOptions& options) const {
+  refuse_operation_trace(options, kKind);
+  const WallClock clock;
+  const TraceWorkload& work = *this;
+  BlockIoSetup setup = common_setup(s, work);
+  workload::TraceConfig trace;
+  trace.format = work.format;
+  trace.file = work.file->path.string();
+  trace.beyond = work.beyond == Beyond::wrap ? workload::Misfit::adapt : workload::Misfit::refuse;
+  trace.unaligned = work.unaligned == Unaligned::extend ? workload::Misfit::adapt : workload::Misfit::refuse;
+  trace.block = s.platform.device.nvme.block_size;
+  if (const auto* fast = std::get_if<FastTiming>(&work.timing)) {
+    setup.queue_depth = fast->queue_depth;
+  } else {
+    setup.queue_depth.reset();
+    trace.speed = std::get<RecordedTiming>(work.timing).speed;
+  }
+  if (work.requests) setup.requests = *work.requests;
+  workload::TraceCounts counts;
+  setup.source = [&](Bytes capacity) {
+    const std::uint64_t block = trace.block.value;
+    trace.span = Bytes{share_of(capacity, work.working_set).value / block * block};
+    if (trace.span.value == 0) throw UserError("workload.working_set: does not hold one logical block");
+    return std::make_unique<workload::TraceRequests>(trace, counts);
+  };
+  RunResult result = block_result(s, run_block_io(setup, progress_of(options)), clock, fill_statement(setup));
+  result.document["breakdown"]["trace"] = {{"records", counts.records},
+                                           {"wrapped", counts.wrapped},
+                                           {"extended", counts.extended},
+                                           {"backwards", counts.backwards}};
+  return result;
+}
+
+}  // namespace csdsim::experiment

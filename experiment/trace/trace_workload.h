@@ -1,0 +1,87 @@
+// The experiment trace: block commands as somebody recorded them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <variant>
+
+#include "experiment/block_io/block_workload.h"
+#include "experiment/requests/trace_requests.h"
+
+namespace csdsim::experiment {
+
+/// Requests come as in the trace.
+struct RecordedTiming {
+  static constexpr std::string_view kKind = "recorded";
+  static constexpr std::string_view kDoc = "At the times of the trace, however many requests are in flight.";
+  Ratio speed{1, 1};
+};
+
+/// Requests in the order of the trace, each as soon as there is room.
+struct FastTiming {
+  static constexpr std::string_view kKind = "fast";
+  static constexpr std::string_view kDoc = "As fast as the drive takes them, with a number of requests in flight.";
+  std::uint32_t queue_depth = 32;
+};
+
+using TimingConfig = std::variant<RecordedTiming, FastTiming>;
+
+/// What happens to requests beyond the working set, and to those that are not whole logical blocks.
+enum class Beyond : std::uint8_t { wrap, refuse };
+enum class Unaligned : std::uint8_t { extend, refuse };
+
+/// Block commands read from a trace.
+struct TraceWorkload final : scenario::CopyableExperiment<TraceWorkload> {
+  static constexpr std::string_view kKind = "trace";
+  static constexpr std::string_view kDoc = "Block commands as somebody recorded them.";
+  std::optional<InputPath> file;
+  workload::TraceFormat format = workload::TraceFormat::msr;
+  TimingConfig timing;
+  Beyond beyond = Beyond::wrap;
+  Unaligned unaligned = Unaligned::extend;
+  std::optional<std::uint64_t> requests;  ///< unset: all of the file
+  std::uint64_t warmup_requests = 0;
+  Ratio working_set{1, 1};
+  std::optional<std::uint32_t> queues;
+  QueueAssignment queue_assignment = QueueAssignment::round_robin;
+  PreconditionConfig precondition;
+  std::optional<std::uint64_t> lose_completion;
+
+  void describe(ParamVisitor& v) override;
+  void check(scenario::Checker& c) override;
+  void prune(nlohmann::ordered_json& config, const scenario::Scenario& scenario) const override;
+  bool attends() const override { return false; }
+  scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
+
+  Fill fill() const { return precondition.fill.value_or(Fill::random); }
+};
+
+void describe(ParamVisitor& v, RecordedTiming& c);
+void describe(ParamVisitor& v, FastTiming& c);
+
+}  // namespace csdsim::experiment
+
+namespace csdsim {
+
+template <>
+struct EnumValues<experiment::workload::TraceFormat> {
+  static constexpr EnumValue<experiment::workload::TraceFormat> values[] = {
+      {experiment::workload::TraceFormat::msr, "msr",
+       "CSV of the MSR Cambridge traces, with times in ticks of 100 ns."},
+      {experiment::workload::TraceFormat::fio, "fio", "iolog of fio, version 2 or 3."}};
+};
+template <>
+struct EnumValues<experiment::Beyond> {
+  static constexpr EnumValue<experiment::Beyond> values[] = {
+      {experiment::Beyond::wrap, "wrap", "Such a request goes to its offset modulo the working set."},
+      {experiment::Beyond::refuse, "refuse", "Such a request is an error."}};
+};
+template <>
+struct EnumValues<experiment::Unaligned> {
+  static constexpr EnumValue<experiment::Unaligned> values[] = {
+      {experiment::Unaligned::extend, "extend", "Such a request takes all blocks that it touches."},
+      {experiment::Unaligned::refuse, "refuse", "Such a request is an error."}};
+};
+
+}  // namespace csdsim

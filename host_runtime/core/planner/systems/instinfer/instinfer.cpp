@@ -1,0 +1,128 @@
+#include "host_runtime/core/planner/systems/instinfer/instinfer.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/quantity.h"
+
+namespace csdsim::host {
+
+namespace {
+
+void describe_method(ParamVisitor& v, DriveMethod& stated) {
+  v.param("method", stated, "Says the method again; has to agree with kind.", paper("InstInfer VI-A"));
+}
+
+void check_method(config::Problems& problems, DriveMethod stated, DriveMethod own, std::string_view kind) {
+  problems.require(stated == own, {"system.method", "system.kind"},
+                   fmt::format("system.method: {} disagrees with system.kind {}", csdsim::name_of(stated), kind));
+}
+
+/// InstInfer IV-B: weights stay on the GPU, keys and values in the drives.
+SystemNeeds instinfer_needs(const ModelShape& model, bool component_major) {
+  return {.kv = Place::drive_kv,
+          .component_major = component_major,
+          .residents = {{Place::gpu, "weights", model.weight_bytes()}}};
+}
+
+}  // namespace
+
+void InstinferDense::describe(ParamVisitor& v) { describe_method(v, stated); }
+
+void InstinferDense::check(config::Problems& problems, const SystemContext&) const {
+  check_method(problems, stated, DriveMethod::dense, kKind);
+}
+
+SystemNeeds InstinferDense::needs(const ModelShape& model, const GenerationWorkload&) const {
+  return instinfer_needs(model, false);
+}
+
+std::unique_ptr<Planner> InstinferDense::plan(const PlannerInputs& inputs) const {
+  return std::make_unique<InstInfer>(inputs);
+}
+
+void InstinferSparf::describe(ParamVisitor& v) {
+  describe_method(v, stated);
+  v.param("ratio", sparf.ratio, {Ratio::of(1, 1024), Ratio{1, 1}}, "Compression ratio.", paper("InstInfer VI-A: 1/8"));
+  v.param("ratio_mode", sparf.mode, "What the ratio counts.",
+          assumed("the paper does not define it; both readings are offered"));
+  v.optional("r", sparf.r, "auto", {1, 1024}, "Components of q that approximate the scores; auto follows from ratio.",
+             assumed("follows from ratio"));
+  v.optional("k", sparf.k, "auto", {1, 16'777'216}, "Tokens attended; auto follows from ratio.",
+             assumed("follows from ratio"));
+  v.optional("l", sparf.local, "auto", {0, 16'777'216},
+             "Newest tokens that are always attended, counted in k; auto is k/4.",
+             paper("SparQ (arXiv 2312.04985), as recalled: l = k/4"));
+}
+
+void InstinferSparf::check(config::Problems& problems, const SystemContext& context) const {
+  check_method(problems, stated, DriveMethod::sparf, kKind);
+  for (const std::string& unused : unused_parameters())
+    problems.refuse_unused(fmt::format("system.{}", unused), problems.stronger("system.r", "system.k"),
+                           "r and k say it all");
+  const std::uint32_t d = context.head_dim;
+  if (sparf.r && d > 0)
+    problems.require(*sparf.r <= d, {"system.r", "model.head_dim"},
+                     fmt::format("system.r: {} components of a head of {}", *sparf.r, d));
+  if (d > 0 && (!sparf.r || *sparf.r <= d)) {
+    try {
+      SparfBudget(sparf, d);
+    } catch (const UserError& e) {
+      problems.error_at("system.ratio", e.what());
+    }
+  }
+  if (sparf.k && sparf.local)
+    problems.require(
+        *sparf.local <= *sparf.k, {"system.l", "system.k"},
+        fmt::format("system.l: {} newest tokens do not fit into the {} tokens attended", *sparf.local, *sparf.k));
+}
+
+std::vector<std::string> InstinferSparf::unused_parameters() const {
+  if (sparf.r && sparf.k) return {"ratio", "ratio_mode"};
+  return {};
+}
+
+SystemNeeds InstinferSparf::needs(const ModelShape& model, const GenerationWorkload&) const {
+  return instinfer_needs(model, true);
+}
+
+std::unique_ptr<Planner> InstinferSparf::plan(const PlannerInputs& inputs) const {
+  return std::make_unique<InstInfer>(inputs, sparf);
+}
+
+MethodSettings InstinferSparf::method_settings() const {
+  return {.ratio = sparf.ratio,
+          .meaning = sparf.mode == RatioMode::traffic ? RatioMeaning::traffic : RatioMeaning::tokens,
+          .r = sparf.r,
+          .k = sparf.k,
+          .local = sparf.local};
+}
+
+std::vector<std::pair<std::string, std::string>> InstinferSparf::parameters_of(const MethodSettings& settings) const {
+  std::vector<std::pair<std::string, std::string>> parameters;
+  if (!settings.r || !settings.k) {
+    parameters.emplace_back("ratio", format_quantity(settings.ratio));
+    const RatioMode mode = settings.meaning == RatioMeaning::traffic ? RatioMode::traffic : RatioMode::uniform;
+    parameters.emplace_back("ratio_mode", csdsim::name_of(mode));
+  }
+  const auto add = [&](const char* name, std::optional<std::uint32_t> value) {
+    if (value) parameters.emplace_back(name, std::to_string(*value));
+  };
+  add("r", settings.r);
+  add("k", settings.k);
+  add("l", settings.local);
+  return parameters;
+}
+
+std::optional<SparseBudget> InstinferSparf::sparse_budget(const ModelShape& model, std::uint32_t context) const {
+  const SparfBudget budget(sparf, model.head_dim);
+  return SparseBudget{
+      .components = budget.components(), .tokens = budget.top_k(context), .local = budget.local(context)};
+}
+
+std::vector<std::pair<std::string, std::string>> InstinferSparf::remarks(const ModelShape& model,
+                                                                         std::uint32_t longest) const {
+  return {{"sparf", SparfBudget(sparf, model.head_dim).describe(longest)}};
+}
+
+}  // namespace csdsim::host

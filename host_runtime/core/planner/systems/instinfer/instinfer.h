@@ -1,0 +1,71 @@
+// InstInfer, dense and SparF: parameters, needs and checks. The operations are in planner.h.
+//
+// "InstInfer: In-Storage Attention Offloading for Cost-Effective Long-Context LLM Inference".
+#pragma once
+
+#include "host_runtime/core/planner/sparf_budget.h"
+#include "host_runtime/core/planner/system.h"
+#include "host_runtime/core/planner/systems/instinfer/planner.h"
+
+namespace csdsim::host {
+
+/// Exact attention in the drives.
+class InstinferDense final : public CopyableSystem<InstinferDense> {
+ public:
+  static constexpr std::string_view kKind = "instinfer-dense";
+  static constexpr std::string_view kDoc = "InstInfer with dense attention in the drive.";
+
+  DriveMethod stated = DriveMethod::dense;  ///< parameter `method`, which has to agree with the kind
+
+  void describe(ParamVisitor& v) override;
+  void check(config::Problems& problems, const SystemContext& context) const override;
+  SystemNeeds needs(const ModelShape& model, const GenerationWorkload& workload) const override;
+  std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  std::string_view method() const override { return "dense"; }
+  MethodSettings method_settings() const override { return {}; }
+  std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings&) const override { return {}; }
+};
+
+/// SparF attention in the drives: SparQ, loaded page by page in two steps.
+class InstinferSparf final : public CopyableSystem<InstinferSparf> {
+ public:
+  static constexpr std::string_view kKind = "instinfer-sparf";
+  static constexpr std::string_view kDoc = "InstInfer with SparF attention in the drive: SparQ on pages in two steps.";
+
+  DriveMethod stated = DriveMethod::sparf;
+  SparfParameters sparf = {};
+
+  InstinferSparf() = default;
+  explicit InstinferSparf(const SparfParameters& parameters) : sparf(parameters) {}
+
+  void describe(ParamVisitor& v) override;
+  void check(config::Problems& problems, const SystemContext& context) const override;
+  std::vector<std::string> unused_parameters() const override;
+  SystemNeeds needs(const ModelShape& model, const GenerationWorkload& workload) const override;
+  std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  std::string_view method() const override { return "sparf"; }
+  MethodSettings method_settings() const override;
+  std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings& settings) const override;
+  std::optional<SparseBudget> sparse_budget(const ModelShape& model, std::uint32_t context) const override;
+  std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
+                                                           std::uint32_t longest) const override;
+};
+
+}  // namespace csdsim::host
+
+namespace csdsim {
+
+template <>
+struct EnumValues<host::DriveMethod> {
+  static constexpr EnumValue<host::DriveMethod> values[] = {
+      {host::DriveMethod::dense, "dense", "Every token is attended."},
+      {host::DriveMethod::sparf, "sparf", "SparQ on flash pages in two steps."}};
+};
+template <>
+struct EnumValues<host::RatioMode> {
+  static constexpr EnumValue<host::RatioMode> values[] = {
+      {host::RatioMode::uniform, "uniform", "The ratio applies to components and to tokens: r = ratio d, k = ratio S."},
+      {host::RatioMode::traffic, "traffic", "The ratio is that of all elements moved; k follows from it."}};
+};
+
+}  // namespace csdsim
