@@ -5,13 +5,9 @@
 #include <optional>
 #include <string>
 
-namespace csdsim::host {
+#include "base/ratio.h"
 
-/// A positive fraction, as in `ratio: 1/8`.
-struct Ratio {
-  std::uint64_t numerator = 1;
-  std::uint64_t denominator = 8;
-};
+namespace csdsim::host {
 
 /// The paper does not define its ratio (reference/algorithms.md, 3.7). uniform: r = ratio d components and
 /// k = ratio S tokens. traffic: r as for uniform, k such that S r + 2 k d = 2 ratio S d elements move a head.
@@ -19,7 +15,7 @@ enum class RatioMode : std::uint8_t { uniform, traffic };
 
 /// What the user may state. r, k and local override what follows from the ratio.
 struct SparfParameters {
-  Ratio ratio = {};
+  Ratio ratio = Ratio::of(1, 8);
   RatioMode mode = RatioMode::uniform;
   std::optional<std::uint32_t> r = {};      ///< components of q
   std::optional<std::uint32_t> k = {};      ///< tokens, whatever the context
