@@ -1,4 +1,4 @@
-// From a scenario to the configurations of the modules: the only place that knows both.
+// What modules need to know of a whole scenario: its seed, its data mode, what it keeps in the KV namespace.
 #pragma once
 
 #include "experiment/generation/generation_run.h"
@@ -10,9 +10,7 @@ namespace csdsim::experiment {
 /// Everything of a drive but its selection source.
 csd_model::DriveConfig drive_config(const scenario::Scenario& scenario);
 
-platform::PlatformConfig platform_config(const scenario::Scenario& scenario);
-
-host::GpuParameters gpu_parameters(const scenario::GpuConfig& gpu);
+platform::PlatformParams platform_params(const scenario::Scenario& scenario);
 
 /// Plan, GPU and platform of a generation scenario; `prompt_tokens` are the lengths of its prompts. `data` is left
 /// null.

@@ -21,8 +21,8 @@ constexpr std::string_view kMapping = "platform.device.ftl.mapping.kind";
 
 /// Rows and windows have to fill pages without remainder. What a policy of the user's makes of rows is its own
 /// business.
-bool check_rows(Checker& c, const KvMapping& mapping) {
-  const ModelConfig& model = c.scenario().model;
+bool check_rows(Checker& c, const ftl::KvMapping& mapping) {
+  const host::ModelSpec& model = c.scenario().model;
   const std::uint64_t page = c.scenario().platform.device.flash.geometry.page_size.value;
   const std::uint64_t row = model.row_bytes().value;
   const std::string row_text =
@@ -42,10 +42,10 @@ bool check_rows(Checker& c, const KvMapping& mapping) {
 }
 
 /// The policy has the last word.
-std::optional<ftl::KvLayout> check_layout(Checker& c, const KvMapping& mapping) {
+std::optional<ftl::KvLayout> check_layout(Checker& c, const ftl::KvMapping& mapping) {
   const auto policy = check_mapping(c);
   if (policy == nullptr) return std::nullopt;
-  const bool plugin = std::holds_alternative<PluginMapping>(c.scenario().platform.device.ftl.mapping);
+  const bool plugin = std::holds_alternative<ftl::PluginMapping>(c.scenario().platform.device.ftl.mapping);
   if (!plugin && !check_rows(c, mapping)) return std::nullopt;
   try {
     const ftl::KvLayout layout = kv_layout(c.scenario(), *policy);
@@ -62,7 +62,7 @@ std::optional<ftl::KvLayout> check_layout(Checker& c, const KvMapping& mapping) 
 
 void check_capacity(Checker& c, const GenerationWorkload& work, const ftl::KvLayout& layout) {
   const Scenario& s = c.scenario();
-  const DeviceConfig& device = s.platform.device;
+  const csd_model::DeviceConfig& device = s.platform.device;
   const std::uint64_t pages = kv_cache_pages(s, layout);
   const std::uint64_t page = device.flash.geometry.page_size.value;
   std::uint64_t usable = device.usable_capacity().value / page;
@@ -179,7 +179,7 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
 
 void check_background(Checker& c, const BackgroundWorkload& background) {
   const Scenario& s = c.scenario();
-  const DeviceConfig& device = s.platform.device;
+  const csd_model::DeviceConfig& device = s.platform.device;
   constexpr std::string_view kHere = "workload.background";
   c.require(background.request_size.value % device.nvme.block_size.value == 0,
             {"workload.background.request_size", "platform.device.nvme.block_size"},
@@ -207,7 +207,7 @@ void check_background(Checker& c, const BackgroundWorkload& background) {
 
 void check_generation(Checker& c, GenerationWorkload& work) {
   Scenario& s = c.scenario();
-  const DeviceConfig& device = s.platform.device;
+  const csd_model::DeviceConfig& device = s.platform.device;
   const bool has_model = check_model(c);
   check_system(c);
   if (work.prompts && c.readable({"workload.prompts"})) take_prompts(c, work);
@@ -229,10 +229,10 @@ void check_generation(Checker& c, GenerationWorkload& work) {
             fmt::format("the weights of the model take {:.1f} GiB and stay in GPU memory, which has {:.1f} GiB",
                         static_cast<double>(s.model.weight_bytes().value) / (1 << 30),
                         static_cast<double>(s.platform.gpu.memory.value) / (1 << 30)));
-  const KvMapping* mapping = kv_mapping(device.ftl.mapping);
+  const ftl::KvMapping* mapping = ftl::kv_mapping(device.ftl.mapping);
   c.require(mapping != nullptr, {kMapping, "system.kind"},
-            fmt::format("{}: {} keeps no KV cache, which {} needs; use kind: instinfer", kMapping, PageMapping::kKind,
-                        s.system_kind()));
+            fmt::format("{}: {} keeps no KV cache, which {} needs; use kind: instinfer", kMapping,
+                        ftl::PageMapping::kKind, s.system_kind()));
   const bool known = c.readable({kPage, kGroup, "workload.batch", "workload.input_tokens", "workload.output_tokens"});
   if (!mapping || !known) return;
   if (const auto layout = check_layout(c, *mapping)) check_capacity(c, work, *layout);

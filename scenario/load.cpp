@@ -178,13 +178,13 @@ nlohmann::ordered_json effective_config(const Scenario& scenario) {
     json["simulation"].erase("sampling");
     json["platform"]["device"]["energy"].erase("mac");
   }
-  if (const KvMapping* mapping = kv_mapping(scenario.platform.device.ftl.mapping);
-      mapping && mapping->tail != TailPolicy::partial_program) {
+  if (const ftl::KvMapping* mapping = ftl::kv_mapping(scenario.platform.device.ftl.mapping);
+      mapping && mapping->tail != ftl::TailPolicy::partial_program) {
     json["platform"]["device"]["ftl"]["mapping"].erase("tail_rewrites");
   }
   if (!scenario.platform.device.has_engine()) json["platform"]["device"]["energy"].erase("engine_idle");
   if (!scenario.platform.gpu.times) json["platform"]["gpu"].erase("times");
-  if (scenario.platform.gpu.timing == GpuTiming::measured) {
+  if (scenario.platform.gpu.timing == host::GpuTiming::measured) {
     for (const char* const of_model : {"fp16_rate", "memory_bandwidth", "kernel_launch", "efficiency"})
       json["platform"]["gpu"].erase(of_model);
   }

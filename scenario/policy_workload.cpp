@@ -44,7 +44,8 @@ void check_policies(Checker& c, const PolicyWorkload& work) {
             fmt::format("workload.least_tokens: {} is more than most_tokens, {}", work.least_tokens, work.most_tokens));
   c.require(work.live <= work.sequences, {"workload.live", "workload.sequences"},
             fmt::format("workload.live: {} sequences at a time of {} in all", work.live, work.sequences));
-  c.require(kv_mapping(s.platform.device.ftl.mapping) != nullptr, {"platform.device.ftl.mapping.kind", "workload.kind"},
+  c.require(ftl::kv_mapping(s.platform.device.ftl.mapping) != nullptr,
+            {"platform.device.ftl.mapping.kind", "workload.kind"},
             "platform.device.ftl.mapping.kind: page keeps no KV cache: name a mapping policy");
   auto* recorded = std::get_if<RecordedSelection>(&s.simulation.selection);
   if (recorded == nullptr || !c.readable({"simulation.selection"})) return;

@@ -8,38 +8,13 @@
 #include <variant>
 
 #include "base/param.h"
-#include "host_runtime/core/planner/model_shape.h"
+#include "host_runtime/core/planner/model_spec.h"
 #include "host_runtime/core/planner/sparf_budget.h"
+#include "platform/platform_config.h"
 #include "scenario/block_workload.h"
-#include "scenario/platform.h"
 #include "scenario/policy_workload.h"
 
 namespace csdsim::scenario {
-
-enum class Embeddings : std::uint8_t { tied, untied };
-
-/// Shape of a decoder. From a preset, from the config.json of a checkpoint, or given.
-struct ModelConfig {
-  std::string preset;
-  std::optional<InputPath> path;  ///< directory of a checkpoint; its shape is read while loading
-  host::Architecture architecture = host::Architecture::opt;
-  std::uint32_t layers = 0;
-  std::uint32_t heads = 0;
-  std::uint32_t kv_heads = 0;
-  std::uint32_t head_dim = 0;
-  std::uint32_t hidden_size = 0;
-  std::uint32_t ffn_size = 0;
-  std::uint32_t vocab_size = 0;
-  std::uint32_t max_positions = 0;
-  Embeddings embeddings = Embeddings::tied;
-  std::uint32_t bytes_per_element = 2;
-
-  /// K or V of one token and head.
-  Bytes row_bytes() const { return Bytes{std::uint64_t{head_dim} * bytes_per_element}; }
-  /// What the model costs.
-  host::ModelShape shape() const;
-  Bytes weight_bytes() const { return shape().weight_bytes(); }
-};
 
 enum class RatioMode : std::uint8_t { uniform, traffic };
 enum class Method : std::uint8_t { dense, sparf };
@@ -121,8 +96,8 @@ struct SimulationConfig {
 struct Scenario {
   std::string name;
   std::uint64_t seed = 1;
-  ModelConfig model;
-  PlatformConfig platform;
+  host::ModelSpec model;
+  platform::PlatformConfig platform;
   SystemConfig system;
   WorkloadConfig workload;
   SimulationConfig simulation;
@@ -136,7 +111,6 @@ struct Scenario {
   }
 };
 
-void describe(ParamVisitor& v, ModelConfig& c);
 void describe(ParamVisitor& v, InstinferDense& c);
 void describe(ParamVisitor& v, InstinferSparf& c);
 void describe(ParamVisitor& v, GenerationWorkload& c);
@@ -150,19 +124,6 @@ void describe(ParamVisitor& v, Scenario& c);
 
 namespace csdsim {
 
-template <>
-struct EnumValues<host::Architecture> {
-  static constexpr EnumValue<host::Architecture> values[] = {
-      {host::Architecture::opt, "opt", "Learned positions, two matrices and ReLU, biases everywhere."},
-      {host::Architecture::llama, "llama", "Rotary positions, three matrices and a gate, no biases."},
-      {host::Architecture::qwen2, "qwen2", "As llama, with biases of Q, K and V."}};
-};
-template <>
-struct EnumValues<scenario::Embeddings> {
-  static constexpr EnumValue<scenario::Embeddings> values[] = {
-      {scenario::Embeddings::tied, "tied", "The output projection is the embedding table."},
-      {scenario::Embeddings::untied, "untied", "The output projection has a table of its own."}};
-};
 template <>
 struct EnumValues<scenario::RatioMode> {
   static constexpr EnumValue<scenario::RatioMode> values[] = {

@@ -94,14 +94,15 @@ void ParamTable::add(std::string_view name, std::string type, std::string range,
 
 void ParamTable::on_param(Param& param) {
   const std::string joined = join(param.texts());
-  add(param.name, param.type(), param.range(), param.is_list() ? "[" + joined + "]" : joined, param.cite, param.doc);
+  add(param.name, param.type(), param.range(), param.is_list() ? fmt::format("[{}]", joined) : joined, param.cite,
+      param.doc);
 }
 
 void ParamTable::on_entries(std::string_view name, std::map<std::string, std::string>& value, std::string_view doc,
                             Cite cite) {
   std::vector<std::string> texts;
   for (const auto& [key, text] : value) texts.push_back(fmt::format("{}: {}", key, text));
-  add(name, "map of values", "", "{" + join(texts) + "}", cite, doc);
+  add(name, "map of values", "", fmt::format("{{{}}}", join(texts)), cite, doc);
 }
 
 void ParamTable::on_preset(std::string_view kind, std::string& name) {
