@@ -28,6 +28,13 @@ struct PageOp {
   std::uint32_t channel_bytes = 0;
 };
 
+/// How a page read ended.
+struct ReadOutcome {
+  std::uint8_t retries = 0;    ///< senses and transfers after the first
+  bool uncorrectable = false;  ///< even the last retry left more errors than the code corrects
+  bool operator==(const ReadOutcome&) const = default;
+};
+
 /// Identifies a batch of page operations that was submitted together and completes as one.
 using FlashTicket = StrongId<struct FlashTicketTag, std::uint64_t>;
 

@@ -192,14 +192,14 @@ struct Drive::Parts {
                        .flush = c.flush,
                        .lookup_time = c.lookup_time},
                       block_ftl, dram, flash_io, cores, dram_port, controller_dram, write_buffer, store.carried()),
-        kv_service({.carried = store.carried(), .engine_in_dram = c.engine_buffer_in_dram}, kv_ftl, lookup, flash_io,
+        kv_service({.carried = store.carried(), .engine_in_dram = c.engine_buffer_in_dram()}, kv_ftl, lookup, flash_io,
                    engine_io, controller_dram, dram_port, write_buffer),
         firmware(block_service, kv_service, c.pipeline_time),
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity()), dma, firmware) {
     if (!dram.fits(c.map_cache)) throw UserError("drive: the map cache does not fit in controller DRAM");
     dram.charge(ftl::DramUse::map, c.map_cache);
-    if (c.engine_buffer_in_dram) {
+    if (c.engine_buffer_in_dram()) {
       if (!dram.fits(c.engine.buffer)) throw UserError("drive: the engine's buffer does not fit in controller DRAM");
       dram.charge(ftl::DramUse::engine_buffer, c.engine.buffer);
     }

@@ -8,11 +8,10 @@ namespace csdsim::csd_model {
 
 class MediaModel final : public ftl::MediaFaults {
  public:
-  explicit MediaModel(const nfc::ReliabilityConfig& config) : model_(config) {}
+  explicit MediaModel(const nfc::ReliabilityParams& params) : model_(params) {}
 
-  ftl::ReadOutcome read(PhysicalPageAddress ppa, std::uint32_t erase_count, std::uint32_t reads_since_erase) override {
-    const nfc::ReadOutcome outcome = model_.read(ppa, erase_count, reads_since_erase);
-    return {outcome.retries, outcome.uncorrectable};
+  ReadOutcome read(PhysicalPageAddress ppa, std::uint32_t erase_count, std::uint32_t reads_since_erase) override {
+    return model_.read(ppa, erase_count, reads_since_erase);
   }
   bool program_fails(PhysicalPageAddress ppa, std::uint32_t erase_count) override {
     return model_.program_fails(ppa, erase_count);

@@ -1,4 +1,4 @@
-// From a scenario to the configurations of the modules: the only place that knows both.
+// What modules need to know of a whole scenario: its seed, its data mode, what it keeps in the KV namespace.
 #pragma once
 
 #include "host_runtime/core/planner/gpu_model.h"
@@ -10,8 +10,6 @@ namespace csdsim::experiment {
 /// Everything of a drive but its selection source.
 csd_model::DriveConfig drive_config(const scenario::Scenario& scenario);
 
-platform::PlatformConfig platform_config(const scenario::Scenario& scenario);
-
-host::GpuParameters gpu_parameters(const scenario::GpuConfig& gpu);
+platform::PlatformParams platform_params(const scenario::Scenario& scenario);
 
 }  // namespace csdsim::experiment

@@ -25,7 +25,7 @@ ordered_json result_frame(const scenario::Scenario& scenario) {
 
 void add_energy(ordered_json& document, const scenario::Scenario& scenario, const csd_model::EnergyInputs& inputs,
                 const EnergyYield& yield) {
-  const scenario::DeviceConfig& device = scenario.platform.device;
+  const csd_model::DeviceConfig& device = scenario.platform.device;
   const csd_model::EnergyParts parts{.dies = device.flash.geometry.dies(),
                                      .dram_gib = static_cast<double>(device.dram.capacity.value) * 0x1p-30,
                                      .engine = device.has_engine()};

@@ -16,7 +16,7 @@ namespace {
 
 /// Queues and PRP lists of one driver: 64-byte entries, 16-byte completions, and the list pages of a command of mdts
 /// bytes (511 entries a page, and one page more where the buffer does not start on a page).
-Bytes queue_memory(const PlatformConfig& config) {
+Bytes queue_memory(const PlatformParams& config) {
   const std::uint64_t lists = config.drive.nvme.controller.mdts.value / 4096 / 511 + 2;
   const std::uint64_t a_queue = std::uint64_t{config.queue_depth} * (64 + 16 + lists * 4096) + 4 * 4096;
   return {(a_queue * (config.queues + 1U) + Bytes::mib(2).value - 1) / Bytes::mib(2).value * Bytes::mib(2).value};
@@ -24,7 +24,7 @@ Bytes queue_memory(const PlatformConfig& config) {
 
 }  // namespace
 
-Platform::Platform(const PlatformConfig& config) : config_(config) {
+Platform::Platform(const PlatformParams& config) : config_(config) {
   const MemoryRegion host{"host_dram", PhysicalAddress{0}, config.host_memory, RegionKind::host_dram};
   const MemoryRegion gpu{"gpu_bar", PhysicalAddress{kGpuBase}, config.gpu_memory, RegionKind::gpu_memory};
   const nvme::RegionId host_region = map_.add(host);

@@ -14,7 +14,8 @@
 
 namespace csdsim::platform {
 
-struct PlatformConfig {
+/// What a platform is built from; platform_params() makes it from what a user says.
+struct PlatformParams {
   csd_model::DriveConfig drive;
   std::uint32_t drives = 1;
   Bytes host_memory = Bytes::gib(96);
@@ -34,7 +35,7 @@ class Platform {
  public:
   static constexpr std::uint64_t kGpuBase = std::uint64_t{1} << 44;
 
-  explicit Platform(const PlatformConfig& config);
+  explicit Platform(const PlatformParams& config);
   ~Platform();
 
   std::uint32_t drives() const { return static_cast<std::uint32_t>(drives_.size()); }
@@ -42,7 +43,7 @@ class Platform {
   nvme::NvmeDriver& driver(std::uint32_t index) { return *drives_.at(index)->driver; }
   nvme::PhysicalMemory& gpu_memory() { return *gpu_memory_; }
   nvme::PhysicalMemory& host_memory() { return *host_memory_; }
-  const PlatformConfig& config() const { return config_; }
+  const PlatformParams& config() const { return config_; }
 
   /// First address of host DRAM that no driver uses.
   nvme::PhysicalAddress free_host_memory() const { return free_host_; }
@@ -60,7 +61,7 @@ class Platform {
     std::unique_ptr<nvme::NvmeDriver> driver;
   };
 
-  PlatformConfig config_;
+  PlatformParams config_;
   nvme::MemoryMap map_;
   std::unique_ptr<nvme::PhysicalMemory> host_memory_;
   std::unique_ptr<nvme::PhysicalMemory> gpu_memory_;

@@ -14,7 +14,7 @@ constexpr std::string_view kLibrary = "platform.device.ftl.mapping.library";
 constexpr std::string_view kSettings = "platform.device.ftl.mapping.settings";
 
 /// False when there is no library that could be used.
-bool check_library(Checker& c, PluginMapping& plugin) {
+bool check_library(Checker& c, ftl::PluginMapping& plugin) {
   if (!c.readable({kLibrary, kSettings})) return false;
   if (!plugin.library) {
     c.error_at(kLibrary, fmt::format("{}: kind plugin needs the shared library that holds the policy", kLibrary));
@@ -34,19 +34,19 @@ bool check_library(Checker& c, PluginMapping& plugin) {
 }  // namespace
 
 std::unique_ptr<ftl::KvMappingPolicy> check_mapping(Checker& c) {
-  DeviceConfig& device = c.scenario().platform.device;
+  csd_model::DeviceConfig& device = c.scenario().platform.device;
   if (!c.readable({kKind})) return nullptr;
-  const KvMapping* mapping = kv_mapping(device.ftl.mapping);
+  const ftl::KvMapping* mapping = ftl::kv_mapping(device.ftl.mapping);
   if (mapping == nullptr) return nullptr;
-  if (mapping->tail != TailPolicy::partial_program) {
+  if (mapping->tail != ftl::TailPolicy::partial_program) {
     c.refuse_unused("platform.device.ftl.mapping.tail_rewrites", "platform.device.ftl.mapping.tail",
                     "only partial_program writes windows before they are full");
   }
-  auto* plugin = std::get_if<PluginMapping>(&device.ftl.mapping);
+  auto* plugin = std::get_if<ftl::PluginMapping>(&device.ftl.mapping);
   if (plugin != nullptr && !check_library(c, *plugin)) return nullptr;
   const std::string_view place = plugin == nullptr ? kKind : plugin->settings.empty() ? kLibrary : kSettings;
   try {
-    return make_policy(device.ftl.mapping, device.flash.geometry);
+    return ftl::make_policy(device.ftl.mapping, device.flash.geometry);
   } catch (const std::exception& e) {
     c.error_at(place, fmt::format("{}: {}", place, e.what()));
     return nullptr;

@@ -10,22 +10,17 @@
 namespace csdsim::scenario {
 namespace {
 
-/// A dimension of the model: its key in a scenario, and what a checkpoint calls it.
+/// A dimension of the model and its key in a scenario.
 struct Dimension {
   std::string_view key;
-  std::uint32_t ModelConfig::*field;
-  std::uint32_t host::ModelConfig::*of_checkpoint;
+  std::uint32_t host::ModelConfig::*field;
 };
 
 constexpr Dimension kDimensions[] = {
-    {"layers", &ModelConfig::layers, &host::ModelConfig::layers},
-    {"heads", &ModelConfig::heads, &host::ModelConfig::heads},
-    {"kv_heads", &ModelConfig::kv_heads, &host::ModelConfig::kv_heads},
-    {"head_dim", &ModelConfig::head_dim, &host::ModelConfig::head_dim},
-    {"hidden_size", &ModelConfig::hidden_size, &host::ModelConfig::width},
-    {"ffn_size", &ModelConfig::ffn_size, &host::ModelConfig::ffn},
-    {"vocab_size", &ModelConfig::vocab_size, &host::ModelConfig::vocab},
-    {"max_positions", &ModelConfig::max_positions, &host::ModelConfig::max_positions},
+    {"layers", &host::ModelConfig::layers},     {"heads", &host::ModelConfig::heads},
+    {"kv_heads", &host::ModelConfig::kv_heads}, {"head_dim", &host::ModelConfig::head_dim},
+    {"hidden_size", &host::ModelConfig::width}, {"ffn_size", &host::ModelConfig::ffn},
+    {"vocab_size", &host::ModelConfig::vocab},  {"max_positions", &host::ModelConfig::max_positions},
 };
 
 template <class Value>
@@ -37,11 +32,11 @@ std::string text_of(Value value) {
 }
 
 /// Takes the shape of the checkpoint; what the scenario says besides has to agree.
-bool take_checkpoint(Checker& c, ModelConfig& model) {
+bool take_checkpoint(Checker& c, host::ModelSpec& model) {
   if (!c.resolve(*model.path, "model.path", "directory")) return false;
-  host::ModelConfig shape;
+  host::ModelConfig checkpoint;
   try {
-    shape = host::read_config(model.path->path / "config.json");
+    checkpoint = host::read_config(model.path->path / "config.json");
   } catch (const UserError& e) {
     // A line a problem, each beginning with the file.
     std::istringstream problems(e.what());
@@ -49,24 +44,24 @@ bool take_checkpoint(Checker& c, ModelConfig& model) {
       c.error_at("model.path", fmt::format("model.path: {}", problem));
     return false;
   }
-  const auto take = [&](std::string_view key, auto& value, auto of_checkpoint) {
+  const auto agree = [&](std::string_view key, auto value, auto of_checkpoint) {
     const std::string path = fmt::format("model.{}", key);
     if (c.given(path) && c.readable({path}) && value != of_checkpoint) {
       c.error_at(path, fmt::format("{}: {} disagrees with the checkpoint, which has {}", path, text_of(value),
                                    text_of(of_checkpoint)));
     }
-    value = of_checkpoint;
   };
-  for (const Dimension& d : kDimensions) take(d.key, model.*d.field, shape.*d.of_checkpoint);
-  take("architecture", model.architecture, shape.architecture);
-  take("embeddings", model.embeddings, shape.tied_embeddings ? Embeddings::tied : Embeddings::untied);
+  for (const Dimension& d : kDimensions) agree(d.key, model.*d.field, checkpoint.*d.field);
+  agree("architecture", model.architecture, checkpoint.architecture);
+  agree("embeddings", host::embeddings_of(model), host::embeddings_of(checkpoint));
+  static_cast<host::ModelConfig&>(model) = checkpoint;
   return true;
 }
 
 }  // namespace
 
 bool check_model(Checker& c) {
-  ModelConfig& model = c.scenario().model;
+  host::ModelSpec& model = c.scenario().model;
   if (!c.readable({"model", "model.preset", "model.path"})) return false;
   if (model.path && !model.preset.empty() && !c.first_wins("model.path", "model.preset")) {
     c.note_at("model.path", "model.path is not used: model.preset was given more strongly");

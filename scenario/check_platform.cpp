@@ -112,7 +112,7 @@ void require_power_of_two(Checker& c, const std::string& path, Bytes value) {
             fmt::format("{}: {} is not a power of two", path, format_quantity(value)));
 }
 
-void check_link(Checker& c, LinkConfig& link, const std::string& path, bool reads_in_requests) {
+void check_link(Checker& c, nvme::LinkConfig& link, const std::string& path, bool reads_in_requests) {
   const std::string bandwidth = path + ".bandwidth", generation = path + ".generation", lanes = path + ".lanes";
   if (link.bandwidth && (link.generation || link.lanes)) {
     const std::string& rival =
@@ -162,9 +162,9 @@ void check_geometry(Checker& c, const FlashGeometry& g) {
 }
 
 /// A list takes the place of the latency of all pages, which becomes its mean.
-void check_page_types(Checker& c, FlashConfig& flash) {
+void check_page_types(Checker& c, nfc::FlashConfig& flash) {
   if (!flash.page_types) return;
-  const PageTypesConfig& pages = *flash.page_types;
+  const nfc::PageTypesConfig& pages = *flash.page_types;
   const std::string section = "platform.device.flash.page_types";
   const auto types = static_cast<std::size_t>(pages.cell);
   const auto check = [&](const std::string& name, const std::vector<SimTime>& list, SimTime& of_all) {
@@ -190,9 +190,9 @@ void check_page_types(Checker& c, FlashConfig& flash) {
             section + ": gives no latency by page type: give read_latency, program_latency or both");
 }
 
-void check_reliability(Checker& c, const FlashConfig& flash) {
+void check_reliability(Checker& c, const nfc::FlashConfig& flash) {
   if (!flash.reliability) return;
-  const ReliabilityConfig& model = *flash.reliability;
+  const nfc::ReliabilityConfig& model = *flash.reliability;
   const std::string section = "platform.device.flash.reliability.";
   c.require(flash.geometry.page_size.value % model.codeword.value == 0,
             {section + "codeword", "platform.device.flash.page_size"},
@@ -207,9 +207,10 @@ void check_reliability(Checker& c, const FlashConfig& flash) {
   }
 }
 
-void check_flash_features(Checker& c, const FlashConfig& flash, bool attends) {
+void check_flash_features(Checker& c, const nfc::FlashConfig& flash, bool attends) {
   const FlashGeometry& g = flash.geometry;
-  c.require(g.planes_per_die > 1 || flash.plane_mode == PlaneMode::independent, {"platform.device.flash.plane_mode"},
+  c.require(g.planes_per_die > 1 || flash.plane_mode == nfc::PlaneMode::independent,
+            {"platform.device.flash.plane_mode"},
             "platform.device.flash.plane_mode: a die with a single plane has nothing to do together");
   c.require(!flash.cache || flash.cache->read || flash.cache->program, {"platform.device.flash.cache"},
             "platform.device.flash.cache: neither read nor program is on; write none instead");
@@ -221,7 +222,7 @@ void check_flash_features(Checker& c, const FlashConfig& flash, bool attends) {
             {"platform.device.flash.page_buffers"},
             "platform.device.flash.page_buffers: nothing keeps pages in them: give ecc_bandwidth or ecc_latency");
   c.require(
-      !flash.page_buffers || !attends || c.scenario().platform.device.engine.intake != Intake::phase,
+      !flash.page_buffers || !attends || c.scenario().platform.device.engine.intake != engine::Intake::phase,
       {"platform.device.engine.intake", "platform.device.flash.page_buffers"},
       "platform.device.engine.intake: with phase, kernels wait for more pages than page_buffers may hold: give page");
   auto classes = flash.class_priority;
@@ -243,9 +244,9 @@ void check_engine_buffer(Checker& c, const DeviceConfig& device) {
                         map != nullptr ? " beside the map cache" : ""));
 }
 
-void check_gpu_timing(Checker& c, GpuConfig& gpu) {
+void check_gpu_timing(Checker& c, host::GpuConfig& gpu) {
   const std::string section = "platform.gpu.";
-  if (gpu.timing == GpuTiming::modelled) {
+  if (gpu.timing == host::GpuTiming::modelled) {
     c.refuse_unused(section + "times", section + "timing", "times are modelled; timing: measured takes them");
     return;
   }
@@ -259,8 +260,8 @@ void check_gpu_timing(Checker& c, GpuConfig& gpu) {
 }  // namespace
 
 void check_platform(Checker& c) {
-  PlatformConfig& platform = c.scenario().platform;
-  DeviceConfig& device = platform.device;
+  platform::PlatformConfig& platform = c.scenario().platform;
+  csd_model::DeviceConfig& device = platform.device;
   check_geometry(c, device.flash.geometry);
   check_page_types(c, device.flash);
   check_flash_features(c, device.flash, device.has_engine() && c.scenario().workload->attends());
@@ -270,7 +271,7 @@ void check_platform(Checker& c) {
   check_gpu_timing(c, platform.gpu);
   require_power_of_two(c, "platform.device.nvme.mdts", device.nvme.mdts);
   require_power_of_two(c, "platform.device.nvme.block_size", device.nvme.block_size);
-  if (const auto* coalesced = std::get_if<CoalescedInterrupts>(&device.nvme.interrupts))
+  if (const auto* coalesced = std::get_if<nvme::CoalescedInterrupts>(&device.nvme.interrupts))
     c.require(coalesced->time.ps % SimTime::microseconds(100).ps == 0, {"platform.device.nvme.interrupts.time"},
               fmt::format("platform.device.nvme.interrupts.time: {} is not a multiple of 100 us",
                           format_quantity(coalesced->time)));
@@ -282,7 +283,7 @@ void check_platform(Checker& c) {
             {"platform.device.write_buffer.capacity", "platform.device.dram.capacity"},
             fmt::format("platform.device.write_buffer.capacity: {} does not fit in the controller DRAM of {}",
                         format_quantity(device.write_buffer.capacity), format_quantity(device.dram.capacity)));
-  if (!std::holds_alternative<ImmediateFlush>(device.write_buffer.flush)) {
+  if (!std::holds_alternative<csd_model::ImmediateFlush>(device.write_buffer.flush)) {
     c.require(device.write_buffer.capacity.value > 0,
               {"platform.device.write_buffer.flush.kind", "platform.device.write_buffer.capacity"},
               "platform.device.write_buffer.flush: there is no write buffer: give it a capacity");
@@ -290,7 +291,7 @@ void check_platform(Checker& c) {
               "platform.device.write_buffer.flush: the workload writes no blocks, and groups of the KV cache go to "
               "flash as soon as they are full");
   }
-  c.require(device.engine.buffer_memory == EngineMemory::sram || device.dram.bandwidth,
+  c.require(device.engine.buffer_memory == engine::EngineMemory::sram || device.dram.bandwidth,
             {"platform.device.engine.buffer_memory", "platform.device.dram.bandwidth"},
             "platform.device.engine.buffer_memory: in a DRAM of unlimited bandwidth it makes no difference: give "
             "dram.bandwidth");
@@ -305,7 +306,7 @@ void check_platform(Checker& c) {
         fmt::format("platform.device.ftl.gc.background.free_blocks: with {} the background never comes before the "
                     "writes, which collect at {} free blocks (gc_free_blocks)",
                     background->free_blocks, device.ftl.gc_free_blocks));
-  if (const auto* map = std::get_if<CachedMap>(&device.ftl.map))
+  if (const auto* map = std::get_if<ftl::CachedMap>(&device.ftl.map))
     c.require(map->capacity < device.dram.capacity,
               {"platform.device.ftl.map.capacity", "platform.device.dram.capacity"},
               fmt::format("platform.device.ftl.map.capacity: {} does not fit in the controller DRAM of {}",

@@ -180,13 +180,13 @@ nlohmann::ordered_json effective_config(const Scenario& scenario) {
   if (!scenario.preset_files.empty()) json["presets"] = scenario.preset_files;
   if (!scenario.plugin_files.empty()) json["plugins"] = scenario.plugin_files;
   json.update(config::JsonDump::of(scenario));
-  const DeviceConfig& device = scenario.platform.device;
-  if (const KvMapping* mapping = kv_mapping(device.ftl.mapping);
-      mapping && mapping->tail != TailPolicy::partial_program)
+  const csd_model::DeviceConfig& device = scenario.platform.device;
+  if (const ftl::KvMapping* mapping = ftl::kv_mapping(device.ftl.mapping);
+      mapping && mapping->tail != ftl::TailPolicy::partial_program)
     erase_path(json, "platform.device.ftl.mapping.tail_rewrites");
   if (!device.has_engine()) erase_path(json, "platform.device.energy.engine_idle");
   if (!scenario.platform.gpu.times) erase_path(json, "platform.gpu.times");
-  if (scenario.platform.gpu.timing == GpuTiming::measured) {
+  if (scenario.platform.gpu.timing == host::GpuTiming::measured) {
     for (const char* const of_model : {"fp16_rate", "memory_bandwidth", "kernel_launch", "efficiency"})
       erase_path(json, fmt::format("platform.gpu.{}", of_model));
   }

@@ -13,7 +13,7 @@
 
 namespace csdsim::scenario {
 
-/// Generated from csd_model/presets: file name and text.
+/// Generated from scenario/presets: file name and text.
 std::span<const std::pair<std::string_view, std::string_view>> preset_files();
 
 namespace {

@@ -1,4 +1,4 @@
-// Presets: named layers of values, each with its source. Part of the binary (csd_model/presets/*.yaml).
+// Presets: named layers of values, each with its source. Part of the binary (scenario/presets/*.yaml).
 #pragma once
 
 #include <map>

@@ -5,23 +5,6 @@
 
 namespace csdsim::scenario {
 
-host::ModelShape ModelConfig::shape() const {
-  host::ModelConfig config;
-  config.architecture = architecture;
-  config.layers = layers;
-  config.width = hidden_size;
-  config.heads = heads;
-  config.kv_heads = kv_heads;
-  config.head_dim = head_dim;
-  config.ffn = ffn_size;
-  config.vocab = vocab_size;
-  config.max_positions = max_positions;
-  config.tied_embeddings = embeddings == Embeddings::tied;
-  host::ModelShape shape = host::ModelShape::of(config);
-  shape.element_bytes = bytes_per_element;
-  return shape;
-}
-
 namespace {
 
 std::vector<std::string> comparable(const Registries& registries) {
@@ -36,27 +19,6 @@ Scenario::Scenario(const std::shared_ptr<const Registries>& registries)
     : system(std::shared_ptr<const host::SystemKinds>(registries, &registries->systems)),
       workload(std::shared_ptr<const ExperimentKinds>(registries, &registries->experiments)) {
   simulation.comparable = comparable(*registries);
-}
-
-void describe(ParamVisitor& v, ModelConfig& c) {
-  const Cite open = assumed("no default: name a preset or a path");
-  v.preset("model", c.preset);
-  v.optional("path", c.path, "none", "Directory of a checkpoint (config.json, safetensors, tokenizer).",
-             assumed("a preset has no weights"));
-  v.param("architecture", c.architecture, "Family: positions, biases, and matrices of the feed-forward network.",
-          paper("OPT (arXiv 2205.01068), the family that InstInfer runs"));
-  v.param("layers", c.layers, {1, 1024}, "Decoder layers.", open);
-  v.param("heads", c.heads, {1, 1024}, "Query heads.", open);
-  v.param("kv_heads", c.kv_heads, {1, 1024}, "Key/value heads; divides heads.", open);
-  v.param("head_dim", c.head_dim, {1, 1024}, "Components of a head.", open);
-  v.param("hidden_size", c.hidden_size, {1, 1'048'576}, "Width of the residual stream.", open);
-  v.param("ffn_size", c.ffn_size, {1, 4'194'304}, "Width inside the feed-forward network.", open);
-  v.param("vocab_size", c.vocab_size, {1, 16'777'216}, "Entries of the vocabulary.", open);
-  v.param("max_positions", c.max_positions, {1, 16'777'216}, "Longest sequence that the model was made for.", open);
-  v.param("embeddings", c.embeddings, "Whether the output projection costs memory of its own.",
-          paper("OPT (arXiv 2205.01068): tied"));
-  v.param("bytes_per_element", c.bytes_per_element, {2, 2}, "Bytes of a weight, key or value: FP16.",
-          paper("InstInfer VI-A: FP16"));
 }
 
 void describe(ParamVisitor& v, ClusteredSelection& c) {

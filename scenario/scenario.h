@@ -9,36 +9,11 @@
 #include <vector>
 
 #include "base/param.h"
-#include "host_runtime/core/planner/model_shape.h"
-#include "scenario/platform.h"
+#include "host_runtime/core/planner/model_spec.h"
+#include "platform/platform_config.h"
 #include "scenario/registries.h"
 
 namespace csdsim::scenario {
-
-enum class Embeddings : std::uint8_t { tied, untied };
-
-/// Shape of a decoder. From a preset, from the config.json of a checkpoint, or given.
-struct ModelConfig {
-  std::string preset;
-  std::optional<InputPath> path;  ///< directory of a checkpoint; its shape is read while loading
-  host::Architecture architecture = host::Architecture::opt;
-  std::uint32_t layers = 0;
-  std::uint32_t heads = 0;
-  std::uint32_t kv_heads = 0;
-  std::uint32_t head_dim = 0;
-  std::uint32_t hidden_size = 0;
-  std::uint32_t ffn_size = 0;
-  std::uint32_t vocab_size = 0;
-  std::uint32_t max_positions = 0;
-  Embeddings embeddings = Embeddings::tied;
-  std::uint32_t bytes_per_element = 2;
-
-  /// K or V of one token and head.
-  Bytes row_bytes() const { return Bytes{std::uint64_t{head_dim} * bytes_per_element}; }
-  /// What the model costs.
-  host::ModelShape shape() const;
-  Bytes weight_bytes() const { return shape().weight_bytes(); }
-};
 
 enum class DataMode : std::uint8_t { timing, carried };
 
@@ -79,8 +54,8 @@ struct Scenario {
 
   std::string name;
   std::uint64_t seed = 1;
-  ModelConfig model;
-  PlatformConfig platform;
+  host::ModelSpec model;
+  platform::PlatformConfig platform;
   Chosen<host::OffloadSystem> system;
   Chosen<Experiment> workload;
   SimulationConfig simulation;
@@ -88,7 +63,6 @@ struct Scenario {
   std::vector<std::string> plugin_files;  ///< shared libraries that add kinds; absolute
 };
 
-void describe(ParamVisitor& v, ModelConfig& c);
 void describe(ParamVisitor& v, ClusteredSelection& c);
 void describe(ParamVisitor& v, RecordedSelection& c);
 void describe(ParamVisitor& v, SamplingConfig& c);
@@ -99,19 +73,6 @@ void describe(ParamVisitor& v, Scenario& c);
 
 namespace csdsim {
 
-template <>
-struct EnumValues<host::Architecture> {
-  static constexpr EnumValue<host::Architecture> values[] = {
-      {host::Architecture::opt, "opt", "Learned positions, two matrices and ReLU, biases everywhere."},
-      {host::Architecture::llama, "llama", "Rotary positions, three matrices and a gate, no biases."},
-      {host::Architecture::qwen2, "qwen2", "As llama, with biases of Q, K and V."}};
-};
-template <>
-struct EnumValues<scenario::Embeddings> {
-  static constexpr EnumValue<scenario::Embeddings> values[] = {
-      {scenario::Embeddings::tied, "tied", "The output projection is the embedding table."},
-      {scenario::Embeddings::untied, "untied", "The output projection has a table of its own."}};
-};
 template <>
 struct EnumValues<scenario::DataMode> {
   static constexpr EnumValue<scenario::DataMode> values[] = {

@@ -7,36 +7,52 @@
 #include <string_view>
 
 #include "base/address.h"
+#include "base/param_codec.h"
 #include "base/units.h"
+
+namespace csdsim {
+class ParamVisitor;
+}
 
 namespace csdsim::engine {
 
 /// What a kernel takes in at once.
 enum class Intake : std::uint8_t {
-  phase,  ///< it starts when the last page of a phase is there
-  page    ///< it works on the pages of a phase as they come, in the order of tokens, keys before values
+  automatic,  ///< page where page_buffers is limited, otherwise phase
+  phase,      ///< it starts when the last page of a phase is there
+  page        ///< it works on the pages of a phase as they come, in the order of tokens, keys before values
 };
 
-/// Clock and kernel count as InstInfer states them (V-A, IV-B); the rest is not stated there and assumed.
-struct EngineConfig {
-  Frequency clock{285'000'000};         ///< InstInfer V-A
-  std::uint32_t kernels = 2;            ///< attention kernels (GeMV and softmax), InstInfer IV-B
-  std::uint32_t macs_per_cycle = 128;   ///< multiply-accumulates a cycle of one kernel; assumed
-  std::uint32_t softmax_per_cycle = 8;  ///< exponentials a cycle of one kernel; assumed
-  std::uint32_t argtopk_per_cycle = 1;  ///< elements a cycle that the one argtopk unit takes in; assumed
-  std::uint32_t jobs_in_flight = 16;    ///< head jobs between start and end; assumed
-  Bytes buffer = Bytes::mib(1);         ///< for scores and selected rows, see job_footprint(); assumed
+/// Where the engine's buffer is.
+enum class EngineMemory : std::uint8_t { sram, dram };
 
-  Intake intake = Intake::phase;
+/// Clock and kernel count as InstInfer states them (V-A, IV-B); the rest is not stated there and assumed. Section
+/// `engine` of a drive sets everything but the last two fields, which the drive fills from its flash.
+struct EngineConfig {
+  Frequency clock{285'000'000};                     ///< InstInfer V-A
+  std::uint32_t kernels = 2;                        ///< attention kernels (GeMV and softmax), InstInfer IV-B
+  std::uint32_t macs_per_cycle = 128;               ///< multiply-accumulates a cycle of one kernel; assumed
+  std::uint32_t softmax_per_cycle = 8;              ///< exponentials a cycle of one kernel; assumed
+  std::uint32_t argtopk_per_cycle = 1;              ///< elements a cycle that the one argtopk unit takes in; assumed
+  std::uint32_t jobs_in_flight = 16;                ///< head jobs between start and end; assumed
+  Bytes buffer = Bytes::mib(1);                     ///< for scores and selected rows, see job_footprint(); assumed
+  EngineMemory buffer_memory = EngineMemory::sram;  ///< for whoever owns controller DRAM; the engine does not ask
+  Intake intake = Intake::automatic;
+
   /// Page buffers of a channel in the flash controllers; 0: unlimited. A page read holds one from when it is issued
   /// until a kernel is through with it, and is issued when it gets one: as a phase may have more pages than there are
-  /// buffers, only with Intake::page. The flash has to take the phase RELEASE_BUFFERS (nfc/sysc/flash_payload.h).
+  /// buffers, not with Intake::phase. The flash has to take the phase RELEASE_BUFFERS (nfc/sysc/flash_payload.h).
   std::uint32_t page_buffers = 0;
   FlashGeometry geometry;  ///< which channel a page is on; used with page_buffers
 
-  /// Throws UserError naming the parameter that is 0, or page_buffers without Intake::page.
+  /// Kernels work on the pages of a phase as they come.
+  bool takes_pages() const { return intake == Intake::page || (intake == Intake::automatic && page_buffers > 0); }
+
+  /// Throws UserError naming the parameter that is 0, or page_buffers with Intake::phase.
   void validate() const;
 };
+
+void describe(ParamVisitor& v, EngineConfig& c);
 
 /// Where a head job's time goes. Every interval of a job's life is in exactly one phase; queueing for a unit belongs to
 /// the unit's phase.
@@ -86,3 +102,21 @@ struct EngineStats {
 };
 
 }  // namespace csdsim::engine
+
+namespace csdsim {
+
+template <>
+struct EnumValues<engine::Intake> {
+  static constexpr EnumValue<engine::Intake> values[] = {
+      {engine::Intake::automatic, "auto", "page where flash.page_buffers are limited, else phase."},
+      {engine::Intake::phase, "phase", "All pages of a phase: the kernel starts when the last one is there."},
+      {engine::Intake::page, "page", "Page by page, in the order of tokens, while others are still read."}};
+};
+template <>
+struct EnumValues<engine::EngineMemory> {
+  static constexpr EnumValue<engine::EngineMemory> values[] = {
+      {engine::EngineMemory::sram, "sram", "Memory of its own."},
+      {engine::EngineMemory::dram, "dram", "Controller DRAM, whose bandwidth it shares."}};
+};
+
+}  // namespace csdsim

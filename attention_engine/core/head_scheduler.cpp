@@ -280,7 +280,7 @@ void HeadScheduler::read(JobId id, SimTime at) {
   const KernelWork work = kernel_work(j);
   const std::uint64_t cycles =
       ceil_div(work.macs, config_.macs_per_cycle) + ceil_div(work.softmax_elements, config_.softmax_per_cycle);
-  const bool by_page = config_.intake == Intake::page && j.has_pages;
+  const bool by_page = config_.takes_pages() && j.has_pages;
   intakes_[id.value].start(by_page ? ops_.size() : 1, cycles);
   if (!j.has_pages) {
     intakes_[id.value].arrive(0);

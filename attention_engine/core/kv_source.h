@@ -1,29 +1,20 @@
 // What the attention engine needs from whoever keeps the KV cache. Page layouts: InstInfer, section IV-C.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "base/address.h"
 #include "base/fp16.h"
+#include "base/kv_address.h"
 #include "base/page_op.h"
 
 namespace csdsim::engine {
 
-/// One KV head of one layer of one sequence: the unit of attention work.
-struct HeadKey {
-  SequenceId sequence;
-  LayerId layer;
-  KvHead head;
-  auto operator<=>(const HeadKey&) const = default;
-};
-
-enum class KvKind : std::uint8_t { key, value };
-
-/// Which rows of a token group are wanted: they may share pages.
-enum class KvRows : std::uint8_t { keys, values, both };
+using csdsim::HeadKey;
+using csdsim::KvKind;
+using csdsim::KvRows;
 
 /// From where keys are scored that have left the group buffer but are not in an embedding page yet.
 enum class TailScoring : std::uint8_t {

@@ -31,8 +31,8 @@ struct Shape {
 };
 
 /// The drive of scenarios/block_read.yaml, in the shape that is asked for.
-PlatformConfig platform_config(const Shape& shape) {
-  PlatformConfig config;
+PlatformParams platform_config(const Shape& shape) {
+  PlatformParams config;
   config.drive.geometry = {.channels = shape.channels,
                            .dies_per_channel = shape.dies,
                            .planes_per_die = shape.planes,
@@ -40,7 +40,7 @@ PlatformConfig platform_config(const Shape& shape) {
                            .pages_per_block = 256,
                            .page_size = Bytes::kib(4)};
   config.drive.flash.arbitration = nfc::BusArbitration::data_first;
-  config.drive.link.effective_bandwidth = {7'876'000'000};
+  config.drive.link.bandwidth = Bandwidth{7'876'000'000};
   config.drive.kv_share = 0;
   config.drive.data = ftl::DataMode::timing;
   config.host_memory = Bytes::gib(1);

@@ -4,28 +4,17 @@ namespace csdsim::csd_model {
 
 using engine::HeadKey;
 
-namespace {
-
-ftl::KvKey to_key(HeadKey key) { return {key.sequence, key.layer, key.head}; }
-ftl::KvKind to_kind(engine::KvKind kind) { return kind == engine::KvKind::key ? ftl::KvKind::key : ftl::KvKind::value; }
-ftl::KvRows to_rows(engine::KvRows rows) {
-  if (rows == engine::KvRows::both) return ftl::KvRows::both;
-  return rows == engine::KvRows::keys ? ftl::KvRows::keys : ftl::KvRows::values;
-}
-
-}  // namespace
-
 engine::KvHeadView KvLookup::view(HeadKey key) const {
   const ftl::KvLayout& layout = ftl_.layout(key.sequence);
   // A sequence that is only token-major has no component-major tail in DRAM either.
   const bool tail_in_dram = ftl_.tail_policy() == ftl::TailPolicy::dram && layout.component_major;
-  return {.tokens = ftl_.tokens(to_key(key)),
+  return {.tokens = ftl_.tokens(key),
           .head_dim = layout.head_dim,
           .tokens_per_page = layout.group_tokens,
           .embedding_group = layout.finest_group(),
           .window = layout.window_tokens,
-          .flushed_tokens = ftl_.flushed_tokens(to_key(key)),
-          .transposed_tokens = ftl_.transposed_tokens(to_key(key)),
+          .flushed_tokens = ftl_.flushed_tokens(key),
+          .transposed_tokens = ftl_.transposed_tokens(key),
           .tail = tail_in_dram ? engine::TailScoring::dram : engine::TailScoring::token_pages};
 }
 
@@ -36,22 +25,22 @@ engine::KvWindowView KvLookup::window(HeadKey key, std::uint32_t w) const {
 
 void KvLookup::plan_token_groups(HeadKey key, engine::KvRows which, std::span<const std::uint32_t> groups,
                                  std::span<const std::uint32_t> rows, std::vector<PageOp>& out) {
-  ftl_.plan_token_groups(to_key(key), to_rows(which), groups, passed(rows), out);
+  ftl_.plan_token_groups(key, which, groups, passed(rows), out);
 }
 
 void KvLookup::plan_embedding_groups(HeadKey key, std::span<const std::uint32_t> groups,
                                      std::span<const std::uint32_t> rows, std::vector<PageOp>& out) {
-  ftl_.plan_embedding_groups(to_key(key), groups, passed(rows), out);
+  ftl_.plan_embedding_groups(key, groups, passed(rows), out);
 }
 
 const Half* KvLookup::token_rows(HeadKey key, engine::KvKind kind, std::uint32_t group) const {
-  return ftl_.token_rows(to_key(key), to_kind(kind), group);
+  return ftl_.token_rows(key, kind, group);
 }
 
 const Half* KvLookup::embedding_page(HeadKey key, std::uint32_t group, std::uint32_t window) const {
-  return ftl_.embedding_page(to_key(key), group, window);
+  return ftl_.embedding_page(key, group, window);
 }
 
-std::span<const float> KvLookup::value_mean(HeadKey key) const { return ftl_.value_mean(to_key(key)); }
+std::span<const float> KvLookup::value_mean(HeadKey key) const { return ftl_.value_mean(key); }
 
 }  // namespace csdsim::csd_model

@@ -50,7 +50,7 @@ struct Outcome {
 /// vendor commands of nvme_if/spec/kv_command.h.
 Outcome attend_in_drive(const Tensors& t, const csd_model::EngineFactory& engine) {
   const SimulationContext context;  // SystemC elaborates once a context; each run has its own
-  platform::PlatformConfig config;
+  platform::PlatformParams config;
   config.engine = engine;
   platform::Platform platform(config);
   sc_core::sc_start();  // the driver brings the controller up

@@ -11,7 +11,7 @@ BlockIoOutcome run_block_io(const BlockIoSetup& setup, const BlockIoProgress& pr
   if (setup.platform.drive.data != ftl::DataMode::timing)
     throw UserError("workload: runs of block commands are timing only; set simulation.data: timing");
   const SimulationContext context;
-  platform::PlatformConfig config = setup.platform;
+  platform::PlatformParams config = setup.platform;
   config.run_ahead = true;
   platform::Platform platform(config);
   csd_model::Drive& drive = platform.drive(0);

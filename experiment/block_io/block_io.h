@@ -21,7 +21,7 @@
 namespace csdsim::experiment {
 
 struct BlockIoSetup {
-  platform::PlatformConfig platform;
+  platform::PlatformParams platform;
   /// Makes the requests of a drive that exports `capacity` bytes.
   std::function<std::unique_ptr<workload::RequestSource>(Bytes capacity)> source;
   std::optional<std::uint32_t> queue_depth = 32;  ///< requests outstanding, over all queues; unset: as they arrive

@@ -80,7 +80,7 @@ void check_loop(Checker& c, const BlockIoWorkload& work) {
 }  // namespace
 
 void check_queue_depth(Checker& c, std::uint32_t depth, std::string_view key, std::optional<std::uint32_t> queues) {
-  const scenario::NvmeConfig& nvme = c.scenario().platform.device.nvme;
+  const nvme::NvmeConfig& nvme = c.scenario().platform.device.nvme;
   // A ring of n entries holds n-1 commands.
   const std::uint32_t used = queues.value_or(nvme.queues);
   const std::uint64_t slots = std::uint64_t{used} * (nvme.queue_depth - 1);
@@ -96,7 +96,7 @@ void check_precondition(Checker& c, const PreconditionConfig& precondition) {
 }
 
 void check_block_drive(Checker& c, std::string_view kind, std::optional<std::uint32_t> queues) {
-  const scenario::DeviceConfig& device = c.scenario().platform.device;
+  const csd_model::DeviceConfig& device = c.scenario().platform.device;
   for (const std::string_view path : {"model", "system", "simulation.selection", "simulation.sampling"}) {
     if (c.given(path)) c.note_at(path, fmt::format("{} has no part in a {} workload", path, kind));
   }

@@ -29,7 +29,7 @@ void refuse_operation_trace(const RunOptions& options, std::string_view kind);
 template <class Workload>
 BlockIoSetup common_setup(const scenario::Scenario& s, const Workload& work) {
   BlockIoSetup setup;
-  setup.platform = platform_config(s);
+  setup.platform = platform_params(s);
   setup.warmup = work.warmup_requests;
   setup.queues = static_cast<std::uint16_t>(work.queues.value_or(s.platform.device.nvme.queues));
   setup.queue_by_stream = work.queue_assignment == QueueAssignment::stream;

@@ -12,11 +12,11 @@
 
 namespace csdsim::experiment {
 
+using csd_model::DeviceConfig;
+using ftl::KvMapping;
+using ftl::PluginMapping;
 using scenario::Checker;
 using scenario::DataMode;
-using scenario::DeviceConfig;
-using scenario::KvMapping;
-using scenario::PluginMapping;
 using scenario::RecordedSelection;
 using scenario::Scenario;
 using scenario::SimulationConfig;
@@ -31,7 +31,7 @@ constexpr std::string_view kMapping = "platform.device.ftl.mapping.kind";
 /// Rows and windows have to fill pages without remainder. What a policy of the user's makes of rows is its own
 /// business.
 bool check_rows(Checker& c, const KvMapping& mapping) {
-  const scenario::ModelConfig& model = c.scenario().model;
+  const host::ModelSpec& model = c.scenario().model;
   const std::uint64_t page = c.scenario().platform.device.flash.geometry.page_size.value;
   const std::uint64_t row = model.row_bytes().value;
   const std::string row_text =
@@ -54,7 +54,7 @@ bool check_rows(Checker& c, const KvMapping& mapping) {
 std::optional<ftl::KvLayout> check_layout(Checker& c, const KvMapping& mapping) {
   const auto policy = scenario::check_mapping(c);
   if (policy == nullptr) return std::nullopt;
-  const bool plugin = std::holds_alternative<PluginMapping>(c.scenario().platform.device.ftl.mapping);
+  const bool plugin = std::holds_alternative<ftl::PluginMapping>(c.scenario().platform.device.ftl.mapping);
   if (!plugin && !check_rows(c, mapping)) return std::nullopt;
   try {
     const ftl::KvLayout layout = kv_layout(c.scenario(), *policy);
@@ -71,7 +71,7 @@ std::optional<ftl::KvLayout> check_layout(Checker& c, const KvMapping& mapping) 
 
 void check_capacity(Checker& c, const GenerationWorkload& work, const ftl::KvLayout& layout) {
   const Scenario& s = c.scenario();
-  const DeviceConfig& device = s.platform.device;
+  const csd_model::DeviceConfig& device = s.platform.device;
   const std::uint64_t pages = kv_cache_pages(s, layout);
   const std::uint64_t page = device.flash.geometry.page_size.value;
   std::uint64_t usable = device.usable_capacity().value / page;
@@ -119,7 +119,7 @@ void check_system(Checker& c) {
 
 /// What stays in GPU and host memory has to fit there, all of it together.
 void check_residents(Checker& c, const host::SystemNeeds& needs) {
-  const scenario::PlatformConfig& platform = c.scenario().platform;
+  const platform::PlatformConfig& platform = c.scenario().platform;
   const auto gib = [](Bytes bytes) { return static_cast<double>(bytes.value) / (1 << 30); };
   const auto check = [&](host::Place place, Bytes capacity, std::string_view path) {
     Bytes sum;
@@ -183,7 +183,7 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
 
 void check_background(Checker& c, const BackgroundWorkload& background) {
   const Scenario& s = c.scenario();
-  const DeviceConfig& device = s.platform.device;
+  const csd_model::DeviceConfig& device = s.platform.device;
   constexpr std::string_view kHere = "workload.background";
   c.require(background.request_size.value % device.nvme.block_size.value == 0,
             {"workload.background.request_size", "platform.device.nvme.block_size"},
@@ -216,10 +216,10 @@ void check_drive_kv(Checker& c, const GenerationWorkload& work) {
   c.require(device.count <= s.model.kv_heads, {"platform.device.count", "model.kv_heads"},
             fmt::format("platform.device.count: {} drives for {} KV heads: a drive holds at least one", device.count,
                         s.model.kv_heads));
-  const KvMapping* mapping = scenario::kv_mapping(device.ftl.mapping);
+  const KvMapping* mapping = ftl::kv_mapping(device.ftl.mapping);
   c.require(mapping != nullptr, {kMapping, "system.kind"},
             fmt::format("{}: {} keeps no KV cache, which {} needs; use kind: instinfer", kMapping,
-                        scenario::PageMapping::kKind, s.system.kind()));
+                        ftl::PageMapping::kKind, s.system.kind()));
   const bool known = c.readable({kPage, kGroup, "workload.batch", "workload.input_tokens", "workload.output_tokens"});
   if (!mapping || !known) return;
   if (const auto layout = check_layout(c, *mapping)) check_capacity(c, work, *layout);

@@ -15,7 +15,7 @@ namespace {
 
 /// Utilisations of a phase, and the resource that bounds it.
 ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) {
-  const scenario::DeviceConfig& device = s.platform.device;
+  const csd_model::DeviceConfig& device = s.platform.device;
   const FlashGeometry& g = device.flash.geometry;
   const double drives = device.count;
   const std::pair<const char*, double> shares[] = {

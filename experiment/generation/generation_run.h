@@ -23,15 +23,15 @@
 namespace csdsim::experiment {
 
 struct GenerationSetup {
-  platform::PlatformConfig platform;
-  host::GpuParameters gpu;
+  platform::PlatformParams platform;
+  host::GpuConfig gpu;
   std::shared_ptr<host::OperatorTable> gpu_times;  ///< null: the times are modelled
   host::LinkModel gpu_link;
   std::shared_ptr<const host::OffloadSystem> system;
   host::PlannerInputs plan;  ///< span and drives are set by the run
   host::SamplingSettings sampling;
   host::OperationData* data = nullptr;  ///< carried runs
-  host::Granularity granularity = host::Granularity::layer_mini_batch;
+  nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
   std::uint16_t queues_of_others = 0;  ///< last I/O queues of each drive, which the generation leaves free
   /// Whether the drives keep K component-major too. Unset: what the method reads; dense attention does without.
   std::optional<bool> component_major;

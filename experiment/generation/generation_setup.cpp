@@ -11,33 +11,17 @@ namespace csdsim::experiment {
 
 using scenario::Scenario;
 
-namespace {
-
-host::Granularity granularity(scenario::Granularity g) {
-  switch (g) {
-    case scenario::Granularity::layer_mini_batch:
-      return host::Granularity::layer_mini_batch;
-    case scenario::Granularity::sequence:
-      return host::Granularity::sequence;
-    case scenario::Granularity::head:
-      return host::Granularity::head;
-  }
-  throw InternalError("unknown command granularity");
-}
-
-}  // namespace
-
 GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> prompt_tokens) {
   const GenerationWorkload& workload = generation_of(s);
   GenerationSetup setup;
-  setup.platform = platform_config(s);
-  setup.gpu = gpu_parameters(s.platform.gpu);
-  const scenario::GpuLinkConfig& gpu_link = s.platform.gpu.link;
+  setup.platform = platform_params(s);
+  setup.gpu = s.platform.gpu;
+  const nvme::GpuLinkConfig& gpu_link = s.platform.gpu.link;
   setup.gpu_link = {.bandwidth = std::min(gpu_link.payload_bandwidth(), s.platform.host.memory_bandwidth),
                     .latency = gpu_link.latency};
-  setup.granularity = granularity(s.platform.device.nvme.granularity);
+  setup.granularity = s.platform.device.nvme.granularity;
   if (workload.background) setup.queues_of_others = 1;
-  setup.plan.through_host = s.platform.device.nvme.transfer == scenario::Transfer::host;
+  setup.plan.through_host = s.platform.device.nvme.transfer == nvme::DataPath::host;
   setup.plan.model = s.model.shape();
   setup.plan.workload = {.prompt_tokens = std::move(prompt_tokens), .output_tokens = workload.output_tokens};
   setup.plan.drives = s.platform.device.count;

@@ -20,8 +20,8 @@ ftl::KvShape kv_shape(const scenario::Scenario& s) {
 }
 
 ftl::KvLayout kv_layout(const scenario::Scenario& s, const ftl::KvMappingPolicy& policy) {
-  const scenario::DeviceConfig& device = s.platform.device;
-  const scenario::KvMapping* mapping = scenario::kv_mapping(device.ftl.mapping);
+  const csd_model::DeviceConfig& device = s.platform.device;
+  const ftl::KvMapping* mapping = ftl::kv_mapping(device.ftl.mapping);
   if (mapping == nullptr) throw InternalError("a drive without a KV cache has no layout for one");
   const ftl::KvLayout layout = policy.layout(kv_shape(s), device.flash.geometry.page_size, mapping->layout_options());
   layout.validate();
@@ -32,7 +32,7 @@ std::uint64_t kv_cache_pages(const scenario::Scenario& s, const ftl::KvLayout& l
   const ftl::KvShape shape = kv_shape(s);
   std::uint64_t pages = layout.pages(shape.max_tokens).total();
   if (layout.component_major &&
-      scenario::kv_mapping(s.platform.device.ftl.mapping)->tail == ftl::TailPolicy::partial_program) {
+      ftl::kv_mapping(s.platform.device.ftl.mapping)->tail == ftl::TailPolicy::partial_program) {
     const auto next = static_cast<std::uint32_t>(layout.full_windows(shape.max_tokens));
     pages += layout.embedding_pages(layout.window(next));
   }

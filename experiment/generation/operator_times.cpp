@@ -44,8 +44,8 @@ host::OperatorTable::Entries read_times(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::shared_ptr<host::OperatorTable> operator_times(const scenario::GpuConfig& gpu) {
-  if (gpu.timing == scenario::GpuTiming::modelled) return nullptr;
+std::shared_ptr<host::OperatorTable> operator_times(const host::GpuConfig& gpu) {
+  if (gpu.timing == host::GpuTiming::modelled) return nullptr;
   if (!gpu.times) {
     const std::shared_ptr<host::CudaModule> module = host::load_cuda_module();
     return std::make_shared<host::OperatorTable>(

@@ -24,21 +24,21 @@ struct Variant {
   std::string embedding_group;
 };
 
-Variant variant_of(const scenario::MappingConfig& mapping, const FlashGeometry& geometry) {
-  const scenario::KvMapping& kv = *scenario::kv_mapping(mapping);
+Variant variant_of(const ftl::MappingConfig& mapping, const FlashGeometry& geometry) {
+  const ftl::KvMapping& kv = *ftl::kv_mapping(mapping);
   Variant v;
-  v.policy.policy = std::string(scenario::make_policy(mapping, geometry)->name());
-  v.policy.make = [mapping](const FlashGeometry& g) { return scenario::make_policy(mapping, g); };
+  v.policy.policy = std::string(ftl::make_policy(mapping, geometry)->name());
+  v.policy.make = [mapping](const FlashGeometry& g) { return ftl::make_policy(mapping, g); };
   v.policy.kv.tail = kv.tail;
   v.policy.kv.tail_rewrites = kv.tail_rewrites;
   v.policy.kv.layout = kv.layout_options();
   v.tail = std::string(name_of(kv.tail));
-  v.embedding_group = Codec<scenario::EmbeddingGroup>::format(kv.embedding_group);
+  v.embedding_group = Codec<ftl::EmbeddingGroup>::format(kv.embedding_group);
   return v;
 }
 
 /// instinfer first; the scenario's mapping in the place of its kind, or as one more.
-std::vector<Variant> policies(const scenario::MappingConfig& own, const FlashGeometry& geometry) {
+std::vector<Variant> policies(const ftl::MappingConfig& own, const FlashGeometry& geometry) {
   std::vector<Variant> all;
   const ftl::PolicyRegistry registry = ftl::PolicyRegistry::with_builtin();
   for (const ftl::PolicyEntry& entry : registry.entries()) {
@@ -63,10 +63,10 @@ std::vector<Variant> policies(const scenario::MappingConfig& own, const FlashGeo
 std::vector<Variant> tails(const FlashGeometry& geometry, std::uint32_t head_dim) {
   std::vector<Variant> all;
   for (const auto& tail : EnumValues<ftl::TailPolicy>::values) {
-    for (const scenario::EmbeddingGroup group : {scenario::EmbeddingGroup{2}, scenario::EmbeddingGroup{4},
-                                                 scenario::EmbeddingGroup{8}, scenario::EmbeddingGroup{0, true}}) {
+    for (const ftl::EmbeddingGroup group :
+         {ftl::EmbeddingGroup{2}, ftl::EmbeddingGroup{4}, ftl::EmbeddingGroup{8}, ftl::EmbeddingGroup{0, true}}) {
       if (group.components > 0 && head_dim % group.components != 0) continue;
-      scenario::InstinferMapping mapping;
+      ftl::InstinferMapping mapping;
       mapping.tail = tail.value;
       mapping.tail_rewrites = tail.value == ftl::TailPolicy::partial_program ? 3 : 1;
       mapping.embedding_group = group;

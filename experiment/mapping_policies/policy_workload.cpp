@@ -43,7 +43,7 @@ void PolicyWorkload::check(scenario::Checker& c) {
             fmt::format("workload.least_tokens: {} is more than most_tokens, {}", least_tokens, most_tokens));
   c.require(live <= sequences, {"workload.live", "workload.sequences"},
             fmt::format("workload.live: {} sequences at a time of {} in all", live, sequences));
-  c.require(scenario::kv_mapping(s.platform.device.ftl.mapping) != nullptr,
+  c.require(ftl::kv_mapping(s.platform.device.ftl.mapping) != nullptr,
             {"platform.device.ftl.mapping.kind", "workload.kind"},
             "platform.device.ftl.mapping.kind: page keeps no KV cache: name a mapping policy");
   auto* recorded = std::get_if<scenario::RecordedSelection>(&s.simulation.selection);

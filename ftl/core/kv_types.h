@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/kv_address.h"
 #include "base/page_op.h"
 #include "ftl/core/backing_store.h"
 
@@ -25,18 +26,10 @@ struct KvShape {
   bool component_major = true;  ///< K is kept component-major too, as SparF wants it; dense attention does without
 };
 
-enum class KvKind : std::uint8_t { key, value };
-
-/// Which rows of a token group are wanted.
-enum class KvRows : std::uint8_t { keys, values, both };
-
-/// One KV head of one layer of one sequence: the unit that attention works on.
-struct KvKey {
-  SequenceId sequence;
-  LayerId layer;
-  KvHead head;
-  auto operator<=>(const KvKey&) const = default;
-};
+using csdsim::HeadRange;
+using csdsim::KvKind;
+using csdsim::KvRows;
+using KvKey = HeadKey;
 
 /// A page of the KV namespace. Token pages: `group` is the token group, `window` is 0, and the key's head is the first
 /// of those that share the page. Embedding pages: `group` is the embedding group (components [group * m, group * m +
@@ -47,12 +40,6 @@ struct KvPageId {
   std::uint32_t group = 0;
   std::uint32_t window = 0;
   auto operator<=>(const KvPageId&) const = default;
-};
-
-/// `count` consecutive KV heads.
-struct HeadRange {
-  KvHead first;
-  std::uint32_t count = 0;
 };
 
 /// What happens to keys whose embedding window is not complete.

@@ -4,14 +4,9 @@
 #include <cstdint>
 
 #include "base/address.h"
+#include "base/page_op.h"
 
 namespace csdsim::ftl {
-
-/// How a page read ended.
-struct ReadOutcome {
-  std::uint8_t retries = 0;    ///< senses after the first
-  bool uncorrectable = false;  ///< the last one failed as well
-};
 
 /// Decides the fate of page operations when they are planned. The answers must depend on the arguments and a seed only,
 /// so that runs can be repeated.

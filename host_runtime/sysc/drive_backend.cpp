@@ -184,7 +184,7 @@ void DriveBackend::start_append(const Operation& op, const std::shared_ptr<Runni
     // Whole heads where one fits: full windows then come in one command and need no read-back.
     const std::uint64_t tokens_fit = std::min<std::uint64_t>(mdts / token_bytes, 0xFFFF);
     const std::uint32_t token_step = static_cast<std::uint32_t>(std::min<std::uint64_t>(s.tokens, tokens_fit));
-    const std::uint32_t most_heads = shape_.granularity == Granularity::head ? 1 : work.heads.count;
+    const std::uint32_t most_heads = shape_.granularity == nvme::Granularity::head ? 1 : work.heads.count;
     const std::uint32_t head_step =
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(mdts / (token_bytes * token_step), 1, most_heads));
     for (std::uint32_t head = 0; head < work.heads.count; head += head_step) {
@@ -221,11 +221,11 @@ void DriveBackend::start_append(const Operation& op, const std::shared_ptr<Runni
 void DriveBackend::start_attend(const Operation& op, const std::shared_ptr<Running>& running) {
   const auto& work = std::get<DriveWork>(op.work);
   const std::uint64_t mdts = platform_.driver(running->drive).mdts().value;
-  const std::size_t most_parts = shape_.granularity == Granularity::layer_mini_batch ? 0xFFFF : 1;
+  const std::size_t most_parts = shape_.granularity == nvme::Granularity::layer_mini_batch ? 0xFFFF : 1;
   const auto fits = [&](std::size_t parts, std::uint32_t heads) {
     return parts <= most_parts && nvme::attend_layout(attend_command(op, shape_, parts, heads)).size.value <= mdts;
   };
-  std::uint32_t head_step = shape_.granularity == Granularity::head ? 1 : work.heads.count;
+  std::uint32_t head_step = shape_.granularity == nvme::Granularity::head ? 1 : work.heads.count;
   while (head_step > 1 && !fits(1, head_step)) head_step = (head_step + 1) / 2;
 
   std::vector<AttendPart> parts;

@@ -10,13 +10,11 @@
 
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/planner/executor.h"
+#include "nvme_if/core/nvme_config.h"
 #include "platform/buffer_pool.h"
 #include "platform/platform.h"
 
 namespace csdsim::host {
-
-/// How much of a drive operation one command covers at most; mdts may cut it further.
-enum class Granularity : std::uint8_t { layer_mini_batch, sequence, head };
 
 /// Encodes append_kv and attend operations as vendor commands whose buffers lie in GPU memory (peer to peer) or in host
 /// memory, cut to the drive's mdts: an append by heads, then by tokens; an attend by sequences, then by heads. An
@@ -33,7 +31,7 @@ class DriveBackend final : public host::OperationBackend {
     std::uint32_t layers = 0;
     std::uint32_t max_tokens = 0;  ///< longest sequence: a hint for the drive's layout
     bool component_major = true;   ///< keys are wanted in embedding pages too (SparF)
-    Granularity granularity = Granularity::layer_mini_batch;
+    nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
     std::uint16_t queues_of_others = 0;  ///< last I/O queues of a drive, which others use
     bool through_host = false;           ///< buffers lie in host memory
   };

@@ -94,7 +94,21 @@ RberCoefficients mlc_rber() {
 RberCoefficients slc_rber() { return scaled(mlc_rber(), 0.01, 0.01); }
 RberCoefficients qlc_rber() { return scaled(tlc_rber(), 2, 4); }
 
-void ReliabilityConfig::validate() const {
+RberCoefficients rber_of(CellType cell) {
+  switch (cell) {
+    case CellType::slc:
+      return slc_rber();
+    case CellType::mlc:
+      return mlc_rber();
+    case CellType::tlc:
+      return tlc_rber();
+    case CellType::qlc:
+      return qlc_rber();
+  }
+  throw InternalError("unknown cell");
+}
+
+void ReliabilityParams::validate() const {
   const std::pair<std::string_view, double> rates[] = {{"base", rber.base},
                                                        {"wear", rber.wear},
                                                        {"retention", rber.retention},
@@ -144,44 +158,44 @@ double binomial_tail(std::uint32_t n, double p, std::uint32_t k) {
   return std::max(0.0, 1 - sum);
 }
 
-Reliability::Reliability(const ReliabilityConfig& config) : config_(config) { config_.validate(); }
+Reliability::Reliability(const ReliabilityParams& params) : params_(params) { params_.validate(); }
 
 double Reliability::cycles(std::uint32_t erase_count) const {
-  return middle_of_bucket(std::uint64_t{config_.initial_cycles} + erase_count);
+  return middle_of_bucket(std::uint64_t{params_.initial_cycles} + erase_count);
 }
 
 double Reliability::rber(std::uint32_t erase_count, std::uint64_t reads_since_erase) const {
-  return config_.rber.rate(cycles(erase_count), config_.retention_days,
-                           middle_of_bucket(reads_since_erase) / config_.pages_per_block);
+  return params_.rber.rate(cycles(erase_count), params_.retention_days,
+                           middle_of_bucket(reads_since_erase) / params_.pages_per_block);
 }
 
 double Reliability::attempt_failure(std::uint32_t attempt, std::uint32_t erase_count,
                                     std::uint64_t reads_since_erase) const {
-  const double rate = rber(erase_count, reads_since_erase) * std::pow(config_.retry_factor, attempt);
-  const double codeword = binomial_tail(config_.codeword_bits, rate, config_.correctable_bits);
-  return -std::expm1(config_.codewords * std::log1p(-codeword));
+  const double rate = rber(erase_count, reads_since_erase) * std::pow(params_.retry_factor, attempt);
+  const double codeword = binomial_tail(params_.codeword_bits, rate, params_.correctable_bits);
+  return -std::expm1(params_.codewords * std::log1p(-codeword));
 }
 
 double Reliability::worn(double rate, std::uint32_t erase_count) const {
   if (rate == 0) return 0;
-  const double life = cycles(erase_count) / config_.rated_cycles;
-  return std::min(1.0, rate * std::pow(life, config_.failure_exponent));
+  const double life = cycles(erase_count) / params_.rated_cycles;
+  return std::min(1.0, rate * std::pow(life, params_.failure_exponent));
 }
 
 double Reliability::program_failure(std::uint32_t erase_count) const {
-  return worn(config_.program_failure, erase_count);
+  return worn(params_.program_failure, erase_count);
 }
-double Reliability::erase_failure(std::uint32_t erase_count) const { return worn(config_.erase_failure, erase_count); }
+double Reliability::erase_failure(std::uint32_t erase_count) const { return worn(params_.erase_failure, erase_count); }
 
 const Reliability::Thresholds& Reliability::thresholds(std::uint32_t erase_count, std::uint64_t reads_since_erase) {
-  const std::size_t row = bucket_of(std::uint64_t{config_.initial_cycles} + erase_count);
+  const std::size_t row = bucket_of(std::uint64_t{params_.initial_cycles} + erase_count);
   const std::size_t column = bucket_of(reads_since_erase);
   if (states_.size() <= row) states_.resize(row + 1);
   States& states = states_[row];
   if (states.size() <= column) states.resize(column + 1);
   if (!states[column]) {
     auto made = std::make_unique<Thresholds>();
-    for (std::uint32_t i = 0; i <= config_.max_retries; ++i)
+    for (std::uint32_t i = 0; i <= params_.max_retries; ++i)
       made->push_back(threshold(attempt_failure(i, erase_count, reads_since_erase)));
     states[column] = std::move(made);
   }
@@ -190,22 +204,22 @@ const Reliability::Thresholds& Reliability::thresholds(std::uint32_t erase_count
 
 ReadOutcome Reliability::read(PhysicalPageAddress ppa, std::uint32_t erase_count, std::uint64_t reads_since_erase) {
   const Thresholds& fails = thresholds(erase_count, reads_since_erase);
-  const std::uint64_t luck = draw(config_.seed, Purpose::read, ppa.value, erase_count);
+  const std::uint64_t luck = draw(params_.seed, Purpose::read, ppa.value, erase_count);
   if (luck >= fails[0]) return {};
   std::uint32_t attempt = 1;
-  while (attempt <= config_.max_retries && luck < fails[attempt]) ++attempt;
-  const bool uncorrectable = attempt > config_.max_retries;
-  return {static_cast<std::uint8_t>(uncorrectable ? config_.max_retries : attempt), uncorrectable};
+  while (attempt <= params_.max_retries && luck < fails[attempt]) ++attempt;
+  const bool uncorrectable = attempt > params_.max_retries;
+  return {static_cast<std::uint8_t>(uncorrectable ? params_.max_retries : attempt), uncorrectable};
 }
 
 bool Reliability::program_fails(PhysicalPageAddress ppa, std::uint32_t erase_count) const {
-  if (config_.program_failure == 0) return false;
-  return draw(config_.seed, Purpose::program, ppa.value, erase_count) < threshold(program_failure(erase_count));
+  if (params_.program_failure == 0) return false;
+  return draw(params_.seed, Purpose::program, ppa.value, erase_count) < threshold(program_failure(erase_count));
 }
 
 bool Reliability::erase_fails(BlockId block, std::uint32_t erase_count) const {
-  if (config_.erase_failure == 0) return false;
-  return draw(config_.seed, Purpose::erase, block.value, erase_count) < threshold(erase_failure(erase_count));
+  if (params_.erase_failure == 0) return false;
+  return draw(params_.seed, Purpose::erase, block.value, erase_count) < threshold(erase_failure(erase_count));
 }
 
 }  // namespace csdsim::nfc

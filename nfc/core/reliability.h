@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/page_op.h"
 
 namespace csdsim::nfc {
 
@@ -39,8 +40,13 @@ RberCoefficients slc_rber();
 /// Assumed: the TLC's with twice the base rate and four times the others (sixteen levels in the window of eight).
 RberCoefficients qlc_rber();
 
-/// How a page is protected, and when the array refuses.
-struct ReliabilityConfig {
+/// Bits of a cell, which are pages of different types.
+enum class CellType : std::uint8_t { slc = 1, mlc = 2, tlc = 3, qlc = 4 };
+/// Those of the four functions above.
+RberCoefficients rber_of(CellType cell);
+
+/// How a page is protected, and when the array refuses (reliability_params() makes it from what a user says).
+struct ReliabilityParams {
   RberCoefficients rber;
   std::uint32_t initial_cycles = 0;    ///< program/erase cycles of every block before the run
   double retention_days = 0;           ///< age of all data that are read
@@ -60,13 +66,6 @@ struct ReliabilityConfig {
   void validate() const;
 };
 
-/// What became of a read.
-struct ReadOutcome {
-  std::uint8_t retries = 0;    ///< sensings and transfers after the first
-  bool uncorrectable = false;  ///< even the last retry left more errors than the code corrects
-  bool operator==(const ReadOutcome&) const = default;
-};
-
 /// P(X > k) for X binomial with n trials of probability p, to a relative error below 1e-9 where it exceeds 1e-300.
 double binomial_tail(std::uint32_t n, double p, std::uint32_t k);
 
@@ -84,7 +83,7 @@ double binomial_tail(std::uint32_t n, double p, std::uint32_t k);
 class Reliability {
  public:
   /// UserError for a configuration that is out of range.
-  explicit Reliability(const ReliabilityConfig& config);
+  explicit Reliability(const ReliabilityParams& params);
 
   /// `erase_count` of the block in this run, `reads_since_erase` of the block before this read.
   ReadOutcome read(PhysicalPageAddress ppa, std::uint32_t erase_count, std::uint64_t reads_since_erase);
@@ -107,7 +106,7 @@ class Reliability {
   double cycles(std::uint32_t erase_count) const;
   double worn(double rate, std::uint32_t erase_count) const;
 
-  ReliabilityConfig config_;
+  ReliabilityParams params_;
   std::vector<States> states_;  ///< [cycles bucket][reads bucket], filled as needed
 };
 

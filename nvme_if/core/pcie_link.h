@@ -6,34 +6,12 @@
 #include <vector>
 
 #include "base/units.h"
+#include "nvme_if/core/link_config.h"
 
 namespace csdsim::nvme {
 
 /// Seen from the drive: to_host carries writes to memory, completions and read requests; to_drive the data of reads.
 enum class LinkDirection : std::uint8_t { to_host = 0, to_drive = 1 };
-
-/// A link's shape. Rates are per lane and direction: 2.5, 5, 8, 16, 32, 64 GT/s with 8b/10b up to generation 2,
-/// 128b/130b up to 5, and for 6 the 236 of 256 bytes of a FLIT that carry transaction layer packets (PCI Express
-/// Base 6.0).
-struct PcieLinkParams {
-  std::uint32_t generation = 3;  ///< 1..6
-  std::uint32_t lanes = 4;       ///< 1, 2, 4, 8, 12, 16 or 32
-  Bytes max_payload{256};        ///< data bytes a packet carries at most: power of two, 128..4096
-  Bytes max_read_request{512};   ///< data bytes one read request asks for at most: power of two, 128..4096
-  /// Read requests on their way at a time, each with a tag until its data is there; 0: unlimited. At most
-  /// outstanding_reads x max_read_request bytes arrive in a round trip. Source: PCIe Base 3.0, 2.2.6.2 (tags).
-  std::uint32_t outstanding_reads = 0;
-  /// Framing, sequence number, 4-dword header and LCRC of one packet. Source: PCIe Base 3.0, 2.2 and 4.2.2.
-  Bytes tlp_overhead{24};
-  /// Share of acknowledge and flow control packets, charged to each data packet. Source: assumed (one 8-byte DLLP for
-  /// two).
-  Bytes dllp_overhead{4};
-  /// Flight time from one end to the other, added to each direction. Source: assumed.
-  SimTime latency{};
-  /// When not zero it replaces generation, lanes and all overheads: payload bytes move at this rate, requests are free
-  /// and unbounded.
-  Bandwidth effective_bandwidth{};
-};
 
 /// When a transfer holds the link and when its last byte is at the other end.
 struct LinkSlot {
@@ -54,8 +32,8 @@ struct LinkStats {
 /// ends.
 class PcieLink {
  public:
-  /// UserError for a parameter out of range.
-  explicit PcieLink(const PcieLinkParams& params);
+  /// UserError for a parameter out of range, and where neither generation and lanes nor a bandwidth is given.
+  explicit PcieLink(const LinkConfig& config);
 
   /// `size` payload bytes, asked for at `now`, as ceil(size / max_payload) packets.
   LinkSlot reserve(LinkDirection direction, Bytes size, SimTime now);
@@ -70,7 +48,7 @@ class PcieLink {
   SimTime transfer_duration(Bytes size) const;
 
   const LinkStats& stats(LinkDirection direction) const { return pipe(direction).stats; }
-  const PcieLinkParams& params() const { return params_; }
+  const LinkConfig& config() const { return config_; }
 
  private:
   /// whole + fraction / denominator_ picoseconds.
@@ -108,7 +86,7 @@ class PcieLink {
     return entry;
   }
 
-  PcieLinkParams params_;
+  LinkConfig config_;
   /// Wire time of n bytes is n * numerator_ / denominator_ ps.
   std::uint64_t numerator_ = 0;
   std::uint64_t denominator_ = 1;
@@ -134,7 +112,7 @@ inline LinkSlot PcieLink::occupy(LinkDirection direction, const Load& load, SimT
   p.stats.wire_bytes += load.wire_bytes;
   p.stats.packets += load.packets;
   p.stats.busy += end - start;
-  return {start, end, end + params_.latency};
+  return {start, end, end + config_.latency};
 }
 
 inline LinkSlot PcieLink::reserve(LinkDirection direction, Bytes size, SimTime now) {
@@ -142,10 +120,10 @@ inline LinkSlot PcieLink::reserve(LinkDirection direction, Bytes size, SimTime n
 }
 
 inline LinkSlot PcieLink::reserve_read(Bytes size, SimTime now) {
-  if (params_.outstanding_reads != 0) [[unlikely]]
+  if (!tag_free_.empty()) [[unlikely]]
     return reserve_with_tags(size, now);
   const Known& entry = look_up(size);
-  SimTime request_arrival = now + params_.latency;
+  SimTime request_arrival = now + config_.latency;
   if (entry.requests.packets != 0) {
     occupy(LinkDirection::to_host, entry.requests, now);
     request_arrival += read_request_time_;

@@ -12,6 +12,7 @@
 
 #include "base/ring_queue.h"
 #include "nvme_if/core/controller_core.h"
+#include "nvme_if/core/controller_params.h"
 #include "nvme_if/sysc/command.h"
 #include "nvme_if/sysc/doorbell_port.h"
 #include "nvme_if/sysc/interrupt_if.h"
@@ -19,15 +20,6 @@
 #include "simulation/event_loop.h"
 
 namespace csdsim::nvme {
-
-struct NvmeControllerParams {
-  ControllerParams controller;
-  std::uint32_t fetch_burst = 16;         ///< submission entries that one DMA fetches at most, 1..1024
-  std::uint32_t outstanding_fetches = 4;  ///< fetches under way at a time, at least 1
-  std::uint32_t command_slots = 4096;     ///< commands inside the controller at a time, at least 1
-  SimTime firmware_time{};                ///< firmware work a command, before it executes
-  std::uint32_t firmware_cores = 1;       ///< commands that the firmware works on at a time, at least 1
-};
 
 /// `bar` is BAR0: registers and doorbells, accessed in 4 or 8 bytes; it answers at once and ignores an annotated delay.
 /// All other traffic goes through the DMA engine: submission entries and PRP lists come in, completions go out, and the

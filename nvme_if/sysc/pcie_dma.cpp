@@ -16,7 +16,7 @@ constexpr Bytes kLargestSlice = Bytes::gib(1);
 
 }  // namespace
 
-PcieDma::PcieDma(const sc_core::sc_module_name& name, const PcieLinkParams& link, MemoryMap* map)
+PcieDma::PcieDma(const sc_core::sc_module_name& name, const LinkConfig& link, MemoryMap* map)
     : sc_module(name), memory("memory"), link_(link), map_(map) {
   memory.register_invalidate_direct_mem_ptr(this, &PcieDma::invalidate);
   SC_THREAD(to_host_thread);

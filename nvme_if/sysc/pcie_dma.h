@@ -43,7 +43,7 @@ class PcieDma : public sc_core::sc_module {
 
   /// With a memory map, segments outside of it fail without reaching `memory`, also in timing-only transfers, and
   /// traffic is counted by region.
-  PcieDma(const sc_core::sc_module_name& name, const PcieLinkParams& link, MemoryMap* map = nullptr);
+  PcieDma(const sc_core::sc_module_name& name, const LinkConfig& link, MemoryMap* map = nullptr);
 
   /// Reads `length` bytes from `offset` of the buffer that `segments` describe. `into` holds `length` bytes and stays
   /// valid until the transfer is over; null: timing only.

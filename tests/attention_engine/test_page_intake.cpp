@@ -313,10 +313,16 @@ TEST_CASE("never more pages than buffers, no job left behind, and fast equals at
 
 TEST_CASE("page buffers need kernels that take pages in one by one") {
   EngineConfig config;
+  CHECK_FALSE(config.takes_pages());
   config.page_buffers = 4;
+  CHECK_NOTHROW(config.validate());
+  CHECK(config.takes_pages());
+  config.intake = Intake::phase;
   CHECK_THROWS_AS(config.validate(), UserError);
+  CHECK_FALSE(config.takes_pages());
   config.intake = Intake::page;
   CHECK_NOTHROW(config.validate());
+  CHECK(config.takes_pages());
 }
 
 }  // namespace csdsim::engine::test

@@ -85,13 +85,13 @@ TEST_CASE("an engine's buffer in controller DRAM takes its place there: appends 
     std::uint32_t heads = 0;
     while (v.run(v.append_entry(2, 0, 0, 1, heads, 10)) == status::success) heads += 10;
     CHECK(v.host.drive().dram().used(ftl::DramUse::engine_buffer) ==
-          (drive.engine_buffer_in_dram ? drive.engine.buffer : Bytes{}));
+          (drive.engine_buffer_in_dram() ? drive.engine.buffer : Bytes{}));
     REQUIRE(v.run(DriveHost::free_entry(2)) == status::success);
     v.require_alive();
     return heads;
   };
   const std::uint32_t of_its_own = heads_that_fit(config);
-  config.engine_buffer_in_dram = true;
+  config.engine.buffer_memory = engine::EngineMemory::dram;
   const std::uint32_t in_dram = heads_that_fit(config);
   CHECK(in_dram > 0);
   // 160 bytes a head and token, and the buffer.

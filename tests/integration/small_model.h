@@ -65,7 +65,6 @@ inline experiment::GenerationSetup small_setup(const csd_model::DriveConfig& dri
   setup.platform.host_memory = Bytes::gib(1);
   setup.platform.gpu_memory = Bytes::gib(1);
   setup.platform.queue_depth = 64;
-  setup.gpu = host::gpu_preset("a6000");
   setup.gpu_link = {.bandwidth = Bandwidth{25'000'000'000}, .latency = {}};
   setup.system = host::builtin_systems().make(system);
   setup.plan.model = model.shape();

@@ -26,9 +26,9 @@ TEST_CASE("operator times survive result.json to the picosecond; a missing one i
   document["gpu_operators"] = experiment::to_json(measured);
   std::ofstream(file) << document.dump();
 
-  scenario::GpuConfig gpu;
+  host::GpuConfig gpu;
   CHECK(experiment::operator_times(gpu) == nullptr);
-  gpu.timing = scenario::GpuTiming::measured;
+  gpu.timing = host::GpuTiming::measured;
   gpu.times.emplace();
   gpu.times->path = file;
   const auto again = experiment::operator_times(gpu);

@@ -71,7 +71,7 @@ const std::vector<Way>& ways() {
        [](Setup& s) { s.platform.drive.geometry.channels = 1, s.platform.drive.geometry.blocks_per_plane = 192; }},
       {"tail in DRAM", [](Setup& s) { s.platform.drive.kv.tail = ftl::TailPolicy::dram; }},
       {"through host memory", [](Setup& s) { s.plan.through_host = true; }},
-      {"a command a head", [](Setup& s) { s.granularity = host::Granularity::head; }},
+      {"a command a head", [](Setup& s) { s.granularity = nvme::Granularity::head; }},
       {"three mini-batches", [](Setup& s) { s.plan.mini_batches = 3; }}};
   return all;
 }

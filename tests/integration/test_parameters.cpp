@@ -115,7 +115,8 @@ const std::vector<Probe>& probes() {
 TEST_CASE("every parameter has a probe, and no probe is of a parameter that is gone") {
   std::set<std::string> parameters, probed;
   for (const Probe& probe : probes()) probed.emplace(probe.parameter);
-  for (const config::ParamRow& row : config::ParamTable::of(scenario::Scenario(experiment::builtin_registries())).rows) {
+  for (const config::ParamRow& row :
+       config::ParamTable::of(scenario::Scenario(experiment::builtin_registries())).rows) {
     const std::vector<std::string> names = names_of(row);
     parameters.insert(names.begin(), names.end());
     INFO(names.front());

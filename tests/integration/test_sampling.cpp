@@ -27,7 +27,6 @@ experiment::GenerationSetup setup_of(const std::string& system, engine::Selectio
   drive.selection = &selection;
   setup.platform.host_memory = Bytes::gib(1);
   setup.platform.gpu_memory = Bytes::gib(8);
-  setup.gpu = host::gpu_preset("a6000");
   setup.gpu_link = {.bandwidth = Bandwidth{25'000'000'000}, .latency = {}};
   setup.system = host::builtin_systems().make(system);
   host::ModelShape& model = setup.plan.model;

@@ -25,8 +25,8 @@ double tail_by_trials(std::uint32_t n, double p, std::uint32_t k) {
 }
 
 /// Worn TLC: a quarter of the reads of a page fail the first attempt.
-ReliabilityConfig worn_tlc() {
-  ReliabilityConfig config;
+ReliabilityParams worn_tlc() {
+  ReliabilityParams config;
   config.rber = tlc_rber();
   config.initial_cycles = 1500;
   config.retention_days = 240;
@@ -79,7 +79,7 @@ TEST_CASE("each cell type has more errors than the one below, and more with ever
 }
 
 TEST_CASE("retries are distributed as the tails of the attempts say") {
-  const ReliabilityConfig config = worn_tlc();
+  const ReliabilityParams config = worn_tlc();
   Reliability model(config);
   const std::uint32_t erases = 20;
   const std::uint64_t reads = 30;
@@ -115,12 +115,12 @@ TEST_CASE("retries are distributed as the tails of the attempts say") {
 }
 
 TEST_CASE("cycles, age and reads make reads fail more, correction and retries less") {
-  const ReliabilityConfig base = worn_tlc();
-  const auto first = [](const ReliabilityConfig& c, std::uint32_t erases, std::uint64_t reads) {
+  const ReliabilityParams base = worn_tlc();
+  const auto first = [](const ReliabilityParams& c, std::uint32_t erases, std::uint64_t reads) {
     return Reliability(c).attempt_failure(0, erases, reads);
   };
-  const auto with = [&](const std::function<void(ReliabilityConfig&)>& change) {
-    ReliabilityConfig c = base;
+  const auto with = [&](const std::function<void(ReliabilityParams&)>& change) {
+    ReliabilityParams c = base;
     change(c);
     return first(c, 0, 0);
   };
@@ -151,7 +151,7 @@ TEST_CASE("cycles, age and reads make reads fail more, correction and retries le
 }
 
 TEST_CASE("rounding to steps moves the state by 3 % at most") {
-  ReliabilityConfig config;
+  ReliabilityParams config;
   config.rber = {.base = 0, .wear = 1e-7, .wear_exponent = 1};
   const Reliability by_cycles(config);
   for (std::uint32_t c = 0; c < 100'000; c += 1 + c / 50)
@@ -163,7 +163,7 @@ TEST_CASE("rounding to steps moves the state by 3 % at most") {
 }
 
 TEST_CASE("program and erase failures come at their rates, and grow with cycles") {
-  ReliabilityConfig config;
+  ReliabilityParams config;
   config.initial_cycles = 3000;
   config.rated_cycles = 3000;
   config.program_failure = 0.01;
@@ -188,7 +188,7 @@ TEST_CASE("program and erase failures come at their rates, and grow with cycles"
 }
 
 TEST_CASE("draws depend on the seed and their place only, and are not each other's") {
-  ReliabilityConfig config = worn_tlc();
+  ReliabilityParams config = worn_tlc();
   config.program_failure = config.erase_failure = 0.3;
   Reliability a(config), b(config);
   config.seed = 8;
@@ -212,7 +212,7 @@ TEST_CASE("draws depend on the seed and their place only, and are not each other
 }
 
 TEST_CASE("a page keeps its luck until its block is erased: it gets no better, and what is lost stays lost") {
-  ReliabilityConfig config = worn_tlc();
+  ReliabilityParams config = worn_tlc();
   config.max_retries = 3;
   config.rber.disturb = 1e-7;
   Reliability model(config);
@@ -237,14 +237,14 @@ TEST_CASE("a page keeps its luck until its block is erased: it gets no better, a
 }
 
 TEST_CASE("zero means never") {
-  Reliability none{ReliabilityConfig{}};
+  Reliability none{ReliabilityParams{}};
   for (std::uint64_t page = 0; page < 20'000; ++page) {
     REQUIRE(none.read({page}, 100'000, page << 20) == ReadOutcome{});
     REQUIRE_FALSE(none.program_fails({page}, 100'000));
     REQUIRE_FALSE(none.erase_fails(BlockId{static_cast<std::uint32_t>(page)}, 100'000));
   }
   // No retries: what the first attempt does not correct is lost.
-  ReliabilityConfig config = worn_tlc();
+  ReliabilityParams config = worn_tlc();
   config.max_retries = 0;
   Reliability once(config);
   std::uint32_t lost = 0;
@@ -257,8 +257,8 @@ TEST_CASE("zero means never") {
 }
 
 TEST_CASE("a reliability configuration out of range is refused by name") {
-  const auto message = [](const std::function<void(ReliabilityConfig&)>& change) {
-    ReliabilityConfig config;
+  const auto message = [](const std::function<void(ReliabilityParams&)>& change) {
+    ReliabilityParams config;
     change(config);
     try {
       Reliability{config};

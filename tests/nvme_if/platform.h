@@ -74,7 +74,7 @@ class RamHandler : public CommandHandler {
 struct PlatformParams {
   NvmeControllerParams controller = small_controller();
   NvmeDriverParams driver = small_driver();
-  PcieLinkParams link;
+  LinkConfig link;
 
   static NvmeControllerParams small_controller() {
     NvmeControllerParams p;

@@ -170,7 +170,7 @@ TEST_CASE("host overhead is paid serially by each queue's core") {
   const auto time_of = [](int queues_used) {
     PlatformParams params;
     params.driver.io_overhead = SimTime::microseconds(5);
-    params.link = {.effective_bandwidth = {64'000'000'000}};
+    params.link = {.bandwidth = Bandwidth{64'000'000'000}};
     Platform p(params);
     SimTime start;
     SimTime last;

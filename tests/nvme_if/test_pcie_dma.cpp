@@ -54,7 +54,7 @@ class Initiator : public sc_core::sc_module {
   explicit Initiator(const sc_core::sc_module_name& name) : sc_module(name), socket("socket") {}
 };
 
-constexpr PcieLinkParams kOneGigabyte{.effective_bandwidth = {1'000'000'000}};  // 1 ns a byte
+constexpr LinkConfig kOneGigabyte{.bandwidth = Bandwidth{1'000'000'000}};  // 1 ns a byte
 
 struct Done {
   Status status;
@@ -131,7 +131,7 @@ TEST_CASE("transfers of a direction pipeline, directions do not wait for each ot
 TEST_CASE("timing-only transfers take the same time and touch no memory") {
   const bool timing = GENERATE(false, true);
   csdsim::test::SyscFixture context;
-  PcieDma dma("dma", PcieLinkParams{.generation = 4, .lanes = 4, .latency = SimTime::nanoseconds(200)});
+  PcieDma dma("dma", LinkConfig{.generation = 4, .lanes = 4, .latency = SimTime::nanoseconds(200)});
   SlowMemory memory("memory", sc_core::SC_ZERO_TIME, sc_core::SC_ZERO_TIME);
   dma.memory.bind(memory.target);
   std::vector<std::byte> local(8192);

@@ -44,7 +44,7 @@ TEST_CASE("every generation has its rate") {
 }
 
 TEST_CASE("a direction is first come, first served: busy at t-1, free at t") {
-  PcieLink link({.effective_bandwidth = {1'400'000'000}});
+  PcieLink link({.bandwidth = Bandwidth{1'400'000'000}});
   const SimTime duration{2'925'715};  // 4 KiB at 1.4 GB/s
   const LinkSlot a = link.reserve(to_host, Bytes{4096}, SimTime{100});
   CHECK(a.start.ps == 100);
@@ -68,7 +68,7 @@ TEST_CASE("cutting a transfer at packet boundaries does not change its end") {
   INFO("seed " << seed);
   std::mt19937_64 rng(seed);
   for (int round = 0; round < 200; ++round) {
-    const PcieLinkParams params{.generation = 1 + static_cast<std::uint32_t>(rng() % 6), .lanes = 1u << (rng() % 5)};
+    const LinkConfig params{.generation = 1 + static_cast<std::uint32_t>(rng() % 6), .lanes = 1u << (rng() % 5)};
     PcieLink whole(params);
     PcieLink pieces(params);
     const std::uint64_t packets = 1 + rng() % 500;
@@ -109,7 +109,7 @@ TEST_CASE("a read takes a request one way and the data the other") {
   }
   SECTION("with an effective bandwidth requests are free") {
     const std::uint32_t tags = GENERATE(0u, 1u);
-    PcieLink effective({.outstanding_reads = tags, .latency = latency, .effective_bandwidth = {1'000'000'000}});
+    PcieLink effective({.bandwidth = Bandwidth{1'000'000'000}, .outstanding_reads = tags, .latency = latency});
     const LinkSlot s = effective.reserve_read(Bytes{1000}, SimTime{0});
     CHECK(s.arrival == SimTime::nanoseconds(1000) + latency + latency);
     CHECK(effective.stats(to_host).wire_bytes == 0);

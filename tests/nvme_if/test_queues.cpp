@@ -114,7 +114,7 @@ TEST_CASE("an identifier that is outstanding is a conflict") {
 TEST_CASE("firmware works serially, so commands cost it one after the other") {
   PlatformParams params;
   params.controller.firmware_time = SimTime::microseconds(7);
-  params.link = {.effective_bandwidth = {64'000'000'000}};  // an entry in 1 ns, a completion in 0.25 ns
+  params.link = {.bandwidth = Bandwidth{64'000'000'000}};  // an entry in 1 ns, a completion in 0.25 ns
   params.driver.queues = 1;
   Platform p(params);
   std::vector<SimTime> done;

@@ -161,7 +161,7 @@ TEST_CASE("larger memory pages") {
 
 TEST_CASE("reset in the middle of work, then a fresh start") {
   PlatformParams params;
-  params.link = {.effective_bandwidth = {100'000'000}};  // slow, so that DMA is under way
+  params.link = {.bandwidth = Bandwidth{100'000'000}};  // slow, so that DMA is under way
   RawPlatform p(params);
   RawHost& raw = p.raw;
   sc_core::sc_start(sc_core::SC_ZERO_TIME);
@@ -210,7 +210,7 @@ TEST_CASE("reset in the middle of work, then a fresh start") {
 
 TEST_CASE("enabling again while a reset is under way takes effect after it") {
   PlatformParams params;
-  params.link = {.effective_bandwidth = {100'000'000}};
+  params.link = {.bandwidth = Bandwidth{100'000'000}};
   RawPlatform p(params);
   RawHost& raw = p.raw;
   sc_core::sc_start(sc_core::SC_ZERO_TIME);

@@ -5,23 +5,24 @@
 #include "host_runtime/core/planner/model_shape.h"
 #include "host_runtime/core/planner/platform_backend.h"
 #include "tests/planner/planner_support.h"
+#include "tests/support/presets.h"
 
 using namespace csdsim;
 using namespace csdsim::host;
 
 namespace {
 
-GpuParameters round_gpu() {
-  GpuParameters p{.name = "round",
-                  .peak_flops = 1'000'000'000'000,
-                  .memory = {1'000'000'000},
-                  .memory_capacity = {},
-                  .source = "",
-                  .efficiency = {}};
-  p.efficiency[0] = {0.5, 0.8, SimTime::microseconds(5), ""};
-  p.efficiency[1] = {0.25, 1.0, SimTime{}, ""};
-  p.efficiency[2] = {1.0, 0.5, SimTime::nanoseconds(1), ""};
-  return p;
+GpuConfig round_gpu() {
+  GpuConfig gpu;
+  gpu.fp16_rate = {1'000'000'000'000};
+  gpu.memory_bandwidth = {1'000'000'000};
+  gpu.kernel_launch = SimTime::microseconds(5);
+  gpu.efficiency = {.gemm = Ratio::of(1, 2),
+                    .gemv = Ratio::of(4, 5),
+                    .attention_prefill = Ratio::of(1, 4),
+                    .attention_decode = Ratio::of(1, 1),
+                    .elementwise = Ratio::of(1, 2)};
+  return gpu;
 }
 
 }  // namespace
@@ -37,9 +38,12 @@ TEST_CASE("roofline: the slower of arithmetic and memory, each at its share, plu
   // 10^8 bytes at 0.8 GB/s: 125 ms.
   CHECK(gpu.time({.op = OperatorClass::gemm, .flops = 1'000'000'000, .weights = {100'000'000}, .launches = 0}) ==
         SimTime::milliseconds(125));
-  CHECK(gpu.time({.op = OperatorClass::attention, .flops = 1'000'000'000, .launches = 9}) == SimTime::milliseconds(4));
+  CHECK(gpu.time({.op = OperatorClass::attention, .flops = 1'000'000'000, .launches = 9}) ==
+        SimTime::microseconds(4045));
+  CHECK(gpu.time({.op = OperatorClass::attention, .activations = {500'000}, .launches = 0}) ==
+        SimTime::microseconds(500));
   CHECK(gpu.time({.op = OperatorClass::elementwise, .activations = {500'000}, .launches = 2}) ==
-        SimTime::nanoseconds(1'000'002));
+        SimTime::microseconds(1010));
   // Rounded up to a picosecond: one flop at 0.25 T/s is 4 ps, three bytes at 0.8 GB/s 3750 ps.
   CHECK(gpu.time({.op = OperatorClass::attention, .flops = 1, .launches = 0}).ps == 4);
   CHECK(gpu.time({.op = OperatorClass::gemm, .flops = 0, .weights = {3}, .launches = 0}).ps == 3750);
@@ -47,31 +51,40 @@ TEST_CASE("roofline: the slower of arithmetic and memory, each at its share, plu
 }
 
 TEST_CASE("very large operators do not overflow") {
-  const GpuModel gpu(gpu_preset("a6000"));
-  const ModelShape m = model_preset("opt-175b");
+  const GpuModel gpu(test::gpu_preset("a6000"));
+  const ModelShape m = test::model_preset("opt-175b");
   const SimTime t = gpu.time(m.finish_layer(1'000'000));
-  CHECK(t.seconds() == Approx(2e6 * (12288.0 * 12288 + 2.0 * 12288 * 49152) / (155e12 * 0.65)).epsilon(1e-4));
+  CHECK(t.seconds() == Approx(2e6 * (12288.0 * 12288 + 2.0 * 12288 * 49152) / (155e12 * 0.7)).epsilon(1e-4));
 }
 
 TEST_CASE("a decode step of OPT-13B on an A6000 reads the weights once") {
-  const GpuModel gpu(gpu_preset("a6000"));
-  const ModelShape m = model_preset("opt-13b");
+  const GpuModel gpu(test::gpu_preset("a6000"));
+  const ModelShape m = test::model_preset("opt-13b");
   const SimTime step = (gpu.time(m.attention_inputs(64)) + gpu.time(m.finish_layer(64))) * m.layers +
                        gpu.time(m.sample(64)) + gpu.time(m.embed(64));
-  // 25.7 GB at 78 % of 768 GB/s is 42.9 ms; activations and launches come on top.
-  CHECK(step.seconds() > 0.0429);
-  CHECK(step.seconds() < 0.0429 * 1.1);
+  // 25.7 GB at 80 % of 768 GB/s is 41.8 ms; activations and launches come on top.
+  CHECK(step.seconds() > 0.0418);
+  CHECK(step.seconds() < 0.0418 * 1.1);
 }
 
 TEST_CASE("gpu mistakes are named") {
-  GpuParameters p = round_gpu();
-  p.efficiency[1].memory = 1.5;
-  CHECK_THROWS_WITH(GpuModel(p), Catch::Contains("memory efficiency is 1.5"));
-  p = round_gpu();
-  p.peak_flops = 0;
-  CHECK_THROWS_AS(GpuModel(p), UserError);
-  CHECK_THROWS_WITH(gpu_preset("a600"), Catch::Contains("a6000"));
-  for (const std::string& name : gpu_preset_names()) CHECK_NOTHROW(GpuModel(gpu_preset(name)));
+  GpuConfig gpu = round_gpu();
+  gpu.efficiency.attention_decode = Ratio::of(3, 2);
+  CHECK_THROWS_WITH(GpuModel(gpu), Catch::Contains("attention_decode: 1.5 is not in (0, 1]"));
+  gpu = round_gpu();
+  gpu.fp16_rate = {};
+  CHECK_THROWS_WITH(GpuModel(gpu), Catch::Contains("fp16_rate"));
+  gpu = round_gpu();
+  gpu.memory_bandwidth = {};
+  CHECK_THROWS_WITH(GpuModel(gpu), Catch::Contains("memory_bandwidth"));
+}
+
+TEST_CASE("every GPU preset is a GPU") {
+  const auto names = scenario::Presets::builtin().names("gpu");
+  CHECK(names.size() >= 6);
+  for (const std::string& name : names) CHECK_NOTHROW(GpuModel(test::gpu_preset(name)));
+  CHECK(test::gpu_preset("a100").memory_bandwidth == Bandwidth{1'555'000'000'000});
+  CHECK_THROWS_WITH(test::gpu_preset("a600"), Catch::Contains("a6000"));
 }
 
 TEST_CASE("the platform times GPU and links and leaves drives to others") {

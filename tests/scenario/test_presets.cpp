@@ -33,7 +33,7 @@ TEST_CASE("every preset loads in a scenario") {
     const auto l = load_scenario_text("csdsim: 1\nmodel: {preset: " + name + "}\nplatform: {gpu: {memory: 400 GiB}}\n" +
                                           "workload: {kind: generation, output_tokens: 8}\n",
                                       name, ".");
-    CHECK(l.base.scenario.model.hidden_size == l.base.scenario.model.heads * l.base.scenario.model.head_dim);
+    CHECK(l.base.scenario.model.width == l.base.scenario.model.heads * l.base.scenario.model.head_dim);
   }
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("a preset file without sources is refused") {
 
 namespace {
 
-FlashConfig flash_of(const std::string& device, const std::vector<std::string>& sets = {}) {
+nfc::FlashConfig flash_of(const std::string& device, const std::vector<std::string>& sets = {}) {
   const std::string text = "csdsim: 1\nworkload: {kind: block_io}\nplatform: {device: " + device + "}\n";
   return load_scenario_text(text, "t.yaml", ".", sets).base.scenario.platform.device.flash;
 }
@@ -96,7 +96,7 @@ FlashConfig flash_of(const std::string& device, const std::vector<std::string>& 
 
 TEST_CASE("an interface stands for bandwidth, command time and setup of a channel") {
   for (const nfc::InterfaceMode& mode : nfc::interface_modes()) {
-    const FlashConfig flash = flash_of("{flash: {interface: " + std::string(mode.name) + "}}");
+    const nfc::FlashConfig flash = flash_of("{flash: {interface: " + std::string(mode.name) + "}}");
     INFO(mode.name);
     CHECK(flash.interface == mode.name);
     CHECK(flash.channel_bandwidth == mode.channel_bandwidth());
@@ -109,7 +109,7 @@ TEST_CASE("an interface stands for bandwidth, command time and setup of a channe
 TEST_CASE("an interface yields to what is given beside it or stronger, and replaces what is weaker") {
   const Bandwidth of_mode{800'000'000}, given{123'000'000};
   const std::string mode = "interface: onfi-nvddr3-800";
-  FlashConfig flash = flash_of("{flash: {" + mode + ", channel_bandwidth: 123 MB/s}}");
+  nfc::FlashConfig flash = flash_of("{flash: {" + mode + ", channel_bandwidth: 123 MB/s}}");
   CHECK(flash.channel_bandwidth == given);
   CHECK(flash.command_time == SimTime::nanoseconds(200));
   // Over the bandwidth of a device preset, which is weaker.

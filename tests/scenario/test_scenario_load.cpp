@@ -76,7 +76,7 @@ TEST_CASE("the contract's example is read to the values it states") {
   CHECK(r.notes.empty());
   const Scenario& s = r.scenario;
   CHECK(s.name == "instcsd-opt13b");
-  const FlashConfig& f = s.platform.device.flash;
+  const nfc::FlashConfig& f = s.platform.device.flash;
   CHECK(f.geometry.capacity() == Bytes::gib(1024));
   CHECK(f.read_latency == SimTime::microseconds(50));
   CHECK(f.channel_bandwidth == Bandwidth{1'400'000'000});
@@ -126,11 +126,11 @@ TEST_CASE("the effective configuration reads back to the same scenario") {
 }
 
 TEST_CASE("lists by page type set the latencies of all pages to their means") {
-  const FlashConfig f = load(kDeepFlash).scenario.platform.device.flash;
+  const nfc::FlashConfig f = load(kDeepFlash).scenario.platform.device.flash;
   CHECK(f.read_latency == SimTime::microseconds(60));
   CHECK(f.program_latency == SimTime::microseconds(600));
   CHECK(f.page_types->read_latency.size() == 3);
-  CHECK(f.suspend->kinds == Suspend::erase);
+  CHECK(f.suspend->kinds == nfc::Suspend::erase);
   CHECK(f.class_priority == std::vector{OpClass::attend, OpClass::gc});
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("values come from the strongest layer, and say from which") {
       "csdsim: 1\nmodel: {preset: opt-13b}\nplatform:\n  device: {preset: instcsd-prototype, flash: "
       "{read_latency: 40 us}}\nworkload: {kind: generation, output_tokens: 8}\n",
       {"platform.device.flash.channels=2", "seed=7", "seed=9"});
-  const FlashConfig& f = r.scenario.platform.device.flash;
+  const nfc::FlashConfig& f = r.scenario.platform.device.flash;
   CHECK(f.geometry.channels == 2);
   CHECK(f.geometry.dies_per_channel == 4);
   CHECK(f.read_latency == SimTime::microseconds(40));
@@ -177,7 +177,7 @@ TEST_CASE("of bandwidth and generation of a link the stronger layer counts") {
   const Scenario set = load(base, {"platform.device.link.generation=4", "platform.device.link.lanes=8"}).scenario;
   CHECK_FALSE(set.platform.device.link.bandwidth);
   CHECK(set.platform.device.link.raw_bandwidth() == Bandwidth{15'753'846'153});
-  CHECK(LinkConfig{.generation = 2, .lanes = 1, .bandwidth = {}}.raw_bandwidth() == Bandwidth{500'000'000});
+  CHECK(nvme::LinkConfig{.generation = 2, .lanes = 1, .bandwidth = {}}.raw_bandwidth() == Bandwidth{500'000'000});
 }
 
 TEST_CASE("a block_io workload says which parts of a scenario it leaves alone") {
@@ -190,12 +190,12 @@ TEST_CASE("a block_io workload says which parts of a scenario it leaves alone") 
 
 TEST_CASE("a checkpoint gives the shape; a scenario that says otherwise is wrong") {
   const Loaded loaded = load_scenario(kRoot / "scenarios/quickstart.yaml");
-  const ModelConfig& m = loaded.base.scenario.model;
+  const host::ModelSpec& m = loaded.base.scenario.model;
   CHECK(m.layers == 6);
   CHECK(m.heads == 4);
   CHECK(m.kv_heads == 4);
   CHECK(m.head_dim == 64);
-  CHECK(m.ffn_size == 1024);
+  CHECK(m.ffn == 1024);
   CHECK(m.max_positions == 2048);
   CHECK(std::filesystem::exists(m.path->path / "config.json"));
   CHECK(workload_as<GenerationWorkload>(loaded.base.scenario).batch == 4);

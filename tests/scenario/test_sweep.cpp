@@ -28,7 +28,7 @@ TEST_CASE("points come in a fixed order, the last axis fastest") {
   CHECK(l.points[3].name == "channel_bandwidth=1.4GBps,channels=8");
   CHECK(l.points[1].axes[0] ==
         std::pair<std::string, std::string>{"platform.device.flash.channel_bandwidth", "0.7 GB/s"});
-  const FlashConfig& f = l.points[1].resolved.scenario.platform.device.flash;
+  const nfc::FlashConfig& f = l.points[1].resolved.scenario.platform.device.flash;
   CHECK(f.channel_bandwidth == Bandwidth{700'000'000});
   CHECK(f.geometry.channels == 8);
   CHECK(l.base.scenario.platform.device.flash.geometry.channels == 8);

@@ -6,31 +6,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/units.h"
+#include "host_runtime/core/planner/gpu_config.h"
 #include "host_runtime/core/planner/operation.h"
 
 namespace csdsim::host {
-
-/// Shares of the peaks that an operator class reaches, in (0, 1].
-struct OperatorEfficiency {
-  double compute = 1;
-  double memory = 1;
-  SimTime launch = {};           ///< added once a kernel
-  std::string_view source = {};  ///< where the three values come from
-};
-
-struct GpuParameters {
-  std::string_view name;
-  std::uint64_t peak_flops = 0;  ///< dense fp16 tensor-core rate with fp32 accumulation, operations a second
-  Bandwidth memory = {};
-  Bytes memory_capacity = {};
-  std::string_view source = {};
-  std::array<OperatorEfficiency, kOperatorClasses> efficiency = {};  ///< indexed by OperatorClass
-};
 
 /// Times of operators by what they do, each measured once: asking again gives the same time.
 class OperatorTable {
@@ -50,29 +31,25 @@ class OperatorTable {
   Entries entries_;
 };
 
-/// time = max(flops / (peak x compute share), bytes / (bandwidth x memory share)) + launches x launch time, in integral
-/// picoseconds, each quotient rounded up. With a table of measured times, those instead.
+/// time = max(flops / (fp16_rate x compute share), bytes / (memory_bandwidth x memory share)) + launches x
+/// kernel_launch, in integral picoseconds, each quotient rounded up. Compute and memory shares: gemm and gemv for
+/// matrix products, attention_prefill and attention_decode for attention, elementwise twice. With a table of measured
+/// times, those instead.
 class GpuModel {
  public:
   /// UserError if a peak is zero or a share is outside (0, 1].
-  explicit GpuModel(const GpuParameters& parameters, std::shared_ptr<OperatorTable> measured = nullptr);
+  explicit GpuModel(const GpuConfig& config, std::shared_ptr<OperatorTable> measured = nullptr);
 
   SimTime time(const ComputeWork& work) const;
-  const GpuParameters& parameters() const { return parameters_; }
 
  private:
   struct Rate {
     std::uint64_t flops_per_second;
     Bandwidth memory;
   };
-  GpuParameters parameters_;
+  SimTime launch_;
   std::array<Rate, kOperatorClasses> rates_;
   std::shared_ptr<OperatorTable> measured_;
 };
-
-std::vector<std::string> gpu_preset_names();
-
-/// UserError that lists the names for an unknown one.
-GpuParameters gpu_preset(std::string_view name);
 
 }  // namespace csdsim::host

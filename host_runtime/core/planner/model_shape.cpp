@@ -1,9 +1,7 @@
 #include "host_runtime/core/planner/model_shape.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <array>
 #include <utility>
 
 #include "base/error.h"
@@ -11,20 +9,6 @@
 namespace csdsim::host {
 
 namespace {
-
-struct Preset {
-  std::string_view name;
-  std::uint32_t layers, width, heads, ffn;
-};
-
-// Zhang et al., "OPT: Open Pre-trained Transformer Language Models", Table 1, and the published config.json files:
-// vocabulary 50,272 (padded), 2,048 positions behind an offset of 2, tied embeddings, biases everywhere.
-constexpr std::array<Preset, 6> kOpt{{{"opt-1.3b", 24, 2048, 32, 8192},
-                                      {"opt-6.7b", 32, 4096, 32, 16384},
-                                      {"opt-13b", 40, 5120, 40, 20480},
-                                      {"opt-30b", 48, 7168, 56, 28672},
-                                      {"opt-66b", 64, 9216, 72, 36864},
-                                      {"opt-175b", 96, 12288, 96, 49152}}};
 
 // Rows of OPT's learned position table that no position uses (fairseq's padding offset).
 constexpr std::uint32_t kOptPositionOffset = 2;
@@ -133,26 +117,6 @@ ComputeWork ModelShape::sample(std::uint64_t sequences) const {
           .weights = {d * vocab * element_bytes},
           .activations = {sequences * (3 * d + 2ULL * vocab) * element_bytes},
           .launches = 3};
-}
-
-std::vector<std::string> model_preset_names() {
-  std::vector<std::string> names;
-  for (const Preset& p : kOpt) names.emplace_back(p.name);
-  return names;
-}
-
-ModelShape model_preset(std::string_view name) {
-  for (const Preset& p : kOpt)
-    if (p.name == name)
-      return {.layers = p.layers,
-              .width = p.width,
-              .heads = p.heads,
-              .kv_heads = p.heads,
-              .head_dim = p.width / p.heads,
-              .ffn = p.ffn,
-              .vocab = 50272,
-              .positions = 2050};
-  throw UserError(fmt::format("model preset '{}' is unknown; known: {}", name, fmt::join(model_preset_names(), ", ")));
 }
 
 }  // namespace csdsim::host

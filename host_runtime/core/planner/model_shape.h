@@ -3,9 +3,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "host_runtime/core/model_config.h"
 #include "host_runtime/core/planner/operation.h"
@@ -60,11 +57,5 @@ struct ModelShape {
   /// Final norm, language-model head and sampling of one token for each of `sequences`.
   ComputeWork sample(std::uint64_t sequences) const;
 };
-
-/// Names that model_preset() knows, in order of size.
-std::vector<std::string> model_preset_names();
-
-/// Published configuration of a model. UserError that lists the names for an unknown one.
-ModelShape model_preset(std::string_view name);
 
 }  // namespace csdsim::host

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/kv_address.h"
 #include "base/units.h"
 
 namespace csdsim::host {
@@ -71,12 +72,7 @@ struct ComputeWork {
   constexpr Bytes bytes() const { return weights + activations; }
 };
 
-/// A run of KV heads of every layer.
-struct HeadRange {
-  KvHead first;
-  std::uint32_t count = 0;
-  constexpr auto operator<=>(const HeadRange&) const = default;
-};
+using csdsim::HeadRange;
 
 enum class DriveMethod : std::uint8_t { dense, sparf };
 

@@ -8,19 +8,11 @@
 
 namespace csdsim::host {
 
-namespace {
-
-std::uint64_t round_half_up(std::uint64_t numerator, std::uint64_t denominator) {
-  return (2 * numerator + denominator) / (2 * denominator);
-}
-
-}  // namespace
-
 SparfBudget::SparfBudget(const SparfParameters& p, std::uint32_t head_dim)
     : head_dim_(head_dim), k_share_(p.ratio), k_(p.k), local_(p.local) {
   const auto [num, den] = p.ratio;
   if (num == 0 || den == 0 || num > den) throw UserError(fmt::format("sparf: ratio {}/{} is not in (0, 1]", num, den));
-  const std::uint64_t from_ratio = std::max<std::uint64_t>(1, round_half_up(num * head_dim, den));
+  const std::uint64_t from_ratio = std::max<std::uint64_t>(1, p.ratio.round_of(head_dim));
   r_ = p.r.value_or(static_cast<std::uint32_t>(from_ratio));
   if (r_ < 1 || r_ > head_dim)
     throw UserError(fmt::format("sparf: r is {}, must be 1 to {} (the head dimension)", r_, head_dim));
@@ -31,12 +23,12 @@ SparfBudget::SparfBudget(const SparfParameters& p, std::uint32_t head_dim)
       throw UserError(
           fmt::format("sparf: ratio {}/{} of the dense traffic leaves no tokens beside r = {}; at most r = {}", num,
                       den, r_, (budget - 1) / den));
-    k_share_ = {budget - r_ * den, 2ULL * head_dim * den};
+    k_share_ = Ratio::of(budget - r_ * den, 2ULL * head_dim * den);
   }
 }
 
 std::uint32_t SparfBudget::top_k(std::uint32_t tokens) const {
-  const std::uint64_t k = k_ ? *k_ : round_half_up(k_share_.numerator * tokens, k_share_.denominator);
+  const std::uint64_t k = k_ ? *k_ : k_share_.round_of(tokens);
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(k, 1, std::max(tokens, 1U)));
 }
 

@@ -11,15 +11,11 @@
 #include "base/param.h"
 #include "base/quantity.h"
 #include "base/units.h"
-#include "scenario/reliability_config.h"
+#include "nfc/core/flash_timing.h"
+#include "nfc/core/kv_filter.h"
+#include "nfc/core/reliability_config.h"
 
-namespace csdsim::scenario {
-
-enum class BusArbitration : std::uint8_t { fifo, command_first, data_first };
-enum class PlaneMode : std::uint8_t { independent, multi_plane };
-enum class PlaneOrder : std::uint8_t { arrival, reads_first };
-enum class Suspend : std::uint8_t { program, erase, program_erase };
-enum class FilterLocation : std::uint8_t { nfc, die };
+namespace csdsim::nfc {
 
 /// Latencies by page type, a list for reads, programs or both, with an item a bit of the cell.
 struct PageTypesConfig {
@@ -47,10 +43,11 @@ struct PackagesConfig {
   SimTime select_time = SimTime::nanoseconds(50);
 };
 
-/// The flash array and its channels. With page types, read_latency and program_latency are the means of the lists.
+/// The flash array and its channels: section `flash` of a drive. With page types, read_latency and program_latency are
+/// the means of the lists.
 struct FlashConfig {
   FlashGeometry geometry;
-  std::string interface;  ///< of nfc::interface_modes(), or empty
+  std::string interface;  ///< of interface_modes(), or empty
   SimTime read_latency = SimTime::microseconds(50);
   SimTime program_latency = SimTime::microseconds(600);
   SimTime erase_latency = SimTime::milliseconds(3);
@@ -80,16 +77,19 @@ void describe(ParamVisitor& v, SuspendConfig& c);
 void describe(ParamVisitor& v, PackagesConfig& c);
 void describe(ParamVisitor& v, FlashConfig& c);
 
-}  // namespace csdsim::scenario
+/// Array and bus times as the timelines take them; `seed` is that of the jitter.
+FlashTiming flash_timing(const FlashConfig& config, std::uint64_t seed);
+
+}  // namespace csdsim::nfc
 
 namespace csdsim {
 
 template <>
-struct EnumValues<scenario::BusArbitration> {
-  static constexpr EnumValue<scenario::BusArbitration> values[] = {
-      {scenario::BusArbitration::fifo, "fifo", "Requests take the bus in the order of asking."},
-      {scenario::BusArbitration::command_first, "command_first", "Commands go before data: planes start sooner."},
-      {scenario::BusArbitration::data_first, "data_first", "Data goes before commands: planes are emptied sooner."}};
+struct EnumValues<nfc::BusArbitration> {
+  static constexpr EnumValue<nfc::BusArbitration> values[] = {
+      {nfc::BusArbitration::fifo, "fifo", "Requests take the bus in the order of asking."},
+      {nfc::BusArbitration::command_first, "command_first", "Commands go before data: planes start sooner."},
+      {nfc::BusArbitration::data_first, "data_first", "Data goes before commands: planes are emptied sooner."}};
 };
 template <>
 struct EnumValues<OpClass> {
@@ -101,29 +101,29 @@ struct EnumValues<OpClass> {
       {OpClass::map, "map", "Pages of the map itself."}};
 };
 template <>
-struct EnumValues<scenario::PlaneMode> {
-  static constexpr EnumValue<scenario::PlaneMode> values[] = {
-      {scenario::PlaneMode::independent, "independent", "Each plane works on its own."},
-      {scenario::PlaneMode::multi_plane, "multi_plane", "The planes of a die work together, on what waits for them."}};
+struct EnumValues<nfc::PlaneMode> {
+  static constexpr EnumValue<nfc::PlaneMode> values[] = {
+      {nfc::PlaneMode::independent, "independent", "Each plane works on its own."},
+      {nfc::PlaneMode::multi_plane, "multi_plane", "The planes of a die work together, on what waits for them."}};
 };
 template <>
-struct EnumValues<scenario::PlaneOrder> {
-  static constexpr EnumValue<scenario::PlaneOrder> values[] = {
-      {scenario::PlaneOrder::arrival, "arrival", "What came first."},
-      {scenario::PlaneOrder::reads_first, "reads_first", "Reads, then programs and erases."}};
+struct EnumValues<nfc::PlaneOrder> {
+  static constexpr EnumValue<nfc::PlaneOrder> values[] = {
+      {nfc::PlaneOrder::arrival, "arrival", "What came first."},
+      {nfc::PlaneOrder::reads_first, "reads_first", "Reads, then programs and erases."}};
 };
 template <>
-struct EnumValues<scenario::Suspend> {
-  static constexpr EnumValue<scenario::Suspend> values[] = {
-      {scenario::Suspend::program, "program", "Reads suspend programs."},
-      {scenario::Suspend::erase, "erase", "Reads suspend erases."},
-      {scenario::Suspend::program_erase, "program_erase", "Reads suspend programs and erases."}};
+struct EnumValues<nfc::Suspend> {
+  static constexpr EnumValue<nfc::Suspend> values[] = {
+      {nfc::Suspend::program, "program", "Reads suspend programs."},
+      {nfc::Suspend::erase, "erase", "Reads suspend erases."},
+      {nfc::Suspend::program_erase, "program_erase", "Reads suspend programs and erases."}};
 };
 template <>
-struct EnumValues<scenario::FilterLocation> {
-  static constexpr EnumValue<scenario::FilterLocation> values[] = {
-      {scenario::FilterLocation::nfc, "nfc", "On the controller's side of the channel: whole pages cross it."},
-      {scenario::FilterLocation::die, "die", "On the die: only what passes crosses the channel."}};
+struct EnumValues<nfc::FilterLocation> {
+  static constexpr EnumValue<nfc::FilterLocation> values[] = {
+      {nfc::FilterLocation::nfc, "nfc", "On the controller's side of the channel: whole pages cross it."},
+      {nfc::FilterLocation::die, "die", "On the die: only what passes crosses the channel."}};
 };
 
 }  // namespace csdsim

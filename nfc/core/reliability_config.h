@@ -6,13 +6,12 @@
 
 #include "base/param.h"
 #include "base/quantity.h"
+#include "nfc/core/reliability.h"
 
-namespace csdsim::scenario {
+namespace csdsim::nfc {
 
-/// Bits of a cell, which are pages of different types.
-enum class CellType : std::uint8_t { slc = 1, mlc = 2, tlc = 3, qlc = 4 };
-
-/// See nfc::ReliabilityConfig. Coefficients of the raw bit error rate that are not given are those of the cell.
+/// What a user may say about errors: section `flash.reliability`. Coefficients of the raw bit error rate that are not
+/// given are those of the cell.
 struct ReliabilityConfig {
   CellType cell = CellType::tlc;
   std::uint32_t pe_cycles = 0;
@@ -39,16 +38,20 @@ struct ReliabilityConfig {
 
 void describe(ParamVisitor& v, ReliabilityConfig& c);
 
-}  // namespace csdsim::scenario
+/// The parameters of the model of a drive with this geometry. Precondition: a codeword divides a page.
+ReliabilityParams reliability_params(const ReliabilityConfig& config, const FlashGeometry& geometry,
+                                     std::uint64_t seed);
+
+}  // namespace csdsim::nfc
 
 namespace csdsim {
 
 template <>
-struct EnumValues<scenario::CellType> {
-  static constexpr EnumValue<scenario::CellType> values[] = {{scenario::CellType::slc, "slc", "One bit a cell."},
-                                                             {scenario::CellType::mlc, "mlc", "Two page types."},
-                                                             {scenario::CellType::tlc, "tlc", "Three page types."},
-                                                             {scenario::CellType::qlc, "qlc", "Four page types."}};
+struct EnumValues<nfc::CellType> {
+  static constexpr EnumValue<nfc::CellType> values[] = {{nfc::CellType::slc, "slc", "One bit a cell."},
+                                                        {nfc::CellType::mlc, "mlc", "Two page types."},
+                                                        {nfc::CellType::tlc, "tlc", "Three page types."},
+                                                        {nfc::CellType::qlc, "qlc", "Four page types."}};
 };
 
 }  // namespace csdsim

@@ -1,6 +1,8 @@
-#include "scenario/reliability_config.h"
+#include "nfc/core/reliability_config.h"
 
-namespace csdsim::scenario {
+#include <bit>
+
+namespace csdsim::nfc {
 
 void describe(ParamVisitor& v, ReliabilityConfig& c) {
   const Range<Ratio> share{Ratio{0, 1}, Ratio{1, 1}};
@@ -50,4 +52,38 @@ void describe(ParamVisitor& v, ReliabilityConfig& c) {
   v.param("failure_exponent", c.failure_exponent, power, "Growth of failures with cycles.", assumed("linear"));
 }
 
-}  // namespace csdsim::scenario
+ReliabilityParams reliability_params(const ReliabilityConfig& config, const FlashGeometry& geometry,
+                                     std::uint64_t seed) {
+  ReliabilityParams params;
+  params.rber = rber_of(config.cell);
+  const auto given = [](double& coefficient, const std::optional<Ratio>& value) {
+    if (value) coefficient = value->value();
+  };
+  given(params.rber.base, config.base);
+  given(params.rber.wear, config.wear);
+  given(params.rber.wear_exponent, config.wear_exponent);
+  given(params.rber.retention, config.retention);
+  given(params.rber.retention_wear_exponent, config.retention_wear_exponent);
+  given(params.rber.retention_exponent, config.retention_exponent);
+  given(params.rber.disturb, config.disturb);
+  given(params.rber.disturb_wear_exponent, config.disturb_wear_exponent);
+  given(params.rber.disturb_exponent, config.disturb_exponent);
+  params.initial_cycles = config.pe_cycles;
+  params.retention_days = config.retention_days.value();
+  params.pages_per_block = geometry.pages_per_block;
+  params.codewords = static_cast<std::uint32_t>(geometry.page_size.value / config.codeword.value);
+  // A BCH code over GF(2^m) takes m parity bits for each bit that it corrects.
+  const auto data_bits = static_cast<std::uint32_t>(8 * config.codeword.value);
+  params.codeword_bits = data_bits + config.correctable_bits * static_cast<std::uint32_t>(std::bit_width(data_bits));
+  params.correctable_bits = config.correctable_bits;
+  params.retry_factor = config.retry_factor.value();
+  params.max_retries = config.max_retries;
+  params.program_failure = config.program_failure.value();
+  params.erase_failure = config.erase_failure.value();
+  params.rated_cycles = config.rated_cycles;
+  params.failure_exponent = config.failure_exponent.value();
+  params.seed = seed;
+  return params;
+}
+
+}  // namespace csdsim::nfc

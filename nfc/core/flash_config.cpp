@@ -1,6 +1,6 @@
-#include "scenario/flash_config.h"
+#include "nfc/core/flash_config.h"
 
-namespace csdsim::scenario {
+namespace csdsim::nfc {
 namespace {
 constexpr SimTime ns(std::int64_t v) { return SimTime::nanoseconds(v); }
 constexpr SimTime ms(std::int64_t v) { return SimTime::milliseconds(v); }
@@ -107,4 +107,45 @@ void describe(ParamVisitor& v, FlashConfig& c) {
           paper("InstInfer IV-B: in each NFC"));
 }
 
-}  // namespace csdsim::scenario
+FlashTiming flash_timing(const FlashConfig& config, std::uint64_t seed) {
+  FlashTiming timing;
+  timing.read_latency = config.read_latency;
+  timing.program_latency = config.program_latency;
+  timing.erase_latency = config.erase_latency;
+  timing.command_time = config.command_time;
+  timing.data_out_setup = config.data_out_setup;
+  timing.ecc_latency = config.ecc_latency;
+  timing.channel_bandwidth = config.channel_bandwidth;
+  timing.arbitration = config.bus_arbitration;
+  timing.read_jitter = config.read_jitter;
+  timing.seed = seed;
+  if (config.page_types) {
+    timing.page_read_latency = config.page_types->read_latency;
+    timing.page_program_latency = config.page_types->program_latency;
+  }
+  timing.plane_mode = config.plane_mode;
+  if (config.cache) {
+    timing.cache_read = config.cache->read;
+    timing.cache_program = config.cache->program;
+    timing.cache_busy_time = config.cache->busy_time;
+  }
+  if (config.suspend) {
+    timing.suspend = config.suspend->kinds;
+    timing.suspend_latency = config.suspend->latency;
+    timing.resume_latency = config.suspend->resume_latency;
+    timing.max_suspends = config.suspend->max;
+  }
+  timing.class_priority = config.class_priority;
+  timing.plane_order = config.plane_order;
+  timing.status_time = config.status_time;
+  if (config.packages) {
+    timing.dies_per_package = config.packages->dies;
+    timing.package_select_time = config.packages->select_time;
+  }
+  timing.ecc_bandwidth = config.ecc_bandwidth.value_or(Bandwidth{});
+  timing.page_buffers = config.page_buffers.value_or(0);
+  if (config.reliability) timing.retry_latency = config.reliability->retry_latency;
+  return timing;
+}
+
+}  // namespace csdsim::nfc

@@ -20,9 +20,7 @@
 #include "ftl/policies/sequence_block.h"
 #include "ftl/policies/token_striped.h"
 
-namespace csdsim::scenario {
-
-using ftl::TailPolicy;
+namespace csdsim::ftl {
 
 /// m, components an embedding page: given, chosen by the policy ("auto"), or halved as the context grows ("adaptive").
 struct EmbeddingGroup {
@@ -38,7 +36,7 @@ struct KvMapping {
   TailPolicy tail = TailPolicy::token_index;
   std::uint32_t tail_rewrites = 1;
 
-  ftl::KvLayoutOptions layout_options() const { return {embedding_group.components, embedding_group.adaptive}; }
+  KvLayoutOptions layout_options() const { return {embedding_group.components, embedding_group.adaptive}; }
 };
 
 /// A policy that csdsim comes with.
@@ -47,10 +45,10 @@ struct PolicyMapping : KvMapping {
   static constexpr std::string_view kKind = Policy::kName;
   static constexpr std::string_view kDoc = Policy::kSummary;
 };
-using InstinferMapping = PolicyMapping<ftl::InstinferPolicy>;
-using PageL2pMapping = PolicyMapping<ftl::PageL2pPolicy>;
-struct ChannelBalancedMapping : PolicyMapping<ftl::ChannelBalancedPolicy> {
-  Ratio slack = ftl::ChannelBalancedPolicy::kSlack;
+using InstinferMapping = PolicyMapping<InstinferPolicy>;
+using PageL2pMapping = PolicyMapping<PageL2pPolicy>;
+struct ChannelBalancedMapping : PolicyMapping<ChannelBalancedPolicy> {
+  Ratio slack = ChannelBalancedPolicy::kSlack;
 };
 
 /// A policy out of a shared library (ftl/plugin/mapping_plugin.h).
@@ -68,16 +66,16 @@ struct PageMapping {
 };
 
 using MappingConfig =
-    std::variant<InstinferMapping, PageL2pMapping, PolicyMapping<ftl::TokenStripedPolicy>,
-                 PolicyMapping<ftl::HeadPerChannelPolicy>, ChannelBalancedMapping,
-                 PolicyMapping<ftl::SequenceBlockPolicy>, PolicyMapping<ftl::PairedPolicy>, PluginMapping, PageMapping>;
+    std::variant<InstinferMapping, PageL2pMapping, PolicyMapping<TokenStripedPolicy>,
+                 PolicyMapping<HeadPerChannelPolicy>, ChannelBalancedMapping, PolicyMapping<SequenceBlockPolicy>,
+                 PolicyMapping<PairedPolicy>, PluginMapping, PageMapping>;
 
 /// Null where the drive keeps no KV cache.
 const KvMapping* kv_mapping(const MappingConfig& mapping);
 
 /// The policy, for a drive of this geometry; null where the drive keeps no KV cache. Throws UserError for settings that
 /// it does not take and for a library that cannot be used. Precondition: the path of a library is resolved.
-std::unique_ptr<ftl::KvMappingPolicy> make_policy(const MappingConfig& mapping, const FlashGeometry& geometry);
+std::unique_ptr<KvMappingPolicy> make_policy(const MappingConfig& mapping, const FlashGeometry& geometry);
 
 void describe(ParamVisitor& v, KvMapping& c);
 void describe(ParamVisitor& v, PageL2pMapping& c);
@@ -85,16 +83,16 @@ void describe(ParamVisitor& v, ChannelBalancedMapping& c);
 void describe(ParamVisitor& v, PluginMapping& c);
 void describe(ParamVisitor& v, PageMapping& c);
 
-}  // namespace csdsim::scenario
+}  // namespace csdsim::ftl
 
 namespace csdsim {
 
 template <>
-struct Codec<scenario::EmbeddingGroup> {
+struct Codec<ftl::EmbeddingGroup> {
   static std::string type() { return "count, auto or adaptive"; }
-  static scenario::EmbeddingGroup parse(std::string_view text);
-  static std::string format(const scenario::EmbeddingGroup& group);
-  static Spelling spelling(const scenario::EmbeddingGroup& group) {
+  static ftl::EmbeddingGroup parse(std::string_view text);
+  static std::string format(const ftl::EmbeddingGroup& group);
+  static Spelling spelling(const ftl::EmbeddingGroup& group) {
     return group.components > 0 ? Spelling::number : Spelling::text;
   }
 };

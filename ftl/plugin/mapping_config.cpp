@@ -1,4 +1,4 @@
-#include "scenario/mapping.h"
+#include "ftl/plugin/mapping_config.h"
 
 #include <type_traits>
 
@@ -7,21 +7,21 @@
 
 namespace csdsim {
 
-scenario::EmbeddingGroup Codec<scenario::EmbeddingGroup>::parse(std::string_view text) {
+ftl::EmbeddingGroup Codec<ftl::EmbeddingGroup>::parse(std::string_view text) {
   if (text == "auto") return {};
   if (text == "adaptive") return {.adaptive = true};
-  constexpr std::uint32_t kMost = scenario::EmbeddingGroup::kMost;
+  constexpr std::uint32_t kMost = ftl::EmbeddingGroup::kMost;
   return {.components = detail::parse_in_range<std::uint32_t>(text, Range<std::uint32_t>{1, kMost})};
 }
 
-std::string Codec<scenario::EmbeddingGroup>::format(const scenario::EmbeddingGroup& group) {
+std::string Codec<ftl::EmbeddingGroup>::format(const ftl::EmbeddingGroup& group) {
   if (group.adaptive) return "adaptive";
   return group.components == 0 ? "auto" : std::to_string(group.components);
 }
 
 }  // namespace csdsim
 
-namespace csdsim::scenario {
+namespace csdsim::ftl {
 
 const KvMapping* kv_mapping(const MappingConfig& mapping) {
   return std::visit(
@@ -32,15 +32,15 @@ const KvMapping* kv_mapping(const MappingConfig& mapping) {
       mapping);
 }
 
-std::unique_ptr<ftl::KvMappingPolicy> make_policy(const MappingConfig& mapping, const FlashGeometry& geometry) {
+std::unique_ptr<KvMappingPolicy> make_policy(const MappingConfig& mapping, const FlashGeometry& geometry) {
   if (std::holds_alternative<PageMapping>(mapping)) return nullptr;
-  auto registry = ftl::PolicyRegistry::with_builtin();
-  ftl::PolicyContext context{geometry, {}};
+  auto registry = PolicyRegistry::with_builtin();
+  PolicyContext context{geometry, {}};
   std::string policy(std::visit([](const auto& m) { return m.kKind; }, mapping));
   if (const auto* balanced = std::get_if<ChannelBalancedMapping>(&mapping)) {
     context.settings["slack"] = format_value(balanced->slack);
   } else if (const auto* plugin = std::get_if<PluginMapping>(&mapping)) {
-    policy = ftl::load_mapping_plugin(plugin->library.value().path, registry);
+    policy = load_mapping_plugin(plugin->library.value().path, registry);
     context.settings = plugin->settings;
   }
   return registry.make(policy, context);
@@ -77,4 +77,4 @@ void describe(ParamVisitor& v, PluginMapping& c) {
 
 void describe(ParamVisitor&, PageMapping&) {}
 
-}  // namespace csdsim::scenario
+}  // namespace csdsim::ftl

@@ -1,0 +1,104 @@
+#include "csd_model/device_config.h"
+
+namespace csdsim::csd_model {
+
+Bytes DeviceConfig::usable_capacity() const {
+  const std::uint64_t pages = flash.geometry.pages();
+  return flash.geometry.page_size * (pages - ftl.over_provisioning.floor_of(pages));
+}
+
+void describe(ParamVisitor& v, DramConfig& c) {
+  v.param("capacity", c.capacity, {Bytes::mib(1), Bytes::gib(1024)},
+          "Controller DRAM for group buffers, maps and the write buffer.", assumed("the prototype has 2 GB"));
+  v.optional("bandwidth", c.bandwidth, "unlimited", {Bandwidth{1'000'000}, Bandwidth{10'000'000'000'000}},
+             "What host data, flash data, mapping entries and unflushed K and V share.",
+             assumed("unlimited: no paper states it"));
+}
+
+void describe(ParamVisitor&, ImmediateFlush&) {}
+
+void describe(ParamVisitor& v, ThresholdFlush& c) {
+  v.param("fill", c.fill, {Ratio::of(1, 1000), Ratio{1, 1}}, "Share of the capacity.", assumed("half full"));
+}
+
+void describe(ParamVisitor& v, IdleFlush& c) {
+  v.param("delay", c.delay, {SimTime{1}, SimTime::milliseconds(10'000)},
+          "From the last block command on. A write that finds no room, and NVMe Flush, end the wait.",
+          assumed("longer than a read"));
+}
+
+void describe(ParamVisitor& v, WriteBufferConfig& c) {
+  v.param("capacity", c.capacity, {Bytes{0}, Bytes::gib(1024)},
+          "DRAM in which block writes complete; 0 B: every write reaches flash first.", assumed("the slow, safe case"));
+  v.choice("flush", c.flush,
+           "When buffered block writes go to flash; groups of the KV cache go as soon as they are full.",
+           assumed("keeps the buffer empty"));
+}
+
+void describe(ParamVisitor& v, DriveFtlConfig& c) {
+  v.choice("mapping", c.mapping, "How data is addressed in flash.", paper("InstInfer IV-C"));
+  describe(v, static_cast<ftl::FtlConfig&>(c));
+}
+
+void describe(ParamVisitor& v, DeviceConfig& c) {
+  v.preset("device", c.preset);
+  v.param("count", c.count, {1, 64}, "Drives of this kind; K and V are sharded over them by KV head.",
+          assumed("the smallest system"));
+  v.param("fidelity", c.fidelity, "How the flash is simulated; completions are the same.", assumed("speed"));
+  v.section("flash", c.flash, "The flash array and its channels.");
+  v.section("engine", c.engine, "The attention engine in the drive.");
+  v.section("nvme", c.nvme, "The NVMe front end and how the host uses it.");
+  v.section("link", c.link, "The PCIe link: generation and lanes, or bandwidth.");
+  v.section("dram", c.dram, "Controller DRAM.");
+  v.section("write_buffer", c.write_buffer, "Writes and KV appends complete in it.");
+  v.section("ftl", c.ftl, "The flash translation layer.");
+  v.section("energy", c.energy, "What the parts of the drive draw. GPU and host are not modelled.");
+}
+
+namespace {
+
+FlushConfig flush_config(const WriteBufferConfig& buffer) {
+  FlushConfig flush{.policy = std::visit([](const auto& f) { return f.kPolicy; }, buffer.flush)};
+  if (const auto* threshold = std::get_if<ThresholdFlush>(&buffer.flush)) {
+    flush.threshold = Bytes{threshold->fill.floor_of(buffer.capacity.value)};
+  } else if (const auto* idle = std::get_if<IdleFlush>(&buffer.flush)) {
+    flush.idle_time = idle->delay;
+  }
+  return flush;
+}
+
+}  // namespace
+
+DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed) {
+  const nfc::FlashConfig& flash = device.flash;
+  DriveConfig config;
+  config.geometry = flash.geometry;
+  config.flash = nfc::flash_timing(flash, seed);
+  if (flash.reliability) config.reliability = nfc::reliability_params(*flash.reliability, flash.geometry, seed);
+  config.fidelity = device.fidelity;
+  config.filter = flash.filter_location;
+  config.engine = device.engine;
+  config.link = device.link;
+  config.nvme = nvme::controller_params(device.nvme);
+  config.pipeline_time = device.nvme.pipeline_time;
+  config.dram = device.dram.capacity;
+  config.dram_bandwidth = device.dram.bandwidth;
+  config.write_buffer = device.write_buffer.capacity;
+  config.flush = flush_config(device.write_buffer);
+  if (const ftl::KvMapping* mapping = ftl::kv_mapping(device.ftl.mapping)) {
+    config.kv.tail = mapping->tail;
+    config.kv.tail_rewrites = mapping->tail_rewrites;
+    config.kv.layout = mapping->layout_options();
+    config.mapping = [mapping_config = device.ftl.mapping](const FlashGeometry& geometry) {
+      return ftl::make_policy(mapping_config, geometry);
+    };
+  }
+  config.block = ftl::block_ftl_config(device.ftl);
+  config.blocks = ftl::block_manager_config(device.ftl, seed);
+  if (const auto* cached = std::get_if<ftl::CachedMap>(&device.ftl.map)) config.map_cache = cached->capacity;
+  config.lookup_time = device.ftl.lookup_time;
+  config.lookup_cores = device.ftl.lookup_cores;
+  return config;
+}
+
+}  // namespace csdsim::csd_model

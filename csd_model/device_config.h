@@ -1,0 +1,102 @@
+// What a user may say about a drive: the sections of its parts, put together.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "attention_engine/core/engine_config.h"
+#include "base/param.h"
+#include "base/quantity.h"
+#include "csd_model/drive_config.h"
+#include "csd_model/energy_config.h"
+#include "csd_model/firmware/write_buffer.h"
+#include "ftl/core/ftl_config.h"
+#include "ftl/plugin/mapping_config.h"
+#include "nfc/core/flash_config.h"
+#include "nvme_if/core/link_config.h"
+#include "nvme_if/core/nvme_config.h"
+
+namespace csdsim::csd_model {
+
+struct DramConfig {
+  Bytes capacity = Bytes::gib(8);
+  std::optional<Bandwidth> bandwidth;  ///< unset: unlimited
+};
+
+/// When buffered block writes go to flash.
+struct ImmediateFlush {
+  static constexpr FlushPolicy kPolicy = FlushPolicy::immediate;
+  static constexpr std::string_view kKind = "immediate";
+  static constexpr std::string_view kDoc = "As soon as they are in the buffer.";
+};
+struct ThresholdFlush {
+  static constexpr FlushPolicy kPolicy = FlushPolicy::threshold;
+  static constexpr std::string_view kKind = "threshold";
+  static constexpr std::string_view kDoc = "Together, when the buffer is filled to a share of its capacity.";
+  Ratio fill = Ratio::of(1, 2);
+};
+struct IdleFlush {
+  static constexpr FlushPolicy kPolicy = FlushPolicy::idle;
+  static constexpr std::string_view kKind = "idle";
+  static constexpr std::string_view kDoc = "Together, when no block command has come for a while.";
+  SimTime delay = SimTime::microseconds(100);
+};
+
+struct WriteBufferConfig {
+  Bytes capacity{};  ///< 0: a write completes when it is in flash
+  std::variant<ImmediateFlush, ThresholdFlush, IdleFlush> flush;
+};
+
+/// Section `ftl`: the mapping of the KV cache, and everything else.
+struct DriveFtlConfig : ftl::FtlConfig {
+  ftl::MappingConfig mapping;
+};
+
+/// Section `platform.device`: `count` drives that are alike.
+struct DeviceConfig {
+  std::string preset;
+  std::uint32_t count = 1;
+  Fidelity fidelity = Fidelity::fast;
+  nfc::FlashConfig flash;
+  engine::EngineConfig engine;
+  nvme::NvmeConfig nvme;
+  nvme::LinkConfig link;
+  DramConfig dram;
+  WriteBufferConfig write_buffer;
+  DriveFtlConfig ftl;
+  EnergyConfig energy;
+
+  /// Drives that keep no KV cache have no attention engine.
+  bool has_engine() const { return ftl::kv_mapping(ftl.mapping) != nullptr; }
+  /// Flash that data may fill: capacity less over-provisioning, in whole pages.
+  Bytes usable_capacity() const;
+};
+
+void describe(ParamVisitor& v, DramConfig& c);
+void describe(ParamVisitor& v, ImmediateFlush& c);
+void describe(ParamVisitor& v, ThresholdFlush& c);
+void describe(ParamVisitor& v, IdleFlush& c);
+void describe(ParamVisitor& v, WriteBufferConfig& c);
+void describe(ParamVisitor& v, DriveFtlConfig& c);
+void describe(ParamVisitor& v, DeviceConfig& c);
+
+/// What a drive is built from: everything but the share of the KV namespace, the data mode and the selection source,
+/// which depend on what is run. `seed` is that of everything random in the drive. Precondition: the path of a mapping
+/// library is resolved, and exactly one of the link's bandwidth and generation is set.
+DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed);
+
+}  // namespace csdsim::csd_model
+
+namespace csdsim {
+
+template <>
+struct EnumValues<csd_model::Fidelity> {
+  static constexpr EnumValue<csd_model::Fidelity> values[] = {
+      {csd_model::Fidelity::fast, "fast", "The timeline core, one event a batch."},
+      {csd_model::Fidelity::at, "at", "Event-driven channel and die modules, one event a stage; the same times."}};
+};
+
+}  // namespace csdsim

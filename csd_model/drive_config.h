@@ -1,0 +1,65 @@
+// What a drive is built from.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "attention_engine/core/engine_config.h"
+#include "attention_engine/core/selection.h"
+#include "base/address.h"
+#include "base/units.h"
+#include "csd_model/firmware/write_buffer.h"
+#include "ftl/core/block_ftl.h"
+#include "ftl/core/kv_ftl.h"
+#include "nfc/core/flash_timing.h"
+#include "nfc/core/kv_filter.h"
+#include "nfc/core/reliability.h"
+#include "nvme_if/core/controller_params.h"
+#include "nvme_if/core/link_config.h"
+
+namespace csdsim::csd_model {
+
+/// `fast` times flash with the timeline core, `at` with event-driven channel and die modules: the same times.
+enum class Fidelity : std::uint8_t { fast, at };
+
+/// Everything that a drive is made of, as its parts take it; drive_config() makes it from what a user says.
+struct DriveConfig {
+  FlashGeometry geometry;
+  nfc::FlashTiming flash;
+  std::optional<nfc::ReliabilityParams> reliability;  ///< unset: nothing fails
+  Fidelity fidelity = Fidelity::fast;
+  nfc::FilterLocation filter = nfc::FilterLocation::nfc;
+  engine::EngineConfig engine;
+  nvme::LinkConfig link;
+  nvme::NvmeControllerParams nvme;  ///< namespace_blocks and volatile_cache follow from the rest
+  SimTime pipeline_time;            ///< of a command in the controller, however many there are
+  Bytes dram = Bytes::gib(8);
+  std::optional<Bandwidth> dram_bandwidth;  ///< shared by all traffic; unset: never waited for
+  Bytes write_buffer;                       ///< 0: a write completes when it is in flash
+  FlushConfig flush;                        ///< of buffered block writes
+  ftl::KvFtlConfig kv;
+  /// Makes the mapping policy of the KV cache. Null: InstInfer's.
+  std::function<std::unique_ptr<ftl::KvMappingPolicy>(const FlashGeometry&)> mapping;
+  ftl::BlockFtlConfig block;
+  ftl::BlockManagerConfig blocks;
+  /// Controller DRAM for cached entries of the block namespace's page map, 8 bytes each; 0: the map is held whole, and
+  /// counts against nothing.
+  Bytes map_cache;
+  ftl::MediaFaults* faults = nullptr;  ///< what goes wrong in the flash; must outlive the drive. Null: nothing
+  double kv_share = 0.5;  ///< of the erase blocks of each plane, for the KV namespace; the rest is the block namespace
+  SimTime lookup_time;    ///< firmware time of a map lookup
+  std::uint32_t lookup_cores = 1;  ///< cores that look up
+  ftl::DataMode data = ftl::DataMode::carried;
+  /// Timing runs: which pages a SparF head touches. Must outlive the drive; not needed in carried runs.
+  engine::SelectionSource* selection = nullptr;
+
+  /// engine.buffer is part of `dram`, and what the engine keeps of a job passes through dram_bandwidth.
+  bool engine_buffer_in_dram() const { return engine.buffer_memory == engine::EngineMemory::dram && kv_share > 0; }
+};
+
+/// A mapping policy as a drive of this configuration has it.
+std::unique_ptr<ftl::KvMappingPolicy> make_mapping(const DriveConfig& config);
+
+}  // namespace csdsim::csd_model

@@ -1,0 +1,59 @@
+#include "nvme_if/core/nvme_config.h"
+
+#include "base/param.h"
+
+namespace csdsim::nvme {
+namespace {
+constexpr SimTime ms(std::int64_t v) { return SimTime::milliseconds(v); }
+}  // namespace
+
+void describe(ParamVisitor&, SingleInterrupts&) {}
+
+void describe(ParamVisitor& v, CoalescedInterrupts& c) {
+  v.param("completions", c.completions, {2, 256}, "So many since the last interrupt of the queue bring the next one.",
+          assumed("a burst of 16 entries is what the controller fetches at once"));
+  v.param("time", c.time, {SimTime::microseconds(100), SimTime::microseconds(25'500)},
+          "How long the first of them waits for the others at most: a multiple of 100 us.",
+          datasheet("NVMe Base 1.4, 5.21.1.8: the least"));
+}
+
+void describe(ParamVisitor& v, NvmeConfig& c) {
+  v.param("queues", c.queues, {1, 1024}, "Pairs of I/O queues.", assumed("a host with a few submitting threads"));
+  v.param("queue_depth", c.queue_depth, {2, 65'536}, "Entries of an I/O queue.", assumed("common driver default"));
+  v.choice("interrupts", c.interrupts, "When the controller interrupts the host.",
+           assumed("drivers leave coalescing off"));
+  v.param("mdts", c.mdts, {Bytes::kib(4), Bytes::gib(1)}, "Largest data transfer of a command: a power of two.",
+          assumed("common for data-centre drives"));
+  v.param("block_size", c.block_size, {Bytes{512}, Bytes::kib(64)}, "Logical block of the namespace: a power of two.",
+          assumed("the usual page"));
+  v.param("firmware_time", c.firmware_time, {SimTime{}, ms(100)}, "Firmware work of a command before it runs.",
+          assumed("0: not stated by any paper"));
+  v.param("pipeline_time", c.pipeline_time, {SimTime{}, ms(100)},
+          "Time of a command in the controller that keeps no other waiting, beside firmware_time.",
+          assumed("0: data sheets state latencies as a whole"));
+  v.param("firmware_cores", c.firmware_cores, {1, 64}, "Cores that do it, each one command at a time.",
+          assumed("one is the least"));
+  v.param("granularity", c.granularity, "What one attention command covers.",
+          assumed("fewest commands; the paper states none"));
+  v.param("transfer", c.transfer, "How K, V and attention outputs travel between GPU and drive.",
+          assumed("the drive reaches GPU memory through the switch"));
+}
+
+InterruptCoalescing NvmeConfig::coalescing() const {
+  if (const auto* coalesced = std::get_if<CoalescedInterrupts>(&interrupts))
+    return {coalesced->completions, coalesced->time};
+  return {};
+}
+
+NvmeControllerParams controller_params(const NvmeConfig& config) {
+  NvmeControllerParams params;
+  params.controller.io_queues = static_cast<std::uint16_t>(config.queues);
+  params.controller.queue_depth = config.queue_depth;
+  params.controller.mdts = config.mdts;
+  params.controller.block_size = config.block_size;
+  params.firmware_time = config.firmware_time;
+  params.firmware_cores = config.firmware_cores;
+  return params;
+}
+
+}  // namespace csdsim::nvme

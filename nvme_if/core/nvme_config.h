@@ -1,0 +1,80 @@
+// What a user may say about the NVMe front end of a drive.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <variant>
+
+#include "base/param_codec.h"
+#include "base/units.h"
+#include "nvme_if/core/controller_params.h"
+#include "nvme_if/core/queues.h"
+
+namespace csdsim {
+class ParamVisitor;
+}
+
+namespace csdsim::nvme {
+
+/// How much of a drive operation one KV command covers at most; mdts may cut it further.
+enum class Granularity : std::uint8_t { layer_mini_batch, sequence, head };
+
+/// How data travels between GPU and drive.
+enum class DataPath : std::uint8_t { p2p, host };
+
+/// When the controller interrupts the host.
+struct SingleInterrupts {
+  static constexpr std::string_view kKind = "single";
+  static constexpr std::string_view kDoc = "For every completion.";
+};
+struct CoalescedInterrupts {
+  static constexpr std::string_view kKind = "coalesced";
+  static constexpr std::string_view kDoc = "For several completions of a queue together (NVMe interrupt coalescing).";
+  std::uint32_t completions = 16;
+  SimTime time = SimTime::microseconds(100);
+};
+
+/// Section `nvme` of a drive: the front end and how the host uses it.
+struct NvmeConfig {
+  std::uint32_t queues = 4;
+  std::uint32_t queue_depth = 1024;
+  std::variant<SingleInterrupts, CoalescedInterrupts> interrupts;
+  Bytes mdts = Bytes::mib(2);
+  Bytes block_size = Bytes::kib(4);
+  SimTime firmware_time{};
+  SimTime pipeline_time{};
+  std::uint32_t firmware_cores = 1;
+  Granularity granularity = Granularity::layer_mini_batch;
+  DataPath transfer = DataPath::p2p;
+
+  /// What the host sets.
+  InterruptCoalescing coalescing() const;
+};
+
+void describe(ParamVisitor& v, SingleInterrupts& c);
+void describe(ParamVisitor& v, CoalescedInterrupts& c);
+void describe(ParamVisitor& v, NvmeConfig& c);
+
+/// What the controller offers, apart from the size of its namespace and its write cache, which the drive knows.
+NvmeControllerParams controller_params(const NvmeConfig& config);
+
+}  // namespace csdsim::nvme
+
+namespace csdsim {
+
+template <>
+struct EnumValues<nvme::Granularity> {
+  static constexpr EnumValue<nvme::Granularity> values[] = {
+      {nvme::Granularity::layer_mini_batch, "layer_mini_batch",
+       "One command covers all heads of one layer for a mini-batch of sequences."},
+      {nvme::Granularity::sequence, "sequence", "One command covers all heads of one layer for one sequence."},
+      {nvme::Granularity::head, "head", "One command covers one KV head of one layer for one sequence."}};
+};
+template <>
+struct EnumValues<nvme::DataPath> {
+  static constexpr EnumValue<nvme::DataPath> values[] = {
+      {nvme::DataPath::p2p, "p2p", "The drive reads and writes GPU memory itself."},
+      {nvme::DataPath::host, "host", "Through host memory: over the GPU's link first, then over the drive's."}};
+};
+
+}  // namespace csdsim

@@ -1,0 +1,49 @@
+#include "platform/platform_config.h"
+
+#include "platform/platform.h"
+
+namespace csdsim::platform {
+namespace {
+constexpr SimTime ms(std::int64_t v) { return SimTime::milliseconds(v); }
+}  // namespace
+
+void describe(ParamVisitor& v, AttachedGpu& c) {
+  describe(v, static_cast<host::GpuConfig&>(c));
+  v.section(
+      "link", c.link,
+      "The PCIe link: generation and lanes, or bandwidth. It carries what passes through host memory (nvme.transfer: "
+      "host); peer to peer, the drives reach GPU memory over their own links.");
+}
+
+void describe(ParamVisitor& v, HostConfig& c) {
+  v.preset("host", c.preset);
+  v.param("cores", c.cores, {1, 4096}, "CPU cores: the I/O queues share them.", datasheet("Intel Xeon Gold 5320"));
+  v.param("memory", c.memory, {Bytes::mib(1), Bytes::gib(65'536)}, "Host memory.", paper("InstInfer VI-A"));
+  v.param("memory_bandwidth", c.memory_bandwidth, {Bandwidth{1'000'000'000}, Bandwidth{100'000'000'000'000}},
+          "Peak bandwidth of host memory: copies between host and GPU are no faster.",
+          datasheet("8 channels of DDR4-2933"));
+  v.param("io_overhead", c.io_overhead, {SimTime{}, ms(100)}, "CPU time to submit a command and take its completion.",
+          assumed("0: not stated by any paper"));
+}
+
+void describe(ParamVisitor& v, PlatformConfig& c) {
+  v.section("gpu", c.gpu, "The GPU that computes everything but the offloaded part.");
+  v.section("host", c.host, "The host.");
+  v.section("device", c.device, "The drives.");
+}
+
+PlatformParams platform_params(const PlatformConfig& config, const csd_model::DriveConfig& drive) {
+  PlatformParams params;
+  params.drive = drive;
+  params.drives = config.device.count;
+  params.host_memory = config.host.memory;
+  params.gpu_memory = config.gpu.memory;
+  params.io_overhead = config.host.io_overhead;
+  params.cores = config.host.cores;
+  params.queues = static_cast<std::uint16_t>(config.device.nvme.queues);
+  params.queue_depth = config.device.nvme.queue_depth;
+  params.coalescing = config.device.nvme.coalescing();
+  return params;
+}
+
+}  // namespace csdsim::platform

@@ -1,0 +1,45 @@
+// The modelled machine: GPU, host, drives and their links. Resolved values with units; nothing here knows YAML.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/param.h"
+#include "base/quantity.h"
+#include "csd_model/device_config.h"
+#include "host_runtime/core/planner/gpu_config.h"
+#include "nvme_if/core/link_config.h"
+
+namespace csdsim::platform {
+
+struct PlatformParams;
+
+/// Section `platform.gpu`: the GPU and how it is attached.
+struct AttachedGpu : host::GpuConfig {
+  nvme::GpuLinkConfig link;
+};
+
+/// Section `platform.host`.
+struct HostConfig {
+  std::string preset;
+  std::uint32_t cores = 26;
+  Bytes memory = Bytes::gib(96);
+  Bandwidth memory_bandwidth{187'700'000'000};
+  SimTime io_overhead{};
+};
+
+/// Section `platform`.
+struct PlatformConfig {
+  AttachedGpu gpu;
+  HostConfig host;
+  csd_model::DeviceConfig device;
+};
+
+void describe(ParamVisitor& v, AttachedGpu& c);
+void describe(ParamVisitor& v, HostConfig& c);
+void describe(ParamVisitor& v, PlatformConfig& c);
+
+/// What Platform builds, of drives as `drive` says.
+PlatformParams platform_params(const PlatformConfig& config, const csd_model::DriveConfig& drive);
+
+}  // namespace csdsim::platform
