@@ -7,6 +7,10 @@
 
 #include "base/units.h"
 
+namespace csdsim {
+class Statistics;
+}
+
 namespace csdsim::nvme {
 
 /// Seen from the drive: to_host carries writes to memory, completions and read requests; to_drive the data of reads.
@@ -152,5 +156,8 @@ inline LinkSlot PcieLink::reserve_read(Bytes size, SimTime now) {
   }
   return occupy(LinkDirection::to_drive, entry.data, request_arrival);
 }
+
+/// Registers payload and busy time by direction; `link` must outlive the dump.
+void register_statistics(Statistics& statistics, const PcieLink& link);
 
 }  // namespace csdsim::nvme
