@@ -16,10 +16,22 @@ struct Statistics::Item {
   std::string name;
   std::string unit;
   std::string sentence;
-  StatOrigin origin = StatOrigin::modelled;
+  StatOptions options;
   std::function<Json()> read;
   std::unique_ptr<Statistics> child;
 };
+
+StatOptions skip_zero() {
+  StatOptions options;
+  options.skip_zero = true;
+  return options;
+}
+
+StatOptions written_if(std::function<bool()> condition) {
+  StatOptions options;
+  options.written = std::move(condition);
+  return options;
+}
 
 std::string_view to_string(StatOrigin origin) {
   constexpr std::string_view names[] = {"modelled", "measured", "calibrated", "sampled"};
@@ -38,11 +50,17 @@ Statistics& Statistics::child(std::string_view name) {
     if (!item.child) throw InternalError(fmt::format("'{}' is a statistic, not a node", name));
     return *item.child;
   }
-  items_.push_back({std::string(name), "", "", StatOrigin::modelled, nullptr, std::make_unique<Statistics>()});
+  items_.push_back({std::string(name), "", "", {}, nullptr, std::make_unique<Statistics>()});
   return *items_.back().child;
 }
 
-void Statistics::add(std::string_view name, std::string_view unit, std::string_view sentence, StatOrigin origin,
+Statistics& Statistics::child_if_any(std::string_view name) {
+  Statistics& node = child(name);
+  node.skip_empty_ = true;
+  return node;
+}
+
+void Statistics::add(std::string_view name, std::string_view unit, std::string_view sentence, StatOptions options,
                      std::function<Json()> read) {
   if (name.empty() || unit.empty() || sentence.empty()) {
     throw InternalError(fmt::format("statistic '{}' needs a name, a unit and a sentence", name));
@@ -50,29 +68,36 @@ void Statistics::add(std::string_view name, std::string_view unit, std::string_v
   for (const Item& item : items_) {
     if (item.name == name) throw InternalError(fmt::format("statistic '{}' is registered twice", name));
   }
-  items_.push_back({std::string(name), std::string(unit), std::string(sentence), origin, std::move(read), nullptr});
+  items_.push_back(
+      {std::string(name), std::string(unit), std::string(sentence), std::move(options), std::move(read), nullptr});
 }
 
 void Statistics::counter(std::string_view name, const std::uint64_t& value, std::string_view unit,
-                         std::string_view sentence, StatOrigin origin) {
-  add(name, unit, sentence, origin, [&value] { return Json(value); });
+                         std::string_view sentence, StatOptions options) {
+  const bool skip = options.skip_zero;
+  add(name, unit, sentence, std::move(options), [&value, skip] { return skip && value == 0 ? Json() : Json(value); });
 }
 
-void Statistics::time(std::string_view name, const SimTime& value, std::string_view sentence, StatOrigin origin) {
-  add(name, "s", sentence, origin, [&value] { return Json(value.seconds()); });
+void Statistics::time(std::string_view name, const SimTime& value, std::string_view sentence, StatOptions options) {
+  const bool skip = options.skip_zero;
+  add(name, "s", sentence, std::move(options),
+      [&value, skip] { return skip && value.ps == 0 ? Json() : Json(value.seconds()); });
 }
 
 void Statistics::value(std::string_view name, std::function<double()> value, std::string_view unit,
-                       std::string_view sentence, StatOrigin origin) {
-  add(name, unit, sentence, origin, [read = std::move(value)] {
+                       std::string_view sentence, StatOptions options) {
+  const bool skip = options.skip_zero;
+  add(name, unit, sentence, std::move(options), [read = std::move(value), skip] {
     const double number = read();
-    return std::isfinite(number) ? Json(number) : Json();
+    return !std::isfinite(number) || (skip && number == 0) ? Json() : Json(number);
   });
 }
 
 void Statistics::histogram(std::string_view name, const Histogram& value, double scale, std::string_view unit,
-                           std::string_view sentence, StatOrigin origin) {
-  add(name, unit, sentence, origin, [&value, scale] {
+                           std::string_view sentence, StatOptions options) {
+  const bool skip = options.skip_zero;
+  add(name, unit, sentence, std::move(options), [&value, scale, skip] {
+    if (skip && value.count() == 0) return Json();
     Json json = Json::object();
     json["count"] = value.count();
     if (value.count() == 0) return json;
@@ -89,19 +114,22 @@ void Statistics::histogram(std::string_view name, const Histogram& value, double
 }
 
 Json Statistics::dump() const {
+  if (update_) update_();
   Json json = Json::object();
   for (const Item& item : items_) {
     if (item.child) {
-      json[item.name] = item.child->dump();
+      Json node = item.child->dump();
+      if (!node.empty() || !item.child->skip_empty_) json[item.name] = std::move(node);
       continue;
     }
+    if (item.options.written && !item.options.written()) continue;
     Json value = item.read();
     if (value.is_null()) continue;
     Json& slot = json[item.name];
     slot["value"] = std::move(value);
     slot["unit"] = item.unit;
     slot["doc"] = item.sentence;
-    slot["origin"] = to_string(item.origin);
+    slot["origin"] = to_string(item.options.origin);
   }
   return json;
 }

@@ -29,7 +29,7 @@ namespace csdsim::csd_model {
 
 namespace {
 
-/// Blocks a plane that the block FTL needs to collect garbage in; a share of 0 or 1 leaves each FTL its minimum.
+/// Blocks per plane that the block FTL needs for garbage collection; a share of 0 or 1 leaves each FTL its minimum.
 constexpr std::uint32_t kMinBlockNamespace = 6;
 constexpr std::uint32_t kMinKvNamespace = 1;
 
@@ -54,7 +54,7 @@ ftl::BlockFtlConfig block_config(const DriveConfig& config) {
   return block;
 }
 
-/// Room for the buffers of as many commands as the controller takes in, each with its inputs and outputs.
+/// Memory for the buffers of all commands that the controller can hold, each with its inputs and outputs.
 Bytes staging_memory(const DriveConfig& config) {
   return config.nvme.controller.mdts * (2 * std::uint64_t{config.nvme.command_slots});
 }
@@ -87,7 +87,7 @@ std::unique_ptr<ftl::KvMappingPolicy> make_mapping(const DriveConfig& config) {
   return config.mapping(config.geometry);
 }
 
-/// The firmware's dispatch: from a decoded command to the service that executes it.
+/// Passes each decoded command to the service that executes it.
 struct Firmware final : nvme::CommandHandler {
   BlockService& block;
   KvService& kv;
@@ -107,8 +107,8 @@ struct Firmware final : nvme::CommandHandler {
     });
   }
 
-  /// Block commands stay among modules of the event loop. KV commands reach the attention engine, which may be
-  /// anybody's.
+  /// Block commands involve only modules of the event loop. KV commands reach the attention engine, which may be a
+  /// user's module.
   bool runs_ahead(const nvme::IoCommand& command) const override {
     return command.operation.index() <= kLastBlockCommand;
   }
@@ -149,15 +149,16 @@ struct Drive::Parts {
   std::unique_ptr<engine::HeadWork> work;
 
   nvme::PhysicalMemory dram_memory;
-  ControllerDram controller_dram;  ///< before everything that may hold buffers of it
+  ControllerDram controller_dram;  ///< declared before all members that may hold its buffers
   DramPort dram_port;
   WriteBuffer write_buffer;
   FirmwareCores cores;
+  MapLookups map_lookups;
   FlashIo flash_io;
   EngineIo engine_io;
-  FlashMux mux;
+  FlashFrontend flash_frontend;
   std::unique_ptr<nfc::FlashTarget> flash;
-  engine::AttentionEngine* own_engine = nullptr;  ///< before `engine`, whose construction sets it
+  engine::AttentionEngine* own_engine = nullptr;  ///< declared before `engine`, whose construction sets it
   EngineParts engine;
   BlockService block_service;
   KvService kv_service;
@@ -181,19 +182,16 @@ struct Drive::Parts {
         dram_port("dram_port", c.dram_bandwidth),
         write_buffer(c.write_buffer),
         cores("firmware_cores", c.lookup_cores),
+        map_lookups(c.lookup_time, cores, dram_port),
         flash_io("flash_io", dram_port),
         engine_io("engine_io", activity),
-        mux(
-            "flash_mux", activity, cores, c.lookup_time, [this] { return kv_ftl.take_planned_lookups(); }, dram_port),
+        flash_frontend("flash_frontend", activity, map_lookups),
         flash(make_flash(c)),
         engine(make_engine ? checked(make_engine(lookup)) : own()),
-        block_service({.block_size = c.nvme.controller.block_size,
-                       .geometry = c.geometry,
-                       .flush = c.flush,
-                       .lookup_time = c.lookup_time},
-                      block_ftl, dram, flash_io, cores, dram_port, controller_dram, write_buffer, store.carried()),
+        block_service({.block_size = c.nvme.controller.block_size, .geometry = c.geometry, .flush = c.flush}, block_ftl,
+                      dram, flash_io, map_lookups, dram_port, controller_dram, write_buffer, store.carried()),
         kv_service({.carried = store.carried(), .engine_in_dram = c.engine_buffer_in_dram()}, kv_ftl, lookup, flash_io,
-                   engine_io, controller_dram, dram_port, write_buffer),
+                   engine_io, map_lookups, controller_dram, dram_port, write_buffer),
         firmware(block_service, kv_service, c.pipeline_time),
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity()), dma, firmware) {
@@ -204,9 +202,9 @@ struct Drive::Parts {
       dram.charge(ftl::DramUse::engine_buffer, c.engine.buffer);
     }
     controller_dram.socket.bind(dram_memory.target);
-    flash_io.socket.bind(mux.upstream);
-    engine.flash->bind(mux.upstream);
-    mux.flash.bind(flash->socket);
+    flash_io.socket.bind(flash_frontend.upstream);
+    engine.flash->bind(flash_frontend.upstream);
+    flash_frontend.flash.bind(flash->socket);
     flash_io.go_directly_to(*flash);
     engine_io.socket.bind(*engine.attend);
     block_service.on_dram_released([this] { kv_service.retry_waiting(); });
@@ -266,16 +264,6 @@ const DramPort& Drive::dram_port() const { return parts_->dram_port; }
 const FirmwareCores& Drive::lookup_cores() const { return parts_->cores; }
 ActivitySplit Drive::activity(SimTime now) { return parts_->activity.until(now); }
 void Drive::when_drained(std::function<void()> callback) { parts_->kv_service.when_drained(std::move(callback)); }
-
-DriveCounters Drive::counters() const {
-  DriveCounters c;
-  c.page_ops = flash_statistics().total_ops();
-  c.flash_channel_bytes = flash_statistics().total_bytes().value;
-  if (const engine::EngineStats* stats = engine_stats()) c.engine_bytes = stats->engine_bytes.value;
-  for (const auto direction : {nvme::LinkDirection::to_host, nvme::LinkDirection::to_drive})
-    c.link_payload_bytes += link().stats(direction).payload_bytes;
-  return c;
-}
 
 void Drive::materialise(SequenceId sequence, LayerId layer, std::uint32_t tokens) {
   ftl::KvFtl& kv = parts_->kv_ftl;

@@ -14,6 +14,7 @@
 #include "base/statistics.h"
 #include "csd_model/drive_activity.h"
 #include "csd_model/drive_config.h"
+#include "csd_model/drive_totals.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/kv_ftl.h"
 #include "nfc/core/flash_statistics.h"
@@ -26,14 +27,6 @@ namespace csdsim::csd_model {
 class DramPort;
 class FirmwareCores;
 
-/// Integer totals of a drive since the start of the simulation.
-struct DriveCounters {
-  std::uint64_t page_ops = 0;
-  std::uint64_t flash_channel_bytes = 0;
-  std::uint64_t engine_bytes = 0;        ///< fp16 K and V elements that reached the attention kernels
-  std::uint64_t link_payload_bytes = 0;  ///< both directions
-};
-
 /// An attention engine and the sockets by which the drive binds it. Protocol: attention_engine/sysc/attend_payload.h.
 struct EngineParts {
   std::unique_ptr<sc_core::sc_module> module;
@@ -41,16 +34,16 @@ struct EngineParts {
   tlm::tlm_initiator_socket<>* flash = nullptr;
 };
 
-/// Makes an engine in the place of the model's own. `kv` says where keys and values are and what they hold; it outlives
+/// Makes an engine that replaces the model's own. `kv` tells where keys and values are and what they hold; it outlives
 /// the engine.
 using EngineFactory = std::function<EngineParts(engine::KvSource& kv)>;
 
-/// A drive with two namespaces' worth of firmware behind one NVMe controller: blocks, and the KV cache with attention.
+/// A drive with one NVMe controller and two kinds of firmware behind it: blocks, and the KV cache with attention.
 /// Inside, PCIe DMA, controller, firmware, flash, DRAM and attention engine are modules bound by sockets.
 ///
 /// Bind `bar` (BAR0: registers and doorbells, 4- and 8-byte accesses) to an initiator, `dma` to the memory system that
-/// the drive reads and writes as bus master, and `interrupt` to whoever wants to be told; polling the completion queues
-/// works as well. The time resolution must be 1 ps.
+/// the drive reads and writes as bus master, and `interrupt` to the receiver of interrupts; polling the completion
+/// queues works as well. The time resolution must be 1 ps.
 class Drive : public sc_core::sc_module {
  public:
   tlm::tlm_target_socket<> bar{"bar"};
@@ -58,7 +51,7 @@ class Drive : public sc_core::sc_module {
   sc_core::sc_port<nvme::InterruptIf, 0, sc_core::SC_ZERO_OR_MORE_BOUND> interrupt{"interrupt"};
 
   /// `map`, if given, names the memory that `dma` reaches and counts the traffic by region; it must outlive the drive.
-  /// UserError for a configuration that cannot be built. Without `engine` the drive has the model's own.
+  /// Throws UserError for a configuration that cannot be built. Without `engine` the drive has the model's own.
   Drive(const sc_core::sc_module_name& name, const DriveConfig& config, nvme::MemoryMap* map = nullptr,
         const EngineFactory& engine = nullptr);
   ~Drive() override;
@@ -81,12 +74,15 @@ class Drive : public sc_core::sc_module {
 
   /// Where the time of attention went up to `now`, the current time.
   ActivitySplit activity(SimTime now);
-  DriveCounters counters() const;
-  /// Registers the drive's statistics, with unit and meaning; the drive must outlive the dump.
+  /// What the drive has done since the start of the simulation. Where the bandwidth of controller DRAM is not
+  /// modelled, its traffic is taken to be the payload of the link, in and out, and the pages that garbage collection
+  /// copies.
+  DriveTotals totals() const;
+  /// Registers the statistics of all parts, with unit and meaning; the drive must outlive the dump.
   void register_statistics(Statistics& statistics) const;
 
-  /// Timing runs: gives heads [0, kv_heads) of a layer tokens up to `tokens`, at once and without work: what sampled
-  /// runs skip. UserError where they do not fit the drive.
+  /// Timing runs: appends tokens up to `tokens` to all heads of a layer, in no simulated time and without page
+  /// operations, as sampled runs need for steps that they skip. Throws UserError where they do not fit the drive.
   void materialise(SequenceId sequence, LayerId layer, std::uint32_t tokens);
 
   /// Calls back when no flush of the KV cache is in flight: what was appended is in flash.

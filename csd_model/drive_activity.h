@@ -1,4 +1,4 @@
-// What a drive's attention spends its time on, moment by moment.
+// What a drive's attention spends its time on.
 #pragma once
 
 #include <array>
@@ -8,10 +8,10 @@
 
 namespace csdsim::csd_model {
 
-/// Where a drive's time went up to some moment.
+/// How a drive's time up to some moment divides; the three add up to that time.
 struct ActivitySplit {
   SimTime flash;   ///< the engine waited for pages
-  SimTime engine;  ///< it computed, with no page on its way
+  SimTime engine;  ///< it computed, and no page read was in flight
   SimTime other;   ///< no attention task in the engine: link, firmware, or nothing to do
 
   friend ActivitySplit operator-(const ActivitySplit& a, const ActivitySplit& b) {
@@ -19,7 +19,7 @@ struct ActivitySplit {
   }
 };
 
-/// A clock with three hands. Waiting counts as what is waited for: pages on their way win over computing.
+/// Divides time as it passes. While pages are being read, time counts as flash, even if kernels compute meanwhile.
 class DriveActivity {
  public:
   void engine_task(int change, SimTime now) {

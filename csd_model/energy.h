@@ -1,5 +1,5 @@
-// The energy of drives. It is linear in time and in what was counted, so that what a sampled run extrapolates gives the
-// energy of the whole run. The GPU's and the host's is not modelled.
+// The energy of drives. It is linear in time and in the counts, so that the extrapolated counts of a sampled run give
+// the energy of the whole run. The energy of GPU and host is not modelled.
 #pragma once
 
 #include <array>
@@ -7,34 +7,16 @@
 #include <cstdint>
 #include <string_view>
 
-#include "csd_model/drive.h"
+#include "csd_model/drive_totals.h"
 #include "csd_model/energy_config.h"
 
 namespace csdsim::csd_model {
 
-/// Time and work of one or more drives; sums and multiples of them make sense.
-struct EnergyInputs {
-  double drive_seconds = 0;  ///< elapsed time, summed over the drives
-  double read_s = 0;         ///< array time by kind of operation, summed over planes
-  double program_s = 0;
-  double erase_s = 0;
-  double channel_bytes = 0;
-  double dram_bytes = 0;  ///< read or written in controller DRAM
-  double macs = 0;
-  double link_bytes = 0;  ///< payload, both directions
-};
-EnergyInputs operator-(EnergyInputs a, const EnergyInputs& b);
-
-/// What a drive did since the start of the simulation; drive_seconds is left at 0. Where the bandwidth of DRAM is
-/// not modelled, its traffic is taken to be the payload of the link, in and out, and the pages that garbage collection
-/// copies.
-EnergyInputs energy_inputs(const Drive& drive);
-
-/// What draws power all the time.
+/// The parts of a drive that draw power all the time.
 struct EnergyParts {
   std::uint32_t dies = 0;  ///< of a drive
   double dram_gib = 0;
-  bool engine = true;  ///< drives without an attention engine have none to feed
+  bool engine = true;  ///< false: the drive has no attention engine
 };
 
 enum class EnergyComponent : std::uint8_t {
@@ -57,7 +39,8 @@ inline constexpr std::array<std::string_view, kEnergyComponents> kEnergyComponen
 /// Joules, [EnergyComponent].
 using EnergyBreakdown = std::array<double, kEnergyComponents>;
 
-EnergyBreakdown energy(const EnergyConfig& config, const EnergyParts& parts, const EnergyInputs& in);
+/// Energy of the time and the work of one or more drives that are alike.
+EnergyBreakdown energy(const EnergyConfig& config, const EnergyParts& parts, const DriveWork& work);
 
 /// Sum over the components, in joules.
 double total(const EnergyBreakdown& breakdown);

@@ -1,4 +1,4 @@
-// What the parts of a drive draw: energies of single pieces of work, and powers that are drawn all the time.
+// Energy per operation of the parts of a drive, and power that they draw all the time.
 #pragma once
 
 #include "base/param.h"

@@ -1,4 +1,4 @@
-// The flash's reliability as the FTLs ask for it.
+// The reliability model of the flash behind the interface that the FTLs ask.
 #pragma once
 
 #include "ftl/core/media_faults.h"

@@ -23,13 +23,13 @@ ordered_json result_frame(const scenario::Scenario& scenario) {
   return document;
 }
 
-void add_energy(ordered_json& document, const scenario::Scenario& scenario, const csd_model::EnergyInputs& inputs,
+void add_energy(ordered_json& document, const scenario::Scenario& scenario, const csd_model::DriveWork& work,
                 const EnergyYield& yield) {
   const csd_model::DeviceConfig& device = scenario.platform.device;
   const csd_model::EnergyParts parts{.dies = device.flash.geometry.dies(),
                                      .dram_gib = static_cast<double>(device.dram.capacity.value) * 0x1p-30,
                                      .engine = device.has_engine()};
-  const csd_model::EnergyBreakdown joules = energy(device.energy, parts, inputs);
+  const csd_model::EnergyBreakdown joules = energy(device.energy, parts, work);
   ordered_json& metrics = document["metrics"];
   metrics["energy_j"] = csd_model::total(joules);
   if (yield.tokens > 0) metrics["energy_per_token_j"] = csd_model::total(joules) / yield.tokens;

@@ -30,8 +30,8 @@ struct EnergyYield {
 
 /// Adds metrics `energy_j`, `energy_per_token_j` and `energy_per_gb_j` (of 10^9 bytes), and breakdown `energy`: joules
 /// a component.
-void add_energy(nlohmann::ordered_json& document, const scenario::Scenario& scenario,
-                const csd_model::EnergyInputs& inputs, const EnergyYield& yield);
+void add_energy(nlohmann::ordered_json& document, const scenario::Scenario& scenario, const csd_model::DriveWork& work,
+                const EnergyYield& yield);
 
 /// What differs from run to run, apart from everything else: {wall_s, page_ops_per_wall_s, peak_rss_bytes}.
 nlohmann::ordered_json wall_figures(const WallClock& clock, std::uint64_t page_ops);

@@ -40,7 +40,7 @@ class Alarm {
   /// Acts at `at`, or now if that has passed. One action is pending at a time: the earlier one stays.
   inline void set(SimTime at);
   /// The same, as the last thing that an action does: acts at once if nobody else acts or decides up to `at`.
-  inline void go_on(SimTime at);
+  inline void continue_at(SimTime at);
   void cancel();
   EventLoop& loop() { return *loop_; }
 
@@ -245,7 +245,7 @@ class LoopHold {
 
 inline void Alarm::set(SimTime at) { loop_->set(index_, at); }
 
-inline void Alarm::go_on(SimTime at) { loop_->skip_to(at) ? action_() : loop_->set(index_, at); }
+inline void Alarm::continue_at(SimTime at) { loop_->skip_to(at) ? action_() : loop_->set(index_, at); }
 
 inline void Decider::decide_by(SimTime deadline) {
   deadline_ = deadline;

@@ -11,12 +11,12 @@
 namespace csdsim::engine {
 namespace {
 
-/// Four token groups that follow one another, fewer at the end.
+/// Up to four consecutive token groups.
 struct Batch {
   std::array<const Half*, 4> rows{};
   std::uint32_t full = 0;  ///< groups of n tokens among them
 
-  /// What to ask for while the rows of group `part` of the batch before go by: a quarter of every page.
+  /// The part of this batch to prefetch while group `part` of the previous batch is read: a quarter of every page.
   simd::Ahead quarter(std::uint32_t part, std::size_t page) const {
     simd::Ahead ahead;
     for (std::uint32_t i = 0; i < rows.size(); ++i) ahead.streams[i] = rows[i < full ? i : 0] + part * (page / 4);

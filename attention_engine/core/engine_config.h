@@ -12,15 +12,16 @@
 
 namespace csdsim {
 class ParamVisitor;
-}
+class Statistics;
+}  // namespace csdsim
 
 namespace csdsim::engine {
 
-/// What a kernel takes in at once.
+/// When a kernel starts on the pages of a phase.
 enum class Intake : std::uint8_t {
   automatic,  ///< page where page_buffers is limited, otherwise phase
-  phase,      ///< it starts when the last page of a phase is there
-  page        ///< it works on the pages of a phase as they come, in the order of tokens, keys before values
+  phase,      ///< when the last page of the phase has arrived
+  page        ///< with each page that arrives, in the order of tokens, keys before values
 };
 
 /// Where the engine's buffer is.
@@ -52,10 +53,8 @@ struct EngineConfig {
   void validate() const;
 };
 
-void describe(ParamVisitor& v, EngineConfig& c);
-
-/// Where a head job's time goes. Every interval of a job's life is in exactly one phase; queueing for a unit belongs to
-/// the unit's phase.
+/// Where a head job's time goes. Each moment of a job belongs to exactly one phase; queueing for a unit counts as the
+/// unit's phase.
 enum class JobPhase : std::uint8_t {
   wait,     ///< from submission to start: older jobs, job slots, buffer
   phase_a,  ///< reading embedding pages (and token pages that stand in for them)
@@ -94,12 +93,15 @@ struct EngineStats {
   SimTime kernel_busy;                 ///< summed over the kernels
   SimTime argtopk_busy;
   Bytes peak_buffer;
-  std::uint64_t peak_page_buffers = 0;             ///< most of one channel; where they are limited
+  std::uint64_t peak_page_buffers = 0;             ///< most that were in use on one channel, if they are limited
   std::array<DurationSum, kJobPhases> phase_time;  ///< summed over jobs, by JobPhase
 
   std::uint64_t jobs() const { return dense_jobs + sparf_jobs + score_jobs; }
   std::uint64_t pages() const { return embedding_pages + token_pages_a + token_pages_b; }
 };
+
+/// Registers the counters with unit and meaning; `stats` must outlive the dump.
+void register_statistics(Statistics& statistics, const EngineStats& stats);
 
 }  // namespace csdsim::engine
 

@@ -196,7 +196,9 @@ void HeadScheduler::piece_done(JobId id, SimTime at) {
   const PageRead read{id, static_cast<std::uint32_t>(intake.end())};
   if (jobs_[id.value].has_pages) {
     port_.pages_consumed(read, at);
-    if (config_.page_buffers > 0) issue_.consumed(read, [&](PageRead next, const PageOp& op) { issue(next, op, at); });
+    if (config_.page_buffers > 0)
+      issue_.consumed(read,
+                      [&](PageRead next, const PageOp& op, std::uint64_t lookups) { issue(next, op, lookups, at); });
   }
   if (intake.over()) {
     leave_stage(id, at);
@@ -247,60 +249,61 @@ void HeadScheduler::read_phase_a(JobId id, SimTime at) {
   j.view = source_.view(key);
   if (j.view.tokens != tokens) throw InternalError("the cache of a head grew while attention on it was running");
   const PageGroups& selected = work_.select_components(id, *j.job, j.view);
-  ops_.clear();
-  if (j.view.transposed_tokens > 0) source_.plan_embedding_groups(key, selected.groups, selected.rows, ops_);
-  const std::size_t embedding_pages = ops_.size();
+  plan_.clear();
+  if (j.view.transposed_tokens > 0) source_.plan_embedding_groups(key, selected.groups, selected.rows, plan_);
+  const std::size_t embedding_pages = plan_.size();
   stats_.embedding_pages += embedding_pages;
   if (j.view.tail == TailScoring::token_pages && j.view.transposed_tokens < j.view.flushed_tokens) {
     const std::uint32_t first = j.view.transposed_tokens / j.view.tokens_per_page;
-    source_.plan_token_groups(key, KvRows::keys, group_range(first, j.view.flushed_groups()), {}, ops_);
+    source_.plan_token_groups(key, KvRows::keys, group_range(first, j.view.flushed_groups()), {}, plan_);
   }
-  stats_.token_pages_a += ops_.size() - embedding_pages;
+  stats_.token_pages_a += plan_.size() - embedding_pages;
   read(id, at);
 }
 
 void HeadScheduler::read_phase_b(JobId id, SimTime at) {
   const Job& j = jobs_[id.value];
   const HeadKey key = j.job->key;
-  ops_.clear();
+  plan_.clear();
   if (j.method == Method::sparf) {
     const PageGroups& selected = work_.select_tokens(id, *j.job, j.view);
-    source_.plan_token_groups(key, KvRows::both, selected.groups, selected.rows, ops_);
+    source_.plan_token_groups(key, KvRows::both, selected.groups, selected.rows, plan_);
   } else {
     const std::span<const std::uint32_t> all = group_range(0, j.view.flushed_groups());
-    source_.plan_token_groups(key, j.method == Method::dense ? KvRows::both : KvRows::keys, all, {}, ops_);
+    source_.plan_token_groups(key, j.method == Method::dense ? KvRows::both : KvRows::keys, all, {}, plan_);
   }
-  stats_.token_pages_b += ops_.size();
+  stats_.token_pages_b += plan_.size();
   read(id, at);
 }
 
 void HeadScheduler::read(JobId id, SimTime at) {
   Job& j = jobs_[id.value];
-  j.has_pages = !ops_.empty();
+  j.has_pages = !plan_.empty();
   const KernelWork work = kernel_work(j);
   const std::uint64_t cycles =
       ceil_div(work.macs, config_.macs_per_cycle) + ceil_div(work.softmax_elements, config_.softmax_per_cycle);
   const bool by_page = config_.takes_pages() && j.has_pages;
-  intakes_[id.value].start(by_page ? ops_.size() : 1, cycles);
+  intakes_[id.value].start(by_page ? plan_.size() : 1, cycles);
   if (!j.has_pages) {
     intakes_[id.value].arrive(0);
     return leave_stage(id, at);
   }
-  for (const PageOp& op : ops_) stats_.channel_bytes += {op.channel_bytes};
-  if (!by_page) return port_.read_pages({id, 0}, ops_, at);
+  for (const PageOp& op : plan_.ops) stats_.channel_bytes += {op.channel_bytes};
+  if (!by_page) return port_.read_pages({id, 0}, plan_.ops, plan_.lookups, at);
   if (config_.page_buffers > 0) {
-    issue_.want(id, ops_, [&](PageRead read, const PageOp& op) { issue(read, op, at); });
+    issue_.want(id, plan_,
+                [&](PageRead read, const PageOp& op, std::uint64_t lookups) { issue(read, op, lookups, at); });
   } else {
-    for (std::uint32_t i = 0; i < ops_.size(); ++i) issue({id, i}, ops_[i], at);
+    for (std::uint32_t i = 0; i < plan_.size(); ++i) issue({id, i}, plan_.ops[i], lookups_of_page(plan_, i), at);
   }
 }
 
-void HeadScheduler::issue(PageRead read, const PageOp& op, SimTime at) {
+void HeadScheduler::issue(PageRead read, const PageOp& op, std::uint64_t lookups, SimTime at) {
   stats_.peak_page_buffers = issue_.peak();
-  port_.read_pages(read, {&op, 1}, at);
+  port_.read_pages(read, {&op, 1}, lookups, at);
 }
 
-/// What the phase that job `j` is in costs.
+/// The kernel work of the current phase of job `j`.
 HeadScheduler::KernelWork HeadScheduler::kernel_work(const Job& j) const {
   const std::uint64_t group = j.job->group, tokens = j.view.tokens, d = j.view.head_dim, k = j.job->sparf.k;
   if (j.stage == Stage::read_a || j.stage == Stage::logit0)
@@ -316,7 +319,7 @@ HeadScheduler::KernelWork HeadScheduler::kernel_work(const Job& j) const {
   return {tokens * d * group, 0};
 }
 
-/// Unless the job is on a kernel already, or waits for the next piece.
+/// Starts the next piece on a kernel, unless the job is on a kernel already or the piece has not arrived.
 void HeadScheduler::run_kernel(JobId id, SimTime at) {
   if (!intakes_[id.value].ready()) return;
   const SimTime duration = cycles_time(intakes_[id.value].begin(), config_.clock);

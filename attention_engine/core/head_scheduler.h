@@ -3,11 +3,11 @@
 //   dense, score   read -> kernel
 //   SparF          argtopk(d) -> read A -> kernel (logit-0) -> argtopk(S) -> read B -> kernel
 //
-// Kernels and the argtopk unit are FIFO servers in order of arrival. Numerics run when the last page of a phase is
-// there. With Intake::phase the kernel's time is charged from then on; with Intake::page each page takes an even share
-// of it, once it and the pages before it are there, one after the other. A phase without a flash page goes on at once:
-// access to controller DRAM is not charged. Jobs start oldest first, strictly: a job that waits for buffer space holds
-// back the younger ones.
+// Kernels and the argtopk unit are FIFO servers in order of arrival. Numerics run when the last page of a phase has
+// arrived. With Intake::phase the kernel's time is charged from then on; with Intake::page each page takes an even
+// share of it as soon as it and all pages before it have arrived. A phase without a flash page continues at once:
+// access to controller DRAM is not charged. Jobs start strictly in order of age: a job that waits for buffer space
+// holds back the younger ones.
 #pragma once
 
 #include <deque>
@@ -20,7 +20,7 @@
 #include "attention_engine/core/head_work.h"
 #include "attention_engine/core/kv_source.h"
 #include "attention_engine/core/phase_intake.h"
-#include "base/page_op.h"
+#include "base/read_plan.h"
 #include "base/units.h"
 
 namespace csdsim::engine {
@@ -29,15 +29,16 @@ namespace csdsim::engine {
 class EnginePort {
  public:
   virtual ~EnginePort() = default;
-  /// Read `ops` (at least one; valid during the call) from `at` on, then call pages_arrived(read, ...).
-  virtual void read_pages(PageRead read, std::span<const PageOp> ops, SimTime at) = 0;
+  /// Read `ops` (at least one; valid during the call) from `at` on, then call pages_arrived(read, ...). `lookups`: map
+  /// entries that are looked up to find these pages.
+  virtual void read_pages(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime at) = 0;
   /// A kernel is through with these pages.
   virtual void pages_consumed(PageRead read, SimTime at) = 0;
   virtual void task_done(TaskId id, SimTime at) = 0;
 };
 
-/// Never waits. Time must not run backwards over calls, and no event may be passed over: call advance() no later than
-/// next_event(). Every entry point first does what is due before or at its time.
+/// Never waits. Times of calls must not decrease, and no event may be skipped: call advance() no later than
+/// next_event(). Every entry point first does everything that is due before or at its time.
 class HeadScheduler {
  public:
   /// References must outlive the scheduler. Throws UserError for an invalid config.
@@ -47,12 +48,12 @@ class HeadScheduler {
   /// accepts nothing, if there is no job, a job has group, r or k = 0, or a job alone exceeds the buffer.
   TaskId submit(std::span<const HeadJob> jobs, SimTime at);
 
-  /// Pages that were asked for are there.
+  /// Pages that were requested have arrived.
   void pages_arrived(PageRead read, SimTime at);
 
   /// Does everything that is due until `at`, inclusive.
   void advance(SimTime at);
-  /// SimTime::max() if nothing is due before a call from outside.
+  /// Time of the next event; SimTime::max() if there is none before the next call from outside.
   SimTime next_event() const { return events_.empty() ? SimTime::max() : events_.top().at; }
 
   const EngineStats& stats() const { return stats_; }
@@ -77,7 +78,7 @@ class HeadScheduler {
     SimTime since;  ///< begin of the stage
     KvHeadView view;
     Bytes footprint;
-    bool has_pages = false;  ///< in its phase
+    bool has_pages = false;  ///< its current phase reads pages
   };
   struct KernelWork {
     std::uint64_t macs = 0;
@@ -111,7 +112,7 @@ class HeadScheduler {
   void read_phase_a(JobId id, SimTime at);
   void read_phase_b(JobId id, SimTime at);
   void read(JobId id, SimTime at);
-  void issue(PageRead read, const PageOp& op, SimTime at);
+  void issue(PageRead read, const PageOp& op, std::uint64_t lookups, SimTime at);
   KernelWork kernel_work(const Job& job) const;
   void run_kernel(JobId id, SimTime at);
   void run_argtopk(JobId id, std::uint64_t elements, SimTime at);
@@ -133,7 +134,7 @@ class HeadScheduler {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t next_order_ = 0;
   Bytes buffer_in_use_;
-  std::vector<PageOp> ops_;                ///< scratch
+  ReadPlan plan_;                          ///< scratch: of the phase that is being entered
   std::vector<std::uint32_t> all_groups_;  ///< 0, 1, 2, ...
   EngineStats stats_;
 };

@@ -1,14 +1,13 @@
-// What the attention engine needs from whoever keeps the KV cache. Page layouts: InstInfer, section IV-C.
+// What the attention engine needs to know of the KV cache. Page layouts: InstInfer, section IV-C.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "base/address.h"
 #include "base/fp16.h"
 #include "base/kv_address.h"
-#include "base/page_op.h"
+#include "base/read_plan.h"
 
 namespace csdsim::engine {
 
@@ -16,7 +15,7 @@ using csdsim::HeadKey;
 using csdsim::KvKind;
 using csdsim::KvRows;
 
-/// From where keys are scored that have left the group buffer but are not in an embedding page yet.
+/// Source of the keys that have left the group buffer but are not in an embedding page yet, for scoring.
 enum class TailScoring : std::uint8_t {
   token_pages,  ///< from their K token pages (tail policy `token_index`)
   dram          ///< from a component-major copy in controller DRAM (tail policy `dram`): no flash page
@@ -43,28 +42,29 @@ struct KvHeadView {
   constexpr std::uint32_t flushed_groups() const { return flushed_tokens / tokens_per_page; }
 };
 
-/// Keys, values and their pages. Heads that are being worked on must not be appended to; whoever submits the work sees
-/// to that and keeps their pages from being erased.
+/// Keys, values and their pages. The initiator of attention work must neither append to its heads nor let their pages
+/// be erased until the work is done.
 class KvSource {
  public:
   virtual ~KvSource() = default;
 
   virtual KvHeadView view(HeadKey key) const = 0;
-  /// Window `w` of the head: they follow one another from token 0 on. Here: all alike.
+  /// Window `w` of the head: windows follow one another from token 0 on. Default: all windows have the same size.
   virtual KvWindowView window(HeadKey key, std::uint32_t w) const {
     const KvHeadView v = view(key);
     return {w * v.window, v.window, v.embedding_group};
   }
 
-  /// Appends a read for every page that has to come from flash, keys first; none for groups that are still readable in
-  /// DRAM. `groups` ascend and lie below flushed_groups(). rows[i] is the number of rows of groups[i] that the filter
-  /// passes, which a filter on the die needs for PageOp::channel_bytes; empty means all rows.
+  /// Appends a read for every page that has to come from flash, keys first, and the map lookups that finding these
+  /// pages takes; nothing for groups that are still readable in DRAM. `groups` ascend and lie below flushed_groups().
+  /// rows[i] is the number of rows of groups[i] that the filter passes, which a filter on the die needs for
+  /// PageOp::channel_bytes; empty means all rows.
   virtual void plan_token_groups(HeadKey key, KvRows which, std::span<const std::uint32_t> groups,
-                                 std::span<const std::uint32_t> rows, std::vector<PageOp>& out) = 0;
+                                 std::span<const std::uint32_t> rows, ReadPlan& out) = 0;
   /// The same for embedding groups (components [g * m, g * m + m) with m of the view), each over all windows below
   /// transposed_tokens; a window of larger groups is read where they hold one of these.
   virtual void plan_embedding_groups(HeadKey key, std::span<const std::uint32_t> groups,
-                                     std::span<const std::uint32_t> rows, std::vector<PageOp>& out) = 0;
+                                     std::span<const std::uint32_t> rows, ReadPlan& out) = 0;
 
   // Data, where it is carried.
 

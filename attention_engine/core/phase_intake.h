@@ -1,21 +1,20 @@
-// How the kernels take in the pages of a phase, and how many of them may be on their way.
+// How the kernels take in the pages of a phase, and how many page reads may be in flight.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <span>
 #include <vector>
 
 #include "attention_engine/core/head_job.h"
 #include "base/address.h"
-#include "base/page_op.h"
+#include "base/read_plan.h"
 
 namespace csdsim::engine {
 
-/// Work on a phase, in pieces: a kernel can work on a piece when its pages and all earlier pieces are there, on one
-/// piece after the other. The cycles of the phase are spread evenly over them.
+/// Work on a phase, in pieces: a kernel takes one piece after the other, each once its pages and all earlier pieces
+/// have arrived. The cycles of the phase are spread evenly over the pieces.
 class PhaseIntake {
  public:
   void start(std::size_t pieces, std::uint64_t cycles) {
@@ -25,7 +24,7 @@ class PhaseIntake {
     working_ = false;
     cycles_ = cycles;
   }
-  /// Whether the pages of this piece are awaited.
+  /// Whether the pages of this piece have not arrived yet.
   bool awaits(std::size_t piece) const { return piece < arrived_.size() && !arrived_[piece]; }
   void arrive(std::size_t piece) {
     arrived_[piece] = true;
@@ -39,7 +38,7 @@ class PhaseIntake {
     working_ = true;
     return share(next_ + 1) - share(next_);
   }
-  /// It is through with that piece: its number.
+  /// The kernel has finished that piece. Returns its number.
   std::size_t end() {
     working_ = false;
     return next_++;
@@ -58,26 +57,34 @@ class PhaseIntake {
   std::uint64_t cycles_ = 0;
 };
 
+/// Map lookups that page `i` of a plan carries when the pages are read one by one: even shares, rounded up for the
+/// first pages, so that the shares of all pages add up to plan.lookups.
+inline std::uint64_t lookups_of_page(const ReadPlan& plan, std::size_t i) {
+  const auto first = [&](std::size_t pages) { return (plan.lookups * pages + plan.size() - 1) / plan.size(); };
+  return first(i + 1) - first(i);
+}
+
 /// Issues page reads as the page buffers of their channels come free: each holds one from when it is issued until a
-/// kernel is through with it. Reads of a channel are issued in the order in which they are wanted. A phase wants all
-/// its pages at once, and they are consumed in the order of wanting: of all pages in want or on their way, the oldest
-/// has its buffer, so that nothing waits in a circle.
+/// kernel has consumed the page. Reads of a channel are issued in the order of want() calls. A phase wants all its
+/// pages at once, and they are consumed in that order: the oldest page that was wanted and not consumed always has a
+/// buffer, so there is no deadlock.
 class PageIssue {
  public:
   PageIssue(std::uint32_t buffers, const FlashGeometry& geometry, std::uint32_t jobs)
       : buffers_(buffers), geometry_(geometry), channels_(geometry.channels), pages_of_(jobs) {}
 
-  /// Most buffers of one channel that were held together.
+  /// Most buffers of one channel that were in use at a time.
   std::uint32_t peak() const { return peak_; }
 
-  /// The pages of a phase, of which none is on its way. Calls `issue(PageRead, PageOp)` for each that has a buffer.
+  /// The pages of a phase, of which none is in flight. Calls `issue(PageRead, PageOp, lookups)` for each page that gets
+  /// a buffer.
   template <class Issue>
-  void want(JobId job, std::span<const PageOp> ops, Issue&& issue) {
+  void want(JobId job, const ReadPlan& plan, Issue&& issue) {
     pages_of_[job.value].clear();
-    for (std::uint32_t i = 0; i < ops.size(); ++i) {
-      const ChannelId channel = geometry_.channel_of(geometry_.plane_of(ops[i].ppa));
+    for (std::uint32_t i = 0; i < plan.size(); ++i) {
+      const ChannelId channel = geometry_.channel_of(geometry_.plane_of(plan.ops[i].ppa));
       pages_of_[job.value].push_back(channel);
-      channels_[channel.value].waiting.push_back({{job, i}, ops[i]});
+      channels_[channel.value].waiting.push_back({{job, i}, plan.ops[i], lookups_of_page(plan, i)});
       issue_from(channels_[channel.value], issue);
     }
   }
@@ -93,6 +100,7 @@ class PageIssue {
   struct Page {
     PageRead read;
     PageOp op;
+    std::uint64_t lookups;
   };
   struct Channel {
     std::uint32_t held = 0;
@@ -105,7 +113,7 @@ class PageIssue {
       const Page page = channel.waiting.front();
       channel.waiting.pop_front();
       peak_ = std::max(peak_, ++channel.held);
-      issue(page.read, page.op);
+      issue(page.read, page.op, page.lookups);
     }
   }
 

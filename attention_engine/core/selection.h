@@ -21,10 +21,10 @@ class SelectionSource {
 };
 
 /// Attended tokens cluster in few pages: a given share of the flushed token groups is touched (0.25 fits the figures of
-/// InstInfer at ratio 1/8 and 16 tokens a page; opt-6m measures 0.46). Uniform token picks would touch 0.88.
+/// InstInfer at ratio 1/8 and 16 tokens per page; opt-6m measures 0.46). Uniform token picks would touch 0.88.
 ///
-/// round(share * groups) groups, but as many as the selected tokens need to fit; those of the l newest tokens always,
-/// the others by a hash of (seed, key, S). Components: r of d by the same hash.
+/// Touches round(share * groups) groups, or more if the selected tokens need them: always those of the l newest tokens,
+/// the others chosen by a hash of (seed, key, S). Components: r of d by the same hash.
 class ClusteredSelection : public SelectionSource {
  public:
   /// Throws UserError unless 0 < token_page_fraction <= 1.
@@ -61,7 +61,7 @@ class RecordedSelection : public SelectionSource {
   void components(HeadKey key, const KvHeadView& view, const SparfParams& params, PageGroups& out) override;
   void tokens(HeadKey key, const KvHeadView& view, const SparfParams& params, PageGroups& out) override;
 
-  /// Throws what they would for a head of this length: to be asked before a simulation starts.
+  /// Throws what components() and tokens() would throw for a head of this length: call it before a simulation starts.
   void check(std::uint32_t tokens, std::uint32_t head_dim, const SparfParams& params) const;
 
  private:

@@ -31,8 +31,8 @@ struct SparfParams {
 /// A head with S <= k is attended densely and moves no component-major data.
 constexpr bool runs_dense(const SparfParams& params, std::uint32_t tokens) { return tokens <= params.k; }
 
-/// One head between the phases of SparF: select_components(), then, with the pages of phase A there, score_tokens() and
-/// select_tokens(), then, with those of phase B, attend(). One object serves head after head and keeps its buffers.
+/// One head between the phases of SparF: select_components(); when pages of phase A have arrived, score_tokens() and
+/// select_tokens(); when those of phase B have arrived, attend(). One object serves many heads and keeps its buffers.
 class SparfAttention {
  public:
   /// Finds I and tau from q [group][d]. Throws InternalError if r or k is 0, q has the wrong size or S <= k.

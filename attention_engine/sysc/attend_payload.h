@@ -1,4 +1,4 @@
-// How attention commands reach an engine over TLM-2.0. Whoever writes an engine of their own speaks this protocol:
+// How attention commands reach an engine over TLM-2.0: the protocol that an engine of your own has to implement.
 //
 // - A target socket takes generic payloads that carry an AttendExtension (the payload's own fields are not used).
 //   nb_transport_fw(BEGIN_REQ) with no annotated delay submits a command. The engine returns TLM_UPDATED with END_REQ:
@@ -8,21 +8,20 @@
 //   nb_transport_bw(BEGIN_RESP) with TLM_OK_RESPONSE and no delay. Commands may complete out of order. The initiator
 //   returns TLM_COMPLETED (or TLM_UPDATED with END_RESP); if it returns TLM_ACCEPTED, the engine holds back further
 //   responses until nb_transport_fw(END_RESP).
-// - An initiator socket reads flash pages with the protocol of nfc/sysc/flash_payload.h. Keys and values themselves
-// come
-//   from a KvSource, which also says which pages hold them: a page's bytes may be used from its BEGIN_RESP on.
+// - An initiator socket reads flash pages with the protocol of nfc/sysc/flash_payload.h. Keys and values
+//   themselves come from a KvSource, which also tells which pages hold them: a page's bytes may be used from its
+//   BEGIN_RESP on.
 //
 // The command's sequences are pinned, and their heads not appended to, from BEGIN_REQ until BEGIN_RESP: that is the
 // initiator's duty.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <string>
 #include <tlm>
-#include <vector>
 
 #include "attention_engine/core/head_job.h"
+#include "simulation/payload_pool.h"
 
 namespace csdsim::engine {
 
@@ -35,36 +34,18 @@ struct AttendExtension : tlm::tlm_extension<AttendExtension> {
   void copy_from(const tlm::tlm_extension_base& other) override { *this = static_cast<const AttendExtension&>(other); }
 };
 
-/// Memory manager of attend payloads: payload and extension are reused together. Must outlive its payloads.
-class AttendPayloadPool : public tlm::tlm_mm_interface {
+/// Memory manager of attend payloads. Must outlive its payloads.
+class AttendPayloadPool : public PayloadPool<AttendExtension> {
  public:
   /// A payload with reference count 1 that carries `jobs`; `release()` gives it back.
   tlm::tlm_generic_payload& allocate(std::span<const HeadJob> jobs, std::uint64_t tag = 0) {
-    if (free_.empty()) {
-      all_.push_back(std::make_unique<tlm::tlm_generic_payload>(this));
-      all_.back()->set_extension(new AttendExtension);  // owned by the payload from here on
-      free_.push_back(all_.back().get());
-    }
-    tlm::tlm_generic_payload& payload = *free_.back();
-    free_.pop_back();
-    payload.acquire();
-    payload.set_command(tlm::TLM_IGNORE_COMMAND);
-    payload.set_response_status(tlm::TLM_INCOMPLETE_RESPONSE);
+    tlm::tlm_generic_payload& payload = take();
     auto& extension = *payload.get_extension<AttendExtension>();
     extension.jobs = jobs;
     extension.error.clear();
     extension.tag = tag;
     return payload;
   }
-
-  void free(tlm::tlm_generic_payload* payload) override { free_.push_back(payload); }
-
-  /// Payloads handed out and not given back.
-  std::size_t in_use() const { return all_.size() - free_.size(); }
-
- private:
-  std::vector<std::unique_ptr<tlm::tlm_generic_payload>> all_;
-  std::vector<tlm::tlm_generic_payload*> free_;
 };
 
 }  // namespace csdsim::engine

@@ -6,7 +6,7 @@
 namespace csdsim::engine {
 namespace {
 
-/// A read as the tag of its batch.
+/// Encodes a read as the tag of its batch.
 std::uint64_t to_tag(PageRead read) { return std::uint64_t{read.piece} << 32 | read.job.value; }
 PageRead of_tag(std::uint64_t tag) {
   return {JobId{static_cast<std::uint32_t>(tag)}, static_cast<std::uint32_t>(tag >> 32)};
@@ -45,7 +45,7 @@ tlm::tlm_sync_enum AttentionEngine::begin_request(tlm::tlm_generic_payload& payl
   };
   if (extension == nullptr) return refuse("");
   if (delay != sc_core::SC_ZERO_TIME) return refuse("an attention command is submitted without annotated delay");
-  // The place in in_flight_ comes first: jobs that need no flash and no time could end within submit().
+  // The entry of in_flight_ is made first: jobs that need no flash and no time could end within submit().
   in_flight_.push_back(&payload);
   if (payload.has_mm()) payload.acquire();
   try {
@@ -82,8 +82,8 @@ void AttentionEngine::on_wake() {
   });
 }
 
-void AttentionEngine::read_pages(PageRead read, std::span<const PageOp> ops, SimTime) {
-  tlm::tlm_generic_payload& payload = flash_payloads_.allocate(ops, to_tag(read));
+void AttentionEngine::read_pages(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime) {
+  tlm::tlm_generic_payload& payload = flash_payloads_.allocate(ops, to_tag(read), lookups);
   payload.get_extension<nfc::FlashBatch>()->hold = config().page_buffers > 0;
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
   sc_core::sc_time delay;

@@ -38,7 +38,7 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort {
   tlm::tlm_sync_enum flash_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
   void on_wake();
 
-  void read_pages(PageRead read, std::span<const PageOp> ops, SimTime at) override;
+  void read_pages(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime at) override;
   void pages_consumed(PageRead read, SimTime at) override;
   void task_done(TaskId id, SimTime at) override;
 

@@ -98,9 +98,9 @@ class ScatteredKvSource final : public KvSource {
     return {.tokens = kTokens, .head_dim = d_, .tokens_per_page = kPage / d_, .flushed_tokens = kTokens};
   }
   void plan_token_groups(HeadKey, KvRows, std::span<const std::uint32_t>, std::span<const std::uint32_t>,
-                         std::vector<PageOp>&) override {}
+                         ReadPlan&) override {}
   void plan_embedding_groups(HeadKey, std::span<const std::uint32_t>, std::span<const std::uint32_t>,
-                             std::vector<PageOp>&) override {}
+                             ReadPlan&) override {}
   const Half* token_rows(HeadKey key, KvKind kind, std::uint32_t group) const override {
     const std::size_t per_kind = kTokens * d_ / kPage;
     return page(pages_[(key.head.value * 2 + (kind == KvKind::value ? 1 : 0)) * per_kind + group]);

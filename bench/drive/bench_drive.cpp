@@ -112,7 +112,7 @@ void run(benchmark::State& state, const Shape& shape) {
       sc_core::sc_start();
       state.PauseTiming();
       if (loop.completed() != shape.requests) state.SkipWithError("requests are missing");
-      pages += platform.drive(0).counters().page_ops;
+      pages += platform.drive(0).totals().page_ops;
     }
     state.ResumeTiming();
   }

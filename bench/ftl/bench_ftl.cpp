@@ -109,17 +109,17 @@ void plan_dense(benchmark::State& state) {
   for (std::uint32_t s = 0; s < kSequences; ++s) drive.append(s, kHeads, 0, kTokens);
   std::vector<std::uint32_t> groups(kTokens / 16);
   std::iota(groups.begin(), groups.end(), 0u);
-  std::vector<PageOp> ops;
+  ReadPlan plan;
   std::int64_t pages = 0;
   for (auto _ : state) {
     for (std::uint32_t s = 0; s < kSequences; ++s) {
       for (std::uint32_t h = 0; h < kHeads; ++h) {
-        ops.clear();
-        drive.ftl.plan_token_groups({SequenceId{s}, LayerId{0}, KvHead{h}}, KvRows::both, groups, {}, ops);
-        pages += static_cast<std::int64_t>(ops.size());
+        plan.clear();
+        drive.ftl.plan_token_groups({SequenceId{s}, LayerId{0}, KvHead{h}}, KvRows::both, groups, {}, plan);
+        pages += static_cast<std::int64_t>(plan.size());
       }
     }
-    benchmark::DoNotOptimize(ops.data());
+    benchmark::DoNotOptimize(plan.ops.data());
   }
   state.counters["pages"] = benchmark::Counter(static_cast<double>(pages), benchmark::Counter::kIsRate);
 }
@@ -134,19 +134,19 @@ void plan_sparf(benchmark::State& state) {
   for (std::uint32_t i = 0; i < 15; ++i) embedding.push_back(i * 4);
   std::vector<std::uint32_t> groups;
   for (std::uint32_t i = 0; i < 32; ++i) groups.push_back(i * 4);
-  std::vector<PageOp> ops;
+  ReadPlan plan;
   std::int64_t pages = 0;
   for (auto _ : state) {
     for (std::uint32_t s = 0; s < kSequences; ++s) {
       for (std::uint32_t h = 0; h < kHeads; ++h) {
         const KvKey key{SequenceId{s}, LayerId{0}, KvHead{h}};
-        ops.clear();
-        drive.ftl.plan_embedding_groups(key, embedding, {}, ops);
-        drive.ftl.plan_token_groups(key, KvRows::both, groups, {}, ops);
-        pages += static_cast<std::int64_t>(ops.size());
+        plan.clear();
+        drive.ftl.plan_embedding_groups(key, embedding, {}, plan);
+        drive.ftl.plan_token_groups(key, KvRows::both, groups, {}, plan);
+        pages += static_cast<std::int64_t>(plan.size());
       }
     }
-    benchmark::DoNotOptimize(ops.data());
+    benchmark::DoNotOptimize(plan.ops.data());
   }
   state.counters["pages"] = benchmark::Counter(static_cast<double>(pages), benchmark::Counter::kIsRate);
 }

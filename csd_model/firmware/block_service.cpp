@@ -42,19 +42,19 @@ std::vector<PlaneId> programmed_planes(const FlashGeometry& geometry, const ftl:
 }  // namespace
 
 BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
-                           FirmwareCores& cores, DramPort& port, ControllerDram& buffers, WriteBuffer& write_buffer,
+                           MapLookups& lookups, DramPort& port, ControllerDram& buffers, WriteBuffer& write_buffer,
                            bool carried)
     : config_(config),
       ftl_(ftl),
       dram_(dram),
       flash_(flash),
       plans_(config.geometry, flash),
-      cores_(cores),
+      lookups_(lookups),
       port_(port),
       dram_buffers_(buffers),
       carried_(carried),
       write_buffer_(write_buffer) {
-  write_buffer_.on_urge([this] { plans_.release(); });
+  write_buffer_.on_flush_request([this] { plans_.release(); });
   if (config_.flush.policy == FlushPolicy::idle) idle_.emplace(AlarmRank::firmware, [this] { plans_.release(); });
 }
 
@@ -66,7 +66,7 @@ void BlockService::mark_plan(Command& command) const {
   RequestStages* const stages = command.stages();
   if (stages == nullptr) return;
   const FlashIo::Finished* const last = flash_.finished();
-  // What the last batch does not account for was waiting for it, and phases before it.
+  // Time that the last batch does not account for was spent in earlier phases or waiting for the batch.
   if (last != nullptr) stages->add_flash(last->stages, last->dram, sim_time_now());
   stages->mark(RequestStage::plane_wait, sim_time_now());
 }
@@ -78,15 +78,8 @@ std::uint64_t BlockService::pages(Bytes offset, Bytes length) const {
 
 template <class Work>
 void BlockService::look_up(Command& command, Bytes offset, Bytes length, Work work) {
-  if (config_.lookup_time.ps == 0 && !port_.limited() && cores_.idle()) return work();
-  const std::uint64_t entries = pages(offset, length);
-  cores_.run(config_.lookup_time * static_cast<std::int64_t>(entries), [this, &command, entries, work] {
-    mark(command, RequestStage::firmware);
-    port_.move(DramTraffic::map, DramPort::kEntryBurst * entries, [&command, work] {
-      mark(command, RequestStage::dram);
-      work();
-    });
-  });
+  if (lookups_.are_free()) return work();
+  lookups_.run(pages(offset, length), command.stages(), std::move(work));
 }
 
 void BlockService::read(Command& command, const nvme::BlockRead& op) {
@@ -98,25 +91,17 @@ void BlockService::read(Command& command, const nvme::BlockRead& op) {
 
 void BlockService::plan_read(Command& command, Bytes offset, Bytes length) {
   if (ftl_.map_is_cached()) return plan_mapped_read(command, offset, length);
-  std::uint64_t tag = 0;
-  if (free_reads_.empty()) {
-    tag = reading_.size();
-    reading_.emplace_back();
-    if (carried_) read_data_.emplace_back();
-  } else {
-    tag = free_reads_.back();
-    free_reads_.pop_back();
-  }
+  const std::uint64_t tag = reading_.take();
   Read& read = reading_[tag];
   read.command = &command;
   reads_.clear();
   if (carried_) {
-    read_data_[tag] = dram_buffers_.allocate(length);
-    read.planned = ftl_.read(offset, length, read_data_[tag].bytes(), reads_);
+    read.data = dram_buffers_.allocate(length);
+    read.planned = ftl_.read(offset, length, read.data.bytes(), reads_);
   } else {
     read.planned = ftl_.read(offset, length, {}, reads_);
   }
-  // What cannot be corrected is read all the same.
+  // Pages that cannot be corrected are read as well: the drive notices only then.
   if (!plans_.read(reads_, *this, tag)) flash_done(tag, {});
 }
 
@@ -124,7 +109,7 @@ void BlockService::flash_done(std::uint64_t tag, const FlashStages& stages) {
   Read& read = reading_[tag];
   Command& command = *read.command;
   if (RequestStages* const times = command.stages()) {
-    // After the flash, what was read has gone into DRAM.
+    // After the flash, the data went into DRAM.
     times->add_flash(stages, {}, sim_time_now());
     times->mark(RequestStage::dram, sim_time_now());
   }
@@ -134,17 +119,17 @@ void BlockService::flash_done(std::uint64_t tag, const FlashStages& stages) {
     return command.complete(failed);
   }
   port_.stream(DramTraffic::host_data, command.io().data);
-  if (carried_) return command.complete_with_data(read_data_[tag].bytes(), [this, tag](Status) { end_read(tag); });
+  if (carried_) return command.complete_with_data(read.data.bytes(), [this, tag](Status) { end_read(tag); });
   end_read(tag);
   command.complete_with_data_timing(command.io().data);
 }
 
 void BlockService::end_read(std::uint64_t tag) {
-  if (carried_) read_data_[tag] = DramBuffer{};
-  free_reads_.push_back(tag);
+  if (carried_) reading_[tag].data = DramBuffer{};
+  reading_.give_back(tag);
 }
 
-/// A read that may have to read the map first.
+/// Plans a read that may have to read map entries from flash first.
 void BlockService::plan_mapped_read(Command& command, Bytes offset, Bytes length) {
   const auto data = std::make_shared<DramBuffer>(dram_buffers_.allocate(carried_ ? length : Bytes{}));
   ftl::IoPlan plan = ftl_.read(offset, length, data->bytes());
@@ -182,7 +167,7 @@ void BlockService::write(Command& command, const nvme::BlockWrite& op) {
 void BlockService::plan_write(Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data) {
   ftl::IoPlan plan = ftl_.write(offset, length, data->bytes());
   if (plan.status != ftl::IoStatus::ok) {
-    // What was planned until then has to happen: the state has changed.
+    // The state has changed up to the failure: the operations planned so far have to run.
     const Status failed = to_status(plan.status);
     return plans_.run(std::move(plan.phases), [&command, failed] { command.complete(failed); });
   }

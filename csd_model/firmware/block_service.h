@@ -8,9 +8,10 @@
 #include <set>
 #include <vector>
 
+#include "base/slot_pool.h"
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/dram_port.h"
-#include "csd_model/firmware/firmware_cores.h"
+#include "csd_model/firmware/map_lookups.h"
 #include "csd_model/firmware/plan_runner.h"
 #include "csd_model/firmware/write_buffer.h"
 #include "ftl/core/block_ftl.h"
@@ -23,16 +24,15 @@ namespace csdsim::csd_model {
 struct BlockServiceConfig {
   Bytes block_size;  ///< of a logical block
   FlashGeometry geometry;
-  FlushConfig flush;    ///< of buffered writes
-  SimTime lookup_time;  ///< firmware time a logical page
+  FlushConfig flush;  ///< of buffered writes
 };
 
-/// State changes when a command is planned; its page operations follow. Writes that fit the write buffer complete in
-/// it, the others in flash. A flush waits for what was in the buffer when it arrived, pages of the KV cache included.
+/// State changes when a command is planned; its page operations follow. Writes that fit the write buffer complete when
+/// they are in it, others when they are in flash. A flush waits for everything that the buffer held when it arrived.
 class BlockService : private nfc::FlashClient {
  public:
   BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
-               FirmwareCores& cores, DramPort& port, ControllerDram& buffers, WriteBuffer& write_buffer, bool carried);
+               MapLookups& lookups, DramPort& port, ControllerDram& buffers, WriteBuffer& write_buffer, bool carried);
 
   void read(nvme::Command& command, const nvme::BlockRead& op);
   void write(nvme::Command& command, const nvme::BlockWrite& op);
@@ -47,6 +47,7 @@ class BlockService : private nfc::FlashClient {
   struct Read {
     nvme::Command* command = nullptr;
     ftl::IoStatus planned = ftl::IoStatus::ok;
+    DramBuffer data;  ///< carried runs only
   };
 
   void plan_read(nvme::Command& command, Bytes offset, Bytes length);
@@ -56,16 +57,16 @@ class BlockService : private nfc::FlashClient {
   void plan_mapped_read(nvme::Command& command, Bytes offset, Bytes length);
   void plan_write(nvme::Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data);
   void write_back(std::vector<ftl::Phase> phases, PlanRunner::Done done);
-  /// A command has come: buffered writes wait on.
+  /// A command has arrived: restarts the time after which buffered writes are flushed.
   void postpone_idle_flush();
   std::uint64_t pages(Bytes offset, Bytes length) const;
-  /// Firmware looks up the pages in the map; at once where that costs nothing.
+  /// Calls `work` when firmware has looked up the pages in the map; at once where lookups are free.
   template <class Work>
   void look_up(nvme::Command& command, Bytes offset, Bytes length, Work work);
-  /// Starts background collection, a step at a time, in the planes that a plan programs.
+  /// Starts background collection, one step per plane at a time, in the planes that a plan programs.
   void collect_behind(const std::vector<PlaneId>& planes);
   void collect_in_background(PlaneId plane);
-  /// What has passed of an observed command was this; of flash after the callback of its plan.
+  /// For commands whose stages are observed: the time since the last mark belongs to `stage`.
   static void mark(nvme::Command& command, RequestStage stage);
   void mark_plan(nvme::Command& command) const;
 
@@ -75,16 +76,14 @@ class BlockService : private nfc::FlashClient {
   FlashIo& flash_;
   PlanRunner plans_;
   std::set<PlaneId> collecting_;  ///< planes with a step of background collection in flight
-  FirmwareCores& cores_;
+  MapLookups& lookups_;
   DramPort& port_;
   ControllerDram& dram_buffers_;
   bool carried_;
-  ftl::Phase reads_;                   ///< scratch: of the command that is being planned
-  std::vector<Read> reading_;          ///< commands whose pages are on their way, by tag
-  std::vector<DramBuffer> read_data_;  ///< of them; carried runs only
-  std::vector<std::uint64_t> free_reads_;
+  ftl::Phase reads_;        ///< scratch: of the command that is being planned
+  SlotPool<Read> reading_;  ///< commands whose pages are being read; their slots are the flash's tags
   WriteBuffer& write_buffer_;
-  std::optional<Alarm> idle_;  ///< for FlushPolicy::idle: the host has been silent for long enough
+  std::optional<Alarm> idle_;  ///< FlushPolicy::idle: flushes when no command has arrived for the idle time
   std::function<void()> dram_released_;
 };
 

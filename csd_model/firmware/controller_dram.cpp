@@ -42,15 +42,9 @@ DramBuffer ControllerDram::allocate(Bytes size) {
     at = memory_.data() + next_;
     next_ += taken;
   }
-  in_use_ += Bytes{taken};
-  peak_ = std::max(peak_, in_use_);
   return {*this, {at, size.value}};
 }
 
-void ControllerDram::release(std::span<std::byte> bytes) {
-  const std::size_t taken = rounded(bytes.size());
-  free_[taken].push_back(bytes.data());
-  in_use_ -= Bytes{taken};
-}
+void ControllerDram::release(std::span<std::byte> bytes) { free_[rounded(bytes.size())].push_back(bytes.data()); }
 
 }  // namespace csdsim::csd_model

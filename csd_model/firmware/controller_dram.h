@@ -17,7 +17,7 @@ namespace csdsim::csd_model {
 
 class ControllerDram;
 
-/// A piece of controller DRAM; goes back when it is destroyed, before its ControllerDram.
+/// A piece of controller DRAM, given back by its destructor. Must not outlive its ControllerDram.
 class DramBuffer {
  public:
   DramBuffer() = default;
@@ -43,9 +43,9 @@ class DramBuffer {
 };
 
 /// Hands out buffers in the memory behind `socket`, through its direct memory interface (asked for on first use).
-/// Access takes no simulated time: DRAM bandwidth is not modelled. This memory is bounded by the commands that the
-/// controller takes in; the capacity that a scenario states bounds what outlives a command, and is kept by
-/// ftl::DramBudget.
+/// Access takes no simulated time; DramPort models the bandwidth. The number of commands that the controller holds
+/// bounds this memory. The DRAM capacity of a scenario bounds what outlives a command: ftl::DramBudget keeps account
+/// of that.
 class ControllerDram : public sc_core::sc_module {
  public:
   tlm_utils::simple_initiator_socket<ControllerDram> socket{"socket"};
@@ -55,9 +55,6 @@ class ControllerDram : public sc_core::sc_module {
   /// Contents are unspecified. Empty for size 0. InternalError when the memory grants no DMI or is full.
   DramBuffer allocate(Bytes size);
 
-  Bytes in_use() const { return in_use_; }
-  Bytes peak() const { return peak_; }
-
  private:
   friend class DramBuffer;
   void release(std::span<std::byte> bytes);
@@ -66,8 +63,6 @@ class ControllerDram : public sc_core::sc_module {
   std::span<std::byte> memory_;
   std::size_t next_ = 0;
   std::map<std::size_t, std::vector<std::byte*>> free_;  ///< by size, a power of two: commands come in few sizes
-  Bytes in_use_;
-  Bytes peak_;
 };
 
 }  // namespace csdsim::csd_model

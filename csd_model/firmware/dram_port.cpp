@@ -1,8 +1,11 @@
 #include "csd_model/firmware/dram_port.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/statistics.h"
 #include "simulation/sim_time.h"
 
 namespace csdsim::csd_model {
@@ -23,6 +26,14 @@ void DramPort::move(DramTraffic traffic, Bytes size, Work then) {
   const SimTime end = reserve(traffic, size);
   if (end <= sim_time_now() && work_.empty()) return then();
   work_.at(end, std::move(then));
+}
+
+void DramPort::register_statistics(Statistics& s) const {
+  s.time("busy", busy_, "Time that controller DRAM moved bytes.");
+  for (std::size_t t = 0; t < kDramTraffics; ++t)
+    s.value(
+        fmt::format("{}_bytes", kDramTrafficNames[t]), [this, t] { return static_cast<double>(bytes_[t].value); }, "B",
+        "Bytes of this kind through it.");
 }
 
 }  // namespace csdsim::csd_model

@@ -10,41 +10,52 @@
 #include "base/units.h"
 #include "csd_model/firmware/timed_work.h"
 
+namespace csdsim {
+class Statistics;
+}
+
 namespace csdsim::csd_model {
 
 enum class DramTraffic : std::uint8_t {
   host_data,     ///< between the link and DRAM
-  flash_data,    ///< between DRAM and the flash controllers; what the attention engine reads passes by
+  flash_data,    ///< between DRAM and the flash controllers; reads of the attention engine bypass DRAM
   map,           ///< entries of the mapping tables
-  kv_tail,       ///< keys and values that are attended to and are in no flash page yet
+  kv_tail,       ///< keys and values read for attention that are in no flash page yet
   engine_buffer  ///< scores and sums of the attention engine, where it keeps them in DRAM
 };
 inline constexpr std::size_t kDramTraffics = 5;
 inline constexpr std::array<std::string_view, kDramTraffics> kDramTrafficNames{"host_data", "flash_data", "map",
                                                                                "kv_tail", "engine_buffer"};
 
-/// A pipe of one bandwidth, first come first served. Without a bandwidth nothing waits and nothing is counted.
+/// One bandwidth, shared first come first served. Without a bandwidth nothing waits and nothing is counted.
 class DramPort : public sc_core::sc_module {
  public:
   using Work = TimedWork::Work;
 
-  /// What looking up a mapping entry moves: a burst of eight beats of 64 bits (JEDEC DDR3 and DDR4).
+  /// Bytes moved per lookup of a mapping entry: a burst of eight beats of 64 bits (JEDEC DDR3 and DDR4).
   static constexpr Bytes kEntryBurst{64};
 
   DramPort(const sc_core::sc_module_name& name, std::optional<Bandwidth> bandwidth);
 
   bool limited() const { return bandwidth_.has_value(); }
 
-  /// Moves `size` bytes and then calls back: at once where nothing is limited. Size 0 waits for what was asked before.
+  /// Moves `size` bytes and then calls back: at once where nothing is limited. Size 0 waits for earlier requests.
   void move(DramTraffic traffic, Bytes size, Work then);
-  /// Takes its share of the bandwidth and waits for nothing: a transfer that streams through while something else,
-  /// which takes longer on its own, moves the same bytes.
+  /// Takes its share of the bandwidth without waiting: for data that streams through DRAM during another transfer of
+  /// the same bytes that takes longer.
   void stream(DramTraffic traffic, Bytes size) {
     if (limited()) reserve(traffic, size);
   }
 
   Bytes bytes(DramTraffic traffic) const { return bytes_[static_cast<std::size_t>(traffic)]; }
+  Bytes total_bytes() const {
+    Bytes sum;
+    for (const Bytes bytes : bytes_) sum += bytes;
+    return sum;
+  }
   const SimTime& busy() const { return busy_; }
+  /// Registers busy time and traffic by kind; the port must outlive the dump.
+  void register_statistics(Statistics& statistics) const;
 
  private:
   SimTime reserve(DramTraffic traffic, Bytes size);

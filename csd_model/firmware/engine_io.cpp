@@ -12,14 +12,7 @@ EngineIo::EngineIo(const sc_core::sc_module_name& name, DriveActivity& activity)
 }
 
 bool EngineIo::run(std::vector<engine::HeadJob> jobs, Done done) {
-  if (free_tags_.empty()) {
-    free_tags_.push_back(static_cast<std::uint32_t>(tasks_.size()));
-    tasks_.emplace_back();
-  }
-  const std::uint32_t tag = free_tags_.back();
-  free_tags_.pop_back();
-  tasks_[tag] = {std::move(jobs), std::move(done)};
-
+  const std::uint32_t tag = tasks_.put({std::move(jobs), std::move(done)});
   tlm::tlm_generic_payload& payload = pool_.allocate(tasks_[tag].jobs, tag);
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
   sc_core::sc_time delay;
@@ -33,8 +26,7 @@ bool EngineIo::run(std::vector<engine::HeadJob> jobs, Done done) {
 
 EngineIo::Task EngineIo::finish(std::uint64_t tag) {
   activity_.engine_task(-1, sim_time_now());
-  free_tags_.push_back(static_cast<std::uint32_t>(tag));
-  return std::exchange(tasks_[tag], {});
+  return tasks_.release(tag);
 }
 
 tlm::tlm_sync_enum EngineIo::nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,

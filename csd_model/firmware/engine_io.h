@@ -11,6 +11,7 @@
 
 #include "attention_engine/core/head_job.h"
 #include "attention_engine/sysc/attend_payload.h"
+#include "base/slot_pool.h"
 #include "csd_model/drive_activity.h"
 
 namespace csdsim::csd_model {
@@ -41,8 +42,7 @@ class EngineIo : public sc_core::sc_module {
 
   DriveActivity& activity_;
   engine::AttendPayloadPool pool_;
-  std::vector<Task> tasks_;  ///< by tag
-  std::vector<std::uint32_t> free_tags_;
+  SlotPool<Task> tasks_;  ///< a slot is the payload's tag
   std::string last_error_;
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/statistics.h"
 #include "simulation/sim_time.h"
 
 namespace csdsim::csd_model {
@@ -22,6 +23,10 @@ void FirmwareCores::run(SimTime duration, Work work) {
   free_at = std::max(free_at, sim_time_now()) + duration;
   busy_ += duration;
   work_.at(free_at, std::move(work));
+}
+
+void FirmwareCores::register_statistics(Statistics& s) const {
+  s.time("lookup_busy", busy_, "Time of map lookups, over all cores.", skip_zero());
 }
 
 }  // namespace csdsim::csd_model

@@ -8,25 +8,31 @@
 #include "base/units.h"
 #include "csd_model/firmware/timed_work.h"
 
+namespace csdsim {
+class Statistics;
+}
+
 namespace csdsim::csd_model {
 
-/// Embedded cores that take work in the order in which it is asked for, each one piece at a time. Work that costs
-/// nothing is done at once, in the caller, when the cores are idle.
+/// Embedded cores that take work in the order of run() calls, each one piece at a time. When the cores are idle, work
+/// of duration 0 runs at once, inside run().
 class FirmwareCores : public sc_core::sc_module {
  public:
   using Work = TimedWork::Work;
 
-  /// UserError without a core.
+  /// Throws UserError if `cores` is 0.
   FirmwareCores(const sc_core::sc_module_name& name, std::uint32_t cores);
 
-  /// Runs `work` when a core has spent `duration` on it: the first that is free.
+  /// Runs `work` when the core that is free first has spent `duration` on it.
   void run(SimTime duration, Work work);
 
-  /// Nothing is being worked on: work that costs nothing may be done without asking.
+  /// No core has work: work of duration 0 would run at once.
   bool idle() const { return work_.empty(); }
 
   /// Summed over the cores.
   const SimTime& busy() const { return busy_; }
+  /// Registers the busy time, if there is any; the cores must outlive the dump.
+  void register_statistics(Statistics& statistics) const;
 
  private:
   std::vector<SimTime> free_at_;

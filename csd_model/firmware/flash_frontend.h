@@ -4,28 +4,25 @@
 #include <tlm_utils/multi_passthrough_target_socket.h>
 #include <tlm_utils/simple_initiator_socket.h>
 
-#include <functional>
 #include <systemc>
 #include <tlm>
 
 #include "csd_model/drive_activity.h"
-#include "csd_model/firmware/dram_port.h"
-#include "csd_model/firmware/firmware_cores.h"
+#include "csd_model/firmware/map_lookups.h"
+#include "simulation/event_loop.h"
 
 namespace csdsim::csd_model {
 
-/// Passes batches down in the order of arrival and responses back to who asked. Bind the firmware first and the engine
-/// second: the engine's batches are what `activity` counts, they hold the event loop (an engine is a module of the
-/// kernel), and before they go down the firmware core looks their pages
-/// up in the map, at `lookup_time` each of the lookups that planning them took (`lookups` says, and starts over).
-/// (Services of the firmware charge their own lookups.)
-class FlashMux : public sc_core::sc_module {
+/// Passes batches on in the order of arrival and returns responses to their initiators. Bind the firmware first and the
+/// engine second. For batches of the engine it does three things more: it reports them to `activity`; it keeps the
+/// event loop from running ahead, because an engine is a module of the kernel; and it charges FlashBatch::lookups to
+/// the firmware before it passes a batch on. (The firmware's services charge their own lookups.)
+class FlashFrontend : public sc_core::sc_module {
  public:
-  tlm_utils::multi_passthrough_target_socket<FlashMux> upstream{"upstream"};
-  tlm_utils::simple_initiator_socket<FlashMux> flash{"flash"};
+  tlm_utils::multi_passthrough_target_socket<FlashFrontend> upstream{"upstream"};
+  tlm_utils::simple_initiator_socket<FlashFrontend> flash{"flash"};
 
-  FlashMux(const sc_core::sc_module_name& name, DriveActivity& activity, FirmwareCores& core, SimTime lookup_time,
-           std::function<std::uint64_t()> lookups, DramPort& dram);
+  FlashFrontend(const sc_core::sc_module_name& name, DriveActivity& activity, MapLookups& lookups);
 
  private:
   tlm::tlm_sync_enum forward(int initiator, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
@@ -34,13 +31,10 @@ class FlashMux : public sc_core::sc_module {
 
   static constexpr int kEngine = 1;
 
-  void look_up(tlm::tlm_generic_payload& payload, std::uint64_t lookups);
+  void pass_on_after_lookups(tlm::tlm_generic_payload& payload);
 
   DriveActivity& activity_;
-  FirmwareCores& core_;
-  SimTime lookup_time_;
-  std::function<std::uint64_t()> lookups_;
-  DramPort& dram_;
+  MapLookups& lookups_;
   LoopHold hold_;
 };
 

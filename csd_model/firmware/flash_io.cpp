@@ -13,34 +13,19 @@ FlashIo::FlashIo(const sc_core::sc_module_name& name, DramPort& dram) : sc_modul
   socket.register_nb_transport_bw(this, &FlashIo::nb_transport_bw);
 }
 
-void FlashIo::submit(std::span<const PageOp> ops, Done&& done) {
-  if (free_tags_.empty()) {
-    free_tags_.push_back(static_cast<std::uint32_t>(callbacks_.size()));
-    callbacks_.emplace_back();
-  }
-  const std::uint32_t tag = free_tags_.back();
-  free_tags_.pop_back();
-  callbacks_[tag] = std::move(done);
-  submit(ops, *this, tag);
-}
+void FlashIo::submit(std::span<const PageOp> ops, Done&& done) { submit(ops, *this, callbacks_.put(std::move(done))); }
 
 void FlashIo::flash_done(std::uint64_t tag, const FlashStages& stages) {
-  const Done done = std::move(callbacks_[tag]);
-  free_tags_.push_back(static_cast<std::uint32_t>(tag));
+  const Done done = callbacks_.release(tag);
   const Finished finished{stages, staged_time_};
   finished_ = &finished;
   done();
   finished_ = nullptr;
 }
 
-/// Batches that program or erase keep their order, whatever they move; those that only read have nothing to wait for.
+/// Batches that program or erase wait for DRAM in their order, even without bytes to move; reads do not wait.
 void FlashIo::stage(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag) {
-  if (free_staged_.empty()) {
-    free_staged_.push_back(staged_.size());
-    staged_.emplace_back();
-  }
-  const std::uint64_t index = free_staged_.back();
-  free_staged_.pop_back();
+  const std::uint64_t index = staged_.take();
   Staged& staged = staged_[index];
   staged.ops.assign(ops.begin(), ops.end());
   staged.client = &client;
@@ -71,7 +56,7 @@ void FlashIo::staged_done(std::uint64_t index, const FlashStages& stages) {
     const std::uint64_t tag = staged.tag;
     const FlashStages of_flash = staged.stages;
     const SimTime in_dram = staged.dram + (sim_time_now() - staged.since);
-    free_staged_.push_back(index);
+    staged_.give_back(index);
     staged_time_ = in_dram;
     client.flash_done(tag, of_flash);
     staged_time_ = {};
@@ -82,14 +67,7 @@ void FlashIo::staged_done(std::uint64_t index, const FlashStages& stages) {
 
 void FlashIo::send(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag) {
   if (flash_ != nullptr) return flash_->submit_directly(ops, client, tag);
-  if (free_waiting_.empty()) {
-    free_waiting_.push_back(static_cast<std::uint32_t>(waiting_.size()));
-    waiting_.emplace_back();
-  }
-  const std::uint32_t index = free_waiting_.back();
-  free_waiting_.pop_back();
-  waiting_[index] = {&client, tag};
-  tlm::tlm_generic_payload& payload = pool_.allocate(ops, index);
+  tlm::tlm_generic_payload& payload = pool_.allocate(ops, waiting_.put({&client, tag}));
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
   sc_core::sc_time delay;
   if (socket->nb_transport_fw(payload, phase, delay) == tlm::TLM_COMPLETED)
@@ -102,9 +80,7 @@ tlm::tlm_sync_enum FlashIo::nb_transport_bw(tlm::tlm_generic_payload& payload, t
   if (phase != tlm::BEGIN_RESP) return tlm::TLM_ACCEPTED;
   const auto& batch = *payload.get_extension<nfc::FlashBatch>();
   const FlashStages stages = batch.stages;
-  const auto index = static_cast<std::uint32_t>(batch.tag);
-  const Waiting waiting = waiting_[index];
-  free_waiting_.push_back(index);
+  const Waiting waiting = waiting_.release(batch.tag);
   payload.release();
   waiting.client->flash_done(waiting.tag, stages);
   phase = tlm::END_RESP;

@@ -4,13 +4,13 @@
 #include <tlm_utils/simple_initiator_socket.h>
 
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <systemc>
 #include <vector>
 
 #include "base/callback.h"
 #include "base/page_op.h"
+#include "base/slot_pool.h"
 #include "csd_model/firmware/dram_port.h"
 #include "nfc/sysc/flash_payload.h"
 #include "nfc/sysc/flash_target.h"
@@ -18,8 +18,8 @@
 namespace csdsim::csd_model {
 
 /// Submits batches of page operations and calls back when a batch is complete. Callbacks run in an SC_METHOD: they may
-/// submit more, and must not wait. Batches go over `socket`, or around it to a flash that is given. What is programmed
-/// comes out of controller DRAM first, what was read goes into it before the batch is complete.
+/// submit more, and must not wait. Batches go over `socket`, or directly to a flash (docs/embedding.md). Data to be
+/// programmed leaves controller DRAM first; data read goes into it before the batch is complete.
 class FlashIo : public sc_core::sc_module, private nfc::FlashClient {
  public:
   using Done = Callback<void()>;
@@ -28,23 +28,23 @@ class FlashIo : public sc_core::sc_module, private nfc::FlashClient {
 
   FlashIo(const sc_core::sc_module_name& name, DramPort& dram);
 
-  /// At least one operation; `client` is told. Throws InternalError when the flash refuses the batch.
+  /// At least one operation; notifies `client`. Throws InternalError when the flash refuses the batch.
   void submit(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag) {
     if (flash_ != nullptr && !dram_.limited()) [[likely]]
       return flash_->submit_directly(ops, client, tag);
     dram_.limited() ? stage(ops, client, tag) : send(ops, client, tag);
   }
-  /// With a callback. Throws InternalError when the flash refuses the batch.
+  /// The same with a callback instead of a client.
   void submit(std::span<const PageOp> ops, Done&& done);
 
-  /// Over the socket.
-  std::uint64_t batches_in_flight() const { return waiting_.size() - free_waiting_.size(); }
+  /// Batches that went over the socket and are not complete.
+  std::uint64_t batches_in_flight() const { return waiting_.in_use(); }
 
   /// From now on batches go to `flash` directly.
   void go_directly_to(nfc::FlashTarget& flash) { flash_ = &flash; }
 
-  /// While a batch with a callback calls back: where the time of its last operation went, and how long its bytes were
-  /// on their way through DRAM. Null at other times.
+  /// Valid while the callback of a batch runs: where the time of its last operation went, and how long its bytes took
+  /// through DRAM. Null at other times.
   struct Finished {
     FlashStages stages{};
     SimTime dram{};
@@ -58,8 +58,8 @@ class FlashIo : public sc_core::sc_module, private nfc::FlashClient {
     nfc::FlashClient* client = nullptr;
     std::uint64_t tag = 0;
     Bytes read;       ///< bytes that the batch reads
-    SimTime since{};  ///< its bytes are on their way through DRAM
-    SimTime dram{};   ///< time that they were
+    SimTime since{};  ///< when its bytes began to move through DRAM
+    SimTime dram{};   ///< time that this took
     FlashStages stages{};
   };
   struct StagedDone final : nfc::FlashClient {
@@ -77,19 +77,16 @@ class FlashIo : public sc_core::sc_module, private nfc::FlashClient {
   DramPort& dram_;
   nfc::FlashTarget* flash_ = nullptr;
   StagedDone staged_client_{*this};
-  std::deque<Staged> staged_;  ///< by tag
-  std::vector<std::uint64_t> free_staged_;
+  SlotPool<Staged> staged_;
   nfc::FlashPayloadPool pool_;
   struct Waiting {
     nfc::FlashClient* client = nullptr;
     std::uint64_t tag = 0;
   };
-  std::vector<Waiting> waiting_;  ///< for batches over TLM, by tag of the payload
-  std::vector<std::uint32_t> free_waiting_;
-  std::vector<Done> callbacks_;  ///< by tag
-  std::vector<std::uint32_t> free_tags_;
+  SlotPool<Waiting> waiting_;  ///< for batches over the socket; a slot is the payload's tag
+  SlotPool<Done> callbacks_;
   const Finished* finished_ = nullptr;
-  SimTime staged_time_{};  ///< in DRAM, of the batch that is calling back
+  SimTime staged_time_{};  ///< time in DRAM of the batch whose client is being notified
 };
 
 }  // namespace csdsim::csd_model

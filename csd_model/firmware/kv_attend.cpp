@@ -15,7 +15,7 @@ namespace status = nvme::status;
 
 namespace {
 
-HeadsInUse::Layer layer_of(const AttendDescriptor& d, LayerId layer) { return {SequenceId{d.sequence}, layer}; }
+BusyHeads::Layer layer_of(const AttendDescriptor& d, LayerId layer) { return {SequenceId{d.sequence}, layer}; }
 ftl::HeadRange heads_of(const AttendDescriptor& d) { return {KvHead{d.first_head}, d.head_count}; }
 
 }  // namespace
@@ -64,9 +64,9 @@ nvme::Status KvService::validate(const Attend& a) const {
   return heads == a.op.total_heads ? status::success : status::kv_shape_mismatch;
 }
 
-/// Heads that a descriptor appends to are no other descriptor's: it would find another token than it names.
+/// Whether no descriptor names a head that another one appends to: it would find another newest token than it states.
 bool KvService::appends_apart(const Attend& a) {
-  HeadsInUse appended;
+  BusyHeads appended;
   for (const bool appends : {true, false})
     for (const AttendDescriptor& d : a.descriptors) {
       if (((d.flags & nvme::attend_flag::append) != 0) != appends) continue;
@@ -85,11 +85,11 @@ void KvService::descriptors_arrived(const std::shared_ptr<Attend>& a) {
   });
 }
 
-/// False while it has to wait. Descriptors are appended one by one; should one fail for good, those before it stay: a
-/// host that tries again finds them appended and attends to them without the append flag.
+/// Returns false while it has to wait. Descriptors are appended one by one. If one fails for good, those before it
+/// stay appended: a host that tries again attends to them without the append flag.
 bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
   if (a->appended == 0)
-    if (const Status s = validate(*a); !s.ok()) {  // the cache may have changed while q, k and v were on their way
+    if (const Status s = validate(*a); !s.ok()) {  // the cache may have changed during the transfer of q, k and v
       a->command->complete(s);
       return true;
     }
@@ -118,8 +118,8 @@ bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
   return true;
 }
 
-/// Pins the sequences and keeps their heads from growing while the engine works on them. `descriptors` belongs to what
-/// `done` keeps alive.
+/// Pins the sequences and keeps their heads from growing while the engine works on them. `done` must keep `descriptors`
+/// alive.
 void KvService::run_jobs(Command& command, LayerId layer, std::vector<engine::HeadJob> jobs,
                          const std::vector<AttendDescriptor>& descriptors, Done done) {
   for (const AttendDescriptor& d : descriptors) {

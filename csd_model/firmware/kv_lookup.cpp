@@ -24,12 +24,12 @@ engine::KvWindowView KvLookup::window(HeadKey key, std::uint32_t w) const {
 }
 
 void KvLookup::plan_token_groups(HeadKey key, engine::KvRows which, std::span<const std::uint32_t> groups,
-                                 std::span<const std::uint32_t> rows, std::vector<PageOp>& out) {
+                                 std::span<const std::uint32_t> rows, ReadPlan& out) {
   ftl_.plan_token_groups(key, which, groups, passed(rows), out);
 }
 
 void KvLookup::plan_embedding_groups(HeadKey key, std::span<const std::uint32_t> groups,
-                                     std::span<const std::uint32_t> rows, std::vector<PageOp>& out) {
+                                     std::span<const std::uint32_t> rows, ReadPlan& out) {
   ftl_.plan_embedding_groups(key, groups, passed(rows), out);
 }
 

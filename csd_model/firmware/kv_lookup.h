@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "attention_engine/core/kv_source.h"
 #include "ftl/core/kv_ftl.h"
@@ -18,15 +17,15 @@ class KvLookup final : public engine::KvSource {
   engine::KvHeadView view(engine::HeadKey key) const override;
   engine::KvWindowView window(engine::HeadKey key, std::uint32_t w) const override;
   void plan_token_groups(engine::HeadKey key, engine::KvRows which, std::span<const std::uint32_t> groups,
-                         std::span<const std::uint32_t> rows, std::vector<PageOp>& out) override;
+                         std::span<const std::uint32_t> rows, ReadPlan& out) override;
   void plan_embedding_groups(engine::HeadKey key, std::span<const std::uint32_t> groups,
-                             std::span<const std::uint32_t> rows, std::vector<PageOp>& out) override;
+                             std::span<const std::uint32_t> rows, ReadPlan& out) override;
   const Half* token_rows(engine::HeadKey key, engine::KvKind kind, std::uint32_t group) const override;
   const Half* embedding_page(engine::HeadKey key, std::uint32_t group, std::uint32_t window) const override;
   std::span<const float> value_mean(engine::HeadKey key) const override;
 
  private:
-  /// What a filter on the die passes; all of a page where there is none.
+  /// Rows that a filter on the die passes; empty, which means all, where there is no such filter.
   std::span<const std::uint32_t> passed(std::span<const std::uint32_t> rows) const {
     return filter_ == nfc::FilterLocation::nfc ? std::span<const std::uint32_t>() : rows;
   }

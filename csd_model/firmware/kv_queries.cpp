@@ -1,6 +1,7 @@
 // The commands of the KV service that read the cache without attending: token scores, and rows of K and V.
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "attention_engine/core/attention.h"
@@ -33,7 +34,7 @@ void KvService::score(Command& command, const nvme::KvScore& op) {
     if (result.ok()) result = validate(*s);
     if (!result.ok()) return s->command->complete(result);
     read_section(*s->command, s->layout.q, s->layout.scores, s->q, [this, s](Status moved) {
-      if (moved.ok()) moved = validate(*s);  // the cache may have changed while q was on its way
+      if (moved.ok()) moved = validate(*s);  // the cache may have changed during the transfer of q
       if (!moved.ok()) return s->command->complete(moved);
       start_engine(s);
     });
@@ -119,7 +120,7 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
   if (d.r != 0 || d.k != 0 || d.l != 0) return f->command->complete(status::kv_bad_parameters);
   if (d.token != 0) return f->command->complete(status::kv_bad_token);
 
-  std::vector<PageOp> ops;
+  ReadPlan plan;
   for (std::uint32_t h = 0; h < d.head_count; ++h) {
     const engine::HeadKey key{SequenceId{d.sequence}, f->op.layer, KvHead{d.first_head + h}};
     const engine::KvHeadView view = lookup_.view(key);
@@ -130,9 +131,8 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
     }
     std::sort(groups.begin(), groups.end());
     groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
-    lookup_.plan_token_groups(key, engine::KvRows::both, groups, {}, ops);
+    lookup_.plan_token_groups(key, engine::KvRows::both, groups, {}, plan);
   }
-  ftl_.take_planned_lookups();  // firmware does not charge its own
   ftl_.pin(SequenceId{d.sequence});
   const auto arrived = [this, f] {
     if (config_.carried) {
@@ -150,8 +150,9 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
     unpin(SequenceId{f->descriptor.sequence});
     write_section(*f->command, f->layout.k, f->layout.size, f->rows, [f](Status s) { f->command->complete(s); });
   };
-  if (ops.empty()) return arrived();
-  flash_.submit(ops, arrived);
+  if (plan.empty()) return arrived();
+  const std::uint64_t lookups = plan.lookups;
+  map_lookups_.run(lookups, nullptr, [this, plan = std::move(plan), arrived] { flash_.submit(plan.ops, arrived); });
 }
 
 }  // namespace csdsim::csd_model

@@ -56,12 +56,13 @@ std::span<const Half> KvService::halves(const DramBuffer& buffer, Bytes offset, 
 }
 
 KvService::KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine,
-                     ControllerDram& dram, DramPort& port, WriteBuffer& write_buffer)
+                     MapLookups& map_lookups, ControllerDram& dram, DramPort& port, WriteBuffer& write_buffer)
     : config_(config),
       ftl_(ftl),
       lookup_(lookup),
       flash_(flash),
       engine_(engine),
+      map_lookups_(map_lookups),
       dram_(dram),
       port_(port),
       write_buffer_(write_buffer) {}
@@ -71,7 +72,7 @@ KvService::KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& l
 void KvService::when_possible(std::function<bool()> attempt) {
   if (waiting_.empty() && attempt()) return;
   waiting_.push_back(std::move(attempt));
-  write_buffer_.urge();
+  write_buffer_.request_flush();
 }
 
 void KvService::retry_waiting() {
@@ -134,7 +135,7 @@ void KvService::unpin(SequenceId sequence) {
   retry_waiting();
 }
 
-/// Moves bytes [from, to) of the command's buffer into controller DRAM; only in time in timing runs.
+/// Moves bytes [from, to) of the command's buffer into controller DRAM; timing runs take the time and move nothing.
 void KvService::read_section(Command& command, Bytes from, Bytes to, DramBuffer& into, Command::Done done) {
   Command::Done stored = std::move(done);
   if (port_.limited())
@@ -146,7 +147,7 @@ void KvService::read_section(Command& command, Bytes from, Bytes to, DramBuffer&
   command.read_host(from, into.bytes(), std::move(stored));
 }
 
-/// For an answer: padding between and behind its sections must not show what another command left there.
+/// A buffer for an answer. It is zeroed because padding of the answer must not reveal data of other commands.
 DramBuffer KvService::cleared_buffer(Bytes size) {
   DramBuffer buffer = dram_.allocate(size);
   std::ranges::fill(buffer.bytes(), std::byte{0});
@@ -207,7 +208,7 @@ void KvService::append(Command& command, const nvme::KvAppend& op) {
   read_section(command, Bytes{0}, command.io().data, *data, [this, &command, op, data](Status s) {
     if (!s.ok()) return command.complete(s);
     when_possible([this, &command, op, data] {
-      // The sequence may have gone while the data was on its way, or be another one by now.
+      // During the transfer the sequence may have been freed, or replaced by another one of the same number.
       if (const Status gone = check_append(command, op); !gone.ok()) {
         command.complete(gone);
         return true;

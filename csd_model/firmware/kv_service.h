@@ -8,12 +8,13 @@
 #include <span>
 #include <vector>
 
+#include "csd_model/firmware/busy_heads.h"
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/dram_port.h"
 #include "csd_model/firmware/engine_io.h"
 #include "csd_model/firmware/flash_io.h"
-#include "csd_model/firmware/heads_in_use.h"
 #include "csd_model/firmware/kv_lookup.h"
+#include "csd_model/firmware/map_lookups.h"
 #include "csd_model/firmware/write_buffer.h"
 #include "ftl/core/kv_ftl.h"
 #include "nvme_if/sysc/command.h"
@@ -22,17 +23,17 @@ namespace csdsim::csd_model {
 
 struct KvServiceConfig {
   bool carried = false;         ///< bytes move with the commands
-  bool engine_in_dram = false;  ///< what the engine keeps of a job is written to controller DRAM and read back
+  bool engine_in_dram = false;  ///< the engine's buffer lies in controller DRAM, whose bandwidth it uses
 };
 
 /// State changes when a command's data has arrived, in order of arrival. Tokens that an attend appends are flushed in
-/// the background of everything else; a kv_append is complete when its full groups are in flash, or fit the write
-/// buffer. A command that has to wait for flushes to make room in DRAM, for erases, or to append to heads for attention
-/// that runs on them, waits here, and so do those behind it.
+/// the background; a kv_append is complete when its full groups are in flash, or when they fit the write buffer. A
+/// command waits here for DRAM that flushes free, for erases, and for attention that runs on the heads that it appends
+/// to; commands that arrive later wait behind it.
 class KvService {
  public:
   KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine,
-            ControllerDram& dram, DramPort& port, WriteBuffer& write_buffer);
+            MapLookups& map_lookups, ControllerDram& dram, DramPort& port, WriteBuffer& write_buffer);
 
   void create(nvme::Command& command, const nvme::KvCreate& op);
   void free(nvme::Command& command, const nvme::KvFree& op);
@@ -45,7 +46,7 @@ class KvService {
   /// Calls back when no flush is in flight: what was appended is in flash.
   void when_drained(std::function<void()> callback);
 
-  /// Something outside has made room in controller DRAM: commands that wait for it try again.
+  /// Controller DRAM was freed elsewhere: commands that wait for it try again.
   void retry_waiting();
 
  private:
@@ -56,10 +57,10 @@ class KvService {
   struct Fetch;
 
   static Status to_status(ftl::KvStatus status);
-  /// Empty in timing runs.
+  /// `count` elements at `offset`; empty in timing runs.
   static std::span<const Half> halves(const DramBuffer& buffer, Bytes offset, std::size_t count);
 
-  /// Runs `attempt` until it says that it is through: now, or whenever room may have been made, in order of arrival.
+  /// Runs `attempt` until it returns true: now, and whenever room may have been made, in order of arrival.
   void when_possible(std::function<bool()> attempt);
 
   /// Starts the flushes of an append; `done` is called when all of them are in flash.
@@ -80,9 +81,9 @@ class KvService {
   void start_engine(const std::shared_ptr<Attend>& a);
   void run_jobs(nvme::Command& command, LayerId layer, std::vector<engine::HeadJob> jobs,
                 const std::vector<nvme::AttendDescriptor>& descriptors, Done done);
-  /// What the engine's buffer takes in and gives out for these heads.
+  /// Bytes written to and read from the engine's buffer for these heads.
   Bytes engine_bytes(const std::vector<engine::HeadJob>& jobs) const;
-  /// Bytes of K and V of these heads that are in no flash page yet: the engine takes them from DRAM.
+  /// Bytes of K and V of these heads that are in no flash page yet: the engine reads them from DRAM.
   Bytes tail_bytes(const std::vector<engine::HeadJob>& jobs) const;
   Status check_heads(const nvme::AttendDescriptor& d, LayerId layer, std::uint32_t head_dim) const;
   void unpin(SequenceId sequence);
@@ -95,9 +96,10 @@ class KvService {
   KvLookup& lookup_;
   FlashIo& flash_;
   EngineIo& engine_;
+  MapLookups& map_lookups_;
   ControllerDram& dram_;
   DramPort& port_;
-  HeadsInUse attended_;  ///< the engine works on them: they must not grow
+  BusyHeads attended_;  ///< heads that the engine works on: they must not grow
   std::deque<std::function<bool()>> waiting_;
   bool retrying_ = false;
   std::uint64_t flushes_ = 0;

@@ -46,7 +46,7 @@ void PlanRunner::begin(const RunPtr& run) {
   start_phase(run);
 }
 
-/// Plans of one phase whose planes nobody waits for go straight to the flash.
+/// Plans of one phase on planes without a waiting plan go to the flash at once.
 bool PlanRunner::must_queue(const std::vector<Phase>& phases) const {
   if (!changes_flash(phases)) return false;
   return phases.size() > 1 || (!lines_.empty() && std::ranges::any_of(phases.front(), [&](const PageOp& op) {
@@ -104,7 +104,7 @@ void PlanRunner::submit(const RunPtr& run, Phase ops) {
   });
 }
 
-/// `run` has submitted what one of its phases has for `plane`. After its last visit it is the next one's turn.
+/// `run` has submitted the operations of one of its phases for `plane`. After its last one, the next plan follows.
 void PlanRunner::visited(RunPtr run, PlaneId plane) {
   while (--run->visits.at(plane) == 0) {
     const auto line = lines_.find(plane);

@@ -1,4 +1,4 @@
-// Takes plans of the block FTL through the flash.
+// Runs plans of the block FTL on the flash.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace csdsim::csd_model {
 
 /// Runs the phases of a plan one after the other, any number of plans at a time. On each plane, operations of plans
 /// that program or erase are submitted in the order of the plans: NAND programs the pages of a block in order and only
-/// after its erase. Plans that only read do not wait: their pages hold what they want until the operation of a later
+/// after its erase. Plans that only read do not wait: their pages keep their content until the operation of a later
 /// plan reaches the plane. A page whose program has not completed is read from controller DRAM, without a flash
 /// operation.
 class PlanRunner {
@@ -25,18 +25,18 @@ class PlanRunner {
 
   PlanRunner(const FlashGeometry& geometry, FlashIo& flash) : geometry_(geometry), flash_(flash) {}
 
-  /// Starts a plan; to be called in the order of planning. `done` is called when its last phase is over, at once where
-  /// nothing is to be done.
+  /// Starts a plan. Call it in the order of planning. `done` is called when the last phase is over, at once for a plan
+  /// without operations.
   void run(std::vector<ftl::Phase> phases, Done done);
 
-  /// Takes a plan that starts with the next one that programs or erases, or with release(), as if it had been given to
-  /// run() just before. Its pages are read from DRAM until then.
+  /// Holds a plan back until the next plan that programs or erases, or until release(); it then starts first. Its pages
+  /// are read from DRAM until then.
   void hold(std::vector<ftl::Phase> phases, Done done);
-  /// Starts what is held.
+  /// Starts the plans that are held back.
   void release();
 
-  /// Starts a plan of one phase that only reads; `ops` lose the pages that are still in DRAM. False: it is over,
-  /// nothing is left to do. Otherwise `client` is told.
+  /// Starts a plan of one phase that only reads; removes pages that are still in DRAM from `ops`. Returns false if
+  /// nothing is left to read; otherwise notifies `client` at the end.
   bool read(ftl::Phase& ops, nfc::FlashClient& client, std::uint64_t tag) {
     if (!programming_.empty()) leave_out_buffered(ops);
     if (ops.empty()) return false;
@@ -65,7 +65,7 @@ class PlanRunner {
   bool must_queue(const std::vector<ftl::Phase>& phases) const;
   void queue(const RunPtr& run);
   void start_phase(const RunPtr& run);
-  /// Reads of pages that are still in DRAM.
+  /// Removes reads of pages that are still in DRAM.
   void leave_out_buffered(ftl::Phase& ops);
   void submit(const RunPtr& run, ftl::Phase ops);
   void visited(RunPtr run, PlaneId plane);
@@ -73,7 +73,7 @@ class PlanRunner {
 
   FlashGeometry geometry_;
   FlashIo& flash_;
-  std::map<PlaneId, std::deque<RunPtr>> lines_;  ///< who has operations left for a plane, in order of planning
+  std::map<PlaneId, std::deque<RunPtr>> lines_;  ///< plans with operations left for a plane, in order of planning
   std::unordered_map<std::uint64_t, std::uint32_t> programming_;  ///< pages with a program to come; looked up only
   std::vector<RunPtr> held_;                                      ///< in order of planning
   std::uint64_t buffer_hits_ = 0;

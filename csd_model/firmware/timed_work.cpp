@@ -10,7 +10,7 @@ void TimedWork::at(SimTime due, Work work) {
 }
 
 void TimedWork::on_due() {
-  // Work may ask for more. What runs stays pending until it is done: nobody takes the owner for idle meanwhile.
+  // Work may add more work. It stays pending while it runs, so that its owner does not count as idle meanwhile.
   while (!pending_.empty() && pending_.begin()->first.first <= sim_time_now()) {
     const auto first = pending_.begin();
     const Work work = std::move(first->second);

@@ -11,7 +11,7 @@
 
 namespace csdsim::csd_model {
 
-/// Calls back at given times; of the same time in the order of asking.
+/// Calls back at given times; callbacks of the same time run in the order of at() calls.
 class TimedWork {
  public:
   using Work = Callback<void()>;

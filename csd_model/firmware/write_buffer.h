@@ -1,4 +1,4 @@
-// What was acknowledged before it is in flash: the write buffer that blocks and the KV cache share.
+// The write buffer that blocks and the KV cache share: data that was acknowledged before it is in flash.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct FlushConfig {
   SimTime idle_time{};  ///< for FlushPolicy::idle
 };
 
-/// Counts bytes; what they are is known to those who enter them. Pages of the KV cache enter whether they fit or not:
-/// their tokens are in controller DRAM anyway, and what fits is acknowledged.
+/// Counts bytes and holds no data. Pages of the KV cache enter whether they fit or not, because their tokens are in
+/// controller DRAM anyway; only those that fit are acknowledged.
 class WriteBuffer {
  public:
   using Then = Callback<void()>;
@@ -35,19 +35,19 @@ class WriteBuffer {
   bool fits(Bytes size) const { return used_ + size <= capacity_; }
   Bytes used() const { return used_; }
 
-  /// Takes `size` bytes in; their number.
+  /// Enters `size` bytes; returns the number by which they leave.
   std::uint64_t enter(Bytes size);
-  /// The bytes with this number are in flash. Calls back who has waited for them.
+  /// The bytes with this number are in flash. Calls back those who waited for them.
   void leave(std::uint64_t number, Bytes size);
 
   /// Calls back when all that is in the buffer now has left it, at once if nothing is.
   void when_left(Then then);
 
-  /// What is done about data that is kept back, by an owner that keeps some.
-  void on_urge(Then callback) { urge_ = std::move(callback); }
-  /// Somebody waits for room.
-  void urge() {
-    if (urge_) urge_();
+  /// Sets the callback that starts flushing held data.
+  void on_flush_request(Then callback) { flush_request_ = std::move(callback); }
+  /// Starts flushing held data, because somebody waits for room.
+  void request_flush() {
+    if (flush_request_) flush_request_();
   }
 
  private:
@@ -61,7 +61,7 @@ class WriteBuffer {
   std::uint64_t next_ = 0;
   std::set<std::uint64_t> inside_;
   std::deque<Waiter> waiters_;  ///< in order of arrival
-  Then urge_;
+  Then flush_request_;
 };
 
 }  // namespace csdsim::csd_model

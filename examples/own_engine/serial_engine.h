@@ -110,12 +110,13 @@ class SerialEngine : public sc_core::sc_module {
   void read_pages(csdsim::engine::HeadKey key, const csdsim::engine::KvHeadView& head) {
     std::vector<std::uint32_t> groups(head.flushed_groups());
     std::iota(groups.begin(), groups.end(), 0u);
-    std::vector<csdsim::PageOp> ops;
-    kv_.plan_token_groups(key, csdsim::engine::KvRows::both, groups, {}, ops);
-    if (ops.empty()) return;
+    csdsim::ReadPlan plan;
+    kv_.plan_token_groups(key, csdsim::engine::KvRows::both, groups, {}, plan);
+    if (plan.empty()) return;
     tlm::tlm_phase phase = tlm::BEGIN_REQ;
     sc_core::sc_time delay;
-    if (flash->nb_transport_fw(flash_payloads_.allocate(ops), phase, delay) == tlm::TLM_COMPLETED)
+    tlm::tlm_generic_payload& batch = flash_payloads_.allocate(plan.ops, 0, plan.lookups);
+    if (flash->nb_transport_fw(batch, phase, delay) == tlm::TLM_COMPLETED)
       throw std::runtime_error("the flash refused a batch");
     wait(pages_event_);
   }

@@ -185,7 +185,7 @@ int sc_main(int, char*[]) {
   drive.interrupt.bind(host);
 
   sc_core::sc_start();
-  std::printf("flash      %llu page operations\n", static_cast<unsigned long long>(drive.counters().page_ops));
+  std::printf("flash      %llu page operations\n", static_cast<unsigned long long>(drive.totals().page_ops));
   if (!host.failure.empty()) std::fprintf(stderr, "own_initiator: %s\n", host.failure.c_str());
   return host.failure.empty() ? 0 : 1;
 }

@@ -58,8 +58,7 @@ struct BlockIoOutcome {
   std::uint64_t peak_in_flight = 0;
   std::string first_failure;
   double write_amplification = 1;           ///< of the measured stretch
-  csd_model::DriveCounters counters;        ///< of the measured stretch
-  csd_model::EnergyInputs energy;           ///< of the measured stretch
+  csd_model::DriveTotals totals;            ///< of the measured stretch
   nlohmann::ordered_json drive_statistics;  ///< of the whole run
   double channel_utilization = 0;           ///< mean share of the measured time that a channel was occupied
 };

@@ -58,9 +58,9 @@ RunResult block_result(const scenario::Scenario& s, const BlockIoOutcome& out, c
                   {"requests_completed", out.completed},
                   {"requests_in_flight_peak", out.peak_in_flight},
                   {"simulated_s", seconds},
-                  {"page_ops", out.counters.page_ops},
-                  {"bytes_flash_channel", out.counters.flash_channel_bytes},
-                  {"bytes_host_link", out.counters.link_payload_bytes}});
+                  {"page_ops", out.totals.page_ops},
+                  {"bytes_flash_channel", out.totals.channel_bytes},
+                  {"bytes_host_link", out.totals.link_bytes}});
   result.document["metrics"] = std::move(metrics);
   ordered_json kinds = ordered_json::object(), stages = ordered_json::object();
   for (std::size_t k = 0; k < workload::kRequestKinds; ++k)
@@ -71,9 +71,9 @@ RunResult block_result(const scenario::Scenario& s, const BlockIoOutcome& out, c
   result.document["breakdown"] = {{"channel_utilization", out.channel_utilization},
                                   {"requests", std::move(kinds)},
                                   {"latency_stages", std::move(stages)}};
-  add_energy(result.document, s, out.energy, {.bytes = static_cast<double>(moved.value)});
+  add_energy(result.document, s, work_of(out.totals), {.bytes = static_cast<double>(moved.value)});
   result.document["stats"] = {{"origin", fmt::format("modelled; {}", origin)}, {"drives", out.drive_statistics}};
-  result.document["wall"] = wall_figures(clock, out.counters.page_ops);
+  result.document["wall"] = wall_figures(clock, out.totals.page_ops);
   result.files.push_back({"throughput.csv", out.series.to_csv(out.duration)});
   result.meaning = fmt::format("{:.0f} IOPS at {:.1f} us on average; the channels were busy {:.0f} % of the time.",
                                iops, out.latency_ps.mean() * 1e-6, out.channel_utilization * 100);

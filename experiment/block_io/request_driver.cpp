@@ -208,39 +208,23 @@ void RequestDriver::report_progress(SimTime now) const {
     progress_("requests", outcome_.completed, outcome_.issued);
 }
 
-RequestDriver::Totals RequestDriver::totals() const {
-  Totals t;
-  t.counters = drive_.counters();
-  t.energy = energy_inputs(drive_);
-  const ftl::BlockFtlStats& ftl = drive_.block_ftl().stats();
-  t.host_pages_written = ftl.host_pages_written;
-  t.gc_pages_moved = ftl.gc_pages_moved;
-  for (const nfc::ChannelBusy& channel : drive_.flash_statistics().channels) t.channels_busy += channel.total();
-  return t;
-}
-
 void RequestDriver::begin_measuring(SimTime now) {
   start_ = now;
   // Without a warm-up the figures are those since the beginning, bringing the controller up included.
-  if (setup_.warmup > 0) before_ = totals();
+  if (setup_.warmup > 0) before_ = drive_.totals();
 }
 
 void RequestDriver::end_measuring() {
   if (std::exchange(ended_, true)) return;
-  const Totals now = totals();
-  csd_model::DriveCounters& c = outcome_.counters;
-  c.page_ops = now.counters.page_ops - before_.counters.page_ops;
-  c.flash_channel_bytes = now.counters.flash_channel_bytes - before_.counters.flash_channel_bytes;
-  c.engine_bytes = now.counters.engine_bytes - before_.counters.engine_bytes;
-  c.link_payload_bytes = now.counters.link_payload_bytes - before_.counters.link_payload_bytes;
-  outcome_.energy = now.energy - before_.energy;
-  outcome_.energy.drive_seconds = outcome_.duration.seconds();
-  if (const std::uint64_t written = now.host_pages_written - before_.host_pages_written; written > 0)
-    outcome_.write_amplification =
-        static_cast<double>(written + now.gc_pages_moved - before_.gc_pages_moved) / static_cast<double>(written);
+  csd_model::DriveTotals& measured = outcome_.totals;
+  measured = drive_.totals() - before_;
+  measured.elapsed = outcome_.duration;
+  if (measured.host_pages_written > 0)
+    outcome_.write_amplification = static_cast<double>(measured.host_pages_written + measured.gc_pages_moved) /
+                                   static_cast<double>(measured.host_pages_written);
   if (outcome_.duration.ps > 0)
     outcome_.channel_utilization =
-        (now.channels_busy - before_.channels_busy).seconds() /
+        measured.channel_busy.seconds() /
         (outcome_.duration.seconds() * static_cast<double>(drive_.flash_statistics().channels.size()));
   if (stopped_) stopped_();
 }

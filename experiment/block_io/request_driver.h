@@ -36,15 +36,6 @@ class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, 
     workload::Request request;
     std::uint64_t number = 0;
   };
-  /// Totals of the drive, to take differences of.
-  struct Totals {
-    csd_model::DriveCounters counters;
-    csd_model::EnergyInputs energy;
-    std::uint64_t host_pages_written = 0;
-    std::uint64_t gc_pages_moved = 0;
-    SimTime channels_busy;
-  };
-
   void start();
   /// Runs `step`; what it throws ends the simulation and comes out of outcome().
   template <class Step>
@@ -62,7 +53,6 @@ class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, 
   bool all_submitted(SimTime now) const;
   void begin_measuring(SimTime now);
   void end_measuring();
-  Totals totals() const;
   std::uint32_t take_flight();
   void report_progress(SimTime now) const;
 
@@ -84,7 +74,7 @@ class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, 
   Alarm due_{AlarmRank::host, [this] { on_due(); }};
   SimTime run_start_;
   std::optional<SimTime> start_;  ///< of the measured stretch
-  Totals before_;
+  csd_model::DriveTotals before_;
   bool exhausted_ = false;
   bool ended_ = false;
   std::function<void()> stopped_;

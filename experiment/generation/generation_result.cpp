@@ -20,9 +20,9 @@ ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) 
   const double drives = device.count;
   const std::pair<const char*, double> shares[] = {
       {"gpu", t.gpu_busy_s / t.seconds},
-      {"flash_channels", t.channel_busy_s / (t.seconds * g.channels * drives)},
-      {"flash_arrays", t.array_busy_s() / (t.seconds * g.planes() * drives)},
-      {"link", std::max(t.to_host_busy_s, t.to_drive_busy_s) / (t.seconds * drives)}};
+      {"flash_channels", t.channel_busy / (t.seconds * g.channels * drives)},
+      {"flash_arrays", t.array_busy() / (t.seconds * g.planes() * drives)},
+      {"link", std::max(t.to_host_busy, t.to_drive_busy) / (t.seconds * drives)}};
   ordered_json utilization;
   std::pair<const char*, double> bound = shares[0];
   for (const auto& share : shares) {
@@ -33,7 +33,7 @@ ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) 
           {"bound_by", bound.first},
           {"utilization", std::move(utilization)},
           {"page_ops", t.page_ops},
-          {"bytes_flash_channel", t.flash_channel_bytes},
+          {"bytes_flash_channel", t.channel_bytes},
           {"bytes_engine", t.engine_bytes},
           {"bytes_host_link", t.link_bytes},
           {"flash_program_bytes_per_s", t.programmed_bytes / t.seconds}};
@@ -71,7 +71,7 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   ordered_json& metrics = document["metrics"];
   for (const auto& [name, value] : host::generation_metrics(out.times).flat()) metrics[name] = value;
   metrics["bytes_host_link"] = out.prefill.link_bytes + out.decode.link_bytes;
-  metrics["bytes_flash_channel"] = out.prefill.flash_channel_bytes + out.decode.flash_channel_bytes;
+  metrics["bytes_flash_channel"] = out.prefill.channel_bytes + out.decode.channel_bytes;
   metrics["bytes_engine"] = out.prefill.engine_bytes + out.decode.engine_bytes;
   metrics["requests_issued"] = out.requests_issued;
   metrics["requests_completed"] = out.requests_completed;
@@ -79,8 +79,8 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   metrics["page_ops"] = out.simulated_page_ops;
   if (out.error_estimated) metrics["relative_error_estimate"] = out.relative_error;
   ordered_json& breakdown = document["breakdown"];
-  add_energy(document, s, out.energy,
-             {.tokens = double(out.times.batch) * out.times.output_tokens, .bytes = out.energy.channel_bytes});
+  add_energy(document, s, out.work,
+             {.tokens = double(out.times.batch) * out.times.output_tokens, .bytes = out.work.channel_bytes});
   breakdown["prefill"] = phase_breakdown(out.prefill, s);
   if (out.decode.seconds > 0) {
     breakdown["decode"] = phase_breakdown(out.decode, s);

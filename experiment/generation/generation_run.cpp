@@ -23,17 +23,10 @@ using host::Operation;
 namespace {
 
 /// Time and work of `drives` drives over both phases, as the run reports them.
-csd_model::EnergyInputs energy_inputs(const PhaseTotals& prefill, const PhaseTotals& decode, double seconds,
-                                      double drives) {
-  const PhaseTotals sum = combine(prefill, 1, decode);
-  return {.drive_seconds = seconds * drives,
-          .read_s = sum.read_busy_s,
-          .program_s = sum.program_busy_s,
-          .erase_s = sum.erase_busy_s,
-          .channel_bytes = sum.flash_channel_bytes,
-          .dram_bytes = sum.dram_bytes,
-          .macs = sum.macs,
-          .link_bytes = sum.link_bytes};
+csd_model::DriveWork work_of_run(const PhaseTotals& prefill, const PhaseTotals& decode, double seconds, double drives) {
+  csd_model::DriveWork work = combine(prefill, 1, decode);
+  work.elapsed = seconds * drives;
+  return work;
 }
 
 /// GPU work happens where the data is, if there is any, before its modelled time.
@@ -111,8 +104,7 @@ class GenerationProgram : public sc_core::sc_module {
       out.decode.*field = measured_.empty() ? 0 : plan_.decode_total(costs);
     }
     out.decode.seconds = estimate.times.decode_s;
-    out.energy =
-        energy_inputs(out.prefill, out.decode, out.times.ttft_s + out.times.decode_s, double(platform_.drives()));
+    out.work = work_of_run(out.prefill, out.decode, out.times.ttft_s + out.times.decode_s, double(platform_.drives()));
     return out;
   }
 
@@ -375,7 +367,7 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
   out.simulated = sim_time_now();
   for (std::uint32_t i = 0; i < platform.drives(); ++i) {
     csd_model::Drive& drive = platform.drive(i);
-    out.simulated_page_ops += drive.counters().page_ops;
+    out.simulated_page_ops += drive.totals().page_ops;
     out.integrity_errors += drive.backing_store().integrity_errors();
     for (const ftl::IntegrityError& error : drive.backing_store().kept_integrity_errors())
       out.integrity_messages.push_back(fmt::format("drive {}: {}", i, ftl::to_string(error)));

@@ -41,11 +41,11 @@ struct GenerationOutcome {
   host::GenerationTimes times;
   double relative_error = 0;
   bool error_estimated = true;
-  std::string statement;           ///< what was simulated
-  PhaseTotals prefill;             ///< scaled to all layers
-  PhaseTotals decode;              ///< scaled to all layers and steps
-  csd_model::EnergyInputs energy;  ///< of prefill and decode; what drains after the last token is not part of them
-  SimTime simulated;               ///< end of the simulation
+  std::string statement;      ///< what was simulated
+  PhaseTotals prefill;        ///< scaled to all layers
+  PhaseTotals decode;         ///< scaled to all layers and steps
+  csd_model::DriveWork work;  ///< of prefill and decode; what drains after the last token is not part of them
+  SimTime simulated;          ///< end of the simulation
   std::uint64_t simulated_page_ops = 0;
   std::uint64_t integrity_errors = 0;
   std::vector<std::string> integrity_messages;

@@ -1,5 +1,10 @@
-// Counts of a stretch of simulated time, to be added, scaled and compared.
+// Time and work of a stretch of simulated time, to be added, scaled and compared.
 #pragma once
+
+#include <array>
+#include <tuple>
+
+#include "csd_model/drive_totals.h"
 
 namespace csdsim::platform {
 class Platform;
@@ -7,40 +12,25 @@ class Platform;
 
 namespace csdsim::experiment {
 
-/// Totals over a stretch of simulated time. Bytes and operations of the drives together.
-struct PhaseTotals {
-  double seconds = 0;
-  double page_ops = 0;
-  double flash_channel_bytes = 0;
-  double engine_bytes = 0;
-  double link_bytes = 0;
-  double channel_busy_s = 0;  ///< summed over channels
-  double read_busy_s = 0;     ///< tR, summed over planes
-  double program_busy_s = 0;  ///< tPROG, summed over planes
-  double erase_busy_s = 0;    ///< tBERS, summed over planes
+/// The drives' work together, and the GPU's, over a stretch of simulated time. All times are in seconds.
+struct PhaseTotals : csd_model::DriveWork {
+  double seconds = 0;  ///< length of the stretch
   double gpu_busy_s = 0;
-  double programmed_bytes = 0;
-  double to_host_busy_s = 0;  ///< links of all drives, by direction
-  double to_drive_busy_s = 0;
-  double dram_bytes = 0;
-  double macs = 0;
-
-  double array_busy_s() const { return read_busy_s + program_busy_s + erase_busy_s; }
 };
 
 /// All fields, to treat them one by one.
-inline constexpr double PhaseTotals::*kPhaseFields[] = {
-    &PhaseTotals::seconds,         &PhaseTotals::page_ops,         &PhaseTotals::flash_channel_bytes,
-    &PhaseTotals::engine_bytes,    &PhaseTotals::link_bytes,       &PhaseTotals::channel_busy_s,
-    &PhaseTotals::read_busy_s,     &PhaseTotals::program_busy_s,   &PhaseTotals::erase_busy_s,
-    &PhaseTotals::gpu_busy_s,      &PhaseTotals::programmed_bytes, &PhaseTotals::to_host_busy_s,
-    &PhaseTotals::to_drive_busy_s, &PhaseTotals::dram_bytes,       &PhaseTotals::macs};
+inline constexpr auto kPhaseFields = std::apply(
+    [](auto... of_drives) {
+      return std::array<double PhaseTotals::*, sizeof...(of_drives) + 2>{of_drives..., &PhaseTotals::seconds,
+                                                                         &PhaseTotals::gpu_busy_s};
+    },
+    csd_model::DriveWork::fields());
 
 /// a + factor * b.
 PhaseTotals combine(PhaseTotals a, double factor, const PhaseTotals& b);
 PhaseTotals operator-(const PhaseTotals& a, const PhaseTotals& b);
 
-/// What the drives of the platform have done so far; nothing of the GPU.
+/// What the drives of the platform have done since the start of the simulation; nothing of the GPU.
 PhaseTotals totals_of(platform::Platform& platform);
 
 }  // namespace csdsim::experiment

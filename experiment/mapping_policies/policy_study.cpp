@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "csd_model/firmware/kv_lookup.h"
 #include "nfc/core/flash_timeline.h"
 
 namespace csdsim::experiment {
@@ -108,39 +109,22 @@ class Study {
     for (const PageOp& op : erases) ftl_.erase_done(op.ppa);
   }
 
-  engine::KvHeadView view(const ftl::KvKey& key) const {
-    const ftl::KvLayout& l = ftl_.layout(key.sequence);
-    return {.tokens = ftl_.tokens(key),
-            .head_dim = l.head_dim,
-            .tokens_per_page = l.group_tokens,
-            .embedding_group = l.finest_group(),
-            .window = l.window_tokens,
-            .flushed_tokens = ftl_.flushed_tokens(key),
-            .transposed_tokens = ftl_.transposed_tokens(key),
-            .tail = ftl_.tail_policy() == ftl::TailPolicy::dram ? engine::TailScoring::dram
-                                                                : engine::TailScoring::token_pages};
-  }
-
-  std::vector<PageOp> plan_groups(const ftl::KvKey& key, ftl::KvRows rows, std::uint32_t first, std::uint32_t end) {
+  void plan_groups(const ftl::KvKey& key, ftl::KvRows rows, std::uint32_t first, std::uint32_t end, ReadPlan& out) {
     std::vector<std::uint32_t> groups(end - first);
     std::iota(groups.begin(), groups.end(), first);
-    std::vector<PageOp> ops;
-    ftl_.plan_token_groups(key, rows, groups, {}, ops);
-    return ops;
+    ftl_.plan_token_groups(key, rows, groups, {}, out);
   }
 
   void attend(std::uint32_t id, LayerId layer, std::uint32_t tokens) {
     const engine::SparfParams sparf{budget_.components(), budget_.top_k(tokens), budget_.local(tokens)};
-    std::vector<PageOp> dense, scores, attended;
-    ftl_.take_planned_lookups();
+    ReadPlan dense, scores, attended;
     for (std::uint32_t h = 0; h < config_.kv_heads; ++h) {
       const ftl::KvKey key{SequenceId{id}, layer, KvHead{h}};
       const ftl::KvLayout& l = ftl_.layout(key.sequence);
-      const engine::KvHeadView v = view(key);
+      const engine::KvHeadView v = lookup_.view({key.sequence, layer, key.head});
       const std::uint32_t flushed = v.flushed_groups();
-      add(dense, plan_groups(key, ftl::KvRows::both, 0, flushed));
+      plan_groups(key, ftl::KvRows::both, 0, flushed, dense);
       out_.dense_bound += static_cast<double>(l.pages_per_group() * flushed);
-      ftl_.take_planned_lookups();
       engine::PageGroups touched;
       if (l.component_major && v.transposed_tokens > 0) {
         selection_.components({key.sequence, layer, key.head}, v, sparf, touched);
@@ -151,33 +135,29 @@ class Study {
       }
       if (!l.component_major || v.tail == engine::TailScoring::token_pages) {
         const std::uint32_t first = v.transposed_tokens / l.group_tokens;
-        add(scores, plan_groups(key, ftl::KvRows::keys, first, flushed));
+        plan_groups(key, ftl::KvRows::keys, first, flushed, scores);
         out_.score_bound += flushed - first;
       }
       selection_.tokens({key.sequence, layer, key.head}, v, sparf, touched);
       ftl_.plan_token_groups(key, ftl::KvRows::both, touched.groups, {}, attended);
       out_.attend_bound += static_cast<double>(l.pages_per_group() * touched.groups.size());
-      lookups_ += ftl_.take_planned_lookups();
     }
+    lookups_ += scores.lookups + attended.lookups;
     occupied_ += occupancy();
     ++out_.attends;
     out_.dense_pages += static_cast<double>(dense.size());
     out_.score_pages += static_cast<double>(scores.size());
     out_.attend_pages += static_cast<double>(attended.size());
-    note_imbalance(dense, out_.dense_imbalance, dense_attends_);
+    note_imbalance(dense.ops, out_.dense_imbalance, dense_attends_);
     const SimTime start = now_;
-    run_flash(dense);
+    run_flash(dense.ops);
     out_.dense_latency += now_ - start;
     const SimTime sparse = now_;
-    run_flash(scores);
-    run_flash(attended);
+    run_flash(scores.ops);
+    run_flash(attended.ops);
     out_.sparse_latency += now_ - sparse;
-    scores.insert(scores.end(), attended.begin(), attended.end());
-    note_imbalance(scores, out_.sparse_imbalance, sparse_attends_);
-  }
-
-  static void add(std::vector<PageOp>& to, const std::vector<PageOp>& ops) {
-    to.insert(to.end(), ops.begin(), ops.end());
+    scores.ops.insert(scores.ops.end(), attended.ops.begin(), attended.ops.end());
+    note_imbalance(scores.ops, out_.sparse_imbalance, sparse_attends_);
   }
 
   static std::size_t distinct(const std::vector<std::uint32_t>& groups, std::uint32_t finer) {
@@ -268,6 +248,7 @@ class Study {
   ftl::BackingStore store_;
   ftl::DramBudget dram_;
   ftl::KvFtl ftl_;
+  csd_model::KvLookup lookup_{ftl_, nfc::FilterLocation::nfc};
   nfc::FlashTimeline timeline_;
   engine::SelectionSource& selection_;
   host::SparfBudget budget_;
@@ -306,9 +287,9 @@ void read_sixteen(const PolicyStudyConfig& config, const PolicyVariant& variant,
       const std::uint32_t group = t * distance / n;
       if (groups.empty() || groups.back() != group) groups.push_back(group);
     }
-    std::vector<PageOp> ops;
-    ftl.plan_token_groups(key, ftl::KvRows::both, groups, {}, ops);
-    return static_cast<std::uint32_t>(ops.size());
+    ReadPlan plan;
+    ftl.plan_token_groups(key, ftl::KvRows::both, groups, {}, plan);
+    return static_cast<std::uint32_t>(plan.size());
   };
   out.near_pages = pages(1);
   out.scattered_pages = pages(apart);

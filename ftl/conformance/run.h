@@ -105,7 +105,7 @@ class Run {
   void check_dram();
   void check_planned(const PageOp& op, std::uint32_t root, const KvPageId& page);
   void check_end();
-  void check_lookups(SequenceId id, std::size_t pages);
+  void check_lookups(SequenceId id, const ReadPlan& plan);
 
   /// Says what is wrong where `good` does not hold; `what` is formatted only then.
   template <class What>

@@ -135,10 +135,10 @@ void Run::check_planned(const PageOp& op, std::uint32_t root, const KvPageId& pa
           [&] { return fmt::format("{}, where {} is, too", name(page, ppa), to_string(at->second.second)); });
 }
 
-void Run::check_lookups(SequenceId id, std::size_t pages) {
-  const std::uint64_t lookups = ftl_->take_planned_lookups();
-  require(Property::planning, (lookups > 0) == (pages > 0),
-          [&] { return fmt::format("sequence {}: a plan of {} pages costs {} lookups", id.value, pages, lookups); });
+void Run::check_lookups(SequenceId id, const ReadPlan& plan) {
+  require(Property::planning, (plan.lookups > 0) == !plan.empty(), [&] {
+    return fmt::format("sequence {}: a plan of {} pages costs {} lookups", id.value, plan.size(), plan.lookups);
+  });
 }
 
 void Run::check_token_pages(const SequenceOracle& s, const KvKey& key, const HeadOracle& h, bool settled) {
@@ -155,10 +155,10 @@ void Run::check_token_pages(const SequenceOracle& s, const KvKey& key, const Hea
       const Half* const found = ftl_->token_rows(key, kind, group);
       require(Property::data, std::memcmp(found, &rows[from], count * sizeof(Half)) == 0,
               [&] { return to_string(page) + ": other bytes than were appended"; });
-      std::vector<PageOp> ops;
-      ftl_->take_planned_lookups();
-      ftl_->plan_token_groups(key, kind == KvKind::key ? KvRows::keys : KvRows::values, std::span(&group, 1), {}, ops);
-      check_lookups(key.sequence, ops.size());
+      ReadPlan plan;
+      ftl_->plan_token_groups(key, kind == KvKind::key ? KvRows::keys : KvRows::values, std::span(&group, 1), {}, plan);
+      check_lookups(key.sequence, plan);
+      const std::vector<PageOp>& ops = plan.ops;
       require(Property::planning, ops.size() <= 1 && (!settled || ops.size() == (group < written ? 1 : 0)),
               [&] { return fmt::format("{}: {} page reads", to_string(page), ops.size()); });
       if (ops.empty()) continue;
@@ -189,10 +189,10 @@ void Run::check_embedding_pages(const SequenceOracle& s, const KvKey& key, const
   if (windows == 0) return;
   std::vector<std::uint32_t> all(l.head_dim / l.finest_group());
   for (std::uint32_t i = 0; i < all.size(); ++i) all[i] = i;
-  std::vector<PageOp> ops;
-  ftl_->take_planned_lookups();
-  ftl_->plan_embedding_groups(key, all, {}, ops);
-  check_lookups(key.sequence, ops.size());
+  ReadPlan plan;
+  ftl_->plan_embedding_groups(key, all, {}, plan);
+  check_lookups(key.sequence, plan);
+  const std::vector<PageOp>& ops = plan.ops;
   std::size_t next = 0;
   for (std::uint32_t w = 0; w < windows; ++w) {
     const KvWindow window = l.window(w);

@@ -298,11 +298,10 @@ void Run::attend(const Operation& o) {
   if (tokens == 0) return;
   note("attend sequence {}, layer {}, head {}", id.value, key.layer.value, key.head.value);
   const std::uint32_t group = o.n[3] % tokens / ftl_->layout(id).group_tokens;
-  std::vector<PageOp> ops;
-  ftl_->take_planned_lookups();
-  ftl_->plan_token_groups(key, KvRows::both, std::span(&group, 1), {}, ops);
-  for (const PageOp& op : ops) flash(op);
-  check_lookups(id, ops.size());
+  ReadPlan plan;
+  ftl_->plan_token_groups(key, KvRows::both, std::span(&group, 1), {}, plan);
+  for (const PageOp& op : plan.ops) flash(op);
+  check_lookups(id, plan);
   planned_.clear();
   check_head(s, key, false);
 }

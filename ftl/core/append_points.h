@@ -13,14 +13,14 @@
 namespace csdsim::ftl {
 
 /// The shared point and that of moved pages are the streams kv and kv_gc of the block manager; points of a policy's own
-/// are kept here. Whoever closes, retires or collects an open block of the KV namespace must say so: forget().
+/// are kept here. Call forget() when an open block of the KV namespace is closed, retired or collected.
 class AppendPoints {
  public:
   explicit AppendPoints(BlockManager& blocks) : blocks_(blocks) {}
 
   /// The next page of `point` in `plane`, if the plane has one for it.
   std::optional<PhysicalPageAddress> take(PlaneId plane, AppendPoint point);
-  /// A page of any point's open block, where no plane has a block to open.
+  /// A page of any point's open block: the last resort where no plane has a block to open.
   std::optional<PhysicalPageAddress> take_from_any();
   /// Closes the point's open blocks and returns them.
   std::vector<BlockId> close(AppendPoint point);

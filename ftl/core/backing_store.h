@@ -34,7 +34,7 @@ struct OobTag {
   SequenceId sequence;  ///< KV pages only
   std::uint64_t index =
       0;  ///< host: logical page; token pages: token group; embedding: KvLayout::embedding_position + group
-  std::uint32_t segment = 0;  ///< KV pages only: of the writing sequence, a number that no other ever had
+  std::uint32_t segment = 0;  ///< KV pages only: number of the map segment that the page was written for
   /// Embedding pages of a window that was not full: its tokens that are in them; 0 for all others. With it, pages with
   /// equal tags hold equal bytes.
   std::uint32_t partial_tokens = 0;
@@ -49,8 +49,8 @@ struct OobRecord {
   std::uint64_t stamp = 0;  ///< programs of the whole drive up to and with this one
 };
 
-/// What a power loss did to the flash. Programs and erases that had not begun, and those that had ended, did nothing to
-/// it that was not expected.
+/// What a power loss did to the flash. Only operations that were in progress, or had not begun although the state says
+/// that they have happened, are listed.
 struct PowerLoss {
   std::vector<PhysicalPageAddress> torn;          ///< their programs had begun and not ended
   std::vector<PhysicalPageAddress> unprogrammed;  ///< their programs had not begun
@@ -98,13 +98,13 @@ class BackingStore {
   /// Erases a block; its pages read as all ones again.
   void erase(BlockId block);
 
-  /// Programmed since the last erase, if only half.
+  /// Whether the page was programmed since the last erase, completely or in part.
   bool written(PhysicalPageAddress ppa) const;
 
-  /// Empty where a page is erased, or cannot be read. Carried mode only.
+  /// Metadata of a page; empty if it is erased or cannot be read. Carried mode only.
   std::optional<OobRecord> oob(PhysicalPageAddress ppa) const;
 
-  /// The state changes of write() are undone or spoilt where power failed before the flash had followed. Pages that
+  /// Undoes or spoils the state changes of write() and erase() that the flash had not completed. Pages that
   /// were torn, or lie in half-erased blocks, hold noise and no metadata until their block is erased. Pages that were
   /// not written (their programs had failed) are left alone. Carried mode only.
   void lose_power(const PowerLoss& loss);

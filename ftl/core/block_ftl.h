@@ -18,6 +18,10 @@
 #include "ftl/core/page_map.h"
 #include "ftl/core/stripe.h"
 
+namespace csdsim {
+class Statistics;
+}
+
 namespace csdsim::ftl {
 
 /// Which plane a host page goes to.
@@ -47,15 +51,15 @@ enum class IoStatus : std::uint8_t {
   ok,
   out_of_range,
   out_of_space,
-  uncorrectable,  ///< reads: a page could not be corrected; partial writes: nor could what they merge with
+  uncorrectable,  ///< a page could not be corrected that is read, or that a partial write merges with
   read_only       ///< a block failed and no spare block is left
 };
 
 /// Page operations that may run side by side.
 using Phase = std::vector<PageOp>;
 
-/// What a request costs: phase i+1 may start when phase i is done. The state has changed already; requests that are in
-/// flight together must reach each plane in the order in which they were planned.
+/// The page operations of a request: phase i+1 may start when phase i is done. The state has changed already; requests
+/// that are in flight together must reach each plane in the order in which they were planned.
 struct IoPlan {
   IoStatus status = IoStatus::ok;
   std::vector<Phase> phases;
@@ -66,21 +70,21 @@ struct BlockFtlStats {
   std::uint64_t unwritten_reads = 0;     ///< logical pages read as zeros, without flash
   std::uint64_t merge_reads = 0;         ///< page reads to complete a partial write
   std::uint64_t host_pages_written = 0;  ///< programs for host writes
-  std::uint64_t gc_pages_moved = 0;      ///< page reads, and programs, of garbage collection
+  std::uint64_t gc_pages_moved = 0;      ///< by garbage collection, each by a read and a program
   std::uint64_t gc_erases = 0;
   std::uint64_t background_steps = 0;     ///< of garbage collection
-  std::uint64_t wear_pages_moved = 0;     ///< page reads, and programs, of static wear levelling
+  std::uint64_t wear_pages_moved = 0;     ///< by static wear levelling, each by a read and a program
   std::uint64_t wear_erases = 0;          ///< of static wear levelling
-  std::uint64_t retired_pages_moved = 0;  ///< page reads, and programs, to empty blocks that failed
+  std::uint64_t retired_pages_moved = 0;  ///< out of blocks that failed, each by a read and a program
   std::uint64_t program_failures = 0;
   std::uint64_t erase_failures = 0;
   std::uint64_t read_retries = 0;
   std::uint64_t uncorrectable_reads = 0;
   std::uint64_t trimmed_pages = 0;
-  std::uint64_t map_hits = 0;  ///< entries of host pages found in the cache; none where it holds all
+  std::uint64_t map_hits = 0;  ///< entries of host pages found in the cache; 0 without a cache
   std::uint64_t map_misses = 0;
   std::uint64_t map_pages_read = 0;     ///< translation pages
-  std::uint64_t map_pages_written = 0;  ///< translation pages, but for those that were moved
+  std::uint64_t map_pages_written = 0;  ///< translation pages written, except those that were moved
 
   /// Programs per host program; 1 before the first write. Programs that failed are not counted.
   double write_amplification() const {
@@ -90,16 +94,19 @@ struct BlockFtlStats {
   }
 };
 
-/// Offsets and lengths are bytes of the namespace. State changes at once; the returned plan says what it takes. `data`
+/// Registers all counters with unit and meaning; `stats` must outlive the dump.
+void register_statistics(Statistics& statistics, const BlockFtlStats& stats);
+
+/// Offsets and lengths are bytes of the namespace. State changes at once; the returned plan has the operations. `data`
 /// and `out` are empty in timing mode and `length` bytes long otherwise.
 ///
 /// A page whose program fails is programmed again elsewhere in its plane; its block is retired: the valid pages move
 /// out, and a spare block replaces it. A block whose erase fails is replaced too. Without a spare block the drive is
 /// read-only.
 ///
-/// With a cached map, a request first reads the translation pages of the entries that are not cached, and writes those
-/// whose dirty entries have to make room for them. Translation pages whose entries are moved without being cached are
-/// written by the request that collects.
+/// With a cached map, a request first reads the translation pages of the entries that are not cached, and writes back
+/// those whose dirty entries are evicted for them. Where garbage collection moves pages whose entries are not cached,
+/// the request that collects writes their translation pages.
 class BlockFtl {
  public:
   /// Throws UserError if the namespace's share of the flash is too small to collect garbage in, or on a bad config.
@@ -114,22 +121,22 @@ class BlockFtl {
   /// Appends the page reads that it takes to `ops`, which may run side by side. InternalError with a cached map, where
   /// a read takes several phases.
   IoStatus read(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops);
-  /// The same as a plan; of no phase where nothing is in flash.
+  /// The same as a plan; without a phase if nothing of it is in flash.
   IoPlan read(Bytes offset, Bytes length, std::span<std::byte> out = {});
 
-  /// A partly covered page is read, merged and written. Out of space cannot happen within capacity() before blocks are
-  /// lost; where a page fails, the pages before it are written and it keeps what it held.
+  /// A partly covered page is read, merged and written. Within capacity() space cannot run out before blocks are lost.
+  /// If a page fails, it keeps its content, and the pages before it are written.
   IoPlan write(Bytes offset, Bytes length, std::span<const std::byte> data = {});
 
   /// Pages that are covered wholly read as zeros from now on; partly covered ones keep their bytes.
   IoPlan trim(Bytes offset, Bytes length);
 
   bool collects_in_background() const { return config_.background_free_blocks > 0; }
-  /// The plane is short of free blocks, as background_free_blocks says, and has something to collect.
+  /// The plane has at most background_free_blocks free blocks, and something to collect.
   bool wants_background_step(PlaneId plane) const;
   /// A piece of background garbage collection in `plane`: moves at most gc_step_pages pages of a victim, and erases it
-  /// once it is empty. Empty if the plane wants none. Writes that need free blocks before the background has made them
-  /// finish what it has begun.
+  /// once it is empty. Empty if the plane wants none. A write that finds too few free blocks first finishes the
+  /// collection that was begun.
   std::optional<IoPlan> background_step(PlaneId plane);
 
   /// Fills the first `working_set` bytes (rounded up to pages) of an untouched drive, instantly: sequentially along the

@@ -13,6 +13,10 @@
 #include "base/fixed_divisor.h"
 #include "ftl/core/victim_index.h"
 
+namespace csdsim {
+class Statistics;
+}
+
 namespace csdsim::ftl {
 
 /// The two users of one drive's flash.
@@ -43,8 +47,8 @@ enum class BlockState : std::uint8_t {
   bad
 };
 
-/// How many erase blocks of each plane a namespace may hold. Free blocks are shared (so that wear is), quotas are not:
-/// one namespace cannot starve the other.
+/// How many erase blocks of each plane a namespace may hold. Free blocks are shared, so that wear is shared; the quotas
+/// keep one namespace from starving the other.
 struct BlockQuota {
   std::uint32_t block_namespace = 0;
   std::uint32_t kv_namespace = 0;
@@ -65,13 +69,13 @@ struct BlockManagerConfig {
   std::uint64_t seed = 1;          ///< of the draw
 };
 
-/// What a drive remembers of a block that was in use, or failed, while the power is off.
+/// What a drive remembers, without power, of a block that was in use or has failed.
 struct BlockRecord {
   BlockId block;
   std::uint32_t erases = 0;
   std::uint32_t written = 0;  ///< pages handed out since the last erase
   BlockState state = BlockState::free;
-  Namespace ns = Namespace::block;  ///< who has it; free blocks: had it last
+  Namespace ns = Namespace::block;  ///< its owner; of a free block, its last owner
   bool operator==(const BlockRecord&) const = default;
 };
 
@@ -106,13 +110,13 @@ class BlockManager {
   /// Same state as `pages` calls of allocate(), in O(blocks). Throws InternalError if they do not fit.
   void fill(PlaneId plane, Stream stream, std::uint64_t pages);
 
-  /// A page lost its meaning. True if its block is now full (or being collected) and without valid pages: it may be
-  /// erased. Throws InternalError if the page is not valid.
+  /// Marks a page invalid. Returns true if its block is full (or being collected) and has no valid page left: it may
+  /// be erased. Throws InternalError if the page is not valid.
   bool invalidate(PhysicalPageAddress ppa);
 
   /// open -> full: its unwritten pages come back with its erase.
   void close(BlockId block);
-  /// full -> collecting: it is no victim any more.
+  /// full -> collecting: victim() returns it no more.
   void begin_collect(BlockId block);
   /// full or collecting -> erasing. Throws InternalError from another state or with valid pages.
   void begin_erase(BlockId block);
@@ -132,8 +136,8 @@ class BlockManager {
   /// others by address.
   std::vector<BlockRecord> records() const;
   /// Takes over a record of another manager with the same geometry, quotas and configuration; in the order of
-  /// records(), before anything is allocated. `valid` are the block's pages that are wanted, ascending. Blocks in use
-  /// become full, those whose erase had not ended with them: nothing goes to an open block that power failed on. Throws
+  /// records(), before anything is allocated. `valid` lists the block's pages to keep, ascending. Blocks in use become
+  /// full, also those whose erase had not ended: no page goes to a block that was open when power failed. Throws
   /// InternalError if the block is in use already.
   void restore(const BlockRecord& record, std::span<const PhysicalPageAddress> valid);
 
@@ -177,6 +181,8 @@ class BlockManager {
   }
   std::uint32_t most_erases(PlaneId plane) const { return planes_[plane.value].most_erases; }
   WearStatistics wear() const;
+  /// Registers failed blocks and wear; the manager must outlive the dump.
+  void register_statistics(Statistics& statistics) const;
 
   const FlashGeometry& geometry() const { return geometry_; }
   std::uint32_t quota(Namespace ns) const { return quota_[index(ns)]; }
@@ -237,14 +243,14 @@ class BlockManager {
   BlockManagerConfig config_;
   FixedDivisor by_block_;
   FixedDivisor by_plane_;
-  std::size_t words_;  ///< of valid_, a block
+  std::size_t words_;  ///< words of valid_ per block
   std::array<std::uint32_t, kNamespaces> quota_{};
   std::array<std::uint64_t, kNamespaces> available_pages_{};
   std::array<std::uint64_t, kNamespaces> erasing_pages_{};
   std::array<std::uint64_t, kNamespaces> valid_pages_{};
   std::vector<Block> blocks_;
   std::vector<Plane> planes_;
-  std::vector<std::uint64_t> valid_;  ///< a bit a page
+  std::vector<std::uint64_t> valid_;  ///< one bit per page
   VictimIndex victims_;
   std::uint64_t clock_ = 0;  ///< pages handed out
   std::uint64_t factory_bad_ = 0;

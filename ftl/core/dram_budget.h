@@ -1,4 +1,4 @@
-// Controller DRAM is bounded: who holds how much of it, now and at most.
+// The capacity of controller DRAM, and how much of it each use holds, now and at most.
 #pragma once
 
 #include <array>
@@ -6,6 +6,10 @@
 #include <string_view>
 
 #include "base/units.h"
+
+namespace csdsim {
+class Statistics;
+}
 
 namespace csdsim::ftl {
 
@@ -16,12 +20,13 @@ enum class DramUse : std::uint8_t {
   flush_pending,   ///< page images whose program has not completed
   map,             ///< address maps of the KV namespace
   write_buffer,    ///< host writes that were acknowledged before they reached flash
-  engine_buffer    ///< of the attention engine, where it has no memory of its own
+  engine_buffer    ///< buffer of the attention engine, where it has no memory of its own
 };
 inline constexpr std::size_t kDramUses = 7;
 inline constexpr std::array<std::string_view, kDramUses> kDramUseNames{
     "group_buffer", "component_tail", "value_mean", "flush_pending", "map", "write_buffer", "engine_buffer"};
 
+/// Counts what each use holds of controller DRAM.
 class DramBudget {
  public:
   explicit DramBudget(Bytes capacity) : capacity_(capacity) {}
@@ -37,6 +42,9 @@ class DramBudget {
   Bytes used(DramUse use) const { return used_[index(use)]; }
   Bytes peak() const { return total_peak_; }
   Bytes peak(DramUse use) const { return peak_[index(use)]; }
+
+  /// Registers capacity and peaks; the budget must outlive the dump.
+  void register_statistics(Statistics& statistics) const;
 
  private:
   static constexpr std::size_t index(DramUse use) { return static_cast<std::size_t>(use); }

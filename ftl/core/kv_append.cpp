@@ -84,8 +84,8 @@ KvStatus KvFtl::book(const Append& a, std::uint64_t pages) {
     const std::uint64_t tile_heads = std::min(l.page_heads, s.shape.kv_heads - p.tile * l.page_heads);
     const std::uint64_t written = std::uint64_t{p.new_groups - p.old_groups};
     if (const std::uint64_t mapped = p.mapped_pages(l); mapped > 0) {
-      const std::uint64_t held = layer != nullptr ? layer->tiles[p.tile].runs.back()->map.pages() : 0;
-      const Bytes before = held > 0 ? layer->tiles[p.tile].runs.back()->table : Bytes{};
+      const std::uint64_t held = layer != nullptr ? layer->tiles[p.tile].segments.back()->map.pages() : 0;
+      const Bytes before = held > 0 ? layer->tiles[p.tile].segments.back()->table : Bytes{};
       const Bytes after = policy_->table_bytes(s.info(), held + mapped);
       if (after < before) {
         throw PolicyError(fmt::format(
@@ -160,9 +160,9 @@ KvFtl::Layer& KvFtl::layer_of(const Append& a) {
   // Growing maps by doubling would waste up to half of them; a hint that the flash could never hold is not believed.
   const std::uint64_t hinted = s.layout.pages(s.shape.max_tokens).total() * s.tiles();
   for (std::uint32_t t = 0; t < s.tiles(); ++t) {
-    slot->tiles[t].runs.push_back(new_run(a.key(t * s.layout.page_heads), s.segment, nullptr, s.layout));
+    slot->tiles[t].segments.push_back(new_segment(a.key(t * s.layout.page_heads), s.segment, nullptr, s.layout));
     if (hinted <= blocks_.available_pages(Namespace::kv)) {
-      slot->tiles[t].runs.back()->map.reserve(s.layout, s.shape.max_tokens);
+      slot->tiles[t].segments.back()->map.reserve(s.layout, s.shape.max_tokens);
     }
   }
   return *slot;
@@ -203,8 +203,8 @@ void KvFtl::append_tile(const Append& a, Layer& layer, const TilePlan& p, std::v
   for (std::uint32_t h = p.first_head; h < p.end_head; ++h) layer.heads[h].tokens = a.end();
   if (l.component_major) write_windows(a, layer, p, jobs);
   if (p.new_groups > p.old_groups || p.new_windows > p.old_windows) {
-    Run& run = *layer.tiles[p.tile].runs.back();
-    run.table = policy_->table_bytes(a.sequence.info(), run.map.pages());
+    MapSegment& segment = *layer.tiles[p.tile].segments.back();
+    segment.table = policy_->table_bytes(a.sequence.info(), segment.map.pages());
   }
 }
 
@@ -270,7 +270,7 @@ void KvFtl::write_groups(const Append& a, Layer& layer, const TilePlan& p, std::
   Sequence& s = a.sequence;
   const KvLayout& l = s.layout;
   Tile& tile = layer.tiles[p.tile];
-  Run& run = *tile.runs.back();
+  MapSegment& segment = *tile.segments.back();
   const KvKey key = a.key(p.tile * l.page_heads);
   const std::uint32_t per_group = l.pages_per_group();
   const std::uint32_t count = p.new_groups - p.old_groups;
@@ -281,11 +281,11 @@ void KvFtl::write_groups(const Append& a, Layer& layer, const TilePlan& p, std::
     for (std::uint32_t i = 0; i < per_group; ++i) {
       const PageKind kind = token_page_kind(i == 0 ? KvKind::key : KvKind::value, l);
       const KvPageId page{key, kind, group, 0};
-      const PhysicalPageAddress to = place(page, s, {run.slot, group * per_group + i}, job);
+      const PhysicalPageAddress to = place(page, s, {segment.slot, group * per_group + i}, job);
       if (store_.carried()) {
-        store_.write(to, std::as_bytes(group_image(a, layer, p, group, kind)), oob_tag(page, l, run.segment));
+        store_.write(to, std::as_bytes(group_image(a, layer, p, group, kind)), oob_tag(page, l, segment.number));
       }
-      run.map.push_token({to, false});
+      segment.map.push_token({to, false});
     }
   }
   stats_.token_pages_programmed += std::uint64_t{count} * per_group;

@@ -19,7 +19,7 @@ Bytes bytes_of(const std::vector<T>& v) {
 
 KvDumpSize KvDump::size() const {
   KvDumpSize size;
-  size.tables = bytes_of(runs);
+  size.tables = bytes_of(segments);
   for (const Sequence& s : sequences) {
     size.tables += Bytes{sizeof s.id + sizeof s.segment + sizeof s.shape + sizeof s.layout};
     for (const auto& layer : s.layers) {
@@ -33,7 +33,7 @@ KvDumpSize KvDump::size() const {
     }
   }
   for (const Image& image : images)
-    size.images += Bytes{sizeof image.run + sizeof image.position} + bytes_of(image.bytes);
+    size.images += Bytes{sizeof image.segment + sizeof image.position} + bytes_of(image.bytes);
   size.blocks = bytes_of(blocks);
   return size;
 }
@@ -53,15 +53,15 @@ KvDump KvFtl::power_loss() const {
   dump.tail = config_.tail;
   dump.next_segment = next_segment_;
   dump.blocks = blocks_.records();
-  std::unordered_map<const Run*, std::uint32_t> numbers;
-  const auto save_run = [&](const Run& run) {
-    const auto number = static_cast<std::uint32_t>(dump.runs.size());
-    const auto [at, is_new] = numbers.try_emplace(&run, number);
+  std::unordered_map<const MapSegment*, std::uint32_t> numbers;
+  const auto save_segment = [&](const MapSegment& segment) {
+    const auto number = static_cast<std::uint32_t>(dump.segments.size());
+    const auto [at, is_new] = numbers.try_emplace(&segment, number);
     if (!is_new) return at->second;
-    dump.runs.push_back({run.key, run.segment, run.map.first_group(), run.map.end_group(), run.map.first_position(),
-                         run.map.end_position()});
-    std::uint32_t position = run.map.first_group() * run.layout.pages_per_group();
-    for (const KvMapEntry& e : run.map.all_tokens()) {
+    dump.segments.push_back({segment.key, segment.number, segment.map.first_group(), segment.map.end_group(),
+                             segment.map.first_position(), segment.map.end_position()});
+    std::uint32_t position = segment.map.first_group() * segment.layout.pages_per_group();
+    for (const KvMapEntry& e : segment.map.all_tokens()) {
       if (e.in_dram() && !copied.contains(e.ppa().value)) {
         const auto image =
             is_parked(e.ppa()) ? std::span<const std::byte>(parked_.at(e.ppa().value).image) : store_.read(e.ppa());
@@ -89,8 +89,8 @@ KvDump KvFtl::power_loss() const {
         copy.value_mean = head.value_mean;
       }
       for (const Tile& tile : layer->tiles) {
-        KvDump::Tile& runs = to->tiles.emplace_back();
-        for (const auto& run : tile.runs) runs.push_back(save_run(*run));
+        KvDump::Tile& numbers_of_tile = to->tiles.emplace_back();
+        for (const auto& segment : tile.segments) numbers_of_tile.push_back(save_segment(*segment));
       }
     }
   }

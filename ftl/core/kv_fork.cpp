@@ -61,15 +61,15 @@ KvStatus KvFtl::fork_sequence(SequenceId parent_id, SequenceId child_id) {
     for (std::uint32_t t = 0; t < from->tiles.size(); ++t) {
       Tile& tile = from->tiles[t];
       const KvHead head{t * child.layout.page_heads};
-      if (tile.runs.back()->map.pages() == 0) {  // forking again must not lengthen the chain
+      if (tile.segments.back()->map.pages() == 0) {  // forking again must not lengthen the chain
         std::vector<PageOp> none;
-        release_run(*tile.runs.back(), parent_id, none);
-        tile.runs.pop_back();
+        release_segment(*tile.segments.back(), parent_id, none);
+        tile.segments.pop_back();
       }
       Tile& copy = to->tiles.emplace_back(tile);
-      for (const auto& run : copy.runs) run->users.push_back(child_id);
-      copy.runs.push_back(new_run({child_id, LayerId{i}, head}, child.segment, &tile, child.layout));
-      tile.runs.push_back(new_run({parent_id, LayerId{i}, head}, parent->segment, &tile, child.layout));
+      for (const auto& segment : copy.segments) segment->users.push_back(child_id);
+      copy.segments.push_back(new_segment({child_id, LayerId{i}, head}, child.segment, &tile, child.layout));
+      tile.segments.push_back(new_segment({parent_id, LayerId{i}, head}, parent->segment, &tile, child.layout));
     }
     child.layers[i] = std::move(to);
   }

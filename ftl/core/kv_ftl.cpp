@@ -105,18 +105,18 @@ void KvFtl::check_layout(const Sequence& s) const {
   if (l.component_major && !s.shape.component_major) wrong("has embedding pages, which the sequence is not to have");
 }
 
-std::shared_ptr<KvFtl::Run> KvFtl::new_run(const KvKey& key, std::uint32_t segment, const Tile* before,
-                                           const KvLayout& layout) {
-  auto run = std::make_shared<Run>();
-  run->key = key;
-  run->segment = segment;
-  run->slot = take_slot(*run);
-  run->layout = layout;
-  const bool first = before == nullptr || before->runs.empty();
-  run->map = HeadMap(first ? 0 : before->runs.back()->map.end_group(),
-                     first ? 0 : before->runs.back()->map.end_position(), layout.pages_per_group());
-  run->users.push_back(key.sequence);
-  return run;
+std::shared_ptr<KvFtl::MapSegment> KvFtl::new_segment(const KvKey& key, std::uint32_t number, const Tile* before,
+                                                      const KvLayout& layout) {
+  auto segment = std::make_shared<MapSegment>();
+  segment->key = key;
+  segment->number = number;
+  segment->slot = take_slot(*segment);
+  segment->layout = layout;
+  const bool first = before == nullptr || before->segments.empty();
+  segment->map = HeadMap(first ? 0 : before->segments.back()->map.end_group(),
+                         first ? 0 : before->segments.back()->map.end_position(), layout.pages_per_group());
+  segment->users.push_back(key.sequence);
+  return segment;
 }
 
 /// Controller DRAM that what is under way will give back.
@@ -135,7 +135,8 @@ FreeResult KvFtl::free_sequence(SequenceId id) {
   for (const auto& layer : s->layers) {
     if (!layer) continue;
     for (const Tile& tile : layer->tiles) {
-      for (const auto& run : tile.runs) s->closing_dram += run->users.size() == 1 ? run->table : Bytes{};
+      for (const auto& segment : tile.segments)
+        s->closing_dram += segment->users.size() == 1 ? segment->table : Bytes{};
     }
   }
   closing_dram_ += s->closing_dram;
@@ -178,15 +179,15 @@ void KvFtl::drop_superseded(Sequence& s, std::vector<PageOp>& erases) {
   drop_pages(std::exchange(s.superseded, {}), erases);
 }
 
-/// `user` shares the run no longer; the last one takes its pages along.
-void KvFtl::release_run(Run& run, SequenceId user, std::vector<PageOp>& erases) {
-  std::erase(run.users, user);
-  if (!run.users.empty()) return;
-  drop_pages(run.map.all_tokens(), erases);
-  drop_pages(run.map.all_embedding(), erases);
-  dram_.release(DramUse::map, run.table);
-  slots_[run.slot] = nullptr;
-  free_slots_.push_back(run.slot);
+/// `user` shares the segment no longer; the last one takes its pages along.
+void KvFtl::release_segment(MapSegment& segment, SequenceId user, std::vector<PageOp>& erases) {
+  std::erase(segment.users, user);
+  if (!segment.users.empty()) return;
+  drop_pages(segment.map.all_tokens(), erases);
+  drop_pages(segment.map.all_embedding(), erases);
+  dram_.release(DramUse::map, segment.table);
+  slots_[segment.slot] = nullptr;
+  free_slots_.push_back(segment.slot);
 }
 
 std::vector<PageOp> KvFtl::release(SequenceId id) {
@@ -196,7 +197,7 @@ std::vector<PageOp> KvFtl::release(SequenceId id) {
   for (const auto& layer : s.layers) {
     if (!layer) continue;
     for (Tile& tile : layer->tiles) {
-      for (const auto& run : tile.runs) release_run(*run, id, erases);
+      for (const auto& segment : tile.segments) release_segment(*segment, id, erases);
     }
     for (const Head& head : layer->heads) {
       if (head.partial) drop_pages(head.partial->pages, erases);
@@ -264,19 +265,20 @@ void KvFtl::visit_pages(const std::function<void(const KvPageId&, PhysicalPageAd
   const auto visit_page = [&](const KvPageId& page, const KvMapEntry& e) {
     if (!is_parked(e.ppa())) visit(page, e.ppa());
   };
-  const auto visit_run = [&](const Run& run) {
-    const std::uint32_t per_group = run.layout.pages_per_group();
-    std::uint32_t position = run.map.first_group() * per_group;
-    for (const KvMapEntry& e : run.map.all_tokens()) visit_page(page_id({run.slot, position++}), e);
-    position = run.map.first_position();
-    for (const KvMapEntry& e : run.map.all_embedding()) visit_page(page_id({run.slot, kEmbedding | position++}), e);
+  const auto visit_segment = [&](const MapSegment& segment) {
+    const std::uint32_t per_group = segment.layout.pages_per_group();
+    std::uint32_t position = segment.map.first_group() * per_group;
+    for (const KvMapEntry& e : segment.map.all_tokens()) visit_page(page_id({segment.slot, position++}), e);
+    position = segment.map.first_position();
+    for (const KvMapEntry& e : segment.map.all_embedding())
+      visit_page(page_id({segment.slot, kEmbedding | position++}), e);
   };
   for (const auto& [id, s] : sequences_) {
     for (std::uint32_t i = 0; i < s.layers.size(); ++i) {
       if (!s.layers[i]) continue;
       for (const Tile& tile : s.layers[i]->tiles) {
-        for (const auto& run : tile.runs) {
-          if (run->users.front() == id) visit_run(*run);
+        for (const auto& segment : tile.segments) {
+          if (segment->users.front() == id) visit_segment(*segment);
         }
       }
       for (std::uint32_t h = 0; h < s.shape.kv_heads; ++h) {
@@ -296,9 +298,9 @@ std::uint64_t KvFtl::verify() const {
   const std::uint64_t before = store_.integrity_errors();
   visit_pages([this](const KvPageId& page, PhysicalPageAddress ppa) {
     const PageOwner owner = owners_.get(ppa.value);
-    const Run& run = *slots_[owner.slot];
+    const MapSegment& segment = *slots_[owner.slot];
     const std::uint32_t partial_tokens = find_entry(owner, ppa).partial_tokens;
-    store_.read_verified(ppa, oob_tag(page, run.layout, run.segment, partial_tokens), PageCheck::key_and_crc);
+    store_.read_verified(ppa, oob_tag(page, segment.layout, segment.number, partial_tokens), PageCheck::key_and_crc);
   });
   return store_.integrity_errors() - before;
 }

@@ -16,6 +16,7 @@
 
 #include "base/fp16.h"
 #include "base/page_op.h"
+#include "base/read_plan.h"
 #include "ftl/core/append_points.h"
 #include "ftl/core/backing_store.h"
 #include "ftl/core/block_manager.h"
@@ -27,6 +28,10 @@
 #include "ftl/core/media_faults.h"
 #include "ftl/core/sparse_array.h"
 
+namespace csdsim {
+class Statistics;
+}
+
 namespace csdsim::ftl {
 
 struct KvDump;
@@ -36,10 +41,10 @@ struct KvFtlConfig {
   TailPolicy tail = TailPolicy::token_index;
   KvLayoutOptions layout;
   /// What carried reads of flash pages compare. The logical key catches every mapping error and costs nothing; the CRC
-  /// also catches corrupt bytes, at about a nanosecond for two bytes.
+  /// also catches corrupt bytes; it takes about one nanosecond of host time per two bytes.
   PageCheck check = PageCheck::key;
-  /// Tail policy `partial_program`: how often a window is written before it is full, at equal distances, rounded down
-  /// to whole token groups; as often as it has groups at most.
+  /// Tail policy `partial_program`: how often a window is written before it is full, at equal distances rounded down to
+  /// whole token groups; at most once per group.
   std::uint32_t tail_rewrites = 1;
 };
 
@@ -47,18 +52,21 @@ struct KvFtlStats {
   std::uint64_t lookups = 0;  ///< map entries looked up by the plan_ functions
   std::uint64_t token_pages_programmed = 0;
   std::uint64_t embedding_pages_programmed = 0;  ///< of full windows
-  std::uint64_t partial_pages_programmed = 0;    ///< of windows that were not full yet
+  std::uint64_t partial_pages_programmed = 0;    ///< embedding pages of windows that were not full yet
   std::uint64_t parked_pages_programmed = 0;     ///< pages that a recovery held in DRAM
   std::uint64_t read_back_pages = 0;             ///< K token pages read to be transposed
   std::uint64_t misplaced_pages = 0;             ///< pages that did not go to the plane that the policy wanted
   std::uint64_t erases = 0;
-  std::uint64_t gc_pages_moved = 0;  ///< page reads, and programs, of garbage collection
+  std::uint64_t gc_pages_moved = 0;  ///< by garbage collection, each by a read and a program
   std::uint64_t gc_blocks = 0;       ///< blocks that it emptied
   std::uint64_t program_failures = 0;
   std::uint64_t erase_failures = 0;
   std::uint64_t read_retries = 0;
   std::uint64_t uncorrectable_reads = 0;
 };
+
+/// Registers all counters with unit and meaning; `stats` must outlive the dump.
+void register_statistics(Statistics& statistics, const KvFtlStats& stats);
 
 /// The KV cache of many sequences under one mapping policy (kv_policy.h). K may be kept twice: in token pages and, once
 /// a window of tokens is complete, component-major in embedding pages; V in token pages only (InstInfer;
@@ -71,7 +79,7 @@ struct KvFtlStats {
 ///
 /// A block whose pages have all been freed is erased. Where appends need more room, blocks that are partly free are
 /// collected: their valid pages move, and they are erased when nobody reads the old pages any more, that is once each
-/// sequence that had one there was without a pin. A block's worth of pages is kept back for the moves.
+/// sequence that had one there was without a pin. As many pages as a block has are reserved for the moves.
 ///
 /// A page whose program fails is programmed again elsewhere; its block is retired, and emptied by a later append.
 ///
@@ -101,11 +109,11 @@ class KvFtl {
   /// (no such parent, or child in use), bad_token, busy, out_of_dram.
   KvStatus fork_sequence(SequenceId parent, SequenceId child);
 
-  /// The sequence is gone at once for every other call; its pages follow with its last pin.
+  /// For every other call the sequence no longer exists; its pages are freed when its last pin goes.
   FreeResult free_sequence(SequenceId id);
 
   /// Appends tokens [first, first + count) to `heads`. `keys` and `values` are [heads][count][d], empty in timing mode.
-  /// Unless the status is ok nothing has changed that can be seen; `jobs` may hold moves that make room.
+  /// Unless the status is ok the content has not changed; `jobs` may hold moves that make room.
   AppendResult append(SequenceId id, LayerId layer, TokenIndex first, std::uint32_t count, HeadRange heads,
                       std::span<const Half> keys = {}, std::span<const Half> values = {});
 
@@ -128,7 +136,7 @@ class KvFtl {
   const KvMappingPolicy& policy() const { return *policy_; }
 
   std::uint32_t tokens(const KvKey& key) const;
-  /// Tokens in full groups: they have token pages, in flash or on their way there.
+  /// Tokens in full groups: they have token pages, whose programs may still be in progress.
   std::uint32_t flushed_tokens(const KvKey& key) const;
   /// S_e: tokens [0, S_e) are readable in embedding pages. The others are scored from token pages (`token_index`,
   /// `partial_program`) or from DRAM (`dram`).
@@ -136,17 +144,16 @@ class KvFtl {
   /// Windows that those tokens lie in; the last may be partly filled.
   std::uint32_t transposed_windows(const KvKey& key) const;
 
-  /// Emits a read (class attend) for every page of the wanted rows that is in flash; none for those still in DRAM, the
-  /// unfinished group included. Keys come before values. `rows`, if given, says how many rows of each group a filter on
-  /// the die lets pass: the bytes that cross the channel.
+  /// Appends a read (class attend) for every page of the wanted rows that is in flash, and the map entries that the
+  /// firmware looks up to find these pages (KvMappingPolicy::lookups). There is none for rows that are still in DRAM,
+  /// those of the unfinished group included. Keys come before values. `rows`, if given, says how many rows of each
+  /// group a filter on the die lets pass: the bytes that cross the channel.
   void plan_token_groups(const KvKey& key, KvRows which, std::span<const std::uint32_t> groups,
-                         std::span<const std::uint32_t> rows, std::vector<PageOp>& out);
+                         std::span<const std::uint32_t> rows, ReadPlan& out);
   /// The same for embedding pages, over all windows of [0, S_e), window by window. `groups` are of
   /// KvLayout::finest_group() components and ascend: windows of larger groups are read where they hold one of them.
   void plan_embedding_groups(const KvKey& key, std::span<const std::uint32_t> groups,
-                             std::span<const std::uint32_t> rows, std::vector<PageOp>& out);
-  /// Table lookups that the plans since the last call of this cost the firmware (KvMappingPolicy::lookups).
-  std::uint64_t take_planned_lookups() { return std::exchange(planned_lookups_, 0); }
+                             std::span<const std::uint32_t> rows, ReadPlan& out);
 
   /// Data, carried mode only. Pages come from the backing store through its verifying read. Pointers hold until the
   /// next append to this head or until the sequence is released. Rows [slot][d] of a token group; the unfinished group
@@ -161,9 +168,9 @@ class KvFtl {
   /// token.
   std::span<const float> value_mean(const KvKey& key) const;
 
-  /// Every live page in (sequence, layer, head) order, by sharing run: token pages by group, then embedding pages by
-  /// window. A page that several sequences share is visited once, under the key that it was written under. Parked pages
-  /// have no address and are left out.
+  /// Every live page in (sequence, layer, head) order, by sharing segment: token pages by group, then embedding pages
+  /// by window. A page that several sequences share is visited once, under the key that it was written under. Parked
+  /// pages have no address and are left out.
   void visit_pages(const std::function<void(const KvPageId&, PhysicalPageAddress)>& visit) const;
   /// Pages that a fuller version has replaced and that wait for their last readers.
   std::size_t superseded_pages() const;
@@ -200,7 +207,7 @@ class KvFtl {
 
  private:
   struct Head;
-  struct Run;
+  struct MapSegment;
   struct Tile;
   struct Layer;
   struct Sequence;
@@ -216,7 +223,7 @@ class KvFtl {
     std::uint32_t count = 0;  ///< token groups, or 1
     std::uint32_t pages = 0;
   };
-  /// Whose map entry points at a page: the slot of a run, and the place in one of its two maps.
+  /// Whose map entry points at a page: the slot of a segment, and the place in one of its two maps.
   struct PageOwner {
     std::uint32_t slot = 0;
     std::uint32_t position = 0;  ///< the uppermost bit: in the embedding map
@@ -271,7 +278,7 @@ class KvFtl {
   void transpose(const KvKey& key, const KvWindow& window, std::uint32_t end);
   void read_back(const KvLayout& layout, const Tile& tile, const KvWindow& window, std::uint32_t end, FlushJob& job);
   template <class Add>
-  void program_window(const Sequence& s, const KvKey& key, const Run& run, std::uint32_t window,
+  void program_window(const Sequence& s, const KvKey& key, const MapSegment& segment, std::uint32_t window,
                       std::uint32_t partial_tokens, const Half* image, FlushJob& job, const Add& add);
   FlushJob write_window(Sequence& s, const KvKey& key, Layer& layer, std::uint32_t window);
   FlushJob write_partial(Sequence& s, const KvKey& key, Layer& layer, std::uint32_t window, std::uint32_t end);
@@ -305,7 +312,7 @@ class KvFtl {
   /// The entry that points at `ppa`; none if a newer version of the page has replaced it.
   FoundEntry find_entry(PageOwner owner, PhysicalPageAddress ppa) const;
   KvPageId page_id(PageOwner owner) const;
-  std::uint32_t take_slot(Run& run);
+  std::uint32_t take_slot(MapSegment& segment);
 
   // kv_parked.cpp
   bool is_parked(PhysicalPageAddress ppa) const { return ppa.value >= geometry_.pages(); }
@@ -314,13 +321,14 @@ class KvFtl {
 
   // kv_ftl.cpp
   void check_layout(const Sequence& s) const;
-  std::shared_ptr<Run> new_run(const KvKey& key, std::uint32_t segment, const Tile* before, const KvLayout& layout);
-  void release_run(Run& run, SequenceId user, std::vector<PageOp>& erases);
+  std::shared_ptr<MapSegment> new_segment(const KvKey& key, std::uint32_t number, const Tile* before,
+                                          const KvLayout& layout);
+  void release_segment(MapSegment& segment, SequenceId user, std::vector<PageOp>& erases);
   Bytes draining_dram() const;
   std::vector<PageOp> release(SequenceId id);
   void drop_pages(std::span<const KvMapEntry> pages, std::vector<PageOp>& erases);
   void drop_superseded(Sequence& s, std::vector<PageOp>& erases);
-  std::span<const std::byte> read(const KvPageId& page, const Run& run, PhysicalPageAddress ppa,
+  std::span<const std::byte> read(const KvPageId& page, const MapSegment& segment, PhysicalPageAddress ppa,
                                   std::uint32_t partial_tokens = 0) const;
   PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const;
   PageOp read_op(PhysicalPageAddress ppa, OpClass op_class);
@@ -339,9 +347,9 @@ class KvFtl {
   std::vector<DrainingBlock> draining_;
   std::map<std::uint64_t, ParkedPage> parked_;  ///< by the address in the map entry
   std::uint64_t next_parked_;
-  std::vector<BlockId> failed_;    ///< retired blocks that may hold valid pages
-  SparseArray<PageOwner> owners_;  ///< by physical page; says something for valid pages only
-  std::vector<Run*> slots_;        ///< the runs that have pages
+  std::vector<BlockId> failed_;     ///< retired blocks that may hold valid pages
+  SparseArray<PageOwner> owners_;   ///< by physical page; meaningful for valid pages only
+  std::vector<MapSegment*> slots_;  ///< the segments that have pages
   std::vector<std::uint32_t> free_slots_;
   AppendPoints points_;
   std::unique_ptr<Pages> pages_;
@@ -351,9 +359,8 @@ class KvFtl {
   std::uint64_t next_job_ = 0;
   std::uint32_t next_segment_ = 0;
   std::size_t closing_sequences_ = 0;
-  Bytes closing_dram_;  ///< what closing sequences hold beside their pending flushes
-  std::uint64_t planned_lookups_ = 0;
-  std::vector<TilePlan> plan_;      ///< scratch: of the append at hand
+  Bytes closing_dram_;              ///< what closing sequences hold beside their pending flushes
+  std::vector<TilePlan> plan_;      ///< scratch: of the current append
   std::vector<Half> window_image_;  ///< scratch, [d][T]
   std::vector<Half> group_image_;   ///< scratch, a token page
   KvFtlStats stats_;

@@ -23,35 +23,35 @@ bool KvFtl::room_may_come(std::uint64_t pages) const {
   return !pending_.empty() || !moves_.empty() || !draining_.empty() || blocks_.erasing_pages(Namespace::kv) > 0;
 }
 
-std::uint32_t KvFtl::take_slot(Run& run) {
+std::uint32_t KvFtl::take_slot(MapSegment& segment) {
   if (free_slots_.empty()) {
-    slots_.push_back(&run);
+    slots_.push_back(&segment);
     return static_cast<std::uint32_t>(slots_.size() - 1);
   }
   const std::uint32_t slot = free_slots_.back();
   free_slots_.pop_back();
-  slots_[slot] = &run;
+  slots_[slot] = &segment;
   return slot;
 }
 
 KvFtl::FoundEntry KvFtl::find_entry(PageOwner owner, PhysicalPageAddress ppa) const {
   if (slots_[owner.slot] == nullptr) return {};
-  Run& run = *slots_[owner.slot];
+  MapSegment& segment = *slots_[owner.slot];
   if ((owner.position & kEmbedding) == 0) {
-    KvMapEntry& entry = run.map.token_at(owner.position);
+    KvMapEntry& entry = segment.map.token_at(owner.position);
     return {entry.ppa() == ppa ? &entry : nullptr, 0};
   }
   const std::uint32_t position = owner.position & ~kEmbedding;
-  if (position >= run.map.first_position() && position < run.map.end_position()) {
-    if (KvMapEntry& entry = run.map.embedding_at(position); entry.ppa() == ppa) return {&entry, 0};
+  if (position >= segment.map.first_position() && position < segment.map.end_position()) {
+    if (KvMapEntry& entry = segment.map.embedding_at(position); entry.ppa() == ppa) return {&entry, 0};
   }
-  const auto s = sequences_.find(run.key.sequence);
-  if (s == sequences_.end() || s->second.segment != run.segment) return {};
-  Head& head = s->second.layers[run.key.layer.value]->heads[run.key.head.value];
-  const KvWindow window = run.layout.window(run.layout.window_at(position));
-  const std::uint64_t first = run.layout.embedding_position(window);
+  const auto s = sequences_.find(segment.key.sequence);
+  if (s == sequences_.end() || s->second.segment != segment.number) return {};
+  Head& head = s->second.layers[segment.key.layer.value]->heads[segment.key.head.value];
+  const KvWindow window = segment.layout.window(segment.layout.window_at(position));
+  const std::uint64_t first = segment.layout.embedding_position(window);
   for (PartialWindow* const partial : {head.partial.get(), head.coming_partial.get()}) {
-    if (partial == nullptr || partial->window != run.layout.window_at(position)) continue;
+    if (partial == nullptr || partial->window != segment.layout.window_at(position)) continue;
     KvMapEntry& entry = partial->pages[position - first];
     if (entry.ppa() == ppa) return {&entry, partial->end - window.first};
   }
@@ -59,16 +59,16 @@ KvFtl::FoundEntry KvFtl::find_entry(PageOwner owner, PhysicalPageAddress ppa) co
 }
 
 KvPageId KvFtl::page_id(PageOwner owner) const {
-  const Run& run = *slots_[owner.slot];
+  const MapSegment& segment = *slots_[owner.slot];
   if ((owner.position & kEmbedding) == 0) {
-    const std::uint32_t per_group = run.layout.pages_per_group();
+    const std::uint32_t per_group = segment.layout.pages_per_group();
     const KvKind kind = owner.position % per_group == 0 ? KvKind::key : KvKind::value;
-    return {run.key, token_page_kind(kind, run.layout), owner.position / per_group, 0};
+    return {segment.key, token_page_kind(kind, segment.layout), owner.position / per_group, 0};
   }
   const std::uint32_t position = owner.position & ~kEmbedding;
-  const std::uint32_t window = run.layout.window_at(position);
-  const std::uint64_t first = run.layout.embedding_position(run.layout.window(window));
-  return {run.key, PageKind::embedding, static_cast<std::uint32_t>(position - first), window};
+  const std::uint32_t window = segment.layout.window_at(position);
+  const std::uint64_t first = segment.layout.embedding_position(segment.layout.window(window));
+  return {segment.key, PageKind::embedding, static_cast<std::uint32_t>(position - first), window};
 }
 
 /// A page whose program is in flight stays where it is: its flush will say where it landed. One that was replaced goes
@@ -141,19 +141,19 @@ bool KvFtl::empty_block(BlockId block, AppendResult& result) {
     const PhysicalPageAddress from{first + *page};
     const PageOwner owner = owners_.get(from.value);
     const KvPageId id = page_id(owner);
-    const Run& run = *slots_[owner.slot];
-    const auto to = place_moved(id, sequences_.at(run.users.front()), owner, from, job);
+    const MapSegment& segment = *slots_[owner.slot];
+    const auto to = place_moved(id, sequences_.at(segment.users.front()), owner, from, job);
     if (!to) break;  // a program failed and no spare block was left: the rest stays, it can be read
     job.reads.push_back(read_op(from, OpClass::gc));
     const FoundEntry found = find_entry(owner, from);
     if (store_.carried()) {
-      store_.write(*to, read(id, run, from, found.partial_tokens),
-                   oob_tag(id, run.layout, run.segment, found.partial_tokens));
+      store_.write(*to, read(id, segment, from, found.partial_tokens),
+                   oob_tag(id, segment.layout, segment.number, found.partial_tokens));
     }
     *found.entry = KvMapEntry(*to, false);
     drop_page(from);
     move.pages.push_back({owner, *to});
-    move.sequences.insert(move.sequences.end(), run.users.begin(), run.users.end());
+    move.sequences.insert(move.sequences.end(), segment.users.begin(), segment.users.end());
   }
   std::ranges::sort(move.sequences);
   move.sequences.erase(std::unique(move.sequences.begin(), move.sequences.end()), move.sequences.end());

@@ -21,7 +21,7 @@ struct KvPageCount {
 struct KvWindow {
   std::uint32_t first = 0;
   std::uint32_t tokens = 0;  ///< T
-  std::uint32_t group = 0;   ///< m, components an embedding page
+  std::uint32_t group = 0;   ///< m, components per embedding page
   std::uint32_t end() const { return first + tokens; }
   bool operator==(const KvWindow&) const = default;
 };
@@ -29,7 +29,7 @@ struct KvWindow {
 /// How token rows of `head_dim` halves are cut into pages.
 ///
 /// A token page holds n tokens of `page_heads` KV heads, K or V, or both where they are `paired`: [K, V][head][n][d].
-/// An embedding page holds m runs of T consecutive tokens of one head, one run a component of K: [m][T].
+/// An embedding page holds m runs of T consecutive tokens of one head, one run per component of K: [m][T].
 ///
 /// Windows of T tokens follow one another. With `doublings` they get longer with the context: kWindowsPerStage times T
 /// tokens into the sequence, T may double and m halve, `doublings` times at most, so that the keys that fill no window
@@ -40,14 +40,14 @@ struct KvLayout {
   Bytes page_size;
   std::uint32_t head_dim = 0;         ///< d
   std::uint32_t embedding_group = 0;  ///< m of the first window
-  std::uint32_t group_tokens = 0;     ///< n, tokens a token page
+  std::uint32_t group_tokens = 0;     ///< n, tokens per token page
   std::uint32_t window_tokens = 0;    ///< T of the first window
   bool component_major = true;        ///< embedding pages exist; otherwise no window is ever full
   std::uint32_t page_heads = 1;       ///< KV heads that share a token page
   bool paired = false;                ///< K and V of the same tokens share a token page
   std::uint32_t doublings = 0;        ///< how often T doubles as the context grows
 
-  /// One head a page, K and V apart, windows of one length: n = P / (d p), T = P / (m p).
+  /// One head per page, K and V in separate pages, windows of one length: n = P / (d p), T = P / (m p).
   ///
   /// `embedding_group` 0 chooses m: the largest T with T <= max(256, max_tokens / 2), else the smallest T there is.
   /// Half the longest sequence, because tokens short of a window cost whole token pages
@@ -92,8 +92,6 @@ struct KvLayout {
   Bytes worst_tail(const KvShape& shape, TailPolicy tail) const;
 
   Bytes row() const { return {std::uint64_t{head_dim} * kElementBytes}; }
-  /// Programmed in the long run, a token and head: K twice (once where it is token-major only), V once.
-  Bytes programmed_per_token() const { return row() * (component_major ? 3 : 2); }
 
  private:
   std::uint32_t stage_of(std::uint64_t token) const;

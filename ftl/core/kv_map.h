@@ -1,4 +1,4 @@
-// The two address maps of one KV head: (kind, gt) -> page and (w, ge) -> page. Eight bytes an entry.
+// The two address maps of one KV head: (kind, gt) -> page and (w, ge) -> page. Eight bytes per entry.
 #pragma once
 
 #include <cstddef>
@@ -19,21 +19,21 @@ class KvMapEntry {
   KvMapEntry() = default;
   KvMapEntry(PhysicalPageAddress ppa, bool awaits_read_back)
       : bits_(ppa.value | kInDram | (awaits_read_back ? kAwaitsReadBack : 0)) {}
-  /// Of a page that was found in flash.
+  /// The entry of a page that was found in flash.
   static KvMapEntry in_flash(PhysicalPageAddress ppa) {
     KvMapEntry entry;
     entry.bits_ = ppa.value;
     return entry;
   }
 
-  /// Of a page that is yet to be found.
+  /// The entry of a page that is yet to be found.
   static KvMapEntry nowhere() { return in_flash({kAddress}); }
 
   PhysicalPageAddress ppa() const { return {bits_ & kAddress}; }
   bool is_nowhere() const { return (bits_ & kAddress) == kAddress; }
   /// The program has not completed: reads are served from controller DRAM.
   bool in_dram() const { return (bits_ & kInDram) != 0; }
-  /// Embedding pages: the keys of the window are still on their way back from flash; not readable in this layout yet.
+  /// Embedding pages: the keys of the window are still being read back from flash, so the page is not readable yet.
   bool awaits_read_back() const { return (bits_ & kAwaitsReadBack) != 0; }
   void flushed() { bits_ &= kAddress; }
   /// Fault injection: points elsewhere, states unchanged.

@@ -12,7 +12,7 @@ class KvFtl::Pages final : public PageAllocator {
  public:
   explicit Pages(KvFtl& ftl) : ftl_(ftl) {}
 
-  /// What a policy takes until the next call of this is programmed on behalf of `op_class`.
+  /// Pages that a policy takes until the next call of begin() are programmed on behalf of `op_class`.
   void begin(std::vector<PageOp>& programs, OpClass op_class) {
     programs_ = &programs;
     op_class_ = op_class;
@@ -20,7 +20,7 @@ class KvFtl::Pages final : public PageAllocator {
     exhausted_ = false;
     last_ = PhysicalPageAddress::invalid();
   }
-  /// Nothing may be taken.
+  /// From now on no page may be taken.
   void end() { programs_ = nullptr; }
 
   std::uint32_t taken() const { return taken_; }

@@ -11,20 +11,20 @@ PhysicalPageAddress KvFtl::park(PageOwner owner, std::span<const std::byte> imag
   return {next_parked_++};
 }
 
-/// Programs as many parked pages as appends could. The pages of a run are a job, those of a window another, because
+/// Programs as many parked pages as appends could. The pages of a segment are a job, those of a window another, because
 /// windows are read back before they are programmed.
 void KvFtl::place_parked(std::vector<FlushJob>& jobs) {
   for (auto it = parked_.begin(); it != parked_.end() && appendable_pages() > 0;) {
-    const Run& run = *slots_[it->second.owner.slot];
+    const MapSegment& segment = *slots_[it->second.owner.slot];
     const KvPageId first = page_id(it->second.owner);
     FlushJob job;
     job.id = FlushJobId{next_job_++};
     PendingMove move;
     bool room = true;
-    move.sequences = run.users;
+    move.sequences = segment.users;
     move.only_copy = true;
     const auto belongs = [&](const ParkedPage& parked) {
-      if (parked.owner.slot != run.slot) return false;
+      if (parked.owner.slot != segment.slot) return false;
       const KvPageId page = page_id(parked.owner);
       return (page.kind == PageKind::embedding) == (first.kind == PageKind::embedding) && page.window == first.window;
     };
@@ -37,14 +37,14 @@ void KvFtl::place_parked(std::vector<FlushJob>& jobs) {
       }
       const KvPageId page = page_id(owner);
       if (found.entry->awaits_read_back() && job.reads.empty()) {
-        const KvKey reader{run.users.front(), run.key.layer, run.key.head};
-        const KvWindow window = run.layout.window(page.window);
-        read_back(run.layout, tile(reader), window, window.end(), job);
+        const KvKey reader{segment.users.front(), segment.key.layer, segment.key.head};
+        const KvWindow window = segment.layout.window(page.window);
+        read_back(segment.layout, tile(reader), window, window.end(), job);
       }
-      const auto to = place_if_room(page, sequences_.at(run.users.front()), owner, job);
+      const auto to = place_if_room(page, sequences_.at(segment.users.front()), owner, job);
       room = to.has_value();
       if (!room) break;  // programs failed and no spare block was left
-      store_.write(*to, it->second.image, oob_tag(page, run.layout, run.segment, found.partial_tokens));
+      store_.write(*to, it->second.image, oob_tag(page, segment.layout, segment.number, found.partial_tokens));
       *found.entry = KvMapEntry(*to, found.entry->awaits_read_back());
       move.pages.push_back({owner, *to});
       it = parked_.erase(it);

@@ -24,9 +24,9 @@ class PolicyError : public UserError {
   using UserError::UserError;
 };
 
-/// A series of open erase blocks, at most one a plane, that fill page by page. Pages given to one append point share
+/// A series of open erase blocks, at most one per plane, that fill page by page. Pages given to one append point share
 /// blocks with one another and with no others, as long as there is room. What a point means is the policy's choice: one
-/// for all (the default), one a sequence, one a layer.
+/// for all (the default), one per sequence, one per layer.
 using AppendPoint = StrongId<struct AppendPointTag>;
 /// All pages of all sequences, unless a policy says otherwise.
 inline constexpr AppendPoint kSharedPoint{0};
@@ -51,7 +51,7 @@ class PageAllocator {
 
   /// Pages of `plane` that can still be written without an erase, those of other append points included.
   virtual std::uint64_t free_pages(PlaneId plane) const = 0;
-  /// Pages read for attention from `channel`, older ones counting less and less (halved every 1,024 reads a channel).
+  /// Pages read for attention from `channel`, older ones counting less and less (halved every 1,024 reads per channel).
   virtual double read_load(ChannelId channel) const = 0;
   /// Valid KV pages of `channel`.
   virtual std::uint64_t valid_pages(ChannelId channel) const = 0;
@@ -62,7 +62,7 @@ class PageAllocator {
 
 /// What the pages of a sequence look like, decided when it is created.
 struct KvLayoutOptions {
-  std::uint32_t embedding_group = 0;  ///< m, components an embedding page; 0: the policy chooses
+  std::uint32_t embedding_group = 0;  ///< m, components per embedding page; 0: the policy chooses
   bool adaptive = false;              ///< m halves as the context grows (KvLayout::doublings)
 };
 
@@ -101,10 +101,10 @@ class KvMappingPolicy {
   virtual std::uint32_t groups_to_write(const KvSequenceInfo& sequence, std::uint32_t tokens,
                                         std::uint32_t written_groups) const;
 
-  /// Table entries that the firmware looks up to find `pages` pages of one head. The default: one a page.
+  /// Table entries that the firmware looks up to find `pages` pages of one head. The default: one per page.
   virtual std::uint64_t lookups(const KvSequenceInfo& sequence, std::uint64_t pages) const;
 
-  /// Controller DRAM that finding `pages` pages of one head takes. The default: eight bytes a page.
+  /// Controller DRAM that finding `pages` pages of one head takes. The default: eight bytes per page.
   virtual Bytes table_bytes(const KvSequenceInfo& sequence, std::uint64_t pages) const;
 
   /// The sequence is gone and its pages with it: a good time to close append points.

@@ -33,20 +33,20 @@ void KvFtl::plan_read(const KvMapEntry& entry, std::uint64_t channel_bytes, std:
 }
 
 void KvFtl::plan_token_groups(const KvKey& key, KvRows which, std::span<const std::uint32_t> groups,
-                              std::span<const std::uint32_t> rows, std::vector<PageOp>& out) {
+                              std::span<const std::uint32_t> rows, ReadPlan& out) {
   const Head& h = head(key);
   const Tile& t = tile(key);
   const KvLayout& l = layout(key.sequence);
   const std::uint32_t written = t.written_groups();
   const std::uint64_t present = (std::uint64_t{h.tokens} + l.group_tokens - 1) / l.group_tokens;
-  const std::size_t before = out.size();
+  const std::size_t before = out.ops.size();
   const auto plan = [&](KvKind kind, std::uint32_t kinds) {
     for (std::size_t i = 0; i < groups.size(); ++i) {
       if (groups[i] >= present) {
         throw bad_page({key, token_page_kind(kind, l), groups[i], 0}, "there is no such token group");
       }
       if (groups[i] >= written) continue;
-      plan_read(t.token(kind, groups[i]), rows.empty() ? l.page_size.value : rows[i] * kinds * l.row().value, out);
+      plan_read(t.token(kind, groups[i]), rows.empty() ? l.page_size.value : rows[i] * kinds * l.row().value, out.ops);
     }
     stats_.lookups += groups.size();
   };
@@ -56,15 +56,15 @@ void KvFtl::plan_token_groups(const KvKey& key, KvRows which, std::span<const st
     if (which != KvRows::values) plan(KvKind::key, 1);
     if (which != KvRows::keys) plan(KvKind::value, 1);
   }
-  planned_lookups_ += policy_->lookups(sequence(key.sequence).info(), out.size() - before);
+  out.lookups += policy_->lookups(sequence(key.sequence).info(), out.ops.size() - before);
 }
 
 void KvFtl::plan_embedding_groups(const KvKey& key, std::span<const std::uint32_t> groups,
-                                  std::span<const std::uint32_t> rows, std::vector<PageOp>& out) {
+                                  std::span<const std::uint32_t> rows, ReadPlan& out) {
   const Head& h = head(key);
   const Tile& t = tile(key);
   const KvLayout& l = layout(key.sequence);
-  const std::size_t before = out.size();
+  const std::size_t before = out.ops.size();
   const std::uint32_t full = readable_windows(t, h, l);
   const std::uint32_t windows = transposed_windows(key);
   for (std::uint32_t w = 0; w < windows; ++w) {
@@ -80,19 +80,19 @@ void KvFtl::plan_embedding_groups(const KvKey& key, std::span<const std::uint32_
       std::uint64_t runs = 0;
       for (; i < groups.size() && groups[i] / finer == ge; ++i) runs += rows.empty() ? 0 : rows[i];
       const KvMapEntry& e = w < full ? t.embedding(position + ge) : h.partial->pages[ge];
-      plan_read(e, rows.empty() ? l.page_size.value : runs * tokens * kElementBytes, out);
+      plan_read(e, rows.empty() ? l.page_size.value : runs * tokens * kElementBytes, out.ops);
       ++stats_.lookups;
     }
   }
-  planned_lookups_ += policy_->lookups(sequence(key.sequence).info(), out.size() - before);
+  out.lookups += policy_->lookups(sequence(key.sequence).info(), out.ops.size() - before);
 }
 
-std::span<const std::byte> KvFtl::read(const KvPageId& page, const Run& run, PhysicalPageAddress ppa,
+std::span<const std::byte> KvFtl::read(const KvPageId& page, const MapSegment& segment, PhysicalPageAddress ppa,
                                        std::uint32_t partial_tokens) const {
   if (is_parked(ppa)) return parked_.at(ppa.value).image;
   KvPageId written = page;
-  written.key = run.key;
-  return store_.read_verified(ppa, oob_tag(written, run.layout, run.segment, partial_tokens), config_.check);
+  written.key = segment.key;
+  return store_.read_verified(ppa, oob_tag(written, segment.layout, segment.number, partial_tokens), config_.check);
 }
 
 const Half* KvFtl::token_rows(const KvKey& key, KvKind kind, std::uint32_t group) const {
@@ -102,8 +102,8 @@ const Half* KvFtl::token_rows(const KvKey& key, KvKind kind, std::uint32_t group
   const KvPageId page{key, token_page_kind(kind, l), group, 0};
   const std::uint32_t written = t.written_groups();
   if (group < written) {
-    const Run& run = t.run_of_group(group);
-    return as_halves(read(page, run, run.map.token(kind, group).ppa())) + row_offset(l, kind, key.head);
+    const MapSegment& segment = t.segment_of_group(group);
+    return as_halves(read(page, segment, segment.map.token(kind, group).ppa())) + row_offset(l, kind, key.head);
   }
   const std::vector<Half>& tail = kind == KvKind::key ? h.key_tail : h.value_tail;
   const std::size_t at = std::size_t{group - written} * l.group_tokens * l.head_dim;
@@ -128,10 +128,11 @@ const Half* KvFtl::embedding_page(const KvKey& key, std::uint32_t ge, std::uint3
     throw bad_page(page, "no embedding page to read");
   }
   if (w >= readable_windows(t, h, l)) {
-    return as_halves(read(page, *t.runs.back(), h.partial->pages[ge].ppa(), h.partial->end - window.first));
+    return as_halves(read(page, *t.segments.back(), h.partial->pages[ge].ppa(), h.partial->end - window.first));
   }
   const std::uint64_t position = l.embedding_position(window) + ge;
-  return as_halves(read(page, t.run_of_position(static_cast<std::uint32_t>(position)), t.embedding(position).ppa()));
+  return as_halves(
+      read(page, t.segment_of_position(static_cast<std::uint32_t>(position)), t.embedding(position).ppa()));
 }
 
 std::span<const float> KvFtl::value_mean(const KvKey& key) const {

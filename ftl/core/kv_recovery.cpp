@@ -15,7 +15,7 @@ namespace csdsim::ftl {
 
 class KvFtl::Recovery {
  public:
-  Recovery(KvFtl& ftl, const KvDump& dump) : ftl_(ftl), dump_(dump), runs_(dump.runs.size()) {}
+  Recovery(KvFtl& ftl, const KvDump& dump) : ftl_(ftl), dump_(dump), segments_(dump.segments.size()) {}
 
   RecoveryResult run() {
     check();
@@ -38,7 +38,7 @@ class KvFtl::Recovery {
   void check() const;
   void restore_sequences();
   void restore_layer(const KvDump::Layer& saved, Sequence& s, std::uint32_t layer);
-  const std::shared_ptr<Run>& restore_run(std::uint32_t number, const Sequence& user);
+  const std::shared_ptr<MapSegment>& restore_segment(std::uint32_t number, const Sequence& user);
   void scan();
   KvMapEntry* entry_for(const OobTag& tag);
   void settle_partials();
@@ -71,8 +71,8 @@ class KvFtl::Recovery {
 
   KvFtl& ftl_;
   const KvDump& dump_;
-  std::vector<std::shared_ptr<Run>> runs_;             ///< as the dump numbers them; null: no sequence is left
-  std::unordered_map<std::uint64_t, Run*> by_writer_;  ///< a segment writes one run a tile
+  std::vector<std::shared_ptr<MapSegment>> segments_;         ///< as the dump numbers them; null: no sequence is left
+  std::unordered_map<std::uint64_t, MapSegment*> by_writer_;  ///< a sequence writes one segment of a number per tile
   RecoveryResult result_;
 };
 
@@ -108,7 +108,7 @@ void KvFtl::Recovery::restore_layer(const KvDump::Layer& saved, Sequence& s, std
   Layer& to = *s.layers[layer];
   for (const KvDump::Tile& numbers : saved.tiles) {
     Tile& tile = to.tiles.emplace_back();
-    for (const std::uint32_t number : numbers) tile.runs.push_back(restore_run(number, s));
+    for (const std::uint32_t number : numbers) tile.segments.push_back(restore_segment(number, s));
   }
   for (const KvDump::Head& from : saved.heads) {
     const std::uint32_t windows = to.tiles[to.heads.size() / s.layout.page_heads].written_windows(s.layout);
@@ -126,46 +126,46 @@ void KvFtl::Recovery::restore_layer(const KvDump::Layer& saved, Sequence& s, std
   }
 }
 
-const std::shared_ptr<KvFtl::Run>& KvFtl::Recovery::restore_run(std::uint32_t number, const Sequence& user) {
-  auto& run = runs_[number];
-  if (!run) {
-    const KvDump::Run& saved = dump_.runs[number];
-    run = std::make_shared<Run>();
-    run->key = saved.key;
-    run->segment = saved.segment;
-    run->slot = ftl_.take_slot(*run);
-    run->layout = user.layout;
-    run->map = HeadMap(saved.first_group, saved.first_position, user.layout.pages_per_group());
-    run->map.assign_nowhere(saved.end_group, saved.end_position);
-    by_writer_.emplace(writer(saved.segment, saved.key.layer, saved.key.head), run.get());
+const std::shared_ptr<KvFtl::MapSegment>& KvFtl::Recovery::restore_segment(std::uint32_t number, const Sequence& user) {
+  auto& segment = segments_[number];
+  if (!segment) {
+    const KvDump::MapSegment& saved = dump_.segments[number];
+    segment = std::make_shared<MapSegment>();
+    segment->key = saved.key;
+    segment->number = saved.number;
+    segment->slot = ftl_.take_slot(*segment);
+    segment->layout = user.layout;
+    segment->map = HeadMap(saved.first_group, saved.first_position, user.layout.pages_per_group());
+    segment->map.assign_nowhere(saved.end_group, saved.end_position);
+    by_writer_.emplace(writer(saved.number, saved.key.layer, saved.key.head), segment.get());
   }
-  run->users.push_back(user.id);
-  return run;
+  segment->users.push_back(user.id);
+  return segment;
 }
 
 /// Where the page belongs, if anyone still wants it.
 KvMapEntry* KvFtl::Recovery::entry_for(const OobTag& tag) {
   const auto at = by_writer_.find(writer(tag.segment, tag.layer, tag.head));
   if (at == by_writer_.end()) return nullptr;
-  Run& run = *at->second;
+  MapSegment& segment = *at->second;
   if (tag.kind != PageKind::embedding) {
-    if (tag.index < run.map.first_group() || tag.index >= run.map.end_group()) return nullptr;
-    const std::uint64_t first = tag.index * run.layout.pages_per_group();
-    return &run.map.token_at(static_cast<std::uint32_t>(first + (tag.kind == PageKind::token_v ? 1 : 0)));
+    if (tag.index < segment.map.first_group() || tag.index >= segment.map.end_group()) return nullptr;
+    const std::uint64_t first = tag.index * segment.layout.pages_per_group();
+    return &segment.map.token_at(static_cast<std::uint32_t>(first + (tag.kind == PageKind::token_v ? 1 : 0)));
   }
   const auto position = static_cast<std::uint32_t>(tag.index);
   if (tag.partial_tokens == 0) {
-    if (position < run.map.first_position() || position >= run.map.end_position()) return nullptr;
-    return &run.map.embedding_at(position);
+    if (position < segment.map.first_position() || position >= segment.map.end_position()) return nullptr;
+    return &segment.map.embedding_at(position);
   }
-  const auto s = ftl_.sequences_.find(run.key.sequence);
-  if (s == ftl_.sequences_.end() || s->second.segment != run.segment) return nullptr;
-  Head& head = s->second.layers[run.key.layer.value]->heads[run.key.head.value];
-  const KvWindow window = run.layout.window(run.layout.window_at(position));
+  const auto s = ftl_.sequences_.find(segment.key.sequence);
+  if (s == ftl_.sequences_.end() || s->second.segment != segment.number) return nullptr;
+  Head& head = s->second.layers[segment.key.layer.value]->heads[segment.key.head.value];
+  const KvWindow window = segment.layout.window(segment.layout.window_at(position));
   for (PartialWindow* const partial : {head.partial.get(), head.coming_partial.get()}) {
-    if (partial == nullptr || run.layout.window(partial->window) != window) continue;
+    if (partial == nullptr || segment.layout.window(partial->window) != window) continue;
     if (partial->end - window.first != tag.partial_tokens) continue;
-    return &partial->pages[position - run.layout.embedding_position(window)];
+    return &partial->pages[position - segment.layout.embedding_position(window)];
   }
   return nullptr;
 }
@@ -215,22 +215,22 @@ void KvFtl::Recovery::settle_partials() {
 
 void KvFtl::Recovery::park_images() {
   for (const KvDump::Image& image : dump_.images) {
-    Run& run = *runs_[image.run];
-    KvMapEntry& entry = run.map.token_at(image.position);
+    MapSegment& segment = *segments_[image.segment];
+    KvMapEntry& entry = segment.map.token_at(image.position);
     if (!entry.is_nowhere()) continue;  // its program had completed
-    entry = KvMapEntry(ftl_.park({run.slot, image.position}, image.bytes), false);
+    entry = KvMapEntry(ftl_.park({segment.slot, image.position}, image.bytes), false);
     ++result_.saved_pages;
   }
 }
 
 void KvFtl::Recovery::drop_lost() {
   std::vector<SequenceId>& lost = result_.lost_sequences;
-  for (const auto& run : runs_) {
-    std::uint32_t position = run->map.first_group() * run->layout.pages_per_group();
-    for (const KvMapEntry& entry : run->map.all_tokens()) {
+  for (const auto& segment : segments_) {
+    std::uint32_t position = segment->map.first_group() * segment->layout.pages_per_group();
+    for (const KvMapEntry& entry : segment->map.all_tokens()) {
       if (entry.is_nowhere()) {
-        result_.lost_pages.push_back(ftl_.page_id({run->slot, position}));
-        lost.insert(lost.end(), run->users.begin(), run->users.end());
+        result_.lost_pages.push_back(ftl_.page_id({segment->slot, position}));
+        lost.insert(lost.end(), segment->users.begin(), segment->users.end());
       }
       ++position;
     }
@@ -238,14 +238,14 @@ void KvFtl::Recovery::drop_lost() {
   std::ranges::sort(lost);
   lost.erase(std::unique(lost.begin(), lost.end()), lost.end());
   for (const SequenceId id : lost) drop_sequence(id);
-  for (auto& run : runs_) {
-    if (!run->users.empty()) continue;
-    for (const KvMapEntry& entry : run->map.all_tokens()) {
+  for (auto& segment : segments_) {
+    if (!segment->users.empty()) continue;
+    for (const KvMapEntry& entry : segment->map.all_tokens()) {
       if (!entry.is_nowhere() && ftl_.is_parked(entry.ppa())) ftl_.drop_page(entry.ppa());
     }
-    ftl_.slots_[run->slot] = nullptr;
-    ftl_.free_slots_.push_back(run->slot);
-    run.reset();
+    ftl_.slots_[segment->slot] = nullptr;
+    ftl_.free_slots_.push_back(segment->slot);
+    segment.reset();
   }
 }
 
@@ -254,7 +254,7 @@ void KvFtl::Recovery::drop_sequence(SequenceId id) {
   for (const auto& layer : s->second.layers) {
     if (!layer) continue;
     for (const Tile& tile : layer->tiles) {
-      for (const auto& run : tile.runs) std::erase(run->users, id);
+      for (const auto& segment : tile.segments) std::erase(segment->users, id);
     }
   }
   ftl_.sequences_.erase(s);
@@ -275,11 +275,11 @@ void KvFtl::Recovery::charge_dram() {
       charge(DramUse::component_tail, l.row() * (head.tokens - l.window(tile.written_windows(l)).first));
     }
   });
-  for (const auto& run : runs_) {
-    if (!run || run->map.pages() == 0) continue;
-    const Sequence& s = ftl_.sequences_.at(run->users.front());
-    run->table = ftl_.policy_->table_bytes(s.info(), run->map.pages());
-    ftl_.dram_.charge(DramUse::map, run->table);
+  for (const auto& segment : segments_) {
+    if (!segment || segment->map.pages() == 0) continue;
+    const Sequence& s = ftl_.sequences_.at(segment->users.front());
+    segment->table = ftl_.policy_->table_bytes(s.info(), segment->map.pages());
+    ftl_.dram_.charge(DramUse::map, segment->table);
   }
 }
 
@@ -294,15 +294,15 @@ void KvFtl::Recovery::restore_blocks() {
       ++owner.position;
     }
   };
-  for (const auto& run : runs_) {
-    if (!run) continue;
-    take(run->map.all_tokens(), {run->slot, run->map.first_group() * run->layout.pages_per_group()});
-    take(run->map.all_embedding(), {run->slot, kEmbedding | run->map.first_position()});
+  for (const auto& segment : segments_) {
+    if (!segment) continue;
+    take(segment->map.all_tokens(), {segment->slot, segment->map.first_group() * segment->layout.pages_per_group()});
+    take(segment->map.all_embedding(), {segment->slot, kEmbedding | segment->map.first_position()});
   }
   for_each_head([&](Sequence& s, const KvKey&, Head& head, Tile& tile) {
     if (!head.partial) return;
     const std::uint64_t first = s.layout.embedding_position(s.layout.window(head.partial->window));
-    take(head.partial->pages, {tile.runs.back()->slot, kEmbedding | static_cast<std::uint32_t>(first)});
+    take(head.partial->pages, {tile.segments.back()->slot, kEmbedding | static_cast<std::uint32_t>(first)});
   });
   std::ranges::sort(live);
   result_.pages = live.size();
@@ -322,21 +322,21 @@ void KvFtl::Recovery::restore_blocks() {
 
 /// Embedding pages are copies of keys that are in token rows: what is missing is transposed again.
 void KvFtl::Recovery::rebuild_windows() {
-  for (const auto& run : runs_) {
-    if (!run) continue;
-    const KvKey reader{run->users.front(), run->key.layer, run->key.head};
+  for (const auto& segment : segments_) {
+    if (!segment) continue;
+    const KvKey reader{segment->users.front(), segment->key.layer, segment->key.head};
     std::optional<std::uint32_t> transposed;
-    for (std::uint32_t at = run->map.first_position(); at < run->map.end_position(); ++at) {
-      KvMapEntry& entry = run->map.embedding_at(at);
+    for (std::uint32_t at = segment->map.first_position(); at < segment->map.end_position(); ++at) {
+      KvMapEntry& entry = segment->map.embedding_at(at);
       if (!entry.is_nowhere()) continue;
-      const std::uint32_t w = run->layout.window_at(at);
-      const KvWindow window = run->layout.window(w);
+      const std::uint32_t w = segment->layout.window_at(at);
+      const KvWindow window = segment->layout.window(w);
       if (transposed != w) ftl_.transpose(reader, window, window.end());
       transposed = w;
       const std::size_t size = std::size_t{window.group} * window.tokens;
-      const std::size_t ge = at - run->layout.embedding_position(window);
+      const std::size_t ge = at - segment->layout.embedding_position(window);
       const auto image = std::span<const Half>(ftl_.window_image_).subspan(ge * size, size);
-      entry = KvMapEntry(ftl_.park({run->slot, kEmbedding | at}, std::as_bytes(image)), true);
+      entry = KvMapEntry(ftl_.park({segment->slot, kEmbedding | at}, std::as_bytes(image)), true);
       ++result_.rebuilt_pages;
     }
   }
@@ -365,8 +365,8 @@ void KvFtl::Recovery::rebuild_tails() {
 
 void KvFtl::Recovery::tell_policy() {
   ftl_.visit_pages([&](const KvPageId& page, PhysicalPageAddress ppa) {
-    const Run& run = *ftl_.slots_[ftl_.owners_.get(ppa.value).slot];
-    ftl_.policy_->page_restored(page, ftl_.sequences_.at(run.users.front()).info(), ppa);
+    const MapSegment& segment = *ftl_.slots_[ftl_.owners_.get(ppa.value).slot];
+    ftl_.policy_->page_restored(page, ftl_.sequences_.at(segment.users.front()).info(), ppa);
   });
 }
 
@@ -383,9 +383,9 @@ void KvFtl::Recovery::make_reserve() {
       const PhysicalPageAddress from{first + *page};
       const PageOwner owner = ftl_.owners_.get(from.value);
       const FoundEntry found = ftl_.find_entry(owner, from);
-      const Run& run = *ftl_.slots_[owner.slot];
+      const MapSegment& segment = *ftl_.slots_[owner.slot];
       result_.reads.push_back(ftl_.read_op(from, OpClass::gc));
-      const auto image = ftl_.read(ftl_.page_id(owner), run, from, found.partial_tokens);
+      const auto image = ftl_.read(ftl_.page_id(owner), segment, from, found.partial_tokens);
       *found.entry = KvMapEntry(ftl_.park(owner, image), false);
       ftl_.drop_page(from);
       ++result_.evacuated_pages;

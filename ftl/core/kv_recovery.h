@@ -18,7 +18,7 @@ namespace csdsim::ftl {
 
 /// What a dump takes in the area that the drive keeps for it.
 struct KvDumpSize {
-  Bytes tables;       ///< sequences, token counts, which runs of pages they are made of
+  Bytes tables;       ///< sequences, token counts, which map segments they are made of
   Bytes tails;        ///< K and V rows that are in no token page
   Bytes value_means;  ///< fp32
   Bytes images;       ///< token pages of which flash has no complete copy
@@ -26,13 +26,13 @@ struct KvDumpSize {
   Bytes total() const { return tables + tails + value_means + images + blocks; }
 };
 
-/// What the capacitors save. It has no address of any page: both maps come from the flash. Nor has it what can be made
-/// from token rows again: component-major tails, embedding pages.
+/// What the capacitors save. It contains no page addresses, because both maps are rebuilt from the flash, and nothing
+/// that can be made from token rows again: component-major tails, embedding pages.
 struct KvDump {
-  /// A run of pages that one sequence wrote for the heads of a tile between two forks.
-  struct Run {
-    KvKey key;  ///< the writer, the first head
-    std::uint32_t segment = 0;
+  /// The pages that one sequence wrote for the heads of a tile between two forks.
+  struct MapSegment {
+    KvKey key;                 ///< the writer, the first head
+    std::uint32_t number = 0;  ///< Sequence::segment of its writer when it was written
     std::uint32_t first_group = 0;
     std::uint32_t end_group = 0;
     std::uint32_t first_position = 0;  ///< KvLayout::embedding_position
@@ -50,7 +50,7 @@ struct KvDump {
     std::vector<Half> value_tail;
     std::vector<float> value_mean;  ///< [d]
   };
-  /// Numbers of runs, in order.
+  /// Numbers of map segments, in order.
   using Tile = std::vector<std::uint32_t>;
   struct Layer {
     std::vector<Head> heads;
@@ -64,7 +64,7 @@ struct KvDump {
     std::vector<std::optional<Layer>> layers;  ///< empty: nothing was appended
   };
   struct Image {
-    std::uint32_t run = 0;
+    std::uint32_t segment = 0;
     std::uint32_t position = 0;  ///< of the token page, as HeadMap counts
     std::vector<std::byte> bytes;
   };
@@ -72,7 +72,7 @@ struct KvDump {
   std::string policy;
   TailPolicy tail = TailPolicy::token_index;
   std::uint32_t next_segment = 0;
-  std::vector<Run> runs;
+  std::vector<MapSegment> segments;
   std::vector<Sequence> sequences;
   std::vector<Image> images;
   std::vector<BlockRecord> blocks;
@@ -80,15 +80,15 @@ struct KvDump {
   KvDumpSize size() const;
 };
 
-/// What a recovery found, and what it leaves to be done. First all `reads`; before they have completed, power failing
-/// again is a matter for the same dump. Then the namespace is ready: `jobs` and `erases` are run as those of appends
-/// and frees are (KvFtl::flush_done, KvFtl::erase_done), in any order.
+/// What a recovery found, and the operations that it leaves to be run. First run all `reads`. If power fails before
+/// they have completed, recover from the same dump again. Then the namespace is ready: `jobs` and `erases` are run as
+/// those of appends and frees are (KvFtl::flush_done, KvFtl::erase_done), in any order.
 struct RecoveryResult {
   std::uint64_t oob_reads = 0;                   ///< pages whose out-of-band metadata was read
-  std::uint64_t oob_reads_of_busiest_plane = 0;  ///< times the read latency: how long the scan takes at least
+  std::uint64_t oob_reads_of_busiest_plane = 0;  ///< times the read latency is the least duration of the scan
   std::uint64_t unreadable_pages = 0;            ///< torn, or handed out and never programmed
   std::uint64_t pages = 0;                       ///< mapped to where they were found
-  std::uint64_t stale_pages = 0;                 ///< found, but nobody's, or older copies
+  std::uint64_t stale_pages = 0;                 ///< found, but of no sequence, or older copies
   std::uint64_t saved_pages = 0;                 ///< token pages that came from the dump
   std::uint64_t rebuilt_pages = 0;               ///< embedding pages to be transposed and programmed again
   std::uint64_t evacuated_pages = 0;             ///< moved into DRAM, because flash had no room to move them to

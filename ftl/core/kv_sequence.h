@@ -13,7 +13,7 @@
 
 namespace csdsim::ftl {
 
-/// Of pages that a recovery found.
+/// Stands for the job of pages that a recovery found.
 inline constexpr FlushJobId kNoJob{~std::uint64_t{0}};
 
 /// A window that was programmed before it was full.
@@ -27,9 +27,9 @@ struct PartialWindow {
 /// One KV head of one layer of one sequence.
 struct KvFtl::Head {
   std::uint32_t tokens = 0;
-  mutable std::uint32_t readable_windows = 0;     ///< windows [0, it) are known to have readable embedding pages
-  std::unique_ptr<PartialWindow> partial;         ///< in flash, or on its way from DRAM
-  std::unique_ptr<PartialWindow> coming_partial;  ///< its keys are on their way back from flash
+  mutable std::uint32_t readable_windows = 0;     ///< windows [0, readable_windows) have readable embedding pages
+  std::unique_ptr<PartialWindow> partial;         ///< in flash, or being programmed from DRAM
+  std::unique_ptr<PartialWindow> coming_partial;  ///< its keys are being read back from flash
   std::vector<Half> key_tail;                     ///< [tokens][d]: of tokens that are in no token page. Carried mode
   std::vector<Half> value_tail;
   std::unique_ptr<Half[]> component_tail;  ///< [d][T]: the unfinished window. Carried mode, tail policy `dram`
@@ -39,9 +39,9 @@ struct KvFtl::Head {
 
 /// The map of the pages that one sequence wrote for the heads of a tile between two forks: sequences that were forked
 /// later share it.
-struct KvFtl::Run {
-  KvKey key;  ///< the writer, the first head of the tile
-  std::uint32_t segment = 0;
+struct KvFtl::MapSegment {
+  KvKey key;                 ///< the writer, the first head of the tile
+  std::uint32_t number = 0;  ///< Sequence::segment of its writer when it was written
   std::uint32_t slot = 0;
   KvLayout layout;
   HeadMap map;
@@ -49,34 +49,36 @@ struct KvFtl::Run {
   std::vector<SequenceId> users;
 };
 
-/// The heads that share token pages: one, with most layouts. The runs follow one another; the last one grows.
+/// The heads that share token pages: one, with most layouts. Its segments follow one another; the last one grows.
 struct KvFtl::Tile {
-  std::vector<std::shared_ptr<Run>> runs;
+  std::vector<std::shared_ptr<MapSegment>> segments;
 
-  const Run& run_of_group(std::uint32_t group) const {
-    auto run = runs.rbegin();
-    while (group < (*run)->map.first_group()) ++run;
-    return **run;
+  const MapSegment& segment_of_group(std::uint32_t group) const {
+    auto segment = segments.rbegin();
+    while (group < (*segment)->map.first_group()) ++segment;
+    return **segment;
   }
-  const Run& run_of_position(std::uint32_t position) const {
-    auto run = runs.rbegin();
-    while (position < (*run)->map.first_position()) ++run;
-    return **run;
+  const MapSegment& segment_of_position(std::uint32_t position) const {
+    auto segment = segments.rbegin();
+    while (position < (*segment)->map.first_position()) ++segment;
+    return **segment;
   }
-  const KvMapEntry& token(KvKind kind, std::uint32_t group) const { return run_of_group(group).map.token(kind, group); }
+  const KvMapEntry& token(KvKind kind, std::uint32_t group) const {
+    return segment_of_group(group).map.token(kind, group);
+  }
   KvMapEntry& token(KvKind kind, std::uint32_t group) {
     return const_cast<KvMapEntry&>(std::as_const(*this).token(kind, group));
   }
   const KvMapEntry& embedding(std::uint64_t position) const {
     const auto at = static_cast<std::uint32_t>(position);
-    return run_of_position(at).map.embedding_at(at);
+    return segment_of_position(at).map.embedding_at(at);
   }
   KvMapEntry& embedding(std::uint64_t position) {
     return const_cast<KvMapEntry&>(std::as_const(*this).embedding(position));
   }
-  std::uint32_t written_groups() const { return runs.empty() ? 0 : runs.back()->map.end_group(); }
+  std::uint32_t written_groups() const { return segments.empty() ? 0 : segments.back()->map.end_group(); }
   std::uint32_t written_windows(const KvLayout& layout) const {
-    return runs.empty() || !layout.component_major ? 0 : layout.window_at(runs.back()->map.end_position());
+    return segments.empty() || !layout.component_major ? 0 : layout.window_at(segments.back()->map.end_position());
   }
 };
 
@@ -87,14 +89,14 @@ struct KvFtl::Layer {
 
 struct KvFtl::Sequence {
   SequenceId id;
-  std::uint32_t segment = 0;  ///< of the runs that it writes now
+  std::uint32_t segment = 0;  ///< number of the map segments that it writes now
   KvShape shape;
   KvLayout layout;
   std::uint32_t pins = 0;
   bool closing = false;                        ///< freed, waiting for its pins
   std::vector<std::unique_ptr<Layer>> layers;  ///< allocated when first appended to
   std::vector<KvMapEntry> superseded;   ///< replaced by a fuller version; given back when nobody pins the sequence
-  std::array<Bytes, kDramUses> dram{};  ///< what it holds, but for its map; flush_pending is booked by the flushes
+  std::array<Bytes, kDramUses> dram{};  ///< what it holds, without its map; flushes book flush_pending
   Bytes closing_dram;
 
   KvSequenceInfo info() const { return {id, shape, layout}; }
@@ -124,7 +126,7 @@ struct KvFtl::TilePlan {
   }
 };
 
-/// One append call after its arguments were found good.
+/// One append call whose arguments are valid.
 struct KvFtl::Append {
   Sequence& sequence;
   LayerId layer;

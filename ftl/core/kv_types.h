@@ -52,8 +52,8 @@ enum class TailPolicy : std::uint8_t {
 enum class KvStatus : std::uint8_t {
   ok,
   busy,          ///< try again when flushes, erases or unpins have completed
-  out_of_dram,   ///< does not fit into controller DRAM, whatever is waited for
-  out_of_space,  ///< no flash page left, whatever is waited for
+  out_of_dram,   ///< does not fit into controller DRAM, even after waiting
+  out_of_space,  ///< no flash page left, even after waiting
   read_only,     ///< a block failed and no spare block is left
   bad_sequence,  ///< unknown, or (create) in use
   bad_shape,     ///< the shape does not fit the page size: see KvLayout::make for the reason in words
@@ -66,7 +66,7 @@ std::string_view to_string(KvStatus status);
 
 using FlushJobId = StrongId<struct FlushJobTag, std::uint64_t>;
 
-/// Background work that an append set off: all `reads`, then all `programs`, then KvFtl::flush_done(id). Jobs are
+/// Background work that an append started: all `reads`, then all `programs`, then KvFtl::flush_done(id). Jobs are
 /// independent of one another.
 struct FlushJob {
   FlushJobId id;

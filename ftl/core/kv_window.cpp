@@ -91,7 +91,7 @@ void KvFtl::read_back(const KvLayout& l, const Tile& tile, const KvWindow& windo
 /// Programs the pages of a window from `image`, [d][T], which is full up to `partial_tokens` tokens (0: full) and read
 /// only in carried mode; `add` gets their map entries.
 template <class Add>
-void KvFtl::program_window(const Sequence& s, const KvKey& key, const Run& run, std::uint32_t w,
+void KvFtl::program_window(const Sequence& s, const KvKey& key, const MapSegment& segment, std::uint32_t w,
                            std::uint32_t partial_tokens, const Half* image, FlushJob& job, const Add& add) {
   const KvLayout& l = s.layout;
   const KvWindow window = l.window(w);
@@ -101,11 +101,11 @@ void KvFtl::program_window(const Sequence& s, const KvKey& key, const Run& run, 
   job.programs.reserve(pages);
   for (std::uint32_t ge = 0; ge < pages; ++ge) {
     const KvPageId page{key, PageKind::embedding, ge, w};
-    const PageOwner owner{run.slot, kEmbedding | static_cast<std::uint32_t>(position + ge)};
+    const PageOwner owner{segment.slot, kEmbedding | static_cast<std::uint32_t>(position + ge)};
     const PhysicalPageAddress to = place(page, s, owner, job);
     if (store_.carried()) {
       store_.write(to, std::as_bytes(std::span(image + ge * page_halves, page_halves)),
-                   oob_tag(page, l, run.segment, partial_tokens));
+                   oob_tag(page, l, segment.number, partial_tokens));
     }
     add(KvMapEntry(to, !job.reads.empty()));
   }
@@ -117,7 +117,7 @@ FlushJob KvFtl::write_window(Sequence& s, const KvKey& key, Layer& layer, std::u
   const std::uint32_t pages = l.embedding_pages(window);
   Tile& tile = layer.tiles[key.head.value];
   Head& head = layer.heads[key.head.value];
-  Run& run = *tile.runs.back();
+  MapSegment& segment = *tile.segments.back();
   FlushJob job;
   job.id = begin_flush(s, {key, PendingFlush::What::window, w, 1, pages});
   const Half* image = head.component_tail.get();
@@ -126,7 +126,7 @@ FlushJob KvFtl::write_window(Sequence& s, const KvKey& key, Layer& layer, std::u
     if (store_.carried()) transpose(key, window, window.end());
     image = window_image_.data();
   }
-  program_window(s, key, run, w, 0, image, job, [&](KvMapEntry entry) { run.map.push_embedding(entry); });
+  program_window(s, key, segment, w, 0, image, job, [&](KvMapEntry entry) { segment.map.push_embedding(entry); });
   stats_.embedding_pages_programmed += pages;
   if (readable_windows(tile, head, l) > w) partial_done(s, head);
   return job;
@@ -138,13 +138,13 @@ FlushJob KvFtl::write_partial(Sequence& s, const KvKey& key, Layer& layer, std::
   const std::uint32_t pages = l.embedding_pages(window);
   Tile& tile = layer.tiles[key.head.value];
   Head& head = layer.heads[key.head.value];
-  Run& run = *tile.runs.back();
+  MapSegment& segment = *tile.segments.back();
   FlushJob job;
   job.id = begin_flush(s, {key, PendingFlush::What::partial, w, end, pages});
   read_back(l, tile, window, end, job);
   if (store_.carried()) transpose(key, window, end);
   auto partial = std::make_unique<PartialWindow>(PartialWindow{w, end, job.id, {}});
-  program_window(s, key, run, w, end - window.first, window_image_.data(), job,
+  program_window(s, key, segment, w, end - window.first, window_image_.data(), job,
                  [&](KvMapEntry entry) { partial->pages.push_back(entry); });
   stats_.partial_pages_programmed += pages;
   head.coming_partial = std::move(partial);

@@ -11,18 +11,18 @@ namespace csdsim::ftl {
 
 /// The cached mapping table of DFTL (Gupta, Kim, Urgaonkar, ASPLOS 2009): single entries, the least recently used of
 /// which makes room. An entry that was changed in DRAM is dirty until its translation page is written; writing it makes
-/// every dirty entry of that page clean ("batch update"). Keys only: what the entries say is the page map's.
+/// every dirty entry of that page clean ("batch update"). It holds keys only; PageMap holds the addresses.
 class MapCache {
  public:
   /// `capacity` entries, at least one; `entries_per_page` of a translation page, for `entries` in all.
   MapCache(std::uint64_t capacity, std::uint64_t entries_per_page, std::uint64_t entries);
 
-  /// True if the entry is there: it is the most recently used now.
+  /// Returns whether the entry is cached, and makes it the most recently used.
   bool touch(std::uint64_t entry);
-  /// Adds an entry that is not there. Returns the translation page that has to be written first: that of the entry that
-  /// had to go, if it was dirty.
+  /// Adds an entry that is not cached. Returns the translation page that has to be written first: that of the evicted
+  /// entry, if it was dirty.
   std::optional<std::uint64_t> add(std::uint64_t entry);
-  /// The entry changed in DRAM. False: it is not there.
+  /// The entry changed in DRAM. Returns false if it is not cached.
   bool mark_dirty(std::uint64_t entry);
   /// The translation page was written.
   void clean(std::uint64_t page);

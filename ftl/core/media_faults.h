@@ -13,7 +13,7 @@ namespace csdsim::ftl {
 class MediaFaults {
  public:
   virtual ~MediaFaults() = default;
-  /// `erase_count` is that of the block, `reads_since_erase` those of any of its pages before this one.
+  /// `erase_count` is that of the block, `reads_since_erase` the number of reads of any of its pages before this one.
   virtual ReadOutcome read(PhysicalPageAddress ppa, std::uint32_t erase_count, std::uint32_t reads_since_erase) = 0;
   virtual bool program_fails(PhysicalPageAddress ppa, std::uint32_t erase_count) = 0;
   virtual bool erase_fails(BlockId block, std::uint32_t erase_count) = 0;

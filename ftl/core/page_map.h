@@ -28,7 +28,7 @@ class PagePermutation {
  private:
   static constexpr int kRounds = 4;
 
-  /// What round `r` makes of a half, below `values`.
+  /// The round function: a number below `values` from a half and round `r`.
   std::uint64_t round(std::uint64_t half, int r, std::uint64_t values) const;
 
   std::uint64_t size_;
@@ -67,8 +67,8 @@ class PageNumbers {
   SparseArray<std::uint64_t> full_;
 };
 
-/// Both directions of the map, 8 bytes a page together (16 on drives of 2^32 pages and more), and only for pages that
-/// were written: a preconditioned drive is a formula until then.
+/// Both directions of the map, together 8 bytes per page (16 on drives of 2^32 pages and more), and only for pages that
+/// were written: the map of a preconditioned drive is a formula until then.
 class PageMap {
  public:
   PageMap(const FlashGeometry& geometry, const StripeOrder& order, std::uint64_t logical_pages);
@@ -91,7 +91,6 @@ class PageMap {
     const std::uint64_t e = logical_.get(ppa.value);
     return e >= kFirst ? LogicalPage{e - kFirst} : initial_owner(ppa);
   }
-  void prefetch_resident(PhysicalPageAddress ppa) const { logical_.prefetch(ppa.value); }
 
   /// The logical page that lives at `ppa`, if the page there is valid. Who lived in a block before it was erased need
   /// not be forgotten: those pages are bound elsewhere by then.

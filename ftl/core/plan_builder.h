@@ -10,7 +10,7 @@
 namespace csdsim::ftl {
 
 /// Collects the operations of one request. A plane's collection must precede what the request itself does there: when
-/// it comes up afterwards, a new segment starts, behind everything so far. One that does not record stays empty.
+/// it is needed afterwards, a new segment starts, after all operations so far. Without recording it stays empty.
 class BlockFtl::PlanBuilder {
  public:
   explicit PlanBuilder(bool records) : records_(records) {}
@@ -35,12 +35,12 @@ class BlockFtl::PlanBuilder {
     }
   }
 
-  /// The page's program is part of what runs next: until then it is in DRAM.
+  /// The program of the page is among those that run next: until then the page is in DRAM.
   bool programs(PhysicalPageAddress ppa) const {
     return std::ranges::find(programs_, ppa, &PageOp::ppa) != programs_.end();
   }
 
-  /// What comes now waits for everything so far.
+  /// Operations that are added from now on wait for all operations so far.
   void barrier() { close_segment(); }
 
   std::vector<Phase> finish() {

@@ -36,7 +36,7 @@ class VictimIndex {
 
   /// A block was filled. `now` counts page programs; ages are differences of it.
   void add(std::uint32_t group, BlockId block, std::uint32_t valid, std::uint64_t now);
-  /// One of the block's pages lost its meaning.
+  /// One of the block's pages became invalid.
   void lose_page(std::uint32_t group, BlockId block, std::uint64_t now);
   void remove(std::uint32_t group, BlockId block);
 
@@ -46,7 +46,7 @@ class VictimIndex {
  private:
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
   struct Node {
-    std::uint64_t since = 0;  ///< it has had its valid pages from then on
+    std::uint64_t since = 0;  ///< time of the last change of `valid`
     std::uint32_t valid = 0;
     std::uint32_t previous = kNone;
     std::uint32_t next = kNone;

@@ -9,6 +9,10 @@
 #include "base/page_op.h"
 #include "base/units.h"
 
+namespace csdsim {
+class Statistics;
+}
+
 namespace csdsim::nfc {
 
 inline constexpr std::size_t kPageOpKinds = 3;
@@ -72,5 +76,8 @@ struct FlashStatistics {
 
   std::uint64_t counted_ = 0;  ///< operations of all classes and kinds
 };
+
+/// Registers all of it with unit and meaning; `flash` must outlive the dump.
+void register_statistics(Statistics& statistics, const FlashStatistics& flash);
 
 }  // namespace csdsim::nfc

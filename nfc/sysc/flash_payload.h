@@ -1,12 +1,11 @@
 // How flash work travels over TLM-2.0: a generic payload with a batch of page operations as its extension.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <tlm>
-#include <vector>
 
 #include "base/page_op.h"
+#include "simulation/payload_pool.h"
 
 namespace csdsim::nfc {
 
@@ -19,6 +18,7 @@ DECLARE_EXTENDED_PHASE(RELEASE_BUFFERS);
 struct FlashBatch : tlm::tlm_extension<FlashBatch> {
   std::span<const PageOp> ops;  ///< at least one; read during BEGIN_REQ only
   FlashTicket ticket;           ///< set by the target at END_REQ: counts its batches from 0
+  std::uint64_t lookups = 0;    ///< map entries that the firmware looks up to find these pages; not the flash's matter
   std::uint64_t tag = 0;        ///< the initiator's own; the target does not look at it
   std::uint32_t route = 0;      ///< of the interconnect on the way, likewise
   bool hold = false;            ///< pages read keep their buffers until the target gets the phase RELEASE_BUFFERS
@@ -28,36 +28,20 @@ struct FlashBatch : tlm::tlm_extension<FlashBatch> {
   void copy_from(const tlm::tlm_extension_base& other) override { *this = static_cast<const FlashBatch&>(other); }
 };
 
-/// Memory manager of flash payloads: payload and extension are reused together. Must outlive its payloads.
-class FlashPayloadPool : public tlm::tlm_mm_interface {
+/// Memory manager of flash payloads. Must outlive its payloads.
+class FlashPayloadPool : public PayloadPool<FlashBatch> {
  public:
-  /// A payload with reference count 1 that carries `ops`; `release()` gives it back.
-  tlm::tlm_generic_payload& allocate(std::span<const PageOp> ops, std::uint64_t tag = 0) {
-    if (free_.empty()) {
-      all_.push_back(std::make_unique<tlm::tlm_generic_payload>(this));
-      all_.back()->set_extension(new FlashBatch);  // owned by the payload from here on
-      free_.push_back(all_.back().get());
-    }
-    tlm::tlm_generic_payload& payload = *free_.back();
-    free_.pop_back();
-    payload.acquire();
-    payload.set_command(tlm::TLM_IGNORE_COMMAND);
-    payload.set_response_status(tlm::TLM_INCOMPLETE_RESPONSE);
+  /// A payload with reference count 1 that carries `ops` and the map lookups that finding them took; `release()` gives
+  /// it back.
+  tlm::tlm_generic_payload& allocate(std::span<const PageOp> ops, std::uint64_t tag = 0, std::uint64_t lookups = 0) {
+    tlm::tlm_generic_payload& payload = take();
     auto& batch = *payload.get_extension<FlashBatch>();
     batch.ops = ops;
+    batch.lookups = lookups;
     batch.tag = tag;
     batch.hold = false;
     return payload;
   }
-
-  void free(tlm::tlm_generic_payload* payload) override { free_.push_back(payload); }
-
-  /// Payloads handed out and not given back.
-  std::size_t in_use() const { return all_.size() - free_.size(); }
-
- private:
-  std::vector<std::unique_ptr<tlm::tlm_generic_payload>> all_;
-  std::vector<tlm::tlm_generic_payload*> free_;
 };
 
 }  // namespace csdsim::nfc

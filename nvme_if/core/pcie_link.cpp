@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "base/error.h"
+#include "base/statistics.h"
 
 namespace csdsim::nvme {
 namespace {
@@ -81,5 +82,14 @@ LinkSlot PcieLink::reserve_with_tags(Bytes size, SimTime now) {
 }
 
 SimTime PcieLink::transfer_duration(Bytes size) const { return known(size).data.time.rounded_up(); }
+
+void register_statistics(Statistics& s, const PcieLink& link) {
+  const LinkStats& out = link.stats(LinkDirection::to_host);
+  const LinkStats& in = link.stats(LinkDirection::to_drive);
+  s.counter("to_host_bytes", out.payload_bytes, "B", "Payload from the drive.");
+  s.time("to_host_busy", out.busy, "Time that this direction was occupied.");
+  s.counter("to_drive_bytes", in.payload_bytes, "B", "Payload to the drive.");
+  s.time("to_drive_busy", in.busy, "Time that this direction was occupied.");
+}
 
 }  // namespace csdsim::nvme

@@ -8,6 +8,10 @@
 #include "base/units.h"
 #include "nvme_if/core/link_config.h"
 
+namespace csdsim {
+class Statistics;
+}
+
 namespace csdsim::nvme {
 
 /// Seen from the drive: to_host carries writes to memory, completions and read requests; to_drive the data of reads.
@@ -130,5 +134,8 @@ inline LinkSlot PcieLink::reserve_read(Bytes size, SimTime now) {
   }
   return occupy(LinkDirection::to_drive, entry.data, request_arrival);
 }
+
+/// Registers payload and busy time by direction; `link` must outlive the dump.
+void register_statistics(Statistics& statistics, const PcieLink& link);
 
 }  // namespace csdsim::nvme

@@ -15,13 +15,14 @@ class FakeFlash : public EnginePort {
     PageRead read;
     SimTime at;
     std::vector<PageOp> ops;
+    std::uint64_t lookups = 0;
   };
   /// A batch takes `latency` + pages * `per_page`.
   explicit FakeFlash(SimTime latency = SimTime::microseconds(50), SimTime per_page = {})
       : latency_(latency), per_page_(per_page) {}
 
-  void read_pages(PageRead read, std::span<const PageOp> ops, SimTime at) override {
-    reads.push_back({read, at, {ops.begin(), ops.end()}});
+  void read_pages(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime at) override {
+    reads.push_back({read, at, {ops.begin(), ops.end()}, lookups});
     arrivals_.emplace(std::tuple{at + latency_ + per_page_ * static_cast<std::int64_t>(ops.size()), order_++}, read);
   }
   void pages_consumed(PageRead read, SimTime at) override { consumed.emplace_back(read, at); }

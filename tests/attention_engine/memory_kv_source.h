@@ -58,7 +58,7 @@ class MemoryKvSource : public KvSource {
             .tail = s.tail};
   }
   void plan_token_groups(HeadKey key, KvRows which, std::span<const std::uint32_t> groups,
-                         std::span<const std::uint32_t>, std::vector<PageOp>& out) override {
+                         std::span<const std::uint32_t>, ReadPlan& out) override {
     const Head& head = heads_.at(key);
     for (const KvKind kind : {KvKind::key, KvKind::value}) {
       if (which == (kind == KvKind::key ? KvRows::values : KvRows::keys)) continue;
@@ -66,19 +66,21 @@ class MemoryKvSource : public KvSource {
         if (g >= view(key).flushed_groups()) throw std::logic_error("group is not flushed");
         if (!head.shape.in_flash) continue;
         ++(kind == KvKind::key ? planned_k : planned_v);
-        out.push_back(op(head, kind == KvKind::key ? 0 : 1, g));
+        out.ops.push_back(op(head, kind == KvKind::key ? 0 : 1, g));
+        ++out.lookups;
       }
     }
   }
   void plan_embedding_groups(HeadKey key, std::span<const std::uint32_t> groups, std::span<const std::uint32_t>,
-                             std::vector<PageOp>& out) override {
+                             ReadPlan& out) override {
     const Head& head = heads_.at(key);
     for (std::uint32_t w = 0; w * view(key).window < view(key).transposed_tokens; ++w) {
       for (const std::uint32_t g : groups) {
         if (g >= head.shape.head_dim / head.shape.embedding_group) throw std::logic_error("no such embedding group");
         if (!head.shape.in_flash) continue;
         ++planned_embedding;
-        out.push_back(op(head, 2 + w, g));
+        out.ops.push_back(op(head, 2 + w, g));
+        ++out.lookups;
       }
     }
   }

@@ -75,13 +75,13 @@ class SerialEngine : public sc_core::sc_module {
   }
   const HeadJob& job() const { return commands_.front()->get_extension<AttendExtension>()->jobs[next_]; }
   void read() {
-    std::vector<PageOp> ops;
+    ReadPlan plan;
     std::vector<std::uint32_t> groups(source_.view(job().key).flushed_groups());
     std::iota(groups.begin(), groups.end(), 0u);
-    source_.plan_token_groups(job().key, KvRows::both, groups, {}, ops);
+    source_.plan_token_groups(job().key, KvRows::both, groups, {}, plan);
     tlm::tlm_phase phase = tlm::BEGIN_REQ;
     sc_core::sc_time delay;
-    flash_socket->nb_transport_fw(pool_.allocate(ops), phase, delay);
+    flash_socket->nb_transport_fw(pool_.allocate(plan.ops), phase, delay);
   }
   tlm::tlm_sync_enum flash_bw(tlm::tlm_generic_payload& batch, tlm::tlm_phase&, sc_core::sc_time&) {
     batch.release();

@@ -9,6 +9,7 @@
 #include "attention_engine/core/selection.h"
 #include "attention_engine/sysc/attention_engine.h"
 #include "base/error.h"
+#include "fake_flash.h"
 #include "memory_kv_source.h"
 #include "nfc/sysc/at_flash.h"
 #include "nfc/sysc/fast_flash.h"
@@ -35,16 +36,16 @@ class StripedSource : public MemoryKvSource {
   explicit StripedSource(const FlashGeometry& geometry) : geometry_(geometry) {}
 
   void plan_token_groups(HeadKey key, KvRows which, std::span<const std::uint32_t> groups,
-                         std::span<const std::uint32_t> rows, std::vector<PageOp>& out) override {
+                         std::span<const std::uint32_t> rows, ReadPlan& out) override {
     const std::size_t before = out.size();
     MemoryKvSource::plan_token_groups(key, which, groups, rows, out);
-    stripe(key, std::span(out).subspan(before));
+    stripe(key, std::span(out.ops).subspan(before));
   }
   void plan_embedding_groups(HeadKey key, std::span<const std::uint32_t> groups, std::span<const std::uint32_t> rows,
-                             std::vector<PageOp>& out) override {
+                             ReadPlan& out) override {
     const std::size_t before = out.size();
     MemoryKvSource::plan_embedding_groups(key, groups, rows, out);
-    stripe(key, std::span(out).subspan(before));
+    stripe(key, std::span(out.ops).subspan(before));
   }
 
  private:
@@ -232,16 +233,17 @@ TEST_CASE("pages are consumed in the order of tokens: one that comes early waits
   // Two pages of one job on different planes, of which the first is read 100 us later because its plane is busy.
   struct TwoPages : MemoryKvSource {
     void plan_token_groups(HeadKey, KvRows, std::span<const std::uint32_t>, std::span<const std::uint32_t>,
-                           std::vector<PageOp>& out) override {
+                           ReadPlan& out) override {
       for (std::uint64_t plane : {0u, 1u})
-        out.push_back({.ppa = {plane}, .kind = PageOpKind::read, .op_class = OpClass::attend, .channel_bytes = 4096});
+        out.ops.push_back(
+            {.ppa = {plane}, .kind = PageOpKind::read, .op_class = OpClass::attend, .channel_bytes = 4096});
     }
   } source;
   source.add(kHead, {.tokens = 2 * kTokensPerPage, .head_dim = kDim, .embedding_group = 8}, kSeed);
   struct Port : EnginePort {
     std::vector<PageRead> reads, consumed;
     SimTime done;
-    void read_pages(PageRead read, std::span<const PageOp>, SimTime) override { reads.push_back(read); }
+    void read_pages(PageRead read, std::span<const PageOp>, std::uint64_t, SimTime) override { reads.push_back(read); }
     void pages_consumed(PageRead read, SimTime) override { consumed.push_back(read); }
     void task_done(TaskId, SimTime at) override { done = at; }
   } port;
@@ -268,6 +270,50 @@ TEST_CASE("pages are consumed in the order of tokens: one that comes early waits
   }
   CHECK(port.consumed == port.reads);
   CHECK(port.done == SimTime::microseconds(110) + 2 * piece);
+}
+
+TEST_CASE("the map lookups of a plan travel with its own pages, however these are issued") {
+  /// A plan of head h costs 3 + h lookups, whatever its pages.
+  struct FewLookups : StripedSource {
+    using StripedSource::StripedSource;
+    void plan_token_groups(HeadKey key, KvRows which, std::span<const std::uint32_t> groups,
+                           std::span<const std::uint32_t> rows, ReadPlan& out) override {
+      StripedSource::plan_token_groups(key, which, groups, rows, out);
+      out.lookups = 3 + key.head.value;
+    }
+  } source(geometry(2, 2));
+  std::vector<HeadJob> jobs;
+  for (std::uint32_t h = 0; h < 3; ++h) {
+    jobs.push_back({.key = {.head = KvHead{h}}, .method = Method::score});
+    source.add(jobs[h].key, {.tokens = 8 * kTokensPerPage, .head_dim = kDim, .embedding_group = 8}, kSeed);
+  }
+  for (const std::uint32_t buffers : {0u, 1u, 3u})
+    for (const Intake intake : {Intake::phase, Intake::page}) {
+      if (buffers > 0 && intake == Intake::phase) continue;
+      EngineConfig config;
+      config.intake = intake;
+      config.page_buffers = buffers;
+      config.geometry = geometry(2, 2);
+      ClusteredSelection selection(0.25, kSeed);
+      TimingWork work(selection);
+      FakeFlash flash;
+      HeadScheduler scheduler(config, source, work, flash);
+      scheduler.submit(jobs, {});
+      flash.run(scheduler);
+      REQUIRE(flash.done.size() == 1);
+      std::map<std::uint32_t, std::uint64_t> lookups, pages;  // by job: all three run side by side
+      for (const FakeFlash::Read& read : flash.reads) {
+        lookups[read.read.job.value] += read.lookups;
+        pages[read.read.job.value] += read.ops.size();
+        if (read.read.piece == 0) CHECK(read.lookups >= 1);
+        if (intake == Intake::page) CHECK(read.lookups <= 1);
+      }
+      REQUIRE(lookups.size() == 3);
+      for (std::uint32_t h = 0; h < 3; ++h) {
+        CHECK(pages[h] == 8);
+        CHECK(lookups[h] == 3 + h);
+      }
+    }
 }
 
 TEST_CASE("never more pages than buffers, no job left behind, and fast equals at") {

@@ -52,3 +52,49 @@ TEST_CASE("statistics without name, unit or sentence, and twins, are refused") {
   root.child("c");
   CHECK_THROWS_AS(root.counter("c", n, "1", "Counts."), InternalError);
 }
+
+TEST_CASE("whether a statistic is written is decided at the dump") {
+  std::uint64_t retries = 0;
+  std::uint64_t hits = 0;
+  std::uint64_t misses = 0;
+  SimTime busy;
+  Histogram latency;
+  Statistics root;
+  Statistics& node = root.child("node");
+  node.counter("retries", retries, "reads", "Reads repeated.", skip_zero());
+  node.time("busy", busy, "Busy time.", skip_zero());
+  node.value(
+      "share", [&] { return static_cast<double>(retries) / 4; }, "1", "A share.", skip_zero());
+  node.histogram("latency", latency, 1, "ps", "Latency.", skip_zero());
+  const auto used = [&] { return hits + misses > 0; };
+  node.counter("hits", hits, "entries", "Entries found.", written_if(used));
+  node.counter("misses", misses, "entries", "Entries not found.", written_if(used));
+  CHECK(root.dump().dump() == R"({"node":{}})");
+  retries = 2;
+  busy = SimTime::picoseconds(1);
+  latency.add(3);
+  misses = 1;
+  const auto json = root.dump()["node"];
+  CHECK(json.size() == 6);
+  CHECK(json["retries"]["value"] == 2);
+  CHECK(json["share"]["value"] == 0.5);
+  CHECK(json["hits"]["value"] == 0);  // beside misses, none is a figure
+  retries = 0;
+  CHECK_FALSE(root.dump()["node"].contains("retries"));
+}
+
+TEST_CASE("a node of which nothing is written may be left out, and owners catch up before a dump") {
+  std::uint64_t n = 0;
+  int updates = 0;
+  Statistics root;
+  Statistics& firmware = root.child_if_any("firmware");
+  firmware.counter("n", n, "1", "Counts.", skip_zero());
+  root.child("always");
+  CHECK(root.dump().dump() == R"({"always":{}})");
+  firmware.before_dump([&] {
+    ++updates;
+    n = 7;
+  });
+  CHECK(root.dump()["firmware"]["n"]["value"] == 7);
+  CHECK(updates == 1);
+}

@@ -90,7 +90,7 @@ Transcript play(const csd_model::DriveConfig& drive) {
   }
   batch = {host.send(DriveHost::free_entry(1)), host.send(DriveHost::create_entry(1, 1, 2, 16))};
   finish(batch);
-  t.channel_bytes = host.drive().counters().flash_channel_bytes;
+  t.channel_bytes = host.drive().totals().channel_bytes;
   t.integrity_errors = host.integrity_errors() + host.drive().kv_ftl().verify();
   return t;
 }
@@ -358,7 +358,7 @@ TEST_CASE(
     CHECK(host.error(sparf) < kOutputTolerance);
     // All keys are scored from token pages: phase A reads every full group.
     CHECK(host.drive().engine_stats()->token_pages_a == 2 * (kTokens / 32));
-    const std::uint64_t now = host.drive().counters().flash_channel_bytes;
+    const std::uint64_t now = host.drive().totals().channel_bytes;
     CHECK(bytes.value_or(now) == now);
     bytes = now;
   }

@@ -407,9 +407,9 @@ class PowerRig {
     }
     std::vector<std::uint32_t> groups;
     for (std::uint32_t g = 0; g * l.group_tokens < tokens; ++g) groups.push_back(g);
-    std::vector<PageOp> ops;
-    ftl_->plan_token_groups(key, KvRows::both, groups, {}, ops);
-    for (PageOp op : ops) {
+    ReadPlan plan;
+    ftl_->plan_token_groups(key, KvRows::both, groups, {}, plan);
+    for (PageOp op : plan.ops) {
       op.channel_bytes = static_cast<std::uint32_t>(setup_.geometry.page_size.value);
       REQUIRE_NOTHROW(flash_.run(op, false));
     }

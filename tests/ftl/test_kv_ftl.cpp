@@ -32,16 +32,16 @@ AppendResult append(KvDrive& drive, std::uint32_t first, std::uint32_t count, He
 std::size_t planned_token_reads(KvDrive& drive, std::uint32_t groups) {
   std::vector<std::uint32_t> all(groups);
   std::iota(all.begin(), all.end(), 0u);
-  std::vector<PageOp> ops;
-  drive.ftl.plan_token_groups(kKey, KvRows::keys, all, {}, ops);
-  return ops.size();
+  ReadPlan plan;
+  drive.ftl.plan_token_groups(kKey, KvRows::keys, all, {}, plan);
+  return plan.size();
 }
 
 std::size_t planned_embedding_reads(KvDrive& drive) {
   const std::vector<std::uint32_t> all{0, 1, 2, 3};
-  std::vector<PageOp> ops;
-  drive.ftl.plan_embedding_groups(kKey, all, {}, ops);
-  return ops.size();
+  ReadPlan plan;
+  drive.ftl.plan_embedding_groups(kKey, all, {}, plan);
+  return plan.size();
 }
 
 }  // namespace

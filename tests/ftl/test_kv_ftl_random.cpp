@@ -302,16 +302,17 @@ class Run {
       REQUIRE(std::memcmp(drive_.ftl.token_rows(key, KvKind::key, group), &h.keys[from], bytes) == 0);
       REQUIRE(std::memcmp(drive_.ftl.token_rows(key, KvKind::value, group), &h.values[from], bytes) == 0);
       for (const KvKind kind : {KvKind::key, KvKind::value}) {
-        std::vector<PageOp> ops;
+        ReadPlan plan;
         drive_.ftl.plan_token_groups(key, kind == KvKind::key ? KvRows::keys : KvRows::values, std::span(&group, 1), {},
-                                     ops);
-        check_planned(ops, pages, {key, kind == KvKind::key ? PageKind::token_k : PageKind::token_v, group, 0});
+                                     plan);
+        check_planned(plan.ops, pages, {key, kind == KvKind::key ? PageKind::token_k : PageKind::token_v, group, 0});
       }
     }
     const std::uint32_t windows = transposed / l.window_tokens;
     for (std::uint32_t ge = 0; ge < l.embedding_pages(); ++ge) {
-      std::vector<PageOp> ops;
-      drive_.ftl.plan_embedding_groups(key, std::span(&ge, 1), {}, ops);
+      ReadPlan plan;
+      drive_.ftl.plan_embedding_groups(key, std::span(&ge, 1), {}, plan);
+      const std::vector<PageOp>& ops = plan.ops;
       std::size_t next = 0;
       for (std::uint32_t w = 0; w < windows; ++w) {
         const Half* page = drive_.ftl.embedding_page(key, ge, w);

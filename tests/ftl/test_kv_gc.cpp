@@ -98,8 +98,9 @@ TEST_CASE("a moved page is read from DRAM until its program is done, and its old
   const KvKey key{kStay, LayerId{0}, KvHead{0}};
   std::vector<std::uint32_t> groups(30);
   for (std::uint32_t i = 0; i < 30; ++i) groups[i] = i;
-  std::vector<PageOp> reads;
-  drive.ftl.plan_token_groups(key, KvRows::keys, groups, {}, reads);
+  ReadPlan before;
+  drive.ftl.plan_token_groups(key, KvRows::keys, groups, {}, before);
+  const std::vector<PageOp>& reads = before.ops;
   CHECK(reads.size() == 30);
 
   const AppendResult result = append(drive, kStay, 2);
@@ -112,7 +113,7 @@ TEST_CASE("a moved page is read from DRAM until its program is done, and its old
       moved_keys += std::ranges::count(reads, op.ppa, &PageOp::ppa);
     }
   }
-  std::vector<PageOp> now;
+  ReadPlan now;
   drive.ftl.plan_token_groups(key, KvRows::keys, groups, {}, now);
   CHECK(now.size() == 30 - moved_keys);
   for (const FlushJob& job : result.jobs) CHECK(drive.finish(job).empty());  // the pin is still there

@@ -62,7 +62,6 @@ TEST_CASE("page and buffer counts of algorithms 3.3 to 3.5") {
   CHECK(l.group_buffer(17) == Bytes{2 * 256});
   CHECK(l.group_buffer(32) == Bytes{0});
   CHECK(l.component_tail(1030) == Bytes{6 * 256});
-  CHECK(l.programmed_per_token() == Bytes{768});
   // OPT-13B at T = 1024: 419 MB a sequence in the component-major tail alone.
   const KvShape opt13b{40, 40, 128, 2048};
   CHECK(l.worst_tail(opt13b, TailPolicy::dram) - l.worst_tail(opt13b, TailPolicy::token_index) ==

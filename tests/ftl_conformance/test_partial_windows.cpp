@@ -28,9 +28,9 @@ TEST_CASE("a flush of an unfinished window from before a fork does not finish th
 
   const auto planned = [&] {
     const std::vector<std::uint32_t> first{0};
-    std::vector<PageOp> ops;
-    ftl.plan_embedding_groups(key, first, {}, ops);
-    return ops;
+    ReadPlan plan;
+    ftl.plan_embedding_groups(key, first, {}, plan);
+    return plan.ops;
   };
   for (const FlushJob& job : before.jobs) ftl.flush_done(job.id);
   CHECK(planned().empty());

@@ -15,14 +15,15 @@ using namespace csd_model;
 
 namespace {
 
-constexpr EnergyInputs kInputs{.drive_seconds = 3,
-                               .read_s = 5,
-                               .program_s = 7,
-                               .erase_s = 11,
-                               .channel_bytes = 13e9,
-                               .dram_bytes = 17e9,
-                               .macs = 19e9,
-                               .link_bytes = 23e9};
+constexpr DriveWork kWork{.elapsed = 3,
+                          .read_busy = 5,
+                          .program_busy = 7,
+                          .erase_busy = 11,
+                          .channel_bytes = 12e9,
+                          .retry_bytes = 1e9,
+                          .dram_bytes = 17e9,
+                          .macs = 19e9,
+                          .link_bytes = 23e9};
 constexpr EnergyParts kParts{.dies = 64, .dram_gib = 8, .engine = true};
 
 double joules(const EnergyBreakdown& breakdown, EnergyComponent c) { return breakdown[static_cast<std::size_t>(c)]; }
@@ -55,7 +56,7 @@ const std::string kGeneration =
 
 TEST_CASE("each component is its coefficients times its counts") {
   const csd_model::EnergyConfig config;
-  const EnergyBreakdown e = energy(config, kParts, kInputs);
+  const EnergyBreakdown e = energy(config, kParts, kWork);
   CHECK(joules(e, EnergyComponent::array_read) == Approx(0.0825 * 5));
   CHECK(joules(e, EnergyComponent::array_program) == Approx(0.0825 * 7));
   CHECK(joules(e, EnergyComponent::array_erase) == Approx(0.0825 * 11));
@@ -71,27 +72,27 @@ TEST_CASE("each component is its coefficients times its counts") {
   CHECK(total(e) == Approx(sum).epsilon(1e-12));
   EnergyParts plain = kParts;
   plain.engine = false;
-  CHECK(joules(energy(config, plain, kInputs), EnergyComponent::engine) == 0);
+  CHECK(joules(energy(config, plain, kWork), EnergyComponent::engine) == 0);
 }
 
 TEST_CASE("energy is linear in time and counts") {
   const csd_model::EnergyConfig config;
-  double EnergyInputs::*const fields[] = {
-      &EnergyInputs::drive_seconds, &EnergyInputs::read_s,     &EnergyInputs::program_s, &EnergyInputs::erase_s,
-      &EnergyInputs::channel_bytes, &EnergyInputs::dram_bytes, &EnergyInputs::macs,      &EnergyInputs::link_bytes};
-  const auto of = [&](const EnergyInputs& in) { return total(energy(config, kParts, in)); };
+  double DriveWork::*const fields[] = {&DriveWork::elapsed,    &DriveWork::read_busy,     &DriveWork::program_busy,
+                                       &DriveWork::erase_busy, &DriveWork::channel_bytes, &DriveWork::retry_bytes,
+                                       &DriveWork::dram_bytes, &DriveWork::macs,          &DriveWork::link_bytes};
+  const auto of = [&](const DriveWork& work) { return total(energy(config, kParts, work)); };
   CHECK(of({}) == 0);
   double parts = 0;
   for (const auto field : fields) {
-    EnergyInputs only;
-    only.*field = kInputs.*field;
+    DriveWork only;
+    only.*field = kWork.*field;
     const double alone = of(only);
     CHECK(alone > 0);
     parts += alone;
     only.*field *= 4;
     CHECK(of(only) == Approx(4 * alone));
   }
-  CHECK(of(kInputs) == Approx(parts));
+  CHECK(of(kWork) == Approx(parts));
 }
 
 TEST_CASE("every coefficient moves one component, in proportion") {
@@ -99,7 +100,7 @@ TEST_CASE("every coefficient moves one component, in proportion") {
   const auto move = [](const std::function<void(Config&)>& change) {
     Config config;
     change(config);
-    const EnergyBreakdown before = energy({}, kParts, kInputs), after = energy(config, kParts, kInputs);
+    const EnergyBreakdown before = energy({}, kParts, kWork), after = energy(config, kParts, kWork);
     int moved = 0;
     for (std::size_t i = 0; i < kEnergyComponents; ++i) moved += after[i] != before[i] ? 1 : 0;
     CHECK(moved == 1);

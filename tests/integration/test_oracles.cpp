@@ -141,7 +141,7 @@ TEST_CASE("what the kernels read is p (r S + 2 k d), dense p 2 S d, whatever the
       setup.platform.drive.geometry.page_size = Bytes{page};
       const experiment::PhaseTotals decode = in_drive(setup).outcome.decode;
       CHECK(decode.engine_bytes == expected);
-      CHECK(decode.page_ops >= decode.flash_channel_bytes / static_cast<double>(page));
+      CHECK(decode.page_ops >= decode.channel_bytes / static_cast<double>(page));
       CHECK(decode.page_ops != last_page_ops);
       last_page_ops = decode.page_ops;
     }

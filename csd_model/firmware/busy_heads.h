@@ -1,4 +1,4 @@
-// KV heads that something works on.
+// KV heads that are being attended to.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace csdsim::csd_model {
 
-/// Ranges of KV heads of a layer of a sequence, each possibly several times.
-class HeadsInUse {
+/// A multiset of ranges of KV heads, per layer of a sequence.
+class BusyHeads {
  public:
   using Layer = std::pair<SequenceId, LayerId>;
 

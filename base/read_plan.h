@@ -1,0 +1,25 @@
+// Page reads that were planned together, and what finding the pages costs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/page_op.h"
+
+namespace csdsim {
+
+/// The cost of finding pages travels with the reads: whoever runs them charges the firmware with `lookups`.
+struct ReadPlan {
+  std::vector<PageOp> ops;
+  std::uint64_t lookups = 0;  ///< map entries that the firmware looks up to find these pages; 0 without pages
+
+  bool empty() const { return ops.empty(); }
+  std::size_t size() const { return ops.size(); }
+  void clear() {
+    ops.clear();
+    lookups = 0;
+  }
+};
+
+}  // namespace csdsim

@@ -1,0 +1,44 @@
+// What looking pages up in the mapping tables costs.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "base/request_stages.h"
+#include "base/units.h"
+#include "csd_model/firmware/dram_port.h"
+#include "csd_model/firmware/firmware_cores.h"
+#include "simulation/sim_time.h"
+
+namespace csdsim::csd_model {
+
+/// Charges map lookups to a firmware core, which spends `time` per entry, and then to controller DRAM, from which it
+/// reads a burst per entry.
+class MapLookups {
+ public:
+  MapLookups(SimTime time, FirmwareCores& cores, DramPort& dram) : time_(time), cores_(cores), dram_(dram) {}
+
+  /// Lookups cost nothing now: nothing has to be asked for them.
+  bool are_free() const { return time_.ps == 0 && !dram_.limited() && cores_.idle(); }
+
+  /// Calls `then` when `entries` have been looked up, at once where that is free. `stages`, if not null, is told where
+  /// the time went.
+  template <class Work>
+  void run(std::uint64_t entries, RequestStages* stages, Work then) {
+    if (are_free()) return then();
+    cores_.run(time_ * static_cast<std::int64_t>(entries), [this, entries, stages, then = std::move(then)]() mutable {
+      if (stages != nullptr) stages->mark(RequestStage::firmware, sim_time_now());
+      dram_.move(DramTraffic::map, DramPort::kEntryBurst * entries, [stages, then = std::move(then)]() mutable {
+        if (stages != nullptr) stages->mark(RequestStage::dram, sim_time_now());
+        then();
+      });
+    });
+  }
+
+ private:
+  SimTime time_;  ///< of a core, per entry
+  FirmwareCores& cores_;
+  DramPort& dram_;
+};
+
+}  // namespace csdsim::csd_model

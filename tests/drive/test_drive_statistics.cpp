@@ -1,0 +1,72 @@
+// Statistics are live: registered once, they show what the drive has done whenever they are written. Totals are sums.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/statistics.h"
+#include "csd_model/drive_totals.h"
+#include "csd_model/firmware/firmware_cores.h"
+#include "tests/drive/drive_host.h"
+
+using namespace csdsim;
+using namespace csdsim::test;
+namespace status = nvme::status;
+
+TEST_CASE("statistics that were registered before the first command show what came later") {
+  auto config = tiny_drive();
+  config.lookup_time = SimTime::nanoseconds(100);
+  config.map_cache = Bytes::kib(1);
+  DriveHost host(config);
+  Statistics statistics;
+  host.drive().register_statistics(statistics);
+  const auto before = statistics.dump();
+  CHECK_FALSE(before.contains("firmware"));
+  CHECK(before["block_ftl"].empty());
+  CHECK_FALSE(before["kv_ftl"].contains("erases"));
+
+  REQUIRE(host.run(host.send_write(0, 4, std::byte{1})) == status::success);
+  REQUIRE(host.run(host.send_read(0, 4)) == status::success);
+  REQUIRE(host.create(1, 1, 2) == status::success);
+  REQUIRE(host.append(1, 0, 0, 2048, 0, 2) == status::success);
+  REQUIRE(host.free(1) == status::success);
+  DriveHost::settle();
+
+  const auto after = statistics.dump();
+  const auto value = [&](const char* node, const char* name) {
+    return after.at(node).at(name).at("value").get<double>();
+  };
+  CHECK(value("firmware", "lookup_busy") == host.drive().lookup_cores().busy().seconds());
+  const ftl::BlockFtlStats& block = host.drive().block_ftl().stats();
+  REQUIRE(block.host_pages_written > 0);
+  CHECK(value("block_ftl", "host_pages_written") == static_cast<double>(block.host_pages_written));
+  REQUIRE(block.map_hits > 0);
+  CHECK(value("block_ftl", "map_hit_rate") ==
+        static_cast<double>(block.map_hits) / static_cast<double>(block.map_hits + block.map_misses));
+  const ftl::KvFtlStats& kv = host.drive().kv_ftl().stats();
+  REQUIRE(kv.erases > 0);
+  CHECK(value("kv_ftl", "erases") == static_cast<double>(kv.erases));
+  CHECK(value("block_ftl", "erases_max") >= 1);
+  CHECK(value("flash", "host_program_ops") > 0);
+}
+
+TEST_CASE("a phase is the difference of two totals, and totals of drives add up") {
+  DriveHost host;
+  REQUIRE(host.run(host.send_write(0, 4, std::byte{1})) == status::success);
+  const csd_model::DriveTotals start = host.drive().totals();
+  REQUIRE(host.run(host.send_read(0, 4)) == status::success);
+  const csd_model::DriveTotals end = host.drive().totals();
+  const csd_model::DriveTotals phase = end - start;
+  CHECK(phase.elapsed == end.elapsed - start.elapsed);
+  CHECK(phase.page_ops == end.page_ops - start.page_ops);
+  CHECK(phase.read_busy.ps > 0);
+  CHECK(phase.program_busy.ps == 0);
+  CHECK(phase.host_pages_written == 0);
+  CHECK(phase.link_bytes >= host.driver().block_size().value * 4);
+  CHECK(phase.dram_bytes == 2 * phase.link_bytes);  // no garbage collection, no bandwidth
+  const csd_model::DriveTotals both = phase + phase;
+  CHECK(both.page_ops == 2 * phase.page_ops);
+  CHECK(both.array_busy() == phase.read_busy * 2);
+  const csd_model::DriveWork work = work_of(both);
+  CHECK(work.elapsed == both.elapsed.seconds());
+  CHECK(work.link_bytes == static_cast<double>(both.link_bytes));
+  CHECK(work.array_busy() == both.read_busy.seconds());
+}
