@@ -84,7 +84,7 @@ std::string result_text(const ordered_json& document, const std::string& meaning
     for (const ordered_json* part : {&metrics, &document.at("wall")})
       for (const auto& [key, value] : part->items()) {
         header += "," + key;
-        values += "," + csv_field(value.is_string() ? value.get<std::string>() : value.dump());
+        values += fmt::format(",{}", csv_field(value.is_string() ? value.get<std::string>() : value.dump()));
       }
     return header + "\n" + values + "\n";
   }
@@ -93,7 +93,7 @@ std::string result_text(const ordered_json& document, const std::string& meaning
   for (const auto& [key, value] : document.at("wall").items()) table.add_row({key, cell(value)});
   std::string text = fmt::format("{}\n\n{}", document.at("name").get<std::string>(), table.to_text());
   if (document.contains("breakdown") && document["breakdown"].contains("latency_stages"))
-    text += "\n" + stage_table(document["breakdown"]["latency_stages"]);
+    text += fmt::format("\n{}", stage_table(document["breakdown"]["latency_stages"]));
   if (document.contains("tables"))
     for (const auto& [name, rows] : document["tables"].items()) text += fmt::format("\n{}\n{}", name, rows_text(rows));
   if (document.contains("comparison")) {
@@ -102,13 +102,13 @@ std::string result_text(const ordered_json& document, const std::string& meaning
       comparison.add_row({name, cell(entry["tokens_equal"]), cell(entry["tokens_compared"]),
                           entry["attention_outputs_identical"].get<bool>() ? "yes" : "no",
                           entry.contains("metrics") ? cell(entry["metrics"]["decode_tokens_per_s"]) : "-"});
-    text += "\n" + comparison.to_text();
+    text += fmt::format("\n{}", comparison.to_text());
   }
   if (document.contains("text")) {
     text += "\n";
     for (const auto& one : document["text"]) text += fmt::format("> {}\n", one.get<std::string>());
   }
-  return text + (meaning.empty() ? "" : "\n" + meaning + "\n");
+  return meaning.empty() ? text : fmt::format("{}\n{}\n", text, meaning);
 }
 
 Progress::Progress(std::string label, bool quiet)
