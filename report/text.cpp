@@ -108,7 +108,7 @@ std::string result_text(const ordered_json& document, const std::string& meaning
     text += "\n";
     for (const auto& one : document["text"]) text += fmt::format("> {}\n", one.get<std::string>());
   }
-  return text + (meaning.empty() ? "" : "\n" + meaning + "\n");
+  return meaning.empty() ? text : fmt::format("{}\n{}\n", text, meaning);
 }
 
 Progress::Progress(std::string label, bool quiet)

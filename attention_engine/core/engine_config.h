@@ -53,6 +53,8 @@ struct EngineConfig {
   void validate() const;
 };
 
+void describe(ParamVisitor& v, EngineConfig& c);
+
 /// Where a head job's time goes. Each moment of a job belongs to exactly one phase; queueing for a unit counts as the
 /// unit's phase.
 enum class JobPhase : std::uint8_t {

@@ -53,9 +53,9 @@ class Serial final : public host::CopyableSystem<Serial> {
                      "platform.device.count: serial drives one drive at a time: use 1");
   }
   host::SystemNeeds needs(const host::ModelShape& model, const host::GenerationWorkload&) const override {
-    return {.kv = host::Place::drive_kv,
+    return {.kv = host::Home::drive_kv,
             .component_major = false,
-            .residents = {{host::Place::gpu, "weights", model.weight_bytes()}}};
+            .residents = {{host::Home::gpu, "weights", model.weight_bytes()}}};
   }
   std::unique_ptr<host::Planner> plan(const host::PlannerInputs& inputs) const override {
     return std::make_unique<SerialPlanner>(std::make_unique<host::InstInfer>(inputs), wait_);

@@ -121,20 +121,20 @@ void check_system(Checker& c) {
 void check_residents(Checker& c, const host::SystemNeeds& needs) {
   const platform::PlatformConfig& platform = c.scenario().platform;
   const auto gib = [](Bytes bytes) { return static_cast<double>(bytes.value) / (1 << 30); };
-  const auto check = [&](host::Place place, Bytes capacity, std::string_view path) {
+  const auto check = [&](host::Home home, Bytes capacity, std::string_view path) {
     Bytes sum;
     std::vector<std::string> parts;
     for (const host::Resident& resident : needs.residents) {
-      if (resident.place != place) continue;
+      if (resident.home != home) continue;
       sum = sum + resident.bytes;
       parts.push_back(fmt::format("{} {:.1f} GiB", resident.what, gib(resident.bytes)));
     }
     c.require(sum <= capacity, {path, "model.layers"},
               fmt::format("{}: {} keeps {} in {}, which has {:.1f} GiB", path, c.scenario().system.kind(), join(parts),
-                          host::kPlaceNames[static_cast<std::size_t>(place)], gib(capacity)));
+                          host::kHomeNames[static_cast<std::size_t>(home)], gib(capacity)));
   };
-  check(host::Place::gpu, platform.gpu.memory, "platform.gpu.memory");
-  check(host::Place::host, platform.host.memory, "platform.host.memory");
+  check(host::Home::gpu, platform.gpu.memory, "platform.gpu.memory");
+  check(host::Home::host, platform.host.memory, "platform.host.memory");
 }
 
 void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model) {
@@ -245,7 +245,7 @@ void GenerationWorkload::check(Checker& c) {
                           *mini_batches, batch));
   const host::SystemNeeds needs = s.system->needs(s.model.shape(), lengths());
   check_residents(c, needs);
-  if (needs.kv == host::Place::drive_kv) check_drive_kv(c, *this);
+  if (needs.kv == host::Home::drive_kv) check_drive_kv(c, *this);
 }
 
 }  // namespace csdsim::experiment

@@ -20,9 +20,9 @@ void check_method(config::Problems& problems, DriveMethod stated, DriveMethod ow
 
 /// InstInfer IV-B: weights stay on the GPU, keys and values in the drives.
 SystemNeeds instinfer_needs(const ModelShape& model, bool component_major) {
-  return {.kv = Place::drive_kv,
+  return {.kv = Home::drive_kv,
           .component_major = component_major,
-          .residents = {{Place::gpu, "weights", model.weight_bytes()}}};
+          .residents = {{Home::gpu, "weights", model.weight_bytes()}}};
 }
 
 }  // namespace

@@ -1,0 +1,172 @@
+#include "experiment/generation/generation_program.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "experiment/generation/controller_dram.h"
+
+namespace csdsim::experiment {
+
+namespace {
+
+/// Time and work of `drives` drives over both phases, as the run reports them.
+csd_model::DriveWork work_of_run(const PhaseTotals& prefill, const PhaseTotals& decode, double seconds, double drives) {
+  csd_model::DriveWork work = combine(prefill, 1, decode);
+  work.elapsed = seconds * drives;
+  return work;
+}
+
+}  // namespace
+
+GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const GenerationSetup& setup,
+                                     const GenerationHooks& hooks, platform::Platform& platform)
+    : sc_module(name),
+      setup_(setup),
+      hooks_(hooks),
+      platform_(platform),
+      format_(setup),
+      plan_(setup.plan.workload, setup.plan.model.layers, format_.grouping, setup.sampling),
+      estimator_(plan_, setup.plan.workload),
+      meter_(platform, plan_, setup.plan.mini_batches),
+      gpu_(setup.gpu, setup.gpu_times),
+      executor_("executor"),
+      drives_(
+          platform, shape(), setup.data,
+          [this](host::OperationId id, SimTime at, const host::DriveSplit& split) {
+            executor_.complete(id, at, split);
+          },
+          [this](const std::string& message) { fail(message); }),
+      timing_(gpu_, setup.gpu_link, drives_),
+      work_(timing_, setup.data) {
+  SC_THREAD(main_thread);
+}
+
+void GenerationProgram::check_sampled() const {
+  if (plan_.exact()) return;
+  check_controller_dram(setup_.platform.drive, *format_.policy, format_.shape, format_.layout, setup_.plan.workload,
+                        plan_.model_layers());
+  if (setup_.platform.drive.write_buffer.value > 0)
+    throw UserError(
+        "platform.device.write_buffer.capacity: the layers of a sampled run fit into a buffer that all layers would "
+        "fill; set it to 0 B, or use sampling: off");
+}
+
+GenerationOutcome GenerationProgram::outcome() {
+  if (failure_) std::rethrow_exception(failure_);
+  if (executor_.failure()) std::rethrow_exception(executor_.failure());
+  if (!finished_) throw InternalError("the simulation ran out of events before the run had ended");
+  GenerationOutcome out;
+  const host::GenerationEstimate estimate = estimator_.result();
+  out.times = estimate.times;
+  out.relative_error = estimate.relative_error;
+  out.error_estimated = estimate.error_estimated;
+  out.statement = estimate.statement;
+  out.prefill = meter_.prefill();
+  out.decode = meter_.decode();
+  out.decode.seconds = estimate.times.decode_s;
+  out.work = work_of_run(out.prefill, out.decode, out.times.ttft_s + out.times.decode_s, double(platform_.drives()));
+  return out;
+}
+
+/// Layers that any of the groups has.
+std::uint32_t GenerationProgram::most_layers() const {
+  std::uint32_t most = 0;
+  for (const host::SampledGroup& group : plan_.groups()) most = std::max(most, group.layers);
+  return most;
+}
+
+host::DriveBackend::Shape GenerationProgram::shape() const {
+  const host::ModelShape& model = setup_.plan.model;
+  return {.kv_heads = model.kv_heads,
+          .group = model.heads / model.kv_heads,
+          .head_dim = model.head_dim,
+          .layers = most_layers(),
+          .max_tokens = format_.shape.max_tokens,
+          .component_major = format_.component_major,
+          .granularity = setup_.granularity,
+          .queues_of_others = setup_.queues_of_others,
+          .through_host = setup_.plan.through_host};
+}
+
+void GenerationProgram::fail(const std::string& message) {
+  if (!failure_) failure_ = std::make_exception_ptr(UserError(message));
+  sc_core::sc_stop();
+}
+
+/// No exception may leave an SC_THREAD.
+void GenerationProgram::main_thread() {
+  try {
+    run();
+  } catch (...) {
+    if (!failure_) failure_ = std::current_exception();
+    sc_core::sc_stop();
+  }
+}
+
+/// Lets time pass until `start` calls back what it is given.
+void GenerationProgram::wait_for(const std::function<void(std::function<void()>)>& start) {
+  bool reached = false;
+  start([this, &reached] {
+    reached = true;
+    continue_.notify(sc_core::SC_ZERO_TIME);
+  });
+  while (!reached) wait(continue_);
+}
+
+void GenerationProgram::run() {
+  wait_for([this](auto done) { platform_.on_ready(std::move(done)); });
+  const auto sequences = static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size());
+  wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });
+  for (const host::SampledGroup& group : plan_.groups()) run_group(group);
+  if (hooks_.after_last) wait_for(hooks_.after_last);
+  wait_for([this](auto done) { drain(std::move(done)); });
+  finished_ = true;
+}
+
+void GenerationProgram::drain(const std::function<void()>& done) {
+  const auto left = std::make_shared<std::uint32_t>(platform_.drives());
+  for (std::uint32_t i = 0; i < platform_.drives(); ++i)
+    platform_.drive(i).when_drained([left, done] {
+      if (--*left == 0) done();
+    });
+}
+
+void GenerationProgram::run_group(const host::SampledGroup& group) {
+  if (!group.after_prefill) {
+    wait_for([this](auto done) { drain(std::move(done)); });
+    materialise(group);
+  }
+  host::PlannerInputs inputs = setup_.plan;
+  inputs.model.layers = group.layers;
+  inputs.span = group.span();
+  inputs.drives = platform_.drives();
+  const std::unique_ptr<host::Planner> planner = setup_.system->plan(inputs);
+  meter_.begin(group);
+  wait_for([&](auto done) {
+    executor_.run(
+        *planner, work_, [this](const host::OperationRecord& r) { observe(r); }, std::move(done));
+  });
+  estimator_.add(executor_.report());
+}
+
+/// The state that the steps skipped since the last group would have left.
+void GenerationProgram::materialise(const host::SampledGroup& group) {
+  const auto& prompts = setup_.plan.workload.prompt_tokens;
+  for (std::uint32_t i = 0; i < platform_.drives(); ++i)
+    for (std::uint32_t s = 0; s < prompts.size(); ++s)
+      for (std::uint32_t layer = 0; layer < group.layers; ++layer)
+        platform_.drive(i).materialise(SequenceId{s}, LayerId{layer}, prompts[s] + group.first_step);
+}
+
+void GenerationProgram::observe(const host::OperationRecord& record) {
+  if (hooks_.operation) hooks_.operation(record);
+  if (!meter_.observe(record)) return;
+  ++steps_;
+  if (!hooks_.progress) return;
+  std::size_t total = 0;
+  for (const host::SampledGroup& group : plan_.groups()) total += group.steps() + (group.after_prefill ? 1 : 0);
+  hooks_.progress(steps_, total);
+}
+
+}  // namespace csdsim::experiment

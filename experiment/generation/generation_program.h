@@ -1,0 +1,79 @@
+// The host's program of a generation run: the groups of a sampling plan, one after another, in simulated time.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <systemc>
+
+#include "experiment/generation/generation_run.h"
+#include "experiment/generation/kv_format.h"
+#include "experiment/generation/phase_meter.h"
+#include "host_runtime/sysc/executor_module.h"
+
+namespace csdsim::experiment {
+
+/// GPU work happens where the data is, if there is any, before its modelled time.
+class GpuWork final : public host::OperationBackend {
+ public:
+  GpuWork(host::OperationBackend& timing, host::OperationData* data) : timing_(timing), data_(data) {}
+  std::optional<SimTime> start(const host::Operation& op, SimTime now) override {
+    if (data_ != nullptr && op.resource.kind != host::ResourceKind::drive) data_->perform(op);
+    return timing_.start(op, now);
+  }
+
+ private:
+  host::OperationBackend& timing_;
+  host::OperationData* data_;
+};
+
+/// One SC_THREAD that waits for the drives, materialises what was skipped, and runs each group with an Executor.
+class GenerationProgram : public sc_core::sc_module {
+ public:
+  /// `setup`, `hooks` and `platform` must outlive the program.
+  GenerationProgram(const sc_core::sc_module_name& name, const GenerationSetup& setup, const GenerationHooks& hooks,
+                    platform::Platform& platform);
+  SC_HAS_PROCESS(GenerationProgram);
+
+  /// What a sampled run would not run into, because it holds a few layers only. UserError, before anything is
+  /// simulated.
+  void check_sampled() const;
+  /// After the simulation: times, totals and energy. Throws what stopped the simulation.
+  GenerationOutcome outcome();
+
+ private:
+  std::uint32_t most_layers() const;
+  host::DriveBackend::Shape shape() const;
+
+  void fail(const std::string& message);
+  void main_thread();
+  void wait_for(const std::function<void(std::function<void()>)>& start);
+  void run();
+  void run_group(const host::SampledGroup& group);
+  void drain(const std::function<void()>& done);
+  void materialise(const host::SampledGroup& group);
+  void observe(const host::OperationRecord& record);
+
+  const GenerationSetup& setup_;
+  const GenerationHooks& hooks_;
+  platform::Platform& platform_;
+  KvFormat format_;
+  host::SamplingPlan plan_;
+  host::GenerationEstimator estimator_;
+  PhaseMeter meter_;
+  host::GpuModel gpu_;
+  host::ExecutorModule executor_;
+  host::DriveBackend drives_;
+  host::PlatformBackend timing_;
+  GpuWork work_;
+  sc_core::sc_event continue_;
+
+  std::size_t steps_ = 0;  ///< that have ended, the prefill included
+  bool finished_ = false;
+  std::exception_ptr failure_;
+};
+
+}  // namespace csdsim::experiment

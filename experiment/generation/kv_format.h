@@ -1,0 +1,21 @@
+// How the drives of a generation run keep its KV cache.
+#pragma once
+
+#include <memory>
+
+#include "experiment/generation/generation_run.h"
+#include "ftl/core/kv_policy.h"
+
+namespace csdsim::experiment {
+
+struct KvFormat {
+  explicit KvFormat(const GenerationSetup& setup);
+
+  bool component_major;  ///< K is kept component-major, too
+  std::unique_ptr<ftl::KvMappingPolicy> policy;  ///< of a drive, to ask what it would do
+  ftl::KvShape shape;                            ///< of a sequence on the first drive, which has the most heads
+  ftl::KvLayout layout;
+  host::KvGrouping grouping;
+};
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,75 @@
+#include "experiment/generation/phase_meter.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace csdsim::experiment {
+
+void PhaseMeter::begin(const host::SampledGroup& group) {
+  group_ = &group;
+  gpu_busy_ = gpu_outside_ = gpu_outside_before_ = {};
+  before_ = totals();
+  layer_marks_.clear();
+}
+
+bool PhaseMeter::observe(const host::OperationRecord& record) {
+  if (record.resource.kind == host::ResourceKind::gpu) {
+    gpu_busy_ += record.end - record.start;
+    if (!record.tag.layer) gpu_outside_ += record.end - record.start;
+  }
+  if (record.kind == host::OpKind::append_kv) layer_marks_[record.tag.layer->value] = totals();
+  if (record.kind != host::OpKind::sample) return false;
+  // A step ends with the last of its mini-batches; one with short prompts may be steps ahead of another.
+  const bool prefill = record.tag.phase == host::Phase::prefill;
+  std::uint32_t& parts_done = samples_[prefill ? 0 : record.tag.step + std::uint64_t{1}];
+  if (++parts_done != std::max<std::uint32_t>(1, mini_batches_)) return false;
+  const PhaseTotals now = totals();
+  const bool measured = !prefill && record.tag.step >= group_->first_measured() &&
+                        record.tag.step < group_->first_measured() + group_->measured;
+  if (prefill) end_prefill(now);
+  if (measured) {
+    measured_.push_back(now - before_);
+    gpu_outside_layers_.push_back((gpu_outside_ - gpu_outside_before_).seconds());
+  }
+  before_ = now;
+  gpu_outside_before_ = gpu_outside_;
+  return true;
+}
+
+PhaseTotals PhaseMeter::decode() const {
+  PhaseTotals decode;
+  if (measured_.empty()) return decode;
+  for (const auto field : kPhaseFields) {
+    if (field == &PhaseTotals::seconds) continue;
+    std::vector<host::LayeredCost> costs;
+    for (std::size_t i = 0; i < measured_.size(); ++i) {
+      // Of all that is counted only the GPU also works outside the layers.
+      const double fixed = field == &PhaseTotals::gpu_busy_s ? gpu_outside_layers_[i] : 0;
+      costs.push_back({.layered = measured_[i].*field - fixed, .fixed = fixed});
+    }
+    decode.*field = plan_.decode_total(costs);
+  }
+  return decode;
+}
+
+PhaseTotals PhaseMeter::totals() {
+  PhaseTotals sum = totals_of(platform_);
+  sum.gpu_busy_s = gpu_busy_.seconds();
+  return sum;
+}
+
+/// Further layers cost what a layer does once the pipeline is full: between the first and the last layer whose K and
+/// V had arrived when the prefill ended.
+void PhaseMeter::end_prefill(const PhaseTotals& now) {
+  prefill_ = now - before_;
+  const double missing = double(plan_.model_layers()) - plan_.groups().front().layers;
+  if (missing == 0) return;
+  const auto first = layer_marks_.begin();
+  const auto last = std::prev(layer_marks_.end());
+  const bool steady = layer_marks_.size() >= 2;
+  const PhaseTotals more = steady ? last->second - first->second : prefill_;
+  const double layers = steady ? double(last->first - first->first) : double(plan_.groups().front().layers);
+  prefill_ = combine(prefill_, missing / layers, more);
+}
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,51 @@
+// Work of the prefill and of the measured decode steps, read off the platform as operations end.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "experiment/generation/phase_totals.h"
+#include "host_runtime/core/planner/executor.h"
+#include "host_runtime/core/planner/sampling_plan.h"
+
+namespace csdsim::experiment {
+
+/// Feed every operation that ends, group by group of a sampling plan.
+class PhaseMeter {
+ public:
+  /// `mini_batches` parts of the batch sample for themselves in each step. `platform` and `plan` must outlive the
+  /// meter.
+  PhaseMeter(platform::Platform& platform, const host::SamplingPlan& plan, std::uint32_t mini_batches)
+      : platform_(platform), plan_(plan), mini_batches_(mini_batches) {}
+
+  /// The simulation of `group`, which must outlive it, begins now.
+  void begin(const host::SampledGroup& group);
+  /// True when the operation ended a step.
+  bool observe(const host::OperationRecord& record);
+
+  /// Scaled to all layers. Its seconds are those of the simulated layers, scaled likewise.
+  const PhaseTotals& prefill() const { return prefill_; }
+  /// Scaled to all layers and steps; its seconds are 0.
+  PhaseTotals decode() const;
+
+ private:
+  PhaseTotals totals();
+  void end_prefill(const PhaseTotals& now);
+
+  platform::Platform& platform_;
+  const host::SamplingPlan& plan_;
+  std::uint32_t mini_batches_;
+  const host::SampledGroup* group_ = nullptr;
+  SimTime gpu_busy_;
+  SimTime gpu_outside_;  ///< of gpu_busy_: embedding and sampling
+  SimTime gpu_outside_before_;
+  std::map<std::uint64_t, std::uint32_t> samples_;  ///< of the prefill, and of decode steps from 1 on
+  PhaseTotals before_;
+  PhaseTotals prefill_;
+  std::map<std::uint32_t, PhaseTotals> layer_marks_;  ///< by layer: when its K and V were in the drives
+  std::vector<PhaseTotals> measured_;                 ///< [measured step]
+  std::vector<double> gpu_outside_layers_;            ///< [measured step], seconds
+};
+
+}  // namespace csdsim::experiment
