@@ -7,6 +7,8 @@ namespace {
 constexpr SimTime ms(std::int64_t v) { return SimTime::milliseconds(v); }
 }  // namespace
 
+AttachedGpu::AttachedGpu() = default;
+
 void describe(ParamVisitor& v, AttachedGpu& c) {
   describe(v, static_cast<host::GpuConfig&>(c));
   v.section(

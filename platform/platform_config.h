@@ -16,6 +16,7 @@ struct PlatformParams;
 
 /// Section `platform.gpu`: the GPU and how it is attached.
 struct AttachedGpu : host::GpuConfig {
+  AttachedGpu();  ///< not inline: GCC 12 then warns of destroying what it has not made (-Wmaybe-uninitialized)
   nvme::GpuLinkConfig link;
 };
 
