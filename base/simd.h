@@ -39,7 +39,8 @@ void axpy(float w, const Half* row, float* out, std::size_t d);
 void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out,
                      const Ahead* ahead = nullptr);
 
-/// accumulate_rows() into `group` outputs [group][d] with weights[g * stride + j]: bit-identical to a call an output.
+/// accumulate_rows() into `group` outputs [group][d] with weights[g * stride + j]: bit-identical to one call per
+/// output.
 void accumulate_rows_group(const float* weights, std::size_t stride, std::size_t group, const Half* rows,
                            std::size_t n_rows, std::size_t d, float* out, const Ahead* ahead = nullptr);
 

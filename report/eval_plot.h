@@ -6,7 +6,7 @@
 
 namespace csdsim::report {
 
-/// A standalone SVG of the rows of `csdsim eval`: a line a method, both axes of shares logarithmic, dense attention
+/// A standalone SVG of the rows of `csdsim eval`: one line per method, both axes of shares logarithmic, dense attention
 /// dashed. The x axis is the share of tokens kept and, in a second row of panels, the share of elements read.
 std::string eval_svg(const nlohmann::ordered_json& document);
 

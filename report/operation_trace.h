@@ -12,7 +12,7 @@
 
 namespace csdsim::report {
 
-/// The operations of a run as a Chrome trace: a row a resource and mini-batch.
+/// The operations of a run as a Chrome trace: one row per resource and mini-batch.
 class OperationTrace {
  public:
   explicit OperationTrace(const std::filesystem::path& path) : sink_(path) {}

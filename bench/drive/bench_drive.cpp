@@ -1,4 +1,4 @@
-// Page operations a second of wall time through a whole drive, data off: host driver, doorbell, fetch of the entry,
+// Page operations per second of wall time through a whole drive, data off: host driver, doorbell, fetch of the entry,
 // decoding, FTL, flash, DMA, completion, interrupt, and the next request. One core.
 #include <benchmark/benchmark.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
-// Page operations a second of wall time: the timeline core, the same behind its TLM socket, and the event-driven
-// oracle. Random 4 KiB reads at saturation: eight reads a plane are in flight at any time, each completion submits the
-// next.
+// Page operations per second of wall time: the timeline core, the same behind its TLM socket, and the event-driven
+// oracle. Random 4 KiB reads at saturation: eight reads per plane are in flight at any time, each completion submits
+// the next.
 #include <benchmark/benchmark.h>
 #include <tlm_utils/simple_initiator_socket.h>
 

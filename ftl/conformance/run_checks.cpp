@@ -283,6 +283,28 @@ void Run::check_dram() {
           [&] { return fmt::format("{} pages have tables of {} bytes", pages, dram_->used(DramUse::map).value); });
 }
 
+/// Refuses what a NAND array would: reading erased pages, programming a page twice.
+void Run::flash(const PageOp& op) {
+  const FlashGeometry& g = case_.setup.geometry;
+  const auto bad = [&](bool good, std::string_view what) {
+    require(Property::flash, good, [&] { return fmt::format("page {} {}", op.ppa.value, what); });
+  };
+  bad(g.contains(op.ppa), "does not exist");
+  switch (op.kind) {
+    case PageOpKind::read:
+      bad(programmed_[op.ppa.value], "is read while erased");
+      break;
+    case PageOpKind::program:
+      bad(!programmed_[op.ppa.value], "is programmed twice");
+      programmed_[op.ppa.value] = true;
+      break;
+    case PageOpKind::erase:
+      bad(g.page_in_block(op.ppa) == 0, "is not the first page of the block to erase");
+      for (std::uint32_t i = 0; i < g.pages_per_block; ++i) programmed_[op.ppa.value + i] = false;
+      break;
+  }
+}
+
 /// Everything is freed.
 void Run::check_end() {
   require(Property::dram, dram_->used() == Bytes{},

@@ -377,26 +377,4 @@ void Run::drain() {
   while (!erases_.empty()) complete_erase(0);
 }
 
-/// What a NAND array would say.
-void Run::flash(const PageOp& op) {
-  const FlashGeometry& g = case_.setup.geometry;
-  const auto bad = [&](bool good, std::string_view what) {
-    require(Property::flash, good, [&] { return fmt::format("page {} {}", op.ppa.value, what); });
-  };
-  bad(g.contains(op.ppa), "does not exist");
-  switch (op.kind) {
-    case PageOpKind::read:
-      bad(programmed_[op.ppa.value], "is read while erased");
-      break;
-    case PageOpKind::program:
-      bad(!programmed_[op.ppa.value], "is programmed twice");
-      programmed_[op.ppa.value] = true;
-      break;
-    case PageOpKind::erase:
-      bad(g.page_in_block(op.ppa) == 0, "is not the first page of the block to erase");
-      for (std::uint32_t i = 0; i < g.pages_per_block; ++i) programmed_[op.ppa.value + i] = false;
-      break;
-  }
-}
-
 }  // namespace csdsim::ftl::conformance

@@ -13,7 +13,7 @@ namespace csdsim::ftl {
 ///
 /// Optimises: contexts of which some parts are attended more than others, and what frees and garbage collection leave
 /// uneven. Costs: the pages of a head are no longer evenly striped while the balance is being restored; two more
-/// figures a channel to keep.
+/// figures per channel to keep.
 class ChannelBalancedPolicy final : public KvMappingPolicy {
  public:
   static constexpr std::string_view kName = "channel-balanced";

@@ -15,7 +15,7 @@ namespace csdsim::ftl {
 ///
 /// Optimises: no garbage collection and a write amplification of 1, whatever order sequences end in. Costs: the last
 /// block in each plane stays partly empty while the sequence lives, which counts where sequences are short against
-/// planes times the block size; fewer planes a sequence, so less parallelism for short ones. Runs that simulate a few
+/// planes times the block size; fewer planes per sequence, so less parallelism for short ones. Runs that simulate a few
 /// layers for all see sequences that are as much shorter.
 class SequenceBlockPolicy : public KvMappingPolicy {
  public:

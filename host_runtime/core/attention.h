@@ -31,7 +31,7 @@ struct HeadSelection {
 struct LayerStep {
   SequenceId sequence;
   LayerId layer;
-  std::uint32_t group = 1;        ///< query heads a KV head
+  std::uint32_t group = 1;        ///< query heads per KV head
   std::span<const float> q;       ///< [kv_heads][group][head_dim], unscaled
   std::span<const KvView> heads;  ///< by KV head, the current token included
 };
@@ -54,7 +54,7 @@ class AttentionMethod {
   /// The layouts of K that attend_layer() needs.
   virtual KeyLayout key_layout() const { return KeyLayout::token_major; }
 
-  /// Whether learn() has to be called, once a layer, when a prompt is in the cache.
+  /// Whether learn() has to be called, once per layer, when a prompt is in the cache.
   virtual bool learns_from_prompt() const { return false; }
   virtual void learn(const LayerPrompt&) {}
   /// Whether speculate() has to be called before each attend_layer() but those of layer 0.

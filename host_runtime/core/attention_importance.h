@@ -1,4 +1,4 @@
-// Importance scores in low precision choose one set of tokens a layer, or a set a head.
+// Importance scores in low precision choose one set of tokens per layer, or one set per head.
 #pragma once
 
 #include "host_runtime/core/attention.h"
@@ -7,9 +7,9 @@ namespace csdsim::host {
 
 /// What becomes of the scores of the heads of a layer.
 enum class ScoreAggregate : std::uint8_t {
-  sum_raw,  ///< one list a layer, by the sum over the heads: as the paper's hardware does
-  max_raw,  ///< one list a layer, by the largest over the heads
-  per_head  ///< a list a KV head, by the sum over its group
+  sum_raw,  ///< one list per layer, by the sum over the heads: as the paper's hardware does
+  max_raw,  ///< one list per layer, by the largest over the heads
+  per_head  ///< one list per KV head, by the sum over its group
 };
 
 struct ImportanceOptions {

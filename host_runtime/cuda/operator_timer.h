@@ -10,7 +10,7 @@ namespace csdsim::host::cuda {
 
 /// Runs the kernels of the backend, in fp16, on shapes that have the work's operations and bytes: a planner's work says
 /// no more about itself. Products are square, `launches` of them; attention has heads of 128 and is a prompt where it
-/// does more than 64 operations a byte, single tokens else.
+/// does more than 64 operations per byte, single tokens else.
 class OperatorTimer {
  public:
   explicit OperatorTimer(Context& context) : context_(context) {}

@@ -80,7 +80,7 @@ template <class T, class Out>
 void gemv(const Stream& stream, const DeviceInfo& device, const T* x, const T* w, std::size_t rows, std::uint32_t n,
           std::uint32_t k, const Epilogue<Out>& epilogue, Out* out);
 
-/// Attention of one token a sequence. q and out rows [heads * d] are q_stride and out_stride apart.
+/// Attention of one token per sequence. q and out rows [heads * d] are q_stride and out_stride apart.
 template <class T, class Out = T>
 struct DecodeQuery {
   const T* q = nullptr;
@@ -94,7 +94,7 @@ struct DecodeQuery {
   const std::uint32_t* lengths = nullptr;        ///< tokens to attend to, the current one included
   const std::uint32_t* chosen = nullptr;         ///< [sequences][chosen_lists][chosen_stride], instead of all
   const std::uint32_t* chosen_counts = nullptr;  ///< [sequences][chosen_lists]
-  std::uint32_t chosen_lists = 0;                ///< 1: one list for all KV heads; 0: a list a KV head
+  std::uint32_t chosen_lists = 0;                ///< 1: one list for all KV heads; 0: one list per KV head
   std::uint32_t chosen_stride = 0;
   float2* softmax = nullptr;  ///< where given, takes maximum and sum of exp(score - maximum), [sequences][heads]
 };

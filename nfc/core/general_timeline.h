@@ -254,7 +254,7 @@ class GeneralTimeline : public TimelineBase {
   std::vector<Plane> planes_;
   std::vector<Unit> units_;
   std::vector<Channel> channels_;
-  /// Channels of the pages that a batch holds, an entry a page, and whether it is complete.
+  /// Channels of the pages that a batch holds, one entry per page, and whether it is complete.
   struct Held {
     std::vector<std::uint32_t> channels;
     bool complete = false;

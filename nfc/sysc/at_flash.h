@@ -16,9 +16,9 @@
 
 namespace csdsim::nfc {
 
-/// A channel module and a decoder module per channel, a die module per die, bound by ports; one event a stage of a page
-/// operation. It shares with FastFlash the protocol, the parameters and the tR drawn for a read, but none of the timing
-/// logic.
+/// A channel module and a decoder module per channel, a die module per die, bound by ports; one event per stage of a
+/// page operation. It shares with FastFlash the protocol, the parameters and the tR drawn for a read, but none of the
+/// timing logic.
 class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
  public:
   /// Throws UserError on a geometry or timing that `validate` refuses.
@@ -42,7 +42,7 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
     SimTime done{-1};      ///< the last of the others, and which it was
     std::uint64_t last = 0;
     bool hold = false;
-    std::vector<std::size_t> kept;  ///< channels of the pages that it holds, an entry a page
+    std::vector<std::size_t> kept;  ///< channels of the pages that it holds, one entry per page
     FlashStages stages{};
   };
 

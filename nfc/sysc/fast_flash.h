@@ -6,7 +6,7 @@
 
 namespace csdsim::nfc {
 
-/// One alarm a completion, none a page; completion times are those of AtFlash.
+/// One alarm per completion, none per page; completion times are those of AtFlash.
 class FastFlash final : public FlashTarget {
  public:
   /// Throws UserError on a geometry or timing that `validate` refuses.

@@ -66,7 +66,7 @@ class SubmissionQueue {
   std::uint32_t tail_ = 0;
   std::uint32_t outstanding_ = 0;
   bool deleting_ = false;
-  std::vector<std::uint64_t> cids_;  ///< one bit a command identifier
+  std::vector<std::uint64_t> cids_;  ///< one bit per command identifier
 };
 
 /// Completion queue: controller moves tail, host moves head.

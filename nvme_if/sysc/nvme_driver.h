@@ -49,7 +49,7 @@ class CompletionClient {
 struct NvmeDriverParams {
   Segment queue_memory;              ///< host DRAM set aside for queues and PRP lists, page aligned
   std::uint16_t queues = 4;          ///< I/O queue pairs wanted; the controller may grant fewer
-  std::uint32_t queue_depth = 1024;  ///< entries a queue; limited by CAP.MQES
+  std::uint32_t queue_depth = 1024;  ///< entries per queue; limited by CAP.MQES
   SimTime io_overhead{};             ///< host CPU time a command, spent on the core of its queue
   InterruptCoalescing coalescing{};  ///< that the host sets; `time` counts where `completions` is more than 1
   /// Shared by the drivers of a host: queue i of a driver whose `first_core` is c runs on core c + i. Null: a core a

@@ -15,7 +15,7 @@ namespace csdsim::host {
 
 struct EvaluationOptions {
   PerplexityOptions windows;  ///< the protocol of perplexity()
-  RecallOptions recall;       ///< no distances: no recall. A trial a window; the filler is the window's prefill
+  RecallOptions recall;       ///< no distances: no recall. One trial per window; the filler is the window's prefill
   QueryPrecision precision = QueryPrecision::f16;
   /// Attention where the decoder's backend computes (Backend::make_attention()); else on the host's processor.
   bool attention_on_backend = false;

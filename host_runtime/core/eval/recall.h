@@ -9,9 +9,9 @@
 
 namespace csdsim::host {
 
-/// A trial a window. The filler is the part of the window that is prefilled. A fact is a span of the text outside it,
-/// drawn from the seed, `cue` + `answer` tokens long; it replaces the filler's tokens from `distance` before its end
-/// on. After the prefill the fact is fed once more through the decode path, by teacher forcing. Asked for are those
+/// One trial per window. The filler is the part of the window that is prefilled. A fact is a span of the text outside
+/// it, drawn from the seed, `cue` + `answer` tokens long; it replaces the filler's tokens from `distance` before its
+/// end on. After the prefill the fact is fed once more through the decode path, by teacher forcing. Asked for are those
 /// tokens of the answer that dense attention does not predict greedily when nothing was planted: they do not follow
 /// from the filler, nor from the rest of the fact. Recalled are those that the method then predicts greedily.
 struct RecallOptions {

@@ -66,7 +66,7 @@ void component_logits(const Stream& stream, const SequenceView& batch, const Cac
                       const __half* components, const std::uint32_t* chosen, const float* tau, std::uint32_t r,
                       std::uint32_t stride, float* logits);
 
-/// One score a KV head: the sum over its group of the logits, or of the probabilities.
+/// One score per KV head: the sum over its group of the logits, or of the probabilities.
 void combine_logits(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const float* logits,
                     std::uint32_t stride, const float2* softmax, bool probabilities, float* scores);
 
@@ -179,7 +179,7 @@ struct ImportanceQuery {
   const float* q_scales = nullptr;
   const std::int8_t* keys = nullptr;
   const float* key_scales = nullptr;
-  bool per_head = false;  ///< a list a KV head, else one for all
+  bool per_head = false;  ///< one list per KV head, else one for all
   bool largest = false;   ///< the largest of the heads, not their sum
 };
 /// The importance of ImportanceAttention of all tokens but the newest, scores [sequences][lists][stride]; d is a

@@ -31,7 +31,7 @@ __device__ __forceinline__ float dot_by_warp(const __half* a, const __half* b, s
   return warp_sum(sum);
 }
 
-/// The sum over the block, to every thread. `scratch` holds a value a warp.
+/// The sum over the block, to every thread. `scratch` holds one value per warp.
 __device__ __forceinline__ std::uint32_t block_count(std::uint32_t value, std::uint32_t* scratch) {
   for (int lane = 16; lane > 0; lane /= 2) value += shuffle_xor(value, lane);
   __syncthreads();  // of what was there before, all is read
@@ -85,7 +85,7 @@ __device__ __forceinline__ std::uint32_t reached(std::uint32_t n, std::uint32_t 
 }
 
 /// Hands the places i < n where `taken` holds to store(rank, i), ranks ascending from 0; returns how many there are. By
-/// the whole block; `scratch` holds a value a thread.
+/// the whole block; `scratch` holds one value per thread.
 template <class Taken, class Store>
 __device__ __forceinline__ std::uint32_t compact(std::uint32_t n, Taken taken, Store store, std::uint32_t* scratch) {
   const std::uint32_t share = (n + blockDim.x - 1) / blockDim.x;
