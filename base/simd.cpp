@@ -70,7 +70,7 @@ HWY_INLINE void prefetch_halves(const Half* p, std::size_t count) {
   for (std::size_t b = 0; b < count * sizeof(Half); b += 64) hwy::Prefetch(bytes + b);
 }
 
-/// The share of what lies ahead that comes in while rows [first, last) go by.
+/// Prefetches the share of `ahead` that belongs to rows [first, last).
 HWY_INLINE void prefetch_ahead(const Ahead& ahead, std::size_t first, std::size_t last, std::size_t d) {
   constexpr std::size_t kLine = 64 / sizeof(Half);
   for (std::size_t line = first * d / kLine; line < last * d / kLine; ++line) {

@@ -245,7 +245,7 @@ void NvmeDriver::raise(InterruptVector vector) {
 }
 
 void NvmeDriver::raise_last(InterruptVector vector) {
-  if (note(vector)) reaction_due_.go_on(sim_now());
+  if (note(vector)) reaction_due_.continue_at(sim_now());
 }
 
 /// Whether a reaction to it is not due already.

@@ -86,7 +86,7 @@ class PcieDma : public sc_core::sc_module {
     l.held = true;
     submit();
     l.held = false;
-    if (!l.slices.empty()) l.due.go_on(l.slices.front().end);
+    if (!l.slices.empty()) l.due.continue_at(l.slices.front().end);
   }
 
   const PcieLink& link() const { return link_; }
