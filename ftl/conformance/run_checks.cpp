@@ -1,4 +1,4 @@
-// What must hold, looked at from outside: the drive against plain arrays.
+// The properties, checked from outside: the drive against plain arrays.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -53,7 +53,7 @@ void Run::check_layout(const KvShape& shape, const KvLayout& l) {
   }
 }
 
-/// `settled`: nothing is under way and nobody reads, so that all of the state is known.
+/// `settled`: no operation is in progress and no reader holds pages, so that the whole state is known.
 void Run::check(bool settled) {
   planned_.clear();
   std::map<std::uint64_t, KvPageId> mapped;
@@ -305,7 +305,7 @@ void Run::flash(const PageOp& op) {
   }
 }
 
-/// Everything is freed.
+/// Checks that nothing is left after everything was freed.
 void Run::check_end() {
   require(Property::dram, dram_->used() == Bytes{},
           [&] { return fmt::format("{} bytes of DRAM are still taken at the end", dram_->used().value); });

@@ -4,7 +4,7 @@
 //   class MyPolicy final : public csdsim::ftl::KvPlanePolicy { ... };
 //   CSDSIM_MAPPING_POLICY(MyPolicy, "my-policy", "What it does differently.")
 //
-// and links csdsim::csdsim_mapping_plugin. docs/mapping_policies.md has the whole of it.
+// and links csdsim::csdsim_mapping_plugin. docs/mapping_policies.md describes the interface.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,18 @@
 #else
 #define CSDSIM_PLUGIN_COMPILER "gcc " CSDSIM_PLUGIN_TEXT(__GNUC__)
 #endif
-/// What two compilers must share so that their classes can meet: themselves, the language and the library's layout.
+/// What the compilers of csdsim and of a plugin must have in common: compiler, language version and layout of the
+/// standard library.
 #define CSDSIM_PLUGIN_ABI \
   CSDSIM_PLUGIN_COMPILER  \
   ", C++ " CSDSIM_PLUGIN_TEXT(__cplusplus) ", strings " CSDSIM_PLUGIN_TEXT(_GLIBCXX_USE_CXX11_ABI)
 
 namespace csdsim::ftl {
 
-/// Grows with every change of KvMappingPolicy and of what it is given.
+/// Increases with every change of KvMappingPolicy or of the types in its interface.
 inline constexpr std::uint32_t kMappingInterface = 1;
 
-/// What a plugin says of itself. The first three members are read before the others are believed.
+/// What a plugin states about itself. The first three members are checked before the others are used.
 struct MappingPlugin {
   std::uint32_t interface;  ///< kMappingInterface
   const char* version;      ///< of csdsim
@@ -52,8 +53,8 @@ inline constexpr const char* kMappingPluginEntry = "csdsim_mapping_plugin_v1";
 
 }  // namespace csdsim::ftl
 
-/// Exports `Policy`, which is made from a PolicyContext, from a FlashGeometry or from nothing, as `policy_name`. Once a
-/// library.
+/// Exports `Policy`, which is constructed from a PolicyContext, from a FlashGeometry or without arguments, under the
+/// name `policy_name`. Use it once per library.
 #define CSDSIM_MAPPING_POLICY(Policy, policy_name, policy_summary)                                                 \
   extern "C" __attribute__((visibility("default"))) const csdsim::ftl::MappingPlugin* csdsim_mapping_plugin_v1() { \
     static constexpr csdsim::ftl::MappingPlugin plugin{csdsim::ftl::kMappingInterface,                             \

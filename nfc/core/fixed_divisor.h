@@ -1,4 +1,4 @@
-// Division by a fixed number, by the name that the timeline uses.
+// Makes base/fixed_divisor.h known by the name that the timeline uses.
 #pragma once
 
 #include "base/fixed_divisor.h"

@@ -15,9 +15,9 @@ namespace csdsim::nfc {
 /// either place: they are not read.
 enum class FilterLocation : std::uint8_t { nfc, die };
 
-/// Rows of equal size from the start of a page; what is left of the page behind them is padding. A token-major page of
-/// K or V has n rows of d * p bytes, one a token; a component-major page of K has m runs of T * p bytes, one a
-/// component (d: head dimension, p: bytes per element, n, m, T: tokens, components, tokens per run of the page).
+/// Rows of equal size from the start of a page; the rest of the page is padding. A token-major page of K or V has n
+/// rows of d * p bytes, one per token; a component-major page of K has m runs of T * p bytes, one per component (d:
+/// head dimension, p: bytes per element, n, m, T: tokens, components, tokens per run of the page).
 struct PageRows {
   std::uint32_t rows = 0;
   Bytes row_size;
