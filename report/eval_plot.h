@@ -1,4 +1,4 @@
-// Perplexity and recall against the kept share, as a picture.
+// A picture of perplexity and recall over the kept share.
 #pragma once
 
 #include <nlohmann/json.hpp>

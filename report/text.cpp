@@ -28,7 +28,7 @@ std::string cell(const ordered_json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// Rows of stages, a column for each kind of request.
+/// One row per stage, one column per kind of request.
 std::string stage_table(const ordered_json& kinds) {
   std::vector<std::string> heading{"mean ns by stage"};
   std::vector<std::string> stages;

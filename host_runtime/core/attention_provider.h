@@ -1,4 +1,4 @@
-// Who keeps the KV cache and attends in decode steps: the host, or a drive.
+// The interface to what keeps the KV cache and computes the attention of decode steps: the host or a drive.
 #pragma once
 
 #include <cstdint>

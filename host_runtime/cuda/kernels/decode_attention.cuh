@@ -53,7 +53,7 @@ constexpr std::size_t decode_shared_bytes(std::uint32_t d) {
   return ring > merge ? ring : merge;
 }
 
-/// What of a head's tokens is a block's, and where token i of them stands.
+/// The part of a head's tokens that one block handles, and the position of its token i.
 struct TokenRange {
   std::uint32_t begin, end, last;
   const std::uint32_t* chosen;

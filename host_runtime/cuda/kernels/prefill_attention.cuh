@@ -1,5 +1,5 @@
 // Dense causal attention over whole sequences: FlashAttention-2 (arXiv 2307.08691) on mma.sync, and a plain kernel for
-// shapes and GPUs that it does not take.
+// shapes and GPUs that it does not support.
 #pragma once
 
 #include "host_runtime/cuda/kernels/decode_attention.cuh"
