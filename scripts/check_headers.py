@@ -32,6 +32,7 @@ _JSON = {"nlohmann/json.hpp", "string"}
 _SYSTEMC = {"compare", "cstdint", "limits", "string", "systemc"}
 _MODULE = _SYSTEMC | {"algorithm", "array", "functional", "memory", "stdexcept", "string_view", "tlm", "unordered_map", "vector"}
 _DRIVE = _MODULE | _CONFIG | _JSON | {"tlm_utils/simple_initiator_socket.h", "tlm_utils/simple_target_socket.h"}
+SMALLEST_GROUP = 4  # precompiling a set for fewer headers costs more than it saves
 SETS = [_TEXT, _VALUES, _CORE, _CONFIG, _JSON, _SYSTEMC, _MODULE, _DRIVE]
 
 
@@ -97,8 +98,7 @@ class Checker:
                 stale.append((header, digest, best))
                 wanted.add(best)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            # A set for a handful of headers costs more than it saves.
-            sets = sorted(i for i in wanted - {None} if sum(best == i for *_, best in stale) >= 4)
+            sets = sorted(i for i in wanted - {None} if sum(best == i for *_, best in stale) >= SMALLEST_GROUP)
             preludes = dict(zip(sets, pool.map(self.precompile, sets)))
             texts = list(pool.map(lambda job: self.compile(job[0], preludes.get(job[2])), stale))
         self.state.update({str(header): digest for (header, digest, _), text in zip(stale, texts) if not text})

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 SOURCE = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else __file__).resolve()
 SOURCE = SOURCE if SOURCE.is_dir() else SOURCE.parents[2]
 sys.path.insert(0, str(SOURCE / "scripts"))
+import check_headers  # noqa: E402
 import code_shape  # noqa: E402
 import lint  # noqa: E402
 
@@ -118,6 +120,29 @@ class LintTest(unittest.TestCase):
         self.assertEqual(names("#define M(x) {\nstruct S {\n  int a = 1;\n  int f(int b = {}) { return b; }\n};\n"), [(4, 4, "f")])
         self.assertEqual(names("__global__ void __launch_bounds__(32 * kW) k(A a) {\n}\n"), [(1, 2, "k")])
         self.assertEqual(names('extern "C" {\nenum class E : int { a, b };\nbool operator()(int a) const {\n}\n}\n')[0][:2], (3, 4))
+
+    def test_headers_that_do_not_compile_alone(self):
+        files = {"base/alone.h": "#pragma once\n#include <string>\n#include <vector>\nstd::vector<std::string> f();\n",
+                 "base/through.h": '#pragma once\n#include "base/alone.h"\nstd::vector<int> g();\n',
+                 "base/missing.h": "#pragma once\n#include <string>\nstd::vector<int> h(std::string);\n"}
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(check_headers, "ROOT", pathlib.Path(folder)):
+            root = pathlib.Path(folder)
+            (root / "base").mkdir()
+            for name, text in files.items():
+                (root / name).write_text(text)
+            headers = [root / name for name in files]
+            self.assertEqual(check_headers.closure(headers[1]), ({headers[0], headers[1]}, {"string", "vector"}))
+            state = {}
+            # Every header uses a set of which it includes all; `missing` includes no vector, so it may not see one.
+            with mock.patch.object(check_headers, "SETS", [{"string", "vector"}]), \
+                    mock.patch.object(check_headers, "SMALLEST_GROUP", 1):
+                checker = check_headers.Checker(["c++", "-std=c++20", f"-I{folder}"], root, state)
+                checked, failures = checker.run(headers)
+                self.assertEqual((checked, len(failures)), (3, 1))
+                self.assertIn("missing.h:3", failures[0])
+                headers[0].write_text(files["base/alone.h"] + "int k();\n")
+                self.assertEqual(checker.run(headers)[0], 3)  # the two that see the change, and the one that failed
+                self.assertEqual(checker.run(headers[:2])[0], 0)
 
     def test_the_command_fails_on_findings(self):
         with tempfile.TemporaryDirectory() as folder:
