@@ -10,10 +10,10 @@
 
 #include "base/address.h"
 #include "base/error.h"
+#include "base/fixed_divisor.h"
 #include "base/page_op.h"
 #include "base/units.h"
 #include "nfc/core/arg_min.h"
-#include "nfc/core/fixed_divisor.h"
 #include "nfc/core/flash_batches.h"
 #include "nfc/core/flash_statistics.h"
 #include "nfc/core/flash_timing.h"
