@@ -106,7 +106,7 @@ class Initiator : public sc_core::sc_module {
   FlashPayloadPool pool_;
 };
 
-/// A simulation of its own an iteration, elaboration not counted.
+/// A new simulation per iteration, elaboration not counted.
 template <class Flash>
 void through_socket(benchmark::State& state, std::uint64_t ops_per_iteration) {
   const auto batch = static_cast<std::size_t>(state.range(3));

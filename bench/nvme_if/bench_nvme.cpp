@@ -13,7 +13,7 @@ using test::kHostBase;
 using test::Platform;
 using test::PlatformParams;
 
-/// Completes reads with zeros, or in time only.
+/// Completes reads with zeros, or for timing only.
 class NullHandler : public CommandHandler {
  public:
   explicit NullHandler(bool carried) : carried_(carried), zeros_(1 << 21) {}

@@ -1,4 +1,4 @@
-// What a KV head holds, kept the plain way.
+// The contents of a KV head as plain arrays.
 #pragma once
 
 #include <span>

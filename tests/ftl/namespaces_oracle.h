@@ -1,4 +1,4 @@
-// Both namespaces of one drive beside plain maps that hold what every byte must be.
+// Both namespaces of one drive beside plain maps that hold the expected value of every byte.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -28,7 +28,7 @@ struct Variant {
   TailPolicy tail;
 };
 
-/// Contents are a function of a number, so that the oracle holds numbers: 0 is a page of zeros.
+/// Page contents are a function of a number, so that the oracle stores only numbers: 0 is a page of zeros.
 inline void fill(std::span<std::byte> page, std::uint64_t key) {
   if (key == 0) {
     std::ranges::fill(page, std::byte{0});
@@ -126,7 +126,7 @@ class Oracle {
     const std::uint64_t count = partial ? 1 : std::min(pages_ - first, 1 + rng_.below(rng_.below(4) == 0 ? 8 : 1));
     const std::span<std::byte> data = std::span(buffer_).first(count * kPage.value);
     if (partial) {
-      // Half a page of a new key into what is there: kept by the oracle as the bytes themselves.
+      // Writes half a page with a new key over the old contents; the oracle keeps such a page as bytes.
       std::vector<std::byte>& mixed = image(first);
       fill(data, ++key_);
       const std::uint64_t at = rng_.below(2) * kPage.value / 2;
@@ -286,7 +286,8 @@ class Oracle {
     }
   }
 
-  /// The mapping is one to one over both namespaces and the blocks count what is mapped; all of it can be read.
+  /// Checks that the mapping is one to one over both namespaces, that blocks count the mapped pages, and that all of
+  /// them can be read.
   void check() {
     const FlashGeometry& g = blocks_.geometry();
     std::vector<bool> used(g.pages(), false);

@@ -1,4 +1,4 @@
-// A KV namespace whose power fails, with a plain copy of what it was given.
+// A KV namespace whose power fails, beside a plain copy of the data that it was given.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -20,7 +20,7 @@
 
 namespace csdsim::ftl::test {
 
-/// How a history is run and how often it met what it is for.
+/// How a history is run. PowerCounts says how often it met the cases that it is meant to test.
 struct PowerSetup {
   FlashGeometry geometry;
   KvFtlConfig config;
@@ -84,13 +84,13 @@ class PowerRig {
 
   void lose_power();
 
-  /// Everything that must hold at any time.
+  /// Checks everything that must hold at any time.
   void check();
 
-  /// With nothing under way, every full window is readable component-major.
+  /// Checks that with no operation in progress every full window is readable component-major.
   void check_settled();
 
-  /// After the last sequence has gone nothing is held.
+  /// Checks that after the last sequence is freed nothing is held.
   void free_everything() {
     while (!live_.empty()) release();
     check_settled();
@@ -151,7 +151,7 @@ class PowerRig {
 
   void append();
 
-  /// To `first` and the heads after it that hold as many tokens.
+  /// Appends to `first` and the heads after it that hold as many tokens.
   bool append(SequenceId id, LayerId layer, KvHead first, std::uint32_t count);
 
   void add_job(const FlushJob& job) {

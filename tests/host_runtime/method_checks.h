@@ -1,4 +1,4 @@
-// What tests of attention methods compare with.
+// Reference results for tests of attention methods.
 #pragma once
 
 #include <catch2/catch.hpp>

@@ -16,10 +16,12 @@ struct Catch::StringMaker<csdsim::SimTime> {
   static std::string convert(csdsim::SimTime t) { return std::to_string(t.ps) + " ps"; }
 };
 
+namespace csdsim::nfc {
+
 constexpr SimTime operator""_ps(unsigned long long v) { return {static_cast<std::int64_t>(v)}; }
 
 // A read of 64 B takes 10 (command) + 100 (array) + 70 (transfer), a program 10 + 64 + 1000, an erase 10 + 5000.
-FlashTiming coarse() {
+inline FlashTiming coarse() {
   FlashTiming t;
   t.read_latency = 100_ps;
   t.program_latency = 1000_ps;
@@ -31,7 +33,7 @@ FlashTiming coarse() {
 }
 
 /// One channel of four dies of two planes; a byte a picosecond.
-FlashGeometry small() {
+inline FlashGeometry small() {
   FlashGeometry g;
   g.channels = 1;
   g.dies_per_channel = 4;
@@ -42,13 +44,13 @@ FlashGeometry small() {
   return g;
 }
 
-PageOp op(PageOpKind kind, std::uint32_t plane, OpClass op_class = OpClass::host, std::uint32_t page = 0) {
+inline PageOp op(PageOpKind kind, std::uint32_t plane, OpClass op_class = OpClass::host, std::uint32_t page = 0) {
   return {small().address(PlaneId{plane}, 0, page), kind, op_class, 0, 64};
 }
-PageOp read(std::uint32_t plane, OpClass c = OpClass::host) { return op(PageOpKind::read, plane, c); }
-PageOp program(std::uint32_t plane, OpClass c = OpClass::host) { return op(PageOpKind::program, plane, c); }
-PageOp erase(std::uint32_t plane, OpClass c = OpClass::host) { return op(PageOpKind::erase, plane, c); }
-PageOp read_again(std::uint32_t plane, std::uint8_t retries) {
+inline PageOp read(std::uint32_t plane, OpClass c = OpClass::host) { return op(PageOpKind::read, plane, c); }
+inline PageOp program(std::uint32_t plane, OpClass c = OpClass::host) { return op(PageOpKind::program, plane, c); }
+inline PageOp erase(std::uint32_t plane, OpClass c = OpClass::host) { return op(PageOpKind::erase, plane, c); }
+inline PageOp read_again(std::uint32_t plane, std::uint8_t retries) {
   PageOp r = read(plane);
   r.retries = retries;
   return r;
@@ -61,8 +63,8 @@ struct Played {
   FlashStatistics statistics;
 };
 
-Played play(const FlashTiming& timing, const std::vector<std::pair<PageOp, SimTime>>& ops,
-            FlashTimeline::Rules rules = FlashTimeline::Rules::general) {
+inline Played play(const FlashTiming& timing, const std::vector<std::pair<PageOp, SimTime>>& ops,
+                   FlashTimeline::Rules rules = FlashTimeline::Rules::general) {
   FlashTimeline timeline(small(), timing, rules);
   std::vector<FlashCompletion> completions;
   std::size_t submitted = 0;
