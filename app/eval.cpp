@@ -11,6 +11,7 @@
 #include "experiment/evaluation/eval_run.h"
 #include "experiment/experiments.h"
 #include "host_runtime/core/planner/systems/systems.h"
+#include "report/csv.h"
 #include "report/eval_plot.h"
 #include "report/files.h"
 #include "report/table.h"
@@ -166,27 +167,21 @@ std::string table_text(const ordered_json& document) {
 }
 
 std::string csv_text(const ordered_json& document) {
-  std::string text;
+  ordered_json rows = ordered_json::array();
   for (const ordered_json& row : document["rows"]) {
-    std::string names, values;
-    const auto add = [&](const std::string& name, const ordered_json& value) {
-      names += (names.empty() ? "" : ",") + name;
-      const std::string cell = value.is_null() ? "" : value.is_string() ? value.get<std::string>() : value.dump();
-      values += (values.empty() ? "" : ",") + report::csv_field(cell);
-    };
+    ordered_json cells;
     for (const auto& [key, value] : row.items()) {
       if (key != "recall") {
-        add(key, value);
+        cells[key] = value;
         continue;
       }
       for (const ordered_json& point : value) {
-        add(fmt::format("recall_at_{}", point["distance"].get<std::uint32_t>()), point["recall"]);
+        cells[fmt::format("recall_at_{}", point["distance"].get<std::uint32_t>())] = point["recall"];
       }
     }
-    if (text.empty()) text = names + "\n";
-    text += values + "\n";
+    rows.push_back(cells);
   }
-  return text;
+  return report::csv_rows(rows);
 }
 
 }  // namespace

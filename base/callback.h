@@ -14,8 +14,9 @@ namespace csdsim {
 template <class Signature, std::size_t Inline = 48>
 class Callback;
 
-/// std::function for the paths that run once a command: move-only, so what it captures need not be copyable, and
-/// callables of up to Inline bytes lie inside of it. Larger ones are allocated. Calling an empty one is undefined.
+/// Replaces std::function on paths that run once per command. It is move-only, so captured values need not be copyable;
+/// callables of up to Inline bytes are stored inside the object, larger ones on the heap. Calling an empty one is
+/// undefined.
 template <class Result, class... Arguments, std::size_t Inline>
 class Callback<Result(Arguments...), Inline> {
  public:

@@ -12,7 +12,7 @@ namespace csdsim {
 
 enum class PageOpKind : std::uint8_t { read, program, erase };
 
-/// On whose behalf a page operation runs. Priorities between classes are policy of the scheduler.
+/// Who needs a page operation. The scheduler decides the priorities between classes.
 enum class OpClass : std::uint8_t { host, attend, flush, gc, map };
 inline constexpr std::size_t kOpClasses = 5;
 constexpr std::array<std::string_view, kOpClasses> kOpClassNames{"host", "attend", "flush", "gc", "map"};
@@ -22,7 +22,7 @@ struct PageOp {
   PhysicalPageAddress ppa;
   PageOpKind kind = PageOpKind::read;
   OpClass op_class = OpClass::host;
-  /// Reads: how often the page is sensed and transferred again before its errors can be corrected.
+  /// Reads only: further attempts (sensing and transfer) that it takes until the errors can be corrected.
   std::uint8_t retries = 0;
   /// Bytes that cross the channel; the page size, or less when a filter on the die passes only part. 0 for erase.
   std::uint32_t channel_bytes = 0;
@@ -40,8 +40,8 @@ using FlashTicket = StrongId<struct FlashTicketTag, std::uint64_t>;
 
 /// Where the time of a page operation went. Retries add to the stages that they repeat.
 enum class FlashStage : std::uint8_t {
-  plane_wait,  ///< for the plane to take it
-  bus_wait,    ///< for the bus, for its commands and its data
+  plane_wait,  ///< waiting until the plane takes the operation
+  bus_wait,    ///< waiting for the bus, for commands and for data
   command,     ///< commands and addresses on the bus
   array,       ///< sensing, programming or erasing, suspensions included
   transfer,    ///< data on the bus, its setup included
@@ -56,8 +56,8 @@ using FlashStages = std::array<SimTime, kFlashStages>;
 struct FlashCompletion {
   FlashTicket ticket;
   SimTime at;
-  /// Of the operation that was done last (of those of the same moment, the one submitted last): from its submission on,
-  /// they add up to `at`.
+  /// Stages of the operation that finished last (at equal times, the one submitted last). They add up to the time from
+  /// its submission to `at`.
   FlashStages stages{};
 };
 

@@ -12,22 +12,24 @@
 namespace csdsim {
 
 enum class RequestStage : std::uint8_t {
-  queue,       ///< in the host's queue, and until the drive has fetched it
-  firmware,    ///< waiting for the drive's processors and their work on it
-  plane_wait,  ///< for the planes, phases in front of its own included: collecting garbage, merging partial writes
-  bus_wait,    ///< the stages of its page operation that was done last: FlashStage
+  queue,       ///< waiting in the host's queue, until the drive has fetched it
+  firmware,    ///< waiting for the drive's processors, and their work
+  plane_wait,  ///< waiting for the planes, including work that must come first: garbage collection, merging of partial
+               ///< writes
+  bus_wait,    ///< this and the next ones: stages of the page operation that finished last, see FlashStage
   command,
   array,
   transfer,
   ecc,
-  dram,  ///< waiting for controller DRAM, and bytes on their way through it
-  link,  ///< its data and its completion on the link
+  dram,  ///< waiting for controller DRAM, and moving bytes through it
+  link,  ///< moving its data and its completion over the link
 };
 inline constexpr std::size_t kRequestStages = 10;
 constexpr std::array<std::string_view, kRequestStages> kRequestStageNames{
     "queue", "firmware", "plane_wait", "bus_wait", "command", "array", "transfer", "ecc", "dram", "link"};
 
-/// A clock that charges what has passed since it was last looked at: the stages add up to the whole without remainder.
+/// A clock that charges all time since its last call to one stage, so that the stages add up to the total without
+/// remainder.
 class RequestStages {
  public:
   void begin(SimTime now) {
@@ -35,14 +37,14 @@ class RequestStages {
     begun_ = last_ = now;
   }
 
-  /// What has passed was `stage`.
+  /// Charges the time since the last call to `stage`.
   void mark(RequestStage stage, SimTime now) {
     spent_[static_cast<std::size_t>(stage)] += now - last_;
     last_ = now;
   }
 
-  /// Charges what is known of a batch of page operations that is over: its stages, and the time of its bytes in DRAM.
-  /// Nothing where it is more than has passed: it is not of this request then.
+  /// Charges the stages of a finished batch of page operations, and the time of its bytes in DRAM. Charges nothing if
+  /// that is more than the time since the last call: then the batch does not belong to this request alone.
   void add_flash(const FlashStages& stages, SimTime dram, SimTime now) {
     SimTime known = dram;
     for (const SimTime t : stages) known += t;

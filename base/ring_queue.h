@@ -7,21 +7,21 @@
 
 namespace csdsim {
 
-/// Unlike std::deque it allocates only to hold more than it ever did. Elements must be default constructible; a popped
-/// one stays in its slot until the slot is used again.
+/// Unlike std::deque it allocates only when it must hold more elements than ever before. Elements must be default
+/// constructible; a popped one stays in its slot until the slot is used again.
 template <class T>
 class RingQueue {
  public:
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
 
-  /// Precondition of front, back, operator[] and pop_front: there is such an element.
+  /// Precondition of front, back, operator[] and pop_front: the element exists.
   T& front() { return slots_[first_]; }
   const T& front() const { return slots_[first_]; }
   T& back() { return (*this)[size_ - 1]; }
   T& operator[](std::size_t i) { return slots_[(first_ + i) & mask_]; }
 
-  /// The new last element, with whatever its slot held.
+  /// Appends an element and returns it. It still has the value that its slot held before.
   T& extend() {
     if (size_ == capacity_) grow();
     return slots_[(first_ + size_++) & mask_];

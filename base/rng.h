@@ -28,8 +28,8 @@ constexpr std::uint64_t counter_random(std::uint64_t seed, std::uint64_t counter
   return splitmix64(splitmix64(seed) ^ splitmix64(~counter));
 }
 
-/// xoshiro256** 1.0 (Blackman, Vigna 2018), seeded with SplitMix64. Each purpose takes its own named stream, so that a
-/// draw more in one place changes nothing elsewhere.
+/// xoshiro256** 1.0 (Blackman, Vigna 2018), seeded with SplitMix64. Each purpose takes its own named stream, so that an
+/// additional draw in one place changes nothing elsewhere.
 class Rng {
  public:
   using result_type = std::uint64_t;

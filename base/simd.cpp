@@ -70,7 +70,7 @@ HWY_INLINE void prefetch_halves(const Half* p, std::size_t count) {
   for (std::size_t b = 0; b < count * sizeof(Half); b += 64) hwy::Prefetch(bytes + b);
 }
 
-/// The share of what lies ahead that comes in while rows [first, last) go by.
+/// Prefetches the share of `ahead` that belongs to rows [first, last).
 HWY_INLINE void prefetch_ahead(const Ahead& ahead, std::size_t first, std::size_t last, std::size_t d) {
   constexpr std::size_t kLine = 64 / sizeof(Half);
   for (std::size_t line = first * d / kLine; line < last * d / kLine; ++line) {
@@ -79,7 +79,7 @@ HWY_INLINE void prefetch_ahead(const Ahead& ahead, std::size_t first, std::size_
 }
 
 // Sums of the lanes of kCount vectors, adjacent lanes first: the same tree for one row and for a block of rows, where
-// one addition folds two rows. kLeft partial sums a row remain in acc.
+// one addition folds two rows. kLeft partial sums per row remain in acc.
 template <std::size_t kCount, std::size_t kLeft>
 HWY_INLINE void fold_rows([[maybe_unused]] VF* acc) {
 #if HWY_TARGET != HWY_SCALAR
@@ -106,7 +106,7 @@ HWY_INLINE void store_sums(VF* acc, float* scores) {
   std::memcpy(scores, sums, kRows * sizeof(float));
 }
 
-// One accumulator a row, vectors in ascending order: the order that dot() and gemv_rows() share. Rows in a block only
+// One accumulator per row, vectors in ascending order: the order that dot() and gemv_rows() share. Rows in a block only
 // add instruction-level parallelism. kRows is a power of two.
 template <std::size_t kRows>
 HWY_INLINE void dot_block(const float* q, const Half* rows, std::size_t d, float* scores) {

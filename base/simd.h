@@ -12,9 +12,10 @@
 
 namespace csdsim::simd {
 
-/// Memory that a caller reads after the rows it passes: while these go by, as many bytes of the four streams together
-/// come towards the cache, a line of each in turn. Four abreast keep the prefetchers of the L2 cache busy, which stop
-/// at 4 KiB boundaries; one after the other, scattered pages arrive at half the speed.
+/// Memory that the caller will read after the rows that it passes now. While those rows are processed, as many bytes
+/// are prefetched from the four streams together, one cache line of each in turn. Four streams side by side keep the
+/// prefetchers of the L2 cache busy, which stop at 4 KiB boundaries; one stream after the other, scattered pages arrive
+/// at half the speed.
 struct Ahead {
   std::array<const Half*, 4> streams;
 };
@@ -26,8 +27,8 @@ float dot(const float* q, const Half* row, std::size_t d);
 void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores,
                const Ahead* ahead = nullptr);
 
-/// gemv_rows() of `group` queries [group][d], whose scores of row j are scores[g * stride + j]: bit-identical to a call
-/// a query, but rows are read and widened once for up to four of them.
+/// gemv_rows() of `group` queries [group][d], whose scores of row j are scores[g * stride + j]: bit-identical to one
+/// call per query, but rows are read and widened once for up to four queries.
 void gemv_rows_group(const float* q, std::size_t group, const Half* rows, std::size_t n_rows, std::size_t d,
                      float* scores, std::size_t stride, const Ahead* ahead = nullptr);
 
@@ -39,7 +40,8 @@ void axpy(float w, const Half* row, float* out, std::size_t d);
 void accumulate_rows(const float* weights, const Half* rows, std::size_t n_rows, std::size_t d, float* out,
                      const Ahead* ahead = nullptr);
 
-/// accumulate_rows() into `group` outputs [group][d] with weights[g * stride + j]: bit-identical to a call an output.
+/// accumulate_rows() into `group` outputs [group][d] with weights[g * stride + j]: bit-identical to one call per
+/// output.
 void accumulate_rows_group(const float* weights, std::size_t stride, std::size_t group, const Half* rows,
                            std::size_t n_rows, std::size_t d, float* out, const Ahead* ahead = nullptr);
 

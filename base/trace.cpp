@@ -29,7 +29,7 @@ TraceSink::TraceSink(const std::filesystem::path& path, std::uint64_t max_events
 TraceSink::~TraceSink() {
   try {
     close();
-  } catch (const UserError&) {  // close() is there for those who want to know
+  } catch (const UserError&) {  // a destructor must not throw; close() reports the failure
   }
 }
 

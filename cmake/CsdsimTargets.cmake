@@ -46,25 +46,16 @@ add_custom_target(lint
   COMMAND ${PROJECT_SOURCE_DIR}/scripts/lint.py
   COMMENT "Layering, formatting, forbidden calls, orphan tests" VERBATIM)
 
-# Every header compiles alone: one generated translation unit a header, built by the target header_check.
+# Every header compiles alone: target header_check, a part of lint. Headers are compiled with the options of one
+# generated unit, which links everything that headers may include.
 function(csdsim_check_headers)
-  set(units "")
-  foreach(dir base simulation nfc ftl attention_engine nvme_if host_runtime csd_model platform report scenario experiment launch app)
-    file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/${dir}/*.h)
-    if(NOT CSDSIM_HAS_CUDA)
-      list(FILTER headers EXCLUDE REGEX "^host_runtime/cuda/")
-    endif()
-    foreach(header ${headers})
-      string(MAKE_C_IDENTIFIER ${header} id)
-      set(unit ${PROJECT_BINARY_DIR}/header_check/${id}.cpp)
-      if(NOT EXISTS ${unit})
-        file(WRITE ${unit} "#include \"${header}\"  // IWYU pragma: keep\n#include \"${header}\"\n")
-      endif()
-      list(APPEND units ${unit})
-    endforeach()
-  endforeach()
-  add_library(header_check OBJECT EXCLUDE_FROM_ALL ${units})
-  target_link_libraries(header_check PRIVATE csdsim_warnings ${ARGN})
-  target_compile_options(header_check PRIVATE -O0 -g0)
+  set(unit ${PROJECT_BINARY_DIR}/header_check/unit.cpp)
+  file(CONFIGURE OUTPUT ${unit} CONTENT "// Its options are those that headers are checked with.\n")
+  add_library(header_check_options OBJECT EXCLUDE_FROM_ALL ${unit})
+  target_link_libraries(header_check_options PRIVATE csdsim_warnings ${ARGN})
+  target_compile_options(header_check_options PRIVATE -O0 -g0)
+  add_custom_target(header_check
+    COMMAND ${PROJECT_SOURCE_DIR}/scripts/check_headers.py ${PROJECT_BINARY_DIR}/compile_commands.json ${unit}
+    COMMENT "Every header compiles alone" USES_TERMINAL VERBATIM)
   add_dependencies(lint header_check)
 endfunction()

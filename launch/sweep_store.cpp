@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "report/table.h"
+#include "report/csv.h"
 
 namespace csdsim::launch {
 namespace {
@@ -63,11 +63,6 @@ class Statement {
   sqlite3* db_;
   sqlite3_stmt* handle_ = nullptr;
 };
-
-std::string csv_value(const ordered_json& value) {
-  if (value.is_null()) return "";
-  return report::csv_field(value.is_string() ? value.get<std::string>() : value.dump());
-}
 
 /// Metrics of a result and its wall figures, flat, in the order of the file.
 ordered_json flat_metrics(const ordered_json& result) {
@@ -144,8 +139,7 @@ void SweepStore::write_results(const std::vector<SweepRow>& rows) {
     placeholders += placeholders.empty() ? "?" : ", ?";
   }
   std::ofstream csv(directory_ / "results.csv", std::ios::trunc);
-  for (std::size_t c = 0; c < columns.size(); ++c) csv << (c == 0 ? "" : ",") << report::csv_field(columns[c]);
-  csv << '\n';
+  csv << report::csv_line(std::vector<ordered_json>(columns.begin(), columns.end()));
 
   execute(fmt::format("BEGIN; DROP TABLE IF EXISTS results; CREATE TABLE results ({})", definition));
   Statement insert(db_.get(), fmt::format("INSERT INTO results VALUES ({})", placeholders));
@@ -156,11 +150,8 @@ void SweepStore::write_results(const std::vector<SweepRow>& rows) {
     for (std::size_t c = first_metric; c < end_of_metrics; ++c)
       cells.push_back(metrics.contains(columns[c]) ? metrics[columns[c]] : ordered_json(nullptr));
     if (failures) cells.push_back(row.error.empty() ? ordered_json(nullptr) : ordered_json(row.error));
-    for (std::size_t c = 0; c < cells.size(); ++c) {
-      insert.bind(static_cast<int>(c) + 1, cells[c]);
-      csv << (c == 0 ? "" : ",") << csv_value(cells[c]);
-    }
-    csv << '\n';
+    for (std::size_t c = 0; c < cells.size(); ++c) insert.bind(static_cast<int>(c) + 1, cells[c]);
+    csv << report::csv_line(cells);
     insert.step();
     insert.reset();
   }

@@ -1,4 +1,4 @@
-// Results of a sweep on disk: one row a point, written as points finish so that an interrupted sweep can resume.
+// Results of a sweep on disk: one row per point, written as points finish so that an interrupted sweep can resume.
 #pragma once
 
 #include <filesystem>

@@ -8,17 +8,18 @@
 #include <optional>
 #include <vector>
 
+#include "report/svg.h"
+
 namespace csdsim::report {
 namespace {
 
 using nlohmann::ordered_json;
 
-struct Point {
-  double x = 0, y = 0;
-};
-using Lines = std::vector<std::pair<std::string, std::vector<Point>>>;  ///< by method, x ascending
+/// One line per method: its name and its points, in values of the axes, x ascending.
+using Lines = std::vector<std::pair<std::string, std::vector<SvgPoint>>>;
 
 constexpr double kWidth = 380, kHeight = 270, kLeft = 60, kTop = 40, kGap = 75, kLegend = 150;
+constexpr SvgStroke kGrid{.colour = "#ddd"}, kDense{.colour = "#444", .dashed = true};
 constexpr const char* kColours[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b",
                                     "#e377c2", "#7f7f7f", "#bcbd22", "#17becf", "#000000"};
 
@@ -33,7 +34,7 @@ Lines lines_of(const ordered_json& rows, const char* x, const char* y) {
     line->second.push_back({row[x].get<double>(), row[y].get<double>()});
   }
   for (auto& [method, points] : lines) {
-    std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return a.x < b.x; });
+    std::sort(points.begin(), points.end(), [](const SvgPoint& a, const SvgPoint& b) { return a.x < b.x; });
   }
   return lines;
 }
@@ -49,48 +50,57 @@ struct Axis {
 
 std::string share_label(double share) { return share >= 1 ? "1" : fmt::format("1/{:.0f}", 1 / share); }
 
-/// One panel with its frame, ticks, lines and the level of dense attention.
-std::string panel(double left, double top, const std::string& title, const std::string& x_title, const Lines& lines,
-                  const Axis& x, const Axis& y, const std::vector<double>& y_ticks, std::optional<double> dense) {
-  const auto px = [&](double v) { return left + x.at(v) * kWidth; };
-  const auto py = [&](double v) { return top + kHeight - y.at(v) * kHeight; };
-  std::string svg = fmt::format(
-      "<rect x='{:.1f}' y='{:.1f}' width='{:.1f}' height='{:.1f}' fill='none' stroke='#888'/>\n"
-      "<text x='{:.1f}' y='{:.1f}' text-anchor='middle' font-weight='bold'>{}</text>\n"
-      "<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>\n",
-      left, top, kWidth, kHeight, left + kWidth / 2, top - 10, title, left + kWidth / 2, top + kHeight + 36, x_title);
-  for (double share = 1; share >= x.least * 0.999; share /= 2) {
-    svg += fmt::format(
-        "<line x1='{0:.1f}' y1='{1:.1f}' x2='{0:.1f}' y2='{2:.1f}' stroke='#ddd'/>"
-        "<text x='{0:.1f}' y='{3:.1f}' text-anchor='middle'>{4}</text>\n",
-        px(share), top, top + kHeight, top + kHeight + 18, share_label(share));
+struct Panel {
+  double left = 0, top = 0;
+  std::string title, x_title;
+  Axis x, y;
+  std::vector<double> y_ticks;
+  std::optional<double> dense;  ///< level of dense attention
+};
+
+/// Adds one panel with its frame, ticks, lines and the level of dense attention.
+void add_panel(Svg& svg, const Panel& panel, const Lines& lines) {
+  const double left = panel.left, top = panel.top, right = left + kWidth, bottom = top + kHeight;
+  const auto px = [&](double v) { return left + panel.x.at(v) * kWidth; };
+  const auto py = [&](double v) { return bottom - panel.y.at(v) * kHeight; };
+  svg.frame({left, top}, kWidth, kHeight, {.colour = "#888"});
+  svg.text({left + kWidth / 2, top - 10}, panel.title, SvgAnchor::middle, true);
+  svg.text({left + kWidth / 2, bottom + 36}, panel.x_title, SvgAnchor::middle);
+  for (double share = 1; share >= panel.x.least * 0.999; share /= 2) {
+    svg.line({px(share), top}, {px(share), bottom}, kGrid);
+    svg.text({px(share), bottom + 18}, share_label(share), SvgAnchor::middle);
   }
-  for (const double tick : y_ticks) {
-    svg += fmt::format(
-        "<line x1='{0:.1f}' y1='{1:.1f}' x2='{2:.1f}' y2='{1:.1f}' stroke='#ddd'/>"
-        "<text x='{3:.1f}' y='{4:.1f}' text-anchor='end'>{5:g}</text>\n",
-        left, py(tick), left + kWidth, left - 6, py(tick) + 4, tick);
+  for (const double tick : panel.y_ticks) {
+    svg.line({left, py(tick)}, {right, py(tick)}, kGrid);
+    svg.text({left - 6, py(tick) + 4}, fmt::format("{:g}", tick), SvgAnchor::end);
   }
-  if (dense) {
-    svg += fmt::format("<line x1='{:.1f}' y1='{:.1f}' x2='{:.1f}' y2='{:.1f}' stroke='#444' stroke-dasharray='5 4'/>\n",
-                       left, py(*dense), left + kWidth, py(*dense));
-  }
+  if (panel.dense) svg.line({left, py(*panel.dense)}, {right, py(*panel.dense)}, kDense);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const char* colour = kColours[i % std::size(kColours)];
-    std::string path;
-    for (const Point& p : lines[i].second) {
-      path += fmt::format("{}{:.1f},{:.1f}", path.empty() ? "" : " ", px(p.x), py(p.y));
-      svg += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='2.5' fill='{}'/>", px(p.x), py(p.y), colour);
+    std::vector<SvgPoint> path;
+    for (const SvgPoint& p : lines[i].second) {
+      path.push_back({px(p.x), py(p.y)});
+      svg.circle(path.back(), 2.5, colour);
     }
-    svg += fmt::format("<polyline points='{}' fill='none' stroke='{}' stroke-width='1.5'/>\n", path, colour);
+    svg.polyline(path, {.colour = colour, .width = 1.5});
   }
-  return svg;
+}
+
+/// Adds what each line means, dense attention last.
+void add_legend(Svg& svg, double left, const Lines& lines) {
+  for (std::size_t i = 0; i <= lines.size(); ++i) {
+    const double y = kTop + 10 + 20 * static_cast<double>(i);
+    const bool dense = i == lines.size();
+    svg.line({left, y}, {left + 20, y},
+             dense ? kDense : SvgStroke{.colour = kColours[i % std::size(kColours)], .width = 2});
+    svg.text({left + 26, y + 4}, dense ? "dense" : lines[i].first);
+  }
 }
 
 Axis x_axis(const Lines& lines) {
   Axis axis{.least = 1, .most = 1};
   for (const auto& [method, points] : lines) {
-    for (const Point& p : points) axis.least = std::min(axis.least, p.x);
+    for (const SvgPoint& p : points) axis.least = std::min(axis.least, p.x);
   }
   axis.least = std::exp2(std::floor(std::log2(axis.least)));
   return axis;
@@ -100,7 +110,7 @@ Axis x_axis(const Lines& lines) {
 Axis perplexity_axis(const Lines& lines, double dense, std::vector<double>& ticks) {
   Axis axis{.least = dense * 0.98, .most = dense * 1.02};
   for (const auto& [method, points] : lines) {
-    for (const Point& p : points) {
+    for (const SvgPoint& p : points) {
       axis.least = std::min(axis.least, p.y * 0.98);
       axis.most = std::max(axis.most, p.y * 1.02);
     }
@@ -130,10 +140,7 @@ std::string eval_svg(const ordered_json& document) {
       {"traffic_mean", "elements read / elements of dense attention"}};
   const double width = kLeft + (kWidth + kGap) * (recall ? 2 : 1) + kLegend;
   const double height = kTop + 2 * (kHeight + kGap);
-  std::string svg = fmt::format(
-      "<svg xmlns='http://www.w3.org/2000/svg' width='{0:.0f}' height='{1:.0f}' viewBox='0 0 {0:.0f} {1:.0f}' "
-      "font-family='sans-serif' font-size='12'>\n<rect width='100%' height='100%' fill='white'/>\n",
-      width, height);
+  Svg svg(width, height);
   Lines legend;
   for (std::size_t i = 0; i < 2; ++i) {
     const double top = kTop + static_cast<double>(i) * (kHeight + kGap);
@@ -141,28 +148,24 @@ std::string eval_svg(const ordered_json& document) {
     const Axis x = x_axis(perplexity);
     std::vector<double> ticks;
     const Axis y = perplexity_axis(perplexity, dense, ticks);
-    svg += panel(kLeft, top, "perplexity", shares[i].second, perplexity, x, y, ticks, dense);
+    add_panel(svg, {kLeft, top, "perplexity", shares[i].second, x, y, ticks, dense}, perplexity);
     if (recall) {
       const Axis share{.least = 0, .most = 1, .logarithmic = false};
-      svg += panel(kLeft + kWidth + kGap, top, "recall of planted facts", shares[i].second,
-                   lines_of(rows, shares[i].first, "recall_mean"), x, share, {0, 0.2, 0.4, 0.6, 0.8, 1}, dense_recall);
+      add_panel(svg,
+                {kLeft + kWidth + kGap,
+                 top,
+                 "recall of planted facts",
+                 shares[i].second,
+                 x,
+                 share,
+                 {0, 0.2, 0.4, 0.6, 0.8, 1},
+                 dense_recall},
+                lines_of(rows, shares[i].first, "recall_mean"));
     }
     legend = perplexity;
   }
-  const double left = width - kLegend;
-  for (std::size_t i = 0; i < legend.size(); ++i) {
-    const double y = kTop + 10 + 20 * static_cast<double>(i);
-    svg += fmt::format(
-        "<line x1='{0:.1f}' y1='{1:.1f}' x2='{2:.1f}' y2='{1:.1f}' stroke='{3}' stroke-width='2'/>"
-        "<text x='{4:.1f}' y='{5:.1f}'>{6}</text>\n",
-        left, y, left + 20, kColours[i % std::size(kColours)], left + 26, y + 4, legend[i].first);
-  }
-  const double y = kTop + 10 + 20 * static_cast<double>(legend.size());
-  svg += fmt::format(
-      "<line x1='{0:.1f}' y1='{1:.1f}' x2='{2:.1f}' y2='{1:.1f}' stroke='#444' stroke-dasharray='5 4'/>"
-      "<text x='{3:.1f}' y='{4:.1f}'>dense</text>\n</svg>\n",
-      left, y, left + 20, left + 26, y + 4);
-  return svg;
+  add_legend(svg, width - kLegend, legend);
+  return svg.document();
 }
 
 }  // namespace csdsim::report

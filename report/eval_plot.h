@@ -1,4 +1,4 @@
-// Perplexity and recall against the kept share, as a picture.
+// A picture of perplexity and recall over the kept share.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 
 namespace csdsim::report {
 
-/// A standalone SVG of the rows of `csdsim eval`: a line a method, both axes of shares logarithmic, dense attention
+/// A standalone SVG of the rows of `csdsim eval`: one line per method, both axes of shares logarithmic, dense attention
 /// dashed. The x axis is the share of tokens kept and, in a second row of panels, the share of elements read.
 std::string eval_svg(const nlohmann::ordered_json& document);
 

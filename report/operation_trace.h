@@ -1,4 +1,4 @@
-// The operations of a generation as a trace file.
+// Writes the operations of a generation as a trace file.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 
 namespace csdsim::report {
 
-/// The operations of a run as a Chrome trace: a row a resource and mini-batch.
+/// Writes the operations of a run as a Chrome trace with one row per resource and mini-batch.
 class OperationTrace {
  public:
   explicit OperationTrace(const std::filesystem::path& path) : sink_(path) {}

@@ -20,7 +20,4 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// RFC 4180 field: quoted where it must be.
-std::string csv_field(const std::string& text);
-
 }  // namespace csdsim::report

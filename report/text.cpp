@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "report/csv.h"
 #include "report/table.h"
 
 namespace csdsim::report {
@@ -27,7 +28,7 @@ std::string cell(const ordered_json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// Rows of stages, a column for each kind of request.
+/// One row per stage, one column per kind of request.
 std::string stage_table(const ordered_json& kinds) {
   std::vector<std::string> heading{"mean ns by stage"};
   std::vector<std::string> stages;
@@ -79,14 +80,10 @@ std::string result_text(const ordered_json& document, const std::string& meaning
   if (format == Format::json) return document.dump(2) + "\n";
   const ordered_json& metrics = document.at("metrics");
   if (format == Format::csv) {
-    std::string header = "name";
-    std::string values = csv_field(document.at("name").get<std::string>());
-    for (const ordered_json* part : {&metrics, &document.at("wall")})
-      for (const auto& [key, value] : part->items()) {
-        header += "," + key;
-        values += fmt::format(",{}", csv_field(value.is_string() ? value.get<std::string>() : value.dump()));
-      }
-    return header + "\n" + values + "\n";
+    ordered_json row{{"name", document.at("name")}};
+    row.update(metrics);
+    row.update(document.at("wall"));
+    return csv_rows({row});
   }
   Table table({"metric", "value"});
   for (const auto& [key, value] : metrics.items()) table.add_row({key, cell(value)});

@@ -9,16 +9,16 @@ namespace csdsim::report {
 
 enum class Format { table, json, csv };
 
-/// One result in the format asked for: a table of metrics with what they mean, the JSON document, or CSV.
+/// One result in the requested format: a table of metrics with what they mean, the JSON document, or CSV.
 std::string result_text(const nlohmann::ordered_json& document, const std::string& meaning, Format format);
 
-/// Rows of equal keys as a table, the keys on top.
+/// Objects with equal keys as a table with the keys as its header.
 std::string rows_text(const nlohmann::ordered_json& rows);
 
 /// A number with at most four significant digits and a unit prefix where it helps: "8.71", "12.3 M".
 std::string short_number(double value);
 
-/// A progress line on stderr, redrawn in place on a terminal and silent elsewhere but for a line every ten seconds.
+/// A progress line on stderr: redrawn in place on a terminal, otherwise one line every ten seconds.
 class Progress {
  public:
   Progress(std::string label, bool quiet);

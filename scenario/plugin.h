@@ -23,7 +23,7 @@ namespace csdsim::scenario {
 inline constexpr std::uint32_t kPluginInterface = 1;
 
 struct Plugin {
-  PluginBuild build;  ///< read before the rest is believed
+  PluginBuild build;  ///< checked before the rest is used
   void (*register_kinds)(Registries& registries);
 };
 

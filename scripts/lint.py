@@ -1,64 +1,37 @@
 #!/usr/bin/env python3
-"""Checks what the compiler does not: layering, formatting, forbidden calls in libraries, tests that are in no target.
+"""Checks what the compiler does not check.
 
-Usage: scripts/lint.py [--no-format]    exit 1 on findings, each as file:line: message
+Includes go down the levels and never in circles between rooms, files and functions stay small, libraries neither exit
+nor print, every test file is in a target, every page of docs/ can be reached from README and names files that exist,
+and the code is formatted.
+
+Usage: scripts/lint.py [--root DIR] [--no-format]    exit 1 on findings, each as file:line: message
 """
+import argparse
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from code_shape import cpp_functions, find_circles, python_functions
+
 CORES = ["ftl", "nfc", "attention_engine", "nvme_if", "host_runtime"]
 UPPER = {"simulation": 2, "csd_model": 3, "platform": 4, "scenario": 5, "report": 5, "experiment": 6, "launch": 6, "app": 7}
 LIBRARIES = ["base", *CORES, *UPPER]
 CODE_DIRS = [*LIBRARIES, "tests", "bench", "examples"]
+CPP_SUFFIXES = (".h", ".cpp", ".cu", ".cuh", ".inc")
 TOP = 8  # tests, benches and examples may include anything
-findings = []
 
-
-def report(path, line, message):
-    findings.append(f"{path.relative_to(ROOT)}:{line}: {message}")
-
-
-def layer_of(relative):
-    """(level, room) of a file by its path; see the table in README (Layout)."""
-    parts = relative.parts
-    top = parts[0]
-    if top == "base" or parts[:2] == ("nvme_if", "spec"):
-        return 0, "base"
-    if top in CORES:
-        if parts[:2] == ("host_runtime", "sysc"):  # the one adapter that needs whole drives and a platform
-            return 4, top
-        return (1 if parts[1] in ("core", "policies", "conformance") else 2), top
-    return UPPER.get(top, TOP), top
-
-
-def check_includes(path, text):
-    layer, module = layer_of(path.relative_to(ROOT))
-    for number, line in enumerate(text.splitlines(), 1):
-        match = re.match(r'\s*#\s*include\s*[<"]([^>"]+)[>"]', line)
-        if not match:
-            continue
-        include = match.group(1)
-        target = ROOT / include
-        if include.split("/")[0] in CODE_DIRS:
-            if not target.exists():
-                report(path, number, f"includes {include}, which does not exist")
-                continue
-            other_layer, other_module = layer_of(pathlib.Path(include))
-            if other_layer > layer:
-                report(path, number, f"layer {layer} includes {include} of layer {other_layer}: arrows go down only")
-            elif layer == other_layer == 1 and other_module != module:
-                report(path, number, f"core of {module} includes its sibling {include}: own the interface you need instead")
-        elif layer <= 1:
-            if re.match(r"(systemc|tlm|cuda|yaml-cpp|fstream|filesystem|sqlite3)", include) and "config" not in path.parts:
-                if layer == 1 or not path.relative_to(ROOT).parts[0] == "base":
-                    report(path, number, f"a core may not see <{include}>")
-        if re.match(r"cuda|cublas", include) and re.search(r"#\s*include\s*<(systemc|tlm)", text):
-            report(path, number, "SystemC and CUDA never meet in one translation unit")
-
+FILE_LINES = 400
+FUNCTION_LINES = 80
+# Path, or path and function, with the reason why it may be longer. An entry that no longer applies is a finding.
+LONG_FILES = {}
+LONG_FUNCTIONS = {
+    ("host_runtime/cuda/kernels/decode_attention.cuh", "decode_tile_kernel"): "one kernel: its phases share registers",
+    ("host_runtime/cuda/kernels/prefill_attention.cuh", "prefill_tile_kernel"): "one kernel: its phases share registers",
+    ("host_runtime/cuda/kernels/chunks.cuh", "choose_chunks_kernel"): "one kernel: its phases share a block's memory",
+}
 
 FORBIDDEN = [
     (re.compile(r"(?<![\w.:>])(exit|abort|_exit)\s*\("), "libraries throw; only main exits"),
@@ -68,45 +41,184 @@ FORBIDDEN = [
 ]
 
 
-def check_forbidden(path, text):
-    library = layer_of(path.relative_to(ROOT))[0] < UPPER["app"]
-    for number, line in enumerate(text.splitlines(), 1):
-        code = line.split("//")[0] if "TODO" not in line else line
-        for pattern, why in FORBIDDEN:
-            if (library or "TODO" in pattern.pattern) and pattern.search(code):
-                report(path, number, f"{pattern.search(code).group(0).strip()}: {why}")
+def layer_of(relative):
+    """(level, top folder) of a file by its path; see the table in README (Layout). The pair is the file's room."""
+    parts = relative.parts
+    top = parts[0]
+    if top == "base" or parts[:2] == ("nvme_if", "spec"):
+        return 0, "base"
+    if top in CORES:
+        if parts[:2] == ("host_runtime", "sysc"):  # the one adapter that needs whole drives and a platform
+            return 4, top
+        return (1 if len(parts) > 1 and parts[1] in ("core", "policies", "conformance") else 2), top
+    return UPPER.get(top, TOP), top
 
 
-def check_tests_are_built():
-    for test in sorted((ROOT / "tests").rglob("test_*.cpp")):
-        if test.relative_to(ROOT).parts[1] == "out_of_tree":
-            continue
-        lists = test.parent / "CMakeLists.txt"
-        if not lists.exists() or test.name not in lists.read_text():
-            report(test, 1, "is in no CMake target: it never runs")
+class Lint:
+    """The findings in one tree of sources."""
 
+    def __init__(self, root):
+        self.root = root
+        self.findings = []
+        self.rooms = {}  # {room: {included room: "file:line includes header" of one such include}}
+        self.excused = set()
+        self.code = self.files(CODE_DIRS, CPP_SUFFIXES)
+        self.python = self.files([*CODE_DIRS, "scripts"], (".py",))
 
-def check_format(files):
-    if not shutil.which("clang-format"):
-        sys.exit("lint: clang-format is missing (scripts/install_deps.sh --lint installs it)")
-    run = subprocess.run(["clang-format", "--dry-run", "-Werror", *map(str, files)], capture_output=True, text=True)
-    for line in run.stderr.splitlines():
-        match = re.match(r"(.*?):(\d+):\d+: error:", line)
-        if match:
-            report(pathlib.Path(match.group(1)), int(match.group(2)), "not clang-formatted")
+    def files(self, folders, suffixes):
+        return [p for d in folders for p in sorted((self.root / d).rglob("*"))
+                if p.suffix in suffixes and "__pycache__" not in p.parts]
+
+    def report(self, path, line, message):
+        self.findings.append(f"{path.relative_to(self.root)}:{line}: {message}")
+
+    def check_includes(self, path, text):
+        layer, module = layer_of(path.relative_to(self.root))
+        for number, line in enumerate(text.splitlines(), 1):
+            match = re.match(r'\s*#\s*include\s*[<"]([^>"]+)[>"]', line)
+            if not match:
+                continue
+            include = match.group(1)
+            if include.split("/")[0] in CODE_DIRS:
+                if not (self.root / include).exists():
+                    self.report(path, number, f"includes {include}, which does not exist")
+                    continue
+                other_layer, other_module = layer_of(pathlib.Path(include))
+                if other_layer > layer:
+                    self.report(path, number, f"layer {layer} includes {include} of layer {other_layer}: arrows go down only")
+                elif layer == other_layer == 1 and other_module != module:
+                    self.report(path, number,
+                                f"core of {module} includes its sibling {include}: own the interface you need instead")
+                if layer < TOP and (layer, module) != (other_layer, other_module):
+                    example = f"{path.relative_to(self.root)}:{number} includes {include}"
+                    self.rooms.setdefault((layer, module), {}).setdefault((other_layer, other_module), example)
+            elif layer <= 1:
+                if re.match(r"(systemc|tlm|cuda|yaml-cpp|fstream|filesystem|sqlite3)", include) and "config" not in path.parts:
+                    if layer == 1 or path.relative_to(self.root).parts[0] != "base":
+                        self.report(path, number, f"a core may not see <{include}>")
+            if re.match(r"cuda|cublas", include) and re.search(r"#\s*include\s*<(systemc|tlm)", text):
+                self.report(path, number, "SystemC and CUDA never meet in one translation unit")
+
+    def check_circles(self):
+        for circle in find_circles(self.rooms):
+            steps = [self.rooms[a][b] for a, b in zip(circle, circle[1:] + circle[:1])]
+            names = " -> ".join(f"{module} ({layer})" for layer, module in circle + circle[:1])
+            self.findings.append(f"{steps[0].split(' ')[0]}: rooms include one another in a circle, {names}: " + "; ".join(steps))
+
+    def check_forbidden(self, path, text):
+        library = layer_of(path.relative_to(self.root))[0] < UPPER["app"]
+        for number, line in enumerate(text.splitlines(), 1):
+            code = line.split("//")[0] if "TODO" not in line else line
+            for pattern, why in FORBIDDEN:
+                if (library or "TODO" in pattern.pattern) and pattern.search(code):
+                    self.report(path, number, f"{pattern.search(code).group(0).strip()}: {why}")
+
+    def check_size(self, path, text):
+        name = path.relative_to(self.root).as_posix()
+        lines = text.count("\n")
+        if lines > FILE_LINES and not self.excuse(LONG_FILES, name):
+            self.report(path, lines, f"{lines} lines, at most {FILE_LINES}: split it along what it does")
+        functions = python_functions(text) if path.suffix == ".py" else cpp_functions(text)
+        for first, last, function in functions:
+            length = last - first + 1
+            if length > FUNCTION_LINES and not self.excuse(LONG_FUNCTIONS, (name, function)):
+                self.report(path, first, f"{function} has {length} lines, at most {FUNCTION_LINES}: split it along what it does")
+
+    def excuse(self, exceptions, key):
+        self.excused.add(key)
+        return key in exceptions
+
+    def check_exceptions(self):
+        for key in [*LONG_FILES, *LONG_FUNCTIONS]:
+            name = key if isinstance(key, str) else key[0]
+            if (self.root / name).exists() and key not in self.excused:
+                self.report(self.root / name, 1, f"is within the limits: take {key} out of the exceptions of scripts/lint.py")
+
+    def check_tests_are_built(self):
+        for test in sorted((self.root / "tests").rglob("test_*.cpp")):
+            if test.relative_to(self.root).parts[1] == "out_of_tree":
+                continue
+            lists = test.parent / "CMakeLists.txt"
+            if not lists.exists() or test.name not in lists.read_text():
+                self.report(test, 1, "is in no CMake target: it never runs")
+
+    def check_docs(self):
+        """Links lead somewhere, README leads to every page, and files that README and docs/*.md name exist."""
+        readme = self.root / "README.md"
+        pages = {p.resolve() for p in (self.root / "docs").rglob("*.md")}
+        reached, queue = set(), [readme] if readme.exists() else []
+        while queue:
+            page = queue.pop()
+            if page in reached:
+                continue
+            reached.add(page)
+            queue += self.follow_links(page, pages)
+        for page in sorted(pages - reached):
+            self.report(page, 1, "is linked from no page that README leads to")
+        for page in [*([readme] if readme.exists() else []), *sorted((self.root / "docs").glob("*.md"))]:
+            self.check_named_files(page)
+
+    def follow_links(self, page, pages):
+        """Pages that `page` links to; a link to a folder links to its pages."""
+        found = []
+        text = re.sub(r"^```.*?^```", lambda match: re.sub(r"[^\n]", "", match.group(0)), page.read_text(), flags=re.S | re.M)
+        for number, line in enumerate(text.splitlines(), 1):
+            for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", line):
+                if re.match(r"\w+:", target):
+                    continue
+                path = (page.parent / target).resolve()
+                if not path.exists():
+                    self.report(page, number, f"links to {target}, which does not exist")
+                found += [p for p in pages if p == path or path.is_dir() and p.parent == path]
+        return found
+
+    def check_named_files(self, page):
+        tops = "|".join([*CODE_DIRS, "scripts", "scenarios", "models", "cmake", "docs"])
+        pattern = re.compile(rf"(?<![\w./<-])(?:{tops})/[\w./*{{}},+-]*")
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            for name in pattern.findall(line):
+                name = name.rstrip(".,")
+                placeholder = "{" in name or re.search(r"\b(?!README|LICENSE)[A-Z]{2,}\b", name)
+                if placeholder or (self.root / name).exists():
+                    continue
+                if not ("*" in name and any(self.root.glob(name))):
+                    self.report(page, number, f"names {name}, which does not exist")
+
+    def check_format(self):
+        if not shutil.which("clang-format"):
+            sys.exit("lint: clang-format is missing (scripts/install_deps.sh --lint installs it)")
+        files = [str(p) for p in self.code if p.suffix != ".inc"]
+        run = subprocess.run(["clang-format", "--dry-run", "-Werror", *files], capture_output=True, text=True)
+        for line in run.stderr.splitlines():
+            match = re.match(r"(.*?):(\d+):\d+: error:", line)
+            if match:
+                self.report(pathlib.Path(match.group(1)), int(match.group(2)), "not clang-formatted")
+
+    def run(self, with_format):
+        for path in self.code:
+            text = path.read_text()
+            self.check_includes(path, text)
+            self.check_forbidden(path, text)
+            self.check_size(path, text)
+        for path in self.python:
+            self.check_size(path, path.read_text())
+        self.check_circles()
+        self.check_exceptions()
+        self.check_tests_are_built()
+        self.check_docs()
+        if with_format:
+            self.check_format()
 
 
 def main():
-    files = [p for d in CODE_DIRS for p in sorted((ROOT / d).rglob("*")) if p.suffix in (".h", ".cpp", ".cu", ".cuh")]
-    for path in files:
-        text = path.read_text()
-        check_includes(path, text)
-        check_forbidden(path, text)
-    check_tests_are_built()
-    if "--no-format" not in sys.argv:
-        check_format(files)
-    print("\n".join(findings) if findings else f"lint: {len(files)} files clean")
-    return 1 if findings else 0
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).parent.parent, help="tree to check")
+    parser.add_argument("--no-format", action="store_true", help="leave clang-format out")
+    options = parser.parse_args()
+    lint = Lint(options.root.resolve())
+    lint.run(with_format=not options.no_format)
+    print("\n".join(lint.findings) if lint.findings else f"lint: {len(lint.code)} files clean")
+    return 1 if lint.findings else 0
 
 
 if __name__ == "__main__":

@@ -98,12 +98,13 @@ void EventLoop::wake() {
     const Running running(*this);
     if (!run(next)) next = kernel_now_;
   }
-  // After the last alarm the kernel catches up.
+  // After the last alarm the kernel catches up with our time.
   if (next == SimTime::max() && now_ > kernel_now_) next = now_;
   if (next != SimTime::max()) notify(next - kernel_now_);
 }
 
-/// Acts as long as the kernel allows. False: something is pending at the current time. `next`: when to go on.
+/// Runs alarms and decisions as far as the kernel allows. Returns false if the kernel has something pending at the
+/// current time. `next`: when to continue.
 bool EventLoop::run(SimTime& next) {
   horizon_ = kernel_horizon();
   for (;;) {
@@ -120,7 +121,7 @@ bool EventLoop::run(SimTime& next) {
       now_ = std::max(now_, due);
       act(first.alarm);
     }
-    // Who runs ahead has promised to leave the kernel alone.
+    // While the loop runs ahead, no action uses the kernel.
     if (in_step) {
       if (others_pending()) return false;
       horizon_ = kernel_horizon();
@@ -144,7 +145,7 @@ inline bool EventLoop::decide(SimTime bound) {
     first = decider;
   }
   if (first == nullptr) return false;
-  // As far as no other decider can cause anything: its decisions take at least its lookahead to have an effect.
+  // Decides as far as no other decider can interfere: its decisions need at least its lookahead to have an effect.
   if (deciders_.size() > 1)
     for (const Decider* other : deciders_)
       if (other != first && other->deadline_ != SimTime::max())
@@ -153,7 +154,7 @@ inline bool EventLoop::decide(SimTime bound) {
   return true;
 }
 
-/// Selects instead of branches: who is next is as good as random to a branch predictor.
+/// Uses selects instead of branches: a branch predictor cannot guess which alarm is next.
 inline EventLoop::First EventLoop::first_of_group(std::size_t group) const {
   const SimTime* const due = &due_[group * kGroup];
   std::int64_t least = due[0].ps;

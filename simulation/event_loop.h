@@ -1,5 +1,5 @@
-// One event loop a simulation context for all models of ours: in time order, without the SystemC kernel where nobody
-// else can notice.
+// The event loop that all our models of one simulation context share. It runs their actions in time order, and bypasses
+// the SystemC kernel where no other process can observe the difference.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +19,17 @@ namespace csdsim {
 
 class EventLoop;
 
-/// Who acts first among the alarms of the same time. Bus decisions of flash come after all of them.
+/// The order in which alarms of the same time act. Bus decisions of the flash follow after all of them.
 enum class AlarmRank : std::uint8_t {
   transfer,  ///< ends of DMA transfers
   firmware,  ///< the drive's processors
-  host,      ///< the host reacts
-  doorbell,  ///< ... and rings once for all that it has put into a queue
+  host,      ///< the host reacts to interrupts
+  doorbell,  ///< the host rings a doorbell, once for all entries that it has put into the queue
   flash,     ///< ends of page operations
 };
 
-/// An action at a time that its owner sets: what sc_event and SC_METHOD are to the kernel. Alarms of one rank and time
-/// act in the order of construction.
+/// An action that runs at a time which its owner sets: what sc_event and SC_METHOD are for the kernel. Alarms of equal
+/// rank and time act in the order of their construction.
 class Alarm {
  public:
   Alarm(AlarmRank rank, Callback<void()> action);
@@ -37,9 +37,11 @@ class Alarm {
   Alarm(const Alarm&) = delete;
   Alarm& operator=(const Alarm&) = delete;
 
-  /// Acts at `at`, or now if that has passed. One action is pending at a time: the earlier one stays.
+  /// Schedules the action for `at`, or for now if `at` has passed. Only one action is pending at a time: of two times
+  /// the earlier one counts.
   inline void set(SimTime at);
-  /// The same, as the last thing that an action does: acts at once if nobody else acts or decides up to `at`.
+  /// Like set(), but only as the last statement of an action: runs the action at once if no other alarm and no decision
+  /// is due up to `at`.
   inline void continue_at(SimTime at);
   void cancel();
   EventLoop& loop() { return *loop_; }
@@ -52,7 +54,8 @@ class Alarm {
   Callback<void()> action_;
 };
 
-/// A model that decides ahead of the present what nobody sees before its alarms: a flash timeline, which grants buses.
+/// A model that makes decisions ahead of the current time, whose effects become visible only when its alarms act.
+/// Example: a flash timeline, which grants buses.
 class Decider {
  public:
   Decider(const Decider&) = delete;
@@ -62,15 +65,15 @@ class Decider {
   Decider();
   ~Decider();
 
-  /// Makes the decisions at times < `bound`, or fewer, at least one; sets alarms for what they lead to. Returns the
-  /// deadline of the next one as things are, SimTime::max() if there is none.
+  /// Makes decisions that are due before `bound`: at least one, not necessarily all. Sets alarms for their effects.
+  /// Returns the deadline of the next decision as far as it is known now, SimTime::max() if there is none.
   virtual SimTime decide(SimTime bound) = 0;
-  /// What is decided after a deadline leads to nothing before that deadline + lookahead(); not negative.
+  /// A decision made after a deadline has no effect before that deadline + lookahead(). Not negative.
   virtual SimTime lookahead() const = 0;
 
-  /// Work has come: nothing at a time > `deadline` happens before the next decision is made. The deadline is the time
-  /// of the decision, or for decisions that do not depend on what comes after them, the last moment before they may
-  /// lead to something.
+  /// Announces work: the loop asks for the next decision before it lets anything happen at a time > `deadline`. The
+  /// deadline is the time of the decision or, where decisions do not depend on later submissions, the last moment
+  /// before they can have an effect.
   inline void decide_by(SimTime deadline);
   EventLoop& loop() const { return *loop_; }
 
@@ -92,21 +95,23 @@ class Decider {
 /// So everything that happens at a time t, in whatever delta, takes part in the decisions of t, and results do not
 /// depend on the order in which SystemC runs processes within t, other than through the order of submission.
 ///
-/// It runs ahead while somebody has asked for it and nobody holds it. A module holds the loop as long as its alarms
-/// lead to calls that must see the kernel at their time: calls into modules of a user, or that notify a kernel event.
-/// Others read the time with sim_time_now() and wait with alarms.
+/// The loop runs ahead of the kernel while at least one module has asked for it and no module holds it (LoopHold). A
+/// module holds the loop as long as its alarms make calls during which the kernel's time must be the current time:
+/// calls into modules of a user, and notifications of kernel events. All other code reads the time with sim_time_now()
+/// and waits with alarms.
 ///
-/// Step 1 ends because this is the only process that polls: another one that renews itself in delta cycles until all
-/// else is quiet would wait for this one forever. When sc_start(T) is used in slices and work is submitted from outside
-/// between two of them, decisions (and where the loop runs ahead, alarms) may have been made up to the next event,
-/// beyond the end of the slice: such work is served from there on.
+/// Step 1 ends because this is the only process that polls: if another process also renewed itself in delta cycles
+/// until all else is quiet, the two would wait for each other forever. When sc_start(T) is used in slices and work is
+/// submitted from outside between two of them, the loop may already have made decisions (and, where it runs ahead, run
+/// alarms) up to the next event, beyond the end of the slice: such work is served from there on.
 class EventLoop : public sc_core::sc_module {
  public:
-  /// The loop of the current context, made by the first who asks during elaboration and gone with the last who holds
-  /// it. Throws UserError if the context's time resolution is not 1 ps.
+  /// The loop of the current context: created by the first call during elaboration, destroyed with its last owner.
+  /// Throws UserError if the context's time resolution is not 1 ps.
   static std::shared_ptr<EventLoop> of_current_context();
 
-  /// Runs `step`, which a process consists of, and keeps what it throws, which the kernel would replace by a report.
+  /// Runs `step`, the body of a SystemC process, and keeps the exception that it throws; the kernel would replace it by
+  /// a report.
   template <class Step>
   void guarded(Step step) {
     try {
@@ -116,32 +121,32 @@ class EventLoop : public sc_core::sc_module {
       throw;
     }
   }
-  /// Throws what was kept; nothing if nothing was.
+  /// Throws the exception that was kept, if there is one.
   void rethrow_failure() const {
     if (failure_) std::rethrow_exception(failure_);
   }
 
   void ask_to_run_ahead() { asked_ = true; }
-  /// Says which module of ours stands behind the interface of a socket, and asks for it (null: somebody else): who is
-  /// bound straight to it may call the module itself.
+  /// Registers which module of ours is behind the interface of a socket; behind() looks it up (null: a module of the
+  /// user). A caller that is bound directly to that socket may then call the module itself.
   void declare(const sc_core::sc_interface& socket, sc_core::sc_interface& module) { behind_[&socket] = &module; }
   sc_core::sc_interface* behind(const sc_core::sc_interface& socket) const {
     const auto found = behind_.find(&socket);
     return found == behind_.end() ? nullptr : found->second;
   }
-  /// Whether the kernel's time is the current time. Who needs it and finds it is not holds the loop, sets an alarm for
-  /// now, and finds it so when the alarm acts.
+  /// Whether the kernel's time is the current time. Code that needs this and finds it false holds the loop and sets an
+  /// alarm for now: when the alarm acts, it is true.
   bool in_step() const { return !running_ || now_ == kernel_now_; }
 
-  /// For an action that goes on at `at`: makes that the current time if nobody else acts or decides up to it. False,
-  /// and nothing happens, if somebody may: the action sets an alarm then.
+  /// For an action that continues at `at`: makes `at` the current time if no other alarm and no decision is due up to
+  /// it. Otherwise returns false and changes nothing; the action then sets an alarm.
   bool skip_to(SimTime at) {
     if (!running_ || !ahead() || at >= horizon_ || at >= first_.at || at >= limit_ || at > next_deadline())
       return false;
     now_ = std::max(now_, at);
     return true;
   }
-  /// For an action that has more to do at `at`, without an alarm: what it calls until then does not skip to that time.
+  /// For an action that has more to do at `at` but sets no alarm for it: `call` cannot skip to that time or beyond.
   template <class Call>
   void before(SimTime at, Call&& call) {
     const SimTime limit = std::exchange(limit_, std::min(limit_, at));
@@ -156,7 +161,7 @@ class EventLoop : public sc_core::sc_module {
   explicit EventLoop(const sc_core::sc_module_name& name);
   SC_HAS_PROCESS(EventLoop);
 
-  /// Alarms are compared in groups of so many: after one has acted, its group is looked through.
+  /// Number of alarms per group: after an alarm has acted, only its group is searched for the next one.
   static constexpr std::size_t kGroup = 4;
   /// The earliest alarm of a group; of several, the first.
   struct First {
@@ -208,15 +213,15 @@ class EventLoop : public sc_core::sc_module {
   /// on_wake looks for the kernel's next event: the loop's own wake-up is no reason to stop.
   sc_core::sc_event wake_;
   std::vector<Alarm*> alarms_;  ///< by rank, then construction
-  /// When each acts, SimTime::max() where none is pending; filled up to whole groups.
+  /// The time at which each alarm acts, SimTime::max() where it is not pending; padded to whole groups.
   std::vector<SimTime> due_;
   std::vector<First> groups_;
-  First first_{SimTime::max(), 0};  ///< of all
+  First first_{SimTime::max(), 0};  ///< the earliest of all alarms
   std::vector<Decider*> deciders_;
   SimTime now_;
   SimTime kernel_now_;
   SimTime horizon_;                 ///< the kernel's next timed event
-  SimTime limit_ = SimTime::max();  ///< when the action that is going on has more to do
+  SimTime limit_ = SimTime::max();  ///< when the current action has more to do, see before()
   std::unordered_map<const sc_core::sc_interface*, sc_core::sc_interface*> behind_;
   bool running_ = false;
   bool asked_ = false;

@@ -1,10 +1,11 @@
-// What a process of the simulation throws, brought out as it was.
+// Runs a simulation and passes on the exceptions of its processes unchanged.
 #pragma once
 
 namespace csdsim {
 
-/// sc_start() until nothing is left to happen. The kernel turns what a process throws into a report of its own (E549);
-/// where that came through the event loop of the context, or EventLoop::guarded(), this throws it as it was.
+/// Calls sc_start() until no event is left. The kernel replaces an exception of a process by a report of its own
+/// (E549); if the exception came through the event loop of the context, or EventLoop::guarded(), this function throws
+/// the original.
 void run_kernel();
 
 }  // namespace csdsim

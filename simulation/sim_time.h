@@ -1,4 +1,4 @@
-// Simulated time as the modules of the model see it, and conversions to and from sc_time.
+// Simulated time as our modules see it, and conversions to and from sc_time.
 #pragma once
 
 #include <systemc>
@@ -16,12 +16,12 @@ inline sc_core::sc_time to_sc_time(SimTime time) {
 }
 
 namespace detail {
-/// Time of the event loop that is calling; null outside of such calls.
+/// Time of the event loop during its calls; null otherwise.
 inline const SimTime* loop_now = nullptr;
 }  // namespace detail
 
-/// The current time: that of the event loop in what it calls (simulation/event_loop.h: it may be ahead of the kernel),
-/// the kernel's everywhere else.
+/// The current time: during calls from the event loop its time, which may be ahead of the kernel
+/// (simulation/event_loop.h); otherwise the time of the kernel.
 inline SimTime sim_time_now() {
   return detail::loop_now != nullptr ? *detail::loop_now : to_sim_time(sc_core::sc_time_stamp());
 }

@@ -1,4 +1,4 @@
-// A clean SystemC context: SystemC allows one elaboration a context (E529), and a program may run many simulations.
+// A fresh SystemC context: SystemC allows one elaboration per context (E529), and a program may run many simulations.
 #pragma once
 
 #include <systemc>

@@ -1,4 +1,4 @@
-// Numerics in pages a second (4 KiB pages of K and V, from DRAM), the scheduler in head jobs a second.
+// Numerics in pages per second (4 KiB pages of K and V, from DRAM), the scheduler in head jobs per second.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

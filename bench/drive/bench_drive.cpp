@@ -1,4 +1,4 @@
-// Page operations a second of wall time through a whole drive, data off: host driver, doorbell, fetch of the entry,
+// Page operations per second of wall time through a whole drive, data off: host driver, doorbell, fetch of the entry,
 // decoding, FTL, flash, DMA, completion, interrupt, and the next request. One core.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ using namespace csdsim;
 
 struct Shape {
   std::uint32_t channels = 8;
-  std::uint32_t dies = 8;  ///< a channel
+  std::uint32_t dies = 8;  ///< per channel
   std::uint32_t planes = 1;
   std::uint32_t blocks_per_plane = 256;
   std::uint64_t request_pages = 1;
@@ -121,11 +121,11 @@ void run(benchmark::State& state, const Shape& shape) {
       benchmark::Counter(static_cast<double>(shape.requests), benchmark::Counter::kIsIterationInvariantRate);
 }
 
-/// 4 KiB reads at queue depth 1024 on 8 channels x 8 dies: what SSD simulators are compared by.
+/// 4 KiB reads at queue depth 1024 on 8 channels x 8 dies: the usual comparison of SSD simulators.
 void random_read_4k(benchmark::State& state) { run(state, {}); }
 BENCHMARK(random_read_4k)->Unit(benchmark::kMillisecond);
 
-/// The same with a host that is interrupted for 16 completions of a queue together, or 100 us after the first.
+/// The same with one interrupt per 16 completions of a queue, or 100 us after the first of them.
 void random_read_4k_coalesced(benchmark::State& state) { run(state, {.coalescing = {16, SimTime::microseconds(100)}}); }
 BENCHMARK(random_read_4k_coalesced)->Unit(benchmark::kMillisecond);
 
@@ -135,7 +135,7 @@ BENCHMARK(random_read_128k)->Unit(benchmark::kMillisecond);
 void random_write_4k(benchmark::State& state) { run(state, {.writes = true, .requests = 200'000}); }
 BENCHMARK(random_write_4k)->Unit(benchmark::kMillisecond);
 
-/// From 8 to 1,024 planes of the same size: the work a command costs should not depend on the size of the drive.
+/// From 8 to 1,024 planes of the same size: the work per command should not depend on the size of the drive.
 void random_read_4k_by_planes(benchmark::State& state) {
   const auto planes = static_cast<std::uint32_t>(state.range(0));
   const std::uint32_t channels = planes < 64 ? 8 : planes < 512 ? 16 : 32;

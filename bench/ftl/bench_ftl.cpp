@@ -1,5 +1,5 @@
-// Throughput and memory of the mapping: lookups, pages a second through append, plan and block writes, bytes a page.
-// Rates are host wall time, one core.
+// Throughput and memory of the mapping: lookups, pages per second through append, plan and block writes, bytes per
+// page. Rates are host wall time, one core.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // A million tokens x 8 layers x 8 KV heads through each mapping policy: state, addresses and page operations, no bytes
 // and no timing. Half of every sequence is one prefill, half comes token by token. Host wall time, one core; the goal
-// is a minute a policy.
+// is one minute per policy.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>

@@ -183,7 +183,7 @@ void bench_methods(Context& context) {
   const std::uint32_t batch = 8, tokens = 16384, steps = 24;
   double dense = 0;
   for (const auto& info : csdsim::host::attention_methods()) {
-    // What learns from the prompt needs one that fits the time of a bench.
+    // Methods that learn from the prompt get a short one, so that the bench does not take too long.
     const std::uint32_t prompt = info.name == "h2o" || info.name == "infinigen" ? 2048 : tokens;
     const auto configured = csdsim::host::configure_method(info.name, {}, config.head_dim);
     DeviceAttention attention(context, config, configured.options);

@@ -1,6 +1,6 @@
-// Page operations a second of wall time: the timeline core, the same behind its TLM socket, and the event-driven
-// oracle. Random 4 KiB reads at saturation: eight reads a plane are in flight at any time, each completion submits the
-// next.
+// Page operations per second of wall time: the timeline core, the same behind its TLM socket, and the event-driven
+// oracle. Random 4 KiB reads at saturation: eight reads per plane are in flight at any time, each completion submits
+// the next.
 #include <benchmark/benchmark.h>
 #include <tlm_utils/simple_initiator_socket.h>
 
@@ -106,7 +106,7 @@ class Initiator : public sc_core::sc_module {
   FlashPayloadPool pool_;
 };
 
-/// A simulation of its own an iteration, elaboration not counted.
+/// A new simulation per iteration, elaboration not counted.
 template <class Flash>
 void through_socket(benchmark::State& state, std::uint64_t ops_per_iteration) {
   const auto batch = static_cast<std::size_t>(state.range(3));

@@ -13,7 +13,7 @@ using test::kHostBase;
 using test::Platform;
 using test::PlatformParams;
 
-/// Completes reads with zeros, or in time only.
+/// Completes reads with zeros, or for timing only.
 class NullHandler : public CommandHandler {
  public:
   explicit NullHandler(bool carried) : carried_(carried), zeros_(1 << 21) {}
@@ -55,7 +55,7 @@ struct BenchPlatform {
   }
 };
 
-/// Random reads of `blocks` blocks at a queue depth over four queues; reports commands a second.
+/// Random reads of `blocks` blocks at a queue depth over four queues; reports commands per second.
 void random_reads(benchmark::State& state) {
   const auto blocks = static_cast<std::uint64_t>(state.range(0));
   const auto depth = static_cast<int>(state.range(1));

@@ -49,7 +49,7 @@ struct Outcome {
 /// One drive with `engine` (none: the model's own). Fills a sequence with k and v and attends to all of it, with the
 /// vendor commands of nvme_if/spec/kv_command.h.
 Outcome attend_in_drive(const Tensors& t, const csd_model::EngineFactory& engine) {
-  const SimulationContext context;  // SystemC elaborates once a context; each run has its own
+  const SimulationContext context;  // SystemC elaborates once per context; each run has its own
   platform::PlatformParams config;
   config.engine = engine;
   platform::Platform platform(config);

@@ -1,6 +1,6 @@
-// An attention engine for the drive: one head after the other, at a fixed time a token. It is bound by two sockets,
-// whose protocols stand in attention_engine/sysc/attend_payload.h (commands come in) and nfc/sysc/flash_payload.h (page
-// reads go out).
+// An attention engine for the drive: one head after the other, at a fixed time per token. It has two sockets, whose
+// protocols are described in attention_engine/sysc/attend_payload.h (commands come in) and nfc/sysc/flash_payload.h
+// (page reads go out).
 #pragma once
 
 #include <tlm_utils/simple_initiator_socket.h>
@@ -38,7 +38,7 @@ class SerialEngine : public sc_core::sc_module {
  private:
   SC_HAS_PROCESS(SerialEngine);
 
-  /// BEGIN_REQ brings a command: a list of head jobs. Not to wait here; the work is done in run().
+  /// BEGIN_REQ brings a command: a list of head jobs. This function must not wait; run() does the work.
   tlm::tlm_sync_enum attend_fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time&) {
     if (phase != tlm::BEGIN_REQ) throw std::logic_error("the drive ends a response in the call that brings it");
     auto& command = *payload.get_extension<csdsim::engine::AttendExtension>();

@@ -23,8 +23,8 @@
 using namespace csdsim::nvme;
 using sc_core::sc_time;
 
-/// Host DRAM: 1 MiB from address 0, 80 ns an access. The latency is annotated on the delay; a b_transport that waits
-/// would do as well, since the drive calls it from a thread.
+/// Host DRAM: 1 MiB from address 0, 80 ns per access. The latency is annotated on the delay; a b_transport that waits
+/// would also work, since the drive calls it from a thread.
 class HostMemory : public sc_core::sc_module {
  public:
   tlm_utils::simple_target_socket<HostMemory> socket{"socket"};

@@ -11,6 +11,7 @@
 #include "experiment/mapping_policies/policy_tables.h"
 #include "experiment/result.h"
 #include "ftl/policies/registry.h"
+#include "report/csv.h"
 
 namespace csdsim::experiment {
 
@@ -163,7 +164,7 @@ scenario::RunResult PolicyWorkload::run(const scenario::Scenario& s, const scena
   result.document["stats"] = {{"origin", "modelled; attends on flash that does nothing else, pages a KV head"},
                               {"selection", policy_selection_text(s)}};
   result.document["wall"] = wall_figures(clock, page_ops);
-  for (const auto& [name, table] : tables.items()) result.files.push_back({name + ".csv", table_csv(table)});
+  for (const auto& [name, table] : tables.items()) result.files.push_back({name + ".csv", report::csv_rows(table)});
   result.document["tables"] = std::move(tables);
   result.files.push_back({"policies.svg", policy_svg(rows)});
   const auto best = std::ranges::min_element(rows, {}, [](const PolicyRow& r) { return r.figures.sparse_latency.ps; });

@@ -73,19 +73,4 @@ ordered_json tail_table(const std::vector<PolicyRow>& rows) {
   return table;
 }
 
-std::string table_csv(const ordered_json& table) {
-  if (table.empty()) return {};
-  std::string csv;
-  for (const auto& [key, value] : table[0].items()) csv += (csv.empty() ? "" : ",") + key;
-  csv += "\r\n";
-  for (const ordered_json& row : table) {
-    std::string line;
-    for (const auto& [key, value] : row.items()) {
-      line += fmt::format("{}{}", line.empty() ? "" : ",", value.is_string() ? value.get<std::string>() : value.dump());
-    }
-    csv += line + "\r\n";
-  }
-  return csv;
-}
-
 }  // namespace csdsim::experiment

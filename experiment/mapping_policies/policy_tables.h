@@ -9,7 +9,7 @@
 
 namespace csdsim::experiment {
 
-/// A variant's figures.
+/// The figures of one variant of a policy.
 struct PolicyRow {
   std::string policy;
   std::string tail;             ///< tail policy
@@ -17,17 +17,15 @@ struct PolicyRow {
   PolicyFigures figures;
 };
 
-/// What attends read and how long they take: rows of {policy, ...}.
+/// What attends read and how long they take: an array with one object per row.
 nlohmann::ordered_json read_table(const std::vector<PolicyRow>& rows);
-/// What is written, moved and held.
+/// What is written, moved by garbage collection, and held in DRAM.
 nlohmann::ordered_json write_table(const std::vector<PolicyRow>& rows);
 /// Tail policies and embedding groups of one policy.
 nlohmann::ordered_json tail_table(const std::vector<PolicyRow>& rows);
 
-/// A table of equal rows as CSV (RFC 4180), a header line first.
-std::string table_csv(const nlohmann::ordered_json& table);
-
-/// Bars a policy: latency and balance of dense and sparse attends, write amplification, rows in pages (SVG).
+/// One bar per policy for each of: latency and balance of dense and sparse attends, write amplification, pages read for
+/// scattered tokens (SVG).
 std::string policy_svg(const std::vector<PolicyRow>& rows);
 
 }  // namespace csdsim::experiment

@@ -1,4 +1,4 @@
-// What the conformance suite tries on a mapping policy, and what must hold. docs/mapping_policies.md
+// What the conformance suite tries on a mapping policy, and what must hold. See docs/mapping_policies.md.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace csdsim::ftl::conformance {
 
-/// One step in the life of a drive. The numbers choose among what exists when the step is taken (they are taken modulo
-/// it), so that a list of operations with some of them left out is a list of operations again.
+/// One step in the life of a drive. The numbers choose among the things that exist when the step is taken (modulo their
+/// number), so that a list of operations stays valid if some of them are removed.
 struct Operation {
   enum class Kind : std::uint8_t {
     append,          ///< tokens to some heads of a layer: sequence, layer, head, tokens
@@ -73,7 +73,7 @@ inline constexpr std::size_t kProperties = 12;
 inline constexpr std::array<std::string_view, kProperties> kPropertyNames{
     "interface", "layout", "bijection", "data",     "planning",   "tables",
     "dram",      "flash",  "space",     "progress", "power_loss", "determinism"};
-/// A sentence on each.
+/// One sentence that describes a property.
 inline constexpr std::array<std::string_view, kProperties> kPropertyMeaning{
     "every answer of the policy is within the interface, and nothing throws",
     "token groups fit into their pages, windows are whole groups, the size of a page is known by its kind",
@@ -88,7 +88,7 @@ inline constexpr std::array<std::string_view, kProperties> kPropertyMeaning{
     "a power loss at any moment loses no page: both maps come back from the flash",
     "the same operations give the same addresses"};
 
-/// What a property says is not so.
+/// A property that does not hold.
 struct Violation {
   Property property = Property::interface;
   std::string what;           ///< names the page and the address where there are any
@@ -97,7 +97,7 @@ struct Violation {
 
 using PolicyMaker = std::function<std::unique_ptr<KvMappingPolicy>(const FlashGeometry&)>;
 
-/// How much a case has tried: a policy that refuses everything breaks nothing.
+/// How much a case has tried: a policy that refuses everything breaks no property.
 struct Coverage {
   std::uint64_t operations = 0;
   std::uint64_t sequences = 0;
@@ -107,12 +107,12 @@ struct Coverage {
   std::uint64_t moved_pages = 0;  ///< by garbage collection
   std::uint64_t program_failures = 0;
   std::uint64_t power_losses = 0;
-  std::uint64_t checks = 0;  ///< conditions looked at
+  std::uint64_t checks = 0;  ///< conditions checked
   Coverage& operator+=(const Coverage& o);
 };
 
 struct CaseOptions {
-  /// Properties that are judged; the others are not looked at.
+  /// Properties that are checked; the others are ignored.
   std::array<bool, kProperties> judged = [] {
     std::array<bool, kProperties> all{};
     all.fill(true);
@@ -125,12 +125,12 @@ struct CaseOptions {
 struct CaseResult {
   std::optional<Violation> violation;  ///< the first one
   std::vector<std::string>
-      history;  ///< what the operations did, a line each; those that found nothing to do are left out
+      history;  ///< what the operations did, one line each, without operations that found nothing to do
   Coverage coverage;
 };
 
-/// Runs the operations on a fresh drive that carries data, compares it with plain arrays all along, frees everything,
-/// and runs them once more to compare the addresses. Never throws for what a policy does.
+/// Runs the operations on a fresh drive that carries data, compares it with plain arrays all the time, frees
+/// everything, and runs the operations once more to compare the addresses. Never throws because of a policy.
 CaseResult run_case(const PolicyMaker& policy, const Case& c, const CaseOptions& options = {});
 
 }  // namespace csdsim::ftl::conformance

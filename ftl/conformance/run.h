@@ -16,7 +16,7 @@
 
 namespace csdsim::ftl::conformance {
 
-/// What a head holds, kept the plain way.
+/// The contents of a head as plain arrays.
 struct HeadOracle {
   std::vector<Half> keys;  ///< [tokens][d]
   std::vector<Half> values;
@@ -34,7 +34,7 @@ struct SequenceOracle {
   }
 };
 
-/// Programs and erases fail as the seed says.
+/// Makes programs and erases fail; the seed determines which.
 class SeededFaults final : public MediaFaults {
  public:
   SeededFaults(std::uint64_t seed, std::uint32_t per_mille) : seed_(seed), per_mille_(per_mille) {}
@@ -50,7 +50,7 @@ class SeededFaults final : public MediaFaults {
   std::uint32_t per_mille_;
 };
 
-/// Thrown within a case: a property does not hold.
+/// Thrown inside a case if a property does not hold.
 struct Broken {
   Property property;
   std::string what;
@@ -60,7 +60,7 @@ class Run {
  public:
   Run(const PolicyMaker& policy, const Case& c, const CaseOptions& options);
 
-  /// All operations, then the final checks. Throws Broken, and what the FTL and the policy throw.
+  /// Runs all operations, then the final checks. Throws Broken, and passes on the exceptions of the FTL and the policy.
   void run();
 
   std::size_t at() const { return at_; }
@@ -107,7 +107,7 @@ class Run {
   void check_end();
   void check_lookups(SequenceId id, const ReadPlan& plan);
 
-  /// Says what is wrong where `good` does not hold; `what` is formatted only then.
+  /// Throws Broken with the text of `what` if `good` is false; the text is formatted only then.
   template <class What>
   void require(Property property, bool good, What&& what) {
     ++coverage_.checks;
@@ -138,7 +138,7 @@ class Run {
   std::vector<std::uint64_t> addresses_;
   std::vector<std::string> history_;
   Coverage coverage_;
-  /// Of the check at hand: the place that each page was found at.
+  /// For the check in progress: the address at which each page was found.
   std::map<std::uint64_t, std::pair<std::uint32_t, KvPageId>> planned_;
 };
 

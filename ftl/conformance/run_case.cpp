@@ -9,7 +9,7 @@ namespace csdsim::ftl::conformance {
 
 namespace {
 
-/// What comes out of a policy, or of the FTL because of one.
+/// An exception of a policy, or of the FTL because of one.
 std::optional<Violation> violation_of(Run& run) {
   try {
     run.run();
@@ -32,7 +32,7 @@ CaseResult run_case(const PolicyMaker& policy, const Case& c, const CaseOptions&
     result.coverage = run.coverage();
     result.history = run.take_history();
     if (!result.violation && judged(Property::determinism)) {
-      // The checks plan reads, too, which a policy may watch: this run makes them as well.
+      // The checks plan reads, too, which a policy may observe: so this run also makes the checks.
       Run again(policy, c, options);
       const std::optional<Violation> other = violation_of(again);
       const auto& first = run.addresses();

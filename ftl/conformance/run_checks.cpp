@@ -1,4 +1,4 @@
-// What must hold, looked at from outside: the drive against plain arrays.
+// The properties, checked from outside: the drive against plain arrays.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -53,7 +53,7 @@ void Run::check_layout(const KvShape& shape, const KvLayout& l) {
   }
 }
 
-/// `settled`: nothing is under way and nobody reads, so that all of the state is known.
+/// `settled`: no operation is in progress and no reader holds pages, so that the whole state is known.
 void Run::check(bool settled) {
   planned_.clear();
   std::map<std::uint64_t, KvPageId> mapped;
@@ -283,7 +283,29 @@ void Run::check_dram() {
           [&] { return fmt::format("{} pages have tables of {} bytes", pages, dram_->used(DramUse::map).value); });
 }
 
-/// Everything is freed.
+/// Refuses what a NAND array would: reading erased pages, programming a page twice.
+void Run::flash(const PageOp& op) {
+  const FlashGeometry& g = case_.setup.geometry;
+  const auto bad = [&](bool good, std::string_view what) {
+    require(Property::flash, good, [&] { return fmt::format("page {} {}", op.ppa.value, what); });
+  };
+  bad(g.contains(op.ppa), "does not exist");
+  switch (op.kind) {
+    case PageOpKind::read:
+      bad(programmed_[op.ppa.value], "is read while erased");
+      break;
+    case PageOpKind::program:
+      bad(!programmed_[op.ppa.value], "is programmed twice");
+      programmed_[op.ppa.value] = true;
+      break;
+    case PageOpKind::erase:
+      bad(g.page_in_block(op.ppa) == 0, "is not the first page of the block to erase");
+      for (std::uint32_t i = 0; i < g.pages_per_block; ++i) programmed_[op.ppa.value + i] = false;
+      break;
+  }
+}
+
+/// Checks that nothing is left after everything was freed.
 void Run::check_end() {
   require(Property::dram, dram_->used() == Bytes{},
           [&] { return fmt::format("{} bytes of DRAM are still taken at the end", dram_->used().value); });

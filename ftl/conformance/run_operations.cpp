@@ -10,10 +10,10 @@ namespace csdsim::ftl::conformance {
 
 namespace {
 
-/// Full checks are dear: after every so many operations.
+/// Full checks are slow: one follows after this many operations.
 constexpr std::size_t kCheckEvery = 24;
 constexpr std::uint32_t kSequences = 5;
-/// A list of appends must not outgrow what plain arrays are good for.
+/// Bounds the plain arrays, which a long list of appends would make too large.
 constexpr std::size_t kMostHalves = std::size_t{1} << 20;
 
 }  // namespace
@@ -38,7 +38,7 @@ void Run::switch_on() {
   ftl_.emplace(s.config, *blocks_, store_, *dram_, policy_(s.geometry), &faults_);
 }
 
-/// What the FTL has done since it was switched on.
+/// Adds what the FTL has done since it was switched on.
 void Run::count() {
   const KvFtlStats& s = ftl_->stats();
   coverage_.pages += s.token_pages_programmed + s.embedding_pages_programmed + s.partial_pages_programmed;
@@ -52,7 +52,7 @@ Coverage Run::coverage() {
   return coverage_;
 }
 
-/// The operations under way have begun, or ended, or neither; then the power is back.
+/// Power fails while each operation in progress has not begun, has begun, or has ended; then power returns.
 void Run::lose_power(const Operation& o) {
   note("power loss with {} jobs and {} erases under way", jobs_.size(), erases_.size());
   std::uint64_t draws = 0;
@@ -178,7 +178,7 @@ void Run::create(const Operation& o) {
             [&] { return fmt::format("sequence {} is created twice: {}", id.value, ftl::to_string(status)); });
     return;
   }
-  if (status != KvStatus::ok) return;  // closing still, or no shape for this policy
+  if (status != KvStatus::ok) return;  // the old sequence is still closing, or the policy does not accept the shape
   ++coverage_.sequences;
   live_[id] = {shape, next_root_++, {}};
   const KvLayout& l = ftl_->layout(id);
@@ -200,7 +200,7 @@ void Run::append(const Operation& o) {
   const std::uint32_t at = s.tokens(layer, first_head);
   HeadRange heads{KvHead{first_head}, 1};
   while (first_head + heads.count < s.shape.kv_heads && s.tokens(layer, first_head + heads.count) == at) ++heads.count;
-  // Below, at and across the edges of groups and windows.
+  // Counts below, at and beyond the ends of groups and windows.
   const std::uint32_t most =
       std::array{3u, l.group_tokens + 1, l.window_tokens / 2 + 1, 2 * l.window_tokens + 3}[o.n[3] % 4];
   append_rows(id, layer, heads, at, 1 + o.n[3] / 4 % std::max(1u, most));
@@ -246,7 +246,7 @@ AppendResult Run::submit(SequenceId id, std::uint32_t layer, HeadRange heads, st
   return result;
 }
 
-/// False if there is no room.
+/// Returns false if there is no room.
 bool Run::append_rows(SequenceId id, std::uint32_t layer, HeadRange heads, std::uint32_t first, std::uint32_t count) {
   SequenceOracle& s = live_.at(id);
   const std::uint32_t d = s.shape.head_dim;
@@ -260,7 +260,7 @@ bool Run::append_rows(SequenceId id, std::uint32_t layer, HeadRange heads, std::
     drain();
     result = submit(id, layer, heads, first, keys, values);
     if (result.status != KvStatus::busy || !jobs_.empty() || !erases_.empty()) continue;
-    if (!pins_.empty()) break;  // the readers hold what it waits for
+    if (!pins_.empty()) break;  // readers hold the pages that it waits for
     require(Property::progress, false, [&] {
       return fmt::format("{}: an append of {} tokens still has to wait when nothing is under way",
                          to_string(KvPageId{{id, LayerId{layer}, heads.first}}), count);
@@ -374,28 +374,6 @@ void Run::complete_erase(std::size_t which) {
 void Run::drain() {
   while (!jobs_.empty()) complete_job(0);
   while (!erases_.empty()) complete_erase(0);
-}
-
-/// What a NAND array would say.
-void Run::flash(const PageOp& op) {
-  const FlashGeometry& g = case_.setup.geometry;
-  const auto bad = [&](bool good, std::string_view what) {
-    require(Property::flash, good, [&] { return fmt::format("page {} {}", op.ppa.value, what); });
-  };
-  bad(g.contains(op.ppa), "does not exist");
-  switch (op.kind) {
-    case PageOpKind::read:
-      bad(programmed_[op.ppa.value], "is read while erased");
-      break;
-    case PageOpKind::program:
-      bad(!programmed_[op.ppa.value], "is programmed twice");
-      programmed_[op.ppa.value] = true;
-      break;
-    case PageOpKind::erase:
-      bad(g.page_in_block(op.ppa) == 0, "is not the first page of the block to erase");
-      for (std::uint32_t i = 0; i < g.pages_per_block; ++i) programmed_[op.ppa.value + i] = false;
-      break;
-  }
 }
 
 }  // namespace csdsim::ftl::conformance

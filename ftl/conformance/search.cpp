@@ -32,7 +32,7 @@ rc::Gen<Operation> arbitrary_operation() {
                       });
 }
 
-/// Numbers that a drive is made of: 0 is the plainest choice of each.
+/// Numbers that determine a drive: 0 is the simplest choice of each.
 using SetupChoice = std::array<std::uint32_t, 10>;
 
 Setup setup_of(const SetupChoice& n, std::uint64_t seed) {
@@ -69,7 +69,7 @@ rc::Gen<Case> arbitrary_case(std::uint32_t most_operations) {
                      rc::gen::scale(scale, rc::gen::container<std::vector<Operation>>(arbitrary_operation()))),
       [](const auto& t) {
         Case c{setup_of(std::get<0>(t), std::get<1>(t)), std::get<2>(t)};
-        // Nothing happens before there is a sequence; this one costs no luck.
+        // Nothing can happen before a sequence exists, so the first operation always creates one.
         c.operations.insert(c.operations.begin(), Operation{Operation::Kind::create, {0, std::get<1>(t) % 15, 1, 200}});
         return c;
       });
@@ -96,7 +96,7 @@ ConformanceReport check_policy(const PolicyMaker& policy, const SearchOptions& s
         report.coverage += result.coverage;
       }
       if (!result.violation) return true;
-      // While a counterexample shrinks it must stay one of the same property.
+      // While a counterexample shrinks, it must keep breaking the same property.
       if (found && found->violation.property != result.violation->property) return true;
       found = Counterexample{c, std::move(*result.violation), std::move(result.history)};
       return false;

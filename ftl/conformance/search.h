@@ -1,4 +1,4 @@
-// Looks for a case that breaks a mapping policy, and makes it small.
+// Searches for a case that breaks a property of a mapping policy, and makes it small.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct SearchOptions {
   std::uint32_t most_operations = 200;
 };
 
-/// A case that breaks a property, from which nothing can be left out any more.
+/// A case that breaks a property and from which nothing more can be removed.
 struct Counterexample {
   Case smallest;
   Violation violation;
@@ -32,15 +32,15 @@ struct ConformanceReport {
   std::vector<PropertyReport> properties;  ///< all, in order
   std::uint64_t cases = 0;
   Coverage coverage;
-  /// No property is broken, and the policy did take sequences and write pages.
+  /// Whether no property is broken, and the policy accepted sequences and wrote pages.
   bool passed() const;
 };
 
 /// Runs random cases (RapidCheck) on the policy; a property that is broken is reported with a smallest counterexample
-/// and left out of the further search, so that one mistake hides no other. The same options, the same report.
+/// and left out of the rest of the search, so that one mistake does not hide another. Equal options give equal reports.
 ConformanceReport check_policy(const PolicyMaker& policy, const SearchOptions& search, const CaseOptions& options = {});
 
-/// The counterexample for people: the drive, what happened, what does not hold.
+/// The counterexample as text: the drive, what happened, what does not hold.
 std::string to_text(std::string_view policy, const Counterexample& counterexample);
 
 }  // namespace csdsim::ftl::conformance

@@ -1,4 +1,4 @@
-// Mapping policies out of shared libraries.
+// Loads mapping policies from shared libraries.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +12,8 @@ namespace csdsim::ftl {
 /// stays loaded until the program ends, so that policies and their exceptions outlive every registry.
 ///
 /// Throws UserError, which names the library, if it does not exist, is no shared library, exports no plugin or one for
-/// another csdsim, interface or compiler (both are named), and if the policy's name is taken or no name. What the
-/// policy's constructor throws comes out of PolicyRegistry::make as a UserError that names the library.
+/// another csdsim, interface or compiler (both are named), and if the policy's name is taken or not a valid name.
+/// PolicyRegistry::make turns exceptions of the policy's constructor into a UserError that names the library.
 std::string load_mapping_plugin(const std::filesystem::path& library, PolicyRegistry& registry);
 
 }  // namespace csdsim::ftl

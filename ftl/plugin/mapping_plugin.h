@@ -4,7 +4,7 @@
 //   class MyPolicy final : public csdsim::ftl::KvPlanePolicy { ... };
 //   CSDSIM_MAPPING_POLICY(MyPolicy, "my-policy", "What it does differently.")
 //
-// and links csdsim::csdsim_mapping_plugin. docs/mapping_policies.md has the whole of it.
+// and links csdsim::csdsim_mapping_plugin. docs/mapping_policies.md describes the interface.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@
 
 namespace csdsim::ftl {
 
-/// Grows with every change of KvMappingPolicy and of what it is given.
+/// Increases with every change of KvMappingPolicy or of the types in its interface.
 inline constexpr std::uint32_t kMappingInterface = 1;
 
-/// What a plugin says of itself.
+/// What a plugin states about itself.
 struct MappingPlugin {
-  PluginBuild build;    ///< read before the rest is believed
+  PluginBuild build;    ///< checked before the rest is used
   const char* name;     ///< by which the policy is registered
   const char* summary;  ///< one line
   std::unique_ptr<KvMappingPolicy> (*make)(const PolicyContext& context);
@@ -39,8 +39,8 @@ inline constexpr const char* kMappingPluginEntry = "csdsim_mapping_plugin_v1";
 
 }  // namespace csdsim::ftl
 
-/// Exports `Policy`, which is made from a PolicyContext, from a FlashGeometry or from nothing, as `policy_name`. Once a
-/// library.
+/// Exports `Policy`, which is constructed from a PolicyContext, from a FlashGeometry or without arguments, under the
+/// name `policy_name`. Use it once per library.
 #define CSDSIM_MAPPING_POLICY(Policy, policy_name, policy_summary)                                                 \
   extern "C" __attribute__((visibility("default"))) const csdsim::ftl::MappingPlugin* csdsim_mapping_plugin_v1() { \
     static constexpr csdsim::ftl::MappingPlugin plugin{                                                            \

@@ -6,7 +6,7 @@ namespace csdsim::ftl {
 
 namespace {
 
-/// Reads and pages that every channel is taken to have: the first few decide nothing.
+/// Reads and pages that every channel has to begin with, so that the first few do not decide anything.
 constexpr double kPrior = 256;
 
 double slack(const PolicyContext& context) {

@@ -1,4 +1,4 @@
-// Placement that watches what the channels have to do.
+// Placement that follows the load of the channels.
 #pragma once
 
 #include "base/ratio.h"
@@ -13,7 +13,7 @@ namespace csdsim::ftl {
 ///
 /// Optimises: contexts of which some parts are attended more than others, and what frees and garbage collection leave
 /// uneven. Costs: the pages of a head are no longer evenly striped while the balance is being restored; two more
-/// figures a channel to keep.
+/// counters per channel.
 class ChannelBalancedPolicy final : public KvMappingPolicy {
  public:
   static constexpr std::string_view kName = "channel-balanced";

@@ -1,4 +1,4 @@
-// A channel for each head.
+// One channel per head.
 #pragma once
 
 #include "ftl/policies/head_stripe.h"
@@ -9,9 +9,9 @@ namespace csdsim::ftl {
 /// All pages of KV head h stand on channel h mod channels, one after another on its planes; layers and sequences start
 /// a plane apart, V half the planes away from K.
 ///
-/// Optimises: a head needs one channel and its flash controller alone, as an engine a channel would have it. Costs: a
-/// head has the bandwidth of one channel; channels are as even as heads are, over channels that do not divide the heads
-/// never (40 heads on 16 channels: 3 against 2), and channels beyond the heads stay idle.
+/// Optimises: a head needs one channel and its flash controller alone, as one engine per channel would have it. Costs:
+/// a head has the bandwidth of one channel; the load of channels is uneven if their number does not divide the number
+/// of heads (40 heads on 16 channels: 3 against 2), and channels beyond the number of heads stay idle.
 class HeadPerChannelPolicy final : public KvPlanePolicy {
  public:
   static constexpr std::string_view kName = "head-per-channel";

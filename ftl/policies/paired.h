@@ -10,10 +10,10 @@ namespace csdsim::ftl {
 /// the context unless a group size is asked for.
 ///
 /// Optimises: attending a token takes its K and its V, which are now one page: a sparse attend of scattered tokens
-/// reads one page a touched group instead of two, and never more than two for 2n tokens, what `instinfer` always reads.
-/// A group fills after half as many tokens, so that group buffers take half the DRAM. Freed sequences leave no holes.
-/// Costs: reading K alone, for scores of tokens in no embedding window and for the read-back of a full window, moves V
-/// along: twice the pages. Windows that begin short keep those tokens few.
+/// reads one page per touched group instead of two, and never more than two for 2n tokens, what `instinfer` always
+/// reads. A group fills after half as many tokens, so that group buffers take half the DRAM. Freed sequences leave no
+/// holes. Costs: reading K alone, for scores of tokens in no embedding window and for the read-back of a full window,
+/// moves V along: twice the pages. Windows that begin short keep those tokens few.
 class PairedPolicy final : public SequenceBlockPolicy {
  public:
   static constexpr std::string_view kName = "paired";

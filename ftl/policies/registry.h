@@ -1,4 +1,4 @@
-// The mapping policies by name: those that csdsim comes with, and those that a plugin adds.
+// The mapping policies by name: the built-in ones and those from plugins.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace csdsim::ftl {
 
-/// What a policy is made from.
+/// The arguments from which a policy is made.
 struct PolicyContext {
   FlashGeometry geometry;
   /// The policy's own settings, by name, as written in the scenario. A factory throws UserError for names and values
@@ -31,12 +31,13 @@ struct PolicyEntry {
 
 class PolicyRegistry {
  public:
-  /// With the policies that csdsim comes with.
+  /// Holds the built-in policies.
   static PolicyRegistry with_builtin();
 
   /// Throws UserError if the name is taken, or is not lower-case words joined by hyphens.
   void add(PolicyEntry entry);
-  /// Throws UserError, listing what there is, if there is no such policy; and what the policy's factory throws.
+  /// Throws UserError, listing the known policies, if there is none of that name; passes on exceptions of the policy's
+  /// factory.
   std::unique_ptr<KvMappingPolicy> make(std::string_view name, const PolicyContext& context) const;
   const std::vector<PolicyEntry>& entries() const { return entries_; }
 

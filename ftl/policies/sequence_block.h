@@ -1,4 +1,4 @@
-// Blocks of its own for each sequence.
+// Erase blocks per sequence.
 #pragma once
 
 #include <unordered_map>
@@ -15,8 +15,8 @@ namespace csdsim::ftl {
 ///
 /// Optimises: no garbage collection and a write amplification of 1, whatever order sequences end in. Costs: the last
 /// block in each plane stays partly empty while the sequence lives, which counts where sequences are short against
-/// planes times the block size; fewer planes a sequence, so less parallelism for short ones. Runs that simulate a few
-/// layers for all see sequences that are as much shorter.
+/// planes times the block size; fewer planes per sequence, so less parallelism for short ones. Runs that simulate a few
+/// layers instead of all see sequences that are shorter in proportion.
 class SequenceBlockPolicy : public KvMappingPolicy {
  public:
   static constexpr std::string_view kName = "sequence-block";
@@ -26,7 +26,7 @@ class SequenceBlockPolicy : public KvMappingPolicy {
   explicit SequenceBlockPolicy(const FlashGeometry& geometry) : geometry_(geometry) {}
   std::string_view name() const override { return kName; }
   PhysicalPageAddress place(const KvPageId& page, const KvSequenceInfo& sequence, PageAllocator& pages) override;
-  /// Into the sequence's own blocks: moved pages end with it as well.
+  /// Moves pages into the sequence's own blocks, so that they end with it as well.
   PhysicalPageAddress move(const KvPageId& page, const KvSequenceInfo& sequence, PhysicalPageAddress from,
                            PageAllocator& pages) override;
   void sequence_freed(const KvSequenceInfo& sequence, PageAllocator& pages) override;

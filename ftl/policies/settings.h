@@ -21,7 +21,7 @@ class SettingsReader {
       : policy_(policy), settings_(context.settings) {}
 
   /// The setting's value, read as the parameters of a scenario are (units included), or `value` where it is not given.
-  /// Throws UserError for what is no T or out of range.
+  /// Throws UserError if the text is not a T or is out of range.
   template <class T>
   T value(std::string_view name, T value, Range<T> range) {
     detail::ValueParam<T> param(name, value, range, "", {});
@@ -29,7 +29,7 @@ class SettingsReader {
     return value;
   }
 
-  /// Throws UserError for a setting that nobody asked for.
+  /// Throws UserError for a setting that the factory did not ask for.
   void finish() const;
 
  private:
@@ -40,8 +40,8 @@ class SettingsReader {
   std::vector<std::string> known_;
 };
 
-/// A Policy from its context, or, where that is all its constructor takes, from the geometry or from nothing: then
-/// settings are refused.
+/// Makes a Policy from its context or, if its constructor takes no context, from the geometry or without arguments;
+/// then it has no settings and any given is an error.
 template <class Policy>
 std::unique_ptr<KvMappingPolicy> make_policy(std::string_view name, const PolicyContext& context) {
   if constexpr (std::is_constructible_v<Policy, const PolicyContext&>) {

@@ -10,8 +10,8 @@ namespace csdsim::ftl {
 /// whatever head, layer and sequence it belongs to. K and V of a group are on the same channel, half the planes apart.
 ///
 /// Optimises: a context is spread evenly over channels, and the address follows from the position alone. Costs: pages
-/// that many heads write or read at the same time meet on one channel: a flush of group gt of all heads has a single
-/// channel to itself, as has the group that holds a token which all heads attend.
+/// that many heads write or read at the same time are on one channel: a flush of group gt of all heads uses a single
+/// channel, and so does the group of a token that all heads attend to.
 class TokenStripedPolicy final : public KvPlanePolicy {
  public:
   static constexpr std::string_view kName = "token-striped";

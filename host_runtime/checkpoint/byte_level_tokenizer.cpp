@@ -6,7 +6,8 @@
 namespace csdsim::host {
 namespace {
 
-// Code point of each byte: itself where it is printable in Latin-1, otherwise the next one from 256 on.
+// Code point that stands for each byte: the byte itself where it is printable in Latin-1, otherwise the next free one
+// from 256 on.
 std::array<std::uint32_t, 256> byte_level_alphabet() {
   std::array<std::uint32_t, 256> code_points{};
   std::uint32_t next = 256;
@@ -20,7 +21,7 @@ std::array<std::uint32_t, 256> byte_level_alphabet() {
 }  // namespace
 
 std::optional<std::string> bytes_of_byte_level(std::string_view text) {
-  // By code point; all are below 512, two bytes of UTF-8.
+  // Indexed by code point; all are below 512, which is two bytes of UTF-8.
   static const std::array<int, 512> byte_of = [] {
     std::array<int, 512> table;
     table.fill(-1);
@@ -43,7 +44,7 @@ std::optional<std::string> bytes_of_byte_level(std::string_view text) {
 }
 
 ByteLevelTokenizer::ByteLevelTokenizer(Parts parts) : parts_(std::move(parts)) {
-  // The longest of those that begin at a place is meant.
+  // Of several added tokens that begin at one place, the longest counts.
   std::sort(parts_.added.begin(), parts_.added.end(), [](const AddedToken& a, const AddedToken& b) {
     return a.content.size() != b.content.size() ? a.content.size() > b.content.size() : a.content < b.content;
   });

@@ -12,15 +12,15 @@
 
 namespace csdsim::host {
 
-/// The words of GPT-2 (and OPT): what `ByteLevel` of Hugging Face tokenizers splits by itself.
+/// The pattern that splits text into words for GPT-2 and OPT, as `ByteLevel` of Hugging Face tokenizers does it.
 inline constexpr const char* kGpt2Pattern =
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 /// The bytes that byte-level text stands for: GPT-2 writes every byte as a printable character ("Ġ" is a blank).
-/// Nothing if a character stands for no byte.
+/// Empty if a character stands for no byte.
 std::optional<std::string> bytes_of_byte_level(std::string_view text);
 
-/// Text is cut at added tokens, normalised, split into words, and words are merged from bytes.
+/// Cuts text at added tokens, normalises it, splits it into words, and merges the bytes of each word.
 class ByteLevelTokenizer final : public Tokenizer::Kind {
  public:
   struct AddedToken {

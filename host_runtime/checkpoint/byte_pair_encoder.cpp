@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::uint64_t pair_key(TokenId left, TokenId right) { return std::uint64_t{left.value} << 32 | right.value; }
 
-// A token of the word so far; neighbours by index. Merging extends the left one and takes the right one out.
+// A token of the word so far, with the indices of its neighbours. A merge extends the left token and removes the right
+// one.
 struct Symbol {
   TokenId token;
   std::int64_t previous = -1;
@@ -17,7 +18,7 @@ struct Symbol {
   bool alive = true;
 };
 
-// A merge that was possible when it was queued.
+// A queued merge; later merges may have made it impossible.
 struct Candidate {
   std::uint32_t rank = 0;
   std::int64_t left = 0;

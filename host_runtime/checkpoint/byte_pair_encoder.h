@@ -13,21 +13,23 @@
 
 namespace csdsim::host {
 
-/// Vocabulary and merges over raw bytes. As `BPE` of Hugging Face tokenizers: of all neighbouring pairs with a merge
-/// the one of lowest rank is merged, of equals the leftmost, until there is none. O(n log n) in the length of a word.
+/// Vocabulary and merges over raw bytes. Works like `BPE` of Hugging Face tokenizers: of all neighbouring pairs that
+/// have a merge, the one of lowest rank (of equals the leftmost) is merged, until no pair is left. O(n log n) in the
+/// length of a word.
 class BytePairEncoder {
  public:
   BytePairEncoder() = default;
   BytePairEncoder(BytePairEncoder&&) = default;  // the elements of the maps stay where they are
   BytePairEncoder& operator=(BytePairEncoder&&) = default;
 
-  /// Adds a token. False if its bytes or its id are there already.
+  /// Adds a token. False if its bytes or its id exist already.
   bool add_token(std::string bytes, TokenId id);
-  /// Adds the merge of next rank. False if left, right or what they make is not a token, or the merge is there already.
+  /// Adds the merge of next rank. False if left, right or their concatenation is not a token, or the merge exists
+  /// already.
   bool add_merge(std::string_view left, std::string_view right);
-  /// A word that is a token as a whole is not merged together from bytes (Llama 3).
+  /// Makes encode() use a token for a whole word without merging (Llama 3).
   void set_whole_words(bool whole_words) { whole_words_ = whole_words; }
-  /// The first byte that is not a token: every one is needed before encode().
+  /// The first byte that is not a token. encode() needs all 256 bytes to be tokens.
   std::optional<std::uint8_t> missing_byte() const;
 
   /// Appends the tokens of a word.
@@ -35,7 +37,7 @@ class BytePairEncoder {
   /// The bytes of a token, or null.
   const std::string* bytes(TokenId id) const;
   const TokenId* find(std::string_view bytes) const;
-  /// 0 without tokens.
+  /// Largest id plus one; 0 without tokens.
   std::uint32_t largest_id() const { return largest_id_; }
 
  private:

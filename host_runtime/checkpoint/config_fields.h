@@ -1,4 +1,4 @@
-// Takes fields out of config.json and collects what is wrong with them.
+// Reads fields of config.json and collects the problems found.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace csdsim::host {
 
-/// Larger than any model: keeps products of two counts far from overflow.
+/// Larger than any count of a model, and small enough that a product of two counts cannot overflow.
 inline constexpr std::uint32_t kMaxCount = 1u << 24;
 
-/// Reads one object of a config. A field that is null counts as absent. Every reader returns something usable where
-/// the field is wrong, so that all problems are found at once.
+/// Reads one object of a config. A field that is null counts as absent. Every reader returns a usable value even if the
+/// field is wrong, so that one pass finds all problems.
 class ConfigFields {
  public:
   /// `where` begins every message; `config` and `problems` must outlive the reader.
@@ -29,11 +29,11 @@ class ConfigFields {
   bool boolean(const char* field, bool otherwise);
   /// A string, or "".
   std::string text(const char* field);
-  /// The field, where present, must have the one value that the decoder implements.
+  /// Reports the field if it is present with a value other than the one that the decoder implements.
   void only(const char* field, const nlohmann::json& implemented, std::string_view why);
-  /// Presence of the field is a problem.
+  /// Reports the field if it is present.
   void none(const char* field, std::string_view why);
-  /// The object `field`, to be read like this one; empty where it is absent.
+  /// A reader of the object `field`, which is empty if the field is absent.
   std::optional<ConfigFields> object(const char* field);
   const nlohmann::json* find(const char* field) const;
 

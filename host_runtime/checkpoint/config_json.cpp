@@ -18,7 +18,8 @@ using nlohmann::json;
 
 constexpr float kMaxTheta = 1e12f;
 
-// Architectures by the class that saved the checkpoint; all of them hold a language-model head but the bare decoders.
+// Architectures by the name of the class that saved the checkpoint. Except for the bare decoders, all have a
+// language-model head.
 constexpr std::string_view kClassPrefixes[] = {"OPT", "Llama", "Qwen2"};
 
 void read_opt(ConfigFields& fields, ModelConfig& config) {
@@ -103,7 +104,7 @@ void read_llama(ConfigFields& fields, ModelConfig& config) {
   }
 }
 
-// What all families share. head_dim follows from the width where it is not given.
+// Fields that all families share. head_dim follows from the width where it is not given.
 void read_common(ConfigFields& fields, ModelConfig& config) {
   config.layers = fields.count("num_hidden_layers");
   config.width = fields.count("hidden_size");

@@ -14,7 +14,7 @@
 namespace csdsim::host {
 
 /// One file, mapped. Everything in the header is checked against the file's size before it is used: lengths, types,
-/// shape times element size against the byte range, and that the ranges cover the data without gap or overlap.
+/// shape times element size against the byte range, and whether the ranges cover the data without gap or overlap.
 class SafetensorsFile final : public WeightSource {
  public:
   /// UserError naming the file, the tensor and what is wrong.

@@ -15,7 +15,7 @@ namespace csdsim::host {
 /// A tokenizer of either kind. No start or end token is added.
 class Tokenizer {
  public:
-  /// One kind of tokenizer: see the functions of Tokenizer.
+  /// Implementation of one kind of tokenizer; see the functions of Tokenizer.
   class Kind {
    public:
     virtual ~Kind() = default;
@@ -31,7 +31,7 @@ class Tokenizer {
   std::uint32_t vocabulary() const { return kind_->vocabulary(); }
   /// UserError for text that is not UTF-8.
   std::vector<TokenId> encode(std::string_view text) const;
-  /// Valid UTF-8: bytes that make no character become U+FFFD. UserError for an id outside the vocabulary.
+  /// Valid UTF-8: bytes that form no character become U+FFFD. UserError for an id outside the vocabulary.
   std::string decode(std::span<const TokenId> tokens) const;
 
  private:

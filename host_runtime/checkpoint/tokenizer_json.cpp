@@ -33,7 +33,7 @@ class Reader {
     const auto it = object.is_object() ? object.find(name) : object.end();
     return it == object.end() ? null : *it;
   }
-  // A member that may be absent, false, null or "" (they all mean that it plays no part).
+  // A member that may be absent, false, null or "", which all mean that it has no effect.
   void unused(const json& object, const char* name, std::string_view field) const {
     const json& value = member(object, name);
     if (!value.is_null() && value != false && value != "") {

@@ -1,4 +1,4 @@
-// What byte-level tokenizers need of Unicode, from ICU.
+// The Unicode functions that byte-level tokenizers need, from ICU.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Attention of one decode step on the host, over fp16 K and V. Every method uses the primitives and the order of
-// base/simd.h, so that another implementation which does the same gets the same bits.
+// Attention of one decode step on the host, over fp16 K and V. Every method uses the primitives and the summation order
+// of base/simd.h, so that another implementation that does the same gets identical bits.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace csdsim::host {
 
-/// What a method read and kept for one KV head: diagnostics, and the input of selection statistics.
+/// What a method read and selected for one KV head, for diagnostics and for statistics of selections.
 struct HeadSelection {
   std::vector<std::uint32_t> components;  ///< key components scored, ascending; empty where no scoring took place
   std::vector<TokenIndex> tokens;         ///< tokens attended to, ascending
-  /// Share of the attention mass on `tokens` that the method itself reckons with, per query head: SparQ's alpha. Empty
-  /// for methods without one.
+  /// The method's own estimate of the share of the attention mass on `tokens`, per query head: SparQ's alpha. Empty for
+  /// methods without such an estimate.
   std::vector<float> alpha;
   /// Elements of fp16 size that were read to choose and to attend: K, V, and what was derived from them (partial or
   /// quantised keys, bounds), wherever it is kept. Dense attention reads 2 S d.
@@ -31,12 +31,12 @@ struct HeadSelection {
 struct LayerStep {
   SequenceId sequence;
   LayerId layer;
-  std::uint32_t group = 1;        ///< query heads a KV head
+  std::uint32_t group = 1;        ///< query heads per KV head
   std::span<const float> q;       ///< [kv_heads][group][head_dim], unscaled
   std::span<const KvView> heads;  ///< by KV head, the current token included
 };
 
-/// What a method may learn from a prompt whose attention was dense.
+/// The data of a prompt, with dense attention, from which a method may learn.
 struct LayerPrompt {
   SequenceId sequence;
   LayerId layer;
@@ -45,8 +45,8 @@ struct LayerPrompt {
   std::span<const KvView> heads;  ///< by KV head, holding the prompt
 };
 
-/// A method of attention. Arithmetic is fp32; logits are scaled by 1/sqrt(head_dim) where the method does not say
-/// otherwise. Objects may keep state by (sequence, layer, KV head): steps of a layer come in token order.
+/// A method of attention. Arithmetic is fp32; logits are scaled by 1/sqrt(head_dim) unless the method says otherwise.
+/// Objects may keep state by (sequence, layer, KV head): steps of a layer come in token order.
 class AttentionMethod {
  public:
   virtual ~AttentionMethod() = default;
@@ -54,18 +54,18 @@ class AttentionMethod {
   /// The layouts of K that attend_layer() needs.
   virtual KeyLayout key_layout() const { return KeyLayout::token_major; }
 
-  /// Whether learn() has to be called, once a layer, when a prompt is in the cache.
+  /// Whether learn() must be called, once per layer, when a prompt is in the cache.
   virtual bool learns_from_prompt() const { return false; }
   virtual void learn(const LayerPrompt&) {}
-  /// Whether speculate() has to be called before each attend_layer() but those of layer 0.
+  /// Whether speculate() must be called before each attend_layer(), except for layer 0.
   virtual bool speculates() const { return false; }
   /// q [kv_heads][group][head_dim] of `layer`, computed ahead from the input of the layer before it.
   virtual void speculate(SequenceId, LayerId, std::span<const float>) {}
 
-  /// out is [kv_heads][group][head_dim]. `selections` is empty or has one element a KV head. A cache without tokens
+  /// out is [kv_heads][group][head_dim]. `selections` is empty or has one element per KV head. A cache without tokens
   /// gives 0.
   virtual void attend_layer(const LayerStep& step, std::span<float> out, std::span<HeadSelection> selections) = 0;
-  /// Drops what is kept of a sequence.
+  /// Drops the state of a sequence.
   virtual void forget(SequenceId) {}
 };
 
@@ -91,9 +91,9 @@ class DenseAttention final : public HeadAttention {
 /// How the logits of a KV group are combined into one key for choosing tokens. The same for a group of one.
 enum class GroupTopK : std::uint8_t { sum_logits, sum_probabilities };
 
-/// Whose values stand for the tokens that are left out. SparQ takes the mean over the whole cache, into which the
-/// attended tokens enter a second time: the larger k, the farther it is from what was left out. The mean of the rest
-/// follows from it and the attended values, without further reads.
+/// Which mean value replaces the tokens that are not attended to. SparQ takes the mean over the whole cache, which
+/// counts the attended tokens a second time: the larger k is, the more it differs from the mean of the others. The mean
+/// of the rest can be computed from it and the attended values, without further reads.
 enum class MeanValue : std::uint8_t { all, rest };
 
 struct SparqOptions {
@@ -138,10 +138,10 @@ std::vector<float> attention_mass(std::span<const float> q, const KvView& kv, st
 /// Indices of the `count` largest keys, ascending by index; equal keys: the lower index first. NaN counts as smallest.
 std::vector<std::uint32_t> top_indices(std::span<const float> keys, std::size_t count);
 
-/// The ascending numbers below n.
+/// The numbers 0 to n - 1.
 std::vector<std::uint32_t> all_indices(std::size_t n);
 
-/// State of a method by (sequence, layer, KV head), made when first asked for.
+/// State of a method by (sequence, layer, KV head), created at its first use.
 template <class T>
 class HeadStates {
  public:

@@ -1,4 +1,4 @@
-// Attention to the tokens of those chunks whose keys may matter, by bounds of their products with the query.
+// Attention to the tokens of the chunks whose keys may matter, found by bounds of their products with the query.
 #pragma once
 
 #include "host_runtime/core/attention.h"
@@ -15,8 +15,9 @@ struct ChunkOptions {
 /// smallest and largest value of every key component. For a query, U = sum_i max(q_i min_i, q_i max_i) bounds q.k of
 /// its tokens from above and B, with min, from below; both are summed over the KV group. A chunk is dropped when U is
 /// below the k-th largest lower bound of a token, kept when B is above the (k+1)-th largest upper bound, and split in
-/// two otherwise. What is undecided at leaf size counts by U. Tokens of the best chunks are taken, largest U first, of
-/// equals the older, until k are there; of the last chunk the newest ones. The current token is always among them.
+/// two otherwise. Chunks of leaf size that are still undecided rank by U. Tokens of the best chunks are taken, largest
+/// U first, of equals the older, until k are there; of the last chunk the newest ones. The current token is always
+/// among them.
 ///
 /// LeoAM adapts chunk sizes by how skewed attention is; splitting where the bounds do not decide does so too, but the
 /// paper's own rule is not known here. With chunk = leaf it is a method of fixed chunks (Quest, arXiv 2406.10774).

@@ -5,11 +5,11 @@
 
 namespace csdsim::host {
 
-/// By what the tokens outside the recent window are ranked.
+/// The rank of the tokens outside the recent window.
 enum class H2oRank : std::uint8_t {
   sum,     ///< the paper: all weight that queries gave a token, those of the prompt included
-  mean,    ///< the same over the number of queries that could see the token: the age of a token is no merit
-  decoded  ///< the weight that queries after the prompt gave it; until one came, of equals the newer stays
+  mean,    ///< the same divided by the number of queries that could see the token, so that age does not count
+  decoded  ///< the weight that queries after the prompt gave it; of equals the newer token stays
 };
 
 struct H2oOptions {

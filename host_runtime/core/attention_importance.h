@@ -1,15 +1,15 @@
-// Importance scores in low precision choose one set of tokens a layer, or a set a head.
+// Importance scores in low precision choose one set of tokens per layer, or one set per head.
 #pragma once
 
 #include "host_runtime/core/attention.h"
 
 namespace csdsim::host {
 
-/// What becomes of the scores of the heads of a layer.
+/// How the scores of the heads of a layer are combined.
 enum class ScoreAggregate : std::uint8_t {
-  sum_raw,  ///< one list a layer, by the sum over the heads: as the paper's hardware does
-  max_raw,  ///< one list a layer, by the largest over the heads
-  per_head  ///< a list a KV head, by the sum over its group
+  sum_raw,  ///< one list per layer, by the sum over the heads: as the paper's hardware does
+  max_raw,  ///< one list per layer, by the largest over the heads
+  per_head  ///< one list per KV head, by the sum over its group
 };
 
 struct ImportanceOptions {
@@ -19,8 +19,8 @@ struct ImportanceOptions {
 };
 
 /// Importance of HillInfer, algorithms note, section 8.1: imp[j] = sum over heads of q . k[j], neither scaled nor
-/// exponentiated, in integers: q symmetric INT8 a query head, k symmetric INT8 or INT4 a token and head. The k best
-/// tokens and the current one are attended to with their fp16 keys and values.
+/// exponentiated, in integers: q is symmetric INT8 with one scale per query head, k is symmetric INT8 or INT4 with one
+/// scale per token and head. The k best tokens and the current one are attended to with their fp16 keys and values.
 class ImportanceAttention final : public AttentionMethod {
  public:
   /// UserError if the budget is 0 or bits is neither 8 nor 4.

@@ -1,4 +1,4 @@
-// The attention methods by name, and what a user may say about their budgets.
+// The attention methods by name, and the settings of their budgets.
 #pragma once
 
 #include <memory>
@@ -16,13 +16,13 @@
 
 namespace csdsim::host {
 
-/// What the ratio of a setting counts.
+/// What the ratio of a setting refers to.
 enum class RatioMeaning : std::uint8_t {
   tokens,  ///< every method attends to ratio S tokens; SparQ and SparF use r = ratio d components
   traffic  ///< choosing and attending read the ratio of the elements that dense attention reads
 };
 
-/// A budget. What is stated exactly wins over the ratio; the rest follows from it.
+/// A budget. Values that are stated exactly take precedence; all others follow from the ratio.
 struct MethodSettings {
   csdsim::Ratio ratio = csdsim::Ratio::of(1, 8);
   RatioMeaning meaning = RatioMeaning::tokens;
@@ -36,15 +36,15 @@ struct MethodSettings {
 };
 
 struct DenseOptions {};
-/// What a method is made of, whoever computes it.
+/// The options of a method, independent of the processor that computes it.
 using MethodOptions = std::variant<DenseOptions, SparqOptions, H2oOptions, LocalOptions, InfinigenOptions, ChunkOptions,
                                    ImportanceOptions>;
 
 struct ConfiguredMethod {
   std::string_view name;
   MethodOptions options;
-  std::string setting;                      ///< what became of the settings: "r 8, k S/8, l k/4"
-  std::unique_ptr<AttentionMethod> method;  ///< on the host's processor
+  std::string setting;                      ///< the budgets that follow from the settings: "r 8, k S/8, l k/4"
+  std::unique_ptr<AttentionMethod> method;  ///< computes on the host's CPU
 };
 
 /// The exact budgets that a method takes.
@@ -54,19 +54,19 @@ struct MethodInfo {
   std::string_view name;
   std::string_view doc;  ///< one sentence, with the paper
   BudgetKind budget = BudgetKind::none;
-  bool in_drive = false;  ///< the drive's engine has it
-  /// The options, and what became of the settings.
+  bool in_drive = false;  ///< the drive's engine implements it
+  /// The options, and the budgets that follow from the settings.
   std::pair<MethodOptions, std::string> (*configure)(const MethodInfo&, const MethodSettings&,
                                                      std::uint32_t head_dim) = nullptr;
-  csdsim::Ratio choosing{0, 1};  ///< of the dense elements: what choosing reads whatever the budget
+  csdsim::Ratio choosing{0, 1};  ///< share of the dense elements that choosing reads, whatever the budget
 };
 
 /// All methods, dense first.
 const std::vector<MethodInfo>& attention_methods();
-/// UserError that lists what exists.
+/// Finds a method by name. UserError, listing the known names, if there is none.
 const MethodInfo& attention_method(std::string_view name);
 
-/// Whether the settings state a budget of the kind exactly, so that the ratio has no say.
+/// Whether the settings state a budget of the kind exactly, so that the ratio does not count.
 bool is_exact(const MethodSettings& settings, BudgetKind kind);
 
 /// The method on the host's processor. UserError for impossible options.

@@ -1,4 +1,4 @@
-// Who keeps the KV cache and attends in decode steps: the host, or a drive.
+// The interface to what keeps the KV cache and computes the attention of decode steps: the host or a drive.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class AttentionProvider {
   /// from the input of the layer before it.
   virtual bool speculates() const { return false; }
   virtual void speculate(LayerId, std::span<const SequenceId>, std::span<const float>) {}
-  /// One decode step of a layer, one token a sequence: appends its k and v, then attends over the whole sequence. The
+  /// One decode step of a layer, one token per sequence: appends its k and v, then attends over the whole sequence. The
   /// output is rounded to fp16.
   virtual void attend(LayerId layer, std::span<const SequenceId> sequences, std::span<const float> q,
                       std::span<const Half> k, std::span<const Half> v, std::span<Half> out) = 0;

@@ -13,8 +13,8 @@
 namespace csdsim::host {
 
 /// Dense prefill of whole sequences that were created in `attention`, which receives their K and V.
-/// `tokens` holds the sequences one after another, `slices` says whose they are. Returns the hidden states after the
-/// last layer. UserError as Decoder::embed().
+/// `tokens` holds the sequences one after another; `slices` gives the sequence and length of each. Returns the hidden
+/// states after the last layer. UserError as Decoder::embed().
 HiddenStates prefill(const Decoder& decoder, AttentionProvider& attention, std::span<const SequenceSlice> slices,
                      std::span<const TokenId> tokens);
 
@@ -58,8 +58,9 @@ struct PerplexityResult {
 /// impossible.
 std::uint32_t window_count(std::size_t tokens, const PerplexityOptions& options);
 
-/// Perplexity by teacher forcing through the decode path. Windows follow one another without overlap; scored are the
-/// predictions of the tokens after the first one fed in decode, in every window. UserError if the text is too short.
+/// Perplexity by teacher forcing through the decode path. Windows follow one another without overlap; the score counts
+/// the predictions of the tokens after the first one fed in decode, in every window. UserError if the text is too
+/// short.
 PerplexityResult perplexity(const Decoder& decoder, AttentionProvider& attention, std::span<const TokenId> text,
                             const PerplexityOptions& options);
 

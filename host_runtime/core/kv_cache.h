@@ -25,7 +25,7 @@ struct KvView {
   std::span<const float> value_mean;
 };
 
-/// Which layouts of K are kept: SparQ reads components of all keys and whole keys of some.
+/// Which layouts of K are kept: SparQ reads some components of all keys and all components of some keys.
 enum class KeyLayout : std::uint8_t { token_major, token_and_component_major };
 
 class HostKvCache {

@@ -14,9 +14,9 @@ namespace csdsim::host {
 /// Index into the vocabulary of a model (not a position: that is TokenIndex).
 using TokenId = StrongId<struct TokenIdTag>;
 
-/// The families that decoders exist for.
+/// The model families that have a decoder.
 enum class Architecture : std::uint8_t { opt, llama, qwen2 };
-/// Their names, as `model_type` of config.json has them.
+/// Name of a family, as in `model_type` of config.json.
 inline constexpr std::array<std::string_view, 3> kArchitectureNames{"opt", "llama", "qwen2"};
 constexpr std::string_view name_of(Architecture a) { return kArchitectureNames[static_cast<std::size_t>(a)]; }
 

@@ -1,5 +1,5 @@
-// From logits to a token. Random numbers are a function of (seed, stream, step), so a token does not depend on what
-// else is in the batch, and the same seed gives the same tokens on every machine.
+// From logits to a token. Random numbers are a function of (seed, stream, step), so a token does not depend on the rest
+// of the batch, and the same seed gives the same tokens on every machine.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ double uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t step);
 
 /// The next token. `stream` tells sequences apart, `step` counts the tokens of one. Equal logits: the lower id first.
 /// UserError if a logit is NaN or
-/// the largest one infinite (the checkpoint is broken); -inf is a token that never comes.
+/// the largest one infinite (the checkpoint is broken); a token with -inf is never chosen.
 TokenId sample(std::span<const float> logits, const SamplingOptions& options, std::uint64_t stream, std::uint64_t step);
 
 }  // namespace csdsim::host

@@ -14,8 +14,8 @@ class TokenBudget {
   constexpr TokenBudget(std::uint32_t tokens) : tokens_(tokens) {}  // a bare number is a budget
   constexpr TokenBudget(csdsim::Ratio share) : share_(share) {}
 
-  /// Tokens at a context of `context` (current one included): at most the context. A share is rounded half up and
-  /// gives at least 1.
+  /// Number of tokens for a context of `context` tokens (the current one included): at most the context. A share is
+  /// rounded half up and gives at least 1.
   constexpr std::uint32_t at(std::size_t context) const {
     const auto all = static_cast<std::uint32_t>(context);
     if (tokens_) return std::min(*tokens_, all);

@@ -21,7 +21,7 @@ struct Affine {
 class WeightLoader {
  public:
   /// Names begin with "model." + `prefix`, or with `prefix` where the checkpoint is a bare decoder: `probe` is a name
-  /// (after the prefix) that tells which. Both arguments must outlive the loader.
+  /// (after the prefix) that decides between the two. Both arguments must outlive the loader.
   WeightLoader(const WeightSource& weights, Backend& backend, const std::string& prefix, const std::string& probe);
 
   /// UserError naming what is missing if the backend lacks one of `operators`.

@@ -29,7 +29,7 @@ class WeightSource {
   virtual bool contains(std::string_view name) const = 0;
   /// The tensor `name`; UserError naming the file if it is missing or of a type that is not a float of StoredTensor.
   virtual StoredTensor tensor(std::string_view name) const = 0;
-  /// What to call this source in a message (a path).
+  /// Name of this source in messages (a path).
   virtual std::string description() const = 0;
 };
 

@@ -183,7 +183,7 @@ void CpuBackend::rotate(Tensor& x, std::span<const std::uint32_t> positions, con
 
 void CpuBackend::relu(Tensor& x) {
   float* values = data(x);
-  // Written so that NaN passes: a broken checkpoint must show up in the logits.
+  // Written so that NaN passes through: a broken checkpoint must be visible in the logits.
   for (std::size_t i = 0; i < x.rows * x.cols; ++i) values[i] = values[i] < 0 ? 0 : values[i];
 }
 

@@ -1,4 +1,5 @@
-// The CPU backend: OpenBLAS for matrices, dispatched SIMD on fp16 rows for small batches. It is the oracle of others.
+// The CPU backend: OpenBLAS for matrices, SIMD chosen at run time on fp16 rows for small batches. Other backends are
+// tested against it.
 #pragma once
 
 #include "host_runtime/core/backend.h"

@@ -1,4 +1,4 @@
-// What Tensor and Weight hold on the CPU.
+// The contents of Tensor and Weight on the CPU.
 #pragma once
 
 #include <memory>

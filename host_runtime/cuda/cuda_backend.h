@@ -24,7 +24,7 @@ struct CudaWeight final : Storage {
   DeviceBuffer<float> full;
 };
 
-/// Everything of this process on the present GPU: one stream, one pool, one cuBLASLt.
+/// What this process uses on the current GPU: one stream, one pool, one cuBLASLt handle.
 class Context {
  public:
   /// UserError if there is no GPU.
@@ -40,7 +40,7 @@ class Context {
 template <class T>
 DeviceBuffer<T> load_values(Context& context, const StoredTensor& tensor);
 
-/// Activations and matrices in T, sums in fp32. Up to kGemvRows rows go through an own kernel, more through cuBLASLt;
+/// Activations and matrices in T, sums in fp32. Up to kGemvRows rows use a kernel of our own, more rows cuBLASLt;
 /// the bits of a row depend on the number of rows. CudaError when a call into CUDA fails.
 template <class T>
 class CudaBackend final : public Backend {
@@ -52,7 +52,7 @@ class CudaBackend final : public Backend {
   bool supports(Operator) const override { return true; }
   /// Heads of up to 256 elements; importance scores need a multiple of 4.
   bool supports(const MethodOptions& method, const ModelConfig& config) const override;
-  /// On the GPU, with the KV cache there; queries in fp16 whatever the precision.
+  /// Attention on the GPU, with the KV cache in its memory; queries are fp16 whatever the precision.
   std::unique_ptr<MethodAttention> make_attention(const ModelConfig& config, ConfiguredMethod method,
                                                   QueryPrecision precision) override;
   Weight load(const StoredTensor& tensor) override;

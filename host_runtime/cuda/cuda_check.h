@@ -25,7 +25,7 @@ inline void check(cudaError_t status, const char* call, std::source_location whe
   fail(call, std::string(cudaGetErrorString(status)) + " (" + cudaGetErrorName(status) + ")", where);
 }
 
-/// After a kernel launch: whether it could be started.
+/// Call after a kernel launch: throws if the kernel could not be started.
 inline void check_launch(const char* kernel, std::source_location where = std::source_location::current()) {
   check(cudaGetLastError(), kernel, where);
 }

@@ -11,12 +11,12 @@ namespace {
 
 constexpr std::uint32_t kMostSplits = 64;
 
-// Blocks enough to fill the GPU once, none with fewer tokens than its warps take at a time.
+// Enough blocks to fill the GPU once, but none with fewer tokens than its warps handle at a time.
 template <class Kernel>
 std::uint32_t choose_splits(const DeviceInfo& device, Kernel kernel, std::size_t shared_bytes, std::size_t pairs,
                             std::uint32_t longest) {
   int resident = 0;
-  // Else the first step may be split otherwise than the recorded one, which cannot ask for the memory that this takes.
+  // Otherwise the first step may be split differently from the recorded one, which cannot allocate the memory for that.
   allow_shared_memory("decode_attention", kernel, shared_bytes);
   CSDSIM_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 32 * kDecodeWarps, shared_bytes));
   if (resident == 0) fail("decode_attention", "a block does not fit into a multiprocessor");

@@ -35,7 +35,7 @@ struct DenseModel<T>::Activations {
   DeviceBuffer<T> x, normed, qkv, attended, up, inner;
 };
 
-/// Reads tensors one above the other into a matrix of the device.
+/// Reads tensors into one matrix on the device, one above the other.
 template <class T>
 class DenseModel<T>::Loader {
  public:
@@ -303,7 +303,8 @@ std::span<const float> DenseModel<T>::decode(std::span<const TokenId> tokens, st
   copy_to_device(context_.stream, sent.subspan(slots_, slots_), positions_.data());
   copy_to_device(context_.stream, sent.subspan(2 * slots_), lengths_.data());
   if (!graph_) {
-    // Once as it is, so that all memory and algorithms are at hand: recording can ask for neither.
+    // Runs once without recording, so that all memory is allocated and all algorithms are chosen: recording allows
+    // neither.
     run_step();
     graph_ = Graph::record(context_.stream, [&] { run_step(); });
   }
@@ -324,7 +325,7 @@ std::vector<std::vector<TokenId>> DenseModel<T>::generate(const std::vector<std:
   const auto accept = [&](std::uint32_t slot, std::span<const float> logits, std::uint32_t step) {
     const TokenId token = sample(logits, options.sampling, slot, step);
     results[slot].push_back(token);
-    // A slot that is done goes on with the others, at a position that stays; nobody looks at it.
+    // A finished slot continues with the others at a fixed position; its results are ignored.
     active[slot] = step + 1 < options.max_new_tokens && token != options.stop;
     if (!active[slot]) return;
     next[slot] = token;

@@ -1,5 +1,5 @@
-// A whole decoder on the GPU with dense attention and its KV cache there: the fast path where nothing leaves the GPU
-// but logits. Projections that read the same input are one matrix, epilogues are fused, and a decode step is one graph.
+// A whole decoder on the GPU with dense attention and its KV cache there: the fast path, where only logits leave the
+// GPU. Projections that read the same input are one matrix, epilogues are fused, and a decode step is one graph.
 #pragma once
 
 #include <cstdint>
@@ -67,9 +67,9 @@ class DenseModel {
   ModelConfig config_;
   std::uint32_t slots_, capacity_;
   CacheShape shape_;
-  DevicePool scratch_;  // of decode steps, whose graph keeps the addresses
+  DevicePool scratch_;  // memory of decode steps, whose graph keeps the addresses
   DeviceBuffer<T> token_table_, position_table_;
-  Matrix head_;  // without a weight where it is tied to token_table_
+  Matrix head_;  // has no weight of its own if it is tied to token_table_
   DeviceBuffer<float> frequency_;
   std::vector<Layer> layers_;
   Norm final_norm_;

@@ -1,4 +1,4 @@
-// What measures operators: made-up inputs of any size, and the median of runs by CUDA events.
+// Helpers to measure operators: artificial inputs of any size, and the median of runs timed by CUDA events.
 #pragma once
 
 #include <functional>
@@ -8,11 +8,11 @@
 
 namespace csdsim::host::cuda {
 
-/// Numbers between -1 and 1 that repeat: products of zeros would let the clocks rise.
+/// Repeating numbers between -1 and 1: with zeros the GPU would draw less power and raise its clocks.
 DeviceBuffer<__half> made_up_values(Context& context, std::size_t count);
 
-/// Median seconds of `work` over `runs` runs after `warm_ups`. Before each run the L2 cache is overwritten, where
-/// `cold`, outside the measured time.
+/// Median seconds of `work` over `runs` runs after `warm_ups`. If `cold`, the L2 cache is overwritten before each run,
+/// outside the measured time.
 double median_seconds(Context& context, const std::function<void()>& work, int warm_ups, int runs, bool cold);
 
 /// Attention of one token of each of `sequences` over full caches.

@@ -38,7 +38,7 @@ class DeviceBuffer {
   std::size_t count_ = 0;
 };
 
-/// Keeps what is given back for the next request of the same size class, so that steady work allocates nothing. A
+/// Keeps freed blocks for the next request of the same size class, so that steady work allocates nothing. A
 /// block may be handed out again while the GPU still works on its former contents: all work on a pool's memory must
 /// therefore go to one stream, whose order makes that safe.
 class DevicePool {
@@ -57,7 +57,7 @@ class DevicePool {
   /// Bytes taken from the device: in use and kept.
   std::size_t bytes_reserved() const { return reserved_; }
 
-  /// What a request of `bytes` takes: up to 1 MiB the next power of two from 256, above that whole MiB.
+  /// Size of the block for a request of `bytes`: up to 1 MiB the next power of two from 256, above that whole MiB.
   static constexpr std::size_t size_class(std::size_t bytes) {
     constexpr std::size_t kLarge = std::size_t{1} << 20;
     if (bytes > kLarge) return (bytes + kLarge - 1) / kLarge * kLarge;
@@ -90,14 +90,14 @@ void copy_to_device(const Stream& stream, std::span<const T> from, T* to) {
   CSDSIM_CUDA(cudaMemcpyAsync(to, from.data(), from.size_bytes(), cudaMemcpyHostToDevice, stream.get()));
 }
 
-/// Returns when the values are there.
+/// Returns when the values have arrived.
 template <class T>
 void copy_to_host(const Stream& stream, const T* from, std::span<T> to) {
   CSDSIM_CUDA(cudaMemcpyAsync(to.data(), from, to.size_bytes(), cudaMemcpyDeviceToHost, stream.get()));
   stream.synchronise();
 }
 
-/// Host memory that copies reach at full speed and asynchronously.
+/// Pinned host memory: copies to and from it are asynchronous and run at full speed.
 template <class T>
 class PinnedBuffer {
  public:

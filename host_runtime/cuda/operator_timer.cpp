@@ -48,7 +48,7 @@ double OperatorTimer::product(const ComputeWork& work) {
 }
 
 double OperatorTimer::prompt_attention(const ComputeWork& work) {
-  // 2 n^2 d operations a head, the masked half not counted.
+  // 2 n^2 d operations per head, the masked half not counted.
   const double exact = std::sqrt(static_cast<double>(work.flops) / (2.0 * kHead * kHeads));
   const std::uint32_t tokens = round_up(exact, 128);
   const PrefillWork attention(context_, tokens, kHeads, kHead);
@@ -56,7 +56,7 @@ double OperatorTimer::prompt_attention(const ComputeWork& work) {
 }
 
 double OperatorTimer::token_attention(const ComputeWork& work) {
-  // Keys and values of one sequence: 4 d bytes a token and head.
+  // Keys and values of one sequence: 4 d bytes per token and head.
   const double exact = static_cast<double>(work.bytes().value) / (4.0 * kHead * kHeads);
   const std::uint32_t tokens = round_up(exact, 64);
   const DecodeWork attention(context_, 1, {kHeads, kHeads, kHead, tokens});

@@ -8,9 +8,9 @@
 
 namespace csdsim::host::cuda {
 
-/// Runs the kernels of the backend, in fp16, on shapes that have the work's operations and bytes: a planner's work says
-/// no more about itself. Products are square, `launches` of them; attention has heads of 128 and is a prompt where it
-/// does more than 64 operations a byte, single tokens else.
+/// Runs the kernels of the backend, in fp16, on shapes that have as many operations and bytes as the work: a planner's
+/// work states no more than these. Products are square, `launches` of them; attention has heads of 128 elements; it is
+/// a prompt if it does more than 64 operations per byte, otherwise single tokens.
 class OperatorTimer {
  public:
   explicit OperatorTimer(Context& context) : context_(context) {}

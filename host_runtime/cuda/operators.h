@@ -24,7 +24,8 @@ template <class T>
 void norm(const Stream& stream, T* x, const T* delta, const float* gamma, const float* beta, float epsilon,
           std::size_t rows, std::uint32_t cols, T* out);
 
-/// Rotary positions in place, of the first `cols` elements of rows that are `stride` apart; `half` is half of a head.
+/// Applies rotary positions in place to the first `cols` elements of rows that are `stride` apart; `half` is half of a
+/// head.
 template <class T>
 void rotate(const Stream& stream, T* x, const std::uint32_t* positions, const float* frequency, std::size_t rows,
             std::uint32_t cols, std::size_t stride, std::uint32_t half);
@@ -37,12 +38,13 @@ struct CacheShape {
   std::uint32_t capacity = 0;
 };
 
-/// One row [q | k | v] a slot: rotates q in place and k (where `frequency` is given), appends k and v at positions[i].
+/// For one row [q | k | v] per slot: rotates q in place and k (where `frequency` is given), appends k and v at
+/// positions[i].
 template <class T>
 void append(const Stream& stream, T* qkv, const std::uint32_t* positions, const float* frequency, std::size_t slots,
             const CacheShape& shape, T* keys, T* values);
 
-/// Rows of k and v, row_stride apart, of one slot (whose caches are given) at positions `first` on.
+/// Stores rows of k and v, row_stride apart, in the given caches of one slot from position `first` on.
 template <class T>
 void store(const Stream& stream, const T* k, const T* v, std::size_t row_stride, std::size_t rows, std::uint32_t first,
            const CacheShape& shape, T* keys, T* values);
@@ -64,7 +66,7 @@ void convert(const Stream& stream, const From* from, To* to, std::size_t count);
 template <class T>
 void add_bias(const Stream& stream, T* x, const float* bias, std::uint32_t cols, std::size_t count);
 
-/// What an output row becomes beside the product; each part where given.
+/// What is done with an output row after the product; a part that is not set is skipped.
 template <class Out>
 struct Epilogue {
   const float* bias = nullptr;
@@ -80,7 +82,7 @@ template <class T, class Out>
 void gemv(const Stream& stream, const DeviceInfo& device, const T* x, const T* w, std::size_t rows, std::uint32_t n,
           std::uint32_t k, const Epilogue<Out>& epilogue, Out* out);
 
-/// Attention of one token a sequence. q and out rows [heads * d] are q_stride and out_stride apart.
+/// Attention of one token per sequence. q and out rows [heads * d] are q_stride and out_stride apart.
 template <class T, class Out = T>
 struct DecodeQuery {
   const T* q = nullptr;
@@ -94,14 +96,14 @@ struct DecodeQuery {
   const std::uint32_t* lengths = nullptr;        ///< tokens to attend to, the current one included
   const std::uint32_t* chosen = nullptr;         ///< [sequences][chosen_lists][chosen_stride], instead of all
   const std::uint32_t* chosen_counts = nullptr;  ///< [sequences][chosen_lists]
-  std::uint32_t chosen_lists = 0;                ///< 1: one list for all KV heads; 0: a list a KV head
+  std::uint32_t chosen_lists = 0;                ///< 1: one list for all KV heads; 0: one list per KV head
   std::uint32_t chosen_stride = 0;
   float2* softmax = nullptr;  ///< where given, takes maximum and sum of exp(score - maximum), [sequences][heads]
 };
 
-/// Keys and values are read once for the query heads that share them. `longest` bounds the lengths (or counts); it
-/// decides into how many parts a sequence is split, 0 for `splits` to let it. Workspace comes from `pool`. d <= 256.
-/// T, Out: __half and __half or float, __nv_bfloat16 twice.
+/// Keys and values are read once for the query heads that share them. `longest` bounds the lengths (or counts); with
+/// `splits` = 0 it determines the number of parts into which a sequence is split. Workspace comes from `pool`. d <=
+/// 256. T, Out: __half and __half or float, __nv_bfloat16 twice.
 template <class T, class Out>
 void decode_attention(const Stream& stream, DevicePool& pool, const DeviceInfo& device,
                       const DecodeQuery<T, Out>& query, const CacheShape& shape, std::uint32_t longest,
@@ -127,10 +129,10 @@ struct PrefillQuery {
   std::uint32_t d = 0;  ///< at most 256
 };
 
-/// The kernels of prefill_attention(); `automatic` takes the fastest that can.
+/// The kernels of prefill_attention(); `automatic` takes the fastest one that supports the shape.
 enum class PrefillKernel : std::uint8_t { automatic, generic, tile, hopper };
 
-/// CudaError if a kernel is asked for by name that cannot do it (see supports_prefill).
+/// CudaError if the kernel asked for does not support the shape (see supports_prefill).
 template <class T>
 void prefill_attention(const Stream& stream, const DeviceInfo& device, const PrefillQuery<T>& query,
                        PrefillKernel kernel = PrefillKernel::automatic);

@@ -13,7 +13,8 @@ namespace {
 
 static_assert(kHopperHead == kHopperTile);
 
-// Through the runtime: nothing links against the driver's library, which a machine without a GPU does not have.
+// The driver function is looked up through the runtime: linking against the driver's library would fail on a machine
+// without a GPU.
 decltype(&cuTensorMapEncodeTiled) encoder() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};

@@ -1,4 +1,4 @@
-// Prefill attention with the instructions of sm_90 alone: bulk tensor copies and wgmma.
+// Prefill attention with instructions that only sm_90 has: bulk tensor copies and wgmma.
 #pragma once
 
 #include "host_runtime/cuda/operators.h"

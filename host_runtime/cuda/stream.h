@@ -8,7 +8,7 @@
 
 namespace csdsim::host::cuda {
 
-/// Calls a CUDA function on a handle that goes out of scope; there is nobody left to tell about a failure.
+/// Calls a CUDA function on a handle that goes out of scope; a destructor cannot report its failure.
 template <auto destroy>
 struct Destroy {
   template <class T>
@@ -17,7 +17,7 @@ struct Destroy {
   }
 };
 
-/// A stream of its own, which does not wait for the default stream.
+/// A stream that does not wait for the default stream.
 class Stream {
  public:
   Stream() {
@@ -32,7 +32,7 @@ class Stream {
   std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroy<cudaStreamDestroy>> handle_;
 };
 
-/// A point in a stream, with its time.
+/// A point in a stream, with its time (a CUDA event).
 class Event {
  public:
   Event() {
@@ -59,7 +59,7 @@ class Graph {
  public:
   Graph() = default;
 
-  /// Records what `work` puts into `stream`, instead of running it. Nothing in it may synchronise or call cudaMalloc.
+  /// Records what `work` puts into `stream` instead of running it. Nothing in it may synchronise or call cudaMalloc.
   template <class Work>
   static Graph record(const Stream& stream, Work&& work) {
     CSDSIM_CUDA(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));

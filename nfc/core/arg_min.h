@@ -1,4 +1,4 @@
-// The earliest of a fixed set of times, each of which changes often.
+// Finds the earliest of a fixed set of times, each of which changes often.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace csdsim::nfc {
 /// costs 8 + n/8 compares without a mispredicted branch. Equal times: the lower index.
 class TwoLevelArgMin {
  public:
-  /// Of n >= 1 times; they start at SimTime::max().
+  /// Holds n >= 1 times, all SimTime::max() at first.
   explicit TwoLevelArgMin(std::size_t n) : groups_((n + kGroup - 1) / kGroup) {}
 
   void set(std::size_t index, SimTime time) {
@@ -26,7 +26,7 @@ class TwoLevelArgMin {
     find_group();
   }
 
-  /// Replaces every time before `bound` by what `next(index)` returns; in the order of indices.
+  /// Replaces every time before `bound` by the result of `next(index)`, in the order of indices.
   template <class Next>
   void advance(SimTime bound, Next&& next) {
     for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -63,7 +63,7 @@ class TwoLevelArgMin {
     for (std::size_t i = 1; i < groups_.size(); ++i) group_ = groups_[i].least < groups_[group_].least ? i : group_;
   }
 
-  /// Selects instead of branches: which channel is next is as good as random to a branch predictor.
+  /// Uses selects instead of branches: a branch predictor cannot guess which channel is next.
   static void update(Group& group) {
     std::int64_t least = group.times[0];
     std::size_t index = 0;

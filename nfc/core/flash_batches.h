@@ -1,4 +1,4 @@
-// Batches of page operations in flight, and the completions that are known.
+// Batches of page operations in flight, and the completions known so far.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace csdsim::nfc {
 
-/// Slots are reused: memory follows the number of batches in flight, not that of batches ever submitted.
+/// Slots are reused: memory grows with the number of batches in flight, not with the number ever submitted.
 class FlashBatches {
  public:
   /// A batch of `ops` operations. Returns its slot; tickets count from 0.
@@ -31,7 +31,7 @@ class FlashBatches {
     return slot;
   }
 
-  /// Brings into the cache what finishing an operation needs.
+  /// Prefetches the memory that finishing an operation needs.
   void prefetch(std::uint32_t slot) const { __builtin_prefetch(&batches_[slot], 1); }
 
   FlashTicket ticket(std::uint32_t slot) const { return batches_[slot].ticket; }
@@ -48,16 +48,16 @@ class FlashBatches {
     if (--batch.remaining == 0) completions_.insert({batch.done, batch.ticket, slot});
   }
 
-  /// An operation that was said to be finished will be done later than was said: it finishes once more.
+  /// Takes back the reported end of an operation that will be done later: it is reported once more.
   void reopen(std::uint32_t slot) {
     Batch& batch = batches_[slot];
     if (batch.remaining++ == 0) completions_.erase({batch.done, batch.ticket, slot});
   }
 
-  /// Earliest completion that is known and not taken, SimTime::max() if there is none.
+  /// Time of the earliest known completion that was not taken yet, SimTime::max() if there is none.
   SimTime next_completion() const { return completions_.front_time(); }
 
-  /// Of that completion. Precondition: there is one.
+  /// Ticket of that completion. Precondition: there is one.
   FlashTicket next_ticket() const { return completions_.front().ticket; }
 
   /// Appends the completions due at or before `now`, ordered by time, then ticket.
@@ -73,7 +73,7 @@ class FlashBatches {
  private:
   struct Batch {
     SimTime done;
-    std::uint64_t last;  ///< sequence of the operation that is done then
+    std::uint64_t last;  ///< sequence of the operation that finishes last
     FlashTicket ticket;
     std::uint32_t remaining;
     FlashStages stages;

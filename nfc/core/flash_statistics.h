@@ -1,4 +1,4 @@
-// What the flash did. Counters are integers; ratios and shares are made where they are printed.
+// Counters of the flash. They are integers; ratios and shares are computed where they are printed.
 #pragma once
 
 #include <array>
@@ -17,19 +17,19 @@ namespace csdsim::nfc {
 
 inline constexpr std::size_t kPageOpKinds = 3;
 
-/// How long the bus of one channel was occupied, and with what.
+/// How long the bus of one channel was occupied, by use.
 struct ChannelBusy {
   SimTime command;   ///< command cycles of reads, programs and erases, of their suspension and resumption
   SimTime data_out;  ///< data-outs of reads, their setup included
   SimTime data_in;   ///< data of programs
   SimTime status{};  ///< status polls
-  SimTime select{};  ///< turns to another package
+  SimTime select{};  ///< switching to another package
   constexpr SimTime total() const { return command + data_out + data_in + status + select; }
   bool operator==(const ChannelBusy&) const = default;
 };
 
-/// Totals since construction. An operation is counted when the last bus grant of its command or data is given; bus time
-/// at each grant.
+/// Totals since construction. An operation is counted at its last bus grant for command or data; bus time is counted at
+/// each grant.
 struct FlashStatistics {
   template <class T>
   using ByClassAndKind = std::array<std::array<T, kPageOpKinds>, kOpClasses>;
@@ -40,10 +40,10 @@ struct FlashStatistics {
   std::vector<ChannelBusy> channels;               ///< [ChannelId]
   std::vector<SimTime> plane_busy;     ///< [PlaneId], from the grant of a command until the plane is free again
   std::vector<SimTime> decoder_busy;   ///< [ChannelId], where decoders have a bandwidth
-  std::uint64_t buffer_overflows = 0;  ///< data-outs that went ahead without a page buffer
+  std::uint64_t buffer_overflows = 0;  ///< data-outs that started without a free page buffer
   std::uint64_t retries = 0;           ///< attempts to read after the first
-  std::uint64_t suspends = 0;          ///< of programs and erases (of a die's, where its planes work together)
-  std::uint64_t joined_ops = 0;        ///< operations that work together with one of another plane
+  std::uint64_t suspends = 0;    ///< suspensions of programs and erases; a die's planes that work together count once
+  std::uint64_t joined_ops = 0;  ///< operations that run together with one of another plane of the die
 
   explicit FlashStatistics(const FlashGeometry& geometry)
       : channels(geometry.channels), plane_busy(geometry.planes()), decoder_busy(geometry.channels) {}
@@ -57,7 +57,7 @@ struct FlashStatistics {
     bytes[c][k] += channel_bytes;
   }
 
-  /// An array works on an operation of this kind for so long, without its suspensions.
+  /// Adds the time for which an array works on an operation of this kind, without suspensions.
   void work(PageOpKind kind, SimTime time) { array_time[static_cast<std::size_t>(kind)] += time; }
 
   std::uint64_t total_ops() const { return counted_; }
@@ -74,7 +74,7 @@ struct FlashStatistics {
     return total;
   }
 
-  std::uint64_t counted_ = 0;  ///< operations of all classes and kinds
+  std::uint64_t counted_ = 0;  ///< operations counted, of all classes and kinds
 };
 
 /// Registers all of it with unit and meaning; `flash` must outlive the dump.

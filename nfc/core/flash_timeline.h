@@ -44,8 +44,8 @@ class FlashTimeline {
     std::visit([&](auto& timeline) { timeline.release(ticket, at); }, timeline_);
   }
 
-  /// Makes all bus decisions at times < min(horizon, earliest completion that was not taken yet). Returns that
-  /// completion's time, SimTime::max() if none is known. A decision may put off a completion that was known.
+  /// Makes all bus decisions at times < min(horizon, earliest completion that was not taken yet). Returns the time of
+  /// that completion, SimTime::max() if none is known. A decision may delay a completion that was known.
   SimTime run(SimTime horizon) {
     return std::visit([&](auto& timeline) { return timeline.run(horizon); }, timeline_);
   }
@@ -55,21 +55,21 @@ class FlashTimeline {
     std::visit([&](auto& timeline) { timeline.take_completions(now, out); }, timeline_);
   }
 
-  /// Earliest completion that is known and not taken, SimTime::max() if there is none.
+  /// Time of the earliest known completion that was not taken yet, SimTime::max() if there is none.
   SimTime next_completion() const { return base().next_completion(); }
-  /// Of that completion. Precondition: there is one.
+  /// Ticket of that completion. Precondition: there is one.
   FlashTicket next_ticket() const { return base().next_ticket(); }
-  /// No bus decision comes before this time if nothing is submitted before; SimTime::max() if nobody waits.
+  /// Earliest time of the next bus decision if nothing is submitted before; SimTime::max() if no operation waits.
   SimTime next_decision() const { return base().next_step(); }
   SimTime next_event() const { return std::min(next_completion(), next_decision()); }
-  /// Whether decisions may wait until they lead to something: PlainTimeline's depend on nothing that is submitted after
-  /// their time.
+  /// Whether decisions may be made late, just before they have an effect. True for PlainTimeline, whose decisions do
+  /// not depend on anything that is submitted after their time.
   bool decides_late() const { return std::holds_alternative<PlainTimeline>(timeline_); }
-  /// All before this time is decided.
+  /// All decisions before this time have been made.
   SimTime front() const { return base().front(); }
   /// A decision at t causes no completion before t + lookahead(); at least 1 ps.
   SimTime lookahead() const { return base().lookahead(); }
-  /// Operations submitted and not yet decided to their end.
+  /// Operations whose last decision has not been made yet.
   std::uint64_t waiting_ops() const { return base().waiting_ops(); }
 
   const FlashGeometry& geometry() const { return base().geometry(); }

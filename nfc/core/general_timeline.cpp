@@ -10,7 +10,8 @@ SimTime shortest(const std::vector<SimTime>& by_type, SimTime otherwise) {
   return by_type.empty() ? otherwise : *std::min_element(by_type.begin(), by_type.end());
 }
 
-/// Of what is no read. The array's time is known when it starts, a suspended one's when it is resumed.
+/// For programs and erases. The array's time is known when the operation starts; for a suspended operation, when it is
+/// resumed.
 SimTime lookahead_of(const FlashTiming& t) {
   if (t.status_time.ps > 0) return t.status_time;
   const SimTime array = std::min(shortest(t.page_program_latency, t.program_latency), t.erase_latency);
@@ -142,7 +143,7 @@ void GeneralTimeline::free_op(std::uint32_t index) {
   free_op_ = index;
 }
 
-/// Only heads of the queues are candidates: a rank never overtakes itself.
+/// Only the heads of the queues are candidates: operations of equal rank keep their order.
 std::uint32_t GeneralTimeline::offer(std::uint32_t p, SimTime now) const {
   const Queue* queues = &queues_[p * ranks_];
   const auto before = [&](std::uint32_t y, const Op& x) { return y != kNone && ops_[y].sequence < x.sequence; };
@@ -205,7 +206,7 @@ void GeneralTimeline::happen(const Entry& entry) {
     case Event::commands_in:
       return commands_in(entry.index, entry.at);
     case Event::work_end:
-      // Of a suspended group the end comes later.
+      // A suspended group ends later.
       if (units_[entry.index].phase == Phase::working && units_[entry.index].work_end == entry.at) {
         work_end(entry.index, entry.at);
       }
@@ -262,7 +263,7 @@ void GeneralTimeline::start_work(std::uint32_t u, SimTime now) {
   touch(u);
 }
 
-/// Without a status poll the group is done with the array, unless it is suspended before.
+/// Without a status poll the group is done when the array is, unless it is suspended before.
 void GeneralTimeline::publish(std::uint32_t u, SimTime done) {
   if (timing_.status_time.ps > 0) return;
   each_plane(units_[u], [&](std::uint32_t, const Plane& plane) {

@@ -12,13 +12,13 @@
 
 namespace csdsim::nfc {
 
-/// A unit is what has an array: a plane, or with PlaneMode::multi_plane a die. Operations queue per plane, and a unit
-/// works on groups of operations of one kind, one a plane at most.
+/// A unit has one array: it is a plane or, with PlaneMode::multi_plane, a die. Operations queue per plane. A unit works
+/// on a group of operations of one kind, with at most one operation per plane.
 ///
-/// Moments. Whatever happens at a time t (ends, arrivals, submissions) has happened before a bus is granted at t. Then
-/// planes and units ask for the bus, and go on asking until they are granted it or no longer want the same thing for
-/// the same operation; then the bus, if free, is granted to one of those who ask: by BusArbitration between data-outs
-/// and all else; then the more urgent class, the earlier ask, the operation submitted first.
+/// Order at one time. All ends, arrivals and submissions at a time t come first. Then planes and units request the bus;
+/// a request stands until it is granted or the plane or unit no longer wants the same thing for the same operation.
+/// Then the bus, if it is free, is granted to one request: BusArbitration decides between data-outs and all others;
+/// then come the more urgent class, the earlier request, the operation submitted first.
 ///
 /// Choice. A plane offers one operation: the most urgent one that has arrived and may overtake those submitted before
 /// it. X may overtake Y if its class is strictly more urgent, X is no erase, and not (X is a program and Y an erase);
@@ -47,23 +47,22 @@ namespace csdsim::nfc {
 /// later the unit takes such reads, and when it has none and none is offered it asks for a resume: command_time on the
 /// bus, resume_latency, then the rest of the array's time.
 ///
-/// Packages. Every grant to another package than the last one on the channel occupies the bus package_select_time
-/// longer, in front.
+/// Packages. A grant to another package than that of the last grant on the channel first occupies the bus for
+/// package_select_time.
 ///
 /// Decoding. A page occupies the decoder of its channel for bytes / ecc_bandwidth, first in, first out, and is decoded
 /// ecc_latency later; reads are done when decoded.
 ///
 /// Page buffers. A data-out takes one of the page_buffers of its channel, until its page is decoded, or, if its batch
-/// holds and it is the last attempt, until the batch is released. Where none is free it waits, unless nothing gives one
-/// back by itself: no page of the channel is in transfer or being decoded, and no complete batch holds any. Then it
-/// goes ahead without (into memory that the pages of unfinished batches would otherwise wait for): a batch always
-/// completes, however large it is and whatever other batches hold, provided that complete ones are released without
-/// waiting for others.
+/// holds and it is the last attempt, until the batch is released. Without a free buffer it waits, unless no buffer
+/// would ever come free by itself: no page of the channel is in transfer or being decoded, and no complete batch holds
+/// one. Then it starts without a buffer. So a batch always completes, however large it is and whatever other batches
+/// hold, provided that complete batches are released without waiting for others.
 ///
 /// Stages. Waiting at a plane that does not ask for the operation, or for the array behind another group, is
 /// plane_wait; from asking to the operation's own command, and from there to the group's last command, bus_wait, as is
-/// waiting for the output, a status poll, a page buffer or a data-out. The turn to another package counts as what
-/// follows it.
+/// waiting for the output, a status poll, a page buffer or a data-out. Switching to another package counts towards the
+/// stage that follows it.
 class GeneralTimeline : public TimelineBase {
  public:
   GeneralTimeline(const FlashGeometry& geometry, const FlashTiming& timing);
@@ -76,7 +75,7 @@ class GeneralTimeline : public TimelineBase {
  private:
   struct Op {
     SimTime at;
-    SimTime since;  ///< what is before it has its stage
+    SimTime since;  ///< the time before it is charged to a stage already
     FlashStages stages;
     std::uint64_t sequence;
     std::uint32_t batch;
@@ -101,7 +100,7 @@ class GeneralTimeline : public TimelineBase {
   };
 
   enum class Want : std::uint8_t { nothing, command, data_out, status, suspend, resume };
-  /// A wish for the bus. All in a queue have asked by now.
+  /// A request for the bus. All requests in a queue are due.
   struct Ask {
     SimTime at;
     std::uint64_t sequence = 0;
@@ -123,7 +122,7 @@ class GeneralTimeline : public TimelineBase {
     std::uint32_t cached = kNone;   ///< program behind the one in the array
     std::uint32_t occupants = 0;
     SimTime occupied_since;
-    SimTime arrival{-1};  ///< latest that is on the agenda
+    SimTime arrival{-1};  ///< latest arrival for which an event is scheduled
     Ask command;
   };
   enum class Phase : std::uint8_t {
@@ -137,7 +136,7 @@ class GeneralTimeline : public TimelineBase {
     status,    ///< asks for its status
     polling,   ///< status on the bus
   };
-  /// Operations that are taken together.
+  /// Operations that the array handles together.
   struct Group {
     PageOpKind kind = PageOpKind::read;
     std::uint8_t rank = 0;       ///< of the most urgent
@@ -151,7 +150,7 @@ class GeneralTimeline : public TimelineBase {
     std::uint32_t package = 0;
     Phase phase = Phase::idle;
     Cached cached = Cached::none;
-    bool suspend_sent = false;  ///< and came too late
+    bool suspend_sent = false;  ///< a suspend was sent but came too late
     bool suspended = false;
     bool dirty = false;
     bool output_fails = false;   ///< some page in the output needs another attempt
@@ -195,7 +194,7 @@ class GeneralTimeline : public TimelineBase {
     NearlySortedQueue<Entry> agenda;
     NearlySortedQueue<Ask> commands;  ///< all but data-outs
     NearlySortedQueue<Ask> data_outs;
-    std::vector<std::uint32_t> dirty;  ///< units whose wishes may have changed
+    std::vector<std::uint32_t> dirty;  ///< units whose requests may have changed
   };
 
   // Operations and queues.
@@ -205,7 +204,7 @@ class GeneralTimeline : public TimelineBase {
   std::uint32_t offer(std::uint32_t plane, SimTime now) const;
   void account(std::uint32_t op, FlashStage stage, SimTime now);
 
-  // What happens at a time, before its decisions.
+  // Events at a time, which come before its decisions.
   SimTime step(std::size_t channel, SimTime now);
   void schedule(Channel& channel, SimTime at, Event event, std::uint32_t index);
   void happen(const Entry& entry);
@@ -224,7 +223,7 @@ class GeneralTimeline : public TimelineBase {
   void occupy(Plane& plane, SimTime now);
   void vacate(std::uint32_t plane, SimTime now);
 
-  // Wishes and grants.
+  // Requests and grants.
   bool takes(const Unit& unit, const Op& op) const;
   bool urgent_read(const Group& group, const Op& op) const;
   bool suspendable(const Unit& unit) const;
@@ -248,13 +247,13 @@ class GeneralTimeline : public TimelineBase {
 
   std::uint32_t unit_planes_;
   std::size_t ranks_;  ///< queues of a plane
-  bool classes_;       ///< some are more urgent than others
+  bool classes_;       ///< some classes are more urgent than others
   std::array<std::uint8_t, kOpClasses> rank_of_;
   std::vector<Queue> queues_;  ///< [PlaneId][rank]
   std::vector<Plane> planes_;
   std::vector<Unit> units_;
   std::vector<Channel> channels_;
-  /// Channels of the pages that a batch holds, an entry a page, and whether it is complete.
+  /// Channels of the pages that a batch holds, one entry per page, and whether it is complete.
   struct Held {
     std::vector<std::uint32_t> channels;
     bool complete = false;

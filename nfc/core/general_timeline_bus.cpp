@@ -1,4 +1,4 @@
-// Who asks for the bus, who is granted it, and what follows from a grant.
+// Requests for the bus, grants, and the effects of a grant.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -143,7 +143,7 @@ void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime
   Group group{kind, std::numeric_limits<std::uint8_t>::max(), std::numeric_limits<std::uint64_t>::max(), 0};
   SimTime cursor = now;
   SimTime command = select(c, unit) + timing_.command_time;
-  planes_[leader].command.want = Want::nothing;  // its ask is out of the queue already
+  planes_[leader].command.want = Want::nothing;  // its request is out of the queue already
 
   const auto take = [&](Plane& plane, std::uint32_t p) {
     const std::uint32_t index = std::exchange(plane.offered, kNone);

@@ -18,7 +18,8 @@ class NearlySortedQueue {
   bool empty() const { return first_ == last_; }
   /// Precondition for front and pop: not empty.
   const T& front() const { return slots_[first_]; }
-  /// When the first element is due, SimTime::max() for none; without a branch, which nobody could predict.
+  /// When the first element is due, SimTime::max() for an empty queue. Without a branch, because the branch would be
+  /// unpredictable.
   SimTime front_time() const {
     const bool none = empty();
     const SimTime at = slots_[none ? 0 : first_].at;

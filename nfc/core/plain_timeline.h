@@ -22,12 +22,12 @@ namespace csdsim::nfc {
 /// So the only steps are bus decisions.
 class PlainTimeline : public TimelineBase {
  public:
-  /// Whether `timing` has nothing that these rules do not cover.
+  /// Whether these rules cover everything that `timing` asks for.
   static bool covers(const FlashTiming& timing);
 
   PlainTimeline(const FlashGeometry& geometry, const FlashTiming& timing);
 
-  /// Nothing is held: page buffers are unlimited.
+  /// Does nothing: page buffers are unlimited here.
   FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold);
   void release(FlashTicket /*ticket*/, SimTime /*at*/) {}
   SimTime run(SimTime horizon);
@@ -51,7 +51,7 @@ class PlainTimeline : public TimelineBase {
     SimTime free_at;  ///< when the last decided operation (or attempt) leaves the plane; also while it looks idle
     SimTime granted;  ///< command of the operation (or attempt) in the plane
   };
-  /// A plane's wish for the bus of its channel.
+  /// A plane's request for the bus of its channel.
   struct Ask {
     SimTime at;  ///< may lie in the future
     std::uint64_t sequence;

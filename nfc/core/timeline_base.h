@@ -10,10 +10,10 @@
 
 #include "base/address.h"
 #include "base/error.h"
+#include "base/fixed_divisor.h"
 #include "base/page_op.h"
 #include "base/units.h"
 #include "nfc/core/arg_min.h"
-#include "nfc/core/fixed_divisor.h"
 #include "nfc/core/flash_batches.h"
 #include "nfc/core/flash_statistics.h"
 #include "nfc/core/flash_timing.h"
@@ -27,8 +27,8 @@ constexpr bool accepts(const FlashGeometry& geometry, const PageOp& op) {
          (op.kind == PageOpKind::erase || (op.channel_bytes >= 1 && op.channel_bytes <= geometry.page_size.value));
 }
 
-/// State that does not depend on the rules. Channels share nothing but batches: each has the time of its next step, and
-/// steps are made in the order of time, at equal times of channels.
+/// State that does not depend on the rules. Channels share only the batches: each channel has the time of its next
+/// step. Steps are made in time order; at equal times, in the order of channels.
 class TimelineBase {
  public:
   TimelineBase(const FlashGeometry& geometry, const FlashTiming& timing)
@@ -59,7 +59,7 @@ class TimelineBase {
     auto least = waiting_ops() == 0 ? static_cast<std::uint32_t>(geometry_.page_size.value) : least_read_bytes_;
     const std::uint64_t pages = geometry_.pages();
     for (const PageOp& op : ops) {
-      // A whole page is what nearly all operations move.
+      // Nearly all operations move a whole page.
       const bool whole = op.ppa.value < pages && op.channel_bytes == geometry_.page_size.value;
       if (!whole && !accepts(geometry_, op)) refuse(op);
       if (op.kind == PageOpKind::read) least = std::min(least, op.channel_bytes);
@@ -67,15 +67,15 @@ class TimelineBase {
     if (least != least_read_bytes_) set_least_read(least);
   }
 
-  /// Once, with what bounds completions other than those of reads.
+  /// Called once, with the lower bound of the time to completion for programs and erases.
   void init_lookahead(SimTime others) {
     others_lookahead_ = others;
     set_least_read(static_cast<std::uint32_t>(geometry_.page_size.value));
   }
 
   /// Makes all steps before min(horizon, earliest completion): `advance(channel, bound)` makes those of a channel and
-  /// returns the time of its next one. What is decided at t completes nothing before t + lookahead(), so that within
-  /// that window channels need not wait for each other.
+  /// returns the time of its next one. A decision at t completes nothing before t + lookahead(), so within that window
+  /// the channels need not wait for each other.
   template <class Advance>
   SimTime run_steps(SimTime horizon, Advance&& advance) {
     for (;;) {
@@ -116,7 +116,7 @@ class TimelineBase {
     lookahead_ = std::min(others_lookahead_, timing_.data_out_setup + bus_time(bytes) + decoding + timing_.ecc_latency);
   }
 
-  std::uint32_t least_read_bytes_ = 0;  ///< of those in flight, or fewer
+  std::uint32_t least_read_bytes_ = 0;  ///< lower bound of the bytes of a read in flight
   SimTime others_lookahead_{};
   SimTime lookahead_{};
 

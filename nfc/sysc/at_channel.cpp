@@ -92,7 +92,7 @@ void AtChannel::decide(SimTime now) {
   busy_.status += use.status;
   busy_.select += select;
   bus_free_.notify(to_sc_time(select + use.total()));
-  // Whom the grant takes something from reconsiders at this time, too, once what takes no time has happened.
+  // The client that loses something by the grant also reconsiders at this time, after all actions that take no time.
   granted_.notify(sc_core::SC_ZERO_TIME);
 }
 

@@ -10,8 +10,8 @@
 
 namespace csdsim::nfc {
 
-/// Grants in `decide`, which runs once the current time has settled, so that everyone who asks at a time t takes part
-/// in the decision of t.
+/// Grants the bus in `decide`, which runs when nothing else happens at the current time, so that all requests made at a
+/// time t take part in the decision of t.
 class AtChannel : public sc_core::sc_module, public BusIf {
  public:
   sc_core::sc_export<BusIf> bus{"bus"};
@@ -48,7 +48,7 @@ class AtChannel : public sc_core::sc_module, public BusIf {
   unsigned traced_state_ = 0;  ///< state_ as a type that trace files know
   bool changed_ = false;
   std::vector<BusClientIf*> clients_;
-  const BusClientIf* last_ = nullptr;  ///< who had the bus before
+  const BusClientIf* last_ = nullptr;  ///< client of the last grant
   ChannelBusy& busy_;
   std::uint64_t& overflows_;
   std::uint32_t in_decoding_ = 0;    ///< pages in transfer or in the decoder

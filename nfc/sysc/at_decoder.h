@@ -9,7 +9,7 @@
 
 namespace csdsim::nfc {
 
-/// One server with a bandwidth, pages first in, first out; behind it a line of a fixed latency.
+/// One server with a bandwidth that takes pages first in, first out, followed by a pipeline of fixed latency.
 class AtDecoder : public sc_core::sc_module, public DecoderIf {
  public:
   sc_core::sc_export<DecoderIf> pages{"pages"};
@@ -25,7 +25,7 @@ class AtDecoder : public sc_core::sc_module, public DecoderIf {
     std::uint32_t plane;
     AtOp op;
     DecodedIf* owner;
-    SimTime leaves_at;  ///< the line
+    SimTime leaves_at;  ///< when the page leaves the pipeline
   };
 
   void serve();

@@ -17,7 +17,7 @@ AtFlash::AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geome
       ranks_(class_ranks(timing)),
       limited_(timing.page_buffers > 0) {
   validate(timing);
-  // Its stages are events of the kernel.
+  // Its stages are kernel events, so the event loop must not run ahead.
   hold_.engage();
   for (std::uint32_t c = 0; c < geometry.channels; ++c) {
     const std::string channel_name = "channel" + std::to_string(c);

@@ -16,9 +16,9 @@
 
 namespace csdsim::nfc {
 
-/// A channel module and a decoder module per channel, a die module per die, bound by ports; one event a stage of a page
-/// operation. It shares with FastFlash the protocol, the parameters and the tR drawn for a read, but none of the timing
-/// logic.
+/// A channel module and a decoder module per channel, a die module per die, bound by ports; one event per stage of a
+/// page operation. It shares with FastFlash the protocol, the parameters and the tR drawn for a read, but none of the
+/// timing logic.
 class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
  public:
   /// Throws UserError on a geometry or timing that `validate` refuses.
@@ -39,10 +39,10 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
  private:
   struct Batch {
     std::size_t open = 0;  ///< operations
-    SimTime done{-1};      ///< the last of the others, and which it was
+    SimTime done{-1};      ///< end of the operation that finished last so far, and its sequence
     std::uint64_t last = 0;
     bool hold = false;
-    std::vector<std::size_t> kept;  ///< channels of the pages that it holds, an entry a page
+    std::vector<std::size_t> kept;  ///< channels of the pages that it holds, one entry per page
     FlashStages stages{};
   };
 
@@ -60,7 +60,7 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
   FlashTiming timing_;
   FlashStatistics statistics_;
   std::array<std::uint8_t, kOpClasses> ranks_;
-  bool limited_;  ///< page buffers are
+  bool limited_;  ///< whether page buffers are limited
   std::vector<std::unique_ptr<AtChannel>> channels_;
   std::vector<std::unique_ptr<AtDecoder>> decoders_;
   std::vector<std::unique_ptr<AtDie>> dies_;

@@ -1,4 +1,4 @@
-// What crosses between the event-driven flash modules.
+// Interfaces between the event-driven flash modules.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct AtOp {
   SimTime not_before;          ///< asks for the bus at this time at the earliest
   std::uint8_t rank = 0;       ///< urgency of its class, 0 the most urgent
   std::uint32_t attempt = 0;   ///< of a read, from 0
-  SimTime since{};             ///< what is before it has its stage
+  SimTime since{};             ///< the time before it is charged to a stage already
   FlashStages stages{};
 
   bool hold = false;  ///< keeps its page buffer until its batch is released
@@ -47,10 +47,10 @@ inline SimTime array_time(const FlashTiming& timing, const FlashGeometry& geomet
   throw InternalError("unknown kind of page operation");
 }
 
-/// What the bus is wanted for. The values are what a waveform of the bus shows, 0 when it is idle.
+/// What the bus is used for. A waveform of the bus shows these values, 0 when it is idle.
 enum class BusUse : std::uint8_t { idle = 0, command = 1, data_out = 2, status = 3, suspend = 4, resume = 5 };
 
-/// A wish for the bus that still stands.
+/// A request for the bus that is not granted yet.
 struct Wish {
   BusUse use = BusUse::idle;
   std::uint32_t plane = 0;  ///< within the unit, of a command or data-out
@@ -59,14 +59,14 @@ struct Wish {
   SimTime asked_at{};
 };
 
-/// Somebody on the bus of a channel. All calls come when the current time has settled.
+/// A client of the bus of a channel. All calls come when nothing else happens at the current time.
 class BusClientIf {
  public:
-  /// Reconsiders its wishes.
+  /// Renews its requests.
   virtual void update(SimTime now) = 0;
   virtual const std::vector<Wish>& wishes() const = 0;
   virtual std::uint32_t package() const = 0;
-  /// It has the bus from `now` on: for `select` first, then for what it returns the time of.
+  /// Grants the bus from `now` on, first for `select`. Returns for how long the client then uses it.
   virtual ChannelBusy granted(Wish wish, SimTime now, SimTime select) = 0;
 
  protected:
@@ -77,7 +77,7 @@ class BusClientIf {
 class BusIf : public virtual sc_core::sc_interface {
  public:
   virtual void attach(BusClientIf& client) = 0;
-  /// Something happened at the current time that may change a client's wishes.
+  /// Something happened at the current time that may change a client's requests.
   virtual void changed() = 0;
 };
 
@@ -100,21 +100,21 @@ class DecoderIf : public virtual sc_core::sc_interface {
 /// Lets the channels decide.
 class SettleIf {
  public:
-  /// Something changed at the current time: decisions may be due once it has settled.
+  /// Something changed at the current time: decisions may be due when nothing else happens at it.
   virtual void kick() = 0;
 
  protected:
   ~SettleIf() = default;
 };
 
-/// Who keeps account of operations and is told of their ends.
+/// Accounts for operations and is told when they end.
 class OpDoneIf : public virtual sc_core::sc_interface {
  public:
-  /// An attempt of `op` was given the bus for the last time, for its data-out or, of other kinds, its command.
+  /// An attempt of `op` got its last bus grant: for its data-out or, for programs and erases, its command.
   virtual void last_granted(const AtOp& op) = 0;
   /// `op` is done at the current time.
   virtual void op_done(const AtOp& op) = 0;
-  /// `plane` is empty since the current time. It had operations since `occupied_since`.
+  /// `plane` became empty at the current time. It had had operations since `occupied_since`.
   virtual void plane_free(PlaneId plane, SimTime occupied_since) = 0;
   /// An attempt of `op` was decoded and failed.
   virtual void retried(const AtOp& op) = 0;

@@ -1,4 +1,4 @@
-// What has a flash array, event-driven: a plane, or a die whose planes work together.
+// A unit with one flash array, event-driven: a plane, or a die whose planes work together.
 #pragma once
 
 #include <deque>
@@ -11,17 +11,17 @@
 
 namespace csdsim::nfc {
 
-/// State machine of one array with the registers of its planes; the rules are those of GeneralTimeline. The values of
-/// State are what a waveform shows.
+/// State machine of one array with the registers of its planes; the rules are those of GeneralTimeline. A waveform
+/// shows the values of State.
 class AtUnit : public sc_core::sc_module, public BusClientIf, public DecodedIf {
  public:
   enum class State : std::uint8_t {
     idle = 0,      ///< the array has nothing to do
     command = 1,   ///< commands, with the data of programs, on the bus
     working = 2,   ///< tR, tPROG or tBERS
-    sensed = 3,    ///< pages read, the output not free
+    sensed = 3,    ///< pages are sensed, the output is not free
     moving = 4,    ///< pages between the registers
-    status = 5,    ///< programmed or erased, status not read
+    status = 5,    ///< programmed or erased, status not read yet
     polling = 6,   ///< status on the bus
     stopping = 7,  ///< suspend done on the bus, not in the array
     resuming = 8,  ///< resume on the bus or in the array
@@ -70,7 +70,7 @@ class AtUnit : public sc_core::sc_module, public BusClientIf, public DecodedIf {
   void set_state(State state);
   void changed();
 
-  // Wishes.
+  // Requests.
   AtOp* offer(AtPlane& plane, SimTime now);
   bool empty() const;
   bool takes(const AtOp& op) const;
@@ -110,17 +110,17 @@ class AtUnit : public sc_core::sc_module, public BusClientIf, public DecodedIf {
   unsigned traced_state_ = 0;  ///< state_ as a type that trace files know
   Group array_;                ///< what the array works on, or what it is going to
   Group held_;                 ///< suspended
-  Group cached_;               ///< behind the array's, programs
-  bool cached_in_ = false;     ///< its data is
+  Group cached_;               ///< programs behind those of the array
+  bool cached_in_ = false;     ///< the data of cached_ is in
   std::vector<OutputPage> output_;
   bool suspend_sent_ = false;  ///< a suspend of the array's group has been granted
   std::uint32_t suspends_ = 0, held_suspends_ = 0;
   SimTime work_end_;
   SimTime remaining_;
 
-  BusUse bus_use_ = BusUse::idle;  ///< the unit's own
+  BusUse bus_use_ = BusUse::idle;  ///< use of the bus by the unit itself
   sc_core::sc_event bus_end_;
-  sc_core::sc_event array_end_;  ///< of a state of the array that ends by itself
+  sc_core::sc_event array_end_;  ///< end of a state of the array that ends by itself
   sc_core::sc_event arrival_;
 };
 

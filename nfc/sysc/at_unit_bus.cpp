@@ -1,4 +1,4 @@
-// What a unit wants the bus for, and what it does with it.
+// What a unit requests the bus for, and what it does when it has it.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace csdsim::nfc {
 
-/// The first in rank that has arrived and may overtake all that were submitted before it.
+/// The most urgent operation that has arrived and may overtake all that were submitted before it.
 AtOp* AtUnit::offer(AtPlane& plane, SimTime now) {
   AtOp* best = nullptr;
   std::uint8_t best_rank = std::numeric_limits<std::uint8_t>::max();
@@ -98,7 +98,7 @@ std::vector<Wish> AtUnit::wanted(SimTime now) {
     if (page.at == OutputPage::At::register_) wish(BusUse::data_out, page.plane, page.op);
   }
 
-  // Of a group: the urgency of its most urgent, the sequence of its first submitted.
+  // A group has the urgency of its most urgent operation and the sequence of the one submitted first.
   const auto wish_of_group = [&](BusUse use, const Group& group) {
     AtOp representative = group.front().op;
     for (const Member& member : group) {

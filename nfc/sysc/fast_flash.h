@@ -6,7 +6,7 @@
 
 namespace csdsim::nfc {
 
-/// One alarm a completion, none a page; completion times are those of AtFlash.
+/// Sets one alarm per completed batch and none per page. Completion times equal those of AtFlash.
 class FastFlash final : public FlashTarget {
  public:
   /// Throws UserError on a geometry or timing that `validate` refuses.
@@ -22,7 +22,7 @@ class FastFlash final : public FlashTarget {
 
  private:
   SimTime lookahead() const override { return timeline_.decides_late() ? SimTime{1} : timeline_.lookahead(); }
-  /// Of the next decision: its own time, or just before its earliest completion.
+  /// Deadline of the next decision: its own time or, where decisions may be late, just before its earliest completion.
   SimTime deadline() const {
     const SimTime decision = timeline_.next_decision();
     if (!timeline_.decides_late() || decision == SimTime::max()) return decision;

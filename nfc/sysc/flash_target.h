@@ -1,4 +1,4 @@
-// The TLM-2.0 side that all flash models share: protocol, tickets, responses.
+// The TLM-2.0 part that all flash models share: protocol, tickets, responses.
 #pragma once
 
 #include <tlm_utils/simple_target_socket.h>
@@ -16,12 +16,12 @@
 
 namespace csdsim::nfc {
 
-/// Whoever submits batches without TLM.
+/// A client that submits batches without TLM.
 class FlashClient {
  public:
-  /// The batch submitted with `tag` is complete, now. `stages`: of the operation that was done last.
+  /// Called when the batch submitted with `tag` completes. `stages` belong to the operation that finished last.
   virtual void flash_done(std::uint64_t tag, const FlashStages& stages) = 0;
-  /// flash_done() is likely to be called for `tag` next: time to bring what it needs into the cache.
+  /// flash_done() is likely to be called for `tag` next: prefetch what it needs.
   virtual void flash_soon(std::uint64_t /*tag*/) {}
 
  protected:
@@ -34,7 +34,7 @@ class FlashClient {
 /// answered in the order of submission. An initiator that accepts BEGIN_RESP without ending it holds back the following
 /// responses, not the flash, until its END_RESP, whose annotated delay is ignored.
 ///
-/// Firmware of ours may go around the socket, as processors go to memory by DMI: submit_directly().
+/// Our firmware may bypass the socket with submit_directly(), as processors bypass it with DMI.
 class FlashTarget : public sc_core::sc_module, protected Decider {
  public:
   tlm_utils::simple_target_socket<FlashTarget> socket{"socket"};
@@ -51,15 +51,15 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
     submit(ops, sim_time_now(), false);
   }
 
-  /// Totals so far, valid now; a timeline counts grants that it has already given for the future.
+  /// Totals so far. A timeline also counts grants that it has already given for the future.
   virtual const FlashStatistics& statistics() = 0;
 
  protected:
-  /// Takes a batch, as submit_directly() does; `at` is not before the current time. Tickets count from 0 without gaps.
+  /// Submits a batch to the model, for `at`, which is not before the current time. Tickets count from 0 without gaps.
   virtual FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold) = 0;
   /// Frees, now, the page buffers of a batch that was submitted with `hold` and has been responded to.
   virtual void release(FlashTicket ticket) = 0;
-  /// Appends what is complete at `now`, ordered by time, then ticket.
+  /// Appends the batches complete at `now`, ordered by time, then ticket.
   virtual void take_completions(SimTime now, std::vector<FlashCompletion>& out) = 0;
 
   /// The batch of `ticket` is likely to complete next.
@@ -89,7 +89,7 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
   RingQueue<Batch> in_flight_;  ///< by ticket, from first_ticket_ on
   std::uint64_t first_ticket_ = 0;
   std::vector<FlashCompletion> completions_;
-  RingQueue<tlm::tlm_generic_payload*> responses_;  ///< complete, not yet sent
+  RingQueue<tlm::tlm_generic_payload*> responses_;  ///< responses of complete batches, not sent yet
   tlm::tlm_generic_payload* responding_ = nullptr;  ///< BEGIN_RESP sent, END_RESP outstanding
 };
 

@@ -1,4 +1,5 @@
-// The NVMe controller without time: registers, queues, admin commands. It decides; the adapter moves bytes.
+// The NVMe controller without time: registers, queues, admin commands. It makes the decisions; the SystemC adapter
+// moves the bytes.
 #pragma once
 
 #include <array>
@@ -19,16 +20,16 @@ namespace csdsim::nvme {
 struct RegisterEffect {
   enum class Kind : std::uint8_t {
     none,
-    refused,   ///< width or alignment not allowed there; nothing changed
+    refused,   ///< width or alignment is not allowed for this register; nothing changed
     enabled,   ///< CSTS.RDY is set, the admin queue is there
-    reset,     ///< stop everything, then finish_reset()
-    shutdown,  ///< fetch no more; when all commands are done finish_shutdown()
-    sq_tail,   ///< `queue` has new entries
-    cq_head,   ///< `queue` has free entries again
+    reset,     ///< stop all commands, then call finish_reset()
+    shutdown,  ///< fetch no more; call finish_shutdown() when all commands are done
+    sq_tail,   ///< the submission queue `queue` has new entries
+    cq_head,   ///< the completion queue `queue` has free entries again
   };
   Kind kind = Kind::none;
   QueueId queue = {};
-  std::uint32_t entries = 0;  ///< sq_tail: how many
+  std::uint32_t entries = 0;  ///< sq_tail: number of new entries
 };
 
 /// What an admin command asks the adapter to do.
@@ -48,8 +49,9 @@ struct AdminResult {
 };
 
 struct ControllerStats {
-  std::uint64_t invalid_doorbell_register = 0;  ///< doorbell of a queue that does not exist
-  std::uint64_t invalid_doorbell_value = 0;     ///< outside the queue, unchanged, or past the other end
+  std::uint64_t invalid_doorbell_register = 0;  ///< writes to the doorbell of a queue that does not exist
+  std::uint64_t invalid_doorbell_value =
+      0;  ///< writes of a value outside the queue, of the old value, or beyond the other end
   std::uint64_t admin_commands = 0;
   std::uint64_t io_commands = 0;
   std::uint64_t error_completions = 0;
@@ -70,19 +72,20 @@ class ControllerCore {
   std::optional<std::uint64_t> read(std::uint64_t offset, std::uint32_t size) const;
   /// Register writes of 4 bytes, or of 8 bytes to ASQ and ACQ. Read-only and reserved registers ignore them.
   RegisterEffect write(std::uint64_t offset, std::uint32_t size, std::uint64_t value);
-  /// Writes to the doorbell of a queue, which may not exist: how many entries the queue has more, 0 for a write that is
-  /// refused.
+  /// Writes the tail doorbell of a submission queue, which need not exist. Returns the number of new entries, 0 if the
+  /// write is refused.
   std::uint32_t ring_submission_queue(QueueId id, std::uint32_t tail);
-  /// False for a write that is refused.
+  /// Writes the head doorbell of a completion queue, which need not exist. False if the write is refused.
   bool ring_completion_queue(QueueId id, std::uint32_t head);
 
   void finish_reset();
   void finish_shutdown();
-  /// CSTS.CFS: the controller cannot go on (its queues cannot be read or written); the host must reset it.
+  /// Sets CSTS.CFS: the controller cannot continue because its queues cannot be read or written; the host must reset
+  /// it.
   void set_fatal() { csts_.cfs = true; }
 
   bool ready() const { return csts_.rdy; }
-  /// Commands may be fetched: ready, no reset and no shutdown under way.
+  /// Whether commands may be fetched: the controller is ready, and no reset or shutdown is in progress.
   bool running() const { return accepts_doorbells() && !csts_.cfs && csts_.shst == ShutdownStatus::normal; }
   bool resetting() const { return resetting_; }
   bool shutting_down() const { return csts_.shst == ShutdownStatus::processing; }
@@ -105,13 +108,13 @@ class ControllerCore {
   /// As decode_io().
   Status decode(const SubmissionEntry& sqe, IoCommand& command);
 
-  /// A completion ready to be written, taking the next entry of `cq`. Precondition: not full.
+  /// Builds a completion and takes the next entry of `cq` for it. Precondition: `cq` is not full.
   struct Post {
     PhysicalAddress address;
     CompletionEntry entry;
   };
   Post post(SubmissionQueue& sq, CompletionQueue& cq, CommandId cid, Status status, std::uint32_t dw0);
-  /// `entry`, of a success, says `status` instead.
+  /// Changes the status of `entry`, which says success, to `status`.
   void turn_to_error(CompletionEntry& entry, Status status);
 
   const ControllerStats& stats() const { return stats_; }

@@ -151,7 +151,7 @@ Status decode_io(const SubmissionEntry& sqe, const ControllerParams& params, IoC
   // FUSE and PSDT: fused operations and SGLs are not supported.
   if ((sqe.flags & 0xC3u) != 0) return status::invalid_field;
   const Status decoded = decode_operation(sqe, command, params);
-  // An unknown opcode is told before an unknown namespace, the namespace before everything else.
+  // Order of checks: an unknown opcode is reported first, then an unknown namespace, then all other errors.
   const bool broadcast = sqe.opcode == nvm_opcode::flush && sqe.nsid == 0xFFFF'FFFFu;
   if (decoded != status::invalid_opcode && sqe.nsid != 1 && !broadcast) return status::invalid_namespace;
   return decoded;

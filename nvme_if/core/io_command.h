@@ -19,10 +19,10 @@ struct BlockWrite {
   std::uint32_t blocks = 0;
 };
 struct Flush {};
-/// The data is `ranges` DsmRange; their LBAs are checked by whoever reads them, with range_status().
+/// The data is `ranges` entries of DsmRange. The reader of the data checks their LBAs with range_status().
 struct DatasetManagement {
   std::uint32_t ranges = 0;  ///< 1..256
-  bool deallocate = false;   ///< otherwise the ranges are hints
+  bool deallocate = false;   ///< false: the ranges are only hints
 };
 
 using IoOperation = std::variant<Flush, BlockRead, BlockWrite, DatasetManagement, KvCreate, KvFree, KvAppend, KvAttend,
@@ -35,20 +35,20 @@ struct IoCommand {
   Bytes data;  ///< size of the buffer behind the PRPs, at most mdts
 };
 
-/// The command, or why it is refused.
+/// The decoded command, or the reason for refusing it.
 struct DecodedIo {
   Status status;
-  IoCommand command;  ///< meaningful where status is ok
+  IoCommand command;  ///< valid only if status is ok
 };
 
 /// Checks and decodes the 64 bytes of an I/O submission entry; any content is allowed. In this order: fused or SGL
 /// (invalid_field), opcode, namespace, size against mdts (invalid_field), LBA range, KV fields (kv_* of
 /// nvme_if/spec/status.h). head_dim of a KvAppend is append_head_dim() of it.
 DecodedIo decode_io(const SubmissionEntry& sqe, const ControllerParams& params);
-/// The same into `command`, which is meaningful where the status is ok.
+/// The same, written to `command`, which is valid only if the returned status is ok.
 Status decode_io(const SubmissionEntry& sqe, const ControllerParams& params, IoCommand& command);
 
-/// Head dimension that the size of an append buffer stands for.
+/// Head dimension that follows from the size of an append buffer.
 constexpr std::uint16_t append_head_dim(const KvAppend& c, Bytes data) {
   return static_cast<std::uint16_t>(data.value / (std::uint64_t{c.head_count} * c.token_count * 4));
 }

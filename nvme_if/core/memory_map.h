@@ -1,4 +1,4 @@
-// The platform's physical address map: which memory a DMA of the drive reaches.
+// The platform's physical address map: it says which memory a DMA transfer of the drive reaches.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,7 @@ class MemoryMap {
   RegionTraffic traffic(RegionKind kind) const;
 
  private:
-  /// What counting looks at, of each region.
+  /// The part of each region that count() needs.
   struct Count {
     std::uint64_t base;
     std::uint64_t size;

@@ -60,8 +60,8 @@ PcieLink::Known PcieLink::known(Bytes size) const {
   return entry;
 }
 
-/// Requests take their share of to_host at `now`, as without tags: how they lie between the writes of the drive is not
-/// resolved, what they wait for is.
+/// Read requests use their share of to_host at `now`, as they do without tags. The model does not place them between
+/// the writes of the drive; it does model their waiting for tags.
 LinkSlot PcieLink::reserve_with_tags(Bytes size, SimTime now) {
   occupy(LinkDirection::to_host, look_up(size).requests, now);
   LinkSlot slot{};

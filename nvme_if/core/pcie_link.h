@@ -17,7 +17,7 @@ namespace csdsim::nvme {
 /// Seen from the drive: to_host carries writes to memory, completions and read requests; to_drive the data of reads.
 enum class LinkDirection : std::uint8_t { to_host = 0, to_drive = 1 };
 
-/// When a transfer holds the link and when its last byte is at the other end.
+/// When a transfer occupies the link, and when its last byte arrives at the other end.
 struct LinkSlot {
   SimTime start;
   SimTime end;      ///< the direction is free again
@@ -31,7 +31,7 @@ struct LinkStats {
   SimTime busy{};
 };
 
-/// Next-free reservation for each direction. Requests must come in time order for a direction; back-to-back transfers
+/// Next-free reservation for each direction. Requests for one direction must come in time order; back-to-back transfers
 /// keep the fraction of a picosecond, so cutting a transfer into pieces (at packet boundaries) does not change when it
 /// ends.
 class PcieLink {
@@ -65,14 +65,14 @@ class PcieLink {
     Duration busy_until;  ///< end of the current or last busy period
     LinkStats stats;
   };
-  /// What the link carries for one transfer in one direction.
+  /// The load of one transfer on one direction of the link.
   struct Load {
     std::uint64_t payload = 0;
     std::uint64_t packets = 0;
     std::uint64_t wire_bytes = 0;
     Duration time;
   };
-  /// A size that has come before: few do, again and again, and each takes long divisions.
+  /// A transfer size seen before. Few different sizes occur, and computing the load of a new one takes slow divisions.
   struct alignas(64) Known {
     Bytes size{~std::uint64_t{0}};
     Load data;
@@ -101,7 +101,7 @@ class PcieLink {
   std::array<Pipe, 2> pipes_;
 };
 
-/// Selects instead of branches: whether a direction is free is as good as random to a branch predictor.
+/// Uses selects instead of branches: a branch predictor cannot guess whether a direction is free.
 inline LinkSlot PcieLink::occupy(LinkDirection direction, const Load& load, SimTime now) {
   Pipe& p = pipe(direction);
   const SimTime free = p.busy_until.rounded_up();

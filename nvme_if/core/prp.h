@@ -28,16 +28,16 @@ class PrpWalker {
   void start(std::uint64_t prp1, std::uint64_t prp2, Bytes length, Bytes page_size);
 
   State state() const { return state_; }
-  /// needs_list: where the next list entries are; a multiple of 8 bytes that never crosses a page.
+  /// Valid in state needs_list: where the next list entries are; a multiple of 8 bytes that never crosses a page.
   Segment list() const { return list_; }
   /// Entries of the requested list piece, all of them.
   void feed(std::span<const std::uint64_t> entries);
-  /// The walk cannot go on (a list page could not be read): failed, with `s`.
+  /// Ends the walk because a list page could not be read: the state becomes failed, with error `s`.
   void fail(Status s);
 
-  /// failed: why.
+  /// Valid in state failed: the reason.
   Status error() const { return error_; }
-  /// done: the segments; their lengths sum up to the length.
+  /// Valid in state done: the segments, whose lengths add up to the length.
   std::span<const Segment> segments() const {
     return one_page_ ? std::span<const Segment>(&page_, 1) : std::span<const Segment>(segments_);
   }

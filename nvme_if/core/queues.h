@@ -10,11 +10,11 @@
 
 namespace csdsim::nvme {
 
-/// When an interrupt vector of I/O queues is signalled (NVMe Base 1.4, 5.21.1.8): with the completion that makes it so
-/// many since the last time, or so long after the first of them.
+/// When an interrupt vector of I/O queues is signalled (NVMe Base 1.4, 5.21.1.8): after `completions` completions since
+/// the last signal, or `time` after the first of them, whichever comes first.
 struct InterruptCoalescing {
   std::uint32_t completions = 1;  ///< 1..256
-  SimTime time{};                 ///< a multiple of kUnit up to 255 of them; 0: at once
+  SimTime time{};                 ///< a multiple of kUnit, at most 255 of them; 0: at once
   static constexpr SimTime kUnit = SimTime::microseconds(100);
   bool at_once() const { return completions == 1 || time.ps == 0; }
 };
@@ -35,20 +35,20 @@ class SubmissionQueue {
   std::uint32_t size() const { return size_; }
   std::uint32_t head() const { return head_; }
 
-  /// New tail from the doorbell: how many entries it adds. 0, and nothing changes, when it is outside the queue,
-  /// unchanged, or adds more entries than are free.
+  /// Takes a new tail from the doorbell and returns how many entries it adds. Returns 0 and changes nothing if the tail
+  /// is outside the queue, unchanged, or adds more entries than are free.
   std::uint32_t ring(std::uint32_t tail);
 
-  /// Entries that the host has submitted and nobody fetches yet.
+  /// Entries that the host has submitted and whose fetch has not begun.
   std::uint32_t available() const { return ring_distance(fetch_, tail_, size_); }
   /// Claims up to `limit` entries that are contiguous in memory for fetching.
   Segment claim(std::uint32_t limit);
-  /// One claimed entry has arrived: the host may reuse it.
+  /// Call when a claimed entry has arrived: the host may reuse it.
   void consume() { head_ = head_ + 1 == size_ ? 0 : head_ + 1; }
 
   /// Marks `cid` outstanding; false when it already is.
   bool begin(CommandId cid);
-  void end(CommandId cid);  ///< InternalError unless it is
+  void end(CommandId cid);  ///< InternalError unless it is outstanding
   std::uint32_t outstanding() const { return outstanding_; }
 
   bool deleting() const { return deleting_; }
@@ -66,7 +66,7 @@ class SubmissionQueue {
   std::uint32_t tail_ = 0;
   std::uint32_t outstanding_ = 0;
   bool deleting_ = false;
-  std::vector<std::uint64_t> cids_;  ///< one bit a command identifier
+  std::vector<std::uint64_t> cids_;  ///< one bit per command identifier
 };
 
 /// Completion queue: controller moves tail, host moves head.
@@ -80,8 +80,8 @@ class CompletionQueue {
   bool interrupts() const { return interrupts_; }
   bool full() const { return (tail_ + 1 == size_ ? 0 : tail_ + 1) == head_; }
 
-  /// New head from the doorbell. False, and nothing changes, when it is outside the queue, unchanged, or beyond the
-  /// tail.
+  /// Takes a new head from the doorbell. Returns false and changes nothing if the head is outside the queue, unchanged,
+  /// or beyond the tail.
   bool ring(std::uint32_t head);
 
   /// Takes the next entry and its phase. Precondition: not full.

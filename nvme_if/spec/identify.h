@@ -60,7 +60,7 @@ inline constexpr std::uint32_t kKvVersion = 1;
 
 /// One LBA format of a namespace.
 struct LbaFormat {
-  std::uint16_t ms = 0;    ///< metadata bytes a block
+  std::uint16_t ms = 0;    ///< metadata bytes per block
   std::uint8_t lbads = 0;  ///< block size, log2
   std::uint8_t rp = 0;
 };

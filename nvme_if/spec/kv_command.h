@@ -50,12 +50,10 @@ namespace attend_flag {
 inline constexpr std::uint16_t append = 1u << 0;  ///< append the k and v of this descriptor as token `token` first
 }  // namespace attend_flag
 
-/// What one sequence contributes to an attend, score or fetch command, 32 bytes.
-/// attend: `token` is the index of the current token; tokens 0..token take part. With the append flag k and v become
-/// that token
-///   (which must be the next one of these heads); without it the token must be there already and k and v are ignored.
-/// score: tokens 0..token are scored; token is the last one there. fetch: `token`, `flags`, r, k and l are 0.
-/// Reserved fields are 0.
+/// The part of one sequence in an attend, score or fetch command, 32 bytes. attend: `token` is the index of the current
+/// token; tokens 0..token take part. With the append flag, k and v are stored as that token, which must be the next one
+/// of these heads; without the flag the token must be stored already and k and v are ignored. score: tokens 0..token
+/// are scored; `token` is the last stored one. fetch: `token`, `flags`, r, k and l are 0. Reserved fields are 0.
 struct AttendDescriptor {
   std::uint32_t sequence = 0;
   std::uint32_t token = 0;
@@ -76,7 +74,7 @@ namespace create_flag {
 inline constexpr std::uint16_t token_major = 1u << 0;  ///< keep K in token order only: enough for dense attention
 }  // namespace create_flag
 
-/// Makes sequence `sequence` known to the drive. Data: none. DW0 of the completion: 0.
+/// Creates the sequence `sequence` in the drive. Data: none. DW0 of the completion: 0.
 /// kv_sequence_exists, kv_out_of_dram, kv_bad_parameters (head_dim the layout cannot hold).
 struct KvCreate {
   SequenceId sequence;
@@ -87,14 +85,14 @@ struct KvCreate {
   std::uint32_t max_tokens = 0;
 };
 
-/// Forgets a sequence and frees its flash and DRAM. kv_unknown_sequence.
+/// Deletes a sequence and frees its flash and DRAM. Error: kv_unknown_sequence.
 struct KvFree {
   SequenceId sequence;
 };
 
-/// `child` becomes a sequence with the tokens of `parent`, without copying them: both share the flash pages of full
-/// groups, and what either of them appends from now on is its own. Every layer and head of `parent` must hold the same
-/// number of tokens (kv_bad_token). kv_unknown_sequence (parent), kv_sequence_exists (child), kv_out_of_dram.
+/// Creates `child` as a sequence with the tokens of `parent`, without copying them: both share the flash pages of full
+/// groups; tokens that either of them appends later belong to it alone. Every layer and head of `parent` must hold the
+/// same number of tokens (kv_bad_token). kv_unknown_sequence (parent), kv_sequence_exists (child), kv_out_of_dram.
 struct KvFork {
   SequenceId parent;
   SequenceId child;

@@ -58,7 +58,8 @@ inline constexpr Status kv_bad_head{StatusType::vendor, 0xC5};          ///< hea
 inline constexpr Status kv_bad_token{StatusType::vendor, 0xC6};         ///< gap, overlap, or not appended yet
 inline constexpr Status kv_bad_parameters{StatusType::vendor, 0xC7};    ///< unknown method, r, k or l out of range
 inline constexpr Status kv_shape_mismatch{StatusType::vendor, 0xC8};    ///< NDT or descriptors do not fit the shape
-inline constexpr Status kv_integrity_error{StatusType::vendor, 0xC9};   ///< a page read is not the page that was mapped
+inline constexpr Status kv_integrity_error{StatusType::vendor,
+                                           0xC9};  ///< the page that was read is not the page that was mapped
 }  // namespace status
 
 /// Short text for messages, e.g. "invalid_field"; "unknown" for codes outside the table.

@@ -16,7 +16,7 @@ void Command::read_host_timing(Bytes offset, Bytes length, Done done) {
 }
 
 void Command::write_host(Bytes offset, std::span<const std::byte> from, Done done) {
-  // The DMA only reads what it writes to memory.
+  // The DMA engine only reads these bytes; TLM wants a pointer to mutable data.
   access({LinkDirection::to_host, offset, Bytes{from.size()}, const_cast<std::byte*>(from.data()), std::move(done)});
 }
 
@@ -33,7 +33,7 @@ void Command::complete(Status status, std::uint32_t dw0) {
   if (!walking_) controller_.retire(*this);
 }
 
-/// Sends data, and the completion behind it. False, and nothing happens, where the completion has to wait: for PRPs, or
+/// Sends data with the completion behind it. Returns false and does nothing if the completion has to wait, for PRPs or
 /// for room in its queue.
 template <class Send>
 inline bool Command::complete_behind(Send&& send) {
@@ -56,7 +56,7 @@ void Command::complete_with_data(std::span<const std::byte> from, Done sent) {
 void Command::complete_with_data_timing(Bytes length) {
   const auto send = [&] {
     const std::span<const Segment> segments = prps_.segments();
-    // Nearly all commands have one piece, which nobody needs to hear of.
+    // Nearly all commands have one piece, whose end needs no callback.
     if (segments.size() == 1 && length <= io_.data && controller_.dma_.write_ahead({segments[0].address, length}))
       return;
     count_access(Bytes{0}, length);
@@ -99,7 +99,7 @@ void Command::access(Access&& a) {
 }
 
 void Command::start_access(Access&& a) {
-  // The callback stays here, so that what travels with the transfer is two words.
+  // The callback stays here: the transfer itself carries only two words.
   if (free_slots_.empty()) {
     free_slots_.push_back(static_cast<std::uint32_t>(active_.size()));
     active_.emplace_back();
@@ -110,7 +110,7 @@ void Command::start_access(Access&& a) {
 
   const bool stale = epoch_ != controller_.epoch_;
   if (stale || prps_.state() == PrpWalker::State::failed) {
-    // Never call back from inside the call that asks.
+    // The callback never runs inside the call that started the access.
     const Status s = stale ? status::abort_sq_deletion : prps_.error();
     controller_.defer([this, slot, s] { finish_access(slot, s); });
     return;

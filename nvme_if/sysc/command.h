@@ -15,8 +15,8 @@ namespace csdsim::nvme {
 
 class NvmeController;
 
-/// One command between its fetch and its completion. The controller owns it; a handler uses it until it calls
-/// complete(), once.
+/// One command between its fetch and its completion. The controller owns it; a handler may use it until it has called
+/// complete(), which it does once.
 class alignas(64) Command final : private DmaClient {
  public:
   using Done = Callback<void(Status)>;
@@ -26,17 +26,17 @@ class alignas(64) Command final : private DmaClient {
 
   const SubmissionEntry& entry() const { return sqe_; }
   const IoCommand& io() const { return io_; }
-  /// The typed operation, or null when the command is another one.
+  /// The operation as T, or null if the command is of another type.
   template <class Operation>
   const Operation* as() const {
     return std::get_if<Operation>(&io_.operation);
   }
   QueueId queue() const { return queue_; }
   CommandId cid() const { return cid_; }
-  /// Where its time goes from its fetch on, for the handler to mark; null where nobody observes.
+  /// The stages of its time since its fetch, which the handler marks; null without an observer.
   RequestStages* stages() { return observed_ ? &stages_ : nullptr; }
 
-  /// Brings into the cache what completing it needs.
+  /// Prefetches the memory that completing it needs.
   void prefetch() const {
     constexpr std::size_t kLine = 64;
     for (std::size_t line = 0; line < kEnd; line += kLine)
@@ -44,19 +44,19 @@ class alignas(64) Command final : private DmaClient {
   }
 
   /// Moves bytes from the command's buffer (its PRPs) at `offset` into `into`, which stays valid until `done` is
-  /// called. Several accesses may be under way; each direction keeps their order. `done` gets success, an error of the
-  /// PRPs, data_transfer_error, or abort_sq_deletion after a controller reset. InternalError for a range outside the
-  /// buffer.
+  /// called. Several accesses may be in progress; each direction keeps their order. `done` gets success, an error of
+  /// the PRPs, data_transfer_error, or abort_sq_deletion after a controller reset. InternalError for a range outside
+  /// the buffer.
   void read_host(Bytes offset, std::span<std::byte> into, Done done);
   /// The same in time, without bytes.
   void read_host_timing(Bytes offset, Bytes length, Done done);
-  /// Moves bytes from `from` into the command's buffer, likewise.
+  /// Moves bytes from `from` into the command's buffer, under the same rules.
   void write_host(Bytes offset, std::span<const std::byte> from, Done done);
   void write_host_timing(Bytes offset, Bytes length, Done done);
 
-  /// Moves bytes from `from` to the start of the command's buffer and completes with the status of that. The completion
-  /// follows the data on the link: both are posted writes, which keep their order, so that nobody waits for the one to
-  /// send the other (PCIe Base 3.0, 2.4.1). `from` stays valid until `sent` is called.
+  /// Moves bytes from `from` to the start of the command's buffer and completes the command with the status of that
+  /// transfer. The completion follows the data on the link without waiting for its arrival: both are posted writes,
+  /// which keep their order (PCIe Base 3.0, 2.4.1). `from` stays valid until `sent` is called.
   void complete_with_data(std::span<const std::byte> from, Done sent);
   /// The same in time, without bytes.
   void complete_with_data_timing(Bytes length);
@@ -73,7 +73,7 @@ class alignas(64) Command final : private DmaClient {
     queued,
     executing,
     completed,
-    posted_behind_data,  ///< the completion is on its way, its data is before it
+    posted_behind_data,  ///< the completion has been sent behind its data
   };
   struct Access {
     LinkDirection direction;
@@ -88,7 +88,7 @@ class alignas(64) Command final : private DmaClient {
   static constexpr std::uint64_t kResult = kCompletion - 1;
   static constexpr std::uint64_t kList = kCompletion - 2;
 
-  /// Size of what completing a command needs, but for its stages.
+  /// Bytes that completing a command touches, without its stages.
   static constexpr std::size_t kEnd = 192;
 
   void dma_done(std::uint64_t token, Status status) override;
@@ -104,7 +104,8 @@ class alignas(64) Command final : private DmaClient {
   void fetch_list();
   void resolved();
 
-  // What ends a command stands together: many commands are inside, and a cache line is all that is left of one.
+  // The fields that ending a command needs stand together: with many commands in the controller, one cache line per
+  // command is all that stays cached.
   NvmeController& controller_;
   State state_ = State::idle;
   bool tracked_ = false;   ///< its identifier is marked outstanding in its queue
@@ -112,7 +113,7 @@ class alignas(64) Command final : private DmaClient {
   bool observed_ = false;  ///< stages_ are kept
   QueueId queue_;
   CommandId cid_;
-  std::uint32_t epoch_ = 0;     ///< of the controller; a reset starts a new one
+  std::uint32_t epoch_ = 0;     ///< epoch of the controller in which it was fetched; a reset starts a new epoch
   std::uint32_t accesses_ = 0;  ///< under way
   std::uint32_t dw0_ = 0;
   Status status_;
@@ -132,21 +133,22 @@ class alignas(64) Command final : private DmaClient {
 
 using CommandPtr = Command*;
 
-/// Who wants to know where the time of commands goes.
+/// Observes where the time of commands goes.
 class CommandObserver {
  public:
   virtual ~CommandObserver() = default;
-  /// The completion of a command is about to be posted; what follows `stages` is link.
+  /// Called when the completion of a command is about to be posted: the time after `stages` belongs to the link.
   virtual void completed(QueueId queue, CommandId cid, const RequestStages& stages) = 0;
 };
 
 /// The drive's firmware. execute() is called once for each I/O command that passed decoding, in fetch order, from an
-/// SC_METHOD: it must not wait, and may complete the command at once or later.
+/// SC_METHOD: execute() must not wait; it may complete the command at once or later.
 class CommandHandler {
  public:
   virtual ~CommandHandler() = default;
-  /// Whether the event loop (simulation/event_loop.h) may be ahead of the kernel when a command is executed, and until
-  /// it completes. The first command with which it may not holds the loop for good.
+  /// Whether the event loop (simulation/event_loop.h) may be ahead of the kernel from the execution of a command to its
+  /// completion. The first command for which it may not makes the controller hold the loop for the rest of the
+  /// simulation.
   virtual bool runs_ahead(const IoCommand& /*command*/) const { return false; }
   virtual void execute(CommandPtr command) = 0;
 };

@@ -1,4 +1,4 @@
-// Doorbells without TLM, for a driver that is bound straight to a controller of ours.
+// Doorbell writes without TLM, for a driver whose socket is bound directly to our controller.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace csdsim::nvme {
 
-/// Declared to the event loop as what stands behind the controller's socket. Both are writes to the doorbell register
-/// of the queue, now, as over the socket.
+/// The controller registers this interface with the event loop (EventLoop::declare). Both functions write the doorbell
+/// register of the queue at the current time, as a write through the socket does.
 class DoorbellPort : public virtual sc_core::sc_interface {
  public:
   virtual void ring_submission_queue(QueueId queue, std::uint32_t tail) = 0;
-  /// The same, as the last thing that the caller does: the entries may be fetched before it returns.
+  /// The same, but only as the last statement of the caller: the entries may be fetched before the call returns.
   virtual void ring_submission_queue_last(QueueId queue, std::uint32_t tail) = 0;
   virtual void ring_completion_queue(QueueId queue, std::uint32_t head) = 0;
 };

@@ -1,4 +1,4 @@
-// The controller's rare work: admin commands, the deletion of queues, reset.
+// Work of the controller that is rare: admin commands, deletion of queues, reset.
 #include <algorithm>
 #include <utility>
 
@@ -60,7 +60,7 @@ void NvmeController::finish_ready_deletions() {
 
 void NvmeController::begin_reset() {
   ++epoch_;
-  // Commands that are with the handler or with the DMA come back on their own and are dropped then.
+  // Commands that the handler or the DMA engine still holds return later and are dropped then.
   for (Command* c : firmware_) recycle(*c);
   firmware_.clear();
   for (RingQueue<Command*>& waiting : waiting_)

@@ -1,5 +1,5 @@
-// Bring-up of the controller by NvmeDriver (NVMe Base Specification 1.4, section 7.6.1): a chain of steps, each started
-// by a poll of CSTS or by the completion of the step before.
+// Bring-up of the controller by NvmeDriver (NVMe Base Specification 1.4, section 7.6.1): a chain of steps. A poll of
+// CSTS or the completion of the previous step starts each one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -143,7 +143,7 @@ NvmeDriver::Queue& NvmeDriver::add_queue(std::uint32_t depth) {
   };
   q.sq = take(std::uint64_t{depth} * sizeof(SubmissionEntry));
   q.cq = take(std::uint64_t{depth} * sizeof(CompletionEntry));
-  // One entry of a queue always stays free. The smallest identifiers are used first.
+  // One entry of a queue always stays free. Command identifiers are given out smallest first.
   q.slots.resize(depth - 1);
   q.extras.resize(depth - 1);
   for (std::uint32_t cid = depth - 1; cid-- > 0;) q.free_cids.push_back(static_cast<std::uint16_t>(cid));

@@ -57,7 +57,7 @@ void NvmeController::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_ti
 }
 
 unsigned NvmeController::transport_dbg(tlm::tlm_generic_payload& trans) {
-  // A debug access has no side effects: registers can be looked at, not written.
+  // A debug access has no side effects: it can read registers but not write them.
   if (!trans.is_read()) return 0;
   return access_registers(trans) == tlm::TLM_OK_RESPONSE ? trans.get_data_length() : 0;
 }
@@ -120,7 +120,7 @@ SubmissionQueue* NvmeController::next_queue() {
   return nullptr;
 }
 
-/// `only`, if given: no other queue has entries, so that it is its turn.
+/// `only`, if given, is the only queue with entries: it is served next.
 void NvmeController::start_fetches(SubmissionQueue* only) {
   for (Fetch& fetch : fetches_) {
     if (unfetched_ == 0 || !core_.running() || live_commands_ + reserved_slots_ >= params_.command_slots) return;
@@ -152,7 +152,7 @@ void NvmeController::dma_done(std::uint64_t fetch, Status status) { fetched(fetc
 void NvmeController::fetched(Fetch& fetch, Status status) {
   fetch.busy = false;
   reserved_slots_ -= fetch.count;
-  Command* alone = nullptr;  ///< of a fetch of one entry
+  Command* alone = nullptr;  ///< the command, for a fetch of one entry
   if (fetch.epoch == epoch_) {
     --live_by_queue_[fetch.queue.value];
     SubmissionQueue& queue = *core_.sq(fetch.queue);
@@ -170,7 +170,7 @@ void NvmeController::fetched(Fetch& fetch, Status status) {
   pump_fetches();
 }
 
-/// The command, for the firmware; null where it has ended.
+/// The fetched command, for the firmware; null if decoding has ended it with an error.
 Command* NvmeController::accept(SubmissionQueue& queue, const SubmissionEntry& entry) {
   queue.consume();
   if (free_.empty()) {
@@ -268,7 +268,7 @@ void NvmeController::post(Command& c, const Queues& queues) {
   dma_.write({p.address, Bytes{sizeof c.cqe_}}, reinterpret_cast<const std::byte*>(&c.cqe_), c, Command::kCompletion);
 }
 
-/// Its data is on the link. Precondition: may_post().
+/// Posts the completion of a command whose data is on the link. Precondition: may_post().
 void NvmeController::post_behind_data(Command& c, const Queues& queues) {
   if (c.state_ != Command::State::executing)
     throw InternalError("a command is completed twice, or before it is executed");
@@ -278,7 +278,7 @@ void NvmeController::post_behind_data(Command& c, const Queues& queues) {
   post(c, queues);
 }
 
-/// The data before a completion that is on its way, and not in memory yet, has arrived.
+/// Called when the data in front of a completion has arrived in memory; the completion itself has not yet.
 void NvmeController::data_sent(Command& c, Status status) {
   if (!status.ok()) core_.turn_to_error(c.cqe_, status);
 }
@@ -298,7 +298,7 @@ void NvmeController::posted(Command& c, Status status) {
   for (InterruptIf* receiver : receivers_) receiver->raise(*raised);
 }
 
-/// Whether a completion signals its vector at once. The admin queue's always does.
+/// Whether a completion signals its vector at once; one of the admin queue always does.
 inline bool NvmeController::signals_now(InterruptVector vector) {
   const InterruptCoalescing coalescing = core_.interrupt_coalescing();
   if (coalescing.at_once() || vector.value == 0) return true;
@@ -314,7 +314,7 @@ inline bool NvmeController::signals_now(InterruptVector vector) {
   return false;
 }
 
-/// For the vectors that have waited long enough.
+/// Signals the vectors whose coalescing time is over.
 void NvmeController::signal_late() {
   const SimTime now = sim_now();
   SimTime next = SimTime::max();

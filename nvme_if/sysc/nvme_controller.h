@@ -21,10 +21,10 @@
 
 namespace csdsim::nvme {
 
-/// `bar` is BAR0: registers and doorbells, accessed in 4 or 8 bytes; it answers at once and ignores an annotated delay.
-/// All other traffic goes through the DMA engine: submission entries and PRP lists come in, completions go out, and the
-/// handler's data moves. Completions raise their queue's vector one by one, or those of I/O queues together, as the
-/// host has set (interrupt coalescing); the message itself takes no link time.
+/// `bar` is BAR0: registers and doorbells, accessed in 4 or 8 bytes; the controller answers at once and ignores an
+/// annotated delay. All other traffic goes through the DMA engine: submission entries and PRP lists come in,
+/// completions go out, and the handler's data moves. Each completion raises its queue's vector; the host may let
+/// completions of I/O queues share one interrupt (interrupt coalescing). The interrupt message takes no link time.
 ///
 /// A controller reset (CC.EN to 0) keeps CSTS.RDY set until the last DMA is over; commands that the handler still holds
 /// then fail their accesses with abort_sq_deletion, and completing them has no effect. A submission queue or completion
@@ -41,9 +41,9 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
 
   const ControllerCore& core() const { return core_; }
   const NvmeControllerParams& params() const { return params_; }
-  /// From now on `observer`, which must outlive the simulation, is told of I/O commands; null: nobody.
+  /// Sets the observer of I/O commands, which must outlive the simulation; null removes it.
   void observe(CommandObserver* observer) { observer_ = observer; }
-  /// Commands fetched and not completed yet.
+  /// Number of commands that are fetched and not completed.
   std::uint64_t commands_inside() const { return live_commands_; }
 
  private:
@@ -84,7 +84,7 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   }
   void start_fetches(SubmissionQueue* only);
   SubmissionQueue* next_queue();
-  /// The queue whose turn is after that of `id`.
+  /// The queue that is served after `id`.
   std::uint16_t after(QueueId id) const {
     return static_cast<std::uint16_t>(id.value + 1 == core_.queue_limit() ? 0 : id.value + 1);
   }
@@ -145,19 +145,20 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   std::vector<std::unique_ptr<Command>> slots_;
   std::vector<Command*> free_;
   std::vector<Fetch> fetches_;
-  std::uint32_t reserved_slots_ = 0;  ///< for entries that are being fetched
+  std::uint32_t reserved_slots_ = 0;  ///< slots for entries that are being fetched
   std::uint16_t round_robin_ = 0;
-  std::uint32_t unfetched_ = 0;    ///< entries in queues that nobody fetches yet, not fewer
+  std::uint32_t unfetched_ = 0;    ///< upper bound of the entries in queues whose fetch has not begun
   std::deque<Command*> firmware_;  ///< fetched, waiting for the firmware
   struct InWork {
     SimTime due;
     Command* command = nullptr;
   };
-  RingQueue<InWork> in_work_;          ///< what the firmware works on; all take the same time: first in, first out
-  std::vector<Command*> out_of_step_;  ///< to be executed when the kernel's time is the current time
+  RingQueue<InWork>
+      in_work_;  ///< commands in the firmware; all take the same time, so they leave in the order in which they came
+  std::vector<Command*> out_of_step_;  ///< commands that wait until the kernel's time is the current time
   Alarm firmware_due_{AlarmRank::firmware, [this] { firmware_step(); }};
-  std::vector<RingQueue<Command*>> waiting_;  ///< by completion queue: completed while it is full
-  std::vector<std::uint32_t> live_by_queue_;  ///< by submission queue: commands and fetches inside
+  std::vector<RingQueue<Command*>> waiting_;  ///< by completion queue: commands completed while the queue is full
+  std::vector<std::uint32_t> live_by_queue_;  ///< by submission queue: its commands and fetches in the controller
   std::vector<Deletion> deletions_;
   std::uint64_t live_commands_ = 0;
   std::uint64_t dma_in_flight_ = 0;
@@ -166,7 +167,7 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   Alarm deferred_due_{AlarmRank::firmware, [this] { run_deferred(); }};
   LoopHold hold_;
   std::vector<InterruptIf*> receivers_;  ///< bound to `interrupt`
-  /// Completions that a vector has not been signalled for, and when it will be at the latest.
+  /// Completions for which a vector has not been signalled, and the latest time for doing so.
   struct Unsignalled {
     std::uint32_t completions = 0;
     SimTime due;

@@ -40,7 +40,7 @@ std::uint64_t total(std::span<const Segment> segments) {
   return sum;
 }
 
-/// One page-aligned piece of at most a page: PRP1 says it all.
+/// One page-aligned piece of at most one page: PRP1 alone describes it.
 bool fits_a_page(std::span<const Segment> segments) {
   return segments.size() == 1 && segments[0].length.value - 1 < kPage.value &&
          segments[0].address.value % kPage.value == 0;
@@ -118,7 +118,7 @@ void NvmeDriver::issue_pending(Queue& q) {
     --pending_;
     place(q, p.command, p.segments, std::move(p.done));
   }
-  // An earlier alarm stays; react() looks at all queues again.
+  // An earlier alarm stays set; react() looks at all queues again.
   if (!q.pending.empty() && q.pending.front().ready_at > now) reaction_due_.set(q.pending.front().ready_at);
 }
 
@@ -227,7 +227,7 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
   slot.client = &client;
   slot.tag = tag;
   slot.busy = true;
-  // In place: reading wide what has just been written narrow would wait for the writes.
+  // Builds the entry in place: a wide read of bytes just written by narrow stores would wait for the stores.
   std::byte* const at =
       direct_ + (q.sq.value - params_.queue_memory.address.value) + q.sq_tail * sizeof(SubmissionEntry);
   auto* const entry =
@@ -248,7 +248,7 @@ void NvmeDriver::raise_last(InterruptVector vector) {
   if (note(vector)) reaction_due_.continue_at(sim_now());
 }
 
-/// Whether a reaction to it is not due already.
+/// Notes the vector. Returns whether a reaction to it still has to be scheduled.
 inline bool NvmeDriver::note(InterruptVector vector) {
   // Queue pair i uses vector i.
   if (vector.value >= queues_.size()) return false;
@@ -263,7 +263,7 @@ void NvmeDriver::react() {
     for (const auto& callback : std::exchange(ready_callbacks_, {})) callback();
   reacting_ = true;
   if (reaps_.size() > 1) std::ranges::sort(reaps_, {}, [](const Queue* q) { return q->id; });
-  // A callback submits, but raises no interrupt.
+  // A callback may submit commands, but it raises no interrupt.
   for (Queue* q : reaps_) {
     q->reap_due = false;
     reap(*q);

@@ -24,22 +24,22 @@
 
 namespace csdsim::nvme {
 
-/// The processors of a host. Each works serially, first come first served.
+/// The CPU cores of a host. Each works serially, first come first served.
 class HostCores {
  public:
-  /// UserError for none.
+  /// UserError if there are no cores.
   explicit HostCores(std::uint32_t count);
-  /// When core `index` (modulo their number) is through with `work` that it gets at `now`.
+  /// Gives `work` to core `index` (modulo the number of cores) at `now`; returns when the core has done it.
   SimTime run(std::size_t index, SimTime work, SimTime now);
 
  private:
   std::vector<SimTime> free_at_;
 };
 
-/// Whoever submits without a callback: a callable that is moved right after it was built is slow.
+/// For callers that submit without a callback, which is faster: moving a callable right after it was built is slow.
 class CompletionClient {
  public:
-  /// The command submitted with `tag` has completed; the host sees it at `at`, now.
+  /// Called when the command submitted with `tag` has completed and the host sees it, at `at`, the current time.
   virtual void completed(std::uint64_t tag, const CompletionEntry& entry, SimTime at) = 0;
 
  protected:
@@ -49,11 +49,11 @@ class CompletionClient {
 struct NvmeDriverParams {
   Segment queue_memory;              ///< host DRAM set aside for queues and PRP lists, page aligned
   std::uint16_t queues = 4;          ///< I/O queue pairs wanted; the controller may grant fewer
-  std::uint32_t queue_depth = 1024;  ///< entries a queue; limited by CAP.MQES
-  SimTime io_overhead{};             ///< host CPU time a command, spent on the core of its queue
-  InterruptCoalescing coalescing{};  ///< that the host sets; `time` counts where `completions` is more than 1
-  /// Shared by the drivers of a host: queue i of a driver whose `first_core` is c runs on core c + i. Null: a core a
-  /// queue.
+  std::uint32_t queue_depth = 1024;  ///< entries per queue; limited by CAP.MQES
+  SimTime io_overhead{};             ///< host CPU time per command, on the core of its queue
+  InterruptCoalescing coalescing{};  ///< what the host sets; `time` has an effect only if `completions` is more than 1
+  /// Cores that the drivers of a host share: queue i of a driver whose `first_core` is c runs on core c + i. Null:
+  /// every queue has a core of its own.
   std::shared_ptr<HostCores> cores = {};
   std::uint32_t first_core = 0;
   SimTime poll_interval = SimTime::microseconds(1);  ///< while waiting for CSTS.RDY
@@ -103,7 +103,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   void submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
                     std::span<const Segment> segments, Callback&& done);
 
-  /// The same; `client` is told.
+  /// The same, but calls `client` instead.
   void submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
                     std::span<const Segment> segments, CompletionClient& client, std::uint64_t tag);
 
@@ -113,7 +113,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
 
   void raise(InterruptVector vector) override;
   void raise_last(InterruptVector vector) override;
-  bool runs_ahead() const override { return true; }  // it is the driver that holds the loop
+  bool runs_ahead() const override { return true; }  // the driver itself holds the loop where it must
 
  private:
   SC_HAS_PROCESS(NvmeDriver);
@@ -123,16 +123,16 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
     SubmissionEntry command;
     std::vector<Segment> segments;
     Callback done;
-    SimTime ready_at;  ///< the host's core has done its part
+    SimTime ready_at;  ///< when the host's core has done its part
   };
   /// A command that is outstanding. Many are, and a cache line is all that is left of one.
   struct Slot {
-    CompletionClient* client = nullptr;  ///< with its tag, or else the callback
+    CompletionClient* client = nullptr;  ///< told with its tag; null: the callback is called
     std::uint64_t tag = 0;
     bool busy = false;
     bool has_lists = false;
   };
-  /// What few commands need.
+  /// Data that only few commands need.
   struct Extra {
     std::vector<PhysicalAddress> lists;
     Callback done;
@@ -195,7 +195,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   State state_ = State::starting;
   std::string failure_;
   std::vector<std::function<void()>> ready_callbacks_;
-  bool awaited_ready_ = false;  ///< CSTS.RDY that bring-up waits for
+  bool awaited_ready_ = false;  ///< value of CSTS.RDY that bring-up waits for
   SimTime deadline_{-1};        ///< until when; -1 before the first step
   std::uint32_t depth_ = 0;
   std::uint32_t granted_queues_ = 0;
@@ -205,10 +205,10 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   IdentifyController controller_;
   IdentifyNamespace namespace_;
   Bytes block_size_;
-  std::uint64_t blocks_a_command_ = 0;          ///< at most
+  std::uint64_t blocks_a_command_ = 0;          ///< largest command of submit_block()
   std::vector<std::unique_ptr<Queue>> queues_;  ///< by identifier
   std::vector<Queue*> reaps_;                   ///< queues whose vector was raised
-  std::vector<Queue*> rings_;                   ///< queues with entries that the controller has not been told of
+  std::vector<Queue*> rings_;                   ///< queues with entries for which no doorbell has been rung
   std::size_t pending_ = 0;                     ///< commands that wait in the driver, over all queues
   PhysicalAddress next_page_;
   std::vector<PhysicalAddress> free_lists_;
@@ -217,8 +217,8 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   Alarm reaction_due_{AlarmRank::host, [this] { react(); }};
   Alarm doorbells_due_{AlarmRank::doorbell, [this] { ring_doorbells(); }};
   LoopHold hold_;
-  DoorbellPort* bells_ = nullptr;  ///< of the controller, where nobody stands between it and the driver
-  bool reacting_ = false;          ///< the doorbells follow
+  DoorbellPort* bells_ = nullptr;  ///< doorbells of the controller if the driver is bound to it directly, else null
+  bool reacting_ = false;          ///< react() is running: it rings the doorbells at its end
   std::uint64_t issued_ = 0;
   std::uint64_t completed_ = 0;
   std::uint64_t doorbells_ = 0;

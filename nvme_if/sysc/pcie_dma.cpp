@@ -62,7 +62,7 @@ void PcieDma::transfer(const Segment& piece, std::byte* local, DmaClient& client
   slice.failed = false;
   slice.client = &client;
   slice.token = token;
-  // Otherwise the alarm is set for the slice at the front, or whoever holds the lane will set it.
+  // Otherwise the alarm is set for the front slice already, or the holder of the lane will set it.
   if (wakes) l.due.set(slice.end);
 }
 template void PcieDma::transfer<LinkDirection::to_host>(const Segment&, std::byte*, DmaClient&, std::uint64_t);
@@ -86,7 +86,7 @@ void PcieDma::submit(Lane& l, std::span<const Segment> segments, Bytes offset, B
   if (wakes) l.due.set(l.slices.front().end);
 }
 
-/// All but the last piece, which is left in `slice`.
+/// Adds slices for all pieces but the last one, which it leaves in `slice`.
 void PcieDma::submit_pieces(Lane& l, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
                             Slice& slice) {
   Slice piece;
@@ -105,7 +105,7 @@ void PcieDma::submit_pieces(Lane& l, std::span<const Segment> segments, Bytes of
     remaining -= part.length.value;
     if (piece.local != nullptr) l.slices.extend() = piece;
     if (map_ != nullptr && !map_->record(part, l.direction)) {
-      // The rest of the buffer is not transferred; what was asked for before keeps its place.
+      // The rest of the buffer is not transferred; pieces submitted before keep their place.
       piece.local = nullptr;
       piece.failed = true;
       break;
@@ -124,7 +124,8 @@ void PcieDma::submit_pieces(Lane& l, std::span<const Segment> segments, Bytes of
   slice.failed = piece.failed;
 }
 
-/// The front slice is due. Goes on with what follows it where nobody acts before that.
+/// Called when the front slice is due. Continues with the following slices as long as no other action is due before
+/// them.
 void PcieDma::serve(Lane& l) {
   EventLoop& loop = hold_.loop();
   do {
@@ -140,14 +141,14 @@ void PcieDma::serve(Lane& l) {
     const std::uint64_t token = front.token;
     const Status status = std::exchange(l.failed, false) ? status::data_transfer_error : status::success;
     l.slices.pop_front();
-    // The client may submit. Where nothing follows, it may go on to later times as well.
+    // The client may submit. If no slice follows, it may also skip to later times.
     if (l.slices.empty()) return client.dma_done(token, status);
     loop.before(l.slices.front().end, [&] { client.dma_done(token, status); });
   } while (l.slices.front().end <= sim_now() || loop.skip_to(l.slices.front().end));
   l.due.set(l.slices.front().end);
 }
 
-/// The front slice goes to the thread, in step with the kernel.
+/// Gives the front slice to the thread, at the time of the kernel.
 void PcieDma::hand_over(Lane& l) {
   hold_.engage();
   if (!hold_.loop().in_step()) return l.due.set(sim_now());
@@ -159,7 +160,7 @@ inline bool PcieDma::move_directly(LinkDirection direction, const Slice& slice) 
   const bool known = last_range_.at != nullptr && last_range_.contains(slice.address, slice.length);
   if (!known && !find_direct_range(slice)) return false;
   std::byte* const remote = last_range_.at + (slice.address - last_range_.first);
-  // Queue entries are what nearly all timing runs move.
+  // Nearly all transfers of timing runs are queue entries.
   if (direction == LinkDirection::to_host) {
     if (slice.length == sizeof(CompletionEntry))
       std::memcpy(remote, slice.local, sizeof(CompletionEntry));
@@ -174,7 +175,7 @@ inline bool PcieDma::move_directly(LinkDirection direction, const Slice& slice) 
   return true;
 }
 
-/// False where the memory does not let the bytes be moved directly.
+/// Returns false if the memory does not grant direct access.
 bool PcieDma::find_direct_range(const Slice& slice) {
   const auto holds = [&](const DirectRange& range) { return range.contains(slice.address, 1); };
   auto found = std::ranges::find_if(direct_, holds);
@@ -220,7 +221,7 @@ void PcieDma::to_drive_thread() {
   }
 }
 
-/// The front slice by b_transport. What follows it goes on in the event loop.
+/// Moves the front slice by b_transport. The following slices continue in the event loop.
 [[gnu::noinline]] void PcieDma::transport(Lane& l) {
   const Slice& slice = l.slices.front();
   tlm::tlm_generic_payload& p = l.payload;
@@ -235,7 +236,7 @@ void PcieDma::to_drive_thread() {
   l.delay = sc_core::SC_ZERO_TIME;
   memory->b_transport(p, l.delay);
   if (l.delay != sc_core::SC_ZERO_TIME) wait(l.delay);
-  // The slice may have moved: others are submitted meanwhile.
+  // The slice may have moved in memory: others were submitted meanwhile.
   l.slices.front().local = nullptr;
   l.slices.front().end = sim_now();
   l.slices.front().failed = !p.is_response_ok();

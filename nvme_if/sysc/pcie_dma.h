@@ -19,10 +19,10 @@
 
 namespace csdsim::nvme {
 
-/// Whoever transfers.
+/// A user of the DMA engine.
 class DmaClient {
  public:
-  /// The transfer with `token` is over: success, or data_transfer_error when memory refused a part of it.
+  /// Called when the transfer with `token` is over: success, or data_transfer_error if memory refused a part of it.
   virtual void dma_done(std::uint64_t token, Status status) = 0;
 
  protected:
@@ -31,10 +31,10 @@ class DmaClient {
 
 /// Each direction serves its transfers in the order of submission. The link is reserved at submission; at the end of
 /// each segment the engine moves its bytes: directly where the target of `memory` grants DMI without a latency, with a
-/// b_transport otherwise. What that takes (waiting inside or an annotated delay) delays the following segments of the
-/// same direction, while the link goes on. Callbacks run in an SC_METHOD: on the main stack, without waiting.
+/// b_transport otherwise. Time that b_transport takes (by waiting or by an annotated delay) delays the following
+/// segments of the same direction, but not the link. Callbacks run in an SC_METHOD: on the main stack, without waiting.
 ///
-/// The engine acts in the event loop (simulation/event_loop.h) and holds it from the first memory without DMI on.
+/// The engine acts in the event loop (simulation/event_loop.h) and holds the loop once it meets a memory without DMI.
 class PcieDma : public sc_core::sc_module {
  public:
   using Done = Callback<void(Status)>;
@@ -65,7 +65,7 @@ class PcieDma : public sc_core::sc_module {
            callbacks_.keep(std::move(done)));
   }
 
-  /// One piece of memory: what nearly all transfers are.
+  /// The same for one piece of memory, as nearly all transfers are.
   void read(const Segment& piece, std::byte* into, DmaClient& client, std::uint64_t token) {
     transfer<LinkDirection::to_drive>(piece, into, client, token);
   }
@@ -73,12 +73,12 @@ class PcieDma : public sc_core::sc_module {
     transfer<LinkDirection::to_host>(piece, const_cast<std::byte*>(from), client, token);
   }
 
-  /// Writes one piece of 1 byte or more in time only, and nobody is told: what is submitted to this direction next
-  /// comes behind it. False, and nothing is written, where the map has no such memory.
+  /// Writes one piece of at least 1 byte in timing only and calls no client; later transfers of this direction follow
+  /// it. Returns false and does nothing if the map has no such memory.
   bool write_ahead(const Segment& piece);
 
-  /// `submit` submits reads, as the last thing that an action does: what is read may be there, and clients told, before
-  /// this returns.
+  /// Runs `submit`, which submits reads, as the last statement of an action: the data may arrive, and clients may be
+  /// called, before this returns.
   template <class Submit>
   void read_last(Submit&& submit) {
     Lane& l = to_drive_;
@@ -94,18 +94,18 @@ class PcieDma : public sc_core::sc_module {
  private:
   SC_HAS_PROCESS(PcieDma);
 
-  /// One segment of a transfer, or what ends a transfer that moves nothing (more).
+  /// One segment of a transfer, or the end of a transfer that moves no (more) bytes.
   struct Slice {
     SimTime end;
     std::uint64_t address = 0;
     std::byte* local = nullptr;  ///< null: nothing to move
     std::uint32_t length = 0;
     bool last = false;
-    bool failed = false;          ///< memory refused it
-    DmaClient* client = nullptr;  ///< last: to be told
+    bool failed = false;          ///< memory refused the segment
+    DmaClient* client = nullptr;  ///< set in the last segment: the client to call
     std::uint64_t token = 0;
   };
-  /// Stands for those who wait with a callback.
+  /// The client of transfers that have a callback.
   class Callbacks final : public DmaClient {
    public:
     std::uint64_t keep(Done&& done);
@@ -121,17 +121,18 @@ class PcieDma : public sc_core::sc_module {
     LinkDirection direction;
     RingQueue<Slice> slices;
     Alarm due;            ///< the end of the front slice
-    bool failed = false;  ///< some segment of the transfer at the front
-    bool held = false;    ///< who holds the lane sets the alarm: its thread, which has the front slice, or read_last()
+    bool failed = false;  ///< whether a segment of the transfer at the front failed
+    bool held =
+        false;  ///< the holder of the lane sets the alarm: its thread, which has the front slice, or read_last()
     sc_core::sc_event handed_over;
     tlm::tlm_generic_payload payload;
     sc_core::sc_time delay;
   };
-  /// What the memory said about a range of addresses.
+  /// What memory answered to a DMI request for a range of addresses.
   struct DirectRange {
     std::uint64_t first;
     std::uint64_t last;
-    std::byte* at;  ///< of `first`; null: not this way
+    std::byte* at;  ///< host address of `first`; null: no direct access
     bool contains(std::uint64_t address, std::uint64_t length) const {
       return address - first <= last - first && length - 1 <= last - address;
     }
@@ -160,7 +161,7 @@ class PcieDma : public sc_core::sc_module {
   Lane to_host_{LinkDirection::to_host, *this};
   Lane to_drive_{LinkDirection::to_drive, *this};
   std::vector<DirectRange> direct_;
-  DirectRange last_range_{0, 0, nullptr};  ///< of what was moved last; queue entries are in one
+  DirectRange last_range_{0, 0, nullptr};  ///< the range used last; queue entries usually lie in one range
   LoopHold hold_;
 };
 

@@ -52,7 +52,7 @@ bool PcieFabric::get_direct_mem_ptr(int /*id*/, tlm::tlm_generic_payload& trans,
   trans.set_address(address - region.base.value);
   const bool granted = (*regions_[id->value])->get_direct_mem_ptr(trans, dmi);
   trans.set_address(address);
-  // Even a refusal names the range for which it holds.
+  // A refusal also names the range for which it holds.
   const sc_dt::uint64 last = region.size.value - 1;
   dmi.set_start_address(region.base.value + std::min<sc_dt::uint64>(dmi.get_start_address(), last));
   dmi.set_end_address(region.base.value + std::min<sc_dt::uint64>(dmi.get_end_address(), last));

@@ -13,16 +13,16 @@
 
 namespace csdsim::nvme {
 
-/// A switch without timing: the links that meet in it have theirs. Any number of initiators bind to `target`; each
-/// region of the memory map has its own initiator socket, on which addresses are relative to the region's base. An
-/// access that no region holds completely gets an address error.
+/// A switch without timing of its own: the links that meet in it have timing. Any number of initiators bind to
+/// `target`; each region of the memory map has its own initiator socket, on which addresses are relative to the
+/// region's base. An access that no region holds completely gets an address error.
 class PcieFabric : public sc_core::sc_module {
  public:
   using RegionSocket = tlm_utils::simple_initiator_socket_tagged<PcieFabric>;
 
   tlm_utils::multi_passthrough_target_socket<PcieFabric> target;
 
-  /// The regions that `map` has now; `map` must outlive the fabric.
+  /// Connects the regions that `map` has now; `map` must outlive the fabric.
   PcieFabric(const sc_core::sc_module_name& name, const MemoryMap& map);
 
   RegionSocket& region(RegionId id) { return *regions_.at(id.value); }

@@ -12,18 +12,18 @@
 
 namespace csdsim::nvme {
 
-/// Memory of any size; only what is touched takes space, and it reads as zeros before. Answers at once (latency belongs
+/// Memory of any size. Only touched pages take space; untouched memory reads as zeros. Answers at once (latency belongs
 /// to the links and to the user's own memory models) and grants DMI for all of it. Addresses start at 0 here.
 class PhysicalMemory : public sc_core::sc_module {
  public:
   tlm_utils::simple_target_socket<PhysicalMemory> target;
 
-  /// UserError when the address space for it cannot be had.
+  /// UserError if the address space for it cannot be reserved.
   PhysicalMemory(const sc_core::sc_module_name& name, Bytes size);
   ~PhysicalMemory() override;
 
   Bytes size() const { return size_; }
-  /// All of it, for a host program that lives in this memory.
+  /// The whole memory, for a host program that uses it directly.
   std::span<std::byte> bytes() { return {data_, size_.value}; }
 
  private:

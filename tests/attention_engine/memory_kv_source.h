@@ -41,7 +41,7 @@ class MemoryKvSource : public KvSource {
 
   std::vector<Half>& keys(HeadKey key) { return heads_.at(key).k; }
   std::vector<Half>& values(HeadKey key) { return heads_.at(key).v; }
-  /// To be called after data were changed.
+  /// Call this after the data were changed.
   void refresh(HeadKey key) { lay_out(heads_.at(key)); }
   /// Page reads planned so far, by token K, token V, embedding.
   std::uint64_t planned_k = 0, planned_v = 0, planned_embedding = 0;

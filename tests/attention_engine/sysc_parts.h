@@ -1,4 +1,4 @@
-// Who sends commands to an engine, and the cache that they are about.
+// An initiator that sends commands to an engine, and the cache that they use.
 #pragma once
 
 #include <tlm_utils/simple_initiator_socket.h>
@@ -22,7 +22,7 @@ inline constexpr unsigned kSeed = 4711;
 
 inline HeadKey head(std::uint32_t h) { return {SequenceId{1}, LayerId{0}, KvHead{h}}; }
 
-/// Whoever executes attention commands in a drive.
+/// Stands for the firmware that executes attention commands in a drive.
 class Controller : public sc_core::sc_module {
  public:
   tlm_utils::simple_initiator_socket<Controller> socket{"socket"};

@@ -1,4 +1,4 @@
-// Flash that fails at random, as often as it is told.
+// Flash that fails at random with given probabilities.
 #pragma once
 
 #include "base/rng.h"

@@ -1,4 +1,4 @@
-// What a NAND array would say to the page operations that the FTLs emit.
+// Checks the page operations that the FTLs emit as a NAND array would.
 #pragma once
 
 #include <stdexcept>

@@ -12,7 +12,7 @@ using namespace csdsim::ftl::test;
 
 namespace {
 
-// P = 512, d = 16: n = 16 tokens a page; m = 4: T = 64 tokens, 4 embedding pages a window.
+// P = 512, d = 16: n = 16 tokens per page; m = 4: T = 64 tokens, 4 embedding pages per window.
 const FlashGeometry kGeometry{4, 2, 1, 16, 8, Bytes{512}};
 const KvShape kShape{2, 3, 16, 256};
 const SequenceId kSeq{7};

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "head_oracle.h"
 #include "kv_fixture.h"
 
 using namespace csdsim;
@@ -11,13 +12,6 @@ using namespace csdsim::ftl;
 using namespace csdsim::ftl::test;
 
 namespace {
-
-/// What a head holds, kept the plain way.
-struct HeadOracle {
-  std::vector<Half> keys;  ///< [tokens][d]
-  std::vector<Half> values;
-  std::vector<float> mean;
-};
 
 struct SequenceOracle {
   KvShape shape;
@@ -239,16 +233,9 @@ class Run {
       return;
     }
     for (std::uint32_t i = 0; i < heads; ++i) {
-      HeadOracle& h = s.heads[{layer, first_head + i}];
-      h.mean.resize(d);
-      for (std::uint32_t t = 0; t < count; ++t) {
-        for (std::uint32_t c = 0; c < d; ++c) {
-          const std::size_t from = (std::size_t{i} * count + t) * d + c;
-          h.keys.push_back(keys[from]);
-          h.values.push_back(values[from]);
-          h.mean[c] += (half_to_float(values[from]) - h.mean[c]) / static_cast<float>(at / d + t + 1);
-        }
-      }
+      const std::size_t part = std::size_t{count} * d, from = i * part;
+      s.heads[{layer, first_head + i}].append(std::span(keys).subspan(from, part),
+                                              std::span(values).subspan(from, part), d);
     }
   }
 

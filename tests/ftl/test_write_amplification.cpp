@@ -40,7 +40,7 @@ struct Drive {
 }  // namespace
 
 TEST_CASE("the closed forms agree where they must") {
-  // Large blocks: the mean field tends to its limit. One page a block: greedy always finds a dead block.
+  // Large blocks: the mean field tends to its limit. One page per block: greedy always finds a dead block.
   CHECK(greedy_mean_field(0.85, 1 << 20) == Approx(greedy_large_blocks(0.85)).epsilon(1e-4));
   CHECK(greedy_mean_field(0.5, 2) == Approx(1.0).epsilon(0.05));
   // The limit solved by hand: u = 1/2 gives rho = 0.5 / ln 2 and WA = 2.
@@ -105,12 +105,12 @@ TEST_CASE("cost-benefit separates hot from cold data better than greedy does") {
 }
 
 TEST_CASE("write amplification of MQSim's drive gc_op15_ws80_n2") {
-  // 8 channels x 8 chips, 128 blocks of 64 pages a plane, 15 % over-provisioning, 80 % working set, 1.5 million random
-  // 4 KiB writes: MQSim reports 2.1854. Its collection is not ours. When a block is full it takes the next one out of
-  // the plane's pool and then collects while fewer than 10 are left: GC_Exec_Threshold (5 % of 128 blocks) is raised to
-  // max_ongoing_gc_reqs_per_plane, which is 10, in GC_and_WL_Unit_Base. The victim is the best of log2(128) = 7 blocks
-  // drawn at random (RGA), and each plane keeps a third open block, for translation pages. Nine blocks stay free, one
-  // serves as the third open block: the same mechanism in our parameters.
+  // 8 channels x 8 chips, 128 blocks of 64 pages per plane, 15 % over-provisioning, 80 % working set, 1.5 million
+  // random 4 KiB writes: MQSim reports 2.1854. Its collection is not ours. When a block is full it takes the next one
+  // out of the plane's pool and then collects while fewer than 10 are left: GC_Exec_Threshold (5 % of 128 blocks) is
+  // raised to max_ongoing_gc_reqs_per_plane, which is 10, in GC_and_WL_Unit_Base. The victim is the best of log2(128) =
+  // 7 blocks drawn at random (RGA), and each plane keeps a third open block, for translation pages. Nine blocks stay
+  // free, one serves as the third open block: the same mechanism in our parameters.
   constexpr double kMqsim = 2.1854;
   const FlashGeometry g{8, 8, 1, 128, 64, Bytes::kib(4)};
   const std::uint64_t working_set = g.pages() * 85 / 100 * 8 / 10;

@@ -1,4 +1,4 @@
-// A policy that does what another one does, but for what a test overrides.
+// A policy that behaves like another one, except for what a test overrides.
 #pragma once
 
 #include <memory>

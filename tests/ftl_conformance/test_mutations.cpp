@@ -35,7 +35,7 @@ class DropsGroups final : public PolicyDecorator {
 
 using Interference = std::function<bool(KvFtl&, BlockManager&)>;  ///< true: it was possible
 
-/// Once a run, as soon as it is possible.
+/// Once per run, as soon as it is possible.
 CaseOptions interfere_once(const Interference& interference) {
   CaseOptions options;
   options.interfere = [done = false, interference](KvFtl& ftl, BlockManager& blocks, std::size_t operation) mutable {

@@ -1,5 +1,5 @@
-// A test runner that needs nothing but a compiler: what runs on a bare CUDA machine cannot use Catch2. Exit status: 0
-// all passed, 1 some failed, 77 there is no GPU and nothing ran.
+// A test runner that needs only a compiler, because tests that run on a bare CUDA machine cannot use Catch2. Exit
+// status: 0 all passed, 1 some failed, 77 there is no GPU and nothing ran.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace gpu_test {
 
 inline constexpr int kSkipped = 77;
-/// Whether kernels run on the CPU, where only small shapes end in time.
+/// Whether kernels run on the CPU, where only small shapes finish in time.
 #ifdef CSDSIM_GPU_TEST_EMULATED
 inline constexpr bool kEmulated = true;
 #else

@@ -1,4 +1,5 @@
-// As much JSON as checkpoints and golden vectors hold: valid documents, ASCII strings without escapes but \" and \\.
+// The part of JSON that checkpoints and golden vectors use: valid documents, ASCII strings without escapes but \" and
+// \\.
 #pragma once
 
 #include <cctype>

@@ -1,4 +1,4 @@
-// The operators in double precision, as plainly as they can be written: what GPU kernels are held against.
+// The operators in double precision, written as plainly as possible: the reference for GPU kernels.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The trained checkpoint of the repository, loaded once a test program.
+// The trained checkpoint of the repository, loaded once per test program.
 #pragma once
 
 #include <filesystem>

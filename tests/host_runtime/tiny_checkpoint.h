@@ -133,4 +133,14 @@ inline void write_checkpoint(const std::filesystem::path& directory, const nlohm
   write_file(directory / "model.safetensors", encode_safetensors(weights, dtype));
 }
 
+/// What the UserError of `action` says.
+inline std::string user_error(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no UserError";
+}
+
 }  // namespace csdsim::test

@@ -1,96 +1,12 @@
 // Every rule of GeneralTimeline in closed form, at t - 1 ps and at t.
 #include <catch2/catch.hpp>
-
-#include <algorithm>
-#include <numeric>
-#include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "nfc/core/flash_timeline.h"
-
-template <>
-struct Catch::StringMaker<csdsim::SimTime> {
-  static std::string convert(csdsim::SimTime t) { return std::to_string(t.ps) + " ps"; }
-};
+#include "played.h"
 
 namespace csdsim::nfc {
 namespace {
-
-constexpr SimTime operator""_ps(unsigned long long v) { return {static_cast<std::int64_t>(v)}; }
-
-// A read of 64 B takes 10 (command) + 100 (array) + 70 (transfer), a program 10 + 64 + 1000, an erase 10 + 5000.
-FlashTiming coarse() {
-  FlashTiming t;
-  t.read_latency = 100_ps;
-  t.program_latency = 1000_ps;
-  t.erase_latency = 5000_ps;
-  t.command_time = 10_ps;
-  t.data_out_setup = 6_ps;
-  t.channel_bandwidth = {1'000'000'000'000};
-  return t;
-}
-
-/// One channel of four dies of two planes; a byte a picosecond.
-FlashGeometry small() {
-  FlashGeometry g;
-  g.channels = 1;
-  g.dies_per_channel = 4;
-  g.planes_per_die = 2;
-  g.blocks_per_plane = 2;
-  g.pages_per_block = 6;
-  g.page_size = Bytes{64};
-  return g;
-}
-
-PageOp op(PageOpKind kind, std::uint32_t plane, OpClass op_class = OpClass::host, std::uint32_t page = 0) {
-  return {small().address(PlaneId{plane}, 0, page), kind, op_class, 0, 64};
-}
-PageOp read(std::uint32_t plane, OpClass c = OpClass::host) { return op(PageOpKind::read, plane, c); }
-PageOp program(std::uint32_t plane, OpClass c = OpClass::host) { return op(PageOpKind::program, plane, c); }
-PageOp erase(std::uint32_t plane, OpClass c = OpClass::host) { return op(PageOpKind::erase, plane, c); }
-PageOp read_again(std::uint32_t plane, std::uint8_t retries) {
-  PageOp r = read(plane);
-  r.retries = retries;
-  return r;
-}
-
-/// Plays operations, a batch each, submitted at given times. Returns the times at which they are done.
-struct Played {
-  std::vector<SimTime> done;
-  std::vector<FlashStages> stages;
-  FlashStatistics statistics;
-};
-
-Played play(const FlashTiming& timing, const std::vector<std::pair<PageOp, SimTime>>& ops,
-            FlashTimeline::Rules rules = FlashTimeline::Rules::general) {
-  FlashTimeline timeline(small(), timing, rules);
-  std::vector<FlashCompletion> completions;
-  std::size_t submitted = 0;
-  for (;;) {
-    const SimTime next = submitted < ops.size() ? ops[submitted].second : SimTime::max();
-    const SimTime completion = timeline.run(next);
-    if (completion == SimTime::max() && next == SimTime::max()) break;
-    if (completion <= next) {
-      timeline.take_completions(completion, completions);
-    } else {
-      timeline.submit({&ops[submitted].first, 1}, next);
-      ++submitted;
-    }
-  }
-  CHECK(timeline.waiting_ops() == 0);
-  REQUIRE(completions.size() == ops.size());
-  Played played{std::vector<SimTime>(ops.size()), std::vector<FlashStages>(ops.size()), timeline.statistics()};
-  for (const FlashCompletion& c : completions) {
-    played.done[c.ticket.value] = c.at;
-    played.stages[c.ticket.value] = c.stages;
-    const SimTime sum = std::accumulate(c.stages.begin(), c.stages.end(), SimTime{});
-    CHECK(sum == c.at - ops[c.ticket.value].second);
-  }
-  return played;
-}
-
-using Times = std::vector<SimTime>;
 
 TEST_CASE("a retry repeats command, array, data-out and decoding, and keeps the plane") {
   for (const auto rules : {FlashTimeline::Rules::automatic, FlashTimeline::Rules::general}) {
@@ -340,68 +256,6 @@ TEST_CASE("the decoder takes one page after the other") {
   CHECK(p.statistics.decoder_busy[0] == 256_ps);
   CHECK(p.stages[1][at(FlashStage::ecc)] == 193_ps);
   CHECK(p.statistics.plane_busy[2] == 240_ps);  // the plane does not wait for it
-}
-
-TEST_CASE("a data-out waits for a page buffer until a page is decoded") {
-  FlashTiming t = coarse();
-  t.ecc_latency = 500_ps;
-  t.page_buffers = 1;
-  CHECK(play(t, {{read(0), 0_ps}, {read(2), 0_ps}}).done == Times{680_ps, 680_ps + 70_ps + 500_ps});
-  t.page_buffers = 2;
-  const Played three = play(t, {{read(0), 0_ps}, {read(2), 0_ps}, {read(4), 0_ps}});
-  CHECK(three.done == Times{680_ps, 750_ps, 680_ps + 70_ps + 500_ps});
-  CHECK(three.statistics.buffer_overflows == 0);
-  t.page_buffers = 1;  // an attempt that fails gives its buffer back, too
-  CHECK(play(t, {{read_again(0, 1), 0_ps}, {read(2), 0_ps}}).done ==
-        Times{690_ps + 70_ps + 500_ps + 570_ps, 690_ps + 70_ps + 500_ps});
-}
-
-TEST_CASE("a batch holds its page buffers until it is released, at t and not at t - 1 ps") {
-  FlashTiming t = coarse();
-  t.page_buffers = 1;
-  for (const SimTime release : {249_ps, 250_ps, 1000_ps}) {
-    FlashTimeline timeline(small(), t);
-    const PageOp first = read(0), second = read(2);
-    const FlashTicket held = timeline.submit({&first, 1}, 0_ps, true);
-    timeline.submit({&second, 1}, 0_ps);
-    std::vector<FlashCompletion> done;
-    REQUIRE(timeline.run(SimTime::max()) == 180_ps);
-    CHECK_THROWS_AS(timeline.release(held, 180_ps), InternalError);
-    timeline.take_completions(180_ps, done);
-    CHECK(timeline.run(SimTime::max()) == SimTime::max());  // stuck until the release
-    timeline.release(held, release);
-    CHECK_THROWS_AS(timeline.release(held, release), InternalError);
-    CHECK(timeline.run(release) == SimTime::max());
-    CHECK(timeline.run(release + 1_ps) == release + 70_ps);
-    CHECK(timeline.statistics().buffer_overflows == 0);
-  }
-}
-
-TEST_CASE("batches complete whatever they hold: what only unfinished batches stand in the way of goes ahead") {
-  FlashTiming t = coarse();
-  t.page_buffers = 2;
-  FlashTimeline timeline(small(), t);
-  const std::vector<PageOp> large{read(0), read(2), read(4), read(6), read(1), read(3)};
-  const FlashTicket a = timeline.submit(large, 0_ps, true);
-  const FlashTicket b = timeline.submit(large, 0_ps, true);
-  std::vector<FlashCompletion> done;
-  SimTime last{};
-  for (std::size_t n = 1; n <= 2; ++n) {
-    last = timeline.run(SimTime::max());
-    REQUIRE(last != SimTime::max());
-    timeline.take_completions(last, done);
-    REQUIRE(done.size() == n);
-    timeline.release(done.back().ticket, last);
-  }
-  CHECK(done[0].ticket == a);
-  CHECK(done[1].ticket == b);
-  CHECK(timeline.statistics().buffer_overflows > 0);
-  CHECK(timeline.run(SimTime::max()) == SimTime::max());
-  // All are free again.
-  const std::uint64_t overflows = timeline.statistics().buffer_overflows;
-  timeline.submit(std::vector{read(0), read(2)}, last, true);
-  timeline.take_completions(timeline.run(SimTime::max()), done);
-  CHECK(timeline.statistics().buffer_overflows == overflows);
 }
 
 }  // namespace

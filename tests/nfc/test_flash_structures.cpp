@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
+#include "base/fixed_divisor.h"
 #include "nfc/core/arg_min.h"
-#include "nfc/core/fixed_divisor.h"
 #include "nfc/core/flash_timeline.h"
 #include "nfc/core/nearly_sorted_queue.h"
 

@@ -18,7 +18,7 @@ std::int64_t ceil_ratio(unsigned __int128 a, unsigned __int128 b, unsigned __int
 }  // namespace
 
 TEST_CASE("transfer time has a closed form with packet overhead") {
-  // Generation 3, 4 lanes: 8 GT/s * 4 * 128/130 / 8 bytes a second; 4 KiB in 16 packets of 256 + 28 bytes.
+  // Generation 3, 4 lanes: 8 GT/s * 4 * 128/130 / 8 bytes per second; 4 KiB in 16 packets of 256 + 28 bytes.
   PcieLink link({.generation = 3, .lanes = 4});
   const std::uint64_t wire = 4096 + 16 * 28;
   CHECK(link.transfer_duration(Bytes{4096}).ps ==

@@ -9,7 +9,7 @@ using namespace csdsim::ftl::test;
 namespace {
 
 const FlashGeometry kFlash{8, 8, 4, 64, 256, Bytes::kib(4)};
-/// OPT-13B: 40 heads of 128, 256 bytes a row, 16 rows a page.
+/// OPT-13B: 40 heads of 128, 256 bytes per row, 16 rows a page.
 const KvShape kOpt{40, 40, 128, 2048};
 
 KvLayout layout(std::string_view policy, const KvShape& shape, Bytes page = Bytes::kib(4),

@@ -6,6 +6,7 @@
 #include "experiment/mapping_policies/policy_study.h"
 #include "experiment/mapping_policies/policy_tables.h"
 #include "ftl/policies/registry.h"
+#include "report/csv.h"
 
 using namespace csdsim;
 using namespace csd_model;
@@ -70,7 +71,7 @@ TEST_CASE(
   CHECK(instinfer.scattered_pages == 2 * 16);  // 2|U|, algorithms.md 3.4
   CHECK(instinfer.scattered_amplification == 16);
 
-  const PolicyFigures paired = figures("paired");  // K and V of 8 tokens a page
+  const PolicyFigures paired = figures("paired");  // K and V of 8 tokens per page
   CHECK(paired.near_pages == 2);
   CHECK(paired.scattered_pages == 16);
 
@@ -90,7 +91,7 @@ TEST_CASE("the channels of an attend: even where a head is striped, one of all w
 }
 
 TEST_CASE("tail policies: rewrites, read-backs and DRAM appear where they belong") {
-  // T = 1,024: up to 63 K pages a head are scored before a window is full, of which a partial window leaves 15.
+  // T = 1,024: up to 63 K pages per head are scored before a window is full, of which a partial window leaves 15.
   PolicyStudyConfig config = small();
   config.least_tokens = 1100;
   config.most_tokens = 1300;
@@ -120,5 +121,5 @@ TEST_CASE("a study gives the same figures every time, as tables and as a picture
   CHECK(read_table(a).dump() == read_table(b).dump());
   CHECK(write_table(a).dump() == write_table(b).dump());
   CHECK(policy_svg(a) == policy_svg(b));
-  CHECK(table_csv(tail_table(a)).starts_with("policy,tail,embedding_group,"));
+  CHECK(report::csv_rows(tail_table(a)).starts_with("policy,tail,embedding_group,"));
 }

@@ -15,11 +15,11 @@ namespace csdsim::host {
 
 struct EvaluationOptions {
   PerplexityOptions windows;  ///< the protocol of perplexity()
-  RecallOptions recall;       ///< no distances: no recall. A trial a window; the filler is the window's prefill
+  RecallOptions recall;       ///< no distances: no recall. One trial per window; the filler is the window's prefill
   QueryPrecision precision = QueryPrecision::f16;
   /// Attention where the decoder's backend computes (Backend::make_attention()); else on the host's processor.
   bool attention_on_backend = false;
-  std::uint32_t batch = 8;  ///< windows that run together; results do not depend on it but for rounding
+  std::uint32_t batch = 8;  ///< windows that run together; results depend on it only by rounding
 };
 
 struct EvaluatedSetting {
@@ -28,7 +28,7 @@ struct EvaluatedSetting {
 };
 
 /// Spreads are standard errors of means over windows, which are as good as independent of one another; tokens of one
-/// window are not. Nothing where there are fewer than two windows.
+/// window are not. Empty for fewer than two windows.
 using Spread = std::optional<double>;
 
 /// Shares and counts of the answer tokens of all trials at one distance.
@@ -44,13 +44,13 @@ struct EvaluationRow {
   std::string setting;
   double perplexity = 0;  ///< exp of the mean negative log-likelihood
   Spread perplexity_spread;
-  /// Of perplexity / dense_perplexity, from the differences to dense attention window by window: what the text makes
-  /// hard for both cancels.
+  /// Spread of perplexity / dense_perplexity, from the differences to dense attention in each window: difficulty of the
+  /// text, which affects both, cancels.
   Spread ratio_spread;
   std::uint64_t tokens_scored = 0;
   std::uint64_t greedy_equal = 0;  ///< scored positions at which the likeliest token is that of dense attention
-  /// Attention mass kept, as the method reckons with it: SparQ's and SparF's alpha, which is approximate. For the other
-  /// methods mass_mean.
+  /// Attention mass kept, as the method estimates it: SparQ's and SparF's alpha, which is approximate. Equal to
+  /// mass_mean for the other methods.
   double alpha_mean = 0;
   double mass_mean = 0;     ///< exact softmax mass of a query head on the tokens that it attended to
   double kept_mean = 0;     ///< tokens attended to over tokens in the cache
@@ -69,13 +69,14 @@ struct EvaluationResult {
 struct EvaluationHooks {
   /// After each batch of a setting.
   std::function<void(std::size_t done, std::size_t total)> progress;
-  /// Selections of setting `index`, a call a decode step, layer and KV head; `tokens` are in the cache.
+  /// Called with the selections of setting `index`, once per decode step, layer and KV head; `tokens` is the number in
+  /// the cache.
   std::function<void(std::size_t index, SequenceId window, LayerId, KvHead, std::uint32_t tokens, const HeadSelection&)>
       selected;
 };
 
-/// Evaluates every setting. Dense attention is run besides, as what greedy tokens are
-/// compared with. UserError as window_count(), recall_trial() and configure_method().
+/// Evaluates every setting. Dense attention runs as well, as the reference for greedy tokens. UserError as
+/// window_count(), recall_trial() and configure_method().
 EvaluationResult evaluate(const Decoder& decoder, std::span<const TokenId> text,
                           const std::vector<EvaluatedSetting>& settings, const EvaluationOptions& options,
                           const EvaluationHooks& hooks = {});

@@ -1,4 +1,4 @@
-// A task that only the far context of a token solves: a planted span of text has to be found again.
+// A task that needs distant context: finding a planted span of text again.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,15 @@
 
 namespace csdsim::host {
 
-/// A trial a window. The filler is the part of the window that is prefilled. A fact is a span of the text outside it,
-/// drawn from the seed, `cue` + `answer` tokens long; it replaces the filler's tokens from `distance` before its end
-/// on. After the prefill the fact is fed once more through the decode path, by teacher forcing. Asked for are those
-/// tokens of the answer that dense attention does not predict greedily when nothing was planted: they do not follow
-/// from the filler, nor from the rest of the fact. Recalled are those that the method then predicts greedily.
+/// One trial per window. The filler is the part of the window that is prefilled. A fact is a span of the text outside
+/// it, drawn from the seed, `cue` + `answer` tokens long; it replaces the filler's tokens from `distance` before its
+/// end on. After the prefill the fact is fed once more through the decode path, by teacher forcing. The task asks for
+/// those tokens of the answer that dense attention does not predict greedily when nothing was planted: they follow
+/// neither from the filler nor from the rest of the fact. A token counts as recalled if the method predicts it
+/// greedily.
 struct RecallOptions {
   std::vector<std::uint32_t> distances;  ///< tokens from the first token of the fact to its repetition's first one
-  std::uint32_t cue = 8;                 ///< tokens of the repetition that are not asked for
+  std::uint32_t cue = 8;                 ///< first tokens of the repetition, which the task does not ask for
   std::uint32_t answer = 24;
   std::uint64_t seed = 1;
 

@@ -1,4 +1,4 @@
-// Feeding known tokens through the decode path, after a dense prefill that any number of methods can start from.
+// Feeds known tokens through the decode path. Several methods can start from one dense prefill.
 #pragma once
 
 #include <span>
@@ -9,10 +9,10 @@
 
 namespace csdsim::host {
 
-/// What a model predicted in the place of a known token.
+/// What a model predicted at the position of a known token.
 struct Prediction {
   double nll = 0;  ///< of the known token, natural logarithm
-  TokenId greedy;  ///< the likeliest token, of equals the lowest
+  TokenId greedy;  ///< the most likely token; of equals the lowest id
 };
 
 /// K, V and queries of densely prefilled prompts, kept so that a prefill is computed once.
@@ -43,7 +43,7 @@ std::vector<std::vector<Prediction>> force(const Decoder& decoder, AttentionProv
                                            const Prefilled& prompts,
                                            std::span<const std::span<const TokenId>> continuations);
 
-/// What `logits` say about `token`.
+/// The prediction of `token` by `logits`.
 Prediction prediction(std::span<const float> logits, TokenId token);
 
 }  // namespace csdsim::host

@@ -1,5 +1,5 @@
-// The operators of the attention methods: what they keep of a cache, and how they choose tokens. All of them take the
-// sequences of a batch, whose new tokens stand in the cache already; q is [sequences][heads * d], scores and lists are
+// Operators of the attention methods: they maintain what a method keeps of a cache, and choose tokens. All take the
+// sequences of a batch, whose new tokens are in the cache already; q is [sequences][heads * d], scores and lists are
 // [sequences][heads, KV heads or lists][stride]. Shapes are preconditions.
 #pragma once
 
@@ -7,31 +7,31 @@
 
 namespace csdsim::host::cuda {
 
-/// Sequences of a batch, on the device: `first` tokens were in the cache before those that came now.
+/// Sequences of a batch, on the device: `first` tokens were in the cache before the new ones.
 struct SequenceView {
   const std::uint32_t* slots = nullptr;
-  const std::uint32_t* rows = nullptr;  ///< of the first new token among the rows of the batch
+  const std::uint32_t* rows = nullptr;  ///< row of the first new token in the batch
   const std::uint32_t* firsts = nullptr;
   const std::uint32_t* lengths = nullptr;
   std::uint32_t count = 0;
   std::uint32_t longest = 0;   ///< length
-  std::uint32_t most_new = 0;  ///< tokens that came to one sequence
+  std::uint32_t most_new = 0;  ///< largest number of new tokens of a sequence
 };
 
-/// k and v rows [kv_heads * d] to the caches.
+/// Stores rows of k and v, [kv_heads * d], in the caches.
 void extend_cache(const Stream& stream, const SequenceView& batch, const __half* k, const __half* v,
                   const CacheShape& shape, __half* keys, __half* values);
 
 // Choosing the best.
 
-/// How choose_best() finds them: CUB's segmented sort of whole lists, or the k-th largest score bit by bit, which reads
-/// a list 34 times and writes nothing but the choice; `automatic` is the latter.
+/// How choose_best() works: by CUB's segmented sort of whole lists, or by finding the k-th largest score bit by bit,
+/// which reads a list 34 times and writes only the choice; `automatic` is the latter.
 enum class TopKernel : std::uint8_t { automatic, sort, select };
 
-/// The newest[sequence] tokens and, of the others, those with the largest scores, counts[sequence][list] in all, at
-/// most the length; for decode_attention(): chosen like scores, in no order that is promised. `newest` is at most the
-/// counts' least, or what is chosen is the newest tokens. Equal scores: the lower index. NaN counts as smallest (select
-/// alone).
+/// Chooses the newest[sequence] tokens and, of the others, those with the largest scores: counts[sequence][list] in
+/// all, at most the length. The result is for decode_attention(), in the layout of the scores; its order is
+/// unspecified. `newest` must not exceed the smallest count, otherwise only the newest tokens are chosen. Equal scores:
+/// the lower index. NaN counts as smallest (select alone).
 void choose_best(const Stream& stream, DevicePool& pool, const SequenceView& batch, std::uint32_t lists,
                  std::uint32_t stride, const float* scores, const std::uint32_t* newest, const std::uint32_t* counts,
                  std::uint32_t* chosen, TopKernel kernel = TopKernel::automatic);
@@ -40,7 +40,7 @@ void choose_best(const Stream& stream, DevicePool& pool, const SequenceView& bat
 void sort_lists(const Stream& stream, DevicePool& pool, const float* scores, const std::uint32_t* indices,
                 std::size_t total, std::size_t segments, const int* begins, const int* ends, std::uint32_t* sorted);
 
-/// The first `sinks` tokens and the newest, counts[sequence] in all, the very newest always: chosen
+/// Chooses the first `sinks` tokens and the newest ones, counts[sequence] in all, always including the last one: chosen
 /// [sequences][1][stride].
 void choose_window(const Stream& stream, const SequenceView& batch, std::uint32_t sinks, std::uint32_t stride,
                    const std::uint32_t* counts, std::uint32_t* chosen);
@@ -52,12 +52,12 @@ void softmax_scales(const Stream& stream, std::uint32_t sequences, const CacheSh
 
 // SparQ.
 
-/// What it keeps: components [slot][kv head][d][capacity] of the keys, means [slot][kv head][d] of the values.
+/// What SparQ keeps: components [slot][kv head][d][capacity] of the keys, means [slot][kv head][d] of the values.
 void extend_components(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const __half* keys,
                        const __half* values, __half* components, float* means);
 
-/// The r components with the largest sum of |q| over the group, ascending, [sequences][kv heads][r], and by what logits
-/// of these are divided, tau [sequences][heads].
+/// The r components with the largest sum of |q| over the group, ascending, [sequences][kv heads][r], and the divisor of
+/// logits over these components, tau [sequences][heads].
 void choose_components(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const __half* q,
                        std::uint32_t r, std::uint32_t* chosen, float* tau);
 
@@ -66,11 +66,11 @@ void component_logits(const Stream& stream, const SequenceView& batch, const Cac
                       const __half* components, const std::uint32_t* chosen, const float* tau, std::uint32_t r,
                       std::uint32_t stride, float* logits);
 
-/// One score a KV head: the sum over its group of the logits, or of the probabilities.
+/// One score per KV head: the sum over its group of the logits, or of the probabilities.
 void combine_logits(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const float* logits,
                     std::uint32_t stride, const float2* softmax, bool probabilities, float* scores);
 
-/// What of the softmax of `logits` lies on the chosen tokens, alpha [sequences][heads], at most 1.
+/// The share of the softmax of `logits` on the chosen tokens, alpha [sequences][heads], at most 1.
 struct BlendArguments {
   const float* logits = nullptr;
   const float2* softmax = nullptr;
@@ -89,7 +89,7 @@ void blend_mean(const Stream& stream, const SequenceView& batch, const CacheShap
 
 // H2O.
 
-/// The kept tokens of every slot and KV head, ascending, and what they weigh: kept and weights [slot][kv
+/// The kept tokens of every slot and KV head, ascending, and their weights: kept and weights [slot][kv
 /// head][capacity], counts [slot][kv head].
 struct KeptTokens {
   std::uint32_t* kept = nullptr;
@@ -97,13 +97,13 @@ struct KeptTokens {
   std::uint32_t* counts = nullptr;
 };
 
-/// New tokens are kept at weight 0; a sequence that begins has nothing else.
+/// Adds the new tokens with weight 0; for a sequence that begins, they are all that is kept.
 void keep_new(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const KeptTokens& state);
 /// The lists of the batch's sequences: chosen [sequences][kv heads][stride], counts [sequences][kv heads].
 void list_kept(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const KeptTokens& state,
                std::uint32_t stride, std::uint32_t* chosen, std::uint32_t* counts);
-/// Adds the softmax weights that the rows of a prompt give its tokens, which are all kept; q [rows][heads * d]. Needs
-/// memory for maximum and sum of every row and head.
+/// Adds the softmax weights that the rows of a prompt give its tokens, which are all kept; q [rows][heads * d]. It
+/// needs memory for maximum and sum of every row and head.
 void weigh_prompt(const Stream& stream, DevicePool& pool, const SequenceView& batch, const CacheShape& shape,
                   const __half* q, const __half* keys, const KeptTokens& state);
 /// Scaled scores of the listed tokens, [sequences][heads][stride].
@@ -128,7 +128,7 @@ struct SpeculationArguments {
   const __half* q = nullptr;  ///< [slot][heads * d]
   const float* skew = nullptr;
   const float* projected = nullptr;
-  const std::uint32_t* dense = nullptr;    ///< by sequence: 1 where everything is fetched
+  const std::uint32_t* dense = nullptr;    ///< by sequence: 1 if all tokens are fetched
   const std::uint32_t* budgets = nullptr;  ///< by sequence: tokens at most, the newest one included
   std::uint32_t columns = 0;
   std::uint32_t stride = 0;
@@ -158,8 +158,8 @@ struct ChunkLevels {
 
 void extend_chunks(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const __half* keys,
                    const ChunkLevels& levels);
-/// As ChunkAttention chooses: budgets[sequence] tokens, ascending, [sequences][kv heads][stride], counts and how many
-/// abstracts were looked at [sequences][kv heads].
+/// Chooses as ChunkAttention does: budgets[sequence] tokens, ascending, [sequences][kv heads][stride], their counts and
+/// the number of abstracts examined, both [sequences][kv heads].
 void choose_by_chunks(const Stream& stream, DevicePool& pool, const SequenceView& batch, const CacheShape& shape,
                       const __half* q, const ChunkLevels& levels, const std::uint32_t* budgets, std::uint32_t stride,
                       std::uint32_t* chosen, std::uint32_t* counts, std::uint32_t* examined);
@@ -169,17 +169,18 @@ void choose_by_chunks(const Stream& stream, DevicePool& pool, const SequenceView
 /// Rows of d values as integers of 8 bits times a scale: see host::quantise().
 void quantise(const Stream& stream, const __half* rows, std::size_t count, std::uint32_t d, std::int8_t* out,
               float* scales);
-/// New keys in 8 or 4 bits, one a byte: out [slot][kv head][capacity][d], scales [slot][kv head][capacity].
+/// Quantises new keys to 8 or 4 bits, one value per byte: out [slot][kv head][capacity][d], scales [slot][kv
+/// head][capacity].
 void quantise_keys(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const __half* keys,
                    std::uint32_t bits, std::int8_t* out, float* scales);
 
-/// What becomes of the scores of the heads that share a list: see ScoreAggregate.
+/// How the scores of the heads that share a list are combined: see ScoreAggregate.
 struct ImportanceQuery {
   const std::int8_t* q = nullptr;  ///< [sequences][heads][d]
   const float* q_scales = nullptr;
   const std::int8_t* keys = nullptr;
   const float* key_scales = nullptr;
-  bool per_head = false;  ///< a list a KV head, else one for all
+  bool per_head = false;  ///< one list per KV head, else one for all
   bool largest = false;   ///< the largest of the heads, not their sum
 };
 /// The importance of ImportanceAttention of all tokens but the newest, scores [sequences][lists][stride]; d is a

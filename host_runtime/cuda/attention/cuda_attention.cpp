@@ -264,7 +264,7 @@ void DeviceAttention::observe(LayerId layer, std::span<const SequenceId> sequenc
     std::vector<float> mass(group, 1.0f);
     for (std::uint32_t g = 0; g < group && selections[i].tokens.size() < batch.lengths[sequence]; ++g) {
       const float2 kept = part[i * group + g], whole = all[i * group + g];
-      mass[g] = std::min(kept.y * std::exp(kept.x - whole.x) / whole.y, 1.0f);  // rounding may carry it beyond 1
+      mass[g] = std::min(kept.y * std::exp(kept.x - whole.x) / whole.y, 1.0f);  // rounding may make it exceed 1
     }
     observer_({sequences[sequence], layer, KvHead{static_cast<std::uint32_t>(i % config_.kv_heads)},
                batch.lengths[sequence], mass, selections[i]});
@@ -273,7 +273,7 @@ void DeviceAttention::observe(LayerId layer, std::span<const SequenceId> sequenc
 
 namespace {
 
-// As fp16, without a copy where they are.
+// As fp16; without a copy if they are fp16 already.
 template <class T>
 struct Halves {
   DeviceBuffer<__half> made;

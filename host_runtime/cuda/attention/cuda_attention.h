@@ -7,8 +7,8 @@
 
 namespace csdsim::host::cuda {
 
-/// Keys, values, queries in fp16, sums and outputs in fp32, rounded to fp16 as every provider's. The cache of every
-/// sequence has room for as many tokens as the longest one needs, by doubling.
+/// Keys, values, queries in fp16, sums and outputs in fp32, rounded to fp16 like those of every provider. The cache of
+/// every sequence has room for as many tokens as the longest one needs, by doubling.
 class DeviceAttention : public MethodAttention {
  public:
   DeviceAttention(Context& context, const ModelConfig& config, const MethodOptions& options);
@@ -63,7 +63,7 @@ class DeviceAttention : public MethodAttention {
   std::vector<std::uint32_t> free_slots_;
 };
 
-/// The same for a backend that computes in T: rows of its tensors stay where they are.
+/// The same for a backend that computes in T: rows of its tensors stay on the device.
 template <class T>
 class CudaAttention final : public DeviceAttention {
  public:

@@ -34,7 +34,7 @@ class Local final : public DeviceMethod {
   LocalOptions options_;
 };
 
-/// Makes a method of its options.
+/// Makes a method from its options.
 struct Maker {
   Context& context;
   const ModelConfig& config;
@@ -84,7 +84,7 @@ std::vector<std::uint32_t> DeviceMethod::repeated(std::span<const std::uint32_t>
 
 bool supports_on_device(const MethodOptions& options, const ModelConfig& config) {
   if (config.head_dim > 256) return false;
-  // Products of four bytes at a time.
+  // The dot product handles four bytes at a time.
   return !std::holds_alternative<ImportanceOptions>(options) || config.head_dim % 4 == 0;
 }
 

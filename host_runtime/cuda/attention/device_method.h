@@ -1,4 +1,4 @@
-// A method of attention on the GPU: what it keeps beside the cache, and which tokens it chooses.
+// A method of attention on the GPU: its state beside the cache, and its choice of tokens.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace csdsim::host::cuda {
 
-/// Sequences whose new tokens are in the caches of a layer, on the host and on the device.
+/// The sequences of a call, whose new tokens are in the caches of a layer; as arrays on the host and on the device.
 struct Batch {
   std::vector<std::uint32_t> slots, rows, firsts, lengths;  ///< see SequenceView
   DeviceBuffer<std::uint32_t> on_device;                    ///< the four, one after another
@@ -26,23 +26,24 @@ struct LayerCache {
   const __half* values = nullptr;
 };
 
-/// The tokens to attend to, for decode_attention(); without lists all of them.
+/// The tokens to attend to, for decode_attention(); all tokens if there are no lists.
 struct Choice {
   DeviceBuffer<std::uint32_t> chosen;  ///< [sequences][lists][stride]
   DeviceBuffer<std::uint32_t> counts;  ///< [sequences][lists]
   std::uint32_t lists = 0;
   std::uint32_t stride = 0;
-  std::uint32_t most = 0;  ///< no count is larger
+  std::uint32_t most = 0;  ///< upper bound of the counts
 };
 
-/// Calls come as to an AttentionProvider, for one layer and several sequences; extend() follows everything that comes
-/// into the cache. What choose() leaves for finish() and describe() may be kept in the object.
+/// Calls come in the order of an AttentionProvider, for one layer and several sequences; extend() follows each addition
+/// to the cache. choose() may leave data in the object for finish() and describe().
 class DeviceMethod {
  public:
   DeviceMethod(Context& context, const ModelConfig& config) : context_(context), config_(config) {}
   virtual ~DeviceMethod() = default;
 
-  /// Room for slots of `capacity` tokens: comes before the first use of a slot or token beyond what was.
+  /// Makes room for slots of `capacity` tokens. It is called before the first use of a slot or token beyond the former
+  /// size.
   virtual void reserve(std::size_t slots, std::size_t capacity) = 0;
   virtual void extend(const LayerCache&, const Batch&) {}
   virtual bool learns_from_prompt() const { return false; }
@@ -54,9 +55,9 @@ class DeviceMethod {
 
   /// q is [sequences][heads * d].
   virtual Choice choose(const LayerCache& cache, const Batch& batch, const __half* q) = 0;
-  /// After the attention to what was chosen, whose result is `out`.
+  /// Called after the attention to the chosen tokens, whose result is `out`.
   virtual void finish(const LayerCache&, const Batch&, const Choice&, const __half*, float*) {}
-  /// Fills everything but `tokens`, which are there, of the selections [sequence][kv head].
+  /// Fills the selections [sequence][kv head], except for `tokens`, which are filled already.
   virtual void describe(const Batch& batch, std::span<HeadSelection> selections);
 
  protected:
@@ -65,14 +66,14 @@ class DeviceMethod {
   DeviceBuffer<std::uint32_t> on_device(std::span<const std::uint32_t> values) const;
   std::vector<std::uint32_t> budgets(const TokenBudget& budget, const Batch& batch) const;
   Choice empty_choice(const Batch& batch, std::uint32_t lists) const;
-  /// Every list's count by its sequence's.
+  /// Gives every list the count of its sequence.
   static std::vector<std::uint32_t> repeated(std::span<const std::uint32_t> values, std::uint32_t times);
 
   Context& context_;
   ModelConfig config_;
 };
 
-/// Whether make_device_method() has it.
+/// Whether make_device_method() supports the method.
 bool supports_on_device(const MethodOptions& options, const ModelConfig& config);
 std::unique_ptr<DeviceMethod> make_device_method(Context& context, const ModelConfig& config,
                                                  const MethodOptions& options);

@@ -10,7 +10,7 @@ namespace csdsim::host::cuda {
 inline unsigned blocks_of(std::size_t items, std::uint32_t a_block) {
   return static_cast<unsigned>((items + a_block - 1) / a_block);
 }
-/// KV heads of sequences.
+/// Grid of (KV heads, sequences).
 inline dim3 head_grid(const SequenceView& batch, const CacheShape& shape) { return dim3(shape.kv_heads, batch.count); }
 /// Blocks of `a_block` of `items`, for KV heads of sequences.
 inline dim3 item_grid(std::uint32_t items, std::uint32_t a_block, const SequenceView& batch, const CacheShape& shape) {

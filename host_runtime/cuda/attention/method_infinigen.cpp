@@ -50,7 +50,7 @@ class Infinigen final : public DeviceMethod {
       }
       copy_to_device(stream(), std::span<const float>(skew),
                      layer.skew.data() + std::size_t{batch.slots[i]} * config_.kv_heads * size);
-      // From pageable memory: the copy has been taken when the call returns.
+      // The source is pageable memory, so the copy has been made when the call returns.
       layer.learned[batch.slots[i]] = true;
     }
     project(cache, batch);

@@ -5,14 +5,14 @@
 
 namespace csdsim::host::cuda {
 
-/// [slots][lists][capacity][width]. What was there stays when it grows; what is new is unspecified.
+/// [slots][lists][capacity][width]. Contents stay when it grows; new elements are unspecified.
 template <class T>
 class SlotArray {
  public:
   SlotArray() = default;
   SlotArray(std::size_t lists, std::size_t width) : lists_(lists), width_(width) {}
 
-  /// At least so many slots and exactly this capacity, which never falls.
+  /// Grows to at least `slots` slots and exactly this capacity, which never decreases.
   void reserve(const Stream& stream, DevicePool& pool, std::size_t slots, std::size_t capacity) {
     if (slots == slots_ && capacity == capacity_) return;
     DeviceBuffer<T> grown(pool, slots * lists_ * capacity * width_);
@@ -33,7 +33,7 @@ class SlotArray {
   DeviceBuffer<T> values_;
 };
 
-/// `count` of what make() returns: such arrays are moved, never copied.
+/// `count` results of make(): such arrays can be moved but not copied.
 template <class Make>
 auto made(std::size_t count, Make make) {
   std::vector<decltype(make())> all;

@@ -1,4 +1,4 @@
-// By itself, because CUB takes long to compile.
+// In a file of its own, because CUB takes long to compile.
 #include <cub/device/device_segmented_radix_sort.cuh>
 
 #include "host_runtime/cuda/attention/choosing.h"
@@ -14,7 +14,7 @@ void sort_lists(const Stream& stream, DevicePool& pool, const float* scores, con
         workspace, bytes, scores, keys.data(), indices, sorted, static_cast<int>(total), static_cast<int>(segments),
         begins, ends, 0, 32, stream.get()));
   };
-  sort(nullptr);  // says what it needs
+  sort(nullptr);  // returns the size of the workspace
   const DeviceBuffer<> workspace(pool, bytes);
   sort(workspace.data());
 }

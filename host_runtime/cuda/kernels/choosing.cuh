@@ -31,7 +31,7 @@ struct ListCounts {
 };
 
 /// Prepares the sort of [lists][stride] scores: indices that count up, and where lists, less the newest tokens, begin
-/// and end. A block a list.
+/// and end. One block per list.
 static __global__ void prepare_lists_kernel(SequenceView batch, std::uint32_t lists, std::uint32_t stride,
                                             const std::uint32_t* newest, const std::uint32_t* counts,
                                             std::uint32_t* indices, int* begins, int* ends) {
@@ -43,7 +43,7 @@ static __global__ void prepare_lists_kernel(SequenceView batch, std::uint32_t li
   ends[blockIdx.x] = begin + static_cast<int>(list.length - list.newest);
 }
 
-/// The first of the sorted indices, and the newest tokens. A block a list.
+/// The first of the sorted indices, and the newest tokens. One block per list.
 static __global__ void take_best_kernel(SequenceView batch, std::uint32_t lists, std::uint32_t stride,
                                         const std::uint32_t* newest, const std::uint32_t* counts,
                                         const std::uint32_t* sorted, std::uint32_t* chosen) {
@@ -58,7 +58,7 @@ static __global__ void take_best_kernel(SequenceView batch, std::uint32_t lists,
 inline constexpr std::uint32_t kSelectThreads = 256;
 
 /// The same without a sort: the score that the last one taken has, then all above it and the first of its equals,
-/// ascending. A block a list; shared memory: a value a thread and one more.
+/// ascending. One block per list; shared memory: one value per thread and one more.
 static __global__ void select_best_kernel(SequenceView batch, std::uint32_t lists, std::uint32_t stride,
                                           const std::uint32_t* newest, const std::uint32_t* counts,
                                           const float* all_scores, std::uint32_t* all_chosen) {

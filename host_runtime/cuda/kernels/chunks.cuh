@@ -1,4 +1,4 @@
-// Bounds of chunks of keys, and the choice of tokens by them: ChunkAttention step by step, a block a KV head.
+// Bounds of chunks of keys, and the choice of tokens by them: ChunkAttention step by step, one block per KV head.
 #pragma once
 
 #include "host_runtime/cuda/kernels/sequences.cuh"
@@ -90,7 +90,7 @@ struct ChunkChoice {
   std::uint32_t* examined;
 };
 
-/// Grid (kv heads, sequences); shared memory: a value a thread.
+/// Grid (kv heads, sequences); shared memory: one value per thread.
 static __global__ void choose_chunks_kernel(SequenceView batch, CacheShape shape, ChunkLevels levels, ChunkChoice c) {
   enum State : std::uint8_t { out, in, coming };
   const HeadPlace place(batch, blockIdx.y, blockIdx.x, shape.kv_heads);

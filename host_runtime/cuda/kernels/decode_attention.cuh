@@ -1,5 +1,5 @@
-// Attention of one query token a sequence over its cache: keys and values are read once for all query heads that share
-// them. The tokens of a head may be split over blocks, whose results are merged by their log-sum-exp.
+// Attention of one query token per sequence over its cache: keys and values are read once for all query heads that
+// share them. The tokens of a head may be split over blocks, whose results are merged by their log-sum-exp.
 #pragma once
 
 #include <cfloat>
@@ -10,7 +10,7 @@ namespace csdsim::host::cuda {
 
 /// q and out are [sequences][heads * d], their rows q_stride and out_stride apart. Caches are [slot][kv
 /// head][token][d]; sequence i is in slot slots[i], or i where there are none. `chosen`, where given, lists the tokens
-/// to attend to, [sequences][chosen_lists][chosen_stride], a list a KV head or one for all, of which the first
+/// to attend to, [sequences][chosen_lists][chosen_stride], one list per KV head or one for all, of which the first
 /// chosen_counts[sequence][list] count; else all `lengths[sequence]` are. partial_out [sequences][heads][splits][d] and
 /// partial_scale [sequences][heads][splits] (maximum, sum) are used when splits > 1. `softmax`, where given, takes
 /// maximum and sum [sequences][heads].
@@ -53,7 +53,7 @@ constexpr std::size_t decode_shared_bytes(std::uint32_t d) {
   return ring > merge ? ring : merge;
 }
 
-/// What of a head's tokens is a block's, and where token i of them stands.
+/// The part of a head's tokens that one block handles, and the position of its token i.
 struct TokenRange {
   std::uint32_t begin, end, last;
   const std::uint32_t* chosen;
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(32 * kDecodeWarps) decode_tile_kernel(DecodeAr
     }
   }
 
-  constexpr std::uint32_t kKeyPieces = D / 16, kPieces = 2 * kKeyPieces;  // of 16 bytes a thread and chunk
+  constexpr std::uint32_t kKeyPieces = D / 16, kPieces = 2 * kKeyPieces;  // of 16 bytes per thread and chunk
   uint4* const ring = block_memory<uint4>() + threadIdx.x;
   const auto place = [&](std::uint32_t chunk, std::uint32_t piece) {
     return ring + (chunk % kDecodeDepth * kPieces + piece) * 32 * kDecodeWarps;

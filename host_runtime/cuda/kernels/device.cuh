@@ -152,7 +152,7 @@ __device__ __forceinline__ float warp_max(float value) {
   return value;
 }
 
-/// The sum over the block, to every thread; `scratch` holds a float a warp and may be used again after a barrier.
+/// The sum over the block, to every thread; `scratch` holds one float per warp and may be used again after a barrier.
 __device__ __forceinline__ float block_sum(float value, float* scratch) {
   value = warp_sum(value);
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;

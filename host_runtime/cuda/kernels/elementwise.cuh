@@ -5,7 +5,7 @@
 
 namespace csdsim::host::cuda {
 
-/// out[i] = table[rows[i]]; a block a row. `shift`, which may be null, is a second table that is added, at
+/// out[i] = table[rows[i]]; one block per row. `shift`, which may be null, is a second table that is added, at
 /// shift_rows[i] + shift_offset: learned positions.
 template <class T>
 __global__ void gather_rows_kernel(const T* table, const std::uint32_t* rows, const T* shift,
@@ -19,8 +19,8 @@ __global__ void gather_rows_kernel(const T* table, const std::uint32_t* rows, co
   }
 }
 
-/// A block a row: x += delta (where given), then out = norm(x). With kCentre LayerNorm, gamma and beta; else RMSNorm.
-/// `delta` and `out` may be null. Shared memory: 2 floats a warp and `cols` floats.
+/// One block per row: x += delta (where given), then out = norm(x). With kCentre LayerNorm, gamma and beta; else
+/// RMSNorm. `delta` and `out` may be null. Shared memory: 2 floats per warp and `cols` floats.
 template <class T, bool kCentre>
 __global__ void norm_kernel(T* x, const T* delta, const float* gamma, const float* beta, float epsilon,
                             std::uint32_t cols, T* out) {
@@ -65,8 +65,8 @@ __device__ __forceinline__ void rotate_pair(const T* from, T* to, std::uint32_t 
   to[i + half] = from_float<T>(second * cosine + first * sine);
 }
 
-/// Rotary positions in place of the first `cols` elements of rows that are `stride` apart; a block a row of heads of
-/// 2 * half elements.
+/// Rotary positions in place of the first `cols` elements of rows that are `stride` apart; one block per row of heads
+/// of 2 * half elements.
 template <class T>
 __global__ void rotate_kernel(T* x, const std::uint32_t* positions, const float* frequency, std::uint32_t cols,
                               std::size_t stride, std::uint32_t half) {
@@ -77,8 +77,8 @@ __global__ void rotate_kernel(T* x, const std::uint32_t* positions, const float*
   }
 }
 
-/// One decode step of a layer; a block a sequence. `qkv` rows hold q, k and v of all heads. Rotates q in place and k on
-/// its way (where `frequency` is given), and writes k and v to the caches [sequence][kv head][capacity][d] at the
+/// One decode step of a layer; one block per sequence. `qkv` rows hold q, k and v of all heads. Rotates q in place and
+/// k on its way (where `frequency` is given), and writes k and v to the caches [sequence][kv head][capacity][d] at the
 /// sequence's position.
 template <class T>
 __global__ void append_kernel(T* qkv, const std::uint32_t* positions, const float* frequency, std::uint32_t heads,

@@ -10,7 +10,7 @@ inline constexpr std::uint32_t kGemvTile = 16;   ///< rows of w of a block of th
 inline constexpr std::uint32_t kGemvWarps = 4;   ///< warps of a block
 inline constexpr std::uint32_t kGemvRun = 64;    ///< columns of w that a warp takes at a time: a line of memory
 inline constexpr std::uint32_t kGemvDepth = 4;   ///< runs under way
-inline constexpr std::uint32_t kGemvPieces = 6;  ///< of 16 bytes a thread and run: two of x, four of w
+inline constexpr std::uint32_t kGemvPieces = 6;  ///< of 16 bytes per thread and run: two of x, four of w
 inline constexpr std::size_t kGemvSharedBytes = std::size_t{kGemvDepth} * kGemvPieces * 32 * kGemvWarps * 16;
 
 /// x [batch][k], w [n][k]; out [batch][n] = x w^T + bias + residual, each of the two where given.
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(32 * kGemvWarps) gemv_tile_kernel(GemvArgument
 }
 static_assert(kGemvTile * kGemvBatch == 32 * kGemvWarps, "a thread a product");
 
-/// Any k and any GPU; a warp a column of out.
+/// Any k and any GPU; one warp per column of out.
 template <class T, class Out>
 __global__ void gemv_row_kernel(GemvArguments<T, Out> a) {
   const std::uint32_t lane = threadIdx.x % 32;

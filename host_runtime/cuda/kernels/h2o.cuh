@@ -71,7 +71,7 @@ static __global__ void prompt_weights_kernel(SequenceView batch, CacheShape shap
   if (threadIdx.x == 0) state.weights[place.head * shape.capacity + token] += weight;
 }
 
-/// Grid (blocks of listed tokens, kv heads, sequences), a warp a token.
+/// Grid (blocks of listed tokens, kv heads, sequences), one warp per token.
 static __global__ void listed_scores_kernel(SequenceView batch, CacheShape shape, const __half* q, const __half* keys,
                                             const std::uint32_t* chosen, const std::uint32_t* counts,
                                             std::uint32_t stride, float scale, float* scores) {
@@ -86,7 +86,7 @@ static __global__ void listed_scores_kernel(SequenceView batch, CacheShape shape
   }
 }
 
-/// Grid (blocks of kept tokens, kv heads, sequences), a thread a token.
+/// Grid (blocks of kept tokens, kv heads, sequences), one thread per token.
 static __global__ void weigh_listed_kernel(SequenceView batch, CacheShape shape, const float* scores,
                                            const float2* softmax, std::uint32_t stride, KeptTokens state) {
   const HeadPlace place(batch, blockIdx.z, blockIdx.y, shape.kv_heads);
@@ -100,7 +100,7 @@ static __global__ void weigh_listed_kernel(SequenceView batch, CacheShape shape,
 }
 
 /// Grid (kv heads, sequences). new_kept and new_weights [sequences][kv heads][stride] are where survivors wait; shared
-/// memory: a value a thread.
+/// memory: one value per thread.
 static __global__ void evict_kernel(SequenceView batch, CacheShape shape, const std::uint32_t* capacities,
                                     const std::uint32_t* recents, bool by_mean, KeptTokens state, std::uint32_t stride,
                                     std::uint32_t* new_kept, float* new_weights) {

@@ -29,14 +29,14 @@ __device__ __forceinline__ void quantise_row(const __half* row, std::uint32_t d,
   if (lane == 0) *to_scale = scale;
 }
 
-/// A warp a row.
+/// One warp per row.
 static __global__ void quantise_kernel(const __half* rows, std::size_t count, std::uint32_t d, std::int8_t* out,
                                        float* scales) {
   const std::size_t row = std::size_t{blockIdx.x} * kListWarps + threadIdx.x / 32;
   if (row < count) quantise_row(rows + row * d, d, 127, out + row * d, scales + row);
 }
 
-/// Grid (blocks of new tokens, kv heads, sequences), a warp a token.
+/// Grid (blocks of new tokens, kv heads, sequences), one warp per token.
 static __global__ void quantise_keys_kernel(SequenceView batch, CacheShape shape, const __half* keys, float largest,
                                             std::int8_t* out, float* scales) {
   const HeadPlace place(batch, blockIdx.z, blockIdx.y, shape.kv_heads);
@@ -46,7 +46,7 @@ static __global__ void quantise_keys_kernel(SequenceView batch, CacheShape shape
   quantise_row(keys + row * shape.d, shape.d, largest, out + row * shape.d, scales + row);
 }
 
-/// A warp a token but the newest. Grid (blocks of tokens, lists, sequences).
+/// One warp per token but the newest. Grid (blocks of tokens, lists, sequences).
 static __global__ void importance_kernel(SequenceView batch, CacheShape shape, ImportanceQuery query,
                                          std::uint32_t stride, float* scores) {
   const std::uint32_t lane = threadIdx.x % 32, list = blockIdx.y, sequence = blockIdx.z;

@@ -11,7 +11,7 @@ __device__ __forceinline__ float dot_by_warp(const float* a, const __half* b, st
   return warp_sum(sum);
 }
 
-/// Grid (blocks of new tokens, kv heads, sequences), a warp a token.
+/// Grid (blocks of new tokens, kv heads, sequences), one warp per token.
 static __global__ void project_keys_kernel(SequenceView batch, CacheShape shape, const __half* keys, const float* skew,
                                            std::uint32_t columns, float* projected) {
   const HeadPlace place(batch, blockIdx.z, blockIdx.y, shape.kv_heads);
@@ -63,7 +63,7 @@ static __global__ void speculated_scores_kernel(SequenceView batch, CacheShape s
   if (threadIdx.x == 0) within[place.list] = all;
 }
 
-/// Grid (sequences), a thread a head.
+/// Grid (sequences), one thread per head.
 static __global__ void fetch_counts_kernel(SequenceView batch, CacheShape shape, SpeculationArguments s,
                                            const std::uint32_t* within, std::uint32_t* counts) {
   const std::uint32_t sequence = blockIdx.x, length = batch.lengths[sequence];

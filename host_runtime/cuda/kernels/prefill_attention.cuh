@@ -1,5 +1,5 @@
 // Dense causal attention over whole sequences: FlashAttention-2 (arXiv 2307.08691) on mma.sync, and a plain kernel for
-// shapes and GPUs that it does not take.
+// shapes and GPUs that it does not support.
 #pragma once
 
 #include "host_runtime/cuda/kernels/decode_attention.cuh"
@@ -167,8 +167,8 @@ __global__ void __launch_bounds__(32 * kPrefillWarps) prefill_tile_kernel(Prefil
   }
 }
 
-/// Any d up to 256 and any GPU. Grid (rows of the longest sequence, heads, sequences), a block a query; shared memory
-/// as decode_generic_kernel.
+/// Any d up to 256 and any GPU. Grid (rows of the longest sequence, heads, sequences), one block per query; shared
+/// memory as decode_generic_kernel.
 template <class T>
 __global__ void prefill_generic_kernel(PrefillArguments<T> a) {
   const std::uint32_t head = blockIdx.y, start = a.starts[blockIdx.z], length = a.starts[blockIdx.z + 1] - start;

@@ -8,7 +8,7 @@
 
 namespace csdsim::host::cuda {
 
-inline constexpr std::uint32_t kListThreads = 128;  ///< of the kernels here, where they say nothing else
+inline constexpr std::uint32_t kListThreads = 128;  ///< default for the kernels here
 inline constexpr std::uint32_t kListWarps = kListThreads / 32;
 
 /// One KV head of one sequence of a batch.
@@ -31,10 +31,10 @@ __device__ __forceinline__ float dot_by_warp(const __half* a, const __half* b, s
   return warp_sum(sum);
 }
 
-/// The sum over the block, to every thread. `scratch` holds a value a warp.
+/// The sum over the block, to every thread. `scratch` holds one value per warp.
 __device__ __forceinline__ std::uint32_t block_count(std::uint32_t value, std::uint32_t* scratch) {
   for (int lane = 16; lane > 0; lane /= 2) value += shuffle_xor(value, lane);
-  __syncthreads();  // of what was there before, all is read
+  __syncthreads();  // all reads of its former contents are done
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
   __syncthreads();
   std::uint32_t sum = 0;
@@ -84,8 +84,8 @@ __device__ __forceinline__ std::uint32_t reached(std::uint32_t n, std::uint32_t 
   return found;
 }
 
-/// Hands the places i < n where `taken` holds to store(rank, i), ranks ascending from 0; returns how many there are. By
-/// the whole block; `scratch` holds a value a thread.
+/// Calls store(rank, i) for each i < n for which `taken` holds, with ranks ascending from 0; returns their number. The
+/// whole block must call it; `scratch` holds one value per thread.
 template <class Taken, class Store>
 __device__ __forceinline__ std::uint32_t compact(std::uint32_t n, Taken taken, Store store, std::uint32_t* scratch) {
   const std::uint32_t share = (n + blockDim.x - 1) / blockDim.x;

@@ -5,7 +5,7 @@
 
 namespace csdsim::host::cuda {
 
-/// Grid (blocks of new tokens, kv heads, sequences), a thread a token.
+/// Grid (blocks of new tokens, kv heads, sequences), one thread per token.
 static __global__ void extend_components_kernel(SequenceView batch, CacheShape shape, const __half* keys,
                                                 __half* components) {
   const HeadPlace place(batch, blockIdx.z, blockIdx.y, shape.kv_heads);
@@ -72,7 +72,7 @@ static __global__ void choose_components_kernel(SequenceView batch, CacheShape s
 
 inline constexpr std::uint32_t kLogitGroup = 8;  ///< query heads that read a component together
 
-/// Grid (blocks of tokens, kv heads, sequences), a thread a token.
+/// Grid (blocks of tokens, kv heads, sequences), one thread per token.
 static __global__ void component_logits_kernel(SequenceView batch, CacheShape shape, const __half* q,
                                                const __half* components, const std::uint32_t* chosen, const float* tau,
                                                std::uint32_t r, std::uint32_t stride, float* logits) {
@@ -100,7 +100,7 @@ static __global__ void component_logits_kernel(SequenceView batch, CacheShape sh
   }
 }
 
-/// Grid (blocks of tokens, kv heads, sequences), a thread a token.
+/// Grid (blocks of tokens, kv heads, sequences), one thread per token.
 static __global__ void combine_logits_kernel(SequenceView batch, CacheShape shape, const float* logits,
                                              std::uint32_t stride, const float2* softmax, bool probabilities,
                                              float* scores) {

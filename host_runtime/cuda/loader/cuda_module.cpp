@@ -30,7 +30,7 @@ std::filesystem::path module_path() {
 
 std::shared_ptr<CudaModule> open_module() {
   const std::filesystem::path path = module_path();
-  // Never closed: CUDA registers its kernels with the process for good.
+  // Never closed: CUDA registers its kernels for the lifetime of the process.
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) throw UserError(fmt::format("{}: cannot be loaded: {}", path.string(), dlerror()));
   void* const entry = dlsym(handle, kEntry);
@@ -41,7 +41,7 @@ std::shared_ptr<CudaModule> open_module() {
 }  // namespace
 
 std::shared_ptr<CudaModule> load_cuda_module() {
-  // Kept for good: at the end of the process CUDA may be gone before this would be destroyed.
+  // Never destroyed: at the end of the process CUDA may be gone already.
   static const auto* const module = new std::shared_ptr<CudaModule>(open_module());
   return *module;
 }

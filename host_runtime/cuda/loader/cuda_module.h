@@ -1,5 +1,5 @@
-// CUDA on demand: what the rest of the program may ask of the GPU. Nothing here sees CUDA; the module that does is
-// loaded when it is first asked for.
+// CUDA on demand: the GPU functions for the rest of the program. Nothing here includes CUDA; the module that does is
+// loaded at its first use.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace csdsim::host {
 
-/// The present GPU.
+/// The current GPU.
 struct GpuDescription {
   std::string name;
   std::uint32_t compute_capability = 0;  ///< 90 for 9.0
   Bytes memory = {};
   Bandwidth memory_bandwidth = {};  ///< peak, as the driver states it; 0 where it does not
-  std::uint32_t cuda_version = 0;   ///< newest that the driver knows: 13000 for 13.0
+  std::uint32_t cuda_version = 0;   ///< newest version that the driver supports: 13000 for 13.0
 };
 
 /// The format of weights and activations.

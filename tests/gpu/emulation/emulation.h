@@ -1,6 +1,6 @@
 // Runs CUDA kernels on the CPU, so that their logic can be tested without a GPU: the threads of a block are fibers that
-// meet at barriers. Include this before any kernel; blocks run one after another and asynchronous copies at once, so
-// nothing is learnt about speed or races.
+// meet at barriers. Include this before any kernel; blocks run one after another and asynchronous copies at once, so it
+// says nothing about speed or races.
 #pragma once
 
 #define CSDSIM_CUDA_EMULATION
@@ -47,12 +47,12 @@ std::size_t thread_index();
 
 /// Lets other threads run; for waiting on something that they do.
 void yield();
-/// Somebody who yields may now be able to go on.
+/// Call when a thread that yields may be able to continue.
 void made_progress();
 /// Returns when `count` threads of the block have called it with the same id.
 void barrier(int id, std::size_t count);
 
-/// While something records, submit() keeps what it gets for later instead of doing it.
+/// While a recording is active, submit() keeps its work for later instead of doing it.
 void submit(std::function<void()> work);
 std::vector<std::function<void()>>*& recording();
 

@@ -16,7 +16,7 @@ struct TensorMap {
   std::size_t box_rows;
 };
 
-/// Phases that ended, arrivals that a phase needs and still lacks, bytes that are announced and have not come.
+/// Completed phases, arrivals that a phase needs and still lacks, announced bytes that have not arrived.
 struct SharedBarrierState {
   std::uint16_t phases;
   std::uint8_t arrivals, missing;

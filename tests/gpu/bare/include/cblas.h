@@ -1,4 +1,4 @@
-// As much of CBLAS as the CPU backend uses.
+// The part of CBLAS that the CPU backend uses.
 #pragma once
 
 using blasint = int;

@@ -1,4 +1,4 @@
-// As much of fmt as the host runtime's messages use: {} in order, {:02x} and {:04x}, join.
+// The part of fmt that the host runtime's messages use: {} in order, {:02x} and {:04x}, join.
 #pragma once
 
 #include <sstream>

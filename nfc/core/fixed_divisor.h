@@ -1,8 +1,0 @@
-// Division by a fixed number, by the name that the timeline uses.
-#pragma once
-
-#include "base/fixed_divisor.h"
-
-namespace csdsim::nfc {
-using csdsim::FixedDivisor;
-}  // namespace csdsim::nfc

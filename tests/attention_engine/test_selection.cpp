@@ -1,0 +1,135 @@
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "attention_engine/core/selection.h"
+#include "base/error.h"
+
+using namespace csdsim;
+using namespace csdsim::engine;
+
+namespace {
+
+HeadKey head(std::uint32_t h) { return {SequenceId{1}, LayerId{0}, KvHead{h}}; }
+
+constexpr SparfParams kSparf{.r = 16, .k = 192, .l = 48};
+
+}  // namespace
+
+TEST_CASE("clustered selection touches its share of pages, the local ones always, and the same ones every time") {
+  const KvHeadView view{.tokens = 1541,
+                        .head_dim = 128,
+                        .tokens_per_page = 16,
+                        .embedding_group = 8,
+                        .window = 256,
+                        .flushed_tokens = 1536,
+                        .transposed_tokens = 1536};
+  ClusteredSelection selection(0.25, 5);
+  PageGroups first, again, other;
+  selection.tokens(head(1), view, kSparf, first);
+  selection.tokens(head(1), view, kSparf, again);
+  selection.tokens(head(2), view, kSparf, other);
+  CHECK(first.groups == again.groups);
+  CHECK(first.groups != other.groups);
+  CHECK(first.groups.size() == 24);
+  CHECK(std::is_sorted(first.groups.begin(), first.groups.end()));
+  for (std::uint32_t g = (1541 - 48) / 16; g < 96; ++g) {
+    CHECK(std::binary_search(first.groups.begin(), first.groups.end(), g));
+  }
+  CHECK(std::accumulate(first.rows.begin(), first.rows.end(), 0u) == 192 - 5);
+
+  // Over many heads every older group is as likely as another.
+  std::vector<int> hits(96);
+  for (std::uint32_t h = 0; h < 4000; ++h) {
+    selection.tokens(head(h), view, kSparf, first);
+    for (auto g : first.groups) ++hits[g];
+  }
+  for (std::uint32_t g = 0; g < 93; ++g) CHECK(std::abs(hits[g] - 4000 * 21 / 93.0) < 5 * std::sqrt(4000 * 0.226));
+
+  selection.components(head(1), view, kSparf, first);
+  CHECK(std::accumulate(first.rows.begin(), first.rows.end(), 0u) == 16);
+  // 192 tokens fill at least 12 pages however small the share.
+  ClusteredSelection tight(0.001, 5);
+  tight.tokens(head(1), view, {.r = 16, .k = 192, .l = 0}, first);
+  CHECK(first.groups.size() == 12);
+  for (auto rows : first.rows) CHECK(rows == 16);
+  CHECK_THROWS_AS(ClusteredSelection(0, 5), UserError);
+  CHECK_THROWS_AS(ClusteredSelection(1.01, 5), UserError);
+}
+
+TEST_CASE("recorded selection maps indices to the pages of the layout at hand") {
+  RecordedSelection selection;
+  selection.record(head(0), 100, {0, 3, 8}, {1, 2, 40, 99});
+  const KvHeadView view{
+      .tokens = 100, .head_dim = 128, .tokens_per_page = 16, .embedding_group = 4, .window = 512, .flushed_tokens = 96};
+  PageGroups groups;
+  selection.components(head(0), view, {}, groups);
+  CHECK(groups.groups == std::vector<std::uint32_t>{0, 2});
+  CHECK(groups.rows == std::vector<std::uint32_t>{2, 1});
+  selection.tokens(head(0), view, {}, groups);
+  CHECK(groups.groups == std::vector<std::uint32_t>{0, 2});
+  CHECK_THROWS_WITH(selection.tokens(head(1), view, {}, groups), Catch::Contains("head 1 at 100 tokens"));
+  CHECK_THROWS_AS(selection.record(head(0), 100, {}, {}), UserError);
+}
+
+TEST_CASE("a recorded selection stretches to any head: the same share of the pages, of the same age") {
+  RecordedSelection selection(64);
+  std::vector<std::uint32_t> tokens;
+  for (std::uint32_t j = 0; j < 32; ++j) tokens.push_back(64 + j);  // pages 2 of 16 at 32 tokens a page
+  tokens.push_back(500);                                            // and 15
+  selection.record(head(0), 512, {1, 2, 40}, tokens);
+  selection.record(head(0), 600, {1, 2, 40}, {7, 8});
+  KvHeadView view{
+      .tokens = 512, .head_dim = 64, .tokens_per_page = 32, .embedding_group = 4, .window = 512, .flushed_tokens = 512};
+  const SparfParams params{.r = 3, .k = 33, .l = 1};
+  PageGroups out;
+  selection.tokens(head(0), view, params, out);  // itself
+  CHECK(out.groups == std::vector<std::uint32_t>{2, 15});
+  CHECK(out.rows == std::vector<std::uint32_t>{32, 1});
+  selection.components(head(0), view, params, out);
+  CHECK(out.groups == std::vector<std::uint32_t>{0, 10});
+
+  // Another sequence, layer and head, twice as long, 16 tokens a page: 64 groups that stand for 32.
+  view = {.tokens = 1024,
+          .head_dim = 128,
+          .tokens_per_page = 16,
+          .embedding_group = 4,
+          .window = 512,
+          .flushed_tokens = 1024};
+  const HeadKey other{SequenceId{5}, LayerId{7}, KvHead{3}};
+  selection.record(head(0), 1100, {1, 2, 40}, {7, 8});
+  const SparfParams twice{.r = 6, .k = 66, .l = 1};
+  view.tokens = 800;  // nearer to 600 than to 1100, whose budget is another
+  CHECK_THROWS_WITH(selection.tokens(other, view, twice, out), Catch::Contains("k/S = 0.0033"));
+  view.tokens = 520;
+  view.flushed_tokens = 512;
+  selection.tokens(other, view, params, out);
+  CHECK(out.groups == std::vector<std::uint32_t>{4, 5, 31});
+  CHECK(out.rows == std::vector<std::uint32_t>{11, 11, 11});
+  selection.components(other, view, twice, out);  // 16 groups of 4 stand for 32
+  CHECK(out.groups == std::vector<std::uint32_t>{0, 1, 20, 21});
+  CHECK(out.rows == std::vector<std::uint32_t>{2, 2, 1, 1});
+  CHECK_THROWS_WITH(selection.components(other, view, {.r = 30, .k = 33}, out), Catch::Contains("r/d"));
+  // Two layers and two sequences: sequence 2 is the first once more, one layer further.
+  RecordedSelection layers(64);
+  for (std::uint32_t s = 0; s < 2; ++s) {
+    for (std::uint32_t l = 0; l < 2; ++l) {
+      layers.record({SequenceId{s}, LayerId{l}, KvHead{0}}, 512, {1}, {32 * (2 * s + l)});
+    }
+  }
+  view = {
+      .tokens = 512, .head_dim = 64, .tokens_per_page = 32, .embedding_group = 4, .window = 512, .flushed_tokens = 512};
+  const auto page = [&](std::uint32_t sequence, std::uint32_t layer) {
+    layers.tokens({SequenceId{sequence}, LayerId{layer}, KvHead{9}}, view, {.r = 1, .k = 1}, out);
+    return out.groups.at(0);
+  };
+  CHECK(page(0, 0) == 0);
+  CHECK(page(1, 0) == 2);
+  CHECK(page(0, 3) == 1);
+  CHECK(page(2, 0) == 1);
+  CHECK(page(3, 0) == 3);
+  CHECK(page(3, 1) == 2);
+  CHECK(page(4, 0) == 0);
+
+  RecordedSelection empty(64);
+  CHECK_THROWS_AS(empty.tokens(other, view, params, out), UserError);
+}

@@ -1,0 +1,192 @@
+#include <catch2/catch.hpp>
+
+#include "base/error.h"
+#include "host_runtime/checkpoint/checkpoint.h"
+#include "host_runtime/checkpoint/config_json.h"
+#include "tests/host_runtime/opt_6m.h"
+#include "tests/host_runtime/tiny_checkpoint.h"
+
+using namespace csdsim;
+using namespace csdsim::host;
+using namespace csdsim::test;
+using Catch::Matchers::Contains;
+using nlohmann::json;
+
+namespace {
+
+/// config.json of a small Llama, and what becomes of it with some fields replaced, or taken out where null.
+class LlamaConfig {
+ public:
+  ModelConfig read(const json& patch) const {
+    json config = tiny_llama_config();
+    config.merge_patch(patch);
+    write_file(path_, config.dump());
+    return read_config(path_);
+  }
+  void refused(const json& patch, const std::string& reason) const {
+    INFO(patch.dump());
+    CHECK_THAT(user_error([&] { read(patch); }), Contains(path_.string() + ": " + reason));
+  }
+
+ private:
+  TemporaryDirectory directory_;
+  std::filesystem::path path_ = directory_ / "config.json";
+};
+
+/// The parameters of Llama 3.1's rotation, and the two forms in which config.json gives them.
+struct RotaryForms {
+  json scaling{
+      {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 16}};
+  json old_form = {{"rope_theta", 500000.0}, {"rope_scaling", scaling}};
+  json new_form = {{"rope_parameters", scaling}};
+
+  RotaryForms() {
+    old_form["rope_scaling"]["rope_type"] = "llama3";
+    new_form["rope_parameters"]["rope_type"] = "llama3";
+    new_form["rope_parameters"]["rope_theta"] = 500000.0;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("config.json: the shape of opt-6m") {
+  const ModelConfig config = read_config(kOpt6m / "config.json");
+  CHECK(config.architecture == Architecture::opt);
+  CHECK(config.layers == 6);
+  CHECK(config.width == 256);
+  CHECK(config.heads == 4);
+  CHECK(config.kv_heads == 4);
+  CHECK(config.head_dim == 64);
+  CHECK(config.ffn == 1024);
+  CHECK(config.vocab == 4096);
+  CHECK(config.max_positions == 2048);
+  CHECK(config.tied_embeddings);
+  CHECK(config.kv_bytes_per_token() == Bytes{6 * 2 * 256 * 2});
+}
+
+TEST_CASE("broken config.json is refused with file, field, expected and found") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "config.json";
+  const auto refused = [&](const std::string& field, const json& value, const std::string& reason) {
+    json config = tiny_config();
+    if (value.is_discarded()) {
+      config.erase(field);
+    } else {
+      config[field] = value;
+    }
+    write_file(path, config.dump());
+    CHECK_THAT(user_error([&] { read_config(path); }), Contains(path.string() + ": " + field) && Contains(reason));
+  };
+  const json absent(json::value_t::discarded);
+  for (const char* field : {"hidden_size", "num_hidden_layers", "num_attention_heads", "ffn_dim", "vocab_size",
+                            "max_position_embeddings"}) {
+    refused(field, absent, "is missing");
+    refused(field, 0, "expected an integer from 1 to 16777216, found 0");
+    refused(field, -4, "found -4");
+    refused(field, "24", "found \"24\"");
+    refused(field, 1e30, "found 1e+30");
+  }
+  refused("model_type", absent, "known architectures: opt, llama, qwen2");
+  refused("model_type", "mamba", "unknown architecture \"mamba\"; known architectures: opt, llama, qwen2");
+  refused("word_embed_proj_dim", 0, "expected an integer from 1 to 16777216, found 0");
+  refused("do_layer_norm_before", 0, "expected true or false, found 0");
+  refused("enable_bias", false, "not implemented");
+  refused("layer_norm_elementwise_affine", false, "not implemented");
+  refused("activation_function", "gelu", "expected \"relu\", found \"gelu\"");
+  refused("tie_word_embeddings", 1, "expected true or false, found 1");
+  refused("hidden_size", 25, "25 is not a multiple of num_attention_heads 3");
+
+  json two = tiny_config();
+  two.erase("ffn_dim");
+  two["vocab_size"] = true;
+  write_file(path, two.dump());
+  CHECK_THAT(user_error([&] { read_config(path); }),
+             Contains("ffn_dim: is missing") && Contains("vocab_size: expected"));
+  write_file(path, "{\"model_type\": \"opt\",\n \"hidden_size\": }");
+  CHECK_THAT(user_error([&] { read_config(path); }),
+             Contains(path.string() + ": not valid JSON: parse error at line 2"));
+  write_file(path, R"({"model_type": "opt", "model_type": "opt"})");
+  CHECK_THAT(user_error([&] { read_config(path); }), Contains("key 'model_type' appears twice"));
+  write_file(path, std::string(100000, '['));
+  CHECK_THAT(user_error([&] { read_config(path); }), Contains("not valid JSON"));
+  CHECK_THAT(user_error([&] { open_checkpoint(directory / "none"); }), Contains("there is no such model directory"));
+  write_file(path, tiny_config().dump());
+  CHECK_THAT(user_error([&] { open_checkpoint(directory.path()); }), Contains("neither model.safetensors nor"));
+}
+
+TEST_CASE("config.json of Llama and Qwen2: what is read, in the old form and in the new one") {
+  const LlamaConfig llama;
+  const ModelConfig plain = llama.read(json::object());
+  CHECK(plain.architecture == Architecture::llama);
+  CHECK(plain.kv_heads == 2);
+  CHECK(plain.group_size() == 2);
+  CHECK(plain.head_dim == 6);
+  CHECK(plain.ffn == 40);
+  CHECK(plain.norm_epsilon == 1e-5f);
+  CHECK_FALSE(plain.tied_embeddings);
+  CHECK(plain.rotary.theta == 10000.0f);
+  CHECK_FALSE(plain.rotary.scaling);
+  // What Llama 1 leaves out.
+  const ModelConfig first = llama.read({{"num_key_value_heads", nullptr}, {"rms_norm_eps", nullptr}});
+  CHECK(first.kv_heads == 4);
+  CHECK(first.norm_epsilon == 1e-6f);
+  CHECK(llama.read({{"head_dim", 16}}).q_width() == 64);
+  CHECK(llama.read({{"model_type", "qwen2"}, {"tie_word_embeddings", true}, {"use_sliding_window", false}})
+            .tied_embeddings);
+
+  const RotaryForms forms;
+  for (const json& form : {forms.old_form, forms.new_form}) {
+    const ModelConfig config = llama.read(form);
+    CHECK(config.rotary.theta == 500000.0f);
+    REQUIRE(config.rotary.scaling);
+    CHECK(config.rotary.scaling->factor == 8.0f);
+    CHECK(config.rotary.scaling->low_frequency_factor == 1.0f);
+    CHECK(config.rotary.scaling->high_frequency_factor == 4.0f);
+    CHECK(config.rotary.scaling->original_positions == 16);
+  }
+}
+
+TEST_CASE("config.json of Llama and Qwen2: what is refused") {
+  const LlamaConfig llama;
+  for (const char* field : {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+                            "vocab_size", "max_position_embeddings"}) {
+    llama.refused({{field, nullptr}}, std::string(field) + ": is missing");
+  }
+  llama.refused({{"num_key_value_heads", 3}}, "num_key_value_heads: 3 do not divide num_attention_heads 4");
+  llama.refused({{"num_key_value_heads", 8}}, "num_key_value_heads: 8 do not divide num_attention_heads 4");
+  llama.refused({{"head_dim", 7}}, "head_dim: a head of 7 elements cannot be rotated: it must be even");
+  llama.refused({{"hidden_size", 20}}, "hidden_size: a head of 5 elements cannot be rotated");
+  llama.refused({{"hidden_size", 25}}, "hidden_size: 25 is not a multiple of num_attention_heads 4");
+  llama.refused({{"head_dim", 1 << 23}}, "num_attention_heads: 4 heads of 8388608 are more than 16777216 elements");
+  llama.refused({{"rms_norm_eps", 0}}, "rms_norm_eps: expected a number above 0 and at most 1, found 0");
+  llama.refused({{"rms_norm_eps", "1e-5"}}, "rms_norm_eps: expected a number");
+  llama.refused({{"rope_theta", -1.0}}, "rope_theta: expected a number above 0");
+  llama.refused({{"rope_theta", 1e300}}, "rope_theta: expected a number above 0");
+  llama.refused({{"hidden_act", "gelu"}}, "hidden_act: expected \"silu\", found \"gelu\"");
+  llama.refused({{"attention_bias", true}}, "attention_bias: expected false, found true: Llama with biases");
+  llama.refused({{"mlp_bias", true}}, "mlp_bias: expected false");
+  llama.refused({{"model_type", "qwen2"}, {"use_sliding_window", true}}, "use_sliding_window: expected false");
+  llama.refused({{"layer_types", {"full_attention", "sliding_attention"}}}, "layer_types: every layer must be");
+  llama.refused({{"quantization_config", json::object()}}, "quantization_config: is given: quantised weights");
+  llama.refused({{"partial_rotary_factor", 0.5}}, "partial_rotary_factor: expected 1.0, found 0.5");
+  llama.refused(
+      {{"architectures", {"Qwen2ForCausalLM"}}},
+      "architectures: expected [\"LlamaForCausalLM\"] for model_type \"llama\", found [\"Qwen2ForCausalLM\"]");
+  llama.refused({{"rope_scaling", 3}}, "rope_scaling: expected an object, found 3");
+  llama.refused({{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}},
+                "rope_scaling: rope_type: 'linear' is not implemented; there is: default, llama3");
+  llama.refused({{"rope_scaling", {{"type", "linear"}, {"rope_type", "default"}}}},
+                "rope_scaling: type: 'linear' contradicts rope_type 'default'");
+  RotaryForms forms;
+  forms.old_form["rope_scaling"]["low_freq_factor"] = 4;
+  llama.refused(forms.old_form, "rope_scaling: low_freq_factor: 4 is not below high_freq_factor 4");
+  forms.old_form["rope_scaling"]["original_max_position_embeddings"] = 64;
+  llama.refused(forms.old_form,
+                "rope_scaling: original_max_position_embeddings: 64 is above max_position_embeddings 32");
+  forms.old_form["rope_scaling"].erase("factor");
+  llama.refused(forms.old_form, "rope_scaling: factor: is missing");
+  forms.new_form["rope_theta"] = 10000.0;
+  llama.refused(forms.new_form, "rope_theta: 10000 contradicts 500000 in rope_parameters");
+  forms.new_form["rope_scaling"] = forms.scaling;
+  llama.refused(forms.new_form, "rope_scaling: is given: rope_parameters says the same; keep one");
+}

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Gives scripts/lint.py small trees, each with one violation, and sees the finding; and code that it must leave alone.
+
+Usage: test_lint.py SOURCE_DIR
+"""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+SOURCE = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else __file__).resolve()
+SOURCE = SOURCE if SOURCE.is_dir() else SOURCE.parents[2]
+sys.path.insert(0, str(SOURCE / "scripts"))
+import check_headers  # noqa: E402
+import code_shape  # noqa: E402
+import lint  # noqa: E402
+
+
+def body(lines):
+    """The inside of a function of `lines` statements."""
+    return "".join(f"  use({i});\n" for i in range(lines))
+
+
+class LintTest(unittest.TestCase):
+    def findings(self, files):
+        """What lint says of a tree that holds `files`, {path: text}."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder).resolve()
+            for name, text in files.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            checker = lint.Lint(root)
+            checker.run(with_format=False)
+            return checker.findings
+
+    def expect(self, files, *words):
+        """Exactly one finding, which holds all `words`."""
+        found = self.findings(files)
+        self.assertEqual(len(found), 1, found)
+        for word in words:
+            self.assertIn(word, found[0])
+
+    def test_a_clean_tree_has_no_findings(self):
+        self.assertEqual(self.findings({
+            "base/units.h": "#pragma once\n",
+            "ftl/core/map.h": '#include "base/units.h"\n#include <vector>\n',
+            "csd_model/drive.cpp": '#include "ftl/core/map.h"\nvoid f() {\n' + body(70) + "}\n",
+            "README.md": "[a page](docs/page.md), `ftl/core/*.h`, `scenarios/NAME.yaml`, https://example.org/docs/none.md\n",
+            "docs/page.md": "[another](adr/)\n```\n[](const auto& x) { ftl/core/map.h }\n```\n",
+            "docs/adr/0001.md": "[back](../page.md#section)\n"}), [])
+
+    def test_includes(self):
+        header = {"csd_model/drive.h": "", "ftl/core/map.h": ""}
+        self.expect({**header, "nfc/sysc/port.cpp": '\n#include "csd_model/drive.h"\n'},
+                    "nfc/sysc/port.cpp:2:", "layer 2 includes csd_model/drive.h of layer 3")
+        self.expect({**header, "nfc/core/port.cpp": '#include "ftl/core/map.h"\n'}, "core of nfc includes its sibling")
+        self.expect({"nfc/core/port.cpp": "#include <systemc>\n"}, "a core may not see <systemc>")
+        self.expect({"nfc/core/port.cpp": '#include "nfc/core/gone.h"\n'}, "which does not exist")
+        self.expect({"nfc/sysc/port.cpp": "#include <systemc>\n#include <cuda_runtime.h>\n"}, "never meet")
+
+    def test_a_circle_between_rooms_names_an_include_of_each_edge(self):
+        circle = {"scenario/a.h": '#include "report/b.h"\n', "report/b.h": "", "report/c.h": '\n#include "scenario/d.h"\n',
+                  "scenario/d.h": ""}
+        self.expect(circle, "circle", "scenario (5)", "report (5)", "scenario/a.h:1 includes report/b.h",
+                    "report/c.h:2 includes scenario/d.h")
+        # Tests may include anything, and what host_runtime/sysc includes is no business of host_runtime/core.
+        self.assertEqual(self.findings({
+            "tests/support/s.h": '#include "report/b.h"\n', "report/b.h": "",
+            "host_runtime/sysc/r.h": '#include "platform/p.h"\n',
+            "platform/p.h": '#include "host_runtime/core/c.h"\n', "host_runtime/core/c.h": ""}), [])
+
+    def test_circles_of_three(self):
+        graph = {"a": {"b": 1}, "b": {"c": 1, "e": 1}, "c": {"a": 1}, "d": {"a": 1}}
+        self.assertEqual(code_shape.find_circles(graph), [["a", "b", "c"]])
+        self.assertEqual(code_shape.find_circles({"a": {"b": 1, "c": 1}, "b": {"c": 1}}), [])
+
+    def test_long_files(self):
+        self.assertEqual(self.findings({"nfc/core/a.h": "\n" * 400}), [])
+        self.expect({"nfc/core/a.h": "\n" * 401}, "nfc/core/a.h:401:", "401 lines, at most 400")
+        self.expect({"tests/nfc/a.py": "\n" * 401}, "401 lines")
+
+    def test_long_functions(self):
+        fits, long = "void A::f(int a) const {\n" + body(78) + "}\n", "void A::f(int a) const {\n" + body(79) + "}\n"
+        self.assertEqual(self.findings({"nfc/core/a.cpp": f"namespace n {{\n{fits}{fits}}}\n"}), [])
+        self.expect({"nfc/core/a.cpp": f"namespace n {{\n{fits}{long}}}\n"}, "nfc/core/a.cpp:82: A::f has 81 lines, at most 80")
+        self.expect({"nfc/core/a.h": f"struct A final : public B {{\n{fits}{long}}};\n"}, "nfc/core/a.h:82:")
+        self.expect({"tests/nfc/a.cpp": 'TEST_CASE("a } brace") {\n' + body(80) + "}\n"}, "TEST_CASE has 82 lines")
+        self.expect({"scripts/a.py": "def f():\n" + "    pass\n" * 80}, "scripts/a.py:1: f has 81 lines")
+
+    def test_an_exception_that_is_not_needed_is_a_finding(self):
+        (name, function), *_ = lint.LONG_FUNCTIONS
+        self.assertEqual(self.findings({name: f"void {function}(int a) {{\n" + body(90) + "}\n"}), [])
+        self.expect({name: f"void {function}(int a) {{\n" + body(9) + "}\n"}, "out of the exceptions")
+
+    def test_forbidden_calls(self):
+        for call in ("exit(1)", "rand()", "std::cout << 1"):
+            self.expect({"nfc/core/a.cpp": f"void f() {{ {call}; }}\n"}, "nfc/core/a.cpp:1:")
+            self.assertEqual(self.findings({"app/a.cpp": f"void f() {{ {call}; }}\n"}), [])
+        self.expect({"app/a.cpp": "// TO" + "DO: later\n"}, "open an issue")
+
+    def test_tests_without_a_target(self):
+        files = {"tests/nfc/test_a.cpp": "", "tests/nfc/CMakeLists.txt": "csdsim_test(test_b SOURCES test_b.cpp)\n"}
+        self.expect(files, "tests/nfc/test_a.cpp:1:", "never runs")
+
+    def test_docs(self):
+        self.expect({"README.md": "", "docs/page.md": ""}, "docs/page.md:1: is linked from no page")
+        self.expect({"README.md": "[a](gone/b.md)\n"}, "README.md:1:", "links to gone/b.md, which does not exist")
+        self.expect({"README.md": "\nsee `nfc/core/gone.h`\n"}, "README.md:2: names nfc/core/gone.h")
+        self.expect({"README.md": "scenarios/*.yaml\n"}, "names scenarios/*.yaml")
+
+    def test_what_counts_as_a_function(self):
+        names = code_shape.cpp_functions
+        self.assertEqual(names("Foo::Foo(int a)\n    : a_{a}, b_(a),\n      c_{{1, 2}} {\n  use(a);\n}\n"), [(1, 5, "Foo::Foo")])
+        self.assertEqual(names("int a[] = {\n1,\n};\nconst auto f = [](int a) {\n  return a;\n};\nvoid g() {}\n")[-1], (7, 7, "g"))
+        self.assertEqual(names("template <class T>\nrequires(sizeof(T) > 1)\nauto f(T t) -> int {\n}\n")[0][:2], (1, 4))
+        self.assertEqual(names("void f() {\n  if (a) { g(\"}\"); }  // }\n  h('}', R\"(}})\", 1'000);\n}\nvoid g() {\n}\n"),
+                         [(1, 4, "f"), (5, 6, "g")])
+        self.assertEqual(names("#define M(x) {\nstruct S {\n  int a = 1;\n  int f(int b = {}) { return b; }\n};\n"), [(4, 4, "f")])
+        self.assertEqual(names("__global__ void __launch_bounds__(32 * kW) k(A a) {\n}\n"), [(1, 2, "k")])
+        self.assertEqual(names('extern "C" {\nenum class E : int { a, b };\nbool operator()(int a) const {\n}\n}\n')[0][:2], (3, 4))
+
+    def test_headers_that_do_not_compile_alone(self):
+        files = {"base/alone.h": "#pragma once\n#include <string>\n#include <vector>\nstd::vector<std::string> f();\n",
+                 "base/through.h": '#pragma once\n#include "base/alone.h"\nstd::vector<int> g();\n',
+                 "base/missing.h": "#pragma once\n#include <string>\nstd::vector<int> h(std::string);\n"}
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(check_headers, "ROOT", pathlib.Path(folder)):
+            root = pathlib.Path(folder)
+            (root / "base").mkdir()
+            for name, text in files.items():
+                (root / name).write_text(text)
+            headers = [root / name for name in files]
+            self.assertEqual(check_headers.closure(headers[1]), ({headers[0], headers[1]}, {"string", "vector"}))
+            state = {}
+            # Every header uses a set of which it includes all; `missing` includes no vector, so it may not see one.
+            with mock.patch.object(check_headers, "SETS", [{"string", "vector"}]), \
+                    mock.patch.object(check_headers, "SMALLEST_GROUP", 1):
+                checker = check_headers.Checker(["c++", "-std=c++20", f"-I{folder}"], root, state)
+                checked, failures = checker.run(headers)
+                self.assertEqual((checked, len(failures)), (3, 1))
+                self.assertIn("missing.h:3", failures[0])
+                headers[0].write_text(files["base/alone.h"] + "int k();\n")
+                self.assertEqual(checker.run(headers)[0], 3)  # the two that see the change, and the one that failed
+                self.assertEqual(checker.run(headers[:2])[0], 0)
+
+    def test_the_command_fails_on_findings(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "README.md").write_text("`nfc/core/gone.h`\n")
+            command = [sys.executable, SOURCE / "scripts" / "lint.py", "--no-format", "--root", folder]
+            run = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual((run.returncode, run.stdout), (1, "README.md:1: names nfc/core/gone.h, which does not exist\n"))
+            (pathlib.Path(folder) / "README.md").write_text("")
+            self.assertEqual(subprocess.run(command, capture_output=True).returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,95 @@
+// Plays operations on a small flash, for tests of the timing rules.
+#pragma once
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "nfc/core/flash_timeline.h"
+
+template <>
+struct Catch::StringMaker<csdsim::SimTime> {
+  static std::string convert(csdsim::SimTime t) { return std::to_string(t.ps) + " ps"; }
+};
+
+namespace csdsim::nfc {
+
+constexpr SimTime operator""_ps(unsigned long long v) { return {static_cast<std::int64_t>(v)}; }
+
+// A read of 64 B takes 10 (command) + 100 (array) + 70 (transfer), a program 10 + 64 + 1000, an erase 10 + 5000.
+inline FlashTiming coarse() {
+  FlashTiming t;
+  t.read_latency = 100_ps;
+  t.program_latency = 1000_ps;
+  t.erase_latency = 5000_ps;
+  t.command_time = 10_ps;
+  t.data_out_setup = 6_ps;
+  t.channel_bandwidth = {1'000'000'000'000};
+  return t;
+}
+
+/// One channel of four dies of two planes; a byte a picosecond.
+inline FlashGeometry small() {
+  FlashGeometry g;
+  g.channels = 1;
+  g.dies_per_channel = 4;
+  g.planes_per_die = 2;
+  g.blocks_per_plane = 2;
+  g.pages_per_block = 6;
+  g.page_size = Bytes{64};
+  return g;
+}
+
+inline PageOp op(PageOpKind kind, std::uint32_t plane, OpClass op_class = OpClass::host, std::uint32_t page = 0) {
+  return {small().address(PlaneId{plane}, 0, page), kind, op_class, 0, 64};
+}
+inline PageOp read(std::uint32_t plane, OpClass c = OpClass::host) { return op(PageOpKind::read, plane, c); }
+inline PageOp program(std::uint32_t plane, OpClass c = OpClass::host) { return op(PageOpKind::program, plane, c); }
+inline PageOp erase(std::uint32_t plane, OpClass c = OpClass::host) { return op(PageOpKind::erase, plane, c); }
+inline PageOp read_again(std::uint32_t plane, std::uint8_t retries) {
+  PageOp r = read(plane);
+  r.retries = retries;
+  return r;
+}
+
+/// Plays operations, a batch each, submitted at given times. Returns the times at which they are done.
+struct Played {
+  std::vector<SimTime> done;
+  std::vector<FlashStages> stages;
+  FlashStatistics statistics;
+};
+
+inline Played play(const FlashTiming& timing, const std::vector<std::pair<PageOp, SimTime>>& ops,
+                   FlashTimeline::Rules rules = FlashTimeline::Rules::general) {
+  FlashTimeline timeline(small(), timing, rules);
+  std::vector<FlashCompletion> completions;
+  std::size_t submitted = 0;
+  for (;;) {
+    const SimTime next = submitted < ops.size() ? ops[submitted].second : SimTime::max();
+    const SimTime completion = timeline.run(next);
+    if (completion == SimTime::max() && next == SimTime::max()) break;
+    if (completion <= next) {
+      timeline.take_completions(completion, completions);
+    } else {
+      timeline.submit({&ops[submitted].first, 1}, next);
+      ++submitted;
+    }
+  }
+  CHECK(timeline.waiting_ops() == 0);
+  REQUIRE(completions.size() == ops.size());
+  Played played{std::vector<SimTime>(ops.size()), std::vector<FlashStages>(ops.size()), timeline.statistics()};
+  for (const FlashCompletion& c : completions) {
+    played.done[c.ticket.value] = c.at;
+    played.stages[c.ticket.value] = c.stages;
+    const SimTime sum = std::accumulate(c.stages.begin(), c.stages.end(), SimTime{});
+    CHECK(sum == c.at - ops[c.ticket.value].second);
+  }
+  return played;
+}
+
+using Times = std::vector<SimTime>;
+}  // namespace csdsim::nfc
