@@ -101,7 +101,7 @@ void ParamTable::on_entries(std::string_view name, std::map<std::string, std::st
                             Cite cite) {
   std::vector<std::string> texts;
   for (const auto& [key, text] : value) texts.push_back(fmt::format("{}: {}", key, text));
-  add(name, "map of values", "", "{" + join(texts) + "}", cite, doc);
+  add(name, "map of values", "", fmt::format("{{{}}}", join(texts)), cite, doc);
 }
 
 void ParamTable::on_preset(std::string_view kind, std::string& name) {
