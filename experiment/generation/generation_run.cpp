@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "experiment/generation/phase_totals.h"
+#include "host_runtime/core/planner/router.h"
 #include "host_runtime/core/planner/systems/systems.h"
-#include "host_runtime/sysc/drive_backend.h"
 #include "host_runtime/sysc/executor_module.h"
 #include "nfc/sysc/sim_time.h"
 #include "simulation/failure.h"
@@ -37,20 +37,6 @@ csd_model::EnergyInputs energy_inputs(const PhaseTotals& prefill, const PhaseTot
           .link_bytes = sum.link_bytes};
 }
 
-/// GPU work happens where the data is, if there is any, before its modelled time.
-class GpuWork final : public host::OperationBackend {
- public:
-  GpuWork(host::OperationBackend& timing, host::OperationData* data) : timing_(timing), data_(data) {}
-  std::optional<SimTime> start(const Operation& op, SimTime now) override {
-    if (data_ != nullptr && op.resource.kind != host::ResourceKind::drive) data_->perform(op);
-    return timing_.start(op, now);
-  }
-
- private:
-  host::OperationBackend& timing_;
-  host::OperationData* data_;
-};
-
 /// The host's program: one SC_THREAD that runs the groups of a sampling plan one after another.
 class GenerationProgram : public sc_core::sc_module {
  public:
@@ -66,16 +52,21 @@ class GenerationProgram : public sc_core::sc_module {
         grouping_(grouping()),
         plan_(setup.plan.workload, setup.plan.model.layers, grouping_, setup.sampling),
         estimator_(plan_, setup.plan.workload),
-        gpu_(setup.gpu, setup.gpu_times),
+        gpu_(host::GpuModel(setup.gpu, setup.gpu_times), setup.data),
+        link_(setup.gpu_link, setup.data),
         executor_("executor"),
-        drives_(
-            platform, shape(), setup.data,
+        commands_(
+            platform, setup.queues_of_others,
             [this](host::OperationId id, SimTime at, const host::DriveSplit& split) {
               executor_.complete(id, at, split);
             },
             [this](const std::string& message) { fail(message); }),
-        timing_(gpu_, setup.gpu_link, drives_),
-        work_(timing_, setup.data) {
+        drives_(commands_, shape(), setup.data),
+        router_(setup.data) {
+    router_.add(host::ResourceKind::gpu, gpu_);
+    router_.add(host::ResourceKind::host_to_gpu, link_);
+    router_.add(host::ResourceKind::gpu_to_host, link_);
+    router_.add(host::ResourceKind::drive_kv, drives_);
     SC_THREAD(main_thread);
   }
   SC_HAS_PROCESS(GenerationProgram);
@@ -125,7 +116,7 @@ class GenerationProgram : public sc_core::sc_module {
     return most;
   }
 
-  host::DriveBackend::Shape shape() const {
+  host::DriveKvBackend::Shape shape() const {
     const host::ModelShape& model = setup_.plan.model;
     return {.kv_heads = model.kv_heads,
             .group = model.heads / model.kv_heads,
@@ -133,9 +124,7 @@ class GenerationProgram : public sc_core::sc_module {
             .layers = most_layers(),
             .max_tokens = max_tokens(),
             .component_major = component_major(),
-            .granularity = setup_.granularity,
-            .queues_of_others = setup_.queues_of_others,
-            .through_host = setup_.plan.system.through_host};
+            .granularity = setup_.granularity};
   }
 
   /// Dense attention never reads embedding pages: InstI-Dense keeps K once.
@@ -256,7 +245,7 @@ class GenerationProgram : public sc_core::sc_module {
     layer_marks_.clear();
     wait_for([&](auto done) {
       executor_.run(
-          *planner, work_, [this](const host::OperationRecord& r) { observe(r); }, std::move(done));
+          *planner, router_, [this](const host::OperationRecord& r) { observe(r); }, std::move(done));
     });
     estimator_.add(executor_.report());
   }
@@ -329,11 +318,12 @@ class GenerationProgram : public sc_core::sc_module {
   host::KvGrouping grouping_;
   host::SamplingPlan plan_;
   host::GenerationEstimator estimator_;
-  host::GpuModel gpu_;
+  host::GpuBackend gpu_;
+  host::LinkBackend link_;
   host::ExecutorModule executor_;
-  host::DriveBackend drives_;
-  host::PlatformBackend timing_;
-  GpuWork work_;
+  host::DriveCommands commands_;
+  host::DriveKvBackend drives_;
+  host::Router router_;
   sc_core::sc_event continue_;
 
   const host::SampledGroup* group_ = nullptr;

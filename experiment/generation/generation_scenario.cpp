@@ -13,7 +13,7 @@
 #include "experiment/kinds.h"
 #include "experiment/result.h"
 #include "host_runtime/core/carried/decoder_data.h"
-#include "host_runtime/core/carried/host_backend.h"
+#include "host_runtime/core/carried/host_reference.h"
 #include "host_runtime/core/planner/systems/systems.h"
 #include "report/operation_trace.h"
 

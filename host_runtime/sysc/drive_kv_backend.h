@@ -1,4 +1,4 @@
-// Drive operations of a plan as NVMe commands.
+// KV operations of a plan as NVMe commands.
 #pragma once
 
 #include <cstdint>
@@ -9,39 +9,31 @@
 #include <vector>
 
 #include "host_runtime/core/carried/operation_data.h"
-#include "host_runtime/core/planner/executor.h"
-#include "platform/buffer_pool.h"
-#include "platform/platform.h"
+#include "host_runtime/core/planner/operation_backend.h"
+#include "host_runtime/sysc/drive_commands.h"
 
 namespace csdsim::host {
 
 /// How much of a drive operation one command covers at most; mdts may cut it further.
 enum class Granularity : std::uint8_t { layer_mini_batch, sequence, head };
 
-/// Encodes append_kv and attend operations as vendor commands whose buffers lie in GPU memory (peer to peer) or in host
-/// memory, cut to the drive's mdts: an append by heads, then by tokens; an attend by sequences, then by heads. An
-/// operation ends with its last command.
-class DriveBackend final : public host::OperationBackend {
+/// Encodes the operations of the drives' KV namespaces as vendor commands, cut to the drive's mdts: an append by heads,
+/// then by tokens; an attend or a score by sequences, then by heads; a fetch by heads, then by tokens. An operation
+/// ends with its last command.
+class DriveKvBackend final : public OperationBackend {
  public:
-  using Completed = std::function<void(host::OperationId, SimTime, const host::DriveSplit&)>;
-  using Failed = std::function<void(const std::string&)>;
-
   struct Shape {
     std::uint32_t kv_heads = 0;
-    std::uint32_t group = 1;  ///< query heads a KV head
+    std::uint32_t group = 1;  ///< query heads per KV head
     std::uint32_t head_dim = 0;
     std::uint32_t layers = 0;
     std::uint32_t max_tokens = 0;  ///< longest sequence: a hint for the drive's layout
     bool component_major = true;   ///< keys are wanted in embedding pages too (SparF)
     Granularity granularity = Granularity::layer_mini_batch;
-    std::uint16_t queues_of_others = 0;  ///< last I/O queues of a drive, which others use
-    bool through_host = false;           ///< buffers lie in host memory
   };
 
-  /// `data` is null in timing runs. `completed` is called in simulated time; `failed` with a message when a drive
-  /// refuses a command.
-  DriveBackend(platform::Platform& platform, const Shape& shape, OperationData* data, Completed completed,
-               Failed failed);
+  /// `data` is null in timing runs. `commands` must outlive this.
+  DriveKvBackend(DriveCommands& commands, const Shape& shape, OperationData* data);
 
   /// Creates sequences 0..count-1 on every drive, each with the drive's share of the heads; `done` when all are there.
   void create_sequences(std::uint32_t count, std::function<void()> done);
@@ -49,39 +41,46 @@ class DriveBackend final : public host::OperationBackend {
   /// Frees them again.
   void free_sequences(std::uint32_t count, std::function<void()> done);
 
-  std::optional<SimTime> start(const host::Operation& op, SimTime now) override;
+  std::optional<SimTime> start(const Operation& op, SimTime now) override;
 
   /// KV heads that a drive holds.
-  host::HeadRange shard(std::uint32_t drive) const { return shards_.at(drive); }
+  HeadRange shard(std::uint32_t drive) const { return shards_.at(drive); }
 
  private:
-  struct Running;
-  struct AttendPart;
+  using Running = std::shared_ptr<DriveCommands::Running>;
+  /// One descriptor of an attend or score command.
+  struct Part {
+    std::size_t index = 0;  ///< in the operation's sequences
+    HeadRange heads;
+  };
 
-  void start_append(const host::Operation& op, const std::shared_ptr<Running>& running);
-  void start_attend(const host::Operation& op, const std::shared_ptr<Running>& running);
-  void submit_attend(const host::Operation& op, const std::shared_ptr<Running>& running,
-                     const std::vector<AttendPart>& parts);
-  nvme::QueueId next_queue(std::uint32_t drive);
-  void submit(std::uint32_t drive, nvme::QueueId queue, const nvme::SubmissionEntry& command, nvme::Segment buffer,
-              const std::string& what, std::function<void()> done);
-  void command_done(const std::shared_ptr<Running>& running);
-  void for_all_sequences(
-      std::uint32_t count, const std::string& what,
-      const std::function<nvme::SubmissionEntry(std::uint32_t drive, std::uint32_t sequence)>& encode,
-      std::function<void()> done);
-  std::byte* bytes(nvme::Segment buffer);
+  void start_append(const Operation& op, const Running& running);
+  void append_part(const Operation& op, const Running& running, std::size_t index, HeadRange heads,
+                   std::uint32_t token_step);
+  void start_attend(const Operation& op, const Running& running);
+  void submit_attend(const Operation& op, const Running& running, const std::vector<Part>& parts);
+  void start_score(const Operation& op, const Running& running);
+  void submit_score(const Operation& op, const Running& running, const std::vector<Part>& parts);
+  void start_fetch(const Operation& op, const Running& running);
+  void submit_fetch(const Operation& op, const Running& running, std::size_t index, HeadRange heads,
+                    std::uint32_t first, std::uint32_t count);
+  void start_sequences(const Operation& op, const Running& running);
 
-  platform::Platform& platform_;
+  /// Cuts (sequence, heads) pairs into commands: `fits(parts, heads in all)` says what one command holds.
+  std::vector<std::vector<Part>> cut(
+      const Operation& op, std::size_t sequences, HeadRange heads,
+      const std::function<bool(const std::vector<Part>& parts, std::uint32_t heads)>& fits) const;
+  nvme::SubmissionEntry create_command(std::uint32_t drive, SequenceId sequence) const;
+  std::uint64_t mdts(const Running& running);
+  nvme::AttendDescriptor descriptor(const Running& running, SequenceId sequence, HeadRange heads) const;
+  void for_all_sequences(std::uint32_t count, const std::string& what,
+                         const std::function<nvme::SubmissionEntry(std::uint32_t drive, SequenceId sequence)>& encode,
+                         std::function<void()> done);
+
+  DriveCommands& commands_;
   Shape shape_;
-  nvme::Segment memory_;  ///< where the buffers are
-  std::byte* base_;       ///< its bytes
   OperationData* data_;
-  Completed completed_;
-  Failed failed_;
-  std::vector<host::HeadRange> shards_;
-  platform::BufferPool buffers_;
-  std::uint16_t next_queue_ = 0;
+  std::vector<HeadRange> shards_;
 };
 
 }  // namespace csdsim::host

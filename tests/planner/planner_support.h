@@ -26,6 +26,13 @@ inline PlannerInputs small_inputs(std::uint32_t layers, std::vector<std::uint32_
   return in;
 }
 
+/// One slot for processors and links, `commands` for drives.
+inline SlotTable drive_slots(std::uint32_t commands) {
+  SlotTable slots = default_slots();
+  slots[static_cast<std::size_t>(ResourceKind::drive_kv)] = commands;
+  return slots;
+}
+
 inline std::vector<Operation> all_operations(Planner& planner) {
   OperationSink sink;
   while (planner.next_step(sink)) {
