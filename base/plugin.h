@@ -13,8 +13,8 @@
 #else
 #define CSDSIM_PLUGIN_COMPILER "gcc " CSDSIM_PLUGIN_TEXT(__GNUC__)
 #endif
-/// What the compilers of csdsim and of a plugin must have in common: compiler, language version and layout of the standard
-/// library.
+/// What the compilers of csdsim and of a plugin must have in common: compiler, language version and layout of the
+/// standard library.
 #define CSDSIM_PLUGIN_ABI \
   CSDSIM_PLUGIN_COMPILER  \
   ", C++ " CSDSIM_PLUGIN_TEXT(__cplusplus) ", strings " CSDSIM_PLUGIN_TEXT(_GLIBCXX_USE_CXX11_ABI)

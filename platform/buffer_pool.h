@@ -3,6 +3,8 @@
 
 #include <bit>
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -13,7 +15,9 @@ namespace csdsim::platform {
 /// Page-aligned buffers, rounded up to a power of two and reused by size: a run needs few sizes, again and again.
 class BufferPool {
  public:
-  explicit BufferPool(nvme::Segment memory) : memory_(memory), next_(memory.address.value) {}
+  /// `name` is how messages call the memory.
+  BufferPool(std::string name, nvme::Segment memory)
+      : name_(std::move(name)), memory_(memory), next_(memory.address.value) {}
 
   /// UserError when the memory is full.
   nvme::Segment allocate(Bytes size) {
@@ -24,7 +28,7 @@ class BufferPool {
       address = free.back();
       free.pop_back();
     } else if (memory_.address.value + memory_.length.value - next_ < rounded) {
-      throw UserError("GPU memory: no room for another command buffer");
+      throw UserError(name_ + ": no room for another command buffer");
     } else {
       next_ += rounded;
     }
@@ -36,6 +40,7 @@ class BufferPool {
   }
 
  private:
+  std::string name_;
   nvme::Segment memory_;
   std::uint64_t next_;
   std::map<std::uint64_t, std::vector<std::uint64_t>> free_;

@@ -233,7 +233,8 @@ void check_flash_features(Checker& c, const nfc::FlashConfig& flash, bool attend
 
 /// In controller DRAM the engine's buffer stands beside the map cache, and leaves room for what comes and goes.
 void check_engine_buffer(Checker& c, const csd_model::DeviceConfig& device) {
-  if (device.engine.buffer_memory == engine::EngineMemory::sram || !device.has_engine() || !c.scenario().workload->attends())
+  if (device.engine.buffer_memory == engine::EngineMemory::sram || !device.has_engine() ||
+      !c.scenario().workload->attends())
     return;
   const auto* map = std::get_if<ftl::CachedMap>(&device.ftl.map);
   const Bytes others = map != nullptr ? map->capacity : Bytes{};

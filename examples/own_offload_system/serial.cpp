@@ -23,6 +23,8 @@ class SerialPlanner final : public host::Planner {
  public:
   SerialPlanner(std::unique_ptr<host::Planner> planner, Wait wait) : planner_(std::move(planner)), wait_(wait) {}
 
+  std::vector<host::PlacedTensor> resident() const override { return planner_->resident(); }
+
   bool next_step(host::OperationSink& sink) override {
     if (!planner_->next_step(inner_)) return false;
     bool first = true;
@@ -30,7 +32,7 @@ class SerialPlanner final : public host::Planner {
     for (host::Operation& op : inner_.take()) {
       if (last_ && (first || wait_ == Wait::operation)) op.deps.push_back(*last_);
       first = false;
-      last_ = sink.add(op.kind, op.resource, op.tag, std::move(op.work), std::move(op.deps));
+      last_ = sink.add(op.kind, op.resource, op.tag, std::move(op.work), std::move(op.deps), std::move(op.tensors));
     }
     return true;
   }

@@ -29,16 +29,21 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
       plan_(setup.plan.workload, setup.plan.model.layers, format_.grouping, setup.sampling),
       estimator_(plan_, setup.plan.workload),
       meter_(platform, plan_, setup.plan.mini_batches),
-      gpu_(setup.gpu, setup.gpu_times),
+      gpu_(host::GpuModel(setup.gpu, setup.gpu_times), setup.data),
+      link_(setup.gpu_link, setup.data),
       executor_("executor"),
-      drives_(
-          platform, shape(), setup.data,
+      commands_(
+          platform, setup.queues_of_others,
           [this](host::OperationId id, SimTime at, const host::DriveSplit& split) {
             executor_.complete(id, at, split);
           },
           [this](const std::string& message) { fail(message); }),
-      timing_(gpu_, setup.gpu_link, drives_),
-      work_(timing_, setup.data) {
+      drives_(commands_, shape(), setup.data),
+      router_(setup.data) {
+  router_.add(host::ResourceKind::gpu, gpu_);
+  router_.add(host::ResourceKind::host_to_gpu, link_);
+  router_.add(host::ResourceKind::gpu_to_host, link_);
+  router_.add(host::ResourceKind::drive_kv, drives_);
   SC_THREAD(main_thread);
 }
 
@@ -76,7 +81,7 @@ std::uint32_t GenerationProgram::most_layers() const {
   return most;
 }
 
-host::DriveBackend::Shape GenerationProgram::shape() const {
+host::DriveKvBackend::Shape GenerationProgram::shape() const {
   const host::ModelShape& model = setup_.plan.model;
   return {.kv_heads = model.kv_heads,
           .group = model.heads / model.kv_heads,
@@ -84,9 +89,7 @@ host::DriveBackend::Shape GenerationProgram::shape() const {
           .layers = most_layers(),
           .max_tokens = format_.shape.max_tokens,
           .component_major = format_.component_major,
-          .granularity = setup_.granularity,
-          .queues_of_others = setup_.queues_of_others,
-          .through_host = setup_.plan.through_host};
+          .granularity = setup_.granularity};
 }
 
 void GenerationProgram::fail(const std::string& message) {
@@ -145,7 +148,7 @@ void GenerationProgram::run_group(const host::SampledGroup& group) {
   meter_.begin(group);
   wait_for([&](auto done) {
     executor_.run(
-        *planner, work_, [this](const host::OperationRecord& r) { observe(r); }, std::move(done));
+        *planner, router_, [this](const host::OperationRecord& r) { observe(r); }, std::move(done));
   });
   estimator_.add(executor_.report());
 }

@@ -5,30 +5,16 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <systemc>
 
 #include "experiment/generation/generation_run.h"
 #include "experiment/generation/kv_format.h"
 #include "experiment/generation/phase_meter.h"
+#include "host_runtime/core/planner/router.h"
 #include "host_runtime/sysc/executor_module.h"
 
 namespace csdsim::experiment {
-
-/// GPU work happens where the data is, if there is any, before its modelled time.
-class GpuWork final : public host::OperationBackend {
- public:
-  GpuWork(host::OperationBackend& timing, host::OperationData* data) : timing_(timing), data_(data) {}
-  std::optional<SimTime> start(const host::Operation& op, SimTime now) override {
-    if (data_ != nullptr && op.resource.kind != host::ResourceKind::drive) data_->perform(op);
-    return timing_.start(op, now);
-  }
-
- private:
-  host::OperationBackend& timing_;
-  host::OperationData* data_;
-};
 
 /// One SC_THREAD that waits for the drives, materialises what was skipped, and runs each group with an Executor.
 class GenerationProgram : public sc_core::sc_module {
@@ -46,7 +32,7 @@ class GenerationProgram : public sc_core::sc_module {
 
  private:
   std::uint32_t most_layers() const;
-  host::DriveBackend::Shape shape() const;
+  host::DriveKvBackend::Shape shape() const;
 
   void fail(const std::string& message);
   void main_thread();
@@ -64,11 +50,12 @@ class GenerationProgram : public sc_core::sc_module {
   host::SamplingPlan plan_;
   host::GenerationEstimator estimator_;
   PhaseMeter meter_;
-  host::GpuModel gpu_;
+  host::GpuBackend gpu_;
+  host::LinkBackend link_;
   host::ExecutorModule executor_;
-  host::DriveBackend drives_;
-  host::PlatformBackend timing_;
-  GpuWork work_;
+  host::DriveCommands commands_;
+  host::DriveKvBackend drives_;
+  host::Router router_;
   sc_core::sc_event continue_;
 
   std::size_t steps_ = 0;  ///< that have ended, the prefill included

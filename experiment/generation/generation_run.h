@@ -14,10 +14,10 @@
 #include "host_runtime/core/planner/estimator.h"
 #include "host_runtime/core/planner/gpu_model.h"
 #include "host_runtime/core/planner/metrics.h"
-#include "host_runtime/core/planner/platform_backend.h"
+#include "host_runtime/core/planner/processor_backends.h"
 #include "host_runtime/core/planner/sampling_plan.h"
 #include "host_runtime/core/planner/system.h"
-#include "host_runtime/sysc/drive_backend.h"
+#include "host_runtime/sysc/drive_kv_backend.h"
 #include "platform/platform.h"
 
 namespace csdsim::experiment {

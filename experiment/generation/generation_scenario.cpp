@@ -14,7 +14,7 @@
 #include "experiment/result.h"
 #include "experiment/runner.h"
 #include "host_runtime/core/carried/decoder_data.h"
-#include "host_runtime/core/carried/host_backend.h"
+#include "host_runtime/core/carried/host_reference.h"
 #include "report/operation_trace.h"
 
 namespace csdsim::experiment {

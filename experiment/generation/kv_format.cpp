@@ -27,8 +27,8 @@ host::KvGrouping grouping_of(const ftl::KvLayout& layout, const ftl::KvFtlConfig
 }  // namespace
 
 KvFormat::KvFormat(const GenerationSetup& setup)
-    : component_major(setup.component_major.value_or(
-          setup.system->needs(setup.plan.model, setup.plan.workload).component_major)),
+    : component_major(
+          setup.component_major.value_or(setup.system->needs(setup.plan.model, setup.plan.workload).component_major)),
       policy(csd_model::make_mapping(setup.platform.drive)),
       shape(shape_of(setup, component_major)),
       layout(policy->layout(shape, setup.platform.drive.geometry.page_size, setup.platform.drive.kv.layout)),

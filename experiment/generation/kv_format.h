@@ -11,7 +11,7 @@ namespace csdsim::experiment {
 struct KvFormat {
   explicit KvFormat(const GenerationSetup& setup);
 
-  bool component_major;  ///< K is kept component-major, too
+  bool component_major;                          ///< K is kept component-major, too
   std::unique_ptr<ftl::KvMappingPolicy> policy;  ///< of a drive, to ask what it would do
   ftl::KvShape shape;                            ///< of a sequence on the first drive, which has the most heads
   ftl::KvLayout layout;

@@ -14,10 +14,10 @@ ExecutorModule::ExecutorModule(const sc_core::sc_module_name& name) : sc_module(
 }
 
 void ExecutorModule::run(host::Planner& planner, host::OperationBackend& backend, host::Executor::Observer observer,
-                         std::function<void()> done) {
+                         std::function<void()> done, const host::ExecutorConfig& config) {
   if (done_) throw InternalError("a plan is running already");
   done_ = std::move(done);
-  executor_ = std::make_unique<host::Executor>(planner, backend, host::ExecutorConfig{});
+  executor_ = std::make_unique<host::Executor>(planner, backend, config);
   executor_->set_observer(std::move(observer));
   executor_->start(sim_time_now());
   wake_.notify(sc_core::SC_ZERO_TIME);
@@ -28,7 +28,7 @@ void ExecutorModule::complete(host::OperationId id, SimTime at, const host::Driv
   wake_.notify(sc_core::SC_ZERO_TIME);
 }
 
-/// What leaves a process reaches nobody as what it was: SystemC turns it into a report.
+/// SystemC rewraps exceptions that leave a process: the original is kept.
 void ExecutorModule::step() {
   try {
     advance();

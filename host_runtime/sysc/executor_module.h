@@ -19,7 +19,7 @@ class ExecutorModule : public sc_core::sc_module {
   /// Starts a plan at the current time, from a process. `done` is called, in an SC_METHOD, when it has ended. One plan
   /// at a time; all references must outlive it.
   void run(host::Planner& planner, host::OperationBackend& backend, host::Executor::Observer observer,
-           std::function<void()> done);
+           std::function<void()> done, const host::ExecutorConfig& config = {});
 
   /// A drive reports the end of an operation, now.
   void complete(host::OperationId id, SimTime at, const host::DriveSplit& split);

@@ -18,11 +18,12 @@ DECLARE_EXTENDED_PHASE(RELEASE_BUFFERS);
 struct FlashBatch : tlm::tlm_extension<FlashBatch> {
   std::span<const PageOp> ops;  ///< at least one; read during BEGIN_REQ only
   FlashTicket ticket;           ///< set by the target at END_REQ: counts its batches from 0
-  std::uint64_t lookups = 0;    ///< map entries that the firmware looks up to find these pages; the target does not read it
-  std::uint64_t tag = 0;        ///< for the initiator; the target does not read it
-  std::uint32_t route = 0;      ///< for the interconnect; the target does not read it
-  bool hold = false;            ///< pages read keep their buffers until the target gets the phase RELEASE_BUFFERS
-  FlashStages stages{};         ///< set by the target at BEGIN_RESP: stages of the operation that finished last
+  std::uint64_t lookups =
+      0;                    ///< map entries that the firmware looks up to find these pages; the target does not read it
+  std::uint64_t tag = 0;    ///< for the initiator; the target does not read it
+  std::uint32_t route = 0;  ///< for the interconnect; the target does not read it
+  bool hold = false;        ///< pages read keep their buffers until the target gets the phase RELEASE_BUFFERS
+  FlashStages stages{};     ///< set by the target at BEGIN_RESP: stages of the operation that finished last
 
   tlm::tlm_extension_base* clone() const override { return new FlashBatch(*this); }
   void copy_from(const tlm::tlm_extension_base& other) override { *this = static_cast<const FlashBatch&>(other); }

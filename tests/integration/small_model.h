@@ -10,7 +10,7 @@
 #include "experiment/generation/generation_run.h"
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/core/carried/decoder_data.h"
-#include "host_runtime/core/carried/host_backend.h"
+#include "host_runtime/core/carried/host_reference.h"
 #include "host_runtime/core/planner/systems/systems.h"
 #include "host_runtime/cpu/cpu_backend.h"
 

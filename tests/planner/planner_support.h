@@ -30,6 +30,13 @@ inline std::unique_ptr<Planner> plan_of(std::string_view system, const PlannerIn
   return builtin_systems().make(system)->plan(inputs);
 }
 
+/// One slot for processors and links, `commands` for drives.
+inline SlotTable drive_slots(std::uint32_t commands) {
+  SlotTable slots = default_slots();
+  slots[static_cast<std::size_t>(ResourceKind::drive_kv)] = commands;
+  return slots;
+}
+
 inline std::vector<Operation> all_operations(Planner& planner) {
   OperationSink sink;
   while (planner.next_step(sink)) {

@@ -48,7 +48,7 @@ class ManualDrives final : public OperationBackend {
  public:
   std::optional<SimTime> start(const Operation& op, SimTime now) override {
     started[op.id.value] = now;
-    if (op.resource.kind == ResourceKind::drive) return std::nullopt;
+    if (op.resource.kind == ResourceKind::drive_kv) return std::nullopt;
     return op.resource.kind == ResourceKind::host ? SimTime{3} : SimTime{10};
   }
   std::map<std::uint64_t, SimTime> started;
@@ -162,7 +162,7 @@ TEST_CASE("drives take as many commands as they are allowed, in order of readine
   for (const std::uint32_t commands : {0U, 1U, 2U}) {
     ListPlanner planner(steps);
     ManualDrives backend;
-    Executor ex(planner, backend, {.drive_commands = commands});
+    Executor ex(planner, backend, {.slots = drive_slots(commands)});
     ex.start({});
     CHECK(backend.started.size() == (commands == 0 ? 3 : commands));
     ex.complete(OperationId{0}, SimTime{8});

@@ -112,7 +112,7 @@ Naive schedule(const Graph& g) {
         std::uint32_t running = 0;
         for (std::size_t j = 0; j < n; ++j)
           running += g.ops[j].resource == g.ops[i].resource && t.start[j] >= 0 && !done[j];
-        const bool drive = g.ops[i].resource.kind == ResourceKind::drive;
+        const bool drive = g.ops[i].resource.kind == ResourceKind::drive_kv;
         const std::uint32_t slots = drive ? g.drive_commands : 1;
         if (slots != 0 && running >= slots) continue;
         t.start[i] = t.now;
@@ -134,7 +134,7 @@ PathBreakdown walk_back(const Graph& g, const Naive& t, std::size_t last) {
   for (std::size_t i = last;;) {
     PathPart part = PathPart::gpu;
     if (g.ops[i].resource.kind == ResourceKind::host) part = PathPart::host;
-    if (g.ops[i].resource.kind == ResourceKind::drive) part = PathPart::drive_other;
+    if (g.ops[i].resource.kind == ResourceKind::drive_kv) part = PathPart::drive_other;
     path.add(part, g.ops[i].tag.layer.has_value(), SimTime{t.end[i] - t.start[i]});
     if (t.start[i] == 0) return path;
     std::size_t releaser = 0;
@@ -166,7 +166,7 @@ TEST_CASE("random graphs run as a naive list scheduler runs them") {
     const Naive expected = schedule(g);
     GraphPlanner planner(g);
     FunctionBackend backend([&](const Operation& op) { return SimTime{g.duration[op.id.value]}; });
-    Executor ex(planner, backend, {.window_steps = g.window, .drive_commands = g.drive_commands});
+    Executor ex(planner, backend, {.window_steps = g.window, .slots = drive_slots(g.drive_commands)});
     const auto records = run(ex);
     REQUIRE(records.size() == g.ops.size());
     for (const OperationRecord& r : records) {
@@ -188,7 +188,7 @@ TEST_CASE("it does not matter whether a backend knows durations or reports ends"
     const Graph g = random_graph(rng, false);
     GraphPlanner planner(g), other(g);
     FunctionBackend known([&](const Operation& op) { return SimTime{g.duration[op.id.value]}; });
-    Executor a(planner, known, {.window_steps = g.window, .drive_commands = g.drive_commands});
+    Executor a(planner, known, {.window_steps = g.window, .slots = drive_slots(g.drive_commands)});
     auto expected = run(a);
 
     struct Reporting final : OperationBackend {
@@ -201,7 +201,7 @@ TEST_CASE("it does not matter whether a backend knows durations or reports ends"
       const Graph& g;
       std::vector<std::pair<SimTime, OperationId>> pending;
     } reporting(g);
-    Executor b(other, reporting, {.window_steps = g.window, .drive_commands = g.drive_commands});
+    Executor b(other, reporting, {.window_steps = g.window, .slots = drive_slots(g.drive_commands)});
     std::vector<OperationRecord> records;
     b.set_observer([&](const OperationRecord& r) { records.push_back(r); });
     b.start({});

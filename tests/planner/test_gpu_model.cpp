@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "host_runtime/core/planner/gpu_model.h"
 #include "host_runtime/core/planner/model_shape.h"
-#include "host_runtime/core/planner/platform_backend.h"
 #include "tests/planner/planner_support.h"
 #include "tests/support/presets.h"
 
@@ -85,20 +84,6 @@ TEST_CASE("every GPU preset is a GPU") {
   for (const std::string& name : names) CHECK_NOTHROW(GpuModel(test::gpu_preset(name)));
   CHECK(test::gpu_preset("a100").memory_bandwidth == Bandwidth{1'555'000'000'000});
   CHECK_THROWS_WITH(test::gpu_preset("a600"), Catch::Contains("a6000"));
-}
-
-TEST_CASE("the platform times GPU and links and leaves drives to others") {
-  test::FunctionBackend drives([](const Operation&) { return SimTime{42}; });
-  PlatformBackend platform(GpuModel(round_gpu()), {.bandwidth = {2'000'000'000}, .latency = SimTime{7}}, drives);
-  Operation op;
-  op.work = ComputeWork{.op = OperatorClass::attention, .flops = 1, .launches = 0};
-  CHECK(platform.start(op, {})->ps == 4);
-  op.resource = {ResourceKind::host_to_gpu, 0};
-  op.work = LinkWork{Bytes{4}, LinkPayload::kv};
-  CHECK(platform.start(op, {})->ps == 2007);
-  op.resource = Resource::drive(DriveIndex{0});
-  CHECK(platform.start(op, {})->ps == 42);
-  CHECK_THROWS_AS(PlatformBackend(GpuModel(round_gpu()), {}, drives), UserError);
 }
 
 TEST_CASE("an operator is measured once, and the GPU takes what was measured") {

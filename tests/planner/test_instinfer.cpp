@@ -121,7 +121,7 @@ TEST_CASE("every sequence and head is attended exactly once a step and layer, wh
       std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>, int> attended;
       std::uint64_t appended = 0;
       for (const Operation& op : plan.ops) {
-        if (op.resource.kind != ResourceKind::drive) continue;
+        if (op.resource.kind != ResourceKind::drive_kv) continue;
         const auto& work = std::get<DriveWork>(op.work);
         if (op.kind == OpKind::append_kv) appended += work.to_drive.value;
         if (op.kind != OpKind::attend) continue;

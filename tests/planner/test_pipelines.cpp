@@ -35,7 +35,7 @@ SimTime of(const Operation& op, const Durations& d) {
 ExecutionReport simulate(const PlannerInputs& in, const Durations& d, std::uint32_t drive_commands = 1) {
   FunctionBackend backend([&](const Operation& op) { return of(op, d); });
   auto planner = plan_of("instinfer-dense", in);
-  Executor ex(*planner, backend, {.drive_commands = drive_commands});
+  Executor ex(*planner, backend, {.slots = drive_slots(drive_commands)});
   run(ex);
   return ex.report();
 }
@@ -147,7 +147,7 @@ TEST_CASE("an operation that straddles the end of the prefill counts with its sh
   const PlannerInputs in = small_inputs(1, {100}, 2, 1);
   struct Drive final : OperationBackend {
     std::optional<SimTime> start(const Operation& op, SimTime) override {
-      if (op.resource.kind == ResourceKind::drive) return std::nullopt;
+      if (op.resource.kind == ResourceKind::drive_kv) return std::nullopt;
       if (op.kind == OpKind::attention_inputs) return SimTime{2};
       return SimTime{op.kind == OpKind::sample ? 40 : 0};
     }

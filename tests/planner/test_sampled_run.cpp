@@ -49,7 +49,7 @@ GenerationEstimate simulate(PlannerInputs in, const SamplingSettings& settings) 
     in.model.layers = group.layers;
     ToyDrive drive;
     auto planner = plan_of("instinfer-sparf", in);
-    Executor ex(*planner, drive, {.drive_commands = 1});
+    Executor ex(*planner, drive, {.slots = drive_slots(1)});
     run(ex, now);
     now = ex.report().end;
     estimator.add(ex.report());
@@ -97,7 +97,7 @@ TEST_CASE("a drive that slows down in the prefill is followed to its steady pace
       return op.kind == OpKind::append_kv ? SimTime{op.tag.layer->value < 3 ? 50 : 900} : SimTime{10};
     });
     auto planner = plan_of("instinfer-dense", part);
-    Executor ex(*planner, backend, {.drive_commands = 1});
+    Executor ex(*planner, backend, {.slots = drive_slots(1)});
     run(ex);
     estimator.add(ex.report());
     return estimator.result().times.ttft_s;
@@ -111,7 +111,7 @@ TEST_CASE("the whole run through the estimator is the executor's own account") {
   GenerationEstimator estimator(plan, in.workload);
   ToyDrive drive;
   auto planner = plan_of("instinfer-dense", in);
-  Executor ex(*planner, drive, {.drive_commands = 1});
+  Executor ex(*planner, drive, {.slots = drive_slots(1)});
   run(ex, SimTime{12345});
   estimator.add(ex.report());
   const GenerationEstimate e = estimator.result();

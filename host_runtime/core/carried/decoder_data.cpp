@@ -32,6 +32,27 @@ void gather_heads(std::span<const Half> tensor, std::size_t heads_in_row, std::s
       out = std::copy_n(tensor.data() + (r * heads_in_row + h) * d, d, out);
 }
 
+/// Appends columns [first, first + count) of every row of a [row][width] tensor to `to`.
+void append_columns(std::span<const Half> tensor, std::size_t width, std::size_t first, std::size_t count,
+                    std::vector<Half>& to) {
+  for (std::size_t at = first; at < tensor.size(); at += width)
+    to.insert(to.end(), tensor.begin() + static_cast<std::ptrdiff_t>(at),
+              tensor.begin() + static_cast<std::ptrdiff_t>(at + count));
+}
+
+/// K and V of a mini-batch's new tokens for some heads, one behind the other: [row][heads][d] each.
+using NewKv = std::vector<Half>;
+std::span<const Half> keys(const NewKv& kv) { return std::span(kv).first(kv.size() / 2); }
+std::span<const Half> values(const NewKv& kv) { return std::span(kv).last(kv.size() / 2); }
+
+std::string user(const Operation& op) { return host::operation_name(op.kind, op.tag); }
+
+TensorName hidden_name(const Operation& op) {
+  OpTag tag = op.tag;
+  tag.layer.reset();
+  return TensorName::of(TensorClass::hidden, tag);
+}
+
 }  // namespace
 
 DecoderData::DecoderData(const host::Decoder& decoder, std::vector<std::vector<TokenId>> prompts,
@@ -62,9 +83,23 @@ std::uint64_t DecoderData::attention_digest() const {
   return all;
 }
 
-std::size_t DecoderData::row_of(const MiniBatch& mb, const Operation& op, std::size_t index) const {
-  const std::uint32_t sequence = std::get<host::DriveWork>(op.work).sequences.at(index).sequence.value;
-  return mb.first_row.at(sequence - mb.sequences.first);
+host::Share DecoderData::rows_of(const Operation& op, std::uint32_t sequence) const {
+  const std::uint32_t first = mini_batches_.at(op.tag.mini_batch.value).sequences.first;
+  if (op.tag.phase == Phase::decode) return {sequence - first, 1};
+  std::uint32_t row = 0;
+  for (std::uint32_t s = first; s < sequence; ++s) row += static_cast<std::uint32_t>(prompts_[s].size());
+  return {row, static_cast<std::uint32_t>(prompts_[sequence].size())};
+}
+
+std::size_t DecoderData::rows_of(const Operation& op) const {
+  const host::Share sequences = mini_batches_.at(op.tag.mini_batch.value).sequences;
+  const host::Share last = rows_of(op, sequences.first + sequences.count - 1);
+  return last.first + last.count;
+}
+
+std::shared_ptr<host::HiddenStates>& DecoderData::hidden(const Operation& op) {
+  return tensors_.at<std::shared_ptr<host::HiddenStates>>(hidden_name(op), input_place(op, TensorClass::hidden),
+                                                          user(op));
 }
 
 void DecoderData::perform(const Operation& op) {
@@ -73,21 +108,20 @@ void DecoderData::perform(const Operation& op) {
     case OpKind::embed:
       return embed(op, mb);
     case OpKind::attention_inputs:
-      return attention_inputs(op, mb);
+      return attention_inputs(op);
     case OpKind::attention:
-      mb.attention = decoder_.prefill_attention(mb.inputs, mb.lengths);
-      return;
+      return op.tag.phase == Phase::prefill ? prefill_attention(op, mb) : decode_attention(op, mb);
+    case OpKind::append_kv:
+      return append_to_cache(op, mb);
     case OpKind::finish_layer:
       return finish_layer(op, mb);
     case OpKind::sample:
-      return sample(mb);
+      return sample(op, mb);
     case OpKind::transfer:
-      return;  // what travels is handed over where it arrives
-    case OpKind::append_kv:
-    case OpKind::attend:
-      break;
+      return tensors_.transfer(op);
+    default:
+      throw InternalError(fmt::format("{} is no work of a processor that runs a decoder", user(op)));
   }
-  throw InternalError(fmt::format("{} is work of a drive", host::operation_name(op.kind, op.tag)));
 }
 
 void DecoderData::embed(const Operation& op, MiniBatch& mb) {
@@ -107,38 +141,146 @@ void DecoderData::embed(const Operation& op, MiniBatch& mb) {
       mb.lengths.push_back(1);
     }
   }
-  mb.hidden = decoder_.embed(tokens, positions);
+  tensors_.put(hidden_name(op), output_place(op, TensorClass::hidden),
+               std::make_shared<host::HiddenStates>(decoder_.embed(tokens, positions)));
 }
 
-void DecoderData::attention_inputs(const Operation& op, MiniBatch& mb) {
-  mb.inputs = decoder_.attention_inputs(*op.tag.layer, mb.hidden);
-  std::vector<Half> k = decoder_.to_host(mb.inputs.k);
-  std::vector<Half> v = decoder_.to_host(mb.inputs.v);
+void DecoderData::attention_inputs(const Operation& op) {
+  const auto inputs =
+      std::make_shared<const host::AttentionInputs>(decoder_.attention_inputs(*op.tag.layer, *hidden(op)));
+  const host::ModelConfig& model = decoder_.config();
+  const std::vector<Half> k = decoder_.to_host(inputs->k);
+  const std::vector<Half> v = decoder_.to_host(inputs->v);
+  std::vector<Half> q;
+  for (const SizedTensor& write : op.tensors.writes) {
+    const HeadRange heads = write.name.heads;
+    const Place place = output_place(op, write.name.what);
+    if (write.name.what == TensorClass::new_kv) {
+      NewKv kv;
+      kv.reserve(2 * rows_of(op) * heads.count * model.head_dim);
+      for (const std::vector<Half>* rows : {&k, &v})
+        append_columns(*rows, model.kv_width(), heads.first.value * model.head_dim, heads.count * model.head_dim, kv);
+      tensors_.put(write.name, place, std::move(kv));
+    } else if (write.name.what == TensorClass::queries && op.tag.phase == Phase::prefill) {
+      tensors_.put(write.name, place, inputs);
+    } else if (write.name.what == TensorClass::queries) {
+      if (q.empty()) q = decoder_.to_host(inputs->q);
+      const std::size_t per_head = std::size_t{model.group_size()} * model.head_dim;
+      std::vector<Half> part;
+      append_columns(q, model.q_width(), heads.first.value * per_head, heads.count * per_head, part);
+      tensors_.put(write.name, place, std::move(part));
+    }
+  }
+}
+
+void DecoderData::prefill_attention(const Operation& op, const MiniBatch& mb) {
+  const auto& inputs = tensors_.at<std::shared_ptr<const host::AttentionInputs>>(
+      TensorName::of(TensorClass::queries, op.tag), input_place(op, TensorClass::queries), user(op));
+  tensors_.put(TensorName::of(TensorClass::attention_output, op.tag), output_place(op, TensorClass::attention_output),
+               std::make_shared<const host::Tensor>(decoder_.prefill_attention(*inputs, mb.lengths)));
+}
+
+host::HostKvCache& DecoderData::cache(const Operation& op, HeadRange heads) {
+  const TensorName name = TensorName::kept(TensorClass::kv_cache, op.tag.layer, op.tag.mini_batch, heads);
+  const Place place = output_place(op, TensorClass::kv_cache);
+  using Cache = std::shared_ptr<host::HostKvCache>;
+  if (!tensors_.has(name, place)) {
+    if (op.kind != OpKind::append_kv || op.tag.phase != Phase::prefill)
+      (void)tensors_.at<Cache>(name, place, user(op));  // says where it is instead
+    host::ModelConfig shape = decoder_.config();
+    shape.layers = 1;
+    shape.kv_heads = heads.count;
+    auto made = std::make_shared<host::HostKvCache>(shape, host::KeyLayout::token_major);
+    const host::Share sequences = mini_batch(op).sequences;
+    for (std::uint32_t s = 0; s < sequences.count; ++s) made->create(SequenceId{sequences.first + s});
+    tensors_.put(name, place, made);
+  }
+  Cache& kept = tensors_.at<Cache>(name, place, user(op));
+  if (kept.use_count() > 1) kept = std::make_shared<host::HostKvCache>(*kept);
+  return *kept;
+}
+
+void DecoderData::append_rows(const Operation& op, host::HostKvCache& cache, std::uint32_t sequence, HeadRange heads) {
+  const auto& kv = tensors_.at<NewKv>(TensorName::of(TensorClass::new_kv, op.tag, heads),
+                                      input_place(op, TensorClass::new_kv), user(op));
+  const std::size_t width = std::size_t{heads.count} * decoder_.config().head_dim;
+  const host::Share rows = rows_of(op, sequence);
+  cache.append(SequenceId{sequence}, LayerId{0}, keys(kv).subspan(rows.first * width, rows.count * width),
+               values(kv).subspan(rows.first * width, rows.count * width));
+}
+
+void DecoderData::append_to_cache(const Operation& op, const MiniBatch& mb) {
+  for (const SizedTensor& write : op.tensors.writes) {
+    if (write.name.what != TensorClass::kv_cache) continue;
+    host::HostKvCache& kept = cache(op, write.name.heads);
+    for (std::uint32_t s = mb.sequences.first; s < mb.sequences.first + mb.sequences.count; ++s)
+      append_rows(op, kept, s, write.name.heads);
+  }
+}
+
+void DecoderData::decode_attention(const Operation& op, const MiniBatch& mb) {
+  const host::ModelConfig& model = decoder_.config();
+  const std::size_t per_head = std::size_t{model.group_size()} * model.head_dim;
+  host::DenseAttention dense;
+  std::vector<float> out(per_head);
+  for (const SizedTensor& write : op.tensors.writes) {
+    if (write.name.what != TensorClass::attention_output) continue;
+    const HeadRange heads = write.name.heads;
+    host::HostKvCache& kept = cache(op, heads);
+    const auto& queries = tensors_.at<std::vector<Half>>(TensorName::of(TensorClass::queries, op.tag, heads),
+                                                         input_place(op, TensorClass::queries), user(op));
+    std::vector<float> q(queries.size());
+    halves_to_floats(queries, q);
+    std::vector<Half> rows(queries.size());
+    for (std::uint32_t i = 0; i < mb.sequences.count; ++i) {
+      const SequenceId sequence{mb.sequences.first + i};
+      append_rows(op, kept, sequence.value, heads);
+      for (std::uint32_t h = 0; h < heads.count; ++h) {
+        const std::size_t at = (std::size_t{i} * heads.count + h) * per_head;
+        dense.attend(std::span<const float>(q).subspan(at, per_head), kept.view(sequence, LayerId{0}, KvHead{h}), out,
+                     nullptr);
+        floats_to_halves(out, std::span(rows).subspan(at, per_head));
+      }
+    }
+    tensors_.put(write.name, output_place(op, write.name.what), std::move(rows));
+  }
+}
+
+void DecoderData::finish_layer(const Operation& op, const MiniBatch& mb) {
+  std::shared_ptr<host::HiddenStates>& states = hidden(op);
+  const Place place = input_place(op, TensorClass::attention_output);
   if (op.tag.phase == Phase::prefill) {
-    const std::uint64_t elements = k.size();
-    shipments_[{op.tag.mini_batch.value, op.tag.layer->value}] = {std::move(k), std::move(v), elements};
-    return;
+    const auto& attention = tensors_.at<std::shared_ptr<const host::Tensor>>(
+        TensorName::of(TensorClass::attention_output, op.tag), place, user(op));
+    return decoder_.finish_layer(*op.tag.layer, *states, *attention);
   }
-  mb.q = decoder_.to_host(mb.inputs.q);
-  mb.k = std::move(k);
-  mb.v = std::move(v);
-  mb.out.assign(mb.q.size(), Half{0});
-}
-
-void DecoderData::finish_layer(const Operation& op, MiniBatch& mb) {
-  if (op.tag.phase == Phase::prefill) return decoder_.finish_layer(*op.tag.layer, mb.hidden, mb.attention);
-  const std::size_t width = decoder_.config().q_width();
-  for (std::size_t row = 0; row < mb.lengths.size(); ++row) {
+  const host::ModelConfig& model = decoder_.config();
+  const std::size_t width = model.q_width();
+  const std::size_t per_head = std::size_t{model.group_size()} * model.head_dim;
+  std::vector<Half> all(rows_of(op) * width);
+  std::size_t found = 0;
+  for (const TensorName& name : op.tensors.reads) {
+    if (name.what != TensorClass::attention_output) continue;
+    const auto& part = tensors_.at<std::vector<Half>>(name, place, user(op));
+    const std::size_t columns = name.heads.count * per_head;
+    for (std::size_t row = 0; row < rows_of(op); ++row)
+      std::copy_n(part.data() + row * columns, columns, all.data() + row * width + name.heads.first.value * per_head);
+    found += part.size();
+  }
+  if (found != all.size())
+    throw InternalError(fmt::format("{} reads attention outputs of {} heads of {}", user(op),
+                                    found / (rows_of(op) * model.head_dim), model.heads));
+  for (std::size_t row = 0; row < mb.sequences.count; ++row) {
     std::uint64_t& digest = digest_[mb.sequences.first + row];
-    digest = digest_of(digest, std::span(mb.out).subspan(row * width, width));
+    digest = digest_of(digest, std::span(all).subspan(row * width, width));
   }
-  decoder_.finish_layer(*op.tag.layer, mb.hidden, decoder_.from_host(mb.out, width));
+  decoder_.finish_layer(*op.tag.layer, *states, decoder_.from_host(all, width));
 }
 
-void DecoderData::sample(MiniBatch& mb) {
+void DecoderData::sample(const Operation& op, const MiniBatch& mb) {
   std::vector<std::uint32_t> rows;
   for (std::size_t i = 0; i < mb.lengths.size(); ++i) rows.push_back(mb.first_row[i] + mb.lengths[i] - 1);
-  const std::vector<float> logits = decoder_.logits(mb.hidden, rows);
+  const std::vector<float> logits = decoder_.logits(*hidden(op), rows);
   const std::size_t vocab = decoder_.config().vocab;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::uint32_t s = mb.sequences.first + static_cast<std::uint32_t>(i);
@@ -151,34 +293,44 @@ void DecoderData::sample(MiniBatch& mb) {
 
 void DecoderData::load_append(const Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
                               HeadRange heads, std::span<Half> k, std::span<Half> v) {
-  const std::pair key{op.tag.mini_batch.value, op.tag.layer->value};
-  Shipment& shipment = shipments_.at(key);
-  const host::ModelConfig& model = decoder_.config();
-  const std::size_t row = row_of(mini_batch(op), op, index) + first;
-  gather_heads(shipment.k, model.kv_heads, model.head_dim, row, count, heads.first.value, heads.count, k);
-  gather_heads(shipment.v, model.kv_heads, model.head_dim, row, count, heads.first.value, heads.count, v);
-  shipment.elements_left -= k.size();
-  if (shipment.elements_left == 0) shipments_.erase(key);
+  const auto& work = std::get<host::DriveWork>(op.work);
+  const auto& kv = tensors_.at<NewKv>(TensorName::of(TensorClass::new_kv, op.tag, work.heads),
+                                      input_place(op, TensorClass::new_kv), user(op));
+  const std::size_t d = decoder_.config().head_dim;
+  const std::size_t row = rows_of(op, work.sequences.at(index).sequence.value).first + first;
+  const std::uint32_t head = heads.first.value - work.heads.first.value;
+  gather_heads(keys(kv), work.heads.count, d, row, count, head, heads.count, k);
+  gather_heads(values(kv), work.heads.count, d, row, count, head, heads.count, v);
 }
 
 void DecoderData::load_attend(const Operation& op, std::size_t index, HeadRange heads, std::span<Half> q,
                               std::span<Half> k, std::span<Half> v) {
-  const MiniBatch& mb = mini_batch(op);
+  const auto& work = std::get<host::DriveWork>(op.work);
   const host::ModelConfig& model = decoder_.config();
-  const std::size_t row = row_of(mb, op, index);
-  const std::size_t d = model.head_dim;
-  const std::size_t kv = row * model.kv_width() + heads.first.value * d;
-  std::copy_n(mb.q.data() + row * model.q_width() + heads.first.value * model.group_size() * d, q.size(), q.data());
-  std::copy_n(mb.k.data() + kv, k.size(), k.data());
-  std::copy_n(mb.v.data() + kv, v.size(), v.data());
+  const auto& queries = tensors_.at<std::vector<Half>>(TensorName::of(TensorClass::queries, op.tag, work.heads),
+                                                       input_place(op, TensorClass::queries), user(op));
+  const std::size_t row = rows_of(op, work.sequences.at(index).sequence.value).first;
+  const std::size_t head = row * work.heads.count + (heads.first.value - work.heads.first.value);
+  std::copy_n(queries.data() + head * model.group_size() * model.head_dim, q.size(), q.data());
+  if (k.empty()) return;
+  const auto& kv = tensors_.at<NewKv>(TensorName::of(TensorClass::new_kv, op.tag, work.heads),
+                                      input_place(op, TensorClass::new_kv), user(op));
+  std::copy_n(keys(kv).data() + head * model.head_dim, k.size(), k.data());
+  std::copy_n(values(kv).data() + head * model.head_dim, v.size(), v.data());
 }
 
 void DecoderData::store_output(const Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out) {
-  MiniBatch& mb = mini_batch(op);
+  const auto& work = std::get<host::DriveWork>(op.work);
   const host::ModelConfig& model = decoder_.config();
-  const std::size_t at =
-      row_of(mb, op, index) * model.q_width() + std::size_t{heads.first.value} * model.group_size() * model.head_dim;
-  std::copy(out.begin(), out.end(), mb.out.begin() + static_cast<std::ptrdiff_t>(at));
+  const std::size_t per_head = std::size_t{model.group_size()} * model.head_dim;
+  const TensorName name = TensorName::of(TensorClass::attention_output, op.tag, work.heads);
+  const Place place = output_place(op, TensorClass::attention_output);
+  if (!tensors_.has(name, place))
+    tensors_.put(name, place, std::vector<Half>(rows_of(op) * work.heads.count * per_head));
+  auto& all = tensors_.at<std::vector<Half>>(name, place, user(op));
+  const std::size_t row = rows_of(op, work.sequences.at(index).sequence.value).first;
+  const std::size_t head = row * work.heads.count + (heads.first.value - work.heads.first.value);
+  std::copy(out.begin(), out.end(), all.begin() + static_cast<std::ptrdiff_t>(head * per_head));
 }
 
 }  // namespace csdsim::host

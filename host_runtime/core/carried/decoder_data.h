@@ -3,19 +3,24 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "host_runtime/core/carried/operation_data.h"
+#include "host_runtime/core/carried/tensor_store.h"
 #include "host_runtime/core/decoder.h"
+#include "host_runtime/core/kv_cache.h"
 #include "host_runtime/core/planner/planner.h"
 #include "host_runtime/core/sampling.h"
 
 namespace csdsim::host {
 
-/// Runs a decoder operation by operation: GPU kinds are computed when they start, attention goes through load_ and
-/// store_output. Sequence i of the plan is prompt i.
+/// Runs a decoder operation by operation: work of processors is done when it starts, drives load and store what their
+/// commands carry. Sequence i of the plan is prompt i. All tensors lie in a TensorStore under the names that the plan
+/// gives them, so that a forgotten transfer is an InternalError.
+///
+/// On a processor (GPU or host) append_kv keeps new K and V there, and attention of decode appends them as well and
+/// attends densely over what is kept, with the bits of DenseAttention.
 class DecoderData final : public OperationData {
  public:
   /// `mini_batches` as in the plan. UserError for an empty prompt, a token id outside the vocabulary, or a context
@@ -29,6 +34,7 @@ class DecoderData final : public OperationData {
   void set_chooser(Chooser chooser) { chooser_ = std::move(chooser); }
 
   void perform(const host::Operation& op) override;
+  void ended(const host::Operation& op) override { tensors_.drop(op); }
   void load_append(const host::Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
                    host::HeadRange heads, std::span<Half> k, std::span<Half> v) override;
   void load_attend(const host::Operation& op, std::size_t index, host::HeadRange heads, std::span<Half> q,
@@ -36,43 +42,44 @@ class DecoderData final : public OperationData {
   void store_output(const host::Operation& op, std::size_t index, host::HeadRange heads,
                     std::span<const Half> out) override;
 
-  /// New tokens, a list a prompt, so far.
+  /// What is kept now.
+  const TensorStore& tensors() const { return tensors_; }
+  /// New tokens so far, a list per prompt.
   const std::vector<std::vector<host::TokenId>>& generated() const { return generated_; }
   /// Order-sensitive digest of the fp16 outputs of decoding attention, by (step, layer, sequence): equal for two runs
   /// exactly if every output was.
   std::uint64_t attention_digest() const;
 
  private:
-  /// K and V of a prefill on their way to the drives.
-  struct Shipment {
-    std::vector<Half> k;  ///< [row][kv_heads][d]
-    std::vector<Half> v;
-    std::uint64_t elements_left = 0;  ///< of k, not loaded yet
-  };
   struct MiniBatch {
     host::Share sequences;
-    std::vector<std::uint32_t> lengths;  ///< rows of each sequence in the current step
+    std::vector<std::uint32_t> lengths;  ///< rows of each sequence in the step that was embedded last
     std::vector<std::uint32_t> first_row;
-    host::HiddenStates hidden;
-    host::AttentionInputs inputs;
-    host::Tensor attention;     ///< prefill: output of dense attention
-    std::vector<Half> q, k, v;  ///< decode: one row a sequence
-    std::vector<Half> out;      ///< decode: [row][heads][d]
   };
 
   MiniBatch& mini_batch(const host::Operation& op) { return mini_batches_.at(op.tag.mini_batch.value); }
-  std::size_t row_of(const MiniBatch& mb, const host::Operation& op, std::size_t index) const;
+  /// First row and rows of sequence `sequence` in the tensors of the operation's step.
+  host::Share rows_of(const host::Operation& op, std::uint32_t sequence) const;
+  std::size_t rows_of(const host::Operation& op) const;
   void embed(const host::Operation& op, MiniBatch& mb);
-  void attention_inputs(const host::Operation& op, MiniBatch& mb);
-  void finish_layer(const host::Operation& op, MiniBatch& mb);
-  void sample(MiniBatch& mb);
+  void attention_inputs(const host::Operation& op);
+  void prefill_attention(const host::Operation& op, const MiniBatch& mb);
+  void decode_attention(const host::Operation& op, const MiniBatch& mb);
+  void append_to_cache(const host::Operation& op, const MiniBatch& mb);
+  void finish_layer(const host::Operation& op, const MiniBatch& mb);
+  void sample(const host::Operation& op, const MiniBatch& mb);
+  /// The residual stream where the operation reads it.
+  std::shared_ptr<host::HiddenStates>& hidden(const host::Operation& op);
+  /// K and V that a processor keeps for the heads, ready to grow: a copy of its own.
+  host::HostKvCache& cache(const host::Operation& op, host::HeadRange heads);
+  void append_rows(const host::Operation& op, host::HostKvCache& cache, std::uint32_t sequence, host::HeadRange heads);
 
   const host::Decoder& decoder_;
   std::vector<std::vector<host::TokenId>> prompts_;
   host::SamplingOptions sampling_;
   Chooser chooser_;
   std::vector<MiniBatch> mini_batches_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, Shipment> shipments_;  ///< by mini-batch and layer
+  TensorStore tensors_;
   std::vector<std::vector<host::TokenId>> generated_;
   std::vector<std::uint64_t> digest_;  ///< by sequence, so that the order of mini-batches does not matter
 };

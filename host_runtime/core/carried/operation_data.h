@@ -4,32 +4,45 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "base/fp16.h"
-#include "host_runtime/core/planner/operation.h"
+#include "host_runtime/core/planner/operation_backend.h"
 
 namespace csdsim::host {
 
-/// Maps kinds of operations to real work. `index` is the position of a sequence in DriveWork::sequences; heads are KV
-/// heads of the model, G query heads each; d is the head dimension.
-class OperationData {
+/// Work of processors and links (OperationWork), and what commands of drives carry. `index` is the position of a
+/// sequence (or extent) in the operation's work; heads are KV heads of the model, G query heads each; d is the head
+/// dimension. Inputs are asked for when the operation starts, outputs are handed over when they arrive. Whoever does
+/// not override a function refuses such operations with an InternalError.
+class OperationData : public OperationWork {
  public:
-  virtual ~OperationData() = default;
-
-  /// Does the work of an operation of the GPU or the host; called when it starts.
-  virtual void perform(const host::Operation& op) = 0;
-
   /// K and V of tokens [first, first + count) of what the operation appends, as [head][token][d].
-  virtual void load_append(const host::Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
-                           host::HeadRange heads, std::span<Half> k, std::span<Half> v) = 0;
+  virtual void load_append(const Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
+                           HeadRange heads, std::span<Half> k, std::span<Half> v);
 
-  /// Inputs of decoding attention of one sequence: q as [head * G][d], k and v as [head][d].
-  virtual void load_attend(const host::Operation& op, std::size_t index, host::HeadRange heads, std::span<Half> q,
-                           std::span<Half> k, std::span<Half> v) = 0;
-
+  /// Inputs of decoding attention of one sequence: q as [head * G][d], k and v as [head][d], empty where nothing is
+  /// appended.
+  virtual void load_attend(const Operation& op, std::size_t index, HeadRange heads, std::span<Half> q,
+                           std::span<Half> k, std::span<Half> v);
   /// Its output, as [head * G][d].
-  virtual void store_output(const host::Operation& op, std::size_t index, host::HeadRange heads,
-                            std::span<const Half> out) = 0;
+  virtual void store_output(const Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out);
+
+  /// q of score_kv, as [head * G][d].
+  virtual void load_queries(const Operation& op, std::size_t index, HeadRange heads, std::span<Half> q);
+  /// Its scores, as [head][context].
+  virtual void store_scores(const Operation& op, std::size_t index, HeadRange heads, std::span<const float> scores);
+
+  /// K and V of chosen tokens [first, first + count) of a fetch_kv, as [head][token][d].
+  virtual void store_rows(const Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
+                          HeadRange heads, std::span<const Half> k, std::span<const Half> v);
+
+  /// What write_blocks writes to extent `index`, and what read_blocks has read there.
+  virtual void load_blocks(const Operation& op, std::size_t index, std::span<std::byte> bytes);
+  virtual void store_blocks(const Operation& op, std::size_t index, std::span<const std::byte> bytes);
+
+ private:
+  [[noreturn]] static void refuse(const Operation& op, std::string_view what);
 };
 
 }  // namespace csdsim::host

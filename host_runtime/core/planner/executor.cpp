@@ -8,6 +8,19 @@
 
 namespace csdsim::host {
 
+namespace {
+
+/// What an operation's time on a link counts as: by its payload; commands of a KV namespace carry nothing but KV.
+PathPart link_part(const Operation& op) {
+  LinkPayload payload = LinkPayload::activations;
+  if (const auto* link = std::get_if<LinkWork>(&op.work)) payload = link->payload;
+  if (const auto* blocks = std::get_if<BlockWork>(&op.work)) payload = blocks->payload;
+  if (op.resource.kind == ResourceKind::drive_kv) payload = LinkPayload::kv;
+  return payload == LinkPayload::kv ? PathPart::kv_link : PathPart::other_link;
+}
+
+}  // namespace
+
 Executor::Executor(Planner& planner, OperationBackend& backend, const ExecutorConfig& config)
     : planner_(planner), backend_(backend), config_(config) {
   if (config.window_steps == 0) throw UserError("executor: window_steps is 0, must be at least 1");
@@ -18,6 +31,7 @@ void Executor::start(SimTime now) {
   started_ = true;
   now_ = now;
   report_.start = report_.end = path_start_ = now;
+  backend_.place(planner_.resident());
   fill_window();
   dispatch();
 }
@@ -109,7 +123,7 @@ void Executor::make_ready(Node& n) {
   n.state = State::ready;
   n.ready = now_;
   auto [it, added] = resources_.try_emplace(n.op.resource);
-  if (added && n.op.resource.kind == ResourceKind::drive) it->second.slots = config_.drive_commands;
+  if (added) it->second.slots = config_.slots[static_cast<std::size_t>(n.op.resource.kind)];
   it->second.queue.emplace(now_, n.op.id);
 }
 
@@ -140,12 +154,12 @@ void Executor::begin(Node& n, ResourceState& r) {
 
 void Executor::charge(Node& n) const {
   const bool in_layer = n.op.tag.layer.has_value();
-  SimTime rest = now_ - std::max(n.begin, path_start_);
+  const SimTime counted_time = now_ - std::max(n.begin, path_start_);
+  SimTime rest = counted_time;
   const SimTime whole = now_ - n.begin;
   const auto counted = [&](SimTime part) {  // of an operation that began before the phase: its share
     if (whole == SimTime{}) return SimTime{};
-    return SimTime{static_cast<std::int64_t>(static_cast<__int128>(part.ps) *
-                                             (now_ - std::max(n.begin, path_start_)).ps / whole.ps)};
+    return SimTime{static_cast<std::int64_t>(static_cast<__int128>(part.ps) * counted_time.ps / whole.ps)};
   };
   PathPart part = PathPart::gpu;
   switch (n.op.resource.kind) {
@@ -155,13 +169,12 @@ void Executor::charge(Node& n) const {
       part = PathPart::host;
       break;
     case ResourceKind::host_to_gpu:
-    case ResourceKind::gpu_to_host: {
-      const auto* link = std::get_if<LinkWork>(&n.op.work);
-      part = link && link->payload == LinkPayload::kv ? PathPart::kv_link : PathPart::other_link;
+    case ResourceKind::gpu_to_host:
+      part = link_part(n.op);
       break;
-    }
-    case ResourceKind::drive:
-      for (const auto& [drive_part, time] : {std::pair{PathPart::kv_link, n.split.link},
+    case ResourceKind::drive_kv:
+    case ResourceKind::drive_blocks:
+      for (const auto& [drive_part, time] : {std::pair{link_part(n.op), n.split.link},
                                              {PathPart::flash, n.split.flash},
                                              {PathPart::engine, n.split.engine}}) {
         n.path.add(drive_part, in_layer, counted(time));
@@ -217,6 +230,7 @@ void Executor::finish(Node& n) {
     record.layer_end[layer] = now_;
     if (n.op.kind == OpKind::finish_layer) record.layer_computed[layer] = now_;
   }
+  backend_.end(n.op);
   if (observer_) observer_({n.op.id, n.op.kind, n.op.resource, n.op.tag, n.begin, now_});
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/units.h"
-#include "host_runtime/core/planner/operation.h"
+#include "host_runtime/core/planner/operation_backend.h"
 #include "host_runtime/core/planner/path_breakdown.h"
 #include "host_runtime/core/planner/planner.h"
 
@@ -25,18 +25,21 @@ struct DriveSplit {
   SimTime engine = {};
 };
 
-/// Does the work. In carried runs the work happens inside start(), synchronously.
-class OperationBackend {
- public:
-  virtual ~OperationBackend() = default;
-  /// Starts `op` at `now`. Returns how long it takes where that is known (a model, a measured duration), or nothing
-  /// where Executor::complete() will tell. Must not call the executor. `op` stays valid until it completes.
-  virtual std::optional<SimTime> start(const Operation& op, SimTime now) = 0;
-};
+/// Operations that a resource of each kind runs at a time; 0: no limit, it queues them itself.
+using SlotTable = std::array<std::uint32_t, kResourceKinds>;
+
+/// Processors and links one; drives no limit.
+constexpr SlotTable default_slots() {
+  SlotTable slots{};
+  for (const ResourceKind kind :
+       {ResourceKind::gpu, ResourceKind::host, ResourceKind::host_to_gpu, ResourceKind::gpu_to_host})
+    slots[static_cast<std::size_t>(kind)] = 1;
+  return slots;
+}
 
 struct ExecutorConfig {
-  std::uint32_t window_steps = 2;    ///< steps with unfinished operations that are held at a time
-  std::uint32_t drive_commands = 0;  ///< operations outstanding at a drive; 0: no limit, the drive queues
+  std::uint32_t window_steps = 2;  ///< steps with unfinished operations that are held at a time
+  SlotTable slots = default_slots();
 };
 
 /// A finished operation, for traces.
@@ -76,8 +79,8 @@ struct ExecutionReport {
   SimTime step_time(std::size_t i) const { return step_path(i).total(); }
 };
 
-/// Operations start as soon as their dependencies are complete and their resource is free. GPU, host and each link
-/// direction run one operation at a time; a resource serves in order of readiness, then of id.
+/// Operations start as soon as their dependencies are complete and their resource is free. A resource has as many slots
+/// as ExecutorConfig gives its kind, and serves in order of readiness, then of id.
 ///
 /// The critical path is carried forward: each operation inherits the path of the event that released it (its last
 /// dependency, or the operation whose end freed the resource or opened the window) and adds its own time. This equals

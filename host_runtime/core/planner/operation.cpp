@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <type_traits>
+
+#include "base/error.h"
+
 namespace csdsim::host {
 
 std::string resource_name(Resource resource) {
@@ -14,11 +18,53 @@ std::string resource_name(Resource resource) {
       return "link host to gpu";
     case ResourceKind::gpu_to_host:
       return "link gpu to host";
-    case ResourceKind::drive:
+    case ResourceKind::drive_kv:
       return fmt::format("drive {}", resource.index);
+    case ResourceKind::drive_blocks:
+      return fmt::format("drive {} blocks", resource.index);
   }
   return "?";
 }
+
+namespace {
+
+Place buffer_place(BufferMemory memory) { return memory == BufferMemory::gpu ? Place::gpu() : Place::host(); }
+
+/// The buffer of a drive operation; of commands without one the host's memory.
+Place buffer_place(const Operation& op) {
+  return std::visit(
+      [](const auto& work) {
+        if constexpr (requires { work.memory; } && !std::is_same_v<std::decay_t<decltype(work)>, ComputeWork>)
+          return buffer_place(work.memory);
+        else
+          return Place::host();
+      },
+      op.work);
+}
+
+Place place(const Operation& op, bool input, TensorClass what) {
+  const std::uint32_t index = op.resource.index;
+  switch (op.resource.kind) {
+    case ResourceKind::gpu:
+      return Place::gpu(index);
+    case ResourceKind::host:
+      return Place::host();
+    case ResourceKind::host_to_gpu:
+      return input ? Place::host() : Place::gpu(index);
+    case ResourceKind::gpu_to_host:
+      return input ? Place::gpu(index) : Place::host();
+    case ResourceKind::drive_kv:
+      return what == TensorClass::kv_cache ? Place::drive(DriveIndex{index}) : buffer_place(op);
+    case ResourceKind::drive_blocks:
+      return input == (op.kind == OpKind::read_blocks) ? Place::drive(DriveIndex{index}) : buffer_place(op);
+  }
+  throw InternalError("a resource without a place");
+}
+
+}  // namespace
+
+Place input_place(const Operation& op, TensorClass what) { return place(op, true, what); }
+Place output_place(const Operation& op, TensorClass what) { return place(op, false, what); }
 
 std::string operation_name(OpKind kind, const OpTag& tag) {
   const std::string phase = tag.phase == Phase::prefill ? "prefill" : fmt::format("decode {}", tag.step);

@@ -13,31 +13,45 @@
 #include "base/address.h"
 #include "base/kv_address.h"
 #include "base/units.h"
+#include "host_runtime/core/planner/tensor.h"
 
 namespace csdsim::host {
 
 using OperationId = StrongId<struct OperationTagType, std::uint64_t>;  ///< counts up from 0 in emission order
-using DriveIndex = StrongId<struct DriveIndexTag>;                     ///< drive of the platform, from 0
-using MiniBatch = StrongId<struct MiniBatchTag>;                       ///< part of the batch that moves as one, from 0
-
-enum class Phase : std::uint8_t { prefill, decode };
 
 /// What is done. A runtime that carries data maps each kind to work; nothing else of an operation is code.
 enum class OpKind : std::uint8_t {
   embed,             ///< token and position embeddings of the mini-batch
   attention_inputs,  ///< norm and Q, K, V projections of a layer
-  attention,         ///< attention outside the drive (prefill: dense and causal)
+  attention,         ///< attention by a processor: in the prefill dense and causal, in decode over K and V at its side
   append_kv,         ///< K and V of a layer travel to a drive, which keeps them
-  attend,            ///< q, k, v of one token a sequence to a drive; it appends k, v, attends and returns the output
+  attend,            ///< q (and k, v of a new token) to a drive; it appends k, v, attends and returns the output
   finish_layer,      ///< output projection, norm, feed-forward network
   sample,            ///< language-model head and the choice of the next token; ends the mini-batch's step
-  transfer,          ///< bytes over a link between host and GPU
+  transfer,          ///< tensors over a link between host and GPU
+  create_kv,         ///< a drive makes sequences known
+  fork_kv,           ///< a drive gives one sequence's tokens to others, without copying them
+  free_kv,           ///< a drive forgets sequences
+  score_kv,          ///< a drive scores every token that it keeps: the sum of q . k over the query heads of a KV head
+  fetch_kv,          ///< a drive returns K and V of chosen tokens
+  select_tokens,     ///< choice of tokens by their scores
+  merge_attention,   ///< partial results (o, m, z) of several places become one attention output
+  recompute_kv,      ///< K and V from the activations that enter their projections
+  feed_forward,      ///< feed-forward network over the records (neurons) that are at hand
+  read_blocks,       ///< extents of a drive's block namespace are read
+  write_blocks,      ///< extents of a drive's block namespace are written
 };
-inline constexpr std::size_t kOpKinds = 8;
-constexpr std::array<std::string_view, kOpKinds> kOpKindNames{"embed",  "attention_inputs", "attention", "append_kv",
-                                                              "attend", "finish_layer",     "sample",    "transfer"};
+inline constexpr std::size_t kOpKinds = 19;
+constexpr std::array<std::string_view, kOpKinds> kOpKindNames{
+    "embed",        "attention_inputs", "attention",   "append_kv",     "attend",
+    "finish_layer", "sample",           "transfer",    "create_kv",     "fork_kv",
+    "free_kv",      "score_kv",         "fetch_kv",    "select_tokens", "merge_attention",
+    "recompute_kv", "feed_forward",     "read_blocks", "write_blocks"};
 
-enum class ResourceKind : std::uint8_t { gpu, host, host_to_gpu, gpu_to_host, drive };
+/// Each direction of a link is a resource of its own. A drive has two: commands of its KV namespace and of its block
+/// namespace; both directions of its link belong to the drive's model.
+enum class ResourceKind : std::uint8_t { gpu, host, host_to_gpu, gpu_to_host, drive_kv, drive_blocks };
+inline constexpr std::size_t kResourceKinds = 6;
 
 /// What an operation occupies while it runs. `index` tells drives (or GPUs) apart.
 struct Resource {
@@ -46,15 +60,9 @@ struct Resource {
   constexpr auto operator<=>(const Resource&) const = default;
 
   static constexpr Resource gpu() { return {ResourceKind::gpu, 0}; }
-  static constexpr Resource drive(DriveIndex d) { return {ResourceKind::drive, d.value}; }
-};
-
-/// Where in the run an operation stands.
-struct OpTag {
-  Phase phase = Phase::prefill;
-  std::uint32_t step = 0;             ///< decode step, from 0; 0 in the prefill
-  std::optional<LayerId> layer = {};  ///< empty for work outside the layers (embed, sample)
-  MiniBatch mini_batch = {};
+  static constexpr Resource host() { return {ResourceKind::host, 0}; }
+  static constexpr Resource drive(DriveIndex d) { return {ResourceKind::drive_kv, d.value}; }
+  static constexpr Resource drive_blocks(DriveIndex d) { return {ResourceKind::drive_blocks, d.value}; }
 };
 
 /// Selects the efficiency of the roofline.
@@ -74,13 +82,16 @@ struct ComputeWork {
 
 using csdsim::HeadRange;
 
+/// A memory that commands of a drive reach: where the buffer of a drive operation lies.
+enum class BufferMemory : std::uint8_t { gpu, host };
+
 enum class DriveMethod : std::uint8_t { dense, sparf };
 
-/// One sequence's share of a drive operation.
+/// One sequence's share of an append or attend operation.
 struct SequenceWork {
   SequenceId sequence;
   TokenIndex first_token;    ///< first token appended
-  std::uint32_t tokens = 0;  ///< tokens appended; 1 for attend
+  std::uint32_t tokens = 0;  ///< tokens appended; for attend 1, or 0 to attend over what is there
   std::uint32_t top_k = 0;   ///< tokens attended to (SparF's k); the context for dense
   std::uint32_t local = 0;   ///< newest tokens that are always among them (SparF's l)
 
@@ -88,7 +99,7 @@ struct SequenceWork {
   constexpr std::uint32_t context() const { return first_token.value + tokens; }
 };
 
-/// Work of a drive on one layer (OpTag::layer), for the KV heads it holds.
+/// append_kv or attend of a drive on one layer (OpTag::layer), for the KV heads it holds.
 struct DriveWork {
   HeadRange heads;
   DriveMethod method = DriveMethod::dense;
@@ -96,17 +107,61 @@ struct DriveWork {
   std::vector<SequenceWork> sequences = {};
   Bytes to_drive = {};    ///< payload the drive reads: K and V, for attend also q
   Bytes from_drive = {};  ///< payload the drive writes: attention outputs
+  BufferMemory memory = BufferMemory::gpu;
 };
 
-enum class LinkPayload : std::uint8_t { kv, activations, weights };
+/// score_kv on one layer: scores are fp32, [sequence][head][context].
+struct ScoreWork {
+  struct Sequence {
+    SequenceId sequence;
+    std::uint32_t context = 0;  ///< tokens in the cache, all of which are scored
+  };
+  HeadRange heads;
+  std::vector<Sequence> sequences = {};
+  BufferMemory memory = BufferMemory::host;
+};
+
+/// fetch_kv on one layer: K and V rows of the tokens, in the order given, the same tokens for all heads. A planner that
+/// cannot know the tokens leaves them out; the run's Resolver names them when the operation starts.
+struct FetchWork {
+  struct Sequence {
+    SequenceId sequence;
+    std::vector<TokenIndex> tokens = {};
+  };
+  HeadRange heads;
+  std::vector<Sequence> sequences = {};
+  BufferMemory memory = BufferMemory::gpu;
+};
+
+/// create_kv, fork_kv or free_kv of a drive.
+struct SequencesWork {
+  std::vector<SequenceId> sequences = {};  ///< created, made from the parent, or freed
+  SequenceId parent = {};                  ///< fork_kv
+};
 
 /// Bytes over the link that the operation's resource names.
+enum class LinkPayload : std::uint8_t { kv, activations, weights };
 struct LinkWork {
   Bytes bytes;
   LinkPayload payload = LinkPayload::activations;
 };
 
-using Work = std::variant<ComputeWork, DriveWork, LinkWork>;
+/// Logical blocks [first, first + blocks) of a drive's block namespace.
+struct Extent {
+  std::uint64_t first = 0;  ///< logical block address
+  std::uint64_t blocks = 0;
+  constexpr auto operator<=>(const Extent&) const = default;
+};
+
+/// read_blocks or write_blocks: a buffer of all extents, one after another. Extents that depend on data (records of the
+/// active neurons) are named by the run's Resolver when the operation starts.
+struct BlockWork {
+  std::vector<Extent> extents = {};
+  LinkPayload payload = LinkPayload::weights;
+  BufferMemory memory = BufferMemory::host;
+};
+
+using Work = std::variant<ComputeWork, DriveWork, LinkWork, ScoreWork, FetchWork, SequencesWork, BlockWork>;
 
 struct Operation {
   OperationId id;
@@ -115,10 +170,16 @@ struct Operation {
   OpTag tag;
   std::vector<OperationId> deps;  ///< all smaller than `id`; may be of earlier layers and steps
   Work work;
+  TensorUses tensors = {};
 };
 
 /// "gpu", "drive 3": how reports and traces name a resource.
 std::string resource_name(Resource resource);
+
+/// Where an operation finds a tensor that it reads, and where it leaves one that it writes: at the processor; at the
+/// ends of a link; for a drive K/V caches and block contents in the drive, all else in its buffer.
+Place input_place(const Operation& op, TensorClass what);
+Place output_place(const Operation& op, TensorClass what);
 
 /// "decode 17 layer 3 mini-batch 0 attend".
 std::string operation_name(OpKind kind, const OpTag& tag);

@@ -9,14 +9,14 @@
 namespace csdsim::host {
 
 OperationId OperationSink::add(OpKind kind, Resource resource, const OpTag& tag, Work work,
-                               std::vector<OperationId> deps) {
+                               std::vector<OperationId> deps, TensorUses tensors) {
   const OperationId id{next_id_};
   for (const OperationId dep : deps)
     if (dep >= id)
       throw InternalError(fmt::format("{}: operation {} depends on {}, which has not been emitted",
                                       operation_name(kind, tag), id.value, dep.value));
   ++next_id_;
-  operations_.push_back({id, kind, resource, tag, std::move(deps), std::move(work)});
+  operations_.push_back({id, kind, resource, tag, std::move(deps), std::move(work), std::move(tensors)});
   return id;
 }
 

@@ -15,7 +15,8 @@ namespace csdsim::host {
 class OperationSink {
  public:
   /// Appends an operation and returns its id. InternalError if a dependency has not been emitted before.
-  OperationId add(OpKind kind, Resource resource, const OpTag& tag, Work work, std::vector<OperationId> deps);
+  OperationId add(OpKind kind, Resource resource, const OpTag& tag, Work work, std::vector<OperationId> deps,
+                  TensorUses tensors = {});
 
   const std::vector<Operation>& operations() const { return operations_; }
   /// Hands over what was emitted since the last call; numbering goes on.
@@ -31,6 +32,8 @@ class OperationSink {
 class Planner {
  public:
   virtual ~Planner() = default;
+  /// What lies where before the first step: weights, and in a span without the prefill K and V.
+  virtual std::vector<PlacedTensor> resident() const { return {}; }
   /// Emits all operations of the next step, dependencies first. False when there is none left (nothing emitted).
   virtual bool next_step(OperationSink& sink) = 0;
 };

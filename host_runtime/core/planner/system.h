@@ -22,8 +22,8 @@ namespace csdsim::host {
 /// Where data lives during a run.
 enum class Home : std::uint8_t { gpu, host, drive_kv, drive_blocks };
 inline constexpr std::size_t kHomes = 4;
-constexpr std::array<std::string_view, kHomes> kHomeNames{
-    "GPU memory", "host memory", "the KV namespace of the drives", "the block namespace of the drives"};
+constexpr std::array<std::string_view, kHomes> kHomeNames{"GPU memory", "host memory", "the KV namespace of the drives",
+                                                          "the block namespace of the drives"};
 
 /// Bytes that stay in a place for the whole run.
 struct Resident {
@@ -34,7 +34,7 @@ struct Resident {
 
 /// What a system needs of the machine for a model and a workload.
 struct SystemNeeds {
-  Home kv = Home::drive_kv;            ///< where keys and values live
+  Home kv = Home::drive_kv;              ///< where keys and values live
   bool component_major = false;          ///< drives keep K component-major, too: embedding pages, which SparF reads
   std::vector<Resident> residents = {};  ///< all but what the KV namespace holds, which its mapping decides
 };

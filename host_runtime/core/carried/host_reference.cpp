@@ -1,4 +1,4 @@
-#include "host_runtime/core/carried/host_backend.h"
+#include "host_runtime/core/carried/host_reference.h"
 
 #include <vector>
 
@@ -13,12 +13,12 @@ using host::Operation;
 using host::OpKind;
 using host::SequenceWork;
 
-HostBackend::HostBackend(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data)
+HostReference::HostReference(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data)
     : model_(model), data_(data), cache_(model, host::KeyLayout::token_and_component_major) {
   for (std::uint32_t s = 0; s < sequences; ++s) cache_.create(SequenceId{s});
 }
 
-std::optional<SimTime> HostBackend::start(const Operation& op, SimTime) {
+std::optional<SimTime> HostReference::start(const Operation& op, SimTime) {
   if (op.kind == OpKind::append_kv) {
     append(op);
   } else if (op.kind == OpKind::attend) {
@@ -29,7 +29,7 @@ std::optional<SimTime> HostBackend::start(const Operation& op, SimTime) {
   return SimTime{};
 }
 
-void HostBackend::append(const Operation& op) {
+void HostReference::append(const Operation& op) {
   const auto& work = std::get<DriveWork>(op.work);
   if (work.heads.count != model_.kv_heads) throw InternalError("attention on the host takes all heads of a layer");
   const std::size_t d = model_.head_dim;
@@ -51,7 +51,7 @@ void HostBackend::append(const Operation& op) {
   }
 }
 
-void HostBackend::attend(const Operation& op) {
+void HostReference::attend(const Operation& op) {
   const auto& work = std::get<DriveWork>(op.work);
   const std::size_t per_head = std::size_t{model_.group_size()} * model_.head_dim;
   std::vector<Half> q(model_.q_width());
@@ -82,7 +82,7 @@ void HostBackend::attend(const Operation& op) {
 }
 
 void run_on_host(host::Planner& planner, const host::ModelConfig& model, std::uint32_t sequences, OperationData& data) {
-  HostBackend backend(model, sequences, data);
+  HostReference backend(model, sequences, data);
   host::Executor executor(planner, backend, {});
   executor.start(SimTime{});
   while (!executor.finished()) executor.advance(executor.next_event());

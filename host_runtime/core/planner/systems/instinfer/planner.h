@@ -24,6 +24,7 @@ class InstInfer final : public Planner {
   /// batch, span and workload).
   explicit InstInfer(const PlannerInputs& inputs, const std::optional<SparfParameters>& sparf = {});
 
+  std::vector<PlacedTensor> resident() const override;
   bool next_step(OperationSink& sink) override;
 
  private:
@@ -31,9 +32,21 @@ class InstInfer final : public Planner {
 
   void prefill(OperationSink& sink);
   void decode(OperationSink& sink, std::uint32_t step);
-  /// Bytes on their way through host memory, behind `deps`; nothing to do peer to peer: the dependencies themselves.
-  Ids staged(OperationSink& sink, ResourceKind link, const OpTag& tag, Bytes bytes, LinkPayload payload,
-             Ids deps) const;
+  /// Tensors on their way through host memory, behind `deps`; nothing to do peer to peer: the dependencies themselves.
+  Ids staged(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload, Ids deps,
+             const std::vector<SizedTensor>& tensors) const;
+  /// Where the buffers of drive commands lie.
+  BufferMemory buffer_memory() const { return in_.through_host ? BufferMemory::host : BufferMemory::gpu; }
+  Place buffers() const { return in_.through_host ? Place::host() : Place::gpu(); }
+
+  SizedTensor hidden_states(OpTag tag, std::uint64_t tokens) const;
+  SizedTensor attention_output(const OpTag& tag, HeadRange heads, std::uint64_t tokens) const;
+  /// K and V of a mini-batch in a drive after `work`.
+  SizedTensor cache(const OpTag& tag, HeadRange heads, const DriveWork& work) const;
+  /// What attention_inputs reads and makes: k and v for each drive, and q, in decode for each drive as well.
+  TensorUses projections(const OpTag& tag, std::uint64_t tokens) const;
+  TensorUses layer_end(const OpTag& tag, std::uint64_t tokens, std::vector<TensorName> outputs) const;
+  TensorUses last_use(const OpTag& tag) const;
   DriveWork append_work(Share batch, HeadRange heads) const;
   DriveWork attend_work(Share batch, HeadRange heads, std::uint32_t step) const;
 

@@ -15,11 +15,12 @@ namespace csdsim::host {
 /// Keeps the KV cache in host memory and attends there: dense attention, or SparQ with the r, k and l of the operation.
 /// Takes no simulated time. The other operations go to OperationData as always, so that two runs of the same plan
 /// differ in nothing but where attention happens.
-class HostBackend final : public host::OperationBackend {
+class HostReference final : public host::OperationBackend {
  public:
-  HostBackend(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data);
+  HostReference(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data);
 
   std::optional<SimTime> start(const host::Operation& op, SimTime now) override;
+  void end(const host::Operation& op) override { data_.ended(op); }
 
  private:
   void append(const host::Operation& op);

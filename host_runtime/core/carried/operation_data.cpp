@@ -1,0 +1,41 @@
+#include "host_runtime/core/carried/operation_data.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace csdsim::host {
+
+void OperationData::refuse(const Operation& op, std::string_view what) {
+  throw InternalError(fmt::format("{}: this run has no {}", operation_name(op.kind, op.tag), what));
+}
+
+void OperationData::load_append(const Operation& op, std::size_t, std::uint32_t, std::uint32_t, HeadRange,
+                                std::span<Half>, std::span<Half>) {
+  refuse(op, "K and V to append");
+}
+void OperationData::load_attend(const Operation& op, std::size_t, HeadRange, std::span<Half>, std::span<Half>,
+                                std::span<Half>) {
+  refuse(op, "q, k and v");
+}
+void OperationData::store_output(const Operation& op, std::size_t, HeadRange, std::span<const Half>) {
+  refuse(op, "use for attention outputs");
+}
+void OperationData::load_queries(const Operation& op, std::size_t, HeadRange, std::span<Half>) {
+  refuse(op, "q to score with");
+}
+void OperationData::store_scores(const Operation& op, std::size_t, HeadRange, std::span<const float>) {
+  refuse(op, "use for scores");
+}
+void OperationData::store_rows(const Operation& op, std::size_t, std::uint32_t, std::uint32_t, HeadRange,
+                               std::span<const Half>, std::span<const Half>) {
+  refuse(op, "use for rows of K and V");
+}
+void OperationData::load_blocks(const Operation& op, std::size_t, std::span<std::byte>) {
+  refuse(op, "blocks to write");
+}
+void OperationData::store_blocks(const Operation& op, std::size_t, std::span<const std::byte>) {
+  refuse(op, "use for blocks");
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,53 @@
+// The contents of tensors, by name and place, in runs that carry data.
+#pragma once
+
+#include <any>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fp16.h"
+#include "host_runtime/core/planner/operation.h"
+
+namespace csdsim::host {
+
+/// Values of any type: fp16 rows (std::vector<Half>), or a processor's own format behind a pointer. Nothing is found at
+/// a place but what was put or copied there: a planner that forgets a transfer fails.
+class TensorStore {
+ public:
+  /// Replaces what is there.
+  void put(const TensorName& name, Place place, std::any value);
+
+  /// InternalError that names tensor, place and where it is instead; or the user, if the value has another type.
+  template <class T>
+  T& at(const TensorName& name, Place place, std::string_view user) {
+    T* const value = std::any_cast<T>(&find(name, place, user));
+    if (value == nullptr)
+      throw InternalError(std::string(user) + ": " + tensor_name(name) + " at " + place_name(place) +
+                          " is in another format");
+    return *value;
+  }
+  template <class T>
+  const T& at(const TensorName& name, Place place, std::string_view user) const {
+    return const_cast<TensorStore*>(this)->at<T>(name, place, user);
+  }
+  bool has(const TensorName& name, Place place) const;
+
+  /// Copies what a transfer reads to where it writes. InternalError if an input is missing, or if fp16 rows have
+  /// another size than the operation says.
+  void transfer(const Operation& op);
+  /// Drops what the operation drops.
+  void drop(const Operation& op);
+
+  /// Copies of tensors that are kept now.
+  std::size_t size() const;
+
+ private:
+  std::any& find(const TensorName& name, Place place, std::string_view user);
+
+  std::map<TensorName, std::map<Place, std::any>> tensors_;
+};
+
+}  // namespace csdsim::host

@@ -1,0 +1,58 @@
+#include "host_runtime/core/planner/processor_backends.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace csdsim::host {
+
+namespace {
+
+template <class T>
+const T& work_of(const Operation& op) {
+  const T* const work = std::get_if<T>(&op.work);
+  if (work == nullptr)
+    throw InternalError(
+        fmt::format("{} is no work of {}", operation_name(op.kind, op.tag), resource_name(op.resource)));
+  return *work;
+}
+
+GpuParameters share_of(const HostParameters& host) {
+  if (host.cores == 0 || host.slots == 0 || host.slots > host.cores)
+    throw UserError(fmt::format("host: {} operations at a time on {} cores; there must be 1 to as many as cores",
+                                host.slots, host.cores));
+  return {.name = "host",
+          .peak_flops = host.core_flops * host.cores / host.slots,
+          .memory = {host.memory.bytes_per_second / host.slots},
+          .memory_capacity = {},
+          .source = {},
+          .efficiency = host.efficiency};
+}
+
+}  // namespace
+
+std::optional<SimTime> GpuBackend::start(const Operation& op, SimTime) {
+  if (work_ != nullptr) work_->perform(op);
+  return model_.time(work_of<ComputeWork>(op));
+}
+
+HostBackend::HostBackend(const HostParameters& parameters, OperationWork* work)
+    : roofline_(share_of(parameters)), work_(work) {}
+
+std::optional<SimTime> HostBackend::start(const Operation& op, SimTime) {
+  if (work_ != nullptr) work_->perform(op);
+  return roofline_.time(work_of<ComputeWork>(op));
+}
+
+LinkBackend::LinkBackend(const LinkModel& model, OperationWork* work) : model_(model), work_(work) {
+  if (model.bandwidth.bytes_per_second == 0) throw UserError("link between host and gpu: bandwidth is 0");
+}
+
+std::optional<SimTime> LinkBackend::start(const Operation& op, SimTime) {
+  const Bytes bytes = work_of<LinkWork>(op).bytes;
+  if (work_ != nullptr) work_->perform(op);
+  bytes_[static_cast<std::size_t>(op.resource.kind)] += bytes;
+  return model_.latency + transfer_time(bytes, model_.bandwidth);
+}
+
+}  // namespace csdsim::host

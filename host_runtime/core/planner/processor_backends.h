@@ -1,0 +1,67 @@
+// Processors and links: times by model, work by whoever has the data.
+#pragma once
+
+#include "host_runtime/core/planner/gpu_model.h"
+#include "host_runtime/core/planner/operation_backend.h"
+
+namespace csdsim::host {
+
+/// GPU operations take GpuModel::time().
+class GpuBackend final : public OperationBackend {
+ public:
+  /// `work` is null in timing runs.
+  explicit GpuBackend(GpuModel model, OperationWork* work = nullptr) : model_(std::move(model)), work_(work) {}
+  std::optional<SimTime> start(const Operation& op, SimTime now) override;
+
+ private:
+  GpuModel model_;
+  OperationWork* work_;
+};
+
+/// The host's cores and memory.
+struct HostParameters {
+  std::uint32_t cores = 0;
+  std::uint64_t core_flops = 0;  ///< peak of one core, operations per second; a multiply-add is two
+  Bandwidth memory = {};         ///< of all cores together
+  /// Operations that run at a time (ExecutorConfig::slots); cores and memory bandwidth are shared out evenly.
+  std::uint32_t slots = 1;
+  std::array<OperatorEfficiency, kOperatorClasses> efficiency = {};  ///< indexed by OperatorClass
+};
+
+/// Host operations take the roofline of their share of the cores:
+/// max(flops / (cores / slots x core_flops x compute share), bytes / (memory / slots x memory share)) + launches x
+/// launch time.
+class HostBackend final : public OperationBackend {
+ public:
+  /// UserError if a peak or the slots are zero, there are more slots than cores, or a share is outside (0, 1].
+  explicit HostBackend(const HostParameters& parameters, OperationWork* work = nullptr);
+  std::optional<SimTime> start(const Operation& op, SimTime now) override;
+
+ private:
+  GpuModel roofline_;
+  OperationWork* work_;
+};
+
+/// A link between host and GPU, the same in both directions: latency + bytes / bandwidth.
+struct LinkModel {
+  Bandwidth bandwidth = {};
+  SimTime latency = {};
+};
+
+/// Transfers over a link between host and GPU: one operation at a time in each direction.
+class LinkBackend final : public OperationBackend {
+ public:
+  /// UserError if the bandwidth is 0.
+  explicit LinkBackend(const LinkModel& model, OperationWork* work = nullptr);
+  std::optional<SimTime> start(const Operation& op, SimTime now) override;
+
+  /// Sum over all transfers so far.
+  Bytes bytes(ResourceKind direction) const { return bytes_[static_cast<std::size_t>(direction)]; }
+
+ private:
+  LinkModel model_;
+  OperationWork* work_;
+  std::array<Bytes, kResourceKinds> bytes_{};
+};
+
+}  // namespace csdsim::host

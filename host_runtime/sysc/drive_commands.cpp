@@ -1,0 +1,130 @@
+#include "host_runtime/sysc/drive_commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "nfc/sysc/sim_time.h"
+
+namespace csdsim::host {
+
+using nvme::Segment;
+
+namespace {
+
+SimTime link_busy(const csd_model::Drive& drive) {
+  return drive.link().stats(nvme::LinkDirection::to_host).busy + drive.link().stats(nvme::LinkDirection::to_drive).busy;
+}
+
+/// What the user can do about it.
+std::string_view hint(nvme::Status status) {
+  if (status == nvme::status::kv_out_of_dram)
+    return ": tails, maps and pages on their way to flash exceed platform.device.dram.capacity; give it more, or use "
+           "tail: token_index";
+  if (status == nvme::status::kv_bad_parameters)
+    return ": a head of this length may exceed platform.device.engine.buffer";
+  if (status == nvme::status::kv_out_of_flash)
+    return ": the KV cache exceeds the flash; give platform.device.flash more blocks, or use fewer sequences";
+  return "";
+}
+
+Segment gpu_segment(platform::Platform& platform) {
+  return {nvme::PhysicalAddress{platform::Platform::kGpuBase}, platform.gpu_memory().size()};
+}
+
+Segment host_segment(platform::Platform& platform) {
+  const nvme::PhysicalAddress first = platform.free_host_memory();
+  return {first, platform.host_memory().size() - Bytes{first.value}};
+}
+
+}  // namespace
+
+DriveCommands::DriveCommands(platform::Platform& platform, std::uint16_t queues_of_others, Completed completed,
+                             Failed failed)
+    : platform_(platform),
+      queues_of_others_(queues_of_others),
+      completed_(std::move(completed)),
+      failed_(std::move(failed)),
+      gpu_buffers_("GPU memory", gpu_segment(platform)),
+      host_buffers_("host memory", host_segment(platform)) {}
+
+std::shared_ptr<DriveCommands::Running> DriveCommands::begin(const Operation& op, SimTime now) {
+  const auto running = std::make_shared<Running>();
+  running->id_ = op.id;
+  running->drive_ = op.resource.index;
+  running->activity_ = platform_.drive(running->drive_).activity(now);
+  running->link_busy_ = link_busy(platform_.drive(running->drive_));
+  ++running->commands_;  // held until all commands are submitted
+  return running;
+}
+
+void DriveCommands::end_command(const std::shared_ptr<Running>& running) {
+  if (--running->commands_ > 0) return;
+  const SimTime now = sim_time_now();
+  csd_model::Drive& drive = platform_.drive(running->drive_);
+  const csd_model::ActivitySplit spent = drive.activity(now) - running->activity_;
+  // Outside of the engine: transfers on the link, as far as there were any; the rest is firmware, queues and programs.
+  const SimTime link = std::min(spent.other, link_busy(drive) - running->link_busy_);
+  completed_(running->id_, now, {.link = link, .flash = spent.flash, .engine = spent.engine});
+}
+
+DriveCommands::Buffer DriveCommands::allocate(BufferMemory memory, Bytes size) {
+  if (memory == BufferMemory::gpu) {
+    const Segment segment = gpu_buffers_.allocate(size);
+    const std::uint64_t offset = segment.address.value - platform::Platform::kGpuBase;
+    return {segment, platform_.gpu_memory().bytes().data() + offset, memory};
+  }
+  const Segment segment = host_buffers_.allocate(size);
+  return {segment, platform_.host_memory().bytes().data() + segment.address.value, memory};
+}
+
+void DriveCommands::release(const Buffer& buffer) {
+  (buffer.memory == BufferMemory::gpu ? gpu_buffers_ : host_buffers_).release(buffer.segment);
+}
+
+nvme::QueueId DriveCommands::next_queue(std::uint32_t drive) {
+  const int queues = platform_.driver(drive).queues() - queues_of_others_;
+  return nvme::QueueId{static_cast<std::uint16_t>(1 + next_queue_++ % queues)};
+}
+
+void DriveCommands::report(std::uint32_t drive, const std::string& what, nvme::Status status) {
+  failed_(fmt::format("drive {}: {}: {}{}", drive, what, nvme::status_name(status), hint(status)));
+}
+
+void DriveCommands::submit(std::uint32_t drive, nvme::QueueId queue, const nvme::SubmissionEntry& command,
+                           Segment buffer, const std::string& what, std::function<void()> done) {
+  const std::span<const Segment> segments(&buffer, buffer.length.value == 0 ? 0 : 1);
+  platform_.driver(drive).submit(
+      queue, command, segments, [this, drive, what, done = std::move(done)](const nvme::CompletionEntry& cqe, SimTime) {
+        if (!cqe.code().ok()) return report(drive, what, cqe.code());
+        done();
+      });
+}
+
+void DriveCommands::submit(const std::shared_ptr<Running>& running, nvme::QueueId queue,
+                           const nvme::SubmissionEntry& command, const Buffer& buffer, const std::string& what,
+                           std::function<void()> done) {
+  ++running->commands_;
+  submit(running->drive_, queue, command, buffer.segment, what, [this, running, done = std::move(done)] {
+    done();
+    end_command(running);
+  });
+}
+
+void DriveCommands::submit_blocks(const std::shared_ptr<Running>& running, std::uint8_t opcode, const Extent& extent,
+                                  Segment buffer, const std::string& what, std::function<void()> done) {
+  ++running->commands_;
+  const std::uint32_t drive = running->drive_;
+  platform_.driver(drive).submit_block(
+      next_queue(drive), opcode, nvme::Lba{extent.first}, extent.blocks, std::span(&buffer, 1),
+      [this, running, drive, what, done = std::move(done)](const nvme::CompletionEntry& cqe, SimTime) {
+        if (!cqe.code().ok()) return report(drive, what, cqe.code());
+        done();
+        end_command(running);
+      });
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,212 @@
+#include "host_runtime/sysc/drive_kv_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "host_runtime/core/planner/planner.h"
+#include "host_runtime/sysc/kv_sections.h"
+
+namespace csdsim::host {
+
+namespace {
+
+nvme::KvAttend attend_command(const Operation& op, const DriveKvBackend::Shape& shape, std::size_t n,
+                              std::uint32_t total_heads) {
+  const auto& work = std::get<DriveWork>(op.work);
+  return {.layer = *op.tag.layer,
+          .n = static_cast<std::uint16_t>(n),
+          .method = work.method == DriveMethod::sparf ? nvme::AttendMethod::sparf : nvme::AttendMethod::dense,
+          .group = static_cast<std::uint8_t>(shape.group),
+          .head_dim = static_cast<std::uint16_t>(shape.head_dim),
+          .total_heads = total_heads};
+}
+
+}  // namespace
+
+DriveKvBackend::DriveKvBackend(DriveCommands& commands, const Shape& shape, OperationData* data)
+    : commands_(commands),
+      shape_(shape),
+      data_(data),
+      shards_(shard_heads(shape.kv_heads, commands.platform().drives())) {}
+
+std::uint64_t DriveKvBackend::mdts(const Running& running) {
+  return commands_.platform().driver(running->drive()).mdts().value;
+}
+
+nvme::AttendDescriptor DriveKvBackend::descriptor(const Running& running, SequenceId sequence, HeadRange heads) const {
+  return {.sequence = sequence.value,
+          .first_head = static_cast<std::uint16_t>(heads.first.value - shards_[running->drive()].first.value),
+          .head_count = static_cast<std::uint16_t>(heads.count)};
+}
+
+std::optional<SimTime> DriveKvBackend::start(const Operation& op, SimTime now) {
+  const auto refuse = [&] {
+    throw InternalError(fmt::format("{} is no work of the KV namespace of {}", operation_name(op.kind, op.tag),
+                                    resource_name(op.resource)));
+  };
+  if (op.resource.kind != ResourceKind::drive_kv) refuse();
+  const Running running = commands_.begin(op, now);
+  switch (op.kind) {
+    case OpKind::append_kv:
+      start_append(op, running);
+      break;
+    case OpKind::attend:
+      start_attend(op, running);
+      break;
+    case OpKind::score_kv:
+      start_score(op, running);
+      break;
+    case OpKind::fetch_kv:
+      start_fetch(op, running);
+      break;
+    case OpKind::create_kv:
+    case OpKind::fork_kv:
+    case OpKind::free_kv:
+      start_sequences(op, running);
+      break;
+    default:
+      refuse();
+  }
+  commands_.end_command(running);
+  return std::nullopt;
+}
+
+void DriveKvBackend::start_append(const Operation& op, const Running& running) {
+  const auto& work = std::get<DriveWork>(op.work);
+  const std::uint64_t most = mdts(running);
+  const std::uint64_t token_bytes = std::uint64_t{shape_.head_dim} * 4;  // K and V of one head
+  for (std::size_t index = 0; index < work.sequences.size(); ++index) {
+    // Whole heads where one fits: full windows then come in one command and need no read-back.
+    const std::uint64_t tokens_fit = std::min<std::uint64_t>(most / token_bytes, 0xFFFF);
+    const auto token_step =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(work.sequences[index].tokens, tokens_fit));
+    const std::uint32_t most_heads = shape_.granularity == Granularity::head ? 1 : work.heads.count;
+    const auto head_step =
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(most / (token_bytes * token_step), 1, most_heads));
+    for (std::uint32_t head = 0; head < work.heads.count; head += head_step)
+      append_part(op, running, index,
+                  {KvHead{work.heads.first.value + head}, std::min(head_step, work.heads.count - head)}, token_step);
+  }
+}
+
+void DriveKvBackend::append_part(const Operation& op, const Running& running, std::size_t index, HeadRange heads,
+                                 std::uint32_t token_step) {
+  const auto& work = std::get<DriveWork>(op.work);
+  const SequenceWork& s = work.sequences[index];
+  const auto head_dim = static_cast<std::uint16_t>(shape_.head_dim);
+  // The drive takes the tokens of a head in order: one queue keeps it.
+  const nvme::QueueId queue = commands_.next_queue(running->drive());
+  for (std::uint32_t token = 0; token < s.tokens; token += token_step) {
+    const std::uint32_t count = std::min(token_step, s.tokens - token);
+    const nvme::KvAppend command{.sequence = s.sequence,
+                                 .layer = *op.tag.layer,
+                                 .first_token = TokenIndex{s.first_token.value + token},
+                                 .token_count = static_cast<std::uint16_t>(count),
+                                 .first_head = KvHead{heads.first.value - shards_[running->drive()].first.value},
+                                 .head_count = static_cast<std::uint16_t>(heads.count)};
+    const DriveCommands::Buffer buffer = commands_.allocate(work.memory, nvme::append_size(command, head_dim));
+    if (data_ != nullptr) {
+      const std::size_t elements = std::size_t{heads.count} * count * shape_.head_dim;
+      data_->load_append(op, index, token, count, heads, halves(buffer.bytes, elements),
+                         halves(buffer.bytes + elements * sizeof(Half), elements));
+    }
+    commands_.submit(running, queue, nvme::encode(kKvNamespace, command, head_dim), buffer,
+                     fmt::format("appending to sequence {} layer {}", s.sequence.value, op.tag.layer->value),
+                     [this, buffer] { commands_.release(buffer); });
+  }
+}
+
+std::vector<std::vector<DriveKvBackend::Part>> DriveKvBackend::cut(
+    const Operation& op, std::size_t sequences, HeadRange heads,
+    const std::function<bool(const std::vector<Part>&, std::uint32_t)>& fits) const {
+  std::uint32_t head_step = shape_.granularity == Granularity::head ? 1 : heads.count;
+  const auto one_fits = [&](std::size_t index) { return fits({{index, {heads.first, head_step}}}, head_step); };
+  for (std::size_t index = 0; index < sequences; ++index) {
+    while (head_step > 1 && !one_fits(index)) head_step = (head_step + 1) / 2;
+    if (!one_fits(index))
+      throw UserError(fmt::format("{}: one head of a sequence exceeds the drive's largest transfer (mdts)",
+                                  operation_name(op.kind, op.tag)));
+  }
+  const std::size_t most_parts =
+      shape_.granularity == Granularity::layer_mini_batch ? 0xFFFF : 1;  // an n of 16 bits, or one descriptor
+  std::vector<std::vector<Part>> commands;
+  std::vector<Part> parts;
+  std::uint32_t heads_in_parts = 0;
+  for (std::size_t index = 0; index < sequences; ++index)
+    for (std::uint32_t head = 0; head < heads.count; head += head_step) {
+      const HeadRange some{KvHead{heads.first.value + head}, std::min(head_step, heads.count - head)};
+      parts.push_back({index, some});
+      if (parts.size() > 1 && (parts.size() > most_parts || !fits(parts, heads_in_parts + some.count))) {
+        parts.pop_back();
+        commands.push_back(std::exchange(parts, {{index, some}}));
+        heads_in_parts = 0;
+      }
+      heads_in_parts += some.count;
+    }
+  if (!parts.empty()) commands.push_back(std::move(parts));
+  return commands;
+}
+
+void DriveKvBackend::start_attend(const Operation& op, const Running& running) {
+  const auto& work = std::get<DriveWork>(op.work);
+  const std::uint64_t most = mdts(running);
+  const auto fits = [&](const std::vector<Part>& parts, std::uint32_t heads) {
+    return nvme::attend_layout(attend_command(op, shape_, parts.size(), heads)).size.value <= most;
+  };
+  for (const auto& parts : cut(op, work.sequences.size(), work.heads, fits)) submit_attend(op, running, parts);
+}
+
+void DriveKvBackend::submit_attend(const Operation& op, const Running& running, const std::vector<Part>& parts) {
+  const auto& work = std::get<DriveWork>(op.work);
+  std::uint32_t total_heads = 0;
+  for (const Part& part : parts) total_heads += part.heads.count;
+  const nvme::KvAttend command = attend_command(op, shape_, parts.size(), total_heads);
+  const nvme::AttendLayout layout = nvme::attend_layout(command);
+  const DriveCommands::Buffer buffer = commands_.allocate(work.memory, layout.size);
+
+  const std::size_t d = shape_.head_dim;
+  const bool sparf = work.method == DriveMethod::sparf;
+  std::size_t head_offset = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Part& part = parts[i];
+    const SequenceWork& s = work.sequences[part.index];
+    nvme::AttendDescriptor descriptor = this->descriptor(running, s.sequence, part.heads);
+    descriptor.token = s.context() - 1;
+    if (s.tokens > 0) descriptor.flags = nvme::attend_flag::append;
+    if (sparf) {
+      descriptor.r = static_cast<std::uint16_t>(work.components);
+      descriptor.k = s.top_k;
+      descriptor.l = s.local;
+    }
+    std::memcpy(buffer.bytes + i * sizeof(descriptor), &descriptor, sizeof(descriptor));
+    if (data_ != nullptr) {
+      const std::size_t kv = head_offset * d;
+      const std::size_t count = part.heads.count * d;
+      std::byte* const base = buffer.bytes;
+      data_->load_attend(op, part.index, part.heads,
+                         halves(base + layout.q.value + kv * shape_.group * sizeof(Half), count * shape_.group),
+                         halves(base + layout.k.value + kv * sizeof(Half), s.tokens > 0 ? count : 0),
+                         halves(base + layout.v.value + kv * sizeof(Half), s.tokens > 0 ? count : 0));
+    }
+    head_offset += part.heads.count;
+  }
+
+  commands_.submit(running, commands_.next_queue(running->drive()), nvme::encode(kKvNamespace, command), buffer,
+                   operation_name(op.kind, op.tag), [this, &op, buffer, layout, parts] {
+                     if (data_ != nullptr) {
+                       std::byte* out = buffer.bytes + layout.out.value;
+                       for (const Part& part : parts) {
+                         const std::size_t count = std::size_t{part.heads.count} * shape_.group * shape_.head_dim;
+                         data_->store_output(op, part.index, part.heads, halves(out, count));
+                         out += count * sizeof(Half);
+                       }
+                     }
+                     commands_.release(buffer);
+                   });
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,86 @@
+// KV operations of a plan as NVMe commands.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host_runtime/core/carried/operation_data.h"
+#include "host_runtime/core/planner/operation_backend.h"
+#include "host_runtime/sysc/drive_commands.h"
+
+namespace csdsim::host {
+
+/// How much of a drive operation one command covers at most; mdts may cut it further.
+enum class Granularity : std::uint8_t { layer_mini_batch, sequence, head };
+
+/// Encodes the operations of the drives' KV namespaces as vendor commands, cut to the drive's mdts: an append by heads,
+/// then by tokens; an attend or a score by sequences, then by heads; a fetch by heads, then by tokens. An operation
+/// ends with its last command.
+class DriveKvBackend final : public OperationBackend {
+ public:
+  struct Shape {
+    std::uint32_t kv_heads = 0;
+    std::uint32_t group = 1;  ///< query heads per KV head
+    std::uint32_t head_dim = 0;
+    std::uint32_t layers = 0;
+    std::uint32_t max_tokens = 0;  ///< longest sequence: a hint for the drive's layout
+    bool component_major = true;   ///< keys are wanted in embedding pages too (SparF)
+    Granularity granularity = Granularity::layer_mini_batch;
+  };
+
+  /// `data` is null in timing runs. `commands` must outlive this.
+  DriveKvBackend(DriveCommands& commands, const Shape& shape, OperationData* data);
+
+  /// Creates sequences 0..count-1 on every drive, each with the drive's share of the heads; `done` when all are there.
+  void create_sequences(std::uint32_t count, std::function<void()> done);
+
+  /// Frees them again.
+  void free_sequences(std::uint32_t count, std::function<void()> done);
+
+  std::optional<SimTime> start(const Operation& op, SimTime now) override;
+
+  /// KV heads that a drive holds.
+  HeadRange shard(std::uint32_t drive) const { return shards_.at(drive); }
+
+ private:
+  using Running = std::shared_ptr<DriveCommands::Running>;
+  /// One descriptor of an attend or score command.
+  struct Part {
+    std::size_t index = 0;  ///< in the operation's sequences
+    HeadRange heads;
+  };
+
+  void start_append(const Operation& op, const Running& running);
+  void append_part(const Operation& op, const Running& running, std::size_t index, HeadRange heads,
+                   std::uint32_t token_step);
+  void start_attend(const Operation& op, const Running& running);
+  void submit_attend(const Operation& op, const Running& running, const std::vector<Part>& parts);
+  void start_score(const Operation& op, const Running& running);
+  void submit_score(const Operation& op, const Running& running, const std::vector<Part>& parts);
+  void start_fetch(const Operation& op, const Running& running);
+  void submit_fetch(const Operation& op, const Running& running, std::size_t index, HeadRange heads,
+                    std::uint32_t first, std::uint32_t count);
+  void start_sequences(const Operation& op, const Running& running);
+
+  /// Cuts (sequence, heads) pairs into commands: `fits(parts, heads in all)` says what one command holds.
+  std::vector<std::vector<Part>> cut(
+      const Operation& op, std::size_t sequences, HeadRange heads,
+      const std::function<bool(const std::vector<Part>& parts, std::uint32_t heads)>& fits) const;
+  nvme::SubmissionEntry create_command(std::uint32_t drive, SequenceId sequence) const;
+  std::uint64_t mdts(const Running& running);
+  nvme::AttendDescriptor descriptor(const Running& running, SequenceId sequence, HeadRange heads) const;
+  void for_all_sequences(std::uint32_t count, const std::string& what,
+                         const std::function<nvme::SubmissionEntry(std::uint32_t drive, SequenceId sequence)>& encode,
+                         std::function<void()> done);
+
+  DriveCommands& commands_;
+  Shape shape_;
+  OperationData* data_;
+  std::vector<HeadRange> shards_;
+};
+
+}  // namespace csdsim::host
