@@ -18,6 +18,7 @@
 #include "host_runtime/core/planner/sampling_plan.h"
 #include "host_runtime/core/planner/system.h"
 #include "host_runtime/sysc/drive_kv_backend.h"
+#include "nvme_if/core/nvme_config.h"
 #include "platform/platform.h"
 
 namespace csdsim::experiment {

@@ -193,7 +193,7 @@ void GenerationScenario::compare(const host::DecoderData& data, std::string_view
     const GenerationOutcome alternative = decode(system, {}, other);
     ordered_json metrics;
     for (const auto& [metric, value] : host::generation_metrics(alternative.times).flat()) metrics[metric] = value;
-    metrics["bytes_flash_channel"] = alternative.prefill.flash_channel_bytes + alternative.decode.flash_channel_bytes;
+    metrics["bytes_flash_channel"] = alternative.prefill.channel_bytes + alternative.decode.channel_bytes;
     entry["metrics"] = std::move(metrics);
   }
   const ordered_json same = agreement(data.generated(), other->generated());

@@ -84,7 +84,7 @@ void DriveKvBackend::start_append(const Operation& op, const Running& running) {
     const std::uint64_t tokens_fit = std::min<std::uint64_t>(most / token_bytes, 0xFFFF);
     const auto token_step =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(work.sequences[index].tokens, tokens_fit));
-    const std::uint32_t most_heads = shape_.granularity == Granularity::head ? 1 : work.heads.count;
+    const std::uint32_t most_heads = shape_.granularity == nvme::Granularity::head ? 1 : work.heads.count;
     const auto head_step =
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(most / (token_bytes * token_step), 1, most_heads));
     for (std::uint32_t head = 0; head < work.heads.count; head += head_step)
@@ -123,7 +123,7 @@ void DriveKvBackend::append_part(const Operation& op, const Running& running, st
 std::vector<std::vector<DriveKvBackend::Part>> DriveKvBackend::cut(
     const Operation& op, std::size_t sequences, HeadRange heads,
     const std::function<bool(const std::vector<Part>&, std::uint32_t)>& fits) const {
-  std::uint32_t head_step = shape_.granularity == Granularity::head ? 1 : heads.count;
+  std::uint32_t head_step = shape_.granularity == nvme::Granularity::head ? 1 : heads.count;
   const auto one_fits = [&](std::size_t index) { return fits({{index, {heads.first, head_step}}}, head_step); };
   for (std::size_t index = 0; index < sequences; ++index) {
     while (head_step > 1 && !one_fits(index)) head_step = (head_step + 1) / 2;
@@ -132,7 +132,7 @@ std::vector<std::vector<DriveKvBackend::Part>> DriveKvBackend::cut(
                                   operation_name(op.kind, op.tag)));
   }
   const std::size_t most_parts =
-      shape_.granularity == Granularity::layer_mini_batch ? 0xFFFF : 1;  // an n of 16 bits, or one descriptor
+      shape_.granularity == nvme::Granularity::layer_mini_batch ? 0xFFFF : 1;  // an n of 16 bits, or one descriptor
   std::vector<std::vector<Part>> commands;
   std::vector<Part> parts;
   std::uint32_t heads_in_parts = 0;

@@ -11,11 +11,9 @@
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/planner/operation_backend.h"
 #include "host_runtime/sysc/drive_commands.h"
+#include "nvme_if/core/nvme_config.h"
 
 namespace csdsim::host {
-
-/// How much of a drive operation one command covers at most; mdts may cut it further.
-enum class Granularity : std::uint8_t { layer_mini_batch, sequence, head };
 
 /// Encodes the operations of the drives' KV namespaces as vendor commands, cut to the drive's mdts: an append by heads,
 /// then by tokens; an attend or a score by sequences, then by heads; a fetch by heads, then by tokens. An operation
@@ -29,7 +27,7 @@ class DriveKvBackend final : public OperationBackend {
     std::uint32_t layers = 0;
     std::uint32_t max_tokens = 0;  ///< longest sequence: a hint for the drive's layout
     bool component_major = true;   ///< keys are wanted in embedding pages too (SparF)
-    Granularity granularity = Granularity::layer_mini_batch;
+    nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
   };
 
   /// `data` is null in timing runs. `commands` must outlive this.

@@ -83,7 +83,7 @@ void DriveKvBackend::start_fetch(const Operation& op, const Running& running) {
       throw UserError(fmt::format("{}: one row of K and V exceeds the drive's largest transfer (mdts)",
                                   operation_name(op.kind, op.tag)));
     const auto token_step = static_cast<std::uint32_t>(std::min<std::uint64_t>(tokens, fit));
-    const std::uint32_t most_heads = shape_.granularity == Granularity::head ? 1 : work.heads.count;
+    const std::uint32_t most_heads = shape_.granularity == nvme::Granularity::head ? 1 : work.heads.count;
     const auto head_step = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
         (most - fixed - token_step * sizeof(std::uint32_t)) / (row * token_step), 1, most_heads));
     for (std::uint32_t head = 0; head < work.heads.count; head += head_step)

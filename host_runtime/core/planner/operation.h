@@ -80,8 +80,6 @@ struct ComputeWork {
   constexpr Bytes bytes() const { return weights + activations; }
 };
 
-using csdsim::HeadRange;
-
 /// A memory that commands of a drive reach: where the buffer of a drive operation lies.
 enum class BufferMemory : std::uint8_t { gpu, host };
 

@@ -17,16 +17,16 @@ const T& work_of(const Operation& op) {
   return *work;
 }
 
-GpuParameters share_of(const HostParameters& host) {
+GpuConfig share_of(const HostParameters& host) {
   if (host.cores == 0 || host.slots == 0 || host.slots > host.cores)
     throw UserError(fmt::format("host: {} operations at a time on {} cores; there must be 1 to as many as cores",
                                 host.slots, host.cores));
-  return {.name = "host",
-          .peak_flops = host.core_flops * host.cores / host.slots,
-          .memory = {host.memory.bytes_per_second / host.slots},
-          .memory_capacity = {},
-          .source = {},
-          .efficiency = host.efficiency};
+  GpuConfig share;
+  share.fp16_rate = ComputeRate{host.core_flops * host.cores / host.slots};
+  share.memory_bandwidth = {host.memory.bytes_per_second / host.slots};
+  share.kernel_launch = host.launch;
+  share.efficiency = host.efficiency;
+  return share;
 }
 
 }  // namespace

@@ -25,12 +25,15 @@ struct HostParameters {
   Bandwidth memory = {};         ///< of all cores together
   /// Operations that run at a time (ExecutorConfig::slots); cores and memory bandwidth are shared out evenly.
   std::uint32_t slots = 1;
-  std::array<OperatorEfficiency, kOperatorClasses> efficiency = {};  ///< indexed by OperatorClass
+  SimTime launch = {};  ///< added per ComputeWork::launches
+  /// Shares of the peaks that operators reach; as for a GPU.
+  GpuEfficiency efficiency = {
+      .gemm = {1, 1}, .gemv = {1, 1}, .attention_prefill = {1, 1}, .attention_decode = {1, 1}, .elementwise = {1, 1}};
 };
 
 /// Host operations take the roofline of their share of the cores:
 /// max(flops / (cores / slots x core_flops x compute share), bytes / (memory / slots x memory share)) + launches x
-/// launch time.
+/// launch.
 class HostBackend final : public OperationBackend {
  public:
   /// UserError if a peak or the slots are zero, there are more slots than cores, or a share is outside (0, 1].

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/kv_address.h"
 #include "base/units.h"
 
 namespace csdsim::host {
@@ -27,12 +28,7 @@ struct OpTag {
   MiniBatch mini_batch = {};
 };
 
-/// A run of KV heads of every layer.
-struct HeadRange {
-  KvHead first;
-  std::uint32_t count = 0;
-  constexpr auto operator<=>(const HeadRange&) const = default;
-};
+using csdsim::HeadRange;
 
 enum class PlaceKind : std::uint8_t { gpu, host, drive };
 inline constexpr std::size_t kPlaceKinds = 3;
