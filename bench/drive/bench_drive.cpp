@@ -13,7 +13,7 @@
 #include "platform/platform.h"
 #include "simulation/simulation_context.h"
 
-namespace csd_model {
+namespace csdsim::platform {
 namespace {
 
 using namespace csdsim;
@@ -166,7 +166,7 @@ void memory_256_gib(benchmark::State& state) {
 BENCHMARK(memory_256_gib)->Iterations(1)->Unit(benchmark::kMillisecond);
 
 }  // namespace
-}  // namespace csd_model
+}  // namespace csdsim::platform
 
 int sc_main(int argc, char* argv[]) {
   benchmark::Initialize(&argc, argv);

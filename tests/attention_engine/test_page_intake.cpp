@@ -284,7 +284,7 @@ TEST_CASE("the map lookups of a plan travel with its own pages, however these ar
   } source(geometry(2, 2));
   std::vector<HeadJob> jobs;
   for (std::uint32_t h = 0; h < 3; ++h) {
-    jobs.push_back({.key = {.head = KvHead{h}}, .method = Method::score});
+    jobs.push_back({.key = {SequenceId{0}, LayerId{0}, KvHead{h}}, .method = Method::score});
     source.add(jobs[h].key, {.tokens = 8 * kTokensPerPage, .head_dim = kDim, .embedding_group = 8}, kSeed);
   }
   for (const std::uint32_t buffers : {0u, 1u, 3u})

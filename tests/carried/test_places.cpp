@@ -122,8 +122,7 @@ struct Outcome {
 Outcome run(const Model& model, PlaceKind home, bool forgets = false) {
   DecoderData data(*model.decoder, kPrompts, kNewTokens, 1, {});
   HostParameters cores{.cores = 4, .core_flops = 1'000'000'000, .memory = {1'000'000'000}};
-  cores.efficiency.fill({1, 1, {}, {}});
-  GpuBackend gpu(GpuModel(gpu_preset("a6000")), &data);
+  GpuBackend gpu(GpuModel(GpuConfig{}), &data);
   HostBackend host(cores, &data);
   LinkBackend link({.bandwidth = {1'000'000'000}, .latency = {}}, &data);
   Router router(&data);
@@ -152,9 +151,9 @@ TEST_CASE("tokens do not depend on where K and V live") {
   in.model = model.shape;
   in.workload = {{3, 2}, kNewTokens};
   in.span = {true, 0, kNewTokens - 1};
-  in.system.mini_batches = 1;
+  in.mini_batches = 1;
   DecoderData reference(*model.decoder, kPrompts, kNewTokens, 1, {});
-  run_on_host(*make_planner("instinfer-dense", in), model.checkpoint.config, 2, reference);
+  run_on_host(*builtin_systems().make("instinfer-dense")->plan(in), model.checkpoint.config, 2, reference);
 
   const Bytes cache = model.shape.kv_bytes_per_token() * (3 + 2 + 2 * (kNewTokens - 1));
   const Bytes queries =

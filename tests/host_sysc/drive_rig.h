@@ -134,7 +134,7 @@ class DriveRig {
   std::string refusal;  ///< what a drive refused
 
   explicit DriveRig(bool carried = true, const csd_model::DriveConfig& drive = tiny_drive(),
-                    host::Granularity granularity = host::Granularity::layer_mini_batch)
+                    nvme::Granularity granularity = nvme::Granularity::layer_mini_batch)
       : platform({.drive = with_mode(drive, carried),
                   .host_memory = Bytes::gib(1),
                   .gpu_memory = Bytes::gib(1),
@@ -160,7 +160,7 @@ class DriveRig {
             .granularity = granularity},
            carried ? &data : nullptr),
         blocks(commands, carried ? &data : nullptr),
-        gpu(host::GpuModel(host::gpu_preset("a6000")), carried ? &data : nullptr),
+        gpu(host::GpuModel(host::GpuConfig{}), carried ? &data : nullptr),
         link({.bandwidth = {1'000'000'000}, .latency = {}}, carried ? &data : nullptr),
         router(carried ? &data : nullptr) {
     router.add(host::ResourceKind::gpu, gpu);

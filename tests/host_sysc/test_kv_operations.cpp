@@ -78,7 +78,7 @@ csd_model::DriveConfig with_mdts(Bytes mdts) {
 
 TEST_CASE("scores of a drive are q . k summed over the group, and the rows it fetches are the best tokens'") {
   const Bytes mdts = GENERATE(Bytes::kib(4), Bytes::kib(256));
-  const auto granularity = GENERATE(host::Granularity::layer_mini_batch, host::Granularity::head);
+  const auto granularity = GENERATE(nvme::Granularity::layer_mini_batch, nvme::Granularity::head);
   DriveRig rig(true, with_mdts(mdts), granularity);
   constexpr std::uint32_t kBest = 40;
   std::vector<TokenIndex> best;

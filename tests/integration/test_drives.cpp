@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "experiment/block_io/block_workload.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 

@@ -143,7 +143,7 @@ TEST_CASE("timing-only transfers take the same time and touch no memory") {
     });
   });
   sc_core::sc_start();
-  PcieLink link(dma.link().params());
+  PcieLink link(dma.link().config());
   link.reserve_read(Bytes{500}, SimTime{0});
   CHECK(done.at == link.reserve_read(Bytes{6500}, SimTime{0}).arrival);
   CHECK(memory.accesses == (timing ? 0 : 2));

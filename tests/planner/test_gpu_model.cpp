@@ -50,15 +50,15 @@ TEST_CASE("roofline: the slower of arithmetic and memory, each at its share, plu
 }
 
 TEST_CASE("very large operators do not overflow") {
-  const GpuModel gpu(test::gpu_preset("a6000"));
-  const ModelShape m = test::model_preset("opt-175b");
+  const GpuModel gpu(csdsim::test::gpu_preset("a6000"));
+  const ModelShape m = csdsim::test::model_preset("opt-175b");
   const SimTime t = gpu.time(m.finish_layer(1'000'000));
   CHECK(t.seconds() == Approx(2e6 * (12288.0 * 12288 + 2.0 * 12288 * 49152) / (155e12 * 0.7)).epsilon(1e-4));
 }
 
 TEST_CASE("a decode step of OPT-13B on an A6000 reads the weights once") {
-  const GpuModel gpu(test::gpu_preset("a6000"));
-  const ModelShape m = test::model_preset("opt-13b");
+  const GpuModel gpu(csdsim::test::gpu_preset("a6000"));
+  const ModelShape m = csdsim::test::model_preset("opt-13b");
   const SimTime step = (gpu.time(m.attention_inputs(64)) + gpu.time(m.finish_layer(64))) * m.layers +
                        gpu.time(m.sample(64)) + gpu.time(m.embed(64));
   // 25.7 GB at 80 % of 768 GB/s is 41.8 ms; activations and launches come on top.
@@ -81,9 +81,9 @@ TEST_CASE("gpu mistakes are named") {
 TEST_CASE("every GPU preset is a GPU") {
   const auto names = scenario::Presets::builtin().names("gpu");
   CHECK(names.size() >= 6);
-  for (const std::string& name : names) CHECK_NOTHROW(GpuModel(test::gpu_preset(name)));
-  CHECK(test::gpu_preset("a100").memory_bandwidth == Bandwidth{1'555'000'000'000});
-  CHECK_THROWS_WITH(test::gpu_preset("a600"), Catch::Contains("a6000"));
+  for (const std::string& name : names) CHECK_NOTHROW(GpuModel(csdsim::test::gpu_preset(name)));
+  CHECK(csdsim::test::gpu_preset("a100").memory_bandwidth == Bandwidth{1'555'000'000'000});
+  CHECK_THROWS_WITH(csdsim::test::gpu_preset("a600"), Catch::Contains("a6000"));
 }
 
 TEST_CASE("an operator is measured once, and the GPU takes what was measured") {

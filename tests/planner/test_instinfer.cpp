@@ -161,7 +161,7 @@ TEST_CASE("heads spread over drives with shares that differ by at most one") {
 
 TEST_CASE("a decode step moves q, k, v in and the output back, S/2 less than the cache") {
   PlannerInputs in = small_inputs(1, {1023}, 2, 1);
-  in.model = test::model_preset("opt-13b");
+  in.model = csdsim::test::model_preset("opt-13b");
   in.model.layers = 1;
   const Plan plan(in);
   const DriveWork& work = plan.drive(key(OpKind::attend, D, 0, 0, 0));

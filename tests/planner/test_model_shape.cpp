@@ -9,7 +9,7 @@ using namespace csdsim;
 using namespace csdsim::host;
 
 TEST_CASE("OPT-13B has the published sizes") {
-  const ModelShape m = test::model_preset("opt-13b");
+  const ModelShape m = csdsim::test::model_preset("opt-13b");
   m.validate();
   CHECK(m.kv_bytes_per_token().value == 819'200);
   CHECK(m.parameters() == 12'853'473'280);  // 12.85 billion
@@ -22,12 +22,12 @@ TEST_CASE("OPT-13B has the published sizes") {
 }
 
 TEST_CASE("OPT-175B weighs 325 GiB") {
-  CHECK(static_cast<double>(test::model_preset("opt-175b").weight_bytes().value) / (1ULL << 30) ==
+  CHECK(static_cast<double>(csdsim::test::model_preset("opt-175b").weight_bytes().value) / (1ULL << 30) ==
         Approx(325).epsilon(0.005));
 }
 
 TEST_CASE("operator work adds up to two flops a parameter and token") {
-  const ModelShape m = test::model_preset("opt-13b");
+  const ModelShape m = csdsim::test::model_preset("opt-13b");
   const std::uint64_t layer = m.attention_inputs(7).flops + m.finish_layer(7).flops;
   CHECK(layer == 2ULL * 7 * (4ULL * 5120 * 5120 + 2ULL * 5120 * 20480));
   CHECK(m.sample(3).flops == 2ULL * 3 * 5120 * 50272);
@@ -80,7 +80,7 @@ TEST_CASE("gated networks, grouped queries and rotation: what a layer reads is w
 }
 
 TEST_CASE("prefill attention is causal and ragged") {
-  const ModelShape m = test::small_model();
+  const ModelShape m = host::test::small_model();
   const std::uint32_t lengths[] = {1, 5, 300};
   const std::uint64_t pairs = 1 + 15 + 300 * 301 / 2;
   CHECK(m.prefill_attention(lengths).flops == 4 * 8 * 8 * pairs);
@@ -88,17 +88,17 @@ TEST_CASE("prefill attention is causal and ragged") {
 }
 
 TEST_CASE("grouped queries shrink K and V, not q") {
-  const ModelShape m = test::small_model();
+  const ModelShape m = host::test::small_model();
   CHECK(m.kv_bytes_per_token_and_layer().value == 2 * 4 * 8 * 2);
   CHECK(m.query_bytes({KvHead{0}, 4}).value == 8 * 8 * 2);
   CHECK(m.query_bytes({KvHead{2}, 1}).value == 2 * 8 * 2);
 }
 
 TEST_CASE("model mistakes are named") {
-  ModelShape m = test::small_model();
+  ModelShape m = host::test::small_model();
   m.heads = 6;
   CHECK_THROWS_WITH(m.validate(), Catch::Contains("6 heads") && Catch::Contains("4 kv_heads"));
-  m = test::small_model();
+  m = host::test::small_model();
   m.ffn = 0;
   CHECK_THROWS_WITH(m.validate(), Catch::Contains("ffn"));
 }

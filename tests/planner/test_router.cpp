@@ -49,15 +49,17 @@ class OneStep final : public Planner {
 };
 
 /// 1 GFLOP/s and 1 GB/s: an operation of n flops or bytes takes n ns.
-GpuParameters round_gpu() {
-  GpuParameters gpu{.name = "round", .peak_flops = 1'000'000'000, .memory = {1'000'000'000}};
-  gpu.efficiency.fill({1, 1, {}, {}});
+GpuConfig round_gpu() {
+  GpuConfig gpu;
+  gpu.fp16_rate = ComputeRate{1'000'000'000};
+  gpu.memory_bandwidth = {1'000'000'000};
+  gpu.kernel_launch = {};
+  gpu.efficiency = HostParameters{}.efficiency;
   return gpu;
 }
 
 HostParameters round_host(std::uint32_t cores, std::uint32_t slots) {
   HostParameters host{.cores = cores, .core_flops = 1'000'000'000, .memory = {4'000'000'000}, .slots = slots};
-  host.efficiency.fill({1, 1, {}, {}});
   return host;
 }
 
@@ -214,12 +216,12 @@ TEST_CASE("InstInfer through the router: every tensor is found, and only weights
     for (const std::uint32_t drives : {1u, 2u}) {
       PlannerInputs in = small_inputs(3, {20, 7, 12}, 6, 2);
       in.drives = drives;
-      in.system.through_host = through_host;
+      in.through_host = through_host;
       Machine machine;
       FunctionBackend kv(
           [](const Operation& op) { return SimTime::nanoseconds(op.kind == OpKind::append_kv ? 9000 : 40); });
       machine.router.add(ResourceKind::drive_kv, kv);
-      auto planner = make_planner("instinfer-dense", in);
+      auto planner = plan_of("instinfer-dense", in);
       Executor executor(*planner, machine.router, {});
       test::run(executor);
       const TensorLedger& tensors = machine.router.tensors();

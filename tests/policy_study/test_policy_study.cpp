@@ -9,7 +9,7 @@
 #include "report/csv.h"
 
 using namespace csdsim;
-using namespace csd_model;
+using namespace csdsim::experiment;
 
 namespace {
 

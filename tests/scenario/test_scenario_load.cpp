@@ -226,7 +226,7 @@ TEST_CASE("the layout follows from page, head and longest sequence, and from wha
   CHECK(layout(2047).embedding_group == 4);
   CHECK(layout(10).embedding_group == 8);
   CHECK(layout(10, Bytes::kib(16)).embedding_group == 32);
-  InstinferMapping given;
+  ftl::InstinferMapping given;
   given.embedding_group.components = 2;
   s.platform.device.ftl.mapping = given;
   CHECK(layout(10).embedding_group == 2);
@@ -234,12 +234,12 @@ TEST_CASE("the layout follows from page, head and longest sequence, and from wha
   s.platform.device.ftl.mapping = given;
   CHECK(layout(4096).embedding_group == 8);
   CHECK(layout(4096).doublings == 3);
-  s.platform.device.ftl.mapping = PageL2pMapping{};
+  s.platform.device.ftl.mapping = ftl::PageL2pMapping{};
   CHECK(layout(4096).page_heads == 16);
   s.platform.device.count = 4;  // 10 heads each
   CHECK(layout(4096).page_heads == 10);
   s.system.select(InstinferDense::kKind);
-  s.platform.device.ftl.mapping = PolicyMapping<ftl::PairedPolicy>{};
+  s.platform.device.ftl.mapping = ftl::PolicyMapping<ftl::PairedPolicy>{};
   CHECK(layout(4096).paired);
   CHECK_FALSE(layout(4096).component_major);
 }

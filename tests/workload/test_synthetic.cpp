@@ -7,7 +7,7 @@
 #include "experiment/requests/synthetic.h"
 
 using namespace csdsim;
-using namespace csd_model::workload;
+using namespace csdsim::experiment::workload;
 
 namespace {
 

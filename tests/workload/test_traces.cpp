@@ -11,7 +11,7 @@
 #include "experiment/requests/trace_requests.h"
 
 using namespace csdsim;
-using namespace csd_model::workload;
+using namespace csdsim::experiment::workload;
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include "experiment/requests/zipf.h"
 
 using namespace csdsim;
-using namespace csd_model::workload;
+using namespace csdsim::experiment::workload;
 
 TEST_CASE("zipf ranks come as often as their probabilities say") {
   constexpr std::uint64_t kSeed = 11;
