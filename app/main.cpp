@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <map>
+#include <memory>
 #include <systemc>
 
 #include "app/commands.h"
@@ -11,6 +13,193 @@
 namespace {
 
 using namespace csdsim;
+
+/// By the names that --format takes.
+const std::map<std::string, app::Format> formats{
+    {"table", app::Format::table}, {"json", app::Format::json}, {"csv", app::Format::csv}};
+
+// One function per subcommand: its options, and what it calls.
+
+void add_run(CLI::App& cli, int& status) {
+  const auto run = std::make_shared<app::RunArguments>();
+  auto* run_command =
+      cli.add_subcommand("run", "Run scenarios; write DIR/result.json (several: DIR/<name>/result.json)");
+  run_command->add_option("scenario", run->scenarios, "Scenario files (YAML)")->required();
+  run_command->add_option("--set", run->overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
+  run_command->add_option("--out", run->out, "Directory for results");
+  run_command->add_option("--format", run->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
+  run_command->add_option("--trace", run->trace, "Write a Chrome trace (chrome://tracing, Perfetto) of the run");
+  run_command->add_option("--point", run->point, "Run one point of the scenario's sweep, counted from 0");
+  run_command->add_flag("-q,--quiet", run->quiet, "No progress on stderr");
+  run_command->callback([run, &status] { status = app::run(*run); });
+}
+
+void add_sweep(CLI::App& cli, int& status) {
+  const auto sweep = std::make_shared<app::SweepArguments>();
+  auto* sweep_command =
+      cli.add_subcommand("sweep", "Run all points of a scenario's sweep; write DIR/results.sqlite, .csv");
+  sweep_command->add_option("scenario", sweep->scenario, "Scenario file with a sweep section")->required();
+  sweep_command->add_option("--set", sweep->overrides, "Override a key in every point: a.b=v")->allow_extra_args(false);
+  sweep_command->add_option("-j,--jobs", sweep->jobs, "Points at a time")->check(CLI::Range(1U, 1024U));
+  sweep_command->add_option("--out", sweep->out, "Directory for results (default: out/<name>)");
+  sweep_command->add_option("--format", sweep->format, "table, json or csv")
+      ->transform(CLI::CheckedTransformer(formats));
+  sweep_command->add_flag("--resume", sweep->resume,
+                          "Keep points that were already computed from the same configuration");
+  sweep_command->add_flag("-q,--quiet", sweep->quiet, "No progress on stderr");
+  sweep_command->callback([sweep, &status] { status = app::sweep(*sweep); });
+}
+
+void add_generate(CLI::App& cli, int& status) {
+  const auto generate = std::make_shared<app::GenerateArguments>();
+  auto* generate_command = cli.add_subcommand("generate", "Generate tokens with a checkpoint, attention in the drive");
+  generate_command->add_option("--model", generate->model, "Checkpoint directory (config.json, safetensors, tokenizer)")
+      ->required();
+  auto* prompt = generate_command->add_option("--prompt", generate->prompt, "Prompt text");
+  generate_command->add_option("--tokens", generate->tokens, "File of whitespace-separated prompt token ids")
+      ->excludes(prompt);
+  generate_command->add_option("--scenario", generate->scenario, "Scenario whose platform is used (default: built in)");
+  generate_command->add_option("--set", generate->overrides, "Override a key of the scenario: a.b=v")
+      ->allow_extra_args(false);
+  generate_command->add_option("--max-new-tokens", generate->max_new_tokens, "Tokens to generate")
+      ->check(CLI::PositiveNumber);
+  auto* method = generate_command->add_option(
+      "--method", generate->method, "Attention method of the drive: dense (default), sparf, or what a system offers");
+  generate_command
+      ->add_option("--system", generate->system, "Offload system (csdsim list systems), in place of a method")
+      ->excludes(method);
+  generate_command->add_option("--attention", generate->attention, "Where decoding attention runs")
+      ->check(CLI::IsMember({"drive", "host"}));
+  generate_command
+      ->add_option("--backend", generate->backend, "Where the model runs, with the attention if it is the host's")
+      ->check(CLI::IsMember({"cpu", "cuda", "cuda-bf16"}));
+  generate_command->add_option("--temperature", generate->temperature, "0 is greedy")->check(CLI::NonNegativeNumber);
+  generate_command->add_option("--top-k", generate->top_k, "Draw from the k likeliest tokens (default: all)");
+  generate_command->add_option("--top-p", generate->top_p, "Draw from the likeliest tokens of this mass (default: 1)");
+  generate_command->add_option("--seed", generate->seed, "Seed of the sampler");
+  generate_command->add_option("--ratio", generate->ratio, "Compression ratio of sparf (default 1/8)");
+  generate_command->add_option("--r", generate->r, "sparf: query components per head");
+  generate_command->add_option("--k", generate->k, "sparf: tokens kept per head");
+  generate_command->add_option("--local", generate->local, "sparf: newest tokens always kept (inside k)");
+  generate_command->add_option("--out", generate->out, "Directory for result.json");
+  generate_command->add_flag("-q,--quiet", generate->quiet, "No progress on stderr");
+  generate_command->callback([generate, &status] { status = app::generate(*generate); });
+}
+
+void add_eval(CLI::App& cli, int& status) {
+  const auto eval = std::make_shared<app::EvalArguments>();
+  auto* eval_command = cli.add_subcommand(
+      "eval", "Measure what attention methods cost in quality: perplexity, agreement with dense, long-range recall");
+  eval_command->add_option("--model", eval->model, "Checkpoint directory (config.json, safetensors, tokenizer)")
+      ->required();
+  auto* text = eval_command->add_option("--text", eval->text, "Text file");
+  eval_command->add_option("--tokens", eval->tokens, "File of whitespace-separated token ids")->excludes(text);
+  eval_command->add_option("--method", eval->methods, "Attention methods (default: all that are where attention runs)")
+      ->delimiter(',');
+  eval_command->add_option("--ratio", eval->ratios, "Kept shares (default: 1/2 to 1/32)")->delimiter(',');
+  eval_command
+      ->add_option(
+          "--ratio-mode", eval->ratio_mode,
+          "What the ratio counts: tokens attended to, or all traffic against dense (then default methods whose "
+          "choosing alone reads more are left out)")
+      ->check(CLI::IsMember({"tokens", "traffic"}));
+  eval_command->add_option("--r", eval->r, "SparQ and SparF: components");
+  eval_command->add_option("--k", eval->k, "SparQ, SparF, infinigen, leoam, int8, int4: tokens attended to");
+  eval_command->add_option("--local", eval->local,
+                           "SparQ and SparF: newest tokens always kept (inside k; default k/4)");
+  eval_command->add_option("--heavy", eval->heavy, "h2o: heavy hitters kept");
+  eval_command->add_option("--recent", eval->recent, "h2o: newest tokens kept");
+  eval_command->add_option("--window", eval->window, "local, streamingllm: newest tokens kept");
+  eval_command->add_option("--sinks", eval->sinks, "local, streamingllm: first tokens kept");
+  eval_command->add_option("--prefill", eval->prefill, "Tokens of a window that are prefilled densely")
+      ->capture_default_str();
+  eval_command->add_option("--decode", eval->decode, "Tokens of a window that are then fed one by one")
+      ->capture_default_str();
+  eval_command->add_option("--windows", eval->windows, "Windows from the start of the text (default: as many as fit)");
+  eval_command
+      ->add_option("--distance", eval->distances,
+                   "Distances of the planted fact (default: 1/4, 1/2 and 7/8 of the prefill)")
+      ->delimiter(',');
+  eval_command->add_flag("--no-recall", eval->no_recall, "Leave the recall task out");
+  eval_command->add_option("--attention", eval->attention, "Where decoding attention runs")
+      ->check(CLI::IsMember({"host", "drive"}));
+  eval_command->add_option("--backend", eval->backend, "Where the model runs, with the attention if it is the host's")
+      ->check(CLI::IsMember({"cpu", "cuda", "cuda-bf16"}));
+  eval_command->add_option("--scenario", eval->scenario, "Scenario whose platform is used (default: built in)");
+  eval_command->add_option("--set", eval->overrides, "Override a key of the scenario: a.b=v")->allow_extra_args(false);
+  eval_command->add_option("--seed", eval->seed, "Seed of the planted facts");
+  eval_command->add_option("--record", eval->record, "Write the selections of sparf for timing runs");
+  eval_command->add_option("--record-every", eval->record_every, "Of so many decode steps one is recorded")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  eval_command->add_option("--out", eval->out, "Directory for result.json, eval->csv and eval->svg");
+  eval_command->add_option("--format", eval->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
+  eval_command->add_flag("-q,--quiet", eval->quiet, "No progress on stderr");
+  eval_command->callback([eval, &status] { status = app::eval(*eval); });
+}
+
+void add_test_policy(CLI::App& cli, int& status) {
+  const auto policy = std::make_shared<app::TestPolicyArguments>();
+  auto* policy_command = cli.add_subcommand(
+      "test-policy",
+      "Test a mapping policy of the KV cache: is it correct (exit 1: it is not), and what does it cost?");
+  policy_command->add_option("policy", policy->policy, "Name (csdsim list mappings), or a shared library")->required();
+  policy_command->add_option("--setting", policy->settings, "A setting of the policy: name=value (repeatable)")
+      ->allow_extra_args(false);
+  policy_command->add_option("--cases", policy->cases, "Random cases of the conformance suite")
+      ->check(CLI::Range(1U, 1'000'000U))
+      ->capture_default_str();
+  policy_command->add_option("--seed", policy->seed, "Seed of the cases")->capture_default_str();
+  policy_command->add_option("--scenario", policy->scenario, "Scenario of workload ftl_policies to measure on");
+  policy_command->add_option("--out", policy->out, "Directory for result.json");
+  policy_command->add_option("--format", policy->format, "table or json")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, app::Format>{{"table", app::Format::table}, {"json", app::Format::json}}));
+  policy_command->callback([policy, &status] { status = app::test_policy(*policy); });
+}
+
+void add_profile_gpu(CLI::App& cli, int& status) {
+  const auto profile =
+      std::make_shared<app::ProfileGpuArguments>(app::ProfileGpuArguments{.name = {}, .out = "gpu-preset.yaml"});
+  auto* profile_command = cli.add_subcommand(
+      "profile-gpu", "Measure the present GPU's operators; write a preset that modelled runs on any machine can use");
+  profile_command->add_option("--name", profile->name, "Name of the preset (default: from the GPU's name)");
+  profile_command->add_option("--out", profile->out, "File to write")->capture_default_str();
+  profile_command->callback([profile, &status] { status = app::profile_gpu(*profile); });
+}
+
+void add_check(CLI::App& cli, int& status) {
+  const auto checked = std::make_shared<std::vector<std::filesystem::path>>();
+  const auto overrides = std::make_shared<std::vector<std::string>>();
+  auto* check_command = cli.add_subcommand("check", "Validate scenarios without running them");
+  check_command->add_option("scenario", *checked, "Scenario files")->required();
+  check_command->add_option("--set", *overrides, "Override a key: a.b=v")->allow_extra_args(false);
+  check_command->callback([checked, overrides, &status] { status = app::check(*checked, *overrides); });
+}
+
+/// Both say what exists.
+void add_list_and_describe(CLI::App& cli, int& status) {
+  struct Arguments {
+    std::string kind;
+    std::string name;
+    std::vector<std::filesystem::path> plugins;
+    bool markdown = false;
+  };
+  const auto a = std::make_shared<Arguments>();
+  const auto add_plugins = [a](CLI::App* command) {
+    command->add_option("--plugin", a->plugins, "Shared library that adds kinds (repeatable)")->allow_extra_args(false);
+  };
+  auto* list_command = cli.add_subcommand("list", "List what exists: presets, systems, mappings, ...");
+  list_command->add_option("kind", a->kind, "What to list (default: the kinds)");
+  add_plugins(list_command);
+  list_command->callback([a, &status] { status = app::list(a->kind, a->plugins); });
+  auto* describe_command = cli.add_subcommand("describe", "Parameters with unit, range, default and source");
+  add_plugins(describe_command);
+  describe_command->add_flag("--markdown", a->markdown, "Every parameter, as docs/parameters.md has them");
+  describe_command->add_option("kind", a->kind, "A part of the scenario: flash, engine, system, ... (default: all)");
+  describe_command->add_option("name", a->name, "One of that kind");
+  describe_command->callback([a, &status] { status = app::describe(a->kind, a->name, a->markdown, a->plugins); });
+}
 
 int parse_and_run(int argc, char** argv) {
   CLI::App cli{
@@ -22,168 +211,15 @@ int parse_and_run(int argc, char** argv) {
   cli.failure_message(CLI::FailureMessage::help);
   cli.footer("Start with: csdsim run scenarios/quickstart.yaml");
 
-  const std::map<std::string, app::Format> formats{
-      {"table", app::Format::table}, {"json", app::Format::json}, {"csv", app::Format::csv}};
   int status = 0;
-
-  app::RunArguments run;
-  auto* run_command =
-      cli.add_subcommand("run", "Run scenarios; write DIR/result.json (several: DIR/<name>/result.json)");
-  run_command->add_option("scenario", run.scenarios, "Scenario files (YAML)")->required();
-  run_command->add_option("--set", run.overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
-  run_command->add_option("--out", run.out, "Directory for results");
-  run_command->add_option("--format", run.format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
-  run_command->add_option("--trace", run.trace, "Write a Chrome trace (chrome://tracing, Perfetto) of the run");
-  run_command->add_option("--point", run.point, "Run one point of the scenario's sweep, counted from 0");
-  run_command->add_flag("-q,--quiet", run.quiet, "No progress on stderr");
-  run_command->callback([&] { status = app::run(run); });
-
-  app::SweepArguments sweep;
-  auto* sweep_command =
-      cli.add_subcommand("sweep", "Run all points of a scenario's sweep; write DIR/results.sqlite, .csv");
-  sweep_command->add_option("scenario", sweep.scenario, "Scenario file with a sweep section")->required();
-  sweep_command->add_option("--set", sweep.overrides, "Override a key in every point: a.b=v")->allow_extra_args(false);
-  sweep_command->add_option("-j,--jobs", sweep.jobs, "Points at a time")->check(CLI::Range(1U, 1024U));
-  sweep_command->add_option("--out", sweep.out, "Directory for results (default: out/<name>)");
-  sweep_command->add_option("--format", sweep.format, "table, json or csv")
-      ->transform(CLI::CheckedTransformer(formats));
-  sweep_command->add_flag("--resume", sweep.resume,
-                          "Keep points that were already computed from the same configuration");
-  sweep_command->add_flag("-q,--quiet", sweep.quiet, "No progress on stderr");
-  sweep_command->callback([&] { status = app::sweep(sweep); });
-
-  app::GenerateArguments generate;
-  auto* generate_command = cli.add_subcommand("generate", "Generate tokens with a checkpoint, attention in the drive");
-  generate_command->add_option("--model", generate.model, "Checkpoint directory (config.json, safetensors, tokenizer)")
-      ->required();
-  auto* prompt = generate_command->add_option("--prompt", generate.prompt, "Prompt text");
-  generate_command->add_option("--tokens", generate.tokens, "File of whitespace-separated prompt token ids")
-      ->excludes(prompt);
-  generate_command->add_option("--scenario", generate.scenario, "Scenario whose platform is used (default: built in)");
-  generate_command->add_option("--set", generate.overrides, "Override a key of the scenario: a.b=v")
-      ->allow_extra_args(false);
-  generate_command->add_option("--max-new-tokens", generate.max_new_tokens, "Tokens to generate")
-      ->check(CLI::PositiveNumber);
-  auto* method = generate_command->add_option(
-      "--method", generate.method, "Attention method of the drive: dense (default), sparf, or what a system offers");
-  generate_command
-      ->add_option("--system", generate.system, "Offload system (csdsim list systems), in place of a method")
-      ->excludes(method);
-  generate_command->add_option("--attention", generate.attention, "Where decoding attention runs")
-      ->check(CLI::IsMember({"drive", "host"}));
-  generate_command
-      ->add_option("--backend", generate.backend, "Where the model runs, with the attention if it is the host's")
-      ->check(CLI::IsMember({"cpu", "cuda", "cuda-bf16"}));
-  generate_command->add_option("--temperature", generate.temperature, "0 is greedy")->check(CLI::NonNegativeNumber);
-  generate_command->add_option("--top-k", generate.top_k, "Draw from the k likeliest tokens (default: all)");
-  generate_command->add_option("--top-p", generate.top_p, "Draw from the likeliest tokens of this mass (default: 1)");
-  generate_command->add_option("--seed", generate.seed, "Seed of the sampler");
-  generate_command->add_option("--ratio", generate.ratio, "Compression ratio of sparf (default 1/8)");
-  generate_command->add_option("--r", generate.r, "sparf: query components per head");
-  generate_command->add_option("--k", generate.k, "sparf: tokens kept per head");
-  generate_command->add_option("--local", generate.local, "sparf: newest tokens always kept (inside k)");
-  generate_command->add_option("--out", generate.out, "Directory for result.json");
-  generate_command->add_flag("-q,--quiet", generate.quiet, "No progress on stderr");
-  generate_command->callback([&] { status = app::generate(generate); });
-
-  app::EvalArguments eval;
-  auto* eval_command = cli.add_subcommand(
-      "eval", "Measure what attention methods cost in quality: perplexity, agreement with dense, long-range recall");
-  eval_command->add_option("--model", eval.model, "Checkpoint directory (config.json, safetensors, tokenizer)")
-      ->required();
-  auto* text = eval_command->add_option("--text", eval.text, "Text file");
-  eval_command->add_option("--tokens", eval.tokens, "File of whitespace-separated token ids")->excludes(text);
-  eval_command->add_option("--method", eval.methods, "Attention methods (default: all that are where attention runs)")
-      ->delimiter(',');
-  eval_command->add_option("--ratio", eval.ratios, "Kept shares (default: 1/2 to 1/32)")->delimiter(',');
-  eval_command
-      ->add_option(
-          "--ratio-mode", eval.ratio_mode,
-          "What the ratio counts: tokens attended to, or all traffic against dense (then default methods whose "
-          "choosing alone reads more are left out)")
-      ->check(CLI::IsMember({"tokens", "traffic"}));
-  eval_command->add_option("--r", eval.r, "SparQ and SparF: components");
-  eval_command->add_option("--k", eval.k, "SparQ, SparF, infinigen, leoam, int8, int4: tokens attended to");
-  eval_command->add_option("--local", eval.local, "SparQ and SparF: newest tokens always kept (inside k; default k/4)");
-  eval_command->add_option("--heavy", eval.heavy, "h2o: heavy hitters kept");
-  eval_command->add_option("--recent", eval.recent, "h2o: newest tokens kept");
-  eval_command->add_option("--window", eval.window, "local, streamingllm: newest tokens kept");
-  eval_command->add_option("--sinks", eval.sinks, "local, streamingllm: first tokens kept");
-  eval_command->add_option("--prefill", eval.prefill, "Tokens of a window that are prefilled densely")
-      ->capture_default_str();
-  eval_command->add_option("--decode", eval.decode, "Tokens of a window that are then fed one by one")
-      ->capture_default_str();
-  eval_command->add_option("--windows", eval.windows, "Windows from the start of the text (default: as many as fit)");
-  eval_command
-      ->add_option("--distance", eval.distances,
-                   "Distances of the planted fact (default: 1/4, 1/2 and 7/8 of the prefill)")
-      ->delimiter(',');
-  eval_command->add_flag("--no-recall", eval.no_recall, "Leave the recall task out");
-  eval_command->add_option("--attention", eval.attention, "Where decoding attention runs")
-      ->check(CLI::IsMember({"host", "drive"}));
-  eval_command->add_option("--backend", eval.backend, "Where the model runs, with the attention if it is the host's")
-      ->check(CLI::IsMember({"cpu", "cuda", "cuda-bf16"}));
-  eval_command->add_option("--scenario", eval.scenario, "Scenario whose platform is used (default: built in)");
-  eval_command->add_option("--set", eval.overrides, "Override a key of the scenario: a.b=v")->allow_extra_args(false);
-  eval_command->add_option("--seed", eval.seed, "Seed of the planted facts");
-  eval_command->add_option("--record", eval.record, "Write the selections of sparf for timing runs");
-  eval_command->add_option("--record-every", eval.record_every, "Of so many decode steps one is recorded")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  eval_command->add_option("--out", eval.out, "Directory for result.json, eval.csv and eval.svg");
-  eval_command->add_option("--format", eval.format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
-  eval_command->add_flag("-q,--quiet", eval.quiet, "No progress on stderr");
-  eval_command->callback([&] { status = app::eval(eval); });
-
-  app::TestPolicyArguments policy;
-  auto* policy_command = cli.add_subcommand(
-      "test-policy",
-      "Test a mapping policy of the KV cache: is it correct (exit 1: it is not), and what does it cost?");
-  policy_command->add_option("policy", policy.policy, "Name (csdsim list mappings), or a shared library")->required();
-  policy_command->add_option("--setting", policy.settings, "A setting of the policy: name=value (repeatable)")
-      ->allow_extra_args(false);
-  policy_command->add_option("--cases", policy.cases, "Random cases of the conformance suite")
-      ->check(CLI::Range(1U, 1'000'000U))
-      ->capture_default_str();
-  policy_command->add_option("--seed", policy.seed, "Seed of the cases")->capture_default_str();
-  policy_command->add_option("--scenario", policy.scenario, "Scenario of workload ftl_policies to measure on");
-  policy_command->add_option("--out", policy.out, "Directory for result.json");
-  policy_command->add_option("--format", policy.format, "table or json")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, app::Format>{{"table", app::Format::table}, {"json", app::Format::json}}));
-  policy_command->callback([&] { status = app::test_policy(policy); });
-
-  app::ProfileGpuArguments profile{.name = {}, .out = "gpu-preset.yaml"};
-  auto* profile_command = cli.add_subcommand(
-      "profile-gpu", "Measure the present GPU's operators; write a preset that modelled runs on any machine can use");
-  profile_command->add_option("--name", profile.name, "Name of the preset (default: from the GPU's name)");
-  profile_command->add_option("--out", profile.out, "File to write")->capture_default_str();
-  profile_command->callback([&] { status = app::profile_gpu(profile); });
-
-  std::vector<std::filesystem::path> checked;
-  std::vector<std::string> check_overrides;
-  auto* check_command = cli.add_subcommand("check", "Validate scenarios without running them");
-  check_command->add_option("scenario", checked, "Scenario files")->required();
-  check_command->add_option("--set", check_overrides, "Override a key: a.b=v")->allow_extra_args(false);
-  check_command->callback([&] { status = app::check(checked, check_overrides); });
-
-  std::string kind;
-  std::string name;
-  auto* list_command = cli.add_subcommand("list", "List what exists: presets, systems, mappings, ...");
-  list_command->add_option("kind", kind, "What to list (default: the kinds)");
-  std::vector<std::filesystem::path> plugins;
-  const auto add_plugins = [&](CLI::App* command) {
-    command->add_option("--plugin", plugins, "Shared library that adds kinds (repeatable)")->allow_extra_args(false);
-  };
-  add_plugins(list_command);
-  list_command->callback([&] { status = app::list(kind, plugins); });
-  auto* describe_command = cli.add_subcommand("describe", "Parameters with unit, range, default and source");
-  add_plugins(describe_command);
-  bool markdown = false;
-  describe_command->add_flag("--markdown", markdown, "Every parameter, as docs/parameters.md has them");
-  describe_command->add_option("kind", kind, "A part of the scenario: flash, engine, system, ... (default: all)");
-  describe_command->add_option("name", name, "One of that kind");
-  describe_command->callback([&] { status = app::describe(kind, name, markdown, plugins); });
+  add_run(cli, status);
+  add_sweep(cli, status);
+  add_generate(cli, status);
+  add_eval(cli, status);
+  add_test_policy(cli, status);
+  add_profile_gpu(cli, status);
+  add_check(cli, status);
+  add_list_and_describe(cli, status);
 
   try {
     cli.parse(argc, argv);

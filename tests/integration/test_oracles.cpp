@@ -42,7 +42,7 @@ experiment::GenerationSetup setup_of(const std::string& system, const host::Spar
   drive.kv.layout.embedding_group = 8;
   experiment::GenerationSetup setup = small_setup(drive, prompts(), kNewTokens, system, grouped());
   setup.component_major = true;
-  setup.system = std::make_shared<host::InstinferSparf>(sparf);
+  if (system == host::InstinferSparf::kKind) setup.system = std::make_shared<host::InstinferSparf>(sparf);
   return setup;
 }
 

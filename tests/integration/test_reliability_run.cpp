@@ -21,7 +21,9 @@ experiment::RunResult run(const std::vector<std::string>& sets) {
   return experiment::run_scenario(loaded.base.scenario);
 }
 
-double metric(const experiment::RunResult& result, const char* name) { return result.document["metrics"][name].get<double>(); }
+double metric(const experiment::RunResult& result, const char* name) {
+  return result.document["metrics"][name].get<double>();
+}
 
 std::string model(const std::string& values) { return "platform.device.flash.reliability={" + values + "}"; }
 
