@@ -158,8 +158,7 @@ TEST_CASE("bad block commands") {
   });
 }
 
-TEST_CASE("bad KV commands: sequences, layers, heads, tokens, shapes") {
-  const D good = heads_of(1, kTokens - 1, 0, 4);
+TEST_CASE("bad KV commands: create, free and append") {
   run_all({
       {"create of a live sequence", status::kv_sequence_exists,
        [](Victim& v) { return v.run(DriveHost::create_entry(1, 2, 4, 16)); }},
@@ -204,7 +203,12 @@ TEST_CASE("bad KV commands: sequences, layers, heads, tokens, shapes") {
        [](Victim& v) { return v.run(altered(v.append_entry(1, 1, kTokens, 1, 0, 4), [](auto& e) { e.cdw11 = 1; })); }},
       {"append larger than mdts", status::invalid_field,
        [](Victim& v) { return v.run(v.append_entry(1, 0, 0, 9000, 0, 4)); }},
+  });
+}
 
+TEST_CASE("bad KV commands: attend") {
+  const D good = heads_of(1, kTokens - 1, 0, 4);
+  run_all({
       {"attend to an unknown sequence", status::kv_unknown_sequence,
        [](Victim& v) { return v.run(v.attend_entry({heads_of(99, 0, 0, 4)})); }},
       {"attend to an unknown sequence in the second descriptor, append in the first", status::kv_unknown_sequence,
