@@ -29,7 +29,7 @@ struct EnergyYield {
 };
 
 /// Adds metrics `energy_j`, `energy_per_token_j` and `energy_per_gb_j` (of 10^9 bytes), and breakdown `energy`: joules
-/// a component.
+/// per component.
 void add_energy(nlohmann::ordered_json& document, const scenario::Scenario& scenario, const csd_model::DriveWork& work,
                 const EnergyYield& yield);
 

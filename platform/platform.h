@@ -1,4 +1,4 @@
-// The machine around the drives: host memory, GPU memory, the fabric that joins them, and an NVMe driver a drive.
+// The machine around the drives: host memory, GPU memory, the fabric that joins them, and one NVMe driver per drive.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct PlatformParams {
   std::uint32_t queue_depth = 1024;
   nvme::InterruptCoalescing coalescing{};
   bool run_ahead = false;                ///< of the drivers: see NvmeDriverParams
-  csd_model::EngineFactory engine = {};  ///< called once a drive; without it drives have the model's own engine
+  csd_model::EngineFactory engine = {};  ///< called once per drive; without it drives have the model's own engine
 };
 
 /// Owns all modules of a simulation; make it before the simulation starts, in a context of its own. Host DRAM starts at

@@ -24,8 +24,7 @@ BlockIoProgress progress_of(const RunOptions& options);
 /// UserError if an operation trace is asked for: runs of block commands have no operations.
 void refuse_operation_trace(const RunOptions& options, std::string_view kind);
 
-/// What every workload of block commands says in the same words. `Workload` has the parameters that
-/// describe_common() describes.
+/// The parameters that block_io and trace have in common, as a setup. `Workload` is one of the two.
 template <class Workload>
 BlockIoSetup common_setup(const scenario::Scenario& s, const Workload& work) {
   BlockIoSetup setup;

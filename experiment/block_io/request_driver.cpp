@@ -93,7 +93,7 @@ void RequestDriver::submit_due() {
 
 /// Closed loop: the next request of a stream.
 void RequestDriver::submit_next(std::uint32_t stream) {
-  const std::optional<experiment::workload::Request> request = source_.next(stream);
+  const std::optional<workload::Request> request = source_.next(stream);
   if (request)
     submit(*request);
   else
@@ -114,7 +114,7 @@ std::uint32_t RequestDriver::take_flight() {
   return flight;
 }
 
-void RequestDriver::submit(const experiment::workload::Request& request) {
+void RequestDriver::submit(const workload::Request& request) {
   const SimTime now = sim_time_now();
   const std::uint64_t number = outcome_.issued;
   if (number == setup_.warmup) begin_measuring(now);
@@ -124,20 +124,20 @@ void RequestDriver::submit(const experiment::workload::Request& request) {
   outcome_.peak_in_flight = std::max<std::uint64_t>(outcome_.peak_in_flight, flights_.size() - free_flights_.size());
   const std::uint64_t turn = setup_.queue_by_stream ? request.stream : number;
   const nvme::QueueId queue{static_cast<std::uint16_t>(setup_.first_queue + turn % setup_.queues)};
-  if (request.kind == experiment::workload::RequestKind::trim) return submit_trim(queue, flight);
-  if (request.kind == experiment::workload::RequestKind::flush)
+  if (request.kind == workload::RequestKind::trim) return submit_trim(queue, flight);
+  if (request.kind == workload::RequestKind::flush)
     return driver_.submit(queue, nvme::encode_flush(nvme::NamespaceId{1}), {},
                           [this, flight](const nvme::CompletionEntry& cqe, SimTime at) { completed(flight, cqe, at); });
   const int block = std::countr_zero(driver_.block_size().value);
   // Timing only: the drive moves no payload, so all requests share a buffer.
   const nvme::Segment buffer{nvme::PhysicalAddress{platform::Platform::kGpuBase}, request.length};
   driver_.submit_block(
-      queue, request.kind == experiment::workload::RequestKind::read ? nvme::nvm_opcode::read : nvme::nvm_opcode::write,
+      queue, request.kind == workload::RequestKind::read ? nvme::nvm_opcode::read : nvme::nvm_opcode::write,
       nvme::Lba{request.offset.value >> block}, request.length.value >> block, {&buffer, 1}, *this, flight);
 }
 
 void RequestDriver::submit_trim(nvme::QueueId queue, std::uint32_t flight) {
-  const experiment::workload::Request& request = flights_[flight].request;
+  const workload::Request& request = flights_[flight].request;
   const std::uint64_t block = driver_.block_size().value;
   const nvme::DsmRange range{.length = static_cast<std::uint32_t>(request.length.value / block),
                              .slba = request.offset.value / block};
@@ -161,8 +161,7 @@ void RequestDriver::completed(std::uint64_t index, const nvme::CompletionEntry& 
     const SimTime latency = now - flight.at;
     const auto sample = static_cast<std::uint64_t>(latency.ps);
     KindOutcome& kind = outcome_.kinds[static_cast<std::size_t>(flight.request.kind)];
-    const Bytes moved =
-        flight.request.kind == experiment::workload::RequestKind::trim ? Bytes{} : flight.request.length;
+    const Bytes moved = flight.request.kind == workload::RequestKind::trim ? Bytes{} : flight.request.length;
     kind.latency_ps.add(sample);
     kind.bytes += moved;
     add_stages(flight, cqe, now);

@@ -88,7 +88,7 @@ void check_capacity(Checker& c, const GenerationWorkload& work, const ftl::KvLay
                   work.batch, longest_sequence(s), gib(pages), gib(usable)));
 }
 
-/// Prompts a line; counts those that are not empty.
+/// Reads one prompt per line and counts the lines that are not empty.
 void take_prompts(Checker& c, GenerationWorkload& work) {
   c.refuse_unused("workload.batch", "workload.prompts", "the prompts say how many sequences there are");
   c.refuse_unused("workload.input_tokens", "workload.prompts", "the prompts say how long they are");

@@ -40,7 +40,7 @@ class LoadedModel {
   std::string no_tokenizer_;
 };
 
-/// A prompt a line that is not blank. UserError if the file cannot be read or holds none.
+/// One prompt per line that is not blank. UserError if the file cannot be read or holds none.
 Tokens read_prompts(const std::filesystem::path& path, const host::Tokenizer& tokenizer);
 
 /// Prompts of a given length for a workload that names none: token ids drawn from the seed.

@@ -52,9 +52,10 @@ struct PolicyFigures {
 
   // A head.
   double dense_pages = 0;
-  double dense_bound = 0;   ///< 2 pages a full token group, 1 where K and V share it
-  double score_pages = 0;   ///< phase A of SparF
-  double score_bound = 0;   ///< |E| a window, and a page a token group that no window holds yet (algorithms.md 3.3)
+  double dense_bound = 0;  ///< 2 pages a full token group, 1 where K and V share it
+  double score_pages = 0;  ///< phase A of SparF
+  double score_bound =
+      0;  ///< |E| per window, and one page per token group that is in no window yet (algorithms.md 3.3)
   double attend_pages = 0;  ///< phase B
   double attend_bound = 0;  ///< 2|U|, |U| where K and V share a page (algorithms.md 3.4)
   double lookups = 0;       ///< of a sparse attend

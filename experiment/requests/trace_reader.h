@@ -1,4 +1,4 @@
-// Block traces, read record by record: a trace of any length takes the memory of a line.
+// Block traces, read record by record: the memory needed does not grow with the trace.
 #pragma once
 
 #include <cstdint>

@@ -146,9 +146,9 @@ class CommandObserver {
 class CommandHandler {
  public:
   virtual ~CommandHandler() = default;
-  /// Whether the event loop (simulation/event_loop.h) may be ahead of the kernel from the execution of a command to its
-  /// completion. The first command for which it may not makes the controller hold the loop for the rest of the
-  /// simulation.
+  /// Whether the event loop (simulation/event_loop.h) may run ahead of the kernel between the execution of this command
+  /// and its completion. At the first command that answers false the controller stops running ahead, until the end of
+  /// the simulation.
   virtual bool runs_ahead(const IoCommand& /*command*/) const { return false; }
   virtual void execute(CommandPtr command) = 0;
 };

@@ -79,8 +79,9 @@ struct ExecutionReport {
   SimTime step_time(std::size_t i) const { return step_path(i).total(); }
 };
 
-/// Operations start as soon as their dependencies are complete and their resource is free. A resource has as many slots
-/// as ExecutorConfig gives its kind, and serves in order of readiness, then of id.
+/// Operations start as soon as their dependencies are complete and their resource is free. A resource runs
+/// as many operations at a time as ExecutorConfig::slots says for its kind. Those that became ready first go first; of
+/// two that became ready at the same time, the one with the smaller id.
 ///
 /// The critical path is carried forward: each operation inherits the path of the event that released it (its last
 /// dependency, or the operation whose end freed the resource or opened the window) and adds its own time. This equals
