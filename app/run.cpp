@@ -45,6 +45,8 @@ int run(const RunArguments& arguments) {
       options.progress = [&](std::string_view what, std::uint64_t done, std::uint64_t total) {
         progress.update(what, done, total);
       };
+      if (!arguments.quiet)
+        options.notice = [&](const std::string& line) { std::fprintf(stderr, "%s: %s\n", s.name.c_str(), line.c_str()); };
       result = experiment::run_scenario(s, options);
     }
     if (arguments.out) {

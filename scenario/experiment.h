@@ -33,6 +33,8 @@ struct RunOptions {
   host::Processor processor = host::Processor::cpu;
   /// Progress callback: (phase, done, total).
   std::function<void(std::string_view phase, std::uint64_t done, std::uint64_t total)> progress;
+  /// Takes one line for the user before long work begins: what it is and about how long it takes.
+  std::function<void(const std::string&)> notice;
 };
 
 /// What DIR/result.json holds, and whether the run found itself correct.

@@ -35,10 +35,15 @@ void describe(ParamVisitor& v, RecordedSelection& c) {
 }
 
 void describe(ParamVisitor& v, SamplingConfig& c) {
-  v.param("layers", c.layers, {2, 1024}, "Layers that are simulated for all: two show the time from layer to layer.",
-          assumed("layers are alike"));
-  v.param("steps", c.steps, {2, 1'048'576}, "Decode steps that are simulated for all.",
-          assumed("costs are smooth in length"));
+  v.param("error", c.error, {Ratio::of(1, 100'000), Ratio::of(1, 2)},
+          "Relative error of time to the first token and of decode that the sample may have, as the run estimates it; "
+          "a short run is simulated whole.",
+          assumed("finer than what the model leaves out"));
+  v.optional("layers", c.layers, "auto", {5, 1024},
+             "Layers that are simulated for all; auto: as many as the error asks for.", assumed("layers are alike"));
+  v.optional("steps", c.steps, "auto", {2, 1'048'576},
+             "Places of the run whose decode steps are simulated for all; auto: as many as the error asks for.",
+             assumed("costs are smooth in length"));
 }
 
 void describe(ParamVisitor& v, SimulationConfig& c) {
@@ -48,7 +53,8 @@ void describe(ParamVisitor& v, SimulationConfig& c) {
   v.choice("selection", c.selection, "Which tokens SparF attends where it is not computed.",
            assumed("needs no recorded run"));
   v.optional_section("sampling", c.sampling, "off",
-                     "Simulates some layers and steps for all; off simulates everything.", assumed("exact"));
+                     "Simulates some layers and steps of a long run for all of them; off simulates everything.",
+                     assumed("whole runs of large models take an hour"));
 }
 
 void describe(ParamVisitor& v, Scenario& c) {

@@ -32,10 +32,11 @@ struct RecordedSelection {
 };
 using SelectionConfig = std::variant<ClusteredSelection, RecordedSelection>;
 
-/// Which part of a long run is simulated.
+/// Which part of a long run is simulated: as much as the error asks for, or a stated number of layers and steps.
 struct SamplingConfig {
-  std::uint32_t layers = 2;
-  std::uint32_t steps = 8;
+  Ratio error = Ratio::of(1, 100);
+  std::optional<std::uint32_t> layers;
+  std::optional<std::uint32_t> steps;
 };
 
 /// `compare` entry: the same plan with attention on the host. Every other entry is the kind of an offload system.
@@ -46,7 +47,8 @@ struct SimulationConfig {
   std::vector<std::string> compare;     ///< carried runs: other ways to decode the same prompts
   std::vector<std::string> comparable;  ///< what `compare` may name
   SelectionConfig selection;
-  std::optional<SamplingConfig> sampling;  ///< unset: everything is simulated
+  std::optional<SamplingConfig> sampling = SamplingConfig{};  ///< unset: everything is simulated
+  std::string why_whole;                                      ///< why sampling was left out where it was not refused
 };
 
 struct Scenario {

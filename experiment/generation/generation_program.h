@@ -31,6 +31,7 @@ class GenerationProgram : public sc_core::sc_module {
   GenerationOutcome outcome();
 
  private:
+  void add_placement_error(host::SamplingError& error, double prefill_pages, double decode_pages) const;
   std::uint32_t most_layers() const;
   host::DriveKvBackend::Shape shape() const;
 

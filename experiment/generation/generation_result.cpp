@@ -77,7 +77,7 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   metrics["requests_completed"] = out.requests_completed;
   metrics["simulated_s"] = out.simulated.seconds();
   metrics["page_ops"] = out.simulated_page_ops;
-  if (out.error_estimated) metrics["relative_error_estimate"] = out.relative_error;
+  metrics["relative_error_estimate"] = out.error.largest();
   ordered_json& breakdown = document["breakdown"];
   add_energy(document, s, out.work,
              {.tokens = double(out.times.batch) * out.times.output_tokens, .bytes = out.work.channel_bytes});

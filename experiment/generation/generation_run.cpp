@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "experiment/generation/generation_program.h"
+#include "experiment/generation/sampling_search.h"
 #include "nfc/sysc/sim_time.h"
 #include "simulation/failure.h"
 #include "simulation/simulation_context.h"
@@ -13,6 +14,7 @@
 namespace csdsim::experiment {
 
 GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationHooks& hooks) {
+  if (setup.asked_error) return run_to_error(setup, hooks);
   const SimulationContext context;
   platform::Platform platform(setup.platform);
   GenerationProgram program("program", setup, hooks, platform);

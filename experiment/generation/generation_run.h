@@ -30,7 +30,9 @@ struct GenerationSetup {
   host::LinkModel gpu_link;
   std::shared_ptr<const host::OffloadSystem> system;
   host::PlannerInputs plan;  ///< span and drives are set by the run
-  host::SamplingSettings sampling;
+  host::SamplingSettings sampling;    ///< with asked_error: of the first attempt
+  std::optional<double> asked_error;  ///< relative; the sample grows until its estimated error is within it
+  std::string why_whole;              ///< why everything is simulated where nobody asked for it; empty otherwise
   host::OperationData* data = nullptr;  ///< carried runs
   nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
   std::uint16_t queues_of_others = 0;  ///< last I/O queues of each drive, which the generation leaves free
@@ -40,8 +42,7 @@ struct GenerationSetup {
 
 struct GenerationOutcome {
   host::GenerationTimes times;
-  double relative_error = 0;
-  bool error_estimated = true;
+  host::SamplingError error;
   std::string statement;      ///< what was simulated
   PhaseTotals prefill;        ///< scaled to all layers
   PhaseTotals decode;         ///< scaled to all layers and steps
@@ -59,6 +60,7 @@ struct GenerationOutcome {
 struct GenerationHooks {
   std::function<void(const host::OperationRecord&)> operation;        ///< every operation that ended
   std::function<void(std::size_t done, std::size_t total)> progress;  ///< steps
+  std::function<void(const std::string&)> notice;                     ///< one line for the user, before a long run
   std::function<void(platform::Platform&)> before_start;              ///< after construction
   /// After the last step: the simulation goes on until what it is given is called.
   std::function<void(std::function<void()>)> after_last;

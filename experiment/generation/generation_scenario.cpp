@@ -227,6 +227,7 @@ RunResult GenerationScenario::run() {
   if (trace) hooks.operation = [&](const host::OperationRecord& r) { trace->add(r); };
   if (options_.progress)
     hooks.progress = [&](std::size_t done, std::size_t total) { options_.progress("steps", done, total); };
+  hooks.notice = options_.notice;
   std::unique_ptr<BackgroundIo> background;
   if (workload_.background) {
     background = std::make_unique<BackgroundIo>(scenario_, *workload_.background);

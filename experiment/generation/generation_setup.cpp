@@ -28,12 +28,16 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   const auto sequences = static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size());
   setup.plan.mini_batches = workload.mini_batches.value_or(std::min<std::uint32_t>(2, sequences));
   setup.system = s.system->clone();
-  if (s.simulation.sampling) {
-    setup.sampling.layers = s.simulation.sampling->layers;
-    setup.sampling.steps = s.simulation.sampling->steps;
-    setup.sampling.cooldown = setup.plan.mini_batches > 1 ? 1 : 0;
-  } else {
+  setup.sampling.cooldown = setup.plan.mini_batches > 1 ? 1 : 0;
+  const auto& sampling = s.simulation.sampling;
+  if (!sampling) {
     setup.sampling.off = true;
+    setup.why_whole = s.simulation.why_whole;
+  } else if (sampling->layers && sampling->steps) {
+    setup.sampling.layers = *sampling->layers;
+    setup.sampling.steps = *sampling->steps;
+  } else {
+    setup.asked_error = sampling->error.value();
   }
   return setup;
 }

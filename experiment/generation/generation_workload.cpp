@@ -30,6 +30,8 @@ void GenerationWorkload::prune(nlohmann::ordered_json& config, const scenario::S
     scenario::erase_path(config, "workload.batch");
     scenario::erase_path(config, "workload.input_tokens");
   }
+  const auto& sampling = scenario.simulation.sampling;
+  if (sampling && sampling->layers && sampling->steps) scenario::erase_path(config, "simulation.sampling.error");
   if (scenario.simulation.data == scenario::DataMode::carried) scenario::erase_path(config, "simulation.selection");
 }
 

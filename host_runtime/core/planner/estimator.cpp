@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -10,6 +11,27 @@ namespace csdsim::host {
 
 GenerationEstimator::GenerationEstimator(const SamplingPlan& plan, const GenerationWorkload& workload)
     : plan_(plan), times_{.batch = workload.prompt_tokens.size(), .output_tokens = workload.output_tokens} {}
+
+namespace {
+
+/// The even pace of layers [first, last], and how far off it may be.
+struct Pace {
+  double per_layer = 0;  ///< seconds
+  double error = 0;      ///< seconds per layer
+};
+
+/// `ended` is when each layer ended. The ends stray from an even pace; either end of the stretch may stray as far.
+Pace pace_of(const std::vector<SimTime>& ended, std::size_t first, std::size_t last) {
+  const double layers = static_cast<double>(last - first);
+  const double per_layer = (ended[last] - ended[first]).seconds() / layers;
+  double stray = 0;
+  for (std::size_t l = first; l <= last; ++l)
+    stray = std::max(
+        stray, std::abs((ended[l] - ended[first]).seconds() - per_layer * static_cast<double>(l - first)));
+  return {per_layer, 2 * stray / layers};
+}
+
+}  // namespace
 
 void GenerationEstimator::add_prefill(const ExecutionReport& report) {
   const StepRecord& prefill = report.steps.front();
@@ -19,24 +41,34 @@ void GenerationEstimator::add_prefill(const ExecutionReport& report) {
         fmt::format("prefill of {} layers recorded, {} planned", layers, plan_.groups().front().layers));
   times_.ttft_s = (prefill.end - report.start).seconds();
   if (layers == plan_.model_layers()) return;
-  // The slowest stage sets the pace. Once buffers are full, layers are computed at its pace; before, the first two
-  // layers show it by when K and V are in the drives, which the first decode step does not disturb yet.
-  const SimTime computed = prefill.layer_computed[layers - 1] - prefill.layer_computed[layers - 2];
-  const SimTime kept = prefill.layer_end[1] - prefill.layer_end[0];
-  const double per_layer = std::max(computed, kept).seconds();
-  times_.ttft_s += per_layer * static_cast<double>(plan_.model_layers() - layers);
+  if (layers < 3) throw InternalError("a prefill of two layers shows no steady pace");
+  // Buffers fill during the first layers; then the slowest stage sets the pace at which layers are computed.
+  const Pace pace = pace_of(prefill.layer_computed, layers / 2, layers - 1);
+  const auto further = static_cast<double>(plan_.model_layers() - layers);
+  times_.ttft_s += pace.per_layer * further;
+  prefill_error_s_ = pace.error * further;
 }
 
-/// Share of the time inside the simulated layers that repeats with every further layer. What happens at the two ends of
-/// a step only (the pipeline of mini-batches fills and drains; flushes of the last layer drain beside the output
-/// projection) is paid once, however many layers there are. From layer to layer the time shows without it.
-double GenerationEstimator::repeated_share(const StepRecord& step, const PathBreakdown& path) {
+void GenerationEstimator::add_step(const StepRecord& step, const PathBreakdown& path) {
   const std::size_t layers = step.layer_computed.size();
-  SimTime layered;
-  for (const SimTime part : path.layered) layered += part;
-  if (layers < 2 || layered.ps <= 0) return 1;
-  const SimTime between = step.layer_computed.back() - step.layer_computed.front();
-  return between.seconds() / static_cast<double>(layers - 1) * static_cast<double>(layers) / layered.seconds();
+  double layered = 0, repeated = 1;
+  for (const SimTime part : path.layered) layered += part.seconds();
+  layers_error_.push_back(0);
+  if (layers < plan_.model_layers() && layers >= kFewestLayers && layered > 0) {
+    const Pace pace = pace_of(step.layer_computed, 1, layers - 2);
+    repeated = pace.per_layer * static_cast<double>(layers) / layered;
+    const auto further = static_cast<double>(plan_.model_layers() - layers);
+    layers_error_.back() = pace.error * further / (path.total().seconds() + pace.per_layer * further);
+  }
+  LayeredCost sum;
+  for (std::size_t p = 0; p < kPathParts; ++p) {
+    const double in_layers = path.layered[p].seconds();
+    const LayeredCost cost{in_layers * repeated, path.fixed[p].seconds() + in_layers * (1 - repeated)};
+    part_cost_[p].push_back(cost);
+    sum.layered += cost.layered;
+    sum.fixed += cost.fixed;
+  }
+  cost_.push_back(sum);
 }
 
 void GenerationEstimator::add(const ExecutionReport& report) {
@@ -48,36 +80,31 @@ void GenerationEstimator::add(const ExecutionReport& report) {
         report.steps[at].step != group.first_measured() + i)
       throw InternalError(fmt::format("decode step {} was to be measured after another, but is not in the report",
                                       group.first_measured() + i));
-    const PathBreakdown path = report.step_path(at);
-    const double repeated = repeated_share(report.steps[at], path);
-    LayeredCost sum;
-    for (std::size_t p = 0; p < kPathParts; ++p) {
-      const double layered = path.layered[p].seconds();
-      const LayeredCost cost{layered * repeated, path.fixed[p].seconds() + layered * (1 - repeated)};
-      part_cost_[p].push_back(cost);
-      sum.layered += cost.layered;
-      sum.fixed += cost.fixed;
-    }
-    cost_.push_back(sum);
+    add_step(report.steps[at], report.step_path(at));
   }
+}
+
+SamplingError GenerationEstimator::error() const {
+  SamplingError error;
+  error.prefill = prefill_error_s_ / times_.ttft_s;
+  if (cost_.empty()) return error;
+  error.steps = plan_.decode_error(cost_);
+  for (const double layers : layers_error_) error.layers += layers / static_cast<double>(layers_error_.size());
+  return error;
+}
+
+std::string to_string(const SamplingError& error) {
+  return fmt::format("estimated error: time to the first token {:.2f} %, decode {:.2f} % ({:.2f} from steps, {:.2f} from layers)",
+                     100 * error.prefill, 100 * error.decode(), 100 * error.steps, 100 * error.layers);
 }
 
 GenerationEstimate GenerationEstimator::result() const {
   if (next_group_ != plan_.groups().size())
     throw InternalError(fmt::format("{} of {} groups were simulated", next_group_, plan_.groups().size()));
-  GenerationEstimate estimate{.times = times_, .relative_error = 0, .statement = plan_.statement()};
+  GenerationEstimate estimate{.times = times_, .error = error()};
   if (cost_.empty()) return estimate;
   estimate.times.decode_s = plan_.decode_total(cost_);
   for (std::size_t p = 0; p < kPathParts; ++p) estimate.times.decode_path_s[p] = plan_.decode_total(part_cost_[p]);
-  estimate.relative_error = plan_.decode_error(cost_);
-  estimate.error_estimated = plan_.exact() || plan_.estimates_error();
-  if (!estimate.error_estimated)
-    estimate.statement += "; the error of extrapolating layers is not estimated";
-  else if (!plan_.exact())
-    estimate.statement += fmt::format(
-        "; estimated error of sampling steps {:.2f} % of the decode time (that of extrapolating layers and prefill is "
-        "not estimated)",
-        100 * estimate.relative_error);
   return estimate;
 }
 

@@ -22,9 +22,9 @@ SamplingPlan::SamplingPlan(const GenerationWorkload& workload, std::uint32_t mod
                            const SamplingSettings& settings)
     : features_(step_features(workload, grouping, settings.spill)), model_layers_(model_layers) {
   if (model_layers == 0) throw UserError("sampling: the model has no layers");
-  if (!settings.off && settings.layers < std::min(2U, model_layers))
-    throw UserError(fmt::format("sampling: layers is {}, must be at least 2 to show the time from layer to layer",
-                                settings.layers));
+  if (!settings.off && settings.layers < std::min(kFewestLayers, model_layers))
+    throw UserError(fmt::format("sampling: layers is {}, must be at least {} to show the time from layer to layer",
+                                settings.layers, kFewestLayers));
   if (!settings.off && settings.steps < 2)
     throw UserError(fmt::format("sampling: steps is {}, must be at least 2 to follow the context", settings.steps));
   if (!settings.off && settings.warmup == 0)
@@ -37,7 +37,7 @@ SamplingPlan::SamplingPlan(const GenerationWorkload& workload, std::uint32_t mod
   if (!settings.off) placed = place_groups(features_, grouping, settings);
   std::uint64_t simulated = 1 + settings.cooldown;
   for (const SampledGroup& g : placed) simulated += g.steps();
-  if (placed.empty() || static_cast<double>(simulated) > kWorthwhileShare * static_cast<double>(features_.size())) {
+  if (placed.size() < 2 || static_cast<double>(simulated) > kWorthwhileShare * static_cast<double>(features_.size())) {
     measure_everything(first_layers);
     return;
   }
@@ -55,10 +55,22 @@ SamplingPlan::SamplingPlan(const GenerationWorkload& workload, std::uint32_t mod
 
   const std::span<const SampledGroup> used = std::span(groups_).subspan(1);
   weights_ = predictor_weights(used);
-  for (std::size_t out = 0; out < used.size() && used.size() > 1; ++out) {
+  leave_out(used);
+}
+
+/// A stratum of which every step is measured is not a sample: nothing of it is left out.
+void SamplingPlan::leave_out(std::span<const SampledGroup> used) {
+  std::array<std::uint32_t, kStrata> in_run{}, measured{};
+  for (std::uint32_t s = 1; s < features_.size(); ++s) ++in_run[static_cast<std::size_t>(features_[s].stratum())];
+  for (const SampledGroup& g : used)
+    for (std::uint32_t s = g.first_measured(); s < g.first_measured() + g.measured; ++s)
+      ++measured[static_cast<std::size_t>(features_[s].stratum())];
+  for (std::size_t out = 0; out < used.size(); ++out) {
+    const auto stratum = static_cast<std::size_t>(used[out].stratum);
+    if (measured[stratum] == in_run[stratum]) continue;
     std::vector<SampledGroup> kept(used.begin(), used.end());
     kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(out));
-    left_out_.push_back(predictor_weights(kept));
+    left_out_[stratum].push_back(predictor_weights(kept));
   }
 }
 
@@ -117,11 +129,27 @@ double SamplingPlan::apply(const Weights& weights, std::span<const LayeredCost> 
 double SamplingPlan::decode_error(std::span<const LayeredCost> cost) const {
   const double total = decode_total(cost);
   if (total == 0) return 0;
-  if (left_out_.empty()) return 0;
-  double squares = 0;
-  for (const Weights& weights : left_out_) squares += std::pow(apply(weights, cost) - total, 2);
-  const double groups = static_cast<double>(left_out_.size());
-  return std::sqrt((groups - 1) / groups * squares) / std::abs(total);
+  double variance = 0;
+  for (const std::vector<Weights>& stratum : left_out_) {
+    if (stratum.empty()) continue;
+    std::vector<double> totals;
+    double mean = 0;
+    for (const Weights& weights : stratum) totals.push_back(apply(weights, cost));
+    for (const double t : totals) mean += t / static_cast<double>(totals.size());
+    // A place that stands alone in its stratum has only the total of all places to be compared with.
+    if (totals.size() == 1) mean = total;
+    double squares = 0;
+    for (const double t : totals) squares += std::pow(t - mean, 2);
+    const auto places = static_cast<double>(totals.size());
+    variance += places > 1 ? (places - 1) / places * squares : squares;
+  }
+  return 2 * std::sqrt(variance) / std::abs(total);
+}
+
+double SamplingPlan::share() const {
+  double simulated = 0;
+  for (const SampledGroup& g : groups_) simulated += double(g.steps() + (g.after_prefill ? 1 : 0)) * g.layers;
+  return simulated / (double(features_.size() + 1) * model_layers_);
 }
 
 std::string SamplingPlan::statement() const {

@@ -1,6 +1,7 @@
 // Sampled runs: which decode steps and how many layers to simulate, and what each measured step stands for.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -12,12 +13,14 @@
 
 namespace csdsim::host {
 
+/// Fewest layers of a simulated step, unless the model has fewer: two at the ends, which differ, and three between them.
+inline constexpr std::uint32_t kFewestLayers = 5;
+
 struct SamplingSettings {
   bool off = false;          ///< simulate every step and layer
-  std::uint32_t layers = 2;  ///< layers a simulated step has; at least 2 unless the model has fewer
-  /// Layers of the simulated prefill: two more than the GPU buffers K and V of, so that it shows its steady pace.
-  /// `layers` if that is more.
-  std::uint32_t prefill_layers = 4;
+  std::uint32_t layers = kFewestLayers;  ///< layers of a simulated step, at least kFewestLayers unless the model has fewer
+  /// Layers of the simulated prefill, of which the second half shows the steady pace; `layers` if that is more.
+  std::uint32_t prefill_layers = 6;
   std::uint32_t steps = 8;     ///< places of the run that are measured, at least 2, beside the first decode step
   std::uint32_t warmup = 1;    ///< steps simulated before each, to fill queues; at least 1
   std::uint32_t cooldown = 0;  ///< steps after each, to keep the drives loaded; 1 where mini-batches overlap
@@ -63,16 +66,16 @@ class SamplingPlan {
   const std::vector<SampledGroup>& groups() const { return groups_; }
   /// Measured decode steps, ascending: the order of the costs below.
   const std::vector<std::uint32_t>& measured_steps() const { return measured_; }
+  /// Simulated part of the run's steps times layers, the prefill counted as a step.
+  double share() const;
   /// True when nothing is extrapolated.
   bool exact() const { return all_steps_ && groups_.front().layers == model_layers_; }
 
   /// Total of a cost over all decode steps of the run and all layers of the model.
   double decode_total(std::span<const LayeredCost> cost) const { return apply(weights_, cost); }
-  /// Estimated relative error of decode_total(): the jackknife's standard error over the groups, each left out in turn.
-  /// 0 if nothing is extrapolated over steps.
+  /// Estimated relative error of decode_total(): two standard errors of the jackknife, stratified: in each stratum the
+  /// groups are left out in turn. 0 if nothing is extrapolated over steps.
   double decode_error(std::span<const LayeredCost> cost) const;
-  /// Whether decode_error() rests on groups that were left out.
-  bool estimates_error() const { return !left_out_.empty(); }
   /// "decode: 21 of 1023 steps (...) and 2 of 40 layers simulated".
   std::string statement() const;
 
@@ -84,6 +87,7 @@ class SamplingPlan {
   using Weights = std::vector<Weight>;
 
   void measure_everything(std::uint32_t layers);
+  void leave_out(std::span<const SampledGroup> used);
   Weights predictor_weights(std::span<const SampledGroup> used) const;
   double apply(const Weights& weights, std::span<const LayeredCost> cost) const;
 
@@ -94,7 +98,7 @@ class SamplingPlan {
   std::vector<SampledGroup> groups_;
   std::vector<std::uint32_t> measured_;
   Weights weights_;
-  std::vector<Weights> left_out_;  ///< one for each group after the first
+  std::array<std::vector<Weights>, kStrata> left_out_;  ///< [stratum] without each of its groups
 };
 
 }  // namespace csdsim::host

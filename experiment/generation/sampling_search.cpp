@@ -1,0 +1,93 @@
+#include "experiment/generation/sampling_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "experiment/generation/kv_format.h"
+
+namespace csdsim::experiment {
+
+namespace {
+
+/// Page reads that a KV head takes to attend over `context` tokens.
+double pages_read(const GenerationSetup& setup, const KvFormat& format, std::uint32_t context) {
+  const ftl::KvPageCount pages = format.layout.pages(context);
+  const auto token_pages = static_cast<double>(pages.key + pages.value);
+  const auto budget = setup.system->sparse_budget(setup.plan.model, context);
+  if (!budget) return token_pages;
+  const double per_window = format.layout.embedding_pages();
+  const double scored = static_cast<double>(pages.embedding) * std::min(1.0, budget->components / per_window);
+  return scored + std::min(token_pages, 2.0 * budget->tokens);
+}
+
+/// Part of the whole run that the setup's sample simulates.
+double share(const GenerationSetup& setup, const KvFormat& format) {
+  return host::SamplingPlan(setup.plan.workload, setup.plan.model.layers, format.grouping, setup.sampling).share();
+}
+
+void forecast(const GenerationHooks& hooks, double page_ops, std::string_view what) {
+  constexpr double kWorthSaying = 1e8;
+  if (!hooks.notice || page_ops < kWorthSaying) return;
+  const double seconds = page_ops / kNominalRate;
+  hooks.notice(fmt::format("simulating {}, about {:.1e} page operations: some {}", what, page_ops,
+                           seconds < 120 ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.0f} min", seconds / 60)));
+}
+
+/// The next sample: twice as much of whatever causes more than its part of the error.
+host::SamplingSettings refined(host::SamplingSettings s, const host::SamplingError& error, double asked) {
+  if (error.prefill > asked) s.prefill_layers *= 2;
+  if (error.decode() <= asked) return s;
+  if (error.layers > asked / 2) s.layers = 2 * s.layers - 2;  // twice the layers between the two ends
+  if (error.steps > asked / 2) s.steps *= 2;
+  return s;
+}
+
+}  // namespace
+
+PlannedWork planned_work(const GenerationSetup& setup) {
+  const KvFormat format(setup);
+  const auto heads = double(setup.plan.model.kv_heads) * setup.plan.model.layers;
+  const std::uint32_t steps = setup.plan.workload.decode_steps();
+  PlannedWork work;
+  for (const std::uint32_t prompt : setup.plan.workload.prompt_tokens) {
+    const auto written = [&](std::uint32_t tokens) { return double(format.layout.pages(tokens).total()); };
+    work.prefill += heads * written(prompt);
+    if (steps == 0) continue;
+    // Work per step grows almost linearly with the context.
+    const auto read = [&](std::uint32_t step) { return pages_read(setup, format, prompt + step + 1); };
+    const double mean_read = (read(0) + 4 * read(steps / 2) + read(steps - 1)) / 6;
+    work.decode += heads * (steps * mean_read + written(prompt + steps) - written(prompt));
+  }
+  return work;
+}
+
+GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHooks& hooks) {
+  const double asked = setup.asked_error.value();
+  const PlannedWork planned = planned_work(setup);
+  const KvFormat format(setup);
+  GenerationSetup attempt = setup;
+  attempt.asked_error.reset();
+  const auto whole = [&](std::string_view why) {
+    attempt.sampling.off = true;
+    attempt.why_whole = why;
+    forecast(hooks, planned.total(), "the whole run");
+    return run_generation(attempt, hooks);
+  };
+  if (planned.total() <= kWholeRun) return whole("short enough to be simulated whole");
+  if (planned.prefill <= kWholePrefill) attempt.sampling.prefill_layers = setup.plan.model.layers;
+
+  GenerationHooks progress_only;
+  progress_only.progress = hooks.progress;
+  for (;;) {
+    const double part = share(attempt, format);
+    if (part > 0.5) return whole(fmt::format("a sample within {:.2g} % would cost half as much", 100 * asked));
+    forecast(hooks, part * planned.total(), "a sample");
+    // Operations are traced once, of the sample that counts.
+    GenerationOutcome out = run_generation(attempt, hooks.operation ? progress_only : hooks);
+    if (out.error.largest() <= asked) return hooks.operation ? run_generation(attempt, hooks) : out;
+    attempt.sampling = refined(attempt.sampling, out.error, asked);
+  }
+}
+
+}  // namespace csdsim::experiment
