@@ -1,5 +1,5 @@
-// The subcommands of csdsim. Each returns the exit status for a run that ended normally; errors are thrown
-// (base/error.h) and mapped to an exit status by main.
+// The subcommands of csdsim. Each returns its exit status; errors are thrown (base/error.h) and main maps them to an
+// exit status.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ struct GenerateArguments {
   std::optional<std::filesystem::path> scenario;
   std::vector<std::string> overrides;
   std::uint32_t max_new_tokens = 64;
-  std::optional<std::string> system;  ///< offload system; else the first that attends by `method` in the drive
-  std::optional<std::string> method;  ///< dense unless the system says otherwise
+  std::optional<std::string> system;  ///< offload system; default: the first one whose drive runs `method`
+  std::optional<std::string> method;  ///< default: dense, or the method of the system
   std::string attention = "drive";
   std::string backend = "cpu";
   double temperature = 0;
@@ -61,13 +61,13 @@ int generate(const GenerateArguments& arguments);
 struct EvalArguments {
   std::filesystem::path model;
   std::optional<std::filesystem::path> text;
-  std::optional<std::filesystem::path> tokens;  ///< file of whitespace-separated token ids, in place of a text
+  std::optional<std::filesystem::path> tokens;  ///< file of whitespace-separated token ids, instead of `text`
   std::vector<std::string> methods;             ///< empty: all
   std::vector<std::string> ratios;              ///< empty: 1/2 to 1/32
   std::string ratio_mode = "tokens";
   std::optional<std::uint32_t> r, k, local, heavy, recent, window, sinks;
   std::uint32_t prefill = 512, decode = 256, windows = 0;
-  std::vector<std::uint32_t> distances;  ///< of recall; empty: a quarter, half and seven eighths of the prefill
+  std::vector<std::uint32_t> distances;  ///< distances of the recall task; empty: 1/4, 1/2 and 7/8 of the prefill
   bool no_recall = false;
   std::string attention = "host";
   std::string backend = "cpu";
@@ -84,31 +84,31 @@ int eval(const EvalArguments& arguments);
 
 struct TestPolicyArguments {
   std::string policy;                 ///< a name, or the path of a plugin
-  std::vector<std::string> settings;  ///< name=value, of the policy
+  std::vector<std::string> settings;  ///< settings of the policy: name=value
   std::uint32_t cases = 200;
   std::uint64_t seed = 1;
-  std::optional<std::filesystem::path> scenario;  ///< of workload ftl_policies; default: built in
+  std::optional<std::filesystem::path> scenario;  ///< a scenario of workload ftl_policies; default: built in
   std::optional<std::filesystem::path> out;
   Format format = Format::table;
 };
-/// 1 where the policy breaks a property.
+/// Returns 1 when the policy violates a property.
 int test_policy(const TestPolicyArguments& arguments);
 
 struct ProfileGpuArguments {
-  std::string name;           ///< of the preset; empty: made from the GPU's
+  std::string name;           ///< name of the preset; empty: derived from the GPU's name
   std::filesystem::path out;  ///< preset file to write
 };
-/// Measures the operators of the present GPU and writes a preset for `presets:` of a scenario.
+/// Measures the operators of this machine's GPU and writes a preset file for `presets:` of a scenario.
 int profile_gpu(const ProfileGpuArguments& arguments);
 
 int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides);
-/// `plugins` (scenario/plugin.h) add what they register.
+/// Lists the built-in names and those that `plugins` (scenario/plugin.h) register.
 int list(const std::string& kind, const std::vector<std::filesystem::path>& plugins);
-/// `kind` empty: the whole scenario.
+/// Prints the parameters of `kind`; empty: of the whole scenario.
 int describe(const std::string& kind, const std::string& name, bool markdown,
              const std::vector<std::filesystem::path>& plugins);
 
-/// Version, and what the build was made of, in one line.
+/// One line with the version, build type and compiler.
 std::string version_line();
 
 }  // namespace csdsim::app

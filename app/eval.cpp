@@ -20,7 +20,7 @@
 namespace csdsim::app {
 namespace {
 
-/// The drives that attention runs in when no scenario says otherwise.
+/// The drives that run the attention when no scenario is given.
 constexpr std::string_view kDefaultScenario = R"(csdsim: 1
 name: eval
 model: {path: .}
@@ -44,7 +44,7 @@ std::vector<Ratio> ratios_of(const EvalArguments& arguments) {
   return ratios;
 }
 
-/// Options of exact budgets, and the kinds of methods that take them.
+/// Throws UserError when an option of an exact budget is given but no chosen method takes it.
 void refuse_unused(const EvalArguments& a, const std::vector<const MethodInfo*>& methods) {
   const auto takes = [&](std::initializer_list<BudgetKind> kinds) {
     return std::any_of(methods.begin(), methods.end(), [&](const MethodInfo* m) {
@@ -63,8 +63,8 @@ void refuse_unused(const EvalArguments& a, const std::vector<const MethodInfo*>&
   refuse(a.sinks.has_value(), "--sinks", {BudgetKind::window_and_sinks});
 }
 
-/// A row a method and ratio, or one where the budget is stated exactly. Of methods that nobody named, ratios of the
-/// traffic that choosing alone exceeds are left out.
+/// One row per method and ratio, or one row per method where the options state the budget exactly. When methods are
+/// chosen by default, traffic ratios at which choosing alone would exceed the budget are left out.
 std::vector<experiment::EvalSetting> settings_of(const EvalArguments& a) {
   std::vector<const MethodInfo*> methods;
   for (const std::string& name : a.methods) methods.push_back(&host::attention_method(name));
@@ -100,7 +100,7 @@ std::vector<experiment::EvalSetting> settings_of(const EvalArguments& a) {
   return all;
 }
 
-/// Gives every setting a scenario with its method in the drive.
+/// Gives every setting a scenario in which the drive runs its method.
 void place_in_drive(const EvalArguments& a, std::uint32_t batch, std::vector<experiment::EvalSetting>& settings) {
   const host::SystemKinds& systems = experiment::builtin_registries()->systems;
   for (experiment::EvalSetting& setting : settings) {

@@ -18,7 +18,7 @@
 namespace csdsim::app {
 namespace {
 
-/// The drive that prompts run through when no scenario says otherwise: big enough for one sequence of a small model.
+/// The drive that is used when no scenario is given. It holds one sequence of a small model.
 constexpr std::string_view kDefaultScenario = R"(csdsim: 1
 name: generate
 model: {path: .}
@@ -30,7 +30,7 @@ workload: {kind: generation, batch: 1, input_tokens: 1, output_tokens: 64}
 simulation: {data: carried}
 )";
 
-/// The budget that the options state, as parameters of the system. UserError where it has none of the kind.
+/// The budget of the options, as parameters of the system. Throws UserError when the system has no such parameter.
 std::vector<std::pair<std::string, std::string>> budget_of(const host::OffloadSystem& system,
                                                            const GenerateArguments& a) {
   if (!a.ratio && !a.r && !a.k && !a.local) return {};
@@ -39,7 +39,7 @@ std::vector<std::pair<std::string, std::string>> budget_of(const host::OffloadSy
   auto parameters = system.parameters_of(settings);
   if (parameters.empty())
     throw UserError("generate: --ratio, --r, --k and --local belong to a sparse method, --method sparf for one");
-  // Only what was asked for: what the ratio counts, and a ratio that nobody gave, are the scenario's.
+  // Keep only what the user asked for: ratio_mode, and a ratio that was not given, come from the scenario.
   std::erase_if(parameters, [&](const auto& p) { return p.first == "ratio_mode" || (p.first == "ratio" && !a.ratio); });
   return parameters;
 }
@@ -54,7 +54,7 @@ int generate(const GenerateArguments& arguments) {
   const auto budget = budget_of(*systems.make(system), arguments);
 
   std::vector<std::string> sets = arguments.overrides;
-  // What the user sets outright wins over what an option, or its default, stands for.
+  // A value given by --set wins over the value of an option or its default.
   const auto set = [&](const std::string& path, const std::string& value) {
     const auto same = [&](const std::string& given) { return given.starts_with(path + "="); };
     if (std::none_of(arguments.overrides.begin(), arguments.overrides.end(), same)) sets.push_back(path + "=" + value);
@@ -89,7 +89,7 @@ int generate(const GenerateArguments& arguments) {
     };
     result = experiment::run_scenario(loaded.base.scenario, options);
   }
-  // One prompt: its tokens and text stand by themselves. Without a tokenizer there is no text.
+  // There is one prompt, so print its tokens and text directly. Without a tokenizer there is no text.
   for (const char* const key : {"tokens", "text"})
     if (result.document.contains(key)) result.document[key] = nlohmann::ordered_json(result.document[key].at(0));
   if (arguments.out) report::write_file(*arguments.out / "result.json", result.document.dump(2) + "\n");

@@ -1,4 +1,4 @@
-// csdsim: command line. Exit status 0: done; 1: our mistake; 2: the user's.
+// The command line of csdsim. Exit status 0: success; 1: an error of csdsim; 2: an error of the user.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -14,11 +14,11 @@ namespace {
 
 using namespace csdsim;
 
-/// By the names that --format takes.
+/// Output formats by their names in --format.
 const std::map<std::string, app::Format> formats{
     {"table", app::Format::table}, {"json", app::Format::json}, {"csv", app::Format::csv}};
 
-// One function per subcommand: its options, and what it calls.
+// One function per subcommand adds its options and its callback.
 
 void add_run(CLI::App& cli, int& status) {
   const auto run = std::make_shared<app::RunArguments>();
@@ -63,19 +63,19 @@ void add_generate(CLI::App& cli, int& status) {
       ->allow_extra_args(false);
   generate_command->add_option("--max-new-tokens", generate->max_new_tokens, "Tokens to generate")
       ->check(CLI::PositiveNumber);
-  auto* method = generate_command->add_option(
-      "--method", generate->method, "Attention method of the drive: dense (default), sparf, or what a system offers");
+  auto* method = generate_command->add_option("--method", generate->method,
+                                              "Attention method of the drive: dense (default), sparf or another");
   generate_command
       ->add_option("--system", generate->system, "Offload system (csdsim list systems), in place of a method")
       ->excludes(method);
   generate_command->add_option("--attention", generate->attention, "Where decoding attention runs")
       ->check(CLI::IsMember({"drive", "host"}));
-  generate_command
-      ->add_option("--backend", generate->backend, "Where the model runs, with the attention if it is the host's")
+  generate_command->add_option("--backend", generate->backend, "Where the model runs, and host attention with it")
       ->check(CLI::IsMember({"cpu", "cuda", "cuda-bf16"}));
   generate_command->add_option("--temperature", generate->temperature, "0 is greedy")->check(CLI::NonNegativeNumber);
   generate_command->add_option("--top-k", generate->top_k, "Draw from the k likeliest tokens (default: all)");
-  generate_command->add_option("--top-p", generate->top_p, "Draw from the likeliest tokens of this mass (default: 1)");
+  generate_command->add_option("--top-p", generate->top_p,
+                               "Draw from the likeliest tokens up to this mass (default: 1)");
   generate_command->add_option("--seed", generate->seed, "Seed of the sampler");
   generate_command->add_option("--ratio", generate->ratio, "Compression ratio of sparf (default 1/8)");
   generate_command->add_option("--r", generate->r, "sparf: query components per head");
@@ -94,14 +94,14 @@ void add_eval(CLI::App& cli, int& status) {
       ->required();
   auto* text = eval_command->add_option("--text", eval->text, "Text file");
   eval_command->add_option("--tokens", eval->tokens, "File of whitespace-separated token ids")->excludes(text);
-  eval_command->add_option("--method", eval->methods, "Attention methods (default: all that are where attention runs)")
+  eval_command->add_option("--method", eval->methods, "Attention methods (default: all that run where attention runs)")
       ->delimiter(',');
   eval_command->add_option("--ratio", eval->ratios, "Kept shares (default: 1/2 to 1/32)")->delimiter(',');
   eval_command
       ->add_option(
           "--ratio-mode", eval->ratio_mode,
-          "What the ratio counts: tokens attended to, or all traffic against dense (then default methods whose "
-          "choosing alone reads more are left out)")
+          "What the ratio counts: tokens attended to, or all traffic against dense (default methods that would "
+          "exceed the ratio by choosing alone are left out)")
       ->check(CLI::IsMember({"tokens", "traffic"}));
   eval_command->add_option("--r", eval->r, "SparQ and SparF: components");
   eval_command->add_option("--k", eval->k, "SparQ, SparF, infinigen, leoam, int8, int4: tokens attended to");
@@ -123,16 +123,16 @@ void add_eval(CLI::App& cli, int& status) {
   eval_command->add_flag("--no-recall", eval->no_recall, "Leave the recall task out");
   eval_command->add_option("--attention", eval->attention, "Where decoding attention runs")
       ->check(CLI::IsMember({"host", "drive"}));
-  eval_command->add_option("--backend", eval->backend, "Where the model runs, with the attention if it is the host's")
+  eval_command->add_option("--backend", eval->backend, "Where the model runs, and host attention with it")
       ->check(CLI::IsMember({"cpu", "cuda", "cuda-bf16"}));
   eval_command->add_option("--scenario", eval->scenario, "Scenario whose platform is used (default: built in)");
   eval_command->add_option("--set", eval->overrides, "Override a key of the scenario: a.b=v")->allow_extra_args(false);
   eval_command->add_option("--seed", eval->seed, "Seed of the planted facts");
   eval_command->add_option("--record", eval->record, "Write the selections of sparf for timing runs");
-  eval_command->add_option("--record-every", eval->record_every, "Of so many decode steps one is recorded")
+  eval_command->add_option("--record-every", eval->record_every, "Record one of this many decode steps")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  eval_command->add_option("--out", eval->out, "Directory for result.json, eval->csv and eval->svg");
+  eval_command->add_option("--out", eval->out, "Directory for result.json, eval.csv and eval.svg");
   eval_command->add_option("--format", eval->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
   eval_command->add_flag("-q,--quiet", eval->quiet, "No progress on stderr");
   eval_command->callback([eval, &status] { status = app::eval(*eval); });
@@ -142,7 +142,7 @@ void add_test_policy(CLI::App& cli, int& status) {
   const auto policy = std::make_shared<app::TestPolicyArguments>();
   auto* policy_command = cli.add_subcommand(
       "test-policy",
-      "Test a mapping policy of the KV cache: is it correct (exit 1: it is not), and what does it cost?");
+      "Test whether a mapping policy of the KV cache is correct (exit 1: it is not), and measure its cost");
   policy_command->add_option("policy", policy->policy, "Name (csdsim list mappings), or a shared library")->required();
   policy_command->add_option("--setting", policy->settings, "A setting of the policy: name=value (repeatable)")
       ->allow_extra_args(false);
@@ -162,7 +162,7 @@ void add_profile_gpu(CLI::App& cli, int& status) {
   const auto profile =
       std::make_shared<app::ProfileGpuArguments>(app::ProfileGpuArguments{.name = {}, .out = "gpu-preset.yaml"});
   auto* profile_command = cli.add_subcommand(
-      "profile-gpu", "Measure the present GPU's operators; write a preset that modelled runs on any machine can use");
+      "profile-gpu", "Measure the operators of this machine's GPU; write a preset for modelled runs on any machine");
   profile_command->add_option("--name", profile->name, "Name of the preset (default: from the GPU's name)");
   profile_command->add_option("--out", profile->out, "File to write")->capture_default_str();
   profile_command->callback([profile, &status] { status = app::profile_gpu(*profile); });
@@ -177,7 +177,7 @@ void add_check(CLI::App& cli, int& status) {
   check_command->callback([checked, overrides, &status] { status = app::check(*checked, *overrides); });
 }
 
-/// Both say what exists.
+/// Adds list and describe, which take the same options.
 void add_list_and_describe(CLI::App& cli, int& status) {
   struct Arguments {
     std::string kind;
@@ -195,16 +195,16 @@ void add_list_and_describe(CLI::App& cli, int& status) {
   list_command->callback([a, &status] { status = app::list(a->kind, a->plugins); });
   auto* describe_command = cli.add_subcommand("describe", "Parameters with unit, range, default and source");
   add_plugins(describe_command);
-  describe_command->add_flag("--markdown", a->markdown, "Every parameter, as docs/parameters.md has them");
+  describe_command->add_flag("--markdown", a->markdown, "Every parameter, in the form of docs/parameters.md");
   describe_command->add_option("kind", a->kind, "A part of the scenario: flash, engine, system, ... (default: all)");
-  describe_command->add_option("name", a->name, "One of that kind");
+  describe_command->add_option("name", a->name, "A member of that part, such as a kind or a preset");
   describe_command->callback([a, &status] { status = app::describe(a->kind, a->name, a->markdown, a->plugins); });
 }
 
 int parse_and_run(int argc, char** argv) {
   CLI::App cli{
-      "csdsim: what happens when decoding attention, or the scoring of tokens, runs inside the drive?\n"
-      "A SystemC model of a computational SSD with a real host runtime."};
+      "csdsim simulates decoding attention, or the scoring of tokens, inside the drive:\n"
+      "a SystemC model of a computational SSD with a real host runtime."};
   cli.name("csdsim");
   cli.set_version_flag("--version", app::version_line());
   cli.require_subcommand(1);
@@ -232,13 +232,13 @@ int parse_and_run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char* argv[]) {
-  // SystemC prints a banner unless told not to; it stands in the licence notes, not on everybody's terminal.
+  // Keep SystemC from printing its copyright banner at every start.
   setenv("SYSTEMC_DISABLE_COPYRIGHT_MESSAGE", "1", 1);
   return sc_core::sc_elab_and_sim(argc, argv);
 }
 
 int sc_main(int argc, char* argv[]) {
-  // The kernel prints nothing of its own: reports become exceptions or our messages.
+  // The SystemC kernel prints nothing itself: its reports become exceptions or messages of csdsim.
   sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);
   try {
     return parse_and_run(argc, argv);

@@ -16,11 +16,11 @@ using host::OperatorClass;
 
 constexpr std::uint64_t kSide = 8192;
 
-/// What an operator reaches, its launch not counted.
+/// Rates that the operators reach, without the kernel launch.
 struct Rates {
   double launch_s = 0;
-  double gemm = 0, attention_prefill = 0;                  // operations a second
-  double gemv = 0, attention_decode = 0, elementwise = 0;  // bytes a second
+  double gemm = 0, attention_prefill = 0;                  // operations per second
+  double gemv = 0, attention_decode = 0, elementwise = 0;  // bytes per second
 };
 
 Rates measure(host::CudaModule& gpu) {
@@ -63,7 +63,7 @@ int profile_gpu(const ProfileGpuArguments& arguments) {
   const std::shared_ptr<host::CudaModule> gpu = host::load_cuda_module();
   const host::GpuDescription description = gpu->describe();
   const Rates rates = measure(*gpu);
-  // The peaks of the preset are the best that was reached, so that every share is one of something measured.
+  // The peaks of the preset are the highest measured rates, so that every share is a share of a measured value.
   const double flops = std::max(rates.gemm, rates.attention_prefill);
   const double bytes = std::max({rates.gemv, rates.attention_decode, rates.elementwise});
   const std::string cite = fmt::format("csdsim profile-gpu on {}, CUDA {}.{}", description.name,
@@ -80,7 +80,7 @@ int profile_gpu(const ProfileGpuArguments& arguments) {
       "kind: gpu\n"
       "presets:\n"
       "  {}:\n"
-      "    doc: {}, as measured; its link is not.\n"
+      "    doc: {}, as measured; its link was not measured.\n"
       "    values:\n"
       "      fp16_rate: {}\n"
       "      memory_bandwidth: {}\n"

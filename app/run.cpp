@@ -14,7 +14,7 @@
 namespace csdsim::app {
 
 int run(const RunArguments& arguments) {
-  // All scenarios are read before the first one runs: a mistake in the last should not cost the time of the others.
+  // Read all scenarios before the first one runs, so that a mistake in the last one is reported at once.
   std::vector<scenario::Loaded> loaded;
   std::set<std::string> names;
   for (const auto& path : arguments.scenarios) {

@@ -29,10 +29,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// What a stored result must have been computed from to be kept: configuration and build.
+/// Hash of the configuration and the build. A stored result is reused only when its key is the same.
 std::string point_key(const scenario::SweepPoint& point) {
   const std::string text = scenario::effective_config(point.resolved.scenario).dump() + experiment::build_info().dump();
-  static const std::uint64_t program = fnv1a64(report::read_file("/proc/self/exe"));  // other code gives other results
+  static const std::uint64_t program = fnv1a64(report::read_file("/proc/self/exe"));  // changes with the code
   return fmt::format("{:016x}{:016x}", fnv1a64(text), program);
 }
 
@@ -41,7 +41,7 @@ ordered_json axis_value(const std::string& text) {
   return text;
 }
 
-/// A point that runs in a process of its own, so that it can do no harm to the others.
+/// A point that runs in a separate process, so that its failure does not stop the others.
 struct RunningPoint {
   std::size_t index;
   std::filesystem::path directory;
@@ -130,7 +130,7 @@ class SweepRun {
     note(point.index, fmt::format("{:.1f} s", results_[point.index]["wall"]["wall_s"].get<double>()));
   }
 
-  /// What a point says on stderr.
+  /// The file that receives stderr of a point.
   static std::filesystem::path messages(const std::filesystem::path& out) { return out / "stderr.txt"; }
 
   void note(std::size_t index, const std::string& what) const {
@@ -145,7 +145,7 @@ class SweepRun {
   launch::SweepStore store_;
   std::map<pid_t, RunningPoint> running_;
   std::vector<ordered_json> results_;
-  std::vector<std::string> errors_;  ///< of points that failed
+  std::vector<std::string> errors_;  ///< by point; empty unless the point failed
   std::size_t finished_ = 0;
   int status_ = 0;
 };
@@ -154,7 +154,7 @@ class SweepRun {
 std::string short_name(const std::string& path) {
   const std::size_t dot = path.rfind('.');
   const std::string last = path.substr(dot + 1);
-  // "kind" and "preset" say nothing without what they are of.
+  // "kind" and "preset" mean nothing without the key before them.
   if (dot == std::string::npos || (last != "kind" && last != "preset")) return last;
   const std::size_t before = path.rfind('.', dot - 1);
   return path.substr(before == std::string::npos ? 0 : before + 1);
@@ -199,7 +199,7 @@ std::string sweep_table(const std::vector<launch::SweepRow>& rows, const Headlin
   return table.to_text();
 }
 
-/// For each axis: what going from its first value to its last does to the headline metric, everything else equal.
+/// For each axis: the ratio of the headline metric at its last value to that at its first, all other axes equal.
 std::string sweep_meaning(const std::vector<launch::SweepRow>& rows) {
   const std::string metric = headline(rows.front()).metric;
   std::string text;

@@ -1,4 +1,4 @@
-// csdsim test-policy: is a mapping policy correct, and what does it cost?
+// csdsim test-policy: tests whether a mapping policy is correct, and measures its cost.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::string_view kReference = "instinfer";
 
-/// The work that policies are measured on where no scenario is named.
+/// The workload that policies are measured on when no scenario is given.
 constexpr std::string_view kWork = R"(csdsim: 1
 name: test-policy
 platform:
@@ -78,10 +78,10 @@ int test_policy(const TestPolicyArguments& arguments) {
   const std::string name = is_library ? ftl::load_mapping_plugin(arguments.policy, registry) : arguments.policy;
   const auto settings = settings_of(arguments.settings);
   const auto make = [&](const FlashGeometry& g) { return registry.make(name, {g, settings}); };
-  make(FlashGeometry{});  // what is wrong with the name or the settings is no finding of the suite
+  make(FlashGeometry{});  // throws for a wrong name or setting before the suite runs
   const scenario::Loaded work = arguments.scenario ? experiment::load_scenario(*arguments.scenario)
                                                    : experiment::load_scenario_text(kWork, "test-policy", ".");
-  experiment::policy_workload_of(work.base.scenario);  // a workload of another kind is refused here
+  experiment::policy_workload_of(work.base.scenario);  // throws for another kind of workload
 
   const ftl::conformance::ConformanceReport report =
       ftl::conformance::check_policy(make, {.cases = arguments.cases, .seed = arguments.seed});
@@ -98,7 +98,7 @@ int test_policy(const TestPolicyArguments& arguments) {
   for (const auto& property : report.properties) {
     if (property.broken) document["counterexamples"].push_back(ftl::conformance::to_text(name, *property.broken));
   }
-  // Figures of a policy that loses data say nothing.
+  // The figures of a policy that loses data mean nothing.
   if (report.passed()) {
     std::vector<experiment::PolicyVariant> policies;
     policies.push_back({name, make, {}});

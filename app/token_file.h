@@ -14,7 +14,7 @@
 
 namespace csdsim::app {
 
-/// Ids separated by blanks. UserError for what is none, and for a file without any.
+/// Reads ids separated by blanks. Throws UserError for a word that is not an id, and for a file without ids.
 inline std::vector<host::TokenId> read_token_ids(const std::filesystem::path& path) {
   std::istringstream words(report::read_file(path));
   std::vector<host::TokenId> tokens;

@@ -10,7 +10,7 @@ using scenario::Scenario;
 
 namespace {
 
-/// A namespace that a workload does not use keeps what its FTL needs to exist.
+/// Share of the erase blocks that the KV namespace gets; 0 leaves it the minimum that its FTL needs.
 double kv_share(const Scenario& s) { return s.platform.device.has_engine() ? s.workload->kv_share() : 0; }
 
 }  // namespace

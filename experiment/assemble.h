@@ -1,4 +1,4 @@
-// What modules need to know of a whole scenario: its seed, its data mode, what it keeps in the KV namespace.
+// Derives module parameters that depend on the whole scenario: seed, data mode and share of the KV namespace.
 #pragma once
 
 #include "host_runtime/core/planner/gpu_model.h"
@@ -7,7 +7,7 @@
 
 namespace csdsim::experiment {
 
-/// Everything of a drive but its selection source.
+/// The configuration of a drive, without its selection source.
 csd_model::DriveConfig drive_config(const scenario::Scenario& scenario);
 
 platform::PlatformParams platform_params(const scenario::Scenario& scenario);

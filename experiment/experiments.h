@@ -1,4 +1,4 @@
-// The experiments and offload systems that csdsim comes with, and scenarios that name them.
+// The built-in experiments and offload systems, and loading of scenarios that use them.
 #pragma once
 
 #include <filesystem>
@@ -12,16 +12,17 @@
 
 namespace csdsim::experiment {
 
-/// In the order in which they are listed to users; the first is the default of a scenario.
+/// The built-in experiments in the order of `csdsim list`; the first is the default of a scenario.
 scenario::ExperimentKinds builtin_experiments();
 
-/// All that csdsim comes with; the same object every time.
+/// The built-in systems and experiments; always the same object.
 const std::shared_ptr<const scenario::Registries>& builtin_registries();
 
-/// builtin_registries() and the kinds of plugins (scenario/plugin.h). UserError for what is no plugin.
+/// builtin_registries() plus the kinds of plugins (scenario/plugin.h). Throws UserError for a file that is not a
+/// plugin.
 std::shared_ptr<const scenario::Registries> registries_with(const std::vector<std::filesystem::path>& plugins);
 
-/// scenario::load_scenario() with what csdsim comes with.
+/// scenario::load_scenario() with builtin_registries().
 scenario::Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets = {});
 scenario::Loaded load_scenario_text(std::string_view text, const std::string& name,
                                     const std::filesystem::path& directory, const std::vector<std::string>& sets = {});

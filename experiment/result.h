@@ -1,4 +1,4 @@
-// The frame of a result document, the same for all kinds of runs.
+// The parts of a result document that are the same for all kinds of runs.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace csdsim::experiment {
 
-/// Measures wall time from its construction on.
+/// Measures wall time since its construction.
 class WallClock {
  public:
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
@@ -22,10 +22,10 @@ class WallClock {
 /// {schema, build, name, seed, scenario}; metrics, breakdown and stats follow.
 nlohmann::ordered_json result_frame(const scenario::Scenario& scenario);
 
-/// What energy is divided by; 0 where there is none.
+/// Amounts that energy is divided by; 0 omits the metric.
 struct EnergyYield {
-  double tokens = 0;  ///< generated
-  double bytes = 0;   ///< of the host (block_io) or over the flash channels (generation)
+  double tokens = 0;  ///< generated tokens
+  double bytes = 0;   ///< bytes of host requests (block_io) or on the flash channels (generation)
 };
 
 /// Adds metrics `energy_j`, `energy_per_token_j` and `energy_per_gb_j` (of 10^9 bytes), and breakdown `energy`: joules
@@ -33,7 +33,7 @@ struct EnergyYield {
 void add_energy(nlohmann::ordered_json& document, const scenario::Scenario& scenario, const csd_model::DriveWork& work,
                 const EnergyYield& yield);
 
-/// What differs from run to run, apart from everything else: {wall_s, page_ops_per_wall_s, peak_rss_bytes}.
+/// The only figures that differ from run to run: {wall_s, page_ops_per_wall_s, peak_rss_bytes}.
 nlohmann::ordered_json wall_figures(const WallClock& clock, std::uint64_t page_ops);
 
 }  // namespace csdsim::experiment

@@ -1,4 +1,4 @@
-// Runs a checked scenario and makes its result document.
+// Runs a checked scenario and returns its result document.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,13 +11,13 @@ namespace csdsim::experiment {
 using scenario::RunOptions;
 using scenario::RunResult;
 
-/// Version of the layout of result.json. It grows; nothing in it changes its meaning.
+/// Version of the layout of result.json. Keys are added, but existing keys do not change their meaning.
 inline constexpr int kResultSchema = 1;
 
-/// UserError for what only a run can find out (a drive that is too small, a broken checkpoint).
+/// Throws UserError for mistakes that only a run can detect (a drive that is too small, a broken checkpoint).
 RunResult run_scenario(const scenario::Scenario& scenario, const RunOptions& options = {});
 
-/// Version, compiler and build type, as results carry them.
+/// Version, compiler and build type, for the result document.
 nlohmann::ordered_json build_info();
 
 }  // namespace csdsim::experiment

@@ -46,7 +46,7 @@ class Statement {
       bind(position, value.is_string() ? value.get<std::string>() : value.dump());
     }
   }
-  /// True while there is a row.
+  /// Advances to the next row; false at the end.
   bool step() {
     const int code = sqlite3_step(handle_);
     if (code != SQLITE_ROW && code != SQLITE_DONE)
@@ -64,7 +64,7 @@ class Statement {
   sqlite3_stmt* handle_ = nullptr;
 };
 
-/// Metrics of a result and its wall figures, flat, in the order of the file.
+/// The metrics and wall figures of a result as one flat object, in the order of the file.
 ordered_json flat_metrics(const ordered_json& result) {
   if (result.is_null()) return ordered_json::object();
   ordered_json flat = result.value("metrics", ordered_json::object());

@@ -1,4 +1,5 @@
-// Results of a sweep on disk: one row per point, written as points finish so that an interrupted sweep can resume.
+// Stores the results of a sweep on disk. Each point is written when it finishes, so that an interrupted sweep can
+// resume.
 #pragma once
 
 #include <filesystem>
@@ -12,37 +13,37 @@ struct sqlite3;
 
 namespace csdsim::launch {
 
-/// One point: its axis values as written in the scenario, and its result.json or why it has none.
+/// One point: its axis values as written in the scenario, and its result.json or the reason why it failed.
 struct SweepRow {
   std::size_t index = 0;
   std::string name;
   std::vector<std::pair<std::string, nlohmann::ordered_json>> axes;
   nlohmann::ordered_json result;
-  std::string error;  ///< of a point that failed
+  std::string error;  ///< why the point failed; empty when it succeeded
 };
 
-/// DIR/results.sqlite. Table `points` holds what is needed to resume; table `results` (axes and flat metrics as
-/// columns) is what people query.
+/// DIR/results.sqlite. Table `points` holds the data needed to resume; table `results` (axes and flat metrics as
+/// columns) is for queries by users.
 class SweepStore {
  public:
-  /// Opens or creates DIR/results.sqlite. Throws UserError when it is not writable or not ours.
+  /// Opens or creates DIR/results.sqlite. Throws UserError when it is not writable or not an SQLite database.
   explicit SweepStore(const std::filesystem::path& directory);
   ~SweepStore();
   SweepStore(const SweepStore&) = delete;
   SweepStore& operator=(const SweepStore&) = delete;
 
-  /// Forgets all points.
+  /// Deletes all points.
   void clear();
 
-  /// The stored result of the point with this index if it was computed from the same `key` (effective config and
-  /// build).
+  /// Returns the stored result of the point if it was computed with the same `key` (a hash of effective configuration
+  /// and build).
   std::optional<nlohmann::ordered_json> find(std::size_t index, const std::string& key) const;
 
   /// Stores a finished point durably.
   void put(std::size_t index, const std::string& key, const nlohmann::ordered_json& result);
 
-  /// Writes table `results` and DIR/results.csv, rows by index: point, name, axes, then the union of all metrics;
-  /// last, where a point has failed, `error`.
+  /// Writes table `results` and DIR/results.csv in the order of `rows`. The columns are point, name, axes, the union of
+  /// all metrics and, if a point has failed, `error`.
   void write_results(const std::vector<SweepRow>& rows);
 
  private:

@@ -1,4 +1,4 @@
-// Command buffers in a region of physical memory.
+// Allocates command buffers in a region of physical memory.
 #pragma once
 
 #include <bit>
@@ -12,14 +12,15 @@
 
 namespace csdsim::platform {
 
-/// Page-aligned buffers, rounded up to a power of two and reused by size: a run needs few sizes, again and again.
+/// Allocates page-aligned buffers. Sizes are rounded up to a power of two and freed buffers are reused by size, because
+/// a run needs only a few sizes.
 class BufferPool {
  public:
-  /// `name` is how messages call the memory.
+  /// `name` is the name of the memory in messages.
   BufferPool(std::string name, nvme::Segment memory)
       : name_(std::move(name)), memory_(memory), next_(memory.address.value) {}
 
-  /// UserError when the memory is full.
+  /// Throws UserError when the memory is full.
   nvme::Segment allocate(Bytes size) {
     const std::uint64_t rounded = std::bit_ceil(size.value < 4096 ? 4096 : size.value);
     std::vector<std::uint64_t>& free = free_[rounded];

@@ -14,8 +14,8 @@ using nvme::RegionKind;
 
 namespace {
 
-/// Queues and PRP lists of one driver: 64-byte entries, 16-byte completions, and the list pages of a command of mdts
-/// bytes (511 entries per page, and one page more where the buffer does not start on a page).
+/// Memory for the queues and PRP lists of one driver: 64-byte commands, 16-byte completions, and the list pages of a
+/// command of mdts bytes (511 entries per list page, and one more page for a buffer that is not page-aligned).
 Bytes queue_memory(const PlatformParams& config) {
   const std::uint64_t lists = config.drive.nvme.controller.mdts.value / 4096 / 511 + 2;
   const std::uint64_t a_queue = std::uint64_t{config.queue_depth} * (64 + 16 + lists * 4096) + 4 * 4096;

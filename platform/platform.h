@@ -14,23 +14,23 @@
 
 namespace csdsim::platform {
 
-/// What a platform is built from; platform_params() makes it from what a user says.
+/// Parameters of a platform. platform_params() makes them from a scenario's configuration.
 struct PlatformParams {
   csd_model::DriveConfig drive;
   std::uint32_t drives = 1;
   Bytes host_memory = Bytes::gib(96);
   Bytes gpu_memory = Bytes::gib(48);
-  SimTime io_overhead;       ///< host processor time a command
-  std::uint32_t cores = 26;  ///< of the host; queues of all drives share them
+  SimTime io_overhead;       ///< host processor time per command
+  std::uint32_t cores = 26;  ///< host cores; the queues of all drives share them
   std::uint16_t queues = 4;
   std::uint32_t queue_depth = 1024;
   nvme::InterruptCoalescing coalescing{};
-  bool run_ahead = false;                ///< of the drivers: see NvmeDriverParams
-  csd_model::EngineFactory engine = {};  ///< called once per drive; without it drives have the model's own engine
+  bool run_ahead = false;                ///< see NvmeDriverParams
+  csd_model::EngineFactory engine = {};  ///< called once per drive; default: the attention engine of the model
 };
 
-/// Owns all modules of a simulation; make it before the simulation starts, in a context of its own. Host DRAM starts at
-/// physical address 0, the GPU's BAR at kGpuBase: a drive reaches either without the other being involved.
+/// Owns all modules of a simulation. Create it before the simulation starts, in a separate simulation context. Host
+/// DRAM starts at physical address 0, the GPU's BAR at kGpuBase; a drive accesses each of them directly.
 class Platform {
  public:
   static constexpr std::uint64_t kGpuBase = std::uint64_t{1} << 44;
@@ -48,15 +48,15 @@ class Platform {
   /// First address of host DRAM that no driver uses.
   nvme::PhysicalAddress free_host_memory() const { return free_host_; }
 
-  /// Calls back when every driver has brought its controller up.
+  /// Calls `callback` when every driver has enabled its controller.
   void on_ready(std::function<void()> callback);
 
-  /// Payload that the drives moved to and from memory, by kind of region.
+  /// Payload that the drives moved to and from regions of `kind`.
   nvme::RegionTraffic traffic(nvme::RegionKind kind) const;
 
  private:
   struct Slot {
-    nvme::MemoryMap map;  ///< as this drive's DMA sees memory: its own counters
+    nvme::MemoryMap map;  ///< the memory map of this drive's DMA, with separate traffic counters
     std::unique_ptr<csd_model::Drive> drive;
     std::unique_ptr<nvme::NvmeDriver> driver;
   };
@@ -67,7 +67,7 @@ class Platform {
   std::unique_ptr<nvme::PhysicalMemory> gpu_memory_;
   std::unique_ptr<nvme::PcieFabric> fabric_;
   std::vector<std::unique_ptr<Slot>> drives_;
-  nvme::PhysicalAddress free_host_{Bytes::mib(2).value};  ///< nothing real lies at address 0
+  nvme::PhysicalAddress free_host_{Bytes::mib(2).value};  ///< address 0 stays unused
 };
 
 }  // namespace csdsim::platform

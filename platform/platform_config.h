@@ -1,4 +1,4 @@
-// The modelled machine: GPU, host, drives and their links. Resolved values with units; nothing here knows YAML.
+// The configuration of the modelled machine: GPU, host, drives and their links, as resolved values with units.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct PlatformParams;
 
 /// Section `platform.gpu`: the GPU and how it is attached.
 struct AttachedGpu : host::GpuConfig {
-  AttachedGpu();  ///< not inline: GCC 12 then warns of destroying what it has not made (-Wmaybe-uninitialized)
+  AttachedGpu();  ///< not inline, to avoid a false -Wmaybe-uninitialized warning of GCC 12
   nvme::GpuLinkConfig link;
 };
 
@@ -40,7 +40,7 @@ void describe(ParamVisitor& v, AttachedGpu& c);
 void describe(ParamVisitor& v, HostConfig& c);
 void describe(ParamVisitor& v, PlatformConfig& c);
 
-/// What Platform builds, of drives as `drive` says.
+/// Parameters of a Platform with the given configuration, whose drives have the configuration `drive`.
 PlatformParams platform_params(const PlatformConfig& config, const csd_model::DriveConfig& drive);
 
 }  // namespace csdsim::platform

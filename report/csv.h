@@ -8,13 +8,14 @@
 
 namespace csdsim::report {
 
-/// `text` as one field: in quotes where it holds a comma, a quote or the end of a line.
+/// Formats `text` as one field; quotes it when it contains a comma, a quote or a line end.
 std::string csv_field(std::string_view text);
 
-/// One line with its end. Texts stand as they are, null is an empty field, other values are written as in JSON.
+/// Formats one line, line end included. Text is written without JSON escapes, null as an empty field, other values as
+/// in JSON.
 std::string csv_line(std::span<const nlohmann::ordered_json> cells);
 
-/// An array of objects with equal keys: a header line of the keys of the first object, then one line per object.
+/// Formats an array of objects with equal keys: a header line with the keys, then one line per object.
 std::string csv_rows(const nlohmann::ordered_json& rows);
 
 }  // namespace csdsim::report

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// One line per method: its name and its points, in values of the axes, x ascending.
+/// One line per method: its name and its points in axis values, x ascending.
 using Lines = std::vector<std::pair<std::string, std::vector<SvgPoint>>>;
 
 constexpr double kWidth = 380, kHeight = 270, kLeft = 60, kTop = 40, kGap = 75, kLegend = 150;
@@ -55,7 +55,7 @@ struct Panel {
   std::string title, x_title;
   Axis x, y;
   std::vector<double> y_ticks;
-  std::optional<double> dense;  ///< level of dense attention
+  std::optional<double> dense;  ///< y value of dense attention
 };
 
 /// Adds one panel with its frame, ticks, lines and the level of dense attention.
@@ -86,7 +86,7 @@ void add_panel(Svg& svg, const Panel& panel, const Lines& lines) {
   }
 }
 
-/// Adds what each line means, dense attention last.
+/// Adds the legend, dense attention last.
 void add_legend(Svg& svg, double left, const Lines& lines) {
   for (std::size_t i = 0; i <= lines.size(); ++i) {
     const double y = kTop + 10 + 20 * static_cast<double>(i);
@@ -106,7 +106,8 @@ Axis x_axis(const Lines& lines) {
   return axis;
 }
 
-/// Ticks of 1, 2, 5 times powers of ten, and the axis that just holds them and the values.
+/// Returns an axis that contains the values with a margin of 2 %. Adds ticks at 1, 2, 5 and 8 times powers of ten, or
+/// at every digit when the axis is narrow.
 Axis perplexity_axis(const Lines& lines, double dense, std::vector<double>& ticks) {
   Axis axis{.least = dense * 0.98, .most = dense * 1.02};
   for (const auto& [method, points] : lines) {

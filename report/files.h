@@ -1,4 +1,4 @@
-// Files that commands write and read.
+// Reads and writes whole files.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 
 namespace csdsim::report {
 
-/// Writes a whole file, its directory included. UserError when that fails.
+/// Writes a whole file and creates its directory. Throws UserError when that fails.
 inline void write_file(const std::filesystem::path& path, const std::string& text) {
   std::error_code error;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);

@@ -1,4 +1,4 @@
-// Pictures as SVG text. Lengths are in pixels, y grows downwards.
+// Builds pictures as SVG text. Lengths are in pixels, y grows downwards.
 #pragma once
 
 #include <span>
@@ -19,7 +19,7 @@ struct SvgStroke {
 
 enum class SvgAnchor { start, middle, end };
 
-/// A picture on a white ground, to which shapes are added from back to front.
+/// A picture on a white background. Shapes are added from back to front.
 class Svg {
  public:
   Svg(double width, double height);

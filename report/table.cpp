@@ -6,7 +6,7 @@
 namespace csdsim::report {
 namespace {
 
-/// Length on screen of UTF-8 text without combining characters.
+/// Number of columns that UTF-8 text without combining characters takes on the screen.
 std::size_t display_width(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));

@@ -1,4 +1,4 @@
-// Plain text tables for people: aligned columns, numbers to the right.
+// Formats plain text tables with aligned columns.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@ class Table {
  public:
   explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
 
-  /// A row has as many cells as the header; missing cells are empty.
+  /// Adds a row with as many cells as the header; missing cells are empty.
   void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
 
-  /// Columns separated by two spaces, a rule under the header, numeric columns right-aligned.
+  /// Formats the table: columns separated by two spaces, a rule under the header, numeric columns right-aligned.
   std::string to_text() const;
 
  private:

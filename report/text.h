@@ -1,4 +1,4 @@
-// Results as people read them.
+// Formats results for people.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,16 +9,17 @@ namespace csdsim::report {
 
 enum class Format { table, json, csv };
 
-/// One result in the requested format: a table of metrics with what they mean, the JSON document, or CSV.
+/// Formats one result: a table of metrics followed by `meaning`, the JSON document, or CSV.
 std::string result_text(const nlohmann::ordered_json& document, const std::string& meaning, Format format);
 
-/// Objects with equal keys as a table with the keys as its header.
+/// Formats objects with equal keys as a table; the keys are its header.
 std::string rows_text(const nlohmann::ordered_json& rows);
 
-/// A number with at most four significant digits and a unit prefix where it helps: "8.71", "12.3 M".
+/// Formats a number with about four significant digits (six decimals below 1) and, from 99,999.5 on, with a unit
+/// prefix: "8.710", "12.30 M".
 std::string short_number(double value);
 
-/// A progress line on stderr: redrawn in place on a terminal, otherwise one line every ten seconds.
+/// Shows progress on stderr: one redrawn line on a terminal, otherwise one line every ten seconds.
 class Progress {
  public:
   Progress(std::string label, bool quiet);

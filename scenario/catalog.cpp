@@ -25,7 +25,7 @@ struct Category {
   std::string_view preset_kind;
   std::string_view section;
 };
-/// Of `csdsim eval`: no part of a scenario.
+/// The attention methods of `csdsim eval`; they are not part of a scenario.
 constexpr std::string_view kMethods = "methods";
 constexpr Category kCategories[] = {
     {"devices", "device", ""},
@@ -47,7 +47,7 @@ std::string_view last_key(std::string_view path) {
 
 using Row = std::vector<std::string>;
 
-/// Columns padded to their widest cell; the last one is not.
+/// Formats rows with every column but the last padded to its widest cell.
 std::string aligned(const std::vector<Row>& rows, std::string_view indent) {
   std::vector<std::size_t> widths;
   for (const Row& row : rows) {
@@ -70,7 +70,7 @@ std::string source_text(const ParamRow& row) { return std::string(to_string(row.
 std::string meaning(const ParamRow& row) { return fmt::format("{} [{}]", row.doc, row.cite.where); }
 std::string range_text(const ParamRow& row) { return row.range.empty() ? "-" : row.range; }
 
-/// " (a, b)", the kinds that have a parameter, or " (all but c)" where that is shorter; "" where there is no choice.
+/// The kinds that have a parameter: " (a, b)", or " (all but c)" when that is shorter; "" outside a choice.
 std::string kinds_text(const SectionRow& section, const ParamRow& row) {
   if (section.kinds.empty() || row.kinds.empty()) return "";
   std::vector<std::string> others;
@@ -81,7 +81,7 @@ std::string kinds_text(const SectionRow& section, const ParamRow& row) {
   return most ? fmt::format(" (all but {})", join(others)) : fmt::format(" ({})", join(row.kinds));
 }
 
-/// The parameters of one map, grouped by kind where it chooses.
+/// The parameters of one map, with its kinds if it is a choice.
 std::string section_text(const ParamTable& table, const SectionRow& section, std::string_view only_kind) {
   std::string out = fmt::format("{}: {}\n", section.path.empty() ? "scenario" : section.path, section.doc);
   for (std::size_t i = 0; i < section.kinds.size(); ++i) {
@@ -129,7 +129,7 @@ bool is_preset_kind(std::string_view kind) {
 
 /// The budgets that `csdsim eval` takes for the methods, or for one.
 std::string methods_text(std::string_view name) {
-  if (!name.empty()) host::attention_method(name);  // names what exists otherwise
+  if (!name.empty()) host::attention_method(name);  // throws for an unknown method
   const auto budget = [](host::BudgetKind kind) -> std::string_view {
     switch (kind) {
       case host::BudgetKind::none:

@@ -1,4 +1,4 @@
-// What exists and what can be set, as text for `csdsim list` and `csdsim describe`.
+// Builds the texts of `csdsim list` and `csdsim describe`.
 #pragma once
 
 #include <memory>
@@ -15,23 +15,23 @@ struct CatalogItem {
   std::string doc;
 };
 
-/// "devices", "gpus", "hosts", "models", "systems", "mappings", "workloads", "selections", "methods".
+/// "devices", "gpus", "hosts", "models", "interfaces", "systems", "mappings", "workloads", "selections", "methods".
 std::vector<std::string> catalog_categories();
-/// Members of a category. Throws UserError for an unknown one.
+/// Members of a category. Throws UserError for an unknown category.
 std::vector<CatalogItem> catalog(std::string_view category, const std::shared_ptr<const Registries>& registries);
-/// One category, "presets" for all that are presets, or everything for "".
+/// Lists one category; all presets for "presets"; everything for "".
 std::string list_text(std::string_view category, const std::shared_ptr<const Registries>& registries);
 
-/// What describe_text takes as its first argument.
+/// Valid first arguments of describe_text.
 std::vector<std::string> describe_kinds(const std::shared_ptr<const Registries>& registries);
-/// Parameters with default, unit, range, source and sentence. `kind` is a map of a scenario ("flash", "system",
-/// "platform.device.link") or "scenario" for everything; `name` is one of its kinds ("page-l2p") or, for device,
-/// gpu, host and model, a preset, of which the values are shown; "methods" tells the budgets of attention methods.
-/// Throws UserError that lists what exists.
+/// Lists parameters with default, type, range, source and meaning. `kind` is a map of a scenario ("flash", "system",
+/// "platform.device.link") or "scenario" for everything. `name` is one of its kinds ("page-l2p"); for device, gpu, host
+/// and model it is a preset, and the values of the preset are shown. `kind` "methods" lists the budgets of attention
+/// methods. Throws UserError that lists the valid names.
 std::string describe_text(std::string_view kind, std::string_view name,
                           const std::shared_ptr<const Registries>& registries);
 
-/// Every parameter as Markdown tables, a section a map.
+/// Every parameter as Markdown tables, one section per map.
 std::string describe_markdown(const std::shared_ptr<const Registries>& registries);
 
 }  // namespace csdsim::scenario

@@ -16,7 +16,7 @@
 
 namespace csdsim::scenario {
 
-/// What the checks need: the values, where they come from, and where to complain.
+/// Gives the checks the values and their origins, and records problems.
 class Checker final : public config::Problems {
  public:
   Checker(Scenario& scenario, const config::Reader& reader, std::filesystem::path directory,
@@ -24,26 +24,27 @@ class Checker final : public config::Problems {
 
   Scenario& scenario() { return scenario_; }
 
-  /// False when one of the values could not be read: then nothing can be said about it.
+  /// False when one of the values could not be read and therefore cannot be checked.
   bool readable(std::initializer_list<std::string_view> paths) const override;
-  /// Records an error at the strongest of the origins of `paths` unless `ok` or one of them could not be read. A value
-  /// of a preset is located at the key that names the preset.
+  /// Records an error at the strongest origin of `paths`, unless `ok` is true or one of the values could not be read. A
+  /// value of a preset is located at the key that names the preset.
   void require(bool ok, std::initializer_list<std::string_view> paths, const std::string& message) override;
 
   config::Layer layer(std::string_view path) const;
-  /// In the scenario file or stronger.
+  /// Whether the value was given in the scenario file or a stronger layer.
   bool given(std::string_view path) const override { return layer(path) >= config::Layer::file; }
   void error_at(std::string_view path, const std::string& message) override;
   void note_at(std::string_view path, const std::string& message) override;
 
-  /// `path` has no effect because of `because`: an error where it was given at least as strongly, otherwise a note.
+  /// Reports that `path` has no effect because of `because`: an error if `path` was given in the same or a stronger
+  /// layer, otherwise a note.
   void refuse_unused(std::string_view path, std::string_view because, const std::string& why) override;
   std::string_view stronger(std::string_view first, std::string_view second) const override {
     return layer(first) > layer(second) ? first : second;
   }
 
-  /// Two settings of which only one may count. The stronger layer wins; both given in the same layer is an error. True
-  /// when the first is the one that counts.
+  /// Decides between two settings that exclude each other: the stronger layer wins, and it is an error to give both in
+  /// the same layer. True when the first setting wins.
   bool first_wins(std::string_view first, std::string_view second);
 
   /// Looks for a relative path in the directory of the scenario, then in the current one. Records an error and returns
@@ -59,14 +60,14 @@ class Checker final : public config::Problems {
   config::Diagnostics& diagnostics_;
 };
 
-/// The mapping policy of the drive; null where it keeps no KV cache, and after recording why it cannot be made. Looks
-/// for the library of a plugin.
+/// Makes the mapping policy of the drive; looks for the library of a plugin. Null when the drive keeps no KV cache, and
+/// when the policy cannot be made, after recording why.
 std::unique_ptr<ftl::KvMappingPolicy> check_mapping(Checker& c);
-/// Geometry, links, NVMe, FTL. Settles which of bandwidth and generation of a link counts.
+/// Checks geometry, links, NVMe and FTL. Decides whether bandwidth or generation of a link counts.
 void check_platform(Checker& c);
-/// Shape of the model. Reads the shape of a checkpoint. False when there is no usable shape.
+/// Checks the shape of the model; takes it from the checkpoint if there is one. False when there is no usable shape.
 bool check_model(Checker& c);
-/// The platform, then what the experiment checks.
+/// Checks the platform, then runs the checks of the experiment.
 void check_scenario(Checker& c);
 
 }  // namespace csdsim::scenario

@@ -13,7 +13,7 @@ constexpr std::string_view kKind = "platform.device.ftl.mapping.kind";
 constexpr std::string_view kLibrary = "platform.device.ftl.mapping.library";
 constexpr std::string_view kSettings = "platform.device.ftl.mapping.settings";
 
-/// False when there is no library that could be used.
+/// False when there is no usable library.
 bool check_library(Checker& c, ftl::PluginMapping& plugin) {
   if (!c.readable({kLibrary, kSettings})) return false;
   if (!plugin.library) {

@@ -31,14 +31,14 @@ std::string text_of(Value value) {
     return fmt::format("{}", value);
 }
 
-/// Takes the shape of the checkpoint; what the scenario says besides has to agree.
+/// Takes the shape from the checkpoint. Dimensions that the scenario gives too must be equal.
 bool take_checkpoint(Checker& c, host::ModelSpec& model) {
   if (!c.resolve(*model.path, "model.path", "directory")) return false;
   host::ModelConfig checkpoint;
   try {
     checkpoint = host::read_config(model.path->path / "config.json");
   } catch (const UserError& e) {
-    // A line a problem, each beginning with the file.
+    // The message has one line per problem; each line starts with the file.
     std::istringstream problems(e.what());
     for (std::string problem; std::getline(problems, problem);)
       c.error_at("model.path", fmt::format("model.path: {}", problem));

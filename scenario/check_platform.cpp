@@ -23,7 +23,7 @@ Origin Checker::origin(std::string_view path) const {
   const auto& origins = reader_.origins();
   const auto it = origins.find(path);
   if (it != origins.end() && it->second.layer > Layer::preset) return it->second;
-  // A preset's or default value: the key that brought it in is the nearest preset around it.
+  // A value of a preset is located at the key that names the preset, in the nearest map around it.
   if (it != origins.end() && it->second.layer == Layer::preset) {
     for (auto dot = path.rfind('.'); dot != std::string_view::npos; dot = path.substr(0, dot).rfind('.')) {
       const auto preset = origins.find(std::string(path.substr(0, dot)) + ".preset");
@@ -35,7 +35,7 @@ Origin Checker::origin(std::string_view path) const {
     }
     return it->second;
   }
-  // A section, or a default: the nearest map around it that is written down.
+  // A section or a default is located at the nearest map around it that is in the scenario file.
   for (std::string_view around = path;;) {
     const config::Node* node = config::find_path(reader_.root(), around);
     if (node && node->origin.layer >= Layer::file) {
@@ -135,7 +135,7 @@ void check_link(Checker& c, nvme::LinkConfig& link, const std::string& path, boo
   require_power_of_two(c, path + ".max_payload", link.max_payload);
   if (reads_in_requests) require_power_of_two(c, path + ".max_read_request", link.max_read_request);
   if (!link.bandwidth) return;
-  const std::string why = fmt::format("{} is what the payload gets", bandwidth);
+  const std::string why = fmt::format("{} is the rate of the payload", bandwidth);
   for (const char* const of_packets : {".max_payload", ".tlp_overhead", ".dllp_overhead"})
     c.refuse_unused(path + of_packets, bandwidth, why);
   if (!reads_in_requests) return;
@@ -161,7 +161,7 @@ void check_geometry(Checker& c, const FlashGeometry& g) {
                         format_quantity(g.page_size)));
 }
 
-/// A list takes the place of the latency of all pages, which becomes its mean.
+/// A list of latencies by page type replaces the single latency, which becomes the mean of the list.
 void check_page_types(Checker& c, nfc::FlashConfig& flash) {
   if (!flash.page_types) return;
   const nfc::PageTypesConfig& pages = *flash.page_types;
@@ -180,7 +180,8 @@ void check_page_types(Checker& c, nfc::FlashConfig& flash) {
     for (const SimTime t : list) sum += t.ps;
     const SimTime mean{sum / static_cast<std::int64_t>(list.size())};
     if (of_all != mean) {
-      c.refuse_unused("platform.device.flash." + name, path, "every page type has its own, and their mean is another");
+      c.refuse_unused("platform.device.flash." + name, path,
+                      "every page type has its own latency, and their mean differs");
     }
     of_all = mean;
   };
@@ -211,16 +212,15 @@ void check_flash_features(Checker& c, const nfc::FlashConfig& flash, bool attend
   const FlashGeometry& g = flash.geometry;
   c.require(g.planes_per_die > 1 || flash.plane_mode == nfc::PlaneMode::independent,
             {"platform.device.flash.plane_mode"},
-            "platform.device.flash.plane_mode: a die with a single plane has nothing to do together");
+            "platform.device.flash.plane_mode: a die with a single plane has no multi-plane operations");
   c.require(!flash.cache || flash.cache->read || flash.cache->program, {"platform.device.flash.cache"},
             "platform.device.flash.cache: neither read nor program is on; write none instead");
-  c.require(
-      !flash.packages || flash.packages->dies < g.dies_per_channel,
-      {"platform.device.flash.packages.dies", "platform.device.flash.dies_per_channel"},
-      "platform.device.flash.packages.dies: all dies of a channel are in one package, which is never turned from");
+  c.require(!flash.packages || flash.packages->dies < g.dies_per_channel,
+            {"platform.device.flash.packages.dies", "platform.device.flash.dies_per_channel"},
+            "platform.device.flash.packages.dies: all dies of a channel are in one package, so packages never switch");
   c.require(!flash.page_buffers || flash.ecc_bandwidth || flash.ecc_latency.ps > 0 || attends,
             {"platform.device.flash.page_buffers"},
-            "platform.device.flash.page_buffers: nothing keeps pages in them: give ecc_bandwidth or ecc_latency");
+            "platform.device.flash.page_buffers: pages never wait in them: give ecc_bandwidth or ecc_latency");
   c.require(
       !flash.page_buffers || !attends || c.scenario().platform.device.engine.intake != engine::Intake::phase,
       {"platform.device.engine.intake", "platform.device.flash.page_buffers"},
@@ -231,7 +231,7 @@ void check_flash_features(Checker& c, const nfc::FlashConfig& flash, bool attend
             {"platform.device.flash.class_priority"}, "platform.device.flash.class_priority: names a class twice");
 }
 
-/// In controller DRAM the engine's buffer stands beside the map cache, and leaves room for what comes and goes.
+/// An engine buffer in controller DRAM must fit beside the map cache and leave some room for temporary data.
 void check_engine_buffer(Checker& c, const csd_model::DeviceConfig& device) {
   if (device.engine.buffer_memory == engine::EngineMemory::sram || !device.has_engine() ||
       !c.scenario().workload->attends())
@@ -248,13 +248,13 @@ void check_engine_buffer(Checker& c, const csd_model::DeviceConfig& device) {
 void check_gpu_timing(Checker& c, host::GpuConfig& gpu) {
   const std::string section = "platform.gpu.";
   if (gpu.timing == host::GpuTiming::modelled) {
-    c.refuse_unused(section + "times", section + "timing", "times are modelled; timing: measured takes them");
+    c.refuse_unused(section + "times", section + "timing", "times are modelled; use timing: measured to read a file");
     return;
   }
   for (const char* const of_model :
        {"fp16_rate", "memory_bandwidth", "kernel_launch", "efficiency.gemm", "efficiency.gemv",
         "efficiency.attention_prefill", "efficiency.attention_decode", "efficiency.elementwise"})
-    c.refuse_unused(section + of_model, section + "timing", "operators take the time that was measured");
+    c.refuse_unused(section + of_model, section + "timing", "operators take their measured times");
   if (gpu.times) c.resolve(*gpu.times, section + "times", "file");
 }
 

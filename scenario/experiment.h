@@ -1,5 +1,5 @@
-// A kind of experiment, and what it is asked: the map `workload` of a scenario. One folder of experiment/ (or a shared
-// library) answers; no other code knows its name.
+// The interface of a kind of experiment, the map `workload` of a scenario. Each kind is one folder of experiment/ or a
+// shared library; no other code knows its name.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ struct Scenario;
 
 struct RunOptions {
   std::optional<std::filesystem::path> trace;  ///< Chrome trace of the run's operations
-  /// One prompt in the place of the workload's, as text or as token ids.
+  /// One prompt that replaces those of the workload, as text or as token ids.
   std::optional<std::string> prompt_text;
   std::optional<std::vector<host::TokenId>> prompt_tokens;
-  bool attention_on_host = false;  ///< carried runs: no drive; the result has no timing
-  /// Carried runs: where everything but the offloaded attention is computed.
+  bool attention_on_host = false;  ///< carried runs: compute attention on the host, without a drive and without timing
+  /// Carried runs: the processor that computes everything but the offloaded attention.
   host::Processor processor = host::Processor::cpu;
   /// Progress callback: (phase, done, total).
   std::function<void(std::string_view phase, std::uint64_t done, std::uint64_t total)> progress;
@@ -37,12 +37,12 @@ struct RunOptions {
   std::function<void(const std::string&)> notice;
 };
 
-/// What DIR/result.json holds, and whether the run found itself correct.
+/// The result of a run, and whether its checks passed.
 struct RunResult {
-  nlohmann::ordered_json document;
-  /// Empty when all checks of the run passed; otherwise what is wrong with it, for stderr and a non-zero exit status.
+  nlohmann::ordered_json document;  ///< content of DIR/result.json
+  /// Empty when all checks of the run passed; otherwise the reason, for stderr and a non-zero exit status.
   std::string failure;
-  /// One or two sentences for people.
+  /// One or two sentences that interpret the result.
   std::string meaning;
   /// A file beside result.json.
   struct File {
@@ -57,26 +57,26 @@ class Experiment {
   virtual ~Experiment() = default;
   virtual std::unique_ptr<Experiment> clone() const = 0;
 
-  /// Its parameters.
+  /// Describes the parameters.
   virtual void describe(ParamVisitor& v) = 0;
-  /// Checks across parameters, of the whole scenario as far as this experiment uses it; looks for its input files.
+  /// Checks the parameters of the scenario that this experiment uses against each other; looks for its input files.
   virtual void check(Checker& c) = 0;
-  /// Takes out of the effective configuration what this experiment does not use.
+  /// Removes the parameters that this experiment does not use from the effective configuration.
   virtual void prune(nlohmann::ordered_json& config, const Scenario& scenario) const = 0;
 
-  /// Whether the drives keep a KV cache and attend.
+  /// Whether the drives keep a KV cache and compute attention.
   virtual bool attends() const { return true; }
-  /// Whether blocks are written, so that a write buffer has something to hold.
+  /// Whether the experiment writes blocks, so that a write buffer has an effect.
   virtual bool writes_blocks() const { return true; }
   /// Share of the erase blocks of each plane that the KV namespace gets.
   virtual double kv_share() const { return attends() ? 1 : 0; }
 
-  /// Runs the checked scenario. UserError for what only a run can find out (a drive that is too small, a broken
-  /// checkpoint).
+  /// Runs the checked scenario. Throws UserError for mistakes that only a run can detect (a drive that is too small, a
+  /// broken checkpoint).
   virtual RunResult run(const Scenario& scenario, const RunOptions& options) const = 0;
 };
 
-/// Implements clone() for an experiment that copies.
+/// Implements clone() with the copy constructor.
 template <class Derived>
 class CopyableExperiment : public Experiment {
  public:
@@ -87,7 +87,7 @@ class CopyableExperiment : public Experiment {
 
 using ExperimentKinds = Kinds<Experiment>;
 
-/// Removes the value at a dotted path ("platform.device.energy.mac"), where there is one.
+/// Removes the value at a dotted path ("platform.device.energy.mac") if there is one.
 void erase_path(nlohmann::ordered_json& config, std::string_view path);
 
 }  // namespace csdsim::scenario

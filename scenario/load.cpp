@@ -37,7 +37,7 @@ std::string default_name(const std::filesystem::path& file) {
   return is_name(name) ? name : "scenario";
 }
 
-/// `csdsim: 1` on top.
+/// Checks and removes the key `csdsim`, the format version.
 void take_version(Node& root, Diagnostics& diagnostics) {
   const Entry* version = root.find("csdsim");
   if (!version) {
@@ -51,7 +51,7 @@ void take_version(Node& root, Diagnostics& diagnostics) {
   root.erase("csdsim");
 }
 
-/// `KEY: [FILE...]` on top: hands each file to `use` and leaves the tree without the key. The files, as absolute paths.
+/// Calls `use` with each file of the top-level list `key` and removes the key. Returns the files as absolute paths.
 std::vector<std::string> take_files(Node& root, std::string_view key, const std::filesystem::path& directory,
                                     Diagnostics& diagnostics,
                                     const std::function<void(const std::filesystem::path&)>& use) {
@@ -75,7 +75,7 @@ std::vector<std::string> take_files(Node& root, std::string_view key, const std:
   return files;
 }
 
-/// What a file says beside its parameters: presets and plugins, and where the file is.
+/// The context of a scenario file: its presets, its plugins and its directory.
 struct Surroundings {
   Presets presets = Presets::builtin();
   std::shared_ptr<const Registries> registries;
@@ -130,7 +130,7 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
                           const std::vector<std::string>& sets, const std::shared_ptr<const Registries>& registries) {
   Diagnostics diagnostics;
   Node tree = config::parse_document(text, {config::Layer::file, name, 0, 0, ""}, diagnostics);
-  // Without a readable file, what follows would only complain about what is missing.
+  // If the file cannot be read, every further error would only be about a missing key.
   if (!diagnostics.ok() && tree.entries.empty()) diagnostics.throw_if_any();
   for (const std::string& set : sets) config::apply_set(tree, set, diagnostics);
   take_version(tree, diagnostics);
@@ -145,7 +145,7 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
 
   Loaded loaded{resolve(tree, around, diagnostics), {}};
   for (const AxisPoint& point : axis_points(axes)) {
-    // A mistake of the base shows in every point: a few of them are enough to find those of the axes.
+    // A mistake in the base repeats in every point; 100 points are enough to find the mistakes in the axes.
     if (!diagnostics.ok() && loaded.points.size() >= 100) break;
     Diagnostics own;
     Node at_point = tree;

@@ -1,4 +1,4 @@
-// Scenario files to checked scenarios.
+// Loads and checks scenario files.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace csdsim::scenario {
 struct Resolved {
   Scenario scenario;
   config::Origins origins;
-  std::vector<std::string> notes;  ///< "file:line:col: note: ...", for the user to see
+  std::vector<std::string> notes;  ///< "file:line:col: note: ...", for the user
 };
 
 /// One point of a sweep.
@@ -32,21 +32,20 @@ struct Loaded {
   std::vector<SweepPoint> points;  ///< last axis fastest; empty without a sweep
 };
 
-/// Most points that a sweep may have.
+/// Maximum number of points of a sweep.
 inline constexpr std::size_t kMaxSweepPoints = 10'000;
 
-/// Reads and checks a file with `--set` assignments ("a.b=v") laid over it, and every point of its sweep. Relative
-/// paths in it are looked up beside the file, then in the current directory. `registries` are the kinds that it can
-/// name, those of its plugins aside. Throws config::ConfigError with all
-/// mistakes, UserError when the file cannot be read.
+/// Reads and checks a file with the `--set` assignments ("a.b=v") applied, and every point of its sweep. Relative paths
+/// are looked up beside the file, then in the current directory. `registries` are the kinds that the file can name
+/// besides those of its plugins. Throws config::ConfigError with all mistakes, UserError when the file cannot be read.
 Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets,
                      const std::shared_ptr<const Registries>& registries);
 
-/// The same for text; `name` stands for the file in messages, `directory` is where relative paths are looked up.
+/// The same for text. `name` replaces the file name in messages; relative paths are looked up in `directory`.
 Loaded load_scenario_text(std::string_view text, const std::string& name, const std::filesystem::path& directory,
                           const std::vector<std::string>& sets, const std::shared_ptr<const Registries>& registries);
 
-/// The effective configuration, complete and with `csdsim: 1`: loading it again gives the same scenario. Parts that the
+/// The complete effective configuration with `csdsim: 1`; loading it again gives the same scenario. Parts that the
 /// workload does not use are absent.
 nlohmann::ordered_json effective_config(const Scenario& scenario);
 

@@ -4,8 +4,8 @@
 //   class MySystem final : public csdsim::host::CopyableSystem<MySystem> { ... };
 //   CSDSIM_PLUGIN(registries.systems.add<MySystem>())
 //
-// and links csdsim::csdsim_scenario; a scenario names the library with `plugins: [FILE]`, the commands list and
-// describe with --plugin FILE. examples/own_offload_system has the whole of it.
+// and links csdsim::csdsim_scenario. A scenario names the library with `plugins: [FILE]`, the commands list and
+// describe with --plugin FILE. examples/own_offload_system is a complete example.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@
 
 namespace csdsim::scenario {
 
-/// Grows with every change of OffloadSystem, Experiment and of what they are given.
+/// Version of the plugin interface. Increment it when OffloadSystem, Experiment or the types of their arguments change.
 inline constexpr std::uint32_t kPluginInterface = 1;
 
 struct Plugin {
@@ -30,13 +30,14 @@ struct Plugin {
 using PluginEntry = const Plugin*();
 inline constexpr const char* kPluginEntry = "csdsim_plugin_v1";
 
-/// Adds the kinds of a shared library to the registries. UserError, which names the library, if it cannot be loaded, is
-/// no plugin, was built for another csdsim or compiler, or registers a name that is taken.
+/// Adds the kinds of a shared library to the registries. Throws UserError with the name of the library when it cannot
+/// be loaded, is not a plugin, was built for another csdsim or compiler, or registers a name that exists.
 void load_plugin(const std::filesystem::path& library, Registries& registries);
 
 }  // namespace csdsim::scenario
 
-/// Exports what `registration`, an expression on `registries`, adds. Once per library.
+/// Defines the entry point of a plugin, which evaluates `registration`, an expression on `registries`. Use it once per
+/// library.
 #define CSDSIM_PLUGIN(registration)                                                                      \
   extern "C" __attribute__((visibility("default"))) const csdsim::scenario::Plugin* csdsim_plugin_v1() { \
     static constexpr csdsim::scenario::Plugin plugin{                                                    \

@@ -16,14 +16,14 @@ struct Preset {
   config::Node values;  ///< every scalar's origin carries "source: citation" as its note
 };
 
-/// All presets of the binary, in the order of their files; those of kind `interface` are nfc::interface_modes().
+/// All presets, in the order of their files. Those of kind `interface` are nfc::interface_modes().
 class Presets final : public config::PresetSource {
  public:
-  /// The presets that were built in. Throws InternalError when one of them cannot be read.
+  /// The built-in presets. Throws InternalError when one of them cannot be read.
   static const Presets& builtin();
 
-  /// Adds the presets of one file: `kind: K`, `presets: {NAME: {doc, values}}` with {v, src, cite} in the place of
-  /// every value. Throws ConfigError.
+  /// Adds the presets of one file: `kind: K`, `presets: {NAME: {doc, values}}`. Every value has the form {v, src,
+  /// cite}. Throws ConfigError.
   void add(std::string_view file_name, std::string_view text);
 
   const config::Node* find(std::string_view kind, std::string_view name) const override;

@@ -1,4 +1,4 @@
-// The open choices of a scenario.
+// The choices of a scenario that plugins can extend.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace csdsim::scenario {
 
-/// What `system.kind` and `workload.kind` can be. Plugins add to a copy.
+/// The kinds of `system.kind` and `workload.kind`. Plugins add to a copy.
 struct Registries {
   host::SystemKinds systems{"offload system"};
   ExperimentKinds experiments{"workload"};

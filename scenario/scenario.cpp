@@ -22,51 +22,52 @@ Scenario::Scenario(const std::shared_ptr<const Registries>& registries)
 }
 
 void describe(ParamVisitor& v, ClusteredSelection& c) {
-  v.param(
-      "token_page_fraction", c.token_page_fraction, {Ratio::of(1, 1024), Ratio{1, 1}},
-      "Share of the token pages that the selected tokens lie in.",
-      paper(
-          "InstInfer IV-C, VI-C: implied at 1/8 and 16 tokens a page; opt-6m measures 0.46, uniform picks touch 0.88"));
+  v.param("token_page_fraction", c.token_page_fraction, {Ratio::of(1, 1024), Ratio{1, 1}},
+          "Share of the token pages that the selected tokens lie in.",
+          paper("InstInfer IV-C, VI-C: implied at 1/8 and 16 tokens per page; opt-6m measures 0.46, uniform picks "
+                "touch 0.88"));
 }
 
 void describe(ParamVisitor& v, RecordedSelection& c) {
-  v.param("file", c.file, "What csdsim eval --record wrote, at the run's budget: r/d and k/S have to agree.",
+  v.param("file", c.file, "A file of csdsim eval --record with the budget of the run: r/d and k/S must be equal.",
           measured("selections of a trained checkpoint; models/opt-6m has some"));
 }
 
 void describe(ParamVisitor& v, SamplingConfig& c) {
   v.param("error", c.error, {Ratio::of(1, 100'000), Ratio::of(1, 2)},
-          "Relative error of time to the first token and of decode that the sample may have, as the run estimates it; "
-          "a short run is simulated whole.",
+          "Largest estimated relative error of the time to the first token and of the decode time. Short runs are "
+          "simulated whole.",
           assumed("finer than what the model leaves out"));
   v.optional("layers", c.layers, "auto", {5, 1024},
-             "Layers that are simulated for all; auto: as many as the error asks for.", assumed("layers are alike"));
+             "Number of simulated layers; the others are estimated from them. auto: as many as the error asks for.", assumed("layers are alike"));
   v.optional("steps", c.steps, "auto", {2, 1'048'576},
-             "Places of the run whose decode steps are simulated for all; auto: as many as the error asks for.",
+             "Number of places where decode steps are measured; the others are estimated from them. auto: as many as the error "
+             "asks for.",
              assumed("costs are smooth in length"));
 }
 
 void describe(ParamVisitor& v, SimulationConfig& c) {
   v.param("data", c.data, "Whether pages hold real bytes.", assumed("timing needs no checkpoint"));
   v.names("compare", c.compare, c.comparable, {0, 16},
-          "Other ways to decode the same prompts, to compare tokens with; carried runs.", assumed("costs a run each"));
-  v.choice("selection", c.selection, "Which tokens SparF attends where it is not computed.",
+          "Other ways to decode the same prompts, whose tokens are compared; carried runs only.",
+          assumed("each entry costs one run"));
+  v.choice("selection", c.selection, "Which tokens SparF attends to when the selection is not computed.",
            assumed("needs no recorded run"));
   v.optional_section("sampling", c.sampling, "off",
-                     "Simulates some layers and steps of a long run for all of them; off simulates everything.",
+                     "Simulates some layers and steps of a long run and estimates the rest; off simulates everything.",
                      assumed("whole runs of large models take an hour"));
 }
 
 void describe(ParamVisitor& v, Scenario& c) {
   v.param("name", c.name, "Names the run and its result directory: letters, digits, '.', '_', '-'.",
           assumed("the name of the file"));
-  v.param("seed", c.seed, {0, std::numeric_limits<std::uint64_t>::max()}, "Seed of everything random.",
+  v.param("seed", c.seed, {0, std::numeric_limits<std::uint64_t>::max()}, "Seed of all random choices.",
           assumed("any number will do"));
   v.section("model", c.model, "The model that is decoded.");
   v.section("platform", c.platform, "The modelled machine.");
   v.choice("system", c.system, "The offload system.", assumed("the exact one"));
-  v.choice("workload", c.workload, "What is run.", assumed("the subject of the project"));
-  v.section("simulation", c.simulation, "How it is simulated.");
+  v.choice("workload", c.workload, "The experiment to run.", assumed("the subject of the project"));
+  v.section("simulation", c.simulation, "Settings of the simulation.");
 }
 
 }  // namespace csdsim::scenario

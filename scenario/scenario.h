@@ -1,4 +1,4 @@
-// A scenario: the question that one run answers, with every value resolved (DESIGN, contract "Scenario").
+// A scenario: the complete configuration of one run, with every value resolved.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace csdsim::scenario {
 
 enum class DataMode : std::uint8_t { timing, carried };
 
-/// Picks where tokens cluster: a share of the token pages is touched.
+/// The selected tokens are clustered: they touch a given share of the token pages.
 struct ClusteredSelection {
   static constexpr std::string_view kKind = "clustered";
   static constexpr std::string_view kDoc = "Selected tokens share pages: a given share of the token pages is touched.";
   Ratio token_page_fraction = Ratio::of(1, 4);
 };
-/// Picks recorded on a real checkpoint by `csdsim eval --record`.
+/// Selections recorded on a real checkpoint by `csdsim eval --record`.
 struct RecordedSelection {
   static constexpr std::string_view kKind = "recorded";
   static constexpr std::string_view kDoc =
@@ -39,13 +39,13 @@ struct SamplingConfig {
   std::optional<std::uint32_t> steps;
 };
 
-/// `compare` entry: the same plan with attention on the host. Every other entry is the kind of an offload system.
+/// Entry of `compare` for the same plan with attention on the host. Every other entry is the kind of an offload system.
 inline constexpr std::string_view kHostComparison = "host";
 
 struct SimulationConfig {
   DataMode data = DataMode::timing;
   std::vector<std::string> compare;     ///< carried runs: other ways to decode the same prompts
-  std::vector<std::string> comparable;  ///< what `compare` may name
+  std::vector<std::string> comparable;  ///< valid entries of `compare`
   SelectionConfig selection;
   std::optional<SamplingConfig> sampling = SamplingConfig{};  ///< unset: everything is simulated
   std::string why_whole;                                      ///< why sampling was left out where it was not refused
@@ -61,8 +61,8 @@ struct Scenario {
   Chosen<host::OffloadSystem> system;
   Chosen<Experiment> workload;
   SimulationConfig simulation;
-  std::vector<std::string> preset_files;  ///< read beside the built-in presets; absolute
-  std::vector<std::string> plugin_files;  ///< shared libraries that add kinds; absolute
+  std::vector<std::string> preset_files;  ///< absolute paths of preset files besides the built-in presets
+  std::vector<std::string> plugin_files;  ///< absolute paths of shared libraries that add kinds
 };
 
 void describe(ParamVisitor& v, ClusteredSelection& c);

@@ -16,7 +16,7 @@ namespace {
 using config::Entry;
 using config::Node;
 
-/// Every path that a value can be given at.
+/// All paths of sections and parameters.
 std::vector<std::string> known_paths(const std::shared_ptr<const Registries>& registries) {
   const auto table = config::ParamTable::of(Scenario(registries));
   std::vector<std::string> paths;
@@ -34,7 +34,7 @@ void mark_as_axis(Node& node) {
   }
 }
 
-/// The last keys of each path, as many as it takes to tell the axes apart.
+/// The shortest suffix of each path that is unique among the axes.
 std::vector<std::string> short_names(const std::vector<Axis>& axes) {
   std::vector<std::string> names;
   for (const Axis& axis : axes) {
@@ -52,7 +52,7 @@ std::vector<std::string> short_names(const std::vector<Axis>& axes) {
   return names;
 }
 
-/// Letters, digits and a few signs that every file system takes.
+/// Keeps letters, digits and a few signs that are safe in file names.
 std::string file_safe(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -152,7 +152,7 @@ std::vector<AxisPoint> axis_points(const std::vector<Axis>& axes) {
       parts.push_back(fmt::format("{}={}", names[a], file_safe(axis_value_text(axes[a].values[indices[a]]))));
     }
     std::string name = join(parts, ",");
-    // Maps of the same kind look alike; and no file system takes names beyond 255 bytes.
+    // Maps of the same kind have the same text, and file systems limit names to 255 bytes.
     if (name.size() > 200) name.resize(200);
     if (!taken.insert(name).second) {
       name += fmt::format("#{}", points.size());

@@ -1,4 +1,4 @@
-// Axes of a sweep and the points that they span.
+// The axes of a sweep and its points.
 #pragma once
 
 #include <memory>
@@ -19,11 +19,11 @@ struct Axis {
   std::vector<config::Node> values;  ///< origins are of Layer::axis
 };
 
-/// Reads `sweep: {axes: {PATH: [values]}}`. Records what is wrong with it, unknown paths included.
+/// Reads `sweep: {axes: {PATH: [values]}}`. Records its errors, unknown paths included.
 std::vector<Axis> read_axes(const config::Node& sweep, const std::shared_ptr<const Registries>& registries,
                             config::Diagnostics& diagnostics);
 
-/// Values of one point, by axis.
+/// One point: the index of its value on every axis.
 struct AxisPoint {
   std::string name;
   std::vector<std::size_t> indices;
@@ -32,7 +32,7 @@ struct AxisPoint {
 /// All points, last axis fastest. Names are unique and fit for a directory.
 std::vector<AxisPoint> axis_points(const std::vector<Axis>& axes);
 
-/// A value as text: "0.7 GB/s", "[4, 8]", the kind or preset of a map.
+/// Formats a value: "0.7 GB/s", "[4, 8]", the kind or preset of a map.
 std::string axis_value_text(const config::Node& value);
 
 }  // namespace csdsim::scenario

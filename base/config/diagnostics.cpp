@@ -21,7 +21,7 @@ void Diagnostics::add(const Diagnostics& other) {
 }
 
 std::vector<std::string> Diagnostics::render(std::vector<Message> messages, std::string_view severity) {
-  // What has lines comes first; among equals the order of discovery stays.
+  // Messages with a line number come first. Equal ones keep the order in which they were found.
   std::stable_sort(messages.begin(), messages.end(), [](const Message& a, const Message& b) {
     const auto key = [](const Message& m) {
       return std::tuple(m.origin.line == 0, m.origin.line == 0 ? std::string() : m.origin.source, m.origin.line,

@@ -1,4 +1,4 @@
-// Collects every mistake of a configuration, so that the user sees all of them at once.
+// Collects all errors of a configuration, so that the user sees them at once.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace csdsim::config {
 
-/// All mistakes of one configuration. what() has one line each: "file:line:col: error: ...".
+/// All errors of one configuration. what() has one line per error: "file:line:col: error: ...".
 class ConfigError : public UserError {
  public:
   explicit ConfigError(std::vector<std::string> messages);
@@ -22,14 +22,14 @@ class ConfigError : public UserError {
 class Diagnostics {
  public:
   void error(const Origin& origin, const std::string& message);
-  /// Something worth saying that is no mistake.
+  /// Records a remark that is not an error.
   void note(const Origin& origin, const std::string& message);
 
-  /// Takes over everything that another one has collected.
+  /// Appends the errors and notes of `other`.
   void add(const Diagnostics& other);
 
   bool ok() const { return errors_.empty(); }
-  /// "file:line:col: error: ...", in the order of the file, command-line settings last, without repetitions.
+  /// "file:line:col: error: ...", in the order of the file, those of the command line last, without duplicates.
   std::vector<std::string> errors() const;
   std::vector<std::string> notes() const;
   /// Throws ConfigError when there are errors.

@@ -117,7 +117,7 @@ void ParamTable::on_shorthand(std::string_view key, std::string_view kind, std::
 
 void ParamTable::on_enter(std::string_view name, std::string_view doc) {
   section_ = section_.empty() ? std::string(name) : section_ + "." + std::string(name);
-  // Kinds hold for what is nested in them, too.
+  // Nested parameters belong to the same kinds.
   kinds_.push_back(kinds_.back());
   if (sections.empty() || sections.back().path != section_) sections.push_back({section_, std::string(doc), {}, {}});
 }

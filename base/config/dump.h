@@ -1,4 +1,4 @@
-// A described struct as ordered JSON, which the reader takes back (JSON is YAML), and as rows of a table.
+// Writes a described struct as ordered JSON, which the reader can read again (JSON is YAML), or as table rows.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@
 
 namespace csdsim::config {
 
-/// Nested values: quantities as text with units, counts and booleans bare. Order is that of describe().
+/// Builds nested JSON in the order of describe(). Quantities are text with units, counts and booleans are bare.
 class JsonDump final : public ParamVisitor {
  public:
   JsonDump() { stack_.push_back(&json_); }
@@ -41,15 +41,15 @@ class JsonDump final : public ParamVisitor {
   std::vector<nlohmann::ordered_json*> stack_;
 };
 
-/// Flat map: path to "file:line:col", "--set a.b=v", "preset NAME (source: where)" or "default (source: where)".
+/// Flat map from path to "file:line:col", "--set a.b=v", "preset NAME (source: where)" or "default (source: where)".
 nlohmann::ordered_json dump_origins(const Origins& origins);
 
-/// What is known about one parameter.
+/// Description of one parameter.
 struct ParamRow {
   std::string path;     ///< "platform.device.flash.channels"
   std::string section;  ///< "platform.device.flash", "" at the top
   std::string name;
-  /// The kinds of the surrounding choice that have it, alike in all that is said here; empty outside a choice.
+  /// Kinds of the surrounding choice that have this parameter with the same description; empty outside a choice.
   std::vector<std::string> kinds;
   std::string type;
   std::string range;
@@ -58,7 +58,7 @@ struct ParamRow {
   std::string doc;
 };
 
-/// A map of parameters, with the kinds that it chooses between, if any.
+/// A map of parameters, with its kinds if it is a choice.
 struct SectionRow {
   std::string path;
   std::string doc;
@@ -66,7 +66,7 @@ struct SectionRow {
   std::vector<std::string> kind_docs;
 };
 
-/// Every parameter, of all kinds of every choice.
+/// Collects every parameter, of all kinds of every choice.
 class ParamTable final : public ParamVisitor {
  public:
   template <class S>

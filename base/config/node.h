@@ -1,4 +1,4 @@
-// A configuration as a tree in which every value and key remembers where it came from.
+// A configuration as a tree in which every value and key stores its origin.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace csdsim::config {
 
-/// Layers of a configuration, weakest first: a value of a stronger layer replaces that of a weaker one. `override` is
+/// Layers of a configuration, weakest first. A value of a stronger layer replaces that of a weaker one. `override` is
 /// the command line, `axis` the value of a sweep point.
 enum class Layer : std::uint8_t { builtin, preset, file, override, axis };
 
@@ -17,9 +17,9 @@ enum class Layer : std::uint8_t { builtin, preset, file, override, axis };
 struct Origin {
   Layer layer = Layer::builtin;
   std::string source;  ///< file name, "preset NAME", "--set a.b=v"
-  int line = 0;        ///< from 1; 0 where lines mean nothing
+  int line = 0;        ///< from 1; 0 for sources without lines
   int column = 0;      ///< from 1
-  std::string note;    ///< for defaults and presets: the source of the number
+  std::string note;    ///< for defaults and presets: the source of the value
 
   /// "file:line:col", "--set a.b=v", "preset NAME".
   std::string text() const;
@@ -28,7 +28,7 @@ struct Origin {
 
 struct Entry;
 
-/// Null, scalar, list or map. Scalars are kept as text: their meaning is the parameter's business.
+/// A null, scalar, list or map. Scalars stay text, because only the parameter knows their type.
 class Node {
  public:
   enum class Kind : std::uint8_t { null, scalar, list, map };
@@ -55,14 +55,14 @@ struct Entry {
   Node value;
 };
 
-/// Lays `upper` over `lower`: maps are merged key by key, everything else is replaced.
+/// Merges `upper` into `lower`: maps are merged key by key, everything else is replaced.
 void merge(Node& lower, const Node& upper);
 
-/// Lays a value over the place `path` ("a.b.c"), making the maps on the way; what is no map on the way is replaced.
-/// Below "sweep.axes." the rest of the path is one key, as axes are named by paths.
+/// Merges a value into the node at `path` ("a.b.c"). Creates missing maps on the path and replaces other nodes on it.
+/// Below "sweep.axes." the rest of the path is one key, because axes are named by paths.
 void set_path(Node& root, std::string_view path, const Node& value);
 
-/// The value at "a.b.c", or nullptr.
+/// Returns the value at "a.b.c", or nullptr.
 const Node* find_path(const Node& root, std::string_view path);
 
 }  // namespace csdsim::config

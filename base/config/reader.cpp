@@ -117,7 +117,7 @@ void Reader::on_shorthand(std::string_view key, std::string_view kind, std::stri
   const Node* values = named_preset(key, kind, name);
   if (!values) return;
   for (Entry entry : values->entries) {
-    // Where it stands for something is where the name stands; the note keeps the source of the number.
+    // The origin of a preset value is the key that names the preset; the note keeps the source of the value.
     Origin origin = origins_[path_of(key)];
     origin.note = entry.value.origin.note;
     entry.origin = entry.value.origin = origin;
@@ -150,7 +150,7 @@ void Reader::on_enter(std::string_view name, std::string_view) {
     Entry made{std::string(name), top().map->origin, {}};
     made.value.kind = Node::Kind::map;
     made.value.origin = top().map->origin;
-    made.value.origin.layer = Layer::builtin;  // nobody wrote it; the place is for messages
+    made.value.origin.layer = Layer::builtin;  // not in the file; the position is for messages
     top().map->entries.push_back(std::move(made));
     entry = &top().map->entries.back();
   }
@@ -186,7 +186,7 @@ std::vector<std::size_t> Reader::on_choice(const ChoiceInfo& info) {
       fail(path, scalar->origin,
            fmt::format("unknown kind '{}'{}; exists: {}", printable(scalar->scalar),
                        did_you_mean(scalar->scalar, info.kinds), join(info.kinds)));
-      // Nothing below can be judged without the kind.
+      // Without the kind the other keys cannot be checked.
       for (const Entry& entry : top().map->entries) top().known.push_back(entry.key);
       return {};
     }

@@ -1,4 +1,4 @@
-// Fills a described struct from a tree of values, collecting every mistake.
+// Fills a described struct from a tree of values and collects all errors.
 #pragma once
 
 #include <functional>
@@ -17,23 +17,23 @@ namespace csdsim::config {
 /// Origin of every parameter, by its path; ordered by path.
 using Origins = std::map<std::string, Origin, std::less<>>;
 
-/// Where the layers named by the key `preset` come from.
+/// Provides the values of presets by name.
 class PresetSource {
  public:
   virtual ~PresetSource() = default;
-  /// Values of a preset, or nullptr. `kind` is what describe() passed to ParamVisitor::preset.
+  /// Values of a preset, or nullptr. `kind` is the argument of ParamVisitor::preset.
   virtual const Node* find(std::string_view kind, std::string_view name) const = 0;
   virtual std::vector<std::string> names(std::string_view kind) const = 0;
 };
 
-/// Reads values in the order of describe(). Everything in the tree must be asked for: what is left over is an unknown
-/// key. Where a stronger layer changes the `kind` of a map (a --set over a file), keys of the old kind that stand in
-/// weaker layers fall away with a note.
+/// Reads values in the order of describe(). A key of the tree that describe() does not read is reported as unknown.
+/// When a stronger layer changes the `kind` of a map (a --set over a file), keys of the old kind from weaker layers
+/// are dropped with a note.
 class Reader final : public ParamVisitor {
  public:
   Reader(Node root, const PresetSource& presets, Diagnostics& diagnostics);
 
-  /// Fills `value`; parameters that the tree does not mention keep what they hold.
+  /// Fills `value`; parameters that the tree does not contain keep their values.
   template <class S>
   void read(S& value) {
     describe(*this, value);
@@ -41,7 +41,7 @@ class Reader final : public ParamVisitor {
   }
 
   const Origins& origins() const { return origins_; }
-  /// Paths whose value could not be read; they hold their defaults.
+  /// Paths whose value could not be read; these parameters keep their defaults.
   const std::set<std::string, std::less<>>& failed() const { return failed_; }
   /// The tree with presets merged in.
   const Node& root() const { return root_; }
@@ -69,13 +69,13 @@ class Reader final : public ParamVisitor {
 
   Frame& top() { return frames_.back(); }
   std::string path_of(std::string_view name) const { return frames_.back().path + std::string(name); }
-  /// The values of the preset that key `key` names into `name`; nullptr when it names none or, after an error, one that
-  /// does not exist.
+  /// Reads the preset name under `key` into `name` and returns the values of the preset. Returns nullptr when the key
+  /// is absent or, after an error, when the preset does not exist.
   const Node* named_preset(std::string_view key, std::string_view kind, std::string& name);
-  /// The scalar text under a key; nullptr when it is absent or, after an error, of another shape.
+  /// Returns the scalar under a key; nullptr when the key is absent or, after an error, not a scalar.
   const Node* scalar_under(std::string_view name);
   void fail(const std::string& path, const Origin& origin, const std::string& message);
-  /// "expected EXPECTED, found WHAT", located at the value, or at the key where there is none.
+  /// Records "expected EXPECTED, found WHAT" at the value, or at the key when there is no value.
   void fail_shape(const std::string& path, const Entry& entry, std::string_view expected);
   void leave_map();
   void report_unknown(const Frame& frame, const Entry& entry);
@@ -88,7 +88,7 @@ class Reader final : public ParamVisitor {
   std::vector<Frame> frames_;
 };
 
-/// The note that a default carries: "assumed: why".
+/// The note of a default: "assumed: why".
 std::string cite_text(Cite cite);
 
 }  // namespace csdsim::config

@@ -20,13 +20,13 @@
 namespace csdsim::config {
 namespace {
 
-/// Stops the parser with a located message.
+/// Thrown to stop the parser, with a located message.
 struct Refused {
   Origin origin;
   std::string message;
 };
 
-/// Builds the tree from parse events: yaml-cpp's own tree drops duplicate keys without a word.
+/// Builds the tree from parse events, because yaml-cpp's own tree silently drops duplicate keys.
 class Builder final : public YAML::EventHandler {
  public:
   Builder(const Origin& base, Diagnostics& diagnostics) : base_(base), diagnostics_(diagnostics) {}
@@ -190,7 +190,7 @@ Origin position_of(std::string_view text, std::size_t offset, const Origin& base
   return with_position(base, static_cast<int>(line), static_cast<int>(column));
 }
 
-/// Why the bytes cannot be YAML text at all, located; or nothing.
+/// Records an error and returns true when the bytes cannot be YAML text at all.
 bool refuse_bytes(std::string_view text, const Origin& base, Diagnostics& diagnostics) {
   if (text.size() > kMaxFileBytes) {
     diagnostics.error(with_position(base, 1, 1),
@@ -213,7 +213,7 @@ bool refuse_bytes(std::string_view text, const Origin& base, Diagnostics& diagno
   return false;
 }
 
-/// The first document, null when it cannot be read or there is none.
+/// Returns the first document; null when it cannot be read or does not exist.
 Node parse_any(std::string_view text, const Origin& base, Diagnostics& diagnostics, bool& readable) {
   readable = false;
   if (refuse_bytes(text, base, diagnostics)) return {};
@@ -294,7 +294,7 @@ std::string read_file(const std::filesystem::path& path) {
   }
   std::ifstream stream(path, std::ios::binary);
   if (!stream) throw UserError(fmt::format("{}: error: cannot be opened: {}", path.string(), std::strerror(errno)));
-  // One byte beyond the limit is enough to know; a device or pipe may never end.
+  // Read at most one byte more than the limit: a device or pipe may never end.
   std::string text(kMaxFileBytes + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(stream.gcount()));

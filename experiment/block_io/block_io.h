@@ -1,4 +1,4 @@
-// Block commands: the drive as a plain SSD.
+// Runs block commands: the drive as a plain SSD.
 #pragma once
 
 #include <array>
@@ -24,50 +24,50 @@ struct BlockIoSetup {
   platform::PlatformParams platform;
   /// Makes the requests of a drive that exports `capacity` bytes.
   std::function<std::unique_ptr<workload::RequestSource>(Bytes capacity)> source;
-  std::optional<std::uint32_t> queue_depth = 32;  ///< requests outstanding, over all queues; unset: as they arrive
-  SimTime think_time;                             ///< with a queue depth: from a completion to the next request
-  std::uint32_t streams = 1;                      ///< with a queue depth: they share it evenly
-  std::uint64_t warmup = 0;                       ///< first requests, which are not measured
-  std::uint64_t requests = ~std::uint64_t{0};     ///< most to be measured
-  std::optional<SimTime> duration;                ///< of the measured stretch: no request is submitted after it
-  std::uint16_t queues = 1;                       ///< that are used
-  std::uint16_t first_queue = 1;                  ///< of these
-  bool queue_by_stream = false;                   ///< stream i on queue i mod queues, or requests in turn
-  Fill fill = Fill::random;                       ///< all of the source's footprint is written so
-  double overwrites = 0;                          ///< of what was filled, at random, without taking time
+  std::optional<std::uint32_t> queue_depth = 32;  ///< requests in flight, over all queues; unset: open loop
+  SimTime think_time;                             ///< closed loop: from a completion to the next request
+  std::uint32_t streams = 1;                      ///< closed loop: the streams share the queue depth evenly
+  std::uint64_t warmup = 0;                       ///< number of first requests that are not measured
+  std::uint64_t requests = ~std::uint64_t{0};     ///< maximum number of measured requests
+  std::optional<SimTime> duration;                ///< length of the measured interval; no request is submitted after it
+  std::uint16_t queues = 1;                       ///< number of queues used
+  std::uint16_t first_queue = 1;                  ///< first queue used
+  bool queue_by_stream = false;                   ///< true: stream i uses queue i mod queues; false: round robin
+  Fill fill = Fill::random;                       ///< order in which the source's footprint is filled before the run
+  double overwrites = 0;                          ///< random overwrites of the filled footprint, in no simulated time
   std::uint64_t seed = 1;
-  std::uint64_t lose_completion = 0;  ///< fault: number of the request, from 1, whose completion the host loses
+  std::uint64_t lose_completion = 0;  ///< fault: the host loses the completion of this request, counted from 1
 };
 
-/// Requests of one kind.
+/// Measurements of one kind of request.
 struct KindOutcome {
-  Histogram latency_ps;  ///< submission to completion, as the host sees them
+  Histogram latency_ps;  ///< from submission to completion on the host
   Bytes bytes;
-  /// Sums in ps, together that of the latencies; 64 bits hold 106 days, less than many requests wait in all.
+  /// Sums in ps, which add up to the sum of the latencies. They have 128 bits because 64 bits hold only 106 days.
   std::array<__int128, kRequestStages> stages_ps{};
 };
 
 struct BlockIoOutcome {
-  SimTime duration;      ///< of the measured stretch: from its first submission to its last completion
-  Histogram latency_ps;  ///< of all measured requests
+  SimTime duration;      ///< measured interval: from its first submission to its last completion
+  Histogram latency_ps;  ///< all measured requests
   std::array<KindOutcome, workload::kRequestKinds> kinds;
-  workload::TimeSeries series;  ///< of measured requests, from the start of the stretch
+  workload::TimeSeries series;  ///< measured requests, from the start of the measured interval
   std::uint64_t issued = 0;     ///< warm-up included
   std::uint64_t completed = 0;  ///< warm-up included
   std::uint64_t failed = 0;     ///< completed with an error status, warm-up included
   std::uint64_t peak_in_flight = 0;
   std::string first_failure;
-  double write_amplification = 1;           ///< of the measured stretch
-  csd_model::DriveTotals totals;            ///< of the measured stretch
-  nlohmann::ordered_json drive_statistics;  ///< of the whole run
+  double write_amplification = 1;           ///< in the measured interval
+  csd_model::DriveTotals totals;            ///< in the measured interval
+  nlohmann::ordered_json drive_statistics;  ///< in the whole run
   double channel_utilization = 0;           ///< mean share of the measured time that a channel was occupied
 };
 
-/// Says how far a run is: `done` of `total` of `what`.
+/// Progress callback: `done` of `total` units of `what`.
 using BlockIoProgress = std::function<void(std::string_view what, std::uint64_t done, std::uint64_t total)>;
 
-/// Timing only: the drive is filled instantly, then measured. UserError for a drive that is too small and for what the
-/// source cannot make.
+/// Runs block commands in timing mode: fills the drive instantly, then measures. Throws UserError for a drive that is
+/// too small and for errors of the source.
 BlockIoOutcome run_block_io(const BlockIoSetup& setup, const BlockIoProgress& progress = {});
 
 }  // namespace csdsim::experiment

@@ -12,7 +12,7 @@ namespace {
 
 double nanoseconds(std::uint64_t ps) { return static_cast<double>(ps) * 1e-3; }
 
-/// {mean, p50, p99, p99.9, max} under `prefix`latency_*_ns.
+/// Adds mean, p50, p99, p99.9 and max as `prefix`latency_*_ns.
 void add_latency(ordered_json& metrics, const std::string& prefix, const Histogram& latency_ps) {
   metrics[prefix + "latency_mean_ns"] = latency_ps.mean() * 1e-3;
   metrics[prefix + "latency_p50_ns"] = nanoseconds(latency_ps.quantile(50));
@@ -21,7 +21,7 @@ void add_latency(ordered_json& metrics, const std::string& prefix, const Histogr
   metrics[prefix + "latency_max_ns"] = nanoseconds(latency_ps.max());
 }
 
-/// Mean time of each stage in which the requests of a kind spent any, in ns: they add up to the mean latency.
+/// Mean time per stage in ns, for stages that took any time. The means add up to the mean latency.
 ordered_json stage_means(const KindOutcome& kind) {
   ordered_json means = ordered_json::object();
   for (std::size_t i = 0; i < kRequestStages; ++i)
@@ -49,7 +49,7 @@ RunResult block_result(const scenario::Scenario& s, const BlockIoOutcome& out, c
   result.document = result_frame(s);
   ordered_json metrics{{"iops", iops}, {"bandwidth_bytes_per_s", iops * mean_size}};
   add_latency(metrics, "", out.latency_ps);
-  // What did not happen is absent.
+  // Kinds of requests that did not occur are absent.
   for (std::size_t k = 0; k < workload::kRequestKinds; ++k)
     if (out.kinds[k].latency_ps.count() > 0)
       add_latency(metrics, fmt::format("{}_", workload::kRequestKindNames[k]), out.kinds[k].latency_ps);

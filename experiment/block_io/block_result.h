@@ -1,4 +1,4 @@
-// From the outcome of a block run to its result document.
+// Makes the result document of a block run.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace csdsim::experiment {
 
-/// `origin` says what the drive held before the first request.
+/// `origin` describes the content of the drive before the first request.
 RunResult block_result(const scenario::Scenario& scenario, const BlockIoOutcome& outcome, const WallClock& clock,
                        std::string_view origin);
 

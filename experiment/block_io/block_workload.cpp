@@ -50,31 +50,31 @@ BlockIoWorkload BackgroundWorkload::block_io() const {
 }
 
 void describe(ParamVisitor& v, BackgroundWorkload& c) {
-  v.param("pattern", c.pattern, "What is read and written where, in a namespace of blocks that was filled before.",
+  v.param("pattern", c.pattern, "Access pattern on a block namespace that was filled before the run.",
           assumed("a busy file system"));
   v.param("request_size", c.request_size, {Bytes{512}, Bytes::gib(1)}, "Bytes of a request: whole logical blocks.",
-          assumed("the usual first question"));
+          assumed("a common first benchmark"));
   v.param("queue_depth", c.queue_depth, {1, 1'048'576},
-          "Requests in flight, on the last of the host's I/O queues, which the generation leaves free.",
+          "Requests in flight, on the last I/O queue of the host, which the generation does not use.",
           assumed("a few threads"));
   v.optional("read_fraction", c.read_fraction, "auto", {Ratio{0, 1}, Ratio{1, 1}},
              "Share of reads of a mixed pattern; auto: half.", assumed("what the pattern says"));
   v.param("working_set", c.working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
           "Share of the block namespace that requests address.", assumed("as for a drive without a KV cache"));
   v.param("capacity_share", c.capacity_share, {Ratio::of(1, 1000), Ratio::of(999, 1000)},
-          "Share of the erase blocks of each plane that the block namespace has; the KV cache has the rest.",
+          "Share of the erase blocks of each plane for the block namespace; the KV cache has the rest.",
           assumed("half and half"));
 }
 
 void describe(ParamVisitor& v, ClosedArrival& c) {
   v.param("think_time", c.think_time, {SimTime{}, SimTime::milliseconds(100'000)},
-          "From a completion to the request that follows it.", assumed("the drive is what is measured"));
+          "Time from a completion to the next request.", assumed("the drive alone is measured"));
 }
 
 void describe(ParamVisitor& v, OpenArrival& c) {
   v.param("interarrival", c.interarrival, {SimTime::nanoseconds(1), SimTime::milliseconds(100'000)},
-          "Mean time between requests: 10 us are 100,000 requests a second.", assumed("a moderate load"));
-  v.param("distribution", c.distribution, "How the times between requests are spread.",
+          "Mean time between requests: 10 us are 100,000 requests per second.", assumed("a moderate load"));
+  v.param("distribution", c.distribution, "Distribution of the times between requests.",
           assumed("many independent users"));
 }
 
@@ -84,50 +84,51 @@ void describe(ParamVisitor& v, PreconditionConfig& c) {
              "order for all others.",
              assumed("as the pattern would have left it"));
   v.param("overwrites", c.overwrites, {Ratio{0, 1}, Ratio{100, 1}},
-          "How often the working set was overwritten after that, at random places; 3 to 5 reach the steady state of "
+          "How often the working set was overwritten after that, at random offsets; 3 to 5 reach the steady state of "
           "random writes.",
           assumed("a drive that was written once"));
 }
 
 void BlockIoWorkload::describe(ParamVisitor& v) {
-  v.param("pattern", pattern, "What is read and written where.", assumed("the usual first question"));
+  v.param("pattern", pattern, "Access pattern.", assumed("a common first benchmark"));
   v.param("request_size", request_size, {Bytes{512}, Bytes::gib(1)}, "Bytes of a request: whole logical blocks.",
-          assumed("the usual first question"));
-  v.list("request_sizes", request_sizes, {0, 64}, "Sizes that are drawn from, in place of request_size.",
+          assumed("a common first benchmark"));
+  v.list("request_sizes", request_sizes, {0, 64}, "Request sizes to draw from, instead of request_size.",
          assumed("one size"));
-  v.list("request_weights", request_weights, {0, 64}, "How often each of request_sizes is drawn; none: equally.",
+  v.list("request_weights", request_weights, {0, 64}, "Relative frequencies of request_sizes; none: all equal.",
          assumed("one size"));
   v.optional("alignment", alignment, "auto", {Bytes{512}, Bytes::gib(1)},
-             "Requests start at multiples of it: whole logical blocks; auto: a random request at multiples of its own "
-             "size, a sequential one where the last ended.",
+             "Requests start at multiples of this; whole logical blocks. auto: random requests start at multiples of "
+             "their size, sequential requests where the last one ended.",
              assumed("as most file systems and benchmarks"));
-  v.param("queue_depth", queue_depth, {1, 1'048'576}, "Requests in flight.", assumed("the usual first question"));
-  v.param("requests", requests, {1, 1'000'000'000'000}, "Requests in all, without those of the warm-up.",
+  v.param("queue_depth", queue_depth, {1, 1'048'576}, "Requests in flight.", assumed("a common first benchmark"));
+  v.param("requests", requests, {1, 1'000'000'000'000}, "Number of measured requests, after the warm-up.",
           assumed("a steady state"));
   v.optional("duration", duration, "none", {SimTime::microseconds(1), SimTime::milliseconds(1'000'000'000)},
-             "Simulated time in which requests are submitted, after the warm-up, in place of a number of requests.",
+             "Simulated time in which requests are submitted, after the warm-up; replaces the number of requests.",
              assumed("a number of requests is usual"));
   v.param("warmup_requests", warmup_requests, {0, 1'000'000'000'000},
-          "Requests before those that are measured: they are in no figure.", assumed("the drive is filled instantly"));
+          "Requests before the measured ones; they are not part of the results.",
+          assumed("the drive is filled instantly"));
   v.param("working_set", working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
           "Share of the usable capacity that requests address.", assumed("as the comparison points with MQSim"));
   v.optional("read_fraction", read_fraction, "auto", {Ratio{0, 1}, Ratio{1, 1}},
-             "Share of reads of a mixed pattern; auto is what the pattern says, half for mixed ones.",
+             "Share of reads of a mixed pattern; auto: half. Other patterns define their share.",
              assumed("what the pattern says"));
   v.param("trim_fraction", trim_fraction, {Ratio{0, 1}, Ratio{1, 1}},
-          "Share of requests that deallocate what they address; the rest is reads and writes.",
-          assumed("most benchmarks have none"));
-  v.optional("zipf_exponent", zipf_exponent, "auto", {Ratio::of(1, 100), Ratio{10, 1}},
-             "Exponent of zipf patterns: the place of rank k is addressed k^-exponent times as often as the first.",
-             assumed("auto: 0.99, as in YCSB (Cooper et al., SoCC 2010)"));
+          "Share of TRIM requests; the rest are reads and writes.", assumed("most benchmarks have none"));
+  v.optional(
+      "zipf_exponent", zipf_exponent, "auto", {Ratio::of(1, 100), Ratio{10, 1}},
+      "Exponent of zipf patterns: the offset of rank k is accessed k^-exponent times as often as that of rank 1.",
+      assumed("auto: 0.99, as in YCSB (Cooper et al., SoCC 2010)"));
   v.param("streams", streams, {1, 4096},
           "Independent streams with equal parts of the working set and of the requests in flight.",
           assumed("one user"));
-  v.optional("queues", queues, "auto", {1, 1024}, "I/O queues that are used; auto: all that the drive has.",
+  v.optional("queues", queues, "auto", {1, 1024}, "Number of I/O queues used; auto: all queues of the drive.",
              assumed("all"));
-  v.param("queue_assignment", queue_assignment, "Which queue a request takes.", assumed("an even load"));
-  v.choice("arrival", arrival, "When requests are submitted.", assumed("the usual first question"));
-  v.section("precondition", precondition, "What the drive holds before the first request.");
+  v.param("queue_assignment", queue_assignment, "How requests are assigned to queues.", assumed("an even load"));
+  v.choice("arrival", arrival, "When requests are submitted.", assumed("a common first benchmark"));
+  v.section("precondition", precondition, "The content of the drive before the first request.");
   v.optional("lose_completion", lose_completion, "none", {1, 1'000'000'000'000},
              "Fault: the host loses the completion of this request, counted from 1; the run must fail.",
              assumed("nothing is lost"));

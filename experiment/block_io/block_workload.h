@@ -1,4 +1,4 @@
-// The experiment block_io: the drive as a plain SSD under block commands of a pattern.
+// The experiment block_io: block commands of a pattern on the drive as a plain SSD.
 #pragma once
 
 #include <cstdint>
@@ -25,19 +25,20 @@ enum class Pattern : std::uint8_t {
   sequential_mixed
 };
 
-/// Requests follow completions.
+/// Closed loop: a completion triggers the next request.
 struct ClosedArrival {
   static constexpr std::string_view kKind = "closed";
-  static constexpr std::string_view kDoc = "A fixed number of requests in flight: a completion lets the next one go.";
+  static constexpr std::string_view kDoc =
+      "A fixed number of requests in flight: each completion starts the next request.";
   SimTime think_time{};
 };
 
 enum class Interarrival : std::uint8_t { exponential, fixed };
 
-/// Requests come when they come, whatever is in flight.
+/// Open loop: requests arrive independently of the number in flight.
 struct OpenArrival {
   static constexpr std::string_view kKind = "open";
-  static constexpr std::string_view kDoc = "Requests at a given rate, however many are in flight.";
+  static constexpr std::string_view kDoc = "Requests at a given rate, independent of the number in flight.";
   SimTime interarrival = SimTime::microseconds(10);
   Interarrival distribution = Interarrival::exponential;
 };
@@ -47,24 +48,24 @@ using ArrivalConfig = std::variant<ClosedArrival, OpenArrival>;
 enum class QueueAssignment : std::uint8_t { round_robin, stream };
 enum class Fill : std::uint8_t { none, sequential, random };
 
-/// What the drive holds before the first request.
+/// The content of the drive before the first request.
 struct PreconditionConfig {
-  std::optional<Fill> fill;  ///< unset: in the order of the pattern
-  Ratio overwrites{0, 1};    ///< of the working set, at random, after it was filled
+  std::optional<Fill> fill;  ///< unset: the order of the pattern
+  Ratio overwrites{0, 1};    ///< random overwrites of the working set after the fill, as a multiple of its size
 };
 
-/// Block commands made by a generator.
+/// Block commands from a generator.
 struct BlockIoWorkload final : scenario::CopyableExperiment<BlockIoWorkload> {
   static constexpr std::string_view kKind = "block_io";
   static constexpr std::string_view kDoc = "Block commands of a pattern, in a closed loop or at a given rate.";
   Pattern pattern = Pattern::random_read;
   Bytes request_size = Bytes::kib(4);
-  std::vector<Bytes> request_sizes;            ///< when not empty, in place of request_size
-  std::vector<std::uint32_t> request_weights;  ///< of request_sizes; empty: all the same
-  std::optional<Bytes> alignment;              ///< unset: of the request's own size
+  std::vector<Bytes> request_sizes;            ///< replaces request_size when not empty
+  std::vector<std::uint32_t> request_weights;  ///< weights of request_sizes; empty: equal weights
+  std::optional<Bytes> alignment;              ///< unset: the size of the request
   std::uint32_t queue_depth = 32;
   std::uint64_t requests = 100'000;
-  std::optional<SimTime> duration;  ///< in place of requests
+  std::optional<SimTime> duration;  ///< replaces `requests`
   std::uint64_t warmup_requests = 0;
   Ratio working_set = Ratio::of(8, 10);
   std::optional<Ratio> read_fraction;
@@ -83,18 +84,18 @@ struct BlockIoWorkload final : scenario::CopyableExperiment<BlockIoWorkload> {
   bool attends() const override { return false; }
   scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
 
-  /// Share of reads in what is no TRIM: what the pattern says, or read_fraction for mixed patterns.
+  /// Share of reads among reads and writes: given by the pattern, or read_fraction for mixed patterns.
   Ratio reads() const;
   bool mixed() const;
   workload::Placement placement() const;
   double exponent() const;
   Fill fill() const;
   bool open() const { return std::holds_alternative<OpenArrival>(arrival); }
-  /// The sizes that occur.
+  /// Request sizes that occur.
   std::vector<Bytes> sizes() const;
 };
 
-/// Block commands in a closed loop beside something else on the same drive.
+/// Block commands in a closed loop that run beside a generation on the same drive.
 struct BackgroundWorkload {
   Pattern pattern = Pattern::random_mixed;
   Bytes request_size = Bytes::kib(4);
@@ -103,7 +104,7 @@ struct BackgroundWorkload {
   Ratio working_set = Ratio::of(8, 10);
   Ratio capacity_share = Ratio::of(1, 2);
 
-  /// The same as a workload of its own.
+  /// The same commands as a BlockIoWorkload.
   BlockIoWorkload block_io() const;
 };
 
@@ -112,11 +113,11 @@ void describe(ParamVisitor& v, OpenArrival& c);
 void describe(ParamVisitor& v, PreconditionConfig& c);
 void describe(ParamVisitor& v, BackgroundWorkload& c);
 
-/// Requests of the pattern in logical blocks of `block` bytes on a drive that exports `capacity`.
+/// Parameters of the generator for logical blocks of `block` bytes on a drive that exports `capacity`.
 workload::SyntheticConfig synthetic_config(const BlockIoWorkload& work, Bytes block, Bytes capacity,
                                            std::uint64_t seed);
 
-/// Takes out what no run of block commands uses: model, system, and how attention is simulated.
+/// Removes the parameters that runs of block commands do not use: model, system and the simulation of attention.
 void prune_attention(nlohmann::ordered_json& config);
 
 }  // namespace csdsim::experiment
@@ -126,32 +127,32 @@ namespace csdsim {
 template <>
 struct EnumValues<experiment::Pattern> {
   static constexpr EnumValue<experiment::Pattern> values[] = {
-      {experiment::Pattern::random_read, "random_read", "Reads at uniform random places."},
-      {experiment::Pattern::random_write, "random_write", "Writes at uniform random places."},
-      {experiment::Pattern::random_mixed, "random_mixed", "Reads and writes at uniform random places."},
-      {experiment::Pattern::zipf_read, "zipf_read", "Reads, some places far more often than others."},
-      {experiment::Pattern::zipf_write, "zipf_write", "Writes, some places far more often than others."},
-      {experiment::Pattern::zipf_mixed, "zipf_mixed", "Reads and writes, some places far more often than others."},
-      {experiment::Pattern::sequential_read, "sequential_read", "Reads one after another."},
-      {experiment::Pattern::sequential_write, "sequential_write", "Writes one after another."},
-      {experiment::Pattern::sequential_mixed, "sequential_mixed", "Reads and writes one after another."}};
+      {experiment::Pattern::random_read, "random_read", "Reads at uniform random offsets."},
+      {experiment::Pattern::random_write, "random_write", "Writes at uniform random offsets."},
+      {experiment::Pattern::random_mixed, "random_mixed", "Reads and writes at uniform random offsets."},
+      {experiment::Pattern::zipf_read, "zipf_read", "Reads at Zipf-distributed offsets."},
+      {experiment::Pattern::zipf_write, "zipf_write", "Writes at Zipf-distributed offsets."},
+      {experiment::Pattern::zipf_mixed, "zipf_mixed", "Reads and writes at Zipf-distributed offsets."},
+      {experiment::Pattern::sequential_read, "sequential_read", "Reads at consecutive offsets."},
+      {experiment::Pattern::sequential_write, "sequential_write", "Writes at consecutive offsets."},
+      {experiment::Pattern::sequential_mixed, "sequential_mixed", "Reads and writes at consecutive offsets."}};
 };
 template <>
 struct EnumValues<experiment::Interarrival> {
   static constexpr EnumValue<experiment::Interarrival> values[] = {
-      {experiment::Interarrival::exponential, "exponential", "Independent arrivals: a Poisson process."},
-      {experiment::Interarrival::fixed, "fixed", "Like clockwork."}};
+      {experiment::Interarrival::exponential, "exponential", "Independent arrivals (a Poisson process)."},
+      {experiment::Interarrival::fixed, "fixed", "Equal times between arrivals."}};
 };
 template <>
 struct EnumValues<experiment::QueueAssignment> {
   static constexpr EnumValue<experiment::QueueAssignment> values[] = {
-      {experiment::QueueAssignment::round_robin, "round_robin", "Requests take the queues in turn."},
+      {experiment::QueueAssignment::round_robin, "round_robin", "Requests use the queues in turn."},
       {experiment::QueueAssignment::stream, "stream", "A stream stays on its queue: stream i on i mod queues."}};
 };
 template <>
 struct EnumValues<experiment::Fill> {
   static constexpr EnumValue<experiment::Fill> values[] = {
-      {experiment::Fill::none, "none", "The drive is new: reads of what nobody wrote need no flash."},
+      {experiment::Fill::none, "none", "The drive is new: reads of unwritten blocks need no flash operation."},
       {experiment::Fill::sequential, "sequential", "The working set was written once, in order."},
       {experiment::Fill::random, "random", "The working set was written once, in random order."}};
 };

@@ -32,10 +32,10 @@ void check_sizes(Checker& c, const BlockIoWorkload& work) {
   }
   if (work.request_sizes.empty()) {
     c.require(work.request_weights.empty(), {"workload.request_weights"},
-              "workload.request_weights: there are no request_sizes that they weigh");
+              "workload.request_weights: there are no request_sizes to weight");
     return;
   }
-  c.refuse_unused("workload.request_size", "workload.request_sizes", "request_sizes says how large requests are");
+  c.refuse_unused("workload.request_size", "workload.request_sizes", "request_sizes gives the sizes");
   c.require(work.request_weights.empty() || work.request_weights.size() == work.request_sizes.size(),
             {"workload.request_weights", "workload.request_sizes"},
             fmt::format("workload.request_weights: {} weights for {} request_sizes", work.request_weights.size(),
@@ -68,7 +68,7 @@ void check_loop(Checker& c, const BlockIoWorkload& work) {
   if (work.duration) c.refuse_unused("workload.requests", "workload.duration", "duration ends the run");
   if (work.open()) {
     c.refuse_unused("workload.queue_depth", "workload.arrival.kind",
-                    "an open loop has any number of requests in flight");
+                    "an open loop does not limit the requests in flight");
     return;
   }
   check_queue_depth(c, work.queue_depth, "workload.queue_depth", work.queues);
@@ -92,18 +92,18 @@ void check_queue_depth(Checker& c, std::uint32_t depth, std::string_view key, st
 void check_precondition(Checker& c, const PreconditionConfig& precondition) {
   c.require(precondition.overwrites.numerator == 0 || precondition.fill != Fill::none,
             {"workload.precondition.overwrites", "workload.precondition.fill"},
-            "workload.precondition.overwrites: nothing is there to be overwritten with fill: none");
+            "workload.precondition.overwrites: with fill: none there is nothing to overwrite");
 }
 
 void check_block_drive(Checker& c, std::string_view kind, std::optional<std::uint32_t> queues) {
   const csd_model::DeviceConfig& device = c.scenario().platform.device;
   for (const std::string_view path : {"model", "system", "simulation.selection", "simulation.sampling"}) {
-    if (c.given(path)) c.note_at(path, fmt::format("{} has no part in a {} workload", path, kind));
+    if (c.given(path)) c.note_at(path, fmt::format("{} has no effect in a {} workload", path, kind));
   }
   c.refuse_unused("platform.device.energy.mac", "workload.kind",
                   fmt::format("a {} workload computes no attention", kind));
   c.require(c.scenario().simulation.data == scenario::DataMode::timing, {"simulation.data", "workload.kind"},
-            fmt::format("simulation.data: a {} workload moves no data of its own: use timing", kind));
+            fmt::format("simulation.data: a {} workload moves no data: use timing", kind));
   c.require(device.count == 1, {"platform.device.count"},
             fmt::format("platform.device.count: {} drives; a {} workload addresses one", device.count, kind));
   if (queues) {

@@ -1,4 +1,4 @@
-// Checks that all workloads of block commands share.
+// Checks of all workloads of block commands.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace csdsim::experiment {
 
-/// What every block workload asks of the drive: that there is one, and that it has the queues.
+/// Checks that there is exactly one drive and that it has the queues.
 void check_block_drive(scenario::Checker& c, std::string_view kind, std::optional<std::uint32_t> queues);
-/// Whether the rings of the queues used hold `depth` requests, which stands at `key`.
+/// Checks that the rings of the queues in use hold `depth` requests; `key` is the parameter in messages.
 void check_queue_depth(scenario::Checker& c, std::uint32_t depth, std::string_view key,
                        std::optional<std::uint32_t> queues);
 
-/// Overwrites need something that was there before.
+/// Checks that overwrites have content to overwrite.
 void check_precondition(scenario::Checker& c, const PreconditionConfig& precondition);
 
 }  // namespace csdsim::experiment

@@ -1,4 +1,4 @@
-// What runs of block commands have in common, whoever makes the requests.
+// Setup code that block_io and trace runs share.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,12 +16,12 @@ inline Bytes share_of(Bytes capacity, Ratio share) {
   return Bytes{static_cast<std::uint64_t>(static_cast<double>(capacity.value) * share.value())};
 }
 
-/// What the drive held before the first request, in words.
+/// Describes the content of the drive before the first request.
 std::string_view fill_statement(const BlockIoSetup& setup);
 
 BlockIoProgress progress_of(const RunOptions& options);
 
-/// UserError if an operation trace is asked for: runs of block commands have no operations.
+/// Throws UserError if an operation trace is requested: runs of block commands have no operations.
 void refuse_operation_trace(const RunOptions& options, std::string_view kind);
 
 /// The parameters that block_io and trace have in common, as a setup. `Workload` is one of the two.

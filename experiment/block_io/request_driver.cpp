@@ -18,7 +18,7 @@ using workload::RequestKind;
 
 namespace {
 
-/// Requests in flight of an open loop, beyond which it is sure not to keep up.
+/// Limit of requests in flight in an open loop. Above it the drive certainly does not keep up.
 constexpr std::size_t kMostInFlight = std::size_t{1} << 20;
 
 }  // namespace
@@ -78,12 +78,12 @@ void RequestDriver::on_due() {
   });
 }
 
-/// Open loop: everything that has arrived by now.
+/// Open loop: submits all requests that have arrived.
 void RequestDriver::submit_due() {
   const SimTime now = sim_time_now();
   while (arriving_ && run_start_ + arriving_->at <= now && !all_submitted(now)) {
     submit(*arriving_);
-    // What nobody will submit is not read either.
+    // Do not read a request that will not be submitted.
     if (!all_submitted(now)) arriving_ = source_.next(0);
   }
   if (!arriving_) exhausted_ = true;
@@ -91,7 +91,7 @@ void RequestDriver::submit_due() {
   if (outcome_.completed == outcome_.issued) end_measuring();
 }
 
-/// Closed loop: the next request of a stream.
+/// Closed loop: submits the next request of a stream.
 void RequestDriver::submit_next(std::uint32_t stream) {
   const std::optional<workload::Request> request = source_.next(stream);
   if (request)
@@ -129,7 +129,7 @@ void RequestDriver::submit(const workload::Request& request) {
     return driver_.submit(queue, nvme::encode_flush(nvme::NamespaceId{1}), {},
                           [this, flight](const nvme::CompletionEntry& cqe, SimTime at) { completed(flight, cqe, at); });
   const int block = std::countr_zero(driver_.block_size().value);
-  // Timing only: the drive moves no payload, so all requests share a buffer.
+  // In timing mode the drive moves no payload, so all requests share one buffer.
   const nvme::Segment buffer{nvme::PhysicalAddress{platform::Platform::kGpuBase}, request.length};
   driver_.submit_block(
       queue, request.kind == workload::RequestKind::read ? nvme::nvm_opcode::read : nvme::nvm_opcode::write,
@@ -141,7 +141,7 @@ void RequestDriver::submit_trim(nvme::QueueId queue, std::uint32_t flight) {
   const std::uint64_t block = driver_.block_size().value;
   const nvme::DsmRange range{.length = static_cast<std::uint32_t>(request.length.value / block),
                              .slba = request.offset.value / block};
-  // Each request in flight has a place for its range, behind what the driver uses.
+  // Each request in flight has its own slot for the range, in host memory after the driver's.
   const std::uint64_t place = platform_.free_host_memory().value + flight * sizeof range;
   const std::span<std::byte> memory = platform_.host_memory().bytes();
   if (place + sizeof range > memory.size()) throw UserError("platform.host.memory: no room for the ranges of TRIMs");
@@ -180,7 +180,7 @@ void RequestDriver::completed(nvme::QueueId queue, nvme::CommandId cid, const Re
   of_queue[cid.value] = stages;
 }
 
-/// Of a request that was cut, the command that was done last counts: before its fetch the request was queued.
+/// Adds the stages of the request's last command to finish. The time before the fetch of that command counts as queued.
 void RequestDriver::add_stages(const Flight& flight, const nvme::CompletionEntry& cqe, SimTime now) {
   RequestStages& stages = stages_.at(cqe.sqid).at(cqe.cid);
   stages.mark(RequestStage::link, now);
@@ -189,7 +189,7 @@ void RequestDriver::add_stages(const Flight& flight, const nvme::CompletionEntry
   sums[static_cast<std::size_t>(RequestStage::queue)] += (stages.begun() - flight.at).ps;
 }
 
-/// Closed loop: one request has gone, the next may come.
+/// Closed loop: submits the next request after a completion, or schedules it after the think time.
 void RequestDriver::follow(std::uint32_t stream, SimTime now) {
   if (all_submitted(now)) return;
   if (setup_.think_time.ps == 0) return submit_next(stream);
@@ -209,7 +209,7 @@ void RequestDriver::report_progress(SimTime now) const {
 
 void RequestDriver::begin_measuring(SimTime now) {
   start_ = now;
-  // Without a warm-up the figures are those since the beginning, bringing the controller up included.
+  // Without a warm-up the totals include the start of the controller.
   if (setup_.warmup > 0) before_ = drive_.totals();
 }
 

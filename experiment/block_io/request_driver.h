@@ -1,4 +1,4 @@
-// The host program of a block run: submits the requests of a source and keeps the figures.
+// The host program of a block run: submits the requests of a source and measures them.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@
 
 namespace csdsim::experiment {
 
-/// Submits through the platform's first driver: with a queue depth as many requests as that, otherwise each at its
-/// time. The requests before number `warmup` are not measured; the measured stretch starts when the next one is
-/// submitted.
+/// Submits requests through the platform's first driver: in a closed loop it keeps `queue_depth` requests in flight, in
+/// an open loop it submits each request at its time. The first `warmup` requests are not measured; the measured
+/// interval starts when the next one is submitted.
 class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, private nvme::CompletionClient {
  public:
   RequestDriver(const sc_core::sc_module_name& name, const BlockIoSetup& setup, platform::Platform& platform,
                 workload::RequestSource& source, const BlockIoProgress& progress);
 
-  /// What has been counted. What the drive still has to do in the background when the last request completes is not
-  /// part of the measured stretch. Rethrows what the source has thrown.
+  /// Returns the measurements. Background work of the drive after the last completion is not part of the measured
+  /// interval. Rethrows exceptions of the source.
   BlockIoOutcome outcome();
 
-  /// Submits no more; `then` is called when all that was submitted has completed.
+  /// Stops submitting and calls `then` when all submitted requests have completed.
   void stop(std::function<void()> then);
 
  private:
@@ -37,7 +37,7 @@ class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, 
     std::uint64_t number = 0;
   };
   void start();
-  /// Runs `step`; what it throws ends the simulation and comes out of outcome().
+  /// Runs `step`. If it throws, the simulation ends and outcome() rethrows the exception.
   template <class Step>
   void guarded(Step step);
   void on_due();
@@ -45,7 +45,7 @@ class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, 
   void submit_next(std::uint32_t stream);
   void submit(const workload::Request& request);
   void submit_trim(nvme::QueueId queue, std::uint32_t flight);
-  /// The drive's side of a completion.
+  /// Called by the drive: stores the stages of a completed command.
   void completed(nvme::QueueId queue, nvme::CommandId cid, const RequestStages& stages) override;
   void add_stages(const Flight& flight, const nvme::CompletionEntry& cqe, SimTime now);
   void completed(std::uint64_t flight, const nvme::CompletionEntry& cqe, SimTime now) override;
@@ -64,16 +64,16 @@ class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, 
   const BlockIoProgress& progress_;
   std::vector<Flight> flights_;
   std::vector<std::uint32_t> free_flights_;
-  std::vector<std::vector<RequestStages>> stages_;  ///< of completed commands, by queue and identifier
+  std::vector<std::vector<RequestStages>> stages_;  ///< stages of completed commands, by queue and command id
   std::optional<workload::Request> arriving_;       ///< open loops: the next request
   struct Follower {
     SimTime due;
     std::uint32_t stream;
   };
-  std::deque<Follower> thinking_;  ///< closed loops: who submits next, and when; in order of time
+  std::deque<Follower> thinking_;  ///< closed loops: streams that submit next, in order of time
   Alarm due_{AlarmRank::host, [this] { on_due(); }};
   SimTime run_start_;
-  std::optional<SimTime> start_;  ///< of the measured stretch
+  std::optional<SimTime> start_;  ///< start of the measured interval
   csd_model::DriveTotals before_;
   bool exhausted_ = false;
   bool ended_ = false;

@@ -17,10 +17,10 @@ DriveForcing force_in_drive(const scenario::Scenario& scenario, const host::Deco
   std::vector<std::vector<TokenId>> prompts;
   for (const auto& window : windows) prompts.emplace_back(window.begin(), window.begin() + prefill);
   GenerationSetup setup = generation_setup(scenario, std::vector<std::uint32_t>(windows.size(), prefill));
-  // One batch, as on the host: whether rows of a prefill depend on the batch is up to the backend.
+  // Use one batch, as on the host: with some backends the rows of a prefill depend on the batch.
   setup.plan.mini_batches = 1;
   host::DecoderData data(decoder, std::move(prompts), setup.plan.workload.output_tokens, 1, {});
-  // New token 0 is fed first and predicted by the prefill: it does not count.
+  // The prefill predicts new token 0, so its prediction does not count.
   data.set_chooser([&](std::uint32_t window, std::size_t index, std::span<const float> logits) {
     const TokenId known = windows[window][prefill + index];
     if (index > 0) result.predictions[window].push_back(host::prediction(logits, known));
@@ -30,8 +30,8 @@ DriveForcing force_in_drive(const scenario::Scenario& scenario, const host::Deco
   const GenerationOutcome outcome = run_generation(setup);
   result.page_ops = outcome.simulated_page_ops;
   if (outcome.integrity_errors > 0) {
-    result.failure = fmt::format("{} pages read were not what was written there; the first: {}",
-                                 outcome.integrity_errors, outcome.integrity_messages.front());
+    result.failure = fmt::format("{} pages read differ from the pages written; the first: {}", outcome.integrity_errors,
+                                 outcome.integrity_messages.front());
   }
   if (outcome.requests_issued != outcome.requests_completed)
     result.failure =

@@ -1,4 +1,4 @@
-// Teacher forcing with decoding attention in the drive.
+// Runs teacher forcing with decoding attention in the drive.
 #pragma once
 
 #include <span>
@@ -12,11 +12,11 @@ namespace csdsim::experiment {
 struct DriveForcing {
   std::vector<std::vector<host::Prediction>> predictions;  ///< [window][decode - 1]
   std::uint64_t page_ops = 0;
-  std::string failure;  ///< pages that were not what had been written there
+  std::string failure;  ///< set when a page read differed from the page written
 };
 
-/// Runs the windows [prefill + decode tokens each] as one batch of the scenario, whose workload has to be a generation
-/// of `decode` tokens on carried data: the prefill is dense on the host, every further token is fed through the drive.
+/// Runs the windows [prefill + decode tokens each] as one batch of the scenario. Its workload must be a generation of
+/// `decode` tokens with carried data. The host prefills densely; every further token is fed through the drive.
 DriveForcing force_in_drive(const scenario::Scenario& scenario, const host::Decoder& decoder,
                             const std::vector<std::span<const host::TokenId>>& windows, std::uint32_t prefill);
 

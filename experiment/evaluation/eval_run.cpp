@@ -21,7 +21,7 @@ namespace {
 
 std::string ratio_text(Ratio ratio) { return fmt::format("{}/{}", ratio.numerator, ratio.denominator); }
 
-/// Null where nothing was asked.
+/// The ratio of `part` to `of`; null when `of` is 0.
 ordered_json share(std::uint64_t part, std::uint64_t of) {
   return of == 0 ? ordered_json(nullptr) : ordered_json(static_cast<double>(part) / static_cast<double>(of));
 }
@@ -60,7 +60,8 @@ ordered_json row_json(const EvalSetting& setting, const host::EvaluationRow& row
   return json;
 }
 
-/// What the drive says about a setting, in the place of what the host said. Returns page operations.
+/// Replaces perplexity and agreement of `row` by those of attention in the drive. Sets `failure` when the perplexity
+/// differs from the host's. Returns the number of page operations.
 std::uint64_t attend_in_drive(const EvalRequest& request, const EvalSetting& setting, const host::Decoder& decoder,
                               std::span<const TokenId> text, const host::EvaluationResult& host_result,
                               host::EvaluationRow& row, std::string& failure) {
@@ -138,7 +139,7 @@ EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progre
     };
   }
   host::EvaluationOptions options = request.options;
-  // What the drive answers is held against the host's processor, bit for bit.
+  // The results of the drive must equal those of the host's processor bit for bit.
   options.attention_on_backend = std::none_of(request.settings.begin(), request.settings.end(),
                                               [](const EvalSetting& s) { return s.drive.has_value(); });
   host::EvaluationResult evaluated = host::evaluate(*decoder, text, settings, options, hooks);

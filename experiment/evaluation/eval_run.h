@@ -1,4 +1,4 @@
-// `csdsim eval`: the accuracy of attention methods on a checkpoint and a text.
+// Implements `csdsim eval`: measures the accuracy of attention methods on a checkpoint and a text.
 #pragma once
 
 #include <cstdint>
@@ -18,36 +18,36 @@ namespace csdsim::experiment {
 
 struct EvalSetting {
   host::EvaluatedSetting evaluated;
-  /// What the ratio is, where it has a say: the kept share asked for.
+  /// The requested ratio; unset when the budget is exact.
   std::optional<Ratio> ratio;
-  /// Decoding attention in the drives of this scenario, whose system is the setting's method. Unset: on the host.
+  /// Runs decoding attention in the drives of this scenario, whose system has the setting's method. Unset: on the host.
   std::optional<scenario::Scenario> drive;
 };
 
 struct EvalRequest {
-  std::filesystem::path model;                       ///< directory of a checkpoint
-  std::filesystem::path text;                        ///< named in the result
+  std::filesystem::path model;                       ///< checkpoint directory
+  std::filesystem::path text;                        ///< name of the text in the result
   std::optional<std::vector<host::TokenId>> tokens;  ///< unset: `content` is tokenised
-  std::string content;                               ///< of the text file
+  std::string content;                               ///< content of the text file
   std::vector<EvalSetting> settings;
   host::EvaluationOptions options;
-  /// Whether the selections of the only setting are to be recorded, and of so many decode steps one.
+  /// Records the selections of the only setting at one of this many decode steps; unset: no recording.
   std::optional<std::uint32_t> record_every;
-  Processor processor = Processor::cpu;  ///< of everything but decoding attention
+  Processor processor = Processor::cpu;  ///< computes everything but decoding attention
 };
 
 struct EvalResult {
-  nlohmann::ordered_json document;  ///< of result.json: metrics, rows
+  nlohmann::ordered_json document;  ///< content of result.json: metrics, rows
   nlohmann::ordered_json recorded;  ///< the recording, see recorded_selection.h
-  std::string failure;              ///< empty, or what is wrong with the run
+  std::string failure;              ///< why the run is wrong; empty when its checks passed
 };
 
 using EvalProgress = std::function<void(std::string_view what, std::uint64_t done, std::uint64_t total)>;
 
-/// Loads the checkpoint and evaluates. A row whose attention runs in a drive has its perplexity and agreement from
-/// there; what attention kept is taken from the same method on the host, which has to give the same perplexity to the
-/// last bit. Recall is measured on the host only. UserError for a broken checkpoint, a text that is too short,
-/// impossible settings, and methods that the drive has not where it is asked to attend.
+/// Loads the checkpoint and evaluates the settings. If attention runs in a drive, the row has perplexity and agreement
+/// from the drive. Its kept tokens come from the same method on the host, which must give the same perplexity bit for
+/// bit. Recall is measured on the host only. Throws UserError for a broken checkpoint, a text that is too short,
+/// impossible settings, and methods that the drive does not have.
 EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progress = {});
 
 }  // namespace csdsim::experiment

@@ -1,7 +1,8 @@
-// Files of selections: what `csdsim eval --record` writes and `simulation.selection: {kind: recorded}` reads.
+// Reads and writes selection files: `csdsim eval --record` writes them, `simulation.selection: {kind: recorded}` reads
+// them.
 //
-// JSON: {csdsim_selection: 1, head_dim, setting, model, text, records}; a record is [window, layer, KV head, tokens in
-// the cache, [components], [tokens selected]], indices ascending. Dense heads (S <= k) are not in it.
+// JSON: {csdsim_selection: 1, head_dim, setting, model, text, records}. A record is [window, layer, KV head, tokens in
+// the cache, [components], [selected tokens]] with ascending indices. Dense heads (S <= k) have no record.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ class SelectionRecorder {
   nlohmann::ordered_json records_ = nlohmann::ordered_json::array();
 };
 
-/// UserError naming the file for what cannot be read or is no recording.
+/// Throws UserError with the file name when the file cannot be read or is not a recording.
 engine::RecordedSelection read_selection(const std::filesystem::path& file);
 
 }  // namespace csdsim::experiment

@@ -28,8 +28,7 @@ constexpr std::string_view kGroup = "platform.device.ftl.mapping.embedding_group
 constexpr std::string_view kTail = "platform.device.ftl.mapping.tail";
 constexpr std::string_view kMapping = "platform.device.ftl.mapping.kind";
 
-/// Rows and windows have to fill pages without remainder. What a policy of the user's makes of rows is its own
-/// business.
+/// Checks that rows and windows fill pages without remainder. A plugin's policy checks its layout itself.
 bool check_rows(Checker& c, const KvMapping& mapping) {
   const host::ModelSpec& model = c.scenario().model;
   const std::uint64_t page = c.scenario().platform.device.flash.geometry.page_size.value;
@@ -50,7 +49,7 @@ bool check_rows(Checker& c, const KvMapping& mapping) {
   return fits;
 }
 
-/// The policy has the last word.
+/// Lets the policy check the layout.
 std::optional<ftl::KvLayout> check_layout(Checker& c, const KvMapping& mapping) {
   const auto policy = scenario::check_mapping(c);
   if (policy == nullptr) return std::nullopt;
@@ -83,7 +82,7 @@ void check_capacity(Checker& c, const GenerationWorkload& work, const ftl::KvLay
       pages <= usable,
       {"workload.batch", "workload.input_tokens", "workload.output_tokens", "platform.device.flash.blocks_per_plane",
        "platform.device.count"},
-      fmt::format("the KV cache of {} sequences of {} tokens needs {:.1f} GiB of flash a drive, which has {:.1f} GiB "
+      fmt::format("the KV cache of {} sequences of {} tokens needs {:.1f} GiB of flash per drive, which has {:.1f} GiB "
                   "for data: take a smaller batch, shorter sequences, more drives or more blocks",
                   work.batch, longest_sequence(s), gib(pages), gib(usable)));
 }
@@ -117,7 +116,7 @@ void check_system(Checker& c) {
   s.system->check(c, {.head_dim = s.model.head_dim, .kv_heads = s.model.kv_heads, .drives = s.platform.device.count});
 }
 
-/// What stays in GPU and host memory has to fit there, all of it together.
+/// Checks that the resident data of the system fits in GPU and host memory.
 void check_residents(Checker& c, const host::SystemNeeds& needs) {
   const platform::PlatformConfig& platform = c.scenario().platform;
   const auto gib = [](Bytes bytes) { return static_cast<double>(bytes.value) / (1 << 30); };
@@ -223,7 +222,7 @@ void check_background(Checker& c, const BackgroundWorkload& background) {
             "workload.background: moves no data of its own: use simulation.data: timing");
 }
 
-/// A system that keeps K and V in drives needs drives that do, with a head for each and room for all.
+/// Checks the drives of a system that keeps K and V in drives: a mapping policy, a head per drive and enough capacity.
 void check_drive_kv(Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();
   const DeviceConfig& device = s.platform.device;

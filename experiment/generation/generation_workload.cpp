@@ -8,20 +8,19 @@ namespace csdsim::experiment {
 void GenerationWorkload::describe(ParamVisitor& v) {
   v.param("batch", batch, {1, 65'536}, "Sequences that decode together.", assumed("the smallest batch"));
   v.param("input_tokens", input_tokens, {1, 16'777'216}, "Tokens of every prompt.", assumed("a short prompt"));
-  v.param("output_tokens", output_tokens, {1, 16'777'216}, "Tokens generated a sequence.", assumed("a short answer"));
+  v.param("output_tokens", output_tokens, {1, 16'777'216}, "Tokens generated per sequence.", assumed("a short answer"));
   v.param("temperature", temperature, {Ratio{0, 1}, Ratio{100, 1}},
-          "Divides logits before a token is drawn, in carried runs; 0 takes the likeliest.", assumed("greedy"));
-  v.optional("top_k", top_k, "all", {1, 16'777'216}, "Tokens are drawn from the likeliest k.", assumed("no cut"));
+          "Divides logits before a token is drawn, in carried runs; 0 takes the likeliest token.", assumed("greedy"));
+  v.optional("top_k", top_k, "all", {1, 16'777'216}, "Tokens are drawn from the k likeliest ones.", assumed("no cut"));
   v.param("top_p", top_p, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
           "Tokens are drawn from the likeliest ones that together have this probability, after top_k.",
           assumed("no cut"));
-  v.optional("prompts", prompts, "none", "File with a prompt a line, in place of batch and input_tokens.",
+  v.optional("prompts", prompts, "none", "File with one prompt per line; replaces batch and input_tokens.",
              assumed("lengths are enough for timing"));
-  v.optional(
-      "mini_batches", mini_batches, "auto", {1, 1024},
-      "Parts of the batch that take turns on GPU and drive, at most one a sequence; auto: 2 if there are as many.",
-      assumed("the least that overlaps; InstInfer states no micro-batch size"));
-  v.optional_section("background", background, "none", "Block commands beside the generation, on the same drive.",
+  v.optional("mini_batches", mini_batches, "auto", {1, 1024},
+             "Parts of the batch that alternate between GPU and drive, at most one per sequence; auto: 2 if possible.",
+             assumed("the least that overlaps; InstInfer states no micro-batch size"));
+  v.optional_section("background", background, "none", "Block commands on the same drive during the generation.",
                      assumed("none: the drive serves the KV cache alone"));
 }
 

@@ -16,7 +16,7 @@ using report::Svg;
 using report::SvgAnchor;
 using Value = std::function<double(const PolicyFigures&)>;
 
-/// Adds horizontal bars that begin at 0, each with its value beside it.
+/// Adds horizontal bars that begin at 0, with values beside them.
 void add_panel(Svg& svg, double left, double top, const std::string& title, const std::vector<PolicyRow>& rows,
                const Value& value) {
   double most = 0;

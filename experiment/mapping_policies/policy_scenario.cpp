@@ -38,7 +38,7 @@ Variant variant_of(const ftl::MappingConfig& mapping, const FlashGeometry& geome
   return v;
 }
 
-/// instinfer first; the scenario's mapping in the place of its kind, or as one more.
+/// All built-in policies, instinfer first. The scenario's mapping replaces the policy of the same name or is appended.
 std::vector<Variant> policies(const ftl::MappingConfig& own, const FlashGeometry& geometry) {
   std::vector<Variant> all;
   const ftl::PolicyRegistry registry = ftl::PolicyRegistry::with_builtin();
@@ -60,7 +60,7 @@ std::vector<Variant> policies(const ftl::MappingConfig& own, const FlashGeometry
   return all;
 }
 
-/// Every tail policy with embedding groups of several sizes.
+/// The variants of every tail policy with embedding groups of several sizes.
 std::vector<Variant> tails(const FlashGeometry& geometry, std::uint32_t head_dim) {
   std::vector<Variant> all;
   for (const auto& tail : EnumValues<ftl::TailPolicy>::values) {
@@ -120,7 +120,7 @@ std::string policy_selection_text(const scenario::Scenario& s) {
   if (const auto* recorded = std::get_if<scenario::RecordedSelection>(&s.simulation.selection))
     return fmt::format("recorded on a trained checkpoint, stretched: {}", recorded->file.given);
   const auto& clustered = std::get<scenario::ClusteredSelection>(s.simulation.selection);
-  return fmt::format("clustered: a share of {:.3f} of the token pages, whatever a page holds",
+  return fmt::format("clustered: a share of {:.3f} of the token pages, for any page size",
                      clustered.token_page_fraction.value());
 }
 
@@ -161,7 +161,7 @@ scenario::RunResult PolicyWorkload::run(const scenario::Scenario& s, const scena
   tables["writes"] = write_table(rows);
   tables["tails"] = tail_table(tail_rows);
   result.document["tables"] = tables;
-  result.document["stats"] = {{"origin", "modelled; attends on flash that does nothing else, pages a KV head"},
+  result.document["stats"] = {{"origin", "modelled; attends run on otherwise idle flash; pages per KV head"},
                               {"selection", policy_selection_text(s)}};
   result.document["wall"] = wall_figures(clock, page_ops);
   for (const auto& [name, table] : tables.items()) result.files.push_back({name + ".csv", report::csv_rows(table)});

@@ -1,4 +1,4 @@
-// Studies of mapping policies out of a scenario of workload ftl_policies.
+// Converts a scenario of workload ftl_policies to the configuration of a policy study.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,14 @@
 
 namespace csdsim::experiment {
 
-/// UserError if the workload is of another kind.
+/// Throws UserError if the workload is of another kind.
 const PolicyWorkload& policy_workload_of(const scenario::Scenario& scenario);
 
 PolicyStudyConfig policy_study_config(const scenario::Scenario& scenario);
 
-/// As the scenario says: recorded on a checkpoint, or clustered.
+/// The selection source of the scenario: recorded on a checkpoint, or clustered.
 std::unique_ptr<engine::SelectionSource> policy_selection(const scenario::Scenario& scenario);
-/// The same in words.
+/// Describes the selection source in words.
 std::string policy_selection_text(const scenario::Scenario& scenario);
 
 }  // namespace csdsim::experiment

@@ -63,7 +63,7 @@ class Study {
     live_[id] = {length, 0, config_.attend_every};
   }
 
-  /// A prefill, or a token.
+  /// Appends the prefill or one token.
   void grow(std::uint32_t id) {
     Sequence& s = live_.at(id);
     const auto prompt = static_cast<std::uint32_t>(config_.prompt_share * s.length);
@@ -89,7 +89,7 @@ class Study {
   }
 
   bool append(std::uint32_t id, std::uint32_t layer, std::uint32_t first, std::uint32_t count) {
-    // What is waited for completes at once: a few rounds of collection free what there is to free.
+    // Flushes and erases complete at once, so a few rounds of garbage collection free all blocks that can be freed.
     for (std::uint64_t tries = 0; tries < config_.geometry.blocks(); ++tries) {
       ftl::AppendResult result =
           ftl_.append(SequenceId{id}, LayerId{layer}, TokenIndex{first}, count, {KvHead{0}, config_.kv_heads});
@@ -170,7 +170,7 @@ class Study {
     return count;
   }
 
-  /// Of all live sequences.
+  /// Occupancy over all live sequences.
   double occupancy() const {
     const auto held = static_cast<double>(blocks_.valid_pages(ftl::Namespace::kv) * config_.geometry.page_size.value);
     double rows = 0;
@@ -197,7 +197,7 @@ class Study {
     ++count;
   }
 
-  /// Until all of it is done; the flash does nothing else.
+  /// Runs the operations on otherwise idle flash until all are done.
   void run_flash(const std::vector<PageOp>& ops) {
     if (ops.empty()) return;
     out_.page_ops += ops.size();
@@ -262,7 +262,7 @@ class Study {
   PolicyFigures out_;
 };
 
-/// Sixteen tokens of one head of a context that is all in flash.
+/// Counts the pages to read 16 tokens of one head of a context that is completely in flash.
 void read_sixteen(const PolicyStudyConfig& config, const PolicyVariant& variant, PolicyFigures& out) {
   constexpr std::uint32_t kTokens = 16, kApart = 64;
   FlashGeometry geometry = config.geometry;

@@ -1,4 +1,4 @@
-// The figures of mapping policies as tables, and as a picture.
+// Formats the figures of mapping policies as tables and as a plot.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,15 +17,15 @@ struct PolicyRow {
   PolicyFigures figures;
 };
 
-/// What attends read and how long they take: an array with one object per row.
+/// Pages and latency of attends: an array with one object per row.
 nlohmann::ordered_json read_table(const std::vector<PolicyRow>& rows);
-/// What is written, moved by garbage collection, and held in DRAM.
+/// Pages written and moved by garbage collection, and DRAM use.
 nlohmann::ordered_json write_table(const std::vector<PolicyRow>& rows);
-/// Tail policies and embedding groups of one policy.
+/// Figures by tail policy and embedding group of one policy.
 nlohmann::ordered_json tail_table(const std::vector<PolicyRow>& rows);
 
-/// One bar per policy for each of: latency and balance of dense and sparse attends, write amplification, pages read for
-/// scattered tokens (SVG).
+/// SVG with one bar per policy for each of: latency and balance of dense and sparse attends, write amplification, pages
+/// read for scattered tokens.
 std::string policy_svg(const std::vector<PolicyRow>& rows);
 
 }  // namespace csdsim::experiment

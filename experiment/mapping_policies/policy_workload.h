@@ -1,4 +1,4 @@
-// The experiment ftl_policies: mapping policies of the KV cache, one beside the other.
+// The experiment ftl_policies: compares mapping policies of the KV cache.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace csdsim::experiment {
 
-/// Sequences come, grow token by token, are attended and go, under each mapping policy in turn. The drive's own mapping
-/// is one of them.
+/// Runs the same sequences under each mapping policy: they are created, grow token by token, are attended and are
+/// freed. The mapping of the drive is one of the policies.
 struct PolicyWorkload final : scenario::CopyableExperiment<PolicyWorkload> {
   static constexpr std::string_view kKind = "ftl_policies";
   static constexpr std::string_view kDoc =
-      "Mapping policies one beside the other: sequences come, grow, are attended and go.";
+      "Compares mapping policies: the same sequences are created, grow, are attended and are freed.";
   std::uint32_t layers = 2;
   std::uint32_t kv_heads = 16;
   std::uint32_t head_dim = 128;

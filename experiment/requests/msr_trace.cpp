@@ -47,7 +47,7 @@ std::optional<TraceRecord> MsrTrace::next() {
   record.line = lines_.line();
   const std::uint64_t ticks = number(fields[0], kFields[0]);
   if (!start_) start_ = ticks;
-  // A record may be a little earlier than the first one: it is then part of the start.
+  // A record may be slightly earlier than the first one; it then counts as time 0.
   const std::uint64_t since = ticks > *start_ ? ticks - *start_ : 0;
   if (since > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() / kTickPs))
     fail(fields[0], "Timestamp: more than 106 days after the first one");

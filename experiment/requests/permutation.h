@@ -1,4 +1,4 @@
-// A random order of [0, n) that needs no table.
+// A random permutation of [0, n) without a table.
 #pragma once
 
 #include <bit>
@@ -8,8 +8,9 @@
 
 namespace csdsim::experiment::workload {
 
-/// A seeded bijection of [0, n): a Feistel network of four rounds on the next even number of bits, walked until it is
-/// back inside (Black, Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). Less than four steps on average.
+/// A seeded bijection of [0, n): a Feistel network of four rounds on the next even number of bits, repeated until the
+/// value is below n (cycle walking: Black, Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). It needs
+/// fewer than four repetitions on average.
 class Permutation {
  public:
   /// Precondition: n is at least 1.

@@ -1,4 +1,4 @@
-// Requests to a drive's blocks, and where they come from.
+// Block requests and their sources.
 #pragma once
 
 #include <array>
@@ -19,18 +19,18 @@ struct Request {
   RequestKind kind = RequestKind::read;
   Bytes offset;
   Bytes length;
-  std::uint32_t stream = 0;  ///< requests of a stream may be kept on one queue
-  SimTime at{};              ///< open loops: since the start of the run; not before the one that came before it
+  std::uint32_t stream = 0;  ///< all requests of a stream can be assigned to one queue
+  SimTime at{};              ///< open loops: time since the start of the run, never before the previous request
 };
 
-/// Makes the requests of a run, one after another.
+/// Generates or reads the requests of a run, one at a time.
 class RequestSource {
  public:
   virtual ~RequestSource() = default;
-  /// The next request; of `stream` where streams are independent of one another. Nothing when there are no more.
-  /// UserError for what cannot be read or made.
+  /// Returns the next request, of `stream` if the streams are independent; nothing at the end. Throws UserError when a
+  /// request cannot be read or generated.
   virtual std::optional<Request> next(std::uint32_t stream) = 0;
-  /// All requests lie below it: what preconditioning has to fill.
+  /// End of the address range of all requests, which preconditioning must fill.
   virtual Bytes footprint() const = 0;
 };
 

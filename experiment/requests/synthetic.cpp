@@ -20,7 +20,7 @@ SyntheticRequests::SyntheticRequests(const SyntheticConfig& config)
       size_rng_(config.seed, "block_io.size"),
       trim_rng_(config.seed, "block_io.trim"),
       arrival_rng_(config.seed, "block_io.arrival") {
-  // A working set of whole requests where they are all alike.
+  // If all requests have the same size, the working set is a whole number of requests.
   const std::uint64_t grain =
       config.sizes.size() == 1 && !config.alignment ? config.sizes[0].value : config.block.value;
   part_ = config.working_set.value / config.streams / grain * grain;
@@ -45,7 +45,7 @@ SyntheticRequests::Places SyntheticRequests::places_of(std::uint64_t begin, Byte
   const std::uint64_t end = begin + part_;
   if (places.first + size.value > end)
     throw UserError(
-        fmt::format("workload: a working set of {} B a stream holds no request of {} B at a multiple of {} B", part_,
+        fmt::format("workload: a working set of {} B per stream holds no request of {} B at a multiple of {} B", part_,
                     size.value, places.step));
   places.count = (end - size.value - places.first) / places.step + 1;
   if (config_.placement == Placement::zipf) {

@@ -1,4 +1,4 @@
-// Requests of a pattern.
+// Generates requests of a pattern.
 #pragma once
 
 #include <cstdint>
@@ -22,30 +22,30 @@ struct Arrivals {
 
 struct SyntheticConfig {
   Placement placement = Placement::random;
-  double reads = 1;  ///< share of reads in what is no TRIM
-  double trims = 0;
+  double reads = 1;  ///< share of reads among reads and writes
+  double trims = 0;  ///< share of TRIMs among all requests
   double zipf_exponent = 0.99;
   std::vector<Bytes> sizes;            ///< at least one, whole blocks
-  std::vector<std::uint32_t> weights;  ///< of sizes; empty: all the same
-  std::optional<Bytes> alignment;      ///< whole blocks; unset: of the request's own size, or none if sequential
-  Bytes block;                         ///< a logical block
-  Bytes working_set;                   ///< addresses below it
-  std::uint32_t streams = 1;           ///< each in its own part of the working set
+  std::vector<std::uint32_t> weights;  ///< weights of the sizes; empty: equal weights
+  std::optional<Bytes> alignment;      ///< whole blocks; unset: the size of the request, or one block if sequential
+  Bytes block;                         ///< size of a logical block
+  Bytes working_set;                   ///< requests address offsets below this
+  std::uint32_t streams = 1;           ///< each stream has a separate part of the working set
   std::optional<Arrivals> arrivals;    ///< open loops
   std::uint64_t seed = 1;
 };
 
-/// Never runs out. In an open loop requests are of the streams in turn, whatever stream is asked for.
+/// An endless source. In an open loop it serves the streams in turn and ignores the argument of next().
 class SyntheticRequests final : public RequestSource {
  public:
-  /// UserError when a stream's part of the working set has no place for one of the sizes.
+  /// Throws UserError when the part of a stream cannot hold a request of one of the sizes.
   explicit SyntheticRequests(const SyntheticConfig& config);
 
   std::optional<Request> next(std::uint32_t stream) override;
   Bytes footprint() const override { return {part_ * config_.streams}; }
 
  private:
-  /// Where requests of one size may start: `count` places from `first` on, `step` bytes apart.
+  /// Possible offsets of requests of one size: `count` offsets from `first` on, `step` bytes apart.
   struct Places {
     std::uint64_t first = 0;
     std::uint64_t step = 0;
@@ -56,7 +56,7 @@ class SyntheticRequests final : public RequestSource {
   struct Stream {
     Rng rng;
     std::uint64_t begin = 0;
-    std::uint64_t position = 0;  ///< sequential: where the last request ended
+    std::uint64_t position = 0;  ///< sequential: end of the last request
     std::vector<Places> places;  ///< by size
   };
 
@@ -65,7 +65,7 @@ class SyntheticRequests final : public RequestSource {
   std::uint64_t draw_offset(Stream& stream, std::size_t size) const;
 
   SyntheticConfig config_;
-  std::uint64_t part_ = 0;  ///< bytes of a stream
+  std::uint64_t part_ = 0;  ///< bytes per stream
   std::vector<std::uint64_t> cumulative_weights_;
   std::vector<Stream> streams_;
   Rng size_rng_;

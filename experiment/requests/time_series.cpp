@@ -6,7 +6,7 @@
 
 namespace csdsim::experiment::workload {
 
-/// Completions come nearly in order: the bucket is that of the last one, most of the time.
+/// Completions come nearly in order, so the bucket is usually that of the previous one.
 void TimeSeries::add(SimTime at, Bytes bytes, SimTime latency) {
   if (at < begin_ || at >= end_) look_up(at);
   Bucket& bucket = buckets_[current_];
@@ -40,7 +40,7 @@ std::string TimeSeries::to_csv(SimTime end) const {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& b = buckets_[i];
     const SimTime start = width_ * static_cast<std::int64_t>(i);
-    // A last bucket without any width holds what completed exactly at its start: it counts as a whole one.
+    // If the run ends at the start of the last bucket, use the full width to avoid a division by zero.
     const SimTime span = end > start ? std::min(width_, end - start) : width_;
     const double seconds = span.seconds(), requests = static_cast<double>(b.requests);
     text += fmt::format("{},{},{},{},{},", start.seconds(), seconds, b.requests, requests / seconds,

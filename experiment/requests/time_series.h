@@ -1,4 +1,4 @@
-// What was completed when, in a bounded number of buckets.
+// Completions over time, in a bounded number of buckets.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace csdsim::experiment::workload {
 
-/// Counts completions in buckets of equal width. The width doubles whenever they would become more than kMaxBuckets,
-/// so that runs of any length have between half and all of them.
+/// Counts completions in buckets of equal width. The width doubles when more than kMaxBuckets buckets would be needed,
+/// so a long run uses between half and all of them.
 class TimeSeries {
  public:
   static constexpr std::size_t kMaxBuckets = 256;
@@ -22,13 +22,13 @@ class TimeSeries {
     SimTime latency_max{};
   };
 
-  /// A completion `at` since the start.
+  /// Adds a completion at time `at` since the start.
   void add(SimTime at, Bytes bytes, SimTime latency);
 
   SimTime width() const { return width_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
-  /// One row a bucket: start_s, seconds, requests, iops, bandwidth_bytes_per_s, latency_mean_ns, latency_max_ns. The
+  /// One row per bucket: start_s, seconds, requests, iops, bandwidth_bytes_per_s, latency_mean_ns, latency_max_ns. The
   /// last bucket ends at `end`. Buckets without completions have empty latencies.
   std::string to_csv(SimTime end) const;
 
@@ -37,7 +37,7 @@ class TimeSeries {
 
   SimTime width_ = SimTime::microseconds(1);
   std::vector<Bucket> buckets_;
-  // The bucket that was added to last, and its time.
+  // The bucket of the last completion, and its interval.
   std::size_t current_ = 0;
   SimTime begin_{};
   SimTime end_{};

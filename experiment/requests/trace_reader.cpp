@@ -12,7 +12,7 @@ namespace csdsim::experiment::workload {
 
 namespace {
 
-/// Disks and files of a trace. More of them are a broken file, not a large one.
+/// Limit of disks and files of a trace; a file with more is considered broken.
 constexpr std::uint32_t kMostStreams = 1 << 16;
 
 }  // namespace
@@ -33,7 +33,7 @@ std::optional<std::string_view> TraceLines::next() {
     if (stream_.bad()) throw UserError(fmt::format("{}: cannot be read", file_));
     if (count == 0 && stream_.eof()) return std::nullopt;
     ++line_;
-    // Without the delimiter, which is counted unless the file ends before it.
+    // gcount() includes the delimiter unless the file ends before it.
     const std::size_t length = stream_.eof() || stream_.fail() ? count : count - 1;
     if (stream_.fail() || length > kLongestLine)
       fail(line_, kLongestLine + 1, fmt::format("a line of more than {} characters", kLongestLine));

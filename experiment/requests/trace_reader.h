@@ -1,4 +1,4 @@
-// Block traces, read record by record: the memory needed does not grow with the trace.
+// Reads block traces record by record, in constant memory.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,29 @@ namespace csdsim::experiment::workload {
 
 enum class TraceFormat : std::uint8_t { msr, fio };
 
-/// One request as it was recorded, in bytes, not yet fitted to a drive.
+/// One recorded request in bytes, not yet fitted to a drive.
 struct TraceRecord {
   RequestKind kind = RequestKind::read;
   Bytes offset;
-  Bytes length;              ///< 0 for a flush only
+  Bytes length;              ///< 0 only for a flush
   std::uint32_t stream = 0;  ///< disks (msr) or files (fio) in the order in which they first appear
-  SimTime at{};              ///< since the start of the trace; may lie before the record that precedes it
+  SimTime at{};              ///< time since the start of the trace; may be earlier than that of the previous record
   std::uint64_t line = 0;
   std::uint32_t offset_column = 0;
   std::uint32_t length_column = 0;
 };
 
-/// Lines of a text file with their numbers, and the errors that name them.
+/// Reads the lines of a text file, and reports errors with line numbers.
 class TraceLines {
  public:
   static constexpr std::size_t kLongestLine = 4096;
 
-  /// UserError when the file cannot be opened.
+  /// Throws UserError when the file cannot be opened.
   explicit TraceLines(const std::string& file);
 
-  /// The next line that is not blank, without its end; nothing at the end of the file. UserError for a line that is
-  /// longer than kLongestLine, holds a NUL character, or cannot be read. The text is valid until the next call.
+  /// Returns the next line that is not blank, without its line end; nothing at the end of the file. Throws UserError
+  /// for a line that is longer than kLongestLine, contains a NUL character, or cannot be read. The text is valid until
+  /// the next call.
   std::optional<std::string_view> next();
   std::uint64_t line() const { return line_; }
   /// Throws UserError "FILE:LINE:COLUMN: error: MESSAGE".
@@ -50,7 +51,7 @@ class TraceLines {
   std::uint64_t line_ = 0;
 };
 
-/// A part of a line and the column, from 1, at which it starts.
+/// A part of a line, and its start column, from 1.
 struct TraceField {
   std::string_view text;
   std::uint32_t column = 1;
@@ -61,13 +62,14 @@ class TraceReader {
   explicit TraceReader(const std::string& file) : lines_(file) {}
   virtual ~TraceReader() = default;
 
-  /// The next request; nothing at the end. UserError, located at the field, for what the format does not allow.
+  /// Returns the next request; nothing at the end. Throws UserError, located at the field, for text that violates the
+  /// format.
   virtual std::optional<TraceRecord> next() = 0;
   const TraceLines& lines() const { return lines_; }
 
  protected:
   std::uint64_t number(const TraceField& field, std::string_view what) const;
-  /// Number of a disk or file, by its name.
+  /// Stream number of the disk or file with this name.
   std::uint32_t stream_of(std::string_view name, const TraceField& field);
   [[noreturn]] void fail(const TraceField& field, const std::string& message) const {
     lines_.fail(lines_.line(), field.column, message);
@@ -91,9 +93,9 @@ class MsrTrace final : public TraceReader {
   std::optional<std::uint64_t> start_;
 };
 
-/// fio's iolog, versions 2 and 3 (fio documentation, "Trace file format"). Files are added, opened and closed; offsets
-/// are those of their file. read, write and trim are requests, sync and datasync become flushes. In version 2 time
-/// passes with `wait` only, in microseconds after the last wait; waits below 100 us, which fio leaves out, count here.
+/// fio's iolog, versions 2 and 3 (fio documentation, "Trace file format"). Files are added, opened and closed; an
+/// offset is relative to its file. read, write and trim are requests, sync and datasync become flushes. In version 2
+/// only `wait` advances time, by microseconds since the last wait; fio skips waits below 100 us, this reader does not.
 /// In version 3 each line starts with a time in microseconds.
 class FioTrace final : public TraceReader {
  public:

@@ -31,7 +31,7 @@ std::optional<Request> TraceRequests::next(std::uint32_t) {
 
 void TraceRequests::fit(Request& request, const TraceRecord& record) {
   const std::uint64_t block = config_.block.value, span = config_.span.value;
-  // Beyond the end first: then nothing that follows can overflow.
+  // Check the end first, so that later sums cannot overflow.
   std::uint64_t offset = record.offset.value, length = record.length.value;
   if (length > span)
     reader_->lines().fail(record.line, record.length_column,
@@ -39,12 +39,12 @@ void TraceRequests::fit(Request& request, const TraceRecord& record) {
   if (offset > span - length) {
     if (config_.beyond == Misfit::refuse)
       reader_->lines().fail(record.line, record.offset_column,
-                            fmt::format("bytes {} to {} lie beyond the drive, which has {} bytes (beyond: wrap brings "
+                            fmt::format("bytes {} to {} lie beyond the drive, which has {} bytes (beyond: wrap moves "
                                         "them inside)",
                                         offset, static_cast<unsigned __int128>(offset) + length, span));
     ++counts_.wrapped;
     offset %= span;
-    // What would reach over the end stays in front of it.
+    // A request that would cross the end is moved in front of it.
     if (offset > span - length) offset = span - length;
   }
   const std::uint64_t first = offset / block * block;

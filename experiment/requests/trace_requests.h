@@ -1,4 +1,4 @@
-// The requests of a trace, fitted to a drive.
+// Fits the requests of a trace to a drive.
 #pragma once
 
 #include <cstdint>
@@ -10,36 +10,36 @@
 
 namespace csdsim::experiment::workload {
 
-/// What to do with a request that does not fit the drive.
+/// Treatment of a request that does not fit the drive.
 enum class Misfit : std::uint8_t {
-  adapt,  ///< beyond the end: wrapped around it; not whole blocks: extended to them
-  refuse  ///< an error, located in the trace
+  adapt,  ///< wrap a request beyond the end; extend a request to whole blocks
+  refuse  ///< report an error, located in the trace
 };
 
 struct TraceConfig {
   TraceFormat format = TraceFormat::msr;
   std::string file;
-  Ratio speed{1, 1};  ///< twice as fast as recorded is 2
+  Ratio speed{1, 1};  ///< 2 is twice as fast as recorded
   Misfit beyond = Misfit::adapt;
   Misfit unaligned = Misfit::adapt;
-  Bytes block;  ///< a logical block
-  Bytes span;   ///< requests have to lie below it; whole blocks
+  Bytes block;  ///< size of a logical block
+  Bytes span;   ///< end of the usable address range; whole blocks
 };
 
-/// What reading a trace came upon so far.
+/// Counters of reading a trace.
 struct TraceCounts {
   std::uint64_t records = 0;
-  std::uint64_t wrapped = 0;    ///< beyond the end of the drive
-  std::uint64_t extended = 0;   ///< to whole blocks
-  std::uint64_t backwards = 0;  ///< recorded before the one that precedes it; submitted together with it
+  std::uint64_t wrapped = 0;    ///< requests wrapped because they were beyond the end of the drive
+  std::uint64_t extended = 0;   ///< requests extended to whole blocks
+  std::uint64_t backwards = 0;  ///< requests with a time before the previous one; submitted together with it
 };
 
 class TraceRequests final : public RequestSource {
  public:
-  /// Adds to `counts`, which must outlive it. UserError when the trace cannot be opened.
+  /// Adds to `counts`, which must outlive this object. Throws UserError when the trace cannot be opened.
   TraceRequests(const TraceConfig& config, TraceCounts& counts);
 
-  /// The next record, whatever the stream: UserError for a malformed or misfitting one.
+  /// Returns the next record of any stream. Throws UserError when it is malformed or does not fit.
   std::optional<Request> next(std::uint32_t stream) override;
   Bytes footprint() const override { return config_.span; }
 

@@ -6,7 +6,7 @@
 namespace csdsim::experiment::workload {
 namespace {
 
-/// log(1+x)/x and (exp(x)-1)/x, which have limits at 0 that plain division does not reach.
+/// log(1+x)/x and (exp(x)-1)/x, with their series near 0, where plain division fails.
 double log1p_over(double x) { return std::abs(x) > 1e-8 ? std::log1p(x) / x : 1 - x / 2; }
 double expm1_over(double x) { return std::abs(x) > 1e-8 ? std::expm1(x) / x : 1 + x / 2; }
 

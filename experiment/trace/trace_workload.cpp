@@ -6,7 +6,7 @@ namespace csdsim::experiment {
 
 void describe(ParamVisitor& v, RecordedTiming& c) {
   v.param("speed", c.speed, {Ratio::of(1, 1'000'000), Ratio{1'000'000, 1}},
-          "How many times faster than recorded: 2 halves the times between requests.", assumed("as recorded"));
+          "Replay speed relative to the recording: 2 halves the times between requests.", assumed("as recorded"));
 }
 
 void describe(ParamVisitor& v, FastTiming& c) {
@@ -14,24 +14,23 @@ void describe(ParamVisitor& v, FastTiming& c) {
 }
 
 void TraceWorkload::describe(ParamVisitor& v) {
-  v.optional("file", file, "none", "The trace; has to be given.", assumed("there is no usual trace"));
-  v.param("format", format, "What the file holds.", assumed("the most used public block traces"));
-  v.choice("timing", timing, "When requests are submitted.", assumed("what a trace is recorded for"));
-  v.param("beyond", beyond, "What happens to requests beyond the working set.",
-          assumed("traces are from other drives"));
-  v.param("unaligned", unaligned, "What happens to requests that are not whole logical blocks.",
+  v.optional("file", file, "none", "The trace file; required.", assumed("there is no usual trace"));
+  v.param("format", format, "Format of the file.", assumed("the most used public block traces"));
+  v.choice("timing", timing, "When requests are submitted.", assumed("the purpose of a trace"));
+  v.param("beyond", beyond, "Treatment of requests beyond the working set.", assumed("traces are from other drives"));
+  v.param("unaligned", unaligned, "Treatment of requests that are not whole logical blocks.",
           assumed("most traces count in 512-byte sectors"));
   v.optional("requests", requests, "all", {1, 1'000'000'000'000},
-             "Requests that are measured; the rest of the file is not read.", assumed("the whole trace"));
+             "Number of measured requests; the rest of the file is not read.", assumed("the whole trace"));
   v.param("warmup_requests", warmup_requests, {0, 1'000'000'000'000},
-          "First requests of the file, which are in no figure.", assumed("the drive is filled instantly"));
+          "First requests of the file; they are not part of the results.", assumed("the drive is filled instantly"));
   v.param("working_set", working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
           "Share of the usable capacity that requests may address.", assumed("the whole drive"));
-  v.optional("queues", queues, "auto", {1, 1024}, "I/O queues that are used; auto: all that the drive has.",
+  v.optional("queues", queues, "auto", {1, 1024}, "Number of I/O queues used; auto: all queues of the drive.",
              assumed("all"));
-  v.param("queue_assignment", queue_assignment, "Which queue a request takes; a disk or file is a stream.",
+  v.param("queue_assignment", queue_assignment, "How requests are assigned to queues; each disk or file is one stream.",
           assumed("an even load"));
-  v.section("precondition", precondition, "What the drive holds before the first request.");
+  v.section("precondition", precondition, "The content of the drive before the first request.");
   v.optional("lose_completion", lose_completion, "none", {1, 1'000'000'000'000},
              "Fault: the host loses the completion of this request, counted from 1; the run must fail.",
              assumed("nothing is lost"));

@@ -1,4 +1,4 @@
-// The experiment trace: block commands as somebody recorded them.
+// The experiment trace: replays recorded block commands.
 #pragma once
 
 #include <cstdint>
@@ -11,36 +11,36 @@
 
 namespace csdsim::experiment {
 
-/// Requests come as in the trace.
+/// Submits requests at the times of the trace.
 struct RecordedTiming {
   static constexpr std::string_view kKind = "recorded";
-  static constexpr std::string_view kDoc = "At the times of the trace, however many requests are in flight.";
+  static constexpr std::string_view kDoc = "At the times of the trace, for any number of requests in flight.";
   Ratio speed{1, 1};
 };
 
-/// Requests in the order of the trace, each as soon as there is room.
+/// Submits requests in the order of the trace, with a fixed number in flight.
 struct FastTiming {
   static constexpr std::string_view kKind = "fast";
-  static constexpr std::string_view kDoc = "As fast as the drive takes them, with a number of requests in flight.";
+  static constexpr std::string_view kDoc = "As fast as possible, with a fixed number of requests in flight.";
   std::uint32_t queue_depth = 32;
 };
 
 using TimingConfig = std::variant<RecordedTiming, FastTiming>;
 
-/// What happens to requests beyond the working set, and to those that are not whole logical blocks.
+/// Treatment of requests beyond the working set, and of requests that are not whole logical blocks.
 enum class Beyond : std::uint8_t { wrap, refuse };
 enum class Unaligned : std::uint8_t { extend, refuse };
 
 /// Block commands read from a trace.
 struct TraceWorkload final : scenario::CopyableExperiment<TraceWorkload> {
   static constexpr std::string_view kKind = "trace";
-  static constexpr std::string_view kDoc = "Block commands as somebody recorded them.";
+  static constexpr std::string_view kDoc = "Replays block commands of a recorded trace.";
   std::optional<InputPath> file;
   workload::TraceFormat format = workload::TraceFormat::msr;
   TimingConfig timing;
   Beyond beyond = Beyond::wrap;
   Unaligned unaligned = Unaligned::extend;
-  std::optional<std::uint64_t> requests;  ///< unset: all of the file
+  std::optional<std::uint64_t> requests;  ///< unset: the whole file
   std::uint64_t warmup_requests = 0;
   Ratio working_set{1, 1};
   std::optional<std::uint32_t> queues;
@@ -74,13 +74,13 @@ struct EnumValues<experiment::workload::TraceFormat> {
 template <>
 struct EnumValues<experiment::Beyond> {
   static constexpr EnumValue<experiment::Beyond> values[] = {
-      {experiment::Beyond::wrap, "wrap", "Such a request goes to its offset modulo the working set."},
+      {experiment::Beyond::wrap, "wrap", "The offset of such a request is taken modulo the working set."},
       {experiment::Beyond::refuse, "refuse", "Such a request is an error."}};
 };
 template <>
 struct EnumValues<experiment::Unaligned> {
   static constexpr EnumValue<experiment::Unaligned> values[] = {
-      {experiment::Unaligned::extend, "extend", "Such a request takes all blocks that it touches."},
+      {experiment::Unaligned::extend, "extend", "Such a request is extended to all blocks that it touches."},
       {experiment::Unaligned::refuse, "refuse", "Such a request is an error."}};
 };
 

@@ -11,12 +11,13 @@ namespace {
 
 constexpr std::uint32_t kMostSplits = 64;
 
-// Enough blocks to fill the GPU once, but none with fewer tokens than its warps handle at a time.
+// Enough blocks to fill the GPU once, each with at least as many tokens as its warps process at a time.
 template <class Kernel>
 std::uint32_t choose_splits(const DeviceInfo& device, Kernel kernel, std::size_t shared_bytes, std::size_t pairs,
                             std::uint32_t longest) {
   int resident = 0;
-  // Otherwise the first step may be split differently from the recorded one, which cannot allocate the memory for that.
+  // Allow the memory before the occupancy query, so that the first step gets as many splits as the recorded one, which
+  // cannot allocate memory.
   allow_shared_memory("decode_attention", kernel, shared_bytes);
   CSDSIM_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 32 * kDecodeWarps, shared_bytes));
   if (resident == 0) fail("decode_attention", "a block does not fit into a multiprocessor");

@@ -6,7 +6,7 @@
 namespace csdsim::host::cuda {
 namespace {
 
-// One block per row: as many threads as are useful, whole warps.
+// Threads of a block that processes one row: more for longer rows, always whole warps.
 unsigned row_threads(std::size_t cols) {
   return static_cast<unsigned>(cols >= 4096 ? 512 : cols >= 1024 ? 256 : cols >= 256 ? 128 : 64);
 }

@@ -1,11 +1,11 @@
-// Launching a kernel, with its errors.
+// Launches kernels and reports their errors.
 #pragma once
 
 #include "host_runtime/cuda/stream.h"
 
 namespace csdsim::host::cuda {
 
-inline constexpr std::size_t kPlainSharedBytes = std::size_t{48} << 10;  ///< what a kernel may use without asking
+inline constexpr std::size_t kPlainSharedBytes = std::size_t{48} << 10;  ///< shared memory available without a request
 
 #ifndef CSDSIM_CUDA_EMULATION
 template <class... Parameters, class... Arguments>
@@ -15,7 +15,7 @@ void start_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, st
 }
 #endif
 
-/// Asks for so much dynamic shared memory of a block: before a launch, and before the occupancy that it would have.
+/// Requests `bytes` of dynamic shared memory per block. Call it before a launch, and before an occupancy query.
 template <class... Parameters>
 void allow_shared_memory(const char* name, void (*kernel)(Parameters...), std::size_t bytes) {
   if (bytes <= kPlainSharedBytes) return;

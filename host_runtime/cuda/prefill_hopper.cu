@@ -13,7 +13,7 @@ namespace {
 
 static_assert(kHopperHead == kHopperTile);
 
-// The driver function is looked up through the runtime: linking against the driver's library would fail on a machine
+// Looks up the driver function through the runtime, because linking against the driver library fails on a machine
 // without a GPU.
 decltype(&cuTensorMapEncodeTiled) encoder() {
   void* function = nullptr;

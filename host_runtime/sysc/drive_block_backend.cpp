@@ -17,8 +17,8 @@ std::optional<SimTime> DriveBlockBackend::start(const Operation& op, SimTime now
   const auto* work = std::get_if<BlockWork>(&op.work);
   const bool write = op.kind == OpKind::write_blocks;
   if (op.resource.kind != ResourceKind::drive_blocks || work == nullptr || (!write && op.kind != OpKind::read_blocks))
-    throw InternalError(fmt::format("{} is no work of the block namespace of {}", operation_name(op.kind, op.tag),
-                                    resource_name(op.resource)));
+    throw InternalError(fmt::format("{} is not an operation of the block namespace of {}",
+                                    operation_name(op.kind, op.tag), resource_name(op.resource)));
   for (const Extent& extent : work->extents) check(op, extent);
 
   const auto running = commands_.begin(op, now);

@@ -1,4 +1,4 @@
-// Reads and writes of extents through a drive's block namespace.
+// Executes reads and writes of extents on the block namespaces of the drives.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,14 @@
 
 namespace csdsim::host {
 
-/// An extent is cut into commands of at most mdts by the driver; extents of an operation are under way together. An
+/// The driver splits an extent into commands of at most mdts bytes. All extents of an operation run concurrently; the
 /// operation ends with its last command.
 class DriveBlockBackend final : public OperationBackend {
  public:
   /// `data` is null in timing runs. `commands` must outlive this.
   DriveBlockBackend(DriveCommands& commands, OperationData* data) : commands_(commands), data_(data) {}
 
-  /// InternalError for an empty extent, or one beyond the namespace.
+  /// Throws InternalError for an empty extent, or one beyond the namespace.
   std::optional<SimTime> start(const Operation& op, SimTime now) override;
 
  private:

@@ -19,10 +19,10 @@ SimTime link_busy(const csd_model::Drive& drive) {
   return drive.link().stats(nvme::LinkDirection::to_host).busy + drive.link().stats(nvme::LinkDirection::to_drive).busy;
 }
 
-/// What the user can do about it.
+/// Advice for the user.
 std::string_view hint(nvme::Status status) {
   if (status == nvme::status::kv_out_of_dram)
-    return ": tails, maps and pages on their way to flash exceed platform.device.dram.capacity; give it more, or use "
+    return ": tails, maps and buffered pages exceed platform.device.dram.capacity; give it more, or use "
            "tail: token_index";
   if (status == nvme::status::kv_bad_parameters)
     return ": a head of this length may exceed platform.device.engine.buffer";
@@ -66,7 +66,7 @@ void DriveCommands::end_command(const std::shared_ptr<Running>& running) {
   const SimTime now = sim_time_now();
   csd_model::Drive& drive = platform_.drive(running->drive_);
   const csd_model::ActivitySplit spent = drive.activity(now) - running->activity_;
-  // Outside of the engine: transfers on the link, as far as there were any; the rest is firmware, queues and programs.
+  // Time outside engine and flash counts as link time up to the busy time of the link; the rest is drive_other.
   const SimTime link = std::min(spent.other, link_busy(drive) - running->link_busy_);
   completed_(running->id_, now, {.link = link, .flash = spent.flash, .engine = spent.engine});
 }

@@ -1,4 +1,4 @@
-// What the backends of a drive's two namespaces share: command buffers, queues, and the time that an operation took.
+// The part that the backends of the KV and the block namespace share: command buffers, queues, and operation times.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@
 
 namespace csdsim::host {
 
-/// Buffers lie in GPU memory (peer to peer) or in host memory. One object serves all backends of a platform: they share
-/// the memories.
+/// Submits commands to the drives of a platform. Buffers are in GPU memory (peer to peer) or in host memory. All
+/// backends of a platform share one object, because they share these memories.
 class DriveCommands {
  public:
   using Completed = std::function<void(OperationId, SimTime, const DriveSplit&)>;
   using Failed = std::function<void(const std::string&)>;
 
-  /// `completed` is called in simulated time; `failed` with a message when a drive refuses a command. The last
-  /// `queues_of_others` I/O queues of each drive are left alone.
+  /// `completed` is called at the simulated time of the completion; `failed` is called with a message when a drive
+  /// rejects a command. The last `queues_of_others` I/O queues of each drive are not used.
   DriveCommands(platform::Platform& platform, std::uint16_t queues_of_others, Completed completed, Failed failed);
 
   /// An operation that waits for its commands.
   class Running;
-  /// Starts counting the commands of an operation; end_command() has to be called once more than there are commands,
-  /// for the submission itself.
+  /// Starts to count the commands of an operation. Call end_command() once per command, and once more after the last
+  /// submission.
   std::shared_ptr<Running> begin(const Operation& op, SimTime now);
   void end_command(const std::shared_ptr<Running>& running);
 
@@ -35,13 +35,13 @@ class DriveCommands {
     std::byte* bytes = nullptr;
     BufferMemory memory = BufferMemory::gpu;
   };
-  /// UserError when the memory is full.
+  /// Throws UserError when the memory is full.
   Buffer allocate(BufferMemory memory, Bytes size);
   void release(const Buffer& buffer);
 
   nvme::QueueId next_queue(std::uint32_t drive);
 
-  /// Submits a command of a KV namespace. `done` is called when it succeeded.
+  /// Submits a command of a KV namespace. `done` is called when the command succeeds.
   void submit(std::uint32_t drive, nvme::QueueId queue, const nvme::SubmissionEntry& command, nvme::Segment buffer,
               const std::string& what, std::function<void()> done);
   /// The same as a part of an operation.
@@ -74,8 +74,8 @@ class DriveCommands::Running {
   OperationId id_;
   std::uint32_t drive_ = 0;
   std::size_t commands_ = 0;
-  csd_model::ActivitySplit activity_;  ///< of the drive, when the operation started
-  SimTime link_busy_;                  ///< both directions, when the operation started
+  csd_model::ActivitySplit activity_;  ///< activity of the drive when the operation started
+  SimTime link_busy_;                  ///< busy time of both link directions when the operation started
 };
 
 }  // namespace csdsim::host

@@ -45,7 +45,7 @@ nvme::AttendDescriptor DriveKvBackend::descriptor(const Running& running, Sequen
 
 std::optional<SimTime> DriveKvBackend::start(const Operation& op, SimTime now) {
   const auto refuse = [&] {
-    throw InternalError(fmt::format("{} is no work of the KV namespace of {}", operation_name(op.kind, op.tag),
+    throw InternalError(fmt::format("{} is not an operation of the KV namespace of {}", operation_name(op.kind, op.tag),
                                     resource_name(op.resource)));
   };
   if (op.resource.kind != ResourceKind::drive_kv) refuse();
@@ -80,7 +80,7 @@ void DriveKvBackend::start_append(const Operation& op, const Running& running) {
   const std::uint64_t most = mdts(running);
   const std::uint64_t token_bytes = std::uint64_t{shape_.head_dim} * 4;  // K and V of one head
   for (std::size_t index = 0; index < work.sequences.size(); ++index) {
-    // Whole heads where one fits: full windows then come in one command and need no read-back.
+    // Append whole heads if one fits in a command: full windows then come in one command and need no read-back.
     const std::uint64_t tokens_fit = std::min<std::uint64_t>(most / token_bytes, 0xFFFF);
     const auto token_step =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(work.sequences[index].tokens, tokens_fit));
@@ -98,7 +98,7 @@ void DriveKvBackend::append_part(const Operation& op, const Running& running, st
   const auto& work = std::get<DriveWork>(op.work);
   const SequenceWork& s = work.sequences[index];
   const auto head_dim = static_cast<std::uint16_t>(shape_.head_dim);
-  // The drive takes the tokens of a head in order: one queue keeps it.
+  // The drive requires the tokens of a head in order, which a single queue preserves.
   const nvme::QueueId queue = commands_.next_queue(running->drive());
   for (std::uint32_t token = 0; token < s.tokens; token += token_step) {
     const std::uint32_t count = std::min(token_step, s.tokens - token);
@@ -132,7 +132,7 @@ std::vector<std::vector<DriveKvBackend::Part>> DriveKvBackend::cut(
                                   operation_name(op.kind, op.tag)));
   }
   const std::size_t most_parts =
-      shape_.granularity == nvme::Granularity::layer_mini_batch ? 0xFFFF : 1;  // an n of 16 bits, or one descriptor
+      shape_.granularity == nvme::Granularity::layer_mini_batch ? 0xFFFF : 1;  // 16-bit count, or one descriptor
   std::vector<std::vector<Part>> commands;
   std::vector<Part> parts;
   std::uint32_t heads_in_parts = 0;

@@ -1,4 +1,4 @@
-// KV operations of a plan as NVMe commands.
+// Executes the KV operations of a plan as NVMe commands.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 
 namespace csdsim::host {
 
-/// Encodes the operations of the drives' KV namespaces as vendor commands, cut to the drive's mdts: an append by heads,
-/// then by tokens; an attend or a score by sequences, then by heads; a fetch by heads, then by tokens. An operation
-/// ends with its last command.
+/// Encodes the operations of the drives' KV namespaces as vendor commands. Operations larger than mdts are split: an
+/// append by heads, then by tokens; an attend or a score by sequences, then by heads; a fetch by heads, then by tokens.
+/// An operation ends with its last command.
 class DriveKvBackend final : public OperationBackend {
  public:
   struct Shape {
@@ -25,18 +25,18 @@ class DriveKvBackend final : public OperationBackend {
     std::uint32_t group = 1;  ///< query heads per KV head
     std::uint32_t head_dim = 0;
     std::uint32_t layers = 0;
-    std::uint32_t max_tokens = 0;  ///< longest sequence: a hint for the drive's layout
-    bool component_major = true;   ///< keys are wanted in embedding pages too (SparF)
+    std::uint32_t max_tokens = 0;  ///< longest sequence, a hint for the drive's layout
+    bool component_major = true;   ///< drives keep keys in embedding pages too (for SparF)
     nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
   };
 
   /// `data` is null in timing runs. `commands` must outlive this.
   DriveKvBackend(DriveCommands& commands, const Shape& shape, OperationData* data);
 
-  /// Creates sequences 0..count-1 on every drive, each with the drive's share of the heads; `done` when all are there.
+  /// Creates sequences 0..count-1 on every drive, each with the drive's share of the heads, then calls `done`.
   void create_sequences(std::uint32_t count, std::function<void()> done);
 
-  /// Frees them again.
+  /// Frees sequences 0..count-1 on every drive, then calls `done`.
   void free_sequences(std::uint32_t count, std::function<void()> done);
 
   std::optional<SimTime> start(const Operation& op, SimTime now) override;
@@ -48,7 +48,7 @@ class DriveKvBackend final : public OperationBackend {
   using Running = std::shared_ptr<DriveCommands::Running>;
   /// One descriptor of an attend or score command.
   struct Part {
-    std::size_t index = 0;  ///< in the operation's sequences
+    std::size_t index = 0;  ///< index in the operation's sequences
     HeadRange heads;
   };
 
@@ -64,7 +64,7 @@ class DriveKvBackend final : public OperationBackend {
                     std::uint32_t first, std::uint32_t count);
   void start_sequences(const Operation& op, const Running& running);
 
-  /// Cuts (sequence, heads) pairs into commands: `fits(parts, heads in all)` says what one command holds.
+  /// Groups (sequence, heads) pairs into commands. `fits(parts, total heads)` tells whether one command can hold them.
   std::vector<std::vector<Part>> cut(
       const Operation& op, std::size_t sequences, HeadRange heads,
       const std::function<bool(const std::vector<Part>& parts, std::uint32_t heads)>& fits) const;

@@ -1,4 +1,4 @@
-// What reads a drive's KV cache without attending, and the commands on whole sequences.
+// Scores and fetches, which read a drive's KV cache without attending, and the commands on whole sequences.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -74,7 +74,7 @@ void DriveKvBackend::start_fetch(const Operation& op, const Running& running) {
   const auto& work = std::get<FetchWork>(op.work);
   const std::uint64_t most = mdts(running);
   const std::uint64_t row = std::uint64_t{shape_.head_dim} * 4;  // K and V of one token and head
-  const std::uint64_t fixed = 4 * nvme::kKvSectionAlignment;     // the descriptor, and what alignment adds
+  const std::uint64_t fixed = 4 * nvme::kKvSectionAlignment;     // the descriptor and padding for alignment
   for (std::size_t index = 0; index < work.sequences.size(); ++index) {
     const auto tokens = static_cast<std::uint32_t>(work.sequences[index].tokens.size());
     if (tokens == 0) continue;

@@ -28,7 +28,7 @@ void ExecutorModule::complete(host::OperationId id, SimTime at, const host::Driv
   wake_.notify(sc_core::SC_ZERO_TIME);
 }
 
-/// SystemC rewraps exceptions that leave a process: the original is kept.
+/// Keeps the original exception, because SystemC rewraps exceptions that leave a process.
 void ExecutorModule::step() {
   try {
     advance();

@@ -1,4 +1,4 @@
-// The executor of a plan as a SystemC process.
+// Runs the executor of a plan as a SystemC process.
 #pragma once
 
 #include <exception>
@@ -10,24 +10,24 @@
 
 namespace csdsim::host {
 
-/// Turns Executor::next_event() into an event and advances the executor when it is due or a drive reports.
+/// Advances the executor at Executor::next_event() and when a drive reports a completion.
 class ExecutorModule : public sc_core::sc_module {
  public:
   explicit ExecutorModule(const sc_core::sc_module_name& name);
   SC_HAS_PROCESS(ExecutorModule);
 
-  /// Starts a plan at the current time, from a process. `done` is called, in an SC_METHOD, when it has ended. One plan
-  /// at a time; all references must outlive it.
+  /// Starts a plan at the current time; call it from a process. `done` is called in an SC_METHOD when the plan has
+  /// ended. Only one plan runs at a time; all references must outlive it.
   void run(host::Planner& planner, host::OperationBackend& backend, host::Executor::Observer observer,
            std::function<void()> done, const host::ExecutorConfig& config = {});
 
-  /// A drive reports the end of an operation, now.
+  /// Reports that a drive has ended an operation at the current time.
   void complete(host::OperationId id, SimTime at, const host::DriveSplit& split);
 
-  /// What a backend threw while the plan ran; the simulation was stopped then. Null if nothing.
+  /// The exception of a backend that stopped the simulation; null if there was none.
   std::exception_ptr failure() const { return failure_; }
 
-  /// Of the plan that ran last.
+  /// The report of the last plan.
   const host::ExecutionReport& report() const { return executor_->report(); }
 
  private:

@@ -1,4 +1,4 @@
-// Sections of the buffers of KV commands.
+// Typed views of the buffers of KV commands.
 #pragma once
 
 #include <cstddef>

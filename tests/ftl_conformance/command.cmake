@@ -29,4 +29,4 @@ expect(2 COMMAND run ${CMAKE_CURRENT_LIST_DIR}/small_study.yaml ${plugin} -q
 set(plugin --set "platform.device.ftl.mapping={kind: plugin, library: ${PLUGINS}/plugin_good.so, settings: {plane: 3}}")
 expect(0 COMMAND run ${CMAKE_CURRENT_LIST_DIR}/small_study.yaml ${plugin} -q SAYS "page-l2p.*one-plane")
 expect(2 COMMAND run ${CMAKE_CURRENT_LIST_DIR}/small_study.yaml --set platform.device.link.lanes=8 -q
-       SAYS "platform.device.link: has no part in an ftl_policies workload")
+       SAYS "platform.device.link: has no effect in an ftl_policies workload")

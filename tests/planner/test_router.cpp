@@ -93,7 +93,7 @@ TEST_CASE("each resource has one backend") {
   Machine machine;
   CHECK_THROWS_WITH(machine.router.add(ResourceKind::gpu, machine.gpu), Contains("gpu has a backend already"));
   CHECK_THROWS_WITH(machine.run({{OpKind::read_blocks, Resource::drive_blocks(DriveIndex{1}), BlockWork{}, {}}}),
-                    Contains("nobody serves drive 1 blocks"));
+                    Contains("no backend serves drive 1 blocks"));
   CHECK_THROWS_AS(machine.run({{OpKind::embed, Resource::gpu(), LinkWork{}, {}}}), InternalError);
 }
 

@@ -295,6 +295,6 @@ TEST_CASE("combinations that contradict each other are located errors") {
   refused({"workload.queues=5"}, "5 of the 4 queues");
   refused({"workload.streams=17"}, "17 streams share 16 requests");
   refused({"workload.queue_assignment=stream"}, "3 of 4 queues are left without a stream");
-  refused({"workload.precondition={fill: none, overwrites: 1}"}, "nothing is there to be overwritten");
+  refused({"workload.precondition={fill: none, overwrites: 1}"}, "with fill: none there is nothing to overwrite");
   refused({"workload.precondition.fill=full"}, "none, sequential, random");
 }

@@ -131,5 +131,5 @@ TEST_CASE("scenarios of traces are checked before they run") {
   refused({"workload.queues=9"}, "9 of the 4 queues");
   refused({"platform.device.count=2"}, "a trace workload addresses one");
   refused({"workload.pattern=random_read"}, "belongs to kind block_io, not to trace");
-  refused({"simulation.data=carried"}, "a trace workload moves no data of its own");
+  refused({"simulation.data=carried"}, "a trace workload moves no data");
 }

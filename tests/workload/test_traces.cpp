@@ -210,7 +210,7 @@ TEST_CASE("requests are fitted to the drive, or refused where they do not fit") 
   TraceConfig strict = config;
   strict.beyond = Misfit::refuse;
   CHECK(refused(strict) ==
-        ":2:14: error: bytes 70000 to 70512 lie beyond the drive, which has 65536 bytes (beyond: wrap brings them "
+        ":2:14: error: bytes 70000 to 70512 lie beyond the drive, which has 65536 bytes (beyond: wrap moves them "
         "inside)");
   strict = config;
   strict.unaligned = Misfit::refuse;

@@ -10,7 +10,7 @@ namespace csdsim::host {
 
 namespace {
 
-/// What an operation's time on a link counts as: by its payload; commands of a KV namespace carry nothing but KV.
+/// The path part of an operation's link time, given by its payload. Commands of a KV namespace carry only KV.
 PathPart link_part(const Operation& op) {
   LinkPayload payload = LinkPayload::activations;
   if (const auto* link = std::get_if<LinkWork>(&op.work)) payload = link->payload;
@@ -53,8 +53,8 @@ void Executor::advance(SimTime until) {
   if (!started_ || until < now_) throw InternalError("executor: time runs backwards");
   while (next_event() <= until) {
     now_ = next_event();
-    // All that ends now ends before anything starts, so that the order of readiness does not depend on who reported
-    // first.
+    // Finish all operations that end now before any starts, so that the order of starts does not depend on the order of
+    // reports.
     while (next_event() == now_) {
       Node& n = node(events_.top().second);
       events_.pop();
@@ -157,7 +157,7 @@ void Executor::charge(Node& n) const {
   const SimTime counted_time = now_ - std::max(n.begin, path_start_);
   SimTime rest = counted_time;
   const SimTime whole = now_ - n.begin;
-  const auto counted = [&](SimTime part) {  // of an operation that began before the phase: its share
+  const auto counted = [&](SimTime part) {  // scales down the parts of an operation that began before the phase
     if (whole == SimTime{}) return SimTime{};
     return SimTime{static_cast<std::int64_t>(static_cast<__int128>(part.ps) * counted_time.ps / whole.ps)};
   };
@@ -186,7 +186,7 @@ void Executor::charge(Node& n) const {
   n.path.add(part, in_layer, rest);
 }
 
-/// All paths carried so far end now at the latest: from here on they count for nothing.
+/// Starts a new phase: resets all paths, so that earlier time does not count.
 void Executor::restart_path() {
   path_start_ = now_;
   for (Node& n : nodes_) n.path = {};

@@ -1,4 +1,4 @@
-// Runs the operations of a planner in simulated time, driven by events: it never waits and owns no thread.
+// Runs the operations of a planner in simulated time. It is driven by events, never waits and owns no thread.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,18 @@
 
 namespace csdsim::host {
 
-/// How a drive's operation spent its time; waiting counts as what it waited for. The rest is PathPart::drive_other.
+/// How a drive's operation spent its time. Waiting time counts for the component that it waits for; the rest is
+/// PathPart::drive_other.
 struct DriveSplit {
   SimTime link = {};
   SimTime flash = {};
   SimTime engine = {};
 };
 
-/// Operations that a resource of each kind runs at a time; 0: no limit, it queues them itself.
+/// Concurrent operations per resource, by kind. 0: no limit, because the resource queues them itself.
 using SlotTable = std::array<std::uint32_t, kResourceKinds>;
 
-/// Processors and links one; drives no limit.
+/// One operation at a time for processors and links, no limit for drives.
 constexpr SlotTable default_slots() {
   SlotTable slots{};
   for (const ResourceKind kind :
@@ -38,7 +39,7 @@ constexpr SlotTable default_slots() {
 }
 
 struct ExecutorConfig {
-  std::uint32_t window_steps = 2;  ///< steps with unfinished operations that are held at a time
+  std::uint32_t window_steps = 2;  ///< maximum number of steps in progress
   SlotTable slots = default_slots();
 };
 
@@ -52,46 +53,46 @@ struct OperationRecord {
   SimTime end;
 };
 
-/// A step ends when the last of its mini-batches has sampled; what it leaves running behind is not part of it.
+/// A step ends when the last of its mini-batches has sampled. Operations that are still running are not part of it.
 struct StepRecord {
   Phase phase = Phase::prefill;
   std::uint32_t step = 0;
   bool ended = false;
   SimTime end;
-  PathBreakdown path;                   ///< of the critical path to `end` from the start of the phase (see below)
-  std::vector<SimTime> layer_end;       ///< [layer] when its last operation ended, K and V in the drives
-  std::vector<SimTime> layer_computed;  ///< [layer] when its last OpKind::finish_layer ended
+  PathBreakdown path;                   ///< critical path from the start of the phase to `end` (see Executor)
+  std::vector<SimTime> layer_end;       ///< [layer] end of its last operation, K and V stored in the drives
+  std::vector<SimTime> layer_computed;  ///< [layer] end of its last OpKind::finish_layer
 };
 
 struct ExecutionReport {
   SimTime start;
-  SimTime end;                                ///< of the last operation
-  std::uint64_t operations = 0;               ///< completed
+  SimTime end;                                ///< end of the last operation
+  std::uint64_t operations = 0;               ///< completed operations
   std::array<SimTime, kOpKinds> kind_time{};  ///< sum over the operations of each kind
   std::map<Resource, SimTime> busy;           ///< time with at least one operation
   std::vector<StepRecord> steps;              ///< in the planner's order
 
-  /// What step i added to the critical path of its phase. The parts of one step may be negative where mini-batches
-  /// overlap; they add up to the parts of the phase, and the total is the time since the step before.
+  /// The contribution of step i to the critical path of its phase. Parts of one step may be negative where mini-batches
+  /// overlap. They add up to the parts of the phase, and the total is the time since the previous step.
   PathBreakdown step_path(std::size_t i) const {
     return i == 0 || steps[i].phase != steps[i - 1].phase ? steps[i].path : steps[i].path - steps[i - 1].path;
   }
   SimTime step_time(std::size_t i) const { return step_path(i).total(); }
 };
 
-/// Operations start as soon as their dependencies are complete and their resource is free. A resource runs
-/// as many operations at a time as ExecutorConfig::slots says for its kind. Those that became ready first go first; of
-/// two that became ready at the same time, the one with the smaller id.
+/// Operations start as soon as their dependencies are complete and their resource is free. ExecutorConfig::slots limits
+/// the concurrent operations of a resource. Operations start in the order in which they became ready, at equal times in
+/// the order of their ids.
 ///
-/// The critical path is carried forward: each operation inherits the path of the event that released it (its last
-/// dependency, or the operation whose end freed the resource or opened the window) and adds its own time. This equals
-/// walking back from the last operation, in bounded memory. The path of decode starts where the prefill's first tokens
-/// are out: what was on the way before is cut off there.
+/// The critical path is computed forward: each operation inherits the path of the event that released it (its last
+/// dependency, or the operation whose end freed the resource or opened the window) and adds its own time. The result
+/// equals that of walking back from the last operation, in bounded memory. The path of decode starts when the prefill
+/// has produced the first tokens; time before that does not count.
 ///
 ///   Executor ex(*planner, backend, {});
-///   ex.start(now);                                   // then, whenever something happens:
-///   ex.complete(id, now, split);                     // a drive reports
-///   ex.advance(now);                                 // completes and starts what is due
+///   ex.start(now);                                   // then, at every event:
+///   ex.complete(id, now, split);                     // when a drive reports
+///   ex.advance(now);                                 // completes and starts operations that are due
 ///   notify(ex.next_event());
 class Executor {
  public:
@@ -101,15 +102,15 @@ class Executor {
 
   void set_observer(Observer observer) { observer_ = std::move(observer); }
 
-  /// Begins the run and starts what can start. Once.
+  /// Begins the run and starts the operations that are ready. Call it once.
   void start(SimTime now);
-  /// Reports the end, at `at` >= now(), of an operation whose start() returned nothing. Takes effect in advance(at).
-  /// InternalError if it is not running, or if the split exceeds its duration.
+  /// Reports that an operation whose start() returned nothing ends at `at` >= now(). It takes effect in advance(at).
+  /// Throws InternalError if the operation is not running, or if the split exceeds its duration.
   void complete(OperationId id, SimTime at, const DriveSplit& split = {});
-  /// When advance() has something to do next; SimTime::max() while only the backend can tell.
+  /// Time of the next known event; SimTime::max() while the executor waits for complete().
   SimTime next_event() const { return events_.empty() ? SimTime::max() : events_.top().first; }
-  /// Carries out everything that is due up to and including `until`. InternalError if time runs backwards or nothing
-  /// is running although the plan is not finished.
+  /// Processes all events up to and including `until`. Throws InternalError if time runs backwards, or if nothing is
+  /// running although the plan is not finished.
   void advance(SimTime until);
 
   bool finished() const { return started_ && exhausted_ && steps_.empty(); }
@@ -126,14 +127,14 @@ class Executor {
     SimTime ready;
     SimTime begin;
     DriveSplit split;
-    PathBreakdown path;  ///< up to ready, then up to begin, then up to the end
+    PathBreakdown path;  ///< path up to ready, then up to begin, then up to the end
   };
   struct ResourceState {
     std::uint32_t slots = 1;  ///< 0: unlimited
     std::uint32_t running = 0;
     std::set<std::pair<SimTime, OperationId>> queue;
     SimTime busy_since;
-    PathBreakdown freed_path;  ///< of the operation that ended last
+    PathBreakdown freed_path;  ///< path of the operation that ended last
   };
   struct Step {
     std::size_t record;  ///< index in report_.steps
@@ -158,14 +159,14 @@ class Executor {
   ExecutorConfig config_;
   Observer observer_;
   OperationSink sink_;
-  std::deque<Node> nodes_;  ///< of the steps in the window
+  std::deque<Node> nodes_;  ///< operations of the steps in the window
   std::uint64_t base_ = 0;  ///< id of nodes_.front()
   std::deque<Step> steps_;
   std::map<Resource, ResourceState> resources_;
   using Event = std::pair<SimTime, OperationId>;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  SimTime path_start_;         ///< of the phase
-  PathBreakdown window_path_;  ///< of the operation that made room for the newest step
+  SimTime path_start_;         ///< start of the phase
+  PathBreakdown window_path_;  ///< path of the operation that made room for the newest step
   std::uint64_t running_ = 0;
   bool started_ = false;
   bool exhausted_ = false;

@@ -1,4 +1,4 @@
-// What a user may say about a GPU.
+// The configuration of a GPU.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace csdsim::host {
 
 enum class GpuTiming : std::uint8_t { modelled, measured };
 
-/// Share of peak that operators reach. Compute-bound operators scale the peak rate, the others memory bandwidth.
+/// Shares of the peak that operators reach: of the peak rate if compute-bound, of memory bandwidth otherwise.
 struct GpuEfficiency {
   Ratio gemm = Ratio::of(7, 10);
   Ratio gemv = Ratio::of(8, 10);
@@ -22,11 +22,11 @@ struct GpuEfficiency {
   Ratio elementwise = Ratio::of(8, 10);
 };
 
-/// Section `platform.gpu`, apart from the GPU's link: an NVIDIA RTX A6000 unless something else is said.
+/// Section `platform.gpu` without the GPU's link. The defaults are those of an NVIDIA RTX A6000.
 struct GpuConfig {
   std::string preset;
   GpuTiming timing = GpuTiming::modelled;
-  std::optional<InputPath> times;  ///< of an earlier measured run
+  std::optional<InputPath> times;  ///< result file of an earlier measured run
   ComputeRate fp16_rate{155'000'000'000'000};
   Bandwidth memory_bandwidth{768'000'000'000};
   Bytes memory = Bytes::gib(48);
@@ -44,8 +44,9 @@ namespace csdsim {
 template <>
 struct EnumValues<host::GpuTiming> {
   static constexpr EnumValue<host::GpuTiming> values[] = {
-      {host::GpuTiming::modelled, "modelled", "A roofline with an efficiency for each kind of operator."},
-      {host::GpuTiming::measured, "measured", "The present GPU's, by CUDA events, each operator and size once."}};
+      {host::GpuTiming::modelled, "modelled", "A roofline model with an efficiency per kind of operator."},
+      {host::GpuTiming::measured, "measured",
+       "Measured on this machine's GPU with CUDA events, once per operator and size."}};
 };
 
 }  // namespace csdsim

@@ -18,7 +18,7 @@ struct Shares {
   Ratio memory;
 };
 
-/// By OperatorClass.
+/// Compute and memory shares by OperatorClass.
 std::array<Shares, kOperatorClasses> shares_of(const GpuEfficiency& e) {
   static_assert(static_cast<int>(OperatorClass::gemm) == 0 && static_cast<int>(OperatorClass::attention) == 1);
   return {{{e.gemm, e.gemv}, {e.attention_prefill, e.attention_decode}, {e.elementwise, e.elementwise}}};
@@ -63,7 +63,7 @@ GpuModel::GpuModel(const GpuConfig& config, std::shared_ptr<OperatorTable> measu
 SimTime GpuModel::time(const ComputeWork& work) const {
   if (measured_) return measured_->time(work);
   const auto op = static_cast<std::size_t>(work.op);
-  // Operations at a rate a second divide like bytes at a bandwidth: exactly, in 128 bits.
+  // transfer_time() divides exactly, in 128 bits; operations per second work like bytes per second.
   const SimTime arithmetic = transfer_time(Bytes{work.flops}, Bandwidth{rates_[op].flops_per_second});
   const SimTime memory = transfer_time(work.bytes(), rates_[op].memory);
   return std::max(arithmetic, memory) + launch_ * work.launches;

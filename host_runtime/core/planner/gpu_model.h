@@ -1,4 +1,4 @@
-// GPU time by roofline: an operator is bound by arithmetic or by memory, each at a stated share of its peak.
+// Roofline model of GPU time: an operator is bound by arithmetic or by memory, each at a given share of its peak.
 #pragma once
 
 #include <array>
@@ -13,13 +13,13 @@
 
 namespace csdsim::host {
 
-/// Times of operators by what they do, each measured once: asking again gives the same time.
+/// Measured operator times by work. Each work is measured once and then returns the same time.
 class OperatorTable {
  public:
   using Measure = std::function<SimTime(const ComputeWork&)>;
   using Entries = std::map<ComputeWork, SimTime>;
 
-  /// `entries` are known already; `measure` is asked for all others, and may throw.
+  /// `entries` are known times; `measure` is called for all others and may throw.
   explicit OperatorTable(Measure measure, Entries entries = {})
       : measure_(std::move(measure)), entries_(std::move(entries)) {}
 
@@ -33,11 +33,11 @@ class OperatorTable {
 
 /// time = max(flops / (fp16_rate x compute share), bytes / (memory_bandwidth x memory share)) + launches x
 /// kernel_launch, in integral picoseconds, each quotient rounded up. Compute and memory shares: gemm and gemv for
-/// matrix products, attention_prefill and attention_decode for attention, elementwise twice. With a table of measured
-/// times, those instead.
+/// matrix products, attention_prefill and attention_decode for attention, elementwise twice. If there is a table of
+/// measured times, it replaces the formula.
 class GpuModel {
  public:
-  /// UserError if a peak is zero or a share is outside (0, 1].
+  /// Throws UserError if a peak is zero or a share is outside (0, 1].
   explicit GpuModel(const GpuConfig& config, std::shared_ptr<OperatorTable> measured = nullptr);
 
   SimTime time(const ComputeWork& work) const;

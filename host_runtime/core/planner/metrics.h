@@ -1,4 +1,4 @@
-// The figures of a generation run, under the names of the result file.
+// The metrics of a generation run, named as in the result file.
 #pragma once
 
 #include <array>
@@ -12,29 +12,30 @@
 
 namespace csdsim::host {
 
-/// What a run took, measured or estimated.
+/// Times of a run, measured or estimated.
 struct GenerationTimes {
   std::uint64_t batch = 0;
   std::uint32_t output_tokens = 0;
-  double ttft_s = 0;                               ///< until every sequence has its first token
-  double decode_s = 0;                             ///< from then until the last token
+  double ttft_s = 0;                               ///< time until every sequence has its first token
+  double decode_s = 0;                             ///< time from then until the last token
   std::array<double, kPathParts> decode_path_s{};  ///< decode_s by PathPart
 };
 
-/// Absent where nothing was decoded. Steps run in lockstep over the batch, so TPOT is the mean decode step.
+/// Optional metrics are absent when nothing was decoded. The batch decodes in lockstep, so TPOT is the mean time of a
+/// decode step.
 struct GenerationMetrics {
-  double tokens_per_s = 0;  ///< generated tokens of all sequences, first ones included, over TTFT + decode
+  double tokens_per_s = 0;  ///< generated tokens of all sequences, first tokens included, over TTFT + decode
   double ttft_s = 0;
   std::optional<double> decode_tokens_per_s;  ///< tokens after the first of each sequence, over decode
   std::optional<double> tpot_s;
   std::optional<double> decode_step_s;
-  std::optional<double> kv_access_share;  ///< share of decode in flash and in KV on links; engine and host excluded
+  std::optional<double> kv_access_share;  ///< share of decode time in flash and KV transfers, without engine and host
 
-  /// {name, value} of what is present, in the order above.
+  /// {name, value} of the metrics that are present, in the order above.
   std::vector<std::pair<std::string, double>> flat() const;
 };
 
-/// Times of a complete run: the prefill and every decode step. InternalError otherwise.
+/// Times of a complete run. Throws InternalError unless the report has the prefill and every decode step.
 GenerationTimes generation_times(const ExecutionReport& report, const GenerationWorkload& workload);
 
 GenerationMetrics generation_metrics(const GenerationTimes& times);

@@ -100,7 +100,8 @@ ComputeWork ModelShape::prefill_attention(std::span<const std::uint32_t> lengths
 ComputeWork ModelShape::finish_layer(std::uint64_t tokens) const {
   const std::uint64_t d = width, q = std::uint64_t{heads} * head_dim, ffn_weights = ffn_matrices * d * ffn;
   const std::uint64_t bias = biases == Biases::all ? 2 * d + std::uint64_t{ffn_matrices - 1} * ffn : 0;
-  // The activation is part of the first of two matrices. With a gate: gate and up out and in, their product out and in.
+  // Without a gate the activation is fused into the first matrix product. With a gate, the outputs of gate and up and
+  // their product are each written and read.
   const std::uint64_t inner = (ffn_matrices == 3 ? 6ULL : 2ULL) * ffn;
   return {.op = OperatorClass::gemm,
           .flops = 2 * tokens * (q * d + ffn_weights),

@@ -1,4 +1,4 @@
-// What a decoder-only model costs: parameters, KV bytes, and the work of each operator for a ragged batch.
+// Costs of a decoder-only model: parameters, KV bytes, and the work of each operator for a ragged batch.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace csdsim::host {
 /// Which linear layers carry biases.
 enum class Biases : std::uint8_t { none, qkv, all };
 
-/// Sizes of a decoder. Width is the model dimension D; with grouped queries heads is a multiple of kv_heads.
+/// Sizes of a decoder. `width` is the model dimension D; `heads` is a multiple of `kv_heads`.
 struct ModelShape {
   std::uint32_t layers = 0;
   std::uint32_t width = 0;
@@ -23,14 +23,14 @@ struct ModelShape {
   std::uint32_t vocab = 0;
   std::uint32_t positions = 0;      ///< rows of a learned position table; 0 with rotary positions
   std::uint32_t ffn_matrices = 2;   ///< 3 for gated feed-forward networks
-  Biases biases = Biases::all;      ///< all: norms, too, have a shift beside their gain
+  Biases biases = Biases::all;      ///< all: norms have a shift besides their gain
   bool tied_embeddings = true;      ///< the language-model head shares the token table
-  std::uint32_t element_bytes = 2;  ///< of weights, activations and the KV cache
+  std::uint32_t element_bytes = 2;  ///< bytes per element of weights, activations and the KV cache
 
   /// The shape of a decoder of host_runtime in fp16.
   static ModelShape of(const ModelConfig& config);
 
-  /// UserError that names the field if a size is zero or the heads do not divide.
+  /// Throws UserError that names the field if a size is zero or the heads do not divide.
   void validate() const;
 
   std::uint64_t parameters() const;
@@ -46,11 +46,11 @@ struct ModelShape {
 
   /// Lookup of token and position rows; `tokens` over the whole batch.
   ComputeWork embed(std::uint64_t tokens) const;
-  /// Norm, the Q, K, V projections and the rotation of Q and K of one layer. Flops are those of matrices, here and
-  /// below.
+  /// Norm, the Q, K, V projections and the rotation of Q and K of one layer. Here and below, flops count only matrix
+  /// products.
   ComputeWork attention_inputs(std::uint64_t tokens) const;
   /// Causal dense attention of one layer over whole prompts: 4 d H S (S+1) / 2 flops for a prompt of S tokens; Q, K, V
-  /// and the output cross the memory once (fused kernel).
+  /// and the output are read or written once (fused kernel).
   ComputeWork prefill_attention(std::span<const std::uint32_t> lengths) const;
   /// Output projection, residual, norm, feed-forward network, residual of one layer.
   ComputeWork finish_layer(std::uint64_t tokens) const;

@@ -18,16 +18,16 @@ void describe(ParamVisitor& v, ModelSpec& c) {
   v.param("layers", c.layers, {1, 1024}, "Decoder layers.", open);
   v.param("heads", c.heads, {1, 1024}, "Query heads.", open);
   v.param("kv_heads", c.kv_heads, {1, 1024}, "Key/value heads; divides heads.", open);
-  v.param("head_dim", c.head_dim, {1, 1024}, "Components of a head.", open);
+  v.param("head_dim", c.head_dim, {1, 1024}, "Components per head.", open);
   v.param("hidden_size", c.width, {1, 1'048'576}, "Width of the residual stream.", open);
   v.param("ffn_size", c.ffn, {1, 4'194'304}, "Width inside the feed-forward network.", open);
   v.param("vocab_size", c.vocab, {1, 16'777'216}, "Entries of the vocabulary.", open);
-  v.param("max_positions", c.max_positions, {1, 16'777'216}, "Longest sequence that the model was made for.", open);
+  v.param("max_positions", c.max_positions, {1, 16'777'216}, "Longest sequence that the model supports.", open);
   Embeddings embeddings = embeddings_of(c);
-  v.param("embeddings", embeddings, "Whether the output projection costs memory of its own.",
+  v.param("embeddings", embeddings, "Whether the output projection needs a separate table.",
           paper("OPT (arXiv 2205.01068): tied"));
   c.tied_embeddings = embeddings == Embeddings::tied;
-  v.param("bytes_per_element", c.bytes_per_element, {2, 2}, "Bytes of a weight, key or value: FP16.",
+  v.param("bytes_per_element", c.bytes_per_element, {2, 2}, "Bytes per element of weights, keys and values (FP16).",
           paper("InstInfer VI-A: FP16"));
 }
 

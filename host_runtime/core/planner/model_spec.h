@@ -1,4 +1,4 @@
-// What a user may say about the model: a preset, a checkpoint, or its sizes.
+// The configuration of the model: a preset, a checkpoint, or its sizes.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ constexpr Embeddings embeddings_of(const ModelConfig& model) {
   return model.tied_embeddings ? Embeddings::tied : Embeddings::untied;
 }
 
-/// Section `model`: the decoder, and where its sizes come from.
+/// Section `model`: the decoder and the source of its sizes.
 struct ModelSpec : ModelConfig {
   std::string preset;
   std::optional<InputPath> path;  ///< directory of a checkpoint; its sizes are read while loading
@@ -25,7 +25,7 @@ struct ModelSpec : ModelConfig {
 
   /// K or V of one token and head.
   Bytes row_bytes() const { return Bytes{std::uint64_t{head_dim} * bytes_per_element}; }
-  /// What the model costs.
+  /// The sizes from which the costs of the model follow.
   ModelShape shape() const;
   Bytes weight_bytes() const { return shape().weight_bytes(); }
 };
@@ -43,13 +43,13 @@ struct EnumValues<host::Architecture> {
        "Learned positions, two matrices and ReLU, biases everywhere."},
       {host::Architecture::llama, name_of(host::Architecture::llama),
        "Rotary positions, three matrices and a gate, no biases."},
-      {host::Architecture::qwen2, name_of(host::Architecture::qwen2), "As llama, with biases of Q, K and V."}};
+      {host::Architecture::qwen2, name_of(host::Architecture::qwen2), "Like llama, with biases for Q, K and V."}};
 };
 template <>
 struct EnumValues<host::Embeddings> {
   static constexpr EnumValue<host::Embeddings> values[] = {
       {host::Embeddings::tied, "tied", "The output projection is the embedding table."},
-      {host::Embeddings::untied, "untied", "The output projection has a table of its own."}};
+      {host::Embeddings::untied, "untied", "The output projection has a separate table."}};
 };
 
 }  // namespace csdsim

@@ -30,7 +30,7 @@ namespace {
 
 Place buffer_place(BufferMemory memory) { return memory == BufferMemory::gpu ? Place::gpu() : Place::host(); }
 
-/// Memory of a drive operation's buffer; host memory for commands without a buffer.
+/// The memory of a drive operation's buffer; host memory for commands without a buffer.
 Place buffer_place(const Operation& op) {
   return std::visit(
       [](const auto& work) {

@@ -1,4 +1,5 @@
-// The unit that planners emit and the executor runs: a kind of work, the resource it occupies and what it waits for.
+// Operations, which planners emit and the executor runs: a kind of work, the resource that it occupies and its
+// dependencies.
 #pragma once
 
 #include <array>
@@ -19,25 +20,25 @@ namespace csdsim::host {
 
 using OperationId = StrongId<struct OperationTagType, std::uint64_t>;  ///< counts up from 0 in emission order
 
-/// What is done. A runtime that carries data maps each kind to work; nothing else of an operation is code.
+/// The kind of work. In runs that carry data, the runtime maps each kind to code.
 enum class OpKind : std::uint8_t {
   embed,             ///< token and position embeddings of the mini-batch
   attention_inputs,  ///< norm and Q, K, V projections of a layer
-  attention,         ///< attention by a processor: in the prefill dense and causal, in decode over K and V at its side
-  append_kv,         ///< K and V of a layer travel to a drive, which keeps them
-  attend,            ///< q (and k, v of a new token) to a drive; it appends k, v, attends and returns the output
+  attention,         ///< attention on a processor: in prefill dense and causal, in decode over K and V in its memory
+  append_kv,         ///< transfers K and V of a layer to a drive, which stores them
+  attend,            ///< sends q (and k, v of a new token) to a drive, which appends k, v and returns the output
   finish_layer,      ///< output projection, norm, feed-forward network
   sample,            ///< language-model head and the choice of the next token; ends the mini-batch's step
   transfer,          ///< tensors over a link between host and GPU
-  create_kv,         ///< a drive makes sequences known
-  fork_kv,           ///< a drive gives one sequence's tokens to others, without copying them
-  free_kv,           ///< a drive forgets sequences
-  score_kv,          ///< a drive scores every token that it keeps: the sum of q . k over the query heads of a KV head
+  create_kv,         ///< a drive creates sequences
+  fork_kv,           ///< a drive creates sequences that share the tokens of another, without copying them
+  free_kv,           ///< a drive frees sequences
+  score_kv,          ///< a drive scores every stored token: the sum of q . k over the query heads of a KV head
   fetch_kv,          ///< a drive returns K and V of chosen tokens
   select_tokens,     ///< choice of tokens by their scores
   merge_attention,   ///< partial results (o, m, z) of several places become one attention output
   recompute_kv,      ///< K and V from the activations that enter their projections
-  feed_forward,      ///< feed-forward network over the records (neurons) that are at hand
+  feed_forward,      ///< feed-forward network over the available records (neurons)
   read_blocks,       ///< extents of a drive's block namespace are read
   write_blocks,      ///< extents of a drive's block namespace are written
 };
@@ -48,12 +49,12 @@ constexpr std::array<std::string_view, kOpKinds> kOpKindNames{
     "free_kv",      "score_kv",         "fetch_kv",    "select_tokens", "merge_attention",
     "recompute_kv", "feed_forward",     "read_blocks", "write_blocks"};
 
-/// Each direction of a link is a resource of its own. A drive has two: commands of its KV namespace and of its block
-/// namespace; both directions of its link belong to the drive's model.
+/// Each direction of a link is a separate resource. A drive has two resources: commands of its KV namespace and of its
+/// block namespace. Its link is part of the drive's model.
 enum class ResourceKind : std::uint8_t { gpu, host, host_to_gpu, gpu_to_host, drive_kv, drive_blocks };
 inline constexpr std::size_t kResourceKinds = 6;
 
-/// What an operation occupies while it runs. `index` tells drives (or GPUs) apart.
+/// The resource that an operation occupies while it runs. `index` distinguishes drives (or GPUs).
 struct Resource {
   ResourceKind kind = ResourceKind::gpu;
   std::uint32_t index = 0;
@@ -65,7 +66,7 @@ struct Resource {
   static constexpr Resource drive_blocks(DriveIndex d) { return {ResourceKind::drive_blocks, d.value}; }
 };
 
-/// Selects the efficiency of the roofline.
+/// Selects the efficiency in the roofline model.
 enum class OperatorClass : std::uint8_t { gemm, attention, elementwise };
 inline constexpr std::size_t kOperatorClasses = 3;
 
@@ -75,12 +76,12 @@ struct ComputeWork {
   std::uint64_t flops = 0;
   Bytes weights = {};          ///< parameters read
   Bytes activations = {};      ///< everything else read or written
-  std::uint32_t launches = 1;  ///< kernels
+  std::uint32_t launches = 1;  ///< number of kernels
   constexpr auto operator<=>(const ComputeWork&) const = default;
   constexpr Bytes bytes() const { return weights + activations; }
 };
 
-/// A memory that commands of a drive reach: where the buffer of a drive operation lies.
+/// The memory that holds the buffer of a drive operation.
 enum class BufferMemory : std::uint8_t { gpu, host };
 
 enum class DriveMethod : std::uint8_t { dense, sparf };
@@ -89,22 +90,22 @@ enum class DriveMethod : std::uint8_t { dense, sparf };
 struct SequenceWork {
   SequenceId sequence;
   TokenIndex first_token;    ///< first token appended
-  std::uint32_t tokens = 0;  ///< tokens appended; for attend 1, or 0 to attend over what is there
+  std::uint32_t tokens = 0;  ///< tokens appended; for attend 1, or 0 to attend without appending
   std::uint32_t top_k = 0;   ///< tokens attended to (SparF's k); the context for dense
   std::uint32_t local = 0;   ///< newest tokens that are always among them (SparF's l)
 
-  /// Tokens in the cache after the append: what attend runs over, the current token included.
+  /// Tokens in the cache after the append, which attend runs over, the current token included.
   constexpr std::uint32_t context() const { return first_token.value + tokens; }
 };
 
-/// append_kv or attend of a drive on one layer (OpTag::layer), for the KV heads it holds.
+/// append_kv or attend of a drive on one layer (OpTag::layer), for KV heads of the drive.
 struct DriveWork {
   HeadRange heads;
   DriveMethod method = DriveMethod::dense;
   std::uint32_t components = 0;  ///< components of q that SparF scores with (r); 0 for dense
   std::vector<SequenceWork> sequences = {};
-  Bytes to_drive = {};    ///< payload the drive reads: K and V, for attend also q
-  Bytes from_drive = {};  ///< payload the drive writes: attention outputs
+  Bytes to_drive = {};    ///< payload that the drive reads: K and V, for attend also q
+  Bytes from_drive = {};  ///< payload that the drive writes: attention outputs
   BufferMemory memory = BufferMemory::gpu;
 };
 
@@ -112,15 +113,15 @@ struct DriveWork {
 struct ScoreWork {
   struct Sequence {
     SequenceId sequence;
-    std::uint32_t context = 0;  ///< tokens in the cache, all of which are scored
+    std::uint32_t context = 0;  ///< tokens in the cache; all of them are scored
   };
   HeadRange heads;
   std::vector<Sequence> sequences = {};
   BufferMemory memory = BufferMemory::host;
 };
 
-/// fetch_kv on one layer: K and V rows of the tokens, in the order given, the same tokens for all heads. A planner that
-/// cannot know the tokens leaves them out; the run's Resolver names them when the operation starts.
+/// fetch_kv on one layer: K and V rows of the tokens, in the given order, the same tokens for all heads. A planner that
+/// does not know the tokens leaves them empty; the run's Resolver sets them when the operation starts.
 struct FetchWork {
   struct Sequence {
     SequenceId sequence;
@@ -133,11 +134,11 @@ struct FetchWork {
 
 /// create_kv, fork_kv or free_kv of a drive.
 struct SequencesWork {
-  std::vector<SequenceId> sequences = {};  ///< created, made from the parent, or freed
-  SequenceId parent = {};                  ///< fork_kv
+  std::vector<SequenceId> sequences = {};  ///< sequences to create, to fork from the parent, or to free
+  SequenceId parent = {};                  ///< for fork_kv
 };
 
-/// Bytes over the link that the operation's resource names.
+/// Kind of data in a transfer.
 enum class LinkPayload : std::uint8_t { kv, activations, weights };
 struct LinkWork {
   Bytes bytes;
@@ -151,8 +152,8 @@ struct Extent {
   constexpr auto operator<=>(const Extent&) const = default;
 };
 
-/// read_blocks or write_blocks: a buffer of all extents, one after another. Extents that depend on data (records of the
-/// active neurons) are named by the run's Resolver when the operation starts.
+/// read_blocks or write_blocks: one buffer with all extents in order. If the extents depend on data (records of the
+/// active neurons), the run's Resolver sets them when the operation starts.
 struct BlockWork {
   std::vector<Extent> extents = {};
   LinkPayload payload = LinkPayload::weights;
@@ -166,16 +167,16 @@ struct Operation {
   OpKind kind = OpKind::embed;
   Resource resource;
   OpTag tag;
-  std::vector<OperationId> deps;  ///< all smaller than `id`; may be of earlier layers and steps
+  std::vector<OperationId> deps;  ///< all smaller than `id`; may belong to earlier layers and steps
   Work work;
   TensorUses tensors = {};
 };
 
-/// "gpu", "drive 3": how reports and traces name a resource.
+/// Name of a resource in reports and traces: "gpu", "drive 3".
 std::string resource_name(Resource resource);
 
-/// Where an operation finds a tensor that it reads, and where it leaves one that it writes: at the processor; at the
-/// ends of a link; for a drive K/V caches and block contents in the drive, all else in its buffer.
+/// The place from which an operation reads a tensor, or to which it writes one: the memory of the processor; an end of
+/// the link; for a drive operation the drive for K/V caches and block contents, its buffer for all other tensors.
 Place input_place(const Operation& op, TensorClass what);
 Place output_place(const Operation& op, TensorClass what);
 

@@ -1,4 +1,4 @@
-// What stands behind an executor: who takes the time of operations, and who does their work.
+// Interfaces behind an executor: the backends that give the times of operations, and the code that does their work.
 #pragma once
 
 #include <optional>
@@ -9,27 +9,27 @@
 
 namespace csdsim::host {
 
-/// The data behind operations, in runs that carry data.
+/// Does the work of operations on real data, in runs that carry data.
 class OperationWork {
  public:
   virtual ~OperationWork() = default;
-  /// Does the work of an operation of a processor, or moves the bytes of a transfer; called when it starts.
+  /// Computes an operation of a processor, or copies the bytes of a transfer. Called when the operation starts.
   virtual void perform(const Operation& op) = 0;
-  /// The operation has ended: what it drops is needed no more.
+  /// Called when the operation has ended: the tensors that it drops can be freed.
   virtual void ended(const Operation&) {}
 };
 
-/// Takes the time of the operations of a resource. In carried runs the work of a processor happens inside start(),
-/// synchronously; a drive moves the bytes itself.
+/// Runs the operations of a resource and determines their times. In carried runs a processor computes inside start(); a
+/// drive moves the bytes itself.
 class OperationBackend {
  public:
   virtual ~OperationBackend() = default;
-  /// What lies where before the plan starts: weights, K and V of steps that a sampled run skips.
+  /// Receives the tensors that exist before the plan starts: weights, and K and V of steps that a sampled run skips.
   virtual void place(std::span<const PlacedTensor>) {}
-  /// Starts `op` at `now`. Returns how long it takes where that is known (a model, a measured duration), or nothing
-  /// where Executor::complete() will tell. Must not call the executor. `op` stays valid until end().
+  /// Starts `op` at `now`. Returns its duration if it is known (from a model or a measurement), or nothing if
+  /// Executor::complete() will report the end. Must not call the executor. `op` stays valid until end().
   virtual std::optional<SimTime> start(const Operation& op, SimTime now) = 0;
-  /// The operation has ended.
+  /// Called when the operation has ended.
   virtual void end(const Operation&) {}
 };
 

@@ -1,4 +1,4 @@
-// Where the critical path spent its time.
+// Time of the critical path by component.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@ inline constexpr std::size_t kPathParts = 7;
 constexpr std::array<std::string_view, kPathParts> kPathPartNames{"gpu",   "host",   "kv_link",    "other_link",
                                                                   "flash", "engine", "drive_other"};
 
-/// Time by part, apart for operations inside decoder layers (they scale with the number of layers) and outside (they
-/// do not).
+/// Time by part, separately for operations inside decoder layers, which scale with the number of layers, and for
+/// operations outside.
 struct PathBreakdown {
   std::array<SimTime, kPathParts> layered{};
   std::array<SimTime, kPathParts> fixed{};

@@ -43,8 +43,8 @@ std::vector<Share> even_shares(std::uint32_t total, std::uint32_t parts) {
 std::vector<HeadRange> shard_heads(std::uint32_t kv_heads, std::uint32_t drives) {
   if (drives == 0) throw UserError("platform: no drive to hold the KV cache");
   if (drives > kv_heads)
-    throw UserError(fmt::format("platform: {} drives for {} KV heads; sharding by head needs at least one head a drive",
-                                drives, kv_heads));
+    throw UserError(fmt::format(
+        "platform: {} drives for {} KV heads; sharding by head needs at least one head per drive", drives, kv_heads));
   std::vector<HeadRange> ranges;
   for (const Share& s : even_shares(kv_heads, drives)) ranges.push_back({KvHead{s.first}, s.count});
   return ranges;

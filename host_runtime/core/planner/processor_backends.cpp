@@ -13,14 +13,15 @@ const T& work_of(const Operation& op) {
   const T* const work = std::get_if<T>(&op.work);
   if (work == nullptr)
     throw InternalError(
-        fmt::format("{} is no work of {}", operation_name(op.kind, op.tag), resource_name(op.resource)));
+        fmt::format("{} is not an operation of {}", operation_name(op.kind, op.tag), resource_name(op.resource)));
   return *work;
 }
 
 GpuConfig share_of(const HostParameters& host) {
   if (host.cores == 0 || host.slots == 0 || host.slots > host.cores)
-    throw UserError(fmt::format("host: {} operations at a time on {} cores; there must be 1 to as many as cores",
-                                host.slots, host.cores));
+    throw UserError(
+        fmt::format("host: {} concurrent operations on {} cores; the number must be 1 to the number of cores",
+                    host.slots, host.cores));
   GpuConfig share;
   share.fp16_rate = ComputeRate{host.core_flops * host.cores / host.slots};
   share.memory_bandwidth = {host.memory.bytes_per_second / host.slots};

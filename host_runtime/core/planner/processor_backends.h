@@ -1,4 +1,4 @@
-// Processors and links: times by model, work by whoever has the data.
+// Backends of processors and links: they take times from models and call OperationWork for the data.
 #pragma once
 
 #include "host_runtime/core/planner/gpu_model.h"
@@ -6,7 +6,7 @@
 
 namespace csdsim::host {
 
-/// GPU operations take GpuModel::time().
+/// Runs GPU operations in GpuModel::time().
 class GpuBackend final : public OperationBackend {
  public:
   /// `work` is null in timing runs.
@@ -22,21 +22,21 @@ class GpuBackend final : public OperationBackend {
 struct HostParameters {
   std::uint32_t cores = 0;
   std::uint64_t core_flops = 0;  ///< peak of one core, operations per second; a multiply-add is two
-  Bandwidth memory = {};         ///< of all cores together
-  /// Operations that run at a time (ExecutorConfig::slots); cores and memory bandwidth are shared out evenly.
+  Bandwidth memory = {};         ///< memory bandwidth of all cores together
+  /// Concurrent operations (ExecutorConfig::slots); they share cores and memory bandwidth evenly.
   std::uint32_t slots = 1;
   SimTime launch = {};  ///< added per ComputeWork::launches
-  /// Shares of the peaks that operators reach; as for a GPU.
+  /// Shares of the peaks that operators reach, as for a GPU.
   GpuEfficiency efficiency = {
       .gemm = {1, 1}, .gemv = {1, 1}, .attention_prefill = {1, 1}, .attention_decode = {1, 1}, .elementwise = {1, 1}};
 };
 
-/// Host operations take the roofline of their share of the cores:
+/// Runs host operations in the time of a roofline over their share of the cores:
 /// max(flops / (cores / slots x core_flops x compute share), bytes / (memory / slots x memory share)) + launches x
 /// launch.
 class HostBackend final : public OperationBackend {
  public:
-  /// UserError if a peak or the slots are zero, there are more slots than cores, or a share is outside (0, 1].
+  /// Throws UserError if a peak or `slots` is zero, there are more slots than cores, or a share is outside (0, 1].
   explicit HostBackend(const HostParameters& parameters, OperationWork* work = nullptr);
   std::optional<SimTime> start(const Operation& op, SimTime now) override;
 
@@ -45,20 +45,20 @@ class HostBackend final : public OperationBackend {
   OperationWork* work_;
 };
 
-/// A link between host and GPU, the same in both directions: latency + bytes / bandwidth.
+/// A link between host and GPU. A transfer in either direction takes latency + bytes / bandwidth.
 struct LinkModel {
   Bandwidth bandwidth = {};
   SimTime latency = {};
 };
 
-/// Transfers over a link between host and GPU: one operation at a time in each direction.
+/// Runs transfers over the link between host and GPU, one operation at a time in each direction.
 class LinkBackend final : public OperationBackend {
  public:
-  /// UserError if the bandwidth is 0.
+  /// Throws UserError if the bandwidth is 0.
   explicit LinkBackend(const LinkModel& model, OperationWork* work = nullptr);
   std::optional<SimTime> start(const Operation& op, SimTime now) override;
 
-  /// Sum over all transfers so far.
+  /// Bytes of all transfers so far in one direction.
   Bytes bytes(ResourceKind direction) const { return bytes_[static_cast<std::size_t>(direction)]; }
 
  private:

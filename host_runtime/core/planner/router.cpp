@@ -18,7 +18,7 @@ OperationBackend& Router::backend(const Operation& op) const {
   OperationBackend* const found = backends_[static_cast<std::size_t>(op.resource.kind)];
   if (found == nullptr)
     throw InternalError(
-        fmt::format("{}: nobody serves {}", operation_name(op.kind, op.tag), resource_name(op.resource)));
+        fmt::format("{}: no backend serves {}", operation_name(op.kind, op.tag), resource_name(op.resource)));
   return *found;
 }
 

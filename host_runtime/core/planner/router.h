@@ -1,4 +1,4 @@
-// One backend per resource: hands each operation to the one that serves what it occupies.
+// Dispatches operations to backends by resource.
 #pragma once
 
 #include <array>
@@ -11,7 +11,8 @@
 
 namespace csdsim::host {
 
-/// Also keeps the ledger of tensors, and asks the resolver for what only the moment tells.
+/// Passes each operation to the backend of its resource. It also keeps the ledger of tensors, and asks the resolver for
+/// work that depends on data.
 ///
 ///   Router router(&work);                     // null in timing runs
 ///   router.add(ResourceKind::gpu, gpu);
@@ -19,20 +20,20 @@ namespace csdsim::host {
 ///   Executor executor(planner, router, {});
 class Router final : public OperationBackend {
  public:
-  /// The work of an operation where it depends on data (which tokens a fetch returns after a score, which records are
-  /// active); nothing where the planner's stands. Called when the operation starts.
+  /// Returns the work of an operation if it depends on data (which tokens a fetch returns after a score, which records
+  /// are active), or nothing to keep the planner's work. Called when the operation starts.
   using Resolver = std::function<std::optional<Work>(const Operation&)>;
 
   explicit Router(OperationWork* work = nullptr) : work_(work) {}
 
-  /// `backend` serves all resources of the kind and must outlive this. InternalError if the kind has one already.
+  /// `backend` serves all resources of the kind and must outlive this. Throws InternalError if the kind has a backend.
   void add(ResourceKind kind, OperationBackend& backend);
   void set_resolver(Resolver resolver) { resolver_ = std::move(resolver); }
   TensorLedger& tensors() { return tensors_; }
   const TensorLedger& tensors() const { return tensors_; }
 
   void place(std::span<const PlacedTensor> tensors) override;
-  /// InternalError that names the operation and its resource where nobody serves it.
+  /// Throws InternalError with the operation and its resource if no backend serves it.
   std::optional<SimTime> start(const Operation& op, SimTime now) override;
   void end(const Operation& op) override;
 
@@ -43,7 +44,7 @@ class Router final : public OperationBackend {
   std::array<OperationBackend*, kResourceKinds> backends_{};
   Resolver resolver_;
   TensorLedger tensors_;
-  std::map<OperationId, Operation> resolved_;  ///< running operations whose work the resolver settled
+  std::map<OperationId, Operation> resolved_;  ///< running operations whose work came from the resolver
 };
 
 }  // namespace csdsim::host

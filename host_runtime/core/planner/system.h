@@ -1,4 +1,4 @@
-// An offload system, and what it is asked. One folder of systems/ (or a shared library) answers; no other code knows
+// The interface of an offload system. Each system is one folder of systems/ or a shared library; no other code knows
 // its name.
 #pragma once
 
@@ -19,34 +19,34 @@
 
 namespace csdsim::host {
 
-/// Where data lives during a run.
+/// Places of data during a run.
 enum class Home : std::uint8_t { gpu, host, drive_kv, drive_blocks };
 inline constexpr std::size_t kHomes = 4;
 constexpr std::array<std::string_view, kHomes> kHomeNames{"GPU memory", "host memory", "the KV namespace of the drives",
                                                           "the block namespace of the drives"};
 
-/// Bytes that stay in a place for the whole run.
+/// Data that stays in one place for the whole run.
 struct Resident {
   Home home = Home::gpu;
   std::string what;  ///< "weights"
   Bytes bytes;
 };
 
-/// What a system needs of the machine for a model and a workload.
+/// Requirements of a system for a model and a workload.
 struct SystemNeeds {
-  Home kv = Home::drive_kv;              ///< where keys and values live
-  bool component_major = false;          ///< drives keep K component-major, too: embedding pages, which SparF reads
-  std::vector<Resident> residents = {};  ///< all but what the KV namespace holds, which its mapping decides
+  Home kv = Home::drive_kv;              ///< place of keys and values
+  bool component_major = false;          ///< drives also keep K component-major, in embedding pages, which SparF reads
+  std::vector<Resident> residents = {};  ///< resident data outside the KV namespace, whose size the mapping determines
 };
 
-/// What a sparse system reads of the cache of one head in a step.
+/// Amount of the cache of one head that a sparse system reads per step.
 struct SparseBudget {
-  std::uint32_t components = 0;  ///< of q, that score
-  std::uint32_t tokens = 0;      ///< attended
+  std::uint32_t components = 0;  ///< components of q used for scores
+  std::uint32_t tokens = 0;      ///< tokens attended to
   std::uint32_t local = 0;       ///< newest tokens among them
 };
 
-/// The facts of a model and its platform that a system's checks may look at; 0 where they are not known.
+/// Facts of the model and the platform for a system's checks; 0 if unknown.
 struct SystemContext {
   std::uint32_t head_dim = 0;
   std::uint32_t kv_heads = 0;
@@ -58,32 +58,33 @@ class OffloadSystem {
   virtual ~OffloadSystem() = default;
   virtual std::unique_ptr<OffloadSystem> clone() const = 0;
 
-  /// Its parameters: the map `system` of a scenario.
+  /// Describes the parameters, the map `system` of a scenario.
   virtual void describe(ParamVisitor& v) = 0;
-  /// Records what is wrong with the parameters and with the platform for this system, each problem at its path.
+  /// Records the problems of the parameters, and of the platform for this system, each at its path.
   virtual void check(config::Problems& problems, const SystemContext& context) const = 0;
-  /// Parameters that have no effect beside the others: they are left out of the effective configuration.
+  /// Parameters that have no effect because of other parameters; the effective configuration omits them.
   virtual std::vector<std::string> unused_parameters() const { return {}; }
 
   virtual SystemNeeds needs(const ModelShape& model, const GenerationWorkload& workload) const = 0;
-  /// Streams the operations of a run. UserError for sizes that do not fit together.
+  /// Makes the planner of a run. Throws UserError for inconsistent sizes.
   virtual std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const = 0;
 
-  /// The attention method whose tokens the system's own equal in carried runs (attention_methods.h), and its budget.
+  /// The attention method (attention_methods.h) that gives the same tokens as this system in carried runs, and its
+  /// budget.
   virtual std::string_view method() const = 0;
   virtual MethodSettings method_settings() const = 0;
-  /// Parameters of the system that state such a budget: {name, value}; what the settings leave open is not among them.
+  /// Converts a budget to parameters of this system: {name, value}. Unset settings are omitted.
   virtual std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings& settings) const = 0;
 
-  /// Set where the pages that a step reads depend on data, so that timing runs need a SelectionSource.
+  /// The budget if the pages that a step reads depend on data, so that timing runs need a SelectionSource.
   virtual std::optional<SparseBudget> sparse_budget(const ModelShape&, std::uint32_t /*context*/) const { return {}; }
-  /// What its parameters came to, for the statistics of a result: {key, text}. `longest` is the longest context.
+  /// Derived values for the statistics of a result: {key, text}. `longest` is the longest context.
   virtual std::vector<std::pair<std::string, std::string>> remarks(const ModelShape&, std::uint32_t /*longest*/) const {
     return {};
   }
 };
 
-/// Implements clone() for a system that copies.
+/// Implements clone() with the copy constructor.
 template <class Derived>
 class CopyableSystem : public OffloadSystem {
  public:

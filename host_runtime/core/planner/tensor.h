@@ -1,4 +1,4 @@
-// Tensors by name and place: what operations read, write and leave behind, whether or not a run carries their bytes.
+// Names and places of the tensors that operations read, write and drop, in timing runs and in carried runs.
 #pragma once
 
 #include <array>
@@ -16,11 +16,11 @@
 namespace csdsim::host {
 
 using DriveIndex = StrongId<struct DriveIndexTag>;  ///< drive of the platform, from 0
-using MiniBatch = StrongId<struct MiniBatchTag>;    ///< part of the batch that moves as one, from 0
+using MiniBatch = StrongId<struct MiniBatchTag>;    ///< part of the batch that is processed together, from 0
 
 enum class Phase : std::uint8_t { prefill, decode };
 
-/// Where in the run an operation stands.
+/// Position of an operation in the run.
 struct OpTag {
   Phase phase = Phase::prefill;
   std::uint32_t step = 0;             ///< decode step, from 0; 0 in the prefill
@@ -33,7 +33,7 @@ using csdsim::HeadRange;
 enum class PlaceKind : std::uint8_t { gpu, host, drive };
 inline constexpr std::size_t kPlaceKinds = 3;
 
-/// Where tensors live. `index` tells drives (or GPUs) apart; a host has one memory.
+/// A place of tensors. `index` distinguishes drives (or GPUs); a host has one memory.
 struct Place {
   PlaceKind kind = PlaceKind::gpu;
   std::uint32_t index = 0;
@@ -47,7 +47,7 @@ struct Place {
 enum class TensorClass : std::uint8_t {
   weights,           ///< parameters
   hidden,            ///< residual stream of a mini-batch
-  layer_input,       ///< activations that enter a layer, kept to project K and V from them again
+  layer_input,       ///< activations that enter a layer, kept to recompute K and V
   queries,           ///< q of the tokens of a step
   new_kv,            ///< k and v of the tokens of a step, before they join the cache
   kv_cache,          ///< K and V of all tokens so far
@@ -63,21 +63,21 @@ constexpr std::array<std::string_view, kTensorClasses> kTensorClassNames{
     "weights",    "hidden", "layer_input",  "queries",        "new_kv",           "kv_cache",
     "fetched_kv", "scores", "token_choice", "partial_output", "attention_output", "records"};
 
-/// One tensor. What a step makes and uses up bears the step's name, so that two steps in flight do not meet; what is
-/// kept over steps has step 0.
+/// Name of a tensor. A tensor that one step makes and uses has the number of the step in its name, so that two steps in
+/// flight have different tensors. Tensors that are kept over steps have step 0.
 struct TensorName {
   TensorClass what = TensorClass::hidden;
-  std::uint32_t step = 0;  ///< 0: of the prefill, or kept over steps; s + 1: of decode step s
+  std::uint32_t step = 0;  ///< 0: prefill, or kept over steps; s + 1: decode step s
   std::optional<LayerId> layer = {};
   MiniBatch mini_batch = {};
-  HeadRange heads = {};  ///< KV heads of the part; none: not split by heads
+  HeadRange heads = {};  ///< KV heads of this part; empty: not split by heads
   auto operator<=>(const TensorName&) const = default;
 
-  /// Of the step, layer and mini-batch of an operation.
+  /// A tensor of the step, layer and mini-batch of an operation.
   static TensorName of(TensorClass what, const OpTag& tag, HeadRange heads = {}) {
     return {what, tag.phase == Phase::prefill ? 0 : tag.step + 1, tag.layer, tag.mini_batch, heads};
   }
-  /// Kept over steps.
+  /// A tensor that is kept over steps.
   static TensorName kept(TensorClass what, std::optional<LayerId> layer, MiniBatch mini_batch = {},
                          HeadRange heads = {}) {
     return {what, 0, layer, mini_batch, heads};
@@ -100,12 +100,12 @@ struct TensorAt {
   Place place;
 };
 
-/// What an operation does with tensors. Places of reads and writes follow from the operation (input_place(),
-/// output_place()). A write gives the size of the whole tensor after the operation: a cache grows by being written.
+/// The tensors of an operation. The places of reads and writes follow from the operation (input_place(),
+/// output_place()). A write states the size of the whole tensor after the operation, so that a cache can grow.
 struct TensorUses {
   std::vector<TensorName> reads = {};
   std::vector<SizedTensor> writes = {};
-  std::vector<TensorAt> drops = {};  ///< nobody needs them there once the operation has ended
+  std::vector<TensorAt> drops = {};  ///< copies that are freed when the operation ends
 };
 
 /// "gpu", "host", "drive 3".

@@ -37,7 +37,7 @@ void TensorLedger::check_input(const Operation& op, const TensorName& name) cons
     refuse(fmt::format("still being written by operation {}: a dependency is missing", copy->second.writer->value));
 }
 
-/// Time and bytes of a transfer are one thing.
+/// Checks that the bytes of a transfer, which determine its time, equal those of its tensors.
 void TensorLedger::check_transfer(const Operation& op) const {
   const auto* link = std::get_if<LinkWork>(&op.work);
   if (link == nullptr || op.tensors.reads.empty()) return;
@@ -102,7 +102,7 @@ void TensorLedger::overflow(Place place, const TensorName& name) const {
   const Bytes capacity = capacity_.at(place);
   const Bytes room = capacity.value > others.value ? capacity - others : Bytes{};
   throw UserError(
-      fmt::format("{}: {:.1f} MiB do not hold {}, which brings it to {:.1f} MiB ({}); beside the rest up to "
+      fmt::format("{}: {:.1f} MiB cannot hold {}: all tensors need {:.1f} MiB ({}); beside the others, up to "
                   "{:.1f} MiB of {} would fit",
                   place_name(place), mib(capacity), tensor_name(name), mib(f.now), fmt::join(parts, ", "), mib(room),
                   kTensorClassNames[static_cast<std::size_t>(name.what)]));

@@ -1,4 +1,4 @@
-// Which tensors lie where, how much of each memory they take, and whether operations find what they read.
+// Tracks the places of tensors and memory use, and checks that operations find their inputs.
 #pragma once
 
 #include <array>
@@ -15,34 +15,35 @@ namespace csdsim::host {
 struct Footprint {
   Bytes now;
   Bytes peak;
-  std::array<Bytes, kTensorClasses> of_class{};          ///< now
-  std::array<Bytes, kTensorClasses> of_class_at_peak{};  ///< when `peak` was reached
+  std::array<Bytes, kTensorClasses> of_class{};          ///< current bytes
+  std::array<Bytes, kTensorClasses> of_class_at_peak{};  ///< bytes when `peak` was reached
 };
 
-/// Follows the tensors of a plan, in timing runs as in carried ones. Operations that declare no tensors are not looked
-/// at. Space is taken when the operation that writes starts, and given back when the one that drops ends.
+/// Tracks the tensors of a plan, in timing runs and in carried runs. It ignores operations without tensors. Memory is
+/// allocated when the writing operation starts, and freed when the dropping operation ends.
 class TensorLedger {
  public:
-  /// UserError as soon as a place holds more than this. Without a capacity it is only counted.
+  /// Limits a place: exceeding the capacity throws UserError. Without a capacity, use is only counted.
   void set_capacity(Place place, Bytes capacity) { capacity_[place] = capacity; }
 
-  /// A tensor that lies there before the plan starts, or that grew otherwise.
+  /// Records a tensor that exists before the plan starts, or that grew without an operation.
   void place(const PlacedTensor& tensor);
 
-  /// InternalError if an input is not where the operation runs, or is still being written; if two operations write a
-  /// tensor at a time; or if a transfer's bytes are not those of its tensors. UserError if the outputs do not fit.
+  /// Throws InternalError if an input is not where the operation runs, or is still being written; if two operations
+  /// write a tensor at the same time; or if the bytes of a transfer differ from those of its tensors. Throws UserError
+  /// if the outputs do not fit.
   void begin(const Operation& op);
-  /// InternalError if the operation drops what is not there.
+  /// Throws InternalError if the operation drops a tensor that is not there.
   void end(const Operation& op);
 
-  /// Nothing for a place without tensors.
+  /// Zeros for a place without tensors.
   Footprint footprint(Place place) const;
   const std::map<Place, Footprint>& footprints() const { return footprints_; }
 
  private:
   struct Entry {
     Bytes bytes;
-    std::optional<OperationId> writer;  ///< at work on it
+    std::optional<OperationId> writer;  ///< operation that is writing it
   };
   using Copies = std::map<Place, Entry>;
 

@@ -7,7 +7,7 @@ namespace csdsim::host::cuda {
 void extend_chunks(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const __half* keys,
                    const ChunkLevels& levels) {
   for (std::uint32_t level = 0; level < levels.count; ++level) {
-    // New tokens that end in the middle of a chunk touch one more.
+    // New tokens may start in the middle of a chunk and then touch one more chunk.
     const std::uint32_t touched = levels.chunks(level, batch.most_new) + 1;
     launch("extend_chunks", extend_chunks_kernel, dim3(touched, shape.kv_heads, batch.count), kListThreads, 0, stream,
            batch, shape, keys, levels, level);

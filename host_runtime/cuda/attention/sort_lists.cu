@@ -1,4 +1,4 @@
-// In a file of its own, because CUB takes long to compile.
+// A separate file, because CUB takes long to compile.
 #include <cub/device/device_segmented_radix_sort.cuh>
 
 #include "host_runtime/cuda/attention/choosing.h"

@@ -1,11 +1,11 @@
-// Caches of a batch's sequences and the choice of the best tokens.
+// Kernels that extend the caches of a batch and choose the best tokens.
 #pragma once
 
 #include "host_runtime/cuda/kernels/sequences.cuh"
 
 namespace csdsim::host::cuda {
 
-/// Grid (new tokens, sequences).
+/// Copies new K and V rows to the caches. Grid (new tokens, sequences).
 static __global__ void extend_cache_kernel(SequenceView batch, const __half* k, const __half* v, CacheShape shape,
                                            __half* keys, __half* values) {
   const std::uint32_t sequence = blockIdx.y, token = batch.firsts[sequence] + blockIdx.x;
@@ -19,7 +19,7 @@ static __global__ void extend_cache_kernel(SequenceView batch, const __half* k, 
   }
 }
 
-/// How the tokens of a list divide into newest ones and those that are chosen by score.
+/// Divides the tokens of a list into the newest ones and those chosen by score.
 struct ListCounts {
   std::uint32_t length, count, newest;
 
@@ -30,8 +30,8 @@ struct ListCounts {
         newest(min(all_newest[list / lists], count)) {}
 };
 
-/// Prepares the sort of [lists][stride] scores: indices that count up, and where lists, less the newest tokens, begin
-/// and end. One block per list.
+/// Prepares the sort of [lists][stride] scores: writes ascending indices, and begin and end of each list without the
+/// newest tokens. One block per list.
 static __global__ void prepare_lists_kernel(SequenceView batch, std::uint32_t lists, std::uint32_t stride,
                                             const std::uint32_t* newest, const std::uint32_t* counts,
                                             std::uint32_t* indices, int* begins, int* ends) {
@@ -43,7 +43,7 @@ static __global__ void prepare_lists_kernel(SequenceView batch, std::uint32_t li
   ends[blockIdx.x] = begin + static_cast<int>(list.length - list.newest);
 }
 
-/// The first of the sorted indices, and the newest tokens. One block per list.
+/// Takes the first sorted indices and the newest tokens. One block per list.
 static __global__ void take_best_kernel(SequenceView batch, std::uint32_t lists, std::uint32_t stride,
                                         const std::uint32_t* newest, const std::uint32_t* counts,
                                         const std::uint32_t* sorted, std::uint32_t* chosen) {
@@ -57,8 +57,8 @@ static __global__ void take_best_kernel(SequenceView batch, std::uint32_t lists,
 
 inline constexpr std::uint32_t kSelectThreads = 256;
 
-/// The same without a sort: the score that the last one taken has, then all above it and the first of its equals,
-/// ascending. One block per list; shared memory: one value per thread and one more.
+/// Chooses the same tokens without a sort: finds the lowest chosen score, then takes all tokens above it and the first
+/// tokens with that score, in ascending order. One block per list; shared memory: one value per thread plus one.
 static __global__ void select_best_kernel(SequenceView batch, std::uint32_t lists, std::uint32_t stride,
                                           const std::uint32_t* newest, const std::uint32_t* counts,
                                           const float* all_scores, std::uint32_t* all_chosen) {
@@ -74,7 +74,7 @@ static __global__ void select_best_kernel(SequenceView batch, std::uint32_t list
       candidates, best, [&](std::uint32_t i) { return scores[i]; }, [](std::uint32_t) { return 1u; }, scratch);
   std::uint32_t own = 0;
   for (std::uint32_t i = threadIdx.x; i < candidates; i += blockDim.x) own += bits(i) > least;
-  const std::uint32_t equals = best - block_count(own, scratch);  // of the least score, that are taken: 1 at least
+  const std::uint32_t equals = best - block_count(own, scratch);  // tokens taken that have the lowest score, at least 1
   std::uint32_t* const last = scratch + blockDim.x;
   compact(
       candidates, [&](std::uint32_t i) { return bits(i) == least; },
@@ -88,8 +88,7 @@ static __global__ void select_best_kernel(SequenceView batch, std::uint32_t list
       [&](std::uint32_t rank, std::uint32_t i) { chosen[rank] = i; }, scratch);
 }
 
-/// Grid (sequences): the first `sinks` of counts[sequence] tokens, the others, of which there is one at least, the
-/// newest.
+/// Chooses counts[sequence] tokens: the first `sinks`, and the newest for the rest, at least one. Grid (sequences).
 static __global__ void choose_window_kernel(SequenceView batch, std::uint32_t sinks, std::uint32_t stride,
                                             const std::uint32_t* counts, std::uint32_t* chosen) {
   const std::uint32_t length = batch.lengths[blockIdx.x], count = counts[blockIdx.x];
@@ -98,7 +97,7 @@ static __global__ void choose_window_kernel(SequenceView batch, std::uint32_t si
   }
 }
 
-/// Grid (heads, sequences).
+/// Maximum and sum of the softmax of each head's scores. Grid (heads, sequences).
 static __global__ void softmax_scales_kernel(const float* scores, std::uint32_t stride, const std::uint32_t* counts,
                                              std::uint32_t lists, std::uint32_t group, float2* softmax) {
   const std::uint32_t head = blockIdx.x, sequence = blockIdx.y;

@@ -1,12 +1,12 @@
-// Bounds of chunks of keys, and the choice of tokens by them: ChunkAttention step by step, one block per KV head.
+// Bounds of chunks of keys, and the choice of tokens by them: the steps of ChunkAttention, one block per KV head.
 #pragma once
 
 #include "host_runtime/cuda/kernels/sequences.cuh"
 
 namespace csdsim::host::cuda {
 
-/// Abstracts of the chunks that new tokens came to, made anew from all of their tokens. Grid (chunks, kv heads,
-/// sequences), a level a launch.
+/// Recomputes the abstracts of the chunks that contain new tokens from all tokens of these chunks. Grid (chunks, kv
+/// heads, sequences), one launch per level.
 static __global__ void extend_chunks_kernel(SequenceView batch, CacheShape shape, const __half* keys,
                                             ChunkLevels levels, std::uint32_t level) {
   const HeadPlace place(batch, blockIdx.z, blockIdx.y, shape.kv_heads);
@@ -27,10 +27,10 @@ static __global__ void extend_chunks_kernel(SequenceView batch, CacheShape shape
   }
 }
 
-/// A node of the tree of chunks: those of the leaves first, then level by level.
+/// The nodes of the tree of chunks: leaves first, then level by level.
 struct ChunkNodes {
   const ChunkLevels& levels;
-  std::uint32_t earlier;  ///< tokens that the chunks hold: all but the newest
+  std::uint32_t earlier;  ///< tokens in chunks: all but the newest
 
   __device__ __forceinline__ std::uint32_t first_of(std::uint32_t level) const {
     std::uint32_t first = 0;
@@ -52,14 +52,14 @@ struct ChunkNodes {
   }
 };
 
-/// Bounds (lower, upper) of all nodes, [sequences][kv heads][nodes]. Grid (blocks of nodes, kv heads, sequences), a
-/// warp a node.
+/// Computes bounds (lower, upper) of all nodes, [sequences][kv heads][nodes]. Grid (blocks of nodes, kv heads,
+/// sequences), one warp per node.
 static __global__ void chunk_bounds_kernel(SequenceView batch, CacheShape shape, const __half* q, ChunkLevels levels,
                                            std::uint32_t nodes, float2* bounds) {
   const HeadPlace place(batch, blockIdx.z, blockIdx.y, shape.kv_heads);
   const ChunkNodes tree{levels, place.length - 1};
   const std::uint32_t node = blockIdx.x * kListWarps + threadIdx.x / 32, group = shape.heads / shape.kv_heads;
-  if (node >= tree.first_of(levels.count)) return;  // a whole warp
+  if (node >= tree.first_of(levels.count)) return;  // uniform over the warp
   std::uint32_t chunk = node;
   const std::uint32_t level = tree.level_of(chunk);
   const __half* least =
@@ -81,8 +81,8 @@ static __global__ void chunk_bounds_kernel(SequenceView batch, CacheShape shape,
 struct ChunkChoice {
   const float2* bounds;
   const std::uint32_t* budgets;
-  std::uint32_t nodes;   ///< room for nodes of a list
-  std::uint32_t stride;  ///< of chosen and marks
+  std::uint32_t nodes;   ///< capacity in nodes per list
+  std::uint32_t stride;  ///< stride of chosen and marks
   std::uint8_t* states;  ///< [sequences][kv heads][nodes]
   std::uint8_t* marks;   ///< [sequences][kv heads][stride]
   std::uint32_t* chosen;
@@ -90,7 +90,7 @@ struct ChunkChoice {
   std::uint32_t* examined;
 };
 
-/// Grid (kv heads, sequences); shared memory: one value per thread.
+/// Chooses the tokens of each list by the bounds. Grid (kv heads, sequences); shared memory: one value per thread.
 static __global__ void choose_chunks_kernel(SequenceView batch, CacheShape shape, ChunkLevels levels, ChunkChoice c) {
   enum State : std::uint8_t { out, in, coming };
   const HeadPlace place(batch, blockIdx.y, blockIdx.x, shape.kv_heads);
@@ -144,13 +144,13 @@ static __global__ void choose_chunks_kernel(SequenceView batch, CacheShape shape
     }
     __syncthreads();
   }
-  // The best chunks by their upper bound, of equals the older; of the last one the newest tokens.
+  // Take the chunks with the highest upper bounds, older ones first if equal; of the last chunk take the newest tokens.
   std::uint8_t* const marks = c.marks + place.list * c.stride;
   for (std::uint32_t i = threadIdx.x; i < earlier; i += blockDim.x) marks[i] = 0;
   const std::uint32_t least = wanted == 0 ? 0xFFFFFFFFu : reached(nodes, wanted, upper, tokens, scratch);
   std::uint32_t own = 0;
   for (std::uint32_t i = threadIdx.x; i < nodes; i += blockDim.x) own += ordered_bits(upper(i)) > least ? tokens(i) : 0;
-  const std::uint32_t left = wanted - block_count(own, scratch);  // for chunks of the least bound
+  const std::uint32_t left = wanted - block_count(own, scratch);  // tokens to take from chunks with the lowest bound
   for (std::uint32_t i = threadIdx.x; i < nodes; i += blockDim.x) {
     const std::uint32_t here = tokens(i), bits = ordered_bits(upper(i));
     if (here == 0 || bits < least) continue;

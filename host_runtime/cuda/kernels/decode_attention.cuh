@@ -8,12 +8,12 @@
 
 namespace csdsim::host::cuda {
 
-/// q and out are [sequences][heads * d], their rows q_stride and out_stride apart. Caches are [slot][kv
-/// head][token][d]; sequence i is in slot slots[i], or i where there are none. `chosen`, where given, lists the tokens
-/// to attend to, [sequences][chosen_lists][chosen_stride], one list per KV head or one for all, of which the first
-/// chosen_counts[sequence][list] count; else all `lengths[sequence]` are. partial_out [sequences][heads][splits][d] and
-/// partial_scale [sequences][heads][splits] (maximum, sum) are used when splits > 1. `softmax`, where given, takes
-/// maximum and sum [sequences][heads].
+/// q and out are [sequences][heads * d] with row strides q_stride and out_stride. Caches are [slot][kv head][token][d];
+/// sequence i is in slot slots[i], or in slot i if `slots` is null. If `chosen` is given, it lists the tokens to attend
+/// to, [sequences][chosen_lists][chosen_stride], with one list per KV head or one for all; the first
+/// chosen_counts[sequence][list] entries of a list are valid. Otherwise all `lengths[sequence]` tokens are attended to.
+/// partial_out [sequences][heads][splits][d] and partial_scale [sequences][heads][splits] (maximum, sum) are used when
+/// splits > 1. `softmax`, if given, receives maximum and sum [sequences][heads].
 template <class T, class Out>
 struct DecodeArguments {
   const T* q;
@@ -29,7 +29,7 @@ struct DecodeArguments {
   const std::uint32_t* chosen_counts;
   std::size_t q_stride;
   std::size_t out_stride;
-  std::size_t slot_stride;  ///< elements
+  std::size_t slot_stride;  ///< in elements
   std::size_t head_stride;
   std::uint32_t chosen_lists;
   std::uint32_t chosen_stride;
@@ -41,19 +41,20 @@ struct DecodeArguments {
 };
 
 inline constexpr std::uint32_t kDecodeWarps = 4;
-inline constexpr std::uint32_t kDecodeRows = 16;   ///< query heads that the tensor-core kernel takes at most
-inline constexpr std::uint32_t kDecodeChunk = 16;  ///< tokens that a warp works on at a time
+inline constexpr std::uint32_t kDecodeRows = 16;   ///< maximum number of query heads of the tensor-core kernel
+inline constexpr std::uint32_t kDecodeChunk = 16;  ///< tokens that a warp processes at a time
 
-inline constexpr std::uint32_t kDecodeDepth = 2;  ///< chunks under way
+inline constexpr std::uint32_t kDecodeDepth = 2;  ///< chunks in flight
 
-/// Chunks of 16 keys and values under way; later output, maximum and sum of every row and warp take their place.
+/// Shared memory for chunks of 16 keys and values in flight. It is reused for output, maximum and sum of every row and
+/// warp.
 constexpr std::size_t decode_shared_bytes(std::uint32_t d) {
   const std::size_t ring = std::size_t{kDecodeDepth} * kDecodeWarps * kDecodeChunk * d * 2 * 2;
   const std::size_t merge = std::size_t{kDecodeWarps} * kDecodeRows * (d + 2) * 4;
   return ring > merge ? ring : merge;
 }
 
-/// The part of a head's tokens that one block handles, and the position of its token i.
+/// The range of a head's tokens that one block processes, and the cache row of token i of the list.
 struct TokenRange {
   std::uint32_t begin, end, last;
   const std::uint32_t* chosen;
@@ -70,14 +71,14 @@ struct TokenRange {
     end = min(begin + share, count);
     last = count == 0 ? 0 : count - 1;
   }
-  /// Beyond the end: the last token, whose row may be read though it does not count.
+  /// Cache row of token i. Beyond the end it is the row of the last token, which may be read but is ignored.
   __device__ __forceinline__ std::size_t row(std::uint32_t i) const {
     const std::uint32_t at = min(i, last);
     return chosen == nullptr ? at : chosen[at];
   }
 };
 
-/// Where the caches of a sequence's KV head begin.
+/// Start of the caches of a sequence's KV head.
 template <class T, class Out>
 __device__ __forceinline__ std::size_t cache_of(const DecodeArguments<T, Out>& a, std::uint32_t sequence,
                                                 std::uint32_t kv_head) {
@@ -85,7 +86,7 @@ __device__ __forceinline__ std::size_t cache_of(const DecodeArguments<T, Out>& a
   return slot * a.slot_stride + kv_head * a.head_stride;
 }
 
-/// Stores a finished row, or a split's share of it. `value` is not divided by `sum` yet.
+/// Stores a finished row, or the partial result of a split. `value` is not yet divided by `sum`.
 template <class T, class Out>
 __device__ __forceinline__ void store_share(const DecodeArguments<T, Out>& a, std::uint32_t sequence,
                                             std::uint32_t head, std::uint32_t split, std::uint32_t i, float value,
@@ -102,10 +103,10 @@ __device__ __forceinline__ void store_share(const DecodeArguments<T, Out>& a, st
   if (i == 0) a.partial_scale[at] = float2{maximum, sum};
 }
 
-/// Grid (splits, kv heads, sequences); group <= 16, d = D; q and caches aligned to 16 bytes; sm_80. A warp takes 16
-/// tokens at a time: scores of all query heads as one tile of 16 x 16 in registers, which is at once the left operand
-/// of the product with the values. A thread copies the pieces of rows that it needs to places of its own, a chunk
-/// ahead, in the order of d that suits the tensor cores (see gemv_tile_kernel).
+/// Grid (splits, kv heads, sequences); group <= 16, d = D; q and caches aligned to 16 bytes; sm_80. A warp processes 16
+/// tokens at a time: the scores of all query heads are one tile of 16 x 16 in registers, which is directly the left
+/// operand of the product with the values. Each thread copies the parts of rows that it needs to its own part of shared
+/// memory, one chunk ahead, in the order of d that the tensor cores need (see gemv_tile_kernel).
 template <class T, class Out, std::uint32_t D>
 __global__ void __launch_bounds__(32 * kDecodeWarps) decode_tile_kernel(DecodeArguments<T, Out> a) {
   const std::uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(32 * kDecodeWarps) decode_tile_kernel(DecodeAr
     }
   }
 
-  constexpr std::uint32_t kKeyPieces = D / 16, kPieces = 2 * kKeyPieces;  // of 16 bytes per thread and chunk
+  constexpr std::uint32_t kKeyPieces = D / 16, kPieces = 2 * kKeyPieces;  // 16-byte copies per thread and chunk
   uint4* const ring = block_memory<uint4>() + threadIdx.x;
   const auto place = [&](std::uint32_t chunk, std::uint32_t piece) {
     return ring + (chunk % kDecodeDepth * kPieces + piece) * 32 * kDecodeWarps;
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(32 * kDecodeWarps) decode_tile_kernel(DecodeAr
         }
       }
     }
-    commit_copies();  // also without a copy: groups are counted
+    commit_copies();  // even without a copy, because groups are counted
   };
   for (std::uint32_t chunk = 0; chunk + 1 < kDecodeDepth; ++chunk) start(chunk);
 
@@ -226,7 +227,7 @@ __global__ void __launch_bounds__(32 * kDecodeWarps) decode_tile_kernel(DecodeAr
   wait_for_copies<0>();
   __syncthreads();
 
-  // A row's sum is spread over the four threads that hold its columns.
+  // Four threads hold the columns of a row, and parts of its sum.
   float* outs = block_memory<float>();
   float* maxima = outs + kDecodeWarps * kDecodeRows * D;
   float* sums = maxima + kDecodeWarps * kDecodeRows;
@@ -264,10 +265,10 @@ __global__ void __launch_bounds__(32 * kDecodeWarps) decode_tile_kernel(DecodeAr
   }
 }
 
-inline constexpr std::uint32_t kGenericElements = 8;  ///< of a head, a lane: heads of up to 256 elements
+inline constexpr std::uint32_t kGenericElements = 8;  ///< elements of a head per lane: heads of up to 256 elements
 
-/// A warp walks tokens from `first` in steps of `stride`; a lane holds elements lane, lane + 32, ... of the query and
-/// of the output.
+/// A warp processes tokens from `first` on in steps of `stride`. A lane holds elements lane, lane + 32, ... of query
+/// and output.
 template <class T, class Row>
 __device__ __forceinline__ void attend_by_warp(const T* query, const T* keys, const T* values, std::uint32_t d,
                                                float scale, std::uint32_t first, std::uint32_t end,
@@ -301,7 +302,7 @@ __device__ __forceinline__ void attend_by_warp(const T* query, const T* keys, co
   }
 }
 
-/// Merges the warps of a block and hands element i of the result to `store(i, value, maximum, sum)`.
+/// Merges the results of the warps of a block and calls `store(i, value, maximum, sum)` for element i.
 template <class Store>
 __device__ __forceinline__ void merge_warps(std::uint32_t d, const float (&o)[kGenericElements], float maximum,
                                             float sum, Store store) {
@@ -329,7 +330,7 @@ __device__ __forceinline__ void merge_warps(std::uint32_t d, const float (&o)[kG
   }
 }
 
-/// Any d up to 256, any group, any GPU. Grid (splits, heads, sequences).
+/// Supports any d up to 256, any group and any GPU. Grid (splits, heads, sequences).
 template <class T, class Out>
 __global__ void decode_generic_kernel(DecodeArguments<T, Out> a) {
   const std::uint32_t split = blockIdx.x, head = blockIdx.y, sequence = blockIdx.z, kv_head = head / a.group;
@@ -345,7 +346,7 @@ __global__ void decode_generic_kernel(DecodeArguments<T, Out> a) {
   });
 }
 
-/// Grid (heads, sequences): adds up the shares of the splits.
+/// Merges the partial results of the splits. Grid (heads, sequences).
 template <class T, class Out>
 __global__ void merge_splits_kernel(DecodeArguments<T, Out> a) {
   const std::uint32_t head = blockIdx.x, sequence = blockIdx.y;

@@ -1,5 +1,5 @@
-// What kernels are written in: conversions, warp reductions and the few instructions that C++ has no word for. A test
-// that runs kernels on the CPU defines CSDSIM_CUDA_EMULATION and brings its own instructions.
+// Device functions of the kernels: conversions, warp reductions and instructions that C++ cannot express. A test that
+// runs kernels on the CPU defines CSDSIM_CUDA_EMULATION and provides its own instructions.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -28,7 +28,7 @@ __device__ __forceinline__ float to_float(float value) { return value; }
 __device__ __forceinline__ float to_float(__half value) { return __half2float(value); }
 __device__ __forceinline__ float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
 
-/// Two values as tensor cores take them: `low` in the lower 16 bits.
+/// Packs two values for the tensor cores: `low` in the lower 16 bits.
 template <class T>
 __device__ __forceinline__ std::uint32_t pack(float low, float high) {
   const T halves[2] = {from_float<T>(low), from_float<T>(high)};
@@ -37,7 +37,7 @@ __device__ __forceinline__ std::uint32_t pack(float low, float high) {
   return word;
 }
 
-/// Sixteen bytes, eight values: the widest access of a thread.
+/// Sixteen bytes with eight values: the widest access of a thread.
 template <class T>
 struct alignas(16) Octet {
   T values[8];
@@ -48,7 +48,7 @@ struct alignas(16) Octet {
 #ifndef CSDSIM_CUDA_EMULATION
 namespace csdsim::host::cuda {
 
-/// The dynamic shared memory of the block, aligned to 1,024 bytes if the kernel asked for as much more.
+/// The dynamic shared memory of the block, aligned to 1,024 bytes if the kernel requested 1,024 more bytes.
 template <class T>
 __device__ __forceinline__ T* block_memory() {
   extern __shared__ __align__(16) unsigned char shared[];
@@ -60,7 +60,7 @@ __device__ __forceinline__ T shuffle_xor(T value, int lane) {
   return __shfl_xor_sync(0xFFFFFFFFu, value, lane);
 }
 
-/// Bytes `selector` of the eight bytes (low, high).
+/// The four bytes that `selector` chooses from the eight bytes (low, high).
 __device__ __forceinline__ std::uint32_t select_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
   return __byte_perm(low, high, selector);
 }
@@ -86,8 +86,8 @@ __device__ __forceinline__ void multiply_tile(float (&c)[4], const std::uint32_t
 #endif
 }
 
-/// Four 8 x 8 matrices of 16-bit values; lane i brings the address of row i % 8 of matrix i / 8. Result m holds row
-/// lane / 4, columns 2 (lane % 4) and the next one, of matrix m, or of its transpose.
+/// Loads four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8. Result m holds
+/// row lane / 4, columns 2 (lane % 4) and 2 (lane % 4) + 1 of matrix m or of its transpose.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&to)[4], const void* row) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -103,8 +103,8 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&to)[4],
                : "memory");
 }
 
-/// Starts a copy of 16 bytes to shared memory, or writes zeros there. From sm_80; below, a plain copy. For data that
-/// this multiprocessor reads once.
+/// Starts a copy of 16 bytes to shared memory, or writes zeros there. Asynchronous from sm_80, a plain copy below. For
+/// data that this multiprocessor reads once.
 __device__ __forceinline__ void copy_async(void* shared, const void* global, bool valid) {
 #if __CUDA_ARCH__ >= 800
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
@@ -114,7 +114,7 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, boo
   *static_cast<uint4*>(shared) = valid ? *static_cast<const uint4*>(global) : uint4{0, 0, 0, 0};
 #endif
 }
-/// The same for data that other blocks of this multiprocessor read too.
+/// The same for data that other blocks of this multiprocessor also read.
 __device__ __forceinline__ void copy_async_cached(void* shared, const void* global, bool valid) {
 #if __CUDA_ARCH__ >= 800
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
@@ -130,7 +130,7 @@ __device__ __forceinline__ void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-/// Waits until at most the newest `kGroups` groups of this thread are under way.
+/// Waits until at most the newest `kGroups` groups of this thread are in flight.
 template <int kGroups>
 __device__ __forceinline__ void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800
@@ -152,7 +152,7 @@ __device__ __forceinline__ float warp_max(float value) {
   return value;
 }
 
-/// The sum over the block, to every thread; `scratch` holds one float per warp and may be used again after a barrier.
+/// Returns the sum over the block to every thread. `scratch` holds one float per warp; reuse it only after a barrier.
 __device__ __forceinline__ float block_sum(float value, float* scratch) {
   value = warp_sum(value);
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;

@@ -1,12 +1,12 @@
-// Kernels whose work is reading and writing rows once. T is __half or __nv_bfloat16; arithmetic is fp32.
+// Kernels that read and write rows once. T is __half or __nv_bfloat16; arithmetic is fp32.
 #pragma once
 
 #include "host_runtime/cuda/kernels/device.cuh"
 
 namespace csdsim::host::cuda {
 
-/// out[i] = table[rows[i]]; one block per row. `shift`, which may be null, is a second table that is added, at
-/// shift_rows[i] + shift_offset: learned positions.
+/// out[i] = table[rows[i]]; one block per row. If `shift` is not null, row shift_rows[i] + shift_offset of this second
+/// table is added (learned positions).
 template <class T>
 __global__ void gather_rows_kernel(const T* table, const std::uint32_t* rows, const T* shift,
                                    const std::uint32_t* shift_rows, std::uint32_t shift_offset, std::uint32_t cols,
@@ -19,7 +19,7 @@ __global__ void gather_rows_kernel(const T* table, const std::uint32_t* rows, co
   }
 }
 
-/// One block per row: x += delta (where given), then out = norm(x). With kCentre LayerNorm, gamma and beta; else
+/// One block per row: x += delta, then out = norm(x). The norm is LayerNorm with gamma and beta if kCentre, otherwise
 /// RMSNorm. `delta` and `out` may be null. Shared memory: 2 floats per warp and `cols` floats.
 template <class T, bool kCentre>
 __global__ void norm_kernel(T* x, const T* delta, const float* gamma, const float* beta, float epsilon,
@@ -54,7 +54,7 @@ __global__ void norm_kernel(T* x, const T* delta, const float* gamma, const floa
   }
 }
 
-/// Turns elements i and i + half of a head by `position` * frequency[i].
+/// Rotates elements i and i + half of a head by `position` * frequency[i].
 template <class T>
 __device__ __forceinline__ void rotate_pair(const T* from, T* to, std::uint32_t i, std::uint32_t half,
                                             std::uint32_t position, const float* frequency) {
@@ -65,8 +65,8 @@ __device__ __forceinline__ void rotate_pair(const T* from, T* to, std::uint32_t 
   to[i + half] = from_float<T>(second * cosine + first * sine);
 }
 
-/// Rotary positions in place of the first `cols` elements of rows that are `stride` apart; one block per row of heads
-/// of 2 * half elements.
+/// Applies rotary positions in place to the first `cols` elements of rows with the given stride; one block per row of
+/// heads of 2 * half elements.
 template <class T>
 __global__ void rotate_kernel(T* x, const std::uint32_t* positions, const float* frequency, std::uint32_t cols,
                               std::size_t stride, std::uint32_t half) {
@@ -78,8 +78,8 @@ __global__ void rotate_kernel(T* x, const std::uint32_t* positions, const float*
 }
 
 /// One decode step of a layer; one block per sequence. `qkv` rows hold q, k and v of all heads. Rotates q in place and
-/// k on its way (where `frequency` is given), and writes k and v to the caches [sequence][kv head][capacity][d] at the
-/// sequence's position.
+/// k during the copy if `frequency` is given, and writes k and v to the caches [sequence][kv head][capacity][d] at the
+/// position of the sequence.
 template <class T>
 __global__ void append_kernel(T* qkv, const std::uint32_t* positions, const float* frequency, std::uint32_t heads,
                               std::uint32_t kv_heads, std::uint32_t d, std::uint32_t capacity, T* keys, T* values) {
@@ -110,8 +110,8 @@ __global__ void append_kernel(T* qkv, const std::uint32_t* positions, const floa
   }
 }
 
-/// Rows of k and v [tokens][kv heads][d] of one sequence to its caches [kv head][capacity][d], from `first` on; a
-/// block a token.
+/// Copies rows of k and v [tokens][kv heads][d] of one sequence to its caches [kv head][capacity][d], from `first` on;
+/// one block per token.
 template <class T>
 __global__ void store_kernel(const T* k, const T* v, std::size_t row_stride, std::uint32_t first,
                              std::uint32_t kv_heads, std::uint32_t d, std::uint32_t capacity, T* keys, T* values) {
@@ -122,17 +122,17 @@ __global__ void store_kernel(const T* k, const T* v, std::size_t row_stride, std
   }
 }
 
-/// A single value of a grid that covers `count` values.
+/// Index of this thread's value in a grid with one value per thread.
 __device__ __forceinline__ std::size_t element_index() { return std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
-/// Written so that NaN passes: a broken checkpoint must show up in the logits.
+/// ReLU that keeps NaN, so that a broken checkpoint is visible in the logits.
 template <class T>
 __global__ void relu_kernel(T* x, std::size_t count) {
   const std::size_t i = element_index();
   if (i < count && to_float(x[i]) < 0) x[i] = from_float<T>(0);
 }
 
-/// out[r][i] = gate * sigmoid(gate) * up, whose rows may stand `stride` apart.
+/// out[r][i] = gate * sigmoid(gate) * up; rows of gate and up have the given stride.
 template <class T>
 __global__ void swiglu_kernel(const T* gate, const T* up, std::size_t stride, std::uint32_t cols, std::size_t count,
                               T* out) {
@@ -161,7 +161,7 @@ __global__ void convert_kernel(const From* from, To* to, std::size_t count) {
   if (i < count) to[i] = from_float<To>(to_float(from[i]));
 }
 
-/// rows x cols += bias[cols], in place.
+/// Adds bias[cols] to each of the rows in place.
 template <class T>
 __global__ void add_bias_kernel(T* x, const float* bias, std::uint32_t cols, std::size_t count) {
   const std::size_t i = element_index();

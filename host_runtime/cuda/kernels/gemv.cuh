@@ -1,4 +1,4 @@
-// out = x w^T for at most eight rows of x: bound by reading w once.
+// out = x w^T for at most eight rows of x; the time is bound by reading w once.
 #pragma once
 
 #include "host_runtime/cuda/kernels/device.cuh"
@@ -6,14 +6,14 @@
 namespace csdsim::host::cuda {
 
 inline constexpr std::uint32_t kGemvBatch = 8;   ///< rows of x
-inline constexpr std::uint32_t kGemvTile = 16;   ///< rows of w of a block of the tensor-core kernel
-inline constexpr std::uint32_t kGemvWarps = 4;   ///< warps of a block
-inline constexpr std::uint32_t kGemvRun = 64;    ///< columns of w that a warp takes at a time: a line of memory
-inline constexpr std::uint32_t kGemvDepth = 4;   ///< runs under way
-inline constexpr std::uint32_t kGemvPieces = 6;  ///< of 16 bytes per thread and run: two of x, four of w
+inline constexpr std::uint32_t kGemvTile = 16;   ///< rows of w per block of the tensor-core kernel
+inline constexpr std::uint32_t kGemvWarps = 4;   ///< warps per block
+inline constexpr std::uint32_t kGemvRun = 64;    ///< columns of w that a warp processes at a time: one line of memory
+inline constexpr std::uint32_t kGemvDepth = 4;   ///< runs in flight
+inline constexpr std::uint32_t kGemvPieces = 6;  ///< 16-byte copies per thread and run: two of x, four of w
 inline constexpr std::size_t kGemvSharedBytes = std::size_t{kGemvDepth} * kGemvPieces * 32 * kGemvWarps * 16;
 
-/// x [batch][k], w [n][k]; out [batch][n] = x w^T + bias + residual, each of the two where given.
+/// x [batch][k], w [n][k]; out [batch][n] = x w^T + bias + residual. `bias` and `residual` may be null.
 template <class T, class Out>
 struct GemvArguments {
   const T* x;
@@ -37,11 +37,11 @@ __device__ __forceinline__ void store_product(const GemvArguments<T, Out>& a, st
   a.out[at] = from_float<Out>(value);
 }
 
-/// A block computes 16 columns of out; its warps share the k columns of w in runs of 64. The sum over k may be taken in
-/// any order, so a thread reads 16 consecutive bytes of two rows of w and calls its eight values columns 2t, 2t+1,
-/// 2t+8, 2t+9 of two tiles; x is read the same way. Every thread copies what it needs to places of its own, several
-/// runs ahead: enough bytes are under way to keep the memory busy, and no barrier is needed. Needs k to be a multiple
-/// of 32, 16-byte alignment and sm_80.
+/// A block computes 16 columns of out; its warps share the k columns of w in runs of 64. The order of the sum over k is
+/// free, so a thread reads 16 consecutive bytes of two rows of w and uses the eight values as columns 2t, 2t+1, 2t+8,
+/// 2t+9 of two tiles; x is read the same way. Every thread copies its data to its own part of shared memory, several
+/// runs ahead: this keeps enough bytes in flight and needs no barrier. Requires k to be a multiple of 32, 16-byte
+/// alignment and sm_80.
 template <class T, class Out>
 __global__ void __launch_bounds__(32 * kGemvWarps) gemv_tile_kernel(GemvArguments<T, Out> a) {
   const std::uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(32 * kGemvWarps) gemv_tile_kernel(GemvArgument
         copy_async(place(run, 3 + 2 * half), bottom + from, inside);
       }
     }
-    commit_copies();  // also without a copy: groups are counted
+    commit_copies();  // even without a copy, because groups are counted
   };
   for (std::uint32_t run = 0; run + 1 < kGemvDepth; ++run) start(run);
   float c[4] = {0, 0, 0, 0};
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(32 * kGemvWarps) gemv_tile_kernel(GemvArgument
     }
   }
   wait_for_copies<0>();
-  __syncthreads();  // the sums take the place of the ring
+  __syncthreads();  // the sums reuse the memory of the ring
   float* sums = block_memory<float>();
   float* partial = sums + warp * kGemvTile * kGemvBatch;
   partial[g * kGemvBatch + 2 * t] = c[0];
@@ -102,12 +102,12 @@ __global__ void __launch_bounds__(32 * kGemvWarps) gemv_tile_kernel(GemvArgument
 }
 static_assert(kGemvTile * kGemvBatch == 32 * kGemvWarps, "a thread a product");
 
-/// Any k and any GPU; one warp per column of out.
+/// Supports any k and any GPU; one warp per column of out.
 template <class T, class Out>
 __global__ void gemv_row_kernel(GemvArguments<T, Out> a) {
   const std::uint32_t lane = threadIdx.x % 32;
   const std::uint32_t column = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-  if (column >= a.n) return;  // a whole warp
+  if (column >= a.n) return;  // uniform over the warp
   const T* w = a.w + std::size_t{column} * a.k;
   float sum[kGemvBatch] = {};
   if (a.k % 8 == 0) {

@@ -1,11 +1,11 @@
-// H2O (arXiv 2306.14048): every kept token has the softmax weight that queries have given it so far.
+// H2O (arXiv 2306.14048): every kept token has the sum of the softmax weights that queries have given it.
 #pragma once
 
 #include "host_runtime/cuda/kernels/sequences.cuh"
 
 namespace csdsim::host::cuda {
 
-/// Grid (kv heads, sequences).
+/// Adds new tokens to the kept ones. Grid (kv heads, sequences).
 static __global__ void keep_new_kernel(SequenceView batch, CacheShape shape, KeptTokens state) {
   const HeadPlace place(batch, blockIdx.y, blockIdx.x, shape.kv_heads);
   const std::uint32_t before = place.first == 0 ? 0 : state.counts[place.head], fresh = place.length - place.first;
@@ -14,11 +14,11 @@ static __global__ void keep_new_kernel(SequenceView batch, CacheShape shape, Kep
     state.kept[at] = place.first + i;
     state.weights[at] = 0;
   }
-  __syncthreads();  // all have read the count
+  __syncthreads();  // all threads have read the count
   if (threadIdx.x == 0) state.counts[place.head] = before + fresh;
 }
 
-/// Grid (kv heads, sequences).
+/// Lists the kept tokens. Grid (kv heads, sequences).
 static __global__ void list_kept_kernel(SequenceView batch, CacheShape shape, KeptTokens state, std::uint32_t stride,
                                         std::uint32_t* chosen, std::uint32_t* counts) {
   const HeadPlace place(batch, blockIdx.y, blockIdx.x, shape.kv_heads);
@@ -29,8 +29,8 @@ static __global__ void list_kept_kernel(SequenceView batch, CacheShape shape, Ke
   if (threadIdx.x == 0) counts[place.list] = count;
 }
 
-/// Maximum and sum of every row of a prompt. Grid (rows of the longest prompt, heads, sequences); softmax
-/// [rows][heads].
+/// Computes maximum and sum of the softmax of every row of a prompt. Grid (rows of the longest prompt, heads,
+/// sequences); softmax [rows][heads].
 static __global__ void prompt_scales_kernel(SequenceView batch, CacheShape shape, const __half* q, const __half* keys,
                                             float scale, float2* softmax) {
   const std::uint32_t head = blockIdx.y;
@@ -45,13 +45,14 @@ static __global__ void prompt_scales_kernel(SequenceView batch, CacheShape shape
     const float top = fmaxf(own.x, score);
     own = float2{top, own.y * expf(own.x - top) + expf(score - top)};
   }
-  // A warp's threads hold the same: only one counts.
+  // All threads of a warp hold the same value, so only one counts.
   if (threadIdx.x % 32 != 0) own = float2{-FLT_MAX, 0};
   own = block_softmax(own, block_memory<float2>());
   if (threadIdx.x == 0) softmax[row] = own;
 }
 
-/// What the rows from a token on give it. Grid (rows of the longest prompt, kv heads, sequences).
+/// Sums the weights that a token gets from the rows from its own on. Grid (rows of the longest prompt, kv heads,
+/// sequences).
 static __global__ void prompt_weights_kernel(SequenceView batch, CacheShape shape, const __half* q, const __half* keys,
                                              float scale, const float2* softmax, KeptTokens state) {
   const HeadPlace place(batch, blockIdx.z, blockIdx.y, shape.kv_heads);
@@ -71,13 +72,13 @@ static __global__ void prompt_weights_kernel(SequenceView batch, CacheShape shap
   if (threadIdx.x == 0) state.weights[place.head * shape.capacity + token] += weight;
 }
 
-/// Grid (blocks of listed tokens, kv heads, sequences), one warp per token.
+/// Scores the listed tokens. Grid (blocks of listed tokens, kv heads, sequences), one warp per token.
 static __global__ void listed_scores_kernel(SequenceView batch, CacheShape shape, const __half* q, const __half* keys,
                                             const std::uint32_t* chosen, const std::uint32_t* counts,
                                             std::uint32_t stride, float scale, float* scores) {
   const HeadPlace place(batch, blockIdx.z, blockIdx.y, shape.kv_heads);
   const std::uint32_t at = blockIdx.x * kListWarps + threadIdx.x / 32, group = shape.heads / shape.kv_heads;
-  if (at >= counts[place.list]) return;  // a whole warp
+  if (at >= counts[place.list]) return;  // uniform over the warp
   const __half* key = keys + (place.head * shape.capacity + chosen[place.list * stride + at]) * shape.d;
   for (std::uint32_t g = 0; g < group; ++g) {
     const std::size_t head = place.list * group + g;
@@ -86,7 +87,8 @@ static __global__ void listed_scores_kernel(SequenceView batch, CacheShape shape
   }
 }
 
-/// Grid (blocks of kept tokens, kv heads, sequences), one thread per token.
+/// Adds the weights of this step to the kept tokens. Grid (blocks of kept tokens, kv heads, sequences), one thread per
+/// token.
 static __global__ void weigh_listed_kernel(SequenceView batch, CacheShape shape, const float* scores,
                                            const float2* softmax, std::uint32_t stride, KeptTokens state) {
   const HeadPlace place(batch, blockIdx.z, blockIdx.y, shape.kv_heads);
@@ -99,8 +101,8 @@ static __global__ void weigh_listed_kernel(SequenceView batch, CacheShape shape,
   }
 }
 
-/// Grid (kv heads, sequences). new_kept and new_weights [sequences][kv heads][stride] are where survivors wait; shared
-/// memory: one value per thread.
+/// Evicts tokens beyond the capacity. new_kept and new_weights [sequences][kv heads][stride] hold the survivors
+/// temporarily. Grid (kv heads, sequences); shared memory: one value per thread.
 static __global__ void evict_kernel(SequenceView batch, CacheShape shape, const std::uint32_t* capacities,
                                     const std::uint32_t* recents, bool by_mean, KeptTokens state, std::uint32_t stride,
                                     std::uint32_t* new_kept, float* new_weights) {
@@ -115,7 +117,7 @@ static __global__ void evict_kernel(SequenceView batch, CacheShape shape, const 
   for (std::uint32_t i = threadIdx.x; i < count; i += blockDim.x) own += kept[i] < oldest_recent;
   const std::uint32_t old = block_count(own, scratch);
   const std::uint32_t heavy = capacity - min(capacity, count - old);
-  // A token has been seen by its own query and by all after it.
+  // The queries of a token and of all later tokens have seen it.
   const auto weight = [&](std::uint32_t i) {
     return by_mean ? weights[i] / static_cast<float>(place.length - kept[i]) : weights[i];
   };
@@ -123,7 +125,7 @@ static __global__ void evict_kernel(SequenceView batch, CacheShape shape, const 
   const std::uint32_t least = heavy == 0 ? 0 : reached(old, heavy, weight, one, scratch);
   own = 0;
   for (std::uint32_t i = threadIdx.x; i < old; i += blockDim.x) own += ordered_bits(weight(i)) > least;
-  const std::uint32_t equals = heavy - (heavy == 0 ? 0 : block_count(own, scratch));  // of the least weight, that stay
+  const std::uint32_t equals = heavy - (heavy == 0 ? 0 : block_count(own, scratch));  // that stay at the lowest weight
   const auto stays = [&](std::uint32_t i) {
     if (i >= old) return true;
     const std::uint32_t bits = ordered_bits(weight(i));

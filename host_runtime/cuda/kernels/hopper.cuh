@@ -1,5 +1,5 @@
-// Instructions of sm_90a: bulk tensor copies that complete on barriers in shared memory, and products of a warpgroup
-// (128 threads) whose operands may lie in shared memory.
+// Instructions of sm_90a: bulk tensor copies that complete on barriers in shared memory, and matrix products of a
+// warpgroup (128 threads) with operands in shared memory.
 #pragma once
 
 #include "host_runtime/cuda/kernels/device.cuh"
@@ -16,11 +16,11 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// `arrivals` end a phase, together with the bytes that were announced for it.
+/// A phase ends after `arrivals` arrivals and the announced bytes.
 __device__ __forceinline__ void barrier_init(SharedBarrier* barrier, std::uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-/// After the last init, by the same thread: the copy engine sees the barriers.
+/// Makes the barriers visible to the copy engine. Call it after the last init, in the same thread.
 __device__ __forceinline__ void barrier_publish() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ __forceinline__ void barrier_arrive(SharedBarrier* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
@@ -54,7 +54,7 @@ __device__ __forceinline__ void copy_box(void* to, const TensorMap* map, SharedB
       : "memory");
 }
 
-/// Hands registers of the warpgroup back, or takes more.
+/// Releases registers of the warpgroup, or takes more.
 template <int kRegisters>
 __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -64,11 +64,11 @@ __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-/// Before products that read registers which were written since the last ones.
+/// Call it before products that read registers written since the last products.
 __device__ __forceinline__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 /// Ends a group of products.
 __device__ __forceinline__ void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Waits until at most the newest `kGroups` groups are under way.
+/// Waits until at most the newest `kGroups` groups are in flight.
 template <int kGroups>
 __device__ __forceinline__ void products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
@@ -136,9 +136,9 @@ __device__ __forceinline__ float exp2_approximate(float x) {
 
 namespace csdsim::host::cuda {
 
-/// How the tensor cores find a matrix of 16-bit values in shared memory (PTX, matrix descriptor): rows of 128 bytes
-/// whose 16-byte pieces are swizzled within groups of eight rows, as copy_box() lays them out. `group_stride`: bytes
-/// from eight rows to the next eight; `panel_stride`: from 64 elements to the next 64 where they lie along the row.
+/// Descriptor of a matrix of 16-bit values in shared memory (PTX, matrix descriptor): rows of 128 bytes whose 16-byte
+/// pieces are swizzled within groups of eight rows, as copy_box() writes them. `group_stride`: bytes from eight rows to
+/// the next eight; `panel_stride`: bytes from 64 elements of a row to the next 64.
 __device__ __forceinline__ std::uint64_t matrix_descriptor(std::uint32_t address, std::uint32_t group_stride,
                                                            std::uint32_t panel_stride) {
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;

@@ -6,7 +6,7 @@
 #ifndef CSDSIM_CUDA_EMULATION
 namespace csdsim::host::cuda {
 
-/// sum + the products of the four signed bytes of each.
+/// Adds the products of the four signed bytes of `a` and `b` to `sum`.
 __device__ __forceinline__ int add_byte_products(int a, int b, int sum) { return __dp4a(a, b, sum); }
 
 }  // namespace csdsim::host::cuda
@@ -14,8 +14,8 @@ __device__ __forceinline__ int add_byte_products(int a, int b, int sum) { return
 
 namespace csdsim::host::cuda {
 
-/// A row of d values by a warp: integers in [-largest, largest], rounded half to even, times a scale; zeros have scale
-/// 0.
+/// A warp quantises a row of d values to integers in [-largest, largest], rounded half to even, times a scale. A row of
+/// zeros has scale 0.
 __device__ __forceinline__ void quantise_row(const __half* row, std::uint32_t d, float largest, std::int8_t* out,
                                              float* to_scale) {
   const std::uint32_t lane = threadIdx.x % 32;
@@ -29,29 +29,29 @@ __device__ __forceinline__ void quantise_row(const __half* row, std::uint32_t d,
   if (lane == 0) *to_scale = scale;
 }
 
-/// One warp per row.
+/// Quantises rows, one warp per row.
 static __global__ void quantise_kernel(const __half* rows, std::size_t count, std::uint32_t d, std::int8_t* out,
                                        float* scales) {
   const std::size_t row = std::size_t{blockIdx.x} * kListWarps + threadIdx.x / 32;
   if (row < count) quantise_row(rows + row * d, d, 127, out + row * d, scales + row);
 }
 
-/// Grid (blocks of new tokens, kv heads, sequences), one warp per token.
+/// Quantises new keys. Grid (blocks of new tokens, kv heads, sequences), one warp per token.
 static __global__ void quantise_keys_kernel(SequenceView batch, CacheShape shape, const __half* keys, float largest,
                                             std::int8_t* out, float* scales) {
   const HeadPlace place(batch, blockIdx.z, blockIdx.y, shape.kv_heads);
   const std::uint32_t token = place.first + blockIdx.x * kListWarps + threadIdx.x / 32;
-  if (token >= place.length) return;  // a whole warp
+  if (token >= place.length) return;  // uniform over the warp
   const std::size_t row = place.head * shape.capacity + token;
   quantise_row(keys + row * shape.d, shape.d, largest, out + row * shape.d, scales + row);
 }
 
-/// One warp per token but the newest. Grid (blocks of tokens, lists, sequences).
+/// Scores all tokens but the newest, one warp per token. Grid (blocks of tokens, lists, sequences).
 static __global__ void importance_kernel(SequenceView batch, CacheShape shape, ImportanceQuery query,
                                          std::uint32_t stride, float* scores) {
   const std::uint32_t lane = threadIdx.x % 32, list = blockIdx.y, sequence = blockIdx.z;
   const std::uint32_t token = blockIdx.x * kListWarps + threadIdx.x / 32;
-  if (token + 1 >= batch.lengths[sequence]) return;  // a whole warp
+  if (token + 1 >= batch.lengths[sequence]) return;  // uniform over the warp
   const std::uint32_t heads = shape.kv_heads / gridDim.y, group = shape.heads / shape.kv_heads;
   float importance = query.largest ? -FLT_MAX : 0.0f;
   for (std::uint32_t head = list * heads; head < (list + 1) * heads; ++head) {

@@ -11,12 +11,12 @@ __device__ __forceinline__ float dot_by_warp(const float* a, const __half* b, st
   return warp_sum(sum);
 }
 
-/// Grid (blocks of new tokens, kv heads, sequences), one warp per token.
+/// Projects new keys. Grid (blocks of new tokens, kv heads, sequences), one warp per token.
 static __global__ void project_keys_kernel(SequenceView batch, CacheShape shape, const __half* keys, const float* skew,
                                            std::uint32_t columns, float* projected) {
   const HeadPlace place(batch, blockIdx.z, blockIdx.y, shape.kv_heads);
   const std::uint32_t token = place.first + blockIdx.x * kListWarps + threadIdx.x / 32;
-  if (token >= place.length) return;  // a whole warp
+  if (token >= place.length) return;  // uniform over the warp
   const std::size_t row = place.head * shape.capacity + token;
   for (std::uint32_t c = 0; c < columns; ++c) {
     const float value = dot_by_warp(skew + (place.head * columns + c) * shape.d, keys + row * shape.d, shape.d);
@@ -24,7 +24,8 @@ static __global__ void project_keys_kernel(SequenceView batch, CacheShape shape,
   }
 }
 
-/// The group's queries by the columns, summed: partial [sequences][kv heads][columns]. Grid (kv heads, sequences).
+/// Projects the queries of a group on the columns and sums them: partial [sequences][kv heads][columns]. Grid (kv
+/// heads, sequences).
 static __global__ void project_queries_kernel(SequenceView batch, CacheShape shape, SpeculationArguments s,
                                               float* partial) {
   const HeadPlace place(batch, blockIdx.y, blockIdx.x, shape.kv_heads);
@@ -40,7 +41,7 @@ static __global__ void project_queries_kernel(SequenceView batch, CacheShape sha
   }
 }
 
-/// Grid (kv heads, sequences): scores, and how many come within the threshold of the largest.
+/// Computes scores, and the number of scores within the threshold of the largest. Grid (kv heads, sequences).
 static __global__ void speculated_scores_kernel(SequenceView batch, CacheShape shape, SpeculationArguments s,
                                                 const float* partial, float scale, float* scores,
                                                 std::uint32_t* within) {
@@ -63,7 +64,7 @@ static __global__ void speculated_scores_kernel(SequenceView batch, CacheShape s
   if (threadIdx.x == 0) within[place.list] = all;
 }
 
-/// Grid (sequences), one thread per head.
+/// Computes the number of tokens to fetch. Grid (sequences), one thread per head.
 static __global__ void fetch_counts_kernel(SequenceView batch, CacheShape shape, SpeculationArguments s,
                                            const std::uint32_t* within, std::uint32_t* counts) {
   const std::uint32_t sequence = blockIdx.x, length = batch.lengths[sequence];

@@ -6,8 +6,8 @@
 
 namespace csdsim::host::cuda {
 
-/// q and out are [rows][heads * d], k and v [rows][kv_heads * d], rows *_stride elements apart. Sequence i has rows
-/// starts[i] to starts[i + 1].
+/// q and out are [rows][heads * d], k and v [rows][kv_heads * d], with row strides *_stride in elements. Sequence i has
+/// rows starts[i] to starts[i + 1].
 template <class T>
 struct PrefillArguments {
   const T* q;
@@ -23,16 +23,16 @@ struct PrefillArguments {
   float scale;
 };
 
-inline constexpr std::uint32_t kPrefillTile = 64;  ///< queries of a block, and keys that it works on at a time
+inline constexpr std::uint32_t kPrefillTile = 64;  ///< queries per block, and keys that it processes at a time
 inline constexpr std::uint32_t kPrefillWarps = 4;
 
-/// Rows are padded by 16 bytes: eight rows of a matrix load then lie in different banks.
+/// Rows are padded by 16 bytes, so that the eight rows of a matrix load are in different banks.
 template <std::uint32_t D>
 constexpr std::size_t prefill_shared_bytes() {
   return std::size_t{5} * kPrefillTile * (D + 8) * 2;
 }
 
-/// Copies rows first to first + 64 of one head to shared memory; rows from `end` on, and elements from d on, are zero.
+/// Copies rows first to first + 64 of one head to shared memory. Rows from `end` on and elements from d on become zero.
 template <class T, std::uint32_t D>
 __device__ __forceinline__ void load_rows(const T* head, std::size_t stride, std::uint32_t first, std::uint32_t end,
                                           std::uint32_t d, T* to) {
@@ -44,12 +44,12 @@ __device__ __forceinline__ void load_rows(const T* head, std::size_t stride, std
 }
 
 /// Grid (tiles of 64 queries of the longest sequence, heads, sequences); d a multiple of 8, at most D; 16-byte aligned
-/// rows; sm_80. A warp has 16 queries. Keys and values of the next tile travel while this one is computed.
+/// rows; sm_80. A warp has 16 queries. Keys and values of the next tile are copied while this tile is computed.
 template <class T, std::uint32_t D>
 __global__ void __launch_bounds__(32 * kPrefillWarps) prefill_tile_kernel(PrefillArguments<T> a) {
   constexpr std::uint32_t kPitch = D + 8, kTile = kPrefillTile * kPitch;
   const std::uint32_t head = blockIdx.y, start = a.starts[blockIdx.z], length = a.starts[blockIdx.z + 1] - start;
-  // The longest tiles first.
+  // Start the longest tiles first.
   const std::uint32_t first_query = (gridDim.x - 1 - blockIdx.x) * kPrefillTile;
   if (first_query >= length) return;
   const std::uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(32 * kPrefillWarps) prefill_tile_kernel(Prefil
       for (std::uint32_t n = 0; n < kPrefillTile / 8; ++n) {
 #pragma unroll
         for (std::uint32_t e = 2 * half; e < 2 * half + 2; ++e) {
-          // Key 0 is visible to every row, so top is a true score and masked ones become 0.
+          // Key 0 is visible to every row, so `top` is finite and masked scores become 0.
           s[n][e] = expf(s[n][e] - top);
           sum[half] += s[n][e];
         }
@@ -167,8 +167,8 @@ __global__ void __launch_bounds__(32 * kPrefillWarps) prefill_tile_kernel(Prefil
   }
 }
 
-/// Any d up to 256 and any GPU. Grid (rows of the longest sequence, heads, sequences), one block per query; shared
-/// memory as decode_generic_kernel.
+/// Supports any d up to 256 and any GPU. Grid (rows of the longest sequence, heads, sequences), one block per query;
+/// shared memory as for decode_generic_kernel.
 template <class T>
 __global__ void prefill_generic_kernel(PrefillArguments<T> a) {
   const std::uint32_t head = blockIdx.y, start = a.starts[blockIdx.z], length = a.starts[blockIdx.z + 1] - start;

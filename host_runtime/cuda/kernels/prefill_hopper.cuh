@@ -1,6 +1,6 @@
-// Dense causal attention on sm_90, in the manner of FlashAttention-3 (arXiv 2407.08608): a producer warpgroup feeds
-// tiles of keys and values through the copy engine; two consumer warpgroups of 64 queries each compute the scores of
-// the next tile while the product of the present one with the values is under way.
+// Dense causal attention on sm_90, like FlashAttention-3 (arXiv 2407.08608): a producer warpgroup loads tiles of keys
+// and values through the copy engine; two consumer warpgroups of 64 queries each compute the scores of the next tile
+// while the product of the current tile with the values runs.
 #pragma once
 
 #include <cfloat>
@@ -9,24 +9,24 @@
 
 namespace csdsim::host::cuda {
 
-inline constexpr std::uint32_t kHopperTile = 128;  ///< queries of a block, keys of a tile, elements of a head
+inline constexpr std::uint32_t kHopperTile = 128;  ///< queries per block, keys per tile, elements per head
 inline constexpr std::uint32_t kHopperThreads = 3 * 128;
 inline constexpr std::uint32_t kHopperStages = 2;
 inline constexpr std::uint32_t kPanelBytes = kHopperTile * 128;  ///< 64 elements of 128 rows
 inline constexpr std::uint32_t kMatrixBytes = 2 * kPanelBytes;   ///< 128 elements of 128 rows
 inline constexpr std::uint32_t kRowGroupBytes = 8 * 128;         ///< eight rows of a panel
-/// Queries, stages of keys and values, barriers, and what it takes to begin at a multiple of 1,024.
+/// Queries, stages of keys and values, barriers, and padding to start at a multiple of 1,024.
 inline constexpr std::size_t kHopperSharedBytes = (1 + 2 * kHopperStages) * kMatrixBytes + 128 + 1024;
 
 /// Boxes of the maps are 64 elements of one head of 128 rows. Sequence i has rows starts[i] to starts[i + 1] of q, k, v
-/// and out [rows][heads * 128], those of out `out_stride` apart.
+/// and out [rows][heads * 128]; out has row stride `out_stride`.
 template <class T>
 struct HopperArguments {
   T* out;
   const std::uint32_t* starts;
   std::size_t out_stride;
   std::uint32_t group;
-  float scale;  ///< of scores, times log2(e): powers of two are what the hardware has
+  float scale;  ///< scale of scores times log2(e), because the hardware computes powers of two
 };
 
 struct HopperShared {
@@ -53,7 +53,7 @@ struct HopperShared {
   }
 };
 
-/// Both panels of 128 rows of a head.
+/// Copies both panels of 128 rows of a head.
 __device__ __forceinline__ void copy_matrix(unsigned char* to, const TensorMap* map, SharedBarrier* barrier,
                                             std::uint32_t head, std::uint32_t row) {
   barrier_arrive_expecting(barrier, kMatrixBytes);
@@ -61,7 +61,7 @@ __device__ __forceinline__ void copy_matrix(unsigned char* to, const TensorMap* 
   copy_box(to + kPanelBytes, map, barrier, 64, static_cast<int>(head), static_cast<int>(row));
 }
 
-/// The scores of 64 queries with a tile of keys; not waited for.
+/// Starts the scores of 64 queries with a tile of keys, without waiting for them.
 template <class T>
 __device__ __forceinline__ void start_scores(float (&s)[16][4], std::uint32_t queries, std::uint32_t keys) {
 #pragma unroll
@@ -73,7 +73,7 @@ __device__ __forceinline__ void start_scores(float (&s)[16][4], std::uint32_t qu
   products_commit();
 }
 
-/// o += p times a tile of values; not waited for.
+/// Starts o += p times a tile of values, without waiting for it.
 template <class T>
 __device__ __forceinline__ void start_output(float (&o)[16][4], const std::uint32_t (&p)[8][4], std::uint32_t values) {
 #pragma unroll
@@ -83,8 +83,8 @@ __device__ __forceinline__ void start_output(float (&o)[16][4], const std::uint3
   products_commit();
 }
 
-/// Scores become weights relative to the running maximum; `fade` is what earlier weights are to be multiplied by. Index
-/// 0 is row g, 1 row g + 8 of the warp's rows (see multiply_tile).
+/// Converts scores to weights relative to the running maximum; `fade` is the factor for earlier weights. Index 0 is row
+/// g, index 1 row g + 8 of the warp's rows (see multiply_tile).
 __device__ __forceinline__ void soften(float (&s)[16][4], float scale, float (&maximum)[2], float (&sum)[2],
                                        float (&fade)[2]) {
 #pragma unroll
@@ -119,14 +119,14 @@ __device__ __forceinline__ void pack_weights(const float (&s)[16][4], std::uint3
   }
 }
 
-/// One warpgroup's 64 queries, from the diagonal tile down to tile 0.
+/// Processes the 64 queries of one warpgroup, from the diagonal tile down to tile 0.
 template <class T>
 __device__ __forceinline__ void consume_tiles(const HopperArguments<T>& a, const HopperShared& shared,
                                               std::uint32_t shared_base, std::uint32_t first_query,
                                               std::uint32_t length, std::uint32_t start, std::uint32_t head,
                                               std::uint32_t tiles) {
   const std::uint32_t thread = threadIdx.x - 128, lane = thread % 32, g = lane / 4, t = lane % 4;
-  const std::uint32_t warp_row = thread / 32 * 16;  // of the block's queries: 64 a warpgroup
+  const std::uint32_t warp_row = thread / 32 * 16;  // first row of the warp in its warpgroup's 64 queries
   const std::uint32_t queries = shared_base + thread / 128 * 8 * kRowGroupBytes;
   const std::uint32_t keys = shared_base + kMatrixBytes, values = keys + kHopperStages * kMatrixBytes;
   const auto release = [&](SharedBarrier* barrier) {
@@ -197,15 +197,15 @@ __device__ __forceinline__ void consume_tiles(const HopperArguments<T>& a, const
   }
 }
 
-/// Grid (tiles of 128 queries of the longest sequence, heads, sequences). A tile of keys may reach into the rows of the
-/// next sequence: they are masked, but must be finite.
+/// Grid (tiles of 128 queries of the longest sequence, heads, sequences). A tile of keys may extend into the rows of
+/// the next sequence; they are masked, but must be finite.
 template <class T>
 __global__ void __launch_bounds__(kHopperThreads, 1)
     prefill_hopper_kernel(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
                           const __grid_constant__ TensorMap v, const HopperArguments<T> a) {
 #if defined(CSDSIM_CUDA_EMULATION) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   const std::uint32_t head = blockIdx.y, start = a.starts[blockIdx.z], length = a.starts[blockIdx.z + 1] - start;
-  // The longest tiles first.
+  // Start the longest tiles first.
   const std::uint32_t first_query = (gridDim.x - 1 - blockIdx.x) * kHopperTile;
   if (first_query >= length) return;
   const std::uint32_t tiles = first_query / kHopperTile + 1;
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
     consume_tiles(a, shared, shared_address(shared.queries), first_query, length, start, head, tiles);
   }
 #else
-  asm volatile("trap;");  // compiled for sm_90 without its own instructions: an error, not a wrong answer
+  asm volatile("trap;");  // compiled for sm_90 without the sm_90a instructions: stop instead of a wrong result
 #endif
 }
 

@@ -1,4 +1,4 @@
-// What the kernels of the attention methods share: the sequences of a batch, sums over a block, the k-th largest.
+// Shared code of the kernels of the attention methods: the sequences of a batch, sums over a block, the k-th largest.
 #pragma once
 
 #include <cfloat>
@@ -14,8 +14,8 @@ inline constexpr std::uint32_t kListWarps = kListThreads / 32;
 /// One KV head of one sequence of a batch.
 struct HeadPlace {
   std::uint32_t first, length;
-  std::size_t list;  ///< among [sequences][kv heads]
-  std::size_t head;  ///< among [slots][kv heads]
+  std::size_t list;  ///< index in [sequences][kv heads]
+  std::size_t head;  ///< index in [slots][kv heads]
 
   __device__ __forceinline__ HeadPlace(const SequenceView& batch, std::uint32_t sequence, std::uint32_t kv_head,
                                        std::uint32_t kv_heads)
@@ -31,10 +31,10 @@ __device__ __forceinline__ float dot_by_warp(const __half* a, const __half* b, s
   return warp_sum(sum);
 }
 
-/// The sum over the block, to every thread. `scratch` holds one value per warp.
+/// Returns the sum over the block to every thread. `scratch` holds one value per warp.
 __device__ __forceinline__ std::uint32_t block_count(std::uint32_t value, std::uint32_t* scratch) {
   for (int lane = 16; lane > 0; lane /= 2) value += shuffle_xor(value, lane);
-  __syncthreads();  // all reads of its former contents are done
+  __syncthreads();  // all threads have read the previous contents
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
   __syncthreads();
   std::uint32_t sum = 0;
@@ -42,7 +42,7 @@ __device__ __forceinline__ std::uint32_t block_count(std::uint32_t value, std::u
   return sum;
 }
 
-/// The same for a maximum and the sum of exponentials relative to it.
+/// Returns the maximum over the block, and the sum of exponentials relative to it, to every thread.
 __device__ __forceinline__ float2 block_softmax(float2 own, float2* scratch) {
   const auto merge = [](float2 a, float2 b) {
     const float top = fmaxf(a.x, b.x);
@@ -57,7 +57,7 @@ __device__ __forceinline__ float2 block_softmax(float2 own, float2* scratch) {
   return all;
 }
 
-/// An unsigned number whose order is that of the floats; NaN is smallest.
+/// Maps a float to an unsigned number with the same order; NaN is smallest.
 __device__ __forceinline__ std::uint32_t ordered_bits(float value) {
   if (value != value) return 0;
   if (value == 0) value = 0;  // -0 is equal
@@ -66,8 +66,8 @@ __device__ __forceinline__ std::uint32_t ordered_bits(float value) {
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-/// Of n items, each with a score and a number of tokens: the ordered bits of the score at which `count` tokens (at
-/// least 1) are reached from the top, 0 if there are fewer. By the whole block.
+/// For n items, each with a score and a number of tokens: returns the ordered bits of the score at which the items from
+/// the top contain `count` (at least 1) tokens; 0 if there are fewer tokens. The whole block must call it.
 template <class Score, class Tokens>
 __device__ __forceinline__ std::uint32_t reached(std::uint32_t n, std::uint32_t count, Score score, Tokens tokens,
                                                  std::uint32_t* scratch) {

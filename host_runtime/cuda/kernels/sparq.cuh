@@ -1,11 +1,11 @@
-// SparQ (arXiv 2312.04985): scores from a few components of the query, and the mean of the values that are left out.
+// SparQ (arXiv 2312.04985): scores from a few components of the query, and the mean of the omitted values.
 #pragma once
 
 #include "host_runtime/cuda/kernels/sequences.cuh"
 
 namespace csdsim::host::cuda {
 
-/// Grid (blocks of new tokens, kv heads, sequences), one thread per token.
+/// Stores new keys component by component. Grid (blocks of new tokens, kv heads, sequences), one thread per token.
 static __global__ void extend_components_kernel(SequenceView batch, CacheShape shape, const __half* keys,
                                                 __half* components) {
   const HeadPlace place(batch, blockIdx.z, blockIdx.y, shape.kv_heads);
@@ -17,7 +17,7 @@ static __global__ void extend_components_kernel(SequenceView batch, CacheShape s
   }
 }
 
-/// Grid (kv heads, sequences): mean += (v - mean) / tokens, token by token.
+/// Updates the mean of the values, mean += (v - mean) / tokens, token by token. Grid (kv heads, sequences).
 static __global__ void extend_means_kernel(SequenceView batch, CacheShape shape, const __half* values, float* means) {
   const HeadPlace place(batch, blockIdx.y, blockIdx.x, shape.kv_heads);
   for (std::uint32_t i = threadIdx.x; i < shape.d; i += blockDim.x) {
@@ -30,7 +30,7 @@ static __global__ void extend_means_kernel(SequenceView batch, CacheShape shape,
   }
 }
 
-/// Grid (kv heads, sequences); shared memory: d magnitudes and d marks.
+/// Chooses the components of the query. Grid (kv heads, sequences); shared memory: d magnitudes and d marks.
 static __global__ void choose_components_kernel(SequenceView batch, CacheShape shape, const __half* q, std::uint32_t r,
                                                 std::uint32_t* chosen, float* tau) {
   const HeadPlace place(batch, blockIdx.y, blockIdx.x, shape.kv_heads);
@@ -64,7 +64,7 @@ static __global__ void choose_components_kernel(SequenceView batch, CacheShape s
       all += size;
       if (best[i]) part += size;
     }
-    // A query (or its chosen part) of zeros scores every token 0, whatever tau is.
+    // If the query or its chosen part is zero, every score is 0 for any tau.
     const auto width = static_cast<float>(d);
     tau[place.list * group + g] = sqrtf(part > 0 && r < d ? width * part / all : width);
   }
@@ -72,7 +72,7 @@ static __global__ void choose_components_kernel(SequenceView batch, CacheShape s
 
 inline constexpr std::uint32_t kLogitGroup = 8;  ///< query heads that read a component together
 
-/// Grid (blocks of tokens, kv heads, sequences), one thread per token.
+/// Computes logits from the chosen components. Grid (blocks of tokens, kv heads, sequences), one thread per token.
 static __global__ void component_logits_kernel(SequenceView batch, CacheShape shape, const __half* q,
                                                const __half* components, const std::uint32_t* chosen, const float* tau,
                                                std::uint32_t r, std::uint32_t stride, float* logits) {
@@ -100,7 +100,8 @@ static __global__ void component_logits_kernel(SequenceView batch, CacheShape sh
   }
 }
 
-/// Grid (blocks of tokens, kv heads, sequences), one thread per token.
+/// Combines the logits of a group's heads into scores. Grid (blocks of tokens, kv heads, sequences), one thread per
+/// token.
 static __global__ void combine_logits_kernel(SequenceView batch, CacheShape shape, const float* logits,
                                              std::uint32_t stride, const float2* softmax, bool probabilities,
                                              float* scores) {
@@ -116,14 +117,14 @@ static __global__ void combine_logits_kernel(SequenceView batch, CacheShape shap
   scores[place.list * stride + token] = sum;
 }
 
-/// Grid (heads, sequences).
+/// Blends the mean of the values into the output. Grid (heads, sequences).
 static __global__ void blend_mean_kernel(SequenceView batch, CacheShape shape, BlendArguments b, float* out) {
   const std::uint32_t group = shape.heads / shape.kv_heads, d = shape.d;
   const HeadPlace place(batch, blockIdx.y, blockIdx.x / group, shape.kv_heads);
   const std::size_t head = std::size_t{blockIdx.y} * shape.heads + blockIdx.x;
   const std::uint32_t count = min(b.counts[place.list], place.length);
   const std::uint32_t* chosen = b.chosen + place.list * b.stride;
-  if (count == place.length) {  // dense: nothing is left out
+  if (count == place.length) {  // dense: no token is omitted
     if (threadIdx.x == 0) b.alpha[head] = 1;
     return;
   }

@@ -26,7 +26,7 @@ std::string_view drive_system_of(const SystemKinds& systems, std::string_view me
     if (std::find(methods.begin(), methods.end(), system->method()) == methods.end())
       methods.emplace_back(system->method());
   }
-  throw UserError(fmt::format("no offload system attends in the drive by '{}'; there are systems for: {}",
+  throw UserError(fmt::format("no offload system runs attention method '{}' in the drive; supported: {}",
                               printable(method), join(methods)));
 }
 

@@ -1,4 +1,4 @@
-// The offload systems that csdsim comes with.
+// The built-in offload systems.
 #pragma once
 
 #include <string_view>
@@ -7,11 +7,11 @@
 
 namespace csdsim::host {
 
-/// In the order in which they are listed to users; the first is the default of a scenario.
+/// The built-in systems in the order of `csdsim list`; the first is the default of a scenario.
 SystemKinds builtin_systems();
 
-/// The first system of `systems` that keeps K and V in drives and whose attention is this method. UserError, which
-/// lists the methods that have one, if there is none.
+/// The first system of `systems` that keeps K and V in drives and attends by this method. If there is none, throws
+/// UserError that lists the supported methods.
 std::string_view drive_system_of(const SystemKinds& systems, std::string_view method);
 
 }  // namespace csdsim::host

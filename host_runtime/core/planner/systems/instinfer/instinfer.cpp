@@ -10,7 +10,7 @@ namespace csdsim::host {
 namespace {
 
 void describe_method(ParamVisitor& v, DriveMethod& stated) {
-  v.param("method", stated, "Says the method again; has to agree with kind.", paper("InstInfer VI-A"));
+  v.param("method", stated, "Repeats the method; must agree with kind.", paper("InstInfer VI-A"));
 }
 
 void check_method(config::Problems& problems, DriveMethod stated, DriveMethod own, std::string_view kind) {
@@ -44,14 +44,14 @@ std::unique_ptr<Planner> InstinferDense::plan(const PlannerInputs& inputs) const
 void InstinferSparf::describe(ParamVisitor& v) {
   describe_method(v, stated);
   v.param("ratio", sparf.ratio, {Ratio::of(1, 1024), Ratio{1, 1}}, "Compression ratio.", paper("InstInfer VI-A: 1/8"));
-  v.param("ratio_mode", sparf.mode, "What the ratio counts.",
+  v.param("ratio_mode", sparf.mode, "What the ratio applies to.",
           assumed("the paper does not define it; both readings are offered"));
   v.optional("r", sparf.r, "auto", {1, 1024}, "Components of q that approximate the scores; auto follows from ratio.",
              assumed("follows from ratio"));
-  v.optional("k", sparf.k, "auto", {1, 16'777'216}, "Tokens attended; auto follows from ratio.",
+  v.optional("k", sparf.k, "auto", {1, 16'777'216}, "Tokens attended to; auto follows from ratio.",
              assumed("follows from ratio"));
   v.optional("l", sparf.local, "auto", {0, 16'777'216},
-             "Newest tokens that are always attended, counted in k; auto is k/4.",
+             "Newest tokens that are always attended to, counted in k; auto is k/4.",
              paper("SparQ (arXiv 2312.04985), as recalled: l = k/4"));
 }
 
@@ -59,7 +59,7 @@ void InstinferSparf::check(config::Problems& problems, const SystemContext& cont
   check_method(problems, stated, DriveMethod::sparf, kKind);
   for (const std::string& unused : unused_parameters())
     problems.refuse_unused(fmt::format("system.{}", unused), problems.stronger("system.r", "system.k"),
-                           "r and k say it all");
+                           "r and k are both given");
   const std::uint32_t d = context.head_dim;
   if (sparf.r && d > 0)
     problems.require(*sparf.r <= d, {"system.r", "model.head_dim"},

@@ -1,4 +1,4 @@
-// InstInfer, dense and SparF: parameters, needs and checks. The operations are in planner.h.
+// InstInfer, dense and SparF: parameters, requirements and checks. The operations are in planner.h.
 //
 // "InstInfer: In-Storage Attention Offloading for Cost-Effective Long-Context LLM Inference".
 #pragma once
@@ -15,7 +15,7 @@ class InstinferDense final : public CopyableSystem<InstinferDense> {
   static constexpr std::string_view kKind = "instinfer-dense";
   static constexpr std::string_view kDoc = "InstInfer with dense attention in the drive.";
 
-  DriveMethod stated = DriveMethod::dense;  ///< parameter `method`, which has to agree with the kind
+  DriveMethod stated = DriveMethod::dense;  ///< parameter `method`, which must agree with the kind
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
@@ -26,7 +26,7 @@ class InstinferDense final : public CopyableSystem<InstinferDense> {
   std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings&) const override { return {}; }
 };
 
-/// SparF attention in the drives: SparQ, loaded page by page in two steps.
+/// SparF attention in the drives: SparQ on flash pages, in two steps.
 class InstinferSparf final : public CopyableSystem<InstinferSparf> {
  public:
   static constexpr std::string_view kKind = "instinfer-sparf";
@@ -58,14 +58,14 @@ namespace csdsim {
 template <>
 struct EnumValues<host::DriveMethod> {
   static constexpr EnumValue<host::DriveMethod> values[] = {
-      {host::DriveMethod::dense, "dense", "Every token is attended."},
+      {host::DriveMethod::dense, "dense", "Attends to every token."},
       {host::DriveMethod::sparf, "sparf", "SparQ on flash pages in two steps."}};
 };
 template <>
 struct EnumValues<host::RatioMode> {
   static constexpr EnumValue<host::RatioMode> values[] = {
       {host::RatioMode::uniform, "uniform", "The ratio applies to components and to tokens: r = ratio d, k = ratio S."},
-      {host::RatioMode::traffic, "traffic", "The ratio is that of all elements moved; k follows from it."}};
+      {host::RatioMode::traffic, "traffic", "The ratio applies to all elements moved; k follows from it."}};
 };
 
 }  // namespace csdsim

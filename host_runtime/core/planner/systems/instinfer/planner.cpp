@@ -65,7 +65,7 @@ void InstInfer::prefill(OperationSink& sink) {
       const OperationId qkv =
           sink.add(OpKind::attention_inputs, Resource::gpu(), tag, model.attention_inputs(tokens[mb]),
                    std::move(free_buffer), projections(tag, tokens[mb]));
-      // K and V may be on their way already; the attention has them with its queries.
+      // K and V may already have left for the drives, so attention declares only its queries.
       const TensorName queries = TensorName::of(TensorClass::queries, tag);
       const SizedTensor output = attention_output(tag, {}, tokens[mb]);
       const OperationId attention =
@@ -115,7 +115,7 @@ void InstInfer::decode(OperationSink& sink, std::uint32_t step) {
         const SizedTensor kv{TensorName::of(TensorClass::new_kv, tag, shards_[d]), work.to_drive - work.from_drive};
         const SizedTensor output = attention_output(tag, shards_[d], sequences);
         Ids deps = staged(sink, ResourceKind::gpu_to_host, tag, LinkPayload::kv, {qkv}, {q, kv});
-        // Later steps are behind the first one, so it alone has to wait for the prefill's K and V.
+        // Only the first step waits for K and V of the prefill; later steps follow it.
         if (!kept_.empty()) deps.push_back(kept_[mb][layer][d]);
         TensorUses uses{.reads = {q.name, kv.name},
                         .writes = {output, cache(tag, shards_[d], work)},
