@@ -8,14 +8,11 @@
 
 namespace csdsim::experiment {
 
-using scenario::RunOptions;
-using scenario::RunResult;
-
 /// Version of the layout of result.json. It grows; nothing in it changes its meaning.
 inline constexpr int kResultSchema = 1;
 
 /// UserError for what only a run can find out (a drive that is too small, a broken checkpoint).
-RunResult run_scenario(const scenario::Scenario& scenario, const RunOptions& options = {});
+scenario::RunResult run_scenario(const scenario::Scenario& scenario, const scenario::RunOptions& options = {});
 
 /// Version, compiler and build type, as results carry them.
 nlohmann::ordered_json build_info();

@@ -18,19 +18,19 @@ namespace csdsim::scenario {
 enum class DataMode : std::uint8_t { timing, carried };
 
 /// Picks where tokens cluster: a share of the token pages is touched.
-struct ClusteredSelection {
+struct ClusteredSelectionConfig {
   static constexpr std::string_view kKind = "clustered";
   static constexpr std::string_view kDoc = "Selected tokens share pages: a given share of the token pages is touched.";
   Ratio token_page_fraction = Ratio::of(1, 4);
 };
 /// Picks recorded on a real checkpoint by `csdsim eval --record`.
-struct RecordedSelection {
+struct RecordedSelectionConfig {
   static constexpr std::string_view kKind = "recorded";
   static constexpr std::string_view kDoc =
       "Selections recorded by csdsim eval --record, stretched to the run's contexts and heads.";
   InputPath file;
 };
-using SelectionConfig = std::variant<ClusteredSelection, RecordedSelection>;
+using SelectionConfig = std::variant<ClusteredSelectionConfig, RecordedSelectionConfig>;
 
 /// Which part of a long run is simulated.
 struct SamplingConfig {
@@ -63,8 +63,8 @@ struct Scenario {
   std::vector<std::string> plugin_files;  ///< shared libraries that add kinds; absolute
 };
 
-void describe(ParamVisitor& v, ClusteredSelection& c);
-void describe(ParamVisitor& v, RecordedSelection& c);
+void describe(ParamVisitor& v, ClusteredSelectionConfig& c);
+void describe(ParamVisitor& v, RecordedSelectionConfig& c);
 void describe(ParamVisitor& v, SamplingConfig& c);
 void describe(ParamVisitor& v, SimulationConfig& c);
 void describe(ParamVisitor& v, Scenario& c);

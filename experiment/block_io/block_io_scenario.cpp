@@ -14,13 +14,13 @@ std::string_view fill_statement(const BlockIoSetup& setup) {
                               : "the drive was filled instantly before the first request";
 }
 
-BlockIoProgress progress_of(const RunOptions& options) {
+BlockIoProgress progress_of(const scenario::RunOptions& options) {
   return [&options](std::string_view what, std::uint64_t done, std::uint64_t total) {
     if (options.progress) options.progress(what, done, total);
   };
 }
 
-void refuse_operation_trace(const RunOptions& options, std::string_view kind) {
+void refuse_operation_trace(const scenario::RunOptions& options, std::string_view kind) {
   if (options.trace) throw UserError(fmt::format("--trace: {} runs have no operations to trace", kind));
 }
 
@@ -43,7 +43,7 @@ workload::SyntheticConfig synthetic_config(const BlockIoWorkload& work, Bytes bl
   return config;
 }
 
-RunResult BlockIoWorkload::run(const scenario::Scenario& s, const RunOptions& options) const {
+scenario::RunResult BlockIoWorkload::run(const scenario::Scenario& s, const scenario::RunOptions& options) const {
   refuse_operation_trace(options, kKind);
   const WallClock clock;
   const BlockIoWorkload& work = *this;

@@ -19,10 +19,10 @@ inline Bytes share_of(Bytes capacity, Ratio share) {
 /// What the drive held before the first request, in words.
 std::string_view fill_statement(const BlockIoSetup& setup);
 
-BlockIoProgress progress_of(const RunOptions& options);
+BlockIoProgress progress_of(const scenario::RunOptions& options);
 
 /// UserError if an operation trace is asked for: runs of block commands have no operations.
-void refuse_operation_trace(const RunOptions& options, std::string_view kind);
+void refuse_operation_trace(const scenario::RunOptions& options, std::string_view kind);
 
 /// The parameters that block_io and trace have in common, as a setup. `Workload` is one of the two.
 template <class Workload>

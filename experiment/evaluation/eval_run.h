@@ -33,7 +33,7 @@ struct EvalRequest {
   host::EvaluationOptions options;
   /// Whether the selections of the only setting are to be recorded, and of so many decode steps one.
   std::optional<std::uint32_t> record_every;
-  Processor processor = Processor::cpu;  ///< of everything but decoding attention
+  host::Processor processor = host::Processor::cpu;  ///< of everything but decoding attention
 };
 
 struct EvalResult {

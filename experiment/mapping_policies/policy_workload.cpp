@@ -46,7 +46,7 @@ void PolicyWorkload::check(scenario::Checker& c) {
   c.require(ftl::kv_mapping(s.platform.device.ftl.mapping) != nullptr,
             {"platform.device.ftl.mapping.kind", "workload.kind"},
             "platform.device.ftl.mapping.kind: page keeps no KV cache: name a mapping policy");
-  auto* recorded = std::get_if<scenario::RecordedSelection>(&s.simulation.selection);
+  auto* recorded = std::get_if<scenario::RecordedSelectionConfig>(&s.simulation.selection);
   if (recorded == nullptr || !c.readable({"simulation.selection"})) return;
   if (recorded->file.given.empty()) {
     c.error_at("simulation.selection", "simulation.selection: kind recorded needs the file that was recorded");
