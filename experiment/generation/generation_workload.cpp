@@ -33,7 +33,7 @@ void GenerationWorkload::prune(nlohmann::ordered_json& config, const scenario::S
   if (scenario.simulation.data == scenario::DataMode::carried) scenario::erase_path(config, "simulation.selection");
 }
 
-host::GenerationWorkload GenerationWorkload::lengths() const {
+host::BatchLengths GenerationWorkload::lengths() const {
   return {.prompt_tokens = std::vector<std::uint32_t>(batch, prompts ? 0 : input_tokens),
           .output_tokens = output_tokens};
 }

@@ -35,7 +35,7 @@ struct GenerationMetrics {
 };
 
 /// Times of a complete run: the prefill and every decode step. InternalError otherwise.
-GenerationTimes generation_times(const ExecutionReport& report, const GenerationWorkload& workload);
+GenerationTimes generation_times(const ExecutionReport& report, const BatchLengths& workload);
 
 GenerationMetrics generation_metrics(const GenerationTimes& times);
 

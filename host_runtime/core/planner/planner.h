@@ -41,7 +41,7 @@ class Planner {
 /// A batch that generates the same number of tokens after prompts of any lengths. Sequence i is SequenceId{i}.
 /// The prefill yields the first token; output_tokens - 1 decode steps follow. In decode step s, from 0, sequence i
 /// appends token prompt_tokens[i] + s and attends over prompt_tokens[i] + s + 1 tokens.
-struct GenerationWorkload {
+struct BatchLengths {
   std::vector<std::uint32_t> prompt_tokens = {};
   std::uint32_t output_tokens = 1;
 
@@ -60,7 +60,7 @@ struct PlanSpan {
 /// What every system plans from; a system's own parameters stand beside its planner.
 struct PlannerInputs {
   ModelShape model;
-  GenerationWorkload workload;
+  BatchLengths workload;
   PlanSpan span = {};
   std::uint32_t drives = 1;
   std::uint32_t mini_batches = 2;  ///< source: assumed, InstInfer states no micro-batch size

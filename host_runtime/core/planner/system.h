@@ -65,7 +65,7 @@ class OffloadSystem {
   /// Parameters that have no effect beside the others: they are left out of the effective configuration.
   virtual std::vector<std::string> unused_parameters() const { return {}; }
 
-  virtual SystemNeeds needs(const ModelShape& model, const GenerationWorkload& workload) const = 0;
+  virtual SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const = 0;
   /// Streams the operations of a run. UserError for sizes that do not fit together.
   virtual std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const = 0;
 

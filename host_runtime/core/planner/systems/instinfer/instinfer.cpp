@@ -33,7 +33,7 @@ void InstinferDense::check(config::Problems& problems, const SystemContext&) con
   check_method(problems, stated, DriveMethod::dense, kKind);
 }
 
-SystemNeeds InstinferDense::needs(const ModelShape& model, const GenerationWorkload&) const {
+SystemNeeds InstinferDense::needs(const ModelShape& model, const BatchLengths&) const {
   return instinfer_needs(model, false);
 }
 
@@ -82,7 +82,7 @@ std::vector<std::string> InstinferSparf::unused_parameters() const {
   return {};
 }
 
-SystemNeeds InstinferSparf::needs(const ModelShape& model, const GenerationWorkload&) const {
+SystemNeeds InstinferSparf::needs(const ModelShape& model, const BatchLengths&) const {
   return instinfer_needs(model, true);
 }
 

@@ -19,7 +19,7 @@ class InstinferDense final : public CopyableSystem<InstinferDense> {
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
-  SystemNeeds needs(const ModelShape& model, const GenerationWorkload& workload) const override;
+  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   std::string_view method() const override { return "dense"; }
   MethodSettings method_settings() const override { return {}; }
@@ -41,7 +41,7 @@ class InstinferSparf final : public CopyableSystem<InstinferSparf> {
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
   std::vector<std::string> unused_parameters() const override;
-  SystemNeeds needs(const ModelShape& model, const GenerationWorkload& workload) const override;
+  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   std::string_view method() const override { return "sparf"; }
   MethodSettings method_settings() const override;
