@@ -1,7 +1,6 @@
 // What modules need to know of a whole scenario: its seed, its data mode, what it keeps in the KV namespace.
 #pragma once
 
-#include "host_runtime/core/planner/gpu_model.h"
 #include "platform/platform.h"
 #include "scenario/scenario.h"
 

@@ -9,13 +9,12 @@
 #include <vector>
 
 #include "base/param.h"
+#include "ftl/core/ftl_config.h"
 #include "host_runtime/core/planner/model_spec.h"
 #include "platform/platform_config.h"
 #include "scenario/registries.h"
 
 namespace csdsim::scenario {
-
-enum class DataMode : std::uint8_t { timing, carried };
 
 /// Picks where tokens cluster: a share of the token pages is touched.
 struct ClusteredSelectionConfig {
@@ -42,7 +41,7 @@ struct SamplingConfig {
 inline constexpr std::string_view kHostComparison = "host";
 
 struct SimulationConfig {
-  DataMode data = DataMode::timing;
+  ftl::DataMode data = ftl::DataMode::timing;
   std::vector<std::string> compare;     ///< carried runs: other ways to decode the same prompts
   std::vector<std::string> comparable;  ///< what `compare` may name
   SelectionConfig selection;
@@ -70,14 +69,3 @@ void describe(ParamVisitor& v, SimulationConfig& c);
 void describe(ParamVisitor& v, Scenario& c);
 
 }  // namespace csdsim::scenario
-
-namespace csdsim {
-
-template <>
-struct EnumValues<scenario::DataMode> {
-  static constexpr EnumValue<scenario::DataMode> values[] = {
-      {scenario::DataMode::timing, "timing", "Page operations without page bytes."},
-      {scenario::DataMode::carried, "carried", "Pages hold real bytes and answers are computed from them."}};
-};
-
-}  // namespace csdsim

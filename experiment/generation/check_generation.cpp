@@ -13,10 +13,10 @@
 namespace csdsim::experiment {
 
 using csd_model::DeviceConfig;
+using ftl::DataMode;
 using ftl::KvMapping;
 using ftl::PluginMapping;
 using scenario::Checker;
-using scenario::DataMode;
 using scenario::RecordedSelectionConfig;
 using scenario::Scenario;
 using scenario::SimulationConfig;

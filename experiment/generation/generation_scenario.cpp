@@ -26,7 +26,7 @@ namespace {
 /// Which pages sparse attention touches where that is not computed. Checks that a recording is of the run's budget.
 std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario& s, const GenerationSetup& setup) {
   if (const auto* recorded = std::get_if<scenario::RecordedSelectionConfig>(&s.simulation.selection);
-      recorded && s.simulation.data == scenario::DataMode::timing) {
+      recorded && s.simulation.data == ftl::DataMode::timing) {
     auto selection = std::make_unique<engine::RecordedSelection>(read_selection(recorded->file.path));
     const host::ModelShape& model = setup.plan.model;
     for (const std::uint32_t prompt : setup.plan.workload.prompt_tokens)
@@ -86,7 +86,7 @@ GenerationScenario::GenerationScenario(const scenario::Scenario& s, const scenar
     : scenario_(s),
       options_(options),
       workload_(generation_of(s)),
-      carried_(s.simulation.data == scenario::DataMode::carried),
+      carried_(s.simulation.data == ftl::DataMode::carried),
       sampling_{.temperature = static_cast<float>(workload_.temperature.value()),
                 .top_k = workload_.top_k.value_or(0),
                 .top_p = static_cast<float>(workload_.top_p.value()),

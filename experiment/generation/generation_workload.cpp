@@ -30,7 +30,7 @@ void GenerationWorkload::prune(nlohmann::ordered_json& config, const scenario::S
     scenario::erase_path(config, "workload.batch");
     scenario::erase_path(config, "workload.input_tokens");
   }
-  if (scenario.simulation.data == scenario::DataMode::carried) scenario::erase_path(config, "simulation.selection");
+  if (scenario.simulation.data == ftl::DataMode::carried) scenario::erase_path(config, "simulation.selection");
 }
 
 host::BatchLengths GenerationWorkload::lengths() const {

@@ -37,7 +37,7 @@ void PolicyWorkload::check(scenario::Checker& c) {
     if (c.given(path)) c.error_at(path, fmt::format("{}: {}", path, kWhy));
   }
   scenario::Scenario& s = c.scenario();
-  c.require(s.simulation.data == scenario::DataMode::timing, {"simulation.data", "workload.kind"},
+  c.require(s.simulation.data == ftl::DataMode::timing, {"simulation.data", "workload.kind"},
             "simulation.data: an ftl_policies workload moves no data: use timing (csdsim test-policy compares bytes)");
   c.require(least_tokens <= most_tokens, {"workload.least_tokens", "workload.most_tokens"},
             fmt::format("workload.least_tokens: {} is more than most_tokens, {}", least_tokens, most_tokens));
