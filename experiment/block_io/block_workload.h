@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/param.h"
+#include "experiment/block_io/block_run_config.h"
 #include "experiment/requests/synthetic.h"
 #include "scenario/experiment.h"
 
@@ -44,15 +45,6 @@ struct OpenArrival {
 
 using ArrivalConfig = std::variant<ClosedArrival, OpenArrival>;
 
-enum class QueueAssignment : std::uint8_t { round_robin, stream };
-enum class Fill : std::uint8_t { none, sequential, random };
-
-/// What the drive holds before the first request.
-struct PreconditionConfig {
-  std::optional<Fill> fill;  ///< unset: in the order of the pattern
-  Ratio overwrites{0, 1};    ///< of the working set, at random, after it was filled
-};
-
 /// Block commands made by a generator.
 struct BlockIoWorkload final : scenario::CopyableExperiment<BlockIoWorkload> {
   static constexpr std::string_view kKind = "block_io";
@@ -65,17 +57,12 @@ struct BlockIoWorkload final : scenario::CopyableExperiment<BlockIoWorkload> {
   std::uint32_t queue_depth = 32;
   std::uint64_t requests = 100'000;
   std::optional<SimTime> duration;  ///< in place of requests
-  std::uint64_t warmup_requests = 0;
-  Ratio working_set = Ratio::of(8, 10);
   std::optional<Ratio> read_fraction;
   Ratio trim_fraction{0, 1};
   std::optional<Ratio> zipf_exponent;
   std::uint32_t streams = 1;
-  std::optional<std::uint32_t> queues;  ///< unset: all
-  QueueAssignment queue_assignment = QueueAssignment::round_robin;
   ArrivalConfig arrival;
-  PreconditionConfig precondition;
-  std::optional<std::uint64_t> lose_completion;
+  BlockRunConfig common{.working_set = Ratio::of(8, 10)};
 
   void describe(ParamVisitor& v) override;
   void check(scenario::Checker& c) override;
@@ -109,7 +96,6 @@ struct BackgroundWorkload {
 
 void describe(ParamVisitor& v, ClosedArrival& c);
 void describe(ParamVisitor& v, OpenArrival& c);
-void describe(ParamVisitor& v, PreconditionConfig& c);
 void describe(ParamVisitor& v, BackgroundWorkload& c);
 
 /// Requests of the pattern in logical blocks of `block` bytes on a drive that exports `capacity`.
@@ -141,19 +127,6 @@ struct EnumValues<experiment::Interarrival> {
   static constexpr EnumValue<experiment::Interarrival> values[] = {
       {experiment::Interarrival::exponential, "exponential", "Independent arrivals: a Poisson process."},
       {experiment::Interarrival::fixed, "fixed", "Like clockwork."}};
-};
-template <>
-struct EnumValues<experiment::QueueAssignment> {
-  static constexpr EnumValue<experiment::QueueAssignment> values[] = {
-      {experiment::QueueAssignment::round_robin, "round_robin", "Requests take the queues in turn."},
-      {experiment::QueueAssignment::stream, "stream", "A stream stays on its queue: stream i on i mod queues."}};
-};
-template <>
-struct EnumValues<experiment::Fill> {
-  static constexpr EnumValue<experiment::Fill> values[] = {
-      {experiment::Fill::none, "none", "The drive is new: reads of what nobody wrote need no flash."},
-      {experiment::Fill::sequential, "sequential", "The working set was written once, in order."},
-      {experiment::Fill::random, "random", "The working set was written once, in random order."}};
 };
 
 }  // namespace csdsim
