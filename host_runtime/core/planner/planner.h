@@ -64,7 +64,6 @@ struct PlannerInputs {
   PlanSpan span = {};
   std::uint32_t drives = 1;
   std::uint32_t mini_batches = 2;  ///< source: assumed, InstInfer states no micro-batch size
-  std::uint32_t kv_buffers = 2;    ///< layers of K and V on the GPU per mini-batch in the prefill; source: assumed
   /// Between GPU and drives, through host memory: a copy over the GPU's link before and after. Unset: peer to peer.
   bool through_host = false;
 };

@@ -9,8 +9,12 @@ namespace csdsim::host {
 
 namespace {
 
-void describe_method(ParamVisitor& v, DriveMethod& stated) {
+void describe_common(ParamVisitor& v, DriveMethod& stated, std::uint32_t& kv_buffers) {
   v.param("method", stated, "Says the method again; has to agree with kind.", paper("InstInfer VI-A"));
+  v.param("kv_buffers", kv_buffers, {1, 1024},
+          "Layers whose K and V the GPU holds per mini-batch during the prefill; with all of them in use, it waits for "
+          "the drives to accept the oldest.",
+          assumed("double buffering; InstInfer states no number"));
 }
 
 void check_method(config::Problems& problems, DriveMethod stated, DriveMethod own, std::string_view kind) {
@@ -27,7 +31,7 @@ SystemNeeds instinfer_needs(const ModelShape& model, bool component_major) {
 
 }  // namespace
 
-void InstinferDense::describe(ParamVisitor& v) { describe_method(v, stated); }
+void InstinferDense::describe(ParamVisitor& v) { describe_common(v, stated, kv_buffers); }
 
 void InstinferDense::check(config::Problems& problems, const SystemContext&) const {
   check_method(problems, stated, DriveMethod::dense, kKind);
@@ -38,11 +42,11 @@ SystemNeeds InstinferDense::needs(const ModelShape& model, const BatchLengths&) 
 }
 
 std::unique_ptr<Planner> InstinferDense::plan(const PlannerInputs& inputs) const {
-  return std::make_unique<InstInfer>(inputs);
+  return std::make_unique<InstInfer>(inputs, kv_buffers);
 }
 
 void InstinferSparf::describe(ParamVisitor& v) {
-  describe_method(v, stated);
+  describe_common(v, stated, kv_buffers);
   v.param("ratio", sparf.ratio, {Ratio::of(1, 1024), Ratio{1, 1}}, "Compression ratio.", paper("InstInfer VI-A: 1/8"));
   v.param("ratio_mode", sparf.mode, "What the ratio counts.",
           assumed("the paper does not define it; both readings are offered"));
@@ -87,7 +91,7 @@ SystemNeeds InstinferSparf::needs(const ModelShape& model, const BatchLengths&) 
 }
 
 std::unique_ptr<Planner> InstinferSparf::plan(const PlannerInputs& inputs) const {
-  return std::make_unique<InstInfer>(inputs, sparf);
+  return std::make_unique<InstInfer>(inputs, kv_buffers, sparf);
 }
 
 MethodSettings InstinferSparf::method_settings() const {

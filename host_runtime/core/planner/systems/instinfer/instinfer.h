@@ -16,6 +16,7 @@ class InstinferDense final : public CopyableSystem<InstinferDense> {
   static constexpr std::string_view kDoc = "InstInfer with dense attention in the drive.";
 
   DriveMethod stated = DriveMethod::dense;  ///< parameter `method`, which has to agree with the kind
+  std::uint32_t kv_buffers = 2;             ///< layers of K and V on the GPU per mini-batch in the prefill
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
@@ -33,6 +34,7 @@ class InstinferSparf final : public CopyableSystem<InstinferSparf> {
   static constexpr std::string_view kDoc = "InstInfer with SparF attention in the drive: SparQ on pages in two steps.";
 
   DriveMethod stated = DriveMethod::sparf;
+  std::uint32_t kv_buffers = 2;
   SparfParameters sparf = {};
 
   InstinferSparf() = default;
