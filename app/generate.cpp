@@ -73,7 +73,7 @@ int generate(const GenerateArguments& arguments) {
                                       : experiment::load_scenario_text(kDefaultScenario, "built-in scenario",
                                                                        std::filesystem::current_path(), sets);
 
-  experiment::RunOptions options;
+  scenario::RunOptions options;
   options.attention_on_host = arguments.attention == "host";
   options.processor = experiment::processor_named(arguments.backend);
   if (arguments.prompt) {
@@ -81,7 +81,7 @@ int generate(const GenerateArguments& arguments) {
   } else {
     options.prompt_tokens = read_token_ids(*arguments.tokens);
   }
-  experiment::RunResult result;
+  scenario::RunResult result;
   {
     report::Progress progress("generate", arguments.quiet);
     options.progress = [&](std::string_view what, std::uint64_t done, std::uint64_t total) {

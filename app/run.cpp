@@ -37,10 +37,10 @@ int run(const RunArguments& arguments) {
     if (!each.points.empty() && !arguments.point && !arguments.quiet)
       std::fprintf(stderr, "%s: has a sweep of %zu points; running its base point (csdsim sweep runs all)\n",
                    s.name.c_str(), each.points.size());
-    experiment::RunResult result;
+    scenario::RunResult result;
     {
       report::Progress progress(s.name, arguments.quiet);
-      experiment::RunOptions options;
+      scenario::RunOptions options;
       options.trace = arguments.trace;
       options.progress = [&](std::string_view what, std::uint64_t done, std::uint64_t total) {
         progress.update(what, done, total);

@@ -1,154 +1,52 @@
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <iterator>
 #include <map>
-#include <set>
 
 #include "app/commands.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
-#include "launch/sweep_store.h"
+#include "launch/point_runner.h"
 #include "report/files.h"
 #include "report/table.h"
 #include "report/text.h"
-
-extern char** environ;
 
 namespace csdsim::app {
 namespace {
 
 using nlohmann::ordered_json;
 
-/// Hash of the configuration and the build. A stored result is reused only when its key is the same.
-std::string point_key(const scenario::SweepPoint& point) {
-  const std::string text = scenario::effective_config(point.resolved.scenario).dump() + experiment::build_info().dump();
-  static const std::uint64_t program = fnv1a64(report::read_file("/proc/self/exe"));  // changes with the code
-  return fmt::format("{:016x}{:016x}", fnv1a64(text), program);
-}
-
 ordered_json axis_value(const std::string& text) {
   if (!text.empty() && text.find_first_not_of("0123456789") == std::string::npos) return std::stoull(text);
   return text;
 }
 
-/// A point that runs in a separate process, so that its failure does not stop the others.
-struct RunningPoint {
-  std::size_t index;
-  std::filesystem::path directory;
-};
+launch::Point launch_point(const scenario::SweepPoint& point) {
+  const std::string text = scenario::effective_config(point.resolved.scenario).dump() + experiment::build_info().dump();
+  launch::Point result{.name = point.name, .axes = {}, .fingerprint = fnv1a64(text)};
+  for (const auto& [path, value] : point.axes) result.axes.emplace_back(path, axis_value(value));
+  return result;
+}
 
-class SweepRun {
- public:
-  SweepRun(const SweepArguments& arguments, const scenario::Loaded& loaded, const std::filesystem::path& directory)
-      : arguments_(arguments), loaded_(loaded), directory_(directory), store_(directory) {
-    results_.resize(loaded.points.size());
-    errors_.resize(loaded.points.size());
-    if (!arguments.resume) store_.clear();
-  }
+/// `csdsim run` with what runs one point of the sweep.
+std::vector<std::string> run_arguments(const SweepArguments& sweep, std::size_t index,
+                                       const std::filesystem::path& out) {
+  std::vector<std::string> words{"run", sweep.scenario.string(), "--quiet", "--out", out.string()};
+  for (const std::string& set : sweep.overrides) words.insert(words.end(), {"--set", set});
+  words.insert(words.end(), {"--point", std::to_string(index)});
+  return words;
+}
 
-  int run() {
-    for (std::size_t i = 0; i < loaded_.points.size(); ++i) {
-      if (auto stored = store_.find(i, point_key(loaded_.points[i]))) {
-        results_[i] = std::move(*stored);
-        ++finished_;
-        note(i, "kept");
-        continue;
-      }
-      while (running_.size() >= arguments_.jobs) reap();
-      start(i);
-    }
-    while (!running_.empty()) reap();
-    store_.write_results(rows());
-    return status_;
-  }
-
-  std::vector<launch::SweepRow> rows() const {
-    std::vector<launch::SweepRow> rows;
-    for (std::size_t i = 0; i < results_.size(); ++i) {
-      launch::SweepRow row{
-          .index = i, .name = loaded_.points[i].name, .axes = {}, .result = results_[i], .error = errors_[i]};
-      for (const auto& [path, value] : loaded_.points[i].axes) row.axes.emplace_back(path, axis_value(value));
-      rows.push_back(std::move(row));
-    }
-    return rows;
-  }
-
- private:
-  void start(std::size_t index) {
-    const scenario::SweepPoint& point = loaded_.points[index];
-    const std::filesystem::path out = directory_ / "points" / point.name;
-    report::write_file(messages(out), "");
-    std::vector<std::string> words{"csdsim", "run", arguments_.scenario.string(), "--quiet", "--out", out.string()};
-    for (const std::string& set : arguments_.overrides) words.insert(words.end(), {"--set", set});
-    words.insert(words.end(), {"--point", std::to_string(index)});
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, messages(out).c_str(), O_WRONLY | O_TRUNC, 0);
-    pid_t pid = 0;
-    const int error = posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (error != 0)
-      throw UserError(fmt::format("sweep: a point cannot be started: {}", std::generic_category().message(error)));
-    running_[pid] = {index, out};
-  }
-
-  void reap() {
-    int code = 0;
-    const pid_t pid = waitpid(-1, &code, 0);
-    if (pid == -1 && errno != EINTR)
-      throw InternalError(fmt::format("sweep: waiting for a point: {}", std::generic_category().message(errno)));
-    const auto entry = running_.find(pid);
-    if (entry == running_.end()) return;
-    const RunningPoint point = entry->second;
-    running_.erase(entry);
-    ++finished_;
-    if (!WIFEXITED(code) || WEXITSTATUS(code) != 0) {
-      const int exit_status = WIFEXITED(code) ? WEXITSTATUS(code) : 1;
-      status_ = status_ == 0 ? exit_status : std::min(status_, exit_status);
-      const std::string what = WIFEXITED(code) ? "failed" : fmt::format("died of signal {}", WTERMSIG(code));
-      const std::string said = report::read_file(messages(point.directory));
-      std::fputs(said.c_str(), stderr);
-      errors_[point.index] = said.empty() ? what : said.substr(0, said.find_last_not_of('\n') + 1);
-      note(point.index, what);
-      return;
-    }
-    results_[point.index] = ordered_json::parse(report::read_file(point.directory / "result.json"));
-    store_.put(point.index, point_key(loaded_.points[point.index]), results_[point.index]);
-    note(point.index, fmt::format("{:.1f} s", results_[point.index]["wall"]["wall_s"].get<double>()));
-  }
-
-  /// The file that receives stderr of a point.
-  static std::filesystem::path messages(const std::filesystem::path& out) { return out / "stderr.txt"; }
-
-  void note(std::size_t index, const std::string& what) const {
-    if (arguments_.quiet) return;
-    std::fprintf(stderr, "[%zu/%zu] %s: %s\n", finished_, loaded_.points.size(), loaded_.points[index].name.c_str(),
-                 what.c_str());
-  }
-
-  const SweepArguments& arguments_;
-  const scenario::Loaded& loaded_;
-  std::filesystem::path directory_;
-  launch::SweepStore store_;
-  std::map<pid_t, RunningPoint> running_;
-  std::vector<ordered_json> results_;
-  std::vector<std::string> errors_;  ///< by point; empty unless the point failed
-  std::size_t finished_ = 0;
-  int status_ = 0;
-};
+void print_progress(const launch::PointEvent& event, bool quiet) {
+  std::fputs(event.said.c_str(), stderr);
+  if (quiet) return;
+  std::fprintf(stderr, "[%zu/%zu] %s: %s\n", event.finished, event.total, event.name.c_str(), event.what.c_str());
+}
 
 /// The last part of a dotted path: "channels".
 std::string short_name(const std::string& path) {
@@ -244,9 +142,17 @@ int sweep(const SweepArguments& arguments) {
                     arguments.scenario.string()));
   const std::filesystem::path directory =
       arguments.out.value_or(std::filesystem::path("out") / loaded.base.scenario.name);
-  SweepRun run(arguments, loaded, directory);
-  const int status = run.run();
-  const std::vector<launch::SweepRow> rows = run.rows();
+  std::vector<launch::Point> points;
+  std::transform(loaded.points.begin(), loaded.points.end(), std::back_inserter(points), launch_point);
+  launch::PointRunner runner(
+      std::move(points),
+      {.directory = directory,
+       .arguments = [&](std::size_t index, const auto& out) { return run_arguments(arguments, index, out); },
+       .jobs = arguments.jobs,
+       .resume = arguments.resume,
+       .progress = [&](const launch::PointEvent& event) { print_progress(event, arguments.quiet); }});
+  const int status = runner.run();
+  const std::vector<launch::SweepRow> rows = runner.rows();
   std::vector<launch::SweepRow> good;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(good),
                [](const launch::SweepRow& r) { return r.error.empty(); });

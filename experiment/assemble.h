@@ -1,7 +1,6 @@
 // Derives module parameters that depend on the whole scenario: seed, data mode and share of the KV namespace.
 #pragma once
 
-#include "host_runtime/core/planner/gpu_model.h"
 #include "platform/platform.h"
 #include "scenario/scenario.h"
 

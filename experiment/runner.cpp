@@ -2,7 +2,7 @@
 
 namespace csdsim::experiment {
 
-RunResult run_scenario(const scenario::Scenario& scenario, const RunOptions& options) {
+scenario::RunResult run_scenario(const scenario::Scenario& scenario, const scenario::RunOptions& options) {
   return scenario.workload->run(scenario, options);
 }
 

@@ -21,14 +21,14 @@ Scenario::Scenario(const std::shared_ptr<const Registries>& registries)
   simulation.comparable = comparable(*registries);
 }
 
-void describe(ParamVisitor& v, ClusteredSelection& c) {
+void describe(ParamVisitor& v, ClusteredSelectionConfig& c) {
   v.param("token_page_fraction", c.token_page_fraction, {Ratio::of(1, 1024), Ratio{1, 1}},
           "Share of the token pages that the selected tokens lie in.",
           paper("InstInfer IV-C, VI-C: implied at 1/8 and 16 tokens per page; opt-6m measures 0.46, uniform picks "
                 "touch 0.88"));
 }
 
-void describe(ParamVisitor& v, RecordedSelection& c) {
+void describe(ParamVisitor& v, RecordedSelectionConfig& c) {
   v.param("file", c.file, "A file of csdsim eval --record with the budget of the run: r/d and k/S must be equal.",
           measured("selections of a trained checkpoint; models/opt-6m has some"));
 }

@@ -9,28 +9,27 @@
 #include <vector>
 
 #include "base/param.h"
+#include "ftl/core/ftl_config.h"
 #include "host_runtime/core/planner/model_spec.h"
 #include "platform/platform_config.h"
 #include "scenario/registries.h"
 
 namespace csdsim::scenario {
 
-enum class DataMode : std::uint8_t { timing, carried };
-
 /// The selected tokens are clustered: they touch a given share of the token pages.
-struct ClusteredSelection {
+struct ClusteredSelectionConfig {
   static constexpr std::string_view kKind = "clustered";
   static constexpr std::string_view kDoc = "Selected tokens share pages: a given share of the token pages is touched.";
   Ratio token_page_fraction = Ratio::of(1, 4);
 };
 /// Selections recorded on a real checkpoint by `csdsim eval --record`.
-struct RecordedSelection {
+struct RecordedSelectionConfig {
   static constexpr std::string_view kKind = "recorded";
   static constexpr std::string_view kDoc =
       "Selections recorded by csdsim eval --record, stretched to the run's contexts and heads.";
   InputPath file;
 };
-using SelectionConfig = std::variant<ClusteredSelection, RecordedSelection>;
+using SelectionConfig = std::variant<ClusteredSelectionConfig, RecordedSelectionConfig>;
 
 /// Which part of a long run is simulated: as much as the error asks for, or a stated number of layers and steps.
 struct SamplingConfig {
@@ -43,7 +42,7 @@ struct SamplingConfig {
 inline constexpr std::string_view kHostComparison = "host";
 
 struct SimulationConfig {
-  DataMode data = DataMode::timing;
+  ftl::DataMode data = ftl::DataMode::timing;
   std::vector<std::string> compare;     ///< carried runs: other ways to decode the same prompts
   std::vector<std::string> comparable;  ///< valid entries of `compare`
   SelectionConfig selection;
@@ -65,21 +64,10 @@ struct Scenario {
   std::vector<std::string> plugin_files;  ///< absolute paths of shared libraries that add kinds
 };
 
-void describe(ParamVisitor& v, ClusteredSelection& c);
-void describe(ParamVisitor& v, RecordedSelection& c);
+void describe(ParamVisitor& v, ClusteredSelectionConfig& c);
+void describe(ParamVisitor& v, RecordedSelectionConfig& c);
 void describe(ParamVisitor& v, SamplingConfig& c);
 void describe(ParamVisitor& v, SimulationConfig& c);
 void describe(ParamVisitor& v, Scenario& c);
 
 }  // namespace csdsim::scenario
-
-namespace csdsim {
-
-template <>
-struct EnumValues<scenario::DataMode> {
-  static constexpr EnumValue<scenario::DataMode> values[] = {
-      {scenario::DataMode::timing, "timing", "Page operations without page bytes."},
-      {scenario::DataMode::carried, "carried", "Pages hold real bytes and answers are computed from them."}};
-};
-
-}  // namespace csdsim

@@ -11,10 +11,6 @@
 
 namespace csdsim::engine {
 
-using csdsim::HeadKey;
-using csdsim::KvKind;
-using csdsim::KvRows;
-
 /// Source of the keys that have left the group buffer but are not in an embedding page yet, for scoring.
 enum class TailScoring : std::uint8_t {
   token_pages,  ///< from their K token pages (tail policy `token_index`)

@@ -139,7 +139,7 @@ void plan_sparf(benchmark::State& state) {
   for (auto _ : state) {
     for (std::uint32_t s = 0; s < kSequences; ++s) {
       for (std::uint32_t h = 0; h < kHeads; ++h) {
-        const KvKey key{SequenceId{s}, LayerId{0}, KvHead{h}};
+        const HeadKey key{SequenceId{s}, LayerId{0}, KvHead{h}};
         plan.clear();
         drive.ftl.plan_embedding_groups(key, embedding, {}, plan);
         drive.ftl.plan_token_groups(key, KvRows::both, groups, {}, plan);

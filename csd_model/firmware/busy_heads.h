@@ -15,18 +15,18 @@ class BusyHeads {
  public:
   using Layer = std::pair<SequenceId, LayerId>;
 
-  void add(const Layer& layer, const ftl::HeadRange& heads) { ranges_[layer].push_back(heads); }
+  void add(const Layer& layer, const HeadRange& heads) { ranges_[layer].push_back(heads); }
 
   /// Precondition: the same range was added.
-  void remove(const Layer& layer, const ftl::HeadRange& heads) {
+  void remove(const Layer& layer, const HeadRange& heads) {
     const auto entry = ranges_.find(layer);
-    std::vector<ftl::HeadRange>& ranges = entry->second;
+    std::vector<HeadRange>& ranges = entry->second;
     ranges.erase(std::ranges::find_if(
         ranges, [&](const auto& range) { return range.first == heads.first && range.count == heads.count; }));
     if (ranges.empty()) ranges_.erase(entry);
   }
 
-  bool overlap(const Layer& layer, const ftl::HeadRange& heads) const {
+  bool overlap(const Layer& layer, const HeadRange& heads) const {
     const auto entry = ranges_.find(layer);
     return entry != ranges_.end() && std::ranges::any_of(entry->second, [&](const auto& range) {
              return range.first.value < heads.first.value + heads.count &&
@@ -35,7 +35,7 @@ class BusyHeads {
   }
 
  private:
-  std::map<Layer, std::vector<ftl::HeadRange>> ranges_;
+  std::map<Layer, std::vector<HeadRange>> ranges_;
 };
 
 }  // namespace csdsim::csd_model

@@ -16,7 +16,7 @@ namespace status = nvme::status;
 namespace {
 
 BusyHeads::Layer layer_of(const AttendDescriptor& d, LayerId layer) { return {SequenceId{d.sequence}, layer}; }
-ftl::HeadRange heads_of(const AttendDescriptor& d) { return {KvHead{d.first_head}, d.head_count}; }
+HeadRange heads_of(const AttendDescriptor& d) { return {KvHead{d.first_head}, d.head_count}; }
 
 }  // namespace
 

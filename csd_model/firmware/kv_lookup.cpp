@@ -2,8 +2,6 @@
 
 namespace csdsim::csd_model {
 
-using engine::HeadKey;
-
 engine::KvHeadView KvLookup::view(HeadKey key) const {
   const ftl::KvLayout& layout = ftl_.layout(key.sequence);
   // A sequence that is only token-major has no component-major tail in DRAM either.
@@ -23,7 +21,7 @@ engine::KvWindowView KvLookup::window(HeadKey key, std::uint32_t w) const {
   return {window.first, window.tokens, window.group};
 }
 
-void KvLookup::plan_token_groups(HeadKey key, engine::KvRows which, std::span<const std::uint32_t> groups,
+void KvLookup::plan_token_groups(HeadKey key, KvRows which, std::span<const std::uint32_t> groups,
                                  std::span<const std::uint32_t> rows, ReadPlan& out) {
   ftl_.plan_token_groups(key, which, groups, passed(rows), out);
 }
@@ -33,7 +31,7 @@ void KvLookup::plan_embedding_groups(HeadKey key, std::span<const std::uint32_t>
   ftl_.plan_embedding_groups(key, groups, passed(rows), out);
 }
 
-const Half* KvLookup::token_rows(HeadKey key, engine::KvKind kind, std::uint32_t group) const {
+const Half* KvLookup::token_rows(HeadKey key, KvKind kind, std::uint32_t group) const {
   return ftl_.token_rows(key, kind, group);
 }
 

@@ -14,15 +14,15 @@ class KvLookup final : public engine::KvSource {
  public:
   KvLookup(ftl::KvFtl& ftl, nfc::FilterLocation filter) : ftl_(ftl), filter_(filter) {}
 
-  engine::KvHeadView view(engine::HeadKey key) const override;
-  engine::KvWindowView window(engine::HeadKey key, std::uint32_t w) const override;
-  void plan_token_groups(engine::HeadKey key, engine::KvRows which, std::span<const std::uint32_t> groups,
+  engine::KvHeadView view(HeadKey key) const override;
+  engine::KvWindowView window(HeadKey key, std::uint32_t w) const override;
+  void plan_token_groups(HeadKey key, KvRows which, std::span<const std::uint32_t> groups,
                          std::span<const std::uint32_t> rows, ReadPlan& out) override;
-  void plan_embedding_groups(engine::HeadKey key, std::span<const std::uint32_t> groups,
-                             std::span<const std::uint32_t> rows, ReadPlan& out) override;
-  const Half* token_rows(engine::HeadKey key, engine::KvKind kind, std::uint32_t group) const override;
-  const Half* embedding_page(engine::HeadKey key, std::uint32_t group, std::uint32_t window) const override;
-  std::span<const float> value_mean(engine::HeadKey key) const override;
+  void plan_embedding_groups(HeadKey key, std::span<const std::uint32_t> groups, std::span<const std::uint32_t> rows,
+                             ReadPlan& out) override;
+  const Half* token_rows(HeadKey key, KvKind kind, std::uint32_t group) const override;
+  const Half* embedding_page(HeadKey key, std::uint32_t group, std::uint32_t window) const override;
+  std::span<const float> value_mean(HeadKey key) const override;
 
  private:
   /// Rows that a filter on the die passes; empty, which means all, where there is no such filter.

@@ -122,7 +122,7 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
 
   ReadPlan plan;
   for (std::uint32_t h = 0; h < d.head_count; ++h) {
-    const engine::HeadKey key{SequenceId{d.sequence}, f->op.layer, KvHead{d.first_head + h}};
+    const HeadKey key{SequenceId{d.sequence}, f->op.layer, KvHead{d.first_head + h}};
     const engine::KvHeadView view = lookup_.view(key);
     std::vector<std::uint32_t> groups;
     for (const std::uint32_t token : f->tokens) {
@@ -131,7 +131,7 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
     }
     std::sort(groups.begin(), groups.end());
     groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
-    lookup_.plan_token_groups(key, engine::KvRows::both, groups, {}, plan);
+    lookup_.plan_token_groups(key, KvRows::both, groups, {}, plan);
   }
   ftl_.pin(SequenceId{d.sequence});
   const auto arrived = [this, f] {
@@ -139,12 +139,11 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
       f->rows = cleared_buffer(f->layout.size - f->layout.k);
       const std::size_t rows = f->tokens.size() * f->op.head_dim;
       for (std::uint32_t h = 0; h < f->descriptor.head_count; ++h) {
-        const engine::HeadKey key{SequenceId{f->descriptor.sequence}, f->op.layer,
-                                  KvHead{f->descriptor.first_head + h}};
+        const HeadKey key{SequenceId{f->descriptor.sequence}, f->op.layer, KvHead{f->descriptor.first_head + h}};
         Half* const k = f->rows.as<Half>() + h * rows;
         Half* const v = f->rows.as<Half>(f->layout.v - f->layout.k) + h * rows;
-        engine::fetch_rows(lookup_, key, engine::KvKind::key, f->tokens, {k, rows});
-        engine::fetch_rows(lookup_, key, engine::KvKind::value, f->tokens, {v, rows});
+        engine::fetch_rows(lookup_, key, KvKind::key, f->tokens, {k, rows});
+        engine::fetch_rows(lookup_, key, KvKind::value, f->tokens, {v, rows});
       }
     }
     unpin(SequenceId{f->descriptor.sequence});

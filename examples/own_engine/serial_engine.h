@@ -90,8 +90,8 @@ class SerialEngine : public sc_core::sc_module {
       float largest = -std::numeric_limits<float>::infinity(), sum = 0;
       std::vector<float> out(d);
       for (std::uint32_t token = 0; token < head.tokens; ++token) {
-        const csdsim::Half* k = row(job.key, csdsim::engine::KvKind::key, head, token);
-        const csdsim::Half* v = row(job.key, csdsim::engine::KvKind::value, head, token);
+        const csdsim::Half* k = row(job.key, csdsim::KvKind::key, head, token);
+        const csdsim::Half* v = row(job.key, csdsim::KvKind::value, head, token);
         float logit = 0;
         for (std::uint32_t i = 0; i < d; ++i)
           logit += csdsim::half_to_float(job.q[g * d + i]) * csdsim::half_to_float(k[i]);
@@ -107,11 +107,11 @@ class SerialEngine : public sc_core::sc_module {
   }
 
   /// Reads the pages of all tokens. Groups that are still in the drive's DRAM, like the unfinished one, cost no read.
-  void read_pages(csdsim::engine::HeadKey key, const csdsim::engine::KvHeadView& head) {
+  void read_pages(csdsim::HeadKey key, const csdsim::engine::KvHeadView& head) {
     std::vector<std::uint32_t> groups(head.flushed_groups());
     std::iota(groups.begin(), groups.end(), 0u);
     csdsim::ReadPlan plan;
-    kv_.plan_token_groups(key, csdsim::engine::KvRows::both, groups, {}, plan);
+    kv_.plan_token_groups(key, csdsim::KvRows::both, groups, {}, plan);
     if (plan.empty()) return;
     tlm::tlm_phase phase = tlm::BEGIN_REQ;
     sc_core::sc_time delay;
@@ -121,8 +121,8 @@ class SerialEngine : public sc_core::sc_module {
     wait(pages_event_);
   }
 
-  const csdsim::Half* row(csdsim::engine::HeadKey key, csdsim::engine::KvKind kind,
-                          const csdsim::engine::KvHeadView& head, std::uint32_t token) const {
+  const csdsim::Half* row(csdsim::HeadKey key, csdsim::KvKind kind, const csdsim::engine::KvHeadView& head,
+                          std::uint32_t token) const {
     const std::uint32_t n = head.tokens_per_page;
     return kv_.token_rows(key, kind, token / n) + std::size_t{token % n} * head.head_dim;
   }

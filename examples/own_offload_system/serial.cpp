@@ -54,7 +54,7 @@ class Serial final : public host::CopyableSystem<Serial> {
     problems.require(context.drives <= 1, {"platform.device.count", "system.kind"},
                      "platform.device.count: serial drives one drive at a time: use 1");
   }
-  host::SystemNeeds needs(const host::ModelShape& model, const host::GenerationWorkload&) const override {
+  host::SystemNeeds needs(const host::ModelShape& model, const host::BatchLengths&) const override {
     return {.kv = host::Home::drive_kv,
             .component_major = false,
             .residents = {{host::Home::gpu, "weights", model.weight_bytes()}}};

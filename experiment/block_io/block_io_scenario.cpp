@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "experiment/assemble.h"
 #include "experiment/block_io/block_io.h"
 #include "experiment/block_io/block_result.h"
 #include "experiment/block_io/common_setup.h"
@@ -14,14 +15,27 @@ std::string_view fill_statement(const BlockIoSetup& setup) {
                               : "the drive was filled instantly before the first request";
 }
 
-BlockIoProgress progress_of(const RunOptions& options) {
+BlockIoProgress progress_of(const scenario::RunOptions& options) {
   return [&options](std::string_view what, std::uint64_t done, std::uint64_t total) {
     if (options.progress) options.progress(what, done, total);
   };
 }
 
-void refuse_operation_trace(const RunOptions& options, std::string_view kind) {
+void refuse_operation_trace(const scenario::RunOptions& options, std::string_view kind) {
   if (options.trace) throw UserError(fmt::format("--trace: {} runs have no operations to trace", kind));
+}
+
+BlockIoSetup common_setup(const scenario::Scenario& s, const BlockRunConfig& config, Fill fill) {
+  BlockIoSetup setup;
+  setup.platform = platform_params(s);
+  setup.warmup = config.warmup_requests;
+  setup.queues = static_cast<std::uint16_t>(config.queues.value_or(s.platform.device.nvme.queues));
+  setup.queue_by_stream = config.queue_assignment == QueueAssignment::stream;
+  setup.fill = fill;
+  setup.overwrites = config.precondition.overwrites.value();
+  setup.seed = s.seed;
+  setup.lose_completion = config.lose_completion.value_or(0);
+  return setup;
 }
 
 workload::SyntheticConfig synthetic_config(const BlockIoWorkload& work, Bytes block, Bytes capacity,
@@ -35,7 +49,7 @@ workload::SyntheticConfig synthetic_config(const BlockIoWorkload& work, Bytes bl
   config.weights = work.request_weights;
   config.alignment = work.alignment;
   config.block = block;
-  config.working_set = share_of(capacity, work.working_set);
+  config.working_set = share_of(capacity, work.common.working_set);
   config.streams = work.streams;
   if (const auto* open = std::get_if<OpenArrival>(&work.arrival))
     config.arrivals = {.mean = open->interarrival, .exponential = open->distribution == Interarrival::exponential};
@@ -43,11 +57,11 @@ workload::SyntheticConfig synthetic_config(const BlockIoWorkload& work, Bytes bl
   return config;
 }
 
-RunResult BlockIoWorkload::run(const scenario::Scenario& s, const RunOptions& options) const {
+scenario::RunResult BlockIoWorkload::run(const scenario::Scenario& s, const scenario::RunOptions& options) const {
   refuse_operation_trace(options, kKind);
   const WallClock clock;
   const BlockIoWorkload& work = *this;
-  BlockIoSetup setup = common_setup(s, work);
+  BlockIoSetup setup = common_setup(s, work.common, work.fill());
   setup.source = [&](Bytes capacity) {
     return std::make_unique<workload::SyntheticRequests>(
         synthetic_config(work, s.platform.device.nvme.block_size, capacity, s.seed));

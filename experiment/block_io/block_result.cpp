@@ -33,9 +33,9 @@ ordered_json stage_means(const KindOutcome& kind) {
 
 }  // namespace
 
-RunResult block_result(const scenario::Scenario& s, const BlockIoOutcome& out, const WallClock& clock,
-                       std::string_view origin) {
-  RunResult result;
+scenario::RunResult block_result(const scenario::Scenario& s, const BlockIoOutcome& out, const WallClock& clock,
+                                 std::string_view origin) {
+  scenario::RunResult result;
   const std::uint64_t measured = out.latency_ps.count();
   if (measured == 0 && out.issued == out.completed)
     throw UserError(

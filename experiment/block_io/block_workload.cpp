@@ -32,7 +32,8 @@ workload::Placement BlockIoWorkload::placement() const {
 double BlockIoWorkload::exponent() const { return zipf_exponent.value_or(Ratio::of(99, 100)).value(); }
 
 Fill BlockIoWorkload::fill() const {
-  return precondition.fill.value_or(placement() == workload::Placement::sequential ? Fill::sequential : Fill::random);
+  return common.precondition.fill.value_or(placement() == workload::Placement::sequential ? Fill::sequential
+                                                                                          : Fill::random);
 }
 
 std::vector<Bytes> BlockIoWorkload::sizes() const {
@@ -45,7 +46,7 @@ BlockIoWorkload BackgroundWorkload::block_io() const {
   work.request_size = request_size;
   work.queue_depth = queue_depth;
   work.read_fraction = read_fraction;
-  work.working_set = working_set;
+  work.common.working_set = working_set;
   return work;
 }
 
@@ -78,17 +79,6 @@ void describe(ParamVisitor& v, OpenArrival& c) {
           assumed("many independent users"));
 }
 
-void describe(ParamVisitor& v, PreconditionConfig& c) {
-  v.optional("fill", c.fill, "auto",
-             "How the working set was written before the run; auto: sequentially for sequential patterns, in random "
-             "order for all others.",
-             assumed("as the pattern would have left it"));
-  v.param("overwrites", c.overwrites, {Ratio{0, 1}, Ratio{100, 1}},
-          "How often the working set was overwritten after that, at random offsets; 3 to 5 reach the steady state of "
-          "random writes.",
-          assumed("a drive that was written once"));
-}
-
 void BlockIoWorkload::describe(ParamVisitor& v) {
   v.param("pattern", pattern, "Access pattern.", assumed("a common first benchmark"));
   v.param("request_size", request_size, {Bytes{512}, Bytes::gib(1)}, "Bytes of a request: whole logical blocks.",
@@ -107,11 +97,6 @@ void BlockIoWorkload::describe(ParamVisitor& v) {
   v.optional("duration", duration, "none", {SimTime::microseconds(1), SimTime::milliseconds(1'000'000'000)},
              "Simulated time in which requests are submitted, after the warm-up; replaces the number of requests.",
              assumed("a number of requests is usual"));
-  v.param("warmup_requests", warmup_requests, {0, 1'000'000'000'000},
-          "Requests before the measured ones; they are not part of the results.",
-          assumed("the drive is filled instantly"));
-  v.param("working_set", working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
-          "Share of the usable capacity that requests address.", assumed("as the comparison points with MQSim"));
   v.optional("read_fraction", read_fraction, "auto", {Ratio{0, 1}, Ratio{1, 1}},
              "Share of reads of a mixed pattern; auto: half. Other patterns define their share.",
              assumed("what the pattern says"));
@@ -124,14 +109,8 @@ void BlockIoWorkload::describe(ParamVisitor& v) {
   v.param("streams", streams, {1, 4096},
           "Independent streams with equal parts of the working set and of the requests in flight.",
           assumed("one user"));
-  v.optional("queues", queues, "auto", {1, 1024}, "Number of I/O queues used; auto: all queues of the drive.",
-             assumed("all"));
-  v.param("queue_assignment", queue_assignment, "How requests are assigned to queues.", assumed("an even load"));
-  v.choice("arrival", arrival, "When requests are submitted.", assumed("a common first benchmark"));
-  v.section("precondition", precondition, "The content of the drive before the first request.");
-  v.optional("lose_completion", lose_completion, "none", {1, 1'000'000'000'000},
-             "Fault: the host loses the completion of this request, counted from 1; the run must fail.",
-             assumed("nothing is lost"));
+  v.choice("arrival", arrival, "When requests are submitted.", assumed("the usual first question"));
+  experiment::describe(v, common);
 }
 
 void prune_attention(nlohmann::ordered_json& config) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/param.h"
+#include "experiment/block_io/block_run_config.h"
 #include "experiment/requests/synthetic.h"
 #include "scenario/experiment.h"
 
@@ -45,16 +46,7 @@ struct OpenArrival {
 
 using ArrivalConfig = std::variant<ClosedArrival, OpenArrival>;
 
-enum class QueueAssignment : std::uint8_t { round_robin, stream };
-enum class Fill : std::uint8_t { none, sequential, random };
-
-/// The content of the drive before the first request.
-struct PreconditionConfig {
-  std::optional<Fill> fill;  ///< unset: the order of the pattern
-  Ratio overwrites{0, 1};    ///< random overwrites of the working set after the fill, as a multiple of its size
-};
-
-/// Block commands from a generator.
+/// Block commands made by a generator.
 struct BlockIoWorkload final : scenario::CopyableExperiment<BlockIoWorkload> {
   static constexpr std::string_view kKind = "block_io";
   static constexpr std::string_view kDoc = "Block commands of a pattern, in a closed loop or at a given rate.";
@@ -65,18 +57,13 @@ struct BlockIoWorkload final : scenario::CopyableExperiment<BlockIoWorkload> {
   std::optional<Bytes> alignment;              ///< unset: the size of the request
   std::uint32_t queue_depth = 32;
   std::uint64_t requests = 100'000;
-  std::optional<SimTime> duration;  ///< replaces `requests`
-  std::uint64_t warmup_requests = 0;
-  Ratio working_set = Ratio::of(8, 10);
+  std::optional<SimTime> duration;  ///< in place of requests
   std::optional<Ratio> read_fraction;
   Ratio trim_fraction{0, 1};
   std::optional<Ratio> zipf_exponent;
   std::uint32_t streams = 1;
-  std::optional<std::uint32_t> queues;  ///< unset: all
-  QueueAssignment queue_assignment = QueueAssignment::round_robin;
   ArrivalConfig arrival;
-  PreconditionConfig precondition;
-  std::optional<std::uint64_t> lose_completion;
+  BlockRunConfig common{.working_set = Ratio::of(8, 10)};
 
   void describe(ParamVisitor& v) override;
   void check(scenario::Checker& c) override;
@@ -110,7 +97,6 @@ struct BackgroundWorkload {
 
 void describe(ParamVisitor& v, ClosedArrival& c);
 void describe(ParamVisitor& v, OpenArrival& c);
-void describe(ParamVisitor& v, PreconditionConfig& c);
 void describe(ParamVisitor& v, BackgroundWorkload& c);
 
 /// Parameters of the generator for logical blocks of `block` bytes on a drive that exports `capacity`.
@@ -142,19 +128,6 @@ struct EnumValues<experiment::Interarrival> {
   static constexpr EnumValue<experiment::Interarrival> values[] = {
       {experiment::Interarrival::exponential, "exponential", "Independent arrivals (a Poisson process)."},
       {experiment::Interarrival::fixed, "fixed", "Equal times between arrivals."}};
-};
-template <>
-struct EnumValues<experiment::QueueAssignment> {
-  static constexpr EnumValue<experiment::QueueAssignment> values[] = {
-      {experiment::QueueAssignment::round_robin, "round_robin", "Requests use the queues in turn."},
-      {experiment::QueueAssignment::stream, "stream", "A stream stays on its queue: stream i on i mod queues."}};
-};
-template <>
-struct EnumValues<experiment::Fill> {
-  static constexpr EnumValue<experiment::Fill> values[] = {
-      {experiment::Fill::none, "none", "The drive is new: reads of unwritten blocks need no flash operation."},
-      {experiment::Fill::sequential, "sequential", "The working set was written once, in order."},
-      {experiment::Fill::random, "random", "The working set was written once, in random order."}};
 };
 
 }  // namespace csdsim

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "experiment/block_io/block_workload.h"
 #include "experiment/block_io/check_block_workload.h"
 
 namespace csdsim::experiment {
@@ -15,7 +16,7 @@ void check_sizes(Checker& c, const BlockIoWorkload& work) {
   const Bytes block = c.scenario().platform.device.nvme.block_size;
   constexpr std::string_view kBlock = "platform.device.nvme.block_size";
   const std::string_view key = work.request_sizes.empty() ? "workload.request_size" : "workload.request_sizes";
-  const Bytes set{work.working_set.floor_of(c.scenario().platform.device.usable_capacity().value)};
+  const Bytes set{work.common.working_set.floor_of(c.scenario().platform.device.usable_capacity().value)};
   for (const Bytes size : work.sizes()) {
     c.require(size.value % block.value == 0 && size.value > 0, {key, kBlock},
               fmt::format("{}: {} is not a multiple of the logical block of {}", key, format_quantity(size),
@@ -71,7 +72,7 @@ void check_loop(Checker& c, const BlockIoWorkload& work) {
                     "an open loop does not limit the requests in flight");
     return;
   }
-  check_queue_depth(c, work.queue_depth, "workload.queue_depth", work.queues);
+  check_queue_depth(c, work.queue_depth, "workload.queue_depth", work.common.queues);
   c.require(work.streams <= work.queue_depth, {"workload.streams", "workload.queue_depth"},
             fmt::format("workload.streams: {} streams share {} requests in flight: each needs one", work.streams,
                         work.queue_depth));
@@ -89,38 +90,35 @@ void check_queue_depth(Checker& c, std::uint32_t depth, std::string_view key, st
                         nvme.queue_depth, slots));
 }
 
-void check_precondition(Checker& c, const PreconditionConfig& precondition) {
-  c.require(precondition.overwrites.numerator == 0 || precondition.fill != Fill::none,
-            {"workload.precondition.overwrites", "workload.precondition.fill"},
-            "workload.precondition.overwrites: with fill: none there is nothing to overwrite");
-}
-
-void check_block_drive(Checker& c, std::string_view kind, std::optional<std::uint32_t> queues) {
+void check_block_drive(Checker& c, std::string_view kind, const BlockRunConfig& config) {
   const csd_model::DeviceConfig& device = c.scenario().platform.device;
   for (const std::string_view path : {"model", "system", "simulation.selection", "simulation.sampling"}) {
     if (c.given(path)) c.note_at(path, fmt::format("{} has no effect in a {} workload", path, kind));
   }
   c.refuse_unused("platform.device.energy.mac", "workload.kind",
                   fmt::format("a {} workload computes no attention", kind));
-  c.require(c.scenario().simulation.data == scenario::DataMode::timing, {"simulation.data", "workload.kind"},
+  c.require(c.scenario().simulation.data == ftl::DataMode::timing, {"simulation.data", "workload.kind"},
             fmt::format("simulation.data: a {} workload moves no data: use timing", kind));
   c.require(device.count == 1, {"platform.device.count"},
             fmt::format("platform.device.count: {} drives; a {} workload addresses one", device.count, kind));
-  if (queues) {
-    c.require(*queues <= device.nvme.queues, {"workload.queues", "platform.device.nvme.queues"},
-              fmt::format("workload.queues: {} of the {} queues that the drive has", *queues, device.nvme.queues));
+  if (config.queues) {
+    c.require(
+        *config.queues <= device.nvme.queues, {"workload.queues", "platform.device.nvme.queues"},
+        fmt::format("workload.queues: {} of the {} queues that the drive has", *config.queues, device.nvme.queues));
   }
+  c.require(config.precondition.overwrites.numerator == 0 || config.precondition.fill != Fill::none,
+            {"workload.precondition.overwrites", "workload.precondition.fill"},
+            "workload.precondition.overwrites: nothing is there to be overwritten with fill: none");
 }
 
 void BlockIoWorkload::check(Checker& c) {
   const BlockIoWorkload& work = *this;
-  check_block_drive(c, BlockIoWorkload::kKind, work.queues);
+  check_block_drive(c, BlockIoWorkload::kKind, work.common);
   check_sizes(c, work);
   check_pattern(c, work);
   check_loop(c, work);
-  check_precondition(c, work.precondition);
-  if (work.queue_assignment == QueueAssignment::stream) {
-    const std::uint32_t used = work.queues.value_or(c.scenario().platform.device.nvme.queues);
+  if (work.common.queue_assignment == QueueAssignment::stream) {
+    const std::uint32_t used = work.common.queues.value_or(c.scenario().platform.device.nvme.queues);
     c.require(used <= work.streams, {"workload.queue_assignment", "workload.queues", "workload.streams"},
               fmt::format("workload.queue_assignment: {} of {} queues are left without a stream; set queues or streams",
                           used - std::min(used, work.streams), used));

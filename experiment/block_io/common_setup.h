@@ -19,24 +19,12 @@ inline Bytes share_of(Bytes capacity, Ratio share) {
 /// Describes the content of the drive before the first request.
 std::string_view fill_statement(const BlockIoSetup& setup);
 
-BlockIoProgress progress_of(const RunOptions& options);
+BlockIoProgress progress_of(const scenario::RunOptions& options);
 
 /// Throws UserError if an operation trace is requested: runs of block commands have no operations.
-void refuse_operation_trace(const RunOptions& options, std::string_view kind);
+void refuse_operation_trace(const scenario::RunOptions& options, std::string_view kind);
 
-/// The parameters that block_io and trace have in common, as a setup. `Workload` is one of the two.
-template <class Workload>
-BlockIoSetup common_setup(const scenario::Scenario& s, const Workload& work) {
-  BlockIoSetup setup;
-  setup.platform = platform_params(s);
-  setup.warmup = work.warmup_requests;
-  setup.queues = static_cast<std::uint16_t>(work.queues.value_or(s.platform.device.nvme.queues));
-  setup.queue_by_stream = work.queue_assignment == QueueAssignment::stream;
-  setup.fill = work.fill();
-  setup.overwrites = work.precondition.overwrites.value();
-  setup.seed = s.seed;
-  setup.lose_completion = work.lose_completion.value_or(0);
-  return setup;
-}
+/// The parameters that block_io and trace share, as a setup; `fill` is what is written before the run.
+BlockIoSetup common_setup(const scenario::Scenario& s, const BlockRunConfig& config, Fill fill);
 
 }  // namespace csdsim::experiment

@@ -33,7 +33,7 @@ struct EvalRequest {
   host::EvaluationOptions options;
   /// Records the selections of the only setting at one of this many decode steps; unset: no recording.
   std::optional<std::uint32_t> record_every;
-  Processor processor = Processor::cpu;  ///< computes everything but decoding attention
+  host::Processor processor = host::Processor::cpu;  ///< computes everything but decoding attention
 };
 
 struct EvalResult {

@@ -13,11 +13,11 @@
 namespace csdsim::experiment {
 
 using csd_model::DeviceConfig;
+using ftl::DataMode;
 using ftl::KvMapping;
 using ftl::PluginMapping;
 using scenario::Checker;
-using scenario::DataMode;
-using scenario::RecordedSelection;
+using scenario::RecordedSelectionConfig;
 using scenario::Scenario;
 using scenario::SimulationConfig;
 
@@ -174,7 +174,7 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
     }
     c.refuse_unused("simulation.selection", "simulation.data", "carried runs select by the data");
   }
-  auto* recorded = std::get_if<RecordedSelection>(&simulation.selection);
+  auto* recorded = std::get_if<RecordedSelectionConfig>(&simulation.selection);
   if (recorded && simulation.data == DataMode::timing && c.readable({"simulation.selection"})) {
     if (recorded->file.given.empty()) {
       c.error_at("simulation.selection", "simulation.selection: kind recorded needs the file that was recorded");

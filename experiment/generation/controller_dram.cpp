@@ -10,8 +10,8 @@
 namespace csdsim::experiment {
 
 void check_controller_dram(const csd_model::DriveConfig& drive, const ftl::KvMappingPolicy& policy,
-                           const ftl::KvShape& shape, const ftl::KvLayout& layout,
-                           const host::GenerationWorkload& workload, std::uint32_t layers) {
+                           const ftl::KvShape& shape, const ftl::KvLayout& layout, const host::BatchLengths& workload,
+                           std::uint32_t layers) {
   const ftl::KvSequenceInfo sequence{SequenceId{0}, shape, layout};
   const std::uint64_t heads = shape.kv_heads;
   const std::uint64_t tiles = (heads + layout.page_heads - 1) / layout.page_heads;

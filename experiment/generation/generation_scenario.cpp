@@ -25,8 +25,8 @@ namespace {
 
 /// Which pages sparse attention touches where that is not computed. Checks that a recording is of the run's budget.
 std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario& s, const GenerationSetup& setup) {
-  if (const auto* recorded = std::get_if<scenario::RecordedSelection>(&s.simulation.selection);
-      recorded && s.simulation.data == scenario::DataMode::timing) {
+  if (const auto* recorded = std::get_if<scenario::RecordedSelectionConfig>(&s.simulation.selection);
+      recorded && s.simulation.data == ftl::DataMode::timing) {
     auto selection = std::make_unique<engine::RecordedSelection>(read_selection(recorded->file.path));
     const host::ModelShape& model = setup.plan.model;
     for (const std::uint32_t prompt : setup.plan.workload.prompt_tokens)
@@ -35,9 +35,10 @@ std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario
           selection->check(context, model.head_dim, {.r = budget->components, .k = budget->tokens, .l = budget->local});
     return selection;
   }
-  const auto* clustered = std::get_if<scenario::ClusteredSelection>(&s.simulation.selection);
+  const auto* clustered = std::get_if<scenario::ClusteredSelectionConfig>(&s.simulation.selection);
   return std::make_unique<engine::ClusteredSelection>(
-      clustered ? clustered->token_page_fraction.value() : scenario::ClusteredSelection{}.token_page_fraction.value(),
+      clustered ? clustered->token_page_fraction.value()
+                : scenario::ClusteredSelectionConfig{}.token_page_fraction.value(),
       s.seed);
 }
 
@@ -50,9 +51,9 @@ std::vector<std::uint32_t> lengths_of(const Tokens& prompts) {
 /// One run of a scenario that generates: the drive's, and the ways to decode that it is compared with.
 class GenerationScenario {
  public:
-  GenerationScenario(const scenario::Scenario& s, const RunOptions& options);
+  GenerationScenario(const scenario::Scenario& s, const scenario::RunOptions& options);
 
-  RunResult run();
+  scenario::RunResult run();
 
  private:
   std::unique_ptr<host::DecoderData> decoder_data(const GenerationSetup& setup);
@@ -61,7 +62,7 @@ class GenerationScenario {
                            std::unique_ptr<host::DecoderData>& data);
   std::unique_ptr<host::DecoderData> decode_on_host();
 
-  RunResult run_on_host_only();
+  scenario::RunResult run_on_host_only();
   void add_text(const Tokens& generated);
   void add_digest(const host::DecoderData& data);
   void add_remarks();
@@ -70,7 +71,7 @@ class GenerationScenario {
 
   const WallClock clock_;
   const scenario::Scenario& scenario_;
-  const RunOptions& options_;
+  const scenario::RunOptions& options_;
   const GenerationWorkload& workload_;
   const bool carried_;
   host::SamplingOptions sampling_;
@@ -78,14 +79,14 @@ class GenerationScenario {
   Tokens prompts_;
   std::vector<std::uint32_t> lengths_;
   std::shared_ptr<host::OperatorTable> gpu_times_;
-  RunResult result_;
+  scenario::RunResult result_;
 };
 
-GenerationScenario::GenerationScenario(const scenario::Scenario& s, const RunOptions& options)
+GenerationScenario::GenerationScenario(const scenario::Scenario& s, const scenario::RunOptions& options)
     : scenario_(s),
       options_(options),
       workload_(generation_of(s)),
-      carried_(s.simulation.data == scenario::DataMode::carried),
+      carried_(s.simulation.data == ftl::DataMode::carried),
       sampling_{.temperature = static_cast<float>(workload_.temperature.value()),
                 .top_k = workload_.top_k.value_or(0),
                 .top_p = static_cast<float>(workload_.top_p.value()),
@@ -148,10 +149,10 @@ void GenerationScenario::add_digest(const host::DecoderData& data) {
   result_.document["stats"]["attention_digest"] = fmt::format("{:016x}", data.attention_digest());
 }
 
-RunResult GenerationScenario::run_on_host_only() {
+scenario::RunResult GenerationScenario::run_on_host_only() {
   result_.document["metrics"] = ordered_json::object();
   result_.meaning = "Attention ran on the host: nothing was simulated.";
-  if (options_.processor != Processor::cpu) {
+  if (options_.processor != host::Processor::cpu) {
     const host::OffloadSystem& system = *scenario_.system;
     add_text(generate_on_gpu(
         options_.processor, model_->checkpoint.config, *model_->checkpoint.weights, prompts_,
@@ -173,7 +174,7 @@ void GenerationScenario::add_remarks() {
   const std::uint32_t longest = *std::max_element(lengths_.begin(), lengths_.end()) + workload_.output_tokens - 1;
   for (const auto& [key, text] : scenario_.system->remarks(model, longest)) stats[key] = text;
   if (carried_ || !scenario_.system->sparse_budget(model, longest)) return;
-  stats["selection"] = std::holds_alternative<scenario::RecordedSelection>(scenario_.simulation.selection)
+  stats["selection"] = std::holds_alternative<scenario::RecordedSelectionConfig>(scenario_.simulation.selection)
                            ? "recorded on a checkpoint, see scenario"
                            : "clustered: share of token pages touched is assumed, see scenario";
 }
@@ -216,7 +217,7 @@ void GenerationScenario::check_outcome(const GenerationOutcome& out) {
         fmt::format("{} commands were issued and {} completed", out.requests_issued, out.requests_completed);
 }
 
-RunResult GenerationScenario::run() {
+scenario::RunResult GenerationScenario::run() {
   if (!options_.attention_on_host) gpu_times_ = operator_times(scenario_.platform.gpu);
   result_.document = result_frame(scenario_);
   if (options_.attention_on_host) return run_on_host_only();
@@ -260,7 +261,7 @@ RunResult GenerationScenario::run() {
 
 }  // namespace
 
-RunResult GenerationWorkload::run(const scenario::Scenario& s, const RunOptions& options) const {
+scenario::RunResult GenerationWorkload::run(const scenario::Scenario& s, const scenario::RunOptions& options) const {
   return GenerationScenario(s, options).run();
 }
 

@@ -31,10 +31,10 @@ void GenerationWorkload::prune(nlohmann::ordered_json& config, const scenario::S
   }
   const auto& sampling = scenario.simulation.sampling;
   if (sampling && sampling->layers && sampling->steps) scenario::erase_path(config, "simulation.sampling.error");
-  if (scenario.simulation.data == scenario::DataMode::carried) scenario::erase_path(config, "simulation.selection");
+  if (scenario.simulation.data == ftl::DataMode::carried) scenario::erase_path(config, "simulation.selection");
 }
 
-host::GenerationWorkload GenerationWorkload::lengths() const {
+host::BatchLengths GenerationWorkload::lengths() const {
   return {.prompt_tokens = std::vector<std::uint32_t>(batch, prompts ? 0 : input_tokens),
           .output_tokens = output_tokens};
 }

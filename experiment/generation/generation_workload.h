@@ -34,7 +34,7 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
 
   /// Lengths as the planner wants them; of prompts from a file only the output counts.
-  host::GenerationWorkload lengths() const;
+  host::BatchLengths lengths() const;
 };
 
 /// The workload of a scenario that generates. InternalError if it is of another kind.

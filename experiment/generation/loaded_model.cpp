@@ -12,7 +12,7 @@ namespace csdsim::experiment {
 
 using host::TokenId;
 
-LoadedModel::LoadedModel(const std::filesystem::path& directory, Processor processor)
+LoadedModel::LoadedModel(const std::filesystem::path& directory, host::Processor processor)
     : checkpoint(host::open_checkpoint(directory)), processor_(processor) {
   try {
     tokenizer_.emplace(host::open_tokenizer(directory, checkpoint.config));

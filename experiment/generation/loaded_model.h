@@ -21,7 +21,7 @@ class LoadedModel {
  public:
   host::Checkpoint checkpoint;
 
-  LoadedModel(const std::filesystem::path& directory, Processor processor);
+  LoadedModel(const std::filesystem::path& directory, host::Processor processor);
 
   /// Made when first asked for: what runs on a GPU from end to end does not need it.
   host::Decoder& decoder();
@@ -33,7 +33,7 @@ class LoadedModel {
   std::string text(const std::vector<host::TokenId>& tokens) const;
 
  private:
-  Processor processor_;
+  host::Processor processor_;
   std::unique_ptr<host::Backend> backend_;
   std::unique_ptr<host::Decoder> decoder_;
   std::optional<host::Tokenizer> tokenizer_;

@@ -11,17 +11,14 @@
 
 namespace csdsim::experiment {
 
-using host::kProcessorNames;
-using host::Processor;
-
 /// InternalError if there is no such name.
-Processor processor_named(std::string_view name);
+host::Processor processor_named(std::string_view name);
 
 /// UserError if it is a GPU and this program or machine has none (see host::load_cuda_module).
-std::unique_ptr<host::Backend> make_backend(Processor processor);
+std::unique_ptr<host::Backend> make_backend(host::Processor processor);
 
 /// As host::generate(), all of it on a GPU, attention by the method. InternalError for the cpu.
-std::vector<std::vector<host::TokenId>> generate_on_gpu(Processor processor, const host::ModelConfig& config,
+std::vector<std::vector<host::TokenId>> generate_on_gpu(host::Processor processor, const host::ModelConfig& config,
                                                         const host::WeightSource& weights,
                                                         const std::vector<std::vector<host::TokenId>>& prompts,
                                                         const host::GenerationOptions& options,

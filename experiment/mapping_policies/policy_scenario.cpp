@@ -110,16 +110,16 @@ PolicyStudyConfig policy_study_config(const scenario::Scenario& s) {
 }
 
 std::unique_ptr<engine::SelectionSource> policy_selection(const scenario::Scenario& s) {
-  if (const auto* recorded = std::get_if<scenario::RecordedSelection>(&s.simulation.selection))
+  if (const auto* recorded = std::get_if<scenario::RecordedSelectionConfig>(&s.simulation.selection))
     return std::make_unique<engine::RecordedSelection>(read_selection(recorded->file.path));
-  const auto& clustered = std::get<scenario::ClusteredSelection>(s.simulation.selection);
+  const auto& clustered = std::get<scenario::ClusteredSelectionConfig>(s.simulation.selection);
   return std::make_unique<engine::ClusteredSelection>(clustered.token_page_fraction.value(), s.seed);
 }
 
 std::string policy_selection_text(const scenario::Scenario& s) {
-  if (const auto* recorded = std::get_if<scenario::RecordedSelection>(&s.simulation.selection))
+  if (const auto* recorded = std::get_if<scenario::RecordedSelectionConfig>(&s.simulation.selection))
     return fmt::format("recorded on a trained checkpoint, stretched: {}", recorded->file.given);
-  const auto& clustered = std::get<scenario::ClusteredSelection>(s.simulation.selection);
+  const auto& clustered = std::get<scenario::ClusteredSelectionConfig>(s.simulation.selection);
   return fmt::format("clustered: a share of {:.3f} of the token pages, for any page size",
                      clustered.token_page_fraction.value());
 }

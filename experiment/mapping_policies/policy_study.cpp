@@ -109,7 +109,7 @@ class Study {
     for (const PageOp& op : erases) ftl_.erase_done(op.ppa);
   }
 
-  void plan_groups(const ftl::KvKey& key, ftl::KvRows rows, std::uint32_t first, std::uint32_t end, ReadPlan& out) {
+  void plan_groups(const HeadKey& key, KvRows rows, std::uint32_t first, std::uint32_t end, ReadPlan& out) {
     std::vector<std::uint32_t> groups(end - first);
     std::iota(groups.begin(), groups.end(), first);
     ftl_.plan_token_groups(key, rows, groups, {}, out);
@@ -119,11 +119,11 @@ class Study {
     const engine::SparfParams sparf{budget_.components(), budget_.top_k(tokens), budget_.local(tokens)};
     ReadPlan dense, scores, attended;
     for (std::uint32_t h = 0; h < config_.kv_heads; ++h) {
-      const ftl::KvKey key{SequenceId{id}, layer, KvHead{h}};
+      const HeadKey key{SequenceId{id}, layer, KvHead{h}};
       const ftl::KvLayout& l = ftl_.layout(key.sequence);
       const engine::KvHeadView v = lookup_.view({key.sequence, layer, key.head});
       const std::uint32_t flushed = v.flushed_groups();
-      plan_groups(key, ftl::KvRows::both, 0, flushed, dense);
+      plan_groups(key, KvRows::both, 0, flushed, dense);
       out_.dense_bound += static_cast<double>(l.pages_per_group() * flushed);
       engine::PageGroups touched;
       if (l.component_major && v.transposed_tokens > 0) {
@@ -135,11 +135,11 @@ class Study {
       }
       if (!l.component_major || v.tail == engine::TailScoring::token_pages) {
         const std::uint32_t first = v.transposed_tokens / l.group_tokens;
-        plan_groups(key, ftl::KvRows::keys, first, flushed, scores);
+        plan_groups(key, KvRows::keys, first, flushed, scores);
         out_.score_bound += flushed - first;
       }
       selection_.tokens({key.sequence, layer, key.head}, v, sparf, touched);
-      ftl_.plan_token_groups(key, ftl::KvRows::both, touched.groups, {}, attended);
+      ftl_.plan_token_groups(key, KvRows::both, touched.groups, {}, attended);
       out_.attend_bound += static_cast<double>(l.pages_per_group() * touched.groups.size());
     }
     lookups_ += scores.lookups + attended.lookups;
@@ -178,7 +178,7 @@ class Study {
       if (s.tokens == 0) continue;
       for (std::uint32_t layer = 0; layer < config_.layers; ++layer) {
         for (std::uint32_t h = 0; h < config_.kv_heads; ++h) {
-          const ftl::KvKey key{SequenceId{id}, LayerId{layer}, KvHead{h}};
+          const HeadKey key{SequenceId{id}, LayerId{layer}, KvHead{h}};
           rows += static_cast<double>(ftl_.layout(key.sequence).row().value) *
                   (2.0 * ftl_.flushed_tokens(key) + ftl_.transposed_tokens(key));
         }
@@ -271,7 +271,7 @@ void read_sixteen(const PolicyStudyConfig& config, const PolicyVariant& variant,
   ftl::BackingStore store(geometry, ftl::DataMode::timing);
   ftl::DramBudget dram(Bytes::gib(64));
   ftl::KvFtl ftl(variant.kv, blocks, store, dram, variant.make(geometry));
-  const ftl::KvKey key{SequenceId{0}, LayerId{0}, KvHead{config.kv_heads / 2}};
+  const HeadKey key{SequenceId{0}, LayerId{0}, KvHead{config.kv_heads / 2}};
   ftl.create_sequence(key.sequence, {1, config.kv_heads, config.head_dim, kTokens * kApart, false});
   const std::uint32_t n = ftl.layout(key.sequence).group_tokens;
   const std::uint32_t apart = std::max(kApart, n);
@@ -288,7 +288,7 @@ void read_sixteen(const PolicyStudyConfig& config, const PolicyVariant& variant,
       if (groups.empty() || groups.back() != group) groups.push_back(group);
     }
     ReadPlan plan;
-    ftl.plan_token_groups(key, ftl::KvRows::both, groups, {}, plan);
+    ftl.plan_token_groups(key, KvRows::both, groups, {}, plan);
     return static_cast<std::uint32_t>(plan.size());
   };
   out.near_pages = pages(1);

@@ -38,7 +38,7 @@ void PolicyWorkload::check(scenario::Checker& c) {
     if (c.given(path)) c.error_at(path, fmt::format("{}: {}", path, kWhy));
   }
   scenario::Scenario& s = c.scenario();
-  c.require(s.simulation.data == scenario::DataMode::timing, {"simulation.data", "workload.kind"},
+  c.require(s.simulation.data == ftl::DataMode::timing, {"simulation.data", "workload.kind"},
             "simulation.data: an ftl_policies workload moves no data: use timing (csdsim test-policy compares data)");
   c.require(least_tokens <= most_tokens, {"workload.least_tokens", "workload.most_tokens"},
             fmt::format("workload.least_tokens: {} is more than most_tokens, {}", least_tokens, most_tokens));
@@ -47,7 +47,7 @@ void PolicyWorkload::check(scenario::Checker& c) {
   c.require(ftl::kv_mapping(s.platform.device.ftl.mapping) != nullptr,
             {"platform.device.ftl.mapping.kind", "workload.kind"},
             "platform.device.ftl.mapping.kind: page keeps no KV cache; name a mapping policy");
-  auto* recorded = std::get_if<scenario::RecordedSelection>(&s.simulation.selection);
+  auto* recorded = std::get_if<scenario::RecordedSelectionConfig>(&s.simulation.selection);
   if (recorded == nullptr || !c.readable({"simulation.selection"})) return;
   if (recorded->file.given.empty()) {
     c.error_at("simulation.selection", "simulation.selection: kind recorded needs a file of csdsim eval --record");

@@ -8,7 +8,7 @@ scenario::RunResult TraceWorkload::run(const scenario::Scenario& s, const scenar
   refuse_operation_trace(options, kKind);
   const WallClock clock;
   const TraceWorkload& work = *this;
-  BlockIoSetup setup = common_setup(s, work);
+  BlockIoSetup setup = common_setup(s, work.common, work.fill());
   workload::TraceConfig trace;
   trace.format = work.format;
   trace.file = work.file->path.string();
@@ -25,11 +25,11 @@ scenario::RunResult TraceWorkload::run(const scenario::Scenario& s, const scenar
   workload::TraceCounts counts;
   setup.source = [&](Bytes capacity) {
     const std::uint64_t block = trace.block.value;
-    trace.span = Bytes{share_of(capacity, work.working_set).value / block * block};
+    trace.span = Bytes{share_of(capacity, work.common.working_set).value / block * block};
     if (trace.span.value == 0) throw UserError("workload.working_set: does not hold one logical block");
     return std::make_unique<workload::TraceRequests>(trace, counts);
   };
-  RunResult result = block_result(s, run_block_io(setup, progress_of(options)), clock, fill_statement(setup));
+  scenario::RunResult result = block_result(s, run_block_io(setup, progress_of(options)), clock, fill_statement(setup));
   result.document["breakdown"]["trace"] = {{"records", counts.records},
                                            {"wrapped", counts.wrapped},
                                            {"extended", counts.extended},

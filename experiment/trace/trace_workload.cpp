@@ -21,28 +21,16 @@ void TraceWorkload::describe(ParamVisitor& v) {
   v.param("unaligned", unaligned, "Treatment of requests that are not whole logical blocks.",
           assumed("most traces count in 512-byte sectors"));
   v.optional("requests", requests, "all", {1, 1'000'000'000'000},
-             "Number of measured requests; the rest of the file is not read.", assumed("the whole trace"));
-  v.param("warmup_requests", warmup_requests, {0, 1'000'000'000'000},
-          "First requests of the file; they are not part of the results.", assumed("the drive is filled instantly"));
-  v.param("working_set", working_set, {Ratio::of(1, 1'000'000), Ratio{1, 1}},
-          "Share of the usable capacity that requests may address.", assumed("the whole drive"));
-  v.optional("queues", queues, "auto", {1, 1024}, "Number of I/O queues used; auto: all queues of the drive.",
-             assumed("all"));
-  v.param("queue_assignment", queue_assignment, "How requests are assigned to queues; each disk or file is one stream.",
-          assumed("an even load"));
-  v.section("precondition", precondition, "The content of the drive before the first request.");
-  v.optional("lose_completion", lose_completion, "none", {1, 1'000'000'000'000},
-             "Fault: the host loses the completion of this request, counted from 1; the run must fail.",
-             assumed("nothing is lost"));
+             "Requests that are measured; the rest of the file is not read.", assumed("the whole trace"));
+  experiment::describe(v, common);
 }
 
 void TraceWorkload::check(scenario::Checker& c) {
-  check_block_drive(c, kKind, queues);
-  check_precondition(c, precondition);
+  check_block_drive(c, kKind, common);
   c.require(file.has_value(), {"workload.file", "workload.kind"}, "workload.file: name the trace");
   if (file) c.resolve(*file, "workload.file", "trace");
   if (const auto* fast = std::get_if<FastTiming>(&timing))
-    check_queue_depth(c, fast->queue_depth, "workload.timing.queue_depth", queues);
+    check_queue_depth(c, fast->queue_depth, "workload.timing.queue_depth", common.queues);
 }
 
 void TraceWorkload::prune(nlohmann::ordered_json& config, const scenario::Scenario&) const { prune_attention(config); }

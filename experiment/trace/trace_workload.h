@@ -40,13 +40,8 @@ struct TraceWorkload final : scenario::CopyableExperiment<TraceWorkload> {
   TimingConfig timing;
   Beyond beyond = Beyond::wrap;
   Unaligned unaligned = Unaligned::extend;
-  std::optional<std::uint64_t> requests;  ///< unset: the whole file
-  std::uint64_t warmup_requests = 0;
-  Ratio working_set{1, 1};
-  std::optional<std::uint32_t> queues;
-  QueueAssignment queue_assignment = QueueAssignment::round_robin;
-  PreconditionConfig precondition;
-  std::optional<std::uint64_t> lose_completion;
+  std::optional<std::uint64_t> requests;  ///< unset: all of the file
+  BlockRunConfig common;
 
   void describe(ParamVisitor& v) override;
   void check(scenario::Checker& c) override;
@@ -54,7 +49,7 @@ struct TraceWorkload final : scenario::CopyableExperiment<TraceWorkload> {
   bool attends() const override { return false; }
   scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
 
-  Fill fill() const { return precondition.fill.value_or(Fill::random); }
+  Fill fill() const { return common.precondition.fill.value_or(Fill::random); }
 };
 
 void describe(ParamVisitor& v, RecordedTiming& c);

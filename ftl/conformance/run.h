@@ -97,9 +97,9 @@ class Run {
 
   // run_checks.cpp
   void check(bool settled);
-  void check_head(const SequenceOracle& s, const KvKey& key, bool settled);
-  void check_token_pages(const SequenceOracle& s, const KvKey& key, const HeadOracle& h, bool settled);
-  void check_embedding_pages(const SequenceOracle& s, const KvKey& key, const HeadOracle& h, bool settled);
+  void check_head(const SequenceOracle& s, const HeadKey& key, bool settled);
+  void check_token_pages(const SequenceOracle& s, const HeadKey& key, const HeadOracle& h, bool settled);
+  void check_embedding_pages(const SequenceOracle& s, const HeadKey& key, const HeadOracle& h, bool settled);
   void check_layout(const KvShape& shape, const KvLayout& layout);
   void check_tables(SequenceId id, const SequenceOracle& s);
   void check_dram();

@@ -19,7 +19,7 @@ PageKind token_kind(KvKind kind, const KvLayout& l) {
 }
 
 /// The first head of those that share token pages with `key`.
-KvKey tile_key(const KvKey& key, const KvLayout& l) {
+HeadKey tile_key(const HeadKey& key, const KvLayout& l) {
   return {key.sequence, key.layer, KvHead{key.head.value / l.page_heads * l.page_heads}};
 }
 
@@ -101,7 +101,7 @@ void Run::check(bool settled) {
   check_dram();
 }
 
-void Run::check_head(const SequenceOracle& s, const KvKey& key, bool settled) {
+void Run::check_head(const SequenceOracle& s, const HeadKey& key, bool settled) {
   static const HeadOracle none;
   const auto at = s.heads.find({key.layer.value, key.head.value});
   const HeadOracle& h = at == s.heads.end() ? none : at->second;
@@ -141,7 +141,7 @@ void Run::check_lookups(SequenceId id, const ReadPlan& plan) {
   });
 }
 
-void Run::check_token_pages(const SequenceOracle& s, const KvKey& key, const HeadOracle& h, bool settled) {
+void Run::check_token_pages(const SequenceOracle& s, const HeadKey& key, const HeadOracle& h, bool settled) {
   const KvLayout& l = ftl_->layout(key.sequence);
   const std::uint32_t d = l.head_dim;
   const auto tokens = static_cast<std::uint32_t>(h.keys.size() / d);
@@ -172,7 +172,7 @@ void Run::check_token_pages(const SequenceOracle& s, const KvKey& key, const Hea
   }
 }
 
-void Run::check_embedding_pages(const SequenceOracle& s, const KvKey& key, const HeadOracle& h, bool settled) {
+void Run::check_embedding_pages(const SequenceOracle& s, const HeadKey& key, const HeadOracle& h, bool settled) {
   const KvLayout& l = ftl_->layout(key.sequence);
   const std::uint32_t transposed = ftl_->transposed_tokens(key);
   const std::uint32_t windows = ftl_->transposed_windows(key);
@@ -260,7 +260,7 @@ void Run::check_dram() {
     const KvLayout& l = ftl_->layout(id);
     for (std::uint32_t layer = 0; layer < s.shape.layers; ++layer) {
       for (std::uint32_t head = 0; head < s.shape.kv_heads; ++head) {
-        const KvKey key{id, LayerId{layer}, KvHead{head}};
+        const HeadKey key{id, LayerId{layer}, KvHead{head}};
         const std::uint32_t tokens = s.tokens(layer, head);
         group_buffer += l.row() * 2 * (tokens - ftl_->flushed_tokens(key));
         if (case_.setup.config.tail == TailPolicy::dram) component_tail += l.component_tail(tokens);

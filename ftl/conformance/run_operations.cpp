@@ -293,7 +293,7 @@ bool Run::append_rows(SequenceId id, std::uint32_t layer, HeadRange heads, std::
 void Run::attend(const Operation& o) {
   if (live_.empty()) return;
   const auto& [id, s] = *sequence(o.n[0]);
-  const KvKey key{id, LayerId{o.n[1] % s.shape.layers}, KvHead{o.n[2] % s.shape.kv_heads}};
+  const HeadKey key{id, LayerId{o.n[1] % s.shape.layers}, KvHead{o.n[2] % s.shape.kv_heads}};
   const std::uint32_t tokens = s.tokens(key.layer.value, key.head.value);
   if (tokens == 0) return;
   note("attend sequence {}, layer {}, head {}", id.value, key.layer.value, key.head.value);

@@ -9,6 +9,7 @@
 
 #include "base/param.h"
 #include "base/quantity.h"
+#include "ftl/core/backing_store.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/block_manager.h"
 #include "ftl/core/stripe.h"
@@ -104,6 +105,12 @@ BlockManagerConfig block_manager_config(const FtlConfig& config, std::uint64_t s
 
 namespace csdsim {
 
+template <>
+struct EnumValues<ftl::DataMode> {
+  static constexpr EnumValue<ftl::DataMode> values[] = {
+      {ftl::DataMode::timing, "timing", "Page operations without page bytes."},
+      {ftl::DataMode::carried, "carried", "Pages hold real bytes and answers are computed from them."}};
+};
 template <>
 struct EnumValues<ftl::StripeLevel> {
   static constexpr EnumValue<ftl::StripeLevel> values[] = {

@@ -271,7 +271,7 @@ void KvFtl::write_groups(const Append& a, Layer& layer, const TilePlan& p, std::
   const KvLayout& l = s.layout;
   Tile& tile = layer.tiles[p.tile];
   MapSegment& segment = *tile.segments.back();
-  const KvKey key = a.key(p.tile * l.page_heads);
+  const HeadKey key = a.key(p.tile * l.page_heads);
   const std::uint32_t per_group = l.pages_per_group();
   const std::uint32_t count = p.new_groups - p.old_groups;
   FlushJob job;

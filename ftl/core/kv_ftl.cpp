@@ -52,7 +52,7 @@ const KvFtl::Sequence& KvFtl::sequence(SequenceId id) const {
   return it->second;
 }
 
-const KvFtl::Head& KvFtl::head(const KvKey& key) const {
+const KvFtl::Head& KvFtl::head(const HeadKey& key) const {
   const Sequence& s = sequence(key.sequence);
   if (key.layer.value >= s.shape.layers || key.head.value >= s.shape.kv_heads) {
     throw bad_page({key}, "there is no such KV head");
@@ -105,7 +105,7 @@ void KvFtl::check_layout(const Sequence& s) const {
   if (l.component_major && !s.shape.component_major) wrong("has embedding pages, which the sequence is not to have");
 }
 
-std::shared_ptr<KvFtl::MapSegment> KvFtl::new_segment(const KvKey& key, std::uint32_t number, const Tile* before,
+std::shared_ptr<KvFtl::MapSegment> KvFtl::new_segment(const HeadKey& key, std::uint32_t number, const Tile* before,
                                                       const KvLayout& layout) {
   auto segment = std::make_shared<MapSegment>();
   segment->key = key;
@@ -223,7 +223,7 @@ void KvFtl::erase_done(PhysicalPageAddress ppa) {
   store_.erase(block);
 }
 
-KvStatus KvFtl::check(const KvKey& key) const {
+KvStatus KvFtl::check(const HeadKey& key) const {
   const Sequence* s = find(key.sequence);
   if (s == nullptr) return KvStatus::bad_sequence;
   if (key.layer.value >= s->shape.layers) return KvStatus::bad_layer;
@@ -233,27 +233,27 @@ KvStatus KvFtl::check(const KvKey& key) const {
 
 const KvShape& KvFtl::shape(SequenceId id) const { return sequence(id).shape; }
 const KvLayout& KvFtl::layout(SequenceId id) const { return sequence(id).layout; }
-std::uint32_t KvFtl::tokens(const KvKey& key) const { return head(key).tokens; }
+std::uint32_t KvFtl::tokens(const HeadKey& key) const { return head(key).tokens; }
 
-const KvFtl::Tile& KvFtl::tile(const KvKey& key) const {
+const KvFtl::Tile& KvFtl::tile(const HeadKey& key) const {
   static const Tile untouched;
   const Sequence& s = sequence(key.sequence);
   const auto& layer = s.layers[key.layer.value];
   return layer ? layer->tiles[key.head.value / s.layout.page_heads] : untouched;
 }
 
-std::uint32_t KvFtl::flushed_tokens(const KvKey& key) const {
+std::uint32_t KvFtl::flushed_tokens(const HeadKey& key) const {
   head(key);  // throws for one that does not exist
   return tile(key).written_groups() * layout(key.sequence).group_tokens;
 }
 
-std::uint32_t KvFtl::transposed_windows(const KvKey& key) const {
+std::uint32_t KvFtl::transposed_windows(const HeadKey& key) const {
   const Head& h = head(key);
   const std::uint32_t full = readable_windows(tile(key), h, layout(key.sequence));
   return h.partial && h.partial->window == full ? full + 1 : full;
 }
 
-std::uint32_t KvFtl::transposed_tokens(const KvKey& key) const {
+std::uint32_t KvFtl::transposed_tokens(const HeadKey& key) const {
   const Head& h = head(key);
   const KvLayout& l = layout(key.sequence);
   const std::uint32_t full = readable_windows(tile(key), h, l);
@@ -333,7 +333,7 @@ void KvFtl::swap_mapping(const KvPageId& a, const KvPageId& b) {
   second.redirect(was);
 }
 
-void KvFtl::forget_tail(const KvKey& key) {
+void KvFtl::forget_tail(const HeadKey& key) {
   Sequence* s = check(key) == KvStatus::ok ? find(key.sequence) : nullptr;
   Layer* layer = s != nullptr ? s->layers[key.layer.value].get() : nullptr;
   if (layer == nullptr || layer->heads[key.head.value].key_tail.empty()) {

@@ -90,7 +90,7 @@ void register_statistics(Statistics& statistics, const KvFtlStats& stats);
 /// docs/adr/0007-power-loss.md.
 ///
 /// Each (layer, head) of a sequence has its own token count, so heads and layers may be appended in any order.
-/// Functions that take a KvKey throw InternalError for one that does not exist: ask check() first.
+/// Functions that take a HeadKey throw InternalError for one that does not exist: ask check() first.
 class KvFtl {
  public:
   /// All references must outlive the FTL. `dram` may be shared with other users of controller DRAM. `faults`, if given,
@@ -129,44 +129,44 @@ class KvFtl {
   std::vector<PageOp> unpin(SequenceId id);
 
   /// ok, bad_sequence, bad_layer, bad_head.
-  KvStatus check(const KvKey& key) const;
+  KvStatus check(const HeadKey& key) const;
   const KvShape& shape(SequenceId id) const;
   const KvLayout& layout(SequenceId id) const;
   TailPolicy tail_policy() const { return config_.tail; }
   const KvMappingPolicy& policy() const { return *policy_; }
 
-  std::uint32_t tokens(const KvKey& key) const;
+  std::uint32_t tokens(const HeadKey& key) const;
   /// Tokens in full groups: they have token pages, whose programs may still be in progress.
-  std::uint32_t flushed_tokens(const KvKey& key) const;
+  std::uint32_t flushed_tokens(const HeadKey& key) const;
   /// S_e: tokens [0, S_e) are readable in embedding pages. The others are scored from token pages (`token_index`,
   /// `partial_program`) or from DRAM (`dram`).
-  std::uint32_t transposed_tokens(const KvKey& key) const;
+  std::uint32_t transposed_tokens(const HeadKey& key) const;
   /// Windows that those tokens lie in; the last may be partly filled.
-  std::uint32_t transposed_windows(const KvKey& key) const;
+  std::uint32_t transposed_windows(const HeadKey& key) const;
 
   /// Appends a read (class attend) for every page of the wanted rows that is in flash, and the map entries that the
   /// firmware looks up to find these pages (KvMappingPolicy::lookups). There is none for rows that are still in DRAM,
   /// those of the unfinished group included. Keys come before values. `rows`, if given, says how many rows of each
   /// group a filter on the die lets pass: the bytes that cross the channel.
-  void plan_token_groups(const KvKey& key, KvRows which, std::span<const std::uint32_t> groups,
+  void plan_token_groups(const HeadKey& key, KvRows which, std::span<const std::uint32_t> groups,
                          std::span<const std::uint32_t> rows, ReadPlan& out);
   /// The same for embedding pages, over all windows of [0, S_e), window by window. `groups` are of
   /// KvLayout::finest_group() components and ascend: windows of larger groups are read where they hold one of them.
-  void plan_embedding_groups(const KvKey& key, std::span<const std::uint32_t> groups,
+  void plan_embedding_groups(const HeadKey& key, std::span<const std::uint32_t> groups,
                              std::span<const std::uint32_t> rows, ReadPlan& out);
 
   /// Data, carried mode only. Pages come from the backing store through its verifying read. Pointers hold until the
   /// next append to this head or until the sequence is released. Rows [slot][d] of a token group; the unfinished group
   /// has tokens() % n of them.
-  const Half* token_rows(const KvKey& key, KvKind kind, std::uint32_t group) const;
+  const Half* token_rows(const HeadKey& key, KvKind kind, std::uint32_t group) const;
   /// One row of d.
-  const Half* token_row(const KvKey& key, KvKind kind, TokenIndex token) const;
+  const Half* token_row(const HeadKey& key, KvKind kind, TokenIndex token) const;
   /// [m][T] of KvLayout::window(window): component ge * m + i of the window's token t at [i][t]. `window` must lie
   /// below transposed_windows(); of the last one, tokens from S_e on hold nothing.
-  const Half* embedding_page(const KvKey& key, std::uint32_t ge, std::uint32_t window) const;
+  const Half* embedding_page(const HeadKey& key, std::uint32_t ge, std::uint32_t window) const;
   /// Running mean of V over all tokens, fp32, updated in token order: mean += (v - mean) / S. Zero before the first
   /// token.
-  std::span<const float> value_mean(const KvKey& key) const;
+  std::span<const float> value_mean(const HeadKey& key) const;
 
   /// Every live page in (sequence, layer, head) order, by sharing segment: token pages by group, then embedding pages
   /// by window. A page that several sequences share is visited once, under the key that it was written under. Parked
@@ -203,7 +203,7 @@ class KvFtl {
   void swap_mapping(const KvPageId& a, const KvPageId& b);
   /// Fault injection: loses the rows of a head that are in no token page. Throws UserError if there are none. Carried
   /// mode only.
-  void forget_tail(const KvKey& key);
+  void forget_tail(const HeadKey& key);
 
  private:
   struct Head;
@@ -217,7 +217,7 @@ class KvFtl {
   class Recovery;
   struct PendingFlush {
     enum class What : std::uint8_t { groups, window, partial };
-    KvKey key;
+    HeadKey key;
     What what = What::groups;
     std::uint32_t first = 0;  ///< token group, or window
     std::uint32_t count = 0;  ///< token groups, or 1
@@ -253,8 +253,8 @@ class KvFtl {
   const Sequence* find(SequenceId id) const;
   Sequence* find(SequenceId id);
   const Sequence& sequence(SequenceId id) const;
-  const Head& head(const KvKey& key) const;
-  const Tile& tile(const KvKey& key) const;
+  const Head& head(const HeadKey& key) const;
+  const Tile& tile(const HeadKey& key) const;
   KvMapEntry& entry(const KvPageId& page);
   static std::uint32_t readable_windows(const Tile& tile, const Head& head, const KvLayout& layout);
 
@@ -275,13 +275,13 @@ class KvFtl {
                                std::uint32_t tokens) const;
   void write_windows(const Append& a, Layer& layer, const TilePlan& plan, std::vector<FlushJob>& jobs);
   void fill_component_tail(const Append& a, KvHead h, Head& head, const KvWindow& window);
-  void transpose(const KvKey& key, const KvWindow& window, std::uint32_t end);
+  void transpose(const HeadKey& key, const KvWindow& window, std::uint32_t end);
   void read_back(const KvLayout& layout, const Tile& tile, const KvWindow& window, std::uint32_t end, FlushJob& job);
   template <class Add>
-  void program_window(const Sequence& s, const KvKey& key, const MapSegment& segment, std::uint32_t window,
+  void program_window(const Sequence& s, const HeadKey& key, const MapSegment& segment, std::uint32_t window,
                       std::uint32_t partial_tokens, const Half* image, FlushJob& job, const Add& add);
-  FlushJob write_window(Sequence& s, const KvKey& key, Layer& layer, std::uint32_t window);
-  FlushJob write_partial(Sequence& s, const KvKey& key, Layer& layer, std::uint32_t window, std::uint32_t end);
+  FlushJob write_window(Sequence& s, const HeadKey& key, Layer& layer, std::uint32_t window);
+  FlushJob write_partial(Sequence& s, const HeadKey& key, Layer& layer, std::uint32_t window, std::uint32_t end);
   void partial_done(Sequence& s, Head& head);
   void supersede(Sequence& s, std::span<const KvMapEntry> pages);
 
@@ -321,7 +321,7 @@ class KvFtl {
 
   // kv_ftl.cpp
   void check_layout(const Sequence& s) const;
-  std::shared_ptr<MapSegment> new_segment(const KvKey& key, std::uint32_t number, const Tile* before,
+  std::shared_ptr<MapSegment> new_segment(const HeadKey& key, std::uint32_t number, const Tile* before,
                                           const KvLayout& layout);
   void release_segment(MapSegment& segment, SequenceId user, std::vector<PageOp>& erases);
   Bytes draining_dram() const;

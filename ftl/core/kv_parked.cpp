@@ -37,7 +37,7 @@ void KvFtl::place_parked(std::vector<FlushJob>& jobs) {
       }
       const KvPageId page = page_id(owner);
       if (found.entry->awaits_read_back() && job.reads.empty()) {
-        const KvKey reader{segment.users.front(), segment.key.layer, segment.key.head};
+        const HeadKey reader{segment.users.front(), segment.key.layer, segment.key.head};
         const KvWindow window = segment.layout.window(page.window);
         read_back(segment.layout, tile(reader), window, window.end(), job);
       }

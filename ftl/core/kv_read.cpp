@@ -32,7 +32,7 @@ void KvFtl::plan_read(const KvMapEntry& entry, std::uint64_t channel_bytes, std:
   note_read(entry.ppa());
 }
 
-void KvFtl::plan_token_groups(const KvKey& key, KvRows which, std::span<const std::uint32_t> groups,
+void KvFtl::plan_token_groups(const HeadKey& key, KvRows which, std::span<const std::uint32_t> groups,
                               std::span<const std::uint32_t> rows, ReadPlan& out) {
   const Head& h = head(key);
   const Tile& t = tile(key);
@@ -59,7 +59,7 @@ void KvFtl::plan_token_groups(const KvKey& key, KvRows which, std::span<const st
   out.lookups += policy_->lookups(sequence(key.sequence).info(), out.ops.size() - before);
 }
 
-void KvFtl::plan_embedding_groups(const KvKey& key, std::span<const std::uint32_t> groups,
+void KvFtl::plan_embedding_groups(const HeadKey& key, std::span<const std::uint32_t> groups,
                                   std::span<const std::uint32_t> rows, ReadPlan& out) {
   const Head& h = head(key);
   const Tile& t = tile(key);
@@ -95,7 +95,7 @@ std::span<const std::byte> KvFtl::read(const KvPageId& page, const MapSegment& s
   return store_.read_verified(ppa, oob_tag(written, segment.layout, segment.number, partial_tokens), config_.check);
 }
 
-const Half* KvFtl::token_rows(const KvKey& key, KvKind kind, std::uint32_t group) const {
+const Half* KvFtl::token_rows(const HeadKey& key, KvKind kind, std::uint32_t group) const {
   const Head& h = head(key);
   const Tile& t = tile(key);
   const KvLayout& l = layout(key.sequence);
@@ -111,14 +111,14 @@ const Half* KvFtl::token_rows(const KvKey& key, KvKind kind, std::uint32_t group
   return tail.data() + at;
 }
 
-const Half* KvFtl::token_row(const KvKey& key, KvKind kind, TokenIndex token) const {
+const Half* KvFtl::token_row(const HeadKey& key, KvKind kind, TokenIndex token) const {
   const KvLayout& l = layout(key.sequence);
   const std::uint32_t group = token.value / l.group_tokens;
   if (token.value >= tokens(key)) throw bad_page({key, token_page_kind(kind, l), group, 0}, "no row to read");
   return token_rows(key, kind, group) + std::size_t{token.value % l.group_tokens} * l.head_dim;
 }
 
-const Half* KvFtl::embedding_page(const KvKey& key, std::uint32_t ge, std::uint32_t w) const {
+const Half* KvFtl::embedding_page(const HeadKey& key, std::uint32_t ge, std::uint32_t w) const {
   const Head& h = head(key);
   const Tile& t = tile(key);
   const KvLayout& l = layout(key.sequence);
@@ -135,7 +135,7 @@ const Half* KvFtl::embedding_page(const KvKey& key, std::uint32_t ge, std::uint3
       read(page, t.segment_of_position(static_cast<std::uint32_t>(position)), t.embedding(position).ppa()));
 }
 
-std::span<const float> KvFtl::value_mean(const KvKey& key) const {
+std::span<const float> KvFtl::value_mean(const HeadKey& key) const {
   const Head& h = head(key);
   if (h.value_mean.empty()) throw bad_page({key}, "no values were appended to this head, or only in timing mode");
   return h.value_mean;

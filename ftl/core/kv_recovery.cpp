@@ -58,7 +58,7 @@ class KvFtl::Recovery {
       for (std::uint32_t i = 0; i < s.layers.size(); ++i) {
         if (!s.layers[i]) continue;
         for (std::uint32_t h = 0; h < s.shape.kv_heads; ++h) {
-          visit(s, KvKey{id, LayerId{i}, KvHead{h}}, s.layers[i]->heads[h],
+          visit(s, HeadKey{id, LayerId{i}, KvHead{h}}, s.layers[i]->heads[h],
                 s.layers[i]->tiles[h / s.layout.page_heads]);
         }
       }
@@ -206,7 +206,7 @@ void KvFtl::Recovery::settle_partials() {
   const auto complete = [](const std::unique_ptr<PartialWindow>& partial) {
     return partial != nullptr && std::ranges::none_of(partial->pages, &KvMapEntry::is_nowhere);
   };
-  for_each_head([&](Sequence&, const KvKey&, Head& head, Tile&) {
+  for_each_head([&](Sequence&, const HeadKey&, Head& head, Tile&) {
     if (complete(head.coming_partial)) head.partial = std::move(head.coming_partial);
     if (!complete(head.partial)) head.partial.reset();
     head.coming_partial.reset();
@@ -261,7 +261,7 @@ void KvFtl::Recovery::drop_sequence(SequenceId id) {
 }
 
 void KvFtl::Recovery::charge_dram() {
-  for_each_head([&](Sequence& s, const KvKey&, Head& head, Tile& tile) {
+  for_each_head([&](Sequence& s, const HeadKey&, Head& head, Tile& tile) {
     if (head.tokens == 0) return;
     const KvLayout& l = s.layout;
     const auto charge = [&](DramUse use, Bytes bytes) {
@@ -299,7 +299,7 @@ void KvFtl::Recovery::restore_blocks() {
     take(segment->map.all_tokens(), {segment->slot, segment->map.first_group() * segment->layout.pages_per_group()});
     take(segment->map.all_embedding(), {segment->slot, kEmbedding | segment->map.first_position()});
   }
-  for_each_head([&](Sequence& s, const KvKey&, Head& head, Tile& tile) {
+  for_each_head([&](Sequence& s, const HeadKey&, Head& head, Tile& tile) {
     if (!head.partial) return;
     const std::uint64_t first = s.layout.embedding_position(s.layout.window(head.partial->window));
     take(head.partial->pages, {tile.segments.back()->slot, kEmbedding | static_cast<std::uint32_t>(first)});
@@ -324,7 +324,7 @@ void KvFtl::Recovery::restore_blocks() {
 void KvFtl::Recovery::rebuild_windows() {
   for (const auto& segment : segments_) {
     if (!segment) continue;
-    const KvKey reader{segment->users.front(), segment->key.layer, segment->key.head};
+    const HeadKey reader{segment->users.front(), segment->key.layer, segment->key.head};
     std::optional<std::uint32_t> transposed;
     for (std::uint32_t at = segment->map.first_position(); at < segment->map.end_position(); ++at) {
       KvMapEntry& entry = segment->map.embedding_at(at);
@@ -345,7 +345,7 @@ void KvFtl::Recovery::rebuild_windows() {
 /// Component-major tails are copies of token rows, too.
 void KvFtl::Recovery::rebuild_tails() {
   if (ftl_.config_.tail != TailPolicy::dram) return;
-  for_each_head([&](Sequence& s, const KvKey& key, Head& head, Tile& tile) {
+  for_each_head([&](Sequence& s, const HeadKey& key, Head& head, Tile& tile) {
     const KvLayout& l = s.layout;
     if (!l.component_major) return;
     const KvWindow window = l.window(tile.written_windows(l));

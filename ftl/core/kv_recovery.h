@@ -31,7 +31,7 @@ struct KvDumpSize {
 struct KvDump {
   /// The pages that one sequence wrote for the heads of a tile between two forks.
   struct MapSegment {
-    KvKey key;                 ///< the writer, the first head
+    HeadKey key;               ///< the writer, the first head
     std::uint32_t number = 0;  ///< Sequence::segment of its writer when it was written
     std::uint32_t first_group = 0;
     std::uint32_t end_group = 0;

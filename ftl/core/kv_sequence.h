@@ -40,7 +40,7 @@ struct KvFtl::Head {
 /// The map of the pages that one sequence wrote for the heads of a tile between two forks: sequences that were forked
 /// later share it.
 struct KvFtl::MapSegment {
-  KvKey key;                 ///< the writer, the first head of the tile
+  HeadKey key;               ///< the writer, the first head of the tile
   std::uint32_t number = 0;  ///< Sequence::segment of its writer when it was written
   std::uint32_t slot = 0;
   KvLayout layout;
@@ -139,7 +139,7 @@ struct KvFtl::Append {
   std::uint32_t end() const { return first + count; }
   std::uint32_t end_head() const { return heads.first.value + heads.count; }
   bool appends_to(std::uint32_t head) const { return head >= heads.first.value && head < end_head(); }
-  KvKey key(std::uint32_t head) const { return {sequence.id, layer, KvHead{head}}; }
+  HeadKey key(std::uint32_t head) const { return {sequence.id, layer, KvHead{head}}; }
   std::span<const Half> rows(KvKind kind, std::uint32_t head) const {
     const std::size_t size = std::size_t{count} * sequence.layout.head_dim;
     return (kind == KvKind::key ? keys : values).subspan((head - heads.first.value) * size, size);

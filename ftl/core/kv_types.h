@@ -26,16 +26,11 @@ struct KvShape {
   bool component_major = true;  ///< K is kept component-major too, as SparF wants it; dense attention does without
 };
 
-using csdsim::HeadRange;
-using csdsim::KvKind;
-using csdsim::KvRows;
-using KvKey = HeadKey;
-
 /// A page of the KV namespace. Token pages: `group` is the token group, `window` is 0, and the key's head is the first
 /// of those that share the page. Embedding pages: `group` is the embedding group (components [group * m, group * m +
 /// m)) and `window` the token window.
 struct KvPageId {
-  KvKey key;
+  HeadKey key;
   PageKind kind = PageKind::token_k;
   std::uint32_t group = 0;
   std::uint32_t window = 0;

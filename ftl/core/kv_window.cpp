@@ -35,7 +35,7 @@ void KvFtl::write_windows(const Append& a, Layer& layer, const TilePlan& p, std:
   Sequence& s = a.sequence;
   const KvLayout& l = s.layout;
   Head& head = layer.heads[p.first_head];
-  const KvKey key = a.key(p.first_head);
+  const HeadKey key = a.key(p.first_head);
   for (std::uint32_t w = p.old_windows; w <= p.new_windows; ++w) {
     if (store_.carried() && config_.tail == TailPolicy::dram) {
       fill_component_tail(a, key.head, head, l.window(w));
@@ -63,7 +63,7 @@ void KvFtl::fill_component_tail(const Append& a, KvHead h, Head& head, const KvW
 }
 
 /// Transposes tokens [window.first, end) from their token groups into window_image_.
-void KvFtl::transpose(const KvKey& key, const KvWindow& window, std::uint32_t end) {
+void KvFtl::transpose(const HeadKey& key, const KvWindow& window, std::uint32_t end) {
   const KvLayout& l = layout(key.sequence);
   const std::size_t d = l.head_dim;
   window_image_.assign(d * window.tokens, Half{});
@@ -91,7 +91,7 @@ void KvFtl::read_back(const KvLayout& l, const Tile& tile, const KvWindow& windo
 /// Programs the pages of a window from `image`, [d][T], which is full up to `partial_tokens` tokens (0: full) and read
 /// only in carried mode; `add` gets their map entries.
 template <class Add>
-void KvFtl::program_window(const Sequence& s, const KvKey& key, const MapSegment& segment, std::uint32_t w,
+void KvFtl::program_window(const Sequence& s, const HeadKey& key, const MapSegment& segment, std::uint32_t w,
                            std::uint32_t partial_tokens, const Half* image, FlushJob& job, const Add& add) {
   const KvLayout& l = s.layout;
   const KvWindow window = l.window(w);
@@ -111,7 +111,7 @@ void KvFtl::program_window(const Sequence& s, const KvKey& key, const MapSegment
   }
 }
 
-FlushJob KvFtl::write_window(Sequence& s, const KvKey& key, Layer& layer, std::uint32_t w) {
+FlushJob KvFtl::write_window(Sequence& s, const HeadKey& key, Layer& layer, std::uint32_t w) {
   const KvLayout& l = s.layout;
   const KvWindow window = l.window(w);
   const std::uint32_t pages = l.embedding_pages(window);
@@ -132,7 +132,7 @@ FlushJob KvFtl::write_window(Sequence& s, const KvKey& key, Layer& layer, std::u
   return job;
 }
 
-FlushJob KvFtl::write_partial(Sequence& s, const KvKey& key, Layer& layer, std::uint32_t w, std::uint32_t end) {
+FlushJob KvFtl::write_partial(Sequence& s, const HeadKey& key, Layer& layer, std::uint32_t w, std::uint32_t end) {
   const KvLayout& l = s.layout;
   const KvWindow window = l.window(w);
   const std::uint32_t pages = l.embedding_pages(window);

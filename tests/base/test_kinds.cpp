@@ -60,6 +60,16 @@ TEST_CASE("an open choice starts with its first kind, copies deeply and knows it
   CHECK(chosen.index() == 1);
   CHECK_THROWS_WITH(chosen.select("sqare"), Catch::Contains("(did you mean square?)"));
   CHECK(chosen.kind() == "square");
+
+  // An assignment copies deeply, too, and choosing a kind gives its defaults.
+  Chosen<Shape> assigned(shapes());
+  dynamic_cast<Square&>(*chosen).side = 5;
+  assigned = chosen;
+  chosen.select("square");
+  CHECK(dynamic_cast<Square&>(*chosen).side == 2);
+  CHECK(assigned.kind() == "square");
+  CHECK(dynamic_cast<Square&>(*assigned).side == 5);
+
   CHECK_THROWS_AS(Chosen<Shape>(std::make_shared<Kinds<Shape>>("shape")), InternalError);
   Kinds<Shape> twice("shape");
   twice.add<Circle>();

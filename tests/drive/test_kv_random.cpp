@@ -40,7 +40,7 @@ class RandomKv {
   std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>(rng_.below(n)); }
   bool rarely() { return below(25) == 0; }
   std::uint32_t tokens(std::uint32_t sequence, std::uint32_t layer, std::uint32_t head) {
-    const ftl::KvKey key{SequenceId{sequence}, LayerId{layer}, KvHead{head}};
+    const HeadKey key{SequenceId{sequence}, LayerId{layer}, KvHead{head}};
     return host_.drive().kv_ftl().check(key) == ftl::KvStatus::ok ? host_.drive().kv_ftl().tokens(key) : 0;
   }
 

@@ -269,7 +269,7 @@ class Oracle {
 
   void check_token(SequenceId id, const Sequence& s, std::uint32_t t) {
     for (std::uint32_t h = 0; h < kHeads; ++h) {
-      const KvKey key{id, LayerId{0}, KvHead{h}};
+      const HeadKey key{id, LayerId{0}, KvHead{h}};
       const Half* k = kv_.token_row(key, KvKind::key, TokenIndex{t});
       const Half* v = kv_.token_row(key, KvKind::value, TokenIndex{t});
       for (std::uint32_t c = 0; c < kDim; ++c) {

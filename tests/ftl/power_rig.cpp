@@ -80,7 +80,7 @@ void PowerRig::lose_power() {
   counts_.parked += ftl_->parked_pages();
   for (const auto& [id, s] : live_) {
     for (const auto& [where, h] : s.heads) {
-      const KvKey key{id, where.first, where.second};
+      const HeadKey key{id, where.first, where.second};
       const KvLayout& l = ftl_->layout(id);
       partials += ftl_->transposed_tokens(key) > l.windowed(ftl_->transposed_tokens(key)) ? 1 : 0;
     }
@@ -100,7 +100,7 @@ void PowerRig::check() {
   Bytes rows, tails, means;
   for (const auto& [id, s] : live_) {
     for (const auto& [where, h] : s.heads) {
-      const KvKey key{id, where.first, where.second};
+      const HeadKey key{id, where.first, where.second};
       const KvLayout& l = ftl_->layout(id);
       const std::uint32_t tokens = s.tokens(where);
       REQUIRE(ftl_->tokens(key) == tokens);
@@ -128,7 +128,7 @@ void PowerRig::check_settled() {
   if (ftl_->parked_pages() > 0) return;
   for (const auto& [id, s] : live_) {
     for (const auto& [where, h] : s.heads) {
-      const KvKey key{id, where.first, where.second};
+      const HeadKey key{id, where.first, where.second};
       REQUIRE(ftl_->transposed_tokens(key) >= ftl_->layout(id).windowed(ftl_->flushed_tokens(key)));
     }
   }
@@ -230,7 +230,7 @@ bool PowerRig::append(SequenceId id, LayerId layer, KvHead first, std::uint32_t 
   return true;
 }
 
-void PowerRig::check_head(const KvKey& key, const KvLayout& l, const HeadOracle& h) {
+void PowerRig::check_head(const HeadKey& key, const KvLayout& l, const HeadOracle& h) {
   const std::uint32_t d = l.head_dim;
   const std::size_t tokens = h.keys.size() / d;
   for (std::uint32_t t = 0; t < tokens; t += l.group_tokens) {

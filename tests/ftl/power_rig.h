@@ -161,7 +161,7 @@ class PowerRig {
 
   void add_erases(const std::vector<PageOp>& erases) { erases_.insert(erases_.end(), erases.begin(), erases.end()); }
 
-  void check_head(const KvKey& key, const KvLayout& l, const HeadOracle& h);
+  void check_head(const HeadKey& key, const KvLayout& l, const HeadOracle& h);
 
   PowerSetup setup_;
   BackingStore store_;

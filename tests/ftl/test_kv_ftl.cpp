@@ -16,7 +16,7 @@ namespace {
 const FlashGeometry kGeometry{4, 2, 1, 16, 8, Bytes{512}};
 const KvShape kShape{2, 3, 16, 256};
 const SequenceId kSeq{7};
-const KvKey kKey{kSeq, LayerId{1}, KvHead{2}};
+const HeadKey kKey{kSeq, LayerId{1}, KvHead{2}};
 
 KvFtlConfig config(TailPolicy tail = TailPolicy::token_index) { return {tail, {4}}; }
 
@@ -306,7 +306,7 @@ TEST_CASE("fault injection makes reads wrong and is reported") {
     CHECK(drive.ftl.verify() == 0);
   }
   SECTION("K and V, heads, and embedding pages exchanged") {
-    const KvKey other{kSeq, LayerId{1}, KvHead{0}};
+    const HeadKey other{kSeq, LayerId{1}, KvHead{0}};
     drive.ftl.swap_mapping({kKey, PageKind::token_k, 0, 0}, {kKey, PageKind::token_v, 0, 0});
     CHECK(drive.ftl.verify() == 2);
     drive.ftl.swap_mapping({kKey, PageKind::token_k, 2, 0}, {other, PageKind::token_k, 2, 0});

@@ -79,7 +79,7 @@ class Run {
     for (const auto& [id, s] : live_) {
       const KvLayout& l = drive_.ftl.layout(id);
       for (const auto& [where, h] : s.heads) {
-        const KvKey key{id, LayerId{where.first}, KvHead{where.second}};
+        const HeadKey key{id, LayerId{where.first}, KvHead{where.second}};
         const std::uint64_t tokens = h.keys.size() / s.shape.head_dim;
         live_pages += l.pages(tokens).total();
         group_buffer += l.group_buffer(tokens);
@@ -264,7 +264,7 @@ class Run {
     for (const auto& [where, h] : s.heads) {
       if (h.keys.empty()) continue;
       const auto token = static_cast<std::uint32_t>(rng_() % (h.keys.size() / s.shape.head_dim));
-      const KvKey key{id, LayerId{where.first}, KvHead{where.second}};
+      const HeadKey key{id, LayerId{where.first}, KvHead{where.second}};
       const std::size_t row = std::size_t{token} * s.shape.head_dim;
       const std::size_t bytes = std::size_t{s.shape.head_dim} * 2;
       REQUIRE(std::memcmp(drive_.ftl.token_row(key, KvKind::key, TokenIndex{token}), &h.keys[row], bytes) == 0);
@@ -272,7 +272,7 @@ class Run {
     }
   }
 
-  void check_head(const KvKey& key, const KvLayout& l, const HeadOracle& h, std::uint64_t tokens,
+  void check_head(const HeadKey& key, const KvLayout& l, const HeadOracle& h, std::uint64_t tokens,
                   const std::map<KvPageId, PhysicalPageAddress>& pages) {
     const std::uint32_t d = l.head_dim;
     REQUIRE(drive_.ftl.tokens(key) == tokens);

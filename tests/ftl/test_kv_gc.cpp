@@ -22,7 +22,7 @@ KvFtlConfig config() {
 }
 
 AppendResult append(KvDrive& drive, SequenceId id, std::uint32_t groups) {
-  const KvKey key{id, LayerId{0}, KvHead{0}};
+  const HeadKey key{id, LayerId{0}, KvHead{0}};
   const std::uint32_t at = drive.ftl.tokens(key);
   std::vector<Half> rows(groups * 256);
   if (drive.store.carried()) {
@@ -95,7 +95,7 @@ TEST_CASE("a moved page is read from DRAM until its program is done, and its old
   KvDrive drive(kGeometry, config(), DataMode::carried);
   interleave(drive);
   REQUIRE(drive.ftl.pin(kStay) == KvStatus::ok);
-  const KvKey key{kStay, LayerId{0}, KvHead{0}};
+  const HeadKey key{kStay, LayerId{0}, KvHead{0}};
   std::vector<std::uint32_t> groups(30);
   for (std::uint32_t i = 0; i < 30; ++i) groups[i] = i;
   ReadPlan before;

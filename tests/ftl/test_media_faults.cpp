@@ -187,7 +187,7 @@ TEST_CASE("KV pages survive failing programs and erases; without spare blocks ap
       for (std::uint32_t t = 0; t < tokens; ++t) {
         for (std::uint32_t h = 0; h < 2; ++h) {
           const Half* expected = &rows[(t / 16 * 2 + h) * 256 + t % 16 * 16];
-          const KvKey key{SequenceId{id}, LayerId{0}, KvHead{h}};
+          const HeadKey key{SequenceId{id}, LayerId{0}, KvHead{h}};
           REQUIRE(std::memcmp(drive.ftl.token_row(key, KvKind::key, TokenIndex{t}), expected, 32) == 0);
           REQUIRE(std::memcmp(drive.ftl.token_row(key, KvKind::value, TokenIndex{t}), expected, 32) == 0);
         }

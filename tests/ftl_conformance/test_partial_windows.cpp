@@ -16,7 +16,7 @@ TEST_CASE("a flush of an unfinished window from before a fork does not finish th
   KvFtl ftl({TailPolicy::partial_program, {4, false}, PageCheck::key, 1}, blocks, store, dram,
             std::make_unique<InstinferPolicy>(g));
   const SequenceId id{0};
-  const KvKey key{id, LayerId{0}, KvHead{0}};
+  const HeadKey key{id, LayerId{0}, KvHead{0}};
   // n = 8, T = 64: the window is written when half full.
   ftl.create_sequence(id, {1, 1, 32, 64});
   const AppendResult before = ftl.append(id, LayerId{0}, TokenIndex{0}, 32, {KvHead{0}, 1});

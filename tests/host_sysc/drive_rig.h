@@ -21,7 +21,7 @@ namespace csdsim::test {
 inline constexpr host::Resource kKv = host::Resource::drive(host::DriveIndex{0});
 inline constexpr host::Resource kBlocks = host::Resource::drive_blocks(host::DriveIndex{0});
 inline constexpr std::uint32_t kHeads = 2, kGroup = 2, kDim = 16;
-inline constexpr host::HeadRange kAllHeads{KvHead{0}, kHeads};
+inline constexpr HeadRange kAllHeads{KvHead{0}, kHeads};
 
 struct Step {
   host::OpKind kind;
@@ -61,7 +61,7 @@ class ContentData final : public host::OperationData {
 
   void perform(const host::Operation& op) override { performed.push_back(op.kind); }
   void load_append(const host::Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
-                   host::HeadRange heads, std::span<Half> keys, std::span<Half> values) override {
+                   HeadRange heads, std::span<Half> keys, std::span<Half> values) override {
     const host::SequenceWork& s = std::get<host::DriveWork>(op.work).sequences[index];
     const auto rows = [&](Content::Kind kind) {
       return content.rows(kind, s.sequence.value, 0, heads.first.value, heads.count, s.first_token.value + first,
@@ -70,25 +70,25 @@ class ContentData final : public host::OperationData {
     std::ranges::copy(rows(Content::key), keys.begin());
     std::ranges::copy(rows(Content::value), values.begin());
   }
-  std::vector<Half> queries(std::uint32_t sequence, host::HeadRange heads) const {
+  std::vector<Half> queries(std::uint32_t sequence, HeadRange heads) const {
     return content.rows(Content::query, sequence, 0, heads.first.value * kGroup, heads.count * kGroup, 0, 1);
   }
-  void load_attend(const host::Operation& op, std::size_t index, host::HeadRange heads, std::span<Half> q,
+  void load_attend(const host::Operation& op, std::size_t index, HeadRange heads, std::span<Half> q,
                    std::span<Half> keys, std::span<Half> values) override {
     const host::DriveWork& work = std::get<host::DriveWork>(op.work);
     std::ranges::copy(queries(work.sequences[index].sequence.value, heads), q.begin());
     if (!keys.empty()) load_append(op, index, 0, 1, heads, keys, values);
   }
-  void store_output(const host::Operation& op, std::size_t index, host::HeadRange heads,
+  void store_output(const host::Operation& op, std::size_t index, HeadRange heads,
                     std::span<const Half> result) override {
     out.resize(std::get<host::DriveWork>(op.work).sequences.size() * kHeads * kGroup * kDim);
     std::ranges::copy(result,
                       out.begin() + static_cast<std::ptrdiff_t>((index * kHeads + heads.first.value) * kGroup * kDim));
   }
-  void load_queries(const host::Operation& op, std::size_t index, host::HeadRange heads, std::span<Half> q) override {
+  void load_queries(const host::Operation& op, std::size_t index, HeadRange heads, std::span<Half> q) override {
     std::ranges::copy(queries(std::get<host::ScoreWork>(op.work).sequences[index].sequence.value, heads), q.begin());
   }
-  void store_scores(const host::Operation& op, std::size_t index, host::HeadRange heads,
+  void store_scores(const host::Operation& op, std::size_t index, HeadRange heads,
                     std::span<const float> result) override {
     const auto& work = std::get<host::ScoreWork>(op.work);
     std::size_t at = 0, all = 0;
@@ -100,7 +100,7 @@ class ContentData final : public host::OperationData {
     std::ranges::copy(result, scores.begin() + static_cast<std::ptrdiff_t>(at));
   }
   void store_rows(const host::Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
-                  host::HeadRange heads, std::span<const Half> keys, std::span<const Half> values) override {
+                  HeadRange heads, std::span<const Half> keys, std::span<const Half> values) override {
     const std::size_t tokens = std::get<host::FetchWork>(op.work).sequences[index].tokens.size();
     k.resize(kHeads * tokens * kDim);
     v.resize(k.size());

@@ -16,21 +16,21 @@ using Sets = std::vector<std::string>;
 
 namespace {
 
-experiment::RunResult run(const Sets& sets = {}) {
+scenario::RunResult run(const Sets& sets = {}) {
   const auto file = std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios/generation_beside_blocks.yaml";
   Sets all{"model.layers=2", "workload.output_tokens=8"};
   all.insert(all.end(), sets.begin(), sets.end());
   return experiment::run_scenario(experiment::load_scenario(file, all).base.scenario);
 }
 
-double metric(const experiment::RunResult& r, const std::string& name) { return r.document["metrics"].at(name); }
+double metric(const scenario::RunResult& r, const std::string& name) { return r.document["metrics"].at(name); }
 
 }  // namespace
 
 TEST_CASE("block commands beside a generation slow it down, and all of them complete") {
-  const experiment::RunResult alone =
+  const scenario::RunResult alone =
       run({"workload.background=none", "platform.device.write_buffer.flush.kind=immediate"});
-  const experiment::RunResult both = run();
+  const scenario::RunResult both = run();
   CHECK(alone.failure.empty());
   CHECK(both.failure.empty());
   CHECK(metric(both, "tpot_s") > 1.05 * metric(alone, "tpot_s"));
@@ -62,7 +62,7 @@ TEST_CASE("both namespaces give the same figures in both models of the flash, wi
     Sets sets = features;
     sets.push_back("platform.device.fidelity=" + fidelity);
     sets.push_back("platform.device.write_buffer.flush.kind=" + flush);
-    const experiment::RunResult result = run(sets);
+    const scenario::RunResult result = run(sets);
     CHECK(result.failure.empty());
     // Counts at the end of a phase differ: the timeline counts an operation when it is granted.
     nlohmann::ordered_json kept = result.document["stats"];

@@ -76,7 +76,7 @@ TEST_CASE("every drive gives the figures of docs/drives.md") {
       // Reads are steady at once; writes alternate between a full and a draining buffer, which only many average out.
       if (work.reads().numerator > 0)
         work.requests = std::min<std::uint64_t>(work.requests, 100 * work.queue_depth + 500);
-      const experiment::RunResult result = experiment::run_scenario(scenario);
+      const scenario::RunResult result = experiment::run_scenario(scenario);
       INFO(drive.scenario << ", " << loaded.points[i].name << ": " << result.document["metrics"].dump());
       CHECK(result.failure.empty());
       CHECK(value_of(drive.lines[i].figure, result.document["metrics"]) ==

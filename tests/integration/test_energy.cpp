@@ -30,7 +30,7 @@ double joules(const EnergyBreakdown& breakdown, EnergyComponent c) { return brea
 
 nlohmann::ordered_json run(const std::string& text, const std::vector<std::string>& sets = {}) {
   const auto loaded = experiment::load_scenario_text(text, "energy.yaml", CSDSIM_SOURCE_DIR, sets);
-  const experiment::RunResult result = experiment::run_scenario(loaded.base.scenario);
+  const scenario::RunResult result = experiment::run_scenario(loaded.base.scenario);
   CHECK(result.failure.empty());
   return result.document;
 }

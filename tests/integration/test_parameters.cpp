@@ -85,7 +85,7 @@ struct Answer {
 Answer run(std::string_view base, const std::vector<std::string>& sets) {
   try {
     const auto loaded = experiment::load_scenario_text(scenario_text(base), "probe.yaml", CSDSIM_SOURCE_DIR, sets);
-    experiment::RunResult result = experiment::run_scenario(loaded.base.scenario);
+    scenario::RunResult result = experiment::run_scenario(loaded.base.scenario);
     for (const char* const echoed : {"scenario", "wall", "seed", "build", "name"}) result.document.erase(echoed);
     // Requests may fail, of flash that is worn or completions that are lost: that is a result.
     return {result.failure + result.document.dump(), false};
@@ -148,7 +148,7 @@ TEST_CASE("moving a parameter moves a result") {
 TEST_CASE("how data travels does not change the tokens") {
   const auto outputs = [](const std::vector<std::string>& sets) {
     const auto loaded = experiment::load_scenario_text(scenario_text("carried"), "probe.yaml", CSDSIM_SOURCE_DIR, sets);
-    const experiment::RunResult result = experiment::run_scenario(loaded.base.scenario);
+    const scenario::RunResult result = experiment::run_scenario(loaded.base.scenario);
     CHECK(result.failure.empty());
     return result.document["tokens"].dump() + result.document["stats"]["attention_digest"].dump();
   };

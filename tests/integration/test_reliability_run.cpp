@@ -12,7 +12,7 @@ using namespace csd_model;
 
 namespace {
 
-experiment::RunResult run(const std::vector<std::string>& sets) {
+scenario::RunResult run(const std::vector<std::string>& sets) {
   const std::string text =
       "csdsim: 1\nplatform: {device: {flash: {channels: 2, dies_per_channel: 2, planes_per_die: 2, blocks_per_plane: "
       "32, pages_per_block: 32}, dram: {capacity: 64 MiB}, ftl: {mapping: {kind: page}}}}\n"
@@ -21,7 +21,7 @@ experiment::RunResult run(const std::vector<std::string>& sets) {
   return experiment::run_scenario(loaded.base.scenario);
 }
 
-double metric(const experiment::RunResult& result, const char* name) {
+double metric(const scenario::RunResult& result, const char* name) {
   return result.document["metrics"][name].get<double>();
 }
 
@@ -37,7 +37,7 @@ TEST_CASE("a new drive reads as one without errors") {
 }
 
 TEST_CASE("retries of worn flash take their share of time, and correct what is read") {
-  const experiment::RunResult fresh = run({}), worn = run({model("pe_cycles: 1500, retention_days: 240")});
+  const scenario::RunResult fresh = run({}), worn = run({model("pe_cycles: 1500, retention_days: 240")});
   CHECK(worn.failure.empty());
   CHECK(metric(worn, "latency_p50_ns") == metric(fresh, "latency_p50_ns"));
   // A retry senses and moves the page again, after another command: a second attempt takes as long as the first.
@@ -48,13 +48,13 @@ TEST_CASE("retries of worn flash take their share of time, and correct what is r
   CHECK(metric(worn, "latency_p99_ns") > 1.8 * alone);
   CHECK(metric(worn, "energy_j") > metric(fresh, "energy_j") * (1 + share / 2));
   // Retries by a shorter way.
-  const experiment::RunResult quick = run({model("pe_cycles: 1500, retention_days: 240, retry_latency: 20 us")});
+  const scenario::RunResult quick = run({model("pe_cycles: 1500, retention_days: 240, retry_latency: 20 us")});
   CHECK(metric(quick, "latency_mean_ns") < metric(worn, "latency_mean_ns"));
   CHECK(metric(quick, "latency_mean_ns") > alone);
 }
 
 TEST_CASE("a page that no retry corrects fails its command") {
-  const experiment::RunResult lost = run({model("pe_cycles: 1500, retention_days: 240, max_retries: 0")});
+  const scenario::RunResult lost = run({model("pe_cycles: 1500, retention_days: 240, max_retries: 0")});
   CHECK(lost.document["metrics"]["requests_completed"] == 20000);
   CHECK_THAT(lost.failure, Catch::Contains("requests failed"));
   CHECK_THAT(lost.failure, Catch::Contains("nrecovered"));
@@ -66,12 +66,12 @@ TEST_CASE(
     return run({model("pe_cycles: 3000, program_failure: 0.0003"), "workload.pattern=random_write",
                 "workload.working_set=0.7", std::string("platform.device.ftl.spare_blocks=") + spares});
   };
-  const experiment::RunResult spared = writes("6");
+  const scenario::RunResult spared = writes("6");
   CHECK(spared.failure.empty());
   const auto& ftl = spared.document["stats"]["drives"][0]["block_ftl"];
   CHECK(ftl["program_failures"]["value"].get<double>() > 0);
   CHECK(ftl["retired_pages_moved"]["value"].get<double>() > 0);
-  const experiment::RunResult bare = writes("0");
+  const scenario::RunResult bare = writes("0");
   CHECK(bare.document["metrics"]["requests_completed"] == 20000);
   CHECK_THAT(bare.failure, Catch::Contains("namespace_write_protected"));
 }

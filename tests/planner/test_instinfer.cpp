@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 #include "tests/planner/planner_support.h"
 #include "tests/support/presets.h"
 
@@ -57,9 +58,7 @@ constexpr auto D = Phase::decode;
 }  // namespace
 
 TEST_CASE("K and V of layer i travel while layer i+1 computes: dependencies, not barriers") {
-  PlannerInputs in = small_inputs(6, {5, 7, 9}, 1, 2);
-  in.kv_buffers = 2;
-  const Plan plan(in);
+  const Plan plan(small_inputs(6, {5, 7, 9}, 1, 2));
   for (std::uint32_t mb = 0; mb < 2; ++mb)
     for (std::uint32_t layer = 0; layer < 6; ++layer) {
       // What travels needs its own projections and nothing else: not the layer's attention, not earlier transfers.
@@ -209,9 +208,9 @@ TEST_CASE("systems are found by name and mistakes are named") {
   PlannerInputs bad = in;
   bad.mini_batches = 3;
   CHECK_THROWS_WITH(plan_of("instinfer-dense", bad), Catch::Contains("1 to 2"));
-  bad = in;
-  bad.kv_buffers = 0;
-  CHECK_THROWS_AS(plan_of("instinfer-dense", bad), UserError);
+  InstinferDense unbuffered;
+  unbuffered.kv_buffers = 0;
+  CHECK_THROWS_WITH(unbuffered.plan(in), Catch::Contains("kv_buffers"));
   bad = in;
   bad.drives = 5;
   CHECK_THROWS_AS(plan_of("instinfer-dense", bad), UserError);

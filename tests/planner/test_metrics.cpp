@@ -44,7 +44,7 @@ TEST_CASE("times of a run: the prefill until the first tokens, then the steps") 
   CHECK(t.batch == 3);
   CHECK(t.ttft_s == Approx((100 + 2 * 300 + 7) * 1e-12));
   CHECK(t.decode_s == Approx(4 * (100 + 2 * 300 + 7) * 1e-12));
-  GenerationWorkload longer = in.workload;
+  BatchLengths longer = in.workload;
   longer.output_tokens = 6;
   CHECK_THROWS_AS(generation_times(ex.report(), longer), InternalError);
 }

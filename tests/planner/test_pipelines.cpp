@@ -1,6 +1,7 @@
 // InstInfer run with constant durations: the overlap that the paper describes, against closed forms.
 #include <catch2/catch.hpp>
 
+#include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 #include "tests/planner/planner_support.h"
 
 using namespace csdsim;
@@ -32,9 +33,10 @@ SimTime of(const Operation& op, const Durations& d) {
   }
 }
 
-ExecutionReport simulate(const PlannerInputs& in, const Durations& d, std::uint32_t drive_commands = 1) {
+ExecutionReport simulate(const PlannerInputs& in, const Durations& d, std::uint32_t drive_commands = 1,
+                         const InstinferDense& system = {}) {
   FunctionBackend backend([&](const Operation& op) { return of(op, d); });
-  auto planner = plan_of("instinfer-dense", in);
+  auto planner = system.plan(in);
   Executor ex(*planner, backend, {.slots = drive_slots(drive_commands)});
   run(ex);
   return ex.report();
@@ -44,7 +46,7 @@ ExecutionReport simulate(const PlannerInputs& in, const Durations& d, std::uint3
 
 TEST_CASE("prefill: transfers hide behind computing, or computing behind transfers") {
   const std::uint32_t layers = 10;
-  PlannerInputs in = small_inputs(layers, {100}, 1, 1);
+  const PlannerInputs in = small_inputs(layers, {100}, 1, 1);
   // GPU-bound: layers one after another, K and V of the last still travel after its projections.
   ExecutionReport r = simulate(in, {.inputs = 2, .attention = 3, .finish = 5, .sample = 4, .append = 6});
   CHECK(r.steps[0].end.ps == 10 * 10 + 4);
@@ -59,8 +61,9 @@ TEST_CASE("prefill: transfers hide behind computing, or computing behind transfe
   CHECK(r.steps[0].end.ps == 2 + 8 * 50 + 10 + 4);
   CHECK(r.steps[0].layer_end.back() == r.end);
   // One buffer: the next layer's projections wait for the transfer, so the two alternate.
-  in.kv_buffers = 1;
-  r = simulate(in, {.inputs = 2, .attention = 3, .finish = 5, .append = 50});
+  InstinferDense one_buffer;
+  one_buffer.kv_buffers = 1;
+  r = simulate(in, {.inputs = 2, .attention = 3, .finish = 5, .append = 50}, 1, one_buffer);
   CHECK(r.end.ps == 10 * (2 + 50));
 }
 

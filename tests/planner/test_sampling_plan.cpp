@@ -30,11 +30,11 @@ Outcome estimate(const SamplingPlan& plan, std::uint32_t layers, std::uint32_t s
   return o;
 }
 
-GenerationWorkload uniform(std::uint32_t prompt, std::uint32_t tokens) { return {{prompt, prompt, prompt}, tokens}; }
+BatchLengths uniform(std::uint32_t prompt, std::uint32_t tokens) { return {{prompt, prompt, prompt}, tokens}; }
 
-GenerationWorkload ragged(std::uint64_t seed, std::uint32_t batch, std::uint32_t tokens) {
+BatchLengths ragged(std::uint64_t seed, std::uint32_t batch, std::uint32_t tokens) {
   std::mt19937_64 rng(seed);
-  GenerationWorkload w{{}, tokens};
+  BatchLengths w{{}, tokens};
   for (std::uint32_t i = 0; i < batch; ++i) w.prompt_tokens.push_back(static_cast<std::uint32_t>(500 + rng() % 1000));
   return w;
 }
@@ -122,7 +122,7 @@ TEST_CASE("ragged batches: flushes fall on different steps") {
   for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
     for (const std::uint32_t batch : {2U, 5U, 16U, 64U}) {
       CAPTURE(seed, batch);
-      const GenerationWorkload w = ragged(seed, batch, 1024);
+      const BatchLengths w = ragged(seed, batch, 1024);
       const SamplingSettings settings;
       const SamplingPlan plan(w, 40, {.page_tokens = 16, .window_tokens = 256}, settings);
       check_well_formed(plan, 1023, settings);
@@ -216,7 +216,7 @@ TEST_CASE("groups stay disjoint with warm-up, cool-down, spill, and any page siz
     s.spill.window = static_cast<std::uint32_t>(rng() % 6);
     const auto tokens = static_cast<std::uint32_t>(2 + rng() % 400);
     const KvGrouping grouping{.page_tokens = 1U << (rng() % 6), .window_tokens = rng() % 2 ? 64U : 0U};
-    GenerationWorkload w = ragged(rng(), static_cast<std::uint32_t>(1 + rng() % 20), tokens);
+    BatchLengths w = ragged(rng(), static_cast<std::uint32_t>(1 + rng() % 20), tokens);
     const SamplingPlan plan(w, 6, grouping, s);
     check_well_formed(plan, tokens - 1, s);
     // A constant cost is met whatever the plan.
@@ -227,7 +227,7 @@ TEST_CASE("groups stay disjoint with warm-up, cool-down, spill, and any page siz
 }
 
 TEST_CASE("sampling mistakes are named") {
-  const GenerationWorkload w = uniform(10, 100);
+  const BatchLengths w = uniform(10, 100);
   CHECK_THROWS_WITH(SamplingPlan(w, 40, {}, {.layers = 1}), Catch::Contains("at least 2"));
   CHECK_THROWS_WITH(SamplingPlan(w, 40, {}, {.steps = 1}), Catch::Contains("at least 2"));
   CHECK_THROWS_WITH(SamplingPlan(w, 40, {}, {.warmup = 0}), Catch::Contains("at least 1"));

@@ -8,7 +8,7 @@ using namespace csdsim;
 using namespace csdsim::host;
 
 TEST_CASE("features count what a step does") {
-  const GenerationWorkload w{{1024, 1030}, 40};
+  const BatchLengths w{{1024, 1030}, 40};
   const auto f = step_features(w, {.page_tokens = 16, .window_tokens = 1024}, {});
   REQUIRE(f.size() == 39);
   // Step 0: contexts 1025 and 1031; 1024 flushed in each.

@@ -64,7 +64,7 @@ struct Placing {
   OpenFlash flash;
 };
 
-inline KvKey key_of(std::uint32_t sequence, std::uint32_t layer, std::uint32_t head) {
+inline HeadKey key_of(std::uint32_t sequence, std::uint32_t layer, std::uint32_t head) {
   return {SequenceId{sequence}, LayerId{layer}, KvHead{head}};
 }
 

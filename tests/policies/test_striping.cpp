@@ -37,7 +37,7 @@ TEST_CASE("instinfer places page for page by its closed form") {
     for (const std::uint32_t m : {1u, 8u, 64u}) {
       Placing p("instinfer", {channels, 4, 2, 8, 8, Bytes::kib(4)}, {3, 5, 64, 0}, {.embedding_group = m});
       for (std::uint32_t i = 0; i < 2000; ++i) {
-        const KvKey key = key_of(i % 7, i % 3, i % 5);
+        const HeadKey key = key_of(i % 7, i % 3, i % 5);
         for (const PageKind kind : {PageKind::token_k, PageKind::token_v, PageKind::embedding}) {
           const bool embedding = kind == PageKind::embedding;
           const KvPageId page{key, kind, embedding ? i % p.layout.embedding_pages() : i, embedding ? i / 7 : 0};
@@ -54,7 +54,7 @@ TEST_CASE("any prefix of a head's pages loads the channels evenly, neighbours li
       for (const std::uint32_t m : {1u, 2u, 4u, 16u}) {
         Placing p(name, {channels, 4, 2, 8, 8, Bytes::kib(4)}, {4, 6, 64, 0}, {.embedding_group = m});
         for (const std::uint32_t h : {0u, 1u, 5u}) {
-          const KvKey key = key_of(3, 2, h);
+          const HeadKey key = key_of(3, 2, h);
           for (const PageKind kind : {PageKind::token_k, PageKind::token_v}) {
             std::vector<std::uint32_t> load(channels);
             for (std::uint32_t gt = 0; gt < 100; ++gt) {
@@ -126,7 +126,7 @@ TEST_CASE("paired pages are on the channels of the K pages of instinfer") {
   Placing paired("paired", {8, 4, 2, 8, 8, Bytes::kib(4)}, {2, 6, 64, 0});
   Placing instinfer("instinfer", {8, 4, 2, 8, 8, Bytes::kib(4)}, {2, 6, 64, 0});
   for (std::uint32_t gt = 0; gt < 100; ++gt) {
-    const KvKey key = key_of(gt % 3, gt % 2, gt % 6);
+    const HeadKey key = key_of(gt % 3, gt % 2, gt % 6);
     CHECK(paired.channel({key, PageKind::token_kv, gt, 0}) == instinfer.channel({key, PageKind::token_k, gt, 0}));
   }
 }
@@ -137,7 +137,7 @@ TEST_CASE(
   Placing p("token-striped", g, {2, 6, 64, 0}, {.embedding_group = 4});
   const std::uint32_t pages = p.layout.embedding_pages();  // 16
   for (std::uint32_t i = 0; i < 200; ++i) {
-    const KvKey key = key_of(i % 5, i % 2, i % 6);
+    const HeadKey key = key_of(i % 5, i % 2, i % 6);
     const std::uint32_t row = i / 4;
     CHECK(p.plane({key, PageKind::token_k, i, 0}) == g.plane(ChannelId{i % 4}, row % 3, row / 3 % 2));
     CHECK(p.plane({key, PageKind::token_v, i, 0}) == g.plane(ChannelId{i % 4}, (row + 3) % 3, (row + 3) / 3 % 2));

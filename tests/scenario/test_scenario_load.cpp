@@ -90,7 +90,7 @@ TEST_CASE("the contract's example is read to the values it states") {
   CHECK(system_as<InstinferSparf>(s).sparf.ratio == Ratio::of(1, 8));
   CHECK(workload_as<GenerationWorkload>(s).batch == 64);
   CHECK(s.simulation.sampling->steps == 8);
-  CHECK(std::get<ClusteredSelection>(s.simulation.selection).token_page_fraction == Ratio::of(1, 4));
+  CHECK(std::get<ClusteredSelectionConfig>(s.simulation.selection).token_page_fraction == Ratio::of(1, 4));
   // OPT-13B: 24 GiB of weights (InstInfer III-A), and 1.5 x 819,200 B a token of flushed KV.
   CHECK(s.model.weight_bytes().value / (1 << 30) == 23);
   const auto policy = make_policy(s.platform.device.ftl.mapping, f.geometry);

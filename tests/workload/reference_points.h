@@ -99,7 +99,7 @@ inline const std::string kReadsFirst = "platform.device.flash.plane_order=reads_
 
 /// Runs a row, with `sets` over its scenario.
 inline Figures run_point(const Point& point, const std::vector<std::string>& sets = {}) {
-  const experiment::RunResult result = experiment::run_scenario(
+  const scenario::RunResult result = experiment::run_scenario(
       experiment::load_scenario_text(scenario_of(point), point.name(), ".", sets).base.scenario);
   if (!result.failure.empty()) throw InternalError(point.name() + ": " + result.failure);
   const auto& metrics = result.document.at("metrics");

@@ -23,12 +23,12 @@ platform:
 workload: {kind: block_io, queue_depth: 16, requests: 600}
 )";
 
-experiment::RunResult run(const Sets& sets) {
+scenario::RunResult run(const Sets& sets) {
   return experiment::run_scenario(experiment::load_scenario_text(kDrive, "drive", ".", sets).base.scenario);
 }
 
 ordered_json metrics(const Sets& sets) {
-  const experiment::RunResult result = run(sets);
+  const scenario::RunResult result = run(sets);
   INFO(result.failure);
   REQUIRE(result.failure.empty());
   return result.document["metrics"];
@@ -160,7 +160,7 @@ TEST_CASE("warm-up requests are in no figure") {
 }
 
 TEST_CASE("reads, writes and TRIMs are told apart and add up") {
-  const experiment::RunResult result = run({"workload.pattern=random_mixed", "workload.trim_fraction=0.25"});
+  const scenario::RunResult result = run({"workload.pattern=random_mixed", "workload.trim_fraction=0.25"});
   const ordered_json &m = result.document["metrics"], &kinds = result.document["breakdown"]["requests"];
   double sum = 0;
   std::uint64_t count = 0;
@@ -182,7 +182,7 @@ TEST_CASE("reads, writes and TRIMs are told apart and add up") {
 
 TEST_CASE("the stages of latency add up, and are what the drive's settings say") {
   const auto stages = [](const Sets& sets) {
-    const experiment::RunResult result = run(sets);
+    const scenario::RunResult result = run(sets);
     INFO(result.failure);
     REQUIRE(result.failure.empty());
     const ordered_json &all = result.document["breakdown"]["latency_stages"], &m = result.document["metrics"];
@@ -240,7 +240,7 @@ TEST_CASE("both fidelities spend a request's time alike") {
 }
 
 TEST_CASE("the throughput over time holds every measured request") {
-  const experiment::RunResult result = run({});
+  const scenario::RunResult result = run({});
   REQUIRE(result.files.size() == 1);
   CHECK(result.files[0].name == "throughput.csv");
   std::istringstream csv(result.files[0].text);
@@ -256,7 +256,7 @@ TEST_CASE("the throughput over time holds every measured request") {
 
 TEST_CASE("a lost completion fails the run, whatever the loop") {
   for (const std::string arrival : {"closed", "open"}) {
-    const experiment::RunResult result =
+    const scenario::RunResult result =
         run({"workload={kind: block_io, requests: 600, lose_completion: 300, arrival: {kind: " + arrival + "}}"});
     CHECK(result.failure == "600 requests were issued and 599 completed");
     CHECK(result.document["metrics"]["requests_completed"] == 599);

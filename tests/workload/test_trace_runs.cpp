@@ -15,13 +15,13 @@ namespace {
 const std::filesystem::path kScenarios = std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios";
 const std::string kMsr = "trace_msr.yaml", kFio = "trace_fio.yaml";
 
-experiment::RunResult run(const std::string& file, const Sets& sets = {}) {
+scenario::RunResult run(const std::string& file, const Sets& sets = {}) {
   return experiment::run_scenario(experiment::load_scenario(kScenarios / file, sets).base.scenario);
 }
 
 /// Metrics and what happened to the records.
 ordered_json figures(const std::string& file, const Sets& sets = {}) {
-  const experiment::RunResult result = run(file, sets);
+  const scenario::RunResult result = run(file, sets);
   INFO(result.failure);
   REQUIRE(result.failure.empty());
   return {{"metrics", result.document["metrics"]}, {"breakdown", result.document["breakdown"]}};
@@ -113,7 +113,7 @@ TEST_CASE("what follows the last request of interest is not read") {
 
 TEST_CASE("a lost completion fails the replay of a trace") {
   for (const std::string timing : {"{kind: recorded}", "{kind: fast, queue_depth: 4}"}) {
-    const experiment::RunResult result = run(kMsr, {"workload.timing=" + timing, "workload.lose_completion=600"});
+    const scenario::RunResult result = run(kMsr, {"workload.timing=" + timing, "workload.lose_completion=600"});
     CHECK(result.failure == "600 requests were issued and 599 completed");
   }
 }

@@ -9,12 +9,6 @@
 
 namespace csdsim::host {
 
-using host::HeadRange;
-using host::Operation;
-using host::OpKind;
-using host::Phase;
-using host::TokenId;
-
 namespace {
 
 /// FNV-1a over 16-bit words.

@@ -36,11 +36,10 @@ class DecoderData final : public OperationData {
   void perform(const host::Operation& op) override;
   void ended(const host::Operation& op) override { tensors_.drop(op); }
   void load_append(const host::Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
-                   host::HeadRange heads, std::span<Half> k, std::span<Half> v) override;
-  void load_attend(const host::Operation& op, std::size_t index, host::HeadRange heads, std::span<Half> q,
-                   std::span<Half> k, std::span<Half> v) override;
-  void store_output(const host::Operation& op, std::size_t index, host::HeadRange heads,
-                    std::span<const Half> out) override;
+                   HeadRange heads, std::span<Half> k, std::span<Half> v) override;
+  void load_attend(const host::Operation& op, std::size_t index, HeadRange heads, std::span<Half> q, std::span<Half> k,
+                   std::span<Half> v) override;
+  void store_output(const host::Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out) override;
 
   /// What is kept now.
   const TensorStore& tensors() const { return tensors_; }
@@ -71,8 +70,8 @@ class DecoderData final : public OperationData {
   /// The residual stream where the operation reads it.
   std::shared_ptr<host::HiddenStates>& hidden(const host::Operation& op);
   /// K and V that a processor keeps for the heads, ready to grow: a copy of its own.
-  host::HostKvCache& cache(const host::Operation& op, host::HeadRange heads);
-  void append_rows(const host::Operation& op, host::HostKvCache& cache, std::uint32_t sequence, host::HeadRange heads);
+  host::HostKvCache& cache(const host::Operation& op, HeadRange heads);
+  void append_rows(const host::Operation& op, host::HostKvCache& cache, std::uint32_t sequence, HeadRange heads);
 
   const host::Decoder& decoder_;
   std::vector<std::vector<host::TokenId>> prompts_;

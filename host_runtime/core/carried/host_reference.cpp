@@ -7,12 +7,6 @@
 
 namespace csdsim::host {
 
-using host::DriveWork;
-using host::HeadRange;
-using host::Operation;
-using host::OpKind;
-using host::SequenceWork;
-
 HostReference::HostReference(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data)
     : model_(model), data_(data), cache_(model, host::KeyLayout::token_and_component_major) {
   for (std::uint32_t s = 0; s < sequences; ++s) cache_.create(SequenceId{s});

@@ -9,7 +9,7 @@
 
 namespace csdsim::host {
 
-GenerationEstimator::GenerationEstimator(const SamplingPlan& plan, const GenerationWorkload& workload)
+GenerationEstimator::GenerationEstimator(const SamplingPlan& plan, const BatchLengths& workload)
     : plan_(plan), times_{.batch = workload.prompt_tokens.size(), .output_tokens = workload.output_tokens} {}
 
 namespace {

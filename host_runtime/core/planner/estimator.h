@@ -49,7 +49,7 @@ struct GenerationEstimate {
 class GenerationEstimator {
  public:
   /// `plan` must outlive the estimator.
-  GenerationEstimator(const SamplingPlan& plan, const GenerationWorkload& workload);
+  GenerationEstimator(const SamplingPlan& plan, const BatchLengths& workload);
 
   /// The report of the next group, whose cool-down need not have ended. InternalError if a measured step has not.
   void add(const ExecutionReport& report);

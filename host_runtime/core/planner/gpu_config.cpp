@@ -5,20 +5,6 @@ namespace {
 constexpr SimTime ms(std::int64_t v) { return SimTime::milliseconds(v); }
 }  // namespace
 
-void describe(ParamVisitor& v, GpuEfficiency& c) {
-  const Range<Ratio> share{Ratio::of(1, 1000), Ratio{1, 1}};
-  v.param("gemm", c.gemm, share, "Share of the peak rate: matrix products of many rows.",
-          assumed("large cuBLAS products"));
-  v.param("gemv", c.gemv, share, "Share of memory bandwidth: matrix products of few rows, bound by reading weights.",
-          assumed("streaming kernels"));
-  v.param("attention_prefill", c.attention_prefill, share, "Share of the peak rate: attention over a prompt.",
-          assumed("fused attention kernels"));
-  v.param("attention_decode", c.attention_decode, share, "Share of memory bandwidth: attention of single tokens.",
-          assumed("published best is 83 % on H200"));
-  v.param("elementwise", c.elementwise, share, "Share of memory bandwidth: norms, activations, additions.",
-          assumed("streaming kernels"));
-}
-
 void describe(ParamVisitor& v, GpuConfig& c) {
   v.preset("gpu", c.preset);
   v.param("timing", c.timing, "Where operator times come from.", assumed("works without a GPU"));

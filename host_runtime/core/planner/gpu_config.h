@@ -8,19 +8,11 @@
 #include "base/param.h"
 #include "base/quantity.h"
 #include "base/units.h"
+#include "host_runtime/core/planner/roofline_efficiency.h"
 
 namespace csdsim::host {
 
 enum class GpuTiming : std::uint8_t { modelled, measured };
-
-/// Shares of the peak that operators reach: of the peak rate if compute-bound, of memory bandwidth otherwise.
-struct GpuEfficiency {
-  Ratio gemm = Ratio::of(7, 10);
-  Ratio gemv = Ratio::of(8, 10);
-  Ratio attention_prefill = Ratio::of(5, 10);
-  Ratio attention_decode = Ratio::of(8, 10);
-  Ratio elementwise = Ratio::of(8, 10);
-};
 
 /// Section `platform.gpu` without the GPU's link. The defaults are those of an NVIDIA RTX A6000.
 struct GpuConfig {
@@ -31,10 +23,9 @@ struct GpuConfig {
   Bandwidth memory_bandwidth{768'000'000'000};
   Bytes memory = Bytes::gib(48);
   SimTime kernel_launch = SimTime::microseconds(5);
-  GpuEfficiency efficiency;
+  RooflineEfficiency efficiency;
 };
 
-void describe(ParamVisitor& v, GpuEfficiency& c);
 void describe(ParamVisitor& v, GpuConfig& c);
 
 }  // namespace csdsim::host

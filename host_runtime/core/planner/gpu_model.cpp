@@ -19,12 +19,12 @@ struct Shares {
 };
 
 /// Compute and memory shares by OperatorClass.
-std::array<Shares, kOperatorClasses> shares_of(const GpuEfficiency& e) {
+std::array<Shares, kOperatorClasses> shares_of(const RooflineEfficiency& e) {
   static_assert(static_cast<int>(OperatorClass::gemm) == 0 && static_cast<int>(OperatorClass::attention) == 1);
   return {{{e.gemm, e.gemv}, {e.attention_prefill, e.attention_decode}, {e.elementwise, e.elementwise}}};
 }
 
-void require_shares(const GpuEfficiency& e) {
+void require_shares(const RooflineEfficiency& e) {
   const std::pair<std::string_view, Ratio> shares[] = {{"gemm", e.gemm},
                                                        {"gemv", e.gemv},
                                                        {"attention_prefill", e.attention_prefill},

@@ -6,7 +6,7 @@
 
 namespace csdsim::host {
 
-GenerationTimes generation_times(const ExecutionReport& report, const GenerationWorkload& workload) {
+GenerationTimes generation_times(const ExecutionReport& report, const BatchLengths& workload) {
   if (report.steps.size() != workload.output_tokens || report.steps.front().phase != Phase::prefill ||
       !report.steps.back().ended)
     throw InternalError(fmt::format("{} steps recorded for a run of {}", report.steps.size(), workload.output_tokens));

@@ -36,7 +36,7 @@ struct GenerationMetrics {
 };
 
 /// Times of a complete run. Throws InternalError unless the report has the prefill and every decode step.
-GenerationTimes generation_times(const ExecutionReport& report, const GenerationWorkload& workload);
+GenerationTimes generation_times(const ExecutionReport& report, const BatchLengths& workload);
 
 GenerationMetrics generation_metrics(const GenerationTimes& times);
 

@@ -22,7 +22,7 @@ OperationId OperationSink::add(OpKind kind, Resource resource, const OpTag& tag,
 
 std::vector<Operation> OperationSink::take() { return std::exchange(operations_, {}); }
 
-void GenerationWorkload::validate() const {
+void BatchLengths::validate() const {
   if (prompt_tokens.empty()) throw UserError("workload: the batch is empty");
   for (std::size_t i = 0; i < prompt_tokens.size(); ++i)
     if (prompt_tokens[i] == 0) throw UserError(fmt::format("workload: prompt {} has no tokens", i));

@@ -41,7 +41,7 @@ class Planner {
 /// A batch of prompts of any lengths, which all generate the same number of tokens. Sequence i is SequenceId{i}.
 /// The prefill yields the first token; output_tokens - 1 decode steps follow. In decode step s, from 0, sequence i
 /// appends token prompt_tokens[i] + s and attends over prompt_tokens[i] + s + 1 tokens.
-struct GenerationWorkload {
+struct BatchLengths {
   std::vector<std::uint32_t> prompt_tokens = {};
   std::uint32_t output_tokens = 1;
 
@@ -60,11 +60,10 @@ struct PlanSpan {
 /// Inputs of every planner; parameters of one system are separate.
 struct PlannerInputs {
   ModelShape model;
-  GenerationWorkload workload;
+  BatchLengths workload;
   PlanSpan span = {};
   std::uint32_t drives = 1;
   std::uint32_t mini_batches = 2;  ///< source: assumed, InstInfer states no micro-batch size
-  std::uint32_t kv_buffers = 2;    ///< layers of K and V on the GPU per mini-batch in the prefill; source: assumed
   /// True: data between GPU and drives passes through host memory and is copied over the GPU's link. False: peer to
   /// peer.
   bool through_host = false;

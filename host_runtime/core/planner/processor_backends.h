@@ -27,7 +27,7 @@ struct HostParameters {
   std::uint32_t slots = 1;
   SimTime launch = {};  ///< added per ComputeWork::launches
   /// Shares of the peaks that operators reach, as for a GPU.
-  GpuEfficiency efficiency = {
+  RooflineEfficiency efficiency = {
       .gemm = {1, 1}, .gemv = {1, 1}, .attention_prefill = {1, 1}, .attention_decode = {1, 1}, .elementwise = {1, 1}};
 };
 

@@ -18,7 +18,7 @@ constexpr double kWorthwhileShare = 1.0 / 3;
 
 }  // namespace
 
-SamplingPlan::SamplingPlan(const GenerationWorkload& workload, std::uint32_t model_layers, const KvGrouping& grouping,
+SamplingPlan::SamplingPlan(const BatchLengths& workload, std::uint32_t model_layers, const KvGrouping& grouping,
                            const SamplingSettings& settings)
     : features_(step_features(workload, grouping, settings.spill)), model_layers_(model_layers) {
   if (model_layers == 0) throw UserError("sampling: the model has no layers");

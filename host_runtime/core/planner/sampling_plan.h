@@ -58,7 +58,7 @@ struct SampledGroup {
 class SamplingPlan {
  public:
   /// UserError for settings out of range.
-  SamplingPlan(const GenerationWorkload& workload, std::uint32_t model_layers, const KvGrouping& grouping,
+  SamplingPlan(const BatchLengths& workload, std::uint32_t model_layers, const KvGrouping& grouping,
                const SamplingSettings& settings);
 
   std::uint32_t model_layers() const { return model_layers_; }

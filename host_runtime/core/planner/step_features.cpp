@@ -6,7 +6,7 @@
 
 namespace csdsim::host {
 
-std::vector<StepFeatures> step_features(const GenerationWorkload& workload, const KvGrouping& grouping,
+std::vector<StepFeatures> step_features(const BatchLengths& workload, const KvGrouping& grouping,
                                         const FlushSpill& spill) {
   workload.validate();
   if (grouping.page_tokens == 0) throw UserError("kv layout: a page holds no token");

@@ -51,7 +51,7 @@ struct StepFeatures {
 };
 
 /// One entry a decode step of the workload.
-std::vector<StepFeatures> step_features(const GenerationWorkload& workload, const KvGrouping& grouping,
+std::vector<StepFeatures> step_features(const BatchLengths& workload, const KvGrouping& grouping,
                                         const FlushSpill& spill);
 
 }  // namespace csdsim::host

@@ -65,7 +65,7 @@ class OffloadSystem {
   /// Parameters that have no effect because of other parameters; the effective configuration omits them.
   virtual std::vector<std::string> unused_parameters() const { return {}; }
 
-  virtual SystemNeeds needs(const ModelShape& model, const GenerationWorkload& workload) const = 0;
+  virtual SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const = 0;
   /// Makes the planner of a run. Throws UserError for inconsistent sizes.
   virtual std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const = 0;
 

@@ -28,8 +28,6 @@ struct OpTag {
   MiniBatch mini_batch = {};
 };
 
-using csdsim::HeadRange;
-
 enum class PlaceKind : std::uint8_t { gpu, host, drive };
 inline constexpr std::size_t kPlaceKinds = 3;
 

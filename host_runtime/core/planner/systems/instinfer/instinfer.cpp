@@ -9,8 +9,12 @@ namespace csdsim::host {
 
 namespace {
 
-void describe_method(ParamVisitor& v, DriveMethod& stated) {
+void describe_common(ParamVisitor& v, DriveMethod& stated, std::uint32_t& kv_buffers) {
   v.param("method", stated, "Repeats the method; must agree with kind.", paper("InstInfer VI-A"));
+  v.param("kv_buffers", kv_buffers, {1, 1024},
+          "Layers whose K and V the GPU holds per mini-batch during the prefill. When all are in use, the GPU waits until "
+          "the drives have accepted the oldest.",
+          assumed("double buffering; InstInfer states no number"));
 }
 
 void check_method(config::Problems& problems, DriveMethod stated, DriveMethod own, std::string_view kind) {
@@ -27,22 +31,22 @@ SystemNeeds instinfer_needs(const ModelShape& model, bool component_major) {
 
 }  // namespace
 
-void InstinferDense::describe(ParamVisitor& v) { describe_method(v, stated); }
+void InstinferDense::describe(ParamVisitor& v) { describe_common(v, stated, kv_buffers); }
 
 void InstinferDense::check(config::Problems& problems, const SystemContext&) const {
   check_method(problems, stated, DriveMethod::dense, kKind);
 }
 
-SystemNeeds InstinferDense::needs(const ModelShape& model, const GenerationWorkload&) const {
+SystemNeeds InstinferDense::needs(const ModelShape& model, const BatchLengths&) const {
   return instinfer_needs(model, false);
 }
 
 std::unique_ptr<Planner> InstinferDense::plan(const PlannerInputs& inputs) const {
-  return std::make_unique<InstInfer>(inputs);
+  return std::make_unique<InstInfer>(inputs, kv_buffers);
 }
 
 void InstinferSparf::describe(ParamVisitor& v) {
-  describe_method(v, stated);
+  describe_common(v, stated, kv_buffers);
   v.param("ratio", sparf.ratio, {Ratio::of(1, 1024), Ratio{1, 1}}, "Compression ratio.", paper("InstInfer VI-A: 1/8"));
   v.param("ratio_mode", sparf.mode, "What the ratio applies to.",
           assumed("the paper does not define it; both readings are offered"));
@@ -82,12 +86,12 @@ std::vector<std::string> InstinferSparf::unused_parameters() const {
   return {};
 }
 
-SystemNeeds InstinferSparf::needs(const ModelShape& model, const GenerationWorkload&) const {
+SystemNeeds InstinferSparf::needs(const ModelShape& model, const BatchLengths&) const {
   return instinfer_needs(model, true);
 }
 
 std::unique_ptr<Planner> InstinferSparf::plan(const PlannerInputs& inputs) const {
-  return std::make_unique<InstInfer>(inputs, sparf);
+  return std::make_unique<InstInfer>(inputs, kv_buffers, sparf);
 }
 
 MethodSettings InstinferSparf::method_settings() const {

@@ -16,10 +16,11 @@ class InstinferDense final : public CopyableSystem<InstinferDense> {
   static constexpr std::string_view kDoc = "InstInfer with dense attention in the drive.";
 
   DriveMethod stated = DriveMethod::dense;  ///< parameter `method`, which must agree with the kind
+  std::uint32_t kv_buffers = 2;             ///< layers of K and V on the GPU per mini-batch in the prefill
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
-  SystemNeeds needs(const ModelShape& model, const GenerationWorkload& workload) const override;
+  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   std::string_view method() const override { return "dense"; }
   MethodSettings method_settings() const override { return {}; }
@@ -33,6 +34,7 @@ class InstinferSparf final : public CopyableSystem<InstinferSparf> {
   static constexpr std::string_view kDoc = "InstInfer with SparF attention in the drive: SparQ on pages in two steps.";
 
   DriveMethod stated = DriveMethod::sparf;
+  std::uint32_t kv_buffers = 2;
   SparfParameters sparf = {};
 
   InstinferSparf() = default;
@@ -41,7 +43,7 @@ class InstinferSparf final : public CopyableSystem<InstinferSparf> {
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
   std::vector<std::string> unused_parameters() const override;
-  SystemNeeds needs(const ModelShape& model, const GenerationWorkload& workload) const override;
+  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   std::string_view method() const override { return "sparf"; }
   MethodSettings method_settings() const override;

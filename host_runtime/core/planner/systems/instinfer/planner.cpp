@@ -10,14 +10,14 @@
 
 namespace csdsim::host {
 
-InstInfer::InstInfer(const PlannerInputs& inputs, const std::optional<SparfParameters>& sparf)
-    : in_(inputs), method_(sparf ? DriveMethod::sparf : DriveMethod::dense) {
+InstInfer::InstInfer(const PlannerInputs& inputs, std::uint32_t kv_buffers, const std::optional<SparfParameters>& sparf)
+    : in_(inputs), kv_buffers_(kv_buffers), method_(sparf ? DriveMethod::sparf : DriveMethod::dense) {
   in_.model.validate();
   in_.workload.validate();
   const auto batch = static_cast<std::uint32_t>(in_.workload.prompt_tokens.size());
   if (in_.mini_batches == 0 || in_.mini_batches > batch)
     throw UserError(fmt::format("system: mini_batches is {}, must be 1 to {} (the batch)", in_.mini_batches, batch));
-  if (in_.kv_buffers == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
+  if (kv_buffers_ == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
   const PlanSpan& span = in_.span;
   if (span.prefill && span.first_step != 0) throw InternalError("a span with the prefill starts at decode step 0");
   if (span.first_step + span.decode_steps > in_.workload.decode_steps())
@@ -58,8 +58,8 @@ void InstInfer::prefill(OperationSink& sink) {
     for (std::uint32_t mb = 0; mb < parts; ++mb) {
       const OpTag tag{Phase::prefill, 0, LayerId{layer}, MiniBatch{mb}};
       Ids free_buffer = {hidden[mb]};
-      if (layer >= in_.kv_buffers) {
-        const Ids& oldest = kept_[mb][layer - in_.kv_buffers];
+      if (layer >= kv_buffers_) {
+        const Ids& oldest = kept_[mb][layer - kv_buffers_];
         free_buffer.insert(free_buffer.end(), oldest.begin(), oldest.end());
       }
       const OperationId qkv =

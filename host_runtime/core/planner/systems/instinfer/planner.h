@@ -21,8 +21,8 @@ namespace csdsim::host {
 class InstInfer final : public Planner {
  public:
   /// Without `sparf`, attention is dense. Throws UserError for inconsistent sizes (heads and drives, mini-batches and
-  /// batch, span and workload).
-  explicit InstInfer(const PlannerInputs& inputs, const std::optional<SparfParameters>& sparf = {});
+  /// batch, span and workload) and for no buffers.
+  InstInfer(const PlannerInputs& inputs, std::uint32_t kv_buffers, const std::optional<SparfParameters>& sparf = {});
 
   std::vector<PlacedTensor> resident() const override;
   bool next_step(OperationSink& sink) override;
@@ -51,6 +51,7 @@ class InstInfer final : public Planner {
   DriveWork attend_work(Share batch, HeadRange heads, std::uint32_t step) const;
 
   PlannerInputs in_;
+  std::uint32_t kv_buffers_;
   DriveMethod method_;
   std::optional<SparfBudget> budget_;
   std::vector<Share> mini_batches_;  ///< sequences of each mini-batch

@@ -1,0 +1,124 @@
+#include "launch/point_runner.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "report/files.h"
+
+extern char** environ;
+
+namespace csdsim::launch {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+/// What a point says on stderr.
+std::filesystem::path messages(const std::filesystem::path& out) { return out / "stderr.txt"; }
+
+}  // namespace
+
+PointRunner::PointRunner(std::vector<Point> points, PointRunnerOptions options)
+    : points_(std::move(points)),
+      options_(std::move(options)),
+      store_(options_.directory),
+      program_hash_(fnv1a64(report::read_file(options_.program))),
+      results_(points_.size()),
+      errors_(points_.size()) {
+  if (!options_.resume) store_.clear();
+}
+
+int PointRunner::run() {
+  for (std::size_t i = 0; i < points_.size(); ++i) {
+    if (auto stored = store_.find(i, key(i))) {
+      results_[i] = std::move(*stored);
+      ++finished_;
+      note(i, "kept");
+      continue;
+    }
+    while (running_.size() >= options_.jobs) reap();
+    start(i);
+  }
+  while (!running_.empty()) reap();
+  store_.write_results(rows());
+  return status_;
+}
+
+std::vector<SweepRow> PointRunner::rows() const {
+  std::vector<SweepRow> rows;
+  for (std::size_t i = 0; i < points_.size(); ++i)
+    rows.push_back(
+        {.index = i, .name = points_[i].name, .axes = points_[i].axes, .result = results_[i], .error = errors_[i]});
+  return rows;
+}
+
+void PointRunner::start(std::size_t index) {
+  const std::filesystem::path out = options_.directory / "points" / points_[index].name;
+  report::write_file(messages(out), "");
+  std::vector<std::string> words = options_.arguments(index, out);
+  words.insert(words.begin(), "csdsim");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, messages(out).c_str(), O_WRONLY | O_TRUNC, 0);
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, options_.program.c_str(), &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0)
+    throw UserError(fmt::format("sweep: a point cannot be started: {}", std::generic_category().message(error)));
+  running_[pid] = {index, out};
+}
+
+void PointRunner::reap() {
+  int status = 0;
+  const pid_t pid = waitpid(-1, &status, 0);
+  if (pid == -1 && errno != EINTR)
+    throw InternalError(fmt::format("sweep: waiting for a point: {}", std::generic_category().message(errno)));
+  const auto entry = running_.find(pid);
+  if (entry == running_.end()) return;
+  const Running point = entry->second;
+  running_.erase(entry);
+  ++finished_;
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    fail(point, status);
+    return;
+  }
+  ordered_json& result = results_[point.index];
+  result = ordered_json::parse(report::read_file(point.directory / "result.json"));
+  store_.put(point.index, key(point.index), result);
+  note(point.index, fmt::format("{:.1f} s", result["wall"]["wall_s"].get<double>()));
+}
+
+void PointRunner::fail(const Running& point, int status) {
+  const int exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  status_ = status_ == 0 ? exit_status : std::min(status_, exit_status);
+  const std::string what = WIFEXITED(status) ? "failed" : fmt::format("died of signal {}", WTERMSIG(status));
+  const std::string said = report::read_file(messages(point.directory));
+  errors_[point.index] = said.empty() ? what : said.substr(0, said.find_last_not_of('\n') + 1);
+  note(point.index, what, said);
+}
+
+void PointRunner::note(std::size_t index, std::string what, std::string said) const {
+  options_.progress({.finished = finished_,
+                     .total = points_.size(),
+                     .name = points_[index].name,
+                     .what = std::move(what),
+                     .said = std::move(said)});
+}
+
+std::string PointRunner::key(std::size_t index) const {
+  return fmt::format("{:016x}{:016x}", points_[index].fingerprint, program_hash_);
+}
+
+}  // namespace csdsim::launch
