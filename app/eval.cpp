@@ -21,7 +21,7 @@ namespace csdsim::app {
 namespace {
 
 /// The drives that run the attention when no scenario is given.
-constexpr std::string_view kDefaultScenario = R"(csdsim: 1
+constexpr std::string_view kEvalScenario = R"(csdsim: 1
 name: eval
 model: {path: .}
 platform:
@@ -125,7 +125,7 @@ void place_in_drive(const EvalArguments& a, std::uint32_t batch, std::vector<exp
       for (const auto& [name, value] : systems.make(system)->parameters_of(setting.evaluated.settings))
         set("system." + name, value);
     setting.drive = (a.scenario ? experiment::load_scenario(*a.scenario, sets)
-                                : experiment::load_scenario_text(kDefaultScenario, "built-in scenario",
+                                : experiment::load_scenario_text(kEvalScenario, "built-in scenario",
                                                                  std::filesystem::current_path(), sets))
                         .base.scenario;
   }

@@ -19,7 +19,7 @@ namespace csdsim::app {
 namespace {
 
 /// The drive that is used when no scenario is given. It holds one sequence of a small model.
-constexpr std::string_view kDefaultScenario = R"(csdsim: 1
+constexpr std::string_view kGenerateScenario = R"(csdsim: 1
 name: generate
 model: {path: .}
 platform:
@@ -70,7 +70,7 @@ int generate(const GenerateArguments& arguments) {
   for (const auto& [name, value] : budget) set("system." + name, value);
   const scenario::Loaded loaded = arguments.scenario
                                       ? experiment::load_scenario(*arguments.scenario, sets)
-                                      : experiment::load_scenario_text(kDefaultScenario, "built-in scenario",
+                                      : experiment::load_scenario_text(kGenerateScenario, "built-in scenario",
                                                                        std::filesystem::current_path(), sets);
 
   scenario::RunOptions options;

@@ -3,10 +3,6 @@
 #include "platform/platform.h"
 
 namespace csdsim::platform {
-namespace {
-constexpr SimTime ms(std::int64_t v) { return SimTime::milliseconds(v); }
-}  // namespace
-
 AttachedGpu::AttachedGpu() = default;
 
 void describe(ParamVisitor& v, AttachedGpu& c) {
@@ -24,7 +20,7 @@ void describe(ParamVisitor& v, HostConfig& c) {
   v.param("memory_bandwidth", c.memory_bandwidth, {Bandwidth{1'000'000'000}, Bandwidth{100'000'000'000'000}},
           "Peak bandwidth of host memory: copies between host and GPU are no faster.",
           datasheet("8 channels of DDR4-2933"));
-  v.param("io_overhead", c.io_overhead, {SimTime{}, ms(100)}, "CPU time to submit a command and take its completion.",
+  v.param("io_overhead", c.io_overhead, {SimTime{}, SimTime::milliseconds(100)}, "CPU time to submit a command and take its completion.",
           assumed("0: not stated by any paper"));
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "experiment/result.h"
 
@@ -77,7 +78,7 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   metrics["requests_completed"] = out.requests_completed;
   metrics["simulated_s"] = out.simulated.seconds();
   metrics["page_ops"] = out.simulated_page_ops;
-  metrics["relative_error_estimate"] = out.error.largest();
+  if (std::isfinite(out.error.largest())) metrics["relative_error_estimate"] = out.error.largest();
   ordered_json& breakdown = document["breakdown"];
   add_energy(document, s, out.work,
              {.tokens = double(out.times.batch) * out.times.output_tokens, .bytes = out.work.channel_bytes});

@@ -20,12 +20,6 @@ std::uint32_t reserved_blocks(const BlockFtlConfig& config) {
   return kReservedBlocks + (config.wear_spread > 0 ? 1 : 0) + (config.map_cache_entries ? 1 : 0);
 }
 
-OobTag host_tag(LogicalPage page) {
-  OobTag tag;
-  tag.index = page.value;
-  return tag;
-}
-
 std::uint64_t exported_pages(const BlockFtlConfig& config, const BlockManager& blocks) {
   const FlashGeometry& g = blocks.geometry();
   const std::uint32_t quota = blocks.quota(Namespace::block);

@@ -24,6 +24,13 @@ class Statistics;
 
 namespace csdsim::ftl {
 
+/// The tag of a page of the block namespace.
+inline OobTag host_tag(LogicalPage page) {
+  OobTag tag;
+  tag.index = page.value;
+  return tag;
+}
+
 /// Which plane a host page goes to.
 enum class PageAllocation : std::uint8_t {
   dynamic,  ///< the next one in stripe order, whichever page it is

@@ -9,16 +9,6 @@
 #include "ftl/core/plan_builder.h"
 
 namespace csdsim::ftl {
-namespace {
-
-OobTag host_tag(LogicalPage page) {
-  OobTag tag;
-  tag.index = page.value;
-  return tag;
-}
-
-}  // namespace
-
 /// Asks whether the program of a page that was just allocated fails; if so the page is lost and its block retired.
 bool BlockFtl::program_failed(PhysicalPageAddress ppa) {
   if (faults_ == nullptr) return false;

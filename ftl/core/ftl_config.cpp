@@ -7,7 +7,6 @@
 namespace csdsim::ftl {
 namespace {
 
-constexpr SimTime ms(std::int64_t v) { return SimTime::milliseconds(v); }
 
 /// UserError for a list that is not as long as an order; Stripe checks that it is a permutation.
 StripeOrder stripe_order(const std::vector<StripeLevel>& levels) {
@@ -72,7 +71,7 @@ void describe(ParamVisitor& v, FtlConfig& c) {
           "Share of the flash that data may not fill.", assumed("common for client drives"));
   v.param("gc_free_blocks", c.gc_free_blocks, {1, 1024},
           "Garbage collection starts at this many free blocks of a plane.", assumed("enough to collect into"));
-  v.param("lookup_time", c.lookup_time, {SimTime{}, ms(1)}, "Firmware time to look up one mapping entry.",
+  v.param("lookup_time", c.lookup_time, {SimTime{}, SimTime::milliseconds(1)}, "Firmware time to look up one mapping entry.",
           assumed("0: looked up ahead, in hardware"));
   v.param("lookup_cores", c.lookup_cores, {1, 64}, "Cores that look up, each one request at a time.",
           assumed("one is the least"));

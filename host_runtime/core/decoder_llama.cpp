@@ -9,7 +9,7 @@
 namespace csdsim::host {
 namespace {
 
-constexpr std::array kNeeded{Operator::embedding, Operator::linear, Operator::rms_norm,        Operator::rotate,
+constexpr std::array kLlamaOperators{Operator::embedding, Operator::linear, Operator::rms_norm,        Operator::rotate,
                              Operator::swiglu,    Operator::add,    Operator::causal_attention};
 
 }  // namespace
@@ -17,7 +17,7 @@ constexpr std::array kNeeded{Operator::embedding, Operator::linear, Operator::rm
 LlamaDecoder::LlamaDecoder(const ModelConfig& config, const WeightSource& weights, Backend& backend, KvPrecision kv)
     : Decoder(config, backend, kv) {
   WeightLoader load(weights, backend, "", "embed_tokens.weight");
-  load.need(config.architecture, kNeeded);
+  load.need(config.architecture, kLlamaOperators);
   const std::uint32_t width = config.width;
   const auto projection = [&](const std::string& name, std::uint32_t out) {
     if (config.architecture == Architecture::qwen2) return load.affine(name, out, width);

@@ -10,7 +10,7 @@ namespace {
 // OPT's learned position table starts with two rows that are never used (fairseq's padding offset).
 constexpr std::uint32_t kPositionOffset = 2;
 
-constexpr std::array kNeeded{Operator::embedding, Operator::linear, Operator::layer_norm,
+constexpr std::array kOptOperators{Operator::embedding, Operator::linear, Operator::layer_norm,
                              Operator::relu,      Operator::add,    Operator::causal_attention};
 
 }  // namespace
@@ -18,7 +18,7 @@ constexpr std::array kNeeded{Operator::embedding, Operator::linear, Operator::la
 OptDecoder::OptDecoder(const ModelConfig& config, const WeightSource& weights, Backend& backend, KvPrecision kv)
     : Decoder(config, backend, kv) {
   WeightLoader load(weights, backend, "decoder.", "embed_tokens.weight");
-  load.need(config.architecture, kNeeded);
+  load.need(config.architecture, kOptOperators);
   const std::uint32_t width = config.width;
   const auto norm_of = [&](const std::string& name) {
     return Affine{load.vector(name + ".weight", width), load.vector(name + ".bias", width)};

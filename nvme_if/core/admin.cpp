@@ -13,9 +13,6 @@ namespace {
 
 constexpr std::uint32_t kAllNamespaces = 0xFFFF'FFFF;
 
-std::uint16_t low(std::uint32_t dword) { return static_cast<std::uint16_t>(dword); }
-std::uint16_t high(std::uint32_t dword) { return static_cast<std::uint16_t>(dword >> 16); }
-
 void copy_text(std::span<char> out, const std::string& text) {
   std::ranges::fill(out, ' ');
   std::copy_n(text.begin(), std::min(text.size(), out.size()), out.begin());

@@ -3,9 +3,6 @@
 namespace csdsim::nvme {
 namespace {
 
-std::uint16_t low(std::uint32_t dword) { return static_cast<std::uint16_t>(dword); }
-std::uint16_t high(std::uint32_t dword) { return static_cast<std::uint16_t>(dword >> 16); }
-
 Bytes vendor_size(const SubmissionEntry& sqe) { return {std::uint64_t{sqe.cdw10} * 4}; }
 
 /// Fields that attend and score share.

@@ -17,7 +17,6 @@ constexpr std::array<LaneRate, 6> kLaneRates{{{2'500'000'000, 8, 10},
                                               {32'000'000'000, 128, 130},
                                               {64'000'000'000, 236, 256}}};
 
-constexpr SimTime ms(std::int64_t v) { return SimTime::milliseconds(v); }
 
 }  // namespace
 
@@ -56,7 +55,7 @@ void describe_lanes(ParamVisitor& v, LinkConfig& c) {
           datasheet("PCIe base specification: 4 DW header, sequence number, LCRC, framing"));
   v.param("dllp_overhead", c.dllp_overhead, {Bytes{0}, Bytes{128}},
           "Share of acknowledge and flow-control packets, charged to each TLP.", assumed("one of 8 B for two TLPs"));
-  v.param("latency", c.latency, {SimTime{}, ms(1)}, "Flight time from end to end, each way.",
+  v.param("latency", c.latency, {SimTime{}, SimTime::milliseconds(1)}, "Flight time from end to end, each way.",
           assumed("0: a short trace"));
 }
 

@@ -11,21 +11,21 @@
 namespace csdsim::nvme {
 namespace {
 
-void require(bool condition, std::string_view what, std::uint64_t found, std::string_view right) {
+void require_link(bool condition, std::string_view what, std::uint64_t found, std::string_view right) {
   if (!condition) throw UserError(fmt::format("PCIe link: {} is {}, must be {}", what, found, right));
 }
 
 void require_packet_size(std::string_view what, Bytes size) {
-  require(std::has_single_bit(size.value) && size.value >= 128 && size.value <= 4096, what, size.value,
+  require_link(std::has_single_bit(size.value) && size.value >= 128 && size.value <= 4096, what, size.value,
           "a power of two from 128 to 4096 bytes");
 }
 
 }  // namespace
 
 PcieLink::PcieLink(const LinkConfig& config) : config_(config) {
-  require(config.latency.ps >= 0, "latency", static_cast<std::uint64_t>(-config.latency.ps), "not negative");
+  require_link(config.latency.ps >= 0, "latency", static_cast<std::uint64_t>(-config.latency.ps), "not negative");
   if (config.bandwidth) {
-    require(config.bandwidth->bytes_per_second > 0, "bandwidth", 0, "at least 1 B/s");
+    require_link(config.bandwidth->bytes_per_second > 0, "bandwidth", 0, "at least 1 B/s");
     numerator_ = 1'000'000'000'000ULL;
     denominator_ = config.bandwidth->bytes_per_second;
     return;
@@ -33,11 +33,11 @@ PcieLink::PcieLink(const LinkConfig& config) : config_(config) {
   if (!config.generation || !config.lanes) throw UserError("PCIe link: needs generation and lanes, or bandwidth");
   const LaneRate rate = lane_rate(*config.generation);
   constexpr std::array<std::uint32_t, 7> kWidths{1, 2, 4, 8, 12, 16, 32};
-  require(std::ranges::find(kWidths, *config.lanes) != kWidths.end(), "lanes", *config.lanes,
+  require_link(std::ranges::find(kWidths, *config.lanes) != kWidths.end(), "lanes", *config.lanes,
           "1, 2, 4, 8, 12, 16 or 32");
   require_packet_size("max_payload", config.max_payload);
   require_packet_size("max_read_request", config.max_read_request);
-  require(config.tlp_overhead.value + config.dllp_overhead.value <= 1024, "overhead of a packet",
+  require_link(config.tlp_overhead.value + config.dllp_overhead.value <= 1024, "overhead of a packet",
           config.tlp_overhead.value + config.dllp_overhead.value, "at most 1024 bytes");
   numerator_ = 8 * 1'000'000'000'000ULL * rate.whole;
   denominator_ = rate.transfers_per_second * rate.payload_part * *config.lanes;

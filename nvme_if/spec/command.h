@@ -99,4 +99,8 @@ struct DsmRange {
 static_assert(sizeof(DsmRange) == 16);
 inline constexpr std::uint32_t kDsmDeallocate = 1u << 2;  ///< CDW11 attribute
 
+/// The 16-bit fields that share a dword; the first named one is the low half.
+constexpr std::uint16_t low(std::uint32_t dword) { return static_cast<std::uint16_t>(dword); }
+constexpr std::uint16_t high(std::uint32_t dword) { return static_cast<std::uint16_t>(dword >> 16); }
+
 }  // namespace csdsim::nvme

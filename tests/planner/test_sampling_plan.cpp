@@ -62,14 +62,14 @@ TEST_CASE("a uniform batch: OPT-13B's run of 1024 + 1024 tokens") {
   const SamplingSettings settings;
   const SamplingPlan plan(uniform(1024, 1024), 40, {.page_tokens = 16, .window_tokens = 1024}, settings);
   check_well_formed(plan, 1023, settings);
-  CHECK(plan.groups()[0].layers == 4);
-  CHECK(plan.groups()[1].layers == 2);
+  CHECK(plan.groups()[0].layers == 6);
+  CHECK(plan.groups()[1].layers == 5);
   CHECK_FALSE(plan.exact());
   std::uint32_t simulated = 0;
   for (const SampledGroup& g : plan.groups()) simulated += g.steps();
   CHECK(simulated <= 21);
   CHECK(plan.statement() ==
-        "prefill simulated with 4 of 40 layers; 19 of 1023 decode steps with 2 (11 measured: the first, and 6 plain, "
+        "prefill simulated with 6 of 40 layers; 19 of 1023 decode steps with 5 (11 measured: the first, and 6 plain, "
         "2 token-flush, 0 window-flush places)");
   // Flash reads full pages: a staircase. The engine grows with every token. Flushes come every 16 steps and spill.
   const auto staircase = [](std::uint32_t s) { return 10.0 * ((1024 + s + 1) / 16); };
@@ -160,14 +160,14 @@ TEST_CASE("what the first step pays once is not scaled with the layers") {
   const double stall = 5000;
   // The stall is inside the layers' part, whatever their number.
   std::vector<LayeredCost> measured;
-  for (const std::uint32_t s : plan.measured_steps()) measured.push_back({s == 0 ? 4 * 30.0 + stall : 2 * 30.0, 7});
+  for (const std::uint32_t s : plan.measured_steps()) measured.push_back({s == 0 ? 6 * 30.0 + stall : 5 * 30.0, 7});
   CHECK(plan.decode_total(measured) == Approx(1023 * (40 * 30.0 + 7) + stall).epsilon(1e-9));
 
   // The same where every step but not every layer is simulated.
   const SamplingPlan all(uniform(1024, 10), 40, {.page_tokens = 16}, {});
   CHECK(all.groups().size() == 1);
   measured.clear();
-  for (const std::uint32_t s : all.measured_steps()) measured.push_back({4 * 30.0 + (s == 0 ? stall : 0), 7});
+  for (const std::uint32_t s : all.measured_steps()) measured.push_back({6 * 30.0 + (s == 0 ? stall : 0), 7});
   CHECK(all.decode_total(measured) == Approx(9 * (40 * 30.0 + 7) + stall).epsilon(1e-9));
 }
 
@@ -195,7 +195,7 @@ TEST_CASE("short runs and runs without decode are simulated whole") {
   CHECK(one.groups().size() == 1);
   CHECK(one.measured_steps().empty());
   CHECK(one.decode_total({}) == 0);
-  CHECK(one.statement() == "prefill: 4 of 40 layers simulated");
+  CHECK(one.statement() == "prefill: 6 of 40 layers simulated");
   for (const std::uint32_t tokens : {2U, 3U, 17U, 40U, 100U}) {
     const SamplingPlan plan(uniform(100, tokens), 4, {.page_tokens = 16, .window_tokens = 64}, {});
     check_well_formed(plan, tokens - 1, {});
@@ -203,6 +203,29 @@ TEST_CASE("short runs and runs without decode are simulated whole") {
         plan, 4, tokens - 1, [](std::uint32_t s) { return 100.0 + s; }, 3.0);
     CHECK(o.relative() < 0.003);
   }
+}
+
+TEST_CASE("a stratum that is measured whole adds nothing to the error") {
+  // Two windows fill in 300 steps and both are measured; what they cost is known, however different they are.
+  const SamplingPlan plan(uniform(1000, 300), 40, {.page_tokens = 16, .window_tokens = 128}, {});
+  const Cost cost = [](std::uint32_t s) {
+    const std::uint32_t context = 1000 + s + 1;
+    return 50.0 + (context % 128 == 0 ? 20.0 * (context / 128) * (context / 128) : 0);
+  };
+  const Outcome o = estimate(plan, 40, 299, cost, 3.0);
+  CHECK(o.error < 1e-9);
+  CHECK(o.relative() < 1e-9);
+  // Eight windows in the run, two measured: the error shows.
+  const SamplingPlan part(uniform(1000, 1030), 40, {.page_tokens = 16, .window_tokens = 128}, {});
+  CHECK(estimate(part, 40, 1029, cost, 3.0).error > 1e-3);
+}
+
+TEST_CASE("the share of a plan is what it simulates of steps and layers") {
+  const SamplingPlan plan(uniform(1024, 1024), 40, {.page_tokens = 16}, {});
+  double simulated = 0;
+  for (const SampledGroup& g : plan.groups()) simulated += g.steps() * g.layers;
+  CHECK(plan.share() == Approx((simulated + 6) / (1024.0 * 40)));
+  CHECK(SamplingPlan(uniform(100, 50), 40, {.page_tokens = 16}, {.off = true}).share() == 1);
 }
 
 TEST_CASE("groups stay disjoint with warm-up, cool-down, spill, and any page size") {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 
@@ -54,8 +55,10 @@ void GenerationEstimator::add_step(const StepRecord& step, const PathBreakdown& 
   double layered = 0, repeated = 1;
   for (const SimTime part : path.layered) layered += part.seconds();
   layers_error_.push_back(0);
-  if (layers < plan_.model_layers() && layers >= kFewestLayers && layered > 0) {
-    const Pace pace = pace_of(step.layer_computed, 1, layers - 2);
+  if (layers < plan_.model_layers() && layers >= 2 && layered > 0) {
+    const bool judged = layers >= kJudgedLayers;
+    Pace pace = judged ? pace_of(step.layer_computed, 1, layers - 2) : pace_of(step.layer_computed, 0, layers - 1);
+    if (!judged) pace.error = std::numeric_limits<double>::infinity();
     repeated = pace.per_layer * static_cast<double>(layers) / layered;
     const auto further = static_cast<double>(plan_.model_layers() - layers);
     layers_error_.back() = pace.error * further / (path.total().seconds() + pace.per_layer * further);
@@ -94,8 +97,12 @@ SamplingError GenerationEstimator::error() const {
 }
 
 std::string to_string(const SamplingError& error) {
-  return fmt::format("estimated error: time to the first token {:.2f} %, decode {:.2f} % ({:.2f} from steps, {:.2f} from layers)",
-                     100 * error.prefill, 100 * error.decode(), 100 * error.steps, 100 * error.layers);
+  const std::string prefill = fmt::format("estimated error: time to the first token {:.2f} %", 100 * error.prefill);
+  if (std::isinf(error.layers))
+    return fmt::format("{}, decode {:.2f} % from steps; that from so few layers is not known", prefill,
+                       100 * error.steps);
+  return fmt::format("{}, decode {:.2f} % ({:.2f} from steps, {:.2f} from layers)", prefill, 100 * error.decode(),
+                     100 * error.steps, 100 * error.layers);
 }
 
 GenerationEstimate GenerationEstimator::result() const {

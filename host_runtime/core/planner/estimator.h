@@ -17,7 +17,7 @@ namespace csdsim::host {
 /// extrapolated.
 struct SamplingError {
   double steps = 0;    ///< of decode_s: decode steps between the measured ones
-  double layers = 0;   ///< of decode_s: layers beyond the simulated ones
+  double layers = 0;   ///< of decode_s: layers beyond the simulated ones; infinite for fewer than kJudgedLayers
   double prefill = 0;  ///< of ttft_s: layers beyond the simulated ones
 
   double decode() const { return steps + layers; }

@@ -1,10 +1,6 @@
 #include "host_runtime/core/planner/gpu_config.h"
 
 namespace csdsim::host {
-namespace {
-constexpr SimTime ms(std::int64_t v) { return SimTime::milliseconds(v); }
-}  // namespace
-
 void describe(ParamVisitor& v, GpuConfig& c) {
   v.preset("gpu", c.preset);
   v.param("timing", c.timing, "Where operator times come from.", assumed("works without a GPU"));
@@ -16,7 +12,7 @@ void describe(ParamVisitor& v, GpuConfig& c) {
   v.param("memory_bandwidth", c.memory_bandwidth, {Bandwidth{1'000'000'000}, Bandwidth{100'000'000'000'000}},
           "Peak bandwidth of GPU memory.", datasheet("NVIDIA RTX A6000"));
   v.param("memory", c.memory, {Bytes::mib(1), Bytes::gib(4096)}, "GPU memory.", paper("InstInfer VI-A"));
-  v.param("kernel_launch", c.kernel_launch, {SimTime{}, ms(10)}, "Fixed time of an operator.",
+  v.param("kernel_launch", c.kernel_launch, {SimTime{}, SimTime::milliseconds(10)}, "Fixed time of an operator.",
           assumed("typical launch latency"));
   v.section("efficiency", c.efficiency, "Share of the peak that operators reach.");
 }

@@ -22,9 +22,9 @@ SamplingPlan::SamplingPlan(const BatchLengths& workload, std::uint32_t model_lay
                            const SamplingSettings& settings)
     : features_(step_features(workload, grouping, settings.spill)), model_layers_(model_layers) {
   if (model_layers == 0) throw UserError("sampling: the model has no layers");
-  if (!settings.off && settings.layers < std::min(kFewestLayers, model_layers))
-    throw UserError(fmt::format("sampling: layers is {}, must be at least {} to show the time from layer to layer",
-                                settings.layers, kFewestLayers));
+  if (!settings.off && settings.layers < std::min(2U, model_layers))
+    throw UserError(fmt::format("sampling: layers is {}, must be at least 2 to show the time from layer to layer",
+                                settings.layers));
   if (!settings.off && settings.steps < 2)
     throw UserError(fmt::format("sampling: steps is {}, must be at least 2 to follow the context", settings.steps));
   if (!settings.off && settings.warmup == 0)

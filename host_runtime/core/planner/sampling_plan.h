@@ -13,12 +13,12 @@
 
 namespace csdsim::host {
 
-/// Fewest layers of a simulated step, unless the model has fewer: two at the ends, which differ, and three between them.
-inline constexpr std::uint32_t kFewestLayers = 5;
+/// Fewest layers of a simulated step that show their own error: two at the ends, which differ, and three between them.
+inline constexpr std::uint32_t kJudgedLayers = 5;
 
 struct SamplingSettings {
   bool off = false;          ///< simulate every step and layer
-  std::uint32_t layers = kFewestLayers;  ///< layers of a simulated step, at least kFewestLayers unless the model has fewer
+  std::uint32_t layers = kJudgedLayers;  ///< layers of a simulated step; at least 2 unless the model has fewer
   /// Layers of the simulated prefill, of which the second half shows the steady pace; `layers` if that is more.
   std::uint32_t prefill_layers = 6;
   std::uint32_t steps = 8;     ///< places of the run that are measured, at least 2, beside the first decode step
