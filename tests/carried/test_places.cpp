@@ -6,8 +6,10 @@
 
 #include "base/error.h"
 #include "host_runtime/checkpoint/checkpoint.h"
+#include "host_runtime/core/attention.h"
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
+#include "host_runtime/core/generation.h"
 #include "host_runtime/core/planner/processor_backends.h"
 #include "host_runtime/core/planner/router.h"
 #include "host_runtime/core/planner/systems/systems.h"
@@ -154,6 +156,17 @@ TEST_CASE("tokens do not depend on where K and V live") {
   in.mini_batches = 1;
   DecoderData reference(*model.decoder, kPrompts, kNewTokens, 1, {});
   run_on_host(*builtin_systems().make("instinfer-dense")->plan(in), model.checkpoint.config, 2, reference);
+
+  // The plain loop, which shares no code with the plan, generates the same; and the digest depends on the outputs.
+  GenerationOptions options;
+  options.max_new_tokens = kNewTokens;
+  CHECK(reference.generated() ==
+        generate_on_host(*model.decoder, std::make_unique<DenseAttention>(), kPrompts, options));
+  auto other_prompts = kPrompts;
+  other_prompts[1][0] = TokenId{45};
+  DecoderData other(*model.decoder, other_prompts, kNewTokens, 1, {});
+  run_on_host(*builtin_systems().make("instinfer-dense")->plan(in), model.checkpoint.config, 2, other);
+  CHECK(other.attention_digest() != reference.attention_digest());
 
   const Bytes cache = model.shape.kv_bytes_per_token() * (3 + 2 + 2 * (kNewTokens - 1));
   const Bytes queries =

@@ -13,6 +13,7 @@ namespace status = nvme::status;
 
 TEST_CASE("statistics that were registered before the first command show what came later") {
   auto config = tiny_drive();
+  config.fidelity = GENERATE(csd_model::Fidelity::fast, csd_model::Fidelity::at);
   config.lookup_time = SimTime::nanoseconds(100);
   config.map_cache = Bytes::kib(1);
   DriveHost host(config);
@@ -55,6 +56,19 @@ TEST_CASE("a phase is the difference of two totals, and totals of drives add up"
   REQUIRE(host.run(host.send_read(0, 4)) == status::success);
   const csd_model::DriveTotals end = host.drive().totals();
   const csd_model::DriveTotals phase = end - start;
+  // Both parts have work of every kind that they can have.
+  const std::uint64_t bytes = host.driver().block_size().value * 4;
+  CHECK(start.host_pages_written == bytes / host.drive().config().geometry.page_size.value);
+  CHECK(start.programmed_bytes == bytes);
+  CHECK(start.program_busy.ps > 0);
+  CHECK(start.channel_busy.ps > 0);
+  CHECK(phase.programmed_bytes == 0);
+  CHECK(phase.channel_bytes == bytes);
+  CHECK(phase.channel_busy.ps > 0);
+  const nvme::LinkStats& to_host = host.drive().link().stats(nvme::LinkDirection::to_host);
+  const nvme::LinkStats& to_drive = host.drive().link().stats(nvme::LinkDirection::to_drive);
+  CHECK(end.link_bytes == to_host.payload_bytes + to_drive.payload_bytes);
+  CHECK(start.link_bytes > bytes);  // what is written travels to the drive
   CHECK(phase.elapsed == end.elapsed - start.elapsed);
   CHECK(phase.page_ops == end.page_ops - start.page_ops);
   CHECK(phase.read_busy.ps > 0);

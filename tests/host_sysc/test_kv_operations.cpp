@@ -61,10 +61,31 @@ Step fetch(std::vector<TokenIndex> tokens, host::BufferMemory memory = host::Buf
           host::FetchWork{.heads = kAllHeads, .sequences = {{kSequence, std::move(tokens)}}, .memory = memory}};
 }
 
+/// q . k summed over the group.
+float score_of(const ContentData& data, SequenceId sequence, std::uint32_t head, std::uint32_t token) {
+  const std::vector<float> q = wide(data.queries(sequence.value, {KvHead{head}, 1}));
+  const std::vector<float> k = wide(data.content.row(Content::key, sequence.value, 0, head, token));
+  float sum = 0;
+  for (std::size_t i = 0; i < q.size(); ++i) sum += q[i] * k[i % kDim];
+  return sum;
+}
+
 std::vector<TokenIndex> range(std::uint32_t first, std::uint32_t end) {
   std::vector<TokenIndex> tokens;
   for (std::uint32_t t = first; t < end; ++t) tokens.emplace_back(t);
   return tokens;
+}
+
+/// Where the next buffers of every size would lie.
+std::vector<std::uint64_t> next_buffers(DriveRig& rig) {
+  std::vector<std::uint64_t> addresses;
+  for (const host::BufferMemory memory : {host::BufferMemory::gpu, host::BufferMemory::host})
+    for (Bytes size = Bytes::kib(4); size <= Bytes::kib(256); size = size * 2) {
+      const host::DriveCommands::Buffer buffer = rig.commands.allocate(memory, size);
+      addresses.push_back(buffer.segment.address.value);
+      rig.commands.release(buffer);
+    }
+  return addresses;
 }
 
 /// A drive whose largest transfer is `mdts`, so that operations need several commands.
@@ -80,7 +101,7 @@ TEST_CASE("scores of a drive are q . k summed over the group, and the rows it fe
   const Bytes mdts = GENERATE(Bytes::kib(4), Bytes::kib(256));
   const auto granularity = GENERATE(nvme::Granularity::layer_mini_batch, nvme::Granularity::head);
   DriveRig rig(true, with_mdts(mdts), granularity);
-  constexpr std::uint32_t kBest = 40;
+  constexpr std::uint32_t kBest = 90;  // rows of more than 4 KiB
   std::vector<TokenIndex> best;
   // Which tokens are fetched is known when the fetch starts: the best by the sum over the heads.
   rig.router.set_resolver([&](const host::Operation& op) -> std::optional<host::Work> {
@@ -97,13 +118,8 @@ TEST_CASE("scores of a drive are q . k summed over the group, and the rows it fe
   REQUIRE(rig.data.scores.size() == kHeads * kTokens);
   REQUIRE(best.size() == kBest);
   for (std::uint32_t h = 0; h < kHeads; ++h) {
-    const std::vector<float> q = wide(rig.data.queries(kSequence.value, {KvHead{h}, 1}));
-    for (std::uint32_t t = 0; t < kTokens; ++t) {
-      const std::vector<float> k = wide(rig.data.content.row(Content::key, kSequence.value, 0, h, t));
-      float expected = 0;
-      for (std::size_t i = 0; i < q.size(); ++i) expected += q[i] * k[i % kDim];
-      CHECK(rig.data.scores[h * kTokens + t] == Approx(expected).margin(1e-3));
-    }
+    for (std::uint32_t t = 0; t < kTokens; ++t)
+      CHECK(rig.data.scores[h * kTokens + t] == Approx(score_of(rig.data, kSequence, h, t)).margin(1e-3));
     for (std::uint32_t i = 0; i < kBest; ++i) {
       const auto at = static_cast<std::ptrdiff_t>((h * kBest + i) * kDim);
       const auto k = rig.data.content.row(Content::key, kSequence.value, 0, h, best[i].value);
@@ -111,6 +127,36 @@ TEST_CASE("scores of a drive are q . k summed over the group, and the rows it fe
       CHECK(std::equal(k.begin(), k.end(), rig.data.k.begin() + at));
       CHECK(std::equal(v.begin(), v.end(), rig.data.v.begin() + at));
     }
+  }
+}
+
+TEST_CASE("one command scores several sequences") {
+  DriveRig rig;
+  const std::array<std::uint32_t, 2> contexts = {40, 25};
+  rig.run({create({kSequence, kChild}),
+           append(kSequence, 0, contexts[0]),
+           append(kChild, 0, contexts[1]),
+           {OpKind::score_kv, kKv,
+            host::ScoreWork{.heads = kAllHeads, .sequences = {{kSequence, contexts[0]}, {kChild, contexts[1]}}}}});
+  std::size_t at = 0;
+  for (std::size_t s = 0; s < contexts.size(); ++s)
+    for (std::uint32_t h = 0; h < kHeads; ++h)
+      for (std::uint32_t t = 0; t < contexts[s]; ++t)
+        CHECK(rig.data.scores.at(at++) == Approx(score_of(rig.data, s == 0 ? kSequence : kChild, h, t)).margin(1e-3));
+}
+
+TEST_CASE("an operation gives its buffers back") {
+  DriveRig rig;
+  rig.data.blocks = {std::vector<std::byte>(rig.platform.driver(0).block_size().value)};
+  rig.run({create({kSequence})});
+  const std::vector<std::uint64_t> before = next_buffers(rig);
+  const auto block = [](OpKind kind) -> Step { return {kind, kBlocks, host::BlockWork{.extents = {{0, 1}}}}; };
+  for (const Step& step :
+       {append(kSequence, 0, kTokens), score(kTokens), fetch({TokenIndex{3}}), attend(kSequence, kTokens, false),
+        block(OpKind::write_blocks), block(OpKind::read_blocks)}) {
+    rig.run({step});
+    CAPTURE(host::operation_name(step.kind, {}));
+    CHECK(next_buffers(rig) == before);
   }
 }
 

@@ -209,6 +209,16 @@ TEST_CASE("sizes that depend on data are settled when the operation starts") {
       {{OpKind::feed_forward, Resource::gpu(), flops(9999), {}}, {OpKind::embed, Resource::gpu(), flops(3), {}}});
   CHECK(asked == 1);
   CHECK(r.end == SimTime::nanoseconds(503));
+
+  // The ledger checks the settled size, not the planned one.
+  Machine other;
+  other.router.set_resolver([](const Operation& op) -> std::optional<Work> {
+    if (op.kind != OpKind::transfer) return std::nullopt;
+    return LinkWork{Bytes{8}};
+  });
+  other.run({{OpKind::transfer, kUp, LinkWork{}, {.reads = {kWeights}, .writes = {{kWeights, {8}}}}}},
+            {{kWeights, Place::host(), Bytes{8}}});
+  CHECK(other.link.bytes(ResourceKind::host_to_gpu) == Bytes{8});
 }
 
 TEST_CASE("InstInfer through the router: every tensor is found, and only weights and K/V stay") {
