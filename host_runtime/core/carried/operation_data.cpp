@@ -21,6 +21,10 @@ void OperationData::load_attend(const Operation& op, std::size_t, HeadRange, std
 void OperationData::store_output(const Operation& op, std::size_t, HeadRange, std::span<const Half>) {
   refuse(op, "use for attention outputs");
 }
+void OperationData::store_partial(const Operation& op, std::size_t, HeadRange, std::span<const Half>,
+                                  std::span<const float>) {
+  refuse(op, "use for partial attention outputs");
+}
 void OperationData::load_queries(const Operation& op, std::size_t, HeadRange, std::span<Half>) {
   refuse(op, "q to score with");
 }

@@ -27,6 +27,9 @@ class OperationData : public OperationWork {
                            std::span<Half> k, std::span<Half> v);
   /// Its output, as [head * G][d].
   virtual void store_output(const Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out);
+  /// The output of a partial attend (DriveWork::partial): o as [head * G][d], normalised, and m and z as [head * G][2].
+  virtual void store_partial(const Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out,
+                             std::span<const float> softmax);
 
   /// q of score_kv, as [head * G][d].
   virtual void load_queries(const Operation& op, std::size_t index, HeadRange heads, std::span<Half> q);

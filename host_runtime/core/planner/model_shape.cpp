@@ -97,6 +97,15 @@ ComputeWork ModelShape::prefill_attention(std::span<const std::uint32_t> lengths
           .launches = 1};
 }
 
+ComputeWork ModelShape::merge_attention(std::uint64_t tokens, std::uint32_t parts) const {
+  const HeadRange all{KvHead{0}, kv_heads};
+  return {.op = OperatorClass::elementwise,
+          .flops = 2 * tokens * parts * heads * head_dim,  // a weight times a value, and a sum
+          .weights = {0},
+          .activations = partial_bytes(all) * (tokens * parts) + query_bytes(all) * tokens,
+          .launches = 1};
+}
+
 ComputeWork ModelShape::finish_layer(std::uint64_t tokens) const {
   const std::uint64_t d = width, q = std::uint64_t{heads} * head_dim, ffn_weights = ffn_matrices * d * ffn;
   const std::uint64_t bias = biases == Biases::all ? 2 * d + std::uint64_t{ffn_matrices - 1} * ffn : 0;

@@ -89,7 +89,7 @@ enum class DriveMethod : std::uint8_t { dense, sparf };
 struct SequenceWork {
   SequenceId sequence;
   TokenIndex first_token;    ///< first token appended
-  std::uint32_t tokens = 0;  ///< tokens appended; for attend 1, or 0 to attend over what is there
+  std::uint32_t tokens = 0;  ///< tokens appended; for attend 1, or 0 to attend over the first_token tokens there
   std::uint32_t top_k = 0;   ///< tokens attended to (SparF's k); the context for dense
   std::uint32_t local = 0;   ///< newest tokens that are always among them (SparF's l)
 
@@ -106,6 +106,9 @@ struct DriveWork {
   Bytes to_drive = {};    ///< payload the drive reads: K and V, for attend also q
   Bytes from_drive = {};  ///< payload the drive writes: attention outputs
   BufferMemory memory = BufferMemory::gpu;
+  /// attend: the output covers the drive's tokens only and comes with m and z, for merge_attention; it is
+  /// TensorClass::partial_output then. Dense only.
+  bool partial = false;
 };
 
 /// score_kv on one layer: scores are fp32, [sequence][head][context].
