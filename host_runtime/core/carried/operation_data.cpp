@@ -42,4 +42,11 @@ void OperationData::store_blocks(const Operation& op, std::size_t, std::span<con
   refuse(op, "use for blocks");
 }
 
+void OperationData::load_file(const Operation& op, std::size_t, Bytes, std::span<std::byte>) {
+  refuse(op, "bytes of a file to write");
+}
+void OperationData::store_file(const Operation& op, std::size_t, Bytes, std::span<const std::byte>) {
+  refuse(op, "use for bytes of a file");
+}
+
 }  // namespace csdsim::host

@@ -44,6 +44,11 @@ class OperationData : public OperationWork {
   virtual void load_blocks(const Operation& op, std::size_t index, std::span<std::byte> bytes);
   virtual void store_blocks(const Operation& op, std::size_t index, std::span<const std::byte> bytes);
 
+  /// Bytes from `at` on of range `index` of a file operation: what write_file writes there, and what read_file has
+  /// read. Called once per I/O, in any order; inputs when the I/O starts.
+  virtual void load_file(const Operation& op, std::size_t index, Bytes at, std::span<std::byte> bytes);
+  virtual void store_file(const Operation& op, std::size_t index, Bytes at, std::span<const std::byte> bytes);
+
  private:
   [[noreturn]] static void refuse(const Operation& op, std::string_view what);
 };

@@ -28,7 +28,7 @@ struct DriveSplit {
 /// Operations that a resource of each kind runs at a time; 0: no limit, it queues them itself.
 using SlotTable = std::array<std::uint32_t, kResourceKinds>;
 
-/// Processors and links one; drives no limit.
+/// Processors and links one; drives and files no limit.
 constexpr SlotTable default_slots() {
   SlotTable slots{};
   for (const ResourceKind kind :

@@ -40,18 +40,21 @@ enum class OpKind : std::uint8_t {
   feed_forward,      ///< feed-forward network over the records (neurons) that are at hand
   read_blocks,       ///< extents of a drive's block namespace are read
   write_blocks,      ///< extents of a drive's block namespace are written
+  read_file,         ///< ranges of a file are read by threads of the host
+  write_file,        ///< ranges of a file are written by threads of the host
 };
-inline constexpr std::size_t kOpKinds = 19;
+inline constexpr std::size_t kOpKinds = 21;
 constexpr std::array<std::string_view, kOpKinds> kOpKindNames{
-    "embed",        "attention_inputs", "attention",   "append_kv",     "attend",
-    "finish_layer", "sample",           "transfer",    "create_kv",     "fork_kv",
-    "free_kv",      "score_kv",         "fetch_kv",    "select_tokens", "merge_attention",
-    "recompute_kv", "feed_forward",     "read_blocks", "write_blocks"};
+    "embed",        "attention_inputs", "attention",       "append_kv",    "attend",       "finish_layer",
+    "sample",       "transfer",         "create_kv",       "fork_kv",      "free_kv",      "score_kv",
+    "fetch_kv",     "select_tokens",    "merge_attention", "recompute_kv", "feed_forward", "read_blocks",
+    "write_blocks", "read_file",        "write_file"};
 
 /// Each direction of a link is a resource of its own. A drive has two: commands of its KV namespace and of its block
-/// namespace; both directions of its link belong to the drive's model.
-enum class ResourceKind : std::uint8_t { gpu, host, host_to_gpu, gpu_to_host, drive_kv, drive_blocks };
-inline constexpr std::size_t kResourceKinds = 6;
+/// namespace; both directions of its link belong to the drive's model. `file` is the path of the host's threads to
+/// files on a drive.
+enum class ResourceKind : std::uint8_t { gpu, host, host_to_gpu, gpu_to_host, drive_kv, drive_blocks, file };
+inline constexpr std::size_t kResourceKinds = 7;
 
 /// What an operation occupies while it runs. `index` tells drives (or GPUs) apart.
 struct Resource {
@@ -63,6 +66,7 @@ struct Resource {
   static constexpr Resource host() { return {ResourceKind::host, 0}; }
   static constexpr Resource drive(DriveIndex d) { return {ResourceKind::drive_kv, d.value}; }
   static constexpr Resource drive_blocks(DriveIndex d) { return {ResourceKind::drive_blocks, d.value}; }
+  static constexpr Resource file(DriveIndex d) { return {ResourceKind::file, d.value}; }
 };
 
 /// Selects the efficiency of the roofline.
@@ -162,7 +166,23 @@ struct BlockWork {
   BufferMemory memory = BufferMemory::host;
 };
 
-using Work = std::variant<ComputeWork, DriveWork, LinkWork, ScoreWork, FetchWork, SequencesWork, BlockWork>;
+/// Bytes [offset, offset + size) of a file.
+struct FileRange {
+  Bytes offset;
+  Bytes size;
+  constexpr auto operator<=>(const FileRange&) const = default;
+};
+
+/// read_file or write_file: ranges of one file (FileTable), any bytes for a read, whole blocks for a write. Ranges that
+/// depend on data are named by the run's Resolver when the operation starts.
+struct FileWork {
+  std::string file;
+  std::vector<FileRange> ranges = {};
+  LinkPayload payload = LinkPayload::weights;
+  BufferMemory memory = BufferMemory::host;
+};
+
+using Work = std::variant<ComputeWork, DriveWork, LinkWork, ScoreWork, FetchWork, SequencesWork, BlockWork, FileWork>;
 
 struct Operation {
   OperationId id;
