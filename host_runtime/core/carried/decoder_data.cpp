@@ -33,14 +33,6 @@ void gather_heads(std::span<const Half> tensor, std::size_t heads_in_row, std::s
       out = std::copy_n(tensor.data() + (r * heads_in_row + h) * d, d, out);
 }
 
-/// Appends columns [first, first + count) of every row of a [row][width] tensor to `to`.
-void append_columns(std::span<const Half> tensor, std::size_t width, std::size_t first, std::size_t count,
-                    std::vector<Half>& to) {
-  for (std::size_t at = first; at < tensor.size(); at += width)
-    to.insert(to.end(), tensor.begin() + static_cast<std::ptrdiff_t>(at),
-              tensor.begin() + static_cast<std::ptrdiff_t>(at + count));
-}
-
 TensorName hidden_name(const Operation& op) {
   OpTag tag = op.tag;
   tag.layer.reset();
@@ -106,7 +98,10 @@ void DecoderData::perform(const Operation& op) {
     case OpKind::attention:
       return op.tag.phase == Phase::prefill ? prefill_attention(op, mb) : decode_attention(op, mb);
     case OpKind::append_kv:
-      return append_to_caches(op);
+      append_to_caches(op);
+      return append_to_layer_inputs(op);
+    case OpKind::recompute_kv:
+      return recompute_kv(op);
     case OpKind::merge_attention:
       return merge_attention(op);
     case OpKind::finish_layer:
@@ -157,6 +152,8 @@ void DecoderData::attention_inputs(const Operation& op) {
       for (const std::vector<Half>* rows : {&k, &v})
         append_columns(*rows, model.kv_width(), heads.first.value * model.head_dim, heads.count * model.head_dim, kv);
       tensors_.put(write.name, place, std::move(kv));
+    } else if (write.name.what == TensorClass::layer_input) {
+      keep_layer_input(op, write.name, layer_inputs_of(op, *hidden(op)));
     } else if (write.name.what == TensorClass::queries && op.tag.phase == Phase::prefill) {
       tensors_.put(write.name, place, inputs);
     } else if (write.name.what == TensorClass::queries) {

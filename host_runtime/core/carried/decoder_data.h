@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "host_runtime/core/carried/decoder_rows.h"
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/carried/tensor_store.h"
 #include "host_runtime/core/decoder.h"
@@ -24,6 +25,11 @@ namespace csdsim::host {
 /// output's heads that it reads or writes, in the order of their parts. Where it writes a partial_output, that covers
 /// these tokens only; merge_attention makes an attention_output of all partial_outputs that it reads. A kv_cache that
 /// is nowhere yet begins with the first operation that writes without reading it.
+///
+/// attention_inputs adds the hidden states (in the backend's precision, before the norm) to every layer_input that it
+/// writes; append_kv adds the layer_inputs that it reads to the one that it writes. recompute_kv makes every kv_cache
+/// that it writes of all layer_inputs that it reads, in the order of their steps, with the bits that the K and V had
+/// that attention_inputs made of them.
 class DecoderData final : public OperationData {
  public:
   /// `mini_batches` as in the plan. UserError for an empty prompt, a token id outside the vocabulary, or a context
@@ -73,6 +79,10 @@ class DecoderData final : public OperationData {
   /// One attention_output or partial_output of the operation.
   void attend(const host::Operation& op, const MiniBatch& mb, const TensorName& output);
   void merge_attention(const host::Operation& op);
+  LayerInputs layer_inputs_of(const host::Operation& op, const host::HiddenStates& states) const;
+  void keep_layer_input(const host::Operation& op, const TensorName& name, const LayerInputs& more);
+  void append_to_layer_inputs(const host::Operation& op);
+  void recompute_kv(const host::Operation& op);
   void append_to_caches(const host::Operation& op);
   void append_to_cache(const host::Operation& op, const TensorName& name);
   void finish_layer(const host::Operation& op, const MiniBatch& mb);

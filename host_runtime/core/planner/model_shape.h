@@ -54,6 +54,9 @@ struct ModelShape {
   /// Norm, the Q, K, V projections and the rotation of Q and K of one layer. Flops are those of matrices, here and
   /// below.
   ComputeWork attention_inputs(std::uint64_t tokens) const;
+  /// Norm, the K and V projections and the rotation of K of one layer, from its inputs (KVPR: 4 x tokens x width x KV
+  /// width flops).
+  ComputeWork recompute_kv(std::uint64_t tokens) const;
   /// Causal dense attention of one layer over whole prompts: 4 d H S (S+1) / 2 flops for a prompt of S tokens; Q, K, V
   /// and the output cross the memory once (fused kernel).
   ComputeWork prefill_attention(std::span<const std::uint32_t> lengths) const;

@@ -36,7 +36,7 @@ enum class OpKind : std::uint8_t {
   fetch_kv,          ///< a drive returns K and V of chosen tokens
   select_tokens,     ///< choice of tokens by their scores
   merge_attention,   ///< partial results (o, m, z) of several places become one attention output
-  recompute_kv,      ///< K and V from the activations that enter their projections
+  recompute_kv,      ///< K and V from the hidden states that entered the layer: norm, projections, rotation
   feed_forward,      ///< feed-forward network over the records (neurons) that are at hand
   read_blocks,       ///< extents of a drive's block namespace are read
   write_blocks,      ///< extents of a drive's block namespace are written

@@ -47,7 +47,7 @@ struct Place {
 enum class TensorClass : std::uint8_t {
   weights,           ///< parameters
   hidden,            ///< residual stream of a mini-batch
-  layer_input,       ///< activations that enter a layer, kept to project K and V from them again
+  layer_input,       ///< hidden states that enter a layer, before its norm, kept to project K and V from them again
   queries,           ///< q of the tokens of a step
   new_kv,            ///< k and v of the tokens of a step, before they join the cache
   kv_cache,          ///< K and V of all tokens so far
