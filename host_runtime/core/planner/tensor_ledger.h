@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "host_runtime/core/planner/operation.h"
 
@@ -23,8 +24,11 @@ struct Footprint {
 /// at. Space is taken when the operation that writes starts, and given back when the one that drops ends.
 class TensorLedger {
  public:
-  /// UserError as soon as a place holds more than this. Without a capacity it is only counted.
-  void set_capacity(Place place, Bytes capacity) { capacity_[place] = capacity; }
+  /// UserError as soon as a place holds more than this, which names `stated`: where the user says how much there is.
+  /// Without a capacity a place is only counted.
+  void set_capacity(Place place, Bytes capacity, std::string stated = "") {
+    capacity_.insert_or_assign(place, Capacity{capacity, std::move(stated)});
+  }
 
   /// A tensor that lies there before the plan starts, or that grew otherwise.
   void place(const PlacedTensor& tensor);
@@ -45,6 +49,10 @@ class TensorLedger {
     std::optional<OperationId> writer;  ///< at work on it
   };
   using Copies = std::map<Place, Entry>;
+  struct Capacity {
+    Bytes bytes;
+    std::string stated;
+  };
 
   void check_input(const Operation& op, const TensorName& name) const;
   void check_transfer(const Operation& op) const;
@@ -53,7 +61,7 @@ class TensorLedger {
 
   std::map<TensorName, Copies> tensors_;
   std::map<Place, Footprint> footprints_;
-  std::map<Place, Bytes> capacity_;
+  std::map<Place, Capacity> capacity_;
 };
 
 }  // namespace csdsim::host
