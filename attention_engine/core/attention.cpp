@@ -65,10 +65,11 @@ void require(bool condition, const char* what) {
 }  // namespace
 
 void DenseAttention::attend(const KvSource& source, HeadKey key, std::span<const float> q, std::uint32_t group,
-                            std::span<float> out) {
+                            std::span<float> out, std::span<SoftmaxSums> softmax) {
   const KvHeadView view = source.view(key);
   const std::size_t d = view.head_dim, tokens = view.tokens;
   require(q.size() == group * d && out.size() == group * d, "dense attention: q and out must be [group][d]");
+  require(softmax.empty() || softmax.size() == group, "dense attention: softmax must be [group]");
   std::fill(out.begin(), out.end(), 0.0f);
 
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
@@ -83,7 +84,9 @@ void DenseAttention::attend(const KvSource& source, HeadKey key, std::span<const
   for (std::size_t g = 0; g < group; ++g) {
     float* w = weights_.data() + g * tokens;
     for (std::size_t j = 0; j < tokens; ++j) w[j] *= scale;
-    sums[g] = exponentials(w, tokens);
+    const Exponentials weights = exponentials(w, tokens);
+    sums[g] = weights.sum;
+    if (!softmax.empty()) softmax[g] = {weights.largest, weights.sum};
   }
   for_each_group(source, key, KvKind::value, view, values, nullptr,
                  [&](const Half* rows, std::uint32_t first, std::uint32_t count, const simd::Ahead* ahead) {

@@ -12,11 +12,18 @@
 
 namespace csdsim::engine {
 
+/// What merges attention over some tokens with attention over others.
+struct SoftmaxSums {
+  float most = 0;  ///< m, the largest logit; -inf without tokens
+  float sum = 0;   ///< z, the sum of exp(logit - m); 0 without tokens
+};
+
 /// Dense attention: out[g] = softmax(q[g] K^T / sqrt(d)) V. Zero tokens, or logits that are all -inf, give 0.
 class DenseAttention {
  public:
-  /// q and out are [group][d]. Throws InternalError if their sizes do not fit the head.
-  void attend(const KvSource& source, HeadKey key, std::span<const float> q, std::uint32_t group, std::span<float> out);
+  /// q and out are [group][d], `softmax` is [group] or empty. Throws InternalError if their sizes do not fit the head.
+  void attend(const KvSource& source, HeadKey key, std::span<const float> q, std::uint32_t group, std::span<float> out,
+              std::span<SoftmaxSums> softmax = {});
 
  private:
   std::vector<float> weights_;  ///< [G][S]

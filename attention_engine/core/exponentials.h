@@ -9,12 +9,17 @@
 
 namespace csdsim::engine {
 
-/// x[j] becomes exp(x[j] - max x); returns their sum. All zero, and 0, if every entry is -inf.
-inline float exponentials(float* x, std::size_t n) {
+struct Exponentials {
+  float largest = 0;  ///< m; -inf if every entry is, or there is none
+  float sum = 0;      ///< z
+};
+
+/// x[j] becomes exp(x[j] - max x). All zero, with sum 0, if every entry is -inf.
+inline Exponentials exponentials(float* x, std::size_t n) {
   const float largest = simd::max_value(x, n);
-  if (largest != -std::numeric_limits<float>::infinity()) return simd::exp_shifted(x, n, largest);
+  if (largest != -std::numeric_limits<float>::infinity()) return {largest, simd::exp_shifted(x, n, largest)};
   std::fill_n(x, n, 0.0f);
-  return 0.0f;
+  return {largest, 0.0f};
 }
 
 }  // namespace csdsim::engine

@@ -26,6 +26,7 @@ struct HeadJob {
   Half* out = nullptr;        ///< dense, sparf: [G][d], what travels to the host
   float* out_fp32 = nullptr;  ///< dense, sparf: [G][d], before narrowing; optional
   float* scores = nullptr;    ///< score: [S]
+  float* softmax = nullptr;   ///< dense: [G][2], m and z (SoftmaxSums) for who merges the output; null if nobody does
 };
 
 /// What becomes of a job once S is known: SparF on a head with S <= k is dense.
@@ -37,7 +38,8 @@ constexpr Method effective_method(const HeadJob& job, std::uint32_t tokens) {
 ///   dense  4 G S (logits) + 8 G d (q and output in fp32)
 ///   sparf  4 G S + 4 G k (logits over J) + 8 G d
 ///   score  4 S + 4 G d
-/// Rows of K and V are not in it: they stream from the flash controllers through a kernel, which keeps sums.
+/// Rows of K and V are not in it: they stream from the flash controllers through a kernel, which keeps sums (m and z
+/// among them).
 Bytes job_footprint(const HeadJob& job, const KvHeadView& view);
 
 using TaskId = StrongId<struct AttendTaskTag, std::uint64_t>;  ///< tasks of one scheduler, counted from 0

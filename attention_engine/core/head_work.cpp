@@ -38,14 +38,19 @@ void CarriedWork::attend(JobId id, const HeadJob& job, Method method) {
     return;
   }
   out_.resize(std::size_t{job.group} * view.head_dim);
+  softmax_.resize(job.softmax != nullptr ? job.group : 0);
   if (method == Method::sparf) {
     sparf_[id.value].attend(source_, job.key, out_);
   } else {
-    dense_.attend(source_, job.key, q_, job.group, out_);
+    dense_.attend(source_, job.key, q_, job.group, out_, softmax_);
   }
   if (job.out == nullptr) throw InternalError("a head job of a run that carries data has no out");
   simd::narrow(out_.data(), job.out, out_.size());
   if (job.out_fp32 != nullptr) std::copy(out_.begin(), out_.end(), job.out_fp32);
+  for (std::size_t g = 0; g < softmax_.size(); ++g) {
+    job.softmax[2 * g] = softmax_[g].most;
+    job.softmax[2 * g + 1] = softmax_[g].sum;
+  }
 }
 
 }  // namespace csdsim::engine

@@ -44,6 +44,7 @@ class CarriedWork : public HeadWork {
   DenseAttention dense_;
   std::vector<float> q_;
   std::vector<float> out_;
+  std::vector<SoftmaxSums> softmax_;
 };
 
 /// Takes E and U from a selection source and computes nothing.

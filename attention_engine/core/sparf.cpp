@@ -106,7 +106,7 @@ void SparfAttention::select_tokens() {
   const std::size_t tokens = view_.tokens;
   probabilities_ = logits_;
   std::vector<float> sums(group_);
-  for (std::size_t g = 0; g < group_; ++g) sums[g] = exponentials(probabilities_.data() + g * tokens, tokens);
+  for (std::size_t g = 0; g < group_; ++g) sums[g] = exponentials(probabilities_.data() + g * tokens, tokens).sum;
 
   // The forced local tokens take min(l, k) places, newest first; the largest keys of the older tokens take the rest.
   const std::uint32_t local = std::min(params_.l, params_.k);
@@ -150,7 +150,7 @@ void SparfAttention::attend(const KvSource& source, HeadKey key, std::span<float
   for (std::size_t g = 0; g < group_; ++g) {
     float* w = weights_.data() + g * count;
     for (std::size_t c = 0; c < count; ++c) w[c] = simd::dot(q_.data() + g * d, key_rows_[c], d) * scale;
-    sums[g] = exponentials(w, count);
+    sums[g] = exponentials(w, count).sum;
   }
 
   std::fill(out.begin(), out.end(), 0.0f);

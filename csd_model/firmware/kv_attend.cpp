@@ -27,7 +27,7 @@ struct KvService::Attend {
   std::vector<AttendDescriptor> descriptors;
   DramBuffer buffer;         ///< the command's buffer from section q on; empty in timing runs
   std::size_t appended = 0;  ///< descriptors whose tokens are in the cache
-  DramBuffer out;            ///< section out; empty in timing runs
+  DramBuffer out;            ///< sections out and softmax; empty in timing runs
 
   /// Section offsets relative to `buffer`.
   Bytes in_buffer(Bytes section) const { return section - layout.q; }
@@ -167,10 +167,13 @@ void KvService::start_engine(const std::shared_ptr<Attend>& a) {
   const std::size_t per_head = std::size_t{a->op.group} * a->op.head_dim;
   const Half* q = nullptr;
   Half* out = nullptr;
+  float* softmax = nullptr;
   if (config_.carried) {
     a->out = cleared_buffer(a->layout.size - a->layout.out);
     q = a->buffer.as<const Half>();
     out = a->out.as<Half>();
+    if (a->op.method == nvme::AttendMethod::dense_partial)
+      softmax = a->out.as<float>(a->layout.softmax - a->layout.out);
   }
   std::vector<engine::HeadJob> jobs;
   jobs.reserve(a->op.total_heads);
@@ -188,6 +191,9 @@ void KvService::start_engine(const std::shared_ptr<Attend>& a) {
       job.out = out;
       q += per_head;
       out += per_head;
+      if (softmax == nullptr) continue;
+      job.softmax = softmax;
+      softmax += std::size_t{2} * a->op.group;
     }
   run_jobs(*a->command, a->op.layer, std::move(jobs), a->descriptors, [this, a] {
     write_section(*a->command, a->layout.out, a->layout.size, a->out, [a](Status s) { a->command->complete(s); });

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "experiment/generation/controller_dram.h"
+#include "experiment/generation/memory_capacities.h"
 
 namespace csdsim::experiment {
 
@@ -46,6 +47,7 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
   router_.add(host::ResourceKind::host_to_gpu, link_);
   router_.add(host::ResourceKind::gpu_to_host, link_);
   router_.add(host::ResourceKind::drive_kv, drives_);
+  set_memory_capacities(router_.tensors(), setup.platform);
   SC_THREAD(main_thread);
 }
 
@@ -164,6 +166,9 @@ void GenerationProgram::run_group(const host::SampledGroup& group) {
   inputs.span = group.span();
   inputs.drives = platform_.drives();
   const std::unique_ptr<host::Planner> planner = setup_.system->plan(inputs);
+  host::PlannerInputs whole = inputs;
+  whole.model.layers = plan_.model_layers();
+  place_layers_left_out(router_.tensors(), *setup_.system->plan(whole), *planner, whole.model.layers);
   meter_.begin(group);
   wait_for([&](auto done) {
     executor_.run(

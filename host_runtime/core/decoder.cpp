@@ -33,10 +33,10 @@ Tensor Decoder::prefill_attention(const AttentionInputs& inputs, std::span<const
   return out;
 }
 
-void Decoder::round_kv(AttentionInputs& inputs) const {
+void Decoder::round_kv(Tensor& k, Tensor& v) const {
   if (kv_ == KvPrecision::f32) return;
-  backend_.round_to_half(inputs.k);
-  backend_.round_to_half(inputs.v);
+  backend_.round_to_half(k);
+  backend_.round_to_half(v);
 }
 
 std::vector<float> Decoder::logits(const HiddenStates& hidden) const {

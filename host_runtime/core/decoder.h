@@ -28,6 +28,12 @@ struct AttentionInputs {
   Tensor v;
 };
 
+/// k and v of AttentionInputs.
+struct KeysValues {
+  Tensor k;
+  Tensor v;
+};
+
 /// Of k, v and the attention output. fp16 is what caches and drives hold. fp32 leaves them as computed: only for
 /// comparing a prefill with another implementation.
 enum class KvPrecision : std::uint8_t { f16, f32 };
@@ -49,6 +55,10 @@ class Decoder {
 
   /// Normalisation and the Q, K, V projections of `layer`.
   virtual AttentionInputs attention_inputs(LayerId layer, const HiddenStates& hidden) const = 0;
+
+  /// K and V alone, from the same hidden states. Equal to those of attention_inputs() for the same batch of rows, bit
+  /// for bit; whether they are for the same rows in another batch is up to the backend.
+  virtual KeysValues keys_values(LayerId layer, const HiddenStates& hidden) const = 0;
 
   /// Dense causal attention on the backend over whole sequences: `lengths` says how many rows each has. The result is
   /// rounded to fp16, as every attention output is.
@@ -72,7 +82,7 @@ class Decoder {
   Decoder(const ModelConfig& config, Backend& backend, KvPrecision kv) : config_(config), backend_(backend), kv_(kv) {}
 
   /// Rounds k and v as the precision says.
-  void round_kv(AttentionInputs& inputs) const;
+  void round_kv(Tensor& k, Tensor& v) const;
 
  private:
   virtual HiddenStates do_embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
 #include "host_runtime/core/rotary.h"
 
@@ -69,13 +70,28 @@ HiddenStates LlamaDecoder::do_embed(std::span<const TokenId> tokens, std::span<c
 AttentionInputs LlamaDecoder::attention_inputs(LayerId layer, const HiddenStates& hidden) const {
   const Layer& weights = layers_.at(layer.value);
   const Tensor normed = norm(hidden.values, weights.attention_norm);
-  AttentionInputs inputs{project(normed, weights.q), project(normed, weights.k), project(normed, weights.v)};
+  Tensor q = project(normed, weights.q);
+  rotate(q, hidden);
+  KeysValues kv = project_kv(weights, normed, hidden);
+  return {std::move(q), std::move(kv.k), std::move(kv.v)};
+}
+
+KeysValues LlamaDecoder::keys_values(LayerId layer, const HiddenStates& hidden) const {
+  const Layer& weights = layers_.at(layer.value);
+  return project_kv(weights, norm(hidden.values, weights.attention_norm), hidden);
+}
+
+KeysValues LlamaDecoder::project_kv(const Layer& weights, const Tensor& normed, const HiddenStates& hidden) const {
+  KeysValues kv{project(normed, weights.k), project(normed, weights.v)};
+  rotate(kv.k, hidden);
+  round_kv(kv.k, kv.v);
+  return kv;
+}
+
+void LlamaDecoder::rotate(Tensor& x, const HiddenStates& hidden) const {
   std::vector<std::uint32_t> positions;
   for (const TokenIndex position : hidden.positions) positions.push_back(position.value);
-  backend().rotate(inputs.q, positions, inverse_frequencies_);
-  backend().rotate(inputs.k, positions, inverse_frequencies_);
-  round_kv(inputs);
-  return inputs;
+  backend().rotate(x, positions, inverse_frequencies_);
 }
 
 void LlamaDecoder::finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const {

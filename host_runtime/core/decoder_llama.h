@@ -14,6 +14,7 @@ class LlamaDecoder final : public Decoder {
   LlamaDecoder(const ModelConfig& config, const WeightSource& weights, Backend& backend, KvPrecision kv);
 
   AttentionInputs attention_inputs(LayerId layer, const HiddenStates& hidden) const override;
+  KeysValues keys_values(LayerId layer, const HiddenStates& hidden) const override;
   void finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const override;
   using Decoder::logits;
   std::vector<float> logits(const HiddenStates& hidden, std::span<const std::uint32_t> rows) const override;
@@ -29,6 +30,9 @@ class LlamaDecoder final : public Decoder {
   Tensor linear(const Tensor& x, const Weight& weight, const Weight* bias = nullptr) const;
   Tensor project(const Tensor& x, const Affine& projection) const;
   Tensor norm(const Tensor& x, const Weight& gamma) const;
+  void rotate(Tensor& x, const HiddenStates& hidden) const;
+  /// From the normed hidden states.
+  KeysValues project_kv(const Layer& weights, const Tensor& normed, const HiddenStates& hidden) const;
 
   Weight token_table_;
   Weight output_table_;  // empty when tied to token_table_

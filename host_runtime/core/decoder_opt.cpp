@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
 namespace csdsim::host {
 namespace {
@@ -78,12 +79,23 @@ HiddenStates OptDecoder::do_embed(std::span<const TokenId> tokens, std::span<con
 AttentionInputs OptDecoder::attention_inputs(LayerId layer, const HiddenStates& hidden) const {
   const Layer& weights = layers_.at(layer.value);
   const auto project_from = [&](const Tensor& x) {
-    return AttentionInputs{linear(x, weights.q), linear(x, weights.k), linear(x, weights.v)};
+    Tensor q = linear(x, weights.q);
+    KeysValues kv = project_kv(weights, x);
+    return AttentionInputs{std::move(q), std::move(kv.k), std::move(kv.v)};
   };
-  AttentionInputs inputs =
-      config().norm_first ? project_from(norm(hidden.values, weights.attention_norm)) : project_from(hidden.values);
-  round_kv(inputs);
-  return inputs;
+  return config().norm_first ? project_from(norm(hidden.values, weights.attention_norm)) : project_from(hidden.values);
+}
+
+KeysValues OptDecoder::keys_values(LayerId layer, const HiddenStates& hidden) const {
+  const Layer& weights = layers_.at(layer.value);
+  return config().norm_first ? project_kv(weights, norm(hidden.values, weights.attention_norm))
+                             : project_kv(weights, hidden.values);
+}
+
+KeysValues OptDecoder::project_kv(const Layer& weights, const Tensor& x) const {
+  KeysValues kv{linear(x, weights.k), linear(x, weights.v)};
+  round_kv(kv.k, kv.v);
+  return kv;
 }
 
 void OptDecoder::finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const {

@@ -13,6 +13,7 @@ class OptDecoder final : public Decoder {
   OptDecoder(const ModelConfig& config, const WeightSource& weights, Backend& backend, KvPrecision kv);
 
   AttentionInputs attention_inputs(LayerId layer, const HiddenStates& hidden) const override;
+  KeysValues keys_values(LayerId layer, const HiddenStates& hidden) const override;
   void finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const override;
   using Decoder::logits;
   std::vector<float> logits(const HiddenStates& hidden, std::span<const std::uint32_t> rows) const override;
@@ -26,6 +27,8 @@ class OptDecoder final : public Decoder {
   Tensor linear(const Tensor& x, const Affine& affine) const;
   Tensor project(const Tensor& x, const Weight& weight) const;
   Tensor norm(const Tensor& x, const Affine& affine) const;
+  /// From what enters the projections.
+  KeysValues project_kv(const Layer& weights, const Tensor& x) const;
 
   Weight token_table_;
   Weight position_table_;

@@ -22,6 +22,7 @@ PartialAttention attend_partially(std::span<const float> q, const KvView& kv) {
     simd::gemv_rows(q.data() + g * d, kv.keys.data(), kv.tokens, d, weights.data());
     for (float& weight : weights) weight *= scale;
     part.most[g] = *std::max_element(weights.begin(), weights.end());
+    if (part.most[g] == -std::numeric_limits<float>::infinity()) continue;  // o and z stay 0
     part.sum[g] = simd::exp_shifted(weights.data(), weights.size(), part.most[g]);
     float* const to = part.out.data() + g * d;
     simd::accumulate_rows(weights.data(), kv.values.data(), kv.tokens, d, to);

@@ -12,7 +12,7 @@ namespace csdsim::host {
 /// arXiv 2205.14135, section 3.1).
 struct PartialAttention {
   std::vector<float> out;   ///< o [G][d], normalised over these tokens
-  std::vector<float> most;  ///< m [G], the largest logit; -inf without tokens
+  std::vector<float> most;  ///< m [G], the largest logit; -inf without tokens, or if all logits are
   std::vector<float> sum;   ///< z [G], the sum of exp(logit - m)
 };
 

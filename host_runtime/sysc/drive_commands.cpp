@@ -61,6 +61,8 @@ std::shared_ptr<DriveCommands::Running> DriveCommands::begin(const Operation& op
   return running;
 }
 
+void DriveCommands::hold(const std::shared_ptr<Running>& running) { ++running->commands_; }
+
 void DriveCommands::end_command(const std::shared_ptr<Running>& running) {
   if (--running->commands_ > 0) return;
   const SimTime now = sim_time_now();

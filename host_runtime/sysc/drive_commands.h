@@ -29,6 +29,8 @@ class DriveCommands {
   /// submission.
   std::shared_ptr<Running> begin(const Operation& op, SimTime now);
   void end_command(const std::shared_ptr<Running>& running);
+  /// Keeps the operation running until one more end_command().
+  static void hold(const std::shared_ptr<Running>& running);
 
   struct Buffer {
     nvme::Segment segment;

@@ -14,12 +14,21 @@ namespace csdsim::host {
 
 namespace {
 
+nvme::AttendMethod attend_method(const Operation& op) {
+  const auto& work = std::get<DriveWork>(op.work);
+  if (work.method == DriveMethod::dense)
+    return work.partial ? nvme::AttendMethod::dense_partial : nvme::AttendMethod::dense;
+  if (work.partial)
+    throw InternalError(fmt::format("{}: outputs of SparF cannot be merged with attention over other tokens",
+                                    operation_name(op.kind, op.tag)));
+  return nvme::AttendMethod::sparf;
+}
+
 nvme::KvAttend attend_command(const Operation& op, const DriveKvBackend::Shape& shape, std::size_t n,
                               std::uint32_t total_heads) {
-  const auto& work = std::get<DriveWork>(op.work);
   return {.layer = *op.tag.layer,
           .n = static_cast<std::uint16_t>(n),
-          .method = work.method == DriveMethod::sparf ? nvme::AttendMethod::sparf : nvme::AttendMethod::dense,
+          .method = attend_method(op),
           .group = static_cast<std::uint8_t>(shape.group),
           .head_dim = static_cast<std::uint16_t>(shape.head_dim),
           .total_heads = total_heads};
@@ -197,16 +206,27 @@ void DriveKvBackend::submit_attend(const Operation& op, const Running& running, 
 
   commands_.submit(running, commands_.next_queue(running->drive()), nvme::encode(kKvNamespace, command), buffer,
                    operation_name(op.kind, op.tag), [this, &op, buffer, layout, parts] {
-                     if (data_ != nullptr) {
-                       std::byte* out = buffer.bytes + layout.out.value;
-                       for (const Part& part : parts) {
-                         const std::size_t count = std::size_t{part.heads.count} * shape_.group * shape_.head_dim;
-                         data_->store_output(op, part.index, part.heads, halves(out, count));
-                         out += count * sizeof(Half);
-                       }
-                     }
+                     if (data_ != nullptr) store_outputs(op, buffer.bytes, layout, parts);
                      commands_.release(buffer);
                    });
+}
+
+void DriveKvBackend::store_outputs(const Operation& op, std::byte* buffer, const nvme::AttendLayout& layout,
+                                   const std::vector<Part>& parts) {
+  const bool partial = std::get<DriveWork>(op.work).partial;
+  std::byte* out = buffer + layout.out.value;
+  std::byte* softmax = buffer + layout.softmax.value;
+  for (const Part& part : parts) {
+    const std::size_t queries = std::size_t{part.heads.count} * shape_.group;
+    const std::span<const Half> rows = halves(out, queries * shape_.head_dim);
+    if (partial) {
+      data_->store_partial(op, part.index, part.heads, rows, floats(softmax, queries * 2));
+    } else {
+      data_->store_output(op, part.index, part.heads, rows);
+    }
+    out += rows.size_bytes();
+    softmax += queries * 2 * sizeof(float);
+  }
 }
 
 }  // namespace csdsim::host

@@ -57,6 +57,8 @@ class DriveKvBackend final : public OperationBackend {
                    std::uint32_t token_step);
   void start_attend(const Operation& op, const Running& running);
   void submit_attend(const Operation& op, const Running& running, const std::vector<Part>& parts);
+  void store_outputs(const Operation& op, std::byte* buffer, const nvme::AttendLayout& layout,
+                     const std::vector<Part>& parts);
   void start_score(const Operation& op, const Running& running);
   void submit_score(const Operation& op, const Running& running, const std::vector<Part>& parts);
   void start_fetch(const Operation& op, const Running& running);

@@ -14,7 +14,8 @@ Status decode_attend_fields(const SubmissionEntry& sqe, Command& c) {
   c.group = static_cast<std::uint8_t>(sqe.cdw13 >> 8);
   c.head_dim = high(sqe.cdw13);
   c.total_heads = sqe.cdw14;
-  const bool known = c.method == AttendMethod::dense || c.method == AttendMethod::sparf;
+  const bool known =
+      c.method == AttendMethod::dense || c.method == AttendMethod::sparf || c.method == AttendMethod::dense_partial;
   if (!known || c.n == 0 || c.group == 0 || c.head_dim == 0) return status::kv_bad_parameters;
   return c.total_heads < c.n ? status::kv_bad_head : status::success;
 }

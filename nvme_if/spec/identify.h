@@ -56,7 +56,8 @@ static_assert(offsetof(IdentifyController, nn) == 516 && offsetof(IdentifyContro
 static_assert(offsetof(IdentifyController, sgls) == 536 && offsetof(IdentifyController, kv_magic) == 3072);
 
 inline constexpr std::uint32_t kKvMagic = 0x564B5343;  ///< "CSKV"
-inline constexpr std::uint32_t kKvVersion = 1;
+/// 2 adds AttendMethod::dense_partial to 1.
+inline constexpr std::uint32_t kKvVersion = 2;
 
 /// One LBA format of a namespace.
 struct LbaFormat {

@@ -16,6 +16,9 @@
 // kv_fork    88h  parent             child                  0                     0
 // kv_score   87h  layer, n           method(8) G(8), d(16)  total_heads           total_scores
 // kv_fetch   8Bh  layer, d           token_count            head_count, 0         0
+//
+// method of kv_attend: 0 dense, 1 sparf, 2 dense_partial (since version 2 of Identify Controller's kv_version; a drive
+// of version 1 answers kv_bad_parameters). method of kv_score: 0.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +32,7 @@ namespace csdsim::nvme {
 namespace kv_opcode {
 inline constexpr std::uint8_t create = 0x80;  ///< no data
 inline constexpr std::uint8_t append = 0x81;  ///< host to drive: K[heads][tokens][d], V[heads][tokens][d]
-inline constexpr std::uint8_t attend = 0x83;  ///< bidirectional: [AttendDescriptor x n | q | k | v | out]
+inline constexpr std::uint8_t attend = 0x83;  ///< bidirectional: [AttendDescriptor x n | q | k | v | out | softmax]
 inline constexpr std::uint8_t free = 0x84;    ///< no data
 inline constexpr std::uint8_t fork = 0x88;    ///< no data
 inline constexpr std::uint8_t score = 0x87;   ///< bidirectional: [AttendDescriptor x n | q | scores]
@@ -43,7 +46,9 @@ static_assert(data_direction(kv_opcode::fork) == DataDirection::none);
 static_assert(data_direction(kv_opcode::score) == DataDirection::bidirectional);
 static_assert(data_direction(kv_opcode::fetch) == DataDirection::bidirectional);
 
-enum class AttendMethod : std::uint8_t { dense = 0, sparf = 1 };
+/// dense_partial is dense attention whose answer can be merged with attention over other tokens of the same heads: it
+/// has a section `softmax` as well (see KvAttend).
+enum class AttendMethod : std::uint8_t { dense = 0, sparf = 1, dense_partial = 2 };
 
 /// Flags of an AttendDescriptor.
 namespace attend_flag {
@@ -59,9 +64,9 @@ struct AttendDescriptor {
   std::uint32_t token = 0;
   std::uint16_t first_head = 0;  ///< first KV head
   std::uint16_t head_count = 0;  ///< KV heads, at least 1
-  std::uint16_t r = 0;           ///< sparf: components of q that score, 1..d (0 for dense)
+  std::uint16_t r = 0;           ///< sparf: components of q that score, 1..d (0 for both dense methods)
   std::uint16_t flags = 0;       ///< attend_flag
-  std::uint32_t k = 0;           ///< sparf: tokens attended to, at least 1 (0 for dense)
+  std::uint32_t k = 0;           ///< sparf: tokens attended to, at least 1 (0 for both dense methods)
   std::uint32_t l = 0;           ///< sparf: newest tokens that are always among the k
   std::uint32_t reserved_24 = 0;
   std::uint32_t reserved_28 = 0;
@@ -113,6 +118,12 @@ struct KvAppend {
 /// Attention of n descriptors at one layer. Sections q and out are [descriptor][head_count*G][d], k and v
 /// [descriptor][head_count][d], all fp16, descriptors one after the other (head counts may differ). total_heads is
 /// the sum of their head counts (kv_shape_mismatch otherwise).
+///
+/// dense_partial adds the section softmax, fp32 [descriptor][head_count*G][2]: m, the largest logit q . k / sqrt(d)
+/// over the head's tokens in the drive, and z, the sum of exp(logit - m) over them. `out` is the same as for dense,
+/// i.e. normalised: o = sum of exp(logit - m) v / z. Parts i over disjoint tokens merge to m = max m_i, w_i = z_i
+/// exp(m_i - m), o = sum w_i o_i / sum w_i (host_runtime/core/partial_attention.h). A head all of whose logits are -inf
+/// answers o = 0, m = -inf, z = 0, which merges as no tokens do.
 struct KvAttend {
   LayerId layer;
   std::uint16_t n = 0;  ///< descriptors, at least 1
@@ -151,10 +162,10 @@ constexpr Bytes align_section(Bytes b) {
   return {(b.value + kKvSectionAlignment - 1) / kKvSectionAlignment * kKvSectionAlignment};
 }
 
-/// Offsets of the sections of an attend buffer. `size` is what NDT stands for; out ends the buffer and is padded as
-/// well.
+/// Offsets of the sections of an attend buffer. `size` is what NDT stands for; the last section is padded as well.
+/// softmax is empty but for dense_partial.
 struct AttendLayout {
-  Bytes q, k, v, out, size;
+  Bytes q, k, v, out, softmax, size;
 };
 constexpr AttendLayout attend_layout(const KvAttend& c) {
   const Bytes q_size = align_section({std::uint64_t{c.total_heads} * c.group * c.head_dim * 2});
@@ -164,7 +175,9 @@ constexpr AttendLayout attend_layout(const KvAttend& c) {
   l.k = l.q + q_size;
   l.v = l.k + kv_size;
   l.out = l.v + kv_size;
-  l.size = l.out + q_size;
+  l.softmax = l.out + q_size;
+  const bool partial = c.method == AttendMethod::dense_partial;
+  l.size = l.softmax + (partial ? align_section({std::uint64_t{c.total_heads} * c.group * 2 * 4}) : Bytes{});
   return l;
 }
 

@@ -315,3 +315,42 @@ TEST_CASE("top-k is ordered by key, then index, with -0 = +0 and NaN last") {
     REQUIRE(out == expected);
   }
 }
+
+TEST_CASE("m and z of dense attention: the largest scaled logit, and the sum of exponentials that o is divided by") {
+  for (const std::uint32_t tokens : {1U, 31U, 32U, 33U, 200U}) {
+    const std::uint32_t group = 3, d = 64;
+    MemoryKvSource source;
+    source.add(kHead, {.tokens = tokens, .head_dim = d}, kSeed + tokens);
+    const std::vector<float> q = random_query(std::size_t{group} * d, kSeed);
+    std::vector<float> out(q.size());
+    std::vector<SoftmaxSums> sums(group);
+    DenseAttention().attend(source, kHead, q, group, out, sums);
+    CHECK(out == dense(source, q, group));
+    const Matrix k = matrix(source.keys(kHead), d);
+    for (std::uint32_t g = 0; g < group; ++g) {
+      Row logits;
+      for (const Row& row : k) logits.push_back(dot(rows_of(q, d)[g], row) / 8);
+      const double most = *std::max_element(logits.begin(), logits.end());
+      double sum = 0;
+      for (const double logit : logits) sum += std::exp(logit - most);
+      CHECK(sums[g].most == Approx(most).epsilon(1e-5));
+      CHECK(sums[g].sum == Approx(sum).epsilon(1e-5));
+    }
+  }
+}
+
+TEST_CASE("without a finite logit m is -inf and z is 0, so that the output merges as that of no tokens") {
+  MemoryKvSource source;
+  source.add(kHead, {.tokens = 40}, kSeed);
+  std::fill(source.keys(kHead).begin(), source.keys(kHead).end(), float_to_half(-1e30f));
+  source.refresh(kHead);
+  const std::vector<float> q(64, 1.0f);
+  std::vector<float> out(64, 1.0f);
+  std::vector<SoftmaxSums> sums(1);
+  DenseAttention().attend(source, kHead, q, 1, out, sums);
+  CHECK(sums[0].most == -std::numeric_limits<float>::infinity());
+  CHECK(sums[0].sum == 0.0f);
+  CHECK(out == std::vector<float>(64));
+  sums.resize(2);
+  CHECK_THROWS_AS(DenseAttention().attend(source, kHead, q, 1, out, sums), InternalError);
+}

@@ -249,7 +249,7 @@ TEST_CASE("bad KV commands: attend") {
          return v.run(nvme::encode(kNamespace, nvme::KvAttend{LayerId{1}, 1, AttendMethod::dense, 1, 16, 5}));
        }},
       {"attend with an unknown method", status::kv_bad_parameters,
-       [=](Victim& v) { return v.run(altered(v.attend_entry({good}), [](auto& e) { e.cdw13 |= 2; })); }},
+       [=](Victim& v) { return v.run(altered(v.attend_entry({good}), [](auto& e) { e.cdw13 |= 3; })); }},
       {"attend with CDW15", status::invalid_field,
        [=](Victim& v) { return v.run(altered(v.attend_entry({good}), [](auto& e) { e.cdw15 = 1; })); }},
       {"attend with an unknown flag", status::invalid_field,

@@ -54,6 +54,7 @@ class ContentData final : public host::OperationData {
   Content content{.d = kDim};
   std::map<std::uint32_t, std::uint32_t> kv_of = {};  ///< sequence whose K and V another one has, for forks
   std::vector<Half> out;                              ///< [sequence][head * G][d] of the last attend
+  std::vector<float> softmax;                         ///< [sequence][head * G][2] of the last partial attend
   std::vector<float> scores;                          ///< [sequence][head][context] of the last score
   std::vector<Half> k, v;                             ///< [head][token][d] of the last fetch
   std::vector<std::vector<std::byte>> blocks;         ///< [extent] written, then read
@@ -84,6 +85,13 @@ class ContentData final : public host::OperationData {
     out.resize(std::get<host::DriveWork>(op.work).sequences.size() * kHeads * kGroup * kDim);
     std::ranges::copy(result,
                       out.begin() + static_cast<std::ptrdiff_t>((index * kHeads + heads.first.value) * kGroup * kDim));
+  }
+  void store_partial(const host::Operation& op, std::size_t index, HeadRange heads, std::span<const Half> result,
+                     std::span<const float> sums) override {
+    store_output(op, index, heads, result);
+    softmax.resize(out.size() / kDim * 2);
+    std::ranges::copy(sums,
+                      softmax.begin() + static_cast<std::ptrdiff_t>((index * kHeads + heads.first.value) * kGroup * 2));
   }
   void load_queries(const host::Operation& op, std::size_t index, HeadRange heads, std::span<Half> q) override {
     std::ranges::copy(queries(std::get<host::ScoreWork>(op.work).sequences[index].sequence.value, heads), q.begin());

@@ -71,6 +71,12 @@ TEST_CASE("KV commands round-trip") {
   CHECK(t.command.direction == DataDirection::bidirectional);
   CHECK(t.command.data == attend_layout(attend).size);
 
+  const KvAttend partial{LayerId{3}, 2, AttendMethod::dense_partial, 2, 64, 8};
+  const DecodedIo p = decode_io(encode(kNs, partial), kParams);
+  REQUIRE(p.status.ok());
+  CHECK(std::get<KvAttend>(p.command.operation).method == AttendMethod::dense_partial);
+  CHECK(p.command.data == attend_layout(attend).size + Bytes{128});  // 16 query heads x 2 x 4 B
+
   CHECK(status_of(encode(kNs, KvFree{SequenceId{1}})).ok());
   const DecodedIo fork = decode_io(encode(kNs, KvFork{SequenceId{1}, SequenceId{2}}), kParams);
   REQUIRE(fork.status.ok());
@@ -122,7 +128,16 @@ TEST_CASE("malformed KV commands") {
   CHECK(status_of(changed(t, [](auto& e) { e.cdw15 = 1; })) == status::invalid_field);
   CHECK(status_of(changed(t, [](auto& e) { e.cdw10 = ~0u; })) == status::invalid_field);
 
+  const SubmissionEntry p = encode(kNs, KvAttend{LayerId{0}, 2, AttendMethod::dense_partial, 1, 64, 4});
+  CHECK(status_of(p).ok());
+  CHECK(status_of(changed(p, [](auto& e) { e.cdw13 &= ~2u; })) == status::kv_shape_mismatch);  // dense, too long
+  CHECK(status_of(changed(p, [](auto& e) { e.cdw13 |= 1; })) == status::kv_bad_parameters);    // method 3
+  CHECK(status_of(changed(p, [](auto& e) { e.cdw10 -= 1; })) == status::kv_shape_mismatch);
+  CHECK(status_of(changed(p, [](auto& e) { e.cdw14 = ~0u; })) == status::kv_shape_mismatch);
+  CHECK(status_of(changed(p, [](auto& e) { e.cdw15 = 1; })) == status::invalid_field);
+
   const SubmissionEntry s = encode(kNs, KvScore{LayerId{1}, 1, AttendMethod::dense, 1, 64, 4, 400});
+  CHECK(status_of(changed(s, [](auto& e) { e.cdw13 |= 2; })) == status::kv_bad_parameters);
   CHECK(status_of(changed(s, [](auto& e) { e.cdw15 = 0; })) == status::kv_bad_token);
   CHECK(status_of(changed(s, [](auto& e) { e.cdw15 += 64; })) == status::kv_shape_mismatch);
   const SubmissionEntry f = encode(kNs, KvFetch{LayerId{1}, 64, 33, 4});

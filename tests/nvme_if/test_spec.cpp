@@ -58,6 +58,16 @@ TEST_CASE("KV buffers are laid out in 64-byte aligned sections") {
   CHECK(sqe.cdw13 == (1u | (4u << 8) | (80u << 16)));
   CHECK(sqe.cdw14 == 5);
 
+  // m and z of 20 query heads: 160 bytes. Everything before them stands where it does without.
+  KvAttend partial = attend;
+  partial.method = AttendMethod::dense_partial;
+  CHECK(l.softmax == l.size);
+  CHECK(attend_layout(partial).out == l.out);
+  CHECK(attend_layout(partial).softmax == l.size);
+  CHECK(attend_layout(partial).size == l.size + Bytes{192});
+  CHECK(encode(NamespaceId{1}, partial).cdw10 * 4ull == l.size.value + 192);
+  CHECK((encode(NamespaceId{1}, partial).cdw13 & 0xFF) == 2);
+
   const ScoreLayout s = score_layout({LayerId{0}, 1, AttendMethod::dense, 1, 64, 2, 34});
   CHECK(s.q.value == 64);
   CHECK(s.scores.value == 64 + 256);

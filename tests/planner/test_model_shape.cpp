@@ -66,6 +66,15 @@ TEST_CASE("gated networks, grouped queries and rotation: what a layer reads is w
   CHECK(llama.finish_layer(1).launches == 8);
   CHECK(llama.kv_bytes_per_token() == config.kv_bytes_per_token());
 
+  // The K and V share of the projections; norm 2 x 96, projection 96 + 64, rotation of K in and out.
+  CHECK(llama.recompute_kv(7).flops == 2 * 7 * 2 * kv);
+  CHECK(llama.recompute_kv(1).weights.value == 2 * 2 * kv);
+  CHECK(llama.recompute_kv(1).activations.value == 2 * (2 * 96 + 96 + 64 + 64));
+  // o of 8 heads x 16 in fp16, m and z of each in fp32; two such parts in, one output out.
+  CHECK(llama.partial_bytes({KvHead{0}, 2}).value == 8 * 16 * 2 + 8 * 2 * 4);
+  CHECK(llama.merge_attention(3, 2).activations.value == 3 * (2 * 320 + 256));
+  CHECK(llama.merge_attention(3, 2).flops == 3 * 2 * 2 * 128);
+
   config.architecture = Architecture::qwen2;
   config.tied_embeddings = true;
   const ModelShape qwen2 = ModelShape::of(config);

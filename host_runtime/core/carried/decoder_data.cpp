@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "host_runtime/core/carried/decoder_rows.h"
 
 namespace csdsim::host {
 
@@ -25,21 +26,6 @@ void gather_heads(std::span<const Half> tensor, std::size_t heads_in_row, std::s
     for (std::size_t r = row; r < row + rows; ++r)
       out = std::copy_n(tensor.data() + (r * heads_in_row + h) * d, d, out);
 }
-
-/// Appends columns [first, first + count) of every row of a [row][width] tensor to `to`.
-void append_columns(std::span<const Half> tensor, std::size_t width, std::size_t first, std::size_t count,
-                    std::vector<Half>& to) {
-  for (std::size_t at = first; at < tensor.size(); at += width)
-    to.insert(to.end(), tensor.begin() + static_cast<std::ptrdiff_t>(at),
-              tensor.begin() + static_cast<std::ptrdiff_t>(at + count));
-}
-
-/// K and V of a mini-batch's new tokens for some heads, one behind the other: [row][heads][d] each.
-using NewKv = std::vector<Half>;
-std::span<const Half> keys(const NewKv& kv) { return std::span(kv).first(kv.size() / 2); }
-std::span<const Half> values(const NewKv& kv) { return std::span(kv).last(kv.size() / 2); }
-
-std::string user(const Operation& op) { return host::operation_name(op.kind, op.tag); }
 
 TensorName hidden_name(const Operation& op) {
   OpTag tag = op.tag;
@@ -106,7 +92,12 @@ void DecoderData::perform(const Operation& op) {
     case OpKind::attention:
       return op.tag.phase == Phase::prefill ? prefill_attention(op, mb) : decode_attention(op, mb);
     case OpKind::append_kv:
-      return append_to_cache(op, mb);
+      append_to_caches(op);
+      return append_to_layer_inputs(op);
+    case OpKind::recompute_kv:
+      return recompute_kv(op);
+    case OpKind::merge_attention:
+      return merge_attention(op);
     case OpKind::finish_layer:
       return finish_layer(op, mb);
     case OpKind::sample:
@@ -155,6 +146,8 @@ void DecoderData::attention_inputs(const Operation& op) {
       for (const std::vector<Half>* rows : {&k, &v})
         append_columns(*rows, model.kv_width(), heads.first.value * model.head_dim, heads.count * model.head_dim, kv);
       tensors_.put(write.name, place, std::move(kv));
+    } else if (write.name.what == TensorClass::layer_input) {
+      keep_layer_input(op, write.name, layer_inputs_of(op, *hidden(op)));
     } else if (write.name.what == TensorClass::queries && op.tag.phase == Phase::prefill) {
       tensors_.put(write.name, place, inputs);
     } else if (write.name.what == TensorClass::queries) {
@@ -172,72 +165,6 @@ void DecoderData::prefill_attention(const Operation& op, const MiniBatch& mb) {
       TensorName::of(TensorClass::queries, op.tag), input_place(op, TensorClass::queries), user(op));
   tensors_.put(TensorName::of(TensorClass::attention_output, op.tag), output_place(op, TensorClass::attention_output),
                std::make_shared<const host::Tensor>(decoder_.prefill_attention(*inputs, mb.lengths)));
-}
-
-host::HostKvCache& DecoderData::cache(const Operation& op, HeadRange heads) {
-  const TensorName name = TensorName::kept(TensorClass::kv_cache, op.tag.layer, op.tag.mini_batch, heads);
-  const Place place = output_place(op, TensorClass::kv_cache);
-  using Cache = std::shared_ptr<host::HostKvCache>;
-  if (!tensors_.has(name, place)) {
-    if (op.kind != OpKind::append_kv || op.tag.phase != Phase::prefill)
-      (void)tensors_.at<Cache>(name, place, user(op));  // says where it is instead
-    host::ModelConfig shape = decoder_.config();
-    shape.layers = 1;
-    shape.kv_heads = heads.count;
-    auto made = std::make_shared<host::HostKvCache>(shape, host::KeyLayout::token_major);
-    const host::Share sequences = mini_batch(op).sequences;
-    for (std::uint32_t s = 0; s < sequences.count; ++s) made->create(SequenceId{sequences.first + s});
-    tensors_.put(name, place, made);
-  }
-  Cache& kept = tensors_.at<Cache>(name, place, user(op));
-  if (kept.use_count() > 1) kept = std::make_shared<host::HostKvCache>(*kept);
-  return *kept;
-}
-
-void DecoderData::append_rows(const Operation& op, host::HostKvCache& cache, std::uint32_t sequence, HeadRange heads) {
-  const auto& kv = tensors_.at<NewKv>(TensorName::of(TensorClass::new_kv, op.tag, heads),
-                                      input_place(op, TensorClass::new_kv), user(op));
-  const std::size_t width = std::size_t{heads.count} * decoder_.config().head_dim;
-  const host::Share rows = rows_of(op, sequence);
-  cache.append(SequenceId{sequence}, LayerId{0}, keys(kv).subspan(rows.first * width, rows.count * width),
-               values(kv).subspan(rows.first * width, rows.count * width));
-}
-
-void DecoderData::append_to_cache(const Operation& op, const MiniBatch& mb) {
-  for (const SizedTensor& write : op.tensors.writes) {
-    if (write.name.what != TensorClass::kv_cache) continue;
-    host::HostKvCache& kept = cache(op, write.name.heads);
-    for (std::uint32_t s = mb.sequences.first; s < mb.sequences.first + mb.sequences.count; ++s)
-      append_rows(op, kept, s, write.name.heads);
-  }
-}
-
-void DecoderData::decode_attention(const Operation& op, const MiniBatch& mb) {
-  const host::ModelConfig& model = decoder_.config();
-  const std::size_t per_head = std::size_t{model.group_size()} * model.head_dim;
-  host::DenseAttention dense;
-  std::vector<float> out(per_head);
-  for (const SizedTensor& write : op.tensors.writes) {
-    if (write.name.what != TensorClass::attention_output) continue;
-    const HeadRange heads = write.name.heads;
-    host::HostKvCache& kept = cache(op, heads);
-    const auto& queries = tensors_.at<std::vector<Half>>(TensorName::of(TensorClass::queries, op.tag, heads),
-                                                         input_place(op, TensorClass::queries), user(op));
-    std::vector<float> q(queries.size());
-    halves_to_floats(queries, q);
-    std::vector<Half> rows(queries.size());
-    for (std::uint32_t i = 0; i < mb.sequences.count; ++i) {
-      const SequenceId sequence{mb.sequences.first + i};
-      append_rows(op, kept, sequence.value, heads);
-      for (std::uint32_t h = 0; h < heads.count; ++h) {
-        const std::size_t at = (std::size_t{i} * heads.count + h) * per_head;
-        dense.attend(std::span<const float>(q).subspan(at, per_head), kept.view(sequence, LayerId{0}, KvHead{h}), out,
-                     nullptr);
-        floats_to_halves(out, std::span(rows).subspan(at, per_head));
-      }
-    }
-    tensors_.put(write.name, output_place(op, write.name.what), std::move(rows));
-  }
 }
 
 void DecoderData::finish_layer(const Operation& op, const MiniBatch& mb) {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/fp16.h"
+#include "host_runtime/core/partial_attention.h"
 
 namespace csdsim::host {
 
@@ -50,15 +51,19 @@ void HostReference::attend(const Operation& op) {
   const std::size_t per_head = std::size_t{model_.group_size()} * model_.head_dim;
   std::vector<Half> q(model_.q_width());
   std::vector<float> wide_q(q.size());
-  std::vector<Half> k(model_.kv_width());
-  std::vector<Half> v(model_.kv_width());
   std::vector<float> out(per_head);
   std::vector<Half> rounded(model_.q_width());
   for (std::size_t index = 0; index < work.sequences.size(); ++index) {
     const SequenceWork& s = work.sequences[index];
+    std::vector<Half> k(s.tokens > 0 ? model_.kv_width() : 0);
+    std::vector<Half> v(k.size());
     data_.load_attend(op, index, work.heads, q, k, v);
-    cache_.append(s.sequence, *op.tag.layer, k, v);
+    if (s.tokens > 0) cache_.append(s.sequence, *op.tag.layer, k, v);
     halves_to_floats(q, wide_q);
+    if (work.partial) {
+      attend_partially(op, index, wide_q);
+      continue;
+    }
     std::unique_ptr<host::HeadAttention> method;
     if (work.method == host::DriveMethod::sparf) {
       method = std::make_unique<host::SparqAttention>(
@@ -73,6 +78,23 @@ void HostReference::attend(const Operation& op) {
     }
     data_.store_output(op, index, work.heads, rounded);
   }
+}
+
+void HostReference::attend_partially(const Operation& op, std::size_t index, std::span<const float> q) {
+  const auto& work = std::get<DriveWork>(op.work);
+  const std::size_t per_head = std::size_t{model_.group_size()} * model_.head_dim;
+  std::vector<Half> out(q.size());
+  std::vector<float> softmax;
+  for (std::uint32_t h = 0; h < model_.kv_heads; ++h) {
+    const host::PartialAttention part = host::attend_partially(
+        q.subspan(h * per_head, per_head), cache_.view(work.sequences[index].sequence, *op.tag.layer, KvHead{h}));
+    floats_to_halves(part.out, std::span(out).subspan(h * per_head, per_head));
+    for (std::size_t g = 0; g < part.most.size(); ++g) {
+      softmax.push_back(part.most[g]);
+      softmax.push_back(part.sum[g]);
+    }
+  }
+  data_.store_partial(op, index, work.heads, out, softmax);
 }
 
 void run_on_host(host::Planner& planner, const host::ModelConfig& model, std::uint32_t sequences, OperationData& data) {

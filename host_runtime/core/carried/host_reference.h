@@ -12,7 +12,8 @@
 
 namespace csdsim::host {
 
-/// Keeps the KV cache in host memory and attends there: dense attention, or SparQ with the r, k and l of the operation.
+/// Keeps the KV cache in host memory and attends there: dense attention (partial, too), or SparQ with the r, k and l of
+/// the operation.
 /// Takes no simulated time. The other operations go to OperationData as always, so that two runs of the same plan
 /// differ in nothing but where attention happens.
 class HostReference final : public host::OperationBackend {
@@ -25,6 +26,7 @@ class HostReference final : public host::OperationBackend {
  private:
   void append(const host::Operation& op);
   void attend(const host::Operation& op);
+  void attend_partially(const host::Operation& op, std::size_t index, std::span<const float> q);
 
   host::ModelConfig model_;
   OperationData& data_;

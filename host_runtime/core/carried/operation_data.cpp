@@ -21,6 +21,10 @@ void OperationData::load_attend(const Operation& op, std::size_t, HeadRange, std
 void OperationData::store_output(const Operation& op, std::size_t, HeadRange, std::span<const Half>) {
   refuse(op, "use for attention outputs");
 }
+void OperationData::store_partial(const Operation& op, std::size_t, HeadRange, std::span<const Half>,
+                                  std::span<const float>) {
+  refuse(op, "use for partial attention outputs");
+}
 void OperationData::load_queries(const Operation& op, std::size_t, HeadRange, std::span<Half>) {
   refuse(op, "q to score with");
 }
@@ -36,6 +40,13 @@ void OperationData::load_blocks(const Operation& op, std::size_t, std::span<std:
 }
 void OperationData::store_blocks(const Operation& op, std::size_t, std::span<const std::byte>) {
   refuse(op, "use for blocks");
+}
+
+void OperationData::load_file(const Operation& op, std::size_t, Bytes, std::span<std::byte>) {
+  refuse(op, "bytes of a file to write");
+}
+void OperationData::store_file(const Operation& op, std::size_t, Bytes, std::span<const std::byte>) {
+  refuse(op, "use for bytes of a file");
 }
 
 }  // namespace csdsim::host

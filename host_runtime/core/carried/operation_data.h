@@ -27,6 +27,9 @@ class OperationData : public OperationWork {
                            std::span<Half> k, std::span<Half> v);
   /// Its output, as [head * G][d].
   virtual void store_output(const Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out);
+  /// The output of a partial attend (DriveWork::partial): o as [head * G][d], normalised, and m and z as [head * G][2].
+  virtual void store_partial(const Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out,
+                             std::span<const float> softmax);
 
   /// q of score_kv, as [head * G][d].
   virtual void load_queries(const Operation& op, std::size_t index, HeadRange heads, std::span<Half> q);
@@ -40,6 +43,11 @@ class OperationData : public OperationWork {
   /// What write_blocks writes to extent `index`, and what read_blocks has read there.
   virtual void load_blocks(const Operation& op, std::size_t index, std::span<std::byte> bytes);
   virtual void store_blocks(const Operation& op, std::size_t index, std::span<const std::byte> bytes);
+
+  /// Bytes from `at` on of range `index` of a file operation: what write_file writes there, and what read_file has
+  /// read. Called once per I/O, in any order; inputs when the I/O starts.
+  virtual void load_file(const Operation& op, std::size_t index, Bytes at, std::span<std::byte> bytes);
+  virtual void store_file(const Operation& op, std::size_t index, Bytes at, std::span<const std::byte> bytes);
 
  private:
   [[noreturn]] static void refuse(const Operation& op, std::string_view what);

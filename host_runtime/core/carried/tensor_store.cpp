@@ -3,9 +3,21 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <optional>
 #include <utility>
 
 namespace csdsim::host {
+
+namespace {
+
+/// Of values whose bytes a plan states; nothing for a processor's own formats.
+std::optional<Bytes> size_of(const std::any& value) {
+  if (const auto* rows = std::any_cast<std::vector<Half>>(&value)) return Bytes{rows->size() * sizeof(Half)};
+  if (const auto* partial = std::any_cast<PartialRows>(&value)) return partial->bytes();
+  return std::nullopt;
+}
+
+}  // namespace
 
 void TensorStore::put(const TensorName& name, Place place, std::any value) {
   tensors_[name].insert_or_assign(place, std::move(value));
@@ -32,10 +44,9 @@ void TensorStore::transfer(const Operation& op) {
   const std::string user = operation_name(op.kind, op.tag);
   for (const SizedTensor& write : op.tensors.writes) {
     std::any value = find(write.name, input_place(op, write.name.what), user);
-    if (const auto* rows = std::any_cast<std::vector<Half>>(&value))
-      if (rows->size() * sizeof(Half) != write.bytes.value)
-        throw InternalError(fmt::format("{}: {} has {} B, the plan says {} B", user, tensor_name(write.name),
-                                        rows->size() * sizeof(Half), write.bytes.value));
+    if (const std::optional<Bytes> size = size_of(value); size && *size != write.bytes)
+      throw InternalError(fmt::format("{}: {} has {} B, the plan says {} B", user, tensor_name(write.name), size->value,
+                                      write.bytes.value));
     put(write.name, output_place(op, write.name.what), std::move(value));
   }
 }

@@ -13,6 +13,13 @@
 
 namespace csdsim::host {
 
+/// Attention of some heads over a part of the tokens, as it travels (host_runtime/core/partial_attention.h).
+struct PartialRows {
+  std::vector<Half> out;       ///< o, [row][heads * G][d]
+  std::vector<float> softmax;  ///< m and z, [row][heads * G][2]
+  Bytes bytes() const { return {out.size() * sizeof(Half) + softmax.size() * sizeof(float)}; }
+};
+
 /// Values of any type: fp16 rows (std::vector<Half>), or a processor's own format behind a pointer. Nothing is found at
 /// a place but what was put or copied there: a planner that forgets a transfer fails.
 class TensorStore {
@@ -34,9 +41,11 @@ class TensorStore {
     return const_cast<TensorStore*>(this)->at<T>(name, place, user);
   }
   bool has(const TensorName& name, Place place) const;
+  /// Anywhere.
+  bool has(const TensorName& name) const { return tensors_.count(name) > 0; }
 
-  /// Copies what a transfer reads to where it writes. InternalError if an input is missing, or if fp16 rows have
-  /// another size than the operation says.
+  /// Copies what a transfer reads to where it writes. InternalError if an input is missing, or if fp16 rows or
+  /// partial outputs have another size than the operation says.
   void transfer(const Operation& op);
   /// Drops what the operation drops.
   void drop(const Operation& op);

@@ -15,6 +15,7 @@ PathPart link_part(const Operation& op) {
   LinkPayload payload = LinkPayload::activations;
   if (const auto* link = std::get_if<LinkWork>(&op.work)) payload = link->payload;
   if (const auto* blocks = std::get_if<BlockWork>(&op.work)) payload = blocks->payload;
+  if (const auto* file = std::get_if<FileWork>(&op.work)) payload = file->payload;
   if (op.resource.kind == ResourceKind::drive_kv) payload = LinkPayload::kv;
   return payload == LinkPayload::kv ? PathPart::kv_link : PathPart::other_link;
 }
@@ -170,6 +171,7 @@ void Executor::charge(Node& n) const {
       break;
     case ResourceKind::host_to_gpu:
     case ResourceKind::gpu_to_host:
+    case ResourceKind::file:  // all of it moves data: the host's threads, the drive and its link
       part = link_part(n.op);
       break;
     case ResourceKind::drive_kv:

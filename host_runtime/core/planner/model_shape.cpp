@@ -84,6 +84,16 @@ ComputeWork ModelShape::attention_inputs(std::uint64_t tokens) const {
           .launches = rotary ? 3U : 2U};
 }
 
+ComputeWork ModelShape::recompute_kv(std::uint64_t tokens) const {
+  const std::uint64_t out = 2ULL * kv_heads * head_dim;
+  const bool rotary = positions == 0;  // K is read and written once more
+  return {.op = OperatorClass::gemm,
+          .flops = 2 * tokens * width * out,
+          .weights = {(std::uint64_t{width} * out + (biases != Biases::none ? out : 0)) * element_bytes},
+          .activations = {tokens * (3ULL * width + out + (rotary ? out : 0)) * element_bytes},
+          .launches = rotary ? 3U : 2U};
+}
+
 ComputeWork ModelShape::prefill_attention(std::span<const std::uint32_t> lengths) const {
   std::uint64_t pairs = 0, tokens = 0;
   for (const std::uint64_t s : lengths) {
@@ -94,6 +104,15 @@ ComputeWork ModelShape::prefill_attention(std::span<const std::uint32_t> lengths
           .flops = 4 * std::uint64_t{heads} * head_dim * pairs,
           .weights = {0},
           .activations = {tokens * 2 * (heads + kv_heads) * head_dim * element_bytes},
+          .launches = 1};
+}
+
+ComputeWork ModelShape::merge_attention(std::uint64_t tokens, std::uint32_t parts) const {
+  const HeadRange all{KvHead{0}, kv_heads};
+  return {.op = OperatorClass::elementwise,
+          .flops = 2 * tokens * parts * heads * head_dim,  // a weight times a value, and a sum
+          .weights = {0},
+          .activations = partial_bytes(all) * (tokens * parts) + query_bytes(all) * tokens,
           .launches = 1};
 }
 

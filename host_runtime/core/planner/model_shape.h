@@ -44,14 +44,24 @@ struct ModelShape {
     return {std::uint64_t{heads_held.count} * (heads / kv_heads) * head_dim * element_bytes};
   }
 
+  /// o, m and z of one token for the same query heads.
+  Bytes partial_bytes(HeadRange heads_held) const {
+    return query_bytes(heads_held) + Bytes{std::uint64_t{heads_held.count} * (heads / kv_heads) * 2 * sizeof(float)};
+  }
+
   /// Lookup of token and position rows; `tokens` over the whole batch.
   ComputeWork embed(std::uint64_t tokens) const;
   /// Norm, the Q, K, V projections and the rotation of Q and K of one layer. Here and below, flops count only matrix
   /// products.
   ComputeWork attention_inputs(std::uint64_t tokens) const;
+  /// Norm, the K and V projections and the rotation of K of one layer, from its inputs (KVPR: 4 x tokens x width x KV
+  /// width flops).
+  ComputeWork recompute_kv(std::uint64_t tokens) const;
   /// Causal dense attention of one layer over whole prompts: 4 d H S (S+1) / 2 flops for a prompt of S tokens; Q, K, V
   /// and the output are read or written once (fused kernel).
   ComputeWork prefill_attention(std::span<const std::uint32_t> lengths) const;
+  /// Partial outputs of `parts` places become one output per token, for all heads.
+  ComputeWork merge_attention(std::uint64_t tokens, std::uint32_t parts) const;
   /// Output projection, residual, norm, feed-forward network, residual of one layer.
   ComputeWork finish_layer(std::uint64_t tokens) const;
   /// Final norm, language-model head and sampling of one token for each of `sequences`.

@@ -22,6 +22,8 @@ std::string resource_name(Resource resource) {
       return fmt::format("drive {}", resource.index);
     case ResourceKind::drive_blocks:
       return fmt::format("drive {} blocks", resource.index);
+    case ResourceKind::file:
+      return fmt::format("files of drive {}", resource.index);
   }
   return "?";
 }
@@ -57,6 +59,8 @@ Place place(const Operation& op, bool input, TensorClass what) {
       return what == TensorClass::kv_cache ? Place::drive(DriveIndex{index}) : buffer_place(op);
     case ResourceKind::drive_blocks:
       return input == (op.kind == OpKind::read_blocks) ? Place::drive(DriveIndex{index}) : buffer_place(op);
+    case ResourceKind::file:
+      return input == (op.kind == OpKind::read_file) ? Place::drive(DriveIndex{index}) : buffer_place(op);
   }
   throw InternalError("a resource without a place");
 }

@@ -41,18 +41,21 @@ enum class OpKind : std::uint8_t {
   feed_forward,      ///< feed-forward network over the available records (neurons)
   read_blocks,       ///< extents of a drive's block namespace are read
   write_blocks,      ///< extents of a drive's block namespace are written
+  read_file,         ///< ranges of a file are read by threads of the host
+  write_file,        ///< ranges of a file are written by threads of the host
 };
-inline constexpr std::size_t kOpKinds = 19;
+inline constexpr std::size_t kOpKinds = 21;
 constexpr std::array<std::string_view, kOpKinds> kOpKindNames{
-    "embed",        "attention_inputs", "attention",   "append_kv",     "attend",
-    "finish_layer", "sample",           "transfer",    "create_kv",     "fork_kv",
-    "free_kv",      "score_kv",         "fetch_kv",    "select_tokens", "merge_attention",
-    "recompute_kv", "feed_forward",     "read_blocks", "write_blocks"};
+    "embed",        "attention_inputs", "attention",       "append_kv",    "attend",       "finish_layer",
+    "sample",       "transfer",         "create_kv",       "fork_kv",      "free_kv",      "score_kv",
+    "fetch_kv",     "select_tokens",    "merge_attention", "recompute_kv", "feed_forward", "read_blocks",
+    "write_blocks", "read_file",        "write_file"};
 
 /// Each direction of a link is a separate resource. A drive has two resources: commands of its KV namespace and of its
-/// block namespace. Its link is part of the drive's model.
-enum class ResourceKind : std::uint8_t { gpu, host, host_to_gpu, gpu_to_host, drive_kv, drive_blocks };
-inline constexpr std::size_t kResourceKinds = 6;
+/// block namespace. Its link is part of the drive's model. `file` is the path of the host's threads to files on a
+/// drive.
+enum class ResourceKind : std::uint8_t { gpu, host, host_to_gpu, gpu_to_host, drive_kv, drive_blocks, file };
+inline constexpr std::size_t kResourceKinds = 7;
 
 /// The resource that an operation occupies while it runs. `index` distinguishes drives (or GPUs).
 struct Resource {
@@ -64,6 +67,7 @@ struct Resource {
   static constexpr Resource host() { return {ResourceKind::host, 0}; }
   static constexpr Resource drive(DriveIndex d) { return {ResourceKind::drive_kv, d.value}; }
   static constexpr Resource drive_blocks(DriveIndex d) { return {ResourceKind::drive_blocks, d.value}; }
+  static constexpr Resource file(DriveIndex d) { return {ResourceKind::file, d.value}; }
 };
 
 /// Selects the efficiency in the roofline model.
@@ -107,6 +111,9 @@ struct DriveWork {
   Bytes to_drive = {};    ///< payload that the drive reads: K and V, for attend also q
   Bytes from_drive = {};  ///< payload that the drive writes: attention outputs
   BufferMemory memory = BufferMemory::gpu;
+  /// attend: the output covers the drive's tokens only and comes with m and z, for merge_attention; it is
+  /// TensorClass::partial_output then. Dense only.
+  bool partial = false;
 };
 
 /// score_kv on one layer: scores are fp32, [sequence][head][context].
@@ -160,7 +167,23 @@ struct BlockWork {
   BufferMemory memory = BufferMemory::host;
 };
 
-using Work = std::variant<ComputeWork, DriveWork, LinkWork, ScoreWork, FetchWork, SequencesWork, BlockWork>;
+/// Bytes [offset, offset + size) of a file.
+struct FileRange {
+  Bytes offset;
+  Bytes size;
+  constexpr auto operator<=>(const FileRange&) const = default;
+};
+
+/// read_file or write_file: ranges of one file (FileTable), any bytes for a read, whole blocks for a write. Ranges that
+/// depend on data are named by the run's Resolver when the operation starts.
+struct FileWork {
+  std::string file;
+  std::vector<FileRange> ranges = {};
+  LinkPayload payload = LinkPayload::weights;
+  BufferMemory memory = BufferMemory::host;
+};
+
+using Work = std::variant<ComputeWork, DriveWork, LinkWork, ScoreWork, FetchWork, SequencesWork, BlockWork, FileWork>;
 
 struct Operation {
   OperationId id;

@@ -12,8 +12,8 @@ namespace csdsim::host {
 enum class PathPart : std::uint8_t {
   gpu,          ///< GPU operators
   host,         ///< host processor
-  kv_link,      ///< KV cache, queries and attention outputs on a link, to and from drives included
-  other_link,   ///< weights and activations on a link
+  kv_link,      ///< KV cache, queries and attention outputs on a link, to and from drives and files included
+  other_link,   ///< weights and activations on a link, likewise
   flash,        ///< flash channels and arrays of a drive
   engine,       ///< attention engine of a drive
   drive_other,  ///< the rest of a drive's time: firmware, queues, DRAM

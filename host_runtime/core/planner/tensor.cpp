@@ -23,6 +23,7 @@ std::string tensor_name(const TensorName& name) {
   text += fmt::format(", mini-batch {}", name.mini_batch.value);
   if (name.heads.count > 0)
     text += fmt::format(", KV heads {}..{}", name.heads.first.value, name.heads.first.value + name.heads.count - 1);
+  if (name.part > 0) text += fmt::format(", part {}", name.part);
   return text;
 }
 

@@ -68,17 +68,18 @@ struct TensorName {
   std::uint32_t step = 0;  ///< 0: prefill, or kept over steps; s + 1: decode step s
   std::optional<LayerId> layer = {};
   MiniBatch mini_batch = {};
-  HeadRange heads = {};  ///< KV heads of this part; empty: not split by heads
+  HeadRange heads = {};    ///< KV heads of this part; empty: not split by heads
+  std::uint32_t part = 0;  ///< tells tensors of the same heads over disjoint tokens apart
   auto operator<=>(const TensorName&) const = default;
 
   /// A tensor of the step, layer and mini-batch of an operation.
-  static TensorName of(TensorClass what, const OpTag& tag, HeadRange heads = {}) {
-    return {what, tag.phase == Phase::prefill ? 0 : tag.step + 1, tag.layer, tag.mini_batch, heads};
+  static TensorName of(TensorClass what, const OpTag& tag, HeadRange heads = {}, std::uint32_t part = 0) {
+    return {what, tag.phase == Phase::prefill ? 0 : tag.step + 1, tag.layer, tag.mini_batch, heads, part};
   }
   /// A tensor that is kept over steps.
   static TensorName kept(TensorClass what, std::optional<LayerId> layer, MiniBatch mini_batch = {},
-                         HeadRange heads = {}) {
-    return {what, 0, layer, mini_batch, heads};
+                         HeadRange heads = {}, std::uint32_t part = 0) {
+    return {what, 0, layer, mini_batch, heads, part};
   }
 };
 

@@ -89,7 +89,7 @@ void TensorLedger::resize(const TensorName& name, Place place, Entry& entry, Byt
     f.of_class_at_peak = f.of_class;
   }
   const auto capacity = capacity_.find(place);
-  if (capacity != capacity_.end() && f.now.value > capacity->second.value) overflow(place, name);
+  if (capacity != capacity_.end() && f.now > capacity->second.bytes) overflow(place, name);
 }
 
 void TensorLedger::overflow(Place place, const TensorName& name) const {
@@ -99,13 +99,13 @@ void TensorLedger::overflow(Place place, const TensorName& name) const {
     if (f.of_class[i].value > 0)
       parts.push_back(fmt::format("{} {:.1f} MiB", kTensorClassNames[i], mib(f.of_class[i])));
   const Bytes others = f.now - f.of_class[static_cast<std::size_t>(name.what)];
-  const Bytes capacity = capacity_.at(place);
+  const auto& [capacity, stated] = capacity_.at(place);
   const Bytes room = capacity.value > others.value ? capacity - others : Bytes{};
   throw UserError(
       fmt::format("{}: {:.1f} MiB cannot hold {}: all tensors need {:.1f} MiB ({}); beside the others, up to "
                   "{:.1f} MiB of {} would fit",
-                  place_name(place), mib(capacity), tensor_name(name), mib(f.now), fmt::join(parts, ", "), mib(room),
-                  kTensorClassNames[static_cast<std::size_t>(name.what)]));
+                  stated.empty() ? "" : stated + ": ", place_name(place), mib(capacity), tensor_name(name), mib(f.now),
+                  fmt::join(parts, ", "), mib(room), kTensorClassNames[static_cast<std::size_t>(name.what)]));
 }
 
 Footprint TensorLedger::footprint(Place place) const {

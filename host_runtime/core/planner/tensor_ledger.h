@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "host_runtime/core/planner/operation.h"
 
@@ -23,8 +24,11 @@ struct Footprint {
 /// allocated when the writing operation starts, and freed when the dropping operation ends.
 class TensorLedger {
  public:
-  /// Limits a place: exceeding the capacity throws UserError. Without a capacity, use is only counted.
-  void set_capacity(Place place, Bytes capacity) { capacity_[place] = capacity; }
+  /// Limits a place: exceeding the capacity throws UserError, which names `stated`, the parameter that gives the
+  /// capacity. Without a capacity, use is only counted.
+  void set_capacity(Place place, Bytes capacity, std::string stated = "") {
+    capacity_.insert_or_assign(place, Capacity{capacity, std::move(stated)});
+  }
 
   /// Records a tensor that exists before the plan starts, or that grew without an operation.
   void place(const PlacedTensor& tensor);
@@ -46,6 +50,10 @@ class TensorLedger {
     std::optional<OperationId> writer;  ///< operation that is writing it
   };
   using Copies = std::map<Place, Entry>;
+  struct Capacity {
+    Bytes bytes;
+    std::string stated;
+  };
 
   void check_input(const Operation& op, const TensorName& name) const;
   void check_transfer(const Operation& op) const;
@@ -54,7 +62,7 @@ class TensorLedger {
 
   std::map<TensorName, Copies> tensors_;
   std::map<Place, Footprint> footprints_;
-  std::map<Place, Bytes> capacity_;
+  std::map<Place, Capacity> capacity_;
 };
 
 }  // namespace csdsim::host

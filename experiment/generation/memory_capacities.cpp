@@ -1,0 +1,26 @@
+#include "experiment/generation/memory_capacities.h"
+
+#include <map>
+#include <utility>
+
+namespace csdsim::experiment {
+
+void set_memory_capacities(host::TensorLedger& tensors, const platform::PlatformParams& platform) {
+  tensors.set_capacity(host::Place::gpu(), platform.gpu_memory, "platform.gpu.memory");
+  tensors.set_capacity(host::Place::host(), platform.host_memory, "platform.host.memory");
+}
+
+void place_layers_left_out(host::TensorLedger& tensors, const host::Planner& whole, const host::Planner& part,
+                           std::uint32_t layers) {
+  std::map<std::pair<host::Place, host::TensorClass>, Bytes> left_out;
+  for (const host::PlacedTensor& tensor : whole.resident()) left_out[{tensor.place, tensor.name.what}] += tensor.bytes;
+  for (const host::PlacedTensor& tensor : part.resident()) {
+    Bytes& sum = left_out[{tensor.place, tensor.name.what}];
+    sum = sum > tensor.bytes ? sum - tensor.bytes : Bytes{};
+  }
+  // A name that no plan over fewer layers uses.
+  for (const auto& [at, bytes] : left_out)
+    tensors.place({host::TensorName::kept(at.second, LayerId{layers}), at.first, bytes});
+}
+
+}  // namespace csdsim::experiment

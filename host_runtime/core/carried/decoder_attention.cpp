@@ -1,0 +1,209 @@
+// Attention of decode steps on processors: over K and V that they keep, over a part of the tokens, and merged.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "host_runtime/core/attention.h"
+#include "host_runtime/core/carried/decoder_data.h"
+#include "host_runtime/core/carried/decoder_rows.h"
+#include "host_runtime/core/partial_attention.h"
+
+namespace csdsim::host {
+
+namespace {
+
+bool reads(const Operation& op, const TensorName& name) {
+  return std::ranges::find(op.tensors.reads, name) != op.tensors.reads.end();
+}
+bool writes(const Operation& op, const TensorName& name) {
+  return std::ranges::find(op.tensors.writes, name, &SizedTensor::name) != op.tensors.writes.end();
+}
+
+/// The caches of these heads that an operation reads or grows, by part.
+std::vector<TensorName> cache_names(const Operation& op, HeadRange heads) {
+  std::vector<TensorName> names;
+  const auto add = [&](const TensorName& name) {
+    if (name.what == TensorClass::kv_cache && name.heads == heads) names.push_back(name);
+  };
+  std::ranges::for_each(op.tensors.reads, add);
+  std::ranges::for_each(op.tensors.writes, add, &SizedTensor::name);
+  std::ranges::sort(names);
+  names.erase(std::ranges::unique(names).begin(), names.end());
+  return names;
+}
+
+/// K and V of one head of several caches, one after another.
+struct Joined {
+  std::vector<Half> keys, values;
+  KvView view;
+
+  explicit Joined(const std::vector<KvView>& parts) {
+    for (const KvView& part : parts) {
+      keys.insert(keys.end(), part.keys.begin(), part.keys.end());
+      values.insert(values.end(), part.values.begin(), part.values.end());
+      view.tokens += part.tokens;
+      view.head_dim = part.head_dim;
+    }
+    view.keys = keys;
+    view.values = values;
+  }
+};
+
+/// Head `head` (from the first of these rows) in row `row`.
+PartialAttention partial_of(const PartialRows& rows, std::size_t at, std::size_t group, std::size_t d) {
+  PartialAttention part{std::vector<float>(group * d), std::vector<float>(group), std::vector<float>(group)};
+  halves_to_floats(std::span(rows.out).subspan(at * group * d, group * d), part.out);
+  for (std::size_t g = 0; g < group; ++g) {
+    part.most[g] = rows.softmax.at((at * group + g) * 2);
+    part.sum[g] = rows.softmax.at((at * group + g) * 2 + 1);
+  }
+  return part;
+}
+
+/// Writes head number `at` of the rows.
+void put_partial(const PartialAttention& part, std::size_t at, PartialRows& rows) {
+  floats_to_halves(part.out, std::span(rows.out).subspan(at * part.out.size(), part.out.size()));
+  for (std::size_t g = 0; g < part.most.size(); ++g) {
+    rows.softmax[(at * part.most.size() + g) * 2] = part.most[g];
+    rows.softmax[(at * part.most.size() + g) * 2 + 1] = part.sum[g];
+  }
+}
+
+}  // namespace
+
+HostKvCache DecoderData::empty_cache(const Operation& op, HeadRange heads) const {
+  ModelConfig shape = decoder_.config();
+  shape.layers = 1;
+  shape.kv_heads = heads.count;
+  HostKvCache made(shape, KeyLayout::token_major);
+  const Share sequences = mini_batches_.at(op.tag.mini_batch.value).sequences;
+  for (std::uint32_t s = 0; s < sequences.count; ++s) made.create(SequenceId{sequences.first + s});
+  return made;
+}
+
+HostKvCache& DecoderData::growing_cache(const Operation& op, const TensorName& name) {
+  const Place place = output_place(op, TensorClass::kv_cache);
+  using Cache = std::shared_ptr<HostKvCache>;
+  if (!reads(op, name) && !tensors_.has(name))
+    tensors_.put(name, place, std::make_shared<HostKvCache>(empty_cache(op, name.heads)));
+  Cache& kept = tensors_.at<Cache>(name, place, user(op));
+  if (kept.use_count() > 1) kept = std::make_shared<HostKvCache>(*kept);
+  return *kept;
+}
+
+void DecoderData::append_to_cache(const Operation& op, const TensorName& name) {
+  HostKvCache& kept = growing_cache(op, name);
+  const auto& kv = tensors_.at<NewKv>(TensorName::of(TensorClass::new_kv, op.tag, name.heads),
+                                      input_place(op, TensorClass::new_kv), user(op));
+  const std::size_t width = std::size_t{name.heads.count} * decoder_.config().head_dim;
+  const Share sequences = mini_batch(op).sequences;
+  for (std::uint32_t s = sequences.first; s < sequences.first + sequences.count; ++s) {
+    const Share rows = rows_of(op, s);
+    kept.append(SequenceId{s}, LayerId{0}, keys(kv).subspan(rows.first * width, rows.count * width),
+                values(kv).subspan(rows.first * width, rows.count * width));
+  }
+}
+
+void DecoderData::append_to_caches(const Operation& op) {
+  for (const SizedTensor& write : op.tensors.writes)
+    if (write.name.what == TensorClass::kv_cache) append_to_cache(op, write.name);
+}
+
+void DecoderData::decode_attention(const Operation& op, const MiniBatch& mb) {
+  append_to_caches(op);
+  for (const SizedTensor& write : op.tensors.writes)
+    if (write.name.what == TensorClass::attention_output || write.name.what == TensorClass::partial_output)
+      attend(op, mb, write.name);
+}
+
+void DecoderData::attend(const Operation& op, const MiniBatch& mb, const TensorName& output) {
+  const ModelConfig& model = decoder_.config();
+  const std::size_t group = model.group_size(), per_head = group * model.head_dim;
+  const HeadRange heads = output.heads;
+  std::vector<std::shared_ptr<HostKvCache>> caches;
+  for (const TensorName& name : cache_names(op, heads))
+    caches.push_back(tensors_.at<std::shared_ptr<HostKvCache>>(
+        name, writes(op, name) ? output_place(op, name.what) : input_place(op, name.what), user(op)));
+  if (caches.empty())
+    throw InternalError(fmt::format("{} names no kv_cache to make {} from", user(op), tensor_name(output)));
+  const auto& queries = tensors_.at<std::vector<Half>>(TensorName::of(TensorClass::queries, op.tag, heads),
+                                                       input_place(op, TensorClass::queries), user(op));
+  std::vector<float> q(queries.size());
+  halves_to_floats(queries, q);
+  const bool partial = output.what == TensorClass::partial_output;
+  PartialRows rows{std::vector<Half>(queries.size()), {}};
+  if (partial) rows.softmax.resize(queries.size() / model.head_dim * 2);
+  std::vector<float> out(per_head);
+  for (std::uint32_t i = 0; i < mb.sequences.count; ++i)
+    for (std::uint32_t h = 0; h < heads.count; ++h) {
+      std::vector<KvView> views;
+      for (const auto& cache : caches)
+        views.push_back(cache->view(SequenceId{mb.sequences.first + i}, LayerId{0}, KvHead{h}));
+      const Joined joined(views.size() > 1 ? views : std::vector<KvView>{});
+      const KvView& kv = views.size() > 1 ? joined.view : views.front();
+      const std::size_t at = std::size_t{i} * heads.count + h;
+      const std::span<const float> of_head = std::span<const float>(q).subspan(at * per_head, per_head);
+      if (partial) {
+        put_partial(attend_partially(of_head, kv), at, rows);
+      } else {
+        DenseAttention().attend(of_head, kv, out, nullptr);
+        floats_to_halves(out, std::span(rows.out).subspan(at * per_head, per_head));
+      }
+    }
+  const Place place = output_place(op, output.what);
+  if (partial) {
+    tensors_.put(output, place, std::move(rows));
+  } else {
+    tensors_.put(output, place, std::move(rows.out));
+  }
+}
+
+void DecoderData::merge_attention(const Operation& op) {
+  const ModelConfig& model = decoder_.config();
+  const std::size_t group = model.group_size(), per_head = group * model.head_dim;
+  const Place from = input_place(op, TensorClass::partial_output);
+  for (const SizedTensor& write : op.tensors.writes) {
+    if (write.name.what != TensorClass::attention_output) continue;
+    const HeadRange heads = write.name.heads;
+    std::vector<Half> rows(rows_of(op) * heads.count * per_head);
+    for (std::size_t at = 0; at < rows.size() / per_head; ++at) {
+      const std::size_t row = at / heads.count, head = heads.first.value + at % heads.count;
+      std::vector<PartialAttention> parts;
+      for (const TensorName& name : op.tensors.reads) {
+        if (name.what != TensorClass::partial_output || head < name.heads.first.value ||
+            head >= std::size_t{name.heads.first.value} + name.heads.count)
+          continue;
+        const auto& partial = tensors_.at<PartialRows>(name, from, user(op));
+        parts.push_back(
+            partial_of(partial, row * name.heads.count + head - name.heads.first.value, group, model.head_dim));
+      }
+      if (parts.empty()) throw InternalError(fmt::format("{} reads no partial output of KV head {}", user(op), head));
+      floats_to_halves(merge(parts), std::span(rows).subspan(at * per_head, per_head));
+    }
+    tensors_.put(write.name, output_place(op, write.name.what), std::move(rows));
+  }
+}
+
+void DecoderData::store_partial(const Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out,
+                                std::span<const float> softmax) {
+  const auto& work = std::get<DriveWork>(op.work);
+  const ModelConfig& model = decoder_.config();
+  const auto written = std::ranges::find_if(op.tensors.writes, [&](const SizedTensor& write) {
+    return write.name.what == TensorClass::partial_output && write.name.heads == work.heads;
+  });
+  if (written == op.tensors.writes.end())
+    throw InternalError(fmt::format("{} names no partial_output of its heads that it writes", user(op)));
+  const Place place = output_place(op, TensorClass::partial_output);
+  const std::size_t queries = rows_of(op) * work.heads.count * model.group_size();
+  if (!tensors_.has(written->name, place))
+    tensors_.put(written->name, place,
+                 PartialRows{std::vector<Half>(queries * model.head_dim), std::vector<float>(queries * 2)});
+  auto& rows = tensors_.at<PartialRows>(written->name, place, user(op));
+  const std::size_t row = rows_of(op, work.sequences.at(index).sequence.value).first;
+  const std::size_t query = (row * work.heads.count + heads.first.value - work.heads.first.value) * model.group_size();
+  std::ranges::copy(out, rows.out.begin() + static_cast<std::ptrdiff_t>(query * model.head_dim));
+  std::ranges::copy(softmax, rows.softmax.begin() + static_cast<std::ptrdiff_t>(query * 2));
+}
+
+}  // namespace csdsim::host
