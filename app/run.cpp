@@ -46,7 +46,9 @@ int run(const RunArguments& arguments) {
         progress.update(what, done, total);
       };
       if (!arguments.quiet)
-        options.notice = [&](const std::string& line) { std::fprintf(stderr, "%s: %s\n", s.name.c_str(), line.c_str()); };
+        options.notice = [&](const std::string& line) {
+          std::fprintf(stderr, "%s: %s\n", s.name.c_str(), line.c_str());
+        };
       result = experiment::run_scenario(s, options);
     }
     if (arguments.out) {

@@ -20,8 +20,8 @@ void describe(ParamVisitor& v, HostConfig& c) {
   v.param("memory_bandwidth", c.memory_bandwidth, {Bandwidth{1'000'000'000}, Bandwidth{100'000'000'000'000}},
           "Peak bandwidth of host memory: copies between host and GPU are no faster.",
           datasheet("8 channels of DDR4-2933"));
-  v.param("io_overhead", c.io_overhead, {SimTime{}, SimTime::milliseconds(100)}, "CPU time to submit a command and take its completion.",
-          assumed("0: not stated by any paper"));
+  v.param("io_overhead", c.io_overhead, {SimTime{}, SimTime::milliseconds(100)},
+          "CPU time to submit a command and take its completion.", assumed("0: not stated by any paper"));
 }
 
 void describe(ParamVisitor& v, PlatformConfig& c) {

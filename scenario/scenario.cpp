@@ -39,9 +39,11 @@ void describe(ParamVisitor& v, SamplingConfig& c) {
           "simulated whole.",
           assumed("finer than what the model leaves out"));
   v.optional("layers", c.layers, "auto", {2, 1024},
-             "Number of simulated layers; the others are estimated from them. auto: as many as the error asks for.", assumed("layers are alike"));
+             "Number of simulated layers; the others are estimated from them. auto: as many as the error asks for.",
+             assumed("layers are alike"));
   v.optional("steps", c.steps, "auto", {2, 1'048'576},
-             "Number of places where decode steps are measured; the others are estimated from them. auto: as many as the error "
+             "Number of places where decode steps are measured; the others are estimated from them. auto: as many as "
+             "the error "
              "asks for.",
              assumed("costs are smooth in length"));
 }

@@ -10,7 +10,7 @@
 namespace csdsim::experiment {
 
 /// `origin` describes the content of the drive before the first request.
-scenario::RunResult block_result(const scenario::Scenario& scenario, const BlockIoOutcome& outcome, const WallClock& clock,
-                       std::string_view origin);
+scenario::RunResult block_result(const scenario::Scenario& scenario, const BlockIoOutcome& outcome,
+                                 const WallClock& clock, std::string_view origin);
 
 }  // namespace csdsim::experiment

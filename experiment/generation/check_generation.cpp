@@ -148,12 +148,14 @@ void check_sampling(Checker& c, const GenerationWorkload& work, bool has_model) 
   };
   if (s.simulation.data == DataMode::carried)
     return simulate_all("simulation.data", "carried runs simulate everything");
-  if (work.background) return simulate_all("workload.background", "what background work writes depends on the time that passes");
+  if (work.background)
+    return simulate_all("workload.background", "what background work writes depends on the time that passes");
   if (s.platform.device.write_buffer.capacity.value > 0)
     return simulate_all("platform.device.write_buffer.capacity",
                         "a few layers fit into a write buffer that all layers would fill");
   const bool stated = sampling->layers && sampling->steps;
-  c.require(stated || (!sampling->layers && !sampling->steps), {"simulation.sampling.layers", "simulation.sampling.steps"},
+  c.require(stated || (!sampling->layers && !sampling->steps),
+            {"simulation.sampling.layers", "simulation.sampling.steps"},
             "simulation.sampling: layers and steps go together; leave both out to have them chosen");
   if (!stated) return;
   c.refuse_unused("simulation.sampling.error", "simulation.sampling.layers", "layers and steps are given");

@@ -91,8 +91,7 @@ void GenerationProgram::add_placement_error(host::SamplingError& error, double p
   if (first.layers < plan_.model_layers()) error.prefill += kPrefillPages * planes / prefill_pages;
   const host::SampledGroup& last = plan_.groups().back();
   if (decode_pages > 0 && last.layers < plan_.model_layers())
-    error.layers +=
-        kDecodePages / last.layers * planes * setup_.plan.workload.decode_steps() / decode_pages;
+    error.layers += kDecodePages / last.layers * planes * setup_.plan.workload.decode_steps() / decode_pages;
 }
 
 /// Layers that any of the groups has.

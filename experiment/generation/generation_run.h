@@ -29,10 +29,10 @@ struct GenerationSetup {
   std::shared_ptr<host::OperatorTable> gpu_times;  ///< null: the times are modelled
   host::LinkModel gpu_link;
   std::shared_ptr<const host::OffloadSystem> system;
-  host::PlannerInputs plan;  ///< span and drives are set by the run
-  host::SamplingSettings sampling;    ///< with asked_error: of the first attempt
-  std::optional<double> asked_error;  ///< relative; the sample grows until its estimated error is within it
-  std::string why_whole;              ///< why everything is simulated where nobody asked for it; empty otherwise
+  host::PlannerInputs plan;             ///< span and drives are set by the run
+  host::SamplingSettings sampling;      ///< with asked_error: of the first attempt
+  std::optional<double> asked_error;    ///< relative; the sample grows until its estimated error is within it
+  std::string why_whole;                ///< why everything is simulated where nobody asked for it; empty otherwise
   host::OperationData* data = nullptr;  ///< carried runs
   nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
   std::uint16_t queues_of_others = 0;  ///< last I/O queues of each drive, which the generation leaves free

@@ -7,7 +7,6 @@
 namespace csdsim::ftl {
 namespace {
 
-
 /// UserError for a list that is not as long as an order; Stripe checks that it is a permutation.
 StripeOrder stripe_order(const std::vector<StripeLevel>& levels) {
   StripeOrder order{};
@@ -71,8 +70,8 @@ void describe(ParamVisitor& v, FtlConfig& c) {
           "Share of the flash that data may not fill.", assumed("common for client drives"));
   v.param("gc_free_blocks", c.gc_free_blocks, {1, 1024},
           "Garbage collection starts at this many free blocks of a plane.", assumed("enough to collect into"));
-  v.param("lookup_time", c.lookup_time, {SimTime{}, SimTime::milliseconds(1)}, "Firmware time to look up one mapping entry.",
-          assumed("0: looked up ahead, in hardware"));
+  v.param("lookup_time", c.lookup_time, {SimTime{}, SimTime::milliseconds(1)},
+          "Firmware time to look up one mapping entry.", assumed("0: looked up ahead, in hardware"));
   v.param("lookup_cores", c.lookup_cores, {1, 64}, "Cores that look up, each one request at a time.",
           assumed("one is the least"));
   v.list("stripe_order", c.stripe_order, {3, 3}, "What changes first between consecutive pages: a permutation.",

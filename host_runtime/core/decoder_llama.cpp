@@ -11,7 +11,7 @@ namespace csdsim::host {
 namespace {
 
 constexpr std::array kLlamaOperators{Operator::embedding, Operator::linear, Operator::rms_norm,        Operator::rotate,
-                             Operator::swiglu,    Operator::add,    Operator::causal_attention};
+                                     Operator::swiglu,    Operator::add,    Operator::causal_attention};
 
 }  // namespace
 

@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint32_t kPositionOffset = 2;
 
 constexpr std::array kOptOperators{Operator::embedding, Operator::linear, Operator::layer_norm,
-                             Operator::relu,      Operator::add,    Operator::causal_attention};
+                                   Operator::relu,      Operator::add,    Operator::causal_attention};
 
 }  // namespace
 

@@ -20,22 +20,23 @@ void describe(ParamVisitor& v, CacheConfig& c) {
           assumed("both, or the section is none"));
   v.param("program", c.program, "A plane takes the data of its next program while the last one runs.",
           assumed("both, or the section is none"));
-  v.param("busy_time", c.busy_time, {SimTime{}, SimTime::milliseconds(1)}, "tRCBSY and tCBSY: between cache register and page register.",
-          datasheet("Micron MT29F4G08: 3 us"));
+  v.param("busy_time", c.busy_time, {SimTime{}, SimTime::milliseconds(1)},
+          "tRCBSY and tCBSY: between cache register and page register.", datasheet("Micron MT29F4G08: 3 us"));
 }
 
 void describe(ParamVisitor& v, SuspendConfig& c) {
   v.param("kinds", c.kinds, "What is suspended.", assumed("both, or the section is none"));
-  v.param("latency", c.latency, {SimTime{}, SimTime::milliseconds(10)}, "From the suspend command until the array takes a read.",
-          assumed("the default of MQSim for programs"));
-  v.param("resume_latency", c.resume_latency, {SimTime{}, SimTime::milliseconds(10)}, "From the resume command until the array works on.",
-          assumed("0: part of the suspension"));
+  v.param("latency", c.latency, {SimTime{}, SimTime::milliseconds(10)},
+          "From the suspend command until the array takes a read.", assumed("the default of MQSim for programs"));
+  v.param("resume_latency", c.resume_latency, {SimTime{}, SimTime::milliseconds(10)},
+          "From the resume command until the array works on.", assumed("0: part of the suspension"));
   v.param("max", c.max, {1, 1'000'000}, "How often one operation is suspended.", assumed("once; datasheets limit it"));
 }
 
 void describe(ParamVisitor& v, PackagesConfig& c) {
   v.param("dies", c.dies, {1, 64}, "Dies of a channel in one package.", assumed("a package of two dies a channel"));
-  v.param("select_time", c.select_time, {SimTime{1}, SimTime::milliseconds(1)}, "Bus time when a channel turns to another package.",
+  v.param("select_time", c.select_time, {SimTime{1}, SimTime::milliseconds(1)},
+          "Bus time when a channel turns to another package.",
           assumed("tCEH and tCS of ONFI 4.2 together are tens of ns"));
 }
 
@@ -56,22 +57,24 @@ void describe(ParamVisitor& v, FlashConfig& c) {
               "Speed of an ONFI or Toggle interface: channel_bandwidth, command_time and data_out_setup.");
   v.param("read_latency", c.read_latency, {ns(1), SimTime::milliseconds(100)}, "tR: from the array to the page buffer.",
           assumed("typical for TLC; InstInfer states none"));
-  v.param("program_latency", c.program_latency, {ns(1), SimTime::milliseconds(100)}, "tProg: from the page buffer to the array.",
-          assumed("typical for TLC; InstInfer states none"));
+  v.param("program_latency", c.program_latency, {ns(1), SimTime::milliseconds(100)},
+          "tProg: from the page buffer to the array.", assumed("typical for TLC; InstInfer states none"));
   v.param("erase_latency", c.erase_latency, {ns(1), SimTime::milliseconds(1'000)}, "tBERS: erase of a block.",
           assumed("typical for TLC; InstInfer states none"));
   v.param("channel_bandwidth", c.channel_bandwidth, {Bandwidth{1'000'000}, Bandwidth{100'000'000'000}},
           "Data rate of one channel.", paper("InstInfer V-B"));
-  v.param("command_time", c.command_time, {SimTime{}, SimTime::milliseconds(1)}, "Bus time of a command with its address cycles.",
+  v.param("command_time", c.command_time, {SimTime{}, SimTime::milliseconds(1)},
+          "Bus time of a command with its address cycles.",
           assumed("ONFI-like bus: 7 cycles and the turn-around times"));
-  v.param("data_out_setup", c.data_out_setup, {SimTime{}, SimTime::milliseconds(1)}, "Bus time before the first byte of a page moves.",
+  v.param("data_out_setup", c.data_out_setup, {SimTime{}, SimTime::milliseconds(1)},
+          "Bus time before the first byte of a page moves.",
           assumed("ONFI-like bus: column change and strobe preamble"));
   v.param("bus_arbitration", c.bus_arbitration, "Which request a free channel takes next.",
           assumed("keeps planes busy; no paper states it"));
   v.param("ecc_latency", c.ecc_latency, {SimTime{}, SimTime::milliseconds(1)},
           "Pipelined time of error correction after a page has arrived.", assumed("0: hidden behind the transfer"));
-  v.param("read_jitter", c.read_jitter, {SimTime{}, SimTime::milliseconds(100)}, "Each read takes up to this much longer, uniformly.",
-          assumed("0: a constant tR"));
+  v.param("read_jitter", c.read_jitter, {SimTime{}, SimTime::milliseconds(100)},
+          "Each read takes up to this much longer, uniformly.", assumed("0: a constant tR"));
   v.optional_section("page_types", c.page_types, "none",
                      "Latencies by page type, in place of read_latency and program_latency.",
                      assumed("none: all pages alike"));

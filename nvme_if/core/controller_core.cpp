@@ -23,9 +23,9 @@ void validate(const ControllerParams& p) {
   require_controller(p.io_queues >= 1 && p.io_queues <= 65534, "io_queues", p.io_queues, "1 to 65534");
   require_controller(p.queue_depth >= 2 && p.queue_depth <= 65536, "queue_depth", p.queue_depth, "2 to 65536 entries");
   require_controller(power_of_two_within(p.mdts, Bytes::kib(4), Bytes::gib(1)), "mdts", p.mdts.value,
-          "a power of two from 4 KiB to 1 GiB");
+                     "a power of two from 4 KiB to 1 GiB");
   require_controller(power_of_two_within(p.block_size, Bytes{512}, Bytes::kib(64)), "block_size", p.block_size.value,
-          "a power of two from 512 B to 64 KiB");
+                     "a power of two from 512 B to 64 KiB");
   require_controller(p.block_size <= p.mdts, "block_size", p.block_size.value, "at most mdts");
   require_controller(p.namespace_blocks >= 1, "namespace_blocks", p.namespace_blocks, "at least 1");
   require_controller(p.dstrd <= 15, "dstrd", p.dstrd, "0 to 15");

@@ -17,7 +17,6 @@ constexpr std::array<LaneRate, 6> kLaneRates{{{2'500'000'000, 8, 10},
                                               {32'000'000'000, 128, 130},
                                               {64'000'000'000, 236, 256}}};
 
-
 }  // namespace
 
 LaneRate lane_rate(std::uint32_t generation) {

@@ -22,8 +22,8 @@ void describe(ParamVisitor& v, NvmeConfig& c) {
           assumed("common for data-centre drives"));
   v.param("block_size", c.block_size, {Bytes{512}, Bytes::kib(64)}, "Logical block of the namespace: a power of two.",
           assumed("the usual page"));
-  v.param("firmware_time", c.firmware_time, {SimTime{}, SimTime::milliseconds(100)}, "Firmware work of a command before it runs.",
-          assumed("0: not stated by any paper"));
+  v.param("firmware_time", c.firmware_time, {SimTime{}, SimTime::milliseconds(100)},
+          "Firmware work of a command before it runs.", assumed("0: not stated by any paper"));
   v.param("pipeline_time", c.pipeline_time, {SimTime{}, SimTime::milliseconds(100)},
           "Time of a command in the controller that keeps no other waiting, beside firmware_time.",
           assumed("0: data sheets state latencies as a whole"));

@@ -17,7 +17,7 @@ void require_link(bool condition, std::string_view what, std::uint64_t found, st
 
 void require_packet_size(std::string_view what, Bytes size) {
   require_link(std::has_single_bit(size.value) && size.value >= 128 && size.value <= 4096, what, size.value,
-          "a power of two from 128 to 4096 bytes");
+               "a power of two from 128 to 4096 bytes");
 }
 
 }  // namespace
@@ -34,11 +34,11 @@ PcieLink::PcieLink(const LinkConfig& config) : config_(config) {
   const LaneRate rate = lane_rate(*config.generation);
   constexpr std::array<std::uint32_t, 7> kWidths{1, 2, 4, 8, 12, 16, 32};
   require_link(std::ranges::find(kWidths, *config.lanes) != kWidths.end(), "lanes", *config.lanes,
-          "1, 2, 4, 8, 12, 16 or 32");
+               "1, 2, 4, 8, 12, 16 or 32");
   require_packet_size("max_payload", config.max_payload);
   require_packet_size("max_read_request", config.max_read_request);
   require_link(config.tlp_overhead.value + config.dllp_overhead.value <= 1024, "overhead of a packet",
-          config.tlp_overhead.value + config.dllp_overhead.value, "at most 1024 bytes");
+               config.tlp_overhead.value + config.dllp_overhead.value, "at most 1024 bytes");
   numerator_ = 8 * 1'000'000'000'000ULL * rate.whole;
   denominator_ = rate.transfers_per_second * rate.payload_part * *config.lanes;
   read_request_time_ = load(0, 1).time.rounded_up();

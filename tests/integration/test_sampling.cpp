@@ -70,7 +70,8 @@ experiment::GenerationSetup random_setup(std::uint32_t seed, engine::SelectionSo
   const bool ragged = rng() % 2;
   setup.plan.workload.prompt_tokens.clear();
   for (std::uint32_t i = 0; i < batch; ++i)
-    setup.plan.workload.prompt_tokens.push_back(ragged ? longest / 4 + static_cast<std::uint32_t>(rng() % (longest * 3 / 4)) : longest);
+    setup.plan.workload.prompt_tokens.push_back(
+        ragged ? longest / 4 + static_cast<std::uint32_t>(rng() % (longest * 3 / 4)) : longest);
   setup.plan.workload.output_tokens = one_of({65, 129, 200});
   setup.plan.mini_batches = one_of({1, 2, 2, 3});
   setup.sampling.cooldown = setup.plan.mini_batches > 1 ? 1 : 0;

@@ -46,10 +46,9 @@ class DecoderData final : public OperationData {
   void ended(const host::Operation& op) override { tensors_.drop(op); }
   void load_append(const host::Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
                    HeadRange heads, std::span<Half> k, std::span<Half> v) override;
-  void load_attend(const host::Operation& op, std::size_t index, HeadRange heads, std::span<Half> q,
-                   std::span<Half> k, std::span<Half> v) override;
-  void store_output(const host::Operation& op, std::size_t index, HeadRange heads,
-                    std::span<const Half> out) override;
+  void load_attend(const host::Operation& op, std::size_t index, HeadRange heads, std::span<Half> q, std::span<Half> k,
+                   std::span<Half> v) override;
+  void store_output(const host::Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out) override;
   void store_partial(const host::Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out,
                      std::span<const float> softmax) override;
 

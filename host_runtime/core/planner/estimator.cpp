@@ -27,8 +27,7 @@ Pace pace_of(const std::vector<SimTime>& ended, std::size_t first, std::size_t l
   const double per_layer = (ended[last] - ended[first]).seconds() / layers;
   double stray = 0;
   for (std::size_t l = first; l <= last; ++l)
-    stray = std::max(
-        stray, std::abs((ended[l] - ended[first]).seconds() - per_layer * static_cast<double>(l - first)));
+    stray = std::max(stray, std::abs((ended[l] - ended[first]).seconds() - per_layer * static_cast<double>(l - first)));
   return {per_layer, 2 * stray / layers};
 }
 

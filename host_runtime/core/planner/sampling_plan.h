@@ -17,7 +17,7 @@ namespace csdsim::host {
 inline constexpr std::uint32_t kJudgedLayers = 5;
 
 struct SamplingSettings {
-  bool off = false;          ///< simulate every step and layer
+  bool off = false;                      ///< simulate every step and layer
   std::uint32_t layers = kJudgedLayers;  ///< layers of a simulated step; at least 2 unless the model has fewer
   /// Layers of the simulated prefill, of which the second half shows the steady pace; `layers` if that is more.
   std::uint32_t prefill_layers = 6;

@@ -102,7 +102,7 @@ void TensorLedger::overflow(Place place, const TensorName& name) const {
   const auto& [capacity, stated] = capacity_.at(place);
   const Bytes room = capacity.value > others.value ? capacity - others : Bytes{};
   throw UserError(
-      fmt::format("{}: {:.1f} MiB cannot hold {}: all tensors need {:.1f} MiB ({}); beside the others, up to "
+      fmt::format("{}{}: {:.1f} MiB cannot hold {}: all tensors need {:.1f} MiB ({}); beside the others, up to "
                   "{:.1f} MiB of {} would fit",
                   stated.empty() ? "" : stated + ": ", place_name(place), mib(capacity), tensor_name(name), mib(f.now),
                   fmt::join(parts, ", "), mib(room), kTensorClassNames[static_cast<std::size_t>(name.what)]));

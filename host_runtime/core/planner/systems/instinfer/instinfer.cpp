@@ -11,10 +11,11 @@ namespace {
 
 void describe_common(ParamVisitor& v, DriveMethod& stated, std::uint32_t& kv_buffers) {
   v.param("method", stated, "Repeats the method; must agree with kind.", paper("InstInfer VI-A"));
-  v.param("kv_buffers", kv_buffers, {1, 1024},
-          "Layers whose K and V the GPU holds per mini-batch during the prefill. When all are in use, the GPU waits until "
-          "the drives have accepted the oldest.",
-          assumed("double buffering; InstInfer states no number"));
+  v.param(
+      "kv_buffers", kv_buffers, {1, 1024},
+      "Layers whose K and V the GPU holds per mini-batch during the prefill. When all are in use, the GPU waits until "
+      "the drives have accepted the oldest.",
+      assumed("double buffering; InstInfer states no number"));
 }
 
 void check_method(config::Problems& problems, DriveMethod stated, DriveMethod own, std::string_view kind) {
