@@ -20,6 +20,11 @@ void describe(ParamVisitor& v, HostConfig& c) {
   v.param("memory_bandwidth", c.memory_bandwidth, {Bandwidth{1'000'000'000}, Bandwidth{100'000'000'000'000}},
           "Peak bandwidth of host memory: copies between host and GPU are no faster.",
           datasheet("8 channels of DDR4-2933"));
+  v.param("core_rate", c.core_rate, {ComputeRate{1'000'000'000}, ComputeRate{1'000'000'000'000'000}},
+          "Peak rate of one core, in FP32: work that a system gives to the host.",
+          datasheet("Intel Xeon Gold 5320: 2.2 GHz, 64 FP32 operations per cycle with AVX-512"));
+  v.param("efficiency", c.efficiency, {Ratio::of(1, 1000), Ratio{1, 1}},
+          "Share of the peaks of cores and memory that operators of the host reach.", assumed("streaming kernels"));
   v.param("io_overhead", c.io_overhead, {SimTime{}, SimTime::milliseconds(100)},
           "CPU time to submit a command and take its completion.", assumed("0: not stated by any paper"));
 }

@@ -25,7 +25,9 @@ struct HostConfig {
   std::string preset;
   std::uint32_t cores = 26;
   Bytes memory = Bytes::gib(96);
+  ComputeRate core_rate{140'800'000'000};
   Bandwidth memory_bandwidth{187'700'000'000};
+  Ratio efficiency = Ratio::of(8, 10);
   SimTime io_overhead{};
 };
 

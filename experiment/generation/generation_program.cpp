@@ -33,6 +33,7 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
       estimator_(plan_, setup.plan.workload),
       meter_(platform, plan_, setup.plan.mini_batches),
       gpu_(host::GpuModel(setup.gpu, setup.gpu_times), setup.data),
+      host_(setup.host, setup.data),
       link_(setup.gpu_link, setup.data),
       executor_("executor"),
       commands_(
@@ -44,6 +45,7 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
       drives_(commands_, shape(), setup.data),
       router_(setup.data) {
   router_.add(host::ResourceKind::gpu, gpu_);
+  router_.add(host::ResourceKind::host, host_);
   router_.add(host::ResourceKind::host_to_gpu, link_);
   router_.add(host::ResourceKind::gpu_to_host, link_);
   router_.add(host::ResourceKind::drive_kv, drives_);
@@ -52,7 +54,7 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
 }
 
 void GenerationProgram::check_sampled() const {
-  if (plan_.exact()) return;
+  if (plan_.exact() || !format_.in_drives) return;
   check_controller_dram(setup_.platform.drive, *format_.policy, format_.shape, format_.layout, setup_.plan.workload,
                         plan_.model_layers());
   if (setup_.platform.drive.write_buffer.value > 0)
@@ -88,7 +90,7 @@ void GenerationProgram::add_placement_error(host::SamplingError& error, double p
   constexpr double kPrefillPages = 5, kDecodePages = 3;
   const double planes = double(setup_.platform.drive.geometry.planes()) * platform_.drives() * plan_.model_layers();
   const host::SampledGroup& first = plan_.groups().front();
-  if (first.layers < plan_.model_layers()) error.prefill += kPrefillPages * planes / prefill_pages;
+  if (prefill_pages > 0 && first.layers < plan_.model_layers()) error.prefill += kPrefillPages * planes / prefill_pages;
   const host::SampledGroup& last = plan_.groups().back();
   if (decode_pages > 0 && last.layers < plan_.model_layers())
     error.layers += kDecodePages / last.layers * planes * setup_.plan.workload.decode_steps() / decode_pages;
@@ -140,7 +142,7 @@ void GenerationProgram::wait_for(const std::function<void(std::function<void()>)
 void GenerationProgram::run() {
   wait_for([this](auto done) { platform_.on_ready(std::move(done)); });
   const auto sequences = static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size());
-  wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });
+  if (format_.in_drives) wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });
   for (const host::SampledGroup& group : plan_.groups()) run_group(group);
   if (hooks_.after_last) wait_for(hooks_.after_last);
   wait_for([this](auto done) { drain(std::move(done)); });
@@ -178,6 +180,7 @@ void GenerationProgram::run_group(const host::SampledGroup& group) {
 
 /// The state that the steps skipped since the last group would have left.
 void GenerationProgram::materialise(const host::SampledGroup& group) {
+  if (!format_.in_drives) return;
   const auto& prompts = setup_.plan.workload.prompt_tokens;
   for (std::uint32_t i = 0; i < platform_.drives(); ++i)
     for (std::uint32_t s = 0; s < prompts.size(); ++s)

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "experiment/result.h"
 
@@ -19,13 +21,17 @@ ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) 
   const csd_model::DeviceConfig& device = s.platform.device;
   const FlashGeometry& g = device.flash.geometry;
   const double drives = device.count;
-  const std::pair<const char*, double> shares[] = {
+  std::vector<std::pair<const char*, double>> shares = {
       {"gpu", t.gpu_busy_s / t.seconds},
       {"flash_channels", t.channel_busy / (t.seconds * g.channels * drives)},
       {"flash_arrays", t.array_busy() / (t.seconds * g.planes() * drives)},
       {"link", std::max(t.to_host_busy, t.to_drive_busy) / (t.seconds * drives)}};
+  // What a system does not use is left out.
+  for (const auto& [name, busy] : {std::pair{"host", t.host_busy_s}, std::pair{"host_to_gpu", t.host_to_gpu_busy_s},
+                                   std::pair{"gpu_to_host", t.gpu_to_host_busy_s}})
+    if (busy > 0) shares.emplace_back(name, busy / t.seconds);
   ordered_json utilization;
-  std::pair<const char*, double> bound = shares[0];
+  std::pair<const char*, double> bound = shares.front();
   for (const auto& share : shares) {
     utilization[share.first] = share.second;
     if (share.second > bound.second) bound = share;
@@ -72,6 +78,8 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   ordered_json& metrics = document["metrics"];
   for (const auto& [name, value] : host::generation_metrics(out.times).flat()) metrics[name] = value;
   metrics["bytes_host_link"] = out.prefill.link_bytes + out.decode.link_bytes;
+  if (const double bytes = out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes; bytes > 0)
+    metrics["bytes_gpu_link"] = bytes;
   metrics["bytes_flash_channel"] = out.prefill.channel_bytes + out.decode.channel_bytes;
   metrics["bytes_engine"] = out.prefill.engine_bytes + out.decode.engine_bytes;
   metrics["requests_issued"] = out.requests_issued;

@@ -27,6 +27,7 @@ struct GenerationSetup {
   platform::PlatformParams platform;
   host::GpuConfig gpu;
   std::shared_ptr<host::OperatorTable> gpu_times;  ///< null: the times are modelled
+  host::HostParameters host;
   host::LinkModel gpu_link;
   std::shared_ptr<const host::OffloadSystem> system;
   host::PlannerInputs plan;             ///< span and drives are set by the run

@@ -19,6 +19,10 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   const nvme::GpuLinkConfig& gpu_link = s.platform.gpu.link;
   setup.gpu_link = {.bandwidth = std::min(gpu_link.payload_bandwidth(), s.platform.host.memory_bandwidth),
                     .latency = gpu_link.latency};
+  setup.host = {.cores = s.platform.host.cores,
+                .core_flops = s.platform.host.core_rate.flop_per_second,
+                .memory = s.platform.host.memory_bandwidth,
+                .efficiency = host::RooflineEfficiency::all(s.platform.host.efficiency)};
   setup.granularity = s.platform.device.nvme.granularity;
   if (workload.background) setup.queues_of_others = 1;
   setup.plan.through_host = s.platform.device.nvme.transfer == nvme::DataPath::host;

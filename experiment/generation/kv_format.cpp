@@ -26,12 +26,18 @@ host::KvGrouping grouping_of(const ftl::KvLayout& layout, const ftl::KvFtlConfig
 
 }  // namespace
 
-KvFormat::KvFormat(const GenerationSetup& setup)
-    : component_major(
-          setup.component_major.value_or(setup.system->needs(setup.plan.model, setup.plan.workload).component_major)),
-      policy(csd_model::make_mapping(setup.platform.drive)),
-      shape(shape_of(setup, component_major)),
-      layout(policy->layout(shape, setup.platform.drive.geometry.page_size, setup.platform.drive.kv.layout)),
-      grouping(grouping_of(layout, setup.platform.drive.kv)) {}
+KvFormat::KvFormat(const GenerationSetup& setup) {
+  const host::SystemNeeds needs = setup.system->needs(setup.plan.model, setup.plan.workload);
+  in_drives = needs.kv == host::Home::drive_kv;
+  component_major = in_drives && setup.component_major.value_or(needs.component_major);
+  shape = shape_of(setup, component_major);
+  if (!in_drives) {
+    grouping = {.page_tokens = 1};  // memory takes token by token
+    return;
+  }
+  policy = csd_model::make_mapping(setup.platform.drive);
+  layout = policy->layout(shape, setup.platform.drive.geometry.page_size, setup.platform.drive.kv.layout);
+  grouping = grouping_of(layout, setup.platform.drive.kv);
+}
 
 }  // namespace csdsim::experiment

@@ -1,4 +1,4 @@
-// How the drives of a generation run keep its KV cache.
+// How the drives of a generation run keep its KV cache, if they do.
 #pragma once
 
 #include <memory>
@@ -11,6 +11,7 @@ namespace csdsim::experiment {
 struct KvFormat {
   explicit KvFormat(const GenerationSetup& setup);
 
+  bool in_drives;                                ///< the system keeps K and V in drives; otherwise the rest is empty
   bool component_major;                          ///< K is kept component-major, too
   std::unique_ptr<ftl::KvMappingPolicy> policy;  ///< of a drive, to ask what it would do
   ftl::KvShape shape;                            ///< of a sequence on the first drive, which has the most heads

@@ -7,16 +7,17 @@ namespace csdsim::experiment {
 
 void PhaseMeter::begin(const host::SampledGroup& group) {
   group_ = &group;
-  gpu_busy_ = gpu_outside_ = gpu_outside_before_ = {};
+  busy_ = {};
+  gpu_link_ = {};
+  gpu_outside_ = gpu_outside_before_ = {};
   before_ = totals();
   layer_marks_.clear();
 }
 
 bool PhaseMeter::observe(const host::OperationRecord& record) {
-  if (record.resource.kind == host::ResourceKind::gpu) {
-    gpu_busy_ += record.end - record.start;
-    if (!record.tag.layer) gpu_outside_ += record.end - record.start;
-  }
+  busy_[static_cast<std::size_t>(record.resource.kind)] += record.end - record.start;
+  gpu_link_ += record.moved;
+  if (record.resource.kind == host::ResourceKind::gpu && !record.tag.layer) gpu_outside_ += record.end - record.start;
   if (record.kind == host::OpKind::append_kv) layer_marks_[record.tag.layer->value] = totals();
   if (record.kind != host::OpKind::sample) return false;
   // A step ends with the last of its mini-batches; one with short prompts may be steps ahead of another.
@@ -54,7 +55,12 @@ PhaseTotals PhaseMeter::decode() const {
 
 PhaseTotals PhaseMeter::totals() {
   PhaseTotals sum = totals_of(platform_);
-  sum.gpu_busy_s = gpu_busy_.seconds();
+  const auto busy = [&](host::ResourceKind kind) { return busy_[static_cast<std::size_t>(kind)].seconds(); };
+  sum.gpu_busy_s = busy(host::ResourceKind::gpu);
+  sum.host_busy_s = busy(host::ResourceKind::host);
+  sum.host_to_gpu_busy_s = busy(host::ResourceKind::host_to_gpu);
+  sum.gpu_to_host_busy_s = busy(host::ResourceKind::gpu_to_host);
+  sum.gpu_link_bytes = double(gpu_link_.value);
   return sum;
 }
 

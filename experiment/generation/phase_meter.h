@@ -1,6 +1,7 @@
 // Work of the prefill and of the measured decode steps, read off the platform as operations end.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -37,8 +38,9 @@ class PhaseMeter {
   const host::SamplingPlan& plan_;
   std::uint32_t mini_batches_;
   const host::SampledGroup* group_ = nullptr;
-  SimTime gpu_busy_;
-  SimTime gpu_outside_;  ///< of gpu_busy_: embedding and sampling
+  std::array<SimTime, host::kResourceKinds> busy_{};  ///< processors and links: sum over the operations
+  Bytes gpu_link_;
+  SimTime gpu_outside_;  ///< of the GPU's time: embedding and sampling
   SimTime gpu_outside_before_;
   std::map<std::uint64_t, std::uint32_t> samples_;  ///< of the prefill, and of decode steps from 1 on
   PhaseTotals before_;

@@ -50,6 +50,7 @@ PlannedWork planned_work(const GenerationSetup& setup) {
   const auto heads = double(setup.plan.model.kv_heads) * setup.plan.model.layers;
   const std::uint32_t steps = setup.plan.workload.decode_steps();
   PlannedWork work;
+  if (!format.in_drives) return work;
   for (const std::uint32_t prompt : setup.plan.workload.prompt_tokens) {
     const auto written = [&](std::uint32_t tokens) { return double(format.layout.pages(tokens).total()); };
     work.prefill += heads * written(prompt);

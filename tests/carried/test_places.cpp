@@ -12,6 +12,8 @@
 #include "host_runtime/core/generation.h"
 #include "host_runtime/core/planner/processor_backends.h"
 #include "host_runtime/core/planner/router.h"
+#include "host_runtime/core/planner/systems/gpu_only/gpu_only.h"
+#include "host_runtime/core/planner/systems/host_kv/host_kv.h"
 #include "host_runtime/core/planner/systems/systems.h"
 #include "host_runtime/cpu/cpu_backend.h"
 
@@ -121,8 +123,8 @@ struct Outcome {
   Bytes down, up, gpu, host;
 };
 
-Outcome run(const Model& model, PlaceKind home, bool forgets = false) {
-  DecoderData data(*model.decoder, kPrompts, kNewTokens, 1, {});
+Outcome run(const Model& model, Planner& planner, std::uint32_t mini_batches) {
+  DecoderData data(*model.decoder, kPrompts, kNewTokens, mini_batches, {});
   HostParameters cores{.cores = 4, .core_flops = 1'000'000'000, .memory = {1'000'000'000}};
   GpuBackend gpu(GpuModel(GpuConfig{}), &data);
   HostBackend host(cores, &data);
@@ -132,7 +134,6 @@ Outcome run(const Model& model, PlaceKind home, bool forgets = false) {
   router.add(ResourceKind::host, host);
   router.add(ResourceKind::host_to_gpu, link);
   router.add(ResourceKind::gpu_to_host, link);
-  KvAtHome planner(model.shape, home, forgets);
   Executor executor(planner, router, {});
   executor.start({});
   while (!executor.finished()) executor.advance(executor.next_event());
@@ -145,15 +146,25 @@ Outcome run(const Model& model, PlaceKind home, bool forgets = false) {
           router.tensors().footprint(Place::host()).now};
 }
 
-}  // namespace
+Outcome run(const Model& model, PlaceKind home, bool forgets = false) {
+  KvAtHome planner(model.shape, home, forgets);
+  return run(model, planner, 1);
+}
 
-TEST_CASE("tokens do not depend on where K and V live") {
-  const Model model;
+PlannerInputs inputs_of(const Model& model, std::uint32_t mini_batches) {
   PlannerInputs in;
   in.model = model.shape;
   in.workload = {{3, 2}, kNewTokens};
   in.span = {true, 0, kNewTokens - 1};
-  in.mini_batches = 1;
+  in.mini_batches = mini_batches;
+  return in;
+}
+
+}  // namespace
+
+TEST_CASE("tokens do not depend on where K and V live") {
+  const Model model;
+  const PlannerInputs in = inputs_of(model, 1);
   DecoderData reference(*model.decoder, kPrompts, kNewTokens, 1, {});
   run_on_host(*builtin_systems().make("instinfer-dense")->plan(in), model.checkpoint.config, 2, reference);
 
@@ -192,4 +203,30 @@ TEST_CASE("a planner that forgets a transfer fails, by name") {
   CHECK_THROWS_AS(run(model, PlaceKind::host, true), InternalError);
   CHECK_THROWS_WITH(run(model, PlaceKind::host, true),
                     Contains("finish_layer reads attention_output") && Contains("at gpu, but it is at host"));
+}
+
+TEST_CASE("systems that keep K and V on the GPU or in host memory generate the reference's tokens") {
+  const Model model;
+  DecoderData reference(*model.decoder, kPrompts, kNewTokens, 1, {});
+  run_on_host(*builtin_systems().make("instinfer-dense")->plan(inputs_of(model, 1)), model.checkpoint.config, 2,
+              reference);
+  const Bytes cache = model.shape.kv_bytes_per_token() * (3 + 2 + 2 * (kNewTokens - 1));
+  HostKv at_host;
+  at_host.attention = AttentionAt::host;
+  for (const std::uint32_t mini_batches : {1U, 2U}) {
+    const PlannerInputs in = inputs_of(model, mini_batches);
+    const Outcome on_gpu = run(model, *GpuOnly().plan(in), mini_batches);
+    const Outcome copied = run(model, *HostKv().plan(in), mini_batches);
+    const Outcome in_place = run(model, *at_host.plan(in), mini_batches);
+    for (const Outcome* out : {&on_gpu, &copied, &in_place}) {
+      CHECK(out->tokens == reference.generated());
+      CHECK(out->digest == reference.attention_digest());
+      CHECK(out->kept == model.shape.layers * mini_batches);  // nothing stays but the caches
+    }
+    const Bytes weights = model.shape.weight_bytes();
+    CHECK(on_gpu.gpu == cache + weights);
+    CHECK(copied.gpu == weights);
+    CHECK(copied.host == cache);
+    CHECK(in_place.host == cache);
+  }
 }

@@ -233,7 +233,9 @@ void Executor::finish(Node& n) {
     if (n.op.kind == OpKind::finish_layer) record.layer_computed[layer] = now_;
   }
   backend_.end(n.op);
-  if (observer_) observer_({n.op.id, n.op.kind, n.op.resource, n.op.tag, n.begin, now_});
+  if (!observer_) return;
+  const auto* const link = std::get_if<LinkWork>(&n.op.work);
+  observer_({n.op.id, n.op.kind, n.op.resource, n.op.tag, n.begin, now_, link ? link->bytes : Bytes{}});
 }
 
 }  // namespace csdsim::host

@@ -51,6 +51,7 @@ struct OperationRecord {
   OpTag tag;
   SimTime start;
   SimTime end;
+  Bytes moved = {};  ///< by a transfer
 };
 
 /// A step ends when the last of its mini-batches has sampled. Operations that are still running are not part of it.

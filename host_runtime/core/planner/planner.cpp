@@ -22,6 +22,12 @@ OperationId OperationSink::add(OpKind kind, Resource resource, const OpTag& tag,
 
 std::vector<Operation> OperationSink::take() { return std::exchange(operations_, {}); }
 
+std::uint64_t BatchLengths::longest_contexts() const {
+  std::uint64_t tokens = 0;
+  for (const std::uint32_t prompt : prompt_tokens) tokens += prompt + std::uint64_t{decode_steps()};
+  return tokens;
+}
+
 void BatchLengths::validate() const {
   if (prompt_tokens.empty()) throw UserError("workload: the batch is empty");
   for (std::size_t i = 0; i < prompt_tokens.size(); ++i)

@@ -46,6 +46,8 @@ struct BatchLengths {
   std::uint32_t output_tokens = 1;
 
   std::uint32_t decode_steps() const { return output_tokens - 1; }
+  /// Tokens in the cache after the last step, over all sequences.
+  std::uint64_t longest_contexts() const;
   /// Throws UserError for an empty batch, an empty prompt or no output.
   void validate() const;
 };

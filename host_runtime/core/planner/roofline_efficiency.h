@@ -13,6 +13,9 @@ struct RooflineEfficiency {
   Ratio attention_prefill = Ratio::of(5, 10);
   Ratio attention_decode = Ratio::of(8, 10);
   Ratio elementwise = Ratio::of(8, 10);
+
+  /// The same share for all operators.
+  static constexpr RooflineEfficiency all(Ratio share) { return {share, share, share, share, share}; }
 };
 
 void describe(ParamVisitor& v, RooflineEfficiency& c);

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "host_runtime/core/planner/systems/gpu_only/gpu_only.h"
+#include "host_runtime/core/planner/systems/host_kv/host_kv.h"
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 
 namespace csdsim::host {
@@ -14,6 +16,8 @@ SystemKinds builtin_systems() {
   SystemKinds systems("offload system");
   systems.add<InstinferDense>();
   systems.add<InstinferSparf>();
+  systems.add<GpuOnly>();
+  systems.add<HostKv>();
   return systems;
 }
 

@@ -1,0 +1,92 @@
+// The common part of systems that compute layer by layer on the GPU: which differ in where K and V go and who attends.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "host_runtime/core/planner/planner.h"
+
+namespace csdsim::host {
+
+/// Prefill: for each layer and mini-batch, the GPU projects q, k, v, attends over the prompts and finishes the layer,
+/// while a system keeps K and V. Decode: the GPU projects q, k, v of one token per sequence, a system attends, the GPU
+/// finishes the layer. Mini-batches do not depend on each other, so that one may use the GPU while another one waits.
+/// Weights stay in GPU memory.
+class LayerPlanner : public Planner {
+ public:
+  std::vector<PlacedTensor> resident() const override;
+  bool next_step(OperationSink& sink) final;
+
+ protected:
+  using Ids = std::vector<OperationId>;
+
+  /// A layer of a mini-batch in the step that is being emitted.
+  struct Part {
+    OpTag tag;
+    Share sequences;
+    std::span<const std::uint32_t> prompts;  ///< tokens of each sequence's prompt
+    std::uint64_t tokens = 0;                ///< that the step adds, over all sequences
+
+    std::uint32_t layer() const { return tag.layer->value; }
+    std::uint32_t mini_batch() const { return tag.mini_batch.value; }
+  };
+  /// Attention outputs at the GPU, and the operations after which they are there.
+  struct Outputs {
+    Ids ready;
+    std::vector<TensorName> tensors;
+  };
+
+  /// K and V are split by `shards`, KV heads that cover the model. Throws UserError for inconsistent sizes
+  /// (mini-batches and batch).
+  LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> shards);
+
+  /// Operations that have to end before the prefill may compute K and V of this part: room for them.
+  virtual Ids room_for(const Part&) const { return {}; }
+  /// K and V of the prefill, which `projected` makes, go where the system keeps them.
+  virtual void keep(OperationSink& sink, const Part& part, OperationId projected) = 0;
+  /// k and v of the new tokens join the cache, and their queries attend.
+  virtual Outputs attend(OperationSink& sink, const Part& part, OperationId projected) = 0;
+  /// The last operation of a decode step has been emitted.
+  virtual void step_emitted() {}
+
+  const PlannerInputs& inputs() const { return in_; }
+  const ModelShape& model() const { return in_.model; }
+  const std::vector<HeadRange>& shards() const { return shards_; }
+  std::size_t mini_batches() const { return mini_batches_.size(); }
+  /// Tokens in the cache of the part's sequences after the step, together.
+  std::uint64_t context(const Part& part) const;
+
+  /// A transfer of tensors over the GPU's link, after `deps`. The source drops them, unless it is to keep its copy.
+  static OperationId transfer(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload, Ids deps,
+                              const std::vector<SizedTensor>& tensors, bool keep_copy = false);
+  /// K and V at `place` before the first step of a span without the prefill.
+  std::vector<PlacedTensor> caches_at(Place place) const;
+
+  SizedTensor new_kv(const Part& part, HeadRange heads) const;
+  SizedTensor queries(const Part& part, HeadRange heads) const;
+  SizedTensor attention_output(const Part& part, HeadRange heads) const;
+  /// K and V of the part's sequences after the step, and before it.
+  SizedTensor cache(const Part& part, HeadRange heads) const;
+  SizedTensor cache_before(const Part& part, HeadRange heads) const;
+
+ private:
+  void prefill(OperationSink& sink);
+  void decode(OperationSink& sink, std::uint32_t step);
+  Part part_of(OpTag tag) const;
+  /// Emits the embeddings; returns the operation that makes the input of the first layer, for each mini-batch.
+  Ids embed(OperationSink& sink, Phase phase, std::uint32_t step);
+  void sample(OperationSink& sink, Phase phase, std::uint32_t step, const Ids& hidden);
+  SizedTensor hidden_states(const Part& part) const;
+  TensorUses projections(const Part& part) const;
+  TensorUses layer_end(const Part& part, std::vector<TensorName> outputs) const;
+
+  PlannerInputs in_;
+  std::vector<HeadRange> shards_;
+  std::vector<Share> mini_batches_;  ///< sequences of each mini-batch
+  bool prefill_done_ = false;
+  std::uint32_t decoded_ = 0;
+  Ids sampled_;  ///< [mini_batch] the previous step's sample; empty before the first step
+};
+
+}  // namespace csdsim::host

@@ -1,0 +1,35 @@
+// Everything in GPU memory: what offloading is compared with, for batches that fit.
+#pragma once
+
+#include "host_runtime/core/planner/layer_planner.h"
+#include "host_runtime/core/planner/system.h"
+
+namespace csdsim::host {
+
+/// Weights, activations, K and V stay in GPU memory, and the GPU attends. The drives do nothing.
+class GpuOnly final : public CopyableSystem<GpuOnly> {
+ public:
+  static constexpr std::string_view kKind = "gpu-only";
+  static constexpr std::string_view kDoc = "Nothing is offloaded: weights, K and V have to fit into GPU memory.";
+
+  void describe(ParamVisitor&) override {}
+  void check(config::Problems&, const SystemContext&) const override {}
+  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  std::string_view method() const override { return "dense"; }
+  MethodSettings method_settings() const override { return {}; }
+  std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings&) const override { return {}; }
+};
+
+/// The plan of GpuOnly.
+class GpuOnlyPlanner final : public LayerPlanner {
+ public:
+  explicit GpuOnlyPlanner(const PlannerInputs& inputs) : LayerPlanner(inputs, shard_heads(inputs.model.kv_heads, 1)) {}
+  std::vector<PlacedTensor> resident() const override;
+
+ private:
+  void keep(OperationSink& sink, const Part& part, OperationId projected) override;
+  Outputs attend(OperationSink& sink, const Part& part, OperationId projected) override;
+};
+
+}  // namespace csdsim::host

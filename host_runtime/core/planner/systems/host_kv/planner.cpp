@@ -1,0 +1,86 @@
+#include "host_runtime/core/planner/systems/host_kv/planner.h"
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace csdsim::host {
+
+HostKvPlanner::HostKvPlanner(const PlannerInputs& inputs, AttentionAt attention, std::uint32_t kv_buffers)
+    : LayerPlanner(inputs, shard_heads(inputs.model.kv_heads, 1)),
+      attention_(attention),
+      kv_buffers_(kv_buffers),
+      stored_(mini_batches(), std::vector<Ids>(inputs.model.layers)),
+      freed_(mini_batches()) {
+  if (kv_buffers_ == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
+}
+
+std::vector<PlacedTensor> HostKvPlanner::resident() const {
+  std::vector<PlacedTensor> tensors = LayerPlanner::resident();
+  for (PlacedTensor& cache : caches_at(Place::host())) tensors.push_back(std::move(cache));
+  return tensors;
+}
+
+LayerPlanner::Ids HostKvPlanner::room_for(const Part& part) const {
+  if (part.layer() < kv_buffers_) return {};
+  return stored_[part.mini_batch()][part.layer() - kv_buffers_];
+}
+
+void HostKvPlanner::store(OperationSink& sink, const Part& part, Ids after) {
+  const HeadRange heads = shards().front();
+  const SizedTensor kv = new_kv(part, heads);
+  const OperationId moved =
+      transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, std::move(after), {kv});
+  // The transfer writes to the cache: no work of its own.
+  const OperationId appended =
+      sink.add(OpKind::append_kv, Resource::host(), part.tag, ComputeWork{.launches = 0}, {moved},
+               {.reads = {kv.name}, .writes = {cache(part, heads)}, .drops = {{kv.name, Place::host()}}});
+  stored_[part.mini_batch()][part.layer()] = {appended};
+}
+
+void HostKvPlanner::keep(OperationSink& sink, const Part& part, OperationId projected) {
+  store(sink, part, {projected});
+}
+
+LayerPlanner::Outputs HostKvPlanner::attend(OperationSink& sink, const Part& part, OperationId projected) {
+  return attention_ == AttentionAt::gpu ? attend_at_gpu(sink, part, projected) : attend_at_host(sink, part, projected);
+}
+
+LayerPlanner::Outputs HostKvPlanner::attend_at_gpu(OperationSink& sink, const Part& part, OperationId projected) {
+  const HeadRange heads = shards().front();
+  Ids& freed = freed_[part.mini_batch()];
+  Ids before = stored_[part.mini_batch()][part.layer()];
+  if (freed.size() >= kv_buffers_) before.push_back(freed[freed.size() - kv_buffers_]);
+  const OperationId copied = transfer(sink, ResourceKind::host_to_gpu, part.tag, LinkPayload::kv, std::move(before),
+                                      {cache_before(part, heads)}, true);
+  const TensorName q = queries(part, heads).name, kv = new_kv(part, heads).name;
+  const SizedTensor output = attention_output(part, heads), kept = cache(part, heads);
+  const OperationId attention = sink.add(
+      OpKind::attention, Resource::gpu(), part.tag, model().decode_attention(part.sequences.count, context(part)),
+      {projected, copied},
+      {.reads = {q, kv, kept.name}, .writes = {output, kept}, .drops = {{q, Place::gpu()}, {kept.name, Place::gpu()}}});
+  freed.push_back(attention);
+  if (freed.size() > kv_buffers_) freed.erase(freed.begin());
+  store(sink, part, {attention});
+  return {{attention}, {output.name}};
+}
+
+LayerPlanner::Outputs HostKvPlanner::attend_at_host(OperationSink& sink, const Part& part, OperationId projected) {
+  const HeadRange heads = shards().front();
+  const SizedTensor q = queries(part, heads), kv = new_kv(part, heads);
+  const SizedTensor output = attention_output(part, heads), kept = cache(part, heads);
+  Ids before = {transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, {q, kv})};
+  Ids& stored = stored_[part.mini_batch()][part.layer()];
+  before.insert(before.end(), stored.begin(), stored.end());
+  const OperationId attention =
+      sink.add(OpKind::attention, Resource::host(), part.tag,
+               model().decode_attention(part.sequences.count, context(part)), std::move(before),
+               {.reads = {q.name, kv.name, kept.name},
+                .writes = {output, kept},
+                .drops = {{q.name, Place::host()}, {kv.name, Place::host()}}});
+  stored = {attention};
+  return {{transfer(sink, ResourceKind::host_to_gpu, part.tag, LinkPayload::activations, {attention}, {output})},
+          {output.name}};
+}
+
+}  // namespace csdsim::host
