@@ -134,7 +134,7 @@ TEST_CASE("a longer context, a slower link or a slower processor never makes a r
     CAPTURE(trial);
     experiment::GenerationSetup setup = setup_of(trial % 3 == 0 ? "gpu-only" : "host-kv");
     if (trial % 3 == 2) attend_at_host(setup);
-    setup.plan.mini_batches = 1 + rng() % 3;
+    setup.plan.mini_batches = 1 + static_cast<std::uint32_t>(rng() % 3);
     setup.gpu_link.bandwidth = Bandwidth{1'000'000'000 + rng() % 30'000'000'000};
     for (std::uint32_t& prompt : setup.plan.workload.prompt_tokens)
       prompt = 100 + static_cast<std::uint32_t>(rng() % 900);
