@@ -12,7 +12,7 @@
 #include "host_runtime/core/decoder.h"
 #include "host_runtime/core/kv_cache.h"
 #include "host_runtime/core/planner/planner.h"
-#include "host_runtime/core/sampling.h"
+#include "host_runtime/core/token_sampling.h"
 
 namespace csdsim::host {
 
