@@ -45,7 +45,7 @@ void add_sweep(CLI::App& cli, int& status) {
   sweep_command->add_option("--format", sweep->format, "table, json or csv")
       ->transform(CLI::CheckedTransformer(formats));
   sweep_command->add_flag("--resume", sweep->resume,
-                          "Keep points that were already computed from the same configuration");
+                          "Keep points that were already computed from the same configuration and by the same program");
   sweep_command->add_flag("-q,--quiet", sweep->quiet, "No progress on stderr");
   sweep_command->callback([sweep, &status] { status = app::sweep(*sweep); });
 }

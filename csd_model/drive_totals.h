@@ -1,4 +1,4 @@
-// What drives have done since some moment: one set of totals for results, phases and energy.
+// The work of drives in a period of time: one set of totals for results, phases and energy.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ struct DriveTotalsOf {
 
   Time array_busy() const { return read_busy + program_busy + erase_busy; }
 
-  /// Pointers to all fields: the one place that lists them, for everything that treats them alike.
+  /// Pointers to all fields, for code that treats all of them the same way. The only list of the fields.
   static constexpr auto fields() {
     using T = DriveTotalsOf;
     return std::tuple(&T::elapsed, &T::read_busy, &T::program_busy, &T::erase_busy, &T::channel_busy, &T::to_host_busy,
@@ -56,10 +56,10 @@ struct DriveTotalsOf {
   friend DriveTotalsOf operator-(DriveTotalsOf a, const DriveTotalsOf& b) { return a -= b; }
 };
 
-/// What a drive counts.
+/// The counts of a drive, as integers.
 using DriveTotals = DriveTotalsOf<std::uint64_t, SimTime>;
 
-/// The same as real numbers, times in seconds: what may be scaled, as estimates of sampled runs are.
+/// The same as real numbers, times in seconds. Estimates of sampled runs scale these.
 using DriveWork = DriveTotalsOf<double, double>;
 
 static_assert(sizeof(DriveWork) == std::tuple_size_v<decltype(DriveWork::fields())> * sizeof(double),

@@ -22,7 +22,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// What a point says on stderr.
+/// The file with a point's stderr.
 std::filesystem::path messages(const std::filesystem::path& out) { return out / "stderr.txt"; }
 
 }  // namespace

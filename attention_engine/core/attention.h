@@ -29,7 +29,7 @@ class DenseAttention {
   std::vector<float> weights_;  ///< [G][S]
 };
 
-/// Token scores of HillInfer (reference 8.1, score_agg = sum_raw) for one KV head: scores[j] = sum_g q[g] . k[j],
+/// Token scores of HillInfer (docs/algorithms.md, HillInfer scoring) for one KV head: scores[j] = sum_g q[g] . k[j],
 /// without softmax or scaling. scores is [S]. The score of a layer is the sum over its heads, to be taken in head
 /// order.
 void score_head(const KvSource& source, HeadKey key, std::span<const float> q, std::uint32_t group,

@@ -32,17 +32,17 @@ enum class EngineMemory : std::uint8_t { sram, dram };
 struct EngineConfig {
   Frequency clock{285'000'000};                     ///< InstInfer V-A
   std::uint32_t kernels = 2;                        ///< attention kernels (GeMV and softmax), InstInfer IV-B
-  std::uint32_t macs_per_cycle = 128;               ///< multiply-accumulates a cycle of one kernel; assumed
-  std::uint32_t softmax_per_cycle = 8;              ///< exponentials a cycle of one kernel; assumed
-  std::uint32_t argtopk_per_cycle = 1;              ///< elements a cycle that the one argtopk unit takes in; assumed
+  std::uint32_t macs_per_cycle = 128;               ///< multiply-accumulates per cycle and kernel; assumed
+  std::uint32_t softmax_per_cycle = 8;              ///< exponentials per cycle and kernel; assumed
+  std::uint32_t argtopk_per_cycle = 1;              ///< elements per cycle that the argtopk unit takes in; assumed
   std::uint32_t jobs_in_flight = 16;                ///< head jobs between start and end; assumed
   Bytes buffer = Bytes::mib(1);                     ///< for scores and selected rows, see job_footprint(); assumed
   EngineMemory buffer_memory = EngineMemory::sram;  ///< for whoever owns controller DRAM; the engine does not ask
   Intake intake = Intake::automatic;
 
-  /// Page buffers of a channel in the flash controllers; 0: unlimited. A page read holds one from when it is issued
-  /// until a kernel is through with it, and is issued when it gets one: as a phase may have more pages than there are
-  /// buffers, not with Intake::phase. The flash has to take the phase RELEASE_BUFFERS (nfc/sysc/flash_payload.h).
+  /// Page buffers per channel in the flash controllers; 0: unlimited. A page read waits until it gets a buffer, and
+  /// holds it until a kernel has processed the page. Not with Intake::phase, because a phase may have more pages than
+  /// there are buffers. The flash must support the phase RELEASE_BUFFERS (nfc/sysc/flash_payload.h).
   std::uint32_t page_buffers = 0;
   FlashGeometry geometry;  ///< which channel a page is on; used with page_buffers
 

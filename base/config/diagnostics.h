@@ -1,4 +1,5 @@
-// Collects all errors of a configuration, so that the user sees them at once.
+// Collects all errors of a configuration, so that the user sees them at once. Messages about unknown keys are made in
+// reader.cpp.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// An offload system of your own in a shared library: InstInfer with dense attention, but without any overlap. Comparing
-// it with instinfer-dense tells what overlap buys.
+// A user's offload system in a shared library: InstInfer with dense attention, but without any overlap. Comparing it
+// with instinfer-dense shows the gain of overlap.
 //
 // csdsim loads it where a scenario says `plugins: [serial.so]`; then `system: {kind: serial}` is a system like any
 // other, in list, describe, check, run, sweep, and in `simulation.compare`.
@@ -15,7 +15,7 @@ namespace serial {
 
 using namespace csdsim;
 
-/// After which operations the next one may start.
+/// Which operations wait for the one before them.
 enum class Wait : std::uint8_t { operation, step };
 
 /// The operations of another planner, each of which also waits for the one before it.
@@ -86,7 +86,8 @@ struct EnumValues<serial::Wait> {
 }  // namespace csdsim
 
 void serial::Serial::describe(ParamVisitor& v) {
-  v.param("wait", wait_, "What waits for what is before it.", assumed("no overlap at all"));
+  v.param("wait", wait_, "Which operations wait for the one before them: every operation, or the first of each step.",
+          assumed("no overlap at all"));
 }
 
 CSDSIM_PLUGIN(registries.systems.add<serial::Serial>())

@@ -1,4 +1,4 @@
-// What every run of block commands is configured with, whoever makes the requests.
+// The configuration that all experiments with block commands share.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ namespace csdsim::experiment {
 enum class QueueAssignment : std::uint8_t { round_robin, stream };
 enum class Fill : std::uint8_t { none, sequential, random };
 
-/// What the drive holds before the first request.
+/// Content of the drive before the first request.
 struct PreconditionConfig {
-  std::optional<Fill> fill;  ///< unset: in the order of the pattern
-  Ratio overwrites{0, 1};    ///< of the working set, at random, after it was filled
+  std::optional<Fill> fill;  ///< unset: sequential for sequential patterns, else random
+  Ratio overwrites{0, 1};    ///< how often the working set is overwritten at random places after the fill
 };
 
 /// The parameters that block_io and trace share.
 struct BlockRunConfig {
   std::uint64_t warmup_requests = 0;
-  Ratio working_set{1, 1};                   ///< the default is the experiment's own
-  std::optional<std::uint32_t> queues = {};  ///< unset: all
+  Ratio working_set{1, 1};                   ///< share of the usable capacity; each experiment has its own default
+  std::optional<std::uint32_t> queues = {};  ///< unset: all I/O queues
   QueueAssignment queue_assignment = QueueAssignment::round_robin;
   PreconditionConfig precondition = {};
   std::optional<std::uint64_t> lose_completion = {};
@@ -39,12 +39,12 @@ template <>
 struct EnumValues<experiment::QueueAssignment> {
   static constexpr EnumValue<experiment::QueueAssignment> values[] = {
       {experiment::QueueAssignment::round_robin, "round_robin", "Requests take the queues in turn."},
-      {experiment::QueueAssignment::stream, "stream", "A stream stays on its queue: stream i on i mod queues."}};
+      {experiment::QueueAssignment::stream, "stream", "Stream i always uses queue i mod queues."}};
 };
 template <>
 struct EnumValues<experiment::Fill> {
   static constexpr EnumValue<experiment::Fill> values[] = {
-      {experiment::Fill::none, "none", "The drive is new: reads of what nobody wrote need no flash."},
+      {experiment::Fill::none, "none", "The drive is new: reads of blocks that were never written need no flash."},
       {experiment::Fill::sequential, "sequential", "The working set was written once, in order."},
       {experiment::Fill::random, "random", "The working set was written once, in random order."}};
 };

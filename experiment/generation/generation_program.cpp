@@ -84,7 +84,7 @@ GenerationOutcome GenerationProgram::outcome() {
 
 /// Pages are whole: the loads that a layer puts on planes differ by a page or two, and they do so in another way in
 /// each layer. Few pages per plane and layer, and so few layers, tell little about the others. The factors are what the
-/// runs of tests/integration/test_sampling.cpp need, rounded up.
+/// runs of tests/integration/test_sampled_runs.cpp need, rounded up.
 void GenerationProgram::add_placement_error(host::SamplingError& error, double prefill_pages,
                                             double decode_pages) const {
   constexpr double kPrefillPages = 5, kDecodePages = 3;

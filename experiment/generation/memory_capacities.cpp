@@ -18,7 +18,7 @@ void place_layers_left_out(host::TensorLedger& tensors, const host::Planner& who
     Bytes& sum = left_out[{tensor.place, tensor.name.what}];
     sum = sum > tensor.bytes ? sum - tensor.bytes : Bytes{};
   }
-  // A name that no plan over fewer layers uses.
+  // The layer id is one past the last, so that no tensor of a plan has this name.
   for (const auto& [at, bytes] : left_out)
     tensors.place({host::TensorName::kept(at.second, LayerId{layers}), at.first, bytes});
 }

@@ -1,4 +1,4 @@
-// What GPU and host memory hold at most, in generation runs.
+// Limits of GPU and host memory in generation runs.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,12 @@
 
 namespace csdsim::experiment {
 
-/// Tensors of a plan that exceed GPU or host memory are a UserError from now on.
+/// Sets the capacities of GPU and host memory. From then on, tensors that exceed them cause a UserError.
 void set_memory_capacities(host::TensorLedger& tensors, const platform::PlatformParams& platform);
 
-/// A plan over some layers of a model states what these keep. This counts what the others keep, which a sampled run
-/// leaves out: the residents of `whole`, a plan over all `layers`, beyond those of `part`.
+/// A sampled run executes `part`, a plan over some of the model's layers, but the memory also holds the resident
+/// tensors of the other layers. This adds them to the ledger: the difference between the residents of `whole`, the plan
+/// over all `layers`, and those of `part`.
 void place_layers_left_out(host::TensorLedger& tensors, const host::Planner& whole, const host::Planner& part,
                            std::uint32_t layers);
 

@@ -10,7 +10,7 @@ namespace csdsim::experiment {
 
 namespace {
 
-/// Page reads that a KV head takes to attend over `context` tokens.
+/// Page reads of one KV head for attention over `context` tokens.
 double pages_read(const GenerationSetup& setup, const KvFormat& format, std::uint32_t context) {
   const ftl::KvPageCount pages = format.layout.pages(context);
   const auto token_pages = static_cast<double>(pages.key + pages.value);
@@ -21,7 +21,7 @@ double pages_read(const GenerationSetup& setup, const KvFormat& format, std::uin
   return scored + std::min(token_pages, 2.0 * budget->tokens);
 }
 
-/// Part of the whole run that the setup's sample simulates.
+/// Share of the whole run that the setup's sample simulates.
 double share(const GenerationSetup& setup, const KvFormat& format) {
   return host::SamplingPlan(setup.plan.workload, setup.plan.model.layers, format.grouping, setup.sampling).share();
 }
@@ -34,7 +34,7 @@ void forecast(const GenerationHooks& hooks, double page_ops, std::string_view wh
                            seconds < 120 ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.0f} min", seconds / 60)));
 }
 
-/// The next sample: twice as much of whatever causes more than its part of the error.
+/// The next sample: doubles the layers or places whose share of the error is too large.
 host::SamplingSettings refined(host::SamplingSettings s, const host::SamplingError& error, double asked) {
   if (error.prefill > asked) s.prefill_layers *= 2;
   if (error.decode() <= asked) return s;
@@ -84,7 +84,7 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
     const double part = share(attempt, format);
     if (part > 0.5) return whole(fmt::format("a sample within {:.2g} % would cost half as much", 100 * asked));
     forecast(hooks, part * planned.total(), "a sample");
-    // Operations are traced once, of the sample that counts.
+    // A trace is recorded from the final sample only.
     GenerationOutcome out = run_generation(attempt, hooks.operation ? progress_only : hooks);
     if (out.error.largest() <= asked) return hooks.operation ? run_generation(attempt, hooks) : out;
     attempt.sampling = refined(attempt.sampling, out.error, asked);

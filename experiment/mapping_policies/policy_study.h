@@ -54,10 +54,10 @@ struct PolicyFigures {
   double dense_pages = 0;
   double dense_bound = 0;  ///< 2 pages per full token group, 1 where K and V share a page
   double score_pages = 0;  ///< phase A of SparF
-  double score_bound =
-      0;  ///< |E| per window, and one page per token group that is in no window yet (algorithms.md 3.3)
+  /// |E| per window, and one page per token group that is in no window yet (docs/algorithms.md, Step A and Tail).
+  double score_bound = 0;
   double attend_pages = 0;  ///< phase B
-  double attend_bound = 0;  ///< 2|U|, |U| where K and V share a page (algorithms.md 3.4)
+  double attend_bound = 0;  ///< 2|U|, |U| where K and V share a page (docs/algorithms.md, Step B)
   double lookups = 0;       ///< map lookups of a sparse attend
 
   double dense_imbalance = 0;  ///< pages of the busiest channel over the mean of all channels

@@ -70,7 +70,7 @@ void register_statistics(Statistics& statistics, const KvFtlStats& stats);
 
 /// The KV cache of many sequences under one mapping policy (kv_policy.h). K may be kept twice: in token pages and, once
 /// a window of tokens is complete, component-major in embedding pages; V in token pages only (InstInfer;
-/// reference/algorithms.md 3.2 to 3.5).
+/// docs/algorithms.md, Layouts to Tail).
 ///
 /// State changes at once; timing follows from the page operations that are returned. A page whose program has not
 /// completed is readable in DRAM: planning a read of it costs no flash operation. Everything that holds a sequence's

@@ -1,4 +1,4 @@
-// Page arithmetic of the two KV layouts. InstInfer; reference/algorithms.md 3.2 to 3.5.
+// Page arithmetic of the two KV layouts. InstInfer; docs/algorithms.md, Layouts to Tail.
 #pragma once
 
 #include <cstdint>

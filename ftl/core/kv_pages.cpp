@@ -35,7 +35,8 @@ PhysicalPageAddress KvFtl::Pages::take(PlaneId wanted, AppendPoint point) {
     programs_->push_back(ftl_.op(*ppa, PageOpKind::program, op_class_));
     const BlockId block = ftl_.blocks_.block_of(*ppa);
     MediaFaults* const faults = ftl_.faults_;
-    // What was booked before the last spare block went must find room: the append that sees it go ends well.
+    // Programs do not fail once the last spare block is used: space was reserved for the append in progress, and it
+    // must complete.
     if (faults == nullptr || ftl_.blocks_.read_only() ||
         !faults->program_fails(*ppa, ftl_.blocks_.erase_count(block))) {
       ++taken_;

@@ -1,4 +1,5 @@
-// The order in which consecutive pages visit the planes of the drive.
+// The order in which consecutive pages of the block namespace visit the planes of the drive. KV pages are placed by
+// ftl/policies/head_stripe.h instead (only policy page_l2p uses this order).
 #pragma once
 
 #include <array>

@@ -19,7 +19,8 @@ StripeSlot head_stripe(const FlashGeometry& geometry, const KvPageId& page, cons
   const std::uint64_t channels = geometry.channels;
   const std::uint64_t base =
       std::uint64_t{page.key.sequence.value} * sequence.shape.kv_heads + page.key.head.value + page.key.layer.value;
-  // Counting the rounds in as well makes the starts of all heads cover every plane.
+  // Heads whose first pages are on the same channel differ in base / channels. Adding it to the row gives them
+  // different planes, so that the first pages of all heads cover every plane.
   const std::uint64_t apart = std::max<std::uint64_t>(1, geometry.planes_per_channel() / channels);
   std::uint64_t channel = base;
   std::uint64_t row = base / channels + base % channels * apart;
@@ -28,7 +29,7 @@ StripeSlot head_stripe(const FlashGeometry& geometry, const KvPageId& page, cons
     row += geometry.planes_per_channel() / 2;
   } else if (page.kind == PageKind::embedding &&
              sequence.layout.embedding_pages(sequence.layout.window(page.window)) % channels == 0) {
-    // Where a window fills whole rounds, the next one would start on the same channel: turn it by one.
+    // A window that fills whole rounds would let the next one start on the same channel: shift by one per window.
     channel += page.window;
   }
   const std::uint64_t position = position_of(page, sequence.layout);

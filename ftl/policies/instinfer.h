@@ -6,7 +6,7 @@
 
 namespace csdsim::ftl {
 
-/// InstInfer IV-C (reference/algorithms.md 3.2): K in token groups and in embedding groups, V in token groups, each
+/// InstInfer IV-C (docs/algorithms.md, Layouts): K in token groups and in embedding groups, V in token groups, each
 /// page of one head; the groups of a head striped over all channels (head_stripe), blocks shared by all heads.
 ///
 /// Optimises: one head's pages come from all channels at once, dense or sparse; a flush of many heads covers all

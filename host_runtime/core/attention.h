@@ -80,7 +80,7 @@ class HeadAttention : public AttentionMethod {
 };
 
 /// softmax(q K^T / sqrt(d)) V: scores in token order, maximum, exp and sum, values accumulated in token order, one
-/// division at the end (algorithms note, section 1).
+/// division at the end (docs/algorithms.md, Dense attention and merging).
 class DenseAttention final : public HeadAttention {
  public:
   std::string_view name() const override { return "dense"; }
@@ -106,7 +106,7 @@ struct SparqOptions {
   MeanValue mean = MeanValue::all;
 };
 
-/// SparQ (arXiv 2312.04985), paper's budget convention; values are those of SparF (algorithms note, section 2).
+/// SparQ (arXiv 2312.04985), paper's budget convention; values are those of SparF (docs/algorithms.md, SparQ).
 /// The r components with the largest sum of |q| over the group score all tokens; the k best are attended to exactly.
 /// With at most k tokens it is dense attention. Ties go to the lower index.
 class SparqAttention final : public HeadAttention {

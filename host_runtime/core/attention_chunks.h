@@ -11,13 +11,13 @@ struct ChunkOptions {
   std::uint32_t leaf = 8;    ///< smallest chunk that is still bounded; a power of two, at most `chunk`
 };
 
-/// Chunk bounds in the manner of LeoAM (arXiv 2506.20187), algorithms note, section 7. The abstract of a chunk is the
-/// smallest and largest value of every key component. For a query, U = sum_i max(q_i min_i, q_i max_i) bounds q.k of
-/// its tokens from above and B, with min, from below; both are summed over the KV group. A chunk is dropped when U is
-/// below the k-th largest lower bound of a token, kept when B is above the (k+1)-th largest upper bound, and split in
-/// two otherwise. Chunks of leaf size that are still undecided rank by U. Tokens of the best chunks are taken, largest
-/// U first, of equals the older, until k are there; of the last chunk the newest ones. The current token is always
-/// among them.
+/// Chunk bounds in the manner of LeoAM (arXiv 2506.20187; docs/algorithms.md, Chunk bounds). The abstract of a chunk is
+/// the smallest and largest value of every key component. For a query, U = sum_i max(q_i min_i, q_i max_i) bounds q.k
+/// of its tokens from above and B, with min, from below; both are summed over the KV group. A chunk is dropped when U
+/// is below the k-th largest lower bound of a token, kept when B is above the (k+1)-th largest upper bound, and split
+/// in two otherwise. Chunks of leaf size that are still undecided rank by U. Tokens of the best chunks are taken,
+/// largest U first, of equals the older, until k are there; of the last chunk the newest ones. The current token is
+/// always among them.
 ///
 /// LeoAM adapts chunk sizes by how skewed attention is; splitting where the bounds do not decide does so too, but the
 /// paper's own rule is not known here. With chunk = leaf it is a method of fixed chunks (Quest, arXiv 2406.10774).

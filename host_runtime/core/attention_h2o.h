@@ -19,11 +19,11 @@ struct H2oOptions {
   H2oRank rank = H2oRank::sum;
 };
 
-/// H2O (arXiv 2306.14048), algorithms note, section 4. Every kept token has the softmax weight that queries have given
-/// it so far, summed over the KV group: those of the prompt first. After the prompt the newest tokens stay and, of the
-/// rest, the heaviest. A step attends to what is kept and to its own token, then evicts the lightest token (of equals
-/// the oldest) outside the recent window until the capacity is met. A sequence whose prompt was not seen starts with
-/// weights of 0.
+/// H2O (arXiv 2306.14048; docs/algorithms.md, H2O and windows). Every kept token has the softmax weight that queries
+/// have given it so far, summed over the KV group: those of the prompt first. After the prompt the newest tokens stay
+/// and, of the rest, the heaviest. A step attends to what is kept and to its own token, then evicts the lightest token
+/// (of equals the oldest) outside the recent window until the capacity is met. A sequence whose prompt was not seen
+/// starts with weights of 0.
 class H2oAttention final : public AttentionMethod {
  public:
   /// UserError if the capacity is 0, or a number below `recent`.

@@ -18,9 +18,9 @@ struct ImportanceOptions {
   ScoreAggregate aggregate = ScoreAggregate::sum_raw;
 };
 
-/// Importance of HillInfer, algorithms note, section 8.1: imp[j] = sum over heads of q . k[j], neither scaled nor
-/// exponentiated, in integers: q is symmetric INT8 with one scale per query head, k is symmetric INT8 or INT4 with one
-/// scale per token and head. The k best tokens and the current one are attended to with their fp16 keys and values.
+/// Importance of HillInfer (docs/algorithms.md, HillInfer scoring): imp[j] = sum over heads of q . k[j], neither scaled
+/// nor exponentiated, in integers: q is symmetric INT8 with one scale per query head, k is symmetric INT8 or INT4 with
+/// one scale per token and head. The k best tokens and the current one are attended to with their fp16 keys and values.
 class ImportanceAttention final : public AttentionMethod {
  public:
   /// UserError if the budget is 0 or bits is neither 8 nor 4.

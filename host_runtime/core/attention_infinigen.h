@@ -14,7 +14,7 @@ struct InfinigenOptions {
   std::uint32_t dense_layers = 2;                ///< first layers that fetch everything
 };
 
-/// InfiniGen (arXiv 2406.19707), algorithms note, section 6. Of the prompt each KV head learns an orthogonal A that
+/// InfiniGen (arXiv 2406.19707; docs/algorithms.md, InfiniGen). Of the prompt each KV head learns an orthogonal A that
 /// concentrates its queries in few columns (right singular vectors of the queries), the columns C with the largest sum
 /// of |q A|, and keeps k A of these. While the layer before is computed, a query speculated from that layer's input
 /// scores all earlier tokens by C, summed over the KV group; n' is the mean over the heads of how many come within the

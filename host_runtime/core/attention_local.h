@@ -10,8 +10,8 @@ struct LocalOptions {
   std::uint32_t sinks = 0;   ///< first tokens that are kept too; StreamingLLM (arXiv 2309.17453) keeps 4
 };
 
-/// Softmax over the newest tokens, the current one included, and the first ones (algorithms note, section 5). Nothing
-/// stands in for the others.
+/// Softmax over the newest tokens, the current one included, and the first ones (docs/algorithms.md, H2O and windows).
+/// Nothing stands in for the others.
 class LocalAttention final : public HeadAttention {
  public:
   /// UserError if the budget is 0.

@@ -154,13 +154,13 @@ const std::vector<MethodInfo>& attention_methods() {
        BudgetKind::tokens, false, infinigen},
       {"leoam", "Chunk bounds in the manner of LeoAM (arXiv 2506.20187): chunks are bounded, split, dropped.",
        BudgetKind::tokens, false, leoam},
-      {"int8", "HillInfer's importance in INT8, summed over the heads: one list of tokens a layer.", BudgetKind::tokens,
-       false, importance<8, ScoreAggregate::sum_raw>, kInt8Keys},
+      {"int8", "HillInfer's importance in INT8, summed over the heads: one list of tokens per layer.",
+       BudgetKind::tokens, false, importance<8, ScoreAggregate::sum_raw>, kInt8Keys},
       {"int4", "The same with INT4 keys.", BudgetKind::tokens, false, importance<4, ScoreAggregate::sum_raw>,
        kInt4Keys},
-      {"int8-per-head", "INT8 importance with a list a KV head.", BudgetKind::tokens, false,
+      {"int8-per-head", "INT8 importance with one list per KV head.", BudgetKind::tokens, false,
        importance<8, ScoreAggregate::per_head>, kInt8Keys},
-      {"int4-per-head", "INT4 importance with a list a KV head.", BudgetKind::tokens, false,
+      {"int4-per-head", "INT4 importance with one list per KV head.", BudgetKind::tokens, false,
        importance<4, ScoreAggregate::per_head>, kInt4Keys}};
   return all;
 }

@@ -8,7 +8,7 @@
 
 #include "host_runtime/core/attention_provider.h"
 #include "host_runtime/core/decoder.h"
-#include "host_runtime/core/sampling.h"
+#include "host_runtime/core/token_sampling.h"
 
 namespace csdsim::host {
 

@@ -1,4 +1,4 @@
-// Files of a drive, read and written by threads of the host.
+// File operations: threads of the host read and write files on a drive.
 #pragma once
 
 #include <cstdint>
@@ -17,32 +17,31 @@
 
 namespace csdsim::host {
 
-/// The path of pread() and pwrite() over a drive's block namespace, without a page cache: every read reaches the drive.
-/// (A page cache is not modelled yet.)
+/// Models pread() and pwrite() on the block namespace of a drive. There is no page cache: every read reaches the drive.
 ///
-/// A file operation is cut into I/Os of io_size (FileTable::cut). `threads` threads serve the I/Os of all operations
-/// and files in the order in which they came. A thread spends io_overhead on each of its I/Os, and waits for the drive
-/// before it takes the next one. With a copy_bandwidth the drive's DMA ends in an I/O buffer in host memory, and the
-/// thread copies the wanted bytes from there (a write: to there, before the drive is asked); without, it goes directly
-/// to the memory of the operation. So one thread takes n x (io_overhead + time of the drive + bytes / copy_bandwidth).
+/// A file operation is cut into I/Os of at most io_size (FileTable::cut). `threads` threads serve the I/Os of all
+/// operations in order of arrival. For each I/O a thread spends io_overhead, then waits for the drive, then takes the
+/// next I/O. If copy_bandwidth is 0, the drive's DMA accesses the memory of the operation directly. Otherwise it
+/// accesses an I/O buffer in host memory, and the thread copies the bytes: after the drive's read, or before its write.
+/// One thread thus takes n x (io_overhead + time of the drive + bytes / copy_bandwidth) for n I/Os.
 ///
-/// The time of the driver itself (platform.host.io_overhead) is part of the drive's.
+/// The time of the NVMe driver (platform.host.io_overhead) is part of the time of the drive.
 class FileBackend final : public OperationBackend {
  public:
   struct Totals {
     std::uint64_t ios = 0;
-    Bytes wanted;         ///< what operations asked for
+    Bytes wanted;         ///< requested by operations
     Bytes transferred;    ///< whole blocks, to and from drives
     Bytes copied;         ///< between I/O buffers and memory
-    SimTime thread_time;  ///< in overheads and copies, over all threads
+    SimTime thread_time;  ///< spent on overheads and copies, summed over the threads
   };
 
-  /// `files` has a table per drive, by its index. `data` is null in timing runs. All references must outlive this.
+  /// `files` has one table per drive, by drive index. `data` is null in timing runs. All references must outlive this.
   FileBackend(DriveCommands& commands, const std::vector<FileTable>& files, const FileIoConfig& config,
               OperationData* data);
 
-  /// InternalError for work that is not of a file, an operation that copies to GPU memory (a transfer does that), and
-  /// as FileTable::cut says.
+  /// InternalError for an operation that is not on a file, or that copies to or from GPU memory (use a transfer for
+  /// that). Also throws what FileTable::cut throws.
   std::optional<SimTime> start(const Operation& op, SimTime now) override;
 
   const Totals& totals() const { return totals_; }
@@ -61,7 +60,7 @@ class FileBackend final : public OperationBackend {
   bool writes(const Request& r) const { return r.op->kind == OpKind::write_file; }
   SimTime copy_time(const FileIo& io) const;
   void start_ios();
-  /// Spends a thread's time, then goes on.
+  /// Calls `then` after `duration` of a thread's time.
   void spend(SimTime duration, Callback<void()> then);
   void on_due();
   void ask_drive(const ActivePtr& a);

@@ -17,7 +17,7 @@
 
 namespace csdsim::nfc {
 
-/// Latencies by page type, a list for reads, programs or both, with an item a bit of the cell.
+/// Latencies by page type: a list for reads, for programs, or for both, with one item per bit of the cell.
 struct PageTypesConfig {
   CellType cell = CellType::tlc;
   std::vector<SimTime> read_latency;
@@ -104,7 +104,8 @@ template <>
 struct EnumValues<nfc::PlaneMode> {
   static constexpr EnumValue<nfc::PlaneMode> values[] = {
       {nfc::PlaneMode::independent, "independent", "Each plane works on its own."},
-      {nfc::PlaneMode::multi_plane, "multi_plane", "The planes of a die work together, on what waits for them."}};
+      {nfc::PlaneMode::multi_plane, "multi_plane",
+       "The planes of a die work together, on operations that wait at the same time."}};
 };
 template <>
 struct EnumValues<nfc::PlaneOrder> {

@@ -1,4 +1,5 @@
 // The flash of one drive as a timeline: exact times of page operations over channels, dies and planes, without events.
+// The times are computed in plain_timeline.cpp and general_timeline.cpp; this class chooses between the two.
 #pragma once
 
 #include <algorithm>

@@ -35,8 +35,11 @@ enum class PlaneOrder : std::uint8_t {
 /// What a read may interrupt.
 enum class Suspend : std::uint8_t { none, program, erase, program_erase };
 
-/// Latencies of array and bus. Defaults are those of the scenario's `flash` section: every feature beyond a read, a
-/// program and an erase is off. GeneralTimeline states the rules.
+/// Latencies of array and bus. GeneralTimeline states the rules.
+///
+/// The defaults here are for code that builds a FlashTiming itself. In a scenario, flash_timing() sets every field from
+/// FlashConfig. There, a key of the scenario counts first, then the drive's preset (scenario/presets/device.yaml), then
+/// the default of FlashConfig. By default every feature beyond a read, a program and an erase is off.
 struct FlashTiming {
   SimTime read_latency = SimTime::microseconds(50);      ///< tR, array to page register
   SimTime program_latency = SimTime::microseconds(600);  ///< tPROG, > 0

@@ -17,8 +17,8 @@
 // kv_score   87h  layer, n           method(8) G(8), d(16)  total_heads           total_scores
 // kv_fetch   8Bh  layer, d           token_count            head_count, 0         0
 //
-// method of kv_attend: 0 dense, 1 sparf, 2 dense_partial (since version 2 of Identify Controller's kv_version; a drive
-// of version 1 answers kv_bad_parameters). method of kv_score: 0.
+// method of kv_attend: 0 dense, 1 sparf, 2 dense_partial. dense_partial requires kv_version 2 in Identify Controller; a
+// drive of version 1 answers kv_bad_parameters. method of kv_score: 0.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +46,8 @@ static_assert(data_direction(kv_opcode::fork) == DataDirection::none);
 static_assert(data_direction(kv_opcode::score) == DataDirection::bidirectional);
 static_assert(data_direction(kv_opcode::fetch) == DataDirection::bidirectional);
 
-/// dense_partial is dense attention whose answer can be merged with attention over other tokens of the same heads: it
-/// has a section `softmax` as well (see KvAttend).
+/// dense_partial is dense attention that also returns the section `softmax` (see KvAttend), with which a host can merge
+/// the output with attention over other tokens of the same heads.
 enum class AttendMethod : std::uint8_t { dense = 0, sparf = 1, dense_partial = 2 };
 
 /// Flags of an AttendDescriptor.
@@ -119,11 +119,11 @@ struct KvAppend {
 /// [descriptor][head_count][d], all fp16, descriptors one after the other (head counts may differ). total_heads is
 /// the sum of their head counts (kv_shape_mismatch otherwise).
 ///
-/// dense_partial adds the section softmax, fp32 [descriptor][head_count*G][2]: m, the largest logit q . k / sqrt(d)
-/// over the head's tokens in the drive, and z, the sum of exp(logit - m) over them. `out` is the same as for dense,
-/// i.e. normalised: o = sum of exp(logit - m) v / z. Parts i over disjoint tokens merge to m = max m_i, w_i = z_i
-/// exp(m_i - m), o = sum w_i o_i / sum w_i (host_runtime/core/partial_attention.h). A head all of whose logits are -inf
-/// answers o = 0, m = -inf, z = 0, which merges as no tokens do.
+/// dense_partial adds the section softmax, fp32 [descriptor][head_count*G][2]. It contains m, the largest logit
+/// q . k / sqrt(d) over the head's tokens in the drive, and z, the sum of exp(logit - m) over these tokens. `out` is
+/// normalised, as for dense: o = (sum of exp(logit - m) v) / z. Parts i over disjoint tokens merge to m = max m_i,
+/// w_i = z_i exp(m_i - m), o = sum w_i o_i / sum w_i (host_runtime/core/partial_attention.h). If all logits of a head
+/// are -inf, the answer is o = 0, m = -inf, z = 0; such a part does not change the merged result.
 struct KvAttend {
   LayerId layer;
   std::uint16_t n = 0;  ///< descriptors, at least 1
@@ -162,8 +162,8 @@ constexpr Bytes align_section(Bytes b) {
   return {(b.value + kKvSectionAlignment - 1) / kKvSectionAlignment * kKvSectionAlignment};
 }
 
-/// Offsets of the sections of an attend buffer. `size` is what NDT stands for; the last section is padded as well.
-/// softmax is empty but for dense_partial.
+/// Offsets of the sections of an attend buffer. `size` is the size given by NDT; the last section is padded as well.
+/// The section softmax is empty unless the method is dense_partial.
 struct AttendLayout {
   Bytes q, k, v, out, softmax, size;
 };

@@ -1,5 +1,5 @@
-// Dense attention and SparQ written down once more, naively and in double precision, from reference/algorithms.md 1
-// and 2.
+// Dense attention and SparQ written down once more, naively and in double precision, from docs/algorithms.md
+// (Dense attention and merging, SparQ).
 #pragma once
 
 #include <algorithm>

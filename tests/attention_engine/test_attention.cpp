@@ -260,7 +260,7 @@ TEST_CASE("logits of -inf give zero, not NaN") {
   for (float x : dense(source, q, 1)) REQUIRE(x == 0.0f);
 }
 
-TEST_CASE("pages of both phases are those of reference 3.3 and 3.4") {
+TEST_CASE("pages of both phases are those of steps A and B in docs/algorithms.md") {
   const std::uint32_t d = 128, tokens = 1536 + 40 * 16 + 5, m = 8;  // T = 256: 8 windows, 8 more groups and 5 tokens
   MemoryKvSource source;
   source.add(kHead, {.tokens = tokens, .head_dim = d, .embedding_group = m}, kSeed);

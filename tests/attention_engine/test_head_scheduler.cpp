@@ -124,7 +124,7 @@ TEST_CASE("one SparF job: every stage begins when the one before it ends, to the
   CHECK(stats.phase_time[static_cast<std::size_t>(JobPhase::phase_b)].ps == kLatency.ps);
 }
 
-TEST_CASE("page counts follow reference 3.3 and 3.4, with the tail from token pages or from DRAM") {
+TEST_CASE("page counts are those of steps A and B in docs/algorithms.md, with the tail from token pages or from DRAM") {
   // T = 512: two windows; 31 groups and 9 tokens behind them.
   const CacheShape shape{.tokens = 1024 + 31 * 16 + 9, .embedding_group = 4};
   for (TailScoring tail : {TailScoring::token_pages, TailScoring::dram}) {

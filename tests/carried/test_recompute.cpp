@@ -1,4 +1,4 @@
-// K and V projected again from the inputs of the layers (KVPR, arXiv 2411.17089), in runs that carry data.
+// Recomputation of K and V from layer inputs (KVPR, arXiv 2411.17089) in runs that carry data.
 #include <catch2/catch.hpp>
 
 #include <filesystem>
@@ -32,7 +32,7 @@ struct Model {
         decoder(make_decoder(checkpoint.config, *checkpoint.weights, backend)),
         shape(ModelShape::of(checkpoint.config)) {}
 
-  /// Three prompts: together more rows than the backend multiplies one by one, and in decode fewer.
+  /// Three prompts. Together they have more rows than the backend multiplies one at a time; a decode step has fewer.
   std::vector<std::vector<TokenId>> prompts() const {
     std::vector<std::vector<TokenId>> out;
     for (const std::uint32_t length : {25u, 1u, 9u}) {
@@ -44,8 +44,8 @@ struct Model {
   }
 };
 
-/// What stays of a prompt are the inputs of its layers, at `home`; every decode step makes its K and V again on the
-/// GPU, which keeps those of new tokens. With `check` K and V of the prompt stay on the GPU as well (part 9), unused.
+/// Keeps the layer inputs of the prompt at `home`. Every decode step recomputes K and V of the prompt on the GPU, which
+/// keeps those of new tokens. With `check`, K and V of the prompt also stay on the GPU, as part 9, for comparison only.
 class Recomputing final : public Planner {
  public:
   Recomputing(const Model& model, PlaceKind home, bool check = false)
@@ -151,8 +151,7 @@ bool same(std::span<const Half> a, std::span<const Half> b) { return std::ranges
 
 }  // namespace
 
-TEST_CASE(
-    "K and V recomputed from the inputs of the layers are those of the prefill, bit for bit, and so is the output") {
+TEST_CASE("K and V recomputed from layer inputs have the bits of those of the prefill, and so has the output") {
   const std::string directory = GENERATE("tests/data/golden/opt", "tests/data/golden/opt350", "tests/data/golden/llama",
                                          "tests/data/golden/qwen2", "models/opt-6m", "models/llama-gqa-6m");
   CAPTURE(directory);
@@ -191,11 +190,11 @@ TEST_CASE(
   run(offloaded, from_host);
   CHECK(from_host.generated() == reference.generated());
   CHECK(from_host.attention_digest() == reference.attention_digest());
-  // Nothing stays but the inputs of the layers and K and V of new tokens.
+  // Only the layer inputs and K and V of new tokens remain.
   CHECK(from_host.tensors().size() == 2 * model.shape.layers);
 }
 
-TEST_CASE("inputs of several steps are projected again in their batches; some heads are enough") {
+TEST_CASE("layer inputs of several steps are projected in their batches, also for a part of the heads") {
   const Model model("tests/data/golden/llama");
   DecoderData data(*model.decoder, model.prompts(), kNewTokens, 1, {});
   const HeadRange all{KvHead{0}, model.shape.kv_heads}, last{KvHead{model.shape.kv_heads - 1}, 1};
@@ -217,10 +216,11 @@ TEST_CASE("inputs of several steps are projected again in their batches; some he
     perform(OpKind::embed, tag, {.writes = {{hidden, {}}}});
     tag.layer = LayerId{0};
     const TensorName kv = TensorName::of(TensorClass::new_kv, tag, all);
-    const TensorName x = TensorName::of(TensorClass::layer_input, tag);  // of the prefill: the kept one
+    const TensorName x = TensorName::of(TensorClass::layer_input, tag);  // in the prefill, this is `kept`
     perform(OpKind::attention_inputs, tag, {.reads = {hidden}, .writes = {{kv, {}}, {x, {}}}});
     TensorUses append{.reads = {kv}, .writes = {{cache, {}}}};
-    if (step == 1) append.reads.push_back(x);  // joins the kept one; those of steps 2 and 3 stay apart
+    // Step 1 is appended to `kept`; steps 2 and 3 are separate tensors.
+    if (step == 1) append.reads.push_back(x);
     if (step == 1) append.writes.push_back({kept, {}});
     if (step > 0) append.reads.push_back(cache);
     perform(OpKind::append_kv, tag, std::move(append));

@@ -1,5 +1,4 @@
-// Attention over a part of the tokens: o, m and z that a drive answers, against double precision, and what malformed
-// requests for them get.
+// dense_partial: the o, m and z of a drive compared with double precision, and the status of malformed requests.
 #include <catch2/catch.hpp>
 
 #include <set>
@@ -56,7 +55,7 @@ void check_softmax(DriveHost& host, const DriveHost::Attend& a) {
 
 }  // namespace
 
-TEST_CASE("dense_partial: o, m and z of random shapes equal those of double precision, o to the bits of dense") {
+TEST_CASE("dense_partial: m and z of random shapes agree with double precision, and o has the bits of dense") {
   const std::uint64_t seed = Catch::rngSeed() + GENERATE(range(0, 12));
   INFO("seed " << seed);
   Rng rng(seed);
@@ -66,7 +65,7 @@ TEST_CASE("dense_partial: o, m and z of random shapes equal those of double prec
   const auto group = static_cast<std::uint8_t>(1 + rng.below(5));
   const std::uint32_t heads = 1 + static_cast<std::uint32_t>(rng.below(4));
   const std::uint32_t page_tokens = 512 / host.content.d;
-  // One token; a page less, more and exactly: without flushed groups, without a tail, with both.
+  // One token; just below, at and above a full page: without flushed groups, without a tail, with both.
   const std::vector<std::uint32_t> edges{1, page_tokens - 1, page_tokens, page_tokens + 1, 3 * page_tokens};
   std::vector<nvme::AttendDescriptor> descriptors;
   const std::uint32_t sequences = 1 + static_cast<std::uint32_t>(rng.below(3));
@@ -93,7 +92,7 @@ TEST_CASE("dense_partial: o, m and z of random shapes equal those of double prec
   CHECK(host.integrity_errors() == 0);
 }
 
-TEST_CASE("dense_partial: m and z cost their bytes on the link and nothing else") {
+TEST_CASE("dense_partial: m and z add their bytes on the link and no other cost") {
   for (const ftl::DataMode mode : {ftl::DataMode::carried, ftl::DataMode::timing}) {
     csd_model::DriveConfig config = tiny_drive();
     config.data = mode;
@@ -145,7 +144,7 @@ TEST_CASE("dense_partial: malformed requests") {
   check("a score with the method dense_partial", score, status::kv_bad_parameters);
 }
 
-TEST_CASE("dense_partial: any bytes in command and descriptors leave a drive that works") {
+TEST_CASE("dense_partial: after commands and descriptors of random bytes the drive still works") {
   const std::uint64_t seed = Catch::rngSeed() + 77;
   INFO("seed " << seed);
   Rng rng(seed);
@@ -170,7 +169,8 @@ TEST_CASE("dense_partial: any bytes in command and descriptors leave a drive tha
         break;
       default:
         reinterpret_cast<std::byte*>(&d)[rng.below(sizeof d)] ^= std::byte{1} << rng.below(8);
-        if ((d.flags & nvme::attend_flag::append) != 0) d.token |= 1u << 30;  // appending would be right
+        // A valid append would change the sequence.
+        if ((d.flags & nvme::attend_flag::append) != 0) d.token |= 1u << 30;
         v.host.put(v.scratch.address, std::vector{d});
     }
     const nvme::Status got = v.run(entry, Bytes::mib(1));

@@ -6,7 +6,7 @@
 using namespace csdsim;
 using namespace csdsim::ftl;
 
-TEST_CASE("tokens a page, components a page: the table of algorithms 3.2") {
+TEST_CASE("tokens per page and components per page (docs/algorithms.md, Layouts)") {
   const auto layout = [](std::uint32_t m) { return KvLayout::make(Bytes::kib(4), 128, m, 0); };
   CHECK(layout(2).group_tokens == 16);
   CHECK(layout(1).window_tokens == 2048);
@@ -52,7 +52,7 @@ TEST_CASE("a head dimension that is no power of two: pages that divide by it sti
   CHECK(l.window_groups() == l.embedding_pages());
 }
 
-TEST_CASE("page and buffer counts of algorithms 3.3 to 3.5") {
+TEST_CASE("page and buffer counts (docs/algorithms.md, Step A to Tail)") {
   const KvLayout l = KvLayout::make(Bytes::kib(4), 128, 2, 0);
   CHECK(l.pages(15) == KvPageCount{0, 0, 0});
   CHECK(l.pages(16) == KvPageCount{1, 1, 0});

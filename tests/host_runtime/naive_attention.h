@@ -58,7 +58,7 @@ struct NaiveSparq {
   double cut_margin = 0;  // key of the last token chosen minus the best of the others
 };
 
-// The ten steps of SparQ as the algorithms note numbers them.
+// The ten steps of SparQ as numbered in docs/algorithms.md.
 inline NaiveSparq naive_sparq(const std::vector<float>& q, const host::KvView& kv, const host::SparqOptions& options) {
   const std::size_t d = kv.head_dim, group = q.size() / d, s = kv.tokens;
   const auto best_first = [](const std::vector<double>& keys) {

@@ -1,4 +1,4 @@
-// Files on a drive through threads of the host: the bytes, and times against closed forms.
+// File operations: their data, and their times compared with closed forms.
 #include <catch2/catch.hpp>
 
 #include "base/error.h"
@@ -16,7 +16,7 @@ constexpr host::Resource kFiles = host::Resource::file(host::DriveIndex{0});
 const std::string kName = "weights.bin";
 constexpr std::uint64_t kFirstBlock = 64, kBlocks64 = 64;  // the file's first extent
 
-/// What operations on files load and store: one array per range.
+/// The data of file operations: one array per range.
 class FileData final : public host::OperationData {
  public:
   std::vector<std::vector<std::byte>> ranges;
@@ -63,7 +63,7 @@ struct FileRig {
   static SimTime time(const host::ExecutionReport& r, OpKind kind) {
     return r.kind_time[static_cast<std::size_t>(kind)];
   }
-  /// Time of the drive for one I/O alone.
+  /// Time of the drive for one I/O without others.
   SimTime drive_time(host::Extent extent, OpKind kind = OpKind::read_blocks) {
     rig.data.blocks = {std::vector<std::byte>((block() * extent.blocks).value)};
     return time(rig.run({{kind, kBlocks, host::BlockWork{.extents = {extent}}}}), kind);
@@ -72,7 +72,7 @@ struct FileRig {
 
 }  // namespace
 
-TEST_CASE("what is written to a file is read back, in ranges of any bytes, whatever the path") {
+TEST_CASE("data written to a file is read back, in arbitrary byte ranges, with direct and with copied I/O") {
   const std::uint64_t seed = Catch::rngSeed() + GENERATE(range(0, 6));
   INFO("seed " << seed);
   Rng rng(seed);
@@ -138,7 +138,7 @@ TEST_CASE("one thread takes n x (overhead + time of the drive + copy)") {
   CHECK(rig.files.totals().thread_time - before.thread_time == (config.io_overhead + copy) * ios);
 }
 
-TEST_CASE("threads divide overheads and copies; the drive serves their I/Os together") {
+TEST_CASE("more threads overlap their overheads and copies; the drive serves their I/Os concurrently") {
   SimTime before = SimTime::max();
   for (const std::uint32_t threads : {1u, 2u, 4u, 8u, 16u}) {
     FileRig rig({.io_size = Bytes::kib(16),
@@ -159,7 +159,7 @@ TEST_CASE("threads divide overheads and copies; the drive serves their I/Os toge
   }
 }
 
-TEST_CASE("time on a file path counts as data movement of its payload; timing runs take the time of carried ones") {
+TEST_CASE("time of file I/O counts as data movement of its payload; timing runs take the same time as carried runs") {
   std::vector<SimTime> times;
   for (const bool carried : {true, false}) {
     FileRig rig({.copy_bandwidth = {4'000'000'000}}, carried);
@@ -178,7 +178,7 @@ TEST_CASE("time on a file path counts as data movement of its payload; timing ru
   CHECK(times[1] == times[3]);
 }
 
-TEST_CASE("without a copy the bytes go to the memory that the operation names") {
+TEST_CASE("direct I/O transfers to the memory that the operation names") {
   FileRig rig;
   rig.fill(4);
   const nvme::RegionTraffic before = rig.rig.gpu_traffic();

@@ -1,4 +1,4 @@
-// The tokens of a head split between a drive and processors: parts that are merged equal attention in one place.
+// The tokens of a head are split between a drive, host and GPU: the merged parts equal attention over all tokens.
 #include <catch2/catch.hpp>
 
 #include "base/error.h"
@@ -44,7 +44,7 @@ struct Rows {
   }
 };
 
-/// What the drive answered for one head, as a part to merge.
+/// The drive's answer for one head.
 host::PartialAttention answer(const ContentData& data, std::size_t index, std::uint32_t head) {
   const std::size_t at = index * kHeads + head;
   host::PartialAttention part;
@@ -58,7 +58,7 @@ host::PartialAttention answer(const ContentData& data, std::size_t index, std::u
 
 }  // namespace
 
-TEST_CASE("tokens of a head split between drive and processors, merged, equal dense attention over all of them") {
+TEST_CASE("attention over a drive's tokens and others, merged, equals dense attention over all of them") {
   const std::uint64_t seed = Catch::rngSeed() + 100 + GENERATE(range(0, 10));
   INFO("seed " << seed);
   Rng rng(seed);
@@ -67,7 +67,8 @@ TEST_CASE("tokens of a head split between drive and processors, merged, equal de
   DriveRig rig(true, config, rng.below(2) == 0 ? nvme::Granularity::layer_mini_batch : nvme::Granularity::head);
   rig.data.content.seed = seed;
   const auto tokens = static_cast<std::uint32_t>(1 + rng.below(400));
-  const auto in_drive = static_cast<std::uint32_t>(1 + rng.below(tokens));  // the rest is elsewhere, in two places
+  const auto in_drive =
+      static_cast<std::uint32_t>(1 + rng.below(tokens));  // the rest is split between two other places
   const auto cut = static_cast<std::uint32_t>(in_drive + rng.below(tokens - in_drive + 1));
   const std::vector<SequenceId> sequences{SequenceId{1}, SequenceId{2}};
   CAPTURE(tokens, in_drive, cut);
@@ -81,7 +82,7 @@ TEST_CASE("tokens of a head split between drive and processors, merged, equal de
       const auto rows = [&](std::uint32_t first, std::uint32_t end) {
         return Rows(rig.data.content, sequence, h, first, end);
       };
-      // The drive's own part has the bits of the host's.
+      // The drive's part has the same bits as the part computed on the host.
       const host::PartialAttention part = answer(rig.data, s, h);
       const host::PartialAttention same = host::attend_partially(q, rows(0, in_drive).view);
       CHECK(part.most == same.most);
@@ -102,7 +103,7 @@ TEST_CASE("tokens of a head split between drive and processors, merged, equal de
   CHECK(worst < 5e-4);  // values are within 1: half a unit in the last place of fp16 there is 2.4e-4
 }
 
-TEST_CASE("a partial attend takes the same time in timing runs; SparF cannot be partial") {
+TEST_CASE("a partial attend takes the same time in timing runs as in carried runs") {
   std::vector<SimTime> times;
   for (const bool carried : {true, false}) {
     DriveRig rig(carried);
@@ -121,7 +122,7 @@ TEST_CASE("a partial attend with SparF is refused") {
 
 namespace {
 
-/// A checkpoint, and a run of it with all attention on the host: tokens, and logits of every one.
+/// A checkpoint and a run of it with all attention on the host: the tokens, and the logits of each.
 struct Reference {
   host::CpuBackend backend;
   host::Checkpoint checkpoint;
@@ -150,7 +151,7 @@ struct Reference {
   host::DecoderData make_data() const { return host::DecoderData(*decoder, split_prompts(), kSplitNewTokens, 1, {}); }
 };
 
-/// The same tokens, drawn again with attention split; logits and the digest of all outputs.
+/// A run with split attention that is forced to the reference's tokens; compares the logits.
 struct SplitRun {
   host::DecoderData data;
   double worst = 0;  ///< difference of a logit from the reference
@@ -169,7 +170,7 @@ struct SplitRun {
   }
 };
 
-/// With a drive in SystemC, or with the host in the place of the drive.
+/// Runs with a drive in SystemC, or with the host instead of the drive.
 void run_split(const Reference& reference, SplitRun& run, host::PlaceKind home, bool real_drive) {
   const host::ModelConfig& model = reference.checkpoint.config;
   SplitDecoding planner(host::ModelShape::of(model), home);
@@ -223,7 +224,7 @@ void check_split(const std::string& model, host::PlaceKind home) {
   CHECK(in_drive.tokens_equal);
   CHECK(in_drive.drawn == reference.logits.size());
   CHECK(in_drive.data.attention_digest() == in_host.data.attention_digest());
-  // Nothing stays but the processor's part of the cache, one per layer.
+  // Only the part of the cache outside the drive remains, one tensor per layer.
   CHECK(in_drive.data.tensors().size() == reference.checkpoint.config.layers);
 }
 

@@ -1,4 +1,4 @@
-// GPU and host memory are finite while a generation runs, too: exceeding them is an error that says what would fit.
+// Generation runs that exceed GPU or host memory fail with an error that says what would fit.
 #include <catch2/catch.hpp>
 
 #include "base/error.h"
@@ -23,8 +23,9 @@ experiment::GenerationSetup setup_with(Bytes gpu, Bytes host, std::uint32_t toke
   return setup;
 }
 
-/// Peak of the prefill of one mini-batch on the GPU beside the weights: hidden states, q and output of a layer's
-/// attention, its K and V, and those of the layer before, which the drive takes more slowly than the GPU makes them.
+/// Peak of GPU memory in the prefill of one mini-batch: the weights, hidden states, q and output of a layer's
+/// attention, its K and V, and those of the layer before, because the drive stores them more slowly than the GPU
+/// computes them.
 Bytes most_on_gpu(const host::ModelShape& m) {
   const std::uint64_t row = std::uint64_t{m.width} * m.element_bytes;
   return m.weight_bytes() + Bytes{row * kPrompt * kBatch * (1 + 1 + 1 + 2 + 2)};
@@ -32,7 +33,7 @@ Bytes most_on_gpu(const host::ModelShape& m) {
 
 }  // namespace
 
-TEST_CASE("a prefill whose activations exceed GPU memory fails, and says what lies there and what would fit") {
+TEST_CASE("a prefill whose activations exceed GPU memory fails; the message says what is there and what would fit") {
   const host::ModelShape model = SmallModel::get().shape();
   const Bytes enough = most_on_gpu(model);
   CHECK_NOTHROW(experiment::run_generation(setup_with(enough, Bytes::gib(1))));
@@ -45,7 +46,7 @@ TEST_CASE("a prefill whose activations exceed GPU memory fails, and says what li
                                                            Contains("would fit"));
 }
 
-TEST_CASE("K and V on their way through host memory count there") {
+TEST_CASE("K and V in transfer through host memory count there") {
   constexpr std::uint32_t kLong = 2400;
   const host::ModelShape model = SmallModel::get().shape();
   const Bytes kv = model.kv_bytes_per_token_and_layer() * (kLong * kBatch);

@@ -1,4 +1,4 @@
-// One answer, many ways: what the schemes owe one another (algorithms note, section 14).
+// Several methods give the same answer (docs/algorithms.md, Equalities between methods).
 #include <catch2/catch.hpp>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Points of a sweep as processes: here shell scripts in the place of simulations.
+// Points of a sweep as processes. The tests run shell scripts instead of simulations.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -14,7 +14,7 @@ using namespace csdsim::launch;
 
 namespace {
 
-/// A result with one metric, as a point leaves it.
+/// A script that writes a result with one metric.
 std::string writes(int iops) {
   return "echo '{\"metrics\": {\"iops\": " + std::to_string(iops) + "}, \"wall\": {\"wall_s\": 1.25}}' > \"$0\"; ";
 }
@@ -23,7 +23,7 @@ struct Sweep {
   std::filesystem::path directory = std::filesystem::temp_directory_path() / "csdsim_test_point_runner";
   std::vector<std::string> scripts;
   std::vector<std::uint64_t> fingerprints;
-  std::vector<std::string> said;  ///< progress, a line per event
+  std::vector<std::string> said;  ///< progress, one line per event
   std::vector<SweepRow> rows;
 
   explicit Sweep(std::vector<std::string> s) : scripts(std::move(s)), fingerprints(scripts.size(), 1) {
@@ -58,16 +58,16 @@ struct Sweep {
 
 }  // namespace
 
-TEST_CASE("every point has a row, in the order of the points, whichever ends first") {
+TEST_CASE("rows are in the order of the points, whichever point ends first") {
   Sweep sweep({"sleep 0.3; " + writes(5), writes(6)});
   CHECK(sweep.run(false, 2) == 0);
   CHECK(sweep.said == std::vector<std::string>{"1/2 p1: 1.2 s|", "2/2 p0: 1.2 s|"});
   CHECK(sweep.csv() == "point,name,a.x,iops,wall_s\n0,p0,0,5,1.25\n1,p1,1,6,1.25\n");
 }
 
-TEST_CASE("as many points at a time as are asked for") {
+TEST_CASE("at most `jobs` points run at the same time") {
   const std::size_t jobs = GENERATE(1U, 3U);
-  // Each counts the points that have begun and not ended, itself included.
+  // Each point counts the running points, itself included.
   const std::string script =
       "d=\"${0%/points/*}\"; touch \"$d/on.$$\"; sleep 0.2; set -- \"$d\"/on.*; n=$#; sleep 0.2; rm \"$d/on.$$\"; "
       "echo \"{\\\"metrics\\\": {\\\"iops\\\": $n}, \\\"wall\\\": {\\\"wall_s\\\": 0}}\" > \"$0\"";
@@ -78,9 +78,9 @@ TEST_CASE("as many points at a time as are asked for") {
   CHECK(most == jobs);
 }
 
-TEST_CASE("a point that fails harms no other and says why") {
+TEST_CASE("a point that fails has a row with the reason, and the other points run") {
   Sweep sweep({"echo broken >&2; exit 2", writes(6), "kill -9 $$", "exit 3"});
-  CHECK(sweep.run() == 1);  // a signal counts as 1, the least
+  CHECK(sweep.run() == 1);  // a signal counts as 1, the smallest status
   CHECK(sweep.said == std::vector<std::string>{"1/4 p0: failed|broken\n", "2/4 p1: 1.2 s|", "3/4 p2: died of signal 9|",
                                                "4/4 p3: failed|"});
   CHECK(sweep.csv() ==
@@ -90,7 +90,7 @@ TEST_CASE("a point that fails harms no other and says why") {
   CHECK(sweep.run() == 2);
 }
 
-TEST_CASE("what was computed from the same configuration is kept, if that is wanted") {
+TEST_CASE("with resume, results with the same fingerprint are kept") {
   Sweep sweep({writes(5), writes(6), "exit 2"});
   sweep.run();
   sweep.scripts = {writes(7), writes(8), writes(9)};

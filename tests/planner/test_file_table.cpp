@@ -1,4 +1,4 @@
-// Files on blocks, and how operations on them are cut into I/Os.
+// Files on the blocks of a drive, and the I/Os of operations on them.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ Operation read(std::string file, std::vector<FileRange> ranges) {
 
 }  // namespace
 
-TEST_CASE("an operation on a file is cut at I/Os of full size and at the ends of extents") {
+TEST_CASE("a file operation is cut into I/Os of at most io_size that end at the ends of extents") {
   FileTable files(kBlock);
   files.add("a", {{100, 3}, {7, 5}});
   CHECK(files.size("a") == kBlock * 8);

@@ -1,4 +1,4 @@
-// The figures of mapping policies against what InstInfer and reference/algorithms.md 3.3 to 3.5 derive.
+// The figures of mapping policies against the page arithmetic of docs/algorithms.md (SparF).
 #include <catch2/catch.hpp>
 #include <memory>
 #include <string>
@@ -68,7 +68,7 @@ TEST_CASE(
   const PolicyFigures instinfer = figures("instinfer");
   CHECK(instinfer.near_pages == 2);
   CHECK(instinfer.near_amplification == 1);
-  CHECK(instinfer.scattered_pages == 2 * 16);  // 2|U|, algorithms.md 3.4
+  CHECK(instinfer.scattered_pages == 2 * 16);  // 2|U|: docs/algorithms.md, Step B
   CHECK(instinfer.scattered_amplification == 16);
 
   const PolicyFigures paired = figures("paired");  // K and V of 8 tokens per page

@@ -1,4 +1,4 @@
-// Attention of decode steps on processors: over K and V that they keep, over a part of the tokens, and merged.
+// Decode attention on GPU and host: over the K and V kept there, over a part of the tokens, and the merge of parts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ bool writes(const Operation& op, const TensorName& name) {
   return std::ranges::find(op.tensors.writes, name, &SizedTensor::name) != op.tensors.writes.end();
 }
 
-/// The caches of these heads that an operation reads or grows, by part.
+/// The kv_cache tensors of `heads` that an operation reads or writes, ordered by part.
 std::vector<TensorName> cache_names(const Operation& op, HeadRange heads) {
   std::vector<TensorName> names;
   const auto add = [&](const TensorName& name) {
@@ -33,7 +33,7 @@ std::vector<TensorName> cache_names(const Operation& op, HeadRange heads) {
   return names;
 }
 
-/// K and V of one head of several caches, one after another.
+/// K and V of one head, concatenated over several caches.
 struct Joined {
   std::vector<Half> keys, values;
   KvView view;
@@ -50,7 +50,8 @@ struct Joined {
   }
 };
 
-/// Head `head` (from the first of these rows) in row `row`.
+/// The result of one KV head in one row. `at` is its index among all heads of all rows: row * heads + head. `group` is
+/// G, the number of query heads per KV head, and `d` the head dimension.
 PartialAttention partial_of(const PartialRows& rows, std::size_t at, std::size_t group, std::size_t d) {
   PartialAttention part{std::vector<float>(group * d), std::vector<float>(group), std::vector<float>(group)};
   halves_to_floats(std::span(rows.out).subspan(at * group * d, group * d), part.out);
@@ -61,7 +62,7 @@ PartialAttention partial_of(const PartialRows& rows, std::size_t at, std::size_t
   return part;
 }
 
-/// Writes head number `at` of the rows.
+/// Writes the result of one KV head; `at` as for partial_of().
 void put_partial(const PartialAttention& part, std::size_t at, PartialRows& rows) {
   floats_to_halves(part.out, std::span(rows.out).subspan(at * part.out.size(), part.out.size()));
   for (std::size_t g = 0; g < part.most.size(); ++g) {

@@ -1,4 +1,4 @@
-// Operations of a plan as work on a real checkpoint.
+// Executes the operations of a plan on a real checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,29 @@
 #include "host_runtime/core/decoder.h"
 #include "host_runtime/core/kv_cache.h"
 #include "host_runtime/core/planner/planner.h"
-#include "host_runtime/core/sampling.h"
+#include "host_runtime/core/token_sampling.h"
 
 namespace csdsim::host {
 
-/// Runs a decoder operation by operation: work of processors is done when it starts, drives load and store what their
-/// commands carry. Sequence i of the plan is prompt i. All tensors lie in a TensorStore under the names that the plan
-/// gives them, so that a forgotten transfer is an InternalError.
+/// Runs a decoder one operation at a time. Work on GPU or host is computed when the operation starts; a drive loads and
+/// stores the data of its commands. Sequence i of the plan is prompt i. All tensors are in a TensorStore under the
+/// names and places that the plan gives them, so an operation whose input was not transferred fails with an
+/// InternalError.
 ///
-/// On a processor (GPU or host) append_kv keeps new K and V there. Attention of decode appends them to the kv_cache
-/// that it writes, if it writes one, and attends densely, with the bits of DenseAttention, over every kv_cache of the
-/// output's heads that it reads or writes, in the order of their parts. Where it writes a partial_output, that covers
-/// these tokens only; merge_attention makes an attention_output of all partial_outputs that it reads. A kv_cache that
-/// is nowhere yet begins with the first operation that writes without reading it.
+/// K and V on GPU or host:
+/// - append_kv appends the new K and V to the kv_cache tensors that it writes.
+/// - attention (decode) first appends them to each kv_cache that it writes. It then computes dense attention, with the
+///   bits of DenseAttention, over all kv_cache tensors of the output's heads that it reads or writes, in the order of
+///   their parts. If it writes a partial_output, this covers the tokens of these tensors only.
+/// - merge_attention merges all partial_outputs that it reads into an attention_output.
+/// - A kv_cache that does not exist yet is created empty by the first operation that writes it without reading it.
 ///
-/// attention_inputs adds the hidden states (in the backend's precision, before the norm) to every layer_input that it
-/// writes; append_kv adds the layer_inputs that it reads to the one that it writes. recompute_kv makes every kv_cache
-/// that it writes of all layer_inputs that it reads, in the order of their steps, with the bits that the K and V had
-/// that attention_inputs made of them.
+/// Recomputation of K and V:
+/// - attention_inputs appends the hidden states (before the norm, in the backend's precision) to every layer_input that
+///   it writes.
+/// - append_kv appends the layer_inputs that it reads to those that it writes.
+/// - recompute_kv computes every kv_cache that it writes from all layer_inputs that it reads, in the order of their
+///   steps. The result has the same bits as the K and V that attention_inputs computed.
 class DecoderData final : public OperationData {
  public:
   /// `mini_batches` as in the plan. UserError for an empty prompt, a token id outside the vocabulary, or a context
@@ -37,7 +42,7 @@ class DecoderData final : public OperationData {
   DecoderData(const host::Decoder& decoder, std::vector<std::vector<host::TokenId>> prompts,
               std::uint32_t output_tokens, std::uint32_t mini_batches, const host::SamplingOptions& sampling);
 
-  /// Who decides on new token `index` of a sequence in the place of the sampler: teacher forcing.
+  /// Chooses new token `index` of a sequence instead of the sampler, for teacher forcing.
   using Chooser =
       std::function<host::TokenId(std::uint32_t sequence, std::size_t index, std::span<const float> logits)>;
   void set_chooser(Chooser chooser) { chooser_ = std::move(chooser); }
@@ -52,30 +57,30 @@ class DecoderData final : public OperationData {
   void store_partial(const host::Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out,
                      std::span<const float> softmax) override;
 
-  /// What is kept now.
+  /// All tensors that exist now.
   const TensorStore& tensors() const { return tensors_; }
-  /// New tokens so far, a list per prompt.
+  /// New tokens so far, one list per prompt.
   const std::vector<std::vector<host::TokenId>>& generated() const { return generated_; }
-  /// Order-sensitive digest of the fp16 outputs of decoding attention, by (step, layer, sequence): equal for two runs
-  /// exactly if every output was.
+  /// Digest of the fp16 outputs of decode attention, in the order of steps and layers for each sequence. Two runs have
+  /// the same digest if all their outputs are equal.
   std::uint64_t attention_digest() const;
 
  private:
   struct MiniBatch {
     host::Share sequences;
-    std::vector<std::uint32_t> lengths;  ///< rows of each sequence in the step that was embedded last
+    std::vector<std::uint32_t> lengths;  ///< rows of each sequence in the last embedded step
     std::vector<std::uint32_t> first_row;
   };
 
   MiniBatch& mini_batch(const host::Operation& op) { return mini_batches_.at(op.tag.mini_batch.value); }
-  /// First row and rows of sequence `sequence` in the tensors of the operation's step.
+  /// First row and number of rows of `sequence` in the tensors of the operation's step.
   host::Share rows_of(const host::Operation& op, std::uint32_t sequence) const;
   std::size_t rows_of(const host::Operation& op) const;
   void embed(const host::Operation& op, MiniBatch& mb);
   void attention_inputs(const host::Operation& op);
   void prefill_attention(const host::Operation& op, const MiniBatch& mb);
   void decode_attention(const host::Operation& op, const MiniBatch& mb);
-  /// One attention_output or partial_output of the operation.
+  /// Computes one attention_output or partial_output of the operation.
   void attend(const host::Operation& op, const MiniBatch& mb, const TensorName& output);
   void merge_attention(const host::Operation& op);
   LayerInputs layer_inputs_of(const host::Operation& op, const host::HiddenStates& states) const;
@@ -86,11 +91,11 @@ class DecoderData final : public OperationData {
   void append_to_cache(const host::Operation& op, const TensorName& name);
   void finish_layer(const host::Operation& op, const MiniBatch& mb);
   void sample(const host::Operation& op, const MiniBatch& mb);
-  /// The residual stream where the operation reads it.
+  /// The hidden states at the place where the operation reads them.
   std::shared_ptr<host::HiddenStates>& hidden(const host::Operation& op);
-  /// A cache of one layer for the mini-batch's sequences.
+  /// A cache without tokens, for one layer and the mini-batch's sequences.
   host::HostKvCache empty_cache(const host::Operation& op, HeadRange heads) const;
-  /// K and V that a processor keeps under this name, ready to grow: a copy of its own.
+  /// The cache with this name, for appending. Creates it if it does not exist, and copies it first if it is shared.
   host::HostKvCache& growing_cache(const host::Operation& op, const TensorName& name);
 
   const host::Decoder& decoder_;

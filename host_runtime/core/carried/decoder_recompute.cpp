@@ -1,4 +1,4 @@
-// K and V projected again from the activations that entered a layer.
+// Recomputes K and V from the activations that entered a layer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace csdsim::host {
 
 namespace {
 
-/// The layer inputs that an operation reads, in the order of their steps and parts.
+/// The names of the layer_input tensors that an operation reads, in the order of steps and parts.
 std::vector<TensorName> inputs_read(const Operation& op) {
   std::vector<TensorName> names;
   for (const TensorName& name : op.tensors.reads)
@@ -22,7 +22,7 @@ std::vector<TensorName> inputs_read(const Operation& op) {
 
 }  // namespace
 
-/// The residual stream goes on to change: what is kept is a copy.
+/// Returns a copy, because later operations change the hidden states.
 LayerInputs DecoderData::layer_inputs_of(const Operation& op, const HiddenStates& states) const {
   std::vector<std::uint32_t> all(states.values.rows);
   for (std::uint32_t row = 0; row < all.size(); ++row) all[row] = row;

@@ -1,4 +1,4 @@
-// What the parts of DecoderData share: tensors of several tokens, and how messages name an operation.
+// Shared by the source files of DecoderData: tensors of several tokens, and the name of an operation in messages.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace csdsim::host {
 
-/// K and V of a mini-batch's new tokens for some heads, one behind the other: [row][heads][d] each.
+/// K, then V, of a mini-batch's new tokens for some heads, [row][heads][d] each.
 using NewKv = std::vector<Half>;
 inline std::span<const Half> keys(const NewKv& kv) { return std::span(kv).first(kv.size() / 2); }
 inline std::span<const Half> values(const NewKv& kv) { return std::span(kv).last(kv.size() / 2); }
@@ -26,16 +26,18 @@ inline void append_columns(std::span<const Half> tensor, std::size_t width, std:
               tensor.begin() + static_cast<std::ptrdiff_t>(at + count));
 }
 
-/// Activations that enter a layer, in the batches of rows in which they came: projected again in the same batches, K
-/// and V have the same bits on every backend whose products depend on the number of rows at most.
+/// Activations that enter a layer, kept in the batches in which they were computed. Some backends round a matrix
+/// product differently for a different number of rows. Projecting the same batches again gives K and V with the same
+/// bits on all backends that depend on nothing else.
 struct LayerInputs {
   struct Batch {
     HiddenStates hidden;      ///< before the norm
-    std::vector<Share> rows;  ///< of each sequence of the mini-batch
+    std::vector<Share> rows;  ///< rows of each sequence of the mini-batch
   };
   std::vector<std::shared_ptr<const Batch>> batches;
 };
 
+/// The operation's name in error messages.
 inline std::string user(const Operation& op) { return operation_name(op.kind, op.tag); }
 
 }  // namespace csdsim::host

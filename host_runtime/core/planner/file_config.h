@@ -1,4 +1,4 @@
-// What a host's file path costs.
+// Configuration of the host's file I/O.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace csdsim::host {
 
-/// Parameters of FileBackend. The defaults are those of reads by one thread with O_DIRECT.
+/// Parameters of FileBackend. The defaults describe one thread that reads with O_DIRECT.
 struct FileIoConfig {
   Bytes io_size = Bytes::kib(128);
   SimTime io_overhead = SimTime::microseconds(8);

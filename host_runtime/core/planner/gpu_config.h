@@ -14,11 +14,12 @@ namespace csdsim::host {
 
 enum class GpuTiming : std::uint8_t { modelled, measured };
 
-/// Section `platform.gpu` without the GPU's link. The defaults are those of an NVIDIA RTX A6000.
+/// Section `platform.gpu` without the GPU's link. The defaults are those of an NVIDIA RTX A6000. They count only where
+/// neither the scenario nor its GPU preset (scenario/presets/gpu.yaml) gives a value.
 struct GpuConfig {
   std::string preset;
   GpuTiming timing = GpuTiming::modelled;
-  std::optional<InputPath> times;  ///< result file of an earlier measured run
+  std::optional<InputPath> times;  ///< result.json of an earlier measured run; its times are used
   ComputeRate fp16_rate{155'000'000'000'000};
   Bandwidth memory_bandwidth{768'000'000'000};
   Bytes memory = Bytes::gib(48);

@@ -10,7 +10,7 @@ namespace csdsim::host {
 
 namespace {
 
-// Outweighs any misfit in tokens.
+// Penalty per measured step of a higher stratum; larger than any misfit, which is in tokens.
 constexpr double kForeign = 1e9;
 
 /// Van der Corput sequence in base 2: 1/2, 1/4, 3/4, 1/8, ...
@@ -28,18 +28,19 @@ class Placement {
     for (std::uint32_t s = 0; s <= settings.cooldown && s < features.size(); ++s) taken_[s] = true;
   }
 
-  /// How far a step is from what the i-th place wants.
+  /// Distance of a step from the ideal of the i-th place, in tokens or flushes.
   using Misfit = std::function<double(std::uint32_t step, std::uint32_t i)>;
 
-  /// Puts `places` groups, which measure a step of `stratum` and its spill, over the run: around each target, within
-  /// `radius` steps, where the misfit is least, the nearest to the target first.
+  /// Adds up to `places` groups, each of which measures a step of `stratum` and its spill, spread over the run. Each
+  /// group is at the step of least misfit within `radius` steps of its target (more if none fits); of equal ones at the
+  /// nearest.
   void place(Stratum stratum, std::uint32_t places, std::uint32_t spill, double radius, const Misfit& misfit) {
     std::vector<std::uint32_t> steps;
     for (std::uint32_t s = 1; s < features_.size(); ++s)
       if (features_[s].stratum() == stratum) steps.push_back(s);
     if (steps.empty()) return;
     for (std::uint32_t i = 0; i < places; ++i) {
-      // Alternately early and late in its share, so that the distance between places has no period.
+      // Targets are alternately early and late in their share of the steps, so that their distance has no period.
       const double at = (i + (i % 2 == 0 ? 0.25 : 0.75)) / places;
       const double target = steps[static_cast<std::size_t>(at * static_cast<double>(steps.size()))];
       std::optional<SampledGroup> best;
@@ -69,11 +70,11 @@ class Placement {
   }
 
  private:
-  /// The group that measures `step` and its spill; nothing if a part is taken or outside the run.
+  /// The group that measures `step` and its spill; none if a part of it is taken or outside the run.
   std::optional<SampledGroup> group_at(std::uint32_t step, std::uint32_t spill) const {
     const auto end = static_cast<std::uint32_t>(features_.size());
     if (step < settings_.warmup + 1) return std::nullopt;
-    // Until the flush has drained, further ones of its kind on the way included, but not for ever.
+    // Measures until this flush and further ones of its kind have drained, up to a limit.
     const std::uint32_t limit = std::min(step + 2 * (1 + spill), end);
     std::uint32_t measured_end = step + 1;
     while (spill > 0 && measured_end < limit && disturbed(measured_end, features_[step].stratum())) ++measured_end;
@@ -87,14 +88,14 @@ class Placement {
     return group;
   }
 
-  /// Whether a flush of the kind of `stratum` falls into the step or shortly before it.
+  /// Whether a flush of the kind of `stratum` happens in the step or shortly before it.
   bool disturbed(std::uint32_t step, Stratum stratum) const {
     const StepFeatures& f = features_[step];
     return stratum == Stratum::window_flush ? f.window_flushes + f.recent_window_flushes > 0
                                             : f.token_flushes + f.recent_token_flushes > 0;
   }
 
-  /// Measured steps that a flush of a higher stratum disturbs.
+  /// Number of measured steps of a higher stratum.
   std::uint32_t foreign_steps(const SampledGroup& group) const {
     std::uint32_t count = 0;
     for (std::uint32_t s = group.first_measured(); s < group.first_measured() + group.measured; ++s)
@@ -112,8 +113,8 @@ struct Places {
   std::uint32_t plain = 0, token = 0, window = 0;
 };
 
-/// `places` shared out by the steps of the three strata that places stand in, at least two (or all) of each; plain
-/// steps, which carry the shape, get what is left.
+/// Divides `places` among the three strata in proportion to their `steps`. A stratum gets at least two places, or one
+/// per step if it has fewer. Plain steps get the rest.
 Places share_places(std::uint32_t places, const Places& steps) {
   const double all = steps.plain + steps.token + steps.window;
   std::uint32_t left = places;
@@ -135,7 +136,7 @@ Places share_places(std::uint32_t places, const Places& steps) {
 std::vector<SampledGroup> place_groups(const std::vector<StepFeatures>& features, const KvGrouping& grouping,
                                        const SamplingSettings& settings) {
   double tail = 0;
-  std::vector<double> lag, token, window;  // what plain and flush places should differ in, sorted
+  std::vector<double> lag, token, window;  // quantities in which the places of a stratum should differ, sorted
   for (std::uint32_t s = 1; s < features.size(); ++s) {
     const StepFeatures& f = features[s];
     if (f.stratum() == Stratum::plain) {
@@ -157,7 +158,7 @@ std::vector<SampledGroup> place_groups(const std::vector<StepFeatures>& features
   const double stride = static_cast<double>(features.size()) / std::max(1U, places.plain);
 
   Placement placement(features, settings);
-  // Window flushes are few even in ragged batches: the steps with many tell most of what one costs.
+  // Window flushes are few even in ragged batches; steps with many of them measure their cost best.
   placement.place(Stratum::window_flush, places.window, settings.spill.window, std::max(1.0, span / 2),
                   [&](std::uint32_t s, std::uint32_t i) {
                     return std::abs(features[s].window_flushes - quantile(window, 1 - van_der_corput(i) / 2));

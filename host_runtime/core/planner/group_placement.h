@@ -7,9 +7,10 @@
 
 namespace csdsim::host {
 
-/// Disjoint groups in ascending order, after the one of step 0 with its cooldown. Flushes come first, being rare; the
-/// places of a stratum spread over its steps. Plain steps stand where the batch's tails have their mean length: a
-/// cost that grows with the context and one that grows with the full pages then have the same mean there.
+/// Disjoint groups in ascending order, after the group of step 0 and its cooldown. Flush steps are placed first,
+/// because they are rare. The places of a stratum are spread over its steps. Plain places are steps at which the tails
+/// of the batch have their mean length, so that costs that grow with the context and costs that grow with the number of
+/// full pages both have their mean there.
 std::vector<SampledGroup> place_groups(const std::vector<StepFeatures>& features, const KvGrouping& grouping,
                                        const SamplingSettings& settings);
 

@@ -58,7 +58,7 @@ SamplingPlan::SamplingPlan(const BatchLengths& workload, std::uint32_t model_lay
   leave_out(used);
 }
 
-/// A stratum of which every step is measured is not a sample: nothing of it is left out.
+/// A stratum of which every step is measured is no sample and adds no error: none of its groups is left out.
 void SamplingPlan::leave_out(std::span<const SampledGroup> used) {
   std::array<std::uint32_t, kStrata> in_run{}, measured{};
   for (std::uint32_t s = 1; s < features_.size(); ++s) ++in_run[static_cast<std::size_t>(features_[s].stratum())];
@@ -82,7 +82,7 @@ void SamplingPlan::measure_everything(std::uint32_t layers) {
   for (std::uint32_t s = 0; s < steps; ++s) measured_.push_back(s);
   weights_.assign(steps, {.scaled = 1});
   if (steps < 2) return;
-  // What the first step pays once is its difference to the next of its kind.
+  // The once-per-run cost of the first step is its difference to the next step of the same stratum.
   std::uint32_t like = 1;
   while (like + 1 < steps && features_[like].stratum() != features_[0].stratum()) ++like;
   if (features_[like].stratum() != features_[0].stratum()) like = 1;
@@ -136,7 +136,7 @@ double SamplingPlan::decode_error(std::span<const LayeredCost> cost) const {
     double mean = 0;
     for (const Weights& weights : stratum) totals.push_back(apply(weights, cost));
     for (const double t : totals) mean += t / static_cast<double>(totals.size());
-    // A place that stands alone in its stratum has only the total of all places to be compared with.
+    // The only place of a stratum is compared with the total over all places.
     if (totals.size() == 1) mean = total;
     double squares = 0;
     for (const double t : totals) squares += std::pow(t - mean, 2);

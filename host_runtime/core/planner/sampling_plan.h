@@ -1,4 +1,5 @@
-// Sampled runs: which decode steps and how many layers to simulate, and what each measured step stands for.
+// Sampled runs: which decode steps and layers are simulated, and with which weights the measured costs add up to the
+// whole run.
 #pragma once
 
 #include <array>
@@ -13,18 +14,20 @@
 
 namespace csdsim::host {
 
-/// Fewest layers of a simulated step that show their own error: two at the ends, which differ, and three between them.
+/// Least number of layers of a simulated step from which the error of omitted layers can be estimated: the first and
+/// the last one, which differ from the others, and three between them.
 inline constexpr std::uint32_t kJudgedLayers = 5;
 
 struct SamplingSettings {
   bool off = false;                      ///< simulate every step and layer
   std::uint32_t layers = kJudgedLayers;  ///< layers of a simulated step; at least 2 unless the model has fewer
-  /// Layers of the simulated prefill, of which the second half shows the steady pace; `layers` if that is more.
+  /// Layers of the simulated prefill; if less than `layers`, `layers` are simulated. The time per layer is measured on
+  /// the second half of them, after the buffers have filled.
   std::uint32_t prefill_layers = 6;
-  std::uint32_t steps = 8;     ///< places of the run that are measured, at least 2, beside the first decode step
-  std::uint32_t warmup = 1;    ///< steps simulated before each, to fill queues; at least 1
-  std::uint32_t cooldown = 0;  ///< steps after each, to keep the drives loaded; 1 where mini-batches overlap
-  FlushSpill spill = {};       ///< steps after a flush that are measured with it: it drains in the background
+  std::uint32_t steps = 8;     ///< measured places in the run besides the first decode step; at least 2
+  std::uint32_t warmup = 1;    ///< steps simulated before each place, to fill queues; at least 1
+  std::uint32_t cooldown = 0;  ///< steps simulated after each place, to keep the drives busy; 1 if mini-batches overlap
+  FlushSpill spill = {};       ///< steps after a flush that are measured with it, because it drains in the background
 };
 
 /// Cost of a measured step with the simulated number of layers, in any unit (seconds, bytes, page operations): the
@@ -42,7 +45,7 @@ struct SampledGroup {
   std::uint32_t warmup = 0;
   std::uint32_t measured = 0;
   std::uint32_t cooldown = 0;
-  std::uint32_t layers = 1;  ///< layers that these steps, and the prefill before them, have
+  std::uint32_t layers = 1;  ///< simulated layers of these steps, and of the prefill before them
   bool after_prefill = false;
   Stratum stratum = Stratum::plain;  ///< of the first measured step: plain, token_flush or window_flush
 
@@ -51,10 +54,13 @@ struct SampledGroup {
   PlanSpan span() const { return {after_prefill, first_step, steps()}; }
 };
 
-/// The groups are disjoint and ascending, so a drive's state only ever grows. Totals over all decode steps are sums of
-/// measured costs with fixed weights (from StepPredictor), scaled to the layers of the model. The first decode step
-/// is measured for itself: it pays once, whatever the number of layers, for K and V of the prefill that are still on
-/// their way.
+/// The sample that the settings describe. How much is simulated is decided in experiment/generation/sampling_search.h;
+/// errors are estimated in host_runtime/core/planner/estimator.h.
+///
+/// Groups are disjoint and ascending, so a drive's state only grows. Totals over all decode steps are sums of measured
+/// costs with fixed weights (from StepPredictor), scaled to the layers of the model. The first decode step is measured
+/// separately. It also waits until the K and V of the prefill have reached the drive; this wait occurs once per run and
+/// is not scaled with the number of layers.
 class SamplingPlan {
  public:
   /// UserError for settings out of range.
@@ -62,27 +68,29 @@ class SamplingPlan {
                const SamplingSettings& settings);
 
   std::uint32_t model_layers() const { return model_layers_; }
-  /// The runs to simulate, in order. One for the prefill alone if there is no decode step.
+  /// The groups to simulate, in order; a single one, for the prefill, if there is no decode step.
   const std::vector<SampledGroup>& groups() const { return groups_; }
-  /// Measured decode steps, ascending: the order of the costs below.
+  /// Measured decode steps, ascending. The costs passed to the functions below are in this order.
   const std::vector<std::uint32_t>& measured_steps() const { return measured_; }
-  /// Simulated part of the run's steps times layers, the prefill counted as a step.
+  /// Simulated share of (steps x layers) of the run; the prefill counts as one step.
   double share() const;
   /// True when nothing is extrapolated.
   bool exact() const { return all_steps_ && groups_.front().layers == model_layers_; }
 
   /// Total of a cost over all decode steps of the run and all layers of the model.
   double decode_total(std::span<const LayeredCost> cost) const { return apply(weights_, cost); }
-  /// Estimated relative error of decode_total(): two standard errors of the jackknife, stratified: in each stratum the
-  /// groups are left out in turn. 0 if nothing is extrapolated over steps.
+  /// Estimated relative error of decode_total() from the steps that are not measured: two standard errors of a
+  /// jackknife that leaves out one group at a time, within each stratum. 0 if all steps are measured.
   double decode_error(std::span<const LayeredCost> cost) const;
-  /// "decode: 21 of 1023 steps (...) and 2 of 40 layers simulated".
+  /// What is simulated: "prefill simulated with 6 of 40 layers; 19 of 1023 decode steps with 5 (11 measured: the
+  /// first, and 6 plain, 2 token-flush, 0 window-flush places)", or "prefill and all 29 decode steps simulated, with 3
+  /// of 3 layers", or, without decode steps, "prefill: 6 of 40 layers simulated".
   std::string statement() const;
 
  private:
   struct Weight {
-    double scaled = 0;  ///< times the cost scaled to all layers
-    double once = 0;    ///< times the cost scaled to the layers of the first group
+    double scaled = 0;  ///< factor of the cost scaled to all layers
+    double once = 0;    ///< factor of the cost scaled to the layers of the first group
   };
   using Weights = std::vector<Weight>;
 
@@ -98,7 +106,7 @@ class SamplingPlan {
   std::vector<SampledGroup> groups_;
   std::vector<std::uint32_t> measured_;
   Weights weights_;
-  std::array<std::vector<Weights>, kStrata> left_out_;  ///< [stratum] without each of its groups
+  std::array<std::vector<Weights>, kStrata> left_out_;  ///< [stratum]: the weights without each of its groups
 };
 
 }  // namespace csdsim::host

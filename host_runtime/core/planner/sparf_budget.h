@@ -9,7 +9,7 @@
 
 namespace csdsim::host {
 
-/// The paper does not define its ratio (reference/algorithms.md, 3.7). uniform: r = ratio d components and
+/// The paper does not define its ratio (docs/algorithms.md, Compression ratio). uniform: r = ratio d components and
 /// k = ratio S tokens. traffic: r as for uniform, k such that S r + 2 k d = 2 ratio S d elements move per head.
 enum class RatioMode : std::uint8_t { uniform, traffic };
 

@@ -17,16 +17,16 @@ namespace csdsim::host {
 enum class Stratum : std::uint8_t { plain, after_token_flush, token_flush, after_window_flush, window_flush };
 inline constexpr std::size_t kStrata = 5;
 
-/// Page arithmetic of the KV cache in the drive (reference/algorithms.md, 3.2).
+/// Page arithmetic of the KV cache in the drive (docs/algorithms.md, Layouts).
 struct KvGrouping {
-  std::uint32_t page_tokens = 16;   ///< n, tokens a token page
+  std::uint32_t page_tokens = 16;   ///< n, tokens per token page
   std::uint32_t window_tokens = 0;  ///< T, tokens a component-major run; 0 where K is kept token-major only
-  /// Of a context of so many tokens, how many are kept component-major; grows with the context. Unset: whole multiples
-  /// of window_tokens.
+  /// How many tokens of a context are kept component-major; grows with the context. Unset: whole multiples of
+  /// window_tokens.
   std::function<std::uint64_t(std::uint64_t tokens)> windowed = {};
 };
 
-/// For how many steps a flush is taken to go on in the background.
+/// Assumed number of steps for which a flush continues in the background.
 struct FlushSpill {
   std::uint32_t token = 1;
   std::uint32_t window = 4;
@@ -50,7 +50,7 @@ struct StepFeatures {
   }
 };
 
-/// One entry a decode step of the workload.
+/// One entry per decode step of the workload.
 std::vector<StepFeatures> step_features(const BatchLengths& workload, const KvGrouping& grouping,
                                         const FlushSpill& spill);
 

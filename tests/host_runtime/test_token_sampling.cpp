@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "host_runtime/core/sampling.h"
+#include "host_runtime/core/token_sampling.h"
 
 using namespace csdsim;
 using namespace csdsim::host;

@@ -1,4 +1,4 @@
-#include "host_runtime/core/sampling.h"
+#include "host_runtime/core/token_sampling.h"
 
 #include <fmt/format.h>
 
