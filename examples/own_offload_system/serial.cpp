@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "host_runtime/core/planner/systems/instinfer/planner.h"
+#include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 #include "scenario/plugin.h"
 
 namespace serial {
@@ -60,7 +60,7 @@ class Serial final : public host::CopyableSystem<Serial> {
             .residents = {{host::Home::gpu, "weights", model.weight_bytes()}}};
   }
   std::unique_ptr<host::Planner> plan(const host::PlannerInputs& inputs) const override {
-    return std::make_unique<SerialPlanner>(std::make_unique<host::InstInfer>(inputs), wait_);
+    return std::make_unique<SerialPlanner>(host::InstinferDense().plan(inputs), wait_);
   }
   std::string_view method() const override { return "dense"; }
   host::MethodSettings method_settings() const override { return {}; }

@@ -108,7 +108,7 @@ void check_block_drive(Checker& c, std::string_view kind, const BlockRunConfig& 
   }
   c.require(config.precondition.overwrites.numerator == 0 || config.precondition.fill != Fill::none,
             {"workload.precondition.overwrites", "workload.precondition.fill"},
-            "workload.precondition.overwrites: nothing is there to be overwritten with fill: none");
+            "workload.precondition.overwrites: with fill: none there is nothing to overwrite");
 }
 
 void BlockIoWorkload::check(Checker& c) {

@@ -33,7 +33,6 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
       estimator_(plan_, setup.plan.workload),
       meter_(platform, plan_, setup.plan.mini_batches),
       gpu_(host::GpuModel(setup.gpu, setup.gpu_times), setup.data),
-      host_(setup.host, setup.data),
       link_(setup.gpu_link, setup.data),
       executor_("executor"),
       commands_(
@@ -45,7 +44,7 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
       drives_(commands_, shape(), setup.data),
       router_(setup.data) {
   router_.add(host::ResourceKind::gpu, gpu_);
-  router_.add(host::ResourceKind::host, host_);
+  if (setup.host.cores > 0) router_.add(host::ResourceKind::host, host_.emplace(setup.host, setup.data));
   router_.add(host::ResourceKind::host_to_gpu, link_);
   router_.add(host::ResourceKind::gpu_to_host, link_);
   router_.add(host::ResourceKind::drive_kv, drives_);

@@ -52,7 +52,7 @@ class GenerationProgram : public sc_core::sc_module {
   host::GenerationEstimator estimator_;
   PhaseMeter meter_;
   host::GpuBackend gpu_;
-  host::HostBackend host_;
+  std::optional<host::HostBackend> host_;
   host::LinkBackend link_;
   host::ExecutorModule executor_;
   host::DriveCommands commands_;

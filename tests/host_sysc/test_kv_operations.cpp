@@ -244,5 +244,5 @@ TEST_CASE("timing runs take the time of carried ones") {
 TEST_CASE("work that a KV namespace does not do is refused") {
   DriveRig rig;
   CHECK_THROWS_WITH(rig.run({{OpKind::finish_layer, kKv, host::ComputeWork{}}}),
-                    Contains("no work of the KV namespace"));
+                    Contains("is not an operation of the KV namespace"));
 }

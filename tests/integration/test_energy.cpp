@@ -185,7 +185,7 @@ TEST_CASE("a generation reports joules a token; two drives draw the idle power o
 
 TEST_CASE("a sampled generation estimates the energy of the whole one") {
   const auto whole = run(kGeneration);
-  const auto sampled = run(kGeneration, {"simulation.sampling={layers: 5, steps: 12}"});
+  const auto sampled = run(kGeneration, {"simulation.sampling={layers: 5, steps: 8}"});
   REQUIRE(sampled["metrics"]["page_ops"].get<double>() < 0.5 * whole["metrics"]["page_ops"].get<double>());
   for (const auto& [name, value] : whole["breakdown"]["energy"].items()) {
     INFO(name << ": " << value << " J, sampled " << sampled["breakdown"]["energy"][name]);

@@ -204,7 +204,7 @@ TEST_CASE("systems are found by name and mistakes are named") {
   const PlannerInputs in = small_inputs(2, {4, 4}, 2, 1);
   CHECK_THROWS_WITH(plan_of("instinfer", in), Catch::Contains("instinfer-dense, instinfer-sparf"));
   CHECK(drive_system_of(builtin_systems(), "sparf") == "instinfer-sparf");
-  CHECK_THROWS_WITH(drive_system_of(builtin_systems(), "h2o"), Catch::Contains("systems for: dense, sparf"));
+  CHECK_THROWS_WITH(drive_system_of(builtin_systems(), "h2o"), Catch::Contains("supported: dense, sparf"));
   PlannerInputs bad = in;
   bad.mini_batches = 3;
   CHECK_THROWS_WITH(plan_of("instinfer-dense", bad), Catch::Contains("1 to 2"));
