@@ -228,7 +228,11 @@ std::uint64_t parse_count(std::string_view text) {
 Ratio parse_ratio(std::string_view text) {
   const std::string_view whole = trim(text);
   std::string_view rest = whole;
-  const Decimal number = take_decimal(rest, whole, "a ratio such as 1/8 or 0.125");
+  Decimal number = take_decimal(rest, whole, "a ratio such as 1/8, 0.125 or 12.5 %");
+  if (trim(rest) == "%") {
+    number.exponent -= 2;
+    rest = {};
+  }
   if (rest.empty()) {
     if (number.exponent >= 0) return {whole_units(number, 1, 1, kMax, whole, "ones"), 1};
     std::uint64_t denominator = 1;
@@ -240,14 +244,14 @@ Ratio parse_ratio(std::string_view text) {
   if (!rest.empty() && rest.front() == '/' && number.exponent >= 0) {
     rest = trim(rest.substr(1));
     const std::uint64_t numerator = whole_units(number, 1, 1, kMax, whole, "ones");
-    const Decimal below = take_decimal(rest, whole, "a ratio such as 1/8 or 0.125");
+    const Decimal below = take_decimal(rest, whole, "a ratio such as 1/8, 0.125 or 12.5 %");
     if (rest.empty() && below.exponent >= 0) {
       const std::uint64_t denominator = whole_units(below, 1, 1, kMax, whole, "ones");
       if (denominator == 0) refuse(whole, "divides by zero");
       return Ratio::of(numerator, denominator);
     }
   }
-  refuse(whole, "is not a ratio such as 1/8 or 0.125");
+  refuse(whole, "is not a ratio such as 1/8, 0.125 or 12.5 %");
 }
 
 std::string format_quantity(SimTime value) {

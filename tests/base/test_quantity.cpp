@@ -77,12 +77,15 @@ TEST_CASE("ratios are fractions") {
   CHECK(parse_ratio("0.125") == Ratio{1, 8});
   CHECK(parse_ratio("1") == Ratio{1, 1});
   CHECK(parse_ratio("1e-3") == Ratio{1, 1000});
+  CHECK(parse_ratio("12.5 %") == Ratio{1, 8});
+  CHECK(parse_ratio("1%") == Ratio{1, 100});
+  CHECK(parse_ratio("300 %") == Ratio{3, 1});
   CHECK(Ratio::of(1, 3).floor_of(10) == 3);
   CHECK(Ratio::of(1, 8).round_of(12) == 2);
   CHECK(Ratio::of(1, 8).round_of(11) == 1);
   CHECK(Ratio::of(7, 100).floor_of(std::uint64_t{1} << 60) == 80704505322479288);
   CHECK(Ratio::of(1, 8) < Ratio::of(1, 7));
-  for (const char* bad : {"", "1/0", "1/", "/8", "1/8/2", "-1/8", "0.1/2", "a", "1 %", "01/8", "1/08"}) {
+  for (const char* bad : {"", "1/0", "1/", "/8", "1/8/2", "-1/8", "0.1/2", "a", "1 % %", "1/8 %", "01/8", "1/08"}) {
     INFO(bad);
     CHECK_THROWS_AS(parse_ratio(bad), UserError);
   }

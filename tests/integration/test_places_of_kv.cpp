@@ -78,7 +78,6 @@ TEST_CASE("host-kv: the link carries K and V once down, and their copies up") {
   const std::uint64_t made = 4 * lengths.decode_steps();  // new tokens of the decode steps
 
   const experiment::GenerationOutcome at_gpu = experiment::run_generation(setup);
-  CHECK(at_gpu.prefill.gpu_link_bytes <= double(context(lengths, 0) * token));
   CHECK(at_gpu.prefill.gpu_link_bytes + at_gpu.decode.gpu_link_bytes ==
         double((context(lengths, 0) + made + copies) * token));
   CHECK(at_gpu.decode.host_busy_s == 0);
