@@ -46,7 +46,7 @@ Power parse_power(std::string_view text);
 /// A bare whole number.
 std::uint64_t parse_count(std::string_view text);
 
-/// `1/8` or a bare decimal number such as `0.07`, kept exactly.
+/// `1/8`, a bare decimal number such as `0.07`, or `12.5 %`, kept exactly.
 Ratio parse_ratio(std::string_view text);
 
 /// The shortest exact text, which the matching parser reads back to the same value.

@@ -52,6 +52,7 @@ function(csdsim_check_headers)
   set(unit ${PROJECT_BINARY_DIR}/header_check/unit.cpp)
   file(CONFIGURE OUTPUT ${unit} CONTENT "// Its options are those that headers are checked with.\n")
   add_library(header_check_options OBJECT EXCLUDE_FROM_ALL ${unit})
+  set_target_properties(header_check_options PROPERTIES UNITY_BUILD OFF)
   target_link_libraries(header_check_options PRIVATE csdsim_warnings ${ARGN})
   target_compile_options(header_check_options PRIVATE -O0 -g0)
   add_custom_target(header_check

@@ -77,14 +77,18 @@ std::string axis_value_text(const Node& value) {
     for (const Node& item : value.items) items.push_back(axis_value_text(item));
     return fmt::format("[{}]", join(items));
   }
-  for (const std::string_view key : {"kind", "preset"}) {
-    const Entry* entry = value.find(key);
-    if (entry && entry->value.kind == Node::Kind::scalar) return entry->value.scalar;
-  }
+  // "host-kv(attention: host)": what the map is, then what it changes.
+  std::string what;
   std::vector<std::string> items;
-  for (const Entry& entry : value.entries)
-    items.push_back(fmt::format("{}: {}", entry.key, axis_value_text(entry.value)));
-  return fmt::format("{{{}}}", join(items));
+  for (const Entry& entry : value.entries) {
+    const bool names = entry.key == "kind" || entry.key == "preset";
+    if (names && what.empty() && entry.value.kind == Node::Kind::scalar)
+      what = entry.value.scalar;
+    else
+      items.push_back(fmt::format("{}: {}", entry.key, axis_value_text(entry.value)));
+  }
+  if (what.empty()) return fmt::format("{{{}}}", join(items));
+  return items.empty() ? what : fmt::format("{}({})", what, join(items));
 }
 
 std::vector<Axis> read_axes(const Node& sweep, const std::shared_ptr<const Registries>& registries,
@@ -152,7 +156,7 @@ std::vector<AxisPoint> axis_points(const std::vector<Axis>& axes) {
       parts.push_back(fmt::format("{}={}", names[a], file_safe(axis_value_text(axes[a].values[indices[a]]))));
     }
     std::string name = join(parts, ",");
-    // Maps of the same kind have the same text, and file systems limit names to 255 bytes.
+    // File systems limit names to 255 bytes.
     if (name.size() > 200) name.resize(200);
     if (!taken.insert(name).second) {
       name += fmt::format("#{}", points.size());

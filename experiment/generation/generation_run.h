@@ -27,7 +27,7 @@ struct GenerationSetup {
   platform::PlatformParams platform;
   host::GpuConfig gpu;
   std::shared_ptr<host::OperatorTable> gpu_times;  ///< null: the times are modelled
-  host::HostParameters host;  ///< no cores: plans give the host no operations
+  host::HostParameters host;                       ///< no cores: plans give the host no operations
   host::LinkModel gpu_link;
   std::shared_ptr<const host::OffloadSystem> system;
   host::PlannerInputs plan;             ///< span and drives are set by the run

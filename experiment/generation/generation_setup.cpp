@@ -30,7 +30,7 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   setup.plan.workload = {.prompt_tokens = std::move(prompt_tokens), .output_tokens = workload.output_tokens};
   setup.plan.drives = s.platform.device.count;
   const auto sequences = static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size());
-  setup.plan.mini_batches = workload.mini_batches.value_or(std::min<std::uint32_t>(2, sequences));
+  setup.plan.mini_batches = workload.mini_batches.value_or(std::min(s.system->usual_mini_batches(), sequences));
   setup.system = s.system->clone();
   setup.sampling.cooldown = setup.plan.mini_batches > 1 ? 1 : 0;
   const auto& sampling = s.simulation.sampling;

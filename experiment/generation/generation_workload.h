@@ -19,11 +19,11 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   std::uint32_t batch = 1;
   std::uint32_t input_tokens = 128;
   std::uint32_t output_tokens = 128;
-  Ratio temperature{0, 1};                    ///< 0: greedy
-  std::optional<std::uint32_t> top_k;         ///< draw from the likeliest tokens only; unset: all
-  Ratio top_p{1, 1};                          ///< draw from the likeliest tokens of this mass
-  std::optional<InputPath> prompts;           ///< one prompt per line; replaces batch and input_tokens
-  std::optional<std::uint32_t> mini_batches;  ///< parts of the batch that take turns on GPU and drive; unset: 2, or 1
+  Ratio temperature{0, 1};                       ///< 0: greedy
+  std::optional<std::uint32_t> top_k;            ///< draw from the likeliest tokens only; unset: all
+  Ratio top_p{1, 1};                             ///< draw from the likeliest tokens of this mass
+  std::optional<InputPath> prompts;              ///< one prompt per line; replaces batch and input_tokens
+  std::optional<std::uint32_t> mini_batches;     ///< parts of the batch that take turns; unset: as the system likes
   std::optional<BackgroundWorkload> background;  ///< on the same drive
 
   void describe(ParamVisitor& v) override;

@@ -65,6 +65,8 @@ class OffloadSystem {
   /// Parameters that have no effect because of other parameters; the effective configuration omits them.
   virtual std::vector<std::string> unused_parameters() const { return {}; }
 
+  /// Parts of the batch that take turns unless the workload states them: two, where two resources work in turn.
+  virtual std::uint32_t usual_mini_batches() const { return 2; }
   virtual SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const = 0;
   /// Makes the planner of a run. Throws UserError for inconsistent sizes.
   virtual std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const = 0;

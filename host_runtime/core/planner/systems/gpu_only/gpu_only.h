@@ -14,6 +14,7 @@ class GpuOnly final : public CopyableSystem<GpuOnly> {
 
   void describe(ParamVisitor&) override {}
   void check(config::Problems&, const SystemContext&) const override {}
+  std::uint32_t usual_mini_batches() const override { return 1; }  ///< every part would read all weights again
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   std::string_view method() const override { return "dense"; }

@@ -21,6 +21,8 @@ class HostKv final : public CopyableSystem<HostKv> {
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems&, const SystemContext&) const override {}
+  /// Copies run ahead without a second part; host and GPU take turns.
+  std::uint32_t usual_mini_batches() const override { return attention == AttentionAt::gpu ? 1 : 2; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   std::string_view method() const override { return "dense"; }
