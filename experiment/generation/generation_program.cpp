@@ -81,9 +81,10 @@ GenerationOutcome GenerationProgram::outcome() {
   return out;
 }
 
-/// Pages are whole: the loads that a layer puts on planes differ by a page or two, and they do so in another way in
-/// each layer. Few pages per plane and layer, and so few layers, tell little about the others. The factors are what the
-/// runs of tests/integration/test_sampled_runs.cpp need, rounded up.
+/// The pages of a layer cannot be divided evenly over the planes: some planes have a page or two more, and these are
+/// other planes in each layer. With few pages per plane and layer, the simulated layers therefore differ from the
+/// others. The two factors are empirical: the smallest that cover the runs of
+/// tests/integration/test_sampled_runs.cpp, rounded up.
 void GenerationProgram::add_placement_error(host::SamplingError& error, double prefill_pages,
                                             double decode_pages) const {
   constexpr double kPrefillPages = 5, kDecodePages = 3;

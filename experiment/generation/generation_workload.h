@@ -23,7 +23,7 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   std::optional<std::uint32_t> top_k;            ///< draw from the likeliest tokens only; unset: all
   Ratio top_p{1, 1};                             ///< draw from the likeliest tokens of this mass
   std::optional<InputPath> prompts;              ///< one prompt per line; replaces batch and input_tokens
-  std::optional<std::uint32_t> mini_batches;     ///< parts of the batch that take turns; unset: as the system likes
+  std::optional<std::uint32_t> mini_batches;     ///< parts of the batch that take turns; unset: usual_mini_batches()
   std::optional<BackgroundWorkload> background;  ///< on the same drive
 
   void describe(ParamVisitor& v) override;

@@ -11,8 +11,8 @@ namespace csdsim::experiment {
 struct KvFormat {
   explicit KvFormat(const GenerationSetup& setup);
 
-  bool in_drives;                                ///< the system keeps K and V in drives; otherwise the rest is empty
-  bool component_major;                          ///< K is kept component-major, too
+  bool in_drives;        ///< the system keeps K and V in drives; if not, policy is null and layout is empty
+  bool component_major;  ///< K is kept component-major, too
   std::unique_ptr<ftl::KvMappingPolicy> policy;  ///< of a drive, to ask what it would do
   ftl::KvShape shape;                            ///< of a sequence on the first drive, which has the most heads
   ftl::KvLayout layout;

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
+#include <string>
 
 #include "host_runtime/core/planner/estimator.h"
 #include "tests/planner/planner_support.h"
@@ -40,22 +41,29 @@ class ToyDrive final : public OperationBackend {
   SimTime idle_since_;
 };
 
-GenerationEstimate simulate(PlannerInputs in, const SamplingSettings& settings) {
-  const SamplingPlan plan(in.workload, in.model.layers, {.page_tokens = kPageTokens, .window_tokens = kWindow},
-                          settings);
+/// Runs the groups of a plan one after another, each on a backend from `make_backend`.
+template <class MakeBackend>
+GenerationEstimate simulate(PlannerInputs in, const std::string& system, const KvGrouping& grouping,
+                            const SamplingSettings& settings, const MakeBackend& make_backend) {
+  const SamplingPlan plan(in.workload, in.model.layers, grouping, settings);
   GenerationEstimator estimator(plan, in.workload);
   SimTime now;
   for (const SampledGroup& group : plan.groups()) {
     in.span = group.span();
     in.model.layers = group.layers;
-    ToyDrive drive;
-    auto planner = plan_of("instinfer-sparf", in);
-    Executor ex(*planner, drive, {.slots = drive_slots(1)});
+    auto backend = make_backend();
+    auto planner = plan_of(system, in);
+    Executor ex(*planner, backend, {.slots = drive_slots(1)});
     run(ex, now);
     now = ex.report().end;
     estimator.add(ex.report());
   }
   return estimator.result();
+}
+
+GenerationEstimate simulate(const PlannerInputs& in, const SamplingSettings& settings) {
+  return simulate(in, "instinfer-sparf", {.page_tokens = kPageTokens, .window_tokens = kWindow}, settings,
+                  [] { return ToyDrive(); });
 }
 
 }  // namespace
@@ -83,24 +91,12 @@ TEST_CASE("a sampled run lands within 1 % of the whole one") {
 TEST_CASE("layers that stray from an even pace show in the error of layers") {
   // Every fourth layer takes three times as long: five layers cannot tell, eighteen can.
   const auto decode = [](const SamplingSettings& settings) {
-    PlannerInputs in = small_inputs(40, {64}, 200, 1);
-    const SamplingPlan plan(in.workload, 40, {.page_tokens = kPageTokens}, settings);
-    GenerationEstimator estimator(plan, in.workload);
-    FunctionBackend backend([](const Operation& op) {
-      if (op.kind != OpKind::attend) return SimTime{10};
-      return SimTime{op.tag.layer->value % 4 == 2 ? 3'000 : 1'000};
+    return simulate(small_inputs(40, {64}, 200, 1), "instinfer-dense", {.page_tokens = kPageTokens}, settings, [] {
+      return FunctionBackend([](const Operation& op) {
+        if (op.kind != OpKind::attend) return SimTime{10};
+        return SimTime{op.tag.layer->value % 4 == 2 ? 3'000 : 1'000};
+      });
     });
-    SimTime now;
-    for (const SampledGroup& group : plan.groups()) {
-      in.span = group.span();
-      in.model.layers = group.layers;
-      auto planner = plan_of("instinfer-dense", in);
-      Executor ex(*planner, backend, {.slots = drive_slots(1)});
-      run(ex, now);
-      now = ex.report().end;
-      estimator.add(ex.report());
-    }
-    return estimator.result();
   };
   const double whole = decode({.off = true}).times.decode_s;
   double last = 1;
@@ -115,21 +111,14 @@ TEST_CASE("layers that stray from an even pace show in the error of layers") {
 }
 
 TEST_CASE("a drive that slows down in the prefill is followed to its steady pace") {
-  PlannerInputs in = small_inputs(30, {50}, 1, 1);
-  const auto ttft = [&](const SamplingSettings& settings) {
-    const SamplingPlan plan(in.workload, 30, {.page_tokens = kPageTokens}, settings);
-    GenerationEstimator estimator(plan, in.workload);
-    PlannerInputs part = in;
-    part.span = plan.groups().front().span();
-    part.model.layers = plan.groups().front().layers;
-    FunctionBackend backend([](const Operation& op) {  // a write buffer that holds three layers
-      return op.kind == OpKind::append_kv ? SimTime{op.tag.layer->value < 3 ? 50 : 900} : SimTime{10};
-    });
-    auto planner = plan_of("instinfer-dense", part);
-    Executor ex(*planner, backend, {.slots = drive_slots(1)});
-    run(ex);
-    estimator.add(ex.report());
-    return estimator.result().times.ttft_s;
+  const auto ttft = [](const SamplingSettings& settings) {
+    const auto slows_down = [] {  // a write buffer that holds three layers
+      return FunctionBackend([](const Operation& op) {
+        return op.kind == OpKind::append_kv ? SimTime{op.tag.layer->value < 3 ? 50 : 900} : SimTime{10};
+      });
+    };
+    return simulate(small_inputs(30, {50}, 1, 1), "instinfer-dense", {.page_tokens = kPageTokens}, settings, slows_down)
+        .times.ttft_s;
   };
   CHECK(ttft({.prefill_layers = 8}) == Approx(ttft({.off = true})).epsilon(1e-9));
 }

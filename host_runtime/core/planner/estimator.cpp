@@ -10,18 +10,17 @@
 
 namespace csdsim::host {
 
-GenerationEstimator::GenerationEstimator(const SamplingPlan& plan, const BatchLengths& workload)
-    : plan_(plan), times_{.batch = workload.prompt_tokens.size(), .output_tokens = workload.output_tokens} {}
-
 namespace {
 
-/// The even pace of layers [first, last], and how far off it may be.
+/// The mean time per layer, and its estimated error.
 struct Pace {
   double per_layer = 0;  ///< seconds
   double error = 0;      ///< seconds per layer
 };
 
-/// `ended` is when each layer ended. The ends stray from an even pace; either end of the stretch may stray as far.
+/// Mean over the layers after `first` up to `last`; `ended` is when each layer ended. If all layers took equally long,
+/// the ends would lie on a line from the first to the last. The largest distance from that line shows how far the first
+/// and the last end may be off, hence twice that distance as the error.
 Pace pace_of(const std::vector<SimTime>& ended, std::size_t first, std::size_t last) {
   const double layers = static_cast<double>(last - first);
   const double per_layer = (ended[last] - ended[first]).seconds() / layers;
@@ -32,6 +31,9 @@ Pace pace_of(const std::vector<SimTime>& ended, std::size_t first, std::size_t l
 }
 
 }  // namespace
+
+GenerationEstimator::GenerationEstimator(const SamplingPlan& plan, const BatchLengths& workload)
+    : plan_(plan), times_{.batch = workload.prompt_tokens.size(), .output_tokens = workload.output_tokens} {}
 
 void GenerationEstimator::add_prefill(const ExecutionReport& report) {
   const StepRecord& prefill = report.steps.front();
@@ -98,8 +100,8 @@ SamplingError GenerationEstimator::error() const {
 std::string to_string(const SamplingError& error) {
   const std::string prefill = fmt::format("estimated error: time to the first token {:.2f} %", 100 * error.prefill);
   if (std::isinf(error.layers))
-    return fmt::format("{}, decode {:.2f} % from steps; that from so few layers is not known", prefill,
-                       100 * error.steps);
+    return fmt::format("{}, decode {:.2f} % from steps; fewer than {} layers show no error of their own", prefill,
+                       100 * error.steps, kJudgedLayers);
   return fmt::format("{}, decode {:.2f} % ({:.2f} from steps, {:.2f} from layers)", prefill, 100 * error.decode(),
                      100 * error.steps, 100 * error.layers);
 }

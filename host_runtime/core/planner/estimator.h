@@ -36,8 +36,8 @@ struct GenerationEstimate {
 /// layer, decode with SamplingPlan's weights.
 ///
 /// The first and the last layers of a step differ from those between: the pipeline of mini-batches fills and drains,
-/// and nothing follows the last layer. So the time of a further layer is the mean over the layers between them, and the
-/// error of that is judged by how far these layers stray from an even pace.
+/// and nothing follows the last layer. Therefore the time of each layer that is not simulated is the mean time of the
+/// layers between them. Its error is estimated from how unevenly these layers end.
 ///
 ///   GenerationEstimator estimator(plan, workload);
 ///   for (const SampledGroup& group : plan.groups()) {  // materialise the state before group.first_step, then

@@ -65,7 +65,8 @@ class OffloadSystem {
   /// Parameters that have no effect because of other parameters; the effective configuration omits them.
   virtual std::vector<std::string> unused_parameters() const { return {}; }
 
-  /// Parts of the batch that take turns unless the workload states them: two, where two resources work in turn.
+  /// Number of mini-batches if the workload does not state it: two if one part of the batch can use the GPU while
+  /// another part uses a drive or the host, otherwise one.
   virtual std::uint32_t usual_mini_batches() const { return 2; }
   virtual SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const = 0;
   /// Makes the planner of a run. Throws UserError for inconsistent sizes.
@@ -93,6 +94,15 @@ class CopyableSystem : public OffloadSystem {
   std::unique_ptr<OffloadSystem> clone() const override {
     return std::make_unique<Derived>(static_cast<const Derived&>(*this));
   }
+};
+
+/// A system with exact attention over all tokens: it has no budget to state.
+template <class Derived>
+class DenseSystem : public CopyableSystem<Derived> {
+ public:
+  std::string_view method() const override { return "dense"; }
+  MethodSettings method_settings() const override { return {}; }
+  std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings&) const override { return {}; }
 };
 
 using SystemKinds = Kinds<OffloadSystem>;

@@ -21,7 +21,7 @@ std::vector<PlacedTensor> GpuOnlyPlanner::resident() const {
 void GpuOnlyPlanner::keep(OperationSink& sink, const Part& part, OperationId projected) {
   const HeadRange heads = shards().front();
   const TensorName kv = new_kv(part, heads).name;
-  // The projections write to the cache: no work of its own.
+  // The projections write k and v to the cache directly, so this operation takes no time.
   sink.add(OpKind::append_kv, Resource::gpu(), part.tag, ComputeWork{.launches = 0}, {projected},
            {.reads = {kv}, .writes = {cache(part, heads)}, .drops = {{kv, Place::gpu()}}});
 }

@@ -7,19 +7,17 @@
 namespace csdsim::host {
 
 /// Weights, activations, K and V stay in GPU memory, and the GPU attends. The drives do nothing.
-class GpuOnly final : public CopyableSystem<GpuOnly> {
+class GpuOnly final : public DenseSystem<GpuOnly> {
  public:
   static constexpr std::string_view kKind = "gpu-only";
   static constexpr std::string_view kDoc = "Nothing is offloaded: weights, K and V have to fit into GPU memory.";
 
   void describe(ParamVisitor&) override {}
   void check(config::Problems&, const SystemContext&) const override {}
-  std::uint32_t usual_mini_batches() const override { return 1; }  ///< every part would read all weights again
+  /// One: each mini-batch would read all weights again.
+  std::uint32_t usual_mini_batches() const override { return 1; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  std::string_view method() const override { return "dense"; }
-  MethodSettings method_settings() const override { return {}; }
-  std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings&) const override { return {}; }
 };
 
 /// The plan of GpuOnly.

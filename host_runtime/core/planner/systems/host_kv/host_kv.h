@@ -10,7 +10,7 @@ enum class AttentionAt : std::uint8_t { gpu, host };
 
 /// Weights and activations stay in GPU memory, K and V in host memory. The GPU attends to copies of K and V, which
 /// arrive layer by layer over its link, or the host attends where they are.
-class HostKv final : public CopyableSystem<HostKv> {
+class HostKv final : public DenseSystem<HostKv> {
  public:
   static constexpr std::string_view kKind = "host-kv";
   static constexpr std::string_view kDoc =
@@ -21,13 +21,11 @@ class HostKv final : public CopyableSystem<HostKv> {
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems&, const SystemContext&) const override {}
-  /// Copies run ahead without a second part; host and GPU take turns.
+  /// Attention on the GPU: one, because copies of K and V overlap with computation anyway. On the host: two, so that
+  /// host and GPU work at the same time.
   std::uint32_t usual_mini_batches() const override { return attention == AttentionAt::gpu ? 1 : 2; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  std::string_view method() const override { return "dense"; }
-  MethodSettings method_settings() const override { return {}; }
-  std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings&) const override { return {}; }
 };
 
 }  // namespace csdsim::host
@@ -38,7 +36,8 @@ template <>
 struct EnumValues<host::AttentionAt> {
   static constexpr EnumValue<host::AttentionAt> values[] = {
       {host::AttentionAt::gpu, "gpu", "The GPU attends; K and V of every layer are copied to it in every step."},
-      {host::AttentionAt::host, "host", "The cores of the host attend; queries and outputs travel."}};
+      {host::AttentionAt::host, "host",
+       "The cores of the host attend; only queries, new k and v, and outputs are transferred."}};
 };
 
 }  // namespace csdsim

@@ -31,7 +31,7 @@ void HostKvPlanner::store(OperationSink& sink, const Part& part, Ids after) {
   const SizedTensor kv = new_kv(part, heads);
   const OperationId moved =
       transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, std::move(after), {kv});
-  // The transfer writes to the cache: no work of its own.
+  // The transfer has written k and v to the cache already, so this operation takes no time.
   const OperationId appended =
       sink.add(OpKind::append_kv, Resource::host(), part.tag, ComputeWork{.launches = 0}, {moved},
                {.reads = {kv.name}, .writes = {cache(part, heads)}, .drops = {{kv.name, Place::host()}}});

@@ -10,7 +10,7 @@
 namespace csdsim::host {
 
 /// Exact attention in the drives.
-class InstinferDense final : public CopyableSystem<InstinferDense> {
+class InstinferDense final : public DenseSystem<InstinferDense> {
  public:
   static constexpr std::string_view kKind = "instinfer-dense";
   static constexpr std::string_view kDoc = "InstInfer with dense attention in the drive.";
@@ -22,9 +22,6 @@ class InstinferDense final : public CopyableSystem<InstinferDense> {
   void check(config::Problems& problems, const SystemContext& context) const override;
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-  std::string_view method() const override { return "dense"; }
-  MethodSettings method_settings() const override { return {}; }
-  std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings&) const override { return {}; }
 };
 
 /// SparF attention in the drives: SparQ on flash pages, in two steps.
