@@ -7,7 +7,7 @@ namespace csdsim::experiment {
 csd_model::DriveConfig drive_config(const scenario::Scenario& s) {
   csd_model::DriveConfig config = csd_model::drive_config(s.platform.device, s.seed);
   // A namespace that a workload does not use keeps what its FTL needs to exist.
-  config.kv_share = s.platform.device.has_engine() ? s.workload->kv_share() : 0;
+  config.kv_share = s.platform.device.has_engine() ? s.workload->kv_share(s) : 0;
   config.data = s.simulation.data;
   return config;
 }

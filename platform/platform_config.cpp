@@ -27,6 +27,8 @@ void describe(ParamVisitor& v, HostConfig& c) {
           "Share of the peaks of cores and memory that operators of the host reach.", assumed("streaming kernels"));
   v.param("io_overhead", c.io_overhead, {SimTime{}, SimTime::milliseconds(100)},
           "CPU time to submit a command and take its completion.", assumed("0: not stated by any paper"));
+  v.section("file", c.file, "Files on the drives, for systems that keep data in files.");
+  v.section("swap", c.swap, "Swapping of host memory to the drives, for systems whose data may exceed host memory.");
 }
 
 void describe(ParamVisitor& v, PlatformConfig& c) {

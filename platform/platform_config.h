@@ -7,6 +7,7 @@
 #include "base/param.h"
 #include "base/quantity.h"
 #include "csd_model/device_config.h"
+#include "host_runtime/core/planner/file_config.h"
 #include "host_runtime/core/planner/gpu_config.h"
 #include "nvme_if/core/link_config.h"
 
@@ -29,6 +30,8 @@ struct HostConfig {
   Bandwidth memory_bandwidth{187'700'000'000};
   Ratio efficiency = Ratio::of(8, 10);
   SimTime io_overhead{};
+  host::FileConfig file;
+  host::SwapConfig swap;
 };
 
 /// Section `platform`.

@@ -288,7 +288,7 @@ void check_platform(Checker& c) {
     c.require(device.write_buffer.capacity.value > 0,
               {"platform.device.write_buffer.flush.kind", "platform.device.write_buffer.capacity"},
               "platform.device.write_buffer.flush: there is no write buffer: give it a capacity");
-    c.require(c.scenario().workload->writes_blocks(), {"platform.device.write_buffer.flush.kind", "workload.kind"},
+    c.require(c.scenario().workload->writes_blocks(c.scenario()), {"platform.device.write_buffer.flush.kind", "workload.kind"},
               "platform.device.write_buffer.flush: the workload writes no blocks, and groups of the KV cache go to "
               "flash as soon as they are full");
   }

@@ -18,6 +18,10 @@
 #include "host_runtime/core/model_config.h"
 #include "host_runtime/core/processor.h"
 
+namespace csdsim::host {
+enum class FilePath : std::uint8_t;
+}
+
 namespace csdsim::scenario {
 
 class Checker;
@@ -67,9 +71,11 @@ class Experiment {
   /// Whether the drives keep a KV cache and compute attention.
   virtual bool attends() const { return true; }
   /// Whether the experiment writes blocks, so that a write buffer has an effect.
-  virtual bool writes_blocks() const { return true; }
+  virtual bool writes_blocks(const Scenario&) const { return true; }
   /// Share of the erase blocks of each plane that the KV namespace gets.
-  virtual double kv_share() const { return attends() ? 1 : 0; }
+  virtual double kv_share(const Scenario&) const { return attends() ? 1 : 0; }
+  /// How the host reaches files on the drives; nothing if it has none.
+  virtual std::optional<host::FilePath> file_path(const Scenario&) const { return {}; }
 
   /// Runs the checked scenario. Throws UserError for mistakes that only a run can detect (a drive that is too small, a
   /// broken checkpoint).

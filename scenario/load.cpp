@@ -185,6 +185,9 @@ nlohmann::ordered_json effective_config(const Scenario& scenario) {
       mapping && mapping->tail != ftl::TailPolicy::partial_program)
     erase_path(json, "platform.device.ftl.mapping.tail_rewrites");
   if (!device.has_engine()) erase_path(json, "platform.device.energy.engine_idle");
+  const std::optional<host::FilePath> files = scenario.workload->file_path(scenario);
+  if (files != host::FilePath::file_system) erase_path(json, "platform.host.file");
+  if (files != host::FilePath::swap) erase_path(json, "platform.host.swap");
   if (!scenario.platform.gpu.times) erase_path(json, "platform.gpu.times");
   if (scenario.platform.gpu.timing == host::GpuTiming::measured) {
     for (const char* const of_model : {"fp16_rate", "memory_bandwidth", "kernel_launch", "efficiency"})

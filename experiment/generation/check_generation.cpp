@@ -154,6 +154,8 @@ void check_residents(Checker& c, const GenerationWorkload& work) {
                           fitting_batch(s, work, home, capacity)));
   };
   check(host::Home::gpu, s.platform.gpu.memory, "platform.gpu.memory");
+  check(host::Home::drive_blocks, s.platform.device.usable_capacity() * s.platform.device.count,
+        "platform.device.flash.blocks_per_plane");
   check(host::Home::host, s.platform.host.memory, "platform.host.memory");
 }
 
@@ -219,6 +221,33 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
   check_sampling(c, work, has_model);
 }
 
+/// Checks how a system with files reaches them.
+void check_files(Checker& c, host::FilePath path) {
+  const Scenario& s = c.scenario();
+  const bool swap = path == host::FilePath::swap;
+  const Bytes io_size = swap ? s.platform.host.swap.io_size : s.platform.host.file.io_size;
+  const std::string at = swap ? "platform.host.swap.io_size" : "platform.host.file.io_size";
+  c.require(io_size.value % s.platform.device.nvme.block_size.value == 0, {at, "platform.device.nvme.block_size"},
+            fmt::format("{}: {} is not a multiple of the logical block of {}", at, format_quantity(io_size),
+                        format_quantity(s.platform.device.nvme.block_size)));
+  const host::FileConfig& file = s.platform.host.file;
+  if (swap) return;
+  const Bytes row = s.model.shape().kv_bytes_per_token_and_head();
+  c.require(file.access == host::FileAccess::cached || row.value % s.platform.device.nvme.block_size.value == 0,
+            {"platform.host.file.access", "system.kind"},
+            fmt::format("platform.host.file.access: K and V of a token and head, {}, are not whole logical blocks of "
+                        "{}: use access: cached",
+                        format_quantity(row), format_quantity(s.platform.device.nvme.block_size)));
+  if (file.access != host::FileAccess::cached) {
+    for (const char* const of_cache : {"page_cache", "dirty_ratio"})
+      c.refuse_unused(fmt::format("platform.host.file.{}", of_cache), "platform.host.file.access",
+                      "only access: cached uses the page cache");
+  }
+  if (file.access == host::FileAccess::direct)
+    c.refuse_unused("platform.host.file.copy_bandwidth", "platform.host.file.access",
+                    "with access: direct nothing is copied");
+}
+
 void check_background(Checker& c, const BackgroundWorkload& background) {
   const Scenario& s = c.scenario();
   const csd_model::DeviceConfig& device = s.platform.device;
@@ -280,6 +309,7 @@ void GenerationWorkload::check(Checker& c) {
               fmt::format("workload.mini_batches: {} parts of a batch of {}: a part holds at least one sequence",
                           *mini_batches, batch));
   check_residents(c, *this);
+  if (const auto path = file_path(s)) check_files(c, *path);
   if (s.system->needs(s.model.shape(), lengths()).kv == host::Home::drive_kv) check_drive_kv(c, *this);
 }
 

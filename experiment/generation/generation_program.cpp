@@ -48,6 +48,8 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
   router_.add(host::ResourceKind::host_to_gpu, link_);
   router_.add(host::ResourceKind::gpu_to_host, link_);
   router_.add(host::ResourceKind::drive_kv, drives_);
+  if (setup.file)
+    router_.add(host::ResourceKind::file, files_.emplace(commands_, file_tables_, *setup.file, setup.data));
   set_memory_capacities(router_.tensors(), setup.platform);
   SC_THREAD(main_thread);
 }
@@ -143,6 +145,7 @@ void GenerationProgram::run() {
   wait_for([this](auto done) { platform_.on_ready(std::move(done)); });
   const auto sequences = static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size());
   if (format_.in_drives) wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });
+  add_files();
   for (const host::SampledGroup& group : plan_.groups()) run_group(group);
   if (hooks_.after_last) wait_for(hooks_.after_last);
   wait_for([this](auto done) { drain(std::move(done)); });
@@ -157,19 +160,41 @@ void GenerationProgram::drain(const std::function<void()>& done) {
     });
 }
 
-void GenerationProgram::run_group(const host::SampledGroup& group) {
-  if (!group.after_prefill) {
-    wait_for([this](auto done) { drain(std::move(done)); });
-    materialise(group);
-  }
+/// The plan of a group's layers and steps.
+std::unique_ptr<host::Planner> GenerationProgram::plan_of(const host::SampledGroup& group) const {
   host::PlannerInputs inputs = setup_.plan;
   inputs.model.layers = group.layers;
   inputs.span = group.span();
   inputs.drives = platform_.drives();
-  const std::unique_ptr<host::Planner> planner = setup_.system->plan(inputs);
-  host::PlannerInputs whole = inputs;
-  whole.model.layers = plan_.model_layers();
-  place_layers_left_out(router_.tensors(), *setup_.system->plan(whole), *planner, whole.model.layers);
+  return setup_.system->plan(inputs);
+}
+
+/// The files of the plan lie on the drives one behind the other. Their blocks are mapped from the start, so that a
+/// sampled run can read what it has not written.
+void GenerationProgram::add_files() {
+  if (!files_) return;
+  std::vector<std::uint64_t> next(platform_.drives());
+  for (std::uint32_t i = 0; i < platform_.drives(); ++i) file_tables_.emplace_back(platform_.driver(i).block_size());
+  const std::uint64_t align = std::max<std::uint64_t>(1, setup_.file->io_size.value);
+  for (const host::PlannedFile& file : plan_of(plan_.groups().front())->files()) {
+    const std::uint32_t drive = file.drive.value;
+    const std::uint64_t size = (file.size.value + align - 1) / align * align;
+    const std::uint64_t blocks = size / platform_.driver(drive).block_size().value;
+    file_tables_[drive].add(file.name, {{next[drive], blocks}});
+    next[drive] += blocks;
+  }
+  if (setup_.data != nullptr) return;
+  for (std::uint32_t i = 0; i < platform_.drives(); ++i)
+    if (next[i] > 0) platform_.drive(i).block_ftl().precondition(file_tables_[i].block() * next[i], std::nullopt);
+}
+
+void GenerationProgram::run_group(const host::SampledGroup& group) {
+  const std::unique_ptr<host::Planner> planner = plan_of(group);
+  if (!group.after_prefill) wait_for([this](auto done) { drain(std::move(done)); });
+  materialise(group, *planner);
+  host::SampledGroup all_layers = group;
+  all_layers.layers = plan_.model_layers();
+  place_layers_left_out(router_.tensors(), *plan_of(all_layers), *planner, plan_.model_layers());
   meter_.begin(group);
   wait_for([&](auto done) {
     executor_.run(
@@ -179,8 +204,15 @@ void GenerationProgram::run_group(const host::SampledGroup& group) {
 }
 
 /// The state that the steps skipped since the last group would have left.
-void GenerationProgram::materialise(const host::SampledGroup& group) {
-  if (!format_.in_drives) return;
+void GenerationProgram::materialise(const host::SampledGroup& group, const host::Planner& planner) {
+  if (files_) {
+    // The simulated layers get their share of the page cache.
+    files_->set_page_cache({static_cast<std::uint64_t>(static_cast<double>(setup_.file->page_cache.value) *
+                                                       group.layers / plan_.model_layers())});
+    for (const host::PlannedFile& file : planner.files())
+      for (const host::FileRange& range : file.written) files_->materialise(file.drive.value, file.name, range);
+  }
+  if (group.after_prefill || !format_.in_drives) return;
   const auto& prompts = setup_.plan.workload.prompt_tokens;
   for (std::uint32_t i = 0; i < platform_.drives(); ++i)
     for (std::uint32_t s = 0; s < prompts.size(); ++s)

@@ -5,14 +5,17 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <systemc>
+#include <vector>
 
 #include "experiment/generation/generation_run.h"
 #include "experiment/generation/kv_format.h"
 #include "experiment/generation/phase_meter.h"
 #include "host_runtime/core/planner/router.h"
 #include "host_runtime/sysc/executor_module.h"
+#include "host_runtime/sysc/file_backend.h"
 
 namespace csdsim::experiment {
 
@@ -41,7 +44,9 @@ class GenerationProgram : public sc_core::sc_module {
   void run();
   void run_group(const host::SampledGroup& group);
   void drain(const std::function<void()>& done);
-  void materialise(const host::SampledGroup& group);
+  void materialise(const host::SampledGroup& group, const host::Planner& planner);
+  void add_files();
+  std::unique_ptr<host::Planner> plan_of(const host::SampledGroup& group) const;
   void observe(const host::OperationRecord& record);
 
   const GenerationSetup& setup_;
@@ -57,6 +62,8 @@ class GenerationProgram : public sc_core::sc_module {
   host::ExecutorModule executor_;
   host::DriveCommands commands_;
   host::DriveKvBackend drives_;
+  std::vector<host::FileTable> file_tables_;  ///< [drive]
+  std::optional<host::FileBackend> files_;
   host::Router router_;
   sc_core::sc_event continue_;
 

@@ -12,6 +12,7 @@
 #include "experiment/generation/phase_totals.h"
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/planner/estimator.h"
+#include "host_runtime/core/planner/file_config.h"
 #include "host_runtime/core/planner/gpu_model.h"
 #include "host_runtime/core/planner/metrics.h"
 #include "host_runtime/core/planner/processor_backends.h"
@@ -29,6 +30,7 @@ struct GenerationSetup {
   std::shared_ptr<host::OperatorTable> gpu_times;  ///< null: the times are modelled
   host::HostParameters host;                       ///< no cores: plans give the host no operations
   host::LinkModel gpu_link;
+  std::optional<host::FileIoParams> file;  ///< if plans have file operations; page cache of the whole model
   std::shared_ptr<const host::OffloadSystem> system;
   host::PlannerInputs plan;             ///< span and drives are set by the run
   host::SamplingSettings sampling;      ///< with asked_error: of the first attempt

@@ -11,6 +11,21 @@ namespace csdsim::experiment {
 
 using scenario::Scenario;
 
+namespace {
+
+/// The path of file operations, with the host memory that the system's own data leaves for a page cache.
+std::optional<host::FileIoParams> file_params(const Scenario& s, const host::SystemNeeds& needs) {
+  if (!needs.files) return std::nullopt;
+  Bytes used;
+  for (const host::Resident& resident : needs.residents)
+    if (resident.home == host::Home::host) used += resident.bytes;
+  const platform::HostConfig& host = s.platform.host;
+  const Bytes free = host.memory > used ? host.memory - used : Bytes{};
+  return *needs.files == host::FilePath::swap ? host.swap.params(free) : host.file.params(free);
+}
+
+}  // namespace
+
 GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> prompt_tokens) {
   const GenerationWorkload& workload = generation_of(s);
   GenerationSetup setup;
@@ -32,6 +47,7 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   const auto sequences = static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size());
   setup.plan.mini_batches = workload.mini_batches.value_or(std::min(s.system->usual_mini_batches(), sequences));
   setup.system = s.system->clone();
+  setup.file = file_params(s, setup.system->needs(setup.plan.model, setup.plan.workload));
   setup.sampling.cooldown = setup.plan.mini_batches > 1 ? 1 : 0;
   const auto& sampling = s.simulation.sampling;
   if (!sampling) {

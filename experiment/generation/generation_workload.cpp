@@ -36,6 +36,19 @@ void GenerationWorkload::prune(nlohmann::ordered_json& config, const scenario::S
   if (scenario.simulation.data == ftl::DataMode::carried) scenario::erase_path(config, "simulation.selection");
 }
 
+std::optional<host::FilePath> GenerationWorkload::file_path(const scenario::Scenario& scenario) const {
+  return scenario.system->needs(scenario.model.shape(), lengths()).files;
+}
+
+bool GenerationWorkload::writes_blocks(const scenario::Scenario& scenario) const {
+  return background || file_path(scenario);
+}
+
+double GenerationWorkload::kv_share(const scenario::Scenario& scenario) const {
+  if (file_path(scenario)) return 0;
+  return background ? 1 - background->capacity_share.value() : 1;
+}
+
 host::BatchLengths GenerationWorkload::lengths() const {
   return {.prompt_tokens = std::vector<std::uint32_t>(batch, prompts ? 0 : input_tokens),
           .output_tokens = output_tokens};

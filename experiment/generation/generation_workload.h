@@ -29,8 +29,9 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   void describe(ParamVisitor& v) override;
   void check(scenario::Checker& c) override;
   void prune(nlohmann::ordered_json& config, const scenario::Scenario& scenario) const override;
-  bool writes_blocks() const override { return background.has_value(); }
-  double kv_share() const override { return background ? 1 - background->capacity_share.value() : 1; }
+  bool writes_blocks(const scenario::Scenario& scenario) const override;
+  double kv_share(const scenario::Scenario& scenario) const override;
+  std::optional<host::FilePath> file_path(const scenario::Scenario& scenario) const override;
   scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
 
   /// Lengths as the planner wants them; of prompts from a file only the output counts.

@@ -18,7 +18,9 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
   busy_[static_cast<std::size_t>(record.resource.kind)] += record.end - record.start;
   gpu_link_ += record.moved;
   if (record.resource.kind == host::ResourceKind::gpu && !record.tag.layer) gpu_outside_ += record.end - record.start;
-  if (record.kind == host::OpKind::append_kv) layer_marks_[record.tag.layer->value] = totals();
+  if (record.tag.phase == host::Phase::prefill &&
+      (record.kind == host::OpKind::append_kv || record.kind == host::OpKind::write_file))
+    layer_marks_[record.tag.layer->value] = totals();
   if (record.kind != host::OpKind::sample) return false;
   // A step ends with the last of its mini-batches; one with short prompts may be steps ahead of another.
   const bool prefill = record.tag.phase == host::Phase::prefill;

@@ -21,6 +21,22 @@ double pages_read(const GenerationSetup& setup, const KvFormat& format, std::uin
   return scored + std::min(token_pages, 2.0 * budget->tokens);
 }
 
+/// Pages that plans with files read and write if nothing stays in a page cache.
+PlannedWork file_work(const GenerationSetup& setup) {
+  PlannedWork work;
+  const host::BatchLengths& workload = setup.plan.workload;
+  Bytes in_files;
+  for (const host::Resident& resident : setup.system->needs(setup.plan.model, workload).residents)
+    if (resident.home == host::Home::drive_blocks) in_files += resident.bytes;
+  const double pages = double(in_files.value) / double(setup.platform.drive.geometry.page_size.value);
+  const auto longest = double(workload.longest_contexts());
+  const std::uint32_t steps = workload.decode_steps();
+  const double prompts = longest - double(workload.prompt_tokens.size()) * steps;
+  work.prefill = pages * prompts / longest;
+  work.decode = steps * pages * (prompts + longest) / 2 / longest;
+  return work;
+}
+
 /// Share of the whole run that the setup's sample simulates.
 double share(const GenerationSetup& setup, const KvFormat& format) {
   return host::SamplingPlan(setup.plan.workload, setup.plan.model.layers, format.grouping, setup.sampling).share();
@@ -50,7 +66,7 @@ PlannedWork planned_work(const GenerationSetup& setup) {
   const auto heads = double(setup.plan.model.kv_heads) * setup.plan.model.layers;
   const std::uint32_t steps = setup.plan.workload.decode_steps();
   PlannedWork work;
-  if (!format.in_drives) return work;
+  if (!format.in_drives) return setup.file ? file_work(setup) : work;
   for (const std::uint32_t prompt : setup.plan.workload.prompt_tokens) {
     const auto written = [&](std::uint32_t tokens) { return double(format.layout.pages(tokens).total()); };
     work.prefill += heads * written(prompt);

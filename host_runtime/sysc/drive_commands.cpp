@@ -116,6 +116,16 @@ void DriveCommands::submit(const std::shared_ptr<Running>& running, nvme::QueueI
   });
 }
 
+void DriveCommands::write_in_background(std::uint32_t drive, const Extent& extent, Segment buffer,
+                                        const std::string& what, std::function<void()> done) {
+  platform_.driver(drive).submit_block(
+      next_queue(drive), nvme::nvm_opcode::write, nvme::Lba{extent.first}, extent.blocks, std::span(&buffer, 1),
+      [this, drive, what, done = std::move(done)](const nvme::CompletionEntry& cqe, SimTime) {
+        if (!cqe.code().ok()) return report(drive, what, cqe.code());
+        done();
+      });
+}
+
 void DriveCommands::submit_blocks(const std::shared_ptr<Running>& running, std::uint8_t opcode, const Extent& extent,
                                   Segment buffer, const std::string& what, std::function<void()> done) {
   ++running->commands_;

@@ -53,6 +53,10 @@ class DriveCommands {
   void submit_blocks(const std::shared_ptr<Running>& running, std::uint8_t opcode, const Extent& extent,
                      nvme::Segment buffer, const std::string& what, std::function<void()> done);
 
+  /// Writes an extent of the block namespace as a part of no operation. `what` is its name in messages.
+  void write_in_background(std::uint32_t drive, const Extent& extent, nvme::Segment buffer, const std::string& what,
+                           std::function<void()> done);
+
   platform::Platform& platform() { return platform_; }
 
  private:

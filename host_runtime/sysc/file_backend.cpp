@@ -2,15 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/error.h"
 #include "simulation/sim_time.h"
 
 namespace csdsim::host {
 
-FileBackend::FileBackend(DriveCommands& commands, const std::vector<FileTable>& files, const FileIoConfig& config,
+namespace {
+
+/// I/Os that the kernel's write-back keeps in flight. Source: assumed; enough to keep a drive's write path busy.
+constexpr std::uint32_t kWriteBackDepth = 32;
+
+}  // namespace
+
+FileBackend::FileBackend(DriveCommands& commands, const std::vector<FileTable>& files, const FileIoParams& params,
                          OperationData* data)
-    : commands_(commands), files_(files), config_(config), data_(data) {
-  if (config.threads == 0) throw UserError("file: threads is 0, must be at least 1");
+    : commands_(commands), files_(files), params_(params), data_(data), cache_(params.page_cache) {
+  if (params.threads == 0) throw UserError("file: threads is 0, must be at least 1");
 }
 
 std::optional<SimTime> FileBackend::start(const Operation& op, SimTime now) {
@@ -21,39 +31,53 @@ std::optional<SimTime> FileBackend::start(const Operation& op, SimTime now) {
   const bool known = op.kind == OpKind::read_file || op.kind == OpKind::write_file;
   if (op.resource.kind != ResourceKind::file || work == nullptr || !known) refuse("no work of a file");
   if (op.resource.index >= files_.size()) refuse("no files there");
-  if (config_.copy_bandwidth.bytes_per_second > 0 && work->memory == BufferMemory::gpu)
+  if (params_.access != FileAccess::direct && work->memory == BufferMemory::gpu)
     refuse("threads copy to and from host memory only");
   const auto running = commands_.begin(op, now);
-  for (const FileIo& io : files_[op.resource.index].cut(op, config_.io_size)) {
+  const FileCut how = cached() ? FileCut::chunks : FileCut::blocks;
+  for (const FileIo& io : files_[op.resource.index].cut(op, params_.io_size, how)) {
     commands_.hold(running);
     waiting_.push_back({&op, running, io});
   }
   start_ios();
-  commands_.end_command(running);
+  // Not at once: an operation that needs no time must not end before it has started.
+  due_.emplace(std::pair(now, next_due_++), [this, running] { commands_.end_command(running); });
+  alarm_.set(now);
   return std::nullopt;
 }
 
 SimTime FileBackend::copy_time(const FileIo& io) const {
-  return config_.copy_bandwidth.bytes_per_second == 0 ? SimTime{} : transfer_time(io.size, config_.copy_bandwidth);
+  return params_.copy_bandwidth.bytes_per_second == 0 ? SimTime{} : transfer_time(io.size, params_.copy_bandwidth);
 }
 
 void FileBackend::start_ios() {
-  while (busy_ < config_.threads && !waiting_.empty()) {
+  while (busy_ < params_.threads && !waiting_.empty()) {
     ++busy_;
     const auto a = std::make_shared<Active>(Active{std::move(waiting_.front()), {}});
     waiting_.pop_front();
-    const Bytes block = files_[a->op->resource.index].block();
-    const bool direct = config_.copy_bandwidth.bytes_per_second == 0;
-    a->buffer = commands_.allocate(direct ? std::get<FileWork>(a->op->work).memory : BufferMemory::host,
-                                   block * a->io.extent.blocks);
     ++totals_.ios;
     totals_.wanted += a->io.size;
-    totals_.transferred += a->buffer.segment.length;
-    if (!direct) totals_.copied += a->io.size;
-    if (writes(*a) && data_ != nullptr)
-      data_->load_file(*a->op, a->io.range, a->io.at, {a->buffer.bytes, a->io.size.value});
-    spend(config_.io_overhead + (writes(*a) ? copy_time(a->io) : SimTime{}), [this, a] { ask_drive(a); });
+    if (params_.access != FileAccess::direct) totals_.copied += a->io.size;
+    if (cached())
+      start_cached(a);
+    else
+      start_uncached(a);
   }
+}
+
+void FileBackend::thread_free() {
+  --busy_;
+  start_ios();
+}
+
+void FileBackend::start_uncached(const ActivePtr& a) {
+  const Bytes block = files_[a->op->resource.index].block();
+  const bool direct = params_.access == FileAccess::direct;
+  a->buffer = commands_.allocate(direct ? work_of(*a).memory : BufferMemory::host, block * a->io.extent.blocks);
+  totals_.transferred += a->buffer.segment.length;
+  if (writes(*a) && data_ != nullptr)
+    data_->load_file(*a->op, a->io.range, a->io.at, {a->buffer.bytes, a->io.size.value});
+  spend(params_.io_overhead + (writes(*a) ? copy_time(a->io) : SimTime{}), [this, a] { ask_drive(a); });
 }
 
 void FileBackend::ask_drive(const ActivePtr& a) {
@@ -67,11 +91,12 @@ void FileBackend::arrived(const ActivePtr& a) {
 }
 
 void FileBackend::end(const ActivePtr& a) {
-  if (!writes(*a) && data_ != nullptr)
-    data_->store_file(*a->op, a->io.range, a->io.at, {a->buffer.bytes + a->io.skip.value, a->io.size.value});
-  commands_.release(a->buffer);
-  --busy_;
-  start_ios();
+  if (!cached()) {
+    if (!writes(*a) && data_ != nullptr)
+      data_->store_file(*a->op, a->io.range, a->io.at, {a->buffer.bytes + a->io.skip.value, a->io.size.value});
+    commands_.release(a->buffer);
+  }
+  thread_free();
   commands_.end_command(a->running);
 }
 
@@ -88,6 +113,163 @@ void FileBackend::on_due() {
     then();
   }
   if (!due_.empty()) alarm_.set(due_.begin()->first.first);
+}
+
+// With the page cache.
+
+void FileBackend::start_cached(const ActivePtr& a) {
+  const Bytes size = files_[a->op->resource.index].block() * a->io.extent.blocks;
+  Cache::Entry& entry = cache_.use(key_of(*a), size);
+  Chunk& chunk = entry.value;
+  if (chunk.valid) {
+    ++totals_.cache_hits;
+    return use(a);
+  }
+  if (entry.pinned) {  // another thread is reading it
+    ++totals_.cache_hits;
+    chunk.waiting.push_back(a);
+    return;
+  }
+  chunk.extent = a->io.extent;
+  if (data_ != nullptr) chunk.bytes.resize(size.value);
+  make_room(key_of(*a));
+  if (writes(*a) && !needs_contents(*a)) {
+    chunk.valid = true;
+    return use(a);
+  }
+  entry.pinned = true;
+  chunk.waiting.push_back(a);
+  const auto go_on = [this, a] { spend(params_.io_overhead, [this, a] { fetch(a); }); };
+  if (params_.write_back_on_eviction && throttles())
+    throttled_.push_back(go_on);
+  else
+    go_on();
+}
+
+/// Whether a write needs the rest of its chunk from the drive.
+bool FileBackend::needs_contents(const Active& a) const {
+  const Bytes chunk = files_[a.op->resource.index].block() * a.io.extent.blocks;
+  if (a.io.size == chunk) return false;
+  const FileWork& work = work_of(a);
+  const Bytes begin = work.ranges[a.io.range].offset + a.io.at - a.io.skip;
+  const auto written = written_.find({a.op->resource.index, work.file});
+  return written != written_.end() && begin < written->second;
+}
+
+void FileBackend::fetch(const ActivePtr& a) {
+  a->buffer = commands_.allocate(BufferMemory::host, cache_.find(key_of(*a))->size);
+  totals_.transferred += a->buffer.segment.length;
+  commands_.submit_blocks(a->running, nvme::nvm_opcode::read, a->io.extent, a->buffer.segment,
+                          operation_name(a->op->kind, a->op->tag), [this, a] { fetched(a); });
+}
+
+void FileBackend::fetched(const ActivePtr& a) {
+  Cache::Entry& entry = *cache_.find(key_of(*a));
+  entry.pinned = false;
+  entry.value.valid = true;
+  if (data_ != nullptr) std::copy_n(a->buffer.bytes, entry.size.value, entry.value.bytes.begin());
+  commands_.release(a->buffer);
+  for (const ActivePtr& each : std::exchange(entry.value.waiting, {})) use(each);
+}
+
+/// The chunk is in the cache: the bytes are copied now, the thread is busy with it from now on.
+void FileBackend::use(const ActivePtr& a) {
+  Chunk& chunk = cache_.find(key_of(*a))->value;
+  const std::span<std::byte> bytes =
+      data_ == nullptr ? std::span<std::byte>{} : std::span(chunk.bytes).subspan(a->io.skip.value, a->io.size.value);
+  if (!writes(*a)) {
+    if (data_ != nullptr) data_->store_file(*a->op, a->io.range, a->io.at, bytes);
+    return spend(copy_time(a->io), [this, a] { end(a); });
+  }
+  if (data_ != nullptr) data_->load_file(*a->op, a->io.range, a->io.at, bytes);
+  chunk.dirty = true;
+  const FileWork& work = work_of(*a);
+  Bytes& written = written_[{a->op->resource.index, work.file}];
+  written = std::max(written, work.ranges[a->io.range].offset + a->io.at + a->io.size);
+  spend(copy_time(a->io), [this, a] { changed(a); });
+}
+
+void FileBackend::changed(const ActivePtr& a) {
+  const ChunkKey key = key_of(*a);
+  Cache::Entry* const entry = cache_.find(key);
+  if (entry != nullptr && entry->value.dirty && !params_.write_back_on_eviction) queue_write_back(key, *entry);
+  if (throttles())
+    throttled_.push_back([this, a] { end(a); });
+  else
+    end(a);
+}
+
+/// Changed chunks are written first, and leave when they are: until then the cache holds more than its capacity.
+void FileBackend::make_room(ChunkKey keep) {
+  while (const std::optional<ChunkKey> key = cache_.excess(keep, leaving_)) {
+    Cache::Entry& entry = *cache_.find(*key);
+    if (!entry.value.dirty) {
+      cache_.erase(*key);
+      continue;
+    }
+    entry.value.leaving = true;
+    leaving_ += entry.size;
+    queue_write_back(*key, entry);
+  }
+}
+
+/// The chunk stays in the cache until it is written.
+void FileBackend::queue_write_back(ChunkKey key, Cache::Entry& entry) {
+  entry.pinned = true;
+  if (std::exchange(entry.value.queued, true)) return;
+  unwritten_ += entry.size;
+  write_backs_.push_back(key);
+  start_write_backs();
+}
+
+void FileBackend::start_write_backs() {
+  while (writing_back_ < kWriteBackDepth && !write_backs_.empty()) {
+    const ChunkKey key = write_backs_.front();
+    write_backs_.pop_front();
+    Cache::Entry& entry = *cache_.find(key);
+    entry.value.dirty = false;
+    const DriveCommands::Buffer buffer = commands_.allocate(BufferMemory::host, entry.size);
+    if (data_ != nullptr) std::ranges::copy(entry.value.bytes, buffer.bytes);
+    ++writing_back_;
+    totals_.transferred += entry.size;
+    totals_.written_back += entry.size;
+    commands_.write_in_background(key.drive, entry.value.extent, buffer.segment, "writing back a file",
+                                  [this, key, buffer] { written_back(key, buffer); });
+  }
+}
+
+void FileBackend::written_back(ChunkKey key, const DriveCommands::Buffer& buffer) {
+  commands_.release(buffer);
+  --writing_back_;
+  Cache::Entry& entry = *cache_.find(key);
+  unwritten_ = unwritten_ - entry.size;
+  entry.pinned = false;
+  entry.value.queued = false;
+  if (std::exchange(entry.value.leaving, false)) leaving_ = leaving_ - entry.size;
+  // Changed while it was written.
+  if (entry.value.dirty && !params_.write_back_on_eviction) queue_write_back(key, entry);
+  make_room({});
+  start_write_backs();
+  resume_throttled();
+}
+
+void FileBackend::resume_throttled() {
+  if (throttles()) return;
+  for (const std::function<void()>& go_on : std::exchange(throttled_, {})) go_on();
+}
+
+void FileBackend::materialise(std::uint32_t drive, const std::string& file, FileRange range) {
+  if (data_ != nullptr) throw InternalError("only timing runs skip file operations");
+  Bytes& written = written_[{drive, file}];
+  written = std::max(written, range.offset + range.size);
+  if (!cached()) return;
+  for (const FileIo& io : files_.at(drive).cut(file, range, params_.io_size, FileCut::chunks)) {
+    const ChunkKey key{drive, io.extent.first};
+    Cache::Entry& entry = cache_.use(key, files_[drive].block() * io.extent.blocks);
+    entry.value.valid = true;
+    entry.value.extent = io.extent;
+    while (const std::optional<ChunkKey> gone = cache_.excess(key, {})) cache_.erase(*gone);
+  }
 }
 
 }  // namespace csdsim::host

@@ -7,42 +7,59 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/planner/file_config.h"
 #include "host_runtime/core/planner/file_table.h"
 #include "host_runtime/core/planner/operation_backend.h"
+#include "host_runtime/core/planner/page_cache.h"
 #include "host_runtime/sysc/drive_commands.h"
 #include "simulation/event_loop.h"
 
 namespace csdsim::host {
 
-/// Models pread() and pwrite() on the block namespace of a drive. There is no page cache: every read reaches the drive.
+/// Models threads that read and write files on the block namespace of a drive.
 ///
 /// A file operation is cut into I/Os of at most io_size (FileTable::cut). `threads` threads serve the I/Os of all
-/// operations in order of arrival. For each I/O a thread spends io_overhead, then waits for the drive, then takes the
-/// next I/O. If copy_bandwidth is 0, the drive's DMA accesses the memory of the operation directly. Otherwise it
-/// accesses an I/O buffer in host memory, and the thread copies the bytes: after the drive's read, or before its write.
-/// One thread thus takes n x (io_overhead + time of the drive + bytes / copy_bandwidth) for n I/Os.
+/// operations in order of arrival; each takes the next I/O when it has ended one.
+///
+/// FileAccess::direct and FileAccess::bounce: for each I/O a thread spends io_overhead, then waits for the drive. With
+/// direct, the drive's DMA accesses the memory of the operation. With bounce, it accesses an I/O buffer in host memory,
+/// and the thread copies the bytes: after the drive's read, or before its write. One thread thus takes
+/// n x (io_overhead + time of the drive + bytes / copy_bandwidth) for n I/Os.
+///
+/// FileAccess::cached: all data passes through the page cache, in aligned chunks of io_size. A thread copies from and to
+/// chunks that are there. A chunk that is not there is read first, unless it is written as a whole or lies beyond what
+/// has been written; a thread that needs a chunk that another one is reading waits for it. Changed chunks are written to
+/// the drive in the background; a thread that would leave more than dirty_limit unwritten waits.
 ///
 /// The time of the NVMe driver (platform.host.io_overhead) is part of the time of the drive.
 class FileBackend final : public OperationBackend {
  public:
   struct Totals {
     std::uint64_t ios = 0;
-    Bytes wanted;         ///< requested by operations
-    Bytes transferred;    ///< whole blocks, to and from drives
-    Bytes copied;         ///< between I/O buffers and memory
-    SimTime thread_time;  ///< spent on overheads and copies, summed over the threads
+    std::uint64_t cache_hits = 0;  ///< I/Os whose chunk was in the page cache
+    Bytes wanted;                  ///< requested by operations
+    Bytes transferred;             ///< whole blocks, to and from drives
+    Bytes written_back;            ///< of them, in the background
+    Bytes copied;                  ///< between I/O buffers or page cache and memory
+    SimTime thread_time;           ///< spent on overheads and copies, summed over the threads
   };
 
   /// `files` has one table per drive, by drive index. `data` is null in timing runs. All references must outlive this.
-  FileBackend(DriveCommands& commands, const std::vector<FileTable>& files, const FileIoConfig& config,
+  FileBackend(DriveCommands& commands, const std::vector<FileTable>& files, const FileIoParams& params,
               OperationData* data);
 
   /// InternalError for an operation that is not on a file, or that copies to or from GPU memory (use a transfer for
   /// that). Also throws what FileTable::cut throws.
   std::optional<SimTime> start(const Operation& op, SimTime now) override;
+
+  /// Sets the capacity of the page cache from now on.
+  void set_page_cache(Bytes capacity) { cache_.set_capacity(capacity); }
+  /// What writing this range, or reading what was written, leaves in the page cache, in no time. For ranges that
+  /// a sampled run skips, in the order of their use; timing runs only.
+  void materialise(std::uint32_t drive, const std::string& file, FileRange range);
 
   const Totals& totals() const { return totals_; }
 
@@ -56,10 +73,26 @@ class FileBackend final : public OperationBackend {
     DriveCommands::Buffer buffer;
   };
   using ActivePtr = std::shared_ptr<Active>;
+  struct Chunk {
+    bool valid = false;
+    bool dirty = false;
+    bool queued = false;   ///< to be written back
+    bool leaving = false;  ///< leaves the cache when it is written back
+    Extent extent = {};
+    std::vector<std::byte> bytes = {};  ///< in carried runs
+    std::vector<ActivePtr> waiting = {};
+  };
+  using Cache = PageCache<Chunk>;
 
-  bool writes(const Request& r) const { return r.op->kind == OpKind::write_file; }
+  bool throttles() const { return unwritten_ > params_.dirty_limit; }
+  bool cached() const { return params_.access == FileAccess::cached; }
+  static bool writes(const Request& r) { return r.op->kind == OpKind::write_file; }
+  static const FileWork& work_of(const Request& r) { return std::get<FileWork>(r.op->work); }
+  static ChunkKey key_of(const Request& r) { return {r.op->resource.index, r.io.extent.first}; }
   SimTime copy_time(const FileIo& io) const;
   void start_ios();
+  void thread_free();
+  void start_uncached(const ActivePtr& a);
   /// Calls `then` after `duration` of a thread's time.
   void spend(SimTime duration, Callback<void()> then);
   void on_due();
@@ -67,9 +100,22 @@ class FileBackend final : public OperationBackend {
   void arrived(const ActivePtr& a);
   void end(const ActivePtr& a);
 
+  // With the page cache.
+  void start_cached(const ActivePtr& a);
+  bool needs_contents(const Active& a) const;
+  void fetch(const ActivePtr& a);
+  void fetched(const ActivePtr& a);
+  void use(const ActivePtr& a);
+  void changed(const ActivePtr& a);
+  void make_room(ChunkKey keep);
+  void queue_write_back(ChunkKey key, Cache::Entry& entry);
+  void start_write_backs();
+  void written_back(ChunkKey key, const DriveCommands::Buffer& buffer);
+  void resume_throttled();
+
   DriveCommands& commands_;
   const std::vector<FileTable>& files_;
-  FileIoConfig config_;
+  FileIoParams params_;
   OperationData* data_;
   Totals totals_;
   std::deque<Request> waiting_;
@@ -77,6 +123,14 @@ class FileBackend final : public OperationBackend {
   std::map<std::pair<SimTime, std::uint64_t>, Callback<void()>> due_;
   std::uint64_t next_due_ = 0;
   Alarm alarm_{AlarmRank::host, [this] { on_due(); }};
+
+  Cache cache_;
+  std::map<std::pair<std::uint32_t, std::string>, Bytes> written_;  ///< by drive and file: end of what was written
+  std::deque<ChunkKey> write_backs_;                                ///< not yet started
+  std::uint32_t writing_back_ = 0;                                  ///< I/Os
+  Bytes unwritten_;                                                 ///< queued or being written back
+  Bytes leaving_;                                                   ///< of them, chunks that leave the cache
+  std::vector<std::function<void()>> throttled_;                    ///< threads that wait for write-back
 };
 
 }  // namespace csdsim::host

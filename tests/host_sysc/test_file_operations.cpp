@@ -40,7 +40,7 @@ struct FileRig {
   std::vector<host::FileTable> tables;
   host::FileBackend files;
 
-  explicit FileRig(const host::FileIoConfig& config = {}, bool carried = true)
+  explicit FileRig(const host::FileIoParams& config = {}, bool carried = true)
       : rig(carried),
         tables(1, host::FileTable(block())),
         files(rig.commands, tables, config, carried ? &data : nullptr) {
@@ -76,10 +76,13 @@ TEST_CASE("data written to a file is read back, in arbitrary byte ranges, with d
   const std::uint64_t seed = Catch::rngSeed() + GENERATE(range(0, 6));
   INFO("seed " << seed);
   Rng rng(seed);
-  host::FileIoConfig config;
+  host::FileIoParams config;
   config.io_size = Bytes::kib(4) * (1 + rng.below(12));
   config.threads = static_cast<std::uint32_t>(1 + rng.below(5));
-  config.copy_bandwidth = {rng.below(2) * 1'000'000'000};
+  if (rng.below(2) == 1) {
+    config.access = host::FileAccess::bounce;
+    config.copy_bandwidth = {1'000'000'000};
+  }
   FileRig rig(config);
   const std::vector<std::byte> content = rig.fill(seed);
   const host::FileBackend::Totals written = rig.files.totals();
@@ -113,7 +116,7 @@ TEST_CASE("data written to a file is read back, in arbitrary byte ranges, with d
 TEST_CASE("one thread takes n x (overhead + time of the drive + copy)") {
   const bool bounce = GENERATE(false, true);
   const auto kind = GENERATE(OpKind::read_file, OpKind::write_file);
-  host::FileIoConfig config{.io_size = Bytes::kib(64),
+  host::FileIoParams config{.io_size = Bytes::kib(64),
                             .io_overhead = SimTime::microseconds(11),
                             .threads = 1,
                             .copy_bandwidth = {bounce ? 2'000'000'000u : 0u}};

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -29,6 +30,12 @@ namespace csdsim::host {
 /// - merge_attention merges all partial_outputs that it reads into an attention_output.
 /// - A kv_cache that does not exist yet is created empty by the first operation that writes it without reading it.
 ///
+/// K and V in files: range i of an operation is sequence i of the mini-batch, token after token, K before V of the
+/// cache's heads.
+/// - write_file writes the newest tokens of the kv_cache that it writes: new ones from new_kv, older ones from the
+///   kv_cache that it reads.
+/// - read_file makes the kv_cache that it writes from the bytes that it has read.
+///
 /// Recomputation of K and V:
 /// - attention_inputs appends the hidden states (before the norm, in the backend's precision) to every layer_input that
 ///   it writes.
@@ -48,7 +55,7 @@ class DecoderData final : public OperationData {
   void set_chooser(Chooser chooser) { chooser_ = std::move(chooser); }
 
   void perform(const host::Operation& op) override;
-  void ended(const host::Operation& op) override { tensors_.drop(op); }
+  void ended(const host::Operation& op) override;
   void load_append(const host::Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
                    HeadRange heads, std::span<Half> k, std::span<Half> v) override;
   void load_attend(const host::Operation& op, std::size_t index, HeadRange heads, std::span<Half> q, std::span<Half> k,
@@ -56,6 +63,9 @@ class DecoderData final : public OperationData {
   void store_output(const host::Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out) override;
   void store_partial(const host::Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out,
                      std::span<const float> softmax) override;
+
+  void load_file(const host::Operation& op, std::size_t index, Bytes at, std::span<std::byte> bytes) override;
+  void store_file(const host::Operation& op, std::size_t index, Bytes at, std::span<const std::byte> bytes) override;
 
   /// All tensors that exist now.
   const TensorStore& tensors() const { return tensors_; }
@@ -89,6 +99,9 @@ class DecoderData final : public OperationData {
   void recompute_kv(const host::Operation& op);
   void append_to_caches(const host::Operation& op);
   void append_to_cache(const host::Operation& op, const TensorName& name);
+  /// The rows of a sequence that a file operation moves, as bytes.
+  std::vector<Half> file_rows(const host::Operation& op, std::size_t index) const;
+  void keep_what_was_read(const host::Operation& op);
   void finish_layer(const host::Operation& op, const MiniBatch& mb);
   void sample(const host::Operation& op, const MiniBatch& mb);
   /// The hidden states at the place where the operation reads them.
@@ -104,6 +117,8 @@ class DecoderData final : public OperationData {
   Chooser chooser_;
   std::vector<MiniBatch> mini_batches_;
   TensorStore tensors_;
+  /// Bytes of file operations that are running, by range: what they write, and what they have read so far.
+  std::map<host::OperationId, std::map<std::size_t, std::vector<Half>>> file_data_;
   std::vector<std::vector<host::TokenId>> generated_;
   std::vector<std::uint64_t> digest_;  ///< by sequence, so that the order of mini-batches does not matter
 };

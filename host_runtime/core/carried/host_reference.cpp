@@ -1,5 +1,7 @@
 #include "host_runtime/core/carried/host_reference.h"
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -14,14 +16,31 @@ HostReference::HostReference(const host::ModelConfig& model, std::uint32_t seque
 }
 
 std::optional<SimTime> HostReference::start(const Operation& op, SimTime) {
-  if (op.kind == OpKind::append_kv) {
+  const bool of_drive = op.resource.kind == ResourceKind::drive_kv;
+  if (of_drive && op.kind == OpKind::append_kv) {
     append(op);
-  } else if (op.kind == OpKind::attend) {
+  } else if (of_drive && op.kind == OpKind::attend) {
     attend(op);
+  } else if (op.resource.kind == ResourceKind::file) {
+    access_file(op);
   } else {
     data_.perform(op);
   }
   return SimTime{};
+}
+
+void HostReference::access_file(const Operation& op) {
+  const auto& work = std::get<FileWork>(op.work);
+  std::vector<std::byte>& file = files_[work.file];
+  for (std::size_t index = 0; index < work.ranges.size(); ++index) {
+    const FileRange& range = work.ranges[index];
+    file.resize(std::max<std::size_t>(file.size(), range.offset.value + range.size.value));
+    const auto bytes = std::span(file).subspan(range.offset.value, range.size.value);
+    if (op.kind == OpKind::write_file)
+      data_.load_file(op, index, Bytes{}, bytes);
+    else
+      data_.store_file(op, index, Bytes{}, bytes);
+  }
 }
 
 void HostReference::append(const Operation& op) {

@@ -1,8 +1,12 @@
 // Drive operations of a plan done on the host: the reference that a drive's answer is compared with.
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "host_runtime/core/attention.h"
 #include "host_runtime/core/carried/operation_data.h"
@@ -13,7 +17,7 @@
 namespace csdsim::host {
 
 /// Keeps the KV cache in host memory and attends there: dense attention (partial, too), or SparQ with the r, k and l of
-/// the operation.
+/// the operation. Files are in host memory, too.
 /// Takes no simulated time. The other operations go to OperationData as always, so that two runs of the same plan
 /// differ in nothing but where attention happens.
 class HostReference final : public host::OperationBackend {
@@ -27,10 +31,12 @@ class HostReference final : public host::OperationBackend {
   void append(const host::Operation& op);
   void attend(const host::Operation& op);
   void attend_partially(const host::Operation& op, std::size_t index, std::span<const float> q);
+  void access_file(const host::Operation& op);
 
   host::ModelConfig model_;
   OperationData& data_;
   host::HostKvCache cache_;
+  std::map<std::string, std::vector<std::byte>> files_;
 };
 
 /// Runs a plan from start to end with attention on the host.

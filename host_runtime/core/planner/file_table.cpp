@@ -40,15 +40,40 @@ const FileTable::File& FileTable::file(const std::string& name) const {
 
 Bytes FileTable::size(const std::string& name) const { return file(name).size; }
 
-Extent FileTable::run_of(const File& file, std::uint64_t first, std::uint64_t most) {
+FileTable::Run FileTable::run_of(const File& file, std::uint64_t at, std::uint64_t first, std::uint64_t end) {
+  std::uint64_t begin = 0;  // of the extent, in blocks of the file
   for (const Extent& extent : file.extents) {
-    if (first < extent.blocks) return {extent.first + first, std::min(most, extent.blocks - first)};
-    first -= extent.blocks;
+    if (at < begin + extent.blocks) {
+      const std::uint64_t from = std::max(first, begin);
+      return {{extent.first + from - begin, std::min(end, begin + extent.blocks) - from}, from};
+    }
+    begin += extent.blocks;
   }
   throw InternalError("a block beyond its file");
 }
 
-std::vector<FileIo> FileTable::cut(const Operation& op, Bytes io_size) const {
+void FileTable::cut_range(const File& file, std::size_t index, FileRange range, Bytes io_size, FileCut how,
+                          std::vector<FileIo>& ios) const {
+  const std::uint64_t block = block_.value, most = io_size.value / block;
+  const std::uint64_t end = range.offset.value + range.size.value;
+  for (std::uint64_t at = range.offset.value; at < end;) {
+    const std::uint64_t wanted = at / block, first = wanted / most * most;
+    const Run run = how == FileCut::chunks
+                        ? run_of(file, wanted, first, first + most)
+                        : run_of(file, wanted, wanted, std::min(wanted + most, (end + block - 1) / block));
+    const std::uint64_t stop = std::min(end, (run.first + run.extent.blocks) * block);
+    ios.push_back({index, Bytes{at - range.offset.value}, Bytes{stop - at}, run.extent, Bytes{at - run.first * block}});
+    at = stop;
+  }
+}
+
+std::vector<FileIo> FileTable::cut(const std::string& name, FileRange range, Bytes io_size, FileCut how) const {
+  std::vector<FileIo> ios;
+  cut_range(file(name), 0, range, io_size, how, ios);
+  return ios;
+}
+
+std::vector<FileIo> FileTable::cut(const Operation& op, Bytes io_size, FileCut how) const {
   const auto& work = std::get<FileWork>(op.work);
   const std::uint64_t block = block_.value;
   if (io_size.value == 0 || io_size.value % block != 0)
@@ -65,17 +90,9 @@ std::vector<FileIo> FileTable::cut(const Operation& op, Bytes io_size) const {
     };
     if (range.size.value == 0) refuse("an empty range");
     if (range.offset > of.size || range.size > of.size - range.offset) refuse("beyond the file");
-    if (op.kind == OpKind::write_file && (range.offset.value % block != 0 || range.size.value % block != 0))
-      refuse("writes are whole blocks");
-    const std::uint64_t end = range.offset.value + range.size.value;
-    for (std::uint64_t at = range.offset.value; at < end;) {
-      const std::uint64_t first = at / block;
-      const std::uint64_t most = std::min(io_size.value / block, (end + block - 1) / block - first);
-      const Extent extent = run_of(of, first, most);
-      const std::uint64_t stop = std::min(end, (first + extent.blocks) * block);
-      ios.push_back({index, Bytes{at - range.offset.value}, Bytes{stop - at}, extent, Bytes{at - first * block}});
-      at = stop;
-    }
+    const bool whole_blocks = range.offset.value % block == 0 && range.size.value % block == 0;
+    if (op.kind == OpKind::write_file && how == FileCut::blocks && !whole_blocks) refuse("writes are whole blocks");
+    cut_range(of, index, range, io_size, how, ios);
   }
   return ios;
 }

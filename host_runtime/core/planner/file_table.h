@@ -19,6 +19,12 @@ struct FileIo {
   Bytes skip;  ///< bytes of the extent before the first wanted one
 };
 
+/// How the I/Os of an operation are cut.
+enum class FileCut : std::uint8_t {
+  blocks,  ///< only the blocks that hold wanted bytes; writes are whole blocks
+  chunks   ///< whole chunks, aligned in the file to io_size; writes of any bytes, for a cache that completes the chunk
+};
+
 /// The blocks of each file of a drive. Files do not grow: a file has the size of its extents.
 class FileTable {
  public:
@@ -33,9 +39,12 @@ class FileTable {
   Bytes block() const { return block_; }
 
   /// The I/Os of an operation in the order of its ranges. An I/O has at most `io_size` bytes and ends where an extent
-  /// ends. Reads are extended to whole blocks. InternalError for an empty range, a range beyond the end of the file, or
-  /// a write that is not of whole blocks; UserError if `io_size` is not a multiple of the block.
-  std::vector<FileIo> cut(const Operation& op, Bytes io_size) const;
+  /// ends. Reads are extended to whole blocks, or to whole chunks. InternalError for an empty range, a range beyond the
+  /// end of the file, or (FileCut::blocks) a write that is not of whole blocks; UserError if `io_size` is not a multiple
+  /// of the block.
+  std::vector<FileIo> cut(const Operation& op, Bytes io_size, FileCut how = FileCut::blocks) const;
+  /// The same for a range of a file that is read.
+  std::vector<FileIo> cut(const std::string& name, FileRange range, Bytes io_size, FileCut how) const;
 
  private:
   struct File {
@@ -43,8 +52,16 @@ class FileTable {
     Bytes size;
   };
   const File& file(const std::string& name) const;
-  /// Up to `most` consecutive blocks of the drive, from block `first` of the file.
-  static Extent run_of(const File& file, std::uint64_t first, std::uint64_t most);
+  /// Appends the I/Os of one range, which is in the file.
+  void cut_range(const File& file, std::size_t index, FileRange range, Bytes io_size, FileCut how,
+                 std::vector<FileIo>& ios) const;
+  /// Consecutive blocks of the drive that hold block `at` of the file and others from `first` to before `end`, and the
+  /// block of the file at which they begin.
+  struct Run {
+    Extent extent;
+    std::uint64_t first;
+  };
+  static Run run_of(const File& file, std::uint64_t at, std::uint64_t first, std::uint64_t end);
 
   Bytes block_;
   std::map<std::string, File> files_;

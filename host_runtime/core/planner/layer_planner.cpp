@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -9,10 +10,12 @@
 
 namespace csdsim::host {
 
-LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> shards)
-    : in_(inputs), shards_(std::move(shards)) {
+LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> shards, const WeightPlacement& weights)
+    : in_(inputs), shards_(std::move(shards)), weights_(weights) {
   in_.model.validate();
   in_.workload.validate();
+  if (weights_.buffers == 0) throw UserError("system: weight_buffers is 0, must be at least 1");
+  weights_.buffers = std::min(weights_.buffers, in_.model.layers);
   const auto batch = static_cast<std::uint32_t>(in_.workload.prompt_tokens.size());
   if (in_.mini_batches == 0 || in_.mini_batches > batch)
     throw UserError(fmt::format("system: mini_batches is {}, must be 1 to {} (the batch)", in_.mini_batches, batch));
@@ -25,7 +28,49 @@ LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> s
 }
 
 std::vector<PlacedTensor> LayerPlanner::resident() const {
-  return {{TensorName::kept(TensorClass::weights, {}), Place::gpu(), in_.model.weight_bytes()}};
+  const Bytes moved = host_weights(LayerId{0}).bytes;
+  std::vector<PlacedTensor> tensors = {{TensorName::kept(TensorClass::weights, {}), Place::gpu(),
+                                        in_.model.weight_bytes() - moved * in_.model.layers}};
+  for (std::uint32_t layer = 0; moved.value > 0 && layer < in_.model.layers; ++layer) {
+    const SizedTensor weights = host_weights(LayerId{layer});
+    tensors.push_back({weights.name, Place::host(), weights.bytes});
+  }
+  return tensors;
+}
+
+SizedTensor LayerPlanner::host_weights(LayerId layer) const {
+  return {TensorName::kept(TensorClass::weights, layer),
+          Bytes{weights_.on_host.floor_of(in_.model.layer_weight_bytes().value)}};
+}
+
+LayerPlanner::Ids LayerPlanner::copy_weights(OperationSink& sink, const OpTag& tag) {
+  const SizedTensor weights = host_weights(*tag.layer);
+  if (weights.bytes.value == 0) return {};
+  Ids room;
+  if (weights_freed_.size() >= weights_.buffers) room.push_back(weights_freed_[weights_freed_.size() - weights_.buffers]);
+  return {transfer(sink, ResourceKind::host_to_gpu, tag, LinkPayload::weights, std::move(room), {weights}, true)};
+}
+
+OperationId LayerPlanner::finish(OperationSink& sink, const Part& part, Outputs outputs) {
+  TensorUses uses = layer_end(part, std::move(outputs.tensors));
+  const SizedTensor weights = host_weights(*part.tag.layer);
+  const bool frees = weights.bytes.value > 0 && part.mini_batch() + 1 == mini_batches_.size();
+  if (weights.bytes.value > 0) uses.reads.push_back(weights.name);
+  if (frees) {
+    // The other mini-batches must have read the weights, too.
+    outputs.ready.insert(outputs.ready.end(), weight_users_.begin(), weight_users_.end());
+    weight_users_.clear();
+    uses.drops.push_back({weights.name, Place::gpu()});
+  }
+  const OperationId finished = sink.add(OpKind::finish_layer, Resource::gpu(), part.tag,
+                                        in_.model.finish_layer(part.tokens), std::move(outputs.ready), std::move(uses));
+  if (frees) {
+    weights_freed_.push_back(finished);
+    if (weights_freed_.size() > weights_.buffers) weights_freed_.erase(weights_freed_.begin());
+  } else if (weights.bytes.value > 0) {
+    weight_users_.push_back(finished);
+  }
+  return finished;
 }
 
 bool LayerPlanner::next_step(OperationSink& sink) {
@@ -79,10 +124,12 @@ void LayerPlanner::sample(OperationSink& sink, Phase phase, std::uint32_t step, 
 
 void LayerPlanner::prefill(OperationSink& sink) {
   Ids hidden = embed(sink, Phase::prefill, 0);
-  for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer)
+  for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
+    const Ids weights = copy_weights(sink, {Phase::prefill, 0, LayerId{layer}, MiniBatch{0}});
     for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
       const Part part = part_of({Phase::prefill, 0, LayerId{layer}, MiniBatch{mb}});
-      Ids before = {hidden[mb]};
+      Ids before = weights;
+      before.push_back(hidden[mb]);
       const Ids room = room_for(part);
       before.insert(before.end(), room.begin(), room.end());
       const OperationId projected =
@@ -91,27 +138,35 @@ void LayerPlanner::prefill(OperationSink& sink) {
       // K and V may be in transfer already; the attention has them with its queries.
       const TensorName q = TensorName::of(TensorClass::queries, part.tag);
       const SizedTensor output = attention_output(part, {});
-      const OperationId attention =
-          sink.add(OpKind::attention, Resource::gpu(), part.tag, in_.model.prefill_attention(part.prompts), {projected},
-                   {.reads = {q}, .writes = {output}, .drops = {{q, Place::gpu()}}});
+      TensorUses uses{.reads = {q}, .writes = {output}, .drops = {{q, Place::gpu()}}};
+      if (const Bytes bytes = prefill_workspace(part); bytes.value > 0) {
+        const TensorName workspace = TensorName::of(TensorClass::workspace, part.tag);
+        uses.writes.push_back({workspace, bytes});
+        uses.drops.push_back({workspace, Place::gpu()});
+      }
+      const OperationId attention = sink.add(OpKind::attention, Resource::gpu(), part.tag,
+                                             in_.model.prefill_attention(part.prompts), {projected}, std::move(uses));
       keep(sink, part, projected);
-      hidden[mb] = sink.add(OpKind::finish_layer, Resource::gpu(), part.tag, in_.model.finish_layer(part.tokens),
-                            {attention}, layer_end(part, {output.name}));
+      hidden[mb] = finish(sink, part, {{attention}, {output.name}});
     }
+  }
   sample(sink, Phase::prefill, 0, hidden);
 }
 
 void LayerPlanner::decode(OperationSink& sink, std::uint32_t step) {
   Ids hidden = embed(sink, Phase::decode, step);
-  for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer)
+  for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
+    const Ids weights = copy_weights(sink, {Phase::decode, step, LayerId{layer}, MiniBatch{0}});
     for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
       const Part part = part_of({Phase::decode, step, LayerId{layer}, MiniBatch{mb}});
-      const OperationId projected = sink.add(OpKind::attention_inputs, Resource::gpu(), part.tag,
-                                             in_.model.attention_inputs(part.tokens), {hidden[mb]}, projections(part));
-      Outputs outputs = attend(sink, part, projected);
-      hidden[mb] = sink.add(OpKind::finish_layer, Resource::gpu(), part.tag, in_.model.finish_layer(part.tokens),
-                            std::move(outputs.ready), layer_end(part, std::move(outputs.tensors)));
+      Ids before = weights;
+      before.push_back(hidden[mb]);
+      const OperationId projected =
+          sink.add(OpKind::attention_inputs, Resource::gpu(), part.tag, in_.model.attention_inputs(part.tokens),
+                   std::move(before), projections(part));
+      hidden[mb] = finish(sink, part, attend(sink, part, projected));
     }
+  }
   step_emitted();
   sample(sink, Phase::decode, step, hidden);
 }
@@ -134,7 +189,7 @@ std::vector<PlacedTensor> LayerPlanner::caches_at(Place place) const {
   if (in_.span.prefill) return caches;
   for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer)
     for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
-      const Part part = part_of({Phase::decode, in_.span.first_step, LayerId{layer}, MiniBatch{mb}});
+      const Part part = first_part(layer, mb);
       for (const HeadRange heads : shards_) {
         const SizedTensor kv = cache_before(part, heads);
         caches.push_back({kv.name, place, kv.bytes});

@@ -5,14 +5,23 @@
 #include <span>
 #include <vector>
 
+#include "base/ratio.h"
 #include "host_runtime/core/planner/planner.h"
 
 namespace csdsim::host {
 
+/// Where the weights of the decoder layers are. Embeddings and the language-model head stay in GPU memory.
+struct WeightPlacement {
+  /// Share of each layer that is in host memory. It is copied to the GPU for each layer of each step, once for all
+  /// mini-batches.
+  Ratio on_host{0, 1};
+  std::uint32_t buffers = 2;  ///< layers of these weights that the GPU holds at a time
+};
+
 /// Prefill: for each layer and mini-batch, the GPU projects q, k, v, attends over the prompts and finishes the layer,
 /// while a system keeps K and V. Decode: the GPU projects q, k, v of one token per sequence, a system attends, the GPU
 /// finishes the layer. Mini-batches do not depend on each other, so that one may use the GPU while another one waits.
-/// Weights stay in GPU memory.
+/// Weights are in GPU memory, or come from host memory layer by layer.
 class LayerPlanner : public Planner {
  public:
   std::vector<PlacedTensor> resident() const override;
@@ -39,10 +48,12 @@ class LayerPlanner : public Planner {
 
   /// K and V are split by `shards`, KV heads that cover the model. Throws UserError for inconsistent sizes
   /// (mini-batches and batch).
-  LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> shards);
+  LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> shards, const WeightPlacement& weights = {});
 
   /// Operations that have to end before the prefill may compute K and V of this part: room for them.
   virtual Ids room_for(const Part&) const { return {}; }
+  /// GPU memory that the attention of the prefill needs while it runs. None for a fused kernel.
+  virtual Bytes prefill_workspace(const Part&) const { return {}; }
   /// K and V of the prefill, which `projected` makes, go where the system keeps them.
   virtual void keep(OperationSink& sink, const Part& part, OperationId projected) = 0;
   /// k and v of the new tokens join the cache, and their queries attend.
@@ -54,6 +65,10 @@ class LayerPlanner : public Planner {
   const ModelShape& model() const { return in_.model; }
   const std::vector<HeadRange>& shards() const { return shards_; }
   std::size_t mini_batches() const { return mini_batches_.size(); }
+  /// The part at the first step of a span without prefill.
+  Part first_part(std::uint32_t layer, std::uint32_t mini_batch) const {
+    return part_of({Phase::decode, in_.span.first_step, LayerId{layer}, MiniBatch{mini_batch}});
+  }
   /// Tokens in the cache of the part's sequences after the step, together.
   std::uint64_t context(const Part& part) const;
 
@@ -77,13 +92,21 @@ class LayerPlanner : public Planner {
   /// Emits the embeddings; returns the operation that makes the input of the first layer, for each mini-batch.
   Ids embed(OperationSink& sink, Phase phase, std::uint32_t step);
   void sample(OperationSink& sink, Phase phase, std::uint32_t step, const Ids& hidden);
+  /// Copies the layer's weights that are in host memory. Nothing if there are none.
+  Ids copy_weights(OperationSink& sink, const OpTag& tag);
+  SizedTensor host_weights(LayerId layer) const;
+  /// Adds the last operation of a layer.
+  OperationId finish(OperationSink& sink, const Part& part, Outputs outputs);
   SizedTensor hidden_states(const Part& part) const;
   TensorUses projections(const Part& part) const;
   TensorUses layer_end(const Part& part, std::vector<TensorName> outputs) const;
 
   PlannerInputs in_;
   std::vector<HeadRange> shards_;
+  WeightPlacement weights_;
   std::vector<Share> mini_batches_;  ///< sequences of each mini-batch
+  Ids weights_freed_;                ///< operations in order, each of which frees a buffer of weights
+  Ids weight_users_;                 ///< ends of the layer's earlier mini-batches, which use the copied weights
   bool prefill_done_ = false;
   std::uint32_t decoded_ = 0;
   Ids sampled_;  ///< [mini_batch] the previous step's sample; empty before the first step

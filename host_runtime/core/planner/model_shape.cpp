@@ -52,15 +52,21 @@ void ModelShape::validate() const {
     throw UserError(fmt::format("model: ffn_matrices is {}, must be 2 or 3 (gated)", ffn_matrices));
 }
 
-std::uint64_t ModelShape::parameters() const {
+std::uint64_t ModelShape::layer_parameters() const {
   const std::uint64_t d = width;
   const std::uint64_t q = std::uint64_t{heads} * head_dim, kv = std::uint64_t{kv_heads} * head_dim;
   const std::uint64_t norm = biases == Biases::all ? 2 * d : d;
   std::uint64_t layer = d * (q + 2 * kv) + q * d + std::uint64_t{ffn_matrices} * d * ffn + 2 * norm;
   if (biases != Biases::none) layer += q + 2 * kv;
   if (biases == Biases::all) layer += d + std::uint64_t{ffn_matrices - 1} * ffn + d;
+  return layer;
+}
+
+std::uint64_t ModelShape::parameters() const {
+  const std::uint64_t d = width;
+  const std::uint64_t norm = biases == Biases::all ? 2 * d : d;
   const std::uint64_t tables = std::uint64_t{vocab} * d * (tied_embeddings ? 1 : 2) + std::uint64_t{positions} * d;
-  return tables + layers * layer + norm;
+  return tables + layers * layer_parameters() + norm;
 }
 
 ComputeWork ModelShape::embed(std::uint64_t tokens) const {

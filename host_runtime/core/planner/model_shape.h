@@ -34,6 +34,9 @@ struct ModelShape {
   void validate() const;
 
   std::uint64_t parameters() const;
+  /// Parameters of one decoder layer.
+  std::uint64_t layer_parameters() const;
+  Bytes layer_weight_bytes() const { return {layer_parameters() * element_bytes}; }
   Bytes weight_bytes() const { return {parameters() * element_bytes}; }
   /// K and V of one token in all layers; 819,200 B for OPT-13B.
   Bytes kv_bytes_per_token() const { return kv_bytes_per_token_and_layer() * layers; }

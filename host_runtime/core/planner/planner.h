@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "host_runtime/core/planner/model_shape.h"
@@ -27,6 +28,15 @@ class OperationSink {
   std::uint64_t next_id_ = 0;
 };
 
+/// A file that a plan reads and writes.
+struct PlannedFile {
+  DriveIndex drive;
+  std::string name;
+  Bytes size;  ///< at the end of the run
+  /// What has been written before the span begins, in the order of its last use. For runs that skip steps.
+  std::vector<FileRange> written = {};
+};
+
 /// Emits the operations of a run step by step. A step is the prefill or one decode step of the whole batch; each of its
 /// mini-batches ends with OpKind::sample.
 class Planner {
@@ -34,6 +44,8 @@ class Planner {
   virtual ~Planner() = default;
   /// Tensors that exist before the first step: weights, and K and V if the span has no prefill.
   virtual std::vector<PlacedTensor> resident() const { return {}; }
+  /// The files of the plan, in the order of their use in a step.
+  virtual std::vector<PlannedFile> files() const { return {}; }
   /// Emits all operations of the next step, dependencies first. Returns false, and emits nothing, after the last step.
   virtual bool next_step(OperationSink& sink) = 0;
 };

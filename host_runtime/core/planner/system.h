@@ -32,11 +32,15 @@ struct Resident {
   Bytes bytes;
 };
 
+/// How file operations of a system reach the drive: through the file system, or by the kernel's swapping.
+enum class FilePath : std::uint8_t { file_system, swap };
+
 /// Requirements of a system for a model and a workload.
 struct SystemNeeds {
   Home kv = Home::drive_kv;              ///< place of keys and values
   bool component_major = false;          ///< drives also keep K component-major, in embedding pages, which SparF reads
   std::vector<Resident> residents = {};  ///< resident data outside the KV namespace, whose size the mapping determines
+  std::optional<FilePath> files = {};    ///< set if the plan has file operations
 };
 
 /// Amount of the cache of one head that a sparse system reads per step.

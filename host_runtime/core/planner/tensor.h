@@ -55,11 +55,12 @@ enum class TensorClass : std::uint8_t {
   partial_output,    ///< o, m and z of attention over a part of the tokens
   attention_output,  ///< attention over all tokens
   records,           ///< rows of a feed-forward network, or other contents of blocks
+  workspace,         ///< memory that an operation needs while it runs
 };
-inline constexpr std::size_t kTensorClasses = 12;
+inline constexpr std::size_t kTensorClasses = 13;
 constexpr std::array<std::string_view, kTensorClasses> kTensorClassNames{
     "weights",    "hidden", "layer_input",  "queries",        "new_kv",           "kv_cache",
-    "fetched_kv", "scores", "token_choice", "partial_output", "attention_output", "records"};
+    "fetched_kv", "scores", "token_choice", "partial_output", "attention_output", "records", "workspace"};
 
 /// Name of a tensor. A tensor that one step makes and uses has the number of the step in its name, so that two steps in
 /// flight have different tensors. Tensors that are kept over steps have step 0.

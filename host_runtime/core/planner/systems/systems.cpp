@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "host_runtime/core/planner/systems/deepspeed_host/deepspeed_host.h"
+#include "host_runtime/core/planner/systems/flexgen_ssd/flexgen_ssd.h"
 #include "host_runtime/core/planner/systems/gpu_only/gpu_only.h"
 #include "host_runtime/core/planner/systems/host_kv/host_kv.h"
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
@@ -18,6 +20,8 @@ SystemKinds builtin_systems() {
   systems.add<InstinferSparf>();
   systems.add<GpuOnly>();
   systems.add<HostKv>();
+  systems.add<DeepSpeedHost>();
+  systems.add<FlexGenSsd>();
   return systems;
 }
 

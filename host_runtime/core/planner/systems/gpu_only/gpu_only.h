@@ -1,7 +1,6 @@
 // Everything in GPU memory: what offloading is compared with, for batches that fit.
 #pragma once
 
-#include "host_runtime/core/planner/layer_planner.h"
 #include "host_runtime/core/planner/system.h"
 
 namespace csdsim::host {
@@ -18,17 +17,6 @@ class GpuOnly final : public DenseSystem<GpuOnly> {
   std::uint32_t usual_mini_batches() const override { return 1; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
-};
-
-/// The plan of GpuOnly.
-class GpuOnlyPlanner final : public LayerPlanner {
- public:
-  explicit GpuOnlyPlanner(const PlannerInputs& inputs) : LayerPlanner(inputs, shard_heads(inputs.model.kv_heads, 1)) {}
-  std::vector<PlacedTensor> resident() const override;
-
- private:
-  void keep(OperationSink& sink, const Part& part, OperationId projected) override;
-  Outputs attend(OperationSink& sink, const Part& part, OperationId projected) override;
 };
 
 }  // namespace csdsim::host

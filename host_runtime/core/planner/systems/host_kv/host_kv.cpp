@@ -1,6 +1,7 @@
 #include "host_runtime/core/planner/systems/host_kv/host_kv.h"
 
 #include "host_runtime/core/planner/systems/host_kv/planner.h"
+#include "host_runtime/core/planner/tiered_kv_planner.h"
 
 namespace csdsim::host {
 
@@ -10,16 +11,23 @@ void HostKv::describe(ParamVisitor& v) {
           "Layers whose K and V the GPU holds per mini-batch: on their way to the host in the prefill, copied ahead in "
           "decode with attention: gpu.",
           assumed("double buffering"));
+  describe_weights(v, weights);
 }
 
+void HostKv::check(config::Problems& problems, const SystemContext&) const { check_weights(problems, weights); }
+
+std::vector<std::string> HostKv::unused_parameters() const { return unused_weight_parameters(weights); }
+
 SystemNeeds HostKv::needs(const ModelShape& model, const BatchLengths& workload) const {
-  return {.kv = Home::host,
-          .residents = {{Home::gpu, "weights", model.weight_bytes()},
-                        {Home::host, "K and V", model.kv_bytes_per_token() * workload.longest_contexts()}}};
+  SystemNeeds needs{.kv = Home::host, .residents = weight_residents(model, weights)};
+  needs.residents.push_back({Home::host, "K and V", model.kv_bytes_per_token() * workload.longest_contexts()});
+  return needs;
 }
 
 std::unique_ptr<Planner> HostKv::plan(const PlannerInputs& inputs) const {
-  return std::make_unique<HostKvPlanner>(inputs, attention, kv_buffers);
+  if (attention == AttentionAt::host) return std::make_unique<HostAttentionPlanner>(inputs, kv_buffers, weights);
+  const TieredKv kv{.shards = tier_heads(inputs.model.kv_heads, {0, 1}, {1, 1}), .kv_buffers = kv_buffers};
+  return std::make_unique<TieredKvPlanner>(inputs, kv, weights);
 }
 
 }  // namespace csdsim::host

@@ -1,14 +1,14 @@
 // K and V in host memory: what DeepSpeed and FlexGen do while host memory suffices.
 #pragma once
 
-#include "host_runtime/core/planner/system.h"
+#include "host_runtime/core/planner/systems/weight_parameters.h"
 
 namespace csdsim::host {
 
 /// Which processor attends in decode.
 enum class AttentionAt : std::uint8_t { gpu, host };
 
-/// Weights and activations stay in GPU memory, K and V in host memory. The GPU attends to copies of K and V, which
+/// Activations stay in GPU memory, and so do weights unless they are kept in host memory; K and V are in host memory. The GPU attends to copies of K and V, which
 /// arrive layer by layer over its link, or the host attends where they are.
 class HostKv final : public DenseSystem<HostKv> {
  public:
@@ -18,9 +18,11 @@ class HostKv final : public DenseSystem<HostKv> {
 
   AttentionAt attention = AttentionAt::gpu;
   std::uint32_t kv_buffers = 2;
+  WeightPlacement weights;
 
   void describe(ParamVisitor& v) override;
-  void check(config::Problems&, const SystemContext&) const override {}
+  void check(config::Problems& problems, const SystemContext& context) const override;
+  std::vector<std::string> unused_parameters() const override;
   /// Attention on the GPU: one, because copies of K and V overlap with computation anyway. On the host: two, so that
   /// host and GPU work at the same time.
   std::uint32_t usual_mini_batches() const override { return attention == AttentionAt::gpu ? 1 : 2; }

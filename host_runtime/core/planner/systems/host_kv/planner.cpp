@@ -6,31 +6,29 @@
 
 namespace csdsim::host {
 
-HostKvPlanner::HostKvPlanner(const PlannerInputs& inputs, AttentionAt attention, std::uint32_t kv_buffers)
-    : LayerPlanner(inputs, shard_heads(inputs.model.kv_heads, 1)),
-      attention_(attention),
+HostAttentionPlanner::HostAttentionPlanner(const PlannerInputs& inputs, std::uint32_t kv_buffers,
+                                           const WeightPlacement& weights)
+    : LayerPlanner(inputs, shard_heads(inputs.model.kv_heads, 1), weights),
       kv_buffers_(kv_buffers),
-      stored_(mini_batches(), std::vector<Ids>(inputs.model.layers)),
-      freed_(mini_batches()) {
+      stored_(mini_batches(), std::vector<Ids>(inputs.model.layers)) {
   if (kv_buffers_ == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
 }
 
-std::vector<PlacedTensor> HostKvPlanner::resident() const {
+std::vector<PlacedTensor> HostAttentionPlanner::resident() const {
   std::vector<PlacedTensor> tensors = LayerPlanner::resident();
   for (PlacedTensor& cache : caches_at(Place::host())) tensors.push_back(std::move(cache));
   return tensors;
 }
 
-LayerPlanner::Ids HostKvPlanner::room_for(const Part& part) const {
+LayerPlanner::Ids HostAttentionPlanner::room_for(const Part& part) const {
   if (part.layer() < kv_buffers_) return {};
   return stored_[part.mini_batch()][part.layer() - kv_buffers_];
 }
 
-void HostKvPlanner::store(OperationSink& sink, const Part& part, Ids after) {
+void HostAttentionPlanner::keep(OperationSink& sink, const Part& part, OperationId projected) {
   const HeadRange heads = shards().front();
   const SizedTensor kv = new_kv(part, heads);
-  const OperationId moved =
-      transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, std::move(after), {kv});
+  const OperationId moved = transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, {kv});
   // The transfer has written k and v to the cache already, so this operation takes no time.
   const OperationId appended =
       sink.add(OpKind::append_kv, Resource::host(), part.tag, ComputeWork{.launches = 0}, {moved},
@@ -38,34 +36,7 @@ void HostKvPlanner::store(OperationSink& sink, const Part& part, Ids after) {
   stored_[part.mini_batch()][part.layer()] = {appended};
 }
 
-void HostKvPlanner::keep(OperationSink& sink, const Part& part, OperationId projected) {
-  store(sink, part, {projected});
-}
-
-LayerPlanner::Outputs HostKvPlanner::attend(OperationSink& sink, const Part& part, OperationId projected) {
-  return attention_ == AttentionAt::gpu ? attend_at_gpu(sink, part, projected) : attend_at_host(sink, part, projected);
-}
-
-LayerPlanner::Outputs HostKvPlanner::attend_at_gpu(OperationSink& sink, const Part& part, OperationId projected) {
-  const HeadRange heads = shards().front();
-  Ids& freed = freed_[part.mini_batch()];
-  Ids before = stored_[part.mini_batch()][part.layer()];
-  if (freed.size() >= kv_buffers_) before.push_back(freed[freed.size() - kv_buffers_]);
-  const OperationId copied = transfer(sink, ResourceKind::host_to_gpu, part.tag, LinkPayload::kv, std::move(before),
-                                      {cache_before(part, heads)}, true);
-  const TensorName q = queries(part, heads).name, kv = new_kv(part, heads).name;
-  const SizedTensor output = attention_output(part, heads), kept = cache(part, heads);
-  const OperationId attention = sink.add(
-      OpKind::attention, Resource::gpu(), part.tag, model().decode_attention(part.sequences.count, context(part)),
-      {projected, copied},
-      {.reads = {q, kv, kept.name}, .writes = {output, kept}, .drops = {{q, Place::gpu()}, {kept.name, Place::gpu()}}});
-  freed.push_back(attention);
-  if (freed.size() > kv_buffers_) freed.erase(freed.begin());
-  store(sink, part, {attention});
-  return {{attention}, {output.name}};
-}
-
-LayerPlanner::Outputs HostKvPlanner::attend_at_host(OperationSink& sink, const Part& part, OperationId projected) {
+LayerPlanner::Outputs HostAttentionPlanner::attend(OperationSink& sink, const Part& part, OperationId projected) {
   const HeadRange heads = shards().front();
   const SizedTensor q = queries(part, heads), kv = new_kv(part, heads);
   const SizedTensor output = attention_output(part, heads), kept = cache(part, heads);

@@ -1,0 +1,92 @@
+// K and V of carried runs in files.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "host_runtime/core/carried/decoder_data.h"
+#include "host_runtime/core/carried/decoder_rows.h"
+
+namespace csdsim::host {
+
+namespace {
+
+/// The kv_cache that a file operation writes.
+const TensorName& cache_of(const Operation& op) {
+  for (const SizedTensor& write : op.tensors.writes)
+    if (write.name.what == TensorClass::kv_cache) return write.name;
+  throw InternalError(fmt::format("{} moves no K and V", user(op)));
+}
+
+std::span<std::byte> bytes_of(std::vector<Half>& rows) { return std::as_writable_bytes(std::span(rows)); }
+
+std::size_t halves_in(const Operation& op, std::size_t index) {
+  return std::get<FileWork>(op.work).ranges.at(index).size.value / sizeof(Half);
+}
+
+}  // namespace
+
+std::vector<Half> DecoderData::file_rows(const Operation& op, std::size_t index) const {
+  const TensorName& name = cache_of(op);
+  const std::size_t width = std::size_t{name.heads.count} * decoder_.config().head_dim;
+  const std::uint32_t sequence =
+      mini_batches_.at(op.tag.mini_batch.value).sequences.first + static_cast<std::uint32_t>(index);
+  const auto& fresh = tensors_.at<NewKv>(TensorName::of(TensorClass::new_kv, op.tag, name.heads),
+                                         input_place(op, TensorClass::new_kv), user(op));
+  const Share rows = rows_of(op, sequence);
+  const std::size_t tokens = halves_in(op, index) / (2 * width);
+  const std::size_t older = tokens > rows.count ? tokens - rows.count : 0;
+  std::vector<Half> out;
+  if (older > 0) {
+    const auto& cache = tensors_.at<std::shared_ptr<HostKvCache>>(name, input_place(op, TensorClass::kv_cache), user(op));
+    const std::size_t d = decoder_.config().head_dim;
+    for (std::size_t t = 0; t < older; ++t)
+      for (const bool of_values : {false, true})
+        for (std::uint32_t h = 0; h < name.heads.count; ++h) {
+          const KvView view = cache->view(SequenceId{sequence}, LayerId{0}, KvHead{h});
+          const auto row = (of_values ? view.values : view.keys).subspan(t * d, d);
+          out.insert(out.end(), row.begin(), row.end());
+        }
+  }
+  for (std::size_t t = rows.count - (tokens - older); t < rows.count; ++t)
+    for (const std::span<const Half> part : {keys(fresh), values(fresh)}) {
+      const auto row = part.subspan((rows.first + t) * width, width);
+      out.insert(out.end(), row.begin(), row.end());
+    }
+  return out;
+}
+
+void DecoderData::load_file(const Operation& op, std::size_t index, Bytes at, std::span<std::byte> bytes) {
+  auto& ranges = file_data_[op.id];
+  const auto found = ranges.find(index);
+  std::vector<Half>& rows = found != ranges.end() ? found->second : ranges[index] = file_rows(op, index);
+  std::ranges::copy(bytes_of(rows).subspan(at.value, bytes.size()), bytes.begin());
+}
+
+void DecoderData::store_file(const Operation& op, std::size_t index, Bytes at, std::span<const std::byte> bytes) {
+  std::vector<Half>& rows = file_data_[op.id][index];
+  rows.resize(halves_in(op, index));
+  std::ranges::copy(bytes, bytes_of(rows).begin() + static_cast<std::ptrdiff_t>(at.value));
+}
+
+void DecoderData::keep_what_was_read(const Operation& op) {
+  const TensorName& name = cache_of(op);
+  const std::size_t width = std::size_t{name.heads.count} * decoder_.config().head_dim;
+  const auto cache = std::make_shared<HostKvCache>(empty_cache(op, name.heads));
+  for (const auto& [index, rows] : file_data_[op.id]) {
+    std::vector<Half> k, v;
+    append_columns(rows, 2 * width, 0, width, k);
+    append_columns(rows, 2 * width, width, width, v);
+    cache->append(SequenceId{mini_batch(op).sequences.first + static_cast<std::uint32_t>(index)}, LayerId{0}, k, v);
+  }
+  tensors_.put(name, output_place(op, TensorClass::kv_cache), cache);
+}
+
+void DecoderData::ended(const Operation& op) {
+  if (op.kind == OpKind::read_file) keep_what_was_read(op);
+  file_data_.erase(op.id);
+  tensors_.drop(op);
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,90 @@
+// The page cache of an operating system: which chunks of files are in host memory.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <optional>
+
+#include "base/units.h"
+#include "host_runtime/core/planner/operation.h"
+
+namespace csdsim::host {
+
+/// A chunk of a file: consecutive blocks of a drive that are read and written together.
+struct ChunkKey {
+  std::uint32_t drive = 0;
+  std::uint64_t first_block = 0;
+  constexpr auto operator<=>(const ChunkKey&) const = default;
+};
+
+/// What is kept with a chunk. `Value` is the owner's: data, state of its I/O.
+///
+/// Least recently used chunks leave first. This is what makes a cyclic scan of more than fits miss every time, and a
+/// scan of what fits never. Linux has two lists and detects refaults, which keeps a part of a cyclic scan; that is not
+/// modelled.
+template <class Value>
+class PageCache {
+ public:
+  struct Entry {
+    Bytes size;
+    bool pinned = false;  ///< has I/O in flight and cannot leave
+    Value value = {};
+
+   private:
+    friend class PageCache;
+    std::list<ChunkKey>::iterator age;
+  };
+
+  explicit PageCache(Bytes capacity = {}) : capacity_(capacity) {}
+
+  void set_capacity(Bytes capacity) { capacity_ = capacity; }
+  Bytes capacity() const { return capacity_; }
+  Bytes used() const { return used_; }
+  std::size_t size() const { return entries_.size(); }
+
+  /// Null if the chunk is not in the cache. Does not count as a use.
+  Entry* find(ChunkKey key) {
+    const auto found = entries_.find(key);
+    return found == entries_.end() ? nullptr : &found->second;
+  }
+
+  /// The entry of a chunk, as the most recently used one. It is made if it is not there; its value is empty then.
+  Entry& use(ChunkKey key, Bytes size) {
+    const auto [at, made] = entries_.try_emplace(key);
+    Entry& entry = at->second;
+    if (!made) {
+      order_.splice(order_.end(), order_, entry.age);
+      return entry;
+    }
+    entry.size = size;
+    entry.age = order_.insert(order_.end(), key);
+    used_ += size;
+    return entry;
+  }
+
+  /// The least recently used chunk that has to leave, as long as the cache holds more than its capacity when `leaving`
+  /// bytes have left; nothing if it does not, or if all others are pinned. `keep` does not leave.
+  std::optional<ChunkKey> excess(ChunkKey keep, Bytes leaving) const {
+    if (used_ - leaving <= capacity_) return std::nullopt;
+    for (const ChunkKey& key : order_)
+      if (key != keep && !entries_.at(key).pinned) return key;
+    return std::nullopt;
+  }
+
+  void erase(ChunkKey key) {
+    const auto at = entries_.find(key);
+    used_ = used_ - at->second.size;
+    order_.erase(at->second.age);
+    entries_.erase(at);
+  }
+
+ private:
+  Bytes capacity_;
+  Bytes used_;
+  std::map<ChunkKey, Entry> entries_;
+  std::list<ChunkKey> order_;  ///< least recently used first
+};
+
+}  // namespace csdsim::host

@@ -1,0 +1,32 @@
+// FlexGen with K and V on an SSD: zig-zag block schedule, policy in percent.
+#pragma once
+
+#include "host_runtime/core/planner/systems/weight_parameters.h"
+
+namespace csdsim::host {
+
+/// FlexGen (arXiv 2303.06865): weights, K and V are divided between GPU, host and files. A block of mini-batches goes
+/// through a layer before the next layer's weights are used. Loads of weights, loads of K and V, computation and stores
+/// overlap.
+class FlexGenSsd final : public DenseSystem<FlexGenSsd> {
+ public:
+  static constexpr std::string_view kKind = "flexgen-ssd";
+  static constexpr std::string_view kDoc =
+      "FlexGen: K and V divided between GPU, host memory and files on the drives; the GPU attends.";
+
+  Ratio kv_on_gpu{0, 1};
+  Ratio kv_on_host{0, 1};
+  std::uint32_t kv_buffers = 2;
+  WeightPlacement weights;
+  bool stores_attention_weights = true;
+
+  void describe(ParamVisitor& v) override;
+  void check(config::Problems& problems, const SystemContext& context) const override;
+  std::vector<std::string> unused_parameters() const override { return unused_weight_parameters(weights); }
+  /// One: a mini-batch's copies overlap with computation anyway.
+  std::uint32_t usual_mini_batches() const override { return 1; }
+  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+};
+
+}  // namespace csdsim::host

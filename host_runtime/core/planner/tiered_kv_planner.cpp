@@ -1,0 +1,207 @@
+#include "host_runtime/core/planner/tiered_kv_planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+
+namespace csdsim::host {
+
+namespace {
+
+std::vector<HeadRange> heads_of(const std::vector<KvShard>& shards) {
+  std::vector<HeadRange> heads;
+  for (const KvShard& shard : shards) heads.push_back(shard.heads);
+  return heads;
+}
+
+}  // namespace
+
+std::vector<KvShard> tier_heads(std::uint32_t kv_heads, Ratio on_gpu, Ratio on_host) {
+  const auto heads_at = [&](double share) { return static_cast<std::uint32_t>(std::lround(share * kv_heads)); };
+  const std::uint32_t gpu = heads_at(on_gpu.value());
+  const std::uint32_t host = std::min(heads_at(on_gpu.value() + on_host.value()), kv_heads);
+  std::vector<KvShard> shards;
+  const auto add = [&](std::uint32_t first, std::uint32_t end, KvTier tier) {
+    if (end > first) shards.push_back({{KvHead{first}, end - first}, tier});
+  };
+  add(0, gpu, KvTier::gpu);
+  add(gpu, host, KvTier::host);
+  add(host, kv_heads, KvTier::file);
+  return shards;
+}
+
+TieredKvPlanner::TieredKvPlanner(const PlannerInputs& inputs, const TieredKv& kv, const WeightPlacement& weights)
+    : LayerPlanner(inputs, heads_of(kv.shards), weights), kv_(kv), freed_(mini_batches()) {
+  if (kv_.kv_buffers == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
+  stored_.assign(mini_batches(), std::vector(model().layers, std::vector<Ids>(kv_.shards.size())));
+}
+
+std::vector<PlacedTensor> TieredKvPlanner::resident() const {
+  std::vector<PlacedTensor> tensors = LayerPlanner::resident();
+  if (inputs().span.prefill) return tensors;
+  for (std::uint32_t layer = 0; layer < model().layers; ++layer)
+    for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
+      const Part part = first_part(layer, mb);
+      for (const KvShard& shard : kv_.shards) {
+        const SizedTensor kept = cache_before(part, shard.heads);
+        const Place place = shard.tier == KvTier::gpu    ? Place::gpu()
+                            : shard.tier == KvTier::host ? Place::host()
+                                                         : Place::drive(DriveIndex{file_of(part).index});
+        tensors.push_back({kept.name, place, kept.bytes});
+      }
+    }
+  return tensors;
+}
+
+std::string TieredKvPlanner::file_name(const Part& part) {
+  return fmt::format("K and V of layer {}, mini-batch {}", part.layer(), part.mini_batch());
+}
+
+Resource TieredKvPlanner::file_of(const Part& part) const {
+  return Resource::file(DriveIndex{part.layer() % inputs().drives});
+}
+
+std::uint64_t TieredKvPlanner::tokens_before(const Part& part, std::size_t sequence) const {
+  std::uint64_t tokens = 0;
+  for (std::size_t i = 0; i < sequence; ++i) tokens += part.prompts[i] + std::uint64_t{inputs().workload.output_tokens};
+  return tokens;
+}
+
+FileRange TieredKvPlanner::rows(const Part& part, const KvShard& shard, std::size_t sequence, std::uint32_t copy,
+                                std::uint64_t first, std::uint64_t count) const {
+  const std::uint64_t before = copy * tokens_before(part, part.prompts.size()) + tokens_before(part, sequence) + first;
+  return {row(shard) * before, row(shard) * count};
+}
+
+std::vector<PlannedFile> TieredKvPlanner::files() const {
+  std::vector<PlannedFile> files;
+  const PlanSpan& span = inputs().span;
+  for (const KvShard& shard : kv_.shards) {
+    if (shard.tier != KvTier::file) continue;
+    for (std::uint32_t layer = 0; layer < model().layers; ++layer)
+      for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
+        const Part part = first_part(layer, mb);
+        PlannedFile file{.drive = DriveIndex{file_of(part).index},
+                         .name = file_name(part),
+                         .size = row(shard) * (copies() * tokens_before(part, part.prompts.size()))};
+        // The copy that was read last, then the copy that was written last.
+        for (std::uint32_t age = copies(); !span.prefill && age-- > 0;)
+          for (std::size_t i = 0; i < part.prompts.size(); ++i)
+            file.written.push_back(
+                rows(part, shard, i, copy_of(span.first_step + age), 0, part.prompts[i] + span.first_step));
+        files.push_back(std::move(file));
+      }
+  }
+  return files;
+}
+
+LayerPlanner::Ids TieredKvPlanner::room_for(const Part& part) const {
+  if (part.layer() < kv_.kv_buffers) return {};
+  Ids room;
+  for (const Ids& stored : stored_[part.mini_batch()][part.layer() - kv_.kv_buffers])
+    room.insert(room.end(), stored.begin(), stored.end());
+  return room;
+}
+
+Bytes TieredKvPlanner::prefill_workspace(const Part& part) const {
+  if (!kv_.stores_attention_weights) return {};
+  std::uint64_t pairs = 0;
+  for (const std::uint64_t prompt : part.prompts) pairs += prompt * prompt;
+  return {2 * pairs * model().heads * model().element_bytes};
+}
+
+void TieredKvPlanner::keep(OperationSink& sink, const Part& part, OperationId projected) {
+  for (std::size_t i = 0; i < kv_.shards.size(); ++i) stored(part, i) = store(sink, part, kv_.shards[i], projected);
+}
+
+LayerPlanner::Ids TieredKvPlanner::store(OperationSink& sink, const Part& part, const KvShard& shard,
+                                         OperationId after) {
+  const SizedTensor kv = new_kv(part, shard.heads);
+  // The projections or the transfer have written k and v to the cache already, so appending takes no time.
+  const ComputeWork nothing{.launches = 0};
+  const bool on_gpu = shard.tier == KvTier::gpu;
+  if (!on_gpu)
+    after = transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {after}, {kv});
+  if (shard.tier == KvTier::file) return store_in_file(sink, part, shard, after);
+  return {sink.add(OpKind::append_kv, on_gpu ? Resource::gpu() : Resource::host(), part.tag, nothing, {after},
+                   {.reads = {kv.name},
+                    .writes = {cache(part, shard.heads)},
+                    .drops = {{kv.name, on_gpu ? Place::gpu() : Place::host()}}})};
+}
+
+LayerPlanner::Ids TieredKvPlanner::store_in_file(OperationSink& sink, const Part& part, const KvShard& shard,
+                                                 OperationId moved) {
+  const bool decode = part.tag.phase == Phase::decode;
+  const bool all = kv_.rewritten && decode;
+  const std::uint32_t copy = decode ? copy_of(part.tag.step + 1) : copy_of(0);
+  FileWork work{.file = file_name(part), .payload = LinkPayload::kv};
+  for (std::size_t i = 0; i < part.prompts.size(); ++i) {
+    const std::uint64_t context = part.prompts[i] + (decode ? part.tag.step + std::uint64_t{1} : 0);
+    const std::uint64_t first = decode && !all ? context - 1 : 0;
+    work.ranges.push_back(rows(part, shard, i, copy, first, context - first));
+  }
+  const TensorName kv = new_kv(part, shard.heads).name;
+  TensorUses uses{.reads = {kv}, .writes = {cache(part, shard.heads)}, .drops = {{kv, Place::host()}}};
+  if (all) {
+    uses.reads.push_back(uses.writes[0].name);
+    uses.drops.push_back({uses.writes[0].name, Place::host()});
+  }
+  return {sink.add(OpKind::write_file, file_of(part), part.tag, std::move(work), {moved}, std::move(uses))};
+}
+
+LayerPlanner::Ids TieredKvPlanner::load(OperationSink& sink, const Part& part, const KvShard& shard, Ids before) {
+  if (shard.tier == KvTier::gpu) return {};
+  const SizedTensor kept = cache_before(part, shard.heads);
+  if (shard.tier == KvTier::file) {
+    FileWork work{.file = file_name(part), .payload = LinkPayload::kv};
+    for (std::size_t i = 0; i < part.prompts.size(); ++i)
+      work.ranges.push_back(rows(part, shard, i, copy_of(part.tag.step), 0, part.prompts[i] + part.tag.step));
+    before = {sink.add(OpKind::read_file, file_of(part), part.tag, std::move(work), std::move(before),
+                       {.reads = {kept.name}, .writes = {kept}})};
+  }
+  const bool host_keeps_it = shard.tier == KvTier::host || kv_.rewritten;
+  return {transfer(sink, ResourceKind::host_to_gpu, part.tag, LinkPayload::kv, std::move(before), {kept},
+                   host_keeps_it)};
+}
+
+LayerPlanner::Outputs TieredKvPlanner::attend(OperationSink& sink, const Part& part, OperationId projected) {
+  Ids& freed = freed_[part.mini_batch()];
+  Ids ready = {projected};
+  TensorUses uses;
+  Outputs outputs;
+  for (std::size_t i = 0; i < kv_.shards.size(); ++i) {
+    const KvShard& shard = kv_.shards[i];
+    const TensorName q = queries(part, shard.heads).name, kv = new_kv(part, shard.heads).name;
+    const SizedTensor kept = cache(part, shard.heads), output = attention_output(part, shard.heads);
+    Ids before = stored(part, i);
+    if (shard.tier == KvTier::gpu) {
+      ready.insert(ready.end(), before.begin(), before.end());
+      uses.drops.push_back({kv, Place::gpu()});
+    } else {
+      if (freed.size() >= kv_.kv_buffers) before.push_back(freed[freed.size() - kv_.kv_buffers]);
+      const Ids loaded = load(sink, part, shard, std::move(before));
+      ready.insert(ready.end(), loaded.begin(), loaded.end());
+      uses.drops.push_back({kept.name, Place::gpu()});
+    }
+    for (const TensorName& name : {q, kv, kept.name}) uses.reads.push_back(name);
+    for (const SizedTensor& written : {output, kept}) uses.writes.push_back(written);
+    uses.drops.push_back({q, Place::gpu()});
+    outputs.tensors.push_back(output.name);
+  }
+  const OperationId attention =
+      sink.add(OpKind::attention, Resource::gpu(), part.tag,
+               model().decode_attention(part.sequences.count, context(part)), std::move(ready), std::move(uses));
+  freed.push_back(attention);
+  if (freed.size() > kv_.kv_buffers) freed.erase(freed.begin());
+  for (std::size_t i = 0; i < kv_.shards.size(); ++i)
+    stored(part, i) = kv_.shards[i].tier == KvTier::gpu ? Ids{attention}
+                                                        : store(sink, part, kv_.shards[i], attention);
+  outputs.ready = {attention};
+  return outputs;
+}
+
+}  // namespace csdsim::host
