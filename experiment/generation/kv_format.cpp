@@ -24,6 +24,40 @@ host::KvGrouping grouping_of(const ftl::KvLayout& layout, const ftl::KvFtlConfig
           .windowed = [layout, rewrites](std::uint64_t tokens) { return layout.windowed(tokens, rewrites); }};
 }
 
+/// Bytes of whole chunks that hold what the files contain before step `step`.
+Bytes cached_bytes(const GenerationSetup& setup, std::uint32_t step) {
+  host::PlannerInputs inputs = setup.plan;
+  inputs.span = {.prefill = false, .first_step = step, .decode_steps = 0};
+  inputs.drives = setup.platform.drives;
+  const std::uint64_t chunk = setup.file->io_size.value;
+  std::uint64_t chunks = 0;
+  for (const host::PlannedFile& file : setup.system->plan(inputs)->files()) {
+    std::vector<host::FileRange> ranges = file.written;
+    std::ranges::sort(ranges);
+    std::uint64_t next = 0;  // first chunk that is not counted yet
+    for (const host::FileRange& range : ranges) {
+      const std::uint64_t end = (range.offset.value + range.size.value + chunk - 1) / chunk;
+      const std::uint64_t first = std::max(next, range.offset.value / chunk);
+      if (end > first) chunks += end - first;
+      next = std::max(next, end);
+    }
+  }
+  return {chunks * chunk};
+}
+
+/// The decode step from which on a scan of all files exceeds the page cache, where one in the run does.
+std::vector<std::uint32_t> steps_that_exceed_page_cache(const GenerationSetup& setup) {
+  if (!setup.file || setup.file->access != host::FileAccess::cached) return {};
+  const auto exceeds = [&](std::uint32_t step) { return cached_bytes(setup, step) > setup.file->page_cache; };
+  std::uint32_t first = 0, end = setup.plan.workload.decode_steps();
+  if (end == 0 || exceeds(0) || !exceeds(end)) return {};
+  while (end - first > 1) {
+    const std::uint32_t middle = first + (end - first) / 2;
+    (exceeds(middle) ? end : first) = middle;
+  }
+  return {end};
+}
+
 }  // namespace
 
 KvFormat::KvFormat(const GenerationSetup& setup) {
@@ -32,7 +66,7 @@ KvFormat::KvFormat(const GenerationSetup& setup) {
   component_major = in_drives && setup.component_major.value_or(needs.component_major);
   shape = shape_of(setup, component_major);
   if (!in_drives) {
-    grouping = {.page_tokens = 1};  // memory takes token by token
+    grouping = {.page_tokens = 1, .breaks = steps_that_exceed_page_cache(setup)};  // memory takes token by token
     return;
   }
   policy = csd_model::make_mapping(setup.platform.drive);

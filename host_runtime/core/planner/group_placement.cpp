@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <optional>
 
 namespace csdsim::host {
@@ -28,6 +29,12 @@ class Placement {
     for (std::uint32_t s = 0; s <= settings.cooldown && s < features.size(); ++s) taken_[s] = true;
   }
 
+  std::vector<SampledGroup> take() {
+    std::sort(groups_.begin(), groups_.end(),
+              [](const SampledGroup& a, const SampledGroup& b) { return a.first_step < b.first_step; });
+    return std::move(groups_);
+  }
+
   /// Distance of a step from the ideal of the i-th place, in tokens or flushes.
   using Misfit = std::function<double(std::uint32_t step, std::uint32_t i)>;
 
@@ -35,10 +42,24 @@ class Placement {
   /// group is at the step of least misfit within `radius` steps of its target (more if none fits); of equal ones at the
   /// nearest.
   void place(Stratum stratum, std::uint32_t places, std::uint32_t spill, double radius, const Misfit& misfit) {
-    std::vector<std::uint32_t> steps;
-    for (std::uint32_t s = 1; s < features_.size(); ++s)
-      if (features_[s].stratum() == stratum) steps.push_back(s);
-    if (steps.empty()) return;
+    std::map<std::uint32_t, std::vector<std::uint32_t>> segments;
+    std::size_t all = 0;
+    for (std::uint32_t s = 1; s < features_.size(); ++s) {
+      if (features_[s].stratum() != stratum) continue;
+      segments[features_[s].segment].push_back(s);
+      ++all;
+    }
+    for (const auto& [segment, steps] : segments) {
+      // At least three in each: two follow the context, and one more shows the error.
+      const double share = double(steps.size()) / double(all);
+      const auto own = std::max(3U, static_cast<std::uint32_t>(std::lround(places * share)));
+      place(steps, segments.size() == 1 ? places : own, spill, radius, misfit);
+    }
+  }
+
+ private:
+  void place(const std::vector<std::uint32_t>& steps, std::uint32_t places, std::uint32_t spill, double radius,
+             const Misfit& misfit) {
     for (std::uint32_t i = 0; i < places; ++i) {
       // Targets are alternately early and late in their share of the steps, so that their distance has no period.
       const double at = (i + (i % 2 == 0 ? 0.25 : 0.75)) / places;
@@ -63,13 +84,6 @@ class Placement {
     }
   }
 
-  std::vector<SampledGroup> take() {
-    std::sort(groups_.begin(), groups_.end(),
-              [](const SampledGroup& a, const SampledGroup& b) { return a.first_step < b.first_step; });
-    return std::move(groups_);
-  }
-
- private:
   /// The group that measures `step` and its spill; none if a part of it is taken or outside the run.
   std::optional<SampledGroup> group_at(std::uint32_t step, std::uint32_t spill) const {
     const auto end = static_cast<std::uint32_t>(features_.size());
@@ -85,6 +99,7 @@ class Placement {
                              .stratum = features_[step].stratum()};
     for (std::uint32_t s = group.first_step; s < group.first_step + group.steps(); ++s)
       if (taken_[s]) return std::nullopt;
+    if (features_[measured_end - 1].segment != features_[step].segment) return std::nullopt;
     return group;
   }
 

@@ -91,27 +91,43 @@ void SamplingPlan::measure_everything(std::uint32_t layers) {
 }
 
 SamplingPlan::Weights SamplingPlan::predictor_weights(std::span<const SampledGroup> used) const {
+  Weights weights(measured_.size());
+  weights[0].once = 1;
+  for (std::size_t first = 0; first < features_.size();) {
+    std::size_t end = first;
+    while (end < features_.size() && features_[end].segment == features_[first].segment) ++end;
+    std::vector<SampledGroup> own;
+    for (const SampledGroup& g : used)
+      if (g.first_measured() >= first && g.first_measured() < end) own.push_back(g);
+    // A segment without a measured step is estimated from all others.
+    if (own.empty())
+      add_weights(used, {first, end}, {0, features_.size()}, weights);
+    else
+      add_weights(own, {first, end}, {first, end}, weights);
+    first = end;
+  }
+  return weights;
+}
+
+void SamplingPlan::add_weights(std::span<const SampledGroup> used, Steps wanted, Steps basis, Weights& weights) const {
   std::vector<MeasuredGroup> groups;
   std::vector<std::size_t> index;  // position in measured_ of each cost that the predictor sees
   for (const SampledGroup& g : used) {
-    groups.push_back({g.first_measured(), g.measured});
+    groups.push_back({g.first_measured() - static_cast<std::uint32_t>(basis.first), g.measured});
     for (std::uint32_t i = 0; i < g.measured; ++i) {
       const auto at = std::lower_bound(measured_.begin(), measured_.end(), g.first_measured() + i);
       index.push_back(static_cast<std::size_t>(at - measured_.begin()));
     }
   }
-  Weights weights(measured_.size());
-  weights[0].once = 1;
-  const StepPredictor predictor(features_);
+  const StepPredictor predictor(std::span<const StepFeatures>(features_).subspan(basis.first, basis.end - basis.first));
   std::vector<double> unit(index.size());
   for (std::size_t i = 0; i < index.size(); ++i) {
     unit[i] = 1;
     const std::vector<double> predicted = predictor.predict(groups, unit);
     unit[i] = 0;
-    for (const double p : predicted) weights[index[i]].scaled += p;
-    weights[index[i]].once = -predicted[0];
+    for (std::size_t s = wanted.first; s < wanted.end; ++s) weights[index[i]].scaled += predicted[s - basis.first];
+    if (wanted.first == 0) weights[index[i]].once = -predicted[0];
   }
-  return weights;
 }
 
 double SamplingPlan::apply(const Weights& weights, std::span<const LayeredCost> cost) const {

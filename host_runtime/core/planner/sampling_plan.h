@@ -97,6 +97,12 @@ class SamplingPlan {
   void measure_everything(std::uint32_t layers);
   void leave_out(std::span<const SampledGroup> used);
   Weights predictor_weights(std::span<const SampledGroup> used) const;
+  struct Steps {
+    std::size_t first = 0;
+    std::size_t end = 0;
+  };
+  /// Adds the weights of the groups in the total over the steps `wanted`, as the features of the steps `basis` show it.
+  void add_weights(std::span<const SampledGroup> used, Steps wanted, Steps basis, Weights& weights) const;
   double apply(const Weights& weights, std::span<const LayeredCost> cost) const;
 
   std::vector<StepFeatures> features_;

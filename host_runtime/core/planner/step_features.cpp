@@ -21,6 +21,7 @@ std::vector<StepFeatures> step_features(const BatchLengths& workload, const KvGr
   std::vector<StepFeatures> steps(workload.decode_steps());
   for (std::uint32_t s = 0; s < steps.size(); ++s) {
     StepFeatures& f = steps[s];
+    for (const std::uint32_t first : grouping.breaks) f.segment += first <= s ? 1 : 0;
     for (const auto& [length, sequences] : prompts) {
       const std::uint32_t context = length + s + 1;
       const double share = sequences / batch;

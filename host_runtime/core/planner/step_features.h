@@ -24,6 +24,9 @@ struct KvGrouping {
   /// How many tokens of a context are kept component-major; grows with the context. Unset: whole multiples of
   /// window_tokens.
   std::function<std::uint64_t(std::uint64_t tokens)> windowed = {};
+  /// Decode steps, ascending, from which on the cost of a step follows another law: K and V exceed a page cache. Steps
+  /// before and after are estimated apart.
+  std::vector<std::uint32_t> breaks = {};
 };
 
 /// Assumed number of steps for which a flush continues in the background.
@@ -41,6 +44,7 @@ struct StepFeatures {
   double recent_token_flushes = 0;  ///< sequence-steps of token flushes within the spill before this step
   double window_flushes = 0;        ///< sequences that write an embedding window in this step
   double recent_window_flushes = 0;
+  std::uint32_t segment = 0;  ///< number of breaks up to the step
 
   Stratum stratum() const {
     if (window_flushes > 0) return Stratum::window_flush;
