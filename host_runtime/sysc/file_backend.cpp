@@ -50,7 +50,9 @@ SimTime FileBackend::copy_time(const FileIo& io) const {
   return params_.copy_bandwidth.bytes_per_second == 0 ? SimTime{} : transfer_time(io.size, params_.copy_bandwidth);
 }
 
+/// I/Os that take no time end within this function, so it must not call itself for each of them.
 void FileBackend::start_ios() {
+  if (std::exchange(starting_, true)) return;
   while (busy_ < params_.threads && !waiting_.empty()) {
     ++busy_;
     const auto a = std::make_shared<Active>(Active{std::move(waiting_.front()), {}});
@@ -63,6 +65,7 @@ void FileBackend::start_ios() {
     else
       start_uncached(a);
   }
+  starting_ = false;
 }
 
 void FileBackend::thread_free() {

@@ -120,6 +120,7 @@ class FileBackend final : public OperationBackend {
   Totals totals_;
   std::deque<Request> waiting_;
   std::uint32_t busy_ = 0;  ///< threads with an I/O
+  bool starting_ = false;   ///< start_ios() is running
   std::map<std::pair<SimTime, std::uint64_t>, Callback<void()>> due_;
   std::uint64_t next_due_ = 0;
   Alarm alarm_{AlarmRank::host, [this] { on_due(); }};
