@@ -138,6 +138,46 @@ std::string fitting_batch(const Scenario& s, const GenerationWorkload& work, hos
   return fmt::format("; a batch of {} would fit", fitting);
 }
 
+/// Bandwidth of the host's file path: its threads, and the links of the drives.
+Bandwidth file_bandwidth(const Scenario& s) {
+  const host::FileConfig& file = s.platform.host.file;
+  const Bandwidth links{s.platform.device.link.payload_bandwidth().bytes_per_second * s.platform.device.count};
+  const host::FileIoParams params = file.params({});
+  SimTime per_io = file.io_overhead + transfer_time(file.io_size, s.platform.device.link.payload_bandwidth());
+  if (params.copy_bandwidth.bytes_per_second > 0) per_io += transfer_time(file.io_size, params.copy_bandwidth);
+  const double rate = static_cast<double>(file.io_size.value) * file.threads / per_io.seconds();
+  return {std::min(links.bytes_per_second, static_cast<std::uint64_t>(rate))};
+}
+
+/// Lets the system choose what it leaves to a search.
+void choose_parameters(Checker& c, const GenerationWorkload& work) {
+  Scenario& s = c.scenario();
+  const platform::AttachedGpu& gpu = s.platform.gpu;
+  const platform::HostConfig& host = s.platform.host;
+  const auto share = [](auto peak, Ratio of) { return decltype(peak){of.floor_of(peak)}; };
+  const Bandwidth link{std::min(gpu.link.payload_bandwidth(), host.memory_bandwidth)};
+  const Bandwidth files = file_bandwidth(s);
+  const std::uint64_t cores = host.core_rate.flop_per_second * host.cores;
+  const host::PlatformRates rates{
+      .host_to_gpu = link,
+      .gpu_to_host = link,
+      .files_to_host = files,
+      .host_to_files = files,
+      .gpu_gemm = {share(gpu.fp16_rate.flop_per_second, gpu.efficiency.gemm)},
+      .gpu_attention = {share(gpu.fp16_rate.flop_per_second, gpu.efficiency.attention_prefill)},
+      .host_attention = {share(cores, host.efficiency)},
+      .gpu_memory_bandwidth = {share(gpu.memory_bandwidth.bytes_per_second, gpu.efficiency.attention_decode)},
+      .host_memory_bandwidth = {share(host.memory_bandwidth.bytes_per_second, host.efficiency)},
+      .gpu_memory = gpu.memory,
+      .host_memory = host.memory,
+      .files = s.platform.device.usable_capacity() * s.platform.device.count};
+  try {
+    s.system->choose(s.model.shape(), work.lengths(), rates);
+  } catch (const UserError& e) {
+    c.error_at("system.kind", fmt::format("system: {}", e.what()));
+  }
+}
+
 /// Checks that the resident data of the system fits in GPU and host memory.
 void check_residents(Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();
@@ -308,6 +348,7 @@ void GenerationWorkload::check(Checker& c) {
     c.require(*mini_batches <= batch, {"workload.mini_batches", "workload.batch"},
               fmt::format("workload.mini_batches: {} parts of a batch of {}: a part holds at least one sequence",
                           *mini_batches, batch));
+  if (c.readable({"system", "platform.gpu", "platform.host"})) choose_parameters(c, *this);
   check_residents(c, *this);
   if (const auto path = file_path(s)) check_files(c, *path);
   if (s.system->needs(s.model.shape(), lengths()).kv == host::Home::drive_kv) check_drive_kv(c, *this);

@@ -32,8 +32,7 @@ namespace csdsim::host {
 ///
 /// K and V in files: range i of an operation is sequence i of the mini-batch, token after token, K before V of the
 /// cache's heads.
-/// - write_file writes the newest tokens of the kv_cache that it writes: new ones from new_kv, older ones from the
-///   kv_cache that it reads.
+/// - write_file writes all tokens of the kv_cache that it reads, or if it reads none, the tokens of new_kv.
 /// - read_file makes the kv_cache that it writes from the bytes that it has read.
 ///
 /// Recomputation of K and V:

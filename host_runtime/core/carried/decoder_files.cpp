@@ -32,26 +32,25 @@ std::vector<Half> DecoderData::file_rows(const Operation& op, std::size_t index)
   const std::size_t width = std::size_t{name.heads.count} * decoder_.config().head_dim;
   const std::uint32_t sequence =
       mini_batches_.at(op.tag.mini_batch.value).sequences.first + static_cast<std::uint32_t>(index);
-  const auto& fresh = tensors_.at<NewKv>(TensorName::of(TensorClass::new_kv, op.tag, name.heads),
-                                         input_place(op, TensorClass::new_kv), user(op));
-  const Share rows = rows_of(op, sequence);
-  const std::size_t tokens = halves_in(op, index) / (2 * width);
-  const std::size_t older = tokens > rows.count ? tokens - rows.count : 0;
   std::vector<Half> out;
-  if (older > 0) {
-    const auto& cache = tensors_.at<std::shared_ptr<HostKvCache>>(name, input_place(op, TensorClass::kv_cache), user(op));
-    const std::size_t d = decoder_.config().head_dim;
-    for (std::size_t t = 0; t < older; ++t)
+  if (std::ranges::find(op.tensors.reads, name) != op.tensors.reads.end()) {
+    const auto& cache = tensors_.at<std::shared_ptr<HostKvCache>>(name, input_place(op, name.what), user(op));
+    const std::size_t d = decoder_.config().head_dim, tokens = halves_in(op, index) / (2 * width);
+    for (std::size_t t = 0; t < tokens; ++t)
       for (const bool of_values : {false, true})
         for (std::uint32_t h = 0; h < name.heads.count; ++h) {
           const KvView view = cache->view(SequenceId{sequence}, LayerId{0}, KvHead{h});
           const auto row = (of_values ? view.values : view.keys).subspan(t * d, d);
           out.insert(out.end(), row.begin(), row.end());
         }
+    return out;
   }
-  for (std::size_t t = rows.count - (tokens - older); t < rows.count; ++t)
+  const auto& fresh = tensors_.at<NewKv>(TensorName::of(TensorClass::new_kv, op.tag, name.heads),
+                                         input_place(op, TensorClass::new_kv), user(op));
+  const Share rows = rows_of(op, sequence);
+  for (std::size_t t = rows.first; t < rows.first + rows.count; ++t)
     for (const std::span<const Half> part : {keys(fresh), values(fresh)}) {
-      const auto row = part.subspan((rows.first + t) * width, width);
+      const auto row = part.subspan(t * width, width);
       out.insert(out.end(), row.begin(), row.end());
     }
   return out;

@@ -14,6 +14,7 @@
 #include "base/config/problems.h"
 #include "base/kinds.h"
 #include "base/param.h"
+#include "base/quantity.h"
 #include "host_runtime/core/attention_methods.h"
 #include "host_runtime/core/planner/planner.h"
 
@@ -57,6 +58,15 @@ struct SystemContext {
   std::uint32_t drives = 0;
 };
 
+/// Rates and sizes of a platform, for systems that choose parameters by them.
+struct PlatformRates {
+  Bandwidth host_to_gpu, gpu_to_host;
+  Bandwidth files_to_host, host_to_files;  ///< of all drives together, through the host's file path
+  ComputeRate gpu_gemm, gpu_attention, host_attention;
+  Bandwidth gpu_memory_bandwidth, host_memory_bandwidth;
+  Bytes gpu_memory, host_memory, files;  ///< capacities
+};
+
 class OffloadSystem {
  public:
   virtual ~OffloadSystem() = default;
@@ -66,6 +76,9 @@ class OffloadSystem {
   virtual void describe(ParamVisitor& v) = 0;
   /// Records the problems of the parameters, and of the platform for this system, each at its path.
   virtual void check(config::Problems& problems, const SystemContext& context) const = 0;
+  /// Chooses what the parameters leave to a search. Called once, after check(); the effective configuration shows the
+  /// result. Throws UserError if nothing fits.
+  virtual void choose(const ModelShape&, const BatchLengths&, const PlatformRates&) {}
   /// Parameters that have no effect because of other parameters; the effective configuration omits them.
   virtual std::vector<std::string> unused_parameters() const { return {}; }
 

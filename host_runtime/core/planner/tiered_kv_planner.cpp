@@ -144,12 +144,17 @@ LayerPlanner::Ids TieredKvPlanner::store_in_file(OperationSink& sink, const Part
     const std::uint64_t first = decode && !all ? context - 1 : 0;
     work.ranges.push_back(rows(part, shard, i, copy, first, context - first));
   }
-  const TensorName kv = new_kv(part, shard.heads).name;
-  TensorUses uses{.reads = {kv}, .writes = {cache(part, shard.heads)}, .drops = {{kv, Place::host()}}};
+  TensorName source = new_kv(part, shard.heads).name;
+  const SizedTensor kept = cache(part, shard.heads);
   if (all) {
-    uses.reads.push_back(uses.writes[0].name);
-    uses.drops.push_back({uses.writes[0].name, Place::host()});
+    // The host copies the old cache, and the new tokens behind it: a read and a write of each byte.
+    moved = sink.add(
+        OpKind::append_kv, Resource::host(), part.tag,
+        ComputeWork{.op = OperatorClass::elementwise, .activations = kept.bytes * 2, .launches = 0}, {moved},
+        {.reads = {source, kept.name}, .writes = {kept}, .drops = {{source, Place::host()}}});
+    source = kept.name;
   }
+  TensorUses uses{.reads = {source}, .writes = {kept}, .drops = {{source, Place::host()}}};
   return {sink.add(OpKind::write_file, file_of(part), part.tag, std::move(work), {moved}, std::move(uses))};
 }
 

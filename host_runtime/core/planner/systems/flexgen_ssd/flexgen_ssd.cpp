@@ -3,11 +3,20 @@
 #include <fmt/format.h>
 
 #include "base/quantity.h"
+#include "host_runtime/core/planner/systems/flexgen_ssd/policy_search.h"
 #include "host_runtime/core/planner/tiered_kv_planner.h"
 
 namespace csdsim::host {
 
+namespace {
+
+// FlexGen plans with this share of each memory and leaves the rest to fragmentation. Source: its released cost model.
+constexpr Ratio kPlannedShare = Ratio::of(4, 5);
+
+}  // namespace
+
 void FlexGenSsd::describe(ParamVisitor& v) {
+  v.param("policy", policy, "Where the shares of weights, K and V come from.", paper("FlexGen 4.3"));
   v.param("kv_on_gpu", kv_on_gpu, {Ratio{0, 1}, Ratio{1, 1}},
           "Share of K and V in GPU memory, rounded to whole KV heads.", paper("InstInfer III-A: on the SSD"));
   v.param("kv_on_host", kv_on_host, {Ratio{0, 1}, Ratio{1, 1}},
@@ -25,10 +34,53 @@ void FlexGenSsd::describe(ParamVisitor& v) {
 }
 
 void FlexGenSsd::check(config::Problems& problems, const SystemContext&) const {
+  if (policy == PolicySource::searched) {
+    for (const char* const of_policy : {"kv_on_gpu", "kv_on_host", "weights_on_host"})
+      problems.refuse_unused(fmt::format("system.{}", of_policy), "system.policy",
+                             "the policy is searched; write policy: given");
+    return;
+  }
   problems.require(kv_on_gpu.value() + kv_on_host.value() <= 1, {"system.kv_on_gpu", "system.kv_on_host"},
                    fmt::format("system.kv_on_gpu: {} on the GPU and {} on the host are more than all of K and V",
                                format_quantity(kv_on_gpu), format_quantity(kv_on_host)));
   check_weights(problems, weights);
+}
+
+void FlexGenSsd::choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates) {
+  if (policy == PolicySource::given) return;
+  const FlexGenHardware hardware{.host_to_gpu = rates.host_to_gpu,
+                                 .gpu_to_host = rates.gpu_to_host,
+                                 .disk_to_host = rates.files_to_host,
+                                 .host_to_disk = rates.host_to_files,
+                                 .gpu_matrix_rate = rates.gpu_gemm,
+                                 .gpu_attention_rate = rates.gpu_attention,
+                                 .host_attention_rate = rates.host_attention,
+                                 .gpu_memory_bandwidth = rates.gpu_memory_bandwidth,
+                                 .host_memory_bandwidth = rates.host_memory_bandwidth,
+                                 .capacity = {kPlannedShare.floor_of(rates.gpu_memory.value),
+                                              kPlannedShare.floor_of(rates.host_memory.value),
+                                              kPlannedShare.floor_of(rates.files.value)}};
+  const FlexGenCostModel costs(model, FlexGenLengths::of(workload), hardware, CostForm::released_code);
+  const auto batch = static_cast<std::uint32_t>(workload.prompt_tokens.size());
+  const FlexGenChoice choice = best_flexgen_policy(costs, batch,
+                                                   {.cpu_cache_compute = false,
+                                                    .activations = TierSplit{.gpu = 100},
+                                                    .activations_on_disk = false,
+                                                    .weights_on_disk = false});
+  kv_on_gpu = Ratio::of(choice.policy.cache.gpu, 100);
+  kv_on_host = Ratio::of(choice.policy.cache.host, 100);
+  weights.on_host = Ratio::of(choice.policy.weights.host, 100);
+  gpu_batches_ = choice.policy.num_gpu_batches;
+  chosen_ = fmt::format(
+      "searched: weights {} % GPU, {} % host; K and V {} % GPU, {} % host, {} % files; {} GPU batches of {}; the cost "
+      "model expects {:.3g} tokens/s",
+      choice.policy.weights.gpu, choice.policy.weights.host, choice.policy.cache.gpu, choice.policy.cache.host,
+      choice.policy.cache.disk(), choice.policy.num_gpu_batches, choice.policy.gpu_batch_size, choice.tokens_per_second);
+}
+
+std::vector<std::pair<std::string, std::string>> FlexGenSsd::remarks(const ModelShape&, std::uint32_t) const {
+  if (chosen_.empty()) return {};
+  return {{"flexgen_policy", chosen_}};
 }
 
 SystemNeeds FlexGenSsd::needs(const ModelShape& model, const BatchLengths& workload) const {

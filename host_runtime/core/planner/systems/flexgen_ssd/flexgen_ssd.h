@@ -5,6 +5,9 @@
 
 namespace csdsim::host {
 
+/// Where the percentages come from.
+enum class PolicySource : std::uint8_t { searched, given };
+
 /// FlexGen (arXiv 2303.06865): weights, K and V are divided between GPU, host and files. A block of mini-batches goes
 /// through a layer before the next layer's weights are used. Loads of weights, loads of K and V, computation and stores
 /// overlap.
@@ -14,6 +17,7 @@ class FlexGenSsd final : public DenseSystem<FlexGenSsd> {
   static constexpr std::string_view kDoc =
       "FlexGen: K and V divided between GPU, host memory and files on the drives; the GPU attends.";
 
+  PolicySource policy = PolicySource::searched;
   Ratio kv_on_gpu{0, 1};
   Ratio kv_on_host{0, 1};
   std::uint32_t kv_buffers = 2;
@@ -22,11 +26,30 @@ class FlexGenSsd final : public DenseSystem<FlexGenSsd> {
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
+  void choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates) override;
   std::vector<std::string> unused_parameters() const override { return unused_weight_parameters(weights); }
-  /// One: a mini-batch's copies overlap with computation anyway.
-  std::uint32_t usual_mini_batches() const override { return 1; }
+  /// What the search has chosen. Otherwise one: a mini-batch's copies overlap with computation anyway.
+  std::uint32_t usual_mini_batches() const override { return gpu_batches_; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
+                                                           std::uint32_t longest) const override;
+
+ private:
+  std::uint32_t gpu_batches_ = 1;
+  std::string chosen_;  ///< what the search expects; empty without a search
 };
 
 }  // namespace csdsim::host
+
+namespace csdsim {
+
+template <>
+struct EnumValues<host::PolicySource> {
+  static constexpr EnumValue<host::PolicySource> values[] = {
+      {host::PolicySource::searched, "searched",
+       "FlexGen's search: the cheapest percentages and GPU batches by its cost model."},
+      {host::PolicySource::given, "given", "kv_on_gpu, kv_on_host and weights_on_host."}};
+};
+
+}  // namespace csdsim
