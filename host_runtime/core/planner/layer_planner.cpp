@@ -50,6 +50,11 @@ LayerPlanner::Part LayerPlanner::part_of(OpTag tag) const {
   return part;
 }
 
+LayerPlanner::Ids LayerPlanner::in_turn(Ids before) const {
+  if (!in_.overlap_mini_batches && latest_layer_ && before.front() != *latest_layer_) before.push_back(*latest_layer_);
+  return before;
+}
+
 std::uint64_t LayerPlanner::context(const Part& part) const {
   const std::uint64_t prompts = std::accumulate(part.prompts.begin(), part.prompts.end(), std::uint64_t{0});
   return part.tag.phase == Phase::prefill ? prompts
@@ -73,7 +78,7 @@ void LayerPlanner::sample(OperationSink& sink, Phase phase, std::uint32_t step, 
     const Part part = part_of({phase, step, std::nullopt, MiniBatch{mb}});
     const TensorName states = hidden_states(part).name;
     sampled_[mb] = sink.add(OpKind::sample, Resource::gpu(), part.tag, in_.model.sample(part.sequences.count),
-                            {hidden[mb]}, {.reads = {states}, .drops = {{states, Place::gpu()}}});
+                            in_turn({hidden[mb]}), {.reads = {states}, .drops = {{states, Place::gpu()}}});
   }
 }
 
@@ -82,7 +87,7 @@ void LayerPlanner::prefill(OperationSink& sink) {
   for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer)
     for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
       const Part part = part_of({Phase::prefill, 0, LayerId{layer}, MiniBatch{mb}});
-      Ids before = {hidden[mb]};
+      Ids before = in_turn({hidden[mb]});
       const Ids room = room_for(part);
       before.insert(before.end(), room.begin(), room.end());
       const OperationId projected =
@@ -97,6 +102,7 @@ void LayerPlanner::prefill(OperationSink& sink) {
       keep(sink, part, projected);
       hidden[mb] = sink.add(OpKind::finish_layer, Resource::gpu(), part.tag, in_.model.finish_layer(part.tokens),
                             {attention}, layer_end(part, {output.name}));
+      latest_layer_ = hidden[mb];
     }
   sample(sink, Phase::prefill, 0, hidden);
 }
@@ -106,11 +112,13 @@ void LayerPlanner::decode(OperationSink& sink, std::uint32_t step) {
   for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer)
     for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
       const Part part = part_of({Phase::decode, step, LayerId{layer}, MiniBatch{mb}});
-      const OperationId projected = sink.add(OpKind::attention_inputs, Resource::gpu(), part.tag,
-                                             in_.model.attention_inputs(part.tokens), {hidden[mb]}, projections(part));
+      const OperationId projected =
+          sink.add(OpKind::attention_inputs, Resource::gpu(), part.tag, in_.model.attention_inputs(part.tokens),
+                   in_turn({hidden[mb]}), projections(part));
       Outputs outputs = attend(sink, part, projected);
       hidden[mb] = sink.add(OpKind::finish_layer, Resource::gpu(), part.tag, in_.model.finish_layer(part.tokens),
                             std::move(outputs.ready), layer_end(part, std::move(outputs.tensors)));
+      latest_layer_ = hidden[mb];
     }
   step_emitted();
   sample(sink, Phase::decode, step, hidden);
