@@ -36,7 +36,7 @@ Platform::Platform(const PlatformParams& config) : config_(config) {
   fabric_->region(gpu_region).bind(gpu_memory_->target);
 
   const Bytes queues = queue_memory(config);
-  const auto cores = std::make_shared<nvme::HostCores>(config.cores);
+  const auto cores = std::make_shared<nvme::HostCores>(config.io_cores);
   for (std::uint32_t i = 0; i < config.drives; ++i) {
     auto slot = std::make_unique<Slot>();
     slot->map.add(host);

@@ -20,8 +20,9 @@ struct PlatformParams {
   std::uint32_t drives = 1;
   Bytes host_memory = Bytes::gib(96);
   Bytes gpu_memory = Bytes::gib(48);
-  SimTime io_overhead;       ///< host processor time per command
-  std::uint32_t cores = 26;  ///< host cores; the queues of all drives share them
+  SimTime io_overhead;             ///< host processor time per command
+  std::uint32_t io_cores = 26;     ///< host cores that the queues of all drives share
+  bool overlap_host_drive = true;  ///< see DriveCommands::begin_batch()
   std::uint16_t queues = 4;
   std::uint32_t queue_depth = 1024;
   nvme::InterruptCoalescing coalescing{};

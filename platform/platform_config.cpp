@@ -15,7 +15,8 @@ void describe(ParamVisitor& v, AttachedGpu& c) {
 
 void describe(ParamVisitor& v, HostConfig& c) {
   v.preset("host", c.preset);
-  v.param("cores", c.cores, {1, 4096}, "CPU cores: the I/O queues share them.", datasheet("Intel Xeon Gold 5320"));
+  v.param("cores", c.cores, {1, 4096}, "CPU cores: the I/O queues share them, or io_cores of them.",
+          datasheet("Intel Xeon Gold 5320"));
   v.param("memory", c.memory, {Bytes::mib(1), Bytes::gib(65'536)}, "Host memory.", paper("InstInfer VI-A"));
   v.param("memory_bandwidth", c.memory_bandwidth, {Bandwidth{1'000'000'000}, Bandwidth{100'000'000'000'000}},
           "Peak bandwidth of host memory: copies between host and GPU are no faster.",
@@ -27,24 +28,46 @@ void describe(ParamVisitor& v, HostConfig& c) {
           "Share of the peaks of cores and memory that operators of the host reach.", assumed("streaming kernels"));
   v.param("io_overhead", c.io_overhead, {SimTime{}, SimTime::milliseconds(100)},
           "CPU time to submit a command and take its completion.", assumed("0: not stated by any paper"));
-  v.section("file", c.file, "Files on the drives, for systems that keep data in files.");
-  v.section("swap", c.swap, "Swapping of host memory to the drives, for systems whose data may exceed host memory.");
+  v.optional("io_cores", c.io_cores, "auto", {1, 4096},
+             "Cores that submit commands and take completions, for the I/O queues of all drives together; auto: all "
+             "cores. With one, the CPU time of all commands adds up, however many drives there are.",
+             assumed("every queue may have a core of its own"));
+}
+
+void describe(ParamVisitor& v, OverlapConfig& c) {
+  v.param("mini_batches", c.mini_batches,
+          "Mini-batches run side by side: one uses the GPU while another one waits for drives or host. If false, each "
+          "begins a layer when the one before it has finished its layer.",
+          assumed("the purpose of mini-batches"));
+  v.param("engine_flash", c.engine_flash,
+          "The engine of a drive works while pages are read. If false, they take turns: the engine works when no page "
+          "read is outstanding, and further reads wait until it has done what it had to do.",
+          assumed("kernels and flash channels are separate hardware"));
+  v.param("host_drive", c.host_drive,
+          "A drive starts with the first command of an operation. If false, the host places the commands of an "
+          "operation in the drive's queues when its CPU part (host.io_overhead) is done for all of them.",
+          assumed("a driver rings the doorbell for each command"));
 }
 
 void describe(ParamVisitor& v, PlatformConfig& c) {
   v.section("gpu", c.gpu, "The GPU that computes everything but the offloaded part.");
   v.section("host", c.host, "The host.");
   v.section("device", c.device, "The drives.");
+  v.section("overlap", c.overlap,
+            "Which stages of a layer of a mini-batch run side by side. If false, they run one after the other; reads "
+            "of a stage stay in flight together.");
 }
 
 PlatformParams platform_params(const PlatformConfig& config, const csd_model::DriveConfig& drive) {
   PlatformParams params;
   params.drive = drive;
+  params.drive.engine.overlap_flash = config.overlap.engine_flash;
   params.drives = config.device.count;
   params.host_memory = config.host.memory;
   params.gpu_memory = config.gpu.memory;
   params.io_overhead = config.host.io_overhead;
-  params.cores = config.host.cores;
+  params.io_cores = config.host.io_cores.value_or(config.host.cores);
+  params.overlap_host_drive = config.overlap.host_drive;
   params.queues = static_cast<std::uint16_t>(config.device.nvme.queues);
   params.queue_depth = config.device.nvme.queue_depth;
   params.coalescing = config.device.nvme.coalescing();

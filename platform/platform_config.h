@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/param.h"
@@ -30,8 +31,16 @@ struct HostConfig {
   Bandwidth memory_bandwidth{187'700'000'000};
   Ratio efficiency = Ratio::of(8, 10);
   SimTime io_overhead{};
+  std::optional<std::uint32_t> io_cores;  ///< cores that serve the I/O queues of all drives; unset: all cores
   host::FileConfig file;
   host::SwapConfig swap;
+};
+
+/// Section `platform.overlap`: which stages of a layer of a mini-batch may run side by side.
+struct OverlapConfig {
+  bool mini_batches = true;
+  bool engine_flash = true;
+  bool host_drive = true;
 };
 
 /// Section `platform`.
@@ -39,10 +48,12 @@ struct PlatformConfig {
   AttachedGpu gpu;
   HostConfig host;
   csd_model::DeviceConfig device;
+  OverlapConfig overlap;
 };
 
 void describe(ParamVisitor& v, AttachedGpu& c);
 void describe(ParamVisitor& v, HostConfig& c);
+void describe(ParamVisitor& v, OverlapConfig& c);
 void describe(ParamVisitor& v, PlatformConfig& c);
 
 /// Parameters of a Platform with the given configuration, whose drives have the configuration `drive`.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/text.h"
 #include "scenario/check.h"
@@ -245,6 +246,27 @@ void check_engine_buffer(Checker& c, const csd_model::DeviceConfig& device) {
                         map != nullptr ? " beside the map cache" : ""));
 }
 
+/// Stages that a run does not have cannot be told not to overlap.
+void check_overlap(Checker& c, platform::PlatformConfig& platform) {
+  const std::optional<std::uint32_t> io_cores = platform.host.io_cores;
+  c.require(!io_cores || *io_cores <= platform.host.cores, {"platform.host.io_cores", "platform.host.cores"},
+            fmt::format("platform.host.io_cores: {} of the {} cores of the host (platform.host.cores)",
+                        io_cores.value_or(0), platform.host.cores));
+  platform::OverlapConfig& overlap = platform.overlap;
+  const auto refuse = [&c](bool& value, std::string_view name, std::string_view because, const char* why) {
+    if (!std::exchange(value, true)) c.refuse_unused(fmt::format("platform.overlap.{}", name), because, why);
+  };
+  if (!c.scenario().workload->attends()) {
+    for (const auto& [value, name] : {std::pair{&overlap.mini_batches, "mini_batches"},
+                                      {&overlap.engine_flash, "engine_flash"},
+                                      {&overlap.host_drive, "host_drive"}})
+      refuse(*value, name, "workload.kind", "the workload computes no attention");
+  } else if (!platform.device.has_engine()) {
+    refuse(overlap.engine_flash, "engine_flash", "platform.device.ftl.mapping.kind",
+           "a drive that keeps no KV cache has no engine");
+  }
+}
+
 void check_gpu_timing(Checker& c, host::GpuConfig& gpu) {
   const std::string section = "platform.gpu.";
   if (gpu.timing == host::GpuTiming::modelled) {
@@ -313,6 +335,7 @@ void check_platform(Checker& c) {
               fmt::format("platform.device.ftl.map.capacity: {} does not fit in the controller DRAM of {}",
                           format_quantity(map->capacity), format_quantity(device.dram.capacity)));
   check_engine_buffer(c, device);
+  check_overlap(c, platform);
   check_mapping(c);
   auto order = device.ftl.stripe_order;
   std::sort(order.begin(), order.end());

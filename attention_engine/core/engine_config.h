@@ -28,7 +28,8 @@ enum class Intake : std::uint8_t {
 enum class EngineMemory : std::uint8_t { sram, dram };
 
 /// Clock and kernel count as InstInfer states them (V-A, IV-B); the rest is not stated there and assumed. Section
-/// `engine` of a drive sets everything but the last two fields, which the drive fills from its flash.
+/// `engine` of a drive sets everything but the last three fields: `overlap_flash` is platform.overlap.engine_flash, and
+/// the drive fills the other two from its flash.
 struct EngineConfig {
   Frequency clock{285'000'000};                     ///< InstInfer V-A
   std::uint32_t kernels = 2;                        ///< attention kernels (GeMV and softmax), InstInfer IV-B
@@ -40,6 +41,8 @@ struct EngineConfig {
   EngineMemory buffer_memory = EngineMemory::sram;  ///< for whoever owns controller DRAM; the engine does not ask
   Intake intake = Intake::automatic;
 
+  /// False: flash and engine take turns (EngineTurns).
+  bool overlap_flash = true;
   /// Page buffers per channel in the flash controllers; 0: unlimited. A page read waits until it gets a buffer, and
   /// holds it until a kernel has processed the page. Not with Intake::phase, because a phase may have more pages than
   /// there are buffers. The flash must support the phase RELEASE_BUFFERS (nfc/sysc/flash_payload.h).

@@ -56,6 +56,7 @@ HeadScheduler::HeadScheduler(const EngineConfig& config, KvSource& source, HeadW
       port_(port),
       intakes_(config.jobs_in_flight),
       issue_(config.page_buffers, config.geometry, config.jobs_in_flight),
+      turns_(config.overlap_flash),
       kernels_(config.kernels) {
   config_.validate();
   jobs_.resize(config_.jobs_in_flight);
@@ -92,6 +93,14 @@ void HeadScheduler::pages_arrived(PageRead read, SimTime at) {
       !intakes_[id.value].awaits(read.piece)) {
     throw InternalError("pages arrived for a head job that has not asked for them");
   }
+  for (const EngineTurns::Work& work : turns_.end_read()) {
+    jobs_[work.job.value].awaits_turn = false;
+    if (work.argtopk_elements > 0) {
+      run_argtopk(work.job, work.argtopk_elements, at);
+    } else {
+      run_kernel(work.job, at);
+    }
+  }
   intakes_[id.value].arrive(read.piece);
   if (intakes_[id.value].complete()) {
     leave_stage(id, at);
@@ -110,6 +119,7 @@ void HeadScheduler::advance(SimTime at) {
     } else {
       piece_done(event.id, event.at);
     }
+    for (const EngineTurns::Read& r : turns_.end_work()) port_.read_pages(r.read, r.ops, r.lookups, event.at);
   }
 }
 
@@ -289,7 +299,7 @@ void HeadScheduler::read(JobId id, SimTime at) {
     return leave_stage(id, at);
   }
   for (const PageOp& op : plan_.ops) stats_.channel_bytes += {op.channel_bytes};
-  if (!by_page) return port_.read_pages({id, 0}, plan_.ops, plan_.lookups, at);
+  if (!by_page) return send({id, 0}, plan_.ops, plan_.lookups, at);
   if (config_.page_buffers > 0) {
     issue_.want(id, plan_,
                 [&](PageRead read, const PageOp& op, std::uint64_t lookups) { issue(read, op, lookups, at); });
@@ -300,7 +310,11 @@ void HeadScheduler::read(JobId id, SimTime at) {
 
 void HeadScheduler::issue(PageRead read, const PageOp& op, std::uint64_t lookups, SimTime at) {
   stats_.peak_page_buffers = issue_.peak();
-  port_.read_pages(read, {&op, 1}, lookups, at);
+  send(read, {&op, 1}, lookups, at);
+}
+
+void HeadScheduler::send(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime at) {
+  if (turns_.start_read(read, ops, lookups)) port_.read_pages(read, ops, lookups, at);
 }
 
 /// The kernel work of the current phase of job `j`.
@@ -319,15 +333,20 @@ HeadScheduler::KernelWork HeadScheduler::kernel_work(const Job& j) const {
   return {tokens * d * group, 0};
 }
 
-/// Starts the next piece on a kernel, unless the job is on a kernel already or the piece has not arrived.
+/// Starts the next piece on a kernel, unless the job is on a kernel already, the piece has not arrived or it is flash's
+/// turn.
 void HeadScheduler::run_kernel(JobId id, SimTime at) {
-  if (!intakes_[id.value].ready()) return;
+  Job& j = jobs_[id.value];
+  if (!intakes_[id.value].ready() || j.awaits_turn) return;
+  j.awaits_turn = !turns_.start_work({id});
+  if (j.awaits_turn) return;
   const SimTime duration = cycles_time(intakes_[id.value].begin(), config_.clock);
   stats_.kernel_busy += duration;
   events_.push({kernels_.serve(at, duration), next_order_++, id});
 }
 
 void HeadScheduler::run_argtopk(JobId id, std::uint64_t elements, SimTime at) {
+  if (!turns_.start_work({id, elements})) return;
   const SimTime duration = cycles_time(ceil_div(elements, config_.argtopk_per_cycle), config_.clock);
   stats_.argtopk_elements += elements;
   stats_.argtopk_busy += duration;

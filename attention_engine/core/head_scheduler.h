@@ -6,8 +6,8 @@
 // Kernels and the argtopk unit are FIFO servers in order of arrival. Numerics run when the last page of a phase has
 // arrived. With Intake::phase the kernel's time is charged from then on; with Intake::page each page takes an even
 // share of it as soon as it and all pages before it have arrived. A phase without a flash page continues at once:
-// access to controller DRAM is not charged. Jobs start strictly in order of age: a job that waits for buffer space
-// holds back the younger ones.
+// access to controller DRAM is not charged. With overlap_flash off, units and page reads take turns. Jobs start
+// strictly in order of age: a job that waits for buffer space holds back the younger ones.
 #pragma once
 
 #include <deque>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "attention_engine/core/engine_config.h"
+#include "attention_engine/core/engine_turns.h"
 #include "attention_engine/core/head_job.h"
 #include "attention_engine/core/head_work.h"
 #include "attention_engine/core/kv_source.h"
@@ -78,7 +79,8 @@ class HeadScheduler {
     SimTime since;  ///< begin of the stage
     KvHeadView view;
     Bytes footprint;
-    bool has_pages = false;  ///< its current phase reads pages
+    bool has_pages = false;    ///< its current phase reads pages
+    bool awaits_turn = false;  ///< its next piece waits for the engine's turn
   };
   struct KernelWork {
     std::uint64_t macs = 0;
@@ -113,6 +115,7 @@ class HeadScheduler {
   void read_phase_b(JobId id, SimTime at);
   void read(JobId id, SimTime at);
   void issue(PageRead read, const PageOp& op, std::uint64_t lookups, SimTime at);
+  void send(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime at);
   KernelWork kernel_work(const Job& job) const;
   void run_kernel(JobId id, SimTime at);
   void run_argtopk(JobId id, std::uint64_t elements, SimTime at);
@@ -129,6 +132,7 @@ class HeadScheduler {
   std::vector<PhaseIntake> intakes_;  ///< by JobId
   std::vector<JobId> free_;
   PageIssue issue_;
+  EngineTurns turns_;
   Servers kernels_;
   Servers argtopk_{1};
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;

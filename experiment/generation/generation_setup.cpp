@@ -46,6 +46,7 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   setup.plan.drives = s.platform.device.count;
   const auto sequences = static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size());
   setup.plan.mini_batches = workload.mini_batches.value_or(std::min(s.system->usual_mini_batches(), sequences));
+  setup.plan.overlap_mini_batches = s.platform.overlap.mini_batches;
   setup.system = s.system->clone();
   setup.file = file_params(s, setup.system->needs(setup.plan.model, setup.plan.workload));
   setup.sampling.cooldown = setup.plan.mini_batches > 1 ? 1 : 0;

@@ -21,7 +21,7 @@ std::optional<SimTime> DriveBlockBackend::start(const Operation& op, SimTime now
                                     operation_name(op.kind, op.tag), resource_name(op.resource)));
   for (const Extent& extent : work->extents) check(op, extent);
 
-  const auto running = commands_.begin(op, now);
+  const auto running = commands_.begin_batch(op, now);
   const Bytes block = commands_.platform().driver(running->drive()).block_size();
   for (std::size_t index = 0; index < work->extents.size(); ++index) {
     const Extent& extent = work->extents[index];
@@ -34,7 +34,7 @@ std::optional<SimTime> DriveBlockBackend::start(const Operation& op, SimTime now
                               commands_.release(buffer);
                             });
   }
-  commands_.end_command(running);
+  commands_.end_batch(running);
   return std::nullopt;
 }
 

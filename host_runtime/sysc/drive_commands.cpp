@@ -61,6 +61,24 @@ std::shared_ptr<DriveCommands::Running> DriveCommands::begin(const Operation& op
   return running;
 }
 
+std::shared_ptr<DriveCommands::Running> DriveCommands::begin_batch(const Operation& op, SimTime now) {
+  platform_.driver(op.resource.index).begin_batch(!platform_.config().overlap_host_drive);
+  return begin(op, now);
+}
+
+void DriveCommands::end_batch(const std::shared_ptr<Running>& running) {
+  const SimTime submitted = platform_.driver(running->drive_).end_batch();
+  if (submitted > sim_time_now())
+    host_work_.at(submitted, [this, running, submitted] { host_has_submitted(*running, submitted); });
+  end_command(running);
+}
+
+void DriveCommands::host_has_submitted(Running& running, SimTime now) {
+  csd_model::Drive& drive = platform_.drive(running.drive_);
+  running.host_ = (drive.activity(now) - running.activity_).other;
+  running.link_busy_ = link_busy(drive);
+}
+
 void DriveCommands::hold(const std::shared_ptr<Running>& running) { ++running->commands_; }
 
 void DriveCommands::end_command(const std::shared_ptr<Running>& running) {
@@ -69,8 +87,8 @@ void DriveCommands::end_command(const std::shared_ptr<Running>& running) {
   csd_model::Drive& drive = platform_.drive(running->drive_);
   const csd_model::ActivitySplit spent = drive.activity(now) - running->activity_;
   // Time outside engine and flash counts as link time up to the busy time of the link; the rest is drive_other.
-  const SimTime link = std::min(spent.other, link_busy(drive) - running->link_busy_);
-  completed_(running->id_, now, {.link = link, .flash = spent.flash, .engine = spent.engine});
+  const SimTime link = std::min(spent.other - running->host_, link_busy(drive) - running->link_busy_);
+  completed_(running->id_, now, {.host = running->host_, .link = link, .flash = spent.flash, .engine = spent.engine});
 }
 
 DriveCommands::Buffer DriveCommands::allocate(BufferMemory memory, Bytes size) {

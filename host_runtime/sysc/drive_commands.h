@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "csd_model/firmware/timed_work.h"
 #include "host_runtime/core/planner/executor.h"
 #include "platform/buffer_pool.h"
 #include "platform/platform.h"
@@ -29,6 +30,12 @@ class DriveCommands {
   /// submission.
   std::shared_ptr<Running> begin(const Operation& op, SimTime now);
   void end_command(const std::shared_ptr<Running>& running);
+  /// The same for an operation that submits all its commands before end_batch(), and no other operation of the drive
+  /// does meanwhile. Time up to the end of the host's CPU work for them counts as DriveSplit::host where the drive is
+  /// idle. If the platform does not overlap host and drive, the drive gets the commands when this work has ended.
+  std::shared_ptr<Running> begin_batch(const Operation& op, SimTime now);
+  /// Call it after the last submission, in place of the last end_command().
+  void end_batch(const std::shared_ptr<Running>& running);
   /// Keeps the operation running until one more end_command().
   static void hold(const std::shared_ptr<Running>& running);
 
@@ -61,6 +68,7 @@ class DriveCommands {
 
  private:
   void report(std::uint32_t drive, const std::string& what, nvme::Status status);
+  void host_has_submitted(Running& running, SimTime now);
 
   platform::Platform& platform_;
   std::uint16_t queues_of_others_;
@@ -69,6 +77,7 @@ class DriveCommands {
   platform::BufferPool gpu_buffers_;
   platform::BufferPool host_buffers_;
   std::uint16_t next_queue_ = 0;
+  csd_model::TimedWork host_work_;  ///< ends of the host's work for batches
 };
 
 class DriveCommands::Running {
@@ -81,7 +90,8 @@ class DriveCommands::Running {
   std::uint32_t drive_ = 0;
   std::size_t commands_ = 0;
   csd_model::ActivitySplit activity_;  ///< activity of the drive when the operation started
-  SimTime link_busy_;                  ///< busy time of both link directions when the operation started
+  SimTime host_;                       ///< the drive was idle while the host worked on the operation's batch
+  SimTime link_busy_;                  ///< busy time of both link directions when this work had ended
 };
 
 }  // namespace csdsim::host

@@ -58,7 +58,7 @@ std::optional<SimTime> DriveKvBackend::start(const Operation& op, SimTime now) {
                                     resource_name(op.resource)));
   };
   if (op.resource.kind != ResourceKind::drive_kv) refuse();
-  const Running running = commands_.begin(op, now);
+  const Running running = commands_.begin_batch(op, now);
   switch (op.kind) {
     case OpKind::append_kv:
       start_append(op, running);
@@ -80,7 +80,7 @@ std::optional<SimTime> DriveKvBackend::start(const Operation& op, SimTime now) {
     default:
       refuse();
   }
-  commands_.end_command(running);
+  commands_.end_batch(running);
   return std::nullopt;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <ranges>
 #include <utility>
 
 #include "base/error.h"
@@ -105,9 +106,26 @@ void NvmeDriver::submit(QueueId queue, SubmissionEntry command, std::span<const 
   if (params_.io_overhead.ps == 0 && q.pending.empty() && !q.free_cids.empty())
     return place(q, command, segments, std::move(done));
   const SimTime ready = params_.cores->run(params_.first_core + q.id.value, params_.io_overhead, now);
+  batch_.ready = std::max(batch_.ready, ready);
   ++pending_;
-  q.pending.push_back({command, {segments.begin(), segments.end()}, std::move(done), ready});
-  issue_pending(q);
+  q.pending.push_back(
+      {command, {segments.begin(), segments.end()}, std::move(done), batch_.together ? kInOpenBatch : ready});
+  if (!batch_.together) issue_pending(q);
+}
+
+void NvmeDriver::begin_batch(bool together) { batch_ = {together, sim_now()}; }
+
+SimTime NvmeDriver::end_batch() {
+  const auto [together, ready] = std::exchange(batch_, {});
+  if (!together) return ready;
+  for (const auto& q : queues_) {
+    for (Pending& p : std::views::reverse(q->pending)) {
+      if (p.ready_at != kInOpenBatch) break;
+      p.ready_at = ready;
+    }
+    issue_pending(*q);
+  }
+  return ready;
 }
 
 void NvmeDriver::issue_pending(Queue& q) {

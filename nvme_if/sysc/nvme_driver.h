@@ -107,6 +107,13 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   void submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std::uint64_t blocks,
                     std::span<const Segment> segments, CompletionClient& client, std::uint64_t tag);
 
+  /// Opens a batch: the commands that are submitted until end_batch(). `together`: none of them is placed in its queue
+  /// before the host's cores have done their part of all of them; then all are placed, at one doorbell per queue, and
+  /// those that a full queue has no room for follow as its commands complete. Otherwise a batch changes nothing.
+  void begin_batch(bool together);
+  /// Closes the batch. Returns when the host's cores have done their part of its commands: now if that took no time.
+  SimTime end_batch();
+
   std::uint64_t issued() const { return issued_; }
   std::uint64_t completed() const { return completed_; }
   std::uint64_t doorbells() const { return doorbells_; }
@@ -123,7 +130,12 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
     SubmissionEntry command;
     std::vector<Segment> segments;
     Callback done;
-    SimTime ready_at;  ///< when the host's core has done its part
+    SimTime ready_at;  ///< when the host has done its part; kInOpenBatch until that is known
+  };
+  static constexpr SimTime kInOpenBatch = SimTime::max();
+  struct Batch {
+    bool together = false;
+    SimTime ready;  ///< when the host has done its part of the commands so far
   };
   /// A command that is outstanding. Many are, and a cache line is all that is left of one.
   struct Slot {
@@ -210,6 +222,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   std::vector<Queue*> reaps_;                   ///< queues whose vector was raised
   std::vector<Queue*> rings_;                   ///< queues with entries for which no doorbell has been rung
   std::size_t pending_ = 0;                     ///< commands that wait in the driver, over all queues
+  Batch batch_;                                 ///< the open one
   PhysicalAddress next_page_;
   std::vector<PhysicalAddress> free_lists_;
   std::byte* direct_ = nullptr;  ///< of queue_memory

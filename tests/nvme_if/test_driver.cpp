@@ -188,6 +188,94 @@ TEST_CASE("host overhead is paid serially by each queue's core") {
   CHECK(time_of(2) == SimTime::microseconds(10) + SimTime::picoseconds(2250));
 }
 
+TEST_CASE("a batch that goes together reaches the drive when the host has done its part of all its commands") {
+  // 6 commands, dealt out to the queues; each queue has a core of its own.
+  struct Seen {
+    SimTime submitted, first, last;
+    std::uint64_t doorbells = 0;
+  };
+  const auto play = [](int queues, bool together, std::uint32_t depth, SimTime overhead) {
+    PlatformParams params;
+    params.driver.queues = 2;
+    params.driver.queue_depth = depth;
+    params.driver.io_overhead = overhead;
+    params.link = {.bandwidth = Bandwidth{64'000'000'000}};
+    Platform p(params);
+    SimTime start;
+    Seen seen{{}, SimTime::max(), {}, 0};
+    std::vector<int> order;
+    p.driver.on_ready([&, queues, together] {
+      start = sim_now();
+      seen.doorbells = p.driver.doorbells();
+      p.driver.begin_batch(together);
+      for (int i = 0; i < 6; ++i)
+        p.driver.submit(QueueId{static_cast<std::uint16_t>(1 + i % queues)}, encode_flush(NamespaceId{1}), {},
+                        [&, i](const CompletionEntry&, SimTime at) {
+                          order.push_back(i);
+                          seen.first = std::min(seen.first, at);
+                          seen.last = std::max(seen.last, at);
+                        });
+      seen.submitted = p.driver.end_batch() - start;
+    });
+    p.run();
+    CHECK(order.size() == 6);
+    seen.first = seen.first - start;
+    seen.last = seen.last - start;
+    seen.doorbells = p.driver.doorbells() - seen.doorbells;
+    return seen;
+  };
+  const SimTime overhead = SimTime::microseconds(5);
+  for (const int queues : {1, 2}) {
+    INFO("queues " << queues);
+    const SimTime host = overhead * (6 / queues);
+    const Seen alone = play(queues, false, 64, overhead), together = play(queues, true, 64, overhead);
+    CHECK(alone.submitted == host);
+    CHECK(together.submitted == host);
+    CHECK(alone.first < overhead + SimTime::nanoseconds(10));
+    CHECK(together.first > host);
+    CHECK(together.last < host + SimTime::nanoseconds(20));
+    CHECK(together.last >= alone.last);
+    CHECK(alone.doorbells == 6);
+    CHECK(together.doorbells == static_cast<std::uint64_t>(queues));
+    // A queue of 4 entries takes 3 commands: the others follow as these complete.
+    const Seen shallow = play(queues, true, 4, overhead);
+    CHECK(shallow.first > host);
+    if (queues == 1) CHECK(shallow.doorbells > 1);
+    CHECK(shallow.last < host + SimTime::nanoseconds(100));
+  }
+  // Work that takes no time holds nothing back.
+  const Seen free = play(2, true, 64, {}), as_always = play(2, false, 64, {});
+  CHECK(free.submitted == SimTime{});
+  CHECK(free.last == as_always.last);
+  CHECK(free.doorbells == as_always.doorbells);
+}
+
+TEST_CASE("commands after a batch follow it in their queue") {
+  PlatformParams params;
+  params.driver.io_overhead = SimTime::microseconds(5);
+  Platform p(params);
+  std::vector<int> order;
+  SimTime start, of_the_last;
+  p.driver.on_ready([&] {
+    start = sim_now();
+    const auto submit = [&](int i, QueueId queue) {
+      p.driver.submit(queue, encode_flush(NamespaceId{1}), {}, [&, i](const CompletionEntry&, SimTime at) {
+        order.push_back(i);
+        of_the_last = at;
+      });
+    };
+    p.driver.begin_batch(true);
+    submit(0, QueueId{1});
+    for (int i = 1; i < 4; ++i) submit(i, QueueId{2});
+    p.driver.end_batch();
+    submit(4, QueueId{1});  // its core is through after 10 us, but command 0 waits until 15 us
+  });
+  p.run();
+  REQUIRE(order.size() == 5);
+  CHECK(std::ranges::find(order, 4) > std::ranges::find(order, 0));
+  CHECK(of_the_last - start > SimTime::microseconds(15));
+}
+
 TEST_CASE("the time of a 4 KiB read has a closed form") {
   PlatformParams params;
   params.link = {.generation = 3, .lanes = 4, .latency = SimTime::nanoseconds(100)};

@@ -107,8 +107,9 @@ TEST_CASE("a drive's operation ends when the drive says so, and its split is att
   ex.start({});
   ex.advance(SimTime{10});
   CHECK(ex.next_event() == SimTime::max());
-  CHECK_THROWS_AS(ex.complete(OperationId{1}, SimTime{30}, {SimTime{5}, SimTime{14}, SimTime{2}}), InternalError);
-  ex.complete(OperationId{1}, SimTime{40}, {SimTime{5}, SimTime{14}, SimTime{2}});
+  const DriveSplit split{.host = SimTime{3}, .link = SimTime{5}, .flash = SimTime{14}, .engine = SimTime{2}};
+  CHECK_THROWS_AS(ex.complete(OperationId{1}, SimTime{33}, split), InternalError);
+  ex.complete(OperationId{1}, SimTime{40}, split);
   CHECK(ex.next_event().ps == 40);
   CHECK_THROWS_AS(ex.complete(OperationId{1}, SimTime{41}), InternalError);  // reported before
   ex.advance(SimTime{39});
@@ -119,10 +120,11 @@ TEST_CASE("a drive's operation ends when the drive says so, and its split is att
   const PathBreakdown& path = ex.report().steps[0].path;
   CHECK(path.total().ps == 50);
   CHECK(part(path, PathPart::gpu, false) == 20);
+  CHECK(part(path, PathPart::host, true) == 3);
   CHECK(part(path, PathPart::kv_link, true) == 5);
   CHECK(part(path, PathPart::flash, true) == 14);
   CHECK(part(path, PathPart::engine, true) == 2);
-  CHECK(part(path, PathPart::drive_other, true) == 9);
+  CHECK(part(path, PathPart::drive_other, true) == 6);
   CHECK_THROWS_AS(ex.complete(OperationId{1}, SimTime{60}), InternalError);
 }
 

@@ -100,6 +100,30 @@ TEST_CASE("decode with two mini-batches: the GPU works for one while the drive w
   CHECK(r.step_time(4).ps == layers * (14 + 40) + 10);
 }
 
+TEST_CASE("mini-batches that do not overlap take the sum of their times, in prefill and decode") {
+  const std::uint32_t layers = 6, tokens = 5;
+  for (const std::uint32_t mini_batches : {1U, 2U, 3U}) {
+    CAPTURE(mini_batches);
+    PlannerInputs in = small_inputs(layers, {10, 12, 9}, tokens, mini_batches);
+    in.overlap_mini_batches = false;
+    const Durations d{.inputs = 3, .attention = 7, .finish = 4, .sample = 5, .append = 1, .attend = 20};
+    const ExecutionReport r = simulate(in, d);
+    const std::int64_t parts = mini_batches;
+    CHECK(r.steps[0].end.ps == parts * (layers * (3 + 7 + 4) + 5));
+    for (std::size_t s = 1; s < tokens; ++s) CHECK(r.step_time(s).ps == parts * (layers * (3 + 20 + 4) + 5));
+    // The same operations, also in a span that starts in the middle.
+    in.span = {.prefill = false, .first_step = 2, .decode_steps = 2};
+    CHECK(simulate(in, d).end.ps == 2 * parts * (layers * (3 + 20 + 4) + 5));
+    in.overlap_mini_batches = true;
+    const ExecutionReport side_by_side = simulate(in, d);
+    if (parts == 1) {
+      CHECK(side_by_side.end.ps == 2 * (layers * (3 + 20 + 4) + 5));
+    } else {
+      CHECK(side_by_side.end.ps < 2 * parts * (layers * (3 + 20 + 4) + 5));
+    }
+  }
+}
+
 TEST_CASE("drives work side by side and a layer waits for the slowest") {
   const std::uint32_t layers = 4;
   PlannerInputs in = small_inputs(layers, {10}, 4, 1);

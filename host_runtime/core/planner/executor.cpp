@@ -41,10 +41,10 @@ void Executor::complete(OperationId id, SimTime at, const DriveSplit& split) {
   if (id.value < base_ || id.value >= base_ + nodes_.size() || node(id).state != State::running)
     throw InternalError(fmt::format("operation {} reported complete, but it is not running", id.value));
   Node& n = node(id);
-  if (at < now_ || at - n.begin < split.link + split.flash + split.engine)
+  const SimTime accounted = split.host + split.link + split.flash + split.engine;
+  if (at < now_ || at - n.begin < accounted)
     throw InternalError(fmt::format("{}: completion at {} ps, after {} ps of which {} are accounted for",
-                                    operation_name(n.op.kind, n.op.tag), at.ps, (at - n.begin).ps,
-                                    (split.link + split.flash + split.engine).ps));
+                                    operation_name(n.op.kind, n.op.tag), at.ps, (at - n.begin).ps, accounted.ps));
   n.split = split;
   n.state = State::ending;
   events_.emplace(at, id);
@@ -176,7 +176,8 @@ void Executor::charge(Node& n) const {
       break;
     case ResourceKind::drive_kv:
     case ResourceKind::drive_blocks:
-      for (const auto& [drive_part, time] : {std::pair{link_part(n.op), n.split.link},
+      for (const auto& [drive_part, time] : {std::pair{PathPart::host, n.split.host},
+                                             {link_part(n.op), n.split.link},
                                              {PathPart::flash, n.split.flash},
                                              {PathPart::engine, n.split.engine}}) {
         n.path.add(drive_part, in_layer, counted(time));

@@ -95,6 +95,11 @@ LayerPlanner::Part LayerPlanner::part_of(OpTag tag) const {
   return part;
 }
 
+LayerPlanner::Ids LayerPlanner::in_turn(Ids before) const {
+  if (!in_.overlap_mini_batches && latest_layer_ && before.front() != *latest_layer_) before.push_back(*latest_layer_);
+  return before;
+}
+
 std::uint64_t LayerPlanner::context(const Part& part) const {
   const std::uint64_t prompts = std::accumulate(part.prompts.begin(), part.prompts.end(), std::uint64_t{0});
   return part.tag.phase == Phase::prefill ? prompts
@@ -118,7 +123,7 @@ void LayerPlanner::sample(OperationSink& sink, Phase phase, std::uint32_t step, 
     const Part part = part_of({phase, step, std::nullopt, MiniBatch{mb}});
     const TensorName states = hidden_states(part).name;
     sampled_[mb] = sink.add(OpKind::sample, Resource::gpu(), part.tag, in_.model.sample(part.sequences.count),
-                            {hidden[mb]}, {.reads = {states}, .drops = {{states, Place::gpu()}}});
+                            in_turn({hidden[mb]}), {.reads = {states}, .drops = {{states, Place::gpu()}}});
   }
 }
 
@@ -128,8 +133,8 @@ void LayerPlanner::prefill(OperationSink& sink) {
     const Ids weights = copy_weights(sink, {Phase::prefill, 0, LayerId{layer}, MiniBatch{0}});
     for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
       const Part part = part_of({Phase::prefill, 0, LayerId{layer}, MiniBatch{mb}});
-      Ids before = weights;
-      before.push_back(hidden[mb]);
+      Ids before = in_turn({hidden[mb]});
+      before.insert(before.end(), weights.begin(), weights.end());
       const Ids room = room_for(part);
       before.insert(before.end(), room.begin(), room.end());
       const OperationId projected =
@@ -147,7 +152,7 @@ void LayerPlanner::prefill(OperationSink& sink) {
       const OperationId attention = sink.add(OpKind::attention, Resource::gpu(), part.tag,
                                              in_.model.prefill_attention(part.prompts), {projected}, std::move(uses));
       keep(sink, part, projected);
-      hidden[mb] = finish(sink, part, {{attention}, {output.name}});
+      hidden[mb] = latest_layer_ = finish(sink, part, {{attention}, {output.name}});
     }
   }
   sample(sink, Phase::prefill, 0, hidden);
@@ -159,12 +164,12 @@ void LayerPlanner::decode(OperationSink& sink, std::uint32_t step) {
     const Ids weights = copy_weights(sink, {Phase::decode, step, LayerId{layer}, MiniBatch{0}});
     for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
       const Part part = part_of({Phase::decode, step, LayerId{layer}, MiniBatch{mb}});
-      Ids before = weights;
-      before.push_back(hidden[mb]);
+      Ids before = in_turn({hidden[mb]});
+      before.insert(before.end(), weights.begin(), weights.end());
       const OperationId projected =
           sink.add(OpKind::attention_inputs, Resource::gpu(), part.tag, in_.model.attention_inputs(part.tokens),
                    std::move(before), projections(part));
-      hidden[mb] = finish(sink, part, attend(sink, part, projected));
+      hidden[mb] = latest_layer_ = finish(sink, part, attend(sink, part, projected));
     }
   }
   step_emitted();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -89,6 +90,8 @@ class LayerPlanner : public Planner {
   void prefill(OperationSink& sink);
   void decode(OperationSink& sink, std::uint32_t step);
   Part part_of(OpTag tag) const;
+  /// `before`, and the end of the latest layer of any mini-batch if mini-batches do not overlap.
+  Ids in_turn(Ids before) const;
   /// Emits the embeddings; returns the operation that makes the input of the first layer, for each mini-batch.
   Ids embed(OperationSink& sink, Phase phase, std::uint32_t step);
   void sample(OperationSink& sink, Phase phase, std::uint32_t step, const Ids& hidden);
@@ -109,7 +112,8 @@ class LayerPlanner : public Planner {
   Ids weight_users_;                 ///< ends of the layer's earlier mini-batches, which use the copied weights
   bool prefill_done_ = false;
   std::uint32_t decoded_ = 0;
-  Ids sampled_;  ///< [mini_batch] the previous step's sample; empty before the first step
+  Ids sampled_;                              ///< [mini_batch] the previous step's sample; empty before the first step
+  std::optional<OperationId> latest_layer_;  ///< the finish_layer that was emitted last
 };
 
 }  // namespace csdsim::host

@@ -11,7 +11,7 @@ namespace csdsim::host {
 
 enum class PathPart : std::uint8_t {
   gpu,          ///< GPU operators
-  host,         ///< host processor
+  host,         ///< host processor, its work for drive commands included
   kv_link,      ///< KV cache, queries and attention outputs on a link, to and from drives and files included
   other_link,   ///< weights and activations on a link, likewise
   flash,        ///< flash channels and arrays of a drive

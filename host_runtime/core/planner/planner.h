@@ -78,6 +78,8 @@ struct PlannerInputs {
   PlanSpan span = {};
   std::uint32_t drives = 1;
   std::uint32_t mini_batches = 2;  ///< source: assumed, InstInfer states no micro-batch size
+  /// False: a mini-batch begins a layer only when the mini-batch before it has finished its layer.
+  bool overlap_mini_batches = true;
   /// True: data between GPU and drives passes through host memory and is copied over the GPU's link. False: peer to
   /// peer.
   bool through_host = false;
