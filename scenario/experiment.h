@@ -71,6 +71,12 @@ class Experiment {
   /// Share of the erase blocks of each plane that the KV namespace gets.
   virtual double kv_share() const { return attends() ? 1 : 0; }
 
+  /// What is known of the checked scenario without running it: {metrics: {...}, stats: {...}}, named as in the document
+  /// of a run.
+  virtual nlohmann::ordered_json planned(const Scenario& /*scenario*/) const {
+    return nlohmann::ordered_json::object();
+  }
+
   /// Runs the checked scenario. Throws UserError for mistakes that only a run can detect (a drive that is too small, a
   /// broken checkpoint).
   virtual RunResult run(const Scenario& scenario, const RunOptions& options) const = 0;

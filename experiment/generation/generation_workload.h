@@ -31,6 +31,8 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   void prune(nlohmann::ordered_json& config, const scenario::Scenario& scenario) const override;
   bool writes_blocks() const override { return background.has_value(); }
   double kv_share() const override { return background ? 1 - background->capacity_share.value() : 1; }
+  /// Metrics `weight_bytes` and, unless the prompts come from a file, `kv_cache_bytes`; stats `fpga` of an engine.
+  nlohmann::ordered_json planned(const scenario::Scenario& scenario) const override;
   scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
 
   /// Lengths as the planner wants them; of prompts from a file only the output counts.
