@@ -36,6 +36,18 @@ struct SweepArguments {
 };
 int sweep(const SweepArguments& arguments);
 
+struct ReproduceArguments {
+  std::string paper;                   ///< name of a built-in paper, or the file of a definition
+  std::vector<std::string> overrides;  ///< "a.b=v", in every point
+  std::optional<std::filesystem::path> out;
+  Format format = Format::table;
+  unsigned jobs = 1;
+  bool resume = false;
+  bool quiet = false;
+};
+/// Returns 0 also when results differ from those of the paper.
+int reproduce(const ReproduceArguments& arguments);
+
 struct GenerateArguments {
   std::filesystem::path model;
   std::optional<std::string> prompt;

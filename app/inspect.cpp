@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
+#include "reproduction/papers.h"
 #include "scenario/catalog.h"
 
 namespace csdsim::app {
@@ -27,7 +28,10 @@ int check(const std::vector<std::filesystem::path>& scenarios, const std::vector
 }
 
 int list(const std::string& kind, const std::vector<std::filesystem::path>& plugins) {
-  fmt::print("{}", scenario::list_text(kind, experiment::registries_with(plugins)));
+  scenario::CatalogCategory papers{.name = "papers", .items = {}};
+  for (const reproduction::PaperName& paper : reproduction::builtin_papers())
+    papers.items.push_back({paper.name, paper.title});
+  fmt::print("{}", scenario::list_text(kind, experiment::registries_with(plugins), {papers}));
   return 0;
 }
 

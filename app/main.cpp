@@ -50,6 +50,23 @@ void add_sweep(CLI::App& cli, int& status) {
   sweep_command->callback([sweep, &status] { status = app::sweep(*sweep); });
 }
 
+void add_reproduce(CLI::App& cli, int& status) {
+  const auto reproduce = std::make_shared<app::ReproduceArguments>();
+  auto* command = cli.add_subcommand(
+      "reproduce", "Run the evaluation of a paper and compare; write DIR/reproduction.json, .csv and pictures");
+  command->add_option("paper", reproduce->paper, "A paper (csdsim list papers), or a file NAME.reproduction.yaml")
+      ->required();
+  command->add_option("--set", reproduce->overrides, "Override a key in every point: a.b=v (a point's own value wins)")
+      ->allow_extra_args(false);
+  command->add_option("-j,--jobs", reproduce->jobs, "Points at a time")->check(CLI::Range(1U, 1024U));
+  command->add_option("--out", reproduce->out, "Directory for results (default: out/reproduce-<name>)");
+  command->add_option("--format", reproduce->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
+  command->add_flag("--resume", reproduce->resume,
+                    "Keep points that were already computed from the same configuration and by the same program");
+  command->add_flag("-q,--quiet", reproduce->quiet, "No progress on stderr");
+  command->callback([reproduce, &status] { status = app::reproduce(*reproduce); });
+}
+
 void add_generate(CLI::App& cli, int& status) {
   const auto generate = std::make_shared<app::GenerateArguments>();
   auto* generate_command = cli.add_subcommand("generate", "Generate tokens with a checkpoint, attention in the drive");
@@ -189,7 +206,7 @@ void add_list_and_describe(CLI::App& cli, int& status) {
   const auto add_plugins = [a](CLI::App* command) {
     command->add_option("--plugin", a->plugins, "Shared library that adds kinds (repeatable)")->allow_extra_args(false);
   };
-  auto* list_command = cli.add_subcommand("list", "List what exists: presets, systems, mappings, ...");
+  auto* list_command = cli.add_subcommand("list", "List what exists: presets, systems, mappings, papers, ...");
   list_command->add_option("kind", a->kind, "What to list (default: the kinds)");
   add_plugins(list_command);
   list_command->callback([a, &status] { status = app::list(a->kind, a->plugins); });
@@ -214,6 +231,7 @@ int parse_and_run(int argc, char** argv) {
   int status = 0;
   add_run(cli, status);
   add_sweep(cli, status);
+  add_reproduce(cli, status);
   add_generate(cli, status);
   add_eval(cli, status);
   add_test_policy(cli, status);

@@ -19,9 +19,7 @@ using nlohmann::ordered_json;
 using Lines = std::vector<std::pair<std::string, std::vector<SvgPoint>>>;
 
 constexpr double kWidth = 380, kHeight = 270, kLeft = 60, kTop = 40, kGap = 75, kLegend = 150;
-constexpr SvgStroke kGrid{.colour = "#ddd"}, kDense{.colour = "#444", .dashed = true};
-constexpr const char* kColours[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b",
-                                    "#e377c2", "#7f7f7f", "#bcbd22", "#17becf", "#000000"};
+constexpr SvgStroke kDense{.colour = "#444", .dashed = true};
 
 Lines lines_of(const ordered_json& rows, const char* x, const char* y) {
   Lines lines;
@@ -67,16 +65,16 @@ void add_panel(Svg& svg, const Panel& panel, const Lines& lines) {
   svg.text({left + kWidth / 2, top - 10}, panel.title, SvgAnchor::middle, true);
   svg.text({left + kWidth / 2, bottom + 36}, panel.x_title, SvgAnchor::middle);
   for (double share = 1; share >= panel.x.least * 0.999; share /= 2) {
-    svg.line({px(share), top}, {px(share), bottom}, kGrid);
+    svg.line({px(share), top}, {px(share), bottom}, kGridLine);
     svg.text({px(share), bottom + 18}, share_label(share), SvgAnchor::middle);
   }
   for (const double tick : panel.y_ticks) {
-    svg.line({left, py(tick)}, {right, py(tick)}, kGrid);
+    svg.line({left, py(tick)}, {right, py(tick)}, kGridLine);
     svg.text({left - 6, py(tick) + 4}, fmt::format("{:g}", tick), SvgAnchor::end);
   }
   if (panel.dense) svg.line({left, py(*panel.dense)}, {right, py(*panel.dense)}, kDense);
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    const char* colour = kColours[i % std::size(kColours)];
+    const std::string_view colour = kLineColours[i % std::size(kLineColours)];
     std::vector<SvgPoint> path;
     for (const SvgPoint& p : lines[i].second) {
       path.push_back({px(p.x), py(p.y)});
@@ -92,7 +90,7 @@ void add_legend(Svg& svg, double left, const Lines& lines) {
     const double y = kTop + 10 + 20 * static_cast<double>(i);
     const bool dense = i == lines.size();
     svg.line({left, y}, {left + 20, y},
-             dense ? kDense : SvgStroke{.colour = kColours[i % std::size(kColours)], .width = 2});
+             dense ? kDense : SvgStroke{.colour = kLineColours[i % std::size(kLineColours)], .width = 2});
     svg.text({left + 26, y + 4}, dense ? "dense" : lines[i].first);
   }
 }

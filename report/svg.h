@@ -17,6 +17,12 @@ struct SvgStroke {
   bool dashed = false;
 };
 
+/// Colours of lines, in the order in which plots use them; after the last comes the first again.
+inline constexpr std::string_view kLineColours[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b",
+                                                    "#e377c2", "#7f7f7f", "#bcbd22", "#17becf", "#000000"};
+/// Lines of a grid behind a plot.
+inline constexpr SvgStroke kGridLine{.colour = "#ddd"};
+
 enum class SvgAnchor { start, middle, end };
 
 /// A picture on a white background. Shapes are added from back to front.

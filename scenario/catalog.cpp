@@ -155,6 +155,14 @@ std::string methods_text(std::string_view name) {
   return out;
 }
 
+[[noreturn]] void refuse_category(std::string_view category, const std::vector<CatalogCategory>& more) {
+  auto names = catalog_categories();
+  names.emplace_back("presets");
+  for (const CatalogCategory& each : more) names.push_back(each.name);
+  throw UserError(fmt::format("nothing to list under '{}'{}; exists: {}", printable(category),
+                              did_you_mean(category, names), join(names)));
+}
+
 ParamTable table_of(const std::shared_ptr<const Registries>& registries) {
   return ParamTable::of(Scenario(registries));
 }
@@ -191,23 +199,29 @@ std::vector<CatalogItem> catalog(std::string_view category, const std::shared_pt
     }
     return items;
   }
-  auto names = catalog_categories();
-  names.emplace_back("presets");
-  throw UserError(fmt::format("nothing to list under '{}'{}; exists: {}", printable(category),
-                              did_you_mean(category, names), join(names)));
+  refuse_category(category, {});
 }
 
-std::string list_text(std::string_view category, const std::shared_ptr<const Registries>& registries) {
+std::string list_text(std::string_view category, const std::shared_ptr<const Registries>& registries,
+                      const std::vector<CatalogCategory>& more) {
   std::vector<std::string> wanted;
   for (const Category& c : kCategories) {
     if (category.empty() || (category == "presets" && !c.preset_kind.empty())) wanted.emplace_back(c.name);
   }
-  if (wanted.empty()) wanted.emplace_back(category);
+  std::vector<CatalogCategory> found;
+  for (const std::string& name : wanted) found.push_back({name, catalog(name, registries)});
+  for (const CatalogCategory& each : more)
+    if (category.empty() || category == each.name) found.push_back(each);
+  if (found.empty()) {
+    const auto known = catalog_categories();
+    if (std::find(known.begin(), known.end(), category) == known.end()) refuse_category(category, more);
+    found.push_back({std::string(category), catalog(category, registries)});
+  }
   std::string out;
-  for (const std::string& name : wanted) {
+  for (const CatalogCategory& each : found) {
     std::vector<Row> rows;
-    for (const CatalogItem& item : catalog(name, registries)) rows.push_back({item.name, item.doc});
-    out += fmt::format("{}:\n{}", name, aligned(rows, "  "));
+    for (const CatalogItem& item : each.items) rows.push_back({item.name, item.doc});
+    out += fmt::format("{}:\n{}", each.name, aligned(rows, "  "));
   }
   return out;
 }

@@ -19,8 +19,15 @@ struct CatalogItem {
 std::vector<std::string> catalog_categories();
 /// Members of a category. Throws UserError for an unknown category.
 std::vector<CatalogItem> catalog(std::string_view category, const std::shared_ptr<const Registries>& registries);
-/// Lists one category; all presets for "presets"; everything for "".
-std::string list_text(std::string_view category, const std::shared_ptr<const Registries>& registries);
+/// A category whose members are not part of scenarios.
+struct CatalogCategory {
+  std::string name;
+  std::vector<CatalogItem> items;
+};
+
+/// Lists one category; all presets for "presets"; everything for "". `more` are categories besides those of scenarios.
+std::string list_text(std::string_view category, const std::shared_ptr<const Registries>& registries,
+                      const std::vector<CatalogCategory>& more = {});
 
 /// Valid first arguments of describe_text.
 std::vector<std::string> describe_kinds(const std::shared_ptr<const Registries>& registries);

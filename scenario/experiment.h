@@ -77,6 +77,12 @@ class Experiment {
   /// How the host reaches files on the drives; nothing if it has none.
   virtual std::optional<host::FilePath> file_path(const Scenario&) const { return {}; }
 
+  /// What is known of the checked scenario without running it: {metrics: {...}, stats: {...}}, named as in the document
+  /// of a run.
+  virtual nlohmann::ordered_json planned(const Scenario& /*scenario*/) const {
+    return nlohmann::ordered_json::object();
+  }
+
   /// Runs the checked scenario. Throws UserError for mistakes that only a run can detect (a drive that is too small, a
   /// broken checkpoint).
   virtual RunResult run(const Scenario& scenario, const RunOptions& options) const = 0;

@@ -17,7 +17,8 @@ import sys
 from code_shape import cpp_functions, find_circles, python_functions
 
 CORES = ["ftl", "nfc", "attention_engine", "nvme_if", "host_runtime"]
-UPPER = {"simulation": 2, "csd_model": 3, "platform": 4, "scenario": 5, "report": 5, "experiment": 6, "launch": 6, "app": 7}
+UPPER = {"simulation": 2, "csd_model": 3, "platform": 4, "scenario": 5, "report": 5, "experiment": 6, "launch": 6,
+         "reproduction": 6, "app": 7}
 LIBRARIES = ["base", *CORES, *UPPER]
 CODE_DIRS = [*LIBRARIES, "tests", "bench", "examples"]
 CPP_SUFFIXES = (".h", ".cpp", ".cu", ".cuh", ".inc")

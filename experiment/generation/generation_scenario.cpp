@@ -11,6 +11,7 @@
 #include "experiment/generation/generation_workload.h"
 #include "experiment/generation/loaded_model.h"
 #include "experiment/generation/operator_times.h"
+#include "experiment/generation/planned_result.h"
 #include "experiment/result.h"
 #include "experiment/runner.h"
 #include "host_runtime/core/carried/decoder_data.h"
@@ -241,11 +242,14 @@ scenario::RunResult GenerationScenario::run() {
   if (trace) trace->close();
 
   add_metrics(result_.document, out, scenario_);
+  add_sizes(result_.document["metrics"], scenario_,
+            {.prompt_tokens = lengths_, .output_tokens = workload_.output_tokens});
   if (background) result_.failure = background->add_result(result_.document);
   result_.document["stats"] = {{"simulated", out.statement},
                                {"simulated_dram_peak_bytes", out.dram_peak.value},
                                {"integrity_errors", out.integrity_errors},
                                {"drives", out.drive_statistics}};
+  if (scenario_.platform.device.has_engine()) result_.document["stats"]["fpga"] = fpga_use(scenario_.platform.device);
   result_.meaning = meaning(out, result_.document);
   add_remarks();
   if (carried_) {

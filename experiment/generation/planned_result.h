@@ -1,0 +1,21 @@
+// The parts of a generation result that follow from the configuration alone.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "csd_model/device_config.h"
+#include "host_runtime/core/planner/planner.h"
+#include "scenario/scenario.h"
+
+namespace csdsim::experiment {
+
+/// Adds `weight_bytes`, the weights of the model, and `kv_cache_bytes`, K and V of all sequences after the last step.
+/// Every token counts once: copies, such as keys that a drive keeps component-major too, and pages that are not full
+/// are left out.
+void add_sizes(nlohmann::ordered_json& metrics, const scenario::Scenario& s, const host::BatchLengths& lengths);
+
+/// Share of each resource of a Zynq-7045 that a drive with an attention engine takes, by unit and in sum, and whether
+/// it fits (attention_engine/core/fpga_resources.h).
+nlohmann::ordered_json fpga_use(const csd_model::DeviceConfig& device);
+
+}  // namespace csdsim::experiment

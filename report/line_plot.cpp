@@ -1,0 +1,78 @@
+#include "report/line_plot.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <set>
+
+namespace csdsim::report {
+namespace {
+
+constexpr double kPlotWidth = 460, kPlotHeight = 300, kPlotLeft = 70, kPlotTop = 60, kPlotBottom = 60,
+                 kPlotLegend = 210;
+
+/// 1, 2 or 5 times a power of ten, so that about five of it reach `most`.
+double tick_step(double most) {
+  const double decade = std::pow(10, std::floor(std::log10(most / 5)));
+  for (const double digit : {1, 2, 5})
+    if (decade * digit * 5 >= most) return decade * digit;
+  return decade * 10;
+}
+
+/// Values below 1 that are the inverse of a whole number are written as a fraction.
+std::string x_label(double x) {
+  const double inverse = 1 / x;
+  if (x < 1 && std::abs(inverse - std::round(inverse)) < 1e-9) return fmt::format("1/{:.0f}", inverse);
+  return fmt::format("{:g}", x);
+}
+
+}  // namespace
+
+std::string line_plot_svg(const LinePlot& plot) {
+  std::set<double> ticks;
+  double most = 0;
+  for (const PlotLine& line : plot.lines)
+    for (const SvgPoint& point : line.points) {
+      ticks.insert(point.x);
+      most = std::max(most, point.y);
+    }
+  const double step = most > 0 ? tick_step(most) : 1;
+  const double top_value = std::max(1.0, std::ceil(most / step - 1e-9)) * step;
+  const double first = ticks.empty() ? 1 : *ticks.begin(), last = ticks.empty() ? 1 : *ticks.rbegin();
+  const auto px = [&](double x) {
+    return last > first ? kPlotLeft + std::log2(x / first) / std::log2(last / first) * kPlotWidth
+                        : kPlotLeft + kPlotWidth / 2;
+  };
+  const double bottom = kPlotTop + kPlotHeight;
+  const auto py = [&](double y) { return bottom - y / top_value * kPlotHeight; };
+
+  Svg svg(kPlotLeft + kPlotWidth + kPlotLegend, bottom + kPlotBottom);
+  svg.text({kPlotLeft, 20}, plot.title, SvgAnchor::start, true);
+  svg.text({kPlotLeft, kPlotTop - 12}, plot.y_title);
+  svg.text({kPlotLeft + kPlotWidth / 2, bottom + 40}, plot.x_title, SvgAnchor::middle);
+  for (const double x : ticks) {
+    svg.line({px(x), kPlotTop}, {px(x), bottom}, kGridLine);
+    svg.text({px(x), bottom + 18}, x_label(x), SvgAnchor::middle);
+  }
+  for (int i = 0; i <= static_cast<int>(std::lround(top_value / step)); ++i) {
+    svg.line({kPlotLeft, py(i * step)}, {kPlotLeft + kPlotWidth, py(i * step)}, kGridLine);
+    svg.text({kPlotLeft - 6, py(i * step) + 4}, fmt::format("{:g}", i * step), SvgAnchor::end);
+  }
+  svg.frame({kPlotLeft, kPlotTop}, kPlotWidth, kPlotHeight, {.colour = "#888"});
+  for (std::size_t i = 0; i < plot.lines.size(); ++i) {
+    const std::string_view colour = kLineColours[i % std::size(kLineColours)];
+    std::vector<SvgPoint> path;
+    for (const SvgPoint& point : plot.lines[i].points) path.push_back({px(point.x), py(point.y)});
+    if (path.size() > 1) svg.polyline(path, {.colour = colour, .width = 1.5});
+    for (const SvgPoint& point : path) svg.circle(point, 3, colour);
+    const double y = kPlotTop + 10 + 20 * static_cast<double>(i);
+    svg.line({kPlotLeft + kPlotWidth + 15, y}, {kPlotLeft + kPlotWidth + 35, y}, {.colour = colour, .width = 2});
+    svg.text({kPlotLeft + kPlotWidth + 41, y + 4}, plot.lines[i].name);
+  }
+  return svg.document();
+}
+
+}  // namespace csdsim::report

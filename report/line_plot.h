@@ -1,0 +1,27 @@
+// Plots lines over one parameter.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "report/svg.h"
+
+namespace csdsim::report {
+
+struct PlotLine {
+  std::string name;
+  std::vector<SvgPoint> points;  ///< x greater than 0, y at least 0
+};
+
+struct LinePlot {
+  std::string title;
+  std::string x_title;
+  std::string y_title;
+  std::vector<PlotLine> lines;
+};
+
+/// Returns a standalone SVG: one line with markers per PlotLine, and a legend. The x axis is logarithmic with a tick at
+/// every x of a point, the y axis linear from 0.
+std::string line_plot_svg(const LinePlot& plot);
+
+}  // namespace csdsim::report

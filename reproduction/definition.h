@@ -1,0 +1,157 @@
+// What `csdsim reproduce` knows of a paper: the points of its evaluation, the rows of its results and the pictures.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/config/node.h"
+#include "base/param_codec.h"
+#include "base/ratio.h"
+#include "reproduction/expression.h"
+
+namespace csdsim::reproduction {
+
+enum class ConstantGroup : std::uint8_t {
+  fitted,   ///< of the system that the paper presents
+  baseline  ///< of the systems that it is compared with
+};
+
+/// A parameter of the scenario whose value was fitted.
+struct Constant {
+  std::string path;       ///< in the scenario
+  std::string point;      ///< the point whose scenario holds the value; empty: the scenario itself
+  std::string unit;       ///< "" for a pure number
+  std::string meaning;    ///< one sentence
+  std::string fitted_on;  ///< rows or statements of the paper
+  ConstantGroup group = ConstantGroup::fitted;
+  config::Origin origin;
+};
+
+/// One configuration of the evaluation.
+struct PointDefinition {
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> overrides;  ///< path and value as flow YAML, for --set
+  bool planned = false;  ///< not simulated: only what follows from the configuration is known
+  /// A part of the message with which the point may fail; empty: it must not fail.
+  std::string expected_error;
+  config::Origin origin;
+
+  /// "a.b=v", for --set.
+  std::vector<std::string> sets() const;
+};
+
+/// The result is a number.
+struct ValueFinding {
+  Expression value;
+};
+/// The result is what the paper states where the condition is not 0, otherwise `otherwise`.
+struct HoldsFinding {
+  Expression condition;
+  std::string otherwise;
+};
+/// Points along an axis.
+struct PointSeries {
+  std::string name;
+  std::vector<std::string> points;
+  std::string relative_to;  ///< pictures: the point whose metric divides the others'; empty: none
+};
+/// The result is, per series, the values of the axis at which the metric is lower than one point before, by more than
+/// a share of it.
+struct DropsFinding {
+  std::string axis;    ///< path in the scenario
+  std::string metric;  ///< as in MetricName
+  Ratio by = Ratio::of(1, 20);
+  std::vector<PointSeries> series;
+};
+/// The result is the largest value of the axis among the points that did not fail.
+struct LargestFinding {
+  std::string axis;
+  std::vector<std::string> points;
+};
+using Finding = std::variant<ValueFinding, HoldsFinding, DropsFinding, LargestFinding>;
+
+enum class RowKind : std::uint8_t { absolute, ratio, share, trend };
+
+/// One result of the paper.
+struct Row {
+  std::string id;
+  std::string metric;  ///< what it is, in words
+  std::string unit;
+  nlohmann::ordered_json stated;  ///< a number; for trends also a text, a boolean or lists by series
+  std::string where;              ///< in the paper
+  RowKind kind = RowKind::absolute;
+  std::optional<Ratio> tolerance;  ///< of |simulated / stated - 1|; unset: not judged. Trends are always judged
+  std::string note;
+  Finding finding;
+  config::Origin origin;  ///< of the formula
+};
+
+/// A picture: lines over a parameter.
+struct Curve {
+  std::string file;  ///< FILE.svg
+  std::string title;
+  std::string axis;    ///< path in the scenario
+  std::string metric;  ///< as in MetricName
+  std::string x_title;
+  std::string y_title;
+  std::vector<PointSeries> series;
+  config::Origin origin;
+};
+
+/// Something in which the paper contradicts itself.
+struct Inconsistency {
+  std::string text;
+  std::vector<std::string> rows;  ///< ids of rows that it concerns
+  config::Origin origin;
+};
+
+/// A result of the paper that has no row.
+struct AbsentRow {
+  std::string id;
+  std::string why;
+};
+
+struct Definition {
+  std::string name;
+  std::string title;
+  std::string source;
+  std::string scenario;  ///< file beside the definition
+  std::vector<Constant> constants;
+  std::vector<Inconsistency> inconsistencies;
+  std::vector<PointDefinition> points;
+  std::vector<Row> rows;
+  std::vector<AbsentRow> absent;
+  std::vector<Curve> curves;
+};
+
+/// Reads the text of a definition; `file` is for messages, `name` the name of the paper. Throws config::ConfigError
+/// with all mistakes: unknown keys, values and points, points that nothing uses, formulas that cannot be read, ids and
+/// names that exist twice.
+Definition read_definition(std::string_view text, const std::string& file, const std::string& name);
+
+}  // namespace csdsim::reproduction
+
+namespace csdsim {
+
+template <>
+struct EnumValues<reproduction::ConstantGroup> {
+  static constexpr EnumValue<reproduction::ConstantGroup> values[] = {
+      {reproduction::ConstantGroup::fitted, "fitted", "Of the system that the paper presents."},
+      {reproduction::ConstantGroup::baseline, "baseline", "Of the systems that it is compared with."}};
+};
+template <>
+struct EnumValues<reproduction::RowKind> {
+  static constexpr EnumValue<reproduction::RowKind> values[] = {
+      {reproduction::RowKind::absolute, "absolute", "A quantity."},
+      {reproduction::RowKind::ratio, "ratio", "A quotient of two quantities, or a change."},
+      {reproduction::RowKind::share, "share", "A part of a whole."},
+      {reproduction::RowKind::trend, "trend", "A statement that holds or does not."}};
+};
+
+}  // namespace csdsim

@@ -1,0 +1,86 @@
+#include "reproduction/definition_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+
+namespace csdsim::reproduction {
+namespace {
+
+using config::Origin;
+
+class DefinitionCheck {
+ public:
+  DefinitionCheck(const Definition& definition, config::Diagnostics& diagnostics)
+      : d_(definition), diagnostics_(diagnostics), complete_(diagnostics.ok()) {
+    for (const PointDefinition& point : d_.points) points_.push_back(point.name);
+    for (const Row& row : d_.rows) ids_.push_back(row.id);
+  }
+
+  void check() {
+    std::set<std::string> seen;
+    for (const Row& row : d_.rows) {
+      if (!row.id.empty() && !seen.insert(row.id).second) error(row.origin, fmt::format("a second row '{}'", row.id));
+      std::visit([&](const auto& finding) { check_finding(finding, row.origin); }, row.finding);
+    }
+    for (const Constant& constant : d_.constants)
+      if (!constant.point.empty()) use(constant.point, constant.origin);
+    std::set<std::string> files;
+    for (const Curve& curve : d_.curves) {
+      if (!files.insert(curve.file).second) error(curve.origin, fmt::format("a second curve '{}'", curve.file));
+      check_series(curve.series, curve.origin);
+    }
+    // A row that could not be read would be missed here a second time.
+    if (complete_) check_uses();
+  }
+
+ private:
+  void check_uses() {
+    for (const Inconsistency& inconsistency : d_.inconsistencies)
+      for (const std::string& id : inconsistency.rows)
+        if (std::find(ids_.begin(), ids_.end(), id) == ids_.end())
+          error(inconsistency.origin, fmt::format("unknown row '{}'{}", id, did_you_mean(id, ids_)));
+    for (const PointDefinition& point : d_.points)
+      if (!used_.contains(point.name))
+        error(point.origin, fmt::format("point {} is used by no row and no curve", point.name));
+  }
+  void check_finding(const ValueFinding& finding, const Origin& origin) { use(finding.value, origin); }
+  void check_finding(const HoldsFinding& finding, const Origin& origin) { use(finding.condition, origin); }
+  void check_finding(const DropsFinding& finding, const Origin& origin) { check_series(finding.series, origin); }
+  void check_finding(const LargestFinding& finding, const Origin& origin) {
+    for (const std::string& point : finding.points) use(point, origin);
+  }
+  void check_series(const std::vector<PointSeries>& series, const Origin& origin) {
+    for (const PointSeries& each : series) {
+      for (const std::string& point : each.points) use(point, origin);
+      if (!each.relative_to.empty()) use(each.relative_to, origin);
+    }
+  }
+  void use(const Expression& expression, const Origin& origin) {
+    for (const MetricName& name : expression.names()) use(name.point, origin);
+  }
+  void use(const std::string& point, const Origin& origin) {
+    used_.insert(point);
+    if (std::find(points_.begin(), points_.end(), point) == points_.end())
+      error(origin, fmt::format("unknown point '{}'{}", printable(point), did_you_mean(point, points_)));
+  }
+  void error(const Origin& origin, const std::string& message) { diagnostics_.error(origin, message); }
+
+  const Definition& d_;
+  config::Diagnostics& diagnostics_;
+  bool complete_;  ///< everything could be read
+  std::vector<std::string> points_;
+  std::vector<std::string> ids_;
+  std::set<std::string> used_;
+};
+
+}  // namespace
+
+void check_definition(const Definition& definition, config::Diagnostics& diagnostics) {
+  DefinitionCheck(definition, diagnostics).check();
+}
+
+}  // namespace csdsim::reproduction

@@ -1,0 +1,186 @@
+#include "reproduction/document.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <variant>
+
+#include "report/csv.h"
+#include "report/line_plot.h"
+#include "report/table.h"
+#include "report/text.h"
+
+namespace csdsim::reproduction {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+ordered_json number_or_null(const std::optional<double>& value) { return value ? ordered_json(*value) : nullptr; }
+
+/// How the simulated value comes from the points.
+std::string how(const Finding& finding) {
+  if (const auto* const value = std::get_if<ValueFinding>(&finding)) return value->value.text();
+  if (const auto* const holds = std::get_if<HoldsFinding>(&finding)) return holds->condition.text();
+  if (const auto* const drops = std::get_if<DropsFinding>(&finding))
+    return fmt::format("{} at which {} drops by more than {:g} %", drops->axis, drops->metric, 100 * drops->by.value());
+  return fmt::format("largest {} of a point that does not fail", std::get<LargestFinding>(finding).axis);
+}
+
+ordered_json json_of(const Row& row, const RowResult& result) {
+  return {{"id", row.id},
+          {"metric", row.metric},
+          {"unit", row.unit},
+          {"stated", row.stated},
+          {"simulated", result.simulated},
+          {"error", number_or_null(result.error)},
+          {"tolerance", row.tolerance ? ordered_json(row.tolerance->value()) : nullptr},
+          {"verdict", to_string(result.verdict)},
+          {"kind", name_of(row.kind)},
+          {"where", row.where},
+          {"expression", how(row.finding)},
+          {"note", result.remark.empty() ? row.note : result.remark}};
+}
+
+ordered_json json_of(const PointDefinition& point, const PointOutcome& outcome) {
+  ordered_json overrides = ordered_json::object();
+  for (const auto& [path, value] : point.overrides) overrides[path] = value;
+  ordered_json json{{"overrides", std::move(overrides)}, {"simulated", !point.planned && !outcome.result.is_null()}};
+  if (outcome.result.is_null())
+    json["error"] = outcome.error;
+  else
+    json["metrics"] = outcome.result.value("metrics", ordered_json::object());
+  return json;
+}
+
+ordered_json json_of(const Curve& curve, const std::vector<CurveLine>& lines) {
+  ordered_json series = ordered_json::array();
+  for (const CurveLine& line : lines) {
+    ordered_json points = ordered_json::array();
+    for (const CurveLine::Point& point : line.points)
+      points.push_back({{"point", point.name}, {"x", point.x}, {"y", point.y}});
+    series.push_back({{"name", line.name}, {"points", std::move(points)}});
+  }
+  return {{"file", curve.file + ".svg"},
+          {"title", curve.title},
+          {"axis", curve.axis},
+          {"metric", curve.metric},
+          {"series", std::move(series)}};
+}
+
+/// A value in a table: numbers short, texts as they are, all else as JSON.
+std::string cell(const ordered_json& value) {
+  if (value.is_null()) return "-";
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_float()) return report::short_number(value.get<double>());
+  return value.dump();
+}
+
+std::string percent(const ordered_json& share, bool signed_number) {
+  if (share.is_null()) return "-";
+  const double value = 100 * share.get<double>();
+  return signed_number ? fmt::format("{:+.1f} %", value) : fmt::format("{:g} %", value);
+}
+
+bool agrees(const ordered_json& row) {
+  const std::string verdict = row["verdict"];
+  return verdict != to_string(Verdict::outside) && verdict != to_string(Verdict::differs) &&
+         verdict != to_string(Verdict::failed);
+}
+
+std::string constants_text(const ordered_json& constants) {
+  if (constants.empty()) return "No constant was fitted.\n";
+  report::Table table({"fitted constant", "value", "unit", "group", "meaning", "fitted on"});
+  for (const ordered_json& c : constants)
+    table.add_row({c["path"], cell(c["value"]), c["unit"], c["group"], c["meaning"], c["fitted_on"]});
+  return table.to_text();
+}
+
+std::string rows_text(const ordered_json& rows) {
+  report::Table table({"id", "metric", "unit", "stated", "simulated", "error", "tolerance", "verdict"});
+  for (const ordered_json& row : rows) {
+    // The error of a trend is 0 or 1 and says the same as the verdict.
+    const bool number = row["stated"].is_number();
+    table.add_row({row["id"], row["metric"], row["unit"], cell(row["stated"]), cell(row["simulated"]),
+                   number ? percent(row["error"], true) : "-", percent(row["tolerance"], false), row["verdict"]});
+  }
+  return table.to_text();
+}
+
+}  // namespace
+
+ordered_json document_of(const Definition& d, const Evaluation& evaluation, const Outcomes& outcomes,
+                         const ordered_json& build, const ordered_json& scenario) {
+  ordered_json document{{"schema", kReproductionSchema},
+                        {"paper", d.name},
+                        {"title", d.title},
+                        {"source", d.source},
+                        {"build", build},
+                        {"constants", ordered_json::array()},
+                        {"rows", ordered_json::array()},
+                        {"inconsistencies", ordered_json::array()},
+                        {"absent", ordered_json::array()}};
+  for (std::size_t i = 0; i < d.constants.size(); ++i) {
+    const Constant& c = d.constants[i];
+    document["constants"].push_back({{"path", c.path},
+                                     {"value", evaluation.constants[i]},
+                                     {"unit", c.unit},
+                                     {"meaning", c.meaning},
+                                     {"fitted_on", c.fitted_on},
+                                     {"group", name_of(c.group)}});
+  }
+  for (std::size_t i = 0; i < d.rows.size(); ++i) document["rows"].push_back(json_of(d.rows[i], evaluation.rows[i]));
+  for (const Inconsistency& each : d.inconsistencies)
+    document["inconsistencies"].push_back({{"text", each.text}, {"rows", each.rows}});
+  for (const AbsentRow& each : d.absent) document["absent"].push_back({{"id", each.id}, {"why", each.why}});
+  for (const PointDefinition& point : d.points)
+    document["points"][point.name] = json_of(point, outcomes.at(point.name));
+  document["curves"] = ordered_json::array();
+  for (std::size_t i = 0; i < d.curves.size(); ++i)
+    document["curves"].push_back(json_of(d.curves[i], evaluation.curves[i]));
+  document["scenario"] = scenario;
+  return document;
+}
+
+std::string csv_of(const ordered_json& document) { return report::csv_rows(document["rows"]); }
+
+std::string text_of(const ordered_json& document) {
+  std::string text =
+      fmt::format("{} ({})\n\n", document["title"].get<std::string>(), document["source"].get<std::string>());
+  text += constants_text(document["constants"]) + "\n" + rows_text(document["rows"]);
+  if (!document["inconsistencies"].empty()) text += "\nContradictions in the paper:\n";
+  for (const ordered_json& each : document["inconsistencies"])
+    text += fmt::format("- {}\n", each["text"].get<std::string>());
+  if (!document["absent"].empty()) text += "\nResults of the paper without a row:\n";
+  for (const ordered_json& each : document["absent"])
+    text += fmt::format("- {}: {}\n", each["id"].get<std::string>(), each["why"].get<std::string>());
+  std::string others;
+  for (const ordered_json& row : document["rows"])
+    if (!agrees(row))
+      others += fmt::format("- {}: stated {}, simulated {}{}\n", row["id"].get<std::string>(), cell(row["stated"]),
+                            cell(row["simulated"]),
+                            row["note"].get<std::string>().empty() ? "" : ". " + row["note"].get<std::string>());
+  return text + (others.empty() ? "\nAll judged rows agree with the paper.\n"
+                                : "\nRows that do not agree with the paper:\n" + others);
+}
+
+std::vector<std::pair<std::string, std::string>> pictures_of(const Definition& definition,
+                                                             const Evaluation& evaluation) {
+  std::vector<std::pair<std::string, std::string>> pictures;
+  for (std::size_t i = 0; i < definition.curves.size(); ++i) {
+    const Curve& curve = definition.curves[i];
+    report::LinePlot plot{.title = curve.title,
+                          .x_title = curve.x_title.empty() ? curve.axis : curve.x_title,
+                          .y_title = curve.y_title.empty() ? curve.metric : curve.y_title,
+                          .lines = {}};
+    for (const CurveLine& line : evaluation.curves[i]) {
+      report::PlotLine drawn{.name = line.name, .points = {}};
+      for (const CurveLine::Point& point : line.points) drawn.points.push_back({point.x, point.y});
+      plot.lines.push_back(std::move(drawn));
+    }
+    pictures.emplace_back(curve.file + ".svg", report::line_plot_svg(plot));
+  }
+  return pictures;
+}
+
+}  // namespace csdsim::reproduction

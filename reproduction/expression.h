@@ -1,0 +1,39 @@
+// Arithmetic over the metrics of points: "100 * (1 - dense_b64.tokens_per_s / flexgen_b64.tokens_per_s)".
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace csdsim::reproduction {
+
+/// The name of a metric in an expression.
+struct MetricName {
+  std::string point;   ///< before the first dot
+  std::string metric;  ///< after it: a metric, or a path into the result document ("stats.fpga.utilization.luts")
+  std::string text() const { return point + "." + metric; }
+};
+
+/// A formula in the language of muParser: + - * / ^, comparisons (1 or 0), && ||, A ? B : C, min, max, sum, avg, abs,
+/// sqrt, ln, log10 and so on, and the constants KiB, MiB, GiB, TiB (bytes), kB, MB, GB and TB.
+class Expression {
+ public:
+  /// Throws UserError with the position for what is not a formula, and for a name that is not POINT.METRIC.
+  explicit Expression(std::string text);
+
+  const std::string& text() const { return text_; }
+  /// Each name once, sorted.
+  const std::vector<MetricName>& names() const { return names_; }
+  /// Throws what `value` throws. Infinite or not a number after a division by 0.
+  double evaluate(const std::function<double(const MetricName&)>& value) const;
+
+ private:
+  std::string text_;
+  std::vector<MetricName> names_;
+};
+
+/// Whether `name` can stand for a point in an expression: a small letter, then small letters, digits and underscores.
+bool is_point_name(std::string_view name);
+
+}  // namespace csdsim::reproduction

@@ -1,0 +1,171 @@
+// Rows and pictures from outcomes of points, without a simulation.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <string>
+
+#include "base/config/diagnostics.h"
+#include "reproduction/definition.h"
+#include "reproduction/document.h"
+#include "reproduction/evaluation.h"
+
+using namespace csdsim;
+using namespace csdsim::reproduction;
+using Catch::Matchers::Contains;
+using nlohmann::ordered_json;
+
+namespace {
+
+PointOutcome outcome(int batch, double tokens_per_s) {
+  return {.config = {{"workload", {{"batch", batch}}}, {"system", {{"ratio", "1/8"}}}},
+          .result = {{"metrics", {{"tokens_per_s", tokens_per_s}}},
+                     {"stats", {{"fits", true}, {"drives", {{{"reads", {{"value", 7}, {"unit", "pages"}}}}}}}}},
+          .error = {},
+          .expected = false};
+}
+
+PointOutcome failure(bool expected) {
+  return {.config = nullptr, .result = nullptr, .error = "does not fit", .expected = expected};
+}
+
+/// Points a, b, c, d with batches 1, 2, 4, 8.
+Outcomes four(double a, double b, double c, PointOutcome d) {
+  return {{"a", outcome(1, a)}, {"b", outcome(2, b)}, {"c", outcome(4, c)}, {"d", std::move(d)}};
+}
+
+Definition with_row(const std::string& row) {
+  return read_definition(
+      "title: t\nsource: s\nscenario: s.yaml\npoints: {a: {overrides: {}}, b: {overrides: {}}, "
+      "c: {overrides: {}}, d: {overrides: {}}}\n"
+      "rows:\n  - {id: r, metric: m, where: I, " +
+          row +
+          "}\ncurves: [{file: f, title: t, axis: workload.batch, metric: tokens_per_s, series: "
+          "[{name: n, points: [a, b, c, d], relative_to: b}]}]\n",
+      "d.yaml", "d");
+}
+
+RowResult result_of(const std::string& row, const Outcomes& outcomes) {
+  return evaluate(with_row(row), ordered_json::object(), outcomes).rows.front();
+}
+
+}  // namespace
+
+TEST_CASE("a number is compared with its tolerance, both ends included") {
+  const Outcomes outcomes = four(10, 11, 12, outcome(8, 9));
+  const RowResult at_the_end = result_of("stated: 10, tolerance: 10 %, value: b.tokens_per_s", outcomes);
+  CHECK(at_the_end.simulated == 11);
+  CHECK(*at_the_end.error == Approx(0.1));
+  CHECK(at_the_end.verdict == Verdict::within);
+  CHECK(result_of("stated: 10, tolerance: 9.9 %, value: b.tokens_per_s", outcomes).verdict == Verdict::outside);
+  CHECK(*result_of("stated: 10, value: d.tokens_per_s", outcomes).error == Approx(-0.1));
+  CHECK(result_of("stated: 10, value: d.tokens_per_s", outcomes).verdict == Verdict::unjudged);
+  CHECK(result_of("stated: 10, value: d.tokens_per_s / 0", outcomes).verdict == Verdict::failed);
+}
+
+TEST_CASE("a formula reaches metrics, statistics and truth values") {
+  const Outcomes outcomes = four(10, 11, 12, outcome(8, 9));
+  CHECK(result_of("stated: 7, value: a.stats.drives.0.reads + a.stats.fits", outcomes).simulated == 8);
+  CHECK(result_of("stated: 7, value: a.metrics.tokens_per_s", outcomes).simulated == 10);
+}
+
+TEST_CASE("a trend that holds gives what is stated, otherwise what is true instead") {
+  const Outcomes outcomes = four(10, 11, 12, outcome(8, 9));
+  const RowResult yes =
+      result_of("stated: monotone, kind: trend, otherwise: no, holds: a.tokens_per_s < b.tokens_per_s", outcomes);
+  CHECK(yes.simulated == "monotone");
+  CHECK(*yes.error == 0);
+  CHECK(yes.verdict == Verdict::holds);
+  const RowResult no =
+      result_of("stated: monotone, kind: trend, otherwise: mixed, holds: a.tokens_per_s > b.tokens_per_s", outcomes);
+  CHECK(no.simulated == "mixed");
+  CHECK(*no.error == 1);
+  CHECK(no.verdict == Verdict::differs);
+  CHECK(result_of("stated: true, kind: trend, holds: a.tokens_per_s > b.tokens_per_s", outcomes).simulated == false);
+}
+
+TEST_CASE("drops are listed by series, small ones are not") {
+  const std::string row =
+      "stated: {n: [4]}, kind: trend, drops: {axis: workload.batch, metric: tokens_per_s, by: 10 %, series: [{name: n, "
+      "points: [a, b, c, d]}]}";
+  CHECK(result_of(row, four(10, 11, 9.8, outcome(8, 9))).simulated == ordered_json{{"n", {4}}});
+  CHECK(result_of(row, four(10, 11, 9.8, outcome(8, 9))).verdict == Verdict::holds);
+  CHECK(result_of(row, four(10, 11, 9.8, outcome(8, 8))).simulated == ordered_json{{"n", {4, 8}}});
+  CHECK(result_of(row, four(10, 11, 9.8, failure(true))).simulated == ordered_json{{"n", {4}}});
+  CHECK(result_of(row, four(10, 11, 9.8, failure(false))).verdict == Verdict::failed);
+}
+
+TEST_CASE("the largest point that fits passes over points that fail as expected") {
+  const std::string row = "stated: 4, tolerance: 0 %, largest: {axis: workload.batch, points: [a, c, d]}";
+  CHECK(result_of(row, four(1, 1, 1, failure(true))).simulated == 4);
+  CHECK(result_of(row, four(1, 1, 1, failure(true))).verdict == Verdict::within);
+  CHECK(result_of(row, four(1, 1, 1, outcome(8, 1))).simulated == 8);
+  CHECK(result_of(row, four(1, 1, 1, outcome(8, 1))).verdict == Verdict::outside);
+  CHECK(result_of(row, four(1, 1, 1, failure(false))).simulated.is_null());
+}
+
+TEST_CASE("a row whose point failed has no value and says which point") {
+  const RowResult result = result_of("stated: 1, value: a.tokens_per_s / d.tokens_per_s", four(1, 1, 1, failure(true)));
+  CHECK(result.simulated.is_null());
+  CHECK_FALSE(result.error);
+  CHECK(result.verdict == Verdict::failed);
+  CHECK(result.remark == "point d failed");
+}
+
+TEST_CASE("metrics, axes and constants that do not exist are located") {
+  const auto message = [](const Definition& definition, const Outcomes& outcomes) -> std::string {
+    try {
+      evaluate(definition, {{"seed", 1}}, outcomes);
+    } catch (const config::ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const Outcomes outcomes = four(1, 1, 1, outcome(8, 1));
+  CHECK(message(with_row("stated: 1, value: a.token_per_s"), outcomes) ==
+        "d.yaml:6:52: error: point a has no metric 'token_per_s' (did you mean tokens_per_s?)");
+  CHECK(message(with_row("stated: 1, value: a.energy"), outcomes) ==
+        "d.yaml:6:52: error: point a has no metric 'energy'; exists: tokens_per_s");
+  CHECK_THAT(message(with_row("stated: 1, largest: {axis: workload.kind, points: [a]}"), outcomes),
+             Contains("d.yaml:6:54: error: point a: 'workload.kind' is no number of its scenario"));
+  Definition definition = with_row("stated: 1, value: a.tokens_per_s");
+  definition.constants.emplace_back().path = "sead";
+  CHECK_THAT(message(definition, outcomes), Contains("the scenario has no parameter 'sead'"));
+  definition.constants.back().path = "seed";
+  CHECK(evaluate(definition, {{"seed", 1}}, outcomes).constants.front() == 1);
+  definition.constants.back().path = "system.ratio";
+  definition.constants.back().point = "b";
+  CHECK(evaluate(definition, {{"seed", 1}}, outcomes).constants.front() == "1/8");
+}
+
+TEST_CASE("lines of a picture leave out points that failed") {
+  const Definition definition = with_row("stated: 1, value: a.tokens_per_s");
+  const auto lines = evaluate(definition, ordered_json::object(), four(10, 20, 40, failure(true))).curves.front();
+  REQUIRE(lines.size() == 1);
+  REQUIRE(lines.front().points.size() == 3);
+  CHECK(lines.front().points[2].name == "c");
+  CHECK(lines.front().points[2].x == 4);
+  CHECK(lines.front().points[2].y == 2);
+}
+
+TEST_CASE("the document has what the contract names, and text says what does not agree") {
+  const Definition definition = with_row("stated: 10, tolerance: 5 %, note: why, value: b.tokens_per_s");
+  const Outcomes outcomes = four(10, 20, 40, failure(true));
+  const Evaluation evaluation = evaluate(definition, ordered_json::object(), outcomes);
+  const ordered_json document = document_of(definition, evaluation, outcomes, {{"version", "1"}}, {{"seed", 1}});
+  for (const char* const key : {"constants", "rows", "inconsistencies", "absent", "points", "curves", "build"})
+    CHECK(document.contains(key));
+  const ordered_json& row = document["rows"][0];
+  CHECK(row["id"] == "r");
+  CHECK(row["stated"] == 10);
+  CHECK(row["simulated"] == 20);
+  CHECK(row["error"] == 1);
+  CHECK(row["verdict"] == "outside");
+  CHECK(document["points"]["d"]["error"] == "does not fit");
+  CHECK(document["points"]["a"]["metrics"]["tokens_per_s"] == 10);
+  CHECK_THAT(csv_of(document), Contains("id,metric,unit,stated,simulated,error,tolerance") && Contains("\nr,m,,10,20"));
+  CHECK_THAT(text_of(document), Contains("No constant was fitted.") &&
+                                    Contains("Rows that do not agree with the paper:\n- r: stated 10, simulated 20"));
+  const auto pictures = pictures_of(definition, evaluation);
+  REQUIRE(pictures.size() == 1);
+  CHECK(pictures[0].first == "f.svg");
+  CHECK_THAT(pictures[0].second, Contains("<polyline") && Contains(">n</text>"));
+}
