@@ -70,6 +70,7 @@ OperationId LayerPlanner::finish(OperationSink& sink, const Part& part, Outputs 
   } else if (weights.bytes.value > 0) {
     weight_users_.push_back(finished);
   }
+  latest_layer_ = finished;
   return finished;
 }
 
@@ -152,7 +153,7 @@ void LayerPlanner::prefill(OperationSink& sink) {
       const OperationId attention = sink.add(OpKind::attention, Resource::gpu(), part.tag,
                                              in_.model.prefill_attention(part.prompts), {projected}, std::move(uses));
       keep(sink, part, projected);
-      hidden[mb] = latest_layer_ = finish(sink, part, {{attention}, {output.name}});
+      hidden[mb] = finish(sink, part, {{attention}, {output.name}});
     }
   }
   sample(sink, Phase::prefill, 0, hidden);
@@ -169,7 +170,7 @@ void LayerPlanner::decode(OperationSink& sink, std::uint32_t step) {
       const OperationId projected =
           sink.add(OpKind::attention_inputs, Resource::gpu(), part.tag, in_.model.attention_inputs(part.tokens),
                    std::move(before), projections(part));
-      hidden[mb] = latest_layer_ = finish(sink, part, attend(sink, part, projected));
+      hidden[mb] = finish(sink, part, attend(sink, part, projected));
     }
   }
   step_emitted();
