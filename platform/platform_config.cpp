@@ -32,6 +32,8 @@ void describe(ParamVisitor& v, HostConfig& c) {
              "Cores that submit commands and take completions, for the I/O queues of all drives together; auto: all "
              "cores. With one, the CPU time of all commands adds up, however many drives there are.",
              assumed("every queue may have a core of its own"));
+  v.section("file", c.file, "Files on the drives, for systems that keep data in files.");
+  v.section("swap", c.swap, "Swapping of host memory to the drives, for systems whose data may exceed host memory.");
 }
 
 void describe(ParamVisitor& v, OverlapConfig& c) {

@@ -124,6 +124,7 @@ void FileBackend::start_cached(const ActivePtr& a) {
   const Bytes size = files_[a->op->resource.index].block() * a->io.extent.blocks;
   Cache::Entry& entry = cache_.use(key_of(*a), size);
   Chunk& chunk = entry.value;
+  chunk.wanted = true;
   if (chunk.valid) {
     ++totals_.cache_hits;
     return use(a);
@@ -211,7 +212,9 @@ void FileBackend::make_room(ChunkKey keep) {
       continue;
     }
     entry.value.leaving = true;
+    entry.value.wanted = false;
     leaving_ += entry.size;
+    cache_.pin_to_end(entry);
     queue_write_back(*key, entry);
   }
 }
@@ -248,9 +251,12 @@ void FileBackend::written_back(ChunkKey key, const DriveCommands::Buffer& buffer
   unwritten_ = unwritten_ - entry.size;
   entry.pinned = false;
   entry.value.queued = false;
-  if (std::exchange(entry.value.leaving, false)) leaving_ = leaving_ - entry.size;
-  // Changed while it was written.
-  if (entry.value.dirty && !params_.write_back_on_eviction) queue_write_back(key, entry);
+  const bool left = std::exchange(entry.value.leaving, false);
+  if (left) leaving_ = leaving_ - entry.size;
+  if (left && !entry.value.wanted && !entry.value.dirty)
+    cache_.erase(key);
+  else if (entry.value.dirty && !params_.write_back_on_eviction)
+    queue_write_back(key, entry);  // changed while it was written
   make_room({});
   start_write_backs();
   resume_throttled();

@@ -77,7 +77,8 @@ class FileBackend final : public OperationBackend {
     bool valid = false;
     bool dirty = false;
     bool queued = false;   ///< to be written back
-    bool leaving = false;  ///< leaves the cache when it is written back
+    bool leaving = false;  ///< leaves the cache when it is written back,
+    bool wanted = false;   ///< unless it has been used since
     Extent extent = {};
     std::vector<std::byte> bytes = {};  ///< in carried runs
     std::vector<ActivePtr> waiting = {};

@@ -73,6 +73,12 @@ class PageCache {
     return std::nullopt;
   }
 
+  /// Pinned chunks at the front would be looked at again and again: this one comes last.
+  void pin_to_end(Entry& entry) {
+    entry.pinned = true;
+    order_.splice(order_.end(), order_, entry.age);
+  }
+
   void erase(ChunkKey key) {
     const auto at = entries_.find(key);
     used_ = used_ - at->second.size;
