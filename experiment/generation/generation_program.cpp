@@ -206,8 +206,11 @@ void GenerationProgram::run_group(const host::SampledGroup& group) {
 /// The state that the steps skipped since the last group would have left.
 void GenerationProgram::materialise(const host::SampledGroup& group, const host::Planner& planner) {
   if (files_) {
-    // The simulated layers get their share of the page cache.
-    files_->set_page_cache({static_cast<std::uint64_t>(static_cast<double>(setup_.file->page_cache.value) *
+    // The simulated layers get their share of the page cache, such that it finds what it would find with all layers.
+    host::SampledGroup all_layers = group;
+    all_layers.layers = plan_.model_layers();
+    const double reuse = planner.reuse_distance() / plan_of(all_layers)->reuse_distance();
+    files_->set_page_cache({static_cast<std::uint64_t>(static_cast<double>(setup_.file->page_cache.value) * reuse *
                                                        group.layers / plan_.model_layers())});
     for (const host::PlannedFile& file : planner.files())
       for (const host::FileRange& range : file.written) files_->materialise(file.drive.value, file.name, range);

@@ -24,14 +24,15 @@ host::KvGrouping grouping_of(const ftl::KvLayout& layout, const ftl::KvFtlConfig
           .windowed = [layout, rewrites](std::uint64_t tokens) { return layout.windowed(tokens, rewrites); }};
 }
 
-/// Bytes of whole chunks that hold what the files contain before step `step`.
-Bytes cached_bytes(const GenerationSetup& setup, std::uint32_t step) {
+/// Bytes that a page cache needs to find what it held before step `step`: of whole chunks.
+double bytes_to_cache(const GenerationSetup& setup, std::uint32_t step) {
   host::PlannerInputs inputs = setup.plan;
   inputs.span = {.prefill = false, .first_step = step, .decode_steps = 0};
   inputs.drives = setup.platform.drives;
   const std::uint64_t chunk = setup.file->io_size.value;
   std::uint64_t chunks = 0;
-  for (const host::PlannedFile& file : setup.system->plan(inputs)->files()) {
+  const std::unique_ptr<host::Planner> planner = setup.system->plan(inputs);
+  for (const host::PlannedFile& file : planner->files()) {
     std::vector<host::FileRange> ranges = file.written;
     std::ranges::sort(ranges);
     std::uint64_t next = 0;  // first chunk that is not counted yet
@@ -42,13 +43,13 @@ Bytes cached_bytes(const GenerationSetup& setup, std::uint32_t step) {
       next = std::max(next, end);
     }
   }
-  return {chunks * chunk};
+  return planner->reuse_distance() * double(chunks * chunk);
 }
 
 /// The decode step from which on a scan of all files exceeds the page cache, where one in the run does.
 std::vector<std::uint32_t> steps_that_exceed_page_cache(const GenerationSetup& setup) {
   if (!setup.file || setup.file->access != host::FileAccess::cached) return {};
-  const auto exceeds = [&](std::uint32_t step) { return cached_bytes(setup, step) > setup.file->page_cache; };
+  const auto exceeds = [&](std::uint32_t step) { return bytes_to_cache(setup, step) > double(setup.file->page_cache.value); };
   std::uint32_t first = 0, end = setup.plan.workload.decode_steps();
   if (end == 0 || exceeds(0) || !exceeds(end)) return {};
   while (end - first > 1) {

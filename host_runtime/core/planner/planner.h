@@ -46,6 +46,9 @@ class Planner {
   virtual std::vector<PlacedTensor> resident() const { return {}; }
   /// The files of the plan, in the order of their use in a step.
   virtual std::vector<PlannedFile> files() const { return {}; }
+  /// Share of the bytes in files() that is accessed between two accesses that find the same bytes again: a page cache
+  /// that holds less of them finds none. One for a cyclic scan.
+  virtual double reuse_distance() const { return 1; }
   /// Emits all operations of the next step, dependencies first. Returns false, and emits nothing, after the last step.
   virtual bool next_step(OperationSink& sink) = 0;
 };

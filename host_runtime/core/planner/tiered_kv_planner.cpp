@@ -99,6 +99,10 @@ std::vector<PlannedFile> TieredKvPlanner::files() const {
   return files;
 }
 
+double TieredKvPlanner::reuse_distance() const {
+  return kv_.rewritten ? (model().layers - 1.0) / model().layers : 1;
+}
+
 LayerPlanner::Ids TieredKvPlanner::room_for(const Part& part) const {
   if (part.layer() < kv_.kv_buffers) return {};
   Ids room;
