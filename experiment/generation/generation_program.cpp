@@ -79,6 +79,7 @@ GenerationOutcome GenerationProgram::outcome() {
   out.statement = plan_.statement();
   if (!plan_.exact()) out.statement += "; " + host::to_string(out.error);
   if (!setup_.why_whole.empty()) out.statement += fmt::format(" ({})", setup_.why_whole);
+  if (files_) out.files = files_->totals();
   out.work = work_of_run(out.prefill, out.decode, out.times.ttft_s + out.times.decode_s, double(platform_.drives()));
   return out;
 }
@@ -153,6 +154,13 @@ void GenerationProgram::run() {
 }
 
 void GenerationProgram::drain(const std::function<void()>& done) {
+  if (files_)
+    files_->when_written_back([this, done] { drain_drives(done); });
+  else
+    drain_drives(done);
+}
+
+void GenerationProgram::drain_drives(const std::function<void()>& done) {
   const auto left = std::make_shared<std::uint32_t>(platform_.drives());
   for (std::uint32_t i = 0; i < platform_.drives(); ++i)
     platform_.drive(i).when_drained([left, done] {

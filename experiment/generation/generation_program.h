@@ -44,6 +44,7 @@ class GenerationProgram : public sc_core::sc_module {
   void run();
   void run_group(const host::SampledGroup& group);
   void drain(const std::function<void()>& done);
+  void drain_drives(const std::function<void()>& done);
   void materialise(const host::SampledGroup& group, const host::Planner& planner);
   void add_files();
   std::unique_ptr<host::Planner> plan_of(const host::SampledGroup& group) const;

@@ -58,6 +58,16 @@ ordered_json to_json(const Tokens& tokens) {
   return all;
 }
 
+ordered_json to_json(const host::FileBackend::Totals& totals) {
+  return {{"ios", totals.ios},
+          {"page_cache_hits", totals.cache_hits},
+          {"bytes_wanted", totals.wanted.value},
+          {"bytes_transferred", totals.transferred.value},
+          {"bytes_written_back", totals.written_back.value},
+          {"bytes_copied", totals.copied.value},
+          {"thread_s", totals.thread_time.seconds()}};
+}
+
 ordered_json agreement(const Tokens& a, const Tokens& b) {
   std::uint64_t same = 0;
   std::uint64_t total = 0;

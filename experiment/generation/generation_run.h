@@ -19,6 +19,7 @@
 #include "host_runtime/core/planner/sampling_plan.h"
 #include "host_runtime/core/planner/system.h"
 #include "host_runtime/sysc/drive_kv_backend.h"
+#include "host_runtime/sysc/file_backend.h"
 #include "nvme_if/core/nvme_config.h"
 #include "platform/platform.h"
 
@@ -58,6 +59,7 @@ struct GenerationOutcome {
   std::uint64_t requests_issued = 0;
   std::uint64_t requests_completed = 0;
   nlohmann::ordered_json drive_statistics;  ///< [drive], of what was simulated
+  std::optional<host::FileBackend::Totals> files;  ///< likewise, if the plan has file operations
 };
 
 struct GenerationHooks {

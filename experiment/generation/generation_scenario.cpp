@@ -250,6 +250,7 @@ scenario::RunResult GenerationScenario::run() {
                                {"integrity_errors", out.integrity_errors},
                                {"drives", out.drive_statistics}};
   if (scenario_.platform.device.has_engine()) result_.document["stats"]["fpga"] = fpga_use(scenario_.platform.device);
+  if (out.files) result_.document["stats"]["files"] = to_json(*out.files);
   result_.meaning = meaning(out, result_.document);
   add_remarks();
   if (carried_) {

@@ -260,6 +260,12 @@ void FileBackend::written_back(ChunkKey key, const DriveCommands::Buffer& buffer
   make_room({});
   start_write_backs();
   resume_throttled();
+  if (unwritten_ == Bytes{} && when_written_back_) std::exchange(when_written_back_, nullptr)();
+}
+
+void FileBackend::when_written_back(std::function<void()> done) {
+  if (unwritten_ == Bytes{}) return done();
+  when_written_back_ = std::move(done);
 }
 
 void FileBackend::resume_throttled() {

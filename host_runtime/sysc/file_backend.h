@@ -61,6 +61,9 @@ class FileBackend final : public OperationBackend {
   /// a sampled run skips, in the order of their use; timing runs only.
   void materialise(std::uint32_t drive, const std::string& file, FileRange range);
 
+  /// Calls `done` when nothing waits to be written back: at once, or when the last write has ended.
+  void when_written_back(std::function<void()> done);
+
   const Totals& totals() const { return totals_; }
 
  private:
@@ -133,6 +136,7 @@ class FileBackend final : public OperationBackend {
   Bytes unwritten_;                                                 ///< queued or being written back
   Bytes leaving_;                                                   ///< of them, chunks that leave the cache
   std::vector<std::function<void()>> throttled_;                    ///< threads that wait for write-back
+  std::function<void()> when_written_back_;
 };
 
 }  // namespace csdsim::host

@@ -100,7 +100,9 @@ std::vector<PlannedFile> TieredKvPlanner::files() const {
 }
 
 double TieredKvPlanner::reuse_distance() const {
-  return kv_.rewritten ? (model().layers - 1.0) / model().layers : 1;
+  if (!kv_.rewritten) return 1;
+  const double layers = model().layers;
+  return std::max(1.0, layers - 1 - kv_.kv_buffers) / layers;
 }
 
 LayerPlanner::Ids TieredKvPlanner::room_for(const Part& part) const {

@@ -42,7 +42,8 @@ class TieredKvPlanner : public LayerPlanner {
   TieredKvPlanner(const PlannerInputs& inputs, const TieredKv& kv, const WeightPlacement& weights = {});
   std::vector<PlacedTensor> resident() const override;
   std::vector<PlannedFile> files() const override;
-  /// Of two copies that take turns, what a step has written is read in the next one: after all other layers.
+  /// Of two copies that take turns, what a step has written is read in the next one: after all other
+  /// layers but those that are read ahead.
   double reuse_distance() const override;
 
  private:
