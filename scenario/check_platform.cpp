@@ -262,7 +262,8 @@ void check_overlap(Checker& c, platform::PlatformConfig& platform) {
                                       {&overlap.host_drive, "host_drive"}})
       refuse(*value, name, "workload.kind", "the workload computes no attention");
   } else if (!platform.device.has_engine()) {
-    refuse(overlap.engine_flash, "engine_flash", "platform.device.ftl.mapping.kind",
+    // The kind of mapping may come with another drive.
+    refuse(overlap.engine_flash, "engine_flash", c.stronger("platform.device.preset", "platform.device.ftl.mapping.kind"),
            "a drive that keeps no KV cache has no engine");
   }
 }
