@@ -149,8 +149,8 @@ Bandwidth file_bandwidth(const Scenario& s) {
   return {std::min(links.bytes_per_second, static_cast<std::uint64_t>(rate))};
 }
 
-/// Lets the system choose what it leaves to a search.
-void choose_parameters(Checker& c, const GenerationWorkload& work) {
+/// Lets the system choose what it leaves to a search. False if it finds nothing that fits.
+bool choose_parameters(Checker& c, const GenerationWorkload& work) {
   Scenario& s = c.scenario();
   const platform::AttachedGpu& gpu = s.platform.gpu;
   const platform::HostConfig& host = s.platform.host;
@@ -173,8 +173,10 @@ void choose_parameters(Checker& c, const GenerationWorkload& work) {
       .files = s.platform.device.usable_capacity() * s.platform.device.count};
   try {
     s.system->choose(s.model.shape(), work.lengths(), rates);
+    return true;
   } catch (const UserError& e) {
     c.error_at("system.kind", fmt::format("system: {}", e.what()));
+    return false;
   }
 }
 
@@ -348,7 +350,7 @@ void GenerationWorkload::check(Checker& c) {
     c.require(*mini_batches <= batch, {"workload.mini_batches", "workload.batch"},
               fmt::format("workload.mini_batches: {} parts of a batch of {}: a part holds at least one sequence",
                           *mini_batches, batch));
-  if (c.readable({"system", "platform.gpu", "platform.host"})) choose_parameters(c, *this);
+  if (c.readable({"system", "platform.gpu", "platform.host"}) && !choose_parameters(c, *this)) return;
   check_residents(c, *this);
   if (const auto path = file_path(s)) check_files(c, *path);
   if (s.system->needs(s.model.shape(), lengths()).kv == host::Home::drive_kv) check_drive_kv(c, *this);

@@ -2,75 +2,12 @@
 #include <catch2/catch.hpp>
 
 #include "base/error.h"
-#include "host_runtime/sysc/file_backend.h"
-#include "tests/host_sysc/drive_rig.h"
+#include "tests/host_sysc/file_rig.h"
 
 using namespace csdsim;
 using namespace csdsim::test;
 using Catch::Matchers::Contains;
 using host::OpKind;
-
-namespace {
-
-constexpr host::Resource kFiles = host::Resource::file(host::DriveIndex{0});
-const std::string kName = "weights.bin";
-constexpr std::uint64_t kFirstBlock = 64, kBlocks64 = 64;  // the file's first extent
-
-/// The data of file operations: one array per range.
-class FileData final : public host::OperationData {
- public:
-  std::vector<std::vector<std::byte>> ranges;
-
-  void perform(const host::Operation&) override {}
-  void load_file(const host::Operation&, std::size_t index, Bytes at, std::span<std::byte> bytes) override {
-    std::copy_n(ranges.at(index).begin() + static_cast<std::ptrdiff_t>(at.value), bytes.size(), bytes.begin());
-  }
-  void store_file(const host::Operation& op, std::size_t index, Bytes at, std::span<const std::byte> bytes) override {
-    const auto& work = std::get<host::FileWork>(op.work);
-    ranges.resize(work.ranges.size());
-    ranges[index].resize(work.ranges[index].size.value);
-    std::ranges::copy(bytes, ranges[index].begin() + static_cast<std::ptrdiff_t>(at.value));
-  }
-};
-
-/// A drive with a file of two extents, 80 blocks in all.
-struct FileRig {
-  DriveRig rig;
-  FileData data;
-  std::vector<host::FileTable> tables;
-  host::FileBackend files;
-
-  explicit FileRig(const host::FileIoParams& config = {}, bool carried = true)
-      : rig(carried),
-        tables(1, host::FileTable(block())),
-        files(rig.commands, tables, config, carried ? &data : nullptr) {
-    tables[0].add(kName, {{kFirstBlock, kBlocks64}, {8, 16}});
-    rig.router.add(host::ResourceKind::file, files);
-  }
-  Bytes block() { return rig.platform.driver(0).block_size(); }
-  Step operation(OpKind kind, std::vector<host::FileRange> ranges, host::BufferMemory memory = host::BufferMemory::host,
-                 host::LinkPayload payload = host::LinkPayload::weights) {
-    return {kind, kFiles,
-            host::FileWork{.file = kName, .ranges = std::move(ranges), .payload = payload, .memory = memory}};
-  }
-  std::vector<std::byte> fill(std::uint64_t seed) {
-    std::vector<std::byte> bytes(tables[0].size(kName).value);
-    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(counter_random(seed, i) & 0xFF);
-    data.ranges = {bytes};
-    rig.run({operation(OpKind::write_file, {{Bytes{}, tables[0].size(kName)}})});
-    return bytes;
-  }
-  static SimTime time(const host::ExecutionReport& r, OpKind kind) {
-    return r.kind_time[static_cast<std::size_t>(kind)];
-  }
-  /// Time of the drive for one I/O without others.
-  SimTime drive_time(host::Extent extent, OpKind kind = OpKind::read_blocks) {
-    rig.data.blocks = {std::vector<std::byte>((block() * extent.blocks).value)};
-    return time(rig.run({{kind, kBlocks, host::BlockWork{.extents = {extent}}}}), kind);
-  }
-};
-
-}  // namespace
 
 TEST_CASE("data written to a file is read back, in arbitrary byte ranges, with direct and with copied I/O") {
   const std::uint64_t seed = Catch::rngSeed() + GENERATE(range(0, 6));
@@ -116,7 +53,8 @@ TEST_CASE("data written to a file is read back, in arbitrary byte ranges, with d
 TEST_CASE("one thread takes n x (overhead + time of the drive + copy)") {
   const bool bounce = GENERATE(false, true);
   const auto kind = GENERATE(OpKind::read_file, OpKind::write_file);
-  host::FileIoParams config{.io_size = Bytes::kib(64),
+  host::FileIoParams config{.access = bounce ? host::FileAccess::bounce : host::FileAccess::direct,
+                            .io_size = Bytes::kib(64),
                             .io_overhead = SimTime::microseconds(11),
                             .threads = 1,
                             .copy_bandwidth = {bounce ? 2'000'000'000u : 0u}};
@@ -144,7 +82,8 @@ TEST_CASE("one thread takes n x (overhead + time of the drive + copy)") {
 TEST_CASE("more threads overlap their overheads and copies; the drive serves their I/Os concurrently") {
   SimTime before = SimTime::max();
   for (const std::uint32_t threads : {1u, 2u, 4u, 8u, 16u}) {
-    FileRig rig({.io_size = Bytes::kib(16),
+    FileRig rig({.access = host::FileAccess::bounce,
+                 .io_size = Bytes::kib(16),
                  .io_overhead = SimTime::milliseconds(1),
                  .threads = threads,
                  .copy_bandwidth = {16'000'000}});
@@ -165,7 +104,7 @@ TEST_CASE("more threads overlap their overheads and copies; the drive serves the
 TEST_CASE("time of file I/O counts as data movement of its payload; timing runs take the same time as carried runs") {
   std::vector<SimTime> times;
   for (const bool carried : {true, false}) {
-    FileRig rig({.copy_bandwidth = {4'000'000'000}}, carried);
+    FileRig rig({.access = host::FileAccess::bounce, .copy_bandwidth = {4'000'000'000}}, carried);
     rig.fill(3);
     const auto part = [&](host::LinkPayload payload, host::PathPart counted) {
       const auto r = rig.rig.run(
@@ -189,7 +128,7 @@ TEST_CASE("direct I/O transfers to the memory that the operation names") {
   CHECK(rig.rig.gpu_traffic().bytes_to_region - before.bytes_to_region == 3 * rig.block().value);
 }
 TEST_CASE("copies by threads to GPU memory are refused") {
-  FileRig rig({.copy_bandwidth = {1'000'000'000}});
+  FileRig rig({.access = host::FileAccess::bounce, .copy_bandwidth = {1'000'000'000}});
   CHECK_THROWS_WITH(rig.rig.run({rig.operation(OpKind::read_file, {{Bytes{}, Bytes{1}}}, host::BufferMemory::gpu)}),
                     Contains("files of drive 0") && Contains("host memory"));
 }

@@ -98,11 +98,40 @@ TEST_CASE("mistakes with files name them") {
   CHECK(files.cut(on(OpKind::write_file, "weights", {{kBlock, kBlock * 2}}), kBlock).size() == 2);
 }
 
-TEST_CASE("the parameters of a file path are described, direct I/O among them") {
-  FileIoConfig config;
-  CHECK(config::JsonDump::of(config) ==
-        nlohmann::ordered_json::parse(
-            R"({"io_size": "128 KiB", "io_overhead": "8 us", "threads": 1, "copy_bandwidth": "0 B/s"})"));
-  config.threads = 4;
-  CHECK(config::JsonDump::of(config)["threads"] == 4);
+TEST_CASE("chunks are aligned in the file, end with extents, and take writes of any bytes") {
+  FileTable files(kBlock);
+  files.add("a", {{100, 6}, {7, 5}});
+  // Bytes of blocks 1 to 6: chunks of 4 blocks begin at blocks 0 and 4, and at 6, where the second extent begins.
+  const Operation write = on(OpKind::write_file, "a", {{Bytes{5000}, kBlock * 5}});
+  const std::vector<FileIo> ios = files.cut(write, kBlock * 4, FileCut::chunks);
+  REQUIRE(ios.size() == 3);
+  const std::vector<Extent> expected = {{100, 4}, {104, 2}, {7, 2}};
+  for (std::size_t i = 0; i < ios.size(); ++i) CHECK(ios[i].extent == expected[i]);
+  CHECK(ios[0].skip == Bytes{5000});
+  CHECK(ios[0].size == kBlock * 4 - Bytes{5000});
+  CHECK(ios[1].skip == Bytes{});
+  CHECK(ios[2].size == Bytes{5000} - kBlock);
+  CHECK_THROWS_AS(files.cut(write, kBlock * 4, FileCut::blocks), InternalError);
+}
+
+TEST_CASE("a file path has a page cache only if it is cached, and copies unless it is direct") {
+  FileConfig config;
+  CHECK(config::JsonDump::of(config) == nlohmann::ordered_json::parse(R"({"access": "cached", "io_size": "128 KiB",
+      "io_overhead": "8 us", "threads": 4, "copy_bandwidth": "2 GB/s", "page_cache": "auto", "dirty_ratio": "0.2"})"));
+  FileIoParams params = config.params(Bytes::mib(100));
+  CHECK(params.page_cache == Bytes::mib(100));
+  CHECK(params.dirty_limit == Bytes::mib(20));
+  config.page_cache = Bytes::mib(10);
+  CHECK(config.params(Bytes::mib(100)).page_cache == Bytes::mib(10));
+  config.access = FileAccess::bounce;
+  CHECK(config.params(Bytes::mib(100)).page_cache == Bytes{});
+  CHECK(config.params({}).copy_bandwidth.bytes_per_second == 2'000'000'000);
+  config.access = FileAccess::direct;
+  CHECK(config.params({}).copy_bandwidth.bytes_per_second == 0);
+
+  CHECK(config::JsonDump::of(SwapConfig{}) ==
+        nlohmann::ordered_json::parse(R"({"io_size": "32 KiB", "io_overhead": "8 us", "threads": 1})"));
+  params = SwapConfig{}.params(Bytes::mib(100));
+  CHECK(params.page_cache == Bytes::mib(100));
+  CHECK(params.write_back_on_eviction);
 }

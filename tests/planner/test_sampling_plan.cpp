@@ -257,3 +257,21 @@ TEST_CASE("sampling mistakes are named") {
   CHECK_NOTHROW(SamplingPlan(w, 1, {}, {.layers = 1}));
   CHECK_THROWS_AS(SamplingPlan(w, 40, {.page_tokens = 0}, {}), UserError);
 }
+
+TEST_CASE("a cost that follows another law from a step on: the break tells, without it the estimate is far off") {
+  for (const std::uint32_t at : {200U, 333U, 450U, 700U}) {
+    CAPTURE(at);
+    const Cost cost = [&](std::uint32_t s) { return (s < at ? 1 : 2) * (50 + 0.2 * s); };
+    const SamplingSettings settings{.spill = {.token = 0, .window = 0}};
+    const SamplingPlan with(uniform(256, 1024), 40, {.page_tokens = 1, .breaks = {at}}, settings);
+    check_well_formed(with, 1023, settings);
+    const Outcome told = estimate(with, 40, 1023, cost, 10.0);
+    CAPTURE(told.error, with.statement());
+    CHECK(told.relative() <= told.error + 1e-6);
+    CHECK(told.relative() < 0.002);
+    const Outcome not_told =
+        estimate(SamplingPlan(uniform(256, 1024), 40, {.page_tokens = 1}, settings), 40, 1023, cost, 10.0);
+    CHECK(not_told.relative() > 10 * told.relative());
+    CHECK(not_told.relative() > 0.004);
+  }
+}

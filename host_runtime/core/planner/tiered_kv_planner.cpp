@@ -88,11 +88,11 @@ std::vector<PlannedFile> TieredKvPlanner::files() const {
         PlannedFile file{.drive = DriveIndex{file_of(part).index},
                          .name = file_name(part),
                          .size = row(shard) * (copies() * tokens_before(part, part.prompts.size()))};
-        // The copy that was read last, then the copy that was written last.
+        // The copy that was read last, then the copy that was written last, which has a token more.
         for (std::uint32_t age = copies(); !span.prefill && age-- > 0;)
           for (std::size_t i = 0; i < part.prompts.size(); ++i)
-            file.written.push_back(
-                rows(part, shard, i, copy_of(span.first_step + age), 0, part.prompts[i] + span.first_step));
+            file.written.push_back(rows(part, shard, i, copy_of(span.first_step + age), 0,
+                                        part.prompts[i] + span.first_step - std::min(age, span.first_step)));
         files.push_back(std::move(file));
       }
   }
@@ -130,8 +130,7 @@ LayerPlanner::Ids TieredKvPlanner::store(OperationSink& sink, const Part& part, 
   // The projections or the transfer have written k and v to the cache already, so appending takes no time.
   const ComputeWork nothing{.launches = 0};
   const bool on_gpu = shard.tier == KvTier::gpu;
-  if (!on_gpu)
-    after = transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {after}, {kv});
+  if (!on_gpu) after = transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {after}, {kv});
   if (shard.tier == KvTier::file) return store_in_file(sink, part, shard, after);
   return {sink.add(OpKind::append_kv, on_gpu ? Resource::gpu() : Resource::host(), part.tag, nothing, {after},
                    {.reads = {kv.name},
@@ -154,10 +153,9 @@ LayerPlanner::Ids TieredKvPlanner::store_in_file(OperationSink& sink, const Part
   const SizedTensor kept = cache(part, shard.heads);
   if (all) {
     // The host copies the old cache, and the new tokens behind it: a read and a write of each byte.
-    moved = sink.add(
-        OpKind::append_kv, Resource::host(), part.tag,
-        ComputeWork{.op = OperatorClass::elementwise, .activations = kept.bytes * 2, .launches = 0}, {moved},
-        {.reads = {source, kept.name}, .writes = {kept}, .drops = {{source, Place::host()}}});
+    moved = sink.add(OpKind::append_kv, Resource::host(), part.tag,
+                     ComputeWork{.op = OperatorClass::elementwise, .activations = kept.bytes * 2, .launches = 0},
+                     {moved}, {.reads = {source, kept.name}, .writes = {kept}, .drops = {{source, Place::host()}}});
     source = kept.name;
   }
   TensorUses uses{.reads = {source}, .writes = {kept}, .drops = {{source, Place::host()}}};
@@ -175,8 +173,8 @@ LayerPlanner::Ids TieredKvPlanner::load(OperationSink& sink, const Part& part, c
                        {.reads = {kept.name}, .writes = {kept}})};
   }
   const bool host_keeps_it = shard.tier == KvTier::host || kv_.rewritten;
-  return {transfer(sink, ResourceKind::host_to_gpu, part.tag, LinkPayload::kv, std::move(before), {kept},
-                   host_keeps_it)};
+  return {
+      transfer(sink, ResourceKind::host_to_gpu, part.tag, LinkPayload::kv, std::move(before), {kept}, host_keeps_it)};
 }
 
 LayerPlanner::Outputs TieredKvPlanner::attend(OperationSink& sink, const Part& part, OperationId projected) {
@@ -209,8 +207,7 @@ LayerPlanner::Outputs TieredKvPlanner::attend(OperationSink& sink, const Part& p
   freed.push_back(attention);
   if (freed.size() > kv_.kv_buffers) freed.erase(freed.begin());
   for (std::size_t i = 0; i < kv_.shards.size(); ++i)
-    stored(part, i) = kv_.shards[i].tier == KvTier::gpu ? Ids{attention}
-                                                        : store(sink, part, kv_.shards[i], attention);
+    stored(part, i) = kv_.shards[i].tier == KvTier::gpu ? Ids{attention} : store(sink, part, kv_.shards[i], attention);
   outputs.ready = {attention};
   return outputs;
 }
