@@ -263,7 +263,8 @@ void check_overlap(Checker& c, platform::PlatformConfig& platform) {
       refuse(*value, name, "workload.kind", "the workload computes no attention");
   } else if (!platform.device.has_engine()) {
     // The kind of mapping may come with another drive.
-    refuse(overlap.engine_flash, "engine_flash", c.stronger("platform.device.preset", "platform.device.ftl.mapping.kind"),
+    refuse(overlap.engine_flash, "engine_flash",
+           c.stronger("platform.device.preset", "platform.device.ftl.mapping.kind"),
            "a drive that keeps no KV cache has no engine");
   }
 }
@@ -311,7 +312,8 @@ void check_platform(Checker& c) {
     c.require(device.write_buffer.capacity.value > 0,
               {"platform.device.write_buffer.flush.kind", "platform.device.write_buffer.capacity"},
               "platform.device.write_buffer.flush: there is no write buffer: give it a capacity");
-    c.require(c.scenario().workload->writes_blocks(c.scenario()), {"platform.device.write_buffer.flush.kind", "workload.kind"},
+    c.require(c.scenario().workload->writes_blocks(c.scenario()),
+              {"platform.device.write_buffer.flush.kind", "workload.kind"},
               "platform.device.write_buffer.flush: the workload writes no blocks, and groups of the KV cache go to "
               "flash as soon as they are full");
   }

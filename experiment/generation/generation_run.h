@@ -58,7 +58,7 @@ struct GenerationOutcome {
   Bytes dram_peak;  ///< of the fullest drive; of what was simulated
   std::uint64_t requests_issued = 0;
   std::uint64_t requests_completed = 0;
-  nlohmann::ordered_json drive_statistics;  ///< [drive], of what was simulated
+  nlohmann::ordered_json drive_statistics;         ///< [drive], of what was simulated
   std::optional<host::FileBackend::Totals> files;  ///< likewise, if the plan has file operations
 };
 

@@ -51,7 +51,8 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   const host::SystemNeeds needs = setup.system->needs(setup.plan.model, setup.plan.workload);
   setup.file = file_params(s, needs);
   setup.sampling.cooldown = setup.plan.mini_batches > 1 ? 1 : 0;
-  if (needs.kv != host::Home::drive_kv) setup.sampling.spill = {.token = 0, .window = 0};  // memory takes token by token
+  if (needs.kv != host::Home::drive_kv)
+    setup.sampling.spill = {.token = 0, .window = 0};  // memory takes token by token
   const auto& sampling = s.simulation.sampling;
   if (!sampling) {
     setup.sampling.off = true;

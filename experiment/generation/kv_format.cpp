@@ -49,7 +49,9 @@ double bytes_to_cache(const GenerationSetup& setup, std::uint32_t step) {
 /// The decode step from which on a scan of all files exceeds the page cache, where one in the run does.
 std::vector<std::uint32_t> steps_that_exceed_page_cache(const GenerationSetup& setup) {
   if (!setup.file || setup.file->access != host::FileAccess::cached) return {};
-  const auto exceeds = [&](std::uint32_t step) { return bytes_to_cache(setup, step) > double(setup.file->page_cache.value); };
+  const auto exceeds = [&](std::uint32_t step) {
+    return bytes_to_cache(setup, step) > double(setup.file->page_cache.value);
+  };
   std::uint32_t first = 0, end = setup.plan.workload.decode_steps();
   if (end == 0 || exceeds(0) || !exceeds(end)) return {};
   while (end - first > 1) {

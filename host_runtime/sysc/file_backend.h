@@ -29,10 +29,10 @@ namespace csdsim::host {
 /// and the thread copies the bytes: after the drive's read, or before its write. One thread thus takes
 /// n x (io_overhead + time of the drive + bytes / copy_bandwidth) for n I/Os.
 ///
-/// FileAccess::cached: all data passes through the page cache, in aligned chunks of io_size. A thread copies from and to
-/// chunks that are there. A chunk that is not there is read first, unless it is written as a whole or lies beyond what
-/// has been written; a thread that needs a chunk that another one is reading waits for it. Changed chunks are written to
-/// the drive in the background; a thread that would leave more than dirty_limit unwritten waits.
+/// FileAccess::cached: all data passes through the page cache, in aligned chunks of io_size. A thread copies from and
+/// to chunks that are there. A chunk that is not there is read first, unless it is written as a whole or lies beyond
+/// what has been written; a thread that needs a chunk that another one is reading waits for it. Changed chunks are
+/// written to the drive in the background; a thread that would leave more than dirty_limit unwritten waits.
 ///
 /// The time of the NVMe driver (platform.host.io_overhead) is part of the time of the drive.
 class FileBackend final : public OperationBackend {

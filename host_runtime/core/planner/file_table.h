@@ -40,8 +40,8 @@ class FileTable {
 
   /// The I/Os of an operation in the order of its ranges. An I/O has at most `io_size` bytes and ends where an extent
   /// ends. Reads are extended to whole blocks, or to whole chunks. InternalError for an empty range, a range beyond the
-  /// end of the file, or (FileCut::blocks) a write that is not of whole blocks; UserError if `io_size` is not a multiple
-  /// of the block.
+  /// end of the file, or (FileCut::blocks) a write that is not of whole blocks; UserError if `io_size` is not a
+  /// multiple of the block.
   std::vector<FileIo> cut(const Operation& op, Bytes io_size, FileCut how = FileCut::blocks) const;
   /// The same for a range of a file that is read.
   std::vector<FileIo> cut(const std::string& name, FileRange range, Bytes io_size, FileCut how) const;

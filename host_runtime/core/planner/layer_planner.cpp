@@ -29,8 +29,8 @@ LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> s
 
 std::vector<PlacedTensor> LayerPlanner::resident() const {
   const Bytes moved = host_weights(LayerId{0}).bytes;
-  std::vector<PlacedTensor> tensors = {{TensorName::kept(TensorClass::weights, {}), Place::gpu(),
-                                        in_.model.weight_bytes() - moved * in_.model.layers}};
+  std::vector<PlacedTensor> tensors = {
+      {TensorName::kept(TensorClass::weights, {}), Place::gpu(), in_.model.weight_bytes() - moved * in_.model.layers}};
   for (std::uint32_t layer = 0; moved.value > 0 && layer < in_.model.layers; ++layer) {
     const SizedTensor weights = host_weights(LayerId{layer});
     tensors.push_back({weights.name, Place::host(), weights.bytes});
@@ -47,7 +47,8 @@ LayerPlanner::Ids LayerPlanner::copy_weights(OperationSink& sink, const OpTag& t
   const SizedTensor weights = host_weights(*tag.layer);
   if (weights.bytes.value == 0) return {};
   Ids room;
-  if (weights_freed_.size() >= weights_.buffers) room.push_back(weights_freed_[weights_freed_.size() - weights_.buffers]);
+  if (weights_freed_.size() >= weights_.buffers)
+    room.push_back(weights_freed_[weights_freed_.size() - weights_.buffers]);
   return {transfer(sink, ResourceKind::host_to_gpu, tag, LinkPayload::weights, std::move(room), {weights}, true)};
 }
 

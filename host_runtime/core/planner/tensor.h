@@ -59,8 +59,8 @@ enum class TensorClass : std::uint8_t {
 };
 inline constexpr std::size_t kTensorClasses = 13;
 constexpr std::array<std::string_view, kTensorClasses> kTensorClassNames{
-    "weights",    "hidden", "layer_input",  "queries",        "new_kv",           "kv_cache",
-    "fetched_kv", "scores", "token_choice", "partial_output", "attention_output", "records", "workspace"};
+    "weights", "hidden",       "layer_input",    "queries",          "new_kv",  "kv_cache", "fetched_kv",
+    "scores",  "token_choice", "partial_output", "attention_output", "records", "workspace"};
 
 /// Name of a tensor. A tensor that one step makes and uses has the number of the step in its name, so that two steps in
 /// flight have different tensors. Tensors that are kept over steps have step 0.

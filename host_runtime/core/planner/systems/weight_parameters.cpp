@@ -5,10 +5,11 @@
 namespace csdsim::host {
 
 void describe_weights(ParamVisitor& v, WeightPlacement& weights) {
-  v.param("weights_on_host", weights.on_host, {Ratio{0, 1}, Ratio{1, 1}},
-          "Share of each decoder layer's weights that is in host memory and is copied to the GPU in every step; the rest "
-          "is in GPU memory, and so are embeddings.",
-          assumed("weights stay where they are read most"));
+  v.param(
+      "weights_on_host", weights.on_host, {Ratio{0, 1}, Ratio{1, 1}},
+      "Share of each decoder layer's weights that is in host memory and is copied to the GPU in every step; the rest "
+      "is in GPU memory, and so are embeddings.",
+      assumed("weights stay where they are read most"));
   v.param("weight_buffers", weights.buffers, {2, 1024}, "Layers of these weights that the GPU holds at a time.",
           assumed("double buffering"));
 }

@@ -1,4 +1,5 @@
-// DeepSpeed (ZeRO-Inference): weights, K and V in host memory, which the kernel swaps to a drive if it does not suffice.
+// DeepSpeed (ZeRO-Inference): weights, K and V in host memory, which the kernel swaps to a drive if it does not
+// suffice.
 #pragma once
 
 #include "host_runtime/core/planner/systems/weight_parameters.h"

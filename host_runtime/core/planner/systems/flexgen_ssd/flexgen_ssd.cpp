@@ -48,18 +48,18 @@ void FlexGenSsd::check(config::Problems& problems, const SystemContext&) const {
 
 void FlexGenSsd::choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates) {
   if (policy == PolicySource::given) return;
-  const FlexGenHardware hardware{.host_to_gpu = rates.host_to_gpu,
-                                 .gpu_to_host = rates.gpu_to_host,
-                                 .disk_to_host = rates.files_to_host,
-                                 .host_to_disk = rates.host_to_files,
-                                 .gpu_matrix_rate = rates.gpu_gemm,
-                                 .gpu_attention_rate = rates.gpu_attention,
-                                 .host_attention_rate = rates.host_attention,
-                                 .gpu_memory_bandwidth = rates.gpu_memory_bandwidth,
-                                 .host_memory_bandwidth = rates.host_memory_bandwidth,
-                                 .capacity = {kPlannedShare.floor_of(rates.gpu_memory.value),
-                                              kPlannedShare.floor_of(rates.host_memory.value),
-                                              kPlannedShare.floor_of(rates.files.value)}};
+  const FlexGenHardware hardware{
+      .host_to_gpu = rates.host_to_gpu,
+      .gpu_to_host = rates.gpu_to_host,
+      .disk_to_host = rates.files_to_host,
+      .host_to_disk = rates.host_to_files,
+      .gpu_matrix_rate = rates.gpu_gemm,
+      .gpu_attention_rate = rates.gpu_attention,
+      .host_attention_rate = rates.host_attention,
+      .gpu_memory_bandwidth = rates.gpu_memory_bandwidth,
+      .host_memory_bandwidth = rates.host_memory_bandwidth,
+      .capacity = {kPlannedShare.floor_of(rates.gpu_memory.value), kPlannedShare.floor_of(rates.host_memory.value),
+                   kPlannedShare.floor_of(rates.files.value)}};
   const FlexGenCostModel costs(model, FlexGenLengths::of(workload), hardware, CostForm::released_code);
   const auto batch = static_cast<std::uint32_t>(workload.prompt_tokens.size());
   const FlexGenChoice choice = best_flexgen_policy(costs, batch,
@@ -75,7 +75,8 @@ void FlexGenSsd::choose(const ModelShape& model, const BatchLengths& workload, c
       "searched: weights {} % GPU, {} % host; K and V {} % GPU, {} % host, {} % files; {} GPU batches of {}; the cost "
       "model expects {:.3g} tokens/s",
       choice.policy.weights.gpu, choice.policy.weights.host, choice.policy.cache.gpu, choice.policy.cache.host,
-      choice.policy.cache.disk(), choice.policy.num_gpu_batches, choice.policy.gpu_batch_size, choice.tokens_per_second);
+      choice.policy.cache.disk(), choice.policy.num_gpu_batches, choice.policy.gpu_batch_size,
+      choice.tokens_per_second);
 }
 
 std::vector<std::pair<std::string, std::string>> FlexGenSsd::remarks(const ModelShape&, std::uint32_t) const {
@@ -87,7 +88,9 @@ SystemNeeds FlexGenSsd::needs(const ModelShape& model, const BatchLengths& workl
   SystemNeeds needs{.kv = Home::gpu, .residents = weight_residents(model, weights)};
   const Bytes per_head = model.kv_bytes_per_token_and_head() * model.layers * workload.longest_contexts();
   for (const KvShard& shard : tier_heads(model.kv_heads, kv_on_gpu, kv_on_host)) {
-    const Home home = shard.tier == KvTier::gpu ? Home::gpu : shard.tier == KvTier::host ? Home::host : Home::drive_blocks;
+    const Home home = shard.tier == KvTier::gpu    ? Home::gpu
+                      : shard.tier == KvTier::host ? Home::host
+                                                   : Home::drive_blocks;
     needs.kv = home;
     needs.residents.push_back({home, "K and V", per_head * shard.heads.count});
     if (shard.tier == KvTier::file) needs.files = FilePath::file_system;
