@@ -218,8 +218,9 @@ void GenerationProgram::materialise(const host::SampledGroup& group, const host:
     host::SampledGroup all_layers = group;
     all_layers.layers = plan_.model_layers();
     const double reuse = planner.reuse_distance() / plan_of(all_layers)->reuse_distance();
-    files_->set_page_cache({static_cast<std::uint64_t>(static_cast<double>(setup_.file->page_cache.value) * reuse *
-                                                       group.layers / plan_.model_layers())});
+    const double share = double(group.layers) / plan_.model_layers();
+    const auto part = [](Bytes of, double by) { return Bytes{static_cast<std::uint64_t>(double(of.value) * by)}; };
+    files_->set_page_cache(part(setup_.file->page_cache, reuse * share), part(setup_.file->dirty_limit, share));
     for (const host::PlannedFile& file : planner.files())
       for (const host::FileRange& range : file.written) files_->materialise(file.drive.value, file.name, range);
   }

@@ -150,14 +150,10 @@ void FileBackend::start_cached(const ActivePtr& a) {
     go_on();
 }
 
-/// Whether a write needs the rest of its chunk from the drive.
+/// Whether a write needs the rest of its chunk from the drive. A chunk that nobody has written is a hole of the file.
 bool FileBackend::needs_contents(const Active& a) const {
   const Bytes chunk = files_[a.op->resource.index].block() * a.io.extent.blocks;
-  if (a.io.size == chunk) return false;
-  const FileWork& work = work_of(a);
-  const Bytes begin = work.ranges[a.io.range].offset + a.io.at - a.io.skip;
-  const auto written = written_.find({a.op->resource.index, work.file});
-  return written != written_.end() && begin < written->second;
+  return a.io.size != chunk && written_.contains(key_of(a));
 }
 
 void FileBackend::fetch(const ActivePtr& a) {
@@ -187,9 +183,7 @@ void FileBackend::use(const ActivePtr& a) {
   }
   if (data_ != nullptr) data_->load_file(*a->op, a->io.range, a->io.at, bytes);
   chunk.dirty = true;
-  const FileWork& work = work_of(*a);
-  Bytes& written = written_[{a->op->resource.index, work.file}];
-  written = std::max(written, work.ranges[a->io.range].offset + a->io.at + a->io.size);
+  written_.insert(key_of(*a));
   spend(copy_time(a->io), [this, a] { changed(a); });
 }
 
@@ -275,11 +269,10 @@ void FileBackend::resume_throttled() {
 
 void FileBackend::materialise(std::uint32_t drive, const std::string& file, FileRange range) {
   if (data_ != nullptr) throw InternalError("only timing runs skip file operations");
-  Bytes& written = written_[{drive, file}];
-  written = std::max(written, range.offset + range.size);
   if (!cached()) return;
   for (const FileIo& io : files_.at(drive).cut(file, range, params_.io_size, FileCut::chunks)) {
     const ChunkKey key{drive, io.extent.first};
+    written_.insert(key);
     Cache::Entry& entry = cache_.use(key, files_[drive].block() * io.extent.blocks);
     entry.value.valid = true;
     entry.value.extent = io.extent;

@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,9 +32,9 @@ namespace csdsim::host {
 /// n x (io_overhead + time of the drive + bytes / copy_bandwidth) for n I/Os.
 ///
 /// FileAccess::cached: all data passes through the page cache, in aligned chunks of io_size. A thread copies from and
-/// to chunks that are there. A chunk that is not there is read first, unless it is written as a whole or lies beyond
-/// what has been written; a thread that needs a chunk that another one is reading waits for it. Changed chunks are
-/// written to the drive in the background; a thread that would leave more than dirty_limit unwritten waits.
+/// to chunks that are there. A chunk that is not there is read first, unless it is written as a whole or nobody has
+/// written it before (files have holes); a thread that needs a chunk that another one is reading waits for it. Changed
+/// chunks are written to the drive in the background; a thread that would leave more than dirty_limit unwritten waits.
 ///
 /// The time of the NVMe driver (platform.host.io_overhead) is part of the time of the drive.
 class FileBackend final : public OperationBackend {
@@ -55,8 +57,11 @@ class FileBackend final : public OperationBackend {
   /// that). Also throws what FileTable::cut throws.
   std::optional<SimTime> start(const Operation& op, SimTime now) override;
 
-  /// Sets the capacity of the page cache from now on.
-  void set_page_cache(Bytes capacity) { cache_.set_capacity(capacity); }
+  /// Sets the capacity of the page cache, and most bytes that wait to be written back, from now on.
+  void set_page_cache(Bytes capacity, Bytes dirty_limit) {
+    cache_.set_capacity(capacity);
+    params_.dirty_limit = dirty_limit;
+  }
   /// What writing this range, or reading what was written, leaves in the page cache, in no time. For ranges that
   /// a sampled run skips, in the order of their use; timing runs only.
   void materialise(std::uint32_t drive, const std::string& file, FileRange range);
@@ -130,12 +135,12 @@ class FileBackend final : public OperationBackend {
   Alarm alarm_{AlarmRank::host, [this] { on_due(); }};
 
   Cache cache_;
-  std::map<std::pair<std::uint32_t, std::string>, Bytes> written_;  ///< by drive and file: end of what was written
-  std::deque<ChunkKey> write_backs_;                                ///< not yet started
-  std::uint32_t writing_back_ = 0;                                  ///< I/Os
-  Bytes unwritten_;                                                 ///< queued or being written back
-  Bytes leaving_;                                                   ///< of them, chunks that leave the cache
-  std::vector<std::function<void()>> throttled_;                    ///< threads that wait for write-back
+  std::set<ChunkKey> written_;                    ///< chunks that have been written, wholly or in part
+  std::deque<ChunkKey> write_backs_;              ///< not yet started
+  std::uint32_t writing_back_ = 0;                ///< I/Os
+  Bytes unwritten_;                               ///< queued or being written back
+  Bytes leaving_;                                 ///< of them, chunks that leave the cache
+  std::vector<std::function<void()>> throttled_;  ///< threads that wait for write-back
   std::function<void()> when_written_back_;
 };
 

@@ -153,6 +153,18 @@ TEST_CASE("cached: appending behind what was written reads nothing from the driv
   CHECK(rig.files.totals().transferred == rig.files.totals().written_back);
 }
 
+TEST_CASE("cached: chunks that nobody has written are not read, wherever others were written") {
+  FileRig rig(cached(kChunks, 4));
+  std::vector<FileRange> ranges;  // a part of every other chunk, the last one first
+  for (std::uint64_t c = kChunks; c-- > 0;)
+    if (c % 2 == 0) ranges.push_back({kChunk * c, Bytes{100}});
+  rig.data.ranges.assign(ranges.size(), std::vector<std::byte>(100, std::byte{3}));
+  run(rig, OpKind::write_file, ranges);
+  rig.settle();
+  CHECK(rig.files.totals().written_back == kChunk * ranges.size());
+  CHECK(rig.files.totals().transferred == rig.files.totals().written_back);
+}
+
 TEST_CASE("cached: a part of a chunk that was written and has left is read before it changes") {
   FileRig rig(cached(1));
   rig.data.ranges = {std::vector<std::byte>(kFile.value, std::byte{7})};

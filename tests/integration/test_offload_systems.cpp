@@ -1,0 +1,265 @@
+// The systems without drives that attend, from scenarios: tokens, bytes, sampled runs, monotony.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "experiment/experiments.h"
+#include "experiment/generation/generation_run.h"
+#include "experiment/generation/generation_setup.h"
+#include "experiment/generation/generation_workload.h"
+#include "experiment/runner.h"
+
+using namespace csdsim;
+
+namespace {
+
+const std::string kFlexGen = "system={kind: flexgen-ssd, policy: given}";
+const std::vector<std::string> kSystems = {
+    "system.kind=gpu-only",
+    "system.kind=host-kv",
+    "system={kind: host-kv, attention: host}",
+    kFlexGen,
+    "system={kind: flexgen-ssd, policy: given, kv_on_gpu: 30 %, kv_on_host: 30 %}",
+    "system={kind: flexgen-ssd, policy: given, weights_on_host: 50 %}",
+    "system={kind: flexgen-ssd}",
+    "system.kind=deepspeed-host"};
+
+constexpr std::string_view kPlatform = R"(csdsim: 1
+name: offload
+platform:
+  gpu: {preset: a6000}
+  host: {preset: xeon-5320}
+  device:
+    flash: {channels: 4, dies_per_channel: 2, planes_per_die: 2, blocks_per_plane: 96, pages_per_block: 32, page_size: 4 KiB}
+    dram: {capacity: 64 MiB}
+)";
+
+scenario::Scenario load(const std::string& text, const std::vector<std::string>& sets) {
+  return experiment::load_scenario_text(text, "offload.yaml", CSDSIM_SOURCE_DIR, sets).base.scenario;
+}
+
+/// A model of 6 layers whose K and V of a token and layer take 1 KiB.
+scenario::Scenario timing(std::vector<std::string> sets, const std::string& workload =
+                                                             "batch: 4, input_tokens: 200, "
+                                                             "output_tokens: 9") {
+  return load(std::string(kPlatform) +
+                  "model: {layers: 6, heads: 8, kv_heads: 4, head_dim: 64, hidden_size: 512, ffn_size: 1024, "
+                  "vocab_size: 1000, max_positions: 4096}\n"
+                  "workload: {kind: generation, " +
+                  workload + "}\nsimulation: {sampling: off}\n",
+              sets);
+}
+
+experiment::GenerationSetup setup_of(const scenario::Scenario& s) {
+  const auto& workload = experiment::generation_of(s);
+  return experiment::generation_setup(s, std::vector(workload.batch, workload.input_tokens));
+}
+
+experiment::GenerationOutcome run(const scenario::Scenario& s) { return experiment::run_generation(setup_of(s)); }
+
+double seconds(const experiment::GenerationOutcome& out) { return out.times.ttft_s + out.times.decode_s; }
+
+/// Tokens in the cache before decode step s, of all sequences.
+std::uint64_t context(const host::BatchLengths& lengths, std::uint32_t step) {
+  std::uint64_t tokens = 0;
+  for (const std::uint32_t prompt : lengths.prompt_tokens) tokens += prompt + step;
+  return tokens;
+}
+
+struct Tokens {
+  std::uint64_t kept = 0;    ///< of the prompts
+  std::uint64_t made = 0;    ///< new in the decode steps
+  std::uint64_t copied = 0;  ///< read in the decode steps
+};
+
+Tokens tokens_of(const host::BatchLengths& lengths) {
+  Tokens t{.kept = context(lengths, 0), .made = lengths.prompt_tokens.size() * lengths.decode_steps()};
+  for (std::uint32_t s = 0; s < lengths.decode_steps(); ++s) t.copied += context(lengths, s);
+  return t;
+}
+
+void check_carried(const std::vector<std::string>& sets) {
+  const scenario::Scenario s = load(std::string(kPlatform) +
+                                        "model: {path: models/opt-6m}\n"
+                                        "workload: {kind: generation, batch: 3, input_tokens: 50, output_tokens: 8}\n"
+                                        "simulation: {data: carried, compare: [host]}\n",
+                                    sets);
+  const scenario::RunResult result = experiment::run_scenario(s);
+  CHECK(result.failure.empty());
+  const std::string text = result.document.dump();
+  CHECK(text.find("\"tokens_compared\":24,\"tokens_equal\":24") != std::string::npos);
+  CHECK(result.document["stats"]["integrity_errors"] == 0);
+}
+
+}  // namespace
+
+TEST_CASE("carried runs make the tokens of attention on the host, wherever K, V and weights are") {
+  for (const std::string& system : kSystems) {
+    CAPTURE(system);
+    check_carried({system});
+    check_carried({system, "workload.mini_batches=2"});
+  }
+  for (const char* const cache : {"0 B", "200 KiB"})
+    for (const char* const access : {"cached", "bounce"}) {
+      CAPTURE(cache, access);
+      if (std::string(access) == "cached")
+        check_carried({kFlexGen, std::string("platform.host.file.page_cache=") + cache,
+                       "platform.host.file.dirty_ratio=0.1", "platform.host.file.io_size=16 KiB"});
+    }
+}
+
+TEST_CASE("carried runs make the same tokens when K and V swap") {
+  for (const char* const rewrites : {"true", "false"}) {
+    const std::vector<std::string> sets = {
+        std::string("system={kind: deepspeed-host, weights_on_host: 0 %, rewrites_cache: ") + rewrites + "}",
+        "platform.host.memory=6 MiB",
+        "workload.input_tokens=280",
+        "workload.output_tokens=8",
+        "platform.device.nvme.queues=1",
+        "platform.device.nvme.queue_depth=16"};
+    CAPTURE(rewrites);
+    check_carried(sets);
+  }
+}
+
+TEST_CASE(
+    "the GPU's link carries K and V that leave the GPU once, their copies in each step, and weights once a step") {
+  for (const std::string& system : kSystems)
+    for (const char* const mini_batches : {"1", "2"}) {
+      if (system == "system={kind: flexgen-ssd}") continue;  // chooses what it likes
+      CAPTURE(system, mini_batches);
+      const scenario::Scenario s = timing({system, std::string("workload.mini_batches=") + mini_batches});
+      const experiment::GenerationSetup setup = setup_of(s);
+      const host::ModelShape& model = setup.plan.model;
+      const host::BatchLengths& lengths = setup.plan.workload;
+      const Tokens tokens = tokens_of(lengths);
+      const bool at_host = system.find("attention: host") != std::string::npos;
+      const std::uint64_t heads = system == kSystems[0] ? 0 : system == kSystems[4] ? 3 : 4;
+      const std::uint64_t token = (model.kv_bytes_per_token_and_head() * heads * model.layers).value;
+      std::uint64_t expected = (tokens.kept + tokens.made + (at_host ? 0 : tokens.copied)) * token;
+      if (at_host) expected += 2 * tokens.made * model.query_bytes({KvHead{0}, 4}).value * model.layers;
+      const double on_host = system == kSystems[5] ? 0.5 : system == kSystems[7] ? 1 : 0;
+      expected += static_cast<std::uint64_t>(on_host * static_cast<double>(model.layer_weight_bytes().value)) *
+                  model.layers * lengths.output_tokens;
+      const experiment::GenerationOutcome out = experiment::run_generation(setup);
+      CHECK(out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes == double(expected));
+      // An operation across the end of the prefill counts where it ends, so both phases are taken together.
+      for (const auto busy :
+           {&experiment::PhaseTotals::gpu_busy_s, &experiment::PhaseTotals::host_busy_s,
+            &experiment::PhaseTotals::host_to_gpu_busy_s, &experiment::PhaseTotals::gpu_to_host_busy_s})
+        CHECK(out.prefill.*busy + out.decode.*busy <= seconds(out) * (1 + 1e-9));
+      if (!out.files) continue;
+      // K and V of the tokens in files: written once, or as a whole in each step; read once in each step.
+      const std::uint64_t in_files =
+          (model.kv_bytes_per_token_and_head() * model.layers).value * (system == kSystems[4] ? 2 : 4);
+      const bool rewritten = system == kSystems[7];
+      std::uint64_t wanted = tokens.kept + tokens.copied;
+      wanted += rewritten ? tokens.copied + tokens.made : tokens.made;
+      CHECK(out.files->wanted.value == wanted * in_files);
+    }
+}
+
+TEST_CASE("flexgen-ssd without a page cache reads and writes exactly the pages of K and V") {
+  // K and V of a token and layer take two pages.
+  const auto pages = [](const std::string& access) {
+    const scenario::Scenario s = load(
+        std::string(kPlatform) +
+            "model: {layers: 3, heads: 2, kv_heads: 2, head_dim: 1024, hidden_size: 512, ffn_size: 1024, "
+            "vocab_size: 1000, max_positions: 4096}\n"
+            "workload: {kind: generation, batch: 3, input_tokens: 40, output_tokens: 6}\nsimulation: {sampling: off}\n",
+        {kFlexGen, "platform.host.file.access=" + access});
+    const experiment::GenerationSetup setup = setup_of(s);
+    const experiment::GenerationOutcome out = experiment::run_generation(setup);
+    const Tokens tokens = tokens_of(setup.plan.workload);
+    CHECK(out.files->transferred == out.files->wanted);
+    CHECK(out.simulated_page_ops == (tokens.kept + tokens.made + tokens.copied) * 3 * 2);
+    return seconds(out);
+  };
+  CHECK(pages("direct") < pages("bounce"));
+}
+
+TEST_CASE("flexgen-ssd: a page cache that holds everything leaves only writes to the drive") {
+  const experiment::GenerationOutcome out = run(timing({kFlexGen}));
+  CHECK(out.files->transferred == out.files->written_back);
+  CHECK(out.files->written_back.value >= 4 * 208 * 6 * 1024);
+}
+
+TEST_CASE("deepspeed-host: in memory that suffices nothing is swapped, in less the drive is used") {
+  const experiment::GenerationOutcome fits = run(timing({"system.kind=deepspeed-host"}));
+  CHECK(fits.simulated_page_ops == 0);
+  CHECK(fits.files->transferred == Bytes{});
+  // 2 x 5.1 MB of K and V.
+  const experiment::GenerationOutcome swaps =
+      run(timing({"system={kind: deepspeed-host, weights_on_host: 0 %}", "platform.host.memory=8 MiB",
+                  "platform.device.nvme.queues=1", "platform.device.nvme.queue_depth=16"}));
+  CHECK(swaps.files->written_back.value > 0);
+  CHECK(swaps.files->transferred > swaps.files->written_back);
+  CHECK(swaps.times.decode_s > fits.times.decode_s);
+}
+
+// The drive is large enough that nothing is collected: what garbage collection costs late in a run, a sample misses.
+TEST_CASE(
+    "sampled decoding is within 1 % of the whole, with a page cache that overflows in the middle of the run, too") {
+  const std::string tokens = "batch: 4, input_tokens: 128, output_tokens: 161";
+  const std::vector<std::vector<std::string>> cases = {
+      {"system.kind=gpu-only"},
+      {"system.kind=host-kv"},
+      {"system={kind: host-kv, attention: host}"},
+      {"system={kind: host-kv, weights_on_host: 50 %}"},
+      {kFlexGen},
+      {kFlexGen, "platform.host.file.page_cache=2 MiB"},
+      {kFlexGen, "platform.host.file.page_cache=10 MiB"},  // K and V take 6.3 to 14 MB
+      {kSystems[4], "platform.host.file.page_cache=5 MiB"},
+      {"system.kind=deepspeed-host"},
+      {"system={kind: deepspeed-host, weights_on_host: 0 %}", "platform.host.memory=8 MiB",
+       "platform.device.nvme.queues=1", "platform.device.nvme.queue_depth=16"}};
+  for (std::vector<std::string> sets : cases) {
+    for (const char* const more : {"model.layers=12", "platform.device.flash.blocks_per_plane=4096"})
+      sets.emplace_back(more);
+    CAPTURE(sets);
+    experiment::GenerationSetup setup = setup_of(timing(sets, tokens));
+    const experiment::GenerationOutcome whole = experiment::run_generation(setup);
+    setup.sampling.off = false;
+    for (const std::uint32_t layers : {5U, 9U}) {
+      setup.sampling.layers = setup.sampling.prefill_layers = layers;
+      const experiment::GenerationOutcome sampled = experiment::run_generation(setup);
+      const double decode = std::abs(sampled.times.decode_s / whole.times.decode_s - 1);
+      const double ttft = std::abs(sampled.times.ttft_s / whole.times.ttft_s - 1);
+      CAPTURE(sampled.statement, whole.times.decode_s, sampled.times.decode_s, decode, ttft);
+      CHECK(decode <= 1.5 * sampled.error.decode() + 2e-3);
+      CHECK(ttft <= 1.5 * sampled.error.prefill + 2e-4);
+      if (layers == 9) CHECK(decode <= 0.01);
+    }
+  }
+}
+
+TEST_CASE("a longer context, a slower link, a smaller page cache or slower threads never make a run faster") {
+  const std::uint64_t seed = Catch::rngSeed() + 4;
+  INFO("seed " << seed);
+  Rng rng(seed);
+  for (int trial = 0; trial < 10; ++trial) {
+    const std::string system = kSystems[rng.below(kSystems.size())];
+    const std::uint64_t prompt = 60 + rng.below(300), link = 1 + rng.below(20), cache = rng.below(6),
+                        copy = 1 + rng.below(4);
+    const auto time = [&](std::uint64_t tokens, std::uint64_t gb, std::uint64_t mib, std::uint64_t copies) {
+      std::vector<std::string> sets = {system,
+                                       "workload.input_tokens=" + std::to_string(tokens),
+                                       "workload.output_tokens=6",
+                                       "platform.gpu.link.bandwidth=" + std::to_string(gb * 100) + " MB/s",
+                                       "platform.host.file.page_cache=" + std::to_string(mib) + " MiB",
+                                       "platform.host.file.copy_bandwidth=" + std::to_string(copies * 500) + " MB/s"};
+      return seconds(run(timing(sets)));
+    };
+    const double base = time(prompt, 10 * link, cache + 1, copy);
+    CAPTURE(trial, system, prompt, link, cache, copy);
+    if (system == "system={kind: flexgen-ssd}") continue;  // another policy may be chosen
+    // The chunks at the ends of sequences begin elsewhere with other lengths, which matters where they are rewritten.
+    CHECK(time(prompt + 40, 10 * link, cache + 1, copy) > base * 0.99);
+    CHECK(time(prompt, 3 * link, cache + 1, copy) >= base);
+    CHECK(time(prompt, 10 * link, cache, copy) >= base * 0.999);
+    if (copy > 1) CHECK(time(prompt, 10 * link, cache + 1, copy - 1) >= base * 0.999);
+  }
+}
