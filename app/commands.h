@@ -39,6 +39,7 @@ int sweep(const SweepArguments& arguments);
 struct ReproduceArguments {
   std::string paper;                   ///< name of a built-in paper, or the file of a definition
   std::vector<std::string> overrides;  ///< "a.b=v", in every point
+  std::vector<std::string> rows;       ///< ids; empty: all
   std::optional<std::filesystem::path> out;
   Format format = Format::table;
   unsigned jobs = 1;

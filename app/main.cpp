@@ -58,6 +58,11 @@ void add_reproduce(CLI::App& cli, int& status) {
       ->required();
   command->add_option("--set", reproduce->overrides, "Override a key in every point: a.b=v (a point's own value wins)")
       ->allow_extra_args(false);
+  command
+      ->add_option("--rows", reproduce->rows,
+                   "Only the rows ID[,ID...] and the points that they need (default: all rows)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("-j,--jobs", reproduce->jobs, "Points at a time")->check(CLI::Range(1U, 1024U));
   command->add_option("--out", reproduce->out, "Directory for results (default: out/reproduce-<name>)");
   command->add_option("--format", reproduce->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));

@@ -16,6 +16,7 @@
 #include "reproduction/document.h"
 #include "reproduction/evaluation.h"
 #include "reproduction/papers.h"
+#include "reproduction/selection.h"
 
 namespace csdsim::app {
 namespace {
@@ -164,7 +165,8 @@ int PaperRun::take_results(const std::vector<launch::SweepRow>& rows, int status
 }  // namespace
 
 int reproduce(const ReproduceArguments& arguments) {
-  const reproduction::Paper paper = reproduction::open_paper(arguments.paper);
+  reproduction::Paper paper = reproduction::open_paper(arguments.paper);
+  if (!arguments.rows.empty()) paper.definition = reproduction::only_rows(std::move(paper.definition), arguments.rows);
   const reproduction::Definition& definition = paper.definition;
   const std::filesystem::path directory =
       arguments.out.value_or(std::filesystem::path("out") / fmt::format("reproduce-{}", definition.name));

@@ -22,6 +22,42 @@ double tick_step(double most) {
   return decade * 10;
 }
 
+struct YAxis {
+  std::vector<double> ticks;  ///< rising; the first is the lower end of the axis and the last its upper end
+  bool log = false;
+
+  /// 0 at the lower end, 1 at the upper one.
+  double share(double y) const {
+    const double low = ticks.front(), high = ticks.back();
+    return log ? std::log(y / low) / std::log(high / low) : (y - low) / (high - low);
+  }
+};
+
+YAxis linear_axis(const std::vector<double>& values) {
+  const double most = values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+  const double step = most > 0 ? tick_step(most) : 1;
+  const int steps = std::max(1, static_cast<int>(std::ceil(most / step - 1e-9)));
+  YAxis axis;
+  for (int i = 0; i <= steps; ++i) axis.ticks.push_back(i * step);
+  return axis;
+}
+
+/// From the tick at or below the smallest value to the one at or above the largest.
+YAxis log_axis(const std::vector<double>& values) {
+  YAxis axis{.ticks = {1, 10}, .log = true};
+  if (values.empty()) return axis;
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  axis.ticks.clear();
+  for (int exponent = static_cast<int>(std::floor(std::log10(*least)));; ++exponent)
+    for (const double digit : {1, 2, 5}) {
+      const double tick = digit * std::pow(10, exponent);
+      // A later tick that is still at or below the smallest value takes the place of the first.
+      if (tick <= *least * (1 + 1e-9)) axis.ticks.clear();
+      axis.ticks.push_back(tick);
+      if (axis.ticks.size() > 1 && tick >= *most * (1 - 1e-9)) return axis;
+    }
+}
+
 /// Values below 1 that are the inverse of a whole number are written as a fraction.
 std::string x_label(double x) {
   const double inverse = 1 / x;
@@ -33,21 +69,21 @@ std::string x_label(double x) {
 
 std::string line_plot_svg(const LinePlot& plot) {
   std::set<double> ticks;
-  double most = 0;
+  std::vector<double> values;
   for (const PlotLine& line : plot.lines)
     for (const SvgPoint& point : line.points) {
+      if (plot.y_log && point.y <= 0) continue;
       ticks.insert(point.x);
-      most = std::max(most, point.y);
+      values.push_back(point.y);
     }
-  const double step = most > 0 ? tick_step(most) : 1;
-  const double top_value = std::max(1.0, std::ceil(most / step - 1e-9)) * step;
+  const YAxis y_axis = plot.y_log ? log_axis(values) : linear_axis(values);
   const double first = ticks.empty() ? 1 : *ticks.begin(), last = ticks.empty() ? 1 : *ticks.rbegin();
   const auto px = [&](double x) {
     return last > first ? kPlotLeft + std::log2(x / first) / std::log2(last / first) * kPlotWidth
                         : kPlotLeft + kPlotWidth / 2;
   };
   const double bottom = kPlotTop + kPlotHeight;
-  const auto py = [&](double y) { return bottom - y / top_value * kPlotHeight; };
+  const auto py = [&](double y) { return bottom - y_axis.share(y) * kPlotHeight; };
 
   Svg svg(kPlotLeft + kPlotWidth + kPlotLegend, bottom + kPlotBottom);
   svg.text({kPlotLeft, 20}, plot.title, SvgAnchor::start, true);
@@ -57,15 +93,16 @@ std::string line_plot_svg(const LinePlot& plot) {
     svg.line({px(x), kPlotTop}, {px(x), bottom}, kGridLine);
     svg.text({px(x), bottom + 18}, x_label(x), SvgAnchor::middle);
   }
-  for (int i = 0; i <= static_cast<int>(std::lround(top_value / step)); ++i) {
-    svg.line({kPlotLeft, py(i * step)}, {kPlotLeft + kPlotWidth, py(i * step)}, kGridLine);
-    svg.text({kPlotLeft - 6, py(i * step) + 4}, fmt::format("{:g}", i * step), SvgAnchor::end);
+  for (const double y : y_axis.ticks) {
+    svg.line({kPlotLeft, py(y)}, {kPlotLeft + kPlotWidth, py(y)}, kGridLine);
+    svg.text({kPlotLeft - 6, py(y) + 4}, fmt::format("{:g}", y), SvgAnchor::end);
   }
   svg.frame({kPlotLeft, kPlotTop}, kPlotWidth, kPlotHeight, {.colour = "#888"});
   for (std::size_t i = 0; i < plot.lines.size(); ++i) {
     const std::string_view colour = kLineColours[i % std::size(kLineColours)];
     std::vector<SvgPoint> path;
-    for (const SvgPoint& point : plot.lines[i].points) path.push_back({px(point.x), py(point.y)});
+    for (const SvgPoint& point : plot.lines[i].points)
+      if (!plot.y_log || point.y > 0) path.push_back({px(point.x), py(point.y)});
     if (path.size() > 1) svg.polyline(path, {.colour = colour, .width = 1.5});
     for (const SvgPoint& point : path) svg.circle(point, 3, colour);
     const double y = kPlotTop + 10 + 20 * static_cast<double>(i);

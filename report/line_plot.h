@@ -17,11 +17,12 @@ struct LinePlot {
   std::string title;
   std::string x_title;
   std::string y_title;
+  bool y_log = false;  ///< points with y = 0 are left out
   std::vector<PlotLine> lines;
 };
 
 /// Returns a standalone SVG: one line with markers per PlotLine, and a legend. The x axis is logarithmic with a tick at
-/// every x of a point, the y axis linear from 0.
+/// every x of a point, the y axis linear from 0 or logarithmic with ticks at 1, 2 and 5 times powers of ten.
 std::string line_plot_svg(const LinePlot& plot);
 
 }  // namespace csdsim::report

@@ -78,6 +78,12 @@ using Finding = std::variant<ValueFinding, HoldsFinding, DropsFinding, LargestFi
 
 enum class RowKind : std::uint8_t { absolute, ratio, share, trend };
 
+/// How far simulated and stated may differ where they agree.
+struct Tolerance {
+  Ratio most;           ///< of |simulated / stated - 1|; in points: of |simulated - stated|
+  bool points = false;  ///< percentage points, of a row in percent
+};
+
 /// One result of the paper.
 struct Row {
   std::string id;
@@ -86,11 +92,14 @@ struct Row {
   nlohmann::ordered_json stated;  ///< a number; for trends also a text, a boolean or lists by series
   std::string where;              ///< in the paper
   RowKind kind = RowKind::absolute;
-  std::optional<Ratio> tolerance;  ///< of |simulated / stated - 1|; unset: not judged. Trends are always judged
+  std::optional<Tolerance> tolerance;  ///< unset: not judged. Trends are always judged
   std::string note;
   Finding finding;
   config::Origin origin;  ///< of the formula
 };
+
+/// Axis of a picture.
+enum class Scale : std::uint8_t { linear, log };
 
 /// A picture: lines over a parameter.
 struct Curve {
@@ -100,6 +109,7 @@ struct Curve {
   std::string metric;  ///< as in MetricName
   std::string x_title;
   std::string y_title;
+  Scale y_scale = Scale::linear;
   std::vector<PointSeries> series;
   config::Origin origin;
 };
@@ -152,6 +162,12 @@ struct EnumValues<reproduction::RowKind> {
       {reproduction::RowKind::ratio, "ratio", "A quotient of two quantities, or a change."},
       {reproduction::RowKind::share, "share", "A part of a whole."},
       {reproduction::RowKind::trend, "trend", "A statement that holds or does not."}};
+};
+template <>
+struct EnumValues<reproduction::Scale> {
+  static constexpr EnumValue<reproduction::Scale> values[] = {
+      {reproduction::Scale::linear, "linear", "From 0."},
+      {reproduction::Scale::log, "log", "Logarithmic, for lines that differ by more than 10."}};
 };
 
 }  // namespace csdsim

@@ -70,6 +70,7 @@ void describe(ParamVisitor& v, Curve& c) {
   v.param("metric", c.metric, "What is drawn.", assumed("none"));
   v.param("x_title", c.x_title, "Text under the picture.", assumed("the axis"));
   v.param("y_title", c.y_title, "Text above the picture.", assumed("the metric"));
+  v.param("y_scale", c.y_scale, "Scale of the y axis.", assumed("most lines differ by less than 10"));
 }
 
 void describe(ParamVisitor& v, Definition& d) {
@@ -83,7 +84,7 @@ namespace {
 /// The single values of a row.
 struct RowFields {
   Row& row;
-  std::string value, holds, otherwise;
+  std::string tolerance, value, holds, otherwise;
 };
 void describe(ParamVisitor& v, RowFields& f) {
   v.param("id", f.row.id, "Name of the result.", assumed("none"));
@@ -91,12 +92,29 @@ void describe(ParamVisitor& v, RowFields& f) {
   v.param("unit", f.row.unit, "Its unit.", assumed("a pure number, or a text"));
   v.param("where", f.row.where, "Section or figure of the paper.", assumed("none"));
   v.param("kind", f.row.kind, "How it is judged.", assumed("most are quantities"));
-  v.optional("tolerance", f.row.tolerance, "none", {Ratio{0, 1}, Ratio{10, 1}},
-             "Largest relative error at which simulated and stated agree.", assumed("not judged"));
+  v.param("tolerance", f.tolerance, "Largest error at which simulated and stated agree, '5 %' or '2 points'.",
+          assumed("not judged"));
   v.param("note", f.row.note, "What a reader has to know.", assumed("none"));
   v.param("value", f.value, "Formula of a number.", assumed("none"));
   v.param("holds", f.holds, "Condition under which what is stated is true.", assumed("none"));
   v.param("otherwise", f.otherwise, "What is true instead.", assumed("none"));
+}
+
+/// "5 %" and "2 points". Throws UserError.
+Tolerance tolerance_of(const std::string& text) {
+  constexpr std::string_view kPoints = " points";
+  if (!text.ends_with(kPoints)) {
+    const Ratio most = Codec<Ratio>::parse(text);
+    if (most > Ratio{10, 1}) throw UserError(fmt::format("'{}' is above 10", printable(text)));
+    return {.most = most};
+  }
+  const std::string number = text.substr(0, text.size() - kPoints.size());
+  const bool plain = number.find_first_not_of("0123456789.") == std::string::npos;
+  const Ratio most = plain ? Codec<Ratio>::parse(number) : Ratio{};
+  if (!plain || most > Ratio{100, 1})
+    throw UserError(
+        fmt::format("'{}' is not a number of percentage points from 0 to 100, such as '2 points'", printable(text)));
+  return {.most = most, .points = true};
 }
 
 class DefinitionReader {
@@ -111,6 +129,7 @@ class DefinitionReader {
   void read_curve(const Node& node);
   std::vector<PointSeries> read_series(const std::optional<Entry>& entry);
   std::optional<Expression> formula(const std::string& text, const config::Origin& origin);
+  void read_tolerance(const MapReader& map, const std::string& text, Row& row);
   /// Exactly one of the four keys of a finding; nothing after an error.
   std::optional<Finding> read_finding(MapReader& map, const RowFields& fields, const std::optional<Entry>& drops,
                                       const std::optional<Entry>& largest);
@@ -184,6 +203,17 @@ std::optional<Expression> DefinitionReader::formula(const std::string& text, con
   }
 }
 
+void DefinitionReader::read_tolerance(const MapReader& map, const std::string& text, Row& row) {
+  if (text.empty()) return;
+  try {
+    row.tolerance = tolerance_of(text);
+    if (row.tolerance->points && !row.unit.starts_with('%'))
+      diagnostics_.error(map.origin("tolerance"), "tolerance: points are of a row with the unit '%'");
+  } catch (const UserError& error) {
+    diagnostics_.error(map.origin("tolerance"), fmt::format("tolerance: {}", error.what()));
+  }
+}
+
 std::optional<Finding> DefinitionReader::read_finding(MapReader& map, const RowFields& fields,
                                                       const std::optional<Entry>& drops,
                                                       const std::optional<Entry>& largest) {
@@ -232,8 +262,9 @@ void DefinitionReader::read_row(const Node& node) {
   if (const auto stated = map.take("stated", true)) row.stated = json_of(stated->value);
   const auto drops = map.take("drops");
   const auto largest = map.take("largest");
-  RowFields fields{.row = row, .value = {}, .holds = {}, .otherwise = {}};
+  RowFields fields{.row = row, .tolerance = {}, .value = {}, .holds = {}, .otherwise = {}};
   map.read(fields, {"id", "metric", "where"});
+  read_tolerance(map, fields.tolerance, row);
   auto finding = read_finding(map, fields, drops, largest);
   if (!finding) return;
   row.finding = std::move(*finding);

@@ -27,6 +27,10 @@ std::string how(const Finding& finding) {
   return fmt::format("largest {} of a point that does not fail", std::get<LargestFinding>(finding).axis);
 }
 
+ordered_json tolerance_json(const Row& row, bool points) {
+  return row.tolerance && row.tolerance->points == points ? ordered_json(row.tolerance->most.value()) : nullptr;
+}
+
 ordered_json json_of(const Row& row, const RowResult& result) {
   return {{"id", row.id},
           {"metric", row.metric},
@@ -34,7 +38,8 @@ ordered_json json_of(const Row& row, const RowResult& result) {
           {"stated", row.stated},
           {"simulated", result.simulated},
           {"error", number_or_null(result.error)},
-          {"tolerance", row.tolerance ? ordered_json(row.tolerance->value()) : nullptr},
+          {"tolerance", tolerance_json(row, false)},
+          {"tolerance_points", tolerance_json(row, true)},
           {"verdict", to_string(result.verdict)},
           {"kind", name_of(row.kind)},
           {"where", row.where},
@@ -96,13 +101,25 @@ std::string constants_text(const ordered_json& constants) {
   return table.to_text();
 }
 
+/// Error and tolerance of a row, in points where its tolerance is.
+std::pair<std::string, std::string> error_cells(const ordered_json& row) {
+  const ordered_json& points = row["tolerance_points"];
+  // The error of a trend is 0 or 1 and says the same as the verdict.
+  if (!row["stated"].is_number()) return {"-", "-"};
+  if (points.is_null()) return {percent(row["error"], true), percent(row["tolerance"], false)};
+  const std::string error =
+      row["simulated"].is_null()
+          ? "-"
+          : fmt::format("{:+.1f} points", row["simulated"].get<double>() - row["stated"].get<double>());
+  return {error, fmt::format("{:g} points", points.get<double>())};
+}
+
 std::string rows_text(const ordered_json& rows) {
   report::Table table({"id", "metric", "unit", "stated", "simulated", "error", "tolerance", "verdict"});
   for (const ordered_json& row : rows) {
-    // The error of a trend is 0 or 1 and says the same as the verdict.
-    const bool number = row["stated"].is_number();
-    table.add_row({row["id"], row["metric"], row["unit"], cell(row["stated"]), cell(row["simulated"]),
-                   number ? percent(row["error"], true) : "-", percent(row["tolerance"], false), row["verdict"]});
+    const auto [error, tolerance] = error_cells(row);
+    table.add_row({row["id"], row["metric"], row["unit"], cell(row["stated"]), cell(row["simulated"]), error, tolerance,
+                   row["verdict"]});
   }
   return table.to_text();
 }
@@ -172,6 +189,7 @@ std::vector<std::pair<std::string, std::string>> pictures_of(const Definition& d
     report::LinePlot plot{.title = curve.title,
                           .x_title = curve.x_title.empty() ? curve.axis : curve.x_title,
                           .y_title = curve.y_title.empty() ? curve.metric : curve.y_title,
+                          .y_log = curve.y_scale == Scale::log,
                           .lines = {}};
     for (const CurveLine& line : evaluation.curves[i]) {
       report::PlotLine drawn{.name = line.name, .points = {}};

@@ -113,6 +113,13 @@ class Evaluator {
     return value;
   }
 
+  static bool is_within(const Tolerance& tolerance, double stated, double simulated) {
+    const double difference = std::abs(simulated - stated);
+    const double error = tolerance.points || stated == 0 ? difference : difference / std::abs(stated);
+    // A part in 10^9 for the rounding of doubles.
+    return error <= tolerance.most.value() + 1e-9;
+  }
+
   RowResult result_of(const Row& row) {
     RowResult result;
     try {
@@ -130,8 +137,7 @@ class Evaluator {
       const double simulated = result.simulated.get<double>();
       result.error = stated == 0 ? std::abs(simulated) : simulated / stated - 1;
       if (row.tolerance)
-        // A part in 10^9 for the rounding of doubles.
-        result.verdict = std::abs(*result.error) <= row.tolerance->value() + 1e-9 ? Verdict::within : Verdict::outside;
+        result.verdict = is_within(*row.tolerance, stated, simulated) ? Verdict::within : Verdict::outside;
     } else {
       // The order of the series does not count.
       const bool same = nlohmann::json(result.simulated) == nlohmann::json(row.stated);

@@ -59,6 +59,24 @@ class Reproduce(unittest.TestCase):
         self.assertIn("two: kept", kept.stderr)
         self.assertEqual(kept.stdout, (self.out / "a/reproduction.csv").read_text())
 
+    def test_reproduce_runs_only_the_points_of_some_rows(self):
+        tiny = SOURCE / "tests/reproduction/papers/tiny.reproduction.yaml"
+        whole = csdsim("reproduce", tiny, "--out", self.out / "whole", "--format", "json")
+        run = csdsim("reproduce", tiny, "--rows", "tiny.cache,tiny.dsp", "--rows", "tiny.dsp", "--out", self.out / "part",
+                     "--format", "json")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        part, whole = json.loads(run.stdout), json.loads(whole.stdout)
+        self.assertEqual(part["rows"], [row for row in whole["rows"] if row["id"] in ("tiny.cache", "tiny.dsp")])
+        self.assertEqual(list(part["points"]), ["one", "sizes"])
+        self.assertEqual(part["constants"], whole["constants"])
+        self.assertEqual((part["curves"], part["inconsistencies"]), ([], []))
+        self.assertEqual([path.name for path in (self.out / "part/points").iterdir()], ["one"])
+        self.assertFalse(list((self.out / "part").glob("*.svg")))
+        wrong = csdsim("reproduce", tiny, "--rows", "tiny.chache,tiny.gain", "--out", self.out / "wrong")
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("--rows tiny.chache: error: tiny has no such row (did you mean tiny.cache?)", wrong.stderr)
+        self.assertFalse((self.out / "wrong").exists())
+
     def test_reproduce_names_mistakes(self):
         paper = (SOURCE / "tests/reproduction/papers/tiny.reproduction.yaml").read_text()
         shutil.copy(SOURCE / "tests/reproduction/papers/tiny.yaml", self.out)

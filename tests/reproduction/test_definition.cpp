@@ -11,6 +11,7 @@
 #include "report/files.h"
 #include "reproduction/definition.h"
 #include "reproduction/papers.h"
+#include "reproduction/selection.h"
 
 using namespace csdsim;
 using namespace csdsim::reproduction;
@@ -69,9 +70,57 @@ TEST_CASE("a definition in a file") {
   const Row& row = d.rows.front();
   CHECK(row.id == "tiny.gain");
   CHECK(row.stated == 2);
-  CHECK(*row.tolerance == Ratio::of(1, 2));
+  CHECK(row.tolerance->most == Ratio::of(1, 2));
+  CHECK_FALSE(row.tolerance->points);
   CHECK(row.kind == RowKind::ratio);
   CHECK(std::get<ValueFinding>(row.finding).value.text() == "two.tokens_per_s / one.tokens_per_s");
+}
+
+TEST_CASE("rows are selected with the points, constants, curves and contradictions that they need") {
+  const auto names = [](const auto& list, auto member) {
+    std::vector<std::string> all;
+    for (const auto& each : list) all.push_back(each.*member);
+    return all;
+  };
+  Definition all = open_paper((kTests / "papers/tiny.reproduction.yaml").string()).definition;
+  all.constants.push_back(
+      {.path = "of.a.point", .point = "two", .unit = {}, .meaning = {}, .fitted_on = {}, .origin = {}});
+  const auto points_for = [&](const std::string& id) {
+    return names(only_rows(all, {id}).points, &PointDefinition::name);
+  };
+  CHECK(points_for("tiny.gain") == std::vector<std::string>{"one", "two"});
+  CHECK(points_for("tiny.cache") == std::vector<std::string>{"sizes"});
+  CHECK(points_for("tiny.same") == std::vector<std::string>{"two", "again"});
+  CHECK(points_for("tiny.fits") == std::vector<std::string>{"one", "two", "too_large"});
+  CHECK(points_for("tiny.drops") == std::vector<std::string>{"one", "two", "too_large"});
+
+  const Definition gain = only_rows(all, {"tiny.gain"});
+  CHECK(gain.curves.size() == 1);
+  CHECK(gain.constants.size() == 2);
+  CHECK(gain.inconsistencies.size() == 1);
+  CHECK(gain.absent.empty());
+  const Definition two = only_rows(all, {"tiny.dsp", "tiny.cache", "tiny.dsp"});
+  CHECK(names(two.rows, &Row::id) == std::vector<std::string>{"tiny.cache", "tiny.dsp"});
+  CHECK(two.curves.empty());
+  CHECK(names(two.constants, &Constant::path) == std::vector<std::string>{"platform.device.flash.read_latency"});
+  CHECK(two.inconsistencies.empty());
+}
+
+TEST_CASE("ids that are no rows are named all at once") {
+  const Definition tiny = open_paper((kTests / "papers/tiny.reproduction.yaml").string()).definition;
+  const auto mistakes = [&](const std::vector<std::string>& ids) -> std::vector<std::string> {
+    try {
+      only_rows(tiny, ids);
+    } catch (const config::ConfigError& error) {
+      return error.messages();
+    }
+    return {};
+  };
+  CHECK(mistakes({"tiny.gain", "tiny.gian", "tiny.accuracy"}) ==
+        std::vector<std::string>{"--rows tiny.gian: error: tiny has no such row (did you mean tiny.gain?)",
+                                 "--rows tiny.accuracy: error: this result has no row: needs a model with weights"});
+  REQUIRE(mistakes({"nothing"}).size() == 1);
+  CHECK_THAT(mistakes({"nothing"}).front(), Catch::Contains("; exists: tiny.gain, tiny.cache, "));
 }
 
 TEST_CASE("papers of the program can be read, and an unknown one lists them") {

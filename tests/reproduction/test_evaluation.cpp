@@ -61,6 +61,43 @@ TEST_CASE("a number is compared with its tolerance, both ends included") {
   CHECK(result_of("stated: 10, value: d.tokens_per_s / 0", outcomes).verdict == Verdict::failed);
 }
 
+TEST_CASE("a tolerance in points is of the difference") {
+  const Outcomes outcomes = four(10, 52, 48, outcome(8, 53));
+  const auto verdict = [&](const std::string& point) {
+    return result_of("stated: 50, unit: '%', tolerance: 2 points, value: " + point + ".tokens_per_s", outcomes).verdict;
+  };
+  CHECK(verdict("b") == Verdict::within);
+  CHECK(verdict("c") == Verdict::within);
+  CHECK(verdict("d") == Verdict::outside);
+  const Definition definition = with_row("stated: 50, unit: '%', tolerance: 2 points, value: d.tokens_per_s");
+  const ordered_json document = document_of(definition, evaluate(definition, ordered_json::object(), outcomes),
+                                            outcomes, ordered_json::object(), ordered_json::object());
+  const ordered_json& row = document["rows"][0];
+  CHECK(row["error"].get<double>() == Approx(0.06));
+  CHECK(row["tolerance"].is_null());
+  CHECK(row["tolerance_points"] == 2);
+  CHECK_THAT(text_of(document), Contains("+3.0 points") && Contains("2 points"));
+}
+
+TEST_CASE("a logarithmic axis ends at ticks around the values") {
+  const auto picture = [](double low, const std::string& scale) {
+    Definition definition = with_row("stated: 1, value: a.tokens_per_s");
+    definition.curves.front().y_scale = scale == "log" ? Scale::log : Scale::linear;
+    definition.curves.front().series.front().relative_to = "";
+    const Outcomes outcomes = four(low, 6, 13, outcome(8, 1));
+    return pictures_of(definition, evaluate(definition, ordered_json::object(), outcomes)).front().second;
+  };
+  const auto has_tick = [](const std::string& svg, const std::string& tick) {
+    return svg.find("text-anchor='end'>" + tick + "</text>") != std::string::npos;
+  };
+  const std::string log = picture(0.3, "log");
+  for (const char* const tick : {"0.2", "0.5", "1", "2", "5", "10", "20"}) CHECK(has_tick(log, tick));
+  CHECK_FALSE(has_tick(log, "0.1"));
+  CHECK_FALSE(has_tick(log, "50"));
+  CHECK(has_tick(picture(0.3, "linear"), "0"));
+  CHECK_FALSE(has_tick(picture(0, "log"), "0"));
+}
+
 TEST_CASE("a formula reaches metrics, statistics and truth values") {
   const Outcomes outcomes = four(10, 11, 12, outcome(8, 9));
   CHECK(result_of("stated: 7, value: a.stats.drives.0.reads + a.stats.fits", outcomes).simulated == 8);

@@ -1,0 +1,79 @@
+#include "reproduction/selection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/config/diagnostics.h"
+#include "base/text.h"
+
+namespace csdsim::reproduction {
+namespace {
+
+using Names = std::set<std::string>;
+
+void add_points(const std::vector<PointSeries>& series, Names& names) {
+  for (const PointSeries& each : series) {
+    names.insert(each.points.begin(), each.points.end());
+    if (!each.relative_to.empty()) names.insert(each.relative_to);
+  }
+}
+
+void add_points(const Expression& expression, Names& names) {
+  for (const MetricName& name : expression.names()) names.insert(name.point);
+}
+
+void add_points(const Finding& finding, Names& names) {
+  if (const auto* const value = std::get_if<ValueFinding>(&finding)) add_points(value->value, names);
+  if (const auto* const holds = std::get_if<HoldsFinding>(&finding)) add_points(holds->condition, names);
+  if (const auto* const drops = std::get_if<DropsFinding>(&finding)) add_points(drops->series, names);
+  if (const auto* const largest = std::get_if<LargestFinding>(&finding))
+    names.insert(largest->points.begin(), largest->points.end());
+}
+
+bool has_curve(const Names& points, const Curve& curve) {
+  Names needed;
+  add_points(curve.series, needed);
+  return std::includes(points.begin(), points.end(), needed.begin(), needed.end());
+}
+
+void check_ids(const Definition& definition, const std::vector<std::string>& ids) {
+  std::vector<std::string> known;
+  for (const Row& row : definition.rows) known.push_back(row.id);
+  config::Diagnostics diagnostics;
+  for (const std::string& id : ids) {
+    const config::Origin origin{config::Layer::override, "--rows " + printable(id), 0, 0, ""};
+    if (std::find(known.begin(), known.end(), id) != known.end()) continue;
+    const auto absent = std::find_if(definition.absent.begin(), definition.absent.end(),
+                                     [&](const AbsentRow& each) { return each.id == id; });
+    if (absent != definition.absent.end()) {
+      diagnostics.error(origin, fmt::format("this result has no row: {}", absent->why));
+      continue;
+    }
+    const std::string hint = did_you_mean(id, known);
+    diagnostics.error(
+        origin, fmt::format("{} has no such row{}", definition.name, hint.empty() ? "; exists: " + join(known) : hint));
+  }
+  diagnostics.throw_if_any();
+}
+
+}  // namespace
+
+Definition only_rows(Definition d, const std::vector<std::string>& ids) {
+  check_ids(d, ids);
+  const Names wanted(ids.begin(), ids.end());
+  std::erase_if(d.rows, [&](const Row& row) { return !wanted.contains(row.id); });
+  Names points;
+  for (const Row& row : d.rows) add_points(row.finding, points);
+  std::erase_if(d.points, [&](const PointDefinition& point) { return !points.contains(point.name); });
+  std::erase_if(d.constants, [&](const Constant& c) { return !c.point.empty() && !points.contains(c.point); });
+  std::erase_if(d.curves, [&](const Curve& curve) { return !has_curve(points, curve); });
+  for (Inconsistency& each : d.inconsistencies)
+    std::erase_if(each.rows, [&](const std::string& id) { return !wanted.contains(id); });
+  std::erase_if(d.inconsistencies, [](const Inconsistency& each) { return each.rows.empty(); });
+  d.absent.clear();
+  return d;
+}
+
+}  // namespace csdsim::reproduction
