@@ -171,8 +171,13 @@ bool choose_parameters(Checker& c, const GenerationWorkload& work) {
       .gpu_memory = gpu.memory,
       .host_memory = host.memory,
       .files = s.platform.device.usable_capacity() * s.platform.device.count};
+  host::BatchLengths lengths = work.lengths();
+  if (work.prompts) {
+    // How long the prompts are is known after they are tokenized; until then, only the output counts.
+    lengths.prompt_tokens.assign(work.batch, 1);
+  }
   try {
-    s.system->choose(s.model.shape(), work.lengths(), rates);
+    s.system->choose(s.model.shape(), lengths, rates);
     return true;
   } catch (const UserError& e) {
     c.error_at("system.kind", fmt::format("system: {}", e.what()));
