@@ -1,0 +1,100 @@
+"""The errors of InstInfer do not grow. Usage: test_instinfer.py CSDSIM SOURCE_DIR [--renew] [--set a.b=v]
+
+Runs the rows of csdsim reproduce instinfer whose points take about three minutes of processor time together, and
+compares their errors with those in instinfer_errors.json. That file has every result of the paper: {"error": E,
+"verdict": V} for a row that runs here, and the reason for one that does not. An error is simulated - stated in
+percentage points for a row in percent, and 100 * (simulated / stated - 1) for any other number; it is null for a
+trend.
+
+--renew writes the errors of today in place of those of the file; read the difference before you commit it. To add a
+row, write it with {"error": 0, "verdict": "within"} and renew. --set changes a constant, to see the test fail.
+"""
+import argparse
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+parser = argparse.ArgumentParser()
+parser.add_argument("csdsim", type=pathlib.Path)
+parser.add_argument("source", type=pathlib.Path)
+parser.add_argument("--renew", action="store_true")
+parser.add_argument("--set", action="append", default=[])
+ARGUMENTS, sys.argv[1:] = parser.parse_known_args()
+CSDSIM, SOURCE = ARGUMENTS.csdsim.resolve(), ARGUMENTS.source.resolve()
+SETS = [word for value in ARGUMENTS.set for word in ("--set", value)]
+
+ERRORS = pathlib.Path(__file__).resolve().with_name("instinfer_errors.json")
+GROWTH = 0.5  # percentage points
+
+
+def error_of(row):
+    """The error of a row of reproduction.json, as in the docstring of this file; None for a trend."""
+    if isinstance(row["stated"], bool) or not isinstance(row["stated"], (int, float)):
+        return None
+    if row["simulated"] is None:
+        return float("inf")
+    if row["unit"].startswith("%"):
+        return row["simulated"] - row["stated"]
+    return 100 * row["error"]
+
+
+def reproduce(ids):
+    """The document of these rows."""
+    with tempfile.TemporaryDirectory() as out:
+        run = subprocess.run([CSDSIM, "reproduce", "instinfer", "-j", "2", "--quiet", "--format", "json", "--rows",
+                              ",".join(ids), "--out", out, *SETS], capture_output=True, text=True, timeout=1500)
+        if run.returncode != 0:
+            raise AssertionError(run.stderr)
+        return json.loads(run.stdout)
+
+
+def renew(known):
+    document = reproduce([id for id, was in known.items() if isinstance(was, dict)])
+    for row in document["rows"]:
+        error = error_of(row)
+        known[row["id"]] = {"error": None if error is None else round(error, 4), "verdict": row["verdict"]}
+    lines = [f"  {json.dumps(id)}: {json.dumps(was)}" for id, was in known.items()]
+    ERRORS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+class InstInfer(unittest.TestCase):
+    known = json.loads(ERRORS.read_text())
+
+    def test_the_definition_has_every_result_of_the_paper(self):
+        definition = (SOURCE / "scenarios/papers/instinfer.reproduction.yaml").read_text()
+        ids = re.findall(r"\bid: ([a-z0-9_.]+)", definition)
+        self.assertEqual(sorted(ids), sorted(self.known))
+
+    def test_no_error_grows(self):
+        run_here = {id: was for id, was in self.known.items() if isinstance(was, dict)}
+        document = reproduce(run_here)
+        rows = {row["id"]: row for row in document["rows"]}
+        self.assertEqual(sorted(rows), sorted(run_here))
+        for id, was in run_here.items():
+            row, error = rows[id], error_of(rows[id])
+            with self.subTest(row=id, stated=row["stated"], simulated=row["simulated"]):
+                if was["verdict"] in ("within", "as stated"):
+                    self.assertEqual(row["verdict"], was["verdict"])
+                self.assertEqual(error is None, was["error"] is None)
+                if error is not None:
+                    self.assertLessEqual(abs(error), abs(was["error"]) + GROWTH, "percentage points")
+
+    def test_constants_are_stated_with_value_and_origin(self):
+        # This row needs no simulation. The constants of the scenario itself are those of every row.
+        document = reproduce(["inst.util_lut"])
+        paths = [constant["path"] for constant in document["constants"]]
+        self.assertIn("platform.host.io_overhead", paths)
+        for constant in document["constants"]:
+            self.assertEqual(set(constant), {"path", "value", "unit", "meaning", "fitted_on", "group"})
+            self.assertTrue(all(constant[key] not in ("", None) for key in ("value", "meaning", "fitted_on")), constant)
+
+
+if __name__ == "__main__":
+    if ARGUMENTS.renew:
+        renew(InstInfer.known)
+    else:
+        unittest.main()
