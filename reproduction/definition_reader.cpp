@@ -91,7 +91,8 @@ void describe(ParamVisitor& v, RowFields& f) {
   v.param("metric", f.row.metric, "What it is, in words.", assumed("none"));
   v.param("unit", f.row.unit, "Its unit.", assumed("a pure number, or a text"));
   v.param("where", f.row.where, "Section or figure of the paper.", assumed("none"));
-  v.param("kind", f.row.kind, "How it is judged.", assumed("most are quantities"));
+  v.param("kind", f.row.kind, "What kind of result it is: absolute, ratio, share or trend.",
+          assumed("most are quantities"));
   v.param("tolerance", f.tolerance, "Largest error at which simulated and stated agree, '5 %' or '2 points'.",
           assumed("not judged"));
   v.param("note", f.row.note, "What a reader has to know.", assumed("none"));

@@ -201,7 +201,10 @@ void check_residents(Checker& c, const GenerationWorkload& work) {
                           fitting_batch(s, work, home, capacity)));
   };
   check(host::Home::gpu, s.platform.gpu.memory, "platform.gpu.memory");
-  check(host::Home::drive_blocks, s.platform.device.usable_capacity() * s.platform.device.count,
+  // The layers are on the drives in turn: the first drive has most of them.
+  const std::uint32_t drives = s.platform.device.count;
+  const std::uint64_t most_layers = (s.model.layers + drives - 1) / drives;
+  check(host::Home::drive_blocks, {s.platform.device.usable_capacity().value / most_layers * s.model.layers},
         "platform.device.flash.blocks_per_plane");
   check(host::Home::host, s.platform.host.memory, "platform.host.memory");
 }
@@ -236,6 +239,22 @@ void check_sampling(Checker& c, const GenerationWorkload& work, bool has_model) 
             fmt::format("simulation.sampling.steps: {} of {} decode steps", *sampling->steps, work.output_tokens));
 }
 
+/// A run has one platform: drives with a KV namespace, or drives with files.
+void check_comparison(Checker& c, const GenerationWorkload& work) {
+  const Scenario& s = c.scenario();
+  const auto files_of = [&](const host::OffloadSystem& system) {
+    return system.needs(s.model.shape(), work.lengths()).files.has_value();
+  };
+  for (const std::string& other : s.simulation.compare) {
+    if (other == scenario::kHostComparison || other == s.system.kind()) continue;
+    c.require(
+        !files_of(*s.system) && !files_of(*s.system.kinds().make(other)), {"simulation.compare", "system.kind"},
+        fmt::format("simulation.compare: {} and {} need different drives, because one keeps data in files: run them "
+                    "one after another",
+                    s.system.kind(), other));
+  }
+}
+
 void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model) {
   Scenario& s = c.scenario();
   SimulationConfig& simulation = s.simulation;
@@ -265,6 +284,7 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
   c.require(simulation.compare.empty() || simulation.data == DataMode::carried,
             {"simulation.compare", "simulation.data"},
             "simulation.compare: only runs that carry data make tokens to compare: simulation.data: carried");
+  check_comparison(c, work);
   check_sampling(c, work, has_model);
 }
 
@@ -279,6 +299,10 @@ void check_files(Checker& c, host::FilePath path) {
                         format_quantity(s.platform.device.nvme.block_size)));
   const host::FileConfig& file = s.platform.host.file;
   if (swap) return;
+  c.require(file.page_cache.value_or(Bytes{}) <= s.platform.host.memory,
+            {"platform.host.file.page_cache", "platform.host.memory"},
+            fmt::format("platform.host.file.page_cache: {} in a host memory of {}",
+                        format_quantity(file.page_cache.value_or(Bytes{})), format_quantity(s.platform.host.memory)));
   const Bytes row = s.model.shape().kv_bytes_per_token_and_head();
   c.require(file.access == host::FileAccess::cached || row.value % s.platform.device.nvme.block_size.value == 0,
             {"platform.host.file.access", "system.kind"},
@@ -299,6 +323,8 @@ void check_background(Checker& c, const BackgroundWorkload& background) {
   const Scenario& s = c.scenario();
   const csd_model::DeviceConfig& device = s.platform.device;
   constexpr std::string_view kHere = "workload.background";
+  if (c.scenario().workload->file_path(s))
+    c.error_at(kHere, fmt::format("workload.background: {} has files on the same blocks", s.system.kind()));
   c.require(background.request_size.value % device.nvme.block_size.value == 0,
             {"workload.background.request_size", "platform.device.nvme.block_size"},
             fmt::format("workload.background.request_size: {} is not a multiple of the logical block of {}",

@@ -90,7 +90,6 @@ GenerationOutcome GenerationProgram::outcome() {
 /// tests/integration/test_sampled_runs.cpp, rounded up.
 void GenerationProgram::add_placement_error(host::SamplingError& error, double prefill_pages,
                                             double decode_pages) const {
-  if (!format_.in_drives) return;
   constexpr double kPrefillPages = 5, kDecodePages = 3;
   const double planes = double(setup_.platform.drive.geometry.planes()) * platform_.drives() * plan_.model_layers();
   const host::SampledGroup& first = plan_.groups().front();

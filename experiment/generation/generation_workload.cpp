@@ -17,11 +17,10 @@ void GenerationWorkload::describe(ParamVisitor& v) {
           assumed("no cut"));
   v.optional("prompts", prompts, "none", "File with one prompt per line; replaces batch and input_tokens.",
              assumed("lengths are enough for timing"));
-  v.optional(
-      "mini_batches", mini_batches, "auto", {1, 1024},
-      "Parts of the batch that take turns, at most one per sequence; auto: 2 if the system keeps two resources busy "
-      "in turn, otherwise 1.",
-      assumed("the least that overlaps; InstInfer states no micro-batch size"));
+  v.optional("mini_batches", mini_batches, "auto", {1, 1024},
+             "Parts of the batch that take turns, at most one per sequence; auto: what the system's search has chosen, "
+             "2 if the system keeps two resources busy in turn, otherwise 1.",
+             assumed("the least that overlaps; InstInfer states no micro-batch size"));
   v.optional_section("background", background, "none", "Block commands on the same drive during the generation.",
                      assumed("none: the drive serves the KV cache alone"));
 }

@@ -165,11 +165,12 @@ void FileBackend::fetch(const ActivePtr& a) {
 
 void FileBackend::fetched(const ActivePtr& a) {
   Cache::Entry& entry = *cache_.find(key_of(*a));
-  entry.pinned = false;
   entry.value.valid = true;
   if (data_ != nullptr) std::copy_n(a->buffer.bytes, entry.size.value, entry.value.bytes.begin());
   commands_.release(a->buffer);
+  // The chunk stays pinned until all have used it: a use that takes no time may start an I/O that makes room.
   for (const ActivePtr& each : std::exchange(entry.value.waiting, {})) use(each);
+  if (!entry.value.queued) entry.pinned = false;
 }
 
 /// The chunk is in the cache: the bytes are copied now, the thread is busy with it from now on.
@@ -198,7 +199,7 @@ void FileBackend::changed(const ActivePtr& a) {
 }
 
 /// Changed chunks are written first, and leave when they are: until then the cache holds more than its capacity.
-void FileBackend::make_room(ChunkKey keep) {
+void FileBackend::make_room(std::optional<ChunkKey> keep) {
   while (const std::optional<ChunkKey> key = cache_.excess(keep, leaving_)) {
     Cache::Entry& entry = *cache_.find(*key);
     if (!entry.value.dirty) {
@@ -251,7 +252,7 @@ void FileBackend::written_back(ChunkKey key, const DriveCommands::Buffer& buffer
     cache_.erase(key);
   else if (entry.value.dirty && !params_.write_back_on_eviction)
     queue_write_back(key, entry);  // changed while it was written
-  make_room({});
+  make_room(std::nullopt);
   start_write_backs();
   resume_throttled();
   if (unwritten_ == Bytes{} && when_written_back_) std::exchange(when_written_back_, nullptr)();

@@ -41,7 +41,7 @@ class FileBackend final : public OperationBackend {
  public:
   struct Totals {
     std::uint64_t ios = 0;
-    std::uint64_t cache_hits = 0;  ///< I/Os whose chunk was in the page cache
+    std::uint64_t cache_hits = 0;  ///< I/Os whose chunk was in the page cache, or on its way there
     Bytes wanted;                  ///< requested by operations
     Bytes transferred;             ///< whole blocks, to and from drives
     Bytes written_back;            ///< of them, in the background
@@ -116,7 +116,7 @@ class FileBackend final : public OperationBackend {
   void fetched(const ActivePtr& a);
   void use(const ActivePtr& a);
   void changed(const ActivePtr& a);
-  void make_room(ChunkKey keep);
+  void make_room(std::optional<ChunkKey> keep);
   void queue_write_back(ChunkKey key, Cache::Entry& entry);
   void start_write_backs();
   void written_back(ChunkKey key, const DriveCommands::Buffer& buffer);

@@ -278,3 +278,20 @@ TEST_CASE("cached: the smallest caches and dirty limits do not stop") {
           CHECK_NOTHROW(rig.settle());
         }
 }
+
+TEST_CASE(
+    "cached: threads that wait for the same chunk get it, though there is no room for it and copies take no time") {
+  host::FileIoParams swap = cached(0, 3);
+  swap.copy_bandwidth = {};
+  swap.write_back_on_eviction = true;
+  FileRig rig(swap);
+  fill_drive(rig);
+  const Bytes quarter{kChunk.value / 4};
+  std::vector<FileRange> ranges;
+  for (std::uint64_t i = 0; i < 12; ++i)
+    ranges.push_back({quarter * i, quarter});  // four ranges for each of three chunks
+  run(rig, OpKind::read_file, ranges);
+  REQUIRE(rig.data.ranges.size() == ranges.size());
+  for (std::uint64_t i = 0; i < ranges.size(); ++i)
+    CHECK(rig.data.ranges[i] == std::vector<std::byte>(quarter.value, std::byte(i / 4)));
+}

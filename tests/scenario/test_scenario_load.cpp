@@ -119,7 +119,12 @@ TEST_CASE("the effective configuration reads back to the same scenario") {
     CHECK(all(second.scenario) == all(first));
     CHECK(effective_config(second.scenario).dump() == effective_config(first).dump());
   }
-  for (const char* text : {kContract, kDeepFlash}) {
+  constexpr const char* kSearched = R"(csdsim: 1
+model: {preset: opt-1.3b}
+system: {kind: flexgen-ssd}
+workload: {kind: generation, batch: 2, input_tokens: 128, output_tokens: 8}
+)";
+  for (const char* text : {kContract, kDeepFlash, kSearched}) {
     const Scenario first = load(text).scenario;
     CHECK(all(load(effective_config(first).dump()).scenario) == all(first));
   }

@@ -4,7 +4,7 @@ namespace csdsim::host {
 
 namespace {
 
-// Share of memory from which on a writer waits for the kernel's own write-back. Source: Linux, vm.dirty_ratio.
+// Share of memory that may be on its way to swap before a thread that needs memory waits. Source: assumed.
 constexpr Ratio kSwapInFlight = Ratio::of(1, 1000);
 
 }  // namespace
@@ -38,7 +38,9 @@ void describe(ParamVisitor& v, FileConfig& c) {
           "logical block.",
           assumed("largest read-ahead of Linux by default"));
   v.param("io_overhead", c.io_overhead, {SimTime{}, SimTime::milliseconds(100)},
-          "Time that a thread spends per I/O on system call or page fault, file system and block layer.",
+          "Time that a thread spends per I/O on system call or page fault, file system and block layer; with access: "
+          "cached "
+          "only for a chunk that is read from the drive.",
           assumed("order of a direct read of a cached inode on Linux"));
   v.param("threads", c.threads, {1, 1024},
           "Threads of the host that do I/O; also the largest number of I/Os in flight.",

@@ -66,7 +66,7 @@ class PageCache {
 
   /// The least recently used chunk that has to leave, as long as the cache holds more than its capacity when `leaving`
   /// bytes have left; nothing if it does not, or if all others are pinned. `keep` does not leave.
-  std::optional<ChunkKey> excess(ChunkKey keep, Bytes leaving) const {
+  std::optional<ChunkKey> excess(std::optional<ChunkKey> keep, Bytes leaving) const {
     if (used_ - leaving <= capacity_) return std::nullopt;
     for (const ChunkKey& key : order_)
       if (key != keep && !entries_.at(key).pinned) return key;

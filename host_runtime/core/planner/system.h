@@ -76,8 +76,8 @@ class OffloadSystem {
   virtual void describe(ParamVisitor& v) = 0;
   /// Records the problems of the parameters, and of the platform for this system, each at its path.
   virtual void check(config::Problems& problems, const SystemContext& context) const = 0;
-  /// Chooses what the parameters leave to a search. Called once, after check(); the effective configuration shows the
-  /// result. Throws UserError if nothing fits.
+  /// Chooses what the parameters leave to a search. Called once, after check(); remarks() tell the result.
+  /// Throws UserError if nothing fits.
   virtual void choose(const ModelShape&, const BatchLengths&, const PlatformRates&) {}
   /// Parameters that have no effect because of other parameters; the effective configuration omits them.
   virtual std::vector<std::string> unused_parameters() const { return {}; }

@@ -21,7 +21,7 @@ class DeepSpeedHost final : public DenseSystem<DeepSpeedHost> {
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
   std::vector<std::string> unused_parameters() const override { return unused_weight_parameters(weights); }
-  /// One: each mini-batch would copy all weights again.
+  /// One: copies of weights, K and V overlap with computation anyway.
   std::uint32_t usual_mini_batches() const override { return 1; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;

@@ -16,7 +16,9 @@ constexpr Ratio kPlannedShare = Ratio::of(4, 5);
 }  // namespace
 
 void FlexGenSsd::describe(ParamVisitor& v) {
-  v.param("policy", policy, "Where the shares of weights, K and V come from.", paper("FlexGen 4.3"));
+  v.param("policy", policy,
+          "Where the shares of weights, K and V come from. The search counts prompts from a file as one token.",
+          paper("FlexGen 4.3"));
   v.param("kv_on_gpu", kv_on_gpu, {Ratio{0, 1}, Ratio{1, 1}},
           "Share of K and V in GPU memory, rounded to whole KV heads.", paper("InstInfer III-A: on the SSD"));
   v.param("kv_on_host", kv_on_host, {Ratio{0, 1}, Ratio{1, 1}},
@@ -44,6 +46,14 @@ void FlexGenSsd::check(config::Problems& problems, const SystemContext&) const {
                    fmt::format("system.kv_on_gpu: {} on the GPU and {} on the host are more than all of K and V",
                                format_quantity(kv_on_gpu), format_quantity(kv_on_host)));
   check_weights(problems, weights);
+}
+
+std::vector<std::string> FlexGenSsd::unused_parameters() const {
+  std::vector<std::string> unused = unused_weight_parameters(weights);
+  // remarks() tell what the search has chosen.
+  if (policy == PolicySource::searched)
+    for (const char* const of_policy : {"kv_on_gpu", "kv_on_host", "weights_on_host"}) unused.emplace_back(of_policy);
+  return unused;
 }
 
 void FlexGenSsd::choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates) {

@@ -8,9 +8,9 @@ namespace csdsim::host {
 /// Where the percentages come from.
 enum class PolicySource : std::uint8_t { searched, given };
 
-/// FlexGen (arXiv 2303.06865): weights, K and V are divided between GPU, host and files. A block of mini-batches goes
-/// through a layer before the next layer's weights are used. Loads of weights, loads of K and V, computation and stores
-/// overlap.
+/// FlexGen (arXiv 2303.06865): weights are divided between GPU and host, K and V between GPU, host and files. A block
+/// of mini-batches goes through a layer before the next layer's weights are used. Loads of weights, loads of K and V,
+/// computation and stores overlap.
 class FlexGenSsd final : public DenseSystem<FlexGenSsd> {
  public:
   static constexpr std::string_view kKind = "flexgen-ssd";
@@ -27,7 +27,7 @@ class FlexGenSsd final : public DenseSystem<FlexGenSsd> {
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
   void choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates) override;
-  std::vector<std::string> unused_parameters() const override { return unused_weight_parameters(weights); }
+  std::vector<std::string> unused_parameters() const override;
   /// What the search has chosen. Otherwise one: a mini-batch's copies overlap with computation anyway.
   std::uint32_t usual_mini_batches() const override { return gpu_batches_; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
