@@ -75,6 +75,11 @@ struct LargestFinding {
   std::vector<std::string> points;
 };
 using Finding = std::variant<ValueFinding, HoldsFinding, DropsFinding, LargestFinding>;
+/// Whether the result is a number, which may have a tolerance.
+bool computes_number(const Finding& finding);
+/// The points that the result needs.
+std::vector<std::string> points_of(const Finding& finding);
+std::vector<std::string> points_of(const std::vector<PointSeries>& series);
 
 enum class RowKind : std::uint8_t { absolute, ratio, share, trend };
 

@@ -24,14 +24,14 @@ class DefinitionCheck {
     std::set<std::string> seen;
     for (const Row& row : d_.rows) {
       if (!row.id.empty() && !seen.insert(row.id).second) error(row.origin, fmt::format("a second row '{}'", row.id));
-      std::visit([&](const auto& finding) { check_finding(finding, row.origin); }, row.finding);
+      for (const std::string& point : points_of(row.finding)) use(point, row.origin);
     }
     for (const Constant& constant : d_.constants)
       if (!constant.point.empty()) use(constant.point, constant.origin);
     std::set<std::string> files;
     for (const Curve& curve : d_.curves) {
       if (!files.insert(curve.file).second) error(curve.origin, fmt::format("a second curve '{}'", curve.file));
-      check_series(curve.series, curve.origin);
+      for (const std::string& point : points_of(curve.series)) use(point, curve.origin);
     }
     // A row that could not be read would be missed here a second time.
     if (complete_) check_uses();
@@ -46,21 +46,6 @@ class DefinitionCheck {
     for (const PointDefinition& point : d_.points)
       if (!used_.contains(point.name))
         error(point.origin, fmt::format("point {} is used by no row and no curve", point.name));
-  }
-  void check_finding(const ValueFinding& finding, const Origin& origin) { use(finding.value, origin); }
-  void check_finding(const HoldsFinding& finding, const Origin& origin) { use(finding.condition, origin); }
-  void check_finding(const DropsFinding& finding, const Origin& origin) { check_series(finding.series, origin); }
-  void check_finding(const LargestFinding& finding, const Origin& origin) {
-    for (const std::string& point : finding.points) use(point, origin);
-  }
-  void check_series(const std::vector<PointSeries>& series, const Origin& origin) {
-    for (const PointSeries& each : series) {
-      for (const std::string& point : each.points) use(point, origin);
-      if (!each.relative_to.empty()) use(each.relative_to, origin);
-    }
-  }
-  void use(const Expression& expression, const Origin& origin) {
-    for (const MetricName& name : expression.names()) use(name.point, origin);
   }
   void use(const std::string& point, const Origin& origin) {
     used_.insert(point);
@@ -78,6 +63,29 @@ class DefinitionCheck {
 };
 
 }  // namespace
+
+bool computes_number(const Finding& finding) {
+  return std::holds_alternative<ValueFinding>(finding) || std::holds_alternative<LargestFinding>(finding);
+}
+
+std::vector<std::string> points_of(const std::vector<PointSeries>& series) {
+  std::vector<std::string> points;
+  for (const PointSeries& each : series) {
+    points.insert(points.end(), each.points.begin(), each.points.end());
+    if (!each.relative_to.empty()) points.push_back(each.relative_to);
+  }
+  return points;
+}
+
+std::vector<std::string> points_of(const Finding& finding) {
+  if (const auto* const drops = std::get_if<DropsFinding>(&finding)) return points_of(drops->series);
+  if (const auto* const largest = std::get_if<LargestFinding>(&finding)) return largest->points;
+  const auto* const value = std::get_if<ValueFinding>(&finding);
+  const Expression& expression = value != nullptr ? value->value : std::get<HoldsFinding>(finding).condition;
+  std::vector<std::string> points;
+  for (const MetricName& name : expression.names()) points.push_back(name.point);
+  return points;
+}
 
 void check_definition(const Definition& definition, config::Diagnostics& diagnostics) {
   DefinitionCheck(definition, diagnostics).check();

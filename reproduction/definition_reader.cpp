@@ -269,8 +269,7 @@ void DefinitionReader::read_row(const Node& node) {
   auto finding = read_finding(map, fields, drops, largest);
   if (!finding) return;
   row.finding = std::move(*finding);
-  const bool number =
-      std::holds_alternative<ValueFinding>(row.finding) || std::holds_alternative<LargestFinding>(row.finding);
+  const bool number = computes_number(row.finding);
   if (number && !row.stated.is_null() && !row.stated.is_number())
     diagnostics_.error(map.origin("stated"), "stated: expected a number, because the row computes one");
   if (!number && row.tolerance)

@@ -132,7 +132,7 @@ class Evaluator {
     if (result.simulated.is_null()) {
       result.verdict = Verdict::failed;
       result.remark = "there is no number";
-    } else if (row.stated.is_number() && result.simulated.is_number()) {
+    } else if (computes_number(row.finding)) {
       const double stated = row.stated.get<double>();
       const double simulated = result.simulated.get<double>();
       result.error = stated == 0 ? std::abs(simulated) : simulated / stated - 1;

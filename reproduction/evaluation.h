@@ -28,7 +28,7 @@ struct RowResult {
   nlohmann::ordered_json simulated;  ///< of the type of Row::stated; null if there is none
   std::optional<double> error;       ///< simulated / stated - 1; trends: 0 as stated, 1 not
   Verdict verdict = Verdict::unjudged;
-  std::string remark;  ///< why there is no value, or which points are missing
+  std::string remark;  ///< why there is no value; empty if there is one
 };
 
 /// One line of a picture.

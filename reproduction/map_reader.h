@@ -44,7 +44,7 @@ class MapReader {
   void check_keys(const std::vector<std::string>& described, std::initializer_list<std::string_view> required);
 
   config::Node whole_;
-  config::Node map_;  ///< without the keys that were taken
+  config::Node map_;  ///< the map without the keys that take() has returned
   std::string what_;
   config::Diagnostics& diagnostics_;
   std::vector<std::string> taken_;

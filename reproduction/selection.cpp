@@ -13,29 +13,8 @@ namespace {
 
 using Names = std::set<std::string>;
 
-void add_points(const std::vector<PointSeries>& series, Names& names) {
-  for (const PointSeries& each : series) {
-    names.insert(each.points.begin(), each.points.end());
-    if (!each.relative_to.empty()) names.insert(each.relative_to);
-  }
-}
-
-void add_points(const Expression& expression, Names& names) {
-  for (const MetricName& name : expression.names()) names.insert(name.point);
-}
-
-void add_points(const Finding& finding, Names& names) {
-  if (const auto* const value = std::get_if<ValueFinding>(&finding)) add_points(value->value, names);
-  if (const auto* const holds = std::get_if<HoldsFinding>(&finding)) add_points(holds->condition, names);
-  if (const auto* const drops = std::get_if<DropsFinding>(&finding)) add_points(drops->series, names);
-  if (const auto* const largest = std::get_if<LargestFinding>(&finding))
-    names.insert(largest->points.begin(), largest->points.end());
-}
-
 bool has_curve(const Names& points, const Curve& curve) {
-  Names needed;
-  add_points(curve.series, needed);
-  return std::includes(points.begin(), points.end(), needed.begin(), needed.end());
+  return std::ranges::all_of(points_of(curve.series), [&](const std::string& name) { return points.contains(name); });
 }
 
 void check_ids(const Definition& definition, const std::vector<std::string>& ids) {
@@ -65,7 +44,8 @@ Definition only_rows(Definition d, const std::vector<std::string>& ids) {
   const Names wanted(ids.begin(), ids.end());
   std::erase_if(d.rows, [&](const Row& row) { return !wanted.contains(row.id); });
   Names points;
-  for (const Row& row : d.rows) add_points(row.finding, points);
+  for (const Row& row : d.rows)
+    for (std::string& name : points_of(row.finding)) points.insert(std::move(name));
   std::erase_if(d.points, [&](const PointDefinition& point) { return !points.contains(point.name); });
   std::erase_if(d.constants, [&](const Constant& c) { return !c.point.empty() && !points.contains(c.point); });
   std::erase_if(d.curves, [&](const Curve& curve) { return !has_curve(points, curve); });

@@ -114,14 +114,18 @@ void DriveCommands::report(std::uint32_t drive, const std::string& what, nvme::S
   failed_(fmt::format("drive {}: {}: {}{}", drive, what, nvme::status_name(status), hint(status)));
 }
 
+nvme::NvmeDriver::Callback DriveCommands::completion(std::uint32_t drive, const std::string& what,
+                                                     std::function<void()> done) {
+  return [this, drive, what, done = std::move(done)](const nvme::CompletionEntry& cqe, SimTime) {
+    if (!cqe.code().ok()) return report(drive, what, cqe.code());
+    done();
+  };
+}
+
 void DriveCommands::submit(std::uint32_t drive, nvme::QueueId queue, const nvme::SubmissionEntry& command,
                            Segment buffer, const std::string& what, std::function<void()> done) {
   const std::span<const Segment> segments(&buffer, buffer.length.value == 0 ? 0 : 1);
-  platform_.driver(drive).submit(
-      queue, command, segments, [this, drive, what, done = std::move(done)](const nvme::CompletionEntry& cqe, SimTime) {
-        if (!cqe.code().ok()) return report(drive, what, cqe.code());
-        done();
-      });
+  platform_.driver(drive).submit(queue, command, segments, completion(drive, what, std::move(done)));
 }
 
 void DriveCommands::submit(const std::shared_ptr<Running>& running, nvme::QueueId queue,
@@ -134,27 +138,24 @@ void DriveCommands::submit(const std::shared_ptr<Running>& running, nvme::QueueI
   });
 }
 
+void DriveCommands::submit_extent(std::uint32_t drive, std::uint8_t opcode, const Extent& extent, Segment buffer,
+                                  const std::string& what, std::function<void()> done) {
+  platform_.driver(drive).submit_block(next_queue(drive), opcode, nvme::Lba{extent.first}, extent.blocks,
+                                       std::span(&buffer, 1), completion(drive, what, std::move(done)));
+}
+
 void DriveCommands::write_in_background(std::uint32_t drive, const Extent& extent, Segment buffer,
                                         const std::string& what, std::function<void()> done) {
-  platform_.driver(drive).submit_block(
-      next_queue(drive), nvme::nvm_opcode::write, nvme::Lba{extent.first}, extent.blocks, std::span(&buffer, 1),
-      [this, drive, what, done = std::move(done)](const nvme::CompletionEntry& cqe, SimTime) {
-        if (!cqe.code().ok()) return report(drive, what, cqe.code());
-        done();
-      });
+  submit_extent(drive, nvme::nvm_opcode::write, extent, buffer, what, std::move(done));
 }
 
 void DriveCommands::submit_blocks(const std::shared_ptr<Running>& running, std::uint8_t opcode, const Extent& extent,
                                   Segment buffer, const std::string& what, std::function<void()> done) {
   ++running->commands_;
-  const std::uint32_t drive = running->drive_;
-  platform_.driver(drive).submit_block(
-      next_queue(drive), opcode, nvme::Lba{extent.first}, extent.blocks, std::span(&buffer, 1),
-      [this, running, drive, what, done = std::move(done)](const nvme::CompletionEntry& cqe, SimTime) {
-        if (!cqe.code().ok()) return report(drive, what, cqe.code());
-        done();
-        end_command(running);
-      });
+  submit_extent(running->drive_, opcode, extent, buffer, what, [this, running, done = std::move(done)] {
+    done();
+    end_command(running);
+  });
 }
 
 }  // namespace csdsim::host

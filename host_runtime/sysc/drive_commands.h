@@ -67,6 +67,10 @@ class DriveCommands {
   platform::Platform& platform() { return platform_; }
 
  private:
+  /// Calls `done` if the command has succeeded, and reports it otherwise.
+  nvme::NvmeDriver::Callback completion(std::uint32_t drive, const std::string& what, std::function<void()> done);
+  void submit_extent(std::uint32_t drive, std::uint8_t opcode, const Extent& extent, nvme::Segment buffer,
+                     const std::string& what, std::function<void()> done);
   void report(std::uint32_t drive, const std::string& what, nvme::Status status);
   void host_has_submitted(Running& running, SimTime now);
 

@@ -117,6 +117,9 @@ TEST_CASE("a trend that holds gives what is stated, otherwise what is true inste
   CHECK(*no.error == 1);
   CHECK(no.verdict == Verdict::differs);
   CHECK(result_of("stated: true, kind: trend, holds: a.tokens_per_s > b.tokens_per_s", outcomes).simulated == false);
+  CHECK(
+      result_of("stated: 8, kind: trend, otherwise: none, holds: a.tokens_per_s < b.tokens_per_s", outcomes).verdict ==
+      Verdict::holds);
 }
 
 TEST_CASE("drops are listed by series, small ones are not") {

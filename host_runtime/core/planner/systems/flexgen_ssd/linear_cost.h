@@ -11,7 +11,6 @@
 namespace csdsim::host {
 
 /// The memories of FlexGen, fastest first.
-enum class Tier : std::uint8_t { gpu, host, disk };
 inline constexpr std::size_t kTiers = 3;
 inline constexpr std::array<std::string_view, kTiers> kTierNames{"GPU memory", "host memory", "the disk"};
 

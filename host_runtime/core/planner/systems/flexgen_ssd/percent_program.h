@@ -11,12 +11,11 @@
 
 namespace csdsim::host {
 
-/// Minimises objective . y over y = (percentages, reals) with coefficients . y <= limit for every row, low <=
-/// percentage
-/// <= high, percentages whole and reals not negative. The solver is branch and bound; bounds are linear programs,
-/// solved with the simplex method on their duals. Any feasible point of the dual gives a valid bound, so rounding and
-/// the limit of iterations cost time, not correctness. Rows hold within about 1e-9 of their scale, so a `Value` decides
-/// which points count. Deterministic.
+/// Minimises objective . y over y = (percentages, reals). For every row, coefficients . y <= limit. Percentages are
+/// whole, and between the ends of their ranges; reals are not negative. The solver is branch and bound; bounds are
+/// linear programs, solved with the simplex method on their duals. Any feasible point of the dual gives a valid bound,
+/// so rounding and the limit of iterations cost time, not correctness. Rows hold within about 1e-9 of their scale, so a
+/// `Value` decides which points count. Deterministic.
 class PercentProgram {
  public:
   static constexpr std::size_t kPercents = 6, kReals = 3, kVariables = kPercents + kReals;

@@ -25,7 +25,7 @@ constexpr double kEqual = 1e-6;
 // Indices of percentages in a point, and of real variables behind them.
 enum Percent : std::size_t { weights_gpu, weights_host, cache_gpu, cache_host, activations_gpu, activations_host };
 constexpr std::size_t kFirstReal = PercentProgram::kPercents;
-// Preference among equally fast placements.
+// Of equally fast placements, the one with most of the first percentage is taken, then of the second, and so on.
 constexpr Percent kPreference[] = {weights_gpu, cache_gpu, activations_gpu, weights_host, cache_host, activations_host};
 // Cost of a missing byte in GPU memory, host memory and on the disk: an error names the memory that is cheapest to
 // enlarge.
