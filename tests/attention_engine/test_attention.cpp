@@ -10,6 +10,8 @@
 #include "memory_kv_source.h"
 #include "reference.h"
 
+namespace test_attention {
+
 using namespace csdsim;
 using namespace csdsim::engine;
 using namespace csdsim::engine::test;
@@ -354,3 +356,5 @@ TEST_CASE("without a finite logit m is -inf and z is 0, so that the output merge
   sums.resize(2);
   CHECK_THROWS_AS(DenseAttention().attend(source, kHead, q, 1, out, sums), InternalError);
 }
+
+}  // namespace test_attention

@@ -9,6 +9,8 @@
 #include "fake_flash.h"
 #include "memory_kv_source.h"
 
+namespace test_engine_turns {
+
 using namespace csdsim;
 using namespace csdsim::engine;
 using namespace csdsim::engine::test;
@@ -233,3 +235,5 @@ TEST_CASE("turns do not change what carried jobs compute") {
   INFO("seed " << kSeed);
   for (const Method method : {Method::dense, Method::sparf}) CHECK(run(false, method) == run(true, method));
 }
+
+}  // namespace test_engine_turns

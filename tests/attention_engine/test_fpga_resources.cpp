@@ -3,6 +3,8 @@
 
 #include "attention_engine/core/fpga_resources.h"
 
+namespace test_fpga_resources {
+
 using namespace csdsim::engine;
 
 TEST_CASE("2 kernels and 8 channels take the shares of a Zynq-7045 that InstInfer states") {
@@ -33,3 +35,5 @@ TEST_CASE("kernels take resources in proportion to their number, controllers to 
   for (const FpgaUnit fixed : {FpgaUnit::argtopk, FpgaUnit::nvme, FpgaUnit::interconnect})
     CHECK(unit(one, fixed).luts == unit(four, fixed).luts);
 }
+
+}  // namespace test_fpga_resources

@@ -8,6 +8,8 @@
 #include "fake_flash.h"
 #include "memory_kv_source.h"
 
+namespace test_head_scheduler {
+
 using namespace csdsim;
 using namespace csdsim::engine;
 using namespace csdsim::engine::test;
@@ -335,3 +337,5 @@ TEST_CASE("score jobs read keys only and leave one score a token") {
   score_head(source, head(0), std::vector<float>(kDim, 1.0f), 1, expected);
   CHECK(scores == expected);
 }
+
+}  // namespace test_head_scheduler

@@ -4,6 +4,8 @@
 #include "attention_engine/core/selection.h"
 #include "base/error.h"
 
+namespace test_selection {
+
 using namespace csdsim;
 using namespace csdsim::engine;
 
@@ -133,3 +135,5 @@ TEST_CASE("a recorded selection stretches to any head: the same share of the pag
   RecordedSelection empty(64);
   CHECK_THROWS_AS(empty.tokens(other, view, params, out), UserError);
 }
+
+}  // namespace test_selection

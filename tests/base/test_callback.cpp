@@ -10,6 +10,8 @@
 #include "base/ring_queue.h"
 #include "base/rng.h"
 
+namespace test_callback {
+
 using namespace csdsim;
 
 namespace {
@@ -88,3 +90,5 @@ TEST_CASE("a ring queue is a queue") {
     REQUIRE(ring[at] == oracle[at]);
   }
 }
+
+}  // namespace test_callback

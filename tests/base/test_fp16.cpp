@@ -4,6 +4,8 @@
 
 #include "base/fp16.h"
 
+namespace test_fp16 {
+
 using namespace csdsim;
 
 TEST_CASE("every half survives the round trip through float") {
@@ -29,3 +31,5 @@ TEST_CASE("narrowing agrees with the compiler's _Float16 at and around every mid
   }
   CHECK(std::isinf(half_to_float(float_to_half(std::numeric_limits<float>::infinity()))));
 }
+
+}  // namespace test_fp16

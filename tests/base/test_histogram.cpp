@@ -5,6 +5,8 @@
 #include "base/histogram.h"
 #include "base/rng.h"
 
+namespace test_histogram {
+
 using namespace csdsim;
 
 namespace {
@@ -98,3 +100,5 @@ TEST_CASE("adding a histogram is adding its samples") {
   CHECK(one.mean() == all.mean());
   for (std::uint32_t p = 0; p <= 100; ++p) CHECK(one.quantile(p) == all.quantile(p));
 }
+
+}  // namespace test_histogram

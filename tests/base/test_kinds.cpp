@@ -6,6 +6,8 @@
 #include "base/kinds.h"
 #include "base/param.h"
 
+namespace test_kinds {
+
 using namespace csdsim;
 
 namespace {
@@ -90,3 +92,5 @@ TEST_CASE("visitors treat an open choice like a variant") {
   drawing.shape.select(1);
   CHECK(config::JsonDump::of(drawing).dump() == R"({"shape":{"kind":"square","side":2},"tags":["blue"]})");
 }
+
+}  // namespace test_kinds

@@ -2,6 +2,8 @@
 
 #include "base/config/yaml.h"
 
+namespace test_node {
+
 using namespace csdsim::config;
 
 namespace {
@@ -60,3 +62,5 @@ TEST_CASE("settings make their way, and axes are named by whole paths") {
   CHECK(find_path(root, "a.b.c")->entries.size() == 2);
   CHECK(find_path(root, "a.b.c.d")->origin.text() == "--set a.b.c={d: 1}");
 }
+
+}  // namespace test_node

@@ -5,6 +5,8 @@
 #include "base/quantity.h"
 #include "base/rng.h"
 
+namespace test_quantity {
+
 using namespace csdsim;
 
 TEST_CASE("every unit is what it says") {
@@ -148,3 +150,5 @@ TEST_CASE("what is written reads back to the same value") {
     REQUIRE(parse_ratio(format_quantity(ratio)) == ratio);
   }
 }
+
+}  // namespace test_quantity

@@ -2,6 +2,8 @@
 
 #include "base/registry.h"
 
+namespace test_registry {
+
 using namespace csdsim;
 
 TEST_CASE("a registry gives what was put in, in order, and names what exists") {
@@ -17,3 +19,5 @@ TEST_CASE("a registry gives what was put in, in order, and names what exists") {
   CHECK_THROWS_AS(r.add("page", "Again.", 3), UserError);
   CHECK_THROWS_AS(r.add("", "Nameless.", 3), InternalError);
 }
+
+}  // namespace test_registry

@@ -4,6 +4,8 @@
 
 #include "base/rng.h"
 
+namespace test_rng {
+
 using namespace csdsim;
 
 TEST_CASE("known answers") {
@@ -61,3 +63,5 @@ TEST_CASE("uniform reals lie in [0, 1)") {
   CHECK(high < 1);
   CHECK(sum / 100'000 == Approx(0.5).margin(0.005));
 }
+
+}  // namespace test_rng

@@ -9,6 +9,8 @@
 
 #include "base/simd.h"
 
+namespace test_simd {
+
 using namespace csdsim;
 
 namespace {
@@ -191,3 +193,5 @@ TEST_CASE("exp_shifted agrees with the library and sends -inf to zero") {
     }
   });
 }
+
+}  // namespace test_simd

@@ -4,6 +4,8 @@
 
 #include "base/slot_pool.h"
 
+namespace test_slot_pool {
+
 using namespace csdsim;
 
 TEST_CASE("slots are numbered from 0, and the one that came free last is taken first") {
@@ -31,3 +33,5 @@ TEST_CASE("a released slot gives what it held away") {
   CHECK(*held == 5);
   CHECK(pool.in_use() == 0);
 }
+
+}  // namespace test_slot_pool

@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "base/statistics.h"
 
+namespace test_statistics {
+
 using namespace csdsim;
 
 TEST_CASE("statistics are read at the dump, in order of registration") {
@@ -98,3 +100,5 @@ TEST_CASE("a node of which nothing is written may be left out, and owners catch 
   CHECK(root.dump()["firmware"]["n"]["value"] == 7);
   CHECK(updates == 1);
 }
+
+}  // namespace test_statistics

@@ -5,6 +5,8 @@
 
 #include "base/text.h"
 
+namespace test_text {
+
 using namespace csdsim;
 
 TEST_CASE("the nearest name is the one that was meant") {
@@ -40,3 +42,5 @@ TEST_CASE("escaped text is JSON") {
   const std::string text = "quote \" backslash \\ newline \n bell \a";
   CHECK(nlohmann::json::parse(fmt::format("\"{}\"", json_escape(text))) == text);
 }
+
+}  // namespace test_text

@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "base/trace.h"
 
+namespace test_trace {
+
 using namespace csdsim;
 
 namespace {
@@ -91,3 +93,5 @@ TEST_CASE("a file that cannot be written is the user's mistake") {
       }(),
       UserError);
 }
+
+}  // namespace test_trace

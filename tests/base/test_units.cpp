@@ -3,6 +3,8 @@
 #include "base/address.h"
 #include "base/units.h"
 
+namespace test_units {
+
 using namespace csdsim;
 
 TEST_CASE("transfer_time rounds up and is exact in 128 bits") {
@@ -38,3 +40,5 @@ TEST_CASE("geometry addresses round-trip") {
   CHECK(expected == g.pages());
   CHECK_FALSE(g.contains({g.pages()}));
 }
+
+}  // namespace test_units

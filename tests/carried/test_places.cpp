@@ -17,6 +17,8 @@
 #include "host_runtime/core/planner/systems/systems.h"
 #include "host_runtime/cpu/cpu_backend.h"
 
+namespace test_places {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using Catch::Matchers::Contains;
@@ -230,3 +232,5 @@ TEST_CASE("systems that keep K and V on the GPU or in host memory generate the r
     CHECK(in_place.host == cache);
   }
 }
+
+}  // namespace test_places

@@ -13,6 +13,8 @@
 #include "host_runtime/core/planner/systems/systems.h"
 #include "host_runtime/cpu/cpu_backend.h"
 
+namespace test_recompute {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using Catch::Matchers::Contains;
@@ -243,3 +245,5 @@ TEST_CASE("layer inputs of several steps are projected in their batches, also fo
   }
   CHECK_THROWS_WITH(perform(OpKind::recompute_kv, tag, {.writes = {{again, {}}}}), Contains("reads no layer_input"));
 }
+
+}  // namespace test_recompute

@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "host_runtime/core/carried/tensor_store.h"
 
+namespace test_tensor_store {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using Catch::Matchers::Contains;
@@ -44,3 +46,5 @@ TEST_CASE("what is not there, or is something else, is named") {
   CHECK_THROWS_WITH(store.at<int>(kName, Place::host(), "finish"), Contains("another format"));
   CHECK_THROWS_WITH(store.transfer(up(Bytes{4})), Contains("has 2 B, the plan says 4 B"));
 }
+
+}  // namespace test_tensor_store

@@ -6,6 +6,8 @@
 
 #include "tests/drive/victim.h"
 
+namespace test_bad_commands {
+
 using namespace csdsim;
 using namespace csdsim::test;
 using nvme::AttendMethod;
@@ -325,3 +327,5 @@ TEST_CASE("bad KV commands: score and fetch") {
        [=](Victim& v) { return v.run(v.fetch_entry(changed(rows, [](D& d) { d.token = 1; }), {0})); }},
   });
 }
+
+}  // namespace test_bad_commands

@@ -7,6 +7,8 @@
 
 #include "tests/drive/drive_host.h"
 
+namespace test_block {
+
 using namespace csdsim;
 using namespace csdsim::test;
 namespace status = nvme::status;
@@ -287,3 +289,5 @@ TEST_CASE("an unloaded 4 KiB read takes the sum of its parts, to the picosecond"
   const SimTime data_and_completion = wire(4096 + 16 * 28) + wire(16 + 28) + one_way;
   CHECK((read->at - start).ps == (fetch + firmware + flash + data_and_completion).ps);
 }
+
+}  // namespace test_block

@@ -6,6 +6,8 @@
 #include "base/rng.h"
 #include "drive_host.h"
 
+namespace test_both_namespaces {
+
 using namespace csdsim;
 using namespace csdsim::test;
 namespace status = nvme::status;
@@ -79,3 +81,5 @@ TEST_CASE("both namespaces collect garbage at the same time and lose nothing") {
   CHECK(host.integrity_errors() == 0);
   CHECK(host.driver().issued() == host.driver().completed());
 }
+
+}  // namespace test_both_namespaces

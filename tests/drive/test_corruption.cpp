@@ -3,6 +3,8 @@
 
 #include "tests/drive/drive_host.h"
 
+namespace test_corruption {
+
 using namespace csdsim;
 using namespace csdsim::test;
 using Catch::Matchers::Contains;
@@ -117,3 +119,5 @@ TEST_CASE("a flipped bit of a block page is read back flipped, and told by the C
   CHECK(host.get<std::byte>(read->buffer.address, 4096) == expected);
   CHECK(host.integrity_errors() == 1);
 }
+
+}  // namespace test_corruption

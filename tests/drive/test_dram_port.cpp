@@ -9,6 +9,8 @@
 #include "simulation/sim_time.h"
 #include "tests/support/sysc_fixture.h"
 
+namespace test_dram_port {
+
 using namespace csdsim;
 using csd_model::DramPort;
 using csd_model::DramTraffic;
@@ -81,3 +83,5 @@ TEST_CASE("firmware cores take work in order, each one piece at a time") {
   CHECK(ends == expected[cores - 1]);
   CHECK(firmware.busy() == us(9));
 }
+
+}  // namespace test_dram_port

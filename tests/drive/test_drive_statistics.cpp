@@ -7,6 +7,8 @@
 #include "csd_model/firmware/firmware_cores.h"
 #include "tests/drive/drive_host.h"
 
+namespace test_drive_statistics {
+
 using namespace csdsim;
 using namespace csdsim::test;
 namespace status = nvme::status;
@@ -84,3 +86,5 @@ TEST_CASE("a phase is the difference of two totals, and totals of drives add up"
   CHECK(work.link_bytes == static_cast<double>(both.link_bytes));
   CHECK(work.array_busy() == both.read_busy.seconds());
 }
+
+}  // namespace test_drive_statistics

@@ -3,6 +3,8 @@
 
 #include "tests/drive/victim.h"
 
+namespace test_exhaustion {
+
 using namespace csdsim;
 using namespace csdsim::test;
 using nvme::AttendMethod;
@@ -99,3 +101,5 @@ TEST_CASE("an engine's buffer in controller DRAM takes its place there: appends 
   config.engine.buffer = Bytes::kib(257);
   CHECK_THROWS_WITH(Victim(config), Catch::Contains("the engine's buffer does not fit"));
 }
+
+}  // namespace test_exhaustion

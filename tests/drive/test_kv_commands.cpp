@@ -7,6 +7,8 @@
 
 #include "tests/drive/drive_host.h"
 
+namespace test_kv_commands {
+
 using namespace csdsim;
 using namespace csdsim::test;
 using nvme::AttendMethod;
@@ -303,3 +305,5 @@ TEST_CASE(
     bytes = now;
   }
 }
+
+}  // namespace test_kv_commands

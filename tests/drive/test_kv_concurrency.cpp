@@ -8,6 +8,8 @@
 
 #include "tests/drive/drive_host.h"
 
+namespace test_kv_concurrency {
+
 using namespace csdsim;
 using namespace csdsim::test;
 using nvme::AttendMethod;
@@ -227,3 +229,5 @@ TEST_CASE("a drive may be taken away at any time, with commands in it") {
     DriveHost::run_for(SimTime::microseconds(at + 1));
   }
 }
+
+}  // namespace test_kv_concurrency

@@ -5,6 +5,8 @@
 
 #include "tests/drive/victim.h"
 
+namespace test_kv_partial {
+
 using namespace csdsim;
 using namespace csdsim::test;
 using nvme::AttendMethod;
@@ -181,3 +183,5 @@ TEST_CASE("dense_partial: after commands and descriptors of random bytes the dri
   v.require_alive();
   CHECK(seen.size() >= 5);
 }
+
+}  // namespace test_kv_partial

@@ -7,6 +7,8 @@
 
 #include "tests/drive/drive_host.h"
 
+namespace test_kv_random {
+
 using namespace csdsim;
 using namespace csdsim::test;
 using nvme::AttendMethod;
@@ -190,3 +192,5 @@ TEST_CASE("random KV commands, right and wrong, many at a time: every answer is 
   CHECK(host.drive().dram().used() == Bytes{});
   CHECK(host.drive().kv_ftl().pending_flushes() == 0);
 }
+
+}  // namespace test_kv_random

@@ -7,6 +7,8 @@
 
 #include "tests/drive/drive_host.h"
 
+namespace test_kv_transcripts {
+
 using namespace csdsim;
 using namespace csdsim::test;
 using nvme::AttendMethod;
@@ -139,3 +141,5 @@ TEST_CASE(
     CHECK(same([](auto& c) { c.nvme.firmware_time = SimTime::microseconds(5); }).attend_ps > base.attend_ps);
   }
 }
+
+}  // namespace test_kv_transcripts

@@ -5,6 +5,8 @@
 #include "csd_model/firmware/firmware_cores.h"
 #include "tests/drive/drive_host.h"
 
+namespace test_lookup_cost {
+
 using namespace csdsim;
 using namespace csdsim::test;
 namespace status = nvme::status;
@@ -86,3 +88,5 @@ TEST_CASE("attention whose pages wait for page buffers pays for its lookups besi
   CHECK(host.page_reads() == 3 * 8 + 3 * 4);
   CHECK((host.lookup_busy()).ps == (kLookup * host.page_reads()).ps);
 }
+
+}  // namespace test_lookup_cost

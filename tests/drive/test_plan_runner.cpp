@@ -13,6 +13,8 @@
 #include "nfc/sysc/fast_flash.h"
 #include "tests/support/sysc_fixture.h"
 
+namespace test_plan_runner {
+
 using namespace csdsim;
 
 namespace {
@@ -123,3 +125,5 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
   CHECK(rules.ops[0] + rules.ops[1] + rules.ops[2] + runner.buffer_hits() == planned);
   CHECK(io.batches_in_flight() == 0);
 }
+
+}  // namespace test_plan_runner

@@ -7,6 +7,8 @@
 #include "base/rng.h"
 #include "tests/drive/drive_host.h"
 
+namespace test_run_ahead {
+
 using namespace csdsim;
 using namespace csdsim::test;
 
@@ -150,3 +152,5 @@ TEST_CASE("event-driven flash keeps the loop in step and completes at the same t
   const Outcome at = run(seed, true, kinds);
   CHECK(fast.completions == at.completions);
 }
+
+}  // namespace test_run_ahead

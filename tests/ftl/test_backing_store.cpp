@@ -6,6 +6,8 @@
 #include "ftl/core/backing_store.h"
 #include "ftl/core/crc32.h"
 
+namespace test_backing_store {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 
@@ -124,3 +126,5 @@ TEST_CASE("out-of-band metadata says what was written and in which order, until 
   store.write({8}, page_of(2), tag_of(1));
   CHECK(store.oob({8})->stamp > store.oob({0})->stamp);
 }
+
+}  // namespace test_backing_store

@@ -4,6 +4,8 @@
 #include "base/rng.h"
 #include "block_drive.h"
 
+namespace test_block_background {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using csdsim::ftl::test::check_mapping;
@@ -163,3 +165,5 @@ TEST_CASE("fixed allocation keeps every page on the plane of its rank, in any st
     }
   } while (std::ranges::next_permutation(order).found);
 }
+
+}  // namespace test_block_background

@@ -5,6 +5,8 @@
 #include "base/rng.h"
 #include "block_drive.h"
 
+namespace test_block_fill {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using csdsim::ftl::test::check_mapping;
@@ -87,3 +89,5 @@ TEST_CASE("blocks whose pages were all trimmed are erased without moving a page"
     CHECK(drive.ftl.stats().gc_pages_moved == 0);
   }
 }
+
+}  // namespace test_block_fill

@@ -8,6 +8,8 @@
 #include "block_drive.h"
 #include "ftl/core/block_ftl.h"
 
+namespace test_block_ftl {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using csdsim::ftl::test::check_mapping;
@@ -221,3 +223,5 @@ TEST_CASE("a plane full of valid pages keeps the block that its collection needs
   }
   check_mapping(drive);
 }
+
+}  // namespace test_block_ftl

@@ -5,6 +5,8 @@
 #include "ftl/core/block_manager.h"
 #include "ftl/core/stripe.h"
 
+namespace test_block_manager {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 
@@ -96,3 +98,5 @@ TEST_CASE("fill leaves the state of as many single allocations") {
   BlockManager blocks(g, {8, 0});
   CHECK_THROWS_AS(blocks.fill(PlaneId{0}, Stream::host, 33), InternalError);
 }
+
+}  // namespace test_block_manager

@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "kv_fixture.h"
 
+namespace test_kv_ftl {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::test;
@@ -381,3 +383,5 @@ TEST_CASE("only layers that are appended to hold maps") {
   CHECK(drive.ftl.tokens({kSeq, LayerId{3}, KvHead{39}}) == 1024);
   CHECK(drive.ftl.stats().misplaced_pages == 0);
 }
+
+}  // namespace test_kv_ftl

@@ -7,6 +7,8 @@
 #include "head_oracle.h"
 #include "kv_fixture.h"
 
+namespace test_kv_ftl_random {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::test;
@@ -390,3 +392,5 @@ TEST_CASE("KV FTL against plain arrays: random create, append, flush, free, over
   CHECK(misplaced > 10);
   CHECK(collected > 10);
 }
+
+}  // namespace test_kv_ftl_random

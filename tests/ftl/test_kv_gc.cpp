@@ -4,6 +4,8 @@
 
 #include "kv_fixture.h"
 
+namespace test_kv_gc {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::test;
@@ -145,3 +147,5 @@ TEST_CASE("an open block of dead pages gives its room back") {
   run(drive, result);
   CHECK(append(drive, kStay, 12).status == KvStatus::ok);
 }
+
+}  // namespace test_kv_gc

@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "ftl/core/kv_layout.h"
 
+namespace test_kv_layout {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 
@@ -68,3 +70,5 @@ TEST_CASE("page and buffer counts (docs/algorithms.md, Step A to Tail)") {
         Bytes{40ull * 40 * 1023 * 256});
   CHECK(l.worst_tail(opt13b, TailPolicy::token_index) == Bytes{40ull * 40 * 15 * 512});
 }
+
+}  // namespace test_kv_layout

@@ -7,6 +7,8 @@
 #include "ftl/policies/registry.h"
 #include "power_rig.h"
 
+namespace test_kv_recovery {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::test;
@@ -374,3 +376,5 @@ TEST_CASE("power fails at random in long histories, which go on afterwards") {
   CHECK(counts.bad_blocks > 3);
   CHECK(counts.out_of_space > 20);
 }
+
+}  // namespace test_kv_recovery

@@ -9,6 +9,8 @@
 #include "block_drive.h"
 #include "faulty_media.h"
 
+namespace test_map_cache {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using csdsim::ftl::test::check_mapping;
@@ -203,3 +205,5 @@ TEST_CASE("a drive with a cached map against a map of bytes, with failing progra
     }
   }
 }
+
+}  // namespace test_map_cache

@@ -7,6 +7,8 @@
 #include "faulty_media.h"
 #include "kv_fixture.h"
 
+namespace test_media_faults {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using csdsim::ftl::test::check_mapping;
@@ -197,3 +199,5 @@ TEST_CASE("KV pages survive failing programs and erases; without spare blocks ap
     CHECK(drive.store.integrity_errors() == 0);
   }
 }
+
+}  // namespace test_media_faults

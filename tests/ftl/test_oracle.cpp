@@ -5,6 +5,8 @@
 
 #include "namespaces_oracle.h"
 
+namespace test_oracle {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::test;
@@ -82,3 +84,5 @@ TEST_CASE("300,000 random operations on both namespaces lose no byte and return 
 TEST_CASE("10 million random operations on both namespaces lose no byte and return no stale one", "[.][long]") {
   run_oracles(10'000'000, 200'000, 10'000);
 }
+
+}  // namespace test_oracle

@@ -3,6 +3,8 @@
 
 #include "ftl/core/page_map.h"
 
+namespace test_page_map {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 
@@ -98,3 +100,5 @@ TEST_CASE("drives of more pages than 32 bits count are mapped as well") {
   CHECK(map.lookup(last) == far);
   CHECK(map.owner(far) == last);
 }
+
+}  // namespace test_page_map

@@ -4,6 +4,8 @@
 
 #include "ftl/core/block_manager.h"
 
+namespace test_victim_index {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 
@@ -142,3 +144,5 @@ TEST_CASE("random-greedy takes the best of d blocks drawn without replacement, e
   valid.invalidate({77});
   for (int i = 0; i < 20; ++i) CHECK(valid.victim(kPlane, Namespace::block) == BlockId{4});
 }
+
+}  // namespace test_victim_index

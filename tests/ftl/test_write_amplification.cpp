@@ -5,6 +5,8 @@
 #include "ftl/core/block_ftl.h"
 #include "write_amplification.h"
 
+namespace test_write_amplification {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::test;
@@ -124,3 +126,5 @@ TEST_CASE("write amplification of MQSim's drive gc_op15_ws80_n2") {
   CHECK(same == Approx(kMqsim).epsilon(0.03));
   CHECK(ours < same);
 }
+
+}  // namespace test_write_amplification

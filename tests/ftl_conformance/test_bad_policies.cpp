@@ -9,6 +9,8 @@
 #include "ftl/conformance/search.h"
 #include "ftl/policies/instinfer.h"
 
+namespace test_bad_policies {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::test;
@@ -188,3 +190,5 @@ TEST_CASE("a policy that answers badly when a page moves is found by the suite, 
   CHECK_THAT(broken->violation.what,
              Contains("mapping policy \"scripted\": move(sequence ") && Contains("returned page 1, which "));
 }
+
+}  // namespace test_bad_policies

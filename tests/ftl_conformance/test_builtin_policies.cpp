@@ -7,6 +7,8 @@
 #include "ftl/conformance/search.h"
 #include "ftl/policies/registry.h"
 
+namespace test_builtin_policies {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::conformance;
@@ -50,3 +52,5 @@ TEST_CASE("the built-in mapping policies hold all properties over random cases")
 TEST_CASE("the built-in mapping policies hold all properties over many random cases", "[.][long]") {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) try_all({.cases = 1000, .seed = seed});
 }
+
+}  // namespace test_builtin_policies

@@ -13,6 +13,8 @@
 #include "ftl/conformance/search.h"
 #include "ftl/policies/registry.h"
 
+namespace test_mutations {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::conformance;
@@ -142,3 +144,5 @@ TEST_CASE("each built-in policy broken in five ways is found out") {
     }
   }
 }
+
+}  // namespace test_mutations

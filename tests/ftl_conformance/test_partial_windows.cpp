@@ -5,6 +5,8 @@
 #include "ftl/core/kv_ftl.h"
 #include "ftl/policies/instinfer.h"
 
+namespace test_partial_windows {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 
@@ -39,3 +41,5 @@ TEST_CASE("a flush of an unfinished window from before a fork does not finish th
   REQUIRE(ops.size() == 1);
   CHECK(ops[0].ppa == after.jobs[0].programs[0].ppa);
 }
+
+}  // namespace test_partial_windows

@@ -11,6 +11,8 @@
 #include "host_runtime/core/eval/teacher_forcing.h"
 #include "tests/host_runtime/opt_6m.h"
 
+namespace test_accuracy {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using csdsim::test::opt_6m;
@@ -118,3 +120,5 @@ TEST_CASE("beside the averaging head SparQ loses nothing at S/8, and H2O, which 
   CHECK(h2o < 2);
   CHECK(loss("h2o", {1, 8}) > 4);
 }
+
+}  // namespace test_accuracy

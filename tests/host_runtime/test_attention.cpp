@@ -10,6 +10,8 @@
 #include "host_runtime/core/attention_provider.h"
 #include "tests/host_runtime/naive_attention.h"
 
+namespace test_attention {
+
 using namespace csdsim;
 using namespace csdsim::host;
 
@@ -236,3 +238,5 @@ TEST_CASE("the cache keeps both layouts and the running mean, however tokens arr
   one.free(SequenceId{3});
   CHECK_THROWS_AS(one.free(SequenceId{3}), InternalError);
 }
+
+}  // namespace test_attention

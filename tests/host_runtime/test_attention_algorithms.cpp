@@ -14,6 +14,8 @@
 #include "host_runtime/core/attention_methods.h"
 #include "tests/host_runtime/method_checks.h"
 
+namespace test_attention_algorithms {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using Catch::Matchers::Contains;
@@ -306,3 +308,5 @@ TEST_CASE("InfiniGen fetches n' tokens for every head: the mean of how many come
   CHECK(within / 3 < 119);
   for (std::uint32_t head = 0; head < 3; ++head) CHECK(d.tokens(head).size() == within / 3 + 1);
 }
+
+}  // namespace test_attention_algorithms

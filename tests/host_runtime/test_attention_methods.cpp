@@ -14,6 +14,8 @@
 #include "host_runtime/core/attention_methods.h"
 #include "tests/host_runtime/method_checks.h"
 
+namespace test_attention_methods {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using Catch::Matchers::Contains;
@@ -178,3 +180,5 @@ TEST_CASE("mistakes in budgets are named") {
   CHECK_THROWS_AS(ChunkAttention({.tokens = 4, .chunk = 8, .leaf = 16}), UserError);
   CHECK_THROWS_AS(ImportanceAttention({.tokens = 4, .bits = 5}), UserError);
 }
+
+}  // namespace test_attention_methods

@@ -9,6 +9,8 @@
 #include "host_runtime/cpu/cpu_backend.h"
 #include "tests/host_runtime/naive_attention.h"
 
+namespace test_backend {
+
 using namespace csdsim;
 using namespace csdsim::host;
 
@@ -207,3 +209,5 @@ TEST_CASE("causal attention equals softmax in double, ragged and grouped") {
   }
   CHECK(worst < 1e-5);
 }
+
+}  // namespace test_backend

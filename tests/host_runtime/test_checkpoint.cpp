@@ -10,6 +10,8 @@
 #include "tests/host_runtime/opt_6m.h"
 #include "tests/host_runtime/tiny_checkpoint.h"
 
+namespace test_checkpoint {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using namespace csdsim::test;
@@ -257,3 +259,5 @@ TEST_CASE("tokenizer: missing, broken, too large for the model, id out of range"
              }),
              Contains("token id 4096 is outside the tokenizer's vocabulary of 4096"));
 }
+
+}  // namespace test_checkpoint

@@ -6,6 +6,8 @@
 #include "tests/host_runtime/opt_6m.h"
 #include "tests/host_runtime/tiny_checkpoint.h"
 
+namespace test_config_json {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using namespace csdsim::test;
@@ -190,3 +192,5 @@ TEST_CASE("config.json of Llama and Qwen2: what is refused") {
   forms.new_form["rope_scaling"] = forms.scaling;
   llama.refused(forms.new_form, "rope_scaling: is given: rope_parameters says the same; keep one");
 }
+
+}  // namespace test_config_json

@@ -8,6 +8,8 @@
 #include "host_runtime/core/eval/evaluation.h"
 #include "tests/host_runtime/opt_6m.h"
 
+namespace test_evaluation {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using Catch::Matchers::Contains;
@@ -190,3 +192,5 @@ TEST_CASE("what cannot be evaluated is refused before anything runs") {
   CHECK_THROWS_WITH(run({}, {.windows = {64, 8, 4'000'000'000U}, .recall = {}}), Contains("the text has"));
   CHECK_THROWS_WITH(run({}, {.windows = {64, 1, 1}, .recall = {}}), Contains("at least 1 and 2"));
 }
+
+}  // namespace test_evaluation

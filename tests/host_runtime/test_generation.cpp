@@ -8,6 +8,8 @@
 #include "host_runtime/core/generation.h"
 #include "tests/host_runtime/opt_6m.h"
 
+namespace test_generation {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using Catch::Matchers::Contains;
@@ -284,3 +286,5 @@ TEST_CASE("SparQ on the model: dense at full budget, close at a quarter, and obs
   INFO("sparq r 4, k 8 " << tiny << ", alpha " << alpha);
   CHECK(tiny > 1.05 * exact);
 }
+
+}  // namespace test_generation

@@ -7,6 +7,8 @@
 #include "host_runtime/core/generation.h"
 #include "tests/host_runtime/opt_6m.h"
 
+namespace test_golden {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using csdsim::test::opt_6m;
@@ -95,3 +97,5 @@ TEST_CASE("the tokenizer gives the golden ids, and text comes back") {
   }
   CHECK(opt_6m().tokenizer.encode("").empty());
 }
+
+}  // namespace test_golden

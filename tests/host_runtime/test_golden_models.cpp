@@ -13,6 +13,8 @@
 #include "host_runtime/core/generation.h"
 #include "host_runtime/cpu/cpu_backend.h"
 
+namespace test_golden_models {
+
 using namespace csdsim;
 using namespace csdsim::host;
 
@@ -148,3 +150,5 @@ TEST_CASE("fp16: logits and 512 greedy tokens of the decode path, with K and V i
     CHECK(greedy.equal + greedy.ties == 512);
   }
 }
+
+}  // namespace test_golden_models

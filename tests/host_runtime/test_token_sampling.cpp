@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "host_runtime/core/token_sampling.h"
 
+namespace test_token_sampling {
+
 using namespace csdsim;
 using namespace csdsim::host;
 
@@ -160,3 +162,5 @@ TEST_CASE("options out of range and broken logits are refused") {
     CHECK_THROWS_AS(sample(std::vector<float>{-INFINITY, -INFINITY}, {.temperature = temperature}, 0, 0), UserError);
   }
 }
+
+}  // namespace test_token_sampling

@@ -12,6 +12,8 @@
 #include "host_runtime/checkpoint/tokenizer_json.h"
 #include "tests/host_runtime/tiny_checkpoint.h"
 
+namespace test_tokenizer {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using namespace csdsim::test;
@@ -187,3 +189,5 @@ TEST_CASE("broken tokenizer.json is refused with file and field") {
   write_file(vocabulary, "[]");
   CHECK_THROWS_WITH(open_vocabulary_and_merges(vocabulary, merges), Contains("expected a JSON object"));
 }
+
+}  // namespace test_tokenizer

@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "tests/host_sysc/drive_rig.h"
 
+namespace test_block_operations {
+
 using namespace csdsim;
 using namespace csdsim::test;
 using Catch::Matchers::Contains;
@@ -98,3 +100,5 @@ TEST_CASE("an extent without blocks is refused") {
   DriveRig rig;
   CHECK_THROWS_AS(rig.run({blocks(OpKind::read_blocks, {{0, 0}})}), InternalError);
 }
+
+}  // namespace test_block_operations

@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "tests/host_sysc/file_rig.h"
 
+namespace test_file_operations {
+
 using namespace csdsim;
 using namespace csdsim::test;
 using Catch::Matchers::Contains;
@@ -143,3 +145,5 @@ TEST_CASE("an unknown file is refused") {
   std::get<host::FileWork>(step.work).file = "wieghts.bin";
   CHECK_THROWS_WITH(rig.rig.run({step}), Contains("wieghts.bin") && Contains("there is weights.bin"));
 }
+
+}  // namespace test_file_operations

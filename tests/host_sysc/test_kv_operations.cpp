@@ -8,6 +8,8 @@
 #include "host_runtime/core/partial_attention.h"
 #include "tests/host_sysc/drive_rig.h"
 
+namespace test_kv_operations {
+
 using namespace csdsim;
 using namespace csdsim::test;
 using Catch::Matchers::Contains;
@@ -246,3 +248,5 @@ TEST_CASE("work that a KV namespace does not do is refused") {
   CHECK_THROWS_WITH(rig.run({{OpKind::finish_layer, kKv, host::ComputeWork{}}}),
                     Contains("is not an operation of the KV namespace"));
 }
+
+}  // namespace test_kv_operations

@@ -3,6 +3,8 @@
 
 #include "tests/host_sysc/file_rig.h"
 
+namespace test_page_cache {
+
 using namespace csdsim;
 using namespace csdsim::test;
 using host::FileRange;
@@ -295,3 +297,5 @@ TEST_CASE(
   for (std::uint64_t i = 0; i < ranges.size(); ++i)
     CHECK(rig.data.ranges[i] == std::vector<std::byte>(quarter.value, std::byte(i / 4)));
 }
+
+}  // namespace test_page_cache

@@ -12,6 +12,8 @@
 #include "tests/host_sysc/drive_rig.h"
 #include "tests/support/split_decoding.h"
 
+namespace test_partial_attention {
+
 using namespace csdsim;
 using namespace csdsim::test;
 using Catch::Matchers::Contains;
@@ -236,3 +238,5 @@ TEST_CASE("decoding with the prompt's K and V in a drive and new tokens' in host
 TEST_CASE("decoding with the prompt's K and V in a drive and new tokens' on the GPU, grouped queries") {
   check_split("llama-gqa-6m", host::PlaceKind::gpu);
 }
+
+}  // namespace test_partial_attention

@@ -11,6 +11,8 @@
 #include "simulation/failure.h"
 #include "tests/support/sysc_fixture.h"
 
+namespace test_background {
+
 using namespace csdsim;
 using Sets = std::vector<std::string>;
 
@@ -80,3 +82,5 @@ TEST_CASE("what a process throws comes out as it was thrown") {
   alarm.set(SimTime::microseconds(1));
   CHECK_THROWS_WITH(run_kernel(), "too much was asked");
 }
+
+}  // namespace test_background

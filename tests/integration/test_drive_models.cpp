@@ -6,6 +6,8 @@
 #include "host_runtime/core/generation.h"
 #include "tests/integration/small_model.h"
 
+namespace test_drive_models {
+
 using namespace csdsim;
 using namespace csdsim::test;
 
@@ -61,3 +63,5 @@ TEST_CASE("Llama and Qwen2 with grouped queries: tokens through the drive are th
     }
   }
 }
+
+}  // namespace test_drive_models

@@ -8,6 +8,8 @@
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 #include "tests/integration/small_model.h"
 
+namespace test_drive_tokens {
+
 using namespace csdsim;
 using namespace csdsim::test;
 
@@ -128,3 +130,5 @@ TEST_CASE("what goes through host memory arrives as it was") {
   CHECK(host.attention_digest == peer.attention_digest);
   CHECK(host.outcome.times.decode_s > peer.outcome.times.decode_s);
 }
+
+}  // namespace test_drive_tokens

@@ -10,6 +10,8 @@
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 
+namespace test_drives {
+
 using namespace csdsim;
 
 namespace {
@@ -84,3 +86,5 @@ TEST_CASE("every drive gives the figures of docs/drives.md") {
     }
   }
 }
+
+}  // namespace test_drives

@@ -10,6 +10,8 @@
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 
+namespace test_energy {
+
 using namespace csdsim;
 using namespace csd_model;
 
@@ -198,3 +200,5 @@ TEST_CASE("a sampled generation estimates the energy of the whole one") {
   CHECK(components["channel"].get<double>() ==
         Approx(8 * 11e-12 * sampled["metrics"]["bytes_flash_channel"].get<double>()).epsilon(1e-9));
 }
+
+}  // namespace test_energy

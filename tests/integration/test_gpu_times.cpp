@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "experiment/generation/operator_times.h"
 
+namespace test_gpu_times {
+
 using namespace csdsim;
 
 TEST_CASE("operator times survive result.json to the picosecond; a missing one is named") {
@@ -42,3 +44,5 @@ TEST_CASE("operator times survive result.json to the picosecond; a missing one i
   }
   std::filesystem::remove(file);
 }
+
+}  // namespace test_gpu_times

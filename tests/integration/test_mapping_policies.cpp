@@ -8,6 +8,8 @@
 #include "ftl/policies/registry.h"
 #include "tests/integration/small_model.h"
 
+namespace test_mapping_policies {
+
 using namespace csdsim;
 using namespace csdsim::test;
 
@@ -51,3 +53,5 @@ TEST_CASE("every mapping policy, tail policy and kind of window gives the tokens
     CHECK(std::unique(times.begin(), times.end()) - times.begin() > 5);
   }
 }
+
+}  // namespace test_mapping_policies

@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "tests/integration/small_model.h"
 
+namespace test_memory_capacity {
+
 using namespace csdsim;
 using namespace csdsim::test;
 using Catch::Matchers::Contains;
@@ -69,3 +71,5 @@ TEST_CASE("sampled runs count the weights of the layers that they leave out") {
   const Bytes tight = model.weight_bytes() + Bytes::mib(2);
   CHECK_THROWS_WITH(experiment::run_generation(sampled(tight)), Contains("platform.gpu.memory"));
 }
+
+}  // namespace test_memory_capacity

@@ -12,6 +12,8 @@
 #include "experiment/generation/generation_workload.h"
 #include "experiment/runner.h"
 
+namespace test_offload_systems {
+
 using namespace csdsim;
 
 namespace {
@@ -263,3 +265,5 @@ TEST_CASE("a longer context, a slower link, a smaller page cache or slower threa
     if (copy > 1) CHECK(time(prompt, 10 * link, cache + 1, copy - 1) >= base * 0.999);
   }
 }
+
+}  // namespace test_offload_systems

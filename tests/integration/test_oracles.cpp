@@ -9,6 +9,8 @@
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 #include "tests/integration/small_model.h"
 
+namespace test_oracles {
+
 using namespace csdsim;
 using namespace csdsim::test;
 
@@ -147,3 +149,5 @@ TEST_CASE("what the kernels read is p (r S + 2 k d), dense p 2 S d, whatever the
     }
   }
 }
+
+}  // namespace test_oracles

@@ -6,6 +6,8 @@
 
 #include "tests/integration/small_model.h"
 
+namespace test_overlap {
+
 using namespace csdsim;
 using namespace csdsim::test;
 
@@ -160,3 +162,5 @@ TEST_CASE("without CPU time for commands, host and drive have nothing to overlap
   CHECK((apart.times.decode_path_s == together.times.decode_path_s));
   CHECK(part(apart.times.decode_path_s, host::PathPart::host) == 0);
 }
+
+}  // namespace test_overlap

@@ -10,6 +10,8 @@
 #include "host_runtime/core/planner/systems/host_kv/host_kv.h"
 #include "host_runtime/core/planner/systems/systems.h"
 
+namespace test_places_of_kv {
+
 using namespace csdsim;
 
 namespace {
@@ -165,3 +167,5 @@ TEST_CASE("K and V that exceed memory during a run are an error that names the p
   setup.platform.host_memory = Bytes::mib(4);
   CHECK_THROWS_WITH(experiment::run_generation(setup), Catch::Contains("platform.host.memory"));
 }
+
+}  // namespace test_places_of_kv

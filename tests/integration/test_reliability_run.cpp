@@ -7,6 +7,8 @@
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 
+namespace test_reliability_run {
+
 using namespace csdsim;
 using namespace csd_model;
 
@@ -89,3 +91,5 @@ TEST_CASE("reliability that cannot be is refused where it was given") {
   CHECK_THROWS_WITH(run({model("cell: qlc"), "platform.device.flash.page_types={cell: slc, read_latency: [50 us]}"}),
                     Catch::Contains("disagrees with page_types"));
 }
+
+}  // namespace test_reliability_run

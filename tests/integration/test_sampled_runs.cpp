@@ -10,6 +10,8 @@
 #include "experiment/generation/sampling_search.h"
 #include "host_runtime/core/planner/systems/systems.h"
 
+namespace test_sampled_runs {
+
 using namespace csdsim;
 
 namespace {
@@ -196,3 +198,5 @@ TEST_CASE("the same run twice is the same to the picosecond") {
   CHECK(a.times.decode_s == b.times.decode_s);
   CHECK(a.simulated_page_ops == b.simulated_page_ops);
 }
+
+}  // namespace test_sampled_runs

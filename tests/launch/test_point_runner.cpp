@@ -9,6 +9,8 @@
 #include "launch/point_runner.h"
 #include "report/files.h"
 
+namespace test_point_runner {
+
 using namespace csdsim;
 using namespace csdsim::launch;
 
@@ -113,3 +115,5 @@ TEST_CASE("a program that cannot be started is an error") {
   CHECK_THROWS_WITH(runner.run(), Catch::Contains("cannot be started"));
   std::filesystem::remove(file);
 }
+
+}  // namespace test_point_runner

@@ -7,6 +7,8 @@
 
 #include "nfc/core/onfi.h"
 
+namespace test_onfi {
+
 using namespace csdsim;
 using namespace csdsim::nfc;
 
@@ -111,3 +113,5 @@ TEST_CASE("commands and data-outs take the cycles of the specification") {
   CHECK(times("onfi-nvlpddr4-3600") == std::pair<std::int64_t, std::int64_t>(200'000, 41'111));
   CHECK(times("toggle-1400") == std::pair<std::int64_t, std::int64_t>(200'000, 42'857));
 }
+
+}  // namespace test_onfi

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "nfc/core/reliability.h"
 
+namespace test_reliability {
+
 using namespace csdsim;
 using namespace csdsim::nfc;
 
@@ -274,3 +276,5 @@ TEST_CASE("a reliability configuration out of range is refused by name") {
   CHECK_THAT(message([](auto& c) { c.max_retries = 256; }), Catch::StartsWith("reliability.max_retries:"));
   CHECK_THAT(message([](auto& c) { c.codewords = 0; }), Catch::StartsWith("reliability.codewords:"));
 }
+
+}  // namespace test_reliability

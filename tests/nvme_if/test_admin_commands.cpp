@@ -3,6 +3,8 @@
 
 #include "tests/nvme_if/platform.h"
 
+namespace test_admin_commands {
+
 using namespace csdsim;
 using namespace csdsim::nvme;
 using namespace csdsim::nvme::test;
@@ -147,3 +149,5 @@ TEST_CASE("Identify to bad buffers") {
   CHECK(identify(0x7000'0000'0000, 0) == status::data_transfer_error);
   CHECK(identify(kHostBase.value, 0).ok());
 }
+
+}  // namespace test_admin_commands

@@ -6,6 +6,8 @@
 #include "nvme_if/spec/encode.h"
 #include "nvme_if/spec/identify.h"
 
+namespace test_controller_core {
+
 using namespace csdsim;
 using namespace csdsim::nvme;
 using Kind = RegisterEffect::Kind;
@@ -298,3 +300,5 @@ TEST_CASE("features") {
   CHECK(core.execute_admin(fused).status == status::invalid_field);
   CHECK(core.execute_admin({.opcode = 0x0C}).status == status::invalid_opcode);
 }
+
+}  // namespace test_controller_core

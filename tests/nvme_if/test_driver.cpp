@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "tests/nvme_if/platform.h"
 
+namespace test_driver {
+
 using namespace csdsim;
 using namespace csdsim::nvme;
 using namespace csdsim::nvme::test;
@@ -381,3 +383,5 @@ TEST_CASE("the same run gives the same times") {
   CHECK(first.size() == 200);
   CHECK(first == run());
 }
+
+}  // namespace test_driver

@@ -5,6 +5,8 @@
 #include "nvme_if/core/io_command.h"
 #include "nvme_if/spec/encode.h"
 
+namespace test_io_command {
+
 using namespace csdsim;
 using namespace csdsim::nvme;
 
@@ -180,3 +182,5 @@ TEST_CASE("no 64 bytes abort the decoder, and what it accepts is within bounds")
   }
   CHECK(accepted > 1000);
 }
+
+}  // namespace test_io_command

@@ -4,6 +4,8 @@
 
 #include "tests/nvme_if/platform.h"
 
+namespace test_malformed {
+
 using namespace csdsim;
 using namespace csdsim::nvme;
 using namespace csdsim::nvme::test;
@@ -209,3 +211,5 @@ TEST_CASE("random admin commands and register writes never stop the simulation")
   raw.enable();
   CHECK(raw.admin(encode_get_features(feature::arbitration)).ok());
 }
+
+}  // namespace test_malformed

@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "nvme_if/core/memory_map.h"
 
+namespace test_memory_map {
+
 using namespace csdsim;
 using namespace csdsim::nvme;
 
@@ -39,3 +41,5 @@ TEST_CASE("regions may not overlap, be empty, wrap or share a name") {
   CHECK_NOTHROW(map.add({"c", PhysicalAddress{~std::uint64_t{0}}, Bytes{1}, RegionKind::drive_memory}));
   CHECK(map.regions().size() == 3);
 }
+
+}  // namespace test_memory_map

@@ -3,6 +3,8 @@
 
 #include "tests/nvme_if/platform.h"
 
+namespace test_pcie_dma {
+
 using namespace csdsim;
 using namespace csdsim::nvme;
 using namespace csdsim::nvme::test;
@@ -213,3 +215,5 @@ TEST_CASE("the fabric routes, and grants direct access within a region") {
   p.set_address(0);
   CHECK_FALSE(host->get_direct_mem_ptr(p, dmi));
 }
+
+}  // namespace test_pcie_dma

@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "nvme_if/core/pcie_link.h"
 
+namespace test_pcie_link {
+
 using namespace csdsim;
 using namespace csdsim::nvme;
 
@@ -180,3 +182,5 @@ TEST_CASE("link parameters out of range are the user's mistake") {
   CHECK_THROWS_AS(PcieLink({.latency = SimTime{-1}}), UserError);
   CHECK_THROWS_WITH(PcieLink({.generation = 7}), Catch::Contains("generation is 7"));
 }
+
+}  // namespace test_pcie_link

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "nvme_if/core/prp.h"
 
+namespace test_prp {
+
 using namespace csdsim;
 using namespace csdsim::nvme;
 
@@ -148,3 +150,5 @@ TEST_CASE("a buffer that PRPs cannot describe is the user's mistake") {
   CHECK_THROWS_AS(build({seg(0x10000, 0)}), UserError);
   CHECK(build({}).prp1 == 0);
 }
+
+}  // namespace test_prp

@@ -3,6 +3,8 @@
 
 #include "tests/nvme_if/platform.h"
 
+namespace test_queues {
+
 using namespace csdsim;
 using namespace csdsim::nvme;
 using namespace csdsim::nvme::test;
@@ -152,3 +154,5 @@ TEST_CASE("command slots bound what is inside the controller") {
   CHECK(raw.reap(1).size() == 10);
   CHECK(p.controller.commands_inside() == 0);
 }
+
+}  // namespace test_queues

@@ -4,6 +4,8 @@
 #include "nvme_if/spec/identify.h"
 #include "tests/nvme_if/platform.h"
 
+namespace test_raw_host {
+
 using namespace csdsim;
 using namespace csdsim::nvme;
 using namespace csdsim::nvme::test;
@@ -268,3 +270,5 @@ TEST_CASE("queues in memory that does not exist set CFS") {
   p.raw.enable();
   CHECK(p.raw.admin(encode_get_features(feature::arbitration)).ok());
 }
+
+}  // namespace test_raw_host

@@ -4,6 +4,8 @@
 #include "nvme_if/spec/identify.h"
 #include "nvme_if/spec/registers.h"
 
+namespace test_spec {
+
 using namespace csdsim;
 using namespace csdsim::nvme;
 
@@ -81,3 +83,5 @@ TEST_CASE("KV buffers are laid out in 64-byte aligned sections") {
 
   CHECK(append_size({SequenceId{1}, LayerId{0}, TokenIndex{0}, 16, KvHead{0}, 4}, 128).value == 4 * 16 * 128 * 4);
 }
+
+}  // namespace test_spec

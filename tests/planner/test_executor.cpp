@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "tests/planner/planner_support.h"
 
+namespace test_executor {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using namespace csdsim::host::test;
@@ -207,3 +209,5 @@ TEST_CASE("misuse is refused") {
   CHECK_THROWS_AS(ex.complete(OperationId{9}, SimTime{10}), InternalError);
   CHECK_THROWS_AS(ex.complete(OperationId{0}, SimTime{9}), InternalError);
 }
+
+}  // namespace test_executor

@@ -5,6 +5,8 @@
 
 #include "tests/planner/planner_support.h"
 
+namespace test_executor_random {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using namespace csdsim::host::test;
@@ -222,3 +224,5 @@ TEST_CASE("it does not matter whether a backend knows durations or reports ends"
     }
   }
 }
+
+}  // namespace test_executor_random

@@ -9,6 +9,8 @@
 #include "host_runtime/core/planner/file_config.h"
 #include "host_runtime/core/planner/file_table.h"
 
+namespace test_file_table {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using Catch::Matchers::Contains;
@@ -135,3 +137,5 @@ TEST_CASE("a file path has a page cache only if it is cached, and copies unless 
   CHECK(params.page_cache == Bytes::mib(100));
   CHECK(params.write_back_on_eviction);
 }
+
+}  // namespace test_file_table

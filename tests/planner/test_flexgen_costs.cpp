@@ -6,6 +6,8 @@
 #include "flexgen_support.h"
 #include "tests/support/presets.h"
 
+namespace test_flexgen_costs {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using csdsim::host::test::a6000;
@@ -303,3 +305,5 @@ TEST_CASE("FlexGen costs: the released form lies between the paper's and twice t
   CHECK(gpu(released.peak_memory(p)) >= gpu(paper.peak_memory(p)));
   CHECK(released.peak_memory(p)[2] == paper.peak_memory(p)[2]);
 }
+
+}  // namespace test_flexgen_costs

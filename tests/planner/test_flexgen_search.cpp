@@ -11,6 +11,8 @@
 #include "host_runtime/core/planner/systems/flexgen_ssd/percent_program.h"
 #include "tests/support/presets.h"
 
+namespace test_flexgen_search {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using csdsim::host::test::a6000;
@@ -380,3 +382,5 @@ TEST_CASE("FlexGen search: the same question has the same answer") {
   h.capacity = {Bytes::gib(20), Bytes::gib(30), Bytes::gib(200)};
   CHECK(best_flexgen_policy(opt_13b(h), 64).policy == best_flexgen_policy(opt_13b(h), 64).policy);
 }
+
+}  // namespace test_flexgen_search

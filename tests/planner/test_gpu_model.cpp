@@ -6,6 +6,8 @@
 #include "tests/planner/planner_support.h"
 #include "tests/support/presets.h"
 
+namespace test_gpu_model {
+
 using namespace csdsim;
 using namespace csdsim::host;
 
@@ -107,3 +109,5 @@ TEST_CASE("an operator is measured once, and the GPU takes what was measured") {
   CHECK(asked == 3);
   CHECK(table->entries().size() == 4);
 }
+
+}  // namespace test_gpu_model

@@ -10,6 +10,8 @@
 #include "tests/planner/planner_support.h"
 #include "tests/support/presets.h"
 
+namespace test_instinfer {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using namespace csdsim::host::test;
@@ -262,3 +264,5 @@ TEST_CASE("through host memory, everything that GPU and drive exchange is copied
   CHECK(copies > 0);
   CHECK(ops.size() == direct.size() + copies);
 }
+
+}  // namespace test_instinfer

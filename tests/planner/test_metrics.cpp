@@ -4,6 +4,8 @@
 #include "host_runtime/core/planner/metrics.h"
 #include "tests/planner/planner_support.h"
 
+namespace test_metrics {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using namespace csdsim::host::test;
@@ -48,3 +50,5 @@ TEST_CASE("times of a run: the prefill until the first tokens, then the steps") 
   longer.output_tokens = 6;
   CHECK_THROWS_AS(generation_times(ex.report(), longer), InternalError);
 }
+
+}  // namespace test_metrics

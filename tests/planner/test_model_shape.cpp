@@ -5,6 +5,8 @@
 #include "tests/planner/planner_support.h"
 #include "tests/support/presets.h"
 
+namespace test_model_shape {
+
 using namespace csdsim;
 using namespace csdsim::host;
 
@@ -111,3 +113,5 @@ TEST_CASE("model mistakes are named") {
   m.ffn = 0;
   CHECK_THROWS_WITH(m.validate(), Catch::Contains("ffn"));
 }
+
+}  // namespace test_model_shape

@@ -4,6 +4,8 @@
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 #include "tests/planner/planner_support.h"
 
+namespace test_pipelines {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using namespace csdsim::host::test;
@@ -198,3 +200,5 @@ TEST_CASE("an operation that straddles the end of the prefill counts with its sh
   CHECK(path.layered[static_cast<std::size_t>(PathPart::flash)].ps == 30 + 10);
   CHECK(path.layered[static_cast<std::size_t>(PathPart::drive_other)].ps == 18);
 }
+
+}  // namespace test_pipelines

@@ -6,6 +6,8 @@
 #include "host_runtime/core/planner/router.h"
 #include "tests/planner/planner_support.h"
 
+namespace test_router {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using namespace csdsim::host::test;
@@ -247,3 +249,5 @@ TEST_CASE("InstInfer through the router: every tensor is found, and only weights
       CHECK(machine.link.bytes(ResourceKind::host_to_gpu) == (through_host ? queries : Bytes{}));
     }
 }
+
+}  // namespace test_router

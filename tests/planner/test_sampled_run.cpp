@@ -8,6 +8,8 @@
 #include "host_runtime/core/planner/estimator.h"
 #include "tests/planner/planner_support.h"
 
+namespace test_sampled_run {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using namespace csdsim::host::test;
@@ -141,3 +143,5 @@ TEST_CASE("the whole run through the estimator is the executor's own account") {
   CHECK(e.error.largest() == 0);
   CHECK(plan.statement() == "prefill and all 29 decode steps simulated, with 3 of 3 layers");
 }
+
+}  // namespace test_sampled_run

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "host_runtime/core/planner/sampling_plan.h"
 
+namespace test_sampling_plan {
+
 using namespace csdsim;
 using namespace csdsim::host;
 
@@ -275,3 +277,5 @@ TEST_CASE("a cost that follows another law from a step on: the break tells, with
     CHECK(not_told.relative() > 0.004);
   }
 }
+
+}  // namespace test_sampling_plan

@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "host_runtime/core/planner/sparf_budget.h"
 
+namespace test_sparf_budget {
+
 using namespace csdsim;
 using namespace csdsim::host;
 
@@ -58,3 +60,5 @@ TEST_CASE("budget mistakes are named") {
   CHECK_THROWS_WITH(SparfBudget({.ratio = {1, 8}, .mode = RatioMode::traffic, .r = 32}, 128),
                     Catch::Contains("at most r = 31"));
 }
+
+}  // namespace test_sparf_budget

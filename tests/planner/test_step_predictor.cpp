@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "host_runtime/core/planner/step_predictor.h"
 
+namespace test_step_predictor {
+
 using namespace csdsim;
 using namespace csdsim::host;
 
@@ -110,3 +112,5 @@ TEST_CASE("windows of different lengths flush where what is kept component-major
   CHECK(flushes == std::vector<std::uint32_t>{128, 256});
   CHECK(f[128 - 101 + 2].stratum() == Stratum::after_window_flush);
 }
+
+}  // namespace test_step_predictor

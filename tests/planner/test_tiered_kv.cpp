@@ -11,6 +11,8 @@
 #include "host_runtime/core/planner/tiered_kv_planner.h"
 #include "tests/planner/planner_support.h"
 
+namespace test_tiered_kv {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using namespace csdsim::host::test;
@@ -281,3 +283,5 @@ TEST_CASE("no buffers are refused") {
   CHECK_THROWS_AS(TieredKvPlanner(inputs(1), kv), UserError);
   CHECK_THROWS_AS(TieredKvPlanner(inputs(1), tiers({0, 1}, {1, 1}), {.on_host = {1, 1}, .buffers = 0}), UserError);
 }
+
+}  // namespace test_tiered_kv

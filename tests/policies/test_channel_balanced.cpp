@@ -3,6 +3,8 @@
 
 #include "policy_support.h"
 
+namespace test_channel_balanced {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::test;
@@ -62,3 +64,5 @@ TEST_CASE("what is kept unevenly becomes even again") {
   const double mean = 170'000.0 / 4;
   for (const std::uint64_t valid : p.flash.valid) CHECK(double(valid) < 1.26 * mean);  // the slack, of two shares
 }
+
+}  // namespace test_channel_balanced

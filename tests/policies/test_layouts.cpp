@@ -2,6 +2,8 @@
 
 #include "policy_support.h"
 
+namespace test_layouts {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::test;
@@ -121,3 +123,5 @@ TEST_CASE("what tail policy partial_program has written of a window") {
   // Not more often than there are groups.
   CHECK(l.windowed(100, 4096) == 96);
 }
+
+}  // namespace test_layouts

@@ -5,6 +5,8 @@
 #include "ftl/plugin/load_plugin.h"
 #include "policy_support.h"
 
+namespace test_plugin {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::test;
@@ -88,3 +90,5 @@ TEST_CASE("a library may be loaded again, into another registry") {
     CHECK_THROWS_WITH(load_mapping_plugin(library("good"), registry), Contains("'one-plane' already"));
   }
 }
+
+}  // namespace test_plugin

@@ -2,6 +2,8 @@
 
 #include "policy_support.h"
 
+namespace test_registry {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using Catch::Contains;
@@ -53,3 +55,5 @@ TEST_CASE("settings are read with their ranges, and unknown ones refused") {
                     Contains("channel-balanced has no setting 'slak' (did you mean slack?); exists: slack"));
   CHECK_THROWS_WITH(make("instinfer", "slack", "1"), Contains("instinfer has no setting 'slack'; exists: none"));
 }
+
+}  // namespace test_registry

@@ -3,6 +3,8 @@
 
 #include "policy_support.h"
 
+namespace test_sequence_block {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::test;
@@ -71,3 +73,5 @@ TEST_CASE("a sequence spreads over all channels and no more planes than its bloc
   const std::set<PlaneId> first = planes_of(p, 0);
   for (const PlaneId plane : planes_of(p, 1)) CHECK_FALSE(first.contains(plane));
 }
+
+}  // namespace test_sequence_block

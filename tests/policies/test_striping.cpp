@@ -3,6 +3,8 @@
 
 #include "policy_support.h"
 
+namespace test_striping {
+
 using namespace csdsim;
 using namespace csdsim::ftl;
 using namespace csdsim::ftl::test;
@@ -174,3 +176,5 @@ TEST_CASE("page-l2p: pages go to the planes in turn, whatever they hold, channel
   for (std::uint32_t i = 0; i < 5; ++i) again.policy->page_restored({}, again.info(), {i});
   CHECK(again.channel({key_of(0, 0, 0), PageKind::token_k, 0, 0}) == 1);
 }
+
+}  // namespace test_striping

@@ -8,6 +8,8 @@
 #include "ftl/policies/registry.h"
 #include "report/csv.h"
 
+namespace test_policy_study {
+
 using namespace csdsim;
 using namespace csdsim::experiment;
 
@@ -123,3 +125,5 @@ TEST_CASE("a study gives the same figures every time, as tables and as a picture
   CHECK(policy_svg(a) == policy_svg(b));
   CHECK(report::csv_rows(tail_table(a)).starts_with("policy,tail,embedding_group,"));
 }
+
+}  // namespace test_policy_study

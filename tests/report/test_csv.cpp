@@ -3,6 +3,8 @@
 
 #include "report/csv.h"
 
+namespace test_csv {
+
 using namespace csdsim::report;
 using nlohmann::ordered_json;
 
@@ -24,3 +26,5 @@ TEST_CASE("rows begin with the keys of the first") {
   CHECK(csv_rows(rows) == "policy,\"pages, read\"\nx,2\ny,\n");
   CHECK(csv_rows(ordered_json::array()).empty());
 }
+
+}  // namespace test_csv

@@ -4,6 +4,8 @@
 #include "report/eval_plot.h"
 #include "report/svg.h"
 
+namespace test_svg {
+
 using namespace csdsim::report;
 using Catch::Matchers::Contains;
 
@@ -35,3 +37,5 @@ TEST_CASE("the picture of an evaluation has a line and a legend entry per method
   CHECK_THAT(svg, Contains(">window</text>") && Contains(">dense</text>") && Contains(">1/4</text>"));
   CHECK_THAT(svg, Contains("<polyline points='60.0,") && Contains(" 250.0,"));
 }
+
+}  // namespace test_svg

@@ -13,6 +13,8 @@
 #include "reproduction/papers.h"
 #include "reproduction/selection.h"
 
+namespace test_definition {
+
 using namespace csdsim;
 using namespace csdsim::reproduction;
 
@@ -138,3 +140,5 @@ TEST_CASE("files that no definition can be are refused with their place") {
         std::vector<std::string>{"d.yaml:1:1: error: the file holds a list, expected a map of keys and values"});
   CHECK(errors_of("title: [\n").size() == 1);
 }
+
+}  // namespace test_definition

@@ -8,6 +8,8 @@
 #include "reproduction/document.h"
 #include "reproduction/evaluation.h"
 
+namespace test_evaluation {
+
 using namespace csdsim;
 using namespace csdsim::reproduction;
 using Catch::Matchers::Contains;
@@ -209,3 +211,5 @@ TEST_CASE("the document has what the contract names, and text says what does not
   CHECK(pictures[0].first == "f.svg");
   CHECK_THAT(pictures[0].second, Contains("<polyline") && Contains(">n</text>"));
 }
+
+}  // namespace test_evaluation

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "reproduction/expression.h"
 
+namespace test_expression {
+
 using namespace csdsim;
 using namespace csdsim::reproduction;
 using Catch::Matchers::Contains;
@@ -63,3 +65,5 @@ TEST_CASE("names of points") {
   CHECK(is_point_name("dense_b64"));
   for (const char* const name : {"", "Dense", "64", "a-b", "_a", "a b"}) CHECK_FALSE(is_point_name(name));
 }
+
+}  // namespace test_expression

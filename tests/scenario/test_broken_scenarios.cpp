@@ -8,6 +8,8 @@
 #include <fstream>
 #include <sstream>
 
+namespace test_broken_scenarios {
+
 using namespace csdsim;
 using namespace csdsim::scenario;
 using namespace csdsim::test;
@@ -123,3 +125,5 @@ TEST_CASE("settings of the command line go through the same reader and are locat
   CHECK(both[0].starts_with("s.yaml:4:1: error: unknown key 'sead'"));
   CHECK(both[1].starts_with("--set name=a/b: error: name:"));
 }
+
+}  // namespace test_broken_scenarios

@@ -5,6 +5,8 @@
 #include "scenario/scenario.h"
 #include "tests/scenario/scenario_support.h"
 
+namespace test_catalog {
+
 using namespace csdsim;
 using namespace csdsim::scenario;
 using namespace csdsim::test;
@@ -63,3 +65,5 @@ TEST_CASE("lists name what exists") {
   CHECK_THROWS_WITH(describe_text("system", "instinfer-sparq"), Catch::Contains("(did you mean instinfer-sparf?)"));
   CHECK_THROWS_WITH(describe_text("device", "smartsd"), Catch::Contains("(did you mean smartssd?)"));
 }
+
+}  // namespace test_catalog

@@ -7,6 +7,8 @@
 #include "scenario/presets.h"
 #include "tests/scenario/scenario_support.h"
 
+namespace test_presets {
+
 using namespace csdsim;
 using namespace csdsim::scenario;
 using namespace csdsim::test;
@@ -180,3 +182,5 @@ TEST_CASE("measured GPU times leave no part to what describes the model of a GPU
   const std::string dumped = effective_config(measured.base.scenario).dump();
   CHECK(effective_config(load_scenario_text(dumped, "t.yaml", ".").base.scenario).dump() == dumped);
 }
+
+}  // namespace test_presets

@@ -5,6 +5,8 @@
 #include "base/rng.h"
 #include "tests/scenario/scenario_support.h"
 
+namespace test_scenario_fuzz {
+
 using namespace csdsim;
 using namespace csdsim::scenario;
 using namespace csdsim::test;
@@ -90,3 +92,5 @@ TEST_CASE("mutated settings of the command line are refused or taken") {
     loads(text, {set});
   }
 }
+
+}  // namespace test_scenario_fuzz

@@ -6,6 +6,8 @@
 #include "scenario/check.h"
 #include "tests/scenario/scenario_support.h"
 
+namespace test_scenario_load {
+
 using namespace csdsim;
 using namespace csdsim::scenario;
 using namespace csdsim::test;
@@ -252,3 +254,5 @@ TEST_CASE("the layout follows from page, head and longest sequence, and from wha
 TEST_CASE("the contract's example with its sweep has six points") {
   CHECK(load_scenario_text(std::string(kContract) + kSweep, "s.yaml", ".").points.size() == 6);
 }
+
+}  // namespace test_scenario_load

@@ -3,6 +3,8 @@
 
 #include "tests/scenario/scenario_support.h"
 
+namespace test_sweep {
+
 using namespace csdsim;
 using namespace csdsim::scenario;
 using namespace csdsim::test;
@@ -92,3 +94,5 @@ TEST_CASE("the channels scenario has its twelve points") {
   CHECK(l.points.size() == 12);
   CHECK(l.points.back().name == "kind=instinfer-sparf,channel_bandwidth=1.4GBps,channels=16");
 }
+
+}  // namespace test_sweep

@@ -3,6 +3,8 @@
 
 #include "tests/workload/reference_points.h"
 
+namespace test_agreement {
+
 using namespace csdsim;
 using namespace csdsim::reference;
 
@@ -67,3 +69,5 @@ TEST_CASE("commands before data-outs serve saturated reads faster than MQSim's o
   CHECK(better > 1.13e6);
   CHECK(better > 1.3 * theirs);
 }
+
+}  // namespace test_agreement

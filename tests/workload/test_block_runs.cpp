@@ -7,6 +7,8 @@
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 
+namespace test_block_runs {
+
 using namespace csdsim;
 using nlohmann::ordered_json;
 using Sets = std::vector<std::string>;
@@ -298,3 +300,5 @@ TEST_CASE("combinations that contradict each other are located errors") {
   refused({"workload.precondition={fill: none, overwrites: 1}"}, "with fill: none there is nothing to overwrite");
   refused({"workload.precondition.fill=full"}, "none, sequential, random");
 }
+
+}  // namespace test_block_runs

@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "experiment/requests/synthetic.h"
 
+namespace test_synthetic {
+
 using namespace csdsim;
 using namespace csdsim::experiment::workload;
 
@@ -165,3 +167,5 @@ TEST_CASE("a working set without a place for a request is refused") {
   c.streams = 5;
   CHECK_THROWS_WITH(SyntheticRequests(c), Catch::Contains("holds no request of 262144 B"));
 }
+
+}  // namespace test_synthetic

@@ -3,6 +3,8 @@
 
 #include "experiment/requests/time_series.h"
 
+namespace test_time_series {
+
 using namespace csdsim;
 using experiment::workload::TimeSeries;
 
@@ -46,3 +48,5 @@ TEST_CASE("the table gives rates over the width of each bucket, the last one cut
   CHECK(line == "2e-06,5e-07,1,2000000,2000000000,300,300");
   CHECK_FALSE(std::getline(csv, line));
 }
+
+}  // namespace test_time_series

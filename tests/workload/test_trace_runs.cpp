@@ -6,6 +6,8 @@
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 
+namespace test_trace_runs {
+
 using namespace csdsim;
 using nlohmann::ordered_json;
 using Sets = std::vector<std::string>;
@@ -133,3 +135,5 @@ TEST_CASE("scenarios of traces are checked before they run") {
   refused({"workload.pattern=random_read"}, "belongs to kind block_io, not to trace");
   refused({"simulation.data=carried"}, "a trace workload moves no data");
 }
+
+}  // namespace test_trace_runs

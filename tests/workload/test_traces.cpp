@@ -10,6 +10,8 @@
 #include "base/rng.h"
 #include "experiment/requests/trace_requests.h"
 
+namespace test_traces {
+
 using namespace csdsim;
 using namespace csdsim::experiment::workload;
 
@@ -302,3 +304,5 @@ TEST_CASE("mutated traces are read or refused with their place, and never crash"
   CHECK(read > 300);
   CHECK(refused > 1000);
 }
+
+}  // namespace test_traces

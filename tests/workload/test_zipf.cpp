@@ -6,6 +6,8 @@
 #include "experiment/requests/permutation.h"
 #include "experiment/requests/zipf.h"
 
+namespace test_zipf {
+
 using namespace csdsim;
 using namespace csdsim::experiment::workload;
 
@@ -84,3 +86,5 @@ TEST_CASE("the scatter is a bijection, and another one for another seed") {
     }
   }
 }
+
+}  // namespace test_zipf
