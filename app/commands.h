@@ -49,6 +49,15 @@ struct ReproduceArguments {
 /// Returns 0 also when results differ from those of the paper.
 int reproduce(const ReproduceArguments& arguments);
 
+struct RooflineArguments {
+  std::filesystem::path scenario;
+  std::vector<std::string> overrides;  ///< "a.b=v", in order
+  std::optional<std::filesystem::path> out;
+  Format format = Format::table;
+};
+/// Simulates nothing.
+int roofline(const RooflineArguments& arguments);
+
 struct GenerateArguments {
   std::filesystem::path model;
   std::optional<std::string> prompt;

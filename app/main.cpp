@@ -72,6 +72,17 @@ void add_reproduce(CLI::App& cli, int& status) {
   command->callback([reproduce, &status] { status = app::reproduce(*reproduce); });
 }
 
+void add_roofline(CLI::App& cli, int& status) {
+  const auto roofline = std::make_shared<app::RooflineArguments>();
+  auto* command = cli.add_subcommand(
+      "roofline", "Show where the operators of a decode step belong: GPU, host or drives (nothing is simulated)");
+  command->add_option("scenario", roofline->scenario, "Scenario file of a generation")->required();
+  command->add_option("--set", roofline->overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
+  command->add_option("--out", roofline->out, "Directory for roofline.json and roofline.svg");
+  command->add_option("--format", roofline->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
+  command->callback([roofline, &status] { status = app::roofline(*roofline); });
+}
+
 void add_generate(CLI::App& cli, int& status) {
   const auto generate = std::make_shared<app::GenerateArguments>();
   auto* generate_command = cli.add_subcommand("generate", "Generate tokens with a checkpoint, attention in the drive");
@@ -237,6 +248,7 @@ int parse_and_run(int argc, char** argv) {
   add_run(cli, status);
   add_sweep(cli, status);
   add_reproduce(cli, status);
+  add_roofline(cli, status);
   add_generate(cli, status);
   add_eval(cli, status);
   add_test_policy(cli, status);

@@ -22,29 +22,29 @@ double tick_step(double most) {
   return decade * 10;
 }
 
-struct YAxis {
+struct PlotAxis {
   std::vector<double> ticks;  ///< rising; the first is the lower end of the axis and the last its upper end
   bool log = false;
 
   /// 0 at the lower end, 1 at the upper one.
-  double share(double y) const {
+  double share(double value) const {
     const double low = ticks.front(), high = ticks.back();
-    return log ? std::log(y / low) / std::log(high / low) : (y - low) / (high - low);
+    return log ? std::log(value / low) / std::log(high / low) : (value - low) / (high - low);
   }
 };
 
-YAxis linear_axis(const std::vector<double>& values) {
+PlotAxis linear_axis(const std::vector<double>& values) {
   const double most = values.empty() ? 0 : *std::max_element(values.begin(), values.end());
   const double step = most > 0 ? tick_step(most) : 1;
   const int steps = std::max(1, static_cast<int>(std::ceil(most / step - 1e-9)));
-  YAxis axis;
+  PlotAxis axis;
   for (int i = 0; i <= steps; ++i) axis.ticks.push_back(i * step);
   return axis;
 }
 
 /// From the tick at or below the smallest value to the one at or above the largest.
-YAxis log_axis(const std::vector<double>& values) {
-  YAxis axis{.ticks = {1, 10}, .log = true};
+PlotAxis log_axis(const std::vector<double>& values) {
+  PlotAxis axis{.ticks = {1, 10}, .log = true};
   if (values.empty()) return axis;
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   axis.ticks.clear();
@@ -58,6 +58,12 @@ YAxis log_axis(const std::vector<double>& values) {
     }
 }
 
+/// A tick at every position.
+PlotAxis point_axis(const std::vector<double>& positions) {
+  const std::set<double> ticks(positions.begin(), positions.end());
+  return {.ticks = {ticks.begin(), ticks.end()}, .log = true};
+}
+
 /// Values below 1 that are the inverse of a whole number are written as a fraction.
 std::string x_label(double x) {
   const double inverse = 1 / x;
@@ -68,20 +74,16 @@ std::string x_label(double x) {
 }  // namespace
 
 std::string line_plot_svg(const LinePlot& plot) {
-  std::set<double> ticks;
-  std::vector<double> values;
+  std::vector<double> positions, values;
   for (const PlotLine& line : plot.lines)
     for (const SvgPoint& point : line.points) {
       if (plot.y_log && point.y <= 0) continue;
-      ticks.insert(point.x);
+      positions.push_back(point.x);
       values.push_back(point.y);
     }
-  const YAxis y_axis = plot.y_log ? log_axis(values) : linear_axis(values);
-  const double first = ticks.empty() ? 1 : *ticks.begin(), last = ticks.empty() ? 1 : *ticks.rbegin();
-  const auto px = [&](double x) {
-    return last > first ? kPlotLeft + std::log2(x / first) / std::log2(last / first) * kPlotWidth
-                        : kPlotLeft + kPlotWidth / 2;
-  };
+  const PlotAxis y_axis = plot.y_log ? log_axis(values) : linear_axis(values);
+  const PlotAxis x_axis = plot.x_decades ? log_axis(positions) : point_axis(positions);
+  const auto px = [&](double x) { return kPlotLeft + (x_axis.ticks.size() > 1 ? x_axis.share(x) : 0.5) * kPlotWidth; };
   const double bottom = kPlotTop + kPlotHeight;
   const auto py = [&](double y) { return bottom - y_axis.share(y) * kPlotHeight; };
 
@@ -89,7 +91,7 @@ std::string line_plot_svg(const LinePlot& plot) {
   svg.text({kPlotLeft, 20}, plot.title, SvgAnchor::start, true);
   svg.text({kPlotLeft, kPlotTop - 12}, plot.y_title);
   svg.text({kPlotLeft + kPlotWidth / 2, bottom + 40}, plot.x_title, SvgAnchor::middle);
-  for (const double x : ticks) {
+  for (const double x : x_axis.ticks) {
     svg.line({px(x), kPlotTop}, {px(x), bottom}, kGridLine);
     svg.text({px(x), bottom + 18}, x_label(x), SvgAnchor::middle);
   }

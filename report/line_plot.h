@@ -17,12 +17,14 @@ struct LinePlot {
   std::string title;
   std::string x_title;
   std::string y_title;
-  bool y_log = false;  ///< points with y = 0 are left out
+  bool y_log = false;      ///< points with y = 0 are left out
+  bool x_decades = false;  ///< ticks of the x axis at 1, 2 and 5 times powers of ten, instead of at every point
   std::vector<PlotLine> lines;
 };
 
 /// Returns a standalone SVG: one line with markers per PlotLine, and a legend. The x axis is logarithmic with a tick at
-/// every x of a point, the y axis linear from 0 or logarithmic with ticks at 1, 2 and 5 times powers of ten.
+/// every x of a point or at fixed places, the y axis linear from 0 or logarithmic with ticks at 1, 2 and 5 times powers
+/// of ten.
 std::string line_plot_svg(const LinePlot& plot);
 
 }  // namespace csdsim::report

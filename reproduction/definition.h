@@ -60,6 +60,7 @@ struct PointSeries {
   std::string name;
   std::vector<std::string> points;
   std::string relative_to;  ///< pictures: the point whose metric divides the others'; empty: none
+  std::string metric;       ///< pictures: as in MetricName; empty: that of the picture
 };
 /// The result is, per series, the values of the axis at which the metric is lower than one point before, by more than
 /// a share of it.

@@ -49,6 +49,7 @@ void describe(ParamVisitor& v, PointSeries& s) {
   v.param("name", s.name, "Name of the line.", assumed("none"));
   v.list("points", s.points, {1, 1000}, "Points, in the order of the axis.", assumed("none"));
   v.param("relative_to", s.relative_to, "The point whose metric divides the others'.", assumed("none"));
+  v.param("metric", s.metric, "What the line shows.", assumed("the metric of the picture"));
 }
 
 void describe(ParamVisitor& v, LargestFinding& f) {

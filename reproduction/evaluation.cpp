@@ -151,13 +151,14 @@ class Evaluator {
     std::vector<CurveLine> lines;
     for (const PointSeries& series : curve.series) {
       CurveLine line{.name = series.name, .points = {}};
+      const std::string& shown = series.metric.empty() ? curve.metric : series.metric;
       if (!series.relative_to.empty() && failed(series.relative_to)) continue;
-      const double unit = series.relative_to.empty() ? 1 : metric({series.relative_to, curve.metric}, curve.origin);
+      const double unit = series.relative_to.empty() ? 1 : metric({series.relative_to, shown}, curve.origin);
       for (const std::string& point : series.points) {
         if (failed(point)) continue;
         line.points.push_back({.name = point,
                                .x = axis(point, curve.axis, curve.origin),
-                               .y = metric({point, curve.metric}, curve.origin) / unit});
+                               .y = metric({point, shown}, curve.origin) / unit});
       }
       lines.push_back(std::move(line));
     }

@@ -32,7 +32,8 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   bool writes_blocks(const scenario::Scenario& scenario) const override;
   double kv_share(const scenario::Scenario& scenario) const override;
   std::optional<host::FilePath> file_path(const scenario::Scenario& scenario) const override;
-  /// Metrics `weight_bytes` and, unless the prompts come from a file, `kv_cache_bytes`; stats `fpga` of an engine.
+  /// Metric `weight_bytes`, stats `fpga` of an engine; unless the prompts come from a file, metric `kv_cache_bytes` and
+  /// stats `roofline` (roofline.h).
   nlohmann::ordered_json planned(const scenario::Scenario& scenario) const override;
   scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
 

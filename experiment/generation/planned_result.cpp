@@ -2,6 +2,7 @@
 
 #include "attention_engine/core/fpga_resources.h"
 #include "experiment/generation/generation_workload.h"
+#include "experiment/generation/roofline.h"
 
 namespace csdsim::experiment {
 
@@ -33,7 +34,11 @@ ordered_json fpga_use(const csd_model::DeviceConfig& device) {
 ordered_json GenerationWorkload::planned(const scenario::Scenario& s) const {
   ordered_json document;
   add_sizes(document["metrics"], s, lengths());
-  if (prompts) document["metrics"].erase("kv_cache_bytes");  // the lengths are known when the file is tokenized
+  // The lengths of prompts from a file are known when the file is tokenized.
+  if (prompts)
+    document["metrics"].erase("kv_cache_bytes");
+  else
+    document["stats"]["roofline"] = decode_roofline(s);
   if (s.platform.device.has_engine()) document["stats"]["fpga"] = fpga_use(s.platform.device);
   return document;
 }

@@ -49,7 +49,7 @@ class CommandLine(unittest.TestCase):
             self.assertIn(text, run.stderr + run.stdout)
 
     def test_help_and_version(self):
-        for command in [[], ["run"], ["sweep"], ["generate"], ["eval"], ["check"], ["list"], ["describe"], ["reproduce"]]:
+        for command in [[], ["run"], ["sweep"], ["generate"], ["eval"], ["check"], ["list"], ["describe"], ["reproduce"], ["roofline"]]:
             run = csdsim(*command, "--help")
             self.assertEqual(run.returncode, 0)
             self.assertIn("Usage", run.stdout)
@@ -94,6 +94,18 @@ class CommandLine(unittest.TestCase):
             bound = channels * 1.4e9 / (819_200 * flushed)
             self.assertLessEqual(metrics["decode_tokens_per_s"], bound)
             self.assertGreaterEqual(metrics["decode_tokens_per_s"], 0.85 * bound)
+
+    def test_roofline(self):
+        run = csdsim("roofline", "scenarios/papers/instinfer.yaml", "--out", self.out)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("Attention in the drives, everything else on the GPU", run.stdout)
+        document = json.loads((self.out / "roofline.json").read_text())
+        self.assertEqual(list(document["machines"]), ["gpu", "host", "drives"])
+        xml.etree.ElementTree.parse(self.out / "roofline.svg")
+        rows = list(csv.DictReader(csdsim("roofline", "scenarios/papers/instinfer.yaml", "--format", "csv").stdout.splitlines()))
+        self.assertEqual([row["operator"] for row in rows], list(document["operators"]))
+        self.assertEqual(float(rows[1]["drives_s"]), document["operators"]["attention"]["seconds"]["drives"])
+        self.refused("roofline", "scenarios/block_read.yaml", says=["block_read.yaml", "needs a generation"])
 
     def test_prefill_is_bound_by_programming(self):
         prefill = self.result("run", "scenarios/channels.yaml")["breakdown"]["prefill"]

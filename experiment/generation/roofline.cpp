@@ -1,0 +1,97 @@
+#include "experiment/generation/roofline.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "csd_model/device_config.h"
+#include "experiment/generation/generation_workload.h"
+#include "host_runtime/core/planner/gpu_model.h"
+#include "host_runtime/core/planner/model_shape.h"
+
+namespace csdsim::experiment {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+struct Machine {
+  std::string_view name;
+  host::GpuConfig peaks;
+};
+
+/// Work of an operator in one decode step.
+struct Operator {
+  std::string_view name;
+  host::ComputeWork layer;   ///< in one layer, or all of it
+  std::uint64_t layers = 1;  ///< layers that have it
+};
+
+host::GpuConfig processor(std::uint64_t flops_per_second, Bandwidth memory, Ratio efficiency) {
+  host::GpuConfig config;
+  config.fp16_rate = ComputeRate{flops_per_second};
+  config.memory_bandwidth = memory;
+  config.kernel_launch = SimTime{};
+  config.efficiency = host::RooflineEfficiency::all(efficiency);
+  return config;
+}
+
+std::vector<Machine> machines_of(const scenario::Scenario& s) {
+  const platform::HostConfig& host = s.platform.host;
+  std::vector<Machine> machines = {
+      {"gpu", s.platform.gpu},
+      {"host", processor(host.core_rate.flop_per_second * host.cores, host.memory_bandwidth, host.efficiency)}};
+  const csd_model::DeviceConfig& device = s.platform.device;
+  if (!device.has_engine()) return machines;
+  constexpr std::uint64_t kOperationsPerMac = 2;
+  const std::uint64_t engine =
+      device.engine.clock.hertz * device.engine.kernels * device.engine.macs_per_cycle * kOperationsPerMac;
+  const std::uint64_t flash = device.flash.channel_bandwidth.bytes_per_second * device.flash.geometry.channels;
+  machines.push_back({"drives", processor(engine * device.count, Bandwidth{flash * device.count}, Ratio{1, 1})});
+  return machines;
+}
+
+std::vector<Operator> operators_of(const host::ModelShape& model, std::uint64_t batch, std::uint64_t context) {
+  return {{"projections", model.attention_inputs(batch), model.layers},
+          {"attention", model.decode_attention(batch, batch * context), model.layers},
+          {"output_and_ffn", model.finish_layer(batch), model.layers},
+          {"token_choice", model.sample(batch), 1}};
+}
+
+}  // namespace
+
+ordered_json decode_roofline(const scenario::Scenario& s) {
+  const GenerationWorkload& workload = generation_of(s);
+  const std::uint64_t context = workload.input_tokens + workload.output_tokens / 2;
+  ordered_json document = {{"batch", workload.batch}, {"context", context}};
+  const std::vector<Machine> machines = machines_of(s);
+  for (const auto& [name, peaks] : machines) {
+    const double flops = double(peaks.fp16_rate.flop_per_second),
+                 bytes = double(peaks.memory_bandwidth.bytes_per_second);
+    document["machines"][name] = {
+        {"flops_per_s", flops}, {"bytes_per_s", bytes}, {"ridge_flops_per_byte", flops / bytes}};
+  }
+  ordered_json steps = ordered_json::object();
+  double together = 0;
+  for (const Operator& op : operators_of(s.model.shape(), workload.batch, context)) {
+    const std::uint64_t flops = op.layer.flops * op.layers, bytes = op.layer.bytes().value * op.layers;
+    ordered_json seconds;
+    for (const auto& [name, peaks] : machines) {
+      const double time = host::GpuModel(peaks).time(op.layer).seconds() * double(op.layers);
+      seconds[name] = time;
+      steps[name] = steps.value(name, 0.0) + time;
+    }
+    if (seconds.contains("drives")) together += seconds[op.name == "attention" ? "drives" : "gpu"].get<double>();
+    document["operators"][op.name] = {{"flops", flops},
+                                      {"bytes", bytes},
+                                      {"flops_per_byte", double(flops) / double(bytes)},
+                                      {"seconds", std::move(seconds)}};
+  }
+  if (steps.contains("drives")) steps["gpu_and_drives"] = together;
+  document["decode_step_s"] = std::move(steps);
+  return document;
+}
+
+}  // namespace csdsim::experiment
