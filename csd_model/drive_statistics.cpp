@@ -25,7 +25,7 @@ DriveTotals Drive::totals() const {
   DriveTotals t;
   t.elapsed = sim_time_now();
   const nfc::FlashStatistics& flash = flash_statistics();
-  const auto array_time = [&](PageOpKind kind) { return flash.array_time[static_cast<std::size_t>(kind)]; };
+  const auto array_time = [&](PageOpKind kind) { return flash.array_time_until(t.elapsed, kind); };
   t.read_busy = array_time(PageOpKind::read);
   t.program_busy = array_time(PageOpKind::program);
   t.erase_busy = array_time(PageOpKind::erase);

@@ -1,6 +1,7 @@
 // Counters of the flash. They are integers; ratios and shares are computed where they are printed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -28,6 +29,42 @@ struct ChannelBusy {
   bool operator==(const ChannelBusy&) const = default;
 };
 
+/// Programs and erases whose array time is counted already, because they were granted, and not over yet. A timeline
+/// grants ahead of simulated time. Suspensions are left out.
+class UnfinishedArrayTime {
+ public:
+  explicit UnfinishedArrayTime(std::uint32_t planes) : planes_(planes) {}
+
+  /// An array works from `end` - `time` on, or after what it works on before.
+  void add(PlaneId plane, PageOpKind kind, SimTime time, SimTime end) {
+    std::vector<Work>& works = planes_[plane.value];
+    std::erase_if(works, [&](const Work& work) { return work.end <= passed_; });
+    if (!works.empty()) end = std::max(end, works.back().end + time);
+    works.push_back({kind, time, end});
+  }
+  /// Nobody will ask for times before `now`.
+  void pass(SimTime now) { passed_ = now; }
+  /// Time after `now` of operations of this kind, summed over planes.
+  SimTime after(SimTime now, PageOpKind kind) const {
+    SimTime sum;
+    for (const std::vector<Work>& works : planes_)
+      for (const Work& work : works)
+        if (work.kind == kind && work.end > now) sum += std::min(work.end - now, work.time);
+    return sum;
+  }
+  /// It is no total: two models are equal if their totals are.
+  bool operator==(const UnfinishedArrayTime&) const { return true; }
+
+ private:
+  struct Work {
+    PageOpKind kind = PageOpKind::read;
+    SimTime time;
+    SimTime end;
+  };
+  std::vector<std::vector<Work>> planes_;  ///< [PlaneId], in order
+  SimTime passed_;
+};
+
 /// Totals since construction. An operation is counted at its last bus grant for command or data; bus time is counted at
 /// each grant.
 struct FlashStatistics {
@@ -44,9 +81,13 @@ struct FlashStatistics {
   std::uint64_t retries = 0;           ///< attempts to read after the first
   std::uint64_t suspends = 0;    ///< suspensions of programs and erases; a die's planes that work together count once
   std::uint64_t joined_ops = 0;  ///< operations that run together with one of another plane of the die
+  UnfinishedArrayTime unfinished;
 
   explicit FlashStatistics(const FlashGeometry& geometry)
-      : channels(geometry.channels), plane_busy(geometry.planes()), decoder_busy(geometry.channels) {}
+      : channels(geometry.channels),
+        plane_busy(geometry.planes()),
+        decoder_busy(geometry.channels),
+        unfinished(geometry.planes()) {}
 
   void count(const PageOp& op) { count(op.op_class, op.kind, op.channel_bytes); }
   void count(OpClass op_class, PageOpKind kind, std::uint32_t channel_bytes) {
@@ -59,6 +100,16 @@ struct FlashStatistics {
 
   /// Adds the time for which an array works on an operation of this kind, without suspensions.
   void work(PageOpKind kind, SimTime time) { array_time[static_cast<std::size_t>(kind)] += time; }
+
+  /// The same for a program or an erase, which ends at `end`.
+  void work(PageOpKind kind, SimTime time, PlaneId plane, SimTime end) {
+    work(kind, time);
+    unfinished.add(plane, kind, time, end);
+  }
+  /// Array time up to `now`.
+  SimTime array_time_until(SimTime now, PageOpKind kind) const {
+    return array_time[static_cast<std::size_t>(kind)] - unfinished.after(now, kind);
+  }
 
   std::uint64_t total_ops() const { return counted_; }
   Bytes total_bytes() const { return {sum(bytes)}; }

@@ -169,7 +169,8 @@ void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime
     }
     if (kind != PageOpKind::read) {
       statistics_.count(op.op_class, kind, op.bytes);
-      statistics_.work(kind, kind == PageOpKind::program ? program_time(timing_, op.page) : timing_.erase_latency);
+      const SimTime time = kind == PageOpKind::program ? program_time(timing_, op.page) : timing_.erase_latency;
+      statistics_.work(kind, time, PlaneId{p}, cursor + time);
     }
     group.rank = std::min(group.rank, op.rank);
     group.sequence = std::min(group.sequence, op.sequence);

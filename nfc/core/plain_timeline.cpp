@@ -81,8 +81,8 @@ inline void PlainTimeline::grant_command(Channel& channel, ChannelBusy& busy, Si
     channel.bus_free += data_in;
     array_time = timing_.program_latency;
   }
-  statistics_.work(op.kind, array_time);
   const SimTime done = channel.bus_free + array_time;
+  statistics_.work(op.kind, array_time, PlaneId{ask.plane}, done);
   finish_head(ask.plane, done, done, [&] {
     return FlashStages{ask.at - op.at, now - ask.at, timing_.command_time, array_time, data_in, SimTime{}};
   });

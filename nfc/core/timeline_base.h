@@ -39,7 +39,10 @@ class TimelineBase {
         steps_(geometry.channels),
         statistics_(geometry) {}
 
-  void take_completions(SimTime now, std::vector<FlashCompletion>& out) { batches_.take(now, out); }
+  void take_completions(SimTime now, std::vector<FlashCompletion>& out) {
+    statistics_.unfinished.pass(now);
+    batches_.take(now, out);
+  }
   SimTime next_completion() const { return batches_.next_completion(); }
   FlashTicket next_ticket() const { return batches_.next_ticket(); }
   SimTime next_step() const { return steps_.min(); }

@@ -67,7 +67,16 @@ void AtFlash::plane_free(PlaneId plane, SimTime occupied_since) {
 }
 
 void AtFlash::last_granted(const AtOp& op) {
-  statistics_.work(op.op.kind, array_time(timing_, geometry_, op));
+  const SimTime time = array_time(timing_, geometry_, op);
+  if (op.op.kind == PageOpKind::read) {
+    statistics_.work(op.op.kind, time);
+  } else {
+    const bool program = op.op.kind == PageOpKind::program;
+    const SimTime data_in = program ? transfer_time(Bytes{op.op.channel_bytes}, timing_.channel_bandwidth) : SimTime{};
+    statistics_.unfinished.pass(sim_time_now());
+    const SimTime end = sim_time_now() + timing_.command_time + data_in + time;
+    statistics_.work(op.op.kind, time, geometry_.plane_of(op.op.ppa), end);
+  }
   if (op.fails()) {
     ++statistics_.retries;
     return;

@@ -87,4 +87,21 @@ TEST_CASE("a phase is the difference of two totals, and totals of drives add up"
   CHECK(work.array_busy() == both.read_busy.seconds());
 }
 
+TEST_CASE("arrays are never busy for longer than time has passed, also while they program") {
+  auto config = tiny_drive();
+  config.fidelity = GENERATE(csd_model::Fidelity::fast, csd_model::Fidelity::at);
+  DriveHost host(config);
+  const csd_model::DriveTotals start = host.drive().totals();
+  const SimTime planes_time = SimTime{host.drive().config().geometry.planes()};
+  const auto write = host.send_write(0, 16, std::byte{1});
+  for (int step = 0; step < 100; ++step) {
+    DriveHost::run_for(SimTime::microseconds(10));
+    const csd_model::DriveTotals now = host.drive().totals() - start;
+    INFO("after " << now.elapsed.ps << " ps");
+    REQUIRE(now.array_busy().ps <= now.elapsed.ps * planes_time.ps);
+  }
+  REQUIRE(host.run(write) == status::success);
+  CHECK((host.drive().totals() - start).program_busy.ps > 0);
+}
+
 }  // namespace test_drive_statistics

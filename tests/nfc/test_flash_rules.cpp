@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/error.h"
@@ -81,6 +82,24 @@ struct Bench {
 
   ChannelBusy busy(std::size_t channel) const { return timeline.statistics().channels[channel]; }
 };
+
+TEST_CASE("programs and erases count as array time while the array works") {
+  for (const auto rules : {FlashTimeline::Rules::automatic, FlashTimeline::Rules::general}) {
+    FlashTimeline timeline(small(), coarse(), rules);
+    // Command 0 to 10, data 10 to 74, array 74 to 1074; command 10, array 10 to 5010 on the other channel.
+    const PageOp ops[] = {program(0), erase(small().planes() / 2)};
+    timeline.submit(ops, 0_ps);
+    timeline.run(11_ps);
+    const FlashStatistics& s = timeline.statistics();
+    for (const auto& [now, programming, erasing] : {std::tuple{74_ps, 0_ps, 64_ps}, std::tuple{75_ps, 1_ps, 65_ps},
+                                                    std::tuple{1074_ps, 1000_ps, 1064_ps},
+                                                    std::tuple{5010_ps, 1000_ps, 5000_ps},
+                                                    std::tuple{9999_ps, 1000_ps, 5000_ps}}) {
+      CHECK(s.array_time_until(now, PageOpKind::program) == programming);
+      CHECK(s.array_time_until(now, PageOpKind::erase) == erasing);
+    }
+  }
+}
 
 TEST_CASE("a read asks, is granted, senses, asks again, transfers, frees its plane, is decoded") {
   Bench b;
