@@ -42,7 +42,8 @@ void describe(ParamVisitor& v, DriveFtlConfig& c) {
 
 void describe(ParamVisitor& v, DeviceConfig& c) {
   v.preset("device", c.preset);
-  v.param("count", c.count, {1, 64}, "Drives of this kind; K and V are sharded over them by KV head.",
+  v.param("count", c.count, {1, 64},
+          "Drives of this kind; K and V are divided over them by KV head, or by token (system.shard).",
           assumed("the smallest system"));
   v.param("fidelity", c.fidelity, "How the flash is simulated; completions are the same.", assumed("speed"));
   v.section("flash", c.flash, "The flash array and its channels.");

@@ -79,7 +79,10 @@ bool KvService::appends_apart(const Attend& a) {
 void KvService::descriptors_arrived(const std::shared_ptr<Attend>& a) {
   if (const Status s = validate(*a); !s.ok()) return a->command->complete(s);
   if (!appends_apart(*a)) return a->command->complete(status::kv_bad_token);
-  read_section(*a->command, a->layout.q, a->layout.out, a->buffer, [this, a](Status s) {
+  // Without a token to append, k and v are not fetched: they are ignored.
+  const bool appends = std::ranges::any_of(
+      a->descriptors, [](const AttendDescriptor& d) { return (d.flags & nvme::attend_flag::append) != 0; });
+  read_section(*a->command, a->layout.q, appends ? a->layout.out : a->layout.k, a->buffer, [this, a](Status s) {
     if (!s.ok()) return a->command->complete(s);
     when_possible([this, a] { return append_tokens(a); });
   });

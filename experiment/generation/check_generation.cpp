@@ -7,6 +7,7 @@
 
 #include "base/config/yaml.h"
 #include "base/text.h"
+#include "experiment/generation/check_drive_count.h"
 #include "experiment/generation/generation_workload.h"
 #include "experiment/generation/kv_cache.h"
 #include "scenario/check.h"
@@ -347,13 +348,10 @@ void check_background(Checker& c, const BackgroundWorkload& background) {
             "workload.background: moves no data of its own: use simulation.data: timing");
 }
 
-/// Checks the drives of a system that keeps K and V in drives: a mapping policy, a head per drive and enough capacity.
+/// Checks the drives of a system that keeps K and V in drives: a mapping policy and enough capacity.
 void check_drive_kv(Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();
   const DeviceConfig& device = s.platform.device;
-  c.require(device.count <= s.model.kv_heads, {"platform.device.count", "model.kv_heads"},
-            fmt::format("platform.device.count: {} drives for {} KV heads: a drive holds at least one", device.count,
-                        s.model.kv_heads));
   const KvMapping* mapping = ftl::kv_mapping(device.ftl.mapping);
   c.require(mapping != nullptr, {kMapping, "system.kind"},
             fmt::format("{}: {} keeps no KV cache, which {} needs; use kind: instinfer", kMapping,
@@ -384,6 +382,7 @@ void GenerationWorkload::check(Checker& c) {
   if (c.readable({"system", "platform.gpu", "platform.host"}) && !choose_parameters(c, *this)) return;
   check_residents(c, *this);
   if (const auto path = file_path(s)) check_files(c, *path);
+  if (!check_drive_count(c, lengths())) return;
   if (s.system->needs(s.model.shape(), lengths()).kv == host::Home::drive_kv) check_drive_kv(c, *this);
 }
 

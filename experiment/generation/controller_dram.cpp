@@ -11,23 +11,25 @@ namespace csdsim::experiment {
 
 void check_controller_dram(const csd_model::DriveConfig& drive, const ftl::KvMappingPolicy& policy,
                            const ftl::KvShape& shape, const ftl::KvLayout& layout, const host::BatchLengths& workload,
-                           std::uint32_t layers) {
+                           const host::KvDivision& division, std::uint32_t layers) {
   const ftl::KvSequenceInfo sequence{SequenceId{0}, shape, layout};
   const std::uint64_t heads = shape.kv_heads;
   const std::uint64_t tiles = (heads + layout.page_heads - 1) / layout.page_heads;
-  std::vector<std::uint32_t> written(workload.prompt_tokens.size());  // groups
   std::uint64_t most = 0;
-  for (std::uint32_t step = 0; step < workload.output_tokens; ++step) {
-    std::uint64_t bytes = 0;
-    for (std::size_t s = 0; s < written.size(); ++s) {
-      const std::uint32_t tokens = workload.prompt_tokens[s] + step;
-      written[s] += policy.groups_to_write(sequence, tokens, written[s]);
-      const std::uint64_t held = tokens - std::uint64_t{written[s]} * layout.group_tokens;
-      bytes += heads * (2 * held * layout.row().value + sizeof(float) * layout.head_dim) +
-               tiles * policy.table_bytes(sequence, layout.pages(tokens).total()).value;
-      if (drive.kv.tail == ftl::TailPolicy::dram) bytes += heads * layout.component_tail(tokens).value;
+  for (std::uint32_t part = 0; part < division.token_parts(); ++part) {
+    std::vector<std::uint32_t> written(workload.prompt_tokens.size());  // groups
+    for (std::uint32_t step = 0; step < workload.output_tokens; ++step) {
+      std::uint64_t bytes = 0;
+      for (std::size_t s = 0; s < written.size(); ++s) {
+        const std::uint32_t tokens = division.tokens(host::DriveIndex{part}, workload.prompt_tokens[s], step);
+        written[s] += policy.groups_to_write(sequence, tokens, written[s]);
+        const std::uint64_t held = tokens - std::uint64_t{written[s]} * layout.group_tokens;
+        bytes += heads * (2 * held * layout.row().value + sizeof(float) * layout.head_dim) +
+                 tiles * policy.table_bytes(sequence, layout.pages(tokens).total()).value;
+        if (drive.kv.tail == ftl::TailPolicy::dram) bytes += heads * layout.component_tail(tokens).value;
+      }
+      most = std::max(most, bytes);
     }
-    most = std::max(most, bytes);
   }
   most *= layers;
   if (most > drive.dram.value)

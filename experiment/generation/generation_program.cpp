@@ -57,7 +57,7 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
 void GenerationProgram::check_sampled() const {
   if (plan_.exact() || !format_.in_drives) return;
   check_controller_dram(setup_.platform.drive, *format_.policy, format_.shape, format_.layout, setup_.plan.workload,
-                        plan_.model_layers());
+                        format_.division, plan_.model_layers());
   if (setup_.platform.drive.write_buffer.value > 0)
     throw UserError(
         "platform.device.write_buffer.capacity: the layers of a sampled run fit into a buffer that all layers would "
@@ -114,7 +114,8 @@ host::DriveKvBackend::Shape GenerationProgram::shape() const {
           .layers = most_layers(),
           .max_tokens = format_.shape.max_tokens,
           .component_major = format_.component_major,
-          .granularity = setup_.granularity};
+          .granularity = setup_.granularity,
+          .shard = format_.shard};
 }
 
 void GenerationProgram::fail(const std::string& message) {
@@ -229,7 +230,8 @@ void GenerationProgram::materialise(const host::SampledGroup& group, const host:
   for (std::uint32_t i = 0; i < platform_.drives(); ++i)
     for (std::uint32_t s = 0; s < prompts.size(); ++s)
       for (std::uint32_t layer = 0; layer < group.layers; ++layer)
-        platform_.drive(i).materialise(SequenceId{s}, LayerId{layer}, prompts[s] + group.first_step);
+        platform_.drive(i).materialise(SequenceId{s}, LayerId{layer},
+                                       format_.division.tokens(host::DriveIndex{i}, prompts[s], group.first_step));
 }
 
 void GenerationProgram::observe(const host::OperationRecord& record) {

@@ -9,6 +9,7 @@
 #include "experiment/generation/generation_result.h"
 #include "experiment/generation/generation_setup.h"
 #include "experiment/generation/generation_workload.h"
+#include "experiment/generation/kv_format.h"
 #include "experiment/generation/loaded_model.h"
 #include "experiment/generation/operator_times.h"
 #include "experiment/generation/planned_result.h"
@@ -107,7 +108,7 @@ GenerationScenario::GenerationScenario(const scenario::Scenario& s, const scenar
 
 std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const GenerationSetup& setup) {
   return std::make_unique<host::DecoderData>(model_->decoder(), prompts_, workload_.output_tokens,
-                                             setup.plan.mini_batches, sampling_);
+                                             setup.plan.mini_batches, sampling_, kv_division(setup));
 }
 
 GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::OffloadSystem>& system,
@@ -126,7 +127,8 @@ GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::O
 
 std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host() {
   GenerationSetup setup = generation_setup(scenario_, lengths_);
-  setup.plan.drives = 1;
+  // A drive's partial output is rounded before it is merged: to get the same bits, the host attends part by part, too.
+  setup.platform.drives = setup.plan.drives = kv_division(setup).token_parts();
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = workload_.output_tokens - 1};
   auto data = decoder_data(setup);
   const std::unique_ptr<host::Planner> planner = setup.system->plan(setup.plan);

@@ -10,12 +10,17 @@ std::uint64_t longest_sequence(const scenario::Scenario& s) {
   return std::uint64_t{work.prompts ? 0 : work.input_tokens} + work.output_tokens;
 }
 
+host::KvDivision kv_division(const scenario::Scenario& s) {
+  const host::SystemNeeds needs = s.system->needs(s.model.shape(), generation_of(s).lengths());
+  return {needs.shard, s.model.kv_heads, s.platform.device.count};
+}
+
 ftl::KvShape kv_shape(const scenario::Scenario& s) {
-  const std::uint32_t drives = s.platform.device.count;
+  const host::KvDivision division = kv_division(s);
   return {.layers = s.model.layers,
-          .kv_heads = (s.model.kv_heads + drives - 1) / drives,
+          .kv_heads = division.most_heads(),
           .head_dim = s.model.head_dim,
-          .max_tokens = static_cast<std::uint32_t>(longest_sequence(s)),
+          .max_tokens = division.most_tokens(static_cast<std::uint32_t>(longest_sequence(s))),
           .component_major = s.system->needs(s.model.shape(), generation_of(s).lengths()).component_major};
 }
 

@@ -6,13 +6,14 @@ namespace csdsim::experiment {
 
 namespace {
 
-ftl::KvShape shape_of(const GenerationSetup& setup, bool component_major) {
+ftl::KvShape shape_of(const GenerationSetup& setup, const host::KvDivision& division, bool component_major) {
   const host::ModelShape& model = setup.plan.model;
   const auto& prompts = setup.plan.workload.prompt_tokens;
   return {.layers = model.layers,
-          .kv_heads = (model.kv_heads + setup.platform.drives - 1) / setup.platform.drives,
+          .kv_heads = division.most_heads(),
           .head_dim = model.head_dim,
-          .max_tokens = *std::max_element(prompts.begin(), prompts.end()) + setup.plan.workload.output_tokens,
+          .max_tokens = division.most_tokens(*std::max_element(prompts.begin(), prompts.end()) +
+                                             setup.plan.workload.output_tokens),
           .component_major = component_major};
 }
 
@@ -66,8 +67,10 @@ std::vector<std::uint32_t> steps_that_exceed_page_cache(const GenerationSetup& s
 KvFormat::KvFormat(const GenerationSetup& setup) {
   const host::SystemNeeds needs = setup.system->needs(setup.plan.model, setup.plan.workload);
   in_drives = needs.kv == host::Home::drive_kv;
+  shard = needs.shard;
   component_major = in_drives && setup.component_major.value_or(needs.component_major);
-  shape = shape_of(setup, component_major);
+  division = kv_division(setup);
+  shape = shape_of(setup, division, component_major);
   if (!in_drives) {
     grouping = {.page_tokens = 1, .breaks = steps_that_exceed_page_cache(setup)};  // memory takes token by token
     return;
@@ -75,6 +78,13 @@ KvFormat::KvFormat(const GenerationSetup& setup) {
   policy = csd_model::make_mapping(setup.platform.drive);
   layout = policy->layout(shape, setup.platform.drive.geometry.page_size, setup.platform.drive.kv.layout);
   grouping = grouping_of(layout, setup.platform.drive.kv);
+  grouping.division = division;
+}
+
+host::KvDivision kv_division(const GenerationSetup& setup) {
+  const host::SystemNeeds needs = setup.system->needs(setup.plan.model, setup.plan.workload);
+  const std::uint32_t drives = needs.kv == host::Home::drive_kv ? setup.platform.drives : 1;
+  return {needs.shard, setup.plan.model.kv_heads, drives};
 }
 
 }  // namespace csdsim::experiment

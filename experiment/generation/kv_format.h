@@ -5,6 +5,7 @@
 
 #include "experiment/generation/generation_run.h"
 #include "ftl/core/kv_policy.h"
+#include "host_runtime/core/planner/kv_division.h"
 
 namespace csdsim::experiment {
 
@@ -14,9 +15,14 @@ struct KvFormat {
   bool in_drives;        ///< the system keeps K and V in drives; if not, policy is null and layout is empty
   bool component_major;  ///< K is kept component-major, too
   std::unique_ptr<ftl::KvMappingPolicy> policy;  ///< of a drive, to ask what it would do
-  ftl::KvShape shape;                            ///< of a sequence on the first drive, which has the most heads
+  host::ShardBy shard;                           ///< what the drives divide
+  host::KvDivision division;                     ///< what each drive holds; of one drive if K and V are elsewhere
+  ftl::KvShape shape;                            ///< of a sequence on the first drive, which has the most of it
   ftl::KvLayout layout;
   host::KvGrouping grouping;
 };
+
+/// KvFormat::division alone.
+host::KvDivision kv_division(const GenerationSetup& setup);
 
 }  // namespace csdsim::experiment

@@ -67,15 +67,19 @@ PlannedWork planned_work(const GenerationSetup& setup) {
   const std::uint32_t steps = setup.plan.workload.decode_steps();
   PlannedWork work;
   if (!format.in_drives) return setup.file ? file_work(setup) : work;
-  for (const std::uint32_t prompt : setup.plan.workload.prompt_tokens) {
-    const auto written = [&](std::uint32_t tokens) { return double(format.layout.pages(tokens).total()); };
-    work.prefill += heads * written(prompt);
-    if (steps == 0) continue;
-    // Work per step grows almost linearly with the context.
-    const auto read = [&](std::uint32_t step) { return pages_read(setup, format, prompt + step + 1); };
-    const double mean_read = (read(0) + 4 * read(steps / 2) + read(steps - 1)) / 6;
-    work.decode += heads * (steps * mean_read + written(prompt + steps) - written(prompt));
-  }
+  for (const std::uint32_t prompt : setup.plan.workload.prompt_tokens)
+    for (std::uint32_t part = 0; part < format.division.token_parts(); ++part) {
+      const auto tokens = [&](std::uint32_t step) {
+        return format.division.tokens(host::DriveIndex{part}, prompt, step);
+      };
+      const auto written = [&](std::uint32_t step) { return double(format.layout.pages(tokens(step)).total()); };
+      work.prefill += heads * written(0);
+      if (steps == 0) continue;
+      // Work per step grows almost linearly with the context.
+      const auto read = [&](std::uint32_t step) { return pages_read(setup, format, tokens(step + 1)); };
+      const double mean_read = (read(0) + 4 * read(steps / 2) + read(steps - 1)) / 6;
+      work.decode += heads * (steps * mean_read + written(steps) - written(0));
+    }
   return work;
 }
 

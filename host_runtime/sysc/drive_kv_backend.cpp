@@ -40,7 +40,11 @@ DriveKvBackend::DriveKvBackend(DriveCommands& commands, const Shape& shape, Oper
     : commands_(commands),
       shape_(shape),
       data_(data),
-      shards_(shard_heads(shape.kv_heads, commands.platform().drives())) {}
+      division_(shape.shard, shape.kv_heads, commands.platform().drives()) {}
+
+KvHead DriveKvBackend::in_drive(const Running& running, KvHead head) const {
+  return KvHead{head.value - division_.heads(DriveIndex{running->drive()}).first.value};
+}
 
 std::uint64_t DriveKvBackend::mdts(const Running& running) {
   return commands_.platform().driver(running->drive()).mdts().value;
@@ -48,7 +52,7 @@ std::uint64_t DriveKvBackend::mdts(const Running& running) {
 
 nvme::AttendDescriptor DriveKvBackend::descriptor(const Running& running, SequenceId sequence, HeadRange heads) const {
   return {.sequence = sequence.value,
-          .first_head = static_cast<std::uint16_t>(heads.first.value - shards_[running->drive()].first.value),
+          .first_head = static_cast<std::uint16_t>(in_drive(running, heads.first).value),
           .head_count = static_cast<std::uint16_t>(heads.count)};
 }
 
@@ -115,7 +119,7 @@ void DriveKvBackend::append_part(const Operation& op, const Running& running, st
                                  .layer = *op.tag.layer,
                                  .first_token = TokenIndex{s.first_token.value + token},
                                  .token_count = static_cast<std::uint16_t>(count),
-                                 .first_head = KvHead{heads.first.value - shards_[running->drive()].first.value},
+                                 .first_head = in_drive(running, heads.first),
                                  .head_count = static_cast<std::uint16_t>(heads.count)};
     const DriveCommands::Buffer buffer = commands_.allocate(work.memory, nvme::append_size(command, head_dim));
     if (data_ != nullptr) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "host_runtime/core/carried/operation_data.h"
+#include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/operation_backend.h"
 #include "host_runtime/sysc/drive_commands.h"
 #include "nvme_if/core/nvme_config.h"
@@ -25,9 +26,10 @@ class DriveKvBackend final : public OperationBackend {
     std::uint32_t group = 1;  ///< query heads per KV head
     std::uint32_t head_dim = 0;
     std::uint32_t layers = 0;
-    std::uint32_t max_tokens = 0;  ///< longest sequence, a hint for the drive's layout
+    std::uint32_t max_tokens = 0;  ///< of a sequence in one drive, a hint for the drive's layout
     bool component_major = true;   ///< drives keep keys in embedding pages too (for SparF)
     nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
+    ShardBy shard = ShardBy::head;  ///< what the drives of the platform divide
   };
 
   /// `data` is null in timing runs. `commands` must outlive this.
@@ -40,9 +42,6 @@ class DriveKvBackend final : public OperationBackend {
   void free_sequences(std::uint32_t count, std::function<void()> done);
 
   std::optional<SimTime> start(const Operation& op, SimTime now) override;
-
-  /// KV heads that a drive holds.
-  HeadRange shard(std::uint32_t drive) const { return shards_.at(drive); }
 
  private:
   using Running = std::shared_ptr<DriveCommands::Running>;
@@ -73,6 +72,8 @@ class DriveKvBackend final : public OperationBackend {
   nvme::SubmissionEntry create_command(std::uint32_t drive, SequenceId sequence) const;
   std::uint64_t mdts(const Running& running);
   nvme::AttendDescriptor descriptor(const Running& running, SequenceId sequence, HeadRange heads) const;
+  /// The number by which a drive knows a KV head of the model.
+  KvHead in_drive(const Running& running, KvHead head) const;
   void for_all_sequences(std::uint32_t count, const std::string& what,
                          const std::function<nvme::SubmissionEntry(std::uint32_t drive, SequenceId sequence)>& encode,
                          std::function<void()> done);
@@ -80,7 +81,7 @@ class DriveKvBackend final : public OperationBackend {
   DriveCommands& commands_;
   Shape shape_;
   OperationData* data_;
-  std::vector<HeadRange> shards_;
+  KvDivision division_;
 };
 
 }  // namespace csdsim::host

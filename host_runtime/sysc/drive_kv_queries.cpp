@@ -124,7 +124,7 @@ nvme::SubmissionEntry DriveKvBackend::create_command(std::uint32_t drive, Sequen
   return nvme::encode(
       kKvNamespace, nvme::KvCreate{.sequence = sequence,
                                    .layers = static_cast<std::uint16_t>(shape_.layers),
-                                   .kv_heads = static_cast<std::uint16_t>(shards_[drive].count),
+                                   .kv_heads = static_cast<std::uint16_t>(division_.heads(DriveIndex{drive}).count),
                                    .head_dim = static_cast<std::uint16_t>(shape_.head_dim),
                                    .flags = shape_.component_major ? std::uint16_t{0} : nvme::create_flag::token_major,
                                    .max_tokens = shape_.max_tokens});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "experiment/generation/generation_run.h"
+#include "experiment/generation/kv_format.h"
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
@@ -79,7 +80,8 @@ inline experiment::GenerationSetup small_setup(const csd_model::DriveConfig& dri
 inline DecodeRun decode_in_drive(experiment::GenerationSetup setup, const Prompts& prompts,
                                  const host::SamplingOptions& sampling, const experiment::GenerationHooks& hooks = {},
                                  const SmallModel& model = SmallModel::get()) {
-  host::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens, setup.plan.mini_batches, sampling);
+  host::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens, setup.plan.mini_batches, sampling,
+                         experiment::kv_division(setup));
   setup.data = &data;
   DecodeRun run;
   run.outcome = experiment::run_generation(setup, hooks);
@@ -88,10 +90,12 @@ inline DecodeRun decode_in_drive(experiment::GenerationSetup setup, const Prompt
   return run;
 }
 
+/// Attends part by part where the drives of `setup` divide the tokens.
 inline DecodeRun decode_on_host(experiment::GenerationSetup setup, const Prompts& prompts,
                                 const host::SamplingOptions& sampling, const SmallModel& model = SmallModel::get()) {
-  host::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens, setup.plan.mini_batches, sampling);
-  setup.plan.drives = 1;
+  host::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens, setup.plan.mini_batches, sampling,
+                         experiment::kv_division(setup));
+  setup.plan.drives = experiment::kv_division(setup).token_parts();
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = setup.plan.workload.output_tokens - 1};
   const auto planner = setup.system->plan(setup.plan);
   host::run_on_host(*planner, model.checkpoint.config, static_cast<std::uint32_t>(prompts.size()), data);

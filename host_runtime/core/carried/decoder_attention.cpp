@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "host_runtime/core/attention.h"
@@ -133,8 +134,12 @@ void DecoderData::attend(const Operation& op, const MiniBatch& mb, const TensorN
   std::vector<float> q(queries.size());
   halves_to_floats(queries, q);
   const bool partial = output.what == TensorClass::partial_output;
-  PartialRows rows{std::vector<Half>(queries.size()), {}};
-  if (partial) rows.softmax.resize(queries.size() / model.head_dim * 2);
+  PartialRows rows{{}, std::vector<Half>(queries.size()), {}};
+  if (partial) {
+    rows.softmax.resize(queries.size() / model.head_dim * 2);
+    rows.rows.resize(mb.sequences.count);
+    std::iota(rows.rows.begin(), rows.rows.end(), 0U);
+  }
   std::vector<float> out(per_head);
   for (std::uint32_t i = 0; i < mb.sequences.count; ++i)
     for (std::uint32_t h = 0; h < heads.count; ++h) {
@@ -176,8 +181,11 @@ void DecoderData::merge_attention(const Operation& op) {
             head >= std::size_t{name.heads.first.value} + name.heads.count)
           continue;
         const auto& partial = tensors_.at<PartialRows>(name, from, user(op));
+        const auto held = std::ranges::lower_bound(partial.rows, row);
+        if (held == partial.rows.end() || *held != row) continue;
+        const auto at_place = static_cast<std::size_t>(held - partial.rows.begin());
         parts.push_back(
-            partial_of(partial, row * name.heads.count + head - name.heads.first.value, group, model.head_dim));
+            partial_of(partial, at_place * name.heads.count + head - name.heads.first.value, group, model.head_dim));
       }
       if (parts.empty()) throw InternalError(fmt::format("{} reads no partial output of KV head {}", user(op), head));
       floats_to_halves(merge(parts), std::span(rows).subspan(at * per_head, per_head));
@@ -196,13 +204,15 @@ void DecoderData::store_partial(const Operation& op, std::size_t index, HeadRang
   if (written == op.tensors.writes.end())
     throw InternalError(fmt::format("{} names no partial_output of its heads that it writes", user(op)));
   const Place place = output_place(op, TensorClass::partial_output);
-  const std::size_t queries = rows_of(op) * work.heads.count * model.group_size();
-  if (!tensors_.has(written->name, place))
-    tensors_.put(written->name, place,
-                 PartialRows{std::vector<Half>(queries * model.head_dim), std::vector<float>(queries * 2)});
+  if (!tensors_.has(written->name, place)) {
+    const std::size_t queries = work.sequences.size() * work.heads.count * model.group_size();
+    PartialRows made{{}, std::vector<Half>(queries * model.head_dim), std::vector<float>(queries * 2)};
+    for (const SequenceWork& s : work.sequences) made.rows.push_back(rows_of(op, s.sequence.value).first);
+    tensors_.put(written->name, place, std::move(made));
+  }
   auto& rows = tensors_.at<PartialRows>(written->name, place, user(op));
-  const std::size_t row = rows_of(op, work.sequences.at(index).sequence.value).first;
-  const std::size_t query = (row * work.heads.count + heads.first.value - work.heads.first.value) * model.group_size();
+  const std::size_t query =
+      (index * work.heads.count + heads.first.value - work.heads.first.value) * model.group_size();
   std::ranges::copy(out, rows.out.begin() + static_cast<std::ptrdiff_t>(query * model.head_dim));
   std::ranges::copy(softmax, rows.softmax.begin() + static_cast<std::ptrdiff_t>(query * 2));
 }

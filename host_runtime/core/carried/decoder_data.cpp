@@ -36,8 +36,9 @@ TensorName hidden_name(const Operation& op) {
 }  // namespace
 
 DecoderData::DecoderData(const host::Decoder& decoder, std::vector<std::vector<TokenId>> prompts,
-                         std::uint32_t output_tokens, std::uint32_t mini_batches, const host::SamplingOptions& sampling)
-    : decoder_(decoder), prompts_(std::move(prompts)), sampling_(sampling) {
+                         std::uint32_t output_tokens, std::uint32_t mini_batches, const host::SamplingOptions& sampling,
+                         host::KvDivision division)
+    : decoder_(decoder), prompts_(std::move(prompts)), sampling_(sampling), division_(std::move(division)) {
   host::check(sampling);
   const host::ModelConfig& model = decoder.config();
   for (std::size_t i = 0; i < prompts_.size(); ++i) {
@@ -75,6 +76,18 @@ std::size_t DecoderData::rows_of(const Operation& op) const {
   const host::Share sequences = mini_batches_.at(op.tag.mini_batch.value).sequences;
   const host::Share last = rows_of(op, sequences.first + sequences.count - 1);
   return last.first + last.count;
+}
+
+std::vector<host::Share> DecoderData::rows_in(const Operation& op, const TensorName& new_kv) const {
+  if (!division_.by_tokens() || op.tag.phase == Phase::decode) return {{0, static_cast<std::uint32_t>(rows_of(op))}};
+  const host::Share sequences = mini_batches_.at(op.tag.mini_batch.value).sequences;
+  std::vector<host::Share> rows;
+  for (std::uint32_t s = sequences.first; s < sequences.first + sequences.count; ++s) {
+    const host::Share prompt = rows_of(op, s);
+    const host::Share held = division_.prompt(DriveIndex{new_kv.part}, prompt.count);
+    rows.push_back({prompt.first + held.first, held.count});
+  }
+  return rows;
 }
 
 std::shared_ptr<host::HiddenStates>& DecoderData::hidden(const Operation& op) {
@@ -143,8 +156,11 @@ void DecoderData::attention_inputs(const Operation& op) {
     if (write.name.what == TensorClass::new_kv) {
       NewKv kv;
       kv.reserve(2 * rows_of(op) * heads.count * model.head_dim);
-      for (const std::vector<Half>* rows : {&k, &v})
-        append_columns(*rows, model.kv_width(), heads.first.value * model.head_dim, heads.count * model.head_dim, kv);
+      const std::size_t width = model.kv_width();
+      for (const std::vector<Half>* all : {&k, &v})
+        for (const host::Share rows : rows_in(op, write.name))
+          append_columns(std::span(*all).subspan(rows.first * width, rows.count * width), width,
+                         heads.first.value * model.head_dim, heads.count * model.head_dim, kv);
       tensors_.put(write.name, place, std::move(kv));
     } else if (write.name.what == TensorClass::layer_input) {
       keep_layer_input(op, write.name, layer_inputs_of(op, *hidden(op)));
@@ -212,13 +228,23 @@ void DecoderData::sample(const Operation& op, const MiniBatch& mb) {
   }
 }
 
+const NewKv& DecoderData::new_kv_of_drive(const Operation& op) const {
+  const HeadRange heads = std::get<host::DriveWork>(op.work).heads;
+  const auto name = std::ranges::find_if(op.tensors.reads, [&](const TensorName& read) {
+    return read.what == TensorClass::new_kv && read.heads == heads;
+  });
+  if (name == op.tensors.reads.end())
+    throw InternalError(fmt::format("{} names no new_kv of its heads that it reads", user(op)));
+  return tensors_.at<NewKv>(*name, input_place(op, TensorClass::new_kv), user(op));
+}
+
 void DecoderData::load_append(const Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
                               HeadRange heads, std::span<Half> k, std::span<Half> v) {
   const auto& work = std::get<host::DriveWork>(op.work);
-  const auto& kv = tensors_.at<NewKv>(TensorName::of(TensorClass::new_kv, op.tag, work.heads),
-                                      input_place(op, TensorClass::new_kv), user(op));
+  const NewKv& kv = new_kv_of_drive(op);
   const std::size_t d = decoder_.config().head_dim;
-  const std::size_t row = rows_of(op, work.sequences.at(index).sequence.value).first + first;
+  std::size_t row = first;
+  for (std::size_t i = 0; i < index; ++i) row += work.sequences.at(i).tokens;
   const std::uint32_t head = heads.first.value - work.heads.first.value;
   gather_heads(keys(kv), work.heads.count, d, row, count, head, heads.count, k);
   gather_heads(values(kv), work.heads.count, d, row, count, head, heads.count, v);
@@ -234,8 +260,7 @@ void DecoderData::load_attend(const Operation& op, std::size_t index, HeadRange 
   const std::size_t head = row * work.heads.count + (heads.first.value - work.heads.first.value);
   std::copy_n(queries.data() + head * model.group_size() * model.head_dim, q.size(), q.data());
   if (k.empty()) return;
-  const auto& kv = tensors_.at<NewKv>(TensorName::of(TensorClass::new_kv, op.tag, work.heads),
-                                      input_place(op, TensorClass::new_kv), user(op));
+  const NewKv& kv = new_kv_of_drive(op);
   std::copy_n(keys(kv).data() + head * model.head_dim, k.size(), k.data());
   std::copy_n(values(kv).data() + head * model.head_dim, v.size(), v.data());
 }

@@ -12,6 +12,7 @@
 #include "host_runtime/core/carried/tensor_store.h"
 #include "host_runtime/core/decoder.h"
 #include "host_runtime/core/kv_cache.h"
+#include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/planner.h"
 #include "host_runtime/core/token_sampling.h"
 
@@ -30,6 +31,9 @@ namespace csdsim::host {
 /// - merge_attention merges all partial_outputs that it reads into an attention_output.
 /// - A kv_cache that does not exist yet is created empty by the first operation that writes it without reading it.
 ///
+/// K and V in drives that divide the tokens: part d of a prefill's new_kv has the tokens of drive d, sequence after
+/// sequence; a partial_output has a row for each sequence of the drive's operation.
+///
 /// K and V in files: range i of an operation is sequence i of the mini-batch, token after token, K before V of the
 /// cache's heads.
 /// - write_file writes all tokens of the kv_cache that it reads, or if it reads none, the tokens of new_kv.
@@ -43,10 +47,11 @@ namespace csdsim::host {
 ///   steps. The result has the same bits as the K and V that attention_inputs computed.
 class DecoderData final : public OperationData {
  public:
-  /// `mini_batches` as in the plan. UserError for an empty prompt, a token id outside the vocabulary, or a context
-  /// beyond the model's positions. `decoder` must outlive this.
+  /// `mini_batches` and `division` as in the plan. UserError for an empty prompt, a token id outside the vocabulary, or
+  /// a context beyond the model's positions. `decoder` must outlive this.
   DecoderData(const host::Decoder& decoder, std::vector<std::vector<host::TokenId>> prompts,
-              std::uint32_t output_tokens, std::uint32_t mini_batches, const host::SamplingOptions& sampling);
+              std::uint32_t output_tokens, std::uint32_t mini_batches, const host::SamplingOptions& sampling,
+              host::KvDivision division = {});
 
   /// Chooses new token `index` of a sequence instead of the sampler, for teacher forcing.
   using Chooser =
@@ -82,9 +87,13 @@ class DecoderData final : public OperationData {
   };
 
   MiniBatch& mini_batch(const host::Operation& op) { return mini_batches_.at(op.tag.mini_batch.value); }
+  /// What a drive operation appends. InternalError if it names no such tensor.
+  const NewKv& new_kv_of_drive(const host::Operation& op) const;
   /// First row and number of rows of `sequence` in the tensors of the operation's step.
   host::Share rows_of(const host::Operation& op, std::uint32_t sequence) const;
   std::size_t rows_of(const host::Operation& op) const;
+  /// Rows of the step whose K and V are in a new_kv tensor.
+  std::vector<host::Share> rows_in(const host::Operation& op, const TensorName& new_kv) const;
   void embed(const host::Operation& op, MiniBatch& mb);
   void attention_inputs(const host::Operation& op);
   void prefill_attention(const host::Operation& op, const MiniBatch& mb);
@@ -113,6 +122,7 @@ class DecoderData final : public OperationData {
   const host::Decoder& decoder_;
   std::vector<std::vector<host::TokenId>> prompts_;
   host::SamplingOptions sampling_;
+  host::KvDivision division_;
   Chooser chooser_;
   std::vector<MiniBatch> mini_batches_;
   TensorStore tensors_;

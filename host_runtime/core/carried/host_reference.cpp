@@ -11,8 +11,13 @@
 namespace csdsim::host {
 
 HostReference::HostReference(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data)
-    : model_(model), data_(data), cache_(model, host::KeyLayout::token_and_component_major) {
-  for (std::uint32_t s = 0; s < sequences; ++s) cache_.create(SequenceId{s});
+    : model_(model), data_(data), sequences_(sequences) {}
+
+host::HostKvCache& HostReference::cache_of(const Operation& op) {
+  const auto [cache, made] = caches_.try_emplace(op.resource.index, model_, host::KeyLayout::token_and_component_major);
+  if (made)
+    for (std::uint32_t s = 0; s < sequences_; ++s) cache->second.create(SequenceId{s});
+  return cache->second;
 }
 
 std::optional<SimTime> HostReference::start(const Operation& op, SimTime) {
@@ -61,7 +66,7 @@ void HostReference::append(const Operation& op) {
           token_k[(t * model_.kv_heads + h) * d + i] = k[(h * s.tokens + t) * d + i];
           token_v[(t * model_.kv_heads + h) * d + i] = v[(h * s.tokens + t) * d + i];
         }
-    cache_.append(s.sequence, *op.tag.layer, token_k, token_v);
+    cache_of(op).append(s.sequence, *op.tag.layer, token_k, token_v);
   }
 }
 
@@ -77,7 +82,7 @@ void HostReference::attend(const Operation& op) {
     std::vector<Half> k(s.tokens > 0 ? model_.kv_width() : 0);
     std::vector<Half> v(k.size());
     data_.load_attend(op, index, work.heads, q, k, v);
-    if (s.tokens > 0) cache_.append(s.sequence, *op.tag.layer, k, v);
+    if (s.tokens > 0) cache_of(op).append(s.sequence, *op.tag.layer, k, v);
     halves_to_floats(q, wide_q);
     if (work.partial) {
       attend_partially(op, index, wide_q);
@@ -92,7 +97,7 @@ void HostReference::attend(const Operation& op) {
     }
     for (std::uint32_t h = 0; h < model_.kv_heads; ++h) {
       method->attend(std::span<const float>(wide_q).subspan(h * per_head, per_head),
-                     cache_.view(s.sequence, *op.tag.layer, KvHead{h}), out, nullptr);
+                     cache_of(op).view(s.sequence, *op.tag.layer, KvHead{h}), out, nullptr);
       floats_to_halves(out, std::span(rounded).subspan(h * per_head, per_head));
     }
     data_.store_output(op, index, work.heads, rounded);
@@ -106,7 +111,7 @@ void HostReference::attend_partially(const Operation& op, std::size_t index, std
   std::vector<float> softmax;
   for (std::uint32_t h = 0; h < model_.kv_heads; ++h) {
     const host::PartialAttention part = host::attend_partially(
-        q.subspan(h * per_head, per_head), cache_.view(work.sequences[index].sequence, *op.tag.layer, KvHead{h}));
+        q.subspan(h * per_head, per_head), cache_of(op).view(work.sequences[index].sequence, *op.tag.layer, KvHead{h}));
     floats_to_halves(part.out, std::span(out).subspan(h * per_head, per_head));
     for (std::size_t g = 0; g < part.most.size(); ++g) {
       softmax.push_back(part.most[g]);

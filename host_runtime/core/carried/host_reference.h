@@ -16,8 +16,8 @@
 
 namespace csdsim::host {
 
-/// Keeps the KV cache in host memory and attends there: dense attention (partial, too), or SparQ with the r, k and l of
-/// the operation. Files are in host memory, too.
+/// Keeps the KV cache of each drive in host memory and attends there: dense attention (partial, too), or SparQ with the
+/// r, k and l of the operation. Files are in host memory, too.
 /// Takes no simulated time. The other operations go to OperationData as always, so that two runs of the same plan
 /// differ in nothing but where attention happens.
 class HostReference final : public host::OperationBackend {
@@ -28,6 +28,7 @@ class HostReference final : public host::OperationBackend {
   void end(const host::Operation& op) override { data_.ended(op); }
 
  private:
+  host::HostKvCache& cache_of(const host::Operation& op);
   void append(const host::Operation& op);
   void attend(const host::Operation& op);
   void attend_partially(const host::Operation& op, std::size_t index, std::span<const float> q);
@@ -35,7 +36,8 @@ class HostReference final : public host::OperationBackend {
 
   host::ModelConfig model_;
   OperationData& data_;
-  host::HostKvCache cache_;
+  std::uint32_t sequences_;
+  std::map<std::uint32_t, host::HostKvCache> caches_;  ///< by drive
   std::map<std::string, std::vector<std::byte>> files_;
 };
 

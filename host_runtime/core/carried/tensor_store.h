@@ -2,6 +2,7 @@
 #pragma once
 
 #include <any>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -15,8 +16,9 @@ namespace csdsim::host {
 
 /// Attention of some heads over a part of the tokens, as it travels (host_runtime/core/partial_attention.h).
 struct PartialRows {
-  std::vector<Half> out;       ///< o, [row][heads * G][d]
-  std::vector<float> softmax;  ///< m and z, [row][heads * G][2]
+  std::vector<std::uint32_t> rows;  ///< of the step, ascending: those of sequences that have tokens here
+  std::vector<Half> out;            ///< o, [rows][heads * G][d]
+  std::vector<float> softmax;       ///< m and z, [rows][heads * G][2]
   Bytes bytes() const { return {out.size() * sizeof(Half) + softmax.size() * sizeof(float)}; }
 };
 

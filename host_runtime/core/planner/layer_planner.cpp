@@ -236,16 +236,21 @@ SizedTensor LayerPlanner::cache(const Part& part, HeadRange heads) const {
           in_.model.kv_bytes_per_token_and_head() * heads.count * context(part)};
 }
 
-/// k and v for each shard, and q: in decode for each shard as well.
+std::vector<SizedTensor> LayerPlanner::new_kv_parts(const Part& part) const {
+  std::vector<SizedTensor> parts;
+  for (const HeadRange heads : shards_) parts.push_back(new_kv(part, heads));
+  return parts;
+}
+
+/// k and v in their parts, and q: in decode for each shard as well.
 TensorUses LayerPlanner::projections(const Part& part) const {
   TensorUses uses{.reads = {hidden_states(part).name}};
   if (part.tag.phase == Phase::prefill)
     uses.writes.push_back({TensorName::of(TensorClass::queries, part.tag),
                            in_.model.query_bytes({KvHead{0}, in_.model.kv_heads}) * part.tokens});
-  for (const HeadRange heads : shards_) {
-    if (part.tag.phase == Phase::decode) uses.writes.push_back(queries(part, heads));
-    uses.writes.push_back(new_kv(part, heads));
-  }
+  if (part.tag.phase == Phase::decode)
+    for (const HeadRange heads : shards_) uses.writes.push_back(queries(part, heads));
+  for (const SizedTensor& kv : new_kv_parts(part)) uses.writes.push_back(kv);
   return uses;
 }
 

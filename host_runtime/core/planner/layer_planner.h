@@ -59,6 +59,8 @@ class LayerPlanner : public Planner {
   virtual void keep(OperationSink& sink, const Part& part, OperationId projected) = 0;
   /// k and v of the new tokens join the cache, and their queries attend.
   virtual Outputs attend(OperationSink& sink, const Part& part, OperationId projected) = 0;
+  /// k and v of a step in the parts in which they leave the GPU: one for each of the shards.
+  virtual std::vector<SizedTensor> new_kv_parts(const Part& part) const;
   /// The last operation of a decode step has been emitted.
   virtual void step_emitted() {}
 

@@ -50,7 +50,8 @@ std::vector<HeadRange> shard_heads(std::uint32_t kv_heads, std::uint32_t drives)
   if (drives == 0) throw UserError("platform: no drive to hold the KV cache");
   if (drives > kv_heads)
     throw UserError(fmt::format(
-        "platform: {} drives for {} KV heads; sharding by head needs at least one head per drive", drives, kv_heads));
+        "platform: {} drives for {} KV heads; with shard: head a drive holds at least one head, with shard: token all",
+        drives, kv_heads));
   std::vector<HeadRange> ranges;
   for (const Share& s : even_shares(kv_heads, drives)) ranges.push_back({KvHead{s.first}, s.count});
   return ranges;

@@ -23,15 +23,18 @@ std::vector<StepFeatures> step_features(const BatchLengths& workload, const KvGr
     StepFeatures& f = steps[s];
     for (const std::uint32_t first : grouping.breaks) f.segment += first <= s ? 1 : 0;
     for (const auto& [length, sequences] : prompts) {
-      const std::uint32_t context = length + s + 1;
       const double share = sequences / batch;
-      f.flushed += share * (context - context % n);
-      f.tail += share * (context % n);
-      if (context % n == 0) f.token_flushes += share;
-      if (window != 0) {
-        const std::uint64_t now = windowed(context);
-        f.windowed += share * static_cast<double>(now);
-        if (now > windowed(context - 1)) f.window_flushes += share;
+      for (std::uint32_t drive = 0; drive < grouping.division.token_parts(); ++drive) {
+        const std::uint32_t context = grouping.division.tokens(DriveIndex{drive}, length, s + 1);
+        const bool appends = grouping.division.appends(DriveIndex{drive}, s);
+        f.flushed += share * (context - context % n);
+        f.tail += share * (context % n);
+        if (appends && context % n == 0) f.token_flushes += share;
+        if (window != 0) {
+          const std::uint64_t now = windowed(context);
+          f.windowed += share * static_cast<double>(now);
+          if (appends && now > windowed(context - 1)) f.window_flushes += share;
+        }
       }
     }
     for (std::uint32_t back = 1; back <= s && back <= spill.token; ++back)

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/planner.h"
 
 namespace csdsim::host {
@@ -27,6 +28,8 @@ struct KvGrouping {
   /// Decode steps, ascending, from which on the cost of a step follows another law: K and V exceed a page cache. Steps
   /// before and after are estimated apart.
   std::vector<std::uint32_t> breaks = {};
+  /// Where the tokens are. Groups and windows are those of each drive's own tokens.
+  KvDivision division = {};
 };
 
 /// Assumed number of steps for which a flush continues in the background.
@@ -35,7 +38,8 @@ struct FlushSpill {
   std::uint32_t window = 4;
 };
 
-/// Work counts of a decode step, means over the sequences of the batch. The context includes the current token.
+/// Work counts of a decode step, means over the sequences of the batch. The context includes the current token. Where
+/// the tokens of a sequence are divided over drives, its counts are sums over the drives.
 struct StepFeatures {
   double flushed = 0;               ///< tokens in full token groups
   double windowed = 0;              ///< tokens in embedding windows that are written

@@ -16,6 +16,7 @@
 #include "base/param.h"
 #include "base/quantity.h"
 #include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/planner.h"
 
 namespace csdsim::host {
@@ -42,6 +43,7 @@ struct SystemNeeds {
   bool component_major = false;          ///< drives also keep K component-major, in embedding pages, which SparF reads
   std::vector<Resident> residents = {};  ///< resident data outside the KV namespace, whose size the mapping determines
   std::optional<FilePath> files = {};    ///< set if the plan has file operations
+  ShardBy shard = ShardBy::head;         ///< what an array of drives divides if K and V are in drives
 };
 
 /// Amount of the cache of one head that a sparse system reads per step.

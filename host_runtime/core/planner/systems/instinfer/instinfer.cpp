@@ -9,13 +9,17 @@ namespace csdsim::host {
 
 namespace {
 
-void describe_common(ParamVisitor& v, DriveMethod& stated, std::uint32_t& kv_buffers) {
+void describe_common(ParamVisitor& v, DriveMethod& stated, std::uint32_t& kv_buffers, ShardBy& shard) {
   v.param("method", stated, "Repeats the method; must agree with kind.", paper("InstInfer VI-A"));
   v.param(
       "kv_buffers", kv_buffers, {1, 1024},
       "Layers whose K and V the GPU holds per mini-batch during the prefill. When all are in use, the GPU waits until "
       "the drives have accepted the oldest.",
       assumed("double buffering; InstInfer states no number"));
+  v.param("shard", shard,
+          "What several drives divide: KV heads, or the tokens of every head, whose partial outputs the GPU merges by "
+          "their log-sum-exp. The same with one drive. SparF takes head only.",
+          paper("InstInfer IV-D: heads; token is split-K attention as in FlashDecoding"));
 }
 
 void check_method(config::Problems& problems, DriveMethod stated, DriveMethod own, std::string_view kind) {
@@ -24,30 +28,31 @@ void check_method(config::Problems& problems, DriveMethod stated, DriveMethod ow
 }
 
 /// InstInfer IV-B: weights stay on the GPU, keys and values in the drives.
-SystemNeeds instinfer_needs(const ModelShape& model, bool component_major) {
+SystemNeeds instinfer_needs(const ModelShape& model, bool component_major, ShardBy shard) {
   return {.kv = Home::drive_kv,
           .component_major = component_major,
-          .residents = {{Home::gpu, "weights", model.weight_bytes()}}};
+          .residents = {{Home::gpu, "weights", model.weight_bytes()}},
+          .shard = shard};
 }
 
 }  // namespace
 
-void InstinferDense::describe(ParamVisitor& v) { describe_common(v, stated, kv_buffers); }
+void InstinferDense::describe(ParamVisitor& v) { describe_common(v, stated, kv_buffers, shard); }
 
 void InstinferDense::check(config::Problems& problems, const SystemContext&) const {
   check_method(problems, stated, DriveMethod::dense, kKind);
 }
 
 SystemNeeds InstinferDense::needs(const ModelShape& model, const BatchLengths&) const {
-  return instinfer_needs(model, false);
+  return instinfer_needs(model, false, shard);
 }
 
 std::unique_ptr<Planner> InstinferDense::plan(const PlannerInputs& inputs) const {
-  return std::make_unique<InstInfer>(inputs, kv_buffers);
+  return std::make_unique<InstInfer>(inputs, kv_buffers, shard);
 }
 
 void InstinferSparf::describe(ParamVisitor& v) {
-  describe_common(v, stated, kv_buffers);
+  describe_common(v, stated, kv_buffers, shard);
   v.param("ratio", sparf.ratio, {Ratio::of(1, 1024), Ratio{1, 1}}, "Compression ratio.", paper("InstInfer VI-A: 1/8"));
   v.param("ratio_mode", sparf.mode, "What the ratio applies to.",
           assumed("the paper does not define it; both readings are offered"));
@@ -62,6 +67,10 @@ void InstinferSparf::describe(ParamVisitor& v) {
 
 void InstinferSparf::check(config::Problems& problems, const SystemContext& context) const {
   check_method(problems, stated, DriveMethod::sparf, kKind);
+  problems.require(shard == ShardBy::head, {"system.shard", "system.kind"},
+                   "system.shard: token: SparF chooses k of all tokens of a head. A choice by each drive among its own "
+                   "tokens would be another method; a choice over all drives takes a second exchange of scores, which "
+                   "is not modelled. Use shard: head, or instinfer-dense");
   for (const std::string& unused : unused_parameters())
     problems.refuse_unused(fmt::format("system.{}", unused), problems.stronger("system.r", "system.k"),
                            "r and k are both given");
@@ -88,11 +97,11 @@ std::vector<std::string> InstinferSparf::unused_parameters() const {
 }
 
 SystemNeeds InstinferSparf::needs(const ModelShape& model, const BatchLengths&) const {
-  return instinfer_needs(model, true);
+  return instinfer_needs(model, true, shard);
 }
 
 std::unique_ptr<Planner> InstinferSparf::plan(const PlannerInputs& inputs) const {
-  return std::make_unique<InstInfer>(inputs, kv_buffers, sparf);
+  return std::make_unique<InstInfer>(inputs, kv_buffers, shard, sparf);
 }
 
 MethodSettings InstinferSparf::method_settings() const {

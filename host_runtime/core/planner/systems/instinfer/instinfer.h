@@ -17,6 +17,7 @@ class InstinferDense final : public DenseSystem<InstinferDense> {
 
   DriveMethod stated = DriveMethod::dense;  ///< parameter `method`, which must agree with the kind
   std::uint32_t kv_buffers = 2;             ///< layers of K and V on the GPU per mini-batch in the prefill
+  ShardBy shard = ShardBy::head;            ///< what several drives divide
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
@@ -32,6 +33,7 @@ class InstinferSparf final : public CopyableSystem<InstinferSparf> {
 
   DriveMethod stated = DriveMethod::sparf;
   std::uint32_t kv_buffers = 2;
+  ShardBy shard = ShardBy::head;  ///< head only: outputs of SparF cannot be merged
   SparfParameters sparf = {};
 
   InstinferSparf() = default;
@@ -59,6 +61,12 @@ struct EnumValues<host::DriveMethod> {
   static constexpr EnumValue<host::DriveMethod> values[] = {
       {host::DriveMethod::dense, "dense", "Attends to every token."},
       {host::DriveMethod::sparf, "sparf", "SparQ on flash pages in two steps."}};
+};
+template <>
+struct EnumValues<host::ShardBy> {
+  static constexpr EnumValue<host::ShardBy> values[] = {
+      {host::ShardBy::head, "head", "Each drive holds all tokens of its KV heads."},
+      {host::ShardBy::token, "token", "Each drive holds all KV heads of its tokens; the GPU merges partial outputs."}};
 };
 template <>
 struct EnumValues<host::RatioMode> {

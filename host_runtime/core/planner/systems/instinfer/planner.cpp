@@ -6,53 +6,136 @@
 
 namespace csdsim::host {
 
-InstInfer::InstInfer(const PlannerInputs& inputs, std::uint32_t kv_buffers, const std::optional<SparfParameters>& sparf)
-    : LayerPlanner(inputs, shard_heads(inputs.model.kv_heads, inputs.drives)),
+InstInfer::InstInfer(const PlannerInputs& inputs, std::uint32_t kv_buffers, ShardBy shard,
+                     const std::optional<SparfParameters>& sparf)
+    : LayerPlanner(inputs, KvDivision(shard, inputs.model.kv_heads, inputs.drives).shards()),
+      division_(shard, inputs.model.kv_heads, inputs.drives),
       kv_buffers_(kv_buffers),
       method_(sparf ? DriveMethod::sparf : DriveMethod::dense) {
   if (kv_buffers_ == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
+  if (sparf && shard == ShardBy::token)
+    throw UserError("system: outputs of SparF over parts of the tokens cannot be merged; use shard: head");
   if (sparf) budget_.emplace(*sparf, model().head_dim);
 }
 
 InstInfer::Ids InstInfer::room_for(const Part& part) const {
-  if (part.layer() < kv_buffers_) return {};
-  return kept_[part.mini_batch()][part.layer() - kv_buffers_];
+  Ids appended;
+  if (part.layer() < kv_buffers_) return appended;
+  for (const std::optional<OperationId>& append : kept_[part.mini_batch()][part.layer() - kv_buffers_])
+    if (append) appended.push_back(*append);
+  return appended;
 }
 
 void InstInfer::keep(OperationSink& sink, const Part& part, OperationId projected) {
   kept_.resize(mini_batches());
-  Ids& kept = kept_[part.mini_batch()].emplace_back();
-  for (std::uint32_t d = 0; d < shards().size(); ++d) {
-    DriveWork work = append_work(part, shards()[d]);
-    const SizedTensor kv = new_kv(part, shards()[d]);
+  auto& kept = kept_[part.mini_batch()].emplace_back(division_.drives());
+  for (std::uint32_t d = 0; d < division_.drives(); ++d) {
+    const DriveIndex drive{d};
+    DriveWork work = append_work(part, drive);
+    if (work.sequences.empty()) continue;
+    const SizedTensor kv = new_kv_of(part, drive);
     Ids at_hand = staged(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, {kv});
-    TensorUses uses{.reads = {kv.name}, .writes = {cache(part, shards()[d])}, .drops = {{kv.name, buffers()}}};
-    kept.push_back(sink.add(OpKind::append_kv, Resource::drive(DriveIndex{d}), part.tag, std::move(work),
-                            std::move(at_hand), std::move(uses)));
+    TensorUses uses{.reads = {kv.name}, .writes = {cache_of(part, drive)}, .drops = {{kv.name, buffers()}}};
+    kept[d] = sink.add(OpKind::append_kv, Resource::drive(drive), part.tag, std::move(work), std::move(at_hand),
+                       std::move(uses));
   }
 }
 
 LayerPlanner::Outputs InstInfer::attend(OperationSink& sink, const Part& part, OperationId projected) {
+  if (division_.by_tokens()) return attend_and_merge(sink, part, projected);
   Outputs outputs;
-  for (std::uint32_t d = 0; d < shards().size(); ++d) {
-    const HeadRange heads = shards()[d];
-    DriveWork work = attend_work(part, heads);
+  for (std::uint32_t d = 0; d < division_.drives(); ++d) {
+    const DriveIndex drive{d};
+    const HeadRange heads = division_.heads(drive);
+    DriveWork work = attend_work(part, drive);
     const SizedTensor q = queries(part, heads);
-    const SizedTensor kv = new_kv(part, heads);
+    const SizedTensor kv = new_kv_of(part, drive);
     const SizedTensor output = attention_output(part, heads);
     Ids deps = staged(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, {q, kv});
-    // Later steps are behind the first one, so it alone has to wait for the prefill's K and V.
-    if (!kept_.empty()) deps.push_back(kept_[part.mini_batch()][part.layer()][d]);
+    wait_for_prefill(part, drive, deps);
     TensorUses uses{.reads = {q.name, kv.name},
-                    .writes = {output, cache(part, heads)},
+                    .writes = {output, cache_of(part, drive)},
                     .drops = {{q.name, buffers()}, {kv.name, buffers()}}};
-    const OperationId attend = sink.add(OpKind::attend, Resource::drive(DriveIndex{d}), part.tag, std::move(work),
-                                        std::move(deps), std::move(uses));
+    const OperationId attend =
+        sink.add(OpKind::attend, Resource::drive(drive), part.tag, std::move(work), std::move(deps), std::move(uses));
     outputs.ready.push_back(
         staged(sink, ResourceKind::host_to_gpu, part.tag, LinkPayload::activations, {attend}, {output}).front());
     outputs.tensors.push_back(output.name);
   }
   return outputs;
+}
+
+LayerPlanner::Outputs InstInfer::attend_and_merge(OperationSink& sink, const Part& part, OperationId projected) {
+  const HeadRange all = shards().front();
+  const SizedTensor q = queries(part, all), output = attention_output(part, all);
+  std::vector<SizedTensor> sent{q};
+  for (const SizedTensor& kv : new_kv_parts(part)) sent.push_back(kv);
+  const Ids at_hand = staged(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, sent);
+  // All drives read the same q, so the merge, which follows all of them, drops it.
+  TensorUses merge{.writes = {output}, .drops = {{q.name, buffers()}}};
+  Ids ready;
+  for (std::uint32_t d = 0; d < division_.drives(); ++d) {
+    const DriveIndex drive{d};
+    DriveWork work = attend_work(part, drive);
+    if (work.sequences.empty()) continue;
+    const SizedTensor partial{TensorName::of(TensorClass::partial_output, part.tag, all, d), work.from_drive};
+    Ids deps = at_hand;
+    wait_for_prefill(part, drive, deps);
+    TensorUses uses{.reads = {q.name}, .writes = {partial}};
+    if (division_.appends(drive, part.tag.step)) {
+      const TensorName kv = new_kv_of(part, drive).name;
+      uses.reads.push_back(kv);
+      uses.writes.push_back(cache_of(part, drive));
+      uses.drops.push_back({kv, buffers()});
+    }
+    const OperationId attend =
+        sink.add(OpKind::attend, Resource::drive(drive), part.tag, std::move(work), std::move(deps), std::move(uses));
+    ready.push_back(
+        staged(sink, ResourceKind::host_to_gpu, part.tag, LinkPayload::activations, {attend}, {partial}).front());
+    merge.reads.push_back(partial.name);
+    merge.drops.push_back({partial.name, Place::gpu()});
+  }
+  const auto parts = static_cast<std::uint32_t>(merge.reads.size());
+  const OperationId merged = sink.add(OpKind::merge_attention, Resource::gpu(), part.tag,
+                                      model().merge_attention(part.tokens, parts), std::move(ready), std::move(merge));
+  return {{merged}, {output.name}};
+}
+
+/// Later steps are behind the first one, so it alone has to wait for the prefill's K and V.
+void InstInfer::wait_for_prefill(const Part& part, DriveIndex drive, Ids& deps) const {
+  if (kept_.empty()) return;
+  if (const auto& append = kept_[part.mini_batch()][part.layer()][drive.value]) deps.push_back(*append);
+}
+
+std::vector<SizedTensor> InstInfer::new_kv_parts(const Part& part) const {
+  std::vector<SizedTensor> parts;
+  for (std::uint32_t d = 0; d < division_.drives(); ++d)
+    if (const SizedTensor kv = new_kv_of(part, DriveIndex{d}); kv.bytes.value > 0) parts.push_back(kv);
+  return parts;
+}
+
+SizedTensor InstInfer::new_kv_of(const Part& part, DriveIndex drive) const {
+  SizedTensor kv = new_kv(part, division_.heads(drive));
+  if (!division_.by_tokens()) return kv;
+  std::uint64_t tokens = 0;
+  if (part.tag.phase == Phase::prefill)
+    for (const std::uint32_t prompt : part.prompts) tokens += division_.prompt(drive, prompt).count;
+  else if (division_.appends(drive, part.tag.step))
+    tokens = part.tokens;
+  kv.name.part = drive.value;
+  kv.bytes = model().kv_bytes_per_token_and_layer() * tokens;
+  return kv;
+}
+
+SizedTensor InstInfer::cache_of(const Part& part, DriveIndex drive) const {
+  SizedTensor kept = cache(part, division_.heads(drive));
+  if (!division_.by_tokens()) return kept;
+  const std::uint32_t steps = part.tag.phase == Phase::prefill ? 0 : part.tag.step + 1;
+  std::uint64_t tokens = 0;
+  for (const std::uint32_t prompt : part.prompts) tokens += division_.tokens(drive, prompt, steps);
+  kept.name.part = drive.value;
+  kept.bytes = model().kv_bytes_per_token_and_layer() * tokens;
+  return kept;
 }
 
 InstInfer::Ids InstInfer::staged(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload,
@@ -61,29 +144,37 @@ InstInfer::Ids InstInfer::staged(OperationSink& sink, ResourceKind link, const O
   return {transfer(sink, link, tag, payload, std::move(deps), tensors)};
 }
 
-DriveWork InstInfer::append_work(const Part& part, HeadRange heads) const {
-  DriveWork work{.heads = heads, .memory = buffer_memory()};
+DriveWork InstInfer::append_work(const Part& part, DriveIndex drive) const {
+  DriveWork work{.heads = division_.heads(drive), .memory = buffer_memory()};
   for (std::uint32_t i = 0; i < part.sequences.count; ++i)
-    work.sequences.push_back(
-        {.sequence = SequenceId{part.sequences.first + i}, .first_token = TokenIndex{0}, .tokens = part.prompts[i]});
-  work.to_drive = new_kv(part, heads).bytes;
+    if (const Share tokens = division_.prompt(drive, part.prompts[i]); tokens.count > 0)
+      work.sequences.push_back(
+          {.sequence = SequenceId{part.sequences.first + i}, .first_token = TokenIndex{0}, .tokens = tokens.count});
+  work.to_drive = new_kv_of(part, drive).bytes;
   return work;
 }
 
-DriveWork InstInfer::attend_work(const Part& part, HeadRange heads) const {
-  DriveWork work{
-      .heads = heads, .method = method_, .components = budget_ ? budget_->components() : 0, .memory = buffer_memory()};
+DriveWork InstInfer::attend_work(const Part& part, DriveIndex drive) const {
+  const HeadRange heads = division_.heads(drive);
+  DriveWork work{.heads = heads,
+                 .method = method_,
+                 .components = budget_ ? budget_->components() : 0,
+                 .memory = buffer_memory(),
+                 .partial = division_.by_tokens()};
+  const std::uint32_t appended = division_.appends(drive, part.tag.step) ? 1 : 0;
   for (std::uint32_t i = 0; i < part.sequences.count; ++i) {
-    const std::uint32_t position = part.prompts[i] + part.tag.step;
-    const std::uint32_t context = position + 1;
+    const std::uint32_t first = division_.tokens(drive, part.prompts[i], part.tag.step);
+    const std::uint32_t context = first + appended;
+    if (context == 0) continue;
     work.sequences.push_back({.sequence = SequenceId{part.sequences.first + i},
-                              .first_token = TokenIndex{position},
-                              .tokens = 1,
+                              .first_token = TokenIndex{first},
+                              .tokens = appended,
                               .top_k = budget_ ? budget_->top_k(context) : context,
                               .local = budget_ ? budget_->local(context) : 0});
   }
-  work.from_drive = queries(part, heads).bytes;
-  work.to_drive = work.from_drive + new_kv(part, heads).bytes;
+  const std::uint64_t rows = work.sequences.size();
+  work.to_drive = model().query_bytes(heads) * rows + new_kv_of(part, drive).bytes;
+  work.from_drive = (work.partial ? model().partial_bytes(heads) : model().query_bytes(heads)) * rows;
   return work;
 }
 

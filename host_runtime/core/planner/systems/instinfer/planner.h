@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/layer_planner.h"
 #include "host_runtime/core/planner/sparf_budget.h"
 
@@ -15,19 +16,27 @@ namespace csdsim::host {
 /// Prefill: the GPU computes a layer while K and V of the previous layer are transferred to the drives. The GPU holds K
 /// and V of at most `kv_buffers` layers: layer i starts after the drives have accepted those of layer i - kv_buffers.
 /// Decode: for each layer the GPU computes q, k, v; every drive appends k and v and attends for its heads (n_head / n
-/// each); the GPU concatenates the outputs and finishes the layer. Mini-batches do not depend on each other, so the GPU
+/// each); the GPU concatenates the outputs and finishes the layer.
+///
+/// If the drives divide the tokens (KvDivision), q goes to every drive and k and v to one of them, which appends. Each
+/// drive attends over its tokens of all heads, the GPU merges the partial outputs and finishes the layer. A drive
+/// without a token of a sequence is not asked for it.
+///
+/// Mini-batches do not depend on each other, so the GPU
 /// computes one while the drives attend for another. With PlannerInputs::through_host, all data between the GPU and a
 /// drive is also copied over the GPU's link, in separate operations.
 class InstInfer final : public LayerPlanner {
  public:
   /// Without `sparf`, attention is dense. Throws UserError for inconsistent sizes (heads and drives, mini-batches and
-  /// batch) and for no buffers.
-  InstInfer(const PlannerInputs& inputs, std::uint32_t kv_buffers, const std::optional<SparfParameters>& sparf = {});
+  /// batch), for no buffers, and for `sparf` where the drives divide the tokens.
+  InstInfer(const PlannerInputs& inputs, std::uint32_t kv_buffers, ShardBy shard,
+            const std::optional<SparfParameters>& sparf = {});
 
  private:
   Ids room_for(const Part& part) const override;
   void keep(OperationSink& sink, const Part& part, OperationId projected) override;
   Outputs attend(OperationSink& sink, const Part& part, OperationId projected) override;
+  std::vector<SizedTensor> new_kv_parts(const Part& part) const override;
   void step_emitted() override { kept_.clear(); }
 
   /// Emits the transfer of tensors through host memory, after `deps`. Peer to peer it returns `deps`.
@@ -37,13 +46,23 @@ class InstInfer final : public LayerPlanner {
   BufferMemory buffer_memory() const { return inputs().through_host ? BufferMemory::host : BufferMemory::gpu; }
   Place buffers() const { return inputs().through_host ? Place::host() : Place::gpu(); }
 
-  DriveWork append_work(const Part& part, HeadRange heads) const;
-  DriveWork attend_work(const Part& part, HeadRange heads) const;
+  /// Attention over each drive's tokens of all heads, and the merge.
+  Outputs attend_and_merge(OperationSink& sink, const Part& part, OperationId projected);
+  /// K and V that a drive gets in the step, and its cache after the step. No bytes where it gets or has none.
+  SizedTensor new_kv_of(const Part& part, DriveIndex drive) const;
+  SizedTensor cache_of(const Part& part, DriveIndex drive) const;
+  /// The append_kv of a drive that an attend has to wait for, if any.
+  void wait_for_prefill(const Part& part, DriveIndex drive, Ids& deps) const;
 
+  DriveWork append_work(const Part& part, DriveIndex drive) const;
+  DriveWork attend_work(const Part& part, DriveIndex drive) const;
+
+  KvDivision division_;
   std::uint32_t kv_buffers_;
   DriveMethod method_;
   std::optional<SparfBudget> budget_;
-  std::vector<std::vector<Ids>> kept_;  ///< [mini_batch][layer] append_kv of every drive; empty without a prefill
+  /// [mini_batch][layer][drive] append_kv, if the drive gets any tokens; empty without a prefill.
+  std::vector<std::vector<std::vector<std::optional<OperationId>>>> kept_;
 };
 
 }  // namespace csdsim::host

@@ -1,0 +1,13 @@
+// Whether there are too many drives for what a system divides over them.
+#pragma once
+
+#include "host_runtime/core/planner/planner.h"
+#include "scenario/check.h"
+
+namespace csdsim::experiment {
+
+/// Checks that every drive has a KV head, for the system of the scenario and those that it is compared with, where they
+/// divide K and V by heads. False if a drive has none. The model must be known.
+bool check_drive_count(scenario::Checker& c, const host::BatchLengths& workload);
+
+}  // namespace csdsim::experiment
