@@ -26,7 +26,7 @@ void InstInfer::keep(OperationSink& sink, const Part& part, OperationId projecte
     DriveWork work = append_work(part, shards()[d]);
     const SizedTensor kv = new_kv(part, shards()[d]);
     Ids at_hand = staged(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, {kv});
-    TensorUses uses{.reads = {kv.name}, .writes = {cache(part, shards()[d])}, .drops = {{kv.name, buffers()}}};
+    TensorUses uses{.reads = {kv.name}, .writes = {cache(part, shards()[d])}, .drops = {{kv.name, buffers(part)}}};
     kept.push_back(sink.add(OpKind::append_kv, Resource::drive(DriveIndex{d}), part.tag, std::move(work),
                             std::move(at_hand), std::move(uses)));
   }
@@ -45,7 +45,7 @@ LayerPlanner::Outputs InstInfer::attend(OperationSink& sink, const Part& part, O
     if (!kept_.empty()) deps.push_back(kept_[part.mini_batch()][part.layer()][d]);
     TensorUses uses{.reads = {q.name, kv.name},
                     .writes = {output, cache(part, heads)},
-                    .drops = {{q.name, buffers()}, {kv.name, buffers()}}};
+                    .drops = {{q.name, buffers(part)}, {kv.name, buffers(part)}}};
     const OperationId attend = sink.add(OpKind::attend, Resource::drive(DriveIndex{d}), part.tag, std::move(work),
                                         std::move(deps), std::move(uses));
     outputs.ready.push_back(
@@ -62,7 +62,7 @@ InstInfer::Ids InstInfer::staged(OperationSink& sink, ResourceKind link, const O
 }
 
 DriveWork InstInfer::append_work(const Part& part, HeadRange heads) const {
-  DriveWork work{.heads = heads, .memory = buffer_memory()};
+  DriveWork work{.heads = heads, .memory = buffer_memory(part)};
   for (std::uint32_t i = 0; i < part.sequences.count; ++i)
     work.sequences.push_back(
         {.sequence = SequenceId{part.sequences.first + i}, .first_token = TokenIndex{0}, .tokens = part.prompts[i]});
@@ -71,8 +71,10 @@ DriveWork InstInfer::append_work(const Part& part, HeadRange heads) const {
 }
 
 DriveWork InstInfer::attend_work(const Part& part, HeadRange heads) const {
-  DriveWork work{
-      .heads = heads, .method = method_, .components = budget_ ? budget_->components() : 0, .memory = buffer_memory()};
+  DriveWork work{.heads = heads,
+                 .method = method_,
+                 .components = budget_ ? budget_->components() : 0,
+                 .memory = buffer_memory(part)};
   for (std::uint32_t i = 0; i < part.sequences.count; ++i) {
     const std::uint32_t position = part.prompts[i] + part.tag.step;
     const std::uint32_t context = position + 1;
