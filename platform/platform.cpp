@@ -22,25 +22,34 @@ Bytes queue_memory(const PlatformParams& config) {
   return {(a_queue * (config.queues + 1U) + Bytes::mib(2).value - 1) / Bytes::mib(2).value * Bytes::mib(2).value};
 }
 
+MemoryRegion gpu_region(const PlatformParams& config, std::uint32_t gpu) {
+  return {.name = gpu == 0 ? "gpu_bar" : fmt::format("gpu_bar{}", gpu),
+          .base = Platform::gpu_base(gpu),
+          .size = config.gpu_memory,
+          .kind = RegionKind::gpu_memory};
+}
+
 }  // namespace
 
 Platform::Platform(const PlatformParams& config) : config_(config) {
   const MemoryRegion host{"host_dram", PhysicalAddress{0}, config.host_memory, RegionKind::host_dram};
-  const MemoryRegion gpu{"gpu_bar", PhysicalAddress{kGpuBase}, config.gpu_memory, RegionKind::gpu_memory};
   const nvme::RegionId host_region = map_.add(host);
-  const nvme::RegionId gpu_region = map_.add(gpu);
+  std::vector<nvme::RegionId> gpu_regions;
+  for (std::uint32_t gpu = 0; gpu < config.gpus; ++gpu) gpu_regions.push_back(map_.add(gpu_region(config, gpu)));
   host_memory_ = std::make_unique<nvme::PhysicalMemory>("host_dram", config.host_memory);
-  gpu_memory_ = std::make_unique<nvme::PhysicalMemory>("gpu_memory", config.gpu_memory);
   fabric_ = std::make_unique<nvme::PcieFabric>("fabric", map_);
   fabric_->region(host_region).bind(host_memory_->target);
-  fabric_->region(gpu_region).bind(gpu_memory_->target);
+  for (std::uint32_t gpu = 0; gpu < config.gpus; ++gpu) {
+    const std::string name = gpu == 0 ? "gpu_memory" : fmt::format("gpu_memory{}", gpu);
+    gpu_memory_.push_back(std::make_unique<nvme::PhysicalMemory>(name.c_str(), config.gpu_memory));
+    fabric_->region(gpu_regions[gpu]).bind(gpu_memory_.back()->target);
+  }
 
   const Bytes queues = queue_memory(config);
   const auto cores = std::make_shared<nvme::HostCores>(config.io_cores);
   for (std::uint32_t i = 0; i < config.drives; ++i) {
     auto slot = std::make_unique<Slot>();
-    slot->map.add(host);
-    slot->map.add(gpu);
+    for (const MemoryRegion& region : map_.regions()) slot->map.add(region);
     slot->drive =
         std::make_unique<csd_model::Drive>(fmt::format("drive{}", i).c_str(), config.drive, &slot->map, config.engine);
     slot->driver = std::make_unique<nvme::NvmeDriver>(fmt::format("driver{}", i).c_str(),

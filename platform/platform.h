@@ -19,10 +19,11 @@ struct PlatformParams {
   csd_model::DriveConfig drive;
   std::uint32_t drives = 1;
   Bytes host_memory = Bytes::gib(96);
-  Bytes gpu_memory = Bytes::gib(48);
-  SimTime io_overhead;             ///< host processor time per command
-  std::uint32_t io_cores = 26;     ///< host cores that the queues of all drives share
-  bool overlap_host_drive = true;  ///< see DriveCommands::begin_batch()
+  std::uint32_t gpus = 1;
+  Bytes gpu_memory = Bytes::gib(48);  ///< of each GPU
+  SimTime io_overhead;                ///< host processor time per command
+  std::uint32_t io_cores = 26;        ///< host cores that the queues of all drives share
+  bool overlap_host_drive = true;     ///< see DriveCommands::begin_batch()
   std::uint16_t queues = 4;
   std::uint32_t queue_depth = 1024;
   nvme::InterruptCoalescing coalescing{};
@@ -31,10 +32,13 @@ struct PlatformParams {
 };
 
 /// Owns all modules of a simulation. Create it before the simulation starts, in a separate simulation context. Host
-/// DRAM starts at physical address 0, the GPU's BAR at kGpuBase; a drive accesses each of them directly.
+/// DRAM starts at physical address 0, the BAR of GPU i at gpu_base(i); a drive accesses each of them directly.
 class Platform {
  public:
-  static constexpr std::uint64_t kGpuBase = std::uint64_t{1} << 44;
+  static constexpr std::uint64_t kGpuBase = std::uint64_t{1} << 44;  ///< of the first GPU
+  static constexpr nvme::PhysicalAddress gpu_base(std::uint32_t gpu) {
+    return nvme::PhysicalAddress{kGpuBase * (gpu + std::uint64_t{1})};
+  }
 
   explicit Platform(const PlatformParams& config);
   ~Platform();
@@ -42,7 +46,8 @@ class Platform {
   std::uint32_t drives() const { return static_cast<std::uint32_t>(drives_.size()); }
   csd_model::Drive& drive(std::uint32_t index) { return *drives_.at(index)->drive; }
   nvme::NvmeDriver& driver(std::uint32_t index) { return *drives_.at(index)->driver; }
-  nvme::PhysicalMemory& gpu_memory() { return *gpu_memory_; }
+  std::uint32_t gpus() const { return static_cast<std::uint32_t>(gpu_memory_.size()); }
+  nvme::PhysicalMemory& gpu_memory(std::uint32_t gpu = 0) { return *gpu_memory_.at(gpu); }
   nvme::PhysicalMemory& host_memory() { return *host_memory_; }
   const PlatformParams& config() const { return config_; }
 
@@ -65,7 +70,7 @@ class Platform {
   PlatformParams config_;
   nvme::MemoryMap map_;
   std::unique_ptr<nvme::PhysicalMemory> host_memory_;
-  std::unique_ptr<nvme::PhysicalMemory> gpu_memory_;
+  std::vector<std::unique_ptr<nvme::PhysicalMemory>> gpu_memory_;
   std::unique_ptr<nvme::PcieFabric> fabric_;
   std::vector<std::unique_ptr<Slot>> drives_;
   nvme::PhysicalAddress free_host_{Bytes::mib(2).value};  ///< address 0 stays unused

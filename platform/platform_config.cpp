@@ -7,6 +7,10 @@ AttachedGpu::AttachedGpu() = default;
 
 void describe(ParamVisitor& v, AttachedGpu& c) {
   describe(v, static_cast<host::GpuConfig&>(c));
+  v.param("count", c.count, {1, 8},
+          "GPUs, each with its own memory and link. Mini-batch m of a generation runs on GPU m modulo count; every GPU "
+          "has all weights. Drives, host cores and host memory are shared.",
+          paper("InstInfer VI-A: one GPU"));
   v.section(
       "link", c.link,
       "The PCIe link: generation and lanes, or bandwidth. It carries what passes through host memory (nvme.transfer: "
@@ -52,7 +56,7 @@ void describe(ParamVisitor& v, OverlapConfig& c) {
 }
 
 void describe(ParamVisitor& v, PlatformConfig& c) {
-  v.section("gpu", c.gpu, "The GPU that computes everything but the offloaded part.");
+  v.section("gpu", c.gpu, "The GPUs that compute everything but the offloaded part.");
   v.section("host", c.host, "The host.");
   v.section("device", c.device, "The drives.");
   v.section("overlap", c.overlap,
@@ -67,6 +71,7 @@ PlatformParams platform_params(const PlatformConfig& config, const csd_model::Dr
   params.drives = config.device.count;
   params.host_memory = config.host.memory;
   params.gpu_memory = config.gpu.memory;
+  params.gpus = config.gpu.count;
   params.io_overhead = config.host.io_overhead;
   params.io_cores = config.host.io_cores.value_or(config.host.cores);
   params.overlap_host_drive = config.overlap.host_drive;

@@ -16,9 +16,10 @@ namespace csdsim::platform {
 
 struct PlatformParams;
 
-/// Section `platform.gpu`: the GPU and how it is attached.
+/// Section `platform.gpu`: the GPUs, which are alike, and how each is attached.
 struct AttachedGpu : host::GpuConfig {
   AttachedGpu();  ///< not inline, to avoid a false -Wmaybe-uninitialized warning of GCC 12
+  std::uint32_t count = 1;
   nvme::GpuLinkConfig link;
 };
 

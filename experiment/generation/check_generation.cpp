@@ -8,6 +8,7 @@
 #include "base/config/yaml.h"
 #include "base/text.h"
 #include "experiment/generation/check_drive_count.h"
+#include "experiment/generation/check_gpus.h"
 #include "experiment/generation/generation_workload.h"
 #include "experiment/generation/kv_cache.h"
 #include "scenario/check.h"
@@ -115,7 +116,10 @@ void take_prompts(Checker& c, GenerationWorkload& work) {
 
 void check_system(Checker& c) {
   const Scenario& s = c.scenario();
-  s.system->check(c, {.head_dim = s.model.head_dim, .kv_heads = s.model.kv_heads, .drives = s.platform.device.count});
+  s.system->check(c, {.head_dim = s.model.head_dim,
+                      .kv_heads = s.model.kv_heads,
+                      .drives = s.platform.device.count,
+                      .gpus = s.platform.gpu.count});
 }
 
 Bytes resident_bytes(const host::SystemNeeds& needs, host::Home home) {
@@ -130,10 +134,11 @@ std::string fitting_batch(const Scenario& s, const GenerationWorkload& work, hos
   const auto fits = [&](std::uint32_t batch) {
     host::BatchLengths lengths = work.lengths();
     lengths.prompt_tokens.resize(batch);
-    return resident_bytes(s.system->needs(s.model.shape(), lengths), home) <= capacity;
+    return resident_bytes(needs_at(s, work, home, std::move(lengths)), home) <= capacity;
   };
-  if (work.batch < 2 || !fits(1)) return "";
-  std::uint32_t fitting = 1, beyond = work.batch;
+  const std::uint32_t least = s.platform.gpu.count;  // a sequence per GPU
+  if (work.batch <= least || !fits(least)) return "";
+  std::uint32_t fitting = least, beyond = work.batch;
   while (beyond - fitting > 1)
     (fits(std::midpoint(fitting, beyond)) ? fitting : beyond) = std::midpoint(fitting, beyond);
   return fmt::format("; a batch of {} would fit", fitting);
@@ -189,17 +194,19 @@ bool choose_parameters(Checker& c, const GenerationWorkload& work) {
 /// Checks that the resident data of the system fits in GPU and host memory.
 void check_residents(Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();
-  const host::SystemNeeds needs = s.system->needs(s.model.shape(), work.lengths());
+  const std::uint32_t gpus = s.platform.gpu.count;
   const auto gib = [](Bytes bytes) { return static_cast<double>(bytes.value) / (1 << 30); };
   const auto check = [&](host::Home home, Bytes capacity, std::string_view path) {
+    const host::SystemNeeds needs = needs_at(s, work, home, work.lengths());
     if (resident_bytes(needs, home) <= capacity) return;
     std::vector<std::string> parts;
     for (const host::Resident& resident : needs.residents)
       if (resident.home == home) parts.push_back(fmt::format("{} {:.1f} GiB", resident.what, gib(resident.bytes)));
     c.require(false, {path, "model.layers", "workload.batch"},
-              fmt::format("{}: {} keeps {} in {}, which has {:.1f} GiB{}", path, s.system.kind(), join(parts),
-                          host::kHomeNames[static_cast<std::size_t>(home)], gib(capacity),
-                          fitting_batch(s, work, home, capacity)));
+              fmt::format("{}: {} keeps {} in {}{}, which has {:.1f} GiB{}", path, s.system.kind(), join(parts),
+                          host::kHomeNames[static_cast<std::size_t>(home)],
+                          home == host::Home::gpu && gpus > 1 ? fmt::format(" of one of the {} GPUs", gpus) : "",
+                          gib(capacity), fitting_batch(s, work, home, capacity)));
   };
   check(host::Home::gpu, s.platform.gpu.memory, "platform.gpu.memory");
   // The layers are on the drives in turn: the first drive has most of them.
@@ -379,6 +386,7 @@ void GenerationWorkload::check(Checker& c) {
     c.require(*mini_batches <= batch, {"workload.mini_batches", "workload.batch"},
               fmt::format("workload.mini_batches: {} parts of a batch of {}: a part holds at least one sequence",
                           *mini_batches, batch));
+  if (!check_gpus(c, *this)) return;
   if (c.readable({"system", "platform.gpu", "platform.host"}) && !choose_parameters(c, *this)) return;
   check_residents(c, *this);
   if (const auto path = file_path(s)) check_files(c, *path);

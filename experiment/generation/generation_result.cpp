@@ -16,19 +16,21 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// Utilisations of a phase, and the resource that bounds it.
+/// Utilisations of a phase, means over what there are several of, and the resource that bounds it.
 ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) {
   const csd_model::DeviceConfig& device = s.platform.device;
   const FlashGeometry& g = device.flash.geometry;
   const double drives = device.count;
+  const double gpus = s.platform.gpu.count;
   std::vector<std::pair<const char*, double>> shares = {
-      {"gpu", t.gpu_busy_s / t.seconds},
+      {"gpu", t.gpu_busy_s / (t.seconds * gpus)},
       {"flash_channels", t.channel_busy / (t.seconds * g.channels * drives)},
       {"flash_arrays", t.array_busy() / (t.seconds * g.planes() * drives)},
       {"link", std::max(t.to_host_busy, t.to_drive_busy) / (t.seconds * drives)}};
   // What a system does not use is left out.
-  for (const auto& [name, busy] : {std::pair{"host", t.host_busy_s}, std::pair{"host_to_gpu", t.host_to_gpu_busy_s},
-                                   std::pair{"gpu_to_host", t.gpu_to_host_busy_s}})
+  for (const auto& [name, busy] :
+       {std::pair{"host", t.host_busy_s}, std::pair{"host_to_gpu", t.host_to_gpu_busy_s / gpus},
+        std::pair{"gpu_to_host", t.gpu_to_host_busy_s / gpus}})
     if (busy > 0) shares.emplace_back(name, busy / t.seconds);
   ordered_json utilization;
   std::pair<const char*, double> bound = shares.front();

@@ -45,7 +45,8 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   setup.plan.workload = {.prompt_tokens = std::move(prompt_tokens), .output_tokens = workload.output_tokens};
   setup.plan.drives = s.platform.device.count;
   const auto sequences = static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size());
-  setup.plan.mini_batches = workload.mini_batches.value_or(std::min(s.system->usual_mini_batches(), sequences));
+  setup.plan.gpus = s.platform.gpu.count;
+  setup.plan.mini_batches = workload.mini_batches_of(s, sequences);
   setup.plan.overlap_mini_batches = s.platform.overlap.mini_batches;
   setup.system = s.system->clone();
   const host::SystemNeeds needs = setup.system->needs(setup.plan.model, setup.plan.workload);

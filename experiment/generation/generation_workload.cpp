@@ -1,5 +1,7 @@
 #include "experiment/generation/generation_workload.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "scenario/scenario.h"
 
@@ -17,10 +19,11 @@ void GenerationWorkload::describe(ParamVisitor& v) {
           assumed("no cut"));
   v.optional("prompts", prompts, "none", "File with one prompt per line; replaces batch and input_tokens.",
              assumed("lengths are enough for timing"));
-  v.optional("mini_batches", mini_batches, "auto", {1, 1024},
-             "Parts of the batch that take turns, at most one per sequence; auto: what the system's search has chosen, "
-             "2 if the system keeps two resources busy in turn, otherwise 1.",
-             assumed("the least that overlaps; InstInfer states no micro-batch size"));
+  v.optional(
+      "mini_batches", mini_batches, "auto", {1, 1024},
+      "Parts of the batch that take turns, at most one per sequence and at least one per GPU; auto: for each GPU "
+      "what the system's search has chosen, 2 if the system keeps two resources busy in turn, otherwise 1.",
+      assumed("the least that overlaps; InstInfer states no micro-batch size"));
   v.optional_section("background", background, "none", "Block commands on the same drive during the generation.",
                      assumed("none: the drive serves the KV cache alone"));
 }
@@ -51,6 +54,11 @@ double GenerationWorkload::kv_share(const scenario::Scenario& scenario) const {
 host::BatchLengths GenerationWorkload::lengths() const {
   return {.prompt_tokens = std::vector<std::uint32_t>(batch, prompts ? 0 : input_tokens),
           .output_tokens = output_tokens};
+}
+
+std::uint32_t GenerationWorkload::mini_batches_of(const scenario::Scenario& scenario, std::uint32_t sequences) const {
+  return mini_batches.value_or(
+      std::min(scenario.system->usual_mini_batches() * scenario.platform.gpu.count, sequences));
 }
 
 const GenerationWorkload& generation_of(const scenario::Scenario& scenario) {

@@ -39,6 +39,8 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
 
   /// Lengths as the planner wants them; of prompts from a file only the output counts.
   host::BatchLengths lengths() const;
+  /// Mini-batches of a batch of `sequences`: as given, or those of the system on every GPU.
+  std::uint32_t mini_batches_of(const scenario::Scenario& scenario, std::uint32_t sequences) const;
 };
 
 /// The workload of a scenario that generates. InternalError if it is of another kind.

@@ -6,7 +6,8 @@
 namespace csdsim::experiment {
 
 void set_memory_capacities(host::TensorLedger& tensors, const platform::PlatformParams& platform) {
-  tensors.set_capacity(host::Place::gpu(), platform.gpu_memory, "platform.gpu.memory");
+  for (std::uint32_t gpu = 0; gpu < platform.gpus; ++gpu)
+    tensors.set_capacity(host::Place::gpu(gpu), platform.gpu_memory, "platform.gpu.memory");
   tensors.set_capacity(host::Place::host(), platform.host_memory, "platform.host.memory");
 }
 

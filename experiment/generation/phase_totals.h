@@ -15,12 +15,12 @@ namespace csdsim::experiment {
 /// The work of the drives together, and that of processors and the GPU's link, over a stretch of simulated time. All
 /// times are in seconds.
 struct PhaseTotals : csd_model::DriveWork {
-  double seconds = 0;  ///< length of the stretch
-  double gpu_busy_s = 0;
+  double seconds = 0;             ///< length of the stretch
+  double gpu_busy_s = 0;          ///< summed over the GPUs
   double host_busy_s = 0;         ///< operations of plans only, not the handling of commands
-  double host_to_gpu_busy_s = 0;  ///< the GPU's link, by direction
+  double host_to_gpu_busy_s = 0;  ///< the links of all GPUs, by direction
   double gpu_to_host_busy_s = 0;
-  double gpu_link_bytes = 0;  ///< payload of the GPU's link, both directions
+  double gpu_link_bytes = 0;  ///< payload of copies over these links, both directions
 };
 
 /// All fields, to treat them one by one.

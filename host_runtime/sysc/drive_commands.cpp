@@ -31,8 +31,11 @@ std::string_view hint(nvme::Status status) {
   return "";
 }
 
-Segment gpu_segment(platform::Platform& platform) {
-  return {nvme::PhysicalAddress{platform::Platform::kGpuBase}, platform.gpu_memory().size()};
+std::vector<platform::BufferPool> gpu_pools(platform::Platform& platform) {
+  std::vector<platform::BufferPool> pools;
+  for (std::uint32_t gpu = 0; gpu < platform.gpus(); ++gpu)
+    pools.emplace_back("GPU memory", Segment{platform::Platform::gpu_base(gpu), platform.gpu_memory(gpu).size()});
+  return pools;
 }
 
 Segment host_segment(platform::Platform& platform) {
@@ -48,7 +51,7 @@ DriveCommands::DriveCommands(platform::Platform& platform, std::uint16_t queues_
       queues_of_others_(queues_of_others),
       completed_(std::move(completed)),
       failed_(std::move(failed)),
-      gpu_buffers_("GPU memory", gpu_segment(platform)),
+      gpu_buffers_(gpu_pools(platform)),
       host_buffers_("host memory", host_segment(platform)) {}
 
 std::shared_ptr<DriveCommands::Running> DriveCommands::begin(const Operation& op, SimTime now) {
@@ -92,18 +95,13 @@ void DriveCommands::end_command(const std::shared_ptr<Running>& running) {
 }
 
 DriveCommands::Buffer DriveCommands::allocate(BufferMemory memory, Bytes size) {
-  if (memory == BufferMemory::gpu) {
-    const Segment segment = gpu_buffers_.allocate(size);
-    const std::uint64_t offset = segment.address.value - platform::Platform::kGpuBase;
-    return {segment, platform_.gpu_memory().bytes().data() + offset, memory};
-  }
-  const Segment segment = host_buffers_.allocate(size);
-  return {segment, platform_.host_memory().bytes().data() + segment.address.value, memory};
+  const Segment segment = pool(memory).allocate(size);
+  if (memory.in_host) return {segment, platform_.host_memory().bytes().data() + segment.address.value, memory};
+  const std::uint64_t offset = segment.address.value - platform::Platform::gpu_base(memory.index).value;
+  return {segment, platform_.gpu_memory(memory.index).bytes().data() + offset, memory};
 }
 
-void DriveCommands::release(const Buffer& buffer) {
-  (buffer.memory == BufferMemory::gpu ? gpu_buffers_ : host_buffers_).release(buffer.segment);
-}
+void DriveCommands::release(const Buffer& buffer) { pool(buffer.memory).release(buffer.segment); }
 
 nvme::QueueId DriveCommands::next_queue(std::uint32_t drive) {
   const int queues = platform_.driver(drive).queues() - queues_of_others_;

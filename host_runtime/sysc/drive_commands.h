@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "csd_model/firmware/timed_work.h"
 #include "host_runtime/core/planner/executor.h"
@@ -13,7 +14,7 @@
 
 namespace csdsim::host {
 
-/// Submits commands to the drives of a platform. Buffers are in GPU memory (peer to peer) or in host memory. All
+/// Submits commands to the drives of a platform. Buffers are in the memory of a GPU (peer to peer) or of the host. All
 /// backends of a platform share one object, because they share these memories.
 class DriveCommands {
  public:
@@ -67,6 +68,9 @@ class DriveCommands {
   platform::Platform& platform() { return platform_; }
 
  private:
+  platform::BufferPool& pool(BufferMemory memory) {
+    return memory.in_host ? host_buffers_ : gpu_buffers_.at(memory.index);
+  }
   /// Calls `done` if the command has succeeded, and reports it otherwise.
   nvme::NvmeDriver::Callback completion(std::uint32_t drive, const std::string& what, std::function<void()> done);
   void submit_extent(std::uint32_t drive, std::uint8_t opcode, const Extent& extent, nvme::Segment buffer,
@@ -78,7 +82,7 @@ class DriveCommands {
   std::uint16_t queues_of_others_;
   Completed completed_;
   Failed failed_;
-  platform::BufferPool gpu_buffers_;
+  std::vector<platform::BufferPool> gpu_buffers_;  ///< [gpu]
   platform::BufferPool host_buffers_;
   std::uint16_t next_queue_ = 0;
   csd_model::TimedWork host_work_;  ///< ends of the host's work for batches

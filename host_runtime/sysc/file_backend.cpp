@@ -31,7 +31,7 @@ std::optional<SimTime> FileBackend::start(const Operation& op, SimTime now) {
   const bool known = op.kind == OpKind::read_file || op.kind == OpKind::write_file;
   if (op.resource.kind != ResourceKind::file || work == nullptr || !known) refuse("no work of a file");
   if (op.resource.index >= files_.size()) refuse("no files there");
-  if (params_.access != FileAccess::direct && work->memory == BufferMemory::gpu)
+  if (params_.access != FileAccess::direct && !work->memory.in_host)
     refuse("threads copy to and from host memory only");
   const auto running = commands_.begin(op, now);
   const FileCut how = cached() ? FileCut::chunks : FileCut::blocks;

@@ -19,6 +19,9 @@ LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> s
   const auto batch = static_cast<std::uint32_t>(in_.workload.prompt_tokens.size());
   if (in_.mini_batches == 0 || in_.mini_batches > batch)
     throw UserError(fmt::format("system: mini_batches is {}, must be 1 to {} (the batch)", in_.mini_batches, batch));
+  if (in_.gpus == 0 || in_.gpus > in_.mini_batches)
+    throw UserError(fmt::format("system: {} GPUs, must be 1 to {} (the mini-batches)", in_.gpus, in_.mini_batches));
+  gpus_.resize(in_.gpus);
   const PlanSpan& span = in_.span;
   if (span.prefill && span.first_step != 0) throw InternalError("a span with the prefill starts at decode step 0");
   if (span.first_step + span.decode_steps > in_.workload.decode_steps())
@@ -29,8 +32,10 @@ LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> s
 
 std::vector<PlacedTensor> LayerPlanner::resident() const {
   const Bytes moved = host_weights(LayerId{0}).bytes;
-  std::vector<PlacedTensor> tensors = {
-      {TensorName::kept(TensorClass::weights, {}), Place::gpu(), in_.model.weight_bytes() - moved * in_.model.layers}};
+  std::vector<PlacedTensor> tensors;
+  for (std::uint32_t gpu = 0; gpu < in_.gpus; ++gpu)
+    tensors.push_back({TensorName::kept(TensorClass::weights, {}), Place::gpu(gpu),
+                       in_.model.weight_bytes() - moved * in_.model.layers});
   for (std::uint32_t layer = 0; moved.value > 0 && layer < in_.model.layers; ++layer) {
     const SizedTensor weights = host_weights(LayerId{layer});
     tensors.push_back({weights.name, Place::host(), weights.bytes});
@@ -43,35 +48,43 @@ SizedTensor LayerPlanner::host_weights(LayerId layer) const {
           Bytes{weights_.on_host.floor_of(in_.model.layer_weight_bytes().value)}};
 }
 
-LayerPlanner::Ids LayerPlanner::copy_weights(OperationSink& sink, const OpTag& tag) {
-  const SizedTensor weights = host_weights(*tag.layer);
-  if (weights.bytes.value == 0) return {};
-  Ids room;
-  if (weights_freed_.size() >= weights_.buffers)
-    room.push_back(weights_freed_[weights_freed_.size() - weights_.buffers]);
-  return {transfer(sink, ResourceKind::host_to_gpu, tag, LinkPayload::weights, std::move(room), {weights}, true)};
+std::vector<LayerPlanner::Ids> LayerPlanner::copy_weights(OperationSink& sink, Phase phase, std::uint32_t step,
+                                                          LayerId layer) {
+  const SizedTensor weights = host_weights(layer);
+  std::vector<Ids> copies(gpus_.size());
+  if (weights.bytes.value == 0) return copies;
+  for (std::uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) {
+    const Ids& freed = gpus_[gpu].weights_freed;
+    Ids room;
+    if (freed.size() >= weights_.buffers) room.push_back(freed[freed.size() - weights_.buffers]);
+    copies[gpu] = {transfer(sink, ResourceKind::host_to_gpu, {phase, step, layer, MiniBatch{gpu}}, LinkPayload::weights,
+                            std::move(room), {weights}, true)};
+  }
+  return copies;
 }
 
 OperationId LayerPlanner::finish(OperationSink& sink, const Part& part, Outputs outputs) {
   TensorUses uses = layer_end(part, std::move(outputs.tensors));
   const SizedTensor weights = host_weights(*part.tag.layer);
-  const bool frees = weights.bytes.value > 0 && part.mini_batch() + 1 == mini_batches_.size();
+  GpuState& gpu_state = gpus_[gpu_index(part.tag)];
+  const bool frees = weights.bytes.value > 0 && part.mini_batch() + gpus_.size() >= mini_batches_.size();
   if (weights.bytes.value > 0) uses.reads.push_back(weights.name);
   if (frees) {
-    // The other mini-batches must have read the weights, too.
-    outputs.ready.insert(outputs.ready.end(), weight_users_.begin(), weight_users_.end());
-    weight_users_.clear();
-    uses.drops.push_back({weights.name, Place::gpu()});
+    // The other mini-batches of the GPU must have read the weights, too.
+    outputs.ready.insert(outputs.ready.end(), gpu_state.weight_users.begin(), gpu_state.weight_users.end());
+    gpu_state.weight_users.clear();
+    uses.drops.push_back({weights.name, gpu_memory(part.tag)});
   }
-  const OperationId finished = sink.add(OpKind::finish_layer, Resource::gpu(), part.tag,
+  const OperationId finished = sink.add(OpKind::finish_layer, gpu(part.tag), part.tag,
                                         in_.model.finish_layer(part.tokens), std::move(outputs.ready), std::move(uses));
   if (frees) {
-    weights_freed_.push_back(finished);
-    if (weights_freed_.size() > weights_.buffers) weights_freed_.erase(weights_freed_.begin());
+    Ids& freed = gpu_state.weights_freed;
+    freed.push_back(finished);
+    if (freed.size() > weights_.buffers) freed.erase(freed.begin());
   } else if (weights.bytes.value > 0) {
-    weight_users_.push_back(finished);
+    gpu_state.weight_users.push_back(finished);
   }
-  latest_layer_ = finished;
+  gpu_state.latest_layer = finished;
   return finished;
 }
 
@@ -97,8 +110,9 @@ LayerPlanner::Part LayerPlanner::part_of(OpTag tag) const {
   return part;
 }
 
-LayerPlanner::Ids LayerPlanner::in_turn(Ids before) const {
-  if (!in_.overlap_mini_batches && latest_layer_ && before.front() != *latest_layer_) before.push_back(*latest_layer_);
+LayerPlanner::Ids LayerPlanner::in_turn(const OpTag& tag, Ids before) const {
+  const std::optional<OperationId>& latest = gpus_[gpu_index(tag)].latest_layer;
+  if (!in_.overlap_mini_batches && latest && before.front() != *latest) before.push_back(*latest);
   return before;
 }
 
@@ -113,7 +127,7 @@ LayerPlanner::Ids LayerPlanner::embed(OperationSink& sink, Phase phase, std::uin
   for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
     const Part part = part_of({phase, step, std::nullopt, MiniBatch{mb}});
     Ids token = sampled_.empty() ? Ids{} : Ids{sampled_[mb]};
-    hidden.push_back(sink.add(OpKind::embed, Resource::gpu(), part.tag, in_.model.embed(part.tokens), std::move(token),
+    hidden.push_back(sink.add(OpKind::embed, gpu(part.tag), part.tag, in_.model.embed(part.tokens), std::move(token),
                               {.writes = {hidden_states(part)}}));
   }
   return hidden;
@@ -124,34 +138,36 @@ void LayerPlanner::sample(OperationSink& sink, Phase phase, std::uint32_t step, 
   for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
     const Part part = part_of({phase, step, std::nullopt, MiniBatch{mb}});
     const TensorName states = hidden_states(part).name;
-    sampled_[mb] = sink.add(OpKind::sample, Resource::gpu(), part.tag, in_.model.sample(part.sequences.count),
-                            in_turn({hidden[mb]}), {.reads = {states}, .drops = {{states, Place::gpu()}}});
+    sampled_[mb] =
+        sink.add(OpKind::sample, gpu(part.tag), part.tag, in_.model.sample(part.sequences.count),
+                 in_turn(part.tag, {hidden[mb]}), {.reads = {states}, .drops = {{states, gpu_memory(part.tag)}}});
   }
 }
 
 void LayerPlanner::prefill(OperationSink& sink) {
   Ids hidden = embed(sink, Phase::prefill, 0);
   for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
-    const Ids weights = copy_weights(sink, {Phase::prefill, 0, LayerId{layer}, MiniBatch{0}});
+    const std::vector<Ids> weights = copy_weights(sink, Phase::prefill, 0, LayerId{layer});
     for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
       const Part part = part_of({Phase::prefill, 0, LayerId{layer}, MiniBatch{mb}});
-      Ids before = in_turn({hidden[mb]});
-      before.insert(before.end(), weights.begin(), weights.end());
+      Ids before = in_turn(part.tag, {hidden[mb]});
+      const Ids& copied = weights[gpu_index(part.tag)];
+      before.insert(before.end(), copied.begin(), copied.end());
       const Ids room = room_for(part);
       before.insert(before.end(), room.begin(), room.end());
       const OperationId projected =
-          sink.add(OpKind::attention_inputs, Resource::gpu(), part.tag, in_.model.attention_inputs(part.tokens),
+          sink.add(OpKind::attention_inputs, gpu(part.tag), part.tag, in_.model.attention_inputs(part.tokens),
                    std::move(before), projections(part));
       // K and V may be in transfer already; the attention has them with its queries.
       const TensorName q = TensorName::of(TensorClass::queries, part.tag);
       const SizedTensor output = attention_output(part, {});
-      TensorUses uses{.reads = {q}, .writes = {output}, .drops = {{q, Place::gpu()}}};
+      TensorUses uses{.reads = {q}, .writes = {output}, .drops = {{q, gpu_memory(part.tag)}}};
       if (const Bytes bytes = prefill_workspace(part); bytes.value > 0) {
         const TensorName workspace = TensorName::of(TensorClass::workspace, part.tag);
         uses.writes.push_back({workspace, bytes});
-        uses.drops.push_back({workspace, Place::gpu()});
+        uses.drops.push_back({workspace, gpu_memory(part.tag)});
       }
-      const OperationId attention = sink.add(OpKind::attention, Resource::gpu(), part.tag,
+      const OperationId attention = sink.add(OpKind::attention, gpu(part.tag), part.tag,
                                              in_.model.prefill_attention(part.prompts), {projected}, std::move(uses));
       keep(sink, part, projected);
       hidden[mb] = finish(sink, part, {{attention}, {output.name}});
@@ -163,13 +179,14 @@ void LayerPlanner::prefill(OperationSink& sink) {
 void LayerPlanner::decode(OperationSink& sink, std::uint32_t step) {
   Ids hidden = embed(sink, Phase::decode, step);
   for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
-    const Ids weights = copy_weights(sink, {Phase::decode, step, LayerId{layer}, MiniBatch{0}});
+    const std::vector<Ids> weights = copy_weights(sink, Phase::decode, step, LayerId{layer});
     for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
       const Part part = part_of({Phase::decode, step, LayerId{layer}, MiniBatch{mb}});
-      Ids before = in_turn({hidden[mb]});
-      before.insert(before.end(), weights.begin(), weights.end());
+      Ids before = in_turn(part.tag, {hidden[mb]});
+      const Ids& copied = weights[gpu_index(part.tag)];
+      before.insert(before.end(), copied.begin(), copied.end());
       const OperationId projected =
-          sink.add(OpKind::attention_inputs, Resource::gpu(), part.tag, in_.model.attention_inputs(part.tokens),
+          sink.add(OpKind::attention_inputs, gpu(part.tag), part.tag, in_.model.attention_inputs(part.tokens),
                    std::move(before), projections(part));
       hidden[mb] = finish(sink, part, attend(sink, part, projected));
     }
@@ -179,8 +196,8 @@ void LayerPlanner::decode(OperationSink& sink, std::uint32_t step) {
 }
 
 OperationId LayerPlanner::transfer(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload,
-                                   Ids deps, const std::vector<SizedTensor>& tensors, bool keep_copy) {
-  const Place from = link == ResourceKind::gpu_to_host ? Place::gpu() : Place::host();
+                                   Ids deps, const std::vector<SizedTensor>& tensors, bool keep_copy) const {
+  const Place from = link == ResourceKind::gpu_to_host ? gpu_memory(tag) : Place::host();
   LinkWork work{{}, payload};
   TensorUses uses{.writes = tensors};
   for (const SizedTensor& tensor : tensors) {
@@ -188,7 +205,7 @@ OperationId LayerPlanner::transfer(OperationSink& sink, ResourceKind link, const
     uses.reads.push_back(tensor.name);
     if (!keep_copy) uses.drops.push_back({tensor.name, from});
   }
-  return sink.add(OpKind::transfer, {link, 0}, tag, work, std::move(deps), std::move(uses));
+  return sink.add(OpKind::transfer, {link, gpu_index(tag)}, tag, work, std::move(deps), std::move(uses));
 }
 
 std::vector<PlacedTensor> LayerPlanner::caches_at(Place place) const {
@@ -257,7 +274,7 @@ TensorUses LayerPlanner::projections(const Part& part) const {
 TensorUses LayerPlanner::layer_end(const Part& part, std::vector<TensorName> outputs) const {
   const SizedTensor hidden = hidden_states(part);
   TensorUses uses{.reads = std::move(outputs), .writes = {hidden}};
-  for (const TensorName& output : uses.reads) uses.drops.push_back({output, Place::gpu()});
+  for (const TensorName& output : uses.reads) uses.drops.push_back({output, gpu_memory(part.tag)});
   uses.reads.push_back(hidden.name);
   return uses;
 }

@@ -22,7 +22,8 @@ struct WeightPlacement {
 /// Prefill: for each layer and mini-batch, the GPU projects q, k, v, attends over the prompts and finishes the layer,
 /// while a system keeps K and V. Decode: the GPU projects q, k, v of one token per sequence, a system attends, the GPU
 /// finishes the layer. Mini-batches do not depend on each other, so that one may use the GPU while another one waits.
-/// Weights are in GPU memory, or come from host memory layer by layer.
+/// Weights are in GPU memory, or come from host memory layer by layer. With several GPUs, the mini-batches are on them
+/// in turn; each GPU has the weights and gets its own copy of those in host memory.
 class LayerPlanner : public Planner {
  public:
   std::vector<PlacedTensor> resident() const override;
@@ -75,9 +76,15 @@ class LayerPlanner : public Planner {
   /// Tokens in the cache of the part's sequences after the step, together.
   std::uint64_t context(const Part& part) const;
 
-  /// A transfer of tensors over the GPU's link, after `deps`. The source drops them, unless it is to keep its copy.
-  static OperationId transfer(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload, Ids deps,
-                              const std::vector<SizedTensor>& tensors, bool keep_copy = false);
+  /// The GPU of a mini-batch, and its memory.
+  std::uint32_t gpu_index(const OpTag& tag) const { return tag.mini_batch.value % in_.gpus; }
+  Resource gpu(const OpTag& tag) const { return Resource::gpu(gpu_index(tag)); }
+  Place gpu_memory(const OpTag& tag) const { return Place::gpu(gpu_index(tag)); }
+
+  /// A transfer of tensors over the link of the mini-batch's GPU, after `deps`. The source drops them, unless it is to
+  /// keep its copy.
+  OperationId transfer(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload, Ids deps,
+                       const std::vector<SizedTensor>& tensors, bool keep_copy = false) const;
   /// K and V at `place` before the first step of a span without the prefill.
   std::vector<PlacedTensor> caches_at(Place place) const;
 
@@ -92,13 +99,13 @@ class LayerPlanner : public Planner {
   void prefill(OperationSink& sink);
   void decode(OperationSink& sink, std::uint32_t step);
   Part part_of(OpTag tag) const;
-  /// `before`, and the end of the latest layer of any mini-batch if mini-batches do not overlap.
-  Ids in_turn(Ids before) const;
+  /// `before`, and the end of the latest layer of any mini-batch on the same GPU if mini-batches do not overlap.
+  Ids in_turn(const OpTag& tag, Ids before) const;
   /// Emits the embeddings; returns the operation that makes the input of the first layer, for each mini-batch.
   Ids embed(OperationSink& sink, Phase phase, std::uint32_t step);
   void sample(OperationSink& sink, Phase phase, std::uint32_t step, const Ids& hidden);
-  /// Copies the layer's weights that are in host memory. Nothing if there are none.
-  Ids copy_weights(OperationSink& sink, const OpTag& tag);
+  /// Copies the layer's weights that are in host memory to each GPU. Returns [gpu] the copy, nothing if there is none.
+  std::vector<Ids> copy_weights(OperationSink& sink, Phase phase, std::uint32_t step, LayerId layer);
   SizedTensor host_weights(LayerId layer) const;
   /// Adds the last operation of a layer.
   OperationId finish(OperationSink& sink, const Part& part, Outputs outputs);
@@ -110,12 +117,16 @@ class LayerPlanner : public Planner {
   std::vector<HeadRange> shards_;
   WeightPlacement weights_;
   std::vector<Share> mini_batches_;  ///< sequences of each mini-batch
-  Ids weights_freed_;                ///< operations in order, each of which frees a buffer of weights
-  Ids weight_users_;                 ///< ends of the layer's earlier mini-batches, which use the copied weights
+  /// Of one GPU.
+  struct GpuState {
+    Ids weights_freed;  ///< operations in order, each of which frees a buffer of weights
+    Ids weight_users;   ///< ends of the layer's earlier mini-batches, which use the copied weights
+    std::optional<OperationId> latest_layer;  ///< the finish_layer that was emitted last
+  };
+  std::vector<GpuState> gpus_;
   bool prefill_done_ = false;
   std::uint32_t decoded_ = 0;
-  Ids sampled_;                              ///< [mini_batch] the previous step's sample; empty before the first step
-  std::optional<OperationId> latest_layer_;  ///< the finish_layer that was emitted last
+  Ids sampled_;  ///< [mini_batch] the previous step's sample; empty before the first step
 };
 
 }  // namespace csdsim::host

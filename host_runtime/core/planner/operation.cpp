@@ -11,13 +11,13 @@ namespace csdsim::host {
 std::string resource_name(Resource resource) {
   switch (resource.kind) {
     case ResourceKind::gpu:
-      return "gpu";
+      return gpu_name(resource.index);
     case ResourceKind::host:
       return "host";
     case ResourceKind::host_to_gpu:
-      return "link host to gpu";
+      return "link host to " + gpu_name(resource.index);
     case ResourceKind::gpu_to_host:
-      return "link gpu to host";
+      return fmt::format("link {} to host", gpu_name(resource.index));
     case ResourceKind::drive_kv:
       return fmt::format("drive {}", resource.index);
     case ResourceKind::drive_blocks:
@@ -30,7 +30,7 @@ std::string resource_name(Resource resource) {
 
 namespace {
 
-Place buffer_place(BufferMemory memory) { return memory == BufferMemory::gpu ? Place::gpu() : Place::host(); }
+Place buffer_place(BufferMemory memory) { return memory.in_host ? Place::host() : Place::gpu(memory.index); }
 
 /// The memory of a drive operation's buffer; host memory for commands without a buffer.
 Place buffer_place(const Operation& op) {

@@ -63,7 +63,7 @@ struct Resource {
   std::uint32_t index = 0;
   constexpr auto operator<=>(const Resource&) const = default;
 
-  static constexpr Resource gpu() { return {ResourceKind::gpu, 0}; }
+  static constexpr Resource gpu(std::uint32_t index = 0) { return {ResourceKind::gpu, index}; }
   static constexpr Resource host() { return {ResourceKind::host, 0}; }
   static constexpr Resource drive(DriveIndex d) { return {ResourceKind::drive_kv, d.value}; }
   static constexpr Resource drive_blocks(DriveIndex d) { return {ResourceKind::drive_blocks, d.value}; }
@@ -85,8 +85,18 @@ struct ComputeWork {
   constexpr Bytes bytes() const { return weights + activations; }
 };
 
-/// The memory that holds the buffer of a drive operation.
-enum class BufferMemory : std::uint8_t { gpu, host };
+/// The memory that holds the buffer of a drive operation: host memory, or the memory of one GPU.
+struct BufferMemory {
+  bool in_host = false;
+  std::uint32_t index = 0;  ///< of the GPU
+  constexpr bool operator==(const BufferMemory&) const = default;
+
+  static const BufferMemory gpu;  ///< of the first GPU
+  static const BufferMemory host;
+  static constexpr BufferMemory of_gpu(std::uint32_t index) { return {.in_host = false, .index = index}; }
+};
+inline constexpr BufferMemory BufferMemory::gpu{};
+inline constexpr BufferMemory BufferMemory::host{.in_host = true};
 
 enum class DriveMethod : std::uint8_t { dense, sparf };
 
@@ -195,7 +205,7 @@ struct Operation {
   TensorUses tensors = {};
 };
 
-/// Name of a resource in reports and traces: "gpu", "drive 3".
+/// Name of a resource in reports and traces: "gpu" (the first one), "gpu 1", "drive 3".
 std::string resource_name(Resource resource);
 
 /// The place from which an operation reads a tensor, or to which it writes one: the memory of the processor; an end of

@@ -80,8 +80,10 @@ struct PlannerInputs {
   BatchLengths workload;
   PlanSpan span = {};
   std::uint32_t drives = 1;
+  /// Data parallel: mini-batch m runs on GPU m modulo `gpus`, and every GPU has all weights. At most the mini-batches.
+  std::uint32_t gpus = 1;
   std::uint32_t mini_batches = 2;  ///< source: assumed, InstInfer states no micro-batch size
-  /// False: a mini-batch begins a layer only when the mini-batch before it has finished its layer.
+  /// False: a mini-batch begins a layer only when the mini-batch before it on the same GPU has finished its layer.
   bool overlap_mini_batches = true;
   /// True: data between GPU and drives passes through host memory and is copied over the GPU's link. False: peer to
   /// peer.

@@ -58,6 +58,7 @@ struct SystemContext {
   std::uint32_t head_dim = 0;
   std::uint32_t kv_heads = 0;
   std::uint32_t drives = 0;
+  std::uint32_t gpus = 0;
 };
 
 /// Rates and sizes of a platform, for systems that choose parameters by them.

@@ -4,10 +4,12 @@
 
 namespace csdsim::host {
 
+std::string gpu_name(std::uint32_t index) { return index == 0 ? "gpu" : fmt::format("gpu {}", index); }
+
 std::string place_name(Place place) {
   switch (place.kind) {
     case PlaceKind::gpu:
-      return place.index == 0 ? "gpu" : fmt::format("gpu {}", place.index);
+      return gpu_name(place.index);
     case PlaceKind::host:
       return "host";
     case PlaceKind::drive:

@@ -108,7 +108,10 @@ struct TensorUses {
   std::vector<TensorAt> drops = {};  ///< copies that are freed when the operation ends
 };
 
-/// "gpu", "host", "drive 3".
+/// "gpu" (the first one), "gpu 1".
+std::string gpu_name(std::uint32_t index);
+
+/// "gpu 1", "host", "drive 3".
 std::string place_name(Place place);
 
 /// "new_kv of decode step 4, layer 3, mini-batch 0, KV heads 0..3".

@@ -48,7 +48,7 @@ std::vector<PlacedTensor> TieredKvPlanner::resident() const {
       const Part part = first_part(layer, mb);
       for (const KvShard& shard : kv_.shards) {
         const SizedTensor kept = cache_before(part, shard.heads);
-        const Place place = shard.tier == KvTier::gpu    ? Place::gpu()
+        const Place place = shard.tier == KvTier::gpu    ? gpu_memory(part.tag)
                             : shard.tier == KvTier::host ? Place::host()
                                                          : Place::drive(DriveIndex{file_of(part).index});
         tensors.push_back({kept.name, place, kept.bytes});
@@ -132,10 +132,10 @@ LayerPlanner::Ids TieredKvPlanner::store(OperationSink& sink, const Part& part, 
   const bool on_gpu = shard.tier == KvTier::gpu;
   if (!on_gpu) after = transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {after}, {kv});
   if (shard.tier == KvTier::file) return store_in_file(sink, part, shard, after);
-  return {sink.add(OpKind::append_kv, on_gpu ? Resource::gpu() : Resource::host(), part.tag, nothing, {after},
+  return {sink.add(OpKind::append_kv, on_gpu ? gpu(part.tag) : Resource::host(), part.tag, nothing, {after},
                    {.reads = {kv.name},
                     .writes = {cache(part, shard.heads)},
-                    .drops = {{kv.name, on_gpu ? Place::gpu() : Place::host()}}})};
+                    .drops = {{kv.name, on_gpu ? gpu_memory(part.tag) : Place::host()}}})};
 }
 
 LayerPlanner::Ids TieredKvPlanner::store_in_file(OperationSink& sink, const Part& part, const KvShard& shard,
@@ -189,20 +189,20 @@ LayerPlanner::Outputs TieredKvPlanner::attend(OperationSink& sink, const Part& p
     Ids before = stored(part, i);
     if (shard.tier == KvTier::gpu) {
       ready.insert(ready.end(), before.begin(), before.end());
-      uses.drops.push_back({kv, Place::gpu()});
+      uses.drops.push_back({kv, gpu_memory(part.tag)});
     } else {
       if (freed.size() >= kv_.kv_buffers) before.push_back(freed[freed.size() - kv_.kv_buffers]);
       const Ids loaded = load(sink, part, shard, std::move(before));
       ready.insert(ready.end(), loaded.begin(), loaded.end());
-      uses.drops.push_back({kept.name, Place::gpu()});
+      uses.drops.push_back({kept.name, gpu_memory(part.tag)});
     }
     for (const TensorName& name : {q, kv, kept.name}) uses.reads.push_back(name);
     for (const SizedTensor& written : {output, kept}) uses.writes.push_back(written);
-    uses.drops.push_back({q, Place::gpu()});
+    uses.drops.push_back({q, gpu_memory(part.tag)});
     outputs.tensors.push_back(output.name);
   }
   const OperationId attention =
-      sink.add(OpKind::attention, Resource::gpu(), part.tag,
+      sink.add(OpKind::attention, gpu(part.tag), part.tag,
                model().decode_attention(part.sequences.count, context(part)), std::move(ready), std::move(uses));
   freed.push_back(attention);
   if (freed.size() > kv_.kv_buffers) freed.erase(freed.begin());

@@ -35,8 +35,12 @@ void FlexGenSsd::describe(ParamVisitor& v) {
           assumed("FlexGen's prefill is not a fused kernel; InstInfer VI-C: its intermediates exceed GPU memory"));
 }
 
-void FlexGenSsd::check(config::Problems& problems, const SystemContext&) const {
+void FlexGenSsd::check(config::Problems& problems, const SystemContext& context) const {
   if (policy == PolicySource::searched) {
+    problems.require(context.gpus <= 1, {"platform.gpu.count", "system.policy"},
+                     fmt::format("platform.gpu.count: FlexGen's search plans for one GPU, not for {}: give the shares "
+                                 "with system.policy: given",
+                                 context.gpus));
     for (const char* const of_policy : {"kv_on_gpu", "kv_on_host", "weights_on_host"})
       problems.refuse_unused(fmt::format("system.{}", of_policy), "system.policy",
                              "the policy is searched; write policy: given");

@@ -35,7 +35,7 @@ void InstInfer::keep(OperationSink& sink, const Part& part, OperationId projecte
     if (work.sequences.empty()) continue;
     const SizedTensor kv = new_kv_of(part, drive);
     Ids at_hand = staged(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, {kv});
-    TensorUses uses{.reads = {kv.name}, .writes = {cache_of(part, drive)}, .drops = {{kv.name, buffers()}}};
+    TensorUses uses{.reads = {kv.name}, .writes = {cache_of(part, drive)}, .drops = {{kv.name, buffers(part)}}};
     kept[d] = sink.add(OpKind::append_kv, Resource::drive(drive), part.tag, std::move(work), std::move(at_hand),
                        std::move(uses));
   }
@@ -55,7 +55,7 @@ LayerPlanner::Outputs InstInfer::attend(OperationSink& sink, const Part& part, O
     wait_for_prefill(part, drive, deps);
     TensorUses uses{.reads = {q.name, kv.name},
                     .writes = {output, cache_of(part, drive)},
-                    .drops = {{q.name, buffers()}, {kv.name, buffers()}}};
+                    .drops = {{q.name, buffers(part)}, {kv.name, buffers(part)}}};
     const OperationId attend =
         sink.add(OpKind::attend, Resource::drive(drive), part.tag, std::move(work), std::move(deps), std::move(uses));
     outputs.ready.push_back(
@@ -72,7 +72,7 @@ LayerPlanner::Outputs InstInfer::attend_and_merge(OperationSink& sink, const Par
   for (const SizedTensor& kv : new_kv_parts(part)) sent.push_back(kv);
   const Ids at_hand = staged(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, sent);
   // All drives read the same q, so the merge, which follows all of them, drops it.
-  TensorUses merge{.writes = {output}, .drops = {{q.name, buffers()}}};
+  TensorUses merge{.writes = {output}, .drops = {{q.name, buffers(part)}}};
   Ids ready;
   for (std::uint32_t d = 0; d < division_.drives(); ++d) {
     const DriveIndex drive{d};
@@ -86,17 +86,17 @@ LayerPlanner::Outputs InstInfer::attend_and_merge(OperationSink& sink, const Par
       const TensorName kv = new_kv_of(part, drive).name;
       uses.reads.push_back(kv);
       uses.writes.push_back(cache_of(part, drive));
-      uses.drops.push_back({kv, buffers()});
+      uses.drops.push_back({kv, buffers(part)});
     }
     const OperationId attend =
         sink.add(OpKind::attend, Resource::drive(drive), part.tag, std::move(work), std::move(deps), std::move(uses));
     ready.push_back(
         staged(sink, ResourceKind::host_to_gpu, part.tag, LinkPayload::activations, {attend}, {partial}).front());
     merge.reads.push_back(partial.name);
-    merge.drops.push_back({partial.name, Place::gpu()});
+    merge.drops.push_back({partial.name, gpu_memory(part.tag)});
   }
   const auto parts = static_cast<std::uint32_t>(merge.reads.size());
-  const OperationId merged = sink.add(OpKind::merge_attention, Resource::gpu(), part.tag,
+  const OperationId merged = sink.add(OpKind::merge_attention, gpu(part.tag), part.tag,
                                       model().merge_attention(part.tokens, parts), std::move(ready), std::move(merge));
   return {{merged}, {output.name}};
 }
@@ -145,7 +145,7 @@ InstInfer::Ids InstInfer::staged(OperationSink& sink, ResourceKind link, const O
 }
 
 DriveWork InstInfer::append_work(const Part& part, DriveIndex drive) const {
-  DriveWork work{.heads = division_.heads(drive), .memory = buffer_memory()};
+  DriveWork work{.heads = division_.heads(drive), .memory = buffer_memory(part)};
   for (std::uint32_t i = 0; i < part.sequences.count; ++i)
     if (const Share tokens = division_.prompt(drive, part.prompts[i]); tokens.count > 0)
       work.sequences.push_back(
@@ -159,7 +159,7 @@ DriveWork InstInfer::attend_work(const Part& part, DriveIndex drive) const {
   DriveWork work{.heads = heads,
                  .method = method_,
                  .components = budget_ ? budget_->components() : 0,
-                 .memory = buffer_memory(),
+                 .memory = buffer_memory(part),
                  .partial = division_.by_tokens()};
   const std::uint32_t appended = division_.appends(drive, part.tag.step) ? 1 : 0;
   for (std::uint32_t i = 0; i < part.sequences.count; ++i) {
