@@ -16,6 +16,8 @@ LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> s
   in_.workload.validate();
   if (weights_.buffers == 0) throw UserError("system: weight_buffers is 0, must be at least 1");
   weights_.buffers = std::min(weights_.buffers, in_.model.layers);
+  if (weights_.on_host.value() + weights_.in_files.value() > 1 + 1e-9)
+    throw UserError("system: weights_on_host and weights_in_files are more than all weights");
   const auto batch = static_cast<std::uint32_t>(in_.workload.prompt_tokens.size());
   if (in_.mini_batches == 0 || in_.mini_batches > batch)
     throw UserError(fmt::format("system: mini_batches is {}, must be 1 to {} (the batch)", in_.mini_batches, batch));
@@ -28,14 +30,30 @@ LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> s
 }
 
 std::vector<PlacedTensor> LayerPlanner::resident() const {
-  const Bytes moved = host_weights(LayerId{0}).bytes;
+  const Bytes moved = host_weights(LayerId{0}).bytes + file_weights(LayerId{0}).bytes;
   std::vector<PlacedTensor> tensors = {
       {TensorName::kept(TensorClass::weights, {}), Place::gpu(), in_.model.weight_bytes() - moved * in_.model.layers}};
-  for (std::uint32_t layer = 0; moved.value > 0 && layer < in_.model.layers; ++layer) {
-    const SizedTensor weights = host_weights(LayerId{layer});
-    tensors.push_back({weights.name, Place::host(), weights.bytes});
+  for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
+    const SizedTensor on_host = host_weights(LayerId{layer}), in_file = file_weights(LayerId{layer});
+    if (on_host.bytes.value > 0) tensors.push_back({on_host.name, Place::host(), on_host.bytes});
+    if (in_file.bytes.value > 0)
+      tensors.push_back({in_file.name, Place::drive(DriveIndex{files_of(layer).index}), in_file.bytes});
   }
   return tensors;
+}
+
+std::vector<PlannedFile> LayerPlanner::files() const {
+  std::vector<PlannedFile> files;
+  for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
+    if (const Bytes size = file_weights(LayerId{layer}).bytes; size.value > 0) {
+      PlannedFile file{.drive = DriveIndex{files_of(layer).index}, .name = weight_file(LayerId{layer}), .size = size};
+      // On the drive from the beginning, but first used by the prefill.
+      if (!in_.span.prefill) file.written = {{{}, size}};
+      files.push_back(std::move(file));
+    }
+    for (PlannedFile& file : layer_files(layer)) files.push_back(std::move(file));
+  }
+  return files;
 }
 
 SizedTensor LayerPlanner::host_weights(LayerId layer) const {
@@ -43,32 +61,55 @@ SizedTensor LayerPlanner::host_weights(LayerId layer) const {
           Bytes{weights_.on_host.floor_of(in_.model.layer_weight_bytes().value)}};
 }
 
+SizedTensor LayerPlanner::file_weights(LayerId layer) const {
+  constexpr std::uint32_t kPart = 1;  // those on the host are part 0
+  return {TensorName::kept(TensorClass::weights, layer, {}, {}, kPart),
+          Bytes{weights_.in_files.floor_of(in_.model.layer_weight_bytes().value)}};
+}
+
+std::vector<SizedTensor> LayerPlanner::moved_weights(LayerId layer) const {
+  std::vector<SizedTensor> moved;
+  for (const SizedTensor& weights : {host_weights(layer), file_weights(layer)})
+    if (weights.bytes.value > 0) moved.push_back(weights);
+  return moved;
+}
+
+std::string LayerPlanner::weight_file(LayerId layer) { return fmt::format("weights of layer {}", layer.value); }
+
 LayerPlanner::Ids LayerPlanner::copy_weights(OperationSink& sink, const OpTag& tag) {
-  const SizedTensor weights = host_weights(*tag.layer);
-  if (weights.bytes.value == 0) return {};
-  Ids room;
+  const SizedTensor on_host = host_weights(*tag.layer), in_file = file_weights(*tag.layer);
+  Ids room, copied;
   if (weights_freed_.size() >= weights_.buffers)
     room.push_back(weights_freed_[weights_freed_.size() - weights_.buffers]);
-  return {transfer(sink, ResourceKind::host_to_gpu, tag, LinkPayload::weights, std::move(room), {weights}, true)};
+  if (on_host.bytes.value > 0)
+    copied.push_back(transfer(sink, ResourceKind::host_to_gpu, tag, LinkPayload::weights, room, {on_host}, true));
+  if (in_file.bytes.value > 0) {
+    // What has been read waits in host memory for the link, and for nothing else: the GPU has room for it already.
+    FileWork work{.file = weight_file(*tag.layer), .ranges = {{{}, in_file.bytes}}, .payload = LinkPayload::weights};
+    const OperationId read = sink.add(OpKind::read_file, files_of(tag.layer->value), tag, std::move(work), room,
+                                      {.reads = {in_file.name}, .writes = {in_file}});
+    copied.push_back(transfer(sink, ResourceKind::host_to_gpu, tag, LinkPayload::weights, {read}, {in_file}));
+  }
+  return copied;
 }
 
 OperationId LayerPlanner::finish(OperationSink& sink, const Part& part, Outputs outputs) {
   TensorUses uses = layer_end(part, std::move(outputs.tensors));
-  const SizedTensor weights = host_weights(*part.tag.layer);
-  const bool frees = weights.bytes.value > 0 && part.mini_batch() + 1 == mini_batches_.size();
-  if (weights.bytes.value > 0) uses.reads.push_back(weights.name);
+  const std::vector<SizedTensor> copies = moved_weights(*part.tag.layer);
+  const bool frees = !copies.empty() && part.mini_batch() + 1 == mini_batches_.size();
+  for (const SizedTensor& weights : copies) uses.reads.push_back(weights.name);
   if (frees) {
     // The other mini-batches must have read the weights, too.
     outputs.ready.insert(outputs.ready.end(), weight_users_.begin(), weight_users_.end());
     weight_users_.clear();
-    uses.drops.push_back({weights.name, Place::gpu()});
+    for (const SizedTensor& weights : copies) uses.drops.push_back({weights.name, Place::gpu()});
   }
   const OperationId finished = sink.add(OpKind::finish_layer, Resource::gpu(), part.tag,
                                         in_.model.finish_layer(part.tokens), std::move(outputs.ready), std::move(uses));
   if (frees) {
     weights_freed_.push_back(finished);
     if (weights_freed_.size() > weights_.buffers) weights_freed_.erase(weights_freed_.begin());
-  } else if (weights.bytes.value > 0) {
+  } else if (!copies.empty()) {
     weight_users_.push_back(finished);
   }
   latest_layer_ = finished;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/ratio.h"
@@ -16,16 +17,23 @@ struct WeightPlacement {
   /// Share of each layer that is in host memory. It is copied to the GPU for each layer of each step, once for all
   /// mini-batches.
   Ratio on_host{0, 1};
-  std::uint32_t buffers = 2;  ///< layers of these weights that the GPU holds at a time
+  /// Share of each layer that is in a file of a drive. For each layer of each step it is read into host memory, then
+  /// copied to the GPU. What is neither there nor on the host is in GPU memory.
+  Ratio in_files{0, 1};
+  /// Layers of these weights that the GPU holds at a time, and at most as many of those from files in host memory.
+  std::uint32_t buffers = 2;
 };
 
 /// Prefill: for each layer and mini-batch, the GPU projects q, k, v, attends over the prompts and finishes the layer,
 /// while a system keeps K and V. Decode: the GPU projects q, k, v of one token per sequence, a system attends, the GPU
 /// finishes the layer. Mini-batches do not depend on each other, so that one may use the GPU while another one waits.
-/// Weights are in GPU memory, or come from host memory layer by layer.
+/// Weights are in GPU memory, or come from host memory or files layer by layer. The layers' files are on the drives in
+/// turn.
 class LayerPlanner : public Planner {
  public:
   std::vector<PlacedTensor> resident() const override;
+  /// For each layer the file of its weights, then layer_files().
+  std::vector<PlannedFile> files() const final;
   bool next_step(OperationSink& sink) final;
 
  protected:
@@ -48,7 +56,7 @@ class LayerPlanner : public Planner {
   };
 
   /// K and V are split by `shards`, KV heads that cover the model. Throws UserError for inconsistent sizes
-  /// (mini-batches and batch).
+  /// (mini-batches and batch) and shares of weights beyond the whole.
   LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> shards, const WeightPlacement& weights = {});
 
   /// Operations that have to end before the prefill may compute K and V of this part: room for them.
@@ -59,6 +67,8 @@ class LayerPlanner : public Planner {
   virtual void keep(OperationSink& sink, const Part& part, OperationId projected) = 0;
   /// k and v of the new tokens join the cache, and their queries attend.
   virtual Outputs attend(OperationSink& sink, const Part& part, OperationId projected) = 0;
+  /// The files that the system reads and writes in a layer, in the order of their use.
+  virtual std::vector<PlannedFile> layer_files(std::uint32_t) const { return {}; }
   /// The last operation of a decode step has been emitted.
   virtual void step_emitted() {}
 
@@ -73,6 +83,8 @@ class LayerPlanner : public Planner {
   /// Tokens in the cache of the part's sequences after the step, together.
   std::uint64_t context(const Part& part) const;
 
+  /// The path to the files of a layer.
+  Resource files_of(std::uint32_t layer) const { return Resource::file(DriveIndex{layer % in_.drives}); }
   /// A transfer of tensors over the GPU's link, after `deps`. The source drops them, unless it is to keep its copy.
   static OperationId transfer(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload, Ids deps,
                               const std::vector<SizedTensor>& tensors, bool keep_copy = false);
@@ -95,9 +107,13 @@ class LayerPlanner : public Planner {
   /// Emits the embeddings; returns the operation that makes the input of the first layer, for each mini-batch.
   Ids embed(OperationSink& sink, Phase phase, std::uint32_t step);
   void sample(OperationSink& sink, Phase phase, std::uint32_t step, const Ids& hidden);
-  /// Copies the layer's weights that are in host memory. Nothing if there are none.
+  /// Copies the layer's weights that are in host memory or in a file. Nothing if there are none.
   Ids copy_weights(OperationSink& sink, const OpTag& tag);
   SizedTensor host_weights(LayerId layer) const;
+  SizedTensor file_weights(LayerId layer) const;
+  /// Those of the two that are not empty.
+  std::vector<SizedTensor> moved_weights(LayerId layer) const;
+  static std::string weight_file(LayerId layer);
   /// Adds the last operation of a layer.
   OperationId finish(OperationSink& sink, const Part& part, Outputs outputs);
   SizedTensor hidden_states(const Part& part) const;
