@@ -119,7 +119,8 @@ void check_system(Checker& c) {
   s.system->check(c, {.head_dim = s.model.head_dim,
                       .kv_heads = s.model.kv_heads,
                       .drives = s.platform.device.count,
-                      .gpus = s.platform.gpu.count});
+                      .gpus = s.platform.gpu.count,
+                      .carried = s.simulation.data == DataMode::carried});
 }
 
 Bytes resident_bytes(const host::SystemNeeds& needs, host::Home home) {
@@ -129,15 +130,17 @@ Bytes resident_bytes(const host::SystemNeeds& needs, host::Home home) {
   return sum;
 }
 
-/// "; a batch of 14 would fit", where a smaller batch helps: the batch that still fits grows with its bytes.
-std::string fitting_batch(const Scenario& s, const GenerationWorkload& work, host::Home home, Bytes capacity) {
+/// "; a batch of 14 would fit", where a smaller batch helps: the batch that still fits grows with its bytes. Otherwise
+/// what the system proposes.
+std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, host::Home home, Bytes capacity) {
   const auto fits = [&](std::uint32_t batch) {
     host::BatchLengths lengths = work.lengths();
     lengths.prompt_tokens.resize(batch);
     return resident_bytes(needs_at(s, work, home, std::move(lengths)), home) <= capacity;
   };
+  const std::string other = s.system->what_would_fit(s.model.shape(), work.lengths(), home, capacity);
   const std::uint32_t least = s.platform.gpu.count;  // a sequence per GPU
-  if (work.batch <= least || !fits(least)) return "";
+  if (work.batch <= least || !fits(least)) return other.empty() ? "" : "; system: " + other;
   std::uint32_t fitting = least, beyond = work.batch;
   while (beyond - fitting > 1)
     (fits(std::midpoint(fitting, beyond)) ? fitting : beyond) = std::midpoint(fitting, beyond);
@@ -176,7 +179,8 @@ bool choose_parameters(Checker& c, const GenerationWorkload& work) {
       .host_memory_bandwidth = {share(host.memory_bandwidth.bytes_per_second, host.efficiency)},
       .gpu_memory = gpu.memory,
       .host_memory = host.memory,
-      .files = s.platform.device.usable_capacity() * s.platform.device.count};
+      .files = s.platform.device.usable_capacity() * s.platform.device.count,
+      .carried = s.simulation.data == DataMode::carried};
   host::BatchLengths lengths = work.lengths();
   if (work.prompts) {
     // How long the prompts are is known after they are tokenized; until then, only the output counts.
@@ -206,7 +210,7 @@ void check_residents(Checker& c, const GenerationWorkload& work) {
               fmt::format("{}: {} keeps {} in {}{}, which has {:.1f} GiB{}", path, s.system.kind(), join(parts),
                           host::kHomeNames[static_cast<std::size_t>(home)],
                           home == host::Home::gpu && gpus > 1 ? fmt::format(" of one of the {} GPUs", gpus) : "",
-                          gib(capacity), fitting_batch(s, work, home, capacity)));
+                          gib(capacity), what_would_fit(s, work, home, capacity)));
   };
   check(host::Home::gpu, s.platform.gpu.memory, "platform.gpu.memory");
   // The layers are on the drives in turn: the first drive has most of them.
@@ -297,7 +301,7 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
 }
 
 /// Checks how a system with files reaches them.
-void check_files(Checker& c, host::FilePath path) {
+void check_files(Checker& c, const GenerationWorkload& work, host::FilePath path) {
   const Scenario& s = c.scenario();
   const bool swap = path == host::FilePath::swap;
   const Bytes io_size = swap ? s.platform.host.swap.io_size : s.platform.host.file.io_size;
@@ -312,7 +316,10 @@ void check_files(Checker& c, host::FilePath path) {
             fmt::format("platform.host.file.page_cache: {} in a host memory of {}",
                         format_quantity(file.page_cache.value_or(Bytes{})), format_quantity(s.platform.host.memory)));
   const Bytes row = s.model.shape().kv_bytes_per_token_and_head();
-  c.require(file.access == host::FileAccess::cached || row.value % s.platform.device.nvme.block_size.value == 0,
+  const host::SystemNeeds needs = s.system->needs(s.model.shape(), work.lengths());
+  const auto holds_kv = [](const auto& r) { return r.home == host::Home::drive_blocks && !r.read_only; };
+  c.require(file.access == host::FileAccess::cached || std::ranges::none_of(needs.residents, holds_kv) ||
+                row.value % s.platform.device.nvme.block_size.value == 0,
             {"platform.host.file.access", "system.kind"},
             fmt::format("platform.host.file.access: K and V of a token and head, {}, are not whole logical blocks of "
                         "{}: use access: cached",
@@ -389,7 +396,7 @@ void GenerationWorkload::check(Checker& c) {
   if (!check_gpus(c, *this)) return;
   if (c.readable({"system", "platform.gpu", "platform.host"}) && !choose_parameters(c, *this)) return;
   check_residents(c, *this);
-  if (const auto path = file_path(s)) check_files(c, *path);
+  if (const auto path = file_path(s)) check_files(c, *this, *path);
   if (!check_drive_count(c, lengths())) return;
   if (s.system->needs(s.model.shape(), lengths()).kv == host::Home::drive_kv) check_drive_kv(c, *this);
 }

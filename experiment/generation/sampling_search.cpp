@@ -25,15 +25,16 @@ double pages_read(const GenerationSetup& setup, const KvFormat& format, std::uin
 PlannedWork file_work(const GenerationSetup& setup) {
   PlannedWork work;
   const host::BatchLengths& workload = setup.plan.workload;
-  Bytes in_files;
+  Bytes growing, read_only;
   for (const host::Resident& resident : setup.system->needs(setup.plan.model, workload).residents)
-    if (resident.home == host::Home::drive_blocks) in_files += resident.bytes;
-  const double pages = double(in_files.value) / double(setup.platform.drive.geometry.page_size.value);
+    if (resident.home == host::Home::drive_blocks) (resident.read_only ? read_only : growing) += resident.bytes;
+  const auto page = double(setup.platform.drive.geometry.page_size.value);
+  const double pages = double(growing.value) / page, each_step = double(read_only.value) / page;
   const auto longest = double(workload.longest_contexts());
   const std::uint32_t steps = workload.decode_steps();
   const double prompts = longest - double(workload.prompt_tokens.size()) * steps;
-  work.prefill = pages * prompts / longest;
-  work.decode = steps * pages * (prompts + longest) / 2 / longest;
+  work.prefill = each_step + pages * prompts / longest;
+  work.decode = steps * (each_step + pages * (prompts + longest) / 2 / longest);
   return work;
 }
 

@@ -29,6 +29,13 @@ const std::vector<std::string> kSystems = {
     "system={kind: flexgen-ssd}",
     "system.kind=deepspeed-host"};
 
+/// Runs that carry data cannot have weights in files.
+const std::string kWeightsInFiles =
+    "system={kind: flexgen-ssd, policy: given, kv_on_host: 50 %, weights_on_host: 25 %, weights_in_files: 50 %}";
+const std::string kOnlyWeightsInFiles =
+    "system={kind: flexgen-ssd, policy: given, kv_on_gpu: 50 %, kv_on_host: 50 %, weights_on_host: 25 %, "
+    "weights_in_files: 50 %}";
+
 constexpr std::string_view kPlatform = R"(csdsim: 1
 name: offload
 platform:
@@ -183,6 +190,77 @@ TEST_CASE("flexgen-ssd without a page cache reads and writes exactly the pages o
   CHECK(pages("direct") < pages("bounce"));
 }
 
+TEST_CASE("weights in files: every step reads their share from the drives and copies it over the GPU's link") {
+  for (const char* const drives : {"1", "2"})
+    for (const char* const mini_batches : {"1", "2"}) {
+      CAPTURE(drives, mini_batches);
+      // K and V are on the GPU and the host: files hold weights only, and need no page cache.
+      const scenario::Scenario s =
+          timing({kOnlyWeightsInFiles, std::string("workload.mini_batches=") + mini_batches,
+                  std::string("platform.device.count=") + drives, "platform.host.file.access=direct"});
+      const experiment::GenerationSetup setup = setup_of(s);
+      const host::ModelShape& model = setup.plan.model;
+      const Tokens tokens = tokens_of(setup.plan.workload);
+      const std::uint64_t steps = setup.plan.workload.output_tokens;
+      const std::uint64_t layer = model.layer_weight_bytes().value, kv = model.kv_bytes_per_token().value / 2;
+      const experiment::GenerationOutcome out = experiment::run_generation(setup);
+      CHECK(out.files->wanted.value == steps * model.layers * (layer / 2));
+      // Whole blocks of 4 KiB at the ends.
+      CHECK(out.files->transferred.value == steps * model.layers * ((layer / 2 + 4095) / 4096 * 4096));
+      CHECK(out.simulated_page_ops == out.files->transferred.value / 4096);
+      CHECK(out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes ==
+            double(steps * model.layers * (layer / 2 + layer / 4) + (tokens.kept + tokens.made + tokens.copied) * kv));
+    }
+}
+
+TEST_CASE("weights in files and K and V share the page cache") {
+  // Weights take 12.6 MB, K and V 2.4 to 2.6 MB: either of them fits where both do not.
+  const auto read = [](const std::string& cache) {
+    const experiment::GenerationOutcome out = run(timing({kWeightsInFiles, "platform.host.file.page_cache=" + cache}));
+    return (out.files->transferred - out.files->written_back).value;
+  };
+  const auto once = std::uint64_t{6} * (timing({}).model.shape().layer_weight_bytes().value / 2);
+  const std::uint64_t all = read("32 MiB");
+  CHECK(all >= once);
+  CHECK(all <= once + 6 * 128 * 1024);
+  CHECK(read("13 MiB") > 8 * once);
+}
+
+TEST_CASE("OPT-66B on a GPU of 48 GiB and a host of 96 GiB: bytes of the SSD and of the GPU's link in closed form") {
+  const scenario::Scenario s = experiment::load_scenario(CSDSIM_SOURCE_DIR "/scenarios/weights_on_ssd.yaml",
+                                                         {"workload.output_tokens=2", "simulation.sampling=off"})
+                                   .base.scenario;
+  const experiment::GenerationSetup setup = setup_of(s);
+  const host::ModelShape& model = setup.plan.model;
+  const Tokens tokens = tokens_of(setup.plan.workload);
+  const double layer = double(model.layer_weight_bytes().value) * model.layers,
+               kv = double(model.kv_bytes_per_token().value);
+  const experiment::GenerationOutcome out = experiment::run_generation(setup);
+  CHECK(out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes ==
+        Approx(2 * 0.8 * layer + double(tokens.kept + tokens.made + tokens.copied) * kv).epsilon(1e-3));
+  // What the SSD moves: weights in each step, K and V once into the files, and in the steps what the page cache lacks.
+  const double written = double(tokens.kept) * kv;
+  const double moved = out.prefill.link_bytes + out.decode.link_bytes;
+  CHECK(moved >= 2 * 0.45 * layer + written);
+  CHECK(moved <= (2 * 0.45 * layer + written + double(tokens.copied) * kv) * 1.02);
+}
+
+TEST_CASE("flexgen-ssd searches for shares of weights in files where memory does not hold them") {
+  const auto searched = [](const std::string& host) {
+    const scenario::Scenario s =
+        timing({"system={kind: flexgen-ssd}", "platform.gpu.memory=24 MiB", "platform.device.nvme.queues=1",
+                "platform.device.nvme.queue_depth=16", "platform.host.memory=" + host});
+    Bytes in_files;
+    for (const host::Resident& resident :
+         s.system->needs(s.model.shape(), experiment::generation_of(s).lengths()).residents)
+      if (resident.read_only) in_files += resident.bytes;
+    CHECK(run(s).times.decode_s > 0);
+    return in_files;
+  };
+  CHECK(searched("64 MiB") == Bytes{});
+  CHECK(searched("12 MiB").value > 0);
+}
+
 TEST_CASE("flexgen-ssd: a page cache that holds everything leaves only writes to the drive") {
   const experiment::GenerationOutcome out = run(timing({kFlexGen}));
   CHECK(out.files->transferred == out.files->written_back);
@@ -215,6 +293,9 @@ TEST_CASE(
       {kFlexGen, "platform.host.file.page_cache=2 MiB"},
       {kFlexGen, "platform.host.file.page_cache=10 MiB"},  // K and V take 6.3 to 14 MB
       {kSystems[4], "platform.host.file.page_cache=5 MiB"},
+      {kOnlyWeightsInFiles, "platform.host.file.access=direct"},
+      {kWeightsInFiles, "platform.host.file.page_cache=16 MiB"},  // never holds all
+      {kWeightsInFiles, "platform.host.file.page_cache=28 MiB"},  // holds all for some steps
       {"system.kind=deepspeed-host"},
       {"system={kind: deepspeed-host, weights_on_host: 0 %}", "platform.host.memory=8 MiB",
        "platform.device.nvme.queues=1", "platform.device.nvme.queue_depth=16"}};
@@ -243,7 +324,8 @@ TEST_CASE("a longer context, a slower link, a smaller page cache or slower threa
   INFO("seed " << seed);
   Rng rng(seed);
   for (int trial = 0; trial < 10; ++trial) {
-    const std::string system = kSystems[rng.below(kSystems.size())];
+    const std::uint64_t which = rng.below(kSystems.size() + 1);
+    const std::string system = which < kSystems.size() ? kSystems[which] : kOnlyWeightsInFiles;
     const std::uint64_t prompt = 60 + rng.below(300), link = 1 + rng.below(20), cache = rng.below(6),
                         copy = 1 + rng.below(4);
     const auto time = [&](std::uint64_t tokens, std::uint64_t gb, std::uint64_t mib, std::uint64_t copies) {

@@ -36,7 +36,7 @@ Bytes sizes(const FileWork& work) {
 
 /// Bytes of K and V that the decode steps move, in all layers.
 struct Moved {
-  Bytes file_read, file_written, to_gpu, from_gpu, weights;
+  Bytes file_read, file_written, to_gpu, from_gpu, weights, weights_read;
 };
 
 std::map<std::uint32_t, Moved> moved_by_step(Planner& planner) {
@@ -44,8 +44,10 @@ std::map<std::uint32_t, Moved> moved_by_step(Planner& planner) {
   for (const Operation& op : all_operations(planner)) {
     if (op.tag.phase != Phase::decode) continue;
     Moved& of = steps[op.tag.step];
-    if (const auto* file = std::get_if<FileWork>(&op.work))
-      (op.kind == OpKind::read_file ? of.file_read : of.file_written) += sizes(*file);
+    if (const auto* file = std::get_if<FileWork>(&op.work)) {
+      Bytes& read = file->payload == LinkPayload::weights ? of.weights_read : of.file_read;
+      (op.kind == OpKind::read_file ? read : of.file_written) += sizes(*file);
+    }
     if (const auto* link = std::get_if<LinkWork>(&op.work)) {
       if (link->payload == LinkPayload::weights)
         of.weights += link->bytes;
@@ -57,7 +59,8 @@ std::map<std::uint32_t, Moved> moved_by_step(Planner& planner) {
 }
 
 /// Runs a plan with a ledger; the given durations. Peaks of GPU memory by class.
-std::array<Bytes, kTensorClasses> gpu_peaks(Planner& planner, const std::function<SimTime(const Operation&)>& time) {
+std::array<Bytes, kTensorClasses> peaks_at(Place place, Planner& planner,
+                                           const std::function<SimTime(const Operation&)>& time) {
   FunctionBackend backend(time);
   Router router;
   for (std::size_t kind = 0; kind < kResourceKinds; ++kind) router.add(static_cast<ResourceKind>(kind), backend);
@@ -65,7 +68,7 @@ std::array<Bytes, kTensorClasses> gpu_peaks(Planner& planner, const std::functio
   Executor executor(planner, router, {});
   executor.start({});
   const auto look = [&] {
-    const Footprint now = router.tensors().footprint(Place::gpu());
+    const Footprint now = router.tensors().footprint(place);
     for (std::size_t c = 0; c < kTensorClasses; ++c) peaks[c] = std::max(peaks[c], now.of_class[c]);
   };
   look();
@@ -74,6 +77,10 @@ std::array<Bytes, kTensorClasses> gpu_peaks(Planner& planner, const std::functio
     look();
   }
   return peaks;
+}
+
+std::array<Bytes, kTensorClasses> gpu_peaks(Planner& planner, const std::function<SimTime(const Operation&)>& time) {
+  return peaks_at(Place::gpu(), planner, time);
 }
 
 Bytes peak_of(const std::array<Bytes, kTensorClasses>& peaks, TensorClass what) {
@@ -263,6 +270,84 @@ TEST_CASE("weights in host memory: the GPU holds at most weight_buffers layers o
   CHECK(peak_of(peaks, TensorClass::weights) == model.weight_bytes() - layer * kLayers + layer * buffers);
 }
 
+TEST_CASE("weights in files: one read and one copy of the share per layer and step for all mini-batches") {
+  const std::uint32_t mini_batches = GENERATE(1U, 3U), drives = GENERATE(1U, 2U);
+  const ModelShape model = small_model(kLayers);
+  const Bytes head = model.kv_bytes_per_token_and_head() * kLayers;
+  for (const Ratio in_files : {Ratio{0, 1}, Ratio::of(1, 3), Ratio::of(3, 4)}) {
+    const WeightPlacement weights{.on_host = Ratio::of(1, 4), .in_files = in_files};
+    const Bytes on_host{weights.on_host.floor_of(model.layer_weight_bytes().value)},
+        read{in_files.floor_of(model.layer_weight_bytes().value)};
+    PlannerInputs of = inputs(mini_batches);
+    of.drives = drives;
+    TieredKvPlanner planner(of, tiers({0, 1}, Ratio::of(1, 4)), weights);
+    Bytes resident, in_drives, in_size;
+    for (const PlacedTensor& tensor : planner.resident()) {
+      resident += tensor.bytes;
+      if (tensor.place.kind == PlaceKind::drive) in_drives += tensor.bytes;
+    }
+    CHECK(resident == model.weight_bytes());
+    CHECK(in_drives == read * kLayers);
+    std::map<std::string, std::uint32_t> drive_of;
+    for (const PlannedFile& file : planner.files()) {
+      drive_of[file.name] = file.drive.value;
+      CHECK(file.written.empty());
+      if (file.name.starts_with("weights")) in_size += file.size;
+    }
+    CHECK(in_size == read * kLayers);
+    CHECK(drive_of.size() == kLayers * (mini_batches + (read.value > 0 ? 1 : 0)));
+    for (const auto& [step, moved] : moved_by_step(planner)) {
+      CHECK(moved.weights == (on_host + read) * kLayers);
+      CHECK(moved.weights_read == read * kLayers);
+      CHECK(moved.file_read == head * 3 * context(step));  // K and V beside them, as without
+    }
+    TieredKvPlanner again(of, tiers({0, 1}, Ratio::of(1, 4)), weights);
+    for (const Operation& op : all_operations(again))
+      if (const auto* file = std::get_if<FileWork>(&op.work)) {
+        CHECK(op.resource.index == drive_of.at(file->file));
+        CHECK(op.resource.index == op.tag.layer->value % drives);
+      }
+  }
+}
+
+TEST_CASE("weights in files: their file comes before those of K and V of its layer, and a later span finds all of it") {
+  PlannerInputs of = inputs(2);
+  of.span = {.prefill = false, .first_step = 2, .decode_steps = 1};
+  TieredKvPlanner planner(of, tiers({0, 1}, {0, 1}), {.in_files = Ratio::of(1, 2)});
+  const std::vector<PlannedFile> files = planner.files();
+  REQUIRE(files.size() == kLayers * 3);
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    const PlannedFile& weights = files[3 * layer];
+    CHECK(weights.name == "weights of layer " + std::to_string(layer));
+    REQUIRE(weights.written.size() == 1);
+    CHECK(weights.written[0] == FileRange{{}, weights.size});
+    for (const std::size_t mb : {1U, 2U})
+      CHECK(files[3 * layer + mb].name.starts_with("K and V of layer " + std::to_string(layer)));
+  }
+  CHECK(planner.reuse_distance() == 1);
+}
+
+TEST_CASE("weights in files: GPU and host each hold at most weight_buffers layers of them") {
+  const std::uint32_t mini_batches = GENERATE(1U, 3U), buffers = GENERATE(2U, 3U, 5U);
+  const ModelShape model = small_model(kLayers);
+  const WeightPlacement weights{.on_host = Ratio::of(1, 4), .in_files = Ratio::of(1, 2), .buffers = buffers};
+  const Bytes on_host{weights.on_host.floor_of(model.layer_weight_bytes().value)},
+      read{weights.in_files.floor_of(model.layer_weight_bytes().value)};
+  const auto plan = [&] { return TieredKvPlanner(inputs(mini_batches), tiers({1, 1}, {0, 1}), weights); };
+  // Computation is slow: copies run ahead as far as they may.
+  TieredKvPlanner computing = plan();
+  const auto at_gpu = gpu_peaks(
+      computing, [](const Operation& op) { return SimTime{op.resource.kind == ResourceKind::gpu ? 1000 : 1}; });
+  CHECK(peak_of(at_gpu, TensorClass::weights) ==
+        model.weight_bytes() - (on_host + read) * kLayers + (on_host + read) * buffers);
+  // The link is slow: what has been read waits in host memory.
+  TieredKvPlanner copying = plan();
+  const auto at_host = peaks_at(Place::host(), copying, [](const Operation& op) {
+    return SimTime{op.resource.kind == ResourceKind::host_to_gpu ? 1000 : 1};
+  });
+  CHECK(peak_of(at_host, TensorClass::weights) == on_host * kLayers + read * buffers);
+}
+
 TEST_CASE("a prefill that stores attention weights needs memory for two of them per pair of tokens and head") {
   const ModelShape model = small_model(kLayers);
   TieredKv kv = tiers({1, 1}, {0, 1});
@@ -282,6 +367,14 @@ TEST_CASE("no buffers are refused") {
   kv.kv_buffers = 0;
   CHECK_THROWS_AS(TieredKvPlanner(inputs(1), kv), UserError);
   CHECK_THROWS_AS(TieredKvPlanner(inputs(1), tiers({0, 1}, {1, 1}), {.on_host = {1, 1}, .buffers = 0}), UserError);
+}
+
+TEST_CASE("weights beyond the whole are refused, and so are weights in files beside a cache that is rewritten") {
+  const WeightPlacement both{.on_host = Ratio::of(2, 3), .in_files = Ratio::of(1, 2)};
+  CHECK_THROWS_AS(TieredKvPlanner(inputs(1), tiers({0, 1}, {1, 1}), both), UserError);
+  TieredKv kv = tiers({0, 1}, {0, 1});
+  kv.rewritten = true;
+  CHECK_THROWS_AS(TieredKvPlanner(inputs(1), kv, {.in_files = Ratio::of(1, 2)}), InternalError);
 }
 
 }  // namespace test_tiered_kv

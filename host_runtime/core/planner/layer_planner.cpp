@@ -16,11 +16,15 @@ LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> s
   in_.workload.validate();
   if (weights_.buffers == 0) throw UserError("system: weight_buffers is 0, must be at least 1");
   weights_.buffers = std::min(weights_.buffers, in_.model.layers);
+  if (weights_.on_host.value() + weights_.in_files.value() > 1 + 1e-9)
+    throw UserError("system: weights_on_host and weights_in_files are more than all weights");
   const auto batch = static_cast<std::uint32_t>(in_.workload.prompt_tokens.size());
   if (in_.mini_batches == 0 || in_.mini_batches > batch)
     throw UserError(fmt::format("system: mini_batches is {}, must be 1 to {} (the batch)", in_.mini_batches, batch));
   if (in_.gpus == 0 || in_.gpus > in_.mini_batches)
     throw UserError(fmt::format("system: {} GPUs, must be 1 to {} (the mini-batches)", in_.gpus, in_.mini_batches));
+  if (in_.gpus > 1 && weights_.in_files > Ratio{0, 1})
+    throw UserError(fmt::format("system: weights in files are read for one GPU, not for {}", in_.gpus));
   gpus_.resize(in_.gpus);
   const PlanSpan& span = in_.span;
   if (span.prefill && span.first_step != 0) throw InternalError("a span with the prefill starts at decode step 0");
@@ -31,16 +35,32 @@ LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> s
 }
 
 std::vector<PlacedTensor> LayerPlanner::resident() const {
-  const Bytes moved = host_weights(LayerId{0}).bytes;
+  const Bytes moved = host_weights(LayerId{0}).bytes + file_weights(LayerId{0}).bytes;
   std::vector<PlacedTensor> tensors;
   for (std::uint32_t gpu = 0; gpu < in_.gpus; ++gpu)
     tensors.push_back({TensorName::kept(TensorClass::weights, {}), Place::gpu(gpu),
                        in_.model.weight_bytes() - moved * in_.model.layers});
-  for (std::uint32_t layer = 0; moved.value > 0 && layer < in_.model.layers; ++layer) {
-    const SizedTensor weights = host_weights(LayerId{layer});
-    tensors.push_back({weights.name, Place::host(), weights.bytes});
+  for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
+    const SizedTensor on_host = host_weights(LayerId{layer}), in_file = file_weights(LayerId{layer});
+    if (on_host.bytes.value > 0) tensors.push_back({on_host.name, Place::host(), on_host.bytes});
+    if (in_file.bytes.value > 0)
+      tensors.push_back({in_file.name, Place::drive(DriveIndex{files_of(layer).index}), in_file.bytes});
   }
   return tensors;
+}
+
+std::vector<PlannedFile> LayerPlanner::files() const {
+  std::vector<PlannedFile> files;
+  for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
+    if (const Bytes size = file_weights(LayerId{layer}).bytes; size.value > 0) {
+      PlannedFile file{.drive = DriveIndex{files_of(layer).index}, .name = weight_file(LayerId{layer}), .size = size};
+      // On the drive from the beginning, but first used by the prefill.
+      if (!in_.span.prefill) file.written = {{{}, size}};
+      files.push_back(std::move(file));
+    }
+    for (PlannedFile& file : layer_files(layer)) files.push_back(std::move(file));
+  }
+  return files;
 }
 
 SizedTensor LayerPlanner::host_weights(LayerId layer) const {
@@ -48,32 +68,55 @@ SizedTensor LayerPlanner::host_weights(LayerId layer) const {
           Bytes{weights_.on_host.floor_of(in_.model.layer_weight_bytes().value)}};
 }
 
+SizedTensor LayerPlanner::file_weights(LayerId layer) const {
+  constexpr std::uint32_t kPart = 1;  // those on the host are part 0
+  return {TensorName::kept(TensorClass::weights, layer, {}, {}, kPart),
+          Bytes{weights_.in_files.floor_of(in_.model.layer_weight_bytes().value)}};
+}
+
+std::vector<SizedTensor> LayerPlanner::moved_weights(LayerId layer) const {
+  std::vector<SizedTensor> moved;
+  for (const SizedTensor& weights : {host_weights(layer), file_weights(layer)})
+    if (weights.bytes.value > 0) moved.push_back(weights);
+  return moved;
+}
+
+std::string LayerPlanner::weight_file(LayerId layer) { return fmt::format("weights of layer {}", layer.value); }
+
 std::vector<LayerPlanner::Ids> LayerPlanner::copy_weights(OperationSink& sink, Phase phase, std::uint32_t step,
                                                           LayerId layer) {
-  const SizedTensor weights = host_weights(layer);
+  const SizedTensor on_host = host_weights(layer), in_file = file_weights(layer);
   std::vector<Ids> copies(gpus_.size());
-  if (weights.bytes.value == 0) return copies;
   for (std::uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) {
+    const OpTag tag{phase, step, layer, MiniBatch{gpu}};
     const Ids& freed = gpus_[gpu].weights_freed;
     Ids room;
     if (freed.size() >= weights_.buffers) room.push_back(freed[freed.size() - weights_.buffers]);
-    copies[gpu] = {transfer(sink, ResourceKind::host_to_gpu, {phase, step, layer, MiniBatch{gpu}}, LinkPayload::weights,
-                            std::move(room), {weights}, true)};
+    if (on_host.bytes.value > 0)
+      copies[gpu].push_back(
+          transfer(sink, ResourceKind::host_to_gpu, tag, LinkPayload::weights, room, {on_host}, true));
+    if (in_file.bytes.value > 0) {
+      // What has been read waits in host memory for the link, and for nothing else: the GPU has room for it already.
+      FileWork work{.file = weight_file(layer), .ranges = {{{}, in_file.bytes}}, .payload = LinkPayload::weights};
+      const OperationId read = sink.add(OpKind::read_file, files_of(layer.value), tag, std::move(work), room,
+                                        {.reads = {in_file.name}, .writes = {in_file}});
+      copies[gpu].push_back(transfer(sink, ResourceKind::host_to_gpu, tag, LinkPayload::weights, {read}, {in_file}));
+    }
   }
   return copies;
 }
 
 OperationId LayerPlanner::finish(OperationSink& sink, const Part& part, Outputs outputs) {
   TensorUses uses = layer_end(part, std::move(outputs.tensors));
-  const SizedTensor weights = host_weights(*part.tag.layer);
+  const std::vector<SizedTensor> copies = moved_weights(*part.tag.layer);
   GpuState& gpu_state = gpus_[gpu_index(part.tag)];
-  const bool frees = weights.bytes.value > 0 && part.mini_batch() + gpus_.size() >= mini_batches_.size();
-  if (weights.bytes.value > 0) uses.reads.push_back(weights.name);
+  const bool frees = !copies.empty() && part.mini_batch() + gpus_.size() >= mini_batches_.size();
+  for (const SizedTensor& weights : copies) uses.reads.push_back(weights.name);
   if (frees) {
     // The other mini-batches of the GPU must have read the weights, too.
     outputs.ready.insert(outputs.ready.end(), gpu_state.weight_users.begin(), gpu_state.weight_users.end());
     gpu_state.weight_users.clear();
-    uses.drops.push_back({weights.name, gpu_memory(part.tag)});
+    for (const SizedTensor& weights : copies) uses.drops.push_back({weights.name, gpu_memory(part.tag)});
   }
   const OperationId finished = sink.add(OpKind::finish_layer, gpu(part.tag), part.tag,
                                         in_.model.finish_layer(part.tokens), std::move(outputs.ready), std::move(uses));
@@ -81,7 +124,7 @@ OperationId LayerPlanner::finish(OperationSink& sink, const Part& part, Outputs 
     Ids& freed = gpu_state.weights_freed;
     freed.push_back(finished);
     if (freed.size() > weights_.buffers) freed.erase(freed.begin());
-  } else if (weights.bytes.value > 0) {
+  } else if (!copies.empty()) {
     gpu_state.weight_users.push_back(finished);
   }
   gpu_state.latest_layer = finished;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/ratio.h"
@@ -16,17 +17,24 @@ struct WeightPlacement {
   /// Share of each layer that is in host memory. It is copied to the GPU for each layer of each step, once for all
   /// mini-batches.
   Ratio on_host{0, 1};
-  std::uint32_t buffers = 2;  ///< layers of these weights that the GPU holds at a time
+  /// Share of each layer that is in a file of a drive. For each layer of each step it is read into host memory, then
+  /// copied to the GPU. What is neither there nor on the host is in GPU memory.
+  Ratio in_files{0, 1};
+  /// Layers of these weights that the GPU holds at a time, and at most as many of those from files in host memory.
+  std::uint32_t buffers = 2;
 };
 
 /// Prefill: for each layer and mini-batch, the GPU projects q, k, v, attends over the prompts and finishes the layer,
 /// while a system keeps K and V. Decode: the GPU projects q, k, v of one token per sequence, a system attends, the GPU
 /// finishes the layer. Mini-batches do not depend on each other, so that one may use the GPU while another one waits.
-/// Weights are in GPU memory, or come from host memory layer by layer. With several GPUs, the mini-batches are on them
-/// in turn; each GPU has the weights and gets its own copy of those in host memory.
+/// Weights are in GPU memory, or come from host memory or files layer by layer. The layers' files are on the drives in
+/// turn. With several GPUs, the mini-batches are on them in turn; each GPU has the weights and gets its own copy of
+/// those in host memory. Weights in files are for one GPU.
 class LayerPlanner : public Planner {
  public:
   std::vector<PlacedTensor> resident() const override;
+  /// For each layer the file of its weights, then layer_files().
+  std::vector<PlannedFile> files() const final;
   bool next_step(OperationSink& sink) final;
 
  protected:
@@ -49,7 +57,7 @@ class LayerPlanner : public Planner {
   };
 
   /// K and V are split by `shards`, KV heads that cover the model. Throws UserError for inconsistent sizes
-  /// (mini-batches and batch).
+  /// (mini-batches and batch) and shares of weights beyond the whole.
   LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> shards, const WeightPlacement& weights = {});
 
   /// Operations that have to end before the prefill may compute K and V of this part: room for them.
@@ -62,6 +70,8 @@ class LayerPlanner : public Planner {
   virtual Outputs attend(OperationSink& sink, const Part& part, OperationId projected) = 0;
   /// k and v of a step in the parts in which they leave the GPU: one for each of the shards.
   virtual std::vector<SizedTensor> new_kv_parts(const Part& part) const;
+  /// The files that the system reads and writes in a layer, in the order of their use.
+  virtual std::vector<PlannedFile> layer_files(std::uint32_t) const { return {}; }
   /// The last operation of a decode step has been emitted.
   virtual void step_emitted() {}
 
@@ -81,6 +91,8 @@ class LayerPlanner : public Planner {
   Resource gpu(const OpTag& tag) const { return Resource::gpu(gpu_index(tag)); }
   Place gpu_memory(const OpTag& tag) const { return Place::gpu(gpu_index(tag)); }
 
+  /// The path to the files of a layer.
+  Resource files_of(std::uint32_t layer) const { return Resource::file(DriveIndex{layer % in_.drives}); }
   /// A transfer of tensors over the link of the mini-batch's GPU, after `deps`. The source drops them, unless it is to
   /// keep its copy.
   OperationId transfer(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload, Ids deps,
@@ -104,9 +116,14 @@ class LayerPlanner : public Planner {
   /// Emits the embeddings; returns the operation that makes the input of the first layer, for each mini-batch.
   Ids embed(OperationSink& sink, Phase phase, std::uint32_t step);
   void sample(OperationSink& sink, Phase phase, std::uint32_t step, const Ids& hidden);
-  /// Copies the layer's weights that are in host memory to each GPU. Returns [gpu] the copy, nothing if there is none.
+  /// Copies the layer's weights that are in host memory or in a file to each GPU. Returns [gpu] the copies, nothing if
+  /// there are none.
   std::vector<Ids> copy_weights(OperationSink& sink, Phase phase, std::uint32_t step, LayerId layer);
   SizedTensor host_weights(LayerId layer) const;
+  SizedTensor file_weights(LayerId layer) const;
+  /// Those of the two that are not empty.
+  std::vector<SizedTensor> moved_weights(LayerId layer) const;
+  static std::string weight_file(LayerId layer);
   /// Adds the last operation of a layer.
   OperationId finish(OperationSink& sink, const Part& part, Outputs outputs);
   SizedTensor hidden_states(const Part& part) const;

@@ -33,7 +33,7 @@ struct PlannedFile {
   DriveIndex drive;
   std::string name;
   Bytes size;  ///< at the end of the run
-  /// What has been written before the span begins, in the order of its last use. For runs that skip steps.
+  /// What the steps before the span have written or read, in the order of its last use. For runs that skip steps.
   std::vector<FileRange> written = {};
 };
 

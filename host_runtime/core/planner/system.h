@@ -32,6 +32,7 @@ struct Resident {
   Home home = Home::gpu;
   std::string what;  ///< "weights"
   Bytes bytes;
+  bool read_only = false;  ///< of the block namespace: every step reads all of it and writes nothing
 };
 
 /// How file operations of a system reach the drive: through the file system, or by the kernel's swapping.
@@ -59,6 +60,7 @@ struct SystemContext {
   std::uint32_t kv_heads = 0;
   std::uint32_t drives = 0;
   std::uint32_t gpus = 0;
+  bool carried = false;  ///< the run carries data
 };
 
 /// Rates and sizes of a platform, for systems that choose parameters by them.
@@ -68,6 +70,7 @@ struct PlatformRates {
   ComputeRate gpu_gemm, gpu_attention, host_attention;
   Bandwidth gpu_memory_bandwidth, host_memory_bandwidth;
   Bytes gpu_memory, host_memory, files;  ///< capacities
+  bool carried = false;                  ///< the run carries data
 };
 
 class OffloadSystem {
@@ -89,6 +92,11 @@ class OffloadSystem {
   /// another part uses a drive or the host, otherwise one.
   virtual std::uint32_t usual_mini_batches() const { return 2; }
   virtual SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const = 0;
+  /// Parameters with which the residents of `home` would fit into `capacity`, for an error where no smaller batch does:
+  /// "weights_in_files of at least 0.4 would fit". Empty if the system knows none.
+  virtual std::string what_would_fit(const ModelShape&, const BatchLengths&, Home, Bytes /*capacity*/) const {
+    return "";
+  }
   /// Makes the planner of a run. Throws UserError for inconsistent sizes.
   virtual std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const = 0;
 

@@ -37,6 +37,8 @@ std::vector<KvShard> tier_heads(std::uint32_t kv_heads, Ratio on_gpu, Ratio on_h
 TieredKvPlanner::TieredKvPlanner(const PlannerInputs& inputs, const TieredKv& kv, const WeightPlacement& weights)
     : LayerPlanner(inputs, heads_of(kv.shards), weights), kv_(kv), freed_(mini_batches()) {
   if (kv_.kv_buffers == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
+  if (kv_.rewritten && weights.in_files > Ratio{0, 1})
+    throw InternalError("weights in files beside a cache that is rewritten");
   stored_.assign(mini_batches(), std::vector(model().layers, std::vector<Ids>(kv_.shards.size())));
 }
 
@@ -61,10 +63,6 @@ std::string TieredKvPlanner::file_name(const Part& part) {
   return fmt::format("K and V of layer {}, mini-batch {}", part.layer(), part.mini_batch());
 }
 
-Resource TieredKvPlanner::file_of(const Part& part) const {
-  return Resource::file(DriveIndex{part.layer() % inputs().drives});
-}
-
 std::uint64_t TieredKvPlanner::tokens_before(const Part& part, std::size_t sequence) const {
   std::uint64_t tokens = 0;
   for (std::size_t i = 0; i < sequence; ++i) tokens += part.prompts[i] + std::uint64_t{inputs().workload.output_tokens};
@@ -77,24 +75,23 @@ FileRange TieredKvPlanner::rows(const Part& part, const KvShard& shard, std::siz
   return {row(shard) * before, row(shard) * count};
 }
 
-std::vector<PlannedFile> TieredKvPlanner::files() const {
+std::vector<PlannedFile> TieredKvPlanner::layer_files(std::uint32_t layer) const {
   std::vector<PlannedFile> files;
   const PlanSpan& span = inputs().span;
   for (const KvShard& shard : kv_.shards) {
     if (shard.tier != KvTier::file) continue;
-    for (std::uint32_t layer = 0; layer < model().layers; ++layer)
-      for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
-        const Part part = first_part(layer, mb);
-        PlannedFile file{.drive = DriveIndex{file_of(part).index},
-                         .name = file_name(part),
-                         .size = row(shard) * (copies() * tokens_before(part, part.prompts.size()))};
-        // The copy that was read last, then the copy that was written last, which has a token more.
-        for (std::uint32_t age = copies(); !span.prefill && age-- > 0;)
-          for (std::size_t i = 0; i < part.prompts.size(); ++i)
-            file.written.push_back(rows(part, shard, i, copy_of(span.first_step + age), 0,
-                                        part.prompts[i] + span.first_step - std::min(age, span.first_step)));
-        files.push_back(std::move(file));
-      }
+    for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
+      const Part part = first_part(layer, mb);
+      PlannedFile file{.drive = DriveIndex{file_of(part).index},
+                       .name = file_name(part),
+                       .size = row(shard) * (copies() * tokens_before(part, part.prompts.size()))};
+      // The copy that was read last, then the copy that was written last, which has a token more.
+      for (std::uint32_t age = copies(); !span.prefill && age-- > 0;)
+        for (std::size_t i = 0; i < part.prompts.size(); ++i)
+          file.written.push_back(rows(part, shard, i, copy_of(span.first_step + age), 0,
+                                      part.prompts[i] + span.first_step - std::min(age, span.first_step)));
+      files.push_back(std::move(file));
+    }
   }
   return files;
 }

@@ -38,17 +38,19 @@ struct TieredKv {
 /// heads. The files of the layers are on the drives in turn.
 class TieredKvPlanner : public LayerPlanner {
  public:
-  /// Throws UserError for inconsistent sizes and for no buffers.
+  /// Throws UserError for inconsistent sizes and for no buffers; InternalError for weights in files beside a cache that
+  /// is rewritten, because reuse_distance() is one number.
   TieredKvPlanner(const PlannerInputs& inputs, const TieredKv& kv, const WeightPlacement& weights = {});
   std::vector<PlacedTensor> resident() const override;
-  std::vector<PlannedFile> files() const override;
   /// Of two copies that take turns, what a step has written is read in the next one: after all other
-  /// layers but those that are read ahead.
+  /// layers but those that are read ahead. Otherwise a step reads all files in the same order as the one before it,
+  /// those of weights included.
   double reuse_distance() const override;
 
  private:
   Ids room_for(const Part& part) const override;
   Bytes prefill_workspace(const Part& part) const override;
+  std::vector<PlannedFile> layer_files(std::uint32_t layer) const override;
   void keep(OperationSink& sink, const Part& part, OperationId projected) override;
   Outputs attend(OperationSink& sink, const Part& part, OperationId projected) override;
 
@@ -59,7 +61,7 @@ class TieredKvPlanner : public LayerPlanner {
   Ids load(OperationSink& sink, const Part& part, const KvShard& shard, Ids before);
 
   static std::string file_name(const Part& part);
-  Resource file_of(const Part& part) const;
+  Resource file_of(const Part& part) const { return files_of(part.layer()); }
   Bytes row(const KvShard& shard) const { return model().kv_bytes_per_token_and_head() * shard.heads.count; }
   /// Tokens of every sequence at the end of the run, before the given one.
   std::uint64_t tokens_before(const Part& part, std::size_t sequence) const;

@@ -15,7 +15,9 @@ void DeepSpeedHost::describe(ParamVisitor& v) {
           assumed("caches are concatenated layer by layer, and the model's old ones live until the step ends"));
 }
 
-void DeepSpeedHost::check(config::Problems& problems, const SystemContext&) const { check_weights(problems, weights); }
+void DeepSpeedHost::check(config::Problems& problems, const SystemContext& context) const {
+  check_weights(problems, context, weights);
+}
 
 SystemNeeds DeepSpeedHost::needs(const ModelShape& model, const BatchLengths& workload) const {
   // K and V may exceed host memory, so they are residents of the swap space only.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/quantity.h"
 #include "host_runtime/core/planner/systems/flexgen_ssd/policy_search.h"
 #include "host_runtime/core/planner/tiered_kv_planner.h"
@@ -12,6 +14,11 @@ namespace {
 
 // FlexGen plans with this share of each memory and leaves the rest to fragmentation. Source: its released cost model.
 constexpr Ratio kPlannedShare = Ratio::of(4, 5);
+
+/// What the search chooses.
+constexpr const char* const kOfPolicy[] = {"kv_on_gpu", "kv_on_host", "weights_on_host", "weights_in_files"};
+
+std::uint64_t percent_up(Ratio share) { return (100 * share.numerator + share.denominator - 1) / share.denominator; }
 
 }  // namespace
 
@@ -29,6 +36,7 @@ void FlexGenSsd::describe(ParamVisitor& v) {
           "Layers whose K and V the GPU holds per mini-batch: on their way out in the prefill, copied ahead in decode.",
           assumed("double buffering, as in FlexGen's schedule"));
   describe_weights(v, weights);
+  describe_weights_in_files(v, weights);
   v.param("stores_attention_weights", stores_attention_weights,
           "The attention of the prefill stores the weights of all pairs of tokens before and after the softmax in GPU "
           "memory.",
@@ -41,7 +49,7 @@ void FlexGenSsd::check(config::Problems& problems, const SystemContext& context)
                      fmt::format("platform.gpu.count: FlexGen's search plans for one GPU, not for {}: give the shares "
                                  "with system.policy: given",
                                  context.gpus));
-    for (const char* const of_policy : {"kv_on_gpu", "kv_on_host", "weights_on_host"})
+    for (const char* const of_policy : kOfPolicy)
       problems.refuse_unused(fmt::format("system.{}", of_policy), "system.policy",
                              "the policy is searched; write policy: given");
     return;
@@ -49,14 +57,14 @@ void FlexGenSsd::check(config::Problems& problems, const SystemContext& context)
   problems.require(kv_on_gpu.value() + kv_on_host.value() <= 1, {"system.kv_on_gpu", "system.kv_on_host"},
                    fmt::format("system.kv_on_gpu: {} on the GPU and {} on the host are more than all of K and V",
                                format_quantity(kv_on_gpu), format_quantity(kv_on_host)));
-  check_weights(problems, weights);
+  check_weights(problems, context, weights);
 }
 
 std::vector<std::string> FlexGenSsd::unused_parameters() const {
   std::vector<std::string> unused = unused_weight_parameters(weights);
   // remarks() tell what the search has chosen.
   if (policy == PolicySource::searched)
-    for (const char* const of_policy : {"kv_on_gpu", "kv_on_host", "weights_on_host"}) unused.emplace_back(of_policy);
+    for (const char* const of_policy : kOfPolicy) unused.emplace_back(of_policy);
   return unused;
 }
 
@@ -80,16 +88,17 @@ void FlexGenSsd::choose(const ModelShape& model, const BatchLengths& workload, c
                                                    {.cpu_cache_compute = false,
                                                     .activations = TierSplit{.gpu = 100},
                                                     .activations_on_disk = false,
-                                                    .weights_on_disk = false});
+                                                    .weights_on_disk = !rates.carried});
   kv_on_gpu = Ratio::of(choice.policy.cache.gpu, 100);
   kv_on_host = Ratio::of(choice.policy.cache.host, 100);
   weights.on_host = Ratio::of(choice.policy.weights.host, 100);
+  weights.in_files = Ratio::of(choice.policy.weights.disk(), 100);
   gpu_batches_ = choice.policy.num_gpu_batches;
   chosen_ = fmt::format(
-      "searched: weights {} % GPU, {} % host; K and V {} % GPU, {} % host, {} % files; {} GPU batches of {}; the cost "
-      "model expects {:.3g} tokens/s",
-      choice.policy.weights.gpu, choice.policy.weights.host, choice.policy.cache.gpu, choice.policy.cache.host,
-      choice.policy.cache.disk(), choice.policy.num_gpu_batches, choice.policy.gpu_batch_size,
+      "searched: weights {} % GPU, {} % host, {} % files; K and V {} % GPU, {} % host, {} % files; {} GPU batches of "
+      "{}; the cost model expects {:.3g} tokens/s",
+      choice.policy.weights.gpu, choice.policy.weights.host, choice.policy.weights.disk(), choice.policy.cache.gpu,
+      choice.policy.cache.host, choice.policy.cache.disk(), choice.policy.num_gpu_batches, choice.policy.gpu_batch_size,
       choice.tokens_per_second);
 }
 
@@ -100,6 +109,7 @@ std::vector<std::pair<std::string, std::string>> FlexGenSsd::remarks(const Model
 
 SystemNeeds FlexGenSsd::needs(const ModelShape& model, const BatchLengths& workload) const {
   SystemNeeds needs{.kv = Home::gpu, .residents = weight_residents(model, weights)};
+  if (weights.in_files > Ratio{0, 1}) needs.files = FilePath::file_system;
   const Bytes per_head = model.kv_bytes_per_token_and_head() * model.layers * workload.longest_contexts();
   for (const KvShard& shard : tier_heads(model.kv_heads, kv_on_gpu, kv_on_host)) {
     const Home home = shard.tier == KvTier::gpu    ? Home::gpu
@@ -110,6 +120,27 @@ SystemNeeds FlexGenSsd::needs(const ModelShape& model, const BatchLengths& workl
     if (shard.tier == KvTier::file) needs.files = FilePath::file_system;
   }
   return needs;
+}
+
+std::string FlexGenSsd::what_would_fit(const ModelShape& model, const BatchLengths& workload, Home home,
+                                       Bytes capacity) const {
+  if (policy == PolicySource::searched || home == Home::drive_blocks) return "";
+  const std::uint64_t on_host = percent_up(weights.on_host);
+  FlexGenSsd other = *this;
+  for (std::uint64_t in_files = percent_up(weights.in_files); ++in_files <= 100;) {
+    // Out of the memory that is short: out of the host, more in files; out of the GPU, the host's share stays.
+    const std::uint64_t kept =
+        home == Home::host ? on_host - std::min(on_host, in_files - percent_up(weights.in_files)) : on_host;
+    if (kept + in_files > 100) break;
+    other.weights.on_host = Ratio::of(kept, 100);
+    other.weights.in_files = Ratio::of(in_files, 100);
+    Bytes bytes;
+    for (const Resident& resident : other.needs(model, workload).residents)
+      if (resident.home == home) bytes += resident.bytes;
+    if (bytes <= capacity)
+      return fmt::format("weights_on_host: {} % and weights_in_files: {} % would fit", kept, in_files);
+  }
+  return "";
 }
 
 std::unique_ptr<Planner> FlexGenSsd::plan(const PlannerInputs& inputs) const {

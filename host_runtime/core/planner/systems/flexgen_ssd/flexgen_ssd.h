@@ -8,14 +8,14 @@ namespace csdsim::host {
 /// Where the percentages come from.
 enum class PolicySource : std::uint8_t { searched, given };
 
-/// FlexGen (arXiv 2303.06865): weights are divided between GPU and host, K and V between GPU, host and files. A block
-/// of mini-batches goes through a layer before the next layer's weights are used. Loads of weights, loads of K and V,
-/// computation and stores overlap.
+/// FlexGen (arXiv 2303.06865): weights, K and V are divided between GPU, host and files. A block of mini-batches goes
+/// through a layer before the next layer's weights are used. Loads of weights, loads of K and V, computation and stores
+/// overlap.
 class FlexGenSsd final : public DenseSystem<FlexGenSsd> {
  public:
   static constexpr std::string_view kKind = "flexgen-ssd";
   static constexpr std::string_view kDoc =
-      "FlexGen: K and V divided between GPU, host memory and files on the drives; the GPU attends.";
+      "FlexGen: weights, K and V divided between GPU, host memory and files on the drives; the GPU attends.";
 
   PolicySource policy = PolicySource::searched;
   Ratio kv_on_gpu{0, 1};
@@ -31,6 +31,9 @@ class FlexGenSsd final : public DenseSystem<FlexGenSsd> {
   /// What the search has chosen. Otherwise one: a mini-batch's copies overlap with computation anyway.
   std::uint32_t usual_mini_batches() const override { return gpu_batches_; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  /// Larger shares of weights in files.
+  std::string what_would_fit(const ModelShape& model, const BatchLengths& workload, Home home,
+                             Bytes capacity) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
@@ -49,7 +52,7 @@ struct EnumValues<host::PolicySource> {
   static constexpr EnumValue<host::PolicySource> values[] = {
       {host::PolicySource::searched, "searched",
        "FlexGen's search: the cheapest percentages and GPU batches by its cost model."},
-      {host::PolicySource::given, "given", "kv_on_gpu, kv_on_host and weights_on_host."}};
+      {host::PolicySource::given, "given", "kv_on_gpu, kv_on_host, weights_on_host and weights_in_files."}};
 };
 
 }  // namespace csdsim

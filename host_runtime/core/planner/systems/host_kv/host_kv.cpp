@@ -14,7 +14,9 @@ void HostKv::describe(ParamVisitor& v) {
   describe_weights(v, weights);
 }
 
-void HostKv::check(config::Problems& problems, const SystemContext&) const { check_weights(problems, weights); }
+void HostKv::check(config::Problems& problems, const SystemContext& context) const {
+  check_weights(problems, context, weights);
+}
 
 std::vector<std::string> HostKv::unused_parameters() const { return unused_weight_parameters(weights); }
 
