@@ -21,6 +21,11 @@ std::optional<SimTime> HostReference::start(const Operation& op, SimTime) {
     append(op);
   } else if (of_drive && op.kind == OpKind::attend) {
     attend(op);
+  } else if (of_drive && op.kind == OpKind::create_kv) {
+    for (const SequenceId s : std::get<SequencesWork>(op.work).sequences)
+      if (!cache_.has(s)) cache_.create(s);
+  } else if (of_drive && op.kind == OpKind::free_kv) {
+    for (const SequenceId s : std::get<SequencesWork>(op.work).sequences) cache_.free(s);
   } else if (op.resource.kind == ResourceKind::file) {
     access_file(op);
   } else {

@@ -8,6 +8,7 @@
 
 #include "base/ratio.h"
 #include "host_runtime/core/planner/planner.h"
+#include "host_runtime/core/planner/step_scheduler.h"
 
 namespace csdsim::host {
 
@@ -22,11 +23,13 @@ struct WeightPlacement {
 /// Prefill: for each layer and mini-batch, the GPU projects q, k, v, attends over the prompts and finishes the layer,
 /// while a system keeps K and V. Decode: the GPU projects q, k, v of one token per sequence, a system attends, the GPU
 /// finishes the layer. Mini-batches do not depend on each other, so that one may use the GPU while another one waits.
-/// Weights are in GPU memory, or come from host memory layer by layer.
+/// Weights are in GPU memory, or come from host memory layer by layer. StepScheduler says which sequences take part in
+/// a step; a mini-batch without any is left out.
 class LayerPlanner : public Planner {
  public:
   std::vector<PlacedTensor> resident() const override;
   bool next_step(OperationSink& sink) final;
+  bool decides_late() const final { return in_.workload.served(); }
 
  protected:
   using Ids = std::vector<OperationId>;
@@ -34,9 +37,11 @@ class LayerPlanner : public Planner {
   /// A layer of a mini-batch in the step that is being emitted.
   struct Part {
     OpTag tag;
-    Share sequences;
-    std::span<const std::uint32_t> prompts;  ///< tokens of each sequence's prompt
-    std::uint64_t tokens = 0;                ///< that the step adds, over all sequences
+    std::span<const StepSequence> sequences;  ///< of the mini-batch that take part in the step
+    std::uint64_t tokens = 0;                 ///< that the step adds, over all sequences
+    std::uint64_t kept = 0;                   ///< tokens in the cache of the mini-batch after the step,
+    std::uint64_t left = 0;                   ///< and when the ending sequences have been freed
+    std::span<const SequenceId> ending = {};  ///< sequences that end with the step, if they are to be freed
 
     std::uint32_t layer() const { return tag.layer->value; }
     std::uint32_t mini_batch() const { return tag.mini_batch.value; }
@@ -59,19 +64,28 @@ class LayerPlanner : public Planner {
   virtual void keep(OperationSink& sink, const Part& part, OperationId projected) = 0;
   /// k and v of the new tokens join the cache, and their queries attend.
   virtual Outputs attend(OperationSink& sink, const Part& part, OperationId projected) = 0;
+  /// K and V of the part's ending sequences are freed in the memory of processors. Called after keep() or attend(), if
+  /// sequences end.
+  virtual void release(OperationSink&, const Part&) {}
   /// The last operation of a decode step has been emitted.
   virtual void step_emitted() {}
+  /// Requests have got a place, and the step's prefill follows: drives create their sequences.
+  virtual void admit(OperationSink&, const OpTag&, const std::vector<SequenceId>&) {}
+  /// Sequences end with the sample of a mini-batch, whose tag `part` has: drives free them.
+  virtual void sequences_end(OperationSink&, const Part&, OperationId /*sampled*/) {}
 
   const PlannerInputs& inputs() const { return in_; }
   const ModelShape& model() const { return in_.model; }
   const std::vector<HeadRange>& shards() const { return shards_; }
-  std::size_t mini_batches() const { return mini_batches_.size(); }
+  std::size_t mini_batches() const { return sampled_.size(); }
   /// The part at the first step of a span without prefill.
   Part first_part(std::uint32_t layer, std::uint32_t mini_batch) const {
-    return part_of({Phase::decode, in_.span.first_step, LayerId{layer}, MiniBatch{mini_batch}});
+    return part_of(scheduler_.first_decode_step(),
+                   {Phase::decode, in_.span.first_step, LayerId{layer}, MiniBatch{mini_batch}});
   }
-  /// Tokens in the cache of the part's sequences after the step, together.
-  std::uint64_t context(const Part& part) const;
+  const StepScheduler& scheduler() const { return scheduler_; }
+  /// Tokens that the part's sequences attend over in a decode step, together.
+  static std::uint64_t context(const Part& part);
 
   /// A transfer of tensors over the GPU's link, after `deps`. The source drops them, unless it is to keep its copy.
   static OperationId transfer(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload, Ids deps,
@@ -82,19 +96,29 @@ class LayerPlanner : public Planner {
   SizedTensor new_kv(const Part& part, HeadRange heads) const;
   SizedTensor queries(const Part& part, HeadRange heads) const;
   SizedTensor attention_output(const Part& part, HeadRange heads) const;
-  /// K and V of the part's sequences after the step, and before it.
-  SizedTensor cache(const Part& part, HeadRange heads) const;
-  SizedTensor cache_before(const Part& part, HeadRange heads) const;
+  /// K and V of the mini-batch after the step, before it, and when the ending sequences have been freed.
+  SizedTensor cache(const Part& part, HeadRange heads) const { return cache_of(part, heads, part.kept); }
+  SizedTensor cache_before(const Part& part, HeadRange heads) const {
+    return cache_of(part, heads, part.kept - part.tokens);
+  }
+  SizedTensor cache_left(const Part& part, HeadRange heads) const { return cache_of(part, heads, part.left); }
+  /// Frees the ending sequences in the cache of a processor's memory, after `deps`.
+  OperationId free_cache(OperationSink& sink, Resource processor, const Part& part, HeadRange heads, Ids deps) const;
 
  private:
   void prefill(OperationSink& sink);
-  void decode(OperationSink& sink, std::uint32_t step);
-  Part part_of(OpTag tag) const;
+  void prefill_layer(OperationSink& sink, const Part& part, Ids before, OperationId& hidden);
+  void decode(OperationSink& sink);
+  static Part part_of(const ScheduledStep& step, OpTag tag);
+  /// The part of the step that is being emitted, or nothing if the mini-batch is not in it.
+  std::optional<Part> part_of(std::optional<LayerId> layer, std::uint32_t mini_batch) const;
+  OpTag tag_of(std::optional<LayerId> layer) const { return {step_.phase, step_.number, layer, MiniBatch{0}}; }
+  SizedTensor cache_of(const Part& part, HeadRange heads, std::uint64_t tokens) const;
   /// `before`, and the end of the latest layer of any mini-batch if mini-batches do not overlap.
   Ids in_turn(Ids before) const;
   /// Emits the embeddings; returns the operation that makes the input of the first layer, for each mini-batch.
-  Ids embed(OperationSink& sink, Phase phase, std::uint32_t step);
-  void sample(OperationSink& sink, Phase phase, std::uint32_t step, const Ids& hidden);
+  Ids embed(OperationSink& sink);
+  void sample(OperationSink& sink, const Ids& hidden);
   /// Copies the layer's weights that are in host memory. Nothing if there are none.
   Ids copy_weights(OperationSink& sink, const OpTag& tag);
   SizedTensor host_weights(LayerId layer) const;
@@ -107,13 +131,12 @@ class LayerPlanner : public Planner {
   PlannerInputs in_;
   std::vector<HeadRange> shards_;
   WeightPlacement weights_;
-  std::vector<Share> mini_batches_;  ///< sequences of each mini-batch
-  Ids weights_freed_;                ///< operations in order, each of which frees a buffer of weights
-  Ids weight_users_;                 ///< ends of the layer's earlier mini-batches, which use the copied weights
-  bool prefill_done_ = false;
-  std::uint32_t decoded_ = 0;
-  Ids sampled_;                              ///< [mini_batch] the previous step's sample; empty before the first step
-  std::optional<OperationId> latest_layer_;  ///< the finish_layer that was emitted last
+  StepScheduler scheduler_;
+  ScheduledStep step_;  ///< the step that is being emitted
+  Ids weights_freed_;   ///< operations in order, each of which frees a buffer of weights
+  Ids weight_users_;    ///< ends of the layer's earlier mini-batches, which use the copied weights
+  std::vector<std::optional<OperationId>> sampled_;  ///< [mini_batch] its latest sample
+  std::optional<OperationId> latest_layer_;          ///< the finish_layer that was emitted last
 };
 
 }  // namespace csdsim::host

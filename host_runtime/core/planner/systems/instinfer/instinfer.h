@@ -20,6 +20,8 @@ class InstinferDense final : public DenseSystem<InstinferDense> {
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
+  bool ends_sequences() const override { return true; }
+  bool serves_arrivals() const override { return true; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
 };
@@ -40,6 +42,8 @@ class InstinferSparf final : public CopyableSystem<InstinferSparf> {
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
   std::vector<std::string> unused_parameters() const override;
+  bool ends_sequences() const override { return true; }
+  bool serves_arrivals() const override { return true; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   std::string_view method() const override { return "sparf"; }

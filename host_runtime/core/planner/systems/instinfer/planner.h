@@ -17,7 +17,8 @@ namespace csdsim::host {
 /// Decode: for each layer the GPU computes q, k, v; every drive appends k and v and attends for its heads (n_head / n
 /// each); the GPU concatenates the outputs and finishes the layer. Mini-batches do not depend on each other, so the GPU
 /// computes one while the drives attend for another. With PlannerInputs::through_host, all data between the GPU and a
-/// drive is also copied over the GPU's link, in separate operations.
+/// drive is also copied over the GPU's link, in separate operations. Drives free a sequence when its last token has
+/// been sampled. Of requests that arrive, they create the sequences before the prefill.
 class InstInfer final : public LayerPlanner {
  public:
   /// Without `sparf`, attention is dense. Throws UserError for inconsistent sizes (heads and drives, mini-batches and
@@ -29,6 +30,11 @@ class InstInfer final : public LayerPlanner {
   void keep(OperationSink& sink, const Part& part, OperationId projected) override;
   Outputs attend(OperationSink& sink, const Part& part, OperationId projected) override;
   void step_emitted() override { kept_.clear(); }
+  void admit(OperationSink& sink, const OpTag& tag, const std::vector<SequenceId>& sequences) override;
+  void sequences_end(OperationSink& sink, const Part& part, OperationId sampled) override;
+
+  /// Operations of a drive on the mini-batch's cache of a layer that the next one has to wait for.
+  Ids& kept(std::uint32_t mini_batch, std::uint32_t layer, std::uint32_t drive);
 
   /// Emits the transfer of tensors through host memory, after `deps`. Peer to peer it returns `deps`.
   Ids staged(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload, Ids deps,
@@ -43,7 +49,10 @@ class InstInfer final : public LayerPlanner {
   std::uint32_t kv_buffers_;
   DriveMethod method_;
   std::optional<SparfBudget> budget_;
-  std::vector<std::vector<Ids>> kept_;  ///< [mini_batch][layer] append_kv of every drive; empty without a prefill
+  /// [mini_batch][layer][drive] append_kv of the latest prefill, or the free_kv that has emptied the cache; empty if no
+  /// prefill has been since the last decode step
+  std::vector<std::vector<std::vector<Ids>>> kept_;
+  Ids created_;  ///< [drive] create_kv of the requests that are prefilled now
 };
 
 }  // namespace csdsim::host
