@@ -42,9 +42,10 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   if (workload.background) setup.queues_of_others = 1;
   setup.plan.through_host = s.platform.device.nvme.transfer == nvme::DataPath::host;
   setup.plan.model = s.model.shape();
-  setup.plan.workload = {.prompt_tokens = std::move(prompt_tokens), .output_tokens = workload.output_tokens};
+  setup.plan.workload = workload.lengths();
+  setup.plan.workload.prompt_tokens = std::move(prompt_tokens);
   setup.plan.drives = s.platform.device.count;
-  const auto sequences = static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size());
+  const std::uint32_t sequences = setup.plan.workload.batch();
   setup.plan.mini_batches = workload.mini_batches.value_or(std::min(s.system->usual_mini_batches(), sequences));
   setup.plan.overlap_mini_batches = s.platform.overlap.mini_batches;
   setup.system = s.system->clone();
