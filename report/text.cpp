@@ -95,10 +95,12 @@ std::string result_text(const ordered_json& document, const std::string& meaning
     for (const auto& [name, rows] : document["tables"].items()) text += fmt::format("\n{}\n{}", name, rows_text(rows));
   if (document.contains("comparison")) {
     Table comparison({"compared with", "tokens equal", "of", "outputs identical", "decode tokens/s"});
-    for (const auto& [name, entry] : document["comparison"].items())
+    for (const auto& [name, entry] : document["comparison"].items()) {
+      const bool decodes = entry.contains("metrics") && entry["metrics"].contains("decode_tokens_per_s");
       comparison.add_row({name, cell(entry["tokens_equal"]), cell(entry["tokens_compared"]),
                           entry["attention_outputs_identical"].get<bool>() ? "yes" : "no",
-                          entry.contains("metrics") ? cell(entry["metrics"]["decode_tokens_per_s"]) : "-"});
+                          decodes ? cell(entry["metrics"]["decode_tokens_per_s"]) : "-"});
+    }
     text += fmt::format("\n{}", comparison.to_text());
   }
   if (document.contains("text")) {

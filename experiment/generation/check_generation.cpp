@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "experiment/generation/check_drive_count.h"
 #include "experiment/generation/check_gpus.h"
+#include "experiment/generation/check_requests.h"
 #include "experiment/generation/generation_workload.h"
 #include "experiment/generation/kv_cache.h"
 #include "scenario/check.h"
@@ -135,7 +136,10 @@ Bytes resident_bytes(const host::SystemNeeds& needs, host::Home home) {
 std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, host::Home home, Bytes capacity) {
   const auto fits = [&](std::uint32_t batch) {
     host::BatchLengths lengths = work.lengths();
-    lengths.prompt_tokens.resize(batch);
+    if (lengths.served())
+      lengths.places = batch;
+    else
+      lengths = lengths.first(batch);
     return resident_bytes(needs_at(s, work, home, std::move(lengths)), home) <= capacity;
   };
   const std::string other = s.system->what_would_fit(s.model.shape(), work.lengths(), home, capacity);
@@ -235,6 +239,9 @@ void check_sampling(Checker& c, const GenerationWorkload& work, bool has_model) 
     return simulate_all("simulation.data", "carried runs simulate everything");
   if (work.background)
     return simulate_all("workload.background", "what background work writes depends on the time that passes");
+  if (work.requests)
+    return simulate_all("workload.requests", work.served() ? "which requests run together depends on the time"
+                                                           : "sequences end at different steps");
   if (s.platform.device.write_buffer.capacity.value > 0)
     return simulate_all("platform.device.write_buffer.capacity",
                         "a few layers fit into a write buffer that all layers would fill");
@@ -382,10 +389,12 @@ void GenerationWorkload::check(Checker& c) {
   const bool has_model = scenario::check_model(c);
   check_system(c);
   if (prompts && c.readable({"workload.prompts"})) take_prompts(c, *this);
+  if (!check_requests(c, *this)) return;
   check_simulation(c, *this, has_model);
   if (background) check_background(c, *background);
   if (!has_model) return;
-  c.require(longest_sequence(s) <= s.model.max_positions,
+  check_request_lengths(c, *this);
+  c.require(requests || longest_sequence(s) <= s.model.max_positions,
             {"workload.output_tokens", "workload.input_tokens", "model.max_positions"},
             fmt::format("workload: {} tokens ({} in, {} out) exceed the {} positions of the model", longest_sequence(s),
                         longest_sequence(s) - output_tokens, output_tokens, s.model.max_positions));

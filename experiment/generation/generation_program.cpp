@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "experiment/generation/controller_dram.h"
 #include "experiment/generation/memory_capacities.h"
+#include "nfc/sysc/sim_time.h"
 
 namespace csdsim::experiment {
 
@@ -18,6 +19,15 @@ csd_model::DriveWork work_of_run(const PhaseTotals& prefill, const PhaseTotals& 
   csd_model::DriveWork work = combine(prefill, 1, decode);
   work.elapsed = seconds * drives;
   return work;
+}
+
+/// Requests that arrive have no common first token: the times are those of all prefill and all decode steps.
+host::GenerationTimes served_times(const host::BatchLengths& workload, const GenerationOutcome& out) {
+  return {.batch = workload.prompt_tokens.size(),
+          .output_tokens = workload.output_tokens,
+          .missing_tokens = host::missing_tokens(workload),
+          .ttft_s = out.prefill.seconds,
+          .decode_s = out.decode.seconds};
 }
 
 }  // namespace
@@ -31,7 +41,8 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
       format_(setup),
       plan_(setup.plan.workload, setup.plan.model.layers, format_.grouping, setup.sampling),
       estimator_(plan_, setup.plan.workload),
-      meter_(platform, plan_, setup.plan.mini_batches),
+      meter_(platform, plan_, setup.plan.workload.served()),
+      requests_(setup.plan.workload),
       gpu_(host::GpuModel(setup.gpu, setup.gpu_times), setup.data),
       link_(setup.gpu_link, setup.data),
       executor_("executor"),
@@ -69,19 +80,37 @@ GenerationOutcome GenerationProgram::outcome() {
   if (executor_.failure()) std::rethrow_exception(executor_.failure());
   if (!finished_) throw InternalError("the simulation ran out of events before the run had ended");
   GenerationOutcome out;
-  const host::GenerationEstimate estimate = estimator_.result();
-  out.times = estimate.times;
   out.prefill = meter_.prefill();
   out.decode = meter_.decode();
-  out.decode.seconds = estimate.times.decode_s;
-  out.error = estimate.error;
-  add_placement_error(out.error, out.prefill.page_ops, out.decode.page_ops);
-  out.statement = plan_.statement();
+  if (setup_.plan.workload.served()) {
+    out.statement = fmt::format("all {} steps simulated, with {} of {} layers", steps_, most_layers(), most_layers());
+    out.times = served_times(setup_.plan.workload, out);
+  } else {
+    const host::GenerationEstimate estimate = estimator_.result();
+    out.times = estimate.times;
+    out.decode.seconds = estimate.times.decode_s;
+    out.error = estimate.error;
+    add_placement_error(out.error, out.prefill.page_ops, out.decode.page_ops);
+    out.statement = plan_.statement();
+  }
+  add_requests(out);
   if (!plan_.exact()) out.statement += "; " + host::to_string(out.error);
   if (!setup_.why_whole.empty()) out.statement += fmt::format(" ({})", setup_.why_whole);
   if (files_) out.files = files_->totals();
-  out.work = work_of_run(out.prefill, out.decode, out.times.ttft_s + out.times.decode_s, double(platform_.drives()));
+  const double seconds = out.times.ttft_s + out.times.decode_s + meter_.idle_s();
+  out.work = work_of_run(out.prefill, out.decode, seconds, double(platform_.drives()));
   return out;
+}
+
+void GenerationProgram::add_requests(GenerationOutcome& out) const {
+  const host::BatchLengths& workload = setup_.plan.workload;
+  if (!workload.own_outputs()) return;
+  out.requests = {.requests = requests_.requests(),
+                  .start = start_,
+                  .most_tokens = requests_.most_tokens(),
+                  .mean_tokens = requests_.mean_tokens(),
+                  .served = workload.served(),
+                  .idle_s = meter_.idle_s()};
 }
 
 /// The pages of a layer cannot be divided evenly over the planes: some planes have a page or two more, and these are
@@ -145,8 +174,9 @@ void GenerationProgram::wait_for(const std::function<void(std::function<void()>)
 
 void GenerationProgram::run() {
   wait_for([this](auto done) { platform_.on_ready(std::move(done)); });
+  const bool served = setup_.plan.workload.served();  // their plan creates sequences
   const auto sequences = static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size());
-  if (format_.in_drives) wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });
+  if (format_.in_drives && !served) wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });
   add_files();
   for (const host::SampledGroup& group : plan_.groups()) run_group(group);
   if (hooks_.after_last) wait_for(hooks_.after_last);
@@ -205,11 +235,12 @@ void GenerationProgram::run_group(const host::SampledGroup& group) {
   all_layers.layers = plan_.model_layers();
   place_layers_left_out(router_.tensors(), *plan_of(all_layers), *planner, plan_.model_layers());
   meter_.begin(group);
+  if (group.after_prefill) requests_.begin(start_ = sim_time_now());
   wait_for([&](auto done) {
     executor_.run(
         *planner, router_, [this](const host::OperationRecord& r) { observe(r); }, std::move(done));
   });
-  estimator_.add(executor_.report());
+  if (!setup_.plan.workload.served()) estimator_.add(executor_.report());
 }
 
 /// The state that the steps skipped since the last group would have left.
@@ -236,9 +267,12 @@ void GenerationProgram::materialise(const host::SampledGroup& group, const host:
 
 void GenerationProgram::observe(const host::OperationRecord& record) {
   if (hooks_.operation) hooks_.operation(record);
+  requests_.observe(record);
   if (!meter_.observe(record)) return;
   ++steps_;
   if (!hooks_.progress) return;
+  const host::BatchLengths& workload = setup_.plan.workload;
+  if (workload.served()) return hooks_.progress(requests_.ended(), workload.prompt_tokens.size());
   std::size_t total = 0;
   for (const host::SampledGroup& group : plan_.groups()) total += group.steps() + (group.after_prefill ? 1 : 0);
   hooks_.progress(steps_, total);

@@ -34,6 +34,7 @@ class GenerationProgram : public sc_core::sc_module {
   GenerationOutcome outcome();
 
  private:
+  void add_requests(GenerationOutcome& out) const;
   void add_placement_error(host::SamplingError& error, double prefill_pages, double decode_pages) const;
   std::uint32_t most_layers() const;
   host::DriveKvBackend::Shape shape() const;
@@ -57,6 +58,8 @@ class GenerationProgram : public sc_core::sc_module {
   host::SamplingPlan plan_;
   host::GenerationEstimator estimator_;
   PhaseMeter meter_;
+  RequestMeter requests_;
+  SimTime start_;  ///< of the first group
   host::GpuBackend gpu_;
   std::optional<host::HostBackend> host_;
   host::LinkBackend link_;

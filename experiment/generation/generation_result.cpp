@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "experiment/generation/request_result.h"
 #include "experiment/result.h"
 
 namespace csdsim::experiment {
@@ -88,7 +89,7 @@ ordered_json agreement(const Tokens& a, const Tokens& b) {
 
 void add_metrics(ordered_json& document, const GenerationOutcome& out, const scenario::Scenario& s) {
   ordered_json& metrics = document["metrics"];
-  for (const auto& [name, value] : host::generation_metrics(out.times).flat()) metrics[name] = value;
+  add_generation_metrics(metrics, out, s);
   metrics["bytes_host_link"] = out.prefill.link_bytes + out.decode.link_bytes;
   if (const double bytes = out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes; bytes > 0)
     metrics["bytes_gpu_link"] = bytes;
@@ -100,11 +101,11 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   metrics["page_ops"] = out.simulated_page_ops;
   if (std::isfinite(out.error.largest())) metrics["relative_error_estimate"] = out.error.largest();
   ordered_json& breakdown = document["breakdown"];
-  add_energy(document, s, out.work,
-             {.tokens = double(out.times.batch) * out.times.output_tokens, .bytes = out.work.channel_bytes});
+  add_energy(document, s, out.work, {.tokens = double(out.times.tokens()), .bytes = out.work.channel_bytes});
   breakdown["prefill"] = phase_breakdown(out.prefill, s);
   if (out.decode.seconds > 0) {
     breakdown["decode"] = phase_breakdown(out.decode, s);
+    if (out.requests && out.requests->served) return;  // no single path leads through the decode steps
     ordered_json path;
     for (std::size_t i = 0; i < host::kPathParts; ++i)
       path[std::string(host::kPathPartNames[i])] = out.times.decode_path_s[i];
@@ -125,6 +126,7 @@ std::string meaning(const GenerationOutcome& out, const ordered_json& document) 
       programs ? fmt::format("programming, {:.2f} GB/s ({})", programmed * 1e-9, share(breakdown["prefill"]))
                : share(breakdown["prefill"]));
   if (breakdown.contains("decode")) text += fmt::format(", decode by {}", share(breakdown["decode"]));
+  if (out.requests) text += ". " + meaning_of_requests(*out.requests, document["metrics"]);
   return text + ". " + out.statement + ".";
 }
 

@@ -42,6 +42,8 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
     Statistics statistics;
     drive.register_statistics(statistics);
     out.drive_statistics.push_back(statistics.dump());
+    out.kv_erases += drive.kv_ftl().stats().erases;
+    out.kv_gc_pages_moved += drive.kv_ftl().stats().gc_pages_moved;
     out.dram_peak = std::max(out.dram_peak, drive.dram().peak());
     out.requests_issued += platform.driver(i).issued();
     out.requests_completed += platform.driver(i).completed();

@@ -10,6 +10,7 @@
 
 #include "csd_model/energy.h"
 #include "experiment/generation/phase_totals.h"
+#include "experiment/generation/request_meter.h"
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/planner/estimator.h"
 #include "host_runtime/core/planner/file_config.h"
@@ -44,10 +45,21 @@ struct GenerationSetup {
   std::optional<bool> component_major;
 };
 
+/// What is measured of requests that have their own lengths.
+struct RequestOutcome {
+  std::vector<RequestTimes> requests;  ///< in the order of the workload
+  SimTime start;                       ///< of the run
+  std::uint64_t most_tokens = 0;       ///< in the cache at a time
+  double mean_tokens = 0;              ///< in the cache, over the time of the run
+  bool served = false;                 ///< they arrive at their own times
+  double idle_s = 0;                   ///< time in which none ran
+};
+
 struct GenerationOutcome {
   host::GenerationTimes times;
   host::SamplingError error;
-  std::string statement;      ///< what was simulated
+  std::string statement;  ///< what was simulated
+  std::optional<RequestOutcome> requests;
   PhaseTotals prefill;        ///< scaled to all layers
   PhaseTotals decode;         ///< scaled to all layers and steps
   csd_model::DriveWork work;  ///< of prefill and decode; what drains after the last token is not part of them
@@ -55,7 +67,9 @@ struct GenerationOutcome {
   std::uint64_t simulated_page_ops = 0;
   std::uint64_t integrity_errors = 0;
   std::vector<std::string> integrity_messages;
-  Bytes dram_peak;  ///< of the fullest drive; of what was simulated
+  Bytes dram_peak;                      ///< of the fullest drive; of what was simulated
+  std::uint64_t kv_erases = 0;          ///< of the KV namespaces; of what was simulated
+  std::uint64_t kv_gc_pages_moved = 0;  ///< likewise, by garbage collection
   std::uint64_t requests_issued = 0;
   std::uint64_t requests_completed = 0;
   nlohmann::ordered_json drive_statistics;         ///< [drive], of what was simulated
@@ -64,7 +78,7 @@ struct GenerationOutcome {
 
 struct GenerationHooks {
   std::function<void(const host::OperationRecord&)> operation;        ///< every operation that ended
-  std::function<void(std::size_t done, std::size_t total)> progress;  ///< steps
+  std::function<void(std::size_t done, std::size_t total)> progress;  ///< steps; requests if they arrive
   std::function<void(const std::string&)> notice;                     ///< one line for the user, before a long run
   std::function<void(platform::Platform&)> before_start;              ///< after construction
   /// After the last step: the simulation goes on until what it is given is called.

@@ -13,6 +13,7 @@
 #include "experiment/generation/loaded_model.h"
 #include "experiment/generation/operator_times.h"
 #include "experiment/generation/planned_result.h"
+#include "experiment/generation/request_result.h"
 #include "experiment/result.h"
 #include "experiment/runner.h"
 #include "host_runtime/core/carried/decoder_data.h"
@@ -31,8 +32,9 @@ std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario
       recorded && s.simulation.data == ftl::DataMode::timing) {
     auto selection = std::make_unique<engine::RecordedSelection>(read_selection(recorded->file.path));
     const host::ModelShape& model = setup.plan.model;
-    for (const std::uint32_t prompt : setup.plan.workload.prompt_tokens)
-      for (const std::uint32_t context : {prompt + 1, prompt + setup.plan.workload.output_tokens})
+    const host::BatchLengths& work = setup.plan.workload;
+    for (std::size_t i = 0; i < work.prompt_tokens.size(); ++i)
+      for (const std::uint32_t context : {work.prompt_tokens[i] + 1, work.prompt_tokens[i] + work.output_of(i)})
         if (const auto budget = setup.system->sparse_budget(model, context))
           selection->check(context, model.head_dim, {.r = budget->components, .k = budget->tokens, .l = budget->local});
     return selection;
@@ -79,7 +81,7 @@ class GenerationScenario {
   host::SamplingOptions sampling_;
   std::unique_ptr<LoadedModel> model_;  ///< null where nothing of a checkpoint is needed
   Tokens prompts_;
-  std::vector<std::uint32_t> lengths_;
+  host::BatchLengths lengths_;
   std::shared_ptr<host::OperatorTable> gpu_times_;
   scenario::RunResult result_;
 };
@@ -93,7 +95,7 @@ GenerationScenario::GenerationScenario(const scenario::Scenario& s, const scenar
                 .top_k = workload_.top_k.value_or(0),
                 .top_p = static_cast<float>(workload_.top_p.value()),
                 .seed = s.seed},
-      lengths_(workload_.batch, workload_.input_tokens) {
+      lengths_(workload_.lengths()) {
   if (!carried_ && !workload_.prompts) return;
   model_ = std::make_unique<LoadedModel>(s.model.path.value().path, options.processor);
   if (options.prompt_tokens)
@@ -103,17 +105,19 @@ GenerationScenario::GenerationScenario(const scenario::Scenario& s, const scenar
   else
     prompts_ = workload_.prompts ? read_prompts(workload_.prompts->path, model_->tokenizer())
                                  : make_prompts(workload_, model_->checkpoint.config.vocab, s.seed);
-  lengths_ = lengths_of(prompts_);
+  lengths_.prompt_tokens = lengths_of(prompts_);
 }
 
 std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const GenerationSetup& setup) {
-  return std::make_unique<host::DecoderData>(model_->decoder(), prompts_, workload_.output_tokens,
-                                             setup.plan.mini_batches, sampling_, kv_division(setup));
+  std::vector<std::uint32_t> outputs;
+  for (std::size_t i = 0; i < prompts_.size(); ++i) outputs.push_back(lengths_.output_of(i));
+  return std::make_unique<host::DecoderData>(model_->decoder(), prompts_, outputs, setup.plan.mini_batches, sampling_,
+                                             kv_division(setup));
 }
 
 GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::OffloadSystem>& system,
                                              const GenerationHooks& hooks, std::unique_ptr<host::DecoderData>& data) {
-  GenerationSetup setup = generation_setup(scenario_, lengths_);
+  GenerationSetup setup = generation_setup(scenario_, lengths_.prompt_tokens);
   setup.system = system;
   setup.gpu_times = gpu_times_;
   const std::unique_ptr<engine::SelectionSource> selection = make_selection(scenario_, setup);
@@ -126,10 +130,10 @@ GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::O
 }
 
 std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host() {
-  GenerationSetup setup = generation_setup(scenario_, lengths_);
+  GenerationSetup setup = generation_setup(scenario_, lengths_.prompt_tokens);
   // A drive's partial output is rounded before it is merged: to get the same bits, the host attends part by part, too.
   setup.platform.drives = setup.plan.drives = kv_division(setup).token_parts();
-  setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = workload_.output_tokens - 1};
+  setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = lengths_.decode_steps()};
   auto data = decoder_data(setup);
   const std::unique_ptr<host::Planner> planner = setup.system->plan(setup.plan);
   host::run_on_host(*planner, model_->checkpoint.config, static_cast<std::uint32_t>(prompts_.size()), *data);
@@ -157,10 +161,12 @@ scenario::RunResult GenerationScenario::run_on_host_only() {
   result_.meaning = "Attention ran on the host: nothing was simulated.";
   if (options_.processor != host::Processor::cpu) {
     const host::OffloadSystem& system = *scenario_.system;
-    add_text(generate_on_gpu(
+    Tokens generated = generate_on_gpu(
         options_.processor, model_->checkpoint.config, *model_->checkpoint.weights, prompts_,
-        {.max_new_tokens = workload_.output_tokens, .sampling = sampling_, .stop = {}},
-        host::configure_method(system.method(), system.method_settings(), model_->checkpoint.config.head_dim)));
+        {.max_new_tokens = lengths_.output_tokens, .sampling = sampling_, .stop = {}},
+        host::configure_method(system.method(), system.method_settings(), model_->checkpoint.config.head_dim));
+    for (std::size_t i = 0; i < generated.size(); ++i) generated[i].resize(lengths_.output_of(i));
+    add_text(generated);
   } else {
     const std::unique_ptr<host::DecoderData> data = decode_on_host();
     add_text(data->generated());
@@ -174,7 +180,7 @@ scenario::RunResult GenerationScenario::run_on_host_only() {
 void GenerationScenario::add_remarks() {
   ordered_json& stats = result_.document["stats"];
   const host::ModelShape model = scenario_.model.shape();
-  const std::uint32_t longest = *std::max_element(lengths_.begin(), lengths_.end()) + workload_.output_tokens - 1;
+  const auto longest = static_cast<std::uint32_t>(lengths_.longest_sequence() - 1);
   for (const auto& [key, text] : scenario_.system->remarks(model, longest)) stats[key] = text;
   if (carried_ || !scenario_.system->sparse_budget(model, longest)) return;
   stats["selection"] = std::holds_alternative<scenario::RecordedSelectionConfig>(scenario_.simulation.selection)
@@ -196,7 +202,7 @@ void GenerationScenario::compare(const host::DecoderData& data, std::string_view
         with == scenario_.system.kind() ? scenario_.system->clone() : scenario_.system.kinds().make(with);
     const GenerationOutcome alternative = decode(system, {}, other);
     ordered_json metrics;
-    for (const auto& [metric, value] : host::generation_metrics(alternative.times).flat()) metrics[metric] = value;
+    add_generation_metrics(metrics, alternative, scenario_);
     metrics["bytes_flash_channel"] = alternative.prefill.channel_bytes + alternative.decode.channel_bytes;
     entry["metrics"] = std::move(metrics);
   }
@@ -230,7 +236,9 @@ scenario::RunResult GenerationScenario::run() {
   GenerationHooks hooks;
   if (trace) hooks.operation = [&](const host::OperationRecord& r) { trace->add(r); };
   if (options_.progress)
-    hooks.progress = [&](std::size_t done, std::size_t total) { options_.progress("steps", done, total); };
+    hooks.progress = [&](std::size_t done, std::size_t total) {
+      options_.progress(workload_.served() ? "requests" : "steps", done, total);
+    };
   hooks.notice = options_.notice;
   std::unique_ptr<BackgroundIo> background;
   if (workload_.background) {
@@ -244,8 +252,8 @@ scenario::RunResult GenerationScenario::run() {
   if (trace) trace->close();
 
   add_metrics(result_.document, out, scenario_);
-  add_sizes(result_.document["metrics"], scenario_,
-            {.prompt_tokens = lengths_, .output_tokens = workload_.output_tokens});
+  add_sizes(result_.document["metrics"], scenario_, lengths_);
+  if (out.requests) result_.files.push_back({.name = "requests.csv", .text = requests_csv(*out.requests, lengths_)});
   if (background) result_.failure = background->add_result(result_.document);
   result_.document["stats"] = {{"simulated", out.statement},
                                {"simulated_dram_peak_bytes", out.dram_peak.value},

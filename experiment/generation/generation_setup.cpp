@@ -42,11 +42,11 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   if (workload.background) setup.queues_of_others = 1;
   setup.plan.through_host = s.platform.device.nvme.transfer == nvme::DataPath::host;
   setup.plan.model = s.model.shape();
-  setup.plan.workload = {.prompt_tokens = std::move(prompt_tokens), .output_tokens = workload.output_tokens};
+  setup.plan.workload = workload.lengths();
+  setup.plan.workload.prompt_tokens = std::move(prompt_tokens);
   setup.plan.drives = s.platform.device.count;
-  const auto sequences = static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size());
   setup.plan.gpus = s.platform.gpu.count;
-  setup.plan.mini_batches = workload.mini_batches_of(s, sequences);
+  setup.plan.mini_batches = workload.mini_batches_of(s, setup.plan.workload.batch());
   setup.plan.overlap_mini_batches = s.platform.overlap.mini_batches;
   setup.system = s.system->clone();
   const host::SystemNeeds needs = setup.system->needs(setup.plan.model, setup.plan.workload);

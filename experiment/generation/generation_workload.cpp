@@ -19,6 +19,17 @@ void GenerationWorkload::describe(ParamVisitor& v) {
           assumed("no cut"));
   v.optional("prompts", prompts, "none", "File with one prompt per line; replaces batch and input_tokens.",
              assumed("lengths are enough for timing"));
+  v.optional("requests", requests, "none",
+             "File of requests with their own lengths: comma-separated values with the columns input_tokens, "
+             "output_tokens and, if the requests arrive at their own times, arrival_s; the columns of the Azure LLM "
+             "inference traces are known, too. Replaces input_tokens, output_tokens and, without arrivals, batch.",
+             assumed("equal lengths"));
+  v.optional("first_requests", first_requests, "all", {1, 1'000'000}, "Requests of the file that are used.",
+             assumed("the whole file"));
+  v.optional("interarrival", interarrival, "none", {SimTime::nanoseconds(1), SimTime::milliseconds(10'000'000)},
+             "Mean time between requests that arrive in a Poisson process, drawn by the seed; replaces arrivals of the "
+             "file. At most batch requests run at a time, the others wait.",
+             assumed("all requests are one batch, unless the file states arrivals"));
   v.optional(
       "mini_batches", mini_batches, "auto", {1, 1024},
       "Parts of the batch that take turns, at most one per sequence and at least one per GPU; auto: for each GPU "
@@ -32,6 +43,11 @@ void GenerationWorkload::prune(nlohmann::ordered_json& config, const scenario::S
   if (prompts) {
     scenario::erase_path(config, "workload.batch");
     scenario::erase_path(config, "workload.input_tokens");
+  }
+  if (requests) {
+    if (!served()) scenario::erase_path(config, "workload.batch");
+    scenario::erase_path(config, "workload.input_tokens");
+    scenario::erase_path(config, "workload.output_tokens");
   }
   const auto& sampling = scenario.simulation.sampling;
   if (sampling && sampling->layers && sampling->steps) scenario::erase_path(config, "simulation.sampling.error");
@@ -52,6 +68,12 @@ double GenerationWorkload::kv_share(const scenario::Scenario& scenario) const {
 }
 
 host::BatchLengths GenerationWorkload::lengths() const {
+  if (trace.size() > 0) {
+    host::BatchLengths lengths = host::BatchLengths::with_outputs(trace.input_tokens, trace.output_tokens);
+    lengths.arrivals = trace.arrivals;
+    if (served()) lengths.places = batch;
+    return lengths;
+  }
   return {.prompt_tokens = std::vector<std::uint32_t>(batch, prompts ? 0 : input_tokens),
           .output_tokens = output_tokens};
 }

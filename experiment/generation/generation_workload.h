@@ -7,12 +7,14 @@
 
 #include "base/param.h"
 #include "experiment/block_io/block_workload.h"
+#include "experiment/generation/request_trace.h"
 #include "host_runtime/core/planner/planner.h"
 #include "scenario/experiment.h"
 
 namespace csdsim::experiment {
 
-/// Decoding of a batch: equal lengths, or the prompts of a file.
+/// Decoding of a batch: equal lengths, the prompts of a file, or requests of a file with their own lengths. Requests
+/// may arrive at their own times; then at most `batch` of them run at a time.
 struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkload> {
   static constexpr std::string_view kKind = "generation";
   static constexpr std::string_view kDoc = "Prompts are prefilled and tokens are generated.";
@@ -23,6 +25,9 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   std::optional<std::uint32_t> top_k;            ///< draw from the likeliest tokens only; unset: all
   Ratio top_p{1, 1};                             ///< draw from the likeliest tokens of this mass
   std::optional<InputPath> prompts;              ///< one prompt per line; replaces batch and input_tokens
+  std::optional<InputPath> requests;             ///< lengths and arrivals; replaces the lengths above
+  std::optional<std::uint32_t> first_requests;   ///< of the file; unset: all
+  std::optional<SimTime> interarrival;           ///< mean time between arrivals; replaces those of the file
   std::optional<std::uint32_t> mini_batches;     ///< parts of the batch that take turns; unset: usual_mini_batches()
   std::optional<BackgroundWorkload> background;  ///< on the same drive
 
@@ -37,10 +42,14 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   nlohmann::ordered_json planned(const scenario::Scenario& scenario) const override;
   scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
 
-  /// Lengths as the planner wants them; of prompts from a file only the output counts.
+  /// Lengths as the planner wants them; of prompts from a file only the output counts. After check().
   host::BatchLengths lengths() const;
   /// Mini-batches of a batch of `sequences`: as given, or those of the system on every GPU.
   std::uint32_t mini_batches_of(const scenario::Scenario& scenario, std::uint32_t sequences) const;
+  /// Whether requests arrive at their own times. After check().
+  bool served() const { return !trace.arrivals.empty(); }
+
+  RequestTrace trace;  ///< what check() reads from `requests`, with the arrivals that count
 };
 
 /// The workload of a scenario that generates. InternalError if it is of another kind.

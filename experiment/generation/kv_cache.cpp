@@ -1,5 +1,9 @@
 #include "experiment/generation/kv_cache.h"
 
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
 #include "base/error.h"
 #include "experiment/generation/generation_workload.h"
 
@@ -7,6 +11,7 @@ namespace csdsim::experiment {
 
 std::uint64_t longest_sequence(const scenario::Scenario& s) {
   const GenerationWorkload& work = generation_of(s);
+  if (work.requests) return work.lengths().longest_sequence();
   return std::uint64_t{work.prompts ? 0 : work.input_tokens} + work.output_tokens;
 }
 
@@ -35,14 +40,27 @@ ftl::KvLayout kv_layout(const scenario::Scenario& s, const ftl::KvMappingPolicy&
 
 std::uint64_t kv_cache_pages(const scenario::Scenario& s, const ftl::KvLayout& layout) {
   const ftl::KvShape shape = kv_shape(s);
-  std::uint64_t pages = layout.pages(shape.max_tokens).total();
-  if (layout.component_major &&
-      ftl::kv_mapping(s.platform.device.ftl.mapping)->tail == ftl::TailPolicy::partial_program) {
-    const auto next = static_cast<std::uint32_t>(layout.full_windows(shape.max_tokens));
-    pages += layout.embedding_pages(layout.window(next));
-  }
+  const bool rewrites = layout.component_major &&
+                        ftl::kv_mapping(s.platform.device.ftl.mapping)->tail == ftl::TailPolicy::partial_program;
+  const auto pages_of = [&](std::uint64_t tokens) {
+    std::uint64_t pages = layout.pages(tokens).total();
+    if (rewrites) {
+      const auto next = static_cast<std::uint32_t>(layout.full_windows(tokens));
+      pages += layout.embedding_pages(layout.window(next));
+    }
+    return pages;
+  };
   const std::uint64_t tiles = (shape.kv_heads + layout.page_heads - 1) / layout.page_heads;
-  return pages * tiles * shape.layers * generation_of(s).batch;
+  const GenerationWorkload& work = generation_of(s);
+  if (!work.requests) return pages_of(shape.max_tokens) * tiles * shape.layers * work.batch;
+  // Pages of sequences that end are free again only after garbage collection, so all sequences of a batch count.
+  const host::KvDivision division = kv_division(s);
+  std::vector<std::uint64_t> pages;
+  for (std::size_t i = 0; i < work.trace.size(); ++i)
+    pages.push_back(pages_of(division.most_tokens(work.trace.input_tokens[i] + work.trace.output_tokens[i])));
+  std::ranges::sort(pages, std::ranges::greater{});
+  pages.resize(std::min<std::size_t>(pages.size(), work.batch));
+  return std::accumulate(pages.begin(), pages.end(), std::uint64_t{0}) * tiles * shape.layers;
 }
 
 }  // namespace csdsim::experiment

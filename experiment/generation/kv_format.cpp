@@ -8,12 +8,10 @@ namespace {
 
 ftl::KvShape shape_of(const GenerationSetup& setup, const host::KvDivision& division, bool component_major) {
   const host::ModelShape& model = setup.plan.model;
-  const auto& prompts = setup.plan.workload.prompt_tokens;
   return {.layers = model.layers,
           .kv_heads = division.most_heads(),
           .head_dim = model.head_dim,
-          .max_tokens = division.most_tokens(*std::max_element(prompts.begin(), prompts.end()) +
-                                             setup.plan.workload.output_tokens),
+          .max_tokens = division.most_tokens(static_cast<std::uint32_t>(setup.plan.workload.longest_sequence())),
           .component_major = component_major};
 }
 
@@ -50,6 +48,7 @@ double bytes_to_cache(const GenerationSetup& setup, std::uint32_t step) {
 /// The decode step from which on a scan of all files exceeds the page cache, where one in the run does.
 std::vector<std::uint32_t> steps_that_exceed_page_cache(const GenerationSetup& setup) {
   if (!setup.file || setup.file->access != host::FileAccess::cached) return {};
+  if (setup.plan.workload.own_outputs()) return {};  // simulated whole
   const auto exceeds = [&](std::uint32_t step) {
     return bytes_to_cache(setup, step) > double(setup.file->page_cache.value);
   };

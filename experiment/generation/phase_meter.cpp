@@ -14,7 +14,16 @@ void PhaseMeter::begin(const host::SampledGroup& group) {
   layer_marks_.clear();
 }
 
+/// Before a step begins that had to wait for a request, nothing ran.
+void PhaseMeter::begins(SimTime step) {
+  const double idle = step.seconds() - before_.seconds;
+  if (idle <= 0) return;
+  idle_s_ += idle;
+  before_.seconds += idle;
+}
+
 bool PhaseMeter::observe(const host::OperationRecord& record) {
+  if (served_ && record.kind == host::OpKind::embed) begins(record.start);
   busy_[static_cast<std::size_t>(record.resource.kind)] += record.end - record.start;
   gpu_link_ += record.moved;
   if (record.resource.kind == host::ResourceKind::gpu && !record.tag.layer) gpu_outside_ += record.end - record.start;
@@ -22,11 +31,15 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
       (record.kind == host::OpKind::append_kv || record.kind == host::OpKind::write_file))
     layer_marks_[record.tag.layer->value] = totals();
   if (record.kind != host::OpKind::sample) return false;
-  // A step ends with the last of its mini-batches; one with short prompts may be steps ahead of another.
+  if (!record.ended_step) return false;
   const bool prefill = record.tag.phase == host::Phase::prefill;
-  std::uint32_t& parts_done = samples_[prefill ? 0 : record.tag.step + std::uint64_t{1}];
-  if (++parts_done != std::max<std::uint32_t>(1, mini_batches_)) return false;
   const PhaseTotals now = totals();
+  if (served_) {
+    PhaseTotals& phase = prefill ? prefill_ : served_decode_;
+    phase = combine(phase, 1, now - before_);
+    before_ = now;
+    return true;
+  }
   const bool measured = !prefill && record.tag.step >= group_->first_measured() &&
                         record.tag.step < group_->first_measured() + group_->measured;
   if (prefill) end_prefill(now);
@@ -40,6 +53,7 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
 }
 
 PhaseTotals PhaseMeter::decode() const {
+  if (served_) return served_decode_;
   PhaseTotals decode;
   if (measured_.empty()) return decode;
   for (const auto field : kPhaseFields) {

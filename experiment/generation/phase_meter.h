@@ -12,13 +12,13 @@
 
 namespace csdsim::experiment {
 
-/// Feed every operation that ends, group by group of a sampling plan.
+/// Feed every operation that ends, group by group of a sampling plan. With requests that arrive there is one group; the
+/// phases are the sums of all prefill and all decode steps.
 class PhaseMeter {
  public:
-  /// `mini_batches` parts of the batch sample for themselves in each step. `platform` and `plan` must outlive the
-  /// meter.
-  PhaseMeter(platform::Platform& platform, const host::SamplingPlan& plan, std::uint32_t mini_batches)
-      : platform_(platform), plan_(plan), mini_batches_(mini_batches) {}
+  /// `platform` and `plan` must outlive the meter. `served`: requests arrive.
+  PhaseMeter(platform::Platform& platform, const host::SamplingPlan& plan, bool served)
+      : platform_(platform), plan_(plan), served_(served) {}
 
   /// The simulation of `group`, which must outlive it, begins now.
   void begin(const host::SampledGroup& group);
@@ -27,24 +27,28 @@ class PhaseMeter {
 
   /// Scaled to all layers. Its seconds are those of the simulated layers, scaled likewise.
   const PhaseTotals& prefill() const { return prefill_; }
-  /// Scaled to all layers and steps; its seconds are 0.
+  /// Scaled to all layers and steps; its seconds are 0 unless requests arrive.
   PhaseTotals decode() const;
+  /// Time in which no request ran.
+  double idle_s() const { return idle_s_; }
 
  private:
   PhaseTotals totals();
+  void begins(SimTime step);
   void end_prefill(const PhaseTotals& now);
 
   platform::Platform& platform_;
   const host::SamplingPlan& plan_;
-  std::uint32_t mini_batches_;
+  bool served_;
   const host::SampledGroup* group_ = nullptr;
   std::array<SimTime, host::kResourceKinds> busy_{};  ///< processors and links: sum over the operations
   Bytes gpu_link_;
   SimTime gpu_outside_;  ///< of the GPU's time: embedding and sampling
   SimTime gpu_outside_before_;
-  std::map<std::uint64_t, std::uint32_t> samples_;  ///< of the prefill, and of decode steps from 1 on
   PhaseTotals before_;
   PhaseTotals prefill_;
+  PhaseTotals served_decode_;
+  double idle_s_ = 0;
   std::map<std::uint32_t, PhaseTotals> layer_marks_;  ///< by layer: when its K and V were in the drives
   std::vector<PhaseTotals> measured_;                 ///< [measured step]
   std::vector<double> gpu_outside_layers_;            ///< [measured step], seconds

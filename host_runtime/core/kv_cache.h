@@ -36,6 +36,8 @@ class HostKvCache {
   void create(SequenceId sequence);
   void free(SequenceId sequence);
 
+  bool has(SequenceId sequence) const { return sequences_.count(sequence) > 0; }
+
   /// Appends any number of tokens to a layer; k and v are [tokens][kv_heads][head_dim].
   void append(SequenceId sequence, LayerId layer, std::span<const Half> k, std::span<const Half> v);
 

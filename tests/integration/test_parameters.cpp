@@ -66,14 +66,16 @@ std::string scenario_text(std::string_view base) {
            "system: {kind: instinfer-sparf}\n"
            "workload: {kind: generation, batch: 2, input_tokens: 40, output_tokens: 4}\n"
            "simulation: {data: carried}\n";
-  const std::string system = base == "dense" ? "instinfer-dense" : "instinfer-sparf";
+  const std::string system = base == "dense" || base == "requests" ? "instinfer-dense" : "instinfer-sparf";
   return text +
          "model: {layers: 2, heads: 4, kv_heads: 2, head_dim: 64, hidden_size: 256, ffn_size: 512, vocab_size: 1000, "
          "max_positions: 2048}\n"
          "system: {kind: " +
-         system +
-         "}\n"
-         "workload: {kind: generation, batch: 4, input_tokens: 300, output_tokens: 6}\n";
+         system + "}\n" +
+         (base == "requests" ? "workload: {kind: generation, requests: scenarios/serving_requests.csv, "
+                               "first_requests: 5, batch: 2}\n"
+                             : "workload: {kind: generation, batch: 4, input_tokens: 300, "
+                               "output_tokens: 6}\n");
 }
 
 /// What a run says, without the configuration that is echoed and the wall clock; the message where it is refused.

@@ -79,8 +79,7 @@ HostKvCache DecoderData::empty_cache(const Operation& op, HeadRange heads) const
   shape.layers = 1;
   shape.kv_heads = heads.count;
   HostKvCache made(shape, KeyLayout::token_major);
-  const Share sequences = mini_batches_.at(op.tag.mini_batch.value).sequences;
-  for (std::uint32_t s = 0; s < sequences.count; ++s) made.create(SequenceId{sequences.first + s});
+  for (const StepSequence& s : *sequences_of(op)) made.create(s.sequence);
   return made;
 }
 
@@ -99,11 +98,19 @@ void DecoderData::append_to_cache(const Operation& op, const TensorName& name) {
   const auto& kv = tensors_.at<NewKv>(TensorName::of(TensorClass::new_kv, op.tag, name.heads),
                                       input_place(op, TensorClass::new_kv), user(op));
   const std::size_t width = std::size_t{name.heads.count} * decoder_.config().head_dim;
-  const Share sequences = mini_batch(op).sequences;
-  for (std::uint32_t s = sequences.first; s < sequences.first + sequences.count; ++s) {
-    const Share rows = rows_of(op, s);
-    kept.append(SequenceId{s}, LayerId{0}, keys(kv).subspan(rows.first * width, rows.count * width),
-                values(kv).subspan(rows.first * width, rows.count * width));
+  std::size_t row = 0;
+  for (const StepSequence& s : *sequences_of(op)) {
+    if (!kept.has(s.sequence)) kept.create(s.sequence);
+    kept.append(s.sequence, LayerId{0}, keys(kv).subspan(row * width, s.tokens * width),
+                values(kv).subspan(row * width, s.tokens * width));
+    row += s.tokens;
+  }
+}
+
+void DecoderData::free_in_caches(const Operation& op) {
+  for (const SizedTensor& write : op.tensors.writes) {
+    HostKvCache& kept = growing_cache(op, write.name);
+    for (const SequenceId sequence : std::get<SequencesWork>(op.work).sequences) kept.free(sequence);
   }
 }
 
@@ -112,14 +119,14 @@ void DecoderData::append_to_caches(const Operation& op) {
     if (write.name.what == TensorClass::kv_cache) append_to_cache(op, write.name);
 }
 
-void DecoderData::decode_attention(const Operation& op, const MiniBatch& mb) {
+void DecoderData::decode_attention(const Operation& op) {
   append_to_caches(op);
   for (const SizedTensor& write : op.tensors.writes)
     if (write.name.what == TensorClass::attention_output || write.name.what == TensorClass::partial_output)
-      attend(op, mb, write.name);
+      attend(op, write.name);
 }
 
-void DecoderData::attend(const Operation& op, const MiniBatch& mb, const TensorName& output) {
+void DecoderData::attend(const Operation& op, const TensorName& output) {
   const ModelConfig& model = decoder_.config();
   const std::size_t group = model.group_size(), per_head = group * model.head_dim;
   const HeadRange heads = output.heads;
@@ -133,22 +140,22 @@ void DecoderData::attend(const Operation& op, const MiniBatch& mb, const TensorN
                                                        input_place(op, TensorClass::queries), user(op));
   std::vector<float> q(queries.size());
   halves_to_floats(queries, q);
+  const Sequences sequences = sequences_of(op);
   const bool partial = output.what == TensorClass::partial_output;
   PartialRows rows{{}, std::vector<Half>(queries.size()), {}};
   if (partial) {
     rows.softmax.resize(queries.size() / model.head_dim * 2);
-    rows.rows.resize(mb.sequences.count);
+    rows.rows.resize(sequences->size());
     std::iota(rows.rows.begin(), rows.rows.end(), 0U);
   }
   std::vector<float> out(per_head);
-  for (std::uint32_t i = 0; i < mb.sequences.count; ++i)
+  for (std::size_t i = 0; i < sequences->size(); ++i)
     for (std::uint32_t h = 0; h < heads.count; ++h) {
       std::vector<KvView> views;
-      for (const auto& cache : caches)
-        views.push_back(cache->view(SequenceId{mb.sequences.first + i}, LayerId{0}, KvHead{h}));
+      for (const auto& cache : caches) views.push_back(cache->view((*sequences)[i].sequence, LayerId{0}, KvHead{h}));
       const Joined joined(views.size() > 1 ? views : std::vector<KvView>{});
       const KvView& kv = views.size() > 1 ? joined.view : views.front();
-      const std::size_t at = std::size_t{i} * heads.count + h;
+      const std::size_t at = i * heads.count + h;
       const std::span<const float> of_head = std::span<const float>(q).subspan(at * per_head, per_head);
       if (partial) {
         put_partial(attend_partially(of_head, kv), at, rows);

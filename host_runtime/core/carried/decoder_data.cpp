@@ -38,22 +38,28 @@ TensorName hidden_name(const Operation& op) {
 DecoderData::DecoderData(const host::Decoder& decoder, std::vector<std::vector<TokenId>> prompts,
                          std::uint32_t output_tokens, std::uint32_t mini_batches, const host::SamplingOptions& sampling,
                          host::KvDivision division)
+    : DecoderData(decoder, prompts, std::vector<std::uint32_t>(prompts.size(), output_tokens), mini_batches, sampling,
+                  std::move(division)) {}
+
+DecoderData::DecoderData(const host::Decoder& decoder, std::vector<std::vector<TokenId>> prompts,
+                         const std::vector<std::uint32_t>& output_tokens, std::uint32_t mini_batches,
+                         const host::SamplingOptions& sampling, host::KvDivision division)
     : decoder_(decoder), prompts_(std::move(prompts)), sampling_(sampling), division_(std::move(division)) {
   host::check(sampling);
   const host::ModelConfig& model = decoder.config();
+  if (output_tokens.size() != prompts_.size()) throw InternalError("not as many outputs as prompts");
   for (std::size_t i = 0; i < prompts_.size(); ++i) {
     if (prompts_[i].empty()) throw UserError(fmt::format("prompt {}: it is empty", i));
     for (const TokenId token : prompts_[i])
       if (token.value >= model.vocab)
         throw UserError(
             fmt::format("prompt {}: token id {} is outside the vocabulary of {}", i, token.value, model.vocab));
-    const std::uint64_t context = prompts_[i].size() + output_tokens - std::uint64_t{1};
+    const std::uint64_t context = prompts_[i].size() + output_tokens[i] - std::uint64_t{1};
     if (context > model.max_positions)
       throw UserError(fmt::format("prompt {}: {} prompt tokens and {} new ones need {} positions, the model has {}", i,
-                                  prompts_[i].size(), output_tokens, context, model.max_positions));
+                                  prompts_[i].size(), output_tokens[i], context, model.max_positions));
   }
-  for (const host::Share share : host::even_shares(static_cast<std::uint32_t>(prompts_.size()), mini_batches))
-    mini_batches_.emplace_back().sequences = share;
+  mini_batches_ = host::even_shares(static_cast<std::uint32_t>(prompts_.size()), mini_batches);
   generated_.resize(prompts_.size());
   digest_.assign(prompts_.size(), 0xCBF29CE484222325ULL);
 }
@@ -64,28 +70,41 @@ std::uint64_t DecoderData::attention_digest() const {
   return all;
 }
 
+DecoderData::Sequences DecoderData::sequences_of(const Operation& op) const {
+  if (op.tag.sequences) return op.tag.sequences;
+  const host::Share share = mini_batches_.at(op.tag.mini_batch.value);
+  auto all = std::make_shared<std::vector<StepSequence>>();
+  for (std::uint32_t s = share.first; s < share.first + share.count; ++s) {
+    const auto prompt = static_cast<std::uint32_t>(prompts_[s].size());
+    const bool prefill = op.tag.phase == Phase::prefill;
+    all->push_back({SequenceId{s}, prefill ? 0 : prompt + op.tag.step, prefill ? prompt : 1});
+  }
+  return all;
+}
+
 host::Share DecoderData::rows_of(const Operation& op, std::uint32_t sequence) const {
-  const std::uint32_t first = mini_batches_.at(op.tag.mini_batch.value).sequences.first;
-  if (op.tag.phase == Phase::decode) return {sequence - first, 1};
   std::uint32_t row = 0;
-  for (std::uint32_t s = first; s < sequence; ++s) row += static_cast<std::uint32_t>(prompts_[s].size());
-  return {row, static_cast<std::uint32_t>(prompts_[sequence].size())};
+  for (const StepSequence& s : *sequences_of(op)) {
+    if (s.sequence.value == sequence) return {row, s.tokens};
+    row += s.tokens;
+  }
+  throw InternalError(fmt::format("{}: sequence {} takes no part in it", user(op), sequence));
 }
 
 std::size_t DecoderData::rows_of(const Operation& op) const {
-  const host::Share sequences = mini_batches_.at(op.tag.mini_batch.value).sequences;
-  const host::Share last = rows_of(op, sequences.first + sequences.count - 1);
-  return last.first + last.count;
+  std::size_t rows = 0;
+  for (const StepSequence& s : *sequences_of(op)) rows += s.tokens;
+  return rows;
 }
 
 std::vector<host::Share> DecoderData::rows_in(const Operation& op, const TensorName& new_kv) const {
   if (!division_.by_tokens() || op.tag.phase == Phase::decode) return {{0, static_cast<std::uint32_t>(rows_of(op))}};
-  const host::Share sequences = mini_batches_.at(op.tag.mini_batch.value).sequences;
   std::vector<host::Share> rows;
-  for (std::uint32_t s = sequences.first; s < sequences.first + sequences.count; ++s) {
-    const host::Share prompt = rows_of(op, s);
-    const host::Share held = division_.prompt(DriveIndex{new_kv.part}, prompt.count);
-    rows.push_back({prompt.first + held.first, held.count});
+  std::uint32_t row = 0;
+  for (const StepSequence& s : *sequences_of(op)) {
+    const host::Share held = division_.prompt(DriveIndex{new_kv.part}, s.tokens);
+    rows.push_back({row + held.first, held.count});
+    row += s.tokens;
   }
   return rows;
 }
@@ -96,25 +115,26 @@ std::shared_ptr<host::HiddenStates>& DecoderData::hidden(const Operation& op) {
 }
 
 void DecoderData::perform(const Operation& op) {
-  MiniBatch& mb = mini_batch(op);
   switch (op.kind) {
     case OpKind::embed:
-      return embed(op, mb);
+      return embed(op);
     case OpKind::attention_inputs:
       return attention_inputs(op);
     case OpKind::attention:
-      return op.tag.phase == Phase::prefill ? prefill_attention(op, mb) : decode_attention(op, mb);
+      return op.tag.phase == Phase::prefill ? prefill_attention(op) : decode_attention(op);
     case OpKind::append_kv:
       append_to_caches(op);
       return append_to_layer_inputs(op);
+    case OpKind::free_kv:
+      return free_in_caches(op);
     case OpKind::recompute_kv:
       return recompute_kv(op);
     case OpKind::merge_attention:
       return merge_attention(op);
     case OpKind::finish_layer:
-      return finish_layer(op, mb);
+      return finish_layer(op);
     case OpKind::sample:
-      return sample(op, mb);
+      return sample(op);
     case OpKind::transfer:
       return tensors_.transfer(op);
     default:
@@ -122,22 +142,16 @@ void DecoderData::perform(const Operation& op) {
   }
 }
 
-void DecoderData::embed(const Operation& op, MiniBatch& mb) {
+void DecoderData::embed(const Operation& op) {
   std::vector<TokenId> tokens;
   std::vector<TokenIndex> positions;
-  mb.lengths.clear();
-  mb.first_row.clear();
-  for (std::uint32_t s = mb.sequences.first; s < mb.sequences.first + mb.sequences.count; ++s) {
-    mb.first_row.push_back(static_cast<std::uint32_t>(tokens.size()));
-    if (op.tag.phase == Phase::prefill) {
-      tokens.insert(tokens.end(), prompts_[s].begin(), prompts_[s].end());
-      for (std::uint32_t p = 0; p < prompts_[s].size(); ++p) positions.emplace_back(p);
-      mb.lengths.push_back(static_cast<std::uint32_t>(prompts_[s].size()));
-    } else {
-      tokens.push_back(generated_[s].back());
-      positions.emplace_back(static_cast<std::uint32_t>(prompts_[s].size() + op.tag.step));
-      mb.lengths.push_back(1);
-    }
+  for (const StepSequence& s : *sequences_of(op)) {
+    const std::size_t sequence = s.sequence.value;
+    if (op.tag.phase == Phase::prefill)
+      tokens.insert(tokens.end(), prompts_[sequence].begin(), prompts_[sequence].end());
+    else
+      tokens.push_back(generated_[sequence].back());
+    for (std::uint32_t token = s.first_token; token < s.context(); ++token) positions.emplace_back(token);
   }
   tensors_.put(hidden_name(op), output_place(op, TensorClass::hidden),
                std::make_shared<host::HiddenStates>(decoder_.embed(tokens, positions)));
@@ -176,14 +190,16 @@ void DecoderData::attention_inputs(const Operation& op) {
   }
 }
 
-void DecoderData::prefill_attention(const Operation& op, const MiniBatch& mb) {
+void DecoderData::prefill_attention(const Operation& op) {
+  std::vector<std::uint32_t> lengths;
+  for (const StepSequence& s : *sequences_of(op)) lengths.push_back(s.tokens);
   const auto& inputs = tensors_.at<std::shared_ptr<const host::AttentionInputs>>(
       TensorName::of(TensorClass::queries, op.tag), input_place(op, TensorClass::queries), user(op));
   tensors_.put(TensorName::of(TensorClass::attention_output, op.tag), output_place(op, TensorClass::attention_output),
-               std::make_shared<const host::Tensor>(decoder_.prefill_attention(*inputs, mb.lengths)));
+               std::make_shared<const host::Tensor>(decoder_.prefill_attention(*inputs, lengths)));
 }
 
-void DecoderData::finish_layer(const Operation& op, const MiniBatch& mb) {
+void DecoderData::finish_layer(const Operation& op) {
   std::shared_ptr<host::HiddenStates>& states = hidden(op);
   const Place place = input_place(op, TensorClass::attention_output);
   if (op.tag.phase == Phase::prefill) {
@@ -207,20 +223,23 @@ void DecoderData::finish_layer(const Operation& op, const MiniBatch& mb) {
   if (found != all.size())
     throw InternalError(fmt::format("{} reads attention outputs of {} heads of {}", user(op),
                                     found / (rows_of(op) * model.head_dim), model.heads));
-  for (std::size_t row = 0; row < mb.sequences.count; ++row) {
-    std::uint64_t& digest = digest_[mb.sequences.first + row];
+  const Sequences sequences = sequences_of(op);
+  for (std::size_t row = 0; row < sequences->size(); ++row) {
+    std::uint64_t& digest = digest_[(*sequences)[row].sequence.value];
     digest = digest_of(digest, std::span(all).subspan(row * width, width));
   }
   decoder_.finish_layer(*op.tag.layer, *states, decoder_.from_host(all, width));
 }
 
-void DecoderData::sample(const Operation& op, const MiniBatch& mb) {
+void DecoderData::sample(const Operation& op) {
+  const Sequences sequences = sequences_of(op);
   std::vector<std::uint32_t> rows;
-  for (std::size_t i = 0; i < mb.lengths.size(); ++i) rows.push_back(mb.first_row[i] + mb.lengths[i] - 1);
+  std::uint32_t end = 0;
+  for (const StepSequence& s : *sequences) rows.push_back((end += s.tokens) - 1);
   const std::vector<float> logits = decoder_.logits(*hidden(op), rows);
   const std::size_t vocab = decoder_.config().vocab;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::uint32_t s = mb.sequences.first + static_cast<std::uint32_t>(i);
+    const std::uint32_t s = (*sequences)[i].sequence.value;
     const std::span<const float> of_sequence = std::span(logits).subspan(i * vocab, vocab);
     const std::size_t index = generated_[s].size();
     generated_[s].push_back(chooser_ ? chooser_(s, index, of_sequence)

@@ -23,6 +23,9 @@ namespace csdsim::host {
 /// names and places that the plan gives them, so an operation whose input was not transferred fails with an
 /// InternalError.
 ///
+/// The sequences of an operation are those of its tag (OpTag::sequences); a tag without them stands for all sequences
+/// of the mini-batch. free_kv frees sequences in the kv_cache tensors that it writes.
+///
 /// K and V on GPU or host:
 /// - append_kv appends the new K and V to the kv_cache tensors that it writes.
 /// - attention (decode) first appends them to each kv_cache that it writes. It then computes dense attention, with the
@@ -34,7 +37,7 @@ namespace csdsim::host {
 /// K and V in drives that divide the tokens: part d of a prefill's new_kv has the tokens of drive d, sequence after
 /// sequence; a partial_output has a row for each sequence of the drive's operation.
 ///
-/// K and V in files: range i of an operation is sequence i of the mini-batch, token after token, K before V of the
+/// K and V in files: range i of an operation is sequence i of the operation, token after token, K before V of the
 /// cache's heads.
 /// - write_file writes all tokens of the kv_cache that it reads, or if it reads none, the tokens of new_kv.
 /// - read_file makes the kv_cache that it writes from the bytes that it has read.
@@ -52,6 +55,10 @@ class DecoderData final : public OperationData {
   DecoderData(const host::Decoder& decoder, std::vector<std::vector<host::TokenId>> prompts,
               std::uint32_t output_tokens, std::uint32_t mini_batches, const host::SamplingOptions& sampling,
               host::KvDivision division = {});
+  /// The same with output tokens of each prompt.
+  DecoderData(const host::Decoder& decoder, std::vector<std::vector<host::TokenId>> prompts,
+              const std::vector<std::uint32_t>& output_tokens, std::uint32_t mini_batches,
+              const host::SamplingOptions& sampling, host::KvDivision division = {});
 
   /// Chooses new token `index` of a sequence instead of the sampler, for teacher forcing.
   using Chooser =
@@ -80,26 +87,23 @@ class DecoderData final : public OperationData {
   std::uint64_t attention_digest() const;
 
  private:
-  struct MiniBatch {
-    host::Share sequences;
-    std::vector<std::uint32_t> lengths;  ///< rows of each sequence in the last embedded step
-    std::vector<std::uint32_t> first_row;
-  };
+  using Sequences = std::shared_ptr<const std::vector<StepSequence>>;
 
-  MiniBatch& mini_batch(const host::Operation& op) { return mini_batches_.at(op.tag.mini_batch.value); }
   /// What a drive operation appends. InternalError if it names no such tensor.
   const NewKv& new_kv_of_drive(const host::Operation& op) const;
+  /// Rows of the step whose K and V are in a new_kv tensor.
+  std::vector<host::Share> rows_in(const host::Operation& op, const TensorName& new_kv) const;
+  /// The sequences of the operation's step, in the order of their rows.
+  Sequences sequences_of(const host::Operation& op) const;
   /// First row and number of rows of `sequence` in the tensors of the operation's step.
   host::Share rows_of(const host::Operation& op, std::uint32_t sequence) const;
   std::size_t rows_of(const host::Operation& op) const;
-  /// Rows of the step whose K and V are in a new_kv tensor.
-  std::vector<host::Share> rows_in(const host::Operation& op, const TensorName& new_kv) const;
-  void embed(const host::Operation& op, MiniBatch& mb);
+  void embed(const host::Operation& op);
   void attention_inputs(const host::Operation& op);
-  void prefill_attention(const host::Operation& op, const MiniBatch& mb);
-  void decode_attention(const host::Operation& op, const MiniBatch& mb);
+  void prefill_attention(const host::Operation& op);
+  void decode_attention(const host::Operation& op);
   /// Computes one attention_output or partial_output of the operation.
-  void attend(const host::Operation& op, const MiniBatch& mb, const TensorName& output);
+  void attend(const host::Operation& op, const TensorName& output);
   void merge_attention(const host::Operation& op);
   LayerInputs layer_inputs_of(const host::Operation& op, const host::HiddenStates& states) const;
   void keep_layer_input(const host::Operation& op, const TensorName& name, const LayerInputs& more);
@@ -107,14 +111,15 @@ class DecoderData final : public OperationData {
   void recompute_kv(const host::Operation& op);
   void append_to_caches(const host::Operation& op);
   void append_to_cache(const host::Operation& op, const TensorName& name);
+  void free_in_caches(const host::Operation& op);
   /// The rows of a sequence that a file operation moves, as bytes.
   std::vector<Half> file_rows(const host::Operation& op, std::size_t index) const;
   void keep_what_was_read(const host::Operation& op);
-  void finish_layer(const host::Operation& op, const MiniBatch& mb);
-  void sample(const host::Operation& op, const MiniBatch& mb);
+  void finish_layer(const host::Operation& op);
+  void sample(const host::Operation& op);
   /// The hidden states at the place where the operation reads them.
   std::shared_ptr<host::HiddenStates>& hidden(const host::Operation& op);
-  /// A cache without tokens, for one layer and the mini-batch's sequences.
+  /// A cache without tokens, for one layer and the operation's sequences.
   host::HostKvCache empty_cache(const host::Operation& op, HeadRange heads) const;
   /// The cache with this name, for appending. Creates it if it does not exist, and copies it first if it is shared.
   host::HostKvCache& growing_cache(const host::Operation& op, const TensorName& name);
@@ -124,7 +129,7 @@ class DecoderData final : public OperationData {
   host::SamplingOptions sampling_;
   host::KvDivision division_;
   Chooser chooser_;
-  std::vector<MiniBatch> mini_batches_;
+  std::vector<host::Share> mini_batches_;  ///< of operations whose tag names no sequences
   TensorStore tensors_;
   /// Bytes of file operations that are running, by range: what they write, and what they have read so far.
   std::map<host::OperationId, std::map<std::size_t, std::vector<Half>>> file_data_;

@@ -30,8 +30,7 @@ std::size_t halves_in(const Operation& op, std::size_t index) {
 std::vector<Half> DecoderData::file_rows(const Operation& op, std::size_t index) const {
   const TensorName& name = cache_of(op);
   const std::size_t width = std::size_t{name.heads.count} * decoder_.config().head_dim;
-  const std::uint32_t sequence =
-      mini_batches_.at(op.tag.mini_batch.value).sequences.first + static_cast<std::uint32_t>(index);
+  const SequenceId sequence = sequences_of(op)->at(index).sequence;
   std::vector<Half> out;
   if (std::ranges::find(op.tensors.reads, name) != op.tensors.reads.end()) {
     const auto& cache = tensors_.at<std::shared_ptr<HostKvCache>>(name, input_place(op, name.what), user(op));
@@ -39,7 +38,7 @@ std::vector<Half> DecoderData::file_rows(const Operation& op, std::size_t index)
     for (std::size_t t = 0; t < tokens; ++t)
       for (const bool of_values : {false, true})
         for (std::uint32_t h = 0; h < name.heads.count; ++h) {
-          const KvView view = cache->view(SequenceId{sequence}, LayerId{0}, KvHead{h});
+          const KvView view = cache->view(sequence, LayerId{0}, KvHead{h});
           const auto row = (of_values ? view.values : view.keys).subspan(t * d, d);
           out.insert(out.end(), row.begin(), row.end());
         }
@@ -47,7 +46,7 @@ std::vector<Half> DecoderData::file_rows(const Operation& op, std::size_t index)
   }
   const auto& fresh = tensors_.at<NewKv>(TensorName::of(TensorClass::new_kv, op.tag, name.heads),
                                          input_place(op, TensorClass::new_kv), user(op));
-  const Share rows = rows_of(op, sequence);
+  const Share rows = rows_of(op, sequence.value);
   for (std::size_t t = rows.first; t < rows.first + rows.count; ++t)
     for (const std::span<const Half> part : {keys(fresh), values(fresh)}) {
       const auto row = part.subspan(t * width, width);
@@ -77,7 +76,7 @@ void DecoderData::keep_what_was_read(const Operation& op) {
     std::vector<Half> k, v;
     append_columns(rows, 2 * width, 0, width, k);
     append_columns(rows, 2 * width, width, width, v);
-    cache->append(SequenceId{mini_batch(op).sequences.first + static_cast<std::uint32_t>(index)}, LayerId{0}, k, v);
+    cache->append(sequences_of(op)->at(index).sequence, LayerId{0}, k, v);
   }
   tensors_.put(name, output_place(op, TensorClass::kv_cache), cache);
 }

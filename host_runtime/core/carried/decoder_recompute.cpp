@@ -30,9 +30,7 @@ LayerInputs DecoderData::layer_inputs_of(const Operation& op, const HiddenStates
   auto batch = std::make_shared<LayerInputs::Batch>(
       LayerInputs::Batch{{backend.allocate(all.size(), states.values.cols), states.positions}, {}});
   backend.select_rows(states.values, all, batch->hidden.values);
-  const Share sequences = mini_batches_.at(op.tag.mini_batch.value).sequences;
-  for (std::uint32_t s = sequences.first; s < sequences.first + sequences.count; ++s)
-    batch->rows.push_back(rows_of(op, s));
+  batch->sequences = sequences_of(op);
   return {{std::move(batch)}};
 }
 
@@ -59,7 +57,6 @@ void DecoderData::recompute_kv(const Operation& op) {
   std::vector<std::pair<TensorName, HostKvCache>> caches;
   for (const SizedTensor& write : op.tensors.writes)
     if (write.name.what == TensorClass::kv_cache) caches.emplace_back(write.name, empty_cache(op, write.name.heads));
-  const std::uint32_t first = mini_batch(op).sequences.first;
   for (const TensorName& name : inputs)
     for (const auto& batch : tensors_.at<LayerInputs>(name, input_place(op, name.what), user(op)).batches) {
       const KeysValues projected = decoder_.keys_values(*op.tag.layer, batch->hidden);
@@ -70,11 +67,12 @@ void DecoderData::recompute_kv(const Operation& op) {
         std::vector<Half> of_heads_k, of_heads_v;
         append_columns(k, model.kv_width(), at, width, of_heads_k);
         append_columns(v, model.kv_width(), at, width, of_heads_v);
-        for (std::uint32_t i = 0; i < batch->rows.size(); ++i) {
-          const Share rows = batch->rows[i];
-          cache.append(SequenceId{first + i}, LayerId{0},
-                       std::span(of_heads_k).subspan(rows.first * width, rows.count * width),
-                       std::span(of_heads_v).subspan(rows.first * width, rows.count * width));
+        std::size_t row = 0;
+        for (const StepSequence& s : *batch->sequences) {
+          if (cache.has(s.sequence))  // it may have ended since
+            cache.append(s.sequence, LayerId{0}, std::span(of_heads_k).subspan(row * width, s.tokens * width),
+                         std::span(of_heads_v).subspan(row * width, s.tokens * width));
+          row += s.tokens;
         }
       }
     }

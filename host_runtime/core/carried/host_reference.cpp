@@ -26,6 +26,11 @@ std::optional<SimTime> HostReference::start(const Operation& op, SimTime) {
     append(op);
   } else if (of_drive && op.kind == OpKind::attend) {
     attend(op);
+  } else if (of_drive && op.kind == OpKind::create_kv) {
+    for (const SequenceId s : std::get<SequencesWork>(op.work).sequences)
+      if (HostKvCache& cache = cache_of(op); !cache.has(s)) cache.create(s);
+  } else if (of_drive && op.kind == OpKind::free_kv) {
+    for (const SequenceId s : std::get<SequencesWork>(op.work).sequences) cache_of(op).free(s);
   } else if (op.resource.kind == ResourceKind::file) {
     access_file(op);
   } else {

@@ -33,7 +33,10 @@ Pace pace_of(const std::vector<SimTime>& ended, std::size_t first, std::size_t l
 }  // namespace
 
 GenerationEstimator::GenerationEstimator(const SamplingPlan& plan, const BatchLengths& workload)
-    : plan_(plan), times_{.batch = workload.prompt_tokens.size(), .output_tokens = workload.output_tokens} {}
+    : plan_(plan),
+      times_{.batch = workload.prompt_tokens.size(),
+             .output_tokens = workload.output_tokens,
+             .missing_tokens = missing_tokens(workload)} {}
 
 void GenerationEstimator::add_prefill(const ExecutionReport& report) {
   const StepRecord& prefill = report.steps.front();

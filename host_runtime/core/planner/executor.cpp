@@ -56,7 +56,8 @@ void Executor::advance(SimTime until) {
     now_ = next_event();
     // Finish all operations that end now before any starts, so that the order of starts does not depend on the order of
     // reports.
-    while (next_event() == now_) {
+    if (wake_ && *wake_ <= now_) wake_.reset();
+    while (!events_.empty() && events_.top().first == now_) {
       Node& n = node(events_.top().second);
       events_.pop();
       finish(n);
@@ -71,7 +72,8 @@ void Executor::advance(SimTime until) {
     dispatch();
   }
   now_ = until;
-  if (running_ == 0 && !finished()) throw InternalError("executor: nothing runs, but the plan is not finished");
+  if (running_ == 0 && !finished() && !wake_)
+    throw InternalError("executor: nothing runs, but the plan is not finished");
 }
 
 Executor::Step& Executor::step_of(OperationId id) {
@@ -83,12 +85,19 @@ Executor::Step& Executor::step_of(OperationId id) {
   throw InternalError(fmt::format("operation {} is in no step", id.value));
 }
 
+/// Whether the window has room, and the planner knows what the next step depends on.
+bool Executor::may_ask() const {
+  if (exhausted_ || wake_ || steps_.size() >= config_.window_steps) return false;
+  return steps_.empty() || steps_.back().unsampled == 0 || !planner_.decides_late();
+}
+
 void Executor::fill_window() {
-  while (!exhausted_ && steps_.size() < config_.window_steps) {
-    if (planner_.next_step(sink_))
-      admit(sink_.take());
-    else
-      exhausted_ = true;
+  while (may_ask()) {
+    sink_.set_now(now_);
+    exhausted_ = !planner_.next_step(sink_);
+    wake_ = sink_.take_wait();
+    if (wake_ && !sink_.operations().empty()) throw InternalError("planner waits, but emitted operations");
+    if (!exhausted_ && !wake_) admit(sink_.take());
   }
 }
 
@@ -218,7 +227,8 @@ void Executor::finish(Node& n) {
   Step& step = step_of(n.op.id);
   StepRecord& record = report_.steps[step.record];
   --step.unfinished;
-  if (n.op.kind == OpKind::sample && --step.unsampled == 0) {
+  const bool ended_step = n.op.kind == OpKind::sample && --step.unsampled == 0;
+  if (ended_step) {
     record.ended = true;
     record.end = now_;
     record.path = n.path;
@@ -236,7 +246,7 @@ void Executor::finish(Node& n) {
   backend_.end(n.op);
   if (!observer_) return;
   const auto* const link = std::get_if<LinkWork>(&n.op.work);
-  observer_({n.op.id, n.op.kind, n.op.resource, n.op.tag, n.begin, now_, link ? link->bytes : Bytes{}});
+  observer_({n.op.id, n.op.kind, n.op.resource, n.op.tag, n.begin, now_, link ? link->bytes : Bytes{}, ended_step});
 }
 
 }  // namespace csdsim::host

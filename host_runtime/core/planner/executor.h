@@ -1,6 +1,7 @@
 // Runs the operations of a planner in simulated time. It is driven by events, never waits and owns no thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -52,7 +53,8 @@ struct OperationRecord {
   OpTag tag;
   SimTime start;
   SimTime end;
-  Bytes moved = {};  ///< by a transfer
+  Bytes moved = {};         ///< by a transfer
+  bool ended_step = false;  ///< it is the last sample of its step
 };
 
 /// A step ends when the last of its mini-batches has sampled. Operations that are still running are not part of it.
@@ -110,7 +112,9 @@ class Executor {
   /// Throws InternalError if the operation is not running, or if the split exceeds its duration.
   void complete(OperationId id, SimTime at, const DriveSplit& split = {});
   /// Time of the next known event; SimTime::max() while the executor waits for complete().
-  SimTime next_event() const { return events_.empty() ? SimTime::max() : events_.top().first; }
+  SimTime next_event() const {
+    return std::min(events_.empty() ? SimTime::max() : events_.top().first, wake_.value_or(SimTime::max()));
+  }
   /// Processes all events up to and including `until`. Throws InternalError if time runs backwards, or if nothing is
   /// running although the plan is not finished.
   void advance(SimTime until);
@@ -147,6 +151,7 @@ class Executor {
 
   Node& node(OperationId id) { return nodes_[id.value - base_]; }
   Step& step_of(OperationId id);
+  bool may_ask() const;
   void fill_window();
   void admit(std::vector<Operation> operations);
   void make_ready(Node& n);
@@ -172,6 +177,7 @@ class Executor {
   std::uint64_t running_ = 0;
   bool started_ = false;
   bool exhausted_ = false;
+  std::optional<SimTime> wake_;  ///< the planner waits until then
   SimTime now_;
   ExecutionReport report_;
 };

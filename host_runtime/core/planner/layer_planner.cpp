@@ -3,35 +3,47 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "base/error.h"
 
 namespace csdsim::host {
 
+namespace {
+
+/// The inputs of a planner, checked before anything is computed from them. Throws UserError.
+const PlannerInputs& checked(const PlannerInputs& in) {
+  in.model.validate();
+  in.workload.validate();
+  const std::uint32_t batch = in.workload.batch();
+  if (in.mini_batches == 0 || in.mini_batches > batch)
+    throw UserError(fmt::format("system: mini_batches is {}, must be 1 to {} (the batch)", in.mini_batches, batch));
+  if (in.gpus == 0 || in.gpus > in.mini_batches)
+    throw UserError(fmt::format("system: {} GPUs, must be 1 to {} (the mini-batches)", in.gpus, in.mini_batches));
+  const PlanSpan& span = in.span;
+  if (span.prefill && span.first_step != 0) throw InternalError("a span with the prefill starts at decode step 0");
+  if (!span.prefill && in.workload.served()) throw InternalError("requests that arrive are simulated from the start");
+  if (span.first_step + span.decode_steps > in.workload.decode_steps())
+    throw InternalError(fmt::format("decode steps {} to {} of a run that has {}", span.first_step,
+                                    span.first_step + span.decode_steps, in.workload.decode_steps()));
+  return in;
+}
+
+}  // namespace
+
 LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> shards, const WeightPlacement& weights)
-    : in_(inputs), shards_(std::move(shards)), weights_(weights) {
-  in_.model.validate();
-  in_.workload.validate();
+    : in_(checked(inputs)),
+      shards_(std::move(shards)),
+      weights_(weights),
+      scheduler_(in_.workload, in_.span, in_.mini_batches),
+      gpus_(in_.gpus),
+      sampled_(in_.mini_batches) {
   if (weights_.buffers == 0) throw UserError("system: weight_buffers is 0, must be at least 1");
   weights_.buffers = std::min(weights_.buffers, in_.model.layers);
   if (weights_.on_host.value() + weights_.in_files.value() > 1 + 1e-9)
     throw UserError("system: weights_on_host and weights_in_files are more than all weights");
-  const auto batch = static_cast<std::uint32_t>(in_.workload.prompt_tokens.size());
-  if (in_.mini_batches == 0 || in_.mini_batches > batch)
-    throw UserError(fmt::format("system: mini_batches is {}, must be 1 to {} (the batch)", in_.mini_batches, batch));
-  if (in_.gpus == 0 || in_.gpus > in_.mini_batches)
-    throw UserError(fmt::format("system: {} GPUs, must be 1 to {} (the mini-batches)", in_.gpus, in_.mini_batches));
   if (in_.gpus > 1 && weights_.in_files > Ratio{0, 1})
     throw UserError(fmt::format("system: weights in files are read for one GPU, not for {}", in_.gpus));
-  gpus_.resize(in_.gpus);
-  const PlanSpan& span = in_.span;
-  if (span.prefill && span.first_step != 0) throw InternalError("a span with the prefill starts at decode step 0");
-  if (span.first_step + span.decode_steps > in_.workload.decode_steps())
-    throw InternalError(fmt::format("decode steps {} to {} of a run that has {}", span.first_step,
-                                    span.first_step + span.decode_steps, in_.workload.decode_steps()));
-  mini_batches_ = even_shares(batch, in_.mini_batches);
 }
 
 std::vector<PlacedTensor> LayerPlanner::resident() const {
@@ -83,12 +95,12 @@ std::vector<SizedTensor> LayerPlanner::moved_weights(LayerId layer) const {
 
 std::string LayerPlanner::weight_file(LayerId layer) { return fmt::format("weights of layer {}", layer.value); }
 
-std::vector<LayerPlanner::Ids> LayerPlanner::copy_weights(OperationSink& sink, Phase phase, std::uint32_t step,
-                                                          LayerId layer) {
+std::vector<LayerPlanner::Ids> LayerPlanner::copy_weights(OperationSink& sink, LayerId layer) {
   const SizedTensor on_host = host_weights(layer), in_file = file_weights(layer);
   std::vector<Ids> copies(gpus_.size());
   for (std::uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) {
-    const OpTag tag{phase, step, layer, MiniBatch{gpu}};
+    if (!works_in_step(gpu, 0)) continue;
+    const OpTag tag{step_.phase, step_.number, layer, MiniBatch{gpu}};
     const Ids& freed = gpus_[gpu].weights_freed;
     Ids room;
     if (freed.size() >= weights_.buffers) room.push_back(freed[freed.size() - weights_.buffers]);
@@ -106,11 +118,17 @@ std::vector<LayerPlanner::Ids> LayerPlanner::copy_weights(OperationSink& sink, P
   return copies;
 }
 
+bool LayerPlanner::works_in_step(std::uint32_t gpu, std::uint32_t from) const {
+  for (std::uint32_t mb = from; mb < mini_batches(); ++mb)
+    if (mb % in_.gpus == gpu && step_.parts[mb].sequences) return true;
+  return false;
+}
+
 OperationId LayerPlanner::finish(OperationSink& sink, const Part& part, Outputs outputs) {
   TensorUses uses = layer_end(part, std::move(outputs.tensors));
   const std::vector<SizedTensor> copies = moved_weights(*part.tag.layer);
   GpuState& gpu_state = gpus_[gpu_index(part.tag)];
-  const bool frees = !copies.empty() && part.mini_batch() + gpus_.size() >= mini_batches_.size();
+  const bool frees = !copies.empty() && !works_in_step(gpu_index(part.tag), part.mini_batch() + 1);
   for (const SizedTensor& weights : copies) uses.reads.push_back(weights.name);
   if (frees) {
     // The other mini-batches of the GPU must have read the weights, too.
@@ -132,25 +150,40 @@ OperationId LayerPlanner::finish(OperationSink& sink, const Part& part, Outputs 
 }
 
 bool LayerPlanner::next_step(OperationSink& sink) {
-  if (in_.span.prefill && !prefill_done_) {
-    prefill(sink);
-    prefill_done_ = true;
+  StepScheduler::Decision decision = scheduler_.next(sink.now());
+  if (decision.wait) {
+    sink.wait_until(*decision.wait);
     return true;
   }
-  if (decoded_ == in_.span.decode_steps) return false;
-  decode(sink, in_.span.first_step + decoded_++);
+  if (!decision.step) return false;
+  step_ = std::move(*decision.step);
+  if (!step_.admitted.empty()) admit(sink, tag_of({}), step_.admitted);
+  if (step_.phase == Phase::prefill)
+    prefill(sink);
+  else
+    decode(sink);
+  for (std::uint32_t mb = 0; mb < mini_batches(); ++mb)
+    if (const auto part = part_of({}, mb); part && !part->ending.empty()) sequences_end(sink, *part, *sampled_[mb]);
   return true;
 }
 
-LayerPlanner::Part LayerPlanner::part_of(OpTag tag) const {
-  const Share share = mini_batches_[tag.mini_batch.value];
-  Part part{.tag = tag,
-            .sequences = share,
-            .prompts = std::span(in_.workload.prompt_tokens).subspan(share.first, share.count),
-            .tokens = share.count};
-  if (tag.phase == Phase::prefill)
-    part.tokens = std::accumulate(part.prompts.begin(), part.prompts.end(), std::uint64_t{0});
+LayerPlanner::Part LayerPlanner::part_of(const ScheduledStep& step, OpTag tag) {
+  const StepPart& of_step = step.parts.at(tag.mini_batch.value);
+  tag.sequences = of_step.sequences;
+  Part part{.tag = std::move(tag),
+            .sequences = {},
+            .tokens = 0,
+            .kept = of_step.kept,
+            .left = of_step.left,
+            .ending = of_step.ending};
+  if (of_step.sequences) part.sequences = *of_step.sequences;
+  for (const StepSequence& s : part.sequences) part.tokens += s.tokens;
   return part;
+}
+
+std::optional<LayerPlanner::Part> LayerPlanner::part_of(std::optional<LayerId> layer, std::uint32_t mini_batch) const {
+  if (!step_.parts[mini_batch].sequences) return std::nullopt;
+  return part_of(step_, {step_.phase, step_.number, layer, MiniBatch{mini_batch}});
 }
 
 LayerPlanner::Ids LayerPlanner::in_turn(const OpTag& tag, Ids before) const {
@@ -159,83 +192,95 @@ LayerPlanner::Ids LayerPlanner::in_turn(const OpTag& tag, Ids before) const {
   return before;
 }
 
-std::uint64_t LayerPlanner::context(const Part& part) const {
-  const std::uint64_t prompts = std::accumulate(part.prompts.begin(), part.prompts.end(), std::uint64_t{0});
-  return part.tag.phase == Phase::prefill ? prompts
-                                          : prompts + part.prompts.size() * (part.tag.step + std::uint64_t{1});
+std::uint64_t LayerPlanner::context(const Part& part) {
+  std::uint64_t tokens = 0;
+  for (const StepSequence& s : part.sequences) tokens += s.context();
+  return tokens;
 }
 
-LayerPlanner::Ids LayerPlanner::embed(OperationSink& sink, Phase phase, std::uint32_t step) {
-  Ids hidden;
-  for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
-    const Part part = part_of({phase, step, std::nullopt, MiniBatch{mb}});
-    Ids token = sampled_.empty() ? Ids{} : Ids{sampled_[mb]};
-    hidden.push_back(sink.add(OpKind::embed, gpu(part.tag), part.tag, in_.model.embed(part.tokens), std::move(token),
-                              {.writes = {hidden_states(part)}}));
+LayerPlanner::Ids LayerPlanner::embed(OperationSink& sink) {
+  Ids hidden(mini_batches());
+  for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
+    const auto part = part_of({}, mb);
+    if (!part) continue;
+    Ids token;
+    if (sampled_[mb]) token.push_back(*sampled_[mb]);
+    hidden[mb] = sink.add(OpKind::embed, gpu(part->tag), part->tag, in_.model.embed(part->tokens), std::move(token),
+                          {.writes = {hidden_states(*part)}});
   }
   return hidden;
 }
 
-void LayerPlanner::sample(OperationSink& sink, Phase phase, std::uint32_t step, const Ids& hidden) {
-  sampled_.resize(mini_batches_.size());
-  for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
-    const Part part = part_of({phase, step, std::nullopt, MiniBatch{mb}});
-    const TensorName states = hidden_states(part).name;
+void LayerPlanner::sample(OperationSink& sink, const Ids& hidden) {
+  for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
+    const auto part = part_of({}, mb);
+    if (!part) continue;
+    const TensorName states = hidden_states(*part).name;
     sampled_[mb] =
-        sink.add(OpKind::sample, gpu(part.tag), part.tag, in_.model.sample(part.sequences.count),
-                 in_turn(part.tag, {hidden[mb]}), {.reads = {states}, .drops = {{states, gpu_memory(part.tag)}}});
+        sink.add(OpKind::sample, gpu(part->tag), part->tag, in_.model.sample(part->sequences.size()),
+                 in_turn(part->tag, {hidden[mb]}), {.reads = {states}, .drops = {{states, gpu_memory(part->tag)}}});
   }
+}
+
+/// `before` has to end before the layer begins; `hidden` becomes its last operation.
+void LayerPlanner::prefill_layer(OperationSink& sink, const Part& part, Ids before, OperationId& hidden) {
+  const Ids room = room_for(part);
+  before.insert(before.end(), room.begin(), room.end());
+  const OperationId projected = sink.add(OpKind::attention_inputs, gpu(part.tag), part.tag,
+                                         in_.model.attention_inputs(part.tokens), std::move(before), projections(part));
+  // K and V may be in transfer already; the attention has them with its queries.
+  const TensorName q = TensorName::of(TensorClass::queries, part.tag);
+  const SizedTensor output = attention_output(part, {});
+  TensorUses uses{.reads = {q}, .writes = {output}, .drops = {{q, gpu_memory(part.tag)}}};
+  if (const Bytes bytes = prefill_workspace(part); bytes.value > 0) {
+    const TensorName workspace = TensorName::of(TensorClass::workspace, part.tag);
+    uses.writes.push_back({workspace, bytes});
+    uses.drops.push_back({workspace, gpu_memory(part.tag)});
+  }
+  std::vector<std::uint32_t> prompts;
+  for (const StepSequence& s : part.sequences) prompts.push_back(s.tokens);
+  const OperationId attention = sink.add(OpKind::attention, gpu(part.tag), part.tag,
+                                         in_.model.prefill_attention(prompts), {projected}, std::move(uses));
+  keep(sink, part, projected);
+  hidden = finish(sink, part, {{attention}, {output.name}});
 }
 
 void LayerPlanner::prefill(OperationSink& sink) {
-  Ids hidden = embed(sink, Phase::prefill, 0);
+  Ids hidden = embed(sink);
   for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
-    const std::vector<Ids> weights = copy_weights(sink, Phase::prefill, 0, LayerId{layer});
-    for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
-      const Part part = part_of({Phase::prefill, 0, LayerId{layer}, MiniBatch{mb}});
-      Ids before = in_turn(part.tag, {hidden[mb]});
-      const Ids& copied = weights[gpu_index(part.tag)];
+    const std::vector<Ids> weights = copy_weights(sink, LayerId{layer});
+    for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
+      const auto part = part_of(LayerId{layer}, mb);
+      if (!part) continue;
+      Ids before = in_turn(part->tag, {hidden[mb]});
+      const Ids& copied = weights[gpu_index(part->tag)];
       before.insert(before.end(), copied.begin(), copied.end());
-      const Ids room = room_for(part);
-      before.insert(before.end(), room.begin(), room.end());
-      const OperationId projected =
-          sink.add(OpKind::attention_inputs, gpu(part.tag), part.tag, in_.model.attention_inputs(part.tokens),
-                   std::move(before), projections(part));
-      // K and V may be in transfer already; the attention has them with its queries.
-      const TensorName q = TensorName::of(TensorClass::queries, part.tag);
-      const SizedTensor output = attention_output(part, {});
-      TensorUses uses{.reads = {q}, .writes = {output}, .drops = {{q, gpu_memory(part.tag)}}};
-      if (const Bytes bytes = prefill_workspace(part); bytes.value > 0) {
-        const TensorName workspace = TensorName::of(TensorClass::workspace, part.tag);
-        uses.writes.push_back({workspace, bytes});
-        uses.drops.push_back({workspace, gpu_memory(part.tag)});
-      }
-      const OperationId attention = sink.add(OpKind::attention, gpu(part.tag), part.tag,
-                                             in_.model.prefill_attention(part.prompts), {projected}, std::move(uses));
-      keep(sink, part, projected);
-      hidden[mb] = finish(sink, part, {{attention}, {output.name}});
+      prefill_layer(sink, *part, std::move(before), hidden[mb]);
+      if (!part->ending.empty()) release(sink, *part);
     }
   }
-  sample(sink, Phase::prefill, 0, hidden);
+  sample(sink, hidden);
 }
 
-void LayerPlanner::decode(OperationSink& sink, std::uint32_t step) {
-  Ids hidden = embed(sink, Phase::decode, step);
+void LayerPlanner::decode(OperationSink& sink) {
+  Ids hidden = embed(sink);
   for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
-    const std::vector<Ids> weights = copy_weights(sink, Phase::decode, step, LayerId{layer});
-    for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
-      const Part part = part_of({Phase::decode, step, LayerId{layer}, MiniBatch{mb}});
-      Ids before = in_turn(part.tag, {hidden[mb]});
-      const Ids& copied = weights[gpu_index(part.tag)];
+    const std::vector<Ids> weights = copy_weights(sink, LayerId{layer});
+    for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
+      const auto part = part_of(LayerId{layer}, mb);
+      if (!part) continue;
+      Ids before = in_turn(part->tag, {hidden[mb]});
+      const Ids& copied = weights[gpu_index(part->tag)];
       before.insert(before.end(), copied.begin(), copied.end());
       const OperationId projected =
-          sink.add(OpKind::attention_inputs, gpu(part.tag), part.tag, in_.model.attention_inputs(part.tokens),
-                   std::move(before), projections(part));
-      hidden[mb] = finish(sink, part, attend(sink, part, projected));
+          sink.add(OpKind::attention_inputs, gpu(part->tag), part->tag, in_.model.attention_inputs(part->tokens),
+                   std::move(before), projections(*part));
+      hidden[mb] = finish(sink, *part, attend(sink, *part, projected));
+      if (!part->ending.empty()) release(sink, *part);
     }
   }
   step_emitted();
-  sample(sink, Phase::decode, step, hidden);
+  sample(sink, hidden);
 }
 
 OperationId LayerPlanner::transfer(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload,
@@ -255,8 +300,9 @@ std::vector<PlacedTensor> LayerPlanner::caches_at(Place place) const {
   std::vector<PlacedTensor> caches;
   if (in_.span.prefill) return caches;
   for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer)
-    for (std::uint32_t mb = 0; mb < mini_batches_.size(); ++mb) {
+    for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
       const Part part = first_part(layer, mb);
+      if (part.sequences.empty()) continue;  // all its sequences have ended
       for (const HeadRange heads : shards_) {
         const SizedTensor kv = cache_before(part, heads);
         caches.push_back({kv.name, place, kv.bytes});
@@ -286,14 +332,21 @@ SizedTensor LayerPlanner::attention_output(const Part& part, HeadRange heads) co
   return {TensorName::of(TensorClass::attention_output, part.tag, heads), in_.model.query_bytes(held) * part.tokens};
 }
 
-SizedTensor LayerPlanner::cache_before(const Part& part, HeadRange heads) const {
-  return {cache(part, heads).name,
-          in_.model.kv_bytes_per_token_and_head() * heads.count * (context(part) - part.tokens)};
+SizedTensor LayerPlanner::cache_of(const Part& part, HeadRange heads, std::uint64_t tokens) const {
+  return {TensorName::kept(TensorClass::kv_cache, part.tag.layer, part.tag.mini_batch, heads),
+          in_.model.kv_bytes_per_token_and_head() * heads.count * tokens};
 }
 
-SizedTensor LayerPlanner::cache(const Part& part, HeadRange heads) const {
-  return {TensorName::kept(TensorClass::kv_cache, part.tag.layer, part.tag.mini_batch, heads),
-          in_.model.kv_bytes_per_token_and_head() * heads.count * context(part)};
+OperationId LayerPlanner::free_cache(OperationSink& sink, Resource processor, const Part& part, HeadRange heads,
+                                     Ids deps) const {
+  const SizedTensor left = cache_left(part, heads);
+  TensorUses uses;
+  if (part.left > 0)
+    uses = {.reads = {left.name}, .writes = {left}};
+  else
+    uses.drops = {{left.name, processor.kind == ResourceKind::gpu ? Place::gpu(processor.index) : Place::host()}};
+  return sink.add(OpKind::free_kv, processor, part.tag, SequencesWork{{part.ending.begin(), part.ending.end()}, {}},
+                  std::move(deps), std::move(uses));
 }
 
 std::vector<SizedTensor> LayerPlanner::new_kv_parts(const Part& part) const {

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/ratio.h"
 #include "host_runtime/core/planner/planner.h"
+#include "host_runtime/core/planner/step_scheduler.h"
 
 namespace csdsim::host {
 
@@ -29,13 +29,15 @@ struct WeightPlacement {
 /// finishes the layer. Mini-batches do not depend on each other, so that one may use the GPU while another one waits.
 /// Weights are in GPU memory, or come from host memory or files layer by layer. The layers' files are on the drives in
 /// turn. With several GPUs, the mini-batches are on them in turn; each GPU has the weights and gets its own copy of
-/// those in host memory. Weights in files are for one GPU.
+/// those in host memory. Weights in files are for one GPU. StepScheduler says which sequences take part in
+/// a step; a mini-batch without any is left out.
 class LayerPlanner : public Planner {
  public:
   std::vector<PlacedTensor> resident() const override;
   /// For each layer the file of its weights, then layer_files().
   std::vector<PlannedFile> files() const final;
   bool next_step(OperationSink& sink) final;
+  bool decides_late() const final { return in_.workload.served(); }
 
  protected:
   using Ids = std::vector<OperationId>;
@@ -43,9 +45,11 @@ class LayerPlanner : public Planner {
   /// A layer of a mini-batch in the step that is being emitted.
   struct Part {
     OpTag tag;
-    Share sequences;
-    std::span<const std::uint32_t> prompts;  ///< tokens of each sequence's prompt
-    std::uint64_t tokens = 0;                ///< that the step adds, over all sequences
+    std::span<const StepSequence> sequences;  ///< of the mini-batch that take part in the step
+    std::uint64_t tokens = 0;                 ///< that the step adds, over all sequences
+    std::uint64_t kept = 0;                   ///< tokens in the cache of the mini-batch after the step,
+    std::uint64_t left = 0;                   ///< and when the ending sequences have been freed
+    std::span<const SequenceId> ending = {};  ///< sequences that end with the step, if they are to be freed
 
     std::uint32_t layer() const { return tag.layer->value; }
     std::uint32_t mini_batch() const { return tag.mini_batch.value; }
@@ -72,19 +76,28 @@ class LayerPlanner : public Planner {
   virtual std::vector<SizedTensor> new_kv_parts(const Part& part) const;
   /// The files that the system reads and writes in a layer, in the order of their use.
   virtual std::vector<PlannedFile> layer_files(std::uint32_t) const { return {}; }
+  /// K and V of the part's ending sequences are freed in the memory of processors. Called after keep() or attend(), if
+  /// sequences end.
+  virtual void release(OperationSink&, const Part&) {}
   /// The last operation of a decode step has been emitted.
   virtual void step_emitted() {}
+  /// Requests have got a place, and the step's prefill follows: drives create their sequences.
+  virtual void admit(OperationSink&, const OpTag&, const std::vector<SequenceId>&) {}
+  /// Sequences end with the sample of a mini-batch, whose tag `part` has: drives free them.
+  virtual void sequences_end(OperationSink&, const Part&, OperationId /*sampled*/) {}
 
   const PlannerInputs& inputs() const { return in_; }
   const ModelShape& model() const { return in_.model; }
   const std::vector<HeadRange>& shards() const { return shards_; }
-  std::size_t mini_batches() const { return mini_batches_.size(); }
+  std::size_t mini_batches() const { return sampled_.size(); }
   /// The part at the first step of a span without prefill.
   Part first_part(std::uint32_t layer, std::uint32_t mini_batch) const {
-    return part_of({Phase::decode, in_.span.first_step, LayerId{layer}, MiniBatch{mini_batch}});
+    return part_of(scheduler_.first_decode_step(),
+                   {Phase::decode, in_.span.first_step, LayerId{layer}, MiniBatch{mini_batch}});
   }
-  /// Tokens in the cache of the part's sequences after the step, together.
-  std::uint64_t context(const Part& part) const;
+  const StepScheduler& scheduler() const { return scheduler_; }
+  /// Tokens that the part's sequences attend over in a decode step, together.
+  static std::uint64_t context(const Part& part);
 
   /// The GPU of a mini-batch, and its memory.
   std::uint32_t gpu_index(const OpTag& tag) const { return tag.mini_batch.value % in_.gpus; }
@@ -103,22 +116,34 @@ class LayerPlanner : public Planner {
   SizedTensor new_kv(const Part& part, HeadRange heads) const;
   SizedTensor queries(const Part& part, HeadRange heads) const;
   SizedTensor attention_output(const Part& part, HeadRange heads) const;
-  /// K and V of the part's sequences after the step, and before it.
-  SizedTensor cache(const Part& part, HeadRange heads) const;
-  SizedTensor cache_before(const Part& part, HeadRange heads) const;
+  /// K and V of the mini-batch after the step, before it, and when the ending sequences have been freed.
+  SizedTensor cache(const Part& part, HeadRange heads) const { return cache_of(part, heads, part.kept); }
+  SizedTensor cache_before(const Part& part, HeadRange heads) const {
+    return cache_of(part, heads, part.kept - part.tokens);
+  }
+  SizedTensor cache_left(const Part& part, HeadRange heads) const { return cache_of(part, heads, part.left); }
+  /// Frees the ending sequences in the cache of a processor's memory, after `deps`.
+  OperationId free_cache(OperationSink& sink, Resource processor, const Part& part, HeadRange heads, Ids deps) const;
 
  private:
   void prefill(OperationSink& sink);
-  void decode(OperationSink& sink, std::uint32_t step);
-  Part part_of(OpTag tag) const;
+  void prefill_layer(OperationSink& sink, const Part& part, Ids before, OperationId& hidden);
+  void decode(OperationSink& sink);
+  static Part part_of(const ScheduledStep& step, OpTag tag);
+  /// The part of the step that is being emitted, or nothing if the mini-batch is not in it.
+  std::optional<Part> part_of(std::optional<LayerId> layer, std::uint32_t mini_batch) const;
+  OpTag tag_of(std::optional<LayerId> layer) const { return {step_.phase, step_.number, layer, MiniBatch{0}}; }
+  SizedTensor cache_of(const Part& part, HeadRange heads, std::uint64_t tokens) const;
   /// `before`, and the end of the latest layer of any mini-batch on the same GPU if mini-batches do not overlap.
   Ids in_turn(const OpTag& tag, Ids before) const;
+  /// Whether a GPU has a mini-batch of the step that is being emitted, the first ones left out.
+  bool works_in_step(std::uint32_t gpu, std::uint32_t from) const;
   /// Emits the embeddings; returns the operation that makes the input of the first layer, for each mini-batch.
-  Ids embed(OperationSink& sink, Phase phase, std::uint32_t step);
-  void sample(OperationSink& sink, Phase phase, std::uint32_t step, const Ids& hidden);
+  Ids embed(OperationSink& sink);
+  void sample(OperationSink& sink, const Ids& hidden);
   /// Copies the layer's weights that are in host memory or in a file to each GPU. Returns [gpu] the copies, nothing if
   /// there are none.
-  std::vector<Ids> copy_weights(OperationSink& sink, Phase phase, std::uint32_t step, LayerId layer);
+  std::vector<Ids> copy_weights(OperationSink& sink, LayerId layer);
   SizedTensor host_weights(LayerId layer) const;
   SizedTensor file_weights(LayerId layer) const;
   /// Those of the two that are not empty.
@@ -133,7 +158,8 @@ class LayerPlanner : public Planner {
   PlannerInputs in_;
   std::vector<HeadRange> shards_;
   WeightPlacement weights_;
-  std::vector<Share> mini_batches_;  ///< sequences of each mini-batch
+  StepScheduler scheduler_;
+  ScheduledStep step_;  ///< the step that is being emitted
   /// Of one GPU.
   struct GpuState {
     Ids weights_freed;  ///< operations in order, each of which frees a buffer of weights
@@ -141,9 +167,7 @@ class LayerPlanner : public Planner {
     std::optional<OperationId> latest_layer;  ///< the finish_layer that was emitted last
   };
   std::vector<GpuState> gpus_;
-  bool prefill_done_ = false;
-  std::uint32_t decoded_ = 0;
-  Ids sampled_;  ///< [mini_batch] the previous step's sample; empty before the first step
+  std::vector<std::optional<OperationId>> sampled_;  ///< [mini_batch] its latest sample
 };
 
 }  // namespace csdsim::host

@@ -6,6 +6,10 @@
 
 namespace csdsim::host {
 
+std::uint64_t missing_tokens(const BatchLengths& workload) {
+  return std::uint64_t{workload.output_tokens} * workload.prompt_tokens.size() - workload.generated();
+}
+
 GenerationTimes generation_times(const ExecutionReport& report, const BatchLengths& workload) {
   if (report.steps.size() != workload.output_tokens || report.steps.front().phase != Phase::prefill ||
       !report.steps.back().ended)
@@ -14,6 +18,7 @@ GenerationTimes generation_times(const ExecutionReport& report, const BatchLengt
   const StepRecord& last = report.steps.back();
   GenerationTimes times{.batch = workload.prompt_tokens.size(),
                         .output_tokens = workload.output_tokens,
+                        .missing_tokens = missing_tokens(workload),
                         .ttft_s = (first.end - report.start).seconds(),
                         .decode_s = (last.end - first.end).seconds()};
   const PathBreakdown decode = workload.output_tokens > 1 ? last.path : PathBreakdown{};
@@ -23,12 +28,11 @@ GenerationTimes generation_times(const ExecutionReport& report, const BatchLengt
 
 GenerationMetrics generation_metrics(const GenerationTimes& t) {
   GenerationMetrics m;
-  const double batch = static_cast<double>(t.batch);
   m.ttft_s = t.ttft_s;
-  m.tokens_per_s = batch * t.output_tokens / (t.ttft_s + t.decode_s);
+  m.tokens_per_s = static_cast<double>(t.tokens()) / (t.ttft_s + t.decode_s);
   if (t.output_tokens < 2) return m;
   const double steps = t.output_tokens - 1;
-  m.decode_tokens_per_s = batch * steps / t.decode_s;
+  m.decode_tokens_per_s = static_cast<double>(t.tokens() - t.batch) / t.decode_s;
   m.tpot_s = m.decode_step_s = t.decode_s / steps;
   const auto part = [&](PathPart p) { return t.decode_path_s[static_cast<std::size_t>(p)]; };
   m.kv_access_share = (part(PathPart::flash) + part(PathPart::kv_link)) / t.decode_s;

@@ -15,14 +15,18 @@ namespace csdsim::host {
 /// Times of a run, measured or estimated.
 struct GenerationTimes {
   std::uint64_t batch = 0;
-  std::uint32_t output_tokens = 0;
+  std::uint32_t output_tokens = 0;                 ///< of the longest sequence
+  std::uint64_t missing_tokens = 0;                ///< that shorter sequences leave out of batch x output_tokens
   double ttft_s = 0;                               ///< time until every sequence has its first token
   double decode_s = 0;                             ///< time from then until the last token
   std::array<double, kPathParts> decode_path_s{};  ///< decode_s by PathPart
+
+  /// Tokens that were generated, over all sequences.
+  std::uint64_t tokens() const { return batch * output_tokens - missing_tokens; }
 };
 
 /// Optional metrics are absent when nothing was decoded. The batch decodes in lockstep, so TPOT is the mean time of a
-/// decode step.
+/// decode step, whether or not sequences have left the batch before it.
 struct GenerationMetrics {
   double tokens_per_s = 0;  ///< generated tokens of all sequences, first tokens included, over TTFT + decode
   double ttft_s = 0;
@@ -34,6 +38,9 @@ struct GenerationMetrics {
   /// {name, value} of the metrics that are present, in the order above.
   std::vector<std::pair<std::string, double>> flat() const;
 };
+
+/// GenerationTimes::missing_tokens of a workload.
+std::uint64_t missing_tokens(const BatchLengths& workload);
 
 /// Times of a complete run. Throws InternalError unless the report has the prefill and every decode step.
 GenerationTimes generation_times(const ExecutionReport& report, const BatchLengths& workload);

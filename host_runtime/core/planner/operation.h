@@ -32,7 +32,7 @@ enum class OpKind : std::uint8_t {
   transfer,          ///< tensors over a link between host and GPU
   create_kv,         ///< a drive creates sequences
   fork_kv,           ///< a drive creates sequences that share the tokens of another, without copying them
-  free_kv,           ///< a drive frees sequences
+  free_kv,           ///< a drive frees sequences; a processor, their part of the kv_cache tensors that it writes
   score_kv,          ///< a drive scores every stored token: the sum of q . k over the query heads of a KV head
   fetch_kv,          ///< a drive returns K and V of chosen tokens
   select_tokens,     ///< choice of tokens by their scores
@@ -149,7 +149,7 @@ struct FetchWork {
   BufferMemory memory = BufferMemory::gpu;
 };
 
-/// create_kv, fork_kv or free_kv of a drive.
+/// create_kv, fork_kv or free_kv of a drive; free_kv of a processor.
 struct SequencesWork {
   std::vector<SequenceId> sequences = {};  ///< sequences to create, to fork from the parent, or to free
   SequenceId parent = {};                  ///< for fork_kv

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -20,12 +22,69 @@ OperationId OperationSink::add(OpKind kind, Resource resource, const OpTag& tag,
   return id;
 }
 
+void OperationSink::wait_until(SimTime time) {
+  if (time <= now_) throw InternalError(fmt::format("a planner waits until {} ps, at {} ps", time.ps, now_.ps));
+  wait_ = time;
+}
+
 std::vector<Operation> OperationSink::take() { return std::exchange(operations_, {}); }
 
-std::uint64_t BatchLengths::longest_contexts() const {
+BatchLengths BatchLengths::with_outputs(std::vector<std::uint32_t> prompts, std::vector<std::uint32_t> outputs) {
+  const std::uint32_t longest = outputs.empty() ? 1 : *std::ranges::max_element(outputs);
+  return {.prompt_tokens = std::move(prompts), .output_tokens = longest, .outputs = std::move(outputs)};
+}
+
+std::uint64_t BatchLengths::generated() const {
+  if (!own_outputs()) return std::uint64_t{output_tokens} * prompt_tokens.size();
+  return std::accumulate(outputs.begin(), outputs.end(), std::uint64_t{0});
+}
+
+std::uint64_t BatchLengths::kept_tokens() const {
+  if (served()) return places * longest_sequence();
   std::uint64_t tokens = 0;
-  for (const std::uint32_t prompt : prompt_tokens) tokens += prompt + std::uint64_t{decode_steps()};
+  for (std::size_t i = 0; i < prompt_tokens.size(); ++i) tokens += prompt_tokens[i] + std::uint64_t{output_of(i)} - 1;
   return tokens;
+}
+
+/// All places may have the longest requests at a time.
+std::uint64_t BatchLengths::most_contexts_of_places() const {
+  std::vector<std::uint64_t> contexts;
+  for (std::size_t i = 0; i < prompt_tokens.size(); ++i)
+    contexts.push_back(prompt_tokens[i] + std::uint64_t{output_of(i)} - 1);
+  std::ranges::sort(contexts, std::ranges::greater{});
+  contexts.resize(std::min<std::size_t>(contexts.size(), places));
+  return std::accumulate(contexts.begin(), contexts.end(), std::uint64_t{0});
+}
+
+std::uint64_t BatchLengths::longest_contexts() const {
+  if (served()) return most_contexts_of_places();
+  if (!own_outputs()) return kept_tokens();
+  // The cache grows from step to step until a sequence ends, so it is largest in a step after which one does.
+  std::vector<std::size_t> order(prompt_tokens.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, std::ranges::greater{}, [&](std::size_t i) { return outputs[i]; });
+  std::uint64_t most = 0, prompts = 0;
+  for (std::size_t running = 1; running <= order.size(); ++running) {
+    const std::size_t ends = order[running - 1];
+    prompts += prompt_tokens[ends];
+    most = std::max(most, prompts + running * (std::uint64_t{outputs[ends]} - 1));
+  }
+  return most;
+}
+
+std::uint64_t BatchLengths::longest_sequence() const {
+  std::uint64_t longest = 0;
+  for (std::size_t i = 0; i < prompt_tokens.size(); ++i)
+    longest = std::max(longest, std::uint64_t{prompt_tokens[i]} + output_of(i));
+  return longest;
+}
+
+BatchLengths BatchLengths::first(std::size_t sequences) const {
+  BatchLengths part = *this;
+  part.prompt_tokens.resize(std::min(sequences, prompt_tokens.size()));
+  if (!own_outputs()) return part;
+  part.outputs.resize(part.prompt_tokens.size());
+  return with_outputs(std::move(part.prompt_tokens), std::move(part.outputs));
 }
 
 void BatchLengths::validate() const {
@@ -33,6 +92,18 @@ void BatchLengths::validate() const {
   for (std::size_t i = 0; i < prompt_tokens.size(); ++i)
     if (prompt_tokens[i] == 0) throw UserError(fmt::format("workload: prompt {} has no tokens", i));
   if (output_tokens == 0) throw UserError("workload: output_tokens is 0, must be at least 1");
+  if (served()) validate_arrivals();
+  if (!own_outputs()) return;
+  if (outputs.size() != prompt_tokens.size() || *std::ranges::max_element(outputs) != output_tokens)
+    throw InternalError(fmt::format("workload: {} outputs for {} prompts", outputs.size(), prompt_tokens.size()));
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i] == 0) throw UserError(fmt::format("workload: sequence {} generates no token", i));
+}
+
+void BatchLengths::validate_arrivals() const {
+  if (places == 0) throw UserError("workload: no place for requests that arrive, batch must be at least 1");
+  if (arrivals.size() != prompt_tokens.size() || arrivals.front() < SimTime{} || !std::ranges::is_sorted(arrivals))
+    throw InternalError("workload: arrivals are not ascending, or not those of the requests");
 }
 
 std::vector<Share> even_shares(std::uint32_t total, std::uint32_t parts) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "host_runtime/core/planner/model_shape.h"
@@ -23,9 +24,19 @@ class OperationSink {
   /// Returns and removes the operations emitted since the last call; the numbering continues.
   std::vector<Operation> take();
 
+  /// Simulated time at which the step is asked for; set by the executor.
+  SimTime now() const { return now_; }
+  void set_now(SimTime now) { now_ = now; }
+  /// Instead of a step: the planner is to be asked again at `time`. InternalError if this is not in the future.
+  void wait_until(SimTime time);
+  /// Returns and removes the time given to wait_until() since the last call.
+  std::optional<SimTime> take_wait() { return std::exchange(wait_, std::nullopt); }
+
  private:
   std::vector<Operation> operations_;
   std::uint64_t next_id_ = 0;
+  SimTime now_{};
+  std::optional<SimTime> wait_;
 };
 
 /// A file that a plan reads and writes.
@@ -51,20 +62,53 @@ class Planner {
   virtual double reuse_distance() const { return 1; }
   /// Emits all operations of the next step, dependencies first. Returns false, and emits nothing, after the last step.
   virtual bool next_step(OperationSink& sink) = 0;
+  /// True: the next step depends on the time. The executor asks for it when all earlier steps have sampled; otherwise
+  /// as soon as its window has room.
+  virtual bool decides_late() const { return false; }
 };
 
-/// A batch of prompts of any lengths, which all generate the same number of tokens. Sequence i is SequenceId{i}.
-/// The prefill yields the first token; output_tokens - 1 decode steps follow. In decode step s, from 0, sequence i
-/// appends token prompt_tokens[i] + s and attends over prompt_tokens[i] + s + 1 tokens.
+/// A batch of prompts of any lengths, which generate equally many tokens, or each its own number. Sequence i is
+/// SequenceId{i}. The prefill yields the first token; output_tokens - 1 decode steps follow. In decode step s, from 0,
+/// sequence i appends token prompt_tokens[i] + s and attends over prompt_tokens[i] + s + 1 tokens. A sequence leaves
+/// the batch after the step that yields its last token, and its K and V are freed.
 struct BatchLengths {
   std::vector<std::uint32_t> prompt_tokens = {};
-  std::uint32_t output_tokens = 1;
+  std::uint32_t output_tokens = 1;          ///< of every sequence; where `outputs` are given, the largest of them
+  std::vector<std::uint32_t> outputs = {};  ///< tokens that each sequence generates; empty: output_tokens
+  /// When each request arrives after the start of the run, ascending. Empty: all sequences are one batch. Sequence i is
+  /// request i then: it waits for one of `places`, first come, first served.
+  std::vector<SimTime> arrivals = {};
+  std::uint32_t places = 0;  ///< with arrivals: most requests that run at a time
 
+  /// A batch whose sequences generate their own numbers of tokens.
+  static BatchLengths with_outputs(std::vector<std::uint32_t> prompts, std::vector<std::uint32_t> outputs);
+
+  bool own_outputs() const { return !outputs.empty(); }
+  bool served() const { return !arrivals.empty(); }
+  /// Sequences in the cache at a time, at most.
+  std::uint32_t batch() const { return served() ? places : static_cast<std::uint32_t>(prompt_tokens.size()); }
+  std::uint32_t output_of(std::size_t sequence) const { return outputs.empty() ? output_tokens : outputs[sequence]; }
+  /// Steps until the last sequence ends.
   std::uint32_t decode_steps() const { return output_tokens - 1; }
-  /// Tokens in the cache after the last step, over all sequences.
+  /// Tokens that the run generates, over all sequences.
+  std::uint64_t generated() const;
+  /// The largest number of tokens that are in the cache at a time, over all sequences; with arrivals an upper bound,
+  /// because it depends on time who runs together.
   std::uint64_t longest_contexts() const;
-  /// Throws UserError for an empty batch, an empty prompt or no output.
+  /// Tokens that ever join the cache, over all sequences: what files hold, which do not shrink when sequences end. With
+  /// arrivals, the longest request at each place.
+  std::uint64_t kept_tokens() const;
+  /// The longest prompt with its output.
+  std::uint64_t longest_sequence() const;
+  /// The batch of its first sequences.
+  BatchLengths first(std::size_t sequences) const;
+  /// Throws UserError for an empty batch, an empty prompt or no output, InternalError for outputs that do not belong to
+  /// the prompts.
   void validate() const;
+
+ private:
+  std::uint64_t most_contexts_of_places() const;
+  void validate_arrivals() const;
 };
 
 /// The part of a run to emit: the prefill if `prefill` is set, then `decode_steps` steps from `first_step` on.

@@ -17,6 +17,9 @@ const T& work_of(const Operation& op) {
   return *work;
 }
 
+/// Memory is freed in no time.
+bool frees_memory(const Operation& op) { return op.kind == OpKind::free_kv; }
+
 GpuConfig share_of(const HostParameters& host) {
   if (host.cores == 0 || host.slots == 0 || host.slots > host.cores)
     throw UserError(
@@ -34,6 +37,7 @@ GpuConfig share_of(const HostParameters& host) {
 
 std::optional<SimTime> GpuBackend::start(const Operation& op, SimTime) {
   if (work_ != nullptr) work_->perform(op);
+  if (frees_memory(op)) return SimTime{};
   return model_.time(work_of<ComputeWork>(op));
 }
 
@@ -42,6 +46,7 @@ HostBackend::HostBackend(const HostParameters& parameters, OperationWork* work)
 
 std::optional<SimTime> HostBackend::start(const Operation& op, SimTime) {
   if (work_ != nullptr) work_->perform(op);
+  if (frees_memory(op)) return SimTime{};
   return roofline_.time(work_of<ComputeWork>(op));
 }
 

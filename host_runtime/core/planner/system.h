@@ -91,6 +91,11 @@ class OffloadSystem {
   /// Number of mini-batches if the workload does not state it: two if one part of the batch can use the GPU while
   /// another part uses a drive or the host, otherwise one.
   virtual std::uint32_t usual_mini_batches() const { return 2; }
+  /// Whether sequences may generate different numbers of tokens (BatchLengths::outputs): plan() then frees those that
+  /// have ended, and sets OpTag::sequences.
+  virtual bool ends_sequences() const { return false; }
+  /// Whether requests may arrive while others run (BatchLengths::arrivals): plan() then decides each step by the time.
+  virtual bool serves_arrivals() const { return false; }
   virtual SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const = 0;
   /// Parameters with which the residents of `home` would fit into `capacity`, for an error where no smaller batch does:
   /// "weights_in_files of at least 0.4 would fit". Empty if the system knows none.

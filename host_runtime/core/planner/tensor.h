@@ -4,6 +4,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,12 +21,25 @@ using MiniBatch = StrongId<struct MiniBatchTag>;    ///< part of the batch that 
 
 enum class Phase : std::uint8_t { prefill, decode };
 
+/// What a step adds to a sequence of its mini-batch.
+struct StepSequence {
+  SequenceId sequence;
+  std::uint32_t first_token = 0;  ///< tokens in the cache before the step
+  std::uint32_t tokens = 0;       ///< tokens that the step adds: those of the prompt, or 1
+
+  /// Tokens in the cache after the step.
+  constexpr std::uint32_t context() const { return first_token + tokens; }
+};
+
 /// Position of an operation in the run.
 struct OpTag {
   Phase phase = Phase::prefill;
   std::uint32_t step = 0;             ///< decode step, from 0; 0 in the prefill
   std::optional<LayerId> layer = {};  ///< empty for work outside the layers (embed, sample)
   MiniBatch mini_batch = {};
+  /// The sequences of the mini-batch that take part in the step, in the order of their rows in its tensors. Null: all
+  /// of them, the prefill of whole prompts followed by decode steps in lockstep.
+  std::shared_ptr<const std::vector<StepSequence>> sequences = {};
 };
 
 enum class PlaceKind : std::uint8_t { gpu, host, drive };
@@ -75,7 +89,8 @@ struct TensorName {
 
   /// A tensor of the step, layer and mini-batch of an operation.
   static TensorName of(TensorClass what, const OpTag& tag, HeadRange heads = {}, std::uint32_t part = 0) {
-    return {what, tag.phase == Phase::prefill ? 0 : tag.step + 1, tag.layer, tag.mini_batch, heads, part};
+    const bool first = tag.phase == Phase::prefill && tag.step == 0;
+    return {what, first ? 0 : tag.step + 1, tag.layer, tag.mini_batch, heads, part};
   }
   /// A tensor that is kept over steps.
   static TensorName kept(TensorClass what, std::optional<LayerId> layer, MiniBatch mini_batch = {},

@@ -63,15 +63,29 @@ std::string TieredKvPlanner::file_name(const Part& part) {
   return fmt::format("K and V of layer {}, mini-batch {}", part.layer(), part.mini_batch());
 }
 
-std::uint64_t TieredKvPlanner::tokens_before(const Part& part, std::size_t sequence) const {
+std::uint64_t TieredKvPlanner::tokens_in_file(std::uint32_t mini_batch) const {
+  const BatchLengths& work = inputs().workload;
+  const Share share = scheduler().shares()[mini_batch];
+  if (work.served()) return share.count * work.longest_sequence();
   std::uint64_t tokens = 0;
-  for (std::size_t i = 0; i < sequence; ++i) tokens += part.prompts[i] + std::uint64_t{inputs().workload.output_tokens};
+  for (std::uint32_t i = share.first; i < share.first + share.count; ++i)
+    tokens += work.prompt_tokens[i] + std::uint64_t{work.output_of(i)};
   return tokens;
 }
 
-FileRange TieredKvPlanner::rows(const Part& part, const KvShard& shard, std::size_t sequence, std::uint32_t copy,
+std::uint64_t TieredKvPlanner::first_in_file(const Part& part, SequenceId sequence) const {
+  const BatchLengths& work = inputs().workload;
+  const Share share = scheduler().shares()[part.mini_batch()];
+  if (work.served()) return (scheduler().place_of(sequence) - share.first) * work.longest_sequence();
+  std::uint64_t tokens = 0;
+  for (std::uint32_t i = share.first; i < sequence.value; ++i)
+    tokens += work.prompt_tokens[i] + std::uint64_t{work.output_of(i)};
+  return tokens;
+}
+
+FileRange TieredKvPlanner::rows(const Part& part, const KvShard& shard, SequenceId sequence, std::uint32_t copy,
                                 std::uint64_t first, std::uint64_t count) const {
-  const std::uint64_t before = copy * tokens_before(part, part.prompts.size()) + tokens_before(part, sequence) + first;
+  const std::uint64_t before = copy * tokens_in_file(part.mini_batch()) + first_in_file(part, sequence) + first;
   return {row(shard) * before, row(shard) * count};
 }
 
@@ -81,15 +95,16 @@ std::vector<PlannedFile> TieredKvPlanner::layer_files(std::uint32_t layer) const
   for (const KvShard& shard : kv_.shards) {
     if (shard.tier != KvTier::file) continue;
     for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
-      const Part part = first_part(layer, mb);
+      Part part{.tag = {.layer = LayerId{layer}, .mini_batch = MiniBatch{mb}}, .sequences = {}};
+      if (!span.prefill) part = first_part(layer, mb);
       PlannedFile file{.drive = DriveIndex{file_of(part).index},
                        .name = file_name(part),
-                       .size = row(shard) * (copies() * tokens_before(part, part.prompts.size()))};
+                       .size = row(shard) * (copies() * tokens_in_file(mb))};
       // The copy that was read last, then the copy that was written last, which has a token more.
-      for (std::uint32_t age = copies(); !span.prefill && age-- > 0;)
-        for (std::size_t i = 0; i < part.prompts.size(); ++i)
-          file.written.push_back(rows(part, shard, i, copy_of(span.first_step + age), 0,
-                                      part.prompts[i] + span.first_step - std::min(age, span.first_step)));
+      for (std::uint32_t age = copies(); age-- > 0;)
+        for (const StepSequence& s : part.sequences)
+          file.written.push_back(rows(part, shard, s.sequence, copy_of(span.first_step + age), 0,
+                                      s.first_token - std::min(age, span.first_step)));
       files.push_back(std::move(file));
     }
   }
@@ -113,50 +128,54 @@ LayerPlanner::Ids TieredKvPlanner::room_for(const Part& part) const {
 Bytes TieredKvPlanner::prefill_workspace(const Part& part) const {
   if (!kv_.stores_attention_weights) return {};
   std::uint64_t pairs = 0;
-  for (const std::uint64_t prompt : part.prompts) pairs += prompt * prompt;
+  for (const StepSequence& s : part.sequences) pairs += std::uint64_t{s.tokens} * s.tokens;
   return {2 * pairs * model().heads * model().element_bytes};
 }
 
 void TieredKvPlanner::keep(OperationSink& sink, const Part& part, OperationId projected) {
-  for (std::size_t i = 0; i < kv_.shards.size(); ++i) stored(part, i) = store(sink, part, kv_.shards[i], projected);
+  for (std::size_t i = 0; i < kv_.shards.size(); ++i)
+    stored(part, i) = store(sink, part, kv_.shards[i], projected, stored(part, i));
 }
 
-LayerPlanner::Ids TieredKvPlanner::store(OperationSink& sink, const Part& part, const KvShard& shard,
-                                         OperationId after) {
+LayerPlanner::Ids TieredKvPlanner::store(OperationSink& sink, const Part& part, const KvShard& shard, OperationId after,
+                                         Ids before) {
   const SizedTensor kv = new_kv(part, shard.heads);
   // The projections or the transfer have written k and v to the cache already, so appending takes no time.
   const ComputeWork nothing{.launches = 0};
   const bool on_gpu = shard.tier == KvTier::gpu;
   if (!on_gpu) after = transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {after}, {kv});
-  if (shard.tier == KvTier::file) return store_in_file(sink, part, shard, after);
-  return {sink.add(OpKind::append_kv, on_gpu ? gpu(part.tag) : Resource::host(), part.tag, nothing, {after},
+  before.insert(before.begin(), after);
+  if (shard.tier == KvTier::file) return store_in_file(sink, part, shard, std::move(before));
+  return {sink.add(OpKind::append_kv, on_gpu ? gpu(part.tag) : Resource::host(), part.tag, nothing, std::move(before),
                    {.reads = {kv.name},
                     .writes = {cache(part, shard.heads)},
                     .drops = {{kv.name, on_gpu ? gpu_memory(part.tag) : Place::host()}}})};
 }
 
 LayerPlanner::Ids TieredKvPlanner::store_in_file(OperationSink& sink, const Part& part, const KvShard& shard,
-                                                 OperationId moved) {
+                                                 Ids after) {
   const bool decode = part.tag.phase == Phase::decode;
   const bool all = kv_.rewritten && decode;
-  const std::uint32_t copy = decode ? copy_of(part.tag.step + 1) : copy_of(0);
   FileWork work{.file = file_name(part), .payload = LinkPayload::kv};
-  for (std::size_t i = 0; i < part.prompts.size(); ++i) {
-    const std::uint64_t context = part.prompts[i] + (decode ? part.tag.step + std::uint64_t{1} : 0);
-    const std::uint64_t first = decode && !all ? context - 1 : 0;
-    work.ranges.push_back(rows(part, shard, i, copy, first, context - first));
+  for (const StepSequence& s : part.sequences) {
+    const std::uint32_t copy = decode ? copy_of(decoded(s) + 1) : copy_of(0);
+    const std::uint32_t first = all ? 0 : s.first_token;
+    work.ranges.push_back(rows(part, shard, s.sequence, copy, first, s.context() - first));
   }
   TensorName source = new_kv(part, shard.heads).name;
   const SizedTensor kept = cache(part, shard.heads);
   if (all) {
     // The host copies the old cache, and the new tokens behind it: a read and a write of each byte.
-    moved = sink.add(OpKind::append_kv, Resource::host(), part.tag,
-                     ComputeWork{.op = OperatorClass::elementwise, .activations = kept.bytes * 2, .launches = 0},
-                     {moved}, {.reads = {source, kept.name}, .writes = {kept}, .drops = {{source, Place::host()}}});
+    after = {sink.add(OpKind::append_kv, Resource::host(), part.tag,
+                      ComputeWork{.op = OperatorClass::elementwise, .activations = kept.bytes * 2, .launches = 0},
+                      std::move(after),
+                      {.reads = {source, kept.name}, .writes = {kept}, .drops = {{source, Place::host()}}})};
     source = kept.name;
   }
   TensorUses uses{.reads = {source}, .writes = {kept}, .drops = {{source, Place::host()}}};
-  return {sink.add(OpKind::write_file, file_of(part), part.tag, std::move(work), {moved}, std::move(uses))};
+  // The ranges of sequences that end are not accessed any more; a cache without sequences is gone.
+  if (part.left == 0) uses.drops.push_back({kept.name, Place::drive(DriveIndex{file_of(part).index})});
+  return {sink.add(OpKind::write_file, file_of(part), part.tag, std::move(work), std::move(after), std::move(uses))};
 }
 
 LayerPlanner::Ids TieredKvPlanner::load(OperationSink& sink, const Part& part, const KvShard& shard, Ids before) {
@@ -164,8 +183,8 @@ LayerPlanner::Ids TieredKvPlanner::load(OperationSink& sink, const Part& part, c
   const SizedTensor kept = cache_before(part, shard.heads);
   if (shard.tier == KvTier::file) {
     FileWork work{.file = file_name(part), .payload = LinkPayload::kv};
-    for (std::size_t i = 0; i < part.prompts.size(); ++i)
-      work.ranges.push_back(rows(part, shard, i, copy_of(part.tag.step), 0, part.prompts[i] + part.tag.step));
+    for (const StepSequence& s : part.sequences)
+      work.ranges.push_back(rows(part, shard, s.sequence, copy_of(decoded(s)), 0, s.first_token));
     before = {sink.add(OpKind::read_file, file_of(part), part.tag, std::move(work), std::move(before),
                        {.reads = {kept.name}, .writes = {kept}})};
   }
@@ -200,13 +219,23 @@ LayerPlanner::Outputs TieredKvPlanner::attend(OperationSink& sink, const Part& p
   }
   const OperationId attention =
       sink.add(OpKind::attention, gpu(part.tag), part.tag,
-               model().decode_attention(part.sequences.count, context(part)), std::move(ready), std::move(uses));
+               model().decode_attention(part.sequences.size(), context(part)), std::move(ready), std::move(uses));
   freed.push_back(attention);
   if (freed.size() > kv_.kv_buffers) freed.erase(freed.begin());
   for (std::size_t i = 0; i < kv_.shards.size(); ++i)
-    stored(part, i) = kv_.shards[i].tier == KvTier::gpu ? Ids{attention} : store(sink, part, kv_.shards[i], attention);
+    stored(part, i) =
+        kv_.shards[i].tier == KvTier::gpu ? Ids{attention} : store(sink, part, kv_.shards[i], attention, {});
   outputs.ready = {attention};
   return outputs;
+}
+
+void TieredKvPlanner::release(OperationSink& sink, const Part& part) {
+  for (std::size_t i = 0; i < kv_.shards.size(); ++i) {
+    const KvShard& shard = kv_.shards[i];
+    if (shard.tier == KvTier::file) continue;
+    const Resource processor = shard.tier == KvTier::gpu ? gpu(part.tag) : Resource::host();
+    stored(part, i) = {free_cache(sink, processor, part, shard.heads, stored(part, i))};
+  }
 }
 
 }  // namespace csdsim::host

@@ -35,7 +35,8 @@ struct TieredKv {
 /// the mini-batch is free, so that copies run ahead of the computation; new k and v travel back.
 ///
 /// A file holds K and V of one layer and mini-batch: sequence after sequence, token after token, K before V of all its
-/// heads. The files of the layers are on the drives in turn.
+/// heads. The files of the layers are on the drives in turn. Files do not shrink: what a sequence that has ended leaves
+/// in them is not accessed any more. Requests that arrive have room for the longest of them at each place.
 class TieredKvPlanner : public LayerPlanner {
  public:
   /// Throws UserError for inconsistent sizes and for no buffers; InternalError for weights in files beside a cache that
@@ -53,24 +54,31 @@ class TieredKvPlanner : public LayerPlanner {
   std::vector<PlannedFile> layer_files(std::uint32_t layer) const override;
   void keep(OperationSink& sink, const Part& part, OperationId projected) override;
   Outputs attend(OperationSink& sink, const Part& part, OperationId projected) override;
+  void release(OperationSink& sink, const Part& part) override;
 
-  /// New k and v of a shard leave the GPU, `after` the operation that has used them, and join the cache.
-  Ids store(OperationSink& sink, const Part& part, const KvShard& shard, OperationId after);
-  Ids store_in_file(OperationSink& sink, const Part& part, const KvShard& shard, OperationId moved);
+  /// New k and v of a shard leave the GPU, `after` the operation that has used them, and join the cache after `before`.
+  Ids store(OperationSink& sink, const Part& part, const KvShard& shard, OperationId after, Ids before);
+  Ids store_in_file(OperationSink& sink, const Part& part, const KvShard& shard, Ids after);
   /// K and V of a shard come to the GPU, after `before`. Returns the last operation, or nothing if they are there.
   Ids load(OperationSink& sink, const Part& part, const KvShard& shard, Ids before);
 
   static std::string file_name(const Part& part);
   Resource file_of(const Part& part) const { return files_of(part.layer()); }
   Bytes row(const KvShard& shard) const { return model().kv_bytes_per_token_and_head() * shard.heads.count; }
-  /// Tokens of every sequence at the end of the run, before the given one.
-  std::uint64_t tokens_before(const Part& part, std::size_t sequence) const;
+  /// Tokens that files of the mini-batch have room for, in one copy of the cache.
+  std::uint64_t tokens_in_file(std::uint32_t mini_batch) const;
+  /// The first of the tokens that are a sequence's: it is behind those of all sequences, or places, before it.
+  std::uint64_t first_in_file(const Part& part, SequenceId sequence) const;
   /// Tokens [first, first + count) of a sequence in copy `copy` of the cache.
-  FileRange rows(const Part& part, const KvShard& shard, std::size_t sequence, std::uint32_t copy, std::uint64_t first,
+  FileRange rows(const Part& part, const KvShard& shard, SequenceId sequence, std::uint32_t copy, std::uint64_t first,
                  std::uint64_t count) const;
   std::uint32_t copies() const { return kv_.rewritten ? 2 : 1; }
-  /// The copy that a decode step reads; the next one is the one that it writes.
+  /// The copy that a sequence's decode step `step` reads; the next one is the one that it writes.
   std::uint32_t copy_of(std::uint32_t step) const { return step % copies(); }
+  /// Decode steps that a sequence has behind it.
+  std::uint32_t decoded(const StepSequence& s) const {
+    return s.first_token - inputs().workload.prompt_tokens[s.sequence.value];
+  }
   Ids& stored(const Part& part, std::size_t shard) { return stored_[part.mini_batch()][part.layer()][shard]; }
 
   TieredKv kv_;

@@ -24,7 +24,7 @@ SystemNeeds DeepSpeedHost::needs(const ModelShape& model, const BatchLengths& wo
   SystemNeeds needs{.kv = Home::host, .residents = weight_residents(model, weights), .files = FilePath::swap};
   const std::uint64_t copies = rewrites_cache ? 2 : 1;
   needs.residents.push_back(
-      {Home::drive_blocks, "swap for K and V", model.kv_bytes_per_token() * (copies * workload.longest_contexts())});
+      {Home::drive_blocks, "swap for K and V", model.kv_bytes_per_token() * (copies * workload.kept_tokens())});
   return needs;
 }
 

@@ -23,6 +23,8 @@ class DeepSpeedHost final : public DenseSystem<DeepSpeedHost> {
   std::vector<std::string> unused_parameters() const override { return unused_weight_parameters(weights); }
   /// One: copies of weights, K and V overlap with computation anyway.
   std::uint32_t usual_mini_batches() const override { return 1; }
+  bool ends_sequences() const override { return true; }
+  bool serves_arrivals() const override { return true; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
 };

@@ -83,7 +83,7 @@ void FlexGenSsd::choose(const ModelShape& model, const BatchLengths& workload, c
       .capacity = {kPlannedShare.floor_of(rates.gpu_memory.value), kPlannedShare.floor_of(rates.host_memory.value),
                    kPlannedShare.floor_of(rates.files.value)}};
   const FlexGenCostModel costs(model, FlexGenLengths::of(workload), hardware, CostForm::released_code);
-  const auto batch = static_cast<std::uint32_t>(workload.prompt_tokens.size());
+  const std::uint32_t batch = workload.batch();
   const FlexGenChoice choice = best_flexgen_policy(costs, batch,
                                                    {.cpu_cache_compute = false,
                                                     .activations = TierSplit{.gpu = 100},
@@ -110,14 +110,17 @@ std::vector<std::pair<std::string, std::string>> FlexGenSsd::remarks(const Model
 SystemNeeds FlexGenSsd::needs(const ModelShape& model, const BatchLengths& workload) const {
   SystemNeeds needs{.kv = Home::gpu, .residents = weight_residents(model, weights)};
   if (weights.in_files > Ratio{0, 1}) needs.files = FilePath::file_system;
-  const Bytes per_head = model.kv_bytes_per_token_and_head() * model.layers * workload.longest_contexts();
+  const Bytes per_head = model.kv_bytes_per_token_and_head() * model.layers;
   for (const KvShard& shard : tier_heads(model.kv_heads, kv_on_gpu, kv_on_host)) {
     const Home home = shard.tier == KvTier::gpu    ? Home::gpu
                       : shard.tier == KvTier::host ? Home::host
                                                    : Home::drive_blocks;
     needs.kv = home;
-    needs.residents.push_back({home, "K and V", per_head * shard.heads.count});
-    if (shard.tier == KvTier::file) needs.files = FilePath::file_system;
+    // Files do not shrink when a sequence ends.
+    const bool in_files = shard.tier == KvTier::file;
+    const std::uint64_t tokens = in_files ? workload.kept_tokens() : workload.longest_contexts();
+    needs.residents.push_back({home, "K and V", per_head * (shard.heads.count * tokens)});
+    if (in_files) needs.files = FilePath::file_system;
   }
   return needs;
 }

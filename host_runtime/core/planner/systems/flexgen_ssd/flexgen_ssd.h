@@ -30,6 +30,8 @@ class FlexGenSsd final : public DenseSystem<FlexGenSsd> {
   std::vector<std::string> unused_parameters() const override;
   /// What the search has chosen. Otherwise one: a mini-batch's copies overlap with computation anyway.
   std::uint32_t usual_mini_batches() const override { return gpu_batches_; }
+  bool ends_sequences() const override { return true; }
+  bool serves_arrivals() const override { return true; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   /// Larger shares of weights in files.
   std::string what_would_fit(const ModelShape& model, const BatchLengths& workload, Home home,

@@ -15,6 +15,8 @@ class GpuOnly final : public DenseSystem<GpuOnly> {
   void check(config::Problems&, const SystemContext&) const override {}
   /// One: each mini-batch would read all weights again.
   std::uint32_t usual_mini_batches() const override { return 1; }
+  bool ends_sequences() const override { return true; }
+  bool serves_arrivals() const override { return true; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
 };

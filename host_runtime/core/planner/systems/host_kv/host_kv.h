@@ -26,6 +26,8 @@ class HostKv final : public DenseSystem<HostKv> {
   /// Attention on the GPU: one, because copies of K and V overlap with computation anyway. On the host: two, so that
   /// host and GPU work at the same time.
   std::uint32_t usual_mini_batches() const override { return attention == AttentionAt::gpu ? 1 : 2; }
+  bool ends_sequences() const override { return true; }
+  bool serves_arrivals() const override { return true; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
 };

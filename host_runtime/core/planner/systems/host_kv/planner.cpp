@@ -29,11 +29,14 @@ void HostAttentionPlanner::keep(OperationSink& sink, const Part& part, Operation
   const HeadRange heads = shards().front();
   const SizedTensor kv = new_kv(part, heads);
   const OperationId moved = transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, {kv});
+  Ids& stored = stored_[part.mini_batch()][part.layer()];
+  Ids before = {moved};
+  before.insert(before.end(), stored.begin(), stored.end());
   // The transfer has written k and v to the cache already, so this operation takes no time.
   const OperationId appended =
-      sink.add(OpKind::append_kv, Resource::host(), part.tag, ComputeWork{.launches = 0}, {moved},
+      sink.add(OpKind::append_kv, Resource::host(), part.tag, ComputeWork{.launches = 0}, std::move(before),
                {.reads = {kv.name}, .writes = {cache(part, heads)}, .drops = {{kv.name, Place::host()}}});
-  stored_[part.mini_batch()][part.layer()] = {appended};
+  stored = {appended};
 }
 
 LayerPlanner::Outputs HostAttentionPlanner::attend(OperationSink& sink, const Part& part, OperationId projected) {
@@ -45,13 +48,18 @@ LayerPlanner::Outputs HostAttentionPlanner::attend(OperationSink& sink, const Pa
   before.insert(before.end(), stored.begin(), stored.end());
   const OperationId attention =
       sink.add(OpKind::attention, Resource::host(), part.tag,
-               model().decode_attention(part.sequences.count, context(part)), std::move(before),
+               model().decode_attention(part.sequences.size(), context(part)), std::move(before),
                {.reads = {q.name, kv.name, kept.name},
                 .writes = {output, kept},
                 .drops = {{q.name, Place::host()}, {kv.name, Place::host()}}});
   stored = {attention};
   return {{transfer(sink, ResourceKind::host_to_gpu, part.tag, LinkPayload::activations, {attention}, {output})},
           {output.name}};
+}
+
+void HostAttentionPlanner::release(OperationSink& sink, const Part& part) {
+  Ids& stored = stored_[part.mini_batch()][part.layer()];
+  stored = {free_cache(sink, Resource::host(), part, shards().front(), stored)};
 }
 
 }  // namespace csdsim::host

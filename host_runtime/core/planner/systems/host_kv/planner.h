@@ -19,6 +19,7 @@ class HostAttentionPlanner final : public LayerPlanner {
   Ids room_for(const Part& part) const override;
   void keep(OperationSink& sink, const Part& part, OperationId projected) override;
   Outputs attend(OperationSink& sink, const Part& part, OperationId projected) override;
+  void release(OperationSink& sink, const Part& part) override;
 
   std::uint32_t kv_buffers_;
   /// [mini_batch][layer] the operation after which K and V are complete in host memory; none before a span's first step

@@ -15,29 +15,37 @@ InstInfer::InstInfer(const PlannerInputs& inputs, std::uint32_t kv_buffers, Shar
   if (kv_buffers_ == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
   if (sparf && shard == ShardBy::token)
     throw UserError("system: outputs of SparF over parts of the tokens cannot be merged; use shard: head");
+  if (division_.by_tokens() && inputs.workload.served())
+    throw UserError("system: drives that divide tokens cannot take requests while others run; use shard: head");
   if (sparf) budget_.emplace(*sparf, model().head_dim);
 }
 
 InstInfer::Ids InstInfer::room_for(const Part& part) const {
-  Ids appended;
-  if (part.layer() < kv_buffers_) return appended;
-  for (const std::optional<OperationId>& append : kept_[part.mini_batch()][part.layer() - kv_buffers_])
-    if (append) appended.push_back(*append);
-  return appended;
+  if (part.layer() < kv_buffers_) return {};
+  Ids room;
+  for (const Ids& of_drive : kept_[part.mini_batch()][part.layer() - kv_buffers_])
+    room.insert(room.end(), of_drive.begin(), of_drive.end());
+  return room;
+}
+
+LayerPlanner::Ids& InstInfer::kept(std::uint32_t mini_batch, std::uint32_t layer, DriveIndex drive) {
+  if (kept_.empty()) kept_.assign(mini_batches(), std::vector(model().layers, std::vector<Ids>(division_.drives())));
+  return kept_[mini_batch][layer][drive.value];
 }
 
 void InstInfer::keep(OperationSink& sink, const Part& part, OperationId projected) {
-  kept_.resize(mini_batches());
-  auto& kept = kept_[part.mini_batch()].emplace_back(division_.drives());
   for (std::uint32_t d = 0; d < division_.drives(); ++d) {
     const DriveIndex drive{d};
+    Ids& latest = kept(part.mini_batch(), part.layer(), drive);
     DriveWork work = append_work(part, drive);
     if (work.sequences.empty()) continue;
     const SizedTensor kv = new_kv_of(part, drive);
     Ids at_hand = staged(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, {kv});
+    at_hand.insert(at_hand.end(), latest.begin(), latest.end());
+    if (!created_.empty()) at_hand.push_back(created_[d]);
     TensorUses uses{.reads = {kv.name}, .writes = {cache_of(part, drive)}, .drops = {{kv.name, buffers(part)}}};
-    kept[d] = sink.add(OpKind::append_kv, Resource::drive(drive), part.tag, std::move(work), std::move(at_hand),
-                       std::move(uses));
+    latest = {sink.add(OpKind::append_kv, Resource::drive(drive), part.tag, std::move(work), std::move(at_hand),
+                       std::move(uses))};
   }
 }
 
@@ -104,7 +112,8 @@ LayerPlanner::Outputs InstInfer::attend_and_merge(OperationSink& sink, const Par
 /// Later steps are behind the first one, so it alone has to wait for the prefill's K and V.
 void InstInfer::wait_for_prefill(const Part& part, DriveIndex drive, Ids& deps) const {
   if (kept_.empty()) return;
-  if (const auto& append = kept_[part.mini_batch()][part.layer()][drive.value]) deps.push_back(*append);
+  const Ids& latest = kept_[part.mini_batch()][part.layer()][drive.value];
+  deps.insert(deps.end(), latest.begin(), latest.end());
 }
 
 std::vector<SizedTensor> InstInfer::new_kv_parts(const Part& part) const {
@@ -119,7 +128,7 @@ SizedTensor InstInfer::new_kv_of(const Part& part, DriveIndex drive) const {
   if (!division_.by_tokens()) return kv;
   std::uint64_t tokens = 0;
   if (part.tag.phase == Phase::prefill)
-    for (const std::uint32_t prompt : part.prompts) tokens += division_.prompt(drive, prompt).count;
+    for (const StepSequence& s : part.sequences) tokens += division_.prompt(drive, s.tokens).count;
   else if (division_.appends(drive, part.tag.step))
     tokens = part.tokens;
   kv.name.part = drive.value;
@@ -132,10 +141,46 @@ SizedTensor InstInfer::cache_of(const Part& part, DriveIndex drive) const {
   if (!division_.by_tokens()) return kept;
   const std::uint32_t steps = part.tag.phase == Phase::prefill ? 0 : part.tag.step + 1;
   std::uint64_t tokens = 0;
-  for (const std::uint32_t prompt : part.prompts) tokens += division_.tokens(drive, prompt, steps);
+  for (const StepSequence& s : part.sequences) tokens += division_.tokens(drive, prompt_of(s), steps);
   kept.name.part = drive.value;
   kept.bytes = model().kv_bytes_per_token_and_layer() * tokens;
   return kept;
+}
+
+std::uint32_t InstInfer::prompt_of(const StepSequence& s) const {
+  return inputs().workload.prompt_tokens[s.sequence.value];
+}
+
+void InstInfer::admit(OperationSink& sink, const OpTag& tag, const std::vector<SequenceId>& sequences) {
+  created_.clear();
+  for (std::uint32_t d = 0; d < division_.drives(); ++d)
+    created_.push_back(
+        sink.add(OpKind::create_kv, Resource::drive(DriveIndex{d}), tag, SequencesWork{sequences, {}}, {}));
+}
+
+void InstInfer::sequences_end(OperationSink& sink, const Part& part, OperationId sampled) {
+  for (std::uint32_t d = 0; d < division_.drives(); ++d) {
+    const DriveIndex drive{d};
+    const SizedTensor held = cache_of(part, drive);
+    Ids deps = {sampled};
+    TensorUses uses;
+    for (std::uint32_t layer = 0; layer < model().layers; ++layer) {
+      if (!kept_.empty()) {
+        const Ids& latest = kept(part.mini_batch(), layer, drive);
+        deps.insert(deps.end(), latest.begin(), latest.end());
+      }
+      // While other sequences are left, the next operation on the cache states its size.
+      if (part.left > 0 || held.bytes.value == 0) continue;
+      TensorName cache = held.name;
+      cache.layer = LayerId{layer};
+      uses.drops.push_back({cache, Place::drive(drive)});
+    }
+    const OperationId freed =
+        sink.add(OpKind::free_kv, Resource::drive(drive), part.tag,
+                 SequencesWork{{part.ending.begin(), part.ending.end()}, {}}, std::move(deps), std::move(uses));
+    for (std::uint32_t layer = 0; part.left == 0 && layer < model().layers; ++layer)
+      kept(part.mini_batch(), layer, drive) = {freed};
+  }
 }
 
 InstInfer::Ids InstInfer::staged(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload,
@@ -146,10 +191,9 @@ InstInfer::Ids InstInfer::staged(OperationSink& sink, ResourceKind link, const O
 
 DriveWork InstInfer::append_work(const Part& part, DriveIndex drive) const {
   DriveWork work{.heads = division_.heads(drive), .memory = buffer_memory(part)};
-  for (std::uint32_t i = 0; i < part.sequences.count; ++i)
-    if (const Share tokens = division_.prompt(drive, part.prompts[i]); tokens.count > 0)
-      work.sequences.push_back(
-          {.sequence = SequenceId{part.sequences.first + i}, .first_token = TokenIndex{0}, .tokens = tokens.count});
+  for (const StepSequence& s : part.sequences)
+    if (const Share tokens = division_.prompt(drive, s.tokens); tokens.count > 0)
+      work.sequences.push_back({.sequence = s.sequence, .first_token = TokenIndex{0}, .tokens = tokens.count});
   work.to_drive = new_kv_of(part, drive).bytes;
   return work;
 }
@@ -161,12 +205,13 @@ DriveWork InstInfer::attend_work(const Part& part, DriveIndex drive) const {
                  .components = budget_ ? budget_->components() : 0,
                  .memory = buffer_memory(part),
                  .partial = division_.by_tokens()};
-  const std::uint32_t appended = division_.appends(drive, part.tag.step) ? 1 : 0;
-  for (std::uint32_t i = 0; i < part.sequences.count; ++i) {
-    const std::uint32_t first = division_.tokens(drive, part.prompts[i], part.tag.step);
+  for (const StepSequence& s : part.sequences) {
+    const std::uint32_t step = s.first_token - prompt_of(s);
+    const std::uint32_t appended = division_.appends(drive, step) ? s.tokens : 0;
+    const std::uint32_t first = division_.tokens(drive, prompt_of(s), step);
     const std::uint32_t context = first + appended;
     if (context == 0) continue;
-    work.sequences.push_back({.sequence = SequenceId{part.sequences.first + i},
+    work.sequences.push_back({.sequence = s.sequence,
                               .first_token = TokenIndex{first},
                               .tokens = appended,
                               .top_k = budget_ ? budget_->top_k(context) : context,

@@ -22,9 +22,10 @@ namespace csdsim::host {
 /// drive attends over its tokens of all heads, the GPU merges the partial outputs and finishes the layer. A drive
 /// without a token of a sequence is not asked for it.
 ///
-/// Mini-batches do not depend on each other, so the GPU
-/// computes one while the drives attend for another. With PlannerInputs::through_host, all data between the GPU and a
-/// drive is also copied over the GPU's link, in separate operations.
+/// Mini-batches do not depend on each other, so the GPU computes one while the drives attend for another. With
+/// PlannerInputs::through_host, all data between the GPU and a drive is also copied over the GPU's link, in separate
+/// operations. Drives free a sequence when its last token has been sampled. Of requests that arrive, they create the
+/// sequences before the prefill.
 class InstInfer final : public LayerPlanner {
  public:
   /// Without `sparf`, attention is dense. Throws UserError for inconsistent sizes (heads and drives, mini-batches and
@@ -38,6 +39,11 @@ class InstInfer final : public LayerPlanner {
   Outputs attend(OperationSink& sink, const Part& part, OperationId projected) override;
   std::vector<SizedTensor> new_kv_parts(const Part& part) const override;
   void step_emitted() override { kept_.clear(); }
+  void admit(OperationSink& sink, const OpTag& tag, const std::vector<SequenceId>& sequences) override;
+  void sequences_end(OperationSink& sink, const Part& part, OperationId sampled) override;
+
+  /// Operations of a drive on the mini-batch's cache of a layer that the next one has to wait for.
+  Ids& kept(std::uint32_t mini_batch, std::uint32_t layer, DriveIndex drive);
 
   /// Emits the transfer of tensors through host memory, after `deps`. Peer to peer it returns `deps`.
   Ids staged(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload, Ids deps,
@@ -56,6 +62,7 @@ class InstInfer final : public LayerPlanner {
   /// The append_kv of a drive that an attend has to wait for, if any.
   void wait_for_prefill(const Part& part, DriveIndex drive, Ids& deps) const;
 
+  std::uint32_t prompt_of(const StepSequence& sequence) const;
   DriveWork append_work(const Part& part, DriveIndex drive) const;
   DriveWork attend_work(const Part& part, DriveIndex drive) const;
 
@@ -63,8 +70,10 @@ class InstInfer final : public LayerPlanner {
   std::uint32_t kv_buffers_;
   DriveMethod method_;
   std::optional<SparfBudget> budget_;
-  /// [mini_batch][layer][drive] append_kv, if the drive gets any tokens; empty without a prefill.
-  std::vector<std::vector<std::vector<std::optional<OperationId>>>> kept_;
+  /// [mini_batch][layer][drive] append_kv of the latest prefill, or the free_kv that has emptied the cache; empty if no
+  /// prefill has been since the last decode step
+  std::vector<std::vector<std::vector<Ids>>> kept_;
+  Ids created_;  ///< [drive] create_kv of the requests that are prefilled now
 };
 
 }  // namespace csdsim::host

@@ -1,0 +1,79 @@
+#include "experiment/generation/check_requests.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace csdsim::experiment {
+
+namespace {
+
+constexpr std::string_view kRequests = "workload.requests";
+
+/// Reads the file. False after an error.
+bool read_file(scenario::Checker& c, GenerationWorkload& work) {
+  if (!c.resolve(*work.requests, kRequests, "file")) return false;
+  try {
+    work.trace = read_requests(work.requests->path.string(), work.first_requests);
+  } catch (const UserError& e) {
+    c.error_at(kRequests, fmt::format("workload.requests: {}", e.what()));
+    return false;
+  }
+  if (work.interarrival)
+    work.trace.arrivals = poisson_arrivals(work.trace.size(), *work.interarrival, c.scenario().seed);
+  return true;
+}
+
+void check_system(scenario::Checker& c, const GenerationWorkload& work) {
+  const scenario::Scenario& s = c.scenario();
+  c.require(s.system->ends_sequences(), {kRequests, "system.kind"},
+            fmt::format("workload.requests: {} cannot end sequences at different steps", s.system.kind()));
+  c.require(!work.served() || s.system->serves_arrivals(), {kRequests, "workload.interarrival", "system.kind"},
+            fmt::format("workload.requests: {} cannot take requests while others run", s.system.kind()));
+  for (const std::string& other : s.simulation.compare) {
+    if (other == scenario::kHostComparison || other == s.system.kind()) continue;
+    const auto system = s.system.kinds().make(other);
+    c.require(system->ends_sequences() && (!work.served() || system->serves_arrivals()),
+              {"simulation.compare", kRequests},
+              fmt::format("simulation.compare: {} cannot run requests of their own lengths and arrivals", other));
+  }
+}
+
+}  // namespace
+
+bool check_requests(scenario::Checker& c, GenerationWorkload& work) {
+  if (!work.requests) {
+    for (const std::string_view unused : {"workload.first_requests", "workload.interarrival"})
+      if (c.given(unused)) c.error_at(unused, fmt::format("{}: needs workload.requests: FILE", unused));
+    return true;
+  }
+  if (!c.readable({kRequests, "workload.first_requests", "workload.interarrival", "workload.batch"})) return false;
+  c.require(!work.prompts, {kRequests, "workload.prompts"},
+            "workload.requests: the prompts of workload.prompts have other lengths: give one of the two files");
+  if (work.prompts || !read_file(c, work)) return false;
+  c.refuse_unused("workload.input_tokens", kRequests, "the requests say how long their prompts are");
+  c.refuse_unused("workload.output_tokens", kRequests, "the requests say how many tokens they generate");
+  if (!work.served()) {
+    c.refuse_unused("workload.batch", kRequests, "requests without arrivals are one batch");
+    work.batch = static_cast<std::uint32_t>(work.trace.size());
+  }
+  check_system(c, work);
+  return true;
+}
+
+void check_request_lengths(scenario::Checker& c, const GenerationWorkload& work) {
+  const std::uint32_t positions = c.scenario().model.max_positions;
+  const RequestTrace& trace = work.trace;
+  for (std::size_t i = 0; i < trace.size(); ++i) {
+    const std::uint64_t tokens = std::uint64_t{trace.input_tokens[i]} + trace.output_tokens[i];
+    if (tokens <= positions) continue;
+    c.require(false, {kRequests, "model.max_positions"},
+              fmt::format("workload.requests: {}:{}: {} tokens ({} in, {} out) exceed the {} positions of the model",
+                          printable(work.requests->given, 200), trace.lines[i], tokens, trace.input_tokens[i],
+                          trace.output_tokens[i], positions));
+    return;
+  }
+}
+
+}  // namespace csdsim::experiment

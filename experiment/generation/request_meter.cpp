@@ -1,0 +1,55 @@
+#include "experiment/generation/request_meter.h"
+
+#include <algorithm>
+
+namespace csdsim::experiment {
+
+void RequestMeter::begin(SimTime now) {
+  start_ = changed_ = now;
+  requests_.clear();
+  for (std::size_t i = 0; i < workload_.prompt_tokens.size(); ++i)
+    requests_.push_back({.arrival = workload_.served() ? now + workload_.arrivals[i] : now,
+                         .admitted = {},
+                         .first_token = {},
+                         .end = {}});
+}
+
+void RequestMeter::observe(const host::OperationRecord& record) {
+  if (!record.tag.sequences) return;
+  const bool prefill = record.tag.phase == host::Phase::prefill;
+  if (record.kind == host::OpKind::embed && prefill)
+    for (const host::StepSequence& s : *record.tag.sequences) requests_.at(s.sequence.value).admitted = record.start;
+  if (record.kind != host::OpKind::sample) return;
+  std::uint64_t more = 0, less = 0;
+  for (const host::StepSequence& s : *record.tag.sequences) {
+    more += s.tokens;
+    less += sampled(s, record.end);
+  }
+  hold(more, less, record.end);
+}
+
+std::uint64_t RequestMeter::sampled(const host::StepSequence& sequence, SimTime now) {
+  const std::size_t index = sequence.sequence.value;
+  RequestTimes& request = requests_.at(index);
+  if (request.generated++ == 0) request.first_token = now;
+  request.end = now;
+  if (request.generated < workload_.output_of(index)) return 0;
+  ++ended_;
+  return sequence.context();
+}
+
+/// The tokens of a step count from its sample on, and those of sequences that end with it up to that.
+void RequestMeter::hold(std::uint64_t more, std::uint64_t less, SimTime now) {
+  token_seconds_ += static_cast<double>(tokens_) * (now - changed_).seconds();
+  changed_ = now;
+  tokens_ += more;
+  most_tokens_ = std::max(most_tokens_, tokens_);
+  tokens_ -= less;
+}
+
+double RequestMeter::mean_tokens() const {
+  const double seconds = (changed_ - start_).seconds();
+  return seconds > 0 ? token_seconds_ / seconds : 0;
+}
+
+}  // namespace csdsim::experiment
