@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "base/error.h"
+#include "experiment/generation/controller_dram.h"
 #include "experiment/generation/sampling_search.h"
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 #include "tests/integration/small_model.h"
@@ -309,4 +311,35 @@ TEST_CASE("sampled runs of divided tokens are within 1 % of whole ones, and with
       CHECK(off_by(sampled.decode.channel_bytes, whole.decode.channel_bytes) <= 0.01);
       CHECK(double(whole.simulated_page_ops) == Approx(experiment::planned_work(setup).total()).epsilon(0.03));
     }
+}
+
+TEST_CASE("controller DRAM is checked for a drive's own tokens: 16 drives, or one with a sixteenth of them") {
+  const experiment::GenerationSetup setup = timing_setup({7000, 6500}, 16);
+  const experiment::KvFormat format(setup);
+  const auto fits = [&](std::vector<std::uint32_t> prompts, std::uint32_t outputs, const host::KvDivision& division,
+                        Bytes dram) {
+    csd_model::DriveConfig drive = setup.platform.drive;
+    drive.dram = dram;
+    try {
+      experiment::check_controller_dram(drive, *format.policy, format.shape, format.layout,
+                                        {std::move(prompts), outputs}, division, 6);
+      return true;
+    } catch (const UserError& e) {
+      CHECK_THAT(e.what(), Catch::Contains("controller DRAM"));
+      return false;
+    }
+  };
+  const auto least = [&](const std::vector<std::uint32_t>& prompts, std::uint32_t outputs,
+                         const host::KvDivision& division) {
+    std::uint64_t too_few = 0, enough = Bytes::gib(1).value;
+    while (enough - too_few > 1) {
+      const std::uint64_t middle = (too_few + enough) / 2;
+      (fits(prompts, outputs, division, Bytes{middle}) ? enough : too_few) = middle;
+    }
+    return enough;
+  };
+  REQUIRE(format.division.token_parts() == 16);
+  CHECK(least({16 * 437, 16 * 405}, 16 * 8 + 1, format.division) == least({437, 405}, 8 + 1, host::KvDivision()));
+  CHECK(least({16 * 437, 16 * 405}, 16 * 8 + 1, host::KvDivision()) >
+        least({16 * 437, 16 * 405}, 16 * 8 + 1, format.division));
 }
