@@ -82,7 +82,7 @@ class DecoderData final : public OperationData {
   std::uint64_t attention_digest() const;
 
  private:
-  using Sequences = std::shared_ptr<const std::vector<StepSequence>>;
+  using Sequences = std::vector<StepSequence>;
 
   /// The sequences of the operation's step, in the order of their rows.
   Sequences sequences_of(const host::Operation& op) const;
