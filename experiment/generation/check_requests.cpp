@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/error.h"
 #include "base/text.h"
 
@@ -44,8 +46,9 @@ void check_system(scenario::Checker& c, const GenerationWorkload& work) {
 
 bool check_requests(scenario::Checker& c, GenerationWorkload& work) {
   if (!work.requests) {
-    for (const std::string_view unused : {"workload.first_requests", "workload.interarrival"})
-      if (c.given(unused)) c.error_at(unused, fmt::format("{}: needs workload.requests: FILE", unused));
+    for (const auto& [path, stated] : {std::pair{"workload.first_requests", work.first_requests.has_value()},
+                                       std::pair{"workload.interarrival", work.interarrival.has_value()}})
+      if (stated) c.error_at(path, fmt::format("{}: needs workload.requests: FILE", path));
     return true;
   }
   if (!c.readable({kRequests, "workload.first_requests", "workload.interarrival", "workload.batch"})) return false;

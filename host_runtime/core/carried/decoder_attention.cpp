@@ -79,7 +79,7 @@ HostKvCache DecoderData::empty_cache(const Operation& op, HeadRange heads) const
   shape.layers = 1;
   shape.kv_heads = heads.count;
   HostKvCache made(shape, KeyLayout::token_major);
-  for (const StepSequence& s : *sequences_of(op)) made.create(s.sequence);
+  for (const StepSequence& s : sequences_of(op)) made.create(s.sequence);
   return made;
 }
 
@@ -99,7 +99,7 @@ void DecoderData::append_to_cache(const Operation& op, const TensorName& name) {
                                       input_place(op, TensorClass::new_kv), user(op));
   const std::size_t width = std::size_t{name.heads.count} * decoder_.config().head_dim;
   std::size_t row = 0;
-  for (const StepSequence& s : *sequences_of(op)) {
+  for (const StepSequence& s : sequences_of(op)) {
     if (!kept.has(s.sequence)) kept.create(s.sequence);
     kept.append(s.sequence, LayerId{0}, keys(kv).subspan(row * width, s.tokens * width),
                 values(kv).subspan(row * width, s.tokens * width));
@@ -145,14 +145,14 @@ void DecoderData::attend(const Operation& op, const TensorName& output) {
   PartialRows rows{{}, std::vector<Half>(queries.size()), {}};
   if (partial) {
     rows.softmax.resize(queries.size() / model.head_dim * 2);
-    rows.rows.resize(sequences->size());
+    rows.rows.resize(sequences.size());
     std::iota(rows.rows.begin(), rows.rows.end(), 0U);
   }
   std::vector<float> out(per_head);
-  for (std::size_t i = 0; i < sequences->size(); ++i)
+  for (std::size_t i = 0; i < sequences.size(); ++i)
     for (std::uint32_t h = 0; h < heads.count; ++h) {
       std::vector<KvView> views;
-      for (const auto& cache : caches) views.push_back(cache->view((*sequences)[i].sequence, LayerId{0}, KvHead{h}));
+      for (const auto& cache : caches) views.push_back(cache->view(sequences[i].sequence, LayerId{0}, KvHead{h}));
       const Joined joined(views.size() > 1 ? views : std::vector<KvView>{});
       const KvView& kv = views.size() > 1 ? joined.view : views.front();
       const std::size_t at = i * heads.count + h;

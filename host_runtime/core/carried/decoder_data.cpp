@@ -71,20 +71,20 @@ std::uint64_t DecoderData::attention_digest() const {
 }
 
 DecoderData::Sequences DecoderData::sequences_of(const Operation& op) const {
-  if (op.tag.sequences) return op.tag.sequences;
+  if (op.tag.sequences) return *op.tag.sequences;
   const host::Share share = mini_batches_.at(op.tag.mini_batch.value);
-  auto all = std::make_shared<std::vector<StepSequence>>();
+  Sequences all;
   for (std::uint32_t s = share.first; s < share.first + share.count; ++s) {
     const auto prompt = static_cast<std::uint32_t>(prompts_[s].size());
     const bool prefill = op.tag.phase == Phase::prefill;
-    all->push_back({SequenceId{s}, prefill ? 0 : prompt + op.tag.step, prefill ? prompt : 1});
+    all.push_back({SequenceId{s}, prefill ? 0 : prompt + op.tag.step, prefill ? prompt : 1});
   }
   return all;
 }
 
 host::Share DecoderData::rows_of(const Operation& op, std::uint32_t sequence) const {
   std::uint32_t row = 0;
-  for (const StepSequence& s : *sequences_of(op)) {
+  for (const StepSequence& s : sequences_of(op)) {
     if (s.sequence.value == sequence) return {row, s.tokens};
     row += s.tokens;
   }
@@ -93,7 +93,7 @@ host::Share DecoderData::rows_of(const Operation& op, std::uint32_t sequence) co
 
 std::size_t DecoderData::rows_of(const Operation& op) const {
   std::size_t rows = 0;
-  for (const StepSequence& s : *sequences_of(op)) rows += s.tokens;
+  for (const StepSequence& s : sequences_of(op)) rows += s.tokens;
   return rows;
 }
 
@@ -101,7 +101,7 @@ std::vector<host::Share> DecoderData::rows_in(const Operation& op, const TensorN
   if (!division_.by_tokens() || op.tag.phase == Phase::decode) return {{0, static_cast<std::uint32_t>(rows_of(op))}};
   std::vector<host::Share> rows;
   std::uint32_t row = 0;
-  for (const StepSequence& s : *sequences_of(op)) {
+  for (const StepSequence& s : sequences_of(op)) {
     const host::Share held = division_.prompt(DriveIndex{new_kv.part}, s.tokens);
     rows.push_back({row + held.first, held.count});
     row += s.tokens;
@@ -145,7 +145,7 @@ void DecoderData::perform(const Operation& op) {
 void DecoderData::embed(const Operation& op) {
   std::vector<TokenId> tokens;
   std::vector<TokenIndex> positions;
-  for (const StepSequence& s : *sequences_of(op)) {
+  for (const StepSequence& s : sequences_of(op)) {
     const std::size_t sequence = s.sequence.value;
     if (op.tag.phase == Phase::prefill)
       tokens.insert(tokens.end(), prompts_[sequence].begin(), prompts_[sequence].end());
@@ -192,7 +192,7 @@ void DecoderData::attention_inputs(const Operation& op) {
 
 void DecoderData::prefill_attention(const Operation& op) {
   std::vector<std::uint32_t> lengths;
-  for (const StepSequence& s : *sequences_of(op)) lengths.push_back(s.tokens);
+  for (const StepSequence& s : sequences_of(op)) lengths.push_back(s.tokens);
   const auto& inputs = tensors_.at<std::shared_ptr<const host::AttentionInputs>>(
       TensorName::of(TensorClass::queries, op.tag), input_place(op, TensorClass::queries), user(op));
   tensors_.put(TensorName::of(TensorClass::attention_output, op.tag), output_place(op, TensorClass::attention_output),
@@ -224,8 +224,8 @@ void DecoderData::finish_layer(const Operation& op) {
     throw InternalError(fmt::format("{} reads attention outputs of {} heads of {}", user(op),
                                     found / (rows_of(op) * model.head_dim), model.heads));
   const Sequences sequences = sequences_of(op);
-  for (std::size_t row = 0; row < sequences->size(); ++row) {
-    std::uint64_t& digest = digest_[(*sequences)[row].sequence.value];
+  for (std::size_t row = 0; row < sequences.size(); ++row) {
+    std::uint64_t& digest = digest_[sequences[row].sequence.value];
     digest = digest_of(digest, std::span(all).subspan(row * width, width));
   }
   decoder_.finish_layer(*op.tag.layer, *states, decoder_.from_host(all, width));
@@ -235,11 +235,11 @@ void DecoderData::sample(const Operation& op) {
   const Sequences sequences = sequences_of(op);
   std::vector<std::uint32_t> rows;
   std::uint32_t end = 0;
-  for (const StepSequence& s : *sequences) rows.push_back((end += s.tokens) - 1);
+  for (const StepSequence& s : sequences) rows.push_back((end += s.tokens) - 1);
   const std::vector<float> logits = decoder_.logits(*hidden(op), rows);
   const std::size_t vocab = decoder_.config().vocab;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::uint32_t s = (*sequences)[i].sequence.value;
+    const std::uint32_t s = sequences[i].sequence.value;
     const std::span<const float> of_sequence = std::span(logits).subspan(i * vocab, vocab);
     const std::size_t index = generated_[s].size();
     generated_[s].push_back(chooser_ ? chooser_(s, index, of_sequence)

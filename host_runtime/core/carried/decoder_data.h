@@ -87,7 +87,7 @@ class DecoderData final : public OperationData {
   std::uint64_t attention_digest() const;
 
  private:
-  using Sequences = std::shared_ptr<const std::vector<StepSequence>>;
+  using Sequences = std::vector<StepSequence>;
 
   /// What a drive operation appends. InternalError if it names no such tensor.
   const NewKv& new_kv_of_drive(const host::Operation& op) const;

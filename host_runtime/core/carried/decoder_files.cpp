@@ -30,7 +30,7 @@ std::size_t halves_in(const Operation& op, std::size_t index) {
 std::vector<Half> DecoderData::file_rows(const Operation& op, std::size_t index) const {
   const TensorName& name = cache_of(op);
   const std::size_t width = std::size_t{name.heads.count} * decoder_.config().head_dim;
-  const SequenceId sequence = sequences_of(op)->at(index).sequence;
+  const SequenceId sequence = sequences_of(op).at(index).sequence;
   std::vector<Half> out;
   if (std::ranges::find(op.tensors.reads, name) != op.tensors.reads.end()) {
     const auto& cache = tensors_.at<std::shared_ptr<HostKvCache>>(name, input_place(op, name.what), user(op));
@@ -76,7 +76,7 @@ void DecoderData::keep_what_was_read(const Operation& op) {
     std::vector<Half> k, v;
     append_columns(rows, 2 * width, 0, width, k);
     append_columns(rows, 2 * width, width, width, v);
-    cache->append(sequences_of(op)->at(index).sequence, LayerId{0}, k, v);
+    cache->append(sequences_of(op).at(index).sequence, LayerId{0}, k, v);
   }
   tensors_.put(name, output_place(op, TensorClass::kv_cache), cache);
 }

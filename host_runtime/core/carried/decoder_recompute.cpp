@@ -68,7 +68,7 @@ void DecoderData::recompute_kv(const Operation& op) {
         append_columns(k, model.kv_width(), at, width, of_heads_k);
         append_columns(v, model.kv_width(), at, width, of_heads_v);
         std::size_t row = 0;
-        for (const StepSequence& s : *batch->sequences) {
+        for (const StepSequence& s : batch->sequences) {
           if (cache.has(s.sequence))  // it may have ended since
             cache.append(s.sequence, LayerId{0}, std::span(of_heads_k).subspan(row * width, s.tokens * width),
                          std::span(of_heads_v).subspan(row * width, s.tokens * width));

@@ -31,8 +31,8 @@ inline void append_columns(std::span<const Half> tensor, std::size_t width, std:
 /// bits on all backends that depend on nothing else.
 struct LayerInputs {
   struct Batch {
-    HiddenStates hidden;                                         ///< before the norm
-    std::shared_ptr<const std::vector<StepSequence>> sequences;  ///< whose rows they are, in order
+    HiddenStates hidden;                  ///< before the norm
+    std::vector<StepSequence> sequences;  ///< whose rows they are, in order
   };
   std::vector<std::shared_ptr<const Batch>> batches;
 };
