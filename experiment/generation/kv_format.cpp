@@ -69,7 +69,7 @@ KvFormat::KvFormat(const GenerationSetup& setup) {
   component_major = in_drives && setup.component_major.value_or(needs.component_major);
   shape = shape_of(setup, component_major);
   if (!in_drives) {
-    grouping = {.page_tokens = 1, .breaks = steps_that_exceed_page_cache(setup)};  // memory takes token by token
+    grouping = {.page_tokens = needs.written_tokens, .breaks = steps_that_exceed_page_cache(setup)};
     return;
   }
   policy = csd_model::make_mapping(setup.platform.drive);

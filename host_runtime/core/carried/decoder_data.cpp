@@ -93,7 +93,11 @@ void DecoderData::perform(const Operation& op) {
       return op.tag.phase == Phase::prefill ? prefill_attention(op, mb) : decode_attention(op, mb);
     case OpKind::append_kv:
       append_to_caches(op);
+      update_value_means(op);
+      join_rows(op);
       return append_to_layer_inputs(op);
+    case OpKind::select_tokens:
+      return select_tokens(op);
     case OpKind::recompute_kv:
       return recompute_kv(op);
     case OpKind::merge_attention:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -15,7 +16,9 @@ HostReference::HostReference(const host::ModelConfig& model, std::uint32_t seque
   for (std::uint32_t s = 0; s < sequences; ++s) cache_.create(SequenceId{s});
 }
 
-std::optional<SimTime> HostReference::start(const Operation& op, SimTime) {
+std::optional<SimTime> HostReference::start(const Operation& planned, SimTime) {
+  Operation op = planned;
+  if (std::optional<Work> work = data_.resolve(op)) op.work = std::move(*work);
   const bool of_drive = op.resource.kind == ResourceKind::drive_kv;
   if (of_drive && op.kind == OpKind::append_kv) {
     append(op);

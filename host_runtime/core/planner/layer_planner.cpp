@@ -219,6 +219,12 @@ void LayerPlanner::decode(OperationSink& sink, std::uint32_t step) {
   sample(sink, Phase::decode, step, hidden);
 }
 
+Bytes LayerPlanner::attention_weights(const Part& part) const {
+  std::uint64_t pairs = 0;
+  for (const std::uint64_t prompt : part.prompts) pairs += prompt * prompt;
+  return {2 * pairs * in_.model.heads * in_.model.element_bytes};
+}
+
 OperationId LayerPlanner::transfer(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload,
                                    Ids deps, const std::vector<SizedTensor>& tensors, bool keep_copy) {
   const Place from = link == ResourceKind::gpu_to_host ? Place::gpu() : Place::host();

@@ -63,6 +63,8 @@ class LayerPlanner : public Planner {
   virtual Ids room_for(const Part&) const { return {}; }
   /// GPU memory that the attention of the prefill needs while it runs. None for a fused kernel.
   virtual Bytes prefill_workspace(const Part&) const { return {}; }
+  /// The weights of all pairs of tokens of a prompt before and after the softmax.
+  Bytes attention_weights(const Part& part) const;
   /// K and V of the prefill, which `projected` makes, go where the system keeps them.
   virtual void keep(OperationSink& sink, const Part& part, OperationId projected) = 0;
   /// k and v of the new tokens join the cache, and their queries attend.

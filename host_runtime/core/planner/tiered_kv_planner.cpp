@@ -111,10 +111,7 @@ LayerPlanner::Ids TieredKvPlanner::room_for(const Part& part) const {
 }
 
 Bytes TieredKvPlanner::prefill_workspace(const Part& part) const {
-  if (!kv_.stores_attention_weights) return {};
-  std::uint64_t pairs = 0;
-  for (const std::uint64_t prompt : part.prompts) pairs += prompt * prompt;
-  return {2 * pairs * model().heads * model().element_bytes};
+  return kv_.stores_attention_weights ? attention_weights(part) : Bytes{};
 }
 
 void TieredKvPlanner::keep(OperationSink& sink, const Part& part, OperationId projected) {

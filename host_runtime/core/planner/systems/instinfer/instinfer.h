@@ -6,6 +6,7 @@
 #include "host_runtime/core/planner/sparf_budget.h"
 #include "host_runtime/core/planner/system.h"
 #include "host_runtime/core/planner/systems/instinfer/planner.h"
+#include "host_runtime/core/planner/systems/sparf_parameters.h"
 
 namespace csdsim::host {
 
@@ -59,12 +60,6 @@ struct EnumValues<host::DriveMethod> {
   static constexpr EnumValue<host::DriveMethod> values[] = {
       {host::DriveMethod::dense, "dense", "Attends to every token."},
       {host::DriveMethod::sparf, "sparf", "SparQ on flash pages in two steps."}};
-};
-template <>
-struct EnumValues<host::RatioMode> {
-  static constexpr EnumValue<host::RatioMode> values[] = {
-      {host::RatioMode::uniform, "uniform", "The ratio applies to components and to tokens: r = ratio d, k = ratio S."},
-      {host::RatioMode::traffic, "traffic", "The ratio applies to all elements moved; k follows from it."}};
 };
 
 }  // namespace csdsim
