@@ -322,8 +322,8 @@ void check_files(Checker& c, const GenerationWorkload& work, host::FilePath path
             {"platform.host.file.page_cache", "platform.host.memory"},
             fmt::format("platform.host.file.page_cache: {} in a host memory of {}",
                         format_quantity(file.page_cache.value_or(Bytes{})), format_quantity(s.platform.host.memory)));
-  const Bytes row = s.model.shape().kv_bytes_per_token_and_head();
   const host::SystemNeeds needs = s.system->needs(s.model.shape(), work.lengths());
+  const Bytes row = needs.written_piece.value_or(s.model.shape().kv_bytes_per_token_and_head());
   const auto holds_kv = [](const auto& r) { return r.home == host::Home::drive_blocks && !r.read_only; };
   c.require(file.access == host::FileAccess::cached || std::ranges::none_of(needs.residents, holds_kv) ||
                 row.value % s.platform.device.nvme.block_size.value == 0,

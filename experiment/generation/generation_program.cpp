@@ -9,6 +9,7 @@
 #include "experiment/generation/controller_dram.h"
 #include "experiment/generation/memory_capacities.h"
 #include "nfc/sysc/sim_time.h"
+#include "experiment/generation/sparse_reads.h"
 
 namespace csdsim::experiment {
 
@@ -61,6 +62,7 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
   router_.add(host::ResourceKind::drive_kv, drives_);
   if (setup.file)
     router_.add(host::ResourceKind::file, files_.emplace(commands_, file_tables_, *setup.file, setup.data));
+  router_.set_resolver([this](const host::Operation& op) { return resolve(op); });
   set_memory_capacities(router_.tensors(), setup.platform);
   SC_THREAD(main_thread);
 }
@@ -145,6 +147,14 @@ host::DriveKvBackend::Shape GenerationProgram::shape() const {
           .component_major = format_.component_major,
           .granularity = setup_.granularity,
           .shard = format_.shard};
+}
+
+/// What file operations read where data decide about it.
+std::optional<host::Work> GenerationProgram::resolve(const host::Operation& op) {
+  if (setup_.data != nullptr) return setup_.data->resolve(op);
+  engine::SelectionSource* const selection = setup_.platform.drive.selection;
+  if (selection == nullptr || !files_) return std::nullopt;
+  return select_rows(op, *selection, platform_.driver(0).block_size());
 }
 
 void GenerationProgram::fail(const std::string& message) {

@@ -39,6 +39,7 @@ class GenerationProgram : public sc_core::sc_module {
   std::uint32_t most_layers() const;
   host::DriveKvBackend::Shape shape() const;
 
+  std::optional<host::Work> resolve(const host::Operation& op);
   void fail(const std::string& message);
   void main_thread();
   void wait_for(const std::function<void(std::function<void()>)>& start);

@@ -53,7 +53,7 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   setup.file = file_params(s, needs);
   setup.sampling.cooldown = setup.plan.mini_batches > 1 ? 1 : 0;
   if (needs.kv != host::Home::drive_kv)
-    setup.sampling.spill = {.token = 0, .window = 0};  // memory takes token by token
+    setup.sampling.spill = {.token = needs.written_tokens > 1 ? 1U : 0U, .window = 0};  // memory takes token by token
   const auto& sampling = s.simulation.sampling;
   if (!sampling) {
     setup.sampling.off = true;

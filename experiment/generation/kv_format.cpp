@@ -71,7 +71,7 @@ KvFormat::KvFormat(const GenerationSetup& setup) {
   division = kv_division(setup);
   shape = shape_of(setup, division, component_major);
   if (!in_drives) {
-    grouping = {.page_tokens = 1, .breaks = steps_that_exceed_page_cache(setup)};  // memory takes token by token
+    grouping = {.page_tokens = needs.written_tokens, .breaks = steps_that_exceed_page_cache(setup)};
     return;
   }
   policy = csd_model::make_mapping(setup.platform.drive);

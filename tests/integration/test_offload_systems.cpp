@@ -111,6 +111,9 @@ TEST_CASE("carried runs make the tokens of attention on the host, wherever K, V 
     check_carried({system});
     check_carried({system, "workload.mini_batches=2"});
   }
+  for (const char* const written : {"1", "7", "64"})
+    check_carried({"system={kind: flexgen-sparq, written_tokens: " + std::string(written) + "}",
+                   "platform.host.file.io_size=4 KiB"});
   for (const char* const cache : {"0 B", "200 KiB"})
     for (const char* const access : {"cached", "bounce"}) {
       CAPTURE(cache, access);

@@ -120,6 +120,7 @@ void DecoderData::append_to_caches(const Operation& op) {
 }
 
 void DecoderData::decode_attention(const Operation& op) {
+  if (attends_to_rows(op)) return attend_to_rows(op);
   append_to_caches(op);
   for (const SizedTensor& write : op.tensors.writes)
     if (write.name.what == TensorClass::attention_output || write.name.what == TensorClass::partial_output)

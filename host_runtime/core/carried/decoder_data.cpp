@@ -124,9 +124,13 @@ void DecoderData::perform(const Operation& op) {
       return op.tag.phase == Phase::prefill ? prefill_attention(op) : decode_attention(op);
     case OpKind::append_kv:
       append_to_caches(op);
+      update_value_means(op);
+      join_rows(op);
       return append_to_layer_inputs(op);
     case OpKind::free_kv:
       return free_in_caches(op);
+    case OpKind::select_tokens:
+      return select_tokens(op);
     case OpKind::recompute_kv:
       return recompute_kv(op);
     case OpKind::merge_attention:

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "host_runtime/core/carried/decoder_rows.h"
@@ -42,6 +43,14 @@ namespace csdsim::host {
 /// - write_file writes all tokens of the kv_cache that it reads, or if it reads none, the tokens of new_kv.
 /// - read_file makes the kv_cache that it writes from the bytes that it has read.
 ///
+/// Rows of single heads in files (HeadRows):
+/// - select_tokens on the host chooses components by q, on the GPU tokens by the components that it reads.
+/// - read_file reads the chosen rows (resolve()) into a fetched_kv. append_kv that writes a fetched_kv joins it with
+/// the
+///   rows of the newest tokens, from a kv_cache; one that writes a workspace updates the means of V there.
+/// - attention that reads fetched_kv is SparQ's, with the bits of SparqAttention.
+/// - write_file writes rows of the kv_cache that it reads, or if it reads none, of new_kv.
+///
 /// Recomputation of K and V:
 /// - attention_inputs appends the hidden states (before the norm, in the backend's precision) to every layer_input that
 ///   it writes.
@@ -75,6 +84,8 @@ class DecoderData final : public OperationData {
   void store_partial(const host::Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out,
                      std::span<const float> softmax) override;
 
+  /// The ranges of rows that a file operation reads.
+  std::optional<host::Work> resolve(const host::Operation& op) override;
   void load_file(const host::Operation& op, std::size_t index, Bytes at, std::span<std::byte> bytes) override;
   void store_file(const host::Operation& op, std::size_t index, Bytes at, std::span<const std::byte> bytes) override;
 
@@ -115,6 +126,14 @@ class DecoderData final : public OperationData {
   /// The rows of a sequence that a file operation moves, as bytes.
   std::vector<Half> file_rows(const host::Operation& op, std::size_t index) const;
   void keep_what_was_read(const host::Operation& op);
+  static bool attends_to_rows(const host::Operation& op);
+  std::vector<float> wide_queries(const host::Operation& op, HeadRange heads) const;
+  void select_tokens(const host::Operation& op);
+  void keep_rows(const host::Operation& op);
+  void join_rows(const host::Operation& op);
+  void update_value_means(const host::Operation& op);
+  void attend_to_rows(const host::Operation& op);
+  std::vector<Half> rows_to_write(const host::Operation& op, std::size_t index) const;
   void finish_layer(const host::Operation& op);
   void sample(const host::Operation& op);
   /// The hidden states at the place where the operation reads them.

@@ -58,7 +58,10 @@ std::vector<Half> DecoderData::file_rows(const Operation& op, std::size_t index)
 void DecoderData::load_file(const Operation& op, std::size_t index, Bytes at, std::span<std::byte> bytes) {
   auto& ranges = file_data_[op.id];
   const auto found = ranges.find(index);
-  std::vector<Half>& rows = found != ranges.end() ? found->second : ranges[index] = file_rows(op, index);
+  std::vector<Half>& rows =
+      found != ranges.end()
+          ? found->second
+          : ranges[index] = std::get<FileWork>(op.work).rows ? rows_to_write(op, index) : file_rows(op, index);
   std::ranges::copy(bytes_of(rows).subspan(at.value, bytes.size()), bytes.begin());
 }
 
@@ -82,7 +85,12 @@ void DecoderData::keep_what_was_read(const Operation& op) {
 }
 
 void DecoderData::ended(const Operation& op) {
-  if (op.kind == OpKind::read_file) keep_what_was_read(op);
+  if (op.kind == OpKind::read_file) {
+    if (std::get<FileWork>(op.work).rows)
+      keep_rows(op);
+    else
+      keep_what_was_read(op);
+  }
   file_data_.erase(op.id);
   tensors_.drop(op);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -20,7 +21,9 @@ host::HostKvCache& HostReference::cache_of(const Operation& op) {
   return cache->second;
 }
 
-std::optional<SimTime> HostReference::start(const Operation& op, SimTime) {
+std::optional<SimTime> HostReference::start(const Operation& planned, SimTime) {
+  Operation op = planned;
+  if (std::optional<Work> work = data_.resolve(op)) op.work = std::move(*work);
   const bool of_drive = op.resource.kind == ResourceKind::drive_kv;
   if (of_drive && op.kind == OpKind::append_kv) {
     append(op);

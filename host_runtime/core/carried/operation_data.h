@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -43,6 +44,9 @@ class OperationData : public OperationWork {
   /// What write_blocks writes to extent `index`, and what read_blocks has read there.
   virtual void load_blocks(const Operation& op, std::size_t index, std::span<std::byte> bytes);
   virtual void store_blocks(const Operation& op, std::size_t index, std::span<const std::byte> bytes);
+
+  /// The work of an operation whose ranges depend on data, when it starts; nothing to keep the plan's.
+  virtual std::optional<Work> resolve(const Operation&) { return std::nullopt; }
 
   /// Bytes from `at` on of range `index` of a file operation: what write_file writes there, and what read_file has
   /// read. Called once per I/O, in any order; inputs when the I/O starts.

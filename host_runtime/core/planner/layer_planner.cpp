@@ -283,6 +283,12 @@ void LayerPlanner::decode(OperationSink& sink) {
   sample(sink, hidden);
 }
 
+Bytes LayerPlanner::attention_weights(const Part& part) const {
+  std::uint64_t pairs = 0;
+  for (const StepSequence& s : part.sequences) pairs += std::uint64_t{s.tokens} * s.tokens;
+  return {2 * pairs * in_.model.heads * in_.model.element_bytes};
+}
+
 OperationId LayerPlanner::transfer(OperationSink& sink, ResourceKind link, const OpTag& tag, LinkPayload payload,
                                    Ids deps, const std::vector<SizedTensor>& tensors, bool keep_copy) const {
   const Place from = link == ResourceKind::gpu_to_host ? gpu_memory(tag) : Place::host();

@@ -68,6 +68,8 @@ class LayerPlanner : public Planner {
   virtual Ids room_for(const Part&) const { return {}; }
   /// GPU memory that the attention of the prefill needs while it runs. None for a fused kernel.
   virtual Bytes prefill_workspace(const Part&) const { return {}; }
+  /// The weights of all pairs of tokens of a prompt before and after the softmax.
+  Bytes attention_weights(const Part& part) const;
   /// K and V of the prefill, which `projected` makes, go where the system keeps them.
   virtual void keep(OperationSink& sink, const Part& part, OperationId projected) = 0;
   /// k and v of the new tokens join the cache, and their queries attend.
@@ -90,10 +92,10 @@ class LayerPlanner : public Planner {
   const ModelShape& model() const { return in_.model; }
   const std::vector<HeadRange>& shards() const { return shards_; }
   std::size_t mini_batches() const { return sampled_.size(); }
-  /// The part at the first step of a span without prefill.
+  /// The part at the first step of a batch's span.
   Part first_part(std::uint32_t layer, std::uint32_t mini_batch) const {
-    return part_of(scheduler_.first_decode_step(),
-                   {Phase::decode, in_.span.first_step, LayerId{layer}, MiniBatch{mini_batch}});
+    const ScheduledStep& step = scheduler_.first_step();
+    return part_of(step, {step.phase, step.number, LayerId{layer}, MiniBatch{mini_batch}});
   }
   const StepScheduler& scheduler() const { return scheduler_; }
   /// Tokens that the part's sequences attend over in a decode step, together.

@@ -184,6 +184,32 @@ struct FileRange {
   constexpr auto operator<=>(const FileRange&) const = default;
 };
 
+/// Rows of single heads in a file (head_rows.h): what a file operation writes, or what it chooses its ranges from.
+struct HeadRows {
+  enum class Kind : std::uint8_t {
+    tokens,     ///< for each head K of all tokens, then V of all tokens
+    components  ///< for each head and component its elements of K of all tokens
+  };
+  struct Sequence {
+    SequenceId sequence;
+    std::uint64_t tokens_before = 0;  ///< room of the sequences before it in the file
+    std::uint32_t room = 0;           ///< tokens of the sequence at the end of the run
+    std::uint32_t first = 0;          ///< a write: tokens [first, stored); a read: 0
+    std::uint32_t stored = 0;         ///< tokens in the file, after a write
+    std::uint32_t context = 0;        ///< tokens that are attended over, the current one included
+    std::uint32_t top_k = 0;          ///< tokens attended to (k); the context: all of them
+    std::uint32_t local = 0;          ///< newest tokens that are always among them (l)
+
+    constexpr bool sparse() const { return top_k < context; }
+  };
+  Kind kind = Kind::tokens;
+  HeadRange heads;
+  std::uint32_t head_dim = 0;
+  std::uint32_t element_bytes = 2;
+  std::uint32_t components = 0;  ///< components of q that choose tokens (r)
+  std::vector<Sequence> sequences = {};
+};
+
 /// read_file or write_file: ranges of one file (FileTable), any bytes for a read, whole blocks for a write. Ranges that
 /// depend on data are named by the run's Resolver when the operation starts.
 struct FileWork {
@@ -191,6 +217,7 @@ struct FileWork {
   std::vector<FileRange> ranges = {};
   LinkPayload payload = LinkPayload::weights;
   BufferMemory memory = BufferMemory::host;
+  std::optional<HeadRows> rows = {};  ///< of a read: what the Resolver chooses the ranges from
 };
 
 using Work = std::variant<ComputeWork, DriveWork, LinkWork, ScoreWork, FetchWork, SequencesWork, BlockWork, FileWork>;

@@ -15,7 +15,7 @@ StepScheduler::StepScheduler(const BatchLengths& workload, const PlanSpan& span,
   for (std::uint32_t mb = 0; mb < mini_batches; ++mb)
     for (std::uint32_t s = shares_[mb].first; s < shares_[mb].first + shares_[mb].count; ++s)
       if (!workload_.own_outputs() || runs(s, generated)) members_[mb].push_back({SequenceId{s}, generated});
-  if (!span.prefill) first_decode_step_ = step(Phase::decode, span.first_step);
+  first_step_ = span.prefill ? step(Phase::prefill, 0) : step(Phase::decode, span.first_step);
 }
 
 /// Tokens in the cache before the member's next step.

@@ -44,8 +44,8 @@ class StepScheduler {
   };
   Decision next(SimTime now);
 
-  /// The first step of a span without the prefill.
-  const ScheduledStep& first_decode_step() const { return first_decode_step_; }
+  /// The first step of a batch's span: its prefill, or a decode step.
+  const ScheduledStep& first_step() const { return first_step_; }
   /// Place of a request that has been admitted, from 0.
   std::uint32_t place_of(SequenceId request) const { return place_[request.value]; }
   /// The places of a mini-batch; in a batch its sequences.
@@ -71,7 +71,7 @@ class StepScheduler {
   PlanSpan span_;
   std::vector<Share> shares_;
   std::vector<Members> members_;  ///< [mini_batch] sequences that run
-  ScheduledStep first_decode_step_;
+  ScheduledStep first_step_;
   std::optional<SimTime> start_;      ///< of the run: when the first step was asked for
   std::uint32_t steps_ = 0;           ///< steps so far
   std::size_t arrived_ = 0;           ///< requests that have got a place

@@ -45,6 +45,9 @@ struct SystemNeeds {
   std::vector<Resident> residents = {};  ///< resident data outside the KV namespace, whose size the mapping determines
   std::optional<FilePath> files = {};    ///< set if the plan has file operations
   ShardBy shard = ShardBy::head;         ///< what an array of drives divides if K and V are in drives
+  /// The newest tokens of a sequence stay outside the files until there are so many, and are written together.
+  std::uint32_t written_tokens = 1;
+  std::optional<Bytes> written_piece = {};  ///< smallest piece of K and V in a file; unset: of a token and head
 };
 
 /// Amount of the cache of one head that a sparse system reads per step.

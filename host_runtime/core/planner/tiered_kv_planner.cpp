@@ -126,10 +126,7 @@ LayerPlanner::Ids TieredKvPlanner::room_for(const Part& part) const {
 }
 
 Bytes TieredKvPlanner::prefill_workspace(const Part& part) const {
-  if (!kv_.stores_attention_weights) return {};
-  std::uint64_t pairs = 0;
-  for (const StepSequence& s : part.sequences) pairs += std::uint64_t{s.tokens} * s.tokens;
-  return {2 * pairs * model().heads * model().element_bytes};
+  return kv_.stores_attention_weights ? attention_weights(part) : Bytes{};
 }
 
 void TieredKvPlanner::keep(OperationSink& sink, const Part& part, OperationId projected) {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "host_runtime/core/planner/systems/deepspeed_host/deepspeed_host.h"
+#include "host_runtime/core/planner/systems/flexgen_sparq/flexgen_sparq.h"
 #include "host_runtime/core/planner/systems/flexgen_ssd/flexgen_ssd.h"
 #include "host_runtime/core/planner/systems/gpu_only/gpu_only.h"
 #include "host_runtime/core/planner/systems/host_kv/host_kv.h"
@@ -22,6 +23,7 @@ SystemKinds builtin_systems() {
   systems.add<HostKv>();
   systems.add<DeepSpeedHost>();
   systems.add<FlexGenSsd>();
+  systems.add<FlexGenSparq>();
   return systems;
 }
 

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
-#include "base/quantity.h"
-
 namespace csdsim::host {
 
 namespace {
@@ -53,16 +50,7 @@ std::unique_ptr<Planner> InstinferDense::plan(const PlannerInputs& inputs) const
 
 void InstinferSparf::describe(ParamVisitor& v) {
   describe_common(v, stated, kv_buffers, shard);
-  v.param("ratio", sparf.ratio, {Ratio::of(1, 1024), Ratio{1, 1}}, "Compression ratio.", paper("InstInfer VI-A: 1/8"));
-  v.param("ratio_mode", sparf.mode, "What the ratio applies to.",
-          assumed("the paper does not define it; both readings are offered"));
-  v.optional("r", sparf.r, "auto", {1, 1024}, "Components of q that approximate the scores; auto follows from ratio.",
-             assumed("follows from ratio"));
-  v.optional("k", sparf.k, "auto", {1, 16'777'216}, "Tokens attended to; auto follows from ratio.",
-             assumed("follows from ratio"));
-  v.optional("l", sparf.local, "auto", {0, 16'777'216},
-             "Newest tokens that are always attended to, counted in k; auto is k/4.",
-             paper("SparQ (arXiv 2312.04985), as recalled: l = k/4"));
+  describe_sparf(v, sparf);
 }
 
 void InstinferSparf::check(config::Problems& problems, const SystemContext& context) const {
@@ -71,30 +59,10 @@ void InstinferSparf::check(config::Problems& problems, const SystemContext& cont
                    "system.shard: token: SparF chooses k of all tokens of a head. A choice by each drive among its own "
                    "tokens would be another method; a choice over all drives takes a second exchange of scores, which "
                    "is not modelled. Use shard: head, or instinfer-dense");
-  for (const std::string& unused : unused_parameters())
-    problems.refuse_unused(fmt::format("system.{}", unused), problems.stronger("system.r", "system.k"),
-                           "r and k are both given");
-  const std::uint32_t d = context.head_dim;
-  if (sparf.r && d > 0)
-    problems.require(*sparf.r <= d, {"system.r", "model.head_dim"},
-                     fmt::format("system.r: {} components of a head of {}", *sparf.r, d));
-  if (d > 0 && (!sparf.r || *sparf.r <= d)) {
-    try {
-      SparfBudget(sparf, d);
-    } catch (const UserError& e) {
-      problems.error_at("system.ratio", e.what());
-    }
-  }
-  if (sparf.k && sparf.local)
-    problems.require(
-        *sparf.local <= *sparf.k, {"system.l", "system.k"},
-        fmt::format("system.l: {} newest tokens do not fit into the {} tokens attended", *sparf.local, *sparf.k));
+  check_sparf(problems, context, sparf);
 }
 
-std::vector<std::string> InstinferSparf::unused_parameters() const {
-  if (sparf.r && sparf.k) return {"ratio", "ratio_mode"};
-  return {};
-}
+std::vector<std::string> InstinferSparf::unused_parameters() const { return unused_sparf_parameters(sparf); }
 
 SystemNeeds InstinferSparf::needs(const ModelShape& model, const BatchLengths&) const {
   return instinfer_needs(model, true, shard);
@@ -104,34 +72,14 @@ std::unique_ptr<Planner> InstinferSparf::plan(const PlannerInputs& inputs) const
   return std::make_unique<InstInfer>(inputs, kv_buffers, shard, sparf);
 }
 
-MethodSettings InstinferSparf::method_settings() const {
-  return {.ratio = sparf.ratio,
-          .meaning = sparf.mode == RatioMode::traffic ? RatioMeaning::traffic : RatioMeaning::tokens,
-          .r = sparf.r,
-          .k = sparf.k,
-          .local = sparf.local};
-}
+MethodSettings InstinferSparf::method_settings() const { return sparf_settings(sparf); }
 
 std::vector<std::pair<std::string, std::string>> InstinferSparf::parameters_of(const MethodSettings& settings) const {
-  std::vector<std::pair<std::string, std::string>> parameters;
-  if (!settings.r || !settings.k) {
-    parameters.emplace_back("ratio", format_quantity(settings.ratio));
-    const RatioMode mode = settings.meaning == RatioMeaning::traffic ? RatioMode::traffic : RatioMode::uniform;
-    parameters.emplace_back("ratio_mode", csdsim::name_of(mode));
-  }
-  const auto add = [&](const char* name, std::optional<std::uint32_t> value) {
-    if (value) parameters.emplace_back(name, std::to_string(*value));
-  };
-  add("r", settings.r);
-  add("k", settings.k);
-  add("l", settings.local);
-  return parameters;
+  return sparf_parameters_of(settings);
 }
 
 std::optional<SparseBudget> InstinferSparf::sparse_budget(const ModelShape& model, std::uint32_t context) const {
-  const SparfBudget budget(sparf, model.head_dim);
-  return SparseBudget{
-      .components = budget.components(), .tokens = budget.top_k(context), .local = budget.local(context)};
+  return sparf_budget_at(sparf, model, context);
 }
 
 std::vector<std::pair<std::string, std::string>> InstinferSparf::remarks(const ModelShape& model,

@@ -6,6 +6,7 @@
 #include "host_runtime/core/planner/sparf_budget.h"
 #include "host_runtime/core/planner/system.h"
 #include "host_runtime/core/planner/systems/instinfer/planner.h"
+#include "host_runtime/core/planner/systems/sparf_parameters.h"
 
 namespace csdsim::host {
 
@@ -72,12 +73,6 @@ struct EnumValues<host::ShardBy> {
   static constexpr EnumValue<host::ShardBy> values[] = {
       {host::ShardBy::head, "head", "Each drive holds all tokens of its KV heads."},
       {host::ShardBy::token, "token", "Each drive holds all KV heads of its tokens; the GPU merges partial outputs."}};
-};
-template <>
-struct EnumValues<host::RatioMode> {
-  static constexpr EnumValue<host::RatioMode> values[] = {
-      {host::RatioMode::uniform, "uniform", "The ratio applies to components and to tokens: r = ratio d, k = ratio S."},
-      {host::RatioMode::traffic, "traffic", "The ratio applies to all elements moved; k follows from it."}};
 };
 
 }  // namespace csdsim

@@ -1,0 +1,33 @@
+// The parameters of systems that attend to a budget of tokens as SparQ and SparF do.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "host_runtime/core/planner/sparf_budget.h"
+#include "host_runtime/core/planner/system.h"
+
+namespace csdsim::host {
+
+/// `ratio`, `ratio_mode`, `r`, `k` and `l`.
+void describe_sparf(ParamVisitor& v, SparfParameters& sparf);
+void check_sparf(config::Problems& problems, const SystemContext& context, const SparfParameters& sparf);
+std::vector<std::string> unused_sparf_parameters(const SparfParameters& sparf);
+MethodSettings sparf_settings(const SparfParameters& sparf);
+/// The inverse of sparf_settings(): {name, value}. Unset settings are omitted.
+std::vector<std::pair<std::string, std::string>> sparf_parameters_of(const MethodSettings& settings);
+SparseBudget sparf_budget_at(const SparfParameters& sparf, const ModelShape& model, std::uint32_t context);
+
+}  // namespace csdsim::host
+
+namespace csdsim {
+
+template <>
+struct EnumValues<host::RatioMode> {
+  static constexpr EnumValue<host::RatioMode> values[] = {
+      {host::RatioMode::uniform, "uniform", "The ratio applies to components and to tokens: r = ratio d, k = ratio S."},
+      {host::RatioMode::traffic, "traffic", "The ratio applies to all elements moved; k follows from it."}};
+};
+
+}  // namespace csdsim
