@@ -178,6 +178,18 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(host[0].pop("attention"), "host")
         self.assertEqual(drive, host)
 
+    def test_drives_that_divide_tokens_equal_the_host_but_for_rounding(self):
+        divided = ["--set", "system.shard=token", "--set", "platform.device.count=5"]  # four KV heads
+        perplexity = [self.evaluated("--method", "dense", "--no-recall", *where)["rows"][0]["perplexity"]
+                      for where in ([], ["--attention", "drive", *divided])]
+        self.assertNotEqual(*perplexity)
+        self.assertAlmostEqual(*perplexity, delta=2e-3 * perplexity[0])
+        # Here the host attends part by part, too.
+        run = self.result("run", "scenarios/quickstart.yaml", "--set", "system.kind=instinfer-dense", *divided, "--set",
+                          "workload.output_tokens=8", "--set", "simulation.compare=[host]")
+        self.assertTrue(run["comparison"]["host"]["attention_outputs_identical"])
+        self.assertEqual(run["comparison"]["host"]["tokens_equal"], run["comparison"]["host"]["tokens_compared"])
+
     def test_eval_records_what_timing_runs_replay(self):
         file = self.out / "selection.json"
         self.evaluated("--method", "sparf", "--ratio", "1/8", "--no-recall", "--record", file, "--record-every", 1)

@@ -103,12 +103,12 @@ enum class DriveMethod : std::uint8_t { dense, sparf };
 /// One sequence's share of an append or attend operation.
 struct SequenceWork {
   SequenceId sequence;
-  TokenIndex first_token;    ///< first token appended
+  TokenIndex first_token;    ///< first token appended, as the drive numbers the tokens that it holds, from 0
   std::uint32_t tokens = 0;  ///< tokens appended; for attend 1, or 0 to attend without appending
   std::uint32_t top_k = 0;   ///< tokens attended to (SparF's k); the context for dense
   std::uint32_t local = 0;   ///< newest tokens that are always among them (SparF's l)
 
-  /// Tokens in the cache after the append, which attend runs over, the current token included.
+  /// Tokens in the drive's cache after the append, which attend runs over, an appended token included.
   constexpr std::uint32_t context() const { return first_token.value + tokens; }
 };
 
