@@ -8,7 +8,9 @@
 namespace csdsim::experiment {
 
 void GenerationWorkload::describe(ParamVisitor& v) {
-  v.param("batch", batch, {1, 65'536}, "Sequences that decode together.", assumed("the smallest batch"));
+  v.param("batch", batch, {1, 65'536},
+          "Sequences that decode together; of requests that arrive, the most that run at a time.",
+          assumed("the smallest batch"));
   v.param("input_tokens", input_tokens, {1, 16'777'216}, "Tokens of every prompt.", assumed("a short prompt"));
   v.param("output_tokens", output_tokens, {1, 16'777'216}, "Tokens generated per sequence.", assumed("a short answer"));
   v.param("temperature", temperature, {Ratio{0, 1}, Ratio{100, 1}},

@@ -169,6 +169,18 @@ TEST_CASE("the executor waits for the next arrival, and a step begins when the o
   for (const OperationRecord& r : records) CHECK(r.start.ps >= 507);
 }
 
+TEST_CASE("a request that arrives during a step is prefilled in the next one") {
+  const std::int64_t prefill = 10 * (2 + 4 * kLayers);
+  const BatchLengths work = requests({4, 6}, {5, 2}, {SimTime{}, SimTime{prefill + 1}}, 2);
+  auto planner = plan_of("gpu-only", inputs_of(work));
+  FunctionBackend backend([](const Operation& op) { return SimTime{op.kind == OpKind::free_kv ? 0 : 10}; });
+  Executor ex(*planner, backend, {});
+  run(ex);
+  std::string phases;
+  for (const StepRecord& step : ex.report().steps) phases += step.phase == Phase::prefill ? 'p' : 'd';
+  CHECK(phases == "pdpddd");
+}
+
 TEST_CASE("a planner that waits must not emit, nor wait for the past") {
   struct Waits final : Planner {
     bool emits = false;
