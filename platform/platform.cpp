@@ -22,6 +22,11 @@ Bytes queue_memory(const PlatformParams& config) {
   return {(a_queue * (config.queues + 1U) + Bytes::mib(2).value - 1) / Bytes::mib(2).value * Bytes::mib(2).value};
 }
 
+/// What the link of a drive carries; it matters where links are shared only.
+Bandwidth drive_rate(const PlatformParams& config) {
+  return config.shared.limited() ? config.drive.link.payload_bandwidth() : Bandwidth{1};
+}
+
 MemoryRegion gpu_region(const PlatformParams& config, std::uint32_t gpu) {
   return {.name = gpu == 0 ? "gpu_bar" : fmt::format("gpu_bar{}", gpu),
           .base = Platform::gpu_base(gpu),
@@ -31,7 +36,8 @@ MemoryRegion gpu_region(const PlatformParams& config, std::uint32_t gpu) {
 
 }  // namespace
 
-Platform::Platform(const PlatformParams& config) : config_(config) {
+Platform::Platform(const PlatformParams& config)
+    : config_(config), shared_links_(config.shared, config.drives, drive_rate(config), config.gpus) {
   const MemoryRegion host{"host_dram", PhysicalAddress{0}, config.host_memory, RegionKind::host_dram};
   const nvme::RegionId host_region = map_.add(host);
   std::vector<nvme::RegionId> gpu_regions;
@@ -50,6 +56,7 @@ Platform::Platform(const PlatformParams& config) : config_(config) {
   for (std::uint32_t i = 0; i < config.drives; ++i) {
     auto slot = std::make_unique<Slot>();
     for (const MemoryRegion& region : map_.regions()) slot->map.add(region);
+    shared_links_.add_drive(i, slot->map, host_region, gpu_regions);
     slot->drive =
         std::make_unique<csd_model::Drive>(fmt::format("drive{}", i).c_str(), config.drive, &slot->map, config.engine);
     slot->driver = std::make_unique<nvme::NvmeDriver>(fmt::format("driver{}", i).c_str(),

@@ -11,6 +11,7 @@
 #include "nvme_if/sysc/nvme_driver.h"
 #include "nvme_if/sysc/pcie_fabric.h"
 #include "nvme_if/sysc/physical_memory.h"
+#include "platform/shared_links.h"
 
 namespace csdsim::platform {
 
@@ -21,9 +22,10 @@ struct PlatformParams {
   Bytes host_memory = Bytes::gib(96);
   std::uint32_t gpus = 1;
   Bytes gpu_memory = Bytes::gib(48);  ///< of each GPU
-  SimTime io_overhead;                ///< host processor time per command
-  std::uint32_t io_cores = 26;        ///< host cores that the queues of all drives share
-  bool overlap_host_drive = true;     ///< see DriveCommands::begin_batch()
+  SharedLinksParams shared;
+  SimTime io_overhead;             ///< host processor time per command
+  std::uint32_t io_cores = 26;     ///< host cores that the queues of all drives share
+  bool overlap_host_drive = true;  ///< see DriveCommands::begin_batch()
   std::uint16_t queues = 4;
   std::uint32_t queue_depth = 1024;
   nvme::InterruptCoalescing coalescing{};
@@ -49,6 +51,7 @@ class Platform {
   std::uint32_t gpus() const { return static_cast<std::uint32_t>(gpu_memory_.size()); }
   nvme::PhysicalMemory& gpu_memory(std::uint32_t gpu = 0) { return *gpu_memory_.at(gpu); }
   nvme::PhysicalMemory& host_memory() { return *host_memory_; }
+  SharedLinks& shared_links() { return shared_links_; }
   const PlatformParams& config() const { return config_; }
 
   /// First address of host DRAM that no driver uses.
@@ -69,6 +72,7 @@ class Platform {
 
   PlatformParams config_;
   nvme::MemoryMap map_;
+  SharedLinks shared_links_;
   std::unique_ptr<nvme::PhysicalMemory> host_memory_;
   std::vector<std::unique_ptr<nvme::PhysicalMemory>> gpu_memory_;
   std::unique_ptr<nvme::PcieFabric> fabric_;

@@ -13,8 +13,8 @@ void describe(ParamVisitor& v, AttachedGpu& c) {
           paper("InstInfer VI-A: one GPU"));
   v.section(
       "link", c.link,
-      "The PCIe link: generation and lanes, or bandwidth. It carries what passes through host memory (nvme.transfer: "
-      "host); peer to peer, the drives reach GPU memory over their own links.");
+      "The PCIe link of each GPU: generation and lanes, or bandwidth. It carries copies between host and GPU, and what "
+      "drives read and write in GPU memory (nvme.transfer: p2p).");
 }
 
 void describe(ParamVisitor& v, HostConfig& c) {
@@ -40,6 +40,26 @@ void describe(ParamVisitor& v, HostConfig& c) {
   v.section("swap", c.swap, "Swapping of host memory to the drives, for systems whose data may exceed host memory.");
 }
 
+void describe(ParamVisitor& v, RootComplexConfig& c) {
+  v.optional("bandwidth", c.bandwidth, "unlimited", {Bandwidth{1'000'000}, Bandwidth{100'000'000'000'000}},
+             "Payload bytes per second of everything that passes the root complex, in each direction: from all drives "
+             "and GPUs together, and to them. A transfer between two devices passes in both directions, unless both "
+             "are behind the switch.",
+             assumed("vendors state no such limit; memory bandwidth is an upper bound"));
+}
+
+void describe(ParamVisitor& v, SwitchConfig& c) {
+  v.param("bandwidth", c.bandwidth, {Bandwidth{1'000'000}, Bandwidth{10'000'000'000'000}},
+          "Payload bytes per second of the upstream link, in each direction.",
+          assumed("PCIe 4.0 x16, packets of 256 B of payload"));
+  v.optional("drives", c.drives, "all", {1, 64}, "Drives behind the switch: the first ones.",
+             assumed("a switch for all drives"));
+  v.param("gpus", c.gpus, {0, 8},
+          "GPUs behind the switch, the first ones: transfers between them and the drives behind it do not cross the "
+          "upstream link.",
+          assumed("GPUs have root ports of their own"));
+}
+
 void describe(ParamVisitor& v, OverlapConfig& c) {
   v.param("mini_batches", c.mini_batches,
           "Mini-batches run side by side: one uses the GPU while another one waits for drives or host. If false, each "
@@ -58,6 +78,10 @@ void describe(ParamVisitor& v, OverlapConfig& c) {
 void describe(ParamVisitor& v, PlatformConfig& c) {
   v.section("gpu", c.gpu, "The GPUs that compute everything but the offloaded part.");
   v.section("host", c.host, "The host.");
+  v.section("root_complex", c.root_complex, "What joins host memory and all devices.");
+  v.optional_section("switch", c.upstream, "none",
+                     "A PCIe switch: the drives behind it share its upstream link to the root complex.",
+                     assumed("every drive has a root port of its own"));
   v.section("device", c.device, "The drives.");
   v.section("overlap", c.overlap,
             "Which stages of a layer of a mini-batch run side by side. If false, they run one after the other; reads "
@@ -72,6 +96,12 @@ PlatformParams platform_params(const PlatformConfig& config, const csd_model::Dr
   params.host_memory = config.host.memory;
   params.gpu_memory = config.gpu.memory;
   params.gpus = config.gpu.count;
+  params.shared.gpu_link = config.gpu.link.peer_to_peer_bandwidth();
+  params.shared.root_complex = config.root_complex.bandwidth;
+  if (const auto& upstream = config.upstream)
+    params.shared.upstream = SwitchParams{.bandwidth = upstream->bandwidth,
+                                          .drives = upstream->drives.value_or(config.device.count),
+                                          .gpus = upstream->gpus};
   params.io_overhead = config.host.io_overhead;
   params.io_cores = config.host.io_cores.value_or(config.host.cores);
   params.overlap_host_drive = config.overlap.host_drive;

@@ -44,16 +44,32 @@ struct OverlapConfig {
   bool host_drive = true;
 };
 
+/// Section `platform.root_complex`.
+struct RootComplexConfig {
+  std::optional<Bandwidth> bandwidth;  ///< each direction; unset: unlimited
+};
+
+/// Section `platform.switch`: a PCIe switch in front of drives.
+struct SwitchConfig {
+  Bandwidth bandwidth{28'400'000'000};  ///< of the upstream link, each direction
+  std::optional<std::uint32_t> drives;  ///< the first ones are behind it; unset: all
+  std::uint32_t gpus = 0;               ///< the first ones are behind it
+};
+
 /// Section `platform`.
 struct PlatformConfig {
   AttachedGpu gpu;
   HostConfig host;
+  RootComplexConfig root_complex;
+  std::optional<SwitchConfig> upstream;  ///< section `switch`
   csd_model::DeviceConfig device;
   OverlapConfig overlap;
 };
 
 void describe(ParamVisitor& v, AttachedGpu& c);
 void describe(ParamVisitor& v, HostConfig& c);
+void describe(ParamVisitor& v, RootComplexConfig& c);
+void describe(ParamVisitor& v, SwitchConfig& c);
 void describe(ParamVisitor& v, OverlapConfig& c);
 void describe(ParamVisitor& v, PlatformConfig& c);
 

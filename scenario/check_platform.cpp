@@ -246,6 +246,23 @@ void check_engine_buffer(Checker& c, const csd_model::DeviceConfig& device) {
                         map != nullptr ? " beside the map cache" : ""));
 }
 
+/// Where the platform has a switch, something is behind it.
+void check_shared_links(Checker& c, const platform::PlatformConfig& platform) {
+  if (!c.scenario().workload->attends()) {
+    for (const std::string_view path :
+         {"platform.root_complex.bandwidth", "platform.switch", "platform.gpu.link.peer_to_peer", "platform.gpu.count"})
+      c.refuse_unused(path, "workload.kind", "the workload computes no attention and addresses one drive");
+  }
+  if (!platform.upstream) return;
+  const platform::SwitchConfig& upstream = *platform.upstream;
+  c.require(upstream.drives.value_or(1) <= platform.device.count, {"platform.switch.drives", "platform.device.count"},
+            fmt::format("platform.switch.drives: {} of the {} drives (platform.device.count)",
+                        upstream.drives.value_or(1), platform.device.count));
+  c.require(
+      upstream.gpus <= platform.gpu.count, {"platform.switch.gpus", "platform.gpu.count"},
+      fmt::format("platform.switch.gpus: {} of the {} GPUs (platform.gpu.count)", upstream.gpus, platform.gpu.count));
+}
+
 /// Stages that a run does not have cannot be told not to overlap.
 void check_overlap(Checker& c, platform::PlatformConfig& platform) {
   const std::optional<std::uint32_t> io_cores = platform.host.io_cores;
@@ -294,6 +311,7 @@ void check_platform(Checker& c) {
   check_link(c, device.link, "platform.device.link", true);
   check_link(c, platform.gpu.link, "platform.gpu.link", false);
   check_gpu_timing(c, platform.gpu);
+  check_shared_links(c, platform);
   require_power_of_two(c, "platform.device.nvme.mdts", device.nvme.mdts);
   require_power_of_two(c, "platform.device.nvme.block_size", device.nvme.block_size);
   if (const auto* coalesced = std::get_if<nvme::CoalescedInterrupts>(&device.nvme.interrupts))

@@ -13,6 +13,7 @@ BlockIoOutcome run_block_io(const BlockIoSetup& setup, const BlockIoProgress& pr
   const SimulationContext context;
   platform::PlatformParams config = setup.platform;
   config.run_ahead = true;
+  config.shared = {};  // one drive, whose data goes to no particular memory
   platform::Platform platform(config);
   csd_model::Drive& drive = platform.drive(0);
   const std::unique_ptr<workload::RequestSource> source = setup.source(drive.block_ftl().capacity());

@@ -45,8 +45,10 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
       meter_(platform, plan_, setup.plan.workload.served()),
       requests_(setup.plan.workload),
       gpu_(host::GpuModel(setup.gpu, setup.gpu_times), setup.data),
-      link_(setup.gpu_link, setup.data),
       executor_("executor"),
+      link_(
+          platform.shared_links(), setup.gpu_link,
+          [this](host::OperationId id, SimTime at) { executor_.complete(id, at, {}); }, setup.data),
       commands_(
           platform, setup.queues_of_others,
           [this](host::OperationId id, SimTime at, const host::DriveSplit& split) {

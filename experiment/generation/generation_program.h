@@ -14,6 +14,7 @@
 #include "experiment/generation/kv_format.h"
 #include "experiment/generation/phase_meter.h"
 #include "host_runtime/core/planner/router.h"
+#include "host_runtime/sysc/copy_backend.h"
 #include "host_runtime/sysc/executor_module.h"
 #include "host_runtime/sysc/file_backend.h"
 
@@ -63,8 +64,8 @@ class GenerationProgram : public sc_core::sc_module {
   SimTime start_;  ///< of the first group
   host::GpuBackend gpu_;
   std::optional<host::HostBackend> host_;
-  host::LinkBackend link_;
   host::ExecutorModule executor_;
+  host::CopyBackend link_;
   host::DriveCommands commands_;
   host::DriveKvBackend drives_;
   std::vector<host::FileTable> file_tables_;  ///< [drive]

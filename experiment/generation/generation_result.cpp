@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -16,6 +17,24 @@ using host::TokenId;
 using nlohmann::ordered_json;
 
 namespace {
+
+/// Use of the shared links in a phase, by direction. Adds the utilisation of the busier direction to `shares`.
+ordered_json shared_links(const PhaseTotals& t, double gpus, std::vector<std::pair<const char*, double>>& shares) {
+  ordered_json uses = ordered_json::object();
+  constexpr std::array<const char*, 3> kNames{"gpu_link", "root_complex", "switch"};
+  for (std::size_t link = 0; link < kNames.size(); ++link) {
+    double most = 0;
+    for (const std::size_t kind : {2 * link, 2 * link + 1}) {
+      const double busy = t.*kSharedBusy[kind] / (link == 0 ? gpus : 1);
+      if (busy == 0) continue;
+      uses[std::string(platform::kSharedLinkNames[kind])] = {{"bytes", t.*kSharedBytes[kind]},
+                                                             {"utilization", busy / t.seconds}};
+      most = std::max(most, busy / t.seconds);
+    }
+    if (most > 0) shares.emplace_back(kNames[link], most);
+  }
+  return uses;
+}
 
 /// Utilisations of a phase, means over what there are several of, and the resource that bounds it.
 ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) {
@@ -33,20 +52,23 @@ ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) 
        {std::pair{"host", t.host_busy_s}, std::pair{"host_to_gpu", t.host_to_gpu_busy_s / gpus},
         std::pair{"gpu_to_host", t.gpu_to_host_busy_s / gpus}})
     if (busy > 0) shares.emplace_back(name, busy / t.seconds);
+  ordered_json shared = shared_links(t, gpus, shares);
   ordered_json utilization;
   std::pair<const char*, double> bound = shares.front();
   for (const auto& share : shares) {
     utilization[share.first] = share.second;
     if (share.second > bound.second) bound = share;
   }
-  return {{"seconds", t.seconds},
-          {"bound_by", bound.first},
-          {"utilization", std::move(utilization)},
-          {"page_ops", t.page_ops},
-          {"bytes_flash_channel", t.channel_bytes},
-          {"bytes_engine", t.engine_bytes},
-          {"bytes_host_link", t.link_bytes},
-          {"flash_program_bytes_per_s", t.programmed_bytes / t.seconds}};
+  ordered_json phase = {{"seconds", t.seconds},
+                        {"bound_by", bound.first},
+                        {"utilization", std::move(utilization)},
+                        {"page_ops", t.page_ops},
+                        {"bytes_flash_channel", t.channel_bytes},
+                        {"bytes_engine", t.engine_bytes},
+                        {"bytes_host_link", t.link_bytes},
+                        {"flash_program_bytes_per_s", t.programmed_bytes / t.seconds}};
+  if (!shared.empty()) phase["shared_links"] = std::move(shared);
+  return phase;
 }
 
 }  // namespace

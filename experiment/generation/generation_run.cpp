@@ -13,10 +13,51 @@
 
 namespace csdsim::experiment {
 
+namespace {
+
+/// Which transfers there are on the links that drives and GPUs share: a part of a plan with one layer has all kinds.
+platform::SharedLinksParams senders_of(const GenerationSetup& setup) {
+  platform::SharedLinksParams shared = setup.platform.shared;
+  if (!shared.limited()) return shared;
+  host::PlannerInputs inputs = setup.plan;
+  inputs.model.layers = 1;
+  inputs.drives = setup.platform.drives;
+  inputs.span = {.prefill = true, .first_step = 0, .decode_steps = std::min(1U, inputs.workload.decode_steps())};
+  const std::unique_ptr<host::Planner> planner = setup.system->plan(inputs);
+  shared.peer_to_peer = false;
+  host::OperationSink sink;
+  while (planner->next_step(sink))
+    for (const host::Operation& op : sink.take()) {
+      if (std::holds_alternative<host::LinkWork>(op.work)) shared.copies = setup.gpu_link.bandwidth;
+      shared.peer_to_peer = shared.peer_to_peer || host::uses_peer_to_peer(op);
+    }
+  // Copies alone have their link for themselves.
+  if (!shared.peer_to_peer) shared.gpu_link.reset();
+  return shared;
+}
+
+nlohmann::ordered_json use_of_shared_links(const platform::SharedLinks& links) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const auto& link : links.links()) {
+    const platform::LinkUse use = links.use(*link);
+    all.push_back({{"name", link->shared.name()},
+                   {"bandwidth", link->rate.bytes_per_second},
+                   {"can_limit", link->binds},
+                   {"bytes", use.bytes},
+                   {"busy_s", use.busy_s}});
+  }
+  return all;
+}
+
+}  // namespace
+
 GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationHooks& hooks) {
   if (setup.asked_error) return run_to_error(setup, hooks);
   const SimulationContext context;
-  platform::Platform platform(setup.platform);
+  platform::PlatformParams params = setup.platform;
+  params.shared = senders_of(setup);
+  platform::Platform platform(params);
+  if (hooks.shared_link) platform.shared_links().set_observer(hooks.shared_link);
   GenerationProgram program("program", setup, hooks, platform);
   program.check_sampled();
   struct AtEnd {
@@ -32,6 +73,8 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
     if (!platform.driver(i).failure().empty())
       throw InternalError(fmt::format("drive {}: {}", i, platform.driver(i).failure()));
   GenerationOutcome out = program.outcome();
+  platform.shared_links().end_periods();
+  out.shared_links = use_of_shared_links(platform.shared_links());
   out.simulated = sim_time_now();
   for (std::uint32_t i = 0; i < platform.drives(); ++i) {
     csd_model::Drive& drive = platform.drive(i);

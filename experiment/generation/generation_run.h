@@ -74,13 +74,15 @@ struct GenerationOutcome {
   std::uint64_t requests_completed = 0;
   nlohmann::ordered_json drive_statistics;         ///< [drive], of what was simulated
   std::optional<host::FileBackend::Totals> files;  ///< likewise, if the plan has file operations
+  nlohmann::ordered_json shared_links;             ///< likewise: use of each link that drives and GPUs share
 };
 
 struct GenerationHooks {
   std::function<void(const host::OperationRecord&)> operation;        ///< every operation that ended
   std::function<void(std::size_t done, std::size_t total)> progress;  ///< steps; requests if they arrive
   std::function<void(const std::string&)> notice;                     ///< one line for the user, before a long run
-  std::function<void(platform::Platform&)> before_start;              ///< after construction
+  nvme::SharedLink::Observer shared_link;                 ///< busy periods of shared links that may hold transfers up
+  std::function<void(platform::Platform&)> before_start;  ///< after construction
   /// After the last step: the simulation goes on until what it is given is called.
   std::function<void(std::function<void()>)> after_last;
   std::function<void()>

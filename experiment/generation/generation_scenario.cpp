@@ -234,7 +234,12 @@ scenario::RunResult GenerationScenario::run() {
   std::unique_ptr<report::OperationTrace> trace;
   if (options_.trace) trace = std::make_unique<report::OperationTrace>(*options_.trace);
   GenerationHooks hooks;
-  if (trace) hooks.operation = [&](const host::OperationRecord& r) { trace->add(r); };
+  if (trace) {
+    hooks.operation = [&](const host::OperationRecord& r) { trace->add(r); };
+    hooks.shared_link = [&](const nvme::SharedLink& link, const nvme::SharedLink::Period& p) {
+      trace->add_shared(link.name(), p.start, p.end, p.bytes);
+    };
+  }
   if (options_.progress)
     hooks.progress = [&](std::size_t done, std::size_t total) {
       options_.progress(workload_.served() ? "requests" : "steps", done, total);
@@ -261,6 +266,7 @@ scenario::RunResult GenerationScenario::run() {
                                {"drives", out.drive_statistics}};
   if (scenario_.platform.device.has_engine()) result_.document["stats"]["fpga"] = fpga_use(scenario_.platform.device);
   if (out.files) result_.document["stats"]["files"] = to_json(*out.files);
+  if (!out.shared_links.empty()) result_.document["stats"]["shared_links"] = out.shared_links;
   result_.meaning = meaning(out, result_.document);
   add_remarks();
   if (carried_) {

@@ -19,6 +19,11 @@ PhaseTotals totals_of(platform::Platform& platform) {
     csd_model::DriveWork& of_drives = sum;
     of_drives += work_of(platform.drive(i).totals());
   }
+  for (std::size_t kind = 0; kind < platform::kSharedLinkKinds; ++kind) {
+    const platform::LinkUse use = platform.shared_links().use(static_cast<platform::SharedLinkKind>(kind));
+    sum.*kSharedBytes[kind] = use.bytes;
+    sum.*kSharedBusy[kind] = use.busy_s;
+  }
   return sum;
 }
 

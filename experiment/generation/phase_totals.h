@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "csd_model/drive_totals.h"
+#include "platform/shared_links.h"
 
 namespace csdsim::platform {
 class Platform;
@@ -21,26 +22,36 @@ struct PhaseTotals : csd_model::DriveWork {
   double host_to_gpu_busy_s = 0;  ///< the links of all GPUs, by direction
   double gpu_to_host_busy_s = 0;
   double gpu_link_bytes = 0;  ///< payload of copies over these links, both directions
+  // Shared links of the platform by direction, summed over the GPUs: payload, and time that it takes on the link.
+  double gpu_in_bytes = 0, gpu_out_bytes = 0, root_in_bytes = 0, root_out_bytes = 0;
+  double switch_up_bytes = 0, switch_down_bytes = 0;
+  double gpu_in_busy_s = 0, gpu_out_busy_s = 0, root_in_busy_s = 0, root_out_busy_s = 0;
+  double switch_up_busy_s = 0, switch_down_busy_s = 0;
 };
 
+/// The fields of shared links, [SharedLinkKind].
+inline constexpr std::array<double PhaseTotals::*, platform::kSharedLinkKinds> kSharedBytes{
+    &PhaseTotals::gpu_in_bytes,   &PhaseTotals::gpu_out_bytes,   &PhaseTotals::root_in_bytes,
+    &PhaseTotals::root_out_bytes, &PhaseTotals::switch_up_bytes, &PhaseTotals::switch_down_bytes};
+inline constexpr std::array<double PhaseTotals::*, platform::kSharedLinkKinds> kSharedBusy{
+    &PhaseTotals::gpu_in_busy_s,   &PhaseTotals::gpu_out_busy_s,   &PhaseTotals::root_in_busy_s,
+    &PhaseTotals::root_out_busy_s, &PhaseTotals::switch_up_busy_s, &PhaseTotals::switch_down_busy_s};
+
 /// All fields, to treat them one by one.
-inline constexpr auto kPhaseFields = std::apply(
-    [](auto... of_drives) {
-      return std::array<double PhaseTotals::*, sizeof...(of_drives) + 6>{of_drives...,
-                                                                         &PhaseTotals::seconds,
-                                                                         &PhaseTotals::gpu_busy_s,
-                                                                         &PhaseTotals::host_busy_s,
-                                                                         &PhaseTotals::host_to_gpu_busy_s,
-                                                                         &PhaseTotals::gpu_to_host_busy_s,
-                                                                         &PhaseTotals::gpu_link_bytes};
-    },
-    csd_model::DriveWork::fields());
+inline constexpr auto kPhaseFields =
+    std::apply([](auto... fields) { return std::array<double PhaseTotals::*, sizeof...(fields)>{fields...}; },
+               std::tuple_cat(csd_model::DriveWork::fields(),
+                              std::tuple(&PhaseTotals::seconds, &PhaseTotals::gpu_busy_s, &PhaseTotals::host_busy_s,
+                                         &PhaseTotals::host_to_gpu_busy_s, &PhaseTotals::gpu_to_host_busy_s,
+                                         &PhaseTotals::gpu_link_bytes),
+                              kSharedBytes, kSharedBusy));
 
 /// a + factor * b.
 PhaseTotals combine(PhaseTotals a, double factor, const PhaseTotals& b);
 PhaseTotals operator-(const PhaseTotals& a, const PhaseTotals& b);
 
-/// What the drives of the platform have done since the start of the simulation; nothing of processors and their link.
+/// What the drives and the shared links of the platform have done since the start of the simulation; nothing of
+/// processors and their link.
 PhaseTotals totals_of(platform::Platform& platform);
 
 }  // namespace csdsim::experiment

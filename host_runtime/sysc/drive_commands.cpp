@@ -15,8 +15,14 @@ using nvme::Segment;
 
 namespace {
 
+/// Time that transfers took on the drive's link, and waited for links that it shares with others.
 SimTime link_busy(const csd_model::Drive& drive) {
-  return drive.link().stats(nvme::LinkDirection::to_host).busy + drive.link().stats(nvme::LinkDirection::to_drive).busy;
+  SimTime sum;
+  for (const nvme::LinkDirection direction : {nvme::LinkDirection::to_host, nvme::LinkDirection::to_drive}) {
+    const nvme::LinkStats& stats = drive.link().stats(direction);
+    sum += stats.busy + stats.waited;
+  }
+  return sum;
 }
 
 /// Advice for the user.

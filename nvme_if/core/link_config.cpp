@@ -69,6 +69,13 @@ void describe(ParamVisitor& v, LinkConfig& c) {
              assumed("never the bottleneck; PCIe has 32 to 256 tags, 768 from generation 4 on"));
 }
 
-void describe(ParamVisitor& v, GpuLinkConfig& c) { describe_lanes(v, c); }
+void describe(ParamVisitor& v, GpuLinkConfig& c) {
+  describe_lanes(v, c);
+  v.optional(
+      "peer_to_peer", c.peer_to_peer, "auto", {Bandwidth{1'000'000}, Bandwidth{10'000'000'000'000}},
+      "Payload bytes per second, in each direction, of all transfers between drives and this GPU's memory; auto: "
+      "what generation and lanes carry, or bandwidth. Give it where bandwidth is a measured rate of copies.",
+      assumed("the link is the only limit of peer-to-peer transfers"));
+}
 
 }  // namespace csdsim::nvme

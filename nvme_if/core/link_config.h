@@ -52,6 +52,9 @@ struct LinkConfig {
 /// The GPU's link. Copies over it are large: what the size of read requests costs is on the idle direction.
 struct GpuLinkConfig : LinkConfig {
   GpuLinkConfig() : LinkConfig{.generation = 4, .lanes = 16} {}
+  std::optional<Bandwidth> peer_to_peer{};  ///< of all drives together, each direction; unset: payload_bandwidth()
+
+  Bandwidth peer_to_peer_bandwidth() const { return peer_to_peer.value_or(payload_bandwidth()); }
 };
 
 void describe(ParamVisitor& v, LinkConfig& c);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/error.h"
 
 namespace csdsim::nvme {
@@ -23,7 +25,20 @@ RegionId MemoryMap::add(MemoryRegion region) {
   }
   regions_.push_back(std::move(region));
   counts_.push_back({base, size, {}});
+  routes_.emplace_back();
   return RegionId{static_cast<std::uint32_t>(regions_.size() - 1)};
+}
+
+void MemoryMap::set_route(RegionId id, LinkDirection direction, Route route) {
+  routed_ = routed_ || !route.empty();
+  routes_.at(id.value)[static_cast<std::size_t>(direction)] = std::move(route);
+}
+
+const Route* MemoryMap::route(Segment s, LinkDirection direction) const {
+  const std::optional<RegionId> region = find(s);
+  if (!region) return nullptr;
+  const Route& route = routes_[region->value][static_cast<std::size_t>(direction)];
+  return route.empty() ? nullptr : &route;
 }
 
 RegionTraffic MemoryMap::traffic(RegionKind kind) const {

@@ -1,12 +1,14 @@
 // The platform's physical address map: it says which memory a DMA transfer of the drive reaches.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "nvme_if/core/pcie_link.h"
+#include "nvme_if/core/shared_link.h"
 #include "nvme_if/spec/types.h"
 
 namespace csdsim::nvme {
@@ -49,6 +51,14 @@ class MemoryMap {
   const MemoryRegion& region(RegionId id) const { return regions_.at(id.value); }
   const std::vector<MemoryRegion>& regions() const { return regions_; }
 
+  /// The shared links that transfers to or from a region pass. Set all routes before a DMA engine gets the map; the
+  /// links must outlive it.
+  void set_route(RegionId id, LinkDirection direction, Route route);
+  /// Whether transfers of any region pass a shared link.
+  bool routed() const { return routed_; }
+  /// Null if no region holds all of `s`, or its transfers pass no shared link.
+  const Route* route(Segment s, LinkDirection direction) const;
+
   /// Counts the payload of a DMA; false, and nothing is counted, where no region holds all of `s`.
   bool record(Segment s, LinkDirection direction);
   const RegionTraffic& traffic(RegionId id) const { return counts_.at(id.value).traffic; }
@@ -64,6 +74,8 @@ class MemoryMap {
   };
   std::vector<MemoryRegion> regions_;
   std::vector<Count> counts_;
+  std::vector<std::array<Route, 2>> routes_;  ///< [region][LinkDirection]
+  bool routed_ = false;
 };
 
 inline bool MemoryMap::record(Segment s, LinkDirection direction) {

@@ -29,6 +29,7 @@ struct LinkStats {
   std::uint64_t wire_bytes = 0;  ///< with packet overheads
   std::uint64_t packets = 0;
   SimTime busy{};
+  SimTime waited{};  ///< that transfers which had crossed the link waited for shared links behind it
 };
 
 /// Next-free reservation for each direction. Requests for one direction must come in time order; back-to-back transfers
@@ -47,6 +48,8 @@ class PcieLink {
   /// at `now` + the wire time of one request + latency. With outstanding_reads, each request waits for a tag first;
   /// the tags go round.
   LinkSlot reserve_read(Bytes size, SimTime now);
+
+  void add_wait(LinkDirection direction, SimTime time) { pipe(direction).stats.waited += time; }
 
   /// Wire time of `size` payload bytes on an idle link.
   SimTime transfer_duration(Bytes size) const;

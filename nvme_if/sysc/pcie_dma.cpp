@@ -17,7 +17,12 @@ constexpr Bytes kLargestSlice = Bytes::gib(1);
 }  // namespace
 
 PcieDma::PcieDma(const sc_core::sc_module_name& name, const LinkConfig& link, MemoryMap* map)
-    : sc_module(name), memory("memory"), link_(link), map_(map) {
+    : sc_module(name),
+      memory("memory"),
+      link_(link),
+      map_(map),
+      routed_(map != nullptr && map->routed()),
+      largest_direct_(routed_ ? Bytes{} : kLargestSlice) {
   memory.register_invalidate_direct_mem_ptr(this, &PcieDma::invalidate);
   SC_THREAD(to_host_thread);
   SC_THREAD(to_drive_thread);
@@ -40,21 +45,20 @@ void PcieDma::Callbacks::dma_done(std::uint64_t token, Status status) {
   done(status);
 }
 
-inline SimTime PcieDma::reserve(LinkDirection direction, Bytes length) {
-  return (direction == LinkDirection::to_host ? link_.reserve(direction, length, sim_now())
-                                              : link_.reserve_read(length, sim_now()))
-      .arrival;
+inline LinkSlot PcieDma::reserve(LinkDirection direction, Bytes length) {
+  return direction == LinkDirection::to_host ? link_.reserve(direction, length, sim_now())
+                                             : link_.reserve_read(length, sim_now());
 }
 
 template <LinkDirection direction>
 void PcieDma::transfer(const Segment& piece, std::byte* local, DmaClient& client, std::uint64_t token) {
   Lane& l = direction == LinkDirection::to_host ? to_host_ : to_drive_;
-  const bool one_slice = piece.length.value - 1 < kLargestSlice.value;
+  const bool one_slice = piece.length.value - 1 < largest_direct_.value;
   if (!one_slice || (map_ != nullptr && !map_->record(piece, direction))) [[unlikely]]
     return submit(l, {&piece, 1}, Bytes{0}, piece.length, local, client, token);
   const bool wakes = l.slices.empty() && !l.held;
   Slice& slice = l.slices.extend();
-  slice.end = reserve(direction, piece.length);
+  slice.end = reserve(direction, piece.length).arrival;
   slice.address = piece.address.value;
   slice.local = local;
   slice.length = static_cast<std::uint32_t>(piece.length.value);
@@ -69,7 +73,7 @@ template void PcieDma::transfer<LinkDirection::to_host>(const Segment&, std::byt
 template void PcieDma::transfer<LinkDirection::to_drive>(const Segment&, std::byte*, DmaClient&, std::uint64_t);
 
 bool PcieDma::write_ahead(const Segment& piece) {
-  if (map_ != nullptr && !map_->record(piece, LinkDirection::to_host)) return false;
+  if (routed_ || (map_ != nullptr && !map_->record(piece, LinkDirection::to_host))) return false;
   link_.reserve(LinkDirection::to_host, piece.length, sim_now());
   return true;
 }
@@ -81,7 +85,10 @@ void PcieDma::submit(Lane& l, std::span<const Segment> segments, Bytes offset, B
   slice.client = &client;
   slice.token = token;
   const bool wakes = l.slices.empty() && !l.held;
-  submit_pieces(l, segments, offset, length, local, slice);
+  if (routed_)
+    submit_routed(l, segments, offset, length, local, slice);
+  else
+    submit_pieces(l, segments, offset, length, local, slice);
   l.slices.extend() = slice;
   if (wakes) l.due.set(l.slices.front().end);
 }
@@ -110,7 +117,7 @@ void PcieDma::submit_pieces(Lane& l, std::span<const Segment> segments, Bytes of
       piece.failed = true;
       break;
     }
-    piece.end = reserve(l.direction, part.length);
+    piece.end = reserve(l.direction, part.length).arrival;
     if (local == nullptr) continue;
     piece.address = part.address.value;
     piece.length = static_cast<std::uint32_t>(part.length.value);
@@ -124,23 +131,97 @@ void PcieDma::submit_pieces(Lane& l, std::span<const Segment> segments, Bytes of
   slice.failed = piece.failed;
 }
 
+/// The same in pieces that pass shared links, where there are some.
+void PcieDma::submit_routed(Lane& l, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
+                            Slice& slice) {
+  Slice piece;
+  piece.end = sim_now();
+  std::uint64_t skip = offset.value;
+  std::uint64_t remaining = length.value;
+  bool first = true;
+  for (const Segment* s = segments.data(); remaining != 0;) {
+    if (s == segments.data() + segments.size()) throw InternalError("a DMA transfer is longer than its segments");
+    if (skip >= s->length.value) {
+      skip -= s->length.value;
+      ++s;
+      continue;
+    }
+    const Bytes here = std::min(s->length - Bytes{skip}, Bytes{remaining});
+    const Route* const route = map_->route({s->address + Bytes{skip}, here}, l.direction);
+    const Segment part{s->address + Bytes{skip}, std::min(here, route != nullptr ? kSharedPiece : kLargestSlice)};
+    skip += part.length.value;
+    remaining -= part.length.value;
+    if (!std::exchange(first, false)) l.slices.extend() = piece;
+    if (!map_->record(part, l.direction)) {
+      // The rest of the buffer is not transferred; pieces submitted before keep their place.
+      piece.local = nullptr;
+      piece.length = 0;
+      piece.route = nullptr;
+      piece.failed = true;
+      break;
+    }
+    const LinkSlot slot = reserve(l.direction, part.length);
+    piece.end = slot.arrival;
+    piece.address = part.address.value;
+    piece.local = local;
+    piece.length = static_cast<std::uint32_t>(part.length.value);
+    piece.wire = slot.end - slot.start;
+    piece.route = route;
+    if (local != nullptr) local += part.length.value;
+  }
+  piece.last = true;
+  piece.client = slice.client;
+  piece.token = slice.token;
+  slice = piece;
+}
+
+/// Offers the front slice to the shared links of its route, one after another. Returns false, and sets the alarm, if it
+/// has to wait.
+bool PcieDma::pass_shared(Lane& l) {
+  const Slice& front = l.slices.front();
+  if (l.stage == 0) l.offered = sim_now();
+  while (front.route != nullptr && l.stage < front.route->size()) {
+    const Hop& hop = (*front.route)[l.stage++];
+    const SimTime passed = hop.link->pass(Bytes{front.length}, hop.rate, sim_now());
+    if (passed <= sim_now()) continue;
+    link_.add_wait(l.direction, passed - sim_now());
+    if (hold_.loop().skip_to(passed)) continue;
+    l.due.set(passed);
+    return false;
+  }
+  return true;
+}
+
+/// The drive's own link is at most one piece ahead of the shared links: the next slice crosses it after this one has
+/// been offered.
+inline void PcieDma::drop_front(Lane& l) {
+  l.slices.pop_front();
+  if (!routed_) return;
+  l.stage = 0;
+  if (l.slices.empty()) return;
+  Slice& next = l.slices.front();
+  next.end = std::max(next.end, l.offered + next.wire);
+}
+
 /// Called when the front slice is due. Continues with the following slices as long as no other action is due before
 /// them.
 void PcieDma::serve(Lane& l) {
   EventLoop& loop = hold_.loop();
   do {
+    if (routed_ && !pass_shared(l)) [[unlikely]]
+      return;
     const Slice& front = l.slices.front();
     if (front.local != nullptr && !move_directly(l.direction, front)) [[unlikely]]
       return hand_over(l);
     l.failed = l.failed || front.failed;
     if (!front.last) {
-      l.slices.pop_front();
+      drop_front(l);
       continue;
     }
     DmaClient& client = *front.client;
     const std::uint64_t token = front.token;
     const Status status = std::exchange(l.failed, false) ? status::data_transfer_error : status::success;
-    l.slices.pop_front();
+    drop_front(l);
     // The client may submit. If no slice follows, it may also skip to later times.
     if (l.slices.empty()) return client.dma_done(token, status);
     loop.before(l.slices.front().end, [&] { client.dma_done(token, status); });

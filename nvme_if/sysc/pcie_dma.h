@@ -34,6 +34,9 @@ class DmaClient {
 /// b_transport otherwise. Time that b_transport takes (by waiting or by an annotated delay) delays the following
 /// segments of the same direction, but not the link. Callbacks run in an SC_METHOD: on the main stack, without waiting.
 ///
+/// Where the memory map has routes over shared links, transfers go in pieces (kSharedPiece). A piece that the drive's
+/// own link has carried passes the shared links of its route, and the next one follows when it has passed them all.
+///
 /// The engine acts in the event loop (simulation/event_loop.h) and holds the loop once it meets a memory without DMI.
 class PcieDma : public sc_core::sc_module {
  public:
@@ -74,7 +77,7 @@ class PcieDma : public sc_core::sc_module {
   }
 
   /// Writes one piece of at least 1 byte in timing only and calls no client; later transfers of this direction follow
-  /// it. Returns false and does nothing if the map has no such memory.
+  /// it. Returns false and does nothing if the map has no such memory, or routes over shared links.
   bool write_ahead(const Segment& piece);
 
   /// Runs `submit`, which submits reads, as the last statement of an action: the data may arrive, and clients may be
@@ -101,8 +104,10 @@ class PcieDma : public sc_core::sc_module {
     std::byte* local = nullptr;  ///< null: nothing to move
     std::uint32_t length = 0;
     bool last = false;
-    bool failed = false;          ///< memory refused the segment
-    DmaClient* client = nullptr;  ///< set in the last segment: the client to call
+    bool failed = false;           ///< memory refused the segment
+    SimTime wire;                  ///< with routes: time on the drive's own link
+    const Route* route = nullptr;  ///< with routes: shared links to pass; null if there are none
+    DmaClient* client = nullptr;   ///< set in the last segment: the client to call
     std::uint64_t token = 0;
   };
   /// The client of transfers that have a callback.
@@ -120,8 +125,10 @@ class PcieDma : public sc_core::sc_module {
         : direction(d), due(AlarmRank::transfer, [this, &dma] { dma.serve(*this); }) {}
     LinkDirection direction;
     RingQueue<Slice> slices;
-    Alarm due;            ///< the end of the front slice
-    bool failed = false;  ///< whether a segment of the transfer at the front failed
+    Alarm due;              ///< the end of the front slice
+    bool failed = false;    ///< whether a segment of the transfer at the front failed
+    std::size_t stage = 0;  ///< shared links that the front slice has been offered to
+    SimTime offered;        ///< when the slice at the front, or the last one, had crossed the drive's own link
     bool held =
         false;  ///< the holder of the lane sets the alarm: its thread, which has the front slice, or read_last()
     sc_core::sc_event handed_over;
@@ -144,8 +151,12 @@ class PcieDma : public sc_core::sc_module {
               DmaClient& client, std::uint64_t token);
   void submit_pieces(Lane& lane, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
                      Slice& last);
-  SimTime reserve(LinkDirection direction, Bytes length);
+  void submit_routed(Lane& lane, std::span<const Segment> segments, Bytes offset, Bytes length, std::byte* local,
+                     Slice& last);
+  LinkSlot reserve(LinkDirection direction, Bytes length);
   void serve(Lane& lane);
+  bool pass_shared(Lane& lane);
+  void drop_front(Lane& lane);
   void hand_over(Lane& lane);
   bool move_directly(LinkDirection direction, const Slice& slice);
   bool find_direct_range(const Slice& slice);
@@ -157,6 +168,8 @@ class PcieDma : public sc_core::sc_module {
 
   PcieLink link_;
   MemoryMap* map_;
+  bool routed_;           ///< the map has routes over shared links
+  Bytes largest_direct_;  ///< transfers of one piece up to this size take the short way
   Callbacks callbacks_;
   Lane to_host_{LinkDirection::to_host, *this};
   Lane to_drive_{LinkDirection::to_drive, *this};

@@ -33,16 +33,18 @@ namespace {
 Place buffer_place(BufferMemory memory) { return memory.in_host ? Place::host() : Place::gpu(memory.index); }
 
 /// The memory of a drive operation's buffer; host memory for commands without a buffer.
-Place buffer_place(const Operation& op) {
+BufferMemory buffer_memory(const Operation& op) {
   return std::visit(
       [](const auto& work) {
         if constexpr (requires { work.memory; } && !std::is_same_v<std::decay_t<decltype(work)>, ComputeWork>)
-          return buffer_place(work.memory);
+          return work.memory;
         else
-          return Place::host();
+          return BufferMemory::host;
       },
       op.work);
 }
+
+Place buffer_place(const Operation& op) { return buffer_place(buffer_memory(op)); }
 
 Place place(const Operation& op, bool input, TensorClass what) {
   const std::uint32_t index = op.resource.index;
@@ -66,6 +68,8 @@ Place place(const Operation& op, bool input, TensorClass what) {
 }
 
 }  // namespace
+
+bool uses_peer_to_peer(const Operation& op) { return !buffer_memory(op).in_host; }
 
 Place input_place(const Operation& op, TensorClass what) { return place(op, true, what); }
 Place output_place(const Operation& op, TensorClass what) { return place(op, false, what); }

@@ -240,6 +240,9 @@ std::string resource_name(Resource resource);
 Place input_place(const Operation& op, TensorClass what);
 Place output_place(const Operation& op, TensorClass what);
 
+/// Whether a drive reads or writes the memory of a GPU.
+bool uses_peer_to_peer(const Operation& op);
+
 /// "decode 17 layer 3 mini-batch 0 attend".
 std::string operation_name(OpKind kind, const OpTag& tag);
 
