@@ -32,7 +32,8 @@ void check_system(scenario::Checker& c, const GenerationWorkload& work) {
   c.require(s.system->ends_sequences(), {kRequests, "system.kind"},
             fmt::format("workload.requests: {} cannot end sequences at different steps", s.system.kind()));
   c.require(!work.served() || s.system->serves_arrivals(), {kRequests, "workload.interarrival", "system.kind"},
-            fmt::format("workload.requests: {} cannot take requests while others run", s.system.kind()));
+            fmt::format("workload.requests: {} with these parameters cannot take requests while others run",
+                        s.system.kind()));
   for (const std::string& other : s.simulation.compare) {
     if (other == scenario::kHostComparison || other == s.system.kind()) continue;
     const auto system = s.system.kinds().make(other);

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "experiment/generation/controller_dram.h"
 #include "experiment/generation/memory_capacities.h"
-#include "nfc/sysc/sim_time.h"
 #include "experiment/generation/sparse_reads.h"
+#include "nfc/sysc/sim_time.h"
 
 namespace csdsim::experiment {
 

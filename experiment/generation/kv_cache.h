@@ -23,8 +23,8 @@ ftl::KvShape kv_shape(const scenario::Scenario& s);
 /// page, UserError for a layout that cannot be.
 ftl::KvLayout kv_layout(const scenario::Scenario& s, const ftl::KvMappingPolicy& policy);
 
-/// Flash pages that the KV cache of the whole batch, or of as many of the longest requests as run together, fills on the
-/// first drive, at the end of generation: full token groups of K and V and embedding windows of K.
+/// Flash pages that the KV cache of the whole batch, or of as many of the longest requests as run together, fills on
+/// the first drive, at the end of generation: full token groups of K and V and embedding windows of K.
 std::uint64_t kv_cache_pages(const scenario::Scenario& s, const ftl::KvLayout& layout);
 
 }  // namespace csdsim::experiment

@@ -14,6 +14,8 @@
 #include "host_runtime/core/planner/systems/flexgen_sparq/flexgen_sparq.h"
 #include "tests/integration/small_model.h"
 
+namespace test_flexgen_sparq {
+
 using namespace csdsim;
 using namespace csdsim::test;
 
@@ -195,3 +197,5 @@ TEST_CASE("a longer context, a smaller page cache or slower threads never make f
   CHECK(time("1024", "1 MiB", "2 GB/s") > base);
   CHECK(time("1024", "64 MiB", "1 GB/s") > base);
 }
+
+}  // namespace test_flexgen_sparq

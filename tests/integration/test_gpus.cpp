@@ -14,6 +14,8 @@
 #include "experiment/generation/generation_workload.h"
 #include "experiment/runner.h"
 
+namespace test_gpus {
+
 using namespace csdsim;
 using Catch::Contains;
 
@@ -204,3 +206,5 @@ TEST_CASE("more GPUs than sequences or mini-batches, and FlexGen's search for se
   inputs.mini_batches = 1;
   CHECK_THROWS_WITH(timing({}).system->plan(inputs), Contains("2 GPUs, must be 1 to 1"));
 }
+
+}  // namespace test_gpus

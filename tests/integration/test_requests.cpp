@@ -20,6 +20,8 @@
 #include "host_runtime/core/attention_methods.h"
 #include "host_runtime/core/generation.h"
 
+namespace test_requests {
+
 using namespace csdsim;
 
 namespace {
@@ -314,3 +316,5 @@ TEST_CASE("lines of the Azure traces count from the first request") {
   CHECK(trace.arrivals[1] == SimTime{1'060'040'000'000});
   CHECK(experiment::read_requests(file.path(), 1).size() == 1);
 }
+
+}  // namespace test_requests

@@ -20,6 +20,8 @@
 #include "simulation/failure.h"
 #include "simulation/simulation_context.h"
 
+namespace test_shared_links {
+
 using namespace csdsim;
 using Catch::Contains;
 using nvme::LinkDirection;
@@ -345,3 +347,5 @@ TEST_CASE("a copy alone takes the time of its link, whether it goes in pieces or
     CHECK(rig.links.use(SharedLinkKind::root_in).bytes == double(Bytes::mib(10).value));
   }
 }
+
+}  // namespace test_shared_links

@@ -13,6 +13,8 @@
 #include "experiment/generation/generation_workload.h"
 #include "experiment/runner.h"
 
+namespace test_shared_runs {
+
 using namespace csdsim;
 using Catch::Contains;
 
@@ -198,3 +200,5 @@ TEST_CASE("a switch without drives, with too many, and links without bandwidth a
   CHECK_THROWS_WITH(timing({"platform.root_complex.bandwidth=0 B/s"}), Contains("platform.root_complex.bandwidth"));
   CHECK_THROWS_WITH(timing({"platform.gpu.link.peer_to_peer=0 B/s"}), Contains("platform.gpu.link.peer_to_peer"));
 }
+
+}  // namespace test_shared_runs

@@ -13,6 +13,8 @@
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 #include "tests/integration/small_model.h"
 
+namespace test_token_shards {
+
 using namespace csdsim;
 using namespace csdsim::test;
 
@@ -343,3 +345,5 @@ TEST_CASE("controller DRAM is checked for a drive's own tokens: 16 drives, or on
   CHECK(least({16 * 437, 16 * 405}, 16 * 8 + 1, host::KvDivision()) >
         least({16 * 437, 16 * 405}, 16 * 8 + 1, format.division));
 }
+
+}  // namespace test_token_shards

@@ -91,10 +91,9 @@ TEST_CASE("programs and erases count as array time while the array works") {
     timeline.submit(ops, 0_ps);
     timeline.run(11_ps);
     const FlashStatistics& s = timeline.statistics();
-    for (const auto& [now, programming, erasing] : {std::tuple{74_ps, 0_ps, 64_ps}, std::tuple{75_ps, 1_ps, 65_ps},
-                                                    std::tuple{1074_ps, 1000_ps, 1064_ps},
-                                                    std::tuple{5010_ps, 1000_ps, 5000_ps},
-                                                    std::tuple{9999_ps, 1000_ps, 5000_ps}}) {
+    for (const auto& [now, programming, erasing] :
+         {std::tuple{74_ps, 0_ps, 64_ps}, std::tuple{75_ps, 1_ps, 65_ps}, std::tuple{1074_ps, 1000_ps, 1064_ps},
+          std::tuple{5010_ps, 1000_ps, 5000_ps}, std::tuple{9999_ps, 1000_ps, 5000_ps}}) {
       CHECK(s.array_time_until(now, PageOpKind::program) == programming);
       CHECK(s.array_time_until(now, PageOpKind::erase) == erasing);
     }

@@ -15,6 +15,8 @@
 #include "host_runtime/core/planner/tiered_kv_planner.h"
 #include "tests/planner/planner_support.h"
 
+namespace test_ends {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using namespace csdsim::host::test;
@@ -240,3 +242,5 @@ TEST_CASE("lengths of a batch with ends") {
   CHECK(uniform.longest_contexts() == 36);
   CHECK(uniform.kept_tokens() == 36);
 }
+
+}  // namespace test_ends

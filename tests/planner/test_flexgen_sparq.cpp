@@ -11,6 +11,8 @@
 #include "host_runtime/core/planner/systems/flexgen_sparq/flexgen_sparq.h"
 #include "tests/planner/planner_support.h"
 
+namespace test_flexgen_sparq {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using namespace csdsim::host::test;
@@ -197,3 +199,5 @@ TEST_CASE("flexgen-sparq refuses what cannot be") {
   CHECK_THROWS_AS(SparqPlanner(in, {.budget = kBudget, .kv_buffers = 0}, {}), UserError);
   CHECK_THROWS_AS(SparqPlanner(in, {.budget = {.r = 9}}, {}), UserError);
 }
+
+}  // namespace test_flexgen_sparq

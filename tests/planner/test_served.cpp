@@ -13,6 +13,8 @@
 #include "host_runtime/core/planner/tiered_kv_planner.h"
 #include "tests/planner/planner_support.h"
 
+namespace test_served {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using namespace csdsim::host::test;
@@ -285,3 +287,5 @@ TEST_CASE("files of requests that arrive: places do not overlap, and each reads 
     run(ex);
   }
 }
+
+}  // namespace test_served

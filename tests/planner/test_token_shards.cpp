@@ -12,6 +12,8 @@
 #include "host_runtime/core/planner/tensor_ledger.h"
 #include "tests/planner/planner_support.h"
 
+namespace test_token_shards {
+
 using namespace csdsim;
 using namespace csdsim::host;
 using namespace csdsim::host::test;
@@ -265,3 +267,5 @@ TEST_CASE("work counts of divided tokens are those of the drives' own groups") {
     }
   CHECK(flushes == Approx(expected));
 }
+
+}  // namespace test_token_shards

@@ -15,7 +15,7 @@ void describe_common(ParamVisitor& v, DriveMethod& stated, std::uint32_t& kv_buf
       assumed("double buffering; InstInfer states no number"));
   v.param("shard", shard,
           "What several drives divide: KV heads, or the tokens of every head, whose partial outputs the GPU merges by "
-          "their log-sum-exp. The same with one drive. SparF takes head only.",
+          "their log-sum-exp. The same with one drive. SparF and requests that arrive take head only.",
           paper("InstInfer IV-D: heads; token is split-K attention as in FlashDecoding"));
 }
 

@@ -1,0 +1,74 @@
+#include "experiment/generation/check_residents.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "experiment/generation/check_gpus.h"
+
+namespace csdsim::experiment {
+
+using scenario::Scenario;
+
+namespace {
+
+Bytes resident_bytes(const host::SystemNeeds& needs, host::Home home) {
+  Bytes sum;
+  for (const host::Resident& resident : needs.residents)
+    if (resident.home == home) sum += resident.bytes;
+  return sum;
+}
+
+/// "; a batch of 14 would fit", where a smaller batch helps: the batch that still fits grows with its bytes. Otherwise
+/// what the system proposes.
+std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, host::Home home, Bytes capacity) {
+  const auto fits = [&](std::uint32_t batch) {
+    host::BatchLengths lengths = work.lengths();
+    if (lengths.served())
+      lengths.places = batch;
+    else
+      lengths = lengths.first(batch);
+    return resident_bytes(needs_at(s, work, home, std::move(lengths)), home) <= capacity;
+  };
+  const std::string other = s.system->what_would_fit(s.model.shape(), work.lengths(), home, capacity);
+  const std::uint32_t least = s.platform.gpu.count;  // a sequence per GPU
+  if (work.batch <= least || !fits(least)) return other.empty() ? "" : "; system: " + other;
+  std::uint32_t fitting = least, beyond = work.batch;
+  while (beyond - fitting > 1)
+    (fits(std::midpoint(fitting, beyond)) ? fitting : beyond) = std::midpoint(fitting, beyond);
+  return fmt::format("; a batch of {} would fit", fitting);
+}
+
+}  // namespace
+
+void check_residents(scenario::Checker& c, const GenerationWorkload& work) {
+  const Scenario& s = c.scenario();
+  const std::uint32_t gpus = s.platform.gpu.count;
+  const auto gib = [](Bytes bytes) { return static_cast<double>(bytes.value) / (1 << 30); };
+  const auto check = [&](host::Home home, Bytes capacity, std::string_view path) {
+    const host::SystemNeeds needs = needs_at(s, work, home, work.lengths());
+    if (resident_bytes(needs, home) <= capacity) return;
+    std::vector<std::string> parts;
+    for (const host::Resident& resident : needs.residents)
+      if (resident.home == home) parts.push_back(fmt::format("{} {:.1f} GiB", resident.what, gib(resident.bytes)));
+    c.require(false, {path, "model.layers", "workload.batch"},
+              fmt::format("{}: {} keeps {} in {}{}, which has {:.1f} GiB{}", path, s.system.kind(), join(parts),
+                          host::kHomeNames[static_cast<std::size_t>(home)],
+                          home == host::Home::gpu && gpus > 1 ? fmt::format(" of one of the {} GPUs", gpus) : "",
+                          gib(capacity), what_would_fit(s, work, home, capacity)));
+  };
+  check(host::Home::gpu, s.platform.gpu.memory, "platform.gpu.memory");
+  // The layers are on the drives in turn: the first drive has most of them.
+  const std::uint32_t drives = s.platform.device.count;
+  const std::uint64_t most_layers = (s.model.layers + drives - 1) / drives;
+  check(host::Home::drive_blocks, {s.platform.device.usable_capacity().value / most_layers * s.model.layers},
+        "platform.device.flash.blocks_per_plane");
+  check(host::Home::host, s.platform.host.memory, "platform.host.memory");
+}
+
+}  // namespace csdsim::experiment
