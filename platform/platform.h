@@ -22,7 +22,7 @@ struct PlatformParams {
   Bytes host_memory = Bytes::gib(96);
   std::uint32_t gpus = 1;
   Bytes gpu_memory = Bytes::gib(48);  ///< of each GPU
-  SharedLinksParams shared;
+  SharedLinksParams shared = {};
   SimTime io_overhead;             ///< host processor time per command
   std::uint32_t io_cores = 26;     ///< host cores that the queues of all drives share
   bool overlap_host_drive = true;  ///< see DriveCommands::begin_batch()
