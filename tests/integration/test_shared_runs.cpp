@@ -93,6 +93,12 @@ TEST_CASE("the prefill's K and V reach the drives at the rate of the GPU's link,
   CHECK(inside.append_s < 0.5 * upstream.append_s);
 }
 
+TEST_CASE("time that K and V wait for a shared link counts as access to K and V") {
+  const auto share = [](const Run& r) { return host::generation_metrics(r.out.times).kv_access_share.value(); };
+  CHECK(share(run({"platform.gpu.link.peer_to_peer=10 TB/s"})) < 0.8);
+  CHECK(share(run({"platform.gpu.link.peer_to_peer=20 MB/s"})) > 0.95);
+}
+
 TEST_CASE("limits that cannot bind change nothing") {
   const Run free = run({"platform.gpu.link.peer_to_peer=10 TB/s"});
   for (const std::string& loose :
