@@ -171,6 +171,38 @@ TEST_CASE("requests that arrive while others run make the tokens of a plain loop
     }
 }
 
+TEST_CASE("requests on several GPUs make the tokens of a plain loop") {
+  for (const std::string& requests : {kEnds, kArrivals}) {
+    const RequestFile file(requests);
+    for (const std::string& system : kSystems) {
+      CAPTURE(system, requests);
+      std::vector<std::string> sets{system, "platform.gpu.count=2", "workload.mini_batches=3",
+                                    "simulation.compare=[host]"};
+      if (requests == kArrivals) sets.push_back("workload.batch=3");
+      const scenario::Scenario s = load(kCarried, file, sets);
+      const scenario::RunResult result = experiment::run_scenario(s);
+      CHECK(result.failure.empty());
+      CHECK(result.document["tokens"] == oracle(s));
+    }
+  }
+}
+
+TEST_CASE("sequences end in drives that divide their tokens, and leave nothing there") {
+  const RequestFile file(kEnds);
+  const std::vector<std::string> sets{"system={kind: instinfer-dense, shard: token}", "platform.device.count=3",
+                                      "workload.mini_batches=2"};
+  std::vector<std::string> compared = sets;
+  compared.push_back("simulation.compare=[host]");
+  const scenario::RunResult result = experiment::run_scenario(load(kCarried, file, compared));
+  CHECK(result.failure.empty());
+  CHECK(result.document["comparison"]["host"]["tokens_equal"] == 7 + 1 + 12 + 4 + 12);
+  check_drives_are_empty(load(kTiming, file, sets));
+  // Where requests start at different steps, drives cannot take the tokens of a step in turn.
+  CHECK_THROWS_WITH(
+      load(kTiming, file, {sets[0], sets[1], "workload.interarrival=1 ms"}),
+      Catch::Matchers::Contains("workload.interarrival") && Catch::Matchers::Contains("with these parameters"));
+}
+
 TEST_CASE("drives are empty when all sequences have ended") {
   for (const char* const system : {"system.kind=instinfer-dense", "system.kind=instinfer-sparf"})
     for (const char* const tail : {"token_index", "dram"})
