@@ -115,7 +115,8 @@ void BlockIoWorkload::describe(ParamVisitor& v) {
 
 void prune_attention(nlohmann::ordered_json& config) {
   for (const char* const unused :
-       {"model", "system", "simulation.selection", "simulation.sampling", "platform.device.energy.mac"})
+       {"model", "system", "simulation.selection", "simulation.sampling", "platform.device.energy.mac",
+        "platform.gpu.count", "platform.gpu.link.peer_to_peer", "platform.root_complex", "platform.switch"})
     scenario::erase_path(config, unused);
 }
 

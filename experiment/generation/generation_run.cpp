@@ -15,14 +15,18 @@ namespace csdsim::experiment {
 
 namespace {
 
-/// Which transfers there are on the links that drives and GPUs share: a part of a plan with one layer has all kinds.
+/// Which transfers there are on the links that drives and GPUs share: the plan of one layer and of a token per
+/// mini-batch has all kinds.
 platform::SharedLinksParams senders_of(const GenerationSetup& setup) {
   platform::SharedLinksParams shared = setup.platform.shared;
   if (!shared.limited()) return shared;
   host::PlannerInputs inputs = setup.plan;
   inputs.model.layers = 1;
   inputs.drives = setup.platform.drives;
-  inputs.span = {.prefill = true, .first_step = 0, .decode_steps = std::min(1U, inputs.workload.decode_steps())};
+  const std::uint32_t decode_steps = std::min(1U, inputs.workload.decode_steps());
+  inputs.workload = {.prompt_tokens = std::vector<std::uint32_t>(inputs.mini_batches, 1),
+                     .output_tokens = decode_steps + 1};
+  inputs.span = {.prefill = true, .first_step = 0, .decode_steps = decode_steps};
   const std::unique_ptr<host::Planner> planner = setup.system->plan(inputs);
   shared.peer_to_peer = false;
   host::OperationSink sink;

@@ -103,13 +103,14 @@ TEST_CASE("reads of single rows: whole blocks, at most 16 times the wanted bytes
                       .components = 16};
   rows.sequences = {
       {.sequence = SequenceId{3}, .room = 2048, .stored = 1536, .context = 1540, .top_k = 192, .local = 48}};
-  host::Operation op{.id = {},
-                     .kind = host::OpKind::read_file,
-                     .resource = host::Resource::file({}),
-                     .tag = {.phase = host::Phase::decode, .step = 1, .layer = LayerId{2}},
-                     .deps = {},
-                     .work = host::FileWork{.file = "f"}};
-  std::get<host::FileWork>(op.work).rows = rows;
+  host::FileWork planned{.file = "f"};
+  planned.rows = rows;
+  host::Operation op;
+  op.kind = host::OpKind::read_file;
+  op.resource = host::Resource::file({});
+  op.tag.phase = host::Phase::decode;
+  op.tag.layer = LayerId{2};
+  op.work = planned;
   host::FileTable table(Bytes::kib(4));
   table.add("f", {{0, 2048 * 256 * 4 * 2 / 4096}});
   for (const double share : {0.05, 0.125, 0.25, 1.0}) {
