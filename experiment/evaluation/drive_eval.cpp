@@ -20,6 +20,7 @@ DriveForcing force_in_drive(const scenario::Scenario& scenario, const host::Deco
   GenerationSetup setup = generation_setup(scenario, std::vector<std::uint32_t>(windows.size(), prefill));
   // Use one batch, as on the host: with some backends the rows of a prefill depend on the batch.
   setup.plan.mini_batches = 1;
+  setup.plan.gpus = 1;
   host::DecoderData data(decoder, std::move(prompts), setup.plan.workload.output_tokens, 1, {}, kv_division(setup));
   // The prefill predicts new token 0, so its prediction does not count.
   data.set_chooser([&](std::uint32_t window, std::size_t index, std::span<const float> logits) {

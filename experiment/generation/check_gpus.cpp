@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace csdsim::experiment {
@@ -10,17 +10,50 @@ namespace csdsim::experiment {
 using scenario::Checker;
 using scenario::Scenario;
 
-host::SystemNeeds needs_at(const Scenario& s, const GenerationWorkload& work, host::Home home,
-                           host::BatchLengths lengths) {
-  if (home == host::Home::gpu && s.platform.gpu.count > 1) {
-    const auto batch = static_cast<std::uint32_t>(lengths.prompt_tokens.size());
-    // The first GPU has the most sequences.
-    const std::vector<host::Share> parts = host::even_shares(batch, work.mini_batches_of(s, batch));
-    std::size_t sequences = 0;
-    for (std::size_t i = 0; i < parts.size(); i += s.platform.gpu.count) sequences += parts[i].count;
-    lengths.prompt_tokens.resize(sequences);
+namespace {
+
+/// The sequences of the mini-batches that a GPU computes.
+host::BatchLengths lengths_on(std::uint32_t gpu, std::uint32_t gpus, const std::vector<host::Share>& mini_batches,
+                              const host::BatchLengths& all) {
+  std::vector<std::uint32_t> prompts, outputs;
+  std::uint32_t places = 0;
+  for (std::size_t mb = gpu; mb < mini_batches.size(); mb += gpus) {
+    const host::Share& share = mini_batches[mb];
+    places += share.count;
+    for (std::uint32_t i = share.first; !all.served() && i < share.first + share.count; ++i) {
+      prompts.push_back(all.prompt_tokens[i]);
+      outputs.push_back(all.output_of(i));
+    }
   }
-  return s.system->needs(s.model.shape(), lengths);
+  if (all.served()) {  // any request may get any place
+    host::BatchLengths part = all;
+    part.places = places;
+    return part;
+  }
+  if (all.own_outputs()) return host::BatchLengths::with_outputs(std::move(prompts), std::move(outputs));
+  return {.prompt_tokens = std::move(prompts), .output_tokens = all.output_tokens};
+}
+
+}  // namespace
+
+Bytes resident_bytes(const host::SystemNeeds& needs, host::Home home) {
+  Bytes sum;
+  for (const host::Resident& resident : needs.residents)
+    if (resident.home == home) sum += resident.bytes;
+  return sum;
+}
+
+host::SystemNeeds needs_at(const Scenario& s, const GenerationWorkload& work, host::Home home,
+                           const host::BatchLengths& lengths) {
+  const std::uint32_t gpus = s.platform.gpu.count;
+  if (home != host::Home::gpu || gpus == 1) return s.system->needs(s.model.shape(), lengths);
+  const std::vector<host::Share> parts = host::even_shares(lengths.batch(), work.mini_batches_of(s, lengths.batch()));
+  host::SystemNeeds most;
+  for (std::uint32_t gpu = 0; gpu < gpus; ++gpu) {
+    host::SystemNeeds needs = s.system->needs(s.model.shape(), lengths_on(gpu, gpus, parts, lengths));
+    if (gpu == 0 || resident_bytes(needs, home) > resident_bytes(most, home)) most = std::move(needs);
+  }
+  return most;
 }
 
 bool check_gpus(Checker& c, const GenerationWorkload& work) {

@@ -6,9 +6,12 @@
 
 namespace csdsim::experiment {
 
-/// What the system needs for sequences of these lengths; for data in GPU memory, on the GPU with the most sequences.
+/// Bytes of the residents of a home.
+Bytes resident_bytes(const host::SystemNeeds& needs, host::Home home);
+
+/// What the system needs for sequences of these lengths; for data in GPU memory, on the GPU that needs most.
 host::SystemNeeds needs_at(const scenario::Scenario& scenario, const GenerationWorkload& work, host::Home home,
-                           host::BatchLengths lengths);
+                           const host::BatchLengths& lengths);
 
 /// Every GPU computes at least one mini-batch. Returns false, and records the error, if one has none.
 bool check_gpus(scenario::Checker& c, const GenerationWorkload& work);

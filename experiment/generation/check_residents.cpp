@@ -17,13 +17,6 @@ using scenario::Scenario;
 
 namespace {
 
-Bytes resident_bytes(const host::SystemNeeds& needs, host::Home home) {
-  Bytes sum;
-  for (const host::Resident& resident : needs.residents)
-    if (resident.home == home) sum += resident.bytes;
-  return sum;
-}
-
 /// "; a batch of 14 would fit", where a smaller batch helps: the batch that still fits grows with its bytes. Otherwise
 /// what the system proposes.
 std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, host::Home home, Bytes capacity) {
@@ -33,14 +26,19 @@ std::string what_would_fit(const Scenario& s, const GenerationWorkload& work, ho
       lengths.places = batch;
     else
       lengths = lengths.first(batch);
-    return resident_bytes(needs_at(s, work, home, std::move(lengths)), home) <= capacity;
+    return resident_bytes(needs_at(s, work, home, lengths), home) <= capacity;
   };
-  const std::string other = s.system->what_would_fit(s.model.shape(), work.lengths(), home, capacity);
+  // Systems propose weights in files, which are for one GPU and for runs without data.
+  const bool other_places = s.platform.gpu.count == 1 && s.simulation.data == ftl::DataMode::timing;
+  const std::string other =
+      other_places ? s.system->what_would_fit(s.model.shape(), work.lengths(), home, capacity) : "";
   const std::uint32_t least = s.platform.gpu.count;  // a sequence per GPU
   if (work.batch <= least || !fits(least)) return other.empty() ? "" : "; system: " + other;
   std::uint32_t fitting = least, beyond = work.batch;
   while (beyond - fitting > 1)
     (fits(std::midpoint(fitting, beyond)) ? fitting : beyond) = std::midpoint(fitting, beyond);
+  if (work.requests && !work.served())
+    return fmt::format("; the first {} requests would fit (workload.first_requests)", fitting);
   return fmt::format("; a batch of {} would fit", fitting);
 }
 

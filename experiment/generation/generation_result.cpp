@@ -111,7 +111,7 @@ ordered_json agreement(const Tokens& a, const Tokens& b) {
 
 void add_metrics(ordered_json& document, const GenerationOutcome& out, const scenario::Scenario& s) {
   ordered_json& metrics = document["metrics"];
-  add_generation_metrics(metrics, out, s);
+  add_generation_metrics(metrics, out, s, *s.system);
   metrics["bytes_host_link"] = out.prefill.link_bytes + out.decode.link_bytes;
   if (const double bytes = out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes; bytes > 0)
     metrics["bytes_gpu_link"] = bytes;

@@ -202,7 +202,7 @@ void GenerationScenario::compare(const host::DecoderData& data, std::string_view
         with == scenario_.system.kind() ? scenario_.system->clone() : scenario_.system.kinds().make(with);
     const GenerationOutcome alternative = decode(system, {}, other);
     ordered_json metrics;
-    add_generation_metrics(metrics, alternative, scenario_);
+    add_generation_metrics(metrics, alternative, scenario_, *system);
     metrics["bytes_flash_channel"] = alternative.prefill.channel_bytes + alternative.decode.channel_bytes;
     entry["metrics"] = std::move(metrics);
   }

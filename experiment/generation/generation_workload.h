@@ -37,8 +37,8 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   bool writes_blocks(const scenario::Scenario& scenario) const override;
   double kv_share(const scenario::Scenario& scenario) const override;
   std::optional<host::FilePath> file_path(const scenario::Scenario& scenario) const override;
-  /// Metric `weight_bytes`, stats `fpga` of an engine; unless the prompts come from a file, metric `kv_cache_bytes` and
-  /// stats `roofline` (roofline.h).
+  /// Metric `weight_bytes`, stats `fpga` of an engine; unless the prompts come from a file, metric `kv_cache_bytes`;
+  /// of a batch of equal lengths, stats `roofline` (roofline.h).
   nlohmann::ordered_json planned(const scenario::Scenario& scenario) const override;
   scenario::RunResult run(const scenario::Scenario& scenario, const scenario::RunOptions& options) const override;
 

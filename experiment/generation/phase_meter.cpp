@@ -12,6 +12,8 @@ void PhaseMeter::begin(const host::SampledGroup& group) {
   gpu_outside_ = gpu_outside_before_ = {};
   before_ = totals();
   layer_marks_.clear();
+  marks_files_ = false;
+  between_steps_ = true;
 }
 
 /// Before a step begins that had to wait for a request, nothing ran.
@@ -23,15 +25,15 @@ void PhaseMeter::begins(SimTime step) {
 }
 
 bool PhaseMeter::observe(const host::OperationRecord& record) {
-  if (served_ && record.kind == host::OpKind::embed) begins(record.start);
+  if (served_ && between_steps_ && record.kind == host::OpKind::embed) begins(record.start);
+  if (record.kind == host::OpKind::embed) between_steps_ = false;
   busy_[static_cast<std::size_t>(record.resource.kind)] += record.end - record.start;
   gpu_link_ += record.moved;
   if (record.resource.kind == host::ResourceKind::gpu && !record.tag.layer) gpu_outside_ += record.end - record.start;
-  if (record.tag.phase == host::Phase::prefill &&
-      (record.kind == host::OpKind::append_kv || record.kind == host::OpKind::write_file))
-    layer_marks_[record.tag.layer->value] = totals();
+  if (record.tag.phase == host::Phase::prefill) mark_layer(record);
   if (record.kind != host::OpKind::sample) return false;
   if (!record.ended_step) return false;
+  between_steps_ = true;
   const bool prefill = record.tag.phase == host::Phase::prefill;
   const PhaseTotals now = totals();
   if (served_) {
@@ -50,6 +52,17 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
   before_ = now;
   gpu_outside_before_ = gpu_outside_;
   return true;
+}
+
+/// K and V of a layer have arrived where they stay: in files, if any are written.
+void PhaseMeter::mark_layer(const host::OperationRecord& record) {
+  const bool to_file = record.kind == host::OpKind::write_file;
+  if (to_file && !marks_files_) {
+    marks_files_ = true;
+    layer_marks_.clear();
+  }
+  if (to_file || (record.kind == host::OpKind::append_kv && !marks_files_))
+    layer_marks_[record.tag.layer->value] = totals();
 }
 
 PhaseTotals PhaseMeter::decode() const {

@@ -35,6 +35,7 @@ class PhaseMeter {
  private:
   PhaseTotals totals();
   void begins(SimTime step);
+  void mark_layer(const host::OperationRecord& record);
   void end_prefill(const PhaseTotals& now);
 
   platform::Platform& platform_;
@@ -49,7 +50,9 @@ class PhaseMeter {
   PhaseTotals prefill_;
   PhaseTotals served_decode_;
   double idle_s_ = 0;
-  std::map<std::uint32_t, PhaseTotals> layer_marks_;  ///< by layer: when its K and V were in the drives
+  bool between_steps_ = true;
+  std::map<std::uint32_t, PhaseTotals> layer_marks_;  ///< by layer: when its K and V were where they stay
+  bool marks_files_ = false;                          ///< when they were written to files
   std::vector<PhaseTotals> measured_;                 ///< [measured step]
   std::vector<double> gpu_outside_layers_;            ///< [measured step], seconds
 };

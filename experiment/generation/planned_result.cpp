@@ -34,11 +34,9 @@ ordered_json fpga_use(const csd_model::DeviceConfig& device) {
 ordered_json GenerationWorkload::planned(const scenario::Scenario& s) const {
   ordered_json document;
   add_sizes(document["metrics"], s, lengths());
-  // The lengths of prompts from a file are known when the file is tokenized.
-  if (prompts)
-    document["metrics"].erase("kv_cache_bytes");
-  else
-    document["stats"]["roofline"] = decode_roofline(s);
+  // The lengths of prompts from a file are known when the file is tokenized. A roofline needs equal lengths.
+  if (prompts) document["metrics"].erase("kv_cache_bytes");
+  if (!prompts && !requests) document["stats"]["roofline"] = decode_roofline(s);
   if (s.platform.device.has_engine()) document["stats"]["fpga"] = fpga_use(s.platform.device);
   return document;
 }

@@ -91,7 +91,8 @@ void add_writes(ordered_json& metrics, const GenerationOutcome& out, const host:
 
 }  // namespace
 
-void add_generation_metrics(ordered_json& metrics, const GenerationOutcome& out, const scenario::Scenario& s) {
+void add_generation_metrics(ordered_json& metrics, const GenerationOutcome& out, const scenario::Scenario& s,
+                            const host::OffloadSystem& system) {
   const bool served = out.requests && out.requests->served;
   if (served)
     add_served(metrics, *out.requests);
@@ -102,7 +103,7 @@ void add_generation_metrics(ordered_json& metrics, const GenerationOutcome& out,
   const Bytes token = s.model.shape().kv_bytes_per_token();
   metrics["kv_bytes_peak"] = (token * out.requests->most_tokens).value;
   metrics["kv_bytes_mean"] = static_cast<double>(token.value) * out.requests->mean_tokens;
-  if (served && s.system->needs(s.model.shape(), generation_of(s).lengths()).kv == host::Home::drive_kv)
+  if (served && system.needs(s.model.shape(), generation_of(s).lengths()).kv == host::Home::drive_kv)
     add_writes(metrics, out, generation_of(s).lengths(), s);
 }
 

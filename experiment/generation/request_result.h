@@ -12,7 +12,8 @@ namespace csdsim::experiment {
 /// Adds the throughput and the times of a run: of a batch (host::GenerationMetrics), or of requests that arrive. For
 /// sequences of their own lengths also their latency and the K and V in use; mean, median and 99th percentile are over
 /// the requests (nearest rank).
-void add_generation_metrics(nlohmann::ordered_json& metrics, const GenerationOutcome& out, const scenario::Scenario& s);
+void add_generation_metrics(nlohmann::ordered_json& metrics, const GenerationOutcome& out, const scenario::Scenario& s,
+                            const host::OffloadSystem& system);
 
 /// One line per request: its lengths and, in seconds from the start of the run, its times.
 std::string requests_csv(const RequestOutcome& outcome, const host::BatchLengths& lengths);

@@ -19,7 +19,8 @@ namespace {
 
 struct Machine {
   std::string_view name;
-  host::GpuConfig peaks;
+  host::GpuConfig peaks;    ///< of one of them
+  std::uint32_t count = 1;  ///< that divide the batch; each reads all weights
 };
 
 /// Work of an operator in one decode step.
@@ -41,7 +42,7 @@ host::GpuConfig processor(std::uint64_t flops_per_second, Bandwidth memory, Rati
 std::vector<Machine> machines_of(const scenario::Scenario& s) {
   const platform::HostConfig& host = s.platform.host;
   std::vector<Machine> machines = {
-      {"gpu", s.platform.gpu},
+      {"gpu", s.platform.gpu, s.platform.gpu.count},
       {"host", processor(host.core_rate.flop_per_second * host.cores, host.memory_bandwidth, host.efficiency)}};
   const csd_model::DeviceConfig& device = s.platform.device;
   if (!device.has_engine()) return machines;
@@ -67,19 +68,24 @@ ordered_json decode_roofline(const scenario::Scenario& s) {
   const std::uint64_t context = workload.input_tokens + workload.output_tokens / 2;
   ordered_json document = {{"batch", workload.batch}, {"context", context}};
   const std::vector<Machine> machines = machines_of(s);
-  for (const auto& [name, peaks] : machines) {
-    const double flops = double(peaks.fp16_rate.flop_per_second),
-                 bytes = double(peaks.memory_bandwidth.bytes_per_second);
+  for (const auto& [name, peaks, count] : machines) {
+    const double flops = double(peaks.fp16_rate.flop_per_second) * count,
+                 bytes = double(peaks.memory_bandwidth.bytes_per_second) * count;
     document["machines"][name] = {
         {"flops_per_s", flops}, {"bytes_per_s", bytes}, {"ridge_flops_per_byte", flops / bytes}};
   }
   ordered_json steps = ordered_json::object();
   double together = 0;
-  for (const Operator& op : operators_of(s.model.shape(), workload.batch, context)) {
+  const auto operators_for = [&](std::uint32_t count) {
+    return operators_of(s.model.shape(), (workload.batch + count - 1) / count, context);
+  };
+  const std::vector<Operator> operators = operators_for(1);
+  for (std::size_t i = 0; i < operators.size(); ++i) {
+    const Operator& op = operators[i];
     const std::uint64_t flops = op.layer.flops * op.layers, bytes = op.layer.bytes().value * op.layers;
     ordered_json seconds;
-    for (const auto& [name, peaks] : machines) {
-      const double time = host::GpuModel(peaks).time(op.layer).seconds() * double(op.layers);
+    for (const auto& [name, peaks, count] : machines) {
+      const double time = host::GpuModel(peaks).time(operators_for(count)[i].layer).seconds() * double(op.layers);
       seconds[name] = time;
       steps[name] = steps.value(name, 0.0) + time;
     }

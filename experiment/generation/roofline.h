@@ -20,7 +20,7 @@ namespace csdsim::experiment {
 /// Machines are gpu, host and drives; drives only where they have an attention engine. Operators are those of the
 /// planners: projections (q, k, v), attention (dense), output_and_ffn, token_choice. Times of GPU and host include the
 /// efficiency of their operators and kernel launches; the drives reach their peaks.
-/// Precondition: the prompts do not come from a file.
+/// Several GPUs divide the batch, and each reads all weights. Precondition: a batch of equal lengths.
 nlohmann::ordered_json decode_roofline(const scenario::Scenario& s);
 
 }  // namespace csdsim::experiment

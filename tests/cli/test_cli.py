@@ -106,6 +106,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual([row["operator"] for row in rows], list(document["operators"]))
         self.assertEqual(float(rows[1]["drives_s"]), document["operators"]["attention"]["seconds"]["drives"])
         self.refused("roofline", "scenarios/block_read.yaml", says=["block_read.yaml", "needs a generation"])
+        self.refused("roofline", "scenarios/serving.yaml", says=["serving.yaml", "needs a generation"])
 
     def test_prefill_is_bound_by_programming(self):
         prefill = self.result("run", "scenarios/channels.yaml")["breakdown"]["prefill"]

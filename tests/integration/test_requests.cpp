@@ -187,6 +187,31 @@ TEST_CASE("requests on several GPUs make the tokens of a plain loop") {
   }
 }
 
+TEST_CASE("each GPU needs memory for the requests that it runs") {
+  // K and V of a request of 2000 tokens take 5.9 MiB, the weights about 12 MiB.
+  const std::vector<std::string> sets{"system.kind=gpu-only", "platform.gpu.count=2", "platform.gpu.memory=32 MiB"};
+  std::string arriving = "arrival_s,input_tokens,output_tokens\n";
+  for (int i = 0; i < 8; ++i) arriving += std::to_string(i) + ",1000,1000\n";
+  const RequestFile many(arriving);
+  std::vector<std::string> places = sets;
+  places.push_back("workload.batch=4");
+  CHECK_NOTHROW(load(kTiming, many, places));
+  places.back() = "workload.batch=8";
+  CHECK_THROWS_WITH(load(kTiming, many, places), Catch::Matchers::Contains("of one of the 2 GPUs"));
+  // The second GPU has the long ones.
+  const RequestFile uneven("input_tokens,output_tokens\n10,10\n10,10\n2000,2000\n2000,2000\n");
+  CHECK_THROWS_WITH(load(kTiming, uneven, sets), Catch::Matchers::Contains("of one of the 2 GPUs"));
+}
+
+TEST_CASE("nothing is idle while requests run, whatever their mini-batches") {
+  const RequestFile file("arrival_s,input_tokens,output_tokens\n0,100,9\n0,90,9\n0,80,9\n0,70,9\n");
+  const auto document =
+      experiment::run_scenario(
+          load(kTiming, file, {"system.kind=instinfer-dense", "workload.batch=4", "workload.mini_batches=2"}))
+          .document;
+  CHECK(document["metrics"]["idle_s"].get<double>() == 0);
+}
+
 TEST_CASE("sequences end in drives that divide their tokens, and leave nothing there") {
   const RequestFile file(kEnds);
   const std::vector<std::string> sets{"system={kind: instinfer-dense, shard: token}", "platform.device.count=3",

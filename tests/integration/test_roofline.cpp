@@ -69,6 +69,17 @@ TEST_CASE("a step is the sum of its operators, each on its machine") {
   CHECK(roofline["decode_step_s"]["gpu_and_drives"].get<double>() == Approx(both));
 }
 
+TEST_CASE("GPUs divide the batch, and each reads all weights") {
+  const auto four = roofline_of({"platform.gpu.count=4"}), one = roofline_of({"workload.batch=16"});
+  CHECK(four["machines"]["gpu"]["flops_per_s"].get<double>() ==
+        4 * one["machines"]["gpu"]["flops_per_s"].get<double>());
+  for (const auto& [name, op] : four["operators"].items()) {
+    CAPTURE(name);
+    CHECK(op["flops"].get<double>() == 4 * one["operators"][name]["flops"].get<double>());
+    CHECK(op["seconds"]["gpu"] == one["operators"][name]["seconds"]["gpu"]);
+  }
+}
+
 TEST_CASE("without an engine the drives are no machine") {
   const auto roofline =
       roofline_of({"platform.device.preset=samsung-980-pro-2tb", "system.kind=host-kv", "workload.batch=16"});

@@ -81,7 +81,7 @@ class LayerPlanner : public Planner {
   /// K and V of the part's ending sequences are freed in the memory of processors. Called after keep() or attend(), if
   /// sequences end.
   virtual void release(OperationSink&, const Part&) {}
-  /// The last operation of a decode step has been emitted.
+  /// The layers of a decode step have been emitted; its samples follow.
   virtual void step_emitted() {}
   /// Requests have got a place, and the step's prefill follows: drives create their sequences.
   virtual void admit(OperationSink&, const OpTag&, const std::vector<SequenceId>&) {}
