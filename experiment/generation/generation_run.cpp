@@ -35,7 +35,7 @@ platform::SharedLinksParams senders_of(const GenerationSetup& setup) {
       if (std::holds_alternative<host::LinkWork>(op.work)) shared.copies = setup.gpu_link.bandwidth;
       shared.peer_to_peer = shared.peer_to_peer || host::uses_peer_to_peer(op);
     }
-  // Copies alone have their link for themselves.
+  // Without peer-to-peer traffic, nothing shares the links of the GPUs with the copies.
   if (!shared.peer_to_peer) shared.gpu_link.reset();
   return shared;
 }

@@ -13,6 +13,7 @@
 #include "experiment/generation/generation_setup.h"
 #include "experiment/generation/generation_workload.h"
 #include "experiment/runner.h"
+#include "tests/integration/small_platform.h"
 
 namespace test_gpus {
 
@@ -31,15 +32,7 @@ const std::vector<std::string> kSystems = {
     "system.kind=instinfer-dense",
     "system={kind: instinfer-sparf, ratio: 1/4}"};
 
-constexpr std::string_view kPlatform = R"(csdsim: 1
-name: gpus
-platform:
-  gpu: {preset: a6000}
-  host: {preset: xeon-5320}
-  device:
-    flash: {channels: 4, dies_per_channel: 2, planes_per_die: 2, blocks_per_plane: 96, pages_per_block: 32, page_size: 4 KiB}
-    dram: {capacity: 64 MiB}
-)";
+const std::string kPlatform = test::small_platform("gpus");
 
 scenario::Scenario load(const std::string& text, const std::vector<std::string>& sets) {
   return experiment::load_scenario_text(text, "gpus.yaml", CSDSIM_SOURCE_DIR, sets).base.scenario;
@@ -47,7 +40,7 @@ scenario::Scenario load(const std::string& text, const std::vector<std::string>&
 
 /// A model of 4 layers in timing runs.
 scenario::Scenario timing(const std::vector<std::string>& sets) {
-  return load(std::string(kPlatform) +
+  return load(kPlatform +
                   "model: {layers: 4, heads: 8, kv_heads: 4, head_dim: 64, hidden_size: 512, ffn_size: 1024, "
                   "vocab_size: 1000, max_positions: 4096}\n"
                   "system: {kind: gpu-only}\n"
@@ -84,7 +77,7 @@ TEST_CASE("carried runs with several GPUs make the tokens of attention on the ho
       std::vector<std::string> sets{system, "platform.gpu.count=" + std::to_string(gpus)};
       if (std::string(parts) != "auto") sets.push_back(std::string("workload.mini_batches=") + parts);
       const scenario::Scenario s =
-          load(std::string(kPlatform) +
+          load(kPlatform +
                    "model: {path: models/opt-6m}\n"
                    "workload: {kind: generation, batch: 3, input_tokens: 40, output_tokens: 5}\n"
                    "simulation: {data: carried, compare: [host]}\n",

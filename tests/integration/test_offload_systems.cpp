@@ -11,6 +11,7 @@
 #include "experiment/generation/generation_setup.h"
 #include "experiment/generation/generation_workload.h"
 #include "experiment/runner.h"
+#include "tests/integration/small_platform.h"
 
 namespace test_offload_systems {
 
@@ -36,15 +37,7 @@ const std::string kOnlyWeightsInFiles =
     "system={kind: flexgen-ssd, policy: given, kv_on_gpu: 50 %, kv_on_host: 50 %, weights_on_host: 25 %, "
     "weights_in_files: 50 %}";
 
-constexpr std::string_view kPlatform = R"(csdsim: 1
-name: offload
-platform:
-  gpu: {preset: a6000}
-  host: {preset: xeon-5320}
-  device:
-    flash: {channels: 4, dies_per_channel: 2, planes_per_die: 2, blocks_per_plane: 96, pages_per_block: 32, page_size: 4 KiB}
-    dram: {capacity: 64 MiB}
-)";
+const std::string kPlatform = test::small_platform("offload");
 
 scenario::Scenario load(const std::string& text, const std::vector<std::string>& sets) {
   return experiment::load_scenario_text(text, "offload.yaml", CSDSIM_SOURCE_DIR, sets).base.scenario;
@@ -54,7 +47,7 @@ scenario::Scenario load(const std::string& text, const std::vector<std::string>&
 scenario::Scenario timing(std::vector<std::string> sets, const std::string& workload =
                                                              "batch: 4, input_tokens: 200, "
                                                              "output_tokens: 9") {
-  return load(std::string(kPlatform) +
+  return load(kPlatform +
                   "model: {layers: 6, heads: 8, kv_heads: 4, head_dim: 64, hidden_size: 512, ffn_size: 1024, "
                   "vocab_size: 1000, max_positions: 4096}\n"
                   "workload: {kind: generation, " +
@@ -91,7 +84,7 @@ Tokens tokens_of(const host::BatchLengths& lengths) {
 }
 
 void check_carried(const std::vector<std::string>& sets) {
-  const scenario::Scenario s = load(std::string(kPlatform) +
+  const scenario::Scenario s = load(kPlatform +
                                         "model: {path: models/opt-6m}\n"
                                         "workload: {kind: generation, batch: 3, input_tokens: 50, output_tokens: 8}\n"
                                         "simulation: {data: carried, compare: [host]}\n",
@@ -178,7 +171,7 @@ TEST_CASE("flexgen-ssd without a page cache reads and writes exactly the pages o
   // K and V of a token and layer take two pages.
   const auto pages = [](const std::string& access) {
     const scenario::Scenario s = load(
-        std::string(kPlatform) +
+        kPlatform +
             "model: {layers: 3, heads: 2, kv_heads: 2, head_dim: 1024, hidden_size: 512, ffn_size: 1024, "
             "vocab_size: 1000, max_positions: 4096}\n"
             "workload: {kind: generation, batch: 3, input_tokens: 40, output_tokens: 6}\nsimulation: {sampling: off}\n",

@@ -19,6 +19,7 @@
 #include "experiment/runner.h"
 #include "host_runtime/core/attention_methods.h"
 #include "host_runtime/core/generation.h"
+#include "tests/integration/small_platform.h"
 
 namespace test_requests {
 
@@ -26,16 +27,7 @@ using namespace csdsim;
 
 namespace {
 
-constexpr std::string_view kPlatform = R"(csdsim: 1
-name: requests
-seed: 3
-platform:
-  gpu: {preset: a6000}
-  host: {preset: xeon-5320}
-  device:
-    flash: {channels: 4, dies_per_channel: 2, planes_per_die: 2, blocks_per_plane: 96, pages_per_block: 32, page_size: 4 KiB}
-    dram: {capacity: 64 MiB}
-)";
+const std::string kPlatform = test::small_platform("requests") + "seed: 3\n";
 
 const std::string kCarried = "model: {path: models/opt-6m}\nsimulation: {data: carried}\n";
 const std::string kTiming =
@@ -75,8 +67,8 @@ class RequestFile {
 
 scenario::Scenario load(const std::string& model, const RequestFile& file, const std::vector<std::string>& sets = {}) {
   return experiment::load_scenario_text(
-             std::string(kPlatform) + model + "workload: {kind: generation, requests: " + file.path() + "}\n",
-             "requests.yaml", CSDSIM_SOURCE_DIR, sets)
+             kPlatform + model + "workload: {kind: generation, requests: " + file.path() + "}\n", "requests.yaml",
+             CSDSIM_SOURCE_DIR, sets)
       .base.scenario;
 }
 
@@ -264,7 +256,7 @@ TEST_CASE("requests of equal lengths without arrivals take the time of a uniform
     const auto own = experiment::run_scenario(load(kTiming, file, {system, "workload.mini_batches=2"})).document;
     const scenario::Scenario uniform =
         experiment::load_scenario_text(
-            std::string(kPlatform) + kTiming +
+            kPlatform + kTiming +
                 "workload: {kind: generation, batch: 3, input_tokens: 50, output_tokens: 6, mini_batches: 2}\n",
             "uniform.yaml", CSDSIM_SOURCE_DIR, {system, "simulation.sampling=off"})
             .base.scenario;

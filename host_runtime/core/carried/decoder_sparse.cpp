@@ -22,7 +22,8 @@ constexpr Half kNotANumber = 0x7E00;  // in the place of what was not read, so t
 /// By sequence of the mini-batch, then head: ascending components or tokens. Empty for sequences that are not sparse.
 using Choices = std::vector<std::vector<std::uint32_t>>;
 
-/// Rows of a mini-batch. Each head has the chosen components of the tokens, or K and then V of the chosen tokens.
+/// Rows of a mini-batch that were read from a file. For each head: the chosen components of all tokens, or K of the
+/// chosen tokens followed by V of the chosen tokens.
 struct FetchedRows {
   HeadRows rows;
   Choices chosen;
@@ -110,7 +111,8 @@ void DecoderData::select_tokens(const Operation& op) {
   const std::vector<float> q = wide_queries(op, choice->heads);
   const Place place = output_place(op, choice->what);
   const TensorName* const scored = read(op, TensorClass::fetched_kv);
-  // Components follow from q and r. The read that comes next knows r.
+  // The components are chosen by q and r. This operation does not know r, the read operation that follows does: it gets
+  // q.
   if (scored == nullptr) return tensors_.put(*choice, place, q);
   const auto& from = tensors_.at<FetchedRows>(*scored, input_place(op, scored->what), user(op));
   const std::size_t d = from.rows.head_dim, heads = from.rows.heads.count;

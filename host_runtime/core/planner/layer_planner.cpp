@@ -158,10 +158,7 @@ bool LayerPlanner::next_step(OperationSink& sink) {
   if (!decision.step) return false;
   step_ = std::move(*decision.step);
   if (!step_.admitted.empty()) admit(sink, tag_of({}), step_.admitted);
-  if (step_.phase == Phase::prefill)
-    prefill(sink);
-  else
-    decode(sink);
+  emit_step(sink);
   for (std::uint32_t mb = 0; mb < mini_batches(); ++mb)
     if (const auto part = part_of({}, mb); part && !part->ending.empty()) sequences_end(sink, *part, *sampled_[mb]);
   return true;
@@ -222,8 +219,7 @@ void LayerPlanner::sample(OperationSink& sink, const Ids& hidden) {
   }
 }
 
-/// `before` has to end before the layer begins; `hidden` becomes its last operation.
-void LayerPlanner::prefill_layer(OperationSink& sink, const Part& part, Ids before, OperationId& hidden) {
+OperationId LayerPlanner::prefill_layer(OperationSink& sink, const Part& part, Ids before) {
   const Ids room = room_for(part);
   before.insert(before.end(), room.begin(), room.end());
   const OperationId projected = sink.add(OpKind::attention_inputs, gpu(part.tag), part.tag,
@@ -242,10 +238,16 @@ void LayerPlanner::prefill_layer(OperationSink& sink, const Part& part, Ids befo
   const OperationId attention = sink.add(OpKind::attention, gpu(part.tag), part.tag,
                                          in_.model.prefill_attention(prompts), {projected}, std::move(uses));
   keep(sink, part, projected);
-  hidden = finish(sink, part, {{attention}, {output.name}});
+  return finish(sink, part, {{attention}, {output.name}});
 }
 
-void LayerPlanner::prefill(OperationSink& sink) {
+OperationId LayerPlanner::decode_layer(OperationSink& sink, const Part& part, Ids before) {
+  const OperationId projected = sink.add(OpKind::attention_inputs, gpu(part.tag), part.tag,
+                                         in_.model.attention_inputs(part.tokens), std::move(before), projections(part));
+  return finish(sink, part, attend(sink, part, projected));
+}
+
+void LayerPlanner::emit_step(OperationSink& sink) {
   Ids hidden = embed(sink);
   for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
     const std::vector<Ids> weights = copy_weights(sink, LayerId{layer});
@@ -255,31 +257,12 @@ void LayerPlanner::prefill(OperationSink& sink) {
       Ids before = in_turn(part->tag, {hidden[mb]});
       const Ids& copied = weights[gpu_index(part->tag)];
       before.insert(before.end(), copied.begin(), copied.end());
-      prefill_layer(sink, *part, std::move(before), hidden[mb]);
+      hidden[mb] = step_.phase == Phase::prefill ? prefill_layer(sink, *part, std::move(before))
+                                                 : decode_layer(sink, *part, std::move(before));
       if (!part->ending.empty()) release(sink, *part);
     }
   }
-  sample(sink, hidden);
-}
-
-void LayerPlanner::decode(OperationSink& sink) {
-  Ids hidden = embed(sink);
-  for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
-    const std::vector<Ids> weights = copy_weights(sink, LayerId{layer});
-    for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
-      const auto part = part_of(LayerId{layer}, mb);
-      if (!part) continue;
-      Ids before = in_turn(part->tag, {hidden[mb]});
-      const Ids& copied = weights[gpu_index(part->tag)];
-      before.insert(before.end(), copied.begin(), copied.end());
-      const OperationId projected =
-          sink.add(OpKind::attention_inputs, gpu(part->tag), part->tag, in_.model.attention_inputs(part->tokens),
-                   std::move(before), projections(*part));
-      hidden[mb] = finish(sink, *part, attend(sink, *part, projected));
-      if (!part->ending.empty()) release(sink, *part);
-    }
-  }
-  step_emitted();
+  if (step_.phase == Phase::decode) step_emitted();
   sample(sink, hidden);
 }
 

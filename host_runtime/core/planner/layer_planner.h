@@ -128,9 +128,11 @@ class LayerPlanner : public Planner {
   OperationId free_cache(OperationSink& sink, Resource processor, const Part& part, HeadRange heads, Ids deps) const;
 
  private:
-  void prefill(OperationSink& sink);
-  void prefill_layer(OperationSink& sink, const Part& part, Ids before, OperationId& hidden);
-  void decode(OperationSink& sink);
+  /// Emits all operations of the step.
+  void emit_step(OperationSink& sink);
+  /// Emit the layer of a part, after `before`. Return its last operation.
+  OperationId prefill_layer(OperationSink& sink, const Part& part, Ids before);
+  OperationId decode_layer(OperationSink& sink, const Part& part, Ids before);
   static Part part_of(const ScheduledStep& step, OpTag tag);
   /// The part of the step that is being emitted, or nothing if the mini-batch is not in it.
   std::optional<Part> part_of(std::optional<LayerId> layer, std::uint32_t mini_batch) const;

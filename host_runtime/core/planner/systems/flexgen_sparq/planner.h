@@ -55,7 +55,7 @@ class SparqPlanner final : public LayerPlanner {
   SizedTensor newest(const Part& part) const;
   SizedTensor value_means(const Part& part) const;
   SizedTensor choice(const Part& part, HeadRows::Kind kind) const;
-  /// What is read of a file, and the same with what is in host memory.
+  /// The rows that a step reads from a file, and these rows together with those of the newest tokens in host memory.
   SizedTensor read_part(const Part& part, const HeadRows& rows) const;
   SizedTensor all_parts(const Part& part, const HeadRows& rows) const;
 
