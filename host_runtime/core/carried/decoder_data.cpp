@@ -140,7 +140,7 @@ void DecoderData::perform(const Operation& op) {
     case OpKind::sample:
       return sample(op);
     case OpKind::transfer:
-      return tensors_.transfer(op);
+      return op.tensors.tokens.empty() ? tensors_.transfer(op) : copy_tokens(op);
     default:
       throw InternalError(fmt::format("{} is no work of a processor that runs a decoder", user(op)));
   }

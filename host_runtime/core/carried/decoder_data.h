@@ -57,6 +57,8 @@ namespace csdsim::host {
 /// - append_kv appends the layer_inputs that it reads to those that it writes.
 /// - recompute_kv computes every kv_cache that it writes from all layer_inputs that it reads, in the order of their
 ///   steps. The result has the same bits as the K and V that attention_inputs computed.
+/// - A transfer of some tokens (TensorUses::tokens) copies these rows of a kv_cache or a layer_input, and recompute_kv
+///   computes K and V of these tokens only: as one batch of their rows, so that a backend may round differently.
 class DecoderData final : public OperationData {
  public:
   /// `mini_batches` and `division` as in the plan. UserError for an empty prompt, a token id outside the vocabulary, or
@@ -120,6 +122,8 @@ class DecoderData final : public OperationData {
   void keep_layer_input(const host::Operation& op, const TensorName& name, const LayerInputs& more);
   void append_to_layer_inputs(const host::Operation& op);
   void recompute_kv(const host::Operation& op);
+  /// A transfer of a part of the tokens of a cache, or of activations.
+  void copy_tokens(const host::Operation& op);
   void append_to_caches(const host::Operation& op);
   void append_to_cache(const host::Operation& op, const TensorName& name);
   void free_in_caches(const host::Operation& op);

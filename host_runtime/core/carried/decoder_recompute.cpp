@@ -20,6 +20,37 @@ std::vector<TensorName> inputs_read(const Operation& op) {
   return names;
 }
 
+/// The rows of the slices as one batch. InternalError if a slice has a token that is in no batch.
+LayerInputs rows_of_tokens(Backend& backend, const LayerInputs& inputs, const std::vector<TokenSlice>& slices,
+                           const std::string& user) {
+  auto rows = std::make_shared<LayerInputs::Batch>();
+  std::size_t total = 0;
+  for (const TokenSlice& slice : slices) total += slice.count;
+  const std::size_t width = inputs.batches.at(0)->hidden.values.cols;
+  if (inputs.batches.size() != 1) throw InternalError(user + ": takes tokens of several batches");
+  const LayerInputs::Batch& batch = *inputs.batches.front();
+  std::vector<std::uint32_t> chosen;
+  for (const TokenSlice& slice : slices) {
+    std::uint32_t row = 0;
+    const auto of = std::ranges::find_if(batch.sequences, [&](const StepSequence& s) {
+      if (s.sequence == slice.sequence) return true;
+      row += s.tokens;
+      return false;
+    });
+    if (of == batch.sequences.end() || slice.first + slice.count > of->tokens)
+      throw InternalError(fmt::format("{}: tokens {} to {} of sequence {} are not kept", user, slice.first,
+                                      slice.first + slice.count, slice.sequence.value));
+    for (std::uint32_t token = slice.first; token < slice.first + slice.count; ++token) {
+      chosen.push_back(row + token);
+      rows->hidden.positions.push_back(batch.hidden.positions.at(row + token));
+    }
+    rows->sequences.push_back({slice.sequence, slice.first, slice.count});
+  }
+  rows->hidden.values = backend.allocate(total, width);
+  backend.select_rows(batch.hidden.values, chosen, rows->hidden.values);
+  return {{std::move(rows)}};
+}
+
 }  // namespace
 
 /// Returns a copy, because later operations change the hidden states.
@@ -57,8 +88,10 @@ void DecoderData::recompute_kv(const Operation& op) {
   std::vector<std::pair<TensorName, HostKvCache>> caches;
   for (const SizedTensor& write : op.tensors.writes)
     if (write.name.what == TensorClass::kv_cache) caches.emplace_back(write.name, empty_cache(op, write.name.heads));
-  for (const TensorName& name : inputs)
-    for (const auto& batch : tensors_.at<LayerInputs>(name, input_place(op, name.what), user(op)).batches) {
+  for (const TensorName& name : inputs) {
+    LayerInputs read = tensors_.at<LayerInputs>(name, input_place(op, name.what), user(op));
+    if (!op.tensors.tokens.empty()) read = rows_of_tokens(decoder_.backend(), read, op.tensors.tokens, user(op));
+    for (const auto& batch : read.batches) {
       const KeysValues projected = decoder_.keys_values(*op.tag.layer, batch->hidden);
       const std::vector<Half> k = decoder_.to_host(projected.k), v = decoder_.to_host(projected.v);
       for (auto& [written, cache] : caches) {
@@ -76,8 +109,36 @@ void DecoderData::recompute_kv(const Operation& op) {
         }
       }
     }
+  }
   for (auto& [name, cache] : caches)
     tensors_.put(name, output_place(op, name.what), std::make_shared<HostKvCache>(std::move(cache)));
+}
+
+void DecoderData::copy_tokens(const Operation& op) {
+  const TensorName from = op.tensors.reads.at(0), to = op.tensors.writes.at(0).name;
+  const Place source = input_place(op, from.what), target = output_place(op, to.what);
+  if (from.what == TensorClass::layer_input) {
+    const auto& kept = tensors_.at<LayerInputs>(from, source, user(op));
+    tensors_.put(to, target, rows_of_tokens(decoder_.backend(), kept, op.tensors.tokens, user(op)));
+    return;
+  }
+  const auto& kept = *tensors_.at<std::shared_ptr<HostKvCache>>(from, source, user(op));
+  auto copy = std::make_shared<HostKvCache>(empty_cache(op, to.heads));
+  const std::size_t d = decoder_.config().head_dim;
+  for (const TokenSlice& slice : op.tensors.tokens) {
+    std::vector<Half> k, v;  // [token][head][d]
+    for (std::uint32_t token = slice.first; token < slice.first + slice.count; ++token)
+      for (std::uint32_t head = 0; head < to.heads.count; ++head) {
+        const KvView view = kept.view(slice.sequence, LayerId{0}, KvHead{head});
+        if (token >= view.tokens)
+          throw InternalError(
+              fmt::format("{}: token {} of sequence {} is not kept", user(op), token, slice.sequence.value));
+        append_columns(view.keys.subspan(token * d, d), d, 0, d, k);
+        append_columns(view.values.subspan(token * d, d), d, 0, d, v);
+      }
+    copy->append(slice.sequence, LayerId{0}, k, v);
+  }
+  tensors_.put(to, target, std::move(copy));
 }
 
 }  // namespace csdsim::host

@@ -61,12 +61,16 @@ GpuModel::GpuModel(const GpuConfig& config, std::shared_ptr<OperatorTable> measu
 }
 
 SimTime GpuModel::time(const ComputeWork& work) const {
-  if (measured_) return measured_->time(work);
+  if (measured_) {
+    ComputeWork kernels = work;
+    kernels.software = {};
+    return measured_->time(kernels) + work.software;
+  }
   const auto op = static_cast<std::size_t>(work.op);
   // transfer_time() divides exactly, in 128 bits; operations per second work like bytes per second.
   const SimTime arithmetic = transfer_time(Bytes{work.flops}, Bandwidth{rates_[op].flops_per_second});
   const SimTime memory = transfer_time(work.bytes(), rates_[op].memory);
-  return std::max(arithmetic, memory) + launch_ * work.launches;
+  return std::max(arithmetic, memory) + launch_ * work.launches + work.software;
 }
 
 }  // namespace csdsim::host

@@ -32,9 +32,9 @@ class OperatorTable {
 };
 
 /// time = max(flops / (fp16_rate x compute share), bytes / (memory_bandwidth x memory share)) + launches x
-/// kernel_launch, in integral picoseconds, each quotient rounded up. Compute and memory shares: gemm and gemv for
-/// matrix products, attention_prefill and attention_decode for attention, elementwise twice. If there is a table of
-/// measured times, it replaces the formula.
+/// kernel_launch + the software's time, in integral picoseconds, each quotient rounded up. Compute and memory shares:
+/// gemm and gemv for matrix products, attention_prefill and attention_decode for attention, elementwise twice. If there
+/// is a table of measured times, it replaces the formula.
 class GpuModel {
  public:
   /// Throws UserError if a peak is zero or a share is outside (0, 1].

@@ -47,14 +47,16 @@ LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> s
 }
 
 std::vector<PlacedTensor> LayerPlanner::resident() const {
-  const Bytes moved = host_weights(LayerId{0}).bytes + file_weights(LayerId{0}).bytes;
+  Bytes moved;
+  for (const SizedTensor& weights : moved_weights(LayerId{0})) moved += weights.bytes;
   std::vector<PlacedTensor> tensors;
   for (std::uint32_t gpu = 0; gpu < in_.gpus; ++gpu)
     tensors.push_back({TensorName::kept(TensorClass::weights, {}), Place::gpu(gpu),
                        in_.model.weight_bytes() - moved * in_.model.layers});
   for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
-    const SizedTensor on_host = host_weights(LayerId{layer}), in_file = file_weights(LayerId{layer});
-    if (on_host.bytes.value > 0) tensors.push_back({on_host.name, Place::host(), on_host.bytes});
+    for (const SizedTensor& on_host : {host_kv_weights(LayerId{layer}), host_weights(LayerId{layer})})
+      if (on_host.bytes.value > 0) tensors.push_back({on_host.name, Place::host(), on_host.bytes});
+    const SizedTensor in_file = file_weights(LayerId{layer});
     if (in_file.bytes.value > 0)
       tensors.push_back({in_file.name, Place::drive(DriveIndex{files_of(layer).index}), in_file.bytes});
   }
@@ -75,9 +77,15 @@ std::vector<PlannedFile> LayerPlanner::files() const {
   return files;
 }
 
+SizedTensor LayerPlanner::host_kv_weights(LayerId layer) const {
+  constexpr std::uint32_t kPart = 2;
+  const Bytes both = weights_.kv_first ? in_.model.recompute_kv(1).weights : Bytes{};
+  return {TensorName::kept(TensorClass::weights, layer, {}, {}, kPart), Bytes{weights_.on_host.floor_of(both.value)}};
+}
+
 SizedTensor LayerPlanner::host_weights(LayerId layer) const {
-  return {TensorName::kept(TensorClass::weights, layer),
-          Bytes{weights_.on_host.floor_of(in_.model.layer_weight_bytes().value)}};
+  const Bytes all{weights_.on_host.floor_of(in_.model.layer_weight_bytes().value)};
+  return {TensorName::kept(TensorClass::weights, layer), all - host_kv_weights(layer).bytes};
 }
 
 SizedTensor LayerPlanner::file_weights(LayerId layer) const {
@@ -88,34 +96,37 @@ SizedTensor LayerPlanner::file_weights(LayerId layer) const {
 
 std::vector<SizedTensor> LayerPlanner::moved_weights(LayerId layer) const {
   std::vector<SizedTensor> moved;
-  for (const SizedTensor& weights : {host_weights(layer), file_weights(layer)})
+  for (const SizedTensor& weights : {host_kv_weights(layer), host_weights(layer), file_weights(layer)})
     if (weights.bytes.value > 0) moved.push_back(weights);
   return moved;
 }
 
 std::string LayerPlanner::weight_file(LayerId layer) { return fmt::format("weights of layer {}", layer.value); }
 
-std::vector<LayerPlanner::Ids> LayerPlanner::copy_weights(OperationSink& sink, LayerId layer) {
-  const SizedTensor on_host = host_weights(layer), in_file = file_weights(layer);
-  std::vector<Ids> copies(gpus_.size());
+void LayerPlanner::copy_weights(OperationSink& sink, LayerId layer) {
+  const SizedTensor of_kv = host_kv_weights(layer), on_host = host_weights(layer), in_file = file_weights(layer);
   for (std::uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) {
     if (!works_in_step(gpu, 0)) continue;
+    GpuState& state = gpus_[gpu];
     const OpTag tag{step_.phase, step_.number, layer, MiniBatch{gpu}};
-    const Ids& freed = gpus_[gpu].weights_freed;
+    const Ids& freed = state.weights_freed;
     Ids room;
     if (freed.size() >= weights_.buffers) room.push_back(freed[freed.size() - weights_.buffers]);
-    if (on_host.bytes.value > 0)
-      copies[gpu].push_back(
-          transfer(sink, ResourceKind::host_to_gpu, tag, LinkPayload::weights, room, {on_host}, true));
+    const auto copy = [&](const SizedTensor& weights, const Ids& before, bool keep_copy) {
+      return transfer(sink, ResourceKind::host_to_gpu, tag, LinkPayload::weights, before, {weights}, keep_copy);
+    };
+    state.weights_copied.clear();
+    if (of_kv.bytes.value > 0) state.weights_copied.push_back(copy(of_kv, room, true));
+    state.kv_weights_copied = state.weights_copied;
+    if (on_host.bytes.value > 0) state.weights_copied.push_back(copy(on_host, room, true));
     if (in_file.bytes.value > 0) {
       // What has been read waits in host memory for the link, and for nothing else: the GPU has room for it already.
       FileWork work{.file = weight_file(layer), .ranges = {{{}, in_file.bytes}}, .payload = LinkPayload::weights};
       const OperationId read = sink.add(OpKind::read_file, files_of(layer.value), tag, std::move(work), room,
                                         {.reads = {in_file.name}, .writes = {in_file}});
-      copies[gpu].push_back(transfer(sink, ResourceKind::host_to_gpu, tag, LinkPayload::weights, {read}, {in_file}));
+      state.weights_copied.push_back(copy(in_file, {read}, false));
     }
   }
-  return copies;
 }
 
 bool LayerPlanner::works_in_step(std::uint32_t gpu, std::uint32_t from) const {
@@ -213,9 +224,10 @@ void LayerPlanner::sample(OperationSink& sink, const Ids& hidden) {
     const auto part = part_of({}, mb);
     if (!part) continue;
     const TensorName states = hidden_states(*part).name;
-    sampled_[mb] =
-        sink.add(OpKind::sample, gpu(part->tag), part->tag, in_.model.sample(part->sequences.size()),
-                 in_turn(part->tag, {hidden[mb]}), {.reads = {states}, .drops = {{states, gpu_memory(part->tag)}}});
+    ComputeWork work = in_.model.sample(part->sequences.size());
+    work.software = software_time(*part);
+    sampled_[mb] = sink.add(OpKind::sample, gpu(part->tag), part->tag, work, in_turn(part->tag, {hidden[mb]}),
+                            {.reads = {states}, .drops = {{states, gpu_memory(part->tag)}}});
   }
 }
 
@@ -250,12 +262,12 @@ OperationId LayerPlanner::decode_layer(OperationSink& sink, const Part& part, Id
 void LayerPlanner::emit_step(OperationSink& sink) {
   Ids hidden = embed(sink);
   for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
-    const std::vector<Ids> weights = copy_weights(sink, LayerId{layer});
+    copy_weights(sink, LayerId{layer});
     for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
       const auto part = part_of(LayerId{layer}, mb);
       if (!part) continue;
       Ids before = in_turn(part->tag, {hidden[mb]});
-      const Ids& copied = weights[gpu_index(part->tag)];
+      const Ids& copied = weights_copied(*part);
       before.insert(before.end(), copied.begin(), copied.end());
       hidden[mb] = step_.phase == Phase::prefill ? prefill_layer(sink, *part, std::move(before))
                                                  : decode_layer(sink, *part, std::move(before));
@@ -353,6 +365,7 @@ TensorUses LayerPlanner::projections(const Part& part) const {
   if (part.tag.phase == Phase::decode)
     for (const HeadRange heads : shards_) uses.writes.push_back(queries(part, heads));
   for (const SizedTensor& kv : new_kv_parts(part)) uses.writes.push_back(kv);
+  for (const SizedTensor& input : kept_inputs(part)) uses.writes.push_back(input);
   return uses;
 }
 

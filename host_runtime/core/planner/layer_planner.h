@@ -22,6 +22,8 @@ struct WeightPlacement {
   Ratio in_files{0, 1};
   /// Layers of these weights that the GPU holds at a time, and at most as many of those from files in host memory.
   std::uint32_t buffers = 2;
+  /// W_K and W_V of each layer are copied from the host by themselves, before its other weights.
+  bool kv_first = false;
 };
 
 /// Prefill: for each layer and mini-batch, the GPU projects q, k, v, attends over the prompts and finishes the layer,
@@ -81,6 +83,10 @@ class LayerPlanner : public Planner {
   /// K and V of the part's ending sequences are freed in the memory of processors. Called after keep() or attend(), if
   /// sequences end.
   virtual void release(OperationSink&, const Part&) {}
+  /// Activations that enter the layer and that attention_inputs keeps besides.
+  virtual std::vector<SizedTensor> kept_inputs(const Part&) const { return {}; }
+  /// Time of software that the step of a mini-batch ends with. The part has no layer.
+  virtual SimTime software_time(const Part&) const { return {}; }
   /// The layers of a decode step have been emitted; its samples follow.
   virtual void step_emitted() {}
   /// Requests have got a place, and the step's prefill follows: drives create their sequences.
@@ -105,6 +111,13 @@ class LayerPlanner : public Planner {
   std::uint32_t gpu_index(const OpTag& tag) const { return tag.mini_batch.value % in_.gpus; }
   Resource gpu(const OpTag& tag) const { return Resource::gpu(gpu_index(tag)); }
   Place gpu_memory(const OpTag& tag) const { return Place::gpu(gpu_index(tag)); }
+
+  /// The copies of the layer's weights to the GPU of the part; those of W_K and W_V alone if they are copied first.
+  /// Nothing where they are on the GPU.
+  const Ids& weights_copied(const Part& part) const { return gpus_[gpu_index(part.tag)].weights_copied; }
+  const Ids& kv_weights_copied(const Part& part) const {
+    return weights_.kv_first ? gpus_[gpu_index(part.tag)].kv_weights_copied : weights_copied(part);
+  }
 
   /// The path to the files of a layer.
   Resource files_of(std::uint32_t layer) const { return Resource::file(DriveIndex{layer % in_.drives}); }
@@ -145,12 +158,14 @@ class LayerPlanner : public Planner {
   /// Emits the embeddings; returns the operation that makes the input of the first layer, for each mini-batch.
   Ids embed(OperationSink& sink);
   void sample(OperationSink& sink, const Ids& hidden);
-  /// Copies the layer's weights that are in host memory or in a file to each GPU. Returns [gpu] the copies, nothing if
-  /// there are none.
-  std::vector<Ids> copy_weights(OperationSink& sink, LayerId layer);
+  /// Copies the layer's weights that are in host memory or in a file to each GPU.
+  void copy_weights(OperationSink& sink, LayerId layer);
+  /// W_K and W_V that are in host memory, if they are copied first.
+  SizedTensor host_kv_weights(LayerId layer) const;
+  /// All other weights in host memory.
   SizedTensor host_weights(LayerId layer) const;
   SizedTensor file_weights(LayerId layer) const;
-  /// Those of the two that are not empty.
+  /// Those of the three that are not empty.
   std::vector<SizedTensor> moved_weights(LayerId layer) const;
   static std::string weight_file(LayerId layer);
   /// Adds the last operation of a layer.
@@ -166,8 +181,10 @@ class LayerPlanner : public Planner {
   ScheduledStep step_;  ///< the step that is being emitted
   /// Of one GPU.
   struct GpuState {
-    Ids weights_freed;  ///< operations in order, each of which frees a buffer of weights
-    Ids weight_users;   ///< ends of the layer's earlier mini-batches, which use the copied weights
+    Ids weights_copied;     ///< copies of the weights of the layer that is being emitted
+    Ids kv_weights_copied;  ///< of them those of W_K and W_V, if they are copied first
+    Ids weights_freed;      ///< operations in order, each of which frees a buffer of weights
+    Ids weight_users;       ///< ends of the layer's earlier mini-batches, which use the copied weights
     std::optional<OperationId> latest_layer;  ///< the finish_layer that was emitted last
   };
   std::vector<GpuState> gpus_;

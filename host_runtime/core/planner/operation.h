@@ -82,6 +82,7 @@ struct ComputeWork {
   Bytes weights = {};          ///< parameters read
   Bytes activations = {};      ///< everything else read or written
   std::uint32_t launches = 1;  ///< number of kernels
+  SimTime software{};          ///< further time, in which the software of the host keeps the processor waiting
   constexpr auto operator<=>(const ComputeWork&) const = default;
   constexpr Bytes bytes() const { return weights + activations; }
 };

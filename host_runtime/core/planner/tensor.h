@@ -115,12 +115,22 @@ struct TensorAt {
   Place place;
 };
 
+/// Tokens [first, first + count) of a sequence in a tensor.
+struct TokenSlice {
+  SequenceId sequence;
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+};
+
 /// The tensors of an operation. The places of reads and writes follow from the operation (input_place(),
 /// output_place()). A write states the size of the whole tensor after the operation, so that a cache can grow.
 struct TensorUses {
   std::vector<TensorName> reads = {};
   std::vector<SizedTensor> writes = {};
   std::vector<TensorAt> drops = {};  ///< copies that are freed when the operation ends
+  /// A transfer of K and V or of activations, or recompute_kv, takes these tokens only, and a transfer writes them
+  /// under the name of its write. Empty: all tokens.
+  std::vector<TokenSlice> tokens = {};
 };
 
 /// "gpu" (the first one), "gpu 1".

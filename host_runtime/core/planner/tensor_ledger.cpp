@@ -37,12 +37,21 @@ void TensorLedger::check_input(const Operation& op, const TensorName& name) cons
     refuse(fmt::format("still being written by operation {}: a dependency is missing", copy->second.writer->value));
 }
 
-/// Checks that the bytes of a transfer, which determine its time, equal those of its tensors.
+/// Checks that the bytes of a transfer, which determine its time, equal those of its tensors: of those that it writes
+/// if it takes a part of the tokens of those that it reads.
 void TensorLedger::check_transfer(const Operation& op) const {
   const auto* link = std::get_if<LinkWork>(&op.work);
   if (link == nullptr || op.tensors.reads.empty()) return;
   Bytes sum;
   for (const TensorName& name : op.tensors.reads) sum += tensors_.at(name).at(input_place(op, name.what)).bytes;
+  if (!op.tensors.tokens.empty()) {
+    const Bytes whole = sum;
+    sum = {};
+    for (const SizedTensor& write : op.tensors.writes) sum += write.bytes;
+    if (sum > whole)
+      throw InternalError(fmt::format("{} takes {} B of tensors that have {} B", operation_name(op.kind, op.tag),
+                                      sum.value, whole.value));
+  }
   if (sum != link->bytes)
     throw InternalError(fmt::format("{} moves {} B, but its tensors have {} B", operation_name(op.kind, op.tag),
                                     link->bytes.value, sum.value));

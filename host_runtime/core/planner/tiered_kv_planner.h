@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "host_runtime/core/planner/layer_planner.h"
+#include "host_runtime/core/planner/software_time.h"
 
 namespace csdsim::host {
 
@@ -28,6 +29,7 @@ struct TieredKv {
   bool rewritten = false;
   /// The GPU stores the attention weights of a prompt before and after the softmax.
   bool stores_attention_weights = false;
+  SoftwareTime software = {};
 };
 
 /// Prefill: K and V of a layer travel to their tier while the GPU computes the next one; the GPU holds those of at most
@@ -50,6 +52,7 @@ class TieredKvPlanner : public LayerPlanner {
 
  private:
   Ids room_for(const Part& part) const override;
+  SimTime software_time(const Part& part) const override { return kv_.software.of(part.tag); }
   Bytes prefill_workspace(const Part& part) const override;
   std::vector<PlannedFile> layer_files(std::uint32_t layer) const override;
   void keep(OperationSink& sink, const Part& part, OperationId projected) override;

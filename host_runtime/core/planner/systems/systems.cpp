@@ -10,8 +10,10 @@
 #include "host_runtime/core/planner/systems/flexgen_sparq/flexgen_sparq.h"
 #include "host_runtime/core/planner/systems/flexgen_ssd/flexgen_ssd.h"
 #include "host_runtime/core/planner/systems/gpu_only/gpu_only.h"
+#include "host_runtime/core/planner/systems/hf_accelerate/hf_accelerate.h"
 #include "host_runtime/core/planner/systems/host_kv/host_kv.h"
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
+#include "host_runtime/core/planner/systems/kvpr/kvpr.h"
 
 namespace csdsim::host {
 
@@ -22,8 +24,10 @@ SystemKinds builtin_systems() {
   systems.add<GpuOnly>();
   systems.add<HostKv>();
   systems.add<DeepSpeedHost>();
+  systems.add<HfAccelerate>();
   systems.add<FlexGenSsd>();
   systems.add<FlexGenSparq>();
+  systems.add<Kvpr>();
   return systems;
 }
 

@@ -1,0 +1,33 @@
+#include "host_runtime/core/planner/systems/hf_accelerate/hf_accelerate.h"
+
+#include "host_runtime/core/planner/systems/software_parameters.h"
+#include "host_runtime/core/planner/tiered_kv_planner.h"
+
+namespace csdsim::host {
+
+void HfAccelerate::describe(ParamVisitor& v) {
+  v.param("kv_buffers", kv_buffers, {1, 1024},
+          "Layers whose K and V the GPU holds per mini-batch: on their way to the host in the prefill, copied ahead in "
+          "decode.",
+          assumed("OffloadedCache of Transformers 4.46 copies the next layer while one is computed"));
+  describe_weights(v, weights);
+  describe_software(v, software);
+}
+
+void HfAccelerate::check(config::Problems& problems, const SystemContext& context) const {
+  check_weights(problems, context, weights);
+}
+
+SystemNeeds HfAccelerate::needs(const ModelShape& model, const BatchLengths& workload) const {
+  SystemNeeds needs{.kv = Home::host, .residents = weight_residents(model, weights)};
+  needs.residents.push_back({Home::host, "K and V", model.kv_bytes_per_token() * workload.longest_contexts()});
+  return needs;
+}
+
+std::unique_ptr<Planner> HfAccelerate::plan(const PlannerInputs& inputs) const {
+  const TieredKv kv{
+      .shards = tier_heads(inputs.model.kv_heads, {0, 1}, {1, 1}), .kv_buffers = kv_buffers, .software = software};
+  return std::make_unique<TieredKvPlanner>(inputs, kv, weights);
+}
+
+}  // namespace csdsim::host

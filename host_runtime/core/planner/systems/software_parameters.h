@@ -1,0 +1,12 @@
+// The parameters of systems whose framework adds time to every step.
+#pragma once
+
+#include "base/param.h"
+#include "host_runtime/core/planner/software_time.h"
+
+namespace csdsim::host {
+
+/// `software_per_step` and `software_per_generated_token`.
+void describe_software(ParamVisitor& v, SoftwareTime& software);
+
+}  // namespace csdsim::host
