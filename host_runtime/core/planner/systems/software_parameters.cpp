@@ -5,10 +5,10 @@ namespace csdsim::host {
 void describe_software(ParamVisitor& v, SoftwareTime& software) {
   v.param("software_per_step", software.per_step, {SimTime{}, SimTime::milliseconds(10'000)},
           "Time that the framework's software adds to every decode step of a mini-batch, while its GPU waits.",
-          assumed("none; scenarios/papers/kvpr-latency.yaml fits it for Hugging Face Transformers"));
+          assumed("none; scenarios/papers/kvpr.yaml fits it for Hugging Face Transformers"));
   v.param("software_per_generated_token", software.per_generated_token, {SimTime{}, SimTime::milliseconds(1000)},
           "Further time per decode step for each token that every sequence has generated before.",
-          assumed("none; scenarios/papers/kvpr-latency.yaml fits it for Hugging Face Transformers"));
+          assumed("none; scenarios/papers/kvpr.yaml fits it for Hugging Face Transformers"));
 }
 
 }  // namespace csdsim::host
