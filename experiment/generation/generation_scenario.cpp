@@ -18,6 +18,7 @@
 #include "experiment/runner.h"
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
+#include "host_runtime/core/planner/tiered_kv_planner.h"
 #include "report/operation_trace.h"
 
 namespace csdsim::experiment {
@@ -50,6 +51,15 @@ std::vector<std::uint32_t> lengths_of(const Tokens& prompts) {
   std::vector<std::uint32_t> lengths;
   for (const auto& prompt : prompts) lengths.push_back(static_cast<std::uint32_t>(prompt.size()));
   return lengths;
+}
+
+/// The plan that a run on the host follows. Dense attention has a reference that shares nothing with the plan of the
+/// system: K and V stay on the GPU, which attends. Other methods, and partial outputs of several drives, follow the
+/// system's own plan, in which the host does the work of the drives.
+std::unique_ptr<host::Planner> plan_on_host(const GenerationSetup& setup) {
+  if (setup.system->method() != "dense" || kv_division(setup).by_tokens()) return setup.system->plan(setup.plan);
+  const host::TieredKv on_gpu{.shards = host::tier_heads(setup.plan.model.kv_heads, Ratio{1, 1}, Ratio{0, 1})};
+  return std::make_unique<host::TieredKvPlanner>(setup.plan, on_gpu);
 }
 
 /// One run of a scenario that generates: the drive's, and the ways to decode that it is compared with.
@@ -135,7 +145,7 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host() {
   setup.platform.drives = setup.plan.drives = kv_division(setup).token_parts();
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = lengths_.decode_steps()};
   auto data = decoder_data(setup);
-  const std::unique_ptr<host::Planner> planner = setup.system->plan(setup.plan);
+  const std::unique_ptr<host::Planner> planner = plan_on_host(setup);
   host::run_on_host(*planner, model_->checkpoint.config, static_cast<std::uint32_t>(prompts_.size()), *data);
   return data;
 }

@@ -44,7 +44,7 @@ experiment::GenerationOutcome run(const Sets& sets) {
       experiment::generation_setup(s, std::vector(workload.batch, workload.input_tokens)));
 }
 
-void check_carried(const std::string& model, const Sets& sets) {
+void check_carried(const std::string& model, const Sets& sets, bool same_bits) {
   const scenario::Scenario s = load(kPlatform + "model: {path: models/" + model +
                                         "}\n"
                                         "workload: {kind: generation, batch: 3, input_tokens: 60, output_tokens: 12}\n"
@@ -52,7 +52,10 @@ void check_carried(const std::string& model, const Sets& sets) {
                                     sets);
   const scenario::RunResult result = experiment::run_scenario(s);
   CHECK(result.failure.empty());
-  CHECK(result.document.dump().find("\"tokens_compared\":36,\"tokens_equal\":36") != std::string::npos);
+  const auto& compared = result.document["comparison"]["host"];
+  CHECK(compared["tokens_equal"] == 36);
+  // The backend rounds a product of another number of rows differently: only all rows, or none, repeat the bits.
+  if (same_bits) CHECK(compared["attention_outputs_identical"] == true);
 }
 
 /// A slow link and a GPU whose rates the closed forms know: no launches, full efficiency.
@@ -70,10 +73,12 @@ TEST_CASE("carried runs make the tokens of dense attention, whatever is recomput
                                          "activations: gpu, recomputed_share: 70 %",
                                          "weights_on_host: 100 %, recomputed_share: 30 %", "split_step: 8"}) {
       CAPTURE(model, parameters);
-      check_carried(model, {std::string("system={kind: kvpr, ") + parameters + "}"});
+      const bool all_or_none = std::string(parameters).starts_with("recomputed_share: ") &&
+                               std::string(parameters) != "recomputed_share: 50 %";
+      check_carried(model, {std::string("system={kind: kvpr, ") + parameters + "}"}, all_or_none);
     }
-  check_carried("opt-6m", {"system={kind: kvpr, recomputed_share: 40 %}", "workload.mini_batches=3"});
-  check_carried("opt-6m", {"system.kind=hf-accelerate"});
+  check_carried("opt-6m", {"system={kind: kvpr, recomputed_share: 40 %}", "workload.mini_batches=3"}, false);
+  check_carried("opt-6m", {"system.kind=hf-accelerate"}, true);
 }
 
 TEST_CASE("a decode step takes what the split's equation says where the link is slow") {
