@@ -194,11 +194,31 @@ void CpuBackend::swiglu(Tensor& gate, const Tensor& up) {
   for (std::size_t i = 0; i < gate.rows * gate.cols; ++i) to[i] = to[i] / (1.0f + std::exp(-to[i])) * from[i];
 }
 
+void CpuBackend::fatrelu(Tensor& gate, const Tensor& up, float threshold) {
+  require(gate.rows == up.rows && gate.cols == up.cols, "fatrelu");
+  float* to = data(gate);
+  const float* from = data(up);
+  for (std::size_t i = 0; i < gate.rows * gate.cols; ++i) {
+    const float silu = to[i] / (1.0f + std::exp(-to[i]));
+    to[i] = silu < threshold ? 0 : silu * from[i];
+  }
+}
+
 void CpuBackend::add(Tensor& x, const Tensor& y) {
   require(x.rows == y.rows && x.cols == y.cols, "add");
   float* to = data(x);
   const float* from = data(y);
   for (std::size_t i = 0; i < x.rows * x.cols; ++i) to[i] += from[i];
+}
+
+void CpuBackend::mask(Tensor& x, std::span<const std::uint8_t> kept) {
+  require(kept.size() == x.cols || kept.size() == x.rows * x.cols, "mask");
+  float* values = data(x);
+  for (std::size_t first = 0; first < x.rows * x.cols; first += kept.size()) {
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      if (kept[i] == 0) values[first + i] = 0;
+    }
+  }
 }
 
 void CpuBackend::round_to_half(Tensor& x) {

@@ -14,6 +14,7 @@
 #include "host_runtime/core/planner/systems/host_kv/host_kv.h"
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 #include "host_runtime/core/planner/systems/kvpr/kvpr.h"
+#include "host_runtime/core/planner/systems/llm_in_a_flash/llm_in_a_flash.h"
 
 namespace csdsim::host {
 
@@ -28,6 +29,7 @@ SystemKinds builtin_systems() {
   systems.add<FlexGenSsd>();
   systems.add<FlexGenSparq>();
   systems.add<Kvpr>();
+  systems.add<LlmInAFlash>();
   return systems;
 }
 
