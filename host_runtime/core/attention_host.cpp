@@ -17,6 +17,10 @@ Tensor AttentionProvider::attend_rows(const Decoder& decoder, LayerId layer, std
   return decoder.from_host(out, inputs.q.cols);
 }
 
+void Backend::mask(Tensor&, std::span<const std::uint8_t>) {
+  throw InternalError("a backend without Operator::mask was asked to mask");
+}
+
 std::unique_ptr<MethodAttention> Backend::make_attention(const ModelConfig& config, ConfiguredMethod method,
                                                          QueryPrecision precision) {
   return std::make_unique<HostAttention>(config, std::move(method.method), precision);

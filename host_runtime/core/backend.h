@@ -46,11 +46,12 @@ enum class Operator : std::uint8_t {
   relu,
   swiglu,
   add,
-  causal_attention
+  causal_attention,
+  mask
 };
-inline constexpr std::size_t kOperators = 9;
+inline constexpr std::size_t kOperators = 10;
 constexpr std::array<std::string_view, kOperators> kOperatorNames{
-    "embedding", "linear", "layer_norm", "rms_norm", "rotate", "relu", "swiglu", "add", "causal_attention"};
+    "embedding", "linear", "layer_norm", "rms_norm", "rotate", "relu", "swiglu", "add", "causal_attention", "mask"};
 
 /// Head counts of an attention operator; q is [tokens][heads * head_dim], k and v are [tokens][kv_heads * head_dim].
 struct AttentionShape {
@@ -100,6 +101,9 @@ class Backend {
   virtual void swiglu(Tensor& gate, const Tensor& up) = 0;
   /// x += y.
   virtual void add(Tensor& x, const Tensor& y) = 0;
+  /// Sets x to 0 where `kept` is 0; `kept` is [rows][cols], or [cols] for all rows alike. Precondition:
+  /// supports(Operator::mask).
+  virtual void mask(Tensor& x, std::span<const std::uint8_t> kept);
   /// Rounds every value to the nearest fp16.
   virtual void round_to_half(Tensor& x) = 0;
   /// out[i] = x[rows[i]].

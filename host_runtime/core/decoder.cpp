@@ -33,6 +33,22 @@ Tensor Decoder::prefill_attention(const AttentionInputs& inputs, std::span<const
   return out;
 }
 
+void Decoder::finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const {
+  finish_attention(layer, hidden, attention_output);
+  feed_forward(layer, hidden, feed_forward_inputs(layer, hidden));
+}
+
+void Decoder::feed_forward(LayerId layer, HiddenStates& hidden, const Tensor& inputs, const NeuronMasks* masks,
+                           const FeedForwardWeights* weights) const {
+  if (masks != nullptr && !backend_.supports(Operator::mask)) {
+    throw UserError(fmt::format("the {} backend cannot leave out neurons of a feed-forward block ({})", backend_.name(),
+                                kOperatorNames[static_cast<std::size_t>(Operator::mask)]));
+  }
+  Tensor inner = neuron_activations(layer, inputs, weights);
+  if (masks != nullptr) backend_.mask(inner, masks->kept);
+  add_feed_forward(layer, hidden, project_down(layer, inner, weights));
+}
+
 void Decoder::round_kv(Tensor& k, Tensor& v) const {
   if (kv_ == KvPrecision::f32) return;
   backend_.round_to_half(k);

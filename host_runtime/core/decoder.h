@@ -38,6 +38,20 @@ struct KeysValues {
 /// comparing a prefill with another implementation.
 enum class KvPrecision : std::uint8_t { f16, f32 };
 
+/// Which neurons of a feed-forward block take part: [tokens][ffn], or [ffn] for all tokens alike. 0: the neuron's inner
+/// activation is set to zero.
+struct NeuronMasks {
+  std::vector<std::uint8_t> kept;
+};
+
+/// The matrices of a feed-forward block as checkpoints store them: gate and up [ffn][width], down [width][ffn]. `gate`
+/// is empty where the block has none. Biases stay with the decoder.
+struct FeedForwardWeights {
+  Weight gate;
+  Weight up;
+  Weight down;
+};
+
 /// One layer of a batch is attention_inputs, then attention, then finish_layer. Tokens of several sequences, of any
 /// lengths, stand one after another in the rows of a batch.
 class Decoder {
@@ -65,7 +79,30 @@ class Decoder {
   Tensor prefill_attention(const AttentionInputs& inputs, std::span<const std::uint32_t> lengths) const;
 
   /// Output projection, residuals and feed-forward block of `layer`; `attention_output` is [tokens][heads * head_dim].
-  virtual void finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const = 0;
+  /// The same as finish_attention(), then feed_forward() with feed_forward_inputs().
+  void finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const;
+
+  /// Output projection and residual of the attention block; `attention_output` is [tokens][heads * head_dim].
+  virtual void finish_attention(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const = 0;
+
+  /// What enters the feed-forward block, [tokens][width]: the normed hidden states after finish_attention().
+  virtual Tensor feed_forward_inputs(LayerId layer, const HiddenStates& hidden) const = 0;
+
+  /// What the neurons of the feed-forward block yield for `inputs`, [tokens][ffn]: the activation function, times the
+  /// up projection where the block has a gate. 0 for a neuron that does not fire. With `weights` instead of the
+  /// decoder's own.
+  virtual Tensor neuron_activations(LayerId layer, const Tensor& inputs,
+                                    const FeedForwardWeights* weights = nullptr) const = 0;
+
+  /// hidden += the feed-forward block of `inputs`, which are feed_forward_inputs(). With masks, neurons that do not
+  /// take part count as if they did not fire; masks that keep all neurons that fire give the same bits as no masks.
+  /// With `weights` instead of the decoder's own: a neuron whose row of `down` is zero contributes nothing. UserError
+  /// if the backend cannot mask, InternalError for masks of another shape.
+  void feed_forward(LayerId layer, HiddenStates& hidden, const Tensor& inputs, const NeuronMasks* masks = nullptr,
+                    const FeedForwardWeights* weights = nullptr) const;
+
+  /// The end of feed_forward(): hidden += the block's output [tokens][width], its bias included.
+  virtual void add_feed_forward(LayerId layer, HiddenStates& hidden, const Tensor& output) const = 0;
 
   /// Logits [rows.size()][vocab] of the chosen rows of `hidden` after the last layer.
   virtual std::vector<float> logits(const HiddenStates& hidden, std::span<const std::uint32_t> rows) const = 0;
@@ -85,6 +122,8 @@ class Decoder {
   void round_kv(Tensor& k, Tensor& v) const;
 
  private:
+  /// The down projection, with its bias. `inner` is [tokens][ffn]; `own` may be null.
+  virtual Tensor project_down(LayerId layer, const Tensor& inner, const FeedForwardWeights* own) const = 0;
   virtual HiddenStates do_embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const = 0;
 
   ModelConfig config_;

@@ -94,13 +94,27 @@ void LlamaDecoder::rotate(Tensor& x, const HiddenStates& hidden) const {
   backend().rotate(x, positions, inverse_frequencies_);
 }
 
-void LlamaDecoder::finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const {
+void LlamaDecoder::finish_attention(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const {
+  backend().add(hidden.values, linear(attention_output, layers_.at(layer.value).out));
+}
+
+Tensor LlamaDecoder::feed_forward_inputs(LayerId layer, const HiddenStates& hidden) const {
+  return norm(hidden.values, layers_.at(layer.value).ffn_norm);
+}
+
+Tensor LlamaDecoder::neuron_activations(LayerId layer, const Tensor& inputs, const FeedForwardWeights* own) const {
   const Layer& weights = layers_.at(layer.value);
-  backend().add(hidden.values, linear(attention_output, weights.out));
-  const Tensor normed = norm(hidden.values, weights.ffn_norm);
-  Tensor inner = linear(normed, weights.gate);
-  backend().swiglu(inner, linear(normed, weights.up));
-  backend().add(hidden.values, linear(inner, weights.down));
+  Tensor inner = linear(inputs, own != nullptr ? own->gate : weights.gate);
+  backend().swiglu(inner, linear(inputs, own != nullptr ? own->up : weights.up));
+  return inner;
+}
+
+Tensor LlamaDecoder::project_down(LayerId layer, const Tensor& inner, const FeedForwardWeights* own) const {
+  return linear(inner, own != nullptr ? own->down : layers_.at(layer.value).down);
+}
+
+void LlamaDecoder::add_feed_forward(LayerId, HiddenStates& hidden, const Tensor& output) const {
+  backend().add(hidden.values, output);
 }
 
 std::vector<float> LlamaDecoder::logits(const HiddenStates& hidden, std::span<const std::uint32_t> rows) const {

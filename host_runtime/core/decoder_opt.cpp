@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <numeric>
 #include <utility>
 
 namespace csdsim::host {
@@ -44,9 +45,9 @@ OptDecoder::OptDecoder(const ModelConfig& config, const WeightSource& weights, B
   if (config.final_norm) final_norm_ = norm_of(load.full("final_layer_norm"));
 }
 
-Tensor OptDecoder::linear(const Tensor& x, const Affine& affine) const {
-  Tensor out = backend().allocate(x.rows, affine.weight.rows);
-  backend().linear(x, affine.weight, &affine.bias, out);
+Tensor OptDecoder::linear(const Tensor& x, const Weight& weight, const Weight& bias) const {
+  Tensor out = backend().allocate(x.rows, weight.rows);
+  backend().linear(x, weight, &bias, out);
   return out;
 }
 
@@ -98,16 +99,36 @@ KeysValues OptDecoder::project_kv(const Layer& weights, const Tensor& x) const {
   return kv;
 }
 
-void OptDecoder::finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const {
+void OptDecoder::finish_attention(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const {
   const Layer& weights = layers_.at(layer.value);
-  const bool first = config().norm_first;
   backend().add(hidden.values, linear(attention_output, weights.out));
-  if (!first) hidden.values = norm(hidden.values, weights.attention_norm);
-  Tensor inner =
-      first ? linear(norm(hidden.values, weights.ffn_norm), weights.fc1) : linear(hidden.values, weights.fc1);
+  if (!config().norm_first) hidden.values = norm(hidden.values, weights.attention_norm);
+}
+
+Tensor OptDecoder::feed_forward_inputs(LayerId layer, const HiddenStates& hidden) const {
+  if (config().norm_first) return norm(hidden.values, layers_.at(layer.value).ffn_norm);
+  std::vector<std::uint32_t> rows(hidden.values.rows);
+  std::iota(rows.begin(), rows.end(), 0u);
+  Tensor copy = backend().allocate(hidden.values.rows, hidden.values.cols);
+  backend().select_rows(hidden.values, rows, copy);
+  return copy;
+}
+
+Tensor OptDecoder::neuron_activations(LayerId layer, const Tensor& inputs, const FeedForwardWeights* own) const {
+  const Layer& weights = layers_.at(layer.value);
+  Tensor inner = linear(inputs, own != nullptr ? own->up : weights.fc1.weight, weights.fc1.bias);
   backend().relu(inner);
-  backend().add(hidden.values, linear(inner, weights.fc2));
-  if (!first) hidden.values = norm(hidden.values, weights.ffn_norm);
+  return inner;
+}
+
+Tensor OptDecoder::project_down(LayerId layer, const Tensor& inner, const FeedForwardWeights* own) const {
+  const Layer& weights = layers_.at(layer.value);
+  return linear(inner, own != nullptr ? own->down : weights.fc2.weight, weights.fc2.bias);
+}
+
+void OptDecoder::add_feed_forward(LayerId layer, HiddenStates& hidden, const Tensor& output) const {
+  backend().add(hidden.values, output);
+  if (!config().norm_first) hidden.values = norm(hidden.values, layers_.at(layer.value).ffn_norm);
 }
 
 std::vector<float> OptDecoder::logits(const HiddenStates& hidden, std::span<const std::uint32_t> rows) const {

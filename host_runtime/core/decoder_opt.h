@@ -14,7 +14,11 @@ class OptDecoder final : public Decoder {
 
   AttentionInputs attention_inputs(LayerId layer, const HiddenStates& hidden) const override;
   KeysValues keys_values(LayerId layer, const HiddenStates& hidden) const override;
-  void finish_layer(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const override;
+  void finish_attention(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const override;
+  Tensor feed_forward_inputs(LayerId layer, const HiddenStates& hidden) const override;
+  Tensor neuron_activations(LayerId layer, const Tensor& inputs,
+                            const FeedForwardWeights* weights = nullptr) const override;
+  void add_feed_forward(LayerId layer, HiddenStates& hidden, const Tensor& output) const override;
   using Decoder::logits;
   std::vector<float> logits(const HiddenStates& hidden, std::span<const std::uint32_t> rows) const override;
 
@@ -23,8 +27,10 @@ class OptDecoder final : public Decoder {
     Affine attention_norm, q, k, v, out, ffn_norm, fc1, fc2;
   };
 
+  Tensor project_down(LayerId layer, const Tensor& inner, const FeedForwardWeights* own) const override;
   HiddenStates do_embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const override;
-  Tensor linear(const Tensor& x, const Affine& affine) const;
+  Tensor linear(const Tensor& x, const Affine& affine) const { return linear(x, affine.weight, affine.bias); }
+  Tensor linear(const Tensor& x, const Weight& weight, const Weight& bias) const;
   Tensor project(const Tensor& x, const Weight& weight) const;
   Tensor norm(const Tensor& x, const Affine& affine) const;
   /// From what enters the projections.

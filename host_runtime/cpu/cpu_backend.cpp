@@ -201,6 +201,16 @@ void CpuBackend::add(Tensor& x, const Tensor& y) {
   for (std::size_t i = 0; i < x.rows * x.cols; ++i) to[i] += from[i];
 }
 
+void CpuBackend::mask(Tensor& x, std::span<const std::uint8_t> kept) {
+  require(kept.size() == x.cols || kept.size() == x.rows * x.cols, "mask");
+  float* values = data(x);
+  for (std::size_t first = 0; first < x.rows * x.cols; first += kept.size()) {
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      if (kept[i] == 0) values[first + i] = 0;
+    }
+  }
+}
+
 void CpuBackend::round_to_half(Tensor& x) {
   const std::size_t count = x.rows * x.cols;
   std::vector<Half> narrow(count);

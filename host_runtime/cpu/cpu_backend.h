@@ -30,6 +30,7 @@ class CpuBackend : public Backend {
   void relu(Tensor& x) override;
   void swiglu(Tensor& gate, const Tensor& up) override;
   void add(Tensor& x, const Tensor& y) override;
+  void mask(Tensor& x, std::span<const std::uint8_t> kept) override;
   void round_to_half(Tensor& x) override;
   void select_rows(const Tensor& x, std::span<const std::uint32_t> rows, Tensor& out) override;
   void causal_attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionShape shape,
