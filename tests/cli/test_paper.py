@@ -1,7 +1,7 @@
-"""The errors of InstInfer do not grow. Usage: test_instinfer.py CSDSIM SOURCE_DIR [--renew] [--set a.b=v]
+"""The errors of a paper do not grow. Usage: test_paper.py CSDSIM SOURCE_DIR PAPER [--renew] [--set a.b=v]
 
-Runs the rows of csdsim reproduce instinfer whose points take about three minutes of processor time together, and
-compares their errors with those in instinfer_errors.json. That file has every result of the paper: {"error": E,
+Runs the rows of csdsim reproduce PAPER whose points take about three minutes of processor time together, and
+compares their errors with those in PAPER_errors.json. That file has every result of the paper: {"error": E,
 "verdict": V} for a row that runs here, and the reason for one that does not. An error is simulated - stated in
 percentage points for a row in percent, and 100 * (simulated / stated - 1) for any other number; it is null for a
 trend.
@@ -21,13 +21,18 @@ import unittest
 parser = argparse.ArgumentParser()
 parser.add_argument("csdsim", type=pathlib.Path)
 parser.add_argument("source", type=pathlib.Path)
+parser.add_argument("paper", choices=["instinfer", "llm-in-a-flash"])
 parser.add_argument("--renew", action="store_true")
 parser.add_argument("--set", action="append", default=[])
 ARGUMENTS, sys.argv[1:] = parser.parse_known_args()
 CSDSIM, SOURCE = ARGUMENTS.csdsim.resolve(), ARGUMENTS.source.resolve()
 SETS = [word for value in ARGUMENTS.set for word in ("--set", value)]
 
-ERRORS = pathlib.Path(__file__).resolve().with_name("instinfer_errors.json")
+PAPER = ARGUMENTS.paper
+ERRORS = pathlib.Path(__file__).resolve().with_name(PAPER.replace("-", "_") + "_errors.json")
+# A row that needs no simulation, and a constant of the scenario.
+PLANNED, CONSTANT = {"instinfer": ("inst.util_lut", "platform.host.io_overhead"),
+                     "llm-in-a-flash": ("flash.model_dram", "platform.device.nvme.pipeline_time")}[PAPER]
 GROWTH = 0.5  # percentage points
 
 
@@ -45,7 +50,7 @@ def error_of(row):
 def reproduce(ids):
     """The document of these rows."""
     with tempfile.TemporaryDirectory() as out:
-        run = subprocess.run([CSDSIM, "reproduce", "instinfer", "-j", "2", "--quiet", "--format", "json", "--rows",
+        run = subprocess.run([CSDSIM, "reproduce", PAPER, "-j", "2", "--quiet", "--format", "json", "--rows",
                               ",".join(ids), "--out", out, *SETS], capture_output=True, text=True, timeout=1500)
         if run.returncode != 0:
             raise AssertionError(run.stderr)
@@ -61,12 +66,12 @@ def renew(known):
     ERRORS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-class InstInfer(unittest.TestCase):
+class ErrorsOfThePaper(unittest.TestCase):
     known = json.loads(ERRORS.read_text())
 
     def test_the_definition_has_every_result_of_the_paper(self):
-        definition = (SOURCE / "scenarios/papers/instinfer.reproduction.yaml").read_text()
-        ids = re.findall(r"\bid: ([a-z0-9_.]+)", definition)
+        definition = (SOURCE / "scenarios/papers" / f"{PAPER}.reproduction.yaml").read_text()
+        ids = re.findall(r"\bid: ([a-z0-9_.-]+)", definition)
         self.assertEqual(sorted(ids), sorted(self.known))
 
     def test_no_error_grows(self):
@@ -84,10 +89,10 @@ class InstInfer(unittest.TestCase):
                     self.assertLessEqual(abs(error), abs(was["error"]) + GROWTH, "percentage points")
 
     def test_constants_are_stated_with_value_and_origin(self):
-        # This row needs no simulation. The constants of the scenario itself are those of every row.
-        document = reproduce(["inst.util_lut"])
+        # The constants of the scenario itself are those of every row.
+        document = reproduce([PLANNED])
         paths = [constant["path"] for constant in document["constants"]]
-        self.assertIn("platform.host.io_overhead", paths)
+        self.assertIn(CONSTANT, paths)
         for constant in document["constants"]:
             self.assertEqual(set(constant), {"path", "value", "unit", "meaning", "fitted_on", "group"})
             self.assertTrue(all(constant[key] not in ("", None) for key in ("value", "meaning", "fitted_on")), constant)
@@ -95,6 +100,6 @@ class InstInfer(unittest.TestCase):
 
 if __name__ == "__main__":
     if ARGUMENTS.renew:
-        renew(InstInfer.known)
+        renew(ErrorsOfThePaper.known)
     else:
         unittest.main()
