@@ -75,6 +75,7 @@ struct GenerateArguments {
   std::uint64_t seed = 1;
   std::optional<std::uint32_t> r, k, local;  ///< SparF budget; default from the ratio
   std::optional<std::string> ratio;
+  std::optional<std::string> fatrelu;  ///< threshold of FATReLU; unset: SiLU
   std::optional<std::filesystem::path> out;
   bool quiet = false;
 };
@@ -98,11 +99,18 @@ struct EvalArguments {
   std::uint64_t seed = 1;
   std::optional<std::filesystem::path> record;
   std::uint32_t record_every = 16;
+  std::optional<std::string> fatrelu;    ///< threshold of FATReLU; unset: SiLU
+  std::optional<std::string> predictor;  ///< file of a neuron predictor, or "oracle"
+  std::vector<std::string> thresholds;   ///< of the predictor
+  std::vector<std::uint32_t> ranks;      ///< of the predictor
+  std::optional<std::filesystem::path> record_neurons;
   std::optional<std::filesystem::path> out;
   Format format = Format::table;
   bool quiet = false;
 };
 int eval(const EvalArguments& arguments);
+/// eval() of feed-forward blocks with predicted neurons: --predictor or --record-neurons.
+int eval_neurons(const EvalArguments& arguments);
 
 struct TestPolicyArguments {
   std::string policy;                 ///< a name, or the path of a plugin

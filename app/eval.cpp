@@ -116,6 +116,7 @@ void place_in_drive(const EvalArguments& a, std::uint32_t batch, std::vector<exp
     const auto set = [&](const std::string& path, const std::string& value) { sets.push_back(path + "=" + value); };
     set("model.path", std::filesystem::absolute(a.model).string());
     set("simulation.data", "carried");
+    if (a.fatrelu) set("model.fatrelu", *a.fatrelu);
     set("workload.batch", std::to_string(batch));
     set("workload.input_tokens", std::to_string(a.prefill));
     set("workload.output_tokens", std::to_string(a.decode));
@@ -188,6 +189,9 @@ std::string csv_text(const ordered_json& document) {
 
 int eval(const EvalArguments& arguments) {
   if (!arguments.text && !arguments.tokens) throw UserError("eval: give --text FILE or --tokens FILE");
+  if (arguments.predictor || arguments.record_neurons) return eval_neurons(arguments);
+  if (!arguments.thresholds.empty() || !arguments.ranks.empty())
+    throw UserError("eval: --threshold and --rank belong to --predictor FILE");
   experiment::EvalRequest request;
   request.model = arguments.model;
   request.settings = settings_of(arguments);
@@ -198,6 +202,7 @@ int eval(const EvalArguments& arguments) {
     request.text = *arguments.text;
     request.content = report::read_file(*arguments.text);
   }
+  if (arguments.fatrelu) request.fatrelu = parse_ratio(*arguments.fatrelu);
   host::EvaluationOptions& options = request.options;
   options.windows = {arguments.prefill, arguments.decode, arguments.windows};
   options.recall.seed = arguments.seed;

@@ -66,6 +66,7 @@ int generate(const GenerateArguments& arguments) {
   set("workload.temperature", fmt::format("{}", arguments.temperature));
   if (arguments.top_k) set("workload.top_k", std::to_string(*arguments.top_k));
   if (arguments.top_p) set("workload.top_p", fmt::format("{}", *arguments.top_p));
+  if (arguments.fatrelu) set("model.fatrelu", *arguments.fatrelu);
   set("system.kind", system);
   for (const auto& [name, value] : budget) set("system." + name, value);
   const scenario::Loaded loaded = arguments.scenario

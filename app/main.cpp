@@ -114,6 +114,8 @@ void add_generate(CLI::App& cli, int& status) {
   generate_command->add_option("--r", generate->r, "sparf: query components per head");
   generate_command->add_option("--k", generate->k, "sparf: tokens kept per head");
   generate_command->add_option("--local", generate->local, "sparf: newest tokens always kept (inside k)");
+  generate_command->add_option("--fatrelu", generate->fatrelu,
+                               "Gated networks: silu(gate) below this threshold is zero (default: SiLU)");
   generate_command->add_option("--out", generate->out, "Directory for result.json");
   generate_command->add_flag("-q,--quiet", generate->quiet, "No progress on stderr");
   generate_command->callback([generate, &status] { status = app::generate(*generate); });
@@ -122,7 +124,9 @@ void add_generate(CLI::App& cli, int& status) {
 void add_eval(CLI::App& cli, int& status) {
   const auto eval = std::make_shared<app::EvalArguments>();
   auto* eval_command = cli.add_subcommand(
-      "eval", "Measure what attention methods cost in quality: perplexity, agreement with dense, long-range recall");
+      "eval",
+      "Measure what attention methods, or feed-forward blocks with predicted neurons, cost in quality: perplexity, "
+      "agreement with dense, long-range recall");
   eval_command->add_option("--model", eval->model, "Checkpoint directory (config.json, safetensors, tokenizer)")
       ->required();
   auto* text = eval_command->add_option("--text", eval->text, "Text file");
@@ -142,7 +146,9 @@ void add_eval(CLI::App& cli, int& status) {
                            "SparQ and SparF: newest tokens always kept (inside k; default k/4)");
   eval_command->add_option("--heavy", eval->heavy, "h2o: heavy hitters kept");
   eval_command->add_option("--recent", eval->recent, "h2o: newest tokens kept");
-  eval_command->add_option("--window", eval->window, "local, streamingllm: newest tokens kept");
+  eval_command->add_option("--window", eval->window,
+                           "local, streamingllm: newest tokens kept; with --predictor: last tokens whose predicted "
+                           "neurons take part (default 1)");
   eval_command->add_option("--sinks", eval->sinks, "local, streamingllm: first tokens kept");
   eval_command->add_option("--prefill", eval->prefill, "Tokens of a window that are prefilled densely")
       ->capture_default_str();
@@ -165,6 +171,16 @@ void add_eval(CLI::App& cli, int& status) {
   eval_command->add_option("--record-every", eval->record_every, "Record one of this many decode steps")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  eval_command->add_option("--predictor", eval->predictor,
+                           "Run feed-forward blocks with the neurons that this file, or 'oracle', predicts");
+  eval_command->add_option("--threshold", eval->thresholds, "Scores above it are predicted to fire (default: 0.5)")
+      ->delimiter(',');
+  eval_command->add_option("--rank", eval->ranks, "Components of the predictor that are used (default: all)")
+      ->delimiter(',');
+  eval_command->add_option("--record-neurons", eval->record_neurons,
+                           "Write the predicted neurons for timing runs, and their locality (default: the oracle's)");
+  eval_command->add_option("--fatrelu", eval->fatrelu,
+                           "Gated networks: silu(gate) below this threshold is zero (default: SiLU)");
   eval_command->add_option("--out", eval->out, "Directory for result.json, eval.csv and eval.svg");
   eval_command->add_option("--format", eval->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
   eval_command->add_flag("-q,--quiet", eval->quiet, "No progress on stderr");

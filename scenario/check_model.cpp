@@ -54,6 +54,7 @@ bool take_checkpoint(Checker& c, host::ModelSpec& model) {
   for (const Dimension& d : kDimensions) agree(d.key, model.*d.field, checkpoint.*d.field);
   agree("architecture", model.architecture, checkpoint.architecture);
   agree("embeddings", host::embeddings_of(model), host::embeddings_of(checkpoint));
+  checkpoint.fatrelu = model.fatrelu;  // a choice of the user, which no config.json states
   static_cast<host::ModelConfig&>(model) = checkpoint;
   return true;
 }
@@ -86,6 +87,8 @@ bool check_model(Checker& c) {
   }
   c.require(model.heads % model.kv_heads == 0, {"model.kv_heads", "model.heads"},
             fmt::format("model.kv_heads: {} heads are not a multiple of {} KV heads", model.heads, model.kv_heads));
+  c.require(!model.fatrelu || model.architecture != host::Architecture::opt, {"model.fatrelu", "model.architecture"},
+            "model.fatrelu: it replaces the SiLU of a gated network; opt has ReLU and no gate");
   return true;
 }
 

@@ -107,6 +107,7 @@ ordered_json frame(const EvalRequest& request, std::size_t text_tokens, std::uin
   document["seed"] = o.recall.seed;
   document["eval"] = {{"model", request.model.string()}, {"text", request.text.string()}, {"text_tokens", text_tokens},
                       {"prefill", o.windows.prefill},    {"decode", o.windows.decode},    {"windows", windows}};
+  if (request.fatrelu) document["eval"]["fatrelu"] = request.fatrelu->value();
   if (!o.recall.distances.empty()) {
     document["eval"]["recall"] = {
         {"distances", o.recall.distances}, {"cue", o.recall.cue}, {"answer", o.recall.answer}};
@@ -119,7 +120,8 @@ ordered_json frame(const EvalRequest& request, std::size_t text_tokens, std::uin
 EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progress) {
   const WallClock clock;
   const std::unique_ptr<host::Backend> backend = make_backend(request.processor);
-  const host::Checkpoint checkpoint = host::open_checkpoint(request.model);
+  host::Checkpoint checkpoint = host::open_checkpoint(request.model);
+  checkpoint.config.fatrelu = request.fatrelu;
   const std::unique_ptr<host::Decoder> decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, *backend);
   const std::vector<TokenId> text =
       request.tokens ? *request.tokens : host::open_tokenizer(request.model, checkpoint.config).encode(request.content);

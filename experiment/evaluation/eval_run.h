@@ -29,6 +29,7 @@ struct EvalRequest {
   std::filesystem::path text;                        ///< name of the text in the result
   std::optional<std::vector<host::TokenId>> tokens;  ///< unset: `content` is tokenised
   std::string content;                               ///< content of the text file
+  std::optional<Ratio> fatrelu;                      ///< see ModelConfig
   std::vector<EvalSetting> settings;
   host::EvaluationOptions options;
   /// Records the selections of the only setting at one of this many decode steps; unset: no recording.

@@ -99,7 +99,7 @@ GenerationScenario::GenerationScenario(const scenario::Scenario& s, const scenar
                 .seed = s.seed},
       lengths_(workload_.lengths()) {
   if (!carried_ && !workload_.prompts) return;
-  model_ = std::make_unique<LoadedModel>(s.model.path.value().path, options.processor);
+  model_ = std::make_unique<LoadedModel>(s.model.path.value().path, options.processor, s.model.fatrelu);
   if (options.prompt_tokens)
     prompts_ = {*options.prompt_tokens};
   else if (options.prompt_text)

@@ -12,8 +12,10 @@ namespace csdsim::experiment {
 
 using host::TokenId;
 
-LoadedModel::LoadedModel(const std::filesystem::path& directory, host::Processor processor)
+LoadedModel::LoadedModel(const std::filesystem::path& directory, host::Processor processor,
+                         std::optional<Ratio> fatrelu)
     : checkpoint(host::open_checkpoint(directory)), processor_(processor) {
+  checkpoint.config.fatrelu = fatrelu;
   try {
     tokenizer_.emplace(host::open_tokenizer(directory, checkpoint.config));
   } catch (const UserError& error) {

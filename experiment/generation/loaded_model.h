@@ -21,7 +21,8 @@ class LoadedModel {
  public:
   host::Checkpoint checkpoint;
 
-  LoadedModel(const std::filesystem::path& directory, host::Processor processor);
+  /// `fatrelu`: see ModelConfig.
+  LoadedModel(const std::filesystem::path& directory, host::Processor processor, std::optional<Ratio> fatrelu = {});
 
   /// Made when first asked for: what runs on a GPU from end to end does not need it.
   host::Decoder& decoder();

@@ -36,7 +36,7 @@ std::vector<std::vector<TokenId>> generate_on_gpu(Processor processor, const Mod
                                                   const GenerationOptions& options, ConfiguredMethod method) {
   const GpuFormat format = format_of(processor);
   // Dense attention has a model of its own, a decode step one graph.
-  if (std::holds_alternative<DenseOptions>(method.options)) {
+  if (std::holds_alternative<DenseOptions>(method.options) && !config.fatrelu) {
     return load_cuda_module()->generate(config, weights, format, prompts, options);
   }
   const std::unique_ptr<Backend> backend = make_backend(processor);

@@ -4,9 +4,9 @@
 
 #include <cstring>
 
+#include "base/crc32.h"
 #include "base/error.h"
 #include "base/rng.h"
-#include "ftl/core/crc32.h"
 
 namespace csdsim::ftl {
 

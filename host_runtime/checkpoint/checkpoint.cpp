@@ -2,13 +2,42 @@
 
 #include <fmt/format.h>
 
+#include "base/crc32.h"
 #include "base/error.h"
 #include "host_runtime/checkpoint/config_json.h"
+#include "host_runtime/checkpoint/mapped_file.h"
 #include "host_runtime/checkpoint/safetensors.h"
 #include "host_runtime/checkpoint/sentencepiece_tokenizer.h"
 #include "host_runtime/checkpoint/tokenizer_json.h"
 
 namespace csdsim::host {
+namespace {
+
+[[noreturn]] void no_weights(const std::filesystem::path& directory) {
+  throw UserError(fmt::format("{}: no weights: neither model.safetensors nor model.safetensors.index.json is there",
+                              directory.string()));
+}
+
+}  // namespace
+
+WeightsDigest weights_digest(const std::filesystem::path& directory) {
+  const auto single = directory / "model.safetensors", index = directory / "model.safetensors.index.json";
+  std::vector<std::filesystem::path> files;
+  if (std::filesystem::exists(single)) {
+    files = {single};
+  } else if (std::filesystem::exists(index)) {
+    files = ShardedSafetensors(index).files();
+  } else {
+    no_weights(directory);
+  }
+  WeightsDigest digest;
+  for (const std::filesystem::path& file : files) {
+    const MappedFile mapped(file);
+    digest.bytes += mapped.bytes().size();
+    digest.crc32 = crc32(mapped.bytes(), digest.crc32);
+  }
+  return digest;
+}
 
 Checkpoint open_checkpoint(const std::filesystem::path& directory) {
   if (!std::filesystem::is_directory(directory)) {
@@ -21,8 +50,7 @@ Checkpoint open_checkpoint(const std::filesystem::path& directory) {
   } else if (std::filesystem::exists(index)) {
     checkpoint.weights = std::make_unique<ShardedSafetensors>(index);
   } else {
-    throw UserError(fmt::format("{}: no weights: neither model.safetensors nor model.safetensors.index.json is there",
-                                directory.string()));
+    no_weights(directory);
   }
   return checkpoint;
 }

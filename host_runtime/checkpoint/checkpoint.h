@@ -1,6 +1,7 @@
 // A checkpoint directory in Hugging Face form: config.json, safetensors, tokenizer.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 
@@ -14,6 +15,17 @@ struct Checkpoint {
   ModelConfig config;
   std::unique_ptr<WeightSource> weights;
 };
+
+/// Tells the weights of checkpoints apart: the bytes of the safetensors files, shards in the order of their names, and
+/// their CRC-32 one after another (as zlib computes it).
+struct WeightsDigest {
+  std::uint64_t bytes = 0;
+  std::uint32_t crc32 = 0;
+  bool operator==(const WeightsDigest&) const = default;
+};
+
+/// Reads all weights of the checkpoint. UserError if there are none.
+WeightsDigest weights_digest(const std::filesystem::path& directory);
 
 /// Reads config.json and opens model.safetensors, or the shards of model.safetensors.index.json. UserError for
 /// everything that is wrong with the files.

@@ -93,7 +93,11 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
   data_ = file_.bytes().subspan(kLengthBytes + text.size());
 
   for (const auto& [name, value] : header.items()) {
-    if (name == "__metadata__") continue;
+    if (name == "__metadata__") {
+      for (const auto& [key, entry] : value.items())
+        if (entry.is_string()) metadata_.emplace(key, entry.get<std::string>());
+      continue;
+    }
     const auto fail = [&, &tensor = name](const std::string& reason) {
       throw UserError(fmt::format("{}: tensor '{}': {}", path_, tensor, reason));
     };
@@ -181,6 +185,12 @@ ShardedSafetensors::ShardedSafetensors(const std::filesystem::path& index) : pat
     }
     shard_of_.emplace(name, &shard->second);
   }
+}
+
+std::vector<std::filesystem::path> ShardedSafetensors::files() const {
+  std::vector<std::filesystem::path> files;
+  for (const auto& [name, shard] : shards_) files.emplace_back(shard.description());
+  return files;
 }
 
 StoredTensor ShardedSafetensors::tensor(std::string_view name) const {

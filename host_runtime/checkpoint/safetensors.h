@@ -23,6 +23,8 @@ class SafetensorsFile final : public WeightSource {
   bool contains(std::string_view name) const override { return entries_.find(name) != entries_.end(); }
   StoredTensor tensor(std::string_view name) const override;
   std::string description() const override { return path_; }
+  /// What the file says about itself (`__metadata__`), by key.
+  const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
 
  private:
   struct Entry {
@@ -36,6 +38,7 @@ class SafetensorsFile final : public WeightSource {
   MappedFile file_;
   std::span<const std::byte> data_;
   std::map<std::string, Entry, std::less<>> entries_;
+  std::map<std::string, std::string, std::less<>> metadata_;
 };
 
 /// Tensors spread over several files by `model.safetensors.index.json` ("weight_map": tensor name -> file name).
@@ -43,6 +46,9 @@ class ShardedSafetensors final : public WeightSource {
  public:
   /// Opens every shard. UserError if a shard is missing, lies outside the index's folder, or lacks a tensor.
   explicit ShardedSafetensors(const std::filesystem::path& index);
+
+  /// The shards, in the order of their names.
+  std::vector<std::filesystem::path> files() const;
 
   bool contains(std::string_view name) const override { return shard_of_.find(name) != shard_of_.end(); }
   StoredTensor tensor(std::string_view name) const override;

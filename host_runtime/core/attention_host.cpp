@@ -21,6 +21,10 @@ void Backend::mask(Tensor&, std::span<const std::uint8_t>) {
   throw InternalError("a backend without Operator::mask was asked to mask");
 }
 
+void Backend::fatrelu(Tensor&, const Tensor&, float) {
+  throw InternalError("a backend without Operator::fatrelu was asked for FATReLU");
+}
+
 std::unique_ptr<MethodAttention> Backend::make_attention(const ModelConfig& config, ConfiguredMethod method,
                                                          QueryPrecision precision) {
   return std::make_unique<HostAttention>(config, std::move(method.method), precision);

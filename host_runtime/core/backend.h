@@ -47,11 +47,13 @@ enum class Operator : std::uint8_t {
   swiglu,
   add,
   causal_attention,
-  mask
+  mask,
+  fatrelu
 };
-inline constexpr std::size_t kOperators = 10;
+inline constexpr std::size_t kOperators = 11;
 constexpr std::array<std::string_view, kOperators> kOperatorNames{
-    "embedding", "linear", "layer_norm", "rms_norm", "rotate", "relu", "swiglu", "add", "causal_attention", "mask"};
+    "embedding", "linear", "layer_norm",       "rms_norm", "rotate", "relu",
+    "swiglu",    "add",    "causal_attention", "mask",     "fatrelu"};
 
 /// Head counts of an attention operator; q is [tokens][heads * head_dim], k and v are [tokens][kv_heads * head_dim].
 struct AttentionShape {
@@ -99,6 +101,8 @@ class Backend {
   virtual void relu(Tensor& x) = 0;
   /// gate = gate * sigmoid(gate) * up.
   virtual void swiglu(Tensor& gate, const Tensor& up) = 0;
+  /// As swiglu() where gate * sigmoid(gate) is at least `threshold`, else 0. Precondition: supports(Operator::fatrelu).
+  virtual void fatrelu(Tensor& gate, const Tensor& up, float threshold);
   /// x += y.
   virtual void add(Tensor& x, const Tensor& y) = 0;
   /// Sets x to 0 where `kept` is 0; `kept` is [rows][cols], or [cols] for all rows alike. Precondition:

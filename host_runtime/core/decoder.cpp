@@ -82,6 +82,8 @@ Tensor Decoder::from_host(std::span<const Half> values, std::size_t cols) const 
 
 std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const WeightSource& weights, Backend& backend,
                                       KvPrecision kv) {
+  if (config.fatrelu && config.architecture == Architecture::opt)
+    throw UserError("FATReLU replaces the SiLU of a gated network; opt has ReLU and no gate");
   switch (config.architecture) {
     case Architecture::opt:
       return std::make_unique<OptDecoder>(config, weights, backend, kv);

@@ -132,7 +132,8 @@ class Decoder {
 };
 
 /// Makes the decoder of `config.architecture`, loading its weights into `backend`, which must outlive it.
-/// UserError if a tensor is missing or has another shape than `config` says, or the backend lacks an operator.
+/// UserError if a tensor is missing or has another shape than `config` says, the backend lacks an operator, or FATReLU
+/// is asked of a network without a gate.
 std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const WeightSource& weights, Backend& backend,
                                       KvPrecision kv = KvPrecision::f16);
 

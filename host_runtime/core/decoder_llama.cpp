@@ -19,6 +19,7 @@ LlamaDecoder::LlamaDecoder(const ModelConfig& config, const WeightSource& weight
     : Decoder(config, backend, kv) {
   WeightLoader load(weights, backend, "", "embed_tokens.weight");
   load.need(config.architecture, kLlamaOperators);
+  if (config.fatrelu) load.need(config.architecture, std::array{Operator::fatrelu});
   const std::uint32_t width = config.width;
   const auto projection = [&](const std::string& name, std::uint32_t out) {
     if (config.architecture == Architecture::qwen2) return load.affine(name, out, width);
@@ -105,7 +106,11 @@ Tensor LlamaDecoder::feed_forward_inputs(LayerId layer, const HiddenStates& hidd
 Tensor LlamaDecoder::neuron_activations(LayerId layer, const Tensor& inputs, const FeedForwardWeights* own) const {
   const Layer& weights = layers_.at(layer.value);
   Tensor inner = linear(inputs, own != nullptr ? own->gate : weights.gate);
-  backend().swiglu(inner, linear(inputs, own != nullptr ? own->up : weights.up));
+  const Tensor up = linear(inputs, own != nullptr ? own->up : weights.up);
+  if (config().fatrelu)
+    backend().fatrelu(inner, up, static_cast<float>(config().fatrelu->value()));
+  else
+    backend().swiglu(inner, up);
   return inner;
 }
 

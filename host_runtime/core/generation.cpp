@@ -36,7 +36,7 @@ HiddenStates prefill(const Decoder& decoder, AttentionProvider& attention, std::
 
 std::vector<float> decode_step(const Decoder& decoder, AttentionProvider& attention,
                                std::span<const SequenceId> sequences, std::span<const TokenId> tokens,
-                               std::span<const TokenIndex> positions) {
+                               std::span<const TokenIndex> positions, const NeuronChoice& neurons) {
   HiddenStates hidden = decoder.embed(tokens, positions);
   for (LayerId layer{0}; layer.value < decoder.config().layers; ++layer.value) {
     const AttentionInputs inputs = decoder.attention_inputs(layer, hidden);
@@ -45,7 +45,10 @@ std::vector<float> decode_step(const Decoder& decoder, AttentionProvider& attent
       const AttentionInputs ahead = decoder.attention_inputs(next, hidden);
       attention.speculate_rows(decoder, next, sequences, ahead.q);
     }
-    decoder.finish_layer(layer, hidden, attention.attend_rows(decoder, layer, sequences, inputs));
+    decoder.finish_attention(layer, hidden, attention.attend_rows(decoder, layer, sequences, inputs));
+    const Tensor entering = decoder.feed_forward_inputs(layer, hidden);
+    const std::optional<NeuronMasks> masks = neurons ? neurons(layer, sequences, entering) : std::nullopt;
+    decoder.feed_forward(layer, hidden, entering, masks ? &*masks : nullptr);
   }
   return decoder.logits(hidden);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -18,10 +19,15 @@ namespace csdsim::host {
 HiddenStates prefill(const Decoder& decoder, AttentionProvider& attention, std::span<const SequenceSlice> slices,
                      std::span<const TokenId> tokens);
 
+/// Chooses the neurons of a decode step: masks for the rows of `inputs`, which are feed_forward_inputs() of the layer,
+/// one row per sequence. Nothing: the whole feed-forward block.
+using NeuronChoice = std::function<std::optional<NeuronMasks>(LayerId layer, std::span<const SequenceId> sequences,
+                                                              const Tensor& inputs)>;
+
 /// One decode step: token i continues sequence i at position i. Returns the logits, [sequences][vocab].
 std::vector<float> decode_step(const Decoder& decoder, AttentionProvider& attention,
                                std::span<const SequenceId> sequences, std::span<const TokenId> tokens,
-                               std::span<const TokenIndex> positions);
+                               std::span<const TokenIndex> positions, const NeuronChoice& neurons = {});
 
 struct GenerationOptions {
   std::uint32_t max_new_tokens = 16;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/address.h"
+#include "base/ratio.h"
 #include "base/units.h"
 
 namespace csdsim::host {
@@ -51,7 +52,12 @@ struct ModelConfig {
   bool final_norm = true;           ///< opt: a norm after the last layer
   std::optional<std::uint32_t> embedding_width;  ///< opt: of tokens, where it is not `width` (OPT-350m: 512 of 1,024)
   RotaryPositions rotary;                        ///< not used by opt, whose positions are learned
+  /// Gated feed-forward networks: FATReLU (ProSparse, arXiv 2402.13516) in place of SiLU, which sets silu(gate) to zero
+  /// where it is below this threshold. Not in config.json: a choice of the user.
+  std::optional<Ratio> fatrelu;
 
+  /// Whether the feed-forward network has neurons that do not fire.
+  constexpr bool sparse_ffn() const { return architecture == Architecture::opt || fatrelu.has_value(); }
   /// Query heads that share one KV head (1 without grouped-query attention).
   constexpr std::uint32_t group_size() const { return heads / kv_heads; }
   /// Elements of a token's embedding, and of what the output projection takes.

@@ -194,6 +194,16 @@ void CpuBackend::swiglu(Tensor& gate, const Tensor& up) {
   for (std::size_t i = 0; i < gate.rows * gate.cols; ++i) to[i] = to[i] / (1.0f + std::exp(-to[i])) * from[i];
 }
 
+void CpuBackend::fatrelu(Tensor& gate, const Tensor& up, float threshold) {
+  require(gate.rows == up.rows && gate.cols == up.cols, "fatrelu");
+  float* to = data(gate);
+  const float* from = data(up);
+  for (std::size_t i = 0; i < gate.rows * gate.cols; ++i) {
+    const float silu = to[i] / (1.0f + std::exp(-to[i]));
+    to[i] = silu < threshold ? 0 : silu * from[i];
+  }
+}
+
 void CpuBackend::add(Tensor& x, const Tensor& y) {
   require(x.rows == y.rows && x.cols == y.cols, "add");
   float* to = data(x);

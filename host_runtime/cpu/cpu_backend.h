@@ -29,6 +29,7 @@ class CpuBackend : public Backend {
   void rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies) override;
   void relu(Tensor& x) override;
   void swiglu(Tensor& gate, const Tensor& up) override;
+  void fatrelu(Tensor& gate, const Tensor& up, float threshold) override;
   void add(Tensor& x, const Tensor& y) override;
   void mask(Tensor& x, std::span<const std::uint8_t> kept) override;
   void round_to_half(Tensor& x) override;

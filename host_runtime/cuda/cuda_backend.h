@@ -49,7 +49,7 @@ class CudaBackend final : public Backend {
   explicit CudaBackend(Context& context);
 
   std::string_view name() const override { return "cuda"; }
-  bool supports(Operator op) const override { return op != Operator::mask; }
+  bool supports(Operator op) const override { return op != Operator::mask && op != Operator::fatrelu; }
   /// Heads of up to 256 elements; importance scores need a multiple of 4.
   bool supports(const MethodOptions& method, const ModelConfig& config) const override;
   /// Attention on the GPU, with the KV cache in its memory; queries are fp16 whatever the precision.

@@ -1,10 +1,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
-#include <string_view>
 
 #include "base/error.h"
 #include "ftl/core/backing_store.h"
-#include "ftl/core/crc32.h"
 
 namespace test_backing_store {
 
@@ -24,23 +22,6 @@ OobTag tag_of(std::uint64_t index) {
 }
 
 }  // namespace
-
-TEST_CASE("crc32 gives the check value of the standard, at every length") {
-  constexpr std::string_view text = "123456789";
-  CHECK(crc32(std::as_bytes(std::span(text))) == 0xCBF43926u);
-  CHECK(crc32({}) == 0u);
-  // Slicing by 8 against the definition, bit by bit.
-  std::vector<std::byte> data;
-  for (int i = 0; i < 67; ++i) data.push_back(static_cast<std::byte>(i * 37 + 11));
-  for (std::size_t length = 0; length <= data.size(); ++length) {
-    std::uint32_t expected = ~0u;
-    for (std::size_t i = 0; i < length; ++i) {
-      expected ^= std::to_integer<std::uint32_t>(data[i]);
-      for (int bit = 0; bit < 8; ++bit) expected = (expected >> 1) ^ ((expected & 1u) != 0 ? 0xEDB88320u : 0u);
-    }
-    CHECK(crc32(std::span(data).first(length)) == ~expected);
-  }
-}
 
 TEST_CASE("a page reads what was programmed, an erased one all ones") {
   BackingStore store(kGeometry, DataMode::carried);

@@ -101,4 +101,46 @@ TEST_CASE("an extent without blocks is refused") {
   CHECK_THROWS_AS(rig.run({blocks(OpKind::read_blocks, {{0, 0}})}), InternalError);
 }
 
+TEST_CASE("requests are cut at the chunk, and only so many are in flight") {
+  const auto run = [](std::uint32_t outstanding, std::uint64_t blocks_of_chunk, std::uint64_t* commands = nullptr) {
+    DriveRig rig;
+    const Bytes block = rig.platform.driver(0).block_size();
+    rig.data.blocks = {extent({0, 40}, block)};
+    rig.run({blocks(OpKind::write_blocks, {{0, 40}})});
+    rig.data.blocks.clear();
+    const std::vector<host::Extent> read = {{1, 17}, {30, 2}, {20, 8}};
+    const std::uint64_t before = rig.platform.driver(0).issued();
+    const host::ExecutionReport r = rig.run({{OpKind::read_blocks, kBlocks,
+                                              host::BlockWork{.extents = read,
+                                                              .memory = host::BufferMemory::gpu,
+                                                              .outstanding = outstanding,
+                                                              .chunk = block * blocks_of_chunk,
+                                                              .block_size = block}}});
+    if (commands != nullptr) *commands = rig.platform.driver(0).issued() - before;
+    REQUIRE(rig.data.blocks.size() == read.size());
+    for (std::size_t i = 0; i < read.size(); ++i) CHECK(rig.data.blocks[i] == extent(read[i], block));
+    return r.end - r.start;
+  };
+  std::uint64_t whole = 0, cut = 0;
+  run(0, 0, &whole);
+  CHECK(whole == 3);
+  const SimTime all = run(0, 4, &cut);
+  CHECK(cut == 5 + 1 + 2);  // 17, 2 and 8 blocks in requests of at most 4
+  // Each request waits for the one before it: 8 times as long as the time of one, about; more threads wait less.
+  const SimTime one = run(1, 4), two = run(2, 4), eight = run(8, 4), nine = run(9, 4);
+  CHECK(one > two);
+  CHECK(two > eight);
+  CHECK(eight == all);
+  CHECK(nine == all);
+}
+
+TEST_CASE("an operation on no blocks ends at once; chunks are whole blocks") {
+  DriveRig rig;
+  const host::ExecutionReport r = rig.run({blocks(OpKind::read_blocks, {})});
+  CHECK(r.end == r.start);
+  Step odd = blocks(OpKind::read_blocks, {{0, 1}});
+  std::get<host::BlockWork>(odd.work).chunk = Bytes{1000};
+  CHECK_THROWS_AS(rig.run({odd}), InternalError);
+}
+
 }  // namespace test_block_operations

@@ -43,18 +43,8 @@ struct Tally {
   std::vector<RecallPoint> recall;
 };
 
-/// Standard error of the mean of `terms`.
-Spread standard_error(std::span<const double> terms) {
-  if (terms.size() < 2) return {};
-  const auto n = static_cast<double>(terms.size());
-  double mean = 0, squares = 0;
-  for (const double term : terms) mean += term / n;
-  for (const double term : terms) squares += (term - mean) * (term - mean);
-  return std::sqrt(squares / (n - 1) / n);
-}
-
-/// The same for a share of what was asked for, which differs between windows (ratio estimator).
-Spread standard_error(std::span<const Recalled> windows) {
+/// Standard error of a share of what was asked for, which differs between windows (ratio estimator).
+Spread recall_error(std::span<const Recalled> windows) {
   double asked = 0, found = 0;
   for (const Recalled& w : windows) asked += w.asked, found += w.found;
   if (asked == 0) return {};
@@ -64,8 +54,6 @@ Spread standard_error(std::span<const Recalled> windows) {
   }
   return standard_error(terms);
 }
-
-Spread times(Spread spread, double factor) { return spread ? Spread(*spread * factor) : spread; }
 
 class Evaluation {
  public:
@@ -236,7 +224,7 @@ class Evaluation {
             .kept_mean = s.kept / heads,
             .traffic_mean = s.traffic / heads,
             .recall = t.recall,
-            .recall_spread = standard_error(t.recalled)};
+            .recall_spread = recall_error(t.recalled)};
   }
 
   const Decoder& decoder_;

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "host_runtime/core/attention_methods.h"
 #include "host_runtime/core/eval/recall.h"
+#include "host_runtime/core/eval/spread.h"
 #include "host_runtime/core/eval/teacher_forcing.h"
 #include "host_runtime/core/generation.h"
 
@@ -26,10 +26,6 @@ struct EvaluatedSetting {
   std::string method;
   MethodSettings settings;
 };
-
-/// Spreads are standard errors of means over windows, which are as good as independent of one another; tokens of one
-/// window are not. Empty for fewer than two windows.
-using Spread = std::optional<double>;
 
 /// Shares and counts of the answer tokens of all trials at one distance.
 struct RecallPoint {

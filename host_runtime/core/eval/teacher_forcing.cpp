@@ -56,7 +56,8 @@ Prediction prediction(std::span<const float> logits, TokenId token) {
 
 std::vector<std::vector<Prediction>> force(const Decoder& decoder, AttentionProvider& attention,
                                            const Prefilled& prompts,
-                                           std::span<const std::span<const TokenId>> continuations) {
+                                           std::span<const std::span<const TokenId>> continuations,
+                                           const NeuronChoice& neurons) {
   const std::span<const SequenceSlice> slices = prompts.slices();
   if (slices.size() != continuations.size()) throw InternalError("teacher forcing: a continuation a prompt is needed");
   std::vector<std::vector<Prediction>> predictions(slices.size());
@@ -72,7 +73,7 @@ std::vector<std::vector<Prediction>> force(const Decoder& decoder, AttentionProv
       tokens[i] = continuations[i][at];
       positions[i] = TokenIndex{slices[i].tokens + at};
     }
-    const std::vector<float> logits = decode_step(decoder, attention, sequences, tokens, positions);
+    const std::vector<float> logits = decode_step(decoder, attention, sequences, tokens, positions, neurons);
     for (std::size_t i = 0; i < slices.size(); ++i) {
       predictions[i].push_back(prediction(std::span(logits).subspan(i * vocab, vocab), continuations[i][at + 1]));
     }

@@ -6,6 +6,7 @@
 
 #include "host_runtime/core/attention_provider.h"
 #include "host_runtime/core/decoder.h"
+#include "host_runtime/core/generation.h"
 
 namespace csdsim::host {
 
@@ -38,10 +39,11 @@ class Prefilled {
 
 /// Loads the prompts, feeds continuation i of sequence i token by token, all sequences as one batch, and frees them.
 /// Continuations are equally long, n >= 2 tokens. Result: [sequence][n - 1], the predictions of tokens 1 to n - 1; the
-/// last token is not fed.
+/// last token is not fed. `neurons` chooses the neurons of each step.
 std::vector<std::vector<Prediction>> force(const Decoder& decoder, AttentionProvider& attention,
                                            const Prefilled& prompts,
-                                           std::span<const std::span<const TokenId>> continuations);
+                                           std::span<const std::span<const TokenId>> continuations,
+                                           const NeuronChoice& neurons = {});
 
 /// The prediction of `token` by `logits`.
 Prediction prediction(std::span<const float> logits, TokenId token);

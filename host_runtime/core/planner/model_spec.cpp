@@ -27,6 +27,9 @@ void describe(ParamVisitor& v, ModelSpec& c) {
   v.param("embeddings", embeddings, "Whether the output projection needs a separate table.",
           paper("OPT (arXiv 2205.01068): tied"));
   c.tied_embeddings = embeddings == Embeddings::tied;
+  v.optional("fatrelu", c.fatrelu, "off", {Ratio{0, 1}, Ratio{100, 1}},
+             "FATReLU of gated networks: silu(gate) below this threshold is zero, so that neurons stay inactive.",
+             paper("ProSparse (arXiv 2402.13516): a checkpoint needs it to be sparse; as trained it has SiLU"));
   v.param("bytes_per_element", c.bytes_per_element, {2, 2}, "Bytes per element of weights, keys and values (FP16).",
           paper("InstInfer VI-A: FP16"));
 }

@@ -1,10 +1,10 @@
-#include "ftl/core/crc32.h"
+#include "base/crc32.h"
 
 #include <array>
 #include <bit>
 #include <cstring>
 
-namespace csdsim::ftl {
+namespace csdsim {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "slicing by 8 reads the data as little-endian words");
@@ -30,8 +30,8 @@ constexpr auto kTables = make_tables();
 
 }  // namespace
 
-std::uint32_t crc32(std::span<const std::byte> data) {
-  std::uint32_t crc = ~0u;
+std::uint32_t crc32(std::span<const std::byte> data, std::uint32_t before) {
+  std::uint32_t crc = ~before;
   const std::byte* at = data.data();
   std::size_t left = data.size();
   for (; left >= 8; at += 8, left -= 8) {
@@ -48,4 +48,4 @@ std::uint32_t crc32(std::span<const std::byte> data) {
   return ~crc;
 }
 
-}  // namespace csdsim::ftl
+}  // namespace csdsim

@@ -1,0 +1,122 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+
+#include "app/commands.h"
+#include "app/token_file.h"
+#include "base/error.h"
+#include "base/quantity.h"
+#include "experiment/evaluation/neuron_run.h"
+#include "report/csv.h"
+#include "report/files.h"
+#include "report/neuron_plot.h"
+#include "report/table.h"
+#include "report/text.h"
+
+namespace csdsim::app {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// Throws UserError for an option that is of attention methods.
+void refuse_attention_options(const EvalArguments& a) {
+  const auto refuse = [](bool given, const char* option) {
+    if (given)
+      throw UserError(
+          fmt::format("eval: {} is of attention methods; with --predictor or --record-neurons attention is "
+                      "dense",
+                      option));
+  };
+  refuse(!a.methods.empty(), "--method");
+  refuse(!a.ratios.empty(), "--ratio");
+  refuse(a.ratio_mode != "tokens", "--ratio-mode");
+  refuse(a.r.has_value(), "--r");
+  refuse(a.k.has_value(), "--k");
+  refuse(a.local.has_value(), "--local");
+  refuse(a.heavy.has_value(), "--heavy");
+  refuse(a.recent.has_value(), "--recent");
+  refuse(a.sinks.has_value(), "--sinks");
+  refuse(!a.distances.empty(), "--distance");
+  refuse(a.attention != "host", "--attention drive");
+  refuse(a.scenario.has_value(), "--scenario");
+  refuse(!a.overrides.empty(), "--set");
+  refuse(a.record.has_value(), "--record");
+}
+
+std::string neuron_table(const ordered_json& document) {
+  report::Table table({"predictor", "rank", "threshold", "window", "perplexity", "vs dense", "+-", "agreement",
+                       "firing", "predicted", "per firing", "missed", "weighted", "false pos.", "active", "left out",
+                       "active by layer"});
+  const auto number = [](const ordered_json& value, int digits) {
+    return value.is_null() ? std::string("-") : fmt::format("{:.{}f}", value.get<double>(), digits);
+  };
+  for (const ordered_json& row : document["rows"]) {
+    std::vector<std::string> by_layer;
+    for (const ordered_json& layer : row["layers"]) by_layer.push_back(number(layer["active_share"], 3));
+    const ordered_json& spread = row["vs_dense_stderr"];
+    table.add_row({row["predictor"], row["rank"].is_null() ? "-" : row["rank"].dump(), number(row["threshold"], 2),
+                   row["window"].dump(), number(row["perplexity"], 4),
+                   fmt::format("{:+.2f} %", row["vs_dense"].get<double>() * 100),
+                   spread.is_null() ? "-" : fmt::format("{:.2f} %", spread.get<double>() * 100),
+                   number(row["greedy_agreement"], 3), number(row["firing_share"], 4),
+                   number(row["predicted_share"], 4), number(row["predicted_per_firing"], 2),
+                   number(row["false_negatives"], 4), number(row["false_negatives_weighted"], 4),
+                   number(row["false_positives"], 4), number(row["active_share"], 4), number(row["left_out"], 4),
+                   fmt::format("{}", fmt::join(by_layer, " "))});
+  }
+  return table.to_text();
+}
+
+/// One line per row, and in each the shares of all layers together.
+std::string neuron_csv(const ordered_json& document) {
+  ordered_json rows = document["rows"];
+  for (ordered_json& row : rows) row.erase("layers");
+  return report::csv_rows(rows);
+}
+
+}  // namespace
+
+int eval_neurons(const EvalArguments& arguments) {
+  refuse_attention_options(arguments);
+  experiment::NeuronRequest request;
+  request.model = arguments.model;
+  if (arguments.tokens) {
+    request.text = *arguments.tokens;
+    request.tokens = read_token_ids(*arguments.tokens);
+  } else {
+    request.text = *arguments.text;
+    request.content = report::read_file(*arguments.text);
+  }
+  if (arguments.predictor && *arguments.predictor != "oracle") request.predictor = *arguments.predictor;
+  for (const std::string& text : arguments.thresholds) request.thresholds.push_back(parse_ratio(text));
+  request.ranks = arguments.ranks;
+  if (arguments.fatrelu) request.fatrelu = parse_ratio(*arguments.fatrelu);
+  request.window = arguments.window.value_or(1);
+  request.windows = {arguments.prefill, arguments.decode, arguments.windows};
+  request.record = arguments.record_neurons.has_value();
+  request.processor = experiment::processor_named(arguments.backend);
+  experiment::EvalResult result;
+  {
+    report::Progress progress("eval", arguments.quiet);
+    result = experiment::run_neuron_evaluation(
+        request,
+        [&](std::string_view what, std::uint64_t done, std::uint64_t total) { progress.update(what, done, total); });
+  }
+  if (arguments.out) {
+    report::write_file(*arguments.out / "result.json", result.document.dump(2) + "\n");
+    report::write_file(*arguments.out / "eval.csv", neuron_csv(result.document));
+    if (request.predictor) report::write_file(*arguments.out / "eval.svg", report::neuron_svg(result.document));
+  }
+  if (arguments.record_neurons) report::write_file(*arguments.record_neurons, result.recorded.dump() + "\n");
+  if (!(arguments.quiet && arguments.out)) {
+    const std::string text = arguments.format == Format::json  ? result.document.dump(2) + "\n"
+                             : arguments.format == Format::csv ? neuron_csv(result.document)
+                                                               : neuron_table(result.document);
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+      throw UserError("standard output: cannot be written");
+  }
+  return 0;
+}
+
+}  // namespace csdsim::app

@@ -1,0 +1,39 @@
+// Implements `csdsim eval --predictor`: the quality of feed-forward blocks that run with predicted neurons.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ratio.h"
+#include "experiment/evaluation/eval_run.h"
+#include "experiment/generation/processor.h"
+#include "host_runtime/core/generation.h"
+
+namespace csdsim::experiment {
+
+struct NeuronRequest {
+  std::filesystem::path model;                       ///< checkpoint directory
+  std::filesystem::path text;                        ///< name of the text in the result
+  std::optional<std::vector<host::TokenId>> tokens;  ///< unset: `content` is tokenised
+  std::string content;                               ///< content of the text file
+  std::optional<Ratio> fatrelu;                      ///< see ModelConfig
+  std::optional<std::filesystem::path> predictor;    ///< unset: the oracle
+  std::vector<Ratio> thresholds;                     ///< of the predictor; empty: 1/2
+  std::vector<std::uint32_t> ranks;                  ///< of the predictor; empty: that of its file
+  std::uint32_t window = 1;                          ///< tokens whose neurons stay in memory
+  host::PerplexityOptions windows;                   ///< of the text
+  std::uint32_t batch = 8;                           ///< windows of text that run together
+  bool record = false;                               ///< records the predicted neurons of the only setting
+  host::Processor processor = host::Processor::cpu;
+};
+
+/// Loads the checkpoint and evaluates each rank with each threshold. The result has metrics and rows, and the recording
+/// of recorded_neurons.h. Throws UserError for a broken checkpoint or predictor, a network whose neurons all fire
+/// (gated without FATReLU), a text that is too short, and impossible settings.
+EvalResult run_neuron_evaluation(const NeuronRequest& request, const EvalProgress& progress = {});
+
+}  // namespace csdsim::experiment

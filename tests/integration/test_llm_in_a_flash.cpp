@@ -1,0 +1,319 @@
+// Weights in flash, from scenarios and on a checkpoint: tokens, corruption, closed forms of time, sampled runs, errors.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "experiment/experiments.h"
+#include "experiment/runner.h"
+#include "host_runtime/core/planner/flash_loading.h"
+#include "host_runtime/core/planner/systems/llm_in_a_flash/llm_in_a_flash.h"
+#include "tests/integration/small_model.h"
+#include "tests/integration/small_platform.h"
+
+namespace test_llm_in_a_flash {
+
+using namespace csdsim;
+using namespace csdsim::test;
+using Catch::Matchers::Contains;
+using host::FlashTechnique;
+
+namespace {
+
+/// Decodes with weights on simulated drives.
+struct FlashRun {
+  FlashRun(const host::LlmInAFlash& system, const Prompts& prompts, std::uint32_t new_tokens,
+           const host::SamplingOptions& sampling = {}, host::CarriedNeurons::Predict predict = {},
+           std::uint32_t drives = 1)
+      : setup(small_setup(drive(), prompts, new_tokens, "gpu-only")),
+        data(*SmallModel::get().decoder, prompts, new_tokens, 1, sampling, experiment::kv_division(setup)) {
+    setup.system = system.clone();
+    setup.platform.drives = setup.plan.drives = drives;
+    setup.plan.carried = true;
+    const SmallModel& model = SmallModel::get();
+    data.set_neurons(std::make_unique<host::CarriedNeurons>(*setup.system->flash_weights(setup.plan), *model.decoder,
+                                                            *model.checkpoint.weights, std::move(predict)));
+    setup.data = &data;
+  }
+
+  static csd_model::DriveConfig drive() {
+    csd_model::DriveConfig config = small_drive();
+    config.kv_share = 0;
+    return config;
+  }
+
+  const Prompts& tokens(const experiment::GenerationHooks& hooks = {}) {
+    outcome = experiment::run_generation(setup, hooks);
+    return data.generated();
+  }
+  /// The same plan and neurons with blocks in host memory.
+  const Prompts& tokens_on_host() {
+    setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = setup.plan.workload.output_tokens - 1};
+    const auto planner = setup.system->plan(setup.plan);
+    host::FlashLoading loading(data.neurons()->weights());
+    host::run_on_host(*planner, SmallModel::get().checkpoint.config,
+                      static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size()), data, &loading);
+    return data.generated();
+  }
+
+  experiment::GenerationSetup setup;
+  host::DecoderData data;
+  experiment::GenerationOutcome outcome;
+};
+
+host::LlmInAFlash system_of(FlashTechnique technique) {
+  host::LlmInAFlash system;
+  system.flash.technique = technique;
+  system.flash.memory_share = {1, 1};
+  return system;
+}
+
+Prompts dense(const Prompts& prompts, std::uint32_t new_tokens, const host::SamplingOptions& sampling = {}) {
+  return decode_on_host(small_setup(small_drive(), prompts, new_tokens, "gpu-only"), prompts, sampling).tokens;
+}
+
+const Prompts kPrompts = {text_prompt(20), text_prompt(9, 300)};
+
+scenario::Resolved load(const std::vector<std::string>& sets, const std::string& more) {
+  return experiment::load_scenario_text(small_platform("flash") + more, "flash.yaml", CSDSIM_SOURCE_DIR, sets).base;
+}
+
+const std::string kTiming =
+    "model: {layers: 6, heads: 8, kv_heads: 4, head_dim: 64, hidden_size: 512, ffn_size: 2048, vocab_size: 1000, "
+    "max_positions: 4096}\n"
+    "system: {kind: llm-in-a-flash}\n"
+    "workload: {kind: generation, batch: 1, input_tokens: 40, output_tokens: 17}\nsimulation: {sampling: off}\n";
+
+nlohmann::ordered_json metrics(const std::vector<std::string>& sets, const std::string& text = kTiming) {
+  const scenario::RunResult result = experiment::run_scenario(load(sets, text).scenario);
+  CHECK(result.failure.empty());
+  return result.document["metrics"];
+}
+
+std::string refusal(const std::vector<std::string>& sets, const std::string& text = kTiming) {
+  try {
+    load(sets, text);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("with the oracle, the tokens of every technique are those of dense decoding") {
+  for (const float temperature : {0.0f, 0.8f}) {
+    const host::SamplingOptions sampling{.temperature = temperature, .seed = 3};
+    const Prompts expected = dense(kPrompts, 12, sampling);
+    for (const FlashTechnique technique : {FlashTechnique::naive, FlashTechnique::hybrid, FlashTechnique::predictor,
+                                           FlashTechnique::windowing, FlashTechnique::bundling}) {
+      CAPTURE(temperature, static_cast<int>(technique));
+      FlashRun run(system_of(technique), kPrompts, 12, sampling);
+      CHECK(run.tokens() == expected);
+      CHECK(run.data.neurons()->wrong_rows() == 0);
+      CHECK(run.outcome.integrity_errors == 0);
+    }
+  }
+}
+
+TEST_CASE("layouts, drives, overlaps, small memory and host memory change no token") {
+  const Prompts expected = dense(kPrompts, 10);
+  const auto check = [&](const host::LlmInAFlash& system, std::uint32_t drives = 1, bool through_host = false) {
+    FlashRun run(system, kPrompts, 10, {}, {}, drives);
+    run.setup.plan.through_host = through_host;
+    CHECK(run.tokens() == expected);
+    CHECK(run.data.neurons()->wrong_rows() == 0);
+  };
+  for (const FlashTechnique technique : {FlashTechnique::hybrid, FlashTechnique::predictor, FlashTechnique::bundling}) {
+    host::LlmInAFlash packed = system_of(technique);
+    packed.flash.layout = host::RecordAlignment::packed;
+    check(packed);
+    host::LlmInAFlash overlapping = packed;
+    overlapping.flash.overlap_flash = overlapping.flash.overlap_memory = true;
+    check(overlapping, 4, true);
+  }
+  // Most of the windows do not fit: the oldest neurons leave and are read again.
+  host::LlmInAFlash tight = system_of(FlashTechnique::bundling);
+  FlashRun roomy(tight, kPrompts, 10);
+  CHECK(roomy.tokens() == expected);
+  std::size_t most = 0;
+  for (LayerId layer{0}; layer.value < 6; ++layer.value)
+    most = std::max(most, roomy.data.flash_neurons()->latest(layer).active.size());
+  tight.flash.memory_share = Ratio::of(most * 3 / 2, 1024);
+  FlashRun small(tight, kPrompts, 10);
+  CHECK(small.tokens() == expected);
+  CHECK(small.data.flash_neurons()->loaded() > roomy.data.flash_neurons()->loaded());
+}
+
+TEST_CASE("neurons that are predicted to fire and do not, or the other way round: tokens of the same masks in memory") {
+  const auto half = [](LayerId layer, const host::Tensor& inputs) {
+    std::vector<std::vector<std::uint32_t>> chosen(inputs.rows);
+    for (std::uint32_t token = 0; token < inputs.rows; ++token)
+      for (std::uint32_t neuron = 0; neuron < 1024; ++neuron)
+        if (counter_random(layer.value, neuron / 3 + token) % 2 == 0) chosen[token].push_back(neuron);
+    return chosen;
+  };
+  const host::LlmInAFlash system = system_of(FlashTechnique::bundling);
+  FlashRun in_flash(system, kPrompts, 12, {}, half), in_memory(system, kPrompts, 12, {}, half);
+  const Prompts tokens = in_flash.tokens();
+  CHECK(tokens == in_memory.tokens_on_host());
+  CHECK(tokens != dense(kPrompts, 12));
+}
+
+TEST_CASE("a corrupted record makes a wrong token, and the run says which row") {
+  const Prompts expected = dense(kPrompts, 12);
+  FlashRun run(system_of(FlashTechnique::bundling), kPrompts, 12);
+  const host::FlashWeights& weights = run.data.neurons()->weights();
+  experiment::GenerationHooks hooks;
+  platform::Platform* platform = nullptr;
+  hooks.before_start = [&](platform::Platform& p) { platform = &p; };
+  bool done = false;
+  hooks.operation = [&](const host::OperationRecord& record) {
+    if (done || record.kind != host::OpKind::embed) return;
+    done = true;
+    // The down column of neurons of layer 0 that fire: exponents of weights become large.
+    csd_model::Drive& drive = platform->drive(0);
+    for (std::uint32_t neuron = 0; neuron < 1024; neuron += 2) {
+      const Bytes at = weights.directory().address(LayerId{0}, neuron, 1);
+      const std::uint64_t page = FlashRun::drive().geometry.page_size.value;
+      const std::uint64_t bit = (at.value % page) * 8 + 14;
+      drive.backing_store().flip_bit(drive.block_ftl().lookup(ftl::LogicalPage{at.value / page}), bit);
+    }
+  };
+  CHECK(run.tokens(hooks) != expected);
+  CHECK(done);
+  CHECK(run.data.neurons()->wrong_rows() > 0);
+  CHECK(run.data.neurons()->first_wrong() == "layer 0, neuron 0, matrix 1");
+}
+
+TEST_CASE("naive: the reads of a step take its bytes over the drive's rate, and the parts add up to the step") {
+  const auto m = metrics({"system.technique=naive"});
+  // Parameters of the model in fp16; each of 3 kinds of data per layer and the tables end with a part of a block.
+  const double bytes = m["flash_bytes_per_step"], weights = m["weight_bytes"];
+  CHECK(bytes >= weights);
+  CHECK(bytes < weights + 13 * 4096);
+  const double parts = m["flash_io_s_per_step"].get<double>() + m["compute_s_per_step"].get<double>();
+  CHECK(parts == Approx(m["tpot_s"].get<double>()).epsilon(1e-6));
+  CHECK(m["memory_management_s_per_step"] == 0);
+  // The channels are the bound: 4 x 1.4 GB/s, less commands.
+  const double rate = bytes / m["flash_io_s_per_step"].get<double>();
+  CHECK(rate <= 4 * 1.4e9);
+  CHECK(rate > 0.5 * 4 * 1.4e9);
+  const auto hybrid = metrics({"system.technique=hybrid"});
+  CHECK(hybrid["flash_bytes_per_step"].get<double>() == Approx(weights / 2).epsilon(0.01));
+}
+
+TEST_CASE("each technique reads less or faster than the one before it") {
+  std::vector<double> bytes, seconds;
+  for (const char* technique : {"naive", "hybrid", "predictor", "windowing", "bundling"}) {
+    const auto m = metrics(
+        {std::string("system.technique=") + technique, "platform.device.nvme.block_size=512 B", "system.chunk=32 KiB"});
+    bytes.push_back(m["flash_bytes_per_step"]);
+    seconds.push_back(m["flash_io_s_per_step"]);
+    const double parts = m["flash_io_s_per_step"].get<double>() + m["compute_s_per_step"].get<double>() +
+                         m["memory_management_s_per_step"].get<double>();
+    CHECK(parts == Approx(m["tpot_s"].get<double>()).epsilon(1e-6));
+  }
+  for (std::size_t i = 1; i < bytes.size(); ++i) CHECK(seconds[i] < seconds[i - 1]);
+  for (std::size_t i = 1; i < 4; ++i) CHECK(bytes[i] < bytes[i - 1]);
+}
+
+TEST_CASE("what a window loads is s(k + 1) - s(k) of the neurons") {
+  for (const std::uint32_t window : {1u, 3u}) {
+    const auto m =
+        metrics({"system.window=" + std::to_string(window), "workload.output_tokens=120", "system.memory_share=1"});
+    const host::FlashParameters defaults;
+    const host::LocalityModel model({.active = defaults.active_share.value(),
+                                     .concentration = defaults.concentration.value(),
+                                     .persistence = defaults.persistence.value()},
+                                    2048, 1);
+    const double loaded = m["neurons_loaded_per_step"];
+    // 119 steps: the first ones load s(1), s(2) - s(1)...
+    double expected = 0;
+    for (std::uint32_t step = 0; step < 119; ++step) {
+      const std::uint32_t before = std::min(step, window);
+      expected += model.active_within(before + 1) - model.active_within(before);
+    }
+    CHECK(loaded == Approx(6 * 2048 * expected / 119).epsilon(0.04));
+  }
+}
+
+TEST_CASE("overlaps shorten a step, and through host memory it takes longer") {
+  const double serial = metrics({})["tpot_s"];
+  CHECK(metrics({"system.overlap_flash=true"})["tpot_s"].get<double>() < serial);
+  CHECK(metrics({"system.overlap_memory=true"})["tpot_s"].get<double>() < serial);
+  CHECK(metrics({"platform.device.nvme.transfer=host"})["tpot_s"].get<double>() > serial);
+  CHECK(metrics({"system.technique=hybrid", "system.overlap_flash=true"})["tpot_s"].get<double>() <
+        metrics({"system.technique=hybrid"})["tpot_s"].get<double>());
+  // More drives share the layers, one after another: no faster without overlap.
+  CHECK(metrics({"platform.device.count=2"})["flash_io_s_per_step"].get<double>() > 0);
+}
+
+TEST_CASE("a sampled run agrees with the whole one") {
+  for (const char* technique : {"hybrid", "bundling"}) {
+    CAPTURE(technique);
+    const std::vector<std::string> base = {std::string("system.technique=") + technique, "workload.output_tokens=200",
+                                           "model.layers=12"};
+    std::vector<std::string> sampled = base;
+    sampled.push_back("simulation={sampling: {layers: 6, steps: 8}}");
+    const auto whole = metrics(base), part = metrics(sampled);
+    for (const char* const of : {"tpot_s", "flash_bytes_per_step", "flash_io_s_per_step"})
+      CHECK(part[of].get<double>() == Approx(whole[of].get<double>()).epsilon(0.03));
+    CHECK(part["page_ops"].get<double>() < whole["page_ops"].get<double>() / 2);
+  }
+}
+
+TEST_CASE("mistakes are located") {
+  CHECK_THAT(refusal({"system.window=0"}), Contains("system.window"));
+  CHECK_THAT(refusal({"system.chunk=5000 B"}), Contains("system.chunk") && Contains("multiple of the logical block"));
+  CHECK_THAT(refusal({"system={kind: llm-in-a-flash, layout: packed, technique: predictor}", "system.chunk=4 KiB",
+                      "model.hidden_size=544", "model.head_dim=68"}),
+             Contains("system.chunk") && Contains("cannot hold a record"));
+  CHECK_THAT(refusal({"system.threads=64000"}), Contains("system.threads") && Contains("4092 commands"));
+  CHECK_THAT(refusal({"workload.batch=2", "workload.mini_batches=2"}), Contains("workload.mini_batches"));
+  CHECK_THAT(refusal({"platform.gpu.count=2", "workload.batch=2"}), Contains("platform.gpu.count"));
+  CHECK_THAT(refusal({"system.technique=naive", "system.window=3"}),
+             Contains("system.window is not used") && Contains("naive"));
+  CHECK_THAT(refusal({"system.memory=1 MiB", "system.memory_share=1/2"}), Contains("system.memory_share is not used"));
+  CHECK_THAT(refusal({"system.memory=1 KiB"}), Contains("system.memory"));
+  CHECK_THAT(refusal({"system.predictor=trained"}), Contains("system.predictor is not used"));
+  CHECK_THAT(refusal({"system.technique=naive", "simulation={sampling: {layers: 5, steps: 2}}"}),
+             Contains("simulation.sampling.layers") && Contains("embeddings"));
+  // A model that fits nowhere.
+  CHECK_THAT(refusal({"platform.gpu.memory=20 MiB"}), Contains("platform.gpu.memory") && Contains("neurons in memory"));
+  CHECK_THAT(refusal({"model.layers=600", "model.ffn_size=20000"}),
+             Contains("block namespace") && Contains("llm-in-a-flash keeps weights"));
+  const std::string carried =
+      "system: {kind: llm-in-a-flash}\n"
+      "workload: {kind: generation, batch: 1, input_tokens: 8, output_tokens: 3}\nsimulation: {data: carried}\n";
+  CHECK_THAT(refusal({"model.path=models/llama-gqa-6m"}, carried), Contains("system.technique") && Contains("gate"));
+  CHECK_THAT(refusal({"model.path=models/opt-6m", "system.active_share=0.2"}, carried),
+             Contains("system.active_share is not used"));
+  CHECK_THAT(refusal({"model.path=models/opt-6m", "system.technique=hybrid", "system.resident_share=0.1"}, carried),
+             Contains("system.resident_share") && Contains("attention and embeddings"));
+}
+
+TEST_CASE("more neurons than memory holds end a run with the parameter that is too small") {
+  CHECK_THROWS_WITH(metrics({"system.memory_share=5 %"}), Contains("system.memory_share") && Contains("layer 0"));
+}
+
+TEST_CASE("a carried scenario compares with dense decoding and with the host, gated models without a predictor, too") {
+  for (const char* const model : {"models/opt-6m", "models/llama-gqa-6m"}) {
+    const bool gated = std::string(model) != "models/opt-6m";
+    const scenario::RunResult result = experiment::run_scenario(
+        load({std::string("model.path=") + model, gated ? "system.technique=hybrid" : "system.memory_share=1"},
+             "system: {kind: llm-in-a-flash}\n"
+             "workload: {kind: generation, batch: 2, input_tokens: 12, output_tokens: 8}\n"
+             "simulation: {data: carried, compare: [host, gpu-only]}\n")
+            .scenario);
+    CHECK(result.failure.empty());
+    for (const char* const with : {"host", "gpu-only"}) {
+      CHECK(result.document["comparison"][with]["tokens_equal"] == 16);
+      CHECK(result.document["comparison"][with]["attention_outputs_identical"] == true);
+    }
+    CHECK(result.document["stats"]["wrong_records"] == 0);
+  }
+}
+
+}  // namespace test_llm_in_a_flash
