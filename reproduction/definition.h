@@ -18,11 +18,12 @@
 namespace csdsim::reproduction {
 
 enum class ConstantGroup : std::uint8_t {
-  fitted,   ///< of the system that the paper presents
-  baseline  ///< of the systems that it is compared with
+  fitted,    ///< of the system that the paper presents
+  baseline,  ///< of the systems that it is compared with
+  input      ///< states what the paper states, so that rows which depend on it confirm nothing about it
 };
 
-/// A parameter of the scenario whose value was fitted.
+/// A parameter of the scenario whose value was fitted, or stated by the paper in other words.
 struct Constant {
   std::string path;       ///< in the scenario
   std::string point;      ///< the point whose scenario holds the value; empty: the scenario itself
@@ -159,7 +160,8 @@ template <>
 struct EnumValues<reproduction::ConstantGroup> {
   static constexpr EnumValue<reproduction::ConstantGroup> values[] = {
       {reproduction::ConstantGroup::fitted, "fitted", "Of the system that the paper presents."},
-      {reproduction::ConstantGroup::baseline, "baseline", "Of the systems that it is compared with."}};
+      {reproduction::ConstantGroup::baseline, "baseline", "Of the systems that it is compared with."},
+      {reproduction::ConstantGroup::input, "input", "Stated by the paper: an input, which no row confirms."}};
 };
 template <>
 struct EnumValues<reproduction::RowKind> {

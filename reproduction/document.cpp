@@ -95,7 +95,7 @@ bool agrees(const ordered_json& row) {
 
 std::string constants_text(const ordered_json& constants) {
   if (constants.empty()) return "No constant was fitted.\n";
-  report::Table table({"fitted constant", "value", "unit", "group", "meaning", "fitted on"});
+  report::Table table({"constant", "value", "unit", "group", "meaning", "fitted on"});
   for (const ordered_json& c : constants)
     table.add_row({c["path"], cell(c["value"]), c["unit"], c["group"], c["meaning"], c["fitted_on"]});
   return table.to_text();

@@ -1,6 +1,6 @@
 """The errors of a reproduced paper do not grow. Usage: test_paper.py CSDSIM SOURCE_DIR PAPER [--renew] [--set a.b=v]
 
-Runs the rows of csdsim reproduce PAPER that PAPER_errors.json has errors for, and compares their errors. That file has
+Runs the rows of csdsim reproduce PAPER that PAPER_errors.json (with _ for -) has, and compares their errors. It has
 every result of the paper: {"error": E, "verdict": V} for a row that runs here, and the reason for one that does not
 (together, the rows of InstInfer that run here take about three minutes of processor time). An error is simulated -
 stated in percentage points for a row in percent, and 100 * (simulated / stated - 1) for any other number; it is null
@@ -28,7 +28,7 @@ ARGUMENTS, sys.argv[1:] = parser.parse_known_args()
 CSDSIM, SOURCE = ARGUMENTS.csdsim.resolve(), ARGUMENTS.source.resolve()
 SETS = [word for value in ARGUMENTS.set for word in ("--set", value)]
 
-ERRORS = pathlib.Path(__file__).resolve().with_name(f"{ARGUMENTS.paper}_errors.json")
+ERRORS = pathlib.Path(__file__).resolve().with_name(ARGUMENTS.paper.replace("-", "_") + "_errors.json")
 GROWTH = 0.5  # percentage points
 
 
@@ -67,7 +67,7 @@ class Paper(unittest.TestCase):
 
     def test_the_definition_has_every_result_of_the_paper(self):
         definition = (SOURCE / f"scenarios/papers/{ARGUMENTS.paper}.reproduction.yaml").read_text()
-        ids = re.findall(r"\bid: ([a-z0-9_.]+)", definition)
+        ids = re.findall(r"\bid: ([a-z0-9_.-]+)", definition)
         self.assertEqual(sorted(ids), sorted(self.known))
 
     def test_no_error_grows(self):

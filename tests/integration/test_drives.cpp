@@ -1,7 +1,9 @@
 // The drives of docs/drives.md: their figures do not drift unnoticed. A change of a model that moves one belongs in
 // that table and here.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -83,6 +85,64 @@ TEST_CASE("every drive gives the figures of docs/drives.md") {
       CHECK(result.failure.empty());
       CHECK(value_of(drive.lines[i].figure, result.document["metrics"]) ==
             Approx(drive.lines[i].simulated).epsilon(0.02));
+    }
+  }
+}
+
+namespace {
+
+/// Throughput of random reads, GB/s, by size and number of threads that each wait for their read.
+using ReadCurve = std::map<Bytes, std::map<std::uint32_t, double>>;
+
+/// The sweep scenarios/drives/apple-m1-max.yaml with `requests` reads per point.
+ReadCurve read_curve_of_the_m1_max(std::uint64_t requests, const std::vector<Bytes>& sizes,
+                                   const std::vector<std::uint32_t>& threads) {
+  const auto file = std::filesystem::path(CSDSIM_SOURCE_DIR) / "scenarios/drives/apple-m1-max.yaml";
+  ReadCurve curve;
+  for (const scenario::SweepPoint& point : experiment::load_scenario(file).points) {
+    scenario::Scenario scenario = point.resolved.scenario;
+    auto& work = dynamic_cast<experiment::BlockIoWorkload&>(*scenario.workload);
+    if (std::ranges::count(sizes, work.request_size) == 0 || std::ranges::count(threads, work.queue_depth) == 0)
+      continue;
+    work.requests = requests;
+    const scenario::RunResult result = experiment::run_scenario(scenario);
+    INFO(point.name);
+    REQUIRE(result.failure.empty());
+    curve[work.request_size][work.queue_depth] = value_of(Figure::gigabytes_per_s, result.document["metrics"]);
+  }
+  return curve;
+}
+
+}  // namespace
+
+TEST_CASE("the drive of the M1 Max meets the two reads that it is fitted to and predicts the third") {
+  const ReadCurve curve = read_curve_of_the_m1_max(20'000, {Bytes::kib(8), Bytes::kib(16), Bytes::kib(1024)}, {32});
+  CHECK(curve.at(Bytes::kib(8)).at(32) == Approx(1.25).epsilon(0.01));
+  CHECK(curve.at(Bytes::kib(1024)).at(32) == Approx(6.10).epsilon(0.01));
+  CHECK(curve.at(Bytes::kib(16)).at(32) == Approx(2.25).epsilon(0.10));
+  // The table of docs/drives.md.
+  CHECK(curve.at(Bytes::kib(16)).at(32) == Approx(2.435).epsilon(0.01));
+}
+
+TEST_CASE("the read curve of the M1 Max rises with size and threads, up to the link") {
+  const std::vector<Bytes> sizes{Bytes::kib(4),   Bytes::kib(8),   Bytes::kib(16),  Bytes::kib(32),  Bytes::kib(64),
+                                 Bytes::kib(128), Bytes::kib(256), Bytes::kib(512), Bytes::kib(1024)};
+  const std::vector<std::uint32_t> threads{1, 2, 4, 8, 16, 32, 64};
+  const ReadCurve curve = read_curve_of_the_m1_max(4'000, sizes, threads);
+  REQUIRE(curve.size() == sizes.size());
+  const double link = 6.10, slack = 0.998;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const auto& row = curve.at(sizes[i]);
+    REQUIRE(row.size() == threads.size());
+    for (std::size_t j = 0; j < threads.size(); ++j) {
+      INFO(sizes[i].value << " B, " << threads[j] << " threads");
+      const double rate = row.at(threads[j]);
+      CHECK(rate < link);
+      // Where the link is full, a point may be a little below its neighbour: the last reads of a run end one by one.
+      if (j > 0) CHECK(rate >= slack * row.at(threads[j - 1]));
+      if (i > 0) CHECK(rate >= slack * curve.at(sizes[i - 1]).at(threads[j]));
+      // Not limited by the link, twice the threads read nearly twice as much.
+      if (j > 0 && rate < 0.5 * link) CHECK(rate > 1.8 * row.at(threads[j - 1]));
     }
   }
 }

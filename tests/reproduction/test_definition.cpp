@@ -78,6 +78,14 @@ TEST_CASE("a definition in a file") {
   CHECK(std::get<ValueFinding>(row.finding).value.text() == "two.tokens_per_s / one.tokens_per_s");
 }
 
+TEST_CASE("LLM in a flash lists fitted constants, then what it takes from the paper") {
+  const Paper paper = open_paper("llm-in-a-flash");
+  std::vector<ConstantGroup> groups;
+  for (const Constant& constant : paper.definition.constants) groups.push_back(constant.group);
+  using enum ConstantGroup;
+  CHECK(groups == std::vector<ConstantGroup>{fitted, fitted, fitted, fitted, fitted, input, input, input});
+}
+
 TEST_CASE("rows are selected with the points, constants, curves and contradictions that they need") {
   const auto names = [](const auto& list, auto member) {
     std::vector<std::string> all;

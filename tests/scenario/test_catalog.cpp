@@ -55,9 +55,9 @@ TEST_CASE("describe shows every parameter of the part that is asked for") {
 }
 
 TEST_CASE("lists name what exists") {
-  CHECK(catalog("systems").size() == 9);
+  CHECK(catalog("systems").size() == 10);
   CHECK(catalog("mappings")[0].name == "instinfer");
-  CHECK(catalog("gpus").size() == 6);
+  CHECK(catalog("gpus").size() == 9);
   CHECK(list_text().find("workloads:\n  generation") != std::string::npos);
   CHECK(list_text("presets").find("xeon-5320") != std::string::npos);
   CHECK_THROWS_WITH(catalog("system"), Catch::Contains("(did you mean systems?)"));
