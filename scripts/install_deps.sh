@@ -4,7 +4,7 @@ set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config libsystemc-dev libyaml-cpp-dev libfmt-dev catch2
           libcli11-dev nlohmann-json3-dev libopenblas-dev libhwy-dev libsentencepiece-dev libicu-dev libsqlite3-dev
-          libmuparser-dev librapidcheck-dev libbenchmark-dev python3)
+          libmuparser-dev libboost-dev librapidcheck-dev libbenchmark-dev python3)
 [ "${1:-}" = "--lint" ] && packages+=(clang-format)
 
 if ! command -v dpkg-query >/dev/null; then

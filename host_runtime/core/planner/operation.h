@@ -14,6 +14,7 @@
 #include "base/address.h"
 #include "base/kv_address.h"
 #include "base/units.h"
+#include "host_runtime/core/extent.h"
 #include "host_runtime/core/planner/tensor.h"
 
 namespace csdsim::host {
@@ -160,13 +161,6 @@ enum class LinkPayload : std::uint8_t { kv, activations, weights };
 struct LinkWork {
   Bytes bytes;
   LinkPayload payload = LinkPayload::activations;
-};
-
-/// Logical blocks [first, first + blocks) of a drive's block namespace.
-struct Extent {
-  std::uint64_t first = 0;  ///< logical block address
-  std::uint64_t blocks = 0;
-  constexpr auto operator<=>(const Extent&) const = default;
 };
 
 /// read_blocks or write_blocks: one buffer with all extents in order. If the extents depend on data (records of the

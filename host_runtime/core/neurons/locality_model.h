@@ -1,0 +1,55 @@
+// A model of which neurons are active, with the locality of real activations.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/rng.h"
+#include "host_runtime/core/neurons/neuron_activity.h"
+
+namespace csdsim::host {
+
+/// Constants of the model, the same for all layers.
+struct LocalityParams {
+  double active = 0.1;  ///< mean share of the neurons that are active for a token, in (0, 1)
+  /// How equal neurons are, above 0: their long-term shares follow Beta(active * c, (1 - active) * c). Large: every
+  /// neuron is active equally often. Small: some are nearly always active, the others nearly never.
+  double concentration = 1;
+  double persistence = 0;  ///< probability that a neuron keeps its state for the next token, in [0, 1)
+};
+
+/// Every neuron i has a long-term share p_i. For each token it keeps its state with the probability `persistence`, and
+/// otherwise is active with the probability p_i. So the tokens are a stationary Markov chain of two states per neuron.
+/// Sequences have the same shares and independent states. The shares of a layer are equidistant quantiles of the beta
+/// distribution in random order: their mean is that of the distribution.
+class LocalityModel final : public NeuronActivity {
+ public:
+  /// Throws UserError for constants out of range.
+  LocalityModel(const LocalityParams& params, std::uint32_t neurons, std::uint64_t seed);
+
+  void next(SequenceId sequence, LayerId layer, std::vector<std::uint32_t>& active) override;
+
+  /// s(k): expected share of the neurons that are active for at least one of k consecutive tokens. The expected share
+  /// that a window of k tokens loads per token is s(k + 1) - s(k).
+  double active_within(std::uint32_t tokens) const;
+
+ private:
+  /// Of a layer and sequence.
+  struct State {
+    Rng rng;
+    std::vector<bool> active;
+  };
+  const std::vector<double>& shares_of(LayerId layer);
+  State& state_of(SequenceId sequence, LayerId layer);
+
+  LocalityParams params_;
+  std::uint32_t neurons_;
+  std::uint64_t seed_;
+  std::vector<double> quantiles_;
+  std::map<LayerId, std::vector<double>> shares_;  ///< [neuron]
+  std::map<std::pair<SequenceId, LayerId>, State> states_;
+};
+
+}  // namespace csdsim::host
