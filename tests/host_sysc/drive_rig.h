@@ -59,6 +59,8 @@ class ContentData final : public host::OperationData {
   std::vector<Half> k, v;                             ///< [head][token][d] of the last fetch
   std::vector<std::vector<std::byte>> blocks;         ///< [extent] written, then read
   std::vector<host::OpKind> performed;
+  std::vector<Half> x, bias;  ///< inputs of feed_forward
+  std::vector<float> y;       ///< its last result
 
   void perform(const host::Operation& op) override { performed.push_back(op.kind); }
   void load_append(const host::Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
@@ -124,6 +126,14 @@ class ContentData final : public host::OperationData {
   void store_blocks(const host::Operation& op, std::size_t index, std::span<const std::byte> bytes) override {
     blocks.resize(std::get<host::BlockWork>(op.work).extents.size());
     blocks[index].assign(bytes.begin(), bytes.end());
+  }
+  void load_neurons(const host::Operation&, std::uint32_t first, std::span<Half> inputs,
+                    std::span<Half> biases) override {
+    std::ranges::copy(x, inputs.begin());
+    std::copy_n(bias.begin() + first, biases.size(), biases.begin());
+  }
+  void store_neurons(const host::Operation&, std::span<const float> result) override {
+    y.assign(result.begin(), result.end());
   }
 };
 
