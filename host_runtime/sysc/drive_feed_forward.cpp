@@ -17,26 +17,26 @@ namespace {
 
 constexpr std::uint32_t kMostNeurons = 0xFFFF;  ///< of a command
 
-nvme::FeedForward command_of(const NeuronWork& work, std::span<const NeuronRows> rows) {
+nvme::FeedForward command_of(const NeuronWork& work, std::span<const NeuronRun> runs) {
   std::uint8_t flags = 0;
   if (work.gated) flags |= nvme::feed_forward_flag::gated;
   if (work.bias) flags |= nvme::feed_forward_flag::bias;
   return {.tokens = static_cast<std::uint16_t>(work.tokens),
           .width = static_cast<std::uint16_t>(work.width),
-          .runs = static_cast<std::uint16_t>(rows.size()),
-          .neurons = static_cast<std::uint16_t>(neuron_count(rows)),
+          .runs = static_cast<std::uint16_t>(runs.size()),
+          .neurons = static_cast<std::uint16_t>(neuron_count(runs)),
           .activation =
               work.activation == NeuronActivation::silu ? nvme::NeuronActivation::silu : nvme::NeuronActivation::relu,
           .flags = flags,
           .threshold = work.threshold};
 }
 
-nvme::NeuronRun run_of(const NeuronRows& rows) {
-  return {.up = rows.up.value,
-          .gate = rows.gate.value,
-          .down = rows.down.value,
-          .count = rows.count,
-          .stride = static_cast<std::uint32_t>(rows.stride.value)};
+nvme::NeuronRun run_of(const NeuronRun& run) {
+  return {.up = run.up.value,
+          .gate = run.gate.value,
+          .down = run.down.value,
+          .count = run.count,
+          .stride = static_cast<std::uint32_t>(run.stride.value)};
 }
 
 /// The results of an operation's commands, in carried runs.
@@ -54,17 +54,17 @@ void hand_over(OperationData& data, const Operation& op, Sums& sums) {
 
 }  // namespace
 
-std::vector<std::vector<NeuronRows>> feed_forward_commands(const NeuronWork& work, Bytes mdts) {
+std::vector<std::vector<NeuronRun>> feed_forward_commands(const NeuronWork& work, Bytes mdts) {
   if (work.tokens == 0 || work.tokens > 0xFFFF || work.width == 0 || work.width > 0xFFFF)
     throw InternalError(fmt::format("feed-forward in a drive over {} tokens of width {}", work.tokens, work.width));
-  const std::uint32_t neurons = neuron_count(work.rows);
-  std::vector<std::vector<NeuronRows>> commands;
+  const std::uint32_t neurons = neuron_count(work.runs);
+  std::vector<std::vector<NeuronRun>> commands;
   for (std::uint32_t first = 0; first < neurons;) {
     // The largest count whose buffer fits, by bisection: the size grows with the count.
     std::uint32_t fits = 0, most = std::min(neurons - first, kMostNeurons);
     while (fits < most) {
       const std::uint32_t count = fits + (most - fits + 1) / 2;
-      const std::vector<NeuronRows> slice = neuron_slice(work.rows, first, count);
+      const std::vector<NeuronRun> slice = neuron_slice(work.runs, first, count);
       if (nvme::feed_forward_layout(command_of(work, slice)).size <= mdts) {
         fits = count;
       } else {
@@ -76,7 +76,7 @@ std::vector<std::vector<NeuronRows>> feed_forward_commands(const NeuronWork& wor
           fmt::format("the feed-forward network of {} tokens of width {} in a drive exceeds the largest "
                       "transfer of a command, {} bytes (platform.device.nvme.mdts)",
                       work.tokens, work.width, mdts.value));
-    commands.push_back(neuron_slice(work.rows, first, fits));
+    commands.push_back(neuron_slice(work.runs, first, fits));
     first += fits;
   }
   return commands;

@@ -13,7 +13,7 @@ namespace csdsim::host {
 /// The neurons of each command of an operation, in order. A list that does not fit one command of at most `mdts` bytes
 /// is cut; the operation's result is then the sum of the commands' results, added in this order. Throws UserError if x
 /// and y alone exceed mdts.
-std::vector<std::vector<NeuronRows>> feed_forward_commands(const NeuronWork& work, Bytes mdts);
+std::vector<std::vector<NeuronRun>> feed_forward_commands(const NeuronWork& work, Bytes mdts);
 
 /// Starts feed_forward of a drive; all its commands run concurrently. Without a neuron it takes no time, and the result
 /// is 0. `data` is null in timing runs.

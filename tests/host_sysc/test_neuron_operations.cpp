@@ -5,7 +5,7 @@
 #include "attention_engine/core/feed_forward.h"
 #include "base/error.h"
 #include "base/rng.h"
-#include "host_runtime/core/neurons/neuron_rows.h"
+#include "host_runtime/core/neurons/neuron_runs.h"
 #include "host_runtime/sysc/drive_feed_forward.h"
 #include "tests/host_sysc/drive_rig.h"
 
@@ -67,7 +67,7 @@ struct Records {
   }
   host::NeuronWork work(std::uint32_t layer, const std::vector<std::uint32_t>& neurons, std::uint32_t tokens) const {
     const bool gated = directory.format().matrices == 3;
-    return {.rows = host::neuron_rows(directory, LayerId{layer}, neurons),
+    return {.runs = host::neuron_runs(directory, LayerId{layer}, neurons),
             .tokens = tokens,
             .width = kWidth,
             .activation = gated ? host::NeuronActivation::silu : host::NeuronActivation::relu,
@@ -127,11 +127,11 @@ TEST_CASE("neurons side by side are one run, and slices of runs are the runs of 
       for (const std::uint32_t matrices : {2u, 3u}) {
         const host::RecordDirectory directory(Records::format(layout, aligned, matrices));
         const std::vector<std::uint32_t> neurons = {3, 4, 5, 9, 11, 12, 199};
-        const auto rows = host::neuron_rows(directory, LayerId{1}, neurons);
+        const auto rows = host::neuron_runs(directory, LayerId{1}, neurons);
         CHECK(rows.size() == 4);
         CHECK(host::neuron_count(rows) == neurons.size());
         std::size_t at = 0;
-        for (const host::NeuronRows& run : rows)
+        for (const host::NeuronRun& run : rows)
           for (std::uint32_t i = 0; i < run.count; ++i, ++at) {
             CHECK(run.up + run.stride * i == directory.address(LayerId{1}, neurons[at], 0));
             CHECK(run.down + run.stride * i == directory.address(LayerId{1}, neurons[at], matrices - 1));
@@ -140,9 +140,9 @@ TEST_CASE("neurons side by side are one run, and slices of runs are the runs of 
         for (std::uint32_t first = 0; first < neurons.size(); ++first)
           for (std::uint32_t count = 1; first + count <= neurons.size(); ++count) {
             auto slice = host::neuron_slice(rows, first, count);
-            auto own = host::neuron_rows(directory, LayerId{1}, std::span(neurons).subspan(first, count));
+            auto own = host::neuron_runs(directory, LayerId{1}, std::span(neurons).subspan(first, count));
             for (auto* list : {&slice, &own})
-              for (host::NeuronRows& run : *list)
+              for (host::NeuronRun& run : *list)
                 if (run.count == 1) run.stride = {};
             CHECK(slice == own);
           }
@@ -181,7 +181,7 @@ TEST_CASE("random neurons: the host's bits, the closed form of the bytes on the 
     const auto padded = [](std::uint64_t bytes) { return (bytes + 63) / 64 * 64; };
     const nvme::RegionTraffic after = r.rig.gpu_traffic();
     CHECK(after.bytes_from_region - before.bytes_from_region ==
-          work.rows.size() * 32 + padded(2 * neurons.size()) + padded(2ull * tokens * kWidth));
+          work.runs.size() * 32 + padded(2 * neurons.size()) + padded(2ull * tokens * kWidth));
     CHECK(after.bytes_to_region - before.bytes_to_region == padded(4ull * tokens * kWidth));
     CHECK(r.rig.platform.drive(0).engine_stats()->macs - macs == 2ull * kWidth * tokens * neurons.size());
   }

@@ -15,7 +15,7 @@
 #include "base/kv_address.h"
 #include "base/units.h"
 #include "host_runtime/core/extent.h"
-#include "host_runtime/core/neurons/neuron_rows.h"
+#include "host_runtime/core/neurons/neuron_runs.h"
 #include "host_runtime/core/planner/tensor.h"
 
 namespace csdsim::host {
@@ -176,10 +176,10 @@ struct BlockWork {
 enum class NeuronActivation : std::uint8_t { relu, silu };
 
 /// feed_forward of a drive: the network of chosen neurons of a layer, whose records are in its block namespace. Inputs
-/// and result are in the buffer's memory. If the neurons depend on data, the run's Resolver sets their rows when the
+/// and result are in the buffer's memory. If the neurons depend on data, the run's Resolver sets their runs when the
 /// operation starts.
 struct NeuronWork {
-  std::vector<NeuronRows> rows = {};  ///< the neurons, in the order in which they are summed
+  std::vector<NeuronRun> runs = {};  ///< the neurons, in the order in which they are summed
   std::uint32_t tokens = 1;
   std::uint32_t width = 0;  ///< of the model
   NeuronActivation activation = NeuronActivation::relu;

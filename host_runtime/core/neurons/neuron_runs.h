@@ -13,23 +13,23 @@ namespace csdsim::host {
 
 /// Neurons whose rows stand at regular distances in the block namespace of a drive: neuron i has its rows at
 /// up + i * stride, and so on. Addresses count from the start of the namespace.
-struct NeuronRows {
+struct NeuronRun {
   Bytes up;
   Bytes gate;  ///< 0 without a gate
   Bytes down;
   std::uint32_t count = 0;
   Bytes stride;
-  bool operator==(const NeuronRows&) const = default;
+  bool operator==(const NeuronRun&) const = default;
 };
 
-/// The rows of `neurons`, which ascend without repetition: one run per group of consecutive neurons.
-std::vector<NeuronRows> neuron_rows(const RecordDirectory& directory, LayerId layer,
-                                    std::span<const std::uint32_t> neurons);
+/// The runs of `neurons`, which ascend without repetition: one per group of consecutive neurons.
+std::vector<NeuronRun> neuron_runs(const RecordDirectory& directory, LayerId layer,
+                                   std::span<const std::uint32_t> neurons);
 
 /// Neurons of all runs.
-std::uint32_t neuron_count(std::span<const NeuronRows> rows);
+std::uint32_t neuron_count(std::span<const NeuronRun> runs);
 
 /// Neurons [first, first + count) of a list.
-std::vector<NeuronRows> neuron_slice(std::span<const NeuronRows> rows, std::uint32_t first, std::uint32_t count);
+std::vector<NeuronRun> neuron_slice(std::span<const NeuronRun> runs, std::uint32_t first, std::uint32_t count);
 
 }  // namespace csdsim::host
