@@ -246,7 +246,7 @@ TEST_CASE("heads and neurons share the kernels, and neither starves") {
   // The heads do not wait until the neurons are done.
   CHECK(b.flash.done[0].first == TaskId{1});
   CHECK(b.flash.done[0].second <
-        SimTime::microseconds(51) + (s.kernel_busy - s.neuron_busy) + b.neuron_time(kShape) * 5);
+        SimTime::microseconds(51) + (s.kernel_busy - s.neuron_busy) + b.neuron_time(kShape) * 2);
   CHECK(s.macs == s.neuron_macs + 2ull * 2 * 1000 * 128);
 }
 

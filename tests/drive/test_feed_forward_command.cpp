@@ -215,7 +215,9 @@ TEST_CASE("bad commands get their status, and the drive works on") {
   const auto status_of = [&](auto change) {
     FeedForwardCall c = host.call(2, 64, {bundled(0, 10, 64, 256), bundled(4096, 5, 64, 256)});
     change(c);
+    const std::uint64_t jobs = host.drive().engine_stats()->feed_forward_jobs;
     const nvme::Status s = host.run_call(c);
+    CHECK(host.drive().engine_stats()->feed_forward_jobs - jobs == (s.ok() ? 1 : 0));
     FeedForwardCall good = host.call(2, 64, {bundled(0, 10, 64, 256)});
     CHECK(host.run_call(good) == status::success);
     CHECK(host.result(good) == host.expected(good));

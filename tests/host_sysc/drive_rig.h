@@ -152,8 +152,9 @@ class DriveRig {
   std::string refusal;  ///< what a drive refused
 
   explicit DriveRig(bool carried = true, const csd_model::DriveConfig& drive = tiny_drive(),
-                    nvme::Granularity granularity = nvme::Granularity::layer_mini_batch)
+                    nvme::Granularity granularity = nvme::Granularity::layer_mini_batch, std::uint32_t drives = 1)
       : platform({.drive = with_mode(drive, carried),
+                  .drives = drives,
                   .host_memory = Bytes::gib(1),
                   .gpu_memory = Bytes::gib(1),
                   .io_overhead = {},
