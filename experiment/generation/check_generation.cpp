@@ -116,13 +116,18 @@ void take_prompts(Checker& c, GenerationWorkload& work) {
   }
 }
 
-void check_system(Checker& c) {
+void check_system(Checker& c, const GenerationWorkload& work, bool has_model) {
   const Scenario& s = c.scenario();
+  const std::uint32_t queues = s.platform.device.nvme.queues - (work.background ? 1U : 0U);
   s.system->check(c, {.head_dim = s.model.head_dim,
                       .kv_heads = s.model.kv_heads,
                       .drives = s.platform.device.count,
                       .gpus = s.platform.gpu.count,
-                      .carried = s.simulation.data == DataMode::carried});
+                      .carried = s.simulation.data == DataMode::carried,
+                      .model = has_model ? s.model.shape() : host::ModelShape{},
+                      .mini_batches = work.mini_batches.value_or(0),
+                      .commands = queues * (s.platform.device.nvme.queue_depth - 1),
+                      .block_size = s.platform.device.nvme.block_size});
 }
 
 /// Bandwidth of the host's file path: its threads, and the links of the drives.
@@ -173,6 +178,18 @@ bool choose_parameters(Checker& c, const GenerationWorkload& work) {
   }
 }
 
+/// What is read outside the layers does not scale with their number.
+void check_sampled_layers(Checker& c, const GenerationWorkload& work) {
+  const Scenario& s = c.scenario();
+  const auto weights = s.system->flash_weights({.model = s.model.shape(), .workload = work.lengths()});
+  c.require(
+      !weights || weights->tables().value == 0 || *s.simulation.sampling->layers >= s.model.layers,
+      {"simulation.sampling.layers", "system.resident_share"},
+      fmt::format("simulation.sampling.layers: {} reads embeddings, which are outside the layers: use {} (all), or "
+                  "leave layers and steps out",
+                  s.system.kind(), s.model.layers));
+}
+
 /// Sampling is left out where a part of the run does not stand for the rest; asking for it there is an error.
 void check_sampling(Checker& c, const GenerationWorkload& work, bool has_model) {
   Scenario& s = c.scenario();
@@ -199,6 +216,7 @@ void check_sampling(Checker& c, const GenerationWorkload& work, bool has_model) 
             "simulation.sampling: layers and steps go together; leave both out to have them chosen");
   if (!stated) return;
   c.refuse_unused("simulation.sampling.error", "simulation.sampling.layers", "layers and steps are given");
+  if (has_model) check_sampled_layers(c, work);
   if (has_model)
     c.require(*sampling->layers <= s.model.layers, {"simulation.sampling.layers", "model.layers"},
               fmt::format("simulation.sampling.layers: {} of a model with {}", *sampling->layers, s.model.layers));
@@ -335,7 +353,7 @@ void check_drive_kv(Checker& c, const GenerationWorkload& work) {
 void GenerationWorkload::check(Checker& c) {
   Scenario& s = c.scenario();
   const bool has_model = scenario::check_model(c);
-  check_system(c);
+  check_system(c, *this, has_model);
   if (prompts && c.readable({"workload.prompts"})) take_prompts(c, *this);
   if (!check_requests(c, *this)) return;
   check_simulation(c, *this, has_model);

@@ -9,6 +9,7 @@
 #include "experiment/generation/controller_dram.h"
 #include "experiment/generation/memory_capacities.h"
 #include "experiment/generation/sparse_reads.h"
+#include "host_runtime/core/planner/flash_loading.h"
 #include "nfc/sysc/sim_time.h"
 
 namespace csdsim::experiment {
@@ -56,12 +57,14 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
           },
           [this](const std::string& message) { fail(message); }),
       drives_(commands_, shape(), setup.data),
+      blocks_(commands_, setup.data),
       router_(setup.data) {
   router_.add(host::ResourceKind::gpu, gpu_);
   if (setup.host.cores > 0) router_.add(host::ResourceKind::host, host_.emplace(setup.host, setup.data));
   router_.add(host::ResourceKind::host_to_gpu, link_);
   router_.add(host::ResourceKind::gpu_to_host, link_);
   router_.add(host::ResourceKind::drive_kv, drives_);
+  router_.add(host::ResourceKind::drive_blocks, blocks_);
   if (setup.file)
     router_.add(host::ResourceKind::file, files_.emplace(commands_, file_tables_, *setup.file, setup.data));
   router_.set_resolver([this](const host::Operation& op) { return resolve(op); });
@@ -154,6 +157,8 @@ host::DriveKvBackend::Shape GenerationProgram::shape() const {
 /// What file operations read where data decide about it.
 std::optional<host::Work> GenerationProgram::resolve(const host::Operation& op) {
   if (setup_.data != nullptr) return setup_.data->resolve(op);
+  if (neurons_)
+    if (std::optional<host::Work> work = neurons_->resolve(op)) return work;
   engine::SelectionSource* const selection = setup_.platform.drive.selection;
   if (selection == nullptr || !files_) return std::nullopt;
   return select_rows(op, *selection, platform_.driver(0).block_size());
@@ -190,6 +195,7 @@ void GenerationProgram::run() {
   const auto sequences = static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size());
   if (format_.in_drives && !served) wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });
   add_files();
+  add_blocks();
   for (const host::SampledGroup& group : plan_.groups()) run_group(group);
   if (hooks_.after_last) wait_for(hooks_.after_last);
   wait_for([this](auto done) { drain(std::move(done)); });
@@ -211,13 +217,36 @@ void GenerationProgram::drain_drives(const std::function<void()>& done) {
     });
 }
 
-/// The plan of a group's layers and steps.
-std::unique_ptr<host::Planner> GenerationProgram::plan_of(const host::SampledGroup& group) const {
+host::PlannerInputs GenerationProgram::inputs_of(const host::SampledGroup& group) const {
   host::PlannerInputs inputs = setup_.plan;
   inputs.model.layers = group.layers;
   inputs.span = group.span();
   inputs.drives = platform_.drives();
-  return setup_.system->plan(inputs);
+  return inputs;
+}
+
+/// The plan of a group's layers and steps.
+std::unique_ptr<host::Planner> GenerationProgram::plan_of(const host::SampledGroup& group) const {
+  return setup_.system->plan(inputs_of(group));
+}
+
+/// What the block namespaces hold before the run. Runs that carry data write it; in others the blocks are mapped.
+void GenerationProgram::add_blocks() {
+  const auto most = std::ranges::max_element(plan_.groups(), {}, &host::SampledGroup::layers);
+  const host::PlannerInputs inputs = inputs_of(*most);
+  const std::optional<host::FlashWeights> weights = setup_.system->flash_weights(inputs);
+  if (!weights) return;
+  if (setup_.data != nullptr) {
+    meter_.set_neurons(setup_.data->flash_neurons());
+    host::FlashLoading loading(*weights);
+    wait_for([&](auto done) { executor_.run(loading, router_, {}, std::move(done)); });
+    return;
+  }
+  if (weights->predicts()) meter_.set_neurons(&neurons_.emplace(*weights, setup_.seed).neurons());
+  for (const host::PlannedBlocks& blocks : setup_.system->plan(inputs)->blocks())
+    platform_.drive(blocks.drive.value)
+        .block_ftl()
+        .precondition(platform_.driver(blocks.drive.value).block_size() * blocks.blocks, std::nullopt);
 }
 
 /// The files of the plan lie on the drives one behind the other. Their blocks are mapped from the start, so that a
@@ -268,6 +297,9 @@ void GenerationProgram::materialise(const host::SampledGroup& group, const host:
     for (const host::PlannedFile& file : planner.files())
       for (const host::FileRange& range : file.written) files_->materialise(file.drive.value, file.name, range);
   }
+  if (neurons_)
+    neurons_->skip_to(group.first_step, group.layers,
+                      static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size()));
   if (group.after_prefill || !format_.in_drives) return;
   const auto& prompts = setup_.plan.workload.prompt_tokens;
   for (std::uint32_t i = 0; i < platform_.drives(); ++i)

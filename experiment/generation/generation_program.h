@@ -13,8 +13,10 @@
 #include "experiment/generation/generation_run.h"
 #include "experiment/generation/kv_format.h"
 #include "experiment/generation/phase_meter.h"
+#include "host_runtime/core/planner/flash_neurons.h"
 #include "host_runtime/core/planner/router.h"
 #include "host_runtime/sysc/copy_backend.h"
+#include "host_runtime/sysc/drive_block_backend.h"
 #include "host_runtime/sysc/executor_module.h"
 #include "host_runtime/sysc/file_backend.h"
 
@@ -50,6 +52,8 @@ class GenerationProgram : public sc_core::sc_module {
   void drain_drives(const std::function<void()>& done);
   void materialise(const host::SampledGroup& group, const host::Planner& planner);
   void add_files();
+  void add_blocks();
+  host::PlannerInputs inputs_of(const host::SampledGroup& group) const;
   std::unique_ptr<host::Planner> plan_of(const host::SampledGroup& group) const;
   void observe(const host::OperationRecord& record);
 
@@ -68,7 +72,9 @@ class GenerationProgram : public sc_core::sc_module {
   host::CopyBackend link_;
   host::DriveCommands commands_;
   host::DriveKvBackend drives_;
-  std::vector<host::FileTable> file_tables_;  ///< [drive]
+  host::DriveBlockBackend blocks_;
+  std::optional<host::ModelledNeurons> neurons_;  ///< of timing runs
+  std::vector<host::FileTable> file_tables_;      ///< [drive]
   std::optional<host::FileBackend> files_;
   host::Router router_;
   sc_core::sc_event continue_;

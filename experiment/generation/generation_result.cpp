@@ -36,6 +36,17 @@ ordered_json shared_links(const PhaseTotals& t, double gpus, std::vector<std::pa
   return uses;
 }
 
+/// Weights in flash: what a decode step reads and where its time goes. Without overlap the times add up to that of the
+/// step.
+void add_flash_metrics(ordered_json& metrics, const PhaseTotals& decode, std::uint32_t steps) {
+  const auto per_step = [&](double total) { return total / steps; };
+  metrics["flash_io_s_per_step"] = per_step(decode.flash_io_s);
+  metrics["memory_management_s_per_step"] = per_step(decode.memory_management_s);
+  metrics["compute_s_per_step"] = per_step(decode.gpu_busy_s - decode.memory_management_s);
+  metrics["flash_bytes_per_step"] = per_step(decode.flash_weight_bytes);
+  metrics["neurons_loaded_per_step"] = per_step(decode.neurons_loaded);
+}
+
 /// Utilisations of a phase, means over what there are several of, and the resource that bounds it.
 ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) {
   const csd_model::DeviceConfig& device = s.platform.device;
@@ -115,6 +126,8 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   metrics["bytes_host_link"] = out.prefill.link_bytes + out.decode.link_bytes;
   if (const double bytes = out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes; bytes > 0)
     metrics["bytes_gpu_link"] = bytes;
+  if (out.prefill.flash_weight_bytes > 0 && out.times.output_tokens > 1)
+    add_flash_metrics(metrics, out.decode, out.times.output_tokens - 1);
   metrics["bytes_flash_channel"] = out.prefill.channel_bytes + out.decode.channel_bytes;
   metrics["bytes_engine"] = out.prefill.engine_bytes + out.decode.engine_bytes;
   metrics["requests_issued"] = out.requests_issued;

@@ -18,6 +18,7 @@
 #include "experiment/runner.h"
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
+#include "host_runtime/core/planner/flash_loading.h"
 #include "report/operation_trace.h"
 
 namespace csdsim::experiment {
@@ -72,6 +73,7 @@ class GenerationScenario {
   void add_remarks();
   void compare(const host::DecoderData& data, std::string_view with);
   void check_outcome(const GenerationOutcome& out);
+  void check_records(const host::CarriedNeurons& neurons);
 
   const WallClock clock_;
   const scenario::Scenario& scenario_;
@@ -111,8 +113,11 @@ GenerationScenario::GenerationScenario(const scenario::Scenario& s, const scenar
 std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const GenerationSetup& setup) {
   std::vector<std::uint32_t> outputs;
   for (std::size_t i = 0; i < prompts_.size(); ++i) outputs.push_back(lengths_.output_of(i));
-  return std::make_unique<host::DecoderData>(model_->decoder(), prompts_, outputs, setup.plan.mini_batches, sampling_,
-                                             kv_division(setup));
+  auto data = std::make_unique<host::DecoderData>(model_->decoder(), prompts_, outputs, setup.plan.mini_batches,
+                                                  sampling_, kv_division(setup));
+  if (const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan))
+    data->set_neurons(std::make_unique<host::CarriedNeurons>(*weights, model_->decoder(), *model_->checkpoint.weights));
+  return data;
 }
 
 GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::OffloadSystem>& system,
@@ -136,7 +141,10 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host() {
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = lengths_.decode_steps()};
   auto data = decoder_data(setup);
   const std::unique_ptr<host::Planner> planner = setup.system->plan(setup.plan);
-  host::run_on_host(*planner, model_->checkpoint.config, static_cast<std::uint32_t>(prompts_.size()), *data);
+  std::optional<host::FlashLoading> loading;
+  if (const auto* const neurons = data->neurons()) loading.emplace(neurons->weights());
+  host::run_on_host(*planner, model_->checkpoint.config, static_cast<std::uint32_t>(prompts_.size()), *data,
+                    loading ? &*loading : nullptr);
   return data;
 }
 
@@ -226,6 +234,13 @@ void GenerationScenario::check_outcome(const GenerationOutcome& out) {
         fmt::format("{} commands were issued and {} completed", out.requests_issued, out.requests_completed);
 }
 
+void GenerationScenario::check_records(const host::CarriedNeurons& neurons) {
+  result_.document["stats"]["wrong_records"] = neurons.wrong_rows();
+  if (neurons.wrong_rows() > 0)
+    result_.failure = fmt::format("{} rows of weights read from drives are not the checkpoint's; the first: {}",
+                                  neurons.wrong_rows(), neurons.first_wrong());
+}
+
 scenario::RunResult GenerationScenario::run() {
   if (!options_.attention_on_host) gpu_times_ = operator_times(scenario_.platform.gpu);
   result_.document = result_frame(scenario_);
@@ -273,6 +288,7 @@ scenario::RunResult GenerationScenario::run() {
     add_text(data->generated());
     add_digest(*data);
   }
+  if (data && data->neurons() != nullptr) check_records(*data->neurons());
   for (const std::string& other : scenario_.simulation.compare) compare(*data, other);
   if (gpu_times_) result_.document["gpu_operators"] = to_json(*gpu_times_);
   result_.document["wall"] = wall_figures(clock_, out.simulated_page_ops);

@@ -41,6 +41,9 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   setup.granularity = s.platform.device.nvme.granularity;
   if (workload.background) setup.queues_of_others = 1;
   setup.plan.through_host = s.platform.device.nvme.transfer == nvme::DataPath::host;
+  setup.plan.block_size = s.platform.device.nvme.block_size;
+  setup.plan.carried = s.simulation.data == ftl::DataMode::carried;
+  setup.seed = s.seed;
   setup.plan.model = s.model.shape();
   setup.plan.workload = workload.lengths();
   setup.plan.workload.prompt_tokens = std::move(prompt_tokens);

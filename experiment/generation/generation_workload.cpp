@@ -65,7 +65,10 @@ bool GenerationWorkload::writes_blocks(const scenario::Scenario& scenario) const
 }
 
 double GenerationWorkload::kv_share(const scenario::Scenario& scenario) const {
-  if (file_path(scenario)) return 0;
+  const host::SystemNeeds needs = scenario.system->needs(scenario.model.shape(), lengths());
+  const bool blocks =
+      std::ranges::any_of(needs.residents, [](const host::Resident& r) { return r.home == host::Home::drive_blocks; });
+  if (needs.files || (blocks && needs.kv != host::Home::drive_kv)) return 0;
   return background ? 1 - background->capacity_share.value() : 1;
 }
 

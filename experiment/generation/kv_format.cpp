@@ -61,6 +61,15 @@ std::vector<std::uint32_t> steps_that_exceed_page_cache(const GenerationSetup& s
   return {end};
 }
 
+/// The decode step from which on the window of neurons is full: steps before it load more.
+std::optional<std::uint32_t> step_of_full_window(const GenerationSetup& setup) {
+  const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan);
+  if (!weights || !weights->predicts()) return std::nullopt;
+  const std::uint32_t window = weights->options().window;
+  if (window == 0 || window >= setup.plan.workload.decode_steps()) return std::nullopt;
+  return window;
+}
+
 }  // namespace
 
 KvFormat::KvFormat(const GenerationSetup& setup) {
@@ -72,6 +81,7 @@ KvFormat::KvFormat(const GenerationSetup& setup) {
   shape = shape_of(setup, division, component_major);
   if (!in_drives) {
     grouping = {.page_tokens = needs.written_tokens, .breaks = steps_that_exceed_page_cache(setup)};
+    if (const std::optional<std::uint32_t> full = step_of_full_window(setup)) grouping.breaks = {*full};
     return;
   }
   policy = csd_model::make_mapping(setup.platform.drive);

@@ -28,7 +28,8 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
   if (served_ && between_steps_ && record.kind == host::OpKind::embed) begins(record.start);
   if (record.kind == host::OpKind::embed) between_steps_ = false;
   busy_[static_cast<std::size_t>(record.resource.kind)] += record.end - record.start;
-  gpu_link_ += record.moved;
+  if (record.kind == host::OpKind::transfer) gpu_link_ += record.moved;
+  observe_flash(record);
   if (record.resource.kind == host::ResourceKind::gpu && !record.tag.layer) gpu_outside_ += record.end - record.start;
   if (record.tag.phase == host::Phase::prefill) mark_layer(record);
   if (record.kind != host::OpKind::sample) return false;
@@ -52,6 +53,18 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
   before_ = now;
   gpu_outside_before_ = gpu_outside_;
   return true;
+}
+
+/// Reads of weights, and the time in which one of them runs: they end in the order in which they start.
+void PhaseMeter::observe_flash(const host::OperationRecord& record) {
+  if (record.kind == host::OpKind::read_blocks) {
+    flash_bytes_ += record.moved;
+    const SimTime start = std::max(record.start, flash_until_);
+    if (record.end > start) flash_time_ += record.end - start;
+    flash_until_ = std::max(flash_until_, record.end);
+  }
+  if (record.kind == host::OpKind::delete_records || record.kind == host::OpKind::insert_records)
+    memory_time_ += record.end - record.start;
 }
 
 /// K and V of a layer have arrived where they stay: in files, if any are written.
@@ -90,6 +103,10 @@ PhaseTotals PhaseMeter::totals() {
   sum.host_to_gpu_busy_s = busy(host::ResourceKind::host_to_gpu);
   sum.gpu_to_host_busy_s = busy(host::ResourceKind::gpu_to_host);
   sum.gpu_link_bytes = double(gpu_link_.value);
+  sum.flash_io_s = flash_time_.seconds();
+  sum.memory_management_s = memory_time_.seconds();
+  sum.flash_weight_bytes = double(flash_bytes_.value);
+  if (neurons_ != nullptr) sum.neurons_loaded = double(neurons_->loaded());
   return sum;
 }
 

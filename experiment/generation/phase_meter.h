@@ -8,6 +8,7 @@
 
 #include "experiment/generation/phase_totals.h"
 #include "host_runtime/core/planner/executor.h"
+#include "host_runtime/core/planner/flash_neurons.h"
 #include "host_runtime/core/planner/sampling_plan.h"
 
 namespace csdsim::experiment {
@@ -20,6 +21,8 @@ class PhaseMeter {
   PhaseMeter(platform::Platform& platform, const host::SamplingPlan& plan, bool served)
       : platform_(platform), plan_(plan), served_(served) {}
 
+  /// Whose loaded neurons count; null if there are none. They must outlive the meter.
+  void set_neurons(const host::FlashNeurons* neurons) { neurons_ = neurons; }
   /// The simulation of `group`, which must outlive it, begins now.
   void begin(const host::SampledGroup& group);
   /// True when the operation ended a step.
@@ -35,6 +38,7 @@ class PhaseMeter {
  private:
   PhaseTotals totals();
   void begins(SimTime step);
+  void observe_flash(const host::OperationRecord& record);
   void mark_layer(const host::OperationRecord& record);
   void end_prefill(const PhaseTotals& now);
 
@@ -44,6 +48,10 @@ class PhaseMeter {
   const host::SampledGroup* group_ = nullptr;
   std::array<SimTime, host::kResourceKinds> busy_{};  ///< processors and links: sum over the operations
   Bytes gpu_link_;
+  SimTime flash_time_, flash_until_;  ///< time with a read of weights from blocks, and the end of the latest one
+  SimTime memory_time_;               ///< records deleted and inserted
+  Bytes flash_bytes_;
+  const host::FlashNeurons* neurons_ = nullptr;
   SimTime gpu_outside_;  ///< of the GPU's time: embedding and sampling
   SimTime gpu_outside_before_;
   PhaseTotals before_;

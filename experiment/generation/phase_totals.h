@@ -22,6 +22,11 @@ struct PhaseTotals : csd_model::DriveWork {
   double host_to_gpu_busy_s = 0;  ///< the links of all GPUs, by direction
   double gpu_to_host_busy_s = 0;
   double gpu_link_bytes = 0;  ///< payload of copies over these links, both directions
+  // Weights in the block namespaces of drives.
+  double flash_io_s = 0;           ///< time with a read of weights
+  double memory_management_s = 0;  ///< of processors: neurons deleted from memory and inserted there
+  double flash_weight_bytes = 0;   ///< read, whole blocks
+  double neurons_loaded = 0;       ///< into memory, over all layers
   // Shared links of the platform by direction, summed over the GPUs: payload, and time that it takes on the link.
   double gpu_in_bytes = 0, gpu_out_bytes = 0, root_in_bytes = 0, root_out_bytes = 0;
   double switch_up_bytes = 0, switch_down_bytes = 0;
@@ -38,13 +43,14 @@ inline constexpr std::array<double PhaseTotals::*, platform::kSharedLinkKinds> k
     &PhaseTotals::root_out_busy_s, &PhaseTotals::switch_up_busy_s, &PhaseTotals::switch_down_busy_s};
 
 /// All fields, to treat them one by one.
-inline constexpr auto kPhaseFields =
-    std::apply([](auto... fields) { return std::array<double PhaseTotals::*, sizeof...(fields)>{fields...}; },
-               std::tuple_cat(csd_model::DriveWork::fields(),
-                              std::tuple(&PhaseTotals::seconds, &PhaseTotals::gpu_busy_s, &PhaseTotals::host_busy_s,
-                                         &PhaseTotals::host_to_gpu_busy_s, &PhaseTotals::gpu_to_host_busy_s,
-                                         &PhaseTotals::gpu_link_bytes),
-                              kSharedBytes, kSharedBusy));
+inline constexpr auto kPhaseFields = std::apply(
+    [](auto... fields) { return std::array<double PhaseTotals::*, sizeof...(fields)>{fields...}; },
+    std::tuple_cat(csd_model::DriveWork::fields(),
+                   std::tuple(&PhaseTotals::seconds, &PhaseTotals::gpu_busy_s, &PhaseTotals::host_busy_s,
+                              &PhaseTotals::host_to_gpu_busy_s, &PhaseTotals::gpu_to_host_busy_s,
+                              &PhaseTotals::gpu_link_bytes, &PhaseTotals::flash_io_s, &PhaseTotals::memory_management_s,
+                              &PhaseTotals::flash_weight_bytes, &PhaseTotals::neurons_loaded),
+                   kSharedBytes, kSharedBusy));
 
 /// a + factor * b.
 PhaseTotals combine(PhaseTotals a, double factor, const PhaseTotals& b);

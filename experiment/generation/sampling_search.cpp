@@ -21,19 +21,23 @@ double pages_read(const GenerationSetup& setup, const KvFormat& format, std::uin
   return scored + std::min(token_pages, 2.0 * budget->tokens);
 }
 
-/// Pages that plans with files read and write if nothing stays in a page cache.
-PlannedWork file_work(const GenerationSetup& setup) {
+/// Pages of block namespaces that plans read and write if nothing stays in a page cache.
+PlannedWork block_work(const GenerationSetup& setup) {
   PlannedWork work;
   const host::BatchLengths& workload = setup.plan.workload;
   Bytes growing, read_only;
+  double each_step_bytes = 0;
   for (const host::Resident& resident : setup.system->needs(setup.plan.model, workload).residents)
-    if (resident.home == host::Home::drive_blocks) (resident.read_only ? read_only : growing) += resident.bytes;
+    if (resident.home == host::Home::drive_blocks) {
+      (resident.read_only ? read_only : growing) += resident.bytes;
+      if (resident.read_only) each_step_bytes += resident.step_share * double(resident.bytes.value);
+    }
   const auto page = double(setup.platform.drive.geometry.page_size.value);
-  const double pages = double(growing.value) / page, each_step = double(read_only.value) / page;
+  const double pages = double(growing.value) / page, each_step = each_step_bytes / page;
   const auto longest = double(workload.longest_contexts());
   const std::uint32_t steps = workload.decode_steps();
   const double prompts = longest - double(workload.prompt_tokens.size()) * steps;
-  work.prefill = each_step + pages * prompts / longest;
+  work.prefill = double(read_only.value) / page + pages * prompts / longest;
   work.decode = steps * (each_step + pages * (prompts + longest) / 2 / longest);
   return work;
 }
@@ -67,7 +71,7 @@ PlannedWork planned_work(const GenerationSetup& setup) {
   const auto heads = double(setup.plan.model.kv_heads) * setup.plan.model.layers;
   const std::uint32_t steps = setup.plan.workload.decode_steps();
   PlannedWork work;
-  if (!format.in_drives) return setup.file ? file_work(setup) : work;
+  if (!format.in_drives) return block_work(setup);
   for (const std::uint32_t prompt : setup.plan.workload.prompt_tokens)
     for (std::uint32_t part = 0; part < format.division.token_parts(); ++part) {
       const auto tokens = [&](std::uint32_t step) {
@@ -98,6 +102,9 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
   };
   if (planned.total() <= kWholeRun) return whole("short enough to be simulated whole");
   if (planned.prefill <= kWholePrefill) attempt.sampling.prefill_layers = setup.plan.model.layers;
+  // What is read outside the layers does not scale with their number.
+  if (const auto weights = setup.system->flash_weights(setup.plan); weights && weights->tables().value > 0)
+    attempt.sampling.layers = attempt.sampling.prefill_layers = setup.plan.model.layers;
 
   GenerationHooks progress_only;
   progress_only.progress = hooks.progress;

@@ -1,6 +1,7 @@
 // Executes reads and writes of extents on the block namespaces of the drives, and feed-forward networks from records.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "host_runtime/core/carried/operation_data.h"
@@ -9,18 +10,25 @@
 
 namespace csdsim::host {
 
-/// The driver splits an extent into commands of at most mdts bytes. All extents of an operation run concurrently; the
-/// operation ends with its last command.
+/// An operation is cut into requests: an extent each, or with BlockWork::chunk parts of an extent of at most so many
+/// bytes. At most BlockWork::outstanding requests wait for the drive at a time, in the order of the extents; without
+/// that limit all do. The driver splits a request into commands of at most mdts bytes. The operation ends with its last
+/// command, at once if there is none.
 class DriveBlockBackend final : public OperationBackend {
  public:
   /// `data` is null in timing runs. `commands` must outlive this.
   DriveBlockBackend(DriveCommands& commands, OperationData* data) : commands_(commands), data_(data) {}
 
-  /// Throws InternalError for an empty extent, or one beyond the namespace.
+  /// Throws InternalError for an empty extent, one beyond the namespace, and chunks that are not whole blocks.
   std::optional<SimTime> start(const Operation& op, SimTime now) override;
 
  private:
+  struct Batch;
+  using BatchPtr = std::shared_ptr<Batch>;
   void check(const Operation& op, const Extent& extent);
+  void submit_next(const BatchPtr& batch);
+  void submit(const BatchPtr& batch, std::size_t index, Extent part);
+  void extent_done(Batch& batch, std::size_t index);
 
   DriveCommands& commands_;
   OperationData* data_;

@@ -136,7 +136,19 @@ void DecoderData::perform(const Operation& op) {
     case OpKind::merge_attention:
       return merge_attention(op);
     case OpKind::finish_layer:
-      return finish_layer(op);
+      return decoder_.finish_layer(*op.tag.layer, *hidden(op), *attention_of(op));
+    case OpKind::finish_attention:
+      return finish_attention(op);
+    case OpKind::select_neurons:
+      return select_neurons(op);
+    case OpKind::delete_records:
+      return carried(op).delete_rows(*op.tag.layer, rows_in_memory(op));
+    case OpKind::insert_records:
+      return insert_records(op);
+    case OpKind::partial_feed_forward:
+      return;
+    case OpKind::feed_forward:
+      return feed_forward(op);
     case OpKind::sample:
       return sample(op);
     case OpKind::transfer:
@@ -203,13 +215,11 @@ void DecoderData::prefill_attention(const Operation& op) {
                std::make_shared<const host::Tensor>(decoder_.prefill_attention(*inputs, lengths)));
 }
 
-void DecoderData::finish_layer(const Operation& op) {
-  std::shared_ptr<host::HiddenStates>& states = hidden(op);
+std::shared_ptr<const host::Tensor> DecoderData::attention_of(const Operation& op) {
   const Place place = input_place(op, TensorClass::attention_output);
   if (op.tag.phase == Phase::prefill) {
-    const auto& attention = tensors_.at<std::shared_ptr<const host::Tensor>>(
-        TensorName::of(TensorClass::attention_output, op.tag), place, user(op));
-    return decoder_.finish_layer(*op.tag.layer, *states, *attention);
+    return tensors_.at<std::shared_ptr<const host::Tensor>>(TensorName::of(TensorClass::attention_output, op.tag),
+                                                            place, user(op));
   }
   const host::ModelConfig& model = decoder_.config();
   const std::size_t width = model.q_width();
@@ -232,7 +242,7 @@ void DecoderData::finish_layer(const Operation& op) {
     std::uint64_t& digest = digest_[sequences[row].sequence.value];
     digest = digest_of(digest, std::span(all).subspan(row * width, width));
   }
-  decoder_.finish_layer(*op.tag.layer, *states, decoder_.from_host(all, width));
+  return std::make_shared<const host::Tensor>(decoder_.from_host(all, width));
 }
 
 void DecoderData::sample(const Operation& op) {

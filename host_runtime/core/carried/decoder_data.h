@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "host_runtime/core/carried/carried_neurons.h"
 #include "host_runtime/core/carried/decoder_rows.h"
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/carried/tensor_store.h"
@@ -57,6 +58,12 @@ namespace csdsim::host {
 /// - append_kv appends the layer_inputs that it reads to those that it writes.
 /// - recompute_kv computes every kv_cache that it writes from all layer_inputs that it reads, in the order of their
 ///   steps. The result has the same bits as the K and V that attention_inputs computed.
+///
+/// Feed-forward weights on drives (FlashFeedForward), after set_neurons():
+/// - write_blocks writes all records of its layer; read_blocks makes the buffer of records that it writes.
+/// - select_neurons chooses the neurons of the step; delete_records and insert_records change the rows in memory.
+/// - feed_forward computes with the rows in memory or, if it reads a buffer and no rows, with all records of the layer.
+///   partial_feed_forward computes nothing: all is computed together, so that sums have one order.
 class DecoderData final : public OperationData {
  public:
   /// `mini_batches` and `division` as in the plan. UserError for an empty prompt, a token id outside the vocabulary, or
@@ -74,6 +81,12 @@ class DecoderData final : public OperationData {
       std::function<host::TokenId(std::uint32_t sequence, std::size_t index, std::span<const float> logits)>;
   void set_chooser(Chooser chooser) { chooser_ = std::move(chooser); }
 
+  /// Weights of feed-forward networks that are on drives.
+  void set_neurons(std::unique_ptr<CarriedNeurons> neurons) { neurons_ = std::move(neurons); }
+  /// Null without.
+  const CarriedNeurons* neurons() const { return neurons_.get(); }
+  const FlashNeurons* flash_neurons() const override { return neurons_ ? neurons_->neurons() : nullptr; }
+
   void perform(const host::Operation& op) override;
   void ended(const host::Operation& op) override;
   void load_append(const host::Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
@@ -84,7 +97,10 @@ class DecoderData final : public OperationData {
   void store_partial(const host::Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out,
                      std::span<const float> softmax) override;
 
-  /// The ranges of rows that a file operation reads.
+  void load_blocks(const host::Operation& op, std::size_t index, std::span<std::byte> bytes) override;
+  void store_blocks(const host::Operation& op, std::size_t index, std::span<const std::byte> bytes) override;
+
+  /// The ranges of rows that a file operation reads, and the work on records of neurons.
   std::optional<host::Work> resolve(const host::Operation& op) override;
   void load_file(const host::Operation& op, std::size_t index, Bytes at, std::span<std::byte> bytes) override;
   void store_file(const host::Operation& op, std::size_t index, Bytes at, std::span<const std::byte> bytes) override;
@@ -134,7 +150,15 @@ class DecoderData final : public OperationData {
   void update_value_means(const host::Operation& op);
   void attend_to_rows(const host::Operation& op);
   std::vector<Half> rows_to_write(const host::Operation& op, std::size_t index) const;
-  void finish_layer(const host::Operation& op);
+  /// The attention outputs that an operation reads, all heads together.
+  std::shared_ptr<const host::Tensor> attention_of(const host::Operation& op);
+  void finish_attention(const host::Operation& op);
+  CarriedNeurons& carried(const host::Operation& op);
+  NeuronRows& rows_in_memory(const host::Operation& op);
+  void keep_records(const host::Operation& op);
+  void select_neurons(const host::Operation& op);
+  void insert_records(const host::Operation& op);
+  void feed_forward(const host::Operation& op);
   void sample(const host::Operation& op);
   /// The hidden states at the place where the operation reads them.
   std::shared_ptr<host::HiddenStates>& hidden(const host::Operation& op);
@@ -152,6 +176,8 @@ class DecoderData final : public OperationData {
   TensorStore tensors_;
   /// Bytes of file operations that are running, by range: what they write, and what they have read so far.
   std::map<host::OperationId, std::map<std::size_t, std::vector<Half>>> file_data_;
+  std::unique_ptr<CarriedNeurons> neurons_;
+  std::map<host::OperationId, ArrivedRecords> arriving_;  ///< of reads that are running
   std::vector<std::vector<host::TokenId>> generated_;
   std::vector<std::uint64_t> digest_;  ///< by sequence, so that the order of mini-batches does not matter
 };

@@ -91,6 +91,7 @@ void DecoderData::ended(const Operation& op) {
     else
       keep_what_was_read(op);
   }
+  if (op.kind == OpKind::read_blocks) keep_records(op);
   file_data_.erase(op.id);
   tensors_.drop(op);
 }

@@ -36,6 +36,8 @@ std::optional<SimTime> HostReference::start(const Operation& planned, SimTime) {
     for (const SequenceId s : std::get<SequencesWork>(op.work).sequences) cache_of(op).free(s);
   } else if (op.resource.kind == ResourceKind::file) {
     access_file(op);
+  } else if (op.resource.kind == ResourceKind::drive_blocks) {
+    access_blocks(op);
   } else {
     data_.perform(op);
   }
@@ -53,6 +55,21 @@ void HostReference::access_file(const Operation& op) {
       data_.load_file(op, index, Bytes{}, bytes);
     else
       data_.store_file(op, index, Bytes{}, bytes);
+  }
+}
+
+void HostReference::access_blocks(const Operation& op) {
+  const auto& work = std::get<BlockWork>(op.work);
+  std::vector<std::byte>& blocks = blocks_[op.resource.index];
+  for (std::size_t index = 0; index < work.extents.size(); ++index) {
+    const Bytes first = work.block_size * work.extents[index].first,
+                size = work.block_size * work.extents[index].blocks;
+    blocks.resize(std::max<std::size_t>(blocks.size(), (first + size).value));
+    const auto bytes = std::span(blocks).subspan(first.value, size.value);
+    if (op.kind == OpKind::write_blocks)
+      data_.load_blocks(op, index, bytes);
+    else
+      data_.store_blocks(op, index, bytes);
   }
 }
 
@@ -129,11 +146,15 @@ void HostReference::attend_partially(const Operation& op, std::size_t index, std
   data_.store_partial(op, index, work.heads, out, softmax);
 }
 
-void run_on_host(host::Planner& planner, const host::ModelConfig& model, std::uint32_t sequences, OperationData& data) {
+void run_on_host(host::Planner& planner, const host::ModelConfig& model, std::uint32_t sequences, OperationData& data,
+                 host::Planner* loading) {
   HostReference backend(model, sequences, data);
-  host::Executor executor(planner, backend, {});
-  executor.start(SimTime{});
-  while (!executor.finished()) executor.advance(executor.next_event());
+  for (Planner* const plan : {loading, &planner}) {
+    if (plan == nullptr) continue;
+    host::Executor executor(*plan, backend, {});
+    executor.start(SimTime{});
+    while (!executor.finished()) executor.advance(executor.next_event());
+  }
 }
 
 }  // namespace csdsim::host

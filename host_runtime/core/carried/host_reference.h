@@ -17,7 +17,7 @@
 namespace csdsim::host {
 
 /// Keeps the KV cache of each drive in host memory and attends there: dense attention (partial, too), or SparQ with the
-/// r, k and l of the operation. Files are in host memory, too.
+/// r, k and l of the operation. Files and blocks are in host memory, too.
 /// Takes no simulated time. The other operations go to OperationData as always, so that two runs of the same plan
 /// differ in nothing but where attention happens.
 class HostReference final : public host::OperationBackend {
@@ -33,15 +33,19 @@ class HostReference final : public host::OperationBackend {
   void attend(const host::Operation& op);
   void attend_partially(const host::Operation& op, std::size_t index, std::span<const float> q);
   void access_file(const host::Operation& op);
+  void access_blocks(const host::Operation& op);
 
   host::ModelConfig model_;
   OperationData& data_;
   std::uint32_t sequences_;
   std::map<std::uint32_t, host::HostKvCache> caches_;  ///< by drive
   std::map<std::string, std::vector<std::byte>> files_;
+  std::map<std::uint32_t, std::vector<std::byte>> blocks_;  ///< by drive
 };
 
-/// Runs a plan from start to end with attention on the host.
-void run_on_host(host::Planner& planner, const host::ModelConfig& model, std::uint32_t sequences, OperationData& data);
+/// Runs a plan from start to end with attention on the host; before it, if there is one, the plan that loads the
+/// drives.
+void run_on_host(host::Planner& planner, const host::ModelConfig& model, std::uint32_t sequences, OperationData& data,
+                 host::Planner* loading = nullptr);
 
 }  // namespace csdsim::host

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/fp16.h"
+#include "host_runtime/core/planner/flash_neurons.h"
 #include "host_runtime/core/planner/operation_backend.h"
 
 namespace csdsim::host {
@@ -53,6 +54,9 @@ class OperationData : public OperationWork {
 
   /// The work of an operation whose ranges depend on data, when it starts; nothing to keep the plan's.
   virtual std::optional<Work> resolve(const Operation&) { return std::nullopt; }
+
+  /// The neurons in memory, if the run reads predicted ones from drives; null otherwise.
+  virtual const FlashNeurons* flash_neurons() const { return nullptr; }
 
   /// Bytes from `at` on of range `index` of a file operation: what write_file writes there, and what read_file has
   /// read. Called once per I/O, in any order; inputs when the I/O starts.

@@ -241,12 +241,11 @@ void Executor::finish(Node& n) {
       record.layer_computed.resize(layer + 1);
     }
     record.layer_end[layer] = now_;
-    if (n.op.kind == OpKind::finish_layer) record.layer_computed[layer] = now_;
+    if (n.op.kind == OpKind::finish_layer || n.op.kind == OpKind::feed_forward) record.layer_computed[layer] = now_;
   }
+  const Bytes moved = backend_.moved(n.op);
   backend_.end(n.op);
-  if (!observer_) return;
-  const auto* const link = std::get_if<LinkWork>(&n.op.work);
-  observer_({n.op.id, n.op.kind, n.op.resource, n.op.tag, n.begin, now_, link ? link->bytes : Bytes{}, ended_step});
+  if (observer_) observer_({n.op.id, n.op.kind, n.op.resource, n.op.tag, n.begin, now_, moved, ended_step});
 }
 
 }  // namespace csdsim::host

@@ -53,7 +53,7 @@ struct OperationRecord {
   OpTag tag;
   SimTime start;
   SimTime end;
-  Bytes moved = {};         ///< by a transfer
+  Bytes moved = {};         ///< by a transfer, or from and to blocks or files
   bool ended_step = false;  ///< it is the last sample of its step
 };
 
@@ -65,7 +65,7 @@ struct StepRecord {
   SimTime end;
   PathBreakdown path;                   ///< critical path from the start of the phase to `end` (see Executor)
   std::vector<SimTime> layer_end;       ///< [layer] end of its last operation, K and V stored in the drives
-  std::vector<SimTime> layer_computed;  ///< [layer] end of its last OpKind::finish_layer
+  std::vector<SimTime> layer_computed;  ///< [layer] end of its last OpKind::finish_layer or feed_forward
 };
 
 struct ExecutionReport {

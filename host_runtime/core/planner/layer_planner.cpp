@@ -46,12 +46,30 @@ LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> s
     throw UserError(fmt::format("system: weights in files are read for one GPU, not for {}", in_.gpus));
 }
 
+void LayerPlanner::set_feed_forward(std::unique_ptr<FeedForwardPlan> plan) {
+  if (weights_.on_host.value() + weights_.in_files.value() > 0)
+    throw UserError("system: weights are in host memory or files, and in the block namespace of drives");
+  if (in_.gpus > 1 || in_.mini_batches > 1)
+    throw UserError(
+        fmt::format("system: weights in the block namespace are for one GPU and one mini-batch, not for {} "
+                    "and {}: a layer has one window of neurons",
+                    in_.gpus, in_.mini_batches));
+  feed_forward_ = std::move(plan);
+}
+
+std::vector<PlannedBlocks> LayerPlanner::blocks() const {
+  return feed_forward_ ? feed_forward_->blocks() : std::vector<PlannedBlocks>{};
+}
+
 std::vector<PlacedTensor> LayerPlanner::resident() const {
   const Bytes moved = host_weights(LayerId{0}).bytes + file_weights(LayerId{0}).bytes;
+  const Bytes in_blocks = feed_forward_ ? feed_forward_->weights_in_blocks() : Bytes{};
   std::vector<PlacedTensor> tensors;
   for (std::uint32_t gpu = 0; gpu < in_.gpus; ++gpu)
     tensors.push_back({TensorName::kept(TensorClass::weights, {}), Place::gpu(gpu),
-                       in_.model.weight_bytes() - moved * in_.model.layers});
+                       in_.model.weight_bytes() - moved * in_.model.layers - in_blocks});
+  if (feed_forward_)
+    for (PlacedTensor& tensor : feed_forward_->resident()) tensors.push_back(std::move(tensor));
   for (std::uint32_t layer = 0; layer < in_.model.layers; ++layer) {
     const SizedTensor on_host = host_weights(LayerId{layer}), in_file = file_weights(LayerId{layer});
     if (on_host.bytes.value > 0) tensors.push_back({on_host.name, Place::host(), on_host.bytes});
@@ -125,6 +143,12 @@ bool LayerPlanner::works_in_step(std::uint32_t gpu, std::uint32_t from) const {
 }
 
 OperationId LayerPlanner::finish(OperationSink& sink, const Part& part, Outputs outputs) {
+  if (feed_forward_) {
+    const OperationId finished =
+        feed_forward_->finish(sink, {part.tag, part.tokens, gpu(part.tag), std::move(outputs.ready),
+                                     layer_end(part, std::move(outputs.tensors)), hidden_states(part)});
+    return gpus_[gpu_index(part.tag)].latest_layer.emplace(finished);
+  }
   TensorUses uses = layer_end(part, std::move(outputs.tensors));
   const std::vector<SizedTensor> copies = moved_weights(*part.tag.layer);
   GpuState& gpu_state = gpus_[gpu_index(part.tag)];
@@ -213,9 +237,9 @@ void LayerPlanner::sample(OperationSink& sink, const Ids& hidden) {
     const auto part = part_of({}, mb);
     if (!part) continue;
     const TensorName states = hidden_states(*part).name;
-    sampled_[mb] =
-        sink.add(OpKind::sample, gpu(part->tag), part->tag, in_.model.sample(part->sequences.size()),
-                 in_turn(part->tag, {hidden[mb]}), {.reads = {states}, .drops = {{states, gpu_memory(part->tag)}}});
+    sampled_[mb] = sink.add(OpKind::sample, gpu(part->tag), part->tag, in_.model.sample(part->sequences.size()),
+                            with_weights(sink, part->tag, in_turn(part->tag, {hidden[mb]})),
+                            {.reads = {states}, .drops = {{states, gpu_memory(part->tag)}}});
   }
 }
 
@@ -257,6 +281,7 @@ void LayerPlanner::emit_step(OperationSink& sink) {
       Ids before = in_turn(part->tag, {hidden[mb]});
       const Ids& copied = weights[gpu_index(part->tag)];
       before.insert(before.end(), copied.begin(), copied.end());
+      before = with_weights(sink, part->tag, std::move(before));
       hidden[mb] = step_.phase == Phase::prefill ? prefill_layer(sink, *part, std::move(before))
                                                  : decode_layer(sink, *part, std::move(before));
       if (!part->ending.empty()) release(sink, *part);
@@ -264,6 +289,12 @@ void LayerPlanner::emit_step(OperationSink& sink) {
   }
   if (step_.phase == Phase::decode) step_emitted();
   sample(sink, hidden);
+}
+
+LayerPlanner::Ids LayerPlanner::with_weights(OperationSink& sink, const OpTag& tag, Ids before) {
+  if (!feed_forward_) return before;
+  for (const OperationId id : feed_forward_->before(sink, tag, before)) before.push_back(id);
+  return before;
 }
 
 Bytes LayerPlanner::attention_weights(const Part& part) const {

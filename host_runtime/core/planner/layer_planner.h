@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "base/ratio.h"
+#include "host_runtime/core/planner/feed_forward_plan.h"
 #include "host_runtime/core/planner/planner.h"
 #include "host_runtime/core/planner/step_scheduler.h"
 
@@ -31,9 +33,17 @@ struct WeightPlacement {
 /// turn. With several GPUs, the mini-batches are on them in turn; each GPU has the weights and gets its own copy of
 /// those in host memory. Weights in files are for one GPU. StepScheduler says which sequences take part in
 /// a step; a mini-batch without any is left out.
+///
+/// The GPU finishes a layer with one operation, finish_layer, unless a FeedForwardPlan says otherwise: for weights of
+/// feed-forward networks that are in the block namespaces of drives.
 class LayerPlanner : public Planner {
  public:
+  /// Replaces finish_layer. Call it before the first step. UserError if weights are in host memory or files, too, or if
+  /// there are several GPUs or mini-batches: a layer has one window of neurons.
+  void set_feed_forward(std::unique_ptr<FeedForwardPlan> plan);
+
   std::vector<PlacedTensor> resident() const override;
+  std::vector<PlannedBlocks> blocks() const override;
   /// For each layer the file of its weights, then layer_files().
   std::vector<PlannedFile> files() const final;
   bool next_step(OperationSink& sink) final;
@@ -158,10 +168,13 @@ class LayerPlanner : public Planner {
   SizedTensor hidden_states(const Part& part) const;
   TensorUses projections(const Part& part) const;
   TensorUses layer_end(const Part& part, std::vector<TensorName> outputs) const;
+  /// What the feed-forward plan wants to have happened before `tag`, appended to `before`.
+  Ids with_weights(OperationSink& sink, const OpTag& tag, Ids before);
 
   PlannerInputs in_;
   std::vector<HeadRange> shards_;
   WeightPlacement weights_;
+  std::unique_ptr<FeedForwardPlan> feed_forward_;  ///< null: finish_layer
   StepScheduler scheduler_;
   ScheduledStep step_;  ///< the step that is being emitted
   /// Of one GPU.

@@ -132,17 +132,46 @@ ComputeWork ModelShape::merge_attention(std::uint64_t tokens, std::uint32_t part
 }
 
 ComputeWork ModelShape::finish_layer(std::uint64_t tokens) const {
-  const std::uint64_t d = width, q = std::uint64_t{heads} * head_dim, ffn_weights = ffn_matrices * d * ffn;
-  const std::uint64_t bias = biases == Biases::all ? 2 * d + std::uint64_t{ffn_matrices - 1} * ffn : 0;
+  ComputeWork work = finish_attention(tokens);
+  const ComputeWork network = feed_forward(tokens, ffn);
+  work.flops += network.flops;
+  work.weights += network.weights;
+  work.activations += network.activations;
+  work.launches += network.launches;
+  return work;
+}
+
+ComputeWork ModelShape::finish_attention(std::uint64_t tokens) const {
+  const std::uint64_t d = width, q = std::uint64_t{heads} * head_dim;
+  return {.op = OperatorClass::gemm,
+          .flops = 2 * tokens * q * d,
+          .weights = {(q * d + (biases == Biases::all ? d : 0)) * element_bytes},
+          // projection in and out, a residual add (two reads, one write), norm
+          .activations = {tokens * (q + d + 3 * d + 2 * d) * element_bytes},
+          .launches = 3};
+}
+
+ComputeWork ModelShape::feed_forward(std::uint64_t tokens, std::uint64_t neurons) const {
+  const std::uint64_t d = width, weights = ffn_matrices * d * neurons;
+  const std::uint64_t bias = biases == Biases::all ? d + std::uint64_t{ffn_matrices - 1} * neurons : 0;
   // Without a gate the activation is fused into the first matrix product. With a gate, the outputs of gate and up and
   // their product are each written and read.
-  const std::uint64_t inner = (ffn_matrices == 3 ? 6ULL : 2ULL) * ffn;
+  const std::uint64_t inner = (ffn_matrices == 3 ? 6ULL : 2ULL) * neurons;
   return {.op = OperatorClass::gemm,
-          .flops = 2 * tokens * (q * d + ffn_weights),
-          .weights = {(q * d + ffn_weights + bias) * element_bytes},
-          // projection in and out, two residual adds (two reads, one write each), norm, both sides of the network
-          .activations = {tokens * (q + d + 6 * d + 2 * d + 2 * d + inner) * element_bytes},
-          .launches = ffn_matrices + 5};
+          .flops = 2 * tokens * weights,
+          .weights = {(weights + bias) * element_bytes},
+          // both ends of the network, a residual add (two reads, one write), both sides of the neurons
+          .activations = {tokens * (2 * d + 3 * d + inner) * element_bytes},
+          .launches = ffn_matrices + 2};
+}
+
+ComputeWork ModelShape::predict_neurons(std::uint64_t tokens, std::uint64_t rank) const {
+  const std::uint64_t weights = rank * (std::uint64_t{width} + ffn);
+  return {.op = OperatorClass::gemm,
+          .flops = 2 * tokens * weights,
+          .weights = {weights * element_bytes},
+          .activations = {tokens * (width + 2 * rank + 2ULL * ffn) * element_bytes},
+          .launches = 3};
 }
 
 ComputeWork ModelShape::sample(std::uint64_t sequences) const {

@@ -70,6 +70,15 @@ struct ModelShape {
   ComputeWork merge_attention(std::uint64_t tokens, std::uint32_t parts) const;
   /// Output projection, residual, norm, feed-forward network, residual of one layer.
   ComputeWork finish_layer(std::uint64_t tokens) const;
+  /// The part of finish_layer() before the feed-forward network: output projection, residual, norm.
+  ComputeWork finish_attention(std::uint64_t tokens) const;
+  /// Feed-forward network of one layer over `neurons` of the `ffn` ones, and the residual. With all neurons it is the
+  /// rest of finish_layer().
+  ComputeWork feed_forward(std::uint64_t tokens, std::uint64_t neurons) const;
+  /// A predictor of active neurons for one layer: two matrix products through `rank` dimensions, and a comparison.
+  ComputeWork predict_neurons(std::uint64_t tokens, std::uint64_t rank) const;
+  /// Parameters of one layer's feed-forward matrices, without biases.
+  std::uint64_t ffn_parameters() const { return std::uint64_t{ffn_matrices} * width * ffn; }
   /// Final norm, language-model head and sampling of one token for each of `sequences`.
   ComputeWork sample(std::uint64_t sequences) const;
 };

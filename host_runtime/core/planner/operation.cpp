@@ -71,6 +71,16 @@ Place place(const Operation& op, bool input, TensorClass what) {
 
 }  // namespace
 
+Bytes moved_bytes(const Work& work) {
+  Bytes sum;
+  if (const auto* const link = std::get_if<LinkWork>(&work)) sum = link->bytes;
+  if (const auto* const blocks = std::get_if<BlockWork>(&work))
+    for (const Extent& extent : blocks->extents) sum += blocks->block_size * extent.blocks;
+  if (const auto* const file = std::get_if<FileWork>(&work))
+    for (const FileRange& range : file->ranges) sum += range.size;
+  return sum;
+}
+
 bool uses_peer_to_peer(const Operation& op) { return !buffer_memory(op).in_host; }
 
 Place input_place(const Operation& op, TensorClass what) { return place(op, true, what); }

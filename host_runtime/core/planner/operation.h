@@ -45,13 +45,26 @@ enum class OpKind : std::uint8_t {
   write_blocks,      ///< extents of a drive's block namespace are written
   read_file,         ///< ranges of a file are read by threads of the host
   write_file,        ///< ranges of a file are written by threads of the host
+  finish_attention,  ///< output projection, residual and norm: finish_layer without the feed-forward network
+  select_neurons,    ///< a predictor chooses the neurons of a layer that take part in the step
+  delete_records,    ///< records that left the window make room in the matrix of those in memory
+  insert_records,    ///< records that were read are copied to that matrix
+  partial_feed_forward,  ///< feed-forward network over the records in memory while others are read
 };
-inline constexpr std::size_t kOpKinds = 21;
-constexpr std::array<std::string_view, kOpKinds> kOpKindNames{
-    "embed",        "attention_inputs", "attention",       "append_kv",    "attend",       "finish_layer",
-    "sample",       "transfer",         "create_kv",       "fork_kv",      "free_kv",      "score_kv",
-    "fetch_kv",     "select_tokens",    "merge_attention", "recompute_kv", "feed_forward", "read_blocks",
-    "write_blocks", "read_file",        "write_file"};
+inline constexpr std::size_t kOpKinds = 26;
+constexpr std::array<std::string_view, kOpKinds> kOpKindNames{"embed",           "attention_inputs",
+                                                              "attention",       "append_kv",
+                                                              "attend",          "finish_layer",
+                                                              "sample",          "transfer",
+                                                              "create_kv",       "fork_kv",
+                                                              "free_kv",         "score_kv",
+                                                              "fetch_kv",        "select_tokens",
+                                                              "merge_attention", "recompute_kv",
+                                                              "feed_forward",    "read_blocks",
+                                                              "write_blocks",    "read_file",
+                                                              "write_file",      "finish_attention",
+                                                              "select_neurons",  "delete_records",
+                                                              "insert_records",  "partial_feed_forward"};
 
 /// Each direction of a link is a separate resource. A drive has two resources: commands of its KV namespace and of its
 /// block namespace. Its link is part of the drive's model. `file` is the path of the host's threads to files on a
@@ -170,6 +183,9 @@ struct BlockWork {
   std::vector<Extent> extents = {};
   LinkPayload payload = LinkPayload::weights;
   BufferMemory memory = BufferMemory::host;
+  std::uint32_t outstanding = 0;  ///< most requests that wait for the drive at a time (threads); 0: no limit
+  Bytes chunk = {};               ///< of one request: longer extents are cut, whole blocks; 0: an extent is one request
+  Bytes block_size{4096};         ///< of the namespace
 };
 
 /// The function between the matrices of a feed-forward network.
@@ -253,6 +269,9 @@ std::string resource_name(Resource resource);
 /// tensors.
 Place input_place(const Operation& op, TensorClass what);
 Place output_place(const Operation& op, TensorClass what);
+
+/// Bytes that a transfer or an operation on blocks or files moves; 0 for other work.
+Bytes moved_bytes(const Work& work);
 
 /// Whether a drive reads or writes the memory of a GPU.
 bool uses_peer_to_peer(const Operation& op);

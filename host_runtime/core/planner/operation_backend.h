@@ -31,6 +31,8 @@ class OperationBackend {
   virtual std::optional<SimTime> start(const Operation& op, SimTime now) = 0;
   /// Called when the operation has ended.
   virtual void end(const Operation&) {}
+  /// Bytes that a running operation moves (moved_bytes()), also where they were not known when it was planned.
+  virtual Bytes moved(const Operation& op) const { return moved_bytes(op.work); }
 };
 
 }  // namespace csdsim::host

@@ -48,6 +48,12 @@ struct PlannedFile {
   std::vector<FileRange> written = {};
 };
 
+/// Blocks [0, blocks) of a drive's block namespace that hold data before the run.
+struct PlannedBlocks {
+  DriveIndex drive;
+  std::uint64_t blocks = 0;
+};
+
 /// Emits the operations of a run step by step. A step is the prefill or one decode step of the whole batch; each of its
 /// mini-batches ends with OpKind::sample.
 class Planner {
@@ -57,6 +63,8 @@ class Planner {
   virtual std::vector<PlacedTensor> resident() const { return {}; }
   /// The files of the plan, in the order of their use in a step.
   virtual std::vector<PlannedFile> files() const { return {}; }
+  /// What the block namespaces hold before the first step, apart from files.
+  virtual std::vector<PlannedBlocks> blocks() const { return {}; }
   /// Share of the bytes in files() that is accessed between two accesses that find the same bytes again: a page cache
   /// that holds less of them finds none. One for a cyclic scan.
   virtual double reuse_distance() const { return 1; }
@@ -132,6 +140,8 @@ struct PlannerInputs {
   /// True: data between GPU and drives passes through host memory and is copied over the GPU's link. False: peer to
   /// peer.
   bool through_host = false;
+  Bytes block_size{4096};  ///< of the drives' block namespaces
+  bool carried = false;    ///< the run carries data
 };
 
 /// A consecutive range of items.

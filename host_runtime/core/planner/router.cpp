@@ -40,6 +40,11 @@ std::optional<SimTime> Router::start(const Operation& op, SimTime now) {
   return serving.start(*resolved, now);
 }
 
+Bytes Router::moved(const Operation& op) const {
+  const auto found = resolved_.find(op.id);
+  return moved_bytes((found == resolved_.end() ? op : found->second).work);
+}
+
 void Router::end(const Operation& op) {
   const auto found = resolved_.find(op.id);
   const Operation& resolved = found == resolved_.end() ? op : found->second;

@@ -36,6 +36,7 @@ class Router final : public OperationBackend {
   /// Throws InternalError with the operation and its resource if no backend serves it.
   std::optional<SimTime> start(const Operation& op, SimTime now) override;
   void end(const Operation& op) override;
+  Bytes moved(const Operation& op) const override;
 
  private:
   OperationBackend& backend(const Operation& op) const;

@@ -16,6 +16,7 @@
 #include "base/param.h"
 #include "base/quantity.h"
 #include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/planner/flash_weights.h"
 #include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/planner.h"
 
@@ -32,7 +33,8 @@ struct Resident {
   Home home = Home::gpu;
   std::string what;  ///< "weights"
   Bytes bytes;
-  bool read_only = false;  ///< of the block namespace: every step reads all of it and writes nothing
+  bool read_only = false;  ///< of the block namespace: every step reads it and writes nothing
+  double step_share = 1;   ///< the share of a read-only resident that a decode step reads, about; the prefill reads all
 };
 
 /// How file operations of a system reach the drive: through the file system, or by the kernel's swapping.
@@ -64,6 +66,10 @@ struct SystemContext {
   std::uint32_t drives = 0;
   std::uint32_t gpus = 0;
   bool carried = false;  ///< the run carries data
+  ModelShape model = {};
+  std::uint32_t mini_batches = 0;
+  std::uint32_t commands = 0;  ///< NVMe commands that a drive holds: over all I/O queues, each one below its depth
+  Bytes block_size = {};       ///< of the drives' block namespaces
 };
 
 /// Rates and sizes of a platform, for systems that choose parameters by them.
@@ -107,6 +113,9 @@ class OffloadSystem {
   }
   /// Makes the planner of a run. Throws UserError for inconsistent sizes.
   virtual std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const = 0;
+
+  /// The weights that the plan reads from the block namespaces of drives, if it has a feed-forward network in parts.
+  virtual std::optional<FlashWeights> flash_weights(const PlannerInputs&) const { return {}; }
 
   /// The attention method (attention_methods.h) that gives the same tokens as this system in carried runs, and its
   /// budget.

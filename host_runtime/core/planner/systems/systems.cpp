@@ -12,6 +12,7 @@
 #include "host_runtime/core/planner/systems/gpu_only/gpu_only.h"
 #include "host_runtime/core/planner/systems/host_kv/host_kv.h"
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
+#include "host_runtime/core/planner/systems/llm_in_a_flash/llm_in_a_flash.h"
 
 namespace csdsim::host {
 
@@ -24,6 +25,7 @@ SystemKinds builtin_systems() {
   systems.add<DeepSpeedHost>();
   systems.add<FlexGenSsd>();
   systems.add<FlexGenSparq>();
+  systems.add<LlmInAFlash>();
   return systems;
 }
 

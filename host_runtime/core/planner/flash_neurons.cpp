@@ -1,0 +1,131 @@
+#include "host_runtime/core/planner/flash_neurons.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+
+namespace csdsim::host {
+
+FlashNeurons::FlashNeurons(const FlashWeights& weights) : weights_(weights) {
+  if (!weights.predicts()) throw InternalError("neurons in memory without a predictor");
+  const std::uint32_t window = weights.options().window;
+  for (std::uint32_t i = 0; i < weights.model().layers; ++i) {
+    layers_.push_back({.memory = NeuronMemory(weights.model().ffn, weights.memory_rows())});
+    if (window > 0) layers_.back().window.emplace(weights.model().ffn, window);
+  }
+}
+
+const NeuronStep& FlashNeurons::step(LayerId layer, std::span<const std::uint32_t> active) {
+  Layer& of = layers_.at(layer.value);
+  if (active.size() > of.memory.rows())
+    throw UserError(
+        fmt::format("system.memory_share: {} neurons of layer {} are active in one step, but memory has "
+                    "room for {} of a layer; give it more, or take a smaller batch",
+                    active.size(), layer.value, of.memory.rows()));
+  NeuronStep& step = of.latest.emplace();
+  step.active.assign(active.begin(), active.end());
+  if (of.window) {
+    step.update = of.memory.update(active, of.window->step(active).drop);
+  } else {
+    // Nothing stays from one token to the next.
+    std::vector<std::uint32_t> all;
+    for (std::uint32_t row = 0; row < of.memory.used(); ++row) all.push_back(of.memory.neuron_at(row));
+    of.memory.update({}, all);
+    step.update = of.memory.update(active, {});
+  }
+  step.kept = of.memory.used() - static_cast<std::uint32_t>(step.update.placed.size());
+  loaded_ += step.update.placed.size();
+  std::vector<std::uint32_t> load;
+  for (const NeuronMemory::Placed& placed : step.update.placed) load.push_back(placed.neuron);
+  step.reads = weights_.directory().reads(weights_.on_drive(layer), load, weights_.options().chunk);
+  for (const RecordRead& read : step.reads)
+    step.read_bytes += weights_.directory().format().block_size * read.extent.blocks;
+  return step;
+}
+
+const NeuronStep& FlashNeurons::latest(LayerId layer) const {
+  const std::optional<NeuronStep>& latest = layers_.at(layer.value).latest;
+  if (!latest) throw InternalError(fmt::format("layer {} has had no decode step", layer.value));
+  return *latest;
+}
+
+/// Rows are read and written; nothing starts if there are none.
+ComputeWork FlashNeurons::copies(std::size_t rows) const {
+  return {.op = OperatorClass::elementwise, .activations = weights_.row() * (2 * rows), .launches = rows > 0 ? 1U : 0U};
+}
+
+std::optional<Work> FlashNeurons::resolve(const Operation& op) const {
+  if (op.tag.phase != Phase::decode || !op.tag.layer) return std::nullopt;
+  const auto step = [&]() -> const NeuronStep& { return latest(*op.tag.layer); };
+  const auto over = [&](std::uint32_t neurons) {
+    std::uint64_t tokens = 0;
+    for (const StepSequence& s : *op.tag.sequences) tokens += s.tokens;
+    return weights_.model().feed_forward(tokens, neurons);
+  };
+  switch (op.kind) {
+    case OpKind::read_blocks: {
+      BlockWork work = std::get<BlockWork>(op.work);
+      work.extents.clear();
+      for (const RecordRead& read : step().reads) work.extents.push_back(read.extent);
+      return work;
+    }
+    case OpKind::transfer: {
+      LinkWork work = std::get<LinkWork>(op.work);
+      if (work.payload != LinkPayload::weights) return std::nullopt;
+      work.bytes = step().read_bytes;
+      return work;
+    }
+    case OpKind::delete_records:
+      return copies(step().update.moves.size());
+    case OpKind::insert_records:
+      return copies(step().update.placed.size());
+    case OpKind::partial_feed_forward:
+      return over(step().kept);
+    case OpKind::feed_forward:
+      return over(weights_.options().overlap_flash ? step().in_memory() - step().kept : step().in_memory());
+    default:
+      return std::nullopt;
+  }
+}
+
+ModelledNeurons::ModelledNeurons(const FlashWeights& weights, std::uint64_t seed)
+    : neurons_(weights),
+      activity_(weights.options().locality, weights.model().ffn, seed),
+      steps_(weights.model().layers) {}
+
+void ModelledNeurons::next(LayerId layer, std::span<const SequenceId> sequences) {
+  active_.clear();
+  for (const SequenceId sequence : sequences) {
+    activity_.next(sequence, layer, of_sequence_);
+    active_.insert(active_.end(), of_sequence_.begin(), of_sequence_.end());
+  }
+  if (sequences.size() > 1) {
+    std::ranges::sort(active_);
+    active_.erase(std::unique(active_.begin(), active_.end()), active_.end());
+  }
+  neurons_.step(layer, active_);
+  ++steps_[layer.value];
+}
+
+std::optional<Work> ModelledNeurons::resolve(const Operation& op) {
+  if (op.kind == OpKind::select_neurons) {
+    std::vector<SequenceId> sequences;
+    for (const StepSequence& s : *op.tag.sequences) sequences.push_back(s.sequence);
+    next(*op.tag.layer, sequences);
+    return std::nullopt;
+  }
+  return neurons_.resolve(op);
+}
+
+void ModelledNeurons::skip_to(std::uint32_t step, std::uint32_t layers, std::uint32_t sequences) {
+  std::vector<SequenceId> all(sequences);
+  for (std::uint32_t i = 0; i < sequences; ++i) all[i] = SequenceId{i};
+  for (std::uint32_t layer = 0; layer < layers; ++layer)
+    while (steps_.at(layer) < step) next(LayerId{layer}, all);
+}
+
+}  // namespace csdsim::host

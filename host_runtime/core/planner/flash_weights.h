@@ -1,0 +1,104 @@
+// Weights in the block namespaces of drives: where they are, what a step needs of them, and how they are read.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ratio.h"
+#include "host_runtime/core/neurons/locality_model.h"
+#include "host_runtime/core/neurons/record_directory.h"
+#include "host_runtime/core/planner/model_shape.h"
+#include "host_runtime/core/planner/planner.h"
+
+namespace csdsim::host {
+
+/// Which neurons a decode step reads from drives.
+enum class NeuronChoice : std::uint8_t {
+  all,       ///< all that do not stay in memory
+  predicted  ///< those that a predictor chooses
+};
+
+/// Who chooses the neurons in runs that carry data: what really fires, or the predictor of the checkpoint.
+enum class PredictorKind : std::uint8_t { oracle, trained };
+
+/// How a system keeps weights in flash. Sizes of the model are separate.
+struct FlashOptions {
+  RecordLayout layout = RecordLayout::bundled;
+  bool aligned = true;  ///< see RecordFormat
+  NeuronChoice choice = NeuronChoice::predicted;
+  std::uint32_t window = 5;    ///< tokens whose neurons stay in memory; 0: no neuron does. With `predicted`.
+  Ratio resident_share{1, 2};  ///< of all weights, in memory for the whole run. With `all`.
+  /// At least attention and embeddings are in memory, whatever resident_share says.
+  bool attention_resident = false;
+  Ratio memory_share{1, 4};     ///< neurons of a layer that memory has room for. With `predicted`.
+  std::optional<Bytes> memory;  ///< the same as bytes for all layers
+  PredictorKind predictor = PredictorKind::oracle;
+  std::uint32_t predictor_rank = 128;
+  std::uint32_t threads = 32;    ///< most requests in flight per drive
+  Bytes chunk = Bytes::kib(32);  ///< most bytes of a request
+  bool overlap_flash = false;    ///< reads overlap with computation
+  bool overlap_memory = false;   ///< rows are deleted while records are read
+  LocalityParams locality;       ///< of timing runs
+};
+
+/// The weights of a model in the block namespaces of `drives` drives. Layer l is on drive l modulo `drives`. A
+/// namespace holds the records of the feed-forward networks of its layers (RecordDirectory), those of neurons that stay
+/// in memory included. What else of the layers is not in memory follows, layer after layer; on drive 0 embeddings and
+/// the language-model head follow. The other weights are in GPU memory: attention, embeddings, biases, predictors.
+class FlashWeights {
+ public:
+  /// Throws InternalError for sizes of zero.
+  FlashWeights(const FlashOptions& options, const ModelShape& model, std::uint32_t drives, Bytes block_size);
+
+  const FlashOptions& options() const { return options_; }
+  const ModelShape& model() const { return model_; }
+  const RecordDirectory& directory() const { return directory_; }
+  std::uint32_t drives() const { return drives_; }
+  bool predicts() const { return options_.choice == NeuronChoice::predicted; }
+
+  DriveIndex drive_of(LayerId layer) const { return DriveIndex{layer.value % drives_}; }
+  /// The layer's number among those of its drive.
+  LayerId on_drive(LayerId layer) const { return LayerId{layer.value / drives_}; }
+
+  /// Neurons [0, resident) of each layer stay in GPU memory.
+  std::uint32_t resident_neurons() const { return resident_neurons_; }
+  /// Rows per layer in which neurons of the window stay; 0 without a predictor.
+  std::uint32_t memory_rows() const { return memory_rows_; }
+  /// Bytes of a row: all matrices of a neuron.
+  Bytes row() const { return directory_.format().neuron(); }
+
+  /// Bytes of a layer, and of embeddings and head, that each step reads apart from feed-forward matrices.
+  Bytes layer_rest() const { return layer_rest_; }
+  Bytes tables() const { return tables_; }
+  Extent rest_of(LayerId layer) const;
+  Extent table_blocks() const;
+
+  /// All weights that are not in GPU memory.
+  Bytes in_blocks() const;
+  /// Blocks that hold data on a drive.
+  std::uint64_t blocks(DriveIndex drive) const;
+  /// Bytes of the predictors of all layers; 0 without.
+  Bytes predictors() const;
+  /// Memory for neurons of the windows, over all layers.
+  Bytes window_memory() const { return row() * memory_rows_ * model_.layers; }
+  /// The largest read of a layer, in whole blocks: all records of the neurons that do not stay in memory.
+  Bytes layer_buffer() const;
+  /// Extents of the records of neurons [resident, ffn) of a layer.
+  std::vector<Extent> all_records(LayerId layer) const;
+
+ private:
+  std::uint64_t blocks_of(Bytes bytes) const;
+
+  FlashOptions options_;
+  ModelShape model_;
+  std::uint32_t drives_;
+  RecordDirectory directory_;
+  std::uint32_t resident_neurons_ = 0;
+  std::uint32_t memory_rows_ = 0;
+  Bytes layer_rest_;
+  Bytes tables_;
+};
+
+}  // namespace csdsim::host

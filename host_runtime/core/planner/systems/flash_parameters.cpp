@@ -1,0 +1,172 @@
+#include "host_runtime/core/planner/systems/flash_parameters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/quantity.h"
+
+namespace csdsim::host {
+
+namespace {
+
+/// All weights but those of the feed-forward networks.
+Ratio share_without_networks(const ModelShape& model) {
+  const std::uint64_t all = model.parameters();
+  return Ratio::of(all - model.ffn_parameters() * model.layers, all);
+}
+
+void describe_locality(ParamVisitor& v, FlashParameters& flash) {
+  v.param("active_share", flash.active_share, {Ratio::of(1, 10'000), Ratio::of(9'999, 10'000)},
+          "Mean share of a layer's neurons that a predictor chooses for a token, in timing runs.",
+          paper("LLM in a flash, Table 2: 0.9 GB of the 8.6 GB of the feed-forward networks of OPT-6.7B"));
+  v.param(
+      "concentration", flash.concentration, {Ratio::of(1, 1'000), Ratio{1'000'000, 1}},
+      "How equally often neurons are active, in timing runs: their shares follow a beta distribution with this sum "
+      "of its parameters. Small: some are nearly always active, the others nearly never.",
+      calibrated("with persistence: a window of 5 tokens loads 0.2 GB per token of OPT-6.7B (LLM in a flash, Table 2) "
+                 "and needs 24 % of the neurons"));
+  v.param("persistence", flash.persistence, {Ratio{0, 1}, Ratio::of(9'999, 10'000)},
+          "Probability that a neuron keeps its state from one token to the next whatever its share, in timing runs.",
+          calibrated("see concentration"));
+}
+
+}  // namespace
+
+FlashOptions FlashParameters::options(bool carried) const {
+  FlashOptions options;
+  options.layout = technique == FlashTechnique::bundling ? RecordLayout::bundled : RecordLayout::rows;
+  options.aligned = layout == RecordAlignment::aligned;
+  options.choice = predicts() ? NeuronChoice::predicted : NeuronChoice::all;
+  options.window = technique >= FlashTechnique::windowing ? window : 0;
+  options.resident_share = resident_share.value_or(technique == FlashTechnique::hybrid ? Ratio::of(1, 2) : Ratio{0, 1});
+  options.attention_resident = carried;
+  options.memory_share = memory_share;
+  options.memory = memory;
+  options.predictor = predictor;
+  options.predictor_rank = predictor_rank;
+  options.threads = threads;
+  options.chunk = chunk;
+  options.overlap_flash = overlap_flash;
+  options.overlap_memory = overlap_memory;
+  options.locality = {
+      .active = active_share.value(), .concentration = concentration.value(), .persistence = persistence.value()};
+  return options;
+}
+
+void describe_flash(ParamVisitor& v, FlashParameters& flash) {
+  v.param("technique", flash.technique, "What is done to read less, or faster.", paper("LLM in a flash, Table 2"));
+  v.param("window", flash.window, {1, 65'536},
+          "Tokens whose neurons stay in memory, the current one included. With windowing and bundling.",
+          assumed("the paper's example, as recalled"));
+  v.param("layout", flash.layout, "How records lie on logical blocks.",
+          assumed("records of usual models are whole blocks"));
+  v.optional("resident_share", flash.resident_share, "auto", {Ratio{0, 1}, Ratio{1, 1}},
+             "Share of all weights that stays in memory: attention and embeddings first, then neurons. With naive and "
+             "hybrid. auto: none with naive, half with hybrid; in runs that carry data, at least attention and "
+             "embeddings.",
+             paper("LLM in a flash, Table 2: 13.4 GB and 6.7 GB are read; 4.1: half the model fits into memory"));
+  v.param("memory_share", flash.memory_share, {Ratio::of(1, 10'000), Ratio{1, 1}},
+          "Neurons of a layer that memory has room for, as a share of all.",
+          assumed("half the model in memory, a third of it attention and embeddings, leaves a quarter of the neurons"));
+  v.optional("memory", flash.memory, "auto", {Bytes{1}, Bytes::gib(65'536)},
+             "Memory for the neurons of all layers, divided evenly; auto follows from memory_share.",
+             assumed("follows from memory_share"));
+  v.param("predictor", flash.predictor, "Who chooses the neurons in runs that carry data.",
+          assumed("exact tokens; the paper's predictor is trained"));
+  v.param("predictor_rank", flash.predictor_rank, {1, 65'536},
+          "Inner dimension of a layer's predictor, for its memory and time.",
+          assumed("the paper's rank for most layers, as recalled"));
+  v.param("threads", flash.threads, {1, 65'535}, "Most requests that a drive works on at a time.",
+          paper("LLM in a flash 4.1: 32 parallel reads"));
+  v.param("chunk", flash.chunk, {Bytes{512}, Bytes::gib(1)},
+          "Most bytes of a request: records in neighbouring blocks are read together, longer ranges are cut.",
+          paper("LLM in a flash 4.1: 32 KiB"));
+  v.param("overlap_flash", flash.overlap_flash,
+          "Reads overlap with computation: of the next layer with all neurons, of the neurons in memory otherwise.",
+          paper("LLM in a flash 3: latency is the sum of flash I/O, memory management and computation"));
+  v.param("overlap_memory", flash.overlap_memory, "Neurons that left the window are deleted while others are read.",
+          paper("LLM in a flash 3: latency is the sum of flash I/O, memory management and computation"));
+  describe_locality(v, flash);
+}
+
+std::vector<std::string> unused_flash_parameters(const FlashParameters& flash) {
+  std::vector<std::string> unused;
+  if (flash.technique < FlashTechnique::windowing) unused.emplace_back("window");
+  if (flash.predicts()) {
+    unused.emplace_back("resident_share");
+    if (flash.memory) unused.emplace_back("memory_share");
+    return unused;
+  }
+  for (const char* const of_predictor : {"memory_share", "memory", "predictor", "predictor_rank", "overlap_memory",
+                                         "active_share", "concentration", "persistence"})
+    unused.emplace_back(of_predictor);
+  return unused;
+}
+
+void check_flash(config::Problems& problems, const SystemContext& context, const FlashParameters& flash) {
+  for (const std::string& unused : unused_flash_parameters(flash))
+    problems.refuse_unused("system." + unused, unused == "memory_share" ? "system.memory" : "system.technique",
+                           unused == "memory_share" && flash.predicts()
+                               ? "memory is given"
+                               : fmt::format("technique {} does not use it", csdsim::name_of(flash.technique)));
+  if (flash.predicts() && context.carried)
+    for (const char* const of_model : {"active_share", "concentration", "persistence"})
+      problems.refuse_unused(fmt::format("system.{}", of_model), "simulation.data",
+                             "runs that carry data compute which neurons are active");
+  if (flash.predicts() && !context.carried)
+    problems.refuse_unused("system.predictor", "simulation.data", "timing runs model which neurons are active");
+  problems.require(context.gpus <= 1, {"platform.gpu.count", "system.kind"},
+                   fmt::format("platform.gpu.count: weights in flash are read for one GPU, not for {}", context.gpus));
+  problems.require(context.mini_batches <= 1, {"workload.mini_batches", "system.kind"},
+                   fmt::format("workload.mini_batches: {}: weights in flash are read once for the whole batch; use 1",
+                               context.mini_batches));
+  problems.require(context.commands == 0 || flash.threads <= context.commands,
+                   {"system.threads", "platform.device.nvme.queue_depth", "platform.device.nvme.queues"},
+                   fmt::format("system.threads: {} requests in flight, but the queues of a drive hold {} commands",
+                               flash.threads, context.commands));
+  const Bytes block = context.block_size;
+  if (block.value == 0 || context.model.layers == 0) return;
+  const bool whole_blocks = flash.chunk.value % block.value == 0;
+  problems.require(whole_blocks, {"system.chunk", "platform.device.nvme.block_size"},
+                   fmt::format("system.chunk: {} is not a multiple of the logical block of {}",
+                               format_quantity(flash.chunk), format_quantity(block)));
+  const FlashWeights weights(flash.options(context.carried), context.model, std::max(1U, context.drives), block);
+  const Bytes least = weights.directory().smallest_chunk();
+  if (whole_blocks)
+    problems.require(flash.chunk >= least, {"system.chunk", "system.technique", "system.layout"},
+                     fmt::format("system.chunk: {} cannot hold a record, which takes {}", format_quantity(flash.chunk),
+                                 format_quantity(least)));
+  problems.require(!flash.predicts() || weights.memory_rows() > 0, {"system.memory", "system.memory_share"},
+                   "system.memory: there is no room for a neuron of each layer");
+  problems.require(!context.carried || !flash.resident_share || flash.predicts() ||
+                       *flash.resident_share >= share_without_networks(context.model),
+                   {"system.resident_share", "simulation.data"},
+                   fmt::format("system.resident_share: runs that carry data keep attention and embeddings in memory, "
+                               "which are {:.3f} of this model",
+                               share_without_networks(context.model).value()));
+  problems.require(!context.carried || !flash.predicts() || context.model.ffn_matrices == 2,
+                   {"system.technique", "simulation.data", "model.path"},
+                   "system.technique: the neurons of this model have a gate that is never exactly zero, so that all of "
+                   "them are active; use a model with ReLU");
+}
+
+std::vector<Resident> flash_residents(const FlashWeights& weights) {
+  const ModelShape& model = weights.model();
+  const Bytes all = model.weight_bytes(), block = weights.directory().format().block_size;
+  const Bytes buffers = weights.layer_buffer() * (weights.options().overlap_flash && !weights.predicts() ? 2 : 1) +
+                        std::max(weights.layer_rest(), weights.tables());
+  std::vector<Resident> residents{{Home::gpu, "weights", all - weights.in_blocks()}};
+  residents.push_back({Home::gpu, "buffers of weights", buffers});
+  const Bytes stored = block * weights.blocks(DriveIndex{0});
+  double share = double(weights.in_blocks().value) / double(stored.value);
+  if (weights.predicts()) {
+    residents.push_back({Home::gpu, "predictors", weights.predictors()});
+    residents.push_back({Home::gpu, "neurons in memory", weights.window_memory()});
+    share *= weights.options().locality.active;
+  }
+  residents.push_back({Home::drive_blocks, "weights", stored, true, std::min(1.0, share)});
+  return residents;
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,27 @@
+#include "host_runtime/core/planner/systems/llm_in_a_flash/llm_in_a_flash.h"
+
+#include "host_runtime/core/planner/flash_feed_forward.h"
+#include "host_runtime/core/planner/tiered_kv_planner.h"
+
+namespace csdsim::host {
+
+SystemNeeds LlmInAFlash::needs(const ModelShape& model, const BatchLengths& workload) const {
+  SystemNeeds needs{.kv = Home::gpu};
+  if (model.layers == 0) return needs;
+  needs.residents = flash_residents(*flash_weights({.model = model, .workload = workload}));
+  needs.residents.push_back({Home::gpu, "K and V", model.kv_bytes_per_token() * workload.longest_contexts()});
+  return needs;
+}
+
+std::optional<FlashWeights> LlmInAFlash::flash_weights(const PlannerInputs& inputs) const {
+  return FlashWeights(flash.options(inputs.carried), inputs.model, inputs.drives, inputs.block_size);
+}
+
+std::unique_ptr<Planner> LlmInAFlash::plan(const PlannerInputs& inputs) const {
+  auto planner =
+      std::make_unique<TieredKvPlanner>(inputs, TieredKv{.shards = tier_heads(inputs.model.kv_heads, {1, 1}, {0, 1})});
+  planner->set_feed_forward(std::make_unique<FlashFeedForward>(*flash_weights(inputs), inputs));
+  return planner;
+}
+
+}  // namespace csdsim::host
