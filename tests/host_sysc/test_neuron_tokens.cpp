@@ -81,7 +81,7 @@ struct Drives {
   Drives(std::uint32_t count, host::RecordLayout layout)
       : rig(true, drive(), nvme::Granularity::layer_mini_batch, count) {
     const host::ModelConfig& config = opt_6m().checkpoint.config;
-    for (std::uint32_t d = 0; d < count; ++d) {
+    for (std::uint32_t d = 0; d < count; ++d)
       directories.emplace_back(host::RecordFormat{.layers = config.layers,
                                                   .neurons = config.ffn / count,
                                                   .matrices = 2,
@@ -89,8 +89,8 @@ struct Drives {
                                                   .layout = layout,
                                                   .aligned = false,
                                                   .block_size = Bytes::kib(4)});
+    for (std::uint32_t d = 0; d < count; ++d)
       for (LayerId layer{0}; layer.value < config.layers; ++layer.value) write(d, layer);
-    }
   }
   static csd_model::DriveConfig drive() {
     csd_model::DriveConfig config = tiny_drive();
@@ -222,6 +222,7 @@ TEST_CASE("tokens of opt-6m with its networks in drives equal those of the same 
   const std::uint32_t count = GENERATE(1u, 2u);
   const auto layout =
       count == 1 ? GENERATE(host::RecordLayout::bundled, host::RecordLayout::rows) : host::RecordLayout::bundled;
+  CAPTURE(count, static_cast<int>(layout));
   Drives drives(count, layout);
   std::uint64_t calls = 0, differing = 0;
   const Network in_drives = drives.network(), in_memory = drives.reference();
