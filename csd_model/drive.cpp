@@ -11,6 +11,7 @@
 #include "csd_model/firmware/block_service.h"
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/engine_io.h"
+#include "csd_model/firmware/feed_forward_service.h"
 #include "csd_model/firmware/firmware_cores.h"
 #include "csd_model/firmware/flash_frontend.h"
 #include "csd_model/firmware/flash_io.h"
@@ -71,8 +72,9 @@ std::unique_ptr<engine::HeadWork> make_work(const DriveConfig& config, const eng
   return std::make_unique<engine::TimingWork>(config.selection != nullptr ? *config.selection : fallback);
 }
 
-nvme::NvmeControllerParams controller_params(const DriveConfig& config, Bytes exported) {
+nvme::NvmeControllerParams controller_params(const DriveConfig& config, Bytes exported, bool feed_forward) {
   nvme::NvmeControllerParams params = config.nvme;
+  params.controller.feed_forward = feed_forward;
   params.controller.namespace_blocks = exported.value / params.controller.block_size.value;
   params.controller.volatile_cache = config.write_buffer.value > 0;
   if (params.controller.namespace_blocks == 0)
@@ -90,12 +92,13 @@ std::unique_ptr<ftl::KvMappingPolicy> make_mapping(const DriveConfig& config) {
 /// Passes each decoded command to the service that executes it.
 struct Firmware final : nvme::CommandHandler {
   BlockService& block;
+  FeedForwardService& neurons;
   KvService& kv;
   SimTime pipeline_time;
   std::optional<TimedWork> pipeline;
 
-  Firmware(BlockService& block_service, KvService& kv_service, SimTime time)
-      : block(block_service), kv(kv_service), pipeline_time(time) {
+  Firmware(BlockService& block_service, FeedForwardService& neuron_service, KvService& kv_service, SimTime time)
+      : block(block_service), neurons(neuron_service), kv(kv_service), pipeline_time(time) {
     if (pipeline_time.ps > 0) pipeline.emplace();
   }
 
@@ -107,8 +110,8 @@ struct Firmware final : nvme::CommandHandler {
     });
   }
 
-  /// Block commands involve only modules of the event loop. KV commands reach the attention engine, which may be a
-  /// user's module.
+  /// Commands of the NVM command set involve only modules of the event loop. The vendor commands reach the attention
+  /// engine, which may be a user's module.
   bool runs_ahead(const nvme::IoCommand& command) const override {
     return command.operation.index() <= kLastBlockCommand;
   }
@@ -126,6 +129,7 @@ struct Firmware final : nvme::CommandHandler {
   void run(nvme::Command& c, const nvme::BlockRead& op) { block.read(c, op); }
   void run(nvme::Command& c, const nvme::BlockWrite& op) { block.write(c, op); }
   void run(nvme::Command& c, const nvme::DatasetManagement& op) { block.deallocate(c, op); }
+  void run(nvme::Command& c, const nvme::FeedForward& op) { neurons.feed_forward(c, op); }
   void run(nvme::Command& c, const nvme::KvCreate& op) { kv.create(c, op); }
   void run(nvme::Command& c, const nvme::KvFree& op) { kv.free(c, op); }
   void run(nvme::Command& c, const nvme::KvFork& op) { kv.fork(c, op); }
@@ -161,6 +165,7 @@ struct Drive::Parts {
   engine::AttentionEngine* own_engine = nullptr;  ///< declared before `engine`, whose construction sets it
   EngineParts engine;
   BlockService block_service;
+  FeedForwardService feed_forward_service;
   KvService kv_service;
   Firmware firmware;
   nvme::PcieDma dma;
@@ -190,11 +195,15 @@ struct Drive::Parts {
         engine(make_engine ? checked(make_engine(lookup)) : own()),
         block_service({.block_size = c.nvme.controller.block_size, .geometry = c.geometry, .flush = c.flush}, block_ftl,
                       dram, flash_io, map_lookups, dram_port, controller_dram, write_buffer, store.carried()),
+        feed_forward_service({.page_size = c.geometry.page_size,
+                              .carried = store.carried(),
+                              .engine_in_dram = c.engine_buffer_in_dram()},
+                             block_ftl, block_service, engine_io, map_lookups, controller_dram, dram_port),
         kv_service({.carried = store.carried(), .engine_in_dram = c.engine_buffer_in_dram()}, kv_ftl, lookup, flash_io,
                    engine_io, map_lookups, controller_dram, dram_port, write_buffer),
-        firmware(block_service, kv_service, c.pipeline_time),
+        firmware(block_service, feed_forward_service, kv_service, c.pipeline_time),
         dma("dma_engine", c.link, map),
-        controller("controller", controller_params(c, block_ftl.capacity()), dma, firmware) {
+        controller("controller", controller_params(c, block_ftl.capacity(), engine.feed_forward), dma, firmware) {
     if (!dram.fits(c.map_cache)) throw UserError("drive: the map cache does not fit in controller DRAM");
     dram.charge(ftl::DramUse::map, c.map_cache);
     if (c.engine_buffer_in_dram()) {
@@ -228,6 +237,7 @@ struct Drive::Parts {
     EngineParts parts;
     parts.attend = &module->attend_socket;
     parts.flash = &module->flash_socket;
+    parts.feed_forward = true;
     parts.module = std::move(module);
     return parts;
   }

@@ -32,6 +32,9 @@ struct EngineParts {
   std::unique_ptr<sc_core::sc_module> module;
   tlm::tlm_target_socket<>* attend = nullptr;
   tlm::tlm_initiator_socket<>* flash = nullptr;
+  /// The engine takes payloads of attention_engine/sysc/feed_forward_payload.h; without it the drive has no command
+  /// feed_forward.
+  bool feed_forward = false;
 };
 
 /// Makes an engine that replaces the model's own. `kv` tells where keys and values are and what they hold; it outlives

@@ -61,16 +61,17 @@ void describe(ParamVisitor& v, EngineConfig& c);
 /// Where a head job's time goes. Each moment of a job belongs to exactly one phase; queueing for a unit counts as the
 /// unit's phase.
 enum class JobPhase : std::uint8_t {
-  wait,     ///< from submission to start: older jobs, job slots, buffer
-  phase_a,  ///< reading embedding pages (and token pages that stand in for them)
-  logit0,   ///< approximate logits on a kernel
-  argtopk,  ///< both uses of the argtopk unit
-  phase_b,  ///< reading token pages
-  attend    ///< logits, softmax and output on a kernel
+  wait,         ///< from submission to start: older jobs, job slots, buffer
+  phase_a,      ///< reading embedding pages (and token pages that stand in for them)
+  logit0,       ///< approximate logits on a kernel
+  argtopk,      ///< both uses of the argtopk unit
+  phase_b,      ///< reading token pages
+  attend,       ///< logits, softmax and output on a kernel
+  feed_forward  ///< a feed-forward job, which reads and computes at the same time
 };
-inline constexpr std::size_t kJobPhases = 6;
-inline constexpr std::array<std::string_view, kJobPhases> kJobPhaseNames{"wait",    "phase_a", "logit0",
-                                                                         "argtopk", "phase_b", "attend"};
+inline constexpr std::size_t kJobPhases = 7;
+inline constexpr std::array<std::string_view, kJobPhases> kJobPhaseNames{"wait",    "phase_a", "logit0",      "argtopk",
+                                                                         "phase_b", "attend",  "feed_forward"};
 
 /// A sum of durations: over millions of jobs it exceeds the range of SimTime.
 struct DurationSum {
@@ -84,25 +85,32 @@ struct DurationSum {
 
 /// Totals since construction.
 struct EngineStats {
-  std::uint64_t tasks = 0;             ///< completed
-  std::uint64_t dense_jobs = 0;        ///< completed, SparF jobs with S <= k included
-  std::uint64_t sparf_jobs = 0;        ///< completed
-  std::uint64_t score_jobs = 0;        ///< completed
-  std::uint64_t macs = 0;              ///< multiply-accumulates charged to the kernels
-  std::uint64_t argtopk_elements = 0;  ///< elements charged to the argtopk unit
-  std::uint64_t embedding_pages = 0;   ///< page reads of phase A from embedding pages
-  std::uint64_t token_pages_a = 0;     ///< page reads of phase A from token pages (keys not yet transposed)
-  std::uint64_t token_pages_b = 0;     ///< page reads of phase B and of dense and score jobs
-  Bytes channel_bytes;                 ///< over the flash channels, for all of these pages
-  Bytes engine_bytes;                  ///< that the filters let pass: p (r S + 2 k d), dense p 2 S d, score p S d
-  SimTime kernel_busy;                 ///< summed over the kernels
+  std::uint64_t tasks = 0;              ///< completed
+  std::uint64_t dense_jobs = 0;         ///< completed, SparF jobs with S <= k included
+  std::uint64_t sparf_jobs = 0;         ///< completed
+  std::uint64_t score_jobs = 0;         ///< completed
+  std::uint64_t feed_forward_jobs = 0;  ///< completed
+  std::uint64_t neurons = 0;            ///< of these jobs
+  std::uint64_t neuron_macs = 0;        ///< the part of `macs` that they took
+  std::uint64_t macs = 0;               ///< multiply-accumulates charged to the kernels
+  std::uint64_t argtopk_elements = 0;   ///< elements charged to the argtopk unit
+  std::uint64_t embedding_pages = 0;    ///< page reads of phase A from embedding pages
+  std::uint64_t token_pages_a = 0;      ///< page reads of phase A from token pages (keys not yet transposed)
+  std::uint64_t token_pages_b = 0;      ///< page reads of phase B and of dense and score jobs
+  std::uint64_t record_pages = 0;       ///< page reads of feed-forward jobs
+  Bytes channel_bytes;                  ///< over the flash channels, for all of these pages
+  Bytes record_bytes;                   ///< the part of channel_bytes for feed-forward jobs
+  /// That the filters let pass: p (r S + 2 k d), dense p 2 S d, score p S d; of records p 2 D (gated p 3 D) per neuron.
+  Bytes engine_bytes;
+  SimTime kernel_busy;  ///< summed over the kernels
+  SimTime neuron_busy;  ///< the part of kernel_busy for feed-forward jobs
   SimTime argtopk_busy;
   Bytes peak_buffer;
   std::uint64_t peak_page_buffers = 0;             ///< most that were in use on one channel, if they are limited
   std::array<DurationSum, kJobPhases> phase_time;  ///< summed over jobs, by JobPhase
 
-  std::uint64_t jobs() const { return dense_jobs + sparf_jobs + score_jobs; }
-  std::uint64_t pages() const { return embedding_pages + token_pages_a + token_pages_b; }
+  std::uint64_t jobs() const { return dense_jobs + sparf_jobs + score_jobs + feed_forward_jobs; }
+  std::uint64_t pages() const { return embedding_pages + token_pages_a + token_pages_b + record_pages; }
 };
 
 /// Registers the counters with unit and meaning; `stats` must outlive the dump.

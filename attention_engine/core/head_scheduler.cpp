@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::uint64_t kElementBytes = 2;
 
-std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
-
 }  // namespace
 
 void EngineConfig::validate() const {
@@ -55,6 +53,7 @@ HeadScheduler::HeadScheduler(const EngineConfig& config, KvSource& source, HeadW
       work_(work),
       port_(port),
       intakes_(config.jobs_in_flight),
+      neuron_intakes_(config.jobs_in_flight),
       issue_(config.page_buffers, config.geometry, config.jobs_in_flight),
       turns_(config.overlap_flash),
       kernels_(config.kernels) {
@@ -85,14 +84,18 @@ TaskId HeadScheduler::submit(std::span<const HeadJob> jobs, SimTime at) {
   return id;
 }
 
+bool HeadScheduler::expects(PageRead read) const {
+  if (read.job.value >= jobs_.size()) return false;
+  const Job& j = jobs_[read.job.value];
+  if (!j.running()) return false;
+  if (j.stage == Stage::feed_forward) return neuron_intakes_[read.job.value].awaits(read.piece);
+  return (j.stage == Stage::read_a || j.stage == Stage::read_b) && intakes_[read.job.value].awaits(read.piece);
+}
+
 void HeadScheduler::pages_arrived(PageRead read, SimTime at) {
   advance(at);
+  if (!expects(read)) throw InternalError("pages arrived for a job that has not asked for them");
   const JobId id = read.job;
-  if (id.value >= jobs_.size() || jobs_[id.value].job == nullptr ||
-      (jobs_[id.value].stage != Stage::read_a && jobs_[id.value].stage != Stage::read_b) ||
-      !intakes_[id.value].awaits(read.piece)) {
-    throw InternalError("pages arrived for a head job that has not asked for them");
-  }
   for (const EngineTurns::Work& work : turns_.end_read()) {
     jobs_[work.job.value].awaits_turn = false;
     if (work.argtopk_elements > 0) {
@@ -101,6 +104,7 @@ void HeadScheduler::pages_arrived(PageRead read, SimTime at) {
       run_kernel(work.job, at);
     }
   }
+  if (jobs_[id.value].stage == Stage::feed_forward) return record_page_arrived(read, at);
   intakes_[id.value].arrive(read.piece);
   if (intakes_[id.value].complete()) {
     leave_stage(id, at);
@@ -116,6 +120,8 @@ void HeadScheduler::advance(SimTime at) {
     const Stage stage = jobs_[event.id.value].stage;
     if (stage == Stage::select_components || stage == Stage::select_tokens) {
       leave_stage(event.id, event.at);
+    } else if (stage == Stage::feed_forward) {
+      neuron_done(event.id, event.at);
     } else {
       piece_done(event.id, event.at);
     }
@@ -131,22 +137,27 @@ void HeadScheduler::start_jobs(SimTime at) {
 bool HeadScheduler::start_next(SimTime at) {
   const TaskId task_id{next_start_};
   Task& owner = task(task_id);
-  const HeadJob& job = owner.jobs[owner.started];
-  const KvHeadView view = source_.view(job.key);
-  const Bytes footprint = job_footprint(job, view);
+  const HeadJob* const job = owner.neurons != nullptr ? nullptr : &owner.jobs[owner.started];
+  const KvHeadView view = job != nullptr ? source_.view(job->key) : KvHeadView{};
+  const Bytes footprint = job != nullptr ? job_footprint(*job, view) : job_footprint(*owner.neurons);
   if (buffer_in_use_ + footprint > config_.buffer) {
     if (jobs_running() == 0) throw InternalError("the cache of a head grew while attention on it was waiting");
     return false;
   }
   buffer_in_use_ += footprint;
   stats_.peak_buffer = std::max(stats_.peak_buffer, buffer_in_use_);
-  if (++owner.started == owner.jobs.size()) ++next_start_;
+  if (++owner.started == owner.count()) ++next_start_;
   stats_.phase_time[static_cast<std::size_t>(JobPhase::wait)] += at - owner.submitted;
 
   const JobId id = free_.back();
   free_.pop_back();
-  const Method method = effective_method(job, view.tokens);
-  jobs_[id.value] = {.job = &job, .task = task_id, .method = method, .since = at, .view = view, .footprint = footprint};
+  Job& j = jobs_[id.value];
+  j = {.job = job, .neurons = owner.neurons, .task = task_id, .since = at, .view = view, .footprint = footprint};
+  if (job == nullptr) {
+    enter(id, Stage::feed_forward, at);
+    return true;
+  }
+  const Method method = j.method = effective_method(*job, view.tokens);
   enter(id, method == Method::sparf ? Stage::select_components : Stage::read_b, at);
   return true;
 }
@@ -172,6 +183,8 @@ void HeadScheduler::enter(JobId id, Stage stage, SimTime at) {
       work_.attend(id, *j.job, j.method);
       stats_.macs += kernel_work(j).macs;
       return run_kernel(id, at);
+    case Stage::feed_forward:
+      return start_neurons(id, at);
   }
 }
 
@@ -198,23 +211,28 @@ void HeadScheduler::leave_stage(JobId id, SimTime at) {
     case Stage::attend:
       leave(JobPhase::attend);
       return finish(id, at);
+    case Stage::feed_forward:
+      break;  // neuron_done() ends these
   }
+  throw InternalError("a feed-forward job has only one stage");
 }
 
 void HeadScheduler::piece_done(JobId id, SimTime at) {
   PhaseIntake& intake = intakes_[id.value];
   const PageRead read{id, static_cast<std::uint32_t>(intake.end())};
-  if (jobs_[id.value].has_pages) {
-    port_.pages_consumed(read, at);
-    if (config_.page_buffers > 0)
-      issue_.consumed(read,
-                      [&](PageRead next, const PageOp& op, std::uint64_t lookups) { issue(next, op, lookups, at); });
-  }
+  if (jobs_[id.value].has_pages) pages_consumed(read, at);
   if (intake.over()) {
     leave_stage(id, at);
   } else {
     run_kernel(id, at);
   }
+}
+
+/// A kernel is through with these pages: their buffers are free for others.
+void HeadScheduler::pages_consumed(PageRead read, SimTime at) {
+  port_.pages_consumed(read, at);
+  if (config_.page_buffers == 0) return;
+  issue_.consumed(read, [&](PageRead next, const PageOp& op, std::uint64_t lookups) { issue(next, op, lookups, at); });
 }
 
 void HeadScheduler::finish(JobId id, SimTime at) {
@@ -236,14 +254,20 @@ void HeadScheduler::finish(JobId id, SimTime at) {
       stats_.engine_bytes += {kElementBytes * tokens * d};
       break;
   }
+  end_job(id, at);
+}
+
+void HeadScheduler::end_job(JobId id, SimTime at) {
+  Job& j = jobs_[id.value];
   buffer_in_use_ -= j.footprint;
   j.job = nullptr;
+  j.neurons = nullptr;
   free_.push_back(id);
   Task& owner = task(j.task);
-  if (++owner.finished == owner.jobs.size()) {
+  if (++owner.finished == owner.count()) {
     ++stats_.tasks;
     port_.task_done(j.task, at);
-    while (!tasks_.empty() && tasks_.front().finished == tasks_.front().jobs.size()) {
+    while (!tasks_.empty() && tasks_.front().finished == tasks_.front().count()) {
       tasks_.pop_front();
       ++first_task_;
     }
@@ -300,6 +324,11 @@ void HeadScheduler::read(JobId id, SimTime at) {
   }
   for (const PageOp& op : plan_.ops) stats_.channel_bytes += {op.channel_bytes};
   if (!by_page) return send({id, 0}, plan_.ops, plan_.lookups, at);
+  read_by_page(id, at);
+}
+
+/// Asks for the pages of plan_ one by one, as page buffers come free.
+void HeadScheduler::read_by_page(JobId id, SimTime at) {
   if (config_.page_buffers > 0) {
     issue_.want(id, plan_,
                 [&](PageRead read, const PageOp& op, std::uint64_t lookups) { issue(read, op, lookups, at); });
@@ -337,6 +366,7 @@ HeadScheduler::KernelWork HeadScheduler::kernel_work(const Job& j) const {
 /// turn.
 void HeadScheduler::run_kernel(JobId id, SimTime at) {
   Job& j = jobs_[id.value];
+  if (j.stage == Stage::feed_forward) return run_neurons(id, at);
   if (!intakes_[id.value].ready() || j.awaits_turn) return;
   j.awaits_turn = !turns_.start_work({id});
   if (j.awaits_turn) return;

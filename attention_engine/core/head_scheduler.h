@@ -2,6 +2,7 @@
 //
 //   dense, score   read -> kernel
 //   SparF          argtopk(d) -> read A -> kernel (logit-0) -> argtopk(S) -> read B -> kernel
+//   feed-forward   read and kernel side by side, neuron by neuron (NeuronIntake)
 //
 // Kernels and the argtopk unit are FIFO servers in order of arrival. Numerics run when the last page of a phase has
 // arrived. With Intake::phase the kernel's time is charged from then on; with Intake::page each page takes an even
@@ -20,6 +21,7 @@
 #include "attention_engine/core/head_job.h"
 #include "attention_engine/core/head_work.h"
 #include "attention_engine/core/kv_source.h"
+#include "attention_engine/core/neuron_intake.h"
 #include "attention_engine/core/phase_intake.h"
 #include "base/read_plan.h"
 #include "base/units.h"
@@ -49,6 +51,10 @@ class HeadScheduler {
   /// accepts nothing, if there is no job, a job has group, r or k = 0, or a job alone exceeds the buffer.
   TaskId submit(std::span<const HeadJob> jobs, SimTime at);
 
+  /// A feed-forward command, which is one job. `job`, and what its pointers point to, must stay until task_done. Throws
+  /// UserError, and accepts nothing, if it has no neuron, token or column, or exceeds the buffer.
+  TaskId submit_neurons(const NeuronJob& job, SimTime at);
+
   /// Pages that were requested have arrived.
   void pages_arrived(PageRead read, SimTime at);
 
@@ -63,16 +69,20 @@ class HeadScheduler {
   Bytes buffer_in_use() const { return buffer_in_use_; }
 
  private:
-  enum class Stage : std::uint8_t { select_components, read_a, logit0, select_tokens, read_b, attend };
+  enum class Stage : std::uint8_t { select_components, read_a, logit0, select_tokens, read_b, attend, feed_forward };
 
   struct Task {
     std::span<const HeadJob> jobs;
+    const NeuronJob* neurons = nullptr;  ///< of a feed-forward command, which has no head jobs
     SimTime submitted;
     std::size_t started = 0;
     std::size_t finished = 0;
+
+    std::size_t count() const { return neurons != nullptr ? 1 : jobs.size(); }
   };
   struct Job {
     const HeadJob* job = nullptr;
+    const NeuronJob* neurons = nullptr;  ///< in place of `job`
     TaskId task;
     Method method = Method::dense;
     Stage stage = Stage::attend;
@@ -81,6 +91,8 @@ class HeadScheduler {
     Bytes footprint;
     bool has_pages = false;    ///< its current phase reads pages
     bool awaits_turn = false;  ///< its next piece waits for the engine's turn
+
+    bool running() const { return job != nullptr || neurons != nullptr; }
   };
   struct KernelWork {
     std::uint64_t macs = 0;
@@ -111,14 +123,27 @@ class HeadScheduler {
   void leave_stage(JobId id, SimTime at);
   void piece_done(JobId id, SimTime at);
   void finish(JobId id, SimTime at);
+  void end_job(JobId id, SimTime at);
+  bool expects(PageRead read) const;
   void read_phase_a(JobId id, SimTime at);
   void read_phase_b(JobId id, SimTime at);
   void read(JobId id, SimTime at);
+  void read_by_page(JobId id, SimTime at);
   void issue(PageRead read, const PageOp& op, std::uint64_t lookups, SimTime at);
   void send(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime at);
+  void pages_consumed(PageRead read, SimTime at);
+  static std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
   KernelWork kernel_work(const Job& job) const;
   void run_kernel(JobId id, SimTime at);
   void run_argtopk(JobId id, std::uint64_t elements, SimTime at);
+
+  // head_scheduler_neurons.cpp
+  void start_neurons(JobId id, SimTime at);
+  void record_page_arrived(PageRead read, SimTime at);
+  void take_record_pages(JobId id, SimTime at);
+  void run_neurons(JobId id, SimTime at);
+  void neuron_done(JobId id, SimTime at);
+
   std::span<const std::uint32_t> group_range(std::uint32_t first, std::uint32_t last);
 
   EngineConfig config_;
@@ -127,9 +152,10 @@ class HeadScheduler {
   EnginePort& port_;
   std::deque<Task> tasks_;  ///< from first_task_ on; finished ones leave at the front
   std::uint64_t first_task_ = 0;
-  std::uint64_t next_start_ = 0;      ///< oldest task that has jobs to start
-  std::vector<Job> jobs_;             ///< by JobId
-  std::vector<PhaseIntake> intakes_;  ///< by JobId
+  std::uint64_t next_start_ = 0;              ///< oldest task that has jobs to start
+  std::vector<Job> jobs_;                     ///< by JobId
+  std::vector<PhaseIntake> intakes_;          ///< by JobId
+  std::vector<NeuronIntake> neuron_intakes_;  ///< by JobId
   std::vector<JobId> free_;
   PageIssue issue_;
   EngineTurns turns_;

@@ -37,19 +37,25 @@ tlm::tlm_sync_enum AttentionEngine::attend_fw(tlm::tlm_generic_payload& payload,
 
 tlm::tlm_sync_enum AttentionEngine::begin_request(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                                   const sc_core::sc_time& delay) {
-  auto* extension = payload.get_extension<AttendExtension>();
+  auto* attend = payload.get_extension<AttendExtension>();
+  auto* neurons = payload.get_extension<FeedForwardExtension>();
   const auto refuse = [&](const char* why) {
-    if (extension != nullptr) extension->error = why;
+    if (attend != nullptr) attend->error = why;
+    if (neurons != nullptr) neurons->error = why;
     payload.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
     return tlm::TLM_COMPLETED;
   };
-  if (extension == nullptr) return refuse("");
-  if (delay != sc_core::SC_ZERO_TIME) return refuse("an attention command is submitted without annotated delay");
+  if (attend == nullptr && neurons == nullptr) return refuse("");
+  if (delay != sc_core::SC_ZERO_TIME) return refuse("a command is submitted without annotated delay");
   // The entry of in_flight_ is made first: jobs that need no flash and no time could end within submit().
   in_flight_.push_back(&payload);
   if (payload.has_mm()) payload.acquire();
   try {
-    scheduler_.submit(extension->jobs, sim_time_now());
+    if (attend != nullptr) {
+      scheduler_.submit(attend->jobs, sim_time_now());
+    } else {
+      scheduler_.submit_neurons(*neurons->job, sim_time_now());
+    }
   } catch (const UserError& error) {
     in_flight_.pop_back();
     if (payload.has_mm()) payload.release();

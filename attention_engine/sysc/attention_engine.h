@@ -11,13 +11,15 @@
 
 #include "attention_engine/core/head_scheduler.h"
 #include "attention_engine/sysc/attend_payload.h"
+#include "attention_engine/sysc/feed_forward_payload.h"
 #include "nfc/sysc/flash_payload.h"
 #include "simulation/event_loop.h"
 
 namespace csdsim::engine {
 
 /// InstInfer's engine (section IV-B) behind sockets: a HeadScheduler whose pages come from `flash_socket`. Protocol:
-/// attend_payload.h. Any module with these two sockets can take its place.
+/// attend_payload.h, and feed_forward_payload.h for the neurons of feed-forward networks. Any module with these two
+/// sockets can take its place.
 class AttentionEngine : public sc_core::sc_module, private EnginePort {
  public:
   tlm_utils::simple_target_socket<AttentionEngine> attend_socket{"attend_socket"};

@@ -13,7 +13,19 @@ namespace status = nvme::status;
 
 namespace {
 
-Status to_status(ftl::IoStatus s) {
+std::vector<PlaneId> programmed_planes(const FlashGeometry& geometry, const ftl::IoPlan& plan) {
+  std::vector<PlaneId> planes;
+  for (const ftl::Phase& phase : plan.phases)
+    for (const PageOp& op : phase)
+      if (op.kind == PageOpKind::program) planes.push_back(geometry.plane_of(op.ppa));
+  std::ranges::sort(planes);
+  planes.erase(std::unique(planes.begin(), planes.end()), planes.end());
+  return planes;
+}
+
+}  // namespace
+
+Status BlockService::to_status(ftl::IoStatus s) {
   switch (s) {
     case ftl::IoStatus::ok:
       return status::success;
@@ -28,18 +40,6 @@ Status to_status(ftl::IoStatus s) {
   }
   return status::internal_error;
 }
-
-std::vector<PlaneId> programmed_planes(const FlashGeometry& geometry, const ftl::IoPlan& plan) {
-  std::vector<PlaneId> planes;
-  for (const ftl::Phase& phase : plan.phases)
-    for (const PageOp& op : phase)
-      if (op.kind == PageOpKind::program) planes.push_back(geometry.plane_of(op.ppa));
-  std::ranges::sort(planes);
-  planes.erase(std::unique(planes.begin(), planes.end()), planes.end());
-  return planes;
-}
-
-}  // namespace
 
 BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
                            MapLookups& lookups, DramPort& port, ControllerDram& buffers, WriteBuffer& write_buffer,
@@ -133,14 +133,19 @@ void BlockService::end_read(std::uint64_t tag) {
 void BlockService::plan_mapped_read(Command& command, Bytes offset, Bytes length) {
   const auto data = std::make_shared<DramBuffer>(dram_buffers_.allocate(carried_ ? length : Bytes{}));
   ftl::IoPlan plan = ftl_.read(offset, length, data->bytes());
-  const std::vector<PlaneId> planes =
-      ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
-  plans_.run(std::move(plan.phases), [this, &command, length, data, planned = plan.status] {
+  const ftl::IoStatus planned = plan.status;
+  run_plan(std::move(plan), [this, &command, length, data, planned] {
     if (planned != ftl::IoStatus::ok) return command.complete(to_status(planned));
     port_.stream(DramTraffic::host_data, length);
     if (!carried_) return command.complete_with_data_timing(length);
     command.complete_with_data(data->bytes(), [data](Status) {});
   });
+}
+
+void BlockService::run_plan(ftl::IoPlan plan, std::function<void()> done) {
+  const std::vector<PlaneId> planes =
+      ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
+  plans_.run(std::move(plan.phases), std::move(done));
   collect_behind(planes);
 }
 

@@ -39,6 +39,15 @@ class BlockService : private nfc::FlashClient {
   void flush(nvme::Command& command);
   void deallocate(nvme::Command& command, const nvme::DatasetManagement& op);
 
+  /// What the other commands of the namespace need of this service.
+  PlanRunner& plans() { return plans_; }
+  /// The status of a command whose plan ended so.
+  static nvme::Status to_status(ftl::IoStatus status);
+  /// A command has arrived: restarts the time after which buffered writes are flushed.
+  void postpone_idle_flush();
+  /// Runs a plan, with the background collection that follows from what it programs.
+  void run_plan(ftl::IoPlan plan, std::function<void()> done);
+
   /// Calls back whenever the write buffer has given back controller DRAM.
   void on_dram_released(std::function<void()> callback) { dram_released_ = std::move(callback); }
 
@@ -57,8 +66,6 @@ class BlockService : private nfc::FlashClient {
   void plan_mapped_read(nvme::Command& command, Bytes offset, Bytes length);
   void plan_write(nvme::Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data);
   void write_back(std::vector<ftl::Phase> phases, PlanRunner::Done done);
-  /// A command has arrived: restarts the time after which buffered writes are flushed.
-  void postpone_idle_flush();
   std::uint64_t pages(Bytes offset, Bytes length) const;
   /// Calls `work` when firmware has looked up the pages in the map; at once where lookups are free.
   template <class Work>

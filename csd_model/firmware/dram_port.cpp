@@ -33,7 +33,8 @@ void DramPort::register_statistics(Statistics& s) const {
   for (std::size_t t = 0; t < kDramTraffics; ++t)
     s.value(
         fmt::format("{}_bytes", kDramTrafficNames[t]), [this, t] { return static_cast<double>(bytes_[t].value); }, "B",
-        "Bytes of this kind through it.");
+        "Bytes of this kind through it.",
+        static_cast<DramTraffic>(t) == DramTraffic::records ? skip_zero() : StatOptions{});
 }
 
 }  // namespace csdsim::csd_model

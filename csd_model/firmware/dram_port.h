@@ -17,15 +17,16 @@ class Statistics;
 namespace csdsim::csd_model {
 
 enum class DramTraffic : std::uint8_t {
-  host_data,     ///< between the link and DRAM
-  flash_data,    ///< between DRAM and the flash controllers; reads of the attention engine bypass DRAM
-  map,           ///< entries of the mapping tables
-  kv_tail,       ///< keys and values read for attention that are in no flash page yet
-  engine_buffer  ///< scores and sums of the attention engine, where it keeps them in DRAM
+  host_data,      ///< between the link and DRAM
+  flash_data,     ///< between DRAM and the flash controllers; reads of the attention engine bypass DRAM
+  map,            ///< entries of the mapping tables
+  kv_tail,        ///< keys and values read for attention that are in no flash page yet
+  engine_buffer,  ///< scores and sums of the attention engine, where it keeps them in DRAM
+  records         ///< pages of neuron records read for the engine that are in no flash page yet
 };
-inline constexpr std::size_t kDramTraffics = 5;
-inline constexpr std::array<std::string_view, kDramTraffics> kDramTrafficNames{"host_data", "flash_data", "map",
-                                                                               "kv_tail", "engine_buffer"};
+inline constexpr std::size_t kDramTraffics = 6;
+inline constexpr std::array<std::string_view, kDramTraffics> kDramTrafficNames{"host_data", "flash_data",    "map",
+                                                                               "kv_tail",   "engine_buffer", "records"};
 
 /// One bandwidth, shared first come first served. Without a bandwidth nothing waits and nothing is counted.
 class DramPort : public sc_core::sc_module {

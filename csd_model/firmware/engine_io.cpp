@@ -13,12 +13,22 @@ EngineIo::EngineIo(const sc_core::sc_module_name& name, DriveActivity& activity)
 
 bool EngineIo::run(std::vector<engine::HeadJob> jobs, Done done) {
   const std::uint32_t tag = tasks_.put({std::move(jobs), std::move(done)});
-  tlm::tlm_generic_payload& payload = pool_.allocate(tasks_[tag].jobs, tag);
+  return submit<engine::AttendExtension>(pool_.allocate(tasks_[tag].jobs, tag));
+}
+
+bool EngineIo::run(const engine::NeuronJob& job, Done done) {
+  return submit<engine::FeedForwardExtension>(neuron_pool_.allocate(job, tasks_.put({{}, std::move(done)})));
+}
+
+template <class Extension>
+bool EngineIo::submit(tlm::tlm_generic_payload& payload) {
+  const Extension& extension = *payload.get_extension<Extension>();
+  const std::uint64_t tag = extension.tag;
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
   sc_core::sc_time delay;
   activity_.engine_task(+1, sim_time_now());
   if (socket->nb_transport_fw(payload, phase, delay) != tlm::TLM_COMPLETED) return true;
-  last_error_ = payload.get_extension<engine::AttendExtension>()->error;
+  last_error_ = extension.error;
   payload.release();
   finish(tag);
   return false;
@@ -32,7 +42,9 @@ EngineIo::Task EngineIo::finish(std::uint64_t tag) {
 tlm::tlm_sync_enum EngineIo::nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                              sc_core::sc_time&) {
   if (phase != tlm::BEGIN_RESP) return tlm::TLM_ACCEPTED;
-  const std::uint64_t tag = payload.get_extension<engine::AttendExtension>()->tag;
+  const auto* attend = payload.get_extension<engine::AttendExtension>();
+  const std::uint64_t tag =
+      attend != nullptr ? attend->tag : payload.get_extension<engine::FeedForwardExtension>()->tag;
   payload.release();
   const Task task = finish(tag);
   phase = tlm::END_RESP;

@@ -11,6 +11,7 @@
 
 #include "attention_engine/core/head_job.h"
 #include "attention_engine/sysc/attend_payload.h"
+#include "attention_engine/sysc/feed_forward_payload.h"
 #include "base/slot_pool.h"
 #include "csd_model/drive_activity.h"
 
@@ -29,6 +30,9 @@ class EngineIo : public sc_core::sc_module {
   /// reason in `last_error()`; `done` is not called then.
   bool run(std::vector<engine::HeadJob> jobs, Done done);
 
+  /// The same for a feed-forward job, which stays until `done`. Only for engines that take FeedForwardExtension.
+  bool run(const engine::NeuronJob& job, Done done);
+
   const std::string& last_error() const { return last_error_; }
 
  private:
@@ -38,10 +42,13 @@ class EngineIo : public sc_core::sc_module {
   };
 
   tlm::tlm_sync_enum nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
+  template <class Extension>
+  bool submit(tlm::tlm_generic_payload& payload);
   Task finish(std::uint64_t tag);
 
   DriveActivity& activity_;
   engine::AttendPayloadPool pool_;
+  engine::FeedForwardPayloadPool neuron_pool_;
   SlotPool<Task> tasks_;  ///< a slot is the payload's tag
   std::string last_error_;
 };

@@ -44,6 +44,11 @@ class PlanRunner {
     return true;
   }
 
+  /// Whether a page is still in DRAM, because its program has not completed.
+  bool in_dram(PhysicalPageAddress ppa) const { return programming_.contains(ppa.value); }
+  /// Removes reads of pages that are still in DRAM.
+  void leave_out_buffered(ftl::Phase& ops);
+
   /// Pages read from DRAM because their program had not completed.
   std::uint64_t buffer_hits() const { return buffer_hits_; }
 
@@ -65,8 +70,6 @@ class PlanRunner {
   bool must_queue(const std::vector<ftl::Phase>& phases) const;
   void queue(const RunPtr& run);
   void start_phase(const RunPtr& run);
-  /// Removes reads of pages that are still in DRAM.
-  void leave_out_buffered(ftl::Phase& ops);
   void submit(const RunPtr& run, ftl::Phase ops);
   void visited(RunPtr run, PlaneId plane);
   void part_done(const RunPtr& run);

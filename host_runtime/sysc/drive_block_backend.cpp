@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "host_runtime/sysc/drive_feed_forward.h"
 
 namespace csdsim::host {
 
@@ -38,6 +39,9 @@ void DriveBlockBackend::check(const Operation& op, const Extent& extent) {
 }
 
 std::optional<SimTime> DriveBlockBackend::start(const Operation& op, SimTime now) {
+  if (op.resource.kind == ResourceKind::drive_blocks && op.kind == OpKind::feed_forward &&
+      std::holds_alternative<NeuronWork>(op.work))
+    return start_feed_forward(commands_, data_, op, now);
   const auto* work = std::get_if<BlockWork>(&op.work);
   if (op.resource.kind != ResourceKind::drive_blocks || work == nullptr ||
       (op.kind != OpKind::write_blocks && op.kind != OpKind::read_blocks))

@@ -1,4 +1,4 @@
-// Executes reads and writes of extents on the block namespaces of the drives.
+// Executes reads and writes of extents on the block namespaces of the drives, and feed-forward networks from records.
 #pragma once
 
 #include <memory>

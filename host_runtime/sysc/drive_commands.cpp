@@ -32,6 +32,8 @@ std::string_view hint(nvme::Status status) {
            "tail: token_index";
   if (status == nvme::status::kv_bad_parameters)
     return ": a head of this length may exceed platform.device.engine.buffer";
+  if (status == nvme::status::engine_buffer_exceeded)
+    return ": inputs and sums of so many tokens exceed platform.device.engine.buffer";
   if (status == nvme::status::kv_out_of_flash)
     return ": the KV cache exceeds the flash; give platform.device.flash more blocks, or use fewer sequences";
   return "";

@@ -17,6 +17,7 @@ struct ControllerParams {
   std::uint8_t dstrd = 0;                                   ///< doorbell stride is 4 << dstrd bytes, 0..15
   std::uint8_t mpsmax = 4;                                  ///< largest memory page is 4096 << mpsmax bytes, 0..15
   bool kv_commands = true;      ///< the vendor KV commands are there; otherwise they are invalid_opcode
+  bool feed_forward = false;    ///< the vendor command feed_forward is there; otherwise it is invalid_opcode
   bool volatile_cache = false;  ///< a volatile write cache is present: flush matters
   std::string serial = "CSDSIM0001";
   std::string model = "csdsim computational drive";

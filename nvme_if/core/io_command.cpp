@@ -1,5 +1,8 @@
 #include "nvme_if/core/io_command.h"
 
+#include <bit>
+#include <cmath>
+
 namespace csdsim::nvme {
 namespace {
 
@@ -76,13 +79,35 @@ Status decode(const SubmissionEntry& sqe, KvFetch& c) {
   return fetch_layout(c).size == vendor_size(sqe) ? status::success : status::kv_shape_mismatch;
 }
 
+Status decode(const SubmissionEntry& sqe, FeedForward& c) {
+  c = {.tokens = low(sqe.cdw12),
+       .width = high(sqe.cdw12),
+       .runs = low(sqe.cdw13),
+       .neurons = high(sqe.cdw13),
+       .activation = static_cast<NeuronActivation>(sqe.cdw14 & 0xFF),
+       .flags = static_cast<std::uint8_t>(sqe.cdw14 >> 8),
+       .threshold = std::bit_cast<float>(sqe.cdw15)};
+  constexpr std::uint8_t kFlags = feed_forward_flag::gated | feed_forward_flag::bias;
+  const bool known = c.activation == NeuronActivation::relu || c.activation == NeuronActivation::silu;
+  if (!known || (c.flags & ~kFlags) != 0 || high(sqe.cdw14) != 0 || std::isnan(c.threshold))
+    return status::invalid_field;
+  if (c.tokens == 0 || c.width == 0 || c.runs == 0 || c.neurons < c.runs) return status::invalid_field;
+  return feed_forward_layout(c).size == vendor_size(sqe) ? status::success : status::invalid_field;
+}
+
+/// A vendor command, which is invalid_opcode where the drive does not have it.
 template <class Command>
-Status decode_kv(const SubmissionEntry& sqe, IoCommand& command, const ControllerParams& params) {
-  if (!params.kv_commands) return status::invalid_opcode;
+Status decode_vendor(const SubmissionEntry& sqe, IoCommand& command, const ControllerParams& params, bool available) {
+  if (!available) return status::invalid_opcode;
   if (sqe.cdw11 != 0) return status::invalid_field;
   if (vendor_size(sqe) > params.mdts) return status::invalid_field;
   command.data = vendor_size(sqe);
   return decode(sqe, command.operation.emplace<Command>());
+}
+
+template <class Command>
+Status decode_kv(const SubmissionEntry& sqe, IoCommand& command, const ControllerParams& params) {
+  return decode_vendor<Command>(sqe, command, params, params.kv_commands);
 }
 
 template <class Command>
@@ -124,6 +149,8 @@ Status decode_operation(const SubmissionEntry& sqe, IoCommand& command, const Co
       return decode_kv<KvScore>(sqe, command, params);
     case kv_opcode::fetch:
       return decode_kv<KvFetch>(sqe, command, params);
+    case block_opcode::feed_forward:
+      return decode_vendor<FeedForward>(sqe, command, params, params.feed_forward);
     default:
       return status::invalid_opcode;
   }

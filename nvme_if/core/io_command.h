@@ -6,6 +6,7 @@
 
 #include "nvme_if/core/controller_params.h"
 #include "nvme_if/spec/command.h"
+#include "nvme_if/spec/feed_forward_command.h"
 #include "nvme_if/spec/kv_command.h"
 
 namespace csdsim::nvme {
@@ -26,7 +27,7 @@ struct DatasetManagement {
 };
 
 using IoOperation = std::variant<Flush, BlockRead, BlockWrite, DatasetManagement, KvCreate, KvFree, KvAppend, KvAttend,
-                                 KvScore, KvFetch, KvFork>;
+                                 KvScore, KvFetch, KvFork, FeedForward>;
 
 struct IoCommand {
   IoOperation operation;

@@ -1,9 +1,11 @@
 // Submission entries of every supported command, without command identifier and PRPs (the queue's owner fills those).
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "nvme_if/spec/command.h"
+#include "nvme_if/spec/feed_forward_command.h"
 #include "nvme_if/spec/kv_command.h"
 
 namespace csdsim::nvme {
@@ -141,6 +143,18 @@ constexpr SubmissionEntry encode(NamespaceId nsid, const KvFetch& c) {
           .cdw12 = detail::pack(c.layer.value, c.head_dim),
           .cdw13 = c.token_count,
           .cdw14 = c.head_count};
+}
+
+// Commands of the block namespace beyond NVM.
+
+constexpr SubmissionEntry encode(NamespaceId nsid, const FeedForward& c) {
+  return {.opcode = block_opcode::feed_forward,
+          .nsid = nsid.value,
+          .cdw10 = detail::dwords(feed_forward_layout(c).size),
+          .cdw12 = detail::pack(c.tokens, c.width),
+          .cdw13 = detail::pack(c.runs, c.neurons),
+          .cdw14 = static_cast<std::uint32_t>(c.activation) | (std::uint32_t{c.flags} << 8),
+          .cdw15 = std::bit_cast<std::uint32_t>(c.threshold)};
 }
 
 }  // namespace csdsim::nvme

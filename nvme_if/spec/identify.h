@@ -47,7 +47,8 @@ struct IdentifyController {
   // Vendor specific, bytes 4095:3072.
   std::uint32_t kv_magic = 0;  ///< 3072: kKvMagic where the KV commands of nvme_if/spec/kv_command.h are supported
   std::uint32_t kv_version = 0;
-  std::array<std::uint8_t, 1016> reserved_3080{};
+  std::uint32_t feed_forward_version = 0;  ///< of nvme_if/spec/feed_forward_command.h; 0: the drive has not got it
+  std::array<std::uint8_t, 1012> reserved_3084{};
 };
 static_assert(sizeof(IdentifyController) == 4096);
 static_assert(offsetof(IdentifyController, mdts) == 77 && offsetof(IdentifyController, ver) == 80);

@@ -48,7 +48,7 @@ inline constexpr Status feature_not_saveable{StatusType::command_specific, 0x0D}
 inline constexpr Status feature_not_changeable{StatusType::command_specific, 0x0E};
 // Media and data integrity (SCT 2h).
 inline constexpr Status unrecovered_read_error{StatusType::media, 0x81};
-// Vendor specific (SCT 7h): the KV commands of nvme_if/spec/kv_command.h.
+// Vendor specific (SCT 7h): the commands of nvme_if/spec/kv_command.h and feed_forward_command.h.
 inline constexpr Status kv_unknown_sequence{StatusType::vendor, 0xC0};  ///< never created, or freed
 inline constexpr Status kv_sequence_exists{StatusType::vendor, 0xC1};   ///< kv_create of a live sequence
 inline constexpr Status kv_out_of_dram{StatusType::vendor, 0xC2};       ///< controller DRAM cannot hold it
@@ -60,6 +60,7 @@ inline constexpr Status kv_bad_parameters{StatusType::vendor, 0xC7};    ///< unk
 inline constexpr Status kv_shape_mismatch{StatusType::vendor, 0xC8};    ///< NDT or descriptors do not fit the shape
 inline constexpr Status kv_integrity_error{StatusType::vendor,
                                            0xC9};  ///< the page that was read is not the page that was mapped
+inline constexpr Status engine_buffer_exceeded{StatusType::vendor, 0xCA};  ///< feed_forward: too many tokens or columns
 }  // namespace status
 
 /// Short text for messages, e.g. "invalid_field"; "unknown" for codes outside the table.
@@ -101,6 +102,7 @@ constexpr std::string_view status_name(Status s) {
       {status::kv_bad_parameters, "kv_bad_parameters"},
       {status::kv_shape_mismatch, "kv_shape_mismatch"},
       {status::kv_integrity_error, "kv_integrity_error"},
+      {status::engine_buffer_exceeded, "engine_buffer_exceeded"},
   };
   for (const Row& row : rows)
     if (row.code == s) return row.name;

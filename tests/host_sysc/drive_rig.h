@@ -59,6 +59,8 @@ class ContentData final : public host::OperationData {
   std::vector<Half> k, v;                             ///< [head][token][d] of the last fetch
   std::vector<std::vector<std::byte>> blocks;         ///< [extent] written, then read
   std::vector<host::OpKind> performed;
+  std::vector<Half> x, bias;  ///< inputs of feed_forward
+  std::vector<float> y;       ///< its last result
 
   void perform(const host::Operation& op) override { performed.push_back(op.kind); }
   void load_append(const host::Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
@@ -125,6 +127,14 @@ class ContentData final : public host::OperationData {
     blocks.resize(std::get<host::BlockWork>(op.work).extents.size());
     blocks[index].assign(bytes.begin(), bytes.end());
   }
+  void load_neurons(const host::Operation&, std::uint32_t first, std::span<Half> inputs,
+                    std::span<Half> biases) override {
+    std::ranges::copy(x, inputs.begin());
+    std::copy_n(bias.begin() + first, biases.size(), biases.begin());
+  }
+  void store_neurons(const host::Operation&, std::span<const float> result) override {
+    y.assign(result.begin(), result.end());
+  }
 };
 
 class DriveRig {
@@ -142,8 +152,9 @@ class DriveRig {
   std::string refusal;  ///< what a drive refused
 
   explicit DriveRig(bool carried = true, const csd_model::DriveConfig& drive = tiny_drive(),
-                    nvme::Granularity granularity = nvme::Granularity::layer_mini_batch)
+                    nvme::Granularity granularity = nvme::Granularity::layer_mini_batch, std::uint32_t drives = 1)
       : platform({.drive = with_mode(drive, carried),
+                  .drives = drives,
                   .host_memory = Bytes::gib(1),
                   .gpu_memory = Bytes::gib(1),
                   .io_overhead = {},

@@ -46,6 +46,12 @@ class OperationData : public OperationWork {
   virtual void load_blocks(const Operation& op, std::size_t index, std::span<std::byte> bytes);
   virtual void store_blocks(const Operation& op, std::size_t index, std::span<const std::byte> bytes);
 
+  /// Inputs of feed_forward of a drive: x as [token][width], and the biases of neurons [first, first + bias.size()) of
+  /// the operation's list, empty where the network has none. Asked for once per command.
+  virtual void load_neurons(const Operation& op, std::uint32_t first, std::span<Half> x, std::span<Half> bias);
+  /// Its result, the sum over all neurons of the list, as [token][width].
+  virtual void store_neurons(const Operation& op, std::span<const float> y);
+
   /// The work of an operation whose ranges depend on data, when it starts; nothing to keep the plan's.
   virtual std::optional<Work> resolve(const Operation&) { return std::nullopt; }
 

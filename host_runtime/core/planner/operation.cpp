@@ -60,6 +60,8 @@ Place place(const Operation& op, bool input, TensorClass what) {
     case ResourceKind::drive_kv:
       return what == TensorClass::kv_cache ? Place::drive(DriveIndex{index}) : buffer_place(op);
     case ResourceKind::drive_blocks:
+      if (op.kind == OpKind::feed_forward)
+        return what == TensorClass::records ? Place::drive(DriveIndex{index}) : buffer_place(op);
       return input == (op.kind == OpKind::read_blocks) ? Place::drive(DriveIndex{index}) : buffer_place(op);
     case ResourceKind::file:
       return input == (op.kind == OpKind::read_file) ? Place::drive(DriveIndex{index}) : buffer_place(op);

@@ -15,6 +15,7 @@
 #include "base/kv_address.h"
 #include "base/units.h"
 #include "host_runtime/core/extent.h"
+#include "host_runtime/core/neurons/neuron_runs.h"
 #include "host_runtime/core/planner/tensor.h"
 
 namespace csdsim::host {
@@ -188,6 +189,23 @@ struct BlockWork {
   Bytes block_size{4096};         ///< of the namespace
 };
 
+/// The function between the matrices of a feed-forward network.
+enum class NeuronActivation : std::uint8_t { relu, silu };
+
+/// feed_forward of a drive: the network of chosen neurons of a layer, whose records are in its block namespace. Inputs
+/// and result are in the buffer's memory. If the neurons depend on data, the run's Resolver sets their runs when the
+/// operation starts.
+struct NeuronWork {
+  std::vector<NeuronRun> runs = {};  ///< the neurons, in the order in which they are summed
+  std::uint32_t tokens = 1;
+  std::uint32_t width = 0;  ///< of the model
+  NeuronActivation activation = NeuronActivation::relu;
+  bool gated = false;   ///< three rows per neuron
+  bool bias = false;    ///< of the row before the activation
+  float threshold = 0;  ///< activations of at most this value become 0 (FATReLU)
+  BufferMemory memory = BufferMemory::gpu;
+};
+
 /// Bytes [offset, offset + size) of a file.
 struct FileRange {
   Bytes offset;
@@ -231,7 +249,8 @@ struct FileWork {
   std::optional<HeadRows> rows = {};  ///< of a read: what the Resolver chooses the ranges from
 };
 
-using Work = std::variant<ComputeWork, DriveWork, LinkWork, ScoreWork, FetchWork, SequencesWork, BlockWork, FileWork>;
+using Work = std::variant<ComputeWork, DriveWork, LinkWork, ScoreWork, FetchWork, SequencesWork, BlockWork, FileWork,
+                          NeuronWork>;
 
 struct Operation {
   OperationId id;
@@ -247,7 +266,8 @@ struct Operation {
 std::string resource_name(Resource resource);
 
 /// The place from which an operation reads a tensor, or to which it writes one: the memory of the processor; an end of
-/// the link; for a drive operation the drive for K/V caches and block contents, its buffer for all other tensors.
+/// the link; for a drive operation the drive for K/V caches, records and block contents, its buffer for all other
+/// tensors.
 Place input_place(const Operation& op, TensorClass what);
 Place output_place(const Operation& op, TensorClass what);
 

@@ -1,0 +1,52 @@
+// A feed-forward command as the engine sees it: one job over the records of a list of neurons.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attention_engine/core/feed_forward.h"
+#include "base/page_op.h"
+#include "base/units.h"
+
+namespace csdsim::engine {
+
+struct NeuronJob;
+
+/// The pages of a job's records, and what is in them.
+struct NeuronReads {
+  std::vector<PageOp> pages;  ///< to be read from flash, in the order in which the neurons use them
+  /// [neuron]: pages that must have arrived, counted from the first one, before a kernel can start on the neuron.
+  std::vector<std::uint32_t> needed;
+  const Half* rows = nullptr;  ///< [neuron][matrix][D], valid until the end of the job; null in timing runs
+
+  void clear() {
+    pages.clear();
+    needed.clear();
+    rows = nullptr;
+  }
+};
+
+/// Finds the records of a job.
+class NeuronSource {
+ public:
+  virtual ~NeuronSource() = default;
+  /// Called when the job starts; its pages are read from then on. Fills `out`, which is empty.
+  virtual void plan_records(const NeuronJob& job, NeuronReads& out) = 0;
+};
+
+/// The pointers are null in timing runs.
+struct NeuronJob {
+  FeedForwardShape shape = {};
+  std::uint32_t neurons = 0;       ///< of the list, at least 1
+  NeuronSource* source = nullptr;  ///< must outlive the job
+  std::uint64_t tag = 0;           ///< the source's own
+  const Half* x = nullptr;         ///< [n][D]
+  const Half* bias = nullptr;      ///< [neuron], null for 0
+  float* y = nullptr;              ///< [n][D], what is added to
+};
+
+/// What a job holds in the engine's buffer from start to end: 8 n D, x and y in fp32. The rows of the records are not
+/// in it: they stream from the flash controllers through a kernel.
+constexpr Bytes job_footprint(const NeuronJob& job) { return {std::uint64_t{8} * job.shape.tokens * job.shape.width}; }
+
+}  // namespace csdsim::engine
