@@ -95,6 +95,11 @@ class Neurons(unittest.TestCase):
         self.assertEqual(same["metrics"]["dense_perplexity"], high["metrics"]["dense_perplexity"])
         self.assertNotEqual(same["metrics"]["dense_perplexity"], silu["metrics"]["dense_perplexity"])
         self.refused(OPT, "--predictor", "oracle", "--fatrelu", "0.5", says=["opt has ReLU"])
+        trained = ["--predictor", LLAMA / "predictor.safetensors", "--threshold", "0.5"]
+        row = self.evaluated(LLAMA, *trained, "--fatrelu", "0.7")["rows"][0]
+        self.assertLess(abs(row["vs_dense"]), 0.1)  # of 22 tokens: see docs/predictor.md for many
+        self.assertLess(row["predicted_per_firing"], 2)
+        self.refused(LLAMA, *trained, "--fatrelu", "0.5", says=["trained with FATReLU 0.7"])
 
     def test_generate_with_fatrelu(self):
         def tokens(*args):
