@@ -12,7 +12,7 @@ float activate(const FeedForwardShape& shape, float value) {
   const float active = shape.activation == Activation::silu ? value / (1.0f + std::exp(-value))
                        : value < 0                          ? 0.0f
                                                             : value;
-  return active <= shape.threshold ? 0.0f : active;
+  return active < shape.threshold ? 0.0f : active;
 }
 
 void feed_forward(const FeedForwardShape& shape, std::span<const Half> x, std::span<const Half> rows,

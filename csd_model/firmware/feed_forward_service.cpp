@@ -159,8 +159,10 @@ void FeedForwardService::plan_page(Job& job, std::uint32_t index, ftl::Phase& op
   const RecordPage& read = job.pages->reads()[index];
   if (ftl_.map_is_cached()) {
     ops = job.mapped[index];
-    // What was done for map entries of other pages may have moved this one.
-    for (PageOp& op : ops) op.ppa = ftl_.lookup(ftl::LogicalPage{read.page});
+    // What was done for map entries of other pages may have moved this one, or the host may have deallocated it.
+    const PhysicalPageAddress now = ftl_.lookup(ftl::LogicalPage{read.page});
+    if (!now.valid()) ops.clear();
+    for (PageOp& op : ops) op.ppa = now;
   } else {
     page_.resize(config_.carried ? read.end - read.begin : 0);
     const ftl::IoStatus planned =

@@ -26,8 +26,8 @@ struct FeedForwardServiceConfig {
 
 /// The list, the biases and x come over the link; firmware looks up the pages of the records; pages that are not in
 /// flash yet are read from controller DRAM; then the command is one job of the attention engine, which reads the other
-/// pages past controller DRAM, as it reads pages of K and V, and y goes back. What a record holds is settled when the
-/// job starts: later writes do not change the result.
+/// pages past controller DRAM, as it reads pages of K and V, and y goes back. What a record holds is settled when its
+/// page is looked up, at the latest when the job starts: later writes do not change the result.
 class FeedForwardService : private engine::NeuronSource {
  public:
   FeedForwardService(const FeedForwardServiceConfig& config, ftl::BlockFtl& ftl, BlockService& blocks, EngineIo& engine,

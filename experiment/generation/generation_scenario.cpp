@@ -150,9 +150,14 @@ std::shared_ptr<const host::NeuronPredictor> GenerationScenario::predictor_of(co
   const host::FlashOptions& options = weights.options();
   if (!weights.predicts() || options.predictor == host::PredictorKind::oracle) return nullptr;
   const std::filesystem::path directory = scenario_.model.path.value().path;
-  const auto trained = host::open_predictor(directory / "predictor.safetensors", directory, model_->checkpoint.config);
-  return std::make_shared<host::LowRankPredictor>(model_->decoder(), trained, options.threshold.value(),
-                                                  options.predictor_rank.value_or(trained->rank));
+  try {
+    const auto trained =
+        host::open_predictor(directory / "predictor.safetensors", directory, model_->checkpoint.config);
+    return std::make_shared<host::LowRankPredictor>(model_->decoder(), trained, options.threshold.value(),
+                                                    options.predictor_rank.value_or(trained->rank));
+  } catch (const UserError& e) {
+    throw UserError(fmt::format("system.predictor: {}", e.what()));
+  }
 }
 
 GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::OffloadSystem>& system,

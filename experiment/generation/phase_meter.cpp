@@ -55,13 +55,19 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
   return true;
 }
 
-/// Reads of weights, and the time in which one of them runs: they end in the order in which they start.
+/// Reads of weights, and the time in which at least one of them runs. They are reported in the order of their ends.
 void PhaseMeter::observe_flash(const host::OperationRecord& record) {
   if (record.kind == host::OpKind::read_blocks) {
     flash_bytes_ += record.moved;
-    const SimTime start = std::max(record.start, flash_until_);
-    if (record.end > start) flash_time_ += record.end - start;
-    flash_until_ = std::max(flash_until_, record.end);
+    SimTime start = record.start;
+    while (!flash_reads_.empty() && flash_reads_.back().end >= start) {
+      const Interval& joined = flash_reads_.back();
+      start = std::min(start, joined.start);
+      flash_time_ -= joined.end - joined.start;
+      flash_reads_.pop_back();
+    }
+    flash_reads_.push_back({start, record.end});
+    flash_time_ += record.end - start;
   }
   if (record.kind == host::OpKind::delete_records || record.kind == host::OpKind::insert_records)
     memory_time_ += record.end - record.start;

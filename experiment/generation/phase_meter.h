@@ -36,6 +36,9 @@ class PhaseMeter {
   double idle_s() const { return idle_s_; }
 
  private:
+  struct Interval {
+    SimTime start, end;
+  };
   PhaseTotals totals();
   void begins(SimTime step);
   void observe_flash(const host::OperationRecord& record);
@@ -48,8 +51,9 @@ class PhaseMeter {
   const host::SampledGroup* group_ = nullptr;
   std::array<SimTime, host::kResourceKinds> busy_{};  ///< processors and links: sum over the operations
   Bytes gpu_link_;
-  SimTime flash_time_, flash_until_;  ///< time with a read of weights from blocks, and the end of the latest one
-  SimTime memory_time_;               ///< records deleted and inserted
+  SimTime flash_time_;                 ///< time with a read of weights from blocks
+  std::vector<Interval> flash_reads_;  ///< in which there were such reads, without gaps between them joined
+  SimTime memory_time_;                ///< records deleted and inserted
   Bytes flash_bytes_;
   const host::FlashNeurons* neurons_ = nullptr;
   SimTime gpu_outside_;  ///< of the GPU's time: embedding and sampling

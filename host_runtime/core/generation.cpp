@@ -55,7 +55,7 @@ std::vector<float> decode_step(const Decoder& decoder, AttentionProvider& attent
 
 std::vector<std::vector<TokenId>> generate(const Decoder& decoder, AttentionProvider& attention,
                                            const std::vector<std::vector<TokenId>>& prompts,
-                                           const GenerationOptions& options) {
+                                           const GenerationOptions& options, const NeuronChoice& neurons) {
   check(options.sampling);
   const ModelConfig& config = decoder.config();
   std::vector<SequenceSlice> slices;
@@ -101,7 +101,7 @@ std::vector<std::vector<TokenId>> generate(const Decoder& decoder, AttentionProv
       positions.push_back(TokenIndex{slices[sequence].tokens + step});
     }
     active = std::move(next);
-    if (!active.empty()) logits = decode_step(decoder, attention, active, tokens, positions);
+    if (!active.empty()) logits = decode_step(decoder, attention, active, tokens, positions, neurons);
   }
   return results;
 }

@@ -36,10 +36,10 @@ struct GenerationOptions {
 };
 
 /// New tokens of every prompt. Prompts may differ in length; all sequences decode as one batch. UserError for an empty
-/// prompt and for a context that would not fit the model.
+/// prompt and for a context that would not fit the model. `neurons` choose in decode steps.
 std::vector<std::vector<TokenId>> generate(const Decoder& decoder, AttentionProvider& attention,
                                            const std::vector<std::vector<TokenId>>& prompts,
-                                           const GenerationOptions& options);
+                                           const GenerationOptions& options, const NeuronChoice& neurons = {});
 
 /// generate() with attention on the host.
 std::vector<std::vector<TokenId>> generate_on_host(const Decoder& decoder, std::unique_ptr<AttentionMethod> method,

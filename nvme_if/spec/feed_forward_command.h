@@ -48,9 +48,9 @@ inline constexpr std::uint8_t bias = 1u << 1;   ///< the section bias is there: 
 }  // namespace feed_forward_flag
 
 /// y[t] = sum over the neurons r, in the order of the runs, of h_r[t] * down_r, with h = act(x[t] . up_r + bias_r), or
-/// act(x[t] . gate_r + bias_r) * (x[t] . up_r) with the flag gated. Activations of at most `threshold` become 0
-/// (FATReLU). x is fp16 [tokens][width]. y is fp32 [tokens][width]: partial sums of several commands or drives are
-/// added without the rounding of a narrower format in between.
+/// act(x[t] . gate_r + bias_r) * (x[t] . up_r) with the flag gated. Activations below `threshold` become 0
+/// (FATReLU); minus infinity leaves SiLU as it is. x is fp16 [tokens][width]. y is fp32 [tokens][width]: partial sums
+/// of several commands or drives are added without the rounding of a narrower format in between.
 ///
 /// invalid_field: a count of 0, counts that do not add up to `neurons`, an odd address, an unknown activation or flag,
 /// a threshold that is no number, an NDT that does not fit. engine_buffer_exceeded: x and y in fp32 (8 tokens width

@@ -75,21 +75,6 @@ Weight without(Backend& backend, const WeightSource& source, const std::string& 
 
 }  // namespace
 
-TEST_CASE("finish_layer is the attention block and the feed-forward block") {
-  for (const char* name : {"opt", "opt350", "llama", "qwen2"}) {
-    CAPTURE(name);
-    const Block block(name);
-    HiddenStates whole = block.decoder->embed({{TokenId{3}, TokenId{9}}}, {{TokenIndex{0}, TokenIndex{1}}});
-    const Tensor attention =
-        block.decoder->prefill_attention(block.decoder->attention_inputs(LayerId{0}, whole), {{2}});
-    HiddenStates parts = block.decoder->embed({{TokenId{3}, TokenId{9}}}, {{TokenIndex{0}, TokenIndex{1}}});
-    block.decoder->finish_layer(LayerId{0}, whole, attention);
-    block.decoder->finish_attention(LayerId{0}, parts, attention);
-    block.decoder->feed_forward(LayerId{0}, parts, block.decoder->feed_forward_inputs(LayerId{0}, parts));
-    CHECK(block.decoder->to_host_float(parts.values) == block.decoder->to_host_float(whole.values));
-  }
-}
-
 TEST_CASE("masks that keep all neurons that fire give the same bits; without one of them they do not") {
   for (const char* name : {"opt", "opt350"}) {
     CAPTURE(name);

@@ -64,6 +64,7 @@ TEST_CASE("constants out of range are refused", "[neurons]") {
   CHECK_THROWS_AS(LocalityModel({.active = 0}, 8, 1), UserError);
   CHECK_THROWS_AS(LocalityModel({.active = 1}, 8, 1), UserError);
   CHECK_THROWS_AS(LocalityModel({.active = 0.5, .concentration = 0}, 8, 1), UserError);
+  CHECK_THROWS_AS(LocalityModel({.active = 0.0001, .concentration = 0.001}, 100, 1), UserError);
   CHECK_THROWS_AS(LocalityModel({.active = 0.5, .concentration = 1, .persistence = 1}, 8, 1), UserError);
 }
 

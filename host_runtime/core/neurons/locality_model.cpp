@@ -22,6 +22,9 @@ LocalityModel::LocalityModel(const LocalityParams& params, std::uint32_t neurons
   for (std::uint32_t i = 0; i < neurons; ++i) quantiles_[i] = boost::math::ibeta_inv(a, b, (i + 0.5) / neurons);
   // Midpoints of steep ends miss the mean a little; this restores it.
   const double mean = std::accumulate(quantiles_.begin(), quantiles_.end(), 0.0) / neurons;
+  if (!(mean > 0))
+    throw UserError(fmt::format("active share {} and concentration {} leave all of {} neurons inactive", params.active,
+                                params.concentration, neurons));
   for (double& share : quantiles_) share = std::min(1.0, share * params.active / mean);
 }
 

@@ -14,7 +14,7 @@ TensorName rest() { return TensorName::kept(TensorClass::records, {}); }
 }  // namespace flash_tensors
 
 FlashFeedForward::FlashFeedForward(const FlashWeights& weights, const PlannerInputs& inputs)
-    : weights_(weights), through_host_(inputs.through_host), buffer_user_(kBuffers) {}
+    : weights_(weights), through_host_(inputs.through_host), buffer_user_(kBuffers), latest_read_(weights.drives()) {}
 
 SizedTensor FlashFeedForward::buffer(std::uint32_t index) const {
   return {flash_tensors::buffer(index), weights_.layer_buffer()};
@@ -55,7 +55,7 @@ std::vector<PlannedBlocks> FlashFeedForward::blocks() const {
 }
 
 OperationId FlashFeedForward::read(OperationSink& sink, const OpTag& tag, DriveIndex drive, std::vector<Extent> extents,
-                                   const TensorName& from, const SizedTensor& buffer, Ids deps) const {
+                                   const TensorName& from, const SizedTensor& buffer, Ids deps) {
   const FlashOptions& options = weights_.options();
   const Bytes block = weights_.directory().format().block_size;
   Bytes bytes;
@@ -66,8 +66,11 @@ OperationId FlashFeedForward::read(OperationSink& sink, const OpTag& tag, DriveI
                  .outstanding = options.threads,
                  .chunk = options.chunk,
                  .block_size = block};
+  std::optional<OperationId>& latest = latest_read_.at(drive.value);
+  if (latest) deps.push_back(*latest);
   const OperationId arrived = sink.add(OpKind::read_blocks, Resource::drive_blocks(drive), tag, std::move(work),
                                        std::move(deps), {.reads = {from}, .writes = {buffer}});
+  latest = arrived;
   if (!through_host_) return arrived;
   return sink.add(OpKind::transfer, {ResourceKind::host_to_gpu, 0}, tag, LinkWork{bytes, LinkPayload::weights},
                   {arrived}, {.reads = {buffer.name}, .writes = {buffer}});

@@ -48,10 +48,10 @@ class FlashFeedForward final : public FeedForwardPlan {
 
   std::uint32_t buffers() const { return weights_.options().overlap_flash && !weights_.predicts() ? kBuffers : 1; }
   BufferMemory read_memory() const { return through_host_ ? BufferMemory::host : BufferMemory::gpu; }
-  /// Reads `extents` of a drive into a buffer, and copies them to the GPU if they pass through host memory. Returns the
-  /// last operation.
+  /// Reads `extents` of a drive into a buffer, after its earlier reads, so that no more requests are in flight than
+  /// there are threads, and copies them to the GPU if they pass through host memory. Returns the last operation.
   OperationId read(OperationSink& sink, const OpTag& tag, DriveIndex drive, std::vector<Extent> extents,
-                   const TensorName& from, const SizedTensor& buffer, Ids deps) const;
+                   const TensorName& from, const SizedTensor& buffer, Ids deps);
   OperationId compute_all(OperationSink& sink, const LayerEnd& end, OperationId attended);
   OperationId compute_predicted(OperationSink& sink, const LayerEnd& end, OperationId attended);
   SizedTensor buffer(std::uint32_t index) const;
@@ -61,6 +61,7 @@ class FlashFeedForward final : public FeedForwardPlan {
   bool through_host_;
   std::vector<std::optional<OperationId>> buffer_user_;  ///< [buffer] the latest operation that computes from it
   std::uint32_t next_buffer_ = 0;
+  std::vector<std::optional<OperationId>> latest_read_;  ///< [drive]
   std::optional<OperationId> rest_user_;  ///< the latest operation that computes with flash_tensors::rest()
 };
 

@@ -164,6 +164,13 @@ std::uint64_t LayerPlanner::context(const Part& part) {
   return tokens;
 }
 
+std::uint32_t LayerPlanner::generated(const Part& part) const {
+  std::uint32_t most = 0;
+  for (const StepSequence& s : part.sequences)
+    most = std::max(most, s.context() - in_.workload.prompt_tokens[s.sequence.value]);
+  return most;
+}
+
 LayerPlanner::Ids LayerPlanner::embed(OperationSink& sink) {
   Ids hidden(mini_batches());
   for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
@@ -183,7 +190,7 @@ void LayerPlanner::sample(OperationSink& sink, const Ids& hidden) {
     if (!part) continue;
     const TensorName states = hidden_states(*part).name;
     ComputeWork work = in_.model.sample(part->sequences.size());
-    work.software = software_time(*part);
+    if (step_.phase == Phase::decode) work.software = software_time(*part);
     sampled_[mb] = sink.add(OpKind::sample, gpu(part->tag), part->tag, work,
                             with_weights(sink, part->tag, in_turn(part->tag, {hidden[mb]})),
                             {.reads = {states}, .drops = {{states, gpu_memory(part->tag)}}});

@@ -95,7 +95,7 @@ class LayerPlanner : public Planner {
   virtual void release(OperationSink&, const Part&) {}
   /// Activations that enter the layer and that attention_inputs keeps besides.
   virtual std::vector<SizedTensor> kept_inputs(const Part&) const { return {}; }
-  /// Time of software that the step of a mini-batch ends with. The part has no layer.
+  /// Time of software that a decode step of a mini-batch ends with. The part has no layer.
   virtual SimTime software_time(const Part&) const { return {}; }
   /// The layers of a decode step have been emitted; its samples follow.
   virtual void step_emitted() {}
@@ -116,6 +116,8 @@ class LayerPlanner : public Planner {
   const StepScheduler& scheduler() const { return scheduler_; }
   /// Tokens that the part's sequences attend over in a decode step, together.
   static std::uint64_t context(const Part& part);
+  /// Tokens that a sequence of the part has generated before a decode step, at most.
+  std::uint32_t generated(const Part& part) const;
 
   /// The GPU of a mini-batch, and its memory.
   std::uint32_t gpu_index(const OpTag& tag) const { return tag.mini_batch.value % in_.gpus; }

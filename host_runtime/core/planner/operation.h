@@ -202,7 +202,7 @@ struct NeuronWork {
   NeuronActivation activation = NeuronActivation::relu;
   bool gated = false;   ///< three rows per neuron
   bool bias = false;    ///< of the row before the activation
-  float threshold = 0;  ///< activations of at most this value become 0 (FATReLU)
+  float threshold = 0;  ///< activations below it become 0 (FATReLU); minus infinity: none
   BufferMemory memory = BufferMemory::gpu;
 };
 

@@ -1,20 +1,20 @@
 // Time that the software of a framework adds to every step.
 #pragma once
 
+#include <cstdint>
+
 #include "base/units.h"
-#include "host_runtime/core/planner/tensor.h"
 
 namespace csdsim::host {
 
 /// Nothing else of the mini-batch overlaps with it.
 struct SoftwareTime {
   SimTime per_step{};             ///< of a mini-batch
-  SimTime per_generated_token{};  ///< further time per step for each token that has been generated before
+  SimTime per_generated_token{};  ///< further time per step for each token that was generated before it; of sequences
+                                  ///< that differ, the one with most of them counts
 
-  SimTime of(const OpTag& tag) const {
-    if (tag.phase == Phase::prefill) return {};
-    return per_step + per_generated_token * (tag.step + std::int64_t{1});
-  }
+  /// Of a decode step of sequences that have generated so many tokens.
+  SimTime of(std::uint32_t generated) const { return per_step + per_generated_token * generated; }
 };
 
 }  // namespace csdsim::host

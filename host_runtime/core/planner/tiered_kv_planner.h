@@ -52,7 +52,7 @@ class TieredKvPlanner : public LayerPlanner {
 
  private:
   Ids room_for(const Part& part) const override;
-  SimTime software_time(const Part& part) const override { return kv_.software.of(part.tag); }
+  SimTime software_time(const Part& part) const override { return kv_.software.of(generated(part)); }
   Bytes prefill_workspace(const Part& part) const override;
   std::vector<PlannedFile> layer_files(std::uint32_t layer) const override;
   void keep(OperationSink& sink, const Part& part, OperationId projected) override;

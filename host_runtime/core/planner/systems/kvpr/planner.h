@@ -51,7 +51,7 @@ class KvprPlanner final : public LayerPlanner {
  private:
   Ids room_for(const Part& part) const override;
   std::vector<SizedTensor> kept_inputs(const Part& part) const override;
-  SimTime software_time(const Part& part) const override { return plan_.software.of(part.tag); }
+  SimTime software_time(const Part& part) const override { return plan_.software.of(generated(part)); }
   void keep(OperationSink& sink, const Part& part, OperationId projected) override;
   Outputs attend(OperationSink& sink, const Part& part, OperationId projected) override;
 
