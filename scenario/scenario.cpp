@@ -55,6 +55,10 @@ void describe(ParamVisitor& v, SimulationConfig& c) {
           assumed("each entry costs one run"));
   v.choice("selection", c.selection, "Which tokens SparF attends to when the selection is not computed.",
            assumed("needs no recorded run"));
+  v.optional("neurons", c.neurons, "none",
+             "A file of csdsim eval --record-neurons: which neurons are active in timing runs of systems that predict "
+             "them. none: as the system's constants say.",
+             assumed("needs no recorded run"));
   v.optional_section("sampling", c.sampling, "off",
                      "Simulates some layers and steps of a long run and estimates the rest; off simulates everything.",
                      assumed("whole runs of large models take an hour"));

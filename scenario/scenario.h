@@ -46,6 +46,7 @@ struct SimulationConfig {
   std::vector<std::string> compare;     ///< carried runs: other ways to decode the same prompts
   std::vector<std::string> comparable;  ///< valid entries of `compare`
   SelectionConfig selection;
+  std::optional<InputPath> neurons;                           ///< timing runs: recorded neurons
   std::optional<SamplingConfig> sampling = SamplingConfig{};  ///< unset: everything is simulated
   std::string why_whole;                                      ///< why sampling was left out where it was not refused
 };

@@ -8,6 +8,7 @@
 #include "base/config/yaml.h"
 #include "base/text.h"
 #include "experiment/generation/check_drive_count.h"
+#include "experiment/generation/check_drive_use.h"
 #include "experiment/generation/check_gpus.h"
 #include "experiment/generation/check_requests.h"
 #include "experiment/generation/check_residents.h"
@@ -125,6 +126,7 @@ void check_system(Checker& c, const GenerationWorkload& work, bool has_model) {
                       .gpus = s.platform.gpu.count,
                       .carried = s.simulation.data == DataMode::carried,
                       .model = has_model ? s.model.shape() : host::ModelShape{},
+                      .sparse_ffn = s.model.architecture == host::Architecture::opt || s.model.fatrelu.has_value(),
                       .mini_batches = work.mini_batches.value_or(0),
                       .commands = queues * (s.platform.device.nvme.queue_depth - 1),
                       .block_size = s.platform.device.nvme.block_size});
@@ -178,18 +180,6 @@ bool choose_parameters(Checker& c, const GenerationWorkload& work) {
   }
 }
 
-/// What is read outside the layers does not scale with their number.
-void check_sampled_layers(Checker& c, const GenerationWorkload& work) {
-  const Scenario& s = c.scenario();
-  const auto weights = s.system->flash_weights({.model = s.model.shape(), .workload = work.lengths()});
-  c.require(
-      !weights || weights->tables().value == 0 || *s.simulation.sampling->layers >= s.model.layers,
-      {"simulation.sampling.layers", "system.resident_share"},
-      fmt::format("simulation.sampling.layers: {} reads embeddings, which are outside the layers: use {} (all), or "
-                  "leave layers and steps out",
-                  s.system.kind(), s.model.layers));
-}
-
 /// Sampling is left out where a part of the run does not stand for the rest; asking for it there is an error.
 void check_sampling(Checker& c, const GenerationWorkload& work, bool has_model) {
   Scenario& s = c.scenario();
@@ -224,22 +214,6 @@ void check_sampling(Checker& c, const GenerationWorkload& work, bool has_model) 
             fmt::format("simulation.sampling.steps: {} of {} decode steps", *sampling->steps, work.output_tokens));
 }
 
-/// A run has one platform: drives with a KV namespace, or drives with files.
-void check_comparison(Checker& c, const GenerationWorkload& work) {
-  const Scenario& s = c.scenario();
-  const auto files_of = [&](const host::OffloadSystem& system) {
-    return system.needs(s.model.shape(), work.lengths()).files.has_value();
-  };
-  for (const std::string& other : s.simulation.compare) {
-    if (other == scenario::kHostComparison || other == s.system.kind()) continue;
-    c.require(
-        !files_of(*s.system) && !files_of(*s.system.kinds().make(other)), {"simulation.compare", "system.kind"},
-        fmt::format("simulation.compare: {} and {} need different drives, because one keeps data in files: run them "
-                    "one after another",
-                    s.system.kind(), other));
-  }
-}
-
 void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model) {
   Scenario& s = c.scenario();
   SimulationConfig& simulation = s.simulation;
@@ -258,6 +232,7 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
       c.resolve(recorded->file, "simulation.selection.file", "file");
     }
   }
+  if (simulation.neurons) check_neurons(c, work, has_model);
   if (simulation.data == DataMode::timing && work.temperature.numerator != 0) {
     c.refuse_unused("workload.temperature", "simulation.data", "timing runs draw no tokens");
   }

@@ -220,6 +220,7 @@ void GenerationProgram::drain_drives(const std::function<void()>& done) {
 host::PlannerInputs GenerationProgram::inputs_of(const host::SampledGroup& group) const {
   host::PlannerInputs inputs = setup_.plan;
   inputs.model.layers = group.layers;
+  inputs.whole_layers = setup_.plan.model.layers;
   inputs.span = group.span();
   inputs.drives = platform_.drives();
   return inputs;
@@ -242,7 +243,11 @@ void GenerationProgram::add_blocks() {
     wait_for([&](auto done) { executor_.run(loading, router_, {}, std::move(done)); });
     return;
   }
-  if (weights->predicts()) meter_.set_neurons(&neurons_.emplace(*weights, setup_.seed).neurons());
+  if (weights->predicts()) {
+    host::ModelledNeurons& neurons =
+        setup_.neurons ? neurons_.emplace(*weights, setup_.neurons()) : neurons_.emplace(*weights, setup_.seed);
+    meter_.set_neurons(&neurons.neurons());
+  }
   for (const host::PlannedBlocks& blocks : setup_.system->plan(inputs)->blocks())
     platform_.drive(blocks.drive.value)
         .block_ftl()

@@ -40,6 +40,8 @@ struct GenerationSetup {
   std::string why_whole;                ///< why everything is simulated where nobody asked for it; empty otherwise
   host::OperationData* data = nullptr;  ///< carried runs
   nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
+  /// Recorded neurons of timing runs, from their first token on; null: as the system's constants say.
+  std::function<std::unique_ptr<host::NeuronActivity>()> neurons;
   std::uint64_t seed = 0;              ///< of models that stand for data in timing runs
   std::uint16_t queues_of_others = 0;  ///< last I/O queues of each drive, which the generation leaves free
   /// Whether the drives keep K component-major too. Unset: what the method reads; dense attention does without.

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "experiment/evaluation/recorded_neurons.h"
 #include "experiment/evaluation/recorded_selection.h"
 #include "experiment/generation/background_io.h"
 #include "experiment/generation/generation_result.h"
@@ -16,6 +17,7 @@
 #include "experiment/generation/request_result.h"
 #include "experiment/result.h"
 #include "experiment/runner.h"
+#include "host_runtime/checkpoint/predictor_file.h"
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
 #include "host_runtime/core/planner/flash_loading.h"
@@ -47,6 +49,16 @@ std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario
       s.seed);
 }
 
+/// Makes replays of the recorded neurons of the scenario.
+std::function<std::unique_ptr<host::NeuronActivity>()> recorded_neurons(const scenario::Scenario& s) {
+  const std::filesystem::path& file = s.simulation.neurons.value().path;
+  const host::NeuronRecording recording = read_neurons(file);
+  if (recording.neurons != s.model.shape().ffn)
+    throw UserError(fmt::format("simulation.neurons: {} has {} neurons per layer, the model {}", file.string(),
+                                recording.neurons, s.model.shape().ffn));
+  return [recording] { return std::make_unique<host::RecordedActivity>(recording); };
+}
+
 std::vector<std::uint32_t> lengths_of(const Tokens& prompts) {
   std::vector<std::uint32_t> lengths;
   for (const auto& prompt : prompts) lengths.push_back(static_cast<std::uint32_t>(prompt.size()));
@@ -62,6 +74,7 @@ class GenerationScenario {
 
  private:
   std::unique_ptr<host::DecoderData> decoder_data(const GenerationSetup& setup);
+  std::shared_ptr<const host::NeuronPredictor> predictor_of(const host::FlashWeights& weights) const;
   /// Decodes by a system; `data` gets the decoder's part of a carried run.
   GenerationOutcome decode(const std::shared_ptr<const host::OffloadSystem>& system, const GenerationHooks& hooks,
                            std::unique_ptr<host::DecoderData>& data);
@@ -116,8 +129,19 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
   auto data = std::make_unique<host::DecoderData>(model_->decoder(), prompts_, outputs, setup.plan.mini_batches,
                                                   sampling_, kv_division(setup));
   if (const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan))
-    data->set_neurons(std::make_unique<host::CarriedNeurons>(*weights, model_->decoder(), *model_->checkpoint.weights));
+    data->set_neurons(std::make_unique<host::CarriedNeurons>(*weights, model_->decoder(), *model_->checkpoint.weights,
+                                                             predictor_of(*weights)));
   return data;
+}
+
+/// The predictor beside the checkpoint, or null for the oracle.
+std::shared_ptr<const host::NeuronPredictor> GenerationScenario::predictor_of(const host::FlashWeights& weights) const {
+  const host::FlashOptions& options = weights.options();
+  if (!weights.predicts() || options.predictor == host::PredictorKind::oracle) return nullptr;
+  const std::filesystem::path directory = scenario_.model.path.value().path;
+  const auto trained = host::open_predictor(directory / "predictor.safetensors", directory, model_->checkpoint.config);
+  return std::make_shared<host::LowRankPredictor>(model_->decoder(), trained, options.threshold.value(),
+                                                  options.predictor_rank.value_or(trained->rank));
 }
 
 GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::OffloadSystem>& system,
@@ -127,6 +151,7 @@ GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::O
   setup.gpu_times = gpu_times_;
   const std::unique_ptr<engine::SelectionSource> selection = make_selection(scenario_, setup);
   setup.platform.drive.selection = selection.get();
+  if (scenario_.simulation.neurons) setup.neurons = recorded_neurons(scenario_);
   if (carried_) {
     data = decoder_data(setup);
     setup.data = data.get();

@@ -22,13 +22,13 @@ namespace {
 
 constexpr std::uint32_t kNeurons = 256;  // of small_model(); a row is 64 elements, 128 B
 
-FlashOptions options(NeuronChoice choice = NeuronChoice::predicted) {
-  return {.choice = choice, .memory_share = {1, 1}, .memory = {}, .locality = {}};
+FlashOptions options(NeuronReads choice = NeuronReads::predicted) {
+  return {.choice = choice, .memory_share = {1, 1}, .memory = {}, .predictor_rank = {}, .locality = {}};
 }
 
 FlashWeights weights_of(const FlashOptions& of, std::uint32_t layers = 4, std::uint32_t drives = 1,
                         Bytes block = Bytes{512}) {
-  return {of, small_model(layers), drives, block};
+  return {of, {.model = small_model(layers), .workload = {}, .drives = drives, .block_size = block}};
 }
 
 /// The operations of one layer of a step, by kind; each kind at most once.
@@ -59,20 +59,6 @@ LlmInAFlash system_of(FlashTechnique technique) {
   return system;
 }
 
-OpTag decode_tag(std::uint32_t layer, std::uint32_t sequences = 1) {
-  std::vector<StepSequence> all;
-  for (std::uint32_t i = 0; i < sequences; ++i) all.push_back({SequenceId{i}, 9, 1});
-  return {.phase = Phase::decode,
-          .step = 0,
-          .layer = LayerId{layer},
-          .mini_batch = {},
-          .sequences = std::make_shared<const std::vector<StepSequence>>(std::move(all))};
-}
-
-Operation op_of(OpKind kind, Work work, std::uint32_t layer = 0) {
-  return {.id = {}, .kind = kind, .resource = {}, .tag = decode_tag(layer, 2), .deps = {}, .work = std::move(work)};
-}
-
 }  // namespace
 
 TEST_CASE("a layer's end in parts costs what it costs as a whole") {
@@ -93,7 +79,7 @@ TEST_CASE("a layer's end in parts costs what it costs as a whole") {
 TEST_CASE("what stays in memory and what is read adds up to the model") {
   const ModelShape model = small_model();
   const Bytes networks{model.ffn_parameters() * model.layers * 2}, others = model.weight_bytes() - networks;
-  FlashOptions all = options(NeuronChoice::all);
+  FlashOptions all = options(NeuronReads::all);
 
   all.resident_share = {0, 1};
   const FlashWeights naive = weights_of(all);
@@ -128,8 +114,25 @@ TEST_CASE("what stays in memory and what is read adds up to the model") {
   CHECK(weights_of(bounded).memory_rows() == 85);
 }
 
+TEST_CASE("some layers of a model have what they have in the whole one") {
+  const auto of = [](const FlashOptions& options, std::uint32_t layers) {
+    return FlashWeights(options,
+                        {.model = small_model(layers), .workload = {}, .block_size = {512}, .whole_layers = 40});
+  };
+  FlashOptions all = options(NeuronReads::all), bounded = options();
+  bounded.memory = Bytes{256 * 40 * 30};
+  for (const Ratio share : {Ratio::of(1, 50), Ratio::of(1, 2), Ratio::of(4, 5)}) {
+    all.resident_share = share;
+    CHECK(of(all, 5).resident_neurons() == of(all, 40).resident_neurons());
+    CHECK(of(all, 5).layer_rest() == of(all, 40).layer_rest());
+    CHECK(of(all, 5).tables() == of(all, 40).tables());
+  }
+  CHECK(of(bounded, 5).memory_rows() == 30);
+  CHECK(of(bounded, 40).memory_rows() == 30);
+}
+
 TEST_CASE("extents of a drive do not overlap, and layers are on the drives in turn") {
-  FlashOptions all = options(NeuronChoice::all);
+  FlashOptions all = options(NeuronReads::all);
   all.resident_share = {0, 1};
   for (const RecordLayout layout : {RecordLayout::rows, RecordLayout::bundled})
     for (const std::uint32_t drives : {1u, 3u}) {
@@ -185,7 +188,7 @@ TEST_CASE("a predicted layer: select, read, delete, insert, compute; one after a
   CHECK_FALSE(prompt.has(OpKind::select_neurons));
   CHECK(prompt.depends(OpKind::read_blocks, OpKind::finish_attention));
   CHECK(prompt.depends(OpKind::feed_forward, OpKind::read_blocks));
-  CHECK(moved_bytes(prompt.at(OpKind::read_blocks).work) == Bytes{kNeurons * 2 * 128});
+  CHECK(moved_bytes(prompt.at(OpKind::read_blocks).work) == Bytes{kNeurons * 512});  // a record of 256 B per block
   CHECK(prompt.at(OpKind::feed_forward).work.index() == 0);
   CHECK(std::get<ComputeWork>(prompt.at(OpKind::feed_forward).work) == small_model().feed_forward(12, kNeurons));
 }
@@ -242,102 +245,6 @@ TEST_CASE("hybrid: with overlap, a layer is read while the one before it is comp
   system.flash.overlap_flash = false;
   const LayerOps serial(plan(system, 4), Phase::decode, 1, 3);
   CHECK(serial.depends(OpKind::read_blocks, OpKind::finish_attention));
-}
-
-TEST_CASE("the work of a step follows from its neurons: closed forms") {
-  for (const RecordLayout layout : {RecordLayout::bundled, RecordLayout::rows}) {
-    FlashOptions of = options();
-    of.layout = layout;
-    of.window = 2;
-    of.chunk = Bytes{512};
-    FlashNeurons neurons(weights_of(of));
-    const LayerId layer{2};
-    neurons.step(layer, std::vector<std::uint32_t>{3, 10, 200});
-    CHECK(neurons.latest(layer).in_memory() == 3);
-    neurons.step(layer, std::vector<std::uint32_t>{10, 11});
-    CHECK(neurons.latest(layer).update.placed.size() == 1);
-    neurons.step(layer, std::vector<std::uint32_t>{11, 40, 41});
-    // 3 and 200 have left the window of two tokens: 10 and 11 stay.
-    const NeuronStep& step = neurons.latest(layer);
-    CHECK(step.kept == 2);
-    CHECK(step.in_memory() == 4);
-    CHECK(neurons.loaded() == 3 + 1 + 2);
-    const auto work = [&](OpKind kind, Work planned) { return neurons.resolve(op_of(kind, std::move(planned), 2)); };
-    const auto blocks = std::get<BlockWork>(*work(OpKind::read_blocks, BlockWork{.outstanding = 7}));
-    // A record or a row takes a block of 512 B; a request holds one.
-    CHECK(blocks.extents.size() == (layout == RecordLayout::bundled ? 2 : 4));
-    CHECK(blocks.outstanding == 7);
-    CHECK(moved_bytes(Work{blocks}) == Bytes{512 * blocks.extents.size()});
-    CHECK(std::get<LinkWork>(*work(OpKind::transfer, LinkWork{{}, LinkPayload::weights})).bytes == step.read_bytes);
-    CHECK_FALSE(work(OpKind::transfer, LinkWork{Bytes{5}, LinkPayload::kv}));
-    CHECK(std::get<ComputeWork>(*work(OpKind::insert_records, ComputeWork{})).activations == Bytes{2 * 256 * 2});
-    CHECK(std::get<ComputeWork>(*work(OpKind::delete_records, ComputeWork{})).activations ==
-          Bytes{2 * 256 * step.update.moves.size()});
-    CHECK(std::get<ComputeWork>(*work(OpKind::feed_forward, ComputeWork{})) == small_model().feed_forward(2, 4));
-    CHECK(std::get<ComputeWork>(*work(OpKind::partial_feed_forward, ComputeWork{})) ==
-          small_model().feed_forward(2, 2));
-    CHECK_FALSE(work(OpKind::sample, ComputeWork{}));
-    // The prompt does not depend on it.
-    Operation prompt = op_of(OpKind::feed_forward, ComputeWork{}, 2);
-    prompt.tag.phase = Phase::prefill;
-    CHECK_FALSE(neurons.resolve(prompt));
-    CHECK_THROWS_AS(neurons.latest(LayerId{1}), InternalError);
-  }
-}
-
-TEST_CASE("with overlap, the second part of the network runs over the new neurons") {
-  FlashOptions of = options();
-  of.overlap_flash = true;
-  FlashNeurons neurons(weights_of(of));
-  neurons.step(LayerId{0}, std::vector<std::uint32_t>{1, 2, 3});
-  neurons.step(LayerId{0}, std::vector<std::uint32_t>{3, 4});
-  CHECK(std::get<ComputeWork>(*neurons.resolve(op_of(OpKind::partial_feed_forward, ComputeWork{}))) ==
-        small_model().feed_forward(2, 3));
-  CHECK(std::get<ComputeWork>(*neurons.resolve(op_of(OpKind::feed_forward, ComputeWork{}))) ==
-        small_model().feed_forward(2, 1));
-}
-
-TEST_CASE("without a window nothing stays in memory; without room the oldest neurons leave, or the step is refused") {
-  FlashOptions of = options();
-  of.window = 0;
-  FlashNeurons without(weights_of(of));
-  without.step(LayerId{0}, std::vector<std::uint32_t>{1, 2});
-  without.step(LayerId{0}, std::vector<std::uint32_t>{1, 2, 5});
-  CHECK(without.latest(LayerId{0}).kept == 0);
-  CHECK(without.latest(LayerId{0}).update.placed.size() == 3);
-  CHECK(without.latest(LayerId{0}).update.moves.empty());
-
-  of.window = 5;
-  of.memory_share = Ratio::of(4, 256);
-  FlashNeurons tight(weights_of(of));
-  tight.step(LayerId{0}, std::vector<std::uint32_t>{1, 2, 3});
-  tight.step(LayerId{0}, std::vector<std::uint32_t>{2, 7, 8});
-  CHECK(tight.latest(LayerId{0}).update.evicted.size() == 1);
-  CHECK(tight.latest(LayerId{0}).in_memory() == 4);
-  CHECK_THROWS_WITH(tight.step(LayerId{0}, std::vector<std::uint32_t>{1, 2, 3, 4, 5}),
-                    Contains("system.memory_share") && Contains("5 neurons of layer 0") && Contains("room for 4"));
-}
-
-TEST_CASE("steps that are skipped leave the neurons that they would have left") {
-  FlashOptions of = options();
-  of.locality = {.active = 0.2, .concentration = 1, .persistence = 0.5};
-  ModelledNeurons one(weights_of(of), 7), other(weights_of(of), 7);
-  for (std::uint32_t step = 0; step < 6; ++step)
-    for (std::uint32_t layer = 0; layer < 3; ++layer) {
-      Operation op = op_of(OpKind::select_neurons, ComputeWork{}, layer);
-      CHECK_FALSE(one.resolve(op));
-    }
-  other.skip_to(4, 3, 2);
-  other.skip_to(6, 3, 2);
-  for (std::uint32_t layer = 0; layer < 3; ++layer) {
-    CHECK(one.neurons().latest(LayerId{layer}).active == other.neurons().latest(LayerId{layer}).active);
-    CHECK(one.neurons().latest(LayerId{layer}).reads.size() == other.neurons().latest(LayerId{layer}).reads.size());
-  }
-  CHECK(one.neurons().loaded() == other.neurons().loaded());
-  // Another seed, other neurons.
-  ModelledNeurons third(weights_of(of), 8);
-  third.skip_to(6, 3, 2);
-  CHECK(third.neurons().latest(LayerId{0}).active != one.neurons().latest(LayerId{0}).active);
 }
 
 TEST_CASE("the plan runs: every operation finds its tensors, and every technique ends") {

@@ -26,8 +26,9 @@ std::vector<std::string> names_of(const ModelConfig& config, const WeightSource&
 }  // namespace
 
 CarriedNeurons::CarriedNeurons(const FlashWeights& weights, const Decoder& decoder, const WeightSource& source,
-                               Predict predict)
-    : weights_(weights), decoder_(decoder), predict_(std::move(predict)) {
+                               std::shared_ptr<const NeuronPredictor> predictor)
+    : weights_(weights), decoder_(decoder), predictor_(std::move(predictor)) {
+  if (!predictor_) predictor_ = std::make_shared<OraclePredictor>(decoder);
   for (std::uint32_t layer = 0; layer < decoder.config().layers; ++layer) {
     Stored& stored = layers_.emplace_back();
     for (const std::string& name : names_of(decoder.config(), source, layer)) {
@@ -85,14 +86,8 @@ std::optional<Work> CarriedNeurons::resolve(const Operation& op) const {
 
 void CarriedNeurons::select(LayerId layer, const Tensor& inputs) {
   std::vector<bool> chosen(format().neurons);
-  if (predict_) {
-    for (const std::vector<std::uint32_t>& of_token : predict_(layer, inputs))
-      for (const std::uint32_t neuron : of_token) chosen.at(neuron) = true;
-  } else {
-    const std::vector<float> fires = decoder_.to_host_float(decoder_.neuron_activations(layer, inputs));
-    for (std::size_t i = 0; i < fires.size(); ++i)
-      if (fires[i] != 0) chosen[i % chosen.size()] = true;
-  }
+  for (const std::vector<std::uint32_t>& of_token : predictor_->predict(layer, inputs))
+    for (const std::uint32_t neuron : of_token) chosen.at(neuron) = true;
   std::vector<std::uint32_t> active;
   for (std::uint32_t neuron = 0; neuron < chosen.size(); ++neuron)
     if (chosen[neuron]) active.push_back(neuron);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "host_runtime/core/decoder.h"
+#include "host_runtime/core/neurons/neuron_predictor.h"
 #include "host_runtime/core/planner/flash_neurons.h"
 #include "host_runtime/core/weight_source.h"
 
@@ -31,12 +31,10 @@ struct NeuronRows {
 /// bytes but for neurons that stay in memory. Every row that comes back is compared with the checkpoint.
 class CarriedNeurons {
  public:
-  /// For each token, the neurons that are predicted to fire, ascending; `inputs` is Decoder::feed_forward_inputs().
-  using Predict = std::function<std::vector<std::vector<std::uint32_t>>(LayerId, const Tensor& inputs)>;
-
-  /// Without `predict`, the neurons that do fire. `decoder` and `source` must outlive this. UserError for a checkpoint
-  /// whose elements do not have 2 bytes.
-  CarriedNeurons(const FlashWeights& weights, const Decoder& decoder, const WeightSource& source, Predict predict = {});
+  /// Null `predictor`: the oracle. `decoder` and `source` must outlive this. UserError for a checkpoint whose elements
+  /// do not have 2 bytes.
+  CarriedNeurons(const FlashWeights& weights, const Decoder& decoder, const WeightSource& source,
+                 std::shared_ptr<const NeuronPredictor> predictor = {});
 
   const FlashWeights& weights() const { return weights_; }
   /// Null without a predictor.
@@ -80,7 +78,7 @@ class CarriedNeurons {
 
   FlashWeights weights_;
   const Decoder& decoder_;
-  Predict predict_;
+  std::shared_ptr<const NeuronPredictor> predictor_;
   std::vector<Stored> layers_;
   std::optional<FlashNeurons> neurons_;
   std::uint64_t wrong_rows_ = 0;

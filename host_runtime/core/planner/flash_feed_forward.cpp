@@ -126,7 +126,7 @@ OperationId FlashFeedForward::compute_predicted(OperationSink& sink, const Layer
   const FlashOptions& options = weights_.options();
   const SizedTensor kept = matrix(layer), arriving = buffer(0);
   const OperationId selected = sink.add(OpKind::select_neurons, end.gpu, end.tag,
-                                        weights_.model().predict_neurons(end.tokens, options.predictor_rank),
+                                        weights_.model().predict_neurons(end.tokens, weights_.predictor_rank()),
                                         {attended}, {.reads = {end.hidden.name}});
   Ids deps{selected};
   if (buffer_user_[0]) deps.push_back(*buffer_user_[0]);

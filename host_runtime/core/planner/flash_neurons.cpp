@@ -92,15 +92,17 @@ std::optional<Work> FlashNeurons::resolve(const Operation& op) const {
   }
 }
 
+ModelledNeurons::ModelledNeurons(const FlashWeights& weights, std::unique_ptr<NeuronActivity> activity)
+    : neurons_(weights), activity_(std::move(activity)), steps_(weights.model().layers) {}
+
 ModelledNeurons::ModelledNeurons(const FlashWeights& weights, std::uint64_t seed)
-    : neurons_(weights),
-      activity_(weights.options().locality, weights.model().ffn, seed),
-      steps_(weights.model().layers) {}
+    : ModelledNeurons(weights, std::make_unique<LocalityModel>(weights.options().locality, weights.model().ffn, seed)) {
+}
 
 void ModelledNeurons::next(LayerId layer, std::span<const SequenceId> sequences) {
   active_.clear();
   for (const SequenceId sequence : sequences) {
-    activity_.next(sequence, layer, of_sequence_);
+    activity_->next(sequence, layer, of_sequence_);
     active_.insert(active_.end(), of_sequence_.begin(), of_sequence_.end());
   }
   if (sequences.size() > 1) {

@@ -63,10 +63,11 @@ class FlashNeurons {
   std::uint64_t loaded_ = 0;
 };
 
-/// Neurons of timing runs: the locality model says which are active, instead of data.
+/// Neurons of timing runs: a recording or the locality model says which are active, instead of data.
 class ModelledNeurons {
  public:
-  /// `sequences` run together from the first decode step to the last.
+  ModelledNeurons(const FlashWeights& weights, std::unique_ptr<NeuronActivity> activity);
+  /// With the locality model of FlashOptions.
   ModelledNeurons(const FlashWeights& weights, std::uint64_t seed);
 
   /// As OperationData::resolve().
@@ -79,7 +80,7 @@ class ModelledNeurons {
   void next(LayerId layer, std::span<const SequenceId> sequences);
 
   FlashNeurons neurons_;
-  LocalityModel activity_;
+  std::unique_ptr<NeuronActivity> activity_;
   std::vector<std::uint32_t> steps_;  ///< [layer] decode steps so far
   std::vector<std::uint32_t> of_sequence_, active_;
 };

@@ -20,21 +20,29 @@ RecordFormat format_of(const FlashOptions& options, const ModelShape& model, std
 }
 
 std::uint32_t rows_of(const FlashOptions& options, const ModelShape& model, Bytes row) {
-  if (options.choice != NeuronChoice::predicted) return 0;
+  if (options.choice != NeuronReads::predicted) return 0;
   const std::uint64_t rows =
       options.memory ? options.memory->value / (row.value * model.layers) : options.memory_share.floor_of(model.ffn);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(rows, model.ffn));
 }
 
+/// The model of which a sampled run has some layers.
+ModelShape whole(const PlannerInputs& inputs) {
+  ModelShape model = inputs.model;
+  if (inputs.whole_layers > 0) model.layers = inputs.whole_layers;
+  return model;
+}
+
 }  // namespace
 
-FlashWeights::FlashWeights(const FlashOptions& options, const ModelShape& model, std::uint32_t drives, Bytes block_size)
+FlashWeights::FlashWeights(const FlashOptions& options, const PlannerInputs& inputs)
     : options_(options),
-      model_(model),
-      drives_(drives),
-      directory_(format_of(options, model, drives, block_size)),
-      memory_rows_(rows_of(options, model, directory_.format().neuron())) {
+      model_(inputs.model),
+      drives_(inputs.drives),
+      directory_(format_of(options, inputs.model, inputs.drives, inputs.block_size)),
+      memory_rows_(rows_of(options, whole(inputs), directory_.format().neuron())) {
   if (predicts()) return;
+  const ModelShape model = whole(inputs);
   const Bytes networks = row() * model.ffn * model.layers, others = model.weight_bytes() - networks;
   const std::uint64_t resident = options.resident_share.floor_of(model.weight_bytes().value);
   if (resident >= others.value) {
@@ -77,7 +85,7 @@ std::uint64_t FlashWeights::blocks(DriveIndex drive) const {
 
 Bytes FlashWeights::predictors() const {
   if (!predicts()) return {};
-  return {std::uint64_t{options_.predictor_rank} * (model_.width + model_.ffn) * model_.element_bytes * model_.layers};
+  return {std::uint64_t{predictor_rank()} * (model_.width + model_.ffn) * model_.element_bytes * model_.layers};
 }
 
 Bytes FlashWeights::layer_buffer() const {

@@ -15,7 +15,7 @@
 namespace csdsim::host {
 
 /// Which neurons a decode step reads from drives.
-enum class NeuronChoice : std::uint8_t {
+enum class NeuronReads : std::uint8_t {
   all,       ///< all that do not stay in memory
   predicted  ///< those that a predictor chooses
 };
@@ -23,11 +23,14 @@ enum class NeuronChoice : std::uint8_t {
 /// Who chooses the neurons in runs that carry data: what really fires, or the predictor of the checkpoint.
 enum class PredictorKind : std::uint8_t { oracle, trained };
 
+/// Inner dimension of a predictor where nothing says another.
+inline constexpr std::uint32_t kPredictorRank = 128;
+
 /// How a system keeps weights in flash. Sizes of the model are separate.
 struct FlashOptions {
   RecordLayout layout = RecordLayout::bundled;
   bool aligned = true;  ///< see RecordFormat
-  NeuronChoice choice = NeuronChoice::predicted;
+  NeuronReads choice = NeuronReads::predicted;
   std::uint32_t window = 5;    ///< tokens whose neurons stay in memory; 0: no neuron does. With `predicted`.
   Ratio resident_share{1, 2};  ///< of all weights, in memory for the whole run. With `all`.
   /// At least attention and embeddings are in memory, whatever resident_share says.
@@ -35,7 +38,9 @@ struct FlashOptions {
   Ratio memory_share{1, 4};     ///< neurons of a layer that memory has room for. With `predicted`.
   std::optional<Bytes> memory;  ///< the same as bytes for all layers
   PredictorKind predictor = PredictorKind::oracle;
-  std::uint32_t predictor_rank = 128;
+  std::optional<std::uint32_t>
+      predictor_rank;            ///< unset: the checkpoint's predictor has its own, others kPredictorRank
+  Ratio threshold{1, 2};         ///< of the trained predictor: neurons with a higher score are read
   std::uint32_t threads = 32;    ///< most requests in flight per drive
   Bytes chunk = Bytes::kib(32);  ///< most bytes of a request
   bool overlap_flash = false;    ///< reads overlap with computation
@@ -50,13 +55,13 @@ struct FlashOptions {
 class FlashWeights {
  public:
   /// Throws InternalError for sizes of zero.
-  FlashWeights(const FlashOptions& options, const ModelShape& model, std::uint32_t drives, Bytes block_size);
+  FlashWeights(const FlashOptions& options, const PlannerInputs& inputs);
 
   const FlashOptions& options() const { return options_; }
   const ModelShape& model() const { return model_; }
   const RecordDirectory& directory() const { return directory_; }
   std::uint32_t drives() const { return drives_; }
-  bool predicts() const { return options_.choice == NeuronChoice::predicted; }
+  bool predicts() const { return options_.choice == NeuronReads::predicted; }
 
   DriveIndex drive_of(LayerId layer) const { return DriveIndex{layer.value % drives_}; }
   /// The layer's number among those of its drive.
@@ -79,6 +84,7 @@ class FlashWeights {
   Bytes in_blocks() const;
   /// Blocks that hold data on a drive.
   std::uint64_t blocks(DriveIndex drive) const;
+  std::uint32_t predictor_rank() const { return options_.predictor_rank.value_or(kPredictorRank); }
   /// Bytes of the predictors of all layers; 0 without.
   Bytes predictors() const;
   /// Memory for neurons of the windows, over all layers.

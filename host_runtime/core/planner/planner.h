@@ -142,6 +142,9 @@ struct PlannerInputs {
   bool through_host = false;
   Bytes block_size{4096};  ///< of the drives' block namespaces
   bool carried = false;    ///< the run carries data
+  /// Layers of the whole model where `model` has some of them, in sampled runs: what is a share of the model is a share
+  /// of the whole one. 0: model.layers.
+  std::uint32_t whole_layers = 0;
 };
 
 /// A consecutive range of items.

@@ -67,6 +67,7 @@ struct SystemContext {
   std::uint32_t gpus = 0;
   bool carried = false;  ///< the run carries data
   ModelShape model = {};
+  bool sparse_ffn = false;  ///< the model has neurons that do not fire: ReLU, or FATReLU
   std::uint32_t mini_batches = 0;
   std::uint32_t commands = 0;  ///< NVMe commands that a drive holds: over all I/O queues, each one below its depth
   Bytes block_size = {};       ///< of the drives' block namespaces

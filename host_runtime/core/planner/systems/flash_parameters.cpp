@@ -36,8 +36,8 @@ void describe_locality(ParamVisitor& v, FlashParameters& flash) {
 FlashOptions FlashParameters::options(bool carried) const {
   FlashOptions options;
   options.layout = technique == FlashTechnique::bundling ? RecordLayout::bundled : RecordLayout::rows;
-  options.aligned = layout == RecordAlignment::aligned;
-  options.choice = predicts() ? NeuronChoice::predicted : NeuronChoice::all;
+  options.aligned = predicts() && layout == RecordAlignment::aligned;  // whole matrices have no use for gaps
+  options.choice = predicts() ? NeuronReads::predicted : NeuronReads::all;
   options.window = technique >= FlashTechnique::windowing ? window : 0;
   options.resident_share = resident_share.value_or(technique == FlashTechnique::hybrid ? Ratio::of(1, 2) : Ratio{0, 1});
   options.attention_resident = carried;
@@ -45,6 +45,7 @@ FlashOptions FlashParameters::options(bool carried) const {
   options.memory = memory;
   options.predictor = predictor;
   options.predictor_rank = predictor_rank;
+  options.threshold = threshold;
   options.threads = threads;
   options.chunk = chunk;
   options.overlap_flash = overlap_flash;
@@ -59,7 +60,8 @@ void describe_flash(ParamVisitor& v, FlashParameters& flash) {
   v.param("window", flash.window, {1, 65'536},
           "Tokens whose neurons stay in memory, the current one included. With windowing and bundling.",
           assumed("the paper's example, as recalled"));
-  v.param("layout", flash.layout, "How records lie on logical blocks.",
+  v.param("layout", flash.layout,
+          "How records lie on logical blocks. With naive and hybrid, which read whole matrices, they are packed.",
           assumed("records of usual models are whole blocks"));
   v.optional("resident_share", flash.resident_share, "auto", {Ratio{0, 1}, Ratio{1, 1}},
              "Share of all weights that stays in memory: attention and embeddings first, then neurons. With naive and "
@@ -74,9 +76,14 @@ void describe_flash(ParamVisitor& v, FlashParameters& flash) {
              assumed("follows from memory_share"));
   v.param("predictor", flash.predictor, "Who chooses the neurons in runs that carry data.",
           assumed("exact tokens; the paper's predictor is trained"));
-  v.param("predictor_rank", flash.predictor_rank, {1, 65'536},
-          "Inner dimension of a layer's predictor, for its memory and time.",
-          assumed("the paper's rank for most layers, as recalled"));
+  v.optional(
+      "predictor_rank", flash.predictor_rank, "auto", {1, 65'536},
+      "Inner dimension of a layer's predictor. auto: that of the checkpoint's predictor; its time and memory count "
+      "as for 128.",
+      assumed("the paper's rank for most layers, as recalled"));
+  v.param("threshold", flash.threshold, {Ratio::of(1, 1'000), Ratio::of(999, 1'000)},
+          "Score above which a trained predictor takes a neuron for active.",
+          assumed("the score approximates a probability"));
   v.param("threads", flash.threads, {1, 65'535}, "Most requests that a drive works on at a time.",
           paper("LLM in a flash 4.1: 32 parallel reads"));
   v.param("chunk", flash.chunk, {Bytes{512}, Bytes::gib(1)},
@@ -98,8 +105,8 @@ std::vector<std::string> unused_flash_parameters(const FlashParameters& flash) {
     if (flash.memory) unused.emplace_back("memory_share");
     return unused;
   }
-  for (const char* const of_predictor : {"memory_share", "memory", "predictor", "predictor_rank", "overlap_memory",
-                                         "active_share", "concentration", "persistence"})
+  for (const char* const of_predictor : {"layout", "memory_share", "memory", "predictor", "predictor_rank", "threshold",
+                                         "overlap_memory", "active_share", "concentration", "persistence"})
     unused.emplace_back(of_predictor);
   return unused;
 }
@@ -116,6 +123,9 @@ void check_flash(config::Problems& problems, const SystemContext& context, const
                              "runs that carry data compute which neurons are active");
   if (flash.predicts() && !context.carried)
     problems.refuse_unused("system.predictor", "simulation.data", "timing runs model which neurons are active");
+  if (flash.predicts() && (!context.carried || flash.predictor == PredictorKind::oracle))
+    problems.refuse_unused("system.threshold", context.carried ? "system.predictor" : "simulation.data",
+                           "no trained predictor is asked");
   problems.require(context.gpus <= 1, {"platform.gpu.count", "system.kind"},
                    fmt::format("platform.gpu.count: weights in flash are read for one GPU, not for {}", context.gpus));
   problems.require(context.mini_batches <= 1, {"workload.mini_batches", "system.kind"},
@@ -131,7 +141,9 @@ void check_flash(config::Problems& problems, const SystemContext& context, const
   problems.require(whole_blocks, {"system.chunk", "platform.device.nvme.block_size"},
                    fmt::format("system.chunk: {} is not a multiple of the logical block of {}",
                                format_quantity(flash.chunk), format_quantity(block)));
-  const FlashWeights weights(flash.options(context.carried), context.model, std::max(1U, context.drives), block);
+  const FlashWeights weights(
+      flash.options(context.carried),
+      {.model = context.model, .workload = {}, .drives = std::max(1U, context.drives), .block_size = block});
   const Bytes least = weights.directory().smallest_chunk();
   if (whole_blocks)
     problems.require(flash.chunk >= least, {"system.chunk", "system.technique", "system.layout"},
@@ -145,10 +157,10 @@ void check_flash(config::Problems& problems, const SystemContext& context, const
                    fmt::format("system.resident_share: runs that carry data keep attention and embeddings in memory, "
                                "which are {:.3f} of this model",
                                share_without_networks(context.model).value()));
-  problems.require(!context.carried || !flash.predicts() || context.model.ffn_matrices == 2,
-                   {"system.technique", "simulation.data", "model.path"},
+  problems.require(!flash.predicts() || context.sparse_ffn,
+                   {"system.technique", "model.fatrelu", "model.path", "model"},
                    "system.technique: the neurons of this model have a gate that is never exactly zero, so that all of "
-                   "them are active; use a model with ReLU");
+                   "them are active; use a model with ReLU, or model.fatrelu");
 }
 
 std::vector<Resident> flash_residents(const FlashWeights& weights) {

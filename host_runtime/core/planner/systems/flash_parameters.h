@@ -23,7 +23,8 @@ struct FlashParameters {
   Ratio memory_share{1, 4};
   std::optional<Bytes> memory;
   PredictorKind predictor = PredictorKind::oracle;
-  std::uint32_t predictor_rank = 128;
+  std::optional<std::uint32_t> predictor_rank;
+  Ratio threshold{1, 2};
   std::uint32_t threads = 32;
   Bytes chunk = Bytes::kib(32);
   bool overlap_flash = false;

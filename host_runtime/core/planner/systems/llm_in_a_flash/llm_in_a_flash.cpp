@@ -14,7 +14,7 @@ SystemNeeds LlmInAFlash::needs(const ModelShape& model, const BatchLengths& work
 }
 
 std::optional<FlashWeights> LlmInAFlash::flash_weights(const PlannerInputs& inputs) const {
-  return FlashWeights(flash.options(inputs.carried), inputs.model, inputs.drives, inputs.block_size);
+  return FlashWeights(flash.options(inputs.carried), inputs);
 }
 
 std::unique_ptr<Planner> LlmInAFlash::plan(const PlannerInputs& inputs) const {

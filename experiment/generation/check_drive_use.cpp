@@ -1,0 +1,66 @@
+#include "experiment/generation/check_drive_use.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace csdsim::experiment {
+
+using scenario::Checker;
+using scenario::Scenario;
+
+void check_sampled_layers(Checker& c, const GenerationWorkload& work) {
+  const Scenario& s = c.scenario();
+  const auto weights = s.system->flash_weights({.model = s.model.shape(), .workload = work.lengths()});
+  c.require(
+      !weights || weights->tables().value == 0 || *s.simulation.sampling->layers >= s.model.layers,
+      {"simulation.sampling.layers", "system.resident_share"},
+      fmt::format("simulation.sampling.layers: {} reads embeddings, which are outside the layers: use {} (all), or "
+                  "leave layers and steps out",
+                  s.system.kind(), s.model.layers));
+}
+
+void check_neurons(Checker& c, const GenerationWorkload& work, bool has_model) {
+  constexpr std::string_view kHere = "simulation.neurons";
+  Scenario& s = c.scenario();
+  if (s.simulation.data == ftl::DataMode::carried)
+    return c.refuse_unused(kHere, "simulation.data", "runs that carry data compute which neurons are active");
+  if (!has_model) return;
+  const auto weights = s.system->flash_weights({.model = s.model.shape(), .workload = work.lengths()});
+  if (!weights || !weights->predicts())
+    return c.refuse_unused(kHere, "system.kind", "the system does not choose neurons");
+  for (const char* const of_model : {"system.active_share", "system.concentration", "system.persistence"})
+    c.refuse_unused(of_model, kHere, "the neurons are recorded");
+  c.resolve(*s.simulation.neurons, kHere, "file");
+}
+
+void check_comparison(Checker& c, const GenerationWorkload& work) {
+  const Scenario& s = c.scenario();
+  struct Use {
+    bool files, blocks, kv;
+  };
+  const auto use_of = [&](const host::OffloadSystem& system) {
+    const host::SystemNeeds needs = system.needs(s.model.shape(), work.lengths());
+    const auto in_blocks = [](const host::Resident& r) { return r.home == host::Home::drive_blocks; };
+    return Use{needs.files.has_value(), std::ranges::any_of(needs.residents, in_blocks),
+               needs.kv == host::Home::drive_kv};
+  };
+  const Use own = use_of(*s.system);
+  for (const std::string& other : s.simulation.compare) {
+    if (other == scenario::kHostComparison || other == s.system.kind()) continue;
+    const Use use = use_of(*s.system.kinds().make(other));
+    c.require(
+        !own.files && !use.files, {"simulation.compare", "system.kind"},
+        fmt::format("simulation.compare: {} and {} need different drives, because one keeps data in files: run them "
+                    "one after another",
+                    s.system.kind(), other));
+    c.require(
+        own.files || use.files || ((own.blocks || !use.blocks) && (own.kv || !use.kv)),
+        {"simulation.compare", "system.kind"},
+        fmt::format("simulation.compare: {} and {} need different drives, because one keeps weights in blocks and "
+                    "not K and V: run them one after another",
+                    s.system.kind(), other));
+  }
+}
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,19 @@
+// What systems keep in drives besides K and V, against the rest of a scenario.
+#pragma once
+
+#include "experiment/generation/generation_workload.h"
+#include "scenario/check.h"
+
+namespace csdsim::experiment {
+
+/// A stated number of sampled layers: what is read outside the layers does not scale with their number.
+void check_sampled_layers(scenario::Checker& c, const GenerationWorkload& work);
+
+/// Recorded neurons are for timing runs of systems that predict neurons. Precondition: simulation.neurons is given.
+void check_neurons(scenario::Checker& c, const GenerationWorkload& work, bool has_model);
+
+/// A run has one platform: drives with a KV namespace, drives with files, or drives with blocks. Systems that use no
+/// drive go with any but files, whose page cache takes host memory.
+void check_comparison(scenario::Checker& c, const GenerationWorkload& work);
+
+}  // namespace csdsim::experiment
