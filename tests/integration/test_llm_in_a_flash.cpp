@@ -11,7 +11,6 @@
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 #include "host_runtime/core/generation.h"
-#include "host_runtime/core/planner/flash_loading.h"
 #include "host_runtime/core/planner/systems/llm_in_a_flash/llm_in_a_flash.h"
 #include "tests/integration/small_model.h"
 #include "tests/integration/small_platform.h"
@@ -51,16 +50,6 @@ struct FlashRun {
     outcome = experiment::run_generation(setup, hooks);
     return data.generated();
   }
-  /// The same plan and neurons with blocks in host memory.
-  const Prompts& tokens_on_host() {
-    setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = setup.plan.workload.output_tokens - 1};
-    const auto planner = setup.system->plan(setup.plan);
-    host::FlashLoading loading(data.neurons()->weights());
-    host::run_on_host(*planner, SmallModel::get().checkpoint.config,
-                      static_cast<std::uint32_t>(setup.plan.workload.prompt_tokens.size()), data, &loading);
-    return data.generated();
-  }
-
   experiment::GenerationSetup setup;
   host::DecoderData data;
   experiment::GenerationOutcome outcome;
@@ -77,8 +66,8 @@ Prompts dense(const Prompts& prompts, std::uint32_t new_tokens, const host::Samp
   return decode_on_host(small_setup(small_drive(), prompts, new_tokens, "gpu-only"), prompts, sampling).tokens;
 }
 
-/// Decodes by a plain loop over the decoder, with nothing of the runtime: in a decode step, the feed-forward networks
-/// keep the neurons that `predictor` chose for any sequence in the last `window` steps, this one included.
+/// A plain loop over the decoder: the networks keep the neurons that `predictor` chose in the last `window` decode
+/// steps.
 Prompts masked(const host::NeuronPredictor& predictor, const Prompts& prompts, std::uint32_t new_tokens,
                std::size_t window) {
   const host::Decoder& decoder = *SmallModel::get().decoder;
@@ -191,10 +180,9 @@ TEST_CASE("neurons that are predicted to fire and do not, or the other way round
     CAPTURE(window);
     host::LlmInAFlash windowed = system;
     windowed.flash.window = window;
-    FlashRun in_flash(windowed, kPrompts, 12, {}, half), in_memory(windowed, kPrompts, 12, {}, half);
+    FlashRun in_flash(windowed, kPrompts, 12, {}, half);
     const Prompts tokens = in_flash.tokens();
     CHECK(tokens == masked(*half, kPrompts, 12, window));
-    CHECK(tokens == in_memory.tokens_on_host());
     CHECK(tokens != dense(kPrompts, 12));
   }
 }
@@ -286,7 +274,7 @@ TEST_CASE("overlaps shorten a step, and through host memory it takes longer") {
   CHECK(metrics({"platform.device.nvme.transfer=host"})["tpot_s"].get<double>() > serial);
   CHECK(metrics({"system.technique=hybrid", "system.overlap_flash=true"})["tpot_s"].get<double>() <
         metrics({"system.technique=hybrid"})["tpot_s"].get<double>());
-  // More drives share the layers, one after another: no faster without overlap.
+  // More drives share the layers, one after another.
   CHECK(metrics({"platform.device.count=2"})["flash_io_s_per_step"].get<double>() ==
         Approx(metrics({})["flash_io_s_per_step"].get<double>()).epsilon(0.01));
 }
