@@ -136,9 +136,9 @@ OperationId FlashFeedForward::compute_predicted(OperationSink& sink, const Layer
   const OperationId arrived =
       read(sink, end.tag, weights_.drive_of(layer), {}, flash_tensors::records(layer), arriving, std::move(deps));
   const ComputeWork copies{.op = OperatorClass::elementwise};
-  const OperationId deleted =
-      sink.add(OpKind::delete_records, end.gpu, end.tag, copies, {options.overlap_memory ? selected : arrived},
-               {.reads = {kept.name}, .writes = {kept}});
+  const OperationId deleted = sink.add(OpKind::delete_records, end.gpu, end.tag, copies,
+                                       {options.overlap_memory || options.overlap_flash ? selected : arrived},
+                                       {.reads = {kept.name}, .writes = {kept}});
   Ids computed{deleted};
   if (options.overlap_flash)
     computed = {sink.add(OpKind::partial_feed_forward, end.gpu, end.tag, weights_.model().feed_forward(end.tokens, 0),

@@ -29,7 +29,7 @@ TensorName rest();
 /// Reads go to GPU memory, or with PlannerInputs::through_host to host memory and then over the GPU's link. Without
 /// FlashOptions::overlap_flash, a read waits for the computation before it. With it, all records of a layer are read
 /// while the layer before it is computed, and the neurons that are in memory are computed while others are read
-/// (partial_feed_forward). Without overlap_memory, rows are deleted when the records have arrived.
+/// (partial_feed_forward). Without either overlap, rows are deleted when the records have arrived.
 class FlashFeedForward final : public FeedForwardPlan {
  public:
   static constexpr std::uint32_t kBuffers = 2;

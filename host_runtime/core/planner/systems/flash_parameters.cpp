@@ -90,7 +90,8 @@ void describe_flash(ParamVisitor& v, FlashParameters& flash) {
           "Most bytes of a request: records in neighbouring blocks are read together, longer ranges are cut.",
           paper("LLM in a flash 4.1: 32 KiB"));
   v.param("overlap_flash", flash.overlap_flash,
-          "Reads overlap with computation: of the next layer with all neurons, of the neurons in memory otherwise.",
+          "Reads overlap with computation: of the layer before with all neurons, of the neurons in memory otherwise, "
+          "after those that left the window have been deleted.",
           paper("LLM in a flash 3: latency is the sum of flash I/O, memory management and computation"));
   v.param("overlap_memory", flash.overlap_memory, "Neurons that left the window are deleted while others are read.",
           paper("LLM in a flash 3: latency is the sum of flash I/O, memory management and computation"));
@@ -103,6 +104,7 @@ std::vector<std::string> unused_flash_parameters(const FlashParameters& flash) {
   if (flash.predicts()) {
     unused.emplace_back("resident_share");
     if (flash.memory) unused.emplace_back("memory_share");
+    if (flash.overlap_flash) unused.emplace_back("overlap_memory");
     return unused;
   }
   for (const char* const of_predictor : {"layout", "memory_share", "memory", "predictor", "predictor_rank", "threshold",
@@ -112,11 +114,18 @@ std::vector<std::string> unused_flash_parameters(const FlashParameters& flash) {
 }
 
 void check_flash(config::Problems& problems, const SystemContext& context, const FlashParameters& flash) {
-  for (const std::string& unused : unused_flash_parameters(flash))
-    problems.refuse_unused("system." + unused, unused == "memory_share" ? "system.memory" : "system.technique",
-                           unused == "memory_share" && flash.predicts()
-                               ? "memory is given"
-                               : fmt::format("technique {} does not use it", csdsim::name_of(flash.technique)));
+  for (const std::string& unused : unused_flash_parameters(flash)) {
+    const std::string at = "system." + unused;
+    if (flash.predicts() && unused == "memory_share")
+      problems.refuse_unused(at, "system.memory", "memory is given");
+    else if (flash.predicts() && unused == "overlap_memory")
+      problems.refuse_unused(at, "system.overlap_flash",
+                             "the neurons in memory are computed meanwhile, after others "
+                             "have been deleted");
+    else
+      problems.refuse_unused(at, "system.technique",
+                             fmt::format("technique {} does not use it", csdsim::name_of(flash.technique)));
+  }
   if (flash.predicts() && context.carried)
     for (const char* const of_model : {"active_share", "concentration", "persistence"})
       problems.refuse_unused(fmt::format("system.{}", of_model), "simulation.data",
