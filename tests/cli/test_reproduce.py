@@ -100,7 +100,7 @@ class Reproduce(unittest.TestCase):
         unknown = csdsim("reproduce", "instinfr")
         self.assertEqual(unknown.returncode, 2)
         self.assertIn("did you mean instinfer?", unknown.stderr)
-        self.assertIn("instinfer  InstInfer: In-Storage Attention", csdsim("list", "papers").stdout)
+        self.assertRegex(csdsim("list", "papers").stdout, r"\n  instinfer +InstInfer: In-Storage Attention")
         self.assertIn("papers:", csdsim("list").stdout)
 
     def test_a_third_kernel_does_not_fit_the_fpga(self):

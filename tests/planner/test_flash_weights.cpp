@@ -240,8 +240,10 @@ TEST_CASE("hybrid: with overlap, a layer is read while the one before it is comp
   system.flash.resident_share = Ratio::of(3, 4);
   system.flash.overlap_flash = true;
   const auto ops = plan(system, 4);
-  const LayerOps first(ops, Phase::decode, 1, 1), third(ops, Phase::decode, 1, 3);
-  CHECK(third.at(OpKind::read_blocks).deps == std::vector<OperationId>{first.at(OpKind::feed_forward).id});
+  const LayerOps first(ops, Phase::decode, 1, 1), second(ops, Phase::decode, 1, 2), third(ops, Phase::decode, 1, 3);
+  // Two buffers, and one read of the drive at a time.
+  CHECK(third.at(OpKind::read_blocks).deps ==
+        std::vector<OperationId>{first.at(OpKind::feed_forward).id, second.at(OpKind::read_blocks).id});
   system.flash.overlap_flash = false;
   const LayerOps serial(plan(system, 4), Phase::decode, 1, 3);
   CHECK(serial.depends(OpKind::read_blocks, OpKind::finish_attention));
