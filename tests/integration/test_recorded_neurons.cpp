@@ -30,12 +30,16 @@ host::NeuronRecording read(const std::string& text) {
 const host::NeuronRecording kRecording{
     .neurons = 6, .stretches = {{{{0, 5}, {1}, {}}, {{2}, {2}, {2}}}, {{{}, {3, 4}}, {{0, 1, 2, 3, 4, 5}, {1}}}}};
 
-ordered_json document() { return experiment::neuron_document(kRecording, {{"model", "m"}, {"predictor", "oracle"}}); }
+const ordered_json& document() {
+  static const ordered_json written =
+      experiment::neuron_document(kRecording, {{"model", "m"}, {"predictor", "oracle"}});
+  return written;
+}
 
 }  // namespace
 
 TEST_CASE("a recording that is written is read again, and says its locality") {
-  const ordered_json written = document();
+  const ordered_json& written = document();
   const host::NeuronRecording again = read(written.dump());
   CHECK(again.neurons == kRecording.neurons);
   CHECK(again.stretches == kRecording.stretches);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "base/error.h"
+#include "host_runtime/core/neurons/share_quantiles.h"
 
 namespace csdsim::host {
 namespace {
@@ -17,11 +19,10 @@ struct Errors {
   double worst = 0;
 };
 
-Errors errors_of(const LocalityParams& params, std::span<const double> shares) {
-  const LocalityModel model(params, kQuantiles, 1);
+Errors errors_of(std::span<const double> quantiles, double persistence, std::span<const double> shares) {
   Errors errors;
   for (std::uint32_t k = 1; k <= shares.size(); ++k) {
-    const double error = model.active_within(k) / shares[k - 1] - 1;
+    const double error = active_within(quantiles, persistence, k) / shares[k - 1] - 1;
     errors.squares += error * error;
     errors.worst = std::max(errors.worst, std::abs(error));
   }
@@ -54,18 +55,22 @@ LocalityFit fit_locality(std::span<const double> shares) {
   if (shares.size() < 2) throw UserError("a locality model is fitted to at least s(1) and s(2)");
   if (!(shares[0] > 0 && shares[0] < 1))
     throw UserError("a locality model needs neurons that are active for some tokens and not for all");
-  const auto params = [&](double log_concentration, double persistence) {
-    return LocalityParams{
-        .active = shares[0], .concentration = std::exp(log_concentration), .persistence = persistence};
+  // Below this concentration, less than one of the quantiles would be active.
+  const double least = std::max(kLeastLog, shares[0] * kQuantiles < 2 ? 0.0 : kLeastLog);
+  struct Best {
+    double persistence = 0;
+    Errors errors;
   };
-  const auto best_persistence = [&](double log_concentration) {
-    return least_at(0, kMostPersistence, 18,
-                    [&](double p) { return errors_of(params(log_concentration, p), shares).squares; });
+  const auto best_of = [&](double log_concentration) -> Best {
+    const std::vector<double> quantiles = share_quantiles(shares[0], std::exp(log_concentration), kQuantiles);
+    const double persistence =
+        least_at(0, kMostPersistence, 18, [&](double p) { return errors_of(quantiles, p, shares).squares; });
+    return {persistence, errors_of(quantiles, persistence, shares)};
   };
-  const double log_concentration = least_at(
-      kLeastLog, kMostLog, 22, [&](double c) { return errors_of(params(c, best_persistence(c)), shares).squares; });
-  const LocalityParams best = params(log_concentration, best_persistence(log_concentration));
-  return {best, errors_of(best, shares).worst};
+  const double log_concentration = least_at(least, kMostLog, 22, [&](double c) { return best_of(c).errors.squares; });
+  const Best best = best_of(log_concentration);
+  return {{.active = shares[0], .concentration = std::exp(log_concentration), .persistence = best.persistence},
+          best.errors.worst};
 }
 
 }  // namespace csdsim::host

@@ -2,30 +2,22 @@
 
 #include <fmt/format.h>
 
-#include <boost/math/special_functions/beta.hpp>
-#include <cmath>
-#include <numeric>
+#include <utility>
 
 #include "base/error.h"
+#include "host_runtime/core/neurons/share_quantiles.h"
 
 namespace csdsim::host {
 
 LocalityModel::LocalityModel(const LocalityParams& params, std::uint32_t neurons, std::uint64_t seed)
-    : params_(params), neurons_(neurons), seed_(seed), quantiles_(neurons) {
+    : params_(params), neurons_(neurons), seed_(seed) {
   if (!(params.active > 0 && params.active < 1))
     throw UserError(fmt::format("active share of neurons {}, must be between 0 and 1", params.active));
   if (!(params.concentration > 0))
     throw UserError(fmt::format("concentration {}, must be above 0", params.concentration));
   if (!(params.persistence >= 0 && params.persistence < 1))
     throw UserError(fmt::format("persistence {}, must be in [0, 1)", params.persistence));
-  const double a = params.active * params.concentration, b = (1 - params.active) * params.concentration;
-  for (std::uint32_t i = 0; i < neurons; ++i) quantiles_[i] = boost::math::ibeta_inv(a, b, (i + 0.5) / neurons);
-  // Midpoints of steep ends miss the mean a little; this restores it.
-  const double mean = std::accumulate(quantiles_.begin(), quantiles_.end(), 0.0) / neurons;
-  if (!(mean > 0))
-    throw UserError(fmt::format("active share {} and concentration {} leave all of {} neurons inactive", params.active,
-                                params.concentration, neurons));
-  for (double& share : quantiles_) share = std::min(1.0, share * params.active / mean);
+  quantiles_ = share_quantiles(params.active, params.concentration, neurons);
 }
 
 const std::vector<double>& LocalityModel::shares_of(LayerId layer) {
@@ -62,11 +54,7 @@ void LocalityModel::next(SequenceId sequence, LayerId layer, std::vector<std::ui
 }
 
 double LocalityModel::active_within(std::uint32_t tokens) const {
-  if (tokens == 0) return 0;
-  // Never active: inactive at first, then inactive again k - 1 times.
-  double never = 0;
-  for (const double p : quantiles_) never += (1 - p) * std::pow(1 - p * (1 - params_.persistence), tokens - 1);
-  return 1 - never / neurons_;
+  return host::active_within(quantiles_, params_.persistence, tokens);
 }
 
 }  // namespace csdsim::host
