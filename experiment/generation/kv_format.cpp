@@ -1,6 +1,9 @@
 #include "experiment/generation/kv_format.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace csdsim::experiment {
 
@@ -61,13 +64,19 @@ std::vector<std::uint32_t> steps_that_exceed_page_cache(const GenerationSetup& s
   return {end};
 }
 
-/// The decode step from which on the window of neurons is full: steps before it load more.
-std::optional<std::uint32_t> step_of_full_window(const GenerationSetup& setup) {
+/// Decode steps at which the load of neurons changes its law: from the one on in which the window is full, all steps
+/// load equally much. While a long window fills, the load falls steeply at first: steps 2, 4, 8, ... tell such parts
+/// apart.
+std::vector<std::uint32_t> steps_of_filling_window(const GenerationSetup& setup) {
   const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan);
-  if (!weights || !weights->predicts()) return std::nullopt;
-  const std::uint32_t window = weights->options().window;
-  if (window == 0 || window >= setup.plan.workload.decode_steps()) return std::nullopt;
-  return window;
+  if (!weights || !weights->predicts() || weights->options().window == 0) return {};
+  const std::uint32_t window = weights->options().window, end = setup.plan.workload.decode_steps();
+  std::vector<std::uint32_t> breaks;
+  constexpr std::uint32_t kLong = 8;
+  if (window > kLong)
+    for (std::uint32_t step = 2; step < std::min(window, end); step *= 2) breaks.push_back(step);
+  if (window < end) breaks.push_back(window);
+  return breaks;
 }
 
 }  // namespace
@@ -81,7 +90,8 @@ KvFormat::KvFormat(const GenerationSetup& setup) {
   shape = shape_of(setup, division, component_major);
   if (!in_drives) {
     grouping = {.page_tokens = needs.written_tokens, .breaks = steps_that_exceed_page_cache(setup)};
-    if (const std::optional<std::uint32_t> full = step_of_full_window(setup)) grouping.breaks = {*full};
+    if (std::vector<std::uint32_t> filling = steps_of_filling_window(setup); !filling.empty())
+      grouping.breaks = std::move(filling);
     return;
   }
   policy = csd_model::make_mapping(setup.platform.drive);
