@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "app/commands.h"
+#include "app/standard_output.h"
 #include "app/token_file.h"
 #include "base/error.h"
 #include "base/quantity.h"
@@ -238,8 +239,7 @@ int eval(const EvalArguments& arguments) {
     const std::string text = arguments.format == Format::json  ? result.document.dump(2) + "\n"
                              : arguments.format == Format::csv ? csv_text(result.document)
                                                                : table_text(result.document);
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-      throw UserError("standard output: cannot be written");
+    print_result(text);
   }
   if (result.failure.empty()) return 0;
   std::fprintf(stderr, "eval: FAILED: %s\n", result.failure.c_str());

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "app/commands.h"
+#include "app/standard_output.h"
 #include "app/token_file.h"
 #include "base/error.h"
 #include "base/quantity.h"
@@ -113,8 +114,7 @@ int eval_neurons(const EvalArguments& arguments) {
     const std::string text = arguments.format == Format::json  ? result.document.dump(2) + "\n"
                              : arguments.format == Format::csv ? neuron_csv(result.document)
                                                                : neuron_table(result.document);
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-      throw UserError("standard output: cannot be written");
+    print_result(text);
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "app/commands.h"
+#include "app/standard_output.h"
 #include "base/error.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
@@ -58,8 +59,7 @@ int run(const RunArguments& arguments) {
     }
     if (!(arguments.quiet && arguments.out)) {
       const std::string text = report::result_text(result.document, result.meaning, arguments.format);
-      if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-        throw UserError("standard output: cannot be written");
+      print_result(text);
     }
     if (!result.failure.empty()) {
       std::fprintf(stderr, "%s: FAILED: %s\n", s.name.c_str(), result.failure.c_str());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/commands.h"
+#include "app/standard_output.h"
 #include "base/error.h"
 #include "experiment/experiments.h"
 #include "experiment/mapping_policies/policy_scenario.h"
@@ -133,8 +134,7 @@ int test_policy(const TestPolicyArguments& arguments) {
     }
   }
   if (arguments.out) report::write_file(*arguments.out / "result.json", document.dump(2) + "\n");
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    throw UserError("standard output: cannot be written");
+  print_result(text);
   return report.passed() ? 0 : 1;
 }
 

@@ -7,11 +7,13 @@
 
 namespace csdsim::host {
 
+std::string tensor_prefix(const WeightSource& weights, const std::string& prefix, const std::string& probe) {
+  return weights.contains("model." + prefix + probe) ? "model." + prefix : prefix;
+}
+
 WeightLoader::WeightLoader(const WeightSource& weights, Backend& backend, const std::string& prefix,
                            const std::string& probe)
-    : weights_(weights),
-      backend_(backend),
-      prefix_(weights.contains("model." + prefix + probe) ? "model." + prefix : prefix) {}
+    : weights_(weights), backend_(backend), prefix_(tensor_prefix(weights, prefix, probe)) {}
 
 void WeightLoader::need(Architecture architecture, std::span<const Operator> operators) const {
   for (const Operator op : operators) {

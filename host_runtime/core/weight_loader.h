@@ -18,10 +18,13 @@ struct Affine {
   Weight bias;
 };
 
+/// What the names of a decoder's tensors begin with: "model." + `prefix`, or `prefix` where the checkpoint is a bare
+/// decoder. `probe` is a name (after the prefix) that decides between the two.
+std::string tensor_prefix(const WeightSource& weights, const std::string& prefix, const std::string& probe);
+
 class WeightLoader {
  public:
-  /// Names begin with "model." + `prefix`, or with `prefix` where the checkpoint is a bare decoder: `probe` is a name
-  /// (after the prefix) that decides between the two. Both arguments must outlive the loader.
+  /// The names begin with tensor_prefix(). `weights` and `backend` must outlive the loader.
   WeightLoader(const WeightSource& weights, Backend& backend, const std::string& prefix, const std::string& probe);
 
   /// UserError naming what is missing if the backend lacks one of `operators`.

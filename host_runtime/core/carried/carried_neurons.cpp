@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "host_runtime/core/weight_loader.h"
 
 namespace csdsim::host {
 
@@ -16,9 +17,8 @@ constexpr std::size_t kElement = 2;
 /// Names of the matrices of a layer, in the order of a record: up, gate if there is one, down.
 std::vector<std::string> names_of(const ModelConfig& config, const WeightSource& source, std::uint32_t layer) {
   const bool opt = config.architecture == Architecture::opt;
-  const std::string bare = opt ? "decoder." : "";
-  const std::string prefix = source.contains("model." + bare + "embed_tokens.weight") ? "model." + bare : bare;
-  const std::string at = fmt::format("{}layers.{}.", prefix, layer);
+  const std::string at =
+      fmt::format("{}layers.{}.", tensor_prefix(source, opt ? "decoder." : "", "embed_tokens.weight"), layer);
   if (opt) return {at + "fc1.weight", at + "fc2.weight"};
   return {at + "mlp.up_proj.weight", at + "mlp.gate_proj.weight", at + "mlp.down_proj.weight"};
 }

@@ -53,7 +53,7 @@ class CarriedNeurons {
 
   /// The layer's matrices with the neurons that are in memory, and zeros for the others.
   FeedForwardWeights in_memory(LayerId layer, const NeuronRows& rows) const;
-  /// The layer's matrices from all records, which have arrived in the requests of `op`, and the resident neurons.
+  /// The layer's matrices with all neurons: the resident ones, and those whose records have arrived.
   FeedForwardWeights whole(LayerId layer, const ArrivedRecords& arrived);
 
   /// Rows that came back with other bytes than were written, and where the first one was.

@@ -10,7 +10,8 @@ namespace csdsim::host {
 
 namespace {
 
-std::uint64_t rounded_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit; }
+/// Units that hold the value, the last one perhaps in part.
+std::uint64_t ceil_div(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit; }
 
 }  // namespace
 
@@ -23,12 +24,12 @@ RecordDirectory::RecordDirectory(const RecordFormat& format) : format_(format) {
   regions_ = bundled ? 1 : format.matrices;
   unit_matrices_ = bundled ? format.matrices : 1;
   unit_ = format.row * unit_matrices_;
-  stride_ = format.aligned ? Bytes{rounded_up(unit_.value, block) * block} : unit_;
-  region_blocks_ = rounded_up(stride_.value * format.neurons, block);
+  stride_ = format.aligned ? Bytes{ceil_div(unit_.value, block) * block} : unit_;
+  region_blocks_ = ceil_div(stride_.value * format.neurons, block);
   layer_blocks_ = region_blocks_ * regions_;
-  unit_blocks_ = rounded_up(unit_.value, block);
+  unit_blocks_ = ceil_div(unit_.value, block);
   // A packed unit may start anywhere in a block, unless all starts are multiples of the block.
-  if (stride_.value % block != 0) unit_blocks_ = rounded_up(unit_.value - 1, block) + 1;
+  if (stride_.value % block != 0) unit_blocks_ = ceil_div(unit_.value - 1, block) + 1;
 }
 
 RecordDirectory::Unit RecordDirectory::unit(LayerId layer, std::uint32_t region, std::uint32_t neuron) const {
@@ -61,7 +62,7 @@ std::vector<RecordRead> RecordDirectory::reads(LayerId layer, std::span<const st
     for (const std::uint32_t neuron : neurons) {
       const Unit wanted = unit(layer, region, neuron);
       const std::uint64_t first = wanted.start.value / block;
-      const std::uint64_t end = rounded_up(wanted.start.value + unit_.value, block);
+      const std::uint64_t end = ceil_div(wanted.start.value + unit_.value, block);
       const bool joins =
           !reads.empty() && first <= reads.back().extent.end() && end - reads.back().extent.first <= most;
       if (joins)

@@ -69,7 +69,7 @@ class RecordDirectory {
   std::vector<RecordRead> reads(LayerId layer, std::span<const std::uint32_t> neurons, Bytes chunk) const;
 
  private:
-  /// What is read as a whole: a record, or with `rows` a row.
+  /// The smallest read: a record, or with the layout `rows` one row of it.
   struct Unit {
     Bytes start;  ///< from the start of the namespace
     std::uint32_t neuron = 0;
