@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Checks that every header of the libraries compiles alone, as the first and only include of a translation unit.
+"""Checks that every header of the libraries compiles alone: it includes whatever it needs.
 
-Most of the time for that goes into the same headers of other libraries again and again. So some sets of those are
-precompiled, and a header is checked with the largest set of which it includes every member itself, directly or through
-our headers: it sees nothing that it would not see alone. A header that has passed is checked again when it, a header
-of ours that it includes, or the command changes.
+Most of the time for that goes into the same headers again and again. So headers are checked in chains, each of which
+is one translation unit: a header follows one that it includes itself, directly or through our headers. And some sets of
+headers of other libraries are precompiled; a chain is checked with the largest set of which its first header includes
+every member. Either way a header sees nothing that it would not see alone. A header that has passed is checked again
+when it, a header of ours that it includes, or the command changes.
 
 Usage: scripts/check_headers.py COMPILE_COMMANDS UNIT    UNIT: the entry of COMPILE_COMMANDS whose options are used
 """
@@ -64,6 +65,31 @@ def compiler_command(compile_commands, unit):
     return [word for i, word in enumerate(words) if i not in (output, output + 1) and word not in ("-c", unit)]
 
 
+def chains(closures):
+    """The headers in as few chains as possible: {header: its closure of our headers} -> lists of headers, in each of
+    which a header includes the one before it. A minimum path cover, by augmenting paths."""
+    follower = {}  # header -> the next one in its chain
+
+    def follow_some_header(header, seen):
+        for before in sorted(closures[header] - {header}, key=lambda h: (-len(closures.get(h, ())), h)):
+            if before not in closures or before in seen:
+                continue
+            seen.add(before)
+            if before not in follower or follow_some_header(follower[before], seen):
+                follower[before] = header
+                return True
+        return False
+
+    for header in sorted(closures, key=lambda h: (len(closures[h]), h)):
+        follow_some_header(header, set())
+    result = []
+    for header in sorted(closures.keys() - set(follower.values())):
+        result.append([header])
+        while result[-1][-1] in follower:
+            result[-1].append(follower[result[-1][-1]])
+    return result
+
+
 class Checker:
     def __init__(self, command, folder, state):
         self.command, self.folder, self.state = command, folder, state
@@ -80,28 +106,27 @@ class Checker:
         subprocess.run([*self.command, "-x", "c++-header", str(stem), "-o", f"{stem}.gch"], check=True)
         return stem
 
-    def compile(self, header, prelude):
-        """What the compiler says of the header; empty where it compiles."""
+    def compile(self, headers, prelude):
+        """What the compiler says of a chain; empty where it compiles."""
         command = [*self.command, *(["-include", str(prelude)] if prelude else []), "-fsyntax-only", "-x", "c++", "-"]
-        run = subprocess.run(command, input=f'#include "{header.relative_to(ROOT)}"\n', capture_output=True, text=True, cwd=ROOT)
-        return "" if run.returncode == 0 else run.stderr or f"{header}: the compiler ended with {run.returncode}\n"
+        text = "".join(f'#include "{header.relative_to(ROOT)}"\n' for header in headers)
+        run = subprocess.run(command, input=text, capture_output=True, text=True, cwd=ROOT)
+        return "" if run.returncode == 0 else run.stderr or f"{headers[-1]}: the compiler ended with {run.returncode}\n"
 
     def run(self, headers):
-        """Texts of the compiler for the headers that do not compile alone."""
-        stale, wanted = [], set()
-        for header in headers:
-            ours, others = closure(header)
-            digest = self.digest(ours)
-            if self.state.get(str(header)) != digest:
-                fitting = [i for i, members in enumerate(SETS) if members <= others]
-                best = max(fitting, key=lambda i: len(SETS[i]), default=None)
-                stale.append((header, digest, best))
-                wanted.add(best)
+        """The number of headers that had to be checked, and texts of the compiler for those that do not compile alone."""
+        closures = {header: closure(header) for header in headers}
+        digests = {header: self.digest(ours) for header, (ours, _) in closures.items()}
+        stale = {header: closures[header][0] for header in headers if self.state.get(str(header)) != digests[header]}
+        jobs = []  # (headers, the number of a set or None)
+        for chain in chains(stale):
+            fitting = [i for i, members in enumerate(SETS) if members <= closures[chain[0]][1]]
+            jobs.append((chain, max(fitting, key=lambda i: len(SETS[i]), default=None)))
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            sets = sorted(i for i in wanted - {None} if sum(best == i for *_, best in stale) >= SMALLEST_GROUP)
+            sets = [i for i in range(len(SETS)) if sum(best == i for _, best in jobs) >= SMALLEST_GROUP]
             preludes = dict(zip(sets, pool.map(self.precompile, sets)))
-            texts = list(pool.map(lambda job: self.compile(job[0], preludes.get(job[2])), stale))
-        self.state.update({str(header): digest for (header, digest, _), text in zip(stale, texts) if not text})
+            texts = list(pool.map(lambda job: self.compile(job[0], preludes.get(job[1])), jobs))
+        self.state.update({str(header): digests[header] for (chain, _), text in zip(jobs, texts) if not text for header in chain})
         return len(stale), [text for text in texts if text]
 
 
