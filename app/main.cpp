@@ -18,6 +18,10 @@ using namespace csdsim;
 const std::map<std::string, app::Format> formats{
     {"table", app::Format::table}, {"json", app::Format::json}, {"csv", app::Format::csv}};
 
+/// Numbers of 64 bits: a negative one would be taken for a large one.
+const CLI::Validator kWholeNumber(
+    [](const std::string& text) { return text.starts_with('-') ? "a whole number from 0 on is needed" : ""; }, "");
+
 // One function per subcommand adds its options and its callback.
 
 void add_run(CLI::App& cli, int& status) {
@@ -109,7 +113,7 @@ void add_generate(CLI::App& cli, int& status) {
   generate_command->add_option("--top-k", generate->top_k, "Draw from the k likeliest tokens (default: all)");
   generate_command->add_option("--top-p", generate->top_p,
                                "Draw from the likeliest tokens up to this mass (default: 1)");
-  generate_command->add_option("--seed", generate->seed, "Seed of the sampler");
+  generate_command->add_option("--seed", generate->seed, "Seed of the sampler")->check(kWholeNumber);
   generate_command->add_option("--ratio", generate->ratio, "Compression ratio of sparf (default 1/8)");
   generate_command->add_option("--r", generate->r, "sparf: query components per head");
   generate_command->add_option("--k", generate->k, "sparf: tokens kept per head");
@@ -166,7 +170,7 @@ void add_eval(CLI::App& cli, int& status) {
       ->check(CLI::IsMember({"cpu", "cuda", "cuda-bf16"}));
   eval_command->add_option("--scenario", eval->scenario, "Scenario whose platform is used (default: built in)");
   eval_command->add_option("--set", eval->overrides, "Override a key of the scenario: a.b=v")->allow_extra_args(false);
-  eval_command->add_option("--seed", eval->seed, "Seed of the planted facts");
+  eval_command->add_option("--seed", eval->seed, "Seed of the planted facts")->check(kWholeNumber);
   eval_command->add_option("--record", eval->record, "Write the selections of sparf for timing runs");
   eval_command->add_option("--record-every", eval->record_every, "Record one of this many decode steps")
       ->capture_default_str()
@@ -198,7 +202,7 @@ void add_test_policy(CLI::App& cli, int& status) {
   policy_command->add_option("--cases", policy->cases, "Random cases of the conformance suite")
       ->check(CLI::Range(1U, 1'000'000U))
       ->capture_default_str();
-  policy_command->add_option("--seed", policy->seed, "Seed of the cases")->capture_default_str();
+  policy_command->add_option("--seed", policy->seed, "Seed of the cases")->check(kWholeNumber)->capture_default_str();
   policy_command->add_option("--scenario", policy->scenario, "Scenario of workload ftl_policies to measure on");
   policy_command->add_option("--out", policy->out, "Directory for result.json");
   policy_command->add_option("--format", policy->format, "table or json")

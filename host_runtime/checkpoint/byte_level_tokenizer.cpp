@@ -44,41 +44,10 @@ std::optional<std::string> bytes_of_byte_level(std::string_view text) {
 }
 
 ByteLevelTokenizer::ByteLevelTokenizer(Parts parts) : parts_(std::move(parts)) {
-  // Of several added tokens that begin at one place, the longest counts.
-  std::sort(parts_.added.begin(), parts_.added.end(), [](const AddedToken& a, const AddedToken& b) {
-    return a.content.size() != b.content.size() ? a.content.size() > b.content.size() : a.content < b.content;
-  });
-  vocabulary_ = parts_.encoder.largest_id() + 1;
-  for (AddedToken& token : parts_.added) {
+  for (AddedToken& token : parts_.added)
     if (token.normalized && parts_.nfc) token.content = normalize_nfc(token.content);
-    added_by_id_.emplace(token.id.value, &token);
-    vocabulary_ = std::max(vocabulary_, token.id.value + 1);
-  }
-}
-
-std::vector<ByteLevelTokenizer::Piece> ByteLevelTokenizer::cut(std::string_view text, bool normalized) const {
-  std::vector<Piece> pieces;
-  std::size_t done = 0;
-  std::array<bool, 256> begins{};
-  for (const AddedToken& token : parts_.added) {
-    if (token.normalized == normalized) begins[static_cast<unsigned char>(token.content.front())] = true;
-  }
-  for (std::size_t at = 0; at < text.size();) {
-    const auto found = !begins[static_cast<unsigned char>(text[at])]
-                           ? parts_.added.end()
-                           : std::find_if(parts_.added.begin(), parts_.added.end(), [&](const AddedToken& token) {
-                               return token.normalized == normalized && text.substr(at).starts_with(token.content);
-                             });
-    if (found == parts_.added.end()) {
-      ++at;
-      continue;
-    }
-    if (at > done) pieces.push_back({std::string(text.substr(done, at - done)), {}});
-    pieces.push_back({found->content, found->id});
-    done = at += found->content.size();
-  }
-  if (done < text.size()) pieces.push_back({std::string(text.substr(done)), {}});
-  return pieces;
+  added_ = AddedTokens(std::move(parts_.added));
+  vocabulary_ = std::max(parts_.encoder.largest_id() + 1, added_.largest_id());
 }
 
 void ByteLevelTokenizer::encode_words(std::string text, std::vector<TokenId>& tokens) const {
@@ -88,12 +57,12 @@ void ByteLevelTokenizer::encode_words(std::string text, std::vector<TokenId>& to
 
 std::vector<TokenId> ByteLevelTokenizer::encode(std::string_view text) const {
   std::vector<TokenId> tokens;
-  for (const Piece& given : cut(text, false)) {
+  for (const AddedTokens::Piece& given : added_.cut(text, false)) {
     if (given.added) {
       tokens.push_back(*given.added);
       continue;
     }
-    for (Piece& piece : cut(parts_.nfc ? normalize_nfc(given.text) : given.text, true)) {
+    for (AddedTokens::Piece& piece : added_.cut(parts_.nfc ? normalize_nfc(given.text) : given.text, true)) {
       if (piece.added) {
         tokens.push_back(*piece.added);
       } else {
@@ -107,8 +76,8 @@ std::vector<TokenId> ByteLevelTokenizer::encode(std::string_view text) const {
 std::string ByteLevelTokenizer::decode(std::span<const TokenId> tokens) const {
   std::string bytes;
   for (const TokenId token : tokens) {
-    if (const auto added = added_by_id_.find(token.value); added != added_by_id_.end()) {
-      bytes += added->second->content;
+    if (const std::string* const added = added_.content(token)) {
+      bytes += *added;
     } else if (const std::string* const known = parts_.encoder.bytes(token)) {
       bytes += *known;
     }

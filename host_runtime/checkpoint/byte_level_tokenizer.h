@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "host_runtime/checkpoint/added_tokens.h"
 #include "host_runtime/checkpoint/byte_pair_encoder.h"
 #include "host_runtime/checkpoint/tokenizer.h"
 #include "host_runtime/checkpoint/unicode.h"
@@ -23,11 +24,6 @@ std::optional<std::string> bytes_of_byte_level(std::string_view text);
 /// Cuts text at added tokens, normalises it, splits it into words, and merges the bytes of each word.
 class ByteLevelTokenizer final : public Tokenizer::Kind {
  public:
-  struct AddedToken {
-    std::string content;
-    TokenId id;
-    bool normalized = false;  ///< found in normalised text rather than in the text as given
-  };
   struct Parts {
     BytePairEncoder encoder;
     TextSplitter words;
@@ -43,15 +39,10 @@ class ByteLevelTokenizer final : public Tokenizer::Kind {
   std::string decode(std::span<const TokenId> tokens) const override;
 
  private:
-  struct Piece {
-    std::string text;
-    std::optional<TokenId> added;
-  };
-  std::vector<Piece> cut(std::string_view text, bool normalized) const;
   void encode_words(std::string text, std::vector<TokenId>& tokens) const;
 
   Parts parts_;
-  std::unordered_map<std::uint32_t, const AddedToken*> added_by_id_;
+  AddedTokens added_;
   std::uint32_t vocabulary_ = 0;
 };
 

@@ -58,7 +58,7 @@ TokenId read_id(const Reader& reader, const std::string& field, const json& id) 
 
 // Tokens in `added` are text, not byte-level text.
 void read_vocabulary(const Reader& reader, const std::string& field, const json& vocabulary,
-                     const std::vector<ByteLevelTokenizer::AddedToken>& added, BytePairEncoder& encoder) {
+                     const std::vector<AddedToken>& added, BytePairEncoder& encoder) {
   if (!vocabulary.is_object()) {
     reader.fail(field, fmt::format("expected an object of token ids, found {}", vocabulary.type_name()));
   }
@@ -113,8 +113,8 @@ void read_merges(const Reader& reader, const json& merges, BytePairEncoder& enco
   }
 }
 
-std::vector<ByteLevelTokenizer::AddedToken> read_added(const Reader& reader, const json& tokens) {
-  std::vector<ByteLevelTokenizer::AddedToken> added;
+std::vector<AddedToken> read_added(const Reader& reader, const json& tokens) {
+  std::vector<AddedToken> added;
   if (tokens.is_null()) return added;
   if (!tokens.is_array()) {
     reader.fail("added_tokens", fmt::format("expected an array, found {}", tokens.type_name()));
@@ -198,8 +198,13 @@ Tokenizer open_tokenizer_json(const std::filesystem::path& path) {
 Tokenizer open_vocabulary_and_merges(const std::filesystem::path& vocabulary, const std::filesystem::path& merges) {
   ByteLevelTokenizer::Parts parts{
       .encoder = {}, .words = TextSplitter(kGpt2Pattern, "GPT-2"), .added = {}, .nfc = false, .prefix_space = false};
-  read_vocabulary(Reader(vocabulary.string()), "vocabulary", read_json_object(vocabulary, kLimit), parts.added,
-                  parts.encoder);
+  const json known = read_json_object(vocabulary, kLimit);
+  const Reader of_vocabulary(vocabulary.string());
+  parts.added = read_added_tokens(vocabulary.parent_path(), [&](const std::string& token) -> std::optional<TokenId> {
+    if (!known.contains(token)) return {};
+    return read_id(of_vocabulary, fmt::format("vocabulary: '{}'", printable(token)), known[token]);
+  });
+  read_vocabulary(of_vocabulary, "vocabulary", known, parts.added, parts.encoder);
   const MappedFile file(merges);
   const Reader reader(merges.string());
   std::string_view rest{reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};

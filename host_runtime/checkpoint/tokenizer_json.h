@@ -12,8 +12,8 @@ namespace csdsim::host {
 /// else.
 Tokenizer open_tokenizer_json(const std::filesystem::path& path);
 
-/// Opens the older form of GPT-2 and OPT: `vocab.json` (token -> id) and `merges.txt` (one pair per line). UserError
-/// naming file and line or field.
+/// Opens the older form of GPT-2 and OPT: `vocab.json` (token -> id) and `merges.txt` (one pair per line), with the
+/// added tokens of the files beside it (read_added_tokens()). UserError naming file and line or field.
 Tokenizer open_vocabulary_and_merges(const std::filesystem::path& vocabulary, const std::filesystem::path& merges);
 
 }  // namespace csdsim::host

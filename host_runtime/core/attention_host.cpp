@@ -13,7 +13,8 @@ void AttentionProvider::speculate_rows(const Decoder& decoder, LayerId layer, st
 Tensor AttentionProvider::attend_rows(const Decoder& decoder, LayerId layer, std::span<const SequenceId> sequences,
                                       const AttentionInputs& inputs) {
   std::vector<Half> out(inputs.q.rows * inputs.q.cols);
-  attend(layer, sequences, decoder.to_host_float(inputs.q), decoder.to_host(inputs.k), decoder.to_host(inputs.v), out);
+  attend(layer, sequences, decoder.to_host_float(inputs.q), decoder.keys_to_host(layer, inputs.k),
+         decoder.values_to_host(layer, inputs.v), out);
   return decoder.from_host(out, inputs.q.cols);
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
@@ -64,6 +65,16 @@ std::vector<float> Decoder::logits(const HiddenStates& hidden) const {
 std::vector<Half> Decoder::to_host(const Tensor& tensor) const {
   std::vector<Half> values(tensor.rows * tensor.cols);
   backend_.download(tensor, values);
+  return values;
+}
+
+std::vector<Half> Decoder::finite_to_host(LayerId layer, std::string_view name, const Tensor& tensor) const {
+  std::vector<Half> values = to_host(tensor);
+  const auto broken = std::ranges::find_if(values, [](Half x) { return !is_finite(x); });
+  if (broken != values.end())
+    throw UserError(fmt::format(
+        "layer {}: {} of token {} of the step is {}: the model's weights are broken or overflow fp16", layer.value,
+        name, static_cast<std::size_t>(broken - values.begin()) / tensor.cols, half_to_float(*broken)));
   return values;
 }
 

@@ -111,6 +111,10 @@ class Decoder {
 
   /// Rows in fp16 on the host, and back: exact for k, v and attention outputs; q is rounded.
   std::vector<Half> to_host(const Tensor& tensor) const;
+  /// Rows of k and of v of a layer on the host. UserError naming the layer and the row if a value is infinite or not a
+  /// number: no attention over it means anything.
+  std::vector<Half> keys_to_host(LayerId layer, const Tensor& k) const { return finite_to_host(layer, "K", k); }
+  std::vector<Half> values_to_host(LayerId layer, const Tensor& v) const { return finite_to_host(layer, "V", v); }
   /// Rows on the host as they are.
   std::vector<float> to_host_float(const Tensor& tensor) const;
   Tensor from_host(std::span<const Half> values, std::size_t cols) const;
@@ -122,6 +126,7 @@ class Decoder {
   void round_kv(Tensor& k, Tensor& v) const;
 
  private:
+  std::vector<Half> finite_to_host(LayerId layer, std::string_view name, const Tensor& tensor) const;
   /// The down projection, with its bias. `inner` is [tokens][ffn]; `own` may be null.
   virtual Tensor project_down(LayerId layer, const Tensor& inner, const FeedForwardWeights* own) const = 0;
   virtual HiddenStates do_embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const = 0;

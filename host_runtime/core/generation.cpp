@@ -27,7 +27,7 @@ HiddenStates prefill(const Decoder& decoder, AttentionProvider& attention, std::
   HiddenStates hidden = decoder.embed(tokens, positions);
   for (LayerId layer{0}; layer.value < decoder.config().layers; ++layer.value) {
     const AttentionInputs inputs = decoder.attention_inputs(layer, hidden);
-    attention.store(layer, slices, decoder.to_host(inputs.k), decoder.to_host(inputs.v));
+    attention.store(layer, slices, decoder.keys_to_host(layer, inputs.k), decoder.values_to_host(layer, inputs.v));
     if (attention.learns_from_prompt()) attention.learn(layer, slices, decoder.to_host_float(inputs.q));
     decoder.finish_layer(layer, hidden, decoder.prefill_attention(inputs, lengths));
   }

@@ -34,17 +34,20 @@ double uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t step) {
   return static_cast<double>(mix(mix(mix(seed) ^ stream) ^ step) >> 11) * 0x1p-53;
 }
 
+TokenId greedy(std::span<const float> logits) {
+  if (logits.empty()) throw InternalError("no logits to choose from");
+  if (std::ranges::any_of(logits, [](float x) { return std::isnan(x); }))
+    throw UserError("the model's logits are not numbers: its weights are broken or overflow fp16");
+  const auto best = std::ranges::max_element(logits);
+  if (std::isinf(*best))
+    throw UserError("the model's largest logit is infinite: its weights are broken or overflow fp16");
+  return TokenId{static_cast<std::uint32_t>(best - logits.begin())};
+}
+
 TokenId sample(std::span<const float> logits, const SamplingOptions& options, std::uint64_t stream,
                std::uint64_t step) {
-  if (logits.empty()) throw InternalError("sample: no logits");
-  if (std::any_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); })) {
-    throw UserError("the model's logits are not numbers: its weights are broken or overflow fp16");
-  }
-  const auto best = std::max_element(logits.begin(), logits.end());
-  if (std::isinf(*best)) {
-    throw UserError("the model's largest logit is infinite: its weights are broken or overflow fp16");
-  }
-  if (options.temperature == 0) return TokenId{static_cast<std::uint32_t>(best - logits.begin())};
+  const TokenId best = greedy(logits);
+  if (options.temperature == 0) return best;
 
   std::vector<std::uint32_t> candidates(logits.size());
   std::iota(candidates.begin(), candidates.end(), 0u);
@@ -56,7 +59,7 @@ TokenId sample(std::span<const float> logits, const SamplingOptions& options, st
   std::vector<double> cumulative(candidates.size());
   double total = 0;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    total += std::exp((double{logits[candidates[i]]} - double{*best}) / double{options.temperature});
+    total += std::exp((double{logits[candidates[i]]} - double{logits[best.value]}) / double{options.temperature});
     cumulative[i] = total;
   }
   if (options.top_p < 1) {

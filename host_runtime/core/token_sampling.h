@@ -22,9 +22,12 @@ void check(const SamplingOptions& options);
 /// Uniform in [0, 1) with 53 bits: splitmix64 finalisers over the three numbers.
 double uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t step);
 
+/// The token with the largest logit; of equals the lower id. UserError if a logit is NaN or the largest one infinite:
+/// the checkpoint is broken.
+TokenId greedy(std::span<const float> logits);
+
 /// The next token. `stream` tells sequences apart, `step` counts the tokens of one. Equal logits: the lower id first.
-/// UserError if a logit is NaN or
-/// the largest one infinite (the checkpoint is broken); a token with -inf is never chosen.
+/// Errors are those of greedy(); a token with -inf is never chosen.
 TokenId sample(std::span<const float> logits, const SamplingOptions& options, std::uint64_t stream, std::uint64_t step);
 
 }  // namespace csdsim::host

@@ -116,10 +116,8 @@ class CommandLine(unittest.TestCase):
     def test_generate(self):
         tokens = self.out / "tokens.txt"
         tokens.write_text("1371 288 1061 386")
-        drive = self.result("generate", "--model", MODEL, "--tokens", tokens, "--max-new-tokens", 12, "--seed", 3,
-                            "--temperature", 1)
-        host = self.result("generate", "--model", MODEL, "--tokens", tokens, "--max-new-tokens", 12, "--seed", 3,
-                           "--temperature", 1, "--attention", "host")
+        ask = ["generate", "--model", MODEL, "--tokens", tokens, "--max-new-tokens", 12, "--seed", 3, "--temperature", 1]
+        drive, host = self.result(*ask), self.result(*ask, "--attention", "host")
         self.assertEqual(len(drive["tokens"]), 12)
         self.assertEqual(drive["tokens"], host["tokens"])
         self.assertIsInstance(drive["text"], str)
@@ -138,6 +136,7 @@ class CommandLine(unittest.TestCase):
         self.refused(*ask, "--top-p", 0.5, says=["top_p", "temperature 0"])
         self.refused(*ask, "--temperature", 1, "--top-p", 1.5, says=["top_p"])
         self.refused(*ask, "--temperature", 1, "--top-k", 0, says=["top_k"])
+        self.refused(*ask, "--seed", -1, says=["--seed", "whole number"])
 
     def evaluated(self, *args):
         return self.result("eval", "--model", MODEL, "--text", MODEL + "/sample.txt", "--prefill", 128, "--decode", 6,

@@ -4,16 +4,20 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/core/attention_local.h"
 #include "host_runtime/core/eval/evaluation.h"
+#include "host_runtime/core/generation.h"
+#include "host_runtime/cpu/cpu_backend.h"
 #include "tests/host_runtime/opt_6m.h"
+#include "tests/host_runtime/tiny_checkpoint.h"
 
 namespace test_evaluation {
 
 using namespace csdsim;
 using namespace csdsim::host;
 using Catch::Matchers::Contains;
-using csdsim::test::opt_6m;
+using namespace csdsim::test;
 
 namespace {
 
@@ -23,6 +27,33 @@ EvaluationResult run(const std::vector<EvaluatedSetting>& settings, const Evalua
 }
 
 }  // namespace
+
+TEST_CASE("values that are not finite end evaluation and generation, and the message says where they are") {
+  const auto error_of = [](const std::string& tensor, std::size_t index, float value) {
+    Tensors weights = tiny_weights(3);
+    weights.at("model.decoder." + tensor).values.at(index) = value;
+    const TemporaryDirectory directory;
+    write_checkpoint(directory.path(), tiny_config(), weights, "F32");
+    const Checkpoint checkpoint = open_checkpoint(directory.path());
+    CpuBackend backend;
+    const auto decoder = make_decoder(checkpoint.config, *checkpoint.weights, backend);
+    std::vector<TokenId> text;
+    for (std::uint32_t i = 0; i < 24; ++i) text.push_back(TokenId{i});
+    const EvaluationOptions options{.windows = {8, 4, 1}, .recall = {}};
+    const std::string evaluated = user_error([&] { evaluate(*decoder, text, {{"dense", {}}}, options); });
+    CHECK(evaluated == user_error([&] {
+            generate_on_host(*decoder, std::make_unique<DenseAttention>(), {{text.begin(), text.begin() + 8}},
+                             {.max_new_tokens = 4, .sampling = {}, .stop = {}});
+          }));
+    return evaluated;
+  };
+  const std::string cause = "the model's weights are broken or overflow fp16";
+  CHECK(error_of("layers.1.self_attn.k_proj.bias", 5, 1e6f) == "layer 1: K of token 0 of the step is inf: " + cause);
+  CHECK(error_of("layers.0.self_attn.v_proj.bias", 0, -1e6f) == "layer 0: V of token 0 of the step is -inf: " + cause);
+  CHECK(error_of("final_layer_norm.bias", 3, std::nanf("")) ==
+        "the model's logits are not numbers: its weights are "
+        "broken or overflow fp16");
+}
 
 TEST_CASE("the protocol: perplexity is that of the plain loop, whatever the batch, and sparf is sparq") {
   EvaluationOptions options{.windows = {96, 20, 3}, .recall = {}};

@@ -9,6 +9,7 @@
 #include "host_runtime/checkpoint/byte_pair_encoder.h"
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/checkpoint/config_json.h"
+#include "host_runtime/checkpoint/sentencepiece_tokenizer.h"
 #include "host_runtime/checkpoint/tokenizer_json.h"
 #include "tests/host_runtime/tiny_checkpoint.h"
 
@@ -51,6 +52,73 @@ TEST_CASE("the tokenizers of Llama 3, Qwen2 and OPT give the ids and the text of
       CHECK(tokenizer.decode(ids_of(item["ids"])) == item["decoded"].get<std::string>());
     }
   }
+}
+
+namespace {
+
+void check_cases(const Tokenizer& tokenizer, const json& golden) {
+  REQUIRE(golden["cases"].size() >= 30);
+  for (const json& item : golden["cases"]) {
+    INFO(item["text"]);
+    CHECK(tokenizer.encode(item["text"].get<std::string>()) == ids_of(item["ids"]));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("special and added tokens in text get their ids, as in Hugging Face transformers") {
+  const json golden = json::parse(std::ifstream(kGolden / "special_tokens.json"));
+  SECTION("of a sentencepiece model that puts a blank before text") {
+    std::ifstream file(CSDSIM_SOURCE_DIR "/models/llama-gqa-6m/tokenizer.model", std::ios::binary);
+    const std::string model(std::istreambuf_iterator<char>(file), {});
+    for (const char* form : {"sentencepiece", "legacy"}) {
+      const TemporaryDirectory directory;
+      write_file(directory / "tokenizer.model", model + std::string("\x1A\x02\x18\x01", 4));
+      write_file(directory / "tokenizer_config.json", golden[form]["config"].dump());
+      const Tokenizer tokenizer = open_sentencepiece(directory / "tokenizer.model");
+      CHECK(tokenizer.vocabulary() == 4098);
+      check_cases(tokenizer, golden[form]);
+      const std::string text = "int x;<|im_end|>int y;";
+      CHECK(tokenizer.decode(tokenizer.encode(text)) ==
+            (form == std::string("legacy") ? "int x;<|im_end|>int y;" : text));
+    }
+  }
+  SECTION("of a vocabulary and its merges") {
+    const TemporaryDirectory directory;
+    for (const char* name : {"vocab.json", "merges.txt"})
+      std::filesystem::copy_file(kGolden / "opt" / name, directory / name);
+    const json& of_gpt2 = golden["vocabulary_and_merges"];
+    write_file(directory / "special_tokens_map.json", of_gpt2["special_tokens_map"].dump());
+    write_file(directory / "added_tokens.json", of_gpt2["added_tokens"].dump());
+    check_cases(open_vocabulary_and_merges(directory / "vocab.json", directory / "merges.txt"), of_gpt2);
+  }
+}
+
+TEST_CASE("the special tokens of the shipped models, without any file that names them") {
+  const Tokenizer tokenizer = open_sentencepiece(CSDSIM_SOURCE_DIR "/models/opt-6m/tokenizer.model");
+  std::vector<TokenId> expected{TokenId{1}};
+  for (const TokenId id : tokenizer.encode("static int")) expected.push_back(id);
+  expected.push_back(TokenId{2});
+  CHECK(tokenizer.encode("<s>static int</s>") == expected);
+}
+
+TEST_CASE("files that name added tokens are refused with file and field") {
+  const auto refused = [&](const char* name, const std::string& text, const std::string& reason) {
+    const TemporaryDirectory directory;
+    for (const char* copied : {"vocab.json", "merges.txt"})
+      std::filesystem::copy_file(kGolden / "opt" / copied, directory / copied);
+    write_file(directory / name, text);
+    CHECK_THROWS_WITH(open_vocabulary_and_merges(directory / "vocab.json", directory / "merges.txt"),
+                      Contains((directory / name).string() + ": " + reason));
+  };
+  refused("added_tokens.json", R"({"<x>": -1})", "<x>: expected a token id, found '-1'");
+  refused("added_tokens.json", R"(["<x>"])", "expected a JSON object");
+  refused("tokenizer_config.json", R"({"added_tokens_decoder": {"one": {"content": "<x>"}}})",
+          "added_tokens_decoder.one: expected a token id, found 'one'");
+  refused("tokenizer_config.json", R"({"added_tokens_decoder": {"600": {"contents": "<x>"}}})",
+          "added_tokens_decoder.600: expected the text of a token");
+  refused("special_tokens_map.json", R"({"mask_token": {"content": "<m>", "lstrip": true}})",
+          "mask_token.lstrip: true is not implemented");
 }
 
 TEST_CASE("merging with a queue equals merging the best pair again and again") {

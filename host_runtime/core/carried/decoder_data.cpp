@@ -177,8 +177,8 @@ void DecoderData::attention_inputs(const Operation& op) {
   const auto inputs =
       std::make_shared<const host::AttentionInputs>(decoder_.attention_inputs(*op.tag.layer, *hidden(op)));
   const host::ModelConfig& model = decoder_.config();
-  const std::vector<Half> k = decoder_.to_host(inputs->k);
-  const std::vector<Half> v = decoder_.to_host(inputs->v);
+  const std::vector<Half> k = decoder_.keys_to_host(*op.tag.layer, inputs->k);
+  const std::vector<Half> v = decoder_.values_to_host(*op.tag.layer, inputs->v);
   std::vector<Half> q;
   for (const SizedTensor& write : op.tensors.writes) {
     const HeadRange heads = write.name.heads;

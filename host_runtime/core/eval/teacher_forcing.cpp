@@ -1,9 +1,8 @@
 #include "host_runtime/core/eval/teacher_forcing.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "host_runtime/core/generation.h"
+#include "host_runtime/core/token_sampling.h"
 
 namespace csdsim::host {
 
@@ -50,8 +49,7 @@ void Prefilled::load(AttentionProvider& attention) const {
 }
 
 Prediction prediction(std::span<const float> logits, TokenId token) {
-  const auto best = static_cast<std::uint32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-  return {negative_log_likelihood(logits, token), TokenId{best}};
+  return {negative_log_likelihood(logits, token), greedy(logits)};
 }
 
 std::vector<std::vector<Prediction>> force(const Decoder& decoder, AttentionProvider& attention,

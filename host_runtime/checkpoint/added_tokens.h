@@ -1,0 +1,52 @@
+// Tokens that are found in text as they are written, before the rest is tokenised: <s>, </s>, <|im_start|>.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "host_runtime/core/model_config.h"
+
+namespace csdsim::host {
+
+struct AddedToken {
+  std::string content;
+  TokenId id;
+  bool normalized = false;  ///< found in normalised text rather than in the text as given
+};
+
+/// Cuts text at added tokens. Of several that begin at one place, the longest counts.
+class AddedTokens {
+ public:
+  AddedTokens() = default;
+  explicit AddedTokens(std::vector<AddedToken> tokens);
+
+  struct Piece {
+    std::string text;
+    std::optional<TokenId> added;
+  };
+  /// The text in pieces, at the tokens that are found in normalised text, or at the others.
+  std::vector<Piece> cut(std::string_view text, bool normalized) const;
+
+  /// The text of a token, or null.
+  const std::string* content(TokenId id) const;
+  /// Largest id plus one; 0 without tokens.
+  std::uint32_t largest_id() const { return largest_id_; }
+
+ private:
+  std::vector<AddedToken> tokens_;
+  std::unordered_map<std::uint32_t, std::string> content_;
+  std::uint32_t largest_id_ = 0;
+};
+
+/// The special and added tokens that files beside a tokenizer name: tokenizer_config.json, special_tokens_map.json and
+/// added_tokens.json of Hugging Face, whichever exist. Where a file does not state the id of a token, `id_of` gives it;
+/// a token that it does not know is left out, as it cannot occur. UserError naming file and field.
+std::vector<AddedToken> read_added_tokens(const std::filesystem::path& directory,
+                                          const std::function<std::optional<TokenId>(const std::string&)>& id_of);
+
+}  // namespace csdsim::host
