@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "report/text.h"
+#include "scenario/scenario.h"
 
 namespace csdsim::app {
 
@@ -24,6 +25,8 @@ struct RunArguments {
   std::optional<std::size_t> point;  ///< run this point of the scenario's sweep, counted from 0
 };
 int run(const RunArguments& arguments);
+/// Runs a scenario quietly and writes its result.json into `directory`. Returns the exit status.
+int run_point(const scenario::Scenario& scenario, const std::filesystem::path& directory);
 
 struct SweepArguments {
   std::filesystem::path scenario;

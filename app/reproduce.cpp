@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <optional>
 
 #include "app/commands.h"
 #include "base/config/diagnostics.h"
@@ -11,6 +12,7 @@
 #include "base/text.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
+#include "launch/input_files.h"
 #include "launch/point_runner.h"
 #include "report/files.h"
 #include "reproduction/document.h"
@@ -47,7 +49,7 @@ class PaperRun {
  private:
   struct Run {
     launch::Point point;
-    std::vector<std::string> sets;
+    scenario::Scenario scenario;
     std::vector<std::string> names;  ///< points with this configuration
   };
 
@@ -66,6 +68,7 @@ class PaperRun {
   const std::filesystem::path directory_;
   std::vector<Run> runs_;
   std::map<std::string, std::size_t> run_of_;  ///< by effective configuration
+  launch::InputFiles inputs_;
   Outcomes outcomes_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
@@ -81,8 +84,10 @@ void PaperRun::load_point(const PointDefinition& each, config::Diagnostics& diag
   std::vector<std::string> sets = arguments_.overrides;
   const std::vector<std::string> own = each.sets();
   sets.insert(sets.end(), own.begin(), own.end());
+  std::optional<scenario::Scenario> loaded;
   try {
-    const scenario::Scenario s = experiment::load_scenario(scenario_, sets).base.scenario;
+    loaded = experiment::load_scenario(scenario_, sets).base.scenario;
+    const scenario::Scenario& s = *loaded;
     outcome.config = scenario::effective_config(s);
     if (each.planned) {
       outcome.result = s.workload->planned(s);
@@ -99,8 +104,11 @@ void PaperRun::load_point(const PointDefinition& each, config::Diagnostics& diag
   const std::string text = outcome.config.dump() + experiment::build_info().dump();
   const auto [entry, is_new] = run_of_.try_emplace(text, runs_.size());
   if (is_new)
-    runs_.push_back(
-        {.point = {.name = each.name, .axes = {}, .fingerprint = fnv1a64(text)}, .sets = sets, .names = {}});
+    runs_.push_back({.point = {.name = each.name,
+                               .axes = {},
+                               .fingerprint = fnv1a64(text + fmt::format("{:x}", inputs_.digest(loaded->inputs)))},
+                     .scenario = std::move(*loaded),
+                     .names = {}});
   runs_[entry->second].names.push_back(each.name);
 }
 
@@ -129,18 +137,19 @@ int PaperRun::run() {
   if (!arguments_.quiet)
     std::fprintf(stderr, "%s: %zu points, %zu of them to be simulated; results in %s\n", definition_.name.c_str(),
                  definition_.points.size(), points.size(), directory_.c_str());
-  launch::PointRunner runner(
-      std::move(points),
-      {.directory = directory_,
-       .arguments =
-           [&](std::size_t index, const std::filesystem::path& out) {
-             std::vector<std::string> words{"run", scenario_.string(), "--quiet", "--out", out.string()};
-             for (const std::string& set : runs_[index].sets) words.insert(words.end(), {"--set", set});
-             return words;
-           },
-       .jobs = arguments_.jobs,
-       .resume = arguments_.resume,
-       .progress = [&](const launch::PointEvent& event) { print_progress(event); }});
+  launch::PointRunner runner(std::move(points),
+                             {.directory = directory_,
+                              .run =
+                                  [&](std::size_t index, const std::filesystem::path& out) {
+                                    const scenario::Scenario& s = runs_[index].scenario;
+                                    inputs_.check_unchanged(s.inputs);
+                                    const int status = run_point(s, out);
+                                    inputs_.check_unchanged(s.inputs);
+                                    return status;
+                                  },
+                              .jobs = arguments_.jobs,
+                              .resume = arguments_.resume,
+                              .progress = [&](const launch::PointEvent& event) { print_progress(event); }});
   const int status = runner.run();
   return take_results(runner.rows(), status);
 }
@@ -172,7 +181,7 @@ int reproduce(const ReproduceArguments& arguments) {
       arguments.out.value_or(std::filesystem::path("out") / fmt::format("reproduce-{}", definition.name));
   std::filesystem::path scenario = paper.scenario_file;
   if (scenario.empty()) {
-    // The points are processes of their own, which read a file.
+    // Beside the results, so that its points can be run by hand.
     scenario = directory / definition.scenario;
     report::write_file(scenario, paper.scenario_text);
   }

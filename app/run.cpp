@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <set>
@@ -13,6 +14,28 @@
 #include "report/text.h"
 
 namespace csdsim::app {
+namespace {
+
+/// Writes result.json and the other files of a result.
+void write_result(const scenario::RunResult& result, const std::filesystem::path& directory) {
+  report::write_file(directory / "result.json", result.document.dump(2) + "\n");
+  for (const auto& [name, text] : result.files) report::write_file(directory / name, text);
+}
+
+/// Tells why a run has failed, if it has. Returns the exit status.
+int report_failure(const scenario::Scenario& s, const scenario::RunResult& result) {
+  if (result.failure.empty()) return 0;
+  std::fprintf(stderr, "%s: FAILED: %s\n", s.name.c_str(), result.failure.c_str());
+  return 1;
+}
+
+}  // namespace
+
+int run_point(const scenario::Scenario& scenario, const std::filesystem::path& directory) {
+  const scenario::RunResult result = experiment::run_scenario(scenario);
+  write_result(result, directory);
+  return report_failure(scenario, result);
+}
 
 int run(const RunArguments& arguments) {
   // Read all scenarios before the first one runs, so that a mistake in the last one is reported at once.
@@ -52,19 +75,12 @@ int run(const RunArguments& arguments) {
         };
       result = experiment::run_scenario(s, options);
     }
-    if (arguments.out) {
-      const std::filesystem::path directory = loaded.size() > 1 ? *arguments.out / s.name : *arguments.out;
-      report::write_file(directory / "result.json", result.document.dump(2) + "\n");
-      for (const auto& [name, text] : result.files) report::write_file(directory / name, text);
-    }
+    if (arguments.out) write_result(result, loaded.size() > 1 ? *arguments.out / s.name : *arguments.out);
     if (!(arguments.quiet && arguments.out)) {
       const std::string text = report::result_text(result.document, result.meaning, arguments.format);
       print_result(text);
     }
-    if (!result.failure.empty()) {
-      std::fprintf(stderr, "%s: FAILED: %s\n", s.name.c_str(), result.failure.c_str());
-      status = 1;
-    }
+    status = std::max(status, report_failure(s, result));
   }
   return status;
 }

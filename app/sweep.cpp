@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
+#include "launch/input_files.h"
 #include "launch/point_runner.h"
 #include "report/files.h"
 #include "report/table.h"
@@ -26,20 +27,27 @@ ordered_json axis_value(const std::string& text) {
   return text;
 }
 
-launch::Point launch_point(const scenario::SweepPoint& point) {
-  const std::string text = scenario::effective_config(point.resolved.scenario).dump() + experiment::build_info().dump();
-  launch::Point result{.name = point.name, .axes = {}, .fingerprint = fnv1a64(text)};
+launch::Point launch_point(const scenario::SweepPoint& point, launch::InputFiles& inputs) {
+  const scenario::Scenario& s = point.resolved.scenario;
+  const std::string text = scenario::effective_config(s).dump() + experiment::build_info().dump();
+  launch::Point result{
+      .name = point.name, .axes = {}, .fingerprint = fnv1a64(text + fmt::format("{:x}", inputs.digest(s.inputs)))};
   for (const auto& [path, value] : point.axes) result.axes.emplace_back(path, axis_value(value));
   return result;
 }
 
-/// `csdsim run` with what runs one point of the sweep.
-std::vector<std::string> run_arguments(const SweepArguments& sweep, std::size_t index,
-                                       const std::filesystem::path& out) {
-  std::vector<std::string> words{"run", sweep.scenario.string(), "--quiet", "--out", out.string()};
-  for (const std::string& set : sweep.overrides) words.insert(words.end(), {"--set", set});
-  words.insert(words.end(), {"--point", std::to_string(index)});
-  return words;
+/// Whether a path is the other one, or a map that holds it.
+bool holds(const std::string& outer, const std::string& path) {
+  return path.starts_with(outer) && (path.size() == outer.size() || path[outer.size()] == '.');
+}
+
+/// UserError for an override that no point would have, because an axis sets the same key.
+void refuse_set_axes(const std::vector<std::string>& overrides, const scenario::SweepPoint& point) {
+  for (const std::string& set : overrides)
+    for (const auto& [axis, value] : point.axes)
+      if (const std::string path = set.substr(0, set.find('=')); holds(axis, path) || holds(path, axis))
+        throw UserError(fmt::format(
+            "--set {}: {} is an axis of the sweep; change the axis: --set 'sweep.axes.{}=[...]'", set, axis, axis));
 }
 
 void print_progress(const launch::PointEvent& event, bool quiet) {
@@ -142,12 +150,21 @@ int sweep(const SweepArguments& arguments) {
                     arguments.scenario.string()));
   const std::filesystem::path directory =
       arguments.out.value_or(std::filesystem::path("out") / loaded.base.scenario.name);
+  refuse_set_axes(arguments.overrides, loaded.points.front());
+  launch::InputFiles inputs;
   std::vector<launch::Point> points;
-  std::transform(loaded.points.begin(), loaded.points.end(), std::back_inserter(points), launch_point);
+  for (const scenario::SweepPoint& point : loaded.points) points.push_back(launch_point(point, inputs));
   launch::PointRunner runner(
       std::move(points),
       {.directory = directory,
-       .arguments = [&](std::size_t index, const auto& out) { return run_arguments(arguments, index, out); },
+       .run =
+           [&](std::size_t index, const std::filesystem::path& out) {
+             const scenario::Scenario& s = loaded.points[index].resolved.scenario;
+             inputs.check_unchanged(s.inputs);
+             const int status = run_point(s, out);
+             inputs.check_unchanged(s.inputs);
+             return status;
+           },
        .jobs = arguments.jobs,
        .resume = arguments.resume,
        .progress = [&](const launch::PointEvent& event) { print_progress(event, arguments.quiet); }});

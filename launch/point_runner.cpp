@@ -2,19 +2,20 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <exception>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/rng.h"
 #include "report/files.h"
-
-extern char** environ;
 
 namespace csdsim::launch {
 
@@ -31,7 +32,7 @@ PointRunner::PointRunner(std::vector<Point> points, PointRunnerOptions options)
     : points_(std::move(points)),
       options_(std::move(options)),
       store_(options_.directory),
-      program_hash_(fnv1a64(report::read_file(options_.program))),
+      program_hash_(fnv1a64(report::read_file("/proc/self/exe"))),
       results_(points_.size()),
       errors_(points_.size()) {
   if (!options_.resume) store_.clear();
@@ -64,20 +65,32 @@ std::vector<SweepRow> PointRunner::rows() const {
 void PointRunner::start(std::size_t index) {
   const std::filesystem::path out = options_.directory / "points" / points_[index].name;
   report::write_file(messages(out), "");
-  std::vector<std::string> words = options_.arguments(index, out);
-  words.insert(words.begin(), "csdsim");
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, messages(out).c_str(), O_WRONLY | O_TRUNC, 0);
-  pid_t pid = 0;
-  const int error = posix_spawn(&pid, options_.program.c_str(), &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0)
-    throw UserError(fmt::format("sweep: a point cannot be started: {}", std::generic_category().message(error)));
+  std::fflush(nullptr);  // or the copy would write what this process has not written yet
+  const pid_t parent = getpid(), pid = fork();
+  if (pid == -1)
+    throw UserError(fmt::format("sweep: a point cannot be started: {}", std::generic_category().message(errno)));
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == parent) run_point(index, out);
+    _exit(1);  // the parent had ended before it could take this process with it
+  }
   running_[pid] = {index, out};
+}
+
+void PointRunner::run_point(std::size_t index, const std::filesystem::path& out) const {
+  int status = 1;
+  const int file = open(messages(out).c_str(), O_WRONLY | O_TRUNC);
+  if (file == -1 || dup2(file, STDERR_FILENO) == -1) _exit(status);
+  try {
+    status = options_.run(index, out);
+  } catch (const UserError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    status = 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "internal error: %s\n", error.what());
+  }
+  std::fflush(nullptr);
+  _exit(status);  // without destructors: the database belongs to the parent
 }
 
 void PointRunner::reap() {

@@ -1,4 +1,6 @@
-// Runs each point of a sweep in its own process, so that a point that crashes does not affect the others.
+// Runs each point of a sweep in its own process, so that a point that crashes does not affect the others. The process
+// is a copy of this one: all points run what was loaded when the sweep started, whatever happens to the files
+// meanwhile.
 #pragma once
 
 #include <sys/types.h>
@@ -35,9 +37,10 @@ struct PointEvent {
 struct PointRunnerOptions {
   /// For results.sqlite, results.csv and one folder points/NAME per point.
   std::filesystem::path directory;
-  /// Returns the program's arguments for point `index`, with which it writes result.json into `out`.
-  std::function<std::vector<std::string>(std::size_t index, const std::filesystem::path& out)> arguments;
-  std::filesystem::path program = "/proc/self/exe";
+  /// Runs point `index` in its process, writes result.json into `out` and returns the exit status. What it writes to
+  /// stderr is kept. A UserError ends the process with 2, any other exception with 1. No other thread may exist when
+  /// PointRunner::run() is called.
+  std::function<int(std::size_t index, const std::filesystem::path& out)> run;
   std::size_t jobs = 1;  ///< points that run at the same time
   bool resume = false;   ///< keep stored results with the same fingerprint and from the same program
   std::function<void(const PointEvent&)> progress = [](const PointEvent&) {};
@@ -45,13 +48,13 @@ struct PointRunnerOptions {
 
 class PointRunner {
  public:
-  /// Without `resume`, deletes all stored results. UserError if results.sqlite is not writable or not an SQLite
-  /// database.
+  /// Without `resume`, deletes all stored results. UserError if another sweep writes to the directory, or if
+  /// results.sqlite is not writable or not an SQLite database.
   PointRunner(std::vector<Point> points, PointRunnerOptions options);
 
   /// Runs all points, stores each result when its point ends, and writes the tables at the end. Returns 0, or the
-  /// smallest exit status of the failed points; a point that was killed by a signal counts as 1. UserError if a point
-  /// cannot be started.
+  /// smallest exit status of the failed points; a point that was killed by a signal counts as 1. The points end with
+  /// this process, however it ends. UserError if a point cannot be started.
   int run();
 
   /// One row per point, by index.
@@ -64,6 +67,8 @@ class PointRunner {
   };
 
   void start(std::size_t index);
+  /// The process of a point; does not return.
+  [[noreturn]] void run_point(std::size_t index, const std::filesystem::path& out) const;
   /// Waits until a process ends, and stores its result or its error.
   void reap();
   void fail(const Running& point, int status);

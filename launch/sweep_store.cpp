@@ -1,10 +1,16 @@
 #include "launch/sweep_store.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
+#include <limits>
+#include <thread>
 
 #include "base/error.h"
 #include "report/csv.h"
@@ -38,6 +44,8 @@ class Statement {
   void bind(int position, const ordered_json& value) {
     if (value.is_number_float()) {
       sqlite3_bind_double(handle_, position, value.get<double>());
+    } else if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) {
+      bind(position, value.dump());  // SQLite has no such integers: as text, all digits stay
     } else if (value.is_number()) {
       bind(position, value.get<std::int64_t>());
     } else if (value.is_null()) {
@@ -73,6 +81,25 @@ ordered_json flat_metrics(const ordered_json& result) {
   return flat;
 }
 
+constexpr int kWaitForReaders = 600'000;  // ms
+constexpr int kTriesToLock = 20;          // 100 ms apart: the points of a sweep that was killed end a moment later
+
+/// Locks a directory; returns its descriptor.
+int lock(const std::filesystem::path& directory) {
+  const int descriptor = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor == -1) throw UserError(fmt::format("{}: cannot be opened", directory.string()));
+  for (int tried = 1; flock(descriptor, LOCK_EX | LOCK_NB) != 0; ++tried) {
+    if (tried < kTriesToLock) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      continue;
+    }
+    close(descriptor);
+    throw UserError(fmt::format("{}: another sweep writes its results here; wait for it, or give another --out",
+                                directory.string()));
+  }
+  return descriptor;
+}
+
 }  // namespace
 
 void SweepStore::Close::operator()(sqlite3* db) const { sqlite3_close(db); }
@@ -81,15 +108,21 @@ SweepStore::SweepStore(const std::filesystem::path& directory) : directory_(dire
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) throw UserError(fmt::format("{}: {}", directory.string(), error.message()));
+  if (!std::filesystem::is_directory(directory))
+    throw UserError(fmt::format("{}: is not a directory", directory.string()));
+  lock_ = lock(directory);
   const std::filesystem::path path = directory / "results.sqlite";
   sqlite3* db = nullptr;
   const int code = sqlite3_open(path.c_str(), &db);
   db_.reset(db);
   if (code != SQLITE_OK) throw UserError(fmt::format("{}: cannot be opened: {}", path.string(), sqlite3_errmsg(db)));
+  sqlite3_busy_timeout(db, kWaitForReaders);
   execute("CREATE TABLE IF NOT EXISTS points (point INTEGER PRIMARY KEY, key TEXT NOT NULL, result TEXT NOT NULL)");
 }
 
-SweepStore::~SweepStore() = default;
+SweepStore::~SweepStore() {
+  if (lock_ != -1) close(lock_);
+}
 
 void SweepStore::execute(const std::string& sql) {
   char* message = nullptr;

@@ -26,7 +26,9 @@ struct SweepRow {
 /// columns) is for queries by users.
 class SweepStore {
  public:
-  /// Opens or creates DIR/results.sqlite. Throws UserError when it is not writable or not an SQLite database.
+  /// Opens or creates DIR/results.sqlite, and locks DIR until the end against other sweeps. Waits while other programs
+  /// read the database. Throws UserError when another sweep has the lock, or when the file is not writable or not an
+  /// SQLite database.
   explicit SweepStore(const std::filesystem::path& directory);
   ~SweepStore();
   SweepStore(const SweepStore&) = delete;
@@ -50,6 +52,7 @@ class SweepStore {
   void execute(const std::string& sql);
 
   std::filesystem::path directory_;
+  int lock_ = -1;  ///< file descriptor of the directory
   struct Close {
     void operator()(sqlite3* db) const;
   };

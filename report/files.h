@@ -12,15 +12,23 @@
 
 namespace csdsim::report {
 
-/// Writes a whole file and creates its directory. Throws UserError when that fails.
+/// Writes a whole file and creates its directory. What was there stays until all is written. Throws UserError when that
+/// fails.
 inline void write_file(const std::filesystem::path& path, const std::string& text) {
   std::error_code error;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
   if (error) throw UserError(fmt::format("{}: {}", path.parent_path().string(), error.message()));
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  // A device or a pipe cannot be replaced.
+  const bool replaces = !std::filesystem::exists(path) || std::filesystem::is_regular_file(path);
+  std::filesystem::path written = path;
+  if (replaces) written += ".part";
+  std::ofstream file(written, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
-  if (!file) throw UserError(fmt::format("{}: cannot be written", path.string()));
+  if (file && replaces) std::filesystem::rename(written, path, error);
+  if (file && !error) return;
+  if (replaces) std::filesystem::remove(written, error);
+  throw UserError(fmt::format("{}: cannot be written", path.string()));
 }
 
 inline std::string read_file(const std::filesystem::path& path) {

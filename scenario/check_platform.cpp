@@ -95,6 +95,7 @@ bool Checker::resolve(InputPath& input, std::string_view path, std::string_view 
   for (const auto& candidate : {beside, given}) {
     if (std::filesystem::exists(candidate, code)) {
       input.path = candidate;
+      scenario_.inputs.push_back(candidate);
       return true;
     }
   }

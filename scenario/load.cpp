@@ -110,6 +110,8 @@ Resolved resolve(const Node& tree, const Surroundings& around, Diagnostics& diag
   resolved.scenario.name = around.run_name;
   resolved.scenario.preset_files = around.preset_files;
   resolved.scenario.plugin_files = around.plugin_files;
+  for (const auto* files : {&around.preset_files, &around.plugin_files})
+    resolved.scenario.inputs.insert(resolved.scenario.inputs.end(), files->begin(), files->end());
   config::Reader reader(tree, around.presets, diagnostics);
   reader.read(resolved.scenario);
   Checker checker(resolved.scenario, reader, around.directory, diagnostics);

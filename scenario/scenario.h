@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,6 +64,8 @@ struct Scenario {
   SimulationConfig simulation;
   std::vector<std::string> preset_files;  ///< absolute paths of preset files besides the built-in presets
   std::vector<std::string> plugin_files;  ///< absolute paths of shared libraries that add kinds
+  /// Every file and directory that the scenario names and that the run reads.
+  std::vector<std::filesystem::path> inputs;
 };
 
 void describe(ParamVisitor& v, ClusteredSelectionConfig& c);

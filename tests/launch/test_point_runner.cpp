@@ -1,8 +1,15 @@
 // Points of a sweep as processes. The tests run shell scripts instead of simulations.
+#include <signal.h>
+#include <sqlite3.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -39,11 +46,11 @@ struct Sweep {
     for (std::size_t i = 0; i < scripts.size(); ++i)
       points.push_back({.name = "p" + std::to_string(i), .axes = {{"a.x", i}}, .fingerprint = fingerprints[i]});
     PointRunner runner(points, {.directory = directory,
-                                .arguments =
-                                    [&](std::size_t i, const std::filesystem::path& out) {
-                                      return std::vector<std::string>{"-c", scripts[i], (out / "result.json").string()};
-                                    },
-                                .program = "/bin/sh",
+                                .run = [&](std::size_t i, const std::filesystem::path& out) -> int {
+                                  execl("/bin/sh", "sh", "-c", scripts[i].c_str(), (out / "result.json").c_str(),
+                                        nullptr);
+                                  return 127;
+                                },
                                 .jobs = jobs,
                                 .resume = resume,
                                 .progress =
@@ -104,16 +111,119 @@ TEST_CASE("with resume, results with the same fingerprint are kept") {
   CHECK(sweep.csv() == "point,name,a.x,iops,wall_s\n0,p0,0,7,1.25\n1,p1,1,8,1.25\n2,p2,2,9,1.25\n");
 }
 
-TEST_CASE("a program that cannot be started is an error") {
-  Sweep sweep({writes(1)});
-  const auto file = std::filesystem::temp_directory_path() / "csdsim_test_no_program";
-  report::write_file(file, "");
-  PointRunner runner({{.name = "p", .axes = {}}},
-                     {.directory = sweep.directory,
-                      .arguments = [](auto, const auto&) { return std::vector<std::string>{}; },
-                      .program = file});
-  CHECK_THROWS_WITH(runner.run(), Catch::Contains("cannot be started"));
-  std::filesystem::remove(file);
+TEST_CASE("a point that throws ends with its message, and the caller's state is untouched") {
+  Sweep sweep({});
+  int runs = 0;
+  std::vector<std::string> said;
+  const auto run = [&](std::size_t index, const std::filesystem::path&) -> int {
+    ++runs;
+    if (index == 0) throw UserError("a mistake of the user");
+    throw InternalError("a mistake of ours");
+  };
+  PointRunner runner(
+      {{.name = "p0", .axes = {}}, {.name = "p1", .axes = {}}},
+      {.directory = sweep.directory, .run = run, .progress = [&](const PointEvent& e) { said.push_back(e.said); }});
+  CHECK(runner.run() == 1);
+  CHECK(said == std::vector<std::string>{"a mistake of the user\n", "internal error: a mistake of ours\n"});
+  CHECK(runs == 0);
+}
+
+TEST_CASE("a second sweep of the same directory is refused, and the first one goes on") {
+  Sweep first({writes(5)});
+  const auto run = [&](std::size_t, const std::filesystem::path& out) -> int {
+    report::write_file(out / "result.json", R"({"metrics": {"iops": 5}, "wall": {"wall_s": 1.25}})");
+    return 0;
+  };
+  PointRunner runner({{.name = "p0", .axes = {}}}, {.directory = first.directory, .run = run});
+  CHECK_THROWS_WITH(PointRunner({{.name = "p0", .axes = {}}}, {.directory = first.directory, .run = run}),
+                    Catch::Contains("another sweep writes its results here"));
+  CHECK(runner.run() == 0);
+  CHECK(runner.rows()[0].result["metrics"]["iops"] == 5);
+}
+
+TEST_CASE("a reader of the database holds up a sweep and does not end it") {
+  Sweep sweep({writes(5), writes(6)});
+  CHECK(sweep.run() == 0);
+  sqlite3* reader = nullptr;
+  REQUIRE(sqlite3_open((sweep.directory / "results.sqlite").c_str(), &reader) == SQLITE_OK);
+  REQUIRE(sqlite3_exec(reader, "BEGIN; SELECT * FROM points", nullptr, nullptr, nullptr) == SQLITE_OK);
+  std::thread end([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    sqlite3_exec(reader, "COMMIT", nullptr, nullptr, nullptr);
+  });
+  sweep.scripts = {writes(7), writes(8)};
+  CHECK(sweep.run() == 0);
+  end.join();
+  sqlite3_close(reader);
+  CHECK(sweep.csv() == "point,name,a.x,iops,wall_s\n0,p0,0,7,1.25\n1,p1,1,8,1.25\n");
+}
+
+TEST_CASE("the points end with the sweep, even if it is killed") {
+  const auto directory = std::filesystem::temp_directory_path() / "csdsim_test_killed_sweep";
+  std::filesystem::remove_all(directory);
+  const pid_t sweep = fork();
+  if (sweep == 0) {
+    PointRunner runner({{.name = "p0", .axes = {}}},
+                       {.directory = directory, .run = [&](std::size_t, const std::filesystem::path& out) -> int {
+                          report::write_file(out / "pid", std::to_string(getpid()));
+                          std::this_thread::sleep_for(std::chrono::minutes(1));
+                          return 0;
+                        }});
+    runner.run();
+    _exit(0);
+  }
+  const auto pid_file = directory / "points" / "p0" / "pid";
+  const auto wait_for = [](const auto& condition) {
+    for (int tried = 0; tried < 300 && !condition(); ++tried)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return condition();
+  };
+  REQUIRE(wait_for([&] { return std::filesystem::exists(pid_file); }));
+  const pid_t point = std::stoi(report::read_file(pid_file));
+  CHECK(kill(point, 0) == 0);
+  kill(sweep, SIGKILL);
+  waitpid(sweep, nullptr, 0);
+  // Whoever adopts the point may leave it as a zombie, which runs no more.
+  CHECK(wait_for([&] {
+    const std::filesystem::path state = "/proc/" + std::to_string(point) + "/stat";
+    return !std::filesystem::exists(state) || report::read_file(state).find(") Z") != std::string::npos;
+  }));
+  std::filesystem::remove_all(directory);
+}
+
+TEST_CASE("numbers beyond those of SQLite keep their digits") {
+  const auto directory = std::filesystem::temp_directory_path() / "csdsim_test_large_numbers";
+  std::filesystem::remove_all(directory);
+  const std::uint64_t large = 18'446'744'073'709'551'615u;
+  {
+    SweepStore store(directory);
+    store.write_results({{.index = 0, .name = "p", .axes = {{"seed", large}}, .result = {}, .error = ""}});
+  }
+  sqlite3* db = nullptr;
+  REQUIRE(sqlite3_open((directory / "results.sqlite").c_str(), &db) == SQLITE_OK);
+  std::string found;
+  sqlite3_exec(
+      db, "SELECT seed FROM results",
+      [](void* to, int, char** columns, char**) {
+        *static_cast<std::string*>(to) = columns[0];
+        return 0;
+      },
+      &found, nullptr);
+  sqlite3_close(db);
+  CHECK(found == std::to_string(large));
+  std::filesystem::remove_all(directory);
+}
+
+TEST_CASE("a file that cannot be written leaves the one that was there") {
+  CHECK_THROWS_WITH(report::write_file("/dev/full", "text"), "/dev/full: cannot be written");
+  const auto directory = std::filesystem::temp_directory_path() / "csdsim_test_written";
+  std::filesystem::remove_all(directory);
+  report::write_file(directory / "a", "first");
+  report::write_file(directory / "a", "second");
+  CHECK(report::read_file(directory / "a") == "second");
+  std::filesystem::create_directory(directory / "b.part");
+  CHECK_THROWS_WITH(report::write_file(directory / "b", "text"), Catch::Contains("b: cannot be written"));
+  std::filesystem::remove_all(directory);
 }
 
 }  // namespace test_point_runner

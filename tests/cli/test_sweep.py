@@ -1,0 +1,128 @@
+"""Sweeps whose files change, and other ways in which rows could be wrong. Usage: test_sweep.py CSDSIM SOURCE_DIR"""
+import pathlib
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+CSDSIM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+del sys.argv[1:]
+PLATFORM = """csdsim: 1
+platform:
+  device:
+    flash: {channels: 4, dies_per_channel: 4, planes_per_die: 1, blocks_per_plane: 64, pages_per_block: 64,
+            page_size: 4 KiB, read_latency: 50 us, program_latency: 600 us, erase_latency: 3 ms,
+            channel_bandwidth: 1.4 GB/s}
+    link: {generation: 3, lanes: 4}
+    ftl: {mapping: {kind: page}, over_provisioning: 0.07}
+"""
+SCENARIO = PLATFORM + """workload: {kind: block_io, pattern: random_read, request_size: 4 KiB, queue_depth: 4, requests: REQUESTS, working_set: 0.5}
+sweep: {axes: {seed: [1, 2, 3, 4], workload.queue_depth: [1, 8]}}
+"""
+
+
+class Sweeps(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.out = pathlib.Path(self.directory.name)
+        self.scenario = self.out / "s.yaml"
+
+    def tearDown(self):
+        self.directory.cleanup()
+
+    def write(self, requests):
+        self.scenario.write_text(SCENARIO.replace("REQUESTS", str(requests)))
+
+    def command(self, folder, *more):
+        return [CSDSIM, "sweep", str(self.scenario), "--out", str(self.out / folder), "-j", "2", *map(str, more)]
+
+    def sweep(self, folder, *more):
+        return subprocess.run(self.command(folder, *more), capture_output=True, text=True, timeout=300)
+
+    def table(self, folder):
+        """The rows without the times that the host took."""
+        with sqlite3.connect(self.out / folder / "results.sqlite") as database:
+            rows = database.execute("SELECT * FROM results ORDER BY point")
+            names = [column[0] for column in rows.description]
+            return [{n: v for n, v in zip(names, row) if not n.startswith("wall") and "wall" not in n and "_rss" not in n
+                     and n not in ("events_per_s", "simulated_s_per_s")} for row in rows]
+
+    def start(self, folder, finished):
+        """A sweep of which so many points have finished."""
+        run = subprocess.Popen(self.command(folder), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        for _ in range(finished):
+            run.stderr.readline()
+        return run
+
+    def test_all_points_run_what_the_scenario_said_at_the_start(self):
+        self.write(20000)
+        self.assertEqual(self.sweep("before").returncode, 0)
+        run = self.start("o", 1)
+        self.write(40)
+        _, said = run.communicate(timeout=300)
+        self.assertEqual(run.returncode, 0, said)
+        self.assertEqual(self.table("o"), self.table("before"))
+
+    def test_a_killed_sweep_goes_on_where_it_was(self):
+        self.write(20000)
+        self.assertEqual(self.sweep("whole").returncode, 0)
+        for finished in (1, 5):
+            run = self.start("o", finished)
+            run.send_signal(signal.SIGKILL)
+            run.communicate()
+            again = self.sweep("o", "--resume")
+            self.assertEqual(again.returncode, 0, again.stderr)
+            self.assertGreaterEqual(again.stderr.count(": kept"), finished)
+            self.assertEqual(self.table("o"), self.table("whole"))
+
+    def test_two_sweeps_do_not_share_a_folder(self):
+        self.write(20000)
+        run = self.start("o", 1)
+        second = self.sweep("o")
+        self.assertEqual(second.returncode, 2)
+        self.assertIn("another sweep writes its results here", second.stderr)
+        run.communicate(timeout=300)
+        self.assertEqual(run.returncode, 0)
+
+    def trace(self, blocks):
+        (self.out / "t.csv").write_text("".join(f"{1000 * i},host,0,Read,{4096 * b},4096,0\n" for i, b in enumerate(blocks)))
+        self.scenario.write_text(PLATFORM + "workload: {kind: trace, format: msr, file: t.csv}\nsweep: {axes: {seed: [1, 2]}}\n")
+
+    def test_resume_keeps_nothing_of_another_input(self):
+        self.trace(range(50))
+        first = self.sweep("o")
+        self.assertEqual(first.returncode, 0, first.stderr)
+        self.assertEqual(self.sweep("o", "--resume").stderr.count(": kept"), 2)
+        self.trace(range(60))
+        self.assertEqual(self.sweep("o", "--resume").stderr.count(": kept"), 0)
+
+    def test_an_input_that_changes_meanwhile_fails_the_points_that_follow(self):
+        self.trace([7 * i % 5000 for i in range(60000)])
+        run = subprocess.Popen([*self.command("o"), "-j", "1"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        for _ in range(200):
+            if (self.out / "o" / "points").exists():
+                break
+            time.sleep(0.02)
+        (self.out / "t.csv").write_text("1000,host,0,Read,0,4096,0\n")
+        _, said = run.communicate(timeout=300)
+        self.assertEqual(run.returncode, 2, said)
+        self.assertIn("t.csv: has changed since the sweep started", said)
+
+    def test_a_key_is_either_set_or_swept(self):
+        self.write(100)
+        for key in ("seed=9", "workload.queue_depth=4"):
+            run = self.sweep("o", "--set", key)
+            self.assertEqual(run.returncode, 2)
+            self.assertIn("is an axis of the sweep", run.stderr)
+
+    def test_numbers_beyond_those_of_sqlite(self):
+        self.write(100)
+        self.assertEqual(self.sweep("o", "--set", f"sweep.axes.seed=[{2**64 - 1}]").returncode, 0)
+        self.assertEqual(str(self.table("o")[0]["seed"]), str(2**64 - 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
