@@ -65,9 +65,11 @@ void InDriveFfn::check(config::Problems& problems, const SystemContext& context)
                                "{}; give it more, or take more mini-batches",
                                format_quantity(states), format_quantity(context.engine_buffer)));
   const Bytes command{6 * std::uint64_t{model.width} * ((batch + parts - 1) / parts) + kHeader};
-  problems.require(command <= context.mdts, {"platform.device.nvme.mdts", "workload.batch", "workload.mini_batches"},
-                   fmt::format("platform.device.nvme.mdts: inputs and sums of a mini-batch take {} of a command",
-                               format_quantity(command)));
+  problems.require(
+      command <= context.mdts, {"platform.device.nvme.mdts", "workload.batch", "workload.mini_batches"},
+      fmt::format("platform.device.nvme.mdts: inputs and sums of a mini-batch take {}, a command carries {}; "
+                  "allow more, or take more mini-batches",
+                  format_quantity(command), format_quantity(context.mdts)));
   if (divisible) check_flash(problems, context, parameters());
 }
 
