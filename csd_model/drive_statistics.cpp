@@ -42,6 +42,7 @@ DriveTotals Drive::totals() const {
   if (const engine::EngineStats* stats = engine_stats()) {
     t.engine_bytes = stats->engine_bytes.value;
     t.macs = stats->macs;
+    t.neurons = stats->neurons;
   }
   if (dram_port().limited()) {
     t.dram_bytes = dram_port().total_bytes().value;

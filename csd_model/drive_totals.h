@@ -29,6 +29,7 @@ struct DriveTotalsOf {
   Count dram_bytes{};        ///< read or written in controller DRAM, see Drive::totals()
   Count engine_bytes{};      ///< fp16 K and V elements that reached the attention kernels
   Count macs{};              ///< multiply-accumulates of the attention kernels
+  Count neurons{};           ///< of feed-forward networks, computed by these kernels
   Count link_bytes{};        ///< payload of the links, both directions
   Count host_pages_written{};
   Count gc_pages_moved{};  ///< by garbage collection of the block namespace
@@ -40,7 +41,7 @@ struct DriveTotalsOf {
     using T = DriveTotalsOf;
     return std::tuple(&T::elapsed, &T::read_busy, &T::program_busy, &T::erase_busy, &T::channel_busy, &T::to_host_busy,
                       &T::to_drive_busy, &T::page_ops, &T::channel_bytes, &T::retry_bytes, &T::programmed_bytes,
-                      &T::dram_bytes, &T::engine_bytes, &T::macs, &T::link_bytes, &T::host_pages_written,
+                      &T::dram_bytes, &T::engine_bytes, &T::macs, &T::neurons, &T::link_bytes, &T::host_pages_written,
                       &T::gc_pages_moved);
   }
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include "experiment/generation/flash_division.h"
 
 namespace csdsim::experiment {
 
@@ -41,9 +41,7 @@ void check_comparison(Checker& c, const GenerationWorkload& work) {
   };
   const auto use_of = [&](const host::OffloadSystem& system) {
     const host::SystemNeeds needs = system.needs(s.model.shape(), work.lengths());
-    const auto in_blocks = [](const host::Resident& r) { return r.home == host::Home::drive_blocks; };
-    return Use{needs.files.has_value(), std::ranges::any_of(needs.residents, in_blocks),
-               needs.kv == host::Home::drive_kv};
+    return Use{needs.files.has_value(), keeps_blocks(needs), needs.kv == host::Home::drive_kv};
   };
   const Use own = use_of(*s.system);
   for (const std::string& other : s.simulation.compare) {

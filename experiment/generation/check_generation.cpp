@@ -12,6 +12,7 @@
 #include "experiment/generation/check_gpus.h"
 #include "experiment/generation/check_requests.h"
 #include "experiment/generation/check_residents.h"
+#include "experiment/generation/flash_division.h"
 #include "experiment/generation/generation_workload.h"
 #include "experiment/generation/kv_cache.h"
 #include "scenario/check.h"
@@ -80,7 +81,8 @@ void check_capacity(Checker& c, const GenerationWorkload& work, const ftl::KvLay
   const std::uint64_t pages = kv_cache_pages(s, layout);
   const std::uint64_t page = device.flash.geometry.page_size.value;
   std::uint64_t usable = device.usable_capacity().value / page;
-  if (work.background) usable -= work.background->capacity_share.floor_of(usable);
+  const Ratio blocks = block_share(s, work);
+  usable -= blocks.floor_of(usable);
   const auto gib = [&](std::uint64_t n) {
     return static_cast<double>(n) * static_cast<double>(page) / static_cast<double>(1 << 30);
   };
@@ -89,8 +91,9 @@ void check_capacity(Checker& c, const GenerationWorkload& work, const ftl::KvLay
       {"workload.batch", "workload.input_tokens", "workload.output_tokens", "platform.device.flash.blocks_per_plane",
        "platform.device.count"},
       fmt::format("the KV cache of {} sequences of {} tokens needs {:.1f} GiB of flash per drive, which has {:.1f} GiB "
-                  "for data: take a smaller batch, shorter sequences, more drives or more blocks",
-                  work.batch, longest_sequence(s), gib(pages), gib(usable)));
+                  "for data{}: take a smaller batch, shorter sequences, more drives or more blocks",
+                  work.batch, longest_sequence(s), gib(pages), gib(usable),
+                  keeps_blocks(s.system->needs(s.model.shape(), work.lengths())) ? " beside the weights" : ""));
 }
 
 /// Reads one prompt per line and counts the lines that are not empty.
@@ -129,7 +132,11 @@ void check_system(Checker& c, const GenerationWorkload& work, bool has_model) {
                       .sparse_ffn = s.model.architecture == host::Architecture::opt || s.model.fatrelu.has_value(),
                       .mini_batches = work.mini_batches.value_or(0),
                       .commands = queues * (s.platform.device.nvme.queue_depth - 1),
-                      .block_size = s.platform.device.nvme.block_size});
+                      .block_size = s.platform.device.nvme.block_size,
+                      .batch = work.batch,
+                      .engine = s.platform.device.has_engine(),
+                      .engine_buffer = s.platform.device.engine.buffer,
+                      .mdts = s.platform.device.nvme.mdts});
 }
 
 /// Bandwidth of the host's file path: its threads, and the links of the drives.
@@ -288,6 +295,8 @@ void check_background(Checker& c, const BackgroundWorkload& background) {
   constexpr std::string_view kHere = "workload.background";
   if (c.scenario().workload->file_path(s))
     c.error_at(kHere, fmt::format("workload.background: {} has files on the same blocks", s.system.kind()));
+  else if (keeps_blocks(s.system->needs(s.model.shape(), {})))
+    c.error_at(kHere, fmt::format("workload.background: {} has weights on the same blocks", s.system.kind()));
   c.require(background.request_size.value % device.nvme.block_size.value == 0,
             {"workload.background.request_size", "platform.device.nvme.block_size"},
             fmt::format("workload.background.request_size: {} is not a multiple of the logical block of {}",

@@ -61,10 +61,13 @@ void check_residents(scenario::Checker& c, const GenerationWorkload& work) {
                           gib(capacity), what_would_fit(s, work, home, capacity)));
   };
   check(host::Home::gpu, s.platform.gpu.memory, "platform.gpu.memory");
-  // The layers are on the drives in turn: the first drive has most of them.
+  // Drives hold equal parts, or the layers in turn: the first drive has most of them.
   const std::uint32_t drives = s.platform.device.count;
+  const auto weights = s.system->flash_weights({.model = s.model.shape(), .workload = work.lengths()});
   const std::uint64_t most_layers = (s.model.layers + drives - 1) / drives;
-  check(host::Home::drive_blocks, {s.platform.device.usable_capacity().value / most_layers * s.model.layers},
+  const std::uint64_t usable = s.platform.device.usable_capacity().value;
+  check(host::Home::drive_blocks,
+        {weights && weights->divides_neurons() ? usable * drives : usable / most_layers * s.model.layers},
         "platform.device.flash.blocks_per_plane");
   check(host::Home::host, s.platform.host.memory, "platform.host.memory");
 }

@@ -246,7 +246,7 @@ void GenerationProgram::add_blocks() {
   if (weights->predicts()) {
     host::ModelledNeurons& neurons =
         setup_.neurons ? neurons_.emplace(*weights, setup_.neurons()) : neurons_.emplace(*weights, setup_.seed);
-    meter_.set_neurons(&neurons.neurons());
+    meter_.set_neurons(neurons.neurons());
   }
   for (const host::PlannedBlocks& blocks : setup_.system->plan(inputs)->blocks())
     platform_.drive(blocks.drive.value)

@@ -45,6 +45,7 @@ void add_flash_metrics(ordered_json& metrics, const PhaseTotals& decode, std::ui
   metrics["compute_s_per_step"] = per_step(decode.gpu_busy_s - decode.memory_management_s);
   metrics["flash_bytes_per_step"] = per_step(decode.flash_weight_bytes);
   metrics["neurons_loaded_per_step"] = per_step(decode.neurons_loaded);
+  if (decode.neurons > 0) metrics["neurons_in_drives_per_step"] = per_step(decode.neurons);
 }
 
 /// Utilisations of a phase, means over what there are several of, and the resource that bounds it.

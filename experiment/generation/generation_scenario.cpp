@@ -15,6 +15,7 @@
 #include "experiment/generation/operator_times.h"
 #include "experiment/generation/planned_result.h"
 #include "experiment/generation/request_result.h"
+#include "experiment/generation/sums_on_host.h"
 #include "experiment/result.h"
 #include "experiment/runner.h"
 #include "host_runtime/checkpoint/predictor_file.h"
@@ -85,6 +86,8 @@ class GenerationScenario {
 
  private:
   std::unique_ptr<host::DecoderData> decoder_data(const GenerationSetup& setup);
+  std::unique_ptr<host::CarriedNeurons> carried_neurons(const GenerationSetup& setup,
+                                                        const host::FlashWeights& weights) const;
   std::shared_ptr<const host::NeuronPredictor> predictor_of(const host::FlashWeights& weights) const;
   /// Decodes by a system; `data` gets the decoder's part of a carried run.
   GenerationOutcome decode(const std::shared_ptr<const host::OffloadSystem>& system, const GenerationHooks& hooks,
@@ -140,9 +143,16 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
   auto data = std::make_unique<host::DecoderData>(model_->decoder(), prompts_, outputs, setup.plan.mini_batches,
                                                   sampling_, kv_division(setup));
   if (const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan))
-    data->set_neurons(std::make_unique<host::CarriedNeurons>(*weights, model_->decoder(), *model_->checkpoint.weights,
-                                                             predictor_of(*weights)));
+    data->set_neurons(carried_neurons(setup, *weights));
   return data;
+}
+
+std::unique_ptr<host::CarriedNeurons> GenerationScenario::carried_neurons(const GenerationSetup& setup,
+                                                                          const host::FlashWeights& weights) const {
+  auto neurons = std::make_unique<host::CarriedNeurons>(weights, model_->decoder(), *model_->checkpoint.weights,
+                                                        predictor_of(weights));
+  neurons->set_sums(sums_on_host(setup.platform.drive.nvme.controller.mdts));
+  return neurons;
 }
 
 /// The predictor beside the checkpoint, or null for the oracle.
@@ -177,15 +187,18 @@ GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::O
 
 std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host() {
   GenerationSetup setup = generation_setup(scenario_, lengths_.prompt_tokens);
-  // A drive's partial output is rounded before it is merged: to get the same bits, the host attends part by part, too.
-  setup.platform.drives = setup.plan.drives = kv_division(setup).token_parts();
+  // A drive's partial output is rounded before it is merged, and sums of several drives have an order: to get the same
+  // bits, the host computes part by part, too.
+  const auto weights = setup.system->flash_weights(setup.plan);
+  if (!weights || !weights->options().in_drives)
+    setup.platform.drives = setup.plan.drives = kv_division(setup).token_parts();
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = lengths_.decode_steps()};
   auto data = decoder_data(setup);
   const std::unique_ptr<host::Planner> planner = plan_on_host(setup, data->neurons() != nullptr);
   std::optional<host::FlashLoading> loading;
   if (const auto* const neurons = data->neurons()) loading.emplace(neurons->weights());
   host::run_on_host(*planner, model_->checkpoint.config, static_cast<std::uint32_t>(prompts_.size()), *data,
-                    loading ? &*loading : nullptr);
+                    loading ? &*loading : nullptr, sums_on_host(setup.platform.drive.nvme.controller.mdts));
   return data;
 }
 
@@ -280,6 +293,11 @@ void GenerationScenario::check_records(const host::CarriedNeurons& neurons) {
   if (neurons.wrong_rows() > 0)
     result_.failure = fmt::format("{} rows of weights read from drives are not the checkpoint's; the first: {}",
                                   neurons.wrong_rows(), neurons.first_wrong());
+  if (!neurons.weights().options().in_drives) return;
+  result_.document["stats"]["wrong_sums"] = neurons.wrong_sums();
+  if (neurons.wrong_sums() > 0 && result_.failure.empty())
+    result_.failure = fmt::format("{} sums of drives are not those of the checkpoint's neurons; the first: {}",
+                                  neurons.wrong_sums(), neurons.first_wrong());
 }
 
 scenario::RunResult GenerationScenario::run() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "experiment/generation/flash_division.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::experiment {
@@ -65,11 +66,7 @@ bool GenerationWorkload::writes_blocks(const scenario::Scenario& scenario) const
 }
 
 double GenerationWorkload::kv_share(const scenario::Scenario& scenario) const {
-  const host::SystemNeeds needs = scenario.system->needs(scenario.model.shape(), lengths());
-  const bool blocks =
-      std::ranges::any_of(needs.residents, [](const host::Resident& r) { return r.home == host::Home::drive_blocks; });
-  if (needs.files || (blocks && needs.kv != host::Home::drive_kv)) return 0;
-  return background ? 1 - background->capacity_share.value() : 1;
+  return 1 - block_share(scenario, *this).value();
 }
 
 host::BatchLengths GenerationWorkload::lengths() const {

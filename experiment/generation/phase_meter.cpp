@@ -55,9 +55,10 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
   return true;
 }
 
-/// Reads of weights, and the time in which at least one of them runs. They are reported in the order of their ends.
+/// Work of drives on weights, and the time in which some of it runs. It is reported in the order of the ends.
 void PhaseMeter::observe_flash(const host::OperationRecord& record) {
-  if (record.kind == host::OpKind::read_blocks) {
+  const bool in_drive = record.resource.kind == host::ResourceKind::drive_blocks;
+  if (record.kind == host::OpKind::read_blocks || (record.kind == host::OpKind::feed_forward && in_drive)) {
     flash_bytes_ += record.moved;
     SimTime start = record.start;
     while (!flash_reads_.empty() && flash_reads_.back().end >= start) {

@@ -51,8 +51,8 @@ class PhaseMeter {
   const host::SampledGroup* group_ = nullptr;
   std::array<SimTime, host::kResourceKinds> busy_{};  ///< processors and links: sum over the operations
   Bytes gpu_link_;
-  SimTime flash_time_;                 ///< time with a read of weights from blocks
-  std::vector<Interval> flash_reads_;  ///< in which there were such reads, without gaps between them joined
+  SimTime flash_time_;                 ///< time with a read of weights from blocks, or with a network in a drive
+  std::vector<Interval> flash_reads_;  ///< of such work, without gaps between them joined
   SimTime memory_time_;                ///< records deleted and inserted
   Bytes flash_bytes_;
   const host::FlashNeurons* neurons_ = nullptr;

@@ -23,7 +23,7 @@ struct PhaseTotals : csd_model::DriveWork {
   double gpu_to_host_busy_s = 0;
   double gpu_link_bytes = 0;  ///< payload of copies over these links, both directions
   // Weights in the block namespaces of drives.
-  double flash_io_s = 0;           ///< time with a read of weights
+  double flash_io_s = 0;           ///< time with a read of weights, or with a feed-forward network in a drive
   double memory_management_s = 0;  ///< of processors: neurons deleted from memory and inserted there
   double flash_weight_bytes = 0;   ///< read, whole blocks
   double neurons_loaded = 0;       ///< into memory, over all layers

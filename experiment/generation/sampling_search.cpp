@@ -70,8 +70,8 @@ PlannedWork planned_work(const GenerationSetup& setup) {
   const KvFormat format(setup);
   const auto heads = double(setup.plan.model.kv_heads) * setup.plan.model.layers;
   const std::uint32_t steps = setup.plan.workload.decode_steps();
-  PlannedWork work;
-  if (!format.in_drives) return block_work(setup);
+  PlannedWork work = block_work(setup);
+  if (!format.in_drives) return work;
   for (const std::uint32_t prompt : setup.plan.workload.prompt_tokens)
     for (std::uint32_t part = 0; part < format.division.token_parts(); ++part) {
       const auto tokens = [&](std::uint32_t step) {

@@ -1,9 +1,6 @@
 // Weights in flash, from scenarios and on a checkpoint: tokens, corruption, closed forms of time, sampled runs, errors.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <deque>
-#include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -12,7 +9,7 @@
 #include "experiment/runner.h"
 #include "host_runtime/core/generation.h"
 #include "host_runtime/core/planner/systems/llm_in_a_flash/llm_in_a_flash.h"
-#include "tests/integration/small_model.h"
+#include "tests/integration/flash_run.h"
 #include "tests/integration/small_platform.h"
 
 namespace test_llm_in_a_flash {
@@ -24,71 +21,12 @@ using host::FlashTechnique;
 
 namespace {
 
-/// Decodes with weights on simulated drives.
-struct FlashRun {
-  FlashRun(const host::LlmInAFlash& system, const Prompts& prompts, std::uint32_t new_tokens,
-           const host::SamplingOptions& sampling = {}, std::shared_ptr<const host::NeuronPredictor> predictor = {},
-           std::uint32_t drives = 1)
-      : setup(small_setup(drive(), prompts, new_tokens, "gpu-only")),
-        data(*SmallModel::get().decoder, prompts, new_tokens, 1, sampling, experiment::kv_division(setup)) {
-    setup.system = system.clone();
-    setup.platform.drives = setup.plan.drives = drives;
-    setup.plan.carried = true;
-    const SmallModel& model = SmallModel::get();
-    data.set_neurons(std::make_unique<host::CarriedNeurons>(*setup.system->flash_weights(setup.plan), *model.decoder,
-                                                            *model.checkpoint.weights, std::move(predictor)));
-    setup.data = &data;
-  }
-
-  static csd_model::DriveConfig drive() {
-    csd_model::DriveConfig config = small_drive();
-    config.kv_share = 0;
-    return config;
-  }
-
-  const Prompts& tokens(const experiment::GenerationHooks& hooks = {}) {
-    outcome = experiment::run_generation(setup, hooks);
-    return data.generated();
-  }
-  experiment::GenerationSetup setup;
-  host::DecoderData data;
-  experiment::GenerationOutcome outcome;
-};
-
 host::LlmInAFlash system_of(FlashTechnique technique) {
   host::LlmInAFlash system;
   system.flash.technique = technique;
   system.flash.memory_share = {1, 1};
   return system;
 }
-
-Prompts dense(const Prompts& prompts, std::uint32_t new_tokens, const host::SamplingOptions& sampling = {}) {
-  return decode_on_host(small_setup(small_drive(), prompts, new_tokens, "gpu-only"), prompts, sampling).tokens;
-}
-
-/// A plain loop over the decoder: the networks keep the neurons that `predictor` chose in the last `window` decode
-/// steps.
-Prompts masked(const host::NeuronPredictor& predictor, const Prompts& prompts, std::uint32_t new_tokens,
-               std::size_t window) {
-  const host::Decoder& decoder = *SmallModel::get().decoder;
-  std::map<std::uint32_t, std::deque<std::set<std::uint32_t>>> last;  // [layer]
-  const host::NeuronChoice choice = [&](LayerId layer, std::span<const SequenceId>, const host::Tensor& inputs) {
-    auto& steps = last[layer.value];
-    steps.emplace_back();
-    for (const std::vector<std::uint32_t>& of_sequence : predictor.predict(layer, inputs))
-      steps.back().insert(of_sequence.begin(), of_sequence.end());
-    if (steps.size() > window) steps.pop_front();
-    host::NeuronMasks masks{std::vector<std::uint8_t>(decoder.config().ffn)};
-    for (const auto& step : steps)
-      for (const std::uint32_t neuron : step) masks.kept[neuron] = 1;
-    return std::optional(masks);
-  };
-  host::HostAttention attention(decoder.config(), host::make_method("dense", {}));
-  return host::generate(decoder, attention, prompts, {.max_new_tokens = new_tokens, .sampling = {}, .stop = {}},
-                        choice);
-}
-
-const Prompts kPrompts = {text_prompt(20), text_prompt(9, 300)};
 
 scenario::Resolved load(const std::vector<std::string>& sets, const std::string& more) {
   return experiment::load_scenario_text(small_platform("flash") + more, "flash.yaml", CSDSIM_SOURCE_DIR, sets).base;
@@ -165,16 +103,7 @@ TEST_CASE("layouts, drives, overlaps, small memory and host memory change no tok
 }
 
 TEST_CASE("neurons that are predicted to fire and do not, or the other way round: tokens of the same masks in memory") {
-  struct Half final : host::NeuronPredictor {
-    host::ActiveNeurons predict(LayerId layer, const host::Tensor& inputs) const override {
-      host::ActiveNeurons chosen(inputs.rows);
-      for (std::uint32_t token = 0; token < inputs.rows; ++token)
-        for (std::uint32_t neuron = 0; neuron < 1024; ++neuron)
-          if (counter_random(layer.value, neuron / 3 + token) % 2 == 0) chosen[token].push_back(neuron);
-      return chosen;
-    }
-  };
-  const auto half = std::make_shared<Half>();
+  const auto half = std::make_shared<EverySecondNeuron>();
   const host::LlmInAFlash system = system_of(FlashTechnique::bundling);
   for (const std::uint32_t window : {1u, 3u, 5u}) {
     CAPTURE(window);

@@ -127,14 +127,14 @@ TEST_CASE("steps that are skipped leave the neurons that they would have left") 
   other.skip_to(4, 3, 2);
   other.skip_to(6, 3, 2);
   for (std::uint32_t layer = 0; layer < 3; ++layer) {
-    CHECK(one.neurons().latest(LayerId{layer}).active == other.neurons().latest(LayerId{layer}).active);
-    CHECK(one.neurons().latest(LayerId{layer}).reads.size() == other.neurons().latest(LayerId{layer}).reads.size());
+    CHECK(one.neurons()->latest(LayerId{layer}).active == other.neurons()->latest(LayerId{layer}).active);
+    CHECK(one.neurons()->latest(LayerId{layer}).reads.size() == other.neurons()->latest(LayerId{layer}).reads.size());
   }
-  CHECK(one.neurons().loaded() == other.neurons().loaded());
+  CHECK(one.neurons()->loaded() == other.neurons()->loaded());
   // Another seed, other neurons.
   ModelledNeurons third(weights_of(of), 8);
   third.skip_to(6, 3, 2);
-  CHECK(third.neurons().latest(LayerId{0}).active != one.neurons().latest(LayerId{0}).active);
+  CHECK(third.neurons()->latest(LayerId{0}).active != one.neurons()->latest(LayerId{0}).active);
 }
 
 }  // namespace test_flash_neurons

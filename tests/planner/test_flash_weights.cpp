@@ -280,7 +280,7 @@ TEST_CASE("the plan runs: every operation finds its tensors, and every technique
         for (const OperationRecord& record : records)
           if (record.kind == OpKind::read_blocks && record.tag.phase == Phase::decode) read += record.moved;
         CHECK(read > Bytes{});
-        if (neurons) CHECK(read <= Bytes{neurons->neurons().loaded() * 2 * 512});
+        if (neurons) CHECK(read <= Bytes{neurons->neurons()->loaded() * 2 * 512});
       }
 }
 

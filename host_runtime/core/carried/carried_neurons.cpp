@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <utility>
 
 #include "base/error.h"
@@ -14,6 +16,9 @@ namespace {
 
 constexpr std::size_t kElement = 2;
 
+/// The name of the bias of a matrix.
+std::string bias_of(const std::string& weight) { return weight.substr(0, weight.rfind('.')) + ".bias"; }
+
 /// Names of the matrices of a layer, in the order of a record: up, gate if there is one, down.
 std::vector<std::string> names_of(const ModelConfig& config, const WeightSource& source, std::uint32_t layer) {
   const bool opt = config.architecture == Architecture::opt;
@@ -21,6 +26,25 @@ std::vector<std::string> names_of(const ModelConfig& config, const WeightSource&
       fmt::format("{}layers.{}.", tensor_prefix(source, opt ? "decoder." : "", "embed_tokens.weight"), layer);
   if (opt) return {at + "fc1.weight", at + "fc2.weight"};
   return {at + "mlp.up_proj.weight", at + "mlp.gate_proj.weight", at + "mlp.down_proj.weight"};
+}
+
+/// A vector of the checkpoint, whatever its type.
+std::vector<float> values_of(const WeightSource& source, const std::string& name) {
+  const StoredTensor stored = source.tensor(name);
+  const std::size_t size = element_size(stored.type);
+  std::vector<float> values(stored.bytes.size() / size);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::byte* const from = stored.bytes.data() + i * size;
+    if (stored.type == ElementType::f32) {
+      std::memcpy(&values[i], from, size);
+      continue;
+    }
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, from, size);
+    values[i] =
+        stored.type == ElementType::f16 ? half_to_float(bits) : std::bit_cast<float>(std::uint32_t{bits} << 16U);
+  }
+  return values;
 }
 
 }  // namespace
@@ -36,12 +60,23 @@ CarriedNeurons::CarriedNeurons(const FlashWeights& weights, const Decoder& decod
       if (element_size(tensor.type) != kElement)
         throw UserError(fmt::format("{}: tensor '{}' has elements of {} bytes; records on drives hold 2 bytes each",
                                     source.description(), name, element_size(tensor.type)));
+      if (weights_.options().in_drives && tensor.type != ElementType::f16)
+        throw UserError(
+            fmt::format("{}: tensor '{}' is not fp16, in which drives compute", source.description(), name));
       stored.matrices.push_back(tensor);
     }
     if (stored.matrices.size() != format().matrices)
       throw InternalError("a record has another number of rows than the model has matrices");
+    if (weights_.model().biases != Biases::all) continue;
+    const std::vector<std::string> names = names_of(decoder.config(), source, layer);
+    stored.up_bias = values_of(source, bias_of(names.front()));
+    stored.down_bias = values_of(source, bias_of(names.back()));
   }
-  if (weights_.predicts()) neurons_.emplace(weights_);
+  if (!weights_.predicts()) return;
+  if (weights_.options().in_drives)
+    in_drives_.emplace(weights_);
+  else
+    neurons_.emplace(weights_);
 }
 
 void CarriedNeurons::copy_row(LayerId layer, std::uint32_t neuron, std::uint32_t matrix,
@@ -64,34 +99,41 @@ void CarriedNeurons::set_row(Matrices& matrices, std::uint32_t neuron, std::uint
     std::ranges::copy(row, to.begin() + static_cast<std::ptrdiff_t>(neuron * row.size()));
     return;
   }
-  const std::size_t columns = format().neurons;
+  const std::size_t columns = weights_.model().ffn;
   for (std::size_t i = 0; i < row.size() / kElement; ++i)
     std::ranges::copy(row.subspan(i * kElement, kElement),
                       to.begin() + static_cast<std::ptrdiff_t>((i * columns + neuron) * kElement));
 }
 
-void CarriedNeurons::load_layer(LayerId layer, std::span<std::byte> bytes) const {
-  const LayerId number = weights_.on_drive(layer);
-  const Bytes start = format().block_size * weights_.directory().layer(number).first;
-  for (std::uint32_t neuron = 0; neuron < format().neurons; ++neuron)
+void CarriedNeurons::load_layer(LayerId layer, DriveIndex drive, std::span<std::byte> bytes) const {
+  const Bytes start = format().block_size * weights_.directory().layer(weights_.on_drive(layer)).first;
+  const std::uint32_t part = weights_.divides_neurons() ? drive.value : 0;
+  for (std::uint32_t neuron = part; neuron < weights_.model().ffn; neuron += weights_.parts())
     for (std::uint32_t matrix = 0; matrix < format().matrices; ++matrix) {
-      const Bytes at = weights_.directory().address(number, neuron, matrix) - start;
+      const Bytes at = weights_.address(layer, neuron, matrix) - start;
       copy_row(layer, neuron, matrix, bytes.subspan(at.value, format().row.value));
     }
 }
 
 std::optional<Work> CarriedNeurons::resolve(const Operation& op) const {
-  return neurons_ ? neurons_->resolve(op) : std::nullopt;
+  if (!in_drives_) return neurons_ ? neurons_->resolve(op) : std::nullopt;
+  std::optional<Work> work = in_drives_->resolve(op);
+  if (work && decoder_.config().fatrelu)
+    std::get<NeuronWork>(*work).threshold = static_cast<float>(decoder_.config().fatrelu->value());
+  return work;
 }
 
-void CarriedNeurons::select(LayerId layer, const Tensor& inputs) {
-  std::vector<bool> chosen(format().neurons);
+void CarriedNeurons::select(LayerId layer, MiniBatch mini_batch, const Tensor& inputs) {
+  std::vector<bool> chosen(weights_.model().ffn);
   for (const std::vector<std::uint32_t>& of_token : predictor_->predict(layer, inputs))
     for (const std::uint32_t neuron : of_token) chosen.at(neuron) = true;
   std::vector<std::uint32_t> active;
   for (std::uint32_t neuron = 0; neuron < chosen.size(); ++neuron)
     if (chosen[neuron]) active.push_back(neuron);
-  neurons_.value().step(layer, active);
+  if (in_drives_)
+    in_drives_->step(layer, mini_batch, active);
+  else
+    neurons_.value().step(layer, active);
 }
 
 NeuronRows CarriedNeurons::empty_rows() const {
@@ -108,8 +150,13 @@ void CarriedNeurons::compare(LayerId layer, std::uint32_t neuron, std::uint32_t 
                              std::span<const std::byte> row) {
   std::vector<std::byte> written(row.size());
   copy_row(layer, neuron, matrix, written);
-  if (std::ranges::equal(row, written)) return;
-  if (wrong_rows_++ == 0) first_wrong_ = fmt::format("layer {}, neuron {}, matrix {}", layer.value, neuron, matrix);
+  if (!std::ranges::equal(row, written))
+    found_wrong(wrong_rows_, fmt::format("layer {}, neuron {}, matrix {}", layer.value, neuron, matrix));
+}
+
+void CarriedNeurons::found_wrong(std::uint64_t& count, std::string where) {
+  if (wrong_rows_ + wrong_sums_ == 0) first_wrong_ = std::move(where);
+  ++count;
 }
 
 void CarriedNeurons::insert_rows(LayerId layer, const ArrivedRecords& arrived, NeuronRows& rows) {
@@ -127,7 +174,7 @@ void CarriedNeurons::insert_rows(LayerId layer, const ArrivedRecords& arrived, N
 }
 
 CarriedNeurons::Matrices CarriedNeurons::zeros() const {
-  return Matrices(format().matrices, std::vector<std::byte>(format().row.value * format().neurons));
+  return Matrices(format().matrices, std::vector<std::byte>(format().row.value * weights_.model().ffn));
 }
 
 FeedForwardWeights CarriedNeurons::loaded(LayerId layer, const Matrices& matrices) const {
@@ -154,11 +201,11 @@ FeedForwardWeights CarriedNeurons::in_memory(LayerId layer, const NeuronRows& ro
   return loaded(layer, matrices);
 }
 
-FeedForwardWeights CarriedNeurons::whole(LayerId layer, const ArrivedRecords& arrived) {
+FeedForwardWeights CarriedNeurons::whole(LayerId layer, const std::vector<const ArrivedRecords*>& arrived) {
   Matrices matrices = zeros();
   const std::vector<Extent> extents = weights_.all_records(layer);
   std::vector<std::byte> own(format().row.value);
-  for (std::uint32_t neuron = 0; neuron < format().neurons; ++neuron)
+  for (std::uint32_t neuron = 0; neuron < weights_.model().ffn; ++neuron)
     for (std::uint32_t matrix = 0; matrix < format().matrices; ++matrix) {
       if (neuron < weights_.resident_neurons()) {
         copy_row(layer, neuron, matrix, own);
@@ -167,12 +214,40 @@ FeedForwardWeights CarriedNeurons::whole(LayerId layer, const ArrivedRecords& ar
       }
       const std::size_t request = extents.size() == 1 ? 0 : matrix;
       const Bytes start = format().block_size * extents.at(request).first;
-      const Bytes at = weights_.directory().address(weights_.on_drive(layer), neuron, matrix) - start;
-      const auto row = std::span(arrived.requests.at(request)).subspan(at.value, format().row.value);
+      const Bytes at = weights_.address(layer, neuron, matrix) - start;
+      const ArrivedRecords& part = *arrived.at(neuron % weights_.parts());
+      const auto row = std::span(part.requests.at(request)).subspan(at.value, format().row.value);
       compare(layer, neuron, matrix, row);
       set_row(matrices, neuron, matrix, row);
     }
   return loaded(layer, matrices);
 }
+
+void CarriedNeurons::load_biases(const Operation& op, std::uint32_t first, std::span<Half> bias) const {
+  const std::vector<float>& all = layers_.at(op.tag.layer->value).up_bias;
+  const std::vector<std::uint32_t>& neurons = in_drives_.value().of(op);
+  for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = float_to_half(all.at(neurons.at(first + i)));
+}
+
+void CarriedNeurons::check_sum(const Operation& op, std::span<const Half> x, std::span<const float> y) {
+  if (!sums_) return;
+  const auto& work = std::get<NeuronWork>(op.work);
+  const std::vector<std::uint32_t>& neurons = in_drives_.value().of(op);
+  std::vector<Half> rows(neurons.size() * weights_.row().value / kElement), bias(work.bias ? neurons.size() : 0);
+  auto bytes = std::as_writable_bytes(std::span(rows));
+  for (const std::uint32_t neuron : neurons)
+    for (std::uint32_t matrix = 0; matrix < format().matrices; ++matrix) {
+      copy_row(*op.tag.layer, neuron, matrix, bytes.first(format().row.value));
+      bytes = bytes.subspan(format().row.value);
+    }
+  load_biases(op, 0, bias);
+  // By their bits: a sum that is not a number equals itself.
+  const std::vector<float> expected = sums_(work, x, rows, bias);
+  if (!std::ranges::equal(std::as_bytes(std::span(expected)), std::as_bytes(y)))
+    found_wrong(wrong_sums_,
+                fmt::format("layer {}, drive {}, decode step {}", op.tag.layer->value, op.resource.index, op.tag.step));
+}
+
+std::vector<float> CarriedNeurons::output_bias(LayerId layer) const { return layers_.at(layer.value).down_bias; }
 
 }  // namespace csdsim::host

@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/fp16.h"
 #include "host_runtime/core/decoder.h"
 #include "host_runtime/core/neurons/neuron_predictor.h"
 #include "host_runtime/core/planner/flash_neurons.h"
@@ -21,6 +24,12 @@ struct ArrivedRecords {
   std::map<std::size_t, std::vector<std::byte>> requests;  ///< by their index in the operation
 };
 
+/// The function that a drive computes (feed_forward of NeuronWork): x is [token][width], `rows` are those of the
+/// neurons in the order of the work's list, each up, gate (if any), down, and `bias` has one value per neuron or none.
+/// The result is [token][width], with the bits of the drive.
+using NeuronSums = std::function<std::vector<float>(const NeuronWork& work, std::span<const Half> x,
+                                                    std::span<const Half> rows, std::span<const Half> bias)>;
+
 /// The matrix of the neurons of a layer that are in memory: FlashWeights::memory_rows() rows, each with the rows of all
 /// matrices of a neuron.
 struct NeuronRows {
@@ -28,7 +37,8 @@ struct NeuronRows {
 };
 
 /// Makes records of a checkpoint and computes with what came back from the drives, never with the checkpoint's own
-/// bytes but for neurons that stay in memory. Every row that comes back is compared with the checkpoint.
+/// bytes but for neurons that stay in memory. Every row that comes back is compared with the checkpoint. Where drives
+/// compute, every sum that comes back is compared with that of the checkpoint's rows.
 class CarriedNeurons {
  public:
   /// Null `predictor`: the oracle. `decoder` and `source` must outlive this. UserError for a checkpoint whose elements
@@ -40,11 +50,14 @@ class CarriedNeurons {
   /// Null without a predictor.
   const FlashNeurons* neurons() const { return neurons_ ? &*neurons_ : nullptr; }
 
-  /// The bytes of all records of a layer.
-  void load_layer(LayerId layer, std::span<std::byte> bytes) const;
+  /// With what the sums of drives are checked; without, they are not.
+  void set_sums(NeuronSums sums) { sums_ = std::move(sums); }
+
+  /// The bytes of all records of a layer on a drive.
+  void load_layer(LayerId layer, DriveIndex drive, std::span<std::byte> bytes) const;
   std::optional<Work> resolve(const Operation& op) const;
   /// The neurons of a step of a layer are chosen, from what enters its feed-forward network.
-  void select(LayerId layer, const Tensor& inputs);
+  void select(LayerId layer, MiniBatch mini_batch, const Tensor& inputs);
   /// Moves rows within the matrix, as the latest step says.
   void delete_rows(LayerId layer, NeuronRows& rows) const;
   /// Copies rows that have arrived into the matrix.
@@ -53,10 +66,20 @@ class CarriedNeurons {
 
   /// The layer's matrices with the neurons that are in memory, and zeros for the others.
   FeedForwardWeights in_memory(LayerId layer, const NeuronRows& rows) const;
-  /// The layer's matrices with all neurons: the resident ones, and those whose records have arrived.
-  FeedForwardWeights whole(LayerId layer, const ArrivedRecords& arrived);
+  /// The layer's matrices with all neurons: the resident ones, and those whose records have arrived, by part of the
+  /// layer.
+  FeedForwardWeights whole(LayerId layer, const std::vector<const ArrivedRecords*>& arrived);
 
-  /// Rows that came back with other bytes than were written, and where the first one was.
+  /// Biases of the neurons of a drive's operation, from neuron `first` of its list on.
+  void load_biases(const Operation& op, std::uint32_t first, std::span<Half> bias) const;
+  /// Compares what a drive made of x with the sum over the checkpoint's rows.
+  void check_sum(const Operation& op, std::span<const Half> x, std::span<const float> y);
+  /// The bias of the down projection, or empty.
+  std::vector<float> output_bias(LayerId layer) const;
+
+  /// Sums of drives that are not those of the checkpoint.
+  std::uint64_t wrong_sums() const { return wrong_sums_; }
+  /// Rows that came back with other bytes than were written, and where the first wrong row or sum was.
   std::uint64_t wrong_rows() const { return wrong_rows_; }
   const std::string& first_wrong() const { return first_wrong_; }
 
@@ -64,6 +87,7 @@ class CarriedNeurons {
   /// The matrices of a layer in the checkpoint, in the order of a record.
   struct Stored {
     std::vector<StoredTensor> matrices;
+    std::vector<float> up_bias, down_bias;  ///< empty without
   };
   using Matrices = std::vector<std::vector<std::byte>>;
 
@@ -74,14 +98,17 @@ class CarriedNeurons {
   Matrices zeros() const;
   FeedForwardWeights loaded(LayerId layer, const Matrices& matrices) const;
   void compare(LayerId layer, std::uint32_t neuron, std::uint32_t matrix, std::span<const std::byte> row);
+  void found_wrong(std::uint64_t& count, std::string where);
   const RecordFormat& format() const { return weights_.directory().format(); }
 
   FlashWeights weights_;
   const Decoder& decoder_;
   std::shared_ptr<const NeuronPredictor> predictor_;
   std::vector<Stored> layers_;
-  std::optional<FlashNeurons> neurons_;
-  std::uint64_t wrong_rows_ = 0;
+  std::optional<FlashNeurons> neurons_;    ///< with a predictor: in memory,
+  std::optional<DriveNeurons> in_drives_;  ///< or in the drives
+  NeuronSums sums_;
+  std::uint64_t wrong_rows_ = 0, wrong_sums_ = 0;
   std::string first_wrong_;
 };
 

@@ -149,6 +149,8 @@ void DecoderData::perform(const Operation& op) {
       return;
     case OpKind::feed_forward:
       return feed_forward(op);
+    case OpKind::merge_feed_forward:
+      return merge_feed_forward(op);
     case OpKind::sample:
       return sample(op);
     case OpKind::transfer:

@@ -64,8 +64,11 @@ namespace csdsim::host {
 /// Feed-forward weights on drives (FlashFeedForward), after set_neurons():
 /// - write_blocks writes all records of its layer; read_blocks makes the buffer of records that it writes.
 /// - select_neurons chooses the neurons of the step; delete_records and insert_records change the rows in memory.
-/// - feed_forward computes with the rows in memory or, if it reads a buffer and no rows, with all records of the layer.
+/// - feed_forward computes with the rows in memory or, if it reads buffers and no rows, with all records of the layer.
 ///   partial_feed_forward computes nothing: all is computed together, so that sums have one order.
+///
+/// Networks in drives (InDriveFeedForward): select_neurons also writes the network_input, in fp16; feed_forward of a
+/// drive writes a partial_sum; merge_feed_forward adds all that it reads, in this order, then bias and residual.
 class DecoderData final : public OperationData {
  public:
   /// `mini_batches` and `division` as in the plan. UserError for an empty prompt, a token id outside the vocabulary, or
@@ -101,6 +104,9 @@ class DecoderData final : public OperationData {
 
   void load_blocks(const host::Operation& op, std::size_t index, std::span<std::byte> bytes) override;
   void store_blocks(const host::Operation& op, std::size_t index, std::span<const std::byte> bytes) override;
+
+  void load_neurons(const host::Operation& op, std::uint32_t first, std::span<Half> x, std::span<Half> bias) override;
+  void store_neurons(const host::Operation& op, std::span<const float> y) override;
 
   /// The ranges of rows that a file operation reads, and the work on records of neurons.
   std::optional<host::Work> resolve(const host::Operation& op) override;
@@ -163,6 +169,8 @@ class DecoderData final : public OperationData {
   void select_neurons(const host::Operation& op);
   void insert_records(const host::Operation& op);
   void feed_forward(const host::Operation& op);
+  const std::vector<Half>& network_input(const host::Operation& op);
+  void merge_feed_forward(const host::Operation& op);
   void sample(const host::Operation& op);
   /// The hidden states at the place where the operation reads them.
   std::shared_ptr<host::HiddenStates>& hidden(const host::Operation& op);

@@ -1,6 +1,8 @@
 // Feed-forward networks of carried runs whose weights are on drives.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -19,11 +21,19 @@ const TensorName& written_buffer(const Operation& op) {
   throw InternalError(fmt::format("{} writes no records", user(op)));
 }
 
-/// The buffer that an operation of a processor reads; null if it reads none.
-const TensorName* read_buffer(const Operation& op) {
+/// The buffers that an operation of a processor reads.
+std::vector<TensorName> read_buffers(const Operation& op) {
+  std::vector<TensorName> buffers;
   for (const TensorName& read : op.tensors.reads)
-    if (read.what == TensorClass::records && !read.layer) return &read;
-  return nullptr;
+    if (read.what == TensorClass::records && !read.layer) buffers.push_back(read);
+  return buffers;
+}
+
+/// The first tensor of a class that an operation reads.
+const TensorName& input_of(const Operation& op, TensorClass what) {
+  for (const TensorName& read : op.tensors.reads)
+    if (read.what == what) return read;
+  throw InternalError(fmt::format("{} does not read what it needs", user(op)));
 }
 
 }  // namespace
@@ -34,7 +44,7 @@ CarriedNeurons& DecoderData::carried(const Operation& op) {
 }
 
 void DecoderData::load_blocks(const Operation& op, std::size_t, std::span<std::byte> bytes) {
-  carried(op).load_layer(*op.tag.layer, bytes);
+  carried(op).load_layer(*op.tag.layer, DriveIndex{op.resource.index}, bytes);
 }
 
 void DecoderData::store_blocks(const Operation& op, std::size_t index, std::span<const std::byte> bytes) {
@@ -51,7 +61,10 @@ void DecoderData::finish_attention(const Operation& op) {
 }
 
 void DecoderData::select_neurons(const Operation& op) {
-  carried(op).select(*op.tag.layer, decoder_.feed_forward_inputs(*op.tag.layer, *hidden(op)));
+  const Tensor inputs = decoder_.feed_forward_inputs(*op.tag.layer, *hidden(op));
+  carried(op).select(*op.tag.layer, op.tag.mini_batch, inputs);
+  for (const SizedTensor& write : op.tensors.writes)
+    tensors_.put(write.name, output_place(op, write.name.what), decoder_.to_host(inputs));
 }
 
 NeuronRows& DecoderData::rows_in_memory(const Operation& op) {
@@ -62,9 +75,9 @@ NeuronRows& DecoderData::rows_in_memory(const Operation& op) {
 }
 
 void DecoderData::insert_records(const Operation& op) {
-  const TensorName* const buffer = read_buffer(op);
-  if (buffer == nullptr) throw InternalError(fmt::format("{} reads no records", user(op)));
-  const auto& arrived = tensors_.at<ArrivedRecords>(*buffer, input_place(op, TensorClass::records), user(op));
+  const std::vector<TensorName> buffers = read_buffers(op);
+  if (buffers.empty()) throw InternalError(fmt::format("{} reads no records", user(op)));
+  const auto& arrived = tensors_.at<ArrivedRecords>(buffers.front(), input_place(op, TensorClass::records), user(op));
   carried(op).insert_rows(*op.tag.layer, arrived, rows_in_memory(op));
 }
 
@@ -74,13 +87,49 @@ void DecoderData::feed_forward(const Operation& op) {
   HiddenStates& states = *hidden(op);
   const Tensor inputs = decoder_.feed_forward_inputs(layer, states);
   const Place place = input_place(op, TensorClass::records);
-  const TensorName* const buffer = read_buffer(op);
   const bool predicted = neurons.neurons() != nullptr && op.tag.phase == Phase::decode;
+  std::vector<const ArrivedRecords*> arrived;
+  for (const TensorName& buffer : read_buffers(op))
+    arrived.push_back(&tensors_.at<ArrivedRecords>(buffer, place, user(op)));
   const FeedForwardWeights weights =
-      predicted ? neurons.in_memory(layer, rows_in_memory(op))
-                : neurons.whole(layer, buffer == nullptr ? ArrivedRecords{}
-                                                         : tensors_.at<ArrivedRecords>(*buffer, place, user(op)));
+      predicted ? neurons.in_memory(layer, rows_in_memory(op)) : neurons.whole(layer, arrived);
   decoder_.feed_forward(layer, states, inputs, nullptr, &weights);
+}
+
+const std::vector<Half>& DecoderData::network_input(const Operation& op) {
+  return tensors_.at<std::vector<Half>>(input_of(op, TensorClass::network_input),
+                                        input_place(op, TensorClass::network_input), user(op));
+}
+
+void DecoderData::load_neurons(const Operation& op, std::uint32_t first, std::span<Half> x, std::span<Half> bias) {
+  std::ranges::copy(network_input(op), x.begin());
+  carried(op).load_biases(op, first, bias);
+}
+
+void DecoderData::store_neurons(const Operation& op, std::span<const float> y) {
+  carried(op).check_sum(op, network_input(op), y);
+  tensors_.put(op.tensors.writes.at(0).name, output_place(op, TensorClass::partial_sum),
+               std::vector<float>(y.begin(), y.end()));
+}
+
+void DecoderData::merge_feed_forward(const Operation& op) {
+  HiddenStates& states = *hidden(op);
+  const std::size_t width = decoder_.config().width, rows = states.values.rows;
+  std::vector<float> sum(rows * width);
+  for (const TensorName& read : op.tensors.reads) {
+    if (read.what != TensorClass::partial_sum) continue;
+    const auto& part = tensors_.at<std::vector<float>>(read, input_place(op, read.what), user(op));
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part.at(i);
+  }
+  const std::vector<float> bias = carried(op).output_bias(*op.tag.layer);
+  for (std::size_t i = 0; i < sum.size() && !bias.empty(); ++i) sum[i] += bias[i % width];
+  // The backend takes values in fp32 as a parameter only, of which each row is looked up.
+  const StoredTensor stored{ElementType::f32, {rows, width}, std::as_bytes(std::span(sum))};
+  std::vector<std::uint32_t> all(rows);
+  std::iota(all.begin(), all.end(), 0U);
+  Tensor output = decoder_.backend().allocate(rows, width);
+  decoder_.backend().embedding(decoder_.backend().load(stored), all, output);
+  decoder_.add_feed_forward(*op.tag.layer, states, output);
 }
 
 }  // namespace csdsim::host

@@ -11,11 +11,23 @@
 
 namespace csdsim::host {
 
-HostReference::HostReference(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data)
-    : model_(model), data_(data), sequences_(sequences) {}
+HostReference::HostReference(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data,
+                             NeuronSums sums)
+    : model_(model), data_(data), sequences_(sequences), sums_(std::move(sums)) {}
+
+/// The model with the heads that the drive of an operation holds.
+host::ModelConfig HostReference::held(const Operation& op) const {
+  host::ModelConfig model = model_;
+  if (const auto* const work = std::get_if<DriveWork>(&op.work)) {
+    model.kv_heads = work->heads.count;
+    model.heads = model_.group_size() * work->heads.count;
+  }
+  return model;
+}
 
 host::HostKvCache& HostReference::cache_of(const Operation& op) {
-  const auto [cache, made] = caches_.try_emplace(op.resource.index, model_, host::KeyLayout::token_and_component_major);
+  const auto [cache, made] =
+      caches_.try_emplace(op.resource.index, held(op), host::KeyLayout::token_and_component_major);
   if (made)
     for (std::uint32_t s = 0; s < sequences_; ++s) cache->second.create(SequenceId{s});
   return cache->second;
@@ -37,7 +49,10 @@ std::optional<SimTime> HostReference::start(const Operation& planned, SimTime) {
   } else if (op.resource.kind == ResourceKind::file) {
     access_file(op);
   } else if (op.resource.kind == ResourceKind::drive_blocks) {
-    access_blocks(op);
+    if (std::holds_alternative<NeuronWork>(op.work))
+      feed_forward(op);
+    else
+      access_blocks(op);
   } else {
     data_.perform(op);
   }
@@ -73,23 +88,45 @@ void HostReference::access_blocks(const Operation& op) {
   }
 }
 
+void HostReference::feed_forward(const Operation& op) {
+  if (!sums_) throw InternalError("feed-forward networks of drives on the host without a function for them");
+  const auto& work = std::get<NeuronWork>(op.work);
+  const std::vector<std::byte>& blocks = blocks_[op.resource.index];
+  const std::size_t row = work.width * sizeof(Half);
+  std::vector<Half> rows;
+  const auto add = [&](Bytes at) {
+    const auto from = std::span(blocks).subspan(at.value, row);
+    rows.resize(rows.size() + work.width);
+    std::ranges::copy(from, std::as_writable_bytes(std::span(rows)).last(row).begin());
+  };
+  for (const NeuronRun& run : work.runs)
+    for (std::uint32_t i = 0; i < run.count; ++i) {
+      add(run.up + run.stride * i);
+      if (work.gated) add(run.gate + run.stride * i);
+      add(run.down + run.stride * i);
+    }
+  std::vector<Half> x(std::size_t{work.tokens} * work.width), bias(work.bias ? neuron_count(work.runs) : 0);
+  data_.load_neurons(op, 0, x, bias);
+  data_.store_neurons(op, sums_(work, x, rows, bias));
+}
+
 void HostReference::append(const Operation& op) {
   const auto& work = std::get<DriveWork>(op.work);
-  if (work.heads.count != model_.kv_heads) throw InternalError("attention on the host takes all heads of a layer");
-  const std::size_t d = model_.head_dim;
+  const host::ModelConfig model = held(op);
+  const std::size_t d = model.head_dim;
   for (std::size_t index = 0; index < work.sequences.size(); ++index) {
     const SequenceWork& s = work.sequences[index];
-    std::vector<Half> k(std::size_t{s.tokens} * model_.kv_width());
+    std::vector<Half> k(std::size_t{s.tokens} * model.kv_width());
     std::vector<Half> v(k.size());
     data_.load_append(op, index, 0, s.tokens, work.heads, k, v);
     // [head][token][d] as the drive takes it, [token][head][d] as the cache does.
     std::vector<Half> token_k(k.size());
     std::vector<Half> token_v(k.size());
-    for (std::size_t h = 0; h < model_.kv_heads; ++h)
+    for (std::size_t h = 0; h < model.kv_heads; ++h)
       for (std::size_t t = 0; t < s.tokens; ++t)
         for (std::size_t i = 0; i < d; ++i) {
-          token_k[(t * model_.kv_heads + h) * d + i] = k[(h * s.tokens + t) * d + i];
-          token_v[(t * model_.kv_heads + h) * d + i] = v[(h * s.tokens + t) * d + i];
+          token_k[(t * model.kv_heads + h) * d + i] = k[(h * s.tokens + t) * d + i];
+          token_v[(t * model.kv_heads + h) * d + i] = v[(h * s.tokens + t) * d + i];
         }
     cache_of(op).append(s.sequence, *op.tag.layer, token_k, token_v);
   }
@@ -97,14 +134,15 @@ void HostReference::append(const Operation& op) {
 
 void HostReference::attend(const Operation& op) {
   const auto& work = std::get<DriveWork>(op.work);
-  const std::size_t per_head = std::size_t{model_.group_size()} * model_.head_dim;
-  std::vector<Half> q(model_.q_width());
+  const host::ModelConfig model = held(op);
+  const std::size_t per_head = std::size_t{model.group_size()} * model.head_dim;
+  std::vector<Half> q(model.q_width());
   std::vector<float> wide_q(q.size());
   std::vector<float> out(per_head);
-  std::vector<Half> rounded(model_.q_width());
+  std::vector<Half> rounded(model.q_width());
   for (std::size_t index = 0; index < work.sequences.size(); ++index) {
     const SequenceWork& s = work.sequences[index];
-    std::vector<Half> k(s.tokens > 0 ? model_.kv_width() : 0);
+    std::vector<Half> k(s.tokens > 0 ? model.kv_width() : 0);
     std::vector<Half> v(k.size());
     data_.load_attend(op, index, work.heads, q, k, v);
     if (s.tokens > 0) cache_of(op).append(s.sequence, *op.tag.layer, k, v);
@@ -120,7 +158,7 @@ void HostReference::attend(const Operation& op) {
     } else {
       method = std::make_unique<host::DenseAttention>();
     }
-    for (std::uint32_t h = 0; h < model_.kv_heads; ++h) {
+    for (std::uint32_t h = 0; h < model.kv_heads; ++h) {
       method->attend(std::span<const float>(wide_q).subspan(h * per_head, per_head),
                      cache_of(op).view(s.sequence, *op.tag.layer, KvHead{h}), out, nullptr);
       floats_to_halves(out, std::span(rounded).subspan(h * per_head, per_head));
@@ -147,8 +185,8 @@ void HostReference::attend_partially(const Operation& op, std::size_t index, std
 }
 
 void run_on_host(host::Planner& planner, const host::ModelConfig& model, std::uint32_t sequences, OperationData& data,
-                 host::Planner* loading) {
-  HostReference backend(model, sequences, data);
+                 host::Planner* loading, const NeuronSums& sums) {
+  HostReference backend(model, sequences, data, sums);
   for (Planner* const plan : {loading, &planner}) {
     if (plan == nullptr) continue;
     host::Executor executor(*plan, backend, {});

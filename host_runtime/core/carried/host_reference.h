@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "host_runtime/core/attention.h"
+#include "host_runtime/core/carried/carried_neurons.h"
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/kv_cache.h"
 #include "host_runtime/core/model_config.h"
@@ -17,27 +18,32 @@
 namespace csdsim::host {
 
 /// Keeps the KV cache of each drive in host memory and attends there: dense attention (partial, too), or SparQ with the
-/// r, k and l of the operation. Files and blocks are in host memory, too.
+/// r, k and l of the operation. Files and blocks are in host memory, too, and feed-forward networks of drives are
+/// computed from there.
 /// Takes no simulated time. The other operations go to OperationData as always, so that two runs of the same plan
 /// differ in nothing but where attention happens.
 class HostReference final : public host::OperationBackend {
  public:
-  HostReference(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data);
+  /// `sums` computes feed-forward networks of drives; plans without them need none.
+  HostReference(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data, NeuronSums sums = {});
 
   std::optional<SimTime> start(const host::Operation& op, SimTime now) override;
   void end(const host::Operation& op) override { data_.ended(op); }
 
  private:
+  host::ModelConfig held(const host::Operation& op) const;
   host::HostKvCache& cache_of(const host::Operation& op);
   void append(const host::Operation& op);
   void attend(const host::Operation& op);
   void attend_partially(const host::Operation& op, std::size_t index, std::span<const float> q);
   void access_file(const host::Operation& op);
   void access_blocks(const host::Operation& op);
+  void feed_forward(const host::Operation& op);
 
   host::ModelConfig model_;
   OperationData& data_;
   std::uint32_t sequences_;
+  NeuronSums sums_;
   std::map<std::uint32_t, host::HostKvCache> caches_;  ///< by drive
   std::map<std::string, std::vector<std::byte>> files_;
   std::map<std::uint32_t, std::vector<std::byte>> blocks_;  ///< by drive
@@ -46,6 +52,6 @@ class HostReference final : public host::OperationBackend {
 /// Runs a plan from start to end with attention on the host; before it, if there is one, the plan that loads the
 /// drives.
 void run_on_host(host::Planner& planner, const host::ModelConfig& model, std::uint32_t sequences, OperationData& data,
-                 host::Planner* loading = nullptr);
+                 host::Planner* loading = nullptr, const NeuronSums& sums = {});
 
 }  // namespace csdsim::host

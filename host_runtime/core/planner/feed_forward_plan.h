@@ -29,6 +29,9 @@ class FeedForwardPlan {
   /// What the block namespaces hold before the first step.
   virtual std::vector<PlannedBlocks> blocks() const = 0;
 
+  /// Whether the mini-batches of a step may choose neurons of their own.
+  virtual bool takes_mini_batches() const { return false; }
+
   /// Operations that must end before the layer of `tag` may begin or, without a layer, before tokens are sampled:
   /// other weights that come from drives. `after` are the operations that make the hidden states.
   virtual std::vector<OperationId> before(OperationSink&, const OpTag& /*tag*/,

@@ -8,7 +8,9 @@ namespace csdsim::host {
 namespace flash_tensors {
 
 TensorName records(LayerId layer) { return TensorName::kept(TensorClass::records, layer); }
-TensorName buffer(std::uint32_t index) { return TensorName::kept(TensorClass::records, {}, {}, {}, 1 + index); }
+TensorName buffer(std::uint32_t index, std::uint32_t part) {
+  return TensorName::kept(TensorClass::records, {}, {}, {}, 1 + part * FlashFeedForward::kBuffers + index);
+}
 TensorName rest() { return TensorName::kept(TensorClass::records, {}); }
 
 }  // namespace flash_tensors
@@ -16,8 +18,8 @@ TensorName rest() { return TensorName::kept(TensorClass::records, {}); }
 FlashFeedForward::FlashFeedForward(const FlashWeights& weights, const PlannerInputs& inputs)
     : weights_(weights), through_host_(inputs.through_host), buffer_user_(kBuffers), latest_read_(weights.drives()) {}
 
-SizedTensor FlashFeedForward::buffer(std::uint32_t index) const {
-  return {flash_tensors::buffer(index), weights_.layer_buffer()};
+SizedTensor FlashFeedForward::buffer(std::uint32_t index, std::uint32_t part) const {
+  return {flash_tensors::buffer(index, part), weights_.layer_buffer()};
 }
 
 SizedTensor FlashFeedForward::matrix(LayerId layer) const {
@@ -27,7 +29,9 @@ SizedTensor FlashFeedForward::matrix(LayerId layer) const {
 std::vector<PlacedTensor> FlashFeedForward::resident() const {
   std::vector<PlacedTensor> tensors;
   const auto buffer_at = [&](Place place) {
-    for (std::uint32_t i = 0; i < buffers(); ++i) tensors.push_back({buffer(i).name, place, buffer(i).bytes});
+    for (std::uint32_t part = 0; part < weights_.parts(); ++part)
+      for (std::uint32_t i = 0; i < buffers(); ++i)
+        tensors.push_back({buffer(i, part).name, place, buffer(i, part).bytes});
     const Bytes rest = std::max(weights_.layer_rest(), weights_.tables());
     if (rest.value > 0) tensors.push_back({flash_tensors::rest(), place, rest});
   };
@@ -37,9 +41,10 @@ std::vector<PlacedTensor> FlashFeedForward::resident() const {
     tensors.push_back({TensorName::kept(TensorClass::weights, {}, {}, {}, 1), Place::gpu(), weights_.predictors()});
   for (std::uint32_t layer = 0; layer < weights_.model().layers; ++layer) {
     const TensorName records = flash_tensors::records(LayerId{layer});
-    tensors.push_back({records, Place::drive(weights_.drive_of(LayerId{layer})),
-                       weights_.row() * weights_.model().ffn + weights_.layer_rest()});
-    if (weights_.predicts()) tensors.push_back({records, Place::gpu(), matrix(LayerId{layer}).bytes});
+    for (std::uint32_t part = 0; part < weights_.parts(); ++part)
+      tensors.push_back({records, Place::drive(weights_.drive_of(LayerId{layer}, part)),
+                         weights_.row() * weights_.neurons_of(part) + weights_.layer_rest()});
+    if (weights_.memory_rows() > 0) tensors.push_back({records, Place::gpu(), matrix(LayerId{layer}).bytes});
   }
   if (weights_.tables().value > 0)
     tensors.push_back({flash_tensors::rest(), Place::drive(DriveIndex{0}), weights_.tables()});
@@ -105,15 +110,16 @@ OperationId FlashFeedForward::compute_all(OperationSink& sink, const LayerEnd& e
   const LayerId layer = *end.tag.layer;
   TensorUses uses{.reads = {end.hidden.name}, .writes = {end.hidden}};
   Ids ready{attended};
-  std::vector<Extent> extents = weights_.all_records(layer);
   const std::uint32_t index = next_buffer_;
-  if (!extents.empty()) {
+  for (std::uint32_t part = 0; part < weights_.parts(); ++part) {
+    std::vector<Extent> extents = weights_.all_records(layer, part);
+    if (extents.empty()) continue;
     Ids deps;
     if (!weights_.options().overlap_flash) deps.push_back(attended);
     if (buffer_user_[index]) deps.push_back(*buffer_user_[index]);
-    const SizedTensor to = buffer(index);
-    ready.push_back(read(sink, end.tag, weights_.drive_of(layer), std::move(extents), flash_tensors::records(layer), to,
-                         std::move(deps)));
+    const SizedTensor to = buffer(index, part);
+    ready.push_back(read(sink, end.tag, weights_.drive_of(layer, part), std::move(extents),
+                         flash_tensors::records(layer), to, std::move(deps)));
     uses.reads.push_back(to.name);
   }
   const OperationId finished =

@@ -13,8 +13,9 @@ namespace csdsim::host {
 namespace flash_tensors {
 /// The records of a layer: on its drive, and in GPU memory the matrix of the neurons in memory.
 TensorName records(LayerId layer);
-/// Where records arrive in host or GPU memory. There are FlashFeedForward::kBuffers of them, used in turn.
-TensorName buffer(std::uint32_t index);
+/// Where records arrive in host or GPU memory. Each part of a layer has FlashFeedForward::kBuffers of them, used in
+/// turn.
+TensorName buffer(std::uint32_t index, std::uint32_t part = 0);
 /// Where other weights of a layer, or embeddings and head, arrive.
 TensorName rest();
 }  // namespace flash_tensors
@@ -54,7 +55,7 @@ class FlashFeedForward final : public FeedForwardPlan {
                    const TensorName& from, const SizedTensor& buffer, Ids deps);
   OperationId compute_all(OperationSink& sink, const LayerEnd& end, OperationId attended);
   OperationId compute_predicted(OperationSink& sink, const LayerEnd& end, OperationId attended);
-  SizedTensor buffer(std::uint32_t index) const;
+  SizedTensor buffer(std::uint32_t index, std::uint32_t part = 0) const;
   SizedTensor matrix(LayerId layer) const;
 
   FlashWeights weights_;

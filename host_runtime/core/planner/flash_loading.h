@@ -5,7 +5,7 @@
 
 namespace csdsim::host {
 
-/// One step: for each layer, write_blocks of all its records.
+/// One step: for each layer and drive that has neurons of it, write_blocks of all their records.
 class FlashLoading final : public Planner {
  public:
   /// `weights` with nothing but records in the namespaces.

@@ -92,14 +92,23 @@ std::optional<Work> FlashNeurons::resolve(const Operation& op) const {
   }
 }
 
+namespace {
+
+std::variant<FlashNeurons, DriveNeurons> neurons_of(const FlashWeights& weights) {
+  if (weights.options().in_drives) return DriveNeurons(weights);
+  return FlashNeurons(weights);
+}
+
+}  // namespace
+
 ModelledNeurons::ModelledNeurons(const FlashWeights& weights, std::unique_ptr<NeuronActivity> activity)
-    : neurons_(weights), activity_(std::move(activity)), steps_(weights.model().layers) {}
+    : neurons_(neurons_of(weights)), activity_(std::move(activity)), steps_(weights.model().layers) {}
 
 ModelledNeurons::ModelledNeurons(const FlashWeights& weights, std::uint64_t seed)
     : ModelledNeurons(weights, std::make_unique<LocalityModel>(weights.options().locality, weights.model().ffn, seed)) {
 }
 
-void ModelledNeurons::next(LayerId layer, std::span<const SequenceId> sequences) {
+void ModelledNeurons::next(LayerId layer, MiniBatch mini_batch, std::span<const SequenceId> sequences) {
   active_.clear();
   for (const SequenceId sequence : sequences) {
     activity_->next(sequence, layer, of_sequence_);
@@ -109,25 +118,28 @@ void ModelledNeurons::next(LayerId layer, std::span<const SequenceId> sequences)
     std::ranges::sort(active_);
     active_.erase(std::unique(active_.begin(), active_.end()), active_.end());
   }
-  neurons_.step(layer, active_);
-  ++steps_[layer.value];
+  if (auto* const in_drives = std::get_if<DriveNeurons>(&neurons_))
+    in_drives->step(layer, mini_batch, active_);
+  else
+    std::get<FlashNeurons>(neurons_).step(layer, active_);
+  if (sequences.front() == SequenceId{0}) ++steps_[layer.value];
 }
 
 std::optional<Work> ModelledNeurons::resolve(const Operation& op) {
   if (op.kind == OpKind::select_neurons) {
     std::vector<SequenceId> sequences;
     for (const StepSequence& s : *op.tag.sequences) sequences.push_back(s.sequence);
-    next(*op.tag.layer, sequences);
+    next(*op.tag.layer, op.tag.mini_batch, sequences);
     return std::nullopt;
   }
-  return neurons_.resolve(op);
+  return std::visit([&](const auto& neurons) { return neurons.resolve(op); }, neurons_);
 }
 
 void ModelledNeurons::skip_to(std::uint32_t step, std::uint32_t layers, std::uint32_t sequences) {
   std::vector<SequenceId> all(sequences);
   for (std::uint32_t i = 0; i < sequences; ++i) all[i] = SequenceId{i};
   for (std::uint32_t layer = 0; layer < layers; ++layer)
-    while (steps_.at(layer) < step) next(LayerId{layer}, all);
+    while (steps_.at(layer) < step) next(LayerId{layer}, MiniBatch{0}, all);
 }
 
 }  // namespace csdsim::host

@@ -7,10 +7,12 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "host_runtime/core/neurons/neuron_memory.h"
 #include "host_runtime/core/neurons/neuron_window.h"
+#include "host_runtime/core/planner/drive_neurons.h"
 #include "host_runtime/core/planner/flash_weights.h"
 #include "host_runtime/core/planner/operation.h"
 
@@ -74,14 +76,15 @@ class ModelledNeurons {
   std::optional<Work> resolve(const Operation& op);
   /// The decode steps before `step` happen in no time, in `layers` layers of `sequences` sequences.
   void skip_to(std::uint32_t step, std::uint32_t layers, std::uint32_t sequences);
-  const FlashNeurons& neurons() const { return neurons_; }
+  /// The neurons in memory; null if the drives compute with the chosen ones.
+  const FlashNeurons* neurons() const { return std::get_if<FlashNeurons>(&neurons_); }
 
  private:
-  void next(LayerId layer, std::span<const SequenceId> sequences);
+  void next(LayerId layer, MiniBatch mini_batch, std::span<const SequenceId> sequences);
 
-  FlashNeurons neurons_;
+  std::variant<FlashNeurons, DriveNeurons> neurons_;
   std::unique_ptr<NeuronActivity> activity_;
-  std::vector<std::uint32_t> steps_;  ///< [layer] decode steps so far
+  std::vector<std::uint32_t> steps_;  ///< [layer] decode steps of the first sequence so far
   std::vector<std::uint32_t> of_sequence_, active_;
 };
 

@@ -10,8 +10,11 @@ namespace {
 
 RecordFormat format_of(const FlashOptions& options, const ModelShape& model, std::uint32_t drives, Bytes block_size) {
   if (drives == 0) throw InternalError("weights in flash without a drive");
-  return {.layers = (model.layers + drives - 1) / drives,
-          .neurons = model.ffn,
+  const bool by_neurons = options.division == NeuronDivision::neurons;
+  if (by_neurons && options.choice != NeuronReads::predicted)
+    throw InternalError("drives divide the neurons of a layer, some of which stay in memory");
+  return {.layers = by_neurons ? model.layers : (model.layers + drives - 1) / drives,
+          .neurons = by_neurons ? (model.ffn + drives - 1) / drives : model.ffn,
           .matrices = model.ffn_matrices,
           .row = {std::uint64_t{model.width} * model.element_bytes},
           .layout = options.layout,
@@ -20,7 +23,7 @@ RecordFormat format_of(const FlashOptions& options, const ModelShape& model, std
 }
 
 std::uint32_t rows_of(const FlashOptions& options, const ModelShape& model, Bytes row) {
-  if (options.choice != NeuronReads::predicted) return 0;
+  if (options.choice != NeuronReads::predicted || options.in_drives) return 0;
   const std::uint64_t rows =
       options.memory ? options.memory->value / (row.value * model.layers) : options.memory_share.floor_of(model.ffn);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(rows, model.ffn));
@@ -79,7 +82,7 @@ Bytes FlashWeights::in_blocks() const {
 }
 
 std::uint64_t FlashWeights::blocks(DriveIndex drive) const {
-  if (drive.value >= model_.layers) return 0;
+  if (!divides_neurons() && drive.value >= model_.layers) return 0;
   return drive.value == 0 ? table_blocks().end() : table_blocks().first;
 }
 
@@ -94,7 +97,7 @@ Bytes FlashWeights::layer_buffer() const {
   return directory_.format().block_size * blocks;
 }
 
-std::vector<Extent> FlashWeights::all_records(LayerId layer) const {
+std::vector<Extent> FlashWeights::all_records(LayerId layer, std::uint32_t part) const {
   if (resident_neurons_ == model_.ffn) return {};
   const RecordFormat& format = directory_.format();
   const bool bundled = format.layout == RecordLayout::bundled;
@@ -102,7 +105,7 @@ std::vector<Extent> FlashWeights::all_records(LayerId layer) const {
   std::vector<Extent> extents;
   for (std::uint32_t matrix = 0; matrix < (bundled ? 1 : format.matrices); ++matrix) {
     const Bytes start = directory_.address(on_drive(layer), resident_neurons_, matrix);
-    const Bytes end = directory_.address(on_drive(layer), model_.ffn - 1, matrix) + end_of_last;
+    const Bytes end = directory_.address(on_drive(layer), neurons_of(part) - 1, matrix) + end_of_last;
     const std::uint64_t first = start.value / format.block_size.value;
     extents.push_back({first, blocks_of(end) - first});
   }

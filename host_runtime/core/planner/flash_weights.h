@@ -20,6 +20,12 @@ enum class NeuronReads : std::uint8_t {
   predicted  ///< those that a predictor chooses
 };
 
+/// What several drives divide.
+enum class NeuronDivision : std::uint8_t {
+  layers,  ///< layer l is on drive l modulo the drives
+  neurons  ///< each drive has a part of every layer: neuron n is on drive n modulo the drives
+};
+
 /// Who chooses the neurons in runs that carry data: what really fires, or the predictor of the checkpoint.
 enum class PredictorKind : std::uint8_t { oracle, trained };
 
@@ -45,10 +51,14 @@ struct FlashOptions {
   Bytes chunk = Bytes::kib(32);  ///< most bytes of a request
   bool overlap_flash = false;    ///< reads overlap with computation
   bool overlap_memory = false;   ///< rows are deleted while records are read
-  LocalityParams locality;       ///< of timing runs
+  /// The drives compute with the chosen neurons: none comes into memory. With `predicted`.
+  bool in_drives = false;
+  NeuronDivision division = NeuronDivision::layers;  ///< neurons: with `predicted`
+  LocalityParams locality;                           ///< of timing runs
 };
 
-/// The weights of a model in the block namespaces of `drives` drives. Layer l is on drive l modulo `drives`. A
+/// The weights of a model in the block namespaces of `drives` drives, which divide layers or neurons. A layer has
+/// parts(): one, or with NeuronDivision::neurons one for each drive. A
 /// namespace holds the records of the feed-forward networks of its layers (RecordDirectory), those of neurons that stay
 /// in memory included. What else of the layers is not in memory follows, layer after layer; on drive 0 embeddings and
 /// the language-model head follow. The other weights are in GPU memory: attention, embeddings, biases, predictors.
@@ -63,9 +73,21 @@ class FlashWeights {
   std::uint32_t drives() const { return drives_; }
   bool predicts() const { return options_.choice == NeuronReads::predicted; }
 
-  DriveIndex drive_of(LayerId layer) const { return DriveIndex{layer.value % drives_}; }
+  /// The drive of a layer, or of a part of its neurons.
+  DriveIndex drive_of(LayerId layer, std::uint32_t part = 0) const {
+    return DriveIndex{divides_neurons() ? part : layer.value % drives_};
+  }
   /// The layer's number among those of its drive.
-  LayerId on_drive(LayerId layer) const { return LayerId{layer.value / drives_}; }
+  LayerId on_drive(LayerId layer) const { return divides_neurons() ? layer : LayerId{layer.value / drives_}; }
+  bool divides_neurons() const { return options_.division == NeuronDivision::neurons; }
+  /// Parts into which the neurons of a layer are divided.
+  std::uint32_t parts() const { return divides_neurons() ? drives_ : 1; }
+  /// Neurons of a part. The i-th of them is neuron i * parts() + part of the layer.
+  std::uint32_t neurons_of(std::uint32_t part) const { return (model_.ffn - part + parts() - 1) / parts(); }
+  /// First byte of a row of a neuron of the layer, from the start of its drive's namespace.
+  Bytes address(LayerId layer, std::uint32_t neuron, std::uint32_t matrix) const {
+    return directory_.address(on_drive(layer), neuron / parts(), matrix);
+  }
 
   /// Neurons [0, resident) of each layer stay in GPU memory.
   std::uint32_t resident_neurons() const { return resident_neurons_; }
@@ -89,10 +111,10 @@ class FlashWeights {
   Bytes predictors() const;
   /// Memory for neurons of the windows, over all layers.
   Bytes window_memory() const { return row() * memory_rows_ * model_.layers; }
-  /// The largest read of a layer, in whole blocks: all records of the neurons that do not stay in memory.
+  /// The largest read of a part of a layer, in whole blocks: all records of the neurons that do not stay in memory.
   Bytes layer_buffer() const;
-  /// Extents of the records of neurons [resident, ffn) of a layer.
-  std::vector<Extent> all_records(LayerId layer) const;
+  /// Extents of the records of neurons [resident, neurons_of(part)) of a part of a layer.
+  std::vector<Extent> all_records(LayerId layer, std::uint32_t part = 0) const;
 
  private:
   std::uint64_t blocks_of(Bytes bytes) const;

@@ -49,7 +49,7 @@ LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> s
 void LayerPlanner::set_feed_forward(std::unique_ptr<FeedForwardPlan> plan) {
   if (weights_.on_host.value() + weights_.in_files.value() > 0)
     throw UserError("system: weights are in host memory or files, and in the block namespace of drives");
-  if (in_.gpus > 1 || in_.mini_batches > 1)
+  if (in_.gpus > 1 || (in_.mini_batches > 1 && !plan->takes_mini_batches()))
     throw UserError(
         fmt::format("system: weights in the block namespace are for one GPU and one mini-batch, not for {} "
                     "and {}: a layer has one window of neurons",

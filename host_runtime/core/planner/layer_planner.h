@@ -41,7 +41,7 @@ struct WeightPlacement {
 class LayerPlanner : public Planner {
  public:
   /// Replaces finish_layer. Call it before the first step. UserError if weights are in host memory or files, too, or if
-  /// there are several GPUs or mini-batches: a layer has one window of neurons.
+  /// there are several GPUs, or mini-batches that the plan does not take: a layer has one window of neurons.
   void set_feed_forward(std::unique_ptr<FeedForwardPlan> plan);
 
   std::vector<PlacedTensor> resident() const override;

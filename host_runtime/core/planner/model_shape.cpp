@@ -174,6 +174,16 @@ ComputeWork ModelShape::predict_neurons(std::uint64_t tokens, std::uint64_t rank
           .launches = 3};
 }
 
+ComputeWork ModelShape::merge_feed_forward(std::uint64_t tokens, std::uint32_t parts) const {
+  const std::uint64_t d = width;
+  return {.op = OperatorClass::elementwise,
+          .flops = tokens * d * (parts + (biases == Biases::all ? 1U : 0U)),
+          .weights = {biases == Biases::all ? d * element_bytes : 0},
+          // the sums, the residual in and out
+          .activations = partial_sum_bytes(tokens) * parts + Bytes{2 * tokens * d * element_bytes},
+          .launches = 1};
+}
+
 ComputeWork ModelShape::sample(std::uint64_t sequences) const {
   const std::uint64_t d = width;
   return {.op = OperatorClass::gemm,

@@ -77,6 +77,10 @@ struct ModelShape {
   ComputeWork feed_forward(std::uint64_t tokens, std::uint64_t neurons) const;
   /// A predictor of active neurons for one layer: two matrix products through `rank` dimensions, and a comparison.
   ComputeWork predict_neurons(std::uint64_t tokens, std::uint64_t rank) const;
+  /// Sums in fp32 of `parts` places, the output bias and the residual of one layer are added.
+  ComputeWork merge_feed_forward(std::uint64_t tokens, std::uint32_t parts) const;
+  /// Bytes of the outputs in fp32 of a feed-forward network.
+  Bytes partial_sum_bytes(std::uint64_t tokens) const { return {tokens * width * sizeof(float)}; }
   /// Parameters of one layer's feed-forward matrices, without biases.
   std::uint64_t ffn_parameters() const { return std::uint64_t{ffn_matrices} * width * ffn; }
   /// Final norm, language-model head and sampling of one token for each of `sequences`.

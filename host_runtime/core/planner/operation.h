@@ -50,21 +50,36 @@ enum class OpKind : std::uint8_t {
   delete_records,    ///< records that left the window make room in the matrix of those in memory
   insert_records,    ///< records that were read are copied to that matrix
   partial_feed_forward,  ///< feed-forward network over the records in memory while others are read
+  merge_feed_forward,    ///< sums of feed_forward of drives, the bias and the residual become the hidden states
 };
-inline constexpr std::size_t kOpKinds = 26;
-constexpr std::array<std::string_view, kOpKinds> kOpKindNames{"embed",           "attention_inputs",
-                                                              "attention",       "append_kv",
-                                                              "attend",          "finish_layer",
-                                                              "sample",          "transfer",
-                                                              "create_kv",       "fork_kv",
-                                                              "free_kv",         "score_kv",
-                                                              "fetch_kv",        "select_tokens",
-                                                              "merge_attention", "recompute_kv",
-                                                              "feed_forward",    "read_blocks",
-                                                              "write_blocks",    "read_file",
-                                                              "write_file",      "finish_attention",
-                                                              "select_neurons",  "delete_records",
-                                                              "insert_records",  "partial_feed_forward"};
+inline constexpr std::size_t kOpKinds = 27;
+constexpr std::array<std::string_view, kOpKinds> kOpKindNames{"embed",
+                                                              "attention_inputs",
+                                                              "attention",
+                                                              "append_kv",
+                                                              "attend",
+                                                              "finish_layer",
+                                                              "sample",
+                                                              "transfer",
+                                                              "create_kv",
+                                                              "fork_kv",
+                                                              "free_kv",
+                                                              "score_kv",
+                                                              "fetch_kv",
+                                                              "select_tokens",
+                                                              "merge_attention",
+                                                              "recompute_kv",
+                                                              "feed_forward",
+                                                              "read_blocks",
+                                                              "write_blocks",
+                                                              "read_file",
+                                                              "write_file",
+                                                              "finish_attention",
+                                                              "select_neurons",
+                                                              "delete_records",
+                                                              "insert_records",
+                                                              "partial_feed_forward",
+                                                              "merge_feed_forward"};
 
 /// Each direction of a link is a separate resource. A drive has two resources: commands of its KV namespace and of its
 /// block namespace. Its link is part of the drive's model. `file` is the path of the host's threads to files on a

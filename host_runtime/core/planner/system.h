@@ -71,6 +71,10 @@ struct SystemContext {
   std::uint32_t mini_batches = 0;
   std::uint32_t commands = 0;  ///< NVMe commands that a drive holds: over all I/O queues, each one below its depth
   Bytes block_size = {};       ///< of the drives' block namespaces
+  std::uint32_t batch = 0;
+  bool engine = false;       ///< the drives compute
+  Bytes engine_buffer = {};  ///< of their engines
+  Bytes mdts = {};           ///< largest transfer of a command
 };
 
 /// Rates and sizes of a platform, for systems that choose parameters by them.

@@ -70,11 +70,14 @@ enum class TensorClass : std::uint8_t {
   attention_output,  ///< attention over all tokens
   records,           ///< rows of a feed-forward network, or other contents of blocks
   workspace,         ///< memory that an operation needs while it runs
+  network_input,     ///< what enters a feed-forward network, in fp16
+  partial_sum,       ///< outputs of some neurons of a feed-forward network, summed in fp32
 };
-inline constexpr std::size_t kTensorClasses = 13;
+inline constexpr std::size_t kTensorClasses = 15;
 constexpr std::array<std::string_view, kTensorClasses> kTensorClassNames{
-    "weights", "hidden",       "layer_input",    "queries",          "new_kv",  "kv_cache", "fetched_kv",
-    "scores",  "token_choice", "partial_output", "attention_output", "records", "workspace"};
+    "weights",          "hidden",     "layer_input", "queries",       "new_kv",
+    "kv_cache",         "fetched_kv", "scores",      "token_choice",  "partial_output",
+    "attention_output", "records",    "workspace",   "network_input", "partial_sum"};
 
 /// Name of a tensor. A tensor that one step makes and uses has the number of the step in its name, so that two steps in
 /// flight have different tensors. Tensors that are kept over steps have step 0.

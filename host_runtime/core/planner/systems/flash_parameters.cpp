@@ -16,6 +16,8 @@ Ratio share_without_networks(const ModelShape& model) {
   return Ratio::of(all - model.ffn_parameters() * model.layers, all);
 }
 
+}  // namespace
+
 void describe_locality(ParamVisitor& v, FlashParameters& flash) {
   v.param("active_share", flash.active_share, {Ratio::of(1, 10'000), Ratio::of(9'999, 10'000)},
           "Mean share of a layer's neurons that a predictor chooses for a token, in timing runs.",
@@ -30,8 +32,6 @@ void describe_locality(ParamVisitor& v, FlashParameters& flash) {
           "Probability that a neuron keeps its state from one token to the next whatever its share, in timing runs.",
           calibrated("see concentration"));
 }
-
-}  // namespace
 
 FlashOptions FlashParameters::options(bool carried) const {
   FlashOptions options;
@@ -50,6 +50,8 @@ FlashOptions FlashParameters::options(bool carried) const {
   options.chunk = chunk;
   options.overlap_flash = overlap_flash;
   options.overlap_memory = overlap_memory;
+  options.in_drives = in_drives;
+  options.division = division;
   options.locality = {
       .active = active_share.value(), .concentration = concentration.value(), .persistence = persistence.value()};
   return options;
@@ -74,6 +76,18 @@ void describe_flash(ParamVisitor& v, FlashParameters& flash) {
   v.optional("memory", flash.memory, "auto", {Bytes{1}, Bytes::gib(65'536)},
              "Memory for the neurons of all layers, divided evenly; auto follows from memory_share.",
              assumed("follows from memory_share"));
+  describe_predictor(v, flash);
+  describe_reads(v, flash);
+  v.param("overlap_flash", flash.overlap_flash,
+          "Reads overlap with computation: of the layer before with all neurons, of the neurons in memory otherwise, "
+          "after those that left the window have been deleted.",
+          paper("LLM in a flash 3: latency is the sum of flash I/O, memory management and computation"));
+  v.param("overlap_memory", flash.overlap_memory, "Neurons that left the window are deleted while others are read.",
+          paper("LLM in a flash 3: latency is the sum of flash I/O, memory management and computation"));
+  describe_locality(v, flash);
+}
+
+void describe_predictor(ParamVisitor& v, FlashParameters& flash) {
   v.param("predictor", flash.predictor, "Who chooses the neurons in runs that carry data.",
           assumed("exact tokens; the paper's predictor is trained"));
   v.optional(
@@ -84,18 +98,14 @@ void describe_flash(ParamVisitor& v, FlashParameters& flash) {
   v.param("threshold", flash.threshold, {Ratio::of(1, 1'000), Ratio::of(999, 1'000)},
           "Score above which a trained predictor takes a neuron for active.",
           assumed("the score approximates a probability"));
+}
+
+void describe_reads(ParamVisitor& v, FlashParameters& flash) {
   v.param("threads", flash.threads, {1, 65'535}, "Most requests that a drive works on at a time.",
           paper("LLM in a flash 4.1: 32 parallel reads"));
   v.param("chunk", flash.chunk, {Bytes{512}, Bytes::gib(1)},
           "Most bytes of a request: records in neighbouring blocks are read together, longer ranges are cut.",
           paper("LLM in a flash 4.1: 32 KiB"));
-  v.param("overlap_flash", flash.overlap_flash,
-          "Reads overlap with computation: of the layer before with all neurons, of the neurons in memory otherwise, "
-          "after those that left the window have been deleted.",
-          paper("LLM in a flash 3: latency is the sum of flash I/O, memory management and computation"));
-  v.param("overlap_memory", flash.overlap_memory, "Neurons that left the window are deleted while others are read.",
-          paper("LLM in a flash 3: latency is the sum of flash I/O, memory management and computation"));
-  describe_locality(v, flash);
 }
 
 std::vector<std::string> unused_flash_parameters(const FlashParameters& flash) {
@@ -137,7 +147,7 @@ void check_flash(config::Problems& problems, const SystemContext& context, const
                            "no trained predictor is asked");
   problems.require(context.gpus <= 1, {"platform.gpu.count", "system.kind"},
                    fmt::format("platform.gpu.count: weights in flash are read for one GPU, not for {}", context.gpus));
-  problems.require(context.mini_batches <= 1, {"workload.mini_batches", "system.kind"},
+  problems.require(flash.in_drives || context.mini_batches <= 1, {"workload.mini_batches", "system.kind"},
                    fmt::format("workload.mini_batches: {}: weights in flash are read once for the whole batch; use 1",
                                context.mini_batches));
   problems.require(context.commands == 0 || flash.threads <= context.commands,
@@ -158,7 +168,8 @@ void check_flash(config::Problems& problems, const SystemContext& context, const
     problems.require(flash.chunk >= least, {"system.chunk", "system.technique", "system.layout"},
                      fmt::format("system.chunk: {} cannot hold a record, which takes {}", format_quantity(flash.chunk),
                                  format_quantity(least)));
-  problems.require(!flash.predicts() || weights.memory_rows() > 0, {"system.memory", "system.memory_share"},
+  problems.require(!flash.predicts() || flash.in_drives || weights.memory_rows() > 0,
+                   {"system.memory", "system.memory_share"},
                    "system.memory: there is no room for a neuron of each layer");
   problems.require(!context.carried || !flash.resident_share || flash.predicts() ||
                        *flash.resident_share >= share_without_networks(context.model),
@@ -166,24 +177,26 @@ void check_flash(config::Problems& problems, const SystemContext& context, const
                    fmt::format("system.resident_share: runs that carry data keep attention and embeddings in memory, "
                                "which are {:.3f} of this model",
                                share_without_networks(context.model).value()));
-  problems.require(!flash.predicts() || context.sparse_ffn,
-                   {"system.technique", "model.fatrelu", "model.path", "model"},
-                   "system.technique: the neurons of this model have a gate that is never exactly zero, so that all of "
-                   "them are active; use a model with ReLU, or model.fatrelu");
+  const std::string choice = flash.in_drives ? "system.kind" : "system.technique";
+  problems.require(!flash.predicts() || context.sparse_ffn, {choice, "model.fatrelu", "model.path", "model"},
+                   fmt::format("{}: the neurons of this model have a gate that is never exactly zero, so that all of "
+                               "them are active; use a model with ReLU, or model.fatrelu",
+                               choice));
 }
 
 std::vector<Resident> flash_residents(const FlashWeights& weights) {
   const ModelShape& model = weights.model();
   const Bytes all = model.weight_bytes(), block = weights.directory().format().block_size;
-  const Bytes buffers = weights.layer_buffer() * (weights.options().overlap_flash && !weights.predicts() ? 2 : 1) +
-                        std::max(weights.layer_rest(), weights.tables());
+  const Bytes buffers =
+      weights.layer_buffer() * (weights.options().overlap_flash && !weights.predicts() ? 2 : 1) * weights.parts() +
+      std::max(weights.layer_rest(), weights.tables());
   std::vector<Resident> residents{{Home::gpu, "weights", all - weights.in_blocks()}};
   residents.push_back({Home::gpu, "buffers of weights", buffers});
   const Bytes stored = block * weights.blocks(DriveIndex{0});
   double share = double(weights.in_blocks().value) / double(stored.value);
   if (weights.predicts()) {
     residents.push_back({Home::gpu, "predictors", weights.predictors()});
-    residents.push_back({Home::gpu, "neurons in memory", weights.window_memory()});
+    if (weights.memory_rows() > 0) residents.push_back({Home::gpu, "neurons in memory", weights.window_memory()});
     share *= weights.options().locality.active;
   }
   residents.push_back({Home::drive_blocks, "weights", stored, true, std::min(1.0, share)});

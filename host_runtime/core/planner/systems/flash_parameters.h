@@ -32,6 +32,9 @@ struct FlashParameters {
   Ratio active_share = Ratio::of(21, 200);
   Ratio concentration{3, 1};
   Ratio persistence = Ratio::of(2, 5);
+  // Of systems whose drives compute with the neurons; no parameters of their own.
+  bool in_drives = false;
+  NeuronDivision division = NeuronDivision::layers;
 
   bool predicts() const { return technique >= FlashTechnique::predictor; }
   /// `carried`: the run carries data, and computes with attention weights in memory.
@@ -39,6 +42,10 @@ struct FlashParameters {
 };
 
 void describe_flash(ParamVisitor& v, FlashParameters& flash);
+/// Parts of describe_flash().
+void describe_predictor(ParamVisitor& v, FlashParameters& flash);
+void describe_reads(ParamVisitor& v, FlashParameters& flash);
+void describe_locality(ParamVisitor& v, FlashParameters& flash);
 void check_flash(config::Problems& problems, const SystemContext& context, const FlashParameters& flash);
 std::vector<std::string> unused_flash_parameters(const FlashParameters& flash);
 /// All weights by place, and the memory that reads need at the GPU.

@@ -12,6 +12,7 @@
 #include "host_runtime/core/planner/systems/gpu_only/gpu_only.h"
 #include "host_runtime/core/planner/systems/hf_accelerate/hf_accelerate.h"
 #include "host_runtime/core/planner/systems/host_kv/host_kv.h"
+#include "host_runtime/core/planner/systems/in_drive_ffn/in_drive_ffn.h"
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 #include "host_runtime/core/planner/systems/kvpr/kvpr.h"
 #include "host_runtime/core/planner/systems/llm_in_a_flash/llm_in_a_flash.h"
@@ -30,6 +31,7 @@ SystemKinds builtin_systems() {
   systems.add<FlexGenSparq>();
   systems.add<Kvpr>();
   systems.add<LlmInAFlash>();
+  systems.add<InDriveFfn>();
   return systems;
 }
 

@@ -1,0 +1,96 @@
+// Runs of opt-6m with its feed-forward weights on simulated drives, and what their tokens are compared with.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "experiment/generation/sums_on_host.h"
+#include "host_runtime/core/generation.h"
+#include "tests/integration/small_model.h"
+
+namespace csdsim::test {
+
+/// Decodes with weights on simulated drives.
+struct FlashRun {
+  FlashRun(const host::OffloadSystem& system, const Prompts& prompts, std::uint32_t new_tokens,
+           const host::SamplingOptions& sampling = {}, std::shared_ptr<const host::NeuronPredictor> predictor = {},
+           std::uint32_t drives = 1, double kv_share = 0, std::uint32_t mini_batches = 1)
+      : setup(setup_of(system, prompts, new_tokens, drives, kv_share, mini_batches)),
+        data(*SmallModel::get().decoder, prompts, new_tokens, mini_batches, sampling, experiment::kv_division(setup)) {
+    const SmallModel& model = SmallModel::get();
+    auto neurons = std::make_unique<host::CarriedNeurons>(*setup.system->flash_weights(setup.plan), *model.decoder,
+                                                          *model.checkpoint.weights, std::move(predictor));
+    neurons->set_sums(experiment::sums_on_host(setup.platform.drive.nvme.controller.mdts));
+    data.set_neurons(std::move(neurons));
+    setup.data = &data;
+  }
+
+  static csd_model::DriveConfig drive(double kv_share = 0) {
+    csd_model::DriveConfig config = small_drive();
+    config.kv_share = kv_share;
+    return config;
+  }
+  static experiment::GenerationSetup setup_of(const host::OffloadSystem& system, const Prompts& prompts,
+                                              std::uint32_t new_tokens, std::uint32_t drives, double kv_share,
+                                              std::uint32_t mini_batches) {
+    experiment::GenerationSetup setup = small_setup(drive(kv_share), prompts, new_tokens, "gpu-only");
+    setup.system = system.clone();
+    setup.platform.drives = setup.plan.drives = drives;
+    setup.plan.carried = true;
+    setup.plan.mini_batches = mini_batches;
+    return setup;
+  }
+
+  const Prompts& tokens(const experiment::GenerationHooks& hooks = {}) {
+    outcome = experiment::run_generation(setup, hooks);
+    return data.generated();
+  }
+  experiment::GenerationSetup setup;
+  host::DecoderData data;
+  experiment::GenerationOutcome outcome;
+};
+
+inline Prompts dense(const Prompts& prompts, std::uint32_t new_tokens, const host::SamplingOptions& sampling = {}) {
+  return decode_on_host(small_setup(small_drive(), prompts, new_tokens, "gpu-only"), prompts, sampling).tokens;
+}
+
+/// A plain loop over the decoder: the networks keep the neurons that `predictor` chose in the last `window` decode
+/// steps.
+inline Prompts masked(const host::NeuronPredictor& predictor, const Prompts& prompts, std::uint32_t new_tokens,
+                      std::size_t window) {
+  const host::Decoder& decoder = *SmallModel::get().decoder;
+  std::map<std::uint32_t, std::deque<std::set<std::uint32_t>>> last;  // [layer]
+  const host::NeuronChoice choice = [&](LayerId layer, std::span<const SequenceId>, const host::Tensor& inputs) {
+    auto& steps = last[layer.value];
+    steps.emplace_back();
+    for (const std::vector<std::uint32_t>& of_sequence : predictor.predict(layer, inputs))
+      steps.back().insert(of_sequence.begin(), of_sequence.end());
+    if (steps.size() > window) steps.pop_front();
+    host::NeuronMasks masks{std::vector<std::uint8_t>(decoder.config().ffn)};
+    for (const auto& step : steps)
+      for (const std::uint32_t neuron : step) masks.kept[neuron] = 1;
+    return std::optional(masks);
+  };
+  host::HostAttention attention(decoder.config(), host::make_method("dense", {}));
+  return host::generate(decoder, attention, prompts, {.max_new_tokens = new_tokens, .sampling = {}, .stop = {}},
+                        choice);
+}
+
+/// Chooses half of the neurons, whatever they compute.
+struct EverySecondNeuron final : host::NeuronPredictor {
+  host::ActiveNeurons predict(LayerId layer, const host::Tensor& inputs) const override {
+    host::ActiveNeurons chosen(inputs.rows);
+    for (std::uint32_t token = 0; token < inputs.rows; ++token)
+      for (std::uint32_t neuron = 0; neuron < 1024; ++neuron)
+        if (counter_random(layer.value, neuron / 3 + token) % 2 == 0) chosen[token].push_back(neuron);
+    return chosen;
+  }
+};
+
+inline const Prompts kPrompts = {text_prompt(20), text_prompt(9, 300)};
+
+}  // namespace csdsim::test
