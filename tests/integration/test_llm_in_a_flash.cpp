@@ -7,13 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "experiment/experiments.h"
-#include "experiment/runner.h"
 #include "host_runtime/core/generation.h"
-#include "host_runtime/core/planner/systems/llm_in_a_flash/llm_in_a_flash.h"
-#include "tests/integration/small_model.h"
-#include "tests/integration/small_platform.h"
+#include "tests/integration/flash_run.h"
 
 namespace test_llm_in_a_flash {
 
@@ -23,48 +18,6 @@ using Catch::Matchers::Contains;
 using host::FlashTechnique;
 
 namespace {
-
-/// Decodes with weights on simulated drives.
-struct FlashRun {
-  FlashRun(const host::LlmInAFlash& system, const Prompts& prompts, std::uint32_t new_tokens,
-           const host::SamplingOptions& sampling = {}, std::shared_ptr<const host::NeuronPredictor> predictor = {},
-           std::uint32_t drives = 1)
-      : setup(small_setup(drive(), prompts, new_tokens, "gpu-only")),
-        data(*SmallModel::get().decoder, prompts, new_tokens, 1, sampling, experiment::kv_division(setup)) {
-    setup.system = system.clone();
-    setup.platform.drives = setup.plan.drives = drives;
-    setup.plan.carried = true;
-    const SmallModel& model = SmallModel::get();
-    data.set_neurons(std::make_unique<host::CarriedNeurons>(*setup.system->flash_weights(setup.plan), *model.decoder,
-                                                            *model.checkpoint.weights, std::move(predictor)));
-    setup.data = &data;
-  }
-
-  static csd_model::DriveConfig drive() {
-    csd_model::DriveConfig config = small_drive();
-    config.kv_share = 0;
-    return config;
-  }
-
-  const Prompts& tokens(const experiment::GenerationHooks& hooks = {}) {
-    outcome = experiment::run_generation(setup, hooks);
-    return data.generated();
-  }
-  experiment::GenerationSetup setup;
-  host::DecoderData data;
-  experiment::GenerationOutcome outcome;
-};
-
-host::LlmInAFlash system_of(FlashTechnique technique) {
-  host::LlmInAFlash system;
-  system.flash.technique = technique;
-  system.flash.memory_share = {1, 1};
-  return system;
-}
-
-Prompts dense(const Prompts& prompts, std::uint32_t new_tokens, const host::SamplingOptions& sampling = {}) {
-  return decode_on_host(small_setup(small_drive(), prompts, new_tokens, "gpu-only"), prompts, sampling).tokens;
-}
 
 /// A plain loop over the decoder: the networks keep the neurons that `predictor` chose in the last `window` decode
 /// steps.
@@ -89,31 +42,6 @@ Prompts masked(const host::NeuronPredictor& predictor, const Prompts& prompts, s
 }
 
 const Prompts kPrompts = {text_prompt(20), text_prompt(9, 300)};
-
-scenario::Resolved load(const std::vector<std::string>& sets, const std::string& more) {
-  return experiment::load_scenario_text(small_platform("flash") + more, "flash.yaml", CSDSIM_SOURCE_DIR, sets).base;
-}
-
-const std::string kTiming =
-    "model: {layers: 6, heads: 8, kv_heads: 4, head_dim: 64, hidden_size: 512, ffn_size: 2048, vocab_size: 1000, "
-    "max_positions: 4096}\n"
-    "system: {kind: llm-in-a-flash}\n"
-    "workload: {kind: generation, batch: 1, input_tokens: 40, output_tokens: 17}\nsimulation: {sampling: off}\n";
-
-nlohmann::ordered_json metrics(const std::vector<std::string>& sets, const std::string& text = kTiming) {
-  const scenario::RunResult result = experiment::run_scenario(load(sets, text).scenario);
-  CHECK(result.failure.empty());
-  return result.document["metrics"];
-}
-
-std::string refusal(const std::vector<std::string>& sets, const std::string& text = kTiming) {
-  try {
-    load(sets, text);
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "accepted";
-}
 
 }  // namespace
 
@@ -348,7 +276,7 @@ TEST_CASE("the trained predictor: tokens of the same masks in memory, and fewer 
       "workload: {kind: generation, batch: 1, input_tokens: 20, output_tokens: 16}\n"
       "simulation: {data: carried, compare: [host, gpu-only]}\n";
   const auto document = [&](const std::vector<std::string>& sets) {
-    scenario::RunResult result = experiment::run_scenario(load(sets, text).scenario);
+    scenario::RunResult result = experiment::run_scenario(load_flash(sets, text).scenario);
     CHECK(result.failure.empty());
     return result.document;
   };
@@ -383,10 +311,10 @@ TEST_CASE("a carried scenario compares with dense decoding and with the host, ga
   for (const char* const model : {"models/opt-6m", "models/llama-gqa-6m"}) {
     const bool gated = std::string(model) != "models/opt-6m";
     const scenario::RunResult result = experiment::run_scenario(
-        load({std::string("model.path=") + model, gated ? "system.technique=hybrid" : "system.memory_share=1"},
-             "system: {kind: llm-in-a-flash}\n"
-             "workload: {kind: generation, batch: 2, input_tokens: 12, output_tokens: 8}\n"
-             "simulation: {data: carried, compare: [host, gpu-only]}\n")
+        load_flash({std::string("model.path=") + model, gated ? "system.technique=hybrid" : "system.memory_share=1"},
+                   "system: {kind: llm-in-a-flash}\n"
+                   "workload: {kind: generation, batch: 2, input_tokens: 12, output_tokens: 8}\n"
+                   "simulation: {data: carried, compare: [host, gpu-only]}\n")
             .scenario);
     CHECK(result.failure.empty());
     for (const char* const with : {"host", "gpu-only"}) {

@@ -6,68 +6,19 @@
 #include <utility>
 
 #include "base/error.h"
-#include "host_runtime/core/weight_loader.h"
 
 namespace csdsim::host {
 
-namespace {
-
-constexpr std::size_t kElement = 2;
-
-/// Names of the matrices of a layer, in the order of a record: up, gate if there is one, down.
-std::vector<std::string> names_of(const ModelConfig& config, const WeightSource& source, std::uint32_t layer) {
-  const bool opt = config.architecture == Architecture::opt;
-  const std::string at =
-      fmt::format("{}layers.{}.", tensor_prefix(source, opt ? "decoder." : "", "embed_tokens.weight"), layer);
-  if (opt) return {at + "fc1.weight", at + "fc2.weight"};
-  return {at + "mlp.up_proj.weight", at + "mlp.gate_proj.weight", at + "mlp.down_proj.weight"};
-}
-
-}  // namespace
-
 CarriedNeurons::CarriedNeurons(const FlashWeights& weights, const Decoder& decoder, const WeightSource& source,
                                std::shared_ptr<const NeuronPredictor> predictor)
-    : weights_(weights), decoder_(decoder), predictor_(std::move(predictor)) {
+    : weights_(weights),
+      decoder_(decoder),
+      rows_(decoder.config(), source, weights.options().quantisation),
+      predictor_(std::move(predictor)) {
   if (!predictor_) predictor_ = std::make_shared<OraclePredictor>(decoder);
-  for (std::uint32_t layer = 0; layer < decoder.config().layers; ++layer) {
-    Stored& stored = layers_.emplace_back();
-    for (const std::string& name : names_of(decoder.config(), source, layer)) {
-      const StoredTensor tensor = source.tensor(name);
-      if (element_size(tensor.type) != kElement)
-        throw UserError(fmt::format("{}: tensor '{}' has elements of {} bytes; records on drives hold 2 bytes each",
-                                    source.description(), name, element_size(tensor.type)));
-      stored.matrices.push_back(tensor);
-    }
-    if (stored.matrices.size() != format().matrices)
-      throw InternalError("a record has another number of rows than the model has matrices");
-  }
+  if (rows_.matrices() != format().matrices || rows_.row() != format().row)
+    throw InternalError("a record has other rows than the model has matrices");
   if (weights_.predicts()) neurons_.emplace(weights_);
-}
-
-void CarriedNeurons::copy_row(LayerId layer, std::uint32_t neuron, std::uint32_t matrix,
-                              std::span<std::byte> to) const {
-  const StoredTensor& stored = layers_.at(layer.value).matrices.at(matrix);
-  if (!is_down(matrix)) {
-    std::ranges::copy(stored.bytes.subspan(neuron * to.size(), to.size()), to.begin());
-    return;
-  }
-  const std::size_t columns = stored.shape.back();
-  for (std::size_t i = 0; i < to.size() / kElement; ++i)
-    std::ranges::copy(stored.bytes.subspan((i * columns + neuron) * kElement, kElement),
-                      to.begin() + static_cast<std::ptrdiff_t>(i * kElement));
-}
-
-void CarriedNeurons::set_row(Matrices& matrices, std::uint32_t neuron, std::uint32_t matrix,
-                             std::span<const std::byte> row) const {
-  std::vector<std::byte>& to = matrices.at(matrix);
-  if (!is_down(matrix)) {
-    std::ranges::copy(row, to.begin() + static_cast<std::ptrdiff_t>(neuron * row.size()));
-    return;
-  }
-  const std::size_t columns = format().neurons;
-  for (std::size_t i = 0; i < row.size() / kElement; ++i)
-    std::ranges::copy(row.subspan(i * kElement, kElement),
-                      to.begin() + static_cast<std::ptrdiff_t>((i * columns + neuron) * kElement));
 }
 
 void CarriedNeurons::load_layer(LayerId layer, std::span<std::byte> bytes) const {
@@ -76,7 +27,7 @@ void CarriedNeurons::load_layer(LayerId layer, std::span<std::byte> bytes) const
   for (std::uint32_t neuron = 0; neuron < format().neurons; ++neuron)
     for (std::uint32_t matrix = 0; matrix < format().matrices; ++matrix) {
       const Bytes at = weights_.directory().address(number, neuron, matrix) - start;
-      copy_row(layer, neuron, matrix, bytes.subspan(at.value, format().row.value));
+      rows_.read(layer, neuron, matrix, bytes.subspan(at.value, format().row.value));
     }
 }
 
@@ -107,7 +58,7 @@ void CarriedNeurons::delete_rows(LayerId layer, NeuronRows& rows) const {
 void CarriedNeurons::compare(LayerId layer, std::uint32_t neuron, std::uint32_t matrix,
                              std::span<const std::byte> row) {
   std::vector<std::byte> written(row.size());
-  copy_row(layer, neuron, matrix, written);
+  rows_.read(layer, neuron, matrix, written);
   if (std::ranges::equal(row, written)) return;
   if (wrong_rows_++ == 0) first_wrong_ = fmt::format("layer {}, neuron {}, matrix {}", layer.value, neuron, matrix);
 }
@@ -126,16 +77,10 @@ void CarriedNeurons::insert_rows(LayerId layer, const ArrivedRecords& arrived, N
   }
 }
 
-CarriedNeurons::Matrices CarriedNeurons::zeros() const {
-  return Matrices(format().matrices, std::vector<std::byte>(format().row.value * format().neurons));
-}
-
-FeedForwardWeights CarriedNeurons::loaded(LayerId layer, const Matrices& matrices) const {
+FeedForwardWeights CarriedNeurons::loaded(LayerId layer, const NeuronRowSource::Matrices& matrices) const {
   std::vector<Weight> weights;
-  for (std::size_t i = 0; i < matrices.size(); ++i) {
-    const StoredTensor& stored = layers_.at(layer.value).matrices[i];
-    weights.push_back(decoder_.backend().load({stored.type, stored.shape, matrices[i]}));
-  }
+  for (std::uint32_t i = 0; i < matrices.size(); ++i)
+    weights.push_back(decoder_.backend().load(rows_.tensor(layer, i, matrices[i])));
   FeedForwardWeights all;
   all.up = std::move(weights.front());
   all.down = std::move(weights.back());
@@ -145,24 +90,25 @@ FeedForwardWeights CarriedNeurons::loaded(LayerId layer, const Matrices& matrice
 
 FeedForwardWeights CarriedNeurons::in_memory(LayerId layer, const NeuronRows& rows) const {
   const NeuronMemory& memory = neurons_.value().memory(layer);
-  Matrices matrices = zeros();
+  NeuronRowSource::Matrices matrices = rows_.zeros();
   for (std::uint32_t row = 0; row < memory.used(); ++row) {
     const auto record = std::span(rows.bytes).subspan(weights_.row().value * row, weights_.row().value);
     for (std::uint32_t matrix = 0; matrix < format().matrices; ++matrix)
-      set_row(matrices, memory.neuron_at(row), matrix, record.subspan(format().row.value * matrix, format().row.value));
+      rows_.place(matrices, memory.neuron_at(row), matrix,
+                  record.subspan(format().row.value * matrix, format().row.value));
   }
   return loaded(layer, matrices);
 }
 
 FeedForwardWeights CarriedNeurons::whole(LayerId layer, const ArrivedRecords& arrived) {
-  Matrices matrices = zeros();
+  NeuronRowSource::Matrices matrices = rows_.zeros();
   const std::vector<Extent> extents = weights_.all_records(layer);
   std::vector<std::byte> own(format().row.value);
   for (std::uint32_t neuron = 0; neuron < format().neurons; ++neuron)
     for (std::uint32_t matrix = 0; matrix < format().matrices; ++matrix) {
       if (neuron < weights_.resident_neurons()) {
-        copy_row(layer, neuron, matrix, own);
-        set_row(matrices, neuron, matrix, own);
+        rows_.read(layer, neuron, matrix, own);
+        rows_.place(matrices, neuron, matrix, own);
         continue;
       }
       const std::size_t request = extents.size() == 1 ? 0 : matrix;
@@ -170,7 +116,7 @@ FeedForwardWeights CarriedNeurons::whole(LayerId layer, const ArrivedRecords& ar
       const Bytes at = weights_.directory().address(weights_.on_drive(layer), neuron, matrix) - start;
       const auto row = std::span(arrived.requests.at(request)).subspan(at.value, format().row.value);
       compare(layer, neuron, matrix, row);
-      set_row(matrices, neuron, matrix, row);
+      rows_.place(matrices, neuron, matrix, row);
     }
   return loaded(layer, matrices);
 }
