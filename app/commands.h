@@ -105,7 +105,9 @@ struct EvalArguments {
   std::optional<std::string> fatrelu;    ///< threshold of FATReLU; unset: SiLU
   std::optional<std::string> predictor;  ///< file of a neuron predictor, or "oracle"
   std::vector<std::string> thresholds;   ///< of the predictor
-  std::vector<std::uint32_t> ranks;      ///< of the predictor
+  std::uint32_t weight_bits = 16;        ///< of the feed-forward networks
+  std::optional<std::uint32_t> weight_group;
+  std::vector<std::string> ranks;  ///< of the predictor: "64", or one per layer, "32:32:64"
   std::optional<std::filesystem::path> record_neurons;
   std::optional<std::filesystem::path> out;
   Format format = Format::table;

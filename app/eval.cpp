@@ -193,6 +193,8 @@ int eval(const EvalArguments& arguments) {
   if (arguments.predictor || arguments.record_neurons) return eval_neurons(arguments);
   if (!arguments.thresholds.empty() || !arguments.ranks.empty())
     throw UserError("eval: --threshold and --rank belong to --predictor FILE");
+  if (arguments.weight_bits != 16 || arguments.weight_group)
+    throw UserError("eval: --weight-bits and --weight-group belong to --predictor FILE or --predictor oracle");
   experiment::EvalRequest request;
   request.model = arguments.model;
   request.settings = settings_of(arguments);

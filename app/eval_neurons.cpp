@@ -2,11 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <cstdio>
+#include <sstream>
 
 #include "app/commands.h"
 #include "app/standard_output.h"
 #include "app/token_file.h"
 #include "base/error.h"
+#include "base/param_codec.h"
 #include "base/quantity.h"
 #include "experiment/evaluation/neuron_run.h"
 #include "report/csv.h"
@@ -45,10 +47,38 @@ void refuse_attention_options(const EvalArguments& a) {
   refuse(a.record.has_value(), "--record");
 }
 
+/// "64" or, one per layer, "16:16:64".
+std::vector<std::uint32_t> ranks_from(const std::string& text) {
+  std::vector<std::uint32_t> ranks;
+  std::istringstream parts(text);
+  try {
+    for (std::string part; std::getline(parts, part, ':');) ranks.push_back(Codec<std::uint32_t>::parse(part));
+  } catch (const UserError& e) {
+    throw UserError(fmt::format("eval: --rank {}: {}", text, e.what()));
+  }
+  return ranks;
+}
+
+host::RowQuantisation quantisation_of(const EvalArguments& a) {
+  host::RowQuantisation quantisation{.bits = a.weight_bits};
+  if (!a.weight_group) return quantisation;
+  if (!quantisation.quantised()) throw UserError("eval: --weight-group: weights of 16 bits have no scale");
+  if (*a.weight_group == 0) throw UserError("eval: --weight-group 0: at least 1");
+  quantisation.group = *a.weight_group;
+  return quantisation;
+}
+
+/// A rank as --rank takes it.
+std::string rank_text(const ordered_json& rank) {
+  if (rank.is_null()) return "-";
+  return rank.is_array() ? fmt::format("{}", fmt::join(rank.get<std::vector<std::uint32_t>>(), ":")) : rank.dump();
+}
+
 std::string neuron_table(const ordered_json& document) {
   report::Table table({"predictor", "rank", "threshold", "window", "perplexity", "vs dense", "+-", "agreement",
                        "firing", "predicted", "per firing", "missed", "weighted", "false pos.", "active", "left out",
                        "active by layer"});
+  const ordered_json& metrics = document["metrics"];
   const auto number = [](const ordered_json& value, int digits) {
     return value.is_null() ? std::string("-") : fmt::format("{:.{}f}", value.get<double>(), digits);
   };
@@ -56,9 +86,8 @@ std::string neuron_table(const ordered_json& document) {
     std::vector<std::string> by_layer;
     for (const ordered_json& layer : row["layers"]) by_layer.push_back(number(layer["active_share"], 3));
     const ordered_json& spread = row["vs_dense_stderr"];
-    table.add_row({row["predictor"], row["rank"].is_null() ? "-" : row["rank"].dump(), number(row["threshold"], 2),
-                   row["window"].dump(), number(row["perplexity"], 4),
-                   fmt::format("{:+.2f} %", row["vs_dense"].get<double>() * 100),
+    table.add_row({row["predictor"], rank_text(row["rank"]), number(row["threshold"], 2), row["window"].dump(),
+                   number(row["perplexity"], 4), fmt::format("{:+.2f} %", row["vs_dense"].get<double>() * 100),
                    spread.is_null() ? "-" : fmt::format("{:.2f} %", spread.get<double>() * 100),
                    number(row["greedy_agreement"], 3), number(row["firing_share"], 4),
                    number(row["predicted_share"], 4), number(row["predicted_per_firing"], 2),
@@ -66,13 +95,21 @@ std::string neuron_table(const ordered_json& document) {
                    number(row["false_positives"], 4), number(row["active_share"], 4), number(row["left_out"], 4),
                    fmt::format("{}", fmt::join(by_layer, " "))});
   }
-  return table.to_text();
+  if (!metrics.contains("unquantised_perplexity")) return table.to_text();
+  return table.to_text() +
+         fmt::format("dense with weights of {} bits: perplexity {:.4f}, {:+.2f} % against {:.4f} with 16 bits\n",
+                     document["eval"]["weight_bits"].get<int>(), metrics["dense_perplexity"].get<double>(),
+                     100 * metrics["dense_vs_unquantised"].get<double>(),
+                     metrics["unquantised_perplexity"].get<double>());
 }
 
 /// One line per row, and in each the shares of all layers together.
 std::string neuron_csv(const ordered_json& document) {
   ordered_json rows = document["rows"];
-  for (ordered_json& row : rows) row.erase("layers");
+  for (ordered_json& row : rows) {
+    row.erase("layers");
+    if (row["rank"].is_array()) row["rank"] = rank_text(row["rank"]);
+  }
   return report::csv_rows(rows);
 }
 
@@ -91,8 +128,9 @@ int eval_neurons(const EvalArguments& arguments) {
   }
   if (arguments.predictor && *arguments.predictor != "oracle") request.predictor = *arguments.predictor;
   for (const std::string& text : arguments.thresholds) request.thresholds.push_back(parse_ratio(text));
-  request.ranks = arguments.ranks;
+  for (const std::string& text : arguments.ranks) request.ranks.push_back(ranks_from(text));
   if (arguments.fatrelu) request.fatrelu = parse_ratio(*arguments.fatrelu);
+  request.quantisation = quantisation_of(arguments);
   request.window = arguments.window.value_or(1);
   request.windows = {arguments.prefill, arguments.decode, arguments.windows};
   request.record = arguments.record_neurons.has_value();

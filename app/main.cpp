@@ -179,8 +179,16 @@ void add_eval(CLI::App& cli, int& status) {
                            "Run feed-forward blocks with the neurons that this file, or 'oracle', predicts");
   eval_command->add_option("--threshold", eval->thresholds, "Scores above it are predicted to fire (default: 0.5)")
       ->delimiter(',');
-  eval_command->add_option("--rank", eval->ranks, "Components of the predictor that are used (default: all)")
+  eval_command
+      ->add_option(
+          "--rank", eval->ranks,
+          "Components of the predictor that are used, of all layers (64) or one per layer (16:32:64) (default: all)")
       ->delimiter(',');
+  eval_command
+      ->add_option("--weight-bits", eval->weight_bits,
+                   "Bits per element of the feed-forward networks, as system.weight_bits (with --predictor)")
+      ->check(CLI::IsMember({16, 8, 4}));
+  eval_command->add_option("--weight-group", eval->weight_group, "Elements that share a scale (default: 64)");
   eval_command->add_option("--record-neurons", eval->record_neurons,
                            "Write the predicted neurons for timing runs, and their locality (default: the oracle's)");
   eval_command->add_option("--fatrelu", eval->fatrelu,

@@ -65,7 +65,11 @@ class Param {
 
   virtual std::string type() const = 0;   ///< "time", "count", "one of a, b"
   virtual std::string range() const = 0;  ///< "1 to 128", "" when any value of the type is allowed
+  /// Whether texts() is a list.
   virtual bool is_list() const { return false; }
+  /// What may be written for it. A parameter may take both.
+  virtual bool takes_list() const { return is_list(); }
+  virtual bool takes_single() const { return !takes_list(); }
   virtual Spelling spelling() const = 0;
   /// The value: one text, or one an item of a list. Reading it back gives the same value.
   virtual std::vector<std::string> texts() const = 0;
@@ -104,6 +108,11 @@ class ParamVisitor {
   /// A list of `length.min` to `length.max` values.
   template <class T>
   void list(std::string_view name, std::vector<T>& value, Range<std::size_t> length, std::string_view doc, Cite cite);
+
+  /// A value, or a list of up to `most` of them; empty, written as `none` ("auto").
+  template <class T>
+  void single_or_list(std::string_view name, std::vector<T>& value, std::string_view none, Range<T> range,
+                      std::size_t most, std::string_view doc, Cite cite);
 
   /// A list of `length.min` to `length.max` names out of `allowed`.
   void names(std::string_view name, std::vector<std::string>& value, std::vector<std::string> allowed,

@@ -103,6 +103,42 @@ class ListParam final : public Param {
   Range<std::size_t> length_;
 };
 
+template <class T>
+class SingleOrListParam final : public Param {
+ public:
+  SingleOrListParam(std::string_view name_, std::vector<T>& value, std::string_view none, Range<T> range,
+                    std::size_t most, std::string_view doc_, Cite cite_)
+      : Param(name_, doc_, cite_), value_(value), none_(none), range_(range), most_(most) {}
+  std::string type() const override {
+    return Codec<T>::type() + ", list of " + Codec<T>::type() + ", or " + std::string(none_);
+  }
+  std::string range() const override { return range_text(std::optional(range_)); }
+  bool is_list() const override { return value_.size() > 1; }
+  bool takes_list() const override { return true; }
+  bool takes_single() const override { return true; }
+  Spelling spelling() const override { return value_.empty() ? Spelling::text : spelling_of(value_.front()); }
+  std::vector<std::string> texts() const override {
+    if (value_.empty()) return {std::string(none_)};
+    std::vector<std::string> out;
+    for (const T& item : value_) out.push_back(format_value(item));
+    return out;
+  }
+  void set(const std::vector<std::string>& texts) override {
+    std::vector<T> items;
+    if (texts.size() != 1 || texts.front() != none_) {
+      if (texts.empty() || texts.size() > most_) throw_list_length(texts.size(), {1, most_});
+      for (const std::string& text : texts) items.push_back(parse_in_range<T>(text, range_));
+    }
+    value_ = std::move(items);
+  }
+
+ private:
+  std::vector<T>& value_;
+  std::string_view none_;
+  Range<T> range_;
+  std::size_t most_;
+};
+
 /// A list of names out of a set that is known at run time only.
 class NamesParam final : public Param {
  public:
@@ -173,6 +209,13 @@ template <class T>
 void ParamVisitor::list(std::string_view name, std::vector<T>& value, Range<std::size_t> length, std::string_view doc,
                         Cite cite) {
   detail::ListParam<T> p(name, value, length, doc, cite);
+  on_param(p);
+}
+
+template <class T>
+void ParamVisitor::single_or_list(std::string_view name, std::vector<T>& value, std::string_view none, Range<T> range,
+                                  std::size_t most, std::string_view doc, Cite cite) {
+  detail::SingleOrListParam<T> p(name, value, none, range, most, doc, cite);
   on_param(p);
 }
 

@@ -23,20 +23,25 @@ ordered_json result_frame(const scenario::Scenario& scenario) {
   return document;
 }
 
-void add_energy(ordered_json& document, const scenario::Scenario& scenario, const csd_model::DriveWork& work,
-                const EnergyYield& yield) {
+csd_model::EnergyBreakdown drive_energy(const scenario::Scenario& scenario, const csd_model::DriveWork& work) {
   const csd_model::DeviceConfig& device = scenario.platform.device;
   const csd_model::EnergyParts parts{.dies = device.flash.geometry.dies(),
                                      .dram_gib = static_cast<double>(device.dram.capacity.value) * 0x1p-30,
                                      .engine = device.has_engine()};
-  const csd_model::EnergyBreakdown joules = energy(device.energy, parts, work);
+  return energy(device.energy, parts, work);
+}
+
+void add_energy(ordered_json& document, const scenario::Scenario& scenario, const csd_model::DriveWork& work,
+                const EnergyYield& yield) {
+  const csd_model::EnergyBreakdown joules = drive_energy(scenario, work);
   ordered_json& metrics = document["metrics"];
   metrics["energy_j"] = csd_model::total(joules);
   if (yield.tokens > 0) metrics["energy_per_token_j"] = csd_model::total(joules) / yield.tokens;
   if (yield.bytes > 0) metrics["energy_per_gb_j"] = csd_model::total(joules) / (yield.bytes * 1e-9);
   ordered_json& breakdown = document["breakdown"]["energy"];
   for (std::size_t i = 0; i < csd_model::kEnergyComponents; ++i)
-    if (parts.engine || static_cast<csd_model::EnergyComponent>(i) != csd_model::EnergyComponent::engine)
+    if (scenario.platform.device.has_engine() ||
+        static_cast<csd_model::EnergyComponent>(i) != csd_model::EnergyComponent::engine)
       breakdown[std::string(csd_model::kEnergyComponentNames[i])] = joules[i];
 }
 

@@ -28,6 +28,9 @@ struct EnergyYield {
   double bytes = 0;   ///< bytes of host requests (block_io) or on the flash channels (generation)
 };
 
+/// The energy of the drives for this work.
+csd_model::EnergyBreakdown drive_energy(const scenario::Scenario& scenario, const csd_model::DriveWork& work);
+
 /// Adds metrics `energy_j`, `energy_per_token_j` and `energy_per_gb_j` (of 10^9 bytes), and breakdown `energy`: joules
 /// per component.
 void add_energy(nlohmann::ordered_json& document, const scenario::Scenario& scenario, const csd_model::DriveWork& work,

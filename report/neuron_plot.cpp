@@ -1,6 +1,7 @@
 #include "report/neuron_plot.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -11,12 +12,14 @@ namespace csdsim::report {
 
 std::string neuron_svg(const nlohmann::ordered_json& document) {
   constexpr double kLeastPercent = 0.01;
-  std::map<std::uint32_t, std::vector<SvgPoint>> by_rank;
+  std::map<std::vector<std::uint32_t>, std::vector<SvgPoint>> by_rank;
   for (const nlohmann::ordered_json& row : document.at("rows")) {
     if (row.at("threshold").is_null()) continue;
     const double above = 100 * row.at("vs_dense").get<double>();
-    by_rank[row.at("rank").get<std::uint32_t>()].push_back(
-        {row.at("threshold").get<double>(), std::max(above, kLeastPercent)});
+    const nlohmann::ordered_json& rank = row.at("rank");
+    const auto ranks =
+        rank.is_array() ? rank.get<std::vector<std::uint32_t>>() : std::vector{rank.get<std::uint32_t>()};
+    by_rank[ranks].push_back({row.at("threshold").get<double>(), std::max(above, kLeastPercent)});
   }
   LinePlot plot{.title = "What predicted neurons cost",
                 .x_title = "threshold of the predictor",
@@ -26,7 +29,7 @@ std::string neuron_svg(const nlohmann::ordered_json& document) {
                 .lines = {}};
   for (auto& [rank, points] : by_rank) {
     std::ranges::sort(points, {}, &SvgPoint::x);
-    plot.lines.push_back({fmt::format("rank {}", rank), std::move(points)});
+    plot.lines.push_back({fmt::format("rank {}", fmt::join(rank, ":")), std::move(points)});
   }
   return line_plot_svg(plot);
 }

@@ -132,7 +132,6 @@ class HeadScheduler {
   void issue(PageRead read, const PageOp& op, std::uint64_t lookups, SimTime at);
   void send(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime at);
   void pages_consumed(PageRead read, SimTime at);
-  static std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
   KernelWork kernel_work(const Job& job) const;
   void run_kernel(JobId id, SimTime at);
   void run_argtopk(JobId id, std::uint64_t elements, SimTime at);

@@ -5,6 +5,7 @@
 
 #include "attention_engine/core/head_scheduler.h"
 #include "base/error.h"
+#include "base/rounding.h"
 
 namespace csdsim::engine {
 

@@ -44,7 +44,7 @@ void Reader::on_param(Param& param) {
   const Node& value = entry->value;
   origins_[path] = value.origin;
   std::vector<std::string> texts;
-  if (param.is_list()) {
+  if (param.takes_list() && !(param.takes_single() && value.kind == Node::Kind::scalar)) {
     if (value.kind != Node::Kind::list) {
       fail_shape(path, *entry, "a list [...]");
       return;

@@ -8,6 +8,7 @@
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/checkpoint/predictor_file.h"
 #include "host_runtime/core/eval/neuron_evaluation.h"
+#include "host_runtime/core/neurons/neuron_rows.h"
 
 namespace csdsim::experiment {
 
@@ -37,13 +38,14 @@ std::vector<NamedSetting> neuron_settings(const NeuronRequest& request, const ho
   const auto weights = host::open_predictor(*request.predictor, request.model, decoder.config());
   std::vector<Ratio> thresholds = request.thresholds;
   if (thresholds.empty()) thresholds = {{1, 2}};
-  std::vector<std::uint32_t> ranks = request.ranks;
-  if (ranks.empty()) ranks = {weights->rank};
+  std::vector<std::vector<std::uint32_t>> ranks = request.ranks;
+  if (ranks.empty()) ranks = {{weights->rank}};
   std::vector<NamedSetting> settings;
-  for (const std::uint32_t rank : ranks) {
+  for (const std::vector<std::uint32_t>& rank : ranks) {
     for (const Ratio threshold : thresholds) {
       auto predictor = std::make_shared<host::LowRankPredictor>(decoder, weights, threshold.value(), rank);
-      settings.push_back({{std::move(predictor), request.window}, name("low-rank", threshold.value(), rank)});
+      const ordered_json written = rank.size() == 1 ? ordered_json(rank.front()) : ordered_json(rank);
+      settings.push_back({{std::move(predictor), request.window}, name("low-rank", threshold.value(), written)});
     }
   }
   return settings;
@@ -95,6 +97,7 @@ ordered_json neuron_frame(const NeuronRequest& request, std::size_t text_tokens)
                       {"decode", windows.decode},
                       {"windows", host::window_count(text_tokens, windows)},
                       {"predictor", request.predictor ? request.predictor->string() : "oracle"},
+                      {"weight_bits", request.quantisation.bits},
                       {"fatrelu", request.fatrelu ? ordered_json(request.fatrelu->value()) : ordered_json(nullptr)}};
   return document;
 }
@@ -127,12 +130,19 @@ EvalResult run_neuron_evaluation(const NeuronRequest& request, const EvalProgres
                     request.model.string(), host::name_of(checkpoint.config.architecture)));
   }
   const std::unique_ptr<host::Backend> backend = make_backend(request.processor);
-  const std::unique_ptr<host::Decoder> decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, *backend);
+  std::unique_ptr<host::Decoder> decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, *backend);
   const std::vector<host::TokenId> text =
       request.tokens ? *request.tokens : host::open_tokenizer(request.model, checkpoint.config).encode(request.content);
   EvalResult result;
   result.document = neuron_frame(request, text.size());
 
+  std::optional<host::RoundedWeights> rounded;
+  std::optional<double> unquantised;
+  if (request.quantisation.quantised()) {
+    unquantised = host::evaluate_neurons(*decoder, text, {}, request.windows, request.batch).dense_perplexity;
+    rounded.emplace(checkpoint.config, *checkpoint.weights, request.quantisation);
+    decoder = host::make_decoder(checkpoint.config, *rounded, *backend);
+  }
   const std::vector<NamedSetting> named = neuron_settings(request, *decoder);
   if (request.record && named.size() != 1)
     throw UserError("a recording takes one setting: give one threshold and one rank");
@@ -158,9 +168,16 @@ EvalResult run_neuron_evaluation(const NeuronRequest& request, const EvalProgres
   }
   result.document["metrics"] = {{"dense_perplexity", evaluated.dense_perplexity},
                                 {"dense_perplexity_stderr", optional_number(evaluated.dense_perplexity_spread)}};
+  if (unquantised) {
+    result.document["metrics"]["unquantised_perplexity"] = *unquantised;
+    result.document["metrics"]["dense_vs_unquantised"] = evaluated.dense_perplexity / *unquantised - 1;
+  }
   result.document["rows"] = ordered_json::array();
-  for (std::size_t i = 0; i < named.size(); ++i)
-    result.document["rows"].push_back(neuron_row_json(named[i], evaluated.rows[i], evaluated.dense_perplexity));
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    ordered_json& row =
+        result.document["rows"].emplace_back(neuron_row_json(named[i], evaluated.rows[i], evaluated.dense_perplexity));
+    if (unquantised) row["vs_unquantised"] = evaluated.rows[i].perplexity / *unquantised - 1;
+  }
   result.document["wall"] = wall_figures(clock, 0);
   result.document["wall"].erase("page_ops_per_wall_s");
   return result;

@@ -12,6 +12,7 @@
 #include "experiment/evaluation/eval_run.h"
 #include "experiment/generation/processor.h"
 #include "host_runtime/core/generation.h"
+#include "host_runtime/core/neurons/row_quantisation.h"
 
 namespace csdsim::experiment {
 
@@ -22,16 +23,19 @@ struct NeuronRequest {
   std::string content;                               ///< content of the text file
   std::optional<Ratio> fatrelu;                      ///< see ModelConfig
   std::optional<std::filesystem::path> predictor;    ///< unset: the oracle
+  host::RowQuantisation quantisation;                ///< of the feed-forward networks
   std::vector<Ratio> thresholds;                     ///< of the predictor; empty: 1/2
-  std::vector<std::uint32_t> ranks;                  ///< of the predictor; empty: that of its file
-  std::uint32_t window = 1;                          ///< tokens whose neurons stay in memory
-  host::PerplexityOptions windows;                   ///< of the text
-  std::uint32_t batch = 8;                           ///< windows of text that run together
-  bool record = false;                               ///< records the predicted neurons of the only setting
+  /// Of the predictor, each of all layers or one per layer; empty: that of its file.
+  std::vector<std::vector<std::uint32_t>> ranks;
+  std::uint32_t window = 1;         ///< tokens whose neurons stay in memory
+  host::PerplexityOptions windows;  ///< of the text
+  std::uint32_t batch = 8;          ///< windows of text that run together
+  bool record = false;              ///< records the predicted neurons of the only setting
   host::Processor processor = host::Processor::cpu;
 };
 
-/// Loads the checkpoint and evaluates each rank with each threshold. The result has metrics and rows, and the recording
+/// Loads the checkpoint and evaluates each rank with each threshold. With quantised networks, the result also says what
+/// they cost against those of the checkpoint. The result has metrics and rows, and the recording
 /// of recorded_neurons.h. Throws UserError for a broken checkpoint or predictor, a network whose neurons all fire
 /// (gated without FATReLU), a text that is too short, and impossible settings.
 EvalResult run_neuron_evaluation(const NeuronRequest& request, const EvalProgress& progress = {});

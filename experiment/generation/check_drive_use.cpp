@@ -11,13 +11,14 @@ using scenario::Scenario;
 
 void check_sampled_layers(Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();
-  const auto weights = s.system->flash_weights({.model = s.model.shape(), .workload = work.lengths()});
-  c.require(
-      !weights || weights->tables().value == 0 || *s.simulation.sampling->layers >= s.model.layers,
-      {"simulation.sampling.layers", "system.resident_share"},
-      fmt::format("simulation.sampling.layers: {} reads embeddings, which are outside the layers: use {} (all), or "
-                  "leave layers and steps out",
-                  s.system.kind(), s.model.layers));
+  const auto weights = s.system->flash_weights(planned_run(s, work.lengths()));
+  c.require(!weights || weights->layers_alike() || *s.simulation.sampling->layers >= s.model.layers,
+            {"simulation.sampling.layers", "system.resident_share", "system.predictor_rank"},
+            fmt::format("simulation.sampling.layers: {}: use {} (all), or leave layers and steps out",
+                        weights && weights->tables().value > 0
+                            ? fmt::format("{} reads embeddings, which are outside the layers", s.system.kind())
+                            : "predictors of different ranks make layers differ",
+                        s.model.layers));
 }
 
 void check_neurons(Checker& c, const GenerationWorkload& work, bool has_model) {
@@ -26,7 +27,7 @@ void check_neurons(Checker& c, const GenerationWorkload& work, bool has_model) {
   if (s.simulation.data == ftl::DataMode::carried)
     return c.refuse_unused(kHere, "simulation.data", "runs that carry data compute which neurons are active");
   if (!has_model) return;
-  const auto weights = s.system->flash_weights({.model = s.model.shape(), .workload = work.lengths()});
+  const auto weights = s.system->flash_weights(planned_run(s, work.lengths()));
   if (!weights || !weights->predicts())
     return c.refuse_unused(kHere, "system.kind", "the system does not choose neurons");
   for (const char* const of_model : {"system.active_share", "system.concentration", "system.persistence"})

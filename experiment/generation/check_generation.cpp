@@ -10,6 +10,7 @@
 #include "experiment/generation/check_drive_count.h"
 #include "experiment/generation/check_drive_use.h"
 #include "experiment/generation/check_gpus.h"
+#include "experiment/generation/check_predictor.h"
 #include "experiment/generation/check_requests.h"
 #include "experiment/generation/check_residents.h"
 #include "experiment/generation/flash_division.h"
@@ -319,6 +320,17 @@ void check_background(Checker& c, const BackgroundWorkload& background) {
             "workload.background: moves no data of its own: use simulation.data: timing");
 }
 
+void check_speculation(Checker& c, const GenerationWorkload& work) {
+  const Scenario& s = c.scenario();
+  constexpr std::string_view kHere = "workload.speculation";
+  if (!s.system->verifies_drafts())
+    c.error_at(kHere, fmt::format("workload.speculation: {} generates one token per step", s.system.kind()));
+  c.require(s.simulation.data == DataMode::timing, {kHere, "simulation.data"},
+            "workload.speculation: runs that carry data have no draft model; use simulation.data: timing");
+  c.require(!work.requests, {kHere, "workload.requests"},
+            "workload.speculation: requests with their own lengths end one by one; drafts are for equal lengths");
+}
+
 /// Checks the drives of a system that keeps K and V in drives: a mapping policy and enough capacity.
 void check_drive_kv(Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();
@@ -342,6 +354,7 @@ void GenerationWorkload::check(Checker& c) {
   if (!check_requests(c, *this)) return;
   check_simulation(c, *this, has_model);
   if (background) check_background(c, *background);
+  if (speculation) check_speculation(c, *this);
   if (!has_model) return;
   check_request_lengths(c, *this);
   c.require(requests || longest_sequence(s) <= s.model.max_positions,
@@ -355,6 +368,7 @@ void GenerationWorkload::check(Checker& c) {
   if (!check_gpus(c, *this)) return;
   if (c.readable({"system", "platform.gpu", "platform.host"}) && !choose_parameters(c, *this)) return;
   check_residents(c, *this);
+  check_predictor(c, *this);
   if (const auto path = file_path(s)) check_files(c, *this, *path);
   if (!check_drive_count(c, lengths())) return;
   if (s.system->needs(s.model.shape(), lengths()).kv == host::Home::drive_kv) check_drive_kv(c, *this);

@@ -27,6 +27,7 @@ csd_model::DriveWork work_of_run(const PhaseTotals& prefill, const PhaseTotals& 
 host::GenerationTimes served_times(const host::BatchLengths& workload, const GenerationOutcome& out) {
   return {.batch = workload.prompt_tokens.size(),
           .output_tokens = workload.output_tokens,
+          .decode_steps = workload.decode_steps(),
           .missing_tokens = host::missing_tokens(workload),
           .ttft_s = out.prefill.seconds,
           .decode_s = out.decode.seconds};
@@ -89,6 +90,7 @@ GenerationOutcome GenerationProgram::outcome() {
   GenerationOutcome out;
   out.prefill = meter_.prefill();
   out.decode = meter_.decode();
+  out.flash_bytes_error = meter_.flash_bytes_error();
   if (setup_.plan.workload.served()) {
     out.statement = fmt::format("all {} steps simulated, with {} of {} layers", steps_, most_layers(), most_layers());
     out.times = served_times(setup_.plan.workload, out);
@@ -246,6 +248,7 @@ void GenerationProgram::add_blocks() {
   if (weights->predicts()) {
     host::ModelledNeurons& neurons =
         setup_.neurons ? neurons_.emplace(*weights, setup_.neurons()) : neurons_.emplace(*weights, setup_.seed);
+    neurons.speculate(inputs.workload.speculation, setup_.seed);
     meter_.set_neurons(neurons.neurons());
   }
   for (const host::PlannedBlocks& blocks : setup_.system->plan(inputs)->blocks())

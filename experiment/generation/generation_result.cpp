@@ -38,14 +38,22 @@ ordered_json shared_links(const PhaseTotals& t, double gpus, std::vector<std::pa
 
 /// Weights in flash: what a decode step reads and where its time goes. Without overlap the times add up to that of the
 /// step.
-void add_flash_metrics(ordered_json& metrics, const PhaseTotals& decode, std::uint32_t steps) {
+void add_flash_metrics(ordered_json& metrics, const PhaseTotals& decode, double bytes_error, std::uint32_t steps) {
   const auto per_step = [&](double total) { return total / steps; };
   metrics["flash_io_s_per_step"] = per_step(decode.flash_io_s);
   metrics["memory_management_s_per_step"] = per_step(decode.memory_management_s);
   metrics["compute_s_per_step"] = per_step(decode.gpu_busy_s - decode.memory_management_s);
   metrics["flash_bytes_per_step"] = per_step(decode.flash_weight_bytes);
+  metrics["flash_bytes_error_estimate"] = bytes_error;
   metrics["neurons_loaded_per_step"] = per_step(decode.neurons_loaded);
   if (decode.neurons > 0) metrics["neurons_in_drives_per_step"] = per_step(decode.neurons);
+}
+
+/// Energy of the drives in the decode steps, per step.
+double energy_per_step(const scenario::Scenario& s, const PhaseTotals& decode, std::uint32_t steps) {
+  csd_model::DriveWork work = decode;
+  work.elapsed = decode.seconds * s.platform.device.count;
+  return csd_model::total(drive_energy(s, work)) / steps;
 }
 
 /// Utilisations of a phase, means over what there are several of, and the resource that bounds it.
@@ -128,7 +136,9 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   if (const double bytes = out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes; bytes > 0)
     metrics["bytes_gpu_link"] = bytes;
   if (out.prefill.flash_weight_bytes > 0 && out.times.output_tokens > 1)
-    add_flash_metrics(metrics, out.decode, out.times.output_tokens - 1);
+    add_flash_metrics(metrics, out.decode, out.flash_bytes_error, out.times.decode_steps);
+  if (out.times.decode_steps > 0 && out.times.decode_steps + 1 < out.times.output_tokens)
+    metrics["tokens_per_step"] = double(out.times.output_tokens - 1) / out.times.decode_steps;
   metrics["bytes_flash_channel"] = out.prefill.channel_bytes + out.decode.channel_bytes;
   metrics["bytes_engine"] = out.prefill.engine_bytes + out.decode.engine_bytes;
   metrics["requests_issued"] = out.requests_issued;
@@ -138,6 +148,8 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   if (std::isfinite(out.error.largest())) metrics["relative_error_estimate"] = out.error.largest();
   ordered_json& breakdown = document["breakdown"];
   add_energy(document, s, out.work, {.tokens = double(out.times.tokens()), .bytes = out.work.channel_bytes});
+  if (out.decode.seconds > 0 && !(out.requests && out.requests->served))
+    metrics["energy_per_step_j"] = energy_per_step(s, out.decode, out.times.decode_steps);
   breakdown["prefill"] = phase_breakdown(out.prefill, s);
   if (out.decode.seconds > 0) {
     breakdown["decode"] = phase_breakdown(out.decode, s);

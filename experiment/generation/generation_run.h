@@ -61,7 +61,8 @@ struct RequestOutcome {
 struct GenerationOutcome {
   host::GenerationTimes times;
   host::SamplingError error;
-  std::string statement;  ///< what was simulated
+  double flash_bytes_error = 0;  ///< relative, of decode.flash_weight_bytes; see PhaseMeter
+  std::string statement;         ///< what was simulated
   std::optional<RequestOutcome> requests;
   PhaseTotals prefill;        ///< scaled to all layers
   PhaseTotals decode;         ///< scaled to all layers and steps

@@ -7,6 +7,7 @@
 #include "experiment/evaluation/recorded_neurons.h"
 #include "experiment/evaluation/recorded_selection.h"
 #include "experiment/generation/background_io.h"
+#include "experiment/generation/check_predictor.h"
 #include "experiment/generation/generation_result.h"
 #include "experiment/generation/generation_setup.h"
 #include "experiment/generation/generation_workload.h"
@@ -18,7 +19,6 @@
 #include "experiment/generation/sums_on_host.h"
 #include "experiment/result.h"
 #include "experiment/runner.h"
-#include "host_runtime/checkpoint/predictor_file.h"
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
 #include "host_runtime/core/planner/flash_loading.h"
@@ -77,6 +77,12 @@ std::unique_ptr<host::Planner> plan_on_host(const GenerationSetup& setup, bool w
   return std::make_unique<host::TieredKvPlanner>(setup.plan, on_gpu);
 }
 
+/// How records hold the feed-forward networks: whatever a run is compared with computes with the same values.
+host::RowQuantisation quantisation_of(const scenario::Scenario& s, const host::BatchLengths& lengths) {
+  const std::optional<host::FlashWeights> weights = s.system->flash_weights(planned_run(s, lengths));
+  return weights ? weights->options().quantisation : host::RowQuantisation{};
+}
+
 /// One run of a scenario that generates: the drive's, and the ways to decode that it is compared with.
 class GenerationScenario {
  public:
@@ -87,8 +93,10 @@ class GenerationScenario {
  private:
   std::unique_ptr<host::DecoderData> decoder_data(const GenerationSetup& setup);
   std::unique_ptr<host::CarriedNeurons> carried_neurons(const GenerationSetup& setup,
-                                                        const host::FlashWeights& weights) const;
-  std::shared_ptr<const host::NeuronPredictor> predictor_of(const host::FlashWeights& weights) const;
+                                                        const host::FlashWeights& weights);
+  /// Opens the predictor beside the checkpoint if the system asks it. Its rank joins the plan.
+  void open_trained(GenerationSetup& setup);
+  std::shared_ptr<const host::NeuronPredictor> predictor_of(const host::FlashWeights& weights);
   /// Decodes by a system; `data` gets the decoder's part of a carried run.
   GenerationOutcome decode(const std::shared_ptr<const host::OffloadSystem>& system, const GenerationHooks& hooks,
                            std::unique_ptr<host::DecoderData>& data);
@@ -108,7 +116,8 @@ class GenerationScenario {
   const GenerationWorkload& workload_;
   const bool carried_;
   host::SamplingOptions sampling_;
-  std::unique_ptr<LoadedModel> model_;  ///< null where nothing of a checkpoint is needed
+  std::unique_ptr<LoadedModel> model_;                   ///< null where nothing of a checkpoint is needed
+  std::shared_ptr<const host::LowRankWeights> trained_;  ///< the predictor beside it, if a system asks it
   Tokens prompts_;
   host::BatchLengths lengths_;
   std::shared_ptr<host::OperatorTable> gpu_times_;
@@ -126,7 +135,8 @@ GenerationScenario::GenerationScenario(const scenario::Scenario& s, const scenar
                 .seed = s.seed},
       lengths_(workload_.lengths()) {
   if (!carried_ && !workload_.prompts) return;
-  model_ = std::make_unique<LoadedModel>(s.model.path.value().path, options.processor, s.model.fatrelu);
+  model_ = std::make_unique<LoadedModel>(s.model.path.value().path, options.processor, s.model.fatrelu,
+                                         quantisation_of(s, lengths_));
   if (options.prompt_tokens)
     prompts_ = {*options.prompt_tokens};
   else if (options.prompt_text)
@@ -148,26 +158,25 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
 }
 
 std::unique_ptr<host::CarriedNeurons> GenerationScenario::carried_neurons(const GenerationSetup& setup,
-                                                                          const host::FlashWeights& weights) const {
+                                                                          const host::FlashWeights& weights) {
   auto neurons = std::make_unique<host::CarriedNeurons>(weights, model_->decoder(), *model_->checkpoint.weights,
                                                         predictor_of(weights));
   neurons->set_sums(sums_on_host(setup.platform.drive.nvme.controller.mdts));
   return neurons;
 }
 
+void GenerationScenario::open_trained(GenerationSetup& setup) {
+  const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan);
+  if (!carried_ || !weights || !weights->asks_trained()) return;
+  if (!trained_) trained_ = trained_predictor(scenario_);
+  setup.plan.predictor_rank = {trained_->rank};
+}
+
 /// The predictor beside the checkpoint, or null for the oracle.
-std::shared_ptr<const host::NeuronPredictor> GenerationScenario::predictor_of(const host::FlashWeights& weights) const {
-  const host::FlashOptions& options = weights.options();
-  if (!weights.predicts() || options.predictor == host::PredictorKind::oracle) return nullptr;
-  const std::filesystem::path directory = scenario_.model.path.value().path;
-  try {
-    const auto trained =
-        host::open_predictor(directory / "predictor.safetensors", directory, model_->checkpoint.config);
-    return std::make_shared<host::LowRankPredictor>(model_->decoder(), trained, options.threshold.value(),
-                                                    options.predictor_rank.value_or(trained->rank));
-  } catch (const UserError& e) {
-    throw UserError(fmt::format("system.predictor: {}", e.what()));
-  }
+std::shared_ptr<const host::NeuronPredictor> GenerationScenario::predictor_of(const host::FlashWeights& weights) {
+  if (!weights.asks_trained()) return nullptr;
+  return std::make_shared<host::LowRankPredictor>(model_->decoder(), trained_, weights.options().threshold.value(),
+                                                  weights.predictor_ranks());
 }
 
 GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::OffloadSystem>& system,
@@ -175,6 +184,7 @@ GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::O
   GenerationSetup setup = generation_setup(scenario_, lengths_.prompt_tokens);
   setup.system = system;
   setup.gpu_times = gpu_times_;
+  open_trained(setup);
   const std::unique_ptr<engine::SelectionSource> selection = make_selection(scenario_, setup);
   setup.platform.drive.selection = selection.get();
   if (scenario_.simulation.neurons) setup.neurons = recorded_neurons(scenario_);
@@ -193,6 +203,7 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host() {
   if (!weights || !weights->options().in_drives)
     setup.platform.drives = setup.plan.drives = kv_division(setup).token_parts();
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = lengths_.decode_steps()};
+  open_trained(setup);
   auto data = decoder_data(setup);
   const std::unique_ptr<host::Planner> planner = plan_on_host(setup, data->neurons() != nullptr);
   std::optional<host::FlashLoading> loading;
@@ -224,7 +235,7 @@ scenario::RunResult GenerationScenario::run_on_host_only() {
   if (options_.processor != host::Processor::cpu) {
     const host::OffloadSystem& system = *scenario_.system;
     Tokens generated = generate_on_gpu(
-        options_.processor, model_->checkpoint.config, *model_->checkpoint.weights, prompts_,
+        options_.processor, model_->checkpoint.config, model_->weights(), prompts_,
         {.max_new_tokens = lengths_.output_tokens, .sampling = sampling_, .stop = {}},
         host::configure_method(system.method(), system.method_settings(), model_->checkpoint.config.head_dim));
     for (std::size_t i = 0; i < generated.size(); ++i) generated[i].resize(lengths_.output_of(i));
@@ -289,7 +300,12 @@ void GenerationScenario::check_outcome(const GenerationOutcome& out) {
 }
 
 void GenerationScenario::check_records(const host::CarriedNeurons& neurons) {
-  result_.document["stats"]["wrong_records"] = neurons.wrong_rows();
+  ordered_json& stats = result_.document["stats"];
+  stats["wrong_records"] = neurons.wrong_rows();
+  if (!neurons.weights().predicts())
+    stats["weights_read"] =
+        "feed-forward networks; attention weights and embeddings are in memory in runs that carry data";
+  if (neurons.weights().asks_trained()) stats["predictor_rank"] = neurons.weights().predictor_ranks();
   if (neurons.wrong_rows() > 0)
     result_.failure = fmt::format("{} rows of weights read from drives are not the checkpoint's; the first: {}",
                                   neurons.wrong_rows(), neurons.first_wrong());

@@ -40,19 +40,14 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
                 .efficiency = host::RooflineEfficiency::all(s.platform.host.efficiency)};
   setup.granularity = s.platform.device.nvme.granularity;
   if (workload.background) setup.queues_of_others = 1;
-  setup.plan.through_host = s.platform.device.nvme.transfer == nvme::DataPath::host;
-  setup.plan.block_size = s.platform.device.nvme.block_size;
-  setup.plan.carried = s.simulation.data == ftl::DataMode::carried;
   setup.seed = s.seed;
-  setup.plan.model = s.model.shape();
-  setup.plan.workload = workload.lengths();
+  setup.plan = planned_run(s, workload.lengths());
   setup.plan.workload.prompt_tokens = std::move(prompt_tokens);
-  setup.plan.drives = s.platform.device.count;
   setup.plan.gpus = s.platform.gpu.count;
   setup.plan.mini_batches = workload.mini_batches_of(s, setup.plan.workload.batch());
   setup.plan.overlap_mini_batches = s.platform.overlap.mini_batches;
   setup.system = s.system->clone();
-  const host::SystemNeeds needs = setup.system->needs(setup.plan.model, setup.plan.workload);
+  const host::SystemNeeds needs = setup.system->needs_of(setup.plan);
   setup.file = file_params(s, needs);
   setup.sampling.cooldown = setup.plan.mini_batches > 1 ? 1 : 0;
   if (needs.kv != host::Home::drive_kv)

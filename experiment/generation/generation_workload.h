@@ -13,6 +13,14 @@
 
 namespace csdsim::experiment {
 
+/// See host::Speculation.
+struct SpeculationWorkload {
+  std::uint32_t draft_tokens = 4;
+  Ratio acceptance = Ratio::of(93, 250);
+  SimTime draft_time{};
+};
+void describe(ParamVisitor& v, SpeculationWorkload& speculation);
+
 /// Decoding of a batch: equal lengths, the prompts of a file, or requests of a file with their own lengths. Requests
 /// may arrive at their own times; then at most `batch` of them run at a time.
 struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkload> {
@@ -21,15 +29,16 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   std::uint32_t batch = 1;
   std::uint32_t input_tokens = 128;
   std::uint32_t output_tokens = 128;
-  Ratio temperature{0, 1};                       ///< 0: greedy
-  std::optional<std::uint32_t> top_k;            ///< draw from the likeliest tokens only; unset: all
-  Ratio top_p{1, 1};                             ///< draw from the likeliest tokens of this mass
-  std::optional<InputPath> prompts;              ///< one prompt per line; replaces batch and input_tokens
-  std::optional<InputPath> requests;             ///< lengths and arrivals; replaces the lengths above
-  std::optional<std::uint32_t> first_requests;   ///< of the file; unset: all
-  std::optional<SimTime> interarrival;           ///< mean time between arrivals; replaces those of the file
-  std::optional<std::uint32_t> mini_batches;     ///< parts of the batch that take turns; unset: usual_mini_batches()
-  std::optional<BackgroundWorkload> background;  ///< on the same drive
+  Ratio temperature{0, 1};                         ///< 0: greedy
+  std::optional<std::uint32_t> top_k;              ///< draw from the likeliest tokens only; unset: all
+  Ratio top_p{1, 1};                               ///< draw from the likeliest tokens of this mass
+  std::optional<InputPath> prompts;                ///< one prompt per line; replaces batch and input_tokens
+  std::optional<InputPath> requests;               ///< lengths and arrivals; replaces the lengths above
+  std::optional<std::uint32_t> first_requests;     ///< of the file; unset: all
+  std::optional<SimTime> interarrival;             ///< mean time between arrivals; replaces those of the file
+  std::optional<std::uint32_t> mini_batches;       ///< parts of the batch that take turns; unset: usual_mini_batches()
+  std::optional<SpeculationWorkload> speculation;  ///< a small model drafts tokens
+  std::optional<BackgroundWorkload> background;    ///< on the same drive
 
   void describe(ParamVisitor& v) override;
   void check(scenario::Checker& c) override;
@@ -54,5 +63,8 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
 
 /// The workload of a scenario that generates. InternalError if it is of another kind.
 const GenerationWorkload& generation_of(const scenario::Scenario& scenario);
+
+/// What a scenario says about the plan of a run with these lengths.
+host::PlannerInputs planned_run(const scenario::Scenario& scenario, const host::BatchLengths& lengths);
 
 }  // namespace csdsim::experiment

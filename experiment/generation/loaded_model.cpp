@@ -13,9 +13,10 @@ namespace csdsim::experiment {
 using host::TokenId;
 
 LoadedModel::LoadedModel(const std::filesystem::path& directory, host::Processor processor,
-                         std::optional<Ratio> fatrelu)
+                         std::optional<Ratio> fatrelu, const host::RowQuantisation& quantisation)
     : checkpoint(host::open_checkpoint(directory)), processor_(processor) {
   checkpoint.config.fatrelu = fatrelu;
+  if (quantisation.quantised()) rounded_.emplace(checkpoint.config, *checkpoint.weights, quantisation);
   try {
     tokenizer_.emplace(host::open_tokenizer(directory, checkpoint.config));
   } catch (const UserError& error) {
@@ -23,10 +24,15 @@ LoadedModel::LoadedModel(const std::filesystem::path& directory, host::Processor
   }
 }
 
+const host::WeightSource& LoadedModel::weights() const {
+  if (rounded_) return *rounded_;
+  return *checkpoint.weights;
+}
+
 host::Decoder& LoadedModel::decoder() {
   if (!decoder_) {
     backend_ = make_backend(processor_);
-    decoder_ = host::make_decoder(checkpoint.config, *checkpoint.weights, *backend_);
+    decoder_ = host::make_decoder(checkpoint.config, weights(), *backend_);
   }
   return *decoder_;
 }

@@ -11,6 +11,7 @@
 #include "experiment/generation/processor.h"
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/core/decoder.h"
+#include "host_runtime/core/neurons/neuron_rows.h"
 
 namespace csdsim::experiment {
 
@@ -21,8 +22,12 @@ class LoadedModel {
  public:
   host::Checkpoint checkpoint;
 
-  /// `fatrelu`: see ModelConfig.
-  LoadedModel(const std::filesystem::path& directory, host::Processor processor, std::optional<Ratio> fatrelu = {});
+  /// `fatrelu`: see ModelConfig. Feed-forward networks have the values of quantised rows.
+  LoadedModel(const std::filesystem::path& directory, host::Processor processor, std::optional<Ratio> fatrelu = {},
+              const host::RowQuantisation& quantisation = {});
+
+  /// The checkpoint's weights, rounded to quantised rows if they are.
+  const host::WeightSource& weights() const;
 
   /// Made when first asked for: what runs on a GPU from end to end does not need it.
   host::Decoder& decoder();
@@ -35,6 +40,7 @@ class LoadedModel {
 
  private:
   host::Processor processor_;
+  std::optional<host::RoundedWeights> rounded_;
   std::unique_ptr<host::Backend> backend_;
   std::unique_ptr<host::Decoder> decoder_;
   std::optional<host::Tokenizer> tokenizer_;

@@ -1,6 +1,7 @@
 #include "experiment/generation/phase_meter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 namespace csdsim::experiment {
@@ -43,10 +44,8 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
     before_ = now;
     return true;
   }
-  const bool measured = !prefill && record.tag.step >= group_->first_measured() &&
-                        record.tag.step < group_->first_measured() + group_->measured;
   if (prefill) end_prefill(now);
-  if (measured) {
+  if (measured(record.tag)) {
     measured_.push_back(now - before_);
     gpu_outside_layers_.push_back((gpu_outside_ - gpu_outside_before_).seconds());
   }
@@ -55,11 +54,18 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
   return true;
 }
 
+bool PhaseMeter::measured(const host::OpTag& tag) const {
+  return tag.phase == host::Phase::decode && tag.step >= group_->first_measured() &&
+         tag.step < group_->first_measured() + group_->measured;
+}
+
 /// Work of drives on weights, and the time in which some of it runs. It is reported in the order of the ends.
 void PhaseMeter::observe_flash(const host::OperationRecord& record) {
   const bool in_drive = record.resource.kind == host::ResourceKind::drive_blocks;
   if (record.kind == host::OpKind::read_blocks || (record.kind == host::OpKind::feed_forward && in_drive)) {
     flash_bytes_ += record.moved;
+    if (!served_ && record.tag.layer && measured(record.tag))
+      layer_flash_bytes_[record.tag.layer->value] += double(record.moved.value);
     SimTime start = record.start;
     while (!flash_reads_.empty() && flash_reads_.back().end >= start) {
       const Interval& joined = flash_reads_.back();
@@ -90,16 +96,33 @@ PhaseTotals PhaseMeter::decode() const {
   PhaseTotals decode;
   if (measured_.empty()) return decode;
   for (const auto field : kPhaseFields) {
-    if (field == &PhaseTotals::seconds) continue;
-    std::vector<host::LayeredCost> costs;
-    for (std::size_t i = 0; i < measured_.size(); ++i) {
-      // Of all that is counted only the GPU also works outside the layers.
-      const double fixed = field == &PhaseTotals::gpu_busy_s ? gpu_outside_layers_[i] : 0;
-      costs.push_back({.layered = measured_[i].*field - fixed, .fixed = fixed});
-    }
-    decode.*field = plan_.decode_total(costs);
+    if (field != &PhaseTotals::seconds) decode.*field = plan_.decode_total(costs_of(field));
   }
   return decode;
+}
+
+std::vector<host::LayeredCost> PhaseMeter::costs_of(double PhaseTotals::*field) const {
+  std::vector<host::LayeredCost> costs;
+  for (std::size_t i = 0; i < measured_.size(); ++i) {
+    // Of all that is counted only the GPU also works outside the layers.
+    const double fixed = field == &PhaseTotals::gpu_busy_s ? gpu_outside_layers_[i] : 0;
+    costs.push_back({.layered = measured_[i].*field - fixed, .fixed = fixed});
+  }
+  return costs;
+}
+
+double PhaseMeter::flash_bytes_error() const {
+  if (served_ || measured_.empty()) return 0;
+  const double steps = plan_.decode_error(costs_of(&PhaseTotals::flash_weight_bytes));
+  const auto layers = double(layer_flash_bytes_.size()), left_out = double(plan_.model_layers()) - layers;
+  if (layers < 2 || left_out <= 0) return steps;
+  double mean = 0, squares = 0;
+  for (const auto& [layer, bytes] : layer_flash_bytes_) mean += bytes / layers;
+  for (const auto& [layer, bytes] : layer_flash_bytes_) squares += (bytes - mean) * (bytes - mean);
+  if (mean == 0) return steps;
+  // What the layers left out read is so many times the mean of the simulated ones.
+  const double deviation = std::sqrt(squares / (layers - 1)), of_sum = left_out * std::sqrt(1 / layers + 1 / left_out);
+  return steps + 2 * deviation * of_sum / (plan_.model_layers() * mean);
 }
 
 PhaseTotals PhaseMeter::totals() {

@@ -32,6 +32,10 @@ class PhaseMeter {
   const PhaseTotals& prefill() const { return prefill_; }
   /// Scaled to all layers and steps; its seconds are 0 unless requests arrive.
   PhaseTotals decode() const;
+  /// Estimated relative error of the weights that decode() says were read, as SamplingError: of the steps between the
+  /// measured ones, and of the layers beyond the simulated ones, which read as differently as these do. 0 where nothing
+  /// is extrapolated.
+  double flash_bytes_error() const;
   /// Time in which no request ran.
   double idle_s() const { return idle_s_; }
 
@@ -41,7 +45,9 @@ class PhaseMeter {
   };
   PhaseTotals totals();
   void begins(SimTime step);
+  bool measured(const host::OpTag& tag) const;
   void observe_flash(const host::OperationRecord& record);
+  std::vector<host::LayeredCost> costs_of(double PhaseTotals::*field) const;
   void mark_layer(const host::OperationRecord& record);
   void end_prefill(const PhaseTotals& now);
 
@@ -55,6 +61,7 @@ class PhaseMeter {
   std::vector<Interval> flash_reads_;  ///< of such work, without gaps between them joined
   SimTime memory_time_;                ///< records deleted and inserted
   Bytes flash_bytes_;
+  std::map<std::uint32_t, double> layer_flash_bytes_;  ///< by layer: read in measured steps
   const host::FlashNeurons* neurons_ = nullptr;
   SimTime gpu_outside_;  ///< of the GPU's time: embedding and sampling
   SimTime gpu_outside_before_;

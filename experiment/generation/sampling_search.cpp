@@ -27,7 +27,7 @@ PlannedWork block_work(const GenerationSetup& setup) {
   const host::BatchLengths& workload = setup.plan.workload;
   Bytes growing, read_only;
   double each_step_bytes = 0;
-  for (const host::Resident& resident : setup.system->needs(setup.plan.model, workload).residents)
+  for (const host::Resident& resident : setup.system->needs_of(setup.plan).residents)
     if (resident.home == host::Home::drive_blocks) {
       (resident.read_only ? read_only : growing) += resident.bytes;
       if (resident.read_only) each_step_bytes += resident.step_share * double(resident.bytes.value);
@@ -102,8 +102,8 @@ GenerationOutcome run_to_error(const GenerationSetup& setup, const GenerationHoo
   };
   if (planned.total() <= kWholeRun) return whole("short enough to be simulated whole");
   if (planned.prefill <= kWholePrefill) attempt.sampling.prefill_layers = setup.plan.model.layers;
-  // What is read outside the layers does not scale with their number.
-  if (const auto weights = setup.system->flash_weights(setup.plan); weights && weights->tables().value > 0)
+  // What is read outside the layers, or differs by layer, does not scale with their number.
+  if (const auto weights = setup.system->flash_weights(setup.plan); weights && !weights->layers_alike())
     attempt.sampling.layers = attempt.sampling.prefill_layers = setup.plan.model.layers;
 
   GenerationHooks progress_only;

@@ -29,6 +29,7 @@ struct Config {
   std::string label = "x";
   std::vector<Bandwidth> rates{Bandwidth{1000}};
   std::optional<std::uint32_t> limit;
+  std::vector<std::uint32_t> depths;
   std::optional<Extra> extra;
   std::variant<Lamp, Fan> device;
   std::map<std::string, std::string> notes;
@@ -43,6 +44,7 @@ void describe(ParamVisitor& v, Config& c) {
   v.param("label", c.label, "Text.", assumed("why"));
   v.list("rates", c.rates, {1, 3}, "Speeds.", assumed("why"));
   v.optional("limit", c.limit, "none", {1, 10}, "Most.", assumed("why"));
+  v.single_or_list("depths", c.depths, "auto", {1, 10}, 3, "Of all, or of each.", assumed("why"));
   v.optional_section("extra", c.extra, "off", "More.", assumed("why"));
   v.choice("device", c.device, "What.", assumed("why"));
   v.entries("notes", c.notes, "Anything.", assumed("why"));
@@ -87,8 +89,10 @@ TEST_CASE("every type of parameter is read") {
   CHECK(std::get<demo::Fan>(c.device).speed == 5);
   CHECK(c.notes == std::map<std::string, std::string>{{"a", "x y"}, {"b", "1/3"}});
   const std::string dump = JsonDump::of(c).dump();
-  CHECK(dump == R"({"delay":"7 ns","share":"1/3","colour":"green","label":"a b","rates":["1 MB/s","2 kB/s"],"limit":4,)"
-                R"("extra":{"depth":2},"device":{"kind":"fan","speed":5},"notes":{"a":"x y","b":"1/3"}})");
+  CHECK(
+      dump ==
+      R"({"delay":"7 ns","share":"1/3","colour":"green","label":"a b","rates":["1 MB/s","2 kB/s"],"limit":4,"depths":"auto",)"
+      R"("extra":{"depth":2},"device":{"kind":"fan","speed":5},"notes":{"a":"x y","b":"1/3"}})");
   demo::Config again;
   CHECK(read(dump, again).empty());
   CHECK(JsonDump::of(again).dump() == dump);
@@ -103,6 +107,25 @@ TEST_CASE("what is not mentioned keeps its default, and words stand for nothing"
   CHECK(c.delay == SimTime::nanoseconds(5));
   demo::Config plain;
   CHECK(JsonDump::of(plain).dump() == JsonDump::of(c).dump());
+}
+
+TEST_CASE("a parameter takes one value, a list, or a word") {
+  const auto taken = [](const std::string& text) {
+    demo::Config c;
+    c.depths = {7, 8};
+    CHECK(read("depths: " + text + "\n", c).empty());
+    CHECK(JsonDump::of(c).dump().find("\"depths\":" + (text == "auto" ? "\"auto\"" : text)) != std::string::npos);
+    return c.depths;
+  };
+  CHECK(taken("4") == std::vector<std::uint32_t>{4});
+  CHECK(taken("[4,1,9]") == std::vector<std::uint32_t>{4, 1, 9});
+  CHECK(taken("auto").empty());
+  demo::Config c;
+  CHECK(read("depths: [1, 2, 3, 4]\n", c) ==
+        std::vector<std::string>{"f:1:9: error: depths: has 4 items, expected 1 to 3"});
+  CHECK(read("depths: []\n", c) == std::vector<std::string>{"f:1:9: error: depths: has 0 items, expected 1 to 3"});
+  CHECK(read("depths: [1, 11]\n", c) == std::vector<std::string>{"f:1:9: error: depths: 11 is out of range: 1 to 10"});
+  CHECK(read("depths: {a: 1}\n", c).size() == 1);
 }
 
 TEST_CASE("all mistakes of all types are found at once") {
@@ -132,11 +155,12 @@ TEST_CASE("a table has every parameter of every kind") {
   const auto table = ParamTable::of<demo::Config>();
   std::vector<std::string> paths;
   for (const auto& row : table.rows) paths.push_back(row.path);
-  CHECK(paths == std::vector<std::string>{"delay", "share", "colour", "label", "rates", "limit", "extra", "extra.depth",
-                                          "device.kind", "device.on", "device.speed", "notes"});
+  CHECK(paths == std::vector<std::string>{"delay", "share", "colour", "label", "rates", "limit", "depths", "extra",
+                                          "extra.depth", "device.kind", "device.on", "device.speed", "notes"});
   CHECK(table.rows[0].range == "0 ps to 1 us");
   CHECK(table.rows[0].value == "5 ns");
   CHECK(table.rows[0].cite.where == "P 1");
-  CHECK(table.rows[10].kinds == std::vector<std::string>{"fan"});
+  CHECK(table.rows[11].kinds == std::vector<std::string>{"fan"});
   CHECK(table.rows[2].type == "one of red, green");
+  CHECK(table.rows[6].type == "count, list of count, or auto");
 }

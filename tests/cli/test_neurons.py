@@ -61,6 +61,52 @@ class Neurons(unittest.TestCase):
         xml.etree.ElementTree.parse(self.out / "eval.svg")
         self.assertIn("rank 64", (self.out / "eval.svg").read_text())
 
+    def test_ranks_by_layer(self):
+        row = self.evaluated(OPT, "--predictor", PREDICTOR, "--rank", "16,16:16:16:16:64:64,64")["rows"]
+        self.assertEqual([r["rank"] for r in row], [16, [16, 16, 16, 16, 64, 64], 64])
+        # The first layer sees the same inputs; its share of neurons is that of its own rank.
+        self.assertEqual(row[0]["layers"][0], row[1]["layers"][0])
+        self.assertNotEqual(row[0]["layers"][0], row[2]["layers"][0])
+        self.assertLess(row[1]["layers"][5]["false_negatives"], row[0]["layers"][5]["false_negatives"])
+        self.assertIn("rank 16:16:16:16:64:64", (self.out / "eval.svg").read_text())
+        self.assertIn("16:16:16:16:64:64", (self.out / "eval.csv").read_text())
+        self.refused(OPT, "--predictor", PREDICTOR, "--rank", "16:64", says=["2 ranks for 6 layers"])
+        self.refused(OPT, "--predictor", PREDICTOR, "--rank", "16:x", says=["--rank 16:x"])
+
+    def test_a_scenario_with_the_predictor_of_another_checkpoint_is_refused_by_check(self):
+        other = self.out / "other"
+        shutil.copytree(OPT, other)
+        weights = bytearray((other / "model.safetensors").read_bytes())
+        weights[-1] ^= 1
+        (other / "model.safetensors").write_bytes(weights)
+        scenario = self.out / "s.yaml"
+        scenario.write_text("csdsim: 1\nmodel: {path: %s}\nsystem: {kind: llm-in-a-flash, predictor: trained}\n"
+                            "workload: {kind: generation, batch: 1, input_tokens: 8, output_tokens: 8}\n"
+                            "simulation: {data: carried}\n" % other)
+        run = csdsim("check", scenario)
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertIn("s.yaml:3:43: error: system.predictor: ", run.stderr + run.stdout)
+        self.assertIn("another checkpoint", run.stderr + run.stdout)
+
+    def test_the_price_of_few_bits(self):
+        plain = self.evaluated(OPT, "--predictor", "oracle")
+        self.assertNotIn("unquantised_perplexity", plain["metrics"])
+        prices = []
+        for bits, group in ((8, 64), (4, 16), (4, 256)):
+            result = self.evaluated(OPT, "--predictor", "oracle", "--weight-bits", bits, "--weight-group", group)
+            metrics, row = result["metrics"], result["rows"][0]
+            self.assertEqual(metrics["unquantised_perplexity"], plain["metrics"]["dense_perplexity"])
+            self.assertEqual(row["perplexity"], metrics["dense_perplexity"])  # the oracle knows what fires
+            self.assertEqual(row["vs_unquantised"], metrics["dense_vs_unquantised"])
+            prices.append(abs(row["vs_unquantised"]))
+        self.assertGreater(prices[0], 0)
+        self.assertLess(prices[0], 0.005)
+        self.assertLess(prices[0], prices[1])
+        self.assertLess(prices[1], prices[2])
+        self.refused(OPT, "--predictor", "oracle", "--weight-bits", 5, says=["--weight-bits"])
+        self.refused(OPT, "--predictor", "oracle", "--weight-group", 5, says=["16 bits"])
+        self.refused(OPT, "--weight-bits", 4, says=["--predictor"])
+
     def test_the_oracle_and_its_window(self):
         one = self.evaluated(OPT, "--predictor", "oracle")
         self.assertEqual(one["rows"][0]["perplexity"], one["metrics"]["dense_perplexity"])

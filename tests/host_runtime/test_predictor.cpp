@@ -102,7 +102,9 @@ TEST_CASE("a low-rank predictor names the neurons whose score is above the thres
   std::size_t predicted = 0;
   for (const std::uint32_t rank : {1u, 3u, 5u}) {
     for (const double threshold : {0.2, 0.5, 0.9}) {
-      const LowRankPredictor predictor(*decoder, weights, threshold, rank);
+      // The second layer has one of its own.
+      const std::uint32_t other = 6 - rank;
+      const LowRankPredictor predictor(*decoder, weights, threshold, {rank, other});
       for (const std::uint32_t layer : {0u, 1u}) {
         CAPTURE(rank, threshold, layer);
         const ActiveNeurons active = predictor.predict(LayerId{layer}, inputs);
@@ -111,7 +113,7 @@ TEST_CASE("a low-rank predictor names the neurons whose score is above the thres
           std::vector<std::uint32_t> expected;
           for (std::uint32_t neuron = 0; neuron < kFfn; ++neuron) {
             const auto row = std::span(inputs).subspan(token * kWidth, kWidth);
-            if (score(tensors, fmt::format("layers.{}.", layer), row, neuron, rank) > threshold)
+            if (score(tensors, fmt::format("layers.{}.", layer), row, neuron, layer == 0 ? rank : other) > threshold)
               expected.push_back(neuron);
           }
           CHECK(active[token] == expected);
@@ -121,10 +123,11 @@ TEST_CASE("a low-rank predictor names the neurons whose score is above the thres
     }
   }
   CHECK(predicted > 300);
-  CHECK_THROWS_WITH(LowRankPredictor(*decoder, weights, 0.5, 6), Contains("rank 6") && Contains("1 to the 5"));
-  CHECK_THROWS_WITH(LowRankPredictor(*decoder, weights, 0.5, 0), Contains("rank 0"));
+  CHECK_THROWS_WITH(LowRankPredictor(*decoder, weights, 0.5, {5, 6}), Contains("rank 6") && Contains("1 to the 5"));
+  CHECK_THROWS_WITH(LowRankPredictor(*decoder, weights, 0.5, {0}), Contains("rank 0"));
+  CHECK_THROWS_WITH(LowRankPredictor(*decoder, weights, 0.5, {1, 2, 3}), Contains("3 ranks for 2 layers"));
   for (const double threshold : {0.0, 1.0, -0.5, 2.0, std::nan("")})
-    CHECK_THROWS_WITH(LowRankPredictor(*decoder, weights, threshold, 5), Contains("between 0 and 1"));
+    CHECK_THROWS_WITH(LowRankPredictor(*decoder, weights, threshold, {5}), Contains("between 0 and 1"));
 }
 
 TEST_CASE("the oracle names exactly the neurons that fire", "[neurons]") {

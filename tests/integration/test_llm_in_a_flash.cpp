@@ -4,13 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "experiment/experiments.h"
-#include "experiment/runner.h"
 #include "host_runtime/core/generation.h"
-#include "host_runtime/core/planner/systems/llm_in_a_flash/llm_in_a_flash.h"
 #include "tests/integration/flash_run.h"
-#include "tests/integration/small_platform.h"
 
 namespace test_llm_in_a_flash {
 
@@ -18,42 +13,6 @@ using namespace csdsim;
 using namespace csdsim::test;
 using Catch::Matchers::Contains;
 using host::FlashTechnique;
-
-namespace {
-
-host::LlmInAFlash system_of(FlashTechnique technique) {
-  host::LlmInAFlash system;
-  system.flash.technique = technique;
-  system.flash.memory_share = {1, 1};
-  return system;
-}
-
-scenario::Resolved load(const std::vector<std::string>& sets, const std::string& more) {
-  return experiment::load_scenario_text(small_platform("flash") + more, "flash.yaml", CSDSIM_SOURCE_DIR, sets).base;
-}
-
-const std::string kTiming =
-    "model: {layers: 6, heads: 8, kv_heads: 4, head_dim: 64, hidden_size: 512, ffn_size: 2048, vocab_size: 1000, "
-    "max_positions: 4096}\n"
-    "system: {kind: llm-in-a-flash}\n"
-    "workload: {kind: generation, batch: 1, input_tokens: 40, output_tokens: 17}\nsimulation: {sampling: off}\n";
-
-nlohmann::ordered_json metrics(const std::vector<std::string>& sets, const std::string& text = kTiming) {
-  const scenario::RunResult result = experiment::run_scenario(load(sets, text).scenario);
-  CHECK(result.failure.empty());
-  return result.document["metrics"];
-}
-
-std::string refusal(const std::vector<std::string>& sets, const std::string& text = kTiming) {
-  try {
-    load(sets, text);
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "accepted";
-}
-
-}  // namespace
 
 TEST_CASE("with the oracle, the tokens of every technique are those of dense decoding") {
   for (const float temperature : {0.0f, 0.8f}) {
@@ -277,7 +236,7 @@ TEST_CASE("the trained predictor: tokens of the same masks in memory, and fewer 
       "workload: {kind: generation, batch: 1, input_tokens: 20, output_tokens: 16}\n"
       "simulation: {data: carried, compare: [host, gpu-only]}\n";
   const auto document = [&](const std::vector<std::string>& sets) {
-    scenario::RunResult result = experiment::run_scenario(load(sets, text).scenario);
+    scenario::RunResult result = experiment::run_scenario(load_flash(sets, text).scenario);
     CHECK(result.failure.empty());
     return result.document;
   };
@@ -312,10 +271,10 @@ TEST_CASE("a carried scenario compares with dense decoding and with the host, ga
   for (const char* const model : {"models/opt-6m", "models/llama-gqa-6m"}) {
     const bool gated = std::string(model) != "models/opt-6m";
     const scenario::RunResult result = experiment::run_scenario(
-        load({std::string("model.path=") + model, gated ? "system.technique=hybrid" : "system.memory_share=1"},
-             "system: {kind: llm-in-a-flash}\n"
-             "workload: {kind: generation, batch: 2, input_tokens: 12, output_tokens: 8}\n"
-             "simulation: {data: carried, compare: [host, gpu-only]}\n")
+        load_flash({std::string("model.path=") + model, gated ? "system.technique=hybrid" : "system.memory_share=1"},
+                   "system: {kind: llm-in-a-flash}\n"
+                   "workload: {kind: generation, batch: 2, input_tokens: 12, output_tokens: 8}\n"
+                   "simulation: {data: carried, compare: [host, gpu-only]}\n")
             .scenario);
     CHECK(result.failure.empty());
     for (const char* const with : {"host", "gpu-only"}) {

@@ -114,6 +114,32 @@ TEST_CASE("what stays in memory and what is read adds up to the model") {
   CHECK(weights_of(bounded).memory_rows() == 85);
 }
 
+TEST_CASE("a predictor has one rank, or one per layer; an unset one is the checkpoint's or the usual one") {
+  const ModelShape model = small_model(3);
+  FlashOptions of = options();
+  const auto weights = [&](std::vector<std::uint32_t> of_checkpoint) {
+    return FlashWeights(
+        of, {.model = model, .workload = {}, .block_size = {512}, .predictor_rank = std::move(of_checkpoint)});
+  };
+  const Bytes per_rank{(64 + 256) * 2};
+  CHECK(weights({}).predictors() == per_rank * (3 * 128));
+  CHECK(weights({9}).predictors() == per_rank * (3 * 9));
+  CHECK(weights({9}).layers_alike());
+  of.predictor_rank = {16, 16, 64};
+  CHECK(weights({9}).predictors() == per_rank * 96);
+  CHECK_FALSE(weights({9}).layers_alike());
+  LlmInAFlash system = system_of(FlashTechnique::bundling);
+  system.flash.predictor_rank = of.predictor_rank;
+  const auto ops = plan(system);
+  for (std::uint32_t layer = 0; layer < 3; ++layer)
+    CHECK(std::get<ComputeWork>(LayerOps(ops, Phase::decode, 1, layer).at(OpKind::select_neurons).work) ==
+          small_model().predict_neurons(2, of.predictor_rank[layer]));
+  // Nobody asks the predictor where all neurons are read.
+  of.choice = NeuronReads::all;
+  CHECK(weights({}).layers_alike());
+  CHECK(weights({}).predictors() == Bytes{});
+}
+
 TEST_CASE("some layers of a model have what they have in the whole one") {
   const auto of = [](const FlashOptions& options, std::uint32_t layers) {
     return FlashWeights(options,

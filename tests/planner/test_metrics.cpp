@@ -11,7 +11,7 @@ using namespace csdsim::host;
 using namespace csdsim::host::test;
 
 TEST_CASE("metrics follow from the times") {
-  GenerationTimes t{.batch = 64, .output_tokens = 1024, .ttft_s = 50, .decode_s = 2046};
+  GenerationTimes t{.batch = 64, .output_tokens = 1024, .decode_steps = 1023, .ttft_s = 50, .decode_s = 2046};
   t.decode_path_s[static_cast<std::size_t>(PathPart::flash)] = 1500;
   t.decode_path_s[static_cast<std::size_t>(PathPart::kv_link)] = 100;
   t.decode_path_s[static_cast<std::size_t>(PathPart::engine)] = 300;

@@ -8,25 +8,13 @@
 #include <utility>
 
 #include "base/error.h"
-#include "host_runtime/core/weight_loader.h"
 
 namespace csdsim::host {
 
 namespace {
 
-constexpr std::size_t kElement = 2;
-
 /// The name of the bias of a matrix.
 std::string bias_of(const std::string& weight) { return weight.substr(0, weight.rfind('.')) + ".bias"; }
-
-/// Names of the matrices of a layer, in the order of a record: up, gate if there is one, down.
-std::vector<std::string> names_of(const ModelConfig& config, const WeightSource& source, std::uint32_t layer) {
-  const bool opt = config.architecture == Architecture::opt;
-  const std::string at =
-      fmt::format("{}layers.{}.", tensor_prefix(source, opt ? "decoder." : "", "embed_tokens.weight"), layer);
-  if (opt) return {at + "fc1.weight", at + "fc2.weight"};
-  return {at + "mlp.up_proj.weight", at + "mlp.gate_proj.weight", at + "mlp.down_proj.weight"};
-}
 
 /// A vector of the checkpoint, whatever its type.
 std::vector<float> values_of(const WeightSource& source, const std::string& name) {
@@ -51,27 +39,17 @@ std::vector<float> values_of(const WeightSource& source, const std::string& name
 
 CarriedNeurons::CarriedNeurons(const FlashWeights& weights, const Decoder& decoder, const WeightSource& source,
                                std::shared_ptr<const NeuronPredictor> predictor)
-    : weights_(weights), decoder_(decoder), predictor_(std::move(predictor)) {
+    : weights_(weights),
+      decoder_(decoder),
+      rows_(decoder.config(), source, weights.options().quantisation),
+      predictor_(std::move(predictor)) {
   if (!predictor_) predictor_ = std::make_shared<OraclePredictor>(decoder);
-  for (std::uint32_t layer = 0; layer < decoder.config().layers; ++layer) {
-    Stored& stored = layers_.emplace_back();
-    for (const std::string& name : names_of(decoder.config(), source, layer)) {
-      const StoredTensor tensor = source.tensor(name);
-      if (element_size(tensor.type) != kElement)
-        throw UserError(fmt::format("{}: tensor '{}' has elements of {} bytes; records on drives hold 2 bytes each",
-                                    source.description(), name, element_size(tensor.type)));
-      if (weights_.options().in_drives && tensor.type != ElementType::f16)
-        throw UserError(
-            fmt::format("{}: tensor '{}' is not fp16, in which drives compute", source.description(), name));
-      stored.matrices.push_back(tensor);
-    }
-    if (stored.matrices.size() != format().matrices)
-      throw InternalError("a record has another number of rows than the model has matrices");
-    if (weights_.model().biases != Biases::all) continue;
-    const std::vector<std::string> names = names_of(decoder.config(), source, layer);
-    stored.up_bias = values_of(source, bias_of(names.front()));
-    stored.down_bias = values_of(source, bias_of(names.back()));
-  }
+  if (rows_.matrices() != format().matrices || rows_.row() != format().row)
+    throw InternalError("a record has other rows than the model has matrices");
+  if (weights_.options().in_drives) check_fp16(source);
+  for (LayerId layer{0}; weights_.model().biases == Biases::all && layer.value < decoder.config().layers; ++layer.value)
+    biases_.push_back({values_of(source, bias_of(rows_.name(layer, 0))),
+                       values_of(source, bias_of(rows_.name(layer, rows_.matrices() - 1)))});
   if (!weights_.predicts()) return;
   if (weights_.options().in_drives)
     in_drives_.emplace(weights_);
@@ -79,30 +57,12 @@ CarriedNeurons::CarriedNeurons(const FlashWeights& weights, const Decoder& decod
     neurons_.emplace(weights_);
 }
 
-void CarriedNeurons::copy_row(LayerId layer, std::uint32_t neuron, std::uint32_t matrix,
-                              std::span<std::byte> to) const {
-  const StoredTensor& stored = layers_.at(layer.value).matrices.at(matrix);
-  if (!is_down(matrix)) {
-    std::ranges::copy(stored.bytes.subspan(neuron * to.size(), to.size()), to.begin());
-    return;
-  }
-  const std::size_t columns = stored.shape.back();
-  for (std::size_t i = 0; i < to.size() / kElement; ++i)
-    std::ranges::copy(stored.bytes.subspan((i * columns + neuron) * kElement, kElement),
-                      to.begin() + static_cast<std::ptrdiff_t>(i * kElement));
-}
-
-void CarriedNeurons::set_row(Matrices& matrices, std::uint32_t neuron, std::uint32_t matrix,
-                             std::span<const std::byte> row) const {
-  std::vector<std::byte>& to = matrices.at(matrix);
-  if (!is_down(matrix)) {
-    std::ranges::copy(row, to.begin() + static_cast<std::ptrdiff_t>(neuron * row.size()));
-    return;
-  }
-  const std::size_t columns = weights_.model().ffn;
-  for (std::size_t i = 0; i < row.size() / kElement; ++i)
-    std::ranges::copy(row.subspan(i * kElement, kElement),
-                      to.begin() + static_cast<std::ptrdiff_t>((i * columns + neuron) * kElement));
+void CarriedNeurons::check_fp16(const WeightSource& source) const {
+  for (LayerId layer{0}; layer.value < decoder_.config().layers; ++layer.value)
+    for (std::uint32_t matrix = 0; matrix < rows_.matrices(); ++matrix)
+      if (const std::string& name = rows_.name(layer, matrix); source.tensor(name).type != ElementType::f16)
+        throw UserError(
+            fmt::format("{}: tensor '{}' is not fp16, in which drives compute", source.description(), name));
 }
 
 void CarriedNeurons::load_layer(LayerId layer, DriveIndex drive, std::span<std::byte> bytes) const {
@@ -111,7 +71,7 @@ void CarriedNeurons::load_layer(LayerId layer, DriveIndex drive, std::span<std::
   for (std::uint32_t neuron = part; neuron < weights_.model().ffn; neuron += weights_.parts())
     for (std::uint32_t matrix = 0; matrix < format().matrices; ++matrix) {
       const Bytes at = weights_.address(layer, neuron, matrix) - start;
-      copy_row(layer, neuron, matrix, bytes.subspan(at.value, format().row.value));
+      rows_.read(layer, neuron, matrix, bytes.subspan(at.value, format().row.value));
     }
 }
 
@@ -149,7 +109,7 @@ void CarriedNeurons::delete_rows(LayerId layer, NeuronRows& rows) const {
 void CarriedNeurons::compare(LayerId layer, std::uint32_t neuron, std::uint32_t matrix,
                              std::span<const std::byte> row) {
   std::vector<std::byte> written(row.size());
-  copy_row(layer, neuron, matrix, written);
+  rows_.read(layer, neuron, matrix, written);
   if (!std::ranges::equal(row, written))
     found_wrong(wrong_rows_, fmt::format("layer {}, neuron {}, matrix {}", layer.value, neuron, matrix));
 }
@@ -173,16 +133,10 @@ void CarriedNeurons::insert_rows(LayerId layer, const ArrivedRecords& arrived, N
   }
 }
 
-CarriedNeurons::Matrices CarriedNeurons::zeros() const {
-  return Matrices(format().matrices, std::vector<std::byte>(format().row.value * weights_.model().ffn));
-}
-
-FeedForwardWeights CarriedNeurons::loaded(LayerId layer, const Matrices& matrices) const {
+FeedForwardWeights CarriedNeurons::loaded(LayerId layer, const NeuronRowSource::Matrices& matrices) const {
   std::vector<Weight> weights;
-  for (std::size_t i = 0; i < matrices.size(); ++i) {
-    const StoredTensor& stored = layers_.at(layer.value).matrices[i];
-    weights.push_back(decoder_.backend().load({stored.type, stored.shape, matrices[i]}));
-  }
+  for (std::uint32_t i = 0; i < matrices.size(); ++i)
+    weights.push_back(decoder_.backend().load(rows_.tensor(layer, i, matrices[i])));
   FeedForwardWeights all;
   all.up = std::move(weights.front());
   all.down = std::move(weights.back());
@@ -192,24 +146,25 @@ FeedForwardWeights CarriedNeurons::loaded(LayerId layer, const Matrices& matrice
 
 FeedForwardWeights CarriedNeurons::in_memory(LayerId layer, const NeuronRows& rows) const {
   const NeuronMemory& memory = neurons_.value().memory(layer);
-  Matrices matrices = zeros();
+  NeuronRowSource::Matrices matrices = rows_.zeros();
   for (std::uint32_t row = 0; row < memory.used(); ++row) {
     const auto record = std::span(rows.bytes).subspan(weights_.row().value * row, weights_.row().value);
     for (std::uint32_t matrix = 0; matrix < format().matrices; ++matrix)
-      set_row(matrices, memory.neuron_at(row), matrix, record.subspan(format().row.value * matrix, format().row.value));
+      rows_.place(matrices, memory.neuron_at(row), matrix,
+                  record.subspan(format().row.value * matrix, format().row.value));
   }
   return loaded(layer, matrices);
 }
 
 FeedForwardWeights CarriedNeurons::whole(LayerId layer, const std::vector<const ArrivedRecords*>& arrived) {
-  Matrices matrices = zeros();
+  NeuronRowSource::Matrices matrices = rows_.zeros();
   const std::vector<Extent> extents = weights_.all_records(layer);
   std::vector<std::byte> own(format().row.value);
   for (std::uint32_t neuron = 0; neuron < weights_.model().ffn; ++neuron)
     for (std::uint32_t matrix = 0; matrix < format().matrices; ++matrix) {
       if (neuron < weights_.resident_neurons()) {
-        copy_row(layer, neuron, matrix, own);
-        set_row(matrices, neuron, matrix, own);
+        rows_.read(layer, neuron, matrix, own);
+        rows_.place(matrices, neuron, matrix, own);
         continue;
       }
       const std::size_t request = extents.size() == 1 ? 0 : matrix;
@@ -218,13 +173,13 @@ FeedForwardWeights CarriedNeurons::whole(LayerId layer, const std::vector<const 
       const ArrivedRecords& part = *arrived.at(neuron % weights_.parts());
       const auto row = std::span(part.requests.at(request)).subspan(at.value, format().row.value);
       compare(layer, neuron, matrix, row);
-      set_row(matrices, neuron, matrix, row);
+      rows_.place(matrices, neuron, matrix, row);
     }
   return loaded(layer, matrices);
 }
 
 void CarriedNeurons::load_biases(const Operation& op, std::uint32_t first, std::span<Half> bias) const {
-  const std::vector<float>& all = layers_.at(op.tag.layer->value).up_bias;
+  const std::vector<float>& all = biases_.at(op.tag.layer->value).up;
   const std::vector<std::uint32_t>& neurons = in_drives_.value().of(op);
   for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = float_to_half(all.at(neurons.at(first + i)));
 }
@@ -233,14 +188,14 @@ void CarriedNeurons::check_sum(const Operation& op, std::span<const Half> x, std
   if (!sums_) return;
   const auto& work = std::get<NeuronWork>(op.work);
   const std::vector<std::uint32_t>& neurons = in_drives_.value().of(op);
-  std::vector<Half> rows(neurons.size() * weights_.row().value / kElement), bias(work.bias ? neurons.size() : 0);
+  std::vector<Half> rows(neurons.size() * weights_.row().value / sizeof(Half)), bias(work.bias ? neurons.size() : 0);
   auto bytes = std::as_writable_bytes(std::span(rows));
   for (const std::uint32_t neuron : neurons)
     for (std::uint32_t matrix = 0; matrix < format().matrices; ++matrix) {
-      copy_row(*op.tag.layer, neuron, matrix, bytes.first(format().row.value));
+      rows_.read(*op.tag.layer, neuron, matrix, bytes.first(format().row.value));
       bytes = bytes.subspan(format().row.value);
     }
-  load_biases(op, 0, bias);
+  if (work.bias) load_biases(op, 0, bias);
   // By their bits: a sum that is not a number equals itself.
   const std::vector<float> expected = sums_(work, x, rows, bias);
   if (!std::ranges::equal(std::as_bytes(std::span(expected)), std::as_bytes(y)))
@@ -248,6 +203,8 @@ void CarriedNeurons::check_sum(const Operation& op, std::span<const Half> x, std
                 fmt::format("layer {}, drive {}, decode step {}", op.tag.layer->value, op.resource.index, op.tag.step));
 }
 
-std::vector<float> CarriedNeurons::output_bias(LayerId layer) const { return layers_.at(layer.value).down_bias; }
+std::vector<float> CarriedNeurons::output_bias(LayerId layer) const {
+  return biases_.empty() ? std::vector<float>{} : biases_.at(layer.value).down;
+}
 
 }  // namespace csdsim::host

@@ -14,6 +14,7 @@
 #include "base/fp16.h"
 #include "host_runtime/core/decoder.h"
 #include "host_runtime/core/neurons/neuron_predictor.h"
+#include "host_runtime/core/neurons/neuron_rows.h"
 #include "host_runtime/core/planner/flash_neurons.h"
 #include "host_runtime/core/weight_source.h"
 
@@ -41,8 +42,8 @@ struct NeuronRows {
 /// compute, every sum that comes back is compared with that of the checkpoint's rows.
 class CarriedNeurons {
  public:
-  /// Null `predictor`: the oracle. `decoder` and `source` must outlive this. UserError for a checkpoint whose elements
-  /// do not have 2 bytes.
+  /// Null `predictor`: the oracle. `source` is the checkpoint; where records are quantised, `decoder` has
+  /// RoundedWeights of it. Both must outlive this. UserError for a checkpoint whose elements do not have 2 bytes.
   CarriedNeurons(const FlashWeights& weights, const Decoder& decoder, const WeightSource& source,
                  std::shared_ptr<const NeuronPredictor> predictor = {});
 
@@ -84,27 +85,23 @@ class CarriedNeurons {
   const std::string& first_wrong() const { return first_wrong_; }
 
  private:
-  /// The matrices of a layer in the checkpoint, in the order of a record.
-  struct Stored {
-    std::vector<StoredTensor> matrices;
-    std::vector<float> up_bias, down_bias;  ///< empty without
+  /// Biases of a layer: of up, and of down.
+  struct LayerBiases {
+    std::vector<float> up, down;
   };
-  using Matrices = std::vector<std::vector<std::byte>>;
 
-  /// A row of a record: a row of up or gate, a column of down.
-  void copy_row(LayerId layer, std::uint32_t neuron, std::uint32_t matrix, std::span<std::byte> to) const;
-  bool is_down(std::uint32_t matrix) const { return matrix + 1 == format().matrices; }
-  void set_row(Matrices& matrices, std::uint32_t neuron, std::uint32_t matrix, std::span<const std::byte> row) const;
-  Matrices zeros() const;
-  FeedForwardWeights loaded(LayerId layer, const Matrices& matrices) const;
+  /// UserError for records that drives cannot compute with.
+  void check_fp16(const WeightSource& source) const;
+  FeedForwardWeights loaded(LayerId layer, const NeuronRowSource::Matrices& matrices) const;
   void compare(LayerId layer, std::uint32_t neuron, std::uint32_t matrix, std::span<const std::byte> row);
   void found_wrong(std::uint64_t& count, std::string where);
   const RecordFormat& format() const { return weights_.directory().format(); }
 
   FlashWeights weights_;
   const Decoder& decoder_;
+  NeuronRowSource rows_;
   std::shared_ptr<const NeuronPredictor> predictor_;
-  std::vector<Stored> layers_;
+  std::vector<LayerBiases> biases_;        ///< by layer; empty without
   std::optional<FlashNeurons> neurons_;    ///< with a predictor: in memory,
   std::optional<DriveNeurons> in_drives_;  ///< or in the drives
   NeuronSums sums_;

@@ -53,8 +53,19 @@ void LocalityModel::next(SequenceId sequence, LayerId layer, std::vector<std::ui
   }
 }
 
-double LocalityModel::active_within(std::uint32_t tokens) const {
-  return host::active_within(quantiles_, params_.persistence, tokens);
+void LocalityModel::mark(SequenceId sequence, LayerId layer) {
+  State& state = state_of(sequence, layer);
+  state.marked = state.active;
+}
+
+void LocalityModel::go_back(SequenceId sequence, LayerId layer) {
+  State& state = state_of(sequence, layer);
+  if (state.marked.empty()) throw InternalError("neurons go back to a token that was not marked");
+  state.active = state.marked;
+}
+
+double LocalityModel::active_within(std::uint32_t tokens, std::uint32_t sequences) const {
+  return host::active_within(quantiles_, params_.persistence, tokens, sequences);
 }
 
 }  // namespace csdsim::host

@@ -30,16 +30,20 @@ class LocalityModel final : public NeuronActivity {
   LocalityModel(const LocalityParams& params, std::uint32_t neurons, std::uint64_t seed);
 
   void next(SequenceId sequence, LayerId layer, std::vector<std::uint32_t>& active) override;
+  void mark(SequenceId sequence, LayerId layer) override;
+  void go_back(SequenceId sequence, LayerId layer) override;
 
   /// s(k): expected share of the neurons that are active for at least one of k consecutive tokens. The expected share
-  /// that a window of k tokens loads per token is s(k + 1) - s(k).
-  double active_within(std::uint32_t tokens) const;
+  /// that a window of k tokens loads per token is s(k + 1) - s(k). With several `sequences`: active in at least one of
+  /// them, which is what a window of k steps of a batch holds.
+  double active_within(std::uint32_t tokens, std::uint32_t sequences = 1) const;
 
  private:
   /// Of a layer and sequence.
   struct State {
     Rng rng;
     std::vector<bool> active;
+    std::vector<bool> marked = {};
   };
   const std::vector<double>& shares_of(LayerId layer);
   State& state_of(SequenceId sequence, LayerId layer);

@@ -100,13 +100,22 @@ LowRankWeights LowRankWeights::load(const WeightSource& source, const ModelConfi
   return weights;
 }
 
+void LowRankWeights::check_ranks(std::span<const std::uint32_t> ranks) const {
+  if (ranks.size() != 1 && ranks.size() != layers.size())
+    throw UserError(
+        fmt::format("predictor: {} ranks for {} layers: give one, or one per layer", ranks.size(), layers.size()));
+  for (const std::uint32_t each : ranks)
+    if (each < 1 || each > rank)
+      throw UserError(fmt::format("predictor: rank {} is not from 1 to the {} of its file", each, rank));
+}
+
 LowRankPredictor::LowRankPredictor(const Decoder& decoder, std::shared_ptr<const LowRankWeights> weights,
-                                   double threshold, std::uint32_t rank)
-    : decoder_(decoder), weights_(std::move(weights)), rank_(rank) {
+                                   double threshold, std::vector<std::uint32_t> ranks)
+    : decoder_(decoder), weights_(std::move(weights)), ranks_(std::move(ranks)) {
   if (!(threshold > 0 && threshold < 1))
     throw UserError(fmt::format("predictor: threshold {} is not between 0 and 1", threshold));
-  if (rank < 1 || rank > weights_->rank)
-    throw UserError(fmt::format("predictor: rank {} is not from 1 to the {} of its file", rank, weights_->rank));
+  weights_->check_ranks(ranks_);
+  if (ranks_.size() == 1) ranks_.resize(weights_->layers.size(), ranks_.front());
   least_logit_ = static_cast<float>(std::log(threshold / (1 - threshold)));
 }
 
@@ -117,15 +126,16 @@ ActiveNeurons LowRankPredictor::predict(LayerId layer, const Tensor& inputs) con
 ActiveNeurons LowRankPredictor::predict(LayerId layer, std::span<const float> inputs) const {
   const LowRankWeights::Layer& weights = weights_->layers.at(layer.value);
   const std::size_t rank = weights_->rank, ffn = weights_->ffn, width = weights.down.size() / rank;
+  const std::uint32_t used = ranks_.at(layer.value);
   if (inputs.size() % width != 0) throw InternalError("predict: inputs are not whole rows");
-  std::vector<float> logits, inner(rank_);
+  std::vector<float> logits, inner(used);
   for (std::size_t token = 0; token < inputs.size() / width; ++token) {
     std::ranges::fill(inner, 0.0f);
     for (std::size_t i = 0; i < width; ++i)
-      add_scaled(inputs[token * width + i], std::span(weights.down).subspan(i * rank, rank_), inner);
+      add_scaled(inputs[token * width + i], std::span(weights.down).subspan(i * rank, used), inner);
     logits.insert(logits.end(), weights.bias.begin(), weights.bias.end());
     const std::span<float> row = std::span(logits).last(ffn);
-    for (std::size_t i = 0; i < rank_; ++i) add_scaled(inner[i], std::span(weights.up).subspan(i * ffn, ffn), row);
+    for (std::size_t i = 0; i < used; ++i) add_scaled(inner[i], std::span(weights.up).subspan(i * ffn, ffn), row);
   }
   return columns_of(logits, ffn, [this](float logit) { return logit > least_logit_; });
 }

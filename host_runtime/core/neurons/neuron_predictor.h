@@ -51,15 +51,18 @@ struct LowRankWeights {
   /// Reads `layers.I.down` [rank][width], `layers.I.up` [ffn][rank] and `layers.I.bias` [ffn]. UserError if a tensor is
   /// missing, has another shape than the model implies, or holds a value that is not finite.
   static LowRankWeights load(const WeightSource& source, const ModelConfig& config);
+  /// UserError unless there is one rank, or one per layer, and each is in [1, rank].
+  void check_ranks(std::span<const std::uint32_t> ranks) const;
 };
 
 /// LLM in a flash (arXiv 2312.11514), 3.1, after Deja Vu (arXiv 2310.17157).
 class LowRankPredictor final : public NeuronPredictor {
  public:
-  /// Predicts neurons whose score is above `threshold`, with the first `rank` components. `decoder` must outlive the
-  /// predictor. UserError unless 0 < threshold < 1 and 1 <= rank <= weights->rank.
+  /// Predicts neurons whose score is above `threshold`, with the first components: `ranks` says how many, for all
+  /// layers or for each one. `decoder` must outlive the predictor. UserError unless 0 < threshold < 1, and each rank is
+  /// in [1, weights->rank], and there are as many as layers or one.
   LowRankPredictor(const Decoder& decoder, std::shared_ptr<const LowRankWeights> weights, double threshold,
-                   std::uint32_t rank);
+                   std::vector<std::uint32_t> ranks);
   ActiveNeurons predict(LayerId layer, const Tensor& inputs) const override;
 
   /// The same for rows on the host, [tokens][width].
@@ -69,7 +72,7 @@ class LowRankPredictor final : public NeuronPredictor {
   const Decoder& decoder_;
   std::shared_ptr<const LowRankWeights> weights_;
   float least_logit_;
-  std::uint32_t rank_;
+  std::vector<std::uint32_t> ranks_;  ///< [layer]
 };
 
 }  // namespace csdsim::host

@@ -37,6 +37,11 @@ class RecordedActivity final : public NeuronActivity {
   /// Throws UserError if the recording has no token.
   explicit RecordedActivity(NeuronRecording recording);
   void next(SequenceId sequence, LayerId layer, std::vector<std::uint32_t>& active) override;
+  /// What follows a rejected token in the recording follows the marked one.
+  void mark(SequenceId sequence, LayerId layer) override { marks_[{sequence, layer}] = places_.at({sequence, layer}); }
+  void go_back(SequenceId sequence, LayerId layer) override {
+    places_[{sequence, layer}] = marks_.at({sequence, layer});
+  }
 
  private:
   NeuronRecording recording_;
@@ -44,7 +49,7 @@ class RecordedActivity final : public NeuronActivity {
     std::size_t stretch = 0;
     std::size_t token = 0;
   };
-  std::map<std::pair<SequenceId, LayerId>, Place> places_;
+  std::map<std::pair<SequenceId, LayerId>, Place> places_, marks_;
 };
 
 }  // namespace csdsim::host

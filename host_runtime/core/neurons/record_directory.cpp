@@ -5,15 +5,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/rounding.h"
 
 namespace csdsim::host {
-
-namespace {
-
-/// Units that hold the value, the last one perhaps in part.
-std::uint64_t ceil_div(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit; }
-
-}  // namespace
 
 RecordDirectory::RecordDirectory(const RecordFormat& format) : format_(format) {
   if (format.layers == 0 || format.neurons == 0 || format.matrices == 0 || format.row.value == 0 ||

@@ -24,11 +24,12 @@ std::vector<double> share_quantiles(double active, double concentration, std::ui
   return quantiles;
 }
 
-double active_within(std::span<const double> shares, double persistence, std::uint32_t tokens) {
+double active_within(std::span<const double> shares, double persistence, std::uint32_t tokens,
+                     std::uint32_t sequences) {
   if (tokens == 0) return 0;
   // Never active: inactive at first, then inactive again k - 1 times.
   double never = 0;
-  for (const double p : shares) never += (1 - p) * std::pow(1 - p * (1 - persistence), tokens - 1);
+  for (const double p : shares) never += std::pow((1 - p) * std::pow(1 - p * (1 - persistence), tokens - 1), sequences);
   return 1 - never / static_cast<double>(shares.size());
 }
 

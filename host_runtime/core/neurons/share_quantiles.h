@@ -12,7 +12,8 @@ namespace csdsim::host {
 std::vector<double> share_quantiles(double active, double concentration, std::uint32_t neurons);
 
 /// s(k): expected share of neurons with these long-term shares that are active for at least one of k consecutive
-/// tokens.
-double active_within(std::span<const double> shares, double persistence, std::uint32_t tokens);
+/// tokens, in at least one of `sequences` independent sequences.
+double active_within(std::span<const double> shares, double persistence, std::uint32_t tokens,
+                     std::uint32_t sequences = 1);
 
 }  // namespace csdsim::host

@@ -36,6 +36,7 @@ GenerationEstimator::GenerationEstimator(const SamplingPlan& plan, const BatchLe
     : plan_(plan),
       times_{.batch = workload.prompt_tokens.size(),
              .output_tokens = workload.output_tokens,
+             .decode_steps = workload.decode_steps(),
              .missing_tokens = missing_tokens(workload)} {}
 
 void GenerationEstimator::add_prefill(const ExecutionReport& report) {

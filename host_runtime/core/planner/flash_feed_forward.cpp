@@ -123,7 +123,7 @@ OperationId FlashFeedForward::compute_all(OperationSink& sink, const LayerEnd& e
     uses.reads.push_back(to.name);
   }
   const OperationId finished =
-      sink.add(OpKind::feed_forward, end.gpu, end.tag, weights_.model().feed_forward(end.tokens, weights_.model().ffn),
+      sink.add(OpKind::feed_forward, end.gpu, end.tag, weights_.feed_forward(end.tokens, weights_.model().ffn),
                std::move(ready), std::move(uses));
   buffer_user_[index] = finished;
   next_buffer_ = (index + 1) % buffers();
@@ -135,7 +135,7 @@ OperationId FlashFeedForward::compute_predicted(OperationSink& sink, const Layer
   const FlashOptions& options = weights_.options();
   const SizedTensor kept = matrix(layer), arriving = buffer(0);
   const OperationId selected = sink.add(OpKind::select_neurons, end.gpu, end.tag,
-                                        weights_.model().predict_neurons(end.tokens, weights_.predictor_rank()),
+                                        weights_.model().predict_neurons(end.tokens, weights_.predictor_rank(layer)),
                                         {attended}, {.reads = {end.hidden.name}});
   Ids deps{selected};
   if (buffer_user_[0]) deps.push_back(*buffer_user_[0]);
@@ -147,15 +147,14 @@ OperationId FlashFeedForward::compute_predicted(OperationSink& sink, const Layer
                                        {.reads = {kept.name}, .writes = {kept}});
   Ids computed{deleted};
   if (options.overlap_flash)
-    computed = {sink.add(OpKind::partial_feed_forward, end.gpu, end.tag, weights_.model().feed_forward(end.tokens, 0),
+    computed = {sink.add(OpKind::partial_feed_forward, end.gpu, end.tag, weights_.feed_forward(end.tokens, 0),
                          {deleted}, {.reads = {end.hidden.name, kept.name}})};
   Ids ready = computed;
   ready.push_back(arrived);
   const OperationId inserted = sink.add(OpKind::insert_records, end.gpu, end.tag, copies, std::move(ready),
                                         {.reads = {arriving.name, kept.name}, .writes = {kept}});
-  const OperationId finished =
-      sink.add(OpKind::feed_forward, end.gpu, end.tag, weights_.model().feed_forward(end.tokens, 0), {inserted},
-               {.reads = {end.hidden.name, kept.name}, .writes = {end.hidden}});
+  const OperationId finished = sink.add(OpKind::feed_forward, end.gpu, end.tag, weights_.feed_forward(end.tokens, 0),
+                                        {inserted}, {.reads = {end.hidden.name, kept.name}, .writes = {end.hidden}});
   buffer_user_[0] = inserted;
   return finished;
 }

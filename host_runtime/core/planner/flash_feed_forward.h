@@ -37,7 +37,7 @@ class FlashFeedForward final : public FeedForwardPlan {
 
   FlashFeedForward(const FlashWeights& weights, const PlannerInputs& inputs);
 
-  Bytes weights_in_blocks() const override { return weights_.in_blocks(); }
+  Bytes weights_in_blocks() const override { return weights_.model().weight_bytes() - weights_.on_gpu(); }
   std::vector<PlacedTensor> resident() const override;
   std::vector<PlannedBlocks> blocks() const override;
   std::vector<OperationId> before(OperationSink& sink, const OpTag& tag,

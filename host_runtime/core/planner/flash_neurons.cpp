@@ -3,12 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
 #include "base/error.h"
+#include "base/rng.h"
 
 namespace csdsim::host {
+
+namespace {
+
+void sort_unique(std::vector<std::uint32_t>& neurons) {
+  std::ranges::sort(neurons);
+  neurons.erase(std::unique(neurons.begin(), neurons.end()), neurons.end());
+}
+
+}  // namespace
 
 FlashNeurons::FlashNeurons(const FlashWeights& weights) : weights_(weights) {
   if (!weights.predicts()) throw InternalError("neurons in memory without a predictor");
@@ -20,6 +31,12 @@ FlashNeurons::FlashNeurons(const FlashWeights& weights) : weights_(weights) {
 }
 
 const NeuronStep& FlashNeurons::step(LayerId layer, std::span<const std::uint32_t> active) {
+  const std::vector<std::uint32_t> kept(active.begin(), active.end());
+  return step(layer, active, {&kept, 1});
+}
+
+const NeuronStep& FlashNeurons::step(LayerId layer, std::span<const std::uint32_t> active,
+                                     std::span<const std::vector<std::uint32_t>> kept) {
   Layer& of = layers_.at(layer.value);
   if (active.size() > of.memory.rows())
     throw UserError(
@@ -29,7 +46,18 @@ const NeuronStep& FlashNeurons::step(LayerId layer, std::span<const std::uint32_
   NeuronStep& step = of.latest.emplace();
   step.active.assign(active.begin(), active.end());
   if (of.window) {
-    step.update = of.memory.update(active, of.window->step(active).drop);
+    std::vector<std::uint32_t> drop = std::exchange(of.passing, {});
+    for (const std::vector<std::uint32_t>& of_token : kept) {
+      const std::vector<std::uint32_t>& left = of.window->step(of_token).drop;
+      drop.insert(drop.end(), left.begin(), left.end());
+    }
+    sort_unique(drop);
+    std::erase_if(drop, [&](std::uint32_t neuron) {
+      return of.window->contains(neuron) || std::ranges::binary_search(active, neuron);
+    });
+    step.update = of.memory.update(active, drop);
+    std::ranges::copy_if(active, std::back_inserter(of.passing),
+                         [&](std::uint32_t neuron) { return !of.window->contains(neuron); });
   } else {
     // Nothing stays from one token to the next.
     std::vector<std::uint32_t> all;
@@ -64,18 +92,18 @@ std::optional<Work> FlashNeurons::resolve(const Operation& op) const {
   const auto over = [&](std::uint32_t neurons) {
     std::uint64_t tokens = 0;
     for (const StepSequence& s : *op.tag.sequences) tokens += s.tokens;
-    return weights_.model().feed_forward(tokens, neurons);
+    return weights_.feed_forward(tokens, neurons);
   };
   switch (op.kind) {
     case OpKind::read_blocks: {
       BlockWork work = std::get<BlockWork>(op.work);
-      work.extents.clear();
+      if (!work.extents.empty()) return std::nullopt;  // other weights
       for (const RecordRead& read : step().reads) work.extents.push_back(read.extent);
       return work;
     }
     case OpKind::transfer: {
       LinkWork work = std::get<LinkWork>(op.work);
-      if (work.payload != LinkPayload::weights) return std::nullopt;
+      if (work.payload != LinkPayload::weights || work.bytes.value > 0) return std::nullopt;
       work.bytes = step().read_bytes;
       return work;
     }
@@ -108,20 +136,41 @@ ModelledNeurons::ModelledNeurons(const FlashWeights& weights, std::uint64_t seed
     : ModelledNeurons(weights, std::make_unique<LocalityModel>(weights.options().locality, weights.model().ffn, seed)) {
 }
 
+void ModelledNeurons::speculate(const Speculation& speculation, std::uint64_t seed) {
+  speculation_ = speculation;
+  seed_ = seed;
+}
+
+std::uint32_t ModelledNeurons::accepted(std::uint32_t step, SequenceId sequence) const {
+  const std::uint64_t of_step = counter_random(counter_random(seed_, sequence.value), step);
+  std::uint32_t accepted = 0;
+  while (accepted < speculation_.draft_tokens &&
+         static_cast<double>(counter_random(of_step, accepted) >> 11) * 0x1p-53 < speculation_.acceptance)
+    ++accepted;
+  return accepted;
+}
+
 void ModelledNeurons::next(LayerId layer, MiniBatch mini_batch, std::span<const SequenceId> sequences) {
+  const std::uint32_t drafted = speculation_.draft_tokens;
   active_.clear();
+  kept_.clear();
   for (const SequenceId sequence : sequences) {
-    activity_->next(sequence, layer, of_sequence_);
-    active_.insert(active_.end(), of_sequence_.begin(), of_sequence_.end());
+    const std::uint32_t last = accepted(steps_[layer.value], sequence);
+    if (kept_.size() <= last) kept_.resize(last + 1);
+    for (std::uint32_t token = 0; token <= drafted; ++token) {
+      activity_->next(sequence, layer, of_token_);
+      active_.insert(active_.end(), of_token_.begin(), of_token_.end());
+      if (token <= last) kept_[token].insert(kept_[token].end(), of_token_.begin(), of_token_.end());
+      if (token == last && token < drafted) activity_->mark(sequence, layer);
+    }
+    if (last < drafted) activity_->go_back(sequence, layer);
   }
-  if (sequences.size() > 1) {
-    std::ranges::sort(active_);
-    active_.erase(std::unique(active_.begin(), active_.end()), active_.end());
-  }
+  sort_unique(active_);
+  for (std::vector<std::uint32_t>& of_token : kept_) sort_unique(of_token);
   if (auto* const in_drives = std::get_if<DriveNeurons>(&neurons_))
     in_drives->step(layer, mini_batch, active_);
   else
-    std::get<FlashNeurons>(neurons_).step(layer, active_);
+    std::get<FlashNeurons>(neurons_).step(layer, active_, kept_);
   if (sequences.front() == SequenceId{0}) ++steps_[layer.value];
 }
 

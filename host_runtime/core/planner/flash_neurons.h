@@ -41,6 +41,10 @@ class FlashNeurons {
   /// The next decode step of a layer, in which `active` neurons are chosen: ascending, over all tokens of the step.
   /// Throws UserError if memory has no room for them.
   const NeuronStep& step(LayerId layer, std::span<const std::uint32_t> active);
+  /// A step over several tokens of a sequence, some of which are rejected afterwards. The window continues with `kept`,
+  /// the neurons of each token that stays; those that only rejected tokens need leave with the next step.
+  const NeuronStep& step(LayerId layer, std::span<const std::uint32_t> active,
+                         std::span<const std::vector<std::uint32_t>> kept);
   /// The latest step of a layer. InternalError before the first.
   const NeuronStep& latest(LayerId layer) const;
   /// Neurons that came into memory so far, over all layers.
@@ -56,6 +60,7 @@ class FlashNeurons {
   struct Layer {
     NeuronMemory memory;
     std::optional<NeuronWindow> window = {};
+    std::vector<std::uint32_t> passing = {};  ///< in memory and not in the window: of rejected tokens
     std::optional<NeuronStep> latest = {};
   };
   ComputeWork copies(std::size_t rows) const;
@@ -72,6 +77,8 @@ class ModelledNeurons {
   /// With the locality model of FlashOptions.
   ModelledNeurons(const FlashWeights& weights, std::uint64_t seed);
 
+  /// From now on a step has one token, and draft tokens after it, of which some are accepted.
+  void speculate(const Speculation& speculation, std::uint64_t seed);
   /// As OperationData::resolve().
   std::optional<Work> resolve(const Operation& op);
   /// The decode steps before `step` happen in no time, in `layers` layers of `sequences` sequences.
@@ -81,11 +88,16 @@ class ModelledNeurons {
 
  private:
   void next(LayerId layer, MiniBatch mini_batch, std::span<const SequenceId> sequences);
+  /// Draft tokens of a sequence that are accepted in a step; the same in all layers.
+  std::uint32_t accepted(std::uint32_t step, SequenceId sequence) const;
 
   std::variant<FlashNeurons, DriveNeurons> neurons_;
   std::unique_ptr<NeuronActivity> activity_;
   std::vector<std::uint32_t> steps_;  ///< [layer] decode steps of the first sequence so far
-  std::vector<std::uint32_t> of_sequence_, active_;
+  Speculation speculation_;
+  std::uint64_t seed_ = 0;
+  std::vector<std::uint32_t> of_token_, active_;
+  std::vector<std::vector<std::uint32_t>> kept_;  ///< by token: over all sequences
 };
 
 }  // namespace csdsim::host

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/rounding.h"
 
 namespace csdsim::host {
 
@@ -13,10 +14,10 @@ RecordFormat format_of(const FlashOptions& options, const ModelShape& model, std
   const bool by_neurons = options.division == NeuronDivision::neurons;
   if (by_neurons && options.choice != NeuronReads::predicted)
     throw InternalError("drives divide the neurons of a layer, some of which stay in memory");
-  return {.layers = by_neurons ? model.layers : (model.layers + drives - 1) / drives,
-          .neurons = by_neurons ? (model.ffn + drives - 1) / drives : model.ffn,
+  return {.layers = by_neurons ? model.layers : static_cast<std::uint32_t>(ceil_div(model.layers, drives)),
+          .neurons = by_neurons ? static_cast<std::uint32_t>(ceil_div(model.ffn, drives)) : model.ffn,
           .matrices = model.ffn_matrices,
-          .row = {std::uint64_t{model.width} * model.element_bytes},
+          .row = options.quantisation.row(model.width, model.element_bytes),
           .layout = options.layout,
           .aligned = options.aligned,
           .block_size = block_size};
@@ -27,6 +28,16 @@ std::uint32_t rows_of(const FlashOptions& options, const ModelShape& model, Byte
   const std::uint64_t rows =
       options.memory ? options.memory->value / (row.value * model.layers) : options.memory_share.floor_of(model.ffn);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(rows, model.ffn));
+}
+
+std::vector<std::uint32_t> ranks_of(const FlashOptions& options, const PlannerInputs& inputs) {
+  if (!options.predictor_rank.empty()) return options.predictor_rank;
+  if (!inputs.predictor_rank.empty()) return inputs.predictor_rank;
+  return {kPredictorRank};
+}
+
+Bytes others_of(const ModelShape& model) {
+  return model.weight_bytes() - Bytes{model.ffn_parameters() * model.element_bytes} * model.layers;
 }
 
 /// The model of which a sampled run has some layers.
@@ -43,12 +54,14 @@ FlashWeights::FlashWeights(const FlashOptions& options, const PlannerInputs& inp
       model_(inputs.model),
       drives_(inputs.drives),
       directory_(format_of(options, inputs.model, inputs.drives, inputs.block_size)),
-      memory_rows_(rows_of(options, whole(inputs), directory_.format().neuron())) {
-  if (predicts()) return;
+      memory_rows_(rows_of(options, whole(inputs), directory_.format().neuron())),
+      predictor_rank_(ranks_of(options, inputs)) {
   const ModelShape model = whole(inputs);
-  const Bytes networks = row() * model.ffn * model.layers, others = model.weight_bytes() - networks;
-  const std::uint64_t resident = options.resident_share.floor_of(model.weight_bytes().value);
+  const Bytes networks = row() * model.ffn * model.layers;
+  const Bytes others = others_of(model);
+  const std::uint64_t resident = options.resident_share.floor_of((others + networks).value);
   if (resident >= others.value) {
+    if (predicts()) return;
     const std::uint64_t neurons = (resident - others.value) / (row().value * model.layers);
     resident_neurons_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(neurons, model.ffn));
     return;
@@ -58,14 +71,13 @@ FlashWeights::FlashWeights(const FlashOptions& options, const PlannerInputs& inp
   const auto part = [&](Bytes of) {
     return Bytes{static_cast<std::uint64_t>(in_flash * static_cast<double>(of.value))};
   };
-  const Bytes of_layer = model.layer_weight_bytes() - row() * model.ffn;
+  const Bytes of_layer = model.layer_weight_bytes() - Bytes{model.ffn_parameters() * model.element_bytes};
   layer_rest_ = part(of_layer);
   tables_ = part(others - of_layer * model.layers);
 }
 
 std::uint64_t FlashWeights::blocks_of(Bytes bytes) const {
-  const std::uint64_t block = directory_.format().block_size.value;
-  return (bytes.value + block - 1) / block;
+  return ceil_div(bytes.value, directory_.format().block_size.value);
 }
 
 Extent FlashWeights::rest_of(LayerId layer) const {
@@ -81,14 +93,40 @@ Bytes FlashWeights::in_blocks() const {
   return (row() * (model_.ffn - resident_neurons_) + layer_rest_) * model_.layers + tables_;
 }
 
+Bytes FlashWeights::others() const { return others_of(model_); }
+
+Bytes FlashWeights::on_gpu() const {
+  return others() - layer_rest_ * model_.layers - tables_ + row() * resident_neurons_ * model_.layers;
+}
+
+ComputeWork FlashWeights::feed_forward(std::uint64_t tokens, std::uint64_t neurons) const {
+  ComputeWork work = model_.feed_forward(tokens, neurons);
+  const Bytes whole{std::uint64_t{model_.ffn_matrices} * model_.width * model_.element_bytes * neurons};
+  work.weights = work.weights - whole + row() * neurons;
+  return work;
+}
+
 std::uint64_t FlashWeights::blocks(DriveIndex drive) const {
   if (!divides_neurons() && drive.value >= model_.layers) return 0;
   return drive.value == 0 ? table_blocks().end() : table_blocks().first;
 }
 
+std::uint32_t FlashWeights::predictor_rank(LayerId layer) const {
+  // check_flash() refuses a list of another length; other checks of the same scenario still ask for sizes.
+  return predictor_rank_.at(std::min<std::size_t>(layer.value, predictor_rank_.size() - 1));
+}
+
 Bytes FlashWeights::predictors() const {
   if (!predicts()) return {};
-  return {std::uint64_t{predictor_rank()} * (model_.width + model_.ffn) * model_.element_bytes * model_.layers};
+  std::uint64_t ranks = 0;
+  for (LayerId layer{0}; layer.value < model_.layers; ++layer.value) ranks += predictor_rank(layer);
+  return {ranks * (model_.width + model_.ffn) * model_.element_bytes};
+}
+
+bool FlashWeights::layers_alike() const {
+  return tables_.value == 0 && std::ranges::all_of(predictor_rank_, [&](std::uint32_t rank) {
+           return !predicts() || rank == predictor_rank_.front();
+         });
 }
 
 Bytes FlashWeights::layer_buffer() const {

@@ -9,6 +9,7 @@
 #include "base/ratio.h"
 #include "host_runtime/core/neurons/locality_model.h"
 #include "host_runtime/core/neurons/record_directory.h"
+#include "host_runtime/core/neurons/row_quantisation.h"
 #include "host_runtime/core/planner/model_shape.h"
 #include "host_runtime/core/planner/planner.h"
 
@@ -29,23 +30,25 @@ enum class NeuronDivision : std::uint8_t {
 /// Who chooses the neurons in runs that carry data: what really fires, or the predictor of the checkpoint.
 enum class PredictorKind : std::uint8_t { oracle, trained };
 
-/// Inner dimension of a predictor where nothing says another.
+/// Inner dimension of the predictor of a layer where nothing says another.
 inline constexpr std::uint32_t kPredictorRank = 128;
 
 /// How a system keeps weights in flash. Sizes of the model are separate.
 struct FlashOptions {
   RecordLayout layout = RecordLayout::bundled;
-  bool aligned = true;  ///< see RecordFormat
+  bool aligned = true;                ///< see RecordFormat
+  RowQuantisation quantisation = {};  ///< of the records, on drives and in memory
   NeuronReads choice = NeuronReads::predicted;
-  std::uint32_t window = 5;    ///< tokens whose neurons stay in memory; 0: no neuron does. With `predicted`.
-  Ratio resident_share{1, 2};  ///< of all weights, in memory for the whole run. With `all`.
+  std::uint32_t window = 5;  ///< tokens whose neurons stay in memory; 0: no neuron does. With `predicted`.
+  /// Of all weights, in memory for the whole run: attention and embeddings first, then with `all` neurons.
+  Ratio resident_share{1, 1};
   /// At least attention and embeddings are in memory, whatever resident_share says.
   bool attention_resident = false;
   Ratio memory_share{1, 4};     ///< neurons of a layer that memory has room for. With `predicted`.
   std::optional<Bytes> memory;  ///< the same as bytes for all layers
   PredictorKind predictor = PredictorKind::oracle;
-  std::optional<std::uint32_t>
-      predictor_rank;            ///< unset: the checkpoint's predictor has its own, others kPredictorRank
+  /// Of all layers, or of each one. Empty: PlannerInputs::predictor_rank, or else kPredictorRank.
+  std::vector<std::uint32_t> predictor_rank;
   Ratio threshold{1, 2};         ///< of the trained predictor: neurons with a higher score are read
   std::uint32_t threads = 32;    ///< most requests in flight per drive
   Bytes chunk = Bytes::kib(32);  ///< most bytes of a request
@@ -102,13 +105,25 @@ class FlashWeights {
   Extent rest_of(LayerId layer) const;
   Extent table_blocks() const;
 
-  /// All weights that are not in GPU memory.
+  /// All weights that are not in GPU memory, and those that are there for the whole run, without predictors.
   Bytes in_blocks() const;
+  /// All weights but the matrices of the feed-forward networks.
+  Bytes others() const;
+  Bytes on_gpu() const;
+  /// The network of a layer over `neurons` of its neurons, whose records are multiplied as they are.
+  ComputeWork feed_forward(std::uint64_t tokens, std::uint64_t neurons) const;
   /// Blocks that hold data on a drive.
   std::uint64_t blocks(DriveIndex drive) const;
-  std::uint32_t predictor_rank() const { return options_.predictor_rank.value_or(kPredictorRank); }
+  /// Whether a trained predictor chooses the neurons.
+  bool asks_trained() const { return predicts() && options_.predictor == PredictorKind::trained; }
+  /// One for all layers, or one per layer.
+  const std::vector<std::uint32_t>& predictor_ranks() const { return predictor_rank_; }
+  std::uint32_t predictor_rank(LayerId layer) const;
   /// Bytes of the predictors of all layers; 0 without.
   Bytes predictors() const;
+  /// Whether a step reads and computes the same in all layers, apart from which neurons are active, and nothing outside
+  /// of them: some of the layers then stand for all.
+  bool layers_alike() const;
   /// Memory for neurons of the windows, over all layers.
   Bytes window_memory() const { return row() * memory_rows_ * model_.layers; }
   /// The largest read of a part of a layer, in whole blocks: all records of the neurons that do not stay in memory.
@@ -125,6 +140,7 @@ class FlashWeights {
   RecordDirectory directory_;
   std::uint32_t resident_neurons_ = 0;
   std::uint32_t memory_rows_ = 0;
+  std::vector<std::uint32_t> predictor_rank_;  ///< one, or one per layer
   Bytes layer_rest_;
   Bytes tables_;
 };

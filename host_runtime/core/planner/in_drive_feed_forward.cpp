@@ -40,9 +40,9 @@ OperationId InDriveFeedForward::finish(OperationSink& sink, LayerEnd end) {
                                         std::move(end.ready), std::move(end.uses));
   const SizedTensor input{TensorName::of(TensorClass::network_input, end.tag),
                           {end.tokens * model.width * model.element_bytes}};
-  OperationId at_hand =
-      sink.add(OpKind::select_neurons, end.gpu, end.tag, model.predict_neurons(end.tokens, weights_.predictor_rank()),
-               {attended}, {.reads = {end.hidden.name}, .writes = {input}});
+  OperationId at_hand = sink.add(OpKind::select_neurons, end.gpu, end.tag,
+                                 model.predict_neurons(end.tokens, weights_.predictor_rank(layer)), {attended},
+                                 {.reads = {end.hidden.name}, .writes = {input}});
   if (through_host_) at_hand = copy(sink, ResourceKind::gpu_to_host, end.tag, input, at_hand);
   TensorUses merge{.reads = {end.hidden.name},
                    .writes = {end.hidden},

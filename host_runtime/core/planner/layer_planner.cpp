@@ -189,8 +189,11 @@ void LayerPlanner::sample(OperationSink& sink, const Ids& hidden) {
     const auto part = part_of({}, mb);
     if (!part) continue;
     const TensorName states = hidden_states(*part).name;
-    ComputeWork work = in_.model.sample(part->sequences.size());
-    if (step_.phase == Phase::decode) work.software = software_time(*part);
+    // In a decode step every token that is verified has logits; the next draft follows.
+    const bool decode = step_.phase == Phase::decode;
+    ComputeWork work = in_.model.sample(decode ? part->tokens : part->sequences.size());
+    const Speculation& speculation = in_.workload.speculation;
+    if (decode) work.software = software_time(*part) + SimTime{speculation.draft_time.ps * speculation.draft_tokens};
     sampled_[mb] = sink.add(OpKind::sample, gpu(part->tag), part->tag, work,
                             with_weights(sink, part->tag, in_turn(part->tag, {hidden[mb]})),
                             {.reads = {states}, .drops = {{states, gpu_memory(part->tag)}}});

@@ -11,13 +11,15 @@ std::uint64_t missing_tokens(const BatchLengths& workload) {
 }
 
 GenerationTimes generation_times(const ExecutionReport& report, const BatchLengths& workload) {
-  if (report.steps.size() != workload.output_tokens || report.steps.front().phase != Phase::prefill ||
+  if (report.steps.size() != workload.decode_steps() + 1 || report.steps.front().phase != Phase::prefill ||
       !report.steps.back().ended)
-    throw InternalError(fmt::format("{} steps recorded for a run of {}", report.steps.size(), workload.output_tokens));
+    throw InternalError(
+        fmt::format("{} steps recorded for a run of {}", report.steps.size(), workload.decode_steps() + 1));
   const StepRecord& first = report.steps.front();
   const StepRecord& last = report.steps.back();
   GenerationTimes times{.batch = workload.prompt_tokens.size(),
                         .output_tokens = workload.output_tokens,
+                        .decode_steps = workload.decode_steps(),
                         .missing_tokens = missing_tokens(workload),
                         .ttft_s = (first.end - report.start).seconds(),
                         .decode_s = (last.end - first.end).seconds()};
@@ -31,9 +33,9 @@ GenerationMetrics generation_metrics(const GenerationTimes& t) {
   m.ttft_s = t.ttft_s;
   m.tokens_per_s = static_cast<double>(t.tokens()) / (t.ttft_s + t.decode_s);
   if (t.output_tokens < 2) return m;
-  const double steps = t.output_tokens - 1;
   m.decode_tokens_per_s = static_cast<double>(t.tokens() - t.batch) / t.decode_s;
-  m.tpot_s = m.decode_step_s = t.decode_s / steps;
+  m.tpot_s = t.decode_s / (t.output_tokens - 1);
+  m.decode_step_s = t.decode_s / t.decode_steps;
   const auto part = [&](PathPart p) { return t.decode_path_s[static_cast<std::size_t>(p)]; };
   m.kv_access_share = (part(PathPart::flash) + part(PathPart::kv_link)) / t.decode_s;
   return m;

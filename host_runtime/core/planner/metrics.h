@@ -16,6 +16,7 @@ namespace csdsim::host {
 struct GenerationTimes {
   std::uint64_t batch = 0;
   std::uint32_t output_tokens = 0;                 ///< of the longest sequence
+  std::uint32_t decode_steps = 0;                  ///< one per token after the first, unless drafts are verified
   std::uint64_t missing_tokens = 0;                ///< that shorter sequences leave out of batch x output_tokens
   double ttft_s = 0;                               ///< time until every sequence has its first token
   double decode_s = 0;                             ///< time from then until the last token
@@ -26,7 +27,8 @@ struct GenerationTimes {
 };
 
 /// Optional metrics are absent when nothing was decoded. The batch decodes in lockstep, so TPOT is the mean time of a
-/// decode step, whether or not sequences have left the batch before it.
+/// decode step, whether or not sequences have left the batch before it; with drafts (Speculation) a step yields several
+/// tokens.
 struct GenerationMetrics {
   double tokens_per_s = 0;  ///< generated tokens of all sequences, first tokens included, over TTFT + decode
   double ttft_s = 0;

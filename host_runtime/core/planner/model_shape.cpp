@@ -113,13 +113,13 @@ ComputeWork ModelShape::prefill_attention(std::span<const std::uint32_t> lengths
           .launches = 1};
 }
 
-ComputeWork ModelShape::decode_attention(std::uint64_t sequences, std::uint64_t contexts) const {
-  return {
-      .op = OperatorClass::attention,
-      .flops = 4 * std::uint64_t{heads} * head_dim * contexts,
-      .weights = {0},
-      .activations = kv_bytes_per_token_and_layer() * contexts + query_bytes({KvHead{0}, kv_heads}) * (2 * sequences),
-      .launches = 1};
+ComputeWork ModelShape::decode_attention(std::uint64_t sequences, std::uint64_t contexts, std::uint64_t queries) const {
+  return {.op = OperatorClass::attention,
+          .flops = 4 * std::uint64_t{heads} * head_dim * contexts * queries,
+          .weights = {0},
+          .activations = kv_bytes_per_token_and_layer() * contexts +
+                         query_bytes({KvHead{0}, kv_heads}) * (2 * sequences * queries),
+          .launches = 1};
 }
 
 ComputeWork ModelShape::merge_attention(std::uint64_t tokens, std::uint32_t parts) const {

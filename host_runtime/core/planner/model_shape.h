@@ -63,9 +63,9 @@ struct ModelShape {
   /// Causal dense attention of one layer over whole prompts: 4 d H S (S+1) / 2 flops for a prompt of S tokens; Q, K, V
   /// and the output are read or written once (fused kernel).
   ComputeWork prefill_attention(std::span<const std::uint32_t> lengths) const;
-  /// Dense attention of one layer in a decode step: one query per head for each of `sequences`, over `contexts` tokens
-  /// of all sequences together; 4 d H flops per token, K and V read once.
-  ComputeWork decode_attention(std::uint64_t sequences, std::uint64_t contexts) const;
+  /// Dense attention of one layer in a decode step: `queries` per head for each of `sequences`, over `contexts` tokens
+  /// of all sequences together; 4 d H flops per token and query, K and V read once.
+  ComputeWork decode_attention(std::uint64_t sequences, std::uint64_t contexts, std::uint64_t queries = 1) const;
   /// Partial outputs of `parts` places become one output per token, for all heads.
   ComputeWork merge_attention(std::uint64_t tokens, std::uint32_t parts) const;
   /// Output projection, residual, norm, feed-forward network, residual of one layer.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -28,6 +29,22 @@ void OperationSink::wait_until(SimTime time) {
 }
 
 std::vector<Operation> OperationSink::take() { return std::exchange(operations_, {}); }
+
+double Speculation::gain() const {
+  double sum = 0, all_accepted = 1;
+  for (std::uint32_t i = 0; i <= draft_tokens; ++i, all_accepted *= acceptance) sum += all_accepted;
+  return sum;
+}
+
+std::uint32_t BatchLengths::decode_steps() const {
+  if (speculation.draft_tokens == 0) return output_tokens - 1;
+  return static_cast<std::uint32_t>(std::ceil((output_tokens - 1) / speculation.gain()));
+}
+
+std::uint32_t BatchLengths::generated_before(std::uint32_t step) const {
+  if (speculation.draft_tokens == 0) return step + 1;
+  return 1 + std::min(output_tokens - 1, static_cast<std::uint32_t>(step * speculation.gain()));
+}
 
 BatchLengths BatchLengths::with_outputs(std::vector<std::uint32_t> prompts, std::vector<std::uint32_t> outputs) {
   const std::uint32_t longest = outputs.empty() ? 1 : *std::ranges::max_element(outputs);

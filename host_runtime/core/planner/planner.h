@@ -75,6 +75,18 @@ class Planner {
   virtual bool decides_late() const { return false; }
 };
 
+/// Speculative decoding (Leviathan et al., arXiv 2211.17192): a small model drafts tokens, and one decode step verifies
+/// them together with the latest token. A draft token is accepted with a probability if those before it are; the step
+/// yields the accepted ones and one more, which the model itself chooses.
+struct Speculation {
+  std::uint32_t draft_tokens = 0;  ///< 0: no speculation
+  double acceptance = 0;
+  SimTime draft_time{};  ///< per draft token, of the processor that decodes
+
+  /// Mean tokens that a step yields.
+  double gain() const;
+};
+
 /// A batch of prompts of any lengths, which generate equally many tokens, or each its own number. Sequence i is
 /// SequenceId{i}. The prefill yields the first token; output_tokens - 1 decode steps follow. In decode step s, from 0,
 /// sequence i appends token prompt_tokens[i] + s and attends over prompt_tokens[i] + s + 1 tokens. A sequence leaves
@@ -87,6 +99,8 @@ struct BatchLengths {
   /// request i then: it waits for one of `places`, first come, first served.
   std::vector<SimTime> arrivals = {};
   std::uint32_t places = 0;  ///< with arrivals: most requests that run at a time
+  /// With draft tokens, all sequences generate output_tokens, and a step s begins when generated_before(s) are there.
+  Speculation speculation = {};
 
   /// A batch whose sequences generate their own numbers of tokens.
   static BatchLengths with_outputs(std::vector<std::uint32_t> prompts, std::vector<std::uint32_t> outputs);
@@ -97,7 +111,9 @@ struct BatchLengths {
   std::uint32_t batch() const { return served() ? places : static_cast<std::uint32_t>(prompt_tokens.size()); }
   std::uint32_t output_of(std::size_t sequence) const { return outputs.empty() ? output_tokens : outputs[sequence]; }
   /// Steps until the last sequence ends.
-  std::uint32_t decode_steps() const { return output_tokens - 1; }
+  std::uint32_t decode_steps() const;
+  /// Tokens that a sequence has generated before a decode step.
+  std::uint32_t generated_before(std::uint32_t step) const;
   /// Tokens that the run generates, over all sequences.
   std::uint64_t generated() const;
   /// The largest number of tokens that are in the cache at a time, over all sequences; with arrivals an upper bound,
@@ -145,6 +161,8 @@ struct PlannerInputs {
   /// Layers of the whole model where `model` has some of them, in sampled runs: what is a share of the model is a share
   /// of the whole one. 0: model.layers.
   std::uint32_t whole_layers = 0;
+  /// Inner dimension of the checkpoint's predictor of neurons: of all layers, or of each one. Empty: there is none.
+  std::vector<std::uint32_t> predictor_rank = {};
 };
 
 /// A consecutive range of items.

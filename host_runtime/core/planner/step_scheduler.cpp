@@ -11,7 +11,7 @@ StepScheduler::StepScheduler(const BatchLengths& workload, const PlanSpan& span,
     taken_.resize(workload_.places);
     return;
   }
-  const std::uint32_t generated = span.prefill ? 0 : span.first_step + 1;
+  const std::uint32_t generated = span.prefill ? 0 : workload_.generated_before(span.first_step);
   for (std::uint32_t mb = 0; mb < mini_batches; ++mb)
     for (std::uint32_t s = shares_[mb].first; s < shares_[mb].first + shares_[mb].count; ++s)
       if (!workload_.own_outputs() || runs(s, generated)) members_[mb].push_back({SequenceId{s}, generated});
@@ -33,7 +33,9 @@ ScheduledStep StepScheduler::step(Phase phase, std::uint32_t number) const {
     for (const Member& m : members) {
       const std::uint32_t before = context(m), prompt = workload_.prompt_tokens[m.sequence.value];
       const bool takes_part = (phase == Phase::prefill) == (m.generated == 0);
-      const std::uint32_t tokens = !takes_part ? 0 : phase == Phase::prefill ? prompt : 1;
+      const std::uint32_t tokens = !takes_part               ? 0
+                                   : phase == Phase::prefill ? prompt
+                                                             : 1 + workload_.speculation.draft_tokens;
       part.kept += before + tokens;
       part.left += before + tokens;
       if (!takes_part) continue;
@@ -51,7 +53,10 @@ void StepScheduler::advance(const ScheduledStep& step) {
   ++steps_;
   for (Members& members : members_) {
     for (Member& m : members)
-      if ((step.phase == Phase::prefill) == (m.generated == 0)) ++m.generated;
+      if ((step.phase == Phase::prefill) == (m.generated == 0))
+        m.generated = workload_.speculation.draft_tokens > 0 && step.phase == Phase::decode
+                          ? workload_.generated_before(step.number + 1)
+                          : m.generated + 1;
     std::erase_if(members, [&](const Member& m) {
       const bool ended = !runs(m.sequence.value, m.generated);
       if (ended && workload_.served()) taken_[place_[m.sequence.value]] = false;

@@ -110,7 +110,11 @@ class OffloadSystem {
   virtual bool ends_sequences() const { return false; }
   /// Whether requests may arrive while others run (BatchLengths::arrivals): plan() then decides each step by the time.
   virtual bool serves_arrivals() const { return false; }
+  /// Whether a decode step may verify a draft (BatchLengths::speculation).
+  virtual bool verifies_drafts() const { return false; }
   virtual SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const = 0;
+  /// The same where more of the run is known: blocks of the drives, and whether data pass through host memory.
+  virtual SystemNeeds needs_of(const PlannerInputs& run) const { return needs(run.model, run.workload); }
   /// Parameters with which the residents of `home` would fit into `capacity`, for an error where no smaller batch does:
   /// "weights_in_files of at least 0.4 would fit". Empty if the system knows none.
   virtual std::string what_would_fit(const ModelShape&, const BatchLengths&, Home, Bytes /*capacity*/) const {

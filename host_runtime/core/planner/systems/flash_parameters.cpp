@@ -10,11 +10,13 @@ namespace csdsim::host {
 
 namespace {
 
-/// All weights but those of the feed-forward networks.
-Ratio share_without_networks(const ModelShape& model) {
-  const std::uint64_t all = model.parameters();
-  return Ratio::of(all - model.ffn_parameters() * model.layers, all);
+/// Attention, embeddings and biases, as a share of all weights.
+double share_without_networks(const FlashWeights& weights) {
+  const double others = double(weights.others().value);
+  return others / (others + double((weights.row() * weights.model().ffn * weights.model().layers).value));
 }
+
+std::uint32_t bits_of(WeightBits bits) { return bits == WeightBits::sixteen ? 16 : bits == WeightBits::eight ? 8 : 4; }
 
 }  // namespace
 
@@ -37,9 +39,12 @@ FlashOptions FlashParameters::options(bool carried) const {
   FlashOptions options;
   options.layout = technique == FlashTechnique::bundling ? RecordLayout::bundled : RecordLayout::rows;
   options.aligned = predicts() && layout == RecordAlignment::aligned;  // whole matrices have no use for gaps
+  options.quantisation = {.bits = bits_of(weight_bits), .group = weight_group};
   options.choice = predicts() ? NeuronReads::predicted : NeuronReads::all;
   options.window = technique >= FlashTechnique::windowing ? window : 0;
-  options.resident_share = resident_share.value_or(technique == FlashTechnique::hybrid ? Ratio::of(1, 2) : Ratio{0, 1});
+  options.resident_share = resident_share.value_or(predicts()                            ? Ratio{1, 1}
+                                                   : technique == FlashTechnique::hybrid ? Ratio::of(1, 2)
+                                                                                         : Ratio{0, 1});
   options.attention_resident = carried;
   options.memory_share = memory_share;
   options.memory = memory;
@@ -65,10 +70,16 @@ void describe_flash(ParamVisitor& v, FlashParameters& flash) {
   v.param("layout", flash.layout,
           "How records lie on logical blocks. With naive and hybrid, which read whole matrices, they are packed.",
           assumed("records of usual models are whole blocks"));
+  v.param("weight_bits", flash.weight_bits,
+          "Bits per element of the neurons' records, on drives and in memory. Other weights, keys and values have 16.",
+          paper("LLM in a flash 4.1: float16 and bfloat16"));
+  v.param("weight_group", flash.weight_group, {1, 65'536},
+          "Elements of a row that share a scale, which is an FP16 number. With weight_bits of 8 and 4.",
+          assumed("between the 32 of ggml's formats and the 128 of GPTQ"));
   v.optional("resident_share", flash.resident_share, "auto", {Ratio{0, 1}, Ratio{1, 1}},
-             "Share of all weights that stays in memory: attention and embeddings first, then neurons. With naive and "
-             "hybrid. auto: none with naive, half with hybrid; in runs that carry data, at least attention and "
-             "embeddings.",
+             "Share of all weights that stays in memory: attention and embeddings first, then, with naive and hybrid, "
+             "neurons. What is missing of attention and embeddings is read in each step. auto: none with naive, half "
+             "with hybrid, attention and embeddings with the others; in runs that carry data, at least these.",
              paper("LLM in a flash, Table 2: 13.4 GB and 6.7 GB are read; 4.1: half the model fits into memory"));
   v.param("memory_share", flash.memory_share, {Ratio::of(1, 10'000), Ratio{1, 1}},
           "Neurons of a layer that memory has room for, as a share of all.",
@@ -90,10 +101,10 @@ void describe_flash(ParamVisitor& v, FlashParameters& flash) {
 void describe_predictor(ParamVisitor& v, FlashParameters& flash) {
   v.param("predictor", flash.predictor, "Who chooses the neurons in runs that carry data.",
           assumed("exact tokens; the paper's predictor is trained"));
-  v.optional(
-      "predictor_rank", flash.predictor_rank, "auto", {1, 65'536},
-      "Inner dimension of a layer's predictor. auto: that of the checkpoint's predictor; its time and memory count "
-      "as for 128.",
+  v.single_or_list(
+      "predictor_rank", flash.predictor_rank, "auto", {1, 65'536}, 4'096,
+      "Inner dimension of the predictor: of all layers, or a list with one per layer. auto: with a trained predictor "
+      "that of its file, otherwise 128.",
       assumed("the paper's rank for most layers, as recalled"));
   v.param("threshold", flash.threshold, {Ratio::of(1, 1'000), Ratio::of(999, 1'000)},
           "Score above which a trained predictor takes a neuron for active.",
@@ -111,8 +122,8 @@ void describe_reads(ParamVisitor& v, FlashParameters& flash) {
 std::vector<std::string> unused_flash_parameters(const FlashParameters& flash) {
   std::vector<std::string> unused;
   if (flash.technique < FlashTechnique::windowing) unused.emplace_back("window");
+  if (flash.weight_bits == WeightBits::sixteen) unused.emplace_back("weight_group");
   if (flash.predicts()) {
-    unused.emplace_back("resident_share");
     if (flash.memory) unused.emplace_back("memory_share");
     if (flash.overlap_flash) unused.emplace_back("overlap_memory");
     return unused;
@@ -126,7 +137,9 @@ std::vector<std::string> unused_flash_parameters(const FlashParameters& flash) {
 void check_flash(config::Problems& problems, const SystemContext& context, const FlashParameters& flash) {
   for (const std::string& unused : unused_flash_parameters(flash)) {
     const std::string at = "system." + unused;
-    if (flash.predicts() && unused == "memory_share")
+    if (unused == "weight_group")
+      problems.refuse_unused(at, "system.weight_bits", "elements of 16 bits have no scale");
+    else if (flash.predicts() && unused == "memory_share")
       problems.refuse_unused(at, "system.memory", "memory is given");
     else if (flash.predicts() && unused == "overlap_memory")
       problems.refuse_unused(at, "system.overlap_flash",
@@ -154,6 +167,10 @@ void check_flash(config::Problems& problems, const SystemContext& context, const
                    {"system.threads", "platform.device.nvme.queue_depth", "platform.device.nvme.queues"},
                    fmt::format("system.threads: {} requests in flight, but the queues of a drive hold {} commands",
                                flash.threads, context.commands));
+  if (flash.predictor_rank.size() > 1 && context.model.layers > 0)
+    problems.require(flash.predictor_rank.size() == context.model.layers, {"system.predictor_rank", "model.layers"},
+                     fmt::format("system.predictor_rank: {} ranks for {} layers: give one, or one per layer",
+                                 flash.predictor_rank.size(), context.model.layers));
   const Bytes block = context.block_size;
   if (block.value == 0 || context.model.layers == 0) return;
   const bool whole_blocks = flash.chunk.value % block.value == 0;
@@ -171,12 +188,16 @@ void check_flash(config::Problems& problems, const SystemContext& context, const
   problems.require(!flash.predicts() || flash.in_drives || weights.memory_rows() > 0,
                    {"system.memory", "system.memory_share"},
                    "system.memory: there is no room for a neuron of each layer");
-  problems.require(!context.carried || !flash.resident_share || flash.predicts() ||
-                       *flash.resident_share >= share_without_networks(context.model),
-                   {"system.resident_share", "simulation.data"},
+  const double others = share_without_networks(weights), resident = flash.resident_share.value_or(Ratio{1, 1}).value();
+  problems.require(!context.carried || resident >= others, {"system.resident_share", "simulation.data"},
                    fmt::format("system.resident_share: runs that carry data keep attention and embeddings in memory, "
                                "which are {:.3f} of this model",
-                               share_without_networks(context.model).value()));
+                               others));
+  problems.require(!flash.predicts() || !flash.resident_share || resident <= others,
+                   {"system.resident_share", "system.technique"},
+                   fmt::format("system.resident_share: attention and embeddings are {:.3f} of this model; "
+                               "system.memory_share says how many neurons stay beside them",
+                               others));
   const std::string choice = flash.in_drives ? "system.kind" : "system.technique";
   problems.require(!flash.predicts() || context.sparse_ffn, {choice, "model.fatrelu", "model.path", "model"},
                    fmt::format("{}: the neurons of this model have a gate that is never exactly zero, so that all of "
@@ -184,14 +205,14 @@ void check_flash(config::Problems& problems, const SystemContext& context, const
                                choice));
 }
 
-std::vector<Resident> flash_residents(const FlashWeights& weights) {
-  const ModelShape& model = weights.model();
-  const Bytes all = model.weight_bytes(), block = weights.directory().format().block_size;
+std::vector<Resident> flash_residents(const FlashWeights& weights, bool through_host) {
+  const Bytes block = weights.directory().format().block_size;
   const Bytes buffers =
       weights.layer_buffer() * (weights.options().overlap_flash && !weights.predicts() ? 2 : 1) * weights.parts() +
       std::max(weights.layer_rest(), weights.tables());
-  std::vector<Resident> residents{{Home::gpu, "weights", all - weights.in_blocks()}};
+  std::vector<Resident> residents{{Home::gpu, "weights", weights.on_gpu()}};
   residents.push_back({Home::gpu, "buffers of weights", buffers});
+  if (through_host) residents.push_back({Home::host, "buffers of weights", buffers});
   const Bytes stored = block * weights.blocks(DriveIndex{0});
   double share = double(weights.in_blocks().value) / double(stored.value);
   if (weights.predicts()) {

@@ -15,15 +15,19 @@ enum class FlashTechnique : std::uint8_t { naive, hybrid, predictor, windowing, 
 
 enum class RecordAlignment : std::uint8_t { aligned, packed };
 
+enum class WeightBits : std::uint8_t { sixteen, eight, four };
+
 struct FlashParameters {
   FlashTechnique technique = FlashTechnique::bundling;
   std::uint32_t window = 5;
   RecordAlignment layout = RecordAlignment::aligned;
+  WeightBits weight_bits = WeightBits::sixteen;
+  std::uint32_t weight_group = 64;
   std::optional<Ratio> resident_share;
   Ratio memory_share{1, 4};
   std::optional<Bytes> memory;
   PredictorKind predictor = PredictorKind::oracle;
-  std::optional<std::uint32_t> predictor_rank;
+  std::vector<std::uint32_t> predictor_rank;  ///< of all layers, or of each one; empty: auto
   Ratio threshold{1, 2};
   std::uint32_t threads = 32;
   Bytes chunk = Bytes::kib(32);
@@ -48,8 +52,8 @@ void describe_reads(ParamVisitor& v, FlashParameters& flash);
 void describe_locality(ParamVisitor& v, FlashParameters& flash);
 void check_flash(config::Problems& problems, const SystemContext& context, const FlashParameters& flash);
 std::vector<std::string> unused_flash_parameters(const FlashParameters& flash);
-/// All weights by place, and the memory that reads need at the GPU.
-std::vector<Resident> flash_residents(const FlashWeights& weights);
+/// All weights by place, and the memory that reads need at the GPU; with `through_host` at the host, too.
+std::vector<Resident> flash_residents(const FlashWeights& weights, bool through_host = false);
 
 }  // namespace csdsim::host
 
@@ -73,6 +77,14 @@ struct EnumValues<host::RecordAlignment> {
   static constexpr EnumValue<host::RecordAlignment> values[] = {
       {host::RecordAlignment::aligned, "aligned", "Every record starts at a logical block."},
       {host::RecordAlignment::packed, "packed", "Records follow one another without gaps."}};
+};
+
+template <>
+struct EnumValues<host::WeightBits> {
+  static constexpr EnumValue<host::WeightBits> values[] = {
+      {host::WeightBits::sixteen, "16", "As the checkpoint has them."},
+      {host::WeightBits::eight, "8", "Integers of 8 bits, with a scale per group."},
+      {host::WeightBits::four, "4", "Integers of 4 bits, with a scale per group."}};
 };
 
 template <>

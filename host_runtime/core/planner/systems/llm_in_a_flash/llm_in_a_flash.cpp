@@ -5,11 +5,13 @@
 
 namespace csdsim::host {
 
-SystemNeeds LlmInAFlash::needs(const ModelShape& model, const BatchLengths& workload) const {
+SystemNeeds LlmInAFlash::needs_of(const PlannerInputs& run) const {
   SystemNeeds needs{.kv = Home::gpu};
-  if (model.layers == 0) return needs;
-  needs.residents = flash_residents(*flash_weights({.model = model, .workload = workload}));
-  needs.residents.push_back({Home::gpu, "K and V", model.kv_bytes_per_token() * workload.longest_contexts()});
+  if (run.model.layers == 0) return needs;
+  PlannerInputs on_one_drive = run;  // residents are those of all drives together
+  on_one_drive.drives = 1;
+  needs.residents = flash_residents(*flash_weights(on_one_drive), run.through_host);
+  needs.residents.push_back({Home::gpu, "K and V", run.model.kv_bytes_per_token() * run.workload.longest_contexts()});
   return needs;
 }
 

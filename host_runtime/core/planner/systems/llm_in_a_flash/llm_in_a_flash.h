@@ -23,7 +23,11 @@ class LlmInAFlash final : public DenseSystem<LlmInAFlash> {
   std::vector<std::string> unused_parameters() const override { return unused_flash_parameters(flash); }
   /// One: a layer has one window of neurons, which the whole batch shares.
   std::uint32_t usual_mini_batches() const override { return 1; }
-  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  bool verifies_drafts() const override { return true; }
+  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override {
+    return needs_of({.model = model, .workload = workload});
+  }
+  SystemNeeds needs_of(const PlannerInputs& run) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   std::optional<FlashWeights> flash_weights(const PlannerInputs& inputs) const override;
 };

@@ -1,0 +1,19 @@
+// The trained predictor beside the checkpoint of a run.
+#pragma once
+
+#include <memory>
+
+#include "experiment/generation/generation_workload.h"
+#include "host_runtime/core/neurons/neuron_predictor.h"
+#include "scenario/check.h"
+
+namespace csdsim::experiment {
+
+/// Opens `predictor.safetensors` beside the checkpoint of a run that carries data. UserError as open_predictor(): for
+/// one of another checkpoint or FATReLU threshold, too.
+std::shared_ptr<const host::LowRankWeights> trained_predictor(const scenario::Scenario& scenario);
+
+/// A system that asks the trained predictor has one of its checkpoint, with the ranks that it asks.
+void check_predictor(scenario::Checker& c, const GenerationWorkload& work);
+
+}  // namespace csdsim::experiment

@@ -1,0 +1,28 @@
+// Rows of weights with few bits per element, and the scales of their groups.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/units.h"
+
+namespace csdsim::host {
+
+/// How a row of weights is stored: as it is, or as integers of `bits` bits with one FP16 scale per group of consecutive
+/// elements. An integer q stands for q times its scale; the largest integer of a group, 127 or 7, stands for its
+/// largest absolute value. A row has its integers first, two per byte with 4 bits, and then its scales.
+struct RowQuantisation {
+  std::uint32_t bits = 16;   ///< 16, 8 or 4; 16: not quantised
+  std::uint32_t group = 64;  ///< elements, at least 1; the last group of a row may be shorter
+
+  bool operator==(const RowQuantisation&) const = default;
+  bool quantised() const { return bits != 16; }
+  /// Bytes of a row of `elements`, which have `element_bytes` bytes where they are not quantised.
+  Bytes row(std::uint64_t elements, std::uint32_t element_bytes) const;
+  /// `to` has row(values.size()) bytes. Values are finite.
+  void quantise(std::span<const float> values, std::span<std::byte> to) const;
+  void dequantise(std::span<const std::byte> row, std::span<float> values) const;
+};
+
+}  // namespace csdsim::host
