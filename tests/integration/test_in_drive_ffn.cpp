@@ -172,13 +172,15 @@ TEST_CASE("a carried scenario compares with the host and with dense decoding, ga
     }
 }
 
-TEST_CASE("the trained predictor: the host gets the same bits, with commands that are cut, too") {
+TEST_CASE("the trained predictor: the host gets the same bits, with two drives and commands that are cut, too") {
   const std::string text =
       "model: {path: models/opt-6m}\nsystem: {kind: in-drive-ffn, predictor: trained}\n"
       "workload: {kind: generation, batch: 2, input_tokens: 20, output_tokens: 12}\n"
       "simulation: {data: carried, compare: [host]}\n";
   for (const char* const mdts : {"4 KiB", "2 MiB"}) {
-    const auto trained = document({std::string("platform.device.nvme.mdts=") + mdts, "system.threshold=0.3"}, text);
+    const auto trained = document({std::string("platform.device.nvme.mdts=") + mdts, "system.threshold=0.3",
+                                   "system.kv=drive", "platform.device.count=2"},
+                                  text);
     CHECK(trained["comparison"]["host"]["tokens_equal"] == 24);
     CHECK(trained["comparison"]["host"]["attention_outputs_identical"] == true);
     CHECK(trained["stats"]["wrong_sums"] == 0);
