@@ -14,7 +14,7 @@ namespace csdsim::engine {
 /// of a job are on kernels or queue for one: jobs that run side by side share the kernels.
 class NeuronIntake {
  public:
-  RecordPages reads;  ///< of the job
+  NeuronPages reads;  ///< of the job
 
   /// Starts a job; `reads` has been filled.
   void start(std::uint32_t kernels) {

@@ -13,7 +13,7 @@ namespace csdsim::engine {
 struct NeuronJob;
 
 /// The pages of a job's records, and what is in them.
-struct RecordPages {
+struct NeuronPages {
   std::vector<PageOp> pages;  ///< to be read from flash, in the order in which the neurons use them
   /// [neuron]: pages that must have arrived, counted from the first one, before a kernel can start on the neuron.
   std::vector<std::uint32_t> needed;
@@ -31,7 +31,7 @@ class NeuronSource {
  public:
   virtual ~NeuronSource() = default;
   /// Called when the job starts; its pages are read from then on. Fills `out`, which is empty.
-  virtual void plan_records(const NeuronJob& job, RecordPages& out) = 0;
+  virtual void plan_records(const NeuronJob& job, NeuronPages& out) = 0;
 };
 
 /// The pointers are null in timing runs.

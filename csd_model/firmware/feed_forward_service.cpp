@@ -139,7 +139,7 @@ void FeedForwardService::start_engine(const JobPtr& job) {
   job->command->complete(status::engine_buffer_exceeded);
 }
 
-void FeedForwardService::plan_records(const engine::NeuronJob& of_engine, engine::RecordPages& out) {
+void FeedForwardService::plan_records(const engine::NeuronJob& of_engine, engine::NeuronPages& out) {
   Job& job = *in_engine_[static_cast<std::uint32_t>(of_engine.tag)];
   const std::size_t reads = job.pages->reads().size();
   std::vector<std::uint32_t> pages_until(reads + 1);  // [read]: flash pages that the reads before it take

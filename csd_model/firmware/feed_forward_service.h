@@ -47,7 +47,7 @@ class FeedForwardService : private engine::NeuronSource {
   void looked_up(const JobPtr& job);
   void read_buffered(const JobPtr& job);
   void start_engine(const JobPtr& job);
-  void plan_records(const engine::NeuronJob& of_engine, engine::RecordPages& out) override;
+  void plan_records(const engine::NeuronJob& of_engine, engine::NeuronPages& out) override;
   void plan_page(Job& job, std::uint32_t index, ftl::Phase& ops);
   void computed(const JobPtr& job);
 

@@ -78,7 +78,7 @@ struct PlainRecords final : NeuronSource {
   std::uint32_t pages_per_neuron = 1;
   std::uint32_t neurons_per_page = 1;
   std::uint64_t pages_per_channel = 0;  ///< pages alternate between two channels
-  void plan_records(const NeuronJob& job, RecordPages& out) override {
+  void plan_records(const NeuronJob& job, NeuronPages& out) override {
     for (std::uint32_t r = 0; r < job.neurons; ++r) {
       if (r % neurons_per_page == 0)
         for (std::uint32_t p = 0; p < pages_per_neuron; ++p)
