@@ -89,6 +89,7 @@ class KvService {
   void unpin(SequenceId sequence);
   Status validate(const Score& s) const;
   void start_engine(const std::shared_ptr<Score>& s);
+  static void combine_scores(const Score& s, float* lists);
   void fetch_lists_arrived(const std::shared_ptr<Fetch>& f);
 
   KvServiceConfig config_;
