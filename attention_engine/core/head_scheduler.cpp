@@ -311,8 +311,8 @@ void HeadScheduler::read(JobId id, SimTime at) {
   const std::optional<std::uint32_t> lanes = scoring_lanes(j);
   const std::uint64_t cycles = ceil_div(work.macs, lanes.value_or(config_.macs_per_cycle)) +
                                ceil_div(work.softmax_elements, config_.softmax_per_cycle);
-  // Keys stream into the scoring unit.
-  const bool by_page = (config_.takes_pages() || lanes) && j.has_pages;
+  // Keys stream into the scoring unit, where pages come one by one.
+  const bool by_page = j.has_pages && (config_.takes_pages() || (lanes && config_.intake == Intake::automatic));
   intakes_[id.value].start(by_page ? plan_.size() : 1, cycles);
   if (!j.has_pages) {
     intakes_[id.value].arrive(0);

@@ -28,6 +28,7 @@ struct KvService::Score {
   std::vector<AttendDescriptor> descriptors;
   DramBuffer q;                   ///< section q; empty in timing runs
   std::vector<float> of_queries;  ///< lists of all query heads, in their order; empty in timing runs
+  DramBuffer lists;               ///< section scores; empty in timing runs
 };
 
 void KvService::score(Command& command, const nvme::KvScore& op) {
@@ -91,12 +92,11 @@ void KvService::start_engine(const std::shared_ptr<Score>& s) {
     }
   }
   run_jobs(*s->command, s->op.layer, std::move(jobs), s->descriptors, [this, s] {
-    DramBuffer lists;
     if (config_.carried) {
-      lists = cleared_buffer(s->layout.size - s->layout.scores);
-      combine_scores(*s, lists.as<float>());
+      s->lists = cleared_buffer(s->layout.size - s->layout.scores);
+      combine_scores(*s, s->lists.as<float>());
     }
-    write_section(*s->command, s->layout.scores, s->layout.size, lists,
+    write_section(*s->command, s->layout.scores, s->layout.size, s->lists,
                   [s](Status result) { s->command->complete(result); });
   });
 }
@@ -180,7 +180,13 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
   };
   if (plan.empty()) return arrived();
   const std::uint64_t lookups = plan.lookups;
-  map_lookups_.run(lookups, nullptr, [this, plan = std::move(plan), arrived] { flash_.submit(plan.ops, arrived); });
+  map_lookups_.run(lookups, nullptr, [this, plan = std::move(plan), arrived] {
+    if (peer_reads_ != nullptr) {
+      peer_reads_->read(plan.ops, arrived);
+    } else {
+      flash_.submit(plan.ops, arrived);
+    }
+  });
 }
 
 }  // namespace csdsim::csd_model

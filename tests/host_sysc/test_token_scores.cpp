@@ -86,11 +86,14 @@ constexpr ScoreAggregate kAggregates[] = {ScoreAggregate::sum_raw, ScoreAggregat
 
 }  // namespace
 
-TEST_CASE("scores of a drive are those of the host, bit for bit, however its commands are cut") {
+TEST_CASE(
+    "scores of a drive are those of the host, bit for bit, however its commands are cut, wherever its engine is") {
   const Bytes mdts = GENERATE(Bytes::kib(4), Bytes::kib(256));
   const auto granularity =
       GENERATE(nvme::Granularity::layer_mini_batch, nvme::Granularity::sequence, nvme::Granularity::head);
-  DriveRig rig(true, drive(mdts), granularity);
+  csd_model::DriveConfig config = drive(mdts);
+  if (granularity == nvme::Granularity::sequence) config.peer_reads = csd_model::PeerReadConfig{};
+  DriveRig rig(true, config, granularity);
   rig.run({create({kSequence}), append(kSequence, 0, kTokens)});
   for (const ScorePrecision precision : kPrecisions)
     for (const ScoreAggregate aggregate : kAggregates)
@@ -152,7 +155,7 @@ TEST_CASE("a range reads its own pages, and one list crosses the link in place o
 }
 
 TEST_CASE("ranges of one head are scored at the same time") {
-  constexpr std::uint32_t kRange = 256, kRanges = 5;
+  constexpr std::uint32_t kRange = kPageRows, kRanges = 5;  // a page per head, on planes of their own
   SimTime together, in_turn;
   for (const bool one_operation : {true, false}) {
     // A command per entry of the operation's sequences.
