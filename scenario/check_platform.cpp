@@ -236,12 +236,11 @@ void check_flash_features(Checker& c, const nfc::FlashConfig& flash, bool attend
 void check_placement(Checker& c, const csd_model::DeviceConfig& device) {
   if (!device.engine.behind_switch()) return;
   const std::string placement = "platform.device.engine.placement";
-  c.require(
-      device.flash.filter_location == nfc::FilterLocation::nfc, {"platform.device.flash.filter_location", placement},
-      "platform.device.flash.filter_location: die: an engine behind the switch reads whole pages, which no filter "
-      "shortens: give nfc");
+  c.require(device.flash.filter_location == nfc::FilterLocation::nfc,
+            {"platform.device.flash.filter_location", placement},
+            "platform.device.flash.filter_location: an engine behind the switch reads whole pages: give nfc");
   c.require(device.engine.intake != engine::Intake::page, {"platform.device.engine.intake", placement},
-            "platform.device.engine.intake: page: pages come to an engine behind the switch in requests: give phase");
+            "platform.device.engine.intake: pages come to an engine behind the switch in requests: give phase");
   const auto& reads = std::get<csd_model::SwitchPlacement>(device.engine.placement);
   c.require(reads.request_size.value % device.flash.geometry.page_size.value == 0,
             {placement + ".request_size", "platform.device.flash.page_size"},

@@ -29,7 +29,9 @@ ordered_json fpga_use(const csd_model::DeviceConfig& device) {
   for (std::size_t i = 0; i < engine::kFpgaUnits; ++i)
     if (use[i].luts > 0) units[std::string(engine::kFpgaUnitNames[i])] = shares(use[i]);
   return {{"device", fpga.name},
-          {"source", "InstInfer Table I, scaled to the kernels and channels of the drive"},
+          {"source",
+           "InstInfer Table I, scaled to the kernels and channels of the drive; a scoring unit and the shell of "
+           "a SmartSSD: docs/token_scores.md"},
           {"utilization", shares(engine::total(use))},
           {"utilization_by_unit", std::move(units)},
           {"fits", engine::total(use).within(fpga.available)}};

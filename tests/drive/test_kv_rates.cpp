@@ -108,17 +108,14 @@ TEST_CASE("a request over the switch: command, flash, and its pages at the rate 
   CHECK(step == Approx(seconds(page + cycles_time(kPageTokens, drive.engine.clock))).epsilon(0.002));
 
   // Pages of one request leave flash side by side and cross one after another; requests share the link.
-  const auto rate = [](const PeerReadConfig& reads) {
-    csd_model::DriveConfig quick = behind_switch(reads);
-    quick.engine.scoring.int8_lanes = 4096;  // the unit takes the last head's keys in no time
-    quick.engine.buffer = Bytes::mib(16);    // four heads at a time
-    LongContext host(quick, 4, 65536);
+  const auto rate = [](const PeerReadConfig& reads, std::uint16_t heads, std::uint32_t tokens) {
+    LongContext host(behind_switch(reads), heads, tokens);
     return static_cast<double>(host.key_bytes()) / seconds(host.score(ScorePrecision::int8));
   };
   PeerReadConfig large{.request_size = Bytes::mib(16), .outstanding = 1};
-  CHECK(rate(large) == Approx(2.4e9).epsilon(0.03));
-  large.outstanding = 4;
-  CHECK(rate(large) == Approx(3.2e9).epsilon(0.03));
+  CHECK(rate(large, 4, 65536) == Approx(2.4e9).epsilon(0.03));
+  large.outstanding = 8;
+  CHECK(rate(large, 32, 8192) == Approx(3.2e9).epsilon(0.03));
 }
 
 TEST_CASE("pages that cross the switch are counted once, whole, for scores and for fetches") {

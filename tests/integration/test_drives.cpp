@@ -163,9 +163,9 @@ TEST_CASE("behind its switch, the engine of the SmartSSD reads keys at the rates
   const auto rate = [&](Bytes size, std::uint32_t outstanding) {
     drive.peer_reads->request_size = size;
     drive.peer_reads->outstanding = outstanding;
-    // Some 100 requests of small sizes, whole heads of large ones.
-    const std::uint64_t keys = std::max<std::uint64_t>(Bytes::mib(1).value, 4 * size.value);
-    test::LongContext host(drive, 4, static_cast<std::uint32_t>(keys / 4 / 256));
+    const std::uint16_t heads = outstanding > 1 ? 32 : 4;
+    const std::uint64_t keys = outstanding > 1 ? Bytes::mib(64).value : std::max(Bytes::mib(1), size * 4).value;
+    test::LongContext host(drive, heads, static_cast<std::uint32_t>(keys / heads / 256));
     return static_cast<double>(host.key_bytes()) / (static_cast<double>(host.score(ScorePrecision::int8).ps) * 1e-3);
   };
   for (const Point& point : curve) {
