@@ -35,6 +35,15 @@ void describe(ParamVisitor& v, WriteBufferConfig& c) {
            assumed("keeps the buffer empty"));
 }
 
+void describe(ParamVisitor&, ControllersPlacement&) {}
+
+void describe(ParamVisitor& v, SwitchPlacement& c) { describe(v, static_cast<PeerReadConfig&>(c)); }
+
+void describe(ParamVisitor& v, DeviceEngineConfig& c) {
+  describe(v, static_cast<engine::EngineConfig&>(c));
+  v.choice("placement", c.placement, "Where the engine is, and so how pages reach it.", paper("InstInfer IV-B"));
+}
+
 void describe(ParamVisitor& v, DriveFtlConfig& c) {
   v.choice("mapping", c.mapping, "How data is addressed in flash.", paper("InstInfer IV-C"));
   describe(v, static_cast<ftl::FtlConfig&>(c));
@@ -79,6 +88,7 @@ DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed) {
   config.fidelity = device.fidelity;
   config.filter = flash.filter_location;
   config.engine = device.engine;
+  if (const auto* placement = std::get_if<SwitchPlacement>(&device.engine.placement)) config.peer_reads = *placement;
   config.link = device.link;
   config.nvme = nvme::controller_params(device.nvme);
   config.pipeline_time = device.nvme.pipeline_time;

@@ -13,6 +13,7 @@
 #include "csd_model/drive_config.h"
 #include "csd_model/energy_config.h"
 #include "csd_model/firmware/write_buffer.h"
+#include "csd_model/peer_read_config.h"
 #include "ftl/core/ftl_config.h"
 #include "ftl/plugin/mapping_config.h"
 #include "nfc/core/flash_config.h"
@@ -50,6 +51,24 @@ struct WriteBufferConfig {
   std::variant<ImmediateFlush, ThresholdFlush, IdleFlush> flush;
 };
 
+/// Where the engine is.
+struct ControllersPlacement {
+  static constexpr std::string_view kKind = "controllers";
+  static constexpr std::string_view kDoc = "Beside the flash controllers, whose filters pages pass (InstCSD).";
+};
+struct SwitchPlacement : PeerReadConfig {
+  static constexpr std::string_view kKind = "switch";
+  static constexpr std::string_view kDoc =
+      "In an FPGA with DRAM behind a PCIe switch, which reads whole pages from the SSD controller (SmartSSD).";
+};
+
+/// Section `engine`: the engine itself, and where it is.
+struct DeviceEngineConfig : engine::EngineConfig {
+  std::variant<ControllersPlacement, SwitchPlacement> placement;
+
+  bool behind_switch() const { return std::holds_alternative<SwitchPlacement>(placement); }
+};
+
 /// Section `ftl`: the mapping of the KV cache, and everything else.
 struct DriveFtlConfig : ftl::FtlConfig {
   ftl::MappingConfig mapping;
@@ -61,7 +80,7 @@ struct DeviceConfig {
   std::uint32_t count = 1;
   Fidelity fidelity = Fidelity::fast;
   nfc::FlashConfig flash;
-  engine::EngineConfig engine;
+  DeviceEngineConfig engine;
   nvme::NvmeConfig nvme;
   nvme::LinkConfig link;
   DramConfig dram;
@@ -80,6 +99,9 @@ void describe(ParamVisitor& v, ImmediateFlush& c);
 void describe(ParamVisitor& v, ThresholdFlush& c);
 void describe(ParamVisitor& v, IdleFlush& c);
 void describe(ParamVisitor& v, WriteBufferConfig& c);
+void describe(ParamVisitor& v, ControllersPlacement& c);
+void describe(ParamVisitor& v, SwitchPlacement& c);
+void describe(ParamVisitor& v, DeviceEngineConfig& c);
 void describe(ParamVisitor& v, DriveFtlConfig& c);
 void describe(ParamVisitor& v, DeviceConfig& c);
 

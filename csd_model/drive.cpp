@@ -17,6 +17,7 @@
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/kv_lookup.h"
 #include "csd_model/firmware/kv_service.h"
+#include "csd_model/firmware/peer_reads.h"
 #include "csd_model/firmware/timed_work.h"
 #include "csd_model/media_model.h"
 #include "ftl/policies/instinfer.h"
@@ -161,6 +162,7 @@ struct Drive::Parts {
   FlashIo flash_io;
   EngineIo engine_io;
   FlashFrontend flash_frontend;
+  std::unique_ptr<PeerReads> peer_reads;  ///< null: the engine is beside the flash controllers
   std::unique_ptr<nfc::FlashTarget> flash;
   engine::AttentionEngine* own_engine = nullptr;  ///< declared before `engine`, whose construction sets it
   EngineParts engine;
@@ -191,6 +193,9 @@ struct Drive::Parts {
         flash_io("flash_io", dram_port),
         engine_io("engine_io", activity),
         flash_frontend("flash_frontend", activity, map_lookups),
+        peer_reads(c.peer_reads ? std::make_unique<PeerReads>("peer_reads", *c.peer_reads, c.geometry.page_size,
+                                                              flash_io, map_lookups, activity)
+                                : nullptr),
         flash(make_flash(c)),
         engine(make_engine ? checked(make_engine(lookup)) : own()),
         block_service({.block_size = c.nvme.controller.block_size, .geometry = c.geometry, .flush = c.flush}, block_ftl,
@@ -200,7 +205,7 @@ struct Drive::Parts {
                               .engine_in_dram = c.engine_buffer_in_dram()},
                              block_ftl, block_service, engine_io, map_lookups, controller_dram, dram_port),
         kv_service({.carried = store.carried(), .engine_in_dram = c.engine_buffer_in_dram()}, kv_ftl, lookup, flash_io,
-                   engine_io, map_lookups, controller_dram, dram_port, write_buffer),
+                   peer_reads.get(), engine_io, map_lookups, controller_dram, dram_port, write_buffer),
         firmware(block_service, feed_forward_service, kv_service, c.pipeline_time),
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity(), engine.feed_forward), dma, firmware) {
@@ -212,7 +217,11 @@ struct Drive::Parts {
     }
     controller_dram.socket.bind(dram_memory.target);
     flash_io.socket.bind(flash_frontend.upstream);
-    engine.flash->bind(flash_frontend.upstream);
+    if (peer_reads) {
+      engine.flash->bind(peer_reads->engine);
+    } else {
+      engine.flash->bind(flash_frontend.upstream);
+    }
     flash_frontend.flash.bind(flash->socket);
     flash_io.go_directly_to(*flash);
     engine_io.socket.bind(*engine.attend);
@@ -230,6 +239,11 @@ struct Drive::Parts {
   EngineParts own() {
     engine::EngineConfig of_engine = config.engine;
     of_engine.page_buffers = config.flash.page_buffers;
+    if (config.peer_reads) {
+      // Pages come in requests, and lie in the FPGA's DRAM.
+      of_engine.page_buffers = 0;
+      of_engine.intake = engine::Intake::phase;
+    }
     if (of_engine.page_buffers > 0) of_engine.intake = engine::Intake::page;
     of_engine.geometry = config.geometry;
     auto module = std::make_unique<engine::AttentionEngine>("engine", of_engine, lookup, *work);
@@ -270,6 +284,7 @@ const engine::EngineStats* Drive::engine_stats() const {
   return parts_->own_engine == nullptr ? nullptr : &parts_->own_engine->stats();
 }
 const ftl::DramBudget& Drive::dram() const { return parts_->dram; }
+const PeerReads* Drive::peer_reads() const { return parts_->peer_reads.get(); }
 const DramPort& Drive::dram_port() const { return parts_->dram_port; }
 const FirmwareCores& Drive::lookup_cores() const { return parts_->cores; }
 ActivitySplit Drive::activity(SimTime now) { return parts_->activity.until(now); }

@@ -26,6 +26,7 @@ namespace csdsim::csd_model {
 
 class DramPort;
 class FirmwareCores;
+class PeerReads;
 
 /// An attention engine and the sockets by which the drive binds it. Protocol: attention_engine/sysc/attend_payload.h.
 struct EngineParts {
@@ -73,6 +74,8 @@ class Drive : public sc_core::sc_module {
   const engine::EngineStats* engine_stats() const;
   const ftl::DramBudget& dram() const;
   const DramPort& dram_port() const;
+  /// Null where the engine is beside the flash controllers.
+  const PeerReads* peer_reads() const;
   const FirmwareCores& lookup_cores() const;
 
   /// Where the time of attention went up to `now`, the current time.

@@ -11,6 +11,7 @@
 #include "base/address.h"
 #include "base/units.h"
 #include "csd_model/firmware/write_buffer.h"
+#include "csd_model/peer_read_config.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/kv_ftl.h"
 #include "nfc/core/flash_timing.h"
@@ -32,6 +33,7 @@ struct DriveConfig {
   Fidelity fidelity = Fidelity::fast;
   nfc::FilterLocation filter = nfc::FilterLocation::nfc;
   engine::EngineConfig engine;
+  std::optional<PeerReadConfig> peer_reads;  ///< unset: the engine is beside the flash controllers
   nvme::LinkConfig link;
   nvme::NvmeControllerParams nvme;  ///< namespace_blocks and volatile_cache follow from the rest
   SimTime pipeline_time;            ///< of a command in the controller, however many there are

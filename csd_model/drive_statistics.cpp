@@ -2,6 +2,7 @@
 #include "csd_model/drive.h"
 #include "csd_model/firmware/dram_port.h"
 #include "csd_model/firmware/firmware_cores.h"
+#include "csd_model/firmware/peer_reads.h"
 #include "simulation/sim_time.h"
 
 namespace csdsim::csd_model {
@@ -17,6 +18,7 @@ void Drive::register_statistics(Statistics& statistics) const {
   block_manager().register_statistics(block);
   dram().register_statistics(statistics.child("dram"));
   if (dram_port().limited()) dram_port().register_statistics(statistics.child("dram_port"));
+  if (const PeerReads* reads = peer_reads()) reads->register_statistics(statistics.child("peer_reads"));
   lookup_cores().register_statistics(statistics.child_if_any("firmware"));
   nvme::register_statistics(statistics.child("link"), link());
 }

@@ -233,6 +233,25 @@ void check_flash_features(Checker& c, const nfc::FlashConfig& flash, bool attend
             {"platform.device.flash.class_priority"}, "platform.device.flash.class_priority: names a class twice");
 }
 
+/// An engine behind a switch reads whole pages, in requests.
+void check_placement(Checker& c, const csd_model::DeviceConfig& device) {
+  if (!device.engine.behind_switch()) return;
+  const std::string placement = "platform.device.engine.placement";
+  c.require(device.flash.filter_location == nfc::FilterLocation::nfc,
+            {"platform.device.flash.filter_location", placement},
+            "platform.device.flash.filter_location: an engine behind the switch reads whole pages: give nfc");
+  c.require(device.engine.intake != engine::Intake::page, {"platform.device.engine.intake", placement},
+            "platform.device.engine.intake: pages come to an engine behind the switch in requests: give phase");
+  const auto& reads = std::get<csd_model::SwitchPlacement>(device.engine.placement);
+  c.require(reads.request_size.value % device.flash.geometry.page_size.value == 0,
+            {placement + ".request_size", "platform.device.flash.page_size"},
+            fmt::format("{}.request_size: {} is not a multiple of a page of {}", placement,
+                        format_quantity(reads.request_size), format_quantity(device.flash.geometry.page_size)));
+  c.require(reads.request_bandwidth <= reads.bandwidth, {placement + ".request_bandwidth", placement + ".bandwidth"},
+            fmt::format("{}.request_bandwidth: {} exceeds the bandwidth of the link, {}", placement,
+                        format_quantity(reads.request_bandwidth), format_quantity(reads.bandwidth)));
+}
+
 /// An engine buffer in controller DRAM must fit beside the map cache and leave some room for temporary data.
 void check_engine_buffer(Checker& c, const csd_model::DeviceConfig& device) {
   if (device.engine.buffer_memory == engine::EngineMemory::sram || !device.has_engine() ||
@@ -308,6 +327,7 @@ void check_platform(Checker& c) {
   check_geometry(c, device.flash.geometry);
   check_page_types(c, device.flash);
   check_flash_features(c, device.flash, device.has_engine() && c.scenario().workload->attends());
+  check_placement(c, device);
   check_reliability(c, device.flash);
   check_link(c, device.link, "platform.device.link", true);
   check_link(c, platform.gpu.link, "platform.gpu.link", false);

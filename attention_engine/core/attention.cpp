@@ -99,31 +99,19 @@ void DenseAttention::attend(const KvSource& source, HeadKey key, std::span<const
   }
 }
 
-void score_head(const KvSource& source, HeadKey key, std::span<const float> q, std::uint32_t group,
-                std::span<float> scores) {
+void score_head(const KvSource& source, HeadKey key, ScorePrecision precision, std::span<const float> q,
+                std::uint32_t group, std::uint32_t first, std::uint32_t end, std::span<float> scores) {
   const KvHeadView view = source.view(key);
-  const std::size_t d = view.head_dim;
-  require(q.size() == group * d && scores.size() == view.tokens, "score: q must be [group][d] and scores [S]");
-  // The sum over the group moves into q: sum_g q_g . k = (sum_g q_g) . k.
-  std::vector<float> total(q.begin(), q.begin() + static_cast<std::ptrdiff_t>(d));
-  for (std::size_t g = 1; g < group; ++g) {
-    for (std::size_t i = 0; i < d; ++i) total[i] += q[g * d + i];
-  }
-  for_each_group(source, key, KvKind::key, view, batch_at(source, key, KvKind::key, view, 0), nullptr,
-                 [&](const Half* rows, std::uint32_t first, std::uint32_t count, const simd::Ahead* ahead) {
-                   simd::gemv_rows(total.data(), rows, count, d, scores.data() + first, ahead);
-                 });
-}
-
-void score(const KvSource& source, std::span<const HeadKey> heads, std::span<const float> q, std::uint32_t group,
-           std::span<float> imp) {
-  std::fill(imp.begin(), imp.end(), 0.0f);
-  std::vector<float> scores(imp.size());
-  require(heads.empty() || q.size() % heads.size() == 0, "score: q must be [heads][group][d]");
-  for (std::size_t h = 0; h < heads.size(); ++h) {
-    const std::size_t size = q.size() / heads.size();
-    score_head(source, heads[h], q.subspan(h * size, size), group, scores);
-    for (std::size_t j = 0; j < imp.size(); ++j) imp[j] += scores[j];
+  const std::uint32_t n = view.tokens_per_page;
+  require(first < end && end <= view.tokens, "score: the range of tokens is empty or ends beyond the head's cache");
+  require(q.size() == std::size_t{group} * view.head_dim && scores.size() == std::size_t{group} * (end - first),
+          "score: q must be [group][d] and scores [group][tokens]");
+  const ScoringQueries queries(precision, q, group);
+  for (std::uint32_t token = first; token < end;) {
+    const std::uint32_t count = std::min(end, (token / n + 1) * n) - token;
+    const Half* rows = source.token_rows(key, KvKind::key, token / n) + std::size_t{token % n} * view.head_dim;
+    queries.score(rows, count, scores.data() + (token - first), end - first);
+    token += count;
   }
 }
 

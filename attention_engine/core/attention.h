@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attention_engine/core/kv_source.h"
+#include "base/token_score.h"
 
 namespace csdsim::engine {
 
@@ -29,15 +30,11 @@ class DenseAttention {
   std::vector<float> weights_;  ///< [G][S]
 };
 
-/// Token scores of HillInfer (docs/algorithms.md, HillInfer scoring) for one KV head: scores[j] = sum_g q[g] . k[j],
-/// without softmax or scaling. scores is [S]. The score of a layer is the sum over its heads, to be taken in head
-/// order.
-void score_head(const KvSource& source, HeadKey key, std::span<const float> q, std::uint32_t group,
-                std::span<float> scores);
-
-/// imp[j] = sum over `heads`, in the order given, of score_head. q is [heads][group][d], imp is [S].
-void score(const KvSource& source, std::span<const HeadKey> heads, std::span<const float> q, std::uint32_t group,
-           std::span<float> imp);
+/// Token scores of HillInfer (docs/algorithms.md, HillInfer scoring) for the query heads of one KV head: q[g] . k[j] of
+/// tokens [first, end) without softmax or scaling. q is [group][d], scores is [group][end - first]. Throws
+/// InternalError if their sizes do not fit, or for a token beyond S.
+void score_head(const KvSource& source, HeadKey key, ScorePrecision precision, std::span<const float> q,
+                std::uint32_t group, std::uint32_t first, std::uint32_t end, std::span<float> scores);
 
 /// Copies the rows of `tokens`, in the order given, to out [tokens][d]. Throws InternalError for a token beyond S.
 void fetch_rows(const KvSource& source, HeadKey key, KvKind kind, std::span<const std::uint32_t> tokens,

@@ -1,8 +1,24 @@
 #include "attention_engine/core/engine_config.h"
 
+#include <fmt/format.h>
+
+#include "base/error.h"
 #include "base/param.h"
 
 namespace csdsim::engine {
+
+void describe(ParamVisitor& v, ScoringConfig& c) {
+  constexpr Range<std::uint32_t> kLanes{1, 1'048'576};
+  v.optional("fp16_lanes", c.fp16_lanes, "none", kLanes,
+             "FP16 products of the scoring unit in a cycle; none: scores in FP16 run on the attention kernels.",
+             assumed("engines that attend need no such unit"));
+  v.optional("int8_lanes", c.int8_lanes, "none", kLanes,
+             "INT8 products of the scoring unit in a cycle; none: the engine does not score in INT8.",
+             assumed("HillInfer 4.4 has such a unit and states no width"));
+  v.optional("int4_lanes", c.int4_lanes, "none", kLanes,
+             "Products of INT8 and INT4 of the scoring unit in a cycle; none: the engine does not score in INT4.",
+             assumed("HillInfer 4.4 has such a unit and states no width"));
+}
 
 void describe(ParamVisitor& v, EngineConfig& c) {
   v.param("clock", c.clock, {Frequency{1'000'000}, Frequency{10'000'000'000}}, "Clock of the attention engine.",
@@ -25,6 +41,29 @@ void describe(ParamVisitor& v, EngineConfig& c) {
           assumed("block RAM of the FPGA"));
   v.param("intake", c.intake, "What a kernel takes in at once.",
           assumed("finite page buffers need not hold a phase; InstInfer does not say when a kernel starts"));
+  v.section("scoring", c.scoring, "A unit for token scores beside the attention kernels.");
+}
+
+void EngineConfig::validate() const {
+  const auto require = [](std::uint64_t value, std::string_view name) {
+    if (value == 0) throw UserError(fmt::format("engine.{} is 0: it must be at least 1", name));
+  };
+  require(clock.hertz, "clock");
+  require(kernels, "kernels");
+  require(macs_per_cycle, "macs_per_cycle");
+  require(softmax_per_cycle, "softmax_per_cycle");
+  require(argtopk_per_cycle, "argtopk_per_cycle");
+  require(jobs_in_flight, "jobs_in_flight");
+  require(buffer.value, "buffer");
+  if (page_buffers > 0 && intake == Intake::phase)
+    throw UserError("engine.intake is phase: a phase may have more pages than there are page buffers");
+}
+
+void EngineConfig::require(ScorePrecision precision) const {
+  if (scores(precision)) return;
+  const std::string_view name = precision == ScorePrecision::int8 ? "int8" : "int4";
+  throw UserError(
+      fmt::format("the engine does not score in {}: give its scoring unit lanes, engine.scoring.{}_lanes", name, name));
 }
 
 }  // namespace csdsim::engine

@@ -4,10 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "base/address.h"
 #include "base/param_codec.h"
+#include "base/token_score.h"
 #include "base/units.h"
 
 namespace csdsim {
@@ -22,6 +24,20 @@ enum class Intake : std::uint8_t {
   automatic,  ///< page where page_buffers is limited, otherwise phase
   phase,      ///< when the last page of the phase has arrived
   page        ///< with each page that arrives, in the order of tokens, keys before values
+};
+
+/// Section `engine.scoring`: a unit that only scores tokens (HillInfer 4.4), an adder tree over `lanes` products per
+/// cycle into which keys stream. Without lanes for fp16, scores in fp16 run on the attention kernels; INT8 and INT4
+/// need their lanes.
+struct ScoringConfig {
+  std::optional<std::uint32_t> fp16_lanes;
+  std::optional<std::uint32_t> int8_lanes;
+  std::optional<std::uint32_t> int4_lanes;
+
+  /// Products per cycle of the unit; unset where it has not got the precision.
+  const std::optional<std::uint32_t>& lanes(ScorePrecision precision) const {
+    return precision == ScorePrecision::fp16 ? fp16_lanes : precision == ScorePrecision::int8 ? int8_lanes : int4_lanes;
+  }
 };
 
 /// Where the engine's buffer is.
@@ -40,6 +56,7 @@ struct EngineConfig {
   Bytes buffer = Bytes::mib(1);                     ///< for scores and selected rows, see job_footprint(); assumed
   EngineMemory buffer_memory = EngineMemory::sram;  ///< for whoever owns controller DRAM; the engine does not ask
   Intake intake = Intake::automatic;
+  ScoringConfig scoring;
 
   /// False: flash and engine take turns (EngineTurns).
   bool overlap_flash = true;
@@ -52,10 +69,18 @@ struct EngineConfig {
   /// Kernels work on the pages of a phase as they come.
   bool takes_pages() const { return intake == Intake::page || (intake == Intake::automatic && page_buffers > 0); }
 
+  /// Whether tokens can be scored in this precision.
+  bool scores(ScorePrecision precision) const {
+    return precision == ScorePrecision::fp16 || scoring.lanes(precision).has_value();
+  }
+  /// Throws UserError, naming the parameter, where scores() is false.
+  void require(ScorePrecision precision) const;
+
   /// Throws UserError naming the parameter that is 0, or page_buffers with Intake::phase.
   void validate() const;
 };
 
+void describe(ParamVisitor& v, ScoringConfig& c);
 void describe(ParamVisitor& v, EngineConfig& c);
 
 /// Where a head job's time goes. Each moment of a job belongs to exactly one phase; queueing for a unit counts as the
@@ -92,7 +117,7 @@ struct EngineStats {
   std::uint64_t feed_forward_jobs = 0;  ///< completed
   std::uint64_t neurons = 0;            ///< of these jobs
   std::uint64_t neuron_macs = 0;        ///< the part of `macs` that they took
-  std::uint64_t macs = 0;               ///< multiply-accumulates charged to the kernels
+  std::uint64_t macs = 0;               ///< multiply-accumulates charged to the kernels and the scoring unit
   std::uint64_t argtopk_elements = 0;   ///< elements charged to the argtopk unit
   std::uint64_t embedding_pages = 0;    ///< page reads of phase A from embedding pages
   std::uint64_t token_pages_a = 0;      ///< page reads of phase A from token pages (keys not yet transposed)
@@ -102,8 +127,9 @@ struct EngineStats {
   Bytes record_bytes;                   ///< the part of channel_bytes for feed-forward jobs
   /// That the filters let pass: p (r S + 2 k d), dense p 2 S d, score p S d; of records p 2 D (gated p 3 D) per neuron.
   Bytes engine_bytes;
-  SimTime kernel_busy;  ///< summed over the kernels
-  SimTime neuron_busy;  ///< the part of kernel_busy for feed-forward jobs
+  SimTime kernel_busy;   ///< summed over the kernels
+  SimTime neuron_busy;   ///< the part of kernel_busy for feed-forward jobs
+  SimTime scoring_busy;  ///< of the scoring unit
   SimTime argtopk_busy;
   Bytes peak_buffer;
   std::uint64_t peak_page_buffers = 0;             ///< most that were in use on one channel, if they are limited

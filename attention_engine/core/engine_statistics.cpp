@@ -10,7 +10,7 @@ void register_statistics(Statistics& s, const EngineStats& e) {
   s.counter("score_jobs", e.score_jobs, "jobs", "Heads whose tokens were scored.", skip_zero());
   s.counter("feed_forward_jobs", e.feed_forward_jobs, "jobs", "Feed-forward commands that were computed.", skip_zero());
   s.counter("neurons", e.neurons, "neurons", "Neurons of feed-forward commands.", skip_zero());
-  s.counter("macs", e.macs, "operations", "Multiply-accumulates of the attention kernels.");
+  s.counter("macs", e.macs, "operations", "Multiply-accumulates of the attention kernels and the scoring unit.");
   s.counter("neuron_macs", e.neuron_macs, "operations", "The part of the multiply-accumulates for neurons.",
             skip_zero());
   s.counter("embedding_pages", e.embedding_pages, "pages", "Embedding pages read to score tokens.");
@@ -21,6 +21,7 @@ void register_statistics(Statistics& s, const EngineStats& e) {
   s.counter("filtered_bytes", e.engine_bytes.value, "B", "Bytes of K and V that the filters passed to the engine.");
   s.time("kernel_busy", e.kernel_busy, "Busy time, summed over the attention kernels.");
   s.time("neuron_busy", e.neuron_busy, "The part of the kernels' busy time for neurons.", skip_zero());
+  s.time("scoring_busy", e.scoring_busy, "Busy time of the scoring unit.", skip_zero());
   s.time("argtopk_busy", e.argtopk_busy, "Busy time of the argtopk unit.");
   s.counter("peak_buffer", e.peak_buffer.value, "B", "Most of the engine's buffer in use.");
   s.counter("peak_page_buffers", e.peak_page_buffers, "pages", "Most page buffers of one channel that it held.",

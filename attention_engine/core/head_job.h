@@ -6,6 +6,7 @@
 
 #include "attention_engine/core/kv_source.h"
 #include "attention_engine/core/sparf.h"
+#include "base/token_score.h"
 #include "base/units.h"
 
 namespace csdsim::engine {
@@ -16,16 +17,24 @@ enum class Method : std::uint8_t {
   score  ///< HillInfer's token scores of this head (score_head)
 };
 
+/// What a score job computes: tokens [first, end).
+struct ScoreRange {
+  std::uint32_t first = 0;
+  std::uint32_t end = 0;
+  ScorePrecision precision = ScorePrecision::fp16;
+};
+
 /// Work on one KV head. The pointers are null in timing runs.
 struct HeadJob {
   HeadKey key = {};
   Method method = Method::dense;
   std::uint32_t group = 1;    ///< G, query heads that share the KV head
   SparfParams sparf = {};     ///< for Method::sparf
+  ScoreRange score = {};      ///< for Method::score
   const Half* q = nullptr;    ///< [G][d]
   Half* out = nullptr;        ///< dense, sparf: [G][d], what travels to the host
   float* out_fp32 = nullptr;  ///< dense, sparf: [G][d], before narrowing; optional
-  float* scores = nullptr;    ///< score: [S]
+  float* scores = nullptr;    ///< score: [G][tokens of the range]
   float* softmax = nullptr;   ///< dense: [G][2], m and z (SoftmaxSums) for who merges the output; null if nobody does
 };
 
@@ -34,7 +43,17 @@ constexpr Method effective_method(const HeadJob& job, std::uint32_t tokens) {
   return job.method == Method::sparf && runs_dense(job.sparf, tokens) ? Method::dense : job.method;
 }
 
-/// What a job holds in the engine's buffer from start to end. With S tokens:
+/// The tokens that a job is about: its range, or all.
+struct TokenRange {
+  std::uint32_t first = 0;
+  std::uint32_t end = 0;
+  constexpr std::uint32_t count() const { return end - first; }
+};
+constexpr TokenRange token_range(const HeadJob& job, const KvHeadView& view) {
+  return job.method == Method::score ? TokenRange{job.score.first, job.score.end} : TokenRange{0, view.tokens};
+}
+
+/// What a job holds in the engine's buffer from start to end. With S tokens (score: of its range):
 ///   dense  4 G S (logits) + 8 G d (q and output in fp32)
 ///   sparf  4 G S + 4 G k (logits over J) + 8 G d
 ///   score  4 S + 4 G d

@@ -15,23 +15,8 @@ constexpr std::uint64_t kElementBytes = 2;
 
 }  // namespace
 
-void EngineConfig::validate() const {
-  const auto require = [](std::uint64_t value, std::string_view name) {
-    if (value == 0) throw UserError(fmt::format("engine.{} is 0: it must be at least 1", name));
-  };
-  require(clock.hertz, "clock");
-  require(kernels, "kernels");
-  require(macs_per_cycle, "macs_per_cycle");
-  require(softmax_per_cycle, "softmax_per_cycle");
-  require(argtopk_per_cycle, "argtopk_per_cycle");
-  require(jobs_in_flight, "jobs_in_flight");
-  require(buffer.value, "buffer");
-  if (page_buffers > 0 && intake == Intake::phase)
-    throw UserError("engine.intake is phase: a phase may have more pages than there are page buffers");
-}
-
 Bytes job_footprint(const HeadJob& job, const KvHeadView& view) {
-  const std::uint64_t group = job.group, tokens = view.tokens, d = view.head_dim, k = job.sparf.k;
+  const std::uint64_t group = job.group, tokens = token_range(job, view).count(), d = view.head_dim, k = job.sparf.k;
   switch (effective_method(job, view.tokens)) {
     case Method::dense:
       return {4 * group * tokens + 8 * group * d};
@@ -67,6 +52,12 @@ void HeadScheduler::check(const HeadJob& job, const KvHeadView& view) const {
   if (job.group == 0) throw UserError("a head job has no query head (group is 0)");
   if (job.method == Method::sparf && (job.sparf.r == 0 || job.sparf.k == 0)) {
     throw UserError(fmt::format("SparF needs r and k of at least 1, got r = {}, k = {}", job.sparf.r, job.sparf.k));
+  }
+  if (job.method == Method::score) {
+    config_.require(job.score.precision);
+    if (job.score.first >= job.score.end || job.score.end > view.tokens)
+      throw UserError(fmt::format("a score job over tokens {} to {}: it needs at least one, and the head has {}",
+                                  job.score.first, job.score.end, view.tokens));
   }
   const Bytes footprint = job_footprint(job, view);
   if (footprint > config_.buffer) {
@@ -238,7 +229,7 @@ void HeadScheduler::pages_consumed(PageRead read, SimTime at) {
 
 void HeadScheduler::finish(JobId id, SimTime at) {
   Job& j = jobs_[id.value];
-  const std::uint64_t tokens = j.view.tokens, d = j.view.head_dim;
+  const std::uint64_t tokens = token_range(*j.job, j.view).count(), d = j.view.head_dim;
   switch (j.method) {
     case Method::dense:
       ++stats_.dense_jobs;
@@ -304,8 +295,11 @@ void HeadScheduler::read_phase_b(JobId id, SimTime at) {
     const PageGroups& selected = work_.select_tokens(id, *j.job, j.view);
     source_.plan_token_groups(key, KvRows::both, selected.groups, selected.rows, plan_);
   } else {
-    const std::span<const std::uint32_t> all = group_range(0, j.view.flushed_groups());
-    source_.plan_token_groups(key, j.method == Method::dense ? KvRows::both : KvRows::keys, all, {}, plan_);
+    const std::uint32_t n = j.view.tokens_per_page;
+    const TokenRange range = token_range(*j.job, j.view);
+    const std::uint32_t end = std::min(static_cast<std::uint32_t>(ceil_div(range.end, n)), j.view.flushed_groups());
+    source_.plan_token_groups(key, j.method == Method::dense ? KvRows::both : KvRows::keys,
+                              group_range(std::min(range.first / n, end), end), {}, plan_);
   }
   stats_.token_pages_b += plan_.size();
   read(id, at);
@@ -315,9 +309,11 @@ void HeadScheduler::read(JobId id, SimTime at) {
   Job& j = jobs_[id.value];
   j.has_pages = !plan_.empty();
   const KernelWork work = kernel_work(j);
-  const std::uint64_t cycles =
-      ceil_div(work.macs, config_.macs_per_cycle) + ceil_div(work.softmax_elements, config_.softmax_per_cycle);
-  const bool by_page = config_.takes_pages() && j.has_pages;
+  const std::optional<std::uint32_t> lanes = scoring_lanes(j);
+  const std::uint64_t cycles = ceil_div(work.macs, lanes.value_or(config_.macs_per_cycle)) +
+                               ceil_div(work.softmax_elements, config_.softmax_per_cycle);
+  // Keys stream into the scoring unit, where pages come one by one.
+  const bool by_page = j.has_pages && (config_.takes_pages() || (lanes && config_.intake == Intake::automatic));
   intakes_[id.value].start(by_page ? plan_.size() : 1, cycles);
   if (!j.has_pages) {
     intakes_[id.value].arrive(0);
@@ -347,9 +343,16 @@ void HeadScheduler::send(PageRead read, std::span<const PageOp> ops, std::uint64
   if (turns_.start_read(read, ops, lookups)) port_.read_pages(read, ops, lookups, at);
 }
 
+/// Products per cycle of the scoring unit if job `j` runs on it.
+std::optional<std::uint32_t> HeadScheduler::scoring_lanes(const Job& j) const {
+  if (j.method != Method::score) return std::nullopt;
+  return config_.scoring.lanes(j.job->score.precision);
+}
+
 /// The kernel work of the current phase of job `j`.
 HeadScheduler::KernelWork HeadScheduler::kernel_work(const Job& j) const {
-  const std::uint64_t group = j.job->group, tokens = j.view.tokens, d = j.view.head_dim, k = j.job->sparf.k;
+  const std::uint64_t group = j.job->group, tokens = token_range(*j.job, j.view).count(), d = j.view.head_dim;
+  const std::uint64_t k = j.job->sparf.k;
   if (j.stage == Stage::read_a || j.stage == Stage::logit0)
     return {std::min<std::uint64_t>(j.job->sparf.r, d) * tokens * group, tokens * group};
   switch (j.method) {
@@ -372,8 +375,9 @@ void HeadScheduler::run_kernel(JobId id, SimTime at) {
   j.awaits_turn = !turns_.start_work({id});
   if (j.awaits_turn) return;
   const SimTime duration = cycles_time(intakes_[id.value].begin(), config_.clock);
-  stats_.kernel_busy += duration;
-  events_.push({kernels_.serve(at, duration), next_order_++, id});
+  const bool on_unit = scoring_lanes(j).has_value();
+  (on_unit ? stats_.scoring_busy : stats_.kernel_busy) += duration;
+  events_.push({(on_unit ? scoring_ : kernels_).serve(at, duration), next_order_++, id});
 }
 
 void HeadScheduler::run_argtopk(JobId id, std::uint64_t elements, SimTime at) {

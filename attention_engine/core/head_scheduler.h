@@ -1,6 +1,6 @@
 // When head jobs of attention commands run: InstInfer's engine (section IV-B) as servers and phases.
 //
-//   dense, score   read -> kernel
+//   dense, score   read -> kernel (score: or the scoring unit, page by page)
 //   SparF          argtopk(d) -> read A -> kernel (logit-0) -> argtopk(S) -> read B -> kernel
 //   feed-forward   read and kernel side by side, neuron by neuron (NeuronIntake)
 //
@@ -12,6 +12,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <queue>
 #include <span>
 #include <vector>
@@ -132,6 +133,7 @@ class HeadScheduler {
   void issue(PageRead read, const PageOp& op, std::uint64_t lookups, SimTime at);
   void send(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime at);
   void pages_consumed(PageRead read, SimTime at);
+  std::optional<std::uint32_t> scoring_lanes(const Job& job) const;
   KernelWork kernel_work(const Job& job) const;
   void run_kernel(JobId id, SimTime at);
   void run_argtopk(JobId id, std::uint64_t elements, SimTime at);
@@ -160,6 +162,7 @@ class HeadScheduler {
   EngineTurns turns_;
   Servers kernels_;
   Servers argtopk_{1};
+  Servers scoring_{1};
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t next_order_ = 0;
   Bytes buffer_in_use_;

@@ -34,7 +34,9 @@ void CarriedWork::attend(JobId id, const HeadJob& job, Method method) {
   if (method != Method::sparf) widen_q(job, view.head_dim);
   if (method == Method::score) {
     if (job.scores == nullptr) throw InternalError("a score job of a run that carries data has no scores");
-    score_head(source_, job.key, q_, job.group, {job.scores, view.tokens});
+    const ScoreRange& r = job.score;
+    score_head(source_, job.key, r.precision, q_, job.group, r.first, r.end,
+               {job.scores, std::size_t{job.group} * (r.end - r.first)});
     return;
   }
   out_.resize(std::size_t{job.group} * view.head_dim);

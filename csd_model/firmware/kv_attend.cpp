@@ -49,7 +49,7 @@ nvme::Status KvService::validate(const Attend& a) const {
   std::uint64_t heads = 0;
   for (const AttendDescriptor& d : a.descriptors) {
     if (const Status s = check_heads(d, a.op.layer, a.op.head_dim); !s.ok()) return s;
-    if ((d.flags & ~nvme::attend_flag::append) != 0 || d.reserved_24 != 0 || d.reserved_28 != 0)
+    if ((d.flags & ~nvme::attend_flag::append) != 0 || d.first_token != 0 || d.reserved_28 != 0)
       return status::invalid_field;
     const bool sparf = a.op.method == nvme::AttendMethod::sparf;
     if (sparf ? d.r == 0 || d.r > a.op.head_dim || d.k == 0 : d.r != 0 || d.k != 0 || d.l != 0)
@@ -161,9 +161,11 @@ Bytes KvService::tail_bytes(const std::vector<engine::HeadJob>& jobs) const {
   std::uint64_t rows = 0;
   for (const engine::HeadJob& job : jobs) {
     const engine::KvHeadView view = lookup_.view(job.key);
-    rows += std::uint64_t{view.tokens - view.flushed_tokens} * view.head_dim;
+    const auto [first, end] = engine::token_range(job, view);
+    const std::uint64_t kinds = job.method == engine::Method::score ? 1 : 2;  // only K, or K and V
+    rows += kinds * (end - std::clamp(view.flushed_tokens, first, end)) * view.head_dim;
   }
-  return Bytes{rows * 2 * sizeof(Half)};
+  return Bytes{rows * sizeof(Half)};
 }
 
 void KvService::start_engine(const std::shared_ptr<Attend>& a) {

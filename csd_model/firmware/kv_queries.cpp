@@ -15,13 +15,20 @@ using nvme::Command;
 using nvme::Status;
 namespace status = nvme::status;
 
+namespace {
+
+std::uint32_t range_of(const AttendDescriptor& d) { return d.token - d.first_token + 1; }
+
+}  // namespace
+
 struct KvService::Score {
   Command* command = nullptr;
   nvme::KvScore op;
   nvme::ScoreLayout layout;
   std::vector<AttendDescriptor> descriptors;
-  DramBuffer q;       ///< section q; empty in timing runs
-  DramBuffer scores;  ///< section scores; empty in timing runs
+  DramBuffer q;                   ///< section q; empty in timing runs
+  std::vector<float> of_queries;  ///< lists of all query heads, in their order; empty in timing runs
+  DramBuffer lists;               ///< section scores; empty in timing runs
 };
 
 void KvService::score(Command& command, const nvme::KvScore& op) {
@@ -46,13 +53,14 @@ nvme::Status KvService::validate(const Score& s) const {
   std::uint64_t scores = 0;
   for (const AttendDescriptor& d : s.descriptors) {
     if (const Status bad = check_heads(d, s.op.layer, s.op.head_dim); !bad.ok()) return bad;
-    if (d.flags != 0 || d.reserved_24 != 0 || d.reserved_28 != 0) return status::invalid_field;
+    if (d.flags != 0 || d.reserved_28 != 0) return status::invalid_field;
     if (d.r != 0 || d.k != 0 || d.l != 0) return status::kv_bad_parameters;
+    if (d.first_token > d.token) return status::kv_bad_token;
     for (std::uint32_t h = 0; h < d.head_count; ++h)
-      if (std::uint64_t{d.token} + 1 != ftl_.tokens({SequenceId{d.sequence}, s.op.layer, KvHead{d.first_head + h}}))
+      if (d.token >= ftl_.tokens({SequenceId{d.sequence}, s.op.layer, KvHead{d.first_head + h}}))
         return status::kv_bad_token;
     heads += d.head_count;
-    scores += d.head_count * (std::uint64_t{d.token} + 1);
+    scores += std::uint64_t{s.op.lists(d.head_count)} * range_of(d);
   }
   return heads == s.op.total_heads && scores == s.op.total_scores ? status::success : status::kv_shape_mismatch;
 }
@@ -61,9 +69,11 @@ void KvService::start_engine(const std::shared_ptr<Score>& s) {
   const Half* q = nullptr;
   float* scores = nullptr;
   if (config_.carried) {
-    s->scores = cleared_buffer(s->layout.size - s->layout.scores);
+    std::size_t size = 0;
+    for (const AttendDescriptor& d : s->descriptors) size += std::size_t{d.head_count} * s->op.group * range_of(d);
+    s->of_queries.resize(size);
     q = s->q.as<const Half>();
-    scores = s->scores.as<float>();
+    scores = s->of_queries.data();
   }
   std::vector<engine::HeadJob> jobs;
   jobs.reserve(s->op.total_heads);
@@ -73,17 +83,36 @@ void KvService::start_engine(const std::shared_ptr<Score>& s) {
       job.key = {SequenceId{d.sequence}, s->op.layer, KvHead{d.first_head + h}};
       job.method = engine::Method::score;
       job.group = s->op.group;
+      job.score = {.first = d.first_token, .end = d.token + 1, .precision = s->op.precision};
       if (!config_.carried) continue;
       job.q = q;
       job.scores = scores;
       q += std::size_t{s->op.group} * s->op.head_dim;
-      scores += d.token + 1;
+      scores += std::size_t{s->op.group} * range_of(d);
     }
   }
   run_jobs(*s->command, s->op.layer, std::move(jobs), s->descriptors, [this, s] {
-    write_section(*s->command, s->layout.scores, s->layout.size, s->scores,
+    if (config_.carried) {
+      s->lists = cleared_buffer(s->layout.size - s->layout.scores);
+      combine_scores(*s, s->lists.as<float>());
+    }
+    write_section(*s->command, s->layout.scores, s->layout.size, s->lists,
                   [s](Status result) { s->command->complete(result); });
   });
+}
+
+/// The lists of a command from those of its query heads.
+void KvService::combine_scores(const Score& s, float* lists) {
+  const float* of_query = s.of_queries.data();
+  for (const AttendDescriptor& d : s.descriptors) {
+    const std::size_t tokens = range_of(d), count = s.op.lists(d.head_count);
+    const std::size_t queries = std::size_t{d.head_count} * s.op.group / count;  // of a list
+    for (std::size_t i = 0; i < count; ++i, lists += tokens) {
+      begin_scores(s.op.aggregate, {lists, tokens});
+      for (std::size_t g = 0; g < queries; ++g, of_query += tokens)
+        add_scores(s.op.aggregate, {of_query, tokens}, {lists, tokens});
+    }
+  }
 }
 
 struct KvService::Fetch {
@@ -116,7 +145,7 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
   const AttendDescriptor& d = f->descriptor;
   if (const Status s = check_heads(d, f->op.layer, f->op.head_dim); !s.ok()) return f->command->complete(s);
   if (d.head_count != f->op.head_count) return f->command->complete(status::kv_shape_mismatch);
-  if (d.flags != 0 || d.reserved_24 != 0 || d.reserved_28 != 0) return f->command->complete(status::invalid_field);
+  if (d.flags != 0 || d.first_token != 0 || d.reserved_28 != 0) return f->command->complete(status::invalid_field);
   if (d.r != 0 || d.k != 0 || d.l != 0) return f->command->complete(status::kv_bad_parameters);
   if (d.token != 0) return f->command->complete(status::kv_bad_token);
 
@@ -151,7 +180,13 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
   };
   if (plan.empty()) return arrived();
   const std::uint64_t lookups = plan.lookups;
-  map_lookups_.run(lookups, nullptr, [this, plan = std::move(plan), arrived] { flash_.submit(plan.ops, arrived); });
+  map_lookups_.run(lookups, nullptr, [this, plan = std::move(plan), arrived] {
+    if (peer_reads_ != nullptr) {
+      peer_reads_->read(plan.ops, arrived);
+    } else {
+      flash_.submit(plan.ops, arrived);
+    }
+  });
 }
 
 }  // namespace csdsim::csd_model

@@ -55,12 +55,14 @@ std::span<const Half> KvService::halves(const DramBuffer& buffer, Bytes offset, 
   return {buffer.as<const Half>(offset), count};
 }
 
-KvService::KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine,
-                     MapLookups& map_lookups, ControllerDram& dram, DramPort& port, WriteBuffer& write_buffer)
+KvService::KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash,
+                     PeerReads* peer_reads, EngineIo& engine, MapLookups& map_lookups, ControllerDram& dram,
+                     DramPort& port, WriteBuffer& write_buffer)
     : config_(config),
       ftl_(ftl),
       lookup_(lookup),
       flash_(flash),
+      peer_reads_(peer_reads),
       engine_(engine),
       map_lookups_(map_lookups),
       dram_(dram),

@@ -15,6 +15,7 @@
 #include "csd_model/firmware/flash_io.h"
 #include "csd_model/firmware/kv_lookup.h"
 #include "csd_model/firmware/map_lookups.h"
+#include "csd_model/firmware/peer_reads.h"
 #include "csd_model/firmware/write_buffer.h"
 #include "ftl/core/kv_ftl.h"
 #include "nvme_if/sysc/command.h"
@@ -32,8 +33,9 @@ struct KvServiceConfig {
 /// to; commands that arrive later wait behind it.
 class KvService {
  public:
-  KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, EngineIo& engine,
-            MapLookups& map_lookups, ControllerDram& dram, DramPort& port, WriteBuffer& write_buffer);
+  /// `peer_reads`: what pages of a fetch cross on their way to the engine's memory, or null.
+  KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, PeerReads* peer_reads,
+            EngineIo& engine, MapLookups& map_lookups, ControllerDram& dram, DramPort& port, WriteBuffer& write_buffer);
 
   void create(nvme::Command& command, const nvme::KvCreate& op);
   void free(nvme::Command& command, const nvme::KvFree& op);
@@ -89,12 +91,14 @@ class KvService {
   void unpin(SequenceId sequence);
   Status validate(const Score& s) const;
   void start_engine(const std::shared_ptr<Score>& s);
+  static void combine_scores(const Score& s, float* lists);
   void fetch_lists_arrived(const std::shared_ptr<Fetch>& f);
 
   KvServiceConfig config_;
   ftl::KvFtl& ftl_;
   KvLookup& lookup_;
   FlashIo& flash_;
+  PeerReads* peer_reads_;
   EngineIo& engine_;
   MapLookups& map_lookups_;
   ControllerDram& dram_;

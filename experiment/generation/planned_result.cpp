@@ -15,17 +15,23 @@ void add_sizes(ordered_json& metrics, const scenario::Scenario& s, const host::B
 }
 
 ordered_json fpga_use(const csd_model::DeviceConfig& device) {
-  const engine::Fpga& fpga = engine::kZynq7045;
+  const bool behind_switch = device.engine.behind_switch();
+  const engine::Fpga& fpga = behind_switch ? engine::kKu15p : engine::kZynq7045;
   const auto shares = [&](const engine::FpgaResources& used) {
     const engine::FpgaResources share = used.share_of(fpga.available);
     return ordered_json{
         {"luts", share.luts}, {"flip_flops", share.flip_flops}, {"block_rams", share.block_rams}, {"dsps", share.dsps}};
   };
-  const engine::FpgaUse use = engine::fpga_use(device.engine.kernels, device.flash.geometry.channels);
+  const engine::FpgaUse use =
+      behind_switch ? engine::fpga_use_behind_switch(device.engine.kernels, device.engine.scoring)
+                    : engine::fpga_use(device.engine.kernels, device.flash.geometry.channels, device.engine.scoring);
   ordered_json units;
-  for (std::size_t i = 0; i < engine::kFpgaUnits; ++i) units[std::string(engine::kFpgaUnitNames[i])] = shares(use[i]);
+  for (std::size_t i = 0; i < engine::kFpgaUnits; ++i)
+    if (use[i].luts > 0) units[std::string(engine::kFpgaUnitNames[i])] = shares(use[i]);
   return {{"device", fpga.name},
-          {"source", "InstInfer Table I, scaled to the kernels and channels of the drive"},
+          {"source",
+           "InstInfer Table I, scaled to the kernels and channels of the drive; a scoring unit and the shell of "
+           "a SmartSSD: docs/token_scores.md"},
           {"utilization", shares(engine::total(use))},
           {"utilization_by_unit", std::move(units)},
           {"fits", engine::total(use).within(fpga.available)}};

@@ -1,16 +1,14 @@
 // Importance scores in low precision choose one set of tokens per layer, or one set per head.
 #pragma once
 
+#include "base/token_score.h"
 #include "host_runtime/core/attention.h"
 
 namespace csdsim::host {
 
-/// How the scores of the heads of a layer are combined.
-enum class ScoreAggregate : std::uint8_t {
-  sum_raw,  ///< one list per layer, by the sum over the heads: as the paper's hardware does
-  max_raw,  ///< one list per layer, by the largest over the heads
-  per_head  ///< one list per KV head, by the sum over its group
-};
+using csdsim::quantise;
+using csdsim::ScoreAggregate;
+using csdsim::ScorePrecision;
 
 struct ImportanceOptions {
   TokenBudget tokens = 128;  ///< tokens attended to, the current one included; at least 1
@@ -39,8 +37,5 @@ class ImportanceAttention final : public AttentionMethod {
   std::string_view name_;
   HeadStates<State> states_;
 };
-
-/// x as scale * integers: scale = max |x| / largest, integers rounded half to even. Zeros have scale 0.
-float quantise(std::span<const float> x, int largest, std::span<std::int8_t> out);
 
 }  // namespace csdsim::host

@@ -97,12 +97,11 @@ void DriveKvBackend::start_append(const Operation& op, const Running& running) {
     const std::uint64_t tokens_fit = std::min<std::uint64_t>(most / token_bytes, 0xFFFF);
     const auto token_step =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(work.sequences[index].tokens, tokens_fit));
-    const std::uint32_t most_heads = shape_.granularity == nvme::Granularity::head ? 1 : work.heads.count;
-    const auto head_step =
-        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(most / (token_bytes * token_step), 1, most_heads));
-    for (std::uint32_t head = 0; head < work.heads.count; head += head_step)
-      append_part(op, running, index,
-                  {KvHead{work.heads.first.value + head}, std::min(head_step, work.heads.count - head)}, token_step);
+    const auto step = static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(most / (token_bytes * token_step), 1, head_step(work.heads)));
+    for (std::uint32_t head = 0; head < work.heads.count; head += step)
+      append_part(op, running, index, {KvHead{work.heads.first.value + head}, std::min(step, work.heads.count - head)},
+                  token_step);
   }
 }
 
@@ -134,9 +133,8 @@ void DriveKvBackend::append_part(const Operation& op, const Running& running, st
 }
 
 std::vector<std::vector<DriveKvBackend::Part>> DriveKvBackend::cut(
-    const Operation& op, std::size_t sequences, HeadRange heads,
+    const Operation& op, std::size_t sequences, HeadRange heads, std::uint32_t head_step,
     const std::function<bool(const std::vector<Part>&, std::uint32_t)>& fits) const {
-  std::uint32_t head_step = shape_.granularity == nvme::Granularity::head ? 1 : heads.count;
   const auto one_fits = [&](std::size_t index) { return fits({{index, {heads.first, head_step}}}, head_step); };
   for (std::size_t index = 0; index < sequences; ++index) {
     while (head_step > 1 && !one_fits(index)) head_step = (head_step + 1) / 2;
@@ -170,7 +168,8 @@ void DriveKvBackend::start_attend(const Operation& op, const Running& running) {
   const auto fits = [&](const std::vector<Part>& parts, std::uint32_t heads) {
     return nvme::attend_layout(attend_command(op, shape_, parts.size(), heads)).size.value <= most;
   };
-  for (const auto& parts : cut(op, work.sequences.size(), work.heads, fits)) submit_attend(op, running, parts);
+  for (const auto& parts : cut(op, work.sequences.size(), work.heads, head_step(work.heads), fits))
+    submit_attend(op, running, parts);
 }
 
 void DriveKvBackend::submit_attend(const Operation& op, const Running& running, const std::vector<Part>& parts) {

@@ -47,8 +47,14 @@ class DriveKvBackend final : public OperationBackend {
   using Running = std::shared_ptr<DriveCommands::Running>;
   /// One descriptor of an attend or score command.
   struct Part {
-    std::size_t index = 0;  ///< index in the operation's sequences
+    std::size_t index = 0;  ///< index in the operation's sequences; of a score, in its ranges of tokens
     HeadRange heads;
+  };
+  /// Tokens of one sequence that one descriptor of a score command can hold.
+  struct ScoredRange {
+    std::size_t index = 0;  ///< index in the operation's sequences
+    std::uint32_t first = 0;
+    std::uint32_t tokens = 0;
   };
 
   void start_append(const Operation& op, const Running& running);
@@ -59,17 +65,25 @@ class DriveKvBackend final : public OperationBackend {
   void store_outputs(const Operation& op, std::byte* buffer, const nvme::AttendLayout& layout,
                      const std::vector<Part>& parts);
   void start_score(const Operation& op, const Running& running);
-  void submit_score(const Operation& op, const Running& running, const std::vector<Part>& parts);
+  void submit_score(const Operation& op, const Running& running, const std::vector<ScoredRange>& ranges,
+                    const std::vector<Part>& parts);
+  /// The ranges of tokens of a score, cut to what one command can return. `heads`: of a descriptor.
+  std::vector<ScoredRange> scored_ranges(const Operation& op, std::uint32_t heads, std::uint64_t most) const;
   void start_fetch(const Operation& op, const Running& running);
   void submit_fetch(const Operation& op, const Running& running, std::size_t index, HeadRange heads,
                     std::uint32_t first, std::uint32_t count);
   void start_sequences(const Operation& op, const Running& running);
 
   /// Groups (sequence, heads) pairs into commands. `fits(parts, total heads)` tells whether one command can hold them.
+  /// `head_step`: most heads of a pair.
   std::vector<std::vector<Part>> cut(
-      const Operation& op, std::size_t sequences, HeadRange heads,
+      const Operation& op, std::size_t sequences, HeadRange heads, std::uint32_t head_step,
       const std::function<bool(const std::vector<Part>& parts, std::uint32_t heads)>& fits) const;
   nvme::SubmissionEntry create_command(std::uint32_t drive, SequenceId sequence) const;
+  /// Most heads of one descriptor.
+  std::uint32_t head_step(HeadRange heads) const {
+    return shape_.granularity == nvme::Granularity::head ? 1 : heads.count;
+  }
   std::uint64_t mdts(const Running& running);
   nvme::AttendDescriptor descriptor(const Running& running, SequenceId sequence, HeadRange heads) const;
   /// The number by which a drive knows a KV head of the model.

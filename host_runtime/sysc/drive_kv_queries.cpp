@@ -13,58 +13,105 @@ namespace csdsim::host {
 
 namespace {
 
+/// Most tokens of a page: a page holds a power of two of them.
+constexpr std::uint32_t kPageTokens = 256;
+
 nvme::KvScore score_command(const Operation& op, const DriveKvBackend::Shape& shape, std::size_t n, std::uint32_t heads,
                             std::uint64_t scores) {
+  const auto& work = std::get<ScoreWork>(op.work);
   return {.layer = *op.tag.layer,
           .n = static_cast<std::uint16_t>(n),
           .group = static_cast<std::uint8_t>(shape.group),
           .head_dim = static_cast<std::uint16_t>(shape.head_dim),
           .total_heads = heads,
-          .total_scores = static_cast<std::uint32_t>(scores)};
+          .total_scores = static_cast<std::uint32_t>(scores),
+          .precision = work.precision,
+          .aggregate = work.aggregate};
 }
 
 }  // namespace
 
+std::vector<DriveKvBackend::ScoredRange> DriveKvBackend::scored_ranges(const Operation& op, std::uint32_t heads,
+                                                                       std::uint64_t most) const {
+  const auto& work = std::get<ScoreWork>(op.work);
+  const std::uint64_t before = nvme::score_layout(score_command(op, shape_, 1, heads, 0)).size.value;
+  // Scores end on a multiple of the alignment, and a cut at a multiple of 256 tokens is one between pages.
+  std::uint64_t fit = most < before ? 0 : (most - before) / nvme::kKvSectionAlignment * nvme::kKvSectionAlignment;
+  fit /= sizeof(float) * work.lists(heads);
+  if (fit > kPageTokens) fit -= fit % kPageTokens;
+  if (fit == 0)
+    throw UserError(
+        fmt::format("{}: the scores of one token and its queries exceed the drive's largest transfer (mdts)",
+                    operation_name(op.kind, op.tag)));
+  std::vector<ScoredRange> ranges;
+  for (std::size_t index = 0; index < work.sequences.size(); ++index) {
+    const ScoreWork::Sequence& s = work.sequences[index];
+    for (std::uint32_t first = s.first; first < s.context;) {
+      // The first cut of a range that begins within a page ends between pages, too.
+      const std::uint64_t end = fit > kPageTokens ? (first + fit) / kPageTokens * kPageTokens : first + fit;
+      const auto tokens = static_cast<std::uint32_t>(std::min<std::uint64_t>(end, s.context) - first);
+      ranges.push_back({index, first, tokens});
+      first += tokens;
+    }
+  }
+  return ranges;
+}
+
 void DriveKvBackend::start_score(const Operation& op, const Running& running) {
   const auto& work = std::get<ScoreWork>(op.work);
   const std::uint64_t most = mdts(running);
+  // One list over all heads needs them in one descriptor, also where a command attends to one head.
+  const bool together = work.aggregate != ScoreAggregate::per_head;
+  const std::uint32_t step = together ? work.heads.count : head_step(work.heads);
+  const std::vector<ScoredRange> ranges = scored_ranges(op, together ? step : 1, most);
   const auto fits = [&](const std::vector<Part>& parts, std::uint32_t heads) {
     std::uint64_t scores = 0;
-    for (const Part& part : parts) scores += std::uint64_t{part.heads.count} * work.sequences[part.index].context;
+    for (const Part& part : parts) scores += std::uint64_t{work.lists(part.heads.count)} * ranges[part.index].tokens;
     return scores * sizeof(float) <= most &&
            nvme::score_layout(score_command(op, shape_, parts.size(), heads, scores)).size.value <= most;
   };
-  for (const auto& parts : cut(op, work.sequences.size(), work.heads, fits)) submit_score(op, running, parts);
+  for (const auto& parts : cut(op, ranges.size(), work.heads, step, fits)) submit_score(op, running, ranges, parts);
 }
 
-void DriveKvBackend::submit_score(const Operation& op, const Running& running, const std::vector<Part>& parts) {
+void DriveKvBackend::submit_score(const Operation& op, const Running& running, const std::vector<ScoredRange>& ranges,
+                                  const std::vector<Part>& parts) {
   const auto& work = std::get<ScoreWork>(op.work);
+  struct Lists {
+    std::size_t index;
+    HeadRange heads;
+    std::uint32_t first;
+    std::size_t count;  ///< of scores
+  };
+  std::vector<Lists> lists;
   std::uint32_t heads = 0;
   std::uint64_t scores = 0;
   for (const Part& part : parts) {
+    const ScoredRange& range = ranges[part.index];
+    lists.push_back({range.index, part.heads, range.first, std::size_t{work.lists(part.heads.count)} * range.tokens});
     heads += part.heads.count;
-    scores += std::uint64_t{part.heads.count} * work.sequences[part.index].context;
+    scores += lists.back().count;
   }
   const nvme::KvScore command = score_command(op, shape_, parts.size(), heads, scores);
   const nvme::ScoreLayout layout = nvme::score_layout(command);
   const DriveCommands::Buffer buffer = commands_.allocate(work.memory, layout.size);
   std::byte* q = buffer.bytes + layout.q.value;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const ScoreWork::Sequence& s = work.sequences[parts[i].index];
-    nvme::AttendDescriptor descriptor = this->descriptor(running, s.sequence, parts[i].heads);
-    descriptor.token = s.context - 1;
+    const ScoredRange& range = ranges[parts[i].index];
+    nvme::AttendDescriptor descriptor = this->descriptor(running, work.sequences[range.index].sequence, parts[i].heads);
+    descriptor.first_token = range.first;
+    descriptor.token = range.first + range.tokens - 1;
     std::memcpy(buffer.bytes + i * sizeof(descriptor), &descriptor, sizeof(descriptor));
     const std::size_t count = std::size_t{parts[i].heads.count} * shape_.group * shape_.head_dim;
-    if (data_ != nullptr) data_->load_queries(op, parts[i].index, parts[i].heads, halves(q, count));
+    if (data_ != nullptr) data_->load_queries(op, range.index, parts[i].heads, halves(q, count));
     q += count * sizeof(Half);
   }
   commands_.submit(running, commands_.next_queue(running->drive()), nvme::encode(kKvNamespace, command), buffer,
-                   operation_name(op.kind, op.tag), [this, &op, &work, buffer, layout, parts] {
+                   operation_name(op.kind, op.tag), [this, &op, buffer, layout, lists] {
                      std::byte* at = buffer.bytes + layout.scores.value;
-                     for (const Part& part : parts) {
-                       const std::size_t count = std::size_t{part.heads.count} * work.sequences[part.index].context;
-                       if (data_ != nullptr) data_->store_scores(op, part.index, part.heads, floats(at, count));
-                       at += count * sizeof(float);
+                     for (const Lists& part : lists) {
+                       if (data_ != nullptr)
+                         data_->store_scores(op, part.index, part.heads, part.first, floats(at, part.count));
+                       at += part.count * sizeof(float);
                      }
                      commands_.release(buffer);
                    });
@@ -83,13 +130,12 @@ void DriveKvBackend::start_fetch(const Operation& op, const Running& running) {
       throw UserError(fmt::format("{}: one row of K and V exceeds the drive's largest transfer (mdts)",
                                   operation_name(op.kind, op.tag)));
     const auto token_step = static_cast<std::uint32_t>(std::min<std::uint64_t>(tokens, fit));
-    const std::uint32_t most_heads = shape_.granularity == nvme::Granularity::head ? 1 : work.heads.count;
-    const auto head_step = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
-        (most - fixed - token_step * sizeof(std::uint32_t)) / (row * token_step), 1, most_heads));
-    for (std::uint32_t head = 0; head < work.heads.count; head += head_step)
+    const auto step = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+        (most - fixed - token_step * sizeof(std::uint32_t)) / (row * token_step), 1, head_step(work.heads)));
+    for (std::uint32_t head = 0; head < work.heads.count; head += step)
       for (std::uint32_t first = 0; first < tokens; first += token_step)
         submit_fetch(op, running, index,
-                     {KvHead{work.heads.first.value + head}, std::min(head_step, work.heads.count - head)}, first,
+                     {KvHead{work.heads.first.value + head}, std::min(step, work.heads.count - head)}, first,
                      std::min(token_step, tokens - first));
   }
 }

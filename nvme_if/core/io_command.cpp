@@ -13,13 +13,10 @@ template <class Command>
 Status decode_attend_fields(const SubmissionEntry& sqe, Command& c) {
   c.layer = LayerId{low(sqe.cdw12)};
   c.n = high(sqe.cdw12);
-  c.method = static_cast<AttendMethod>(sqe.cdw13 & 0xFF);
   c.group = static_cast<std::uint8_t>(sqe.cdw13 >> 8);
   c.head_dim = high(sqe.cdw13);
   c.total_heads = sqe.cdw14;
-  const bool known =
-      c.method == AttendMethod::dense || c.method == AttendMethod::sparf || c.method == AttendMethod::dense_partial;
-  if (!known || c.n == 0 || c.group == 0 || c.head_dim == 0) return status::kv_bad_parameters;
+  if (c.n == 0 || c.group == 0 || c.head_dim == 0) return status::kv_bad_parameters;
   return c.total_heads < c.n ? status::kv_bad_head : status::success;
 }
 
@@ -56,13 +53,27 @@ Status decode(const SubmissionEntry& sqe, KvAppend& c) {
 
 Status decode(const SubmissionEntry& sqe, KvAttend& c) {
   if (sqe.cdw15 != 0) return status::invalid_field;
+  c.method = static_cast<AttendMethod>(sqe.cdw13 & 0xFF);
+  const bool known =
+      c.method == AttendMethod::dense || c.method == AttendMethod::sparf || c.method == AttendMethod::dense_partial;
+  if (!known) return status::kv_bad_parameters;
   if (const Status s = decode_attend_fields(sqe, c); !s.ok()) return s;
   return attend_layout(c).size == vendor_size(sqe) ? status::success : status::kv_shape_mismatch;
 }
 
 Status decode(const SubmissionEntry& sqe, KvScore& c) {
+  const std::uint8_t mode = sqe.cdw13 & 0xFF;
+  bool known = false;
+  for (const ScorePrecision precision : {ScorePrecision::fp16, ScorePrecision::int8, ScorePrecision::int4})
+    for (const ScoreAggregate aggregate :
+         {ScoreAggregate::sum_raw, ScoreAggregate::max_raw, ScoreAggregate::per_head}) {
+      if (score_mode(precision, aggregate) != mode) continue;
+      c.precision = precision;
+      c.aggregate = aggregate;
+      known = true;
+    }
+  if (!known) return status::kv_bad_parameters;
   if (const Status s = decode_attend_fields(sqe, c); !s.ok()) return s;
-  if (c.method != AttendMethod::dense) return status::kv_bad_parameters;
   c.total_scores = sqe.cdw15;
   if (c.total_scores == 0) return status::kv_bad_token;
   return score_layout(c).size == vendor_size(sqe) ? status::success : status::kv_shape_mismatch;

@@ -126,14 +126,14 @@ constexpr SubmissionEntry encode(NamespaceId nsid, const KvAttend& c) {
 }
 
 constexpr SubmissionEntry encode(NamespaceId nsid, const KvScore& c) {
-  return {
-      .opcode = kv_opcode::score,
-      .nsid = nsid.value,
-      .cdw10 = detail::dwords(score_layout(c).size),
-      .cdw12 = detail::pack(c.layer.value, c.n),
-      .cdw13 = static_cast<std::uint32_t>(c.method) | (std::uint32_t{c.group} << 8) | (std::uint32_t{c.head_dim} << 16),
-      .cdw14 = c.total_heads,
-      .cdw15 = c.total_scores};
+  return {.opcode = kv_opcode::score,
+          .nsid = nsid.value,
+          .cdw10 = detail::dwords(score_layout(c).size),
+          .cdw12 = detail::pack(c.layer.value, c.n),
+          .cdw13 = static_cast<std::uint32_t>(c.method) | score_mode(c.precision, c.aggregate) |
+                   (std::uint32_t{c.group} << 8) | (std::uint32_t{c.head_dim} << 16),
+          .cdw14 = c.total_heads,
+          .cdw15 = c.total_scores};
 }
 
 constexpr SubmissionEntry encode(NamespaceId nsid, const KvFetch& c) {

@@ -57,8 +57,9 @@ static_assert(offsetof(IdentifyController, nn) == 516 && offsetof(IdentifyContro
 static_assert(offsetof(IdentifyController, sgls) == 536 && offsetof(IdentifyController, kv_magic) == 3072);
 
 inline constexpr std::uint32_t kKvMagic = 0x564B5343;  ///< "CSKV"
-/// 2 adds AttendMethod::dense_partial to 1.
-inline constexpr std::uint32_t kKvVersion = 2;
+/// 2 adds AttendMethod::dense_partial to 1; 3 adds to kv_score ranges of tokens, INT8 and INT4 scores, and lists over
+/// several heads.
+inline constexpr std::uint32_t kKvVersion = 3;
 
 /// One LBA format of a namespace.
 struct LbaFormat {

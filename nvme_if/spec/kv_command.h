@@ -14,17 +14,20 @@
 // kv_attend  83h  layer, n           method(8) G(8), d(16)  total_heads           0
 // kv_free    84h  sequence           0                      0                     0
 // kv_fork    88h  parent             child                  0                     0
-// kv_score   87h  layer, n           method(8) G(8), d(16)  total_heads           total_scores
+// kv_score   87h  layer, n           mode(8) G(8), d(16)    total_heads           total_scores
 // kv_fetch   8Bh  layer, d           token_count            head_count, 0         0
 //
 // method of kv_attend: 0 dense, 1 sparf, 2 dense_partial. dense_partial requires kv_version 2 in Identify Controller; a
-// drive of version 1 answers kv_bad_parameters. method of kv_score: 0.
+// drive of version 1 answers kv_bad_parameters. mode of kv_score: score_mode(); modes other than 0, and ranges of
+// tokens, require kv_version 3. A drive of an earlier version answers kv_bad_parameters, and invalid_field or
+// kv_bad_token.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
+#include "base/token_score.h"
 #include "nvme_if/spec/command.h"
 
 namespace csdsim::nvme {
@@ -57,18 +60,19 @@ inline constexpr std::uint16_t append = 1u << 0;  ///< append the k and v of thi
 
 /// The part of one sequence in an attend, score or fetch command, 32 bytes. attend: `token` is the index of the current
 /// token; tokens 0..token take part. With the append flag, k and v are stored as that token, which must be the next one
-/// of these heads; without the flag the token must be stored already and k and v are ignored. score: tokens 0..token
-/// are scored; `token` is the last stored one. fetch: `token`, `flags`, r, k and l are 0. Reserved fields are 0.
+/// of these heads; without the flag the token must be stored already and k and v are ignored. score: tokens
+/// first_token..token are scored. fetch: `token`, `flags`, r, k and l are 0. Reserved fields are 0, and so is
+/// first_token of attend and fetch.
 struct AttendDescriptor {
   std::uint32_t sequence = 0;
   std::uint32_t token = 0;
-  std::uint16_t first_head = 0;  ///< first KV head
-  std::uint16_t head_count = 0;  ///< KV heads, at least 1
-  std::uint16_t r = 0;           ///< sparf: components of q that score, 1..d (0 for both dense methods)
-  std::uint16_t flags = 0;       ///< attend_flag
-  std::uint32_t k = 0;           ///< sparf: tokens attended to, at least 1 (0 for both dense methods)
-  std::uint32_t l = 0;           ///< sparf: newest tokens that are always among the k
-  std::uint32_t reserved_24 = 0;
+  std::uint16_t first_head = 0;   ///< first KV head
+  std::uint16_t head_count = 0;   ///< KV heads, at least 1
+  std::uint16_t r = 0;            ///< sparf: components of q that score, 1..d (0 for both dense methods)
+  std::uint16_t flags = 0;        ///< attend_flag
+  std::uint32_t k = 0;            ///< sparf: tokens attended to, at least 1 (0 for both dense methods)
+  std::uint32_t l = 0;            ///< sparf: newest tokens that are always among the k
+  std::uint32_t first_token = 0;  ///< score: the first token of the range
   std::uint32_t reserved_28 = 0;
 };
 static_assert(sizeof(AttendDescriptor) == 32 && std::is_trivially_copyable_v<AttendDescriptor>);
@@ -133,18 +137,33 @@ struct KvAttend {
   std::uint32_t total_heads = 0;
 };
 
-/// Importance of every token (HillInfer): sum over the query heads of a KV head of q . k, unscaled and before softmax.
-/// q is [descriptor][head_count*G][d] fp16, scores [descriptor][head_count][token+1] fp32; `token` is the last token of
-/// its heads. total_scores is the number of fp32 values. method is dense.
+/// Importance of a range of tokens (HillInfer): q . k, unscaled and before softmax, of every query head, combined over
+/// query heads. q is [descriptor][head_count*G][d] fp16. scores are fp32: [descriptor][head_count][tokens of its range]
+/// with per_head, [descriptor][tokens of its range] with sum_raw and max_raw, which combine all heads of the
+/// descriptor. total_scores is the number of fp32 values. kv_bad_parameters where the drive has not got the precision.
 struct KvScore {
   LayerId layer;
   std::uint16_t n = 0;
-  AttendMethod method = AttendMethod::dense;
+  AttendMethod method = AttendMethod::dense;  ///< no other
   std::uint8_t group = 0;
   std::uint16_t head_dim = 0;
   std::uint32_t total_heads = 0;
   std::uint32_t total_scores = 0;
+  ScorePrecision precision = ScorePrecision::fp16;
+  ScoreAggregate aggregate = ScoreAggregate::per_head;
+
+  /// Lists of scores of a descriptor.
+  constexpr std::uint32_t lists(std::uint32_t head_count) const {
+    return aggregate == ScoreAggregate::per_head ? head_count : 1;
+  }
 };
+
+/// Precision in bits 3:0 (0 fp16, 1 INT8, 2 INT4), what is combined in bits 7:4 (0 per_head, 1 sum_raw, 2 max_raw).
+constexpr std::uint8_t score_mode(ScorePrecision precision, ScoreAggregate aggregate) {
+  const int lists = aggregate == ScoreAggregate::per_head ? 0 : aggregate == ScoreAggregate::sum_raw ? 1 : 2;
+  return static_cast<std::uint8_t>(static_cast<int>(precision) | lists << 4);
+}
+static_assert(score_mode(ScorePrecision::int4, ScoreAggregate::max_raw) == 0x22);
 
 /// Returns K and V rows of chosen tokens. Buffer: one AttendDescriptor, token_count u32 token indices (any order,
 /// repeats allowed; the same for every head), then K rows [head_count][token_count][d] fp16, V rows alike. head_count

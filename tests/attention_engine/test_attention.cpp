@@ -280,22 +280,32 @@ TEST_CASE("pages of both phases are those of steps A and B in docs/algorithms.md
   CHECK(std::accumulate(runs.begin(), runs.end(), 0u) == 16);
 }
 
-TEST_CASE("scores are summed over group and heads; fetch copies rows") {
+TEST_CASE("scores of each query head; fetch copies rows") {
   const std::uint32_t d = 64, tokens = 100, group = 2;
   MemoryKvSource source;
-  const HeadKey other{SequenceId{1}, LayerId{2}, KvHead{4}};
   source.add(kHead, {.tokens = tokens, .head_dim = d}, kSeed);
-  source.add(other, {.tokens = tokens, .head_dim = d}, kSeed + 1);
-  const auto q = random_query(2 * group * d, kSeed);
-  const std::vector<HeadKey> heads{kHead, other};
-  std::vector<float> imp(tokens);
-  score(source, heads, q, group, imp);
-  const Matrix k0 = matrix(source.keys(kHead), d), k1 = matrix(source.keys(other), d), rows = rows_of(q, d);
-  for (std::size_t j = 0; j < tokens; ++j) {
-    const double expected =
-        test::dot(rows[0], k0[j]) + test::dot(rows[1], k0[j]) + test::dot(rows[2], k1[j]) + test::dot(rows[3], k1[j]);
-    REQUIRE(std::abs(imp[j] - expected) < 1e-4);
+  const auto q = random_query(group * d, kSeed);
+  std::vector<float> scores(group * tokens);
+  score_head(source, kHead, ScorePrecision::fp16, q, group, 0, tokens, scores);
+  const Matrix k = matrix(source.keys(kHead), d), rows = rows_of(q, d);
+  for (std::size_t g = 0; g < group; ++g)
+    for (std::size_t j = 0; j < tokens; ++j)
+      REQUIRE(std::abs(scores[g * tokens + j] - test::dot(rows[g], k[j])) < 1e-4);
+  // A part of the tokens has the same scores, wherever it begins and ends, in every precision.
+  for (const ScorePrecision precision : {ScorePrecision::fp16, ScorePrecision::int8, ScorePrecision::int4}) {
+    score_head(source, kHead, precision, q, group, 0, tokens, scores);
+    for (std::uint32_t first = 0; first < tokens; first += 7)
+      for (const std::uint32_t end : {first + 1, (first + tokens + 1) / 2, tokens}) {
+        std::vector<float> part(group * (end - first));
+        score_head(source, kHead, precision, q, group, first, end, part);
+        for (std::size_t g = 0; g < group; ++g)
+          REQUIRE(std::equal(part.begin() + static_cast<std::ptrdiff_t>(g * (end - first)),
+                             part.begin() + static_cast<std::ptrdiff_t>((g + 1) * (end - first)),
+                             scores.begin() + static_cast<std::ptrdiff_t>(g * tokens + first)));
+      }
   }
+  CHECK_THROWS_AS(score_head(source, kHead, ScorePrecision::fp16, q, group, 1, tokens + 1, scores), InternalError);
+  CHECK_THROWS_AS(score_head(source, kHead, ScorePrecision::fp16, q, group, 3, 3, {}), InternalError);
   const std::vector<std::uint32_t> wanted{99, 0, 31, 32};
   std::vector<Half> out(wanted.size() * d);
   fetch_rows(source, kHead, KvKind::value, wanted, out);

@@ -84,7 +84,9 @@ SimTime kernel_time(const EngineConfig& c, std::uint64_t macs, std::uint64_t sof
 Case equal_jobs(std::uint32_t n, Method method, std::uint32_t tokens, const EngineConfig& config) {
   Case c;
   c.config = config;
-  c.jobs.assign(n, {.method = method, .sparf = method == Method::sparf ? kSparf : SparfParams{}});
+  c.jobs.assign(n, {.method = method,
+                    .sparf = method == Method::sparf ? kSparf : SparfParams{},
+                    .score = {.first = 0, .end = tokens}});
   c.tokens.assign(n, tokens);
   return c;
 }
@@ -186,8 +188,9 @@ TEST_CASE("in turns, random jobs all end, no unit works while pages are read, an
     for (std::uint32_t h = between(1, 12); h > 0; --h) {
       HeadJob job{.method = static_cast<Method>(between(0, 2)), .group = between(1, 3)};
       if (job.method == Method::sparf) job.sparf = {.r = between(1, 32), .k = between(16, 256), .l = 16};
-      c.jobs.push_back(job);
       c.tokens.push_back(between(1, 700));
+      job.score.end = c.tokens.back();
+      c.jobs.push_back(job);
       now += SimTime::nanoseconds(between(0, 200'000));
       if (!together) c.at.push_back(now);
     }

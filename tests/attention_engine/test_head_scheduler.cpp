@@ -329,12 +329,16 @@ TEST_CASE("score jobs read keys only and leave one score a token") {
   HeadScheduler scheduler({}, source, work, flash);
   std::vector<Half> q(kDim, Half{0x3C00});
   std::vector<float> scores(100), expected(100);
-  const std::vector<HeadJob> jobs{{.key = head(0), .method = Method::score, .q = q.data(), .scores = scores.data()}};
+  const std::vector<HeadJob> jobs{{.key = head(0),
+                                   .method = Method::score,
+                                   .score = {.first = 0, .end = 100},
+                                   .q = q.data(),
+                                   .scores = scores.data()}};
   scheduler.submit(jobs, {});
   CHECK(flash.run(scheduler) == kLatency + kernel_time({}, 100 * kDim, 0));
   CHECK(source.planned_k == 6);
   CHECK(source.planned_v == 0);
-  score_head(source, head(0), std::vector<float>(kDim, 1.0f), 1, expected);
+  score_head(source, head(0), ScorePrecision::fp16, std::vector<float>(kDim, 1.0f), 1, 0, 100, expected);
   CHECK(scores == expected);
 }
 

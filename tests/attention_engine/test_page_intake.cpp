@@ -162,7 +162,7 @@ Run pipeline(std::uint32_t buffers, SimTime read, std::uint32_t kernel_cycles) {
   run.engine.kernels = 1;
   run.engine.macs_per_cycle = kTokensPerPage * kDim / kernel_cycles;
   run.engine.intake = Intake::page;
-  run.jobs.push_back({.method = Method::score});
+  run.jobs.push_back({.method = Method::score, .score = {.first = 0, .end = kPages * kTokensPerPage}});
   run.tokens = {kPages * kTokensPerPage};
   return run;
 }
@@ -252,7 +252,7 @@ TEST_CASE("pages are consumed in the order of tokens: one that comes early waits
   EngineConfig config;
   config.intake = Intake::page;
   HeadScheduler scheduler(config, source, work, port);
-  const HeadJob job{.key = kHead, .method = Method::score};
+  const HeadJob job{.key = kHead, .method = Method::score, .score = {.first = 0, .end = 2 * kTokensPerPage}};
   scheduler.submit({&job, 1}, {});
   REQUIRE(port.reads == std::vector<PageRead>{{JobId{0}, 0}, {JobId{0}, 1}});
   scheduler.pages_arrived({JobId{0}, 1}, SimTime::microseconds(10));
@@ -284,7 +284,9 @@ TEST_CASE("the map lookups of a plan travel with its own pages, however these ar
   } source(geometry(2, 2));
   std::vector<HeadJob> jobs;
   for (std::uint32_t h = 0; h < 3; ++h) {
-    jobs.push_back({.key = {SequenceId{0}, LayerId{0}, KvHead{h}}, .method = Method::score});
+    jobs.push_back({.key = {SequenceId{0}, LayerId{0}, KvHead{h}},
+                    .method = Method::score,
+                    .score = {.first = 0, .end = 8 * kTokensPerPage}});
     source.add(jobs[h].key, {.tokens = 8 * kTokensPerPage, .head_dim = kDim, .embedding_group = 8}, kSeed);
   }
   for (const std::uint32_t buffers : {0u, 1u, 3u})

@@ -285,6 +285,24 @@ TEST_CASE("bad KV commands: score and fetch") {
        [](Victim& v) { return v.run(v.score_entry(heads_of(99, kTokens - 1, 0, 4), 4 * kTokens)); }},
       {"score at a token that is not there", status::kv_bad_token,
        [](Victim& v) { return v.run(v.score_entry(heads_of(1, kTokens, 0, 4), 4 * (kTokens + 1))); }},
+      {"score of a range that ends before it begins", status::kv_bad_token,
+       [=](Victim& v) {
+         return v.run(v.score_entry(changed(good, [](D& d) { d.first_token = kTokens; }), 4 * kTokens));
+       }},
+      {"score of a range that ends beyond 2^32", status::kv_bad_token,
+       [=](Victim& v) {
+         return v.run(v.score_entry(changed(good, [](D& d) { d.token = d.first_token = 0xFFFF'FFFF; }), 4));
+       }},
+      {"score of a range with the total of all tokens", status::kv_shape_mismatch,
+       [=](Victim& v) { return v.run(v.score_entry(changed(good, [](D& d) { d.first_token = 1; }), 4 * kTokens)); }},
+      {"one list with the total of four", status::kv_shape_mismatch,
+       [=](Victim& v) { return v.run(altered(v.score_entry(good, 4 * kTokens), [](auto& e) { e.cdw13 |= 0x10; })); }},
+      {"score in INT8 by an engine without it", status::kv_bad_parameters,
+       [=](Victim& v) { return v.run(altered(v.score_entry(good, 4 * kTokens), [](auto& e) { e.cdw13 |= 1; })); }},
+      {"score in INT4 by an engine without it", status::kv_bad_parameters,
+       [=](Victim& v) { return v.run(altered(v.score_entry(good, 4 * kTokens), [](auto& e) { e.cdw13 |= 2; })); }},
+      {"score with a reserved descriptor field", status::invalid_field,
+       [=](Victim& v) { return v.run(v.score_entry(changed(good, [](D& d) { d.reserved_28 = 1; }), 4 * kTokens)); }},
       {"score with a wrong total", status::kv_shape_mismatch,
        [=](Victim& v) { return v.run(v.score_entry(good, 4 * kTokens - 1)); }},
       {"score without scores", status::kv_bad_token, [=](Victim& v) { return v.run(v.score_entry(good, 0)); }},
@@ -296,8 +314,8 @@ TEST_CASE("bad KV commands: score and fetch") {
        [=](Victim& v) { return v.run(v.score_entry(changed(good, [](D& d) { d.flags = 1; }), 4 * kTokens)); }},
       {"score with r", status::kv_bad_parameters,
        [=](Victim& v) { return v.run(v.score_entry(changed(good, [](D& d) { d.r = 1; }), 4 * kTokens)); }},
-      {"score by SparF", status::kv_bad_parameters,
-       [=](Victim& v) { return v.run(altered(v.score_entry(good, 4 * kTokens), [](auto& e) { e.cdw13 |= 1; })); }},
+      {"score in a mode that no version has", status::kv_bad_parameters,
+       [=](Victim& v) { return v.run(altered(v.score_entry(good, 4 * kTokens), [](auto& e) { e.cdw13 |= 3; })); }},
 
       {"fetch from an unknown sequence", status::kv_unknown_sequence,
        [](Victim& v) {
@@ -317,8 +335,8 @@ TEST_CASE("bad KV commands: score and fetch") {
        [=](Victim& v) { return v.run(altered(v.fetch_entry(rows, {0}), [](auto& e) { e.cdw10 -= 16; })); }},
       {"fetch from heads beyond", status::kv_bad_head,
        [](Victim& v) { return v.run(v.fetch_entry(heads_of(1, 0, 4, 1), {0})); }},
-      {"fetch with a reserved descriptor field", status::invalid_field,
-       [=](Victim& v) { return v.run(v.fetch_entry(changed(rows, [](D& d) { d.reserved_24 = 5; }), {0})); }},
+      {"fetch with a first token", status::invalid_field,
+       [=](Victim& v) { return v.run(v.fetch_entry(changed(rows, [](D& d) { d.first_token = 5; }), {0})); }},
       {"fetch with a flag", status::invalid_field,
        [=](Victim& v) { return v.run(v.fetch_entry(changed(rows, [](D& d) { d.flags = 1; }), {0})); }},
       {"fetch with k", status::kv_bad_parameters,

@@ -55,7 +55,7 @@ class ContentData final : public host::OperationData {
   std::map<std::uint32_t, std::uint32_t> kv_of = {};  ///< sequence whose K and V another one has, for forks
   std::vector<Half> out;                              ///< [sequence][head * G][d] of the last attend
   std::vector<float> softmax;                         ///< [sequence][head * G][2] of the last partial attend
-  std::vector<float> scores;                          ///< [sequence][head][context] of the last score
+  std::vector<float> scores;                          ///< [sequence][list][token] of the last score
   std::vector<Half> k, v;                             ///< [head][token][d] of the last fetch
   std::vector<std::vector<std::byte>> blocks;         ///< [extent] written, then read
   std::vector<host::OpKind> performed;
@@ -98,16 +98,23 @@ class ContentData final : public host::OperationData {
   void load_queries(const host::Operation& op, std::size_t index, HeadRange heads, std::span<Half> q) override {
     std::ranges::copy(queries(std::get<host::ScoreWork>(op.work).sequences[index].sequence.value, heads), q.begin());
   }
-  void store_scores(const host::Operation& op, std::size_t index, HeadRange heads,
+  void store_scores(const host::Operation& op, std::size_t index, HeadRange heads, std::uint32_t first,
                     std::span<const float> result) override {
     const auto& work = std::get<host::ScoreWork>(op.work);
+    const std::uint32_t all_lists = work.lists(work.heads.count), lists = work.lists(heads.count);
+    const std::size_t tokens = work.sequences[index].tokens(), count = result.size() / lists;
     std::size_t at = 0, all = 0;
     for (std::size_t i = 0; i < work.sequences.size(); ++i) {
-      if (i == index) at = all + heads.first.value * work.sequences[i].context;
-      all += kHeads * work.sequences[i].context;
+      if (i == index) at = all;
+      all += all_lists * work.sequences[i].tokens();
     }
     scores.resize(all);
-    std::ranges::copy(result, scores.begin() + static_cast<std::ptrdiff_t>(at));
+    for (std::size_t list = 0; list < lists; ++list) {
+      const std::size_t row = all_lists == 1 ? 0 : heads.first.value + list;
+      std::ranges::copy(
+          result.subspan(list * count, count),
+          scores.begin() + static_cast<std::ptrdiff_t>(at + row * tokens + first - work.sequences[index].first));
+    }
   }
   void store_rows(const host::Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
                   HeadRange heads, std::span<const Half> keys, std::span<const Half> values) override {

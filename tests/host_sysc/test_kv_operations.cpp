@@ -56,7 +56,7 @@ void check_close(const std::vector<float>& a, std::span<const float> b) {
 }
 
 Step score(std::uint32_t context) {
-  return {OpKind::score_kv, kKv, host::ScoreWork{.heads = kAllHeads, .sequences = {{kSequence, context}}}};
+  return {OpKind::score_kv, kKv, host::ScoreWork{.heads = kAllHeads, .sequences = {{kSequence, 0, context}}}};
 }
 Step fetch(std::vector<TokenIndex> tokens, host::BufferMemory memory = host::BufferMemory::gpu) {
   return {OpKind::fetch_kv, kKv,
@@ -135,11 +135,12 @@ TEST_CASE("scores of a drive are q . k summed over the group, and the rows it fe
 TEST_CASE("one command scores several sequences") {
   DriveRig rig;
   const std::array<std::uint32_t, 2> contexts = {40, 25};
-  rig.run({create({kSequence, kChild}),
-           append(kSequence, 0, contexts[0]),
-           append(kChild, 0, contexts[1]),
-           {OpKind::score_kv, kKv,
-            host::ScoreWork{.heads = kAllHeads, .sequences = {{kSequence, contexts[0]}, {kChild, contexts[1]}}}}});
+  rig.run(
+      {create({kSequence, kChild}),
+       append(kSequence, 0, contexts[0]),
+       append(kChild, 0, contexts[1]),
+       {OpKind::score_kv, kKv,
+        host::ScoreWork{.heads = kAllHeads, .sequences = {{kSequence, 0, contexts[0]}, {kChild, 0, contexts[1]}}}}});
   std::size_t at = 0;
   for (std::size_t s = 0; s < contexts.size(); ++s)
     for (std::uint32_t h = 0; h < kHeads; ++h)

@@ -87,6 +87,18 @@ TEST_CASE("KV commands round-trip") {
   const DecodedIo s = decode_io(encode(kNs, KvScore{LayerId{1}, 1, AttendMethod::dense, 1, 64, 4, 400}), kParams);
   REQUIRE(s.status.ok());
   CHECK(std::get<KvScore>(s.command.operation).total_scores == 400);
+  // Mode 0 is that of version 1; every other mode is decoded as it was encoded.
+  CHECK((encode(kNs, KvScore{LayerId{1}, 1, AttendMethod::dense, 1, 64, 4, 400}).cdw13 & 0xFF) == 0);
+  for (const ScorePrecision precision : {ScorePrecision::fp16, ScorePrecision::int8, ScorePrecision::int4})
+    for (const ScoreAggregate aggregate :
+         {ScoreAggregate::sum_raw, ScoreAggregate::max_raw, ScoreAggregate::per_head}) {
+      const KvScore mode{LayerId{1}, 1, AttendMethod::dense, 1, 64, 4, 400, precision, aggregate};
+      const DecodedIo m = decode_io(encode(kNs, mode), kParams);
+      REQUIRE(m.status.ok());
+      CHECK(std::get<KvScore>(m.command.operation).precision == precision);
+      CHECK(std::get<KvScore>(m.command.operation).aggregate == aggregate);
+      CHECK(std::get<KvScore>(m.command.operation).lists(4) == (aggregate == ScoreAggregate::per_head ? 4u : 1u));
+    }
   const DecodedIo f = decode_io(encode(kNs, KvFetch{LayerId{1}, 64, 33, 4}), kParams);
   REQUIRE(f.status.ok());
   CHECK(std::get<KvFetch>(f.command.operation).token_count == 33);
@@ -139,7 +151,8 @@ TEST_CASE("malformed KV commands") {
   CHECK(status_of(changed(p, [](auto& e) { e.cdw15 = 1; })) == status::invalid_field);
 
   const SubmissionEntry s = encode(kNs, KvScore{LayerId{1}, 1, AttendMethod::dense, 1, 64, 4, 400});
-  CHECK(status_of(changed(s, [](auto& e) { e.cdw13 |= 2; })) == status::kv_bad_parameters);
+  for (const std::uint32_t mode : {0x03u, 0x0Fu, 0x30u, 0x80u})
+    CHECK(status_of(changed(s, [&](auto& e) { e.cdw13 |= mode; })) == status::kv_bad_parameters);
   CHECK(status_of(changed(s, [](auto& e) { e.cdw15 = 0; })) == status::kv_bad_token);
   CHECK(status_of(changed(s, [](auto& e) { e.cdw15 += 64; })) == status::kv_shape_mismatch);
   const SubmissionEntry f = encode(kNs, KvFetch{LayerId{1}, 64, 33, 4});

@@ -28,7 +28,7 @@ void OperationData::store_partial(const Operation& op, std::size_t, HeadRange, s
 void OperationData::load_queries(const Operation& op, std::size_t, HeadRange, std::span<Half>) {
   refuse(op, "q to score with");
 }
-void OperationData::store_scores(const Operation& op, std::size_t, HeadRange, std::span<const float>) {
+void OperationData::store_scores(const Operation& op, std::size_t, HeadRange, std::uint32_t, std::span<const float>) {
   refuse(op, "use for scores");
 }
 void OperationData::store_rows(const Operation& op, std::size_t, std::uint32_t, std::uint32_t, HeadRange,

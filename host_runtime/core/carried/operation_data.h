@@ -35,8 +35,11 @@ class OperationData : public OperationWork {
 
   /// q of score_kv, as [head * G][d].
   virtual void load_queries(const Operation& op, std::size_t index, HeadRange heads, std::span<Half> q);
-  /// Its scores, as [head][context].
-  virtual void store_scores(const Operation& op, std::size_t index, HeadRange heads, std::span<const float> scores);
+  /// Its scores of tokens first, first + 1, ... as the drive numbers them, as [list][token]: one list per head with
+  /// per_head, otherwise one list over all heads of the operation. Called once per command, in any order: the parts of
+  /// a sequence cover all lists and its range of tokens.
+  virtual void store_scores(const Operation& op, std::size_t index, HeadRange heads, std::uint32_t first,
+                            std::span<const float> scores);
 
   /// K and V of chosen tokens [first, first + count) of a fetch_kv, as [head][token][d].
   virtual void store_rows(const Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,

@@ -13,6 +13,7 @@
 
 #include "base/address.h"
 #include "base/kv_address.h"
+#include "base/token_score.h"
 #include "base/units.h"
 #include "host_runtime/core/extent.h"
 #include "host_runtime/core/neurons/neuron_runs.h"
@@ -35,7 +36,7 @@ enum class OpKind : std::uint8_t {
   create_kv,         ///< a drive creates sequences
   fork_kv,           ///< a drive creates sequences that share the tokens of another, without copying them
   free_kv,           ///< a drive frees sequences; a processor, their part of the kv_cache tensors that it writes
-  score_kv,          ///< a drive scores every stored token: the sum of q . k over the query heads of a KV head
+  score_kv,          ///< a drive scores a range of its tokens: q . k, combined over query heads
   fetch_kv,          ///< a drive returns K and V of chosen tokens
   select_tokens,     ///< choice of tokens by their scores
   merge_attention,   ///< partial results (o, m, z) of several places become one attention output
@@ -157,15 +158,24 @@ struct DriveWork {
   bool partial = false;
 };
 
-/// score_kv on one layer: scores are fp32, [sequence][head][context].
+/// score_kv on one layer: raw inner products of q and the keys of a range of tokens. Scores are fp32, with per_head
+/// [sequence][head][token], with sum_raw and max_raw one list over all `heads`, [sequence][token].
 struct ScoreWork {
   struct Sequence {
     SequenceId sequence;
-    std::uint32_t context = 0;  ///< tokens in the cache; all of them are scored
+    std::uint32_t first = 0;    ///< tokens [first, context) are scored, as the drive numbers the tokens that it holds
+    std::uint32_t context = 0;  ///< at most the tokens that the drive holds
+
+    constexpr std::uint32_t tokens() const { return context - first; }
   };
   HeadRange heads;
   std::vector<Sequence> sequences = {};
+  ScorePrecision precision = ScorePrecision::fp16;
+  ScoreAggregate aggregate = ScoreAggregate::per_head;
   BufferMemory memory = BufferMemory::host;
+
+  /// Lists of scores of a sequence over `some` of the heads.
+  constexpr std::uint32_t lists(std::uint32_t some) const { return aggregate == ScoreAggregate::per_head ? some : 1; }
 };
 
 /// fetch_kv on one layer: K and V rows of the tokens, in the given order, the same tokens for all heads. A planner that

@@ -1,0 +1,119 @@
+#include "csd_model/firmware/peer_reads.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "base/param.h"
+#include "base/statistics.h"
+#include "nfc/sysc/flash_payload.h"
+#include "simulation/sim_time.h"
+
+namespace csdsim::csd_model {
+
+void describe(ParamVisitor& v, PeerReadConfig& c) {
+  v.param("request_size", c.request_size, {Bytes{512}, Bytes::gib(1)},
+          "Largest read request to the SSD controller; a head's pages of a phase are read in such requests.",
+          assumed("where the published rates of single requests are near their maximum"));
+  v.param("command_time", c.command_time, {SimTime{}, SimTime::milliseconds(10)},
+          "Time of a request before its first page is read.", assumed("that of a command in the SSD controller"));
+  v.param("outstanding", c.outstanding, {1, 65'536}, "Requests on their way at the same time.",
+          assumed("enough to keep the link busy"));
+  v.param("bandwidth", c.bandwidth, {Bandwidth{1'000'000}, Bandwidth{10'000'000'000'000}},
+          "Between the SSD controller and the FPGA's DRAM, all requests together.",
+          paper("HillInfer 5.2: 3.2 GB/s peak"));
+  v.param("request_bandwidth", c.request_bandwidth, {Bandwidth{1'000'000}, Bandwidth{10'000'000'000'000}},
+          "Of one request.", calibrated("published: 2.36 GB/s with one request of 128 MiB at a time"));
+}
+
+PeerReads::PeerReads(const sc_core::sc_module_name& name, const PeerReadConfig& config, Bytes page_size, FlashIo& flash,
+                     MapLookups& lookups, DriveActivity& activity)
+    : sc_module(name),
+      config_(config),
+      request_pages_(std::max<std::uint64_t>(1, config.request_size.value / page_size.value)),
+      flash_(flash),
+      lookups_(lookups),
+      activity_(activity) {
+  engine.register_nb_transport_fw(this, &PeerReads::from_engine);
+}
+
+tlm::tlm_sync_enum PeerReads::from_engine(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time&) {
+  if (phase != tlm::BEGIN_REQ) return tlm::TLM_COMPLETED;  // END_RESP
+  const auto* batch = payload.get_extension<nfc::FlashBatch>();
+  if (batch == nullptr || batch->ops.empty()) {
+    payload.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
+    return tlm::TLM_COMPLETED;
+  }
+  hold_.engage();
+  if (payload.has_mm()) payload.acquire();
+  activity_.engine_pages(+1, sim_time_now());
+  const auto respond = [this, &payload] {
+    activity_.engine_pages(-1, sim_time_now());
+    payload.set_response_status(tlm::TLM_OK_RESPONSE);
+    tlm::tlm_phase response = tlm::BEGIN_RESP;
+    sc_core::sc_time no_delay;
+    engine->nb_transport_bw(payload, response, no_delay);
+    if (payload.has_mm()) payload.release();
+  };
+  const auto ops = std::make_shared<std::vector<PageOp>>(batch->ops.begin(), batch->ops.end());
+  lookups_.run(batch->lookups, nullptr, [this, ops, respond] { read(*ops, respond); });
+  phase = tlm::END_REQ;
+  return tlm::TLM_UPDATED;
+}
+
+void PeerReads::read(std::span<const PageOp> ops, Done done) {
+  const std::size_t count = (ops.size() + request_pages_ - 1) / request_pages_;
+  const std::uint32_t batch = batches_.put({count, std::move(done)});
+  for (std::size_t first = 0; first < ops.size(); first += request_pages_) {
+    const auto part = ops.subspan(first, std::min(request_pages_, ops.size() - first));
+    waiting_.push_back(
+        requests_.put({.batch = batch, .ops = {part.begin(), part.end()}, .missing = part.size(), .end = {}}));
+  }
+  start_requests();
+}
+
+void PeerReads::start_requests() {
+  while (running_ < config_.outstanding && !waiting_.empty()) {
+    const std::uint32_t request = waiting_.front();
+    waiting_.pop_front();
+    ++running_;
+    ++stats_.requests;
+    timed_.at(sim_time_now() + config_.command_time, [this, request] { read_pages(request); });
+  }
+}
+
+void PeerReads::read_pages(std::uint32_t request) {
+  const std::vector<PageOp> ops = std::move(requests_[request].ops);
+  for (const PageOp& op : ops) flash_.submit({&op, 1}, *this, std::uint64_t{request} << 32 | op.channel_bytes);
+}
+
+void PeerReads::flash_done(std::uint64_t tag, const FlashStages&) {
+  Request& request = requests_[tag >> 32];
+  const Bytes page{tag & 0xFFFF'FFFF};
+  const SimTime now = sim_time_now(), crossing = transfer_time(page, config_.bandwidth);
+  link_free_ = std::max(link_free_, now) + crossing;
+  stats_.busy += crossing;
+  stats_.bytes += page.value;
+  request.end = std::max(std::max(request.end, now) + transfer_time(page, config_.request_bandwidth), link_free_);
+  if (--request.missing == 0)
+    timed_.at(request.end, [this, number = static_cast<std::uint32_t>(tag >> 32)] { request_done(number); });
+}
+
+void PeerReads::request_done(std::uint32_t request) {
+  const std::uint32_t number = requests_[request].batch;
+  requests_.give_back(request);
+  --running_;
+  start_requests();
+  if (--batches_[number].requests > 0) return;
+  const Batch batch = batches_.release(number);
+  batch.done();
+}
+
+void PeerReads::register_statistics(Statistics& s) const {
+  s.counter("requests", stats_.requests, "requests", "Read requests of the FPGA to the SSD controller.");
+  s.counter("bytes", stats_.bytes, "B", "Bytes of pages that crossed the switch to the FPGA's DRAM.");
+  s.time("busy", stats_.busy, "Time that the link from the SSD controller to the FPGA moved bytes.");
+}
+
+}  // namespace csdsim::csd_model

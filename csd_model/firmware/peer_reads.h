@@ -1,0 +1,91 @@
+// Pages that cross a PCIe switch between the SSD controller and an FPGA (SmartSSD).
+#pragma once
+
+#include <tlm_utils/simple_target_socket.h>
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <systemc>
+#include <tlm>
+#include <vector>
+
+#include "base/callback.h"
+#include "base/page_op.h"
+#include "base/slot_pool.h"
+#include "base/units.h"
+#include "csd_model/drive_activity.h"
+#include "csd_model/firmware/flash_io.h"
+#include "csd_model/firmware/map_lookups.h"
+#include "csd_model/firmware/timed_work.h"
+#include "csd_model/peer_read_config.h"
+#include "nfc/sysc/flash_target.h"
+#include "simulation/event_loop.h"
+
+namespace csdsim {
+class Statistics;
+}
+
+namespace csdsim::csd_model {
+
+struct PeerReadStats {
+  std::uint64_t requests = 0;
+  std::uint64_t bytes = 0;
+  SimTime busy;  ///< of the link
+};
+
+/// Cuts batches of page reads into requests, runs them first come first served, `outstanding` at a time, and answers a
+/// batch when its last request is complete. The pages of a request cross the link in the order in which flash delivers
+/// them, at most as fast as `request_bandwidth`; the link serves the pages of all requests in the order of arrival.
+///
+/// `engine` is a flash socket (nfc/sysc/flash_payload.h) for the attention engine, without RELEASE_BUFFERS: pages lie
+/// in the FPGA's DRAM. For its batches the firmware looks up the pages, and their time counts as waiting for flash.
+class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
+ public:
+  using Done = Callback<void()>;
+
+  tlm_utils::simple_target_socket<PeerReads> engine{"engine"};
+
+  PeerReads(const sc_core::sc_module_name& name, const PeerReadConfig& config, Bytes page_size, FlashIo& flash,
+            MapLookups& lookups, DriveActivity& activity);
+
+  /// Reads at least one page. `ops` need only stay during the call.
+  void read(std::span<const PageOp> ops, Done done);
+
+  const PeerReadStats& stats() const { return stats_; }
+  void register_statistics(Statistics& statistics) const;
+
+ private:
+  struct Batch {
+    std::uint64_t requests = 0;  ///< that are not complete
+    Done done;
+  };
+  struct Request {
+    std::uint32_t batch = 0;
+    std::vector<PageOp> ops;
+    std::size_t missing = 0;  ///< pages that flash has not delivered
+    SimTime end;              ///< when the pages delivered so far are in the FPGA's DRAM
+  };
+
+  tlm::tlm_sync_enum from_engine(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
+  void start_requests();
+  void read_pages(std::uint32_t request);
+  void flash_done(std::uint64_t tag, const FlashStages& stages) override;
+  void request_done(std::uint32_t request);
+
+  PeerReadConfig config_;
+  std::size_t request_pages_;
+  FlashIo& flash_;
+  MapLookups& lookups_;
+  DriveActivity& activity_;
+  LoopHold hold_;
+  SlotPool<Batch> batches_;
+  SlotPool<Request> requests_;
+  std::deque<std::uint32_t> waiting_;
+  std::uint32_t running_ = 0;
+  SimTime link_free_;
+  PeerReadStats stats_;
+  TimedWork timed_;
+};
+
+}  // namespace csdsim::csd_model

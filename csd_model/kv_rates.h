@@ -1,0 +1,28 @@
+// Rates at which a drive scores and fetches long contexts, in closed form: what a host divides tokens by.
+#pragma once
+
+#include <cstdint>
+
+#include "base/token_score.h"
+#include "base/units.h"
+#include "csd_model/drive_config.h"
+
+namespace csdsim::csd_model {
+
+/// What is asked of the heads of a layer.
+struct KvRequestShape {
+  std::uint32_t head_dim = 128;  ///< d
+  std::uint32_t group = 1;       ///< G, query heads of a KV head
+  std::uint32_t tokens = 0;      ///< of a head's range: its pages are read together
+};
+
+/// Bytes of K per second that the drive scores: the slowest of the flash channels, the planes, an engine's way to the
+/// pages (PeerReads) and its scoring unit, or its kernels where fp16 has no unit. Start, end and results of a command
+/// are left out. UserError if the engine lacks the precision.
+Bandwidth scoring_rate(const DriveConfig& drive, const KvRequestShape& shape, ScorePrecision precision);
+
+/// Bytes of K and V of chosen tokens per second that the drive returns, if a page that holds one holds `rows_per_page`
+/// of them: the slowest of channels, planes and peer reads, which move whole pages, and the link, which carries rows.
+Bandwidth fetch_rate(const DriveConfig& drive, const KvRequestShape& shape, double rows_per_page);
+
+}  // namespace csdsim::csd_model

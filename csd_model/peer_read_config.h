@@ -1,0 +1,26 @@
+// How an engine behind a PCIe switch reads pages.
+#pragma once
+
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace csdsim {
+class ParamVisitor;
+}
+
+namespace csdsim::csd_model {
+
+/// How an engine behind the switch reads pages: as requests to the SSD controller, whose data cross the controller's
+/// link to the FPGA's DRAM.
+struct PeerReadConfig {
+  Bytes request_size = Bytes::mib(1);               ///< largest request
+  SimTime command_time = SimTime::microseconds(5);  ///< of a request, before the SSD controller reads its first page
+  std::uint32_t outstanding = 32;                   ///< requests between start and end
+  Bandwidth bandwidth{3'200'000'000};               ///< of the link, all requests together
+  Bandwidth request_bandwidth{2'400'000'000};       ///< of one request
+};
+
+void describe(ParamVisitor& v, PeerReadConfig& c);
+
+}  // namespace csdsim::csd_model
