@@ -14,17 +14,17 @@ constexpr std::uint32_t kMostHits = std::numeric_limits<std::uint16_t>::max();
 constexpr std::uint32_t kNotWritten = std::numeric_limits<std::uint32_t>::max();
 constexpr std::uint32_t kBlock = 128;  // entries that are compared together
 
-/// Calls take(i) for the i in [0, end) with matches(i), ascending. Few match, so the compiler may compare in blocks.
-template <class Matches, class Take>
-void for_each_match(std::uint32_t end, const Matches& matches, const Take& take) {
-  for (std::uint32_t first = 0; first < end; first += kBlock) {
+/// Appends the i in [begin, end) with matches(i), which are few: the compiler compares blocks of them at once.
+template <class Matches>
+void append_matches(std::uint32_t begin, std::uint32_t end, const Matches& matches, std::vector<std::uint32_t>& found) {
+  for (std::uint32_t first = begin; first < end; first += kBlock) {
     const std::uint32_t last = std::min(end, first + kBlock);
-    std::uint32_t found = 0;
-    for (std::uint32_t i = first; i < last; ++i) found += matches(i);
-    for (std::uint32_t i = first; found > 0; ++i) {
-      if (!matches(i)) continue;
-      take(i);
-      --found;
+    std::uint32_t count = 0;
+    for (std::uint32_t i = first; i < last; ++i) count += matches(i);
+    for (std::uint32_t i = first; count > 0; ++i) {
+      if (matches(i) == 0) continue;
+      found.push_back(i);
+      --count;
     }
   }
 }
@@ -43,11 +43,6 @@ std::uint32_t end_of_first(std::uint32_t count, std::uint32_t end, const Matches
   }
   for (; count > 0; ++first) count -= matches(first);
   return first;
-}
-
-void add_to(std::vector<std::uint32_t>& counts, std::uint32_t rank) {
-  if (rank >= counts.size()) counts.resize(rank + 1);
-  ++counts[rank];
 }
 
 void check_options(const PoolOptions& options) {
@@ -88,6 +83,7 @@ void TokenPools::start(std::uint32_t tokens, std::span<const std::uint32_t> hot)
   if (hot.size() >= options_.hot_tokens)
     throw InternalError(
         fmt::format("{} hot tokens leave no place of {} to the next one", hot.size(), options_.hot_tokens));
+  of_rank_ = hot_of_rank_ = {0};
   rank_.assign(tokens, 0);
   hot_.assign(tokens, 0);
   log_index_.assign(tokens, kNotWritten);
@@ -109,8 +105,8 @@ void TokenPools::start(std::uint32_t tokens, std::span<const std::uint32_t> hot)
 void TokenPools::unpin() {
   const auto first = static_cast<std::uint32_t>(tokens() - options_.pinned.ceil_of(tokens()));
   for (; first_pinned_ < first; ++first_pinned_) {
-    add_to(of_rank_, rank_[first_pinned_]);
-    if (hot_[first_pinned_] != 0) add_to(hot_of_rank_, rank_[first_pinned_]);
+    ++of_rank_[rank_[first_pinned_]];
+    if (hot_[first_pinned_] != 0) ++hot_of_rank_[rank_[first_pinned_]];
   }
 }
 
@@ -129,10 +125,10 @@ void TokenPools::raise_rank(std::uint32_t position) {
   const std::uint32_t raised = options_.policy == PoolPolicy::naive ? steps_ : std::min(rank + 1, kMostHits);
   if (position < first_pinned_) {
     --of_rank_[rank];
-    add_to(of_rank_, raised);
+    ++of_rank_[raised];
     if (hot_[position] != 0) {
       --hot_of_rank_[rank];
-      add_to(hot_of_rank_, raised);
+      ++hot_of_rank_[raised];
     }
   }
   rank = raised;
@@ -141,7 +137,7 @@ void TokenPools::raise_rank(std::uint32_t position) {
 void TokenPools::move(std::uint32_t position, bool hot) {
   hot_[position] = hot ? 1 : 0;
   if (hot)
-    add_to(hot_of_rank_, rank_[position]), ++hot_count_;
+    ++hot_of_rank_[rank_[position]], ++hot_count_;
   else
     --hot_of_rank_[rank_[position]], --hot_count_;
 }
@@ -164,12 +160,14 @@ void TokenPools::promote_best() {
   // All tokens above `least` are among the best, and the newest `equals` of those that have this rank.
   std::uint32_t least = static_cast<std::uint32_t>(of_rank_.size()) - 1, equals = best;
   for (; equals > of_rank_[least]; --least) equals -= of_rank_[least];
+  const std::uint32_t* rank = rank_.data();
+  const std::uint8_t* hot = hot_.data();
   const std::uint32_t older = end_of_first(of_rank_[least] - equals, first_pinned_,
-                                           [&](std::uint32_t i) -> std::uint32_t { return rank_[i] == least; });
-  const auto enters = [&](std::uint32_t i) -> std::uint32_t {
-    return (hot_[i] == 0) & ((rank_[i] > least) | ((rank_[i] == least) & (i >= older)));
-  };
-  for_each_match(first_pinned_, enters, [&](std::uint32_t i) { moves_.promoted.push_back(i); });
+                                           [=](std::uint32_t i) -> std::uint32_t { return rank[i] == least; });
+  const auto cold_above = [=](std::uint32_t i) -> std::uint32_t { return (hot[i] == 0) & (rank[i] > least); };
+  const auto cold_from = [=](std::uint32_t i) -> std::uint32_t { return (hot[i] == 0) & (rank[i] >= least); };
+  append_matches(0, older, cold_above, moves_.promoted);
+  append_matches(older, first_pinned_, cold_from, moves_.promoted);
   moves_.examined += older + first_pinned_;
   for (const std::uint32_t i : moves_.promoted) move(i, true);
 }
@@ -188,12 +186,14 @@ void TokenPools::demote() {
   // All hot tokens below `least` leave, and the oldest `equals` of those that have this rank.
   std::uint32_t least = 0, equals = static_cast<std::uint32_t>(hot_count_ - room);
   for (; equals > hot_of_rank_.at(least); ++least) equals -= hot_of_rank_[least];
+  const std::uint32_t* rank = rank_.data();
+  const std::uint8_t* hot = hot_.data();
   const std::uint32_t newer = end_of_first(
-      equals, first_pinned_, [&](std::uint32_t i) -> std::uint32_t { return (hot_[i] != 0) & (rank_[i] == least); });
-  const auto leaves = [&](std::uint32_t i) -> std::uint32_t {
-    return (hot_[i] != 0) & ((rank_[i] < least) | ((rank_[i] == least) & (i < newer)));
-  };
-  for_each_match(first_pinned_, leaves, [&](std::uint32_t i) { moves_.demoted.push_back(i); });
+      equals, first_pinned_, [=](std::uint32_t i) -> std::uint32_t { return (hot[i] != 0) & (rank[i] == least); });
+  const auto hot_up_to = [=](std::uint32_t i) -> std::uint32_t { return (hot[i] != 0) & (rank[i] <= least); };
+  const auto hot_below = [=](std::uint32_t i) -> std::uint32_t { return (hot[i] != 0) & (rank[i] < least); };
+  append_matches(0, newer, hot_up_to, moves_.demoted);
+  append_matches(newer, first_pinned_, hot_below, moves_.demoted);
   moves_.examined += newer + first_pinned_;
   for (const std::uint32_t i : moves_.demoted) {
     move(i, false);
@@ -207,6 +207,9 @@ void TokenPools::demote() {
 const PoolMoves& TokenPools::step(std::span<const std::uint32_t> important) {
   check_room(important);
   ++steps_;
+  // A rank is at most the number of steps.
+  of_rank_.resize(std::size_t{steps_} + 1);
+  hot_of_rank_.resize(std::size_t{steps_} + 1);
   moves_.promoted.clear();
   moves_.demoted.clear();
   moves_.written.clear();
