@@ -25,10 +25,6 @@ struct Ratio {
   constexpr std::uint64_t floor_of(std::uint64_t n) const {
     return static_cast<std::uint64_t>(static_cast<unsigned __int128>(n) * numerator / denominator);
   }
-  /// n times this ratio, rounded up.
-  constexpr std::uint64_t ceil_of(std::uint64_t n) const {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(n) * numerator + denominator - 1) / denominator);
-  }
   /// n times this ratio, rounded to nearest, halves up.
   constexpr std::uint64_t round_of(std::uint64_t n) const {
     return static_cast<std::uint64_t>((static_cast<unsigned __int128>(n) * numerator * 2 + denominator) /

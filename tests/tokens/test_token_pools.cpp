@@ -29,7 +29,9 @@ struct Oracle {
   Positions promoted = {}, demoted = {}, written = {};
 
   std::uint32_t tokens() const { return static_cast<std::uint32_t>(rank.size()); }
-  std::uint32_t first_pinned() const { return tokens() - static_cast<std::uint32_t>(options.pinned.ceil_of(tokens())); }
+  std::uint32_t first_pinned() const {
+    return tokens() - static_cast<std::uint32_t>(ceil_of(options.pinned, tokens()));
+  }
   void start(std::uint32_t count, const Positions& hot_tokens) {
     hot.insert(hot_tokens.begin(), hot_tokens.end());
     for (std::uint32_t i = 0; i < count; ++i) {
@@ -59,7 +61,7 @@ struct Oracle {
     if (options.policy == PoolPolicy::naive) {
       promoted = important;
     } else {
-      for (std::size_t i = 0; i < std::min<std::size_t>(options.kept_hot.ceil_of(tokens()), ranking.size()); ++i)
+      for (std::size_t i = 0; i < std::min<std::size_t>(ceil_of(options.kept_hot, tokens()), ranking.size()); ++i)
         promoted.push_back(ranking[i].second);
     }
     std::erase_if(promoted, [&](std::uint32_t token) { return hot.contains(token); });
@@ -110,7 +112,7 @@ Case random_case(Rng& rng) {
 
 /// All hot, or as few as may be.
 Positions first_hot(const Case& drawn, Rng& rng) {
-  const auto pinned = static_cast<std::uint32_t>(drawn.options.pinned.ceil_of(drawn.prompt));
+  const auto pinned = static_cast<std::uint32_t>(ceil_of(drawn.options.pinned, drawn.prompt));
   Positions hot;
   for (std::uint32_t i = 0; i < drawn.prompt; ++i) {
     const std::uint64_t left = drawn.options.hot_tokens - 1 - hot.size();

@@ -64,8 +64,12 @@ void require_room(std::uint64_t needed, const PoolOptions& options, std::uint64_
 
 }  // namespace
 
+std::uint64_t ceil_of(Ratio share, std::uint64_t tokens) {
+  return (share.numerator * tokens + share.denominator - 1) / share.denominator;
+}
+
 std::uint64_t hot_tokens_needed(const PoolOptions& options, std::uint64_t tokens) {
-  return std::min(tokens, options.pinned.ceil_of(tokens) + options.kept_hot.ceil_of(tokens)) + 1;
+  return std::min(tokens, ceil_of(options.pinned, tokens) + ceil_of(options.kept_hot, tokens)) + 1;
 }
 
 TokenPools::TokenPools(const PoolOptions& options) : options_(options) { check_options(options); }
@@ -103,7 +107,7 @@ void TokenPools::start(std::uint32_t tokens, std::span<const std::uint32_t> hot)
 
 /// Moves first_pinned_ to where the newest tokens are pinned.
 void TokenPools::unpin() {
-  const auto first = static_cast<std::uint32_t>(tokens() - options_.pinned.ceil_of(tokens()));
+  const auto first = static_cast<std::uint32_t>(tokens() - ceil_of(options_.pinned, tokens()));
   for (; first_pinned_ < first; ++first_pinned_) {
     ++of_rank_[rank_[first_pinned_]];
     if (hot_[first_pinned_] != 0) ++hot_of_rank_[rank_[first_pinned_]];
@@ -155,7 +159,7 @@ void TokenPools::check_room(std::span<const std::uint32_t> important) const {
 
 void TokenPools::promote_best() {
   const auto best =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(options_.kept_hot.ceil_of(tokens()), first_pinned_));
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(ceil_of(options_.kept_hot, tokens()), first_pinned_));
   if (best == 0) return;
   // All tokens above `least` are among the best, and the newest `equals` of those that have this rank.
   std::uint32_t least = static_cast<std::uint32_t>(of_rank_.size()) - 1, equals = best;

@@ -23,6 +23,9 @@ struct PoolOptions {
   PoolPolicy policy = PoolPolicy::hit_table;
 };
 
+/// A share of a number of tokens, rounded up.
+std::uint64_t ceil_of(Ratio share, std::uint64_t tokens);
+
 /// The smallest M0 that holds the pinned tokens, those kept hot and the next one of a context of `tokens`.
 std::uint64_t hot_tokens_needed(const PoolOptions& options, std::uint64_t tokens);
 
