@@ -118,6 +118,7 @@ struct PoolsArguments {
   std::vector<std::string> hot{"4/5"};       ///< shares of the context in host memory
   std::vector<std::string> pinned{"0"};      ///< shares of the newest tokens that stay there
   std::vector<std::string> kept_hot{"1/5"};  ///< shares that are there for their hits
+  bool locality = false;                     ///< how local the tokens are, instead of what moves
   Format format = Format::table;
 };
 int pools(const PoolsArguments& arguments);

@@ -204,6 +204,8 @@ void add_pools(CLI::App& cli, int& status) {
   command->add_option("--kept-hot", pools->kept_hot, "hit-table: share that is in host memory for having the most hits")
       ->delimiter(',')
       ->capture_default_str();
+  command->add_flag("--locality", pools->locality,
+                    "Show how local the recorded tokens are, and those of a locality model fitted to them");
   command->add_option("--format", pools->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
   command->callback([pools, &status] { status = app::pools(*pools); });
 }

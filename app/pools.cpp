@@ -44,6 +44,13 @@ std::vector<host::PoolShares> settings_of(const PoolsArguments& arguments) {
   return settings;
 }
 
+/// The pools whose cold tokens are counted: the first ones with a hit table.
+const host::PoolShares& locality_pools(const std::vector<host::PoolShares>& settings) {
+  for (const host::PoolShares& shares : settings)
+    if (shares.policy == host::PoolPolicy::hit_table) return shares;
+  throw UserError("pools: --locality counts the cold tokens of a hit table: leave --policy out");
+}
+
 }  // namespace
 
 int pools(const PoolsArguments& arguments) {
@@ -51,9 +58,12 @@ int pools(const PoolsArguments& arguments) {
   ordered_json rows = ordered_json::array();
   for (const std::filesystem::path& path : arguments.recordings) {
     const experiment::RecordedTokenFile file = experiment::read_tokens(path);
-    for (ordered_json& row : experiment::pool_rows(file, settings)) rows.push_back(std::move(row));
+    const ordered_json of_file = arguments.locality ? experiment::locality_rows(file, locality_pools(settings))
+                                                    : experiment::pool_rows(file, settings);
+    for (const ordered_json& row : of_file) rows.push_back(row);
   }
-  print_result(arguments.format == Format::json  ? ordered_json{{"pools", rows}}.dump(2) + "\n"
+  print_result(arguments.format == Format::json
+                   ? ordered_json{{arguments.locality ? "locality" : "pools", rows}}.dump(2) + "\n"
                : arguments.format == Format::csv ? report::csv_rows(rows)
                                                  : report::rows_text(rows));
   return 0;

@@ -2,9 +2,21 @@
 
 #include <filesystem>
 
+#include "host_runtime/core/tokens/token_locality_fit.h"
+
 namespace csdsim::experiment {
 
 using nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::uint64_t kModelSeed = 1;
+
+std::string model_name(const RecordedTokenFile& file) {
+  return std::filesystem::path(file.origin.model).filename().string();
+}
+
+}  // namespace
 
 ordered_json pool_rows(const RecordedTokenFile& file, const std::vector<host::PoolShares>& settings) {
   ordered_json rows = ordered_json::array();
@@ -15,7 +27,7 @@ ordered_json pool_rows(const RecordedTokenFile& file, const std::vector<host::Po
     };
     const auto of_context = [&](std::uint64_t tokens) { return of(tokens, traffic.context); };
     const bool naive = shares.policy == host::PoolPolicy::naive;
-    rows.push_back({{"model", std::filesystem::path(file.origin.model).filename().string()},
+    rows.push_back({{"model", model_name(file)},
                     {"method", file.origin.method},
                     {"setting", file.origin.setting},
                     {"policy", naive ? "naive" : "hit-table"},
@@ -33,6 +45,23 @@ ordered_json pool_rows(const RecordedTokenFile& file, const std::vector<host::Po
                     {"moved_of_cold", of(traffic.promoted + traffic.demoted, traffic.cold)}});
   }
   return rows;
+}
+
+ordered_json locality_rows(const RecordedTokenFile& file, const host::PoolShares& pools) {
+  const host::TokenLocalityParams params = host::fit_token_locality(file.recording);
+  const auto row = [&](const char* source, const host::TokenRecording& recording) {
+    const host::PoolTraffic traffic = host::replay(recording, pools);
+    ordered_json json{{"model", model_name(file)}, {"setting", file.origin.setting}, {"tokens", source}};
+    json.update(statistics_json(host::statistics(recording)));
+    json["cold_important"] = static_cast<double>(traffic.cold_important) / static_cast<double>(traffic.important);
+    for (const char* constant : {"concentration", "persistence", "drift"}) json[constant] = nullptr;
+    return json;
+  };
+  ordered_json fitted = row("model", host::model_recording(file.recording, params, kModelSeed));
+  fitted["concentration"] = params.concentration;
+  fitted["persistence"] = params.persistence;
+  fitted["drift"] = params.drift;
+  return ordered_json::array({row("recorded", file.recording), std::move(fitted)});
 }
 
 }  // namespace csdsim::experiment

@@ -15,4 +15,10 @@ namespace csdsim::experiment {
 /// tokens that are cold when they are needed. UserError as host::replay().
 nlohmann::ordered_json pool_rows(const RecordedTokenFile& file, const std::vector<host::PoolShares>& settings);
 
+/// How local the recorded tokens are, and those of a locality model that is fitted to them: two rows, with the
+/// statistics of host::TokenStatistics and the share of the important tokens that is cold in the given pools. `recent`
+/// and the overlaps are fitted, the other columns are not. The second row has the constants of the model. UserError as
+/// host::fit_token_locality().
+nlohmann::ordered_json locality_rows(const RecordedTokenFile& file, const host::PoolShares& pools);
+
 }  // namespace csdsim::experiment

@@ -15,13 +15,6 @@ namespace {
 
 constexpr std::uint32_t kMostTokens = 1U << 24;
 
-ordered_json statistics_json(const host::TokenStatistics& s) {
-  ordered_json json{{"share", s.share}, {"recent", s.recent}};
-  for (std::size_t i = 0; i < 3; ++i) json[fmt::format("overlap_{}", host::kOverlapSteps[i])] = s.overlap[i];
-  for (std::size_t i = 0; i < 3; ++i) json[fmt::format("hits_{:g}", host::kHitShares[i])] = s.hits[i];
-  return json;
-}
-
 /// A part of the document and its path in it, for messages.
 struct Place {
   const nlohmann::json& json;
@@ -98,6 +91,13 @@ RecordedTokenFile file_of(const nlohmann::json& json) {
 }
 
 }  // namespace
+
+ordered_json statistics_json(const host::TokenStatistics& s) {
+  ordered_json json{{"share", s.share}, {"recent", s.recent}};
+  for (std::size_t i = 0; i < 3; ++i) json[fmt::format("overlap_{}", host::kOverlapSteps[i])] = s.overlap[i];
+  for (std::size_t i = 0; i < 3; ++i) json[fmt::format("hits_{:g}", host::kHitShares[i])] = s.hits[i];
+  return json;
+}
 
 TokenRecorder::TokenRecorder(std::uint32_t prefill, std::uint32_t windows, std::uint32_t layers, std::uint32_t kv_heads,
                              bool list_per_layer) {

@@ -38,6 +38,8 @@ class TokenRecorder {
   host::TokenRecording recording_;
 };
 
+nlohmann::ordered_json statistics_json(const host::TokenStatistics& statistics);
+
 /// The document of a recording. UserError if it has no step.
 nlohmann::ordered_json token_document(const host::TokenRecording& recording, const TokenOrigin& origin);
 

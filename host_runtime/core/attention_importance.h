@@ -21,7 +21,8 @@ struct ImportanceOptions {
 /// Importance of HillInfer (docs/algorithms.md, HillInfer scoring): imp[j] = sum over heads of q . k[j], neither scaled
 /// nor exponentiated, in integers: q is symmetric INT8 with one scale per query head, k is symmetric INT8 or INT4 with
 /// one scale per token and head. With 16 bits, q and k are as they are. The k best tokens and the current one are
-/// attended to with their fp16 keys and values. HeadSelection::recall compares the k best with those by exact scores.
+/// attended to with their fp16 keys and values. HeadSelection::recall compares the k best with those by exact scores; a
+/// GPU leaves it out.
 class ImportanceAttention final : public AttentionMethod {
  public:
   /// UserError if the budget is 0 or bits is not 16, 8 or 4.

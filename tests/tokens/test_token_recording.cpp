@@ -120,6 +120,7 @@ TEST_CASE("naive pools as large as the important set move what is new in it", "[
   CHECK(naive.written == 6);      // none of them had left host memory before
   CHECK(naive.cold == (11 - 6) + (12 - 7));
   CHECK_THROWS_AS(replay(recording, {.hot = {1, 4}, .policy = PoolPolicy::naive}), UserError);
+  CHECK_THROWS_WITH(replay(recording, {.hot = {3, 2}}), Contains("3/2 of the context"));
   const PoolTraffic all = replay(recording, {.hot = {1, 1}, .pinned = {1, 5}, .kept_hot = {1, 5}});
   CHECK((all.promoted == 0 && all.demoted == 0 && all.cold == 0));
 }

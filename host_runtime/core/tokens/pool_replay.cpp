@@ -1,7 +1,11 @@
 #include "host_runtime/core/tokens/pool_replay.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
+
+#include "base/error.h"
 
 namespace csdsim::host {
 namespace {
@@ -45,6 +49,9 @@ PoolTraffic& PoolTraffic::operator+=(const PoolTraffic& other) {
 PoolTraffic replay(const TokenRecording& recording, const TokenRecording::Steps& steps, const PoolShares& shares) {
   PoolTraffic traffic;
   if (steps.empty()) return traffic;
+  if (shares.hot > Ratio{1, 1})
+    throw UserError(fmt::format("a share of {}/{} of the context that may be hot is above 1", shares.hot.numerator,
+                                shares.hot.denominator));
   const std::uint32_t first = recording.context(0);
   TokenPools pools({.hot_tokens = hot_tokens_of(shares, first),
                     .pinned = shares.pinned,

@@ -29,7 +29,7 @@ struct PoolTraffic {
 
 /// Replays one list of a layer. The first step stands for what the prefill leaves: its important tokens are hot, and so
 /// are the newest others while there is room. The traffic is that of the steps after it. UserError if what must be hot
-/// does not fit.
+/// does not fit, and for a share above 1.
 PoolTraffic replay(const TokenRecording& recording, const TokenRecording::Steps& steps, const PoolShares& shares);
 /// Replays all windows, layers and lists.
 PoolTraffic replay(const TokenRecording& recording, const PoolShares& shares);
