@@ -12,8 +12,8 @@ for model in opt-6m llama-gqa-6m; do
   $ask --prefill 896 --decode 128 --windows 8 --ratio 0.1,0.2,0.4 --out "$out/$model" \
     --method fp16,int8,int4,fp16-max,int8-max,int4-max,fp16-per-head,int8-per-head,int4-per-head
   # The prompt and the generation of HillInfer's profile, with its storage tier of a fifth, and longer contexts.
-  $ask --prefill 128 --decode 64 --method fp16 --ratio 4/5 --record "$out/$model-128-tiers.json" > /dev/null
-  $ask --prefill 128 --decode 64 --method fp16 --ratio 1/5 --record "$out/$model-128.json" > /dev/null
+  $ask --prefill 128 --decode 64 --windows 16 --method fp16 --ratio 4/5 --record "$out/$model-128-tiers.json" > /dev/null
+  $ask --prefill 128 --decode 64 --windows 16 --method fp16 --ratio 1/5 --record "$out/$model-128.json" > /dev/null
   $ask --prefill 512 --decode 128 --windows 8 --method fp16 --ratio 1/5 --record "$out/$model-512.json" > /dev/null
 done
 $csdsim pools $out/*-128-tiers.json --policy naive --format csv > $out/ping_pong.csv

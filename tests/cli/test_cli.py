@@ -205,28 +205,6 @@ class CommandLine(unittest.TestCase):
             file.write_text(text)
             self.refused(*ask, *recorded, says=["selection.json"])
 
-    def test_recorded_tokens_move_between_pools(self):
-        file = self.out / "tokens.json"
-        rows = self.evaluated("--method", "int8", "--ratio", "1/5", "--no-recall", "--record", file)["rows"]
-        self.assertTrue(0.8 < rows[0]["top_k_recall"] <= 1, rows)
-        recording = json.loads(file.read_text())
-        self.assertEqual((recording["csdsim_tokens"], recording["method"], recording["prefill"]), (1, "int8", 128))
-        self.assertEqual(len(recording["windows"][0][0]), 1)  # one list serves all heads
-        run = csdsim("pools", file, "--hot", "2/5,4/5", "--pinned", "1/10", "--format", "json")
-        pools = json.loads(run.stdout)["pools"]
-        self.assertEqual([row["policy"] for row in pools], ["naive", "naive", "hit-table", "hit-table"])
-        for row in pools:
-            self.assertAlmostEqual(row["moved"], row["promoted"] + row["demoted"])
-            self.assertAlmostEqual(row["important"], 0.2, places=2)
-        self.assertGreater(pools[0]["cold_important"], pools[1]["cold_important"])
-        self.refused("pools", file, "--policy", "lru", says=["naive, hit-table"])
-        self.refused("pools", file, "--policy", "naive", "--locality", says=["--locality"])
-        self.refused("pools", file, "--hot", "1/10", says=["too small"])
-        self.refused("pools", file, "--hot", "3/2", says=["above 1"])
-        self.refused("pools", file, "--locality", says=["at least 9 steps"])
-        file.write_text(file.read_text().replace('"prefill":128', '"prefill":7'))
-        self.refused("pools", file, says=["tokens.json: windows[0][0][0][0]"])
-
     def test_eval_names_mistakes(self):
         ask = ["eval", "--model", MODEL, "--text", MODEL + "/sample.txt", "--windows", 1]
         self.refused(*ask, "--method", "sparg", says=["sparq"])
@@ -238,10 +216,6 @@ class CommandLine(unittest.TestCase):
         self.refused(*ask, "--prefill", 100000, says=["the text has"])
         self.refused(*ask, "--distance", 5, says=["distance 5"])
         self.refused(*ask, "--record", self.out / "x", says=["one setting"])
-        self.refused(*ask, "--record", self.out / "x", "--method", "dense", says=["attends to all tokens"])
-        self.refused(*ask, "--record", self.out / "x", "--method", "int8", "--ratio", "1/5", "--record-every", 2,
-                     says=["consecutive steps"])
-        self.refused(*ask, "--record-every", 2, says=["--record FILE"])
         self.refused(*ask, "--set", "seed=1", says=["--attention drive"])
         self.refused("eval", "--model", MODEL, says=["--text"])
 

@@ -15,12 +15,12 @@ namespace csdsim::host {
 /// Constants of the model, the same for all layers and contexts. The defaults are fitted to a recording of llama-gqa-6m
 /// with a fifth of the tokens important (docs/token_pools.md).
 struct TokenLocalityParams {
-  double recent = 0.52;  ///< recency: share of the important tokens among as many newest tokens, in (0, 1)
+  double recent = 0.514;  ///< recency: share of the important tokens among as many newest tokens, in (0, 1)
   /// Stable hits: how equal tokens are, above 0. The long-term shares of steps in which tokens are important follow
   /// Beta(mean * c, (1 - mean) * c). Large: every token is important equally often.
-  double concentration = 3.9;
-  double persistence = 0.24;  ///< probability that a token stays important, or not, without a new draw, in [0, 1)
-  double drift = 0.047;       ///< churn: probability per step that a token's long-term share is drawn anew, in [0, 1)
+  double concentration = 3.88;
+  double persistence = 0.263;  ///< probability that a token stays important, or not, without a new draw, in [0, 1)
+  double drift = 0.042;        ///< churn: probability per step that a token's long-term share is drawn anew, in [0, 1)
 };
 
 /// Every token has a rank u that is drawn when it is appended, and again with the probability `drift` in each step. The
