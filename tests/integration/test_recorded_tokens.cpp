@@ -64,9 +64,10 @@ TEST_CASE("a method with one list per layer is recorded once, others by KV head"
       for (const std::uint32_t head : {0, 1}) recorder.add(SequenceId{0}, LayerId{0}, KvHead{head}, step);
     return recorder.recording();
   };
+  using Lists = std::vector<host::TokenRecording::Steps>;
   const host::TokenRecording::Steps steps{{0, 4}, {4, 5}};
-  CHECK(record(true).windows[0][0] == std::vector{steps});
-  CHECK(record(false).windows[0][0] == std::vector{steps, steps});
+  CHECK(record(true).windows[0][0] == Lists{steps});
+  CHECK(record(false).windows[0][0] == Lists{steps, steps});
 }
 
 TEST_CASE("files that are no recordings are refused with the place of the mistake") {
