@@ -136,8 +136,11 @@ void place_in_drive(const EvalArguments& a, std::uint32_t batch, std::vector<exp
 std::string table_text(const ordered_json& document) {
   const ordered_json& rows = document["rows"];
   const bool recall = !rows.empty() && rows[0].contains("recall");
+  const bool scores =
+      std::any_of(rows.begin(), rows.end(), [](const ordered_json& row) { return !row["top_k_recall"].is_null(); });
   std::vector<std::string> header{"method",   "setting", "kept",      "traffic", "perplexity",
                                   "vs dense", "+-",      "agreement", "alpha",   "mass"};
+  if (scores) header.push_back("as fp16");
   if (recall) {
     for (const ordered_json& point : rows[0]["recall"]) {
       header.push_back(fmt::format("recall@{}", point["distance"].get<std::uint32_t>()));
@@ -160,6 +163,7 @@ std::string table_text(const ordered_json& document) {
         number(row, "greedy_agreement", 3),
         number(row, "alpha_mean", 3),
         number(row, "mass_mean", 3)};
+    if (scores) cells.push_back(number(row, "top_k_recall", 3));
     if (recall) {
       for (const ordered_json& point : row["recall"]) cells.push_back(number(point, "recall", 3));
     }
@@ -223,7 +227,9 @@ int eval(const EvalArguments& arguments) {
   if (in_drive) place_in_drive(arguments, options.batch, request.settings);
 
   request.processor = experiment::processor_named(arguments.backend);
-  if (arguments.record) request.record_every = arguments.record_every;
+  if (arguments.record_every && !arguments.record) throw UserError("eval: --record-every belongs to --record FILE");
+  request.record = arguments.record.has_value();
+  request.record_every = arguments.record_every;
   experiment::EvalResult result;
   {
     report::Progress progress("eval", arguments.quiet);

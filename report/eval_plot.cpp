@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// One line per method: its name and its points in axis values, x ascending.
+/// One line per method, so that all panels have the same colours: its name and its points in axis values, x ascending.
 using Lines = std::vector<std::pair<std::string, std::vector<SvgPoint>>>;
 
 constexpr double kWidth = 380, kHeight = 270, kLeft = 60, kTop = 40, kGap = 75, kLegend = 150;
@@ -24,11 +24,11 @@ constexpr SvgStroke kDense{.colour = "#444", .dashed = true};
 Lines lines_of(const ordered_json& rows, const char* x, const char* y) {
   Lines lines;
   for (const ordered_json& row : rows) {
-    if (row["method"] == "dense" || !row.contains(x) || !row.contains(y) || row[x].is_null() || row[y].is_null())
-      continue;
+    if (row["method"] == "dense") continue;
     const std::string method = row["method"];
     auto line = std::find_if(lines.begin(), lines.end(), [&](const auto& l) { return l.first == method; });
     if (line == lines.end()) line = lines.insert(lines.end(), {method, {}});
+    if (!row.contains(x) || !row.contains(y) || row[x].is_null() || row[y].is_null()) continue;
     line->second.push_back({row[x].get<double>(), row[y].get<double>()});
   }
   for (auto& [method, points] : lines) {
@@ -80,7 +80,7 @@ void add_panel(Svg& svg, const Panel& panel, const Lines& lines) {
       path.push_back({px(p.x), py(p.y)});
       svg.circle(path.back(), 2.5, colour);
     }
-    svg.polyline(path, {.colour = colour, .width = 1.5});
+    if (!path.empty()) svg.polyline(path, {.colour = colour, .width = 1.5});
   }
 }
 
@@ -137,7 +137,10 @@ std::string eval_svg(const ordered_json& document) {
   const std::pair<const char*, const char*> shares[] = {
       {"kept_mean", "tokens attended to / tokens in the cache"},
       {"traffic_mean", "elements read / elements of dense attention"}};
-  const double width = kLeft + (kWidth + kGap) * (recall ? 2 : 1) + kLegend;
+  const bool scores = std::any_of(rows.begin(), rows.end(), [](const ordered_json& row) {
+    return row.contains("top_k_recall") && !row["top_k_recall"].is_null();
+  });
+  const double width = kLeft + (kWidth + kGap) * (1 + (recall ? 1 : 0) + (scores ? 1 : 0)) + kLegend;
   const double height = kTop + 2 * (kHeight + kGap);
   Svg svg(width, height);
   Lines legend;
@@ -148,19 +151,15 @@ std::string eval_svg(const ordered_json& document) {
     std::vector<double> ticks;
     const Axis y = perplexity_axis(perplexity, dense, ticks);
     add_panel(svg, {kLeft, top, "perplexity", shares[i].second, x, y, ticks, dense}, perplexity);
-    if (recall) {
+    double left = kLeft;
+    const auto add_shares = [&](const char* title, const char* key, std::optional<double> level) {
+      left += kWidth + kGap;
       const Axis share{.least = 0, .most = 1, .logarithmic = false};
-      add_panel(svg,
-                {kLeft + kWidth + kGap,
-                 top,
-                 "recall of planted facts",
-                 shares[i].second,
-                 x,
-                 share,
-                 {0, 0.2, 0.4, 0.6, 0.8, 1},
-                 dense_recall},
-                lines_of(rows, shares[i].first, "recall_mean"));
-    }
+      add_panel(svg, {left, top, title, shares[i].second, x, share, {0, 0.2, 0.4, 0.6, 0.8, 1}, level},
+                lines_of(rows, shares[i].first, key));
+    };
+    if (recall) add_shares("recall of planted facts", "recall_mean", dense_recall);
+    if (scores) add_shares("tokens chosen as by fp16 scores", "top_k_recall", std::nullopt);
     legend = perplexity;
   }
   add_legend(svg, width - kLegend, legend);

@@ -178,11 +178,11 @@ TEST_CASE("chunks of one size: whole chunks by their upper bound") {
   CHECK(d.selections[0].elements == 2 * 32 * (20 + 25));  // 20 bounds examined, 25 tokens attended to
 }
 
-TEST_CASE("quantised importance equals its definition, and the exact order where rounding cannot matter") {
+TEST_CASE("importance of any precision equals its definition, and the exact order where rounding cannot matter") {
   for (unsigned seed = 1; seed <= 12; ++seed) {
     const LayerShape shape = shape_of(seed);
     INFO("seed " << seed);
-    for (const std::uint32_t bits : {8U, 4U}) {
+    for (const std::uint32_t bits : {16U, 8U, 4U}) {
       for (const ScoreAggregate aggregate :
            {ScoreAggregate::sum_raw, ScoreAggregate::max_raw, ScoreAggregate::per_head}) {
         RandomLayers random(shape, seed);
@@ -193,14 +193,18 @@ TEST_CASE("quantised importance equals its definition, and the exact order where
         const Rows r = random.rows(1);
         d.step(r);
         const std::size_t dim = shape.head_dim, steps = bits == 8 ? 127 : 7;
-        std::vector<std::vector<double>> heads;
+        std::vector<std::vector<double>> heads, exact;
         for (std::uint32_t h = 0; h < shape.kv_heads * shape.group; ++h) {
           const KvView kv = d.attention.cache().view(SequenceId{0}, LayerId{0}, KvHead{h / shape.group});
           float q_max = 0;
           for (std::size_t i = 0; i < dim; ++i) q_max = std::max(q_max, std::abs(r.q[h * dim + i]));
           const float sq = q_max / 127.0f;
-          std::vector<double> scores;
+          std::vector<double> scores, exact_scores;
           for (std::size_t j = 0; j < kv.tokens; ++j) {
+            double product = 0;
+            for (std::size_t i = 0; i < dim; ++i)
+              product += double{r.q[h * dim + i]} * half_to_float(kv.keys[j * dim + i]);
+            exact_scores.push_back(product);
             float k_max = 0;
             for (std::size_t i = 0; i < dim; ++i)
               k_max = std::max(k_max, std::abs(half_to_float(kv.keys[j * dim + i])));
@@ -211,21 +215,31 @@ TEST_CASE("quantised importance equals its definition, and the exact order where
             }
             scores.push_back(sum * sq * sk);
           }
-          heads.push_back(scores);
+          heads.push_back(bits == 16 ? exact_scores : scores);
+          exact.push_back(exact_scores);
         }
-        const auto combine = [&](std::size_t first, std::size_t count, bool max) {
-          std::vector<double> all = heads[first];
+        const auto combine = [&](const std::vector<std::vector<double>>& of, std::size_t first, std::size_t count,
+                                 bool max) {
+          std::vector<double> all = of[first];
           for (std::size_t h = first + 1; h < first + count; ++h) {
-            for (std::size_t j = 0; j < all.size(); ++j)
-              all[j] = max ? std::max(all[j], heads[h][j]) : all[j] + heads[h][j];
+            for (std::size_t j = 0; j < all.size(); ++j) all[j] = max ? std::max(all[j], of[h][j]) : all[j] + of[h][j];
           }
           return all;
         };
         for (std::uint32_t head = 0; head < shape.kv_heads; ++head) {
-          const auto imp = aggregate == ScoreAggregate::per_head
-                               ? combine(head * shape.group, shape.group, false)
-                               : combine(0, heads.size(), aggregate == ScoreAggregate::max_raw);
-          CHECK(d.tokens(head) == best_and_current(imp, 20));
+          const auto importance = [&](const std::vector<std::vector<double>>& of) {
+            return aggregate == ScoreAggregate::per_head
+                       ? combine(of, head * shape.group, shape.group, false)
+                       : combine(of, 0, of.size(), aggregate == ScoreAggregate::max_raw);
+          };
+          CHECK(d.tokens(head) == best_and_current(importance(heads), 20));
+          CHECK(d.selections[head].recall.has_value() == (bits != 16));
+          if (bits == 16) continue;
+          // The current token is in both.
+          const Tokens chosen = d.tokens(head), best = best_and_current(importance(exact), 20);
+          Tokens both;
+          std::set_intersection(chosen.begin(), chosen.end(), best.begin(), best.end(), std::back_inserter(both));
+          CHECK(*d.selections[head].recall == Approx((static_cast<double>(both.size()) - 1) / 19));
         }
       }
     }

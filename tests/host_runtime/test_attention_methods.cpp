@@ -150,7 +150,8 @@ TEST_CASE("a traffic ratio is met by what a step reads") {
       INFO(info.name << " 1/" << ratio.denominator);
       const MethodSettings settings{.ratio = ratio, .meaning = RatioMeaning::traffic};
       const bool eight = info.name.starts_with("int8"), four = info.name.starts_with("int4");
-      if ((eight && ratio <= Ratio{1, 4}) || (four && ratio <= Ratio{1, 8})) {
+      const bool sixteen = info.name.starts_with("fp16");
+      if ((sixteen && ratio <= Ratio{1, 2}) || (eight && ratio <= Ratio{1, 4}) || (four && ratio <= Ratio{1, 8})) {
         CHECK_THROWS_WITH(configure_method(info.name, settings, 64), Contains("leaves nothing to attend"));
         continue;
       }
@@ -178,7 +179,7 @@ TEST_CASE("mistakes in budgets are named") {
   CHECK_THROWS_WITH(configure("int8", {.k = 0}), Contains("at least 1"));
   CHECK_THROWS_AS(ChunkAttention({.tokens = 4, .chunk = 12, .leaf = 4}), UserError);
   CHECK_THROWS_AS(ChunkAttention({.tokens = 4, .chunk = 8, .leaf = 16}), UserError);
-  CHECK_THROWS_AS(ImportanceAttention({.tokens = 4, .bits = 5}), UserError);
+  CHECK_THROWS_WITH(ImportanceAttention({.tokens = 4, .bits = 5}), Contains("16, 8 or 4 bits"));
 }
 
 }  // namespace test_attention_methods

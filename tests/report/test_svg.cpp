@@ -36,6 +36,26 @@ TEST_CASE("the picture of an evaluation has a line and a legend entry per method
   const std::string svg = eval_svg(document);
   CHECK_THAT(svg, Contains(">window</text>") && Contains(">dense</text>") && Contains(">1/4</text>"));
   CHECK_THAT(svg, Contains("<polyline points='60.0,") && Contains(" 250.0,"));
+  CHECK_THAT(svg, !Contains("fp16 scores"));
+}
+
+TEST_CASE("methods have the same colour in all panels, also where they have no points") {
+  const auto row = [](const char* method, double perplexity, const nlohmann::ordered_json& recall) {
+    return nlohmann::ordered_json{{"method", method},
+                                  {"kept_mean", 0.5},
+                                  {"traffic_mean", 0.5},
+                                  {"perplexity", perplexity},
+                                  {"top_k_recall", recall}};
+  };
+  const nlohmann::ordered_json document{{"metrics", {{"dense_perplexity", 20.0}}},
+                                        {"rows", {row("fp16", 21, nullptr), row("int4", 22, 0.75)}}};
+  const std::string svg = eval_svg(document);
+  CHECK_THAT(svg, Contains(">tokens chosen as by fp16 scores</text>"));
+  // The legend names fp16 first; the only point of the panel is at three quarters of its height, in int4's colour.
+  const std::size_t fp16 = svg.find(">fp16</text>"), int4 = svg.find(">int4</text>");
+  const std::string colour = svg.substr(svg.rfind("stroke='", int4) + 8, 7);
+  CHECK(svg.substr(svg.rfind("stroke='", fp16) + 8, 7) != colour);
+  CHECK_THAT(svg, Contains("cy='107.5' r='2.5' fill='" + colour + "'"));
 }
 
 }  // namespace test_svg

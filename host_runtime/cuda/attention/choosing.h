@@ -180,11 +180,13 @@ struct ImportanceQuery {
   const float* q_scales = nullptr;
   const std::int8_t* keys = nullptr;
   const float* key_scales = nullptr;
+  const __half* exact_q = nullptr;  ///< [sequences][heads][d]: with exact_keys, in the place of the integers
+  const __half* exact_keys = nullptr;
   bool per_head = false;  ///< one list per KV head, else one for all
   bool largest = false;   ///< the largest of the heads, not their sum
 };
-/// The importance of ImportanceAttention of all tokens but the newest, scores [sequences][lists][stride]; d is a
-/// multiple of 4.
+/// The importance of ImportanceAttention of all tokens but the newest, scores [sequences][lists][stride]; of
+/// integers d is a multiple of 4.
 void importance(const Stream& stream, const SequenceView& batch, const CacheShape& shape, const ImportanceQuery& query,
                 std::uint32_t stride, float* scores);
 

@@ -9,6 +9,7 @@ class Importance final : public DeviceMethod {
  public:
   Importance(Context& context, const ModelConfig& config, const ImportanceOptions& options)
       : DeviceMethod(context, config), options_(options) {
+    if (exact()) return;
     layers_ = made(config.layers, [&] {
       return Layer{SlotArray<std::int8_t>(config.kv_heads, config.head_dim), SlotArray<float>(config.kv_heads, 1)};
     });
@@ -22,23 +23,29 @@ class Importance final : public DeviceMethod {
   }
 
   void extend(const LayerCache& cache, const Batch& batch) override {
+    if (exact()) return;
     const Layer& layer = layers_[cache.layer.value];
     quantise_keys(stream(), batch.view, cache.shape, cache.keys, options_.bits, layer.keys.data(), layer.scales.data());
   }
 
   Choice choose(const LayerCache& cache, const Batch& batch, const __half* q) override {
-    const Layer& layer = layers_[cache.layer.value];
     const bool per_head = options_.aggregate == ScoreAggregate::per_head;
     Choice choice = empty_choice(batch, per_head ? config_.kv_heads : 1);
     const std::size_t rows = std::size_t{batch.view.count} * config_.heads;
     const DeviceBuffer<std::int8_t> queries(pool(), rows * config_.head_dim);
     const DeviceBuffer<float> query_scales(pool(), rows), scores(pool(), choice.chosen.size());
-    quantise(stream(), q, rows, config_.head_dim, queries.data(), query_scales.data());
     ImportanceQuery query;
-    query.q = queries.data();
-    query.q_scales = query_scales.data();
-    query.keys = layer.keys.data();
-    query.key_scales = layer.scales.data();
+    if (exact()) {
+      query.exact_q = q;
+      query.exact_keys = cache.keys;
+    } else {
+      const Layer& layer = layers_[cache.layer.value];
+      quantise(stream(), q, rows, config_.head_dim, queries.data(), query_scales.data());
+      query.q = queries.data();
+      query.q_scales = query_scales.data();
+      query.keys = layer.keys.data();
+      query.key_scales = layer.scales.data();
+    }
     query.per_head = per_head;
     query.largest = options_.aggregate == ScoreAggregate::max_raw;
     importance(stream(), batch.view, cache.shape, query, choice.stride, scores.data());
@@ -65,6 +72,8 @@ class Importance final : public DeviceMethod {
     SlotArray<std::int8_t> keys;
     SlotArray<float> scales;
   };
+  bool exact() const { return options_.bits == 16; }
+
   ImportanceOptions options_;
   std::vector<Layer> layers_;
   std::vector<std::uint32_t> counts_;  // of the step under way

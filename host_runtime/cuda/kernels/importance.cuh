@@ -46,6 +46,25 @@ static __global__ void quantise_keys_kernel(SequenceView batch, CacheShape shape
   quantise_row(keys + row * shape.d, shape.d, largest, out + row * shape.d, scales + row);
 }
 
+/// The product of query row `q` and key row `key` by a warp.
+__device__ __forceinline__ float importance_product(const ImportanceQuery& query, std::size_t q, std::size_t key,
+                                                    std::uint32_t d) {
+  const std::uint32_t lane = threadIdx.x % 32;
+  if (query.exact_keys != nullptr) {
+    float sum = 0;
+    for (std::uint32_t i = lane; i < d; i += 32)
+      sum += to_float(query.exact_q[q * d + i]) * to_float(query.exact_keys[key * d + i]);
+    return warp_sum(sum);
+  }
+  const auto* words = reinterpret_cast<const int*>(query.keys + key * d);
+  const auto* q_words = reinterpret_cast<const int*>(query.q + q * d);
+  int product = 0;
+  for (std::uint32_t word = lane; word < d / 4; word += 32)
+    product = add_byte_products(q_words[word], words[word], product);
+  for (int step = 16; step > 0; step /= 2) product += shuffle_xor(product, step);
+  return query.q_scales[q] * query.key_scales[key] * static_cast<float>(product);
+}
+
 /// Scores all tokens but the newest, one warp per token. Grid (blocks of tokens, lists, sequences).
 static __global__ void importance_kernel(SequenceView batch, CacheShape shape, ImportanceQuery query,
                                          std::uint32_t stride, float* scores) {
@@ -57,15 +76,8 @@ static __global__ void importance_kernel(SequenceView batch, CacheShape shape, I
   for (std::uint32_t head = list * heads; head < (list + 1) * heads; ++head) {
     const HeadPlace place(batch, sequence, head, shape.kv_heads);
     const std::size_t row = place.head * shape.capacity + token;
-    const auto* key = reinterpret_cast<const int*>(query.keys + row * shape.d);
     for (std::uint32_t g = 0; g < group; ++g) {
-      const auto* q = reinterpret_cast<const int*>(query.q + (place.list * group + g) * shape.d);
-      int product = 0;
-      for (std::uint32_t word = lane; word < shape.d / 4; word += 32) {
-        product = add_byte_products(q[word], key[word], product);
-      }
-      for (int step = 16; step > 0; step /= 2) product += shuffle_xor(product, step);
-      const float score = query.q_scales[place.list * group + g] * query.key_scales[row] * static_cast<float>(product);
+      const float score = importance_product(query, place.list * group + g, row, shape.d);
       importance = query.largest ? fmaxf(importance, score) : importance + score;
     }
   }
