@@ -98,11 +98,11 @@ struct EvalArguments {
   std::vector<std::string> overrides;
   std::uint64_t seed = 1;
   std::optional<std::filesystem::path> record;
-  std::uint32_t record_every = 16;
-  std::optional<std::string> fatrelu;    ///< threshold of FATReLU; unset: SiLU
-  std::optional<std::string> predictor;  ///< file of a neuron predictor, or "oracle"
-  std::vector<std::string> thresholds;   ///< of the predictor
-  std::vector<std::uint32_t> ranks;      ///< of the predictor
+  std::optional<std::uint32_t> record_every;  ///< decode steps per recorded one; sparf, default 16
+  std::optional<std::string> fatrelu;         ///< threshold of FATReLU; unset: SiLU
+  std::optional<std::string> predictor;       ///< file of a neuron predictor, or "oracle"
+  std::vector<std::string> thresholds;        ///< of the predictor
+  std::vector<std::uint32_t> ranks;           ///< of the predictor
   std::optional<std::filesystem::path> record_neurons;
   std::optional<std::filesystem::path> out;
   Format format = Format::table;
@@ -111,6 +111,16 @@ struct EvalArguments {
 int eval(const EvalArguments& arguments);
 /// eval() of feed-forward blocks with predicted neurons: --predictor or --record-neurons.
 int eval_neurons(const EvalArguments& arguments);
+
+struct PoolsArguments {
+  std::vector<std::filesystem::path> recordings;  ///< of csdsim eval --record
+  std::vector<std::string> policies{"naive", "hit-table"};
+  std::vector<std::string> hot{"4/5"};       ///< shares of the context in host memory
+  std::vector<std::string> pinned{"0"};      ///< shares of the newest tokens that stay there
+  std::vector<std::string> kept_hot{"1/5"};  ///< shares that are there for their hits
+  Format format = Format::table;
+};
+int pools(const PoolsArguments& arguments);
 
 struct TestPolicyArguments {
   std::string policy;                 ///< a name, or the path of a plugin

@@ -221,7 +221,9 @@ int eval(const EvalArguments& arguments) {
   if (in_drive) place_in_drive(arguments, options.batch, request.settings);
 
   request.processor = experiment::processor_named(arguments.backend);
-  if (arguments.record) request.record_every = arguments.record_every;
+  if (arguments.record_every && !arguments.record) throw UserError("eval: --record-every belongs to --record FILE");
+  request.record = arguments.record.has_value();
+  request.record_every = arguments.record_every;
   experiment::EvalResult result;
   {
     report::Progress progress("eval", arguments.quiet);

@@ -141,7 +141,7 @@ void add_eval(CLI::App& cli, int& status) {
           "exceed the ratio by choosing alone are left out)")
       ->check(CLI::IsMember({"tokens", "traffic"}));
   eval_command->add_option("--r", eval->r, "SparQ and SparF: components");
-  eval_command->add_option("--k", eval->k, "SparQ, SparF, infinigen, leoam, int8, int4: tokens attended to");
+  eval_command->add_option("--k", eval->k, "SparQ, SparF, infinigen, leoam, fp16, int8, int4: tokens attended to");
   eval_command->add_option("--local", eval->local,
                            "SparQ and SparF: newest tokens always kept (inside k; default k/4)");
   eval_command->add_option("--heavy", eval->heavy, "h2o: heavy hitters kept");
@@ -167,9 +167,11 @@ void add_eval(CLI::App& cli, int& status) {
   eval_command->add_option("--scenario", eval->scenario, "Scenario whose platform is used (default: built in)");
   eval_command->add_option("--set", eval->overrides, "Override a key of the scenario: a.b=v")->allow_extra_args(false);
   eval_command->add_option("--seed", eval->seed, "Seed of the planted facts");
-  eval_command->add_option("--record", eval->record, "Write the selections of sparf for timing runs");
-  eval_command->add_option("--record-every", eval->record_every, "Record one of this many decode steps")
-      ->capture_default_str()
+  eval_command->add_option("--record", eval->record,
+                           "Write the tokens that one method attends to in every step (csdsim pools replays them), or "
+                           "the selections of sparf for timing runs");
+  eval_command
+      ->add_option("--record-every", eval->record_every, "sparf: record one of this many decode steps (default 16)")
       ->check(CLI::PositiveNumber);
   eval_command->add_option("--predictor", eval->predictor,
                            "Run feed-forward blocks with the neurons that this file, or 'oracle', predicts");
@@ -185,6 +187,25 @@ void add_eval(CLI::App& cli, int& status) {
   eval_command->add_option("--format", eval->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
   eval_command->add_flag("-q,--quiet", eval->quiet, "No progress on stderr");
   eval_command->callback([eval, &status] { status = app::eval(*eval); });
+}
+
+void add_pools(CLI::App& cli, int& status) {
+  const auto pools = std::make_shared<app::PoolsArguments>();
+  auto* command = cli.add_subcommand(
+      "pools", "Replay recorded important tokens (csdsim eval --record) through pools in host memory and the drive");
+  command->add_option("recording", pools->recordings, "Recordings")->required();
+  command->add_option("--policy", pools->policies, "naive, hit-table")->delimiter(',')->capture_default_str();
+  command->add_option("--hot", pools->hot, "Share of the context in host memory")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--pinned", pools->pinned, "Share of the newest tokens that stay in host memory")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--kept-hot", pools->kept_hot, "hit-table: share that is in host memory for having the most hits")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--format", pools->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
+  command->callback([pools, &status] { status = app::pools(*pools); });
 }
 
 void add_test_policy(CLI::App& cli, int& status) {
@@ -267,6 +288,7 @@ int parse_and_run(int argc, char** argv) {
   add_roofline(cli, status);
   add_generate(cli, status);
   add_eval(cli, status);
+  add_pools(cli, status);
   add_test_policy(cli, status);
   add_profile_gpu(cli, status);
   add_check(cli, status);

@@ -58,7 +58,9 @@ std::string short_name(const std::string& path) {
   return path.substr(before == std::string::npos ? 0 : before + 1);
 }
 
-std::string text_of(const ordered_json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string value_text(const ordered_json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
 
 /// The metric that a sweep is about, and the columns of its table.
 struct Headline {
@@ -87,7 +89,7 @@ std::string sweep_table(const std::vector<launch::SweepRow>& rows, const Headlin
   report::Table table(header);
   for (const launch::SweepRow& row : rows) {
     std::vector<std::string> cells;
-    for (const auto& [path, value] : row.axes) cells.push_back(text_of(value));
+    for (const auto& [path, value] : row.axes) cells.push_back(value_text(value));
     const ordered_json metrics = row.error.empty() ? row.result["metrics"] : ordered_json::object();
     for (const std::string& column : head.columns)
       cells.push_back(metrics.contains(column) ? report::short_number(metrics[column].get<double>()) : "-");
@@ -110,7 +112,7 @@ std::string sweep_meaning(const std::vector<launch::SweepRow>& rows) {
     for (const launch::SweepRow& row : rows) {
       std::string others;
       for (std::size_t a = 0; a < row.axes.size(); ++a)
-        if (a != axis) others += text_of(row.axes[a].second) + "|";
+        if (a != axis) others += value_text(row.axes[a].second) + "|";
       const double value = row.result["metrics"].value(metric, 0.0);
       if (row.axes[axis].second == first) pairs[others].first = value;
       if (row.axes[axis].second == last) pairs[others].second = value;
@@ -125,8 +127,8 @@ std::string sweep_meaning(const std::vector<launch::SweepRow>& rows) {
     if (largest == 0) continue;
     const std::string range = largest - smallest < 0.005 * largest ? fmt::format("{:.2f}", largest)
                                                                    : fmt::format("{:.2f} to {:.2f}", smallest, largest);
-    text += fmt::format("{} from {} to {}: {} is {} times as high.\n", short_name(path), text_of(first), text_of(last),
-                        metric, range);
+    text += fmt::format("{} from {} to {}: {} is {} times as high.\n", short_name(path), value_text(first),
+                        value_text(last), metric, range);
   }
   return text;
 }

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "experiment/evaluation/drive_eval.h"
 #include "experiment/evaluation/recorded_selection.h"
+#include "experiment/evaluation/recorded_tokens.h"
 #include "experiment/generation/kv_cache.h"
 #include "experiment/result.h"
 #include "experiment/runner.h"
@@ -46,6 +47,7 @@ ordered_json row_json(const EvalSetting& setting, const host::EvaluationRow& row
   json["kept_mean"] = row.kept_mean;
   json["traffic_mean"] = row.traffic_mean;
   json["greedy_agreement"] = static_cast<double>(row.greedy_equal) / static_cast<double>(row.tokens_scored);
+  json["top_k_recall"] = number_or_null(row.top_k_recall);
   if (row.recall.empty()) return json;
   std::uint64_t asked = 0, recalled = 0;
   ordered_json by_distance = ordered_json::array();
@@ -115,6 +117,58 @@ ordered_json frame(const EvalRequest& request, std::size_t text_tokens, std::uin
   return document;
 }
 
+/// Records the only setting of a request.
+class Recording {
+ public:
+  /// Takes the hook of selections. UserError if the setting cannot be recorded.
+  Recording(const EvalRequest& request, const host::ModelConfig& config, std::size_t text_tokens,
+            host::EvaluationHooks& hooks)
+      : request_(request),
+        config_(config),
+        info_(method_of(request)),
+        every_(request.record_every.value_or(kRecordEvery)),
+        tokens_(request.options.windows.prefill, host::window_count(text_tokens, request.options.windows),
+                config.layers, config.kv_heads, info_.list_per_layer) {
+    hooks.selected = [this](std::size_t, SequenceId window, LayerId layer, KvHead head, std::uint32_t tokens,
+                            const host::HeadSelection& selection) {
+      if (!components())
+        tokens_.add(window, layer, head, selection);
+      else if ((tokens - request_.options.windows.prefill - 1) % every_ == 0)
+        selections_.add(window, layer, head, tokens, selection);
+    };
+  }
+  Recording(const Recording&) = delete;  // the hook points here
+  Recording& operator=(const Recording&) = delete;
+
+  ordered_json document(const std::string& setting) const {
+    const std::string model = request_.model.string(), text = request_.text.string();
+    if (components()) return selections_.document(config_.head_dim, setting, model, text);
+    return token_document(tokens_.recording(), {model, text, std::string(info_.name), setting});
+  }
+
+ private:
+  static constexpr std::uint32_t kRecordEvery = 16;
+
+  static const host::MethodInfo& method_of(const EvalRequest& request) {
+    if (request.settings.size() != 1)
+      throw UserError("a recording takes one setting: give one --method and one budget");
+    const host::MethodInfo& info = host::attention_method(request.settings[0].evaluated.method);
+    if (info.budget == host::BudgetKind::none)
+      throw UserError(fmt::format("a recording of {}: it attends to all tokens, choose another method", info.name));
+    if (request.record_every && info.budget != host::BudgetKind::components_and_tokens)
+      throw UserError("--record-every: the tokens of consecutive steps are recorded; only sparf may leave steps out");
+    return info;
+  }
+  bool components() const { return info_.budget == host::BudgetKind::components_and_tokens; }
+
+  const EvalRequest& request_;
+  const host::ModelConfig& config_;
+  const host::MethodInfo& info_;
+  std::uint32_t every_;
+  SelectionRecorder selections_;
+  TokenRecorder tokens_;
+};
+
 }  // namespace
 
 EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progress) {
@@ -132,28 +186,15 @@ EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progre
   for (const EvalSetting& setting : request.settings) settings.push_back(setting.evaluated);
   host::EvaluationHooks hooks;
   if (progress) hooks.progress = [&](std::size_t done, std::size_t total) { progress("batches", done, total); };
-  SelectionRecorder recorder;
-  if (request.record_every) {
-    if (settings.size() != 1 ||
-        host::attention_method(settings[0].method).budget != host::BudgetKind::components_and_tokens) {
-      throw UserError("a recording takes one setting of sparf: give --method sparf and one budget");
-    }
-    hooks.selected = [&](std::size_t, SequenceId window, LayerId layer, KvHead head, std::uint32_t tokens,
-                         const host::HeadSelection& selection) {
-      if ((tokens - request.options.windows.prefill - 1) % *request.record_every == 0)
-        recorder.add(window, layer, head, tokens, selection);
-    };
-  }
+  std::optional<Recording> recording;
+  if (request.record) recording.emplace(request, checkpoint.config, text.size(), hooks);
   host::EvaluationOptions options = request.options;
   // The results of the drive must equal those of the host's processor bit for bit.
   options.attention_on_backend = std::none_of(request.settings.begin(), request.settings.end(),
                                               [](const EvalSetting& s) { return s.drive.has_value(); });
   host::EvaluationResult evaluated = host::evaluate(*decoder, text, settings, options, hooks);
 
-  if (request.record_every) {
-    result.recorded = recorder.document(checkpoint.config.head_dim, evaluated.rows[0].setting, request.model.string(),
-                                        request.text.string());
-  }
+  if (recording) result.recorded = recording->document(evaluated.rows[0].setting);
   result.document["metrics"] = {{"dense_perplexity", evaluated.dense_perplexity},
                                 {"dense_perplexity_stderr", number_or_null(evaluated.dense_perplexity_spread)}};
   result.document["rows"] = ordered_json::array();

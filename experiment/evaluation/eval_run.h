@@ -32,14 +32,16 @@ struct EvalRequest {
   std::optional<Ratio> fatrelu;                      ///< see ModelConfig
   std::vector<EvalSetting> settings;
   host::EvaluationOptions options;
-  /// Records the selections of the only setting at one of this many decode steps; unset: no recording.
+  /// Records the selections of the only setting: those of SparF at one of `record_every` decode steps (16), the tokens
+  /// of other methods at every step.
+  bool record = false;
   std::optional<std::uint32_t> record_every;
   host::Processor processor = host::Processor::cpu;  ///< computes everything but decoding attention
 };
 
 struct EvalResult {
   nlohmann::ordered_json document;  ///< content of result.json: metrics, rows
-  nlohmann::ordered_json recorded;  ///< the recording, see recorded_selection.h
+  nlohmann::ordered_json recorded;  ///< the recording, see recorded_selection.h and recorded_tokens.h
   std::string failure;              ///< why the run is wrong; empty when its checks passed
 };
 

@@ -22,6 +22,9 @@ struct HeadSelection {
   /// The method's own estimate of the share of the attention mass on `tokens`, per query head: SparQ's alpha. Empty for
   /// methods without such an estimate.
   std::vector<float> alpha;
+  /// Share of the tokens that exact scores choose which the method chose, without the current one. Unset for methods
+  /// that do not score in low precision.
+  std::optional<float> recall;
   /// Elements of fp16 size that were read to choose and to attend: K, V, and what was derived from them (partial or
   /// quantised keys, bounds), wherever it is kept. Dense attention reads 2 S d.
   std::uint64_t elements = 0;

@@ -106,8 +106,8 @@ Configured leoam(const MethodInfo& info, const MethodSettings& s, std::uint32_t)
   return {options, fmt::format("chunks {} to {}, k {}", options.chunk, options.leaf, tokens.text)};
 }
 
-// All keys in 8 or 4 bits, of the 32 that a component of K and V has.
-constexpr Ratio kInt8Keys{1, 4}, kInt4Keys{1, 8};
+// All keys in 16, 8 or 4 bits, of the 32 that a component of K and V has.
+constexpr Ratio kFp16Keys{1, 2}, kInt8Keys{1, 4}, kInt4Keys{1, 8};
 
 template <std::uint32_t bits, ScoreAggregate aggregate>
 Configured importance(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
@@ -154,10 +154,19 @@ const std::vector<MethodInfo>& attention_methods() {
        BudgetKind::tokens, false, infinigen},
       {"leoam", "Chunk bounds in the manner of LeoAM (arXiv 2506.20187): chunks are bounded, split, dropped.",
        BudgetKind::tokens, false, leoam},
-      {"int8", "HillInfer's importance in INT8, summed over the heads: one list of tokens per layer.",
-       BudgetKind::tokens, false, importance<8, ScoreAggregate::sum_raw>, kInt8Keys},
-      {"int4", "The same with INT4 keys.", BudgetKind::tokens, false, importance<4, ScoreAggregate::sum_raw>,
-       kInt4Keys},
+      {"fp16", "HillInfer's importance from fp16 keys, summed over the heads: one list of tokens per layer.",
+       BudgetKind::tokens, false, importance<16, ScoreAggregate::sum_raw>, kFp16Keys, true},
+      {"int8", "The same in INT8.", BudgetKind::tokens, false, importance<8, ScoreAggregate::sum_raw>, kInt8Keys, true},
+      {"int4", "The same with INT4 keys.", BudgetKind::tokens, false, importance<4, ScoreAggregate::sum_raw>, kInt4Keys,
+       true},
+      {"fp16-max", "Importance from fp16 keys, the largest over the heads: one list of tokens per layer.",
+       BudgetKind::tokens, false, importance<16, ScoreAggregate::max_raw>, kFp16Keys, true},
+      {"int8-max", "The same in INT8.", BudgetKind::tokens, false, importance<8, ScoreAggregate::max_raw>, kInt8Keys,
+       true},
+      {"int4-max", "The same with INT4 keys.", BudgetKind::tokens, false, importance<4, ScoreAggregate::max_raw>,
+       kInt4Keys, true},
+      {"fp16-per-head", "Importance from fp16 keys with one list per KV head.", BudgetKind::tokens, false,
+       importance<16, ScoreAggregate::per_head>, kFp16Keys},
       {"int8-per-head", "INT8 importance with one list per KV head.", BudgetKind::tokens, false,
        importance<8, ScoreAggregate::per_head>, kInt8Keys},
       {"int4-per-head", "INT4 importance with one list per KV head.", BudgetKind::tokens, false,

@@ -59,6 +59,7 @@ struct MethodInfo {
   std::pair<MethodOptions, std::string> (*configure)(const MethodInfo&, const MethodSettings&,
                                                      std::uint32_t head_dim) = nullptr;
   csdsim::Ratio choosing{0, 1};  ///< share of the dense elements that choosing reads, whatever the budget
+  bool list_per_layer = false;   ///< all heads of a layer attend to the same tokens
 };
 
 /// All methods, dense first.

@@ -47,6 +47,7 @@ void describe_selection(std::span<const std::uint32_t> chosen, std::uint64_t ele
   if (selection == nullptr) return;
   selection->components.clear();
   selection->alpha.clear();
+  selection->recall.reset();
   selection->elements = elements;
   selection->tokens.clear();
   for (const std::uint32_t j : chosen) selection->tokens.push_back(TokenIndex{j});

@@ -14,14 +14,15 @@ using Tokens = std::span<const TokenId>;
 
 // Sums over (window, step, layer, KV head) and, inside, query heads.
 struct SelectionSums {
-  double alpha = 0, mass = 0, kept = 0, traffic = 0;
-  std::uint64_t query_heads = 0, heads = 0;
+  double alpha = 0, mass = 0, kept = 0, traffic = 0, top_k_recall = 0;
+  std::uint64_t query_heads = 0, heads = 0, compared = 0;
 
   void add(const HeadObservation& o, std::uint32_t head_dim) {
     const HeadSelection& selection = o.selection;
     for (const float m : o.mass) mass += m;
     for (const float a : selection.alpha.empty() ? o.mass : std::span(selection.alpha)) alpha += a;
     query_heads += o.mass.size();
+    if (selection.recall) top_k_recall += *selection.recall, ++compared;
     kept += static_cast<double>(selection.tokens.size()) / o.tokens;
     traffic += static_cast<double>(selection.elements) / (2.0 * o.tokens * head_dim);
     ++heads;
@@ -223,6 +224,8 @@ class Evaluation {
             .mass_mean = s.mass / query_heads,
             .kept_mean = s.kept / heads,
             .traffic_mean = s.traffic / heads,
+            .top_k_recall =
+                s.compared == 0 ? std::nullopt : std::optional(s.top_k_recall / static_cast<double>(s.compared)),
             .recall = t.recall,
             .recall_spread = recall_error(t.recalled)};
   }

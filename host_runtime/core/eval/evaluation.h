@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ struct EvaluationRow {
   double mass_mean = 0;     ///< exact softmax mass of a query head on the tokens that it attended to
   double kept_mean = 0;     ///< tokens attended to over tokens in the cache
   double traffic_mean = 0;  ///< elements read over those that dense attention reads (HeadSelection::elements)
+  /// HeadSelection::recall: share of the tokens chosen by exact scores that were chosen. Unset if nothing was compared.
+  std::optional<double> top_k_recall;
   std::vector<RecallPoint> recall;
   Spread recall_spread;  ///< of the share recalled over all distances
 };
