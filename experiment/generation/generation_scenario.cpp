@@ -22,6 +22,7 @@
 #include "host_runtime/core/carried/host_reference.h"
 #include "host_runtime/core/planner/flash_loading.h"
 #include "host_runtime/core/planner/tiered_kv_planner.h"
+#include "host_runtime/core/tokens/token_locality.h"
 #include "report/operation_trace.h"
 
 namespace csdsim::experiment {
@@ -142,6 +143,7 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
   if (const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan))
     data->set_neurons(std::make_unique<host::CarriedNeurons>(*weights, model_->decoder(), *model_->checkpoint.weights,
                                                              predictor_of(*weights)));
+  if (const std::optional<host::PooledPlan> pools = setup.system->pooled_plan(setup.plan)) data->set_pools(*pools);
   return data;
 }
 
@@ -167,6 +169,10 @@ GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::O
   setup.gpu_times = gpu_times_;
   const std::unique_ptr<engine::SelectionSource> selection = make_selection(scenario_, setup);
   setup.platform.drive.selection = selection.get();
+  if (!carried_)
+    setup.importance = [this] {
+      return std::make_unique<host::TokenLocalityModel>(host::TokenLocalityParams{}, scenario_.seed);
+    };
   if (scenario_.simulation.neurons) setup.neurons = recorded_neurons(scenario_);
   if (carried_) {
     data = decoder_data(setup);

@@ -17,7 +17,7 @@
 namespace csdsim::host {
 
 /// Keeps the KV cache of each drive in host memory and attends there: dense attention (partial, too), or SparQ with the
-/// r, k and l of the operation. Files and blocks are in host memory, too.
+/// r, k and l of the operation. Tokens are scored and fetched there, too. Files and blocks are in host memory, too.
 /// Takes no simulated time. The other operations go to OperationData as always, so that two runs of the same plan
 /// differ in nothing but where attention happens.
 class HostReference final : public host::OperationBackend {
@@ -25,13 +25,15 @@ class HostReference final : public host::OperationBackend {
   HostReference(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data);
 
   std::optional<SimTime> start(const host::Operation& op, SimTime now) override;
-  void end(const host::Operation& op) override { data_.ended(op); }
+  void end(const host::Operation& op) override;
 
  private:
   host::HostKvCache& cache_of(const host::Operation& op);
   void append(const host::Operation& op);
   void attend(const host::Operation& op);
   void attend_partially(const host::Operation& op, std::size_t index, std::span<const float> q);
+  void score(const host::Operation& op);
+  void fetch(const host::Operation& op);
   void access_file(const host::Operation& op);
   void access_blocks(const host::Operation& op);
 
@@ -41,6 +43,7 @@ class HostReference final : public host::OperationBackend {
   std::map<std::uint32_t, host::HostKvCache> caches_;  ///< by drive
   std::map<std::string, std::vector<std::byte>> files_;
   std::map<std::uint32_t, std::vector<std::byte>> blocks_;  ///< by drive
+  std::map<host::OperationId, host::Operation> resolved_;   ///< running operations whose work depends on data
 };
 
 /// Runs a plan from start to end with attention on the host; before it, if there is one, the plan that loads the

@@ -51,8 +51,11 @@ enum class OpKind : std::uint8_t {
   delete_records,    ///< records that left the window make room in the matrix of those in memory
   insert_records,    ///< records that were read are copied to that matrix
   partial_feed_forward,  ///< feed-forward network over the records in memory while others are read
+  merge_scores,          ///< scores that a drive has sent join those that the host has
+  gather_kv,             ///< K and V of chosen tokens are copied together in host memory
+  update_pools,          ///< promoted tokens join those in host memory, demoted ones leave it
 };
-inline constexpr std::size_t kOpKinds = 26;
+inline constexpr std::size_t kOpKinds = 29;
 constexpr std::array<std::string_view, kOpKinds> kOpKindNames{"embed",           "attention_inputs",
                                                               "attention",       "append_kv",
                                                               "attend",          "finish_layer",
@@ -65,7 +68,9 @@ constexpr std::array<std::string_view, kOpKinds> kOpKindNames{"embed",          
                                                               "write_blocks",    "read_file",
                                                               "write_file",      "finish_attention",
                                                               "select_neurons",  "delete_records",
-                                                              "insert_records",  "partial_feed_forward"};
+                                                              "insert_records",  "partial_feed_forward",
+                                                              "merge_scores",    "gather_kv",
+                                                              "update_pools"};
 
 /// Each direction of a link is a separate resource. A drive has two resources: commands of its KV namespace and of its
 /// block namespace. Its link is part of the drive's model. `file` is the path of the host's threads to files on a

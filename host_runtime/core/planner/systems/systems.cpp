@@ -11,6 +11,7 @@
 #include "host_runtime/core/planner/systems/flexgen_ssd/flexgen_ssd.h"
 #include "host_runtime/core/planner/systems/gpu_only/gpu_only.h"
 #include "host_runtime/core/planner/systems/hf_accelerate/hf_accelerate.h"
+#include "host_runtime/core/planner/systems/hillinfer/hillinfer.h"
 #include "host_runtime/core/planner/systems/host_kv/host_kv.h"
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 #include "host_runtime/core/planner/systems/kvpr/kvpr.h"
@@ -30,6 +31,7 @@ SystemKinds builtin_systems() {
   systems.add<FlexGenSparq>();
   systems.add<Kvpr>();
   systems.add<LlmInAFlash>();
+  systems.add<Hillinfer>();
   return systems;
 }
 
