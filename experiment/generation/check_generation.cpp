@@ -16,6 +16,7 @@
 #include "experiment/generation/flash_division.h"
 #include "experiment/generation/generation_workload.h"
 #include "experiment/generation/kv_cache.h"
+#include "experiment/generation/platform_rates.h"
 #include "scenario/check.h"
 
 namespace csdsim::experiment {
@@ -140,47 +141,16 @@ void check_system(Checker& c, const GenerationWorkload& work, bool has_model) {
                       .mdts = s.platform.device.nvme.mdts});
 }
 
-/// Bandwidth of the host's file path: its threads, and the links of the drives.
-Bandwidth file_bandwidth(const Scenario& s) {
-  const host::FileConfig& file = s.platform.host.file;
-  const Bandwidth links{s.platform.device.link.payload_bandwidth().bytes_per_second * s.platform.device.count};
-  const host::FileIoParams params = file.params({});
-  SimTime per_io = file.io_overhead + transfer_time(file.io_size, s.platform.device.link.payload_bandwidth());
-  if (params.copy_bandwidth.bytes_per_second > 0) per_io += transfer_time(file.io_size, params.copy_bandwidth);
-  const double rate = static_cast<double>(file.io_size.value) * file.threads / per_io.seconds();
-  return {std::min(links.bytes_per_second, static_cast<std::uint64_t>(rate))};
-}
-
 /// Lets the system choose what it leaves to a search. False if it finds nothing that fits.
 bool choose_parameters(Checker& c, const GenerationWorkload& work) {
   Scenario& s = c.scenario();
-  const platform::AttachedGpu& gpu = s.platform.gpu;
-  const platform::HostConfig& host = s.platform.host;
-  const auto share = [](auto peak, Ratio of) { return decltype(peak){of.floor_of(peak)}; };
-  const Bandwidth link{std::min(gpu.link.payload_bandwidth(), host.memory_bandwidth)};
-  const Bandwidth files = file_bandwidth(s);
-  const std::uint64_t cores = host.core_rate.flop_per_second * host.cores;
-  const host::PlatformRates rates{
-      .host_to_gpu = link,
-      .gpu_to_host = link,
-      .files_to_host = files,
-      .host_to_files = files,
-      .gpu_gemm = {share(gpu.fp16_rate.flop_per_second, gpu.efficiency.gemm)},
-      .gpu_attention = {share(gpu.fp16_rate.flop_per_second, gpu.efficiency.attention_prefill)},
-      .host_attention = {share(cores, host.efficiency)},
-      .gpu_memory_bandwidth = {share(gpu.memory_bandwidth.bytes_per_second, gpu.efficiency.attention_decode)},
-      .host_memory_bandwidth = {share(host.memory_bandwidth.bytes_per_second, host.efficiency)},
-      .gpu_memory = gpu.memory,
-      .host_memory = host.memory,
-      .files = s.platform.device.usable_capacity() * s.platform.device.count,
-      .carried = s.simulation.data == DataMode::carried};
   host::BatchLengths lengths = work.lengths();
   if (work.prompts) {
     // How long the prompts are is known after they are tokenized; until then, only the output counts.
     lengths.prompt_tokens.assign(work.batch, 1);
   }
   try {
-    s.system->choose(s.model.shape(), lengths, rates);
+    s.system->choose(s.model.shape(), lengths, platform_rates(s));
     return true;
   } catch (const UserError& e) {
     c.error_at("system.kind", fmt::format("system: {}", e.what()));

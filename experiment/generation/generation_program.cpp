@@ -161,6 +161,7 @@ std::optional<host::Work> GenerationProgram::resolve(const host::Operation& op) 
   if (setup_.data != nullptr) return setup_.data->resolve(op);
   if (neurons_)
     if (std::optional<host::Work> work = neurons_->resolve(op)) return work;
+  if (pools_) return pools_->resolve(op);
   engine::SelectionSource* const selection = setup_.platform.drive.selection;
   if (selection == nullptr || !files_) return std::nullopt;
   return select_rows(op, *selection, platform_.driver(0).block_size());
@@ -198,6 +199,7 @@ void GenerationProgram::run() {
   if (format_.in_drives && !served) wait_for([&](auto done) { drives_.create_sequences(sequences, std::move(done)); });
   add_files();
   add_blocks();
+  add_pools();
   for (const host::SampledGroup& group : plan_.groups()) run_group(group);
   if (hooks_.after_last) wait_for(hooks_.after_last);
   wait_for([this](auto done) { drain(std::move(done)); });
@@ -257,6 +259,17 @@ void GenerationProgram::add_blocks() {
         .precondition(platform_.driver(blocks.drive.value).block_size() * blocks.blocks, std::nullopt);
 }
 
+/// Which tokens are in host memory and in the drive, and who says which of them matter: data or a model.
+void GenerationProgram::add_pools() {
+  const auto most = std::ranges::max_element(plan_.groups(), {}, &host::SampledGroup::layers);
+  const std::optional<host::PooledPlan> plan = setup_.system->pooled_plan(inputs_of(*most));
+  if (!plan) return;
+  if (setup_.data != nullptr) return meter_.set_pools(setup_.data->pooled_kv());
+  if (!setup_.importance) throw InternalError("pools of tokens without data need a model of the important tokens");
+  pools_.emplace(*plan, setup_.plan.model, setup_.importance());
+  meter_.set_pools(&pools_->pools());
+}
+
 /// The files of the plan lie on the drives one behind the other. Their blocks are mapped from the start, so that a
 /// sampled run can read what it has not written.
 void GenerationProgram::add_files() {
@@ -310,11 +323,14 @@ void GenerationProgram::materialise(const host::SampledGroup& group, const host:
                       static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size()));
   if (group.after_prefill || !format_.in_drives) return;
   const auto& prompts = setup_.plan.workload.prompt_tokens;
+  if (pools_) pools_->skip_to(group.first_step, group.layers, prompts);
   for (std::uint32_t i = 0; i < platform_.drives(); ++i)
     for (std::uint32_t s = 0; s < prompts.size(); ++s)
       for (std::uint32_t layer = 0; layer < group.layers; ++layer)
-        platform_.drive(i).materialise(SequenceId{s}, LayerId{layer},
-                                       format_.division.tokens(host::DriveIndex{i}, prompts[s], group.first_step));
+        platform_.drive(i).materialise(
+            SequenceId{s}, LayerId{layer},
+            pools_ ? static_cast<std::uint32_t>(pools_->pools().pools(SequenceId{s}, LayerId{layer}).log().size())
+                   : format_.division.tokens(host::DriveIndex{i}, prompts[s], group.first_step));
 }
 
 void GenerationProgram::observe(const host::OperationRecord& record) {

@@ -14,6 +14,7 @@
 #include "experiment/generation/kv_format.h"
 #include "experiment/generation/phase_meter.h"
 #include "host_runtime/core/planner/flash_neurons.h"
+#include "host_runtime/core/planner/pooled_kv.h"
 #include "host_runtime/core/planner/router.h"
 #include "host_runtime/sysc/copy_backend.h"
 #include "host_runtime/sysc/drive_block_backend.h"
@@ -53,6 +54,7 @@ class GenerationProgram : public sc_core::sc_module {
   void materialise(const host::SampledGroup& group, const host::Planner& planner);
   void add_files();
   void add_blocks();
+  void add_pools();
   host::PlannerInputs inputs_of(const host::SampledGroup& group) const;
   std::unique_ptr<host::Planner> plan_of(const host::SampledGroup& group) const;
   void observe(const host::OperationRecord& record);
@@ -74,6 +76,7 @@ class GenerationProgram : public sc_core::sc_module {
   host::DriveKvBackend drives_;
   host::DriveBlockBackend blocks_;
   std::optional<host::ModelledNeurons> neurons_;  ///< of timing runs
+  std::optional<host::ModelledPools> pools_;      ///< of timing runs
   std::vector<host::FileTable> file_tables_;      ///< [drive]
   std::optional<host::FileBackend> files_;
   host::Router router_;

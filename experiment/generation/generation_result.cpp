@@ -56,6 +56,20 @@ double energy_per_step(const scenario::Scenario& s, const PhaseTotals& decode, s
   return csd_model::total(drive_energy(s, work)) / steps;
 }
 
+/// Tokens in host memory and in the drive, per decode step over all layers and sequences.
+void add_pool_metrics(ordered_json& metrics, const PhaseTotals& decode, std::uint32_t steps) {
+  const auto per_step = [&](double total) { return total / steps; };
+  metrics["tokens_promoted_per_step"] = per_step(decode.tokens_promoted);
+  metrics["tokens_demoted_per_step"] = per_step(decode.tokens_demoted);
+  metrics["tokens_written_per_step"] = per_step(decode.tokens_written);
+  const double important = decode.important_hot + decode.important_cold;
+  metrics["important_tokens_hot_share"] = important > 0 ? decode.important_hot / important : 1;
+  if (decode.host_scores > 0) metrics["important_share_of_hot_tokens"] = decode.important_hot / decode.host_scores;
+  const double cold = decode.drive_scores - decode.wasted_scores;
+  if (cold > 0) metrics["important_share_of_cold_tokens"] = decode.important_cold / cold;
+  if (decode.drive_scores > 0) metrics["wasted_scores_share"] = decode.wasted_scores / decode.drive_scores;
+}
+
 /// Utilisations of a phase, means over what there are several of, and the resource that bounds it.
 ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) {
   const csd_model::DeviceConfig& device = s.platform.device;
@@ -139,6 +153,8 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
     add_flash_metrics(metrics, out.decode, out.flash_bytes_error, out.times.decode_steps);
   if (out.times.decode_steps > 0 && out.times.decode_steps + 1 < out.times.output_tokens)
     metrics["tokens_per_step"] = double(out.times.output_tokens - 1) / out.times.decode_steps;
+  if (out.decode.host_scores + out.decode.drive_scores > 0)
+    add_pool_metrics(metrics, out.decode, out.times.decode_steps);
   metrics["bytes_flash_channel"] = out.prefill.channel_bytes + out.decode.channel_bytes;
   metrics["bytes_engine"] = out.prefill.engine_bytes + out.decode.engine_bytes;
   metrics["requests_issued"] = out.requests_issued;

@@ -42,6 +42,8 @@ struct GenerationSetup {
   nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
   /// Recorded neurons of timing runs, from their first token on; null: as the system's constants say.
   std::function<std::unique_ptr<host::NeuronActivity>()> neurons;
+  /// Which tokens matter in timing runs of systems with pools of tokens.
+  std::function<std::unique_ptr<host::TokenImportance>()> importance;
   std::uint64_t seed = 0;              ///< of models that stand for data in timing runs
   std::uint16_t queues_of_others = 0;  ///< last I/O queues of each drive, which the generation leaves free
   /// Whether the drives keep K component-major too. Unset: what the method reads; dense attention does without.

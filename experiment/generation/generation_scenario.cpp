@@ -23,6 +23,7 @@
 #include "host_runtime/core/carried/host_reference.h"
 #include "host_runtime/core/planner/flash_loading.h"
 #include "host_runtime/core/planner/tiered_kv_planner.h"
+#include "host_runtime/core/tokens/token_locality.h"
 #include "report/operation_trace.h"
 
 namespace csdsim::experiment {
@@ -154,6 +155,7 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
                                                   sampling_, kv_division(setup));
   if (const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan))
     data->set_neurons(carried_neurons(setup, *weights));
+  if (const std::optional<host::PooledPlan> pools = setup.system->pooled_plan(setup.plan)) data->set_pools(*pools);
   return data;
 }
 
@@ -187,6 +189,10 @@ GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::O
   open_trained(setup);
   const std::unique_ptr<engine::SelectionSource> selection = make_selection(scenario_, setup);
   setup.platform.drive.selection = selection.get();
+  if (!carried_)
+    setup.importance = [this] {
+      return std::make_unique<host::TokenLocalityModel>(host::TokenLocalityParams{}, scenario_.seed);
+    };
   if (scenario_.simulation.neurons) setup.neurons = recorded_neurons(scenario_);
   if (carried_) {
     data = decoder_data(setup);

@@ -137,6 +137,17 @@ PhaseTotals PhaseMeter::totals() {
   sum.memory_management_s = memory_time_.seconds();
   sum.flash_weight_bytes = double(flash_bytes_.value);
   if (neurons_ != nullptr) sum.neurons_loaded = double(neurons_->loaded());
+  if (pools_ != nullptr) {
+    const host::PoolCounts& counts = pools_->counts();
+    sum.tokens_promoted = double(counts.promoted);
+    sum.tokens_demoted = double(counts.demoted);
+    sum.tokens_written = double(counts.written);
+    sum.important_hot = double(counts.important_hot);
+    sum.important_cold = double(counts.important_cold);
+    sum.host_scores = double(counts.host_scores);
+    sum.drive_scores = double(counts.drive_scores);
+    sum.wasted_scores = double(counts.wasted_scores);
+  }
   return sum;
 }
 

@@ -9,6 +9,7 @@
 #include "experiment/generation/phase_totals.h"
 #include "host_runtime/core/planner/executor.h"
 #include "host_runtime/core/planner/flash_neurons.h"
+#include "host_runtime/core/planner/pooled_kv.h"
 #include "host_runtime/core/planner/sampling_plan.h"
 
 namespace csdsim::experiment {
@@ -23,6 +24,8 @@ class PhaseMeter {
 
   /// Whose loaded neurons count; null if there are none. They must outlive the meter.
   void set_neurons(const host::FlashNeurons* neurons) { neurons_ = neurons; }
+  /// Likewise whose tokens count.
+  void set_pools(const host::PooledKv* pools) { pools_ = pools; }
   /// The simulation of `group`, which must outlive it, begins now.
   void begin(const host::SampledGroup& group);
   /// True when the operation ended a step.
@@ -63,6 +66,7 @@ class PhaseMeter {
   Bytes flash_bytes_;
   std::map<std::uint32_t, double> layer_flash_bytes_;  ///< by layer: read in measured steps
   const host::FlashNeurons* neurons_ = nullptr;
+  const host::PooledKv* pools_ = nullptr;
   SimTime gpu_outside_;  ///< of the GPU's time: embedding and sampling
   SimTime gpu_outside_before_;
   PhaseTotals before_;

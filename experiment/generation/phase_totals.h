@@ -27,6 +27,11 @@ struct PhaseTotals : csd_model::DriveWork {
   double memory_management_s = 0;  ///< of processors: neurons deleted from memory and inserted there
   double flash_weight_bytes = 0;   ///< read, whole blocks
   double neurons_loaded = 0;       ///< into memory, over all layers
+  // Tokens in host memory and in drives, over all layers.
+  double tokens_promoted = 0, tokens_demoted = 0, tokens_written = 0;
+  double important_hot = 0, important_cold = 0;  ///< attended to, by where they were; but for current ones
+  double host_scores = 0, drive_scores = 0;
+  double wasted_scores = 0;  ///< of drive_scores: of tokens that were in host memory
   // Shared links of the platform by direction, summed over the GPUs: payload, and time that it takes on the link.
   double gpu_in_bytes = 0, gpu_out_bytes = 0, root_in_bytes = 0, root_out_bytes = 0;
   double switch_up_bytes = 0, switch_down_bytes = 0;
@@ -45,12 +50,15 @@ inline constexpr std::array<double PhaseTotals::*, platform::kSharedLinkKinds> k
 /// All fields, to treat them one by one.
 inline constexpr auto kPhaseFields = std::apply(
     [](auto... fields) { return std::array<double PhaseTotals::*, sizeof...(fields)>{fields...}; },
-    std::tuple_cat(csd_model::DriveWork::fields(),
-                   std::tuple(&PhaseTotals::seconds, &PhaseTotals::gpu_busy_s, &PhaseTotals::host_busy_s,
-                              &PhaseTotals::host_to_gpu_busy_s, &PhaseTotals::gpu_to_host_busy_s,
-                              &PhaseTotals::gpu_link_bytes, &PhaseTotals::flash_io_s, &PhaseTotals::memory_management_s,
-                              &PhaseTotals::flash_weight_bytes, &PhaseTotals::neurons_loaded),
-                   kSharedBytes, kSharedBusy));
+    std::tuple_cat(
+        csd_model::DriveWork::fields(),
+        std::tuple(&PhaseTotals::seconds, &PhaseTotals::gpu_busy_s, &PhaseTotals::host_busy_s,
+                   &PhaseTotals::host_to_gpu_busy_s, &PhaseTotals::gpu_to_host_busy_s, &PhaseTotals::gpu_link_bytes,
+                   &PhaseTotals::flash_io_s, &PhaseTotals::memory_management_s, &PhaseTotals::flash_weight_bytes,
+                   &PhaseTotals::neurons_loaded, &PhaseTotals::tokens_promoted, &PhaseTotals::tokens_demoted,
+                   &PhaseTotals::tokens_written, &PhaseTotals::important_hot, &PhaseTotals::important_cold,
+                   &PhaseTotals::host_scores, &PhaseTotals::drive_scores, &PhaseTotals::wasted_scores),
+        kSharedBytes, kSharedBusy));
 
 /// a + factor * b.
 PhaseTotals combine(PhaseTotals a, double factor, const PhaseTotals& b);

@@ -34,6 +34,18 @@ nvme::KvAttend attend_command(const Operation& op, const DriveKvBackend::Shape& 
           .total_heads = total_heads};
 }
 
+/// Work that depends on data may turn out to be nothing.
+bool has_no_sequences(const Work& work) {
+  return std::visit(
+      [](const auto& of) {
+        if constexpr (requires { of.sequences; })
+          return of.sequences.empty();
+        else
+          return false;
+      },
+      work);
+}
+
 }  // namespace
 
 DriveKvBackend::DriveKvBackend(DriveCommands& commands, const Shape& shape, OperationData* data)
@@ -62,6 +74,7 @@ std::optional<SimTime> DriveKvBackend::start(const Operation& op, SimTime now) {
                                     resource_name(op.resource)));
   };
   if (op.resource.kind != ResourceKind::drive_kv) refuse();
+  if (has_no_sequences(op.work)) return SimTime{};
   const Running running = commands_.begin_batch(op, now);
   switch (op.kind) {
     case OpKind::append_kv:

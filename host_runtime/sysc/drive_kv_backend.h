@@ -18,7 +18,7 @@ namespace csdsim::host {
 
 /// Encodes the operations of the drives' KV namespaces as vendor commands. Operations larger than mdts are split: an
 /// append by heads, then by tokens; an attend or a score by sequences, then by heads; a fetch by heads, then by tokens.
-/// An operation ends with its last command.
+/// An operation ends with its last command, at once if it has none.
 class DriveKvBackend final : public OperationBackend {
  public:
   struct Shape {

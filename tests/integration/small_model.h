@@ -82,6 +82,7 @@ inline DecodeRun decode_in_drive(experiment::GenerationSetup setup, const Prompt
                                  const SmallModel& model = SmallModel::get()) {
   host::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens, setup.plan.mini_batches, sampling,
                          experiment::kv_division(setup));
+  if (const auto pools = setup.system->pooled_plan(setup.plan)) data.set_pools(*pools);
   setup.data = &data;
   DecodeRun run;
   run.outcome = experiment::run_generation(setup, hooks);
@@ -95,6 +96,7 @@ inline DecodeRun decode_on_host(experiment::GenerationSetup setup, const Prompts
                                 const host::SamplingOptions& sampling, const SmallModel& model = SmallModel::get()) {
   host::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens, setup.plan.mini_batches, sampling,
                          experiment::kv_division(setup));
+  if (const auto pools = setup.system->pooled_plan(setup.plan)) data.set_pools(*pools);
   setup.plan.drives = experiment::kv_division(setup).token_parts();
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = setup.plan.workload.output_tokens - 1};
   const auto planner = setup.system->plan(setup.plan);

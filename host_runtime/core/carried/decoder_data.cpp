@@ -114,7 +114,27 @@ std::shared_ptr<host::HiddenStates>& DecoderData::hidden(const Operation& op) {
                                                           user(op));
 }
 
+CarriedPools& DecoderData::carried_pools(const Operation& op) {
+  if (!pools_) throw InternalError(fmt::format("{}: the run has no pools of tokens", user(op)));
+  return *pools_;
+}
+
+void DecoderData::load_queries(const Operation& op, std::size_t index, HeadRange heads, std::span<Half> q) {
+  carried_pools(op).load_queries(op, index, heads, q, tensors_);
+}
+
+void DecoderData::store_scores(const Operation& op, std::size_t index, HeadRange, std::uint32_t first,
+                               std::span<const float> scores) {
+  carried_pools(op).store_scores(op, index, first, scores);
+}
+
+void DecoderData::store_rows(const Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
+                             HeadRange heads, std::span<const Half> k, std::span<const Half> v) {
+  carried_pools(op).store_rows(op, index, first, count, heads, k, v);
+}
+
 void DecoderData::perform(const Operation& op) {
+  if (pools_ && pools_->perform(op, tensors_)) return;
   switch (op.kind) {
     case OpKind::embed:
       return embed(op);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "host_runtime/core/carried/carried_neurons.h"
+#include "host_runtime/core/carried/carried_pools.h"
 #include "host_runtime/core/carried/decoder_rows.h"
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/carried/tensor_store.h"
@@ -69,6 +70,8 @@ namespace csdsim::host {
 ///
 /// Networks in drives (InDriveFeedForward): select_neurons also writes the network_input, in fp16; feed_forward of a
 /// drive writes a partial_sum; merge_feed_forward adds all that it reads, in this order, then bias and residual.
+///
+/// Tokens in host memory and in the drive (PooledKv), after set_pools(): see CarriedPools.
 class DecoderData final : public OperationData {
  public:
   /// `mini_batches` and `division` as in the plan. UserError for an empty prompt, a token id outside the vocabulary, or
@@ -92,6 +95,10 @@ class DecoderData final : public OperationData {
   const CarriedNeurons* neurons() const { return neurons_.get(); }
   const FlashNeurons* flash_neurons() const override { return neurons_ ? neurons_->neurons() : nullptr; }
 
+  /// Tokens that are in host memory and in the drive.
+  void set_pools(const PooledPlan& plan) { pools_ = std::make_unique<CarriedPools>(plan, decoder_.config()); }
+  const PooledKv* pooled_kv() const override { return pools_ ? &pools_->pools() : nullptr; }
+
   void perform(const host::Operation& op) override;
   void ended(const host::Operation& op) override;
   void load_append(const host::Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
@@ -101,6 +108,11 @@ class DecoderData final : public OperationData {
   void store_output(const host::Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out) override;
   void store_partial(const host::Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out,
                      std::span<const float> softmax) override;
+  void load_queries(const host::Operation& op, std::size_t index, HeadRange heads, std::span<Half> q) override;
+  void store_scores(const host::Operation& op, std::size_t index, HeadRange heads, std::uint32_t first,
+                    std::span<const float> scores) override;
+  void store_rows(const host::Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count,
+                  HeadRange heads, std::span<const Half> k, std::span<const Half> v) override;
 
   void load_blocks(const host::Operation& op, std::size_t index, std::span<std::byte> bytes) override;
   void store_blocks(const host::Operation& op, std::size_t index, std::span<const std::byte> bytes) override;
@@ -164,6 +176,7 @@ class DecoderData final : public OperationData {
   std::shared_ptr<const host::Tensor> attention_of(const host::Operation& op);
   void finish_attention(const host::Operation& op);
   CarriedNeurons& carried(const host::Operation& op);
+  CarriedPools& carried_pools(const host::Operation& op);
   NeuronRows& rows_in_memory(const host::Operation& op);
   void keep_records(const host::Operation& op);
   void select_neurons(const host::Operation& op);
@@ -189,6 +202,7 @@ class DecoderData final : public OperationData {
   /// Bytes of file operations that are running, by range: what they write, and what they have read so far.
   std::map<host::OperationId, std::map<std::size_t, std::vector<Half>>> file_data_;
   std::unique_ptr<CarriedNeurons> neurons_;
+  std::unique_ptr<CarriedPools> pools_;
   std::map<host::OperationId, ArrivedRecords> arriving_;  ///< of reads that are running
   std::vector<std::vector<host::TokenId>> generated_;
   std::vector<std::uint64_t> digest_;  ///< by sequence, so that the order of mini-batches does not matter

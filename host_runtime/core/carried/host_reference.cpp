@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fp16.h"
+#include "base/token_score.h"
 #include "host_runtime/core/partial_attention.h"
 
 namespace csdsim::host {
@@ -35,12 +36,19 @@ host::HostKvCache& HostReference::cache_of(const Operation& op) {
 
 std::optional<SimTime> HostReference::start(const Operation& planned, SimTime) {
   Operation op = planned;
-  if (std::optional<Work> work = data_.resolve(op)) op.work = std::move(*work);
+  if (std::optional<Work> work = data_.resolve(op)) {
+    op.work = std::move(*work);
+    resolved_.emplace(op.id, op);
+  }
   const bool of_drive = op.resource.kind == ResourceKind::drive_kv;
   if (of_drive && op.kind == OpKind::append_kv) {
     append(op);
   } else if (of_drive && op.kind == OpKind::attend) {
     attend(op);
+  } else if (of_drive && op.kind == OpKind::score_kv) {
+    score(op);
+  } else if (of_drive && op.kind == OpKind::fetch_kv) {
+    fetch(op);
   } else if (of_drive && op.kind == OpKind::create_kv) {
     for (const SequenceId s : std::get<SequencesWork>(op.work).sequences)
       if (HostKvCache& cache = cache_of(op); !cache.has(s)) cache.create(s);
@@ -57,6 +65,12 @@ std::optional<SimTime> HostReference::start(const Operation& planned, SimTime) {
     data_.perform(op);
   }
   return SimTime{};
+}
+
+void HostReference::end(const Operation& op) {
+  const auto found = resolved_.find(op.id);
+  data_.ended(found == resolved_.end() ? op : found->second);
+  if (found != resolved_.end()) resolved_.erase(found);
 }
 
 void HostReference::access_file(const Operation& op) {
@@ -182,6 +196,52 @@ void HostReference::attend_partially(const Operation& op, std::size_t index, std
     }
   }
   data_.store_partial(op, index, work.heads, out, softmax);
+}
+
+void HostReference::score(const Operation& op) {
+  const auto& work = std::get<ScoreWork>(op.work);
+  const std::size_t per_head = std::size_t{model_.group_size()} * model_.head_dim;
+  std::vector<Half> q(work.heads.count * per_head);
+  std::vector<float> wide_q(q.size());
+  for (std::size_t index = 0; index < work.sequences.size(); ++index) {
+    const ScoreWork::Sequence& s = work.sequences[index];
+    data_.load_queries(op, index, work.heads, q);
+    halves_to_floats(q, wide_q);
+    const std::size_t tokens = s.tokens();
+    std::vector<float> lists(work.lists(work.heads.count) * tokens), of_queries(model_.group_size() * tokens);
+    begin_scores(work.aggregate, lists);
+    for (std::uint32_t head = 0; head < work.heads.count; ++head) {
+      const KvView kv = cache_of(op).view(s.sequence, *op.tag.layer, KvHead{work.heads.first.value + head});
+      if (s.context > kv.tokens) throw InternalError("scores of tokens that are not there");
+      const ScoringQueries scoring(work.precision, std::span<const float>(wide_q).subspan(head * per_head, per_head),
+                                   model_.group_size());
+      scoring.score(kv.keys.data() + std::size_t{s.first} * model_.head_dim, tokens, of_queries.data(), tokens);
+      const std::size_t list = lists.size() > tokens ? head : 0;
+      for (std::size_t g = 0; g < model_.group_size(); ++g)
+        add_scores(work.aggregate, std::span(of_queries).subspan(g * tokens, tokens),
+                   std::span(lists).subspan(list * tokens, tokens));
+    }
+    data_.store_scores(op, index, work.heads, s.first, lists);
+  }
+}
+
+void HostReference::fetch(const Operation& op) {
+  const auto& work = std::get<FetchWork>(op.work);
+  const std::size_t d = model_.head_dim;
+  for (std::size_t index = 0; index < work.sequences.size(); ++index) {
+    const FetchWork::Sequence& s = work.sequences[index];
+    std::vector<Half> k, v;
+    for (std::uint32_t head = 0; head < work.heads.count; ++head) {
+      const KvView kv = cache_of(op).view(s.sequence, *op.tag.layer, KvHead{work.heads.first.value + head});
+      for (const TokenIndex token : s.tokens) {
+        if (token.value >= kv.tokens) throw InternalError("a fetch of tokens that are not there");
+        const auto row = [&](std::span<const Half> rows) { return rows.subspan(token.value * d, d); };
+        k.insert(k.end(), row(kv.keys).begin(), row(kv.keys).end());
+        v.insert(v.end(), row(kv.values).begin(), row(kv.values).end());
+      }
+    }
+    data_.store_rows(op, index, 0, static_cast<std::uint32_t>(s.tokens.size()), work.heads, k, v);
+  }
 }
 
 void run_on_host(host::Planner& planner, const host::ModelConfig& model, std::uint32_t sequences, OperationData& data,

@@ -18,8 +18,8 @@
 namespace csdsim::host {
 
 /// Keeps the KV cache of each drive in host memory and attends there: dense attention (partial, too), or SparQ with the
-/// r, k and l of the operation. Files and blocks are in host memory, too, and feed-forward networks of drives are
-/// computed from there.
+/// r, k and l of the operation. Tokens are scored and fetched there, too. Files and blocks are in host memory, too, and
+/// feed-forward networks of drives are computed from there.
 /// Takes no simulated time. The other operations go to OperationData as always, so that two runs of the same plan
 /// differ in nothing but where attention happens.
 class HostReference final : public host::OperationBackend {
@@ -28,7 +28,7 @@ class HostReference final : public host::OperationBackend {
   HostReference(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data, NeuronSums sums = {});
 
   std::optional<SimTime> start(const host::Operation& op, SimTime now) override;
-  void end(const host::Operation& op) override { data_.ended(op); }
+  void end(const host::Operation& op) override;
 
  private:
   host::ModelConfig held(const host::Operation& op) const;
@@ -36,6 +36,8 @@ class HostReference final : public host::OperationBackend {
   void append(const host::Operation& op);
   void attend(const host::Operation& op);
   void attend_partially(const host::Operation& op, std::size_t index, std::span<const float> q);
+  void score(const host::Operation& op);
+  void fetch(const host::Operation& op);
   void access_file(const host::Operation& op);
   void access_blocks(const host::Operation& op);
   void feed_forward(const host::Operation& op);
@@ -47,6 +49,7 @@ class HostReference final : public host::OperationBackend {
   std::map<std::uint32_t, host::HostKvCache> caches_;  ///< by drive
   std::map<std::string, std::vector<std::byte>> files_;
   std::map<std::uint32_t, std::vector<std::byte>> blocks_;  ///< by drive
+  std::map<host::OperationId, host::Operation> resolved_;   ///< running operations whose work depends on data
 };
 
 /// Runs a plan from start to end with attention on the host; before it, if there is one, the plan that loads the

@@ -10,6 +10,7 @@
 #include "base/fp16.h"
 #include "host_runtime/core/planner/flash_neurons.h"
 #include "host_runtime/core/planner/operation_backend.h"
+#include "host_runtime/core/planner/pooled_kv.h"
 
 namespace csdsim::host {
 
@@ -60,6 +61,9 @@ class OperationData : public OperationWork {
 
   /// The neurons in memory, if the run reads predicted ones from drives; null otherwise.
   virtual const FlashNeurons* flash_neurons() const { return nullptr; }
+
+  /// The pools of tokens, if the run divides them between host memory and drives; null otherwise.
+  virtual const PooledKv* pooled_kv() const { return nullptr; }
 
   /// Bytes from `at` on of range `index` of a file operation: what write_file writes there, and what read_file has
   /// read. Called once per I/O, in any order; inputs when the I/O starts.

@@ -52,8 +52,11 @@ enum class OpKind : std::uint8_t {
   insert_records,    ///< records that were read are copied to that matrix
   partial_feed_forward,  ///< feed-forward network over the records in memory while others are read
   merge_feed_forward,    ///< sums of feed_forward of drives, the bias and the residual become the hidden states
+  merge_scores,          ///< scores that a drive has sent join those that the host has
+  gather_kv,             ///< K and V of chosen tokens are copied together in host memory
+  update_pools,          ///< promoted tokens join those in host memory, demoted ones leave it
 };
-inline constexpr std::size_t kOpKinds = 27;
+inline constexpr std::size_t kOpKinds = 30;
 constexpr std::array<std::string_view, kOpKinds> kOpKindNames{"embed",
                                                               "attention_inputs",
                                                               "attention",
@@ -80,7 +83,10 @@ constexpr std::array<std::string_view, kOpKinds> kOpKindNames{"embed",
                                                               "delete_records",
                                                               "insert_records",
                                                               "partial_feed_forward",
-                                                              "merge_feed_forward"};
+                                                              "merge_feed_forward",
+                                                              "merge_scores",
+                                                              "gather_kv",
+                                                              "update_pools"};
 
 /// Each direction of a link is a separate resource. A drive has two resources: commands of its KV namespace and of its
 /// block namespace. Its link is part of the drive's model. `file` is the path of the host's threads to files on a

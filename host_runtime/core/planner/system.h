@@ -19,6 +19,7 @@
 #include "host_runtime/core/planner/flash_weights.h"
 #include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/planner.h"
+#include "host_runtime/core/planner/pooled_kv.h"
 
 namespace csdsim::host {
 
@@ -85,6 +86,11 @@ struct PlatformRates {
   Bandwidth gpu_memory_bandwidth, host_memory_bandwidth;
   Bytes gpu_memory, host_memory, files;  ///< capacities
   bool carried = false;                  ///< the run carries data
+  // Of the drives together. Flash is read page by page; the engine multiplies and adds.
+  Bandwidth drive_flash, drive_link;
+  ComputeRate drive_engine;
+  Bytes drive_page;
+  bool through_host = false;  ///< data between GPU and drives pass through host memory
 };
 
 class OffloadSystem {
@@ -125,6 +131,9 @@ class OffloadSystem {
 
   /// The weights that the plan reads from the block namespaces of drives, if it has a feed-forward network in parts.
   virtual std::optional<FlashWeights> flash_weights(const PlannerInputs&) const { return {}; }
+
+  /// What the plan does with tokens in host memory and in the drive, if it divides them.
+  virtual std::optional<PooledPlan> pooled_plan(const PlannerInputs&) const { return {}; }
 
   /// The attention method (attention_methods.h) that gives the same tokens as this system in carried runs, and its
   /// budget.

@@ -134,6 +134,8 @@ struct TensorUses {
   /// A transfer of K and V or of activations, or recompute_kv, takes these tokens only, and a transfer writes them
   /// under the name of its write. Empty: all tokens.
   std::vector<TokenSlice> tokens = {};
+  /// The sizes are bounds: how much a transfer moves depends on data.
+  bool bounds = false;
 };
 
 /// "gpu" (the first one), "gpu 1".

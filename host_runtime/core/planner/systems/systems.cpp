@@ -11,6 +11,7 @@
 #include "host_runtime/core/planner/systems/flexgen_ssd/flexgen_ssd.h"
 #include "host_runtime/core/planner/systems/gpu_only/gpu_only.h"
 #include "host_runtime/core/planner/systems/hf_accelerate/hf_accelerate.h"
+#include "host_runtime/core/planner/systems/hillinfer/hillinfer.h"
 #include "host_runtime/core/planner/systems/host_kv/host_kv.h"
 #include "host_runtime/core/planner/systems/in_drive_ffn/in_drive_ffn.h"
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
@@ -32,6 +33,7 @@ SystemKinds builtin_systems() {
   systems.add<Kvpr>();
   systems.add<LlmInAFlash>();
   systems.add<InDriveFfn>();
+  systems.add<Hillinfer>();
   return systems;
 }
 

@@ -1,0 +1,67 @@
+// Pools of tokens in runs that carry data: which rows of K and V are in host memory, and what scores and fetches bring.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/fp16.h"
+#include "host_runtime/core/carried/tensor_store.h"
+#include "host_runtime/core/model_config.h"
+#include "host_runtime/core/planner/pooled_kv.h"
+
+namespace csdsim::host {
+
+/// K and V of single tokens by sequence and position: K of all heads, then V of all heads.
+struct TokenRows {
+  std::map<SequenceId, std::map<std::uint32_t, std::vector<Half>>> rows;
+};
+
+/// Scores by sequence: {position, score}.
+struct TokenScores {
+  std::map<SequenceId, std::vector<std::pair<std::uint32_t, float>>> scores;
+};
+
+/// The operations of plans with pools. Every step checks that each token is scored once: it is in host memory or in the
+/// drive, never in both or neither. After every change, the rows in host memory are those of the hot tokens.
+class CarriedPools {
+ public:
+  CarriedPools(const PooledPlan& plan, const ModelConfig& model);
+
+  const PooledKv& pools() const { return pools_; }
+  std::optional<Work> resolve(const Operation& op);
+  /// Computes an operation of a processor. False if it has nothing to do with pools.
+  bool perform(const Operation& op, TensorStore& tensors);
+  /// What a drive's operation has brought is at its place now.
+  void ended(const Operation& op, TensorStore& tensors);
+
+  /// As in OperationData.
+  void load_queries(const Operation& op, std::size_t index, HeadRange heads, std::span<Half> q,
+                    const TensorStore& tensors) const;
+  void store_scores(const Operation& op, std::size_t index, std::uint32_t first, std::span<const float> scores);
+  void store_rows(const Operation& op, std::size_t index, std::uint32_t first, std::uint32_t count, HeadRange heads,
+                  std::span<const Half> k, std::span<const Half> v);
+
+ private:
+  void join(const Operation& op, TensorStore& tensors) const;
+  void score(const Operation& op, TensorStore& tensors) const;
+  void merge(const Operation& op, TensorStore& tensors) const;
+  void select(const Operation& op, TensorStore& tensors);
+  void gather(const Operation& op, TensorStore& tensors) const;
+  void attend(const Operation& op, TensorStore& tensors) const;
+  void update(const Operation& op, TensorStore& tensors) const;
+  /// InternalError unless the rows in host memory are those of the hot tokens, and the log has all others.
+  void check(const Operation& op, const TokenRows& hot) const;
+  /// Positions of the tokens that a fetch brings for sequence `index` of its work.
+  const std::vector<std::uint32_t>& fetched(const Operation& op, std::size_t index) const;
+  std::size_t width() const { return std::size_t{model_.kv_heads} * model_.head_dim; }
+
+  ModelConfig model_;
+  PooledKv pools_;
+  std::map<OperationId, TokenScores> arriving_scores_;
+  std::map<OperationId, TokenRows> arriving_rows_;
+};
+
+}  // namespace csdsim::host

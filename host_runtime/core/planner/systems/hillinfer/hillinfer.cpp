@@ -1,0 +1,208 @@
+#include "host_runtime/core/planner/systems/hillinfer/hillinfer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace csdsim::host {
+
+namespace {
+
+std::uint64_t longest_of(const BatchLengths& workload) {
+  std::uint64_t longest = 0;
+  for (std::size_t i = 0; i < workload.prompt_tokens.size(); ++i)
+    longest = std::max<std::uint64_t>(longest, workload.prompt_tokens[i] + workload.output_of(i));
+  return longest;
+}
+
+}  // namespace
+
+void Hillinfer::describe(ParamVisitor& v) {
+  v.param("ratio", ratio, {Ratio::of(1, 1024), Ratio{1, 1}}, "Share of the tokens that a step attends to (alpha).",
+          paper("HillInfer 5.2: 0.2"));
+  v.param("pinned", pinned, {Ratio{0, 1}, Ratio{1, 1}},
+          "Share of the tokens, the newest ones, that stay in host memory.", paper("HillInfer 4.2: 10 to 20 %"));
+  v.param("kept_hot", kept_hot, {Ratio{0, 1}, Ratio{1, 1}},
+          "Share of the tokens, those with the most hits, that come to host memory.",
+          paper("HillInfer 4.2: the share that is attended to"));
+  v.param("chunk", chunk, {1, 1'048'576}, "Tokens of a sequence that the drive scores in one operation.",
+          assumed("HillInfer 4.2 states none"));
+  v.param(
+      "streamed", streamed,
+      "Scores of a chunk travel while the next chunk is scored, and are merged when they arrive; if not, one operation "
+      "scores all tokens of the drive.",
+      paper("HillInfer 4.1"));
+  v.param("precision", precision, "Arithmetic of the scores; K and V stay in fp16.",
+          assumed("the most exact; HillInfer 4.4 has INT8 and INT4, too"));
+  v.param("aggregate", aggregate, "How the scores of the query heads become one list per layer.",
+          paper("HillInfer 4.4: the hardware sums them"));
+  v.optional("host_share", host_share, "solved from the rates of host and drive", {Ratio{0, 1}, Ratio{1, 1}},
+             "Share of the longest context that is in host memory.", paper("HillInfer 4.3, equation 4"));
+  v.optional("important_hot", important_hot, "ratio", {Ratio{0, 1}, Ratio{1, 1}},
+             "Share of the tokens in host memory that a step attends to, for solving host_share.",
+             assumed("HillInfer 4.3 takes the same share on both sides; results of a run state both"));
+  v.optional("important_cold", important_cold, "ratio", {Ratio{0, 1}, Ratio{1, 1}},
+             "Share of the tokens in the drive that a step attends to, for solving host_share.",
+             assumed("HillInfer 4.3 takes the same share on both sides; results of a run state both"));
+  v.param("pools", pools, "Which tokens change places after a step.", paper("HillInfer 4.2"));
+  v.param("kv_buffers", kv_buffers, {1, 1024},
+          "Layers whose K and V the GPU holds per mini-batch in the prefill, on their way out.",
+          assumed("double buffering, as in FlexGen's schedule"));
+  describe_weights(v, weights);
+}
+
+void Hillinfer::check(config::Problems& problems, const SystemContext& context) const {
+  check_weights(problems, context, weights);
+  problems.require(context.drives <= 1, {"platform.device.count", "system.kind"},
+                   fmt::format("platform.device.count: tokens are scored in one drive, not in {}", context.drives));
+  problems.require(
+      aggregate != ScoreAggregate::per_head, {"system.aggregate"},
+      "system.aggregate: a token is in host memory or in the drive with all its heads, which needs one list "
+      "per layer: use sum_raw or max_raw");
+  const double least = pinned.value() + (pools == PoolPolicy::naive ? ratio : kept_hot).value();
+  problems.require(
+      !host_share || host_share->value() >= std::min(1.0, least) - 1e-9,
+      {"system.host_share", "system.pinned", "system.kept_hot", "system.ratio"},
+      fmt::format(
+          "system.host_share: {} of the tokens are in host memory, which has to hold {}: those that "
+          "are pinned and those that come to it",
+          format_quantity(host_share.value_or(Ratio{0, 1})),
+          format_quantity(Ratio::of(static_cast<std::uint64_t>(std::llround(std::min(1.0, least) * 1000)), 1000))));
+  for (const char* const name : {"important_hot", "important_cold"})
+    if (host_share) problems.refuse_unused(fmt::format("system.{}", name), "system.host_share", "host_share is given");
+  if (!streamed) problems.refuse_unused("system.chunk", "system.streamed", "one operation scores all tokens");
+  if (pools == PoolPolicy::naive)
+    problems.refuse_unused("system.kept_hot", "system.pools", "the important tokens come to host memory");
+}
+
+std::vector<std::string> Hillinfer::unused_parameters() const {
+  std::vector<std::string> unused = unused_weight_parameters(weights);
+  if (host_share) unused.insert(unused.end(), {"important_hot", "important_cold"});
+  if (!streamed) unused.emplace_back("chunk");
+  if (pools == PoolPolicy::naive) unused.emplace_back("kept_hot");
+  return unused;
+}
+
+void Hillinfer::choose(const ModelShape&, const BatchLengths&, const PlatformRates& rates) { rates_ = rates; }
+
+PoolRates Hillinfer::pool_rates(const ModelShape& model) const {
+  const PlatformRates& rates = rates_.value();
+  const auto rate = [](double bytes) {
+    return Bandwidth{std::max<std::uint64_t>(1, static_cast<std::uint64_t>(bytes))};
+  };
+  // A score reads K, half of the bytes, and takes 2 d operations per query head.
+  const double flops_per_byte = static_cast<double>(model.heads) * 2 * model.head_dim /
+                                static_cast<double>(model.kv_bytes_per_token_and_layer().value);
+  const auto scored = [&](Bandwidth keys, ComputeRate compute) {
+    return rate(std::min(2 * static_cast<double>(keys.bytes_per_second),
+                         static_cast<double>(compute.flop_per_second) / flops_per_byte));
+  };
+  // A page holds rows of consecutive tokens of the log, and is read for any one of them.
+  const double row = static_cast<double>(model.head_dim) * model.element_bytes;
+  const double rows = std::max(1.0, static_cast<double>(rates.drive_page.value) / row);
+  const double share = std::max(1e-6, pool_shares().cold.value());
+  const double pages = 1 - std::pow(1 - share, rows);
+  const double fetched = static_cast<double>(rates.drive_flash.bytes_per_second) * std::min(1.0, share / pages);
+  return {.host_scores = scored(rates.host_memory_bandwidth, rates.host_attention),
+          .drive_scores = scored(rates.drive_flash, rates.drive_engine),
+          .host_link = rates.host_to_gpu,
+          .drive_link = rate(std::min(fetched, static_cast<double>(rates.drive_link.bytes_per_second))),
+          .path = rates.through_host ? ColdPath::staged : ColdPath::direct};
+}
+
+PoolShares Hillinfer::pool_shares() const { return {important_hot.value_or(ratio), important_cold.value_or(ratio)}; }
+
+std::uint64_t Hillinfer::least_hot(std::uint64_t context) const {
+  const std::uint64_t moved = pools == PoolPolicy::naive ? TokenBudget(ratio).at(context) : ceil_of(kept_hot, context);
+  return std::min(context, ceil_of(pinned, context) + moved);
+}
+
+Bytes Hillinfer::passing(const ModelShape& model, const BatchLengths& workload) const {
+  std::uint64_t prompts = 0;
+  for (const std::uint32_t tokens : workload.prompt_tokens) prompts += tokens;
+  // A layer's K and V, and the copy from which the drive takes those that start cold.
+  return model.kv_bytes_per_token_and_layer() * (2 * prompts * std::min(kv_buffers + 1, model.layers));
+}
+
+std::optional<std::uint64_t> Hillinfer::hot_tokens_of(const ModelShape& model, const BatchLengths& workload) const {
+  const std::uint64_t longest = longest_of(workload);
+  if (host_share) return std::max(host_share->round_of(longest), least_hot(longest));
+  if (!rates_) return std::nullopt;
+  Bytes used = passing(model, workload);
+  for (const Resident& resident : weight_residents(model, weights))
+    if (resident.home == Home::host) used += resident.bytes;
+  const Bytes free = rates_->host_memory > used ? rates_->host_memory - used : Bytes{};
+  const std::uint64_t most = free.value / (model.kv_bytes_per_token().value * workload.batch());
+  const std::uint64_t solved = hot_tokens(pool_rates(model), pool_shares(), longest, most > 0 ? most - 1 : 0);
+  return std::max(solved, least_hot(longest));
+}
+
+SystemNeeds Hillinfer::needs(const ModelShape& model, const BatchLengths& workload) const {
+  SystemNeeds needs{.kv = Home::drive_kv, .residents = weight_residents(model, weights)};
+  if (workload.prompt_tokens.empty()) return needs;
+  const std::optional<std::uint64_t> hot = hot_tokens_of(model, workload);
+  if (!hot) return needs;
+  std::uint64_t tokens = 0;
+  for (std::size_t i = 0; i < workload.prompt_tokens.size(); ++i)
+    tokens += std::min<std::uint64_t>(*hot + 1, workload.prompt_tokens[i] + workload.output_of(i));
+  needs.residents.push_back({Home::host, "K and V of hot tokens", model.kv_bytes_per_token() * tokens});
+  needs.residents.push_back({Home::host, "K and V of prompts on their way to the drive", passing(model, workload)});
+  return needs;
+}
+
+std::optional<PooledPlan> Hillinfer::pooled_plan(const PlannerInputs& inputs) const {
+  ModelShape whole = inputs.model;
+  if (inputs.whole_layers > 0) whole.layers = inputs.whole_layers;
+  const std::optional<std::uint64_t> hot = hot_tokens_of(whole, inputs.workload);
+  if (!hot) throw InternalError("the split of HillInfer is solved from rates that nobody has set");
+  return PooledPlan{.chosen = ratio,
+                    .pools = {.hot_tokens = std::max<std::uint64_t>(2, *hot + 1),
+                              .pinned = pinned,
+                              .kept_hot = pools == PoolPolicy::naive ? Ratio{0, 1} : kept_hot,
+                              .policy = pools},
+                    .chunk = streamed ? chunk : 0,
+                    .precision = precision,
+                    .aggregate = aggregate,
+                    .staged = inputs.through_host,
+                    .kv_buffers = kv_buffers};
+}
+
+std::unique_ptr<Planner> Hillinfer::plan(const PlannerInputs& inputs) const {
+  return std::make_unique<HillinferPlanner>(inputs, *pooled_plan(inputs), weights);
+}
+
+std::string_view Hillinfer::method() const {
+  const bool largest = aggregate == ScoreAggregate::max_raw;
+  switch (precision) {
+    case ScorePrecision::fp16:
+      return largest ? "fp16-max" : "fp16";
+    case ScorePrecision::int8:
+      return largest ? "int8-max" : "int8";
+    case ScorePrecision::int4:
+      return largest ? "int4-max" : "int4";
+  }
+  throw InternalError("unknown precision of scores");
+}
+
+std::vector<std::pair<std::string, std::string>> Hillinfer::parameters_of(const MethodSettings& settings) const {
+  return {{"ratio", format_quantity(settings.ratio)}};
+}
+
+std::vector<std::pair<std::string, std::string>> Hillinfer::remarks(const ModelShape& model,
+                                                                    std::uint32_t longest) const {
+  if (!rates_ || host_share) return {};
+  const PoolRates rates = pool_rates(model);
+  const PoolShares shares = pool_shares();
+  const double beta = balanced_pools(rates, shares);
+  const auto gigabytes = [](Bandwidth b) { return static_cast<double>(b.bytes_per_second) * 1e-9; };
+  return {
+      {"host_share_by_rates",
+       fmt::format("{:.3f} of {} tokens (beta {:.3f}: f_c {:.1f}, f_s {:.2f}, B_c {:.1f}, B_s {:.2f} GB/s of K and V)",
+                   beta / (1 + beta), longest, beta, gigabytes(rates.host_scores), gigabytes(rates.drive_scores),
+                   gigabytes(rates.host_link), gigabytes(rates.drive_link))}};
+}
+
+}  // namespace csdsim::host

@@ -1,0 +1,62 @@
+// The operations of HillInfer: tokens scored in the drive and on the host, the chosen ones attended to on the GPU.
+#pragma once
+
+#include <vector>
+
+#include "host_runtime/core/planner/layer_planner.h"
+#include "host_runtime/core/planner/pooled_kv.h"
+
+namespace csdsim::host {
+
+/// Every token of a sequence and layer is in host memory (hot) or in the drive (cold); PooledKv says which. There is
+/// one drive.
+///
+/// Prefill: K and V of a layer go to host memory. Those of the tokens that start cold go on to the drive.
+///
+/// Decode: q, k and v of the new tokens travel to the host. It scores the hot tokens while the drive scores its log in
+/// blocks of `chunk` tokens, two of which are under way at a time: one is scored while the scores of the one before it
+/// travel. The host merges each block when it arrives and, after the last one, chooses the best tokens. Hot ones are
+/// gathered and copied to the GPU, cold ones are fetched into GPU memory or staged in host memory. The GPU attends to
+/// them and to the current token. Then, in the background, promoted tokens are fetched into host memory, and demoted
+/// ones are appended to the log if it does not have them. The next step of the layer scores when this has ended.
+class HillinferPlanner final : public LayerPlanner {
+ public:
+  /// Throws UserError for inconsistent sizes, impossible pools, several drives and no buffers.
+  HillinferPlanner(const PlannerInputs& inputs, const PooledPlan& plan, const WeightPlacement& weights);
+  std::vector<PlacedTensor> resident() const override;
+
+ private:
+  /// What a choice of tokens has read: all of it is at the host then.
+  struct Chosen {
+    OperationId selected;
+    SizedTensor choice;
+  };
+
+  Ids room_for(const Part& part) const override;
+  void keep(OperationSink& sink, const Part& part, OperationId projected) override;
+  Outputs attend(OperationSink& sink, const Part& part, OperationId projected) override;
+
+  HeadRange heads() const { return shards().front(); }
+  Ids& settled(const Part& part) { return settled_[part.mini_batch()][part.layer()]; }
+  Bytes kv_of(std::uint64_t tokens) const { return model().kv_bytes_per_token_and_layer() * tokens; }
+  /// Tokens in host memory at most, of sequences with so many tokens as `tokens` says.
+  template <class Tokens>
+  std::uint64_t hot_bound(const Part& part, Tokens tokens) const;
+  SizedTensor kept_pool(const Part& part, std::uint32_t part_of, std::uint64_t tokens) const;
+  SizedTensor fetched(const Part& part, std::uint32_t part_of, std::uint64_t tokens) const;
+  SizedTensor scores(const Part& part, std::uint32_t part_of, std::uint64_t tokens) const;
+  /// Tokens of the part that are chosen, but for the current ones.
+  std::uint64_t chosen_bound(const Part& part) const;
+  std::uint32_t blocks(const Part& part) const;
+
+  /// Host and drive score all tokens by the queries `q`, which are at the host after `asked`, and the host chooses.
+  Chosen choose(OperationSink& sink, const Part& part, const SizedTensor& q, OperationId asked);
+  /// Tokens change pools, after `before`: those that enter the log are written, promoted ones are there.
+  void settle(OperationSink& sink, const Part& part, Ids before, TensorUses arrived);
+
+  PooledPlan plan_;
+  std::vector<std::vector<Ids>>
+      settled_;  ///< [mini_batch][layer] operations after which its tokens are where they belong
+};
+
+}  // namespace csdsim::host

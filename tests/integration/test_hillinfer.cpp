@@ -1,0 +1,168 @@
+// hillinfer with data: the tokens are those of the same selection made on the host, and none is lost or double.
+#include <catch2/catch.hpp>
+
+#include "base/error.h"
+#include "experiment/experiments.h"
+#include "experiment/generation/generation_setup.h"
+#include "experiment/generation/generation_workload.h"
+#include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/generation.h"
+#include "host_runtime/core/planner/systems/hillinfer/hillinfer.h"
+#include "host_runtime/core/tokens/token_locality.h"
+#include "tests/integration/small_model.h"
+
+namespace test_hillinfer {
+
+using namespace csdsim;
+using namespace csdsim::test;
+
+namespace {
+
+experiment::GenerationSetup carried_setup(const Prompts& prompts, std::uint32_t new_tokens, const SmallModel& model,
+                                          const host::Hillinfer& system) {
+  experiment::GenerationSetup setup = small_setup(small_drive(), prompts, new_tokens, "hillinfer", model);
+  setup.host = {.cores = 8, .core_flops = 100'000'000'000, .memory = Bandwidth{100'000'000'000}};
+  setup.system = system.clone();
+  return setup;
+}
+
+host::Hillinfer small_system() {
+  host::Hillinfer system;
+  system.ratio = Ratio{1, 4};
+  system.kept_hot = Ratio{1, 5};
+  system.host_share = Ratio{1, 2};
+  system.chunk = 16;
+  return system;
+}
+
+/// One layer of one sequence; all tokens but the newest are in the drive.
+scenario::Scenario timing(const std::vector<std::string>& sets) {
+  return experiment::load_scenario_text(R"(csdsim: 1
+name: hillinfer
+platform:
+  gpu: {preset: a6000}
+  host: {preset: xeon-5320}
+  device:
+    flash: {channels: 4, dies_per_channel: 2, planes_per_die: 2, blocks_per_plane: 256, pages_per_block: 64, page_size: 4 KiB}
+    dram: {capacity: 64 MiB}
+model: {layers: 1, heads: 4, kv_heads: 4, head_dim: 128, hidden_size: 512, ffn_size: 1024, vocab_size: 1000, max_positions: 8192}
+workload: {kind: generation, batch: 1, input_tokens: 4096, output_tokens: 2, mini_batches: 1}
+system: {kind: hillinfer, host_share: 0, pinned: 0, kept_hot: 0}
+simulation: {sampling: off}
+)",
+                                        "hillinfer.yaml", CSDSIM_SOURCE_DIR, sets)
+      .base.scenario;
+}
+
+experiment::GenerationSetup timing_setup(const std::vector<std::string>& sets) {
+  const scenario::Scenario s = timing(sets);
+  const auto& workload = experiment::generation_of(s);
+  experiment::GenerationSetup setup =
+      experiment::generation_setup(s, std::vector(workload.batch, workload.input_tokens));
+  setup.importance = [] { return std::make_unique<host::TokenLocalityModel>(host::TokenLocalityParams{}, 1); };
+  return setup;
+}
+
+/// The time from the first command of the scores to the end of the last merge, and of its parts, in seconds.
+struct ScoreTimes {
+  double total = 0, first_block = 0, block = 0, merge = 0;
+  std::uint64_t blocks = 0;
+};
+
+ScoreTimes scores_of(const std::vector<std::string>& sets, Bandwidth host_memory) {
+  experiment::GenerationSetup setup = timing_setup(sets);
+  setup.host.memory = host_memory;
+  ScoreTimes times;
+  double start = 0, last = 0, end = 0;
+  experiment::GenerationHooks hooks;
+  hooks.operation = [&](const host::OperationRecord& r) {
+    if (r.kind == host::OpKind::score_kv && r.resource.kind == host::ResourceKind::drive_kv) {
+      if (times.blocks++ == 0) {
+        start = r.start.seconds();
+        times.first_block = r.end.seconds() - start;
+      }
+      last = r.end.seconds();
+    }
+    if (r.kind != host::OpKind::merge_scores) return;
+    times.merge = (r.end - r.start).seconds();
+    end = r.end.seconds();
+  };
+  experiment::run_generation(setup, hooks);
+  times.total = end - start;
+  if (times.blocks > 1) times.block = (last - start - times.first_block) / static_cast<double>(times.blocks - 1);
+  return times;
+}
+
+}  // namespace
+
+TEST_CASE("hillinfer makes the tokens of the same selection on the host, in all precisions and with all pools") {
+  for (const char* const directory : {"models/opt-6m", "models/llama-gqa-6m"}) {
+    const SmallModel model(directory);
+    Prompts prompts = {text_prompt(61), text_prompt(40, 300), text_prompt(17, 700)};
+    for (auto& prompt : prompts)
+      for (host::TokenId& token : prompt) token.value %= model.checkpoint.config.vocab;
+    std::uint32_t trial = 0;
+    for (const ScorePrecision precision : {ScorePrecision::fp16, ScorePrecision::int8, ScorePrecision::int4})
+      for (const ScoreAggregate aggregate : {ScoreAggregate::sum_raw, ScoreAggregate::max_raw}) {
+        host::Hillinfer system = small_system();
+        system.precision = precision;
+        system.aggregate = aggregate;
+        system.streamed = trial % 3 != 2;
+        system.pools = trial % 2 == 0 ? host::PoolPolicy::hit_table : host::PoolPolicy::naive;
+        experiment::GenerationSetup setup = carried_setup(prompts, 24, model, system);
+        setup.plan.through_host = trial % 4 >= 2;
+        setup.plan.mini_batches = 1 + trial % 2;
+        ++trial;
+        CAPTURE(directory, system.method(), trial);
+        host::ConfiguredMethod method =
+            host::configure_method(system.method(), system.method_settings(), model.checkpoint.config.head_dim);
+        const Prompts expected =
+            host::generate_on_host(*model.decoder, std::move(method.method), prompts,
+                                   {.max_new_tokens = 24, .sampling = {.temperature = 0}, .stop = {}});
+        const DecodeRun reference = decode_on_host(setup, prompts, {.temperature = 0}, model);
+        CHECK(reference.tokens == expected);
+        if (precision != ScorePrecision::fp16) continue;  // the engine multiplies fp16 values only
+        const DecodeRun drive = decode_in_drive(setup, prompts, {.temperature = 0}, {}, model);
+        CHECK(drive.tokens == expected);
+        CHECK(drive.attention_digest == reference.attention_digest);
+        CHECK(drive.outcome.integrity_errors == 0);
+        // Tokens change places: otherwise the comparison says little.
+        CHECK(drive.outcome.decode.tokens_promoted > 0);
+        CHECK(drive.outcome.decode.tokens_demoted > drive.outcome.decode.tokens_promoted);
+        CHECK(drive.outcome.decode.important_cold > 0);
+        CHECK(drive.outcome.decode.wasted_scores > 0);
+      }
+  }
+}
+
+TEST_CASE("streamed scores take what the pipeline's formula says, and gain where merging takes time") {
+  const Bandwidth fast{1'000'000'000'000};
+  const ScoreTimes quick = scores_of({"system.chunk=512"}, fast);
+  REQUIRE(quick.blocks == 8);
+  const auto formula = [](const ScoreTimes& t) {
+    return t.first_block + static_cast<double>(t.blocks - 1) * std::max(t.block, t.merge) + t.merge;
+  };
+  CAPTURE(quick.total, quick.first_block, quick.block, quick.merge);
+  CHECK(quick.total == Approx(formula(quick)).epsilon(0.02));
+  // A merge takes twice as long as a block, then half as long.
+  for (const double share : {2.0, 0.5}) {
+    // 12 B per token, at 80 % of the host's memory bandwidth.
+    const Bandwidth memory{static_cast<std::uint64_t>(12 * 512 / 0.8 / (share * quick.block))};
+    const ScoreTimes streamed = scores_of({"system.chunk=512"}, memory);
+    const ScoreTimes whole = scores_of({"system.streamed=false"}, memory);
+    CAPTURE(share, streamed.total, streamed.first_block, streamed.block, streamed.merge, whole.total, whole.first_block,
+            whole.merge);
+    CHECK(streamed.merge == Approx(share * quick.block).epsilon(0.02));
+    CHECK(streamed.total == Approx(formula(streamed)).epsilon(0.02));
+    CHECK(whole.blocks == 1);
+    CHECK(whole.total == Approx(whole.first_block + whole.merge).epsilon(0.02));
+    CHECK(whole.merge == Approx(8 * streamed.merge).epsilon(0.02));
+    CHECK(streamed.total < whole.total);
+  }
+  // Nothing is left to hide.
+  const ScoreTimes whole = scores_of({"system.streamed=false"}, fast);
+  CAPTURE(whole.total);
+  CHECK(quick.total >= 0.98 * whole.total);
+}
+
+}  // namespace test_hillinfer
