@@ -72,7 +72,7 @@ void PointRunner::start(std::size_t index) {
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() == parent) run_point(index, out);
-    _exit(1);  // the parent had ended before it could take this process with it
+    ::_exit(1);  // the parent had ended before it could take this process with it
   }
   running_[pid] = {index, out};
 }
@@ -80,7 +80,7 @@ void PointRunner::start(std::size_t index) {
 void PointRunner::run_point(std::size_t index, const std::filesystem::path& out) const {
   int status = 1;
   const int file = open(messages(out).c_str(), O_WRONLY | O_TRUNC);
-  if (file == -1 || dup2(file, STDERR_FILENO) == -1) _exit(status);
+  if (file == -1 || dup2(file, STDERR_FILENO) == -1) ::_exit(status);
   try {
     status = options_.run(index, out);
   } catch (const UserError& error) {
@@ -90,7 +90,7 @@ void PointRunner::run_point(std::size_t index, const std::filesystem::path& out)
     std::fprintf(stderr, "internal error: %s\n", error.what());
   }
   std::fflush(nullptr);
-  _exit(status);  // without destructors: the database belongs to the parent
+  ::_exit(status);  // without destructors: the database belongs to the parent
 }
 
 void PointRunner::reap() {

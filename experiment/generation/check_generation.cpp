@@ -122,6 +122,13 @@ void take_prompts(Checker& c, GenerationWorkload& work) {
   }
 }
 
+std::vector<ScorePrecision> precisions_of(const engine::EngineConfig& engine) {
+  std::vector<ScorePrecision> scored;
+  for (const ScorePrecision precision : {ScorePrecision::fp16, ScorePrecision::int8, ScorePrecision::int4})
+    if (engine.scores(precision)) scored.push_back(precision);
+  return scored;
+}
+
 void check_system(Checker& c, const GenerationWorkload& work, bool has_model) {
   const Scenario& s = c.scenario();
   const std::uint32_t queues = s.platform.device.nvme.queues - (work.background ? 1U : 0U);
@@ -138,7 +145,8 @@ void check_system(Checker& c, const GenerationWorkload& work, bool has_model) {
                       .batch = work.batch,
                       .engine = s.platform.device.has_engine(),
                       .engine_buffer = s.platform.device.engine.buffer,
-                      .mdts = s.platform.device.nvme.mdts});
+                      .mdts = s.platform.device.nvme.mdts,
+                      .precisions = precisions_of(s.platform.device.engine)});
 }
 
 /// Lets the system choose what it leaves to a search. False if it finds nothing that fits.

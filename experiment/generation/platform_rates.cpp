@@ -1,9 +1,10 @@
 #include "experiment/generation/platform_rates.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "csd_model/kv_rates.h"
 #include "ftl/core/backing_store.h"
-#include "nfc/core/flash_config.h"
 
 namespace csdsim::experiment {
 
@@ -22,16 +23,7 @@ Bandwidth file_bandwidth(const Scenario& s) {
   return {std::min(links.bytes_per_second, static_cast<std::uint64_t>(rate))};
 }
 
-/// Pages that the channels of a drive deliver while all planes read, in bytes.
-Bandwidth flash_bandwidth(const nfc::FlashConfig& flash) {
-  const nfc::FlashTiming timing = nfc::flash_timing(flash, 0);
-  const double page = static_cast<double>(flash.geometry.page_size.value);
-  const SimTime on_bus =
-      timing.command_time + timing.data_out_setup + transfer_time(flash.geometry.page_size, timing.channel_bandwidth);
-  const double channels = page * flash.geometry.channels / on_bus.seconds();
-  const double arrays = page * static_cast<double>(flash.geometry.planes()) / (timing.read_latency + on_bus).seconds();
-  return {static_cast<std::uint64_t>(std::min(channels, arrays))};
-}
+Bandwidth of_all(Bandwidth one, std::uint32_t drives) { return {one.bytes_per_second * drives}; }
 
 }  // namespace
 
@@ -43,25 +35,35 @@ host::PlatformRates platform_rates(const Scenario& s) {
   const Bandwidth link{std::min(gpu.link.payload_bandwidth(), host.memory_bandwidth)};
   const Bandwidth files = file_bandwidth(s);
   const std::uint64_t cores = host.core_rate.flop_per_second * host.cores;
-  return {
-      .host_to_gpu = link,
-      .gpu_to_host = link,
-      .files_to_host = files,
-      .host_to_files = files,
-      .gpu_gemm = {share(gpu.fp16_rate.flop_per_second, gpu.efficiency.gemm)},
-      .gpu_attention = {share(gpu.fp16_rate.flop_per_second, gpu.efficiency.attention_prefill)},
-      .host_attention = {share(cores, host.efficiency)},
-      .gpu_memory_bandwidth = {share(gpu.memory_bandwidth.bytes_per_second, gpu.efficiency.attention_decode)},
-      .host_memory_bandwidth = {share(host.memory_bandwidth.bytes_per_second, host.efficiency)},
-      .gpu_memory = gpu.memory,
-      .host_memory = host.memory,
-      .files = drive.usable_capacity() * drive.count,
-      .carried = s.simulation.data == ftl::DataMode::carried,
-      .drive_flash = {flash_bandwidth(drive.flash).bytes_per_second * drive.count},
-      .drive_link = {drive.link.payload_bandwidth().bytes_per_second * drive.count},
-      .drive_engine = {2 * drive.engine.clock.hertz * drive.engine.macs_per_cycle * drive.engine.kernels * drive.count},
-      .drive_page = drive.flash.geometry.page_size,
-      .through_host = drive.nvme.transfer == nvme::DataPath::host};
+  return {.host_to_gpu = link,
+          .gpu_to_host = link,
+          .files_to_host = files,
+          .host_to_files = files,
+          .gpu_gemm = {share(gpu.fp16_rate.flop_per_second, gpu.efficiency.gemm)},
+          .gpu_attention = {share(gpu.fp16_rate.flop_per_second, gpu.efficiency.attention_prefill)},
+          .host_attention = {share(cores, host.efficiency)},
+          .gpu_memory_bandwidth = {share(gpu.memory_bandwidth.bytes_per_second, gpu.efficiency.attention_decode)},
+          .host_memory_bandwidth = {share(host.memory_bandwidth.bytes_per_second, host.efficiency)},
+          .gpu_memory = gpu.memory,
+          .host_memory = host.memory,
+          .files = drive.usable_capacity() * drive.count,
+          .carried = s.simulation.data == ftl::DataMode::carried,
+          .drive_scores =
+              [drive, seed = s.seed](const host::ModelShape& model, ScorePrecision precision, std::uint32_t tokens) {
+                const csd_model::KvRequestShape asked{model.head_dim, model.heads / model.kv_heads, tokens};
+                return of_all(csd_model::scoring_rate(csd_model::drive_config(drive, seed), asked, precision),
+                              drive.count);
+              },
+          .drive_fetches =
+              [drive, seed = s.seed](const host::ModelShape& model, double chosen, std::uint32_t tokens) {
+                const csd_model::KvRequestShape asked{model.head_dim, model.heads / model.kv_heads, tokens};
+                const double rows = static_cast<double>(drive.flash.geometry.page_size.value) /
+                                    (static_cast<double>(model.head_dim) * model.element_bytes);
+                // A page without a chosen row is not read.
+                const double of_page = chosen * rows / (1 - std::pow(1 - chosen, std::max(1.0, rows)));
+                return of_all(csd_model::fetch_rate(csd_model::drive_config(drive, seed), asked, of_page), drive.count);
+              },
+          .through_host = drive.nvme.transfer == nvme::DataPath::host};
 }
 
 }  // namespace csdsim::experiment

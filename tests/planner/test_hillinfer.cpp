@@ -160,20 +160,20 @@ TEST_CASE("hillinfer solves the share of host memory from rates, within its boun
   const ModelShape model = small_model(kLayers);
   const PlannerInputs in = small_inputs(kLayers, {400, 400}, 13, 1);
   CHECK_THROWS_AS(system.plan(in), InternalError);  // nobody has set rates
-  PlatformRates rates{.host_to_gpu = {25'000'000'000},
-                      .host_attention = {1'000'000'000'000},
-                      .host_memory_bandwidth = {50'000'000'000},
-                      .host_memory = Bytes::gib(1),
-                      .drive_flash = {6'000'000'000},
-                      .drive_link = {3'200'000'000},
-                      .drive_engine = {1'000'000'000'000},
-                      .drive_page = Bytes{512}};
+  std::uint64_t scored = 6'000'000'000;
+  PlatformRates rates{
+      .host_to_gpu = {25'000'000'000},
+      .host_attention = {1'000'000'000'000},
+      .host_memory_bandwidth = {50'000'000'000},
+      .host_memory = Bytes::gib(1),
+      .drive_scores = [&](const ModelShape&, ScorePrecision, std::uint32_t) { return Bandwidth{scored}; },
+      .drive_fetches = [](const ModelShape&, double, std::uint32_t) { return Bandwidth{3'200'000'000}; }};
   system.choose(model, in.workload, rates);
   const std::uint64_t solved = system.pooled_plan(in)->pools.hot_tokens;
   CHECK(solved > 413 / 2);
   CHECK(solved < 413);
   // A slower drive gets fewer tokens.
-  rates.drive_flash = {600'000'000};
+  scored = 600'000'000;
   system.choose(model, in.workload, rates);
   CHECK(system.pooled_plan(in)->pools.hot_tokens > solved);
   // Host memory bounds the share, but not below what has to be there: the pinned tokens and those kept hot.

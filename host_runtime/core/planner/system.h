@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -73,9 +74,10 @@ struct SystemContext {
   std::uint32_t commands = 0;  ///< NVMe commands that a drive holds: over all I/O queues, each one below its depth
   Bytes block_size = {};       ///< of the drives' block namespaces
   std::uint32_t batch = 0;
-  bool engine = false;       ///< the drives compute
-  Bytes engine_buffer = {};  ///< of their engines
-  Bytes mdts = {};           ///< largest transfer of a command
+  bool engine = false;                          ///< the drives compute
+  Bytes engine_buffer = {};                     ///< of their engines
+  Bytes mdts = {};                              ///< largest transfer of a command
+  std::vector<ScorePrecision> precisions = {};  ///< in which their engines score tokens
 };
 
 /// Rates and sizes of a platform, for systems that choose parameters by them.
@@ -86,10 +88,10 @@ struct PlatformRates {
   Bandwidth gpu_memory_bandwidth, host_memory_bandwidth;
   Bytes gpu_memory, host_memory, files;  ///< capacities
   bool carried = false;                  ///< the run carries data
-  // Of the drives together. Flash is read page by page; the engine multiplies and adds.
-  Bandwidth drive_flash, drive_link;
-  ComputeRate drive_engine;
-  Bytes drive_page;
+  /// Of the drives together, per second: bytes of K of `tokens` tokens of a head that they score; and bytes of K and V of
+  /// chosen tokens that they return, if a `share` of the tokens is chosen at random.
+  std::function<Bandwidth(const ModelShape&, ScorePrecision, std::uint32_t tokens)> drive_scores = {};
+  std::function<Bandwidth(const ModelShape&, double share, std::uint32_t tokens)> drive_fetches = {};
   bool through_host = false;  ///< data between GPU and drives pass through host memory
 };
 

@@ -11,6 +11,9 @@ namespace csdsim::host {
 
 namespace {
 
+/// Tokens of a log, for rates that fall off where few are asked for.
+constexpr std::uint32_t kWholeLog = 4096;
+
 std::uint64_t longest_of(const BatchLengths& workload) {
   std::uint64_t longest = 0;
   for (std::size_t i = 0; i < workload.prompt_tokens.size(); ++i)
@@ -56,6 +59,12 @@ void Hillinfer::describe(ParamVisitor& v) {
 
 void Hillinfer::check(config::Problems& problems, const SystemContext& context) const {
   check_weights(problems, context, weights);
+  problems.require(
+      context.precisions.empty() || std::ranges::find(context.precisions, precision) != context.precisions.end(),
+      {"system.precision", "platform.device.engine.scoring"},
+      fmt::format("system.precision: the engine of the drive does not score in {0}; give it "
+                  "platform.device.engine.scoring.{0}_lanes",
+                  csdsim::name_of(precision)));
   problems.require(context.drives <= 1, {"platform.device.count", "system.kind"},
                    fmt::format("platform.device.count: tokens are scored in one drive, not in {}", context.drives));
   problems.require(
@@ -96,20 +105,14 @@ PoolRates Hillinfer::pool_rates(const ModelShape& model) const {
   // A score reads K, half of the bytes, and takes 2 d operations per query head.
   const double flops_per_byte = static_cast<double>(model.heads) * 2 * model.head_dim /
                                 static_cast<double>(model.kv_bytes_per_token_and_layer().value);
-  const auto scored = [&](Bandwidth keys, ComputeRate compute) {
-    return rate(std::min(2 * static_cast<double>(keys.bytes_per_second),
-                         static_cast<double>(compute.flop_per_second) / flops_per_byte));
-  };
-  // A page holds rows of consecutive tokens of the log, and is read for any one of them.
-  const double row = static_cast<double>(model.head_dim) * model.element_bytes;
-  const double rows = std::max(1.0, static_cast<double>(rates.drive_page.value) / row);
-  const double share = std::max(1e-6, pool_shares().cold.value());
-  const double pages = 1 - std::pow(1 - share, rows);
-  const double fetched = static_cast<double>(rates.drive_flash.bytes_per_second) * std::min(1.0, share / pages);
-  return {.host_scores = scored(rates.host_memory_bandwidth, rates.host_attention),
-          .drive_scores = scored(rates.drive_flash, rates.drive_engine),
+  const double keys_on_host = 2 * static_cast<double>(rates.host_memory_bandwidth.bytes_per_second);
+  const double products_on_host = static_cast<double>(rates.host_attention.flop_per_second) / flops_per_byte;
+  const Bandwidth keys_in_drive = rates.drive_scores(model, precision, streamed ? chunk : kWholeLog);
+  const Bandwidth fetched = rates.drive_fetches(model, std::max(1e-6, pool_shares().cold.value()), kWholeLog);
+  return {.host_scores = rate(std::min(keys_on_host, products_on_host)),
+          .drive_scores = rate(2 * static_cast<double>(keys_in_drive.bytes_per_second)),
           .host_link = rates.host_to_gpu,
-          .drive_link = rate(std::min(fetched, static_cast<double>(rates.drive_link.bytes_per_second))),
+          .drive_link = fetched,
           .path = rates.through_host ? ColdPath::staged : ColdPath::direct};
 }
 
