@@ -69,6 +69,8 @@ struct Scattered final : host::NeuronActivity {
     for (std::uint32_t neuron = 0; neuron < all; neuron += 8)
       for (const std::uint32_t offset : {0u, 3u}) active.push_back(neuron + offset);
   }
+  void mark(SequenceId, LayerId) override {}
+  void go_back(SequenceId, LayerId) override {}
   std::uint32_t all;
 };
 

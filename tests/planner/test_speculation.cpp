@@ -121,9 +121,9 @@ TEST_CASE("if all drafts are accepted, a step loads s(k + drafts + 1) - s(k)") {
     ModelledNeurons neurons(weights_of(kWindow, locality), 3);
     neurons.speculate({.draft_tokens = drafts, .acceptance = acceptance, .draft_time = {}}, 3);
     neurons.skip_to(10, 3, 1);
-    const std::uint64_t before = neurons.neurons().loaded();
+    const std::uint64_t before = neurons.neurons()->loaded();
     neurons.skip_to(10 + kSteps, 3, 1);
-    return double(neurons.neurons().loaded() - before) / (3 * kSteps);
+    return double(neurons.neurons()->loaded() - before) / (3 * kSteps);
   };
   for (const std::uint32_t drafts : {0u, 1u, 4u}) {
     const double expected = 256 * (model.active_within(kWindow + drafts + 1) - model.active_within(kWindow));
@@ -137,7 +137,7 @@ TEST_CASE("if all drafts are accepted, a step loads s(k + drafts + 1) - s(k)") {
   ModelledNeurons neurons(weights_of(kWindow, steady), 3);
   neurons.speculate({.draft_tokens = 4, .acceptance = 0.5, .draft_time = {}}, 3);
   neurons.skip_to(50, 3, 1);
-  CHECK(double(neurons.neurons().loaded()) < 3 * 256 * 2 * (steady.active + 250 * 0.001 * 0.2));
+  CHECK(double(neurons.neurons()->loaded()) < 3 * 256 * 2 * (steady.active + 250 * 0.001 * 0.2));
 }
 
 }  // namespace test_speculation

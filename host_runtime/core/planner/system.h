@@ -88,8 +88,8 @@ struct PlatformRates {
   Bandwidth gpu_memory_bandwidth, host_memory_bandwidth;
   Bytes gpu_memory, host_memory, files;  ///< capacities
   bool carried = false;                  ///< the run carries data
-  /// Of the drives together, per second: bytes of K of `tokens` tokens of a head that they score; and bytes of K and V of
-  /// chosen tokens that they return, if a `share` of the tokens is chosen at random.
+  /// Of the drives together, per second: bytes of K of `tokens` tokens of a head that they score; and bytes of K and V
+  /// of chosen tokens that they return, if a `share` of the tokens is chosen at random.
   std::function<Bandwidth(const ModelShape&, ScorePrecision, std::uint32_t tokens)> drive_scores = {};
   std::function<Bandwidth(const ModelShape&, double share, std::uint32_t tokens)> drive_fetches = {};
   bool through_host = false;  ///< data between GPU and drives pass through host memory
