@@ -108,7 +108,7 @@ std::vector<std::string> names_of(const config::ParamRow& row) {
 const std::vector<Probe>& probes() {
   static const std::vector<Probe> all{
 #include "parameter_probes.inc"
-#include "parameter_probes_hillinfer.inc"
+#include "parameter_probes_host.inc"
 #include "parameter_probes_in_drive.inc"
   };
   return all;
