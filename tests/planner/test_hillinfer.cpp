@@ -161,13 +161,13 @@ TEST_CASE("hillinfer solves the share of host memory from rates, within its boun
   const PlannerInputs in = small_inputs(kLayers, {400, 400}, 13, 1);
   CHECK_THROWS_AS(system.plan(in), InternalError);  // nobody has set rates
   std::uint64_t scored = 6'000'000'000;
-  PlatformRates rates{
-      .host_to_gpu = {25'000'000'000},
-      .host_attention = {1'000'000'000'000},
-      .host_memory_bandwidth = {50'000'000'000},
-      .host_memory = Bytes::gib(1),
-      .drive_scores = [&](const ModelShape&, ScorePrecision, std::uint32_t) { return Bandwidth{scored}; },
-      .drive_fetches = [](const ModelShape&, double, std::uint32_t) { return Bandwidth{3'200'000'000}; }};
+  PlatformRates rates;
+  rates.host_to_gpu = {25'000'000'000};
+  rates.host_attention = {1'000'000'000'000};
+  rates.host_memory_bandwidth = {50'000'000'000};
+  rates.host_memory = Bytes::gib(1);
+  rates.drive_scores = [&](const ModelShape&, ScorePrecision, std::uint32_t) { return Bandwidth{scored}; };
+  rates.drive_fetches = [](const ModelShape&, double, std::uint32_t) { return Bandwidth{3'200'000'000}; };
   system.choose(model, in.workload, rates);
   const std::uint64_t solved = system.pooled_plan(in)->pools.hot_tokens;
   CHECK(solved > 413 / 2);
