@@ -341,8 +341,12 @@ TEST_CASE("never more pages than buffers, no job left behind, and fast equals at
     for (std::uint32_t h = between(1, 12); h > 0; --h) {
       HeadJob job{.method = static_cast<Method>(between(0, 2)), .group = between(1, 3)};
       if (job.method == Method::sparf) job.sparf = {.r = between(1, 32), .k = between(16, 256), .l = 16};
-      run.jobs.push_back(job);
       run.tokens.push_back(between(1, 700));
+      if (job.method == Method::score) {
+        job.score.end = between(1, run.tokens.back());
+        job.score.first = between(0, job.score.end - 1);
+      }
+      run.jobs.push_back(job);
       run.gaps.push_back(between(0, 1) == 0 ? SimTime{} : SimTime::nanoseconds(between(1, 200'000)));
     }
     const Outcome fast = play(run, false), at = play(run, true);

@@ -51,7 +51,7 @@ foreach(batch 1 4)
             --set platform.device.ftl.mapping.settings.batch=${batch} --out ${WORK_DIR}/batch_${batch}
     OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
   file(READ ${WORK_DIR}/batch_${batch}/result.json result)
-  string(JSON page_ops_${batch} GET ${result} metrics page_ops)
+  string(JSON page_ops_${batch} GET "${result}" metrics page_ops)
 endforeach()
 execute_process(COMMAND ${BUILD_DIR}/csdsim check ${WORK_DIR}/own_mapping_policy/scenario.yaml
                         --set platform.device.ftl.mapping.settings.batch=65
