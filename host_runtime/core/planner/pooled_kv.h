@@ -13,6 +13,7 @@
 #include "base/token_score.h"
 #include "host_runtime/core/planner/model_shape.h"
 #include "host_runtime/core/planner/operation.h"
+#include "host_runtime/core/planner/planner.h"
 #include "host_runtime/core/token_budget.h"
 #include "host_runtime/core/tokens/token_importance.h"
 #include "host_runtime/core/tokens/token_pools.h"
