@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/input_files.h"
 #include "report/text.h"
 #include "scenario/scenario.h"
 
@@ -25,8 +26,13 @@ struct RunArguments {
   std::optional<std::size_t> point;  ///< run this point of the scenario's sweep, counted from 0
 };
 int run(const RunArguments& arguments);
-/// Runs a scenario quietly and writes its result.json into `directory`. Returns the exit status.
-int run_point(const scenario::Scenario& scenario, const std::filesystem::path& directory);
+/// Hash of all that the result of a scenario depends on, except the program: its configuration and the contents of its
+/// input files.
+std::uint64_t fingerprint(const scenario::Scenario& scenario, launch::InputFiles& inputs);
+/// Runs a scenario quietly and writes its result.json into `directory`. Returns the exit status. UserError if an input
+/// file has changed since fingerprint().
+int run_point(const scenario::Scenario& scenario, const launch::InputFiles& inputs,
+              const std::filesystem::path& directory);
 
 struct SweepArguments {
   std::filesystem::path scenario;

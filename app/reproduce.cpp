@@ -8,7 +8,6 @@
 #include "app/commands.h"
 #include "base/config/diagnostics.h"
 #include "base/error.h"
-#include "base/rng.h"
 #include "base/text.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
@@ -104,9 +103,7 @@ void PaperRun::load_point(const PointDefinition& each, config::Diagnostics& diag
   const std::string text = outcome.config.dump() + experiment::build_info().dump();
   const auto [entry, is_new] = run_of_.try_emplace(text, runs_.size());
   if (is_new)
-    runs_.push_back({.point = {.name = each.name,
-                               .axes = {},
-                               .fingerprint = fnv1a64(text + fmt::format("{:x}", inputs_.digest(loaded->inputs)))},
+    runs_.push_back({.point = {.name = each.name, .axes = {}, .fingerprint = fingerprint(*loaded, inputs_)},
                      .scenario = std::move(*loaded),
                      .names = {}});
   runs_[entry->second].names.push_back(each.name);
@@ -137,19 +134,14 @@ int PaperRun::run() {
   if (!arguments_.quiet)
     std::fprintf(stderr, "%s: %zu points, %zu of them to be simulated; results in %s\n", definition_.name.c_str(),
                  definition_.points.size(), points.size(), directory_.c_str());
-  launch::PointRunner runner(std::move(points),
-                             {.directory = directory_,
-                              .run =
-                                  [&](std::size_t index, const std::filesystem::path& out) {
-                                    const scenario::Scenario& s = runs_[index].scenario;
-                                    inputs_.check_unchanged(s.inputs);
-                                    const int status = run_point(s, out);
-                                    inputs_.check_unchanged(s.inputs);
-                                    return status;
-                                  },
-                              .jobs = arguments_.jobs,
-                              .resume = arguments_.resume,
-                              .progress = [&](const launch::PointEvent& event) { print_progress(event); }});
+  launch::PointRunner runner(
+      std::move(points),
+      {.directory = directory_,
+       .run = [&](std::size_t index,
+                  const std::filesystem::path& out) { return run_point(runs_[index].scenario, inputs_, out); },
+       .jobs = arguments_.jobs,
+       .resume = arguments_.resume,
+       .progress = [&](const launch::PointEvent& event) { print_progress(event); }});
   const int status = runner.run();
   return take_results(runner.rows(), status);
 }

@@ -8,6 +8,7 @@
 #include "app/commands.h"
 #include "app/standard_output.h"
 #include "base/error.h"
+#include "base/rng.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 #include "report/files.h"
@@ -31,8 +32,16 @@ int report_failure(const scenario::Scenario& s, const scenario::RunResult& resul
 
 }  // namespace
 
-int run_point(const scenario::Scenario& scenario, const std::filesystem::path& directory) {
+std::uint64_t fingerprint(const scenario::Scenario& scenario, launch::InputFiles& inputs) {
+  return fnv1a64(scenario::effective_config(scenario).dump() + experiment::build_info().dump() +
+                 fmt::format("{:x}", inputs.digest(scenario.inputs)));
+}
+
+int run_point(const scenario::Scenario& scenario, const launch::InputFiles& inputs,
+              const std::filesystem::path& directory) {
+  inputs.check_unchanged(scenario.inputs);
   const scenario::RunResult result = experiment::run_scenario(scenario);
+  inputs.check_unchanged(scenario.inputs);
   write_result(result, directory);
   return report_failure(scenario, result);
 }

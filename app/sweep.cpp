@@ -8,7 +8,6 @@
 
 #include "app/commands.h"
 #include "base/error.h"
-#include "base/rng.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 #include "launch/input_files.h"
@@ -28,10 +27,7 @@ ordered_json axis_value(const std::string& text) {
 }
 
 launch::Point launch_point(const scenario::SweepPoint& point, launch::InputFiles& inputs) {
-  const scenario::Scenario& s = point.resolved.scenario;
-  const std::string text = scenario::effective_config(s).dump() + experiment::build_info().dump();
-  launch::Point result{
-      .name = point.name, .axes = {}, .fingerprint = fnv1a64(text + fmt::format("{:x}", inputs.digest(s.inputs)))};
+  launch::Point result{.name = point.name, .axes = {}, .fingerprint = fingerprint(point.resolved.scenario, inputs)};
   for (const auto& [path, value] : point.axes) result.axes.emplace_back(path, axis_value(value));
   return result;
 }
@@ -161,11 +157,7 @@ int sweep(const SweepArguments& arguments) {
       {.directory = directory,
        .run =
            [&](std::size_t index, const std::filesystem::path& out) {
-             const scenario::Scenario& s = loaded.points[index].resolved.scenario;
-             inputs.check_unchanged(s.inputs);
-             const int status = run_point(s, out);
-             inputs.check_unchanged(s.inputs);
-             return status;
+             return run_point(loaded.points[index].resolved.scenario, inputs, out);
            },
        .jobs = arguments.jobs,
        .resume = arguments.resume,

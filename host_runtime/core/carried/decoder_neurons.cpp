@@ -123,7 +123,7 @@ void DecoderData::merge_feed_forward(const Operation& op) {
   }
   const std::vector<float> bias = carried(op).output_bias(*op.tag.layer);
   for (std::size_t i = 0; i < sum.size() && !bias.empty(); ++i) sum[i] += bias[i % width];
-  // The backend takes values in fp32 as a parameter only, of which each row is looked up.
+  // A backend takes fp32 values only as the table of an embedding; looking up every row copies them.
   const StoredTensor stored{ElementType::f32, {rows, width}, std::as_bytes(std::span(sum))};
   std::vector<std::uint32_t> all(rows);
   std::iota(all.begin(), all.end(), 0U);

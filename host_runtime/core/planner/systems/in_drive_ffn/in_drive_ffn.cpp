@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/quantity.h"
+#include "base/rounding.h"
 #include "host_runtime/core/planner/in_drive_feed_forward.h"
 #include "host_runtime/core/planner/systems/instinfer/planner.h"
 #include "host_runtime/core/planner/tiered_kv_planner.h"
@@ -43,7 +44,7 @@ void InDriveFfn::describe(ParamVisitor& v) {
 }
 
 void InDriveFfn::check(config::Problems& problems, const SystemContext& context) const {
-  const bool attends = kv == KvPlace::drive;  // then the mapping is checked for K and V
+  const bool attends = kv == KvPlace::drive;  // the check of K and V in drives also needs a mapping and an engine
   problems.require(attends || context.engine,
                    {"platform.device.ftl.mapping.kind", "platform.device.preset", "system.kind"},
                    "platform.device.ftl.mapping.kind: a drive that keeps no KV cache has no engine, which in-drive-ffn "
@@ -58,13 +59,13 @@ void InDriveFfn::check(config::Problems& problems, const SystemContext& context)
   problems.require(model.element_bytes == kElement, {"model.bytes_per_element", "system.kind"},
                    fmt::format("model.bytes_per_element: drives compute with elements of {} bytes", kElement));
   const std::uint32_t batch = std::max(1U, context.batch), parts = std::clamp(context.mini_batches, 1U, batch);
-  const Bytes states{8 * std::uint64_t{model.width} * ((batch + parts - 1) / parts)};
+  const Bytes states{8 * std::uint64_t{model.width} * ceil_div(batch, parts)};
   problems.require(states <= context.engine_buffer,
                    {"platform.device.engine.buffer", "workload.batch", "workload.mini_batches"},
                    fmt::format("platform.device.engine.buffer: inputs and sums of a mini-batch take {}, the buffer has "
                                "{}; give it more, or take more mini-batches",
                                format_quantity(states), format_quantity(context.engine_buffer)));
-  const Bytes command{6 * std::uint64_t{model.width} * ((batch + parts - 1) / parts) + kHeader};
+  const Bytes command{6 * std::uint64_t{model.width} * ceil_div(batch, parts) + kHeader};
   problems.require(
       command <= context.mdts, {"platform.device.nvme.mdts", "workload.batch", "workload.mini_batches"},
       fmt::format("platform.device.nvme.mdts: inputs and sums of a mini-batch take {}, a command carries {}; "
