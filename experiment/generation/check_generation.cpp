@@ -303,8 +303,9 @@ void check_speculation(Checker& c, const GenerationWorkload& work) {
   constexpr std::string_view kHere = "workload.speculation";
   if (!s.system->verifies_drafts())
     c.error_at(kHere, fmt::format("workload.speculation: {} generates one token per step", s.system.kind()));
-  c.require(s.simulation.data == DataMode::timing, {kHere, "simulation.data"},
-            "workload.speculation: runs that carry data have no draft model; use simulation.data: timing");
+  if (s.simulation.data == DataMode::carried)
+    c.refuse_unused("workload.speculation.acceptance", "simulation.data",
+                    "carried runs accept the draft tokens that the model itself chooses");
   c.require(!work.requests, {kHere, "workload.requests"},
             "workload.speculation: requests with their own lengths end one by one; drafts are for equal lengths");
 }

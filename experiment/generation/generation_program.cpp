@@ -44,7 +44,7 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
       format_(setup),
       plan_(setup.plan.workload, setup.plan.model.layers, format_.grouping, setup.sampling),
       estimator_(plan_, setup.plan.workload),
-      meter_(platform, plan_, setup.plan.workload.served()),
+      meter_(platform, plan_, open_ended()),
       requests_(setup.plan.workload),
       gpu_(host::GpuModel(setup.gpu, setup.gpu_times), setup.data),
       executor_("executor"),
@@ -94,6 +94,12 @@ GenerationOutcome GenerationProgram::outcome() {
   if (setup_.plan.workload.served()) {
     out.statement = fmt::format("all {} steps simulated, with {} of {} layers", steps_, most_layers(), most_layers());
     out.times = served_times(setup_.plan.workload, out);
+  } else if (open_ended()) {
+    out.times = host::generation_times(executor_.report(), setup_.plan.workload);
+    out.statement = fmt::format(
+        "prefill and all {} decode steps simulated, with {} of {} layers; the checkpoint says which draft "
+        "tokens are accepted",
+        out.times.decode_steps, most_layers(), most_layers());
   } else {
     const host::GenerationEstimate estimate = estimator_.result();
     out.times = estimate.times;
@@ -154,6 +160,11 @@ host::DriveKvBackend::Shape GenerationProgram::shape() const {
           .component_major = format_.component_major,
           .granularity = setup_.granularity,
           .shard = format_.shard};
+}
+
+/// Whether only the run shows how many steps there are.
+bool GenerationProgram::open_ended() const {
+  return setup_.plan.workload.served() || (setup_.data != nullptr && setup_.data->drafts() != nullptr);
 }
 
 /// What file operations read where data decide about it.
@@ -227,6 +238,7 @@ host::PlannerInputs GenerationProgram::inputs_of(const host::SampledGroup& group
   inputs.whole_layers = setup_.plan.model.layers;
   inputs.span = group.span();
   inputs.drives = platform_.drives();
+  if (setup_.data != nullptr) inputs.drafts = setup_.data->drafts();
   return inputs;
 }
 
@@ -302,7 +314,7 @@ void GenerationProgram::run_group(const host::SampledGroup& group) {
     executor_.run(
         *planner, router_, [this](const host::OperationRecord& r) { observe(r); }, std::move(done));
   });
-  if (!setup_.plan.workload.served()) estimator_.add(executor_.report());
+  if (!open_ended()) estimator_.add(executor_.report());
 }
 
 /// The state that the steps skipped since the last group would have left.
@@ -343,7 +355,7 @@ void GenerationProgram::observe(const host::OperationRecord& record) {
   if (workload.served()) return hooks_.progress(requests_.ended(), workload.prompt_tokens.size());
   std::size_t total = 0;
   for (const host::SampledGroup& group : plan_.groups()) total += group.steps() + (group.after_prefill ? 1 : 0);
-  hooks_.progress(steps_, total);
+  hooks_.progress(steps_, std::max(steps_, total));
 }
 
 }  // namespace csdsim::experiment

@@ -194,4 +194,10 @@ std::string meaning(const GenerationOutcome& out, const ordered_json& document) 
   return text + ". " + out.statement + ".";
 }
 
+void add_draft_metrics(nlohmann::ordered_json& metrics, const host::TokenDrafts& drafts) {
+  const auto verified = double(drafts.all_verified());
+  metrics["draft_tokens_verified"] = drafts.all_verified();
+  if (verified > 0) metrics["draft_acceptance"] = double(drafts.all_accepted()) / verified;
+}
+
 }  // namespace csdsim::experiment

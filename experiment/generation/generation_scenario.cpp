@@ -156,6 +156,8 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
   if (const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan))
     data->set_neurons(carried_neurons(setup, *weights));
   if (const std::optional<host::PooledPlan> pools = setup.system->pooled_plan(setup.plan)) data->set_pools(*pools);
+  if (const std::uint32_t drafted = setup.plan.workload.speculation.draft_tokens; drafted > 0)
+    data->set_drafts(drafted);
   return data;
 }
 
@@ -186,6 +188,7 @@ GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::O
   GenerationSetup setup = generation_setup(scenario_, lengths_.prompt_tokens);
   setup.system = system;
   setup.gpu_times = gpu_times_;
+  if (!system->verifies_drafts()) setup.plan.workload.speculation = {};
   open_trained(setup);
   const std::unique_ptr<engine::SelectionSource> selection = make_selection(scenario_, setup);
   setup.platform.drive.selection = selection.get();
@@ -208,9 +211,12 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host() {
   const auto weights = setup.system->flash_weights(setup.plan);
   if (!weights || !weights->options().in_drives)
     setup.platform.drives = setup.plan.drives = kv_division(setup).token_parts();
-  setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = lengths_.decode_steps()};
   open_trained(setup);
+  // The network of a step runs over all neurons in memory, so that drafts change what a trained predictor leaves out.
+  if (weights && !weights->asks_trained()) setup.plan.workload.speculation = {};
   auto data = decoder_data(setup);
+  setup.plan.drafts = data->drafts();
+  setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = setup.plan.workload.decode_steps()};
   const std::unique_ptr<host::Planner> planner = plan_on_host(setup, data->neurons() != nullptr);
   std::optional<host::FlashLoading> loading;
   if (const auto* const neurons = data->neurons()) loading.emplace(neurons->weights());
@@ -369,6 +375,7 @@ scenario::RunResult GenerationScenario::run() {
     add_text(data->generated());
     add_digest(*data);
   }
+  if (data && data->drafts() != nullptr) add_draft_metrics(result_.document["metrics"], *data->drafts());
   if (data && data->neurons() != nullptr) check_records(*data->neurons());
   for (const std::string& other : scenario_.simulation.compare) compare(*data, other);
   if (gpu_times_) result_.document["gpu_operators"] = to_json(*gpu_times_);

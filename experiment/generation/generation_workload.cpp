@@ -12,11 +12,11 @@ void describe(ParamVisitor& v, SpeculationWorkload& speculation) {
   v.param("draft_tokens", speculation.draft_tokens, {1, 64}, "Tokens of a draft, which one decode step verifies.",
           paper("LLM in a flash 5.2: 4 tokens"));
   v.param("acceptance", speculation.acceptance, {Ratio{0, 1}, Ratio{1, 1}},
-          "Probability that a draft token is accepted if those before it are.",
+          "Probability that a draft token is accepted if those before it are; in carried runs the checkpoint says it.",
           calibrated("a step yields 1.58 tokens with drafts of 4, the speedup that LLM in a flash 5.2 calls ideal; it "
                      "does not state the acceptance"));
   v.param("draft_time", speculation.draft_time, {SimTime{}, SimTime::milliseconds(10'000)},
-          "Time of the draft model per draft token, on the processor that decodes.",
+          "Time to draft a token, on the processor that decodes.",
           assumed("its weights are small and stay in memory; LLM in a flash does not state it"));
 }
 
@@ -50,9 +50,11 @@ void GenerationWorkload::describe(ParamVisitor& v) {
       "Parts of the batch that take turns, at most one per sequence and at least one per GPU; auto: for each GPU "
       "what the system's search has chosen, 2 if the system keeps two resources busy in turn, otherwise 1.",
       assumed("the least that overlaps; InstInfer states no micro-batch size"));
-  v.optional_section("speculation", speculation, "none",
-                     "A small model drafts tokens, which one decode step verifies. In timing runs.",
-                     assumed("every step generates one token"));
+  v.optional_section(
+      "speculation", speculation, "none",
+      "Drafts of tokens, which one decode step verifies: of a small model in timing runs, in carried runs "
+      "what followed the latest tokens when they occurred before (prompt lookup).",
+      assumed("every step generates one token"));
   v.optional_section("background", background, "none", "Block commands on the same drive during the generation.",
                      assumed("none: the drive serves the KV cache alone"));
 }
@@ -69,7 +71,10 @@ void GenerationWorkload::prune(nlohmann::ordered_json& config, const scenario::S
   }
   const auto& sampling = scenario.simulation.sampling;
   if (sampling && sampling->layers && sampling->steps) scenario::erase_path(config, "simulation.sampling.error");
-  if (scenario.simulation.data == ftl::DataMode::carried) scenario::erase_path(config, "simulation.selection");
+  if (scenario.simulation.data == ftl::DataMode::carried) {
+    scenario::erase_path(config, "simulation.selection");
+    if (speculation) scenario::erase_path(config, "workload.speculation.acceptance");
+  }
 }
 
 std::optional<host::FilePath> GenerationWorkload::file_path(const scenario::Scenario& scenario) const {

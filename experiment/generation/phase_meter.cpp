@@ -26,7 +26,7 @@ void PhaseMeter::begins(SimTime step) {
 }
 
 bool PhaseMeter::observe(const host::OperationRecord& record) {
-  if (served_ && between_steps_ && record.kind == host::OpKind::embed) begins(record.start);
+  if (open_ended_ && between_steps_ && record.kind == host::OpKind::embed) begins(record.start);
   if (record.kind == host::OpKind::embed) between_steps_ = false;
   busy_[static_cast<std::size_t>(record.resource.kind)] += record.end - record.start;
   if (record.kind == host::OpKind::transfer) gpu_link_ += record.moved;
@@ -38,8 +38,8 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
   between_steps_ = true;
   const bool prefill = record.tag.phase == host::Phase::prefill;
   const PhaseTotals now = totals();
-  if (served_) {
-    PhaseTotals& phase = prefill ? prefill_ : served_decode_;
+  if (open_ended_) {
+    PhaseTotals& phase = prefill ? prefill_ : decode_;
     phase = combine(phase, 1, now - before_);
     before_ = now;
     return true;
@@ -64,7 +64,7 @@ void PhaseMeter::observe_flash(const host::OperationRecord& record) {
   const bool in_drive = record.resource.kind == host::ResourceKind::drive_blocks;
   if (record.kind == host::OpKind::read_blocks || (record.kind == host::OpKind::feed_forward && in_drive)) {
     flash_bytes_ += record.moved;
-    if (!served_ && record.tag.layer && measured(record.tag))
+    if (!open_ended_ && record.tag.layer && measured(record.tag))
       layer_flash_bytes_[record.tag.layer->value] += double(record.moved.value);
     SimTime start = record.start;
     while (!flash_reads_.empty() && flash_reads_.back().end >= start) {
@@ -92,7 +92,7 @@ void PhaseMeter::mark_layer(const host::OperationRecord& record) {
 }
 
 PhaseTotals PhaseMeter::decode() const {
-  if (served_) return served_decode_;
+  if (open_ended_) return decode_;
   PhaseTotals decode;
   if (measured_.empty()) return decode;
   for (const auto field : kPhaseFields) {
@@ -112,7 +112,7 @@ std::vector<host::LayeredCost> PhaseMeter::costs_of(double PhaseTotals::*field) 
 }
 
 double PhaseMeter::flash_bytes_error() const {
-  if (served_ || measured_.empty()) return 0;
+  if (open_ended_ || measured_.empty()) return 0;
   const double steps = plan_.decode_error(costs_of(&PhaseTotals::flash_weight_bytes));
   const auto layers = double(layer_flash_bytes_.size()), left_out = double(plan_.model_layers()) - layers;
   if (layers < 2 || left_out <= 0) return steps;

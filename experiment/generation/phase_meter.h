@@ -14,13 +14,14 @@
 
 namespace csdsim::experiment {
 
-/// Feed every operation that ends, group by group of a sampling plan. With requests that arrive there is one group; the
-/// phases are the sums of all prefill and all decode steps.
+/// Feed every operation that ends, group by group of a sampling plan. Where only the run itself shows how many steps
+/// there are, because requests arrive or drafts are verified, there is one group, and the phases are the sums of all
+/// prefill and all decode steps.
 class PhaseMeter {
  public:
-  /// `platform` and `plan` must outlive the meter. `served`: requests arrive.
-  PhaseMeter(platform::Platform& platform, const host::SamplingPlan& plan, bool served)
-      : platform_(platform), plan_(plan), served_(served) {}
+  /// `platform` and `plan` must outlive the meter. `open_ended`: only the run shows how many steps there are.
+  PhaseMeter(platform::Platform& platform, const host::SamplingPlan& plan, bool open_ended)
+      : platform_(platform), plan_(plan), open_ended_(open_ended) {}
 
   /// Whose loaded neurons count; null if there are none. They must outlive the meter.
   void set_neurons(const host::FlashNeurons* neurons) { neurons_ = neurons; }
@@ -33,7 +34,7 @@ class PhaseMeter {
 
   /// Scaled to all layers. Its seconds are those of the simulated layers, scaled likewise.
   const PhaseTotals& prefill() const { return prefill_; }
-  /// Scaled to all layers and steps; its seconds are 0 unless requests arrive.
+  /// Scaled to all layers and steps; its seconds are 0 unless the run is open-ended.
   PhaseTotals decode() const;
   /// Estimated relative error of the weights that decode() says were read, as SamplingError: of the steps between the
   /// measured ones, and of the layers beyond the simulated ones, which read as differently as these do. 0 where nothing
@@ -56,7 +57,7 @@ class PhaseMeter {
 
   platform::Platform& platform_;
   const host::SamplingPlan& plan_;
-  bool served_;
+  bool open_ended_;
   const host::SampledGroup* group_ = nullptr;
   std::array<SimTime, host::kResourceKinds> busy_{};  ///< processors and links: sum over the operations
   Bytes gpu_link_;
@@ -71,7 +72,7 @@ class PhaseMeter {
   SimTime gpu_outside_before_;
   PhaseTotals before_;
   PhaseTotals prefill_;
-  PhaseTotals served_decode_;
+  PhaseTotals decode_;
   double idle_s_ = 0;
   bool between_steps_ = true;
   std::map<std::uint32_t, PhaseTotals> layer_marks_;  ///< by layer: when its K and V were where they stay

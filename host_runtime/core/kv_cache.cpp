@@ -47,20 +47,38 @@ void HostKvCache::append(SequenceId sequence, LayerId layer, std::span<const Hal
   if (k.size() != v.size() || k.size() % row != 0) throw InternalError("KV cache: k and v are not whole tokens");
   head(sequence, layer, KvHead{0});  // throws if there is none
   std::vector<Head>& heads = sequences_.at(sequence);
-  std::vector<float> value(head_dim_);
+  std::vector<float> wide(head_dim_);
   for (std::size_t i = 0; i < kv_heads_; ++i) {
     Head& h = heads[layer.value * kv_heads_ + i];
     for (std::size_t at = i * head_dim_; at < k.size(); at += row) {
       h.keys.insert(h.keys.end(), k.data() + at, k.data() + at + head_dim_);
       h.values.insert(h.values.end(), v.data() + at, v.data() + at + head_dim_);
       const std::size_t tokens = h.keys.size() / head_dim_;
-      simd::widen(v.data() + at, value.data(), head_dim_);
-      for (std::size_t c = 0; c < head_dim_; ++c) {
-        h.value_mean[c] += (value[c] - h.value_mean[c]) / static_cast<float>(tokens);
-      }
+      add_to_mean(h, v.data() + at, tokens, wide);
       if (layout_ == KeyLayout::token_and_component_major) append_components(h, k.data() + at, tokens - 1);
     }
   }
+}
+
+void HostKvCache::truncate(SequenceId sequence, LayerId layer, std::size_t tokens) {
+  const std::size_t held = this->tokens(sequence, layer);
+  if (tokens > held) throw InternalError(fmt::format("KV cache: {} tokens are to stay of {}", tokens, held));
+  if (tokens == held) return;
+  std::vector<float> wide(head_dim_);
+  for (std::size_t i = 0; i < kv_heads_; ++i) {
+    Head& h = sequences_.at(sequence)[layer.value * kv_heads_ + i];
+    h.keys.resize(tokens * head_dim_);
+    h.values.resize(tokens * head_dim_);
+    std::ranges::fill(h.value_mean, 0.0f);
+    for (std::size_t token = 0; token < tokens; ++token) add_to_mean(h, &h.values[token * head_dim_], token + 1, wide);
+  }
+}
+
+/// The value of the newest of `tokens` tokens joins the mean; `wide` has room for one.
+void HostKvCache::add_to_mean(Head& h, const Half* value, std::size_t tokens, std::span<float> wide) {
+  simd::widen(value, wide.data(), wide.size());
+  for (std::size_t c = 0; c < wide.size(); ++c)
+    h.value_mean[c] += (wide[c] - h.value_mean[c]) / static_cast<float>(tokens);
 }
 
 void HostKvCache::append_components(Head& h, const Half* key, std::size_t token) const {

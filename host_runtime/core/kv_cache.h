@@ -41,6 +41,9 @@ class HostKvCache {
   /// Appends any number of tokens to a layer; k and v are [tokens][kv_heads][head_dim].
   void append(SequenceId sequence, LayerId layer, std::span<const Half> k, std::span<const Half> v);
 
+  /// Removes the newest tokens of a layer, so that `tokens` are left. InternalError if there are fewer.
+  void truncate(SequenceId sequence, LayerId layer, std::size_t tokens);
+
   std::size_t tokens(SequenceId sequence, LayerId layer) const;
   KvView view(SequenceId sequence, LayerId layer, KvHead head) const;
 
@@ -54,6 +57,7 @@ class HostKvCache {
   };
 
   const Head& head(SequenceId sequence, LayerId layer, KvHead head) const;
+  static void add_to_mean(Head& head, const Half* value, std::size_t tokens, std::span<float> wide);
   void append_components(Head& head, const Half* key, std::size_t token) const;
 
   std::size_t layers_, kv_heads_, head_dim_;

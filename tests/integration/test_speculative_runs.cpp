@@ -11,8 +11,17 @@ namespace test_speculative_runs {
 using namespace csdsim;
 using namespace csdsim::test;
 using Catch::Matchers::Contains;
+using host::FlashTechnique;
 
 namespace {
+
+constexpr std::uint32_t kTokens = 24;
+
+/// The run verifies drafts of at most `most` tokens.
+void verify_drafts(FlashRun& run, std::uint32_t most) {
+  run.setup.plan.workload.speculation = {.draft_tokens = most, .acceptance = 0, .draft_time = {}};
+  run.data.set_drafts(most);
+}
 
 std::string drafts(int tokens, const std::string& acceptance, const std::string& more = "") {
   return "workload.speculation={draft_tokens: " + std::to_string(tokens) + ", acceptance: " + acceptance + more + "}";
@@ -58,13 +67,70 @@ TEST_CASE("a sampled run with drafts agrees with the whole one") {
   CHECK(part["page_ops"].get<double>() < whole["page_ops"].get<double>() / 2);
 }
 
+TEST_CASE("drafts change no token of a run that carries data") {
+  for (const float temperature : {0.0f, 0.8f})
+    for (const FlashTechnique technique : {FlashTechnique::naive, FlashTechnique::predictor, FlashTechnique::bundling})
+      for (const std::uint32_t most : {1u, 4u}) {
+        CAPTURE(temperature, static_cast<int>(technique), most);
+        const host::SamplingOptions sampling{.temperature = temperature, .seed = 3};
+        FlashRun run(system_of(technique), kPrompts, kTokens, sampling);
+        verify_drafts(run, most);
+        CHECK(run.tokens() == dense(kPrompts, kTokens, sampling));
+        CHECK(run.data.neurons()->wrong_rows() == 0);
+        const host::TokenDrafts& done = *run.data.drafts();
+        CHECK(done.all_verified() > 0);
+        CHECK(done.all_accepted() <= done.all_verified());
+        // Greedy tokens repeat themselves after a while, drawn ones less.
+        CHECK((temperature > 0 || done.all_accepted() > 0));
+        // A step yields a token, and those that were accepted; the batch waits for its slowest sequence.
+        CHECK(run.outcome.times.decode_steps <= kTokens - 1);
+        CHECK(run.outcome.times.decode_steps >= kTokens - 1 - done.all_accepted());
+        CHECK(2 * run.outcome.times.decode_steps + done.all_accepted() >= 2 * (kTokens - 1));
+      }
+}
+
+TEST_CASE("one sequence: a step for each token that was not accepted, and the records of all tokens verified") {
+  const Prompts one = {kPrompts[1]};
+  FlashRun plain(system_of(FlashTechnique::predictor), one, kTokens);
+  plain.tokens();
+  FlashRun run(system_of(FlashTechnique::predictor), one, kTokens);
+  verify_drafts(run, 3);
+  CHECK(run.tokens() == plain.data.generated());
+  const std::uint64_t accepted = run.data.drafts()->all_accepted(), verified = run.data.drafts()->all_verified();
+  CHECK(run.outcome.times.decode_steps == kTokens - 1 - accepted);
+  CHECK(accepted > 0);
+  CHECK(accepted < verified);
+  // Tokens of a step share neurons; those of rejected tokens are read for nothing.
+  CHECK(run.data.flash_neurons()->loaded() <
+        plain.data.flash_neurons()->loaded() * (kTokens - 1 + verified - accepted) / (kTokens - 1));
+}
+
+TEST_CASE("drafts of scenarios: the same tokens as on the host, and the acceptance in the result") {
+  for (const char* const predictor : {"oracle", "trained"}) {
+    CAPTURE(predictor);
+    const scenario::Resolved loaded =
+        load_flash({}, std::string("model: {path: models/opt-6m}\nsimulation: {data: carried, compare: [host]}\n") +
+                           "system: {kind: llm-in-a-flash, predictor: " + predictor +
+                           ", memory_share: 1}\n"
+                           "workload: {kind: generation, batch: 2, input_tokens: 12, output_tokens: 20, "
+                           "speculation: {draft_tokens: 3}}\n");
+    const scenario::RunResult result = experiment::run_scenario(loaded.scenario, {});
+    CHECK(result.failure.empty());
+    CHECK(result.document["comparison"]["host"]["tokens_equal"] == 40);
+    const auto& m = result.document["metrics"];
+    CHECK(m["draft_tokens_verified"].get<double>() > 0);
+    CHECK(m.contains("draft_acceptance"));
+    CHECK_FALSE(result.document["scenario"]["workload"]["speculation"].contains("acceptance"));
+  }
+}
+
 TEST_CASE("drafts that nobody can verify are refused") {
   CHECK_THAT(refusal({drafts(4, "1/2"), "system={kind: gpu-only}"}),
              Contains("workload.speculation: gpu-only generates one token per step"));
   CHECK_THAT(refusal({drafts(4, "1/2"), "model.path=models/opt-6m"},
                      "system: {kind: llm-in-a-flash}\nsimulation: {data: carried}\n"
                      "workload: {kind: generation, batch: 1, input_tokens: 8, output_tokens: 3}\n"),
-             Contains("workload.speculation: runs that carry data have no draft model"));
+             Contains("workload.speculation.acceptance is not used: carried runs accept"));
   CHECK_THAT(refusal({drafts(0, "1/2")}), Contains("workload.speculation.draft_tokens"));
   CHECK_THAT(refusal({drafts(4, "1.5")}), Contains("workload.speculation.acceptance"));
 }

@@ -35,6 +35,15 @@ std::vector<float> values_of(const WeightSource& source, const std::string& name
   return values;
 }
 
+/// All neurons of several tokens, ascending.
+std::vector<std::uint32_t> united(std::span<const std::vector<std::uint32_t>> of_tokens) {
+  std::vector<std::uint32_t> all;
+  for (const std::vector<std::uint32_t>& of_token : of_tokens) all.insert(all.end(), of_token.begin(), of_token.end());
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
 }  // namespace
 
 CarriedNeurons::CarriedNeurons(const FlashWeights& weights, const Decoder& decoder, const WeightSource& source,
@@ -42,7 +51,8 @@ CarriedNeurons::CarriedNeurons(const FlashWeights& weights, const Decoder& decod
     : weights_(weights),
       decoder_(decoder),
       rows_(decoder.config(), source, weights.options().quantisation),
-      predictor_(std::move(predictor)) {
+      predictor_(std::move(predictor)),
+      drafted_(decoder.config().layers) {
   if (!predictor_) predictor_ = std::make_shared<OraclePredictor>(decoder);
   if (rows_.matrices() != format().matrices || rows_.row() != format().row)
     throw InternalError("a record has other rows than the model has matrices");
@@ -83,17 +93,29 @@ std::optional<Work> CarriedNeurons::resolve(const Operation& op) const {
   return work;
 }
 
-void CarriedNeurons::select(LayerId layer, MiniBatch mini_batch, const Tensor& inputs) {
-  std::vector<bool> chosen(weights_.model().ffn);
-  for (const std::vector<std::uint32_t>& of_token : predictor_->predict(layer, inputs))
-    for (const std::uint32_t neuron : of_token) chosen.at(neuron) = true;
-  std::vector<std::uint32_t> active;
-  for (std::uint32_t neuron = 0; neuron < chosen.size(); ++neuron)
-    if (chosen[neuron]) active.push_back(neuron);
-  if (in_drives_)
+void CarriedNeurons::select(LayerId layer, MiniBatch mini_batch, const Tensor& inputs,
+                            std::span<const StepSequence> sequences, const TokenDrafts* drafts) {
+  const std::vector<std::vector<std::uint32_t>> of_tokens = predictor_->predict(layer, inputs);
+  const std::vector<std::uint32_t> active = united(of_tokens);
+  if (in_drives_) {
     in_drives_->step(layer, mini_batch, active);
-  else
-    neurons_.value().step(layer, active);
+    return;
+  }
+  // Tokens that stay for certain: the accepted ones of the step before, then the first token of each sequence.
+  std::vector<std::vector<std::uint32_t>> kept, first;
+  auto row = of_tokens.begin();
+  for (const StepSequence& s : sequences) {
+    auto& drafted = drafted_.at(layer.value)[s.sequence];
+    const std::uint32_t accepted = drafts != nullptr ? drafts->accepted(s.sequence) : 0;
+    if (kept.size() < accepted) kept.resize(accepted);
+    for (std::uint32_t i = 0; i < accepted; ++i) kept[i].insert(kept[i].end(), drafted.at(i).begin(), drafted[i].end());
+    first.push_back(*row);
+    drafted.assign(row + 1, row + s.tokens);
+    row += s.tokens;
+  }
+  for (std::vector<std::uint32_t>& of_token : kept) of_token = united({&of_token, 1});
+  kept.push_back(united(first));
+  neurons_.value().step(layer, active, kept);
 }
 
 NeuronRows CarriedNeurons::empty_rows() const {

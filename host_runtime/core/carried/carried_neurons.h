@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/fp16.h"
+#include "host_runtime/core/carried/token_drafts.h"
 #include "host_runtime/core/decoder.h"
 #include "host_runtime/core/neurons/neuron_predictor.h"
 #include "host_runtime/core/neurons/neuron_rows.h"
@@ -57,8 +58,10 @@ class CarriedNeurons {
   /// The bytes of all records of a layer on a drive.
   void load_layer(LayerId layer, DriveIndex drive, std::span<std::byte> bytes) const;
   std::optional<Work> resolve(const Operation& op) const;
-  /// The neurons of a step of a layer are chosen, from what enters its feed-forward network.
-  void select(LayerId layer, MiniBatch mini_batch, const Tensor& inputs);
+  /// The neurons of a step of a layer are chosen, from what enters its feed-forward network: a row for each token of
+  /// `sequences`. With `drafts`, tokens after the first of a sequence join the window when they have been accepted.
+  void select(LayerId layer, MiniBatch mini_batch, const Tensor& inputs, std::span<const StepSequence> sequences,
+              const TokenDrafts* drafts);
   /// Moves rows within the matrix, as the latest step says.
   void delete_rows(LayerId layer, NeuronRows& rows) const;
   /// Copies rows that have arrived into the matrix.
@@ -104,6 +107,8 @@ class CarriedNeurons {
   std::vector<LayerBiases> biases_;        ///< by layer; empty without
   std::optional<FlashNeurons> neurons_;    ///< with a predictor: in memory,
   std::optional<DriveNeurons> in_drives_;  ///< or in the drives
+  /// [layer][sequence]: active neurons of each token of the draft that was verified last.
+  std::vector<std::map<SequenceId, std::vector<std::vector<std::uint32_t>>>> drafted_;
   NeuronSums sums_;
   std::uint64_t wrong_rows_ = 0, wrong_sums_ = 0;
   std::string first_wrong_;

@@ -51,6 +51,14 @@ struct Joined {
   }
 };
 
+/// What an earlier token of the same step attends to: without the `count` newest tokens.
+KvView without_newest(KvView kv, std::size_t count) {
+  kv.tokens -= count;
+  kv.keys = kv.keys.first(kv.tokens * kv.head_dim);
+  kv.values = kv.values.first(kv.tokens * kv.head_dim);
+  return kv;
+}
+
 /// The result of one KV head in one row. `at` is its index among all heads of all rows: row * heads + head. `group` is
 /// G, the number of query heads per KV head, and `d` the head dimension.
 PartialAttention partial_of(const PartialRows& rows, std::size_t at, std::size_t group, std::size_t d) {
@@ -101,6 +109,7 @@ void DecoderData::append_to_cache(const Operation& op, const TensorName& name) {
   std::size_t row = 0;
   for (const StepSequence& s : sequences_of(op)) {
     if (!kept.has(s.sequence)) kept.create(s.sequence);
+    if (drafts_ && op.tag.phase == Phase::decode) kept.truncate(s.sequence, LayerId{0}, s.first_token);
     kept.append(s.sequence, LayerId{0}, keys(kv).subspan(row * width, s.tokens * width),
                 values(kv).subspan(row * width, s.tokens * width));
     row += s.tokens;
@@ -146,25 +155,31 @@ void DecoderData::attend(const Operation& op, const TensorName& output) {
   PartialRows rows{{}, std::vector<Half>(queries.size()), {}};
   if (partial) {
     rows.softmax.resize(queries.size() / model.head_dim * 2);
-    rows.rows.resize(sequences.size());
+    rows.rows.resize(rows_of(op));
     std::iota(rows.rows.begin(), rows.rows.end(), 0U);
   }
   std::vector<float> out(per_head);
-  for (std::size_t i = 0; i < sequences.size(); ++i)
+  std::size_t first_row = 0;
+  for (const StepSequence& s : sequences) {
     for (std::uint32_t h = 0; h < heads.count; ++h) {
       std::vector<KvView> views;
-      for (const auto& cache : caches) views.push_back(cache->view(sequences[i].sequence, LayerId{0}, KvHead{h}));
+      for (const auto& cache : caches) views.push_back(cache->view(s.sequence, LayerId{0}, KvHead{h}));
       const Joined joined(views.size() > 1 ? views : std::vector<KvView>{});
-      const KvView& kv = views.size() > 1 ? joined.view : views.front();
-      const std::size_t at = i * heads.count + h;
-      const std::span<const float> of_head = std::span<const float>(q).subspan(at * per_head, per_head);
-      if (partial) {
-        put_partial(attend_partially(of_head, kv), at, rows);
-      } else {
-        DenseAttention().attend(of_head, kv, out, nullptr);
-        floats_to_halves(out, std::span(rows.out).subspan(at * per_head, per_head));
+      const KvView& whole = views.size() > 1 ? joined.view : views.front();
+      for (std::uint32_t token = 0; token < s.tokens; ++token) {
+        const KvView kv = without_newest(whole, s.tokens - 1 - token);
+        const std::size_t at = (first_row + token) * heads.count + h;
+        const std::span<const float> of_head = std::span<const float>(q).subspan(at * per_head, per_head);
+        if (partial) {
+          put_partial(attend_partially(of_head, kv), at, rows);
+        } else {
+          DenseAttention().attend(of_head, kv, out, nullptr);
+          floats_to_halves(out, std::span(rows.out).subspan(at * per_head, per_head));
+        }
       }
     }
+    first_row += s.tokens;
+  }
   const Place place = output_place(op, output.what);
   if (partial) {
     tensors_.put(output, place, std::move(rows));

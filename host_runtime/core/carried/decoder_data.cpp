@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "base/error.h"
@@ -44,7 +45,12 @@ DecoderData::DecoderData(const host::Decoder& decoder, std::vector<std::vector<T
 DecoderData::DecoderData(const host::Decoder& decoder, std::vector<std::vector<TokenId>> prompts,
                          const std::vector<std::uint32_t>& output_tokens, std::uint32_t mini_batches,
                          const host::SamplingOptions& sampling, host::KvDivision division)
-    : decoder_(decoder), prompts_(std::move(prompts)), sampling_(sampling), division_(std::move(division)) {
+    : decoder_(decoder),
+      prompts_(std::move(prompts)),
+      outputs_(output_tokens),
+      sampling_(sampling),
+      division_(std::move(division)),
+      verified_(prompts_.size()) {
   host::check(sampling);
   const host::ModelConfig& model = decoder.config();
   if (output_tokens.size() != prompts_.size()) throw InternalError("not as many outputs as prompts");
@@ -63,6 +69,8 @@ DecoderData::DecoderData(const host::Decoder& decoder, std::vector<std::vector<T
   generated_.resize(prompts_.size());
   digest_.assign(prompts_.size(), 0xCBF29CE484222325ULL);
 }
+
+void DecoderData::set_drafts(std::uint32_t draft_tokens) { drafts_.emplace(draft_tokens, outputs_); }
 
 std::uint64_t DecoderData::attention_digest() const {
   std::uint64_t all = 0xCBF29CE484222325ULL;
@@ -185,10 +193,12 @@ void DecoderData::embed(const Operation& op) {
   std::vector<TokenIndex> positions;
   for (const StepSequence& s : sequences_of(op)) {
     const std::size_t sequence = s.sequence.value;
-    if (op.tag.phase == Phase::prefill)
+    if (op.tag.phase == Phase::prefill) {
       tokens.insert(tokens.end(), prompts_[sequence].begin(), prompts_[sequence].end());
-    else
+    } else {
       tokens.push_back(generated_[sequence].back());
+      if (drafts_) std::ranges::copy(drafts_->draft(s.sequence), std::back_inserter(tokens));
+    }
     for (std::uint32_t token = s.first_token; token < s.context(); ++token) positions.emplace_back(token);
   }
   tensors_.put(hidden_name(op), output_place(op, TensorClass::hidden),
@@ -259,27 +269,63 @@ std::shared_ptr<const host::Tensor> DecoderData::attention_of(const Operation& o
   if (found != all.size())
     throw InternalError(fmt::format("{} reads attention outputs of {} heads of {}", user(op),
                                     found / (rows_of(op) * model.head_dim), model.heads));
-  const Sequences sequences = sequences_of(op);
-  for (std::size_t row = 0; row < sequences.size(); ++row) {
-    std::uint64_t& digest = digest_[sequences[row].sequence.value];
-    digest = digest_of(digest, std::span(all).subspan(row * width, width));
-  }
+  add_to_digests(op, all);
   return std::make_shared<const host::Tensor>(decoder_.from_host(all, width));
 }
 
+void DecoderData::add_to_digests(const Operation& op, std::span<const Half> outputs) {
+  const std::size_t width = decoder_.config().q_width();
+  for (const StepSequence& s : sequences_of(op)) {
+    auto& of_tokens = verified_[s.sequence.value];
+    of_tokens.resize(s.tokens);
+    for (std::vector<Half>& of_token : of_tokens) {
+      of_token.insert(of_token.end(), outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(width));
+      outputs = outputs.subspan(width);
+    }
+  }
+}
+
+/// The next token of a sequence.
+TokenId DecoderData::choose(std::uint32_t sequence, std::span<const float> logits) const {
+  const std::size_t index = generated_[sequence].size();
+  return chooser_ ? chooser_(sequence, index, logits) : host::sample(logits, sampling_, sequence, index);
+}
+
+/// The prompt of a sequence, and what it has generated.
+std::vector<TokenId> DecoderData::all_tokens(std::uint32_t sequence) const {
+  std::vector<TokenId> tokens = prompts_[sequence];
+  tokens.insert(tokens.end(), generated_[sequence].begin(), generated_[sequence].end());
+  return tokens;
+}
+
+/// Of a prompt the last token has a successor. With a draft, each further token does as long as the draft was right.
 void DecoderData::sample(const Operation& op) {
   const Sequences sequences = sequences_of(op);
+  const bool prefill = op.tag.phase == Phase::prefill;
   std::vector<std::uint32_t> rows;
   std::uint32_t end = 0;
-  for (const StepSequence& s : sequences) rows.push_back((end += s.tokens) - 1);
+  for (const StepSequence& s : sequences) {
+    end += s.tokens;
+    for (std::uint32_t row = prefill ? end - 1 : end - s.tokens; row < end; ++row) rows.push_back(row);
+  }
   const std::vector<float> logits = decoder_.logits(*hidden(op), rows);
   const std::size_t vocab = decoder_.config().vocab;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::uint32_t s = sequences[i].sequence.value;
-    const std::span<const float> of_sequence = std::span(logits).subspan(i * vocab, vocab);
-    const std::size_t index = generated_[s].size();
-    generated_[s].push_back(chooser_ ? chooser_(s, index, of_sequence)
-                                     : host::sample(of_sequence, sampling_, s, index));
+  std::span<const float> left = logits;
+  for (const StepSequence& s : sequences) {
+    const std::uint32_t sequence = s.sequence.value;
+    const std::span<const TokenId> draft = drafts_ ? drafts_->draft(s.sequence) : std::span<const TokenId>{};
+    const std::span<const float> of_sequence = left.first((1 + draft.size()) * vocab);
+    left = left.subspan(of_sequence.size());
+    std::uint32_t chosen = 0;
+    for (bool right = true; right; ++chosen) {
+      generated_[sequence].push_back(choose(sequence, of_sequence.subspan(chosen * vocab, vocab)));
+      right = chosen < draft.size() && generated_[sequence].back() == draft[chosen];
+    }
+    auto& outputs = verified_[sequence];
+    for (std::size_t token = 0; token < std::min<std::size_t>(chosen, outputs.size()); ++token)
+      digest_[sequence] = digest_of(digest_[sequence], outputs[token]);
+    outputs.clear();
+    if (drafts_) drafts_->chose(s.sequence, chosen, all_tokens(sequence));
   }
 }
 

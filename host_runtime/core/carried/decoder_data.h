@@ -13,6 +13,7 @@
 #include "host_runtime/core/carried/decoder_rows.h"
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/carried/tensor_store.h"
+#include "host_runtime/core/carried/token_drafts.h"
 #include "host_runtime/core/decoder.h"
 #include "host_runtime/core/kv_cache.h"
 #include "host_runtime/core/planner/kv_division.h"
@@ -98,6 +99,12 @@ class DecoderData final : public OperationData {
   /// Tokens that are in host memory and in the drive.
   void set_pools(const PooledPlan& plan) { pools_ = std::make_unique<CarriedPools>(plan, decoder_.config()); }
   const PooledKv* pooled_kv() const override { return pools_ ? &pools_->pools() : nullptr; }
+
+  /// From now on a decode step verifies a draft of at most `draft_tokens` tokens of each sequence. Tokens are those of
+  /// steps without drafts, whatever the sampling: a draft token is accepted if it is the one that its step chooses. K
+  /// and V of tokens that were not accepted leave the caches when the next ones come.
+  void set_drafts(std::uint32_t draft_tokens);
+  const TokenDrafts* drafts() const override { return drafts_ ? &*drafts_ : nullptr; }
 
   void perform(const host::Operation& op) override;
   void ended(const host::Operation& op) override;
@@ -185,6 +192,9 @@ class DecoderData final : public OperationData {
   const std::vector<Half>& network_input(const host::Operation& op);
   void merge_feed_forward(const host::Operation& op);
   void sample(const host::Operation& op);
+  host::TokenId choose(std::uint32_t sequence, std::span<const float> logits) const;
+  std::vector<host::TokenId> all_tokens(std::uint32_t sequence) const;
+  void add_to_digests(const host::Operation& op, std::span<const Half> outputs);
   /// The hidden states at the place where the operation reads them.
   std::shared_ptr<host::HiddenStates>& hidden(const host::Operation& op);
   /// A cache without tokens, for one layer and the operation's sequences.
@@ -194,6 +204,7 @@ class DecoderData final : public OperationData {
 
   const host::Decoder& decoder_;
   std::vector<std::vector<host::TokenId>> prompts_;
+  std::vector<std::uint32_t> outputs_;  ///< tokens that each sequence generates
   host::SamplingOptions sampling_;
   host::KvDivision division_;
   Chooser chooser_;
@@ -201,11 +212,14 @@ class DecoderData final : public OperationData {
   TensorStore tensors_;
   /// Bytes of file operations that are running, by range: what they write, and what they have read so far.
   std::map<host::OperationId, std::map<std::size_t, std::vector<Half>>> file_data_;
+  std::optional<TokenDrafts> drafts_;
   std::unique_ptr<CarriedNeurons> neurons_;
   std::unique_ptr<CarriedPools> pools_;
   std::map<host::OperationId, ArrivedRecords> arriving_;  ///< of reads that are running
   std::vector<std::vector<host::TokenId>> generated_;
   std::vector<std::uint64_t> digest_;  ///< by sequence, so that the order of mini-batches does not matter
+  /// Attention outputs of the step's tokens, [sequence][token], until it is known which of them are accepted.
+  std::vector<std::vector<std::vector<Half>>> verified_;
 };
 
 }  // namespace csdsim::host

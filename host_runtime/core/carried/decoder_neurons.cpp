@@ -62,7 +62,7 @@ void DecoderData::finish_attention(const Operation& op) {
 
 void DecoderData::select_neurons(const Operation& op) {
   const Tensor inputs = decoder_.feed_forward_inputs(*op.tag.layer, *hidden(op));
-  carried(op).select(*op.tag.layer, op.tag.mini_batch, inputs);
+  carried(op).select(*op.tag.layer, op.tag.mini_batch, inputs, sequences_of(op), drafts());
   for (const SizedTensor& write : op.tensors.writes)
     tensors_.put(write.name, output_place(op, write.name.what), decoder_.to_host(inputs));
 }

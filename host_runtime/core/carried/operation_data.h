@@ -62,6 +62,9 @@ class OperationData : public OperationWork {
   /// The neurons in memory, if the run reads predicted ones from drives; null otherwise.
   virtual const FlashNeurons* flash_neurons() const { return nullptr; }
 
+  /// The drafts, if steps verify some; null otherwise.
+  virtual const DraftProgress* drafts() const { return nullptr; }
+
   /// The pools of tokens, if the run divides them between host memory and drives; null otherwise.
   virtual const PooledKv* pooled_kv() const { return nullptr; }
 

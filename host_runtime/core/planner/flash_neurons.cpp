@@ -130,7 +130,10 @@ std::variant<FlashNeurons, DriveNeurons> neurons_of(const FlashWeights& weights)
 }  // namespace
 
 ModelledNeurons::ModelledNeurons(const FlashWeights& weights, std::unique_ptr<NeuronActivity> activity)
-    : neurons_(neurons_of(weights)), activity_(std::move(activity)), steps_(weights.model().layers) {}
+    : neurons_(neurons_of(weights)),
+      activity_(std::move(activity)),
+      steps_(weights.model().layers),
+      accepted_(weights.model().layers) {}
 
 ModelledNeurons::ModelledNeurons(const FlashWeights& weights, std::uint64_t seed)
     : ModelledNeurons(weights, std::make_unique<LocalityModel>(weights.options().locality, weights.model().ffn, seed)) {
@@ -153,14 +156,19 @@ std::uint32_t ModelledNeurons::accepted(std::uint32_t step, SequenceId sequence)
 void ModelledNeurons::next(LayerId layer, MiniBatch mini_batch, std::span<const SequenceId> sequences) {
   const std::uint32_t drafted = speculation_.draft_tokens;
   active_.clear();
-  kept_.clear();
+  kept_ = std::exchange(accepted_[layer.value], {});
+  kept_.emplace_back();
+  auto& drafts = accepted_[layer.value];
   for (const SequenceId sequence : sequences) {
     const std::uint32_t last = accepted(steps_[layer.value], sequence);
-    if (kept_.size() <= last) kept_.resize(last + 1);
+    if (drafts.size() < last) drafts.resize(last);
     for (std::uint32_t token = 0; token <= drafted; ++token) {
       activity_->next(sequence, layer, of_token_);
       active_.insert(active_.end(), of_token_.begin(), of_token_.end());
-      if (token <= last) kept_[token].insert(kept_[token].end(), of_token_.begin(), of_token_.end());
+      if (token <= last) {
+        std::vector<std::uint32_t>& stays = token == 0 ? kept_.back() : drafts[token - 1];
+        stays.insert(stays.end(), of_token_.begin(), of_token_.end());
+      }
       if (token == last && token < drafted) activity_->mark(sequence, layer);
     }
     if (last < drafted) activity_->go_back(sequence, layer);

@@ -42,7 +42,8 @@ class FlashNeurons {
   /// Throws UserError if memory has no room for them.
   const NeuronStep& step(LayerId layer, std::span<const std::uint32_t> active);
   /// A step over several tokens of a sequence, some of which are rejected afterwards. The window continues with `kept`,
-  /// the neurons of each token that stays; those that only rejected tokens need leave with the next step.
+  /// the neurons of each token of which it is known by now that it stays: accepted draft tokens of the step before, and
+  /// the first token of this one. What only other tokens need leaves with the next step, unless they join the window.
   const NeuronStep& step(LayerId layer, std::span<const std::uint32_t> active,
                          std::span<const std::vector<std::uint32_t>> kept);
   /// The latest step of a layer. InternalError before the first.
@@ -97,7 +98,9 @@ class ModelledNeurons {
   Speculation speculation_;
   std::uint64_t seed_ = 0;
   std::vector<std::uint32_t> of_token_, active_;
-  std::vector<std::vector<std::uint32_t>> kept_;  ///< by token: over all sequences
+  std::vector<std::vector<std::uint32_t>> kept_;  ///< by token that stays: over all sequences
+  /// [layer] of the step before: neurons of accepted draft tokens, by token over all sequences
+  std::vector<std::vector<std::vector<std::uint32_t>>> accepted_;
 };
 
 }  // namespace csdsim::host

@@ -35,7 +35,7 @@ LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> s
     : in_(checked(inputs)),
       shards_(std::move(shards)),
       weights_(weights),
-      scheduler_(in_.workload, in_.span, in_.mini_batches),
+      scheduler_(in_.workload, in_.span, in_.mini_batches, in_.drafts),
       gpus_(in_.gpus),
       sampled_(in_.mini_batches) {
   if (weights_.buffers == 0) throw UserError("system: weight_buffers is 0, must be at least 1");
@@ -164,6 +164,10 @@ std::uint64_t LayerPlanner::context(const Part& part) {
   return tokens;
 }
 
+std::uint32_t LayerPlanner::most_tokens(const Part& part) {
+  return std::ranges::max(part.sequences, {}, &StepSequence::tokens).tokens;
+}
+
 std::uint32_t LayerPlanner::generated(const Part& part) const {
   std::uint32_t most = 0;
   for (const StepSequence& s : part.sequences)
@@ -192,8 +196,8 @@ void LayerPlanner::sample(OperationSink& sink, const Ids& hidden) {
     // In a decode step every token that is verified has logits; the next draft follows.
     const bool decode = step_.phase == Phase::decode;
     ComputeWork work = in_.model.sample(decode ? part->tokens : part->sequences.size());
-    const Speculation& speculation = in_.workload.speculation;
-    if (decode) work.software = software_time(*part) + SimTime{speculation.draft_time.ps * speculation.draft_tokens};
+    if (decode)
+      work.software = software_time(*part) + SimTime{in_.workload.speculation.draft_time.ps * (most_tokens(*part) - 1)};
     sampled_[mb] = sink.add(OpKind::sample, gpu(part->tag), part->tag, work,
                             with_weights(sink, part->tag, in_turn(part->tag, {hidden[mb]})),
                             {.reads = {states}, .drops = {{states, gpu_memory(part->tag)}}});

@@ -49,7 +49,7 @@ class LayerPlanner : public Planner {
   /// For each layer the file of its weights, then layer_files().
   std::vector<PlannedFile> files() const final;
   bool next_step(OperationSink& sink) final;
-  bool decides_late() const final { return in_.workload.served(); }
+  bool decides_late() const final { return in_.workload.served() || in_.drafts != nullptr; }
 
  protected:
   using Ids = std::vector<OperationId>;
@@ -116,6 +116,8 @@ class LayerPlanner : public Planner {
   const StepScheduler& scheduler() const { return scheduler_; }
   /// Tokens that the part's sequences attend over in a decode step, together.
   static std::uint64_t context(const Part& part);
+  /// Tokens that a decode step adds to a sequence of the part, at most: several with drafts.
+  static std::uint32_t most_tokens(const Part& part);
   /// Tokens that a sequence of the part has generated before a decode step, at most.
   std::uint32_t generated(const Part& part) const;
 

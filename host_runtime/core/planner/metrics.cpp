@@ -11,15 +11,17 @@ std::uint64_t missing_tokens(const BatchLengths& workload) {
 }
 
 GenerationTimes generation_times(const ExecutionReport& report, const BatchLengths& workload) {
-  if (report.steps.size() != workload.decode_steps() + 1 || report.steps.front().phase != Phase::prefill ||
-      !report.steps.back().ended)
-    throw InternalError(
-        fmt::format("{} steps recorded for a run of {}", report.steps.size(), workload.decode_steps() + 1));
+  const std::size_t expected = workload.decode_steps() + 1;
+  const bool drafts = workload.speculation.draft_tokens > 0 && workload.output_tokens > 1;
+  if (report.steps.size() < (drafts ? 2 : expected) ||
+      report.steps.size() > (drafts ? workload.output_tokens : expected) ||
+      report.steps.front().phase != Phase::prefill || !report.steps.back().ended)
+    throw InternalError(fmt::format("{} steps recorded for a run of {}", report.steps.size(), expected));
   const StepRecord& first = report.steps.front();
   const StepRecord& last = report.steps.back();
   GenerationTimes times{.batch = workload.prompt_tokens.size(),
                         .output_tokens = workload.output_tokens,
-                        .decode_steps = workload.decode_steps(),
+                        .decode_steps = static_cast<std::uint32_t>(report.steps.size() - 1),
                         .missing_tokens = missing_tokens(workload),
                         .ttft_s = (first.end - report.start).seconds(),
                         .decode_s = (last.end - first.end).seconds()};

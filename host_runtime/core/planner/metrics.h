@@ -44,7 +44,8 @@ struct GenerationMetrics {
 /// GenerationTimes::missing_tokens of a workload.
 std::uint64_t missing_tokens(const BatchLengths& workload);
 
-/// Times of a complete run. Throws InternalError unless the report has the prefill and every decode step.
+/// Times of a complete run. Throws InternalError unless the report has the prefill and every decode step; with drafts,
+/// how many steps there are depends on what is accepted.
 GenerationTimes generation_times(const ExecutionReport& report, const BatchLengths& workload);
 
 GenerationMetrics generation_metrics(const GenerationTimes& times);

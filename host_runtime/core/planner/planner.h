@@ -87,6 +87,17 @@ struct Speculation {
   double gain() const;
 };
 
+/// What a run that verifies real drafts knows after each step: how many tokens there are, and how many the next step
+/// verifies.
+class DraftProgress {
+ public:
+  virtual ~DraftProgress() = default;
+  /// Tokens that a sequence has generated.
+  virtual std::uint32_t generated(SequenceId sequence) const = 0;
+  /// Tokens of its draft.
+  virtual std::uint32_t drafted(SequenceId sequence) const = 0;
+};
+
 /// A batch of prompts of any lengths, which generate equally many tokens, or each its own number. Sequence i is
 /// SequenceId{i}. The prefill yields the first token; output_tokens - 1 decode steps follow. In decode step s, from 0,
 /// sequence i appends token prompt_tokens[i] + s and attends over prompt_tokens[i] + s + 1 tokens. A sequence leaves
@@ -163,6 +174,9 @@ struct PlannerInputs {
   std::uint32_t whole_layers = 0;
   /// Inner dimension of the checkpoint's predictor of neurons: of all layers, or of each one. Empty: there is none.
   std::vector<std::uint32_t> predictor_rank = {};
+  /// Who knows how many draft tokens were accepted; must outlive the planner. Null: they are accepted with the
+  /// probability of BatchLengths::speculation.
+  const DraftProgress* drafts = nullptr;
 };
 
 /// A consecutive range of items.

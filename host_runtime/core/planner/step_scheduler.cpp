@@ -4,8 +4,13 @@
 
 namespace csdsim::host {
 
-StepScheduler::StepScheduler(const BatchLengths& workload, const PlanSpan& span, std::uint32_t mini_batches)
-    : workload_(workload), span_(span), shares_(even_shares(workload.batch(), mini_batches)), members_(mini_batches) {
+StepScheduler::StepScheduler(const BatchLengths& workload, const PlanSpan& span, std::uint32_t mini_batches,
+                             const DraftProgress* drafts)
+    : workload_(workload),
+      span_(span),
+      drafts_(drafts),
+      shares_(even_shares(workload.batch(), mini_batches)),
+      members_(mini_batches) {
   if (workload_.served()) {
     place_.resize(workload_.prompt_tokens.size());
     taken_.resize(workload_.places);
@@ -23,6 +28,11 @@ std::uint32_t StepScheduler::context(const Member& member) const {
   return member.generated == 0 ? 0 : workload_.prompt_tokens[member.sequence.value] + member.generated - 1;
 }
 
+std::uint32_t StepScheduler::verified(const Member& member) const {
+  if (member.generated == 0) return workload_.prompt_tokens[member.sequence.value];
+  return 1 + (drafts_ != nullptr ? drafts_->drafted(member.sequence) : workload_.speculation.draft_tokens);
+}
+
 /// In a prefill step, those that have not generated a token take part.
 ScheduledStep StepScheduler::step(Phase phase, std::uint32_t number) const {
   ScheduledStep step{.phase = phase, .number = number};
@@ -31,11 +41,10 @@ ScheduledStep StepScheduler::step(Phase phase, std::uint32_t number) const {
     StepPart& part = step.parts.emplace_back();
     auto sequences = std::make_shared<std::vector<StepSequence>>();
     for (const Member& m : members) {
-      const std::uint32_t before = context(m), prompt = workload_.prompt_tokens[m.sequence.value];
-      const bool takes_part = (phase == Phase::prefill) == (m.generated == 0);
-      const std::uint32_t tokens = !takes_part               ? 0
-                                   : phase == Phase::prefill ? prompt
-                                                             : 1 + workload_.speculation.draft_tokens;
+      const std::uint32_t before = context(m);
+      const bool ended = !runs(m.sequence.value, m.generated);
+      const bool takes_part = (phase == Phase::prefill) == (m.generated == 0) && !ended;
+      const std::uint32_t tokens = takes_part ? verified(m) : 0;
       part.kept += before + tokens;
       part.left += before + tokens;
       if (!takes_part) continue;
@@ -51,6 +60,7 @@ ScheduledStep StepScheduler::step(Phase phase, std::uint32_t number) const {
 
 void StepScheduler::advance(const ScheduledStep& step) {
   ++steps_;
+  if (drafts_ != nullptr) return;
   for (Members& members : members_) {
     for (Member& m : members)
       if ((step.phase == Phase::prefill) == (m.generated == 0))
@@ -68,7 +78,17 @@ void StepScheduler::advance(const ScheduledStep& step) {
 StepScheduler::Decision StepScheduler::next_of_batch() {
   const bool prefill = span_.prefill && steps_ == 0;
   const std::uint32_t decoded = steps_ - (span_.prefill && !prefill ? 1 : 0);
-  if (!prefill && decoded == span_.decode_steps) return {};
+  if (drafts_ != nullptr && !prefill) {
+    bool ended = true;
+    for (Members& members : members_)
+      for (Member& m : members) {
+        m.generated = drafts_->generated(m.sequence);
+        ended = ended && !runs(m.sequence.value, m.generated);
+      }
+    if (ended) return {};
+  } else if (!prefill && decoded == span_.decode_steps) {
+    return {};
+  }
   Decision decision{.step = prefill ? step(Phase::prefill, 0) : step(Phase::decode, span_.first_step + decoded)};
   advance(*decision.step);
   return decision;

@@ -214,10 +214,10 @@ LayerPlanner::Outputs TieredKvPlanner::attend(OperationSink& sink, const Part& p
     uses.drops.push_back({q, gpu_memory(part.tag)});
     outputs.tensors.push_back(output.name);
   }
-  const OperationId attention = sink.add(
-      OpKind::attention, gpu(part.tag), part.tag,
-      model().decode_attention(part.sequences.size(), context(part), 1 + inputs().workload.speculation.draft_tokens),
-      std::move(ready), std::move(uses));
+  const OperationId attention =
+      sink.add(OpKind::attention, gpu(part.tag), part.tag,
+               model().decode_attention(part.sequences.size(), context(part), most_tokens(part)), std::move(ready),
+               std::move(uses));
   freed.push_back(attention);
   if (freed.size() > kv_.kv_buffers) freed.erase(freed.begin());
   for (std::size_t i = 0; i < kv_.shards.size(); ++i)

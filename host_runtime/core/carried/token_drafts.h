@@ -1,0 +1,48 @@
+// The drafts of a run that carries data: which tokens a step verifies, and which of them were accepted.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "host_runtime/core/model_config.h"
+#include "host_runtime/core/planner/planner.h"
+
+namespace csdsim::host {
+
+/// Drafts by lookup_draft(). A sequence never generates more than its output: a draft has fewer tokens than are left.
+class TokenDrafts final : public DraftProgress {
+ public:
+  /// `outputs`: tokens that each sequence generates.
+  TokenDrafts(std::uint32_t most, std::vector<std::uint32_t> outputs);
+
+  std::uint32_t generated(SequenceId sequence) const override { return of(sequence).generated; }
+  std::uint32_t drafted(SequenceId sequence) const override;
+
+  /// The draft that the next step of a sequence verifies.
+  std::span<const TokenId> draft(SequenceId sequence) const { return of(sequence).draft; }
+  /// Tokens of the latest verified draft that were accepted.
+  std::uint32_t accepted(SequenceId sequence) const { return of(sequence).accepted; }
+  /// A step has chosen `chosen` tokens, all but the last one as drafted. `tokens` is the prompt and all that was
+  /// generated.
+  void chose(SequenceId sequence, std::uint32_t chosen, std::span<const TokenId> tokens);
+
+  /// Draft tokens that were verified and accepted so far, over all sequences.
+  std::uint64_t all_verified() const { return verified_; }
+  std::uint64_t all_accepted() const { return accepted_; }
+
+ private:
+  struct Sequence {
+    std::uint32_t output = 0;
+    std::uint32_t generated = 0;
+    std::uint32_t accepted = 0;
+    std::vector<TokenId> draft = {};
+  };
+  const Sequence& of(SequenceId sequence) const { return sequences_.at(sequence.value); }
+
+  std::uint32_t most_;
+  std::vector<Sequence> sequences_;
+  std::uint64_t verified_ = 0, accepted_ = 0;
+};
+
+}  // namespace csdsim::host
