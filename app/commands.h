@@ -10,6 +10,7 @@
 
 #include "launch/input_files.h"
 #include "report/text.h"
+#include "scenario/load.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::app {
@@ -57,6 +58,17 @@ struct ReproduceArguments {
 };
 /// Returns 0 also when results differ from those of the paper.
 int reproduce(const ReproduceArguments& arguments);
+
+/// File of a sweep or a run that says where each value of the configuration is from.
+inline constexpr const char* kOriginsFile = "origins.json";
+void write_origins(const scenario::Resolved& resolved, const std::filesystem::path& directory);
+
+struct ReportArguments {
+  std::filesystem::path directory;           ///< --out of a sweep or a run
+  std::optional<std::filesystem::path> out;  ///< default: report.html in `directory`
+};
+/// Writes one self-contained HTML file.
+int report(const ReportArguments& arguments);
 
 struct RooflineArguments {
   std::filesystem::path scenario;

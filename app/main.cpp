@@ -22,6 +22,9 @@ const std::map<std::string, app::Format> formats{
 const CLI::Validator kWholeNumber(
     [](const std::string& text) { return text.starts_with('-') ? "a whole number from 0 on is needed" : ""; }, "");
 
+/// Files and folders to write.
+const CLI::Validator kNamed([](const std::string& text) { return text.empty() ? "a name is needed" : ""; }, "");
+
 // One function per subcommand adds its options and its callback.
 
 void add_run(CLI::App& cli, int& status) {
@@ -30,9 +33,10 @@ void add_run(CLI::App& cli, int& status) {
       cli.add_subcommand("run", "Run scenarios; write DIR/result.json (several: DIR/<name>/result.json)");
   run_command->add_option("scenario", run->scenarios, "Scenario files (YAML)")->required();
   run_command->add_option("--set", run->overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
-  run_command->add_option("--out", run->out, "Directory for results");
+  run_command->add_option("--out", run->out, "Directory for results")->check(kNamed);
   run_command->add_option("--format", run->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
-  run_command->add_option("--trace", run->trace, "Write a Chrome trace (chrome://tracing, Perfetto) of the run");
+  run_command->add_option("--trace", run->trace, "Write a Chrome trace (chrome://tracing, Perfetto) of the run")
+      ->check(kNamed);
   run_command->add_option("--point", run->point, "Run one point of the scenario's sweep, counted from 0");
   run_command->add_flag("-q,--quiet", run->quiet, "No progress on stderr");
   run_command->callback([run, &status] { status = app::run(*run); });
@@ -45,13 +49,22 @@ void add_sweep(CLI::App& cli, int& status) {
   sweep_command->add_option("scenario", sweep->scenario, "Scenario file with a sweep section")->required();
   sweep_command->add_option("--set", sweep->overrides, "Override a key in every point: a.b=v")->allow_extra_args(false);
   sweep_command->add_option("-j,--jobs", sweep->jobs, "Points at a time")->check(CLI::Range(1U, 1024U));
-  sweep_command->add_option("--out", sweep->out, "Directory for results (default: out/<name>)");
+  sweep_command->add_option("--out", sweep->out, "Directory for results (default: out/<name>)")->check(kNamed);
   sweep_command->add_option("--format", sweep->format, "table, json or csv")
       ->transform(CLI::CheckedTransformer(formats));
   sweep_command->add_flag("--resume", sweep->resume,
                           "Keep points that were already computed from the same configuration and by the same program");
   sweep_command->add_flag("-q,--quiet", sweep->quiet, "No progress on stderr");
   sweep_command->callback([sweep, &status] { status = app::sweep(*sweep); });
+}
+
+void add_report(CLI::App& cli, int& status) {
+  const auto report = std::make_shared<app::ReportArguments>();
+  auto* command = cli.add_subcommand(
+      "report", "Write one HTML file with charts, tables and configuration of a sweep or a run; it needs no network");
+  command->add_option("directory", report->directory, "The --out of a sweep or a run (sweeps: out/<name>)")->required();
+  command->add_option("--out", report->out, "HTML file (default: DIR/report.html)")->check(kNamed);
+  command->callback([report, &status] { status = app::report(*report); });
 }
 
 void add_reproduce(CLI::App& cli, int& status) {
@@ -68,7 +81,7 @@ void add_reproduce(CLI::App& cli, int& status) {
       ->delimiter(',')
       ->allow_extra_args(false);
   command->add_option("-j,--jobs", reproduce->jobs, "Points at a time")->check(CLI::Range(1U, 1024U));
-  command->add_option("--out", reproduce->out, "Directory for results (default: out/reproduce-<name>)");
+  command->add_option("--out", reproduce->out, "Directory for results (default: out/reproduce-<name>)")->check(kNamed);
   command->add_option("--format", reproduce->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
   command->add_flag("--resume", reproduce->resume,
                     "Keep points that were already computed from the same configuration and by the same program");
@@ -82,7 +95,7 @@ void add_roofline(CLI::App& cli, int& status) {
       "roofline", "Show where the operators of a decode step belong: GPU, host or drives (nothing is simulated)");
   command->add_option("scenario", roofline->scenario, "Scenario file of a generation")->required();
   command->add_option("--set", roofline->overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
-  command->add_option("--out", roofline->out, "Directory for roofline.json and roofline.svg");
+  command->add_option("--out", roofline->out, "Directory for roofline.json and roofline.svg")->check(kNamed);
   command->add_option("--format", roofline->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
   command->callback([roofline, &status] { status = app::roofline(*roofline); });
 }
@@ -120,7 +133,7 @@ void add_generate(CLI::App& cli, int& status) {
   generate_command->add_option("--local", generate->local, "sparf: newest tokens always kept (inside k)");
   generate_command->add_option("--fatrelu", generate->fatrelu,
                                "Gated networks: silu(gate) below this threshold is zero (default: SiLU)");
-  generate_command->add_option("--out", generate->out, "Directory for result.json");
+  generate_command->add_option("--out", generate->out, "Directory for result.json")->check(kNamed);
   generate_command->add_flag("-q,--quiet", generate->quiet, "No progress on stderr");
   generate_command->callback([generate, &status] { status = app::generate(*generate); });
 }
@@ -171,9 +184,11 @@ void add_eval(CLI::App& cli, int& status) {
   eval_command->add_option("--scenario", eval->scenario, "Scenario whose platform is used (default: built in)");
   eval_command->add_option("--set", eval->overrides, "Override a key of the scenario: a.b=v")->allow_extra_args(false);
   eval_command->add_option("--seed", eval->seed, "Seed of the planted facts")->check(kWholeNumber);
-  eval_command->add_option("--record", eval->record,
-                           "Write the tokens that one method attends to in every step (csdsim pools replays them), or "
-                           "the selections of sparf for timing runs");
+  eval_command
+      ->add_option("--record", eval->record,
+                   "Write the tokens that one method attends to in every step (csdsim pools replays them), or "
+                   "the selections of sparf for timing runs")
+      ->check(kNamed);
   eval_command
       ->add_option("--record-every", eval->record_every, "sparf: record one of this many decode steps (default 16)")
       ->check(CLI::PositiveNumber);
@@ -191,11 +206,13 @@ void add_eval(CLI::App& cli, int& status) {
                    "Bits per element of the feed-forward networks, as system.weight_bits (with --predictor)")
       ->check(CLI::IsMember({16, 8, 4}));
   eval_command->add_option("--weight-group", eval->weight_group, "Elements that share a scale (default: 64)");
-  eval_command->add_option("--record-neurons", eval->record_neurons,
-                           "Write the predicted neurons for timing runs, and their locality (default: the oracle's)");
+  eval_command
+      ->add_option("--record-neurons", eval->record_neurons,
+                   "Write the predicted neurons for timing runs, and their locality (default: the oracle's)")
+      ->check(kNamed);
   eval_command->add_option("--fatrelu", eval->fatrelu,
                            "Gated networks: silu(gate) below this threshold is zero (default: SiLU)");
-  eval_command->add_option("--out", eval->out, "Directory for result.json, eval.csv and eval.svg");
+  eval_command->add_option("--out", eval->out, "Directory for result.json, eval.csv and eval.svg")->check(kNamed);
   eval_command->add_option("--format", eval->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
   eval_command->add_flag("-q,--quiet", eval->quiet, "No progress on stderr");
   eval_command->callback([eval, &status] { status = app::eval(*eval); });
@@ -235,7 +252,7 @@ void add_test_policy(CLI::App& cli, int& status) {
       ->capture_default_str();
   policy_command->add_option("--seed", policy->seed, "Seed of the cases")->check(kWholeNumber)->capture_default_str();
   policy_command->add_option("--scenario", policy->scenario, "Scenario of workload ftl_policies to measure on");
-  policy_command->add_option("--out", policy->out, "Directory for result.json");
+  policy_command->add_option("--out", policy->out, "Directory for result.json")->check(kNamed);
   policy_command->add_option("--format", policy->format, "table or json")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, app::Format>{{"table", app::Format::table}, {"json", app::Format::json}}));
@@ -248,7 +265,7 @@ void add_profile_gpu(CLI::App& cli, int& status) {
   auto* profile_command = cli.add_subcommand(
       "profile-gpu", "Measure the operators of this machine's GPU; write a preset for modelled runs on any machine");
   profile_command->add_option("--name", profile->name, "Name of the preset (default: from the GPU's name)");
-  profile_command->add_option("--out", profile->out, "File to write")->capture_default_str();
+  profile_command->add_option("--out", profile->out, "File to write")->capture_default_str()->check(kNamed);
   profile_command->callback([profile, &status] { status = app::profile_gpu(*profile); });
 }
 
@@ -298,6 +315,7 @@ int parse_and_run(int argc, char** argv) {
   int status = 0;
   add_run(cli, status);
   add_sweep(cli, status);
+  add_report(cli, status);
   add_reproduce(cli, status);
   add_roofline(cli, status);
   add_generate(cli, status);

@@ -7,6 +7,7 @@
 
 #include "app/commands.h"
 #include "app/standard_output.h"
+#include "base/config/dump.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "experiment/experiments.h"
@@ -23,6 +24,16 @@ void write_result(const scenario::RunResult& result, const std::filesystem::path
   for (const auto& [name, text] : result.files) report::write_file(directory / name, text);
 }
 
+/// UserError for a trace that would overwrite what the run reads.
+void refuse_input(const std::filesystem::path& trace, const std::filesystem::path& file, const scenario::Scenario& s) {
+  std::error_code none;
+  std::vector<std::filesystem::path> inputs = s.inputs;
+  inputs.push_back(file);
+  for (const std::filesystem::path& input : inputs)
+    if (std::filesystem::equivalent(trace, input, none))
+      throw UserError(fmt::format("--trace {}: the run reads this file", trace.string()));
+}
+
 /// Tells why a run has failed, if it has. Returns the exit status.
 int report_failure(const scenario::Scenario& s, const scenario::RunResult& result) {
   if (result.failure.empty()) return 0;
@@ -35,6 +46,10 @@ int report_failure(const scenario::Scenario& s, const scenario::RunResult& resul
 std::uint64_t fingerprint(const scenario::Scenario& scenario, launch::InputFiles& inputs) {
   return fnv1a64(scenario::effective_config(scenario).dump() + experiment::build_info().dump() +
                  fmt::format("{:x}", inputs.digest(scenario.inputs)));
+}
+
+void write_origins(const scenario::Resolved& resolved, const std::filesystem::path& directory) {
+  report::write_file(directory / kOriginsFile, config::dump_origins(resolved.origins).dump(1) + "\n");
 }
 
 int run_point(const scenario::Scenario& scenario, const launch::InputFiles& inputs,
@@ -59,6 +74,7 @@ int run(const RunArguments& arguments) {
                                   path.string(), loaded.back().base.scenario.name));
   }
   if (arguments.trace && loaded.size() > 1) throw UserError("--trace: takes one scenario, several are given");
+  if (arguments.trace) refuse_input(*arguments.trace, arguments.scenarios.front(), loaded.front().base.scenario);
 
   int status = 0;
   for (const scenario::Loaded& each : loaded) {
@@ -84,7 +100,11 @@ int run(const RunArguments& arguments) {
         };
       result = experiment::run_scenario(s, options);
     }
-    if (arguments.out) write_result(result, loaded.size() > 1 ? *arguments.out / s.name : *arguments.out);
+    if (arguments.out) {
+      const std::filesystem::path directory = loaded.size() > 1 ? *arguments.out / s.name : *arguments.out;
+      write_result(result, directory);
+      write_origins(arguments.point ? each.points[*arguments.point].resolved : each.base, directory);
+    }
     if (!(arguments.quiet && arguments.out)) {
       const std::string text = report::result_text(result.document, result.meaning, arguments.format);
       print_result(text);

@@ -162,6 +162,7 @@ int sweep(const SweepArguments& arguments) {
        .jobs = arguments.jobs,
        .resume = arguments.resume,
        .progress = [&](const launch::PointEvent& event) { print_progress(event, arguments.quiet); }});
+  write_origins(loaded.base, directory);
   const int status = runner.run();
   const std::vector<launch::SweepRow> rows = runner.rows();
   std::vector<launch::SweepRow> good;
@@ -179,7 +180,8 @@ int sweep(const SweepArguments& arguments) {
     fmt::print("{}\n{}", sweep_table(rows, headline(good.front())), sweep_meaning(good));
     if (good.front().result["stats"].contains("simulated"))
       fmt::print("{}.\n", good.front().result["stats"]["simulated"].get<std::string>());
-    fmt::print("All figures: {}\n", (directory / "results.csv").string());
+    fmt::print("All figures: {}; pictures: csdsim report {}\n", (directory / "results.csv").string(),
+               directory.string());
   }
   return status;
 }

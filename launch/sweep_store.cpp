@@ -62,6 +62,7 @@ class Statement {
     return code == SQLITE_ROW;
   }
   void reset() { sqlite3_reset(handle_); }
+  sqlite3_stmt* handle() const { return handle_; }
   std::string text(int column) const {
     const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(handle_, column));
     return bytes == nullptr ? "" : bytes;
@@ -191,6 +192,71 @@ void SweepStore::write_results(const std::vector<SweepRow>& rows) {
   execute("COMMIT");
   csv.flush();
   if (!csv) throw UserError(fmt::format("{}: cannot be written", (directory_ / "results.csv").string()));
+}
+
+namespace {
+
+/// A column of the current row; integers and numbers as such, text as text.
+ordered_json cell(sqlite3_stmt* row, int column) {
+  switch (sqlite3_column_type(row, column)) {
+    case SQLITE_INTEGER:
+      return sqlite3_column_int64(row, column);
+    case SQLITE_FLOAT:
+      return sqlite3_column_double(row, column);
+    case SQLITE_NULL:
+      return nullptr;
+    default:
+      return std::string(reinterpret_cast<const char*>(sqlite3_column_text(row, column)));
+  }
+}
+
+bool has_table(sqlite3* db, const std::string& name) {
+  Statement find(db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?");
+  find.bind(1, name);
+  return find.step();
+}
+
+}  // namespace
+
+std::vector<SweepRow> stored_rows(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / "results.sqlite";
+  sqlite3* opened = nullptr;
+  const int code = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READONLY, nullptr);
+  const std::unique_ptr<sqlite3, decltype(&sqlite3_close)> db(opened, &sqlite3_close);
+  if (code != SQLITE_OK) throw UserError(fmt::format("{}: {}", path.string(), sqlite3_errmsg(opened)));
+  if (!has_table(opened, "points")) throw UserError(fmt::format("{}: is no database of csdsim sweep", path.string()));
+  if (!has_table(opened, "results"))
+    throw UserError(fmt::format("{}: the sweep has not ended; run it again with --resume", directory.string()));
+  Statement select(opened,
+                   "SELECT points.result, results.* FROM results LEFT JOIN points USING (point) ORDER BY point");
+  std::vector<SweepRow> rows;
+  while (select.step()) {
+    SweepRow& row = rows.emplace_back();
+    const std::string result = select.text(0);
+    if (!result.empty()) row.result = ordered_json::parse(result);
+    const ordered_json metrics = flat_metrics(row.result);
+    for (int c = 1; c < sqlite3_column_count(select.handle()); ++c) {
+      const std::string name = sqlite3_column_name(select.handle(), c);
+      const ordered_json value = cell(select.handle(), c);
+      if (name == "point")
+        row.index = value.get<std::size_t>();
+      else if (name == "name")
+        row.name = value;
+      else if (name == "error")
+        row.error = value.is_null() ? "" : value.get<std::string>();
+      else
+        row.axes.emplace_back(name, value);
+    }
+  }
+  // Axes come before all metrics.
+  std::size_t axes = rows.empty() ? 0 : rows.front().axes.size();
+  for (const SweepRow& row : rows) {
+    const ordered_json metrics = flat_metrics(row.result);
+    const auto first = std::ranges::find_if(row.axes, [&](const auto& axis) { return metrics.contains(axis.first); });
+    axes = std::min(axes, static_cast<std::size_t>(first - row.axes.begin()));
+  }
+  for (SweepRow& row : rows) row.axes.resize(axes);
+  return rows;
 }
 
 }  // namespace csdsim::launch

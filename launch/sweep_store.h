@@ -59,4 +59,7 @@ class SweepStore {
   std::unique_ptr<sqlite3, Close> db_;
 };
 
+/// The rows of a sweep that has ended, as DIR/results.sqlite holds them. Throws UserError without one.
+std::vector<SweepRow> stored_rows(const std::filesystem::path& directory);
+
 }  // namespace csdsim::launch

@@ -4,28 +4,10 @@
 
 #include <iterator>
 
+#include "report/markup.h"
+
 namespace csdsim::report {
 namespace {
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
 
 std::string attributes(const SvgStroke& stroke) {
   std::string text = fmt::format("stroke='{}'", stroke.colour);

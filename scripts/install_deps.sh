@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Installs what the build needs and is missing (Debian 12 packages), and says so. Root, or a user with sudo.
+# Installs what the build needs and is missing (Debian 12 packages), and says so; with --tests also what tests and lint
+# need. Root, or a user with sudo.
 set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config libsystemc-dev libyaml-cpp-dev libfmt-dev catch2
           libcli11-dev nlohmann-json3-dev libopenblas-dev libhwy-dev libsentencepiece-dev libicu-dev libsqlite3-dev
-          libmuparser-dev libboost-dev librapidcheck-dev libbenchmark-dev python3)
-[ "${1:-}" = "--lint" ] && packages+=(clang-format)
+          libmuparser-dev libboost-dev librapidcheck-dev libbenchmark-dev libjs-chart.js python3)
+[ "${1:-}" = "--tests" ] && packages+=(clang-format chromium chromium-driver python3-selenium)
 
 if ! command -v dpkg-query >/dev/null; then
   echo "install_deps: not a Debian system; make sure that these are installed: ${packages[*]}" >&2

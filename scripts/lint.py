@@ -187,7 +187,7 @@ class Lint:
 
     def check_format(self):
         if not shutil.which("clang-format"):
-            sys.exit("lint: clang-format is missing (scripts/install_deps.sh --lint installs it)")
+            sys.exit("lint: clang-format is missing (scripts/install_deps.sh --tests installs it)")
         files = [str(p) for p in self.code if p.suffix != ".inc"]
         run = subprocess.run(["clang-format", "--dry-run", "-Werror", *files], capture_output=True, text=True)
         for line in run.stderr.splitlines():

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/install_deps.sh --lint
+scripts/install_deps.sh --tests
 options=(-DCSDSIM_BUILD_TESTS=ON -DCSDSIM_BUILD_BENCH=ON)
 # Without a GPU, CUDA code is compiled once for each path in the sources; with one, for every GPU that csdsim supports.
 nvidia-smi >/dev/null 2>&1 || options+=("-DCSDSIM_CUDA_ARCHITECTURES=80-real;90a-real")

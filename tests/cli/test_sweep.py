@@ -57,6 +57,25 @@ class Sweeps(unittest.TestCase):
             run.stderr.readline()
         return run
 
+    def test_what_is_written_has_a_name_and_is_no_input(self):
+        self.write(100)
+        said = self.scenario.read_text()
+        for more, message in ((["--out", ""], "--out: a name is needed"), (["--trace", ""], "--trace: a name is needed"),
+                              (["--trace", str(self.scenario)], "the run reads this file"),
+                              (["--trace", str(self.out / "." / "s.yaml")], "the run reads this file")):
+            run = subprocess.run([CSDSIM, "run", str(self.scenario), *more], capture_output=True, text=True, timeout=60)
+            self.assertEqual(run.returncode, 2, more)
+            self.assertIn(message, run.stderr)
+        self.assertEqual(self.scenario.read_text(), said)
+
+    def test_a_scenario_on_standard_input_is_read_once(self):
+        self.write(100)
+        self.sweep("file")
+        command = [CSDSIM, "sweep", "/dev/stdin", "--out", str(self.out / "input"), "-j", "2"]
+        run = subprocess.run(command, input=self.scenario.read_text(), capture_output=True, text=True, timeout=300)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(self.table("input"), self.table("file"))
+
     def test_all_points_run_what_the_scenario_said_at_the_start(self):
         self.write(20000)
         self.assertEqual(self.sweep("before").returncode, 0)

@@ -1,0 +1,186 @@
+#include "report/html_page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "base/error.h"
+#include "report/markup.h"
+#include "report/page_files.h"
+
+namespace csdsim::report {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+/// A number with nine digits: charts need no more, and a page of many points stays small.
+ordered_json rounded(const ordered_json& value) {
+  if (!value.is_number_float()) return value;
+  return ordered_json::parse(fmt::format("{:.9g}", value.get<double>()), nullptr, false);
+}
+
+/// Values by name, each as a list with a value for each point, null where a point has none.
+class Columns {
+ public:
+  explicit Columns(std::size_t points) : points_(points) {}
+
+  void put(const std::string& name, std::size_t point, const ordered_json& value) {
+    const auto [at, added] = index_.try_emplace(name, names_.size());
+    if (added) {
+      names_.push_back(name);
+      values_.emplace_back(points_, ordered_json(nullptr));
+    }
+    values_[at->second][point] = rounded(value);
+  }
+  ordered_json json() const {
+    ordered_json all = ordered_json::object();
+    for (std::size_t i = 0; i < names_.size(); ++i) all[names_[i]] = values_[i];
+    return all;
+  }
+
+ private:
+  std::size_t points_;
+  std::map<std::string, std::size_t> index_;
+  std::vector<std::string> names_;
+  std::vector<std::vector<ordered_json>> values_;
+};
+
+/// The axes: their values in the order of the sweep, and which of them each point has.
+ordered_json axes_of(const std::vector<PagePoint>& points) {
+  ordered_json axes = ordered_json::array();
+  for (std::size_t a = 0; a < points.front().axes.size(); ++a) {
+    std::vector<ordered_json> values;
+    ordered_json at = ordered_json::array();
+    for (const PagePoint& point : points) {
+      const ordered_json& value = point.axes.at(a).second;
+      auto found = std::ranges::find(values, value);
+      if (found == values.end()) found = values.insert(values.end(), value);
+      at.push_back(found - values.begin());
+    }
+    axes.push_back({{"path", points.front().axes[a].first}, {"values", values}, {"at", at}});
+  }
+  return axes;
+}
+
+ordered_json metrics_of(const std::vector<PagePoint>& points) {
+  Columns columns(points.size());
+  for (std::size_t p = 0; p < points.size(); ++p) {
+    if (!points[p].error.empty()) continue;
+    const ordered_json metrics = points[p].result.value("metrics", ordered_json::object());
+    for (const auto& [name, value] : metrics.items())
+      if (value.is_number()) columns.put(name, p, value);
+  }
+  return columns.json();
+}
+
+/// Utilisation, critical path and what binds, by phase.
+ordered_json phases_of(const std::vector<PagePoint>& points) {
+  struct Phase {
+    Columns utilization, path;
+    ordered_json bound_by;
+  };
+  std::map<std::string, Phase> phases;
+  for (std::size_t p = 0; p < points.size(); ++p) {
+    if (!points[p].error.empty()) continue;
+    const ordered_json breakdown = points[p].result.value("breakdown", ordered_json::object());
+    for (const auto& [name, phase] : breakdown.items()) {
+      if (!phase.is_object() || !phase.contains("utilization")) continue;
+      const std::vector<ordered_json> none(points.size(), nullptr);
+      Phase& of = phases.try_emplace(name, Phase{Columns(points.size()), Columns(points.size()), none}).first->second;
+      if (phase.contains("bound_by")) of.bound_by[p] = phase["bound_by"];
+      for (const auto& [resource, share] : phase["utilization"].items()) of.utilization.put(resource, p, share);
+      const ordered_json path = phase.value("critical_path_s", ordered_json::object());
+      for (const auto& [part, seconds] : path.items()) of.path.put(part, p, seconds);
+    }
+  }
+  ordered_json all = ordered_json::object();
+  for (const auto& [name, phase] : phases)
+    all[name] = {{"bound_by", phase.bound_by},
+                 {"utilization", phase.utilization.json()},
+                 {"critical_path_s", phase.path.json()}};
+  return all;
+}
+
+/// The leaves of a configuration as {path, value, origin}.
+void add_parameters(const ordered_json& value, const std::string& path, const ordered_json& origins,
+                    ordered_json& rows) {
+  if (value.is_object() && !value.empty()) {
+    for (const auto& [key, inner] : value.items())
+      add_parameters(inner, path.empty() ? key : fmt::format("{}.{}", path, key), origins, rows);
+    return;
+  }
+  rows.push_back({path, value.is_string() ? value : ordered_json(value.dump()), origins.value(path, "")});
+}
+
+/// The metric that the page opens with.
+std::string headline(const ordered_json& metrics) {
+  for (const char* const name : {"decode_tokens_per_s", "iops", "tokens_per_s"})
+    if (metrics.contains(name)) return name;
+  return metrics.empty() ? "" : metrics.begin().key();
+}
+
+std::string summary(const Page& page, const ordered_json& axes, std::size_t failed) {
+  std::string text = fmt::format("{} point{}", page.points.size(), page.points.size() == 1 ? "" : "s");
+  for (std::size_t a = 0; a < axes.size(); ++a)
+    text += fmt::format("{} {} ({} value{})", a == 0 ? " over" : " x", axes[a]["path"].get<std::string>(),
+                        axes[a]["values"].size(), axes[a]["values"].size() == 1 ? "" : "s");
+  if (failed > 0) text += fmt::format("; {} failed", failed);
+  return text + ".";
+}
+
+ordered_json data_of(const Page& page) {
+  const auto good = std::ranges::find_if(page.points, [](const PagePoint& p) { return p.error.empty(); });
+  if (good == page.points.end()) throw InternalError("a page about no result");
+  const ordered_json axes = axes_of(page.points), metrics = metrics_of(page.points);
+  ordered_json errors = ordered_json::array();
+  for (const PagePoint& point : page.points) errors.push_back(point.error);
+  ordered_json parameters = ordered_json::array();
+  const ordered_json config = good->result.value("scenario", ordered_json::object());
+  add_parameters(config, "", page.origins, parameters);
+  return {{"name", page.name},
+          {"summary", summary(page, axes,
+                              static_cast<std::size_t>(std::ranges::count_if(
+                                  page.points, [](const PagePoint& p) { return !p.error.empty(); })))},
+          {"points", page.points.size()},
+          {"headline", headline(metrics)},
+          {"axes", axes},
+          {"metrics", metrics},
+          {"phases", phases_of(page.points)},
+          {"errors", errors},
+          {"build", good->result.value("build", ordered_json::object())},
+          {"seed", good->result.value("seed", ordered_json(nullptr))},
+          {"statement", good->result.value("stats", ordered_json::object()).value("simulated", "")},
+          {"config_of", good - page.points.begin()},
+          {"config", config},
+          {"parameters", parameters}};
+}
+
+/// JSON inside a script element, which ends at the next "</".
+std::string within_script(std::string text) {
+  for (std::size_t at = text.find("</"); at != std::string::npos; at = text.find("</", at)) text.replace(at, 2, "<\\/");
+  return text;
+}
+
+}  // namespace
+
+std::string html_page(const Page& page) {
+  const std::map<std::string_view, std::string> parts = {
+      {"@TITLE@", escaped(page.name)},
+      {"@STYLE@", std::string(page_file("page.css"))},
+      {"@DATA@", within_script(data_of(page).dump())},
+      {"@CHARTS@", std::string(page_file("chart.min.js"))},
+      {"@SCRIPT@", fmt::format("{}\n{}\n{}", page_file("model.js"), page_file("charts.js"), page_file("page.js"))}};
+  std::string html(page_file("page.html"));
+  // From the end, so that what is put in is not searched.
+  for (const std::string_view mark : {"@SCRIPT@", "@CHARTS@", "@DATA@", "@STYLE@", "@TITLE@"}) {
+    const std::size_t at = html.find(mark);
+    if (at == std::string::npos) throw InternalError(fmt::format("the page has no {}", mark));
+    html.replace(at, mark.size(), parts.at(mark));
+  }
+  return html;
+}
+
+}  // namespace csdsim::report

@@ -1,0 +1,29 @@
+// One self-contained HTML file about the points of a sweep, or about one run.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace csdsim::report {
+
+struct PagePoint {
+  std::vector<std::pair<std::string, nlohmann::ordered_json>> axes;  ///< path and value; the same paths in all points
+  nlohmann::ordered_json result;                                     ///< result.json; null if the point has failed
+  std::string error;                                                 ///< why it has
+};
+
+struct Page {
+  std::string name;
+  std::vector<PagePoint> points;  ///< at least one, and at least one without an error
+  /// Where each value of the configuration is from, by path; empty: not known.
+  nlohmann::ordered_json origins = nlohmann::ordered_json::object();
+};
+
+/// The page: charts with selectors, tables, the effective configuration. It needs no other file and no network. The
+/// same points make the same bytes.
+std::string html_page(const Page& page);
+
+}  // namespace csdsim::report

@@ -1,0 +1,12 @@
+// Text inside XML and HTML.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace csdsim::report {
+
+/// Replaces the characters that mean something else there.
+std::string escaped(std::string_view text);
+
+}  // namespace csdsim::report

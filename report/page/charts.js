@@ -1,0 +1,105 @@
+// Pictures of the chosen points, by Chart.js.
+'use strict';
+const palette = ['#4477aa', '#ee6677', '#228833', '#ccbb44', '#66ccee', '#aa3377', '#999999', '#cc7711', '#117733', '#882255', '#44aa99', '#ddaa33'];
+let charts = [];
+function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+
+/// A chart in a new element of `parent`. Data sets and scales as Chart.js takes them.
+function draw(parent, type, content, options) {
+  const canvas = element('canvas', {role: 'img'});
+  parent.append(element('div', {class: 'chart'}, canvas));
+  Chart.defaults.color = colour('--text');
+  Chart.defaults.borderColor = colour('--line');
+  const chart = new Chart(canvas, {type, data: content, options: {animation: false, maintainAspectRatio: false, ...options}});
+  charts.push(chart);
+  return chart;
+}
+function axisOptions(name, log, reserved = {}) {
+  const numbers = name === '' || isNumber(name);
+  return {type: !numbers ? 'category' : log ? 'logarithmic' : 'linear', title: {display: true, text: name},
+          ticks: numbers && name !== '' ? {callback: value => readable(Number(value), name)} : {}, ...reserved};
+}
+function tooltip(x, y) {
+  return {callbacks: {label: item => `${item.raw.label || item.dataset.label}: ${shortName(x)} ${readable(item.raw.x, x)}, ${y} ${readable(item.raw.y, y)}`}};
+}
+
+/// A line per value of the series axis, over the x axis; bars where x has names.
+function lines(view) {
+  const xs = axes.filter(a => a.values.length > 1).map(a => a.path).concat(metrics);
+  const x = chosen('x', xs), y = chosen('y', metrics, data.headline);
+  const series = ['none'].concat(axes.filter(a => a.values.length > 1 && a.path !== x).map(a => a.path));
+  const by = chosen('by', series, series[1]);
+  const scale = chosen('scale', ['linear', 'logarithmic']);
+  view.append(element('div', {class: 'controls'}, selection('x', 'x', xs, x), selection('y', 'y', metrics, y),
+    selection('by', 'line per', series, by), selection('scale', 'scale', ['linear', 'logarithmic'], scale)));
+  const groups = new Map();
+  for (const p of shown([x, by])) {
+    const value = valueOf(y, p);
+    if (value === null || value === undefined) continue;
+    // Other axes with several values make lines of their own, so that no line mixes them.
+    const name = label(p, [x]);
+    if (!groups.has(name)) groups.set(name, {p, list: []});
+    groups.get(name).list.push({x: valueOf(x, p), y: value, label: label(p)});
+  }
+  const order = by === 'none' ? [] : axisNamed[by].values;
+  const sets = [...groups].map(([name, group], i) => {
+    const at = by === 'none' ? i : order.indexOf(valueOf(by, group.p));
+    const numbers = isNumber(x);
+    if (numbers) group.list.sort((a, b) => a.x - b.x);
+    return {label: name, data: group.list, borderColor: palette[at % palette.length], backgroundColor: palette[at % palette.length],
+            showLine: x in axisNamed, pointRadius: group.list.length > 200 ? 1 : 3, borderWidth: 2};
+  });
+  const y0 = {beginAtZero: scale === 'linear'}, legend = {display: sets.length <= 24};
+  if (isNumber(x)) {
+    const scales = {x: axisOptions(x, scale === 'logarithmic'), y: axisOptions(y, scale === 'logarithmic', y0)};
+    draw(view, 'scatter', {datasets: sets}, {scales, plugins: {tooltip: tooltip(x, y), legend}});
+    return;
+  }
+  // Names have no order: bars instead of lines.
+  const labels = axisNamed[x].values.map(String);
+  for (const set of sets) set.data = labels.map(name => (set.data.find(d => String(d.x) === name) || {y: null}).y);
+  draw(view, 'bar', {labels, datasets: sets}, {scales: {x: {title: {display: true, text: x}}, y: axisOptions(y, scale === 'logarithmic', y0)},
+    plugins: {tooltip: {callbacks: {label: item => `${item.dataset.label}: ${readable(item.raw, y)}`}}, legend}});
+}
+
+/// Points that no other point beats in both metrics, and the others.
+function pareto(view) {
+  const x = chosen('px', metrics, metrics.find(m => /^energy_per_token/.test(m)) || metrics[1]);
+  const y = chosen('py', metrics, data.headline);
+  const wishes = ['least', 'most'];
+  const wishX = chosen('pxw', wishes, betterIsMore(x) ? 'most' : 'least'), wishY = chosen('pyw', wishes, betterIsMore(y) ? 'most' : 'least');
+  view.append(element('div', {class: 'controls'}, selection('px', 'x', metrics, x), selection('pxw', '', wishes, wishX),
+    selection('py', 'y', metrics, y), selection('pyw', '', wishes, wishY)));
+  const list = shown([]).map(p => ({x: valueOf(x, p), y: valueOf(y, p), label: label(p)})).filter(d => d.x !== null && d.y !== null && d.x !== undefined && d.y !== undefined);
+  const front = paretoFront(list, wishX === 'most' ? 1 : -1, wishY === 'most' ? 1 : -1);
+  const rest = list.filter(d => !front.includes(d));
+  draw(view, 'scatter', {datasets: [
+    {label: `front (${front.length})`, data: front, showLine: true, stepped: wishX === 'most' ? 'after' : 'before', borderColor: colour('--mark'), backgroundColor: colour('--mark'), pointRadius: 5},
+    {label: `other points (${rest.length})`, data: rest, backgroundColor: palette[6], pointRadius: 3}]},
+    {scales: {x: axisOptions(x), y: axisOptions(y)}, plugins: {tooltip: tooltip(x, y)}});
+  const rows = front.map(d => element('tr', {}, element('td', {class: 'axis'}, d.label), element('td', {}, readable(d.x, x)), element('td', {}, readable(d.y, y))));
+  view.append(element('h2', {}, 'Front'), element('div', {class: 'scroll'}, element('table', {id: 'front'},
+    element('tr', {}, element('th', {class: 'axis'}, 'point'), element('th', {}, x), element('th', {}, y)), ...rows)));
+}
+function betterIsMore(metric) { return /_per_s$|^iops$|share_of|acceptance/.test(metric) && !/bytes/.test(metric); }
+/// signX, signY: 1 if more is better, -1 if less is.
+function paretoFront(list, signX, signY) {
+  const sorted = [...list].sort((a, b) => signX * (b.x - a.x) || signY * (b.y - a.y));
+  let best = -Infinity;
+  const front = [];
+  for (const d of sorted) if (signY * d.y > best) { best = signY * d.y; front.push(d); }
+  return front.sort((a, b) => a.x - b.x);
+}
+
+/// Bars of each shown point: parts of the critical path, or the utilisation of each resource.
+function bars(view, table, text, name, stacked) {
+  const kept = shown([]).slice(0, 60), left = shown([]).length - kept.length;
+  const parts = Object.keys(table).filter(part => kept.some(p => table[part][p]));
+  view.append(element('h2', {}, text));
+  if (left > 0) view.append(element('p', {class: 'note'}, `The first 60 points; choose values of the axes above to see the other ${left}.`));
+  const sets = parts.map((part, i) => ({label: part.replaceAll('_', ' '), data: kept.map(p => table[part][p]), backgroundColor: palette[i % palette.length]}));
+  draw(view, 'bar', {labels: kept.map(p => label(p)), datasets: sets},
+    {indexAxis: 'y', scales: {x: {stacked, title: {display: true, text: name}, ticks: {callback: v => readable(v, name)}}, y: {stacked}},
+     plugins: {tooltip: {callbacks: {label: item => `${item.dataset.label}: ${readable(item.raw, name)}`}}}})
+    .canvas.parentElement.style.height = `${Math.max(12, 4 + kept.length * (stacked ? 1.6 : 0.4 * parts.length + 0.8))}rem`;
+}

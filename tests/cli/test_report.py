@@ -1,0 +1,212 @@
+"""The page of `csdsim report`, as a browser shows it. Usage: test_report.py CSDSIM SOURCE_DIR"""
+import csv
+import json
+import pathlib
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select
+
+CSDSIM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+del sys.argv[1:]
+SCENARIO = """csdsim: 1
+name: pages
+model: {layers: 2, heads: 8, kv_heads: 8, head_dim: 64, hidden_size: 512, ffn_size: 2048, vocab_size: 1000, max_positions: 4096}
+platform: {gpu: {preset: a6000}, device: {preset: instcsd-zynq7045}}
+system: {kind: instinfer-dense}
+workload: {kind: generation, batch: 2, input_tokens: 64, output_tokens: 8}
+sweep: {axes: {platform.device.flash.channels: [4, 8], platform.device.flash.channel_bandwidth: [700 MB/s, 1.4 GB/s],
+               system.kind: [instinfer-dense, host-kv]}}
+"""
+
+
+def csdsim(*arguments):
+    return subprocess.run([CSDSIM, *map(str, arguments)], capture_output=True, text=True, timeout=600)
+
+
+class Pages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory()
+        cls.out = pathlib.Path(cls.directory.name)
+        (cls.out / "s.yaml").write_text(SCENARIO)
+        done = csdsim("sweep", cls.out / "s.yaml", "--out", cls.out / "sweep", "-q")
+        assert done.returncode == 0, done.stderr
+        assert f"csdsim report {cls.out / 'sweep'}" in done.stdout
+        done = csdsim("report", cls.out / "sweep")
+        assert done.returncode == 0, done.stderr
+        cls.page = cls.out / "sweep" / "report.html"
+        assert done.stdout == f"{cls.page}\n"
+        cls.data = json.loads(re.search(r'id="data">(.*?)</script>', cls.page.read_text(), re.S)[1])
+        options = Options()
+        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                         "--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1200,900"):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        cls.browser = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.quit()
+        cls.directory.cleanup()
+
+    def tearDown(self):
+        self.assertEqual([entry for entry in self.browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")], [])
+
+    def open(self, view="", page=None):
+        self.browser.get("about:blank")
+        self.browser.get(f"file://{page or self.page}{'#view=' + view if view else ''}")
+
+    def choose(self, key, value):
+        Select(self.browser.find_element(By.ID, key)).select_by_value(value)
+
+    def sets(self):
+        """Labels and values of the data sets of the first chart."""
+        return self.browser.execute_script(
+            "const d = charts[0].data; return d.datasets.map(s => [s.label, s.data.map(v => v !== null && typeof v === 'object' ? v.y : v)])")
+
+    def painted(self):
+        """Whether every chart has more than one colour."""
+        return self.browser.execute_script("""return charts.map(c => {
+            const p = c.canvas.getContext('2d').getImageData(0, 0, c.canvas.width, c.canvas.height).data;
+            return new Set(Array.from({length: p.length / 4}, (_, i) => p[4 * i] + ',' + p[4 * i + 1] + ',' + p[4 * i + 2])).size; })""")
+
+    def cells(self, table):
+        return self.browser.execute_script(
+            "return [...document.querySelectorAll(arguments[0] + ' tr')].map(r => [...r.children].map(c => c.textContent))", table)
+
+    def test_the_data_are_those_of_the_sweep(self):
+        rows = list(csv.reader((self.out / "sweep" / "results.csv").read_text().splitlines()))
+        self.assertEqual(self.data["points"], len(rows) - 1)
+        column = rows[0].index("decode_tokens_per_s")
+        for value, row in zip(self.data["metrics"]["decode_tokens_per_s"], rows[1:]):
+            self.assertAlmostEqual(value / float(row[column]), 1, 8)
+        self.assertEqual([axis["path"] for axis in self.data["axes"]],
+                         ["platform.device.flash.channels", "platform.device.flash.channel_bandwidth", "system.kind"])
+        origins = {path: origin for path, _, origin in self.data["parameters"]}
+        self.assertIn("s.yaml:", origins["workload.batch"])
+        self.assertIn("preset a6000", origins["platform.gpu.memory_bandwidth"])
+        self.assertTrue(origins["workload.temperature"].startswith("default"))
+
+    def test_it_needs_nothing_else(self):
+        text = self.page.read_text()
+        self.assertNotRegex(text, r'(src|href)\s*=\s*["\'](?!data:)')
+        self.assertNotIn("@import", text)
+        again = self.out / "again.html"
+        self.assertEqual(csdsim("report", self.out / "sweep", "--out", again).returncode, 0)
+        self.assertEqual(again.read_bytes(), self.page.read_bytes())
+
+    def test_lines_follow_the_selectors(self):
+        self.open()
+        self.choose("x", "platform.device.flash.channels")
+        before = self.sets()
+        self.assertEqual(len(before), 4)  # bandwidth x system
+        self.assertTrue(all(count > 1 for count in self.painted()))
+        self.choose("y", "ttft_s")
+        after = self.sets()
+        self.assertNotEqual(before, after)
+        self.choose("only:system.kind", "host-kv")
+        fewer = self.sets()
+        self.assertEqual(len(fewer), 2)
+        for name, values in fewer:
+            self.assertIn("host-kv", name)
+            self.assertIn([name, values], after)
+        self.choose("x", "system.kind")
+        self.assertEqual(self.browser.execute_script("return charts[0].config.type"), "bar")
+        self.assertIn("x=system.kind", self.browser.current_url)
+        self.browser.refresh()  # the address holds what is shown
+        self.assertEqual(self.browser.execute_script("return charts[0].config.type"), "bar")
+
+    def test_heat_map_and_a_point(self):
+        self.open("Heat+map")
+        heat = self.cells(".heat")
+        self.assertEqual([len(row) for row in heat], [3, 3, 3])
+        self.assertIn("Cells show the mean over system", self.browser.find_element(By.ID, "view").text)
+        self.choose("only:system.kind", "instinfer-dense")
+        self.assertNotEqual(self.cells(".heat"), heat)
+        self.browser.find_element(By.CSS_SELECTOR, ".heat td").click()
+        shown = dict(self.cells("#point"))
+        self.assertEqual(set(shown), {name for name, values in self.data["metrics"].items() if values[0] is not None})
+
+    def test_pareto_front_has_the_points_that_no_other_beats(self):
+        self.open("Pareto")
+        self.choose("px", "energy_per_token_j")
+        self.choose("py", "ttft_s")
+        pairs = list(zip(self.data["metrics"]["energy_per_token_j"], self.data["metrics"]["ttft_s"]))
+        front = {p for p in pairs if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in pairs)}
+        drawn = {tuple(p) for p in self.browser.execute_script("return charts[0].data.datasets[0].data.map(d => [d.x, d.y])")}
+        self.assertEqual(drawn, front)
+        self.assertEqual(len(self.cells("#front")), 1 + len(front))
+
+    def test_resources_table_configuration_and_themes(self):
+        self.open("Resources")
+        self.assertRegex(self.browser.find_element(By.ID, "bound").text, r"Bound by: \w+ \(\d\)")
+        self.assertEqual(self.browser.execute_script("return charts.length"), 2)
+        self.assertTrue(all(count > 2 for count in self.painted()))
+        self.open("Table")
+        rows = self.cells("#rows")
+        self.assertEqual(len(rows), 1 + self.data["points"])
+        column = rows[0].index("decode_tokens_per_s")
+        for sign in (1, -1):  # a second click sorts the other way round
+            self.browser.find_elements(By.CSS_SELECTOR, "#rows th")[column].click()
+            sorted_rows = self.browser.execute_script(
+                "return [...document.querySelectorAll('#rows tr')].slice(1).map(r => Number(r.children[arguments[0]].title))", column)
+            self.assertEqual([sign * v for v in sorted_rows], sorted(sign * v for v in sorted_rows))
+        find = self.browser.find_element(By.ID, "find")
+        find.send_keys("host-kv\n")
+        self.assertEqual(len(self.cells("#rows")), 1 + self.data["points"] // 2)
+        self.open("Configuration")
+        self.assertIn("instcsd", self.browser.find_element(By.ID, "config").text)
+        light = self.browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+        self.choose("theme", "dark")
+        self.assertNotEqual(self.browser.execute_script("return getComputedStyle(document.body).backgroundColor"), light)
+
+    def test_one_run_and_failed_points(self):
+        done = csdsim("run", self.out / "s.yaml", "--out", self.out / "one", "-q")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(csdsim("report", self.out / "one").returncode, 0)
+        self.open(page=self.out / "one" / "report.html")
+        self.assertEqual(self.browser.find_element(By.CSS_SELECTOR, "[aria-selected=true]").text, "Resources")
+        failed = self.out / "failed"  # as a sweep leaves it whose points 0 and 3 have failed
+        shutil.copytree(self.out / "sweep", failed)
+        with sqlite3.connect(failed / "results.sqlite") as database:
+            columns = [row[1] for row in database.execute("PRAGMA table_info(results)")][5:]
+            nothing = ", ".join(f'"{column}" = NULL' for column in columns)
+            database.execute("ALTER TABLE results ADD COLUMN error")
+            database.execute(f"UPDATE results SET {nothing}, error = 'no </script> <b>room</b>' WHERE point IN (0, 3)")
+            database.execute("DELETE FROM points WHERE point IN (0, 3)")
+        database.close()
+        self.assertEqual(csdsim("report", failed).returncode, 0)
+        self.open("Table", page=failed / "report.html")
+        rows = self.browser.find_elements(By.CSS_SELECTOR, "tr.failed")
+        self.assertEqual([row.find_elements(By.TAG_NAME, "td")[-1].text for row in rows], 2 * ["no </script> <b>room</b>"])
+        self.assertIn("2 failed", self.browser.find_element(By.ID, "summary").text)
+        for view in ("Lines", "Heat+map", "Pareto", "Resources", "Configuration"):
+            self.open(view, page=failed / "report.html")
+
+    def test_what_is_no_result(self):
+        for make, message in ((lambda d: None, "holds neither"),
+                              (lambda d: (d / "result.json").write_text("{"), "is no JSON file"),
+                              (lambda d: (d / "result.json").write_text("[]"), "is no result"),
+                              (lambda d: (d / "results.sqlite").write_text("no database at all"), "not a database"),
+                              (lambda d: (d / "results.sqlite").write_bytes(b""), "is no database of csdsim sweep")):
+            with tempfile.TemporaryDirectory() as name:
+                directory = pathlib.Path(name)
+                make(directory)
+                done = csdsim("report", directory)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(message, done.stderr)
+        self.assertIn("is no folder", csdsim("report", self.out / "nowhere").stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
