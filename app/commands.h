@@ -97,6 +97,8 @@ struct EvalArguments {
   std::vector<std::string> methods;             ///< empty: all
   std::vector<std::string> ratios;              ///< empty: 1/2 to 1/32
   std::string ratio_mode = "tokens";
+  std::vector<std::uint32_t> kv_bits;    ///< of K and V; empty: 16
+  std::vector<std::uint32_t> kv_groups;  ///< elements that share a scale; empty: 64
   std::optional<std::uint32_t> r, k, local, heavy, recent, window, sinks;
   std::uint32_t prefill = 512, decode = 256, windows = 0;
   std::vector<std::uint32_t> distances;  ///< distances of the recall task; empty: 1/4, 1/2 and 7/8 of the prefill

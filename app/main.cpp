@@ -125,6 +125,19 @@ void add_generate(CLI::App& cli, int& status) {
   generate_command->callback([generate, &status] { status = app::generate(*generate); });
 }
 
+/// How K and V are kept.
+void add_kv_options(CLI::App& command, app::EvalArguments& eval) {
+  command
+      .add_option("--kv-bits", eval.kv_bits,
+                  "Bits per element of K and V, as system.kv_bits (default: 16; with 8 and 4 dense attention only, "
+                  "unless --method names others)")
+      ->check(CLI::IsMember({16, 8, 4}))
+      ->delimiter(',');
+  command
+      .add_option("--kv-group", eval.kv_groups, "Elements of a head that share a scale, with --kv-bits (default: 64)")
+      ->delimiter(',');
+}
+
 void add_eval(CLI::App& cli, int& status) {
   const auto eval = std::make_shared<app::EvalArguments>();
   auto* eval_command = cli.add_subcommand(
@@ -144,6 +157,7 @@ void add_eval(CLI::App& cli, int& status) {
           "What the ratio counts: tokens attended to, or all traffic against dense (default methods that would "
           "exceed the ratio by choosing alone are left out)")
       ->check(CLI::IsMember({"tokens", "traffic"}));
+  add_kv_options(*eval_command, *eval);
   eval_command->add_option("--r", eval->r, "SparQ and SparF: components");
   eval_command->add_option("--k", eval->k, "SparQ, SparF, infinigen, leoam, fp16, int8, int4: tokens attended to");
   eval_command->add_option("--local", eval->local,
