@@ -151,8 +151,12 @@ int test_policy(const TestPolicyArguments& arguments);
 struct ProfileGpuArguments {
   std::string name;           ///< name of the preset; empty: derived from the GPU's name
   std::filesystem::path out;  ///< preset file to write
+  /// Scenario whose modelled GPU and link take the place of those of this machine.
+  std::optional<std::filesystem::path> scenario = {};
+  std::vector<std::string> overrides = {};
 };
-/// Measures the operators of this machine's GPU and writes a preset file for `presets:` of a scenario.
+/// Measures the operators of this machine's GPU and its link, or derives them from a scenario's model, and writes a
+/// preset file for `presets:` of a scenario.
 int profile_gpu(const ProfileGpuArguments& arguments);
 
 int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides);

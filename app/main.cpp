@@ -260,9 +260,14 @@ void add_profile_gpu(CLI::App& cli, int& status) {
   const auto profile =
       std::make_shared<app::ProfileGpuArguments>(app::ProfileGpuArguments{.name = {}, .out = "gpu-preset.yaml"});
   auto* profile_command = cli.add_subcommand(
-      "profile-gpu", "Measure the operators of this machine's GPU; write a preset for modelled runs on any machine");
+      "profile-gpu",
+      "Measure operators and link of this machine's GPU, or derive them from a scenario's model; write a preset for "
+      "modelled runs on any machine");
   profile_command->add_option("--name", profile->name, "Name of the preset (default: from the GPU's name)");
   profile_command->add_option("--out", profile->out, "File to write")->capture_default_str();
+  profile_command->add_option("--scenario", profile->scenario,
+                              "Derive from the GPU that this scenario models, instead of this machine's");
+  profile_command->add_option("--set", profile->overrides, "With --scenario: path=value");
   profile_command->callback([profile, &status] { status = app::profile_gpu(*profile); });
 }
 

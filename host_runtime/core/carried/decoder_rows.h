@@ -20,7 +20,7 @@ using NewKv = std::vector<Half>;
 inline std::span<const Half> keys(const NewKv& kv) { return std::span(kv).first(kv.size() / 2); }
 inline std::span<const Half> values(const NewKv& kv) { return std::span(kv).last(kv.size() / 2); }
 
-/// K and V of rows [row][heads][d], which quantise_rows() has made.
+/// K and V of the rows of a QuantisedRows.
 NewKv dequantised(const RowQuantisation& format, std::span<const std::byte> rows, std::size_t heads, std::size_t d);
 
 /// Appends columns [first, first + count) of every row of a [row][width] tensor to `to`.
