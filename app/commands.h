@@ -109,6 +109,8 @@ struct EvalArguments {
   std::vector<std::string> methods;             ///< empty: all
   std::vector<std::string> ratios;              ///< empty: 1/2 to 1/32
   std::string ratio_mode = "tokens";
+  std::vector<std::uint32_t> kv_bits;    ///< of K and V; empty: 16
+  std::vector<std::uint32_t> kv_groups;  ///< elements that share a scale; empty: 64
   std::optional<std::uint32_t> r, k, local, heavy, recent, window, sinks;
   std::uint32_t prefill = 512, decode = 256, windows = 0;
   std::vector<std::uint32_t> distances;  ///< distances of the recall task; empty: 1/4, 1/2 and 7/8 of the prefill
@@ -161,8 +163,12 @@ int test_policy(const TestPolicyArguments& arguments);
 struct ProfileGpuArguments {
   std::string name;           ///< name of the preset; empty: derived from the GPU's name
   std::filesystem::path out;  ///< preset file to write
+  /// Scenario whose modelled GPU and link take the place of those of this machine.
+  std::optional<std::filesystem::path> scenario = {};
+  std::vector<std::string> overrides = {};
 };
-/// Measures the operators of this machine's GPU and writes a preset file for `presets:` of a scenario.
+/// Measures the operators of this machine's GPU and its link, or derives them from a scenario's model, and writes a
+/// preset file for `presets:` of a scenario.
 int profile_gpu(const ProfileGpuArguments& arguments);
 
 int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides);

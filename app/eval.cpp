@@ -64,11 +64,31 @@ void refuse_unused(const EvalArguments& a, const std::vector<const MethodInfo*>&
   refuse(a.sinks.has_value(), "--sinks", {BudgetKind::window_and_sinks});
 }
 
+/// The formats of K and V that are asked for.
+std::vector<host::RowQuantisation> kv_formats(const EvalArguments& a) {
+  std::vector<host::RowQuantisation> formats;
+  for (const std::uint32_t bits : a.kv_bits) {
+    if (bits == 16) {
+      formats.emplace_back();
+      continue;
+    }
+    for (const std::uint32_t group : a.kv_groups) formats.push_back({.bits = bits, .group = group});
+    if (a.kv_groups.empty()) formats.push_back({.bits = bits});
+  }
+  const bool quantised = std::ranges::any_of(formats, &host::RowQuantisation::quantised);
+  if (!a.kv_groups.empty() && !quantised) throw UserError("eval: --kv-group: K and V of 16 bits have no scale");
+  if (quantised && a.attention == "drive")
+    throw UserError("eval: --kv-bits: the drive keeps K and V of 16 bits; use --attention host");
+  if (formats.empty()) formats.emplace_back();
+  return formats;
+}
+
 /// One row per method and ratio, or one row per method where the options state the budget exactly. When methods are
 /// chosen by default, traffic ratios at which choosing alone would exceed the budget are left out.
 std::vector<experiment::EvalSetting> settings_of(const EvalArguments& a) {
   std::vector<const MethodInfo*> methods;
   for (const std::string& name : a.methods) methods.push_back(&host::attention_method(name));
+  if (methods.empty() && !a.kv_bits.empty()) methods.push_back(&host::attention_method("dense"));
   if (methods.empty()) {
     for (const MethodInfo& info : host::attention_methods())
       if (info.in_drive || a.attention == "host") methods.push_back(&info);
@@ -83,18 +103,22 @@ std::vector<experiment::EvalSetting> settings_of(const EvalArguments& a) {
   settings.recent = a.recent;
   settings.window = a.window;
   settings.sinks = a.sinks;
+  const std::vector<host::RowQuantisation> formats = kv_formats(a);
   std::vector<experiment::EvalSetting> all;
+  const auto add = [&](const MethodInfo& info, std::optional<Ratio> ratio) {
+    for (const host::RowQuantisation& kv : formats) all.push_back({{std::string(info.name), settings, kv}, ratio, {}});
+  };
   bool by_ratio = false;
   for (const MethodInfo* info : methods) {
     if (host::is_exact(settings, info->budget)) {
-      all.push_back({{std::string(info->name), settings}, {}, {}});
+      add(*info, {});
       continue;
     }
     by_ratio = true;
     for (const Ratio ratio : ratios_of(a)) {
       if (a.methods.empty() && settings.meaning == host::RatioMeaning::traffic && ratio <= info->choosing) continue;
       settings.ratio = ratio;
-      all.push_back({{std::string(info->name), settings}, ratio, {}});
+      add(*info, ratio);
     }
   }
   if (!by_ratio && !a.ratios.empty()) throw UserError("eval: --ratio: every method has an exact budget or needs none");

@@ -34,6 +34,8 @@ void refuse_attention_options(const EvalArguments& a) {
   refuse(!a.methods.empty(), "--method");
   refuse(!a.ratios.empty(), "--ratio");
   refuse(a.ratio_mode != "tokens", "--ratio-mode");
+  refuse(!a.kv_bits.empty(), "--kv-bits");
+  refuse(!a.kv_groups.empty(), "--kv-group");
   refuse(a.r.has_value(), "--r");
   refuse(a.k.has_value(), "--k");
   refuse(a.local.has_value(), "--local");

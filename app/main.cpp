@@ -138,6 +138,19 @@ void add_generate(CLI::App& cli, int& status) {
   generate_command->callback([generate, &status] { status = app::generate(*generate); });
 }
 
+/// How K and V are kept.
+void add_kv_options(CLI::App& command, app::EvalArguments& eval) {
+  command
+      .add_option("--kv-bits", eval.kv_bits,
+                  "Bits per element of K and V, as system.kv_bits (default: 16; with 8 and 4 dense attention only, "
+                  "unless --method names others)")
+      ->check(CLI::IsMember({16, 8, 4}))
+      ->delimiter(',');
+  command
+      .add_option("--kv-group", eval.kv_groups, "Elements of a head that share a scale, with --kv-bits (default: 64)")
+      ->delimiter(',');
+}
+
 void add_eval(CLI::App& cli, int& status) {
   const auto eval = std::make_shared<app::EvalArguments>();
   auto* eval_command = cli.add_subcommand(
@@ -157,6 +170,7 @@ void add_eval(CLI::App& cli, int& status) {
           "What the ratio counts: tokens attended to, or all traffic against dense (default methods that would "
           "exceed the ratio by choosing alone are left out)")
       ->check(CLI::IsMember({"tokens", "traffic"}));
+  add_kv_options(*eval_command, *eval);
   eval_command->add_option("--r", eval->r, "SparQ and SparF: components");
   eval_command->add_option("--k", eval->k, "SparQ, SparF, infinigen, leoam, fp16, int8, int4: tokens attended to");
   eval_command->add_option("--local", eval->local,
@@ -263,9 +277,14 @@ void add_profile_gpu(CLI::App& cli, int& status) {
   const auto profile =
       std::make_shared<app::ProfileGpuArguments>(app::ProfileGpuArguments{.name = {}, .out = "gpu-preset.yaml"});
   auto* profile_command = cli.add_subcommand(
-      "profile-gpu", "Measure the operators of this machine's GPU; write a preset for modelled runs on any machine");
+      "profile-gpu",
+      "Measure operators and link of this machine's GPU, or derive them from a scenario's model; write a preset for "
+      "modelled runs on any machine");
   profile_command->add_option("--name", profile->name, "Name of the preset (default: from the GPU's name)");
   profile_command->add_option("--out", profile->out, "File to write")->capture_default_str()->check(kNamed);
+  profile_command->add_option("--scenario", profile->scenario,
+                              "Derive from the GPU that this scenario models, instead of this machine's");
+  profile_command->add_option("--set", profile->overrides, "With --scenario: path=value");
   profile_command->callback([profile, &status] { status = app::profile_gpu(*profile); });
 }
 

@@ -1,10 +1,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cmath>
 #include <cstdio>
+#include <functional>
+#include <vector>
 
 #include "app/commands.h"
+#include "base/error.h"
+#include "experiment/experiments.h"
+#include "experiment/generation/platform_rates.h"
+#include "host_runtime/core/planner/gpu_model.h"
 #include "host_runtime/cuda/loader/cuda_module.h"
 #include "report/files.h"
 
@@ -13,18 +21,34 @@ namespace {
 
 using host::ComputeWork;
 using host::OperatorClass;
+using Measure = std::function<SimTime(const ComputeWork&)>;
 
 constexpr std::uint64_t kSide = 8192;
+/// Rows of matrix products, from a decode step's to a recomputation's; the preset without a number in its name has the
+/// usual ones.
+constexpr std::array<std::uint64_t, 5> kRows{64, 256, 1024, 4096, 16384};
+constexpr std::uint64_t kUsualRows = 4096;
 
 /// Rates that the operators reach, without the kernel launch.
 struct Rates {
   double launch_s = 0;
-  double gemm = 0, attention_prefill = 0;                  // operations per second
+  double attention_prefill = 0;                            // operations per second
   double gemv = 0, attention_decode = 0, elementwise = 0;  // bytes per second
+  std::vector<double> gemm;                                // operations per second, by kRows
 };
 
-Rates measure(host::CudaModule& gpu) {
-  const auto seconds = [&](const ComputeWork& work) { return gpu.measure(work).seconds(); };
+/// What a profile is made of, and where it comes from.
+struct Profile {
+  Rates rates;
+  double to_gpu = 0, from_gpu = 0;  // bytes per second
+  Bytes memory;
+  std::string gpu;     ///< name
+  std::string source;  ///< "measured" or "assumed"
+  std::string cite;
+};
+
+Rates measure(const Measure& time_of) {
+  const auto seconds = [&](const ComputeWork& work) { return time_of(work).seconds(); };
   const auto tiny = [&](std::uint32_t launches) {
     return seconds({.op = OperatorClass::elementwise, .flops = 1, .activations = Bytes{6}, .launches = launches});
   };
@@ -34,18 +58,54 @@ Rates measure(host::CudaModule& gpu) {
     return static_cast<double>(amount) / std::max(1e-9, seconds(work) - rates.launch_s);
   };
   const Bytes weights{2 * kSide * kSide};
-  const std::uint64_t many = 2 * kSide * kSide * 4096, half_gib = std::uint64_t{1} << 29;
-  rates.gemm = rate({.op = OperatorClass::gemm, .flops = many, .weights = weights}, many);
+  const std::uint64_t many = 2 * kSide * kSide * kUsualRows, half_gib = std::uint64_t{1} << 29;
   rates.gemv = rate({.op = OperatorClass::gemm, .flops = 2 * kSide * kSide, .weights = weights}, weights.value);
   rates.attention_prefill = rate({.op = OperatorClass::attention, .flops = many, .activations = Bytes::mib(256)}, many);
   rates.attention_decode =
       rate({.op = OperatorClass::attention, .flops = half_gib, .activations = Bytes{half_gib}}, half_gib);
   rates.elementwise =
       rate({.op = OperatorClass::elementwise, .flops = half_gib / 6, .activations = Bytes{half_gib}}, half_gib);
+  for (const std::uint64_t rows : kRows) {
+    const std::uint64_t flops = 2 * kSide * kSide * rows;
+    rates.gemm.push_back(rate({.op = OperatorClass::gemm, .flops = flops, .weights = weights}, flops));
+  }
   return rates;
 }
 
-std::string preset_name(const std::string& gpu) {
+Profile of_machine() {
+  const std::shared_ptr<host::CudaModule> gpu = host::load_cuda_module();
+  const host::GpuDescription description = gpu->describe();
+  const auto copy_rate = [&](bool to_gpu) {
+    constexpr Bytes kCopied = Bytes::mib(256);
+    return static_cast<double>(kCopied.value) / std::max(1e-9, gpu->measure_copy(kCopied, to_gpu).seconds());
+  };
+  return {.rates = measure([&](const ComputeWork& work) { return gpu->measure(work); }),
+          .to_gpu = copy_rate(true),
+          .from_gpu = copy_rate(false),
+          .memory = description.memory,
+          .gpu = description.name,
+          .source = "measured",
+          .cite = fmt::format("csdsim profile-gpu on {}, CUDA {}.{}", description.name, description.cuda_version / 1000,
+                              description.cuda_version % 1000 / 10)};
+}
+
+Profile of_model(const std::filesystem::path& path, const std::vector<std::string>& overrides) {
+  const scenario::Scenario s = experiment::load_scenario(path, overrides).base.scenario;
+  const platform::AttachedGpu& gpu = s.platform.gpu;
+  if (gpu.timing != host::GpuTiming::modelled)
+    throw UserError(fmt::format("profile-gpu: {} measures its GPU; leave --scenario out", path.string()));
+  const host::GpuModel model(gpu);
+  const host::PlatformRates rates = experiment::platform_rates(s);
+  return {.rates = measure([&](const ComputeWork& work) { return model.time(work); }),
+          .to_gpu = static_cast<double>(rates.host_to_gpu.bytes_per_second),
+          .from_gpu = static_cast<double>(rates.gpu_to_host.bytes_per_second),
+          .memory = gpu.memory,
+          .gpu = gpu.preset.empty() ? s.name : gpu.preset,
+          .source = "assumed",
+          .cite = fmt::format("csdsim profile-gpu, from the model of {}", path.filename().string())};
+}
+
+std::string preset_name(const std::string& gpu, const std::string& source) {
   std::string name;
   for (const char c : gpu) {
     if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
@@ -54,33 +114,27 @@ std::string preset_name(const std::string& gpu) {
       name += '-';
     }
   }
-  return name + "-measured";
+  return name + (source == "measured" ? "-measured" : "-modelled");
 }
 
-}  // namespace
-
-int profile_gpu(const ProfileGpuArguments& arguments) {
-  const std::shared_ptr<host::CudaModule> gpu = host::load_cuda_module();
-  const host::GpuDescription description = gpu->describe();
-  const Rates rates = measure(*gpu);
-  // The peaks of the preset are the highest measured rates, so that every share is a share of a measured value.
-  const double flops = std::max(rates.gemm, rates.attention_prefill);
+/// One preset of the file: the rates, of matrix products those with `rows` rows.
+std::string preset_text(const Profile& profile, const std::string& name, std::size_t rows) {
+  const Rates& rates = profile.rates;
+  // The peaks are the highest rates, so that every share is a share of such a value.
+  const double flops = std::max(rates.attention_prefill, *std::ranges::max_element(rates.gemm));
   const double bytes = std::max({rates.gemv, rates.attention_decode, rates.elementwise});
-  const std::string cite = fmt::format("csdsim profile-gpu on {}, CUDA {}.{}", description.name,
-                                       description.cuda_version / 1000, description.cuda_version % 1000 / 10);
-  const auto value = [&](const std::string& text) {
-    return fmt::format("{{v: {}, src: measured, cite: '{}'}}", text, cite);
+  const auto value = [&](const std::string& text, const std::string& detail = {}) {
+    return fmt::format("{{v: {}, src: {}, cite: '{}{}'}}", text, profile.source, profile.cite, detail);
   };
-  const auto share = [&](double part, double of) {
-    return value(fmt::format("{:.3f}", std::clamp(part / of, 0.001, 1.0)));
+  const auto share = [&](double part, double of, const std::string& detail = {}) {
+    return value(fmt::format("{:.4f}", std::clamp(part / of, 0.001, 1.0)), detail);
   };
-  const std::string name = arguments.name.empty() ? preset_name(description.name) : arguments.name;
-  const std::string text = fmt::format(
-      "# Written by csdsim profile-gpu. In a scenario: presets: [{}], platform: {{gpu: {{preset: {}}}}}\n"
-      "kind: gpu\n"
-      "presets:\n"
+  const std::string products =
+      fmt::format(", {} x {} matrix, {} rows: {:.2f} TFLOPS", kSide, kSide, kRows[rows], rates.gemm[rows] * 1e-12);
+  const std::string from_gpu = fmt::format(", copies to the GPU; from it {:.2f} GB/s", profile.from_gpu * 1e-9);
+  return fmt::format(
       "  {}:\n"
-      "    doc: {}, as measured; its link was not measured.\n"
+      "    doc: {} with its link, {}; matrix products of {} rows.\n"
       "    values:\n"
       "      fp16_rate: {}\n"
       "      memory_bandwidth: {}\n"
@@ -91,12 +145,31 @@ int profile_gpu(const ProfileGpuArguments& arguments) {
       "        gemv: {}\n"
       "        attention_prefill: {}\n"
       "        attention_decode: {}\n"
-      "        elementwise: {}\n",
-      arguments.out.filename().string(), name, name, description.name,
+      "        elementwise: {}\n"
+      "      link:\n"
+      "        bandwidth: {}\n",
+      name, profile.gpu, profile.source == "measured" ? "as measured" : "from a model", kRows[rows],
       value(fmt::format("{:.1f} TFLOPS", flops * 1e-12)), value(fmt::format("{:.0f} GB/s", bytes * 1e-9)),
-      value(fmt::format("{} MiB", description.memory.value >> 20)),
-      value(fmt::format("{:.0f} ns", rates.launch_s * 1e9)), share(rates.gemm, flops), share(rates.gemv, bytes),
-      share(rates.attention_prefill, flops), share(rates.attention_decode, bytes), share(rates.elementwise, bytes));
+      value(fmt::format("{} MiB", profile.memory.value >> 20)), value(fmt::format("{:.0f} ns", rates.launch_s * 1e9)),
+      share(rates.gemm[rows], flops, products), share(rates.gemv, bytes), share(rates.attention_prefill, flops),
+      share(rates.attention_decode, bytes), share(rates.elementwise, bytes),
+      value(fmt::format("{:.2f} GB/s", profile.to_gpu * 1e-9), from_gpu));
+}
+
+}  // namespace
+
+int profile_gpu(const ProfileGpuArguments& arguments) {
+  if (!arguments.scenario && !arguments.overrides.empty()) throw UserError("profile-gpu: --set belongs to --scenario");
+  const Profile profile = arguments.scenario ? of_model(*arguments.scenario, arguments.overrides) : of_machine();
+  const std::string name = arguments.name.empty() ? preset_name(profile.gpu, profile.source) : arguments.name;
+  std::string text = fmt::format(
+      "# Written by csdsim profile-gpu. In a scenario: presets: [{}], platform: {{gpu: {{preset: {}}}}}\n"
+      "# The presets differ in the rows of matrix products: tokens of a prefill or a recomputation.\n"
+      "kind: gpu\n"
+      "presets:\n",
+      arguments.out.filename().string(), name);
+  for (std::size_t i = 0; i < kRows.size(); ++i)
+    text += preset_text(profile, kRows[i] == kUsualRows ? name : fmt::format("{}-{}-rows", name, kRows[i]), i);
   report::write_file(arguments.out, text);
   fmt::print("{}\nwritten to {}\n", text, arguments.out.string());
   return 0;

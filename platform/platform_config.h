@@ -27,6 +27,7 @@ struct AttachedGpu : host::GpuConfig {
 struct HostConfig {
   std::string preset;
   std::uint32_t cores = 26;
+  std::optional<std::uint32_t> gpu_lanes;  ///< PCIe lanes for GPUs; unset: as many as the GPUs have
   Bytes memory = Bytes::gib(96);
   ComputeRate core_rate{140'800'000'000};
   Bandwidth memory_bandwidth{187'700'000'000};

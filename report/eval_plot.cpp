@@ -21,11 +21,18 @@ using Lines = std::vector<std::pair<std::string, std::vector<SvgPoint>>>;
 constexpr double kWidth = 380, kHeight = 270, kLeft = 60, kTop = 40, kGap = 75, kLegend = 150;
 constexpr SvgStroke kDense{.colour = "#444", .dashed = true};
 
+/// "dense, 4-bit K and V"; methods with K and V of 16 bits by their name.
+std::string line_name(const ordered_json& row) {
+  const std::string method = row["method"];
+  const int bits = row.value("kv_bits", 16);
+  return bits == 16 ? method : fmt::format("{}, {}-bit K and V", method, bits);
+}
+
 Lines lines_of(const ordered_json& rows, const char* x, const char* y) {
   Lines lines;
   for (const ordered_json& row : rows) {
-    if (row["method"] == "dense") continue;
-    const std::string method = row["method"];
+    const std::string method = line_name(row);
+    if (method == "dense") continue;
     auto line = std::find_if(lines.begin(), lines.end(), [&](const auto& l) { return l.first == method; });
     if (line == lines.end()) line = lines.insert(lines.end(), {method, {}});
     if (!row.contains(x) || !row.contains(y) || row[x].is_null() || row[y].is_null()) continue;
@@ -131,12 +138,12 @@ std::string eval_svg(const ordered_json& document) {
   const bool recall = !rows.empty() && rows[0].contains("recall_mean");
   std::optional<double> dense_recall;
   for (const ordered_json& row : rows) {
-    if (recall && row["method"] == "dense" && !row["recall_mean"].is_null())
+    if (recall && line_name(row) == "dense" && !row["recall_mean"].is_null())
       dense_recall = row["recall_mean"].get<double>();
   }
   const std::pair<const char*, const char*> shares[] = {
       {"kept_mean", "tokens attended to / tokens in the cache"},
-      {"traffic_mean", "elements read / elements of dense attention"}};
+      {"traffic_mean", "bytes read / bytes of dense attention with 16 bits"}};
   const bool scores = std::any_of(rows.begin(), rows.end(), [](const ordered_json& row) {
     return row.contains("top_k_recall") && !row["top_k_recall"].is_null();
   });

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,20 @@ host::BatchLengths lengths_on(std::uint32_t gpu, std::uint32_t gpus, const std::
   return {.prompt_tokens = std::move(prompts), .output_tokens = all.output_tokens};
 }
 
+/// The GPUs have root ports of the host, each with the lanes of its link.
+bool check_lanes(Checker& c) {
+  constexpr std::uint32_t kUsualLanes = 16;
+  const platform::PlatformConfig& p = c.scenario().platform;
+  if (!p.host.gpu_lanes) return true;
+  const std::uint32_t behind_switch = p.upstream ? std::min(p.upstream->gpus, p.gpu.count) : 0;
+  const std::uint32_t lanes = p.gpu.link.lanes.value_or(kUsualLanes), needed = (p.gpu.count - behind_switch) * lanes;
+  c.require(needed <= *p.host.gpu_lanes, {"platform.gpu.count", "platform.host.gpu_lanes"},
+            fmt::format("platform.gpu.count: {} GPUs of {} lanes each need {} PCIe lanes, and the host has {} for them "
+                        "(platform.host.gpu_lanes): at most {} GPUs",
+                        p.gpu.count - behind_switch, lanes, needed, *p.host.gpu_lanes, *p.host.gpu_lanes / lanes));
+  return needed <= *p.host.gpu_lanes;
+}
+
 }  // namespace
 
 Bytes resident_bytes(const host::SystemNeeds& needs, host::Home home) {
@@ -57,6 +72,7 @@ host::SystemNeeds needs_at(const Scenario& s, const GenerationWorkload& work, ho
 }
 
 bool check_gpus(Checker& c, const GenerationWorkload& work) {
+  if (!check_lanes(c)) return false;
   const Scenario& s = c.scenario();
   const std::uint32_t gpus = s.platform.gpu.count;
   const std::uint32_t parts = work.mini_batches_of(s, work.batch);

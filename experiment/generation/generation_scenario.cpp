@@ -22,6 +22,7 @@
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
 #include "host_runtime/core/planner/flash_loading.h"
+#include "host_runtime/core/planner/systems/kv_parameters.h"
 #include "host_runtime/core/planner/tiered_kv_planner.h"
 #include "host_runtime/core/tokens/token_locality.h"
 #include "report/operation_trace.h"
@@ -72,9 +73,13 @@ std::vector<std::uint32_t> lengths_of(const Tokens& prompts) {
 /// system: K and V stay on the GPU, which attends. Other methods, partial outputs of several drives and neurons
 /// that are chosen follow the system's own plan, in which the host does the work of the drives.
 std::unique_ptr<host::Planner> plan_on_host(const GenerationSetup& setup, bool weights_in_flash) {
-  if (setup.system->method() != "dense" || kv_division(setup).by_tokens() || weights_in_flash)
+  const host::RowQuantisation format = host::kv_format_of(*setup.system);
+  // Quantised and recomputed K and V of a step are not the same, so the host has to recompute those of the plan.
+  const bool follows_plan = format.quantised() && host::recomputes_kv(*setup.system);
+  if (setup.system->method() != "dense" || kv_division(setup).by_tokens() || weights_in_flash || follows_plan)
     return setup.system->plan(setup.plan);
-  const host::TieredKv on_gpu{.shards = host::tier_heads(setup.plan.model.kv_heads, Ratio{1, 1}, Ratio{0, 1})};
+  const host::TieredKv on_gpu{.shards = host::tier_heads(setup.plan.model.kv_heads, Ratio{1, 1}, Ratio{0, 1}),
+                              .format = format};
   return std::make_unique<host::TieredKvPlanner>(setup.plan, on_gpu);
 }
 
@@ -153,6 +158,7 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
   for (std::size_t i = 0; i < prompts_.size(); ++i) outputs.push_back(lengths_.output_of(i));
   auto data = std::make_unique<host::DecoderData>(model_->decoder(), prompts_, outputs, setup.plan.mini_batches,
                                                   sampling_, kv_division(setup));
+  data->set_kv_format(host::kv_format_of(*setup.system));
   if (const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan))
     data->set_neurons(carried_neurons(setup, *weights));
   if (const std::optional<host::PooledPlan> pools = setup.system->pooled_plan(setup.plan)) data->set_pools(*pools);
@@ -246,6 +252,8 @@ scenario::RunResult GenerationScenario::run_on_host_only() {
   result_.meaning = "Attention ran on the host: nothing was simulated.";
   if (options_.processor != host::Processor::cpu) {
     const host::OffloadSystem& system = *scenario_.system;
+    if (host::kv_format_of(system).quantised())
+      throw UserError("system.kv_bits: attention on a GPU of this machine keeps K and V of 16 bits");
     Tokens generated = generate_on_gpu(
         options_.processor, model_->checkpoint.config, model_->weights(), prompts_,
         {.max_new_tokens = lengths_.output_tokens, .sampling = sampling_, .stop = {}},

@@ -47,6 +47,21 @@ double median_seconds(Context& context, const std::function<void()>& work, int w
   return times[static_cast<std::size_t>(runs / 2)];
 }
 
+double copy_seconds(Context& context, std::size_t bytes, bool to_device) {
+  constexpr int kWarmUps = 2, kRuns = 7;
+  const PinnedBuffer<std::byte> host(bytes);
+  const DeviceBuffer<> device(context.pool, bytes);
+  return median_seconds(
+      context,
+      [&] {
+        if (to_device)
+          CSDSIM_CUDA(cudaMemcpyAsync(device.data(), host.data(), bytes, cudaMemcpyHostToDevice, context.stream.get()));
+        else
+          CSDSIM_CUDA(cudaMemcpyAsync(host.data(), device.data(), bytes, cudaMemcpyDeviceToHost, context.stream.get()));
+      },
+      kWarmUps, kRuns, false);
+}
+
 DecodeWork::DecodeWork(Context& context, std::size_t sequences, const CacheShape& shape)
     : context_(context),
       shape_(shape),

@@ -15,6 +15,9 @@ DeviceBuffer<__half> made_up_values(Context& context, std::size_t count);
 /// outside the measured time.
 double median_seconds(Context& context, const std::function<void()>& work, int warm_ups, int runs, bool cold);
 
+/// Median seconds of a copy between pinned host memory and device memory.
+double copy_seconds(Context& context, std::size_t bytes, bool to_device);
+
 /// Attention of one token of each of `sequences` over full caches.
 class DecodeWork {
  public:

@@ -4,6 +4,7 @@
 
 #include "host_runtime/cuda/dense_model.h"
 #include "host_runtime/cuda/loader/cuda_module.h"
+#include "host_runtime/cuda/measuring.h"
 #include "host_runtime/cuda/operator_timer.h"
 
 namespace csdsim::host::cuda {
@@ -38,6 +39,10 @@ class Module final : public CudaModule {
 
   SimTime measure(const ComputeWork& work) override {
     return SimTime::picoseconds(std::llround(timer_.seconds(work) * 1e12));
+  }
+
+  SimTime measure_copy(Bytes bytes, bool to_gpu) override {
+    return SimTime::picoseconds(std::llround(copy_seconds(context_, bytes.value, to_gpu) * 1e12));
   }
 
  private:

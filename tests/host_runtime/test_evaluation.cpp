@@ -7,6 +7,7 @@
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/core/attention_local.h"
 #include "host_runtime/core/eval/evaluation.h"
+#include "host_runtime/core/eval/rounded_kv.h"
 #include "host_runtime/core/generation.h"
 #include "host_runtime/cpu/cpu_backend.h"
 #include "tests/host_runtime/opt_6m.h"
@@ -53,6 +54,59 @@ TEST_CASE("values that are not finite end evaluation and generation, and the mes
   CHECK(error_of("final_layer_norm.bias", 3, std::nanf("")) ==
         "the model's logits are not numbers: its weights are "
         "broken or overflow fp16");
+}
+
+TEST_CASE("K and V of few bits: more tokens differ as the bits fall, and the traffic is that of the format") {
+  const EvaluationOptions options{.windows = {96, 48, 6}, .recall = {}};
+  const auto with = [](const char* method, std::uint32_t bits, std::uint32_t group) {
+    return EvaluatedSetting{method, {.ratio = {1, 4}}, {.bits = bits, .group = group}};
+  };
+  const EvaluationResult all = run({with("dense", 16, 64), with("dense", 8, 64), with("dense", 4, 16),
+                                    with("dense", 4, 64), with("sparq", 16, 64), with("sparq", 4, 64)},
+                                   options);
+  const auto loss = [&](std::size_t row) {
+    return std::abs(std::log(all.rows[row].perplexity / all.dense_perplexity));
+  };
+  CHECK(loss(0) == 0);
+  CHECK(loss(1) > 0);
+  CHECK(loss(1) < 0.02);
+  const auto agreement = [&](std::size_t row) {
+    return static_cast<double>(all.rows[row].greedy_equal) / static_cast<double>(all.rows[row].tokens_scored);
+  };
+  CHECK(agreement(0) == 1);
+  CHECK(agreement(1) > 0.95);
+  CHECK(agreement(3) < agreement(1));
+  CHECK(agreement(3) > 0.7);
+  const double bits[] = {16, 8.25, 5, 4.25};
+  for (std::size_t row = 0; row < 4; ++row) CHECK(all.rows[row].traffic_mean == Approx(bits[row] / 16));
+  CHECK(all.rows[5].traffic_mean == Approx(all.rows[4].traffic_mean * 4.25 / 16).epsilon(0.01));
+  CHECK(all.rows[0].setting == "all");
+  CHECK(all.rows[3].setting == "all, 4-bit K and V, groups of 64");
+  CHECK(user_error([&] { run({with("dense", 4, 48)}, options); }) ==
+        "K and V: groups of 48 elements do not divide heads of 64 elements");
+}
+
+TEST_CASE("rounded K and V are what one row of integers and scales stands for") {
+  // 1, -0.5, 0.26, 7 in groups of two: scales 1/7 and 1.
+  const ModelConfig shape = [] {
+    ModelConfig c = opt_6m().decoder->config();
+    c.layers = 1, c.heads = c.kv_heads = 1, c.head_dim = 4, c.width = 4;
+    return c;
+  }();
+  HostAttention inner(shape, std::make_unique<DenseAttention>());
+  RoundedKv rounded(inner, {.bits = 4, .group = 2}, 4);
+  rounded.create_sequence(SequenceId{0});
+  std::vector<Half> k(4), out(4);
+  const std::vector<float> row{1, -0.5f, 0.26f, 7};
+  floats_to_halves(row, k);
+  const SequenceSlice slice{SequenceId{0}, 1};
+  rounded.store(LayerId{0}, {&slice, 1}, k, k);
+  std::vector<float> kept(4);
+  halves_to_floats(inner.cache().view(SequenceId{0}, LayerId{0}, KvHead{0}).values, kept);
+  CHECK(kept[0] == Approx(1).epsilon(1e-3));
+  CHECK(std::abs(kept[1]) == Approx(4.0 / 7).epsilon(1e-3).margin(1.0 / 7));
+  CHECK(kept[2] == 0);
+  CHECK(kept[3] == 7);
 }
 
 TEST_CASE("the protocol: perplexity is that of the plain loop, whatever the batch, and sparf is sparq") {

@@ -103,8 +103,7 @@ HostKvCache& DecoderData::growing_cache(const Operation& op, const TensorName& n
 
 void DecoderData::append_to_cache(const Operation& op, const TensorName& name) {
   HostKvCache& kept = growing_cache(op, name);
-  const auto& kv = tensors_.at<NewKv>(TensorName::of(TensorClass::new_kv, op.tag, name.heads),
-                                      input_place(op, TensorClass::new_kv), user(op));
+  const NewKv kv = new_kv_of(op, name.heads);
   const std::size_t width = std::size_t{name.heads.count} * decoder_.config().head_dim;
   std::size_t row = 0;
   for (const StepSequence& s : sequences_of(op)) {

@@ -151,6 +151,7 @@ void DecoderData::perform(const Operation& op) {
     case OpKind::attention:
       return op.tag.phase == Phase::prefill ? prefill_attention(op) : decode_attention(op);
     case OpKind::append_kv:
+      quantise_new_kv(op);
       append_to_caches(op);
       update_value_means(op);
       join_rows(op);

@@ -16,6 +16,7 @@
 #include "host_runtime/core/carried/token_drafts.h"
 #include "host_runtime/core/decoder.h"
 #include "host_runtime/core/kv_cache.h"
+#include "host_runtime/core/neurons/row_quantisation.h"
 #include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/planner.h"
 #include "host_runtime/core/token_sampling.h"
@@ -37,6 +38,10 @@ namespace csdsim::host {
 ///   their parts. If it writes a partial_output, this covers the tokens of these tensors only.
 /// - merge_attention merges all partial_outputs that it reads into an attention_output.
 /// - A kv_cache that does not exist yet is created empty by the first operation that writes it without reading it.
+///
+/// K and V that are kept with few bits, after set_kv_format(): append_kv that writes a new_kv quantises it. Whatever
+/// appends it to a kv_cache dequantises it, so that every processor attends to the same values, those of the new token
+/// included. Recomputed K and V are not quantised, and neither is what the prefill attends to.
 ///
 /// K and V in drives that divide the tokens: part d of a prefill's new_kv has the tokens of drive d, sequence after
 /// sequence; a partial_output has a row for each sequence of the drive's operation.
@@ -89,6 +94,9 @@ class DecoderData final : public OperationData {
   using Chooser =
       std::function<host::TokenId(std::uint32_t sequence, std::size_t index, std::span<const float> logits)>;
   void set_chooser(Chooser chooser) { chooser_ = std::move(chooser); }
+
+  /// How K and V are kept. Not quantised unless called.
+  void set_kv_format(const RowQuantisation& format) { kv_format_ = format; }
 
   /// Weights of feed-forward networks that are on drives.
   void set_neurons(std::unique_ptr<CarriedNeurons> neurons) { neurons_ = std::move(neurons); }
@@ -165,6 +173,9 @@ class DecoderData final : public OperationData {
   void recompute_kv(const host::Operation& op);
   /// A transfer of a part of the tokens of a cache, or of activations.
   void copy_tokens(const host::Operation& op);
+  void quantise_new_kv(const host::Operation& op);
+  /// A new_kv tensor that an operation reads, dequantised if it is quantised.
+  NewKv new_kv_of(const host::Operation& op, HeadRange heads) const;
   void append_to_caches(const host::Operation& op);
   void append_to_cache(const host::Operation& op, const TensorName& name);
   void free_in_caches(const host::Operation& op);
@@ -208,6 +219,7 @@ class DecoderData final : public OperationData {
   host::SamplingOptions sampling_;
   host::KvDivision division_;
   Chooser chooser_;
+  RowQuantisation kv_format_;
   std::vector<host::Share> mini_batches_;  ///< of operations whose tag names no sequences
   TensorStore tensors_;
   /// Bytes of file operations that are running, by range: what they write, and what they have read so far.

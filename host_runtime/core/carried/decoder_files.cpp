@@ -21,6 +21,14 @@ const TensorName& cache_of(const Operation& op) {
 
 std::span<std::byte> bytes_of(std::vector<Half>& rows) { return std::as_writable_bytes(std::span(rows)); }
 
+/// Rows that have K before V, as K of all rows before V of all.
+NewKv token_by_token(std::span<const Half> rows, std::size_t width) {
+  NewKv kv;
+  append_columns(rows, 2 * width, 0, width, kv);
+  append_columns(rows, 2 * width, width, width, kv);
+  return kv;
+}
+
 std::size_t halves_in(const Operation& op, std::size_t index) {
   return std::get<FileWork>(op.work).ranges.at(index).size.value / sizeof(Half);
 }
@@ -44,9 +52,17 @@ std::vector<Half> DecoderData::file_rows(const Operation& op, std::size_t index)
         }
     return out;
   }
-  const auto& fresh = tensors_.at<NewKv>(TensorName::of(TensorClass::new_kv, op.tag, name.heads),
-                                         input_place(op, TensorClass::new_kv), user(op));
+  const TensorName new_kv = TensorName::of(TensorClass::new_kv, op.tag, name.heads);
+  const Place place = input_place(op, TensorClass::new_kv);
   const Share rows = rows_of(op, sequence.value);
+  if (kv_format_.quantised()) {
+    const auto& quantised = tensors_.at<QuantisedRows>(new_kv, place, user(op));
+    const std::size_t row = quantised.bytes.size() / rows_of(op);
+    out.resize(row * rows.count / sizeof(Half));
+    std::memcpy(out.data(), quantised.bytes.data() + row * rows.first, row * rows.count);
+    return out;
+  }
+  const auto& fresh = tensors_.at<NewKv>(new_kv, place, user(op));
   for (std::size_t t = rows.first; t < rows.first + rows.count; ++t)
     for (const std::span<const Half> part : {keys(fresh), values(fresh)}) {
       const auto row = part.subspan(t * width, width);
@@ -76,10 +92,10 @@ void DecoderData::keep_what_was_read(const Operation& op) {
   const std::size_t width = std::size_t{name.heads.count} * decoder_.config().head_dim;
   const auto cache = std::make_shared<HostKvCache>(empty_cache(op, name.heads));
   for (const auto& [index, rows] : file_data_[op.id]) {
-    std::vector<Half> k, v;
-    append_columns(rows, 2 * width, 0, width, k);
-    append_columns(rows, 2 * width, width, width, v);
-    cache->append(sequences_of(op).at(index).sequence, LayerId{0}, k, v);
+    const NewKv kv = kv_format_.quantised() ? dequantised(kv_format_, std::as_bytes(std::span(rows)), name.heads.count,
+                                                          decoder_.config().head_dim)
+                                            : token_by_token(rows, width);
+    cache->append(sequences_of(op).at(index).sequence, LayerId{0}, keys(kv), values(kv));
   }
   tensors_.put(name, output_place(op, TensorClass::kv_cache), cache);
 }

@@ -1,6 +1,7 @@
 // Shared by the source files of DecoderData: tensors of several tokens, and the name of an operation in messages.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "base/fp16.h"
 #include "host_runtime/core/decoder.h"
+#include "host_runtime/core/neurons/row_quantisation.h"
 #include "host_runtime/core/planner/operation.h"
 #include "host_runtime/core/planner/planner.h"
 
@@ -17,6 +19,9 @@ namespace csdsim::host {
 using NewKv = std::vector<Half>;
 inline std::span<const Half> keys(const NewKv& kv) { return std::span(kv).first(kv.size() / 2); }
 inline std::span<const Half> values(const NewKv& kv) { return std::span(kv).last(kv.size() / 2); }
+
+/// K and V of the rows of a QuantisedRows.
+NewKv dequantised(const RowQuantisation& format, std::span<const std::byte> rows, std::size_t heads, std::size_t d);
 
 /// Appends columns [first, first + count) of every row of a [row][width] tensor to `to`.
 inline void append_columns(std::span<const Half> tensor, std::size_t width, std::size_t first, std::size_t count,

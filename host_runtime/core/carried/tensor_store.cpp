@@ -14,6 +14,7 @@ namespace {
 std::optional<Bytes> size_of(const std::any& value) {
   if (const auto* rows = std::any_cast<std::vector<Half>>(&value)) return Bytes{rows->size() * sizeof(Half)};
   if (const auto* partial = std::any_cast<PartialRows>(&value)) return partial->bytes();
+  if (const auto* quantised = std::any_cast<QuantisedRows>(&value)) return Bytes{quantised->bytes.size()};
   return std::nullopt;
 }
 

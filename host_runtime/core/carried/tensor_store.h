@@ -2,6 +2,7 @@
 #pragma once
 
 #include <any>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -20,6 +21,12 @@ struct PartialRows {
   std::vector<Half> out;            ///< o, [rows][heads * G][d]
   std::vector<float> softmax;       ///< m and z, [rows][heads * G][2]
   Bytes bytes() const { return {out.size() * sizeof(Half) + softmax.size() * sizeof(float)}; }
+};
+
+/// K and V of new tokens as they are kept: for each row, those of its heads, K of all of them before V, each quantised
+/// as a row of its own (RowQuantisation).
+struct QuantisedRows {
+  std::vector<std::byte> bytes;
 };
 
 /// Values of any type: fp16 rows (std::vector<Half>), or a processor's own format behind a pointer. Nothing is found at

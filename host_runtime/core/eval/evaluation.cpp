@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "host_runtime/core/eval/rounded_kv.h"
 
 namespace csdsim::host {
 namespace {
@@ -77,7 +78,14 @@ class Evaluation {
     for (Tally& tally : tallies_) {
       for (const std::uint32_t distance : options.recall.distances) tally.recall.push_back({.distance = distance});
     }
-    for (const EvaluatedSetting& setting : settings) names_.push_back(configure(setting).setting);
+    for (const EvaluatedSetting& setting : settings) {
+      const RowQuantisation& kv = setting.kv;
+      if (kv.quantised()) RoundedKv(*dense_attention(), kv, decoder.config().head_dim);  // refuses impossible groups
+      std::string name = configure(setting).setting;
+      if (kv.quantised())
+        name += fmt::format("{}{}-bit K and V, groups of {}", name.empty() ? "" : ", ", kv.bits, kv.group);
+      names_.push_back(std::move(name));
+    }
     // Refuses impossible facts before anything is computed.
     if (!options.recall.distances.empty()) fact(0);
   }
@@ -105,14 +113,29 @@ class Evaluation {
     return configure_method(setting.method, setting.settings, decoder_.config().head_dim);
   }
 
-  std::unique_ptr<MethodAttention> attention(ConfiguredMethod method) const {
-    if (options_.attention_on_backend) {
+  std::unique_ptr<MethodAttention> attention(ConfiguredMethod method, const RowQuantisation& kv = {}) const {
+    if (options_.attention_on_backend && !kv.quantised()) {
       return decoder_.backend().make_attention(decoder_.config(), std::move(method), options_.precision);
     }
     return std::make_unique<HostAttention>(decoder_.config(), std::move(method.method), options_.precision);
   }
   std::unique_ptr<MethodAttention> dense_attention() const {
     return attention(configure_method("dense", {}, decoder_.config().head_dim));
+  }
+
+  /// force() by a setting. `provider` is its attention.
+  std::vector<std::vector<Prediction>> force_setting(const EvaluatedSetting& setting, MethodAttention& provider,
+                                                     const Prefilled& prefilled,
+                                                     const std::vector<Tokens>& continuations) const {
+    if (!setting.kv.quantised()) return force(decoder_, provider, prefilled, continuations);
+    RoundedKv rounded(provider, setting.kv, decoder_.config().head_dim);
+    return force(decoder_, rounded, prefilled, continuations);
+  }
+
+  /// Bytes of an element of K and V over two.
+  double kept_share(const RowQuantisation& kv) const {
+    const std::uint32_t d = decoder_.config().head_dim;
+    return static_cast<double>(kv.row(d, sizeof(Half)).value) / static_cast<double>(d * sizeof(Half));
   }
 
   Tokens window(std::uint32_t index) const {
@@ -152,14 +175,14 @@ class Evaluation {
     }
     for (std::size_t i = 0; i < settings_.size(); ++i) {
       Tally& tally = tallies_[i];
-      const auto provider = attention(configure(settings_[i]));
+      const auto provider = attention(configure(settings_[i]), settings_[i].kv);
       provider->set_observer([&](const HeadObservation& o) {
         tally.selections.add(o, decoder_.config().head_dim);
         if (hooks_.selected) {
           hooks_.selected(i, SequenceId{first + o.sequence.value}, o.layer, o.head, o.tokens, o.selection);
         }
       });
-      const auto predictions = force(decoder_, *provider, prefilled, continuations);
+      const auto predictions = force_setting(settings_[i], *provider, prefilled, continuations);
       for (std::size_t s = 0; s < predictions.size(); ++s) {
         double nll = 0;
         for (std::size_t at = 0; at < predictions[s].size(); ++at) {
@@ -186,7 +209,8 @@ class Evaluation {
       }
       const Prefilled prefilled(decoder_, std::vector<Tokens>(planted.begin(), planted.end()));
       for (std::size_t i = 0; i < settings_.size(); ++i) {
-        const auto predictions = force(decoder_, *attention(configure(settings_[i])), prefilled, continuations);
+        const auto provider = attention(configure(settings_[i]), settings_[i].kv);
+        const auto predictions = force_setting(settings_[i], *provider, prefilled, continuations);
         RecallPoint& point = tallies_[i].recall[d];
         tallies_[i].recalled.resize(first + count);
         for (std::size_t s = 0; s < predictions.size(); ++s) {
@@ -223,7 +247,7 @@ class Evaluation {
             .alpha_mean = s.alpha / query_heads,
             .mass_mean = s.mass / query_heads,
             .kept_mean = s.kept / heads,
-            .traffic_mean = s.traffic / heads,
+            .traffic_mean = s.traffic / heads * kept_share(settings_[i].kv),
             .top_k_recall =
                 s.compared == 0 ? std::nullopt : std::optional(s.top_k_recall / static_cast<double>(s.compared)),
             .recall = t.recall,

@@ -11,6 +11,7 @@
 #include "host_runtime/core/eval/spread.h"
 #include "host_runtime/core/eval/teacher_forcing.h"
 #include "host_runtime/core/generation.h"
+#include "host_runtime/core/neurons/row_quantisation.h"
 
 namespace csdsim::host {
 
@@ -26,6 +27,7 @@ struct EvaluationOptions {
 struct EvaluatedSetting {
   std::string method;
   MethodSettings settings;
+  RowQuantisation kv = {};  ///< how K and V are kept; quantised ones are attended to on the host's processor
 };
 
 /// Shares and counts of the answer tokens of all trials at one distance.
@@ -49,9 +51,11 @@ struct EvaluationRow {
   /// Attention mass kept, as the method estimates it: SparQ's and SparF's alpha, which is approximate. Equal to
   /// mass_mean for the other methods.
   double alpha_mean = 0;
-  double mass_mean = 0;     ///< exact softmax mass of a query head on the tokens that it attended to
-  double kept_mean = 0;     ///< tokens attended to over tokens in the cache
-  double traffic_mean = 0;  ///< elements read over those that dense attention reads (HeadSelection::elements)
+  double mass_mean = 0;  ///< exact softmax mass of a query head on the tokens that it attended to
+  double kept_mean = 0;  ///< tokens attended to over tokens in the cache
+  /// Bytes read over those that dense attention reads with elements of 16 bits (HeadSelection::elements; all of them in
+  /// the format of K and V).
+  double traffic_mean = 0;
   /// HeadSelection::recall: share of the tokens chosen by exact scores that were chosen. Unset if nothing was compared.
   std::optional<double> top_k_recall;
   std::vector<RecallPoint> recall;

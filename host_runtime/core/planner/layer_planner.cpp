@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "host_runtime/core/planner/kept_kv.h"
 
 namespace csdsim::host {
 
@@ -31,10 +32,12 @@ const PlannerInputs& checked(const PlannerInputs& in) {
 
 }  // namespace
 
-LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> shards, const WeightPlacement& weights)
+LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> shards, const WeightPlacement& weights,
+                           const RowQuantisation& kv)
     : in_(checked(inputs)),
       shards_(std::move(shards)),
       weights_(weights),
+      kv_(kv),
       scheduler_(in_.workload, in_.span, in_.mini_batches, in_.drafts),
       gpus_(in_.gpus),
       sampled_(in_.mini_batches) {
@@ -44,6 +47,8 @@ LayerPlanner::LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> s
     throw UserError("system: weights_on_host and weights_in_files are more than all weights");
   if (in_.gpus > 1 && weights_.in_files > Ratio{0, 1})
     throw UserError(fmt::format("system: weights in files are read for one GPU, not for {}", in_.gpus));
+  if (const std::string problem = kept_kv_problem(kv_, in_.model.head_dim); !problem.empty())
+    throw UserError("system: " + problem);
 }
 
 void LayerPlanner::set_feed_forward(std::unique_ptr<FeedForwardPlan> plan) {
@@ -222,14 +227,36 @@ OperationId LayerPlanner::prefill_layer(OperationSink& sink, const Part& part, I
   for (const StepSequence& s : part.sequences) prompts.push_back(s.tokens);
   const OperationId attention = sink.add(OpKind::attention, gpu(part.tag), part.tag,
                                          in_.model.prefill_attention(prompts), {projected}, std::move(uses));
-  keep(sink, part, projected);
+  keep(sink, part, quantise(sink, part, projected));
   return finish(sink, part, {{attention}, {output.name}});
 }
 
 OperationId LayerPlanner::decode_layer(OperationSink& sink, const Part& part, Ids before) {
   const OperationId projected = sink.add(OpKind::attention_inputs, gpu(part.tag), part.tag,
                                          in_.model.attention_inputs(part.tokens), std::move(before), projections(part));
-  return finish(sink, part, attend(sink, part, projected));
+  return finish(sink, part, attend(sink, part, quantise(sink, part, projected)));
+}
+
+OperationId LayerPlanner::quantise(OperationSink& sink, const Part& part, OperationId projected) const {
+  if (!kv_.quantised()) return projected;
+  TensorUses uses;
+  for (const HeadRange heads : shards_) {
+    const SizedTensor kv = new_kv(part, heads);
+    uses.reads.push_back(kv.name);
+    uses.writes.push_back(kv);
+  }
+  return sink.add(OpKind::append_kv, gpu(part.tag), part.tag, quantise_kv(in_.model, kv_, part.tokens), {projected},
+                  std::move(uses));
+}
+
+ComputeWork LayerPlanner::attention_work(const Part& part, std::uint64_t kept, Place place, TensorUses& uses,
+                                         std::uint64_t queries) const {
+  const ComputeWork attention = in_.model.decode_attention(part.sequences.size(), context(part), queries);
+  if (!kv_.quantised() || kept == 0) return attention;
+  const TensorName workspace = TensorName::of(TensorClass::workspace, part.tag);
+  uses.writes.push_back({workspace, in_.model.kv_bytes_per_token_and_layer() * kept});
+  uses.drops.push_back({workspace, place});
+  return after_dequantising(attention, in_.model, kv_, kept);
 }
 
 void LayerPlanner::emit_step(OperationSink& sink) {
@@ -301,7 +328,7 @@ SizedTensor LayerPlanner::hidden_states(const Part& part) const {
 
 SizedTensor LayerPlanner::new_kv(const Part& part, HeadRange heads) const {
   return {TensorName::of(TensorClass::new_kv, part.tag, heads),
-          in_.model.kv_bytes_per_token_and_head() * heads.count * part.tokens};
+          kept_kv_bytes(in_.model, kv_) * heads.count * part.tokens};
 }
 
 SizedTensor LayerPlanner::queries(const Part& part, HeadRange heads) const {
@@ -315,7 +342,7 @@ SizedTensor LayerPlanner::attention_output(const Part& part, HeadRange heads) co
 
 SizedTensor LayerPlanner::cache_of(const Part& part, HeadRange heads, std::uint64_t tokens) const {
   return {TensorName::kept(TensorClass::kv_cache, part.tag.layer, part.tag.mini_batch, heads),
-          in_.model.kv_bytes_per_token_and_head() * heads.count * tokens};
+          kept_kv_bytes(in_.model, kv_) * heads.count * tokens};
 }
 
 OperationId LayerPlanner::free_cache(OperationSink& sink, Resource processor, const Part& part, HeadRange heads,
@@ -332,7 +359,8 @@ OperationId LayerPlanner::free_cache(OperationSink& sink, Resource processor, co
 
 std::vector<SizedTensor> LayerPlanner::new_kv_parts(const Part& part) const {
   std::vector<SizedTensor> parts;
-  for (const HeadRange heads : shards_) parts.push_back(new_kv(part, heads));
+  for (const HeadRange heads : shards_)
+    parts.push_back({new_kv(part, heads).name, in_.model.kv_bytes_per_token_and_head() * heads.count * part.tokens});
   return parts;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/ratio.h"
+#include "host_runtime/core/neurons/row_quantisation.h"
 #include "host_runtime/core/planner/feed_forward_plan.h"
 #include "host_runtime/core/planner/planner.h"
 #include "host_runtime/core/planner/step_scheduler.h"
@@ -72,9 +73,11 @@ class LayerPlanner : public Planner {
     std::vector<TensorName> tensors;
   };
 
-  /// K and V are split by `shards`, KV heads that cover the model. Throws UserError for inconsistent sizes
-  /// (mini-batches and batch) and shares of weights beyond the whole.
-  LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> shards, const WeightPlacement& weights = {});
+  /// K and V are split by `shards`, KV heads that cover the model, and kept as `kv` says. Throws UserError for
+  /// inconsistent sizes (mini-batches and batch), shares of weights beyond the whole, and groups of K and V that do not
+  /// divide a head.
+  LayerPlanner(const PlannerInputs& inputs, std::vector<HeadRange> shards, const WeightPlacement& weights = {},
+               const RowQuantisation& kv = {});
 
   /// Operations that have to end before the prefill may compute K and V of this part: room for them.
   virtual Ids room_for(const Part&) const { return {}; }
@@ -82,11 +85,12 @@ class LayerPlanner : public Planner {
   virtual Bytes prefill_workspace(const Part&) const { return {}; }
   /// The weights of all pairs of tokens of a prompt before and after the softmax.
   Bytes attention_weights(const Part& part) const;
-  /// K and V of the prefill, which `projected` makes, go where the system keeps them.
+  /// K and V of the prefill, which `projected` makes in the format in which they are kept, go where the system keeps
+  /// them.
   virtual void keep(OperationSink& sink, const Part& part, OperationId projected) = 0;
   /// k and v of the new tokens join the cache, and their queries attend.
   virtual Outputs attend(OperationSink& sink, const Part& part, OperationId projected) = 0;
-  /// k and v of a step in the parts in which they leave the GPU: one for each of the shards.
+  /// k and v of a step as they are projected, in the parts in which they leave the GPU: one for each of the shards.
   virtual std::vector<SizedTensor> new_kv_parts(const Part& part) const;
   /// The files that the system reads and writes in a layer, in the order of their use.
   virtual std::vector<PlannedFile> layer_files(std::uint32_t) const { return {}; }
@@ -142,6 +146,15 @@ class LayerPlanner : public Planner {
   /// K and V at `place` before the first step of a span without the prefill.
   std::vector<PlacedTensor> caches_at(Place place) const;
 
+  /// How K and V are kept, wherever they are: quantised on the GPU when they have been projected.
+  const RowQuantisation& kv_format() const { return kv_; }
+  /// The attention of a decode step on any processor, `kept` of whose tokens it has in the format in which they are
+  /// kept. Quantised ones are dequantised before it: a pass reads integers and writes fp16 to a workspace in the memory
+  /// at `place`, which `uses` gets and which the attention then reads.
+  ComputeWork attention_work(const Part& part, std::uint64_t kept, Place place, TensorUses& uses,
+                             std::uint64_t queries = 1) const;
+
+  /// k and v of a step in the format in which they are kept.
   SizedTensor new_kv(const Part& part, HeadRange heads) const;
   SizedTensor queries(const Part& part, HeadRange heads) const;
   SizedTensor attention_output(const Part& part, HeadRange heads) const;
@@ -187,12 +200,16 @@ class LayerPlanner : public Planner {
   SizedTensor hidden_states(const Part& part) const;
   TensorUses projections(const Part& part) const;
   TensorUses layer_end(const Part& part, std::vector<TensorName> outputs) const;
+  /// The GPU quantises k and v of a step, which `projected` has made. Returns the operation after which they have the
+  /// format in which they are kept.
+  OperationId quantise(OperationSink& sink, const Part& part, OperationId projected) const;
   /// What the feed-forward plan wants to have happened before `tag`, appended to `before`.
   Ids with_weights(OperationSink& sink, const OpTag& tag, Ids before);
 
   PlannerInputs in_;
   std::vector<HeadRange> shards_;
   WeightPlacement weights_;
+  RowQuantisation kv_;
   std::unique_ptr<FeedForwardPlan> feed_forward_;  ///< null: finish_layer
   StepScheduler scheduler_;
   ScheduledStep step_;  ///< the step that is being emitted

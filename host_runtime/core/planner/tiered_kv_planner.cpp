@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "host_runtime/core/planner/kept_kv.h"
 
 namespace csdsim::host {
 
@@ -35,10 +36,11 @@ std::vector<KvShard> tier_heads(std::uint32_t kv_heads, Ratio on_gpu, Ratio on_h
 }
 
 TieredKvPlanner::TieredKvPlanner(const PlannerInputs& inputs, const TieredKv& kv, const WeightPlacement& weights)
-    : LayerPlanner(inputs, heads_of(kv.shards), weights), kv_(kv), freed_(mini_batches()) {
+    : LayerPlanner(inputs, heads_of(kv.shards), weights, kv.format), kv_(kv), freed_(mini_batches()) {
   if (kv_.kv_buffers == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
   if (kv_.rewritten && weights.in_files > Ratio{0, 1})
     throw InternalError("weights in files beside a cache that is rewritten");
+  if (kv_.rewritten && kv_.format.quantised()) throw InternalError("a cache that is rewritten is not quantised");
   stored_.assign(mini_batches(), std::vector(model().layers, std::vector<Ids>(kv_.shards.size())));
 }
 
@@ -57,6 +59,10 @@ std::vector<PlacedTensor> TieredKvPlanner::resident() const {
       }
     }
   return tensors;
+}
+
+Bytes TieredKvPlanner::row(const KvShard& shard) const {
+  return kept_kv_bytes(model(), kv_format()) * shard.heads.count;
 }
 
 std::string TieredKvPlanner::file_name(const Part& part) {
@@ -214,10 +220,9 @@ LayerPlanner::Outputs TieredKvPlanner::attend(OperationSink& sink, const Part& p
     uses.drops.push_back({q, gpu_memory(part.tag)});
     outputs.tensors.push_back(output.name);
   }
+  const ComputeWork work = attention_work(part, context(part), gpu_memory(part.tag), uses, most_tokens(part));
   const OperationId attention =
-      sink.add(OpKind::attention, gpu(part.tag), part.tag,
-               model().decode_attention(part.sequences.size(), context(part), most_tokens(part)), std::move(ready),
-               std::move(uses));
+      sink.add(OpKind::attention, gpu(part.tag), part.tag, work, std::move(ready), std::move(uses));
   freed.push_back(attention);
   if (freed.size() > kv_.kv_buffers) freed.erase(freed.begin());
   for (std::size_t i = 0; i < kv_.shards.size(); ++i)

@@ -23,6 +23,7 @@ std::vector<KvShard> tier_heads(std::uint32_t kv_heads, Ratio on_gpu, Ratio on_h
 
 struct TieredKv {
   std::vector<KvShard> shards;   ///< cover the KV heads of the model, in order
+  RowQuantisation format = {};   ///< how K and V are kept, in all tiers
   std::uint32_t kv_buffers = 2;  ///< layers whose K and V the GPU holds per mini-batch, on their way in or out
   /// How a cache in a file grows. False: new tokens are written behind the others. True: all tokens are written to new
   /// memory in every step, and the old ones are released when the step has ended. Two such copies take turns.
@@ -42,7 +43,7 @@ struct TieredKv {
 class TieredKvPlanner : public LayerPlanner {
  public:
   /// Throws UserError for inconsistent sizes and for no buffers; InternalError for weights in files beside a cache that
-  /// is rewritten, because reuse_distance() is one number.
+  /// is rewritten, because reuse_distance() is one number, and for such a cache that is quantised.
   TieredKvPlanner(const PlannerInputs& inputs, const TieredKv& kv, const WeightPlacement& weights = {});
   std::vector<PlacedTensor> resident() const override;
   /// Of two copies that take turns, what a step has written is read in the next one: after all other
@@ -67,7 +68,7 @@ class TieredKvPlanner : public LayerPlanner {
 
   static std::string file_name(const Part& part);
   Resource file_of(const Part& part) const { return files_of(part.layer()); }
-  Bytes row(const KvShard& shard) const { return model().kv_bytes_per_token_and_head() * shard.heads.count; }
+  Bytes row(const KvShard& shard) const;
   /// Tokens that files of the mini-batch have room for, in one copy of the cache.
   std::uint64_t tokens_in_file(std::uint32_t mini_batch) const;
   /// The first of the tokens that are a sequence's: it is behind those of all sequences, or places, before it.

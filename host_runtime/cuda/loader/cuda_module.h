@@ -40,6 +40,9 @@ class CudaModule {
 
   /// Median time of work of this class and size, by CUDA events, launches included: see cuda::OperatorTimer.
   virtual SimTime measure(const ComputeWork& work) = 0;
+
+  /// Median time of a copy between pinned host memory and GPU memory, by CUDA events.
+  virtual SimTime measure_copy(Bytes bytes, bool to_gpu) = 0;
 };
 
 /// The one module of the process. UserError if the program was built without CUDA, the module is not beside the program

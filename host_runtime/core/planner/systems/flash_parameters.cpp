@@ -16,8 +16,6 @@ double share_without_networks(const FlashWeights& weights) {
   return others / (others + double((weights.row() * weights.model().ffn * weights.model().layers).value));
 }
 
-std::uint32_t bits_of(WeightBits bits) { return bits == WeightBits::sixteen ? 16 : bits == WeightBits::eight ? 8 : 4; }
-
 }  // namespace
 
 void describe_locality(ParamVisitor& v, FlashParameters& flash) {
@@ -122,7 +120,7 @@ void describe_reads(ParamVisitor& v, FlashParameters& flash) {
 std::vector<std::string> unused_flash_parameters(const FlashParameters& flash) {
   std::vector<std::string> unused;
   if (flash.technique < FlashTechnique::windowing) unused.emplace_back("window");
-  if (flash.weight_bits == WeightBits::sixteen) unused.emplace_back("weight_group");
+  if (flash.weight_bits == ElementBits::sixteen) unused.emplace_back("weight_group");
   if (flash.predicts()) {
     if (flash.memory) unused.emplace_back("memory_share");
     if (flash.overlap_flash) unused.emplace_back("overlap_memory");

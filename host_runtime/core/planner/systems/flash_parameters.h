@@ -6,6 +6,7 @@
 
 #include "host_runtime/core/planner/flash_weights.h"
 #include "host_runtime/core/planner/system.h"
+#include "host_runtime/core/planner/systems/element_bits.h"
 
 namespace csdsim::host {
 
@@ -15,13 +16,11 @@ enum class FlashTechnique : std::uint8_t { naive, hybrid, predictor, windowing, 
 
 enum class RecordAlignment : std::uint8_t { aligned, packed };
 
-enum class WeightBits : std::uint8_t { sixteen, eight, four };
-
 struct FlashParameters {
   FlashTechnique technique = FlashTechnique::bundling;
   std::uint32_t window = 5;
   RecordAlignment layout = RecordAlignment::aligned;
-  WeightBits weight_bits = WeightBits::sixteen;
+  ElementBits weight_bits = ElementBits::sixteen;
   std::uint32_t weight_group = 64;
   std::optional<Ratio> resident_share;
   Ratio memory_share{1, 4};
@@ -77,14 +76,6 @@ struct EnumValues<host::RecordAlignment> {
   static constexpr EnumValue<host::RecordAlignment> values[] = {
       {host::RecordAlignment::aligned, "aligned", "Every record starts at a logical block."},
       {host::RecordAlignment::packed, "packed", "Records follow one another without gaps."}};
-};
-
-template <>
-struct EnumValues<host::WeightBits> {
-  static constexpr EnumValue<host::WeightBits> values[] = {
-      {host::WeightBits::sixteen, "16", "As the checkpoint has them."},
-      {host::WeightBits::eight, "8", "Integers of 8 bits, with a scale per group."},
-      {host::WeightBits::four, "4", "Integers of 4 bits, with a scale per group."}};
 };
 
 template <>

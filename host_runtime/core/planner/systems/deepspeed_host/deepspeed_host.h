@@ -1,32 +1,55 @@
-// DeepSpeed (ZeRO-Inference): weights, K and V in host memory, which the kernel swaps to a drive if it does not
-// suffice.
+// DeepSpeed (ZeRO-Inference): weights in host memory, K and V there, on the GPU, or where the kernel swaps them.
 #pragma once
 
+#include "host_runtime/core/planner/software_time.h"
 #include "host_runtime/core/planner/systems/weight_parameters.h"
 
 namespace csdsim::host {
 
-/// ZeRO-Inference keeps weights in host memory and copies them to the GPU layer by layer; K and V of each layer follow
-/// for its attention. Memory that does not fit is swapped (platform.host.swap).
+/// Where DeepSpeed keeps K and V.
+enum class DeepSpeedKv : std::uint8_t { swapped, pinned, gpu };
+
+/// ZeRO-Inference keeps weights in host memory and copies them to the GPU layer by layer. K and V of each layer follow
+/// for its attention, unless they stay in GPU memory. Pageable memory that does not fit is swapped
+/// (platform.host.swap).
 class DeepSpeedHost final : public DenseSystem<DeepSpeedHost> {
  public:
   static constexpr std::string_view kKind = "deepspeed-host";
   static constexpr std::string_view kDoc =
-      "DeepSpeed ZeRO-Inference: weights, K and V in host memory, swapped to a drive where they do not fit.";
+      "DeepSpeed ZeRO-Inference: weights in host memory; K and V there, swapped to a drive where they do not fit, or "
+      "on "
+      "the GPU.";
 
+  DeepSpeedKv kv = DeepSpeedKv::swapped;
   std::uint32_t kv_buffers = 2;
   WeightPlacement weights{.on_host = {1, 1}};
   bool rewrites_cache = true;
+  SoftwareTime software;
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
-  std::vector<std::string> unused_parameters() const override { return unused_weight_parameters(weights); }
+  std::vector<std::string> unused_parameters() const override;
   /// One: copies of weights, K and V overlap with computation anyway.
   std::uint32_t usual_mini_batches() const override { return 1; }
   bool ends_sequences() const override { return true; }
   bool serves_arrivals() const override { return true; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+
+ private:
+  bool swaps() const { return kv == DeepSpeedKv::swapped; }
 };
 
 }  // namespace csdsim::host
+
+namespace csdsim {
+
+template <>
+struct EnumValues<host::DeepSpeedKv> {
+  static constexpr EnumValue<host::DeepSpeedKv> values[] = {
+      {host::DeepSpeedKv::swapped, "swapped", "Pageable host memory; the kernel swaps what does not fit."},
+      {host::DeepSpeedKv::pinned, "pinned", "Pinned host memory, which has to hold all of them."},
+      {host::DeepSpeedKv::gpu, "gpu", "GPU memory, which has to hold all of them; nothing of them is copied."}};
+};
+
+}  // namespace csdsim

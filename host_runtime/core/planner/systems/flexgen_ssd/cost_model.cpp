@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "host_runtime/core/planner/kept_kv.h"
 
 namespace csdsim::host {
 
@@ -20,6 +21,11 @@ double per_second(ComputeRate rate) { return static_cast<double>(rate.flop_per_s
 double roofline(double flops, ComputeRate rate, double bytes, const std::optional<Bandwidth>& memory) {
   const double arithmetic = flops / per_second(rate);
   return memory ? std::max(arithmetic, bytes / per_second(*memory)) : arithmetic;
+}
+
+/// Seconds of a pass over `bytes` of memory; none where the bandwidth is not known.
+double at_memory(double bytes, const std::optional<Bandwidth>& memory) {
+  return memory ? bytes / per_second(*memory) : 0;
 }
 
 LayerPaths<double> paths_at(const LayerPaths<LinearCost>& paths, const FlexGenPolicy& policy) {
@@ -69,15 +75,17 @@ FlexGenMemory FlexGenBounds::peak_memory(const FlexGenPolicy& policy) const {
 }
 
 FlexGenCostModel::FlexGenCostModel(const ModelShape& model, const FlexGenLengths& lengths,
-                                   const FlexGenHardware& hardware, CostForm form)
+                                   const FlexGenHardware& hardware, CostForm form, const RowQuantisation& kv)
     : model_(model),
       lengths_(lengths),
       hardware_(hardware),
       form_(form),
-      memory_(model, lengths, form),
+      memory_(model, lengths, form, kv),
       layer_weights_(flexgen_layer_weights(model)),
       hidden_(static_cast<double>(std::uint64_t{model.width} * model.element_bytes)),
-      kv_(static_cast<double>(model.kv_bytes_per_token_and_layer().value)) {
+      kv_(static_cast<double>((kept_kv_bytes(model, kv) * model.kv_heads).value)),
+      kv_used_(static_cast<double>(model.kv_bytes_per_token_and_layer().value)),
+      converted_(kv.quantised() ? kv_ + kv_used_ : 0) {
   model.validate();
   hardware.validate();
   if (lengths.prompt_tokens == 0) throw UserError("flexgen: prompt_tokens is 0, must be at least 1");
@@ -124,15 +132,18 @@ double FlexGenCostModel::matrix_seconds(const FlexGenPolicy& shape, double token
 LinearCost FlexGenCostModel::prefill_compute(const FlexGenPolicy& shape) const {
   const double s = lengths_.prompt_tokens, b = static_cast<double>(shape.block());
   const double attention = 4 * b * s * s * model_.heads * model_.head_dim / per_second(hardware_.gpu_attention_rate);
-  return {.constant = matrix_seconds(shape, s) + attention};
+  return {.constant =
+              matrix_seconds(shape, s) + attention + at_memory(s * b * converted_, hardware_.gpu_memory_bandwidth)};
 }
 
 LinearCost FlexGenCostModel::decode_compute(const FlexGenPolicy& shape) const {
   const double context = lengths_.prompt_tokens + lengths_.output_tokens / 2.0;
   const double pairs = context * static_cast<double>(shape.block());
-  const double flops = 4 * pairs * model_.heads * model_.head_dim, bytes = pairs * kv_;
-  const double at_gpu = roofline(flops, hardware_.gpu_attention_rate, bytes, hardware_.gpu_memory_bandwidth);
-  const double at_host = roofline(flops, hardware_.host_attention_rate, bytes, hardware_.host_memory_bandwidth);
+  const double flops = 4 * pairs * model_.heads * model_.head_dim, bytes = pairs * kv_used_;
+  const double at_gpu = roofline(flops, hardware_.gpu_attention_rate, bytes, hardware_.gpu_memory_bandwidth) +
+                        at_memory(pairs * converted_, hardware_.gpu_memory_bandwidth);
+  const double at_host = roofline(flops, hardware_.host_attention_rate, bytes, hardware_.host_memory_bandwidth) +
+                         at_memory(pairs * converted_, hardware_.host_memory_bandwidth);
   const double matrices = matrix_seconds(shape, 1);
   if (!shape.cpu_cache_compute) return {.constant = matrices + at_gpu};
   return {.constant = matrices, .cache = {at_gpu, at_host, at_host}};

@@ -79,6 +79,9 @@ struct FlexGenBounds {
 /// element of q and pair of tokens, not causal; attention in decode over s + n/2 tokens, on the GPU for the share of
 /// the cache there and on the host for the rest, one after the other.
 ///
+/// With quantised K and V, C has their bytes. A processor that attends in decode dequantises K and V before, and the
+/// GPU quantises new ones in prefill: passes that read one format and write the other at the bandwidth of its memory.
+///
 /// These are the published terms, in which the host attends in decode. Without cpu_cache_compute, the GPU attends to
 /// everything, ctog of decode grows by c (s + n/2) b C, and gtoc by c b C. Without overlap, a layer takes the sum of
 /// all terms in both forms. Not modelled, as published: queries and attention outputs that pass between GPU and host,
@@ -88,7 +91,7 @@ class FlexGenCostModel {
  public:
   /// Throws UserError for inconsistent sizes, zero lengths and zero rates.
   FlexGenCostModel(const ModelShape& model, const FlexGenLengths& lengths, const FlexGenHardware& hardware,
-                   CostForm form = CostForm::released_code);
+                   CostForm form = CostForm::released_code, const RowQuantisation& kv = {});
 
   const FlexGenLengths& lengths() const { return lengths_; }
   const FlexGenHardware& hardware() const { return hardware_; }
@@ -139,6 +142,8 @@ class FlexGenCostModel {
   double layer_weights_;  ///< W
   double hidden_;         ///< H
   double kv_;             ///< C
+  double kv_used_;        ///< K and V of a token in a layer as they are attended to
+  double converted_;      ///< bytes that a pass reads and writes to quantise or dequantise C; 0 if it is not quantised
 };
 
 /// "GPU memory needs 60.0 GiB, of which 48.0 GiB are usable: 12.0 GiB short", for each memory that is too small; empty

@@ -35,6 +35,7 @@ void FlexGenSsd::describe(ParamVisitor& v) {
   v.param("kv_buffers", kv_buffers, {1, 1024},
           "Layers whose K and V the GPU holds per mini-batch: on their way out in the prefill, copied ahead in decode.",
           assumed("double buffering, as in FlexGen's schedule"));
+  describe_kv(v, kv);
   describe_weights(v, weights);
   describe_weights_in_files(v, weights);
   v.param("stores_attention_weights", stores_attention_weights,
@@ -44,6 +45,7 @@ void FlexGenSsd::describe(ParamVisitor& v) {
 }
 
 void FlexGenSsd::check(config::Problems& problems, const SystemContext& context) const {
+  check_kv(problems, context, kv);
   if (policy == PolicySource::searched) {
     problems.require(context.gpus <= 1, {"platform.gpu.count", "system.policy"},
                      fmt::format("platform.gpu.count: FlexGen's search plans for one GPU, not for {}: give the shares "
@@ -62,6 +64,7 @@ void FlexGenSsd::check(config::Problems& problems, const SystemContext& context)
 
 std::vector<std::string> FlexGenSsd::unused_parameters() const {
   std::vector<std::string> unused = unused_weight_parameters(weights);
+  add_unused_kv(kv, unused);
   // remarks() tell what the search has chosen.
   if (policy == PolicySource::searched)
     for (const char* const of_policy : kOfPolicy) unused.emplace_back(of_policy);
@@ -82,7 +85,7 @@ void FlexGenSsd::choose(const ModelShape& model, const BatchLengths& workload, c
       .host_memory_bandwidth = rates.host_memory_bandwidth,
       .capacity = {kPlannedShare.floor_of(rates.gpu_memory.value), kPlannedShare.floor_of(rates.host_memory.value),
                    kPlannedShare.floor_of(rates.files.value)}};
-  const FlexGenCostModel costs(model, FlexGenLengths::of(workload), hardware, CostForm::released_code);
+  const FlexGenCostModel costs(model, FlexGenLengths::of(workload), hardware, CostForm::released_code, kv.rows());
   const std::uint32_t batch = workload.batch();
   const FlexGenChoice choice = best_flexgen_policy(costs, batch,
                                                    {.cpu_cache_compute = false,
@@ -110,7 +113,6 @@ std::vector<std::pair<std::string, std::string>> FlexGenSsd::remarks(const Model
 SystemNeeds FlexGenSsd::needs(const ModelShape& model, const BatchLengths& workload) const {
   SystemNeeds needs{.kv = Home::gpu, .residents = weight_residents(model, weights)};
   if (weights.in_files > Ratio{0, 1}) needs.files = FilePath::file_system;
-  const Bytes per_head = model.kv_bytes_per_token_and_head() * model.layers;
   for (const KvShard& shard : tier_heads(model.kv_heads, kv_on_gpu, kv_on_host)) {
     const Home home = shard.tier == KvTier::gpu    ? Home::gpu
                       : shard.tier == KvTier::host ? Home::host
@@ -119,7 +121,8 @@ SystemNeeds FlexGenSsd::needs(const ModelShape& model, const BatchLengths& workl
     // Files do not shrink when a sequence ends.
     const bool in_files = shard.tier == KvTier::file;
     const std::uint64_t tokens = in_files ? workload.kept_tokens() : workload.longest_contexts();
-    needs.residents.push_back({home, "K and V", per_head * (shard.heads.count * tokens)});
+    needs.residents.push_back(
+        {home, "K and V", kept_kv_bytes(model, kv.rows()) * (model.layers * shard.heads.count * tokens)});
     if (in_files) needs.files = FilePath::file_system;
   }
   return needs;
@@ -147,10 +150,11 @@ std::string FlexGenSsd::what_would_fit(const ModelShape& model, const BatchLengt
 }
 
 std::unique_ptr<Planner> FlexGenSsd::plan(const PlannerInputs& inputs) const {
-  const TieredKv kv{.shards = tier_heads(inputs.model.kv_heads, kv_on_gpu, kv_on_host),
-                    .kv_buffers = kv_buffers,
-                    .stores_attention_weights = stores_attention_weights};
-  return std::make_unique<TieredKvPlanner>(inputs, kv, weights);
+  const TieredKv tiers{.shards = tier_heads(inputs.model.kv_heads, kv_on_gpu, kv_on_host),
+                       .format = kv.rows(),
+                       .kv_buffers = kv_buffers,
+                       .stores_attention_weights = stores_attention_weights};
+  return std::make_unique<TieredKvPlanner>(inputs, tiers, weights);
 }
 
 }  // namespace csdsim::host

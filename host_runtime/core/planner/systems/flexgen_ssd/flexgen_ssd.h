@@ -1,6 +1,7 @@
 // FlexGen with K and V on an SSD: zig-zag block schedule, policy in percent.
 #pragma once
 
+#include "host_runtime/core/planner/systems/kv_parameters.h"
 #include "host_runtime/core/planner/systems/weight_parameters.h"
 
 namespace csdsim::host {
@@ -11,7 +12,7 @@ enum class PolicySource : std::uint8_t { searched, given };
 /// FlexGen (arXiv 2303.06865): weights, K and V are divided between GPU, host and files. A block of mini-batches goes
 /// through a layer before the next layer's weights are used. Loads of weights, loads of K and V, computation and stores
 /// overlap.
-class FlexGenSsd final : public DenseSystem<FlexGenSsd> {
+class FlexGenSsd final : public DenseSystem<FlexGenSsd>, public KeepsQuantisedKv {
  public:
   static constexpr std::string_view kKind = "flexgen-ssd";
   static constexpr std::string_view kDoc =
@@ -21,6 +22,7 @@ class FlexGenSsd final : public DenseSystem<FlexGenSsd> {
   Ratio kv_on_gpu{0, 1};
   Ratio kv_on_host{0, 1};
   std::uint32_t kv_buffers = 2;
+  KvFormat kv;
   WeightPlacement weights;
   bool stores_attention_weights = true;
 
@@ -37,6 +39,7 @@ class FlexGenSsd final : public DenseSystem<FlexGenSsd> {
   std::string what_would_fit(const ModelShape& model, const BatchLengths& workload, Home home,
                              Bytes capacity) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  RowQuantisation kv_format() const override { return kv.rows(); }
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "host_runtime/core/planner/kept_kv.h"
+
 namespace csdsim::host {
 
 FlexGenLengths FlexGenLengths::of(const BatchLengths& workload) {
@@ -18,7 +20,8 @@ double flexgen_layer_weights(const ModelShape& model) {
   return static_cast<double>(columns * model.width * model.element_bytes);
 }
 
-FlexGenMemoryModel::FlexGenMemoryModel(const ModelShape& model, const FlexGenLengths& lengths, CostForm form)
+FlexGenMemoryModel::FlexGenMemoryModel(const ModelShape& model, const FlexGenLengths& lengths, CostForm form,
+                                       const RowQuantisation& kv)
     : form_(form),
       layers_(model.layers),
       heads_(model.heads),
@@ -29,7 +32,8 @@ FlexGenMemoryModel::FlexGenMemoryModel(const ModelShape& model, const FlexGenLen
       all_weights_(static_cast<double>(model.weight_bytes().value)),
       hidden_(element_ * model.width),
       query_(element_ * heads_ * model.head_dim),
-      kv_(static_cast<double>(model.kv_bytes_per_token_and_layer().value)),
+      kv_(static_cast<double>((kept_kv_bytes(model, kv) * model.kv_heads).value)),
+      kv_used_(static_cast<double>(model.kv_bytes_per_token_and_layer().value)),
       inner_(element_ * model.ffn * (model.ffn_matrices - 1)) {}
 
 std::vector<LinearCost> FlexGenMemoryModel::intermediates(const FlexGenPolicy& shape, bool prefill) const {
@@ -41,8 +45,8 @@ std::vector<LinearCost> FlexGenMemoryModel::intermediates(const FlexGenPolicy& s
                                                : LinearCost{.cache = in_gpu(g * bytes)};
   };
   const auto always = [&](double bytes) { return LinearCost{.constant = g * bytes}; };
-  const double scores = element_ * heads_ * queries * context, one_of_kv = context * kv_ / 2;
-  const LinearCost projections = always(queries * (hidden_ + query_ + kv_));
+  const double scores = element_ * heads_ * queries * context, one_of_kv = context * kv_used_ / 2;
+  const LinearCost projections = always(queries * (hidden_ + query_ + kv_used_));
   if (form_ == CostForm::paper)
     return {projections, attended(queries * query_ + one_of_kv + scores), always(2 * queries * hidden_),
             always(queries * (hidden_ + inner_))};
@@ -77,7 +81,8 @@ LinearCost FlexGenMemoryModel::host_prefill(const FlexGenPolicy& shape) const {
 
 LinearCost FlexGenMemoryModel::host_decode(const FlexGenPolicy& shape) const {
   const double b = static_cast<double>(shape.block()), g = shape.gpu_batch_size, tokens = s_ + n_;
-  const double attention = shape.cpu_cache_compute ? g * (element_ * heads_ * tokens + query_) : 0;
+  const double dequantised = kv_ == kv_used_ ? 0 : tokens * kv_used_;
+  const double attention = shape.cpu_cache_compute ? g * (element_ * heads_ * tokens + query_ + dequantised) : 0;
   return LinearCost{.constant = attention,
                     .weights = in_host(all_weights_),
                     .cache = in_host(tokens * b * kv_ * layers_),

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "host_runtime/core/neurons/row_quantisation.h"
 #include "host_runtime/core/planner/model_shape.h"
 #include "host_runtime/core/planner/planner.h"
 #include "host_runtime/core/planner/systems/flexgen_ssd/linear_cost.h"
@@ -47,13 +48,17 @@ using MemoryCandidates = std::array<std::vector<LinearCost>, kTiers>;
 /// elsewhere; intermediate results of a layer (CostForm), with attention scores of heads x queries x context elements.
 /// Without cpu_cache_compute also two GPU batches of the K and V of a layer that are elsewhere (not published).
 ///
+/// Quantised K and V have the bytes of their format in their homes and in buffers. Intermediate results are not
+/// quantised; on the host, which has none of K and V otherwise, the dequantised ones of one GPU batch count besides.
+///
 /// Working memory of the host in prefill: one layer of the weights and one GPU batch of the hidden states that are not
 /// in GPU memory. In decode: one layer of the weights, two GPU batches of the hidden states and two of the K and V of a
 /// layer that are on disk; with cpu_cache_compute also the scores and outputs of one GPU batch.
 class FlexGenMemoryModel {
  public:
   /// Precondition: valid sizes and lengths.
-  FlexGenMemoryModel(const ModelShape& model, const FlexGenLengths& lengths, CostForm form);
+  FlexGenMemoryModel(const ModelShape& model, const FlexGenLengths& lengths, CostForm form,
+                     const RowQuantisation& kv = {});
 
   /// The percentages of `shape` do not matter.
   MemoryCandidates candidates(const FlexGenPolicy& shape) const;
@@ -73,7 +78,8 @@ class FlexGenMemoryModel {
   double all_weights_;    ///< of the whole model with its tables, bytes
   double hidden_;         ///< hidden state of a token, bytes
   double query_;          ///< q of a token in a layer, bytes
-  double kv_;             ///< K and V of a token in a layer, bytes
+  double kv_;             ///< K and V of a token in a layer as they are kept, bytes
+  double kv_used_;        ///< and as they are projected and attended to
   double inner_;          ///< inner activations of the feed-forward network for a token, bytes
 };
 

@@ -10,24 +10,34 @@ void HfAccelerate::describe(ParamVisitor& v) {
           "Layers whose K and V the GPU holds per mini-batch: on their way to the host in the prefill, copied ahead in "
           "decode.",
           assumed("OffloadedCache of Transformers 4.46 copies the next layer while one is computed"));
+  describe_kv(v, kv);
   describe_weights(v, weights);
   describe_software(v, software);
 }
 
 void HfAccelerate::check(config::Problems& problems, const SystemContext& context) const {
+  check_kv(problems, context, kv);
   check_weights(problems, context, weights);
+}
+
+std::vector<std::string> HfAccelerate::unused_parameters() const {
+  std::vector<std::string> unused = unused_weight_parameters(weights);
+  add_unused_kv(kv, unused);
+  return unused;
 }
 
 SystemNeeds HfAccelerate::needs(const ModelShape& model, const BatchLengths& workload) const {
   SystemNeeds needs{.kv = Home::host, .residents = weight_residents(model, weights)};
-  needs.residents.push_back({Home::host, "K and V", model.kv_bytes_per_token() * workload.longest_contexts()});
+  needs.residents.push_back({Home::host, "K and V", kv_bytes(model, kv, workload.longest_contexts())});
   return needs;
 }
 
 std::unique_ptr<Planner> HfAccelerate::plan(const PlannerInputs& inputs) const {
-  const TieredKv kv{
-      .shards = tier_heads(inputs.model.kv_heads, {0, 1}, {1, 1}), .kv_buffers = kv_buffers, .software = software};
-  return std::make_unique<TieredKvPlanner>(inputs, kv, weights);
+  const TieredKv tiers{.shards = tier_heads(inputs.model.kv_heads, {0, 1}, {1, 1}),
+                       .format = kv.rows(),
+                       .kv_buffers = kv_buffers,
+                       .software = software};
+  return std::make_unique<TieredKvPlanner>(inputs, tiers, weights);
 }
 
 }  // namespace csdsim::host

@@ -2,30 +2,33 @@
 #pragma once
 
 #include "host_runtime/core/planner/software_time.h"
+#include "host_runtime/core/planner/systems/kv_parameters.h"
 #include "host_runtime/core/planner/systems/weight_parameters.h"
 
 namespace csdsim::host {
 
 /// K and V are in host memory; while the GPU computes a layer, those of the next layer are copied to it, and new ones
 /// are copied back (OffloadedCache). Weights stay on the GPU, or are offloaded to the host and copied layer by layer.
-class HfAccelerate final : public DenseSystem<HfAccelerate> {
+class HfAccelerate final : public DenseSystem<HfAccelerate>, public KeepsQuantisedKv {
  public:
   static constexpr std::string_view kKind = "hf-accelerate";
   static constexpr std::string_view kDoc =
       "Hugging Face Accelerate: K and V in host memory, copied to the GPU layer by layer, one layer ahead.";
 
   std::uint32_t kv_buffers = 2;
+  KvFormat kv;
   WeightPlacement weights;
   SoftwareTime software;
 
   void describe(ParamVisitor& v) override;
   void check(config::Problems& problems, const SystemContext& context) const override;
-  std::vector<std::string> unused_parameters() const override { return unused_weight_parameters(weights); }
+  std::vector<std::string> unused_parameters() const override;
   std::uint32_t usual_mini_batches() const override { return 1; }
   bool ends_sequences() const override { return true; }
   bool serves_arrivals() const override { return true; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  RowQuantisation kv_format() const override { return kv.rows(); }
 };
 
 }  // namespace csdsim::host

@@ -1,6 +1,7 @@
 // K and V in host memory: what DeepSpeed and FlexGen do while host memory suffices.
 #pragma once
 
+#include "host_runtime/core/planner/systems/kv_parameters.h"
 #include "host_runtime/core/planner/systems/weight_parameters.h"
 
 namespace csdsim::host {
@@ -10,7 +11,7 @@ enum class AttentionAt : std::uint8_t { gpu, host };
 
 /// Activations stay in GPU memory, and so do weights unless they are kept in host memory; K and V are in host memory.
 /// The GPU attends to copies of K and V, which arrive layer by layer over its link, or the host attends where they are.
-class HostKv final : public DenseSystem<HostKv> {
+class HostKv final : public DenseSystem<HostKv>, public KeepsQuantisedKv {
  public:
   static constexpr std::string_view kKind = "host-kv";
   static constexpr std::string_view kDoc =
@@ -18,6 +19,7 @@ class HostKv final : public DenseSystem<HostKv> {
 
   AttentionAt attention = AttentionAt::gpu;
   std::uint32_t kv_buffers = 2;
+  KvFormat kv;
   WeightPlacement weights;
 
   void describe(ParamVisitor& v) override;
@@ -30,6 +32,7 @@ class HostKv final : public DenseSystem<HostKv> {
   bool serves_arrivals() const override { return true; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  RowQuantisation kv_format() const override { return kv.rows(); }
 };
 
 }  // namespace csdsim::host

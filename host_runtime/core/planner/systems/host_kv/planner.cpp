@@ -7,8 +7,8 @@
 namespace csdsim::host {
 
 HostAttentionPlanner::HostAttentionPlanner(const PlannerInputs& inputs, std::uint32_t kv_buffers,
-                                           const WeightPlacement& weights)
-    : LayerPlanner(inputs, shard_heads(inputs.model.kv_heads, 1), weights),
+                                           const WeightPlacement& weights, const RowQuantisation& kv)
+    : LayerPlanner(inputs, shard_heads(inputs.model.kv_heads, 1), weights, kv),
       kv_buffers_(kv_buffers),
       stored_(mini_batches(), std::vector<Ids>(inputs.model.layers)) {
   if (kv_buffers_ == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
@@ -46,12 +46,12 @@ LayerPlanner::Outputs HostAttentionPlanner::attend(OperationSink& sink, const Pa
   Ids before = {transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, {q, kv})};
   Ids& stored = stored_[part.mini_batch()][part.layer()];
   before.insert(before.end(), stored.begin(), stored.end());
+  TensorUses uses{.reads = {q.name, kv.name, kept.name},
+                  .writes = {output, kept},
+                  .drops = {{q.name, Place::host()}, {kv.name, Place::host()}}};
+  const ComputeWork work = attention_work(part, context(part), Place::host(), uses);
   const OperationId attention =
-      sink.add(OpKind::attention, Resource::host(), part.tag,
-               model().decode_attention(part.sequences.size(), context(part)), std::move(before),
-               {.reads = {q.name, kv.name, kept.name},
-                .writes = {output, kept},
-                .drops = {{q.name, Place::host()}, {kv.name, Place::host()}}});
+      sink.add(OpKind::attention, Resource::host(), part.tag, work, std::move(before), std::move(uses));
   stored = {attention};
   return {{transfer(sink, ResourceKind::host_to_gpu, part.tag, LinkPayload::activations, {attention}, {output})},
           {output.name}};

@@ -12,7 +12,8 @@ namespace csdsim::host {
 class HostAttentionPlanner final : public LayerPlanner {
  public:
   /// Throws UserError for inconsistent sizes and for no buffers.
-  HostAttentionPlanner(const PlannerInputs& inputs, std::uint32_t kv_buffers, const WeightPlacement& weights);
+  HostAttentionPlanner(const PlannerInputs& inputs, std::uint32_t kv_buffers, const WeightPlacement& weights,
+                       const RowQuantisation& kv = {});
   std::vector<PlacedTensor> resident() const override;
 
  private:

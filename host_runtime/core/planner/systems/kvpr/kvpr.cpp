@@ -26,11 +26,13 @@ void Kvpr::describe(ParamVisitor& v) {
           "Layers whose K and V the GPU holds per mini-batch: on their way to the host in the prefill, copied or "
           "recomputed ahead in decode.",
           paper("KVPR 3.3: double buffering"));
+  describe_kv(v, kv);
   describe_weights(v, weights);
   describe_software(v, software);
 }
 
 void Kvpr::check(config::Problems& problems, const SystemContext& context) const {
+  check_kv(problems, context, kv);
   check_weights(problems, context, weights);
   if (weights.on_host == Ratio{0, 1} && !hides_recomputation)
     problems.refuse_unused("system.hides_recomputation", "system.weights_on_host", "all weights stay in GPU memory");
@@ -44,12 +46,13 @@ void Kvpr::choose(const ModelShape&, const BatchLengths& workload, const Platfor
 std::vector<std::string> Kvpr::unused_parameters() const {
   std::vector<std::string> unused = unused_weight_parameters(weights);
   if (weights.on_host == Ratio{0, 1}) unused.emplace_back("hides_recomputation");
+  add_unused_kv(kv, unused);
   return unused;
 }
 
 SystemNeeds Kvpr::needs(const ModelShape& model, const BatchLengths& workload) const {
   SystemNeeds needs{.kv = Home::host, .residents = weight_residents(model, weights)};
-  needs.residents.push_back({Home::host, "K and V", model.kv_bytes_per_token() * workload.longest_contexts()});
+  needs.residents.push_back({Home::host, "K and V", kv_bytes(model, kv, workload.longest_contexts())});
   std::uint64_t prompts = 0;
   for (const std::uint32_t tokens : workload.prompt_tokens) prompts += tokens;
   needs.residents.push_back({activations == ActivationsAt::host ? Home::host : Home::gpu, "activations of the prompts",
@@ -68,6 +71,7 @@ std::unique_ptr<Planner> Kvpr::plan(const PlannerInputs& inputs) const {
                                                 .hides_recomputation = hides_recomputation,
                                                 .kv_buffers = kv_buffers,
                                                 .rates = rates_.value_or(SplitRates{}),
+                                                .format = kv.rows(),
                                                 .software = software},
                                        placement);
 }
@@ -75,7 +79,7 @@ std::unique_ptr<Planner> Kvpr::plan(const PlannerInputs& inputs) const {
 std::vector<std::pair<std::string, std::string>> Kvpr::remarks(const ModelShape& model, std::uint32_t longest) const {
   if (!rates_ || longest < 2) return {};
   if (recomputed_share) return {{"recomputed_tokens", format_quantity(*recomputed_share) + " of those in the cache"}};
-  const SplitCosts token = split_costs(model, activations);
+  const SplitCosts token = split_costs(model, activations, kv.rows());
   const std::uint32_t last = longest - 1;
   const auto at = [&](std::uint32_t cached) {
     return split_point(token, *rates_, cached, std::min(shortest_prompt_, cached), 1);

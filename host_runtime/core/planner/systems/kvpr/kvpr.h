@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "host_runtime/core/planner/systems/kv_parameters.h"
 #include "host_runtime/core/planner/systems/kvpr/planner.h"
 #include "host_runtime/core/planner/systems/weight_parameters.h"
 
@@ -10,7 +11,7 @@ namespace csdsim::host {
 
 /// K and V are in host memory. In every decode step, the GPU recomputes those of the first l tokens from activations,
 /// while those of the other tokens are copied to it. l is solved from the rates of link and GPU for every step.
-class Kvpr final : public DenseSystem<Kvpr> {
+class Kvpr final : public DenseSystem<Kvpr>, public KeepsQuantisedKv {
  public:
   static constexpr std::string_view kKind = "kvpr";
   static constexpr std::string_view kDoc =
@@ -21,6 +22,7 @@ class Kvpr final : public DenseSystem<Kvpr> {
   std::uint32_t split_step = 1;
   bool hides_recomputation = true;
   std::uint32_t kv_buffers = 2;
+  KvFormat kv;
   WeightPlacement weights;
   SoftwareTime software;
 
@@ -32,6 +34,8 @@ class Kvpr final : public DenseSystem<Kvpr> {
   std::uint32_t usual_mini_batches() const override { return 1; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  RowQuantisation kv_format() const override { return kv.rows(); }
+  bool recomputes_kv() const override { return recomputed_share != Ratio{0, 1}; }
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
 

@@ -5,18 +5,19 @@
 #include <utility>
 
 #include "base/error.h"
+#include "host_runtime/core/planner/kept_kv.h"
 
 namespace csdsim::host {
 
-SplitCosts split_costs(const ModelShape& model, ActivationsAt activations) {
+SplitCosts split_costs(const ModelShape& model, ActivationsAt activations, const RowQuantisation& kv) {
   const Bytes x{std::uint64_t{model.width} * model.element_bytes};
   return {.activations = activations == ActivationsAt::host ? x : Bytes{},
-          .kv = model.kv_bytes_per_token_and_layer(),
+          .kv = kept_kv_bytes(model, kv) * model.kv_heads,
           .flops = model.recompute_kv(1).flops};
 }
 
 KvprPlanner::KvprPlanner(const PlannerInputs& inputs, const KvprPlan& plan, const WeightPlacement& weights)
-    : LayerPlanner(inputs, shard_heads(inputs.model.kv_heads, 1), weights),
+    : LayerPlanner(inputs, shard_heads(inputs.model.kv_heads, 1), weights, plan.format),
       plan_(plan),
       layers_(mini_batches(), std::vector<Layer>(inputs.model.layers)),
       freed_(mini_batches()) {
@@ -33,7 +34,8 @@ std::vector<std::uint32_t> KvprPlanner::recomputed(const Part& part) const {
   if (plan_.share)
     split = std::min(prompts, plan_.share->round_of(cached) / plan_.split_step * plan_.split_step);
   else
-    split = split_point(split_costs(model(), plan_.activations), plan_.rates, cached, prompts, plan_.split_step);
+    split = split_point(split_costs(model(), plan_.activations, plan_.format), plan_.rates, cached, prompts,
+                        plan_.split_step);
 
   std::vector<std::uint32_t> tokens;
   std::uint64_t left = split;
@@ -64,8 +66,8 @@ SizedTensor KvprPlanner::copied_activations(const Part& part, std::uint64_t toke
 }
 
 SizedTensor KvprPlanner::step_cache(const Part& part, std::uint32_t of, std::uint64_t tokens) const {
-  return {TensorName::of(TensorClass::kv_cache, part.tag, heads(), of),
-          model().kv_bytes_per_token_and_layer() * tokens};
+  const Bytes of_head = of == 0 ? model().kv_bytes_per_token_and_head() : kept_kv_bytes(model(), kv_format());
+  return {TensorName::of(TensorClass::kv_cache, part.tag, heads(), of), of_head * model().kv_heads * tokens};
 }
 
 std::vector<PlacedTensor> KvprPlanner::resident() const {
@@ -171,9 +173,9 @@ LayerPlanner::Outputs KvprPlanner::attend(OperationSink& sink, const Part& part,
                              {.reads = {cache_before(part, heads()).name}, .writes = {copy}, .tokens = others}));
     uses.reads.push_back(copy.name);
   }
+  const ComputeWork work = attention_work(part, travelling + part.tokens, memory, uses);
   const OperationId attention =
-      sink.add(OpKind::attention, gpu(part.tag), part.tag,
-               model().decode_attention(part.sequences.size(), context(part)), std::move(ready), std::move(uses));
+      sink.add(OpKind::attention, gpu(part.tag), part.tag, work, std::move(ready), std::move(uses));
   freed.push_back(attention);
   if (freed.size() > plan_.kv_buffers) freed.erase(freed.begin());
   state(part).kv = store_kv(sink, part, attention);

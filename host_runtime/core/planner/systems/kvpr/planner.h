@@ -15,7 +15,7 @@ namespace csdsim::host {
 enum class ActivationsAt : std::uint8_t { host, gpu };
 
 /// What a token of a layer costs.
-SplitCosts split_costs(const ModelShape& model, ActivationsAt activations);
+SplitCosts split_costs(const ModelShape& model, ActivationsAt activations, const RowQuantisation& kv = {});
 
 struct KvprPlan {
   ActivationsAt activations = ActivationsAt::host;
@@ -24,6 +24,7 @@ struct KvprPlan {
   bool hides_recomputation = true;  ///< it starts when its weights are there, before the layer's other weights
   std::uint32_t kv_buffers = 2;     ///< layers whose K and V the GPU holds per mini-batch
   SplitRates rates = {};            ///< that the split is solved with
+  RowQuantisation format = {};      ///< of K and V on the host; recomputed ones are not quantised
   SoftwareTime software = {};
 };
 
@@ -62,7 +63,7 @@ class KvprPlanner final : public LayerPlanner {
   SizedTensor kept_activations(const Part& part) const;
   /// Those of `tokens` tokens that a step copies to the GPU.
   SizedTensor copied_activations(const Part& part, std::uint64_t tokens) const;
-  /// K and V on the GPU for a step: part 0 recomputed, part 1 copied.
+  /// K and V on the GPU for a step: part 0 recomputed, in fp16, part 1 copied, in the format of the host.
   SizedTensor step_cache(const Part& part, std::uint32_t of, std::uint64_t tokens) const;
   /// K and V, and activations, of the part travel to the host after `made`, and join what is there.
   Ids store_kv(OperationSink& sink, const Part& part, OperationId made);

@@ -1,0 +1,34 @@
+// K and V that are kept with few bits per element: their bytes, and the passes that convert them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "host_runtime/core/neurons/row_quantisation.h"
+#include "host_runtime/core/planner/model_shape.h"
+
+namespace csdsim::host {
+
+/// An offload system that may quantise the K and V that it keeps. K and V of a token and KV head are a row each.
+class KeepsQuantisedKv {
+ public:
+  virtual ~KeepsQuantisedKv() = default;
+  virtual RowQuantisation kv_format() const = 0;
+  /// Whether a decode step computes some K and V again, which are not quantised.
+  virtual bool recomputes_kv() const { return false; }
+};
+
+/// Says what is wrong with a format for heads of `head_dim` elements: "kv_group: groups of 48 elements ...". Empty if
+/// nothing is.
+std::string kept_kv_problem(const RowQuantisation& kv, std::uint32_t head_dim);
+
+/// Bytes of K and V of a token and KV head.
+Bytes kept_kv_bytes(const ModelShape& model, const RowQuantisation& kv);
+
+/// K and V of `tokens` tokens of a layer are quantised: fp16 is read, integers and scales are written.
+ComputeWork quantise_kv(const ModelShape& model, const RowQuantisation& kv, std::uint64_t tokens);
+/// Attention of a layer, before which quantised K and V of `tokens` tokens are dequantised by a kernel of their own.
+ComputeWork after_dequantising(ComputeWork attention, const ModelShape& model, const RowQuantisation& kv,
+                               std::uint64_t tokens);
+
+}  // namespace csdsim::host

@@ -1,0 +1,34 @@
+// The parameters of systems that may quantise K and V.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "host_runtime/core/planner/kept_kv.h"
+#include "host_runtime/core/planner/system.h"
+#include "host_runtime/core/planner/systems/element_bits.h"
+
+namespace csdsim::host {
+
+struct KvFormat {
+  ElementBits bits = ElementBits::sixteen;
+  std::uint32_t group = 64;
+
+  RowQuantisation rows() const { return {.bits = bits_of(bits), .group = group}; }
+};
+
+/// `kv_bits` and `kv_group`.
+void describe_kv(ParamVisitor& v, KvFormat& kv);
+void check_kv(config::Problems& problems, const SystemContext& context, const KvFormat& kv);
+/// Appends the parameters without effect to `unused`.
+void add_unused_kv(const KvFormat& kv, std::vector<std::string>& unused);
+
+/// How a system keeps K and V. Not quantised if it cannot.
+RowQuantisation kv_format_of(const OffloadSystem& system);
+/// Whether a decode step of the system has K and V that are not in its format, because it has computed them again.
+bool recomputes_kv(const OffloadSystem& system);
+
+/// K and V of `tokens` tokens in all layers.
+Bytes kv_bytes(const ModelShape& model, const KvFormat& kv, std::uint64_t tokens);
+
+}  // namespace csdsim::host
