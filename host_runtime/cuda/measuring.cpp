@@ -47,6 +47,27 @@ double median_seconds(Context& context, const std::function<void()>& work, int w
   return times[static_cast<std::size_t>(runs / 2)];
 }
 
+MeasuredRates recomputation_rates(Context& context, std::uint32_t k, std::uint32_t n, std::size_t rows) {
+  constexpr int kWarmUps = 2, kRuns = 5;
+  constexpr std::size_t kBytes = std::size_t{32} << 20;
+  const PinnedBuffer<std::byte> from(kBytes);
+  const DeviceBuffer<> to(context.pool, kBytes);
+  const auto copy = [&] {
+    CSDSIM_CUDA(cudaMemcpyAsync(to.data(), from.data(), kBytes, cudaMemcpyHostToDevice, context.stream.get()));
+  };
+  MeasuredRates rates{.link = kBytes / median_seconds(context, copy, kWarmUps, kRuns, false)};
+  // Fewer rows are another kernel, whose time the weights determine.
+  rows = std::max<std::size_t>(rows, kGemvRows + 1);
+  const auto x = made_up_values(context, rows * k), w = made_up_values(context, std::size_t{n} * k);
+  const DeviceBuffer<__half> out(context.pool, rows * n);
+  const auto product = [&] {
+    context.gemm.multiply(context.stream, static_cast<const __half*>(x.data()), static_cast<const __half*>(w.data()),
+                          rows, n, k, false, out.data());
+  };
+  rates.gemm = 2.0 * static_cast<double>(rows) * n * k / median_seconds(context, product, kWarmUps, kRuns, false);
+  return rates;
+}
+
 DecodeWork::DecodeWork(Context& context, std::size_t sequences, const CacheShape& shape)
     : context_(context),
       shape_(shape),

@@ -15,6 +15,13 @@ DeviceBuffer<__half> made_up_values(Context& context, std::size_t count);
 /// outside the measured time.
 double median_seconds(Context& context, const std::function<void()>& work, int warm_ups, int runs, bool cold);
 
+/// Bytes per second of copies from pinned host memory, and operations per second of products of `rows` rows of `k`
+/// activations with n weights each (at least one tile of rows).
+struct MeasuredRates {
+  double link = 0, gemm = 0;
+};
+MeasuredRates recomputation_rates(Context& context, std::uint32_t k, std::uint32_t n, std::size_t rows);
+
 /// Attention of one token of each of `sequences` over full caches.
 class DecodeWork {
  public:

@@ -30,4 +30,14 @@ std::unique_ptr<Planner> HfAccelerate::plan(const PlannerInputs& inputs) const {
   return std::make_unique<TieredKvPlanner>(inputs, kv, weights);
 }
 
+OffloadPlan HfAccelerate::stream_plan(const ModelShape&, const std::optional<StreamRates>&) const {
+  refuse_software(software);
+  const bool on_host = all_weights_on_host(weights);
+  return {.order = on_host ? LayerOrder::column_by_column : LayerOrder::row_by_row,
+          .weights_on_host = on_host,
+          .weight_buffers = weights.buffers,
+          .kv_buffers = kv_buffers,
+          .waits_for_layers = true};
+}
+
 }  // namespace csdsim::host

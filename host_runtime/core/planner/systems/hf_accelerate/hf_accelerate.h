@@ -2,13 +2,14 @@
 #pragma once
 
 #include "host_runtime/core/planner/software_time.h"
+#include "host_runtime/core/planner/streamed_system.h"
 #include "host_runtime/core/planner/systems/weight_parameters.h"
 
 namespace csdsim::host {
 
 /// K and V are in host memory; while the GPU computes a layer, those of the next layer are copied to it, and new ones
 /// are copied back (OffloadedCache). Weights stay on the GPU, or are offloaded to the host and copied layer by layer.
-class HfAccelerate final : public DenseSystem<HfAccelerate> {
+class HfAccelerate final : public DenseSystem<HfAccelerate>, public StreamedSystem {
  public:
   static constexpr std::string_view kKind = "hf-accelerate";
   static constexpr std::string_view kDoc =
@@ -26,6 +27,8 @@ class HfAccelerate final : public DenseSystem<HfAccelerate> {
   bool serves_arrivals() const override { return true; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  bool needs_rates(const ModelShape&) const override { return false; }
+  OffloadPlan stream_plan(const ModelShape& model, const std::optional<StreamRates>& rates) const override;
 };
 
 }  // namespace csdsim::host

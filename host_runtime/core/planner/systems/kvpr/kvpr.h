@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "host_runtime/core/planner/streamed_system.h"
 #include "host_runtime/core/planner/systems/kvpr/planner.h"
 #include "host_runtime/core/planner/systems/weight_parameters.h"
 
@@ -10,7 +11,7 @@ namespace csdsim::host {
 
 /// K and V are in host memory. In every decode step, the GPU recomputes those of the first l tokens from activations,
 /// while those of the other tokens are copied to it. l is solved from the rates of link and GPU for every step.
-class Kvpr final : public DenseSystem<Kvpr> {
+class Kvpr final : public DenseSystem<Kvpr>, public StreamedSystem {
  public:
   static constexpr std::string_view kKind = "kvpr";
   static constexpr std::string_view kDoc =
@@ -32,6 +33,8 @@ class Kvpr final : public DenseSystem<Kvpr> {
   std::uint32_t usual_mini_batches() const override { return 1; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  bool needs_rates(const ModelShape& model) const override;
+  OffloadPlan stream_plan(const ModelShape& model, const std::optional<StreamRates>& rates) const override;
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
 
