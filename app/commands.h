@@ -90,6 +90,7 @@ struct GenerateArguments {
   std::optional<std::string> method;  ///< default: dense, or the method of the system
   std::string attention = "drive";
   std::string backend = "cpu";
+  std::string rates = "measured";  ///< of link and GPU that a run on streams is planned with: measured, platform
   double temperature = 0;
   std::optional<std::uint32_t> top_k;
   std::optional<double> top_p;

@@ -9,7 +9,9 @@
 #include "base/error.h"
 #include "base/quantity.h"
 #include "experiment/experiments.h"
+#include "experiment/generation/generation_workload.h"
 #include "experiment/generation/processor.h"
+#include "experiment/generation/streamed_generation.h"
 #include "experiment/runner.h"
 #include "host_runtime/core/planner/systems/systems.h"
 #include "report/files.h"
@@ -44,6 +46,33 @@ std::vector<std::pair<std::string, std::string>> budget_of(const host::OffloadSy
   return parameters;
 }
 
+/// Whether the run is one on the streams of a GPU: a named system that can, and a backend that has them. Without both,
+/// a system runs in simulated time, and attention on the host says what the user wants instead.
+bool on_streams(const host::OffloadSystem& system, const GenerateArguments& a) {
+  const bool can = a.system && experiment::runs_on_streams(system), cpu = a.backend == "cpu";
+  if (can && cpu && a.attention == "host")
+    throw UserError(
+        fmt::format("generate: --system {} with --attention host runs on the streams of a GPU, which --backend cpu "
+                    "does not have: take "
+                    "--backend cuda, or leave out --attention host to simulate the system",
+                    *a.system));
+  if (a.rates != "measured" && (!can || cpu))
+    throw UserError(
+        "generate: --rates belongs to a system that runs on the streams of a GPU, --system kvpr --backend cuda for "
+        "one");
+  return can && !cpu;
+}
+
+/// Refuses a system whose K and V are in host memory where they would be on the GPU.
+void check_place(const scenario::Scenario& s, const GenerateArguments& a) {
+  if (!a.system || a.attention != "host" || a.backend == "cpu") return;
+  if (s.system->needs(s.model.shape(), experiment::generation_of(s).lengths()).kv == host::Home::host)
+    throw UserError(
+        fmt::format("generate: --system {} keeps K and V in host memory, and does so in simulated time only: leave out "
+                    "--attention host, or take a system that runs on the streams of a GPU, --system kvpr for one",
+                    *a.system));
+}
+
 }  // namespace
 
 int generate(const GenerateArguments& arguments) {
@@ -51,7 +80,9 @@ int generate(const GenerateArguments& arguments) {
   const host::SystemKinds& systems = experiment::builtin_registries()->systems;
   const std::string system =
       arguments.system.value_or(std::string(host::drive_system_of(systems, arguments.method.value_or("dense"))));
-  const auto budget = budget_of(*systems.make(system), arguments);
+  const std::unique_ptr<host::OffloadSystem> asked = systems.make(system);
+  const auto budget = budget_of(*asked, arguments);
+  const bool streams = on_streams(*asked, arguments);
 
   std::vector<std::string> sets = arguments.overrides;
   // A value given by --set wins over the value of an option or its default.
@@ -74,6 +105,8 @@ int generate(const GenerateArguments& arguments) {
                                       : experiment::load_scenario_text(kGenerateScenario, "built-in scenario",
                                                                        std::filesystem::current_path(), sets);
 
+  if (!streams) check_place(loaded.base.scenario, arguments);
+
   scenario::RunOptions options;
   options.attention_on_host = arguments.attention == "host";
   options.processor = experiment::processor_named(arguments.backend);
@@ -88,7 +121,12 @@ int generate(const GenerateArguments& arguments) {
     options.progress = [&](std::string_view what, std::uint64_t done, std::uint64_t total) {
       progress.update(what, done, total);
     };
-    result = experiment::run_scenario(loaded.base.scenario, options);
+    if (streams)
+      result = experiment::generate_on_streams(
+          loaded.base.scenario, options,
+          arguments.rates == "platform" ? experiment::RateSource::platform : experiment::RateSource::measured);
+    else
+      result = experiment::run_scenario(loaded.base.scenario, options);
   }
   // There is one prompt, so print its tokens and text directly. Without a tokenizer there is no text.
   for (const char* const key : {"tokens", "text"})

@@ -116,12 +116,20 @@ void add_generate(CLI::App& cli, int& status) {
   auto* method = generate_command->add_option("--method", generate->method,
                                               "Attention method of the drive: dense (default), sparf or another");
   generate_command
-      ->add_option("--system", generate->system, "Offload system (csdsim list systems), in place of a method")
+      ->add_option("--system", generate->system,
+                   "Offload system (csdsim list systems), in place of a method. It runs in simulated time; kvpr and "
+                   "hf-accelerate with --backend cuda run for real, K and V in pinned host memory, on CUDA streams")
       ->excludes(method);
   generate_command->add_option("--attention", generate->attention, "Where decoding attention runs")
       ->check(CLI::IsMember({"drive", "host"}));
   generate_command->add_option("--backend", generate->backend, "Where the model runs, and host attention with it")
       ->check(CLI::IsMember({"cpu", "cuda", "cuda-bf16"}));
+  generate_command
+      ->add_option("--rates", generate->rates,
+                   "Rates of link and GPU by which a run on CUDA streams chooses what to recompute: measured at its "
+                   "start, or of the scenario's platform")
+      ->check(CLI::IsMember({"measured", "platform"}))
+      ->capture_default_str();
   generate_command->add_option("--temperature", generate->temperature, "0 is greedy")->check(CLI::NonNegativeNumber);
   generate_command->add_option("--top-k", generate->top_k, "Draw from the k likeliest tokens (default: all)");
   generate_command->add_option("--top-p", generate->top_p,

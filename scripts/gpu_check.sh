@@ -59,7 +59,7 @@ run() {
       ;;
   esac
 }
-for test in operators attention golden model; do
+for test in operators attention golden model offloaded; do
   run "test_gpu_$test" "$build/tests/test_gpu_$test"
 done
 if [ -n "$skipped" ]; then

@@ -336,7 +336,8 @@ void GenerationWorkload::check(Checker& c) {
   if (speculation) check_speculation(c, *this);
   if (!has_model) return;
   check_request_lengths(c, *this);
-  c.require(requests || longest_sequence(s) <= s.model.max_positions,
+  // The last token is not fed and needs no position.
+  c.require(requests || longest_sequence(s) <= s.model.max_positions + std::uint64_t{1},
             {"workload.output_tokens", "workload.input_tokens", "model.max_positions"},
             fmt::format("workload: {} tokens ({} in, {} out) exceed the {} positions of the model", longest_sequence(s),
                         longest_sequence(s) - output_tokens, output_tokens, s.model.max_positions));

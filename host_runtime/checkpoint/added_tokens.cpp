@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "host_runtime/checkpoint/config_fields.h"
 #include "host_runtime/checkpoint/json_file.h"
+#include "host_runtime/checkpoint/mapped_file.h"
 
 namespace csdsim::host {
 namespace {
@@ -122,7 +123,7 @@ std::vector<AddedToken> read_added_tokens(const std::filesystem::path& directory
   Collection collection(id_of);
   const auto config = directory / "tokenizer_config.json", special = directory / "special_tokens_map.json",
              added = directory / "added_tokens.json";
-  if (std::filesystem::exists(config)) {
+  if (is_present(config)) {
     const json object = read_json_object(config);
     if (const auto tokens = object.find("added_tokens_decoder"); tokens != object.end() && tokens->is_object())
       for (const auto& [id, value] : tokens->items()) {
@@ -133,12 +134,12 @@ std::vector<AddedToken> read_added_tokens(const std::filesystem::path& directory
       }
     read_special(config, object, collection);
   }
-  if (std::filesystem::exists(added)) {
+  if (is_present(added)) {
     const json ids = read_json_object(added);
     for (const auto& [content, id] : ids.items())
       collection.add({content, id_from(added, printable(content), id.dump()), false});
   }
-  if (std::filesystem::exists(special)) read_special(special, read_json_object(special), collection);
+  if (is_present(special)) read_special(special, read_json_object(special), collection);
   return collection.tokens();
 }
 

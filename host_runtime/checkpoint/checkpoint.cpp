@@ -14,8 +14,15 @@ namespace csdsim::host {
 namespace {
 
 [[noreturn]] void no_weights(const std::filesystem::path& directory) {
-  throw UserError(fmt::format("{}: no weights: neither model.safetensors nor model.safetensors.index.json is there",
-                              directory.string()));
+  std::string hint;
+  for (const char* const pickled : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
+    if (is_present(directory / pickled))
+      hint = fmt::format(
+          "; {} is a pickled checkpoint, which csdsim does not read: save the model with "
+          "save_pretrained(..., safe_serialization=True)",
+          pickled);
+  throw UserError(fmt::format("{}: no weights: neither model.safetensors nor model.safetensors.index.json is there{}",
+                              directory.string(), hint));
 }
 
 }  // namespace
@@ -23,9 +30,9 @@ namespace {
 WeightsDigest weights_digest(const std::filesystem::path& directory) {
   const auto single = directory / "model.safetensors", index = directory / "model.safetensors.index.json";
   std::vector<std::filesystem::path> files;
-  if (std::filesystem::exists(single)) {
+  if (is_present(single)) {
     files = {single};
-  } else if (std::filesystem::exists(index)) {
+  } else if (is_present(index)) {
     files = ShardedSafetensors(index).files();
   } else {
     no_weights(directory);
@@ -40,14 +47,14 @@ WeightsDigest weights_digest(const std::filesystem::path& directory) {
 }
 
 Checkpoint open_checkpoint(const std::filesystem::path& directory) {
-  if (!std::filesystem::is_directory(directory)) {
+  if (!is_present(directory) || !std::filesystem::is_directory(directory)) {
     throw UserError(fmt::format("{}: there is no such model directory", directory.string()));
   }
   Checkpoint checkpoint{read_config(directory / "config.json"), nullptr};
   const auto single = directory / "model.safetensors", index = directory / "model.safetensors.index.json";
-  if (std::filesystem::exists(single)) {
+  if (is_present(single)) {
     checkpoint.weights = std::make_unique<SafetensorsFile>(single);
-  } else if (std::filesystem::exists(index)) {
+  } else if (is_present(index)) {
     checkpoint.weights = std::make_unique<ShardedSafetensors>(index);
   } else {
     no_weights(directory);
@@ -59,9 +66,9 @@ Tokenizer open_tokenizer(const std::filesystem::path& directory, const ModelConf
   const auto sentencepiece = directory / "tokenizer.model", byte_level = directory / "tokenizer.json",
              vocabulary = directory / "vocab.json", merges = directory / "merges.txt";
   const auto open = [&] {
-    if (std::filesystem::exists(sentencepiece)) return open_sentencepiece(sentencepiece);
-    if (std::filesystem::exists(byte_level)) return open_tokenizer_json(byte_level);
-    if (std::filesystem::exists(vocabulary) && std::filesystem::exists(merges)) {
+    if (is_present(sentencepiece)) return open_sentencepiece(sentencepiece);
+    if (is_present(byte_level)) return open_tokenizer_json(byte_level);
+    if (is_present(vocabulary) && is_present(merges)) {
       return open_vocabulary_and_merges(vocabulary, merges);
     }
     throw UserError(

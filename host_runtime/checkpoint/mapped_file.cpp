@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -21,14 +22,23 @@ namespace {
 
 }  // namespace
 
+bool is_present(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::none) fail(path, error.value());
+  return std::filesystem::exists(status);
+}
+
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Opening a FIFO would wait for a writer otherwise.
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) fail(path, errno);
   struct stat status {};
   const int error = ::fstat(file, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
   if (error != 0 || !S_ISREG(status.st_mode)) {
     ::close(file);
-    fail(path, error != 0 ? error : EINVAL);
+    if (error != 0) fail(path, error);
+    throw UserError(fmt::format("{}: cannot be read: it is a FIFO or a device, not a file", path.string()));
   }
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size > 0) {
@@ -39,6 +49,12 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
     bytes_ = {static_cast<const std::byte*>(address), size};
   } else {
     ::close(file);
+  }
+  constexpr std::string_view kPointer = "version https://git-lfs.github.com/spec/";
+  if (std::string_view(reinterpret_cast<const char*>(bytes_.data()), bytes_.size()).starts_with(kPointer)) {
+    ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+    throw UserError(
+        fmt::format("{}: is a git-lfs pointer, not the file that it stands for: run git lfs pull", path.string()));
   }
 }
 

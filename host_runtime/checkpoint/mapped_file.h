@@ -7,6 +7,10 @@
 
 namespace csdsim::host {
 
+/// Whether there is anything at a path. UserError where that cannot be told: a loop of symbolic links, a directory that
+/// must not be read.
+bool is_present(const std::filesystem::path& path);
+
 class MappedFile {
  public:
   /// UserError naming the file if it cannot be opened or is not a regular file.

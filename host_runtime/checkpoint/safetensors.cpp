@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "host_runtime/checkpoint/json_file.h"
+#include "host_runtime/checkpoint/mapped_file.h"
 
 namespace csdsim::host {
 namespace {
@@ -175,7 +176,7 @@ ShardedSafetensors::ShardedSafetensors(const std::filesystem::path& index) : pat
     auto shard = shards_.find(file_name);
     if (shard == shards_.end()) {
       const std::filesystem::path shard_path = index.parent_path() / file_name;
-      if (!std::filesystem::exists(shard_path)) {
+      if (!is_present(shard_path)) {
         throw UserError(fmt::format("{}: shard '{}' of tensor '{}' does not exist", path_, file_name, name));
       }
       shard = shards_.emplace(file_name, SafetensorsFile(shard_path)).first;

@@ -49,7 +49,7 @@ std::vector<AddedToken> added_tokens(const std::filesystem::path& path,
 
 bool legacy(const std::filesystem::path& directory) {
   const auto config = directory / "tokenizer_config.json";
-  return std::filesystem::exists(config) && read_json_object(config).value("legacy", nlohmann::json()) == true;
+  return is_present(config) && read_json_object(config).value("legacy", nlohmann::json()) == true;
 }
 
 class Sentencepiece final : public Tokenizer::Kind {

@@ -62,6 +62,22 @@ double copy_seconds(Context& context, std::size_t bytes, bool to_device) {
       kWarmUps, kRuns, false);
 }
 
+MeasuredRates recomputation_rates(Context& context, std::uint32_t k, std::uint32_t n, std::size_t rows) {
+  constexpr int kWarmUps = 2, kRuns = 5;
+  constexpr std::size_t kBytes = std::size_t{32} << 20;
+  MeasuredRates rates{.link = kBytes / copy_seconds(context, kBytes, true)};
+  // Fewer rows are another kernel, whose time the weights determine.
+  rows = std::max<std::size_t>(rows, kGemvRows + 1);
+  const auto x = made_up_values(context, rows * k), w = made_up_values(context, std::size_t{n} * k);
+  const DeviceBuffer<__half> out(context.pool, rows * n);
+  const auto product = [&] {
+    context.gemm.multiply(context.stream, static_cast<const __half*>(x.data()), static_cast<const __half*>(w.data()),
+                          rows, n, k, false, out.data());
+  };
+  rates.gemm = 2.0 * static_cast<double>(rows) * n * k / median_seconds(context, product, kWarmUps, kRuns, false);
+  return rates;
+}
+
 DecodeWork::DecodeWork(Context& context, std::size_t sequences, const CacheShape& shape)
     : context_(context),
       shape_(shape),

@@ -17,6 +17,12 @@ double median_seconds(Context& context, const std::function<void()>& work, int w
 
 /// Median seconds of a copy between pinned host memory and device memory.
 double copy_seconds(Context& context, std::size_t bytes, bool to_device);
+/// Bytes per second of copies from pinned host memory, and operations per second of products of `rows` rows of `k`
+/// activations with n weights each (at least one tile of rows).
+struct MeasuredRates {
+  double link = 0, gemm = 0;
+};
+MeasuredRates recomputation_rates(Context& context, std::uint32_t k, std::uint32_t n, std::size_t rows);
 
 /// Attention of one token of each of `sequences` over full caches.
 class DecodeWork {

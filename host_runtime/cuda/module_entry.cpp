@@ -5,6 +5,7 @@
 #include "host_runtime/cuda/dense_model.h"
 #include "host_runtime/cuda/loader/cuda_module.h"
 #include "host_runtime/cuda/measuring.h"
+#include "host_runtime/cuda/offloaded_model.h"
 #include "host_runtime/cuda/operator_timer.h"
 
 namespace csdsim::host::cuda {
@@ -35,6 +36,28 @@ class Module final : public CudaModule {
       return DenseModel<__nv_bfloat16>(context_, config, weights, slots, capacity).generate(prompts, options);
     }
     return DenseModel<__half>(context_, config, weights, slots, capacity).generate(prompts, options);
+  }
+
+  Offloaded generate_offloaded(const ModelConfig& config, const WeightSource& weights, GpuFormat format,
+                               const std::vector<std::vector<TokenId>>& prompts, const GenerationOptions& options,
+                               const OffloadPlan& plan) override {
+    std::vector<std::uint32_t> lengths;
+    for (const auto& prompt : prompts) lengths.push_back(static_cast<std::uint32_t>(prompt.size()));
+    const auto run = [&](auto&& model) {
+      Offloaded result{.tokens = model.generate(prompts, options), .report = {}};
+      result.report = model.report();
+      return result;
+    };
+    if (format == GpuFormat::bf16) {
+      return run(OffloadedModel<__nv_bfloat16>(context_, config, weights, lengths, options.max_new_tokens, plan));
+    }
+    return run(OffloadedModel<__half>(context_, config, weights, lengths, options.max_new_tokens, plan));
+  }
+
+  StreamRates measure_rates(const ModelConfig& config, std::uint64_t tokens) override {
+    const MeasuredRates rates = recomputation_rates(context_, config.width, 2 * config.kv_width(), tokens);
+    return {.link = {static_cast<std::uint64_t>(std::llround(rates.link))},
+            .gemm = {static_cast<std::uint64_t>(std::llround(rates.gemm))}};
   }
 
   SimTime measure(const ComputeWork& work) override {

@@ -17,6 +17,8 @@ struct Destroy {
   }
 };
 
+class Event;
+
 /// A stream that does not wait for the default stream.
 class Stream {
  public:
@@ -27,6 +29,8 @@ class Stream {
   }
   cudaStream_t get() const { return handle_.get(); }
   void synchronise() const { CSDSIM_CUDA(cudaStreamSynchronize(get())); }
+  /// What is put into this stream from now on runs after the latest record of the event; at once if there is none.
+  void wait(const Event& event) const;
 
  private:
   std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroy<cudaStreamDestroy>> handle_;
@@ -53,6 +57,8 @@ class Event {
  private:
   std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy<cudaEventDestroy>> handle_;
 };
+
+inline void Stream::wait(const Event& event) const { CSDSIM_CUDA(cudaStreamWaitEvent(get(), event.get(), 0)); }
 
 /// Work of a stream that was recorded once and is replayed in one launch.
 class Graph {

@@ -346,7 +346,7 @@ TEST_CASE("files of requests that cannot be used are refused with their line") {
       ".csv:2:1: error: arrival_s: '-1' is not a number of");
   has(error_of("arrival_s,input_tokens,output_tokens\n2,5,5\n1,5,5\n"), ".csv:3:1: error: arrives before the request");
   has(error_of("TIMESTAMP,ContextTokens,GeneratedTokens\nnow,5,5\n"), ".csv:2:1: error: TIMESTAMP: 'now' is not like");
-  has(error_of("input_tokens,output_tokens\n5,7\n4000,97\n"), ".csv:3: 4097 tokens (4000 in, 97 out) exceed the 4096");
+  has(error_of("input_tokens,output_tokens\n5,7\n4000,98\n"), ".csv:3: 4098 tokens (4000 in, 98 out) exceed the 4096");
   has(error_of(kEnds, {"workload.batch=3"}), "workload.batch");
   has(error_of(kEnds, {"workload.output_tokens=3"}), "workload.output_tokens");
   has(error_of(kArrivals, {"workload.batch=0"}), "workload.batch");

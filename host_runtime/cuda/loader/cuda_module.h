@@ -9,7 +9,9 @@
 
 #include "host_runtime/core/backend.h"
 #include "host_runtime/core/generation.h"
+#include "host_runtime/core/offload_plan.h"
 #include "host_runtime/core/planner/operation.h"
+#include "host_runtime/core/planner/streamed_system.h"
 
 namespace csdsim::host {
 
@@ -37,6 +39,20 @@ class CudaModule {
   virtual std::vector<std::vector<TokenId>> generate(const ModelConfig& config, const WeightSource& weights,
                                                      GpuFormat format, const std::vector<std::vector<TokenId>>& prompts,
                                                      const GenerationOptions& options) = 0;
+
+  /// As generate(), with K and V in pinned host memory, on streams that copy beside the one that computes. UserError if
+  /// host memory does not suffice, and for a plan that does not fit the prompts.
+  struct Offloaded {
+    std::vector<std::vector<TokenId>> tokens;
+    OffloadReport report;
+  };
+  virtual Offloaded generate_offloaded(const ModelConfig& config, const WeightSource& weights, GpuFormat format,
+                                       const std::vector<std::vector<TokenId>>& prompts,
+                                       const GenerationOptions& options, const OffloadPlan& plan) = 0;
+
+  /// The rates of copies from pinned host memory, and of the products that compute K and V of a layer from `tokens`
+  /// activations, by CUDA events.
+  virtual StreamRates measure_rates(const ModelConfig& config, std::uint64_t tokens) = 0;
 
   /// Median time of work of this class and size, by CUDA events, launches included: see cuda::OperatorTimer.
   virtual SimTime measure(const ComputeWork& work) = 0;

@@ -3,8 +3,8 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include <array>
 #include <exception>
-#include <map>
 #include <memory>
 #include <stdexcept>
 
@@ -17,14 +17,14 @@ namespace emulation {
 namespace {
 
 constexpr std::size_t kStackBytes = std::size_t{128} << 10;
-constexpr std::size_t kExchangeBytes = 256;
+constexpr std::size_t kMostThreads = 1024;
+constexpr int kExchangeBarriers = 32;  // the first ones belong to kernels
 
 struct Fiber {
   jmp_buf resume;
   bool started = false;
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStackBytes);
   Position position{};
-  alignas(16) unsigned char mail[kExchangeBytes] = {};
   bool done = false;
 };
 
@@ -36,7 +36,8 @@ struct Barrier {
 // One block at a time, on one thread of the process.
 struct Block {
   std::vector<std::unique_ptr<Fiber>> fibers;
-  std::map<int, Barrier> barriers;
+  std::array<Barrier, kExchangeBarriers + kMostThreads / 32> barriers;
+  alignas(16) std::array<unsigned char, kMostThreads * Exchange::kBytes> mail;
   std::vector<unsigned char> shared;
   jmp_buf scheduler;
   std::size_t current = 0;
@@ -48,16 +49,19 @@ Block block;
 
 [[noreturn]] void back_to_scheduler() { _longjmp(block.scheduler, 1); }
 
+// A fiber runs one body after another: to make a stack costs more than most kernels.
 void run_fiber() {
   Fiber& fiber = *block.fibers[block.current];
-  try {
-    (*block.body)();
-  } catch (...) {
-    if (!block.error) block.error = std::current_exception();
+  for (;;) {
+    try {
+      (*block.body)();
+    } catch (...) {
+      if (!block.error) block.error = std::current_exception();
+    }
+    fiber.done = true;
+    ++block.progress;
+    if (_setjmp(fiber.resume) == 0) back_to_scheduler();
   }
-  fiber.done = true;
-  ++block.progress;
-  back_to_scheduler();
 }
 
 // A context makes the stack; after that jumps switch, which unlike contexts cost no system call.
@@ -73,6 +77,12 @@ void resume(Fiber& fiber) {
   setcontext(&context);
 }
 
+// Other threads may be in the middle of the body: their stacks are not used again.
+[[noreturn]] void abandon() {
+  for (const auto& fiber : block.fibers) fiber->started = false;
+  std::rethrow_exception(block.error);
+}
+
 void run_block(std::size_t threads) {
   for (std::size_t left = threads; left > 0;) {
     const std::uint64_t before = block.progress;
@@ -80,10 +90,13 @@ void run_block(std::size_t threads) {
       Fiber& fiber = *block.fibers[block.current];
       if (fiber.done) continue;
       resume(fiber);
-      if (block.error) std::rethrow_exception(block.error);
+      if (block.error) abandon();
       left -= fiber.done;
     }
-    if (left > 0 && block.progress == before) throw std::runtime_error("the threads of a block wait for ever");
+    if (left > 0 && block.progress == before) {
+      block.error = std::make_exception_ptr(std::runtime_error("the threads of a block wait for ever"));
+      abandon();
+    }
   }
 }
 
@@ -97,13 +110,12 @@ void launch(dim3 grid, dim3 size, std::size_t shared_bytes, const std::function<
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) {
-        block.barriers.clear();
+        block.barriers.fill({});
         // What shared memory holds at the start is not known: NaN in every type.
         block.shared.assign(shared_bytes + 2048, 0xFF);
         for (std::size_t i = 0; i < threads; ++i) {
           Fiber& fiber = *block.fibers[i];
           fiber.done = false;
-          fiber.started = false;
           fiber.position = {{static_cast<unsigned>(i), 0, 0}, {x, y, z}, size, grid};
         }
         run_block(threads);
@@ -124,23 +136,10 @@ void yield() {
   if (_setjmp(block.fibers[block.current]->resume) == 0) back_to_scheduler();
 }
 
-std::vector<std::function<void()>>*& recording() {
-  static std::vector<std::function<void()>>* list = nullptr;
-  return list;
-}
-
-void submit(std::function<void()> work) {
-  if (recording() != nullptr) {
-    recording()->push_back(std::move(work));
-  } else {
-    work();
-  }
-}
-
 void made_progress() { ++block.progress; }
 
 void barrier(int id, std::size_t count) {
-  Barrier& b = block.barriers[id];
+  Barrier& b = block.barriers.at(static_cast<std::size_t>(id));
   const std::uint64_t generation = b.generation;
   if (++b.arrived == count) {
     b.arrived = 0;
@@ -151,17 +150,20 @@ void barrier(int id, std::size_t count) {
   while (b.generation == generation) yield();
 }
 
-Exchange::Exchange(const void* mine, std::size_t bytes, std::size_t size) : size_(size) {
-  if (bytes > kExchangeBytes) throw std::logic_error("exchange: too much");
-  std::memcpy(block.fibers[block.current]->mail, mine, bytes);
-  barrier(1000 + static_cast<int>(block.current / size_), size_);
+namespace {
+
+int exchange_barrier(std::size_t size) { return kExchangeBarriers + static_cast<int>(block.current / size); }
+
+}  // namespace
+
+Exchange::Exchange(const void* mine, std::size_t bytes, std::size_t size)
+    : first_(block.mail.data() + block.current / size * size * kBytes), size_(size) {
+  if (bytes > kBytes) throw std::logic_error("exchange: too much");
+  std::memcpy(block.mail.data() + block.current * kBytes, mine, bytes);
+  barrier(exchange_barrier(size_), size_);
 }
 
 // Nobody may bring new data before all have read.
-Exchange::~Exchange() { barrier(1000 + static_cast<int>(block.current / size_), size_); }
-
-const void* Exchange::row(std::size_t thread) const {
-  return block.fibers[block.current / size_ * size_ + thread]->mail;
-}
+Exchange::~Exchange() { barrier(exchange_barrier(size_), size_); }
 
 }  // namespace emulation

@@ -1,6 +1,6 @@
 // Runs CUDA kernels on the CPU, so that their logic can be tested without a GPU: the threads of a block are fibers that
-// meet at barriers. Include this before any kernel; blocks run one after another and asynchronous copies at once, so it
-// says nothing about speed or races.
+// meet at barriers. Include this before any kernel; blocks run one after another and asynchronous copies of a kernel at
+// once, so it says nothing about speed or races within a kernel.
 #pragma once
 
 #define CSDSIM_CUDA_EMULATION
@@ -20,6 +20,8 @@
 #include <stdexcept>
 #include <type_traits>
 #include <vector>
+
+#include "tests/gpu/emulation/streams.h"
 
 #undef __global__
 #undef __device__
@@ -52,10 +54,6 @@ void made_progress();
 /// Returns when `count` threads of the block have called it with the same id.
 void barrier(int id, std::size_t count);
 
-/// While a recording is active, submit() keeps its work for later instead of doing it.
-void submit(std::function<void()> work);
-std::vector<std::function<void()>>*& recording();
-
 /// What `bytes` bytes every thread of a group of `size` (a warp: 32) brought, in the order of threads.
 class Exchange {
  public:
@@ -64,11 +62,13 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   template <class T>
   const T& get(std::size_t thread) const {
-    return *static_cast<const T*>(row(thread));
+    return *reinterpret_cast<const T*>(first_ + thread * kBytes);
   }
 
+  static constexpr std::size_t kBytes = 256;  ///< that a thread can bring
+
  private:
-  const void* row(std::size_t thread) const;
+  const unsigned char* first_;  ///< of the group
   std::size_t size_;
 };
 
@@ -176,13 +176,12 @@ inline void commit_copies() {}
 template <int>
 void wait_for_copies() {}
 
-class Stream;
-
-template <class... Parameters, class... Arguments>
-void start_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, std::size_t shared_bytes, const Stream&,
-                  const Arguments&... arguments) {
+template <class... Parameters, class Stream, class... Arguments>
+void start_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, std::size_t shared_bytes,
+                  const Stream& stream, const Arguments&... arguments) {
   if (shared_bytes > emulation::allowed_shared_bytes(kernel)) throw std::runtime_error("too much shared memory");
-  emulation::submit([=] { emulation::launch(grid, dim3(threads), shared_bytes, [&] { kernel(arguments...); }); });
+  emulation::submit(stream.get(),
+                    [=] { emulation::launch(grid, dim3(threads), shared_bytes, [&] { kernel(arguments...); }); });
 }
 
 }  // namespace csdsim::host::cuda

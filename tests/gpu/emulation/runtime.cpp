@@ -1,10 +1,13 @@
-// As much of the CUDA runtime and of cuBLASLt as the backend calls, on the host: memory is memory, streams do their
-// work at once, a graph is a list of what was submitted.
+// As much of the CUDA runtime and of cuBLASLt as the backend calls, on the host: memory is memory, streams and events
+// are those of streams.h.
 #include <cublasLt.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
 
 #include "host_runtime/cuda/attention/choosing.h"
 #include "host_runtime/cuda/kernels/prefill_hopper.cuh"
@@ -17,7 +20,40 @@ cudaError_t last_error = cudaSuccess;
 
 cudaError_t result(bool good) { return last_error = good ? cudaSuccess : cudaErrorInvalidValue; }
 
-using WorkList = std::vector<std::function<void()>>;
+/// Pinned host memory by its start: [start, end). Never destroyed.
+std::map<const char*, const char*>& pinned() {
+  static auto* const ranges = new std::map<const char*, const char*>;
+  return *ranges;
+}
+bool is_pinned(const void* pointer) {
+  const auto* const at = static_cast<const char*>(pointer);
+  auto after = pinned().upper_bound(at);
+  return after != pinned().begin() && at < (--after)->second;
+}
+
+/// A copy of `rows` rows. Only between the device and pinned memory it is asynchronous: what is read from pageable
+/// memory is read before the call returns, and what is written to it is written before.
+void copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+               std::size_t rows, cudaMemcpyKind kind, cudaStream_t stream) {
+  std::shared_ptr<std::vector<char>> staged;
+  if (kind == cudaMemcpyHostToDevice && !is_pinned(from)) {
+    staged = std::make_shared<std::vector<char>>(width * rows);
+    for (std::size_t row = 0; row < rows; ++row)
+      std::memcpy(staged->data() + row * width, static_cast<const char*>(from) + row * from_pitch, width);
+    from = staged->data();
+    from_pitch = width;
+  }
+  emulation::submit(
+      stream,
+      [=] {
+        const auto kept = staged;
+        for (std::size_t row = 0; row < rows; ++row)
+          std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch,
+                      width);
+      },
+      emulation::time_to_copy(width * rows));
+  if (kind == cudaMemcpyDeviceToHost && !is_pinned(to)) emulation::synchronise(stream);
+}
 
 struct Matrix {
   cudaDataType type;
@@ -37,6 +73,12 @@ void set_value(void* data, cudaDataType type, std::size_t i, float value) {
   } else {
     static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16_rn(value);
   }
+}
+
+std::vector<float> values_of(const void* data, const Matrix& matrix) {
+  std::vector<float> values(matrix.rows * matrix.cols);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_at(data, matrix.type, i);
+  return values;
 }
 
 }  // namespace
@@ -74,75 +116,40 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   *pointer = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   // What new memory holds is not known: NaN in every type.
   if (*pointer != nullptr) std::memset(*pointer, 0xFF, bytes);
-  return result(emulation::recording() == nullptr && *pointer != nullptr);
+  return result(!emulation::recording() && *pointer != nullptr);
 }
 cudaError_t cudaFree(void* pointer) {
+  emulation::synchronise_device();
   std::free(pointer);
   return cudaSuccess;
 }
-cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) { return cudaMalloc(pointer, bytes); }
-cudaError_t cudaFreeHost(void* pointer) { return cudaFree(pointer); }
+cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
+  const cudaError_t status = cudaMalloc(pointer, bytes);
+  const auto* const start = static_cast<const char*>(*pointer);
+  if (status == cudaSuccess) pinned().emplace(start, start + bytes);
+  return status;
+}
+cudaError_t cudaFreeHost(void* pointer) {
+  pinned().erase(static_cast<const char*>(pointer));
+  return cudaFree(pointer);
+}
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
   if (to == nullptr || from == nullptr) return result(false);
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
-  emulation::submit([=] { std::memcpy(to, from, bytes); });
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (bytes > 0) copy_rows(to, bytes, from, bytes, bytes, 1, kind, stream);
   return cudaSuccess;
 }
-
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
-                              std::size_t width, std::size_t height, cudaMemcpyKind, cudaStream_t) {
+                              std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
   if (width > to_pitch || width > from_pitch) return result(false);
-  emulation::submit([=] {
-    for (std::size_t row = 0; row < height; ++row) {
-      std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
-    }
-  });
+  if (width > 0 && height > 0) copy_rows(to, to_pitch, from, from_pitch, width, height, kind, stream);
   return cudaSuccess;
 }
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t*, unsigned) { return cudaSuccess; }
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return result(emulation::recording() == nullptr); }
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
-  emulation::recording() = new WorkList;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
-  *graph = reinterpret_cast<cudaGraph_t>(std::exchange(emulation::recording(), nullptr));
-  return cudaSuccess;
-}
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
-  *executable = reinterpret_cast<cudaGraphExec_t>(new WorkList(*reinterpret_cast<WorkList*>(graph)));
-  return cudaSuccess;
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete reinterpret_cast<WorkList*>(graph);
-  return cudaSuccess;
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
-  delete reinterpret_cast<WorkList*>(executable);
-  return cudaSuccess;
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t) {
-  for (const auto& work : *reinterpret_cast<WorkList*>(executable)) work();
-  return cudaSuccess;
-}
-
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
-  emulation::submit([=] { std::memset(to, value, bytes); });
-  return cudaSuccess;
-}
-
-// Time stands still.
-cudaError_t cudaEventCreate(cudaEvent_t*) { return cudaSuccess; }
-cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
-  *milliseconds = 0;
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  emulation::submit(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
 
@@ -199,24 +206,26 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, const void
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
                               const void* beta, const void*, cublasLtMatrixLayout_t, void* d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void*, std::size_t,
-                              cudaStream_t) {
+                              cudaStream_t stream) {
   const Matrix ma = *reinterpret_cast<Matrix*>(a_layout), mb = *reinterpret_cast<Matrix*>(b_layout),
                md = *reinterpret_cast<Matrix*>(d_layout);
   if (ma.rows != mb.rows || md.rows != ma.cols || md.cols != mb.cols) return CUBLAS_STATUS_INVALID_VALUE;
   const float scale = *static_cast<const float*>(alpha), old = *static_cast<const float*>(beta);
-  emulation::submit([=] {
+  const auto multiply = [=] {
+    const std::vector<float> left = values_of(a, ma), right = values_of(b, mb);
     for (std::size_t column = 0; column < md.cols; ++column) {
       for (std::size_t row = 0; row < md.rows; ++row) {
         double sum = 0;
         for (std::size_t k = 0; k < ma.rows; ++k) {
-          sum += double{value_at(a, ma.type, row * ma.rows + k)} * double{value_at(b, mb.type, column * mb.rows + k)};
+          sum += double{left[row * ma.rows + k]} * double{right[column * mb.rows + k]};
         }
         const std::size_t at = column * md.rows + row;
         const float before = old == 0 ? 0.0f : old * value_at(d, md.type, at);
         set_value(d, md.type, at, scale * static_cast<float>(sum) + before);
       }
     }
-  });
+  };
+  emulation::submit(stream, multiply, {2 * md.rows * md.cols * ma.rows});
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -225,14 +234,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, const void
 namespace csdsim::host::cuda {
 
 // In place of sort_lists.cu, which needs CUB.
-void sort_lists(const Stream&, DevicePool&, const float* scores, const std::uint32_t* indices, std::size_t,
+void sort_lists(const Stream& stream, DevicePool&, const float* scores, const std::uint32_t* indices, std::size_t,
                 std::size_t segments, const int* begins, const int* ends, std::uint32_t* sorted) {
-  for (std::size_t s = 0; s < segments; ++s) {
-    std::vector<int> order;
-    for (int i = begins[s]; i < ends[s]; ++i) order.push_back(i);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return scores[a] > scores[b]; });
-    for (std::size_t i = 0; i < order.size(); ++i) sorted[begins[s] + static_cast<int>(i)] = indices[order[i]];
-  }
+  emulation::submit(stream.get(), [=] {
+    for (std::size_t s = 0; s < segments; ++s) {
+      std::vector<int> order;
+      for (int i = begins[s]; i < ends[s]; ++i) order.push_back(i);
+      std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return scores[a] > scores[b]; });
+      for (std::size_t i = 0; i < order.size(); ++i) sorted[begins[s] + static_cast<int>(i)] = indices[order[i]];
+    }
+  });
 }
 
 // In place of prefill_hopper.cu, which asks the driver for tensor maps.

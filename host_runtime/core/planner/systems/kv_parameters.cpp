@@ -1,5 +1,7 @@
 #include "host_runtime/core/planner/systems/kv_parameters.h"
 
+#include "base/error.h"
+
 namespace csdsim::host {
 
 void describe_kv(ParamVisitor& v, KvFormat& kv) {
@@ -39,6 +41,11 @@ bool recomputes_kv(const OffloadSystem& system) {
 
 Bytes kv_bytes(const ModelShape& model, const KvFormat& kv, std::uint64_t tokens) {
   return kept_kv_bytes(model, kv.rows()) * (model.kv_heads * model.layers * tokens);
+}
+
+void refuse_few_bits(const KvFormat& kv) {
+  if (kv.bits != ElementBits::sixteen)
+    throw UserError("system.kv_bits: a run on the streams of a GPU keeps K and V of 16 bits");
 }
 
 }  // namespace csdsim::host

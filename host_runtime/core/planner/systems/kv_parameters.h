@@ -20,6 +20,8 @@ struct KvFormat {
 /// `kv_bits` and `kv_group`.
 void describe_kv(ParamVisitor& v, KvFormat& kv);
 void check_kv(config::Problems& problems, const SystemContext& context, const KvFormat& kv);
+/// UserError for few bits: a run on the streams of a GPU keeps K and V of 16 bits.
+void refuse_few_bits(const KvFormat& kv);
 /// Appends the parameters without effect to `unused`.
 void add_unused_kv(const KvFormat& kv, std::vector<std::string>& unused);
 

@@ -9,4 +9,7 @@ namespace csdsim::host {
 /// `software_per_step` and `software_per_generated_token`.
 void describe_software(ParamVisitor& v, SoftwareTime& software);
 
+/// UserError if they are set, for a run whose software takes its own time.
+void refuse_software(const SoftwareTime& software);
+
 }  // namespace csdsim::host

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/quantity.h"
 
 namespace csdsim::host {
@@ -46,6 +47,14 @@ void check_weights(config::Problems& problems, const SystemContext& context, con
 std::vector<std::string> unused_weight_parameters(const WeightPlacement& weights) {
   if (weights.on_host == Ratio{0, 1} && weights.in_files == Ratio{0, 1}) return {"weight_buffers"};
   return {};
+}
+
+bool all_weights_on_host(const WeightPlacement& weights) {
+  if (weights.on_host == Ratio{0, 1} || weights.on_host == Ratio{1, 1}) return weights.on_host == Ratio{1, 1};
+  throw UserError(
+      fmt::format("system.weights_on_host: {} of the weights: on the streams of a GPU a layer is on the host "
+                  "as a whole or not at all: 0 or 1",
+                  format_quantity(weights.on_host)));
 }
 
 std::vector<Resident> weight_residents(const ModelShape& model, const WeightPlacement& weights) {

@@ -40,4 +40,15 @@ std::unique_ptr<Planner> HfAccelerate::plan(const PlannerInputs& inputs) const {
   return std::make_unique<TieredKvPlanner>(inputs, tiers, weights);
 }
 
+OffloadPlan HfAccelerate::stream_plan(const ModelShape&, const std::optional<StreamRates>&) const {
+  refuse_software(software);
+  refuse_few_bits(kv);
+  const bool on_host = all_weights_on_host(weights);
+  return {.order = on_host ? LayerOrder::column_by_column : LayerOrder::row_by_row,
+          .weights_on_host = on_host,
+          .weight_buffers = weights.buffers,
+          .kv_buffers = kv_buffers,
+          .waits_for_layers = true};
+}
+
 }  // namespace csdsim::host

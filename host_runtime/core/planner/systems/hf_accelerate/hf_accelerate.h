@@ -2,6 +2,7 @@
 #pragma once
 
 #include "host_runtime/core/planner/software_time.h"
+#include "host_runtime/core/planner/streamed_system.h"
 #include "host_runtime/core/planner/systems/kv_parameters.h"
 #include "host_runtime/core/planner/systems/weight_parameters.h"
 
@@ -9,7 +10,7 @@ namespace csdsim::host {
 
 /// K and V are in host memory; while the GPU computes a layer, those of the next layer are copied to it, and new ones
 /// are copied back (OffloadedCache). Weights stay on the GPU, or are offloaded to the host and copied layer by layer.
-class HfAccelerate final : public DenseSystem<HfAccelerate>, public KeepsQuantisedKv {
+class HfAccelerate final : public DenseSystem<HfAccelerate>, public KeepsQuantisedKv, public StreamedSystem {
  public:
   static constexpr std::string_view kKind = "hf-accelerate";
   static constexpr std::string_view kDoc =
@@ -29,6 +30,8 @@ class HfAccelerate final : public DenseSystem<HfAccelerate>, public KeepsQuantis
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   RowQuantisation kv_format() const override { return kv.rows(); }
+  bool needs_rates(const ModelShape&) const override { return false; }
+  OffloadPlan stream_plan(const ModelShape& model, const std::optional<StreamRates>& rates) const override;
 };
 
 }  // namespace csdsim::host

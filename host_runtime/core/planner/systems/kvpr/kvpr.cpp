@@ -76,6 +76,30 @@ std::unique_ptr<Planner> Kvpr::plan(const PlannerInputs& inputs) const {
                                        placement);
 }
 
+bool Kvpr::needs_rates(const ModelShape& model) const {
+  const SplitCosts token = split_costs(model, activations);
+  return !recomputed_share && token.activations < token.kv;
+}
+
+OffloadPlan Kvpr::stream_plan(const ModelShape& model, const std::optional<StreamRates>& rates) const {
+  refuse_software(software);
+  refuse_few_bits(kv);
+  if (needs_rates(model) && !rates)
+    throw InternalError("the split of KVPR is solved from rates that nobody has measured");
+  const bool on_host = all_weights_on_host(weights);
+  SplitRule rule{.costs = split_costs(model, activations), .rates = {}, .share = recomputed_share, .step = split_step};
+  if (rates) rule.rates = {.link = rates->link, .gemm = rates->gemm};
+  if (!rates && !rule.share) rule.share = Ratio{0, 1};
+  return {.order = on_host ? LayerOrder::column_by_column : LayerOrder::row_by_row,
+          .weights_on_host = on_host,
+          .weight_buffers = weights.buffers,
+          .kv_buffers = kv_buffers,
+          .split = [rule](std::span<const std::uint32_t> cached,
+                          std::span<const std::uint32_t> prompts) { return split_of_sequences(rule, cached, prompts); },
+          .activations_on_gpu = activations == ActivationsAt::gpu,
+          .hides_recomputation = hides_recomputation};
+}
+
 std::vector<std::pair<std::string, std::string>> Kvpr::remarks(const ModelShape& model, std::uint32_t longest) const {
   if (!rates_ || longest < 2) return {};
   if (recomputed_share) return {{"recomputed_tokens", format_quantity(*recomputed_share) + " of those in the cache"}};

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "host_runtime/core/planner/streamed_system.h"
 #include "host_runtime/core/planner/systems/kv_parameters.h"
 #include "host_runtime/core/planner/systems/kvpr/planner.h"
 #include "host_runtime/core/planner/systems/weight_parameters.h"
@@ -11,7 +12,7 @@ namespace csdsim::host {
 
 /// K and V are in host memory. In every decode step, the GPU recomputes those of the first l tokens from activations,
 /// while those of the other tokens are copied to it. l is solved from the rates of link and GPU for every step.
-class Kvpr final : public DenseSystem<Kvpr>, public KeepsQuantisedKv {
+class Kvpr final : public DenseSystem<Kvpr>, public KeepsQuantisedKv, public StreamedSystem {
  public:
   static constexpr std::string_view kKind = "kvpr";
   static constexpr std::string_view kDoc =
@@ -36,6 +37,8 @@ class Kvpr final : public DenseSystem<Kvpr>, public KeepsQuantisedKv {
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   RowQuantisation kv_format() const override { return kv.rows(); }
   bool recomputes_kv() const override { return recomputed_share != Ratio{0, 1}; }
+  bool needs_rates(const ModelShape& model) const override;
+  OffloadPlan stream_plan(const ModelShape& model, const std::optional<StreamRates>& rates) const override;
   std::vector<std::pair<std::string, std::string>> remarks(const ModelShape& model,
                                                            std::uint32_t longest) const override;
 

@@ -25,32 +25,16 @@ KvprPlanner::KvprPlanner(const PlannerInputs& inputs, const KvprPlan& plan, cons
 }
 
 std::vector<std::uint32_t> KvprPlanner::recomputed(const Part& part) const {
-  std::uint64_t cached = 0, prompts = 0;
+  std::vector<std::uint32_t> cached, prompts;
   for (const StepSequence& s : part.sequences) {
-    cached += s.first_token;
-    prompts += prompt(s);
+    cached.push_back(s.first_token);
+    prompts.push_back(prompt(s));
   }
-  std::uint64_t split = 0;
-  if (plan_.share)
-    split = std::min(prompts, plan_.share->round_of(cached) / plan_.split_step * plan_.split_step);
-  else
-    split = split_point(split_costs(model(), plan_.activations, plan_.format), plan_.rates, cached, prompts,
-                        plan_.split_step);
-
-  std::vector<std::uint32_t> tokens;
-  std::uint64_t left = split;
-  for (const StepSequence& s : part.sequences) {
-    const auto wanted = static_cast<std::uint32_t>(Ratio{s.first_token, cached}.floor_of(split));
-    tokens.push_back(std::min(wanted, prompt(s)));
-    left -= tokens.back();
-  }
-  // Rounding and short prompts leave some over, for those whose prompt has more.
-  for (std::size_t i = 0; i < tokens.size() && left > 0; ++i) {
-    const auto more = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, prompt(part.sequences[i]) - tokens[i]));
-    tokens[i] += more;
-    left -= more;
-  }
-  return tokens;
+  return split_of_sequences({.costs = split_costs(model(), plan_.activations, plan_.format),
+                             .rates = plan_.rates,
+                             .share = plan_.share,
+                             .step = plan_.split_step},
+                            cached, prompts);
 }
 
 SizedTensor KvprPlanner::kept_activations(const Part& part) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -43,6 +44,28 @@ std::uint64_t split_point(const SplitCosts& costs, const SplitRates& rates, std:
   const std::uint64_t below = std::min(last, static_cast<std::uint64_t>(balance) / step * step);
   const std::uint64_t above = std::min(last, below + step);
   return split_time(costs, rates, tokens, above) < split_time(costs, rates, tokens, below) ? above : below;
+}
+
+std::vector<std::uint32_t> split_of_sequences(const SplitRule& rule, std::span<const std::uint32_t> cached,
+                                              std::span<const std::uint32_t> prompts) {
+  const auto all = std::accumulate(cached.begin(), cached.end(), std::uint64_t{0});
+  const auto most = std::accumulate(prompts.begin(), prompts.end(), std::uint64_t{0});
+  const std::uint64_t split = rule.share ? std::min(most, rule.share->round_of(all) / rule.step * rule.step)
+                                         : split_point(rule.costs, rule.rates, all, most, rule.step);
+  std::vector<std::uint32_t> tokens;
+  std::uint64_t left = split;
+  for (std::size_t i = 0; i < cached.size(); ++i) {
+    const auto wanted = static_cast<std::uint32_t>(Ratio{cached[i], all}.floor_of(split));
+    tokens.push_back(std::min(wanted, prompts[i]));
+    left -= tokens.back();
+  }
+  // Rounding and short prompts leave some over, for those whose prompt has more.
+  for (std::size_t i = 0; i < tokens.size() && left > 0; ++i) {
+    const auto more = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, prompts[i] - tokens[i]));
+    tokens[i] += more;
+    left -= more;
+  }
+  return tokens;
 }
 
 double most_split_gain(const SplitCosts& costs, const SplitRates& rates) {

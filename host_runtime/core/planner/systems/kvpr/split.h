@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "base/quantity.h"
 #include "base/units.h"
@@ -31,6 +34,18 @@ double split_time(const SplitCosts& costs, const SplitRates& rates, std::uint64_
 /// Throws InternalError for a rate or step of 0.
 std::uint64_t split_point(const SplitCosts& costs, const SplitRates& rates, std::uint64_t tokens, std::uint64_t most,
                           std::uint64_t step = 1);
+
+/// How many tokens of a mini-batch a step recomputes.
+struct SplitRule {
+  SplitCosts costs;
+  SplitRates rates;
+  std::optional<Ratio> share;  ///< of the cached tokens; unset: solved with the costs and rates
+  std::uint64_t step = 1;      ///< together a multiple of it
+};
+
+/// By sequence: together the split of all, each in proportion to its cached tokens, but at most its prompt.
+std::vector<std::uint32_t> split_of_sequences(const SplitRule& rule, std::span<const std::uint32_t> cached,
+                                              std::span<const std::uint32_t> prompts);
 
 /// The largest gain that any split can have over none, as a quotient of times: s / (s - l) with activations on the GPU,
 /// 2 s / (2 s - l) where they are half of the bytes of K and V.
