@@ -150,7 +150,7 @@ TEST_CASE("whatever operations take, every tensor is where it is read, and parts
     in.through_host = rng.below(2) == 0;
     const HybridPlan plan{.shares = random_shares(rng, static_cast<std::uint32_t>(1 + rng.below(5))),
                           .newest = rng.below(2) == 0 ? NewestAt::gpu : NewestAt::host,
-                          .kv_buffers = static_cast<std::uint32_t>(1 + rng.below(2))};
+                          .kv_buffers = static_cast<std::uint32_t>(1 + rng.below(5))};
     const KvDivision division(plan.shares, in.model.kv_heads, in.drives);
     HybridPlanner planner(in, plan);
     LedgerBackend backend(planner, static_cast<std::uint64_t>(trial));
