@@ -6,7 +6,7 @@
 namespace csdsim::csd_model {
 namespace {
 
-double seconds(SimTime t) { return static_cast<double>(t.ps) * 1e-12; }
+double seconds(SimTime t) { return t.seconds(); }
 double per_second(Bandwidth b) { return static_cast<double>(b.bytes_per_second); }
 
 /// Time of a page on its channel: command cycles and the transfer.
@@ -51,6 +51,25 @@ Bandwidth fetch_rate(const DriveConfig& drive, const KvRequestShape& shape, doub
   const double row = static_cast<double>(shape.head_dim) * sizeof(Half);
   const double useful = rows_per_page * row / static_cast<double>(drive.geometry.page_size.value);
   return rate(std::min(useful * page_rate(drive, shape), per_second(drive.link.payload_bandwidth())));
+}
+
+double attention_time(const DriveConfig& drive, const AttentionShape& shape) {
+  const engine::EngineConfig& engine = drive.engine;
+  const double d = shape.head_dim, group = shape.group, jobs = double(shape.heads) * shape.sequences;
+  const double row = d * sizeof(Half), page = static_cast<double>(drive.geometry.page_size.value);
+  const double pages_of_job = 2 * shape.tokens * row / page;
+  const double cycles = shape.tokens * group * (2 * d / engine.macs_per_cycle + 1.0 / engine.softmax_per_cycle);
+  const double kernel = cycles / static_cast<double>(engine.clock.hertz);
+  const KvRequestShape asked{shape.head_dim, shape.group, static_cast<std::uint32_t>(std::llround(shape.tokens))};
+  const double flash = jobs * pages_of_job * page / page_rate(drive, asked);
+  const double kernels = jobs * kernel / engine.kernels;
+  const double first_page = seconds(drive.flash.read_latency) + channel_time(drive);
+  // A job by itself: its pages from all channels at once, then its kernel.
+  const double alone = first_page + pages_of_job * page / page_rate(drive, asked) + kernel;
+  const double slots = jobs * alone / engine.jobs_in_flight;
+  const double lookups = jobs * pages_of_job * seconds(drive.lookup_time) / drive.lookup_cores;
+  const double busy = std::max(lookups, engine.overlap_flash ? std::max({flash, kernels, slots}) : flash + kernels);
+  return seconds(drive.pipeline_time) + first_page + busy + kernel;
 }
 
 }  // namespace csdsim::csd_model

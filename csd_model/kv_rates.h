@@ -1,4 +1,4 @@
-// Rates at which a drive scores and fetches long contexts, in closed form: what a host divides tokens by.
+// Rates at which a drive scores, fetches and attends to long contexts, in closed form: what a host divides tokens by.
 #pragma once
 
 #include <cstdint>
@@ -24,5 +24,19 @@ Bandwidth scoring_rate(const DriveConfig& drive, const KvRequestShape& shape, Sc
 /// Bytes of K and V of chosen tokens per second that the drive returns, if a page that holds one holds `rows_per_page`
 /// of them: the slowest of channels, planes and peer reads, which move whole pages, and the link, which carries rows.
 Bandwidth fetch_rate(const DriveConfig& drive, const KvRequestShape& shape, double rows_per_page);
+
+/// Dense attention of a layer in one drive.
+struct AttentionShape {
+  std::uint32_t head_dim = 128;
+  std::uint32_t group = 1;  ///< query heads of a KV head
+  std::uint32_t heads = 1;  ///< KV heads in the drive
+  std::uint32_t sequences = 1;
+  double tokens = 0;  ///< of each sequence in the drive
+};
+
+/// Seconds from the arrival of the queries to the last output, for all heads of all sequences in one command: what the
+/// slowest of channels, planes, peer reads, map lookups, kernels and job slots takes, and what the first pages and the
+/// last job take alone. What travels over the drive's link is left out.
+double attention_time(const DriveConfig& drive, const AttentionShape& shape);
 
 }  // namespace csdsim::csd_model

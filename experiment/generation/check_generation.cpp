@@ -158,7 +158,9 @@ bool choose_parameters(Checker& c, const GenerationWorkload& work) {
     lengths.prompt_tokens.assign(work.batch, 1);
   }
   try {
-    s.system->choose(s.model.shape(), lengths, platform_rates(s));
+    host::PlatformRates rates = platform_rates(s);
+    rates.mini_batches = work.mini_batches_of(s, lengths.batch());
+    s.system->choose(s.model.shape(), lengths, rates);
     return true;
   } catch (const UserError& e) {
     c.error_at("system.kind", fmt::format("system: {}", e.what()));

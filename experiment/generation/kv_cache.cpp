@@ -17,6 +17,7 @@ std::uint64_t longest_sequence(const scenario::Scenario& s) {
 
 host::KvDivision kv_division(const scenario::Scenario& s) {
   const host::SystemNeeds needs = s.system->needs(s.model.shape(), generation_of(s).lengths());
+  if (needs.shares) return {*needs.shares, s.model.kv_heads, s.platform.device.count};
   return {needs.shard, s.model.kv_heads, s.platform.device.count};
 }
 

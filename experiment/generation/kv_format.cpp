@@ -103,6 +103,7 @@ KvFormat::KvFormat(const GenerationSetup& setup) {
 host::KvDivision kv_division(const GenerationSetup& setup) {
   const host::SystemNeeds needs = setup.system->needs(setup.plan.model, setup.plan.workload);
   const std::uint32_t drives = needs.kv == host::Home::drive_kv ? setup.platform.drives : 1;
+  if (needs.shares) return {*needs.shares, setup.plan.model.kv_heads, drives};
   return {needs.shard, setup.plan.model.kv_heads, drives};
 }
 

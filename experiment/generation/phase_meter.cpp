@@ -157,9 +157,9 @@ void PhaseMeter::end_prefill(const PhaseTotals& now) {
   prefill_ = now - before_;
   const double missing = double(plan_.model_layers()) - plan_.groups().front().layers;
   if (missing == 0) return;
-  const auto first = layer_marks_.begin();
-  const auto last = std::prev(layer_marks_.end());
   const bool steady = layer_marks_.size() >= 2;
+  const auto first = layer_marks_.begin();
+  const auto last = steady ? std::prev(layer_marks_.end()) : first;
   const PhaseTotals more = steady ? last->second - first->second : prefill_;
   const double layers = steady ? double(last->first - first->first) : double(plan_.groups().front().layers);
   prefill_ = combine(prefill_, missing / layers, more);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <optional>
 
 #include "csd_model/kv_rates.h"
 #include "ftl/core/backing_store.h"
+#include "host_runtime/core/planner/gpu_model.h"
 
 namespace csdsim::experiment {
 
@@ -63,7 +66,22 @@ host::PlatformRates platform_rates(const Scenario& s) {
                 const double of_page = chosen * rows / (1 - std::pow(1 - chosen, std::max(1.0, rows)));
                 return of_all(csd_model::fetch_rate(csd_model::drive_config(drive, seed), asked, of_page), drive.count);
               },
-          .through_host = drive.nvme.transfer == nvme::DataPath::host};
+          .through_host = drive.nvme.transfer == nvme::DataPath::host,
+          .drives = drive.count,
+          .gpus = gpu.count,
+          .gpu_time = [gpu = host::GpuModel(gpu)](const host::ComputeWork& work) { return gpu.time(work).seconds(); },
+          .drive_attention =
+              [drive, seed = s.seed, config = std::make_shared<std::optional<csd_model::DriveConfig>>()](
+                  const host::ModelShape& model, const host::DriveAttention& asked) {
+                if (!*config) config->emplace(csd_model::drive_config(drive, seed));  // a search asks often
+                return csd_model::attention_time(**config, {.head_dim = model.head_dim,
+                                                            .group = model.heads / model.kv_heads,
+                                                            .heads = model.kv_heads,
+                                                            .sequences = asked.sequences,
+                                                            .tokens = asked.tokens});
+              },
+          .drive_link = drive.link.payload_bandwidth(),
+          .link_latency = gpu.link.latency};
 }
 
 }  // namespace csdsim::experiment

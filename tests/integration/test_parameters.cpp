@@ -108,6 +108,7 @@ std::vector<std::string> names_of(const config::ParamRow& row) {
 const std::vector<Probe>& probes() {
   static const std::vector<Probe> all{
 #include "parameter_probes.inc"
+#include "parameter_probes_divided.inc"
 #include "parameter_probes_host.inc"
 #include "parameter_probes_in_drive.inc"
   };

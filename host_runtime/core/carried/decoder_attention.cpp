@@ -71,6 +71,20 @@ PartialAttention partial_of(const PartialRows& rows, std::size_t at, std::size_t
   return part;
 }
 
+/// K and V of all tokens of a sequence in the cache of one layer, [token][head][d] each.
+std::pair<std::vector<Half>, std::vector<Half>> token_rows(const HostKvCache& cache, SequenceId sequence,
+                                                           std::uint32_t heads, std::size_t d) {
+  std::pair<std::vector<Half>, std::vector<Half>> rows;
+  const std::size_t tokens = cache.view(sequence, LayerId{0}, KvHead{0}).tokens;
+  for (std::size_t token = 0; token < tokens; ++token)
+    for (std::uint32_t head = 0; head < heads; ++head) {
+      const KvView view = cache.view(sequence, LayerId{0}, KvHead{head});
+      append_columns(view.keys.subspan(token * d, d), d, 0, d, rows.first);
+      append_columns(view.values.subspan(token * d, d), d, 0, d, rows.second);
+    }
+  return rows;
+}
+
 /// Writes the result of one KV head; `at` as for partial_of().
 void put_partial(const PartialAttention& part, std::size_t at, PartialRows& rows) {
   floats_to_halves(part.out, std::span(rows.out).subspan(at * part.out.size(), part.out.size()));
@@ -103,16 +117,50 @@ HostKvCache& DecoderData::growing_cache(const Operation& op, const TensorName& n
 
 void DecoderData::append_to_cache(const Operation& op, const TensorName& name) {
   HostKvCache& kept = growing_cache(op, name);
-  const NewKv kv = new_kv_of(op, name.heads);
-  const std::size_t width = std::size_t{name.heads.count} * decoder_.config().head_dim;
-  std::size_t row = 0;
-  for (const StepSequence& s : sequences_of(op)) {
+  const std::size_t d = decoder_.config().head_dim, width = std::size_t{name.heads.count} * d;
+  const auto source = std::ranges::find_if(op.tensors.reads, [&](const TensorName& read) {
+    return read.what == TensorClass::new_kv && read.heads == name.heads;
+  });
+  const Sequences sequences = sequences_of(op);
+  for (const StepSequence& s : sequences) {
     if (!kept.has(s.sequence)) kept.create(s.sequence);
     if (drafts_ && op.tag.phase == Phase::decode) kept.truncate(s.sequence, LayerId{0}, s.first_token);
-    kept.append(s.sequence, LayerId{0}, keys(kv).subspan(row * width, s.tokens * width),
-                values(kv).subspan(row * width, s.tokens * width));
-    row += s.tokens;
   }
+  if (source != op.tensors.reads.end()) {
+    const NewKv kv = new_kv_of(op, *source);
+    const bool by_parts = division_.by_tokens() && op.tag.phase == Phase::prefill;
+    const std::vector<Share> parts = by_parts ? rows_in(op, *source) : std::vector<Share>{};
+    std::size_t row = 0;
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      const std::size_t rows = by_parts ? parts[i].count : sequences[i].tokens;
+      kept.append(sequences[i].sequence, LayerId{0}, keys(kv).subspan(row * width, rows * width),
+                  values(kv).subspan(row * width, rows * width));
+      row += rows;
+    }
+    return;
+  }
+  for (const TensorName& read : op.tensors.reads) {
+    if (read.what != TensorClass::kv_cache || read.heads != name.heads || read == name) continue;
+    const auto& others =
+        *tensors_.at<std::shared_ptr<HostKvCache>>(read, input_place(op, TensorClass::kv_cache), user(op));
+    for (const StepSequence& s : sequences) {
+      const auto [k, v] = token_rows(others, s.sequence, name.heads.count, d);
+      kept.append(s.sequence, LayerId{0}, k, v);
+    }
+  }
+}
+
+void DecoderData::gather_tokens(const Operation& op) {
+  const TensorName from = op.tensors.reads.at(0), to = op.tensors.writes.at(0).name;
+  const auto& kept = *tensors_.at<std::shared_ptr<HostKvCache>>(from, input_place(op, from.what), user(op));
+  NewKv keys, values;
+  for (const StepSequence& s : sequences_of(op)) {
+    const auto [k, v] = token_rows(kept, s.sequence, from.heads.count, decoder_.config().head_dim);
+    keys.insert(keys.end(), k.begin(), k.end());
+    values.insert(values.end(), v.begin(), v.end());
+  }
+  keys.insert(keys.end(), values.begin(), values.end());
+  tensors_.put(to, output_place(op, to.what), std::move(keys));
 }
 
 void DecoderData::free_in_caches(const Operation& op) {

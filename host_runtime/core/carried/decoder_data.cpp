@@ -110,7 +110,7 @@ std::vector<host::Share> DecoderData::rows_in(const Operation& op, const TensorN
   std::vector<host::Share> rows;
   std::uint32_t row = 0;
   for (const StepSequence& s : sequences_of(op)) {
-    const host::Share held = division_.prompt(DriveIndex{new_kv.part}, s.tokens);
+    const host::Share held = division_.prompt_piece(new_kv.part, s.tokens);
     rows.push_back({row + held.first, held.count});
     row += s.tokens;
   }
@@ -156,6 +156,8 @@ void DecoderData::perform(const Operation& op) {
       update_value_means(op);
       join_rows(op);
       return append_to_layer_inputs(op);
+    case OpKind::gather_kv:
+      return gather_tokens(op);
     case OpKind::free_kv:
       return free_in_caches(op);
     case OpKind::select_tokens:

@@ -32,7 +32,9 @@ namespace csdsim::host {
 /// of the mini-batch. free_kv frees sequences in the kv_cache tensors that it writes.
 ///
 /// K and V on GPU or host:
-/// - append_kv appends the new K and V to the kv_cache tensors that it writes.
+/// - append_kv appends the new K and V to the kv_cache tensors that it writes; if it reads no new_kv, all tokens of the
+///   other kv_cache tensors that it reads.
+/// - gather_kv makes a new_kv of all tokens of the kv_cache that it reads, for a drive to append.
 /// - attention (decode) first appends them to each kv_cache that it writes. It then computes dense attention, with the
 ///   bits of DenseAttention, over all kv_cache tensors of the output's heads that it reads or writes, in the order of
 ///   their parts. If it writes a partial_output, this covers the tokens of these tensors only.
@@ -44,7 +46,8 @@ namespace csdsim::host {
 /// included. Recomputed K and V are not quantised, and neither is what the prefill attends to.
 ///
 /// K and V in drives that divide the tokens: part d of a prefill's new_kv has the tokens of drive d, sequence after
-/// sequence; a partial_output has a row for each sequence of the drive's operation.
+/// sequence; a partial_output has a row for each sequence of the drive's operation. Processors may hold further parts
+/// of the prompt (KvDivision::prompt_piece()).
 ///
 /// K and V in files: range i of an operation is sequence i of the operation, token after token, K before V of the
 /// cache's heads.
@@ -175,9 +178,10 @@ class DecoderData final : public OperationData {
   void copy_tokens(const host::Operation& op);
   void quantise_new_kv(const host::Operation& op);
   /// A new_kv tensor that an operation reads, dequantised if it is quantised.
-  NewKv new_kv_of(const host::Operation& op, HeadRange heads) const;
+  NewKv new_kv_of(const host::Operation& op, const TensorName& name) const;
   void append_to_caches(const host::Operation& op);
   void append_to_cache(const host::Operation& op, const TensorName& name);
+  void gather_tokens(const host::Operation& op);
   void free_in_caches(const host::Operation& op);
   /// The rows of a sequence that a file operation moves, as bytes.
   std::vector<Half> file_rows(const host::Operation& op, std::size_t index) const;

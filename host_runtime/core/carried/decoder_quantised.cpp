@@ -49,11 +49,10 @@ void DecoderData::quantise_new_kv(const Operation& op) {
   }
 }
 
-NewKv DecoderData::new_kv_of(const Operation& op, HeadRange heads) const {
-  const TensorName name = TensorName::of(TensorClass::new_kv, op.tag, heads);
+NewKv DecoderData::new_kv_of(const Operation& op, const TensorName& name) const {
   const Place place = input_place(op, TensorClass::new_kv);
   if (!kv_format_.quantised()) return tensors_.at<NewKv>(name, place, user(op));
-  return dequantised(kv_format_, tensors_.at<QuantisedRows>(name, place, user(op)).bytes, heads.count,
+  return dequantised(kv_format_, tensors_.at<QuantisedRows>(name, place, user(op)).bytes, name.heads.count,
                      decoder_.config().head_dim);
 }
 

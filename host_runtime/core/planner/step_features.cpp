@@ -6,6 +6,26 @@
 
 namespace csdsim::host {
 
+namespace {
+
+/// Sequences whose tokens are divided by shares. All parts grow when a group is written back: pages of the drives,
+/// which the step attends to, and tokens elsewhere, which count like windows.
+void add_shares(const KvGrouping& grouping, std::uint32_t prompt, std::uint32_t step, double share, StepFeatures& f) {
+  const KvDivision& division = grouping.division;
+  std::uint32_t in_drives = 0;
+  for (std::uint32_t drive = 0; drive < division.drives(); ++drive) {
+    const std::uint32_t context = division.tokens(DriveIndex{drive}, prompt, step);
+    f.flushed += share * (context - context % grouping.page_tokens);
+    f.tail += share * (context % grouping.page_tokens);
+    in_drives += context;
+  }
+  f.tail += share * (division.newest(step) + 1);
+  f.windowed += share * (prompt + step - division.newest(step) - in_drives);
+  if (division.writes_back(step)) f.token_flushes += share;
+}
+
+}  // namespace
+
 std::vector<StepFeatures> step_features(const BatchLengths& workload, const KvGrouping& grouping,
                                         const FlushSpill& spill) {
   workload.validate();
@@ -24,6 +44,10 @@ std::vector<StepFeatures> step_features(const BatchLengths& workload, const KvGr
     for (const std::uint32_t first : grouping.breaks) f.segment += first <= s ? 1 : 0;
     for (const auto& [length, sequences] : prompts) {
       const double share = sequences / batch;
+      if (grouping.division.by_shares()) {
+        add_shares(grouping, length, s, share, f);
+        continue;
+      }
       for (std::uint32_t drive = 0; drive < grouping.division.token_parts(); ++drive) {
         const std::uint32_t context = grouping.division.tokens(DriveIndex{drive}, length, s + 1);
         const bool appends = grouping.division.appends(DriveIndex{drive}, s);

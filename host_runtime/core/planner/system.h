@@ -42,6 +42,12 @@ struct Resident {
 /// How file operations of a system reach the drive: through the file system, or by the kernel's swapping.
 enum class FilePath : std::uint8_t { file_system, swap };
 
+/// What a drive takes part in attention to: tokens of all KV heads of a layer, for some sequences.
+struct DriveAttention {
+  std::uint32_t sequences = 0;
+  double tokens = 0;  ///< of each sequence in the drive
+};
+
 /// Requirements of a system for a model and a workload.
 struct SystemNeeds {
   Home kv = Home::drive_kv;              ///< place of keys and values
@@ -49,6 +55,7 @@ struct SystemNeeds {
   std::vector<Resident> residents = {};  ///< resident data outside the KV namespace, whose size the mapping determines
   std::optional<FilePath> files = {};    ///< set if the plan has file operations
   ShardBy shard = ShardBy::head;         ///< what an array of drives divides if K and V are in drives
+  std::optional<TokenShares> shares = {};  ///< where the drives hold a part of the tokens only: `shard` is token
   /// The newest tokens of a sequence stay outside the files until there are so many, and are written together.
   std::uint32_t written_tokens = 1;
   std::optional<Bytes> written_piece = {};  ///< smallest piece of K and V in a file; unset: of a token and head
@@ -93,6 +100,14 @@ struct PlatformRates {
   std::function<Bandwidth(const ModelShape&, ScorePrecision, std::uint32_t tokens)> drive_scores = {};
   std::function<Bandwidth(const ModelShape&, double share, std::uint32_t tokens)> drive_fetches = {};
   bool through_host = false;  ///< data between GPU and drives pass through host memory
+  std::uint32_t drives = 1, gpus = 1;
+  std::uint32_t mini_batches = 1;  ///< of the run
+  /// Seconds in which the GPU does work, by its roofline; and in which one drive attends, without what travels over its
+  /// link.
+  std::function<double(const ComputeWork&)> gpu_time = {};
+  std::function<double(const ModelShape&, const DriveAttention&)> drive_attention = {};
+  Bandwidth drive_link;  ///< of one drive, in each direction
+  SimTime link_latency;  ///< of a copy between host and GPU
 };
 
 class OffloadSystem {

@@ -12,7 +12,9 @@
 #include "host_runtime/core/planner/systems/gpu_only/gpu_only.h"
 #include "host_runtime/core/planner/systems/hf_accelerate/hf_accelerate.h"
 #include "host_runtime/core/planner/systems/hillinfer/hillinfer.h"
+#include "host_runtime/core/planner/systems/hilos/hilos.h"
 #include "host_runtime/core/planner/systems/host_kv/host_kv.h"
+#include "host_runtime/core/planner/systems/hybrid/hybrid.h"
 #include "host_runtime/core/planner/systems/in_drive_ffn/in_drive_ffn.h"
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 #include "host_runtime/core/planner/systems/kvpr/kvpr.h"
@@ -34,6 +36,8 @@ SystemKinds builtin_systems() {
   systems.add<LlmInAFlash>();
   systems.add<InDriveFfn>();
   systems.add<Hillinfer>();
+  systems.add<Hilos>();
+  systems.add<Hybrid>();
   return systems;
 }
 

@@ -1,0 +1,59 @@
+// What the systems Hybrid and Hilos have in common: parameters, the solved division, needs and the plan.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "host_runtime/core/planner/system.h"
+#include "host_runtime/core/planner/systems/hybrid/division.h"
+#include "host_runtime/core/planner/systems/hybrid/planner.h"
+
+namespace csdsim::host {
+
+/// Shares by TokenPart; those that are not given are solved.
+using GivenShares = std::array<std::optional<Ratio>, kTokenParts>;
+
+class DividedTokens {
+ public:
+  explicit DividedTokens(NewestAt newest) : newest_(newest) {}
+
+  /// `write_back_tokens`, `newest_tokens`, `kv_buffers` and the parameters of weights.
+  void describe(ParamVisitor& v);
+  void check(config::Problems& problems, const SystemContext& context) const;
+  std::vector<std::string> unused_parameters() const;
+  /// Divides the tokens for the middle of the decode steps.
+  void choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates,
+              const GivenShares& given);
+  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload, const GivenShares& given) const;
+  std::unique_ptr<Planner> plan(const PlannerInputs& inputs, const GivenShares& given) const;
+  std::vector<std::pair<std::string, std::string>> remarks() const;
+
+ private:
+  /// As solved; before choose(), what is not given is in the drives.
+  TokenShares shares(const GivenShares& given) const;
+
+  std::uint32_t group_ = 16;
+  NewestAt newest_;
+  std::uint32_t kv_buffers_ = 2;
+  WeightPlacement weights_;
+  std::optional<TokenShares> solved_;
+  std::optional<LayerTimes> times_;
+};
+
+}  // namespace csdsim::host
+
+namespace csdsim {
+
+template <>
+struct EnumValues<host::NewestAt> {
+  static constexpr EnumValue<host::NewestAt> values[] = {{host::NewestAt::gpu, "gpu", "GPU memory."},
+                                                         {host::NewestAt::host, "host",
+                                                          "Host memory, from which they are copied to the GPU in every "
+                                                          "step."}};
+};
+
+}  // namespace csdsim

@@ -1,0 +1,35 @@
+// Tokens divided among recomputation, GPU memory, host memory and attention in the drives.
+#pragma once
+
+#include "host_runtime/core/planner/systems/hybrid/divided_tokens.h"
+
+namespace csdsim::host {
+
+/// See HybridPlanner. Shares that are not given are solved from the rates of the platform (division.h).
+class Hybrid final : public DenseSystem<Hybrid> {
+ public:
+  static constexpr std::string_view kKind = "hybrid";
+  static constexpr std::string_view kDoc =
+      "Tokens divided: recomputed on the GPU, kept there, copied from the host, attended to in the drives.";
+
+  GivenShares given;
+  DividedTokens tokens{NewestAt::gpu};
+
+  void describe(ParamVisitor& v) override;
+  void check(config::Problems& problems, const SystemContext& context) const override;
+  void choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates) override {
+    tokens.choose(model, workload, rates, given);
+  }
+  std::vector<std::string> unused_parameters() const override { return tokens.unused_parameters(); }
+  /// One: the parts of a layer run side by side anyway.
+  std::uint32_t usual_mini_batches() const override { return 1; }
+  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override {
+    return tokens.needs(model, workload, given);
+  }
+  std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override { return tokens.plan(inputs, given); }
+  std::vector<std::pair<std::string, std::string>> remarks(const ModelShape&, std::uint32_t) const override {
+    return tokens.remarks();
+  }
+};
+
+}  // namespace csdsim::host

@@ -1,0 +1,112 @@
+// The plan of the systems that divide the tokens of a sequence among GPU, link and drives: Hybrid and Hilos.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "host_runtime/core/planner/kv_division.h"
+#include "host_runtime/core/planner/layer_planner.h"
+
+namespace csdsim::host {
+
+/// Where K and V of the newest tokens wait until there is a group of them.
+enum class NewestAt : std::uint8_t { gpu, host };
+
+struct HybridPlan {
+  TokenShares shares = {};
+  NewestAt newest = NewestAt::gpu;
+  std::uint32_t kv_buffers = 2;  ///< layers whose K and V the GPU holds per mini-batch
+};
+
+/// A sequence consists of tokens whose activations are in host memory, tokens whose K and V are in GPU memory, in host
+/// memory and in the drives, in this order of a prompt (TokenPart), and of its newest tokens.
+///
+/// Prefill: K and V of a layer go to where they belong, and activations to host memory, while the GPU computes the next
+/// layer.
+///
+/// Decode, for each layer and mini-batch, side by side: the drives attend to their tokens; activations are copied to
+/// the GPU, which recomputes K and V; K and V in host memory are copied. The GPU attends to all tokens that the drives
+/// have not got, and merges its partial output with theirs by the log-sum-exp. Copies and recomputation run up to
+/// `kv_buffers` layers ahead. After every `group` steps, the newest tokens go to one part: what leaves the GPU does so
+/// in the background, and the next attention of the layer in that part waits for it.
+class HybridPlanner final : public LayerPlanner {
+ public:
+  /// Throws UserError for inconsistent sizes, shares and groups, for no buffers and for requests that arrive.
+  HybridPlanner(const PlannerInputs& inputs, const HybridPlan& plan, const WeightPlacement& weights = {});
+  std::vector<PlacedTensor> resident() const override;
+
+ private:
+  Ids room_for(const Part& part) const override;
+  std::vector<SizedTensor> kept_inputs(const Part& part) const override;
+  std::vector<SizedTensor> new_kv_parts(const Part& part) const override;
+  void keep(OperationSink& sink, const Part& part, OperationId projected) override;
+  Outputs attend(OperationSink& sink, const Part& part, OperationId projected) override;
+
+  /// What the operations of a mini-batch on a layer have to wait for.
+  struct Layer {
+    Ids activations, kept, copied, newest;  ///< operations after which the tokens of each part are where they belong
+    std::vector<Ids> drives;                ///< the same of each drive
+  };
+  /// What the GPU attends to in a step, as it is emitted.
+  struct OnGpu {
+    Ids ready;
+    TensorUses uses;
+    std::uint64_t tokens = 0;
+  };
+
+  HeadRange heads() const { return shards().front(); }
+  Layer& state(const Part& part) { return layers_[part.mini_batch()][part.layer()]; }
+  Bytes kv_of(std::uint64_t tokens) const { return model().kv_bytes_per_token_and_layer() * tokens; }
+  Bytes activations_of(std::uint64_t tokens) const {
+    return {std::uint64_t{model().width} * model().element_bytes * tokens};
+  }
+  Place newest_place(const Part& part) const {
+    return plan_.newest == NewestAt::gpu ? gpu_memory(part.tag) : Place::host();
+  }
+  /// The memory that drives exchange tokens with which are in `place`.
+  bool staged(Place place) const { return inputs().through_host && place.kind == PlaceKind::gpu; }
+  Place buffers(const Part& part) const { return inputs().through_host ? Place::host() : gpu_memory(part.tag); }
+  static BufferMemory memory_of(Place place) {
+    return place.kind == PlaceKind::host ? BufferMemory::host : BufferMemory::of_gpu(place.index);
+  }
+
+  std::uint32_t prompt_of(const StepSequence& s) const { return inputs().workload.prompt_tokens[s.sequence.value]; }
+  /// Tokens of the mini-batch in a part, or in a drive, after `steps` decode steps.
+  std::uint64_t tokens_in(const Part& part, TokenPart of, std::uint32_t steps) const;
+  std::uint64_t tokens_in(const Part& part, DriveIndex drive, std::uint32_t steps) const;
+
+  SizedTensor kept_tensor(const Part& part, std::uint32_t number, std::uint64_t tokens) const;
+  SizedTensor step_tensor(const Part& part, std::uint32_t number, std::uint64_t tokens) const;
+  SizedTensor activations(const Part& part, std::uint32_t number, std::uint64_t tokens) const;
+  /// The newest tokens of the group of a step, of which there are `of_sequence` of each sequence.
+  SizedTensor newest(const Part& part, std::uint32_t of_sequence) const;
+  SizedTensor newest_activations(const Part& part, std::uint32_t of_sequence) const;
+  /// K and V of a prompt that leave the GPU, or stay there, together.
+  SizedTensor piece(const Part& part, std::uint32_t number) const;
+
+  /// A copy over the GPU's link of the first tokens of `from`, `of_sequence` each, under the name `to`.
+  OperationId copy(OperationSink& sink, ResourceKind link, const Part& part, LinkPayload payload,
+                   const TensorName& from, const SizedTensor& to, const std::vector<std::uint32_t>& of_sequence,
+                   Ids before, std::vector<TensorAt> drops) const;
+  /// Tokens of each sequence in a part after `steps` decode steps.
+  std::vector<std::uint32_t> each(const Part& part, TokenPart of, std::uint32_t steps) const;
+  void recompute(OperationSink& sink, const Part& part, const Ids& room, OnGpu& on_gpu);
+  void copy_tokens(OperationSink& sink, const Part& part, const Ids& room, OnGpu& on_gpu);
+  void join_newest(OperationSink& sink, const Part& part, const Ids& room, OnGpu& on_gpu);
+  /// The drives attend: adds what the merge waits for and reads.
+  void attend_in_drives(OperationSink& sink, const Part& part, OperationId projected, Ids& ready, TensorUses& merge);
+  /// The newest tokens of a step that ends a group go to their part.
+  void write_back(OperationSink& sink, const Part& part, OperationId attention);
+  void write_back_to_drive(OperationSink& sink, const Part& part, DriveIndex drive, Ids before);
+  void append_to(OperationSink& sink, const Part& part, TokenPart target, Ids before);
+  void append_activations(OperationSink& sink, const Part& part, Ids before);
+  DriveWork append_work(const Part& part, DriveIndex drive, std::uint32_t steps, BufferMemory memory) const;
+  DriveWork attend_work(const Part& part, DriveIndex drive) const;
+
+  HybridPlan plan_;
+  KvDivision division_;
+  std::vector<std::vector<Layer>> layers_;  ///< [mini_batch][layer]
+  std::vector<Ids> freed_;  ///< [mini_batch] attention operations in order, each of which frees a buffer of the GPU
+};
+
+}  // namespace csdsim::host
