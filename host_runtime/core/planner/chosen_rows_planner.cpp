@@ -303,8 +303,14 @@ LayerPlanner::Outputs ChosenRowsPlanner::attend(OperationSink& sink, const Part&
   Ids known;
   if (bounded) known = {bound(sink, part, moved)};
   // The first layer has none before it. It chooses only where it stands for layers that fetch everything ahead.
-  if (sparse && !bounded)
-    known = part.layer() > 0 ? speculated_[part.mini_batch()] : Ids{select_on_gpu(sink, part, {}, {})};
+  if (sparse && !bounded && part.layer() == 0) {
+    Ids before;
+    for (std::size_t i = 0; i < tiers_.size(); ++i)
+      before.insert(before.end(), stored(part, i).begin(), stored(part, i).end());
+    known = {select_on_gpu(sink, part, std::move(before), {})};
+  } else if (sparse && !bounded) {
+    known = speculated_[part.mini_batch()];
+  }
   if (freed.size() >= plan_.kv_buffers) known.push_back(freed[freed.size() - plan_.kv_buffers]);
 
   Ids ready = {projected};

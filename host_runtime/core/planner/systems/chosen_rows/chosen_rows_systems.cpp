@@ -66,7 +66,7 @@ SystemNeeds ChosenRowsSystem::needs(const ModelShape& model, const BatchLengths&
     if (shard.tier != KvTier::file) continue;
     needs.files = FilePath::file_system;
     needs.written_tokens = plan.evicts() ? 1 : plan.written_tokens;
-    needs.written_piece = model.kv_bytes_per_token_and_head();
+    needs.written_piece = model.kv_bytes_per_token_and_head() * needs.written_tokens;
     if (!plan.evicts())
       needs.residents.push_back({Home::host, "K and V of the newest tokens",
                                  of_head * (shard.heads.count * workload.prompt_tokens.size() * plan.written_tokens)});
