@@ -44,6 +44,7 @@ Run run_of(const OffloadSystem& system, const PlannerInputs& in, std::int64_t fi
     out.resolved.push_back(op);
     // Layers are long enough to hide what is not chosen too late.
     if (op.kind == OpKind::finish_layer) return SimTime{200};
+    if (op.resource.kind == ResourceKind::gpu_to_host) return SimTime{file_time};
     return SimTime{op.resource.kind == ResourceKind::file ? file_time : 10};
   });
   Router router;

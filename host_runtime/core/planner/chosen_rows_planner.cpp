@@ -290,14 +290,14 @@ OperationId ChosenRowsPlanner::fetch(OperationSink& sink, const Part& part, cons
 LayerPlanner::Outputs ChosenRowsPlanner::attend(OperationSink& sink, const Part& part, OperationId projected) {
   const bool sparse = plan_.sparse(layer_of(part)), bounded = sparse && plan_.choosing == RowChoosing::bounded;
   const Place memory = gpu_memory(part.tag);
+  // k and v leave with the queries that bound chunks, otherwise when the attention has had them.
   std::vector<SizedTensor> leaving;
   for (const KvShard& shard : tiers_) {
     if (bounded) leaving.push_back(queries(part, shard.heads));
     if (bounded || shard.tier != KvTier::gpu) leaving.push_back(new_kv(part, shard.heads));
   }
   OperationId moved = projected;
-  if (!leaving.empty())
-    moved = transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, leaving, true);
+  if (bounded) moved = transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, leaving, true);
 
   Ids& freed = freed_[part.mini_batch()];
   Ids known;
@@ -329,7 +329,8 @@ LayerPlanner::Outputs ChosenRowsPlanner::attend(OperationSink& sink, const Part&
       ready.push_back(fetch(sink, part, shard, std::move(before)));
       if (shard.tier == KvTier::file) attended = fetched(part, shard, has_newest(shard) ? kJoined : kRead).name;
       if (shard.tier == KvTier::host && sparse) attended = fetched(part, shard, kRead).name;
-      uses.drops.insert(uses.drops.end(), {{attended, memory}, {kv, memory}});
+      uses.drops.push_back({attended, memory});
+      if (bounded) uses.drops.push_back({kv, memory});
     }
     uses.drops.push_back({q, memory});
     uses.reads.insert(uses.reads.end(), {q, kv, attended});
@@ -342,6 +343,8 @@ LayerPlanner::Outputs ChosenRowsPlanner::attend(OperationSink& sink, const Part&
   const OperationId attention =
       sink.add(OpKind::attention, gpu(part.tag), part.tag, model().decode_attention(part.sequences.size(), rows_read),
                std::move(ready), std::move(uses));
+  if (!bounded && !leaving.empty())
+    moved = transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {attention}, leaving);
   freed.push_back(attention);
   if (freed.size() > plan_.kv_buffers) freed.erase(freed.begin());
   for (std::size_t i = 0; i < tiers_.size(); ++i)

@@ -32,7 +32,7 @@ Bytes choosing_bytes(const ChosenRowsPlan& plan, const ChoosingCosts& costs, con
 /// - speculated: when the layer before has begun. The GPU computes queries of the next layer from its input, scores
 ///   partial keys and chooses, beside the attention of the layer before;
 /// - bounded: when the host has bounded the chunks by the layer's own queries.
-/// New k and v leave the GPU when they have been projected and join their tier when the attention has ended.
+/// New k and v join their tier when the attention has ended.
 class ChosenRowsPlanner final : public LayerPlanner {
  public:
   /// Throws UserError for inconsistent sizes, no buffers and no written tokens.
