@@ -141,6 +141,46 @@ TEST_CASE("hillinfer: two blocks of scores are under way at a time, and a step w
   }
 }
 
+TEST_CASE("hillinfer: operations wait for what they read, and the last block of scores is there") {
+  for (const bool prefetch : {true, false}) {
+    Hillinfer system = system_of();
+    system.prefetch = prefetch;
+    const auto planner = system.plan(small_inputs(kLayers, {40}, 6, 1));
+    const std::vector<Operation> all = all_operations(*planner);
+    // The operations of a kind in a layer of a decode step.
+    const auto find = [&](OpKind kind, std::uint32_t step, std::uint32_t layer, ResourceKind where) {
+      std::vector<const Operation*> found;
+      for (const Operation& op : all)
+        if (op.kind == kind && op.tag.phase == Phase::decode && op.tag.step == step && op.tag.layer == LayerId{layer} &&
+            op.resource.kind == where)
+          found.push_back(&op);
+      return found;
+    };
+    const auto waits = [](const Operation* op, const Operation* before) {
+      return std::ranges::find(op->deps, before->id) != op->deps.end();
+    };
+    for (std::uint32_t step = 0; step < 5; ++step)
+      for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+        CAPTURE(prefetch, step, layer);
+        const Operation* const settled = find(OpKind::update_pools, step, layer, ResourceKind::host).at(0);
+        CHECK(waits(settled, find(OpKind::append_kv, step, layer, ResourceKind::drive_kv).at(0)));
+        const auto on_host = find(OpKind::score_kv, step, layer, ResourceKind::host);
+        const auto on_drive = find(OpKind::score_kv, step, layer, ResourceKind::drive_kv);
+        CHECK(on_drive.size() * 7 >= 40 + step);
+        for (const auto& scores : {on_host, on_drive})
+          for (const Operation* const op : scores)
+            if (step > 0) CHECK(waits(op, find(OpKind::update_pools, step - 1, layer, ResourceKind::host).at(0)));
+        for (const Operation* const merge : find(OpKind::merge_scores, step, layer, ResourceKind::host))
+          CHECK(waits(merge, on_host.at(0)));
+        // The next layer's queries read the input of this layer, which finish_layer replaces.
+        const auto inputs = find(OpKind::attention_inputs, step, layer, ResourceKind::gpu);
+        CHECK(inputs.size() == (prefetch && layer > 0 ? 2 : 1));
+        if (prefetch && layer > 0)
+          CHECK(waits(find(OpKind::finish_layer, step, layer - 1, ResourceKind::gpu).at(0), inputs.front()));
+      }
+  }
+}
+
 TEST_CASE("hillinfer solves the share of host memory from rates, within its bounds") {
   Hillinfer system;
   const ModelShape model = small_model(kLayers);
