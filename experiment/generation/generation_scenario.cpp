@@ -164,6 +164,11 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
   if (const std::optional<host::PooledPlan> pools = setup.system->pooled_plan(setup.plan)) data->set_pools(*pools);
   if (const std::uint32_t drafted = setup.plan.workload.speculation.draft_tokens; drafted > 0)
     data->set_drafts(drafted);
+  if (const std::optional<host::ChosenRowsPlan> rows = setup.system->chosen_rows(setup.plan))
+    data->set_chosen_rows(*rows, setup.plan.workload,
+                          host::configure_method(setup.system->method(), setup.system->method_settings(),
+                                                 model_->checkpoint.config.head_dim)
+                              .method);
   return data;
 }
 

@@ -1,5 +1,9 @@
 // hillinfer with data: the tokens are those of the same selection made on the host, and none is lost or double.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <tuple>
 
 #include "base/error.h"
 #include "experiment/experiments.h"
@@ -108,6 +112,7 @@ TEST_CASE("hillinfer makes the tokens of the same selection on the host, in all 
         system.precision = precision;
         system.aggregate = aggregate;
         system.streamed = trial % 3 != 2;
+        system.prefetch = trial < 4;
         system.pools = trial % 2 == 0 ? host::PoolPolicy::hit_table : host::PoolPolicy::naive;
         experiment::GenerationSetup setup = carried_setup(prompts, 24, model, system);
         setup.plan.through_host = trial % 4 >= 2;
@@ -163,6 +168,64 @@ TEST_CASE("streamed scores take what the pipeline's formula says, and gain where
   const ScoreTimes whole = scores_of({"system.streamed=false"}, fast);
   CAPTURE(whole.total);
   CHECK(quick.total >= 0.98 * whole.total);
+}
+
+TEST_CASE("prefetch hides what scoring and fetching a layer take under the layer before, and costs W_Q once more") {
+  for (const std::uint32_t tokens : {64U, 1024U, 4096U})
+    for (const char* const share : {"0", "30 %", "90 %"}) {
+      constexpr std::uint32_t kLayers = 6, kSteps = 3;
+      struct Times {
+        double decode = 0, layers = 0;
+        double waits = 0;        // from the projections of a layer to its attention
+        double projections = 0;  // those of the next layer's queries among them
+      };
+      const auto run = [&](const char* prefetch) {
+        const experiment::GenerationSetup setup =
+            timing_setup({"model.layers=6", fmt::format("workload.input_tokens={}", tokens), "workload.output_tokens=4",
+                          fmt::format("system.host_share={}", share), fmt::format("system.prefetch={}", prefetch)});
+        Times times;
+        double projected = 0, first = 0, last = 0;
+        experiment::GenerationHooks hooks;
+        hooks.operation = [&](const host::OperationRecord& r) {  // of the last step
+          if (r.tag.phase != host::Phase::decode || r.tag.step != 2 || !r.tag.layer) return;
+          if (r.kind == host::OpKind::attention_inputs) {
+            projected = r.end.seconds();
+            times.projections += (r.end - r.start).seconds();
+            if (r.tag.layer->value == 0) first = r.start.seconds();
+          }
+          if (r.kind == host::OpKind::attention) times.waits += r.start.seconds() - projected;
+          if (r.kind == host::OpKind::finish_layer) last = r.end.seconds();
+        };
+        times.decode = experiment::run_generation(setup, hooks).times.decode_s;
+        times.layers = last - first;
+        return times;
+      };
+      const Times with = run("true"), without = run("false");
+      const double queries = with.projections - without.projections;
+      CAPTURE(tokens, share, with.decode, without.decode, without.waits, without.layers, with.layers, queries);
+      CHECK(queries > 0);
+      CHECK(with.decode <= without.decode + kSteps * queries);
+      if (without.waits > 2 * queries) CHECK(with.decode < without.decode);
+      // The first layer hides nothing; the others the shorter one of the two.
+      const double hidden = std::min(without.waits, without.layers - without.waits) * (kLayers - 1) / kLayers;
+      CHECK(with.layers == Approx(without.layers - hidden).epsilon(0.15));
+    }
+}
+
+TEST_CASE("a sampled run of hillinfer is within 1 % of the whole one") {
+  experiment::GenerationSetup setup =
+      timing_setup({"model.layers=12", "workload.batch=8", "workload.input_tokens=512", "workload.output_tokens=49",
+                    "system.host_share=40 %", "system.kept_hot=20 %", "system.chunk=128"});
+  const experiment::GenerationOutcome whole = experiment::run_generation(setup);
+  CHECK(whole.error.largest() == 0);
+  setup.sampling.off = false;
+  setup.sampling.layers = 9;
+  setup.sampling.steps = 8;
+  const experiment::GenerationOutcome sampled = experiment::run_generation(setup);
+  CAPTURE(whole.times.decode_s, sampled.times.decode_s, whole.times.ttft_s, sampled.times.ttft_s);
+  CHECK(sampled.error.largest() > 0);
+  CHECK(sampled.times.decode_s == Approx(whole.times.decode_s).epsilon(0.01));
+  CHECK(sampled.times.ttft_s == Approx(whole.times.ttft_s).epsilon(0.01));
 }
 
 }  // namespace test_hillinfer

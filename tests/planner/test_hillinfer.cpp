@@ -21,20 +21,6 @@ namespace {
 constexpr std::uint32_t kLayers = 3;
 const std::vector<std::uint32_t> kPrompts = {40, 9, 25};
 
-/// Any tokens, another choice in every step.
-class AnyTokens final : public TokenImportance {
- public:
-  void next(SequenceId, LayerId, std::uint32_t context, std::uint32_t count,
-            std::vector<std::uint32_t>& positions) override {
-    std::set<std::uint32_t> chosen{context - 1};
-    while (chosen.size() < count) chosen.insert(static_cast<std::uint32_t>(rng_.below(context)));
-    positions.assign(chosen.begin(), chosen.end());
-  }
-
- private:
-  Rng rng_{8, "any tokens"};
-};
-
 Hillinfer system_of(PoolPolicy pools = PoolPolicy::hit_table) {
   Hillinfer system;
   system.ratio = Ratio{1, 4};
@@ -152,6 +138,46 @@ TEST_CASE("hillinfer: two blocks of scores are under way at a time, and a step w
       if (other.kind == OpKind::update_pools) REQUIRE(!(other.start < score.end && score.start < other.end));
     }
     REQUIRE(beside <= 2);  // with itself
+  }
+}
+
+TEST_CASE("hillinfer: operations wait for what they read, and the last block of scores is there") {
+  for (const bool prefetch : {true, false}) {
+    Hillinfer system = system_of();
+    system.prefetch = prefetch;
+    const auto planner = system.plan(small_inputs(kLayers, {40}, 6, 1));
+    const std::vector<Operation> all = all_operations(*planner);
+    // The operations of a kind in a layer of a decode step.
+    const auto find = [&](OpKind kind, std::uint32_t step, std::uint32_t layer, ResourceKind where) {
+      std::vector<const Operation*> found;
+      for (const Operation& op : all)
+        if (op.kind == kind && op.tag.phase == Phase::decode && op.tag.step == step && op.tag.layer == LayerId{layer} &&
+            op.resource.kind == where)
+          found.push_back(&op);
+      return found;
+    };
+    const auto waits = [](const Operation* op, const Operation* before) {
+      return std::ranges::find(op->deps, before->id) != op->deps.end();
+    };
+    for (std::uint32_t step = 0; step < 5; ++step)
+      for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+        CAPTURE(prefetch, step, layer);
+        const Operation* const settled = find(OpKind::update_pools, step, layer, ResourceKind::host).at(0);
+        CHECK(waits(settled, find(OpKind::append_kv, step, layer, ResourceKind::drive_kv).at(0)));
+        const auto on_host = find(OpKind::score_kv, step, layer, ResourceKind::host);
+        const auto on_drive = find(OpKind::score_kv, step, layer, ResourceKind::drive_kv);
+        CHECK(on_drive.size() * 7 >= 40 + step);
+        for (const auto& scores : {on_host, on_drive})
+          for (const Operation* const op : scores)
+            if (step > 0) CHECK(waits(op, find(OpKind::update_pools, step - 1, layer, ResourceKind::host).at(0)));
+        for (const Operation* const merge : find(OpKind::merge_scores, step, layer, ResourceKind::host))
+          CHECK(waits(merge, on_host.at(0)));
+        // The next layer's queries read the input of this layer, which finish_layer replaces.
+        const auto inputs = find(OpKind::attention_inputs, step, layer, ResourceKind::gpu);
+        CHECK(inputs.size() == (prefetch && layer > 0 ? 2 : 1));
+        if (prefetch && layer > 0)
+          CHECK(waits(find(OpKind::finish_layer, step, layer - 1, ResourceKind::gpu).at(0), inputs.front()));
+      }
   }
 }
 

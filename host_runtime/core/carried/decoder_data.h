@@ -10,6 +10,7 @@
 
 #include "host_runtime/core/carried/carried_neurons.h"
 #include "host_runtime/core/carried/carried_pools.h"
+#include "host_runtime/core/carried/carried_rows.h"
 #include "host_runtime/core/carried/decoder_rows.h"
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/carried/tensor_store.h"
@@ -80,7 +81,8 @@ namespace csdsim::host {
 /// Networks in drives (InDriveFeedForward): select_neurons also writes the network_input, in fp16; feed_forward of a
 /// drive writes a partial_sum; merge_feed_forward adds all that it reads, in this order, then bias and residual.
 ///
-/// Tokens in host memory and in the drive (PooledKv), after set_pools(): see CarriedPools.
+/// Tokens in host memory and in the drive (PooledKv), after set_pools(): see CarriedPools. Chosen rows of single heads
+/// (ChosenRows), after set_chosen_rows(): see CarriedRows.
 class DecoderData final : public OperationData {
  public:
   /// `mini_batches` and `division` as in the plan. UserError for an empty prompt, a token id outside the vocabulary, or
@@ -116,6 +118,11 @@ class DecoderData final : public OperationData {
   /// and V of tokens that were not accepted leave the caches when the next ones come.
   void set_drafts(std::uint32_t draft_tokens);
   const TokenDrafts* drafts() const override { return drafts_ ? &*drafts_ : nullptr; }
+
+  /// Rows of K and V in tiers, of which `method` chooses those that the GPU gets. InternalError unless it is a
+  /// ChoosingMethod.
+  void set_chosen_rows(const ChosenRowsPlan& plan, const BatchLengths& workload,
+                       std::unique_ptr<AttentionMethod> method);
 
   void perform(const host::Operation& op) override;
   void ended(const host::Operation& op) override;
@@ -231,6 +238,7 @@ class DecoderData final : public OperationData {
   std::optional<TokenDrafts> drafts_;
   std::unique_ptr<CarriedNeurons> neurons_;
   std::unique_ptr<CarriedPools> pools_;
+  std::unique_ptr<CarriedRows> rows_;
   std::map<host::OperationId, ArrivedRecords> arriving_;  ///< of reads that are running
   std::vector<std::vector<host::TokenId>> generated_;
   std::vector<std::uint64_t> digest_;  ///< by sequence, so that the order of mini-batches does not matter

@@ -9,6 +9,7 @@ class Importance final : public DeviceMethod {
  public:
   Importance(Context& context, const ModelConfig& config, const ImportanceOptions& options)
       : DeviceMethod(context, config), options_(options) {
+    if (options_.ahead) ahead_ = made(config.layers, [&] { return SlotArray<__half>(1, config.q_width()); });
     if (exact()) return;
     layers_ = made(config.layers, [&] {
       return Layer{SlotArray<std::int8_t>(config.kv_heads, config.head_dim), SlotArray<float>(config.kv_heads, 1)};
@@ -16,6 +17,7 @@ class Importance final : public DeviceMethod {
   }
 
   void reserve(std::size_t slots, std::size_t capacity) override {
+    for (SlotArray<__half>& q : ahead_) q.reserve(stream(), pool(), slots, 1);
     for (Layer& layer : layers_) {
       layer.keys.reserve(stream(), pool(), slots, capacity);
       layer.scales.reserve(stream(), pool(), slots, capacity);
@@ -28,7 +30,17 @@ class Importance final : public DeviceMethod {
     quantise_keys(stream(), batch.view, cache.shape, cache.keys, options_.bits, layer.keys.data(), layer.scales.data());
   }
 
+  bool speculates() const override { return options_.ahead; }
+  void speculate(LayerId layer, std::span<const std::uint32_t> slots, const __half* q) override {
+    for (std::size_t i = 0; i < slots.size(); ++i) copy_row(q, i, ahead_[layer.value].data(), slots[i]);
+  }
+
   Choice choose(const LayerCache& cache, const Batch& batch, const __half* q) override {
+    const bool ahead = options_.ahead && cache.layer.value > 0;
+    const DeviceBuffer<__half> speculated(pool(), ahead ? batch.slots.size() * config_.q_width() : 1);
+    for (std::size_t i = 0; ahead && i < batch.slots.size(); ++i)
+      copy_row(ahead_[cache.layer.value].data(), batch.slots[i], speculated.data(), i);
+    if (ahead) q = speculated.data();
     const bool per_head = options_.aggregate == ScoreAggregate::per_head;
     Choice choice = empty_choice(batch, per_head ? config_.kv_heads : 1);
     const std::size_t rows = std::size_t{batch.view.count} * config_.heads;
@@ -73,10 +85,17 @@ class Importance final : public DeviceMethod {
     SlotArray<float> scales;
   };
   bool exact() const { return options_.bits == 16; }
+  /// The queries of a sequence.
+  void copy_row(const __half* from, std::size_t row, __half* to, std::size_t to_row) {
+    const std::size_t width = config_.q_width();
+    CSDSIM_CUDA(cudaMemcpyAsync(to + to_row * width, from + row * width, width * sizeof(__half),
+                                cudaMemcpyDeviceToDevice, stream().get()));
+  }
 
   ImportanceOptions options_;
   std::vector<Layer> layers_;
-  std::vector<std::uint32_t> counts_;  // of the step under way
+  std::vector<SlotArray<__half>> ahead_;  // [layer], queries computed from the input of the layer before, by slot
+  std::vector<std::uint32_t> counts_;     // of the step under way
 };
 
 }  // namespace
