@@ -162,6 +162,7 @@ std::optional<host::Work> GenerationProgram::resolve(const host::Operation& op) 
   if (neurons_)
     if (std::optional<host::Work> work = neurons_->resolve(op)) return work;
   if (pools_) return pools_->resolve(op);
+  if (rows_) return rows_->resolve(op);
   engine::SelectionSource* const selection = setup_.platform.drive.selection;
   if (selection == nullptr || !files_) return std::nullopt;
   return select_rows(op, *selection, platform_.driver(0).block_size());
@@ -200,6 +201,7 @@ void GenerationProgram::run() {
   add_files();
   add_blocks();
   add_pools();
+  add_chosen_rows();
   for (const host::SampledGroup& group : plan_.groups()) run_group(group);
   if (hooks_.after_last) wait_for(hooks_.after_last);
   wait_for([this](auto done) { drain(std::move(done)); });
@@ -270,6 +272,14 @@ void GenerationProgram::add_pools() {
   meter_.set_pools(&pools_->pools());
 }
 
+/// Which rows of heads the plan brings to the GPU: a model says it where no data do.
+void GenerationProgram::add_chosen_rows() {
+  const std::optional<host::ChosenRowsPlan> plan = setup_.system->chosen_rows(setup_.plan);
+  if (!plan || setup_.data != nullptr) return;
+  if (!setup_.importance) throw InternalError("chosen rows without data need a model of the important tokens");
+  rows_.emplace(host::ChosenRows(*plan, setup_.plan.model, setup_.plan.workload), setup_.importance());
+}
+
 /// The files of the plan lie on the drives one behind the other. Their blocks are mapped from the start, so that a
 /// sampled run can read what it has not written.
 void GenerationProgram::add_files() {
@@ -296,6 +306,7 @@ void GenerationProgram::run_group(const host::SampledGroup& group) {
   host::SampledGroup all_layers = group;
   all_layers.layers = plan_.model_layers();
   place_layers_left_out(router_.tensors(), *plan_of(all_layers), *planner, plan_.model_layers());
+  if (rows_) rows_->set_plan(*setup_.system->chosen_rows(inputs_of(group)));
   meter_.begin(group);
   if (group.after_prefill) requests_.begin(start_ = sim_time_now());
   wait_for([&](auto done) {

@@ -55,6 +55,7 @@ class GenerationProgram : public sc_core::sc_module {
   void add_files();
   void add_blocks();
   void add_pools();
+  void add_chosen_rows();
   host::PlannerInputs inputs_of(const host::SampledGroup& group) const;
   std::unique_ptr<host::Planner> plan_of(const host::SampledGroup& group) const;
   void observe(const host::OperationRecord& record);
@@ -77,6 +78,7 @@ class GenerationProgram : public sc_core::sc_module {
   host::DriveBlockBackend blocks_;
   std::optional<host::ModelledNeurons> neurons_;  ///< of timing runs
   std::optional<host::ModelledPools> pools_;      ///< of timing runs
+  std::optional<host::ModelledRows> rows_;        ///< of timing runs
   std::vector<host::FileTable> file_tables_;      ///< [drive]
   std::optional<host::FileBackend> files_;
   host::Router router_;

@@ -156,6 +156,11 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
   if (const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan))
     data->set_neurons(carried_neurons(setup, *weights));
   if (const std::optional<host::PooledPlan> pools = setup.system->pooled_plan(setup.plan)) data->set_pools(*pools);
+  if (const std::optional<host::ChosenRowsPlan> rows = setup.system->chosen_rows(setup.plan))
+    data->set_chosen_rows(*rows, setup.plan.workload,
+                          host::configure_method(setup.system->method(), setup.system->method_settings(),
+                                                 model_->checkpoint.config.head_dim)
+                              .method);
   return data;
 }
 

@@ -127,21 +127,36 @@ std::vector<std::uint32_t> ChunkAttention::choose(const State& state, std::span<
   return chosen;
 }
 
+std::vector<std::uint32_t> ChunkAttention::chosen(const LayerStep& step, std::size_t head, std::uint64_t& examined) {
+  const KvView& kv = step.heads[head];
+  State& state = states_.at(step.sequence, step.layer, head);
+  extend(state, kv);
+  if (options_.tokens.at(kv.tokens) >= kv.tokens) return all_indices(kv.tokens);
+  const std::size_t size = step.group * kv.head_dim;
+  return choose(state, step.q.subspan(head * size, size), kv, examined);
+}
+
+std::vector<std::vector<std::uint32_t>> ChunkAttention::choose(const LayerStep& step) {
+  std::vector<std::vector<std::uint32_t>> all;
+  std::uint64_t examined = 0;
+  for (std::size_t head = 0; head < step.heads.size(); ++head) all.push_back(chosen(step, head, examined));
+  return all;
+}
+
+void ChunkAttention::learn(const LayerPrompt& prompt) {
+  for (std::size_t head = 0; head < prompt.heads.size(); ++head)
+    extend(states_.at(prompt.sequence, prompt.layer, head), prompt.heads[head]);
+}
+
 void ChunkAttention::attend_layer(const LayerStep& step, std::span<float> out, std::span<HeadSelection> selections) {
   for (std::size_t head = 0; head < step.heads.size(); ++head) {
     const KvView& kv = step.heads[head];
     const std::size_t size = step.group * kv.head_dim;
-    const std::span<const float> q = step.q.subspan(head * size, size);
     std::uint64_t examined = 0;
-    std::vector<std::uint32_t> chosen = all_indices(kv.tokens);
-    if (options_.tokens.at(kv.tokens) < kv.tokens) {
-      State& state = states_.at(step.sequence, step.layer, head);
-      extend(state, kv);
-      chosen = choose(state, q, kv, examined);
-    }
-    attend_tokens(q, kv, chosen, out.subspan(head * size, size));
-    const std::uint64_t elements = 2 * kv.head_dim * (examined + chosen.size());
-    if (!selections.empty()) describe_selection(chosen, elements, &selections[head]);
+    const std::vector<std::uint32_t> attended = chosen(step, head, examined);
+    attend_tokens(step.q.subspan(head * size, size), kv, attended, out.subspan(head * size, size));
+    const std::uint64_t elements = 2 * kv.head_dim * (examined + attended.size());
+    if (!selections.empty()) describe_selection(attended, elements, &selections[head]);
   }
 }
 

@@ -1,7 +1,7 @@
 // Attention to the tokens of the chunks whose keys may matter, found by bounds of their products with the query.
 #pragma once
 
-#include "host_runtime/core/attention.h"
+#include "host_runtime/core/attention_choice.h"
 
 namespace csdsim::host {
 
@@ -21,11 +21,14 @@ struct ChunkOptions {
 ///
 /// LeoAM adapts chunk sizes by how skewed attention is; splitting where the bounds do not decide does so too, but the
 /// paper's own rule is not known here. With chunk = leaf it is a method of fixed chunks (Quest, arXiv 2406.10774).
-class ChunkAttention final : public AttentionMethod {
+class ChunkAttention final : public ChoosingMethod {
  public:
   /// UserError if the budget is 0 or the sizes are not powers of two with leaf <= chunk.
   explicit ChunkAttention(const ChunkOptions& options);
   std::string_view name() const override { return "leoam"; }
+  /// The keys of a prompt; those of a sequence whose prompt was not seen join with its first step.
+  void learn(const LayerPrompt& prompt) override;
+  std::vector<std::vector<std::uint32_t>> choose(const LayerStep& step) override;
   void attend_layer(const LayerStep& step, std::span<float> out, std::span<HeadSelection> selections) override;
   void forget(SequenceId sequence) override { states_.forget(sequence); }
 
@@ -36,7 +39,8 @@ class ChunkAttention final : public AttentionMethod {
     std::size_t tokens = 0;
   };
   void extend(State& state, const KvView& kv) const;
-  /// `examined` counts the abstracts read.
+  /// Tokens that a head attends to. `examined` counts the abstracts read.
+  std::vector<std::uint32_t> chosen(const LayerStep& step, std::size_t head, std::uint64_t& examined);
   std::vector<std::uint32_t> choose(const State& state, std::span<const float> q, const KvView& kv,
                                     std::uint64_t& examined) const;
 

@@ -72,16 +72,27 @@ void H2oAttention::learn(const LayerPrompt& prompt) {
   }
 }
 
+H2oAttention::State& H2oAttention::extended(const LayerStep& step, std::size_t head) {
+  State& state = states_.at(step.sequence, step.layer, head);
+  for (; state.seen < step.heads[head].tokens; ++state.seen) {
+    state.kept.push_back(static_cast<std::uint32_t>(state.seen));
+    state.weight.push_back(0);
+  }
+  return state;
+}
+
+std::vector<std::vector<std::uint32_t>> H2oAttention::choose(const LayerStep& step) {
+  std::vector<std::vector<std::uint32_t>> chosen;
+  for (std::size_t head = 0; head < step.heads.size(); ++head) chosen.push_back(extended(step, head).kept);
+  return chosen;
+}
+
 void H2oAttention::attend_layer(const LayerStep& step, std::span<float> out, std::span<HeadSelection> selections) {
   std::vector<float> weights;
   for (std::size_t head = 0; head < step.heads.size(); ++head) {
     const KvView& kv = step.heads[head];
     const std::size_t size = step.group * kv.head_dim;
-    State& state = states_.at(step.sequence, step.layer, head);
-    for (; state.seen < kv.tokens; ++state.seen) {
-      state.kept.push_back(static_cast<std::uint32_t>(state.seen));
-      state.weight.push_back(0);
-    }
+    State& state = extended(step, head);
     attend_tokens(step.q.subspan(head * size, size), kv, state.kept, out.subspan(head * size, size), &weights);
     const std::size_t kept = state.kept.size();
     for (std::size_t i = 0; i < weights.size(); ++i) state.weight[i % kept] += weights[i];

@@ -1,7 +1,7 @@
 // H2O: heavy hitters and recent tokens; the others are evicted for good.
 #pragma once
 
-#include "host_runtime/core/attention.h"
+#include "host_runtime/core/attention_choice.h"
 
 namespace csdsim::host {
 
@@ -24,14 +24,18 @@ struct H2oOptions {
 /// and, of the rest, the heaviest. A step attends to what is kept and to its own token, then evicts the lightest token
 /// (of equals the oldest) outside the recent window until the capacity is met. A sequence whose prompt was not seen
 /// starts with weights of 0.
-class H2oAttention final : public AttentionMethod {
+class H2oAttention final : public ChoosingMethod {
  public:
   /// UserError if the capacity is 0, or a number below `recent`.
   explicit H2oAttention(const H2oOptions& options, std::string_view name = "h2o");
   std::string_view name() const override { return name_; }
   bool learns_from_prompt() const override { return true; }
   void learn(const LayerPrompt& prompt) override;
+  std::vector<std::vector<std::uint32_t>> choose(const LayerStep& step) override;
   void attend_layer(const LayerStep& step, std::span<float> out, std::span<HeadSelection> selections) override;
+  const std::vector<std::uint32_t>* kept(SequenceId sequence, LayerId layer, std::size_t head) override {
+    return &states_.at(sequence, layer, head).kept;
+  }
   void forget(SequenceId sequence) override { states_.forget(sequence); }
 
  private:
@@ -40,6 +44,8 @@ class H2oAttention final : public AttentionMethod {
     std::vector<float> weight;        ///< accumulated, by position in `kept`
     std::size_t seen = 0;             ///< tokens of the cache so far
   };
+  /// Tokens that are new since the last step are kept until the next eviction.
+  State& extended(const LayerStep& step, std::size_t head);
   void evict(State& state, std::size_t tokens) const;
 
   H2oOptions options_;

@@ -43,7 +43,8 @@ const ImportanceAttention::State& ImportanceAttention::quantised(const LayerStep
   return state;
 }
 
-ImportanceAttention::Scores ImportanceAttention::scores(const LayerStep& step, std::uint32_t bits) {
+ImportanceAttention::Scores ImportanceAttention::scores(const LayerStep& step, std::span<const float> q,
+                                                        std::uint32_t bits) {
   const std::size_t heads = step.heads.size(), size = step.group * step.heads[0].head_dim;
   const std::size_t cached = step.heads[0].tokens - 1;
   const bool per_head = options_.aggregate == ScoreAggregate::per_head;
@@ -51,7 +52,7 @@ ImportanceAttention::Scores ImportanceAttention::scores(const LayerStep& step, s
   for (std::vector<float>& list : lists) begin_scores(options_.aggregate, list);
   std::vector<float> of_queries(step.group * cached);
   for (std::size_t head = 0; head < heads; ++head) {
-    const ScoringQueries queries(precision_of(bits), step.q.subspan(head * size, size), step.group);
+    const ScoringQueries queries(precision_of(bits), q.subspan(head * size, size), step.group);
     if (bits == 16) {
       queries.score(step.heads[head].keys.data(), cached, of_queries.data(), cached);
     } else {
@@ -64,14 +65,21 @@ ImportanceAttention::Scores ImportanceAttention::scores(const LayerStep& step, s
   return lists;
 }
 
+std::span<const float> ImportanceAttention::choosing(const LayerStep& step) {
+  if (!options_.ahead || step.layer.value == 0) return step.q;
+  const std::vector<float>& ahead = speculated_.at(step.sequence, step.layer, 0);
+  if (ahead.size() != step.q.size()) throw InternalError("importance scores: nobody has speculated the queries");
+  return ahead;
+}
+
 void ImportanceAttention::attend_layer(const LayerStep& step, std::span<float> out,
                                        std::span<HeadSelection> selections) {
   const std::size_t heads = step.heads.size(), tokens = step.heads[0].tokens, d = step.heads[0].head_dim;
   const std::size_t size = step.group * d;
   const std::uint32_t count = options_.tokens.at(tokens);
-  const bool all = count >= tokens, observed = !selections.empty() && options_.bits != 16;
-  const Scores imp = all ? Scores{} : scores(step, options_.bits);
-  const Scores exact = all || !observed ? Scores{} : scores(step, 16);
+  const bool all = count >= tokens, observed = !selections.empty() && (options_.bits != 16 || options_.ahead);
+  const Scores imp = all ? Scores{} : scores(step, choosing(step), options_.bits);
+  const Scores exact = all || !observed ? Scores{} : scores(step, step.q, 16);
   for (std::size_t head = 0; head < heads; ++head) {
     const std::size_t list = imp.size() == 1 ? 0 : head;
     std::vector<std::uint32_t> chosen = all ? all_indices(tokens) : top_indices(imp[list], count - 1);

@@ -115,18 +115,21 @@ void InfinigenAttention::speculate(SequenceId sequence, LayerId layer, std::span
   speculated_.at(sequence, layer, 0).assign(q.begin(), q.end());
 }
 
-void InfinigenAttention::attend_layer(const LayerStep& step, std::span<float> out,
-                                      std::span<HeadSelection> selections) {
+bool InfinigenAttention::dense(SequenceId sequence, LayerId layer) {
+  return layer.value < options_.dense_layers || states_.at(sequence, layer, 0).columns == 0 ||
+         speculated_.at(sequence, layer, 0).empty();
+}
+
+std::vector<std::vector<std::uint32_t>> InfinigenAttention::choose(const LayerStep& step) {
   const std::size_t heads = step.heads.size(), tokens = step.heads[0].tokens, d = step.heads[0].head_dim;
+  if (dense(step.sequence, step.layer)) return {heads, all_indices(tokens)};
   const std::size_t size = step.group * d, columns = states_.at(step.sequence, step.layer, 0).columns;
   const std::vector<float>& speculated = speculated_.at(step.sequence, step.layer, 0);
-  const bool dense = step.layer.value < options_.dense_layers || columns == 0 || speculated.empty();
   std::vector<std::vector<float>> logits(heads);
   std::size_t within = 0;
-  for (std::size_t head = 0; head < heads && !dense; ++head) {
-    State& state = states_.at(step.sequence, step.layer, head);
+  for (std::size_t head = 0; head < heads; ++head) {
     // The current key is not there yet when the layer before speculates.
-    extend(state, step.heads[head]);
+    const State& state = states_.at(step.sequence, step.layer, head);
     std::vector<float> partial(columns, 0.0f);
     for (std::size_t g = 0; g < step.group; ++g) {
       for (std::size_t c = 0; c < columns; ++c) {
@@ -135,6 +138,7 @@ void InfinigenAttention::attend_layer(const LayerStep& step, std::span<float> ou
     }
     std::vector<float>& t = logits[head];
     t.resize(tokens - 1);
+    if (state.tokens() < t.size()) throw InternalError("infinigen: partial keys are missing");
     const float scale = 1.0f / std::sqrt(static_cast<float>(d));
     for (std::size_t j = 0; j < t.size(); ++j) {
       t[j] = scale * product(partial.data(), state.keys.data() + j * columns, columns);
@@ -143,17 +147,25 @@ void InfinigenAttention::attend_layer(const LayerStep& step, std::span<float> ou
     within += static_cast<std::size_t>(std::count_if(t.begin(), t.end(), [&](float x) { return x > least; }));
   }
   const std::size_t fetched = std::min<std::size_t>(within / heads, options_.tokens.at(tokens) - 1);
-  for (std::size_t head = 0; head < heads; ++head) {
-    std::vector<std::uint32_t> chosen;
-    if (dense) {
-      chosen = all_indices(tokens);
-    } else {
-      chosen = top_indices(logits[head], fetched);
-      chosen.push_back(static_cast<std::uint32_t>(tokens - 1));
-    }
-    attend_tokens(step.q.subspan(head * size, size), step.heads[head], chosen, out.subspan(head * size, size));
-    const std::uint64_t elements = 2 * chosen.size() * d + (dense ? 0 : tokens * columns);
-    if (!selections.empty()) describe_selection(chosen, elements, &selections[head]);
+  std::vector<std::vector<std::uint32_t>> chosen;
+  for (const std::vector<float>& t : logits) {
+    chosen.push_back(top_indices(t, fetched));
+    chosen.back().push_back(static_cast<std::uint32_t>(tokens - 1));
+  }
+  return chosen;
+}
+
+void InfinigenAttention::attend_layer(const LayerStep& step, std::span<float> out,
+                                      std::span<HeadSelection> selections) {
+  const std::size_t tokens = step.heads[0].tokens, d = step.heads[0].head_dim, size = step.group * d;
+  const bool all = dense(step.sequence, step.layer);
+  const std::vector<std::vector<std::uint32_t>> chosen = choose(step);
+  for (std::size_t head = 0; head < chosen.size(); ++head) {
+    State& state = states_.at(step.sequence, step.layer, head);
+    if (!all) extend(state, step.heads[head]);
+    attend_tokens(step.q.subspan(head * size, size), step.heads[head], chosen[head], out.subspan(head * size, size));
+    const std::uint64_t elements = 2 * chosen[head].size() * d + (all ? 0 : tokens * state.columns);
+    if (!selections.empty()) describe_selection(chosen[head], elements, &selections[head]);
   }
 }
 

@@ -1,7 +1,7 @@
 // InfiniGen: the tokens of a layer are chosen one layer ahead, from a few columns of skewed queries and keys.
 #pragma once
 
-#include "host_runtime/core/attention.h"
+#include "host_runtime/core/attention_choice.h"
 
 namespace csdsim::host {
 
@@ -24,7 +24,7 @@ struct InfinigenOptions {
 /// sample, and from the first sequence of a batch); n' is a mean over the heads of one sequence, so that it does not
 /// depend on the rest of a batch; the speculated query is normalised by the layer it is for (there: by the one before);
 /// nothing bounds the pool of keys in host memory. A sequence whose prompt was not seen is attended densely.
-class InfinigenAttention final : public AttentionMethod {
+class InfinigenAttention final : public ChoosingMethod {
  public:
   /// UserError if a share is outside (0, 1], the threshold is not above 0, or the budget is 0.
   explicit InfinigenAttention(const InfinigenOptions& options);
@@ -33,6 +33,7 @@ class InfinigenAttention final : public AttentionMethod {
   void learn(const LayerPrompt& prompt) override;
   bool speculates() const override { return true; }
   void speculate(SequenceId sequence, LayerId layer, std::span<const float> q) override;
+  std::vector<std::vector<std::uint32_t>> choose(const LayerStep& step) override;
   void attend_layer(const LayerStep& step, std::span<float> out, std::span<HeadSelection> selections) override;
   void forget(SequenceId sequence) override;
 
@@ -43,6 +44,8 @@ class InfinigenAttention final : public AttentionMethod {
     std::vector<float> keys;  ///< [tokens][columns]: k A of C
     std::size_t tokens() const { return columns == 0 ? 0 : keys.size() / columns; }
   };
+  /// Whether the layer attends to everything.
+  bool dense(SequenceId sequence, LayerId layer);
   static void extend(State& state, const KvView& kv);
 
   InfinigenOptions options_;

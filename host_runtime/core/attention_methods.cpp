@@ -109,10 +109,10 @@ Configured leoam(const MethodInfo& info, const MethodSettings& s, std::uint32_t)
 // All keys in 16, 8 or 4 bits, of the 32 that a component of K and V has.
 constexpr Ratio kFp16Keys{1, 2}, kInt8Keys{1, 4}, kInt4Keys{1, 8};
 
-template <std::uint32_t bits, ScoreAggregate aggregate>
+template <std::uint32_t bits, ScoreAggregate aggregate, bool ahead = false>
 Configured importance(const MethodInfo& info, const MethodSettings& s, std::uint32_t) {
   const Tokens tokens = tokens_of(info, s, info.choosing);
-  return {ImportanceOptions{.tokens = tokens.budget, .bits = bits, .aggregate = aggregate},
+  return {ImportanceOptions{.tokens = tokens.budget, .bits = bits, .aggregate = aggregate, .ahead = ahead},
           fmt::format("k {}", tokens.text)};
 }
 
@@ -165,6 +165,18 @@ const std::vector<MethodInfo>& attention_methods() {
        true},
       {"int4-max", "The same with INT4 keys.", BudgetKind::tokens, false, importance<4, ScoreAggregate::max_raw>,
        kInt4Keys, true},
+      {"fp16-ahead", "fp16 by queries computed a layer ahead, as the prefetch of hillinfer does.", BudgetKind::tokens,
+       false, importance<16, ScoreAggregate::sum_raw, true>, kFp16Keys, true},
+      {"fp16-max-ahead", "fp16-max by queries computed a layer ahead, as the prefetch of hillinfer does.",
+       BudgetKind::tokens, false, importance<16, ScoreAggregate::max_raw, true>, kFp16Keys, true},
+      {"int8-ahead", "int8 by queries computed a layer ahead, as the prefetch of hillinfer does.", BudgetKind::tokens,
+       false, importance<8, ScoreAggregate::sum_raw, true>, kInt8Keys, true},
+      {"int8-max-ahead", "int8-max by queries computed a layer ahead, as the prefetch of hillinfer does.",
+       BudgetKind::tokens, false, importance<8, ScoreAggregate::max_raw, true>, kInt8Keys, true},
+      {"int4-ahead", "int4 by queries computed a layer ahead, as the prefetch of hillinfer does.", BudgetKind::tokens,
+       false, importance<4, ScoreAggregate::sum_raw, true>, kInt4Keys, true},
+      {"int4-max-ahead", "int4-max by queries computed a layer ahead, as the prefetch of hillinfer does.",
+       BudgetKind::tokens, false, importance<4, ScoreAggregate::max_raw, true>, kInt4Keys, true},
       {"fp16-per-head", "Importance from fp16 keys with one list per KV head.", BudgetKind::tokens, false,
        importance<16, ScoreAggregate::per_head>, kFp16Keys},
       {"int8-per-head", "INT8 importance with one list per KV head.", BudgetKind::tokens, false,

@@ -77,12 +77,22 @@ inline experiment::GenerationSetup small_setup(const csd_model::DriveConfig& dri
   return setup;
 }
 
+/// What a plan that chooses tokens needs of the data.
+inline void set_choices(host::DecoderData& data, const experiment::GenerationSetup& setup, const SmallModel& model) {
+  if (const auto pools = setup.system->pooled_plan(setup.plan)) data.set_pools(*pools);
+  if (const auto rows = setup.system->chosen_rows(setup.plan))
+    data.set_chosen_rows(*rows, setup.plan.workload,
+                         host::configure_method(setup.system->method(), setup.system->method_settings(),
+                                                model.checkpoint.config.head_dim)
+                             .method);
+}
+
 inline DecodeRun decode_in_drive(experiment::GenerationSetup setup, const Prompts& prompts,
                                  const host::SamplingOptions& sampling, const experiment::GenerationHooks& hooks = {},
                                  const SmallModel& model = SmallModel::get()) {
   host::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens, setup.plan.mini_batches, sampling,
                          experiment::kv_division(setup));
-  if (const auto pools = setup.system->pooled_plan(setup.plan)) data.set_pools(*pools);
+  set_choices(data, setup, model);
   setup.data = &data;
   DecodeRun run;
   run.outcome = experiment::run_generation(setup, hooks);
@@ -96,7 +106,7 @@ inline DecodeRun decode_on_host(experiment::GenerationSetup setup, const Prompts
                                 const host::SamplingOptions& sampling, const SmallModel& model = SmallModel::get()) {
   host::DecoderData data(*model.decoder, prompts, setup.plan.workload.output_tokens, setup.plan.mini_batches, sampling,
                          experiment::kv_division(setup));
-  if (const auto pools = setup.system->pooled_plan(setup.plan)) data.set_pools(*pools);
+  set_choices(data, setup, model);
   setup.plan.drives = experiment::kv_division(setup).token_parts();
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = setup.plan.workload.output_tokens - 1};
   const auto planner = setup.system->plan(setup.plan);

@@ -108,6 +108,7 @@ TEST_CASE("hillinfer makes the tokens of the same selection on the host, in all 
         system.precision = precision;
         system.aggregate = aggregate;
         system.streamed = trial % 3 != 2;
+        system.prefetch = trial < 4;
         system.pools = trial % 2 == 0 ? host::PoolPolicy::hit_table : host::PoolPolicy::naive;
         experiment::GenerationSetup setup = carried_setup(prompts, 24, model, system);
         setup.plan.through_host = trial % 4 >= 2;

@@ -4,10 +4,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
+#include "base/rng.h"
 #include "host_runtime/core/planner/executor.h"
 #include "host_runtime/core/planner/systems/systems.h"
+#include "host_runtime/core/tokens/token_importance.h"
 
 namespace csdsim::host::test {
 
@@ -52,6 +55,20 @@ class FunctionBackend final : public OperationBackend {
 
  private:
   std::function<SimTime(const Operation&)> duration_;
+};
+
+/// Any tokens, another choice in every step.
+class AnyTokens final : public TokenImportance {
+ public:
+  void next(SequenceId, LayerId, std::uint32_t context, std::uint32_t count,
+            std::vector<std::uint32_t>& positions) override {
+    std::set<std::uint32_t> chosen{context - 1};
+    while (chosen.size() < count) chosen.insert(static_cast<std::uint32_t>(rng_.below(context)));
+    positions.assign(chosen.begin(), chosen.end());
+  }
+
+ private:
+  Rng rng_{8, "any tokens"};
 };
 
 /// Runs to the end; returns every operation's record in the order of completion.

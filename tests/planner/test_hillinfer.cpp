@@ -21,20 +21,6 @@ namespace {
 constexpr std::uint32_t kLayers = 3;
 const std::vector<std::uint32_t> kPrompts = {40, 9, 25};
 
-/// Any tokens, another choice in every step.
-class AnyTokens final : public TokenImportance {
- public:
-  void next(SequenceId, LayerId, std::uint32_t context, std::uint32_t count,
-            std::vector<std::uint32_t>& positions) override {
-    std::set<std::uint32_t> chosen{context - 1};
-    while (chosen.size() < count) chosen.insert(static_cast<std::uint32_t>(rng_.below(context)));
-    positions.assign(chosen.begin(), chosen.end());
-  }
-
- private:
-  Rng rng_{8, "any tokens"};
-};
-
 Hillinfer system_of(PoolPolicy pools = PoolPolicy::hit_table) {
   Hillinfer system;
   system.ratio = Ratio{1, 4};

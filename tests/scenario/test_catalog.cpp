@@ -55,7 +55,7 @@ TEST_CASE("describe shows every parameter of the part that is asked for") {
 }
 
 TEST_CASE("lists name what exists") {
-  CHECK(catalog("systems").size() == 12);
+  CHECK(catalog("systems").size() == 15);
   CHECK(catalog("mappings")[0].name == "instinfer");
   CHECK(catalog("gpus").size() == 9);
   CHECK(list_text().find("workloads:\n  generation") != std::string::npos);

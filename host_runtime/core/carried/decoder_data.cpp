@@ -119,6 +119,15 @@ CarriedPools& DecoderData::carried_pools(const Operation& op) {
   return *pools_;
 }
 
+void DecoderData::set_chosen_rows(const ChosenRowsPlan& plan, const BatchLengths& workload,
+                                  std::unique_ptr<AttentionMethod> method) {
+  std::unique_ptr<ChoosingMethod> choosing(dynamic_cast<ChoosingMethod*>(method.get()));
+  if (!choosing) throw InternalError(fmt::format("{} does not choose rows before it has them", method->name()));
+  method.release();
+  const ModelConfig& model = decoder_.config();
+  rows_ = std::make_unique<CarriedRows>(ChosenRows(plan, ModelShape::of(model), workload), model, std::move(choosing));
+}
+
 void DecoderData::load_queries(const Operation& op, std::size_t index, HeadRange heads, std::span<Half> q) {
   carried_pools(op).load_queries(op, index, heads, q, tensors_);
 }
@@ -135,6 +144,7 @@ void DecoderData::store_rows(const Operation& op, std::size_t index, std::uint32
 
 void DecoderData::perform(const Operation& op) {
   if (pools_ && pools_->perform(op, tensors_)) return;
+  if (rows_ && rows_->perform(op, tensors_)) return;
   switch (op.kind) {
     case OpKind::embed:
       return embed(op);
@@ -202,6 +212,7 @@ void DecoderData::attention_inputs(const Operation& op) {
   const std::vector<Half> k = decoder_.keys_to_host(*op.tag.layer, inputs->k);
   const std::vector<Half> v = decoder_.values_to_host(*op.tag.layer, inputs->v);
   std::vector<Half> q;
+  if (rows_ && op.tag.phase == Phase::prefill) rows_->learn(op, decoder_.to_host(inputs->q), k, v);
   for (const SizedTensor& write : op.tensors.writes) {
     const HeadRange heads = write.name.heads;
     const Place place = output_place(op, write.name.what);

@@ -10,6 +10,7 @@
 
 #include "host_runtime/core/carried/carried_neurons.h"
 #include "host_runtime/core/carried/carried_pools.h"
+#include "host_runtime/core/carried/carried_rows.h"
 #include "host_runtime/core/carried/decoder_rows.h"
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/carried/tensor_store.h"
@@ -71,7 +72,8 @@ namespace csdsim::host {
 /// Networks in drives (InDriveFeedForward): select_neurons also writes the network_input, in fp16; feed_forward of a
 /// drive writes a partial_sum; merge_feed_forward adds all that it reads, in this order, then bias and residual.
 ///
-/// Tokens in host memory and in the drive (PooledKv), after set_pools(): see CarriedPools.
+/// Tokens in host memory and in the drive (PooledKv), after set_pools(): see CarriedPools. Chosen rows of single heads
+/// (ChosenRows), after set_chosen_rows(): see CarriedRows.
 class DecoderData final : public OperationData {
  public:
   /// `mini_batches` and `division` as in the plan. UserError for an empty prompt, a token id outside the vocabulary, or
@@ -98,6 +100,11 @@ class DecoderData final : public OperationData {
   /// Tokens that are in host memory and in the drive.
   void set_pools(const PooledPlan& plan) { pools_ = std::make_unique<CarriedPools>(plan, decoder_.config()); }
   const PooledKv* pooled_kv() const override { return pools_ ? &pools_->pools() : nullptr; }
+
+  /// Rows of K and V in tiers, of which `method` chooses those that the GPU gets. InternalError unless it is a
+  /// ChoosingMethod.
+  void set_chosen_rows(const ChosenRowsPlan& plan, const BatchLengths& workload,
+                       std::unique_ptr<AttentionMethod> method);
 
   void perform(const host::Operation& op) override;
   void ended(const host::Operation& op) override;
@@ -203,6 +210,7 @@ class DecoderData final : public OperationData {
   std::map<host::OperationId, std::map<std::size_t, std::vector<Half>>> file_data_;
   std::unique_ptr<CarriedNeurons> neurons_;
   std::unique_ptr<CarriedPools> pools_;
+  std::unique_ptr<CarriedRows> rows_;
   std::map<host::OperationId, ArrivedRecords> arriving_;  ///< of reads that are running
   std::vector<std::vector<host::TokenId>> generated_;
   std::vector<std::uint64_t> digest_;  ///< by sequence, so that the order of mini-batches does not matter

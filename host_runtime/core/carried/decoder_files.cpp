@@ -56,6 +56,7 @@ std::vector<Half> DecoderData::file_rows(const Operation& op, std::size_t index)
 }
 
 void DecoderData::load_file(const Operation& op, std::size_t index, Bytes at, std::span<std::byte> bytes) {
+  if (rows_) return rows_->load_file(op, index, at, bytes, tensors_);
   auto& ranges = file_data_[op.id];
   const auto found = ranges.find(index);
   std::vector<Half>& rows =
@@ -66,6 +67,7 @@ void DecoderData::load_file(const Operation& op, std::size_t index, Bytes at, st
 }
 
 void DecoderData::store_file(const Operation& op, std::size_t index, Bytes at, std::span<const std::byte> bytes) {
+  if (rows_) return rows_->store_file(op, index, at, bytes);
   std::vector<Half>& rows = file_data_[op.id][index];
   rows.resize(halves_in(op, index));
   std::ranges::copy(bytes, bytes_of(rows).begin() + static_cast<std::ptrdiff_t>(at.value));
@@ -85,7 +87,9 @@ void DecoderData::keep_what_was_read(const Operation& op) {
 }
 
 void DecoderData::ended(const Operation& op) {
-  if (op.kind == OpKind::read_file) {
+  if (rows_) {
+    rows_->ended(op, tensors_);
+  } else if (op.kind == OpKind::read_file) {
     if (std::get<FileWork>(op.work).rows)
       keep_rows(op);
     else

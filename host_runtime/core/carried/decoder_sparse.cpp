@@ -161,6 +161,7 @@ static Choices choices_of(const TensorStore& tensors, const Operation& op, const
 
 std::optional<Work> DecoderData::resolve(const Operation& op) {
   if (pools_) return pools_->resolve(op);
+  if (rows_) return rows_->resolve(op);
   if (neurons_)
     if (std::optional<Work> work = neurons_->resolve(op)) return work;
   if (op.kind != OpKind::read_file || !std::get<FileWork>(op.work).rows) return std::nullopt;

@@ -36,6 +36,7 @@ namespace pool_tensors {
 inline constexpr std::uint32_t kHot = 0, kLog = 1;                       ///< parts of kv_cache: host memory, drive
 inline constexpr std::uint32_t kGathered = 0, kCold = 1, kPromoted = 2;  ///< parts of fetched_kv
 inline constexpr std::uint32_t kWritten = 1;                             ///< part of new_kv: tokens that enter the log
+inline constexpr std::uint32_t kSpeculated = 1;                          ///< part of queries: from the layer before
 inline constexpr std::uint32_t kMerged = 0;                              ///< part of scores: all that the host has
 inline constexpr std::uint32_t kFirstBlock = 1;                          ///< part of scores: block 0 of the drive
 }  // namespace pool_tensors

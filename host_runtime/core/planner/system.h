@@ -17,6 +17,7 @@
 #include "base/param.h"
 #include "base/quantity.h"
 #include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/planner/chosen_rows.h"
 #include "host_runtime/core/planner/flash_weights.h"
 #include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/planner.h"
@@ -136,6 +137,9 @@ class OffloadSystem {
 
   /// What the plan does with tokens in host memory and in the drive, if it divides them.
   virtual std::optional<PooledPlan> pooled_plan(const PlannerInputs&) const { return {}; }
+
+  /// The rows of single heads that the plan brings to the GPU, if it chooses them. method() is a ChoosingMethod then.
+  virtual std::optional<ChosenRowsPlan> chosen_rows(const PlannerInputs&) const { return {}; }
 
   /// The attention method (attention_methods.h) that gives the same tokens as this system in carried runs, and its
   /// budget.

@@ -10,15 +10,11 @@
 
 namespace csdsim::host {
 
-namespace {
-
 std::vector<HeadRange> heads_of(const std::vector<KvShard>& shards) {
   std::vector<HeadRange> heads;
   for (const KvShard& shard : shards) heads.push_back(shard.heads);
   return heads;
 }
-
-}  // namespace
 
 std::vector<KvShard> tier_heads(std::uint32_t kv_heads, Ratio on_gpu, Ratio on_host) {
   const auto heads_at = [&](double share) { return static_cast<std::uint32_t>(std::lround(share * kv_heads)); };

@@ -20,6 +20,8 @@ struct KvShard {
 
 /// Divides the heads by shares, each rounded to whole heads. What GPU and host do not get is in files.
 std::vector<KvShard> tier_heads(std::uint32_t kv_heads, Ratio on_gpu, Ratio on_host);
+/// The heads of each shard.
+std::vector<HeadRange> heads_of(const std::vector<KvShard>& shards);
 
 struct TieredKv {
   std::vector<KvShard> shards;   ///< cover the KV heads of the model, in order

@@ -85,7 +85,8 @@ std::vector<std::uint32_t> DeviceMethod::repeated(std::span<const std::uint32_t>
 bool supports_on_device(const MethodOptions& options, const ModelConfig& config) {
   if (config.head_dim > 256) return false;
   // The dot product handles four bytes at a time.
-  return !std::holds_alternative<ImportanceOptions>(options) || config.head_dim % 4 == 0;
+  const auto* const importance = std::get_if<ImportanceOptions>(&options);
+  return importance == nullptr || (config.head_dim % 4 == 0 && !importance->ahead);
 }
 
 std::unique_ptr<DeviceMethod> make_device_method(Context& context, const ModelConfig& config,

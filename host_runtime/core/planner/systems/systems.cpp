@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "host_runtime/core/planner/systems/chosen_rows/chosen_rows_systems.h"
 #include "host_runtime/core/planner/systems/deepspeed_host/deepspeed_host.h"
 #include "host_runtime/core/planner/systems/flexgen_sparq/flexgen_sparq.h"
 #include "host_runtime/core/planner/systems/flexgen_ssd/flexgen_ssd.h"
@@ -34,6 +35,9 @@ SystemKinds builtin_systems() {
   systems.add<LlmInAFlash>();
   systems.add<InDriveFfn>();
   systems.add<Hillinfer>();
+  systems.add<H2o>();
+  systems.add<Infinigen>();
+  systems.add<Leoam>();
   return systems;
 }
 

@@ -38,6 +38,11 @@ void Hillinfer::describe(ParamVisitor& v) {
       "Scores of a chunk travel while the next chunk is scored, and are merged when they arrive; if not, one operation "
       "scores all tokens of the drive.",
       paper("HillInfer 4.1"));
+  v.param("prefetch", prefetch,
+          "Tokens of the next layer are scored and fetched under this one, by queries from the input of this one; if "
+          "not, each layer's own queries score them first.",
+          paper("HillInfer 4.3: the next layer is evaluated and prefetched; how its queries are known is not stated: "
+                "as in InfiniGen"));
   v.param("precision", precision, "Arithmetic of the scores; K and V stay in fp16.",
           assumed("the most exact; HillInfer 4.4 has INT8 and INT4, too"));
   v.param("aggregate", aggregate, "How the scores of the query heads become one list per layer.",
@@ -174,20 +179,14 @@ std::optional<PooledPlan> Hillinfer::pooled_plan(const PlannerInputs& inputs) co
 }
 
 std::unique_ptr<Planner> Hillinfer::plan(const PlannerInputs& inputs) const {
-  return std::make_unique<HillinferPlanner>(inputs, *pooled_plan(inputs), weights);
+  return std::make_unique<HillinferPlanner>(inputs, *pooled_plan(inputs), prefetch, weights);
 }
 
 std::string_view Hillinfer::method() const {
-  const bool largest = aggregate == ScoreAggregate::max_raw;
-  switch (precision) {
-    case ScorePrecision::fp16:
-      return largest ? "fp16-max" : "fp16";
-    case ScorePrecision::int8:
-      return largest ? "int8-max" : "int8";
-    case ScorePrecision::int4:
-      return largest ? "int4-max" : "int4";
-  }
-  throw InternalError("unknown precision of scores");
+  constexpr std::string_view kMethods[3][2][2] = {{{"fp16", "fp16-ahead"}, {"fp16-max", "fp16-max-ahead"}},
+                                                  {{"int8", "int8-ahead"}, {"int8-max", "int8-max-ahead"}},
+                                                  {{"int4", "int4-ahead"}, {"int4-max", "int4-max-ahead"}}};
+  return kMethods[static_cast<std::size_t>(precision)][aggregate == ScoreAggregate::max_raw ? 1 : 0][prefetch ? 1 : 0];
 }
 
 std::vector<std::pair<std::string, std::string>> Hillinfer::parameters_of(const MethodSettings& settings) const {

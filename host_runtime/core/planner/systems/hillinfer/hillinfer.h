@@ -23,6 +23,7 @@ class Hillinfer final : public CopyableSystem<Hillinfer> {
   Ratio kept_hot{1, 5};
   std::uint32_t chunk = 512;
   bool streamed = true;
+  bool prefetch = true;
   ScorePrecision precision = ScorePrecision::fp16;
   ScoreAggregate aggregate = ScoreAggregate::sum_raw;
   std::optional<Ratio> host_share;

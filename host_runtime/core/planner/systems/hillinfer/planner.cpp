@@ -18,8 +18,12 @@ constexpr std::uint64_t kScoreBytes = 4, kPositionBytes = 4;
 
 }  // namespace
 
-HillinferPlanner::HillinferPlanner(const PlannerInputs& inputs, const PooledPlan& plan, const WeightPlacement& weights)
-    : LayerPlanner(inputs, {HeadRange{KvHead{0}, inputs.model.kv_heads}}, weights), plan_(plan) {
+HillinferPlanner::HillinferPlanner(const PlannerInputs& inputs, const PooledPlan& plan, bool prefetch,
+                                   const WeightPlacement& weights)
+    : LayerPlanner(inputs, {HeadRange{KvHead{0}, inputs.model.kv_heads}}, weights),
+      plan_(plan),
+      prefetch_(prefetch),
+      ahead_(mini_batches()) {
   if (inputs.drives != 1)
     throw UserError(fmt::format("system: tokens are scored in one drive, not in {}", inputs.drives));
   if (plan_.kv_buffers == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
@@ -152,25 +156,12 @@ HillinferPlanner::Chosen HillinferPlanner::choose(OperationSink& sink, const Par
   return {selected, choice};
 }
 
-LayerPlanner::Outputs HillinferPlanner::attend(OperationSink& sink, const Part& part, OperationId projected) {
-  const SizedTensor q = queries(part, heads()), kv = new_kv(part, heads()), output = attention_output(part, heads());
-  const Place memory = gpu_memory(part.tag);
-  const OperationId asked =
-      transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, {q, kv}, true);
-  Ids before = settled(part);
-  before.push_back(asked);
-  const auto all = [](const auto& s) { return s.context(); };
-  const SizedTensor hot = kept_pool(part, kHot, hot_bound(part, all)), log = kept_pool(part, kLog, 0);
-  const OperationId joined =
-      sink.add(OpKind::append_kv, Resource::host(), part.tag, ComputeWork{.launches = 0}, std::move(before),
-               {.reads = {kv.name}, .writes = {hot}, .drops = {{kv.name, Place::host()}}});
-  const Chosen chosen = choose(sink, part, q, asked);
-
+LayerPlanner::Ids HillinferPlanner::bring(OperationSink& sink, const Part& part, const Chosen& chosen) {
   const std::uint64_t most = chosen_bound(part);
   const SizedTensor gathered = fetched(part, kGathered, most), cold = fetched(part, kCold, most);
-  const OperationId together = sink.add(OpKind::gather_kv, Resource::host(), part.tag,
-                                        ComputeWork{.op = OperatorClass::elementwise, .launches = 0}, {chosen.selected},
-                                        {.reads = {chosen.choice.name, hot.name}, .writes = {gathered}});
+  const OperationId together = sink.add(
+      OpKind::gather_kv, Resource::host(), part.tag, ComputeWork{.op = OperatorClass::elementwise, .launches = 0},
+      {chosen.selected}, {.reads = {chosen.choice.name, kept_pool(part, kHot, 0).name}, .writes = {gathered}});
   const auto copy = [&](const SizedTensor& rows, OperationId after, bool keep_copy) {
     TensorUses uses{.reads = {rows.name}, .writes = {rows}, .bounds = true};
     if (!keep_copy) uses.drops = {{rows.name, Place::host()}};
@@ -181,28 +172,84 @@ LayerPlanner::Outputs HillinferPlanner::attend(OperationSink& sink, const Part& 
   FetchWork fetch{.heads = heads(), .sequences = {}, .memory = BufferMemory::host};
   if (!plan_.staged) fetch.memory = BufferMemory::of_gpu(gpu_index(part.tag));
   there.push_back(sink.add(OpKind::fetch_kv, Resource::drive(kDrive), part.tag, fetch, {chosen.selected},
-                           {.reads = {log.name}, .writes = {cold}}));
+                           {.reads = {kept_pool(part, kLog, 0).name}, .writes = {cold}}));
   if (plan_.staged) there.back() = copy(cold, there.back(), true);
+  return there;
+}
+
+OperationId HillinferPlanner::look_ahead(OperationSink& sink, const Part& part, OperationId projected) {
+  Part next = part;
+  next.tag.layer = LayerId{part.layer() + 1};
+  OpTag of_step = part.tag;
+  of_step.layer.reset();
+  SizedTensor q = queries(next, heads());
+  q.name.part = kSpeculated;
+  // The normed input times W_Q.
+  const std::uint64_t width = model().width, of_queries = std::uint64_t{model().heads} * model().head_dim;
+  const OperationId queried =
+      sink.add(OpKind::attention_inputs, gpu(part.tag), next.tag,
+               ComputeWork{.flops = 2 * width * of_queries * part.tokens,
+                           .weights = {width * of_queries * model().element_bytes},
+                           .activations = Bytes{width * model().element_bytes * part.tokens} + q.bytes},
+               {projected}, {.reads = {TensorName::of(TensorClass::hidden, of_step)}, .writes = {q}});
+  const OperationId asked = transfer(sink, ResourceKind::gpu_to_host, next.tag, LinkPayload::kv, {queried}, {q});
+  Ahead& ahead = ahead_[part.mini_batch()];
+  ahead.chosen = choose(sink, next, q, asked);
+  ahead.there = bring(sink, next, ahead.chosen);
+  return queried;
+}
+
+LayerPlanner::Outputs HillinferPlanner::attend(OperationSink& sink, const Part& part, OperationId projected) {
+  const SizedTensor q = queries(part, heads()), kv = new_kv(part, heads()), output = attention_output(part, heads());
+  const Place memory = gpu_memory(part.tag);
+  // The layer before has brought the tokens, or this one's own queries choose them.
+  const bool brought = prefetch_ && part.layer() > 0;
+  std::vector<SizedTensor> leaving = {kv};
+  if (!brought) leaving.insert(leaving.begin(), q);
+  const OperationId asked =
+      transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::kv, {projected}, leaving, true);
+  Ids before = settled(part);
+  before.push_back(asked);
+  const auto all = [](const auto& s) { return s.context(); };
+  const SizedTensor hot = kept_pool(part, kHot, hot_bound(part, all)), log = kept_pool(part, kLog, 0);
+  const OperationId joined =
+      sink.add(OpKind::append_kv, Resource::host(), part.tag, ComputeWork{.launches = 0}, std::move(before),
+               {.reads = {kv.name}, .writes = {hot}, .drops = {{kv.name, Place::host()}}});
+  Ahead here;
+  if (brought) {
+    here = ahead_[part.mini_batch()];
+  } else {
+    here.chosen = choose(sink, part, q, asked);
+    here.there = bring(sink, part, here.chosen);
+  }
+  Outputs outputs;
+  if (prefetch_ && part.layer() + 1 < model().layers) outputs.ready = {look_ahead(sink, part, projected)};
+
+  const std::uint64_t most = chosen_bound(part);
+  const TensorName gathered = fetched(part, kGathered, most).name, cold = fetched(part, kCold, most).name;
+  here.there.push_back(projected);
   const OperationId attention =
       sink.add(OpKind::attention, gpu(part.tag), part.tag,
-               model().decode_attention(part.sequences.size(), most + part.tokens), std::move(there),
-               {.reads = {q.name, kv.name, gathered.name, cold.name},
+               model().decode_attention(part.sequences.size(), most + part.tokens), std::move(here.there),
+               {.reads = {q.name, kv.name, gathered, cold},
                 .writes = {output},
-                .drops = {{q.name, memory}, {kv.name, memory}, {gathered.name, memory}, {cold.name, memory}}});
+                .drops = {{q.name, memory}, {kv.name, memory}, {gathered, memory}, {cold, memory}}});
 
   const SizedTensor promoted = fetched(part, kPromoted, most);
-  fetch.memory = BufferMemory::host;
+  const FetchWork fetch{.heads = heads(), .sequences = {}, .memory = BufferMemory::host};
   const OperationId arrived = sink.add(OpKind::fetch_kv, Resource::drive(kDrive), part.tag, fetch, {attention},
                                        {.reads = {log.name}, .writes = {promoted}});
   TensorUses uses{.reads = {promoted.name},
                   .writes = {},
-                  .drops = {{promoted.name, Place::host()}, {chosen.choice.name, Place::host()}}};
+                  .drops = {{promoted.name, Place::host()}, {here.chosen.choice.name, Place::host()}}};
   if (plan_.staged) {
-    uses.reads.push_back(cold.name);
-    uses.drops.push_back({cold.name, Place::host()});
+    uses.reads.push_back(cold);
+    uses.drops.push_back({cold, Place::host()});
   }
   settle(sink, part, {arrived, joined}, std::move(uses));
-  return {.ready = {attention}, .tensors = {output.name}};
+  outputs.ready.push_back(attention);
+  outputs.tensors = {output.name};
+  return outputs;
 }
 
 }  // namespace csdsim::host

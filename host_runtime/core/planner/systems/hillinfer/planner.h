@@ -19,10 +19,13 @@ namespace csdsim::host {
 /// gathered and copied to the GPU, cold ones are fetched into GPU memory or staged in host memory. The GPU attends to
 /// them and to the current token. Then, in the background, promoted tokens are fetched into host memory, and demoted
 /// ones are appended to the log if it does not have them. The next step of the layer scores when this has ended.
+///
+/// With `prefetch`, layers but the first are scored by queries that the GPU computes from the input of the layer before
+/// them. Scores, choice and fetches thus run under that layer.
 class HillinferPlanner final : public LayerPlanner {
  public:
   /// Throws UserError for inconsistent sizes, impossible pools, several drives and no buffers.
-  HillinferPlanner(const PlannerInputs& inputs, const PooledPlan& plan, const WeightPlacement& weights);
+  HillinferPlanner(const PlannerInputs& inputs, const PooledPlan& plan, bool prefetch, const WeightPlacement& weights);
   std::vector<PlacedTensor> resident() const override;
 
  private:
@@ -30,6 +33,11 @@ class HillinferPlanner final : public LayerPlanner {
   struct Chosen {
     OperationId selected;
     SizedTensor choice;
+  };
+  /// A choice, and the operations after which its tokens are at the GPU.
+  struct Ahead {
+    Chosen chosen;
+    Ids there;
   };
 
   Ids room_for(const Part& part) const override;
@@ -51,10 +59,16 @@ class HillinferPlanner final : public LayerPlanner {
 
   /// Host and drive score all tokens by the queries `q`, which are at the host after `asked`, and the host chooses.
   Chosen choose(OperationSink& sink, const Part& part, const SizedTensor& q, OperationId asked);
+  /// The chosen tokens come to the GPU.
+  Ids bring(OperationSink& sink, const Part& part, const Chosen& chosen);
+  /// Chooses and brings the tokens of the next layer. Returns the operation that has read the input of this one.
+  OperationId look_ahead(OperationSink& sink, const Part& part, OperationId projected);
   /// Tokens change pools, after `before`: those that enter the log are written, promoted ones are there.
   void settle(OperationSink& sink, const Part& part, Ids before, TensorUses arrived);
 
   PooledPlan plan_;
+  bool prefetch_;
+  std::vector<Ahead> ahead_;  ///< [mini_batch] of the layer that comes next
   std::vector<std::vector<Ids>>
       settled_;  ///< [mini_batch][layer] operations after which its tokens are where they belong
 };

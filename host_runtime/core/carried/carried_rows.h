@@ -1,0 +1,68 @@
+// Chosen rows of single heads in runs that carry data: which rows are where, and the method that chooses them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/fp16.h"
+#include "host_runtime/core/attention_choice.h"
+#include "host_runtime/core/carried/tensor_store.h"
+#include "host_runtime/core/model_config.h"
+#include "host_runtime/core/planner/chosen_rows.h"
+
+namespace csdsim::host {
+
+/// K, then V, of single tokens by sequence, KV head of the model and position.
+struct RowsByHead {
+  std::map<SequenceId, std::map<std::uint32_t, std::map<std::uint32_t, std::vector<Half>>>> rows;
+};
+
+/// The operations of plans with chosen rows. The method sees K and V of the rows that have come to the GPU and of no
+/// others: attention to any other row is an InternalError.
+class CarriedRows {
+ public:
+  CarriedRows(ChosenRows rows, const ModelConfig& model, std::unique_ptr<ChoosingMethod> method);
+
+  /// The prompts of an operation have been projected: q, k and v as [row][heads][d].
+  void learn(const Operation& op, std::span<const Half> q, std::span<const Half> k, std::span<const Half> v);
+  std::optional<Work> resolve(const Operation& op);
+  /// Computes an operation of a processor. False if it has nothing to do with rows.
+  bool perform(const Operation& op, TensorStore& tensors);
+  /// What has been read is at its place now.
+  void ended(const Operation& op, TensorStore& tensors);
+
+  /// As in OperationData.
+  void load_file(const Operation& op, std::size_t index, Bytes at, std::span<std::byte> bytes,
+                 const TensorStore& tensors) const;
+  void store_file(const Operation& op, std::size_t index, Bytes at, std::span<const std::byte> bytes);
+
+ private:
+  /// A step of a sequence, of whose K and V only some rows are known.
+  struct Step;
+
+  void gather(const Operation& op, TensorStore& tensors) const;
+  void join(const Operation& op, TensorStore& tensors) const;
+  void store(const Operation& op, TensorStore& tensors);
+  void select(const Operation& op, TensorStore& tensors);
+  void attend(const Operation& op, TensorStore& tensors);
+  Step step_of(const Operation& op, std::size_t row, const TensorStore& tensors) const;
+  /// Positions of the rows of a file operation.
+  std::vector<std::uint32_t> positions(const Operation& op, const ChosenRows::Run& run) const;
+  void keep(SequenceId sequence, LayerId layer);
+  /// New k and v of an operation's tensor, or the rows of a prompt that are kept.
+  RowsByHead new_rows(const Operation& op, const TensorStore& tensors) const;
+  std::vector<Half> row_of(std::span<const Half> k, std::span<const Half> v, std::size_t row, HeadRange heads,
+                           std::uint32_t head) const;
+
+  ChosenRows rows_;
+  ModelConfig model_;
+  std::unique_ptr<ChoosingMethod> method_;
+  std::map<OperationId, std::vector<ChosenRows::Run>> runs_;  ///< of file operations that are running
+  std::map<OperationId, std::map<std::size_t, std::vector<Half>>> arriving_;
+};
+
+}  // namespace csdsim::host

@@ -1,0 +1,85 @@
+// H2O, InfiniGen and LeoAM as systems: K and V in GPU memory, host memory and files; the GPU attends to chosen tokens.
+#pragma once
+
+#include "host_runtime/core/planner/chosen_rows_planner.h"
+#include "host_runtime/core/planner/systems/weight_parameters.h"
+
+namespace csdsim::host {
+
+/// What the three have in common.
+class ChosenRowsSystem : public OffloadSystem {
+ public:
+  Ratio ratio{1, 5};
+  ChosenRowsPlan rows;  ///< its tokens are `ratio` of the context
+  WeightPlacement weights;
+
+  void describe(ParamVisitor& v) override;
+  void check(config::Problems& problems, const SystemContext& context) const override;
+  std::vector<std::string> unused_parameters() const override;
+  /// One: what a mini-batch fetches ahead overlaps with its computation anyway.
+  std::uint32_t usual_mini_batches() const override { return 1; }
+  SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
+  std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  std::optional<ChosenRowsPlan> chosen_rows(const PlannerInputs& inputs) const override {
+    return chosen(inputs.model.layers, inputs.whole_layers);
+  }
+  MethodSettings method_settings() const override { return {.ratio = ratio}; }
+  std::vector<std::pair<std::string, std::string>> parameters_of(const MethodSettings& settings) const override;
+
+ protected:
+  /// What a run plans. A part of a model's layers stands for all of them: where some layers attend to everything, its
+  /// layers attend to as many tokens as all layers do on average.
+  ChosenRowsPlan chosen(std::uint32_t layers, std::uint32_t whole_layers) const;
+  virtual ChoosingCosts costs(const ModelShape& model) const = 0;
+};
+
+/// H2O (arXiv 2306.14048): heavy and recent tokens stay, the others are evicted for good.
+class H2o final : public ChosenRowsSystem {
+ public:
+  static constexpr std::string_view kKind = "h2o";
+  static constexpr std::string_view kDoc =
+      "H2O: heavy and recent tokens are kept in GPU memory, host memory and files; the others are evicted.";
+
+  H2o();
+  void describe(ParamVisitor& v) override;
+  std::unique_ptr<OffloadSystem> clone() const override { return std::make_unique<H2o>(*this); }
+  std::string_view method() const override { return "h2o"; }
+
+ private:
+  ChoosingCosts costs(const ModelShape&) const override { return {}; }
+};
+
+/// InfiniGen (arXiv 2406.19707): tokens are chosen and fetched a layer ahead, by speculated queries and partial keys.
+class Infinigen final : public ChosenRowsSystem {
+ public:
+  static constexpr std::string_view kKind = "infinigen";
+  static constexpr std::string_view kDoc =
+      "InfiniGen: K and V in GPU memory, host memory and files; chosen tokens are fetched a layer ahead.";
+
+  Infinigen();
+  void describe(ParamVisitor& v) override;
+  std::unique_ptr<OffloadSystem> clone() const override { return std::make_unique<Infinigen>(*this); }
+  std::string_view method() const override { return "infinigen"; }
+
+ private:
+  ChoosingCosts costs(const ModelShape& model) const override;
+};
+
+/// LeoAM (arXiv 2506.20187): chunks of tokens are chosen by bounds of their keys, which are in host memory.
+class Leoam final : public ChosenRowsSystem {
+ public:
+  static constexpr std::string_view kKind = "leoam";
+  static constexpr std::string_view kDoc =
+      "Chunk bounds in the manner of LeoAM: K and V in GPU memory, host memory and files; chunks that may matter are "
+      "fetched.";
+
+  Leoam();
+  void describe(ParamVisitor& v) override;
+  std::unique_ptr<OffloadSystem> clone() const override { return std::make_unique<Leoam>(*this); }
+  std::string_view method() const override { return "leoam"; }
+
+ private:
+  ChoosingCosts costs(const ModelShape& model) const override;
+};
+
+}  // namespace csdsim::host

@@ -1,0 +1,75 @@
+// h2o, infinigen and leoam with data: the tokens are those of their attention methods on the host.
+#include <catch2/catch.hpp>
+
+#include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/generation.h"
+#include "host_runtime/core/planner/systems/chosen_rows/chosen_rows_systems.h"
+#include "tests/integration/small_model.h"
+
+namespace test_chosen_rows {
+
+using namespace csdsim;
+using namespace csdsim::test;
+
+namespace {
+
+experiment::GenerationSetup carried_setup(const Prompts& prompts, std::uint32_t new_tokens, const SmallModel& model) {
+  experiment::GenerationSetup setup = small_setup(small_drive(), prompts, new_tokens, "h2o", model);
+  setup.platform.drive.kv_share = 0;
+  setup.host = {.cores = 8, .core_flops = 100'000'000'000, .memory = Bandwidth{100'000'000'000}};
+  setup.file = host::FileIoParams{.access = host::FileAccess::cached,
+                                  .io_size = Bytes::kib(4),
+                                  .threads = 4,
+                                  .page_cache = Bytes::kib(256),
+                                  .dirty_limit = Bytes::kib(64)};
+  return setup;
+}
+
+template <class System>
+void check_tokens(const SmallModel& model, const Prompts& prompts) {
+  constexpr std::uint32_t kNew = 10;
+  const std::pair<Ratio, Ratio> places[] = {
+      {{0, 1}, {0, 1}}, {{0, 1}, {1, 1}}, {{1, 1}, {0, 1}}, {{1, 2}, {0, 1}}, {{1, 3}, {1, 3}}};
+  std::uint32_t trial = 0;
+  for (const auto& [on_gpu, on_host] : places) {
+    System system;
+    system.ratio = trial % 2 == 0 ? Ratio{1, 5} : Ratio{2, 3};
+    system.rows.kv_on_gpu = on_gpu;
+    system.rows.kv_on_host = on_host;
+    system.rows.written_tokens = trial % 2 == 0 ? 7 : 64;
+    system.rows.kv_buffers = 1 + trial % 2;
+    experiment::GenerationSetup setup = carried_setup(prompts, kNew, model);
+    setup.plan.mini_batches = 1 + trial % 2;
+    setup.system = system.clone();
+    ++trial;
+    CAPTURE(System::kKind, trial);
+    host::ConfiguredMethod method =
+        host::configure_method(system.method(), system.method_settings(), model.checkpoint.config.head_dim);
+    const Prompts expected =
+        host::generate_on_host(*model.decoder, std::move(method.method), prompts,
+                               {.max_new_tokens = kNew, .sampling = {.temperature = 0}, .stop = {}});
+    const DecodeRun reference = decode_on_host(setup, prompts, {.temperature = 0}, model);
+    CHECK(reference.tokens == expected);
+    const DecodeRun drive = decode_in_drive(setup, prompts, {.temperature = 0}, {}, model);
+    CHECK(drive.tokens == expected);
+    CHECK(drive.attention_digest == reference.attention_digest);
+    CHECK(drive.outcome.integrity_errors == 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("h2o, infinigen and leoam make the tokens of their methods on the host, wherever K and V are") {
+  for (const char* const directory : {"models/opt-6m", "models/llama-gqa-6m"}) {
+    const SmallModel model(directory);
+    Prompts prompts = {text_prompt(61), text_prompt(40, 300), text_prompt(17, 700)};
+    for (auto& prompt : prompts)
+      for (host::TokenId& token : prompt) token.value %= model.checkpoint.config.vocab;
+    CAPTURE(directory);
+    check_tokens<host::H2o>(model, prompts);
+    check_tokens<host::Infinigen>(model, prompts);
+    check_tokens<host::Leoam>(model, prompts);
+  }
+}
+
+}  // namespace test_chosen_rows
