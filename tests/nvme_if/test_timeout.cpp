@@ -122,6 +122,25 @@ TEST_CASE("the timeout counts from each command, whatever was outstanding before
   CHECK(reads.done == 11);
 }
 
+TEST_CASE("a command that follows others is found late when they have completed") {
+  Platform p(with_timeout());
+  Reads reads(p);
+  p.handler.hold = true;
+  SimTime second;
+  Alarm next{AlarmRank::host, [&] {
+               second = sim_now();
+               reads.submit(2, 1);
+               p.handler.run(p.handler.held.front());
+             }};
+  p.driver.on_ready([&] {
+    reads.submit(1, 1);
+    next.set(sim_now() + SimTime::milliseconds(10));
+  });
+  CHECK(error_of_run().find("of queue 2)") != std::string::npos);
+  CHECK(sim_now() == second + kTimeout);
+  CHECK(reads.done == 1);
+}
+
 TEST_CASE("a drive that disappears completes nothing from then on, and the host says so") {
   for (const std::int64_t after_us : {0, 3, 10}) {
     PlatformParams params = with_timeout();
