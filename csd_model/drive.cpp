@@ -15,6 +15,7 @@
 #include "csd_model/firmware/firmware_cores.h"
 #include "csd_model/firmware/flash_frontend.h"
 #include "csd_model/firmware/flash_io.h"
+#include "csd_model/firmware/internal_link.h"
 #include "csd_model/firmware/kv_lookup.h"
 #include "csd_model/firmware/kv_service.h"
 #include "csd_model/firmware/peer_reads.h"
@@ -162,6 +163,7 @@ struct Drive::Parts {
   FlashIo flash_io;
   EngineIo engine_io;
   FlashFrontend flash_frontend;
+  InternalLink internal_link;
   std::unique_ptr<PeerReads> peer_reads;  ///< null: the engine is beside the flash controllers
   std::unique_ptr<nfc::FlashTarget> flash;
   engine::AttentionEngine* own_engine = nullptr;  ///< declared before `engine`, whose construction sets it
@@ -193,19 +195,21 @@ struct Drive::Parts {
         flash_io("flash_io", dram_port),
         engine_io("engine_io", activity),
         flash_frontend("flash_frontend", activity, map_lookups),
+        internal_link("internal_link", c.peer_reads ? std::optional(c.peer_reads->bandwidth) : std::nullopt),
         peer_reads(c.peer_reads ? std::make_unique<PeerReads>("peer_reads", *c.peer_reads, c.geometry.page_size,
-                                                              flash_io, map_lookups, activity)
+                                                              flash_io, internal_link, map_lookups, activity)
                                 : nullptr),
         flash(make_flash(c)),
         engine(make_engine ? checked(make_engine(lookup)) : own()),
         block_service({.block_size = c.nvme.controller.block_size, .geometry = c.geometry, .flush = c.flush}, block_ftl,
-                      dram, flash_io, map_lookups, dram_port, controller_dram, write_buffer, store.carried()),
+                      dram, flash_io, map_lookups, dram_port, internal_link, controller_dram, write_buffer,
+                      store.carried()),
         feed_forward_service({.page_size = c.geometry.page_size,
                               .carried = store.carried(),
                               .engine_in_dram = c.engine_buffer_in_dram()},
                              block_ftl, block_service, engine_io, map_lookups, controller_dram, dram_port),
         kv_service({.carried = store.carried(), .engine_in_dram = c.engine_buffer_in_dram()}, kv_ftl, lookup, flash_io,
-                   peer_reads.get(), engine_io, map_lookups, controller_dram, dram_port, write_buffer),
+                   peer_reads.get(), internal_link, engine_io, map_lookups, controller_dram, dram_port, write_buffer),
         firmware(block_service, feed_forward_service, kv_service, c.pipeline_time),
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity(), engine.feed_forward), dma, firmware) {
@@ -285,6 +289,7 @@ const engine::EngineStats* Drive::engine_stats() const {
 }
 const ftl::DramBudget& Drive::dram() const { return parts_->dram; }
 const PeerReads* Drive::peer_reads() const { return parts_->peer_reads.get(); }
+const InternalLink& Drive::internal_link() const { return parts_->internal_link; }
 const DramPort& Drive::dram_port() const { return parts_->dram_port; }
 const FirmwareCores& Drive::lookup_cores() const { return parts_->cores; }
 ActivitySplit Drive::activity(SimTime now) { return parts_->activity.until(now); }

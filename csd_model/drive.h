@@ -26,6 +26,7 @@ namespace csdsim::csd_model {
 
 class DramPort;
 class FirmwareCores;
+class InternalLink;
 class PeerReads;
 
 /// An attention engine and the sockets by which the drive binds it. Protocol: attention_engine/sysc/attend_payload.h.
@@ -76,6 +77,8 @@ class Drive : public sc_core::sc_module {
   const DramPort& dram_port() const;
   /// Null where the engine is beside the flash controllers.
   const PeerReads* peer_reads() const;
+  /// Not present there either.
+  const InternalLink& internal_link() const;
   const FirmwareCores& lookup_cores() const;
 
   /// Where the time of attention went up to `now`, the current time.

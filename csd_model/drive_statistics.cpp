@@ -2,6 +2,7 @@
 #include "csd_model/drive.h"
 #include "csd_model/firmware/dram_port.h"
 #include "csd_model/firmware/firmware_cores.h"
+#include "csd_model/firmware/internal_link.h"
 #include "csd_model/firmware/peer_reads.h"
 #include "simulation/sim_time.h"
 
@@ -19,6 +20,7 @@ void Drive::register_statistics(Statistics& statistics) const {
   dram().register_statistics(statistics.child("dram"));
   if (dram_port().limited()) dram_port().register_statistics(statistics.child("dram_port"));
   if (const PeerReads* reads = peer_reads()) reads->register_statistics(statistics.child("peer_reads"));
+  if (internal_link().present()) internal_link().register_statistics(statistics.child("internal_link"));
   lookup_cores().register_statistics(statistics.child_if_any("firmware"));
   nvme::register_statistics(statistics.child("link"), link());
 }
@@ -41,6 +43,12 @@ DriveTotals Drive::totals() const {
   t.link_bytes = to_host.payload_bytes + to_drive.payload_bytes;
   t.to_host_busy = to_host.busy;
   t.to_drive_busy = to_drive.busy;
+  const nvme::SharedLinkStats& from_controller = internal_link().stats(nvme::LinkDirection::to_host);
+  const nvme::SharedLinkStats& to_controller = internal_link().stats(nvme::LinkDirection::to_drive);
+  t.internal_link_bytes = from_controller.bytes + to_controller.bytes;
+  t.from_controller_busy = from_controller.busy;
+  t.to_controller_busy = to_controller.busy;
+  if (const PeerReads* reads = peer_reads()) t.fpga_dram_busy = reads->dram_stats().busy;
   if (const engine::EngineStats* stats = engine_stats()) {
     t.engine_bytes = stats->engine_bytes.value;
     t.macs = stats->macs;

@@ -22,15 +22,19 @@ struct DriveTotalsOf {
   Time channel_busy{};  ///< summed over channels
   Time to_host_busy{};  ///< links, by direction
   Time to_drive_busy{};
+  Time from_controller_busy{};  ///< links between SSD controller and on-board switch, by direction
+  Time to_controller_busy{};
+  Time fpga_dram_busy{};
   Count page_ops{};
-  Count channel_bytes{};     ///< over the flash channels, retries not included
-  Count retry_bytes{};       ///< over the flash channels, for retries of reads
-  Count programmed_bytes{};  ///< over the flash channels, to be programmed
-  Count dram_bytes{};        ///< read or written in controller DRAM, see Drive::totals()
-  Count engine_bytes{};      ///< fp16 K and V elements that reached the attention kernels
-  Count macs{};              ///< multiply-accumulates of the attention kernels
-  Count neurons{};           ///< of feed-forward networks, computed by these kernels
-  Count link_bytes{};        ///< payload of the links, both directions
+  Count channel_bytes{};        ///< over the flash channels, retries not included
+  Count retry_bytes{};          ///< over the flash channels, for retries of reads
+  Count programmed_bytes{};     ///< over the flash channels, to be programmed
+  Count dram_bytes{};           ///< read or written in controller DRAM, see Drive::totals()
+  Count engine_bytes{};         ///< fp16 K and V elements that reached the attention kernels
+  Count macs{};                 ///< multiply-accumulates of the attention kernels
+  Count neurons{};              ///< of feed-forward networks, computed by these kernels
+  Count link_bytes{};           ///< payload of the links, both directions
+  Count internal_link_bytes{};  ///< between SSD controller and on-board switch, both directions
   Count host_pages_written{};
   Count gc_pages_moved{};  ///< by garbage collection of the block namespace
 
@@ -40,9 +44,10 @@ struct DriveTotalsOf {
   static constexpr auto fields() {
     using T = DriveTotalsOf;
     return std::tuple(&T::elapsed, &T::read_busy, &T::program_busy, &T::erase_busy, &T::channel_busy, &T::to_host_busy,
-                      &T::to_drive_busy, &T::page_ops, &T::channel_bytes, &T::retry_bytes, &T::programmed_bytes,
-                      &T::dram_bytes, &T::engine_bytes, &T::macs, &T::neurons, &T::link_bytes, &T::host_pages_written,
-                      &T::gc_pages_moved);
+                      &T::to_drive_busy, &T::from_controller_busy, &T::to_controller_busy, &T::fpga_dram_busy,
+                      &T::page_ops, &T::channel_bytes, &T::retry_bytes, &T::programmed_bytes, &T::dram_bytes,
+                      &T::engine_bytes, &T::macs, &T::neurons, &T::link_bytes, &T::internal_link_bytes,
+                      &T::host_pages_written, &T::gc_pages_moved);
   }
 
   DriveTotalsOf& operator+=(const DriveTotalsOf& o) {

@@ -15,7 +15,7 @@ double channel_time(const DriveConfig& drive) {
          static_cast<double>(drive.geometry.page_size.value) / per_second(drive.flash.channel_bandwidth);
 }
 
-/// Requests over the switch: the link, or `outstanding` requests one after another.
+/// Requests over the switch: the link, the FPGA's DRAM, or `outstanding` requests one after another.
 double peer_rate(const DriveConfig& drive, const KvRequestShape& shape) {
   const PeerReadConfig& reads = *drive.peer_reads;
   const double of_head = static_cast<double>(shape.tokens) * shape.head_dim * sizeof(Half);
@@ -23,7 +23,9 @@ double peer_rate(const DriveConfig& drive, const KvRequestShape& shape) {
   const double size = std::max(page, std::min(static_cast<double>(reads.request_size.value), of_head));
   const double request = seconds(reads.command_time + drive.flash.read_latency) + channel_time(drive) +
                          size / per_second(reads.request_bandwidth);
-  return std::min(per_second(reads.bandwidth), reads.outstanding * size / request);
+  // Each page is written to the FPGA's DRAM and read from it.
+  const double link = std::min(per_second(reads.bandwidth), per_second(reads.dram_bandwidth) / 2);
+  return std::min(link, reads.outstanding * size / request);
 }
 
 /// Bytes of whole pages per second that reach the engine.

@@ -17,8 +17,9 @@ struct PeerReadConfig {
   Bytes request_size = Bytes::mib(1);               ///< largest request
   SimTime command_time = SimTime::microseconds(5);  ///< of a request, before the SSD controller reads its first page
   std::uint32_t outstanding = 32;                   ///< requests between start and end
-  Bandwidth bandwidth{3'200'000'000};               ///< of the link, all requests together
+  Bandwidth bandwidth{3'200'000'000};               ///< of the link, all requests and the host's data together
   Bandwidth request_bandwidth{2'400'000'000};       ///< of one request
+  Bandwidth dram_bandwidth{19'200'000'000};         ///< of the FPGA's DRAM, reads and writes together
 };
 
 void describe(ParamVisitor& v, PeerReadConfig& c);

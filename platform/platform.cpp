@@ -57,8 +57,10 @@ Platform::Platform(const PlatformParams& config)
     auto slot = std::make_unique<Slot>();
     for (const MemoryRegion& region : map_.regions()) slot->map.add(region);
     shared_links_.add_drive(i, slot->map, host_region, gpu_regions);
+    csd_model::DriveConfig drive = config.drive;
+    if (config.loss && config.loss->drive == i) drive.nvme.disappears_at = config.loss->at;
     slot->drive =
-        std::make_unique<csd_model::Drive>(fmt::format("drive{}", i).c_str(), config.drive, &slot->map, config.engine);
+        std::make_unique<csd_model::Drive>(fmt::format("drive{}", i).c_str(), drive, &slot->map, config.engine);
     slot->driver = std::make_unique<nvme::NvmeDriver>(fmt::format("driver{}", i).c_str(),
                                                       nvme::NvmeDriverParams{.queue_memory = {free_host_, queues},
                                                                              .queues = config.queues,
@@ -67,7 +69,9 @@ Platform::Platform(const PlatformParams& config)
                                                                              .coalescing = config.coalescing,
                                                                              .cores = cores,
                                                                              .first_core = i * config.queues,
-                                                                             .run_ahead = config.run_ahead});
+                                                                             .run_ahead = config.run_ahead,
+                                                                             .timeout = config.timeout,
+                                                                             .drive = fmt::format("drive {}", i)});
     slot->driver->bar.bind(slot->drive->bar);
     slot->driver->memory.bind(fabric_->target);
     slot->drive->dma.bind(fabric_->target);

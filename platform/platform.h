@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <systemc>
 #include <vector>
 
 #include "csd_model/drive.h"
+#include "nvme_if/core/nvme_config.h"
 #include "nvme_if/sysc/nvme_driver.h"
 #include "nvme_if/sysc/pcie_fabric.h"
 #include "nvme_if/sysc/physical_memory.h"
@@ -29,7 +31,9 @@ struct PlatformParams {
   std::uint16_t queues = 4;
   std::uint32_t queue_depth = 1024;
   nvme::InterruptCoalescing coalescing{};
-  bool run_ahead = false;                ///< see NvmeDriverParams
+  bool run_ahead = false;            ///< see NvmeDriverParams
+  SimTime timeout = SimTime::max();  ///< of a command, see NvmeDriverParams
+  std::optional<nvme::DriveLoss> loss = {};
   csd_model::EngineFactory engine = {};  ///< called once per drive; default: the attention engine of the model
 };
 

@@ -252,6 +252,12 @@ void check_placement(Checker& c, const csd_model::DeviceConfig& device) {
                         format_quantity(reads.request_bandwidth), format_quantity(reads.bandwidth)));
 }
 
+void check_loss(Checker& c, const csd_model::DeviceConfig& device) {
+  const std::uint32_t lost = device.nvme.loss ? device.nvme.loss->drive : 0;
+  c.require(lost < device.count, {"platform.device.nvme.loss.drive", "platform.device.count"},
+            fmt::format("platform.device.nvme.loss.drive: {}, but drives are 0 to {}", lost, device.count - 1));
+}
+
 /// An engine buffer in controller DRAM must fit beside the map cache and leave some room for temporary data.
 void check_engine_buffer(Checker& c, const csd_model::DeviceConfig& device) {
   if (device.engine.buffer_memory == engine::EngineMemory::sram || !device.has_engine() ||
@@ -328,6 +334,7 @@ void check_platform(Checker& c) {
   check_page_types(c, device.flash);
   check_flash_features(c, device.flash, device.has_engine() && c.scenario().workload->attends());
   check_placement(c, device);
+  check_loss(c, device);
   check_reliability(c, device.flash);
   check_link(c, device.link, "platform.device.link", true);
   check_link(c, platform.gpu.link, "platform.gpu.link", false);

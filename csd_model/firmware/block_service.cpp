@@ -42,8 +42,8 @@ Status BlockService::to_status(ftl::IoStatus s) {
 }
 
 BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
-                           MapLookups& lookups, DramPort& port, ControllerDram& buffers, WriteBuffer& write_buffer,
-                           bool carried)
+                           MapLookups& lookups, DramPort& port, InternalLink& link, ControllerDram& buffers,
+                           WriteBuffer& write_buffer, bool carried)
     : config_(config),
       ftl_(ftl),
       dram_(dram),
@@ -51,6 +51,7 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
       plans_(config.geometry, flash),
       lookups_(lookups),
       port_(port),
+      internal_link_(link),
       dram_buffers_(buffers),
       carried_(carried),
       write_buffer_(write_buffer) {
@@ -118,6 +119,13 @@ void BlockService::flash_done(std::uint64_t tag, const FlashStages& stages) {
     end_read(tag);
     return command.complete(failed);
   }
+  if (!internal_link_.present()) return send_read(tag);
+  internal_link_.move(nvme::LinkDirection::to_host, command.io().data, [this, tag] { send_read(tag); });
+}
+
+void BlockService::send_read(std::uint64_t tag) {
+  Read& read = reading_[tag];
+  Command& command = *read.command;
   port_.stream(DramTraffic::host_data, command.io().data);
   if (carried_) return command.complete_with_data(read.data.bytes(), [this, tag](Status) { end_read(tag); });
   end_read(tag);
@@ -136,9 +144,11 @@ void BlockService::plan_mapped_read(Command& command, Bytes offset, Bytes length
   const ftl::IoStatus planned = plan.status;
   run_plan(std::move(plan), [this, &command, length, data, planned] {
     if (planned != ftl::IoStatus::ok) return command.complete(to_status(planned));
-    port_.stream(DramTraffic::host_data, length);
-    if (!carried_) return command.complete_with_data_timing(length);
-    command.complete_with_data(data->bytes(), [data](Status) {});
+    internal_link_.move(nvme::LinkDirection::to_host, length, [this, &command, length, data] {
+      port_.stream(DramTraffic::host_data, length);
+      if (!carried_) return command.complete_with_data_timing(length);
+      command.complete_with_data(data->bytes(), [data](Status) {});
+    });
   });
 }
 
@@ -156,10 +166,12 @@ void BlockService::write(Command& command, const nvme::BlockWrite& op) {
   const auto data = std::make_shared<DramBuffer>(dram_buffers_.allocate(carried_ ? length : Bytes{}));
   const auto arrived = [this, &command, offset, length, data](Status s) {
     if (!s.ok()) return command.complete(s);
-    mark(command, RequestStage::link);
-    port_.move(DramTraffic::host_data, length, [=, this, &command] {
-      mark(command, RequestStage::dram);
-      look_up(command, offset, length, [=, this, &command] { plan_write(command, offset, length, data); });
+    internal_link_.move(nvme::LinkDirection::to_drive, length, [=, this, &command] {
+      mark(command, RequestStage::link);
+      port_.move(DramTraffic::host_data, length, [=, this, &command] {
+        mark(command, RequestStage::dram);
+        look_up(command, offset, length, [=, this, &command] { plan_write(command, offset, length, data); });
+      });
     });
   };
   if (carried_) {

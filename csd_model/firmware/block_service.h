@@ -11,6 +11,7 @@
 #include "base/slot_pool.h"
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/dram_port.h"
+#include "csd_model/firmware/internal_link.h"
 #include "csd_model/firmware/map_lookups.h"
 #include "csd_model/firmware/plan_runner.h"
 #include "csd_model/firmware/write_buffer.h"
@@ -32,7 +33,8 @@ struct BlockServiceConfig {
 class BlockService : private nfc::FlashClient {
  public:
   BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl, ftl::DramBudget& dram, FlashIo& flash,
-               MapLookups& lookups, DramPort& port, ControllerDram& buffers, WriteBuffer& write_buffer, bool carried);
+               MapLookups& lookups, DramPort& port, InternalLink& link, ControllerDram& buffers,
+               WriteBuffer& write_buffer, bool carried);
 
   void read(nvme::Command& command, const nvme::BlockRead& op);
   void write(nvme::Command& command, const nvme::BlockWrite& op);
@@ -62,6 +64,7 @@ class BlockService : private nfc::FlashClient {
   void plan_read(nvme::Command& command, Bytes offset, Bytes length);
   void flash_done(std::uint64_t tag, const FlashStages& stages) override;
   void flash_soon(std::uint64_t tag) override { reading_[tag].command->prefetch(); }
+  void send_read(std::uint64_t tag);
   void end_read(std::uint64_t tag);
   void plan_mapped_read(nvme::Command& command, Bytes offset, Bytes length);
   void plan_write(nvme::Command& command, Bytes offset, Bytes length, const std::shared_ptr<DramBuffer>& data);
@@ -85,6 +88,7 @@ class BlockService : private nfc::FlashClient {
   std::set<PlaneId> collecting_;  ///< planes with a step of background collection in flight
   MapLookups& lookups_;
   DramPort& port_;
+  InternalLink& internal_link_;
   ControllerDram& dram_buffers_;
   bool carried_;
   ftl::Phase reads_;        ///< scratch: of the command that is being planned

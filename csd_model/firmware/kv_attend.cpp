@@ -82,7 +82,8 @@ void KvService::descriptors_arrived(const std::shared_ptr<Attend>& a) {
   // Without a token to append, k and v are not fetched: they are ignored.
   const bool appends = std::ranges::any_of(
       a->descriptors, [](const AttendDescriptor& d) { return (d.flags & nvme::attend_flag::append) != 0; });
-  read_section(*a->command, a->layout.q, appends ? a->layout.out : a->layout.k, a->buffer, [this, a](Status s) {
+  const Bytes end = appends ? a->layout.out : a->layout.k;
+  read_section(*a->command, a->layout.q, end, end - a->layout.k, a->buffer, [this, a](Status s) {
     if (!s.ok()) return a->command->complete(s);
     when_possible([this, a] { return append_tokens(a); });
   });
@@ -133,10 +134,10 @@ void KvService::run_jobs(Command& command, LayerId layer, std::vector<engine::He
     for (const AttendDescriptor& d : descriptors) attended_.remove(layer_of(d, layer), heads_of(d));
     for (const AttendDescriptor& d : descriptors) unpin(SequenceId{d.sequence});
   };
-  const Bytes tail = port_.limited() ? tail_bytes(jobs) : Bytes{};
+  const Bytes tail = port_.limited() || internal_link_.present() ? tail_bytes(jobs) : Bytes{};
   const auto work = std::make_shared<std::vector<engine::HeadJob>>(std::move(jobs));
   const Bytes buffer = config_.engine_in_dram ? engine_bytes(*work) : Bytes{};
-  port_.move(DramTraffic::kv_tail, tail, [this, &command, work, buffer, release, done = std::move(done)] {
+  const auto start = [this, &command, work, buffer, release, done = std::move(done)] {
     const bool taken = engine_.run(std::move(*work), [this, buffer, release, done] {
       const auto end = [release, done] {
         release();
@@ -148,7 +149,9 @@ void KvService::run_jobs(Command& command, LayerId layer, std::vector<engine::He
     if (taken) return;
     release();
     command.complete(status::kv_bad_parameters);
-  });
+  };
+  port_.move(DramTraffic::kv_tail, tail,
+             [this, tail, start] { internal_link_.move(nvme::LinkDirection::to_host, tail, start); });
 }
 
 Bytes KvService::engine_bytes(const std::vector<engine::HeadJob>& jobs) const {

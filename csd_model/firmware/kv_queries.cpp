@@ -40,7 +40,7 @@ void KvService::score(Command& command, const nvme::KvScore& op) {
   command.read_host(Bytes{0}, std::as_writable_bytes(std::span(s->descriptors)), [this, s](Status result) {
     if (result.ok()) result = validate(*s);
     if (!result.ok()) return s->command->complete(result);
-    read_section(*s->command, s->layout.q, s->layout.scores, s->q, [this, s](Status moved) {
+    read_section(*s->command, s->layout.q, s->layout.scores, Bytes{}, s->q, [this, s](Status moved) {
       if (moved.ok()) moved = validate(*s);  // the cache may have changed during the transfer of q
       if (!moved.ok()) return s->command->complete(moved);
       start_engine(s);

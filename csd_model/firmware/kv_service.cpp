@@ -56,13 +56,14 @@ std::span<const Half> KvService::halves(const DramBuffer& buffer, Bytes offset, 
 }
 
 KvService::KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash,
-                     PeerReads* peer_reads, EngineIo& engine, MapLookups& map_lookups, ControllerDram& dram,
-                     DramPort& port, WriteBuffer& write_buffer)
+                     PeerReads* peer_reads, InternalLink& link, EngineIo& engine, MapLookups& map_lookups,
+                     ControllerDram& dram, DramPort& port, WriteBuffer& write_buffer)
     : config_(config),
       ftl_(ftl),
       lookup_(lookup),
       flash_(flash),
       peer_reads_(peer_reads),
+      internal_link_(link),
       engine_(engine),
       map_lookups_(map_lookups),
       dram_(dram),
@@ -138,8 +139,14 @@ void KvService::unpin(SequenceId sequence) {
 }
 
 /// Moves bytes [from, to) of the command's buffer into controller DRAM; timing runs take the time and move nothing.
-void KvService::read_section(Command& command, Bytes from, Bytes to, DramBuffer& into, Command::Done done) {
+/// With an engine behind the switch, only the `kept` bytes of K and V among them go on to the SSD controller.
+void KvService::read_section(Command& command, Bytes from, Bytes to, Bytes kept, DramBuffer& into, Command::Done done) {
   Command::Done stored = std::move(done);
+  if (internal_link_.present())
+    stored = [this, kept, then = std::move(stored)](Status s) mutable {
+      internal_link_.move(nvme::LinkDirection::to_drive, s.ok() ? kept : Bytes{},
+                          [then = std::move(then), s] { then(s); });
+    };
   if (port_.limited())
     stored = [this, size = to - from, then = std::move(stored)](Status s) mutable {
       port_.move(DramTraffic::host_data, size, [then = std::move(then), s] { then(s); });
@@ -207,7 +214,8 @@ nvme::Status KvService::check_append(const Command& command, const nvme::KvAppen
 void KvService::append(Command& command, const nvme::KvAppend& op) {
   if (const Status s = check_append(command, op); !s.ok()) return command.complete(s);
   const auto data = std::make_shared<DramBuffer>();
-  read_section(command, Bytes{0}, command.io().data, *data, [this, &command, op, data](Status s) {
+  const Bytes size = command.io().data;
+  read_section(command, Bytes{0}, size, size, *data, [this, &command, op, data](Status s) {
     if (!s.ok()) return command.complete(s);
     when_possible([this, &command, op, data] {
       // During the transfer the sequence may have been freed, or replaced by another one of the same number.

@@ -13,6 +13,7 @@
 #include "csd_model/firmware/dram_port.h"
 #include "csd_model/firmware/engine_io.h"
 #include "csd_model/firmware/flash_io.h"
+#include "csd_model/firmware/internal_link.h"
 #include "csd_model/firmware/kv_lookup.h"
 #include "csd_model/firmware/map_lookups.h"
 #include "csd_model/firmware/peer_reads.h"
@@ -35,7 +36,8 @@ class KvService {
  public:
   /// `peer_reads`: what pages of a fetch cross on their way to the engine's memory, or null.
   KvService(const KvServiceConfig& config, ftl::KvFtl& ftl, KvLookup& lookup, FlashIo& flash, PeerReads* peer_reads,
-            EngineIo& engine, MapLookups& map_lookups, ControllerDram& dram, DramPort& port, WriteBuffer& write_buffer);
+            InternalLink& link, EngineIo& engine, MapLookups& map_lookups, ControllerDram& dram, DramPort& port,
+            WriteBuffer& write_buffer);
 
   void create(nvme::Command& command, const nvme::KvCreate& op);
   void free(nvme::Command& command, const nvme::KvFree& op);
@@ -71,7 +73,8 @@ class KvService {
   void start_erases(const std::vector<PageOp>& erases);
   void pages_settled();
 
-  void read_section(nvme::Command& command, Bytes from, Bytes to, DramBuffer& into, nvme::Command::Done done);
+  void read_section(nvme::Command& command, Bytes from, Bytes to, Bytes kept, DramBuffer& into,
+                    nvme::Command::Done done);
   DramBuffer cleared_buffer(Bytes size);
   void write_section(nvme::Command& command, Bytes from, Bytes to, const DramBuffer& buffer, nvme::Command::Done done);
 
@@ -99,6 +102,7 @@ class KvService {
   KvLookup& lookup_;
   FlashIo& flash_;
   PeerReads* peer_reads_;
+  InternalLink& internal_link_;
   EngineIo& engine_;
   MapLookups& map_lookups_;
   ControllerDram& dram_;

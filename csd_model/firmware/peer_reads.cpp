@@ -20,19 +20,25 @@ void describe(ParamVisitor& v, PeerReadConfig& c) {
           "Time of a request before its first page is read.", assumed("that of a command in the SSD controller"));
   v.param("outstanding", c.outstanding, {1, 65'536}, "Requests on their way at the same time.",
           assumed("enough to keep the link busy"));
-  v.param("bandwidth", c.bandwidth, {Bandwidth{1'000'000}, Bandwidth{10'000'000'000'000}},
-          "Between the SSD controller and the FPGA's DRAM, all requests together.",
-          paper("HillInfer 5.2: 3.2 GB/s peak"));
+  v.param(
+      "bandwidth", c.bandwidth, {Bandwidth{1'000'000}, Bandwidth{10'000'000'000'000}},
+      "Of the link between the SSD controller and the switch, in each direction: requests of the FPGA, data of block "
+      "commands and appended K and V share it.",
+      paper("HillInfer 5.2: 3.2 GB/s peak"));
   v.param("request_bandwidth", c.request_bandwidth, {Bandwidth{1'000'000}, Bandwidth{10'000'000'000'000}},
           "Of one request.", calibrated("published: 2.36 GB/s with one request of 128 MiB at a time"));
+  v.param("dram_bandwidth", c.dram_bandwidth, {Bandwidth{1'000'000}, Bandwidth{10'000'000'000'000}},
+          "Of the FPGA's DRAM, to which each page is written and from which it is read once.",
+          assumed("one channel of DDR4-2400, 64 bits wide; HillInfer states 4 GB of DDR4"));
 }
 
 PeerReads::PeerReads(const sc_core::sc_module_name& name, const PeerReadConfig& config, Bytes page_size, FlashIo& flash,
-                     MapLookups& lookups, DriveActivity& activity)
+                     InternalLink& link, MapLookups& lookups, DriveActivity& activity)
     : sc_module(name),
       config_(config),
       request_pages_(std::max<std::uint64_t>(1, config.request_size.value / page_size.value)),
       flash_(flash),
+      link_(link),
       lookups_(lookups),
       activity_(activity) {
   engine.register_nb_transport_fw(this, &PeerReads::from_engine);
@@ -92,10 +98,12 @@ void PeerReads::flash_done(std::uint64_t tag, const FlashStages&) {
   Request& request = requests_[tag >> 32];
   const Bytes page{tag & 0xFFFF'FFFF};
   const SimTime now = sim_time_now(), crossing = transfer_time(page, config_.bandwidth);
-  link_free_ = std::max(link_free_, now) + crossing;
   stats_.busy += crossing;
   stats_.bytes += page.value;
-  request.end = std::max(std::max(request.end, now) + transfer_time(page, config_.request_bandwidth), link_free_);
+  // A page crosses when flash has delivered it whole. The engine, or the DMA of a fetch, reads it once.
+  const SimTime crossed = link_.pass(nvme::LinkDirection::to_host, page, now + crossing);
+  const SimTime stored = dram_.pass(page * 2, config_.dram_bandwidth, crossed);
+  request.end = std::max(std::max(request.end, now) + transfer_time(page, config_.request_bandwidth), stored);
   if (--request.missing == 0)
     timed_.at(request.end, [this, number = static_cast<std::uint32_t>(tag >> 32)] { request_done(number); });
 }
@@ -113,7 +121,9 @@ void PeerReads::request_done(std::uint32_t request) {
 void PeerReads::register_statistics(Statistics& s) const {
   s.counter("requests", stats_.requests, "requests", "Read requests of the FPGA to the SSD controller.");
   s.counter("bytes", stats_.bytes, "B", "Bytes of pages that crossed the switch to the FPGA's DRAM.");
-  s.time("busy", stats_.busy, "Time that the link from the SSD controller to the FPGA moved bytes.");
+  s.time("busy", stats_.busy, "Time that these pages took on the link from the SSD controller to the switch.");
+  s.counter("dram_bytes", dram_.stats().bytes, "B", "Bytes written to the FPGA's DRAM, and read from it.");
+  s.time("dram_busy", dram_.stats().busy, "Time that the FPGA's DRAM moved them.");
 }
 
 }  // namespace csdsim::csd_model

@@ -16,10 +16,12 @@
 #include "base/units.h"
 #include "csd_model/drive_activity.h"
 #include "csd_model/firmware/flash_io.h"
+#include "csd_model/firmware/internal_link.h"
 #include "csd_model/firmware/map_lookups.h"
 #include "csd_model/firmware/timed_work.h"
 #include "csd_model/peer_read_config.h"
 #include "nfc/sysc/flash_target.h"
+#include "nvme_if/core/shared_link.h"
 #include "simulation/event_loop.h"
 
 namespace csdsim {
@@ -31,12 +33,13 @@ namespace csdsim::csd_model {
 struct PeerReadStats {
   std::uint64_t requests = 0;
   std::uint64_t bytes = 0;
-  SimTime busy;  ///< of the link
+  SimTime busy;  ///< that its pages took on the internal link
 };
 
 /// Cuts batches of page reads into requests, runs them first come first served, `outstanding` at a time, and answers a
 /// batch when its last request is complete. The pages of a request cross the link in the order in which flash delivers
-/// them, at most as fast as `request_bandwidth`; the link serves the pages of all requests in the order of arrival.
+/// them, at most as fast as `request_bandwidth`; the link serves the pages of all requests, and the data of other
+/// commands, in the order of arrival. Each page is then written to the FPGA's DRAM and read there once.
 ///
 /// `engine` is a flash socket (nfc/sysc/flash_payload.h) for the attention engine, without RELEASE_BUFFERS: pages lie
 /// in the FPGA's DRAM. For its batches the firmware looks up the pages, and their time counts as waiting for flash.
@@ -47,12 +50,13 @@ class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
   tlm_utils::simple_target_socket<PeerReads> engine{"engine"};
 
   PeerReads(const sc_core::sc_module_name& name, const PeerReadConfig& config, Bytes page_size, FlashIo& flash,
-            MapLookups& lookups, DriveActivity& activity);
+            InternalLink& link, MapLookups& lookups, DriveActivity& activity);
 
   /// Reads at least one page. `ops` need only stay during the call.
   void read(std::span<const PageOp> ops, Done done);
 
   const PeerReadStats& stats() const { return stats_; }
+  const nvme::SharedLinkStats& dram_stats() const { return dram_.stats(); }
   void register_statistics(Statistics& statistics) const;
 
  private:
@@ -76,6 +80,8 @@ class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
   PeerReadConfig config_;
   std::size_t request_pages_;
   FlashIo& flash_;
+  InternalLink& link_;
+  nvme::SharedLink dram_{"DRAM of the FPGA"};
   MapLookups& lookups_;
   DriveActivity& activity_;
   LoopHold hold_;
@@ -83,7 +89,6 @@ class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
   SlotPool<Request> requests_;
   std::deque<std::uint32_t> waiting_;
   std::uint32_t running_ = 0;
-  SimTime link_free_;
   PeerReadStats stats_;
   TimedWork timed_;
 };

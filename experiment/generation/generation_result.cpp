@@ -86,6 +86,10 @@ ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) 
        {std::pair{"host", t.host_busy_s}, std::pair{"host_to_gpu", t.host_to_gpu_busy_s / gpus},
         std::pair{"gpu_to_host", t.gpu_to_host_busy_s / gpus}})
     if (busy > 0) shares.emplace_back(name, busy / t.seconds);
+  if (device.engine.behind_switch()) {
+    shares.emplace_back("internal_link", std::max(t.from_controller_busy, t.to_controller_busy) / (t.seconds * drives));
+    shares.emplace_back("fpga_dram", t.fpga_dram_busy / (t.seconds * drives));
+  }
   ordered_json shared = shared_links(t, gpus, shares);
   ordered_json utilization;
   std::pair<const char*, double> bound = shares.front();
@@ -101,6 +105,7 @@ ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) 
                         {"bytes_engine", t.engine_bytes},
                         {"bytes_host_link", t.link_bytes},
                         {"flash_program_bytes_per_s", t.programmed_bytes / t.seconds}};
+  if (device.engine.behind_switch()) phase["bytes_internal_link"] = t.internal_link_bytes;
   if (!shared.empty()) phase["shared_links"] = std::move(shared);
   return phase;
 }

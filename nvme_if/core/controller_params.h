@@ -27,11 +27,12 @@ struct ControllerParams {
 /// What is behind the registers: how commands are fetched, and the firmware.
 struct NvmeControllerParams {
   ControllerParams controller;
-  std::uint32_t fetch_burst = 16;         ///< submission entries that one DMA fetches at most, 1..1024
-  std::uint32_t outstanding_fetches = 4;  ///< fetches under way at a time, at least 1
-  std::uint32_t command_slots = 4096;     ///< commands inside the controller at a time, at least 1
-  SimTime firmware_time{};                ///< firmware work a command, before it executes
-  std::uint32_t firmware_cores = 1;       ///< commands that the firmware works on at a time, at least 1
+  std::uint32_t fetch_burst = 16;          ///< submission entries that one DMA fetches at most, 1..1024
+  std::uint32_t outstanding_fetches = 4;   ///< fetches under way at a time, at least 1
+  std::uint32_t command_slots = 4096;      ///< commands inside the controller at a time, at least 1
+  SimTime firmware_time{};                 ///< firmware work a command, before it executes
+  std::uint32_t firmware_cores = 1;        ///< commands that the firmware works on at a time, at least 1
+  SimTime disappears_at = SimTime::max();  ///< from then on no doorbell is heard and no completion is signalled
 };
 
 /// UserError for a value out of range, naming it.

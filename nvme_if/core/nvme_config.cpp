@@ -13,6 +13,12 @@ void describe(ParamVisitor& v, CoalescedInterrupts& c) {
           datasheet("NVMe Base 1.4, 5.21.1.8: the least"));
 }
 
+void describe(ParamVisitor& v, DriveLoss& c) {
+  v.param("drive", c.drive, {0, 63}, "Which drive, from 0 on.", assumed("the first"));
+  v.param("at", c.at, {SimTime{}, SimTime::milliseconds(1'000'000'000)}, "When, in simulated time.",
+          assumed("it is not there when the host starts"));
+}
+
 void describe(ParamVisitor& v, NvmeConfig& c) {
   v.param("queues", c.queues, {1, 1024}, "Pairs of I/O queues.", assumed("a host with a few submitting threads"));
   v.param("queue_depth", c.queue_depth, {2, 65'536}, "Entries of an I/O queue.", assumed("common driver default"));
@@ -33,6 +39,12 @@ void describe(ParamVisitor& v, NvmeConfig& c) {
           assumed("fewest commands; the paper states none"));
   v.param("transfer", c.transfer, "How K, V and attention outputs travel between GPU and drive.",
           assumed("the drive reaches GPU memory through the switch"));
+  v.param("timeout", c.timeout, {SimTime::microseconds(1), SimTime::milliseconds(1'000'000'000)},
+          "A command that is not complete so long after the host placed it in its queue ends the run with an error.",
+          assumed("Linux: nvme_core.io_timeout of 30 s"));
+  v.optional_section("loss", c.loss, "none",
+                     "A drive disappears: it takes no more commands, and nothing that it completes reaches the host.",
+                     assumed("drives do not disappear"));
 }
 
 InterruptCoalescing NvmeConfig::coalescing() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <variant>
 
@@ -34,6 +35,13 @@ struct CoalescedInterrupts {
   SimTime time = SimTime::microseconds(100);
 };
 
+/// Section `nvme.loss`: a drive disappears. From then on it takes no commands, and what it has completed reaches
+/// nobody.
+struct DriveLoss {
+  std::uint32_t drive = 0;
+  SimTime at{};
+};
+
 /// Section `nvme` of a drive: the front end and how the host uses it.
 struct NvmeConfig {
   std::uint32_t queues = 4;
@@ -46,6 +54,8 @@ struct NvmeConfig {
   std::uint32_t firmware_cores = 1;
   Granularity granularity = Granularity::layer_mini_batch;
   DataPath transfer = DataPath::p2p;
+  SimTime timeout = SimTime::milliseconds(30'000);
+  std::optional<DriveLoss> loss;
 
   /// What the host sets.
   InterruptCoalescing coalescing() const;
@@ -53,6 +63,7 @@ struct NvmeConfig {
 
 void describe(ParamVisitor& v, SingleInterrupts& c);
 void describe(ParamVisitor& v, CoalescedInterrupts& c);
+void describe(ParamVisitor& v, DriveLoss& c);
 void describe(ParamVisitor& v, NvmeConfig& c);
 
 /// What the controller offers, apart from the size of its namespace and its write cache, which the drive knows.

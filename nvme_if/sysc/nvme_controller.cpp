@@ -293,7 +293,7 @@ void NvmeController::posted(Command& c, Status status) {
   recycle(c);
   dma_finished();
   pump_fetches();
-  if (!raised) return;
+  if (!raised || gone()) return;
   if (receivers_.size() == 1) return receivers_[0]->raise_last(*raised);
   for (InterruptIf* receiver : receivers_) receiver->raise(*raised);
 }
@@ -316,6 +316,7 @@ inline bool NvmeController::signals_now(InterruptVector vector) {
 
 /// Signals the vectors whose coalescing time is over.
 void NvmeController::signal_late() {
+  if (gone()) return;
   const SimTime now = sim_now();
   SimTime next = SimTime::max();
   for (std::size_t vector = 0; vector < unsignalled_.size(); ++vector) {

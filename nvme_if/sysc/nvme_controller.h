@@ -66,7 +66,9 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
   unsigned transport_dbg(tlm::tlm_generic_payload& trans);
   tlm::tlm_response_status access_registers(tlm::tlm_generic_payload& trans);
+  bool gone() const { return sim_time_now() >= params_.disappears_at; }
   void ring_submission_queue(QueueId queue, std::uint32_t tail) override {
+    if (gone()) return;
     if (const std::uint32_t entries = core_.ring_submission_queue(queue, tail); entries != 0) submitted(queue, entries);
   }
   void ring_submission_queue_last(QueueId queue, std::uint32_t tail) override {

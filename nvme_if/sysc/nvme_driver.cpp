@@ -161,6 +161,14 @@ inline PrpList NvmeDriver::build_prps_of(Queue& q, std::uint16_t cid, std::span<
   return prps;
 }
 
+inline void NvmeDriver::occupy(Slot& slot, std::uint8_t opcode) {
+  slot.busy = true;
+  if (params_.timeout == SimTime::max()) return;
+  slot.placed = sim_now();
+  slot.opcode = opcode;
+  if (!std::exchange(watching_, true)) timeout_due_.set(slot.placed + params_.timeout);
+}
+
 inline void NvmeDriver::advance_tail(Queue& q) {
   q.free_cids.pop_back();
   q.sq_tail = q.sq_tail + 1 == q.depth ? 0 : q.sq_tail + 1;
@@ -173,7 +181,7 @@ void NvmeDriver::place(Queue& q, SubmissionEntry& command, std::span<const Segme
   command.cid = q.free_cids.back();
   const PrpList prps = build_prps_of(q, command.cid, segments);
   q.extras[command.cid].done = std::move(done);
-  q.slots[command.cid].busy = true;
+  occupy(q.slots[command.cid], command.opcode);
   command.prp1 = prps.prp1;
   command.prp2 = prps.prp2;
   write_memory(q.sq + Bytes{std::uint64_t{q.sq_tail} * sizeof command}, &command, sizeof command);
@@ -244,7 +252,7 @@ void NvmeDriver::submit_block(QueueId queue, std::uint8_t opcode, Lba slba, std:
   Slot& slot = q.slots[cid];
   slot.client = &client;
   slot.tag = tag;
-  slot.busy = true;
+  occupy(slot, opcode);
   // Builds the entry in place: a wide read of bytes just written by narrow stores would wait for the stores.
   std::byte* const at =
       direct_ + (q.sq.value - params_.queue_memory.address.value) + q.sq_tail * sizeof(SubmissionEntry);
@@ -325,6 +333,10 @@ void NvmeDriver::reap(Queue& q) {
     if (done) done(entry, now);
   }
   if (!any) return;
+  if (watching_ && issued_ == completed_) {
+    watching_ = false;
+    timeout_due_.cancel();
+  }
   if (bells_ != nullptr)
     bells_->ring_completion_queue(q.id, q.cq_head);
   else

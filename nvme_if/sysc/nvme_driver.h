@@ -60,6 +60,9 @@ struct NvmeDriverParams {
   /// Lets the event loop run ahead of the kernel (simulation/event_loop.h). Callbacks then may call the driver, read
   /// the time with sim_time_now() and set alarms; they must not use the kernel's time or notify its events.
   bool run_ahead = false;
+  /// A command that is not complete so long after it was placed in its queue ends the simulation with a UserError.
+  SimTime timeout = SimTime::max();
+  std::string drive = "the drive";  ///< its name in that message
 };
 
 /// Binds `bar` to the controller, `memory` to physical memory (the queues live there; accessed by DMI, or by debug
@@ -141,6 +144,8 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   struct Slot {
     CompletionClient* client = nullptr;  ///< told with its tag; null: the callback is called
     std::uint64_t tag = 0;
+    SimTime placed;  ///< with a timeout: when the host placed it in the queue
+    std::uint8_t opcode = 0;
     bool busy = false;
     bool has_lists = false;
   };
@@ -184,6 +189,9 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   void create_submission_queue();
   Queue& add_queue(std::uint32_t depth);
 
+  void occupy(Slot& slot, std::uint8_t opcode);
+  void check_timeouts();
+  [[noreturn]] void report_timeout(const Queue& q, std::uint16_t cid) const;
   void issue_pending(Queue& q);
   Queue& queue_of(QueueId queue);
   PrpList build_prps_of(Queue& q, std::uint16_t cid, std::span<const Segment> segments);
@@ -229,6 +237,8 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   tlm::tlm_generic_payload bar_payload_;
   Alarm reaction_due_{AlarmRank::host, [this] { react(); }};
   Alarm doorbells_due_{AlarmRank::doorbell, [this] { ring_doorbells(); }};
+  Alarm timeout_due_{AlarmRank::host, [this] { check_timeouts(); }};
+  bool watching_ = false;  ///< timeout_due_ is set
   LoopHold hold_;
   DoorbellPort* bells_ = nullptr;  ///< doorbells of the controller if the driver is bound to it directly, else null
   bool reacting_ = false;          ///< react() is running: it rings the doorbells at its end

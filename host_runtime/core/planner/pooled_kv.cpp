@@ -11,6 +11,7 @@ namespace csdsim::host {
 
 namespace {
 
+constexpr std::uint64_t kHitBytes = 2;       // an entry of the hit table
 constexpr std::uint64_t kScoreBytes = 4;     // fp32
 constexpr std::uint64_t kPositionBytes = 4;  // 16 bits hold no position beyond 65,535, fp16 none beyond 2,048
 
@@ -130,6 +131,11 @@ std::optional<Work> PooledKv::resolve_on_host(const Operation& op) const {
       if (part_of(op.tensors.writes, TensorClass::new_kv))
         return copied(over_sequences([](const Entry& e) { return e.latest.moves.written.size(); }));
       return copied(over_sequences([](const Entry& e) { return e.latest.hot.size(); }));
+    case OpKind::update_pools: {
+      const std::uint64_t entries = over_sequences([](const Entry& e) { return e.latest.moves.examined; });
+      return ComputeWork{
+          .op = OperatorClass::elementwise, .activations = {kHitBytes * entries}, .launches = entries > 0 ? 1U : 0U};
+    }
     case OpKind::transfer: {
       const auto part = part_of(op.tensors.reads, TensorClass::fetched_kv);
       if (!part) return std::nullopt;
