@@ -4,8 +4,6 @@
 #include <memory>
 
 #include "base/error.h"
-#include "experiment/evaluation/recorded_neurons.h"
-#include "experiment/evaluation/recorded_selection.h"
 #include "experiment/generation/background_io.h"
 #include "experiment/generation/check_predictor.h"
 #include "experiment/generation/generation_result.h"
@@ -13,6 +11,7 @@
 #include "experiment/generation/generation_workload.h"
 #include "experiment/generation/kv_format.h"
 #include "experiment/generation/loaded_model.h"
+#include "experiment/generation/modelled_sources.h"
 #include "experiment/generation/operator_times.h"
 #include "experiment/generation/planned_result.h"
 #include "experiment/generation/request_result.h"
@@ -32,36 +31,6 @@ namespace csdsim::experiment {
 using nlohmann::ordered_json;
 
 namespace {
-
-/// Which pages sparse attention touches where that is not computed. Checks that a recording is of the run's budget.
-std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario& s, const GenerationSetup& setup) {
-  if (const auto* recorded = std::get_if<scenario::RecordedSelectionConfig>(&s.simulation.selection);
-      recorded && s.simulation.data == ftl::DataMode::timing) {
-    auto selection = std::make_unique<engine::RecordedSelection>(read_selection(recorded->file.path));
-    const host::ModelShape& model = setup.plan.model;
-    const host::BatchLengths& work = setup.plan.workload;
-    for (std::size_t i = 0; i < work.prompt_tokens.size(); ++i)
-      for (const std::uint32_t context : {work.prompt_tokens[i] + 1, work.prompt_tokens[i] + work.output_of(i)})
-        if (const auto budget = setup.system->sparse_budget(model, context))
-          selection->check(context, model.head_dim, {.r = budget->components, .k = budget->tokens, .l = budget->local});
-    return selection;
-  }
-  const auto* clustered = std::get_if<scenario::ClusteredSelectionConfig>(&s.simulation.selection);
-  return std::make_unique<engine::ClusteredSelection>(
-      clustered ? clustered->token_page_fraction.value()
-                : scenario::ClusteredSelectionConfig{}.token_page_fraction.value(),
-      s.seed);
-}
-
-/// Makes replays of the recorded neurons of the scenario.
-std::function<std::unique_ptr<host::NeuronActivity>()> recorded_neurons(const scenario::Scenario& s) {
-  const std::filesystem::path& file = s.simulation.neurons.value().path;
-  const host::NeuronRecording recording = read_neurons(file);
-  if (recording.neurons != s.model.shape().ffn)
-    throw UserError(fmt::format("simulation.neurons: {} has {} neurons per layer, the model {}", file.string(),
-                                recording.neurons, s.model.shape().ffn));
-  return [recording] { return std::make_unique<host::RecordedActivity>(recording); };
-}
 
 std::vector<std::uint32_t> lengths_of(const Tokens& prompts) {
   std::vector<std::uint32_t> lengths;

@@ -1,0 +1,42 @@
+#include "experiment/generation/modelled_sources.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <filesystem>
+
+#include "base/error.h"
+#include "experiment/evaluation/recorded_neurons.h"
+#include "experiment/evaluation/recorded_selection.h"
+
+namespace csdsim::experiment {
+
+std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario& s, const GenerationSetup& setup) {
+  if (const auto* recorded = std::get_if<scenario::RecordedSelectionConfig>(&s.simulation.selection);
+      recorded && s.simulation.data == ftl::DataMode::timing) {
+    auto selection = std::make_unique<engine::RecordedSelection>(read_selection(recorded->file.path));
+    const host::ModelShape& model = setup.plan.model;
+    const host::BatchLengths& work = setup.plan.workload;
+    for (std::size_t i = 0; i < work.prompt_tokens.size(); ++i)
+      for (const std::uint32_t context : {work.prompt_tokens[i] + 1, work.prompt_tokens[i] + work.output_of(i)})
+        if (const auto budget = setup.system->sparse_budget(model, context))
+          selection->check(context, model.head_dim, {.r = budget->components, .k = budget->tokens, .l = budget->local});
+    return selection;
+  }
+  const auto* clustered = std::get_if<scenario::ClusteredSelectionConfig>(&s.simulation.selection);
+  return std::make_unique<engine::ClusteredSelection>(
+      clustered ? clustered->token_page_fraction.value()
+                : scenario::ClusteredSelectionConfig{}.token_page_fraction.value(),
+      s.seed);
+}
+
+std::function<std::unique_ptr<host::NeuronActivity>()> recorded_neurons(const scenario::Scenario& s) {
+  const std::filesystem::path& file = s.simulation.neurons.value().path;
+  const host::NeuronRecording recording = read_neurons(file);
+  if (recording.neurons != s.model.shape().ffn)
+    throw UserError(fmt::format("simulation.neurons: {} has {} neurons per layer, the model {}", file.string(),
+                                recording.neurons, s.model.shape().ffn));
+  return [recording] { return std::make_unique<host::RecordedActivity>(recording); };
+}
+
+}  // namespace csdsim::experiment

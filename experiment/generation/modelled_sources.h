@@ -1,0 +1,20 @@
+// What runs without data take in place of it: the pages that sparse attention touches, and the neurons that are active.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "attention_engine/core/selection.h"
+#include "experiment/generation/generation_setup.h"
+#include "host_runtime/core/neurons/neuron_activity.h"
+#include "scenario/scenario.h"
+
+namespace csdsim::experiment {
+
+/// Which pages sparse attention touches where that is not computed. Checks that a recording is of the run's budget.
+std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario& s, const GenerationSetup& setup);
+
+/// Makes replays of the recorded neurons of the scenario. UserError for a recording of another width.
+std::function<std::unique_ptr<host::NeuronActivity>()> recorded_neurons(const scenario::Scenario& s);
+
+}  // namespace csdsim::experiment
