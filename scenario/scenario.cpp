@@ -33,6 +33,29 @@ void describe(ParamVisitor& v, RecordedSelectionConfig& c) {
           measured("selections of a trained checkpoint; models/opt-6m has some"));
 }
 
+void describe(ParamVisitor& v, ModelledTokensConfig& c) {
+  const auto fitted =
+      calibrated("a recording of llama-gqa-6m with a fifth of the tokens important (docs/token_pools.md)");
+  v.param("recent", c.recent, {Ratio::of(1, 1000), Ratio::of(999, 1000)},
+          "Share of the important tokens that is within as many newest tokens.", fitted);
+  v.param(
+      "concentration", c.concentration, {Ratio::of(1, 1000), Ratio{1'000'000, 1}},
+      "How equally often tokens are important: their shares of steps follow a beta distribution with this sum of its "
+      "parameters.",
+      fitted);
+  v.param("persistence", c.persistence, {Ratio{0, 1}, Ratio::of(9'999, 10'000)},
+          "Probability that a token stays important, or not, from one step to the next whatever its share.", fitted);
+  v.param("drift", c.drift, {Ratio{0, 1}, Ratio::of(9'999, 10'000)},
+          "Probability per step that the share of a token is drawn anew.", fitted);
+}
+
+void describe(ParamVisitor& v, RecordedTokensConfig& c) {
+  v.param("file", c.file,
+          "A file of csdsim eval --record by a method with one list per layer: the contexts of the run must have been "
+          "recorded, with the run's share of tokens.",
+          measured("tokens that a method attends to on a trained checkpoint"));
+}
+
 void describe(ParamVisitor& v, SamplingConfig& c) {
   v.param("error", c.error, {Ratio::of(1, 100'000), Ratio::of(1, 2)},
           "Largest estimated relative error of the time to the first token and of the decode time. Short runs are "
@@ -55,6 +78,8 @@ void describe(ParamVisitor& v, SimulationConfig& c) {
           assumed("each entry costs one run"));
   v.choice("selection", c.selection, "Which tokens SparF attends to when the selection is not computed.",
            assumed("needs no recorded run"));
+  v.choice("tokens", c.tokens, "Which tokens matter in timing runs of systems that move chosen tokens.",
+           assumed("recordings end at the contexts of the checkpoints"));
   v.optional("neurons", c.neurons, "none",
              "A file of csdsim eval --record-neurons: which neurons are active in timing runs of systems that predict "
              "them. none: as the system's constants say.",

@@ -32,6 +32,25 @@ struct RecordedSelectionConfig {
 };
 using SelectionConfig = std::variant<ClusteredSelectionConfig, RecordedSelectionConfig>;
 
+/// Which tokens matter comes from host::TokenLocalityModel, with these constants.
+struct ModelledTokensConfig {
+  static constexpr std::string_view kKind = "modelled";
+  static constexpr std::string_view kDoc =
+      "A model of locality, with constants fitted to a recording (csdsim pools FILE --locality).";
+  Ratio recent = Ratio::of(514, 1000);
+  Ratio concentration = Ratio::of(388, 100);
+  Ratio persistence = Ratio::of(263, 1000);
+  Ratio drift = Ratio::of(42, 1000);
+};
+/// The tokens of a recording by `csdsim eval --record`.
+struct RecordedTokensConfig {
+  static constexpr std::string_view kKind = "recorded";
+  static constexpr std::string_view kDoc =
+      "Tokens recorded by csdsim eval --record, at the contexts that were recorded.";
+  InputPath file;
+};
+using TokensConfig = std::variant<ModelledTokensConfig, RecordedTokensConfig>;
+
 /// Which part of a long run is simulated: as much as the error asks for, or a stated number of layers and steps.
 struct SamplingConfig {
   Ratio error = Ratio::of(1, 100);
@@ -47,6 +66,7 @@ struct SimulationConfig {
   std::vector<std::string> compare;     ///< carried runs: other ways to decode the same prompts
   std::vector<std::string> comparable;  ///< valid entries of `compare`
   SelectionConfig selection;
+  TokensConfig tokens;                                        ///< timing runs: which tokens matter
   std::optional<InputPath> neurons;                           ///< timing runs: recorded neurons
   std::optional<SamplingConfig> sampling = SamplingConfig{};  ///< unset: everything is simulated
   std::string why_whole;                                      ///< why sampling was left out where it was not refused
@@ -70,6 +90,8 @@ struct Scenario {
 
 void describe(ParamVisitor& v, ClusteredSelectionConfig& c);
 void describe(ParamVisitor& v, RecordedSelectionConfig& c);
+void describe(ParamVisitor& v, ModelledTokensConfig& c);
+void describe(ParamVisitor& v, RecordedTokensConfig& c);
 void describe(ParamVisitor& v, SamplingConfig& c);
 void describe(ParamVisitor& v, SimulationConfig& c);
 void describe(ParamVisitor& v, Scenario& c);

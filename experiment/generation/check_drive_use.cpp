@@ -35,6 +35,20 @@ void check_neurons(Checker& c, const GenerationWorkload& work, bool has_model) {
   c.resolve(*s.simulation.neurons, kHere, "file");
 }
 
+void check_tokens(Checker& c) {
+  constexpr std::string_view kHere = "simulation.tokens";
+  Scenario& s = c.scenario();
+  if (s.simulation.data == ftl::DataMode::carried)
+    return c.refuse_unused(kHere, "simulation.data", "runs that carry data compute which tokens matter");
+  if (!s.system->chooses_tokens()) return c.refuse_unused(kHere, "system.kind", "the system moves no chosen tokens");
+  auto* const recorded = std::get_if<scenario::RecordedTokensConfig>(&s.simulation.tokens);
+  if (recorded == nullptr || !c.readable({kHere})) return;
+  if (recorded->file.given.empty())
+    c.error_at(kHere, "simulation.tokens: kind recorded needs the file that was recorded");
+  else
+    c.resolve(recorded->file, "simulation.tokens.file", "file");
+}
+
 void check_comparison(Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();
   struct Use {

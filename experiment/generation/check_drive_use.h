@@ -12,6 +12,9 @@ void check_sampled_layers(scenario::Checker& c, const GenerationWorkload& work);
 /// Recorded neurons are for timing runs of systems that predict neurons. Precondition: simulation.neurons is given.
 void check_neurons(scenario::Checker& c, const GenerationWorkload& work, bool has_model);
 
+/// Settings of simulation.tokens are for timing runs of systems that choose tokens.
+void check_tokens(scenario::Checker& c);
+
 /// A run has one platform: drives with a KV namespace, drives with files, or drives with blocks. Systems that use no
 /// drive go with any but files, whose page cache takes host memory.
 void check_comparison(scenario::Checker& c, const GenerationWorkload& work);

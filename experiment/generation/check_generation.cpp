@@ -221,6 +221,7 @@ void check_simulation(Checker& c, const GenerationWorkload& work, bool has_model
     }
   }
   if (simulation.neurons) check_neurons(c, work, has_model);
+  check_tokens(c);
   if (simulation.data == DataMode::timing && work.temperature.numerator != 0) {
     c.refuse_unused("workload.temperature", "simulation.data", "timing runs draw no tokens");
   }

@@ -23,7 +23,6 @@
 #include "host_runtime/core/planner/flash_loading.h"
 #include "host_runtime/core/planner/systems/kv_parameters.h"
 #include "host_runtime/core/planner/tiered_kv_planner.h"
-#include "host_runtime/core/tokens/token_locality.h"
 #include "report/operation_trace.h"
 
 namespace csdsim::experiment {
@@ -172,10 +171,7 @@ GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::O
   open_trained(setup);
   const std::unique_ptr<engine::SelectionSource> selection = make_selection(scenario_, setup);
   setup.platform.drive.selection = selection.get();
-  if (!carried_)
-    setup.importance = [this] {
-      return std::make_unique<host::TokenLocalityModel>(host::TokenLocalityParams{}, scenario_.seed);
-    };
+  if (!carried_ && system->chooses_tokens()) setup.importance = important_tokens(scenario_);
   if (scenario_.simulation.neurons) setup.neurons = recorded_neurons(scenario_);
   if (carried_) {
     data = decoder_data(setup);
@@ -249,6 +245,10 @@ void GenerationScenario::add_remarks() {
   const host::ModelShape model = scenario_.model.shape();
   const auto longest = static_cast<std::uint32_t>(lengths_.longest_sequence() - 1);
   for (const auto& [key, text] : scenario_.system->remarks(model, longest)) stats[key] = text;
+  if (!carried_ && scenario_.system->chooses_tokens())
+    stats["tokens"] = std::holds_alternative<scenario::RecordedTokensConfig>(scenario_.simulation.tokens)
+                          ? "recorded on a checkpoint, see scenario"
+                          : "modelled: locality fitted to a recording, see scenario";
   if (carried_ || !scenario_.system->sparse_budget(model, longest)) return;
   stats["selection"] = std::holds_alternative<scenario::RecordedSelectionConfig>(scenario_.simulation.selection)
                            ? "recorded on a checkpoint, see scenario"

@@ -71,6 +71,8 @@ void GenerationWorkload::prune(nlohmann::ordered_json& config, const scenario::S
   }
   const auto& sampling = scenario.simulation.sampling;
   if (sampling && sampling->layers && sampling->steps) scenario::erase_path(config, "simulation.sampling.error");
+  if (scenario.simulation.data == ftl::DataMode::carried || !scenario.system->chooses_tokens())
+    scenario::erase_path(config, "simulation.tokens");
   if (scenario.simulation.data == ftl::DataMode::carried) {
     scenario::erase_path(config, "simulation.selection");
     if (speculation) scenario::erase_path(config, "workload.speculation.acceptance");

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "experiment/evaluation/recorded_neurons.h"
 #include "experiment/evaluation/recorded_selection.h"
+#include "experiment/evaluation/recorded_tokens.h"
+#include "host_runtime/core/tokens/token_locality.h"
 
 namespace csdsim::experiment {
 
@@ -28,6 +30,19 @@ std::unique_ptr<engine::SelectionSource> make_selection(const scenario::Scenario
       clustered ? clustered->token_page_fraction.value()
                 : scenario::ClusteredSelectionConfig{}.token_page_fraction.value(),
       s.seed);
+}
+
+std::function<std::unique_ptr<host::TokenImportance>()> important_tokens(const scenario::Scenario& s) {
+  if (const auto* const recorded = std::get_if<scenario::RecordedTokensConfig>(&s.simulation.tokens)) {
+    const host::RecordedTokens replay(read_tokens(recorded->file.path).recording);
+    return [replay] { return std::make_unique<host::RecordedTokens>(replay); };
+  }
+  const auto& modelled = std::get<scenario::ModelledTokensConfig>(s.simulation.tokens);
+  const host::TokenLocalityParams params{.recent = modelled.recent.value(),
+                                         .concentration = modelled.concentration.value(),
+                                         .persistence = modelled.persistence.value(),
+                                         .drift = modelled.drift.value()};
+  return [params, seed = s.seed] { return std::make_unique<host::TokenLocalityModel>(params, seed); };
 }
 
 std::function<std::unique_ptr<host::NeuronActivity>()> recorded_neurons(const scenario::Scenario& s) {

@@ -8,6 +8,10 @@
 #include "base/error.h"
 #include "experiment/evaluation/pool_study.h"
 #include "experiment/evaluation/recorded_tokens.h"
+#include "experiment/experiments.h"
+#include "experiment/runner.h"
+#include "host_runtime/core/tokens/token_locality.h"
+#include "tests/integration/small_platform.h"
 
 namespace test_recorded_tokens {
 
@@ -113,6 +117,44 @@ TEST_CASE("rows of pools are shares of the context") {
   CHECK(rows[0]["promoted"].get<double>() == Approx(1.0 / 24));
   CHECK(rows[1]["moved"] == 0.0);
   CHECK_THROWS_WITH(experiment::locality_rows(file, {}), Contains("at least 9 steps"));
+}
+
+TEST_CASE("a timing run takes its tokens from a recording, or from a model with stated constants") {
+  const std::string text = test::small_platform("tokens") +
+                           "model: {layers: 3, heads: 4, kv_heads: 4, head_dim: 32, hidden_size: 128, ffn_size: 256, "
+                           "vocab_size: 100, max_positions: 256}\n"
+                           "system: {kind: hillinfer, host_share: 60 %, ratio: 0.25}\n"
+                           "workload: {kind: generation, batch: 2, input_tokens: 80, output_tokens: 13}\n"
+                           "simulation: {sampling: off}\nseed: 5\n";
+  const auto run = [&](const std::vector<std::string>& sets) {
+    const auto loaded = experiment::load_scenario_text(text, "tokens.yaml", ".", sets);
+    return experiment::run_scenario(loaded.base.scenario).document;
+  };
+  // What the model of the run would say, as a recording.
+  host::TokenLocalityModel model({.recent = 0.3, .concentration = 1, .persistence = 0.5, .drift = 0.2}, 5);
+  host::TokenRecording recording{.prefill = 80, .windows = {2, {3, {1, host::TokenRecording::Steps(12)}}}};
+  for (std::uint32_t window = 0; window < 2; ++window)
+    for (std::uint32_t layer = 0; layer < 3; ++layer)
+      for (std::uint32_t step = 0; step < 12; ++step)
+        model.next(SequenceId{window}, LayerId{layer}, 81 + step, static_cast<std::uint32_t>((81 + step) / 4.0 + 0.5),
+                   recording.windows[window][layer][0][step]);
+  const auto file = std::filesystem::temp_directory_path() / ("csdsim_replay_" + std::to_string(::getpid()) + ".json");
+  std::ofstream(file) << experiment::token_document(recording, {}).dump();
+  const ordered_json other = run({}),
+                     modelled = run({"simulation.tokens={kind: modelled, recent: 0.3, concentration: 1, "
+                                     "persistence: 0.5, drift: 0.2}"});
+  const std::string name = "simulation.tokens={kind: recorded, file: " + file.string() + "}";
+  const ordered_json recorded = run({name});
+  CHECK(recorded["metrics"] == modelled["metrics"]);
+  CHECK(recorded["metrics"]["tokens_promoted_per_step"] != other["metrics"]["tokens_promoted_per_step"]);
+  CHECK(recorded["stats"]["tokens"].get<std::string>().starts_with("recorded"));
+  CHECK(modelled["stats"]["tokens"].get<std::string>().starts_with("modelled"));
+  CHECK_THROWS_WITH(run({name, "workload.output_tokens=14"}), Contains("a context of 93 tokens was not recorded"));
+  CHECK_THROWS_WITH(run({name, "system.ratio=0.5"}), Contains("important tokens of a context of 81 are wanted"));
+  std::filesystem::remove(file);
+  CHECK_THROWS_WITH(run({"simulation.tokens={kind: recorded}"}), Contains("kind recorded needs the file"));
+  CHECK_THROWS_WITH(run({"simulation.tokens.recent=0.5", "system={kind: gpu-only}"}),
+                    Contains("the system moves no chosen tokens"));
 }
 
 }  // namespace test_recorded_tokens

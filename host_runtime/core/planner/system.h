@@ -136,6 +136,8 @@ class OffloadSystem {
   virtual bool serves_arrivals() const { return false; }
   /// Whether a decode step may verify a draft (BatchLengths::speculation).
   virtual bool verifies_drafts() const { return false; }
+  /// Whether the system moves chosen tokens, so that timing runs need to know which ones matter (TokenImportance).
+  virtual bool chooses_tokens() const { return false; }
   virtual SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const = 0;
   /// The same where more of the run is known: blocks of the drives, and whether data pass through host memory.
   virtual SystemNeeds needs_of(const PlannerInputs& run) const { return needs(run.model, run.workload); }

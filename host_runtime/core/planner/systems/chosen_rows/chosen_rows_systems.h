@@ -20,6 +20,7 @@ class ChosenRowsSystem : public OffloadSystem {
   std::uint32_t usual_mini_batches() const override { return 1; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  bool chooses_tokens() const override { return true; }
   std::optional<ChosenRowsPlan> chosen_rows(const PlannerInputs& inputs) const override {
     return chosen(inputs.model.layers, inputs.whole_layers);
   }

@@ -39,6 +39,7 @@ class Hillinfer final : public CopyableSystem<Hillinfer> {
   std::vector<std::string> unused_parameters() const override;
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
+  bool chooses_tokens() const override { return true; }
   std::optional<PooledPlan> pooled_plan(const PlannerInputs& inputs) const override;
   std::string_view method() const override;
   MethodSettings method_settings() const override { return {.ratio = ratio}; }
