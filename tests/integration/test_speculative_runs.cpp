@@ -1,6 +1,10 @@
 // Scenarios in which a decode step verifies a draft.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -103,6 +107,45 @@ TEST_CASE("one sequence: a step for each token that was not accepted, and the re
   // Tokens of a step share neurons; those of rejected tokens are read for nothing.
   CHECK(run.data.flash_neurons()->loaded() <
         plain.data.flash_neurons()->loaded() * (kTokens - 1 + verified - accepted) / (kTokens - 1));
+}
+
+TEST_CASE("the window of a carried run goes on with the tokens that were accepted: against sets") {
+  // The neurons depend on the token's place in its step alone, so that they are known here.
+  using Neurons = std::set<std::uint32_t>;
+  const auto neurons_of = [](std::uint32_t layer, std::uint32_t token) {
+    Neurons neurons;
+    for (std::uint32_t neuron = 0; neuron < 1024; ++neuron)
+      if (counter_random(layer, neuron / 3 + token) % 2 == 0) neurons.insert(neuron);
+    return neurons;
+  };
+  for (const std::uint32_t window : {1u, 2u}) {
+    CAPTURE(window);
+    host::LlmInAFlash system = system_of(FlashTechnique::bundling);
+    system.flash.window = window;
+    FlashRun run(system, {kPrompts[1]}, 2 * kTokens, {}, std::make_shared<EverySecondNeuron>());
+    verify_drafts(run, 3);
+    std::map<std::uint32_t, std::deque<Neurons>> kept;  // [layer]
+    experiment::GenerationHooks hooks;
+    hooks.operation = [&](const host::OperationRecord& record) {
+      if (record.kind != host::OpKind::insert_records) return;
+      const std::uint32_t layer = record.tag.layer->value;
+      const host::TokenDrafts& drafts = *run.data.drafts();
+      auto& of_layer = kept[layer];
+      for (std::uint32_t token = 1; token <= drafts.accepted(SequenceId{0}); ++token)
+        of_layer.push_back(neurons_of(layer, token));
+      of_layer.push_back(neurons_of(layer, 0));
+      while (of_layer.size() > window) of_layer.pop_front();
+      Neurons held;
+      for (const Neurons& of_token : of_layer) held.insert(of_token.begin(), of_token.end());
+      for (std::uint32_t token = 0; token <= drafts.drafted(SequenceId{0}); ++token)
+        held.merge(neurons_of(layer, token));
+      const host::NeuronMemory& memory = run.data.flash_neurons()->memory(*record.tag.layer);
+      REQUIRE(memory.used() == held.size());
+      for (const std::uint32_t neuron : held) CHECK(memory.contains(neuron));
+    };
+    run.tokens(hooks);
+    CHECK(run.data.drafts()->all_accepted() > 0);
+  }
 }
 
 TEST_CASE("drafts of scenarios: the same tokens as on the host, and the acceptance in the result") {
