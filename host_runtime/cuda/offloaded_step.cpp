@@ -197,7 +197,7 @@ void OffloadedModel<T>::recompute(std::uint64_t number) {
   const std::uint64_t rows = std::accumulate(buffer.recomputed.begin(), buffer.recomputed.end(), std::uint64_t{0});
   if (rows == 0) return;
   if (!plan_.activations_on_gpu) compute_.stream().wait(buffer.activations_in);
-  // The buffer's rows of the item before may still be on their way to the host.
+  // The item before used this buffer, too: its rows may still be on their way to the host.
   compute_.stream().wait(buffer.kv_out);
   compute_.run([&] {
     if (plan_.activations_on_gpu) {

@@ -4,7 +4,7 @@
 #include "host_runtime/core/attention_methods.h"
 #include "host_runtime/core/generation.h"
 #include "host_runtime/core/planner/systems/chosen_rows/chosen_rows_systems.h"
-#include "tests/integration/small_model.h"
+#include "tests/integration/file_setup.h"
 
 namespace test_chosen_rows {
 
@@ -12,18 +12,6 @@ using namespace csdsim;
 using namespace csdsim::test;
 
 namespace {
-
-experiment::GenerationSetup carried_setup(const Prompts& prompts, std::uint32_t new_tokens, const SmallModel& model) {
-  experiment::GenerationSetup setup = small_setup(small_drive(), prompts, new_tokens, "h2o", model);
-  setup.platform.drive.kv_share = 0;
-  setup.host = {.cores = 8, .core_flops = 100'000'000'000, .memory = Bandwidth{100'000'000'000}};
-  setup.file = host::FileIoParams{.access = host::FileAccess::cached,
-                                  .io_size = Bytes::kib(4),
-                                  .threads = 4,
-                                  .page_cache = Bytes::kib(256),
-                                  .dirty_limit = Bytes::kib(64)};
-  return setup;
-}
 
 template <class System>
 void check_tokens(const SmallModel& model, const Prompts& prompts) {
@@ -38,7 +26,7 @@ void check_tokens(const SmallModel& model, const Prompts& prompts) {
     system.rows.kv_on_host = on_host;
     system.rows.written_tokens = trial % 2 == 0 ? 7 : 64;
     system.rows.kv_buffers = 1 + trial % 2;
-    experiment::GenerationSetup setup = carried_setup(prompts, kNew, model);
+    experiment::GenerationSetup setup = file_setup(prompts, kNew, "h2o", model);
     setup.plan.mini_batches = 1 + trial % 2;
     setup.system = system.clone();
     ++trial;
@@ -62,9 +50,7 @@ void check_tokens(const SmallModel& model, const Prompts& prompts) {
 TEST_CASE("h2o, infinigen and leoam make the tokens of their methods on the host, wherever K and V are") {
   for (const char* const directory : {"models/opt-6m", "models/llama-gqa-6m"}) {
     const SmallModel model(directory);
-    Prompts prompts = {text_prompt(41), text_prompt(30, 300), text_prompt(17, 700)};
-    for (auto& prompt : prompts)
-      for (host::TokenId& token : prompt) token.value %= model.checkpoint.config.vocab;
+    const Prompts prompts = within(model, {text_prompt(41), text_prompt(30, 300), text_prompt(17, 700)});
     CAPTURE(directory);
     check_tokens<host::H2o>(model, prompts);
     check_tokens<host::Infinigen>(model, prompts);

@@ -12,7 +12,7 @@
 #include "host_runtime/core/generation.h"
 #include "host_runtime/core/planner/file_table.h"
 #include "host_runtime/core/planner/systems/flexgen_sparq/flexgen_sparq.h"
-#include "tests/integration/small_model.h"
+#include "tests/integration/file_setup.h"
 
 namespace test_flexgen_sparq {
 
@@ -20,18 +20,6 @@ using namespace csdsim;
 using namespace csdsim::test;
 
 namespace {
-
-experiment::GenerationSetup carried_setup(const Prompts& prompts, std::uint32_t new_tokens, const SmallModel& model) {
-  experiment::GenerationSetup setup = small_setup(small_drive(), prompts, new_tokens, "flexgen-sparq", model);
-  setup.platform.drive.kv_share = 0;
-  setup.host = {.cores = 8, .core_flops = 100'000'000'000, .memory = Bandwidth{100'000'000'000}};
-  setup.file = host::FileIoParams{.access = host::FileAccess::cached,
-                                  .io_size = Bytes::kib(4),
-                                  .threads = 4,
-                                  .page_cache = Bytes::kib(256),
-                                  .dirty_limit = Bytes::kib(64)};
-  return setup;
-}
 
 scenario::Scenario timing(const std::vector<std::string>& sets) {
   return experiment::load_scenario_text(R"(csdsim: 1
@@ -78,7 +66,7 @@ TEST_CASE("flexgen-sparq makes the tokens of SparQ on the host, for all head gro
         host::FlexGenSparq system;
         system.sparq.budget = budget;
         system.sparq.written_tokens = unit;
-        experiment::GenerationSetup setup = carried_setup(prompts, 10, model);
+        experiment::GenerationSetup setup = file_setup(prompts, 10, "flexgen-sparq", model);
         setup.plan.mini_batches = unit == 5 ? 2 : 1;
         setup.system = system.clone();
         const DecodeRun drive = decode_in_drive(setup, prompts, {.temperature = 0}, {}, model);

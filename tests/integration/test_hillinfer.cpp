@@ -13,6 +13,7 @@
 #include "host_runtime/core/generation.h"
 #include "host_runtime/core/planner/systems/hillinfer/hillinfer.h"
 #include "host_runtime/core/tokens/token_locality.h"
+#include "tests/integration/file_setup.h"
 #include "tests/integration/small_model.h"
 
 namespace test_hillinfer {
@@ -102,9 +103,7 @@ ScoreTimes scores_of(const std::vector<std::string>& sets, Bandwidth host_memory
 TEST_CASE("hillinfer makes the tokens of the same selection on the host, in all precisions and with all pools") {
   for (const char* const directory : {"models/opt-6m", "models/llama-gqa-6m"}) {
     const SmallModel model(directory);
-    Prompts prompts = {text_prompt(61), text_prompt(40, 300), text_prompt(17, 700)};
-    for (auto& prompt : prompts)
-      for (host::TokenId& token : prompt) token.value %= model.checkpoint.config.vocab;
+    const Prompts prompts = within(model, {text_prompt(61), text_prompt(40, 300), text_prompt(17, 700)});
     std::uint32_t trial = 0;
     for (const ScorePrecision precision : {ScorePrecision::fp16, ScorePrecision::int8, ScorePrecision::int4})
       for (const ScoreAggregate aggregate : {ScoreAggregate::sum_raw, ScoreAggregate::max_raw}) {

@@ -19,7 +19,7 @@ struct Point {
 
 struct Work {
   std::function<void()> run;
-  std::shared_ptr<const Point> after;  ///< runs when it has been reached
+  std::shared_ptr<const Point> after;  ///< the work may run when this point has been reached
   std::uint64_t submitted = 0;
   std::uint64_t duration = 0;
 };

@@ -63,7 +63,7 @@ class HybridPlanner final : public LayerPlanner {
   Place newest_place(const Part& part) const {
     return plan_.newest == NewestAt::gpu ? gpu_memory(part.tag) : Place::host();
   }
-  /// The memory that drives exchange tokens with which are in `place`.
+  /// Whether tokens between drives and `place` pass through host memory.
   bool staged(Place place) const { return inputs().through_host && place.kind == PlaceKind::gpu; }
   Place buffers(const Part& part) const { return inputs().through_host ? Place::host() : gpu_memory(part.tag); }
   static BufferMemory memory_of(Place place) {
