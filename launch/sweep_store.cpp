@@ -234,7 +234,6 @@ std::vector<SweepRow> stored_rows(const std::filesystem::path& directory) {
     SweepRow& row = rows.emplace_back();
     const std::string result = select.text(0);
     if (!result.empty()) row.result = ordered_json::parse(result);
-    const ordered_json metrics = flat_metrics(row.result);
     for (int c = 1; c < sqlite3_column_count(select.handle()); ++c) {
       const std::string name = sqlite3_column_name(select.handle(), c);
       const ordered_json value = cell(select.handle(), c);
