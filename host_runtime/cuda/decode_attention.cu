@@ -1,30 +1,24 @@
 #include "host_runtime/cuda/kernels/decode_attention.cuh"
 
-#include <algorithm>
 #include <cmath>
 
+#include "host_runtime/cuda/decode_splits.h"
 #include "host_runtime/cuda/launch.cuh"
 #include "host_runtime/cuda/operators.h"
 
 namespace csdsim::host::cuda {
 namespace {
 
-constexpr std::uint32_t kMostSplits = 64;
-
-// Enough blocks to fill the GPU once, each with at least as many tokens as its warps process at a time.
+// Blocks that a multiprocessor holds at a time.
 template <class Kernel>
-std::uint32_t choose_splits(const DeviceInfo& device, Kernel kernel, std::size_t shared_bytes, std::size_t pairs,
-                            std::uint32_t longest) {
+std::size_t resident_blocks(Kernel kernel, std::size_t shared_bytes) {
   int resident = 0;
   // Allow the memory before the occupancy query, so that the first step gets as many splits as the recorded one, which
   // cannot allocate memory.
   allow_shared_memory("decode_attention", kernel, shared_bytes);
   CSDSIM_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 32 * kDecodeWarps, shared_bytes));
   if (resident == 0) fail("decode_attention", "a block does not fit into a multiprocessor");
-  const std::size_t slots = static_cast<std::size_t>(resident) * device.multiprocessors;
-  const std::size_t wanted = (slots + pairs - 1) / pairs;
-  const std::size_t useful = (longest + kDecodeWarps * kDecodeChunk - 1) / (kDecodeWarps * kDecodeChunk);
-  return static_cast<std::uint32_t>(std::clamp<std::size_t>(std::min(wanted, useful), 1, kMostSplits));
+  return static_cast<std::size_t>(resident);
 }
 
 }  // namespace
@@ -40,7 +34,11 @@ void decode_attention(const Stream& stream, DevicePool& pool, const DeviceInfo& 
                                 : decode_tile_kernel<T, Out, 128>;
   const std::uint32_t blocks = tile ? shape.kv_heads : shape.heads;
   const std::size_t shared = tile ? decode_shared_bytes(d) : kDecodeWarps * (d + 2) * sizeof(float);
-  if (splits == 0) splits = choose_splits(device, kernel, shared, query.sequences * blocks, longest);
+  if (splits == 0) {
+    constexpr std::uint32_t unit = kDecodeWarps * kDecodeChunk;
+    splits = decode_splits({query.sequences * blocks, (longest + unit - 1) / unit,
+                            static_cast<std::size_t>(device.multiprocessors), resident_blocks(kernel, shared)});
+  }
 
   const std::size_t parts = splits == 1 ? 0 : query.sequences * shape.heads * splits;
   const DeviceBuffer<float> outs(pool, parts * d);

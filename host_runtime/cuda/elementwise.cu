@@ -1,87 +1,132 @@
 #include "host_runtime/cuda/kernels/elementwise.cuh"
 
+#include <algorithm>
+
+#include "host_runtime/cuda/kernels/append.cuh"
 #include "host_runtime/cuda/launch.cuh"
 #include "host_runtime/cuda/operators.h"
 
 namespace csdsim::host::cuda {
 namespace {
 
-// Threads of a block that processes one row: more for longer rows, always whole warps.
-unsigned row_threads(std::size_t cols) {
-  return static_cast<unsigned>(cols >= 4096 ? 512 : cols >= 1024 ? 256 : cols >= 256 ? 128 : 64);
+constexpr unsigned kThreads = 256;
+constexpr std::size_t kMostGridRows = 65535;
+
+unsigned blocks(std::size_t values, unsigned threads) {
+  return static_cast<unsigned>((values + threads - 1) / threads);
 }
 
-dim3 row_grid(std::size_t rows) { return dim3(static_cast<unsigned>(rows)); }
+bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+
+/// Whether rows of such a length consist of aligned pieces of eight values. Null pointers are not used.
+template <class... Pointers>
+bool is_wide(std::size_t length, const Pointers*... pointers) {
+  return length % 8 == 0 && (is_aligned(pointers) && ...);
+}
+
+template <class Function, class Out, class... In>
+void map(const char* name, const Stream& stream, std::size_t rows, std::size_t cols, Rows<Out> out,
+         Rows<const In>... in) {
+  const bool wide = cols % 8 == 0 && is_wide(out.stride, out.data) && (is_wide(in.stride, in.data) && ...);
+  launch(name, wide ? map_kernel<8, Function, Out, In...> : map_kernel<1, Function, Out, In...>,
+         dim3(blocks(wide ? cols / 8 : cols, kThreads), static_cast<unsigned>(std::min(rows, kMostGridRows))), kThreads,
+         0, stream, out, rows, cols, in...);
+}
+
+/// One row of `count` values.
+template <class T>
+Rows<T> flat(T* values) {
+  return {values, 0};
+}
+
+/// Blocks of `threads` threads for rows of `items` threads each.
+dim3 row_grid(std::size_t rows, std::size_t items, unsigned threads) {
+  return dim3(static_cast<unsigned>(rows), blocks(items, threads));
+}
 
 }  // namespace
 
 template <class T>
 void gather_rows(const Stream& stream, const T* table, const std::uint32_t* rows, std::size_t count, std::uint32_t cols,
                  T* out, const T* shift, const std::uint32_t* shift_rows, std::uint32_t shift_offset) {
-  launch("gather_rows", gather_rows_kernel<T>, row_grid(count), row_threads(cols), 0, stream, table, rows, shift,
-         shift_rows, shift_offset, cols, out);
+  const bool wide = is_wide(cols, table, out, shift);
+  launch("gather_rows", wide ? gather_rows_kernel<T, 8> : gather_rows_kernel<T, 1>,
+         row_grid(count, wide ? cols / 8 : cols, kThreads), kThreads, 0, stream, table, rows, shift, shift_rows,
+         shift_offset, cols, out);
 }
 
 template <class T>
 void norm(const Stream& stream, T* x, const T* delta, const float* gamma, const float* beta, float epsilon,
           std::size_t rows, std::uint32_t cols, T* out) {
-  const unsigned threads = row_threads(cols);
-  const std::size_t shared = (2 * threads / 32 + cols) * sizeof(float);
-  launch("norm", beta != nullptr ? norm_kernel<T, true> : norm_kernel<T, false>, row_grid(rows), threads, shared,
-         stream, x, delta, gamma, beta, epsilon, cols, out);
+  const dim3 grid(static_cast<unsigned>(rows));
+  if (is_wide(cols, x, delta, gamma, beta, out) && cols <= kNormPieces * 8 * kNormThreads) {
+    const unsigned threads = blocks(blocks(cols, 8 * kNormPieces), 32) * 32;
+    launch("norm", beta != nullptr ? norm_kernel<T, true> : norm_kernel<T, false>, grid, threads,
+           2 * threads / 32 * sizeof(float), stream, x, delta, gamma, beta, epsilon, cols, out);
+    return;
+  }
+  const std::size_t shared = (2 * kThreads / 32 + cols) * sizeof(float);
+  launch("norm", beta != nullptr ? norm_any_kernel<T, true> : norm_any_kernel<T, false>, grid, kThreads, shared, stream,
+         x, delta, gamma, beta, epsilon, cols, out);
 }
 
 template <class T>
 void rotate(const Stream& stream, T* x, const std::uint32_t* positions, const float* frequency, std::size_t rows,
             std::uint32_t cols, std::size_t stride, std::uint32_t half) {
-  launch("rotate", rotate_kernel<T>, row_grid(rows), row_threads(cols), 0, stream, x, positions, frequency, cols,
-         stride, half);
+  const bool wide = half % 8 == 0 && is_wide(stride, x, frequency);
+  launch("rotate", wide ? rotate_kernel<T, 8> : rotate_kernel<T, 1>, row_grid(rows, cols / (wide ? 16 : 2), kThreads),
+         kThreads, 0, stream, x, positions, frequency, cols / 2 / half, stride, half);
 }
 
 template <class T>
 void append(const Stream& stream, T* qkv, const std::uint32_t* positions, const float* frequency, std::size_t slots,
             const CacheShape& s, T* keys, T* values) {
-  launch("append", append_kernel<T>, row_grid(slots), 512, 0, stream, qkv, positions, frequency, s.heads, s.kv_heads,
-         s.d, s.capacity, keys, values);
+  const bool wide = s.d % 16 == 0 && is_wide(s.d, qkv, frequency, keys, values);
+  const std::size_t pairs = std::size_t{s.heads + 2 * s.kv_heads} * s.d / 2;
+  constexpr unsigned threads = 128;
+  launch("append", wide ? append_kernel<T, 8> : append_kernel<T, 1>, row_grid(slots, wide ? pairs / 8 : pairs, threads),
+         threads, 0, stream, qkv, positions, frequency, s.heads, s.kv_heads, s.d, s.capacity, keys, values);
 }
 
 template <class T>
 void store(const Stream& stream, const T* k, const T* v, std::size_t row_stride, std::size_t rows, std::uint32_t first,
            const CacheShape& s, T* keys, T* values) {
-  launch("store", store_kernel<T>, row_grid(rows), row_threads(s.kv_heads * s.d), 0, stream, k, v, row_stride, first,
-         s.kv_heads, s.d, s.capacity, keys, values);
+  const bool wide = s.d % 16 == 0 && is_wide(row_stride, k, v, keys, values);
+  const std::size_t pairs = std::size_t{s.kv_heads} * s.d / 2;
+  launch("store", wide ? store_kernel<T, 8> : store_kernel<T, 1>, row_grid(rows, wide ? pairs / 8 : pairs, kThreads),
+         kThreads, 0, stream, k, v, row_stride, first, s.kv_heads, s.d, s.capacity, keys, values);
 }
 
 template <class T>
 void relu(const Stream& stream, T* x, std::size_t count) {
-  launch("relu", relu_kernel<T>, element_grid(count), 256, 0, stream, x, count);
+  map<Rectify>("relu", stream, 1, count, flat(x), flat<const T>(x));
 }
 
 template <class T>
 void swiglu(const Stream& stream, const T* gate, const T* up, std::size_t stride, std::uint32_t cols, std::size_t rows,
             T* out) {
-  launch("swiglu", swiglu_kernel<T>, element_grid(rows * cols), 256, 0, stream, gate, up, stride, cols, rows * cols,
-         out);
+  map<GatedSilu>("swiglu", stream, rows, cols, Rows<T>{out, cols}, Rows<const T>{gate, stride},
+                 Rows<const T>{up, stride});
 }
 
 template <class T>
 void add(const Stream& stream, T* x, const T* y, std::size_t count) {
-  launch("add", add_kernel<T>, element_grid(count), 256, 0, stream, x, y, count);
+  map<Sum>("add", stream, 1, count, flat(x), flat<const T>(x), flat(y));
 }
 
 template <class T>
 void round_to_half(const Stream& stream, T* x, std::size_t count) {
-  launch("round_to_half", round_to_half_kernel<T>, element_grid(count), 256, 0, stream, x, count);
+  map<RoundToHalf>("round_to_half", stream, 1, count, flat(x), flat<const T>(x));
 }
 
 template <class From, class To>
 void convert(const Stream& stream, const From* from, To* to, std::size_t count) {
-  launch("convert", convert_kernel<From, To>, element_grid(count), 256, 0, stream, from, to, count);
+  map<Identity>("convert", stream, 1, count, flat(to), flat(from));
 }
 
 template <class T>
 void add_bias(const Stream& stream, T* x, const float* bias, std::uint32_t cols, std::size_t count) {
-  launch("add_bias", add_bias_kernel<T>, element_grid(count), 256, 0, stream, x, bias, cols, count);
+  map<Sum>("add_bias", stream, count / cols, cols, Rows<T>{x, cols}, Rows<const T>{x, cols}, flat(bias));
 }
 
 #define CSDSIM_INSTANTIATE(T)                                                                                          \

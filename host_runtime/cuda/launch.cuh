@@ -31,7 +31,4 @@ void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, unsigned
   check_launch(name);
 }
 
-/// Blocks of 256 threads for one value per thread.
-inline dim3 element_grid(std::size_t count) { return dim3(static_cast<unsigned>((count + 255) / 256)); }
-
 }  // namespace csdsim::host::cuda

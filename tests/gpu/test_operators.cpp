@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "host_runtime/cuda/cuda_backend.h"
+#include "host_runtime/cuda/decode_splits.h"
 #include "tests/gpu/harness.h"
 #include "tests/gpu/reference.h"
 
@@ -170,6 +171,18 @@ void test_decode(Heads h, const std::vector<std::uint32_t>& lengths, std::uint32
   EXPECT_WITHIN(on_host(out), expected, kBound<T>);
 }
 
+GPU_TEST("decode attention is split only where blocks would not fill the GPU, into waves that do") {
+  const auto splits = [](std::size_t pairs, std::size_t units) { return decode_splits({pairs, units, 132, 3}); };
+  EXPECT(splits(256, 64) == 1);  // two blocks per multiprocessor, nearly
+  EXPECT(splits(212, 64) == 1);  // 80 % of that: the bound
+  EXPECT(splits(211, 64) > 1);
+  EXPECT(splits(1, 1) == 1);      // nothing to split
+  EXPECT(splits(1, 16) == 14);    // 85 % of the 16 blocks that are possible
+  EXPECT(splits(8, 1000) == 42);  // 336 of 396 blocks, where 49 splits make 392
+  EXPECT(splits(132, 64) == 3);   // one full wave
+  EXPECT(splits(200, 64) == 7);   // 1,400 blocks in four waves: 88 %; 5 splits: 84 %
+}
+
 GPU_TEST("decode attention: groups, ragged lengths, any split, chosen tokens") {
   for (const std::uint32_t splits : {0u, 1u, 2u, 7u}) {
     if (kEmulated && splits != 0 && splits != 2) continue;
@@ -252,7 +265,7 @@ GPU_TEST("prefill attention: sm_90 kernel") {
 
 GPU_TEST("norms") {
   Random random(9);
-  for (const std::uint32_t cols : {64u, 300u, 5120u, 12288u}) {
+  for (const std::uint32_t cols : {64u, 300u, 5120u, 12288u, 16392u}) {
     const std::uint32_t rows = 5;
     const Floats x = rounded(random.values(rows * cols), Format::f16), gamma = random.values(cols);
     const Floats delta = rounded(random.values(rows * cols), Format::f16), beta = random.values(cols);
@@ -280,17 +293,20 @@ GPU_TEST("norms") {
   }
 }
 
-GPU_TEST("element-wise operators") {
+void test_elementwise(std::uint32_t cols, std::uint32_t half) {
   Random random(11);
-  const std::uint32_t rows = 7, cols = 130;
+  const std::uint32_t rows = 7;
   const Floats x = rounded(random.values(rows * cols), Format::f16),
                y = rounded(random.values(rows * cols), Format::f16);
-  Floats gated(x.size()), sum(x.size()), positive(x.size());
+  const Floats bias = random.values(cols);
+  Floats gated(x.size()), sum(x.size()), positive(x.size()), biased(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
     gated[i] = static_cast<float>(double{x[i]} / (1 + std::exp(-double{x[i]})) * double{y[i]});
     sum[i] = x[i] + y[i];
     positive[i] = std::max(x[i], 0.0f);
+    biased[i] = x[i] + bias[i % cols];
   }
+  const auto biases = on_device(bias);
   const auto ys = narrowed<__half>(y);
   auto xs = narrowed<__half>(x);
   swiglu<__half>(context().stream, xs.data(), ys.data(), cols, cols, rows, xs.data());
@@ -301,9 +317,11 @@ GPU_TEST("element-wise operators") {
   xs = narrowed<__half>(x);
   relu(context().stream, xs.data(), x.size());
   EXPECT(on_host(xs) == positive);
+  xs = narrowed<__half>(x);
+  add_bias<__half>(context().stream, xs.data(), biases.data(), cols, x.size());
+  EXPECT_WITHIN(on_host(xs), biased, 1e-3);
 
   Floats turned = x;
-  const std::uint32_t half = 13;
   const Floats frequency = random.values(half);
   const std::vector<std::uint32_t> positions{0, 1, 5, 100, 4095, 70, 16383};
   for (std::uint32_t r = 0; r < rows; ++r) {
@@ -322,10 +340,16 @@ GPU_TEST("element-wise operators") {
   EXPECT_WITHIN(on_host(xs), turned, 2e-3);
 }
 
-GPU_TEST("append rotates q and k and writes the caches at each sequence's position; store fills a slot") {
+GPU_TEST("element-wise operators, one value and eight values per thread") {
+  test_elementwise(130, 13);
+  test_elementwise(192, 16);
+  test_elementwise(4800, 40);
+}
+
+void test_append(std::uint32_t heads, std::uint32_t d) {
   Random random(10);
-  const std::uint32_t heads = 3, kv_heads = 1, d = 8, capacity = 5, slots = 2, row = (heads + 2 * kv_heads) * d;
-  const Floats qkv = rounded(random.values(slots * row), Format::f16), frequency{1, 0.5f, 0.25f, 0.1f};
+  const std::uint32_t kv_heads = 1, capacity = 5, slots = 2, row = (heads + 2 * kv_heads) * d;
+  const Floats qkv = rounded(random.values(slots * row), Format::f16), frequency = random.values(d / 2);
   const std::vector<std::uint32_t> positions{4, 2};
   const auto x = narrowed<__half>(qkv), keys = narrowed<__half>(Floats(slots * capacity * d, -7)),
              values = narrowed<__half>(Floats(slots * capacity * d, -7));
@@ -361,6 +385,12 @@ GPU_TEST("append rotates q and k and writes the caches at each sequence's positi
       EXPECT(stored_values[(1 + t) * d + i] == qkv[t * row + (heads + kv_heads) * d + i]);
     }
   }
+}
+
+GPU_TEST("append rotates q and k and writes the caches at each sequence's position; store fills a slot") {
+  test_append(3, 8);
+  test_append(3, 32);
+  test_append(20, 128);
 }
 
 GPU_TEST("a failing call names itself") {

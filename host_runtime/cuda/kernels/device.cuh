@@ -37,11 +37,22 @@ __device__ __forceinline__ std::uint32_t pack(float low, float high) {
   return word;
 }
 
-/// Sixteen bytes with eight values: the widest access of a thread.
-template <class T>
-struct alignas(16) Octet {
-  T values[8];
+/// W consecutive values that a thread reads or writes at once: eight of 16 bits are its widest access.
+template <class T, std::uint32_t W>
+struct alignas(W == 8 ? 16 : alignof(T)) Piece {
+  T values[W];
 };
+template <class T>
+using Octet = Piece<T, 8>;
+
+template <std::uint32_t W, class T>
+__device__ __forceinline__ Piece<T, W> read_piece(const T* from) {
+  return *reinterpret_cast<const Piece<T, W>*>(from);
+}
+template <std::uint32_t W, class T>
+__device__ __forceinline__ void write_piece(T* to, const Piece<T, W>& piece) {
+  *reinterpret_cast<Piece<T, W>*>(to) = piece;
+}
 
 }  // namespace csdsim::host::cuda
 

@@ -68,12 +68,6 @@ __device__ __forceinline__ void take_registers() {
 __device__ __forceinline__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 /// Ends a group of products.
 __device__ __forceinline__ void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Waits until at most the newest `kGroups` groups are in flight.
-template <int kGroups>
-__device__ __forceinline__ void products_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
-}
-
 #define CSDSIM_64_REGISTERS                                                                                          \
   "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,"  \
   "%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57," \
@@ -121,6 +115,16 @@ __device__ __forceinline__ void multiply_registers(float (&c)[16][4], const std:
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
   }
 }
+
+/// Waits until at most the newest `kGroups` groups are in flight. `c` is what the groups that it waits for compute: no
+/// use of it moves before the wait.
+template <int kGroups>
+__device__ __forceinline__ void products_wait(float (&c)[16][4]) {
+  asm volatile("wgmma.wait_group.sync.aligned %64;" : CSDSIM_64_OUTPUTS(c) : "n"(kGroups) : "memory");
+}
+
+/// Values of `c` are computed here and not later: the compiler must not move work below the next wait.
+__device__ __forceinline__ void compute_now(float (&c)[16][4]) { asm volatile("" : CSDSIM_64_OUTPUTS(c) : : "memory"); }
 #undef CSDSIM_64_REGISTERS
 #undef CSDSIM_8_OUTPUTS
 #undef CSDSIM_64_OUTPUTS

@@ -145,7 +145,7 @@ __device__ __forceinline__ void consume_tiles(const HopperArguments<T>& a, const
   barrier_wait(shared.keys_full, 0);
   products_begin();
   start_scores<T>(s, queries, keys);
-  products_wait<0>();
+  products_wait<0>(s);
   release(shared.keys_empty);
 #pragma unroll
   for (std::uint32_t n = 0; n < 16; ++n) {
@@ -164,10 +164,11 @@ __device__ __forceinline__ void consume_tiles(const HopperArguments<T>& a, const
     barrier_wait(shared.values_full + before, (tile - 1) / kHopperStages % 2);
     products_begin();
     start_output<T>(o, p, values + before * kMatrixBytes);
-    products_wait<1>();
+    products_wait<1>(s);
     release(shared.keys_empty + stage);
     soften(s, a.scale, maximum, sum, fade);
-    products_wait<0>();
+    compute_now(s);  // while the product with the values runs
+    products_wait<0>(o);
     release(shared.values_empty + before);
 #pragma unroll
     for (std::uint32_t n = 0; n < 16; ++n) {
@@ -180,7 +181,7 @@ __device__ __forceinline__ void consume_tiles(const HopperArguments<T>& a, const
   barrier_wait(shared.values_full + last, (tiles - 1) / kHopperStages % 2);
   products_begin();
   start_output<T>(o, p, values + last * kMatrixBytes);
-  products_wait<0>();
+  products_wait<0>(o);
 
 #pragma unroll
   for (std::uint32_t half = 0; half < 2; ++half) {

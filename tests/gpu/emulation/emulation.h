@@ -1,6 +1,8 @@
 // Runs CUDA kernels on the CPU, so that their logic can be tested without a GPU: the threads of a block are fibers that
-// meet at barriers. Include this before any kernel; blocks run one after another and asynchronous copies of a kernel at
-// once, so it says nothing about speed or races within a kernel.
+// meet at barriers. Which warp runs next is drawn: one may run far ahead of the others, as on a GPU. Asynchronous
+// copies and products take effect at any moment from their start to the wait for them, so that a kernel which lacks a
+// barrier or a wait fails its test. Include this before any kernel. Blocks run one after another: this says nothing
+// about speed or about races between blocks.
 #pragma once
 
 #define CSDSIM_CUDA_EMULATION
@@ -53,6 +55,22 @@ void yield();
 void made_progress();
 /// Returns when `count` threads of the block have called it with the same id.
 void barrier(int id, std::size_t count);
+
+/// Copies that a thread starts and waits for in groups. Each is carried out at its start or at the wait for its group.
+void start_copy(std::function<void()> copy);
+void end_copies();
+void wait_for_copies(std::size_t newest_groups);
+
+/// Products that a warpgroup (128 threads) starts and waits for in groups. A group is carried out, after those before
+/// it, at its start or at the wait for it: all threads of the warpgroup do the same.
+void begin_products();
+/// Throws std::runtime_error without begin_products() before the first product of a group.
+void start_product(std::function<void()> product);
+void end_products();
+void wait_for_products(std::size_t newest_groups);
+
+/// A copy of the block that no thread waits for in groups: carried out at any time, in any order.
+void start_block_copy(std::function<void()> copy);
 
 /// What `bytes` bytes every thread of a group of `size` (a warp: 32) brought, in the order of threads.
 class Exchange {
@@ -169,12 +187,14 @@ inline void load_matrices_transposed(std::uint32_t (&to)[4], const void* row) { 
 inline void copy_async(void* shared, const void* global, bool valid) {
   const std::uintptr_t both = reinterpret_cast<std::uintptr_t>(shared) | reinterpret_cast<std::uintptr_t>(global);
   if (both % 16 != 0) throw std::runtime_error("misaligned copy");
-  valid ? std::memcpy(shared, global, 16) : std::memset(shared, 0, 16);
+  emulation::start_copy([=] { valid ? std::memcpy(shared, global, 16) : std::memset(shared, 0, 16); });
 }
 inline void copy_async_cached(void* shared, const void* global, bool valid) { copy_async(shared, global, valid); }
-inline void commit_copies() {}
-template <int>
-void wait_for_copies() {}
+inline void commit_copies() { emulation::end_copies(); }
+template <int kGroups>
+void wait_for_copies() {
+  emulation::wait_for_copies(kGroups);
+}
 
 template <class... Parameters, class Stream, class... Arguments>
 void start_kernel(void (*kernel)(Parameters...), dim3 grid, unsigned threads, std::size_t shared_bytes,

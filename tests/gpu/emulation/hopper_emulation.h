@@ -1,5 +1,5 @@
-// The instructions of kernels/hopper.cuh on the CPU: copies and products happen at once; barriers in shared memory
-// count as the hardware's do; matrices in shared memory are found through their descriptors, swizzle included.
+// The instructions of kernels/hopper.cuh on the CPU. Barriers in shared memory count as the hardware's do; matrices in
+// shared memory are found through their descriptors, swizzle included.
 #pragma once
 
 #include "tests/gpu/emulation/emulation.h"
@@ -75,27 +75,31 @@ inline std::uint16_t* shared_element(std::uint32_t address) {
 }
 
 inline void copy_box(void* to, const TensorMap* map, SharedBarrier* barrier, int x, int head, int row) {
-  for (std::uint32_t r = 0; r < map->box_rows; ++r) {
-    for (std::uint32_t i = 0; i < 64; ++i) {
+  // The thread may end before: it holds the map.
+  emulation::start_block_copy([=, box = *map] {
+    for (std::uint32_t r = 0; r < box.box_rows; ++r) {
       const std::size_t at_row = static_cast<std::size_t>(row) + r;
-      const bool inside = at_row < map->rows;
-      *shared_element(shared_address(to) + r * 128 + i * 2) =
-          inside ? map->values[at_row * map->row_stride + static_cast<std::size_t>(head) * map->head_size +
-                               static_cast<std::size_t>(x) + i]
-                 : std::uint16_t{0};
+      const std::size_t first = at_row * box.row_stride + static_cast<std::size_t>(head) * box.head_size;
+      for (std::uint32_t i = 0; i < 64; ++i) {
+        *shared_element(shared_address(to) + r * 128 + i * 2) =
+            at_row < box.rows ? box.values[first + static_cast<std::size_t>(x) + i] : std::uint16_t{0};
+      }
     }
-  }
-  change_barrier(barrier, [&](SharedBarrierState& s) { s.bytes -= static_cast<std::int32_t>(map->box_rows * 128); });
+    change_barrier(barrier, [&](SharedBarrierState& s) { s.bytes -= static_cast<std::int32_t>(box.box_rows * 128); });
+  });
 }
 
 template <int>
 void give_registers() {}
 template <int>
 void take_registers() {}
-inline void products_begin() {}
-inline void products_commit() {}
-template <int>
-void products_wait() {}
+inline void products_begin() { emulation::begin_products(); }
+inline void products_commit() { emulation::end_products(); }
+template <int kGroups>
+void products_wait(float (&)[16][4]) {
+  emulation::wait_for_products(kGroups);
+}
+inline void compute_now(float (&)[16][4]) {}
 inline float exp2_approximate(float x) { return std::exp2(x); }
 
 /// An element of a matrix by its descriptor: `along` counts in the direction of the row, `across` the rows.
@@ -110,37 +114,42 @@ float described_element(std::uint64_t descriptor, std::uint32_t along, std::uint
 
 template <class T>
 void multiply_shared(float (&c)[16][4], std::uint64_t a, std::uint64_t b, bool accumulate) {
-  const std::uint32_t thread = emulation::thread_index() % 128, lane = thread % 32;
-  for (std::uint32_t n = 0; n < 16; ++n) {
-    for (std::uint32_t e = 0; e < 4; ++e) {
-      const std::uint32_t row = thread / 32 * 16 + lane / 4 + e / 2 * 8, column = 8 * n + lane % 4 * 2 + e % 2;
-      float sum = accumulate ? c[n][e] : 0.0f;
-      for (std::uint32_t k = 0; k < 16; ++k) {
-        sum += described_element<T>(a, k, row) * described_element<T>(b, k, column);
+  emulation::start_product([=, to = &c] {
+    const std::uint32_t thread = emulation::thread_index() % 128, lane = thread % 32;
+    for (std::uint32_t n = 0; n < 16; ++n) {
+      for (std::uint32_t e = 0; e < 4; ++e) {
+        const std::uint32_t row = thread / 32 * 16 + lane / 4 + e / 2 * 8, column = 8 * n + lane % 4 * 2 + e % 2;
+        float sum = accumulate ? (*to)[n][e] : 0.0f;
+        for (std::uint32_t k = 0; k < 16; ++k) {
+          sum += described_element<T>(a, k, row) * described_element<T>(b, k, column);
+        }
+        (*to)[n][e] = sum;
       }
-      c[n][e] = sum;
     }
-  }
+  });
 }
 
+/// The registers of `a` are read when the product is carried out, as on the hardware.
 template <class T>
 void multiply_registers(float (&c)[16][4], const std::uint32_t (&a)[4], std::uint64_t b) {
-  struct Fragment {
-    std::uint32_t a[4];
-  } const mine{{a[0], a[1], a[2], a[3]}};
-  const emulation::Exchange all(&mine, sizeof mine, 32);
-  const std::uint32_t lane = emulation::thread_index() % 32;
-  for (std::uint32_t k = 0; k < 16; ++k) {
-    for (std::uint32_t half = 0; half < 2; ++half) {
-      const auto owner = all.get<Fragment>(lane / 4 * 4 + k % 8 / 2);
-      const float left = element<T>(owner.a[half + k / 8 * 2], k % 2);
-      for (std::uint32_t n = 0; n < 16; ++n) {
-        for (std::uint32_t e = 2 * half; e < 2 * half + 2; ++e) {
-          c[n][e] += left * described_element<T>(b, 8 * n + lane % 4 * 2 + e % 2, k);
+  emulation::start_product([=, to = &c, from = &a] {
+    struct Fragment {
+      std::uint32_t a[4];
+    } const mine{{(*from)[0], (*from)[1], (*from)[2], (*from)[3]}};
+    const emulation::Exchange all(&mine, sizeof mine, 32);
+    const std::uint32_t lane = emulation::thread_index() % 32;
+    for (std::uint32_t k = 0; k < 16; ++k) {
+      for (std::uint32_t half = 0; half < 2; ++half) {
+        const auto owner = all.get<Fragment>(lane / 4 * 4 + k % 8 / 2);
+        const float left = element<T>(owner.a[half + k / 8 * 2], k % 2);
+        for (std::uint32_t n = 0; n < 16; ++n) {
+          for (std::uint32_t e = 2 * half; e < 2 * half + 2; ++e) {
+            (*to)[n][e] += left * described_element<T>(b, 8 * n + lane % 4 * 2 + e % 2, k);
+          }
         }
       }
     }
-  }
+  });
 }
 
 }  // namespace csdsim::host::cuda

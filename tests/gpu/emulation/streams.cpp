@@ -1,10 +1,12 @@
 #include "tests/gpu/emulation/streams.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -40,7 +42,7 @@ struct EmulatedEvent {
 struct Device {
   std::vector<EmulatedStream*> streams;
   std::uint32_t created_streams = 0, created_events = 0;
-  std::mt19937_64 random{1};
+  std::mt19937_64 random{first_seed()};
   std::uint64_t host_clock = 0;
   EmulatedStream* recorded = nullptr;
   WorkList* record = nullptr;
@@ -119,8 +121,14 @@ void synchronise_device() {
 
 bool recording() { return device().recorded != nullptr; }
 
+std::uint64_t first_seed() {
+  const char* seed = std::getenv("CSDSIM_EMULATION_SEED");
+  return seed == nullptr ? 1 : std::stoull(seed);
+}
+
 void restart(std::uint64_t seed) {
   synchronise_device();
+  restart_blocks(seed);
   Device& d = device();
   d.created_streams = static_cast<std::uint32_t>(d.streams.size());
   d.created_events = 0;

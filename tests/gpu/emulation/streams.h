@@ -30,9 +30,15 @@ void synchronise_device();
 /// Whether a stream records: nothing may be allocated or waited for.
 bool recording();
 
+/// What determines the orders that are drawn before restart(): the environment variable CSDSIM_EMULATION_SEED, or 1.
+std::uint64_t first_seed();
+
 /// Starts again: new streams are counted from those that exist, events from 0, and the seed determines which orders are
-/// drawn.
+/// drawn, of streams and within kernels.
 void restart(std::uint64_t seed);
+
+/// Does that for what is drawn within kernels.
+void restart_blocks(std::uint64_t seed);
 
 /// A stream and an event for which it waits, as counted since restart().
 using Wait = std::pair<std::uint32_t, std::uint32_t>;
