@@ -295,12 +295,11 @@ const FirmwareCores& Drive::lookup_cores() const { return parts_->cores; }
 ActivitySplit Drive::activity(SimTime now) { return parts_->activity.until(now); }
 void Drive::when_drained(std::function<void()> callback) { parts_->kv_service.when_drained(std::move(callback)); }
 
-void Drive::materialise(SequenceId sequence, LayerId layer, std::uint32_t tokens) {
+void Drive::materialise(SequenceId sequence, LayerId layer, HeadRange heads, std::uint32_t tokens) {
   ftl::KvFtl& kv = parts_->kv_ftl;
-  const std::uint32_t heads = kv.shape(sequence).kv_heads;
-  const std::uint32_t have = kv.tokens({sequence, layer, KvHead{0}});
+  const std::uint32_t have = kv.tokens({sequence, layer, heads.first});
   if (tokens <= have) return;
-  const ftl::AppendResult result = kv.append(sequence, layer, TokenIndex{have}, tokens - have, {KvHead{0}, heads});
+  const ftl::AppendResult result = kv.append(sequence, layer, TokenIndex{have}, tokens - have, heads);
   if (result.status != ftl::KvStatus::ok)
     throw UserError(fmt::format("the drive cannot hold {} tokens of sequence {}, layer {}: {}", tokens, sequence.value,
                                 layer.value, ftl::to_string(result.status)));

@@ -90,9 +90,10 @@ class Drive : public sc_core::sc_module {
   /// Registers the statistics of all parts, with unit and meaning; the drive must outlive the dump.
   void register_statistics(Statistics& statistics) const;
 
-  /// Timing runs: appends tokens up to `tokens` to all heads of a layer, in no simulated time and without page
-  /// operations, as sampled runs need for steps that they skip. Throws UserError where they do not fit the drive.
-  void materialise(SequenceId sequence, LayerId layer, std::uint32_t tokens);
+  /// Timing runs: appends tokens up to `tokens` to heads of a layer, which hold equally many, in no simulated time and
+  /// without page operations, as sampled runs need for steps that they skip. Throws UserError where they do not fit the
+  /// drive.
+  void materialise(SequenceId sequence, LayerId layer, HeadRange heads, std::uint32_t tokens);
 
   /// Calls back when no flush of the KV cache is in flight: what was appended is in flash.
   void when_drained(std::function<void()> callback);

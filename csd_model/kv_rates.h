@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/token_score.h"
 #include "base/units.h"
@@ -25,7 +26,7 @@ Bandwidth scoring_rate(const DriveConfig& drive, const KvRequestShape& shape, Sc
 /// of them: the slowest of channels, planes and peer reads, which move whole pages, and the link, which carries rows.
 Bandwidth fetch_rate(const DriveConfig& drive, const KvRequestShape& shape, double rows_per_page);
 
-/// Dense attention of a layer in one drive.
+/// Tokens of a layer in one drive.
 struct AttentionShape {
   std::uint32_t head_dim = 128;
   std::uint32_t group = 1;  ///< query heads of a KV head
@@ -38,5 +39,23 @@ struct AttentionShape {
 /// slowest of channels, planes, peer reads, map lookups, kernels and job slots takes, and what the first pages and the
 /// last job take alone. What travels over the drive's link is left out.
 double attention_time(const DriveConfig& drive, const AttentionShape& shape);
+
+/// Seconds from the first command to the last score of all tokens of `shape`: what the slowest of channels, planes,
+/// peer reads, map lookups, scoring unit and job slots takes, and what the first page, the last job and the way of a
+/// command take alone. Two commands of `chunk` tokens of each sequence (0: all) are under way at a time, which hides
+/// the way of all but the first. 0 without tokens. UserError if the engine lacks the precision.
+double scoring_time(const DriveConfig& drive, const AttentionShape& shape, ScorePrecision precision,
+                    std::uint32_t chunk);
+
+/// Tokens of each sequence, `chosen` of which are picked at random.
+struct RandomPicks {
+  double tokens = 0;
+  double chosen = 0;
+};
+
+/// Seconds from the first command to the last row of the chosen tokens of all heads and sequences of `shape`, whose
+/// `tokens` do not count. Pages that hold a chosen row are read whole; the rows of a command cross the link when all of
+/// its pages are there, beside the pages of the commands after it. 0 where nothing is chosen.
+double fetching_time(const DriveConfig& drive, const AttentionShape& shape, std::span<const RandomPicks> picks);
 
 }  // namespace csdsim::csd_model

@@ -349,11 +349,24 @@ void GenerationProgram::materialise(const host::SampledGroup& group, const host:
   if (pools_) pools_->skip_to(group.first_step, group.layers, prompts);
   for (std::uint32_t i = 0; i < platform_.drives(); ++i)
     for (std::uint32_t s = 0; s < prompts.size(); ++s)
-      for (std::uint32_t layer = 0; layer < group.layers; ++layer)
-        platform_.drive(i).materialise(
-            SequenceId{s}, LayerId{layer},
-            pools_ ? static_cast<std::uint32_t>(pools_->pools().pools(SequenceId{s}, LayerId{layer}).log().size())
-                   : format_.division.tokens(host::DriveIndex{i}, prompts[s], group.first_step));
+      for (std::uint32_t layer = 0; layer < group.layers; ++layer) {
+        if (pools_) {
+          materialise_log(i, SequenceId{s}, LayerId{layer});
+          continue;
+        }
+        const HeadRange all{KvHead{0}, format_.division.heads(host::DriveIndex{i}).count};
+        platform_.drive(i).materialise(SequenceId{s}, LayerId{layer}, all,
+                                       format_.division.tokens(host::DriveIndex{i}, prompts[s], group.first_step));
+      }
+}
+
+/// A drive's part of the logs of pools.
+void GenerationProgram::materialise_log(std::uint32_t drive, SequenceId sequence, LayerId layer) {
+  const host::PooledKv& pools = pools_->pools();
+  const std::uint32_t lists = pools.plan().lists, heads = setup_.plan.model.kv_heads / lists;
+  for (std::uint32_t list = 0; list < lists; ++list)
+    platform_.drive(drive).materialise(sequence, layer, {KvHead{list * heads}, heads},
+                                       pools.logged(pools.pools({sequence, layer, list}).log().size(), drive));
 }
 
 void GenerationProgram::observe(const host::OperationRecord& record) {

@@ -56,6 +56,7 @@ class GenerationProgram : public sc_core::sc_module {
   void add_files();
   void add_blocks();
   void add_pools();
+  void materialise_log(std::uint32_t drive, SequenceId sequence, LayerId layer);
   void add_chosen_rows();
   host::PlannerInputs inputs_of(const host::SampledGroup& group) const;
   std::unique_ptr<host::Planner> plan_of(const host::SampledGroup& group) const;

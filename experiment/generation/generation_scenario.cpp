@@ -129,7 +129,9 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
   data->set_kv_format(host::kv_format_of(*setup.system));
   if (const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan))
     data->set_neurons(carried_neurons(setup, *weights));
-  if (const std::optional<host::PooledPlan> pools = setup.system->pooled_plan(setup.plan)) data->set_pools(*pools);
+  host::PlannerInputs inputs = setup.plan;
+  inputs.drives = setup.platform.drives;
+  if (const std::optional<host::PooledPlan> pools = setup.system->pooled_plan(inputs)) data->set_pools(*pools);
   if (const std::uint32_t drafted = setup.plan.workload.speculation.draft_tokens; drafted > 0)
     data->set_drafts(drafted);
   if (const std::optional<host::ChosenRowsPlan> rows = setup.system->chosen_rows(setup.plan))

@@ -1,9 +1,11 @@
 #include "experiment/generation/platform_rates.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "csd_model/kv_rates.h"
 #include "ftl/core/backing_store.h"
@@ -31,6 +33,20 @@ Bandwidth of_all(Bandwidth one, std::uint32_t drives) { return {one.bytes_per_se
 }  // namespace
 
 host::PlatformRates platform_rates(const Scenario& s) {
+  // Made when it is asked for, and once: a search asks often.
+  const auto config =
+      [ drive = s.platform.device, seed = s.seed,
+        made = std::make_shared<std::optional<csd_model::DriveConfig>>() ]() -> const auto& {
+    if (!*made) made->emplace(csd_model::drive_config(drive, seed));
+    return **made;
+  };
+  const auto heads_of = [](const host::ModelShape& model, std::uint32_t sequences, double tokens) {
+    return csd_model::AttentionShape{.head_dim = model.head_dim,
+                                     .group = model.heads / model.kv_heads,
+                                     .heads = model.kv_heads,
+                                     .sequences = sequences,
+                                     .tokens = tokens};
+  };
   const platform::AttachedGpu& gpu = s.platform.gpu;
   const platform::HostConfig& host = s.platform.host;
   const csd_model::DeviceConfig& drive = s.platform.device;
@@ -38,50 +54,55 @@ host::PlatformRates platform_rates(const Scenario& s) {
   const Bandwidth link{std::min(gpu.link.payload_bandwidth(), host.memory_bandwidth)};
   const Bandwidth files = file_bandwidth(s);
   const std::uint64_t cores = host.core_rate.flop_per_second * host.cores;
-  return {.host_to_gpu = link,
-          .gpu_to_host = link,
-          .files_to_host = files,
-          .host_to_files = files,
-          .gpu_gemm = {share(gpu.fp16_rate.flop_per_second, gpu.efficiency.gemm)},
-          .gpu_attention = {share(gpu.fp16_rate.flop_per_second, gpu.efficiency.attention_prefill)},
-          .host_attention = {share(cores, host.efficiency)},
-          .gpu_memory_bandwidth = {share(gpu.memory_bandwidth.bytes_per_second, gpu.efficiency.attention_decode)},
-          .host_memory_bandwidth = {share(host.memory_bandwidth.bytes_per_second, host.efficiency)},
-          .gpu_memory = gpu.memory,
-          .host_memory = host.memory,
-          .files = drive.usable_capacity() * drive.count,
-          .carried = s.simulation.data == ftl::DataMode::carried,
-          .drive_scores =
-              [drive, seed = s.seed](const host::ModelShape& model, ScorePrecision precision, std::uint32_t tokens) {
-                const csd_model::KvRequestShape asked{model.head_dim, model.heads / model.kv_heads, tokens};
-                return of_all(csd_model::scoring_rate(csd_model::drive_config(drive, seed), asked, precision),
-                              drive.count);
-              },
-          .drive_fetches =
-              [drive, seed = s.seed](const host::ModelShape& model, double chosen, std::uint32_t tokens) {
-                const csd_model::KvRequestShape asked{model.head_dim, model.heads / model.kv_heads, tokens};
-                const double rows = static_cast<double>(drive.flash.geometry.page_size.value) /
-                                    (static_cast<double>(model.head_dim) * model.element_bytes);
-                // A page without a chosen row is not read.
-                const double of_page = chosen * rows / (1 - std::pow(1 - chosen, std::max(1.0, rows)));
-                return of_all(csd_model::fetch_rate(csd_model::drive_config(drive, seed), asked, of_page), drive.count);
-              },
-          .through_host = drive.nvme.transfer == nvme::DataPath::host,
-          .drives = drive.count,
-          .gpus = gpu.count,
-          .gpu_time = [gpu = host::GpuModel(gpu)](const host::ComputeWork& work) { return gpu.time(work).seconds(); },
-          .drive_attention =
-              [drive, seed = s.seed, config = std::make_shared<std::optional<csd_model::DriveConfig>>()](
-                  const host::ModelShape& model, const host::DriveAttention& asked) {
-                if (!*config) config->emplace(csd_model::drive_config(drive, seed));  // a search asks often
-                return csd_model::attention_time(**config, {.head_dim = model.head_dim,
-                                                            .group = model.heads / model.kv_heads,
-                                                            .heads = model.kv_heads,
-                                                            .sequences = asked.sequences,
-                                                            .tokens = asked.tokens});
-              },
-          .drive_link = drive.link.payload_bandwidth(),
-          .link_latency = gpu.link.latency};
+  return {
+      .host_to_gpu = link,
+      .gpu_to_host = link,
+      .files_to_host = files,
+      .host_to_files = files,
+      .gpu_gemm = {share(gpu.fp16_rate.flop_per_second, gpu.efficiency.gemm)},
+      .gpu_attention = {share(gpu.fp16_rate.flop_per_second, gpu.efficiency.attention_prefill)},
+      .host_attention = {share(cores, host.efficiency)},
+      .gpu_memory_bandwidth = {share(gpu.memory_bandwidth.bytes_per_second, gpu.efficiency.attention_decode)},
+      .host_memory_bandwidth = {share(host.memory_bandwidth.bytes_per_second, host.efficiency)},
+      .gpu_memory = gpu.memory,
+      .host_memory = host.memory,
+      .files = drive.usable_capacity() * drive.count,
+      .carried = s.simulation.data == ftl::DataMode::carried,
+      .drive_scores =
+          [config, count = drive.count](const host::ModelShape& model, ScorePrecision precision, std::uint32_t tokens) {
+            const csd_model::KvRequestShape asked{model.head_dim, model.heads / model.kv_heads, tokens};
+            return of_all(csd_model::scoring_rate(config(), asked, precision), count);
+          },
+      .drive_fetches =
+          [config, count = drive.count](const host::ModelShape& model, double chosen, std::uint32_t tokens) {
+            const csd_model::KvRequestShape asked{model.head_dim, model.heads / model.kv_heads, tokens};
+            const double rows = static_cast<double>(config().geometry.page_size.value) /
+                                (static_cast<double>(model.head_dim) * model.element_bytes);
+            // A page without a chosen row is not read.
+            const double of_page = chosen * rows / (1 - std::pow(1 - chosen, std::max(1.0, rows)));
+            return of_all(csd_model::fetch_rate(config(), asked, of_page), count);
+          },
+      .through_host = drive.nvme.transfer == nvme::DataPath::host,
+      .drives = drive.count,
+      .gpus = gpu.count,
+      .gpu_time = [gpu = host::GpuModel(gpu)](const host::ComputeWork& work) { return gpu.time(work).seconds(); },
+      .drive_attention =
+          [config, heads_of](const host::ModelShape& model, const host::DriveAttention& asked) {
+            return csd_model::attention_time(config(), heads_of(model, asked.sequences, asked.tokens));
+          },
+      .drive_scoring =
+          [config, heads_of](const host::ModelShape& model, const host::DriveAttention& asked, ScorePrecision precision,
+                             std::uint32_t chunk) {
+            return csd_model::scoring_time(config(), heads_of(model, asked.sequences, asked.tokens), precision, chunk);
+          },
+      .drive_fetching =
+          [config, heads_of](const host::ModelShape& model, const host::DriveFetch& asked) {
+            std::array<csd_model::RandomPicks, std::tuple_size_v<decltype(asked.parts)>> picks;
+            for (std::size_t i = 0; i < picks.size(); ++i) picks[i] = {asked.parts[i].tokens, asked.parts[i].chosen};
+            return csd_model::fetching_time(config(), heads_of(model, asked.sequences, 0), picks);
+          },
+      .drive_link = drive.link.payload_bandwidth(),
+      .link_latency = gpu.link.latency};
 }
 
 }  // namespace csdsim::experiment

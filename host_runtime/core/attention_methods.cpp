@@ -182,7 +182,13 @@ const std::vector<MethodInfo>& attention_methods() {
       {"int8-per-head", "INT8 importance with one list per KV head.", BudgetKind::tokens, false,
        importance<8, ScoreAggregate::per_head>, kInt8Keys},
       {"int4-per-head", "INT4 importance with one list per KV head.", BudgetKind::tokens, false,
-       importance<4, ScoreAggregate::per_head>, kInt4Keys}};
+       importance<4, ScoreAggregate::per_head>, kInt4Keys},
+      {"fp16-per-head-ahead", "fp16-per-head by queries computed a layer ahead, as the prefetch of hillinfer does.",
+       BudgetKind::tokens, false, importance<16, ScoreAggregate::per_head, true>, kFp16Keys},
+      {"int8-per-head-ahead", "int8-per-head by queries computed a layer ahead, as the prefetch of hillinfer does.",
+       BudgetKind::tokens, false, importance<8, ScoreAggregate::per_head, true>, kInt8Keys},
+      {"int4-per-head-ahead", "int4-per-head by queries computed a layer ahead, as the prefetch of hillinfer does.",
+       BudgetKind::tokens, false, importance<4, ScoreAggregate::per_head, true>, kInt4Keys}};
   return all;
 }
 

@@ -160,7 +160,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual([float(r["perplexity"]) for r in table], [r["perplexity"] for r in rows])
         xml.etree.ElementTree.parse(self.out / "eval.svg")
         equal = self.evaluated("--ratio-mode", "traffic", "--ratio", "1/4", "--no-recall")["rows"]
-        self.assertEqual([row["method"] for row in equal if row["method"].startswith("int")], ["int4", "int4-max", "int4-ahead", "int4-max-ahead", "int4-per-head"])
+        self.assertEqual([row["method"] for row in equal if row["method"].startswith("int")], ["int4", "int4-max", "int4-ahead", "int4-max-ahead", "int4-per-head", "int4-per-head-ahead"])
         for row in equal:  # InfiniGen's first layers fetch everything
             if row["method"] not in ("dense", "infinigen"):
                 self.assertAlmostEqual(row["traffic_mean"], 0.25, delta=0.02, msg=row["method"])

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -21,8 +22,9 @@ namespace {
 constexpr std::uint32_t kLayers = 3;
 const std::vector<std::uint32_t> kPrompts = {40, 9, 25};
 
-Hillinfer system_of(PoolPolicy pools = PoolPolicy::hit_table) {
+Hillinfer system_of(PoolPolicy pools = PoolPolicy::hit_table, ScoreAggregate aggregate = ScoreAggregate::sum_raw) {
   Hillinfer system;
+  system.aggregate = aggregate;
   system.ratio = Ratio{1, 4};
   system.host_share = Ratio{2, 5};
   system.chunk = 7;
@@ -60,27 +62,38 @@ TEST_CASE("hillinfer: tensors are where operations read them, from any step on, 
   for (const std::uint32_t first : {0U, 3U, 11U})
     for (const std::uint32_t mini_batches : {1U, 3U})
       for (const bool through_host : {false, true})
-        for (const std::int64_t drive : {1, 50}) {
-          PlannerInputs in = small_inputs(kLayers, kPrompts, 13, mini_batches);
-          in.through_host = through_host;
-          if (first > 0) in.span = {.prefill = false, .first_step = first, .decode_steps = 12 - first};
-          CAPTURE(first, mini_batches, through_host, drive);
-          CHECK_NOTHROW(run_of(system_of(), in, drive));
-        }
+        for (const std::uint32_t drives : {1U, 3U})
+          for (const ScoreAggregate aggregate : {ScoreAggregate::sum_raw, ScoreAggregate::per_head})
+            for (const std::int64_t drive_time : {1, 50}) {
+              PlannerInputs in = small_inputs(kLayers, kPrompts, 13, mini_batches);
+              in.through_host = through_host;
+              in.drives = drives;
+              if (first > 0) in.span = {.prefill = false, .first_step = first, .decode_steps = 12 - first};
+              CAPTURE(first, mini_batches, through_host, drives, aggregate, drive_time);
+              CHECK_NOTHROW(run_of(system_of(PoolPolicy::hit_table, aggregate), in, drive_time));
+            }
 }
 
-TEST_CASE("hillinfer: the drive gets every token once, in the order of its log, and scores all of it in every step") {
+TEST_CASE("hillinfer: each drive gets every token once, in the order of its log, and scores all of it in every step") {
+  std::uint32_t trial = 0;
   for (const PoolPolicy policy : {PoolPolicy::hit_table, PoolPolicy::naive})
     for (const bool through_host : {false, true}) {
       PlannerInputs in = small_inputs(kLayers, kPrompts, 30, 2);
       in.through_host = through_host;
-      const Run out = run_of(system_of(policy), in);
-      std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> log;  // by layer and sequence
+      in.drives = 1 + trial % 3;
+      const bool per_head = trial++ % 2 == 1;
+      CAPTURE(policy, through_host, in.drives, per_head);
+      const Run out = run_of(system_of(policy, per_head ? ScoreAggregate::per_head : ScoreAggregate::sum_raw), in);
+      using Where = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
+      std::map<Where, std::uint32_t> log;
+      const auto place = [](const Operation& op, SequenceId sequence, HeadRange heads) {
+        return Where{op.tag.layer->value, sequence.value, heads.first.value, op.resource.index};
+      };
       std::uint64_t written = 0, scored = 0, to_gpu = 0, fetched = 0, attended = 0;
       for (const Operation& op : out.resolved) {
         if (op.resource.kind == ResourceKind::drive_kv && op.kind == OpKind::append_kv)
           for (const SequenceWork& s : std::get<DriveWork>(op.work).sequences) {
-            std::uint32_t& logged = log[{op.tag.layer->value, s.sequence.value}];
+            std::uint32_t& logged = log[place(op, s.sequence, std::get<DriveWork>(op.work).heads)];
             REQUIRE(s.first_token.value == logged);
             logged += s.tokens;
             written += s.tokens;
@@ -89,20 +102,31 @@ TEST_CASE("hillinfer: the drive gets every token once, in the order of its log, 
           for (const ScoreWork::Sequence& s : score->sequences) {
             REQUIRE(s.tokens() > 0);
             REQUIRE(s.tokens() <= 7);
-            const std::uint32_t logged = log[{op.tag.layer->value, s.sequence.value}];
+            const std::uint32_t logged = log[place(op, s.sequence, score->heads)];
             REQUIRE(s.context <= logged);
             scored += s.tokens();
           }
         if (const auto* const fetch = std::get_if<FetchWork>(&op.work))
           for (const FetchWork::Sequence& s : fetch->sequences) {
-            for (const TokenIndex token : s.tokens) REQUIRE(token.value < log[{op.tag.layer->value, s.sequence.value}]);
+            for (const TokenIndex token : s.tokens) REQUIRE(token.value < log[place(op, s.sequence, fetch->heads)]);
             fetched += s.tokens.size();
           }
         if (op.resource.kind == ResourceKind::host_to_gpu) to_gpu += std::get<LinkWork>(op.work).bytes.value;
         if (op.kind == OpKind::attention && op.tag.phase == Phase::decode)
           for (const StepSequence& s : *op.tag.sequences) attended += TokenBudget(Ratio{1, 4}).at(s.context()) - 1;
       }
-      const Bytes token = in.model.kv_bytes_per_token_and_layer();
+      const std::uint32_t lists = per_head ? in.model.kv_heads : 1;
+      const Bytes token{in.model.kv_bytes_per_token_and_layer().value / lists};
+      attended *= lists;
+      // The drives get their shares of each log: they differ by a token at most.
+      for (const auto& [of, logged] : log) {
+        auto [layer, sequence, head, drive] = of;
+        if (drive > 0) {
+          CHECK(log.at({layer, sequence, head, 0}) >= logged);
+          CHECK(log.at({layer, sequence, head, 0}) <= logged + 1);
+        }
+      }
+      CHECK(log.size() == std::size_t{kLayers} * kPrompts.size() * lists * in.drives);
       CHECK(written == out.counts.written);
       CHECK(scored == out.counts.drive_scores);
       CHECK(out.counts.wasted_scores > 0);
@@ -120,6 +144,36 @@ TEST_CASE("hillinfer: the drive gets every token once, in the order of its log, 
       CHECK(out.counts.promoted > 0);
       CHECK(out.counts.demoted > out.counts.promoted);
     }
+}
+
+TEST_CASE("hillinfer: the host reads two bytes for each entry of the hit tables that a step examines") {
+  PooledKv pools({.chosen = Ratio{1, 4}, .pools = {.hot_tokens = 24, .pinned = Ratio{1, 10}, .kept_hot = Ratio{1, 5}}},
+                 small_model(kLayers));
+  AnyTokens importance;
+  Operation update;
+  update.kind = OpKind::update_pools;
+  update.resource = Resource::host();
+  std::vector<StepSequence> sequences = {{SequenceId{0}, 40, 1}, {SequenceId{1}, 25, 1}};
+  update.tag = {Phase::decode, 0, LayerId{0}, MiniBatch{0}};
+  for (const StepSequence& s : sequences) pools.start({s.sequence, LayerId{0}}, s.first_token);
+  std::vector<std::uint32_t> chosen;
+  for (std::uint32_t step = 0; step < 30; ++step) {
+    std::uint64_t examined = 0;
+    for (const StepSequence& s : sequences) {
+      const std::uint32_t context = pools.pools({s.sequence, LayerId{0}}).tokens() + 1;
+      importance.next(s.sequence, LayerId{0}, context, pools.chosen(context), chosen);
+      const PoolMoves& moves = pools.step({s.sequence, LayerId{0}}, chosen).moves;
+      // The important tokens, and a scan of all that are not pinned for each of promotions and demotions.
+      const std::uint64_t unpinned = pools.pools({s.sequence, LayerId{0}}).first_pinned();
+      REQUIRE(moves.examined >= chosen.size() + 2 * unpinned);
+      REQUIRE(moves.examined <= chosen.size() + 4 * unpinned);
+      examined += moves.examined;
+    }
+    update.tag.sequences = std::make_shared<const std::vector<StepSequence>>(sequences);
+    const auto work = std::get<ComputeWork>(pools.resolve(update).value());
+    CHECK(work.activations == Bytes{2 * examined});
+    CHECK(work.launches == 1);
+  }
 }
 
 TEST_CASE("hillinfer: two blocks of scores are under way at a time, and a step waits for the moves of the one before") {
@@ -183,6 +237,7 @@ TEST_CASE("hillinfer: operations wait for what they read, and the last block of 
 
 TEST_CASE("hillinfer solves the share of host memory from rates, within its bounds") {
   Hillinfer system;
+  system.split = SplitBy::equation;
   const ModelShape model = small_model(kLayers);
   const PlannerInputs in = small_inputs(kLayers, {400, 400}, 13, 1);
   CHECK_THROWS_AS(system.plan(in), InternalError);  // nobody has set rates
@@ -229,8 +284,9 @@ TEST_CASE("hillinfer refuses what cannot be") {
   Hillinfer system = system_of();
   system.kv_buffers = 0;
   CHECK_THROWS_AS(system.plan(in), UserError);
-  in.drives = 2;
-  CHECK_THROWS_AS(system_of().plan(in), UserError);
+  PooledPlan plan = *system_of().pooled_plan(in);
+  plan.lists = 3;  // of four KV heads
+  CHECK_THROWS_AS(HillinferPlanner(in, plan, true, {}), UserError);
 }
 
 }  // namespace test_hillinfer

@@ -14,7 +14,7 @@
 
 namespace csdsim::host {
 
-/// K and V of single tokens by sequence and position: K of all heads, then V of all heads.
+/// K and V of single tokens by sequence and position: K of the heads of a list, then V of these heads.
 struct TokenRows {
   std::map<SequenceId, std::map<std::uint32_t, std::vector<Half>>> rows;
 };
@@ -25,7 +25,7 @@ struct TokenScores {
 };
 
 /// The operations of plans with pools. Every step checks that each token is scored once: it is in host memory or in the
-/// drive, never in both or neither. After every change, the rows in host memory are those of the hot tokens.
+/// a drive, never in both or neither. After every change, the rows in host memory are those of the hot tokens.
 class CarriedPools {
  public:
   CarriedPools(const PooledPlan& plan, const ModelConfig& model);
@@ -51,12 +51,16 @@ class CarriedPools {
   void select(const Operation& op, TensorStore& tensors);
   void gather(const Operation& op, TensorStore& tensors) const;
   void attend(const Operation& op, TensorStore& tensors) const;
+  void attend(const Operation& op, HeadRange heads, TensorStore& tensors) const;
   void update(const Operation& op, TensorStore& tensors) const;
   /// InternalError unless the rows in host memory are those of the hot tokens, and the log has all others.
   void check(const Operation& op, const TokenRows& hot) const;
   /// Positions of the tokens that a fetch brings for sequence `index` of its work.
-  const std::vector<std::uint32_t>& fetched(const Operation& op, std::size_t index) const;
-  std::size_t width() const { return std::size_t{model_.kv_heads} * model_.head_dim; }
+  std::vector<std::uint32_t> fetched(const Operation& op, std::size_t index) const;
+  std::size_t width(HeadRange heads) const { return std::size_t{heads.count} * model_.head_dim; }
+  /// Chosen tokens of a list that are at the GPU, in the order of their positions; the rows are those of `op`'s inputs.
+  std::map<std::uint32_t, const std::vector<Half>*> at_gpu(const Operation& op, HeadRange heads, SequenceId sequence,
+                                                           const TensorStore& tensors) const;
 
   ModelConfig model_;
   PooledKv pools_;

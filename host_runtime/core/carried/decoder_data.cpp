@@ -106,7 +106,9 @@ std::size_t DecoderData::rows_of(const Operation& op) const {
 }
 
 std::vector<host::Share> DecoderData::rows_in(const Operation& op, const TensorName& new_kv) const {
-  if (!division_.by_tokens() || op.tag.phase == Phase::decode) return {{0, static_cast<std::uint32_t>(rows_of(op))}};
+  // Tokens in pools leave the GPU together, whichever drive gets them later.
+  if (!division_.by_tokens() || pools_ || op.tag.phase == Phase::decode)
+    return {{0, static_cast<std::uint32_t>(rows_of(op))}};
   std::vector<host::Share> rows;
   std::uint32_t row = 0;
   for (const StepSequence& s : sequences_of(op)) {

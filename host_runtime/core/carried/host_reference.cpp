@@ -26,9 +26,15 @@ host::ModelConfig HostReference::held(const Operation& op) const {
   return model;
 }
 
+bool HostReference::by_heads() const {
+  const PooledKv* const pools = data_.pooled_kv();
+  return pools != nullptr && pools->plan().lists > 1;
+}
+
 host::HostKvCache& HostReference::cache_of(const Operation& op) {
+  const std::uint32_t first = by_heads() ? data_.pooled_kv()->heads(op).first.value : 0;
   const auto [cache, made] =
-      caches_.try_emplace(op.resource.index, held(op), host::KeyLayout::token_and_component_major);
+      caches_.try_emplace(std::pair(op.resource.index, first), held(op), host::KeyLayout::token_and_component_major);
   if (made)
     for (std::uint32_t s = 0; s < sequences_; ++s) cache->second.create(SequenceId{s});
   return cache->second;
@@ -211,7 +217,8 @@ void HostReference::score(const Operation& op) {
     std::vector<float> lists(work.lists(work.heads.count) * tokens), of_queries(model_.group_size() * tokens);
     begin_scores(work.aggregate, lists);
     for (std::uint32_t head = 0; head < work.heads.count; ++head) {
-      const KvView kv = cache_of(op).view(s.sequence, *op.tag.layer, KvHead{work.heads.first.value + head});
+      const KvHead in_cache{(by_heads() ? 0 : work.heads.first.value) + head};
+      const KvView kv = cache_of(op).view(s.sequence, *op.tag.layer, in_cache);
       if (s.context > kv.tokens) throw InternalError("scores of tokens that are not there");
       const ScoringQueries scoring(work.precision, std::span<const float>(wide_q).subspan(head * per_head, per_head),
                                    model_.group_size());
@@ -232,7 +239,8 @@ void HostReference::fetch(const Operation& op) {
     const FetchWork::Sequence& s = work.sequences[index];
     std::vector<Half> k, v;
     for (std::uint32_t head = 0; head < work.heads.count; ++head) {
-      const KvView kv = cache_of(op).view(s.sequence, *op.tag.layer, KvHead{work.heads.first.value + head});
+      const KvHead in_cache{(by_heads() ? 0 : work.heads.first.value) + head};
+      const KvView kv = cache_of(op).view(s.sequence, *op.tag.layer, in_cache);
       for (const TokenIndex token : s.tokens) {
         if (token.value >= kv.tokens) throw InternalError("a fetch of tokens that are not there");
         const auto row = [&](std::span<const Half> rows) { return rows.subspan(token.value * d, d); };

@@ -32,6 +32,8 @@ class HostReference final : public host::OperationBackend {
 
  private:
   host::ModelConfig held(const host::Operation& op) const;
+  /// Heads of a drive hold different tokens: pools with a list per KV head.
+  bool by_heads() const;
   host::HostKvCache& cache_of(const host::Operation& op);
   void append(const host::Operation& op);
   void attend(const host::Operation& op);
@@ -46,7 +48,8 @@ class HostReference final : public host::OperationBackend {
   OperationData& data_;
   std::uint32_t sequences_;
   NeuronSums sums_;
-  std::map<std::uint32_t, host::HostKvCache> caches_;  ///< by drive
+  /// By drive, and by the first head where heads hold different tokens.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, host::HostKvCache> caches_;
   std::map<std::string, std::vector<std::byte>> files_;
   std::map<std::uint32_t, std::vector<std::byte>> blocks_;  ///< by drive
   std::map<host::OperationId, host::Operation> resolved_;   ///< running operations whose work depends on data

@@ -33,20 +33,53 @@ std::optional<std::uint32_t> part_of(const Tensors& tensors, TensorClass what) {
 
 PooledKv::PooledKv(const PooledPlan& plan, const ModelShape& model) : plan_(plan), model_(model) {
   const TokenPools checked(plan.pools);  // UserError for impossible options
+  if (plan.drives == 0 || plan.lists == 0 || model.kv_heads % plan.lists != 0)
+    throw InternalError(fmt::format("{} pools of {} KV heads over {} drives", plan.lists, model.kv_heads, plan.drives));
 }
 
-const PooledKv::Entry& PooledKv::entry(SequenceId sequence, LayerId layer) const {
-  const auto found = entries_.find({sequence, layer});
+const PooledKv::Entry& PooledKv::entry(PoolKey key) const {
+  const auto found = entries_.find(key);
   if (found == entries_.end())
     throw InternalError(
-        fmt::format("the pools of sequence {} in layer {} have not started", sequence.value, layer.value));
+        fmt::format("the pools of sequence {} in layer {} have not started", key.sequence.value, key.layer.value));
   return found->second;
 }
 
-void PooledKv::start(SequenceId sequence, LayerId layer, std::uint32_t tokens) {
-  const auto [at, made] = entries_.try_emplace({sequence, layer}, Entry{TokenPools(plan_.pools), {}});
+HeadRange PooledKv::heads(const Operation& op) const {
+  for (const TensorName& name : op.tensors.reads)
+    if (name.heads.count > 0) return name.heads;
+  for (const SizedTensor& tensor : op.tensors.writes)
+    if (tensor.name.heads.count > 0) return tensor.name.heads;
+  throw InternalError("an operation on pools names no heads");
+}
+
+PoolKey PooledKv::key(const Operation& op, SequenceId sequence) const {
+  const std::uint32_t list = plan_.lists == 1 ? 0 : heads(op).first.value / (model_.kv_heads / plan_.lists);
+  return {sequence, *op.tag.layer, list};
+}
+
+std::vector<std::uint32_t> PooledKv::in_drive(PoolKey key, std::span<const std::uint32_t> positions,
+                                              std::uint32_t drive) const {
+  const TokenPools& of = pools(key);
+  std::vector<std::uint32_t> held;
+  std::ranges::copy_if(positions, std::back_inserter(held),
+                       [&](std::uint32_t position) { return of.log_index(position).value() % plan_.drives == drive; });
+  return held;
+}
+
+std::vector<std::uint32_t> PooledKv::written(PoolKey key, std::uint32_t drive) const {
+  const PoolStep& step = latest(key);
+  std::vector<std::uint32_t> tokens;
+  for (std::size_t i = 0; i < step.moves.written.size(); ++i)
+    if ((step.log_before + i) % plan_.drives == drive) tokens.push_back(step.moves.written[i]);
+  return tokens;
+}
+
+void PooledKv::start(PoolKey key, std::uint32_t tokens) {
+  const auto [at, made] = entries_.try_emplace(key, Entry{TokenPools(plan_.pools), {}});
   if (!made)
-    throw InternalError(fmt::format("the pools of sequence {} in layer {} start twice", sequence.value, layer.value));
+    throw InternalError(
+        fmt::format("the pools of sequence {} in layer {} start twice", key.sequence.value, key.layer.value));
   const auto hot = static_cast<std::uint32_t>(std::min<std::uint64_t>(tokens, plan_.pools.hot_tokens - 1));
   std::vector<std::uint32_t> newest(hot);
   std::iota(newest.begin(), newest.end(), tokens - hot);
@@ -59,11 +92,19 @@ void PooledKv::start(SequenceId sequence, LayerId layer, std::uint32_t tokens) {
   counts_.written += moves.written.size();
 }
 
-const PoolStep& PooledKv::step(SequenceId sequence, LayerId layer, std::span<const std::uint32_t> chosen) {
-  auto& [pools, step] = entry(sequence, layer);
+void PooledKv::start_after_prefill(const Operation& op) {
+  // Each drive has an operation that gathers its tokens; the first one starts the pools.
+  if (op.tag.phase != Phase::prefill || op.kind != OpKind::gather_kv) return;
+  for (const StepSequence& s : *op.tag.sequences)
+    if (const PoolKey of = key(op, s.sequence); !started(of)) start(of, s.tokens);
+}
+
+const PoolStep& PooledKv::step(PoolKey key, std::span<const std::uint32_t> chosen) {
+  auto& [pools, step] = entry(key);
   const std::uint32_t cached = pools.tokens();
   if (chosen.empty() || chosen.back() != cached)
-    throw InternalError(fmt::format("the current token {} of sequence {} is not attended to", cached, sequence.value));
+    throw InternalError(
+        fmt::format("the current token {} of sequence {} is not attended to", cached, key.sequence.value));
   step = {};
   step.log_before = static_cast<std::uint32_t>(pools.log().size());
   for (const std::uint32_t position : chosen.first(chosen.size() - 1))
@@ -91,11 +132,13 @@ Share PooledKv::in_block(std::uint32_t block, std::uint32_t logged) const {
           static_cast<std::uint32_t>(std::min<std::uint64_t>(plan_.chunk, logged - first))};
 }
 
+Bytes PooledKv::kv_of(std::uint64_t tokens) const {
+  return Bytes{model_.kv_bytes_per_token_and_layer().value / plan_.lists * tokens};
+}
+
 /// K and V are read and written; nothing starts if there are none.
 ComputeWork PooledKv::copied(std::uint64_t tokens) const {
-  return {.op = OperatorClass::elementwise,
-          .activations = model_.kv_bytes_per_token_and_layer() * (2 * tokens),
-          .launches = tokens > 0 ? 1U : 0U};
+  return {.op = OperatorClass::elementwise, .activations = kv_of(2 * tokens), .launches = tokens > 0 ? 1U : 0U};
 }
 
 std::optional<Work> PooledKv::resolve(const Operation& op) const {
@@ -104,35 +147,36 @@ std::optional<Work> PooledKv::resolve(const Operation& op) const {
 }
 
 std::optional<Work> PooledKv::resolve_on_host(const Operation& op) const {
-  const LayerId layer = *op.tag.layer;
   const auto over_sequences = [&](auto&& count) {
     std::uint64_t sum = 0;
-    for (const StepSequence& s : *op.tag.sequences) sum += count(entry(s.sequence, layer));
+    for (const StepSequence& s : *op.tag.sequences) sum += count(key(op, s.sequence));
     return sum;
   };
   switch (op.kind) {
     case OpKind::score_kv: {
-      const std::uint64_t tokens = over_sequences([](const Entry& e) { return e.pools.hot_count(); });
+      const std::uint64_t tokens = over_sequences([&](PoolKey k) { return pools(k).hot_count(); });
       return ComputeWork{.op = OperatorClass::attention,
-                         .flops = 2ULL * model_.heads * model_.head_dim * tokens,
-                         .activations = Bytes{model_.kv_bytes_per_token_and_layer().value / 2 * tokens},
+                         .flops = 2ULL * model_.heads / plan_.lists * model_.head_dim * tokens,
+                         .activations = Bytes{kv_of(tokens).value / 2},
                          .launches = tokens > 0 ? 1U : 0U};
     }
     case OpKind::merge_scores: {
-      const std::uint32_t block = part_of(op.tensors.reads, TensorClass::scores).value() - pool_tensors::kFirstBlock;
-      const std::uint64_t tokens = over_sequences(
-          [&](const Entry& e) { return in_block(block, static_cast<std::uint32_t>(e.pools.log().size())).count; });
+      const std::uint32_t part = part_of(op.tensors.reads, TensorClass::scores).value() - pool_tensors::kFirstBlock;
+      const std::uint64_t tokens = over_sequences([&](PoolKey k) {
+        return in_block(part / plan_.drives, logged(pools(k).log().size(), part % plan_.drives)).count;
+      });
       // Scores are read, scores with positions are written.
       return ComputeWork{.op = OperatorClass::elementwise,
                          .activations = {(2 * kScoreBytes + kPositionBytes) * tokens},
                          .launches = tokens > 0 ? 1U : 0U};
     }
     case OpKind::gather_kv:
-      if (part_of(op.tensors.writes, TensorClass::new_kv))
-        return copied(over_sequences([](const Entry& e) { return e.latest.moves.written.size(); }));
-      return copied(over_sequences([](const Entry& e) { return e.latest.hot.size(); }));
+      if (const auto part = part_of(op.tensors.writes, TensorClass::new_kv))
+        return copied(
+            over_sequences([&](PoolKey k) { return written(k, *part - pool_tensors::kFirstWritten).size(); }));
+      return copied(over_sequences([&](PoolKey k) { return latest(k).hot.size(); }));
     case OpKind::update_pools: {
-      const std::uint64_t entries = over_sequences([](const Entry& e) { return e.latest.moves.examined; });
+      const std::uint64_t entries = over_sequences([&](PoolKey k) { return latest(k).moves.examined; });
       return ComputeWork{
           .op = OperatorClass::elementwise, .activations = {kHitBytes * entries}, .launches = entries > 0 ? 1U : 0U};
     }
@@ -140,9 +184,11 @@ std::optional<Work> PooledKv::resolve_on_host(const Operation& op) const {
       const auto part = part_of(op.tensors.reads, TensorClass::fetched_kv);
       if (!part) return std::nullopt;
       LinkWork work = std::get<LinkWork>(op.work);
-      work.bytes = model_.kv_bytes_per_token_and_layer() * over_sequences([&](const Entry& e) {
-                     return *part == pool_tensors::kGathered ? e.latest.hot.size() : e.latest.cold.size();
-                   });
+      work.bytes = kv_of(over_sequences([&](PoolKey k) {
+        const PoolStep& step = latest(k);
+        return *part == pool_tensors::kGathered ? step.hot.size()
+                                                : in_drive(k, step.cold, pool_tensors::fetched_drive(*part)).size();
+      }));
       return work;
     }
     default:
@@ -151,25 +197,28 @@ std::optional<Work> PooledKv::resolve_on_host(const Operation& op) const {
 }
 
 std::optional<Work> PooledKv::resolve_on_drive(const Operation& op) const {
-  const LayerId layer = *op.tag.layer;
+  const std::uint32_t drive = op.resource.index;
   switch (op.kind) {
     case OpKind::score_kv: {
       ScoreWork work = std::get<ScoreWork>(op.work);
-      const std::uint32_t block = part_of(op.tensors.writes, TensorClass::scores).value() - pool_tensors::kFirstBlock;
+      const std::uint32_t part = part_of(op.tensors.writes, TensorClass::scores).value() - pool_tensors::kFirstBlock;
       for (const StepSequence& s : *op.tag.sequences) {
-        const Share range = in_block(block, static_cast<std::uint32_t>(pools(s.sequence, layer).log().size()));
+        const std::size_t tokens = pools(key(op, s.sequence)).log().size();
+        const Share range = in_block(part / plan_.drives, logged(tokens, drive));
         if (range.count > 0) work.sequences.push_back({s.sequence, range.first, range.first + range.count});
       }
       return work;
     }
     case OpKind::fetch_kv: {
       FetchWork work = std::get<FetchWork>(op.work);
-      const bool again = part_of(op.tensors.writes, TensorClass::fetched_kv) == pool_tensors::kPromoted;
+      const std::uint32_t part = part_of(op.tensors.writes, TensorClass::fetched_kv).value();
       for (const StepSequence& s : *op.tag.sequences) {
-        const Entry& of = entry(s.sequence, layer);
+        const PoolKey of = key(op, s.sequence);
+        const PoolStep& step = latest(of);
         FetchWork::Sequence rows{s.sequence, {}};
-        for (const std::uint32_t position : again ? of.latest.fetched_again : of.latest.cold)
-          rows.tokens.push_back(TokenIndex{of.pools.log_index(position).value()});
+        for (const std::uint32_t position :
+             in_drive(of, pool_tensors::is_promoted(part) ? step.fetched_again : step.cold, drive))
+          rows.tokens.push_back(TokenIndex{pools(of).log_index(position).value() / plan_.drives});
         if (!rows.tokens.empty()) work.sequences.push_back(std::move(rows));
       }
       return work;
@@ -177,12 +226,13 @@ std::optional<Work> PooledKv::resolve_on_drive(const Operation& op) const {
     case OpKind::append_kv: {
       DriveWork work = std::get<DriveWork>(op.work);
       for (const StepSequence& s : *op.tag.sequences) {
-        const PoolStep& step = latest(s.sequence, layer);
-        const auto tokens = static_cast<std::uint32_t>(step.moves.written.size());
+        const PoolKey of = key(op, s.sequence);
+        const auto tokens = static_cast<std::uint32_t>(written(of, drive).size());
         if (tokens == 0) continue;
-        work.sequences.push_back(
-            {.sequence = s.sequence, .first_token = TokenIndex{step.log_before}, .tokens = tokens});
-        work.to_drive += model_.kv_bytes_per_token_and_layer() * tokens;
+        work.sequences.push_back({.sequence = s.sequence,
+                                  .first_token = TokenIndex{logged(latest(of).log_before, drive)},
+                                  .tokens = tokens});
+        work.to_drive += kv_of(tokens);
       }
       return work;
     }
@@ -193,29 +243,37 @@ std::optional<Work> PooledKv::resolve_on_drive(const Operation& op) const {
 
 ModelledPools::ModelledPools(const PooledPlan& plan, const ModelShape& model,
                              std::unique_ptr<TokenImportance> importance)
-    : pools_(plan, model), importance_(std::move(importance)) {}
+    : pools_(plan, model), importance_(std::move(importance)) {
+  if (plan.lists > 1 && !importance_->has_lists_of_heads())
+    throw UserError(
+        "simulation.tokens: the recording has one list per layer, system.aggregate: per_head needs one per KV head; "
+        "use "
+        "kind: modelled");
+}
 
-void ModelledPools::next(SequenceId sequence, LayerId layer) {
-  const std::uint32_t context = pools_.pools(sequence, layer).tokens() + 1;
-  importance_->next(sequence, layer, context, pools_.chosen(context), chosen_);
-  pools_.step(sequence, layer, chosen_);
+void ModelledPools::next(PoolKey key) {
+  const std::uint32_t context = pools_.pools(key).tokens() + 1;
+  // The lists of a layer are as independent as layers are.
+  const LayerId of_list{key.layer.value * pools_.plan().lists + key.list};
+  importance_->next(key.sequence, of_list, context, pools_.chosen(context), chosen_);
+  pools_.step(key, chosen_);
 }
 
 std::optional<Work> ModelledPools::resolve(const Operation& op) {
   if (op.kind == OpKind::select_tokens)
-    for (const StepSequence& s : *op.tag.sequences) next(s.sequence, *op.tag.layer);
-  if (op.tag.phase == Phase::prefill && op.kind == OpKind::gather_kv)
-    for (const StepSequence& s : *op.tag.sequences) pools_.start(s.sequence, *op.tag.layer, s.tokens);
+    for (const StepSequence& s : *op.tag.sequences) next(pools_.key(op, s.sequence));
+  pools_.start_after_prefill(op);
   return pools_.resolve(op);
 }
 
 void ModelledPools::skip_to(std::uint32_t step, std::uint32_t layers, std::span<const std::uint32_t> prompts) {
   for (std::uint32_t layer = 0; layer < layers; ++layer)
-    for (std::uint32_t s = 0; s < prompts.size(); ++s) {
-      const SequenceId sequence{s};
-      if (!pools_.started(sequence, LayerId{layer})) pools_.start(sequence, LayerId{layer}, prompts[s]);
-      while (pools_.pools(sequence, LayerId{layer}).tokens() < prompts[s] + step) next(sequence, LayerId{layer});
-    }
+    for (std::uint32_t list = 0; list < pools_.plan().lists; ++list)
+      for (std::uint32_t s = 0; s < prompts.size(); ++s) {
+        const PoolKey key{SequenceId{s}, LayerId{layer}, list};
+        if (!pools_.started(key)) pools_.start(key, prompts[s]);
+        while (pools_.pools(key).tokens() < prompts[s] + step) next(key);
+      }
 }
 
 }  // namespace csdsim::host

@@ -27,21 +27,40 @@ struct PooledPlan {
   std::uint32_t chunk = 2048;  ///< tokens that the drive scores in one operation; 0: all of its log
   ScorePrecision precision = ScorePrecision::int8;
   ScoreAggregate aggregate = ScoreAggregate::sum_raw;
-  bool staged = false;           ///< tokens from the drive pass through host memory
+  bool staged = false;           ///< tokens from the drives pass through host memory
+  std::uint32_t drives = 1;      ///< of each log the tokens 0, 1, 2, ... are in the drives in turn
+  std::uint32_t lists = 1;       ///< pools per sequence and layer: 1, or one per KV head with per_head
   std::uint32_t kv_buffers = 2;  ///< layers whose K and V the GPU holds per mini-batch in the prefill
 };
 
-/// The names of the tensors. Their sizes in a plan are bounds: how much is in them depends on data.
+/// The names of the tensors. Their sizes in a plan are bounds: how much is in them depends on data. What is in several
+/// drives has a part for each.
 namespace pool_tensors {
-inline constexpr std::uint32_t kHot = 0, kLog = 1;                       ///< parts of kv_cache: host memory, drive
-inline constexpr std::uint32_t kGathered = 0, kCold = 1, kPromoted = 2;  ///< parts of fetched_kv
-inline constexpr std::uint32_t kWritten = 1;                             ///< part of new_kv: tokens that enter the log
-inline constexpr std::uint32_t kSpeculated = 1;                          ///< part of queries: from the layer before
-inline constexpr std::uint32_t kMerged = 0;                              ///< part of scores: all that the host has
-inline constexpr std::uint32_t kFirstBlock = 1;                          ///< part of scores: block 0 of the drive
+inline constexpr std::uint32_t kHot = 0, kFirstLog = 1;  ///< parts of kv_cache: host memory, drive 0
+inline constexpr std::uint32_t kGathered = 0;            ///< part of fetched_kv: hot tokens
+inline constexpr std::uint32_t kFirstWritten = 1;        ///< part of new_kv: tokens that enter the log of drive 0
+inline constexpr std::uint32_t kSpeculated = 1;          ///< part of queries: from the layer before
+inline constexpr std::uint32_t kMerged = 0;              ///< part of scores: all that the host has
+inline constexpr std::uint32_t kFirstBlock = 1;          ///< part of scores: block 0 of drive 0
+
+constexpr std::uint32_t log_part(std::uint32_t drive) { return kFirstLog + drive; }
+constexpr std::uint32_t written_part(std::uint32_t drive) { return kFirstWritten + drive; }
+/// Parts of fetched_kv: chosen tokens of a drive, and promoted ones.
+constexpr std::uint32_t cold_part(std::uint32_t drive) { return 1 + 2 * drive; }
+constexpr std::uint32_t promoted_part(std::uint32_t drive) { return 2 + 2 * drive; }
+constexpr bool is_promoted(std::uint32_t part) { return part != kGathered && part % 2 == 0; }
+constexpr std::uint32_t fetched_drive(std::uint32_t part) { return (part - 1) / 2; }
 }  // namespace pool_tensors
 
-/// What a step does with the tokens of a sequence in a layer. Positions ascend.
+/// The pools of one layer of one sequence: of all heads, or of one KV head.
+struct PoolKey {
+  SequenceId sequence;
+  LayerId layer;
+  std::uint32_t list = 0;
+  auto operator<=>(const PoolKey&) const = default;
+};
+
+/// What a step does with the tokens of a sequence in a layer, of one list. Positions ascend.
 struct PoolStep {
   std::vector<std::uint32_t> hot;            ///< chosen tokens that were in host memory, but for the current one
   std::vector<std::uint32_t> cold;           ///< chosen tokens that were in the drive
@@ -58,8 +77,8 @@ struct PoolCounts {
   std::uint64_t wasted_scores = 0;  ///< of drive_scores: of tokens that were in host memory
 };
 
-/// The pools of all sequences and layers. The prefill leaves the newest tokens in host memory, as many as fit beside
-/// the next one.
+/// The pools of all sequences, layers and lists. The prefill leaves the newest tokens in host memory, as many as fit
+/// beside the next one.
 class PooledKv {
  public:
   PooledKv(const PooledPlan& plan, const ModelShape& model);
@@ -68,15 +87,30 @@ class PooledKv {
   const PoolCounts& counts() const { return counts_; }
 
   /// The prefill of a sequence has ended in a layer.
-  void start(SequenceId sequence, LayerId layer, std::uint32_t tokens);
+  void start(PoolKey key, std::uint32_t tokens);
+  /// The same, of the sequences and the list of an operation that gathers the tokens which leave host memory then.
+  void start_after_prefill(const Operation& op);
   /// The next decode step: a token is appended, and `chosen` tokens are attended to, ascending, the current one last.
-  const PoolStep& step(SequenceId sequence, LayerId layer, std::span<const std::uint32_t> chosen);
-  bool started(SequenceId sequence, LayerId layer) const { return entries_.contains({sequence, layer}); }
+  const PoolStep& step(PoolKey key, std::span<const std::uint32_t> chosen);
+  bool started(PoolKey key) const { return entries_.contains(key); }
   /// InternalError before start().
-  const TokenPools& pools(SequenceId sequence, LayerId layer) const { return entry(sequence, layer).pools; }
-  const PoolStep& latest(SequenceId sequence, LayerId layer) const { return entry(sequence, layer).latest; }
+  const TokenPools& pools(PoolKey key) const { return entry(key).pools; }
+  const PoolStep& latest(PoolKey key) const { return entry(key).latest; }
   /// Number of tokens to attend to in a context that includes the current token.
   std::uint32_t chosen(std::uint32_t context) const { return plan_.chosen.at(context); }
+
+  /// The KV heads whose tensors an operation reads or writes, and the key of their pools.
+  HeadRange heads(const Operation& op) const;
+  PoolKey key(const Operation& op, SequenceId sequence) const;
+  /// Tokens of a log in a drive, and the token of the log that a drive numbers `index`.
+  std::uint32_t logged(std::uint64_t tokens, std::uint32_t drive) const {
+    return static_cast<std::uint32_t>((tokens + plan_.drives - 1 - drive) / plan_.drives);
+  }
+  std::uint32_t of_log(std::uint32_t index, std::uint32_t drive) const { return index * plan_.drives + drive; }
+  /// Those of the positions that a drive holds, in their order.
+  std::vector<std::uint32_t> in_drive(PoolKey key, std::span<const std::uint32_t> positions, std::uint32_t drive) const;
+  /// Those of the tokens that enter the log in the latest step that a drive gets.
+  std::vector<std::uint32_t> written(PoolKey key, std::uint32_t drive) const;
 
   /// The work of an operation as the pools are now; nothing for operations that do not depend on them.
   std::optional<Work> resolve(const Operation& op) const;
@@ -86,19 +120,19 @@ class PooledKv {
     TokenPools pools;
     PoolStep latest;
   };
-  const Entry& entry(SequenceId sequence, LayerId layer) const;
-  Entry& entry(SequenceId sequence, LayerId layer) {
-    return const_cast<Entry&>(std::as_const(*this).entry(sequence, layer));
-  }
-  /// Tokens of the log in a block of the drive's scores.
+  const Entry& entry(PoolKey key) const;
+  Entry& entry(PoolKey key) { return const_cast<Entry&>(std::as_const(*this).entry(key)); }
+  /// Tokens of a drive's part of the log in a block of its scores.
   Share in_block(std::uint32_t block, std::uint32_t logged) const;
+  /// K and V of tokens of the heads of a list.
+  Bytes kv_of(std::uint64_t tokens) const;
   ComputeWork copied(std::uint64_t tokens) const;
   std::optional<Work> resolve_on_host(const Operation& op) const;
   std::optional<Work> resolve_on_drive(const Operation& op) const;
 
   PooledPlan plan_;
   ModelShape model_;
-  std::map<std::pair<SequenceId, LayerId>, Entry> entries_;
+  std::map<PoolKey, Entry> entries_;
   PoolCounts counts_;
 };
 
@@ -115,7 +149,7 @@ class ModelledPools {
   const PooledKv& pools() const { return pools_; }
 
  private:
-  void next(SequenceId sequence, LayerId layer);
+  void next(PoolKey key);
 
   PooledKv pools_;
   std::unique_ptr<TokenImportance> importance_;

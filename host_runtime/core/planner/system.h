@@ -49,6 +49,16 @@ struct DriveAttention {
   double tokens = 0;  ///< of each sequence in the drive
 };
 
+/// Tokens of a layer that a drive holds of some sequences and that a step fetches in part.
+struct DriveFetch {
+  /// Tokens of each sequence, `chosen` of which are picked at random.
+  struct Picks {
+    double tokens = 0, chosen = 0;
+  };
+  std::uint32_t sequences = 0;
+  std::array<Picks, 2> parts = {};  ///< of which different shares are chosen
+};
+
 /// Requirements of a system for a model and a workload.
 struct SystemNeeds {
   Home kv = Home::drive_kv;              ///< place of keys and values
@@ -107,6 +117,11 @@ struct PlatformRates {
   /// link.
   std::function<double(const ComputeWork&)> gpu_time = {};
   std::function<double(const ModelShape&, const DriveAttention&)> drive_attention = {};
+  /// Seconds in which one drive scores the tokens that it holds, `chunk` tokens of each sequence in an operation (0:
+  /// all of them); and in which it returns chosen ones.
+  std::function<double(const ModelShape&, const DriveAttention&, ScorePrecision, std::uint32_t chunk)> drive_scoring =
+      {};
+  std::function<double(const ModelShape&, const DriveFetch&)> drive_fetching = {};
   Bandwidth drive_link;  ///< of one drive, in each direction
   SimTime link_latency;  ///< of a copy between host and GPU
 };

@@ -50,6 +50,7 @@ class RecordedTokens final : public TokenImportance {
  public:
   /// UserError for a recording without steps, or with a list per KV head.
   explicit RecordedTokens(TokenRecording recording);
+  bool has_lists_of_heads() const override { return false; }
   /// UserError for a context that was not recorded, and if the recorded list is more than one token longer or shorter
   /// than `count`. One token, the rounding of a share, is left out or added: the oldest important or the newest other.
   void next(SequenceId sequence, LayerId layer, std::uint32_t context, std::uint32_t count,

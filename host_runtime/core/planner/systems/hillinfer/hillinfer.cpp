@@ -45,10 +45,18 @@ void Hillinfer::describe(ParamVisitor& v) {
                 "as in InfiniGen"));
   v.param("precision", precision, "Arithmetic of the scores; K and V stay in fp16.",
           assumed("the most exact; HillInfer 4.4 has INT8 and INT4, too"));
-  v.param("aggregate", aggregate, "How the scores of the query heads become one list per layer.",
-          paper("HillInfer 4.4: the hardware sums them"));
+  v.param(
+      "aggregate", aggregate,
+      "How the scores of the query heads become one list per layer, or one per KV head, each with pools of its own.",
+      paper("HillInfer 4.4: the hardware sums them"));
   v.optional("host_share", host_share, "solved from the rates of host and drive", {Ratio{0, 1}, Ratio{1, 1}},
              "Share of the longest context that is in host memory.", paper("HillInfer 4.3, equation 4"));
+  v.param("split", split, "What host_share is solved from.",
+          assumed("the paper's equation leaves out latencies and that fetches follow the scores; docs/hillinfer.md "
+                  "compares both over the simulator"));
+  v.param("important_recent", important_recent, {Ratio{0, 1}, Ratio{1, 1}},
+          "Share of the important tokens that is among as many newest tokens, for solving host_share from times.",
+          measured("llama-gqa-6m, docs/token_pools.md"));
   v.optional("important_hot", important_hot, "ratio", {Ratio{0, 1}, Ratio{1, 1}},
              "Share of the tokens in host memory that a step attends to, for solving host_share.",
              assumed("HillInfer 4.3 takes the same share on both sides; results of a run state both"));
@@ -70,12 +78,6 @@ void Hillinfer::check(config::Problems& problems, const SystemContext& context) 
       fmt::format("system.precision: the engine of the drive does not score in {0}; give it "
                   "platform.device.engine.scoring.{0}_lanes",
                   csdsim::name_of(precision)));
-  problems.require(context.drives <= 1, {"platform.device.count", "system.kind"},
-                   fmt::format("platform.device.count: tokens are scored in one drive, not in {}", context.drives));
-  problems.require(
-      aggregate != ScoreAggregate::per_head, {"system.aggregate"},
-      "system.aggregate: a token is in host memory or in the drive with all its heads, which needs one list "
-      "per layer: use sum_raw or max_raw");
   const double least = pinned.value() + (pools == PoolPolicy::naive ? ratio : kept_hot).value();
   problems.require(
       !host_share || host_share->value() >= std::min(1.0, least) - 1e-9,
@@ -85,8 +87,12 @@ void Hillinfer::check(config::Problems& problems, const SystemContext& context) 
           "are pinned and those that come to it",
           format_quantity(host_share.value_or(Ratio{0, 1})),
           format_quantity(Ratio::of(static_cast<std::uint64_t>(std::llround(std::min(1.0, least) * 1000)), 1000))));
-  for (const char* const name : {"important_hot", "important_cold"})
+  for (const char* const name : {"important_hot", "important_cold", "split", "important_recent"})
     if (host_share) problems.refuse_unused(fmt::format("system.{}", name), "system.host_share", "host_share is given");
+  if (!host_share && split == SplitBy::equation)
+    problems.refuse_unused("system.important_recent", "system.split", "equation 2 does not know where tokens are");
+  if (!host_share && important_hot && important_cold)
+    problems.refuse_unused("system.important_recent", "system.important_cold", "the shares of both pools are given");
   if (!streamed) problems.refuse_unused("system.chunk", "system.streamed", "one operation scores all tokens");
   if (pools == PoolPolicy::naive)
     problems.refuse_unused("system.kept_hot", "system.pools", "the important tokens come to host memory");
@@ -94,13 +100,12 @@ void Hillinfer::check(config::Problems& problems, const SystemContext& context) 
 
 std::vector<std::string> Hillinfer::unused_parameters() const {
   std::vector<std::string> unused = unused_weight_parameters(weights);
-  if (host_share) unused.insert(unused.end(), {"important_hot", "important_cold"});
+  if (host_share) unused.insert(unused.end(), {"important_hot", "important_cold", "split"});
+  if (!uses_recency()) unused.emplace_back("important_recent");
   if (!streamed) unused.emplace_back("chunk");
   if (pools == PoolPolicy::naive) unused.emplace_back("kept_hot");
   return unused;
 }
-
-void Hillinfer::choose(const ModelShape&, const BatchLengths&, const PlatformRates& rates) { rates_ = rates; }
 
 PoolRates Hillinfer::pool_rates(const ModelShape& model) const {
   const PlatformRates& rates = rates_.value();
@@ -144,12 +149,28 @@ std::optional<std::uint64_t> Hillinfer::hot_tokens_of(const ModelShape& model, c
     if (resident.home == Home::host) used += resident.bytes;
   const Bytes free = rates_->host_memory > used ? rates_->host_memory - used : Bytes{};
   const std::uint64_t most = free.value / (model.kv_bytes_per_token().value * workload.batch());
-  const std::uint64_t solved = hot_tokens(pool_rates(model), pool_shares(), longest, most > 0 ? most - 1 : 0);
-  return std::max(solved, least_hot(longest));
+  const std::uint64_t bound = std::min(longest, most > 0 ? most - 1 : 0), least = least_hot(longest);
+  if (split == SplitBy::times)
+    return bound <= least ? least : fastest_hot_tokens(divided_step(model, workload.batch(), longest), least, bound);
+  return std::max(hot_tokens(pool_rates(model), pool_shares(), longest, bound), least);
+}
+
+DividedStep Hillinfer::divided_step(const ModelShape& model, std::size_t batch, std::uint64_t longest) const {
+  const std::uint32_t batches = std::max(1U, rates_->mini_batches);
+  return {.model = model,
+          .rates = *rates_,
+          .sequences = (static_cast<std::uint32_t>(batch) + batches - 1) / batches,
+          .tokens = longest,
+          .chosen = TokenBudget(ratio).at(static_cast<std::uint32_t>(longest)),
+          .recent = important_recent.value(),
+          .important_hot = important_hot,
+          .important_cold = important_cold,
+          .precision = precision,
+          .chunk = streamed ? chunk : 0};
 }
 
 SystemNeeds Hillinfer::needs(const ModelShape& model, const BatchLengths& workload) const {
-  SystemNeeds needs{.kv = Home::drive_kv, .residents = weight_residents(model, weights)};
+  SystemNeeds needs{.kv = Home::drive_kv, .residents = weight_residents(model, weights), .shard = ShardBy::token};
   if (workload.prompt_tokens.empty()) return needs;
   const std::optional<std::uint64_t> hot = hot_tokens_of(model, workload);
   if (!hot) return needs;
@@ -175,6 +196,8 @@ std::optional<PooledPlan> Hillinfer::pooled_plan(const PlannerInputs& inputs) co
                     .precision = precision,
                     .aggregate = aggregate,
                     .staged = inputs.through_host,
+                    .drives = inputs.drives,
+                    .lists = aggregate == ScoreAggregate::per_head ? inputs.model.kv_heads : 1,
                     .kv_buffers = kv_buffers};
 }
 
@@ -183,10 +206,12 @@ std::unique_ptr<Planner> Hillinfer::plan(const PlannerInputs& inputs) const {
 }
 
 std::string_view Hillinfer::method() const {
-  constexpr std::string_view kMethods[3][2][2] = {{{"fp16", "fp16-ahead"}, {"fp16-max", "fp16-max-ahead"}},
-                                                  {{"int8", "int8-ahead"}, {"int8-max", "int8-max-ahead"}},
-                                                  {{"int4", "int4-ahead"}, {"int4-max", "int4-max-ahead"}}};
-  return kMethods[static_cast<std::size_t>(precision)][aggregate == ScoreAggregate::max_raw ? 1 : 0][prefetch ? 1 : 0];
+  // By precision, aggregate and prefetch, in the order of their enumerations.
+  constexpr std::string_view kMethods[3][3][2] = {
+      {{"fp16", "fp16-ahead"}, {"fp16-max", "fp16-max-ahead"}, {"fp16-per-head", "fp16-per-head-ahead"}},
+      {{"int8", "int8-ahead"}, {"int8-max", "int8-max-ahead"}, {"int8-per-head", "int8-per-head-ahead"}},
+      {{"int4", "int4-ahead"}, {"int4-max", "int4-max-ahead"}, {"int4-per-head", "int4-per-head-ahead"}}};
+  return kMethods[static_cast<std::size_t>(precision)][static_cast<std::size_t>(aggregate)][prefetch ? 1 : 0];
 }
 
 std::vector<std::pair<std::string, std::string>> Hillinfer::parameters_of(const MethodSettings& settings) const {
@@ -196,6 +221,20 @@ std::vector<std::pair<std::string, std::string>> Hillinfer::parameters_of(const 
 std::vector<std::pair<std::string, std::string>> Hillinfer::remarks(const ModelShape& model,
                                                                     std::uint32_t longest) const {
   if (!rates_ || host_share) return {};
+  if (split == SplitBy::times) {
+    BatchLengths workload = workload_;
+    // Prompts of a text had no lengths yet when choose() was called.
+    for (std::size_t i = 0; i < workload.prompt_tokens.size(); ++i)
+      if (longest_of(workload_) != longest) workload.prompt_tokens[i] = longest - workload.output_of(i);
+    const std::uint64_t hot = hot_tokens_of(model, workload).value();
+    const StepTimes times =
+        step_times(divided_step(model, workload.batch(), longest), std::min<std::uint64_t>(hot, longest));
+    return {{"host_share_by_times",
+             fmt::format("{:.3f} of {} tokens (of a layer and mini-batch, ms: scores on the host {:.3f}, in the drive "
+                         "{:.3f}; hot rows gathered {:.3f} and copied {:.3f}; cold rows fetched {:.3f}, staged {:.3f})",
+                         static_cast<double>(hot) / longest, longest, 1e3 * times.host_scores, 1e3 * times.drive_scores,
+                         1e3 * times.gather, 1e3 * times.copy, 1e3 * times.fetch, 1e3 * times.staged)}};
+  }
   const PoolRates rates = pool_rates(model);
   const PoolShares shares = pool_shares();
   const double beta = balanced_pools(rates, shares);
