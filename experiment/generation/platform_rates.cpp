@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <variant>
 
 #include "csd_model/kv_rates.h"
 #include "ftl/core/backing_store.h"
@@ -24,6 +25,13 @@ Bandwidth file_bandwidth(const Scenario& s) {
   if (params.copy_bandwidth.bytes_per_second > 0) per_io += transfer_time(file.io_size, params.copy_bandwidth);
   const double rate = static_cast<double>(file.io_size.value) * file.threads / per_io.seconds();
   return {std::min(links.bytes_per_second, static_cast<std::uint64_t>(rate))};
+}
+
+/// Share of the token pages that SparF touches. A recording differs from head to head; the modelled share stands for
+/// it.
+double touched_pages(const Scenario& s) {
+  const auto* const clustered = std::get_if<scenario::ClusteredSelectionConfig>(&s.simulation.selection);
+  return (clustered ? *clustered : scenario::ClusteredSelectionConfig{}).token_page_fraction.value();
 }
 
 Bandwidth of_all(Bandwidth one, std::uint32_t drives) { return {one.bytes_per_second * drives}; }
@@ -71,14 +79,19 @@ host::PlatformRates platform_rates(const Scenario& s) {
           .gpus = gpu.count,
           .gpu_time = [gpu = host::GpuModel(gpu)](const host::ComputeWork& work) { return gpu.time(work).seconds(); },
           .drive_attention =
-              [drive, seed = s.seed, config = std::make_shared<std::optional<csd_model::DriveConfig>>()](
-                  const host::ModelShape& model, const host::DriveAttention& asked) {
+              [drive, seed = s.seed, touched = touched_pages(s),
+               config = std::make_shared<std::optional<csd_model::DriveConfig>>()](const host::ModelShape& model,
+                                                                                   const host::DriveAttention& asked) {
                 if (!*config) config->emplace(csd_model::drive_config(drive, seed));  // a search asks often
-                return csd_model::attention_time(**config, {.head_dim = model.head_dim,
-                                                            .group = model.heads / model.kv_heads,
-                                                            .heads = model.kv_heads,
-                                                            .sequences = asked.sequences,
-                                                            .tokens = asked.tokens});
+                csd_model::AttentionShape shape{.head_dim = model.head_dim,
+                                                .group = model.heads / model.kv_heads,
+                                                .heads = model.kv_heads,
+                                                .sequences = asked.sequences,
+                                                .tokens = asked.tokens,
+                                                .grown = asked.grown,
+                                                .appended = asked.appended};
+                if (asked.sparse) shape.sparse = {asked.sparse->components, asked.sparse->tokens, touched};
+                return csd_model::attention_time(**config, shape);
               },
           .drive_link = drive.link.payload_bandwidth(),
           .link_latency = gpu.link.latency};
