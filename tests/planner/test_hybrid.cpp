@@ -1,5 +1,5 @@
 // Tokens divided among recomputation, GPU memory, host memory and drives: the division, the plan's bytes and its
-// dependencies, and the solved division against all divisions of a fine grid.
+// dependencies.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -321,78 +321,6 @@ TEST_CASE("steps that write a group back are a stratum of their own", "[hybrid]"
     CHECK((steps[step].token_flushes > 0) == ((step + 1) % 8 == 0));
     CHECK(steps[step].flushed + steps[step].windowed + steps[step].tail == Approx(70 + step + 1));
   }
-}
-
-TEST_CASE("the solved division is the best of a grid of sixteenths, on 200 random platforms", "[hybrid]") {
-  Rng rng(2026, "division");
-  std::array<int, kTokenParts> used{};
-  int several = 0;
-  for (int trial = 0; trial < 200; ++trial) {
-    CAPTURE(trial);
-    DivisionInputs in;
-    in.model = small_model(8);
-    in.model.width = 1024;
-    in.model.heads = 8;
-    in.model.kv_heads = 8 >> rng.below(3);
-    in.model.head_dim = 128;
-    in.sequences = static_cast<std::uint32_t>(1 + rng.below(32));
-    in.cached = 500 + double(rng.below(8000));
-    in.longest = in.cached + 100;
-    in.prompt = in.cached;
-    in.group = static_cast<std::uint32_t>(1 + rng.below(32));
-    in.newest = (in.group - 1) / 2.0;
-    in.newest_at = rng.below(2) == 0 ? NewestAt::gpu : NewestAt::host;
-    in.held = in.longest;
-    in.rates.mini_batches = static_cast<std::uint32_t>(1 + rng.below(2));
-    in.rates.host_to_gpu = Bandwidth{(1 + rng.below(30)) * 1'000'000'000};
-    in.rates.drive_link = Bandwidth{3'000'000'000};
-    in.rates.drives = static_cast<std::uint32_t>(1 + rng.below(8));
-    const double gemm = 1e12 * double(1 + rng.below(100)), memory = 1e11 * double(1 + rng.below(20));
-    in.rates.gpu_time = [=](const ComputeWork& work) {
-      return std::max(double(work.flops) / gemm, double(work.bytes().value) / memory) + 5e-6 * work.launches;
-    };
-    const double drive = 1e8 * double(1 + rng.below(100));
-    in.rates.drive_attention = [=](const ModelShape& m, const DriveAttention& a) {
-      return 1e-4 + a.sequences * a.tokens * double(m.kv_bytes_per_token_and_layer().value) / drive;
-    };
-    const double kv = double(in.model.kv_bytes_per_token().value) * in.sequences * in.longest;
-    // Buffers and new tokens always fit, and a share of K and V besides.
-    const double x = double(in.model.width) * in.model.element_bytes * in.sequences * in.longest;
-    const double room = kv * (3.0 / 8 + 0.2 * double(rng.below(5)) + in.group / in.longest) + 7 * x;
-    in.rates.gpu_memory = Bytes{in.model.weight_bytes().value + static_cast<std::uint64_t>(room)};
-    in.rates.host_memory = Bytes{static_cast<std::uint64_t>((0.2 + 0.3 * double(rng.below(4))) * kv)};
-    in.rates.files = Bytes{static_cast<std::uint64_t>(4 * kv)};
-
-    std::array<std::optional<double>, kTokenParts> given;
-    const Division best = solve_division(in, given);
-    double sum = 0;
-    int parts = 0;
-    for (std::size_t part = 0; part < kTokenParts; ++part) {
-      REQUIRE(best[part] >= 0);
-      sum += best[part];
-      used[part] += best[part] > 1e-3;
-      parts += best[part] > 1e-3;
-    }
-    several += parts > 1;
-    REQUIRE(sum == Approx(1));
-    const double solved = layer_times(in, best).layer;
-    constexpr int kGrid = 16;
-    for (int r = 0; r <= kGrid; ++r)
-      for (int k = 0; r + k <= kGrid; ++k)
-        for (int c = 0; r + k + c <= kGrid; ++c) {
-          const std::array<int, kTokenParts> point{r, k, c, kGrid - r - k - c};
-          std::array<std::optional<double>, kTokenParts> at;
-          Division division{};
-          for (std::size_t part = 0; part < kTokenParts; ++part)
-            at[part] = division[part] = double(point[part]) / kGrid;
-          if (layer_times(in, division).layer >= solved * 0.995) continue;
-          CAPTURE(r, k, c);
-          // Faster, so it must not fit.
-          CHECK_THROWS_AS(solve_division(in, at), UserError);
-        }
-  }
-  for (const int count : used) CHECK(count > 10);
-  CHECK(several > 50);
 }
 
 TEST_CASE("given shares stay as they are, and the rest is solved", "[hybrid]") {
