@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ftl/core/kv_policy.h"
+
 namespace csdsim::csd_model {
 namespace {
 
@@ -57,6 +59,93 @@ double scoring_unit_rate(const engine::EngineConfig& engine, ScorePrecision prec
   return products * static_cast<double>(engine.clock.hertz) * sizeof(Half) / group;
 }
 
+double page_bytes(const DriveConfig& drive) { return static_cast<double>(drive.geometry.page_size.value); }
+
+/// What one job, the attention of a KV head, asks of the drive.
+struct JobWork {
+  double pages = 0, tail_bytes = 0;
+  double fullest = 0;  ///< pages of all jobs in the plane with most of them
+  double kernel_cycles = 0, argtopk_cycles = 0;
+  double phases = 1;  ///< reads that follow each other
+};
+
+double full_pages(double tokens, double grown, double rows) {
+  return std::floor((tokens - grown) / rows) + grown / rows;
+}
+
+/// Pages of K and V of all jobs in the plane with most of them. The groups of a head go from channel to channel, and
+/// the first ones of all heads to different planes as far as there are any, those of K and V of a head to the same one:
+/// few pages are uneven.
+double fullest_plane(const DriveConfig& drive, double jobs, std::uint32_t groups) {
+  const double channels = drive.geometry.channels, planes = drive.geometry.planes();
+  const double of_round = channels * 2 * jobs / planes, rounds = std::floor(groups / channels);
+  return rounds * of_round + std::min(of_round, (groups - rounds * channels) * 2 * std::ceil(jobs / planes));
+}
+
+JobWork work_of(const DriveConfig& drive, const AttentionShape& shape) {
+  const engine::EngineConfig& engine = drive.engine;
+  const double d = shape.head_dim, group = shape.group, tokens = shape.tokens;
+  const double row = d * sizeof(Half), rows = std::max(1.0, std::floor(page_bytes(drive) / row));
+  const double groups = full_pages(tokens, shape.grown, rows);  // of tokens: a page of K and one of V
+  const auto cycles = [&](double scored, double attended, double components) {
+    const double macs = (components * scored + 2 * d * attended) * group;
+    return macs / engine.macs_per_cycle + (scored + attended) * group / engine.softmax_per_cycle;
+  };
+  const double jobs = double(shape.heads) * shape.sequences;
+  const auto whole = static_cast<std::uint32_t>(groups);
+  const double below = fullest_plane(drive, jobs, whole), above = fullest_plane(drive, jobs, whole + 1);
+  JobWork work{.pages = 2 * groups,
+               .tail_bytes = 2 * (tokens - groups * rows) * row,
+               .fullest = below + (groups - whole) * (above - below)};
+  if (!shape.sparse || shape.sparse->tokens >= tokens) {
+    work.kernel_cycles = cycles(0, tokens, 0);
+    return work;
+  }
+  const SparseShape& sparse = *shape.sparse;
+  const auto longest = static_cast<std::uint32_t>(std::ceil(tokens));
+  const ftl::KvLayout layout = make_mapping(drive)->layout({.layers = 1,
+                                                            .kv_heads = shape.heads,
+                                                            .head_dim = shape.head_dim,
+                                                            .max_tokens = std::max(1U, longest),
+                                                            .component_major = true},
+                                                           drive.geometry.page_size, drive.kv.layout);
+  // Components are in groups of m, of which a page has one; tokens beyond the last window are scored from token pages.
+  const double m = layout.embedding_group, component_groups = d / m;
+  const double asked = component_groups * (1 - std::pow(1 - 1 / component_groups, sparse.components));
+  const ftl::KvPageCount held = layout.pages(longest);
+  const double windowed = static_cast<double>(layout.windowed(longest));
+  const double scored = static_cast<double>(held.embedding) * asked / component_groups +
+                        std::max(0.0, groups - windowed / layout.group_tokens);
+  const double touched = std::clamp(sparse.touched * groups, std::min(groups, sparse.tokens / rows), groups);
+  work.pages = scored + 2 * touched;
+  work.fullest = jobs * work.pages / drive.geometry.planes();
+  work.kernel_cycles = cycles(tokens, sparse.tokens, std::min(d, double(sparse.components)));
+  work.argtopk_cycles = (d + tokens) / engine.argtopk_per_cycle;
+  work.phases = 2;
+  return work;
+}
+
+/// Time in which flash reads pages, in phases that follow each other: what the channels carry after the first page has
+/// been sensed, what a plane senses, or what crosses the switch after the first page.
+double reading(const DriveConfig& drive, const AttentionShape& shape, double pages, double of_plane, double phases) {
+  if (pages <= 0) return 0;
+  const double sensing = seconds(drive.flash.read_latency), carrying = channel_time(drive);
+  double time =
+      std::max(phases * sensing + pages * carrying / drive.geometry.channels, of_plane * (sensing + carrying));
+  if (drive.peer_reads) {
+    const KvRequestShape asked{shape.head_dim, shape.group, static_cast<std::uint32_t>(std::llround(shape.tokens))};
+    time = std::max(time, phases * (sensing + carrying) + pages * page_bytes(drive) / peer_rate(drive, asked));
+  }
+  return time;
+}
+
+/// Flash time of the pages that tokens fill which are stored meanwhile, over all planes: reads wait for programs.
+double programming(const DriveConfig& drive, const AttentionShape& shape) {
+  const double row = shape.head_dim * sizeof(Half), jobs = double(shape.heads) * shape.sequences;
+  const double pages = jobs * 2 * shape.appended * row / page_bytes(drive);
+  return pages * (seconds(drive.flash.program_latency) + channel_time(drive)) / drive.geometry.planes();
+}
+
 Bandwidth rate(double bytes_per_second) { return {static_cast<std::uint64_t>(std::llround(bytes_per_second))}; }
 
 }  // namespace
@@ -75,21 +164,23 @@ Bandwidth fetch_rate(const DriveConfig& drive, const KvRequestShape& shape, doub
 
 double attention_time(const DriveConfig& drive, const AttentionShape& shape) {
   const engine::EngineConfig& engine = drive.engine;
-  const double d = shape.head_dim, group = shape.group, jobs = double(shape.heads) * shape.sequences;
-  const double row = d * sizeof(Half), page = static_cast<double>(drive.geometry.page_size.value);
-  const double pages_of_job = 2 * shape.tokens * row / page;
-  const double cycles = shape.tokens * group * (2 * d / engine.macs_per_cycle + 1.0 / engine.softmax_per_cycle);
-  const double kernel = cycles / static_cast<double>(engine.clock.hertz);
-  const KvRequestShape asked{shape.head_dim, shape.group, static_cast<std::uint32_t>(std::llround(shape.tokens))};
-  const double flash = jobs * pages_of_job * page / page_rate(drive, asked);
-  const double kernels = jobs * kernel / engine.kernels;
-  const double first_page = seconds(drive.flash.read_latency) + channel_time(drive);
+  const JobWork job = work_of(drive, shape);
+  const double jobs = double(shape.heads) * shape.sequences;
+  const double cycle = 1 / static_cast<double>(engine.clock.hertz), kernel = job.kernel_cycles * cycle;
+  const double argtopk = job.argtopk_cycles * cycle;
+  // Keys and values that fill no page yet cross the switch from controller DRAM before the engine starts.
+  const double tail = drive.peer_reads ? jobs * job.tail_bytes / per_second(drive.peer_reads->bandwidth) : 0;
+  const double flash = reading(drive, shape, jobs * job.pages, job.fullest, job.phases) + programming(drive, shape);
+  const double first_page = job.pages > 0 ? seconds(drive.flash.read_latency) + channel_time(drive) : 0;
   // A job by itself: its pages from all channels at once, then its kernel.
-  const double alone = first_page + pages_of_job * page / page_rate(drive, asked) + kernel;
+  const double alone =
+      reading(drive, shape, job.pages, job.pages / drive.geometry.planes(), job.phases) + kernel + argtopk;
   const double slots = jobs * alone / engine.jobs_in_flight;
-  const double lookups = jobs * pages_of_job * seconds(drive.lookup_time) / drive.lookup_cores;
-  const double busy = std::max(lookups, engine.overlap_flash ? std::max({flash, kernels, slots}) : flash + kernels);
-  return seconds(drive.pipeline_time) + first_page + busy + kernel;
+  const double lookups = jobs * job.pages * seconds(drive.lookup_time) / drive.lookup_cores;
+  const double computing = jobs * std::max(kernel / engine.kernels, argtopk);
+  const double pipelined = std::max({flash, first_page + computing, slots});
+  const double busy = engine.overlap_flash ? pipelined : flash + jobs * (kernel / engine.kernels + argtopk);
+  return seconds(drive.pipeline_time) + tail + std::max(first_page + lookups, busy) + kernel + argtopk;
 }
 
 double scoring_time(const DriveConfig& drive, const AttentionShape& shape, ScorePrecision precision,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/token_score.h"
@@ -26,18 +27,29 @@ Bandwidth scoring_rate(const DriveConfig& drive, const KvRequestShape& shape, Sc
 /// of them: the slowest of channels, planes and peer reads, which move whole pages, and the link, which carries rows.
 Bandwidth fetch_rate(const DriveConfig& drive, const KvRequestShape& shape, double rows_per_page);
 
-/// Tokens of a layer in one drive.
+/// SparF of a head.
+struct SparseShape {
+  std::uint32_t components = 0;  ///< r
+  std::uint32_t tokens = 0;      ///< k
+  double touched = 1;            ///< share of the token pages in which the k tokens are
+};
+
+/// Attention of a layer in one drive.
 struct AttentionShape {
   std::uint32_t head_dim = 128;
   std::uint32_t group = 1;  ///< query heads of a KV head
   std::uint32_t heads = 1;  ///< KV heads in the drive
   std::uint32_t sequences = 1;
-  double tokens = 0;  ///< of each sequence in the drive
+  double tokens = 0;                       ///< of each sequence in the drive
+  double grown = 0;                        ///< those among them of which it is not known how full their last page is
+  std::optional<SparseShape> sparse = {};  ///< unset: dense
+  double appended = 0;                     ///< tokens of each sequence that are stored meanwhile
 };
 
 /// Seconds from the arrival of the queries to the last output, for all heads of all sequences in one command: what the
-/// slowest of channels, planes, peer reads, map lookups, kernels and job slots takes, and what the first pages and the
-/// last job take alone. What travels over the drive's link is left out.
+/// slowest of channels, planes, peer reads, map lookups, argtopk unit, kernels and job slots takes, and what the first
+/// pages and the last job take alone. Rows that fill no page are not in flash. What travels over the drive's link is
+/// left out.
 double attention_time(const DriveConfig& drive, const AttentionShape& shape);
 
 /// Seconds from the first command to the last score of all tokens of `shape`: what the slowest of channels, planes,

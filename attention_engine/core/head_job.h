@@ -35,7 +35,7 @@ struct HeadJob {
   Half* out = nullptr;        ///< dense, sparf: [G][d], what travels to the host
   float* out_fp32 = nullptr;  ///< dense, sparf: [G][d], before narrowing; optional
   float* scores = nullptr;    ///< score: [G][tokens of the range]
-  float* softmax = nullptr;   ///< dense: [G][2], m and z (SoftmaxSums) for who merges the output; null if nobody does
+  float* softmax = nullptr;   ///< not for score: [G][2], m and z of KvAttend's section softmax; null: nobody merges
 };
 
 /// What becomes of a job once S is known: SparF on a head with S <= k is dense.

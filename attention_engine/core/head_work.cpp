@@ -1,7 +1,9 @@
 #include "attention_engine/core/head_work.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "attention_engine/core/exponentials.h"
 #include "base/error.h"
 #include "base/simd.h"
 
@@ -43,6 +45,7 @@ void CarriedWork::attend(JobId id, const HeadJob& job, Method method) {
   softmax_.resize(job.softmax != nullptr ? job.group : 0);
   if (method == Method::sparf) {
     sparf_[id.value].attend(source_, job.key, out_);
+    sum_chosen(id, job, view);
   } else {
     dense_.attend(source_, job.key, q_, job.group, out_, softmax_);
   }
@@ -52,6 +55,25 @@ void CarriedWork::attend(JobId id, const HeadJob& job, Method method) {
   for (std::size_t g = 0; g < softmax_.size(); ++g) {
     job.softmax[2 * g] = softmax_[g].most;
     job.softmax[2 * g + 1] = softmax_[g].sum;
+  }
+}
+
+/// m of the tokens that SparF has chosen, and the sum of their exponentials over the share that they have of all.
+void CarriedWork::sum_chosen(JobId id, const HeadJob& job, const KvHeadView& view) {
+  if (softmax_.empty()) return;
+  widen_q(job, view.head_dim);
+  const SparfAttention& sparf = sparf_[id.value];
+  const std::size_t d = view.head_dim;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+  for (std::size_t g = 0; g < softmax_.size(); ++g) {
+    logits_.clear();
+    for (const std::uint32_t j : sparf.tokens()) {
+      const Half* const rows = source_.token_rows(job.key, KvKind::key, j / view.tokens_per_page);
+      logits_.push_back(simd::dot(q_.data() + g * d, rows + j % view.tokens_per_page * d, d) * scale);
+    }
+    const Exponentials sums = exponentials(logits_.data(), logits_.size());
+    const float share = job.sparf.reallocate ? sparf.alpha()[g] : 1.0f;
+    softmax_[g] = {sums.largest, share > 0.0f ? sums.sum / share : sums.sum};
   }
 }
 

@@ -38,12 +38,14 @@ class CarriedWork : public HeadWork {
 
  private:
   void widen_q(const HeadJob& job, std::uint32_t head_dim);
+  void sum_chosen(JobId id, const HeadJob& job, const KvHeadView& view);
 
   const KvSource& source_;
   std::vector<SparfAttention> sparf_;  ///< by JobId
   DenseAttention dense_;
   std::vector<float> q_;
   std::vector<float> out_;
+  std::vector<float> logits_;
   std::vector<SoftmaxSums> softmax_;
 };
 

@@ -51,7 +51,7 @@ nvme::Status KvService::validate(const Attend& a) const {
     if (const Status s = check_heads(d, a.op.layer, a.op.head_dim); !s.ok()) return s;
     if ((d.flags & ~nvme::attend_flag::append) != 0 || d.first_token != 0 || d.reserved_28 != 0)
       return status::invalid_field;
-    const bool sparf = a.op.method == nvme::AttendMethod::sparf;
+    const bool sparf = nvme::runs_sparf(a.op.method);
     if (sparf ? d.r == 0 || d.r > a.op.head_dim || d.k == 0 : d.r != 0 || d.k != 0 || d.l != 0)
       return status::kv_bad_parameters;
     const bool appends = (d.flags & nvme::attend_flag::append) != 0;
@@ -180,8 +180,7 @@ void KvService::start_engine(const std::shared_ptr<Attend>& a) {
     a->out = cleared_buffer(a->layout.size - a->layout.out);
     q = a->buffer.as<const Half>();
     out = a->out.as<Half>();
-    if (a->op.method == nvme::AttendMethod::dense_partial)
-      softmax = a->out.as<float>(a->layout.softmax - a->layout.out);
+    if (nvme::returns_softmax(a->op.method)) softmax = a->out.as<float>(a->layout.softmax - a->layout.out);
   }
   std::vector<engine::HeadJob> jobs;
   jobs.reserve(a->op.total_heads);
@@ -190,7 +189,7 @@ void KvService::start_engine(const std::shared_ptr<Attend>& a) {
       engine::HeadJob& job = jobs.emplace_back();
       job.key = {SequenceId{d.sequence}, a->op.layer, KvHead{d.first_head + h}};
       job.group = a->op.group;
-      if (a->op.method == nvme::AttendMethod::sparf) {
+      if (nvme::runs_sparf(a->op.method)) {
         job.method = engine::Method::sparf;
         job.sparf = {.r = d.r, .k = d.k, .l = d.l};
       }

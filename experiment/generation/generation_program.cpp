@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "experiment/generation/controller_dram.h"
 #include "experiment/generation/memory_capacities.h"
+#include "experiment/generation/resource_use.h"
 #include "experiment/generation/sparse_reads.h"
 #include "host_runtime/core/planner/flash_loading.h"
 #include "nfc/sysc/sim_time.h"
@@ -21,6 +22,23 @@ csd_model::DriveWork work_of_run(const PhaseTotals& prefill, const PhaseTotals& 
   csd_model::DriveWork work = combine(prefill, 1, decode);
   work.elapsed = seconds * drives;
   return work;
+}
+
+ResourceCounts counts_of(const GenerationSetup& setup) {
+  const csd_model::DriveConfig& drive = setup.platform.drive;
+  return {.drives = double(setup.platform.drives),
+          .gpus = double(setup.plan.gpus),
+          .channels = double(drive.geometry.channels),
+          .planes = double(drive.geometry.planes()),
+          .behind_switch = drive.peer_reads.has_value()};
+}
+
+/// A phase is not shorter than the work of its busiest resource. With few layers, the pace at which they end may be
+/// faster than that: the first ones wait longer than the others.
+void lengthen_decode(host::GenerationTimes& times, double least_s) {
+  if (times.decode_s >= least_s || times.decode_s == 0) return;
+  for (double& part : times.decode_path_s) part *= least_s / times.decode_s;
+  times.decode_s = least_s;
 }
 
 /// Requests that arrive have no common first token: the times are those of all prefill and all decode steps.
@@ -103,7 +121,8 @@ GenerationOutcome GenerationProgram::outcome() {
   } else {
     const host::GenerationEstimate estimate = estimator_.result();
     out.times = estimate.times;
-    out.decode.seconds = estimate.times.decode_s;
+    if (!plan_.exact()) lengthen_decode(out.times, busiest_s(out.decode, counts_of(setup_)));
+    out.decode.seconds = out.times.decode_s;
     out.error = estimate.error;
     add_placement_error(out.error, out.prefill.page_ops, out.decode.page_ops);
     out.statement = plan_.statement();

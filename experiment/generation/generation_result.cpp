@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 #include <vector>
 
 #include "experiment/generation/request_result.h"
+#include "experiment/generation/resource_use.h"
 #include "experiment/result.h"
 
 namespace csdsim::experiment {
@@ -18,20 +18,15 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// Use of the shared links in a phase, by direction. Adds the utilisation of the busier direction to `shares`.
-ordered_json shared_links(const PhaseTotals& t, double gpus, std::vector<std::pair<const char*, double>>& shares) {
+/// Use of the shared links in a phase, by direction.
+ordered_json shared_links(const PhaseTotals& t, double gpus) {
   ordered_json uses = ordered_json::object();
-  constexpr std::array<const char*, 3> kNames{"gpu_link", "root_complex", "switch"};
-  for (std::size_t link = 0; link < kNames.size(); ++link) {
-    double most = 0;
-    for (const std::size_t kind : {2 * link, 2 * link + 1}) {
-      const double busy = t.*kSharedBusy[kind] / (link == 0 ? gpus : 1);
-      if (busy == 0) continue;
-      uses[std::string(platform::kSharedLinkNames[kind])] = {{"bytes", t.*kSharedBytes[kind]},
-                                                             {"utilization", busy / t.seconds}};
-      most = std::max(most, busy / t.seconds);
-    }
-    if (most > 0) shares.emplace_back(kNames[link], most);
+  for (std::size_t kind = 0; kind < platform::kSharedLinkKinds; ++kind) {
+    const bool of_gpu = kind < 2;
+    const double busy = t.*kSharedBusy[kind] / (of_gpu ? gpus : 1);
+    if (busy == 0) continue;
+    uses[std::string(platform::kSharedLinkNames[kind])] = {{"bytes", t.*kSharedBytes[kind]},
+                                                           {"utilization", busy / t.seconds}};
   }
   return uses;
 }
@@ -74,28 +69,18 @@ void add_pool_metrics(ordered_json& metrics, const PhaseTotals& decode, std::uin
 ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) {
   const csd_model::DeviceConfig& device = s.platform.device;
   const FlashGeometry& g = device.flash.geometry;
-  const double drives = device.count;
   const double gpus = s.platform.gpu.count;
-  std::vector<std::pair<const char*, double>> shares = {
-      {"gpu", t.gpu_busy_s / (t.seconds * gpus)},
-      {"flash_channels", t.channel_busy / (t.seconds * g.channels * drives)},
-      {"flash_arrays", t.array_busy() / (t.seconds * g.planes() * drives)},
-      {"link", std::max(t.to_host_busy, t.to_drive_busy) / (t.seconds * drives)}};
-  // What a system does not use is left out.
-  for (const auto& [name, busy] :
-       {std::pair{"host", t.host_busy_s}, std::pair{"host_to_gpu", t.host_to_gpu_busy_s / gpus},
-        std::pair{"gpu_to_host", t.gpu_to_host_busy_s / gpus}})
-    if (busy > 0) shares.emplace_back(name, busy / t.seconds);
-  if (device.engine.behind_switch()) {
-    shares.emplace_back("internal_link", std::max(t.from_controller_busy, t.to_controller_busy) / (t.seconds * drives));
-    shares.emplace_back("fpga_dram", t.fpga_dram_busy / (t.seconds * drives));
-  }
-  ordered_json shared = shared_links(t, gpus, shares);
+  const auto busy = busy_times(t, {.drives = double(device.count),
+                                   .gpus = gpus,
+                                   .channels = double(g.channels),
+                                   .planes = double(g.planes()),
+                                   .behind_switch = device.engine.behind_switch()});
+  ordered_json shared = shared_links(t, gpus);
   ordered_json utilization;
-  std::pair<const char*, double> bound = shares.front();
-  for (const auto& share : shares) {
-    utilization[share.first] = share.second;
-    if (share.second > bound.second) bound = share;
+  std::pair<const char*, double> bound = busy.front();
+  for (const auto& use : busy) {
+    utilization[use.first] = use.second / t.seconds;
+    if (use.second > bound.second) bound = use;
   }
   ordered_json phase = {{"seconds", t.seconds},
                         {"bound_by", bound.first},

@@ -21,7 +21,6 @@
 #include "host_runtime/core/carried/decoder_data.h"
 #include "host_runtime/core/carried/host_reference.h"
 #include "host_runtime/core/planner/flash_loading.h"
-#include "host_runtime/core/planner/systems/kv_parameters.h"
 #include "host_runtime/core/planner/tiered_kv_planner.h"
 #include "report/operation_trace.h"
 
@@ -41,9 +40,9 @@ std::vector<std::uint32_t> lengths_of(const Tokens& prompts) {
 /// system: K and V stay on the GPU, which attends. Other methods, partial outputs of several drives and neurons
 /// that are chosen follow the system's own plan, in which the host does the work of the drives.
 std::unique_ptr<host::Planner> plan_on_host(const GenerationSetup& setup, bool weights_in_flash) {
-  const host::RowQuantisation format = host::kv_format_of(*setup.system);
+  const host::RowQuantisation format = setup.system->kv_format();
   // Quantised and recomputed K and V of a step are not the same, so the host has to recompute those of the plan.
-  const bool follows_plan = format.quantised() && host::recomputes_kv(*setup.system);
+  const bool follows_plan = format.quantised() && setup.system->recomputes_kv();
   if (setup.system->method() != "dense" || kv_division(setup).by_tokens() || weights_in_flash || follows_plan)
     return setup.system->plan(setup.plan);
   const host::TieredKv on_gpu{.shards = host::tier_heads(setup.plan.model.kv_heads, Ratio{1, 1}, Ratio{0, 1}),
@@ -126,7 +125,7 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const Genera
   for (std::size_t i = 0; i < prompts_.size(); ++i) outputs.push_back(lengths_.output_of(i));
   auto data = std::make_unique<host::DecoderData>(model_->decoder(), prompts_, outputs, setup.plan.mini_batches,
                                                   sampling_, kv_division(setup));
-  data->set_kv_format(host::kv_format_of(*setup.system));
+  data->set_kv_format(setup.system->kv_format());
   if (const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan))
     data->set_neurons(carried_neurons(setup, *weights));
   host::PlannerInputs inputs = setup.plan;
@@ -224,7 +223,7 @@ scenario::RunResult GenerationScenario::run_on_host_only() {
   result_.meaning = "Attention ran on the host: nothing was simulated.";
   if (options_.processor != host::Processor::cpu) {
     const host::OffloadSystem& system = *scenario_.system;
-    if (host::kv_format_of(system).quantised())
+    if (system.kv_format().quantised())
       throw UserError("system.kv_bits: attention on a GPU of this machine keeps K and V of 16 bits");
     Tokens generated = generate_on_gpu(
         options_.processor, model_->checkpoint.config, model_->weights(), prompts_,

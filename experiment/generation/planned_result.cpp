@@ -3,7 +3,7 @@
 #include "attention_engine/core/fpga_resources.h"
 #include "experiment/generation/generation_workload.h"
 #include "experiment/generation/roofline.h"
-#include "host_runtime/core/planner/systems/kv_parameters.h"
+#include "host_runtime/core/planner/kept_kv.h"
 
 namespace csdsim::experiment {
 
@@ -12,9 +12,9 @@ using nlohmann::ordered_json;
 void add_sizes(ordered_json& metrics, const scenario::Scenario& s, const host::BatchLengths& lengths) {
   const host::ModelShape model = s.model.shape();
   metrics["weight_bytes"] = model.weight_bytes().value;
-  metrics["kv_cache_bytes"] = (host::kept_kv_bytes(model, host::kv_format_of(*s.system)) *
-                               (model.kv_heads * model.layers * lengths.longest_contexts()))
-                                  .value;
+  metrics["kv_cache_bytes"] =
+      (host::kept_kv_bytes(model, s.system->kv_format()) * (model.kv_heads * model.layers * lengths.longest_contexts()))
+          .value;
 }
 
 ordered_json fpga_use(const csd_model::DeviceConfig& device) {

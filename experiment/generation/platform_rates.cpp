@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <tuple>
+#include <variant>
 
 #include "csd_model/kv_rates.h"
 #include "ftl/core/backing_store.h"
@@ -26,6 +27,13 @@ Bandwidth file_bandwidth(const Scenario& s) {
   if (params.copy_bandwidth.bytes_per_second > 0) per_io += transfer_time(file.io_size, params.copy_bandwidth);
   const double rate = static_cast<double>(file.io_size.value) * file.threads / per_io.seconds();
   return {std::min(links.bytes_per_second, static_cast<std::uint64_t>(rate))};
+}
+
+/// Share of the token pages that SparF touches. A recording differs from head to head; the modelled share stands for
+/// it.
+double touched_pages(const Scenario& s) {
+  const auto* const clustered = std::get_if<scenario::ClusteredSelectionConfig>(&s.simulation.selection);
+  return (clustered ? *clustered : scenario::ClusteredSelectionConfig{}).token_page_fraction.value();
 }
 
 Bandwidth of_all(Bandwidth one, std::uint32_t drives) { return {one.bytes_per_second * drives}; }
@@ -87,8 +95,13 @@ host::PlatformRates platform_rates(const Scenario& s) {
       .gpus = gpu.count,
       .gpu_time = [gpu = host::GpuModel(gpu)](const host::ComputeWork& work) { return gpu.time(work).seconds(); },
       .drive_attention =
-          [config, heads_of](const host::ModelShape& model, const host::DriveAttention& asked) {
-            return csd_model::attention_time(config(), heads_of(model, asked.sequences, asked.tokens));
+          [config, heads_of, touched = touched_pages(s)](const host::ModelShape& model,
+                                                         const host::DriveAttention& asked) {
+            csd_model::AttentionShape shape = heads_of(model, asked.sequences, asked.tokens);
+            shape.grown = asked.grown;
+            shape.appended = asked.appended;
+            if (asked.sparse) shape.sparse = {asked.sparse->components, asked.sparse->tokens, touched};
+            return csd_model::attention_time(config(), shape);
           },
       .drive_scoring =
           [config, heads_of](const host::ModelShape& model, const host::DriveAttention& asked, ScorePrecision precision,

@@ -31,6 +31,26 @@ PartialAttention attend_partially(std::span<const float> q, const KvView& kv) {
   return part;
 }
 
+PartialAttention attend_partially(const SparqOptions& sparq, std::span<const float> q, const KvView& kv) {
+  if (sparq.tokens.at(kv.tokens) >= kv.tokens) return attend_partially(q, kv);
+  const std::size_t d = kv.head_dim, group = q.size() / d;
+  PartialAttention part{std::vector<float>(q.size()), std::vector<float>(group), std::vector<float>(group)};
+  HeadSelection chosen;
+  SparqAttention(sparq).attend(q, kv, part.out, &chosen);
+  const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+  std::vector<float> logits(chosen.tokens.size());
+  for (std::size_t g = 0; g < group; ++g) {
+    for (std::size_t c = 0; c < logits.size(); ++c)
+      logits[c] = simd::dot(q.data() + g * d, kv.keys.data() + chosen.tokens[c].value * d, d) * scale;
+    part.most[g] = *std::ranges::max_element(logits);
+    if (part.most[g] == -std::numeric_limits<float>::infinity()) continue;  // z stays 0
+    const float sum = simd::exp_shifted(logits.data(), logits.size(), part.most[g]);
+    const float share = sparq.reallocate ? chosen.alpha[g] : 1.0f;
+    part.sum[g] = share > 0.0f ? sum / share : sum;
+  }
+  return part;
+}
+
 std::vector<float> merge(std::span<const PartialAttention> parts) {
   if (parts.empty()) throw InternalError("partial attention: nothing to merge");
   const std::size_t group = parts.front().most.size();

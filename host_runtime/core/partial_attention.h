@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "host_runtime/core/attention.h"
 #include "host_runtime/core/kv_cache.h"
 
 namespace csdsim::host {
@@ -18,6 +19,11 @@ struct PartialAttention {
 
 /// q is [G][head_dim]; logits are scaled by 1/sqrt(head_dim). InternalError if q is not whole heads.
 PartialAttention attend_partially(std::span<const float> q, const KvView& kv);
+
+/// The same with SparQ: `out` is its output, m that of the tokens that it chooses, and z the sum over these by alpha,
+/// their share of the approximate probability, so that the part weighs as much as all its tokens. Where alpha is 0, z
+/// is the sum.
+PartialAttention attend_partially(const SparqOptions& sparq, std::span<const float> q, const KvView& kv);
 
 /// Attention over the tokens of all parts, [G][d]: m = max m_i, w_i = z_i exp(m_i - m), o = sum w_i o_i / sum w_i.
 /// Parts are disjoint. Without any token 0. InternalError if the parts have different shapes or there is none.

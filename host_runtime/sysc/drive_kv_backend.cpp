@@ -18,10 +18,7 @@ nvme::AttendMethod attend_method(const Operation& op) {
   const auto& work = std::get<DriveWork>(op.work);
   if (work.method == DriveMethod::dense)
     return work.partial ? nvme::AttendMethod::dense_partial : nvme::AttendMethod::dense;
-  if (work.partial)
-    throw InternalError(fmt::format("{}: outputs of SparF cannot be merged with attention over other tokens",
-                                    operation_name(op.kind, op.tag)));
-  return nvme::AttendMethod::sparf;
+  return work.partial ? nvme::AttendMethod::sparf_partial : nvme::AttendMethod::sparf;
 }
 
 nvme::KvAttend attend_command(const Operation& op, const DriveKvBackend::Shape& shape, std::size_t n,

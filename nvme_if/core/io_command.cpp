@@ -54,9 +54,7 @@ Status decode(const SubmissionEntry& sqe, KvAppend& c) {
 Status decode(const SubmissionEntry& sqe, KvAttend& c) {
   if (sqe.cdw15 != 0) return status::invalid_field;
   c.method = static_cast<AttendMethod>(sqe.cdw13 & 0xFF);
-  const bool known =
-      c.method == AttendMethod::dense || c.method == AttendMethod::sparf || c.method == AttendMethod::dense_partial;
-  if (!known) return status::kv_bad_parameters;
+  if (c.method > AttendMethod::sparf_partial) return status::kv_bad_parameters;
   if (const Status s = decode_attend_fields(sqe, c); !s.ok()) return s;
   return attend_layout(c).size == vendor_size(sqe) ? status::success : status::kv_shape_mismatch;
 }

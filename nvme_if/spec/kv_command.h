@@ -17,10 +17,10 @@
 // kv_score   87h  layer, n           mode(8) G(8), d(16)    total_heads           total_scores
 // kv_fetch   8Bh  layer, d           token_count            head_count, 0         0
 //
-// method of kv_attend: 0 dense, 1 sparf, 2 dense_partial. dense_partial requires kv_version 2 in Identify Controller; a
-// drive of version 1 answers kv_bad_parameters. mode of kv_score: score_mode(); modes other than 0, and ranges of
-// tokens, require kv_version 3. A drive of an earlier version answers kv_bad_parameters, and invalid_field or
-// kv_bad_token.
+// method of kv_attend: 0 dense, 1 sparf, 2 dense_partial, 3 sparf_partial. dense_partial requires kv_version 2 in
+// Identify Controller, sparf_partial 4; a drive of an earlier version answers kv_bad_parameters. mode of kv_score:
+// score_mode(); modes other than 0, and ranges of tokens, require kv_version 3. A drive of an earlier version answers
+// kv_bad_parameters, and invalid_field or kv_bad_token.
 #pragma once
 
 #include <cstddef>
@@ -49,9 +49,14 @@ static_assert(data_direction(kv_opcode::fork) == DataDirection::none);
 static_assert(data_direction(kv_opcode::score) == DataDirection::bidirectional);
 static_assert(data_direction(kv_opcode::fetch) == DataDirection::bidirectional);
 
-/// dense_partial is dense attention that also returns the section `softmax` (see KvAttend), with which a host can merge
-/// the output with attention over other tokens of the same heads.
-enum class AttendMethod : std::uint8_t { dense = 0, sparf = 1, dense_partial = 2 };
+/// The partial methods also return the section `softmax` (see KvAttend), with which a host can merge the output with
+/// attention over other tokens of the same heads.
+enum class AttendMethod : std::uint8_t { dense = 0, sparf = 1, dense_partial = 2, sparf_partial = 3 };
+
+constexpr bool runs_sparf(AttendMethod m) { return m == AttendMethod::sparf || m == AttendMethod::sparf_partial; }
+constexpr bool returns_softmax(AttendMethod m) {
+  return m == AttendMethod::dense_partial || m == AttendMethod::sparf_partial;
+}
 
 /// Flags of an AttendDescriptor.
 namespace attend_flag {
@@ -68,9 +73,9 @@ struct AttendDescriptor {
   std::uint32_t token = 0;
   std::uint16_t first_head = 0;   ///< first KV head
   std::uint16_t head_count = 0;   ///< KV heads, at least 1
-  std::uint16_t r = 0;            ///< sparf: components of q that score, 1..d (0 for both dense methods)
+  std::uint16_t r = 0;            ///< sparf: components of q that score, 1..d (0 for dense methods)
   std::uint16_t flags = 0;        ///< attend_flag
-  std::uint32_t k = 0;            ///< sparf: tokens attended to, at least 1 (0 for both dense methods)
+  std::uint32_t k = 0;            ///< sparf: tokens attended to, at least 1 (0 for dense methods)
   std::uint32_t l = 0;            ///< sparf: newest tokens that are always among the k
   std::uint32_t first_token = 0;  ///< score: the first token of the range
   std::uint32_t reserved_28 = 0;
@@ -128,6 +133,11 @@ struct KvAppend {
 /// normalised, as for dense: o = (sum of exp(logit - m) v) / z. Parts i over disjoint tokens merge to m = max m_i,
 /// w_i = z_i exp(m_i - m), o = sum w_i o_i / sum w_i (host_runtime/core/partial_attention.h). If all logits of a head
 /// are -inf, the answer is o = 0, m = -inf, z = 0; such a part does not change the merged result.
+///
+/// sparf_partial does the same for SparF, which attends to some of the head's tokens and lets the mean of V stand for
+/// the others: m and the sum are those of the chosen tokens, and z is this sum over alpha, the share of the probability
+/// that SparF gives them, so that the part weighs as much as all its tokens. Where alpha is 0, z is the sum. A head
+/// that has no more than k tokens is attended to densely.
 struct KvAttend {
   LayerId layer;
   std::uint16_t n = 0;  ///< descriptors, at least 1
@@ -182,7 +192,7 @@ constexpr Bytes align_section(Bytes b) {
 }
 
 /// Offsets of the sections of an attend buffer. `size` is the size given by NDT; the last section is padded as well.
-/// The section softmax is empty unless the method is dense_partial.
+/// The section softmax is empty unless the method returns it.
 struct AttendLayout {
   Bytes q, k, v, out, softmax, size;
 };
@@ -195,8 +205,8 @@ constexpr AttendLayout attend_layout(const KvAttend& c) {
   l.v = l.k + kv_size;
   l.out = l.v + kv_size;
   l.softmax = l.out + q_size;
-  const bool partial = c.method == AttendMethod::dense_partial;
-  l.size = l.softmax + (partial ? align_section({std::uint64_t{c.total_heads} * c.group * 2 * 4}) : Bytes{});
+  l.size = l.softmax +
+           (returns_softmax(c.method) ? align_section({std::uint64_t{c.total_heads} * c.group * 2 * 4}) : Bytes{});
   return l;
 }
 

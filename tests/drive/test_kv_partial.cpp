@@ -1,4 +1,5 @@
-// dense_partial: the o, m and z of a drive compared with double precision, and the status of malformed requests.
+// dense_partial and sparf_partial: the o, m and z of a drive compared with double precision, and the status of
+// malformed requests.
 #include <catch2/catch.hpp>
 
 #include <set>
@@ -92,6 +93,44 @@ TEST_CASE("dense_partial: m and z of random shapes agree with double precision, 
   REQUIRE(dense.sent->status == status::success);
   CHECK(host.output(dense) == host.output(partial));
   CHECK(host.integrity_errors() == 0);
+}
+
+TEST_CASE("sparf_partial: o has the bits of sparf; with all tokens everything has the bits of dense_partial") {
+  const std::uint64_t seed = Catch::rngSeed() + GENERATE(range(0, 6));
+  INFO("seed " << seed);
+  Rng rng(seed);
+  DriveHost host;
+  host.content.seed = seed;
+  host.content.d = 16u << rng.below(3);
+  const auto group = static_cast<std::uint8_t>(1 + rng.below(5));
+  const auto heads = static_cast<std::uint32_t>(1 + rng.below(4));
+  const auto tokens = static_cast<std::uint32_t>(40 + rng.below(400));
+  REQUIRE(host.create(1, 1, static_cast<std::uint16_t>(heads)) == status::success);
+  REQUIRE(host.append(1, 0, 0, tokens, 0, heads) == status::success);
+  nvme::AttendDescriptor d = heads_of(1, tokens - 1, 0, static_cast<std::uint16_t>(heads));
+  const auto dense = host.attend(0, {d}, AttendMethod::dense_partial, group);
+  const auto attend = [&](AttendMethod method, std::uint32_t r, std::uint32_t k) {
+    d.r = static_cast<std::uint16_t>(r);
+    d.k = k;
+    d.l = k / 4;
+    auto a = host.attend(0, {d}, method, group);
+    REQUIRE(a.sent->status == status::success);
+    return a;
+  };
+  CAPTURE(host.content.d, int{group}, heads, tokens);
+  const auto all = attend(AttendMethod::sparf_partial, host.content.d, tokens);
+  CHECK(host.output(all) == host.output(dense));
+  CHECK(softmax_of(host, all) == softmax_of(host, dense));
+  const auto some = attend(AttendMethod::sparf_partial, 8, tokens / 4);
+  CHECK(host.output(some) == host.output(attend(AttendMethod::sparf, 8, tokens / 4)));
+  // With all components the scores are exact, and so is the weight: m is the largest logit, and z that of all tokens.
+  const auto exact = attend(AttendMethod::sparf_partial, host.content.d, tokens / 4);
+  const std::vector<float> of_all = softmax_of(host, dense), of_some = softmax_of(host, exact);
+  if (group > 1) return;  // the heads of a group agree on tokens, which may leave out the largest logit of one
+  for (std::size_t i = 0; i < of_all.size(); i += 2) {
+    CHECK(of_some[i] == Approx(of_all[i]).margin(1e-5));
+    CHECK(of_some[i + 1] == Approx(of_all[i + 1]).epsilon(1e-4));
+  }
 }
 
 TEST_CASE("dense_partial: m and z add their bytes on the link and no other cost") {

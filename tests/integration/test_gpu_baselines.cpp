@@ -92,7 +92,7 @@ TEST_CASE("the links of all GPUs carry the bytes of closed forms") {
                  {kFlexGen, passes * b.weights + b.kept + b.made + b.copied},
                  {kAccelerate, b.kept + b.made + b.copied},
                  {kFastDecode, b.kept + b.made + query}};
-  for (const std::uint32_t gpus : {1U, 2U, 8U})
+  for (const std::uint32_t gpus : {1U, 2U, 4U, 8U})
     for (const auto& [system, of_gpu] : systems) {
       CAPTURE(gpus, system);
       const experiment::GenerationOutcome out = run(gpus, system, {});
@@ -112,6 +112,22 @@ TEST_CASE("every GPU streams its weights over a link of its own, until the root 
   }
 }
 
+TEST_CASE("copies of K and V, with those of weights, share the root complex, too") {
+  const LinkBytes b = bytes();
+  const struct {
+    const char* system;
+    double to_gpu;  ///< of the decode steps, for each GPU
+  } systems[] = {{kAccelerate, b.copied}, {kFlexGen, kSteps * b.weights + b.copied}};
+  for (const auto& [system, to_gpu] : systems)
+    for (const std::uint32_t gpus : {1U, 2U, 4U, 8U}) {
+      CAPTURE(system, gpus);
+      CHECK(run(gpus, system, link_of("1 GB/s")).times.decode_s == Approx(to_gpu / 1e9).epsilon(0.05));
+      Sets shared = link_of("1 GB/s");
+      shared.push_back("platform.root_complex.bandwidth=900 MB/s");
+      CHECK(run(gpus, system, shared).times.decode_s == Approx(gpus * to_gpu / 0.9e9).epsilon(0.05));
+    }
+}
+
 TEST_CASE("GPUs share the host's memory where its cores attend") {
   const LinkBytes b = bytes();
   Sets sets = link_of("20 GB/s");
@@ -129,7 +145,7 @@ TEST_CASE("GPUs share the host's memory where its cores attend") {
 }
 
 TEST_CASE("KVPR, Accelerate and DeepSpeed keep their order, with any number of GPUs") {
-  for (const std::uint32_t gpus : {1U, 4U}) {
+  for (const std::uint32_t gpus : {1U, 2U, 4U, 8U}) {
     CAPTURE(gpus);
     const auto decode = [&](const std::string& system) { return run(gpus, system, link_of("4 GB/s")).times.decode_s; };
     const double kvpr = decode("{kind: kvpr}"), accelerate = decode(kAccelerate);

@@ -108,8 +108,12 @@ std::shared_ptr<const host::OffloadSystem> system_of(const std::string& paramete
       .system->clone();
 }
 
+enum class Attention : std::uint8_t { exact, sparse };
+
+/// With sparse attention, logits are those of the same plan on the host only.
 void check_carried(const std::string& parameters, std::uint32_t drives, const SmallModel& model,
-                   const std::function<void(experiment::GenerationSetup&)>& change) {
+                   const std::function<void(experiment::GenerationSetup&)>& change,
+                   Attention attention = Attention::exact) {
   CAPTURE(parameters, drives);
   const Prompts prompts = some_prompts();
   experiment::GenerationSetup one = small_setup(small_drive(), prompts, 16, "instinfer-dense", model);
@@ -127,6 +131,11 @@ void check_carried(const std::string& parameters, std::uint32_t drives, const Sm
   const ForcedRun parts(setup, prompts, model, false, &oracle.tokens);
   CHECK(drive.digest == parts.digest);  // the drives return the bits that the host gets from the same tokens
   REQUIRE(drive.logits.size() == oracle.logits.size());
+  if (attention == Attention::sparse) {
+    CHECK(drive.logits == parts.logits);
+    CHECK(drive.digest != oracle.digest);
+    return;
+  }
   // Rounding moves logits by 0.3 % of the largest one; a token that is lost or taken twice by more than 1 %.
   double worst = 0;
   for (const auto& [at, expected] : oracle.logits) {
@@ -158,6 +167,19 @@ TEST_CASE("carried: tokens are those of dense attention, wherever K and V are an
   check_carried("{kind: hilos, x_cache: 40 %, write_back_tokens: 4}", 2, SmallModel::get(), two);
   check_carried("{kind: hilos, x_cache: 40 %, write_back_tokens: 1}", 3, grouped(), staged);
   check_carried("{kind: hilos, x_cache: 0 %, write_back_tokens: 16}", 4, grouped(), nothing);
+}
+
+TEST_CASE("carried: drives with SparF choose among their own tokens, and their outputs are merged") {
+  const auto nothing = [](experiment::GenerationSetup&) {};
+  const auto two = [](experiment::GenerationSetup& s) { s.plan.mini_batches = 2; };
+  const auto sparf = [](const std::string& budget) {
+    return shares(0.2, 0.1, 0.2, ", write_back_tokens: 4, method: sparf, " + budget);
+  };
+  // With a budget of all tokens, nothing is left out.
+  check_carried(sparf("k: 4096"), 1, SmallModel::get(), nothing);
+  check_carried(sparf("k: 4096"), 3, grouped(), two);
+  check_carried(sparf("ratio: 1/4"), 1, SmallModel::get(), nothing, Attention::sparse);
+  check_carried(sparf("ratio: 1/2, l: 0"), 2, grouped(), two, Attention::sparse);
 }
 
 /// Seconds of a decode step when the copies ahead of it no longer have the time of the prefill.
@@ -300,6 +322,21 @@ TEST_CASE("the solved division is within 2 % of the best of a grid in the simula
 TEST_CASE("the solved division is within 2 % of the best of a grid in the simulator, on 100 platforms",
           "[.][hundred]") {
   check_platforms(100, 1700);
+}
+
+TEST_CASE("in sampled runs of few layers, nothing works longer than the phase lasts") {
+  // The pace of the two sampled layers is faster than the SmartSSD's internal link.
+  const scenario::Scenario s = experiment::load_scenario(std::string(CSDSIM_SOURCE_DIR) + "/scenarios/hybrid.yaml",
+                                                         {"system.kind=hilos", "platform.gpu.link.bandwidth=24 GB/s"})
+                                   .base.scenario;
+  const nlohmann::ordered_json decode = experiment::run_scenario(s).document["breakdown"]["decode"];
+  for (const auto& [name, share] : decode["utilization"].items()) {
+    CAPTURE(name);
+    CHECK(share.get<double>() <= 1 + 1e-9);
+  }
+  double path = 0;
+  for (const auto& [part, seconds] : decode["critical_path_s"].items()) path += seconds.get<double>();
+  CHECK(path == Approx(decode["seconds"].get<double>()).epsilon(1e-6));
 }
 
 TEST_CASE("sampled runs of divided tokens are within 1 % of whole ones") {

@@ -1,5 +1,5 @@
 // Tokens divided among recomputation, GPU memory, host memory and drives: the division, the plan's bytes and its
-// dependencies, and the solved division against all divisions of a fine grid.
+// dependencies.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -128,6 +128,52 @@ TEST_CASE("every token of a sequence is in one part, in one drive or among the n
     for (const TokenPart part : kParts)
       REQUIRE(std::abs(held[part] - division.prompt(part, prompt).count - shares[part].value() * 30 * group) <=
               2.0 * group);
+  }
+}
+
+TEST_CASE("parts follow shares that change as the sequence grows, and give no token away", "[hybrid]") {
+  Rng rng(77, "later shares");
+  for (int trial = 0; trial < 200; ++trial) {
+    CAPTURE(trial);
+    const auto group = static_cast<std::uint32_t>(1 + rng.below(16));
+    const auto drives = static_cast<std::uint32_t>(1 + rng.below(4));
+    const double prompt = 50 + double(rng.below(1000));
+    // Tokens in the parts at some steps: each part grows, or stays as it is.
+    TokenShares shares = random_shares(rng, group);
+    std::array<double, kTokenParts> held{};
+    for (const TokenPart part : kParts) held[static_cast<std::size_t>(part)] = shares[part].value() * prompt;
+    shares.prompt = prompt;
+    double cached = prompt;
+    for (std::uint32_t steps = 0, knot = 0; knot < 4; ++knot) {
+      const auto more = static_cast<std::uint32_t>(1 + rng.below(400));
+      const TokenShares of_more = random_shares(rng, group);
+      steps += more;
+      cached += more;
+      TokenShares::Later later{.steps = steps, .share = {}};
+      for (std::size_t part = 0; part < kTokenParts; ++part)
+        later.share[part] = (held[part] += of_more.share[part].value() * more) / cached;
+      shares.later.push_back(later);
+    }
+    const KvDivision division(shares, 8, drives);
+    const auto tokens = static_cast<std::uint32_t>(prompt);
+    std::array<std::uint32_t, kTokenParts> before{};
+    for (std::uint32_t step = 0; step <= shares.later.back().steps; ++step) {
+      std::uint32_t all = division.newest(step);
+      for (const TokenPart part : kParts) {
+        const std::uint32_t now = division.tokens(part, tokens, step);
+        REQUIRE(now >= before[static_cast<std::size_t>(part)]);
+        before[static_cast<std::size_t>(part)] = now;
+        all += now;
+      }
+      REQUIRE(all == tokens + step);
+      for (std::uint32_t d = 0; d < drives; ++d)
+        REQUIRE(division.tokens(DriveIndex{d}, tokens, step) <= division.most_tokens(tokens + step));
+    }
+    for (const TokenShares::Later& later : shares.later)
+      for (const TokenPart part : kParts) {
+        const double wanted = later.share[static_cast<std::size_t>(part)] * (prompt + later.steps);
+        REQUIRE(std::abs(division.tokens(part, tokens, later.steps) - wanted) <= 3.0 * group + 3);
+      }
   }
 }
 
@@ -275,76 +321,6 @@ TEST_CASE("steps that write a group back are a stratum of their own", "[hybrid]"
     CHECK((steps[step].token_flushes > 0) == ((step + 1) % 8 == 0));
     CHECK(steps[step].flushed + steps[step].windowed + steps[step].tail == Approx(70 + step + 1));
   }
-}
-
-TEST_CASE("the solved division is the best of a grid of sixteenths, on 200 random platforms", "[hybrid]") {
-  Rng rng(2026, "division");
-  std::array<int, kTokenParts> used{};
-  int several = 0;
-  for (int trial = 0; trial < 200; ++trial) {
-    CAPTURE(trial);
-    DivisionInputs in;
-    in.model = small_model(8);
-    in.model.width = 1024;
-    in.model.heads = 8;
-    in.model.kv_heads = 8 >> rng.below(3);
-    in.model.head_dim = 128;
-    in.sequences = static_cast<std::uint32_t>(1 + rng.below(32));
-    in.cached = 500 + double(rng.below(8000));
-    in.longest = in.cached + 100;
-    in.prompt = in.cached;
-    in.group = static_cast<std::uint32_t>(1 + rng.below(32));
-    in.newest = rng.below(2) == 0 ? NewestAt::gpu : NewestAt::host;
-    in.rates.mini_batches = static_cast<std::uint32_t>(1 + rng.below(2));
-    in.rates.host_to_gpu = Bandwidth{(1 + rng.below(30)) * 1'000'000'000};
-    in.rates.drive_link = Bandwidth{3'000'000'000};
-    in.rates.drives = static_cast<std::uint32_t>(1 + rng.below(8));
-    const double gemm = 1e12 * double(1 + rng.below(100)), memory = 1e11 * double(1 + rng.below(20));
-    in.rates.gpu_time = [=](const ComputeWork& work) {
-      return std::max(double(work.flops) / gemm, double(work.bytes().value) / memory) + 5e-6 * work.launches;
-    };
-    const double drive = 1e8 * double(1 + rng.below(100));
-    in.rates.drive_attention = [=](const ModelShape& m, const DriveAttention& a) {
-      return 1e-4 + a.sequences * a.tokens * double(m.kv_bytes_per_token_and_layer().value) / drive;
-    };
-    const double kv = double(in.model.kv_bytes_per_token().value) * in.sequences * in.longest;
-    // Buffers and new tokens always fit, and a share of K and V besides.
-    const double x = double(in.model.width) * in.model.element_bytes * in.sequences * in.longest;
-    const double room = kv * (3.0 / 8 + 0.2 * double(rng.below(5)) + in.group / in.longest) + 7 * x;
-    in.rates.gpu_memory = Bytes{in.model.weight_bytes().value + static_cast<std::uint64_t>(room)};
-    in.rates.host_memory = Bytes{static_cast<std::uint64_t>((0.2 + 0.3 * double(rng.below(4))) * kv)};
-    in.rates.files = Bytes{static_cast<std::uint64_t>(4 * kv)};
-
-    std::array<std::optional<double>, kTokenParts> given;
-    const Division best = solve_division(in, given);
-    double sum = 0;
-    int parts = 0;
-    for (std::size_t part = 0; part < kTokenParts; ++part) {
-      REQUIRE(best[part] >= 0);
-      sum += best[part];
-      used[part] += best[part] > 1e-3;
-      parts += best[part] > 1e-3;
-    }
-    several += parts > 1;
-    REQUIRE(sum == Approx(1));
-    const double solved = layer_times(in, best).layer;
-    constexpr int kGrid = 16;
-    for (int r = 0; r <= kGrid; ++r)
-      for (int k = 0; r + k <= kGrid; ++k)
-        for (int c = 0; r + k + c <= kGrid; ++c) {
-          const std::array<int, kTokenParts> point{r, k, c, kGrid - r - k - c};
-          std::array<std::optional<double>, kTokenParts> at;
-          Division division{};
-          for (std::size_t part = 0; part < kTokenParts; ++part)
-            at[part] = division[part] = double(point[part]) / kGrid;
-          if (layer_times(in, division).layer >= solved * 0.995) continue;
-          CAPTURE(r, k, c);
-          // Faster, so it must not fit.
-          CHECK_THROWS_AS(solve_division(in, at), UserError);
-        }
-  }
-  for (const int count : used) CHECK(count > 10);
-  CHECK(several > 50);
 }
 
 TEST_CASE("given shares stay as they are, and the rest is solved", "[hybrid]") {

@@ -12,6 +12,14 @@
 
 namespace csdsim::host {
 
+namespace {
+
+SparqOptions sparq_options(const DriveWork& work, const SequenceWork& s) {
+  return {.components = work.components, .tokens = s.top_k, .local = s.local};
+}
+
+}  // namespace
+
 HostReference::HostReference(const host::ModelConfig& model, std::uint32_t sequences, OperationData& data,
                              NeuronSums sums)
     : model_(model), data_(data), sequences_(sequences), sums_(std::move(sums)) {}
@@ -173,8 +181,7 @@ void HostReference::attend(const Operation& op) {
     }
     std::unique_ptr<host::HeadAttention> method;
     if (work.method == host::DriveMethod::sparf) {
-      method = std::make_unique<host::SparqAttention>(
-          host::SparqOptions{.components = work.components, .tokens = s.top_k, .local = s.local});
+      method = std::make_unique<host::SparqAttention>(sparq_options(work, s));
     } else {
       method = std::make_unique<host::DenseAttention>();
     }
@@ -193,8 +200,12 @@ void HostReference::attend_partially(const Operation& op, std::size_t index, std
   std::vector<Half> out(q.size());
   std::vector<float> softmax;
   for (std::uint32_t h = 0; h < model_.kv_heads; ++h) {
-    const host::PartialAttention part = host::attend_partially(
-        q.subspan(h * per_head, per_head), cache_of(op).view(work.sequences[index].sequence, *op.tag.layer, KvHead{h}));
+    const auto of_head = q.subspan(h * per_head, per_head);
+    const SequenceWork& s = work.sequences[index];
+    const KvView kv = cache_of(op).view(s.sequence, *op.tag.layer, KvHead{h});
+    const PartialAttention part = work.method == DriveMethod::sparf
+                                      ? host::attend_partially(sparq_options(work, s), of_head, kv)
+                                      : host::attend_partially(of_head, kv);
     floats_to_halves(part.out, std::span(out).subspan(h * per_head, per_head));
     for (std::size_t g = 0; g < part.most.size(); ++g) {
       softmax.push_back(part.most[g]);

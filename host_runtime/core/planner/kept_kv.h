@@ -9,15 +9,6 @@
 
 namespace csdsim::host {
 
-/// An offload system that may quantise the K and V that it keeps. K and V of a token and KV head are a row each.
-class KeepsQuantisedKv {
- public:
-  virtual ~KeepsQuantisedKv() = default;
-  virtual RowQuantisation kv_format() const = 0;
-  /// Whether a decode step computes some K and V again, which are not quantised.
-  virtual bool recomputes_kv() const { return false; }
-};
-
 /// Says what is wrong with a format for heads of `head_dim` elements: "kv_group: groups of 48 elements ...". Empty if
 /// nothing is.
 std::string kept_kv_problem(const RowQuantisation& kv, std::uint32_t head_dim);

@@ -12,6 +12,31 @@ namespace {
 /// Groups after which their targets repeat: a share is met to a thousandth.
 constexpr std::uint32_t kPeriod = 1000;
 
+/// Tokens that a sequence with a prompt of the average length is to have in each part after `steps` decode steps.
+std::array<double, kTokenParts> tokens_after(const TokenShares& shares, std::uint32_t steps) {
+  std::array<double, kTokenParts> before{}, tokens{};
+  for (std::size_t part = 0; part < kTokenParts; ++part) before[part] = shares.share[part].value() * shares.prompt;
+  std::uint32_t from = 0;
+  for (const TokenShares::Later& next : shares.later) {
+    for (std::size_t part = 0; part < kTokenParts; ++part)
+      tokens[part] = next.share[part] * (shares.prompt + next.steps);
+    if (steps < next.steps) {
+      const double of_next = double(steps - from) / (next.steps - from);
+      for (std::size_t part = 0; part < kTokenParts; ++part) before[part] += of_next * (tokens[part] - before[part]);
+      return before;
+    }
+    before = tokens;
+    from = next.steps;
+  }
+  // Beyond the last of them, or without any, shares stay.
+  const double all = shares.prompt + from;
+  for (std::size_t part = 0; part < kTokenParts; ++part) {
+    const double share = shares.later.empty() ? shares.share[part].value() : shares.later.back().share[part];
+    before[part] = share * all + share * (steps - from);
+  }
+  return before;
+}
+
 /// The part of piece `index` of `total` items that are divided as evenly as possible, longer pieces first.
 Share even_piece(std::uint32_t total, std::uint32_t pieces, std::uint32_t index) {
   const std::uint32_t each = total / pieces, longer = total % pieces;
@@ -33,14 +58,21 @@ KvDivision::KvDivision(const TokenShares& shares, std::uint32_t kv_heads, std::u
   for (std::size_t part = 0; part < kTokenParts; ++part) end_[part] = sum += shares.share[part].value();
   if (std::abs(sum - 1) > 1e-9) throw UserError("system: the shares of the tokens are not the whole together");
   auto groups = std::make_shared<std::vector<Target>>();
-  std::array<double, kTokenParts> owed{};
+  std::array<double, kTokenParts> held = tokens_after(shares, 0);
   std::uint32_t next = 0;
-  for (std::uint32_t i = 0; i < kPeriod; ++i) {
-    for (std::size_t part = 0; part < kTokenParts; ++part) owed[part] += shares.share[part].value();
-    const auto most = static_cast<std::size_t>(std::ranges::max_element(owed) - owed.begin());
-    owed[most] -= 1;
+  const std::uint32_t count = shares.later.empty() ? kPeriod : shares.later.back().steps / group_ + 1;
+  most_in_drives_ = shares[TokenPart::drives].value();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    std::array<double, kTokenParts> lack = tokens_after(shares, (i + 1) * group_);
+    for (std::size_t part = 0; part < kTokenParts; ++part) lack[part] -= held[part];
+    const auto most = static_cast<std::size_t>(std::ranges::max_element(lack) - lack.begin());
+    held[most] += group_;
     Target target{static_cast<TokenPart>(most), {}};
-    if (target.part == TokenPart::drives) target.drive = DriveIndex{drives - 1 - next++ % drives};
+    if (target.part == TokenPart::drives) {
+      constexpr double kSome = 1e-3;  // more than none
+      most_in_drives_ = std::max(most_in_drives_, std::max<double>(next, kSome) / (i + 1));
+      target.drive = DriveIndex{drives - 1 - next++ % drives};
+    }
     groups->push_back(target);
   }
   groups_ = std::move(groups);
@@ -53,7 +85,8 @@ std::uint32_t KvDivision::groups_until(std::uint32_t steps, const Is& is) const 
   const auto in = [&](std::uint32_t count) {
     return static_cast<std::uint32_t>(std::count_if(first, first + count, is));
   };
-  return groups / kPeriod * in(kPeriod) + in(groups % kPeriod);
+  const auto period = static_cast<std::uint32_t>(groups_->size());
+  return groups / period * in(period) + in(groups % period);
 }
 
 Share KvDivision::prompt(TokenPart part, std::uint32_t prompt_tokens) const {
@@ -102,9 +135,8 @@ std::uint32_t KvDivision::most_tokens(std::uint32_t context) const {
   if (!groups_) return (context + token_parts_ - 1) / token_parts_;
   // Of the prompt a token more than the share at most, because both ends are rounded, and one more if the drives do not
   // divide it evenly; of the groups one more than the share, and one more.
-  const double share = 1 - end_[static_cast<std::size_t>(TokenPart::copied)];
-  if (share <= 1e-12) return 0;
-  const double most = share * context / token_parts_ + 2 + 2.0 * group_;
+  if (most_in_drives_ <= 1e-12) return 0;
+  const double most = most_in_drives_ * context / token_parts_ + 2 + 2.0 * group_;
   return std::min(context, static_cast<std::uint32_t>(std::ceil(most)));
 }
 

@@ -28,8 +28,16 @@ inline constexpr std::size_t kTokenParts = 4;
 /// Shares of the tokens of a sequence by part, and how new tokens reach them: the newest ones are in no part; as soon
 /// as there are `group` of them, all of these go to one part together.
 struct TokenShares {
+  /// Shares that sequences are to have after some decode steps.
+  struct Later {
+    std::uint32_t steps = 0;
+    std::array<double, kTokenParts> share{};  ///< by TokenPart; together 1
+  };
+
   std::array<Ratio, kTokenParts> share{{{0, 1}, {0, 1}, {0, 1}, {1, 1}}};  ///< by TokenPart; together 1
   std::uint32_t group = 1;
+  double prompt = 0;              ///< tokens of a prompt, on average; with `later`
+  std::vector<Later> later = {};  ///< steps ascending; between two, tokens join evenly. Empty: shares stay
 
   const Ratio& operator[](TokenPart part) const { return share[static_cast<std::size_t>(part)]; }
   Ratio& operator[](TokenPart part) { return share[static_cast<std::size_t>(part)]; }
@@ -46,7 +54,8 @@ struct TokenShares {
 ///
 /// With TokenShares, the drives hold a part of the tokens only. A prompt is then divided in the order of TokenPart, and
 /// the part of the drives among them as above. A group of new tokens goes to the part that lacks most of its share so
-/// far; those of the drives go to the drives in turn. All sequences of a step give their group to the same part.
+/// far, or of the share that it is to have then; those of the drives go to the drives in turn. All sequences of a step
+/// give their group to the same part. Tokens never change their part.
 class KvDivision {
  public:
   /// One drive, which holds all tokens. It does not know the heads.
@@ -112,7 +121,8 @@ class KvDivision {
   std::uint32_t token_parts_ = 1;
   std::vector<HeadRange> shards_;
   std::uint32_t group_ = 1;
-  std::array<double, kTokenParts> end_{};              ///< share of a prompt up to the end of each part
+  std::array<double, kTokenParts> end_{};  ///< share of a prompt up to the end of each part
+  double most_in_drives_ = 0;              ///< share of the drives in a prompt, or in the groups of any first steps
   std::shared_ptr<const std::vector<Target>> groups_;  ///< of one period, after which they repeat; null without shares
 };
 

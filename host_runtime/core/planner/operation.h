@@ -160,7 +160,7 @@ struct DriveWork {
   Bytes from_drive = {};  ///< payload that the drive writes: attention outputs
   BufferMemory memory = BufferMemory::gpu;
   /// attend: the output covers the drive's tokens only and comes with m and z, for merge_attention; it is
-  /// TensorClass::partial_output then. Dense only.
+  /// TensorClass::partial_output then.
   bool partial = false;
 };
 

@@ -17,6 +17,7 @@
 #include "base/param.h"
 #include "base/quantity.h"
 #include "host_runtime/core/attention_methods.h"
+#include "host_runtime/core/neurons/row_quantisation.h"
 #include "host_runtime/core/planner/chosen_rows.h"
 #include "host_runtime/core/planner/flash_weights.h"
 #include "host_runtime/core/planner/kv_division.h"
@@ -42,12 +43,6 @@ struct Resident {
 
 /// How file operations of a system reach the drive: through the file system, or by the kernel's swapping.
 enum class FilePath : std::uint8_t { file_system, swap };
-
-/// What a drive takes part in attention to: tokens of all KV heads of a layer, for some sequences.
-struct DriveAttention {
-  std::uint32_t sequences = 0;
-  double tokens = 0;  ///< of each sequence in the drive
-};
 
 /// Tokens of a layer that a drive holds of some sequences and that a step fetches in part.
 struct DriveFetch {
@@ -77,6 +72,15 @@ struct SparseBudget {
   std::uint32_t components = 0;  ///< components of q used for scores
   std::uint32_t tokens = 0;      ///< tokens attended to
   std::uint32_t local = 0;       ///< newest tokens among them
+};
+
+/// What a drive takes part in attention to: tokens of all KV heads of a layer, for some sequences.
+struct DriveAttention {
+  std::uint32_t sequences = 0;
+  double tokens = 0;  ///< of each sequence in the drive
+  double grown = 0;   ///< those among them that decode steps have added: their pages are full on average
+  std::optional<SparseBudget> sparse = {};  ///< of a head with SparF; unset: dense attention
+  double appended = 0;                      ///< tokens of each sequence that the drive stores meanwhile
 };
 
 /// Facts of the model and the platform for a system's checks; 0 if unknown.
@@ -182,6 +186,10 @@ class OffloadSystem {
 
   /// The budget if the pages that a step reads depend on data, so that timing runs need a SelectionSource.
   virtual std::optional<SparseBudget> sparse_budget(const ModelShape&, std::uint32_t /*context*/) const { return {}; }
+  /// How the system keeps K and V, of which those of a token and KV head are a row each.
+  virtual RowQuantisation kv_format() const { return {}; }
+  /// Whether a decode step computes some K and V again. These are not quantised.
+  virtual bool recomputes_kv() const { return false; }
   /// Derived values for the statistics of a result: {key, text}. `longest` is the longest context.
   virtual std::vector<std::pair<std::string, std::string>> remarks(const ModelShape&, std::uint32_t /*longest*/) const {
     return {};

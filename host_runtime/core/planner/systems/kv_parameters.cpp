@@ -29,16 +29,6 @@ void add_unused_kv(const KvFormat& kv, std::vector<std::string>& unused) {
   if (kv.bits == ElementBits::sixteen) unused.emplace_back("kv_group");
 }
 
-RowQuantisation kv_format_of(const OffloadSystem& system) {
-  const auto* const kept = dynamic_cast<const KeepsQuantisedKv*>(&system);
-  return kept != nullptr ? kept->kv_format() : RowQuantisation{};
-}
-
-bool recomputes_kv(const OffloadSystem& system) {
-  const auto* const kept = dynamic_cast<const KeepsQuantisedKv*>(&system);
-  return kept != nullptr && kept->recomputes_kv();
-}
-
 Bytes kv_bytes(const ModelShape& model, const KvFormat& kv, std::uint64_t tokens) {
   return kept_kv_bytes(model, kv.rows()) * (model.kv_heads * model.layers * tokens);
 }

@@ -25,11 +25,6 @@ void refuse_few_bits(const KvFormat& kv);
 /// Appends the parameters without effect to `unused`.
 void add_unused_kv(const KvFormat& kv, std::vector<std::string>& unused);
 
-/// How a system keeps K and V. Not quantised if it cannot.
-RowQuantisation kv_format_of(const OffloadSystem& system);
-/// Whether a decode step of the system has K and V that are not in its format, because it has computed them again.
-bool recomputes_kv(const OffloadSystem& system);
-
 /// K and V of `tokens` tokens in all layers.
 Bytes kv_bytes(const ModelShape& model, const KvFormat& kv, std::uint64_t tokens);
 

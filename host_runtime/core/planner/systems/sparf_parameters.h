@@ -24,6 +24,13 @@ SparseBudget sparf_budget_at(const SparfParameters& sparf, const ModelShape& mod
 namespace csdsim {
 
 template <>
+struct EnumValues<host::DriveMethod> {
+  static constexpr EnumValue<host::DriveMethod> values[] = {
+      {host::DriveMethod::dense, "dense", "Attends to every token."},
+      {host::DriveMethod::sparf, "sparf", "SparQ on flash pages in two steps."}};
+};
+
+template <>
 struct EnumValues<host::RatioMode> {
   static constexpr EnumValue<host::RatioMode> values[] = {
       {host::RatioMode::uniform, "uniform", "The ratio applies to components and to tokens: r = ratio d, k = ratio S."},

@@ -12,7 +12,7 @@ enum class PolicySource : std::uint8_t { searched, given };
 /// FlexGen (arXiv 2303.06865): weights, K and V are divided between GPU, host and files. A block of mini-batches goes
 /// through a layer before the next layer's weights are used. Loads of weights, loads of K and V, computation and stores
 /// overlap.
-class FlexGenSsd final : public DenseSystem<FlexGenSsd>, public KeepsQuantisedKv {
+class FlexGenSsd final : public DenseSystem<FlexGenSsd> {
  public:
   static constexpr std::string_view kKind = "flexgen-ssd";
   static constexpr std::string_view kDoc =

@@ -10,7 +10,7 @@ namespace csdsim::host {
 
 /// K and V are in host memory; while the GPU computes a layer, those of the next layer are copied to it, and new ones
 /// are copied back (OffloadedCache). Weights stay on the GPU, or are offloaded to the host and copied layer by layer.
-class HfAccelerate final : public DenseSystem<HfAccelerate>, public KeepsQuantisedKv, public StreamedSystem {
+class HfAccelerate final : public DenseSystem<HfAccelerate>, public StreamedSystem {
  public:
   static constexpr std::string_view kKind = "hf-accelerate";
   static constexpr std::string_view kDoc =

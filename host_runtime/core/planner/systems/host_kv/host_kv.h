@@ -11,7 +11,7 @@ enum class AttentionAt : std::uint8_t { gpu, host };
 
 /// Activations stay in GPU memory, and so do weights unless they are kept in host memory; K and V are in host memory.
 /// The GPU attends to copies of K and V, which arrive layer by layer over its link, or the host attends where they are.
-class HostKv final : public DenseSystem<HostKv>, public KeepsQuantisedKv {
+class HostKv final : public DenseSystem<HostKv> {
  public:
   static constexpr std::string_view kKind = "host-kv";
   static constexpr std::string_view kDoc =

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "host_runtime/core/planner/systems/weight_parameters.h"
 
@@ -13,13 +14,14 @@ namespace {
 
 constexpr TokenPart kParts[] = {TokenPart::recomputed, TokenPart::kept, TokenPart::copied, TokenPart::drives};
 
+constexpr const char* kSparfParameters[] = {"ratio", "ratio_mode", "r", "k", "l"};
+
 std::size_t index(TokenPart part) { return static_cast<std::size_t>(part); }
 
 /// Shares of at most twelve decimal places, which are the whole together. Those that are not given are multiples of
-/// 1/4096, but for the last one.
+/// kLeastShare, but for the last one.
 TokenShares rounded(const Division& division, const GivenShares& given, std::uint32_t group) {
   constexpr std::uint64_t kWhole = 1'000'000'000'000;
-  constexpr double kSteps = 4096;
   TokenShares shares{.share = {}, .group = group};
   std::uint64_t left = kWhole;
   std::optional<TokenPart> last;
@@ -27,8 +29,8 @@ TokenShares rounded(const Division& division, const GivenShares& given, std::uin
     if (!given[index(part)]) last = part;
   for (const TokenPart part : kParts) {
     if (last == part) continue;
-    const double share =
-        given[index(part)] ? given[index(part)]->value() : std::round(division[index(part)] * kSteps) / kSteps;
+    const double share = given[index(part)] ? given[index(part)]->value()
+                                            : std::round(division[index(part)] / kLeastShare) * kLeastShare;
     const std::uint64_t units = std::min(left, static_cast<std::uint64_t>(std::llround(share * double(kWhole))));
     shares[part] = Ratio::of(units, kWhole);
     left -= units;
@@ -56,6 +58,16 @@ double mean(const std::vector<std::uint32_t>& tokens) {
   return tokens.empty() ? 0 : sum / double(tokens.size());
 }
 
+/// Tokens of all sequences in a part when the run ends. Where requests arrive, about as many as ever.
+std::uint64_t tokens_at_end(const TokenShares& shares, TokenPart part, const BatchLengths& workload) {
+  if (shares.later.empty()) return shares[part].round_of(workload.longest_contexts());
+  const KvDivision division(shares, 1, 1);
+  std::uint64_t tokens = 0;
+  for (const std::uint32_t prompt : workload.prompt_tokens)
+    tokens += division.tokens(part, prompt, workload.decode_steps());
+  return tokens;
+}
+
 }  // namespace
 
 void DividedTokens::describe(ParamVisitor& v) {
@@ -73,32 +85,93 @@ void DividedTokens::describe(ParamVisitor& v) {
   describe_weights(v, weights_);
 }
 
+void DividedTokens::describe_drives(ParamVisitor& v) {
+  v.param(
+      "method", method_,
+      "What the drives compute. With sparf each of them chooses among its own tokens, and its output weighs as much "
+      "as all of them.",
+      assumed("SparF as in instinfer-sparf; partial outputs of it are not in the paper"));
+  describe_sparf(v, sparf_);
+}
+
 void DividedTokens::check(config::Problems& problems, const SystemContext& context) const {
   check_weights(problems, context, weights_);
 }
 
+void DividedTokens::check_drives(config::Problems& problems, const SystemContext& context) const {
+  if (sparse()) return check_sparf(problems, context, sparf_);
+  for (const char* const name : kSparfParameters)
+    problems.refuse_unused(fmt::format("system.{}", name), "system.method", "dense attention chooses no tokens");
+}
+
 std::vector<std::string> DividedTokens::unused_parameters() const { return unused_weight_parameters(weights_); }
+
+std::vector<std::string> DividedTokens::unused_drive_parameters() const {
+  if (sparse()) return unused_sparf_parameters(sparf_);
+  return {std::begin(kSparfParameters), std::end(kSparfParameters)};
+}
+
+std::optional<SparseBudget> DividedTokens::sparse_budget(const ModelShape& model, std::uint32_t context) const {
+  if (!sparse()) return {};
+  return sparf_budget_at(sparf_, model, context);
+}
+
+DivisionInputs DividedTokens::inputs_after(std::uint32_t steps, const ModelShape& model, const BatchLengths& workload,
+                                           const PlatformRates& rates) const {
+  const double prompt = mean(workload.prompt_tokens), newest = (std::min(group_, std::max(1U, steps)) - 1) / 2.0;
+  const double cached = std::max(prompt, prompt + steps - newest);
+  DivisionInputs inputs{.model = model,
+                        .rates = rates,
+                        .sequences = workload.batch(),
+                        .cached = cached,
+                        .newest = newest,
+                        .held = prompt + workload.output_tokens,
+                        .longest = prompt + workload.output_tokens,
+                        .prompt = prompt,
+                        .group = group_,
+                        .newest_at = newest_,
+                        .kv_buffers = kv_buffers_,
+                        .weights_on_host = weights_.on_host};
+  if (sparse()) inputs.sparf.emplace(sparf_, model.head_dim);
+  return inputs;
+}
 
 void DividedTokens::choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates,
                            const GivenShares& given) {
   if (!possible(given)) return;
-  const double prompt = mean(workload.prompt_tokens);
-  const DivisionInputs inputs{.model = model,
-                              .rates = rates,
-                              .sequences = workload.batch(),
-                              .cached = prompt + workload.output_tokens / 2.0,
-                              .longest = prompt + workload.output_tokens,
-                              .prompt = prompt,
-                              .group = group_,
-                              .newest = newest_,
-                              .kv_buffers = kv_buffers_,
-                              .weights_on_host = weights_.on_host};
   std::array<std::optional<double>, kTokenParts> fixed;
   for (std::size_t part = 0; part < kTokenParts; ++part)
     if (given[part]) fixed[part] = given[part]->value();
-  const Division solved = solve_division(inputs, fixed);
-  solved_ = rounded(solved, given, group_);
-  times_ = layer_times(inputs, solved);
+  const std::uint32_t steps = workload.decode_steps();
+  DivisionInputs inputs = inputs_after(steps / 2, model, workload, rates);
+  if (std::ranges::none_of(given, [](const auto& share) { return !share; }) || steps < group_) {
+    // No share is open, or no new token ever joins a part.
+    if (steps < group_) inputs.cached = inputs.prompt, inputs.newest = steps > 0 ? (steps - 1) / 2.0 : 0;
+    const Division solved = solve_division(inputs, fixed);
+    solved_ = rounded(solved, given, group_);
+    times_ = layer_times(inputs, solved);
+    return;
+  }
+  // Backwards from the last step, for which everything has to fit.
+  const double growth = (inputs.prompt + steps) / inputs.prompt;
+  constexpr double kGrowth = 1.125, kMost = 8;
+  const auto pieces =
+      static_cast<std::uint32_t>(std::clamp(std::ceil(std::log(growth) / std::log(kGrowth)), 1.0, kMost));
+  inputs = inputs_after(steps, model, workload, rates);
+  Division division = solve_division(inputs, fixed);
+  std::vector<TokenShares::Later> later{{steps, division}};
+  for (std::uint32_t piece = pieces; piece-- > 0;) {
+    const double cached = inputs.cached;
+    const auto before = static_cast<std::uint32_t>(inputs.prompt * (std::pow(growth, double(piece) / pieces) - 1));
+    inputs = inputs_after(before, model, workload, rates);
+    inputs.held = inputs.cached;
+    division = solve_earlier_division(inputs, fixed, division, cached);
+    if (piece > 0) later.insert(later.begin(), {before, division});
+    if (piece == pieces / 2) times_ = layer_times(inputs, division);
+  }
+  solved_ = rounded(division, given, group_);
+  solved_->prompt = inputs.prompt;
+  solved_->later = std::move(later);
 }
 
 TokenShares DividedTokens::shares(const GivenShares& given) const {
@@ -114,38 +187,51 @@ TokenShares DividedTokens::shares(const GivenShares& given) const {
 SystemNeeds DividedTokens::needs(const ModelShape& model, const BatchLengths& workload,
                                  const GivenShares& given) const {
   const TokenShares parts = shares(given);
-  SystemNeeds needs{
-      .kv = Home::drive_kv, .residents = weight_residents(model, weights_), .shard = ShardBy::token, .shares = parts};
+  SystemNeeds needs{.kv = Home::drive_kv,
+                    .component_major = sparse(),
+                    .residents = weight_residents(model, weights_),
+                    .shard = ShardBy::token,
+                    .shares = parts};
   if (workload.prompt_tokens.empty()) return needs;
-  const std::uint64_t tokens = workload.longest_contexts();
   const auto add = [&](Home home, const char* what, Bytes bytes) {
     if (bytes.value > 0) needs.residents.push_back({home, what, bytes});
   };
   const Bytes kv = model.kv_bytes_per_token();
   const Bytes x{std::uint64_t{model.width} * model.element_bytes * model.layers};
-  add(Home::gpu, "K and V of kept tokens", kv * parts[TokenPart::kept].round_of(tokens));
+  const auto of = [&](TokenPart part) { return tokens_at_end(parts, part, workload); };
+  add(Home::gpu, "K and V of kept tokens", kv * of(TokenPart::kept));
   add(newest_ == NewestAt::gpu ? Home::gpu : Home::host, "K and V of the newest tokens",
       kv * (std::uint64_t{group_} * workload.batch()));
-  add(Home::host, "K and V of copied tokens", kv * parts[TokenPart::copied].round_of(tokens));
-  add(Home::host, "activations", x * parts[TokenPart::recomputed].round_of(tokens));
+  add(Home::host, "K and V of copied tokens", kv * of(TokenPart::copied));
+  add(Home::host, "activations", x * of(TokenPart::recomputed));
   return needs;
 }
 
 std::unique_ptr<Planner> DividedTokens::plan(const PlannerInputs& inputs, const GivenShares& given) const {
-  return std::make_unique<HybridPlanner>(
-      inputs, HybridPlan{.shares = shares(given), .newest = newest_, .kv_buffers = kv_buffers_}, weights_);
+  return std::make_unique<HybridPlanner>(inputs,
+                                         HybridPlan{.shares = shares(given),
+                                                    .newest = newest_,
+                                                    .kv_buffers = kv_buffers_,
+                                                    .sparf = sparse() ? std::optional(sparf_) : std::nullopt},
+                                         weights_);
 }
 
 std::vector<std::pair<std::string, std::string>> DividedTokens::remarks() const {
   if (!solved_) return {};
-  const auto share = [&](TokenPart part) { return (*solved_)[part].value(); };
-  return {
-      {"token_division", fmt::format("recomputed {:.4f}, in GPU memory {:.4f}, copied {:.4f}, in drives {:.4f}",
-                                     share(TokenPart::recomputed), share(TokenPart::kept), share(TokenPart::copied),
-                                     share(TokenPart::drives))},
-      {"layer_times_by_rates",
-       fmt::format("{:.3f} ms: link {:.3f}, GPU {:.3f} and {:.3f} for attention, drives {:.3f}", times_->layer * 1e3,
-                   times_->link * 1e3, times_->projections * 1e3, times_->attention * 1e3, times_->drives * 1e3)}};
+  const auto stated = [](const std::array<double, kTokenParts>& share) {
+    return fmt::format("recomputed {:.4f}, in GPU memory {:.4f}, copied {:.4f}, in drives {:.4f}",
+                       share[index(TokenPart::recomputed)], share[index(TokenPart::kept)],
+                       share[index(TokenPart::copied)], share[index(TokenPart::drives)]);
+  };
+  std::array<double, kTokenParts> of_prompt{};
+  for (const TokenPart part : kParts) of_prompt[index(part)] = (*solved_)[part].value();
+  std::vector<std::pair<std::string, std::string>> remarks{{"token_division", stated(of_prompt)}};
+  if (!solved_->later.empty()) remarks.emplace_back("token_division_at_end", stated(solved_->later.back().share));
+  remarks.emplace_back(
+      "layer_times_by_rates",
+      fmt::format("{:.3f} ms: link {:.3f}, GPU {:.3f} and {:.3f} for attention, drives {:.3f}", times_->layer * 1e3,
+                  times_->link * 1e3, times_->projections * 1e3, times_->attention * 1e3, times_->drives * 1e3));
+  return remarks;
 }
 
 }  // namespace csdsim::host

@@ -11,6 +11,7 @@
 #include "host_runtime/core/planner/system.h"
 #include "host_runtime/core/planner/systems/hybrid/division.h"
 #include "host_runtime/core/planner/systems/hybrid/planner.h"
+#include "host_runtime/core/planner/systems/sparf_parameters.h"
 
 namespace csdsim::host {
 
@@ -23,16 +24,25 @@ class DividedTokens {
 
   /// `write_back_tokens`, `newest_tokens`, `kv_buffers` and the parameters of weights.
   void describe(ParamVisitor& v);
+  /// `method` and the parameters of SparF. Without it, the drives attend densely.
+  void describe_drives(ParamVisitor& v);
+  void check_drives(config::Problems& problems, const SystemContext& context) const;
+  std::vector<std::string> unused_drive_parameters() const;
   void check(config::Problems& problems, const SystemContext& context) const;
   std::vector<std::string> unused_parameters() const;
-  /// Divides the tokens for the middle of the decode steps.
+  /// Divides the tokens for the prompt, and for some later steps those that have joined until then.
   void choose(const ModelShape& model, const BatchLengths& workload, const PlatformRates& rates,
               const GivenShares& given);
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload, const GivenShares& given) const;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs, const GivenShares& given) const;
   std::vector<std::pair<std::string, std::string>> remarks() const;
+  bool sparse() const { return method_ == DriveMethod::sparf; }
+  const SparfParameters& sparf() const { return sparf_; }
+  std::optional<SparseBudget> sparse_budget(const ModelShape& model, std::uint32_t context) const;
 
  private:
+  DivisionInputs inputs_after(std::uint32_t steps, const ModelShape& model, const BatchLengths& workload,
+                              const PlatformRates& rates) const;
   /// As solved; before choose(), what is not given is in the drives.
   TokenShares shares(const GivenShares& given) const;
 
@@ -40,6 +50,8 @@ class DividedTokens {
   NewestAt newest_;
   std::uint32_t kv_buffers_ = 2;
   WeightPlacement weights_;
+  DriveMethod method_ = DriveMethod::dense;
+  SparfParameters sparf_;
   std::optional<TokenShares> solved_;
   std::optional<LayerTimes> times_;
 };

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -11,6 +13,8 @@
 namespace csdsim::host {
 
 namespace {
+
+using GivenParts = std::array<std::optional<double>, kTokenParts>;
 
 double at(const Division& division, TokenPart part) { return division[static_cast<std::size_t>(part)]; }
 
@@ -26,7 +30,7 @@ std::uint32_t mini_batches(const DivisionInputs& in) {
 double overflow(const DivisionInputs& in, const Division& division) {
   const ModelShape& m = in.model;
   const double kv = bytes(m.kv_bytes_per_token_and_layer()), x = double(m.width) * m.element_bytes;
-  const double sequences = in.sequences, tokens = sequences * in.longest, layers = m.layers;
+  const double sequences = in.sequences, tokens = sequences * in.held, layers = m.layers;
   const double gpus = std::max(1U, in.rates.gpus), of_gpu = sequences / gpus;
   const double weights = in.weights_on_host.value() * bytes(m.layer_weight_bytes());
   const double recomputed = at(division, TokenPart::recomputed), copied = at(division, TokenPart::copied);
@@ -34,13 +38,13 @@ double overflow(const DivisionInputs& in, const Division& division) {
   const double buffers = std::min<double>(in.kv_buffers + 1.0, layers);
   double gpu = bytes(m.weight_bytes()) - weights * (layers - std::min(2.0, layers));
   gpu += at(division, TokenPart::kept) * tokens / gpus * kv * layers;
-  if (in.newest == NewestAt::gpu) gpu += newest / gpus;
+  if (in.newest_at == NewestAt::gpu) gpu += newest / gpus;
   // K and V of layers ahead, or the prompts of the prefill on their way out with what enters and leaves a layer.
   const double ahead = of_gpu * in.longest * buffers * (recomputed * (kv + x) + copied * kv);
   const double prefill = of_gpu * in.prompt * (buffers * (kv + (recomputed > 0 ? x : 0)) + 4 * x);
   gpu += std::max(ahead, prefill);
   double host = weights * layers + tokens * layers * (recomputed * x + copied * kv);
-  if (in.newest == NewestAt::host) host += newest;
+  if (in.newest_at == NewestAt::host) host += newest;
   const double drives = at(division, TokenPart::drives) * tokens * kv * layers;
   const auto beyond = [](double used, Bytes capacity) {
     return capacity.value == 0 ? 0 : std::max(0.0, used / bytes(capacity) - 1);
@@ -48,10 +52,19 @@ double overflow(const DivisionInputs& in, const Division& division) {
   return beyond(gpu, in.rates.gpu_memory) + beyond(host, in.rates.host_memory) + beyond(drives, in.rates.files);
 }
 
-/// Searches one share after another.
+/// What a search minimises: the time, and a little of all work. Far more beyond what fits.
+double cost(const DivisionInputs& in, const Division& division) {
+  const LayerTimes times = layer_times(in, division);
+  constexpr double kTies = 1e-5, kBeyond = 1e6;
+  return times.layer + kTies * (times.attention + times.link + times.drives) + kBeyond * overflow(in, division);
+}
+
+/// Searches shares that are the whole together, one after another.
 class Search {
  public:
-  Search(const DivisionInputs& in, const std::array<std::optional<double>, kTokenParts>& given) : in_(in) {
+  using Cost = std::function<double(const Division&)>;
+
+  Search(Cost cost, const GivenParts& given) : cost_(std::move(cost)) {
     double sum = 0;
     for (std::size_t part = 0; part < kTokenParts; ++part) {
       if (given[part])
@@ -60,7 +73,10 @@ class Search {
         open_.push_back(part);
     }
     if (sum > 1 + 1e-9) throw InternalError("given shares of tokens beyond the whole");
-    if (!open_.empty()) search(0, std::max(0.0, 1 - sum));
+    if (open_.empty()) return;
+    search(0, std::max(0.0, 1 - sum));
+    round();
+    exchange();
   }
 
   const Division& best() const { return best_; }
@@ -71,7 +87,7 @@ class Search {
     const std::size_t part = open_[index];
     if (index + 1 == open_.size()) {
       best_[part] = rest;
-      return cost(best_);
+      return cost_(best_);
     }
     Division least{};
     double least_cost = std::numeric_limits<double>::infinity();
@@ -91,14 +107,36 @@ class Search {
     return least_cost;
   }
 
-  double cost(const Division& division) const {
-    const LayerTimes times = layer_times(in_, division);
-    constexpr double kTies = 1e-5, kBeyond = 1e6;
-    return times.layer + kTies * (times.attention + times.link + times.drives) + kBeyond * overflow(in_, division);
+  /// Makes the open shares but the last one multiples of the least share: a token more may be a page more.
+  void round() {
+    double rest = 0;
+    for (const std::size_t part : open_) rest += best_[part];
+    for (const std::size_t part : open_) {
+      best_[part] = part == open_.back() ? rest : std::min(rest, std::round(best_[part] / kLeastShare) * kLeastShare);
+      rest -= best_[part];
+    }
+  }
+
+  /// Moves shares from one part to another while this is better.
+  void exchange() {
+    double least = cost_(best_);
+    for (double share = 1.0 / 16; share >= kLeastShare; share /= 2)
+      for (bool better = true; better;) {
+        better = false;
+        for (const std::size_t from : open_)
+          for (const std::size_t to : open_) {
+            if (from == to || best_[from] <= 0) continue;
+            Division moved = best_;
+            moved[to] += std::min(share, best_[from]);
+            moved[from] = std::max(0.0, best_[from] - share);
+            if (const double found = cost_(moved); found < least * (1 - 1e-6))
+              least = found, best_ = moved, better = true;
+          }
+      }
   }
 
   static constexpr int kSteps = 24;
-  const DivisionInputs& in_;
+  Cost cost_;
   std::vector<std::size_t> open_;
   Division best_{};
 };
@@ -111,50 +149,93 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
   const std::uint32_t batches = mini_batches(in), gpus = std::max(1U, rates.gpus);
   const double of_gpu = std::ceil(double(batches) / gpus);  // mini-batches of the GPU with most of them
   const auto n = static_cast<std::uint64_t>(std::lround(double(in.sequences) / batches));
-  const double tokens = double(n) * in.cached, newest = (in.group - 1) / 2.0;
+  const double tokens = double(n) * in.cached;
   const double recomputed = at(division, TokenPart::recomputed) * tokens;
   const double copied = at(division, TokenPart::copied) * tokens, drives = at(division, TokenPart::drives);
-  const double on_gpu = (1 - drives) * tokens + double(n) * (newest + 1);
+  const double on_gpu = (1 - drives) * tokens + double(n) * (in.newest + 1);
   const double kv = bytes(m.kv_bytes_per_token_and_layer()), x = double(m.width) * m.element_bytes;
   const bool recomputes = recomputed >= 0.5, copies = copied >= 0.5;
-  const bool attends = drives * tokens >= 0.5, copies_newest = in.newest == NewestAt::host && newest > 0;
+  const bool attends = drives * tokens >= 0.5, copies_newest = in.newest_at == NewestAt::host && in.newest > 0;
 
   LayerTimes of_batch;
   of_batch.projections = rates.gpu_time(m.attention_inputs(n)) + rates.gpu_time(m.finish_layer(n));
   if (attends) of_batch.projections += rates.gpu_time(m.merge_attention(n, rates.drives + 1));
   of_batch.attention = rates.gpu_time(m.decode_attention(n, whole(on_gpu)));
   if (recomputes) of_batch.attention += rates.gpu_time(m.recompute_kv(whole(recomputed)));
-  const double moved = x * recomputed + kv * (copied + (copies_newest ? double(n) * newest : 0));
+  const double moved = x * recomputed + kv * (copied + (copies_newest ? double(n) * in.newest : 0));
   const int transfers = (recomputes ? 1 : 0) + (copies ? 1 : 0) + (copies_newest ? 1 : 0);
   of_batch.link = moved / per_second(rates.host_to_gpu) + transfers * rates.link_latency.seconds();
   if (attends) {
-    const double in_drive = drives * in.cached / rates.drives;
+    DriveAttention asked{.sequences = static_cast<std::uint32_t>(n)};
+    // Of the drive with most of them, as KvDivision rounds.
+    const double of_prompt = std::ceil((in.prompt - std::round((1 - drives) * in.prompt)) / rates.drives);
+    asked.grown = std::max(0.0, drives * (in.cached - in.prompt) / rates.drives);
+    asked.tokens = of_prompt + asked.grown;
+    if (in.sparf) {
+      const auto held = static_cast<std::uint32_t>(std::ceil(asked.tokens));
+      asked.sparse = SparseBudget{
+          .components = in.sparf->components(), .tokens = in.sparf->top_k(held), .local = in.sparf->local(held)};
+    }
     const HeadRange all{KvHead{0}, m.kv_heads};
     const double payload = double(n) * (bytes(m.query_bytes(all)) + bytes(m.partial_bytes(all)));
-    of_batch.drives =
-        rates.drive_attention(m, {static_cast<std::uint32_t>(n), in_drive}) + payload / per_second(rates.drive_link);
+    double sent = payload / per_second(rates.drive_link);
     if (rates.through_host) {
       of_batch.link += rates.drives * double(n) * bytes(m.partial_bytes(all)) / per_second(rates.host_to_gpu);
-      of_batch.drives += payload / per_second(rates.host_to_gpu) + 2 * rates.link_latency.seconds();
+      sent += payload / per_second(rates.host_to_gpu) + 2 * rates.link_latency.seconds();
     }
+    of_batch.drives = rates.drive_attention(m, asked) + sent;
+    asked.appended = in.group;
+    of_batch.writing = in.cached > in.prompt ? rates.drive_attention(m, asked) + sent : of_batch.drives;
   }
 
   LayerTimes all{.projections = of_gpu * of_batch.projections,
                  .attention = of_gpu * of_batch.attention,
                  .link = of_gpu * of_batch.link,
-                 .drives = batches * of_batch.drives};
+                 .drives = batches * of_batch.drives,
+                 .writing = batches * of_batch.writing};
   all.link += in.weights_on_host.value() * bytes(m.layer_weight_bytes()) / per_second(rates.host_to_gpu);
-  const double alone = of_batch.projections + std::max(of_batch.attention, of_batch.drives);
-  all.layer = std::max({all.link, all.projections + all.attention, all.drives, alone});
+  const auto layer = [&](double of_all, double of_one) {
+    const double alone = of_batch.projections + std::max(of_batch.attention, of_one);
+    return std::max({all.link, all.projections + all.attention, of_all, alone});
+  };
+  const double writes = drives / in.group;
+  all.layer = (1 - writes) * layer(all.drives, of_batch.drives) + writes * layer(all.writing, of_batch.writing);
   return all;
 }
 
 Division solve_division(const DivisionInputs& inputs, const std::array<std::optional<double>, kTokenParts>& given) {
-  const Division best = Search(inputs, given).best();
+  const Division best = Search([&](const Division& d) { return cost(inputs, d); }, given).best();
   if (overflow(inputs, best) > 1e-6)
     throw UserError(
         "no division of the tokens fits: give the GPU, the host or the drives more memory, or take a smaller batch");
   return best;
+}
+
+Division solve_earlier_division(const DivisionInputs& inputs, const GivenParts& given, const Division& later,
+                                double later_cached) {
+  // The search is for the shares of the tokens that come in between. Where they are more than a part has later, it
+  // would have to give tokens away.
+  const double between = later_cached - inputs.cached;
+  if (between <= 0) return later;
+  double missing = 0;
+  const auto before = [&](const Division& added) {
+    Division division{};
+    missing = 0;
+    for (std::size_t part = 0; part < kTokenParts; ++part) {
+      const double left = later[part] * later_cached - added[part] * between;
+      missing += std::max(0.0, -left);
+      division[part] = std::max(0.0, left) / inputs.cached;
+    }
+    return division;
+  };
+  constexpr double kMissing = 1e6;
+  const Search search(
+      [&](const Division& added) {
+        const double of_time = cost(inputs, before(added));
+        return of_time + kMissing * missing / inputs.cached;
+      },
+      given);
+  return before(search.best());
 }
 
 }  // namespace csdsim::host

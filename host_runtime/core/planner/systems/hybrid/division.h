@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "host_runtime/core/planner/sparf_budget.h"
 #include "host_runtime/core/planner/system.h"
 #include "host_runtime/core/planner/systems/hybrid/planner.h"
 
@@ -15,14 +16,21 @@ struct DivisionInputs {
   ModelShape model;
   PlatformRates rates;
   std::uint32_t sequences = 1;
-  double cached = 0;        ///< tokens of a sequence for which the division is made, on average over the sequences
-  double longest = 0;       ///< tokens of a sequence that have to fit, on average over the sequences
-  double prompt = 0;        ///< tokens of a prompt, on average
-  std::uint32_t group = 1;  ///< of newest tokens
-  NewestAt newest = NewestAt::gpu;
+  // Tokens of a sequence, on average over the sequences.
+  double cached = 0;        ///< in the parts, when the division is made
+  double newest = 0;        ///< in no part yet, on average over the steps around
+  double held = 0;          ///< in the parts, which have to fit
+  double longest = 0;       ///< at the end of the run, for which the buffers have to fit
+  double prompt = 0;        ///< of a prompt
+  std::uint32_t group = 1;  ///< of newest tokens, which leave together
+  NewestAt newest_at = NewestAt::gpu;
   std::uint32_t kv_buffers = 2;
   Ratio weights_on_host{0, 1};
+  std::optional<SparfBudget> sparf = {};  ///< of the drives; unset: dense attention
 };
+
+/// Solved shares are multiples of it, but for one of them.
+inline constexpr double kLeastShare = 1.0 / 4096;
 
 /// Shares by TokenPart.
 using Division = std::array<double, kTokenParts>;
@@ -33,19 +41,28 @@ struct LayerTimes {
   double attention = 0;    ///< the GPU's attention and recomputation
   double link = 0;         ///< from host memory to the GPU
   double drives = 0;       ///< attention in a drive, with its commands
+  double writing = 0;      ///< the same in a step in which the drive gets a group of new tokens
   double layer = 0;        ///< of the whole layer, see layer_times()
 };
 
 /// The time of a layer in a decode step if the tokens are divided so. With one mini-batch it is the larger of
 /// link and projections + max(attention, drives): the drives attend while the GPU recomputes and attends, but neither
 /// while it projects. Copies run ahead, so that the link only has to carry its bytes. With more mini-batches, the GPU
-/// and the drives work on different ones: the largest of link, GPU, drives and what one mini-batch takes alone.
+/// and the drives work on different ones: the largest of link, GPU, drives and what one mini-batch takes alone. Of the
+/// steps, the share in which a drive gets a group of new tokens takes longer.
 LayerTimes layer_times(const DivisionInputs& inputs, const Division& division);
 
 /// The division with the least layer_times().layer that fits into the memories, where `given` leaves it open: a search
-/// over all open shares by nested golden sections, because the time is a maximum of sums that grow or fall linearly.
-/// Of divisions that take equally long, it is the one with less work for all resources together. Throws UserError if
-/// nothing fits. InternalError if the given shares are more than the whole.
+/// over all open shares by nested golden sections, because the time is about a maximum of sums that grow or fall
+/// linearly, then by ever smaller exchanges between two parts, because pages are whole. Of divisions that take equally
+/// long, it is the one with less work for all resources together. Throws UserError if nothing fits. InternalError if
+/// the given shares are more than the whole.
 Division solve_division(const DivisionInputs& inputs, const std::array<std::optional<double>, kTokenParts>& given);
+
+/// The same when there are fewer tokens, and no part has more of them than later, when `later` divides
+/// `later_cached` tokens: tokens never change their part.
+Division solve_earlier_division(const DivisionInputs& inputs,
+                                const std::array<std::optional<double>, kTokenParts>& given, const Division& later,
+                                double later_cached);
 
 }  // namespace csdsim::host

@@ -17,10 +17,12 @@ void Hybrid::describe(ParamVisitor& v) {
   share("host_share", TokenPart::copied,
         "Share of the tokens whose K and V are in host memory and are copied to the GPU in every step.");
   share("drive_share", TokenPart::drives, "Share of the tokens whose K and V are in the drives, which attend to them.");
+  tokens.describe_drives(v);
   tokens.describe(v);
 }
 
 void Hybrid::check(config::Problems& problems, const SystemContext& context) const {
+  tokens.check_drives(problems, context);
   tokens.check(problems, context);
   double sum = 0;
   bool all = true;
@@ -36,6 +38,13 @@ void Hybrid::check(config::Problems& problems, const SystemContext& context) con
                    fmt::format("system: the shares of the tokens are {:.4g} together, not the whole; leave one out, "
                                "and it gets the rest",
                                sum));
+}
+
+std::vector<std::string> Hybrid::unused_parameters() const {
+  std::vector<std::string> unused = tokens.unused_drive_parameters();
+  const std::vector<std::string> others = tokens.unused_parameters();
+  unused.insert(unused.end(), others.begin(), others.end());
+  return unused;
 }
 
 }  // namespace csdsim::host

@@ -17,6 +17,7 @@ HybridPlanner::HybridPlanner(const PlannerInputs& inputs, const HybridPlan& plan
   if (plan_.kv_buffers == 0) throw UserError("system: kv_buffers is 0, must be at least 1");
   if (inputs.workload.served())
     throw UserError("system: tokens that are divided among GPU, link and drives take no requests while others run");
+  if (plan_.sparf) budget_.emplace(*plan_.sparf, model().head_dim);
   layers_.assign(mini_batches(),
                  std::vector<Layer>(model().layers, Layer{{}, {}, {}, {}, std::vector<Ids>(inputs.drives)}));
 }
@@ -242,12 +243,19 @@ void HybridPlanner::join_newest(OperationSink& sink, const Part& part, const Ids
 }
 
 DriveWork HybridPlanner::attend_work(const Part& part, DriveIndex drive) const {
-  DriveWork work{.heads = heads(), .memory = memory_of(buffers(part)), .partial = true};
+  DriveWork work{.heads = heads(),
+                 .method = budget_ ? DriveMethod::sparf : DriveMethod::dense,
+                 .components = budget_ ? budget_->components() : 0,
+                 .memory = memory_of(buffers(part)),
+                 .partial = true};
   for (const StepSequence& s : part.sequences) {
     const std::uint32_t context = division_.tokens(drive, prompt_of(s), part.tag.step);
     if (context == 0) continue;
-    work.sequences.push_back(
-        {.sequence = s.sequence, .first_token = TokenIndex{context}, .tokens = 0, .top_k = context});
+    work.sequences.push_back({.sequence = s.sequence,
+                              .first_token = TokenIndex{context},
+                              .tokens = 0,
+                              .top_k = budget_ ? budget_->top_k(context) : context,
+                              .local = budget_ ? budget_->local(context) : 0});
   }
   const std::uint64_t rows = work.sequences.size();
   work.to_drive = model().query_bytes(heads()) * rows;

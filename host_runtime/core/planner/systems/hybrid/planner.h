@@ -1,11 +1,13 @@
 // The plan of the systems that divide the tokens of a sequence among GPU, link and drives: Hybrid and Hilos.
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/layer_planner.h"
+#include "host_runtime/core/planner/sparf_budget.h"
 
 namespace csdsim::host {
 
@@ -15,7 +17,8 @@ enum class NewestAt : std::uint8_t { gpu, host };
 struct HybridPlan {
   TokenShares shares = {};
   NewestAt newest = NewestAt::gpu;
-  std::uint32_t kv_buffers = 2;  ///< layers whose K and V the GPU holds per mini-batch
+  std::uint32_t kv_buffers = 2;               ///< layers whose K and V the GPU holds per mini-batch
+  std::optional<SparfParameters> sparf = {};  ///< of the drives; unset: dense attention
 };
 
 /// A sequence consists of tokens whose activations are in host memory, tokens whose K and V are in GPU memory, in host
@@ -104,6 +107,7 @@ class HybridPlanner final : public LayerPlanner {
   DriveWork attend_work(const Part& part, DriveIndex drive) const;
 
   HybridPlan plan_;
+  std::optional<SparfBudget> budget_;
   KvDivision division_;
   std::vector<std::vector<Layer>> layers_;  ///< [mini_batch][layer]
   std::vector<Ids> freed_;  ///< [mini_batch] attention operations in order, each of which frees a buffer of the GPU

@@ -63,12 +63,6 @@ class InstinferSparf final : public CopyableSystem<InstinferSparf> {
 namespace csdsim {
 
 template <>
-struct EnumValues<host::DriveMethod> {
-  static constexpr EnumValue<host::DriveMethod> values[] = {
-      {host::DriveMethod::dense, "dense", "Attends to every token."},
-      {host::DriveMethod::sparf, "sparf", "SparQ on flash pages in two steps."}};
-};
-template <>
 struct EnumValues<host::ShardBy> {
   static constexpr EnumValue<host::ShardBy> values[] = {
       {host::ShardBy::head, "head", "Each drive holds all tokens of its KV heads."},

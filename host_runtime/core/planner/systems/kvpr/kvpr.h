@@ -12,7 +12,7 @@ namespace csdsim::host {
 
 /// K and V are in host memory. In every decode step, the GPU recomputes those of the first l tokens from activations,
 /// while those of the other tokens are copied to it. l is solved from the rates of link and GPU for every step.
-class Kvpr final : public DenseSystem<Kvpr>, public KeepsQuantisedKv, public StreamedSystem {
+class Kvpr final : public DenseSystem<Kvpr>, public StreamedSystem {
  public:
   static constexpr std::string_view kKind = "kvpr";
   static constexpr std::string_view kDoc =

@@ -1,0 +1,124 @@
+// The solved division of tokens against all divisions of a fine grid, and its way back to shorter contexts.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "host_runtime/core/planner/systems/hybrid/division.h"
+#include "tests/planner/planner_support.h"
+
+namespace test_token_division {
+
+using namespace csdsim;
+using namespace csdsim::host;
+using namespace csdsim::host::test;
+
+namespace {
+
+/// A platform on which several parts may be the best place of a token. Buffers and new tokens always fit.
+DivisionInputs random_inputs(Rng& rng) {
+  DivisionInputs in;
+  in.model = small_model(8);
+  in.model.width = 1024;
+  in.model.heads = 8;
+  in.model.kv_heads = 8 >> rng.below(3);
+  in.model.head_dim = 128;
+  in.sequences = static_cast<std::uint32_t>(1 + rng.below(32));
+  in.cached = 500 + double(rng.below(8000));
+  in.longest = in.cached + 100;
+  in.prompt = in.cached;
+  in.group = static_cast<std::uint32_t>(1 + rng.below(32));
+  in.newest = (in.group - 1) / 2.0;
+  in.newest_at = rng.below(2) == 0 ? NewestAt::gpu : NewestAt::host;
+  in.held = in.longest;
+  in.rates.mini_batches = static_cast<std::uint32_t>(1 + rng.below(2));
+  in.rates.host_to_gpu = Bandwidth{(1 + rng.below(30)) * 1'000'000'000};
+  in.rates.drive_link = Bandwidth{3'000'000'000};
+  in.rates.drives = static_cast<std::uint32_t>(1 + rng.below(8));
+  const double gemm = 1e12 * double(1 + rng.below(100)), memory = 1e11 * double(1 + rng.below(20));
+  in.rates.gpu_time = [=](const ComputeWork& work) {
+    return std::max(double(work.flops) / gemm, double(work.bytes().value) / memory) + 5e-6 * work.launches;
+  };
+  const double drive = 1e8 * double(1 + rng.below(100));
+  in.rates.drive_attention = [=](const ModelShape& m, const DriveAttention& a) {
+    return 1e-4 + a.sequences * a.tokens * double(m.kv_bytes_per_token_and_layer().value) / drive;
+  };
+  const double kv = double(in.model.kv_bytes_per_token().value) * in.sequences * in.longest;
+  // Buffers and new tokens always fit, and a share of K and V besides.
+  const double x = double(in.model.width) * in.model.element_bytes * in.sequences * in.longest;
+  const double room = kv * (3.0 / 8 + 0.2 * double(rng.below(5)) + in.group / in.longest) + 7 * x;
+  in.rates.gpu_memory = Bytes{in.model.weight_bytes().value + static_cast<std::uint64_t>(room)};
+  in.rates.host_memory = Bytes{static_cast<std::uint64_t>((0.2 + 0.3 * double(rng.below(4))) * kv)};
+  in.rates.files = Bytes{static_cast<std::uint64_t>(4 * kv)};
+  return in;
+}
+
+}  // namespace
+
+TEST_CASE("the solved division is the best of a grid of sixteenths, on 200 random platforms", "[division]") {
+  Rng rng(2026, "division");
+  std::array<int, kTokenParts> used{};
+  int several = 0;
+  for (int trial = 0; trial < 200; ++trial) {
+    CAPTURE(trial);
+    const DivisionInputs in = random_inputs(rng);
+    std::array<std::optional<double>, kTokenParts> given;
+    const Division best = solve_division(in, given);
+    double sum = 0;
+    int parts = 0;
+    for (std::size_t part = 0; part < kTokenParts; ++part) {
+      REQUIRE(best[part] >= 0);
+      sum += best[part];
+      used[part] += best[part] > 1e-3;
+      parts += best[part] > 1e-3;
+    }
+    several += parts > 1;
+    REQUIRE(sum == Approx(1));
+    const double solved = layer_times(in, best).layer;
+    constexpr int kGrid = 16;
+    for (int r = 0; r <= kGrid; ++r)
+      for (int k = 0; r + k <= kGrid; ++k)
+        for (int c = 0; r + k + c <= kGrid; ++c) {
+          const std::array<int, kTokenParts> point{r, k, c, kGrid - r - k - c};
+          std::array<std::optional<double>, kTokenParts> at;
+          Division division{};
+          for (std::size_t part = 0; part < kTokenParts; ++part)
+            at[part] = division[part] = double(point[part]) / kGrid;
+          if (layer_times(in, division).layer >= solved * 0.995) continue;
+          CAPTURE(r, k, c);
+          // Faster, so it must not fit.
+          CHECK_THROWS_AS(solve_division(in, at), UserError);
+        }
+  }
+  for (const int count : used) CHECK(count > 10);
+  CHECK(several > 50);
+}
+
+TEST_CASE("at a shorter context no part has more tokens, and what is kept in GPU memory stays", "[division]") {
+  Rng rng(31, "earlier divisions");
+  int kept_longer = 0;
+  for (int trial = 0; trial < 60; ++trial) {
+    CAPTURE(trial);
+    DivisionInputs in = random_inputs(rng);
+    in.prompt = in.cached / 2;
+    const std::array<std::optional<double>, kTokenParts> given;
+    const Division last = solve_division(in, given);
+    const double later = in.cached;
+    in.held = in.cached = later * (0.6 + 0.1 * double(rng.below(4)));
+    const Division division = solve_earlier_division(in, given, last, later);
+    double sum = 0;
+    for (std::size_t part = 0; part < kTokenParts; ++part) {
+      REQUIRE(division[part] >= 0);
+      REQUIRE(division[part] * in.cached <= last[part] * later + 1e-6 * later);
+      sum += division[part];
+    }
+    REQUIRE(sum == Approx(1).epsilon(1e-5));
+    // Leaving every part its share takes no less time.
+    REQUIRE(layer_times(in, division).layer <= layer_times(in, last).layer * 1.01);
+    const auto kept = static_cast<std::size_t>(TokenPart::kept);
+    kept_longer += division[kept] > last[kept] * 1.01;
+  }
+  CHECK(kept_longer > 10);
+}
+
+}  // namespace test_token_division
