@@ -24,7 +24,7 @@ struct PageOp {
   OpClass op_class = OpClass::host;
   /// Reads only: further attempts (sensing and transfer) that it takes until the errors can be corrected.
   std::uint8_t retries = 0;
-  /// Bytes that cross the channel; the page size, or less when a filter on the die passes only part. 0 for erase.
+  /// Data bytes that cross the channel: the page, or the codewords or filtered rows that are wanted. 0 for erase.
   std::uint32_t channel_bytes = 0;
 };
 

@@ -36,7 +36,7 @@ DriveTotals Drive::totals() const {
   for (const nfc::ChannelBusy& channel : flash.channels) t.channel_busy += channel.total();
   t.page_ops = flash.total_ops();
   t.channel_bytes = flash.total_bytes().value;
-  t.retry_bytes = flash.retries * config().geometry.page_size.value;
+  t.retry_bytes = flash.retry_bytes;
   for (const auto& by_kind : flash.bytes) t.programmed_bytes += by_kind[static_cast<std::size_t>(PageOpKind::program)];
   const nvme::LinkStats& to_host = link().stats(nvme::LinkDirection::to_host);
   const nvme::LinkStats& to_drive = link().stats(nvme::LinkDirection::to_drive);
@@ -58,7 +58,10 @@ DriveTotals Drive::totals() const {
     t.dram_bytes = dram_port().total_bytes().value;
   } else {
     t.dram_bytes = 2 * t.link_bytes;
-    for (const std::uint64_t bytes : flash.bytes[static_cast<std::size_t>(OpClass::gc)]) t.dram_bytes += bytes;
+    // Parity stays in the flash controllers.
+    const std::uint64_t data = config().flash.codeword_bytes, parity = config().flash.parity_bytes;
+    for (const std::uint64_t bytes : flash.bytes[static_cast<std::size_t>(OpClass::gc)])
+      t.dram_bytes += parity == 0 ? bytes : bytes / (data + parity) * data;
   }
   t.host_pages_written = block_ftl().stats().host_pages_written;
   t.gc_pages_moved = block_ftl().stats().gc_pages_moved;

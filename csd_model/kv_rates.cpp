@@ -11,10 +11,11 @@ namespace {
 double seconds(SimTime t) { return t.seconds(); }
 double per_second(Bandwidth b) { return static_cast<double>(b.bytes_per_second); }
 
-/// Time of a page on its channel: command cycles and the transfer.
+/// Time of a page on its channel: command cycles and the transfer, parity included.
 double channel_time(const DriveConfig& drive) {
   return seconds(drive.flash.command_time + drive.flash.data_out_setup) +
-         static_cast<double>(drive.geometry.page_size.value) / per_second(drive.flash.channel_bandwidth);
+         nfc::bus_bytes(drive.flash, static_cast<std::uint32_t>(drive.geometry.page_size.value)) /
+             per_second(drive.flash.channel_bandwidth);
 }
 
 /// Requests over the switch: the link, the FPGA's DRAM, or `outstanding` requests one after another.

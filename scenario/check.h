@@ -64,6 +64,8 @@ class Checker final : public config::Problems {
 /// when the policy cannot be made, after recording why.
 std::unique_ptr<ftl::KvMappingPolicy> check_mapping(Checker& c);
 /// Checks geometry, links, NVMe and FTL. Decides whether bandwidth or generation of a link counts.
+/// Checks the flash of the drives; a list of latencies by page type sets the single ones.
+void check_flash(Checker& c);
 void check_platform(Checker& c);
 /// Checks the shape of the model; takes it from the checkpoint if there is one. False when there is no usable shape.
 bool check_model(Checker& c);

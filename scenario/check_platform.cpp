@@ -145,94 +145,6 @@ void check_link(Checker& c, nvme::LinkConfig& link, const std::string& path, boo
     c.refuse_unused(path + of_requests, bandwidth, why);
 }
 
-void check_geometry(Checker& c, const FlashGeometry& g) {
-  constexpr std::string_view page = "platform.device.flash.page_size";
-  c.require(g.page_size.value % 512 == 0, {page},
-            fmt::format("{}: {} is not a multiple of 512 B", page, format_quantity(g.page_size)));
-  constexpr std::uint64_t kMaxBlocks = std::uint64_t{1} << 28;
-  constexpr auto kMaxBytes = static_cast<unsigned __int128>(1) << 50;
-  const std::initializer_list<std::string_view> shape{
-      "platform.device.flash.blocks_per_plane", "platform.device.flash.channels",
-      "platform.device.flash.dies_per_channel", "platform.device.flash.planes_per_die",
-      "platform.device.flash.pages_per_block"};
-  c.require(
-      g.blocks() <= kMaxBlocks, shape,
-      fmt::format("the flash has {} erase blocks, more than the {} that can be modelled", g.blocks(), kMaxBlocks));
-  c.require(static_cast<unsigned __int128>(g.pages()) * g.page_size.value <= kMaxBytes, shape,
-            fmt::format("the flash has {} pages of {}, more than the 1024 TiB that can be modelled", g.pages(),
-                        format_quantity(g.page_size)));
-}
-
-/// A list of latencies by page type replaces the single latency, which becomes the mean of the list.
-void check_page_types(Checker& c, nfc::FlashConfig& flash) {
-  if (!flash.page_types) return;
-  const nfc::PageTypesConfig& pages = *flash.page_types;
-  const std::string section = "platform.device.flash.page_types";
-  const auto types = static_cast<std::size_t>(pages.cell);
-  const auto check = [&](const std::string& name, const std::vector<SimTime>& list, SimTime& of_all) {
-    if (list.empty()) return;
-    const std::string path = section + "." + name;
-    c.require(types == list.size(), {path, section + ".cell"},
-              fmt::format("{}: {} latencies for the {} page types of a {} cell", path, list.size(), types,
-                          name_of(pages.cell)));
-    c.require(std::all_of(list.begin(), list.end(),
-                          [](SimTime t) { return t >= SimTime::nanoseconds(1) && t <= SimTime::milliseconds(100); }),
-              {path}, fmt::format("{}: a latency is out of range (1 ns to 100 ms)", path));
-    std::int64_t sum = 0;
-    for (const SimTime t : list) sum += t.ps;
-    const SimTime mean{sum / static_cast<std::int64_t>(list.size())};
-    if (of_all != mean) {
-      c.refuse_unused("platform.device.flash." + name, path,
-                      "every page type has its own latency, and their mean differs");
-    }
-    of_all = mean;
-  };
-  check("read_latency", pages.read_latency, flash.read_latency);
-  check("program_latency", pages.program_latency, flash.program_latency);
-  c.require(!pages.read_latency.empty() || !pages.program_latency.empty(), {section},
-            section + ": gives no latency by page type: give read_latency, program_latency or both");
-}
-
-void check_reliability(Checker& c, const nfc::FlashConfig& flash) {
-  if (!flash.reliability) return;
-  const nfc::ReliabilityConfig& model = *flash.reliability;
-  const std::string section = "platform.device.flash.reliability.";
-  c.require(flash.geometry.page_size.value % model.codeword.value == 0,
-            {section + "codeword", "platform.device.flash.page_size"},
-            fmt::format("{}codeword: {} does not divide a page of {}", section, format_quantity(model.codeword),
-                        format_quantity(flash.geometry.page_size)));
-  c.require(!flash.page_types || flash.page_types->cell == model.cell,
-            {section + "cell", "platform.device.flash.page_types.cell"},
-            fmt::format("{}cell: {} disagrees with page_types", section, name_of(model.cell)));
-  if (model.max_retries == 0) {
-    for (const char* const of_retries : {"retry_factor", "retry_latency"})
-      c.refuse_unused(section + of_retries, section + "max_retries", "there are no retries");
-  }
-}
-
-void check_flash_features(Checker& c, const nfc::FlashConfig& flash, bool attends) {
-  const FlashGeometry& g = flash.geometry;
-  c.require(g.planes_per_die > 1 || flash.plane_mode == nfc::PlaneMode::independent,
-            {"platform.device.flash.plane_mode"},
-            "platform.device.flash.plane_mode: a die with a single plane has no multi-plane operations");
-  c.require(!flash.cache || flash.cache->read || flash.cache->program, {"platform.device.flash.cache"},
-            "platform.device.flash.cache: neither read nor program is on; write none instead");
-  c.require(!flash.packages || flash.packages->dies < g.dies_per_channel,
-            {"platform.device.flash.packages.dies", "platform.device.flash.dies_per_channel"},
-            "platform.device.flash.packages.dies: all dies of a channel are in one package, so packages never switch");
-  c.require(!flash.page_buffers || flash.ecc_bandwidth || flash.ecc_latency.ps > 0 || attends,
-            {"platform.device.flash.page_buffers"},
-            "platform.device.flash.page_buffers: pages never wait in them: give ecc_bandwidth or ecc_latency");
-  c.require(
-      !flash.page_buffers || !attends || c.scenario().platform.device.engine.intake != engine::Intake::phase,
-      {"platform.device.engine.intake", "platform.device.flash.page_buffers"},
-      "platform.device.engine.intake: with phase, kernels wait for more pages than page_buffers may hold: give page");
-  auto classes = flash.class_priority;
-  std::sort(classes.begin(), classes.end());
-  c.require(std::adjacent_find(classes.begin(), classes.end()) == classes.end(),
-            {"platform.device.flash.class_priority"}, "platform.device.flash.class_priority: names a class twice");
-}
-
 /// An engine behind a switch reads whole pages, in requests.
 void check_placement(Checker& c, const csd_model::DeviceConfig& device) {
   if (!device.engine.behind_switch()) return;
@@ -330,12 +242,9 @@ void check_gpu_timing(Checker& c, host::GpuConfig& gpu) {
 void check_platform(Checker& c) {
   platform::PlatformConfig& platform = c.scenario().platform;
   csd_model::DeviceConfig& device = platform.device;
-  check_geometry(c, device.flash.geometry);
-  check_page_types(c, device.flash);
-  check_flash_features(c, device.flash, device.has_engine() && c.scenario().workload->attends());
+  check_flash(c);
   check_placement(c, device);
   check_loss(c, device);
-  check_reliability(c, device.flash);
   check_link(c, device.link, "platform.device.link", true);
   check_link(c, platform.gpu.link, "platform.gpu.link", false);
   check_gpu_timing(c, platform.gpu);

@@ -79,6 +79,12 @@ int sc_main(int argc, char* argv[]) {
                      fmt::format("platform.device.ftl.gc_free_blocks={}", free_blocks)});
     }
   }
+  std::printf("\nRequests smaller than the page:\n\n");
+  for (const Point& p : read_subpage_points()) {
+    if (!p.writes()) print_row(p, "-", seeds, {});
+    if (p.writes()) print_row(p, "empty drive", seeds, {kEmpty, kReadsFirst});
+    if (p.writes() && p.count("read_pct") > 0) print_row(p, "full drive", seeds, {kReadsFirst});
+  }
   std::printf("\nReads at depth 1024 on the drive of rr4k_p4k_ch8_qd32, by bus_arbitration:\n\n");
   for (const Point& p : read_points()) {
     if (p.name() != "rr4k_p4k_ch8_qd32") continue;

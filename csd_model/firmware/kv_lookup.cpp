@@ -8,8 +8,8 @@ engine::KvHeadView KvLookup::view(HeadKey key) const {
   const bool tail_in_dram = ftl_.tail_policy() == ftl::TailPolicy::dram && layout.component_major;
   return {.tokens = ftl_.tokens(key),
           .head_dim = layout.head_dim,
-          .tokens_per_page = layout.group_tokens,
-          .embedding_group = layout.finest_group(),
+          .tokens_per_page = layout.fetch_tokens(),
+          .embedding_group = layout.fetch_components(),
           .window = layout.window_tokens,
           .flushed_tokens = ftl_.flushed_tokens(key),
           .transposed_tokens = ftl_.transposed_tokens(key),
@@ -32,7 +32,9 @@ void KvLookup::plan_embedding_groups(HeadKey key, std::span<const std::uint32_t>
 }
 
 const Half* KvLookup::token_rows(HeadKey key, KvKind kind, std::uint32_t group) const {
-  return ftl_.token_rows(key, kind, group);
+  const ftl::KvLayout& layout = ftl_.layout(key.sequence);
+  const std::uint32_t fetched = layout.fetch_tokens(), in_page = layout.group_tokens / fetched;
+  return ftl_.token_rows(key, kind, group / in_page) + std::size_t{group % in_page * fetched} * layout.head_dim;
 }
 
 const Half* KvLookup::embedding_page(HeadKey key, std::uint32_t group, std::uint32_t window) const {

@@ -124,23 +124,24 @@ class Study {
       const engine::KvHeadView v = lookup_.view({key.sequence, layer, key.head});
       const std::uint32_t flushed = v.flushed_groups();
       plan_groups(key, KvRows::both, 0, flushed, dense);
-      out_.dense_bound += static_cast<double>(l.pages_per_group() * flushed);
+      const std::uint32_t in_page = l.group_tokens / l.fetch_tokens();  // groups that are fetched by themselves
+      out_.dense_bound += static_cast<double>(l.pages_per_group() * (flushed / in_page));
       engine::PageGroups touched;
       if (l.component_major && v.transposed_tokens > 0) {
         selection_.components({key.sequence, layer, key.head}, v, sparf, touched);
         ftl_.plan_embedding_groups(key, touched.groups, {}, scores);
         for (std::uint32_t w = 0; w < ftl_.transposed_windows(key); ++w) {
-          out_.score_bound += static_cast<double>(distinct(touched.groups, l.window(w).group / l.finest_group()));
+          out_.score_bound += static_cast<double>(distinct(touched.groups, l.window(w).group / l.fetch_components()));
         }
       }
       if (!l.component_major || v.tail == engine::TailScoring::token_pages) {
-        const std::uint32_t first = v.transposed_tokens / l.group_tokens;
+        const std::uint32_t first = v.transposed_tokens / l.fetch_tokens();
         plan_groups(key, KvRows::keys, first, flushed, scores);
-        out_.score_bound += flushed - first;
+        out_.score_bound += (flushed - first) / in_page;
       }
       selection_.tokens({key.sequence, layer, key.head}, v, sparf, touched);
       ftl_.plan_token_groups(key, KvRows::both, touched.groups, {}, attended);
-      out_.attend_bound += static_cast<double>(l.pages_per_group() * touched.groups.size());
+      out_.attend_bound += static_cast<double>(l.pages_per_group() * distinct(touched.groups, in_page));
     }
     lookups_ += scores.lookups + attended.lookups;
     occupied_ += occupancy();
@@ -273,7 +274,7 @@ void read_sixteen(const PolicyStudyConfig& config, const PolicyVariant& variant,
   ftl::KvFtl ftl(variant.kv, blocks, store, dram, variant.make(geometry));
   const HeadKey key{SequenceId{0}, LayerId{0}, KvHead{config.kv_heads / 2}};
   ftl.create_sequence(key.sequence, {1, config.kv_heads, config.head_dim, kTokens * kApart, false});
-  const std::uint32_t n = ftl.layout(key.sequence).group_tokens;
+  const std::uint32_t n = ftl.layout(key.sequence).fetch_tokens();
   const std::uint32_t apart = std::max(kApart, n);
   const auto result = ftl.append(key.sequence, key.layer, TokenIndex{0}, kTokens * apart, {KvHead{0}, config.kv_heads});
   if (result.status != ftl::KvStatus::ok) {

@@ -47,11 +47,12 @@ std::optional<TraceRecord> MsrTrace::next() {
   record.line = lines_.line();
   const std::uint64_t ticks = number(fields[0], kFields[0]);
   if (!start_) start_ = ticks;
-  // A record may be slightly earlier than the first one; it then counts as time 0.
-  const std::uint64_t since = ticks > *start_ ? ticks - *start_ : 0;
-  if (since > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() / kTickPs))
-    fail(fields[0], "Timestamp: more than 106 days after the first one");
-  record.at = SimTime{static_cast<std::int64_t>(since) * kTickPs};
+  const bool earlier = ticks < *start_;
+  const std::uint64_t distance = earlier ? *start_ - ticks : ticks - *start_;
+  if (distance > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() / kTickPs))
+    fail(fields[0], fmt::format("Timestamp: more than 106 days {} the first one", earlier ? "before" : "after"));
+  const auto since = static_cast<std::int64_t>(distance) * kTickPs;
+  record.at = SimTime{earlier ? -since : since};
   if (fields[1].text.empty()) fail(fields[1], "Hostname: is empty");
   number(fields[2], kFields[2]);
   record.stream = stream_of(line->substr(fields[1].column - 1, fields[3].column - 1 - fields[1].column), fields[1]);

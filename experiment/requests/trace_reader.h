@@ -22,7 +22,7 @@ struct TraceRecord {
   Bytes offset;
   Bytes length;              ///< 0 only for a flush
   std::uint32_t stream = 0;  ///< disks (msr) or files (fio) in the order in which they first appear
-  SimTime at{};              ///< time since the start of the trace; may be earlier than that of the previous record
+  SimTime at{};  ///< since the first record; records may be earlier than the previous one, even than the first
   std::uint64_t line = 0;
   std::uint32_t offset_column = 0;
   std::uint32_t length_column = 0;

@@ -31,7 +31,7 @@ struct TraceCounts {
   std::uint64_t records = 0;
   std::uint64_t wrapped = 0;    ///< requests wrapped because they were beyond the end of the drive
   std::uint64_t extended = 0;   ///< requests extended to whole blocks
-  std::uint64_t backwards = 0;  ///< requests with a time before the previous one; submitted together with it
+  std::uint64_t backwards = 0;  ///< requests with a time before an earlier record's; submitted together with that one
 };
 
 class TraceRequests final : public RequestSource {

@@ -55,6 +55,7 @@ BlockFtl::BlockFtl(const BlockFtlConfig& config, BlockManager& blocks, BackingSt
     : config_(config),
       geometry_(blocks.geometry()),
       page_size_(geometry_.page_size),
+      codeword_(config.codeword.value == 0 ? page_size_ : config.codeword),
       by_page_(page_size_.value),
       blocks_(blocks),
       store_(store),
@@ -101,6 +102,7 @@ IoStatus BlockFtl::read_pages(Bytes offset, Bytes length, std::span<std::byte> o
     const PhysicalPageAddress ppa = map_.lookup(page);
     if (ppa.valid()) {
       if (!plan_read(page, ppa, OpClass::host, ops.emplace_back())) status = IoStatus::uncorrectable;
+      if (codeword_ != page_size_) ops.back().channel_bytes = read_bytes(in_page, count);
       ++stats_.host_pages_read;
     } else {
       ++stats_.unwritten_reads;
@@ -175,12 +177,19 @@ std::optional<PhysicalPageAddress> BlockFtl::place(LogicalPage page, Stream stre
   return std::nullopt;
 }
 
-/// Brings the rest of a partly written page. False: it cannot be corrected.
-bool BlockFtl::merge(LogicalPage page, std::uint64_t first, std::span<const std::byte> data, PlanBuilder& plan) {
+std::uint32_t BlockFtl::kept_bytes(std::uint64_t first, std::uint64_t count) const {
+  const std::uint64_t size = codeword_.value, begin = (first + size - 1) / size, end = (first + count) / size;
+  return static_cast<std::uint32_t>(page_size_.value - (begin < end ? (end - begin) * size : 0));
+}
+
+/// Brings the rest of a page of which `count` bytes from `first` on are written. False: it cannot be corrected.
+bool BlockFtl::merge(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> data,
+                     PlanBuilder& plan) {
   const PhysicalPageAddress old = map_.lookup(page);
   if (old.valid()) {
     PageOp read;
     const bool corrected = plan_read(page, old, OpClass::host, read);
+    read.channel_bytes = kept_bytes(first, count);
     plan.read(read);
     plan.touch(blocks_.plane_of(old));
     ++stats_.merge_reads;
@@ -201,7 +210,7 @@ IoStatus BlockFtl::write_page(LogicalPage page, std::uint64_t first, std::uint64
   const std::optional<PhysicalPageAddress> to = place(page, Stream::host, plan);
   if (!to) return read_only() ? IoStatus::read_only : IoStatus::out_of_space;
   if (count != page_size_.value) {
-    if (!merge(page, first, bytes, plan)) {
+    if (!merge(page, first, count, bytes, plan)) {
       blocks_.invalidate(*to);
       return IoStatus::uncorrectable;
     }

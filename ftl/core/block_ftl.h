@@ -49,6 +49,7 @@ struct BlockFtlConfig {
   std::uint32_t wear_spread = 0;
   /// Map entries that controller DRAM holds; the others are in flash, in translation pages. Unset: it holds them all.
   std::optional<std::uint64_t> map_cache_entries = {};
+  Bytes codeword{};  ///< what a read moves at least; divides a page. 0: the page
 };
 
 /// Bytes of a map entry in flash and in DRAM.
@@ -167,6 +168,13 @@ class BlockFtl {
 
   bool in_range(Bytes offset, Bytes length) const { return offset <= capacity() && length <= capacity() - offset; }
   std::uint32_t page_bytes() const { return static_cast<std::uint32_t>(page_size_.value); }
+  /// Data bytes that a read moves for `count` bytes from `first` on of a page: those of their codewords.
+  std::uint32_t read_bytes(std::uint64_t first, std::uint64_t count) const {
+    const std::uint64_t size = codeword_.value;
+    return static_cast<std::uint32_t>(((first + count - 1) / size - first / size + 1) * size);
+  }
+  /// The same for what such a write leaves of the page.
+  std::uint32_t kept_bytes(std::uint64_t first, std::uint64_t count) const;
   PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const;
 
   // block_ftl.cpp: the host's side.
@@ -174,7 +182,8 @@ class BlockFtl {
   bool plan_read(LogicalPage page, PhysicalPageAddress ppa, OpClass op_class, PageOp& read);
   IoStatus write_page(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> bytes,
                       PlanBuilder& plan);
-  bool merge(LogicalPage page, std::uint64_t first, std::span<const std::byte> data, PlanBuilder& plan);
+  bool merge(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> data,
+             PlanBuilder& plan);
   IoStatus read_pages(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops);
   IoStatus access_maps(Bytes offset, Bytes length, bool change, PlanBuilder& plan);
   std::optional<PhysicalPageAddress> place(LogicalPage page, Stream stream, PlanBuilder& plan);
@@ -210,6 +219,7 @@ class BlockFtl {
   BlockFtlConfig config_;
   FlashGeometry geometry_;
   Bytes page_size_;
+  Bytes codeword_;  ///< the page where there are none
   FixedDivisor by_page_;
   BlockManager& blocks_;
   BackingStore& store_;

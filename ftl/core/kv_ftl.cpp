@@ -75,6 +75,7 @@ KvStatus KvFtl::create_sequence(SequenceId id, const KvShape& shape) {
   s.shape = shape;
   try {
     s.layout = policy_->layout(shape, geometry_.page_size, config_.layout);
+    s.layout.codeword = config_.codeword;
   } catch (const PolicyError&) {
     throw;
   } catch (const UserError&) {

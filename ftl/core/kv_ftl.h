@@ -46,6 +46,7 @@ struct KvFtlConfig {
   /// Tail policy `partial_program`: how often a window is written before it is full, at equal distances rounded down to
   /// whole token groups; at most once per group.
   std::uint32_t tail_rewrites = 1;
+  Bytes codeword{};  ///< what a read moves at least; divides a page. 0: the page
 };
 
 struct KvFtlStats {
@@ -148,10 +149,13 @@ class KvFtl {
   /// firmware looks up to find these pages (KvMappingPolicy::lookups). There is none for rows that are still in DRAM,
   /// those of the unfinished group included. Keys come before values. `rows`, if given, says how many rows of each
   /// group a filter on the die lets pass: the bytes that cross the channel.
+  ///
+  /// With codewords, `groups` are of KvLayout::fetch_tokens() tokens, several of which may share a page: it is read
+  /// once, with the codewords that hold them. `rows` is empty then.
   void plan_token_groups(const HeadKey& key, KvRows which, std::span<const std::uint32_t> groups,
                          std::span<const std::uint32_t> rows, ReadPlan& out);
   /// The same for embedding pages, over all windows of [0, S_e), window by window. `groups` are of
-  /// KvLayout::finest_group() components and ascend: windows of larger groups are read where they hold one of them.
+  /// KvLayout::fetch_components() components and ascend: windows of larger groups are read where they hold one of them.
   void plan_embedding_groups(const HeadKey& key, std::span<const std::uint32_t> groups,
                              std::span<const std::uint32_t> rows, ReadPlan& out);
 
@@ -333,6 +337,8 @@ class KvFtl {
   PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const;
   PageOp read_op(PhysicalPageAddress ppa, OpClass op_class);
   void plan_read(const KvMapEntry& entry, std::uint64_t channel_bytes, std::vector<PageOp>& out);
+  static std::uint64_t codeword_bytes(const KvLayout& layout, const HeadKey& key, KvRows which, KvKind kind,
+                                      std::span<const std::uint32_t> groups);
 
   KvFtlConfig config_;
   BlockManager& blocks_;

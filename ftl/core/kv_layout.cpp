@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <string>
 
 #include "base/error.h"
@@ -92,6 +93,23 @@ void KvLayout::validate() const {
                       page_size.value));
   require(window_tokens % group_tokens == 0,
           fmt::format("a window of {} tokens is no whole number of groups of {}", window_tokens, group_tokens));
+}
+
+namespace {
+
+/// Of `rows` of `row` bytes each, as many as a codeword holds, one at least, and so that they divide `rows`.
+std::uint32_t rows_of_codeword(std::uint32_t rows, std::uint64_t row, Bytes codeword) {
+  if (codeword.value == 0) return rows;
+  if (row >= codeword.value) return 1;
+  return std::gcd(rows, static_cast<std::uint32_t>(codeword.value / row));
+}
+
+}  // namespace
+
+std::uint32_t KvLayout::fetch_tokens() const { return rows_of_codeword(group_tokens, row().value, codeword); }
+
+std::uint32_t KvLayout::fetch_components() const {
+  return rows_of_codeword(finest_group(), page_size.value / std::max(1U, finest_group()), codeword);
 }
 
 // Stage i of windows holds tokens [c T_i, 2 c T_i) with T_i = T 2^i and c windows a stage, the first one [0, 2 c T),

@@ -46,6 +46,7 @@ struct KvLayout {
   std::uint32_t page_heads = 1;       ///< KV heads that share a token page
   bool paired = false;                ///< K and V of the same tokens share a token page
   std::uint32_t doublings = 0;        ///< how often T doubles as the context grows
+  Bytes codeword{};                   ///< what a read moves at least, set by the FTL; 0: the page
 
   /// One head per page, K and V in separate pages, windows of one length: n = P / (d p), T = P / (m p).
   ///
@@ -65,6 +66,12 @@ struct KvLayout {
   std::uint32_t embedding_pages(const KvWindow& w) const { return head_dim / w.group; }
   std::uint32_t window_groups() const { return window_tokens / group_tokens; }  ///< token groups of the first window
   std::uint32_t finest_group() const { return embedding_group >> doublings; }   ///< the smallest m of any window
+
+  /// Tokens whose rows of a head one codeword holds, or a row that is longer than a codeword: what reads are asked for
+  /// in. They divide n, and are n without codewords.
+  std::uint32_t fetch_tokens() const;
+  /// The same for components of embedding pages. They divide finest_group().
+  std::uint32_t fetch_components() const;
 
   KvWindow window(std::uint32_t w) const;
   /// Embedding pages of the windows before `w`: an embedding page's position is this plus its group.

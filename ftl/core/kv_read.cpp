@@ -32,15 +32,65 @@ void KvFtl::plan_read(const KvMapEntry& entry, std::uint64_t channel_bytes, std:
   note_read(entry.ppa());
 }
 
+namespace {
+
+/// Counts the codewords of a page that byte ranges touch, each once; the ranges ascend.
+class TouchedCodewords {
+ public:
+  explicit TouchedCodewords(Bytes codeword) : size_(codeword.value) {}
+  void add(std::uint64_t first, std::uint64_t length) {
+    const std::uint64_t begin = std::max(first / size_, next_), end = (first + length - 1) / size_ + 1;
+    if (begin < end) count_ += end - begin;
+    next_ = std::max(next_, end);
+  }
+  std::uint64_t bytes() const { return count_ * size_; }
+
+ private:
+  std::uint64_t size_;
+  std::uint64_t next_ = 0;  ///< the first that may not be counted yet
+  std::uint64_t count_ = 0;
+};
+
+}  // namespace
+
+/// Bytes of the codewords that hold the rows of `groups`, of fetch_tokens() tokens each, in one token page.
+std::uint64_t KvFtl::codeword_bytes(const KvLayout& l, const HeadKey& key, KvRows which, KvKind kind,
+                                    std::span<const std::uint32_t> groups) {
+  const std::uint64_t size = l.fetch_tokens() * l.row().value, page = l.group_tokens / l.fetch_tokens();
+  TouchedCodewords touched(l.codeword);
+  const auto add = [&](KvKind part) {
+    const std::uint64_t base = row_offset(l, part, key.head) * kElementBytes;
+    for (const std::uint32_t group : groups) touched.add(base + group % page * size, size);
+  };
+  add(l.paired && which == KvRows::values ? KvKind::value : kind);
+  if (l.paired && which == KvRows::both) add(KvKind::value);
+  return touched.bytes();
+}
+
 void KvFtl::plan_token_groups(const HeadKey& key, KvRows which, std::span<const std::uint32_t> groups,
                               std::span<const std::uint32_t> rows, ReadPlan& out) {
   const Head& h = head(key);
   const Tile& t = tile(key);
   const KvLayout& l = layout(key.sequence);
   const std::uint32_t written = t.written_groups();
-  const std::uint64_t present = (std::uint64_t{h.tokens} + l.group_tokens - 1) / l.group_tokens;
+  const std::uint32_t fetched = l.fetch_tokens(), in_page = l.group_tokens / fetched;
+  const std::uint64_t present = (std::uint64_t{h.tokens} + fetched - 1) / fetched;
   const std::size_t before = out.ops.size();
+  const auto plan_codewords = [&](KvKind kind) {
+    for (std::size_t i = 0; i < groups.size();) {
+      const std::uint32_t page = groups[i] / in_page;
+      std::size_t end = i;
+      for (; end < groups.size() && groups[end] / in_page == page; ++end)
+        if (groups[end] >= present)
+          throw bad_page({key, token_page_kind(kind, l), page, 0}, "there is no such token group");
+      const auto wanted = groups.subspan(i, end - i);
+      i = end;
+      ++stats_.lookups;
+      if (page < written) plan_read(t.token(kind, page), codeword_bytes(l, key, which, kind, wanted), out.ops);
+    }
+  };
   const auto plan = [&](KvKind kind, std::uint32_t kinds) {
+    if (l.codeword.value > 0) return plan_codewords(kind);
     for (std::size_t i = 0; i < groups.size(); ++i) {
       if (groups[i] >= present) {
         throw bad_page({key, token_page_kind(kind, l), groups[i], 0}, "there is no such token group");
@@ -67,9 +117,10 @@ void KvFtl::plan_embedding_groups(const HeadKey& key, std::span<const std::uint3
   const std::size_t before = out.ops.size();
   const std::uint32_t full = readable_windows(t, h, l);
   const std::uint32_t windows = transposed_windows(key);
+  const std::uint32_t fetched = l.fetch_components();
   for (std::uint32_t w = 0; w < windows; ++w) {
     const KvWindow window = l.window(w);
-    const std::uint32_t finer = window.group / l.finest_group();
+    const std::uint32_t finer = window.group / fetched;
     const std::uint64_t position = l.embedding_position(window);
     const std::uint32_t tokens = w < full ? window.tokens : h.partial->end - window.first;
     for (std::size_t i = 0; i < groups.size();) {
@@ -78,9 +129,14 @@ void KvFtl::plan_embedding_groups(const HeadKey& key, std::span<const std::uint3
         throw bad_page({key, PageKind::embedding, ge, w}, "there is no such embedding group");
       }
       std::uint64_t runs = 0;
-      for (; i < groups.size() && groups[i] / finer == ge; ++i) runs += rows.empty() ? 0 : rows[i];
+      TouchedCodewords touched(l.codeword.value > 0 ? l.codeword : l.page_size);
+      const std::uint64_t piece = std::uint64_t{fetched} * window.tokens * kElementBytes;
+      for (; i < groups.size() && groups[i] / finer == ge; ++i) {
+        runs += rows.empty() ? 0 : rows[i];
+        touched.add(groups[i] % finer * piece, piece);
+      }
       const KvMapEntry& e = w < full ? t.embedding(position + ge) : h.partial->pages[ge];
-      plan_read(e, rows.empty() ? l.page_size.value : runs * tokens * kElementBytes, out.ops);
+      plan_read(e, rows.empty() ? touched.bytes() : runs * tokens * kElementBytes, out.ops);
       ++stats_.lookups;
     }
   }

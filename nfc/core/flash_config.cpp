@@ -33,6 +33,16 @@ void describe(ParamVisitor& v, SuspendConfig& c) {
   v.param("max", c.max, {1, 1'000'000}, "How often one operation is suspended.", assumed("once; datasheets limit it"));
 }
 
+void describe(ParamVisitor& v, CodewordsConfig& c) {
+  v.param("size", c.size, {Bytes{512}, Bytes::kib(64)}, "Data bytes of a codeword; divides a page.",
+          assumed("the sector that most hosts read"));
+  v.param("parity", c.parity, {Bytes{0}, Bytes::kib(16)},
+          "Parity bytes of a codeword, which cross the channel with it.",
+          assumed("a code rate of 8/9: four codewords fill a page of 18,432 B"));
+  v.param("spare", c.spare, {Bytes{0}, Bytes::mib(1)}, "Bytes of a page beyond page_size, which hold the parity.",
+          assumed("pages of 16 KiB have 18,432 B in common data sheets"));
+}
+
 void describe(ParamVisitor& v, PackagesConfig& c) {
   v.param("dies", c.dies, {1, 64}, "Dies of a channel in one package.", assumed("a package of two dies a channel"));
   v.param("select_time", c.select_time, {SimTime{1}, SimTime::milliseconds(1)},
@@ -94,6 +104,12 @@ void describe(ParamVisitor& v, FlashConfig& c) {
   v.param("status_time", c.status_time, {SimTime{}, SimTime::milliseconds(1)},
           "Bus time of the status poll that ends a program or erase; 0: there is none.",
           assumed("0: the ready line is free"));
+  v.optional_section("codewords", c.codewords, "none",
+                     "Units of error correction: a read moves those that it wants, in place of the whole page.",
+                     assumed("none: a read moves the whole page, and parity takes no time"));
+  v.param("reuse_register", c.reuse_register,
+          "A read of the page that its plane sensed last takes no tR: the page is still in the plane's register.",
+          assumed("false: each read senses its page, as in MQSim"));
   v.optional_section("packages", c.packages, "none", "Dies that share a chip enable, and what turning to others takes.",
                      assumed("none: turning takes no time"));
   v.optional("ecc_bandwidth", c.ecc_bandwidth, "unlimited", {Bandwidth{1'000'000}, Bandwidth{1'000'000'000'000}},
@@ -140,6 +156,11 @@ FlashTiming flash_timing(const FlashConfig& config, std::uint64_t seed) {
   timing.class_priority = config.class_priority;
   timing.plane_order = config.plane_order;
   timing.status_time = config.status_time;
+  if (config.codewords) {
+    timing.codeword_bytes = static_cast<std::uint32_t>(config.codewords->size.value);
+    timing.parity_bytes = static_cast<std::uint32_t>(config.codewords->parity.value);
+  }
+  timing.reuse_register = config.reuse_register;
   if (config.packages) {
     timing.dies_per_package = config.packages->dies;
     timing.package_select_time = config.packages->select_time;

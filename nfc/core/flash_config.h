@@ -38,6 +38,15 @@ struct SuspendConfig {
   std::uint32_t max = 1;
 };
 
+/// How a page is divided for error correction. A read moves the codewords that it wants, with their parity.
+struct CodewordsConfig {
+  Bytes size = Bytes::kib(4);   ///< data bytes of a codeword
+  Bytes parity{512};            ///< of a codeword
+  Bytes spare = Bytes::kib(2);  ///< of a page, beyond its data bytes: room for parity
+
+  Bytes parity_of(Bytes page) const { return parity * (page.value / size.value); }
+};
+
 struct PackagesConfig {
   std::uint32_t dies = 2;
   SimTime select_time = SimTime::nanoseconds(50);
@@ -64,6 +73,8 @@ struct FlashConfig {
   std::vector<OpClass> class_priority;  ///< most urgent first
   PlaneOrder plane_order = PlaneOrder::arrival;
   SimTime status_time{};
+  std::optional<CodewordsConfig> codewords;  ///< unset: a read moves the whole page, without parity
+  bool reuse_register = false;
   std::optional<PackagesConfig> packages;
   std::optional<Bandwidth> ecc_bandwidth;     ///< of the decoder of a channel
   std::optional<std::uint32_t> page_buffers;  ///< of a channel
@@ -74,6 +85,7 @@ struct FlashConfig {
 void describe(ParamVisitor& v, PageTypesConfig& c);
 void describe(ParamVisitor& v, CacheConfig& c);
 void describe(ParamVisitor& v, SuspendConfig& c);
+void describe(ParamVisitor& v, CodewordsConfig& c);
 void describe(ParamVisitor& v, PackagesConfig& c);
 void describe(ParamVisitor& v, FlashConfig& c);
 

@@ -28,6 +28,8 @@ void register_statistics(Statistics& s, const FlashStatistics& flash) {
     channel.time("decoder", flash.decoder_busy[c], "Time that error correction was occupied.", skip_zero());
   }
   s.counter("retries", flash.retries, "reads", "Attempts to read a page after the first.", skip_zero());
+  s.counter("register_reads", flash.register_reads, "reads", "Reads whose page was in the register of its plane.",
+            skip_zero());
   s.counter("buffer_overflows", flash.buffer_overflows, "pages", "Pages that found no buffer and went ahead.",
             skip_zero());
   s.counter("suspends", flash.suspends, "suspends", "Suspensions of programs and erases.", skip_zero());

@@ -79,6 +79,8 @@ struct FlashStatistics {
   std::vector<SimTime> decoder_busy;   ///< [ChannelId], where decoders have a bandwidth
   std::uint64_t buffer_overflows = 0;  ///< data-outs that started without a free page buffer
   std::uint64_t retries = 0;           ///< attempts to read after the first
+  std::uint64_t retry_bytes = 0;       ///< over the channels, of the attempts that failed
+  std::uint64_t register_reads = 0;    ///< reads that found their page in the register of their plane
   std::uint64_t suspends = 0;    ///< suspensions of programs and erases; a die's planes that work together count once
   std::uint64_t joined_ops = 0;  ///< operations that run together with one of another plane of the die
   UnfinishedArrayTime unfinished;
@@ -89,7 +91,6 @@ struct FlashStatistics {
         decoder_busy(geometry.channels),
         unfinished(geometry.planes()) {}
 
-  void count(const PageOp& op) { count(op.op_class, op.kind, op.channel_bytes); }
   void count(OpClass op_class, PageOpKind kind, std::uint32_t channel_bytes) {
     const auto c = static_cast<std::size_t>(op_class);
     const auto k = static_cast<std::size_t>(kind);

@@ -44,6 +44,7 @@ void validate(const FlashTiming& timing) {
   require_at_least("status_time", timing.status_time, 0);
   require_at_least("package_select_time", timing.package_select_time, 0);
   require_positive("dies_per_package", timing.dies_per_package);
+  if (timing.parity_bytes > 0) require_positive("codewords.size", timing.codeword_bytes);
   std::array<bool, kOpClasses> named{};
   for (const OpClass c : timing.class_priority) {
     if (std::exchange(named[static_cast<std::size_t>(c)], true)) {

@@ -70,12 +70,21 @@ struct FlashTiming {
   SimTime package_select_time{};       ///< bus time when it turns to another package
   std::uint32_t page_buffers = 0;      ///< of a channel, for pages read; 0: unlimited
   Bandwidth ecc_bandwidth{};           ///< of the decoder of a channel; 0: unlimited
+  std::uint32_t codeword_bytes = 0;    ///< data bytes of a codeword; 0: pages have no parity
+  std::uint32_t parity_bytes = 0;      ///< of a codeword; they cross the channel with it
+  bool reuse_register = false;         ///< a read of the page that its plane sensed last is not sensed again
 
   bool operator==(const FlashTiming&) const = default;
 };
 
+/// Bytes on the bus for `data` bytes of a page: each codeword that they begin brings its parity.
+constexpr std::uint32_t bus_bytes(const FlashTiming& timing, std::uint32_t data) {
+  if (timing.parity_bytes == 0) return data;
+  return data + (data + timing.codeword_bytes - 1) / timing.codeword_bytes * timing.parity_bytes;
+}
+
 /// Throws UserError naming the parameter when a latency is negative, a program or erase takes no time, the channel has
-/// no bandwidth, a class has two priorities, or a package no die.
+/// no bandwidth, a class has two priorities, a package no die, or parity belongs to no codeword.
 void validate(const FlashTiming& timing);
 
 /// Throws UserError naming the parameter when a count or the page size is 0, a page does not fit 32 bits, or the plane

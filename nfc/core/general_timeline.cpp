@@ -108,13 +108,15 @@ void GeneralTimeline::enqueue(const PageOp& page_op, SimTime at, std::uint32_t b
         .next_erase = kNone,
         .bytes = page_op.kind == PageOpKind::erase ? 0 : page_op.channel_bytes,
         .page = geometry_.page_in_block(page_op.ppa),
+        .ppa = page_op.ppa,
         .kind = page_op.kind,
         .op_class = page_op.op_class,
         .rank = rank,
         .queue = queue_rank(timing_, rank, page_op.kind),
         .retries = page_op.kind == PageOpKind::read ? page_op.retries : std::uint8_t{0},
         .attempt = 0,
-        .hold = hold};
+        .hold = hold,
+        .in_register = false};
 
   const std::uint32_t p = plane_of(page_op.ppa);
   Plane& plane = planes_[p];
@@ -245,16 +247,18 @@ void GeneralTimeline::commands_in(std::uint32_t u, SimTime now) {
   if (unit.phase == Phase::idle) start_cached(u, now);
 }
 
+SimTime GeneralTimeline::array_time(const Op& op) const {
+  if (op.kind == PageOpKind::erase) return timing_.erase_latency;
+  if (op.kind == PageOpKind::program) return program_time(timing_, op.page);
+  return op.in_register ? SimTime{} : read_time(timing_, op.page, op.attempt, op.sequence);
+}
+
 void GeneralTimeline::start_work(std::uint32_t u, SimTime now) {
   Unit& unit = units_[u];
   SimTime longest{};
   each_plane(unit, [&](std::uint32_t, const Plane& plane) {
     if (plane.array == kNone) return;
-    const Op& op = ops_[plane.array];
-    const SimTime time = op.kind == PageOpKind::read      ? read_time(timing_, op.page, op.attempt, op.sequence)
-                         : op.kind == PageOpKind::program ? program_time(timing_, op.page)
-                                                          : timing_.erase_latency;
-    longest = std::max(longest, time);
+    longest = std::max(longest, array_time(ops_[plane.array]));
   });
   unit.phase = Phase::working;
   unit.work_end = now + longest;

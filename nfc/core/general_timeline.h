@@ -50,6 +50,9 @@ namespace csdsim::nfc {
 /// Packages. A grant to another package than that of the last grant on the channel first occupies the bus for
 /// package_select_time.
 ///
+/// Page register. With reuse_register, the first attempt of a read of the page that its plane sensed last takes no time
+/// of the array, unless the plane has taken a program or an erase since, or resumed one.
+///
 /// Decoding. A page occupies the decoder of its channel for bytes / ecc_bandwidth, first in, first out, and is decoded
 /// ecc_latency later; reads are done when decoded.
 ///
@@ -83,6 +86,7 @@ class GeneralTimeline : public TimelineBase {
     std::uint32_t next_erase;  ///< in its queue
     std::uint32_t bytes;
     std::uint32_t page;  ///< in its block
+    PhysicalPageAddress ppa;
     PageOpKind kind;
     OpClass op_class;
     std::uint8_t rank;     ///< of its class
@@ -90,6 +94,7 @@ class GeneralTimeline : public TimelineBase {
     std::uint8_t retries;  ///< left
     std::uint8_t attempt;
     bool hold;
+    bool in_register;  ///< its plane holds the page: the array has nothing to do
   };
   /// Operations of one rank that wait at a plane, and the erases among them.
   struct Queue {
@@ -122,7 +127,8 @@ class GeneralTimeline : public TimelineBase {
     std::uint32_t cached = kNone;   ///< program behind the one in the array
     std::uint32_t occupants = 0;
     SimTime occupied_since;
-    SimTime arrival{-1};  ///< latest arrival for which an event is scheduled
+    SimTime arrival{-1};                                          ///< latest arrival for which an event is scheduled
+    PhysicalPageAddress sensed = PhysicalPageAddress::invalid();  ///< page in the page register
     Ask command;
   };
   enum class Phase : std::uint8_t {
@@ -210,6 +216,7 @@ class GeneralTimeline : public TimelineBase {
   void happen(const Entry& entry);
   void touch(std::uint32_t unit);
   void commands_in(std::uint32_t unit, SimTime now);
+  SimTime array_time(const Op& op) const;
   void start_work(std::uint32_t unit, SimTime now);
   void work_end(std::uint32_t unit, SimTime now);
   void to_output(std::uint32_t unit, SimTime now);

@@ -167,9 +167,13 @@ void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime
       cursor += data_in;
       account(index, FlashStage::transfer, cursor);
     }
-    if (kind != PageOpKind::read) {
-      statistics_.count(op.op_class, kind, op.bytes);
-      const SimTime time = kind == PageOpKind::program ? program_time(timing_, op.page) : timing_.erase_latency;
+    if (kind == PageOpKind::read) {
+      op.in_register = timing_.reuse_register && op.attempt == 0 && plane.sensed == op.ppa;
+      plane.sensed = op.ppa;
+    } else {
+      plane.sensed = PhysicalPageAddress::invalid();
+      statistics_.count(op.op_class, kind, bus_bytes(timing_, op.bytes));
+      const SimTime time = array_time(op);
       statistics_.work(kind, time, PlaneId{p}, cursor + time);
     }
     group.rank = std::min(group.rank, op.rank);
@@ -206,14 +210,15 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
   Op& op = ops_[index];
   const SimTime occupied = timing_.data_out_setup + bus_time(op.bytes);
   statistics_.channels[c].data_out += occupied;
-  statistics_.work(PageOpKind::read, read_time(timing_, op.page, op.attempt, op.sequence));
+  statistics_.work(PageOpKind::read, array_time(op));
+  statistics_.register_reads += op.in_register ? 1 : 0;
   account(index, FlashStage::bus_wait, now);
   channel.bus_free = now + select(c, unit) + occupied;
   account(index, FlashStage::transfer, channel.bus_free);
 
   channel.decoder_free = std::max(channel.decoder_free, channel.bus_free);
   if (timing_.ecc_bandwidth.bytes_per_second > 0) {
-    const SimTime decoding = transfer_time(Bytes{op.bytes}, timing_.ecc_bandwidth);
+    const SimTime decoding = decoding_time(op.bytes);
     statistics_.decoder_busy[c] += decoding;
     channel.decoder_free += decoding;
   }
@@ -232,10 +237,11 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
     ++op.attempt;
     ++unit.failures;
     ++statistics_.retries;
+    statistics_.retry_bytes += bus_bytes(timing_, op.bytes);
     schedule(channel, decoded, Event::decoded, ask.index);
     return;
   }
-  statistics_.count(op.op_class, op.kind, op.bytes);
+  statistics_.count(op.op_class, op.kind, bus_bytes(timing_, op.bytes));
   batches_.finish(op.batch, decoded, op.sequence, [&] { return op.stages; });
   schedule(channel, channel.bus_free, Event::page_out, ask.index);
 }
@@ -285,7 +291,10 @@ void GeneralTimeline::grant_resume(std::size_t c, std::uint32_t u, SimTime now) 
   unit.array = unit.held;
   unit.suspended = false;
   unit.phase = Phase::resuming;
-  each_plane(unit, [](std::uint32_t, Plane& plane) { plane.array = std::exchange(plane.held, kNone); });
+  each_plane(unit, [](std::uint32_t, Plane& plane) {
+    if (plane.held != kNone) plane.sensed = PhysicalPageAddress::invalid();
+    plane.array = std::exchange(plane.held, kNone);
+  });
   const SimTime resumed = channel.bus_free + timing_.resume_latency;
   unit.work_end = resumed + unit.remaining;
   schedule(channel, resumed, Event::resumed, u);

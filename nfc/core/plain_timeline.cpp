@@ -11,7 +11,8 @@ bool PlainTimeline::covers(const FlashTiming& timing) {
          timing.plane_mode == PlaneMode::independent && !timing.cache_read && !timing.cache_program &&
          timing.suspend == Suspend::none && timing.class_priority.empty() &&
          timing.plane_order == PlaneOrder::arrival && timing.status_time.ps == 0 &&
-         timing.package_select_time.ps == 0 && timing.ecc_bandwidth.bytes_per_second == 0 && timing.page_buffers == 0;
+         timing.package_select_time.ps == 0 && timing.ecc_bandwidth.bytes_per_second == 0 && timing.page_buffers == 0 &&
+         !timing.reuse_register;
 }
 
 PlainTimeline::PlainTimeline(const FlashGeometry& geometry, const FlashTiming& timing)
@@ -32,7 +33,7 @@ inline void PlainTimeline::finish_head(std::uint32_t plane_index, SimTime free_a
   Plane& plane = planes_[plane_index];
   const std::uint32_t index = plane.head;
   Op& op = ops_[index];
-  statistics_.count(op.op_class, op.kind, op.kind == PageOpKind::erase ? 0 : op.bytes);
+  statistics_.count(op.op_class, op.kind, op.kind == PageOpKind::erase ? 0 : bus_bytes(timing_, op.bytes));
   statistics_.plane_busy[plane_index] += free_at - plane.granted;
   batches_.finish(op.batch, done, op.sequence, stages);
   plane.free_at = free_at;
@@ -102,6 +103,7 @@ void PlainTimeline::retry(std::uint32_t plane_index, const Ask& ask, SimTime now
   stages[at(FlashStage::transfer)] += transferred - now;
   stages[at(FlashStage::ecc)] += decoded - transferred;
   ++statistics_.retries;
+  statistics_.retry_bytes += bus_bytes(timing_, op.bytes);
   statistics_.plane_busy[plane_index] += decoded - plane.granted;
   --op.retries;
   ++op.attempt;

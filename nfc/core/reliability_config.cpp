@@ -52,6 +52,10 @@ void describe(ParamVisitor& v, ReliabilityConfig& c) {
   v.param("failure_exponent", c.failure_exponent, power, "Growth of failures with cycles.", assumed("linear"));
 }
 
+std::uint32_t ReliabilityConfig::parity_bits() const {
+  return correctable_bits * static_cast<std::uint32_t>(std::bit_width(8 * codeword.value));
+}
+
 ReliabilityParams reliability_params(const ReliabilityConfig& config, const FlashGeometry& geometry,
                                      std::uint64_t seed) {
   ReliabilityParams params;
@@ -72,9 +76,7 @@ ReliabilityParams reliability_params(const ReliabilityConfig& config, const Flas
   params.retention_days = config.retention_days.value();
   params.pages_per_block = geometry.pages_per_block;
   params.codewords = static_cast<std::uint32_t>(geometry.page_size.value / config.codeword.value);
-  // A BCH code over GF(2^m) takes m parity bits for each bit that it corrects.
-  const auto data_bits = static_cast<std::uint32_t>(8 * config.codeword.value);
-  params.codeword_bits = data_bits + config.correctable_bits * static_cast<std::uint32_t>(std::bit_width(data_bits));
+  params.codeword_bits = static_cast<std::uint32_t>(8 * config.codeword.value) + config.parity_bits();
   params.correctable_bits = config.correctable_bits;
   params.retry_factor = config.retry_factor.value();
   params.max_retries = config.max_retries;

@@ -34,11 +34,15 @@ struct ReliabilityConfig {
   Ratio erase_failure = Ratio::of(67, 10'000'000);
   std::uint32_t rated_cycles = 3000;
   Ratio failure_exponent{1, 1};
+
+  /// Of a codeword: a BCH code over GF(2^m) takes m parity bits for each bit that it corrects.
+  std::uint32_t parity_bits() const;
 };
 
 void describe(ParamVisitor& v, ReliabilityConfig& c);
 
-/// The parameters of the model of a drive with this geometry. Precondition: a codeword divides a page.
+/// The parameters of the model of a drive with this geometry. Precondition: a codeword divides a page. A page fares as
+/// its worst codeword, also where a read wants others.
 ReliabilityParams reliability_params(const ReliabilityConfig& config, const FlashGeometry& geometry,
                                      std::uint64_t seed);
 

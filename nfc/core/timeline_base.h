@@ -35,7 +35,8 @@ class TimelineBase {
       : geometry_(checked(geometry)),
         timing_(checked(timing)),
         pages_per_plane_(geometry.pages_per_plane()),
-        page_bus_time_(transfer_time(geometry.page_size, timing.channel_bandwidth)),
+        page_bus_time_(transfer_time(Bytes{bus_bytes(timing, static_cast<std::uint32_t>(geometry.page_size.value))},
+                                     timing.channel_bandwidth)),
         steps_(geometry.channels),
         statistics_(geometry) {}
 
@@ -94,7 +95,12 @@ class TimelineBase {
     return static_cast<std::uint32_t>(pages_per_plane_.quotient(ppa.value));
   }
   SimTime bus_time(std::uint32_t bytes) const {
-    return bytes == geometry_.page_size.value ? page_bus_time_ : transfer_time(Bytes{bytes}, timing_.channel_bandwidth);
+    if (bytes == geometry_.page_size.value) return page_bus_time_;
+    return transfer_time(Bytes{bus_bytes(timing_, bytes)}, timing_.channel_bandwidth);
+  }
+
+  SimTime decoding_time(std::uint32_t bytes) const {
+    return transfer_time(Bytes{bus_bytes(timing_, bytes)}, timing_.ecc_bandwidth);
   }
 
   FlashGeometry geometry_;
@@ -114,8 +120,7 @@ class TimelineBase {
   }
   void set_least_read(std::uint32_t bytes) {
     least_read_bytes_ = bytes;
-    const SimTime decoding =
-        timing_.ecc_bandwidth.bytes_per_second == 0 ? SimTime{} : transfer_time(Bytes{bytes}, timing_.ecc_bandwidth);
+    const SimTime decoding = timing_.ecc_bandwidth.bytes_per_second == 0 ? SimTime{} : decoding_time(bytes);
     lookahead_ = std::min(others_lookahead_, timing_.data_out_setup + bus_time(bytes) + decoding + timing_.ecc_latency);
   }
 

@@ -25,7 +25,8 @@ void AtDecoder::decode(std::uint32_t plane, const AtOp& op, DecodedIf& owner) {
 }
 
 void AtDecoder::serve() {
-  const SimTime time = transfer_time(Bytes{queue_.front().op.op.channel_bytes}, timing_.ecc_bandwidth);
+  const SimTime time =
+      transfer_time(Bytes{bus_bytes(timing_, queue_.front().op.op.channel_bytes)}, timing_.ecc_bandwidth);
   busy_ += time;
   served_.notify(to_sc_time(time));
 }

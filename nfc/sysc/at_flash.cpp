@@ -68,22 +68,22 @@ void AtFlash::plane_free(PlaneId plane, SimTime occupied_since) {
 
 void AtFlash::last_granted(const AtOp& op) {
   const SimTime time = array_time(timing_, geometry_, op);
+  const std::uint32_t bytes = op.op.kind == PageOpKind::erase ? 0 : bus_bytes(timing_, op.op.channel_bytes);
   if (op.op.kind == PageOpKind::read) {
     statistics_.work(op.op.kind, time);
+    statistics_.register_reads += op.in_register ? 1 : 0;
   } else {
-    const bool program = op.op.kind == PageOpKind::program;
-    const SimTime data_in = program ? transfer_time(Bytes{op.op.channel_bytes}, timing_.channel_bandwidth) : SimTime{};
+    const SimTime data_in = transfer_time(Bytes{bytes}, timing_.channel_bandwidth);
     statistics_.unfinished.pass(sim_time_now());
     const SimTime end = sim_time_now() + timing_.command_time + data_in + time;
     statistics_.work(op.op.kind, time, geometry_.plane_of(op.op.ppa), end);
   }
   if (op.fails()) {
     ++statistics_.retries;
+    statistics_.retry_bytes += bytes;
     return;
   }
-  PageOp counted = op.op;
-  if (counted.kind == PageOpKind::erase) counted.channel_bytes = 0;
-  statistics_.count(counted);
+  statistics_.count(op.op.op_class, op.op.kind, bytes);
 }
 
 void AtFlash::op_done(const AtOp& op) {

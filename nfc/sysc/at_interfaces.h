@@ -24,7 +24,8 @@ struct AtOp {
   SimTime since{};             ///< the time before it is charged to a stage already
   FlashStages stages{};
 
-  bool hold = false;  ///< keeps its page buffer until its batch is released
+  bool hold = false;         ///< keeps its page buffer until its batch is released
+  bool in_register = false;  ///< a read whose page is in the page register of its plane
 
   bool fails() const { return op.kind == PageOpKind::read && attempt < op.retries; }
   void account(FlashStage stage, SimTime now) {
@@ -38,7 +39,7 @@ inline SimTime array_time(const FlashTiming& timing, const FlashGeometry& geomet
   const std::uint32_t page = geometry.page_in_block(op.op.ppa);
   switch (op.op.kind) {
     case PageOpKind::read:
-      return read_time(timing, page, op.attempt, op.sequence);
+      return op.in_register ? SimTime{} : read_time(timing, page, op.attempt, op.sequence);
     case PageOpKind::program:
       return program_time(timing, page);
     case PageOpKind::erase:

@@ -64,6 +64,7 @@ class AtUnit : public sc_core::sc_module, public BusClientIf, public DecodedIf {
     std::deque<AtOp> waiting;  ///< in the order of submission
     std::uint32_t occupants = 0;
     SimTime occupied_since;
+    PhysicalPageAddress in_register = PhysicalPageAddress::invalid();  ///< page sensed last, while it is there
   };
 
   void end_of_elaboration() override;

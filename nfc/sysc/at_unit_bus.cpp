@@ -165,8 +165,8 @@ ChannelBusy AtUnit::granted(Wish wish, SimTime now, SimTime select) {
         page.at = OutputPage::At::bus;
         page.op.account(FlashStage::bus_wait, now);
         done->last_granted(page.op);
-        use.data_out =
-            timing_.data_out_setup + transfer_time(Bytes{page.op.op.channel_bytes}, timing_.channel_bandwidth);
+        use.data_out = timing_.data_out_setup +
+                       transfer_time(Bytes{bus_bytes(timing_, page.op.op.channel_bytes)}, timing_.channel_bandwidth);
       }
       break;
     case BusUse::status:
@@ -180,6 +180,7 @@ ChannelBusy AtUnit::granted(Wish wish, SimTime now, SimTime select) {
       break;
     case BusUse::resume:
       array_ = std::exchange(held_, {});
+      for (const Member& member : array_) planes_[member.plane].in_register = PhysicalPageAddress::invalid();
       suspends_ = held_suspends_;
       set_state(State::resuming);
       use.command = timing_.command_time;
@@ -215,6 +216,9 @@ ChannelBusy AtUnit::grant_command(const Wish& leader, SimTime now, SimTime selec
   Group group;
   for (const Wish& wish : taken) {
     AtOp op = take_offered(wish, now);
+    PhysicalPageAddress& in_register = planes_[wish.plane].in_register;
+    op.in_register = timing_.reuse_register && kind == PageOpKind::read && op.attempt == 0 && in_register == op.op.ppa;
+    in_register = kind == PageOpKind::read ? op.op.ppa : PhysicalPageAddress::invalid();
     if (kind != PageOpKind::read) done->last_granted(op);
     const SimTime turn = group.empty() ? select : SimTime{};
     const SimTime start = group.empty() ? now : now + select + use.total();
@@ -222,7 +226,7 @@ ChannelBusy AtUnit::grant_command(const Wish& leader, SimTime now, SimTime selec
     op.account(FlashStage::command, start + turn + timing_.command_time);
     use.command += timing_.command_time;
     if (kind == PageOpKind::program) {
-      const SimTime data = transfer_time(Bytes{op.op.channel_bytes}, timing_.channel_bandwidth);
+      const SimTime data = transfer_time(Bytes{bus_bytes(timing_, op.op.channel_bytes)}, timing_.channel_bandwidth);
       use.data_in += data;
       op.account(FlashStage::transfer, now + select + use.total());
     }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "host_runtime/core/planner/systems/instinfer/instinfer.h"
 #include "tests/integration/small_model.h"
@@ -111,6 +112,23 @@ TEST_CASE("channels, arbitration, fidelity and tail policy change times but not 
     CHECK(at.attention_digest == reference.attention_digest);
     CHECK(at.outcome.simulated == reference.outcome.simulated);
     CHECK(at.outcome.times.decode_s == reference.outcome.times.decode_s);
+
+    // Pages of 16 KiB, read whole or by codewords.
+    csd_model::DriveConfig large = small_drive();
+    large.geometry.page_size = Bytes::kib(16);
+    large.geometry.pages_per_block /= 4;
+    const DecodeRun whole = run(large);
+    CHECK(whole.attention_digest == reference.attention_digest);
+    for (const std::uint32_t codeword : {1024u, 4096u}) {
+      csd_model::DriveConfig drive = large;
+      drive.kv.codeword = drive.block.codeword = Bytes{codeword};
+      drive.flash.codeword_bytes = codeword;
+      drive.flash.reuse_register = true;
+      const DecodeRun words = run(drive);
+      CHECK(words.attention_digest == reference.attention_digest);
+      if (std::string_view(system) == "instinfer-sparf")
+        CHECK(words.outcome.decode.channel_bytes < 0.8 * whole.outcome.decode.channel_bytes);
+    }
 
     csd_model::DriveConfig tail = small_drive();
     tail.kv.tail = ftl::TailPolicy::dram;

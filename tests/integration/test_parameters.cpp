@@ -109,6 +109,7 @@ const std::vector<Probe>& probes() {
   static const std::vector<Probe> all{
 #include "parameter_probes.inc"
 #include "parameter_probes_divided.inc"
+#include "parameter_probes_flash.inc"
 #include "parameter_probes_host.inc"
 #include "parameter_probes_in_drive.inc"
   };

@@ -82,6 +82,11 @@ inline void random_features(Rng& rng, nfc::FlashTiming& t, SimTime tick, std::in
   if (rng.chance(40)) t.page_buffers = static_cast<std::uint32_t>(rng.between(1, 6));
   if (rng.chance(40))
     t.ecc_bandwidth = {static_cast<std::uint64_t>(rng.between(1, 40)) * t.channel_bandwidth.bytes_per_second / 20};
+  t.reuse_register = rng.chance(50);
+  if (rng.chance(50)) {
+    t.codeword_bytes = static_cast<std::uint32_t>(16 << rng.below(3));
+    t.parity_bytes = static_cast<std::uint32_t>(rng.between(0, 20));
+  }
 }
 
 /// Half of the workloads use coarse times of a few ps, so that asks, grants and completions often coincide; the other
@@ -145,6 +150,8 @@ inline std::vector<PageOp> batch_ops(const Workload& w, std::uint64_t index) {
   for (PageOp& op : ops) {
     const std::uint64_t plane = rng.below(w.hot_planes) * w.geometry.planes() / w.hot_planes;
     op.ppa = {plane * w.geometry.pages_per_plane() + rng.below(w.geometry.pages_per_plane())};
+    // Several operations on one page, where it makes a difference.
+    if (w.timing.reuse_register && &op != &ops.front() && rng.chance(40)) op.ppa = (&op - 1)->ppa;
     op.op_class = static_cast<OpClass>(rng.below(kOpClasses));
     op.kind = rng.chance(w.read_percent)                                     ? PageOpKind::read
               : rng.chance(w.program_percent * 100 / (100 - w.read_percent)) ? PageOpKind::program
@@ -233,7 +240,7 @@ class RandomInitiator : public sc_core::sc_module {
     Rng rng(workload_.seed * 7'000'003 + submitted_);
     ++submitted_;
     ops_submitted += ops.size();
-    for (const PageOp& op : ops) bytes_submitted += op.channel_bytes;
+    for (const PageOp& op : ops) bytes_submitted += nfc::bus_bytes(workload_.timing, op.channel_bytes);
     tlm::tlm_generic_payload& payload = pool_.allocate(ops);
     payload.get_extension<nfc::FlashBatch>()->hold = rng.chance(workload_.hold_percent);
     tlm::tlm_phase phase = tlm::BEGIN_REQ;

@@ -122,6 +122,7 @@ void check_seeds(std::uint64_t first, std::uint64_t last, bool features) {
     sum.retries += s.retries;
     sum.suspends += s.suspends;
     sum.joined_ops += s.joined_ops;
+    sum.register_reads += s.register_reads;
     sum.buffer_overflows += s.buffer_overflows;
   }
   if (first == last) return;
@@ -130,6 +131,7 @@ void check_seeds(std::uint64_t first, std::uint64_t last, bool features) {
   if (!features) return;
   CHECK(sum.suspends > 1000);
   CHECK(sum.joined_ops > 1000);
+  CHECK(sum.register_reads > 1000);
   CHECK(sum.buffer_overflows > 1000);
 }
 

@@ -1,8 +1,9 @@
-// The points of tests/reference/mqsim_points.csv: the same work on this model.
+// The points of tests/reference/mqsim_points.csv and mqsim_subpage_points.csv: the same work on this model.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -27,25 +28,49 @@ class Point {
   double number(const std::string& column) const { return std::stod(cells_.at(column)); }
   std::uint64_t count(const std::string& column) const { return std::stoull(cells_.at(column)); }
 
+  /// The value of another column, where this table has none for it.
+  void set_if_absent(const std::string& column, const std::string& value) { cells_.emplace(column, value); }
+
   std::string name() const { return text("config"); }
   bool collects_garbage() const { return !text("steady_write_amplification").empty(); }
   bool writes() const { return count("read_pct") < 100; }
+  bool smaller_than_page() const { return count("req_bytes") < count("page_bytes"); }
 
  private:
   std::map<std::string, std::string> cells_;
 };
 
-inline std::vector<Point> read_points() {
-  const std::string file = std::string(CSDSIM_SOURCE_DIR) + "/tests/reference/mqsim_points.csv";
+inline std::vector<Point> read_points(const std::string& table = "mqsim_points.csv") {
+  const std::string file = std::string(CSDSIM_SOURCE_DIR) + "/tests/reference/" + table;
   std::ifstream stream(file);
   if (!stream) throw UserError(file + ": cannot be read");
   std::string line;
-  std::getline(stream, line);
+  while (std::getline(stream, line) && line.starts_with('#')) {
+  }
   std::vector<std::string> names;
   std::istringstream heading(line);
   for (std::string name; std::getline(heading, name, ',');) names.push_back(name);
   std::vector<Point> points;
   while (std::getline(stream, line)) points.emplace_back(names, line);
+  return points;
+}
+
+/// Requests smaller than the page. The settings that this table leaves out are those of the other one.
+inline std::vector<Point> read_subpage_points() {
+  std::vector<Point> points = read_points("mqsim_subpage_points.csv");
+  for (Point& p : points) {
+    for (const auto& [column, as] :
+         {std::pair{"requests_generated", "requests"}, {"iops", "iops_mean"}, {"avg_response_us", "latency_mean_us"}})
+      p.set_if_absent(column, p.text(as));
+    for (const auto& [column, value] : {std::pair{"dies_per_chip", "1"},
+                                        {"planes_per_die", "1"},
+                                        {"tBERS_us", "3000"},
+                                        {"op_ratio", "0.07"},
+                                        {"working_set_pct", "80"},
+                                        {"pattern", "RANDOM_UNIFORM"},
+                                        {"steady_write_amplification", ""}})
+      p.set_if_absent(column, value);
+  }
   return points;
 }
 
@@ -55,7 +80,8 @@ inline constexpr double kReadyBusyUs = 0.02;
 
 /// The scenario of a row: its drive, its work, data-outs before commands, a link of generation 3 with 8 lanes; pages on
 /// planes that follow from their number, whether written or only read, as MQSim places them. Requests start at a page,
-/// which the table does not say: at multiples of their size, rr64k has 0.3 % more IOPS.
+/// which the table does not say: at multiples of their size, rr64k has 0.3 % more IOPS. Requests smaller than the page
+/// start at multiples of their size, and move the sectors of 512 B that they want, without parity.
 ///
 /// Times as MQSim spends them, which its table does not say: the setup of a data-out (30 ns) is computed by
 /// ONFI_Channel_NVDDR2 and used nowhere; packets on its link have 128 B of payload and 20 B of header, 2 B of framing
@@ -72,16 +98,18 @@ inline std::string scenario_of(const Point& p) {
       "{},\n"
       "            page_size: {} B, read_latency: {:g} us, program_latency: {:g} us, erase_latency: {:g} us,\n"
       "            channel_bandwidth: {:g} MB/s, command_time: 290 ns, data_out_setup: 0 ns,\n"
-      "            bus_arbitration: data_first}}\n"
+      "            bus_arbitration: data_first{}}}\n"
       "    link: {{generation: 3, lanes: 8, max_payload: 128 B, tlp_overhead: 22 B, dllp_overhead: 6 B}}\n"
       "    ftl: {{mapping: {{kind: page}}, over_provisioning: {}, allocation: static}}\n"
       "workload: {{kind: block_io, pattern: {}_{}, request_size: {} B, alignment: {} B, queue_depth: {}, requests: {}, "
       "working_set: {}{}}}\n",
       p.count("channels"), p.count("chips_per_channel") * p.count("dies_per_chip"), p.count("planes_per_die"),
       p.count("blocks_per_plane"), p.count("pages_per_block"), p.count("page_bytes"), p.number("tR_us") + kReadyBusyUs,
-      p.number("tPROG_us"), p.number("tBERS_us"), p.number("effective_channel_MBps"), p.text("op_ratio"),
-      streaming ? "sequential" : "random", what, p.count("req_bytes"), p.count("page_bytes"), p.count("queue_depth"),
-      p.count("requests_generated"), p.number("working_set_pct") / 100,
+      p.number("tPROG_us"), p.number("tBERS_us"), p.number("effective_channel_MBps"),
+      p.smaller_than_page() ? ", codewords: {size: 512 B, parity: 0 B}" : "", p.text("op_ratio"),
+      streaming ? "sequential" : "random", what, p.count("req_bytes"),
+      std::min(p.count("req_bytes"), p.count("page_bytes")), p.count("queue_depth"), p.count("requests_generated"),
+      p.number("working_set_pct") / 100,
       what == "mixed" ? fmt::format(", read_fraction: {}", static_cast<double>(reads) / 100) : "");
 }
 
@@ -96,6 +124,9 @@ inline const std::string kDynamicAllocation = "platform.device.ftl.allocation=dy
 
 /// Planes take waiting reads before waiting writes, as MQSim does.
 inline const std::string kReadsFirst = "platform.device.flash.plane_order=reads_first";
+
+/// Nothing is written before the run, so that a write to a part of a page has nothing to keep.
+inline const std::string kEmpty = "workload.precondition.fill=none";
 
 /// Runs a row, with `sets` over its scenario.
 inline Figures run_point(const Point& point, const std::vector<std::string>& sets = {}) {

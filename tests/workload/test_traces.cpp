@@ -88,7 +88,7 @@ TEST_CASE("MSR records are read field by field") {
   CHECK(records[1].at == SimTime::nanoseconds(1'332'052'600));
   CHECK(records[1].stream == 1);
   CHECK(records[1].line == 4);
-  CHECK(records[2].at == SimTime{});  // earlier than the first
+  CHECK(records[2].at == SimTime::nanoseconds(-100));  // earlier than the first
   CHECK(records[2].stream == 0);
   CHECK(records[2].length == Bytes{512});
 }
@@ -197,6 +197,17 @@ TEST_CASE("requests are fitted to the drive, or refused where they do not fit") 
   CHECK(counts.wrapped == 2);
   CHECK(counts.extended == 3);
   CHECK(counts.backwards == 1);
+
+  // A request from before the first one comes with it, and is counted.
+  const TemporaryFile early("100,h,0,Read,0,512,0\n99,h,0,Read,512,512,0\n101,h,0,Read,0,512,0\n");
+  config.file = early.path.string();
+  TraceCounts early_counts;
+  TraceRequests early_requests(config, early_counts);
+  CHECK(early_requests.next(0)->at == SimTime{});
+  CHECK(early_requests.next(0)->at == SimTime{});
+  CHECK(early_requests.next(0)->at == SimTime::nanoseconds(50));
+  CHECK(early_counts.backwards == 1);
+  config.file = file.path.string();
 
   TraceCounts ignored;
   const auto refused = [&](TraceConfig strict) {
