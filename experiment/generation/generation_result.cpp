@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "experiment/generation/request_result.h"
+#include "experiment/generation/resource_use.h"
 #include "experiment/result.h"
 
 namespace csdsim::experiment {
@@ -18,20 +19,15 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// Use of the shared links in a phase, by direction. Adds the utilisation of the busier direction to `shares`.
-ordered_json shared_links(const PhaseTotals& t, double gpus, std::vector<std::pair<const char*, double>>& shares) {
+/// Use of the shared links in a phase, by direction.
+ordered_json shared_links(const PhaseTotals& t, double gpus) {
   ordered_json uses = ordered_json::object();
-  constexpr std::array<const char*, 3> kNames{"gpu_link", "root_complex", "switch"};
-  for (std::size_t link = 0; link < kNames.size(); ++link) {
-    double most = 0;
-    for (const std::size_t kind : {2 * link, 2 * link + 1}) {
-      const double busy = t.*kSharedBusy[kind] / (link == 0 ? gpus : 1);
-      if (busy == 0) continue;
-      uses[std::string(platform::kSharedLinkNames[kind])] = {{"bytes", t.*kSharedBytes[kind]},
-                                                             {"utilization", busy / t.seconds}};
-      most = std::max(most, busy / t.seconds);
-    }
-    if (most > 0) shares.emplace_back(kNames[link], most);
+  for (std::size_t kind = 0; kind < platform::kSharedLinkKinds; ++kind) {
+    const bool of_gpu = kind / 2 == 0;
+    const double busy = t.*kSharedBusy[kind] / (of_gpu ? gpus : 1);
+    if (busy == 0) continue;
+    uses[std::string(platform::kSharedLinkNames[kind])] = {{"bytes", t.*kSharedBytes[kind]},
+                                                           {"utilization", busy / t.seconds}};
   }
   return uses;
 }
@@ -70,35 +66,23 @@ void add_pool_metrics(ordered_json& metrics, const PhaseTotals& decode, std::uin
   if (decode.drive_scores > 0) metrics["wasted_scores_share"] = decode.wasted_scores / decode.drive_scores;
 }
 
-/// Utilisations of a phase, means over what there are several of, and the resource that bounds it.
-ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) {
+/// Utilisations of a phase, means over what there are several of, and the resource that bounds it. `path`: its critical
+/// path by resource, or null.
+ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s,
+                             const std::array<double, host::kPathResources>* path) {
   const csd_model::DeviceConfig& device = s.platform.device;
-  const FlashGeometry& g = device.flash.geometry;
-  const double drives = device.count;
-  const double gpus = s.platform.gpu.count;
-  std::vector<std::pair<const char*, double>> shares = {
-      {"gpu", t.gpu_busy_s / (t.seconds * gpus)},
-      {"flash_channels", t.channel_busy / (t.seconds * g.channels * drives)},
-      {"flash_arrays", t.array_busy() / (t.seconds * g.planes() * drives)},
-      {"link", std::max(t.to_host_busy, t.to_drive_busy) / (t.seconds * drives)}};
-  // What a system does not use is left out.
-  for (const auto& [name, busy] :
-       {std::pair{"host", t.host_busy_s}, std::pair{"host_to_gpu", t.host_to_gpu_busy_s / gpus},
-        std::pair{"gpu_to_host", t.gpu_to_host_busy_s / gpus}})
-    if (busy > 0) shares.emplace_back(name, busy / t.seconds);
-  if (device.engine.behind_switch()) {
-    shares.emplace_back("internal_link", std::max(t.from_controller_busy, t.to_controller_busy) / (t.seconds * drives));
-    shares.emplace_back("fpga_dram", t.fpga_dram_busy / (t.seconds * drives));
-  }
-  ordered_json shared = shared_links(t, gpus, shares);
+  const std::vector<ResourceUse> uses = resource_use(t, s, path);
   ordered_json utilization;
-  std::pair<const char*, double> bound = shares.front();
-  for (const auto& share : shares) {
-    utilization[share.first] = share.second;
-    if (share.second > bound.second) bound = share;
-  }
+  for (const ResourceUse& use : uses) utilization[use.name] = use.utilization;
+  // The busier direction of links.
+  const auto busier = [&](const char* a, const char* b) {
+    return std::max(utilization.value(a, 0.0), utilization.value(b, 0.0));
+  };
+  utilization["link"] = busier("link_to_drive", "link_to_host");
+  if (device.engine.behind_switch()) utilization["internal_link"] = busier("from_controller", "to_controller");
+  ordered_json shared = shared_links(t, s.platform.gpu.count);
   ordered_json phase = {{"seconds", t.seconds},
-                        {"bound_by", bound.first},
+                        {"bound_by", bounding(uses, path != nullptr).name},
                         {"utilization", std::move(utilization)},
                         {"page_ops", t.page_ops},
                         {"bytes_flash_channel", t.channel_bytes},
@@ -107,6 +91,7 @@ ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) 
                         {"flash_program_bytes_per_s", t.programmed_bytes / t.seconds}};
   if (device.engine.behind_switch()) phase["bytes_internal_link"] = t.internal_link_bytes;
   if (!shared.empty()) phase["shared_links"] = std::move(shared);
+  phase["resources"] = to_json(uses, path != nullptr);
   return phase;
 }
 
@@ -171,10 +156,12 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   add_energy(document, s, out.work, {.tokens = double(out.times.tokens()), .bytes = out.work.channel_bytes});
   if (out.decode.seconds > 0 && !(out.requests && out.requests->served))
     metrics["energy_per_step_j"] = energy_per_step(s, out.decode, out.times.decode_steps);
-  breakdown["prefill"] = phase_breakdown(out.prefill, s);
+  breakdown["prefill"] = phase_breakdown(out.prefill, s, nullptr);
   if (out.decode.seconds > 0) {
-    breakdown["decode"] = phase_breakdown(out.decode, s);
-    if (out.requests && out.requests->served) return;  // no single path leads through the decode steps
+    // No single path leads through the decode steps of requests that arrive at their own times.
+    const bool has_path = !(out.requests && out.requests->served);
+    breakdown["decode"] = phase_breakdown(out.decode, s, has_path ? &out.times.decode_resource_s : nullptr);
+    if (!has_path) return;
     ordered_json path;
     for (std::size_t i = 0; i < host::kPathParts; ++i)
       path[std::string(host::kPathPartNames[i])] = out.times.decode_path_s[i];
@@ -186,7 +173,11 @@ std::string meaning(const GenerationOutcome& out, const ordered_json& document) 
   const ordered_json& breakdown = document["breakdown"];
   const auto share = [](const ordered_json& phase) {
     const std::string bound = phase["bound_by"];
-    return fmt::format("{} ({:.0f} % busy)", bound, phase["utilization"][bound].get<double>() * 100);
+    const ordered_json& use = phase["resources"][bound];
+    const double busy = 100 * use["utilization"].get<double>();
+    if (!use.contains("path_share")) return fmt::format("{} ({:.0f} % busy)", bound, busy);
+    return fmt::format("{} ({:.0f} % of the critical path, {:.0f} % busy)", bound,
+                       100 * use["path_share"].get<double>(), busy);
   };
   const double programmed = breakdown["prefill"]["flash_program_bytes_per_s"];
   const bool programs = breakdown["prefill"]["bound_by"] == "flash_arrays";

@@ -1,0 +1,33 @@
+// Which resources a phase of a run uses, how far, and which of them bounds it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "experiment/generation/phase_totals.h"
+#include "host_runtime/core/planner/metrics.h"
+#include "scenario/scenario.h"
+
+namespace csdsim::experiment {
+
+struct ResourceUse {
+  std::string name;
+  double busy_s = 0;       ///< mean over the units of the resource (GPUs, drives, planes, channels, kernels)
+  double waited_s = 0;     ///< by requests, while the resource served others; summed over the requests
+  double utilization = 0;  ///< busy_s over the time of the phase
+  double path_s = 0;       ///< of the critical path, where there is one
+};
+
+/// The resources that are used, in the order from the GPU to the units of the drives. `path` is the critical path by
+/// host::PathResource; null: the phase has none.
+std::vector<ResourceUse> resource_use(PhaseTotals phase, const scenario::Scenario& scenario,
+                                      const std::array<double, host::kPathResources>* path);
+
+/// The resource with the largest share of the critical path; without a path, the one that is busy for the largest share
+/// of the time. Page buffers are in use while their pages wait for something else, so only a path shows that they bind.
+const ResourceUse& bounding(const std::vector<ResourceUse>& uses, bool by_path);
+
+nlohmann::ordered_json to_json(const std::vector<ResourceUse>& uses, bool with_path);
+
+}  // namespace csdsim::experiment
