@@ -38,6 +38,8 @@ void add_run(CLI::App& cli, int& status) {
   run_command->add_option("--trace", run->trace, "Write a Chrome trace (chrome://tracing, Perfetto) of the run")
       ->check(kNamed);
   run_command->add_option("--point", run->point, "Run one point of the scenario's sweep, counted from 0");
+  run_command->add_flag("--sensitivity", run->sensitivity,
+                        "Run again with each resource 10 % faster, and tell what the rate gains");
   run_command->add_flag("-q,--quiet", run->quiet, "No progress on stderr");
   run_command->callback([run, &status] { status = app::run(*run); });
 }

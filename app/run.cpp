@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
+#include "experiment/sensitivity.h"
 #include "report/files.h"
 #include "report/text.h"
 
@@ -98,7 +99,8 @@ int run(const RunArguments& arguments) {
         options.notice = [&](const std::string& line) {
           std::fprintf(stderr, "%s: %s\n", s.name.c_str(), line.c_str());
         };
-      result = experiment::run_scenario(s, options);
+      result =
+          arguments.sensitivity ? experiment::run_with_sensitivity(s, options) : experiment::run_scenario(s, options);
     }
     if (arguments.out) {
       const std::filesystem::path directory = loaded.size() > 1 ? *arguments.out / s.name : *arguments.out;

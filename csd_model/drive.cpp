@@ -96,17 +96,22 @@ struct Firmware final : nvme::CommandHandler {
   BlockService& block;
   FeedForwardService& neurons;
   KvService& kv;
+  DriveActivity& activity;
   SimTime pipeline_time;
   std::optional<TimedWork> pipeline;
 
-  Firmware(BlockService& block_service, FeedForwardService& neuron_service, KvService& kv_service, SimTime time)
-      : block(block_service), neurons(neuron_service), kv(kv_service), pipeline_time(time) {
+  Firmware(BlockService& block_service, FeedForwardService& neuron_service, KvService& kv_service,
+           DriveActivity& drive_activity, SimTime time)
+      : block(block_service), neurons(neuron_service), kv(kv_service), activity(drive_activity), pipeline_time(time) {
     if (pipeline_time.ps > 0) pipeline.emplace();
   }
 
   void execute(nvme::CommandPtr command) override {
     if (!pipeline) return start(command);
+    // Any number of commands may be in the pipeline: it holds up nothing that others work on meanwhile.
+    activity.begin(DriveStation::controller, {}, 1, sim_time_now());
     pipeline->at(sim_time_now() + pipeline_time, [this, command] {
+      activity.end(DriveStation::controller, sim_time_now());
       if (RequestStages* const stages = command->stages()) stages->mark(RequestStage::firmware, sim_time_now());
       start(command);
     });
@@ -141,9 +146,39 @@ struct Firmware final : nvme::CommandHandler {
   void run(nvme::Command& c, const nvme::KvFetch& op) { kv.fetch(c, op); }
 };
 
+/// Tells the drive's activity what the units of its own engine do.
+class UnitActivity final : public engine::UnitObserver {
+ public:
+  UnitActivity(DriveActivity& activity, std::uint32_t kernels) : activity_(activity), kernels_(kernels) {}
+
+  void unit_begins(engine::EngineUnit unit, SimTime work, SimTime softmax, bool page, SimTime at) override {
+    activity_.begin(station(unit), work, unit == engine::EngineUnit::kernels ? kernels_ : 1, at);
+    if (unit == engine::EngineUnit::kernels) activity_.add_softmax(softmax, work);
+    if (page) activity_.work_on_page(work);
+  }
+  void unit_ends(engine::EngineUnit unit, SimTime at) override { activity_.end(station(unit), at); }
+
+ private:
+  static DriveStation station(engine::EngineUnit unit) {
+    switch (unit) {
+      case engine::EngineUnit::kernels:
+        return DriveStation::kernels;
+      case engine::EngineUnit::scoring:
+        return DriveStation::scoring;
+      case engine::EngineUnit::argtopk:
+        break;
+    }
+    return DriveStation::argtopk;
+  }
+
+  DriveActivity& activity_;
+  std::uint32_t kernels_;
+};
+
 struct Drive::Parts {
   DriveConfig config;
   DriveActivity activity;
+  UnitActivity units;
   ftl::BackingStore store;
   ftl::BlockManager blocks;
   std::optional<MediaModel> media;
@@ -177,6 +212,8 @@ struct Drive::Parts {
 
   Parts(const DriveConfig& c, nvme::MemoryMap* map, const EngineFactory& make_engine)
       : config(c),
+        activity(demand(c)),
+        units(activity, c.engine.kernels),
         store(c.geometry, c.data),
         blocks(c.geometry, quota(c), c.blocks),
         media(c.reliability ? std::make_optional<MediaModel>(*c.reliability) : std::nullopt),
@@ -191,7 +228,7 @@ struct Drive::Parts {
         dram_port("dram_port", c.dram_bandwidth),
         write_buffer(c.write_buffer),
         cores("firmware_cores", c.lookup_cores),
-        map_lookups(c.lookup_time, cores, dram_port),
+        map_lookups(c.lookup_time, cores, dram_port, activity),
         flash_io("flash_io", dram_port),
         engine_io("engine_io", activity),
         flash_frontend("flash_frontend", activity, map_lookups),
@@ -210,7 +247,7 @@ struct Drive::Parts {
                              block_ftl, block_service, engine_io, map_lookups, controller_dram, dram_port),
         kv_service({.carried = store.carried(), .engine_in_dram = c.engine_buffer_in_dram()}, kv_ftl, lookup, flash_io,
                    peer_reads.get(), internal_link, engine_io, map_lookups, controller_dram, dram_port, write_buffer),
-        firmware(block_service, feed_forward_service, kv_service, c.pipeline_time),
+        firmware(block_service, feed_forward_service, kv_service, activity, c.pipeline_time),
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity(), engine.feed_forward), dma, firmware) {
     if (!dram.fits(c.map_cache)) throw UserError("drive: the map cache does not fit in controller DRAM");
@@ -230,6 +267,29 @@ struct Drive::Parts {
     flash_io.go_directly_to(*flash);
     engine_io.socket.bind(*engine.attend);
     block_service.on_dram_released([this] { kv_service.retry_waiting(); });
+    watch_stations();
+  }
+
+  static FlashDemand demand(const DriveConfig& c) {
+    return {.sense = c.flash.read_latency,
+            .command = c.flash.command_time,
+            .channel_bandwidth = c.flash.channel_bandwidth,
+            .planes = c.geometry.planes(),
+            .channels = c.geometry.channels,
+            .page_buffers = c.peer_reads ? 0 : c.flash.page_buffers};
+  }
+
+  void watch_stations() {
+    activity.watch(DriveStation::controller, controller.firmware_busy(), config.nvme.firmware_cores);
+    if (dram_port.limited()) activity.watch(DriveStation::dram, dram_port.busy());
+    for (const nvme::LinkDirection d : {nvme::LinkDirection::to_host, nvme::LinkDirection::to_drive}) {
+      const bool out = d == nvme::LinkDirection::to_host;
+      activity.watch(out ? DriveStation::link_to_host : DriveStation::link_to_drive, dma.link().stats(d).busy);
+      activity.watch(DriveStation::shared_links, dma.link().stats(d).waited);
+      if (internal_link.present())
+        activity.watch(out ? DriveStation::from_controller : DriveStation::to_controller, internal_link.stats(d).busy);
+    }
+    if (peer_reads) activity.watch(DriveStation::fpga_dram, peer_reads->dram_stats().busy);
   }
 
   ftl::MediaFaults* faults() { return media ? &*media : config.faults; }
@@ -252,6 +312,7 @@ struct Drive::Parts {
     of_engine.geometry = config.geometry;
     auto module = std::make_unique<engine::AttentionEngine>("engine", of_engine, lookup, *work);
     own_engine = module.get();
+    own_engine->set_observer(&units);
     EngineParts parts;
     parts.attend = &module->attend_socket;
     parts.flash = &module->flash_socket;
@@ -282,17 +343,20 @@ const ftl::BlockFtl& Drive::block_ftl() const { return parts_->block_ftl; }
 const ftl::BlockManager& Drive::block_manager() const { return parts_->blocks; }
 ftl::BackingStore& Drive::backing_store() { return parts_->store; }
 nvme::NvmeController& Drive::controller() { return parts_->controller; }
+const nvme::NvmeController& Drive::controller() const { return parts_->controller; }
 const nfc::FlashStatistics& Drive::flash_statistics() const { return parts_->flash->statistics(); }
 const nvme::PcieLink& Drive::link() const { return parts_->dma.link(); }
 const engine::EngineStats* Drive::engine_stats() const {
   return parts_->own_engine == nullptr ? nullptr : &parts_->own_engine->stats();
 }
+const engine::AttentionEngine* Drive::own_engine() const { return parts_->own_engine; }
 const ftl::DramBudget& Drive::dram() const { return parts_->dram; }
 const PeerReads* Drive::peer_reads() const { return parts_->peer_reads.get(); }
 const InternalLink& Drive::internal_link() const { return parts_->internal_link; }
 const DramPort& Drive::dram_port() const { return parts_->dram_port; }
 const FirmwareCores& Drive::lookup_cores() const { return parts_->cores; }
 ActivitySplit Drive::activity(SimTime now) { return parts_->activity.until(now); }
+DriveActivity& Drive::activity_of_stations() const { return parts_->activity; }
 void Drive::when_drained(std::function<void()> callback) { parts_->kv_service.when_drained(std::move(callback)); }
 
 void Drive::materialise(SequenceId sequence, LayerId layer, HeadRange heads, std::uint32_t tokens) {

@@ -15,12 +15,17 @@
 #include "csd_model/drive_activity.h"
 #include "csd_model/drive_config.h"
 #include "csd_model/drive_totals.h"
+#include "csd_model/station_times.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/kv_ftl.h"
 #include "nfc/core/flash_statistics.h"
 #include "nvme_if/core/memory_map.h"
 #include "nvme_if/sysc/interrupt_if.h"
 #include "nvme_if/sysc/nvme_controller.h"
+
+namespace csdsim::engine {
+class AttentionEngine;
+}
 
 namespace csdsim::csd_model {
 
@@ -69,10 +74,13 @@ class Drive : public sc_core::sc_module {
   const ftl::BlockManager& block_manager() const;
   ftl::BackingStore& backing_store();
   nvme::NvmeController& controller();
+  const nvme::NvmeController& controller() const;
   const nfc::FlashStatistics& flash_statistics() const;
   const nvme::PcieLink& link() const;
   /// Totals of the model's own engine; null when the drive was given another one.
   const engine::EngineStats* engine_stats() const;
+  /// Null likewise.
+  const engine::AttentionEngine* own_engine() const;
   const ftl::DramBudget& dram() const;
   const DramPort& dram_port() const;
   /// Null where the engine is beside the flash controllers.
@@ -87,6 +95,8 @@ class Drive : public sc_core::sc_module {
   /// modelled, its traffic is taken to be the payload of the link, in and out, and the pages that garbage collection
   /// copies.
   DriveTotals totals() const;
+  /// Busy and waiting times of its stations up to now.
+  StationTimes station_times() const;
   /// Registers the statistics of all parts, with unit and meaning; the drive must outlive the dump.
   void register_statistics(Statistics& statistics) const;
 
@@ -99,6 +109,8 @@ class Drive : public sc_core::sc_module {
   void when_drained(std::function<void()> callback);
 
  private:
+  DriveActivity& activity_of_stations() const;
+
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };

@@ -1,27 +1,49 @@
-// What a drive's attention spends its time on.
+// What a drive's commands spend their time on.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <span>
+#include <vector>
 
+#include "base/drive_station.h"
+#include "base/page_op.h"
 #include "base/units.h"
 
 namespace csdsim::csd_model {
 
-/// How a drive's time up to some moment divides; the three add up to that time.
+/// How a drive's time up to some moment divides; the first three add up to that time.
 struct ActivitySplit {
   SimTime flash;   ///< the engine waited for pages
   SimTime engine;  ///< it computed, and no page read was in flight
   SimTime other;   ///< no attention task in the engine: link, firmware, or nothing to do
+  /// The same time by the station that held the drive up; what is left over, no station worked in.
+  PerStation<SimTime> stations;
 
   friend ActivitySplit operator-(const ActivitySplit& a, const ActivitySplit& b) {
-    return {a.flash - b.flash, a.engine - b.engine, a.other - b.other};
+    return {a.flash - b.flash, a.engine - b.engine, a.other - b.other, a.stations - b.stations};
   }
 };
 
-/// Divides time as it passes. While pages are being read, time counts as flash, even if kernels compute meanwhile.
+/// What a page costs the stations that serve it, without waiting.
+struct FlashDemand {
+  SimTime sense;    ///< of an array, per page
+  SimTime command;  ///< on the bus, per page
+  Bandwidth channel_bandwidth{1};
+  std::uint32_t planes = 1;
+  std::uint32_t channels = 1;
+  std::uint32_t page_buffers = 0;  ///< per channel; 0: unlimited
+};
+
+/// Divides time as it passes. By kind: while pages are being read, time counts as flash, even if kernels compute
+/// meanwhile. By station: of the stations that work at a moment, the one that has had the most work so far, per unit of
+/// it, holds up the others; time counts as its time. A page buffer works from when its page is asked for until a kernel
+/// has consumed it, but what it waits for meanwhile is not its own work.
 class DriveActivity {
  public:
+  DriveActivity() = default;
+  explicit DriveActivity(const FlashDemand& flash) : flash_(flash) {}
+
   void engine_task(int change, SimTime now) {
     settle(now);
     tasks_ += change;
@@ -30,22 +52,84 @@ class DriveActivity {
     settle(now);
     page_batches_ += change;
   }
+
+  /// A station takes work of `demand` divided by its `units`. It works until end() was called as often.
+  void begin(DriveStation station, SimTime demand, std::uint32_t units, SimTime now) {
+    settle(now);
+    ++active_[station];
+    add_load(station, demand, units);
+  }
+  void end(DriveStation station, SimTime now) {
+    settle(now);
+    --active_[station];
+  }
+  /// Flash takes a batch of reads, and has done it.
+  void begin_reads(std::span<const PageOp> ops, SimTime now);
+  void end_reads(const FlashStages& stages, SimTime now);
+  /// A kernel works on a page for so long; its buffer is held meanwhile.
+  void work_on_page(SimTime time) {
+    if (flash_.page_buffers > 0) add_load(DriveStation::page_buffers, time, flash_.page_buffers * flash_.channels);
+  }
+  /// `time` of new work `of` the kernels is softmax.
+  void add_softmax(SimTime time, SimTime of) {
+    softmax_ += static_cast<double>(time.ps);
+    kernels_ += static_cast<double>(of.ps);
+  }
+
+  /// From now on a station works off what `busy` counts, which may be ahead of time. `busy` must outlive the activity.
+  void watch(DriveStation station, const SimTime& busy, std::uint32_t units = 1) {
+    watched_.push_back({station, &busy, units, busy, {}});
+  }
+
   ActivitySplit until(SimTime now) {
     settle(now);
     return split_;
   }
-
- private:
-  void settle(SimTime now) {
-    SimTime& hand = page_batches_ > 0 ? split_.flash : tasks_ > 0 ? split_.engine : split_.other;
-    hand += now - since_;
-    since_ = now;
+  /// Time that the last page of each batch waited for its array, and for its channel.
+  const PerStation<SimTime>& waited() const { return waited_; }
+  /// Time of page buffers in use, summed over them.
+  SimTime buffers_held(SimTime now) {
+    settle(now);
+    return held_;
   }
 
+ private:
+  /// A station that reserves time in advance.
+  struct Watched {
+    DriveStation station;
+    const SimTime* busy;
+    std::uint32_t units;
+    SimTime seen;
+    SimTime backlog;  ///< work that it has not done yet
+    SimTime worked{};
+  };
+
+  void add_load(DriveStation station, SimTime demand, std::uint32_t units) {
+    load_[station] += static_cast<double>(demand.ps) / units;
+  }
+  void settle(SimTime now) {
+    if (now == since_) return;
+    const SimTime passed = now - since_;
+    SimTime& hand = page_batches_ > 0 ? split_.flash : tasks_ > 0 ? split_.engine : split_.other;
+    hand += passed;
+    held_ += passed * active_[DriveStation::page_buffers];
+    blame(passed);
+    since_ = now;
+  }
+  void blame(SimTime passed);
+  void charge(DriveStation station, SimTime time);
+
+  FlashDemand flash_;
   std::int64_t tasks_ = 0;
   std::int64_t page_batches_ = 0;
   SimTime since_;
   ActivitySplit split_;
+  PerStation<std::int64_t> active_;
+  PerStation<double> load_;  ///< picoseconds per unit
+  double softmax_ = 0, kernels_ = 0;
+  std::vector<Watched> watched_;
+  PerStation<SimTime> waited_;
+  SimTime held_;
 };
 
 }  // namespace csdsim::csd_model

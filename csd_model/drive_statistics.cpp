@@ -1,4 +1,7 @@
 // What a drive has counted: the statistics of its parts, and totals.
+#include <array>
+
+#include "attention_engine/sysc/attention_engine.h"
 #include "csd_model/drive.h"
 #include "csd_model/firmware/dram_port.h"
 #include "csd_model/firmware/firmware_cores.h"
@@ -23,6 +26,53 @@ void Drive::register_statistics(Statistics& statistics) const {
   if (internal_link().present()) internal_link().register_statistics(statistics.child("internal_link"));
   lookup_cores().register_statistics(statistics.child_if_any("firmware"));
   nvme::register_statistics(statistics.child("link"), link());
+}
+
+StationTimes Drive::station_times() const {
+  using enum DriveStation;
+  const DriveTotals t = totals();
+  StationTimes s;
+  const auto set = [&s](DriveStation station, SimTime busy, double units, SimTime waited) {
+    s.busy[station] = busy.seconds() / units;
+    s.waited[station] = waited.seconds();
+  };
+  const DriveConfig& c = config();
+  const SimTime now = t.elapsed;
+  const FirmwareCores& cores = this->lookup_cores();
+  set(controller, this->controller().firmware_done(), c.nvme.firmware_cores, this->controller().firmware_waited());
+  set(lookup_cores, cores.busy_until(now), cores.count(), cores.waited());
+  set(dram, dram_port().busy_until(now), 1, dram_port().waited());
+  constexpr std::array kOwn{link_to_host, link_to_drive}, kInternal{from_controller, to_controller};
+  for (const nvme::LinkDirection d : {nvme::LinkDirection::to_host, nvme::LinkDirection::to_drive}) {
+    const auto i = static_cast<std::size_t>(d);
+    set(kOwn[i], link().busy_until(d, now), 1, link().stats(d).queued);
+    set(kInternal[i], internal_link().busy_until(d, now), 1, internal_link().stats(d).waited);
+  }
+  if (const PeerReads* reads = peer_reads()) set(fpga_dram, reads->dram_busy_until(now), 1, reads->dram_stats().waited);
+  DriveActivity& activity = activity_of_stations();
+  const SimTime held = activity.buffers_held(t.elapsed);
+  const PerStation<SimTime>& waited = activity.waited();
+  set(flash_arrays, t.array_busy(), c.geometry.planes(), waited[flash_arrays]);
+  set(flash_channels, t.channel_busy, c.geometry.channels, waited[flash_channels]);
+  if (const engine::EngineStats* e = engine_stats()) {
+    if (c.flash.page_buffers > 0) {
+      s.busy[page_buffers] = held.seconds() / (double(c.flash.page_buffers) * c.geometry.channels);
+      s.waited[page_buffers] = e->buffer_waited.seconds();
+    }
+    // Products and exponentials of a page wait together.
+    const auto set_unit = [&](DriveStation station, engine::EngineUnit unit, double part, SimTime busy, double units,
+                              const engine::DurationSum& queued) {
+      s.busy[station] = part * (busy - own_engine()->work_ahead(unit, now)).seconds() / units;
+      s.waited[station] = part * queued.seconds();
+    };
+    const double exponentials = e->kernel_busy.ps == 0 ? 0 : e->softmax_busy.seconds() / e->kernel_busy.seconds();
+    using engine::EngineUnit;
+    set_unit(kernels, EngineUnit::kernels, 1 - exponentials, e->kernel_busy, c.engine.kernels, e->kernel_waited);
+    set_unit(softmax, EngineUnit::kernels, exponentials, e->kernel_busy, c.engine.kernels, e->kernel_waited);
+    set_unit(scoring, EngineUnit::scoring, 1, e->scoring_busy, 1, e->scoring_waited);
+    set_unit(argtopk, EngineUnit::argtopk, 1, e->argtopk_busy, 1, e->argtopk_waited);
+  }
+  return s;
 }
 
 DriveTotals Drive::totals() const {

@@ -52,7 +52,7 @@ Platform::Platform(const PlatformParams& config)
   }
 
   const Bytes queues = queue_memory(config);
-  const auto cores = std::make_shared<nvme::HostCores>(config.io_cores);
+  io_cores_ = std::make_shared<nvme::HostCores>(config.io_cores);
   for (std::uint32_t i = 0; i < config.drives; ++i) {
     auto slot = std::make_unique<Slot>();
     for (const MemoryRegion& region : map_.regions()) slot->map.add(region);
@@ -67,7 +67,7 @@ Platform::Platform(const PlatformParams& config)
                                                                              .queue_depth = config.queue_depth,
                                                                              .io_overhead = config.io_overhead,
                                                                              .coalescing = config.coalescing,
-                                                                             .cores = cores,
+                                                                             .cores = io_cores_,
                                                                              .first_core = i * config.queues,
                                                                              .run_ahead = config.run_ahead,
                                                                              .timeout = config.timeout,

@@ -56,6 +56,8 @@ class Platform {
   nvme::PhysicalMemory& gpu_memory(std::uint32_t gpu = 0) { return *gpu_memory_.at(gpu); }
   nvme::PhysicalMemory& host_memory() { return *host_memory_; }
   SharedLinks& shared_links() { return shared_links_; }
+  /// The host's cores that submit the commands of all drives.
+  const nvme::HostCores& io_cores() const { return *io_cores_; }
   const PlatformParams& config() const { return config_; }
 
   /// First address of host DRAM that no driver uses.
@@ -80,6 +82,7 @@ class Platform {
   std::unique_ptr<nvme::PhysicalMemory> host_memory_;
   std::vector<std::unique_ptr<nvme::PhysicalMemory>> gpu_memory_;
   std::unique_ptr<nvme::PcieFabric> fabric_;
+  std::shared_ptr<nvme::HostCores> io_cores_;
   std::vector<std::unique_ptr<Slot>> drives_;
   nvme::PhysicalAddress free_host_{Bytes::mib(2).value};  ///< address 0 stays unused
 };

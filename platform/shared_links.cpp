@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "simulation/sim_time.h"
 
 namespace csdsim::platform {
 
@@ -150,7 +151,10 @@ void SharedLinks::add_drive(std::uint32_t index, nvme::MemoryMap& map, nvme::Reg
 }
 
 LinkUse SharedLinks::use(const Link& link) const {
-  if (link.binds) return {double(link.shared.stats().bytes), link.shared.stats().busy.seconds()};
+  if (link.binds) {
+    const nvme::SharedLinkStats& stats = link.shared.stats();
+    return {double(stats.bytes), link.shared.busy_until(sim_time_now()).seconds(), stats.waited.seconds()};
+  }
   LinkUse use;
   const auto add = [&](const Flow& flow, std::uint64_t bytes) {
     for (const Hop& hop : flow.rest) {
@@ -177,6 +181,7 @@ LinkUse SharedLinks::use(SharedLinkKind kind) const {
     const LinkUse one = use(*link);
     sum.bytes += one.bytes;
     sum.busy_s += one.busy_s;
+    sum.waited_s += one.waited_s;
   }
   return sum;
 }

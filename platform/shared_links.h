@@ -54,6 +54,7 @@ struct SharedLinksParams {
 struct LinkUse {
   double bytes = 0;
   double busy_s = 0;
+  double waited_s = 0;  ///< that transfers waited for others
 };
 
 /// Builds the routes of a platform. A link that cannot hold anybody up, because all its senders together are no faster

@@ -43,6 +43,15 @@ struct ScoringConfig {
 /// Where the engine's buffer is.
 enum class EngineMemory : std::uint8_t { sram, dram };
 
+/// How many times as fast as stated the units are. Nothing but a run that asks what a faster unit would gain changes
+/// these.
+struct UnitSpeeds {
+  double products = 1;  ///< of the attention kernels
+  double softmax = 1;   ///< likewise
+  double scoring = 1;
+  double argtopk = 1;
+};
+
 /// Clock and kernel count as InstInfer states them (V-A, IV-B); the rest is not stated there and assumed. Section
 /// `engine` of a drive sets everything but the last three fields: `overlap_flash` is platform.overlap.engine_flash, and
 /// the drive fills the other two from its flash.
@@ -57,6 +66,7 @@ struct EngineConfig {
   EngineMemory buffer_memory = EngineMemory::sram;  ///< for whoever owns controller DRAM; the engine does not ask
   Intake intake = Intake::automatic;
   ScoringConfig scoring;
+  UnitSpeeds speeds;
 
   /// False: flash and engine take turns (EngineTurns).
   bool overlap_flash = true;
@@ -128,9 +138,14 @@ struct EngineStats {
   /// That the filters let pass: p (r S + 2 k d), dense p 2 S d, score p S d; of records p 2 D (gated p 3 D) per neuron.
   Bytes engine_bytes;
   SimTime kernel_busy;   ///< summed over the kernels
+  SimTime softmax_busy;  ///< the part of kernel_busy for exponentials
   SimTime neuron_busy;   ///< the part of kernel_busy for feed-forward jobs
   SimTime scoring_busy;  ///< of the scoring unit
   SimTime argtopk_busy;
+  DurationSum kernel_waited;  ///< of work that waits for a free kernel; likewise the next ones
+  DurationSum scoring_waited;
+  DurationSum argtopk_waited;
+  DurationSum buffer_waited;  ///< of pages that wait for a page buffer
   Bytes peak_buffer;
   std::uint64_t peak_page_buffers = 0;             ///< most that were in use on one channel, if they are limited
   std::array<DurationSum, kJobPhases> phase_time;  ///< summed over jobs, by JobPhase

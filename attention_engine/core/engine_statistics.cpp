@@ -20,6 +20,7 @@ void register_statistics(Statistics& s, const EngineStats& e) {
   s.counter("record_bytes", e.record_bytes.value, "B", "Bytes of these pages over the flash channels.", skip_zero());
   s.counter("filtered_bytes", e.engine_bytes.value, "B", "Bytes of K and V that the filters passed to the engine.");
   s.time("kernel_busy", e.kernel_busy, "Busy time, summed over the attention kernels.");
+  s.time("softmax_busy", e.softmax_busy, "The part of the kernels' busy time for exponentials.");
   s.time("neuron_busy", e.neuron_busy, "The part of the kernels' busy time for neurons.", skip_zero());
   s.time("scoring_busy", e.scoring_busy, "Busy time of the scoring unit.", skip_zero());
   s.time("argtopk_busy", e.argtopk_busy, "Busy time of the argtopk unit.");

@@ -28,11 +28,6 @@ Bytes job_footprint(const HeadJob& job, const KvHeadView& view) {
   return {4 * tokens + 4 * group * d};
 }
 
-SimTime HeadScheduler::Servers::serve(SimTime at, SimTime duration) {
-  SimTime& free_at = *std::min_element(free_at_.begin(), free_at_.end());
-  return free_at = std::max(free_at, at) + duration;
-}
-
 HeadScheduler::HeadScheduler(const EngineConfig& config, KvSource& source, HeadWork& work, EnginePort& port)
     : config_(config),
       source_(source),
@@ -110,6 +105,7 @@ void HeadScheduler::advance(SimTime at) {
     const Event event = events_.top();
     events_.pop();
     const Stage stage = jobs_[event.id.value].stage;
+    if (observer_ != nullptr) observer_->unit_ends(unit_of(jobs_[event.id.value]), event.at);
     if (stage == Stage::select_components || stage == Stage::select_tokens) {
       leave_stage(event.id, event.at);
     } else if (stage == Stage::feed_forward) {
@@ -224,7 +220,8 @@ void HeadScheduler::piece_done(JobId id, SimTime at) {
 void HeadScheduler::pages_consumed(PageRead read, SimTime at) {
   port_.pages_consumed(read, at);
   if (config_.page_buffers == 0) return;
-  issue_.consumed(read, [&](PageRead next, const PageOp& op, std::uint64_t lookups) { issue(next, op, lookups, at); });
+  issue_.consumed(read, at, stats_.buffer_waited,
+                  [&](PageRead next, const PageOp& op, std::uint64_t lookups) { issue(next, op, lookups, at); });
 }
 
 void HeadScheduler::finish(JobId id, SimTime at) {
@@ -308,10 +305,8 @@ void HeadScheduler::read_phase_b(JobId id, SimTime at) {
 void HeadScheduler::read(JobId id, SimTime at) {
   Job& j = jobs_[id.value];
   j.has_pages = !plan_.empty();
-  const KernelWork work = kernel_work(j);
   const std::optional<std::uint32_t> lanes = scoring_lanes(j);
-  const std::uint64_t cycles = ceil_div(work.macs, lanes.value_or(config_.macs_per_cycle)) +
-                               ceil_div(work.softmax_elements, config_.softmax_per_cycle);
+  const std::uint64_t cycles = phase_cycles(j);
   // Keys stream into the scoring unit, where pages come one by one.
   const bool by_page = j.has_pages && (config_.takes_pages() || (lanes && config_.intake == Intake::automatic));
   intakes_[id.value].start(by_page ? plan_.size() : 1, cycles);
@@ -327,7 +322,7 @@ void HeadScheduler::read(JobId id, SimTime at) {
 /// Asks for the pages of plan_ one by one, as page buffers come free.
 void HeadScheduler::read_by_page(JobId id, SimTime at) {
   if (config_.page_buffers > 0) {
-    issue_.want(id, plan_,
+    issue_.want(id, plan_, at,
                 [&](PageRead read, const PageOp& op, std::uint64_t lookups) { issue(read, op, lookups, at); });
   } else {
     for (std::uint32_t i = 0; i < plan_.size(); ++i) issue({id, i}, plan_.ops[i], lookups_of_page(plan_, i), at);
@@ -341,51 +336,6 @@ void HeadScheduler::issue(PageRead read, const PageOp& op, std::uint64_t lookups
 
 void HeadScheduler::send(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime at) {
   if (turns_.start_read(read, ops, lookups)) port_.read_pages(read, ops, lookups, at);
-}
-
-/// Products per cycle of the scoring unit if job `j` runs on it.
-std::optional<std::uint32_t> HeadScheduler::scoring_lanes(const Job& j) const {
-  if (j.method != Method::score) return std::nullopt;
-  return config_.scoring.lanes(j.job->score.precision);
-}
-
-/// The kernel work of the current phase of job `j`.
-HeadScheduler::KernelWork HeadScheduler::kernel_work(const Job& j) const {
-  const std::uint64_t group = j.job->group, tokens = token_range(*j.job, j.view).count(), d = j.view.head_dim;
-  const std::uint64_t k = j.job->sparf.k;
-  if (j.stage == Stage::read_a || j.stage == Stage::logit0)
-    return {std::min<std::uint64_t>(j.job->sparf.r, d) * tokens * group, tokens * group};
-  switch (j.method) {
-    case Method::dense:
-      return {2 * tokens * d * group, tokens * group};
-    case Method::sparf:
-      return {2 * k * d * group, k * group};
-    case Method::score:
-      break;
-  }
-  return {tokens * d * group, 0};
-}
-
-/// Starts the next piece on a kernel, unless the job is on a kernel already, the piece has not arrived or it is flash's
-/// turn.
-void HeadScheduler::run_kernel(JobId id, SimTime at) {
-  Job& j = jobs_[id.value];
-  if (j.stage == Stage::feed_forward) return run_neurons(id, at);
-  if (!intakes_[id.value].ready() || j.awaits_turn) return;
-  j.awaits_turn = !turns_.start_work({id});
-  if (j.awaits_turn) return;
-  const SimTime duration = cycles_time(intakes_[id.value].begin(), config_.clock);
-  const bool on_unit = scoring_lanes(j).has_value();
-  (on_unit ? stats_.scoring_busy : stats_.kernel_busy) += duration;
-  events_.push({(on_unit ? scoring_ : kernels_).serve(at, duration), next_order_++, id});
-}
-
-void HeadScheduler::run_argtopk(JobId id, std::uint64_t elements, SimTime at) {
-  if (!turns_.start_work({id, elements})) return;
-  const SimTime duration = cycles_time(ceil_div(elements, config_.argtopk_per_cycle), config_.clock);
-  stats_.argtopk_elements += elements;
-  stats_.argtopk_busy += duration;
-  events_.push({argtopk_.serve(at, duration), next_order_++, id});
 }
 
 std::span<const std::uint32_t> HeadScheduler::group_range(std::uint32_t first, std::uint32_t last) {

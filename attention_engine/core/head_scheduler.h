@@ -11,6 +11,7 @@
 // strictly in order of age: a job that waits for buffer space holds back the younger ones.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <queue>
@@ -41,6 +42,20 @@ class EnginePort {
   virtual void task_done(TaskId id, SimTime at) = 0;
 };
 
+/// The units of the engine that serve its jobs.
+enum class EngineUnit : std::uint8_t { kernels, scoring, argtopk };
+
+/// Told of each work of a unit: when it is given to the unit, how long the unit works on it, and when it is done.
+class UnitObserver {
+ public:
+  /// `softmax`: the part of `work` for exponentials; `page`: the work is on a page read.
+  virtual void unit_begins(EngineUnit unit, SimTime work, SimTime softmax, bool page, SimTime at) = 0;
+  virtual void unit_ends(EngineUnit unit, SimTime at) = 0;
+
+ protected:
+  ~UnitObserver() = default;
+};
+
 /// Never waits. Times of calls must not decrease, and no event may be skipped: call advance() no later than
 /// next_event(). Every entry point first does everything that is due before or at its time.
 class HeadScheduler {
@@ -64,7 +79,16 @@ class HeadScheduler {
   /// Time of the next event; SimTime::max() if there is none before the next call from outside.
   SimTime next_event() const { return events_.empty() ? SimTime::max() : events_.top().at; }
 
+  /// Null: nobody is told. It must outlive the scheduler.
+  void set_observer(UnitObserver* observer) { observer_ = observer; }
+
   const EngineStats& stats() const { return stats_; }
+  /// Work after `now` that the units have been given and EngineStats counts already.
+  SimTime work_ahead(EngineUnit unit, SimTime now) const {
+    return unit == EngineUnit::kernels   ? kernels_.ahead(now)
+           : unit == EngineUnit::scoring ? scoring_.ahead(now)
+                                         : argtopk_.ahead(now);
+  }
   const EngineConfig& config() const { return config_; }
   std::uint32_t jobs_running() const { return config_.jobs_in_flight - static_cast<std::uint32_t>(free_.size()); }
   Bytes buffer_in_use() const { return buffer_in_use_; }
@@ -92,6 +116,7 @@ class HeadScheduler {
     Bytes footprint;
     bool has_pages = false;    ///< its current phase reads pages
     bool awaits_turn = false;  ///< its next piece waits for the engine's turn
+    double softmax_share = 0;  ///< of the kernel's work in its current phase
 
     bool running() const { return job != nullptr || neurons != nullptr; }
   };
@@ -109,8 +134,13 @@ class HeadScheduler {
   class Servers {
    public:
     explicit Servers(std::uint32_t count) : free_at_(count) {}
-    /// End of work that arrives at `at`, arrivals in time order.
-    SimTime serve(SimTime at, SimTime duration);
+    /// End of work that arrives at `at`, arrivals in time order. Adds the time that it waits to `waited`.
+    SimTime serve(SimTime at, SimTime duration, DurationSum& waited);
+    SimTime ahead(SimTime now) const {
+      SimTime sum;
+      for (const SimTime free : free_at_) sum += std::max(free - now, SimTime{});
+      return sum;
+    }
 
    private:
     std::vector<SimTime> free_at_;
@@ -133,10 +163,16 @@ class HeadScheduler {
   void issue(PageRead read, const PageOp& op, std::uint64_t lookups, SimTime at);
   void send(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime at);
   void pages_consumed(PageRead read, SimTime at);
+
+  // head_scheduler_units.cpp
+  static std::uint64_t faster(std::uint64_t cycles, double speed);
   std::optional<std::uint32_t> scoring_lanes(const Job& job) const;
   KernelWork kernel_work(const Job& job) const;
+  std::uint64_t phase_cycles(Job& job) const;
   void run_kernel(JobId id, SimTime at);
   void run_argtopk(JobId id, std::uint64_t elements, SimTime at);
+  void begin_unit(EngineUnit unit, JobId id, SimTime work, SimTime softmax, bool page, SimTime at);
+  EngineUnit unit_of(const Job& job) const;
 
   // head_scheduler_neurons.cpp
   void start_neurons(JobId id, SimTime at);
@@ -169,6 +205,7 @@ class HeadScheduler {
   ReadPlan plan_;                          ///< scratch: of the phase that is being entered
   std::vector<std::uint32_t> all_groups_;  ///< 0, 1, 2, ...
   EngineStats stats_;
+  UnitObserver* observer_ = nullptr;
 };
 
 }  // namespace csdsim::engine

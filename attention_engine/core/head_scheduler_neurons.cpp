@@ -64,14 +64,13 @@ void HeadScheduler::run_neurons(JobId id, SimTime at) {
     if (j.awaits_turn) return;
     intake.begin();
     const std::uint64_t exponentials = shape.activation == Activation::silu ? shape.tokens : 0;
-    const SimTime duration =
-        cycles_time(ceil_div(shape.macs(), config_.macs_per_cycle) + ceil_div(exponentials, config_.softmax_per_cycle),
-                    config_.clock);
+    const std::uint64_t softmax = faster(ceil_div(exponentials, config_.softmax_per_cycle), config_.speeds.softmax);
+    const SimTime duration = cycles_time(
+        faster(ceil_div(shape.macs(), config_.macs_per_cycle), config_.speeds.products) + softmax, config_.clock);
     stats_.macs += shape.macs();
     stats_.neuron_macs += shape.macs();
-    stats_.kernel_busy += duration;
     stats_.neuron_busy += duration;
-    events_.push({kernels_.serve(at, duration), next_order_++, id});
+    begin_unit(EngineUnit::kernels, id, duration, cycles_time(softmax, config_.clock), false, at);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <deque>
 #include <vector>
 
+#include "attention_engine/core/engine_config.h"
 #include "attention_engine/core/head_job.h"
 #include "base/address.h"
 #include "base/read_plan.h"
@@ -79,21 +80,23 @@ class PageIssue {
   /// The pages of a phase, of which none is in flight. Calls `issue(PageRead, PageOp, lookups)` for each page that gets
   /// a buffer.
   template <class Issue>
-  void want(JobId job, const ReadPlan& plan, Issue&& issue) {
+  void want(JobId job, const ReadPlan& plan, SimTime now, Issue&& issue) {
     pages_of_[job.value].clear();
     for (std::uint32_t i = 0; i < plan.size(); ++i) {
       const ChannelId channel = geometry_.channel_of(geometry_.plane_of(plan.ops[i].ppa));
       pages_of_[job.value].push_back(channel);
-      channels_[channel.value].waiting.push_back({{job, i}, plan.ops[i], lookups_of_page(plan, i)});
-      issue_from(channels_[channel.value], issue);
+      channels_[channel.value].waiting.push_back({{job, i}, plan.ops[i], lookups_of_page(plan, i), now});
+      issue_from(
+          channels_[channel.value], [](SimTime) {}, issue);
     }
   }
-  /// The buffer of an issued page is free.
+  /// The buffer of an issued page is free. Adds the time that the pages which are issued now have waited to `waited`.
   template <class Issue>
-  void consumed(PageRead read, Issue&& issue) {
+  void consumed(PageRead read, SimTime now, DurationSum& waited, Issue&& issue) {
     Channel& channel = channels_[pages_of_[read.job.value][read.piece].value];
     --channel.held;
-    issue_from(channel, issue);
+    issue_from(
+        channel, [&](SimTime wanted) { waited += now - wanted; }, issue);
   }
 
  private:
@@ -101,17 +104,19 @@ class PageIssue {
     PageRead read;
     PageOp op;
     std::uint64_t lookups;
+    SimTime wanted;
   };
   struct Channel {
     std::uint32_t held = 0;
     std::deque<Page> waiting;
   };
 
-  template <class Issue>
-  void issue_from(Channel& channel, Issue&& issue) {
+  template <class Waited, class Issue>
+  void issue_from(Channel& channel, Waited&& waited, Issue&& issue) {
     while (channel.held < buffers_ && !channel.waiting.empty()) {
       const Page page = channel.waiting.front();
       channel.waiting.pop_front();
+      waited(page.wanted);
       peak_ = std::max(peak_, ++channel.held);
       issue(page.read, page.op, page.lookups);
     }

@@ -30,6 +30,8 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort {
 
   const EngineStats& stats() const { return scheduler_.stats(); }
   const EngineConfig& config() const { return scheduler_.config(); }
+  SimTime work_ahead(EngineUnit unit, SimTime now) const { return scheduler_.work_ahead(unit, now); }
+  void set_observer(UnitObserver* observer) { scheduler_.set_observer(observer); }
 
  private:
   SC_HAS_PROCESS(AttentionEngine);

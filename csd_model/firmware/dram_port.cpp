@@ -16,7 +16,9 @@ DramPort::DramPort(const sc_core::sc_module_name& name, std::optional<Bandwidth>
 SimTime DramPort::reserve(DramTraffic traffic, Bytes size) {
   if (!limited()) return sim_time_now();
   const SimTime duration = transfer_time(size, *bandwidth_);
-  free_at_ = std::max(free_at_, sim_time_now()) + duration;
+  const SimTime start = std::max(free_at_, sim_time_now());
+  waited_ += start - sim_time_now();
+  free_at_ = start + duration;
   busy_ += duration;
   bytes_[static_cast<std::size_t>(traffic)] += size;
   return free_at_;

@@ -1,6 +1,7 @@
 // The bandwidth of controller DRAM, which everything in the drive shares.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -55,6 +56,10 @@ class DramPort : public sc_core::sc_module {
     return sum;
   }
   const SimTime& busy() const { return busy_; }
+  /// The same up to `now`; busy() counts bytes when they are asked for.
+  SimTime busy_until(SimTime now) const { return busy_ - std::max(free_at_ - now, SimTime{}); }
+  /// Time that requests waited for others.
+  SimTime waited() const { return waited_; }
   /// Registers busy time and traffic by kind; the port must outlive the dump.
   void register_statistics(Statistics& statistics) const;
 
@@ -64,6 +69,7 @@ class DramPort : public sc_core::sc_module {
   std::optional<Bandwidth> bandwidth_;
   SimTime free_at_;
   SimTime busy_;
+  SimTime waited_;
   std::array<Bytes, kDramTraffics> bytes_{};
   TimedWork work_;
 };

@@ -20,7 +20,9 @@ void FirmwareCores::run(SimTime duration, Work work) {
     return;
   }
   SimTime& free_at = *std::min_element(free_at_.begin(), free_at_.end());
-  free_at = std::max(free_at, sim_time_now()) + duration;
+  const SimTime start = std::max(free_at, sim_time_now());
+  waited_ += start - sim_time_now();
+  free_at = start + duration;
   busy_ += duration;
   work_.at(free_at, std::move(work));
 }

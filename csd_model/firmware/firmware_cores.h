@@ -1,6 +1,7 @@
 // The processors that run the firmware.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <systemc>
 #include <vector>
@@ -29,14 +30,24 @@ class FirmwareCores : public sc_core::sc_module {
   /// No core has work: work of duration 0 would run at once.
   bool idle() const { return work_.empty(); }
 
+  std::uint32_t count() const { return static_cast<std::uint32_t>(free_at_.size()); }
   /// Summed over the cores.
   const SimTime& busy() const { return busy_; }
+  /// The same up to `now`; busy() counts work when it is given to a core.
+  SimTime busy_until(SimTime now) const {
+    SimTime ahead;
+    for (const SimTime free : free_at_) ahead += std::max(free - now, SimTime{});
+    return busy_ - ahead;
+  }
+  /// Time that work waited for a core.
+  SimTime waited() const { return waited_; }
   /// Registers the busy time, if there is any; the cores must outlive the dump.
   void register_statistics(Statistics& statistics) const;
 
  private:
   std::vector<SimTime> free_at_;
   SimTime busy_;
+  SimTime waited_;
   TimedWork work_;
 };
 

@@ -17,6 +17,7 @@ FlashFrontend::FlashFrontend(const sc_core::sc_module_name& name, DriveActivity&
 
 tlm::tlm_sync_enum FlashFrontend::forward(int initiator, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                           sc_core::sc_time& delay) {
+  if (phase == nfc::RELEASE_BUFFERS && initiator == kEngine) activity_.end(DriveStation::page_buffers, sim_time_now());
   if (phase != tlm::BEGIN_REQ) return flash->nb_transport_fw(payload, phase, delay);
   auto* batch = payload.get_extension<nfc::FlashBatch>();
   if (batch == nullptr) return flash->nb_transport_fw(payload, phase, delay);  // which refuses it
@@ -24,14 +25,19 @@ tlm::tlm_sync_enum FlashFrontend::forward(int initiator, tlm::tlm_generic_payloa
   if (initiator == kEngine) {
     hold_.engage();
     activity_.engine_pages(+1, sim_time_now());
+    if (batch->hold) activity_.begin(DriveStation::page_buffers, {}, 1, sim_time_now());
     if (!lookups_.are_free()) {
       pass_on_after_lookups(payload);
       phase = tlm::END_REQ;
       return tlm::TLM_UPDATED;
     }
+    activity_.begin_reads(batch->ops, sim_time_now());
   }
   const tlm::tlm_sync_enum answer = flash->nb_transport_fw(payload, phase, delay);
-  if (answer == tlm::TLM_COMPLETED && initiator == kEngine) activity_.engine_pages(-1, sim_time_now());
+  if (answer == tlm::TLM_COMPLETED && initiator == kEngine) {  // refused
+    activity_.end_reads({}, sim_time_now());
+    activity_.engine_pages(-1, sim_time_now());
+  }
   return answer;
 }
 
@@ -41,6 +47,7 @@ void FlashFrontend::pass_on_after_lookups(tlm::tlm_generic_payload& payload) {
   std::vector<PageOp> ops(batch.ops.begin(), batch.ops.end());
   lookups_.run(batch.lookups, nullptr, [this, &payload, &batch, ops = std::move(ops)] {
     batch.ops = ops;
+    activity_.begin_reads(ops, sim_time_now());
     tlm::tlm_phase phase = tlm::BEGIN_REQ;
     sc_core::sc_time delay;
     if (flash->nb_transport_fw(payload, phase, delay) == tlm::TLM_COMPLETED)
@@ -50,8 +57,12 @@ void FlashFrontend::pass_on_after_lookups(tlm::tlm_generic_payload& payload) {
 
 tlm::tlm_sync_enum FlashFrontend::backward(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                            sc_core::sc_time& delay) {
-  const auto initiator = static_cast<int>(payload.get_extension<nfc::FlashBatch>()->route);
-  if (phase == tlm::BEGIN_RESP && initiator == kEngine) activity_.engine_pages(-1, sim_time_now());
+  const nfc::FlashBatch& batch = *payload.get_extension<nfc::FlashBatch>();
+  const auto initiator = static_cast<int>(batch.route);
+  if (phase == tlm::BEGIN_RESP && initiator == kEngine) {
+    activity_.end_reads(batch.stages, sim_time_now());
+    activity_.engine_pages(-1, sim_time_now());
+  }
   return upstream[initiator]->nb_transport_bw(payload, phase, delay);
 }
 

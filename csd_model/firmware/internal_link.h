@@ -38,6 +38,9 @@ class InternalLink : public sc_core::sc_module {
   const nvme::SharedLinkStats& stats(nvme::LinkDirection direction) const {
     return directions_[static_cast<std::size_t>(direction)].stats();
   }
+  SimTime busy_until(nvme::LinkDirection direction, SimTime now) const {
+    return directions_[static_cast<std::size_t>(direction)].busy_until(now);
+  }
   /// Registers bytes and busy time by direction; the link must outlive the dump.
   void register_statistics(Statistics& statistics) const;
 

@@ -6,6 +6,7 @@
 
 #include "base/request_stages.h"
 #include "base/units.h"
+#include "csd_model/drive_activity.h"
 #include "csd_model/firmware/dram_port.h"
 #include "csd_model/firmware/firmware_cores.h"
 #include "simulation/sim_time.h"
@@ -16,7 +17,8 @@ namespace csdsim::csd_model {
 /// reads a burst per entry.
 class MapLookups {
  public:
-  MapLookups(SimTime time, FirmwareCores& cores, DramPort& dram) : time_(time), cores_(cores), dram_(dram) {}
+  MapLookups(SimTime time, FirmwareCores& cores, DramPort& dram, DriveActivity& activity)
+      : time_(time), cores_(cores), dram_(dram), activity_(activity) {}
 
   /// Lookups cost nothing now: nothing has to be asked for them.
   bool are_free() const { return time_.ps == 0 && !dram_.limited() && cores_.idle(); }
@@ -26,7 +28,10 @@ class MapLookups {
   template <class Work>
   void run(std::uint64_t entries, RequestStages* stages, Work then) {
     if (are_free()) return then();
-    cores_.run(time_ * static_cast<std::int64_t>(entries), [this, entries, stages, then = std::move(then)]() mutable {
+    const SimTime work = time_ * static_cast<std::int64_t>(entries);
+    activity_.begin(DriveStation::lookup_cores, work, cores_.count(), sim_time_now());
+    cores_.run(work, [this, entries, stages, then = std::move(then)]() mutable {
+      activity_.end(DriveStation::lookup_cores, sim_time_now());
       if (stages != nullptr) stages->mark(RequestStage::firmware, sim_time_now());
       dram_.move(DramTraffic::map, DramPort::kEntryBurst * entries, [stages, then = std::move(then)]() mutable {
         if (stages != nullptr) stages->mark(RequestStage::dram, sim_time_now());
@@ -39,6 +44,7 @@ class MapLookups {
   SimTime time_;  ///< of a core, per entry
   FirmwareCores& cores_;
   DramPort& dram_;
+  DriveActivity& activity_;
 };
 
 }  // namespace csdsim::csd_model

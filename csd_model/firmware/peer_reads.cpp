@@ -91,10 +91,14 @@ void PeerReads::start_requests() {
 
 void PeerReads::read_pages(std::uint32_t request) {
   const std::vector<PageOp> ops = std::move(requests_[request].ops);
-  for (const PageOp& op : ops) flash_.submit({&op, 1}, *this, std::uint64_t{request} << 32 | op.channel_bytes);
+  for (const PageOp& op : ops) {
+    activity_.begin_reads({&op, 1}, sim_time_now());
+    flash_.submit({&op, 1}, *this, std::uint64_t{request} << 32 | op.channel_bytes);
+  }
 }
 
-void PeerReads::flash_done(std::uint64_t tag, const FlashStages&) {
+void PeerReads::flash_done(std::uint64_t tag, const FlashStages& stages) {
+  activity_.end_reads(stages, sim_time_now());
   Request& request = requests_[tag >> 32];
   const Bytes page{tag & 0xFFFF'FFFF};
   const SimTime now = sim_time_now(), crossing = transfer_time(page, config_.bandwidth);

@@ -57,6 +57,7 @@ class PeerReads : public sc_core::sc_module, private nfc::FlashClient {
 
   const PeerReadStats& stats() const { return stats_; }
   const nvme::SharedLinkStats& dram_stats() const { return dram_.stats(); }
+  SimTime dram_busy_until(SimTime now) const { return dram_.busy_until(now); }
   void register_statistics(Statistics& statistics) const;
 
  private:

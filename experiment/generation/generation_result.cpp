@@ -65,25 +65,28 @@ void add_pool_metrics(ordered_json& metrics, const PhaseTotals& decode, std::uin
   if (decode.drive_scores > 0) metrics["wasted_scores_share"] = decode.wasted_scores / decode.drive_scores;
 }
 
-/// Utilisations of a phase, means over what there are several of, and the resource that bounds it.
-ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) {
+/// Utilisations of a phase, means over what there are several of, and the resource that bounds it. `path`: its critical
+/// path by resource, or null.
+ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s,
+                             const std::array<double, host::kPathResources>* path) {
   const csd_model::DeviceConfig& device = s.platform.device;
-  const FlashGeometry& g = device.flash.geometry;
-  const double gpus = s.platform.gpu.count;
-  const auto busy = busy_times(t, {.drives = double(device.count),
-                                   .gpus = gpus,
-                                   .channels = double(g.channels),
-                                   .planes = double(g.planes()),
-                                   .behind_switch = device.engine.behind_switch()});
-  ordered_json shared = shared_links(t, gpus);
+  const std::vector<ResourceUse> uses =
+      resource_use(t,
+                   {.drives = double(device.count),
+                    .gpus = double(s.platform.gpu.count),
+                    .io_cores = double(s.platform.host.io_cores.value_or(s.platform.host.cores))},
+                   path);
   ordered_json utilization;
-  std::pair<const char*, double> bound = busy.front();
-  for (const auto& use : busy) {
-    utilization[use.first] = use.second / t.seconds;
-    if (use.second > bound.second) bound = use;
-  }
+  for (const ResourceUse& use : uses) utilization[use.name] = use.utilization;
+  // The busier direction of links.
+  const auto busier = [&](const char* a, const char* b) {
+    return std::max(utilization.value(a, 0.0), utilization.value(b, 0.0));
+  };
+  utilization["link"] = busier("link_to_drive", "link_to_host");
+  if (device.engine.behind_switch()) utilization["internal_link"] = busier("from_controller", "to_controller");
+  ordered_json shared = shared_links(t, s.platform.gpu.count);
   ordered_json phase = {{"seconds", t.seconds},
-                        {"bound_by", bound.first},
+                        {"bound_by", bounding(uses, path != nullptr).name},
                         {"utilization", std::move(utilization)},
                         {"page_ops", t.page_ops},
                         {"bytes_flash_channel", t.channel_bytes},
@@ -92,6 +95,7 @@ ordered_json phase_breakdown(const PhaseTotals& t, const scenario::Scenario& s) 
                         {"flash_program_bytes_per_s", t.programmed_bytes / t.seconds}};
   if (device.engine.behind_switch()) phase["bytes_internal_link"] = t.internal_link_bytes;
   if (!shared.empty()) phase["shared_links"] = std::move(shared);
+  phase["resources"] = to_json(uses, path != nullptr);
   return phase;
 }
 
@@ -156,10 +160,12 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   add_energy(document, s, out.work, {.tokens = double(out.times.tokens()), .bytes = out.work.channel_bytes});
   if (out.decode.seconds > 0 && !(out.requests && out.requests->served))
     metrics["energy_per_step_j"] = energy_per_step(s, out.decode, out.times.decode_steps);
-  breakdown["prefill"] = phase_breakdown(out.prefill, s);
+  breakdown["prefill"] = phase_breakdown(out.prefill, s, nullptr);
   if (out.decode.seconds > 0) {
-    breakdown["decode"] = phase_breakdown(out.decode, s);
-    if (out.requests && out.requests->served) return;  // no single path leads through the decode steps
+    // No single path leads through the decode steps of requests that arrive at their own times.
+    const bool has_path = !(out.requests && out.requests->served);
+    breakdown["decode"] = phase_breakdown(out.decode, s, has_path ? &out.times.decode_resource_s : nullptr);
+    if (!has_path) return;
     ordered_json path;
     for (std::size_t i = 0; i < host::kPathParts; ++i)
       path[std::string(host::kPathPartNames[i])] = out.times.decode_path_s[i];
@@ -171,7 +177,11 @@ std::string meaning(const GenerationOutcome& out, const ordered_json& document) 
   const ordered_json& breakdown = document["breakdown"];
   const auto share = [](const ordered_json& phase) {
     const std::string bound = phase["bound_by"];
-    return fmt::format("{} ({:.0f} % busy)", bound, phase["utilization"][bound].get<double>() * 100);
+    const ordered_json& use = phase["resources"][bound];
+    const double busy = 100 * use["utilization"].get<double>();
+    if (!use.contains("path_share")) return fmt::format("{} ({:.0f} % busy)", bound, busy);
+    return fmt::format("{} ({:.0f} % of the critical path, {:.0f} % busy)", bound,
+                       100 * use["path_share"].get<double>(), busy);
   };
   const double programmed = breakdown["prefill"]["flash_program_bytes_per_s"];
   const bool programs = breakdown["prefill"]["bound_by"] == "flash_arrays";

@@ -9,6 +9,7 @@ namespace csdsim::experiment {
 void PhaseMeter::begin(const host::SampledGroup& group) {
   group_ = &group;
   busy_ = {};
+  waited_ = {};
   gpu_link_ = {};
   gpu_outside_ = gpu_outside_before_ = {};
   before_ = totals();
@@ -29,6 +30,7 @@ bool PhaseMeter::observe(const host::OperationRecord& record) {
   if (open_ended_ && between_steps_ && record.kind == host::OpKind::embed) begins(record.start);
   if (record.kind == host::OpKind::embed) between_steps_ = false;
   busy_[static_cast<std::size_t>(record.resource.kind)] += record.end - record.start;
+  waited_[static_cast<std::size_t>(record.resource.kind)] += record.waited;
   if (record.kind == host::OpKind::transfer) gpu_link_ += record.moved;
   observe_flash(record);
   if (record.resource.kind == host::ResourceKind::gpu && !record.tag.layer) gpu_outside_ += record.end - record.start;
@@ -98,6 +100,7 @@ PhaseTotals PhaseMeter::decode() const {
   for (const auto field : kPhaseFields) {
     if (field != &PhaseTotals::seconds) decode.*field = plan_.decode_total(costs_of(field));
   }
+  for (std::size_t i = 0; i < ResourceTimes::kCount; ++i) decode.times.values[i] = plan_.decode_total(costs_of_time(i));
   return decode;
 }
 
@@ -108,6 +111,12 @@ std::vector<host::LayeredCost> PhaseMeter::costs_of(double PhaseTotals::*field) 
     const double fixed = field == &PhaseTotals::gpu_busy_s ? gpu_outside_layers_[i] : 0;
     costs.push_back({.layered = measured_[i].*field - fixed, .fixed = fixed});
   }
+  return costs;
+}
+
+std::vector<host::LayeredCost> PhaseMeter::costs_of_time(std::size_t index) const {
+  std::vector<host::LayeredCost> costs;
+  for (const PhaseTotals& step : measured_) costs.push_back({.layered = step.times.values[index], .fixed = 0});
   return costs;
 }
 
@@ -133,6 +142,8 @@ PhaseTotals PhaseMeter::totals() {
   sum.host_to_gpu_busy_s = busy(host::ResourceKind::host_to_gpu);
   sum.gpu_to_host_busy_s = busy(host::ResourceKind::gpu_to_host);
   sum.gpu_link_bytes = double(gpu_link_.value);
+  for (std::size_t kind = 0; kind < host::kResourceKinds; ++kind)
+    sum.times.waited(static_cast<host::ResourceKind>(kind)) = waited_[kind].seconds();
   sum.flash_io_s = flash_time_.seconds();
   sum.memory_management_s = memory_time_.seconds();
   sum.flash_weight_bytes = double(flash_bytes_.value);

@@ -52,6 +52,7 @@ class PhaseMeter {
   bool measured(const host::OpTag& tag) const;
   void observe_flash(const host::OperationRecord& record);
   std::vector<host::LayeredCost> costs_of(double PhaseTotals::*field) const;
+  std::vector<host::LayeredCost> costs_of_time(std::size_t index) const;
   void mark_layer(const host::OperationRecord& record);
   void end_prefill(const PhaseTotals& now);
 
@@ -59,7 +60,8 @@ class PhaseMeter {
   const host::SamplingPlan& plan_;
   bool open_ended_;
   const host::SampledGroup* group_ = nullptr;
-  std::array<SimTime, host::kResourceKinds> busy_{};  ///< processors and links: sum over the operations
+  std::array<SimTime, host::kResourceKinds> busy_{};    ///< processors and links: sum over the operations
+  std::array<SimTime, host::kResourceKinds> waited_{};  ///< of operations, for their resource
   Bytes gpu_link_;
   SimTime flash_time_;                 ///< time with a read of weights from blocks, or with a network in a drive
   std::vector<Interval> flash_reads_;  ///< of such work, without gaps between them joined

@@ -4,7 +4,9 @@
 #include <array>
 #include <tuple>
 
+#include "base/drive_station.h"
 #include "csd_model/drive_totals.h"
+#include "host_runtime/core/planner/operation.h"
 #include "platform/shared_links.h"
 
 namespace csdsim::platform {
@@ -12,6 +14,22 @@ class Platform;
 }
 
 namespace csdsim::experiment {
+
+/// Busy and waiting times of resources, in seconds. A request waits while the resource serves others; waiting times are
+/// summed over the requests, busy times of stations over the drives.
+struct ResourceTimes {
+  static constexpr std::size_t kCount = 2 * kDriveStations + 2 + host::kResourceKinds + platform::kSharedLinkKinds;
+  std::array<double, kCount> values{};
+
+  double& busy(DriveStation station) { return values[static_cast<std::size_t>(station)]; }
+  double& waited(DriveStation station) { return values[kDriveStations + static_cast<std::size_t>(station)]; }
+  double& host_io_busy() { return values[2 * kDriveStations]; }
+  double& host_io_waited() { return values[2 * kDriveStations + 1]; }
+  double& waited(host::ResourceKind kind) { return values[2 * kDriveStations + 2 + static_cast<std::size_t>(kind)]; }
+  double& waited(platform::SharedLinkKind kind) {
+    return values[2 * kDriveStations + 2 + host::kResourceKinds + static_cast<std::size_t>(kind)];
+  }
+};
 
 /// The work of the drives together, and that of processors and the GPU's link, over a stretch of simulated time. All
 /// times are in seconds.
@@ -37,6 +55,7 @@ struct PhaseTotals : csd_model::DriveWork {
   double switch_up_bytes = 0, switch_down_bytes = 0;
   double gpu_in_busy_s = 0, gpu_out_busy_s = 0, root_in_busy_s = 0, root_out_busy_s = 0;
   double switch_up_busy_s = 0, switch_down_busy_s = 0;
+  ResourceTimes times;
 };
 
 /// The fields of shared links, [SharedLinkKind].
@@ -47,7 +66,7 @@ inline constexpr std::array<double PhaseTotals::*, platform::kSharedLinkKinds> k
     &PhaseTotals::gpu_in_busy_s,   &PhaseTotals::gpu_out_busy_s,   &PhaseTotals::root_in_busy_s,
     &PhaseTotals::root_out_busy_s, &PhaseTotals::switch_up_busy_s, &PhaseTotals::switch_down_busy_s};
 
-/// All fields, to treat them one by one.
+/// All fields but `times`, to treat them one by one.
 inline constexpr auto kPhaseFields = std::apply(
     [](auto... fields) { return std::array<double PhaseTotals::*, sizeof...(fields)>{fields...}; },
     std::tuple_cat(

@@ -1,36 +1,116 @@
 #include "experiment/generation/resource_use.h"
 
 #include <algorithm>
-#include <array>
+#include <initializer_list>
+#include <utility>
 
 namespace csdsim::experiment {
 
-std::vector<std::pair<const char*, double>> busy_times(const PhaseTotals& t, const ResourceCounts& n) {
-  std::vector<std::pair<const char*, double>> busy = {{"gpu", t.gpu_busy_s / n.gpus},
-                                                      {"flash_channels", t.channel_busy / (n.channels * n.drives)},
-                                                      {"flash_arrays", t.array_busy() / (n.planes * n.drives)},
-                                                      {"link", std::max(t.to_host_busy, t.to_drive_busy) / n.drives}};
-  const auto add_used = [&](const char* name, double seconds) {
-    if (seconds > 0) busy.emplace_back(name, seconds);
-  };
-  add_used("host", t.host_busy_s);
-  add_used("host_to_gpu", t.host_to_gpu_busy_s / n.gpus);
-  add_used("gpu_to_host", t.gpu_to_host_busy_s / n.gpus);
-  if (n.behind_switch) {
-    busy.emplace_back("internal_link", std::max(t.from_controller_busy, t.to_controller_busy) / n.drives);
-    busy.emplace_back("fpga_dram", t.fpga_dram_busy / n.drives);
+using host::PathResource;
+using host::ResourceKind;
+using platform::SharedLinkKind;
+
+namespace {
+
+/// Collects the resources of a phase.
+class Uses {
+ public:
+  Uses(PhaseTotals& phase, const std::array<double, host::kPathResources>* path) : phase_(phase), path_(path) {}
+
+  double path(PathResource resource) const { return path_ == nullptr ? 0 : (*path_)[resource.index]; }
+  /// Adds what is used; what is `always` reported is added in any case.
+  void add(std::string_view name, double busy, double waited, double path, bool always = false) {
+    if (always || busy > 0 || path > 0) uses_.push_back({std::string(name), busy, waited, busy / phase_.seconds, path});
   }
-  constexpr std::array<const char*, 3> kShared{"gpu_link", "root_complex", "switch"};
-  for (std::size_t link = 0; link < kShared.size(); ++link)
-    add_used(kShared[link],
-             std::max(t.*kSharedBusy[2 * link], t.*kSharedBusy[2 * link + 1]) / (link == 0 ? n.gpus : 1));
-  return busy;
+  void add(std::string_view name, double busy, ResourceKind kind, bool always = false) {
+    add(name, busy, phase_.times.waited(kind), path(PathResource::of(kind)), always);
+  }
+  std::vector<ResourceUse> take() { return std::move(uses_); }
+  ResourceUse* busiest(std::initializer_list<std::string_view> names) {
+    ResourceUse* most = nullptr;
+    for (ResourceUse& use : uses_)
+      if (std::ranges::find(names, use.name) != names.end() && (most == nullptr || use.busy_s > most->busy_s))
+        most = &use;
+    return most;
+  }
+
+ private:
+  PhaseTotals& phase_;
+  const std::array<double, host::kPathResources>* path_;
+  std::vector<ResourceUse> uses_;
+};
+
+}  // namespace
+
+std::vector<ResourceUse> resource_use(PhaseTotals phase, const ResourceCounts& counts,
+                                      const std::array<double, host::kPathResources>* path) {
+  const double gpus = counts.gpus, drives = counts.drives;
+  Uses uses(phase, path);
+  uses.add("gpu", phase.gpu_busy_s / gpus, ResourceKind::gpu, true);
+  uses.add("host", phase.host_busy_s, ResourceKind::host);
+  uses.add("host_io", phase.times.host_io_busy() / counts.io_cores, phase.times.host_io_waited(),
+           uses.path(PathResource::host_io()));
+  uses.add("host_to_gpu", phase.host_to_gpu_busy_s / gpus, ResourceKind::host_to_gpu);
+  uses.add("gpu_to_host", phase.gpu_to_host_busy_s / gpus, ResourceKind::gpu_to_host);
+  uses.add("files", 0, ResourceKind::file);
+  constexpr std::array<const char*, 3> kLinks{"gpu_link", "root_complex", "switch"};
+  for (std::size_t link = 0; link < kLinks.size(); ++link) {
+    const double units = link == 0 ? gpus : 1;
+    const double busy = std::max(phase.*kSharedBusy[2 * link], phase.*kSharedBusy[2 * link + 1]) / units;
+    const auto waited = [&](std::size_t kind) { return phase.times.waited(static_cast<SharedLinkKind>(kind)); };
+    uses.add(kLinks[link], busy, waited(2 * link) + waited(2 * link + 1), 0);
+  }
+  for (std::size_t i = 0; i < kDriveStations; ++i) {
+    const auto station = static_cast<DriveStation>(i);
+    if (station == DriveStation::shared_links) continue;
+    // What no station worked in is the time of commands in the controller: interrupts, DMA, latencies.
+    const double rest = station == DriveStation::controller ? uses.path(PathResource::of(ResourceKind::drive_kv)) : 0;
+    const bool always = station == DriveStation::flash_arrays || station == DriveStation::flash_channels ||
+                        station == DriveStation::link_to_drive || station == DriveStation::link_to_host;
+    uses.add(kDriveStationNames[i], phase.times.busy(station) / drives, phase.times.waited(station),
+             uses.path(PathResource::of(station)) + rest, always);
+  }
+  // Block commands are not followed through the drive: the rest of their time belongs to what they keep busiest.
+  uses.busiest({"controller", "lookup_cores", "dram", "flash_arrays", "flash_channels"})->path_s +=
+      uses.path(PathResource::of(ResourceKind::drive_blocks));
+  const double shared = uses.path(PathResource::of(DriveStation::shared_links));
+  if (ResourceUse* const link = uses.busiest({"gpu_link", "root_complex", "switch"})) link->path_s += shared;
+  return uses.take();
 }
 
-double busiest_s(const PhaseTotals& phase, const ResourceCounts& counts) {
+namespace {
+
+/// Page buffers are in use while their pages wait for something else.
+bool works(const ResourceUse& use) {
+  return use.name != kDriveStationNames[static_cast<std::size_t>(DriveStation::page_buffers)];
+}
+
+}  // namespace
+
+const ResourceUse& bounding(const std::vector<ResourceUse>& uses, bool by_path) {
+  return *std::ranges::max_element(uses, {}, [by_path](const ResourceUse& use) {
+    if (by_path) return use.path_s;
+    return works(use) ? use.utilization : 0;
+  });
+}
+
+double busiest_s(const std::vector<ResourceUse>& uses) {
   double most = 0;
-  for (const auto& [name, seconds] : busy_times(phase, counts)) most = std::max(most, seconds);
+  for (const ResourceUse& use : uses)
+    if (works(use)) most = std::max(most, use.busy_s);
   return most;
+}
+
+nlohmann::ordered_json to_json(const std::vector<ResourceUse>& uses, bool with_path) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::object();
+  double path = 0;
+  for (const ResourceUse& use : uses) path += use.path_s;
+  for (const ResourceUse& use : uses) {
+    nlohmann::ordered_json& one = all[use.name];
+    one = {{"busy_s", use.busy_s}, {"waited_s", use.waited_s}, {"utilization", use.utilization}};
+    if (with_path) one["path_share"] = path > 0 ? use.path_s / path : 0;
+  }
+  return all;
 }
 
 }  // namespace csdsim::experiment

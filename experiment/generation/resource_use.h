@@ -1,26 +1,41 @@
-// How long the resources of a platform work in a phase of a generation.
+// Which resources a phase of a run uses, how far, and which of them bounds it.
 #pragma once
 
-#include <cstdint>
-#include <utility>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "experiment/generation/phase_totals.h"
+#include "host_runtime/core/planner/metrics.h"
 
 namespace csdsim::experiment {
+
+struct ResourceUse {
+  std::string name;
+  double busy_s = 0;       ///< mean over the units of the resource (GPUs, drives, planes, channels, kernels)
+  double waited_s = 0;     ///< by requests, while the resource served others; summed over the requests
+  double utilization = 0;  ///< busy_s over the time of the phase
+  double path_s = 0;       ///< of the critical path, where there is one
+};
 
 /// How many of each resource there are.
 struct ResourceCounts {
   double drives = 1, gpus = 1;
-  double channels = 1, planes = 1;  ///< of a drive
-  bool behind_switch = false;       ///< the engine of a drive
+  double io_cores = 1;  ///< cores of the host that serve the I/O queues
 };
 
-/// Seconds in which a resource of each kind works, the mean over those that there are; of two directions the busier
-/// one. What a system does not use is left out.
-std::vector<std::pair<const char*, double>> busy_times(const PhaseTotals& phase, const ResourceCounts& counts);
+/// The resources that are used, in the order from the GPU to the units of the drives. `path` is the critical path by
+/// host::PathResource; null: the phase has none.
+std::vector<ResourceUse> resource_use(PhaseTotals phase, const ResourceCounts& counts,
+                                      const std::array<double, host::kPathResources>* path);
 
-/// The largest of them: the phase cannot be shorter.
-double busiest_s(const PhaseTotals& phase, const ResourceCounts& counts);
+/// The resource with the largest share of the critical path; without a path, the one that is busy for the largest share
+/// of the time. Page buffers are in use while their pages wait for something else, so only a path shows that they bind.
+const ResourceUse& bounding(const std::vector<ResourceUse>& uses, bool by_path);
+
+/// The longest time that a resource is busy, page buffers aside: the phase cannot be shorter.
+double busiest_s(const std::vector<ResourceUse>& uses);
+
+nlohmann::ordered_json to_json(const std::vector<ResourceUse>& uses, bool with_path);
 
 }  // namespace csdsim::experiment

@@ -39,6 +39,11 @@ std::string_view hint(nvme::Status status) {
   return "";
 }
 
+/// Time in which no station of the drive worked.
+SimTime unused(const csd_model::ActivitySplit& spent) {
+  return spent.flash + spent.engine + spent.other - spent.stations.sum();
+}
+
 std::vector<platform::BufferPool> gpu_pools(platform::Platform& platform) {
   std::vector<platform::BufferPool> pools;
   for (std::uint32_t gpu = 0; gpu < platform.gpus(); ++gpu)
@@ -86,7 +91,9 @@ void DriveCommands::end_batch(const std::shared_ptr<Running>& running) {
 
 void DriveCommands::host_has_submitted(Running& running, SimTime now) {
   csd_model::Drive& drive = platform_.drive(running.drive_);
-  running.host_ = (drive.activity(now) - running.activity_).other;
+  const csd_model::ActivitySplit spent = drive.activity(now) - running.activity_;
+  running.host_ = spent.other;
+  running.host_io_ = unused(spent);
   running.link_busy_ = link_busy(drive);
 }
 
@@ -99,7 +106,13 @@ void DriveCommands::end_command(const std::shared_ptr<Running>& running) {
   const csd_model::ActivitySplit spent = drive.activity(now) - running->activity_;
   // Time outside engine and flash counts as link time up to the busy time of the link; the rest is drive_other.
   const SimTime link = std::min(spent.other - running->host_, link_busy(drive) - running->link_busy_);
-  completed_(running->id_, now, {.host = running->host_, .link = link, .flash = spent.flash, .engine = spent.engine});
+  completed_(running->id_, now,
+             {.host = running->host_,
+              .link = link,
+              .flash = spent.flash,
+              .engine = spent.engine,
+              .host_io = running->host_io_,
+              .stations = spent.stations});
 }
 
 DriveCommands::Buffer DriveCommands::allocate(BufferMemory memory, Bytes size) {

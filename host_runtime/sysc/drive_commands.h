@@ -99,6 +99,7 @@ class DriveCommands::Running {
   std::size_t commands_ = 0;
   csd_model::ActivitySplit activity_;  ///< activity of the drive when the operation started
   SimTime host_;                       ///< the drive was idle while the host worked on the operation's batch
+  SimTime host_io_;                    ///< no station of the drive worked meanwhile
   SimTime link_busy_;                  ///< busy time of both link directions when this work had ended
 };
 

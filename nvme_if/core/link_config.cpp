@@ -26,13 +26,16 @@ LaneRate lane_rate(std::uint32_t generation) {
 }
 
 Bandwidth LinkConfig::raw_bandwidth() const {
-  if (bandwidth) return *bandwidth;
+  const auto sped_up = [this](std::uint64_t rate) {
+    return Bandwidth{speed == 1 ? rate : static_cast<std::uint64_t>(static_cast<double>(rate) * speed)};
+  };
+  if (bandwidth) return sped_up(bandwidth->bytes_per_second);
   const LaneRate rate = lane_rate(generation.value());
-  return {rate.transfers_per_second * lanes.value() * rate.payload_part / rate.whole / 8};
+  return sped_up(rate.transfers_per_second * lanes.value() * rate.payload_part / rate.whole / 8);
 }
 
 Bandwidth LinkConfig::payload_bandwidth() const {
-  if (bandwidth) return *bandwidth;
+  if (bandwidth) return raw_bandwidth();
   const std::uint64_t packet = max_payload.value + tlp_overhead.value + dllp_overhead.value;
   return {static_cast<std::uint64_t>(static_cast<unsigned __int128>(raw_bandwidth().bytes_per_second) *
                                      max_payload.value / packet)};

@@ -41,6 +41,8 @@ struct LinkConfig {
   /// two).
   Bytes dllp_overhead{4};
   SimTime latency{};  ///< flight time from one end to the other, added to each direction. Source: assumed.
+  /// Times as fast as stated. Nothing but a run that asks what a faster link would gain changes it.
+  double speed = 1;
 
   /// Bytes per second in one direction: the given bandwidth (payload only), or lanes x transfer rate x line coding
   /// rounded down, from which packet overheads are not subtracted.

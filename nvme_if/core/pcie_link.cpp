@@ -27,7 +27,7 @@ PcieLink::PcieLink(const LinkConfig& config) : config_(config) {
   if (config.bandwidth) {
     require_link(config.bandwidth->bytes_per_second > 0, "bandwidth", 0, "at least 1 B/s");
     numerator_ = 1'000'000'000'000ULL;
-    denominator_ = config.bandwidth->bytes_per_second;
+    denominator_ = config.raw_bandwidth().bytes_per_second;
     return;
   }
   if (!config.generation || !config.lanes) throw UserError("PCIe link: needs generation and lanes, or bandwidth");
@@ -41,6 +41,7 @@ PcieLink::PcieLink(const LinkConfig& config) : config_(config) {
                config.tlp_overhead.value + config.dllp_overhead.value, "at most 1024 bytes");
   numerator_ = 8 * 1'000'000'000'000ULL * rate.whole;
   denominator_ = rate.transfers_per_second * rate.payload_part * *config.lanes;
+  if (config.speed != 1) denominator_ = static_cast<std::uint64_t>(static_cast<double>(denominator_) * config.speed);
   read_request_time_ = load(0, 1).time.rounded_up();
   tag_free_.resize(config.outstanding_reads.value_or(0));
 }

@@ -1,6 +1,7 @@
 // Timing of a PCI Express link: two independent directions, each a first-come first-served pipe.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -29,6 +30,7 @@ struct LinkStats {
   std::uint64_t wire_bytes = 0;  ///< with packet overheads
   std::uint64_t packets = 0;
   SimTime busy{};
+  SimTime queued{};  ///< that transfers waited for others in this direction
   SimTime waited{};  ///< that transfers which had crossed the link waited for shared links behind it
 };
 
@@ -55,6 +57,11 @@ class PcieLink {
   SimTime transfer_duration(Bytes size) const;
 
   const LinkStats& stats(LinkDirection direction) const { return pipe(direction).stats; }
+  /// Busy time up to `now`; LinkStats::busy counts transfers when they are reserved.
+  SimTime busy_until(LinkDirection direction, SimTime now) const {
+    const Pipe& p = pipe(direction);
+    return p.stats.busy - std::clamp(p.busy_until.rounded_up() - now, SimTime{}, p.stats.busy);
+  }
   const LinkConfig& config() const { return config_; }
 
  private:
@@ -119,6 +126,7 @@ inline LinkSlot PcieLink::occupy(LinkDirection direction, const Load& load, SimT
   p.stats.wire_bytes += load.wire_bytes;
   p.stats.packets += load.packets;
   p.stats.busy += end - start;
+  p.stats.queued += start - now;
   return {start, end, end + config_.latency};
 }
 

@@ -1,6 +1,7 @@
 // One direction of a link that several senders share: the GPU's link, the root complex, the upstream link of a switch.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -19,6 +20,7 @@ inline constexpr Bytes kSharedPiece = Bytes::kib(4);
 struct SharedLinkStats {
   std::uint64_t bytes = 0;  ///< payload
   SimTime busy{};
+  SimTime waited{};  ///< that pieces waited for others
 };
 
 /// Serves pieces in the order in which they arrive. A sender offers its next piece when the one before has passed, so
@@ -42,6 +44,7 @@ class SharedLink {
     const SimTime end = std::max(now, free_ + duration);
     stats_.bytes += size.value;
     stats_.busy += duration;
+    stats_.waited += end - now;
     if (observer_) observe({end - duration, end, size.value});
     free_ = end;
     return end;
@@ -49,6 +52,8 @@ class SharedLink {
 
   const std::string& name() const { return name_; }
   const SharedLinkStats& stats() const { return stats_; }
+  /// Busy time up to `now`; SharedLinkStats::busy counts pieces when they arrive.
+  SimTime busy_until(SimTime now) const { return stats_.busy - std::clamp(free_ - now, SimTime{}, stats_.busy); }
 
   /// Calls `observer` for every busy period; gaps of up to `gap` are taken as busy. Call end_period() at the end.
   void set_observer(Observer observer, SimTime gap) {

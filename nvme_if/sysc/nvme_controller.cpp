@@ -158,14 +158,14 @@ void NvmeController::fetched(Fetch& fetch, Status status) {
     SubmissionQueue& queue = *core_.sq(fetch.queue);
     if (!status.ok()) core_.set_fatal();
     for (std::uint32_t i = 0; i < fetch.count && status.ok(); ++i) {
-      if (alone != nullptr) firmware_.push_back(alone);
+      if (alone != nullptr) push_firmware(*alone);
       alone = accept(queue, fetch.entries[i]);
     }
     finish_deletions();
   }
   dma_finished();
   const bool at_once = alone != nullptr && firmware_.empty() && params_.firmware_time.ps == 0 && firmware_is_free();
-  if (alone != nullptr && !at_once) firmware_.push_back(alone);
+  if (alone != nullptr && !at_once) push_firmware(*alone);
   at_once ? execute(*alone) : start_firmware();
   pump_fetches();
 }
@@ -196,12 +196,26 @@ Command* NvmeController::accept(SubmissionQueue& queue, const SubmissionEntry& e
 
 // Executing.
 
+/// Counts the time that the commands in the queue have waited since the last change of it.
+void NvmeController::count_waiting() {
+  const SimTime now = sim_now();
+  firmware_waited_ += (now - counted_until_) * static_cast<std::int64_t>(firmware_.size());
+  counted_until_ = now;
+}
+
+void NvmeController::push_firmware(Command& c) {
+  count_waiting();
+  firmware_.push_back(&c);
+}
+
 void NvmeController::start_firmware() {
+  if (!firmware_.empty()) count_waiting();
   while (!firmware_.empty() && firmware_is_free()) {
     Command& c = *firmware_.front();
     firmware_.pop_front();
     if (params_.firmware_time.ps > 0) {
       in_work_.push_back({sim_now() + params_.firmware_time, &c});
+      firmware_busy_ += params_.firmware_time;
       firmware_due_.set(in_work_.front().due);
     } else {
       execute(c);
@@ -211,8 +225,10 @@ void NvmeController::start_firmware() {
 
 void NvmeController::firmware_step() {
   std::vector<Command*> ready = std::exchange(out_of_step_, {});
-  for (; !in_work_.empty() && in_work_.front().due <= sim_now(); in_work_.pop_front())
+  for (; !in_work_.empty() && in_work_.front().due <= sim_now(); in_work_.pop_front()) {
     ready.push_back(in_work_.front().command);
+    firmware_done_ += params_.firmware_time;
+  }
   for (Command* c : ready) c->epoch_ == epoch_ ? execute(*c) : recycle(*c);
   start_firmware();
   if (!in_work_.empty()) firmware_due_.set(in_work_.front().due);

@@ -45,6 +45,11 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   void observe(CommandObserver* observer) { observer_ = observer; }
   /// Number of commands that are fetched and not completed.
   std::uint64_t commands_inside() const { return live_commands_; }
+  /// Time that the firmware's cores worked on commands, summed over them, and that commands waited for a core.
+  const SimTime& firmware_busy() const { return firmware_busy_; }
+  /// The part of firmware_busy() for commands that it has finished.
+  SimTime firmware_done() const { return firmware_done_; }
+  SimTime firmware_waited() const { return firmware_waited_; }
 
  private:
   friend class Command;
@@ -99,6 +104,8 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   void firmware_step();
   bool firmware_is_free() const { return in_work_.size() + out_of_step_.size() < params_.firmware_cores; }
   void start_firmware();
+  void push_firmware(Command& c);
+  void count_waiting();
   void execute(Command& c);
   void execute_admin(Command& c);
   bool try_abort(QueueId queue, CommandId cid);
@@ -151,6 +158,10 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   std::uint16_t round_robin_ = 0;
   std::uint32_t unfetched_ = 0;    ///< upper bound of the entries in queues whose fetch has not begun
   std::deque<Command*> firmware_;  ///< fetched, waiting for the firmware
+  SimTime firmware_busy_;          ///< summed over its cores
+  SimTime firmware_waited_;        ///< that commands waited for a core
+  SimTime firmware_done_;
+  SimTime counted_until_;  ///< in firmware_waited_
   struct InWork {
     SimTime due;
     Command* command = nullptr;

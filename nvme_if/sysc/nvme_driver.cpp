@@ -49,16 +49,6 @@ bool fits_a_page(std::span<const Segment> segments) {
 
 }  // namespace
 
-HostCores::HostCores(std::uint32_t count) : free_at_(count) {
-  if (count == 0) throw UserError("a host needs at least one core");
-}
-
-SimTime HostCores::run(std::size_t index, SimTime work, SimTime now) {
-  SimTime& free = free_at_[index % free_at_.size()];
-  free = std::max(now, free) + work;
-  return free;
-}
-
 NvmeDriver::NvmeDriver(const sc_core::sc_module_name& name, const NvmeDriverParams& params)
     : sc_module(name), bar("bar"), memory("memory"), params_(params), next_page_(params.queue_memory.address) {
   if (params.queue_memory.address.value % kPage.value != 0 || params.queue_memory.address.value == 0)

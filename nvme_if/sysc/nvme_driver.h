@@ -3,6 +3,7 @@
 
 #include <tlm_utils/simple_initiator_socket.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -32,8 +33,19 @@ class HostCores {
   /// Gives `work` to core `index` (modulo the number of cores) at `now`; returns when the core has done it.
   SimTime run(std::size_t index, SimTime work, SimTime now);
 
+  std::size_t count() const { return free_at_.size(); }
+  /// Up to `now`, summed over the cores; and how long work waited for its core.
+  SimTime busy_until(SimTime now) const {
+    SimTime ahead;
+    for (const SimTime free : free_at_) ahead += std::max(free - now, SimTime{});
+    return busy_ - ahead;
+  }
+  SimTime waited() const { return waited_; }
+
  private:
   std::vector<SimTime> free_at_;
+  SimTime busy_;
+  SimTime waited_;
 };
 
 /// For callers that submit without a callback, which is faster: moving a callable right after it was built is slow.

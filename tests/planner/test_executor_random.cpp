@@ -138,6 +138,7 @@ PathBreakdown walk_back(const Graph& g, const Naive& t, std::size_t last) {
     if (g.ops[i].resource.kind == ResourceKind::host) part = PathPart::host;
     if (g.ops[i].resource.kind == ResourceKind::drive_kv) part = PathPart::drive_other;
     path.add(part, g.ops[i].tag.layer.has_value(), SimTime{t.end[i] - t.start[i]});
+    path.add(PathResource::of(g.ops[i].resource.kind), g.ops[i].tag.layer.has_value(), SimTime{t.end[i] - t.start[i]});
     if (t.start[i] == 0) return path;
     std::size_t releaser = 0;
     std::int64_t last_dep = -1;

@@ -76,6 +76,10 @@ void GenerationEstimator::add_step(const StepRecord& step, const PathBreakdown& 
     sum.layered += cost.layered;
     sum.fixed += cost.fixed;
   }
+  for (std::size_t r = 0; r < kPathResources; ++r) {
+    const double in_layers = path.layered_resources[r].seconds();
+    resource_cost_[r].push_back({in_layers * repeated, path.fixed_resources[r].seconds() + in_layers * (1 - repeated)});
+  }
   cost_.push_back(sum);
 }
 
@@ -117,6 +121,8 @@ GenerationEstimate GenerationEstimator::result() const {
   if (cost_.empty()) return estimate;
   estimate.times.decode_s = plan_.decode_total(cost_);
   for (std::size_t p = 0; p < kPathParts; ++p) estimate.times.decode_path_s[p] = plan_.decode_total(part_cost_[p]);
+  for (std::size_t r = 0; r < kPathResources; ++r)
+    estimate.times.decode_resource_s[r] = plan_.decode_total(resource_cost_[r]);
   return estimate;
 }
 

@@ -67,6 +67,7 @@ class GenerationEstimator {
   GenerationTimes times_;
   std::size_t next_group_ = 0;
   std::array<std::vector<LayeredCost>, kPathParts> part_cost_;
+  std::array<std::vector<LayeredCost>, kPathResources> resource_cost_;
   std::vector<LayeredCost> cost_;
   double prefill_error_s_ = 0;
   std::vector<double> layers_error_;  ///< [measured step] relative

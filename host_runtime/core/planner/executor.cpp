@@ -41,7 +41,8 @@ void Executor::complete(OperationId id, SimTime at, const DriveSplit& split) {
   if (id.value < base_ || id.value >= base_ + nodes_.size() || node(id).state != State::running)
     throw InternalError(fmt::format("operation {} reported complete, but it is not running", id.value));
   Node& n = node(id);
-  const SimTime accounted = split.host + split.link + split.flash + split.engine;
+  const SimTime accounted =
+      std::max(split.host + split.link + split.flash + split.engine, split.host_io + split.stations.sum());
   if (at < now_ || at - n.begin < accounted)
     throw InternalError(fmt::format("{}: completion at {} ps, after {} ps of which {} are accounted for",
                                     operation_name(n.op.kind, n.op.tag), at.ps, (at - n.begin).ps, accounted.ps));
@@ -196,6 +197,16 @@ void Executor::charge(Node& n) const {
       break;
   }
   n.path.add(part, in_layer, rest);
+
+  SimTime other = counted_time;
+  const auto add = [&](PathResource resource, SimTime time) {
+    n.path.add(resource, in_layer, counted(time));
+    other -= counted(time);
+  };
+  add(PathResource::host_io(), n.split.host_io);
+  for (std::size_t i = 0; i < kDriveStations; ++i)
+    add(PathResource::of(static_cast<DriveStation>(i)), n.split.stations.values[i]);
+  n.path.add(PathResource::of(n.op.resource.kind), in_layer, other);
 }
 
 /// Starts a new phase: resets all paths, so that earlier time does not count.
@@ -245,7 +256,8 @@ void Executor::finish(Node& n) {
   }
   const Bytes moved = backend_.moved(n.op);
   backend_.end(n.op);
-  if (observer_) observer_({n.op.id, n.op.kind, n.op.resource, n.op.tag, n.begin, now_, moved, ended_step});
+  if (observer_)
+    observer_({n.op.id, n.op.kind, n.op.resource, n.op.tag, n.begin, now_, moved, ended_step, n.begin - n.ready});
 }
 
 }  // namespace csdsim::host

@@ -26,6 +26,9 @@ struct DriveSplit {
   SimTime link = {};
   SimTime flash = {};
   SimTime engine = {};
+  /// The same time by resource: the host's, and the drive's stations. What is left over, none of them worked in.
+  SimTime host_io = {};
+  PerStation<SimTime> stations = {};
 };
 
 /// Concurrent operations per resource, by kind. 0: no limit, because the resource queues them itself.
@@ -55,6 +58,7 @@ struct OperationRecord {
   SimTime end;
   Bytes moved = {};         ///< by a transfer, or from and to blocks or files
   bool ended_step = false;  ///< it is the last sample of its step
+  SimTime waited = {};      ///< for its resource, since its dependencies were complete
 };
 
 /// A step ends when the last of its mini-batches has sampled. Operations that are still running are not part of it.

@@ -27,6 +27,8 @@ GenerationTimes generation_times(const ExecutionReport& report, const BatchLengt
                         .decode_s = (last.end - first.end).seconds()};
   const PathBreakdown decode = workload.output_tokens > 1 ? last.path : PathBreakdown{};
   for (std::size_t i = 0; i < kPathParts; ++i) times.decode_path_s[i] = (decode.layered[i] + decode.fixed[i]).seconds();
+  for (std::size_t i = 0; i < kPathResources; ++i)
+    times.decode_resource_s[i] = (decode.layered_resources[i] + decode.fixed_resources[i]).seconds();
   return times;
 }
 

@@ -21,6 +21,7 @@ struct GenerationTimes {
   double ttft_s = 0;                               ///< time until every sequence has its first token
   double decode_s = 0;                             ///< time from then until the last token
   std::array<double, kPathParts> decode_path_s{};  ///< decode_s by PathPart
+  std::array<double, kPathResources> decode_resource_s{};  ///< decode_s by PathResource
 
   /// Tokens that were generated, over all sequences.
   std::uint64_t tokens() const { return batch * output_tokens - missing_tokens; }

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/drive_station.h"
 #include "base/units.h"
+#include "host_runtime/core/planner/operation.h"
 
 namespace csdsim::host {
 
@@ -22,14 +24,32 @@ inline constexpr std::size_t kPathParts = 7;
 constexpr std::array<std::string_view, kPathParts> kPathPartNames{"gpu",   "host",   "kv_link",    "other_link",
                                                                   "flash", "engine", "drive_other"};
 
-/// Time by part, separately for operations inside decoder layers, which scale with the number of layers, and for
-/// operations outside.
+/// The same time by what an operation waited for: the resources of operations (that of drives is what no station of the
+/// drive worked in), the host's work for drive commands, and the stations of drives.
+struct PathResource {
+  std::size_t index = 0;
+
+  static constexpr PathResource of(ResourceKind kind) { return {static_cast<std::size_t>(kind)}; }
+  static constexpr PathResource host_io() { return {kResourceKinds}; }
+  static constexpr PathResource of(DriveStation station) {
+    return {kResourceKinds + 1 + static_cast<std::size_t>(station)};
+  }
+};
+inline constexpr std::size_t kPathResources = kResourceKinds + 1 + kDriveStations;
+
+/// Time by part and by resource, separately for operations inside decoder layers, which scale with the number of
+/// layers, and for operations outside.
 struct PathBreakdown {
   std::array<SimTime, kPathParts> layered{};
   std::array<SimTime, kPathParts> fixed{};
+  std::array<SimTime, kPathResources> layered_resources{};
+  std::array<SimTime, kPathResources> fixed_resources{};
 
   void add(PathPart part, bool in_layer, SimTime t) {
     (in_layer ? layered : fixed)[static_cast<std::size_t>(part)] += t;
+  }
+  void add(PathResource resource, bool in_layer, SimTime t) {
+    (in_layer ? layered_resources : fixed_resources)[resource.index] += t;
   }
   SimTime total() const {
     SimTime sum;
@@ -40,6 +60,10 @@ struct PathBreakdown {
     for (std::size_t i = 0; i < kPathParts; ++i) {
       a.layered[i] -= b.layered[i];
       a.fixed[i] -= b.fixed[i];
+    }
+    for (std::size_t i = 0; i < kPathResources; ++i) {
+      a.layered_resources[i] -= b.layered_resources[i];
+      a.fixed_resources[i] -= b.fixed_resources[i];
     }
     return a;
   }

@@ -1,0 +1,76 @@
+#include "csd_model/drive_activity.h"
+
+#include <algorithm>
+
+namespace csdsim::csd_model {
+
+void DriveActivity::begin_reads(std::span<const PageOp> ops, SimTime now) {
+  settle(now);
+  ++active_[DriveStation::flash_arrays];
+  ++active_[DriveStation::flash_channels];
+  for (const PageOp& op : ops) {
+    const std::int64_t times = 1 + op.retries;
+    add_load(DriveStation::flash_arrays, flash_.sense * times, flash_.planes);
+    add_load(DriveStation::flash_channels,
+             (flash_.command + transfer_time(Bytes{op.channel_bytes}, flash_.channel_bandwidth)) * times,
+             flash_.channels);
+  }
+}
+
+void DriveActivity::end_reads(const FlashStages& stages, SimTime now) {
+  end(DriveStation::flash_arrays, now);
+  end(DriveStation::flash_channels, now);
+  const auto stage = [&](FlashStage s) { return stages[static_cast<std::size_t>(s)]; };
+  waited_[DriveStation::flash_arrays] += stage(FlashStage::plane_wait);
+  waited_[DriveStation::flash_channels] += stage(FlashStage::bus_wait);
+  work_on_page(stage(FlashStage::command) + stage(FlashStage::array) + stage(FlashStage::transfer) +
+               stage(FlashStage::ecc));
+}
+
+void DriveActivity::blame(SimTime passed) {
+  bool reserved = false;
+  for (Watched& w : watched_) {
+    if (*w.busy == w.seen && w.backlog.ps == 0) {
+      w.worked = {};
+      continue;
+    }
+    w.backlog += SimTime{(*w.busy - w.seen).ps / w.units};
+    w.seen = *w.busy;
+    w.worked = std::min(w.backlog, passed);
+    w.backlog -= w.worked;
+    reserved = reserved || w.worked.ps > 0;
+    // What commands without attention load says nothing about attention.
+    if (tasks_ > 0) load_[w.station] += static_cast<double>(w.worked.ps);
+  }
+  bool any = false;
+  DriveStation most{};
+  for (std::size_t i = 0; i < kDriveStations; ++i) {
+    const auto station = static_cast<DriveStation>(i);
+    if (active_[station] == 0 || (any && load_[station] <= load_[most])) continue;
+    most = station;
+    any = true;
+  }
+  SimTime left = passed;
+  while (reserved && left.ps > 0) {
+    Watched* first = nullptr;
+    for (Watched& w : watched_)
+      if (w.worked.ps > 0 && (first == nullptr || load_[w.station] > load_[first->station])) first = &w;
+    if (first == nullptr || (any && load_[first->station] <= load_[most])) break;
+    const SimTime time = std::min(first->worked, left);
+    charge(first->station, time);
+    left -= time;
+    first->worked = {};
+  }
+  if (any) charge(most, left);
+}
+
+void DriveActivity::charge(DriveStation station, SimTime time) {
+  if (station == DriveStation::kernels && kernels_ > 0) {
+    const SimTime softmax{static_cast<std::int64_t>(static_cast<double>(time.ps) * softmax_ / kernels_)};
+    split_.stations[DriveStation::softmax] += softmax;
+    time -= softmax;
+  }
+  split_.stations[station] += time;
+}
+
+}  // namespace csdsim::csd_model
