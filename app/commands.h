@@ -83,7 +83,7 @@ int roofline(const RooflineArguments& arguments);
 struct GenerateArguments {
   std::filesystem::path model;
   std::optional<std::string> prompt;
-  std::optional<std::filesystem::path> tokens;  ///< file of whitespace-separated token ids
+  std::optional<std::filesystem::path> tokens;  ///< file of token ids, a prompt per line
   std::optional<std::filesystem::path> scenario;
   std::vector<std::string> overrides;
   std::uint32_t max_new_tokens = 64;
@@ -99,6 +99,9 @@ struct GenerateArguments {
   std::optional<std::uint32_t> r, k, local;  ///< SparF budget; default from the ratio
   std::optional<std::string> ratio;
   std::optional<std::string> fatrelu;  ///< threshold of FATReLU; unset: SiLU
+  bool stop_at_eos = false;
+  std::optional<std::uint32_t> logprobs;        ///< likeliest tokens to state beside each new one
+  std::optional<std::filesystem::path> logits;  ///< safetensors file
   std::optional<std::filesystem::path> out;
   bool quiet = false;
 };
@@ -122,6 +125,7 @@ struct EvalArguments {
   std::optional<std::filesystem::path> scenario;
   std::vector<std::string> overrides;
   std::uint64_t seed = 1;
+  std::optional<std::filesystem::path> nll;  ///< CSV file of the likelihood of every scored token
   std::optional<std::filesystem::path> record;
   std::optional<std::uint32_t> record_every;  ///< decode steps per recorded one; sparf, default 16
   std::optional<std::string> fatrelu;         ///< threshold of FATReLU; unset: SiLU

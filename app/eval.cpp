@@ -252,6 +252,7 @@ int eval(const EvalArguments& arguments) {
 
   request.processor = experiment::processor_named(arguments.backend);
   if (arguments.record_every && !arguments.record) throw UserError("eval: --record-every belongs to --record FILE");
+  request.nll = arguments.nll.has_value();
   request.record = arguments.record.has_value();
   request.record_every = arguments.record_every;
   experiment::EvalResult result;
@@ -266,6 +267,7 @@ int eval(const EvalArguments& arguments) {
     report::write_file(*arguments.out / "eval.csv", csv_text(result.document));
     report::write_file(*arguments.out / "eval.svg", report::eval_svg(result.document));
   }
+  if (arguments.nll) report::write_file(*arguments.nll, report::csv_rows(result.nll));
   if (arguments.record) report::write_file(*arguments.record, result.recorded.dump() + "\n");
   if (!(arguments.quiet && arguments.out)) {
     const std::string text = arguments.format == Format::json  ? result.document.dump(2) + "\n"

@@ -83,6 +83,11 @@ int generate(const GenerateArguments& arguments) {
   const std::unique_ptr<host::OffloadSystem> asked = systems.make(system);
   const auto budget = budget_of(*asked, arguments);
   const bool streams = on_streams(*asked, arguments);
+  if (arguments.logprobs && !arguments.out)
+    throw UserError("generate: --logprobs writes to result.json: give --out DIR");
+  const bool on_host = arguments.attention == "host" && !streams;
+  scenario::RunOptions options;
+  if (arguments.tokens) options.prompt_tokens = read_prompts_of_ids(*arguments.tokens);
 
   std::vector<std::string> sets = arguments.overrides;
   // A value given by --set wins over the value of an option or its default.
@@ -98,23 +103,21 @@ int generate(const GenerateArguments& arguments) {
   if (arguments.top_k) set("workload.top_k", std::to_string(*arguments.top_k));
   if (arguments.top_p) set("workload.top_p", fmt::format("{}", *arguments.top_p));
   if (arguments.fatrelu) set("model.fatrelu", *arguments.fatrelu);
+  if (options.prompt_tokens.size() > 1) set("workload.batch", std::to_string(options.prompt_tokens.size()));
   set("system.kind", system);
   for (const auto& [name, value] : budget) set("system." + name, value);
   const scenario::Loaded loaded = arguments.scenario
-                                      ? experiment::load_scenario(*arguments.scenario, sets)
+                                      ? experiment::load_scenario(*arguments.scenario, sets, on_host)
                                       : experiment::load_scenario_text(kGenerateScenario, "built-in scenario",
-                                                                       std::filesystem::current_path(), sets);
+                                                                       std::filesystem::current_path(), sets, on_host);
 
   if (!streams) check_place(loaded.base.scenario, arguments);
 
-  scenario::RunOptions options;
-  options.attention_on_host = arguments.attention == "host";
   options.processor = experiment::processor_named(arguments.backend);
-  if (arguments.prompt) {
-    options.prompt_text = *arguments.prompt;
-  } else {
-    options.prompt_tokens = read_token_ids(*arguments.tokens);
-  }
+  options.prompt_text = arguments.prompt;
+  options.stop_at_eos = arguments.stop_at_eos;
+  options.logprobs = arguments.logprobs;
+  options.logits = arguments.logits;
   scenario::RunResult result;
   {
     report::Progress progress("generate", arguments.quiet);
@@ -128,15 +131,17 @@ int generate(const GenerateArguments& arguments) {
     else
       result = experiment::run_scenario(loaded.base.scenario, options);
   }
-  // There is one prompt, so print its tokens and text directly. Without a tokenizer there is no text.
-  for (const char* const key : {"tokens", "text"})
-    if (result.document.contains(key)) result.document[key] = nlohmann::ordered_json(result.document[key].at(0));
+  const nlohmann::ordered_json tokens = result.document["tokens"], text = result.document.value("text", tokens);
+  // Lists of one prompt are that prompt's.
+  for (const char* const key : {"prompt_tokens", "tokens", "text", "logprobs"})
+    if (tokens.size() == 1 && result.document.contains(key))
+      result.document[key] = nlohmann::ordered_json(result.document[key].at(0));
   if (arguments.out) report::write_file(*arguments.out / "result.json", result.document.dump(2) + "\n");
-  if (result.document.contains("text")) {
-    fmt::print("{}\n", result.document["text"].get<std::string>());
-  } else {
-    fmt::print("{}\n", fmt::join(result.document["tokens"].get<std::vector<std::uint32_t>>(), " "));
-  }
+  // Without a tokenizer there is no text.
+  for (const nlohmann::ordered_json& of_prompt : text)
+    fmt::print("{}\n", of_prompt.is_string()
+                           ? of_prompt.get<std::string>()
+                           : fmt::format("{}", fmt::join(of_prompt.get<std::vector<std::uint32_t>>(), " ")));
   if (!arguments.quiet) std::fprintf(stderr, "\n%s\n", result.meaning.c_str());
   if (result.failure.empty()) return 0;
   std::fprintf(stderr, "generate: FAILED: %s\n", result.failure.c_str());

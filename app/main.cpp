@@ -108,7 +108,7 @@ void add_generate(CLI::App& cli, int& status) {
   generate_command->add_option("--model", generate->model, "Checkpoint directory (config.json, safetensors, tokenizer)")
       ->required();
   auto* prompt = generate_command->add_option("--prompt", generate->prompt, "Prompt text");
-  generate_command->add_option("--tokens", generate->tokens, "File of whitespace-separated prompt token ids")
+  generate_command->add_option("--tokens", generate->tokens, "File of token ids separated by blanks: a prompt per line")
       ->excludes(prompt);
   generate_command->add_option("--scenario", generate->scenario, "Scenario whose platform is used (default: built in)");
   generate_command->add_option("--set", generate->overrides, "Override a key of the scenario: a.b=v")
@@ -143,6 +143,12 @@ void add_generate(CLI::App& cli, int& status) {
   generate_command->add_option("--local", generate->local, "sparf: newest tokens always kept (inside k)");
   generate_command->add_option("--fatrelu", generate->fatrelu,
                                "Gated networks: silu(gate) below this threshold is zero (default: SiLU)");
+  generate_command->add_flag("--stop-at-eos", generate->stop_at_eos,
+                             "End a text with the first end token (eos_token_id of the checkpoint)");
+  generate_command->add_option("--logprobs", generate->logprobs,
+                               "State in result.json the log-probability of each new token and of the N likeliest");
+  generate_command->add_option("--logits", generate->logits, "Write the logits of the new tokens, a safetensors file")
+      ->check(kNamed);
   generate_command->add_option("--out", generate->out, "Directory for result.json")->check(kNamed);
   generate_command->add_flag("-q,--quiet", generate->quiet, "No progress on stderr");
   generate_command->callback([generate, &status] { status = app::generate(*generate); });
@@ -159,6 +165,19 @@ void add_kv_options(CLI::App& command, app::EvalArguments& eval) {
   command
       .add_option("--kv-group", eval.kv_groups, "Elements of a head that share a scale, with --kv-bits (default: 64)")
       ->delimiter(',');
+}
+
+/// What is written beside the result.
+void add_recording_options(CLI::App& command, app::EvalArguments& eval) {
+  command.add_option("--nll", eval.nll, "Write the negative log-likelihood of every scored token, a CSV file")
+      ->check(kNamed);
+  command
+      .add_option("--record", eval.record,
+                  "Write the tokens that one method attends to in every step (csdsim pools replays them), or "
+                  "the selections of sparf for timing runs")
+      ->check(kNamed);
+  command.add_option("--record-every", eval.record_every, "sparf: record one of this many decode steps (default 16)")
+      ->check(CLI::PositiveNumber);
 }
 
 void add_eval(CLI::App& cli, int& status) {
@@ -208,14 +227,7 @@ void add_eval(CLI::App& cli, int& status) {
   eval_command->add_option("--scenario", eval->scenario, "Scenario whose platform is used (default: built in)");
   eval_command->add_option("--set", eval->overrides, "Override a key of the scenario: a.b=v")->allow_extra_args(false);
   eval_command->add_option("--seed", eval->seed, "Seed of the planted facts")->check(kWholeNumber);
-  eval_command
-      ->add_option("--record", eval->record,
-                   "Write the tokens that one method attends to in every step (csdsim pools replays them), or "
-                   "the selections of sparf for timing runs")
-      ->check(kNamed);
-  eval_command
-      ->add_option("--record-every", eval->record_every, "sparf: record one of this many decode steps (default 16)")
-      ->check(CLI::PositiveNumber);
+  add_recording_options(*eval_command, *eval);
   eval_command->add_option("--predictor", eval->predictor,
                            "Run feed-forward blocks with the neurons that this file, or 'oracle', predicts");
   eval_command->add_option("--threshold", eval->thresholds, "Scores above it are predicted to fire (default: 0.5)")

@@ -14,9 +14,9 @@
 
 namespace csdsim::app {
 
-/// Reads ids separated by blanks. Throws UserError for a word that is not an id, and for a file without ids.
-inline std::vector<host::TokenId> read_token_ids(const std::filesystem::path& path) {
-  std::istringstream words(report::read_file(path));
+/// The ids of `text`, a part of the file `path`. Throws UserError for a word that is not an id.
+inline std::vector<host::TokenId> token_ids(const std::string& text, const std::filesystem::path& path) {
+  std::istringstream words(text);
   std::vector<host::TokenId> tokens;
   std::string word;
   while (words >> word) {
@@ -24,8 +24,26 @@ inline std::vector<host::TokenId> read_token_ids(const std::filesystem::path& pa
       throw UserError(fmt::format("{}: '{}' is not a token id; write ids separated by blanks", path.string(), word));
     tokens.emplace_back(static_cast<std::uint32_t>(std::stoul(word)));
   }
+  return tokens;
+}
+
+/// Reads ids separated by blanks. Throws UserError as token_ids(), and for a file without ids.
+inline std::vector<host::TokenId> read_token_ids(const std::filesystem::path& path) {
+  std::vector<host::TokenId> tokens = token_ids(report::read_file(path), path);
   if (tokens.empty()) throw UserError(fmt::format("{}: holds no token id", path.string()));
   return tokens;
+}
+
+/// Reads prompts: one per line that is not blank, as ids. Throws UserError as read_token_ids().
+inline std::vector<std::vector<host::TokenId>> read_prompts_of_ids(const std::filesystem::path& path) {
+  std::istringstream lines(report::read_file(path));
+  std::vector<std::vector<host::TokenId>> prompts;
+  std::string line;
+  while (std::getline(lines, line))
+    if (std::vector<host::TokenId> prompt = token_ids(line, path); !prompt.empty())
+      prompts.push_back(std::move(prompt));
+  if (prompts.empty()) throw UserError(fmt::format("{}: holds no token id", path.string()));
+  return prompts;
 }
 
 }  // namespace csdsim::app

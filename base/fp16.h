@@ -1,6 +1,7 @@
 // IEEE 754 binary16 as a storage format: values are kept as uint16_t and widened to float for arithmetic.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 
@@ -8,6 +9,12 @@ namespace csdsim {
 
 /// A half-precision value in storage. Arithmetic happens in float.
 using Half = std::uint16_t;
+
+/// A bfloat16 value in storage: the upper half of a float. A type of its own, so that it is not taken for a Half.
+enum class Bf16 : std::uint16_t {};
+
+/// Exact widening.
+constexpr float to_float(Bf16 b) { return std::bit_cast<float>(std::uint32_t{static_cast<std::uint16_t>(b)} << 16); }
 
 /// Exact widening.
 float half_to_float(Half h);

@@ -27,6 +27,11 @@ float dot(const float* q, const Half* row, std::size_t d);
 void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t d, float* scores,
                const Ahead* ahead = nullptr);
 
+/// out[j] = sum_i x[i] * rows[j * d + i], j < n_rows: a product with a matrix that is read from memory once. The order
+/// of sums is that of gemv_rows().
+void matrix_vector(const float* x, const Half* rows, std::size_t n_rows, std::size_t d, float* out);
+void matrix_vector(const float* x, const Bf16* rows, std::size_t n_rows, std::size_t d, float* out);
+
 /// gemv_rows() of `group` queries [group][d], whose scores of row j are scores[g * stride + j]: bit-identical to one
 /// call per query, but rows are read and widened once for up to four queries.
 void gemv_rows_group(const float* q, std::size_t group, const Half* rows, std::size_t n_rows, std::size_t d,
@@ -56,6 +61,8 @@ void prefetch(const Half* p, std::size_t n);
 
 /// Exact widening; equal to half_to_float() on every non-NaN value.
 void widen(const Half* in, float* out, std::size_t n);
+
+void widen(const Bf16* in, float* out, std::size_t n);
 
 /// Narrowing, round to nearest even; equal to float_to_half() on every non-NaN value.
 void narrow(const float* in, Half* out, std::size_t n);

@@ -31,13 +31,15 @@ std::shared_ptr<const scenario::Registries> registries_with(const std::vector<st
   return registries;
 }
 
-scenario::Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets) {
-  return scenario::load_scenario(file, sets, builtin_registries());
+scenario::Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets,
+                               bool attention_on_host) {
+  return scenario::load_scenario(file, sets, builtin_registries(), attention_on_host);
 }
 
 scenario::Loaded load_scenario_text(std::string_view text, const std::string& name,
-                                    const std::filesystem::path& directory, const std::vector<std::string>& sets) {
-  return scenario::load_scenario_text(text, name, directory, sets, builtin_registries());
+                                    const std::filesystem::path& directory, const std::vector<std::string>& sets,
+                                    bool attention_on_host) {
+  return scenario::load_scenario_text(text, name, directory, sets, builtin_registries(), attention_on_host);
 }
 
 }  // namespace csdsim::experiment

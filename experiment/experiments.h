@@ -23,8 +23,10 @@ const std::shared_ptr<const scenario::Registries>& builtin_registries();
 std::shared_ptr<const scenario::Registries> registries_with(const std::vector<std::filesystem::path>& plugins);
 
 /// scenario::load_scenario() with builtin_registries().
-scenario::Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets = {});
+scenario::Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets = {},
+                               bool attention_on_host = false);
 scenario::Loaded load_scenario_text(std::string_view text, const std::string& name,
-                                    const std::filesystem::path& directory, const std::vector<std::string>& sets = {});
+                                    const std::filesystem::path& directory, const std::vector<std::string>& sets = {},
+                                    bool attention_on_host = false);
 
 }  // namespace csdsim::experiment

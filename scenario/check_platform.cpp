@@ -302,7 +302,7 @@ void check_platform(Checker& c) {
 }
 
 void check_scenario(Checker& c) {
-  check_platform(c);
+  if (!c.scenario().attention_on_host) check_platform(c);
   if (c.readable({"workload.kind", "workload"})) c.scenario().workload->check(c);
 }
 

@@ -29,10 +29,15 @@ struct Scenario;
 
 struct RunOptions {
   std::optional<std::filesystem::path> trace;  ///< Chrome trace of the run's operations
-  /// One prompt that replaces those of the workload, as text or as token ids.
+  /// Prompts that replace those of the workload: one as text, or any number as token ids.
   std::optional<std::string> prompt_text;
-  std::optional<std::vector<host::TokenId>> prompt_tokens;
-  bool attention_on_host = false;  ///< carried runs: compute attention on the host, without a drive and without timing
+  std::vector<std::vector<host::TokenId>> prompt_tokens;
+  /// Carried runs: a text ends with the first of the checkpoint's end tokens.
+  bool stop_at_eos = false;
+  /// Carried runs: the result states the probability of each new token, and those of so many of the likeliest.
+  std::optional<std::uint32_t> logprobs;
+  /// Carried runs: a safetensors file of the logits that each new token was chosen by.
+  std::optional<std::filesystem::path> logits;
   /// Carried runs: the processor that computes everything but the offloaded attention.
   host::Processor processor = host::Processor::cpu;
   /// Progress callback: (phase, done, total).

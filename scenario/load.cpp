@@ -83,6 +83,7 @@ struct Surroundings {
   std::vector<std::string> plugin_files;
   std::string run_name;
   std::filesystem::path directory;
+  bool attention_on_host = false;
 };
 
 Surroundings take_surroundings(Node& root, const std::filesystem::path& directory,
@@ -108,6 +109,7 @@ std::string known_workloads(const Registries& registries) {
 Resolved resolve(const Node& tree, const Surroundings& around, Diagnostics& diagnostics) {
   Resolved resolved{Scenario(around.registries), {}, {}};
   resolved.scenario.name = around.run_name;
+  resolved.scenario.attention_on_host = around.attention_on_host;
   resolved.scenario.preset_files = around.preset_files;
   resolved.scenario.plugin_files = around.plugin_files;
   for (const auto* files : {&around.preset_files, &around.plugin_files})
@@ -129,7 +131,8 @@ Resolved resolve(const Node& tree, const Surroundings& around, Diagnostics& diag
 }  // namespace
 
 Loaded load_scenario_text(std::string_view text, const std::string& name, const std::filesystem::path& directory,
-                          const std::vector<std::string>& sets, const std::shared_ptr<const Registries>& registries) {
+                          const std::vector<std::string>& sets, const std::shared_ptr<const Registries>& registries,
+                          bool attention_on_host) {
   Diagnostics diagnostics;
   Node tree = config::parse_document(text, {config::Layer::file, name, 0, 0, ""}, diagnostics);
   // If the file cannot be read, every further error would only be about a missing key.
@@ -138,6 +141,7 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
   take_version(tree, diagnostics);
   Surroundings around = take_surroundings(tree, directory, registries, diagnostics);
   around.run_name = default_name(name);
+  around.attention_on_host = attention_on_host;
 
   std::vector<Axis> axes;
   if (const Entry* sweep = tree.find("sweep")) {
@@ -169,11 +173,11 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
 }
 
 Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets,
-                     const std::shared_ptr<const Registries>& registries) {
+                     const std::shared_ptr<const Registries>& registries, bool attention_on_host) {
   const std::string text = config::read_file(file);
   std::filesystem::path directory = file.parent_path();
   if (directory.empty()) directory = ".";
-  return load_scenario_text(text, file.string(), directory, sets, registries);
+  return load_scenario_text(text, file.string(), directory, sets, registries, attention_on_host);
 }
 
 nlohmann::ordered_json effective_config(const Scenario& scenario) {
@@ -204,6 +208,7 @@ nlohmann::ordered_json effective_config(const Scenario& scenario) {
       erase_path(json, fmt::format("platform.{}.link.{}", end, of_packets));
   }
   scenario.workload->prune(json, scenario);
+  if (scenario.attention_on_host) json.erase("platform");
   return json;
 }
 

@@ -37,13 +37,15 @@ inline constexpr std::size_t kMaxSweepPoints = 10'000;
 
 /// Reads and checks a file with the `--set` assignments ("a.b=v") applied, and every point of its sweep. Relative paths
 /// are looked up beside the file, then in the current directory. `registries` are the kinds that the file can name
-/// besides those of its plugins. Throws config::ConfigError with all mistakes, UserError when the file cannot be read.
+/// besides those of its plugins; `attention_on_host`: see Scenario. Throws config::ConfigError with all mistakes,
+/// UserError when the file cannot be read.
 Loaded load_scenario(const std::filesystem::path& file, const std::vector<std::string>& sets,
-                     const std::shared_ptr<const Registries>& registries);
+                     const std::shared_ptr<const Registries>& registries, bool attention_on_host = false);
 
 /// The same for text. `name` replaces the file name in messages; relative paths are looked up in `directory`.
 Loaded load_scenario_text(std::string_view text, const std::string& name, const std::filesystem::path& directory,
-                          const std::vector<std::string>& sets, const std::shared_ptr<const Registries>& registries);
+                          const std::vector<std::string>& sets, const std::shared_ptr<const Registries>& registries,
+                          bool attention_on_host = false);
 
 /// The complete effective configuration with `csdsim: 1`; loading it again gives the same scenario. Parts that the
 /// workload does not use are absent.

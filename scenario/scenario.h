@@ -77,6 +77,9 @@ struct Scenario {
 
   std::string name;
   std::uint64_t seed = 1;
+  /// Set by the caller of load_scenario(): carried runs compute attention on the host. Nothing is simulated, so the
+  /// platform is neither checked nor part of the result.
+  bool attention_on_host = false;
   host::ModelSpec model;
   platform::PlatformConfig platform;
   Chosen<host::OffloadSystem> system;

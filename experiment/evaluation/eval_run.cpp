@@ -88,6 +88,7 @@ std::uint64_t attend_in_drive(const EvalRequest& request, const EvalSetting& set
     for (std::size_t w = 0; w < batch.size(); ++w) {
       for (std::size_t at = 0; at < forced.predictions[w].size(); ++at) {
         nll += forced.predictions[w][at].nll;
+        row.nll[first + w][at] = forced.predictions[w][at].nll;
         row.greedy_equal += forced.predictions[w][at].greedy == host_result.dense_greedy[first + w][at];
       }
     }
@@ -118,6 +119,22 @@ ordered_json frame(const EvalRequest& request, std::size_t text_tokens, std::uin
         {"distances", o.recall.distances}, {"cue", o.recall.cue}, {"answer", o.recall.answer}};
   }
   return document;
+}
+
+void add_nll(const EvalRequest& request, std::span<const TokenId> text, const host::EvaluationRow& row,
+             ordered_json& all) {
+  const host::PerplexityOptions& o = request.options.windows;
+  const std::size_t length = std::size_t{o.prefill} + o.decode;
+  for (std::size_t window = 0; window < row.nll.size(); ++window)
+    for (std::size_t at = 0; at < row.nll[window].size(); ++at) {
+      const std::size_t position = o.prefill + at + 1;
+      all.push_back({{"method", row.method},
+                     {"setting", row.setting},
+                     {"window", window},
+                     {"position", position},
+                     {"token", text[window * length + position].value},
+                     {"nll", row.nll[window][at]}});
+    }
 }
 
 /// Records the only setting of a request.
@@ -209,6 +226,7 @@ EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progre
       page_ops += attend_in_drive(request, setting, *decoder, text, evaluated, evaluated.rows[i], result.failure);
     }
     result.document["rows"].push_back(row_json(setting, evaluated.rows[i]));
+    if (request.nll) add_nll(request, text, evaluated.rows[i], result.nll);
   }
   result.document["wall"] = wall_figures(clock, page_ops);
   if (page_ops == 0) result.document["wall"].erase("page_ops_per_wall_s");

@@ -36,13 +36,16 @@ struct EvalRequest {
   /// of other methods at every step.
   bool record = false;
   std::optional<std::uint32_t> record_every;
+  bool nll = false;                                  ///< EvalResult::nll is wanted
   host::Processor processor = host::Processor::cpu;  ///< computes everything but decoding attention
 };
 
 struct EvalResult {
   nlohmann::ordered_json document;  ///< content of result.json: metrics, rows
   nlohmann::ordered_json recorded;  ///< the recording, see recorded_selection.h and recorded_tokens.h
-  std::string failure;              ///< why the run is wrong; empty when its checks passed
+  /// Negative log-likelihood of every scored token: rows of method, setting, window, position, token, nll.
+  nlohmann::ordered_json nll;
+  std::string failure;  ///< why the run is wrong; empty when its checks passed
 };
 
 using EvalProgress = std::function<void(std::string_view what, std::uint64_t done, std::uint64_t total)>;

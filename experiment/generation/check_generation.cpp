@@ -37,7 +37,7 @@ constexpr std::string_view kGroup = "platform.device.ftl.mapping.embedding_group
 constexpr std::string_view kTail = "platform.device.ftl.mapping.tail";
 constexpr std::string_view kMapping = "platform.device.ftl.mapping.kind";
 
-/// Checks that rows and windows fill pages without remainder. A plugin's policy checks its layout itself.
+/// Checks that pages hold rows, and windows without remainder. A plugin's policy checks its layout itself.
 bool check_rows(Checker& c, const KvMapping& mapping) {
   const host::ModelSpec& model = c.scenario().model;
   const std::uint64_t page = c.scenario().platform.device.flash.geometry.page_size.value;
@@ -47,9 +47,6 @@ bool check_rows(Checker& c, const KvMapping& mapping) {
   c.require(page >= row, {kPage, "model.head_dim"},
             fmt::format("{}: a page of {} is smaller than {}", kPage, format_quantity(Bytes{page}), row_text));
   if (page < row) return false;
-  c.require(page % row == 0, {kPage, "model.head_dim"},
-            fmt::format("{}: a page of {} is not a multiple of {}", kPage, format_quantity(Bytes{page}), row_text));
-  if (page % row != 0) return false;
   const std::uint32_t m = mapping.embedding_group.components;
   if (m == 0) return true;
   const bool fits = std::has_single_bit(m) && model.head_dim % m == 0 && page % (m * model.bytes_per_element) == 0;
@@ -340,18 +337,23 @@ void GenerationWorkload::check(Checker& c) {
   if (!has_model) return;
   check_request_lengths(c, *this);
   // The last token is not fed and needs no position.
-  c.require(requests || longest_sequence(s) <= s.model.max_positions + std::uint64_t{1},
+  const std::uint32_t positions = s.model.longest_context();
+  c.require(requests || longest_sequence(s) <= positions + std::uint64_t{1},
             {"workload.output_tokens", "workload.input_tokens", "model.max_positions"},
-            fmt::format("workload: {} tokens ({} in, {} out) exceed the {} positions of the model", longest_sequence(s),
-                        longest_sequence(s) - output_tokens, output_tokens, s.model.max_positions));
+            fmt::format("workload: {} tokens ({} in, {} out) exceed the {} positions of the model{}",
+                        longest_sequence(s), longest_sequence(s) - output_tokens, output_tokens, positions,
+                        positions < s.model.max_positions
+                            ? " inside one sliding window; attention over windows is not implemented"
+                            : ""));
   if (mini_batches)
     c.require(*mini_batches <= batch, {"workload.mini_batches", "workload.batch"},
               fmt::format("workload.mini_batches: {} parts of a batch of {}: a part holds at least one sequence",
                           *mini_batches, batch));
-  if (!check_gpus(c, *this)) return;
+  if (!s.attention_on_host && !check_gpus(c, *this)) return;
   if (c.readable({"system", "platform.gpu", "platform.host"}) && !choose_parameters(c, *this)) return;
-  check_residents(c, *this);
   check_predictor(c, *this);
+  if (s.attention_on_host) return;
+  check_residents(c, *this);
   if (const auto path = file_path(s)) check_files(c, *this, *path);
   if (!check_drive_count(c, lengths())) return;
   if (s.system->needs(s.model.shape(), lengths()).kv == host::Home::drive_kv) check_drive_kv(c, *this);

@@ -67,7 +67,7 @@ bool check_requests(scenario::Checker& c, GenerationWorkload& work) {
 }
 
 void check_request_lengths(scenario::Checker& c, const GenerationWorkload& work) {
-  const std::uint32_t positions = c.scenario().model.max_positions;
+  const std::uint32_t positions = c.scenario().model.longest_context();
   const RequestTrace& trace = work.trace;
   for (std::size_t i = 0; i < trace.size(); ++i) {
     const std::uint64_t tokens = std::uint64_t{trace.input_tokens[i]} + trace.output_tokens[i];

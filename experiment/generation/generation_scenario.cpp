@@ -16,6 +16,7 @@
 #include "experiment/generation/planned_result.h"
 #include "experiment/generation/request_result.h"
 #include "experiment/generation/sums_on_host.h"
+#include "experiment/generation/token_record.h"
 #include "experiment/result.h"
 #include "experiment/runner.h"
 #include "host_runtime/core/carried/decoder_data.h"
@@ -64,7 +65,8 @@ class GenerationScenario {
   scenario::RunResult run();
 
  private:
-  std::unique_ptr<host::DecoderData> decoder_data(const GenerationSetup& setup);
+  /// With a record, of the tokens that it chooses.
+  std::unique_ptr<host::DecoderData> decoder_data(const GenerationSetup& setup, TokenRecord* record = nullptr);
   std::unique_ptr<host::CarriedNeurons> carried_neurons(const GenerationSetup& setup,
                                                         const host::FlashWeights& weights);
   /// Opens the predictor beside the checkpoint if the system asks it. Its rank joins the plan.
@@ -72,11 +74,11 @@ class GenerationScenario {
   std::shared_ptr<const host::NeuronPredictor> predictor_of(const host::FlashWeights& weights);
   /// Decodes by a system; `data` gets the decoder's part of a carried run.
   GenerationOutcome decode(const std::shared_ptr<const host::OffloadSystem>& system, const GenerationHooks& hooks,
-                           std::unique_ptr<host::DecoderData>& data);
-  std::unique_ptr<host::DecoderData> decode_on_host();
+                           std::unique_ptr<host::DecoderData>& data, TokenRecord* record = nullptr);
+  std::unique_ptr<host::DecoderData> decode_on_host(TokenRecord* record = nullptr);
 
   scenario::RunResult run_on_host_only();
-  void add_text(const Tokens& generated);
+  void add_text(Tokens generated);
   void add_digest(const host::DecoderData& data);
   void add_remarks();
   void compare(const host::DecoderData& data, std::string_view with);
@@ -94,6 +96,7 @@ class GenerationScenario {
   Tokens prompts_;
   host::BatchLengths lengths_;
   std::shared_ptr<host::OperatorTable> gpu_times_;
+  std::optional<TokenRecord> record_;  ///< if the result states more of the tokens than which they are
   scenario::RunResult result_;
 };
 
@@ -110,21 +113,27 @@ GenerationScenario::GenerationScenario(const scenario::Scenario& s, const scenar
   if (!carried_ && !workload_.prompts) return;
   model_ = std::make_unique<LoadedModel>(s.model.path.value().path, options.processor, s.model.fatrelu,
                                          quantisation_of(s, lengths_));
-  if (options.prompt_tokens)
-    prompts_ = {*options.prompt_tokens};
+  if (!options.prompt_tokens.empty())
+    prompts_ = options.prompt_tokens;
   else if (options.prompt_text)
     prompts_ = {model_->tokenizer().encode(*options.prompt_text)};
   else
     prompts_ = workload_.prompts ? read_prompts(workload_.prompts->path, model_->tokenizer())
                                  : make_prompts(workload_, model_->checkpoint.config.vocab, s.seed);
   lengths_.prompt_tokens = lengths_of(prompts_);
+  if (options.logprobs || options.logits)
+    record_.emplace(prompts_.size(), model_->checkpoint.config.vocab, options.logprobs, options.logits.has_value());
 }
 
-std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const GenerationSetup& setup) {
+std::unique_ptr<host::DecoderData> GenerationScenario::decoder_data(const GenerationSetup& setup, TokenRecord* record) {
   std::vector<std::uint32_t> outputs;
   for (std::size_t i = 0; i < prompts_.size(); ++i) outputs.push_back(lengths_.output_of(i));
   auto data = std::make_unique<host::DecoderData>(model_->decoder(), prompts_, outputs, setup.plan.mini_batches,
                                                   sampling_, kv_division(setup));
+  if (record != nullptr)
+    data->set_watcher([record](std::uint32_t sequence, std::span<const float> logits, host::TokenId chosen) {
+      record->add(sequence, logits, chosen);
+    });
   data->set_kv_format(setup.system->kv_format());
   if (const std::optional<host::FlashWeights> weights = setup.system->flash_weights(setup.plan))
     data->set_neurons(carried_neurons(setup, *weights));
@@ -164,7 +173,8 @@ std::shared_ptr<const host::NeuronPredictor> GenerationScenario::predictor_of(co
 }
 
 GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::OffloadSystem>& system,
-                                             const GenerationHooks& hooks, std::unique_ptr<host::DecoderData>& data) {
+                                             const GenerationHooks& hooks, std::unique_ptr<host::DecoderData>& data,
+                                             TokenRecord* record) {
   GenerationSetup setup = generation_setup(scenario_, lengths_.prompt_tokens);
   setup.system = system;
   setup.gpu_times = gpu_times_;
@@ -175,13 +185,13 @@ GenerationOutcome GenerationScenario::decode(const std::shared_ptr<const host::O
   if (!carried_ && system->chooses_tokens()) setup.importance = important_tokens(scenario_);
   if (scenario_.simulation.neurons) setup.neurons = recorded_neurons(scenario_);
   if (carried_) {
-    data = decoder_data(setup);
+    data = decoder_data(setup, record);
     setup.data = data.get();
   }
   return run_generation(setup, hooks);
 }
 
-std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host() {
+std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host(TokenRecord* record) {
   GenerationSetup setup = generation_setup(scenario_, lengths_.prompt_tokens);
   // A drive's partial output is rounded before it is merged, and sums of several drives have an order: to get the same
   // bits, the host computes part by part, too.
@@ -191,7 +201,7 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host() {
   open_trained(setup);
   // The network of a step runs over all neurons in memory, so that drafts change what a trained predictor leaves out.
   if (weights && !weights->asks_trained()) setup.plan.workload.speculation = {};
-  auto data = decoder_data(setup);
+  auto data = decoder_data(setup, record);
   setup.plan.drafts = data->drafts();
   setup.plan.span = {.prefill = true, .first_step = 0, .decode_steps = setup.plan.workload.decode_steps()};
   const std::unique_ptr<host::Planner> planner = plan_on_host(setup, data->neurons() != nullptr);
@@ -202,9 +212,18 @@ std::unique_ptr<host::DecoderData> GenerationScenario::decode_on_host() {
   return data;
 }
 
-/// Tokens and, where the checkpoint has a tokenizer, their text.
-void GenerationScenario::add_text(const Tokens& generated) {
+/// Prompts, tokens and, where the checkpoint has a tokenizer, their text.
+void GenerationScenario::add_text(Tokens generated) {
+  if (options_.stop_at_eos) {
+    const std::size_t ended = end_texts(generated, scenario_.model.path.value().path, record_ ? &*record_ : nullptr);
+    result_.document["stats"]["ended_texts"] = ended;
+    result_.meaning += fmt::format(" {} of {} texts ended with an end token; what followed was computed and left out.",
+                                   ended, generated.size());
+  }
+  result_.document["prompt_tokens"] = to_json(prompts_);
   result_.document["tokens"] = to_json(generated);
+  if (options_.logprobs) result_.document["logprobs"] = record_->logprobs();
+  if (options_.logits) record_->write_logits(*options_.logits);
   if (model_->no_tokenizer().empty()) {
     ordered_json texts = ordered_json::array();
     for (const auto& tokens : generated) texts.push_back(model_->text(tokens));
@@ -222,6 +241,7 @@ scenario::RunResult GenerationScenario::run_on_host_only() {
   result_.document["metrics"] = ordered_json::object();
   result_.meaning = "Attention ran on the host: nothing was simulated.";
   if (options_.processor != host::Processor::cpu) {
+    if (record_) throw UserError("--logprobs and --logits: attention on a GPU of this machine records no logits");
     const host::OffloadSystem& system = *scenario_.system;
     if (system.kv_format().quantised())
       throw UserError("system.kv_bits: attention on a GPU of this machine keeps K and V of 16 bits");
@@ -232,7 +252,7 @@ scenario::RunResult GenerationScenario::run_on_host_only() {
     for (std::size_t i = 0; i < generated.size(); ++i) generated[i].resize(lengths_.output_of(i));
     add_text(generated);
   } else {
-    const std::unique_ptr<host::DecoderData> data = decode_on_host();
+    const std::unique_ptr<host::DecoderData> data = decode_on_host(record_ ? &*record_ : nullptr);
     add_text(data->generated());
     add_digest(*data);
   }
@@ -312,9 +332,9 @@ void GenerationScenario::check_records(const host::CarriedNeurons& neurons) {
 }
 
 scenario::RunResult GenerationScenario::run() {
-  if (!options_.attention_on_host) gpu_times_ = operator_times(scenario_.platform.gpu);
+  if (!scenario_.attention_on_host) gpu_times_ = operator_times(scenario_.platform.gpu);
   result_.document = result_frame(scenario_);
-  if (options_.attention_on_host) return run_on_host_only();
+  if (scenario_.attention_on_host) return run_on_host_only();
 
   std::unique_ptr<report::OperationTrace> trace;
   if (options_.trace) trace = std::make_unique<report::OperationTrace>(*options_.trace);
@@ -338,7 +358,7 @@ scenario::RunResult GenerationScenario::run() {
     hooks.before_end = [&] { background->leave(); };
   }
   std::unique_ptr<host::DecoderData> data;
-  const GenerationOutcome out = decode(scenario_.system->clone(), hooks, data);
+  const GenerationOutcome out = decode(scenario_.system->clone(), hooks, data, record_ ? &*record_ : nullptr);
   if (trace) trace->close();
 
   add_metrics(result_.document, out, scenario_);

@@ -95,8 +95,10 @@ scenario::RunResult generate_on_streams(const scenario::Scenario& s, const scena
     throw UserError("model.fatrelu: a run on streams computes SiLU: take --backend cpu, which simulates the system");
 
   LoadedModel model(s.model.path.value().path, options.processor);
-  const Tokens prompts = {options.prompt_tokens ? *options.prompt_tokens
-                                                : model.tokenizer().encode(options.prompt_text.value())};
+  if (options.logprobs || options.logits || options.stop_at_eos)
+    throw UserError("--logprobs, --logits and --stop-at-eos: a run on streams has none of them");
+  const Tokens prompts = options.prompt_tokens.empty() ? Tokens{model.tokenizer().encode(options.prompt_text.value())}
+                                                       : options.prompt_tokens;
   const host::ModelConfig& config = model.checkpoint.config;
   const host::ModelShape shape = host::ModelShape::of(config);
 
@@ -136,6 +138,7 @@ scenario::RunResult generate_on_streams(const scenario::Scenario& s, const scena
                       {"gemm", rates->rates.gemm.flop_per_second},
                       {"source", rates->source}};
   result.meaning = summary_of(report, device, rates, plan.split != nullptr);
+  result.document["prompt_tokens"] = to_json(prompts);
   result.document["tokens"] = to_json(run.tokens);
   if (model.no_tokenizer().empty()) {
     ordered_json texts = ordered_json::array();

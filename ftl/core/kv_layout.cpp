@@ -47,12 +47,6 @@ KvLayout KvLayout::make(Bytes page_size, std::uint32_t head_dim, std::uint32_t e
     throw UserError(fmt::format("a page of {} bytes is smaller than a token row: {} elements of {} bytes are {} bytes",
                                 page_size.value, head_dim, kElementBytes, row));
   }
-  if (page_size.value % row != 0) {
-    throw UserError(
-        fmt::format("a page of {} bytes does not hold a whole number of token rows: {} elements of {} bytes are {} "
-                    "bytes, {} bytes would be left over",
-                    page_size.value, head_dim, kElementBytes, row, page_size.value % row));
-  }
   const std::uint64_t elements = page_size.value / kElementBytes;
   if (embedding_group == 0) {
     const std::uint32_t largest = std::uint32_t{1} << std::countr_zero(head_dim);
@@ -66,7 +60,8 @@ KvLayout KvLayout::make(Bytes page_size, std::uint32_t head_dim, std::uint32_t e
   layout.page_size = page_size;
   layout.head_dim = head_dim;
   layout.embedding_group = embedding_group;
-  layout.group_tokens = static_cast<std::uint32_t>(page_size.value / row);
+  const auto rows = static_cast<std::uint32_t>(page_size.value / row);
+  layout.group_tokens = component_major && page_size.value % row != 0 ? std::bit_floor(rows) : rows;
   layout.window_tokens = static_cast<std::uint32_t>(elements / embedding_group);
   layout.component_major = component_major;
   return layout;

@@ -48,12 +48,14 @@ struct KvLayout {
   std::uint32_t doublings = 0;        ///< how often T doubles as the context grows
   Bytes codeword{};                   ///< what a read moves at least, set by the FTL; 0: the page
 
-  /// One head per page, K and V in separate pages, windows of one length: n = P / (d p), T = P / (m p).
+  /// One head per page, K and V in separate pages, windows of one length: n = P / (d p), T = P / (m p). Where rows do
+  /// not divide a page (heads of 80 or 96), the end of every token page stays empty. With embedding pages, n is then
+  /// the largest power of two that fits, so that windows are whole numbers of token groups.
   ///
   /// `embedding_group` 0 chooses m: the largest T with T <= max(256, max_tokens / 2), else the smallest T there is.
   /// Half the longest sequence, because tokens short of a window cost whole token pages
-  /// (docs/adr/0003-embedding-group.md). Throws UserError, with the numbers, if a page does not hold a whole number of
-  /// token rows, or if m is not a power of two that divides d.
+  /// (docs/adr/0003-embedding-group.md). Throws UserError, with the numbers, if a page holds no token row or is no
+  /// power of two with embedding pages, or if m is not a power of two that divides d.
   static KvLayout make(Bytes page_size, std::uint32_t head_dim, std::uint32_t embedding_group, std::uint32_t max_tokens,
                        bool component_major = true);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 namespace csdsim::host {
 namespace {
@@ -52,7 +53,13 @@ ByteLevelTokenizer::ByteLevelTokenizer(Parts parts) : parts_(std::move(parts)) {
 
 void ByteLevelTokenizer::encode_words(std::string text, std::vector<TokenId>& tokens) const {
   if (parts_.prefix_space && !text.starts_with(' ')) text.insert(0, 1, ' ');
-  for (const std::string& word : parts_.words.split(text)) parts_.encoder.encode(word, tokens);
+  std::vector<std::string> words{std::move(text)};
+  for (const TextSplitter& splitter : parts_.words) {
+    std::vector<std::string> finer;
+    for (const std::string& word : words) std::ranges::move(splitter.split(word), std::back_inserter(finer));
+    words = std::move(finer);
+  }
+  for (const std::string& word : words) parts_.encoder.encode(word, tokens);
 }
 
 std::vector<TokenId> ByteLevelTokenizer::encode(std::string_view text) const {

@@ -26,7 +26,7 @@ class ByteLevelTokenizer final : public Tokenizer::Kind {
  public:
   struct Parts {
     BytePairEncoder encoder;
-    TextSplitter words;
+    std::vector<TextSplitter> words;  ///< each cuts the parts that the one before it has made
     std::vector<AddedToken> added;
     bool nfc = false;           ///< normalise to NFC
     bool prefix_space = false;  ///< put a blank before text that does not begin with one

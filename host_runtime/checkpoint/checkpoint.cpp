@@ -4,7 +4,10 @@
 
 #include "base/crc32.h"
 #include "base/error.h"
+#include "base/text.h"
+#include "host_runtime/checkpoint/config_fields.h"
 #include "host_runtime/checkpoint/config_json.h"
+#include "host_runtime/checkpoint/json_file.h"
 #include "host_runtime/checkpoint/mapped_file.h"
 #include "host_runtime/checkpoint/safetensors.h"
 #include "host_runtime/checkpoint/sentencepiece_tokenizer.h"
@@ -60,6 +63,26 @@ Checkpoint open_checkpoint(const std::filesystem::path& directory) {
     no_weights(directory);
   }
   return checkpoint;
+}
+
+std::vector<TokenId> end_tokens(const std::filesystem::path& directory) {
+  constexpr const char* kField = "eos_token_id";
+  for (const char* const name : {"generation_config.json", "config.json"}) {
+    const std::filesystem::path path = directory / name;
+    if (!is_present(path)) continue;
+    const nlohmann::json file = read_json_object(path);
+    const auto field = file.find(kField);
+    if (field == file.end() || field->is_null()) continue;
+    std::vector<TokenId> ends;
+    for (const nlohmann::json& id : field->is_array() ? *field : nlohmann::json::array({*field})) {
+      if (!id.is_number_unsigned() || id > kMaxCount)
+        throw UserError(fmt::format("{}: {}: expected a token id or a list of them, found {}", path.string(), kField,
+                                    printable(field->dump())));
+      ends.emplace_back(id.get<std::uint32_t>());
+    }
+    return ends;
+  }
+  return {};
 }
 
 Tokenizer open_tokenizer(const std::filesystem::path& directory, const ModelConfig& config) {

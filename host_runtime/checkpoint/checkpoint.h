@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "host_runtime/checkpoint/tokenizer.h"
 #include "host_runtime/core/model_config.h"
@@ -30,6 +31,10 @@ WeightsDigest weights_digest(const std::filesystem::path& directory);
 /// Reads config.json and opens model.safetensors, or the shards of model.safetensors.index.json. UserError for
 /// everything that is wrong with the files.
 Checkpoint open_checkpoint(const std::filesystem::path& directory);
+
+/// The tokens that end a text: eos_token_id of generation_config.json, else of config.json, a number or a list. None
+/// where neither names one. UserError for anything else.
+std::vector<TokenId> end_tokens(const std::filesystem::path& directory);
 
 /// The tokenizer of a checkpoint: tokenizer.model, else tokenizer.json, else vocab.json and merges.txt. UserError if it
 /// is missing, broken, or knows more tokens than the model.

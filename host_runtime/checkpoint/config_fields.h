@@ -22,6 +22,8 @@ class ConfigFields {
       : config_(config), where_(std::move(where)), problems_(problems) {}
 
   bool has(const char* field) const { return find(field) != nullptr; }
+  /// Whether the field is there and null, for fields of which null means another thing than absence.
+  bool is_null(const char* field) const { return config_.contains(field) && config_[field].is_null(); }
   /// A count in [1, kMaxCount]; required where there is no `otherwise`.
   std::uint32_t count(const char* field, std::optional<std::uint32_t> otherwise = {});
   /// A number above 0, at most `most`; required where there is no `otherwise`.

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "base/error.h"
@@ -20,7 +21,7 @@ constexpr float kMaxTheta = 1e12f;
 
 // Architectures by the name of the class that saved the checkpoint. Except for the bare decoders, all have a
 // language-model head.
-constexpr std::string_view kClassPrefixes[] = {"OPT", "Llama", "Qwen2"};
+constexpr std::string_view kClassPrefixes[] = {"OPT", "Llama", "Qwen2", "Mistral", "Qwen3"};
 
 void read_opt(ConfigFields& fields, ModelConfig& config) {
   config.kv_heads = config.heads;
@@ -44,6 +45,52 @@ std::string rope_type(ConfigFields& rope) {
   return !type.empty() ? type : !older.empty() ? older : "default";
 }
 
+/// original_max_position_embeddings, which the long contexts of the model exceed.
+std::uint32_t original_positions(ConfigFields& fields, ConfigFields& rope, const ModelConfig& config) {
+  const std::uint32_t positions = rope.count("original_max_position_embeddings");
+  if (positions > config.max_positions && fields.has("max_position_embeddings")) {
+    rope.problem("original_max_position_embeddings",
+                 fmt::format("{} is above max_position_embeddings {}", positions, config.max_positions));
+  }
+  return positions;
+}
+
+Llama3RopeScaling read_llama3(ConfigFields& fields, ConfigFields& rope, const ModelConfig& config) {
+  Llama3RopeScaling scaling;
+  scaling.factor = rope.number("factor", 1e6);
+  scaling.low_frequency_factor = rope.number("low_freq_factor", 1e6);
+  scaling.high_frequency_factor = rope.number("high_freq_factor", 1e6);
+  scaling.original_positions = original_positions(fields, rope, config);
+  if (rope.has("low_freq_factor") && rope.has("high_freq_factor") &&
+      scaling.low_frequency_factor >= scaling.high_frequency_factor) {
+    rope.problem("low_freq_factor", fmt::format("{} is not below high_freq_factor {}", scaling.low_frequency_factor,
+                                                scaling.high_frequency_factor));
+  }
+  return scaling;
+}
+
+/// How much longer YaRN makes Q and K: attention_factor, or what the paper suggests.
+float yarn_magnitude(ConfigFields& rope, float factor) {
+  if (rope.has("attention_factor")) return rope.number("attention_factor", 1e6);
+  const auto suggested = [&](double scale) { return factor <= 1 ? 1.0 : 0.1 * scale * std::log(double{factor}) + 1.0; };
+  if (!rope.has("mscale") || !rope.has("mscale_all_dim")) return static_cast<float>(suggested(1));
+  return static_cast<float>(suggested(double{rope.number("mscale", 1e6)}) /
+                            suggested(double{rope.number("mscale_all_dim", 1e6)}));
+}
+
+YarnRopeScaling read_yarn(ConfigFields& fields, ConfigFields& rope, const ModelConfig& config) {
+  YarnRopeScaling scaling;
+  scaling.factor = rope.number("factor", 1e6);
+  scaling.beta_fast = rope.number("beta_fast", 1e6, scaling.beta_fast);
+  scaling.beta_slow = rope.number("beta_slow", 1e6, scaling.beta_slow);
+  if (scaling.beta_slow > scaling.beta_fast)
+    rope.problem("beta_slow", fmt::format("{} is above beta_fast {}", scaling.beta_slow, scaling.beta_fast));
+  scaling.truncate = rope.boolean("truncate", true);
+  scaling.magnitude = yarn_magnitude(rope, scaling.factor);
+  scaling.original_positions = original_positions(fields, rope, config);
+  return scaling;
+}
+
 // Rotary positions: "rope_theta" and "rope_scaling" beside each other, or both in "rope_parameters" (transformers 5).
 void read_rotary(ConfigFields& fields, ModelConfig& config) {
   config.rotary.theta = fields.number("rope_theta", kMaxTheta, 10000.0f);
@@ -62,25 +109,25 @@ void read_rotary(ConfigFields& fields, ModelConfig& config) {
   rope->only("partial_rotary_factor", 1.0, "rotating a part of a head is not implemented");
   const std::string type = rope_type(*rope);
   if (type == "default") return;
-  if (type != "llama3") {
-    rope->problem("rope_type", fmt::format("'{}' is not implemented; there is: default, llama3", printable(type)));
-    return;
+  if (type == "llama3") {
+    config.rotary.scaling = read_llama3(fields, *rope, config);
+  } else if (type == "linear") {
+    config.rotary.scaling = LinearRopeScaling{rope->number("factor", 1e6)};
+  } else if (type == "yarn") {
+    config.rotary.scaling = read_yarn(fields, *rope, config);
+  } else {
+    rope->problem("rope_type",
+                  fmt::format("'{}' is not implemented; there is: default, linear, llama3, yarn", printable(type)));
   }
-  Llama3RopeScaling scaling;
-  scaling.factor = rope->number("factor", 1e6);
-  scaling.low_frequency_factor = rope->number("low_freq_factor", 1e6);
-  scaling.high_frequency_factor = rope->number("high_freq_factor", 1e6);
-  scaling.original_positions = rope->count("original_max_position_embeddings");
-  if (rope->has("low_freq_factor") && rope->has("high_freq_factor") &&
-      scaling.low_frequency_factor >= scaling.high_frequency_factor) {
-    rope->problem("low_freq_factor", fmt::format("{} is not below high_freq_factor {}", scaling.low_frequency_factor,
-                                                 scaling.high_frequency_factor));
+}
+
+// Mistral's layers attend to windows of 4,096 tokens unless config.json says otherwise.
+void read_sliding_window(ConfigFields& fields, ModelConfig& config) {
+  if (config.architecture == Architecture::mistral) {
+    if (!fields.is_null("sliding_window")) config.sliding_window = fields.count("sliding_window", 4096);
+  } else {
+    fields.only("use_sliding_window", false, "sliding windows are not implemented");
   }
-  if (scaling.original_positions > config.max_positions && fields.has("max_position_embeddings")) {
-    rope->problem("original_max_position_embeddings", fmt::format("{} is above max_position_embeddings {}",
-                                                                  scaling.original_positions, config.max_positions));
-  }
-  config.rotary.scaling = scaling;
 }
 
 void read_llama(ConfigFields& fields, ModelConfig& config) {
@@ -91,14 +138,17 @@ void read_llama(ConfigFields& fields, ModelConfig& config) {
   read_rotary(fields, config);
   fields.only("hidden_act", "silu", "the feed-forward block is SwiGLU");
   if (config.architecture == Architecture::llama) {
-    fields.only("attention_bias", false, "Llama with biases is not implemented");
-    fields.only("mlp_bias", false, "Llama with biases is not implemented");
+    config.attention_biases = fields.boolean("attention_bias", false);
+    config.ffn_biases = fields.boolean("mlp_bias", false);
   } else {
-    fields.only("use_sliding_window", false, "sliding windows are not implemented");
+    fields.only("attention_bias", false, "other biases than those of the family are not implemented");
+    read_sliding_window(fields, config);
   }
   if (const json* types = fields.find("layer_types")) {
-    const auto full = [](const json& type) { return type == "full_attention"; };
-    if (!types->is_array() || !std::all_of(types->begin(), types->end(), full)) {
+    const auto known = [&](const json& type) {
+      return type == "full_attention" || (config.sliding_window && type == "sliding_attention");
+    };
+    if (!types->is_array() || !std::all_of(types->begin(), types->end(), known)) {
       fields.problem("layer_types", "every layer must be 'full_attention': other kinds are not implemented");
     }
   }

@@ -20,6 +20,8 @@ class MappedFile {
   MappedFile& operator=(MappedFile&&) = delete;
 
   std::span<const std::byte> bytes() const { return bytes_; }
+  /// Drops the whole pages inside `part` from memory. They are read from the file again when they are used.
+  void release(std::span<const std::byte> part) const;
 
  private:
   std::span<const std::byte> bytes_;

@@ -157,6 +157,17 @@ StoredTensor SafetensorsFile::tensor(std::string_view name) const {
   return {*type->element, entry.shape, data_.subspan(entry.begin, entry.end - entry.begin)};
 }
 
+std::vector<std::string> SafetensorsFile::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : entries_) names.push_back(name);
+  return names;
+}
+
+void SafetensorsFile::release(std::string_view name) const {
+  if (const auto it = entries_.find(name); it != entries_.end())
+    file_.release(data_.subspan(it->second.begin, it->second.end - it->second.begin));
+}
+
 ShardedSafetensors::ShardedSafetensors(const std::filesystem::path& index) : path_(index.string()) {
   const json description = read_json_object(index);
   const auto map = description.find("weight_map");
@@ -192,6 +203,16 @@ std::vector<std::filesystem::path> ShardedSafetensors::files() const {
   std::vector<std::filesystem::path> files;
   for (const auto& [name, shard] : shards_) files.emplace_back(shard.description());
   return files;
+}
+
+std::vector<std::string> ShardedSafetensors::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, shard] : shard_of_) names.push_back(name);
+  return names;
+}
+
+void ShardedSafetensors::release(std::string_view name) const {
+  if (const auto it = shard_of_.find(name); it != shard_of_.end()) it->second->release(name);
 }
 
 StoredTensor ShardedSafetensors::tensor(std::string_view name) const {

@@ -22,6 +22,8 @@ class SafetensorsFile final : public WeightSource {
 
   bool contains(std::string_view name) const override { return entries_.find(name) != entries_.end(); }
   StoredTensor tensor(std::string_view name) const override;
+  std::vector<std::string> names() const override;
+  void release(std::string_view name) const override;
   std::string description() const override { return path_; }
   /// What the file says about itself (`__metadata__`), by key.
   const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
@@ -52,6 +54,9 @@ class ShardedSafetensors final : public WeightSource {
 
   bool contains(std::string_view name) const override { return shard_of_.find(name) != shard_of_.end(); }
   StoredTensor tensor(std::string_view name) const override;
+  /// Of the index; a shard may hold more.
+  std::vector<std::string> names() const override;
+  void release(std::string_view name) const override;
   std::string description() const override { return path_; }
 
  private:

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -133,36 +136,74 @@ std::vector<AddedToken> read_added(const Reader& reader, const json& tokens) {
 }
 
 struct Words {
-  std::string pattern;
+  std::vector<std::string> patterns;  ///< each cuts the parts that the one before it has made
   bool prefix_space = false;
 };
 
+/// The pattern of a step that cuts text and keeps all of it; nothing for ByteLevel.
+std::optional<std::string> read_split(const Reader& reader, const json& step, const std::string& where) {
+  const std::string type = reader.type(step);
+  if (type == "Digits") return reader.member(step, "individual_digits") == true ? R"(\p{N})" : R"(\p{N}+)";
+  if (type == "ByteLevel") return {};
+  if (type != "Split") {
+    reader.fail(where, fmt::format("expected Split, Digits or ByteLevel, found {}; others are not implemented",
+                                   printable(type)));
+  }
+  if (reader.member(step, "behavior") != "Isolated" || reader.member(step, "invert") == true) {
+    reader.fail(where, "expected behavior Isolated, not inverted");
+  }
+  const json& pattern = reader.member(step, "pattern");
+  if (const json& regex = reader.member(pattern, "Regex"); regex.is_string()) return regex.get<std::string>();
+  const json& literal = reader.member(pattern, "String");
+  if (!literal.is_string() || literal.get_ref<const std::string&>().empty()) {
+    reader.fail(where + ".pattern", "expected {\"Regex\": ...} or {\"String\": ...}");
+  }
+  return literal_pattern(literal.get<std::string>());
+}
+
+/// ByteLevel, alone or at the end of a sequence of steps that cut.
 Words read_words(const Reader& reader, const json& words) {
-  const json* level = &words;
   Words result;
+  const json* level = &words;
   if (reader.type(words) == "Sequence") {
     const json& steps = reader.member(words, "pretokenizers");
-    const bool two = steps.is_array() && steps.size() == 2 && reader.type(steps[0]) == "Split";
-    if (!two) reader.fail("pre_tokenizer.pretokenizers", "expected Split and ByteLevel; others are not implemented");
-    const json& pattern = reader.member(reader.member(steps[0], "pattern"), "Regex");
-    if (!pattern.is_string()) reader.fail("pre_tokenizer.pretokenizers[0].pattern", "expected {\"Regex\": ...}");
-    if (reader.member(steps[0], "behavior") != "Isolated" || reader.member(steps[0], "invert") == true) {
-      reader.fail("pre_tokenizer.pretokenizers[0]", "expected behavior Isolated, not inverted");
+    if (!steps.is_array() || steps.empty()) reader.fail("pre_tokenizer.pretokenizers", "expected a list of steps");
+    for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
+      const std::string where = fmt::format("pre_tokenizer.pretokenizers[{}]", i);
+      const std::optional<std::string> pattern = read_split(reader, steps[i], where);
+      if (!pattern) reader.fail(where, "ByteLevel must be the last step");
+      result.patterns.push_back(*pattern);
     }
-    result.pattern = pattern.get<std::string>();
-    level = &steps[1];
+    level = &steps.back();
   }
   if (reader.type(*level) != "ByteLevel") {
     reader.fail("pre_tokenizer",
-                fmt::format("expected ByteLevel, alone or after Split, found {}", printable(reader.type(*level))));
+                fmt::format("expected ByteLevel, alone or after others, found {}", printable(reader.type(*level))));
   }
   result.prefix_space = reader.member(*level, "add_prefix_space") == true;
-  const bool own_words = reader.member(*level, "use_regex") != false;
-  if (own_words == (level != &words) || (result.prefix_space && level != &words)) {
-    reader.fail("pre_tokenizer", "ByteLevel must split words where it is alone, and only there");
+  if (result.prefix_space && !result.patterns.empty()) {
+    reader.fail("pre_tokenizer", "add_prefix_space after other steps is not implemented");
   }
-  if (own_words) result.pattern = kGpt2Pattern;
+  if (reader.member(*level, "use_regex") != false) result.patterns.emplace_back(kGpt2Pattern);
+  if (result.patterns.empty()) reader.fail("pre_tokenizer", "nothing splits text into words");
   return result;
+}
+
+/// Whether text is normalised to NFC: none, NFC, or a sequence of these.
+bool read_nfc(const Reader& reader, const json& normalizer) {
+  const std::string type = reader.type(normalizer);
+  if (type == "none" || type == "NFC") return type == "NFC";
+  const json& steps = reader.member(normalizer, "normalizers");
+  if (type != "Sequence" || !steps.is_array()) {
+    reader.fail("normalizer", fmt::format("expected none, NFC or a Sequence of them, found {}", printable(type)));
+  }
+  return std::ranges::count_if(steps, [&](const json& step) { return read_nfc(reader, step); }) > 0;
+}
+
+std::vector<TextSplitter> splitters(const std::vector<std::string>& patterns, const std::string& where) {
+  std::vector<TextSplitter> all;
+  for (const std::string& pattern : patterns) all.emplace_back(pattern, where);
+  return all;
 }
 
 }  // namespace
@@ -179,15 +220,11 @@ Tokenizer open_tokenizer_json(const std::filesystem::path& path) {
   for (const char* field : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"}) {
     reader.unused(model, field, "model");
   }
-  const std::string normalizer = reader.type(reader.member(file, "normalizer"));
-  if (normalizer != "none" && normalizer != "NFC") {
-    reader.fail("normalizer", fmt::format("expected none or NFC, found {}", printable(normalizer)));
-  }
   const Words words = read_words(reader, reader.member(file, "pre_tokenizer"));
   ByteLevelTokenizer::Parts parts{.encoder = {},
-                                  .words = TextSplitter(words.pattern, path.string() + ": pre_tokenizer"),
+                                  .words = splitters(words.patterns, path.string() + ": pre_tokenizer"),
                                   .added = read_added(reader, reader.member(file, "added_tokens")),
-                                  .nfc = normalizer == "NFC",
+                                  .nfc = read_nfc(reader, reader.member(file, "normalizer")),
                                   .prefix_space = words.prefix_space};
   read_vocabulary(reader, "model.vocab", reader.member(model, "vocab"), parts.added, parts.encoder);
   read_merges(reader, reader.member(model, "merges"), parts.encoder);
@@ -197,7 +234,7 @@ Tokenizer open_tokenizer_json(const std::filesystem::path& path) {
 
 Tokenizer open_vocabulary_and_merges(const std::filesystem::path& vocabulary, const std::filesystem::path& merges) {
   ByteLevelTokenizer::Parts parts{
-      .encoder = {}, .words = TextSplitter(kGpt2Pattern, "GPT-2"), .added = {}, .nfc = false, .prefix_space = false};
+      .encoder = {}, .words = splitters({kGpt2Pattern}, "GPT-2"), .added = {}, .nfc = false, .prefix_space = false};
   const json known = read_json_object(vocabulary, kLimit);
   const Reader of_vocabulary(vocabulary.string());
   parts.added = read_added_tokens(vocabulary.parent_path(), [&](const std::string& token) -> std::optional<TokenId> {

@@ -13,6 +13,11 @@ namespace {
 
 // Bytes of backtracking (on the heap; ICU's default is 8 MB): enough for words of some million characters.
 constexpr std::int32_t kBacktrackLimit = 1 << 29;
+// Steps of ICU's match engine, some 10,000 saved states each: what a part may take, and what it may take per character
+// of the text. Patterns of published tokenizers need far less; one that backtracks without end reaches it within a
+// second.
+constexpr std::int32_t kStepLimit = 1000;
+constexpr std::int32_t kCharactersPerStep = 200;
 
 icu::UnicodeString decoded(std::string_view text) {
   if (text.size() > static_cast<std::size_t>(INT32_MAX)) {
@@ -30,9 +35,12 @@ std::string encoded(const icu::UnicodeString& text) {
 
 struct TextSplitter::Impl {
   std::unique_ptr<icu::RegexPattern> pattern;
+  std::string text, where;
 };
 
 TextSplitter::TextSplitter(const std::string& pattern, const std::string& where) : impl_(std::make_unique<Impl>()) {
+  impl_->text = pattern;
+  impl_->where = where;
   UErrorCode status = U_ZERO_ERROR;
   UParseError at;
   impl_->pattern.reset(icu::RegexPattern::compile(decoded(pattern), 0, at, status));
@@ -50,6 +58,7 @@ std::vector<std::string> TextSplitter::split(std::string_view text) const {
   UErrorCode status = U_ZERO_ERROR;
   const std::unique_ptr<icu::RegexMatcher> matcher(impl_->pattern->matcher(units, status));
   if (U_SUCCESS(status)) matcher->setStackLimit(kBacktrackLimit, status);
+  if (U_SUCCESS(status)) matcher->setTimeLimit(kStepLimit + units.length() / kCharactersPerStep, status);
   std::vector<std::string> parts;
   std::int32_t done = 0;
   const auto take = [&](std::int32_t end) {
@@ -60,9 +69,24 @@ std::vector<std::string> TextSplitter::split(std::string_view text) const {
     take(matcher->start(status));
     take(matcher->end(status));
   }
-  if (U_FAILURE(status)) throw UserError(fmt::format("text cannot be tokenised: {}", u_errorName(status)));
+  if (status == U_REGEX_TIME_OUT || status == U_REGEX_STACK_OVERFLOW)
+    throw UserError(
+        fmt::format("{}: text cannot be tokenised: the regular expression '{}' tries too many ways to match it ({})",
+                    impl_->where, printable(impl_->text), u_errorName(status)));
+  if (U_FAILURE(status))
+    throw UserError(fmt::format("{}: text cannot be tokenised: {}", impl_->where, u_errorName(status)));
   take(units.length());
   return parts;
+}
+
+std::string literal_pattern(std::string_view text) {
+  std::string pattern;
+  for (const char c : text) {
+    // Other bytes, those of longer characters included, stand for themselves.
+    if (std::string_view(R"(*?+[(){}^$|\./])").find(c) != std::string_view::npos) pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
 }
 
 std::string normalize_nfc(std::string_view text) {

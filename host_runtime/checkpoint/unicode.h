@@ -17,13 +17,16 @@ class TextSplitter {
   ~TextSplitter();
   TextSplitter(TextSplitter&&) noexcept;
 
-  /// Parts of `text`, which is valid UTF-8. UserError if the pattern needs too much memory on it.
+  /// Parts of `text`, which is valid UTF-8. UserError if the pattern needs too much time or memory on it.
   std::vector<std::string> split(std::string_view text) const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// A regular expression that matches `text` and nothing else.
+std::string literal_pattern(std::string_view text);
 
 /// Normalisation form C of valid UTF-8.
 std::string normalize_nfc(std::string_view text);

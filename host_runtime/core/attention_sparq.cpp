@@ -16,8 +16,9 @@ std::vector<float> approximate_logits(const float* q, std::span<const std::uint3
   for (const std::uint32_t i : components) chosen += std::abs(q[i]);
   for (std::size_t i = 0; i < kv.head_dim; ++i) all += std::abs(q[i]);
   const auto d = static_cast<float>(kv.head_dim);
-  // A query (or its chosen part) of zeros scores every token 0, whatever tau is.
-  const float tau = std::sqrt(chosen > 0 && components.size() < kv.head_dim ? d * chosen / all : d);
+  // A query (or its chosen part) of zeros scores every token 0, whatever tau is. The product has the order of the
+  // drive: the bits of heads that are no power of two depend on it.
+  const float tau = std::sqrt(d * (chosen > 0 && components.size() < kv.head_dim ? chosen / all : 1));
   std::vector<float> logits(kv.tokens, 0.0f);
   for (const std::uint32_t i : components) {
     simd::axpy(q[i], kv.component_keys.data() + i * kv.component_stride, logits.data(), kv.tokens);

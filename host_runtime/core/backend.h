@@ -96,8 +96,9 @@ class Backend {
   virtual void rms_norm(const Tensor& x, const Weight& gamma, float epsilon, Tensor& out) = 0;
   /// Rotary positions, in place. x is [tokens][heads * head_dim] with head_dim twice the columns of
   /// `inverse_frequencies` (a vector f); in every head of row t, elements i and i + head_dim / 2 turn by
-  /// positions[t] * f[i], a product in fp32.
-  virtual void rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies) = 0;
+  /// positions[t] * f[i], a product in fp32, and are multiplied by `magnitude`.
+  virtual void rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies,
+                      float magnitude) = 0;
   virtual void relu(Tensor& x) = 0;
   /// gate = gate * sigmoid(gate) * up.
   virtual void swiglu(Tensor& gate, const Tensor& up) = 0;

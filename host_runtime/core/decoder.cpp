@@ -18,9 +18,12 @@ HiddenStates Decoder::embed(std::span<const TokenId> tokens, std::span<const Tok
       throw UserError(fmt::format("token id {} (token {} of the input) is outside the model's vocabulary of {}",
                                   tokens[i].value, i, config_.vocab));
     }
-    if (positions[i].value >= config_.max_positions) {
-      throw UserError(fmt::format("a context of {} tokens is longer than the model's {} positions",
-                                  positions[i].value + std::uint64_t{1}, config_.max_positions));
+    if (positions[i].value >= config_.longest_context()) {
+      throw UserError(fmt::format("a context of {} tokens is longer than the model's {} positions{}",
+                                  positions[i].value + std::uint64_t{1}, config_.longest_context(),
+                                  config_.longest_context() < config_.max_positions
+                                      ? " inside one sliding window; attention over windows is not implemented"
+                                      : ""));
     }
   }
   return do_embed(tokens, positions);
@@ -100,6 +103,8 @@ std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const WeightSou
       return std::make_unique<OptDecoder>(config, weights, backend, kv);
     case Architecture::llama:
     case Architecture::qwen2:
+    case Architecture::mistral:
+    case Architecture::qwen3:
       return std::make_unique<LlamaDecoder>(config, weights, backend, kv);
   }
   throw InternalError("make_decoder: no such architecture");

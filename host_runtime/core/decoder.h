@@ -64,7 +64,7 @@ class Decoder {
   Backend& backend() const { return backend_; }
 
   /// Embeds `tokens` at `positions` (same length). UserError for an id outside the vocabulary or a position at or
-  /// beyond max_positions.
+  /// beyond longest_context().
   HiddenStates embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const;
 
   /// Normalisation and the Q, K, V projections of `layer`.

@@ -21,24 +21,33 @@ LlamaDecoder::LlamaDecoder(const ModelConfig& config, const WeightSource& weight
   load.need(config.architecture, kLlamaOperators);
   if (config.fatrelu) load.need(config.architecture, std::array{Operator::fatrelu});
   const std::uint32_t width = config.width;
-  const auto projection = [&](const std::string& name, std::uint32_t out) {
-    if (config.architecture == Architecture::qwen2) return load.affine(name, out, width);
-    return Affine{load.matrix(name + ".weight", out, width), {}};
+  const auto projection = [&](const std::string& name, std::uint32_t out, std::uint32_t in, bool biased) {
+    if (biased) return load.affine(name, out, in);
+    return Affine{load.matrix(name + ".weight", out, in), {}};
   };
   token_table_ = load.matrix(load.full("embed_tokens.weight"), config.vocab, width);
   if (!config.tied_embeddings) output_table_ = load.matrix("lm_head.weight", config.vocab, width);
   for (std::uint32_t i = 0; i < config.layers; ++i) {
     const std::string layer = load.full(fmt::format("layers.{}.", i)), attention = layer + "self_attn.";
-    layers_.push_back(
-        {load.vector(layer + "input_layernorm.weight", width), projection(attention + "q_proj", config.q_width()),
-         projection(attention + "k_proj", config.kv_width()), projection(attention + "v_proj", config.kv_width()),
-         load.matrix(attention + "o_proj.weight", width, config.q_width()),
-         load.vector(layer + "post_attention_layernorm.weight", width),
-         load.matrix(layer + "mlp.gate_proj.weight", config.ffn, width),
-         load.matrix(layer + "mlp.up_proj.weight", config.ffn, width),
-         load.matrix(layer + "mlp.down_proj.weight", width, config.ffn)});
+    const auto head_norm = [&](const char* name) {
+      return config.head_norms() ? load.vector(attention + name, config.head_dim) : Weight{};
+    };
+    const bool qkv = config.qkv_biases(), out = config.attention_biases, ffn = config.ffn_biases;
+    layers_.push_back({.attention_norm = load.vector(layer + "input_layernorm.weight", width),
+                       .q = projection(attention + "q_proj", config.q_width(), width, qkv),
+                       .k = projection(attention + "k_proj", config.kv_width(), width, qkv),
+                       .v = projection(attention + "v_proj", config.kv_width(), width, qkv),
+                       .out = projection(attention + "o_proj", width, config.q_width(), out),
+                       .q_norm = head_norm("q_norm.weight"),
+                       .k_norm = head_norm("k_norm.weight"),
+                       .ffn_norm = load.vector(layer + "post_attention_layernorm.weight", width),
+                       .gate = projection(layer + "mlp.gate_proj", config.ffn, width, ffn),
+                       .up = projection(layer + "mlp.up_proj", config.ffn, width, ffn),
+                       .down = projection(layer + "mlp.down_proj", width, config.ffn, ffn)});
   }
   final_norm_ = load.vector(load.full("norm.weight"), width);
+  if (config.tied_embeddings) load.check_tied(load.full("embed_tokens.weight"));
+  load.check_all_loaded();
   const std::vector<float> frequencies = inverse_frequencies(config.rotary, config.head_dim);
   inverse_frequencies_ =
       backend.load({ElementType::f32, {frequencies.size()}, std::as_bytes(std::span<const float>(frequencies))});
@@ -50,8 +59,15 @@ Tensor LlamaDecoder::linear(const Tensor& x, const Weight& weight, const Weight*
   return out;
 }
 
-Tensor LlamaDecoder::project(const Tensor& x, const Affine& projection) const {
-  return linear(x, projection.weight, projection.bias.storage ? &projection.bias : nullptr);
+Tensor LlamaDecoder::project(const Tensor& x, const Affine& projection, const Weight* own) const {
+  return linear(x, own != nullptr ? *own : projection.weight, projection.bias.storage ? &projection.bias : nullptr);
+}
+
+void LlamaDecoder::norm_heads(Tensor& x, const Weight& gamma) const {
+  const std::size_t rows = x.rows, cols = x.cols;
+  const Tensor heads{rows * cols / gamma.cols, gamma.cols, std::move(x.storage)};
+  x = norm(heads, gamma);
+  x.rows = rows, x.cols = cols;
 }
 
 Tensor LlamaDecoder::norm(const Tensor& x, const Weight& gamma) const {
@@ -72,6 +88,7 @@ AttentionInputs LlamaDecoder::attention_inputs(LayerId layer, const HiddenStates
   const Layer& weights = layers_.at(layer.value);
   const Tensor normed = norm(hidden.values, weights.attention_norm);
   Tensor q = project(normed, weights.q);
+  if (config().head_norms()) norm_heads(q, weights.q_norm);
   rotate(q, hidden);
   KeysValues kv = project_kv(weights, normed, hidden);
   return {std::move(q), std::move(kv.k), std::move(kv.v)};
@@ -84,6 +101,7 @@ KeysValues LlamaDecoder::keys_values(LayerId layer, const HiddenStates& hidden) 
 
 KeysValues LlamaDecoder::project_kv(const Layer& weights, const Tensor& normed, const HiddenStates& hidden) const {
   KeysValues kv{project(normed, weights.k), project(normed, weights.v)};
+  if (config().head_norms()) norm_heads(kv.k, weights.k_norm);
   rotate(kv.k, hidden);
   round_kv(kv.k, kv.v);
   return kv;
@@ -92,11 +110,11 @@ KeysValues LlamaDecoder::project_kv(const Layer& weights, const Tensor& normed, 
 void LlamaDecoder::rotate(Tensor& x, const HiddenStates& hidden) const {
   std::vector<std::uint32_t> positions;
   for (const TokenIndex position : hidden.positions) positions.push_back(position.value);
-  backend().rotate(x, positions, inverse_frequencies_);
+  backend().rotate(x, positions, inverse_frequencies_, config().rotary.magnitude());
 }
 
 void LlamaDecoder::finish_attention(LayerId layer, HiddenStates& hidden, const Tensor& attention_output) const {
-  backend().add(hidden.values, linear(attention_output, layers_.at(layer.value).out));
+  backend().add(hidden.values, project(attention_output, layers_.at(layer.value).out));
 }
 
 Tensor LlamaDecoder::feed_forward_inputs(LayerId layer, const HiddenStates& hidden) const {
@@ -105,8 +123,8 @@ Tensor LlamaDecoder::feed_forward_inputs(LayerId layer, const HiddenStates& hidd
 
 Tensor LlamaDecoder::neuron_activations(LayerId layer, const Tensor& inputs, const FeedForwardWeights* own) const {
   const Layer& weights = layers_.at(layer.value);
-  Tensor inner = linear(inputs, own != nullptr ? own->gate : weights.gate);
-  const Tensor up = linear(inputs, own != nullptr ? own->up : weights.up);
+  Tensor inner = project(inputs, weights.gate, own != nullptr ? &own->gate : nullptr);
+  const Tensor up = project(inputs, weights.up, own != nullptr ? &own->up : nullptr);
   if (config().fatrelu)
     backend().fatrelu(inner, up, static_cast<float>(config().fatrelu->value()));
   else
@@ -115,7 +133,7 @@ Tensor LlamaDecoder::neuron_activations(LayerId layer, const Tensor& inputs, con
 }
 
 Tensor LlamaDecoder::project_down(LayerId layer, const Tensor& inner, const FeedForwardWeights* own) const {
-  return linear(inner, own != nullptr ? own->down : layers_.at(layer.value).down);
+  return project(inner, layers_.at(layer.value).down, own != nullptr ? &own->down : nullptr);
 }
 
 void LlamaDecoder::add_feed_forward(LayerId, HiddenStates& hidden, const Tensor& output) const {

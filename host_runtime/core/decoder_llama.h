@@ -1,5 +1,6 @@
-// Llama (arXiv 2302.13971, 2307.09288, 2407.21783) and Qwen2 (arXiv 2407.10671): rotary positions, RMSNorm before each
-// block, SwiGLU, grouped queries, no biases but those of Qwen2's Q, K and V.
+// Llama (arXiv 2302.13971, 2307.09288, 2407.21783), Mistral (arXiv 2310.06825), Qwen2 (arXiv 2407.10671) and Qwen3
+// (arXiv 2505.09388): rotary positions, RMSNorm before each block, SwiGLU, grouped queries. Qwen2 has biases of Q, K
+// and V, Qwen3 norms of the heads of Q and K; some checkpoints of Llama have biases everywhere.
 #pragma once
 
 #include "host_runtime/core/decoder.h"
@@ -7,7 +8,7 @@
 
 namespace csdsim::host {
 
-/// Tensor names are those of Hugging Face LlamaForCausalLM and Qwen2ForCausalLM, with or without the leading "model.".
+/// Tensor names are those of Hugging Face LlamaForCausalLM, with or without the leading "model.".
 class LlamaDecoder final : public Decoder {
  public:
   /// See make_decoder().
@@ -26,14 +27,18 @@ class LlamaDecoder final : public Decoder {
  private:
   struct Layer {
     Weight attention_norm;
-    Affine q, k, v;  // biases are empty in Llama
-    Weight out, ffn_norm, gate, up, down;
+    Affine q, k, v, out;  // without biases where the model has none
+    Weight q_norm, k_norm;
+    Weight ffn_norm;
+    Affine gate, up, down;
   };
 
   Tensor project_down(LayerId layer, const Tensor& inner, const FeedForwardWeights* own) const override;
   HiddenStates do_embed(std::span<const TokenId> tokens, std::span<const TokenIndex> positions) const override;
   Tensor linear(const Tensor& x, const Weight& weight, const Weight* bias = nullptr) const;
-  Tensor project(const Tensor& x, const Affine& projection) const;
+  Tensor project(const Tensor& x, const Affine& projection, const Weight* own = nullptr) const;
+  /// Normalises every head of x.
+  void norm_heads(Tensor& x, const Weight& gamma) const;
   Tensor norm(const Tensor& x, const Weight& gamma) const;
   void rotate(Tensor& x, const HiddenStates& hidden) const;
   /// From the normed hidden states.

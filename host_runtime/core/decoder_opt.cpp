@@ -43,6 +43,8 @@ OptDecoder::OptDecoder(const ModelConfig& config, const WeightSource& weights, B
                        load.affine(layer + "fc1", config.ffn, width), load.affine(layer + "fc2", width, config.ffn)});
   }
   if (config.final_norm) final_norm_ = norm_of(load.full("final_layer_norm"));
+  if (config.tied_embeddings) load.check_tied(load.full("embed_tokens.weight"));
+  load.check_all_loaded();
 }
 
 Tensor OptDecoder::linear(const Tensor& x, const Weight& weight, const Weight& bias) const {

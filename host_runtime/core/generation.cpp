@@ -66,11 +66,11 @@ std::vector<std::vector<TokenId>> generate(const Decoder& decoder, AttentionProv
     // The last new token is never fed, so it needs no position.
     const std::uint64_t context =
         std::uint64_t{prompts[i].size()} + options.max_new_tokens - (options.max_new_tokens > 0);
-    if (context > config.max_positions) {
+    if (context > config.longest_context()) {
       throw UserError(
           fmt::format("prompt {} has {} tokens; with {} new ones the context is longer than the model's {} "
                       "positions",
-                      i, prompts[i].size(), options.max_new_tokens, config.max_positions));
+                      i, prompts[i].size(), options.max_new_tokens, config.longest_context()));
     }
     slices.push_back({SequenceId{static_cast<std::uint32_t>(i)}, static_cast<std::uint32_t>(prompts[i].size())});
     flat.insert(flat.end(), prompts[i].begin(), prompts[i].end());

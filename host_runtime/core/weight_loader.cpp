@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace csdsim::host {
@@ -30,7 +32,36 @@ Weight WeightLoader::load(const std::string& name, const std::vector<std::uint64
     throw UserError(fmt::format("{}: tensor '{}' has shape [{}], config.json implies [{}]", weights_.description(),
                                 name, fmt::join(tensor.shape, ", "), fmt::join(expected, ", ")));
   }
-  return backend_.load(tensor);
+  Weight weight = backend_.load(tensor);
+  weights_.release(name);
+  loaded_.insert(name);
+  return weight;
+}
+
+void WeightLoader::check_tied(const std::string& table) {
+  const std::string projection = "lm_head.weight";
+  if (!weights_.contains(projection)) return;
+  const StoredTensor own = weights_.tensor(projection), tied = weights_.tensor(table);
+  if (own.type != tied.type || own.shape != tied.shape || !std::ranges::equal(own.bytes, tied.bytes))
+    throw UserError(
+        fmt::format("{}: tensor '{}' differs from '{}', and config.json ties the two: set tie_word_embeddings to false "
+                    "to compute with both",
+                    weights_.description(), projection, table));
+  weights_.release(projection);
+  weights_.release(table);
+  loaded_.insert(projection);
+}
+
+void WeightLoader::check_all_loaded() const {
+  std::vector<std::string> left = weights_.names();
+  std::erase_if(left, [&](const std::string& name) {
+    return loaded_.contains(name) || name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.masked_bias");
+  });
+  if (left.empty()) return;
+  throw UserError(fmt::format(
+      "{}: tensor '{}'{} has no place in the model that config.json describes: the model would "
+      "compute without it",
+      weights_.description(), left.front(), left.size() > 1 ? fmt::format(" (the first of {})", left.size()) : ""));
 }
 
 }  // namespace csdsim::host

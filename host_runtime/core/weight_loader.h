@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +38,12 @@ class WeightLoader {
   Affine affine(const std::string& name, std::uint64_t out, std::uint64_t in) {
     return {matrix(name + ".weight", out, in), vector(name + ".bias", out)};
   }
+  /// Embeddings that the output projection shares. UserError if the checkpoint has a projection with other values.
+  void check_tied(const std::string& table);
+  /// UserError naming tensors of the checkpoint that were not loaded: the model would compute without them. Buffers
+  /// that older versions of transformers saved do not count.
+  void check_all_loaded() const;
+
   /// The full name of a tensor of the decoder.
   std::string full(std::string_view name) const { return prefix_ + std::string(name); }
 
@@ -46,6 +53,7 @@ class WeightLoader {
   const WeightSource& weights_;
   Backend& backend_;
   std::string prefix_;
+  std::set<std::string> loaded_;
 };
 
 }  // namespace csdsim::host

@@ -29,6 +29,11 @@ class WeightSource {
   virtual bool contains(std::string_view name) const = 0;
   /// The tensor `name`; UserError naming the file if it is missing or of a type that is not a float of StoredTensor.
   virtual StoredTensor tensor(std::string_view name) const = 0;
+  /// Names of all tensors; none where they are not known.
+  virtual std::vector<std::string> names() const { return {}; }
+  /// Tells that the bytes of a tensor have been copied: a source that maps a file may drop them from memory until they
+  /// are asked for again.
+  virtual void release(std::string_view /*name*/) const {}
   /// Name of this source in messages (a path).
   virtual std::string description() const = 0;
 };

@@ -1,11 +1,12 @@
 #include "host_runtime/cpu/cpu_backend.h"
 
 #include <cblas.h>
+#include <sys/mman.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
+#include <new>
 
 #include "base/simd.h"
 #include "host_runtime/cpu/cpu_storage.h"
@@ -15,8 +16,73 @@ namespace {
 
 // Weight rows that a small batch works on at a time: they stay in the L1 cache while every input passes over them.
 constexpr std::size_t kTileBytes = 16384;
-// fp16 weights that a GEMM widens at a time.
+// Weights of 16 bits that a GEMM widens at a time.
 constexpr std::size_t kPanelElements = std::size_t{1} << 18;
+
+/// A copy on huge pages where it fills them: a decode step reads all weights, and few pages mean few misses of the TLB.
+template <class Element>
+AlignedArray<Element> copy_of(std::span<const std::byte> bytes) {
+  constexpr std::size_t kHugePage = std::size_t{2} << 20, kLine = 64;
+  const std::size_t whole = bytes.size() / kHugePage * kHugePage, alignment = whole > 0 ? kHugePage : kLine;
+  const std::size_t size = std::max(bytes.size() + alignment - 1, alignment) / alignment * alignment;
+  void* const memory = std::aligned_alloc(alignment, size);
+  if (memory == nullptr) throw std::bad_alloc();
+  if (whole > 0) ::madvise(memory, whole, MADV_HUGEPAGE);  // advice: without huge pages the others do
+  std::memcpy(memory, bytes.data(), bytes.size());
+  return AlignedArray<Element>(static_cast<Element*>(memory));
+}
+
+/// `count` elements as fp32.
+template <class Element>
+std::vector<float> widened(std::span<const std::byte> bytes, std::size_t count) {
+  const auto narrow = copy_of<Element>(bytes);
+  std::vector<float> wide(count);
+  simd::widen(narrow.get(), wide.data(), count);
+  return wide;
+}
+
+/// Rows of a table of 16 bits.
+template <class Element>
+void gather(const Element* table, std::span<const std::uint32_t> ids, std::size_t cols, float* to) {
+  for (const std::uint32_t id : ids) {
+    simd::widen(table + id * cols, to, cols);
+    to += cols;
+  }
+}
+
+/// out = x w^T for few rows of x, each by itself: a tile of w is read from memory once.
+template <class Element>
+void few_rows(const Tensor& x, const Element* w, std::size_t w_rows, float* to) {
+  const float* const in = data(x);
+  if (x.rows == 1) return simd::matrix_vector(in, w, w_rows, x.cols, to);
+  const std::size_t tile = std::max<std::size_t>(8, kTileBytes / (sizeof(Element) * x.cols) / 8 * 8);
+  for (std::size_t first = 0; first < w_rows; first += tile) {
+    const std::size_t count = std::min(tile, w_rows - first);
+    for (std::size_t i = 0; i < x.rows; ++i)
+      simd::matrix_vector(in + i * x.cols, w + first * x.cols, count, x.cols, to + i * w_rows + first);
+  }
+}
+
+/// out = x w^T by GEMM on a panel of w at a time.
+template <class Element>
+void many_rows(const Tensor& x, const Element* w, std::size_t w_rows, float* to) {
+  const auto rows = static_cast<blasint>(x.rows), in_cols = static_cast<blasint>(x.cols),
+             out_cols = static_cast<blasint>(w_rows);
+  const std::size_t panel = std::max<std::size_t>(1, kPanelElements / x.cols);
+  std::vector<float> wide(std::min(panel, w_rows) * x.cols);
+  for (std::size_t first = 0; first < w_rows; first += panel) {
+    const std::size_t count = std::min(panel, w_rows - first);
+    simd::widen(w + first * x.cols, wide.data(), count * x.cols);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, static_cast<blasint>(count), in_cols, 1.0f, data(x),
+                in_cols, wide.data(), in_cols, 0.0f, to + first, out_cols);
+  }
+}
+
+/// few_rows() or many_rows().
+template <class Element>
+void narrow_product(const Tensor& x, const Element* w, std::size_t w_rows, float* to) {
+  x.rows <= CpuBackend::kRowwiseBatch ? few_rows(x, w, w_rows, to) : many_rows(x, w, w_rows, to);
+}
 
 }  // namespace
 
@@ -31,20 +97,12 @@ Weight CpuBackend::load(const StoredTensor& tensor) {
   if (tensor.type == ElementType::f32) {
     storage->full.resize(count);
     std::memcpy(storage->full.data(), tensor.bytes.data(), tensor.bytes.size());
+  } else if (const bool half = tensor.type == ElementType::f16; tensor.shape.size() == 1) {
+    storage->full = half ? widened<Half>(tensor.bytes, count) : widened<Bf16>(tensor.bytes, count);
+  } else if (half) {
+    storage->half = copy_of<Half>(tensor.bytes);
   } else {
-    std::vector<std::uint16_t> raw(count);
-    std::memcpy(raw.data(), tensor.bytes.data(), tensor.bytes.size());
-    if (tensor.type == ElementType::f16 && tensor.shape.size() == 2) {
-      storage->half = std::move(raw);
-    } else {
-      storage->full.resize(count);
-      if (tensor.type == ElementType::f16) {
-        simd::widen(raw.data(), storage->full.data(), count);
-      } else {
-        std::transform(raw.begin(), raw.end(), storage->full.begin(),
-                       [](std::uint16_t b) { return std::bit_cast<float>(std::uint32_t{b} << 16); });
-      }
-    }
+    storage->brain = copy_of<Bf16>(tensor.bytes);
   }
   weight.storage = std::move(storage);
   return weight;
@@ -75,13 +133,11 @@ void CpuBackend::embedding(const Weight& table, std::span<const std::uint32_t> i
   require(out.rows == ids.size() && out.cols == table.cols, "embedding");
   const CpuWeight& rows = data(table);
   float* to = data(out);
+  for (const std::uint32_t id : ids) require(id < table.rows, "embedding (id)");
+  if (rows.half) return gather(rows.half.get(), ids, table.cols, to);
+  if (rows.brain) return gather(rows.brain.get(), ids, table.cols, to);
   for (const std::uint32_t id : ids) {
-    require(id < table.rows, "embedding (id)");
-    if (rows.half.empty()) {
-      std::copy_n(rows.full.data() + id * table.cols, table.cols, to);
-    } else {
-      simd::widen(rows.half.data() + id * table.cols, to, table.cols);
-    }
+    std::copy_n(rows.full.data() + id * table.cols, table.cols, to);
     to += table.cols;
   }
 }
@@ -94,25 +150,11 @@ void CpuBackend::linear(const Tensor& x, const Weight& w, const Weight* bias, Te
   float* to = data(out);
   const auto rows = static_cast<blasint>(x.rows), in_cols = static_cast<blasint>(x.cols),
              out_cols = static_cast<blasint>(w.rows);
-  const bool rowwise = x.rows <= kRowwiseBatch;
-  if (!weights.half.empty() && rowwise) {
-    const std::size_t tile = std::max<std::size_t>(8, kTileBytes / (sizeof(Half) * x.cols));
-    for (std::size_t first = 0; first < w.rows; first += tile) {
-      const std::size_t count = std::min(tile, w.rows - first);
-      for (std::size_t i = 0; i < x.rows; ++i) {
-        simd::gemv_rows(in + i * x.cols, weights.half.data() + first * w.cols, count, w.cols, to + i * w.rows + first);
-      }
-    }
-  } else if (!weights.half.empty()) {
-    const std::size_t panel = std::max<std::size_t>(1, kPanelElements / x.cols);
-    std::vector<float> widened(std::min(panel, w.rows) * w.cols);
-    for (std::size_t first = 0; first < w.rows; first += panel) {
-      const std::size_t count = std::min(panel, w.rows - first);
-      simd::widen(weights.half.data() + first * w.cols, widened.data(), count * w.cols);
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, static_cast<blasint>(count), in_cols, 1.0f, in,
-                  in_cols, widened.data(), in_cols, 0.0f, to + first, out_cols);
-    }
-  } else if (rowwise) {
+  if (weights.half) {
+    narrow_product(x, weights.half.get(), w.rows, to);
+  } else if (weights.brain) {
+    narrow_product(x, weights.brain.get(), w.rows, to);
+  } else if (x.rows <= kRowwiseBatch) {
     for (std::size_t i = 0; i < x.rows; ++i) {
       cblas_sgemv(CblasRowMajor, CblasNoTrans, out_cols, in_cols, 1.0f, weights.full.data(), in_cols, in + i * x.cols,
                   1, 0.0f, to + i * w.rows, 1);
@@ -159,7 +201,8 @@ void CpuBackend::rms_norm(const Tensor& x, const Weight& gamma, float epsilon, T
   }
 }
 
-void CpuBackend::rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies) {
+void CpuBackend::rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies,
+                        float magnitude) {
   const std::size_t half = inverse_frequencies.cols;
   require(positions.size() == x.rows && x.cols % (2 * half) == 0, "rotate");
   const std::vector<float>& frequency = data(inverse_frequencies).full;
@@ -167,8 +210,8 @@ void CpuBackend::rotate(Tensor& x, std::span<const std::uint32_t> positions, con
   for (std::size_t r = 0; r < x.rows; ++r) {
     for (std::size_t i = 0; i < half; ++i) {
       const float angle = static_cast<float>(positions[r]) * frequency[i];
-      cosine[i] = std::cos(angle);
-      sine[i] = std::sin(angle);
+      cosine[i] = std::cos(angle) * magnitude;
+      sine[i] = std::sin(angle) * magnitude;
     }
     float* const row = data(x) + r * x.cols;
     for (float* head = row; head < row + x.cols; head += 2 * half) {

@@ -6,8 +6,8 @@
 
 namespace csdsim::host {
 
-/// Arithmetic is fp32. fp16 weights stay fp16 in memory and are widened as they are used; bf16 weights are widened at
-/// load. Up to kRowwiseBatch rows every row is computed by itself, so its bits do not depend on the batch.
+/// Arithmetic is fp32. Matrices of fp16 and bf16 stay as they are in memory and are widened in registers. Up to
+/// kRowwiseBatch rows every row is computed by itself, so its bits do not depend on the batch.
 class CpuBackend : public Backend {
  public:
   static constexpr std::size_t kRowwiseBatch = 16;
@@ -26,7 +26,8 @@ class CpuBackend : public Backend {
   void linear(const Tensor& x, const Weight& w, const Weight* bias, Tensor& out) override;
   void layer_norm(const Tensor& x, const Weight& gamma, const Weight& beta, float epsilon, Tensor& out) override;
   void rms_norm(const Tensor& x, const Weight& gamma, float epsilon, Tensor& out) override;
-  void rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies) override;
+  void rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies,
+              float magnitude) override;
   void relu(Tensor& x) override;
   void swiglu(Tensor& gate, const Tensor& up) override;
   void fatrelu(Tensor& gate, const Tensor& up, float threshold) override;

@@ -1,6 +1,7 @@
 // The contents of Tensor and Weight on the CPU.
 #pragma once
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,9 +16,18 @@ struct CpuTensor final : Storage {
   std::unique_ptr<float[]> values;
 };
 
-/// Exactly one of the two is filled: `half` for fp16 matrices, `full` for everything else.
+struct FreeMemory {
+  void operator()(void* memory) const { std::free(memory); }
+};
+/// Elements in memory of std::aligned_alloc().
+template <class Element>
+using AlignedArray = std::unique_ptr<Element[], FreeMemory>;
+
+/// Matrices of 16 bits stay as they are stored, in `half` or `brain`; everything else is in `full`. The other two are
+/// null or empty.
 struct CpuWeight final : Storage {
-  std::vector<Half> half;
+  AlignedArray<Half> half;
+  AlignedArray<Bf16> brain;
   std::vector<float> full;
 };
 

@@ -175,7 +175,9 @@ void CudaBackend<T>::rms_norm(const Tensor& x, const Weight& gamma, float epsilo
 }
 
 template <class T>
-void CudaBackend<T>::rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies) {
+void CudaBackend<T>::rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies,
+                            float magnitude) {
+  if (magnitude != 1) throw UserError("the cuda backend does not scale rotated heads (YaRN): use the cpu backend");
   const std::size_t half = inverse_frequencies.cols;
   require(positions.size() == x.rows && x.cols % (2 * half) == 0, "rotate");
   const auto at = on_device(positions);

@@ -64,7 +64,8 @@ class CudaBackend final : public Backend {
   void linear(const Tensor& x, const Weight& w, const Weight* bias, Tensor& out) override;
   void layer_norm(const Tensor& x, const Weight& gamma, const Weight& beta, float epsilon, Tensor& out) override;
   void rms_norm(const Tensor& x, const Weight& gamma, float epsilon, Tensor& out) override;
-  void rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies) override;
+  void rotate(Tensor& x, std::span<const std::uint32_t> positions, const Weight& inverse_frequencies,
+              float magnitude) override;
   void relu(Tensor& x) override;
   void swiglu(Tensor& gate, const Tensor& up) override;
   void add(Tensor& x, const Tensor& y) override;

@@ -112,6 +112,10 @@ DecoderParts<T>::DecoderParts(Context& context, const ModelConfig& config, const
         "OPT with norms after its blocks, without the final norm or with projected embeddings (350m) runs layer by "
         "layer only: use another --method or --attention drive, or the cpu backend");
   }
+  if (config.head_norms() || config.attention_biases || config.ffn_biases || config.rotary.magnitude() != 1) {
+    throw UserError(
+        "the cuda backend has no models with norms of heads (Qwen3), biases of llama or YaRN: use the cpu backend");
+  }
   const Loader load(context, config_, weights);
   token_table_ = load.table(load.full("embed_tokens.weight"), config.vocab, config.width);
   head_ = {token_table_.data(), nullptr, config.vocab, config.width};
@@ -134,7 +138,7 @@ template <class T>
 LayerWeights<T> DecoderParts<T>::load_layer(std::uint32_t index) const {
   const ModelConfig& c = config_;
   const Loader load(context_, c, weights_);
-  const bool opt = !gated(), qkv_bias = c.architecture != Architecture::llama;
+  const bool opt = !gated(), qkv_bias = opt || c.qkv_biases();
   const std::string layer = load.full("layers." + std::to_string(index) + "."), attention = layer + "self_attn.";
   const typename Loader::Parts qkv{
       {attention + "q_proj", c.q_width()}, {attention + "k_proj", c.kv_width()}, {attention + "v_proj", c.kv_width()}},

@@ -46,6 +46,32 @@ def qwen2():
                                     tie_word_embeddings=True), torch.float16
 
 
+def mistral():
+    """Mistral without a sliding window; heads of 80, as OPT-2.7B."""
+    return transformers.MistralConfig(**dict(ROTARY, head_dim=80), num_hidden_layers=2, num_key_value_heads=2, rms_norm_eps=1e-5,
+                                      sliding_window=None, tie_word_embeddings=False), torch.bfloat16
+
+
+def qwen3():
+    """Qwen3: norms of the heads of Q and K; heads of 96."""
+    return transformers.Qwen3Config(**dict(ROTARY, head_dim=96), num_hidden_layers=2, num_key_value_heads=1, rms_norm_eps=1e-6,
+                                    rope_parameters=dict(rope_type="default", rope_theta=1e6), tie_word_embeddings=False), torch.float16
+
+
+def biased():
+    """Llama with biases everywhere, and positions that are interpolated."""
+    rope = dict(rope_type="linear", rope_theta=10000.0, factor=3.0)
+    return transformers.LlamaConfig(**ROTARY, num_hidden_layers=2, num_key_value_heads=4, rms_norm_eps=1e-5, attention_bias=True,
+                                    mlp_bias=True, rope_parameters=rope, tie_word_embeddings=False), torch.float16
+
+
+def yarn():
+    """Llama with YaRN: fast pairs, slow pairs and the ramp between, and longer Q and K."""
+    rope = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=256)
+    return transformers.LlamaConfig(**dict(ROTARY, head_dim=32), num_hidden_layers=2, num_key_value_heads=2, rms_norm_eps=1e-5,
+                                    rope_parameters=rope, tie_word_embeddings=True), torch.bfloat16
+
+
 def opt():
     return transformers.OPTConfig(**SHAPE, word_embed_proj_dim=32, ffn_dim=64, num_hidden_layers=2,
                                   max_position_embeddings=600), torch.float32
@@ -58,7 +84,8 @@ def opt350():
 
 
 TRAINED = ["opt-6m", "llama-gqa-6m"]  # in models/, with one tokenizer
-MODELS = {"llama": (llama, 1), "llama3": (llama3, 2), "qwen2": (qwen2, 3), "opt": (opt, 4), "opt350": (opt350, 5)}
+MODELS = {"llama": (llama, 1), "llama3": (llama3, 2), "qwen2": (qwen2, 3), "opt": (opt, 4), "opt350": (opt350, 5),
+          "mistral": (mistral, 6), "qwen3": (qwen3, 7), "biased": (biased, 8), "yarn": (yarn, 9)}
 
 
 def random_model(name):

@@ -9,7 +9,12 @@ LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[
           r"|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 
-SPECIAL = {"llama3": ["<|begin_of_text|>", "<|end_of_text|>"], "qwen2": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+# The patterns of DeepSeek's tokenizer.json, one Split each.
+DEEPSEEK = [r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+",
+            r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
+            r"|\s*[\r\n]+|\s+(?!\S)|\s+"]
+
+SPECIAL = {"mistral": ["<|endoftext|>"], "qwen3": ["<|endoftext|>", "<|im_start|>"], "llama3": ["<|begin_of_text|>", "<|end_of_text|>"], "qwen2": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
            "opt": ["<s>", "</s>"]}
 
 OTHER_SCRIPTS = ["Grüße aus Köln, où l'été déjà naît", "Привет, мир! Это проверка.", "今日は世界。漢字とかな。", "안녕하세요 세계",
@@ -29,7 +34,15 @@ def build(kind):
     split = {"llama3": LLAMA3, "qwen2": QWEN2}.get(kind)
     bpe = models.BPE(ignore_merges=True) if kind == "llama3" else models.BPE()
     tokenizer = tokenizers.Tokenizer(bpe)
-    if split:
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    if kind == "mistral":  # the form of SmolLM: digits one by one, then the words of GPT-2
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+            pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    elif kind == "qwen3":  # the form of DeepSeek: several splits, normalizers in a sequence
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [*[pre_tokenizers.Split(Regex(p), behavior="isolated", invert=False) for p in DEEPSEEK], level])
+        tokenizer.normalizer = normalizers.Sequence([normalizers.NFC()])
+    elif split:
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
             pre_tokenizers.Split(Regex(split), behavior="isolated", invert=False),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])

@@ -173,6 +173,39 @@ TEST_CASE("widen and narrow equal the scalar conversions") {
   });
 }
 
+TEST_CASE("a product with a matrix of 16 bits has the bits of gemv_rows, whatever the instruction set") {
+  on_every_target([] {
+    std::mt19937 rng(kSeed);
+    for (const std::size_t d : {1, 31, 64, 100, 256, 2051}) {
+      for (const std::size_t n : {1, 7, 8, 16, 29}) {
+        const auto x = random_floats(d, rng);
+        const auto halves = random_halves(n * d, rng);
+        std::vector<float> expected(n), found(n);
+        simd::gemv_rows(x.data(), halves.data(), n, d, expected.data());
+        simd::matrix_vector(x.data(), halves.data(), n, d, found.data());
+        REQUIRE(found == expected);
+
+        std::vector<Bf16> brains;
+        for (const Half h : halves) brains.push_back(static_cast<Bf16>(h));  // any bits but those of NaN
+        for (Bf16& b : brains)
+          if (!std::isfinite(to_float(b)) || std::abs(to_float(b)) > 1e3f) b = static_cast<Bf16>(0x3F80);
+        std::vector<float> wide(brains.size());
+        simd::widen(brains.data(), wide.data(), wide.size());
+        for (std::size_t i = 0; i < wide.size(); ++i) REQUIRE(wide[i] == to_float(brains[i]));
+        simd::matrix_vector(x.data(), brains.data(), n, d, found.data());
+        for (std::size_t j = 0; j < n; ++j) {
+          double sum = 0, size = 0;
+          for (std::size_t i = 0; i < d; ++i) {
+            const double term = double{x[i]} * double{wide[j * d + i]};
+            sum += term, size += std::abs(term);
+          }
+          REQUIRE(std::abs(found[j] - sum) <= 1e-5 * size);
+        }
+      }
+    }
+  });
+}
+
 TEST_CASE("exp_shifted agrees with the library and sends -inf to zero") {
   on_every_target([] {
     std::mt19937 rng(kSeed);

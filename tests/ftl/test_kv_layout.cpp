@@ -1,3 +1,4 @@
+#include <bit>
 #include <catch2/catch.hpp>
 
 #include "base/error.h"
@@ -39,7 +40,6 @@ TEST_CASE("m is chosen as the largest T within max(256, max_tokens / 2)") {
 TEST_CASE("shapes that do not fit a page are refused with their numbers") {
   CHECK_THROWS_WITH(KvLayout::make(Bytes{512}, 512, 0, 0),
                     Catch::Contains("512 bytes is smaller than a token row") && Catch::Contains("1024 bytes"));
-  CHECK_THROWS_WITH(KvLayout::make(Bytes::kib(4), 80, 0, 0), Catch::Contains("160 bytes, 96 bytes would be left over"));
   CHECK_THROWS_WITH(KvLayout::make(Bytes::kib(4), 128, 3, 0), Catch::Contains("embedding_group is 3"));
   CHECK_THROWS_WITH(KvLayout::make(Bytes::kib(4), 64, 128, 0), Catch::Contains("head dimension 64"));
   CHECK_THROWS_AS(KvLayout::make(Bytes::kib(4), 0, 0, 0), UserError);
@@ -52,6 +52,32 @@ TEST_CASE("a head dimension that is no power of two: pages that divide by it sti
   CHECK(l.window_tokens == 240);
   CHECK(l.window_tokens % l.group_tokens == 0);
   CHECK(l.window_groups() == l.embedding_pages());
+}
+
+TEST_CASE("heads of 80 and 96 elements: token pages end with empty bytes, windows fill theirs") {
+  for (const std::uint32_t d : {80u, 96u}) {
+    for (const std::uint64_t kib : {1u, 4u, 16u}) {
+      const Bytes page = Bytes::kib(kib);
+      CAPTURE(d, kib);
+      const KvLayout dense = KvLayout::make(page, d, 0, 2048, false);
+      CHECK_NOTHROW(dense.validate());
+      CHECK(dense.group_tokens == page.value / (2 * d));
+      // A page that is counted holds whole rows: the bytes of all pages are those of the rows and the empty ends.
+      const std::uint64_t left = page.value - dense.group_tokens * dense.row().value;
+      CHECK(left < dense.row().value);
+      CHECK(dense.pages(2048).total() * page.value ==
+            2 * (2048 / dense.group_tokens) * (dense.group_tokens * dense.row().value + left));
+
+      const KvLayout both = KvLayout::make(page, d, 0, 2048);
+      CHECK_NOTHROW(both.validate());
+      CHECK(both.group_tokens == std::bit_floor(dense.group_tokens));
+      CHECK(both.window_tokens % both.group_tokens == 0);
+      CHECK(std::uint64_t{both.window_tokens} * both.embedding_group * 2 == page.value);
+      CHECK(both.embedding_pages() * both.embedding_group == d);
+    }
+  }
+  CHECK(KvLayout::make(Bytes::kib(4), 80, 0, 0, false).group_tokens == 25);
+  CHECK(KvLayout::make(Bytes::kib(4), 80, 0, 0).group_tokens == 16);
 }
 
 TEST_CASE("page and buffer counts (docs/algorithms.md, Step A to Tail)") {

@@ -1,4 +1,5 @@
 // The CPU backend's operators against double.
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <complex>
@@ -19,7 +20,7 @@ namespace {
 class Random {
  public:
   explicit Random(unsigned seed) : rng_(seed) {}
-  /// Multiples of 1/64 in [-1, 1]: exact in fp16.
+  /// Multiples of 1/64 in [-1, 1]: exact in fp16 and in bf16.
   std::vector<float> values(std::size_t count) {
     std::vector<float> result(count);
     for (float& v : result) v = static_cast<float>(static_cast<int>(rng_() % 129) - 64) / 64.0f;
@@ -47,6 +48,11 @@ std::vector<float> floats(CpuBackend& backend, const Tensor& tensor) {
 Weight weight(CpuBackend& backend, ElementType type, std::vector<std::uint64_t> shape,
               const std::vector<float>& values) {
   if (type == ElementType::f32) return backend.load({type, std::move(shape), std::as_bytes(std::span(values))});
+  if (type == ElementType::bf16) {
+    std::vector<Bf16> brains;
+    for (const float v : values) brains.push_back(static_cast<Bf16>(std::bit_cast<std::uint32_t>(v) >> 16));
+    return backend.load({type, std::move(shape), std::as_bytes(std::span<const Bf16>(brains))});
+  }
   std::vector<Half> halves(values.size());
   floats_to_halves(values, halves);
   return backend.load({type, std::move(shape), std::as_bytes(std::span<const Half>(halves))});
@@ -61,7 +67,7 @@ TEST_CASE("linear equals a sum in double, row by row and as GEMM, in one panel a
   const std::vector<std::pair<std::size_t, std::size_t>> shapes{{200, 3000}, {33, 40}, {1, 1}};
   for (const auto& [out_cols, in_cols] : shapes) {
     for (const std::size_t rows : {1, 2, 16, 17, 30}) {
-      for (const ElementType type : {ElementType::f16, ElementType::f32}) {
+      for (const ElementType type : {ElementType::f16, ElementType::bf16, ElementType::f32}) {
         const auto x = random.values(rows * in_cols), w = random.values(out_cols * in_cols),
                    b = random.values(out_cols);
         const Weight matrix = weight(backend, type, {out_cols, in_cols}, w),
@@ -88,7 +94,7 @@ TEST_CASE("up to kRowwiseBatch rows, a row's bits do not depend on its batch") {
   CpuBackend backend;
   Random random(2);
   const auto x = random.values(8 * 100);
-  for (const ElementType type : {ElementType::f16, ElementType::f32}) {
+  for (const ElementType type : {ElementType::f16, ElementType::bf16, ElementType::f32}) {
     const Weight matrix = weight(backend, type, {77, 100}, random.values(7700));
     Tensor batch = backend.allocate(8, 77), single = backend.allocate(1, 77);
     backend.linear(tensor(backend, 8, x), matrix, nullptr, batch);
@@ -151,13 +157,13 @@ TEST_CASE("RMS norm, rotation, SwiGLU") {
   const std::vector<std::uint32_t> positions{0, 1, 900};
   const std::vector<float> frequencies{1, 0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0.015625f, 0.0078125f};
   Tensor turned = tensor(backend, 3, x);
-  backend.rotate(turned, positions, weight(backend, ElementType::f32, {8}, frequencies));
+  backend.rotate(turned, positions, weight(backend, ElementType::f32, {8}, frequencies), 1.5f);
   const auto rotated = floats(backend, turned);
   for (std::size_t r = 0; r < 3; ++r) {
     for (std::size_t head = r * 48; head < (r + 1) * 48; head += 16) {
       for (std::size_t i = 0; i < 8; ++i) {
         const std::complex<double> before(x[head + i], x[head + i + 8]);
-        const auto after = before * std::polar(1.0, double(positions[r]) * double{frequencies[i]});
+        const auto after = before * std::polar(1.5, double(positions[r]) * double{frequencies[i]});
         CHECK(rotated[head + i] == Approx(after.real()).margin(1e-6));
         CHECK(rotated[head + i + 8] == Approx(after.imag()).margin(1e-6));
       }
@@ -170,7 +176,7 @@ TEST_CASE("RMS norm, rotation, SwiGLU") {
   for (std::size_t i = 0; i < x.size(); ++i) {
     CHECK(gated[i] == Approx(x[i] / (1 + std::exp(-double{x[i]})) * up[i]).margin(1e-6));
   }
-  CHECK_THROWS_AS(backend.rotate(gate, {}, weight(backend, ElementType::f32, {8}, frequencies)), InternalError);
+  CHECK_THROWS_AS(backend.rotate(gate, {}, weight(backend, ElementType::f32, {8}, frequencies), 1), InternalError);
 }
 
 TEST_CASE("causal attention equals softmax in double, ragged and grouped") {

@@ -1,10 +1,12 @@
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <functional>
 
 #include "base/error.h"
 #include "host_runtime/checkpoint/checkpoint.h"
 #include "host_runtime/checkpoint/config_json.h"
 #include "host_runtime/checkpoint/safetensors.h"
+#include "host_runtime/checkpoint/safetensors_writer.h"
 #include "host_runtime/core/generation.h"
 #include "host_runtime/cpu/cpu_backend.h"
 #include "tests/host_runtime/opt_6m.h"
@@ -217,6 +219,87 @@ TEST_CASE("weights that do not fit the config are refused, untied and unprefixed
   write_checkpoint(directory.path(), config, weights, "F32");
   const auto untied = logits_of(directory.path());
   for (std::size_t i = 0; i < tied.size(); ++i) REQUIRE(untied[i] == 2 * tied[i]);
+}
+
+TEST_CASE("a projection that differs from tied embeddings, and tensors without a place, are refused") {
+  const TemporaryDirectory directory;
+  const auto error_with = [&](const std::function<void(Tensors&)>& change) {
+    Tensors weights = tiny_weights(2);
+    change(weights);
+    write_checkpoint(directory.path(), tiny_config(), weights, "F16");
+    return user_error([&] { logits_of(directory.path()); });
+  };
+  const std::string table = "model.decoder.embed_tokens.weight";
+  CHECK(error_with([&](Tensors& t) { t["lm_head.weight"] = t[table]; }) == "no UserError");
+  CHECK_THAT(error_with([&](Tensors& t) {
+               t["lm_head.weight"] = t[table];
+               t["lm_head.weight"].values.back() += 1;
+             }),
+             Contains("model.safetensors: tensor 'lm_head.weight' differs from '" + table + "'") &&
+                 Contains("tie_word_embeddings"));
+  const auto add = [](Tensors& t, const std::string& name) { t[name] = {{2}, {1, 2}}; };
+  CHECK_THAT(error_with([&](Tensors& t) {
+               add(t, "model.decoder.layers.1.self_attn.q_norm.weight");
+               add(t, "model.decoder.layers.2.fc1.weight");
+             }),
+             Contains("tensor 'model.decoder.layers.1.self_attn.q_norm.weight' (the first of 2) has no place"));
+  CHECK(error_with([&](Tensors& t) { add(t, "model.layers.0.self_attn.rotary_emb.inv_freq"); }) == "no UserError");
+  // A family that would leave out what another one needs.
+  for (const auto& [name, family] : {std::pair{"qwen3", "llama"}, {"qwen2", "llama"}, {"biased", "mistral"}}) {
+    CpuBackend backend;
+    Checkpoint checkpoint = open_checkpoint(std::filesystem::path(CSDSIM_SOURCE_DIR) / "tests/data/golden" / name);
+    checkpoint.config.architecture = family == std::string("llama") ? Architecture::llama : Architecture::mistral;
+    checkpoint.config.attention_biases = checkpoint.config.ffn_biases = false;
+    CHECK_THAT(user_error([&] { make_decoder(checkpoint.config, *checkpoint.weights, backend); }),
+               Contains("has no place in the model that config.json describes"));
+  }
+}
+
+TEST_CASE("a context beyond the sliding window is refused, and end tokens are those of the checkpoint") {
+  const std::filesystem::path mistral = std::filesystem::path(CSDSIM_SOURCE_DIR) / "tests/data/golden/mistral";
+  CpuBackend backend;
+  Checkpoint checkpoint = open_checkpoint(mistral);
+  checkpoint.config.sliding_window = 8;
+  const auto decoder = make_decoder(checkpoint.config, *checkpoint.weights, backend);
+  const auto generate = [&](std::uint32_t tokens) {
+    return generate_on_host(*decoder, std::make_unique<DenseAttention>(), {{TokenId{1}, TokenId{2}}},
+                            {.max_new_tokens = tokens, .sampling = {}, .stop = {}});
+  };
+  CHECK(generate(7).front().size() == 7);
+  CHECK_THAT(user_error([&] { generate(8); }), Contains("8 positions"));
+  const std::vector<TokenId> nine(9, TokenId{3});
+  std::vector<TokenIndex> positions;
+  for (std::uint32_t i = 0; i < 9; ++i) positions.push_back(TokenIndex{i});
+  CHECK_THAT(user_error([&] { decoder->embed(nine, positions); }), Contains("sliding window"));
+
+  const TemporaryDirectory directory;
+  const auto ends = [&](const std::string& config, const std::string& generation) {
+    write_file(directory / "config.json", config);
+    if (!generation.empty()) write_file(directory / "generation_config.json", generation);
+    return end_tokens(directory.path());
+  };
+  CHECK(ends("{}", "").empty());
+  CHECK(ends(R"({"eos_token_id": 2})", "") == std::vector<TokenId>{TokenId{2}});
+  CHECK(ends(R"({"eos_token_id": 2})", R"({"eos_token_id": [5, 6]})") == std::vector<TokenId>{TokenId{5}, TokenId{6}});
+  CHECK_THAT(user_error([&] { ends("{}", R"({"eos_token_id": "x"})"); }),
+             Contains("generation_config.json: eos_token_id: expected a token id or a list of them, found \"x\""));
+}
+
+TEST_CASE("tensors that are written are read back, and released pages are read again") {
+  const TemporaryDirectory directory;
+  std::vector<float> first(3000), second{1, -2};
+  for (std::size_t i = 0; i < first.size(); ++i) first[i] = static_cast<float>(i);
+  write_safetensors(directory / "x.safetensors", {{"b", {30, 100}, first}, {"a", {2}, second}});
+  const SafetensorsFile file(directory / "x.safetensors");
+  CHECK(file.names() == std::vector<std::string>{"a", "b"});
+  for (int round = 0; round < 2; ++round) {
+    const StoredTensor b = file.tensor("b"), a = file.tensor("a");
+    CHECK(b.shape == std::vector<std::uint64_t>{30, 100});
+    CHECK(std::memcmp(b.bytes.data(), first.data(), b.bytes.size()) == 0);
+    CHECK(std::memcmp(a.bytes.data(), second.data(), a.bytes.size()) == 0);
+    file.release("b");
+  }
+  CHECK_THAT(user_error([&] { write_safetensors(directory / "none/x", {}); }), Contains("cannot be written"));
 }
 
 TEST_CASE("F32, F16 and BF16 weights of equal value give equal logits") {

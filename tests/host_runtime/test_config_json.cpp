@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "base/error.h"
 #include "host_runtime/checkpoint/checkpoint.h"
@@ -88,8 +89,9 @@ TEST_CASE("broken config.json is refused with file, field, expected and found") 
     refused(field, "24", "found \"24\"");
     refused(field, 1e30, "found 1e+30");
   }
-  refused("model_type", absent, "known architectures: opt, llama, qwen2");
-  refused("model_type", "mamba", "unknown architecture \"mamba\"; known architectures: opt, llama, qwen2");
+  refused("model_type", absent, "known architectures: opt, llama, qwen2, mistral, qwen3");
+  refused("model_type", "mamba",
+          "unknown architecture \"mamba\"; known architectures: opt, llama, qwen2, mistral, qwen3");
   refused("word_embed_proj_dim", 0, "expected an integer from 1 to 16777216, found 0");
   refused("do_layer_norm_before", 0, "expected true or false, found 0");
   refused("enable_bias", false, "not implemented");
@@ -127,7 +129,7 @@ TEST_CASE("config.json of Llama and Qwen2: what is read, in the old form and in 
   CHECK(plain.norm_epsilon == 1e-5f);
   CHECK_FALSE(plain.tied_embeddings);
   CHECK(plain.rotary.theta == 10000.0f);
-  CHECK_FALSE(plain.rotary.scaling);
+  CHECK(std::holds_alternative<std::monostate>(plain.rotary.scaling));
   // What Llama 1 leaves out.
   const ModelConfig first = llama.read({{"num_key_value_heads", nullptr}, {"rms_norm_eps", nullptr}});
   CHECK(first.kv_heads == 4);
@@ -140,12 +142,50 @@ TEST_CASE("config.json of Llama and Qwen2: what is read, in the old form and in 
   for (const json& form : {forms.old_form, forms.new_form}) {
     const ModelConfig config = llama.read(form);
     CHECK(config.rotary.theta == 500000.0f);
-    REQUIRE(config.rotary.scaling);
-    CHECK(config.rotary.scaling->factor == 8.0f);
-    CHECK(config.rotary.scaling->low_frequency_factor == 1.0f);
-    CHECK(config.rotary.scaling->high_frequency_factor == 4.0f);
-    CHECK(config.rotary.scaling->original_positions == 16);
+    const auto* const scaling = std::get_if<Llama3RopeScaling>(&config.rotary.scaling);
+    REQUIRE(scaling != nullptr);
+    CHECK(scaling->factor == 8.0f);
+    CHECK(scaling->low_frequency_factor == 1.0f);
+    CHECK(scaling->high_frequency_factor == 4.0f);
+    CHECK(scaling->original_positions == 16);
   }
+}
+
+TEST_CASE("config.json of Mistral and Qwen3, and the scalings of positions") {
+  const LlamaConfig llama;
+  const json mistral = {{"model_type", "mistral"}, {"max_position_embeddings", 32768}};
+  const auto window = [&](const json& value) {
+    json patch = mistral;
+    patch["sliding_window"] = value;
+    return llama.read(patch);
+  };
+  CHECK(window(100).longest_context() == 100);
+  CHECK(window(40000).longest_context() == 32768);
+  CHECK(llama.read(mistral).longest_context() == 4096);  // the default of transformers
+  const TemporaryDirectory directory;
+  json without = tiny_llama_config();
+  without.merge_patch(mistral);
+  without["sliding_window"] = nullptr;
+  write_file(directory / "config.json", without.dump());
+  CHECK(read_config(directory / "config.json").longest_context() == 32768);
+
+  const ModelConfig qwen3 = llama.read({{"model_type", "qwen3"}, {"head_dim", 16}});
+  CHECK(qwen3.head_norms());
+  CHECK_FALSE(qwen3.qkv_biases());
+  const ModelConfig biased = llama.read({{"attention_bias", true}, {"mlp_bias", true}});
+  CHECK((biased.qkv_biases() && biased.attention_biases && biased.ffn_biases));
+
+  const ModelConfig linear = llama.read({{"rope_scaling", {{"type", "linear"}, {"factor", 2.5}}}});
+  CHECK(std::get<LinearRopeScaling>(linear.rotary.scaling).factor == 2.5f);
+  CHECK(linear.rotary.magnitude() == 1);
+  json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}};
+  const auto magnitude = [&] { return llama.read({{"rope_scaling", yarn}}).rotary.magnitude(); };
+  CHECK(magnitude() == Approx(0.1 * std::log(4.0) + 1));
+  yarn["mscale"] = 2.0;
+  yarn["mscale_all_dim"] = 0.5;
+  CHECK(magnitude() == Approx((0.2 * std::log(4.0) + 1) / (0.05 * std::log(4.0) + 1)));
+  yarn["attention_factor"] = 1.25;
+  CHECK(magnitude() == 1.25f);
 }
 
 TEST_CASE("config.json of Llama and Qwen2: what is refused") {
@@ -165,8 +205,12 @@ TEST_CASE("config.json of Llama and Qwen2: what is refused") {
   llama.refused({{"rope_theta", -1.0}}, "rope_theta: expected a number above 0");
   llama.refused({{"rope_theta", 1e300}}, "rope_theta: expected a number above 0");
   llama.refused({{"hidden_act", "gelu"}}, "hidden_act: expected \"silu\", found \"gelu\"");
-  llama.refused({{"attention_bias", true}}, "attention_bias: expected false, found true: Llama with biases");
-  llama.refused({{"mlp_bias", true}}, "mlp_bias: expected false");
+  llama.refused({{"attention_bias", 1}}, "attention_bias: expected true or false, found 1");
+  llama.refused({{"mlp_bias", "no"}}, "mlp_bias: expected true or false, found \"no\"");
+  for (const char* family : {"qwen2", "mistral", "qwen3"})
+    llama.refused({{"model_type", family}, {"attention_bias", true}}, "attention_bias: expected false, found true");
+  llama.refused({{"model_type", "mistral"}, {"sliding_window", 0}}, "sliding_window: expected an integer from 1");
+  llama.refused({{"model_type", "qwen3"}, {"use_sliding_window", true}}, "use_sliding_window: expected false");
   llama.refused({{"model_type", "qwen2"}, {"use_sliding_window", true}}, "use_sliding_window: expected false");
   llama.refused({{"layer_types", {"full_attention", "sliding_attention"}}}, "layer_types: every layer must be");
   llama.refused({{"quantization_config", json::object()}}, "quantization_config: is given: quantised weights");
@@ -175,8 +219,19 @@ TEST_CASE("config.json of Llama and Qwen2: what is refused") {
       {{"architectures", {"Qwen2ForCausalLM"}}},
       "architectures: expected [\"LlamaForCausalLM\"] for model_type \"llama\", found [\"Qwen2ForCausalLM\"]");
   llama.refused({{"rope_scaling", 3}}, "rope_scaling: expected an object, found 3");
-  llama.refused({{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}},
-                "rope_scaling: rope_type: 'linear' is not implemented; there is: default, llama3");
+  llama.refused({{"rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}}},
+                "rope_scaling: rope_type: 'dynamic' is not implemented; there is: default, linear, llama3, yarn");
+  llama.refused({{"rope_scaling", {{"type", "linear"}}}}, "rope_scaling: factor: is missing");
+  const json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}};
+  const auto with = [&](const char* field, const json& value) {
+    json changed = yarn;
+    changed[field] = value;
+    return json{{"rope_scaling", changed}};
+  };
+  llama.refused(with("original_max_position_embeddings", 64), "rope_scaling: original_max_position_embeddings: 64 is");
+  llama.refused(with("beta_slow", 40), "rope_scaling: beta_slow: 40 is above beta_fast 32");
+  llama.refused(with("attention_factor", 0), "rope_scaling: attention_factor: expected a number above 0");
+  llama.refused(with("truncate", 1), "rope_scaling: truncate: expected true or false, found 1");
   llama.refused({{"rope_scaling", {{"type", "linear"}, {"rope_type", "default"}}}},
                 "rope_scaling: type: 'linear' contradicts rope_type 'default'");
   RotaryForms forms;

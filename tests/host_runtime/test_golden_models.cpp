@@ -29,6 +29,9 @@ constexpr float kFullTolerance = 1e-4f;
 // Measured: 2.1e-3 at most; transformers in fp16 is up to 6.9e-3 from itself in fp32.
 constexpr float kHalfTolerance = 1e-2f;
 
+constexpr const char* kModels[] = {"opt",   "opt350", "llama", "llama3", "qwen2",       "mistral",
+                                   "qwen3", "biased", "yarn",  "opt-6m", "llama-gqa-6m"};
+
 struct Golden {
   explicit Golden(const std::string& name)
       : directory(is_directory(kSource / "models" / name) ? kSource / "models" / name
@@ -109,7 +112,7 @@ Greedy greedy_tokens(const Golden& golden, const std::vector<float>& logits, std
 }  // namespace
 
 TEST_CASE("fp32: logits and 512 greedy tokens of transformers, every architecture and weight type") {
-  for (const char* name : {"opt", "opt350", "llama", "llama3", "qwen2", "opt-6m", "llama-gqa-6m"}) {
+  for (const char* name : kModels) {
     Golden golden(name);
     const auto decoder =
         make_decoder(golden.checkpoint.config, *golden.checkpoint.weights, golden.backend, KvPrecision::f32);
@@ -127,7 +130,7 @@ TEST_CASE("fp32: logits and 512 greedy tokens of transformers, every architectur
 }
 
 TEST_CASE("fp16: logits and 512 greedy tokens of the decode path, with K and V in an fp16 cache") {
-  for (const char* name : {"opt", "opt350", "llama", "llama3", "qwen2", "opt-6m", "llama-gqa-6m"}) {
+  for (const char* name : kModels) {
     Golden golden(name);
     const auto decoder = make_decoder(golden.checkpoint.config, *golden.checkpoint.weights, golden.backend);
     HostAttention attention(decoder->config(), std::make_unique<DenseAttention>());

@@ -1,5 +1,6 @@
 // Byte-level tokenizers against Hugging Face tokenizers (tests/data/golden), and broken files.
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "host_runtime/checkpoint/config_json.h"
 #include "host_runtime/checkpoint/sentencepiece_tokenizer.h"
 #include "host_runtime/checkpoint/tokenizer_json.h"
+#include "host_runtime/checkpoint/unicode.h"
 #include "tests/host_runtime/tiny_checkpoint.h"
 
 namespace test_tokenizer {
@@ -37,8 +39,9 @@ Tokenizer golden_tokenizer(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("the tokenizers of Llama 3, Qwen2 and OPT give the ids and the text of Hugging Face tokenizers") {
-  for (const char* name : {"llama3", "qwen2", "opt"}) {
+TEST_CASE("tokenizers of every form give the ids and the text of Hugging Face tokenizers") {
+  // Llama 3, Qwen2 and OPT; mistral has digits one by one, as SmolLM, and qwen3 several splits, as DeepSeek.
+  for (const char* name : {"llama3", "qwen2", "opt", "mistral", "qwen3"}) {
     const Tokenizer tokenizer = golden_tokenizer(name);
     const json golden = json::parse(std::ifstream(kGolden / name / "tokens.json"));
     for (const json& item : golden["cases"]) {
@@ -199,6 +202,39 @@ TEST_CASE("text that is not UTF-8, and ids that are no tokens, are refused") {
   CHECK_THROWS_WITH(tokenizer.decode({&outside, 1}), "token id 512 is outside the tokenizer's vocabulary of 512");
 }
 
+TEST_CASE("a regular expression that tries ever more ways to match ends with an error, long text does not") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "tokenizer.json";
+  json tokenizer = json::parse(std::ifstream(kGolden / "qwen2" / "tokenizer.json"));
+  json& pattern = tokenizer["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"];
+  const std::string good = pattern;
+  const std::string text(200, 'a');
+  for (const char* const explodes : {"(a+)+$b", "(a|aa)+b", "(?:a*)*b", "(a?){200}a{200}"}) {
+    pattern = explodes;
+    write_file(path, tokenizer.dump());
+    const Tokenizer opened = open_tokenizer_json(path);
+    const auto start = std::chrono::steady_clock::now();
+    CHECK_THROWS_WITH(opened.encode(text), Contains(path.string() + ": pre_tokenizer: text cannot be tokenised") &&
+                                               Contains(explodes) && Contains("tries too many ways"));
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+  }
+  pattern = good;
+  write_file(path, tokenizer.dump());
+  const Tokenizer opened = open_tokenizer_json(path);
+  std::string words;
+  for (int i = 0; i < 100'000; ++i) words += i % 7 == 0 ? "  \n  word123 " : "word, don't ";
+  CHECK(opened.decode(opened.encode(words)) == words);
+  for (const char c : {'a', ' ', '7', '!', '\n'}) {
+    const std::string run(300'000, c);
+    CHECK(opened.decode(opened.encode(run)) == run);
+  }
+}
+
+TEST_CASE("a split at a given text takes it literally") {
+  const TextSplitter splitter(literal_pattern("a.b*[é]"), "here");
+  CHECK(splitter.split("xa.b*[é]ya.b*[é]aXb") == std::vector<std::string>{"x", "a.b*[é]", "y", "a.b*[é]", "aXb"});
+}
+
 TEST_CASE("broken tokenizer.json is refused with file and field") {
   const TemporaryDirectory directory;
   const auto path = directory / "tokenizer.json";
@@ -232,10 +268,27 @@ TEST_CASE("broken tokenizer.json is refused with file and field") {
   refused("added_tokens[1]: content is missing", [](json& t) { t["added_tokens"][1]["content"] = ""; });
   refused("added_tokens[1].id: expected a token id", [](json& t) { t["added_tokens"][1]["id"] = "x"; });
   refused("added_tokens[1].lstrip: true is not implemented", [](json& t) { t["added_tokens"][1]["lstrip"] = true; });
-  refused("normalizer: expected none or NFC, found NFKC", [](json& t) { t["normalizer"]["type"] = "NFKC"; });
+  refused("normalizer: expected none, NFC or a Sequence of them, found NFKC",
+          [](json& t) { t["normalizer"]["type"] = "NFKC"; });
   refused("pre_tokenizer: expected ByteLevel", [](json& t) { t["pre_tokenizer"] = {{"type", "Whitespace"}}; });
   refused("pre_tokenizer: expected ByteLevel", [](json& t) { t.erase("pre_tokenizer"); });
-  refused("pre_tokenizer.pretokenizers: expected Split", [](json& t) { t["pre_tokenizer"]["pretokenizers"].erase(1); });
+  refused("normalizer: expected none, NFC or a Sequence of them, found Lowercase", [](json& t) {
+    t["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "Lowercase"}}}}};
+  });
+  const auto steps = [](json& t) -> json& { return t["pre_tokenizer"]["pretokenizers"]; };
+  refused("pre_tokenizer: expected ByteLevel, alone or after others, found Split", [&](json& t) { steps(t).erase(1); });
+  refused("pre_tokenizer.pretokenizers: expected a list of steps", [&](json& t) { steps(t) = json::array(); });
+  refused("pre_tokenizer.pretokenizers[1]: ByteLevel must be the last step",
+          [&](json& t) { steps(t).push_back(steps(t)[1]); });
+  refused("pre_tokenizer.pretokenizers[0]: expected Split, Digits or ByteLevel, found Punctuation",
+          [&](json& t) { steps(t)[0]["type"] = "Punctuation"; });
+  refused("pre_tokenizer.pretokenizers[0].pattern: expected {\"Regex\": ...} or",
+          [&](json& t) { steps(t)[0]["pattern"] = json::object(); });
+  refused("pre_tokenizer: add_prefix_space after other steps",
+          [&](json& t) { steps(t)[1]["add_prefix_space"] = true; });
+  refused("pre_tokenizer: nothing splits text into words", [&](json& t) {
+    t["pre_tokenizer"] = {{"type", "ByteLevel"}, {"use_regex", false}};
+  });
   refused("pre_tokenizer: '(' is not a regular expression",
           [](json& t) { t["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "("; });
   refused("pre_tokenizer.pretokenizers[0]: expected behavior Isolated",

@@ -15,7 +15,8 @@ namespace {
 
 constexpr host::SamplingOptions kSampled{.temperature = 1.0f, .seed = 7};
 
-/// Rows of 16 components: 32 tokens fill a page, 64 a window.
+/// Rows of 16 components: 32 tokens fill a page, 64 a window. Of rows of 80 or 96, a page holds 4 (6 and 5 without
+/// windows).
 csd_model::DriveConfig small_page_drive() {
   csd_model::DriveConfig drive = small_drive();
   drive.geometry.page_size = Bytes::kib(1);
@@ -35,8 +36,9 @@ Prompts random_prompts(const std::vector<std::size_t>& lengths, std::uint32_t vo
 
 }  // namespace
 
-TEST_CASE("Llama and Qwen2 with grouped queries: tokens through the drive are those of the host") {
-  for (const char* name : {"llama", "llama3", "qwen2", "opt"}) {
+TEST_CASE("every family with grouped queries: tokens through the drive are those of the host") {
+  // mistral has heads of 80 elements, qwen3 of 96: their rows leave the end of a page empty.
+  for (const char* name : {"llama", "llama3", "qwen2", "opt", "mistral", "qwen3"}) {
     const SmallModel model(std::string("tests/data/golden/") + name);
     const host::ModelConfig& config = model.checkpoint.config;
     const Prompts prompts = random_prompts({1, 31, 32, 150}, config.vocab);

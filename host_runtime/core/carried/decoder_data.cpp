@@ -61,9 +61,9 @@ DecoderData::DecoderData(const host::Decoder& decoder, std::vector<std::vector<T
         throw UserError(
             fmt::format("prompt {}: token id {} is outside the vocabulary of {}", i, token.value, model.vocab));
     const std::uint64_t context = prompts_[i].size() + output_tokens[i] - std::uint64_t{1};
-    if (context > model.max_positions)
+    if (context > model.longest_context())
       throw UserError(fmt::format("prompt {}: {} prompt tokens and {} new ones need {} positions, the model has {}", i,
-                                  prompts_[i].size(), output_tokens[i], context, model.max_positions));
+                                  prompts_[i].size(), output_tokens[i], context, model.longest_context()));
   }
   mini_batches_ = host::even_shares(static_cast<std::uint32_t>(prompts_.size()), mini_batches);
   generated_.resize(prompts_.size());
@@ -334,7 +334,9 @@ void DecoderData::sample(const Operation& op) {
     left = left.subspan(of_sequence.size());
     std::uint32_t chosen = 0;
     for (bool right = true; right; ++chosen) {
-      generated_[sequence].push_back(choose(sequence, of_sequence.subspan(chosen * vocab, vocab)));
+      const std::span<const float> of_token = of_sequence.subspan(chosen * vocab, vocab);
+      generated_[sequence].push_back(choose(sequence, of_token));
+      if (watcher_) watcher_(sequence, of_token, generated_[sequence].back());
       right = chosen < draft.size() && generated_[sequence].back() == draft[chosen];
     }
     auto& outputs = verified_[sequence];

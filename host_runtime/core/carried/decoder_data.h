@@ -100,6 +100,10 @@ class DecoderData final : public OperationData {
       std::function<host::TokenId(std::uint32_t sequence, std::size_t index, std::span<const float> logits)>;
   void set_chooser(Chooser chooser) { chooser_ = std::move(chooser); }
 
+  /// Called with every new token and the logits that it was chosen by.
+  using Watcher = std::function<void(std::uint32_t sequence, std::span<const float> logits, host::TokenId chosen)>;
+  void set_watcher(Watcher watcher) { watcher_ = std::move(watcher); }
+
   /// How K and V are kept. Not quantised unless called.
   void set_kv_format(const RowQuantisation& format) { kv_format_ = format; }
 
@@ -230,6 +234,7 @@ class DecoderData final : public OperationData {
   host::SamplingOptions sampling_;
   host::KvDivision division_;
   Chooser chooser_;
+  Watcher watcher_;
   RowQuantisation kv_format_;
   std::vector<host::Share> mini_batches_;  ///< of operations whose tag names no sequences
   TensorStore tensors_;

@@ -39,6 +39,7 @@ struct Recalled {
 struct Tally {
   double nll = 0;
   std::vector<double> window_nll;  ///< mean of each window
+  std::vector<std::vector<double>> token_nll;
   std::vector<Recalled> recalled;  ///< by window
   std::uint64_t scored = 0, equal = 0;
   SelectionSums selections;
@@ -71,9 +72,9 @@ class Evaluation {
     const std::uint64_t longest =
         std::uint64_t{options.windows.prefill} +
         std::max(options.windows.decode, options.recall.distances.empty() ? 0 : options.recall.fact()) - 1;
-    if (longest > decoder.config().max_positions) {
+    if (longest > decoder.config().longest_context()) {
       throw UserError(fmt::format("a window of {} tokens is longer than the model's {} positions", longest,
-                                  decoder.config().max_positions));
+                                  decoder.config().longest_context()));
     }
     for (Tally& tally : tallies_) {
       for (const std::uint32_t distance : options.recall.distances) tally.recall.push_back({.distance = distance});
@@ -185,8 +186,10 @@ class Evaluation {
       const auto predictions = force_setting(settings_[i], *provider, prefilled, continuations);
       for (std::size_t s = 0; s < predictions.size(); ++s) {
         double nll = 0;
+        std::vector<double>& of_tokens = tally.token_nll.emplace_back();
         for (std::size_t at = 0; at < predictions[s].size(); ++at) {
           tally.nll += predictions[s][at].nll;
+          of_tokens.push_back(predictions[s][at].nll);
           nll += predictions[s][at].nll;
           tally.equal += predictions[s][at].greedy == reference[s][at].greedy;
           ++tally.scored;
@@ -242,6 +245,7 @@ class Evaluation {
             .perplexity = perplexity,
             .perplexity_spread = times(standard_error(t.window_nll), perplexity),
             .ratio_spread = times(standard_error(above_dense), perplexity / dense),
+            .nll = t.token_nll,
             .tokens_scored = t.scored,
             .greedy_equal = t.equal,
             .alpha_mean = s.alpha / query_heads,

@@ -46,6 +46,7 @@ struct EvaluationRow {
   /// Spread of perplexity / dense_perplexity, from the differences to dense attention in each window: difficulty of the
   /// text, which affects both, cancels.
   Spread ratio_spread;
+  std::vector<std::vector<double>> nll;  ///< negative log-likelihood, [window][scored token]
   std::uint64_t tokens_scored = 0;
   std::uint64_t greedy_equal = 0;  ///< scored positions at which the likeliest token is that of dense attention
   /// Attention mass kept, as the method estimates it: SparQ's and SparF's alpha, which is approximate. Equal to

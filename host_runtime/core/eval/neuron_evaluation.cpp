@@ -138,9 +138,9 @@ NeuronEvaluation evaluate_neurons(const Decoder& decoder, std::span<const TokenI
                                   std::uint32_t batch, const NeuronHooks& hooks) {
   const std::uint32_t count = window_count(text.size(), options);
   const std::size_t length = std::size_t{options.prefill} + options.decode;
-  if (length - 1 > decoder.config().max_positions) {
+  if (length - 1 > decoder.config().longest_context()) {
     throw UserError(fmt::format("a window of {} tokens is longer than the model's {} positions", length - 1,
-                                decoder.config().max_positions));
+                                decoder.config().longest_context()));
   }
   for (const NeuronSetting& setting : settings)
     if (setting.window == 0) throw UserError("a window of 0 tokens keeps no neuron: at least 1");

@@ -37,6 +37,9 @@ float element(ElementType type, const std::byte* from) {
 NeuronRowSource::NeuronRowSource(const ModelConfig& config, const WeightSource& source,
                                  const RowQuantisation& quantisation)
     : neurons_(config.ffn), width_(config.width), quantisation_(quantisation) {
+  if (config.ffn_biases)
+    throw UserError(
+        fmt::format("{}: records of neurons of a gated network with biases are not implemented", source.description()));
   for (std::uint32_t layer = 0; layer < config.layers; ++layer) {
     std::vector<Stored>& stored = layers_.emplace_back();
     for (std::string& name : names_of(config, source, layer)) {

@@ -60,6 +60,8 @@ class RoundedWeights final : public WeightSource {
   RoundedWeights(const ModelConfig& config, const WeightSource& source, const RowQuantisation& quantisation);
   bool contains(std::string_view name) const override { return source_.contains(name); }
   StoredTensor tensor(std::string_view name) const override;
+  std::vector<std::string> names() const override { return source_.names(); }
+  void release(std::string_view name) const override { source_.release(name); }
   std::string description() const override { return source_.description(); }
 
  private:

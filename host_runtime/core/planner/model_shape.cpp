@@ -29,11 +29,10 @@ ModelShape ModelShape::of(const ModelConfig& config) {
       shape.positions = config.max_positions + kOptPositionOffset;
       return shape;
     case Architecture::llama:
-      shape.biases = Biases::none;
-      shape.ffn_matrices = 3;
-      return shape;
     case Architecture::qwen2:
-      shape.biases = Biases::qkv;
+    case Architecture::mistral:
+    case Architecture::qwen3:
+      shape.biases = config.qkv_biases() ? Biases::qkv : Biases::none;
       shape.ffn_matrices = 3;
       return shape;
   }

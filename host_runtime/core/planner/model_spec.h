@@ -43,7 +43,10 @@ struct EnumValues<host::Architecture> {
        "Learned positions, two matrices and ReLU, biases everywhere."},
       {host::Architecture::llama, name_of(host::Architecture::llama),
        "Rotary positions, three matrices and a gate, no biases."},
-      {host::Architecture::qwen2, name_of(host::Architecture::qwen2), "Like llama, with biases for Q, K and V."}};
+      {host::Architecture::qwen2, name_of(host::Architecture::qwen2), "Like llama, with biases for Q, K and V."},
+      {host::Architecture::mistral, name_of(host::Architecture::mistral), "Like llama."},
+      {host::Architecture::qwen3, name_of(host::Architecture::qwen3),
+       "Like llama, with norms of the heads of Q and K."}};
 };
 template <>
 struct EnumValues<host::Embeddings> {

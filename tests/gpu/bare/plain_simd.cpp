@@ -17,6 +17,19 @@ void gemv_rows(const float* q, const Half* rows, std::size_t n_rows, std::size_t
   for (std::size_t j = 0; j < n_rows; ++j) scores[j] = dot(q, rows + j * d, d);
 }
 
+void matrix_vector(const float* x, const Half* rows, std::size_t n_rows, std::size_t d, float* out) {
+  gemv_rows(x, rows, n_rows, d, out, nullptr);
+}
+
+void matrix_vector(const float* x, const Bf16* rows, std::size_t n_rows, std::size_t d, float* out) {
+  for (std::size_t j = 0; j < n_rows; ++j) {
+    out[j] = 0;
+    for (std::size_t i = 0; i < d; ++i) out[j] += x[i] * to_float(rows[j * d + i]);
+  }
+}
+
+void widen(const Bf16* in, float* out, std::size_t n) { std::transform(in, in + n, out, to_float); }
+
 void gemv_rows_group(const float* q, std::size_t group, const Half* rows, std::size_t n_rows, std::size_t d,
                      float* scores, std::size_t stride, const Ahead*) {
   for (std::size_t g = 0; g < group; ++g) gemv_rows(q + g * d, rows, n_rows, d, scores + g * stride);
