@@ -324,6 +324,16 @@ TEST_CASE("the solved division is within 2 % of the best of a grid in the simula
   check_platforms(100, 1700);
 }
 
+TEST_CASE("a division that is solved again as the context grows is faster than that of the last step") {
+  const auto decode_s = [](const std::string& system) {
+    return run(timing({"system=" + system, "workload.input_tokens=300", "workload.output_tokens=1001",
+                       "platform.gpu.memory=62 MiB", "platform.gpu.link={bandwidth: 3 GB/s}"}))
+        .times.decode_s;
+  };
+  // GPU memory holds all tokens at first, and 62 % of them in the last step.
+  CHECK(decode_s("{kind: hybrid}") < 0.6 * decode_s(shares(0.3064, 0.6208, 0)));
+}
+
 TEST_CASE("in sampled runs of few layers, nothing works longer than the phase lasts") {
   // The pace of the two sampled layers is faster than the SmartSSD's internal link.
   const scenario::Scenario s = experiment::load_scenario(std::string(CSDSIM_SOURCE_DIR) + "/scenarios/hybrid.yaml",

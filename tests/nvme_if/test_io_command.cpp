@@ -145,7 +145,8 @@ TEST_CASE("malformed KV commands") {
   const SubmissionEntry p = encode(kNs, KvAttend{LayerId{0}, 2, AttendMethod::dense_partial, 1, 64, 4});
   CHECK(status_of(p).ok());
   CHECK(status_of(changed(p, [](auto& e) { e.cdw13 &= ~2u; })) == status::kv_shape_mismatch);  // dense, too long
-  CHECK(status_of(changed(p, [](auto& e) { e.cdw13 |= 1; })) == status::kv_bad_parameters);    // method 3
+  CHECK(status_of(changed(p, [](auto& e) { e.cdw13 |= 1; })) == status::success);              // sparf_partial
+  CHECK(status_of(changed(p, [](auto& e) { e.cdw13 ^= 6; })) == status::kv_bad_parameters);    // method 4
   CHECK(status_of(changed(p, [](auto& e) { e.cdw10 -= 1; })) == status::kv_shape_mismatch);
   CHECK(status_of(changed(p, [](auto& e) { e.cdw14 = ~0u; })) == status::kv_shape_mismatch);
   CHECK(status_of(changed(p, [](auto& e) { e.cdw15 = 1; })) == status::invalid_field);
