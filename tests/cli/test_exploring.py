@@ -2,6 +2,7 @@
 import csv
 import json
 import pathlib
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -179,6 +180,24 @@ class Exploring(unittest.TestCase):
         self.assertEqual([(line["workload.queue_depth"], line["iops"]) for line in lines], [(1, wide[0][1]), (2, wide[1][1])])
         self.assertEqual(self.csdsim("sweep", self.out / "s.yaml", "--out", self.out / "o", "--resume", "-q", "--format", "jsonl").stdout,
                          (self.out / "o" / "results.jsonl").read_text())
+
+    def test_check_refuses_the_ends_of_ranges_that_a_run_would(self):
+        for key in ("platform.device.flash.blocks_per_plane=1", "platform.device.ftl.gc_free_blocks=1024",
+                    "platform.device.ftl.spare_blocks=65536", "platform.host.memory=64 TiB"):
+            self.csdsim("check", self.scenario(""), "--set", key, fails=key.split("=")[0])
+        self.csdsim("check", self.scenario(""), "--set", "platform.host.memory=16 TiB")
+
+    @unittest.skipIf(b"__asan_init" in pathlib.Path(CSDSIM).read_bytes(), "AddressSanitizer reserves address space by the terabyte")
+    def test_a_limit_of_address_space_names_the_memory_to_lower(self):
+        def run(*more):
+            limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+            return subprocess.run([CSDSIM, "run", str(self.scenario("")), "-q", *more], capture_output=True, text=True, timeout=60, preexec_fn=limit)
+        host, gpu = ["--set", "platform.host.memory=1 GiB"], ["--set", "platform.gpu.memory=1 GiB"]
+        for more, key in (((), "platform.host.memory: "), (host, "platform.gpu.memory: ")):
+            limited = run(*more)
+            self.assertEqual(limited.returncode, 2, limited.stderr)
+            self.assertTrue(limited.stderr.startswith(key), limited.stderr)
+        self.assertEqual(run(*host, *gpu, "--set", "platform.device.nvme.mdts=128 KiB").returncode, 0)
 
     def test_a_database_of_somebody_else_is_refused(self):
         (self.out / "o").mkdir()
