@@ -37,15 +37,32 @@ int run_point(const scenario::Scenario& scenario, const launch::InputFiles& inpu
               const std::filesystem::path& directory);
 
 struct SweepArguments {
-  std::filesystem::path scenario;
+  std::vector<std::filesystem::path> scenarios;
   std::vector<std::string> overrides;
   std::optional<std::filesystem::path> out;
   Format format = Format::table;
   unsigned jobs = 1;
   bool resume = false;
+  std::optional<std::string> shard;  ///< "I/N": the I-th of N parts, from 1
   bool quiet = false;
 };
 int sweep(const SweepArguments& arguments);
+
+struct MergeArguments {
+  std::vector<std::filesystem::path> parts;  ///< --out of sweeps with --shard
+  std::filesystem::path out;
+  Format format = Format::table;
+};
+/// Puts the parts of a sweep together.
+int merge(const MergeArguments& arguments);
+
+struct CompareArguments {
+  std::filesystem::path a, b;  ///< --out of a run or a sweep, or a result.json
+  std::optional<std::filesystem::path> out;
+  Format format = Format::table;
+};
+/// Tells what has changed from `a` to `b`.
+int compare(const CompareArguments& arguments);
 
 struct ReproduceArguments {
   std::string paper;                   ///< name of a built-in paper, or the file of a definition
@@ -65,10 +82,12 @@ inline constexpr const char* kOriginsFile = "origins.json";
 void write_origins(const scenario::Resolved& resolved, const std::filesystem::path& directory);
 
 struct ReportArguments {
-  std::filesystem::path directory;           ///< --out of a sweep or a run
-  std::optional<std::filesystem::path> out;  ///< default: report.html in `directory`
+  std::filesystem::path directory;            ///< --out of a sweep or a run
+  std::optional<std::filesystem::path> out;   ///< default: report.html in `directory`
+  std::optional<std::filesystem::path> plot;  ///< a figure in place of the HTML file: .png, .svg or .pdf
+  std::optional<std::string> x, y;            ///< of the figure: axis and metric
 };
-/// Writes one self-contained HTML file.
+/// Writes one self-contained HTML file, or a figure.
 int report(const ReportArguments& arguments);
 
 struct RooflineArguments {
@@ -180,8 +199,10 @@ int profile_gpu(const ProfileGpuArguments& arguments);
 int check(const std::vector<std::filesystem::path>& scenarios, const std::vector<std::string>& overrides);
 /// Lists the built-in names and those that `plugins` (scenario/plugin.h) register.
 int list(const std::string& kind, const std::vector<std::filesystem::path>& plugins);
-/// Prints the parameters of `kind`; empty: of the whole scenario.
-int describe(const std::string& kind, const std::string& name, bool markdown,
+enum class Description { text, markdown, schema };
+/// Prints the parameters of `kind`; empty: of the whole scenario. `kind` "metrics": the metrics of results. The schema
+/// is that of the whole scenario.
+int describe(const std::string& kind, const std::string& name, Description form,
              const std::vector<std::filesystem::path>& plugins);
 
 /// One line with the version, build type and compiler.

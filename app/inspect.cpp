@@ -6,8 +6,10 @@
 #include "base/error.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
+#include "report/metrics.h"
 #include "reproduction/papers.h"
 #include "scenario/catalog.h"
+#include "scenario/schema.h"
 
 namespace csdsim::app {
 
@@ -35,11 +37,15 @@ int list(const std::string& kind, const std::vector<std::filesystem::path>& plug
   return 0;
 }
 
-int describe(const std::string& kind, const std::string& name, bool markdown,
+int describe(const std::string& kind, const std::string& name, Description form,
              const std::vector<std::filesystem::path>& plugins) {
   const auto registries = experiment::registries_with(plugins);
-  if (markdown) {
-    fmt::print("{}", scenario::describe_markdown(registries));
+  if (form == Description::markdown) {
+    fmt::print("{}", kind == "metrics" ? report::metrics_markdown() : scenario::describe_markdown(registries));
+  } else if (form == Description::schema) {
+    fmt::print("{}\n", scenario::scenario_schema(registries).dump(1));
+  } else if (kind == "metrics") {
+    fmt::print("{}", report::metrics_text(name));
   } else {
     fmt::print("{}", scenario::describe_text(kind.empty() ? "scenario" : kind, name, registries));
   }

@@ -8,22 +8,21 @@
 #include <systemc>
 
 #include "app/commands.h"
+#include "app/completion.h"
+#include "app/options.h"
+#include "app/standard_output.h"
 #include "base/error.h"
 
 namespace {
 
 using namespace csdsim;
-
-/// Output formats by their names in --format.
-const std::map<std::string, app::Format> formats{
-    {"table", app::Format::table}, {"json", app::Format::json}, {"csv", app::Format::csv}};
+using app::add_exploration;
+using app::formats;
+using app::kNamed;
 
 /// Numbers of 64 bits: a negative one would be taken for a large one.
 const CLI::Validator kWholeNumber(
     [](const std::string& text) { return text.starts_with('-') ? "a whole number from 0 on is needed" : ""; }, "");
-
-/// Files and folders to write.
-const CLI::Validator kNamed([](const std::string& text) { return text.empty() ? "a name is needed" : ""; }, "");
 
 // One function per subcommand adds its options and its callback.
 
@@ -42,53 +41,6 @@ void add_run(CLI::App& cli, int& status) {
                         "Run again with each resource 10 % faster, and tell what the rate gains");
   run_command->add_flag("-q,--quiet", run->quiet, "No progress on stderr");
   run_command->callback([run, &status] { status = app::run(*run); });
-}
-
-void add_sweep(CLI::App& cli, int& status) {
-  const auto sweep = std::make_shared<app::SweepArguments>();
-  auto* sweep_command =
-      cli.add_subcommand("sweep", "Run all points of a scenario's sweep; write DIR/results.sqlite, .csv");
-  sweep_command->add_option("scenario", sweep->scenario, "Scenario file with a sweep section")->required();
-  sweep_command->add_option("--set", sweep->overrides, "Override a key in every point: a.b=v")->allow_extra_args(false);
-  sweep_command->add_option("-j,--jobs", sweep->jobs, "Points at a time")->check(CLI::Range(1U, 1024U));
-  sweep_command->add_option("--out", sweep->out, "Directory for results (default: out/<name>)")->check(kNamed);
-  sweep_command->add_option("--format", sweep->format, "table, json or csv")
-      ->transform(CLI::CheckedTransformer(formats));
-  sweep_command->add_flag("--resume", sweep->resume,
-                          "Keep points that were already computed from the same configuration and by the same program");
-  sweep_command->add_flag("-q,--quiet", sweep->quiet, "No progress on stderr");
-  sweep_command->callback([sweep, &status] { status = app::sweep(*sweep); });
-}
-
-void add_report(CLI::App& cli, int& status) {
-  const auto report = std::make_shared<app::ReportArguments>();
-  auto* command = cli.add_subcommand(
-      "report", "Write one HTML file with charts, tables and configuration of a sweep or a run; it needs no network");
-  command->add_option("directory", report->directory, "The --out of a sweep or a run (sweeps: out/<name>)")->required();
-  command->add_option("--out", report->out, "HTML file (default: DIR/report.html)")->check(kNamed);
-  command->callback([report, &status] { status = app::report(*report); });
-}
-
-void add_reproduce(CLI::App& cli, int& status) {
-  const auto reproduce = std::make_shared<app::ReproduceArguments>();
-  auto* command = cli.add_subcommand(
-      "reproduce", "Run the evaluation of a paper and compare; write DIR/reproduction.json, .csv and pictures");
-  command->add_option("paper", reproduce->paper, "A paper (csdsim list papers), or a file NAME.reproduction.yaml")
-      ->required();
-  command->add_option("--set", reproduce->overrides, "Override a key in every point: a.b=v (a point's own value wins)")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--rows", reproduce->rows,
-                   "Only the rows ID[,ID...] and the points that they need (default: all rows)")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  command->add_option("-j,--jobs", reproduce->jobs, "Points at a time")->check(CLI::Range(1U, 1024U));
-  command->add_option("--out", reproduce->out, "Directory for results (default: out/reproduce-<name>)")->check(kNamed);
-  command->add_option("--format", reproduce->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
-  command->add_flag("--resume", reproduce->resume,
-                    "Keep points that were already computed from the same configuration and by the same program");
-  command->add_flag("-q,--quiet", reproduce->quiet, "No progress on stderr");
-  command->callback([reproduce, &status] { status = app::reproduce(*reproduce); });
 }
 
 void add_roofline(CLI::App& cli, int& status) {
@@ -326,6 +278,7 @@ void add_list_and_describe(CLI::App& cli, int& status) {
     std::string name;
     std::vector<std::filesystem::path> plugins;
     bool markdown = false;
+    bool schema = false;
   };
   const auto a = std::make_shared<Arguments>();
   const auto add_plugins = [a](CLI::App* command) {
@@ -338,9 +291,26 @@ void add_list_and_describe(CLI::App& cli, int& status) {
   auto* describe_command = cli.add_subcommand("describe", "Parameters with unit, range, default and source");
   add_plugins(describe_command);
   describe_command->add_flag("--markdown", a->markdown, "Every parameter, in the form of docs/parameters.md");
-  describe_command->add_option("kind", a->kind, "A part of the scenario: flash, engine, system, ... (default: all)");
+  describe_command->add_flag("--schema", a->schema, "A JSON Schema of scenario files, for editors")
+      ->excludes(describe_command->get_option("--markdown"));
+  describe_command->add_option("kind", a->kind,
+                               "metrics, or a part of the scenario: flash, engine, system, ... (default: all)");
   describe_command->add_option("name", a->name, "A member of that part, such as a kind or a preset");
-  describe_command->callback([a, &status] { status = app::describe(a->kind, a->name, a->markdown, a->plugins); });
+  describe_command->callback([a, &status] {
+    using app::Description;
+    const Description form = a->schema ? Description::schema : a->markdown ? Description::markdown : Description::text;
+    status = app::describe(a->kind, a->name, form, a->plugins);
+  });
+}
+
+void add_completion(CLI::App& cli, int& status) {
+  const auto form = std::make_shared<std::string>();
+  auto* command = cli.add_subcommand("completion", "Print a completion script for bash and zsh, or the manual page");
+  command->add_option("form", *form, "bash or man")->required()->check(CLI::IsMember({"bash", "man"}));
+  command->callback([form, &cli, &status] {
+    app::print_result(*form == "man" ? app::manual_page(cli) : app::bash_completion(cli));
+    status = 0;
+  });
 }
 
 int parse_and_run(int argc, char** argv) {
@@ -355,9 +325,7 @@ int parse_and_run(int argc, char** argv) {
 
   int status = 0;
   add_run(cli, status);
-  add_sweep(cli, status);
-  add_report(cli, status);
-  add_reproduce(cli, status);
+  add_exploration(cli, status);
   add_roofline(cli, status);
   add_generate(cli, status);
   add_eval(cli, status);
@@ -366,6 +334,7 @@ int parse_and_run(int argc, char** argv) {
   add_profile_gpu(cli, status);
   add_check(cli, status);
   add_list_and_describe(cli, status);
+  add_completion(cli, status);
 
   try {
     cli.parse(argc, argv);

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdio>
 #include <map>
 #include <optional>
@@ -69,7 +68,6 @@ class PaperRun {
   std::map<std::string, std::size_t> run_of_;  ///< by effective configuration
   launch::InputFiles inputs_;
   Outcomes outcomes_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 void PaperRun::load() {
@@ -120,11 +118,9 @@ void PaperRun::print_progress(const launch::PointEvent& event) {
   if (!event.said.empty() && !expects(point(event.name), event.said))
     std::fprintf(stderr, "point %s:\n%s", event.name.c_str(), event.said.c_str());
   if (arguments_.quiet) return;
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  const double left = seconds / double(event.finished) * double(event.total - event.finished);
   const bool failed = !event.said.empty() && expects(point(event.name), event.said);
   std::fprintf(stderr, "[%zu/%zu] %s: %s; about %.0f s left\n", event.finished, event.total, event.name.c_str(),
-               failed ? "failed as expected" : event.what.c_str(), left);
+               failed ? "failed as expected" : event.what.c_str(), event.left_s);
 }
 
 int PaperRun::run() {

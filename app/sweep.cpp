@@ -5,14 +5,19 @@
 #include <cstdio>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "app/commands.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
 #include "launch/input_files.h"
 #include "launch/point_runner.h"
+#include "launch/sweep_store.h"
 #include "report/files.h"
+#include "report/result_lookup.h"
+#include "report/search.h"
 #include "report/table.h"
 #include "report/text.h"
 
@@ -26,10 +31,11 @@ ordered_json axis_value(const std::string& text) {
   return text;
 }
 
-launch::Point launch_point(const scenario::SweepPoint& point, launch::InputFiles& inputs) {
-  launch::Point result{.name = point.name, .axes = {}, .fingerprint = fingerprint(point.resolved.scenario, inputs)};
-  for (const auto& [path, value] : point.axes) result.axes.emplace_back(path, axis_value(value));
-  return result;
+/// The value of a path that is no axis of this scenario, as its effective configuration has it.
+ordered_json fixed_value(const ordered_json& config, const std::string& path) {
+  const ordered_json* value = report::find_path(config, path);
+  if (value != nullptr && value->is_object()) value = report::find_path(*value, "kind");
+  return value == nullptr ? ordered_json(nullptr) : *value;
 }
 
 /// Whether a path is the other one, or a map that holds it.
@@ -46,10 +52,85 @@ void refuse_set_axes(const std::vector<std::string>& overrides, const scenario::
             "--set {}: {} is an axis of the sweep; change the axis: --set 'sweep.axes.{}=[...]'", set, axis, axis));
 }
 
+/// What a sweep runs: the points of one scenario, or of several with the scenario as the first axis.
+struct Plan {
+  std::vector<scenario::Loaded> loaded;
+  std::vector<const scenario::Scenario*> scenarios;  ///< by point
+  std::vector<launch::Point> points;
+  report::Search search;
+};
+
+void add_point(Plan& plan, const std::string& name, const std::vector<std::pair<std::string, std::string>>& axes,
+               const std::vector<std::string>& paths, const scenario::Scenario& s, launch::InputFiles& inputs) {
+  const bool several = plan.loaded.size() > 1;
+  launch::Point point{.name = name, .axes = {}, .fingerprint = fingerprint(s, inputs)};
+  if (several) {
+    point.name = fmt::format("scenario={}{}{}", s.name, name.empty() ? "" : ",", name);
+    point.axes.emplace_back("scenario", s.name);
+  }
+  const ordered_json config = several ? scenario::effective_config(s) : ordered_json();
+  for (const std::string& path : paths) {
+    const auto axis = std::ranges::find(axes, path, &std::pair<std::string, std::string>::first);
+    point.axes.emplace_back(path, axis == axes.end() ? fixed_value(config, path) : axis_value(axis->second));
+  }
+  plan.points.push_back(std::move(point));
+  plan.scenarios.push_back(&s);
+}
+
+Plan plan_of(const SweepArguments& arguments, launch::InputFiles& inputs) {
+  Plan plan;
+  std::vector<std::string> paths;
+  std::set<std::string> names;
+  for (const std::filesystem::path& file : arguments.scenarios) {
+    const scenario::Loaded& loaded = plan.loaded.emplace_back(experiment::load_scenario(file, arguments.overrides));
+    for (const std::string& note : loaded.base.notes) std::fprintf(stderr, "%s\n", note.c_str());
+    if (!names.insert(loaded.base.scenario.name).second)
+      throw UserError(fmt::format("{}: a second scenario has the name '{}'; give them different names", file.string(),
+                                  loaded.base.scenario.name));
+    if (loaded.points.empty() && arguments.scenarios.size() == 1)
+      throw UserError(
+          fmt::format("{}: has no sweep; add one, e.g. sweep: {{axes: {{platform.device.flash.channels: [4, 8]}}}}",
+                      file.string()));
+    if (!loaded.points.empty()) {
+      refuse_set_axes(arguments.overrides, loaded.points.front());
+      for (const auto& [path, value] : loaded.points.front().axes)
+        if (std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
+    }
+    if (loaded.search.empty()) continue;
+    if (!plan.search.empty() && plan.search.text() != loaded.search.text())
+      throw UserError(fmt::format("{}: searches for something else than the scenario before it", file.string()));
+    plan.search = loaded.search;
+  }
+  for (const scenario::Loaded& loaded : plan.loaded) {
+    if (loaded.points.empty()) add_point(plan, "", {}, paths, loaded.base.scenario, inputs);
+    for (const scenario::SweepPoint& point : loaded.points)
+      add_point(plan, point.name, point.axes, paths, point.resolved.scenario, inputs);
+  }
+  return plan;
+}
+
+/// "2/8" as the second of eight parts.
+launch::Shard shard_of(const std::optional<std::string>& text) {
+  if (!text) return {};
+  std::size_t part = 0, count = 0, end = 0;
+  if (std::sscanf(text->c_str(), "%zu/%zu%zn", &part, &count, &end) != 2 || end != text->size() || part < 1 ||
+      part > count || text->front() == '-')
+    throw UserError(fmt::format("--shard {}: expected I/N, the I-th of N parts, e.g. 2/8", printable(*text)));
+  return {.index = part - 1, .count = count};
+}
+
 void print_progress(const launch::PointEvent& event, bool quiet) {
   std::fputs(event.said.c_str(), stderr);
   if (quiet) return;
-  std::fprintf(stderr, "[%zu/%zu] %s: %s\n", event.finished, event.total, event.name.c_str(), event.what.c_str());
+  const std::string rate =
+      event.points_per_s > 0 && event.finished < event.total
+          ? fmt::format("; {}, about {:.0f} s left",
+                        event.points_per_s >= 1 ? fmt::format("{:.1f} points/s", event.points_per_s)
+                                                : fmt::format("{:.1f} s per point", 1 / event.points_per_s),
+                        event.left_s)
+          : "";
+  std::fprintf(stderr, "[%zu/%zu] %s: %s%s\n", event.finished, event.total, event.name.c_str(), event.what.c_str(),
+               rate.c_str());
 }
 
 /// The last part of a dotted path: "channels".
@@ -63,6 +144,7 @@ std::string short_name(const std::string& path) {
 }
 
 std::string value_text(const ordered_json& value) {
+  if (value.is_null()) return "-";
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
@@ -137,41 +219,16 @@ std::string sweep_meaning(const std::vector<launch::SweepRow>& rows) {
   return text;
 }
 
-}  // namespace
-
-int sweep(const SweepArguments& arguments) {
-  const scenario::Loaded loaded = experiment::load_scenario(arguments.scenario, arguments.overrides);
-  for (const std::string& note : loaded.base.notes) std::fprintf(stderr, "%s\n", note.c_str());
-  if (loaded.points.empty())
-    throw UserError(
-        fmt::format("{}: has no sweep; add one, e.g. sweep: {{axes: {{platform.device.flash.channels: [4, 8]}}}}",
-                    arguments.scenario.string()));
-  const std::filesystem::path directory =
-      arguments.out.value_or(std::filesystem::path("out") / loaded.base.scenario.name);
-  refuse_set_axes(arguments.overrides, loaded.points.front());
-  launch::InputFiles inputs;
-  std::vector<launch::Point> points;
-  for (const scenario::SweepPoint& point : loaded.points) points.push_back(launch_point(point, inputs));
-  launch::PointRunner runner(
-      std::move(points),
-      {.directory = directory,
-       .run =
-           [&](std::size_t index, const std::filesystem::path& out) {
-             return run_point(loaded.points[index].resolved.scenario, inputs, out);
-           },
-       .jobs = arguments.jobs,
-       .resume = arguments.resume,
-       .progress = [&](const launch::PointEvent& event) { print_progress(event, arguments.quiet); }});
-  write_origins(loaded.base, directory);
-  const int status = runner.run();
-  const std::vector<launch::SweepRow> rows = runner.rows();
+/// Prints the rows of a sweep and, if something is searched for, the best points.
+void print_rows(const std::vector<launch::SweepRow>& rows, const report::Search& search,
+                const std::filesystem::path& directory, Format format) {
   std::vector<launch::SweepRow> good;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(good),
                [](const launch::SweepRow& r) { return r.error.empty(); });
-  if (good.empty()) return status;
-  if (arguments.format == Format::csv) {
-    fmt::print("{}", report::read_file(directory / "results.csv"));
-  } else if (arguments.format == Format::json) {
+  if (good.empty()) return;
+  if (format == Format::csv || format == Format::json_lines) {
+    fmt::print("{}", report::read_file(directory / (format == Format::csv ? "results.csv" : "results.jsonl")));
+  } else if (format == Format::json) {
     ordered_json all = ordered_json::array();
     for (const launch::SweepRow& row : rows)
       all.push_back(row.error.empty() ? row.result : ordered_json{{"name", row.name}, {"error", row.error}});
@@ -180,9 +237,67 @@ int sweep(const SweepArguments& arguments) {
     fmt::print("{}\n{}", sweep_table(rows, headline(good.front())), sweep_meaning(good));
     if (good.front().result["stats"].contains("simulated"))
       fmt::print("{}.\n", good.front().result["stats"]["simulated"].get<std::string>());
+  }
+  if (!search.empty()) {
+    std::vector<ordered_json> results;
+    std::vector<std::string> names;
+    for (const launch::SweepRow& row : rows) {
+      results.push_back(row.result);
+      names.push_back(row.name);
+    }
+    const report::Found found = report::search_points(search, results);
+    report::write_file(directory / "search.json", report::search_document(search, found, names).dump(2) + "\n");
+    if (format == Format::table) fmt::print("\n{}", report::search_text(search, found, results, names));
+  }
+  if (format == Format::table)
     fmt::print("All figures: {}; pictures: csdsim report {}\n", (directory / "results.csv").string(),
                directory.string());
+}
+
+}  // namespace
+
+int sweep(const SweepArguments& arguments) {
+  launch::InputFiles inputs;
+  const launch::Shard shard = shard_of(arguments.shard);
+  const Plan plan = plan_of(arguments, inputs);
+  const scenario::Loaded& first = plan.loaded.front();
+  const std::filesystem::path directory =
+      arguments.out.value_or(std::filesystem::path("out") / first.base.scenario.name);
+  if (shard.count > plan.points.size())
+    throw UserError(fmt::format("--shard {}: the sweep has {} points only", *arguments.shard, plan.points.size()));
+  launch::PointRunner runner(
+      plan.points,
+      {.directory = directory,
+       .run = [&](std::size_t index,
+                  const std::filesystem::path& out) { return run_point(*plan.scenarios[index], inputs, out); },
+       .jobs = arguments.jobs,
+       .resume = arguments.resume,
+       .shard = shard,
+       .progress = [&](const launch::PointEvent& event) { print_progress(event, arguments.quiet); }});
+  write_origins(first.base, directory);
+  const int status = runner.run();
+  print_rows(runner.rows(), shard.count == 1 ? plan.search : report::Search{}, directory, arguments.format);
+  return status;
+}
+
+int merge(const MergeArguments& arguments) {
+  const launch::StoredSweep merged = launch::merged_sweep(arguments.parts);
+  for (const std::filesystem::path& part : arguments.parts)
+    if (std::error_code none; std::filesystem::equivalent(part, arguments.out, none))
+      throw UserError(fmt::format("--out {}: is one of the parts", arguments.out.string()));
+  int status = 0;
+  launch::SweepStore store(arguments.out);
+  store.begin(merged.points, false);
+  for (const launch::SweepRow& row : merged.rows) {
+    if (row.error.empty())
+      store.put(merged.points[row.index].key, row.result);
+    else
+      status = 1;
   }
+  store.write_results(merged.rows);
+  if (const auto origins = arguments.parts.front() / kOriginsFile; std::filesystem::exists(origins))
+    report::write_file(arguments.out / kOriginsFile, report::read_file(origins));
+  print_rows(merged.rows, {}, arguments.out, arguments.format);
   return status;
 }
 

@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "attention_engine/core/head_work.h"
 #include "attention_engine/sysc/attention_engine.h"
 #include "base/error.h"
+#include "csd_model/block_quota.h"
 #include "csd_model/firmware/block_service.h"
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/engine_io.h"
@@ -31,24 +29,6 @@
 namespace csdsim::csd_model {
 
 namespace {
-
-/// Blocks per plane that the block FTL needs for garbage collection; a share of 0 or 1 leaves each FTL its minimum.
-constexpr std::uint32_t kMinBlockNamespace = 6;
-constexpr std::uint32_t kMinKvNamespace = 1;
-
-ftl::BlockQuota quota(const DriveConfig& config) {
-  const std::uint32_t all = config.geometry.blocks_per_plane;
-  const std::uint32_t blocks = all - std::min(all, config.blocks.spare_blocks);
-  if (!(config.kv_share >= 0 && config.kv_share <= 1))
-    throw UserError(fmt::format("drive: kv_share is {}, it must be in [0, 1]", config.kv_share));
-  if (blocks < kMinBlockNamespace + kMinKvNamespace)
-    throw UserError(
-        fmt::format("drive: blocks_per_plane less spare_blocks is {}, both namespaces together need at least {}",
-                    blocks, kMinBlockNamespace + kMinKvNamespace));
-  const auto kv = static_cast<std::uint32_t>(std::lround(config.kv_share * blocks));
-  const std::uint32_t kv_blocks = std::clamp(kv, kMinKvNamespace, blocks - kMinBlockNamespace);
-  return {.block_namespace = blocks - kv_blocks, .kv_namespace = kv_blocks};
-}
 
 ftl::BlockFtlConfig block_config(const DriveConfig& config) {
   constexpr std::uint64_t kCachedEntryBytes = 8;
@@ -215,7 +195,7 @@ struct Drive::Parts {
         activity(demand(c)),
         units(activity, c.engine.kernels),
         store(c.geometry, c.data),
-        blocks(c.geometry, quota(c), c.blocks),
+        blocks(c.geometry, block_quota(c.geometry.blocks_per_plane, c.blocks.spare_blocks, c.kv_share), c.blocks),
         media(c.reliability ? std::make_optional<MediaModel>(*c.reliability) : std::nullopt),
         dram(c.dram),
         block_ftl(block_config(c), blocks, store, faults()),

@@ -35,15 +35,26 @@ PointRunner::PointRunner(std::vector<Point> points, PointRunnerOptions options)
       program_hash_(fnv1a64(report::read_file("/proc/self/exe"))),
       results_(points_.size()),
       errors_(points_.size()) {
-  if (!options_.resume) store_.clear();
+  std::vector<StoredPoint> stored;
+  for (std::size_t i = 0; i < points_.size(); ++i) stored.push_back({points_[i].name, points_[i].axes, key(i)});
+  store_.begin(stored, options_.resume);
 }
 
 int PointRunner::run() {
+  start_ = std::chrono::steady_clock::now();
+  std::map<std::string, std::size_t> first;  // by key: the first point with it
   for (std::size_t i = 0; i < points_.size(); ++i) {
-    if (auto stored = store_.find(i, key(i))) {
+    if (!options_.shard.has(i)) continue;
+    const auto [same, is_new] = first.try_emplace(key(i), i);
+    if (!is_new) same_as_[same->second].push_back(i);
+  }
+  std::vector<std::size_t> order;
+  for (const auto& [unused, i] : first) order.push_back(i);
+  std::ranges::sort(order);
+  for (const std::size_t i : order) {
+    if (auto stored = store_.find(key(i))) {
       results_[i] = std::move(*stored);
-      ++finished_;
-      note(i, "kept");
+      finish(i, "kept");
       continue;
     }
     while (running_.size() >= options_.jobs) reap();
@@ -54,12 +65,29 @@ int PointRunner::run() {
   return status_;
 }
 
+void PointRunner::finish(std::size_t index, const std::string& what, const std::string& said) {
+  ++finished_;
+  note(index, what, said);
+  for (const std::size_t same : same_as_[index]) {
+    results_[same] = results_[index];
+    errors_[same] = errors_[index];
+    ++finished_;
+    note(same, fmt::format("same as {}", points_[index].name));
+  }
+}
+
 std::vector<SweepRow> PointRunner::rows() const {
   std::vector<SweepRow> rows;
   for (std::size_t i = 0; i < points_.size(); ++i)
-    rows.push_back(
-        {.index = i, .name = points_[i].name, .axes = points_[i].axes, .result = results_[i], .error = errors_[i]});
+    if (options_.shard.has(i))
+      rows.push_back(
+          {.index = i, .name = points_[i].name, .axes = points_[i].axes, .result = results_[i], .error = errors_[i]});
   return rows;
+}
+
+std::size_t PointRunner::points_of_shard() const {
+  const std::size_t whole = points_.size() / options_.shard.count;
+  return whole + (points_.size() % options_.shard.count > options_.shard.index ? 1 : 0);
 }
 
 void PointRunner::start(std::size_t index) {
@@ -102,15 +130,15 @@ void PointRunner::reap() {
   if (entry == running_.end()) return;
   const Running point = entry->second;
   running_.erase(entry);
-  ++finished_;
+  ++ran_;
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     fail(point, status);
     return;
   }
   ordered_json& result = results_[point.index];
   result = ordered_json::parse(report::read_file(point.directory / "result.json"));
-  store_.put(point.index, key(point.index), result);
-  note(point.index, fmt::format("{:.1f} s", result["wall"]["wall_s"].get<double>()));
+  store_.put(key(point.index), result);
+  finish(point.index, fmt::format("{:.1f} s", result["wall"]["wall_s"].get<double>()));
 }
 
 void PointRunner::fail(const Running& point, int status) {
@@ -119,15 +147,20 @@ void PointRunner::fail(const Running& point, int status) {
   const std::string what = WIFEXITED(status) ? "failed" : fmt::format("died of signal {}", WTERMSIG(status));
   const std::string said = report::read_file(messages(point.directory));
   errors_[point.index] = said.empty() ? what : said.substr(0, said.find_last_not_of('\n') + 1);
-  note(point.index, what, said);
+  finish(point.index, what, said);
 }
 
 void PointRunner::note(std::size_t index, std::string what, std::string said) const {
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const double rate = seconds > 0 ? static_cast<double>(ran_) / seconds : 0;
+  const std::size_t total = points_of_shard();
   options_.progress({.finished = finished_,
-                     .total = points_.size(),
+                     .total = total,
                      .name = points_[index].name,
                      .what = std::move(what),
-                     .said = std::move(said)});
+                     .said = std::move(said),
+                     .points_per_s = rate,
+                     .left_s = rate > 0 ? static_cast<double>(total - finished_) / rate : 0});
 }
 
 std::string PointRunner::key(std::size_t index) const {

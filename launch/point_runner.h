@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -30,8 +31,17 @@ struct PointEvent {
   std::size_t finished = 0;  ///< finished points, this one included
   std::size_t total = 0;
   std::string name;
-  std::string what;  ///< "kept", "1.2 s", "failed", "died of signal 9"
-  std::string said;  ///< stderr of a point that failed
+  std::string what;         ///< "kept", "1.2 s", "same as NAME", "failed", "died of signal 9"
+  std::string said;         ///< stderr of a point that failed
+  double points_per_s = 0;  ///< that have run so far; 0 while none has
+  double left_s = 0;        ///< time that the others will take at this rate
+};
+
+/// Part `index` (from 0) of `count` parts: every count-th point.
+struct Shard {
+  std::size_t index = 0;
+  std::size_t count = 1;
+  bool has(std::size_t point) const { return point % count == index; }
 };
 
 struct PointRunnerOptions {
@@ -43,6 +53,7 @@ struct PointRunnerOptions {
   std::function<int(std::size_t index, const std::filesystem::path& out)> run;
   std::size_t jobs = 1;  ///< points that run at the same time
   bool resume = false;   ///< keep stored results with the same fingerprint and from the same program
+  Shard shard = {};      ///< runs these points only
   std::function<void(const PointEvent&)> progress = [](const PointEvent&) {};
 };
 
@@ -52,12 +63,13 @@ class PointRunner {
   /// results.sqlite is not writable or not an SQLite database.
   PointRunner(std::vector<Point> points, PointRunnerOptions options);
 
-  /// Runs all points, stores each result when its point ends, and writes the tables at the end. Returns 0, or the
+  /// Runs the points, those with the same fingerprint once, stores each result when its point ends, and writes the
+  /// tables at the end. Returns 0, or the
   /// smallest exit status of the failed points; a point that was killed by a signal counts as 1. The points end with
   /// this process, however it ends. UserError if a point cannot be started.
   int run();
 
-  /// One row per point, by index.
+  /// One row per point of the shard, by index.
   std::vector<SweepRow> rows() const;
 
  private:
@@ -72,18 +84,24 @@ class PointRunner {
   /// Waits until a process ends, and stores its result or its error.
   void reap();
   void fail(const Running& point, int status);
+  /// A point has its result or its error, and so have the points that wait for it.
+  void finish(std::size_t index, const std::string& what, const std::string& said = {});
   void note(std::size_t index, std::string what, std::string said = {}) const;
+  std::size_t points_of_shard() const;
   /// Hash of configuration and program. A stored result with another key is not kept.
   std::string key(std::size_t index) const;
 
   std::vector<Point> points_;
   PointRunnerOptions options_;
   SweepStore store_;
-  std::uint64_t program_hash_;  ///< of the executable file
+  std::uint64_t program_hash_;                               ///< of the executable file
+  std::map<std::size_t, std::vector<std::size_t>> same_as_;  ///< points that wait for the result of another one
   std::map<pid_t, Running> running_;
   std::vector<nlohmann::ordered_json> results_;
   std::vector<std::string> errors_;  ///< by index; empty unless the point failed
   std::size_t finished_ = 0;
+  std::size_t ran_ = 0;  ///< of `finished_`: without those that were kept or share a result
+  std::chrono::steady_clock::time_point start_;
   int status_ = 0;
 };
 

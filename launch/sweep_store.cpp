@@ -2,17 +2,17 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sqlite3.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <limits>
+#include <map>
 #include <thread>
 
 #include "base/error.h"
+#include "launch/database.h"
 #include "report/csv.h"
 
 namespace csdsim::launch {
@@ -20,58 +20,13 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string quoted(const std::string& identifier) {
-  std::string text = "\"";
-  for (char c : identifier) text += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return text + '"';
-}
-
-/// A prepared statement that is finalized on every path.
-class Statement {
- public:
-  Statement(sqlite3* db, const std::string& sql) : db_(db) {
-    if (sqlite3_prepare_v2(db, sql.c_str(), -1, &handle_, nullptr) != SQLITE_OK)
-      throw UserError(fmt::format("results.sqlite: {} (in: {})", sqlite3_errmsg(db), sql));
-  }
-  ~Statement() { sqlite3_finalize(handle_); }
-  Statement(const Statement&) = delete;
-  Statement& operator=(const Statement&) = delete;
-
-  void bind(int position, std::int64_t value) { sqlite3_bind_int64(handle_, position, value); }
-  void bind(int position, const std::string& text) {
-    sqlite3_bind_text(handle_, position, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
-  }
-  void bind(int position, const ordered_json& value) {
-    if (value.is_number_float()) {
-      sqlite3_bind_double(handle_, position, value.get<double>());
-    } else if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) {
-      bind(position, value.dump());  // SQLite has no such integers: as text, all digits stay
-    } else if (value.is_number()) {
-      bind(position, value.get<std::int64_t>());
-    } else if (value.is_null()) {
-      sqlite3_bind_null(handle_, position);
-    } else {
-      bind(position, value.is_string() ? value.get<std::string>() : value.dump());
-    }
-  }
-  /// Advances to the next row; false at the end.
-  bool step() {
-    const int code = sqlite3_step(handle_);
-    if (code != SQLITE_ROW && code != SQLITE_DONE)
-      throw UserError(fmt::format("results.sqlite: {}", sqlite3_errmsg(db_)));
-    return code == SQLITE_ROW;
-  }
-  void reset() { sqlite3_reset(handle_); }
-  sqlite3_stmt* handle() const { return handle_; }
-  std::string text(int column) const {
-    const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(handle_, column));
-    return bytes == nullptr ? "" : bytes;
-  }
-
- private:
-  sqlite3* db_;
-  sqlite3_stmt* handle_ = nullptr;
-};
+/// Version of the tables, as the `user_version` of the database.
+constexpr std::int64_t kSchema = 2;
+constexpr const char* kTables =
+    "CREATE TABLE points (point INTEGER PRIMARY KEY, name TEXT NOT NULL, key TEXT NOT NULL, error TEXT);"
+    "CREATE TABLE axes (point INTEGER NOT NULL, axis INTEGER NOT NULL, path TEXT NOT NULL, value,"
+    " PRIMARY KEY (point, axis)) WITHOUT ROWID;"
+    "CREATE TABLE runs (key TEXT PRIMARY KEY, result TEXT NOT NULL);";
 
 /// The metrics and wall figures of a result as one flat object, in the order of the file.
 ordered_json flat_metrics(const ordered_json& result) {
@@ -101,6 +56,21 @@ int lock(const std::filesystem::path& directory) {
   return descriptor;
 }
 
+/// Version of the tables; 0 for a database without tables. UserError for the tables of somebody else.
+std::int64_t schema_of(sqlite3* db, const std::filesystem::path& path) {
+  Statement version(db, "PRAGMA user_version");
+  version.step();
+  Statement tables(db, "SELECT count(*) FROM sqlite_master WHERE type = 'table'");
+  tables.step();
+  if (version.number(0) == 0 && tables.number(0) == 0) return 0;
+  if (version.number(0) != kSchema || !has_table(db, "points"))
+    throw UserError(
+        fmt::format("{}: is no database of csdsim sweep, or of another version of it (its tables have version {}, "
+                    "this program's {}); delete it, or give another folder",
+                    path.string(), version.number(0), kSchema));
+  return kSchema;
+}
+
 }  // namespace
 
 void SweepStore::Close::operator()(sqlite3* db) const { sqlite3_close(db); }
@@ -118,7 +88,7 @@ SweepStore::SweepStore(const std::filesystem::path& directory) : directory_(dire
   db_.reset(db);
   if (code != SQLITE_OK) throw UserError(fmt::format("{}: cannot be opened: {}", path.string(), sqlite3_errmsg(db)));
   sqlite3_busy_timeout(db, kWaitForReaders);
-  execute("CREATE TABLE IF NOT EXISTS points (point INTEGER PRIMARY KEY, key TEXT NOT NULL, result TEXT NOT NULL)");
+  if (schema_of(db, path) == 0) execute(fmt::format("BEGIN; {} PRAGMA user_version = {}; COMMIT", kTables, kSchema));
 }
 
 SweepStore::~SweepStore() {
@@ -134,22 +104,33 @@ void SweepStore::execute(const std::string& sql) {
   }
 }
 
-void SweepStore::clear() { execute("DELETE FROM points; DROP TABLE IF EXISTS results"); }
+void SweepStore::begin(const std::vector<StoredPoint>& points, bool keep_runs) {
+  execute(
+      fmt::format("BEGIN; DROP TABLE IF EXISTS results; DROP TABLE IF EXISTS metrics; DELETE FROM points; "
+                  "DELETE FROM axes; {}",
+                  keep_runs ? "" : "DELETE FROM runs"));
+  {
+    Statement point(db_.get(), "INSERT INTO points VALUES (?, ?, ?, NULL)");
+    Statement axis(db_.get(), "INSERT INTO axes VALUES (?, ?, ?, ?)");
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      point.insert(static_cast<std::int64_t>(i), points[i].name, points[i].key);
+      for (std::size_t a = 0; a < points[i].axes.size(); ++a)
+        axis.insert(static_cast<std::int64_t>(i), static_cast<std::int64_t>(a), points[i].axes[a].first,
+                    points[i].axes[a].second);
+    }
+  }
+  execute("COMMIT");
+}
 
-std::optional<ordered_json> SweepStore::find(std::size_t index, const std::string& key) const {
-  Statement select(db_.get(), "SELECT result FROM points WHERE point = ? AND key = ?");
-  select.bind(1, static_cast<std::int64_t>(index));
-  select.bind(2, key);
+std::optional<ordered_json> SweepStore::find(const std::string& key) const {
+  Statement select(db_.get(), "SELECT result FROM runs WHERE key = ?");
+  select.bind(1, key);
   if (!select.step()) return std::nullopt;
   return ordered_json::parse(select.text(0));
 }
 
-void SweepStore::put(std::size_t index, const std::string& key, const ordered_json& result) {
-  Statement insert(db_.get(), "INSERT OR REPLACE INTO points VALUES (?, ?, ?)");
-  insert.bind(1, static_cast<std::int64_t>(index));
-  insert.bind(2, key);
-  insert.bind(3, result.dump());
-  insert.step();
+void SweepStore::put(const std::string& key, const ordered_json& result) {
+  Statement(db_.get(), "INSERT OR REPLACE INTO runs VALUES (?, ?)").insert(key, result.dump());
 }
 
 void SweepStore::write_results(const std::vector<SweepRow>& rows) {
@@ -172,90 +153,98 @@ void SweepStore::write_results(const std::vector<SweepRow>& rows) {
     definition += (definition.empty() ? "" : ", ") + quoted(column);
     placeholders += placeholders.empty() ? "?" : ", ?";
   }
-  std::ofstream csv(directory_ / "results.csv", std::ios::trunc);
+  std::ofstream csv(directory_ / "results.csv", std::ios::trunc), lines(directory_ / "results.jsonl", std::ios::trunc);
   csv << report::csv_line(std::vector<ordered_json>(columns.begin(), columns.end()));
 
-  execute(fmt::format("BEGIN; DROP TABLE IF EXISTS results; CREATE TABLE results ({})", definition));
-  Statement insert(db_.get(), fmt::format("INSERT INTO results VALUES ({})", placeholders));
-  for (const SweepRow& row : rows) {
-    const ordered_json metrics = flat_metrics(row.result);
-    std::vector<ordered_json> cells{row.index, row.name};
-    for (const auto& [axis, value] : row.axes) cells.emplace_back(value);
-    for (std::size_t c = first_metric; c < end_of_metrics; ++c)
-      cells.push_back(metrics.contains(columns[c]) ? metrics[columns[c]] : ordered_json(nullptr));
-    if (failures) cells.push_back(row.error.empty() ? ordered_json(nullptr) : ordered_json(row.error));
-    for (std::size_t c = 0; c < cells.size(); ++c) insert.bind(static_cast<int>(c) + 1, cells[c]);
-    csv << report::csv_line(cells);
-    insert.step();
-    insert.reset();
+  execute(
+      fmt::format("BEGIN; DROP TABLE IF EXISTS results; CREATE TABLE results ({}); DROP TABLE IF EXISTS metrics; "
+                  "CREATE TABLE metrics (point INTEGER NOT NULL, metric TEXT NOT NULL, value, "
+                  "PRIMARY KEY (point, metric)) WITHOUT ROWID",
+                  definition));
+  {
+    Statement insert(db_.get(), fmt::format("INSERT INTO results VALUES ({})", placeholders));
+    Statement metric(db_.get(), "INSERT INTO metrics VALUES (?, ?, ?)");
+    Statement error(db_.get(), "UPDATE points SET error = ? WHERE point = ?");
+    for (const SweepRow& row : rows) {
+      const auto index = static_cast<std::int64_t>(row.index);
+      const ordered_json metrics = flat_metrics(row.result);
+      std::vector<ordered_json> cells{row.index, row.name};
+      for (const auto& [axis, value] : row.axes) cells.emplace_back(value);
+      for (std::size_t c = first_metric; c < end_of_metrics; ++c)
+        cells.push_back(metrics.contains(columns[c]) ? metrics[columns[c]] : ordered_json(nullptr));
+      if (failures) cells.push_back(row.error.empty() ? ordered_json(nullptr) : ordered_json(row.error));
+      ordered_json line = ordered_json::object();
+      for (std::size_t c = 0; c < cells.size(); ++c) {
+        insert.bind(static_cast<int>(c) + 1, cells[c]);
+        if (!cells[c].is_null()) line[columns[c]] = cells[c];
+      }
+      insert.insert();
+      for (const auto& [name, value] : metrics.items()) metric.insert(index, name, ordered_json(value));
+      if (!row.error.empty()) error.insert(row.error, index);
+      csv << report::csv_line(cells);
+      lines << line.dump() << '\n';
+    }
   }
   execute("COMMIT");
   csv.flush();
-  if (!csv) throw UserError(fmt::format("{}: cannot be written", (directory_ / "results.csv").string()));
+  lines.flush();
+  if (!csv || !lines)
+    throw UserError(fmt::format("{}: results.csv or results.jsonl cannot be written", directory_.string()));
 }
 
-namespace {
-
-/// A column of the current row; integers and numbers as such, text as text.
-ordered_json cell(sqlite3_stmt* row, int column) {
-  switch (sqlite3_column_type(row, column)) {
-    case SQLITE_INTEGER:
-      return sqlite3_column_int64(row, column);
-    case SQLITE_FLOAT:
-      return sqlite3_column_double(row, column);
-    case SQLITE_NULL:
-      return nullptr;
-    default:
-      return std::string(reinterpret_cast<const char*>(sqlite3_column_text(row, column)));
-  }
-}
-
-bool has_table(sqlite3* db, const std::string& name) {
-  Statement find(db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?");
-  find.bind(1, name);
-  return find.step();
-}
-
-}  // namespace
-
-std::vector<SweepRow> stored_rows(const std::filesystem::path& directory) {
+StoredSweep stored_sweep(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / "results.sqlite";
   sqlite3* opened = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READONLY, nullptr);
   const std::unique_ptr<sqlite3, decltype(&sqlite3_close)> db(opened, &sqlite3_close);
   if (code != SQLITE_OK) throw UserError(fmt::format("{}: {}", path.string(), sqlite3_errmsg(opened)));
-  if (!has_table(opened, "points")) throw UserError(fmt::format("{}: is no database of csdsim sweep", path.string()));
-  if (!has_table(opened, "results"))
+  if (schema_of(opened, path) == 0 || !has_table(opened, "results"))
     throw UserError(fmt::format("{}: the sweep has not ended; run it again with --resume", directory.string()));
+  StoredSweep sweep;
+  std::vector<std::string> errors;
+  for (Statement select(opened, "SELECT name, key, error FROM points ORDER BY point"); select.step();) {
+    sweep.points.push_back({select.text(0), {}, select.text(1)});
+    errors.push_back(select.text(2));
+  }
+  for (Statement select(opened, "SELECT point, path, value FROM axes ORDER BY point, axis"); select.step();)
+    sweep.points.at(static_cast<std::size_t>(select.number(0))).axes.emplace_back(select.text(1), select.cell(2));
   Statement select(opened,
-                   "SELECT points.result, results.* FROM results LEFT JOIN points USING (point) ORDER BY point");
-  std::vector<SweepRow> rows;
+                   "SELECT point, runs.result FROM results JOIN points USING (point) LEFT JOIN runs USING (key) "
+                   "ORDER BY point");
   while (select.step()) {
-    SweepRow& row = rows.emplace_back();
-    const std::string result = select.text(0);
-    if (!result.empty()) row.result = ordered_json::parse(result);
-    for (int c = 1; c < sqlite3_column_count(select.handle()); ++c) {
-      const std::string name = sqlite3_column_name(select.handle(), c);
-      const ordered_json value = cell(select.handle(), c);
-      if (name == "point")
-        row.index = value.get<std::size_t>();
-      else if (name == "name")
-        row.name = value;
-      else if (name == "error")
-        row.error = value.is_null() ? "" : value.get<std::string>();
-      else
-        row.axes.emplace_back(name, value);
+    const auto index = static_cast<std::size_t>(select.number(0));
+    const StoredPoint& point = sweep.points.at(index);
+    SweepRow& row = sweep.rows.emplace_back(
+        SweepRow{.index = index, .name = point.name, .axes = point.axes, .result = nullptr, .error = errors[index]});
+    if (const std::string result = select.text(1); !result.empty() && row.error.empty())
+      row.result = ordered_json::parse(result);
+  }
+  return sweep;
+}
+
+StoredSweep merged_sweep(const std::vector<std::filesystem::path>& directories) {
+  StoredSweep merged;
+  std::map<std::size_t, SweepRow> rows;
+  for (const std::filesystem::path& directory : directories) {
+    StoredSweep part = stored_sweep(directory);
+    const auto same = [](const StoredPoint& a, const StoredPoint& b) { return a.name == b.name && a.key == b.key; };
+    if (merged.points.empty()) merged.points = part.points;
+    if (!std::ranges::equal(merged.points, part.points, same))
+      throw UserError(fmt::format("{} and {}: are parts of different sweeps, or of sweeps by different programs",
+                                  directories.front().string(), directory.string()));
+    for (SweepRow& row : part.rows) {
+      const auto [at, is_new] = rows.try_emplace(row.index, row);
+      if (!is_new && !at->second.error.empty()) at->second = std::move(row);
     }
   }
-  // Axes come before all metrics.
-  std::size_t axes = rows.empty() ? 0 : rows.front().axes.size();
-  for (const SweepRow& row : rows) {
-    const ordered_json metrics = flat_metrics(row.result);
-    const auto first = std::ranges::find_if(row.axes, [&](const auto& axis) { return metrics.contains(axis.first); });
-    axes = std::min(axes, static_cast<std::size_t>(first - row.axes.begin()));
+  for (std::size_t i = 0; i < merged.points.size(); ++i) {
+    const auto row = rows.find(i);
+    if (row == rows.end())
+      throw UserError(fmt::format("{} of {} points are in none of these folders, the first is {}",
+                                  merged.points.size() - rows.size(), merged.points.size(), merged.points[i].name));
+    merged.rows.push_back(std::move(row->second));
   }
-  for (SweepRow& row : rows) row.axes.resize(axes);
-  return rows;
+  return merged;
 }
 
 }  // namespace csdsim::launch

@@ -1,5 +1,5 @@
 // Stores the results of a sweep on disk. Each point is written when it finishes, so that an interrupted sweep can
-// resume.
+// resume. docs/sweeps.md describes the tables.
 #pragma once
 
 #include <filesystem>
@@ -7,13 +7,21 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 struct sqlite3;
 
 namespace csdsim::launch {
 
-/// One point: its axis values as written in the scenario, and its result.json or the reason why it failed.
+/// A point of a sweep before it runs.
+struct StoredPoint {
+  std::string name;
+  std::vector<std::pair<std::string, nlohmann::ordered_json>> axes;  ///< path and value as written in the scenario
+  std::string key;  ///< hash of everything that its result depends on; points with the same key share a result
+};
+
+/// One point and its result.json, or the reason why it failed. A point that has not run has neither.
 struct SweepRow {
   std::size_t index = 0;
   std::string name;
@@ -22,30 +30,29 @@ struct SweepRow {
   std::string error;  ///< why the point failed; empty when it succeeded
 };
 
-/// DIR/results.sqlite. Table `points` holds the data needed to resume; table `results` (axes and flat metrics as
-/// columns) is for queries by users.
+/// DIR/results.sqlite. Tables `points`, `axes` and `runs` hold what a resumed sweep needs; `metrics` (a row per point
+/// and metric) and `results` (a row per point, axes and metrics as columns) are for queries by users.
 class SweepStore {
  public:
   /// Opens or creates DIR/results.sqlite, and locks DIR until the end against other sweeps. Waits while other programs
-  /// read the database. Throws UserError when another sweep has the lock, or when the file is not writable or not an
-  /// SQLite database.
+  /// read the database. Throws UserError when another sweep has the lock, when the file is not writable or not an
+  /// SQLite database, or when another version of csdsim or another program has written it.
   explicit SweepStore(const std::filesystem::path& directory);
   ~SweepStore();
   SweepStore(const SweepStore&) = delete;
   SweepStore& operator=(const SweepStore&) = delete;
 
-  /// Deletes all points.
-  void clear();
+  /// Replaces all points. Results of runs stay if `keep_runs`.
+  void begin(const std::vector<StoredPoint>& points, bool keep_runs);
 
-  /// Returns the stored result of the point if it was computed with the same `key` (a hash of effective configuration
-  /// and build).
-  std::optional<nlohmann::ordered_json> find(std::size_t index, const std::string& key) const;
+  /// The stored result of a run.
+  std::optional<nlohmann::ordered_json> find(const std::string& key) const;
 
-  /// Stores a finished point durably.
-  void put(std::size_t index, const std::string& key, const nlohmann::ordered_json& result);
+  /// Stores a result durably.
+  void put(const std::string& key, const nlohmann::ordered_json& result);
 
-  /// Writes table `results` and DIR/results.csv in the order of `rows`. The columns are point, name, axes, the union of
-  /// all metrics and, if a point has failed, `error`.
+  /// Writes tables `results` and `metrics`, DIR/results.csv and DIR/results.jsonl in the order of `rows`. The columns
+  /// are point, name, axes, the union of all metrics and, if a point has failed, `error`.
   void write_results(const std::vector<SweepRow>& rows);
 
  private:
@@ -59,7 +66,17 @@ class SweepStore {
   std::unique_ptr<sqlite3, Close> db_;
 };
 
-/// The rows of a sweep that has ended, as DIR/results.sqlite holds them. Throws UserError without one.
-std::vector<SweepRow> stored_rows(const std::filesystem::path& directory);
+/// A sweep as DIR/results.sqlite holds it: all points, and the rows of those that it was asked to run.
+struct StoredSweep {
+  std::vector<StoredPoint> points;
+  std::vector<SweepRow> rows;
+};
+
+/// Throws UserError without a sweep of this version that has ended.
+StoredSweep stored_sweep(const std::filesystem::path& directory);
+
+/// The sweep that several folders hold in parts. Throws UserError if they are parts of different sweeps, or if a point
+/// is in none of them.
+StoredSweep merged_sweep(const std::vector<std::filesystem::path>& directories);
 
 }  // namespace csdsim::launch

@@ -21,7 +21,7 @@ void describe(ParamVisitor& v, HostConfig& c) {
   v.preset("host", c.preset);
   v.param("cores", c.cores, {1, 4096}, "CPU cores: the I/O queues share them, or io_cores of them.",
           datasheet("Intel Xeon Gold 5320"));
-  v.param("memory", c.memory, {Bytes::mib(1), Bytes::gib(65'536)}, "Host memory.", paper("InstInfer VI-A"));
+  v.param("memory", c.memory, {Bytes::mib(1), Bytes::gib(16'384)}, "Host memory.", paper("InstInfer VI-A"));
   v.optional("gpu_lanes", c.gpu_lanes, "as many as the GPUs have", {1, 1024},
              "PCIe lanes that the host has for GPUs. More GPUs, each with the lanes of its link (16 where the link is "
              "given as a bandwidth), are an error; those behind a switch do not count.",

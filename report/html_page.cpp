@@ -115,13 +115,6 @@ void add_parameters(const ordered_json& value, const std::string& path, const or
   rows.push_back({path, value.is_string() ? value : ordered_json(value.dump()), origins.value(path, "")});
 }
 
-/// The metric that the page opens with.
-std::string headline(const ordered_json& metrics) {
-  for (const char* const name : {"decode_tokens_per_s", "iops", "tokens_per_s"})
-    if (metrics.contains(name)) return name;
-  return metrics.empty() ? "" : metrics.begin().key();
-}
-
 std::string summary(const Page& page, const ordered_json& axes, std::size_t failed) {
   std::string text = fmt::format("{} point{}", page.points.size(), page.points.size() == 1 ? "" : "s");
   for (std::size_t a = 0; a < axes.size(); ++a)
@@ -165,6 +158,12 @@ std::string within_script(std::string text) {
 }
 
 }  // namespace
+
+std::string headline(const ordered_json& metrics) {
+  for (const char* const name : {"decode_tokens_per_s", "iops", "tokens_per_s"})
+    if (metrics.contains(name)) return name;
+  return metrics.empty() ? "" : metrics.begin().key();
+}
 
 std::string html_page(const Page& page) {
   const std::map<std::string_view, std::string> parts = {

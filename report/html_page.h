@@ -22,6 +22,9 @@ struct Page {
   nlohmann::ordered_json origins = nlohmann::ordered_json::object();
 };
 
+/// The metric that a result is about.
+std::string headline(const nlohmann::ordered_json& metrics);
+
 /// The page: charts with selectors, tables, the effective configuration. It needs no other file and no network. The
 /// same points make the same bytes.
 std::string html_page(const Page& page);

@@ -7,7 +7,7 @@
 
 namespace csdsim::report {
 
-enum class Format { table, json, csv };
+enum class Format { table, json, csv, json_lines };
 
 /// Formats one result: a table of metrics followed by `meaning`, the JSON document, or CSV.
 std::string result_text(const nlohmann::ordered_json& document, const std::string& meaning, Format format);

@@ -6,11 +6,15 @@
 
 #include "base/config/diagnostics.h"
 #include "base/text.h"
-#include "reproduction/lookup.h"
+#include "report/result_lookup.h"
 
 namespace csdsim::reproduction {
 
 using nlohmann::ordered_json;
+using report::axis_value;
+using report::find_path;
+using report::metric_names;
+using report::metric_of;
 
 namespace {
 

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/formula.h"
+
 namespace csdsim::reproduction {
 
 /// The name of a metric in an expression.
@@ -15,21 +17,20 @@ struct MetricName {
   std::string text() const { return point + "." + metric; }
 };
 
-/// A formula in the language of muParser: + - * / ^, comparisons (1 or 0), && ||, A ? B : C, min, max, sum, avg, abs,
-/// sqrt, ln, log10 and so on, and the constants KiB, MiB, GiB, TiB (bytes), kB, MB, GB and TB.
+/// A formula whose names are POINT.METRIC.
 class Expression {
  public:
   /// Throws UserError with the position for what is not a formula, and for a name that is not POINT.METRIC.
   explicit Expression(std::string text);
 
-  const std::string& text() const { return text_; }
+  const std::string& text() const { return formula_.text(); }
   /// Each name once, sorted.
   const std::vector<MetricName>& names() const { return names_; }
   /// Throws what `value` throws. Infinite or not a number after a division by 0.
   double evaluate(const std::function<double(const MetricName&)>& value) const;
 
  private:
-  std::string text_;
+  Formula formula_;
   std::vector<MetricName> names_;
 };
 

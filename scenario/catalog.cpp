@@ -277,6 +277,16 @@ std::string describe_text(std::string_view kind, std::string_view name,
                               did_you_mean(kind, kinds), join(kinds)));
 }
 
+std::vector<std::string> parameter_paths(const std::shared_ptr<const Registries>& registries) {
+  const ParamTable table = table_of(registries);
+  std::vector<std::string> paths;
+  for (const SectionRow& section : table.sections) paths.push_back(section.path);
+  for (const ParamRow& row : table.rows) paths.push_back(row.path);
+  std::ranges::sort(paths);
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
+  return paths;
+}
+
 std::string describe_markdown(const std::shared_ptr<const Registries>& registries) {
   const ParamTable table = table_with_top(registries);
   const auto cell = [](std::string_view text) {

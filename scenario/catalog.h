@@ -38,6 +38,9 @@ std::vector<std::string> describe_kinds(const std::shared_ptr<const Registries>&
 std::string describe_text(std::string_view kind, std::string_view name,
                           const std::shared_ptr<const Registries>& registries);
 
+/// Paths of all sections and parameters, sorted.
+std::vector<std::string> parameter_paths(const std::shared_ptr<const Registries>& registries);
+
 /// Every parameter as Markdown tables, one section per map.
 std::string describe_markdown(const std::shared_ptr<const Registries>& registries);
 

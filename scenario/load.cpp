@@ -143,14 +143,22 @@ Loaded load_scenario_text(std::string_view text, const std::string& name, const 
   around.run_name = default_name(name);
   around.attention_on_host = attention_on_host;
 
-  std::vector<Axis> axes;
-  if (const Entry* sweep = tree.find("sweep")) {
-    axes = read_axes(sweep->value, around.registries, diagnostics);
+  Sweep sweep;
+  std::vector<AxisPoint> points;
+  if (const Entry* section = tree.find("sweep")) {
+    sweep = read_sweep(section->value, around.registries, diagnostics);
+    try {
+      points = sweep_points(sweep);
+    } catch (const UserError& error) {
+      diagnostics.error(section->origin, error.what());
+    }
     tree.erase("sweep");
   }
 
-  Loaded loaded{resolve(tree, around, diagnostics), {}};
-  for (const AxisPoint& point : axis_points(axes)) {
+  Loaded loaded{resolve(tree, around, diagnostics), {}, std::move(sweep.search)};
+  const std::vector<Axis>& axes = sweep.axes;
+  check_metrics(sweep, std::string(loaded.base.scenario.workload.kind()), diagnostics);
+  for (const AxisPoint& point : points) {
     // A mistake in the base repeats in every point; 100 points are enough to find the mistakes in the axes.
     if (!diagnostics.ok() && loaded.points.size() >= 100) break;
     Diagnostics own;

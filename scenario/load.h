@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/config/reader.h"
+#include "report/search.h"
 #include "scenario/scenario.h"
 
 namespace csdsim::scenario {
@@ -30,10 +31,13 @@ struct SweepPoint {
 struct Loaded {
   Resolved base;                   ///< without the sweep
   std::vector<SweepPoint> points;  ///< last axis fastest; empty without a sweep
+  report::Search search;           ///< what the sweep searches for
 };
 
 /// Maximum number of points of a sweep.
 inline constexpr std::size_t kMaxSweepPoints = 10'000;
+/// The same before `where` leaves points out.
+inline constexpr std::size_t kMaxSweepGrid = 1'000'000;
 
 /// Reads and checks a file with the `--set` assignments ("a.b=v") applied, and every point of its sweep. Relative paths
 /// are looked up beside the file, then in the current directory. `registries` are the kinds that the file can name

@@ -62,7 +62,8 @@ std::pair<std::string_view, std::string_view> split(std::string_view path) {
   return {path.substr(0, dot), path.substr(dot + 1)};
 }
 
-constexpr std::string_view kAxes = "sweep.axes.";
+/// Whether the rest of a path that begins with `before` is one key.
+bool is_axis_name(std::string_view before) { return before == "sweep.axes." || before == "sweep.zip."; }
 
 }  // namespace
 
@@ -90,7 +91,7 @@ void set_path(Node& root, std::string_view path, const Node& value) {
     }
     node = &entry->value;
     rest = tail;
-    axis_name = path.starts_with(kAxes) && rest.data() == path.data() + kAxes.size();
+    axis_name = is_axis_name(path.substr(0, path.size() - rest.size()));
   }
 }
 

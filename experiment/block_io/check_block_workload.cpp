@@ -4,6 +4,7 @@
 
 #include "experiment/block_io/block_workload.h"
 #include "experiment/block_io/check_block_workload.h"
+#include "experiment/check_blocks.h"
 
 namespace csdsim::experiment {
 
@@ -109,6 +110,7 @@ void check_block_drive(Checker& c, std::string_view kind, const BlockRunConfig& 
   c.require(config.precondition.overwrites.numerator == 0 || config.precondition.fill != Fill::none,
             {"workload.precondition.overwrites", "workload.precondition.fill"},
             "workload.precondition.overwrites: with fill: none there is nothing to overwrite");
+  check_erase_blocks(c);
 }
 
 void BlockIoWorkload::check(Checker& c) {

@@ -7,6 +7,7 @@
 
 #include "base/config/yaml.h"
 #include "base/text.h"
+#include "experiment/check_blocks.h"
 #include "experiment/generation/check_drive_count.h"
 #include "experiment/generation/check_drive_use.h"
 #include "experiment/generation/check_gpus.h"
@@ -356,6 +357,7 @@ void GenerationWorkload::check(Checker& c) {
   check_residents(c, *this);
   if (const auto path = file_path(s)) check_files(c, *this, *path);
   if (!check_drive_count(c, lengths())) return;
+  check_erase_blocks(c);
   if (s.system->needs(s.model.shape(), lengths()).kv == host::Home::drive_kv) check_drive_kv(c, *this);
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "ftl/core/block_reserve.h"
 #include "ftl/core/plan_builder.h"
 
 namespace csdsim::ftl {
@@ -20,6 +21,17 @@ std::uint32_t reserved_blocks(const BlockFtlConfig& config) {
   return kReservedBlocks + (config.wear_spread > 0 ? 1 : 0) + (config.map_cache_entries ? 1 : 0);
 }
 
+}  // namespace
+
+void require_collectable(const BlockFtlConfig& config, std::uint32_t blocks) {
+  const std::uint32_t needed = reserved_blocks(config) + config.gc_free_blocks;
+  if (blocks > needed) return;
+  throw UserError(
+      fmt::format("the block namespace has {} blocks a plane, garbage collection needs more than {}", blocks, needed));
+}
+
+namespace {
+
 std::uint64_t exported_pages(const BlockFtlConfig& config, const BlockManager& blocks) {
   const FlashGeometry& g = blocks.geometry();
   const std::uint32_t quota = blocks.quota(Namespace::block);
@@ -29,10 +41,7 @@ std::uint64_t exported_pages(const BlockFtlConfig& config, const BlockManager& b
   if (config.gc_free_blocks < 1) throw UserError("gc_free_blocks is 0, it must be at least 1");
   if (config.gc_step_pages < 1) throw UserError("gc_step_pages is 0, it must be at least 1");
   const std::uint32_t reserved = reserved_blocks(config);
-  if (quota <= reserved + config.gc_free_blocks) {
-    throw UserError(fmt::format("the block namespace has {} blocks a plane, garbage collection needs more than {}",
-                                quota, reserved + config.gc_free_blocks));
-  }
+  require_collectable(config, quota);
   const std::uint64_t per_plane_cap = std::uint64_t{quota - reserved} * g.pages_per_block;
   const double raw = static_cast<double>(std::uint64_t{quota} * g.pages_per_block * g.planes());
   const std::uint64_t pages =

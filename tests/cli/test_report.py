@@ -179,11 +179,8 @@ class Pages(unittest.TestCase):
         failed = self.out / "failed"  # as a sweep leaves it whose points 0 and 3 have failed
         shutil.copytree(self.out / "sweep", failed)
         with sqlite3.connect(failed / "results.sqlite") as database:
-            columns = [row[1] for row in database.execute("PRAGMA table_info(results)")][5:]
-            nothing = ", ".join(f'"{column}" = NULL' for column in columns)
-            database.execute("ALTER TABLE results ADD COLUMN error")
-            database.execute(f"UPDATE results SET {nothing}, error = 'no </script> <b>room</b>' WHERE point IN (0, 3)")
-            database.execute("DELETE FROM points WHERE point IN (0, 3)")
+            database.execute("UPDATE points SET error = 'no </script> <b>room</b>' WHERE point IN (0, 3)")
+            database.execute("DELETE FROM runs WHERE key IN (SELECT key FROM points WHERE point IN (0, 3))")
         database.close()
         self.assertEqual(csdsim("report", failed).returncode, 0)
         self.open("Table", page=failed / "report.html")
@@ -198,7 +195,7 @@ class Pages(unittest.TestCase):
                               (lambda d: (d / "result.json").write_text("{"), "is no JSON file"),
                               (lambda d: (d / "result.json").write_text("[]"), "is no result"),
                               (lambda d: (d / "results.sqlite").write_text("no database at all"), "not a database"),
-                              (lambda d: (d / "results.sqlite").write_bytes(b""), "is no database of csdsim sweep")):
+                              (lambda d: (d / "results.sqlite").write_bytes(b""), "the sweep has not ended")):
             with tempfile.TemporaryDirectory() as name:
                 directory = pathlib.Path(name)
                 make(directory)

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,7 +36,8 @@ struct Sweep {
   std::vector<std::string> said;  ///< progress, one line per event
   std::vector<SweepRow> rows;
 
-  explicit Sweep(std::vector<std::string> s) : scripts(std::move(s)), fingerprints(scripts.size(), 1) {
+  explicit Sweep(std::vector<std::string> s) : scripts(std::move(s)), fingerprints(scripts.size()) {
+    std::iota(fingerprints.begin(), fingerprints.end(), 1);
     std::filesystem::remove_all(directory);
   }
   ~Sweep() { std::filesystem::remove_all(directory); }
@@ -103,12 +105,56 @@ TEST_CASE("with resume, results with the same fingerprint are kept") {
   Sweep sweep({writes(5), writes(6), "exit 2"});
   sweep.run();
   sweep.scripts = {writes(7), writes(8), writes(9)};
-  sweep.fingerprints[1] = 2;
+  sweep.fingerprints[1] = 7;
   CHECK(sweep.run(true) == 0);
   CHECK(sweep.said == std::vector<std::string>{"1/3 p0: kept|", "2/3 p1: 1.2 s|", "3/3 p2: 1.2 s|"});
   CHECK(sweep.csv() == "point,name,a.x,iops,wall_s\n0,p0,0,5,1.25\n1,p1,1,8,1.25\n2,p2,2,9,1.25\n");
+  sweep.scripts = {writes(1), writes(2), writes(3)};
   CHECK(sweep.run(false) == 0);
-  CHECK(sweep.csv() == "point,name,a.x,iops,wall_s\n0,p0,0,7,1.25\n1,p1,1,8,1.25\n2,p2,2,9,1.25\n");
+  CHECK(sweep.csv() == "point,name,a.x,iops,wall_s\n0,p0,0,1,1.25\n1,p1,1,2,1.25\n2,p2,2,3,1.25\n");
+}
+
+TEST_CASE("points with the same fingerprint run once") {
+  Sweep sweep({writes(5), "exit 1", writes(6), "exit 2", "exit 2"});
+  sweep.fingerprints = {1, 1, 2, 3, 3};
+  CHECK(sweep.run() == 2);
+  CHECK(sweep.said == std::vector<std::string>{"1/5 p0: 1.2 s|", "2/5 p1: same as p0|", "3/5 p2: 1.2 s|",
+                                               "4/5 p3: failed|", "5/5 p4: same as p3|"});
+  CHECK(sweep.csv() ==
+        "point,name,a.x,iops,wall_s,error\n0,p0,0,5,1.25,\n1,p1,1,5,1.25,\n2,p2,2,6,1.25,\n3,p3,3,,,failed\n"
+        "4,p4,4,,,failed\n");
+}
+
+TEST_CASE("a resumed sweep finds its results wherever the points stand now") {
+  Sweep sweep({writes(5), writes(6)});
+  sweep.run();
+  sweep.scripts = {writes(7), writes(8), writes(9)};
+  sweep.fingerprints = {9, 2, 1};
+  CHECK(sweep.run(true) == 0);
+  CHECK(sweep.csv() == "point,name,a.x,iops,wall_s\n0,p0,0,7,1.25\n1,p1,1,6,1.25\n2,p2,2,5,1.25\n");
+}
+
+TEST_CASE("the rate counts what has run, and the time left is for the rest") {
+  const auto directory = std::filesystem::temp_directory_path() / "csdsim_test_rate";
+  std::filesystem::remove_all(directory);
+  std::vector<PointEvent> events;
+  std::vector<Point> points;
+  for (int i = 0; i < 3; ++i) points.push_back({.name = std::to_string(i), .axes = {}, .fingerprint = 1u + i / 2});
+  points.push_back({.name = "3", .axes = {}, .fingerprint = 3});
+  PointRunner runner(points, {.directory = directory,
+                              .run = [](std::size_t, const std::filesystem::path& out) -> int {
+                                std::this_thread::sleep_for(std::chrono::milliseconds(200));
+                                report::write_file(out / "result.json", R"({"metrics": {}, "wall": {"wall_s": 0.2}})");
+                                return 0;
+                              },
+                              .progress = [&](const PointEvent& event) { events.push_back(event); }});
+  CHECK(runner.run() == 0);
+  REQUIRE(events.size() == 4);
+  CHECK(events[0].points_per_s < 5);
+  CHECK(events[0].left_s == Approx(3 / events[0].points_per_s));
+  CHECK(events[2].left_s == Approx(1 / events[2].points_per_s));
+  CHECK(events[3].left_s == 0);
+  std::filesystem::remove_all(directory);
 }
 
 TEST_CASE("a point that throws ends with its message, and the caller's state is untouched") {
@@ -121,7 +167,7 @@ TEST_CASE("a point that throws ends with its message, and the caller's state is 
     throw InternalError("a mistake of ours");
   };
   PointRunner runner(
-      {{.name = "p0", .axes = {}}, {.name = "p1", .axes = {}}},
+      {{.name = "p0", .axes = {}, .fingerprint = 1}, {.name = "p1", .axes = {}, .fingerprint = 2}},
       {.directory = sweep.directory, .run = run, .progress = [&](const PointEvent& e) { said.push_back(e.said); }});
   CHECK(runner.run() == 1);
   CHECK(said == std::vector<std::string>{"a mistake of the user\n", "internal error: a mistake of ours\n"});
@@ -197,6 +243,7 @@ TEST_CASE("numbers beyond those of SQLite keep their digits") {
   const std::uint64_t large = 18'446'744'073'709'551'615u;
   {
     SweepStore store(directory);
+    store.begin({{.name = "p", .axes = {{"seed", large}}, .key = "k"}}, false);
     store.write_results({{.index = 0, .name = "p", .axes = {{"seed", large}}, .result = {}, .error = ""}});
   }
   sqlite3* db = nullptr;

@@ -1,4 +1,4 @@
-#include "reproduction/lookup.h"
+#include "report/result_lookup.h"
 
 #include <charconv>
 
@@ -6,7 +6,7 @@
 #include "base/param_codec.h"
 #include "base/ratio.h"
 
-namespace csdsim::reproduction {
+namespace csdsim::report {
 
 using nlohmann::ordered_json;
 
@@ -63,4 +63,4 @@ std::optional<double> axis_value(const ordered_json& config, std::string_view pa
   }
 }
 
-}  // namespace csdsim::reproduction
+}  // namespace csdsim::report

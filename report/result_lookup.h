@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace csdsim::reproduction {
+namespace csdsim::report {
 
 /// The value at "a.b.0.c", where numbers index lists; nullptr if there is none.
 const nlohmann::ordered_json* find_path(const nlohmann::ordered_json& document, std::string_view path);
@@ -22,4 +22,4 @@ std::vector<std::string> metric_names(const nlohmann::ordered_json& result);
 /// The number at a path of a configuration: a count, or a ratio such as "1/8".
 std::optional<double> axis_value(const nlohmann::ordered_json& config, std::string_view path);
 
-}  // namespace csdsim::reproduction
+}  // namespace csdsim::report

@@ -1,0 +1,142 @@
+#include "report/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "report/result_lookup.h"
+#include "report/table.h"
+#include "report/text.h"
+
+namespace csdsim::report {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+void require_metrics(const Search& search, const std::vector<ordered_json>& results) {
+  for (const std::string& name : search.names()) {
+    std::set<std::string> known;
+    const bool found = std::ranges::any_of(results, [&](const ordered_json& result) {
+      for (const std::string& metric : metric_names(result)) known.insert(metric);
+      return metric_of(result, name).has_value();
+    });
+    const std::vector<std::string> names(known.begin(), known.end());
+    if (!found) throw UserError(fmt::format("no point has the metric '{}'{}", name, did_you_mean(name, names)));
+  }
+}
+
+bool meets(const Formula& constraint, const ordered_json& result) {
+  bool whole = true;
+  const double value = constraint.evaluate([&](const std::string& name) {
+    const auto metric = metric_of(result, name);
+    whole = whole && metric.has_value();
+    return metric.value_or(0);
+  });
+  return whole && value != 0;
+}
+
+/// The objectives of a point, all to be maximized; nothing if it lacks one.
+std::optional<std::vector<double>> scores_of(const Search& search, const ordered_json& result) {
+  std::vector<double> scores;
+  for (const Objective& objective : search.objectives) {
+    const auto value = metric_of(result, objective.metric);
+    if (!value) return std::nullopt;
+    scores.push_back(objective.maximize ? *value : -*value);
+  }
+  return scores;
+}
+
+/// Whether `a` is at least as good everywhere and better somewhere.
+bool beats(const std::vector<double>& a, const std::vector<double>& b) {
+  bool better = false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] < b[i]) return false;
+    better = better || a[i] > b[i];
+  }
+  return better;
+}
+
+}  // namespace
+
+std::vector<std::string> Search::names() const {
+  std::set<std::string> all;
+  for (const Objective& objective : objectives) all.insert(objective.metric);
+  for (const Formula& constraint : constraints) all.insert(constraint.names().begin(), constraint.names().end());
+  return {all.begin(), all.end()};
+}
+
+std::string Search::text() const {
+  std::vector<std::string> parts;
+  for (const Objective& objective : objectives)
+    parts.push_back(fmt::format("{} {}", objective.maximize ? "most" : "least", objective.metric));
+  for (const Formula& constraint : constraints) parts.push_back(constraint.text());
+  return join(parts);
+}
+
+Found search_points(const Search& search, const std::vector<ordered_json>& results) {
+  require_metrics(search, results);
+  Found found{.feasible = {}, .front = {}, .met = std::vector<std::size_t>(search.constraints.size(), 0)};
+  std::vector<std::pair<std::size_t, std::vector<double>>> scored;
+  for (std::size_t p = 0; p < results.size(); ++p) {
+    if (results[p].is_null()) continue;
+    bool feasible = true;
+    for (std::size_t c = 0; c < search.constraints.size(); ++c) {
+      const bool holds = meets(search.constraints[c], results[p]);
+      found.met[c] += holds ? 1 : 0;
+      feasible = feasible && holds;
+    }
+    if (!feasible) continue;
+    found.feasible.push_back(p);
+    if (auto scores = scores_of(search, results[p])) scored.emplace_back(p, std::move(*scores));
+  }
+  if (search.objectives.empty()) return found;
+  for (const auto& [point, scores] : scored)
+    if (std::ranges::none_of(scored, [&](const auto& other) { return beats(other.second, scores); }))
+      found.front.push_back(point);
+  return found;
+}
+
+ordered_json search_document(const Search& search, const Found& found, const std::vector<std::string>& labels) {
+  const auto named = [&](const std::vector<std::size_t>& points) {
+    ordered_json names = ordered_json::array();
+    for (const std::size_t point : points) names.push_back(labels[point]);
+    return names;
+  };
+  ordered_json document{{"objectives", ordered_json::array()}, {"constraints", ordered_json::array()}};
+  for (const Objective& objective : search.objectives)
+    document["objectives"].push_back({{"metric", objective.metric}, {"maximize", objective.maximize}});
+  for (std::size_t c = 0; c < search.constraints.size(); ++c)
+    document["constraints"].push_back({{"formula", search.constraints[c].text()}, {"points", found.met[c]}});
+  document["feasible"] = named(found.feasible);
+  document["front"] = named(found.front);
+  return document;
+}
+
+std::string search_text(const Search& search, const Found& found, const std::vector<ordered_json>& results,
+                        const std::vector<std::string>& labels) {
+  std::string text;
+  if (!search.constraints.empty()) {
+    text = fmt::format("{} of {} points meet all constraints", found.feasible.size(), results.size());
+    for (std::size_t c = 0; c < search.constraints.size(); ++c)
+      text += fmt::format("{} {} meet {}", c == 0 ? ":" : ",", found.met[c], search.constraints[c].text());
+    text += ".\n";
+  }
+  if (found.front.empty()) return text;
+  std::vector<std::string> header{search.objectives.size() == 1 ? "best point" : "points that no other point beats"};
+  for (const Objective& objective : search.objectives)
+    header.push_back(fmt::format("{} {}", objective.maximize ? "most" : "least", objective.metric));
+  Table table(header);
+  for (const std::size_t point : found.front) {
+    std::vector<std::string> cells{labels[point]};
+    for (const Objective& objective : search.objectives)
+      cells.push_back(short_number(*metric_of(results[point], objective.metric)));
+    table.add_row(cells);
+  }
+  return text + table.to_text();
+}
+
+}  // namespace csdsim::report

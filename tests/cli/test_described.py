@@ -1,0 +1,173 @@
+"""What is generated from the descriptions of parameters and metrics. Usage: test_described.py CSDSIM SOURCE_DIR"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import jsonschema
+import yaml
+
+CSDSIM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+del sys.argv[1:]
+GENERATION = """csdsim: 1
+model: {layers: 2, heads: 8, kv_heads: 8, head_dim: 64, hidden_size: 512, ffn_size: 2048, vocab_size: 1000, max_positions: 4096}
+platform: {gpu: {preset: a6000}, device: {preset: instcsd-zynq7045}}
+system: {kind: instinfer-dense}
+workload: {kind: generation, batch: 3, input_tokens: 64, output_tokens: 8}
+simulation: {sampling: off}
+"""
+
+
+class Yaml12(yaml.SafeLoader):
+    """Scalars as YAML 1.2 and csdsim read them: off is a text."""
+
+
+Yaml12.yaml_implicit_resolvers = {key: [(tag, pattern) for tag, pattern in pairs if tag != "tag:yaml.org,2002:bool"]
+                                  for key, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+Yaml12.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(true|false)$"), list("tf"))
+
+
+def csdsim(*arguments):
+    run = subprocess.run([CSDSIM, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=SOURCE)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def scenarios():
+    files = [*SOURCE.glob("scenarios/**/*.yaml"), *SOURCE.glob("examples/**/scenario.yaml")]
+    return sorted(f for f in files if "csdsim:" in f.read_text() and not f.name.endswith(".reproduction.yaml"))
+
+
+class Schema(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.text = csdsim("describe", "--schema")
+        cls.validator = jsonschema.Draft7Validator(json.loads(cls.text))
+
+    def mistakes(self, text):
+        document = yaml.load(text, Yaml12)
+        return self.mistakes_of(document)
+
+    def mistakes_of(self, document):
+        return [f"{'.'.join(map(str, e.absolute_path))}: {e.message[:100]}" for e in self.validator.iter_errors(document)]
+
+    def test_the_stored_schema_is_that_of_this_build(self):
+        jsonschema.Draft7Validator.check_schema(json.loads(self.text))
+        self.assertEqual((SOURCE / "docs/scenario.schema.json").read_text(), self.text,
+                         "run: csdsim describe --schema > docs/scenario.schema.json")
+
+    def test_every_scenario_is_valid_and_names_the_schema(self):
+        self.assertGreater(len(scenarios()), 20)
+        for file in scenarios():
+            if file.is_relative_to(SOURCE / "examples"):
+                continue  # kinds of plugins
+            text = file.read_text()
+            self.assertEqual(self.mistakes(text), [], file)
+            first = re.match(r"# yaml-language-server: \$schema=(\S+)\n", text)
+            self.assertTrue(first, f"{file}: the first line has to name the schema")
+            self.assertTrue((file.parent / first[1]).samefile(SOURCE / "docs/scenario.schema.json"), file)
+
+    def test_an_effective_configuration_is_valid(self):
+        with tempfile.TemporaryDirectory() as out:
+            (pathlib.Path(out) / "s.yaml").write_text(GENERATION)
+            csdsim("run", f"{out}/s.yaml", "--out", out, "-q")
+            config = json.loads((pathlib.Path(out) / "result.json").read_text())["scenario"]
+        self.assertEqual(self.mistakes_of(config), [])
+
+    def test_mistakes_are_found(self):
+        self.assertEqual(self.mistakes(GENERATION), [])
+        for old, new, says in (("batch: 3", "bach: 3", "'bach' was unexpected"), ("batch: 3", "batch: 0", "minimum"),
+                               ("batch: 3", "batch: three", "batch"), ("instinfer-dense", "instinfer-dens", "system.kind"),
+                               ("instinfer-dense}", "instinfer-dense, ratio: 1/8}", "system.ratio"), ("csdsim: 1", "csdsim: 2", "csdsim"),
+                               ("csdsim: 1\n", "", "'csdsim' is a required property"),
+                               ("simulation:", "sweep: {axes: {workload.bach: [1]}}\nsimulation:", "workload.bach"),
+                               ("simulation:", "sweep: {axis: {workload.batch: [1]}}\nsimulation:", "axis")):
+            found = self.mistakes(GENERATION.replace(old, new))
+            self.assertTrue(any(says in mistake for mistake in found), f"{new}: {found}")
+
+
+class Metrics(unittest.TestCase):
+    PATH = re.compile(r"[A-Za-z_][\w.]*")
+
+    def value(self, document, name):
+        if name in document["metrics"]:
+            return document["metrics"][name]
+        for key in name.split("."):
+            document = document[key]
+        return document
+
+    def documents(self):
+        with tempfile.TemporaryDirectory() as out:
+            path = pathlib.Path(out) / "s.yaml"
+            for text, name, more in (
+                    (GENERATION, "", ()), (GENERATION, "", ("--set", "system.kind=hillinfer", "--set", "platform.device.preset=smartssd")),
+                    ("", "scenarios/block_read.yaml", ("--set", "workload.requests=500")),
+                    ("", "scenarios/serving.yaml", ("--set", "workload.first_requests=6")),
+                    ("", "tests/ftl_conformance/small_study.yaml", ())):
+                path.write_text(text)
+                csdsim("run", name or path, "--out", out, "-q", *more)
+                yield json.loads((pathlib.Path(out) / "result.json").read_text())
+
+    def test_the_page_is_that_of_this_build(self):
+        self.assertEqual((SOURCE / "docs/metrics.md").read_text(), csdsim("describe", "metrics", "--markdown"),
+                         "run: csdsim describe metrics --markdown > docs/metrics.md")
+
+    def test_runs_have_the_metrics_that_are_defined_with_the_values_of_their_formulas(self):
+        rows = {}
+        for line in (SOURCE / "docs/metrics.md").read_text().splitlines():
+            if line.startswith("| `"):
+                cells = [cell.strip(" `") for cell in line.strip("|").split(" | ")]
+                rows[cells[0]] = cells[-1] if len(cells) == 4 else ""
+        checked = set()
+        for document in self.documents():
+            kind = document["scenario"]["workload"]["kind"]
+            arrivals = "requests" in document["scenario"]["workload"] and "request_ttft_mean_s" in document["metrics"]
+            for name in [*document["metrics"], *document["wall"]]:
+                known = re.sub(r"^(write|trim|flush)_latency|read_latency_(p.*|max)_ns", "read_latency_mean_ns", name)
+                self.assertTrue(name in rows or known.startswith("read_latency_mean_ns"), f"{kind}: {name} is not in docs/metrics.md")
+                formula = rows.get(name, "")
+                if not formula or (arrivals and "breakdown" in formula) or (arrivals and "scenario" in formula):
+                    continue
+                formula = self.PATH.sub(lambda m: repr(float(self.value(document, m[0]))), formula)
+                stated = document["metrics"].get(name, document["wall"].get(name))
+                self.assertAlmostEqual(eval(formula) / stated if stated else 1, 1, 6, f"{kind}: {name}")
+                checked.add(name)
+        self.assertGreaterEqual(len(checked), 8, checked)
+
+
+class Completion(unittest.TestCase):
+    """The script for bash, asked as bash asks it."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.script = csdsim("completion", "bash")
+
+    def complete(self, *words):
+        line = " ".join(words)
+        command = f"""{self.script}
+COMP_WORDS=({line}{" ''" if line.endswith(" ") else ""}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _csdsim; printf '%s\\n' "${{COMPREPLY[@]}}" """
+        run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60,
+                             env={"PATH": f"{pathlib.Path(CSDSIM).parent}:/usr/bin:/bin"})
+        self.assertEqual(run.stderr, "")
+        return run.stdout.split()
+
+    def test_commands_options_and_values(self):
+        self.assertEqual(self.complete("csdsim", "sw"), ["sweep"])
+        self.assertIn("--resume", self.complete("csdsim", "sweep", "--r"))
+        self.assertEqual(self.complete("csdsim", "sweep", "--shar"), ["--shard"])
+        self.assertIn("instinfer-dense", self.complete("csdsim", "describe", "system", "instinfer-d"))
+        self.assertIn("workload.batch=", self.complete("csdsim", "run", "s.yaml", "--set", "workload.bat"))
+
+    def test_the_manual_page_has_every_command_and_option(self):
+        page = csdsim("completion", "man")
+        for command in re.findall(r"^  (\S+) {2,}", csdsim("--help").split("Subcommands:")[1], re.M):
+            self.assertIn(f".SS {command}", page)
+            for option in re.findall(r"(--[a-z-]+)", csdsim(command, "--help")):
+                self.assertIn(option.replace("-", "\\-"), page, command)
+
+
+if __name__ == "__main__":
+    unittest.main()

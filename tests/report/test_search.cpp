@@ -1,0 +1,130 @@
+// The best points of a sweep, and comparisons of two.
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "base/error.h"
+#include "report/compare.h"
+#include "report/metrics.h"
+#include "report/search.h"
+
+namespace test_search {
+
+using namespace csdsim;
+using namespace csdsim::report;
+using Catch::Matchers::Contains;
+using nlohmann::ordered_json;
+using Points = std::vector<std::size_t>;
+
+namespace {
+
+ordered_json result(double speed, double energy) { return {{"metrics", {{"speed", speed}, {"energy", energy}}}}; }
+
+}  // namespace
+
+TEST_CASE("one objective finds the best of the points that meet the constraints") {
+  const std::vector<ordered_json> results{result(1, 1), result(5, 9), result(3, 4), nullptr, result(3, 2)};
+  Search search{.objectives = {{"speed", true}}, .constraints = {Formula("energy < 5"), Formula("speed > 1")}};
+  const Found found = search_points(search, results);
+  CHECK(found.feasible == Points{2, 4});
+  CHECK(found.front == Points{2, 4});  // equal in what is asked
+  CHECK(found.met == Points{3, 3});
+  search.objectives = {{"energy", false}};
+  CHECK(search_points(search, results).front == Points{4});
+  const std::string text = search_text(search, search_points(search, results), results, {"a", "b", "c", "d", "e"});
+  CHECK_THAT(text, Contains("2 of 5 points meet all constraints: 3 meet energy < 5, 3 meet speed > 1."));
+  CHECK_THAT(text, Contains("least energy"));
+  CHECK(search_document(search, search_points(search, results), {"a", "b", "c", "d", "e"})["front"] ==
+        ordered_json{"e"});
+}
+
+TEST_CASE("several objectives give the points that no other beats, as pairwise comparison finds them") {
+  const auto seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 rng(seed);
+  for (int run = 0; run < 50; ++run) {
+    std::vector<ordered_json> results;
+    for (int i = 0; i < 30; ++i) results.push_back(result(double(rng() % 8), double(rng() % 8)));
+    const Search search{.objectives = {{"speed", true}, {"energy", false}}, .constraints = {}};
+    Points expected;
+    for (std::size_t a = 0; a < results.size(); ++a) {
+      const auto at = [&](std::size_t p, const char* name) { return results[p]["metrics"][name].get<double>(); };
+      bool beaten = false;
+      for (std::size_t b = 0; b < results.size(); ++b)
+        beaten = beaten || (at(b, "speed") >= at(a, "speed") && at(b, "energy") <= at(a, "energy") &&
+                            (at(b, "speed") > at(a, "speed") || at(b, "energy") < at(a, "energy")));
+      if (!beaten) expected.push_back(a);
+    }
+    CHECK(search_points(search, results).front == expected);
+  }
+}
+
+TEST_CASE("a metric that no point has is refused, one that some lack leaves these out") {
+  std::vector<ordered_json> results{result(1, 1), result(2, 2)};
+  CHECK_THROWS_WITH(search_points({.objectives = {{"sped", true}}, .constraints = {}}, results),
+                    Contains("no point has the metric 'sped' (did you mean speed?)"));
+  results.push_back({{"metrics", {{"energy", 0.0}}}, {"stats", {{"fpga", {{"fits", true}}}}}});
+  CHECK(search_points({.objectives = {{"speed", true}}, .constraints = {}}, results).front == Points{1});
+  CHECK(search_points({.objectives = {}, .constraints = {Formula("speed < 9")}}, results).feasible == Points{0, 1});
+  CHECK(search_points({.objectives = {}, .constraints = {Formula("stats.fpga.fits")}}, results).feasible == Points{2});
+}
+
+namespace {
+
+ComparedPoint point(int channels, int seed, double speed, double error = 0) {
+  return {{{"flash.channels", channels}, {"seed", seed}},
+          {{"build", {{"version", "1"}}},
+           {"scenario", {{"flash", {{"channels", channels}}}, {"seed", seed}}},
+           {"metrics", {{"speed", speed}, {"relative_error_estimate", error}}}}};
+}
+
+}  // namespace
+
+TEST_CASE("a difference beyond noise is shown, one within it is not") {
+  // Means 10 and 10.4, standard errors 0.577: within noise. 20 against 25: beyond it.
+  const std::vector<ComparedPoint> a{point(4, 1, 9), point(4, 2, 10), point(4, 3, 11), point(8, 1, 20)};
+  const std::vector<ComparedPoint> b{point(4, 1, 9.4), point(4, 2, 10.4), point(4, 3, 11.4), point(8, 1, 25)};
+  const ordered_json found = compare_results(a, b);
+  REQUIRE(found["metrics"].size() == 1);
+  CHECK(found["metrics"][0]["point"] == "channels=8");
+  CHECK(found["metrics"][0]["change"].get<double>() == Approx(0.25));
+  CHECK(found["metrics"][0]["noise"] == 0.0);
+  CHECK(found["points"] == 2);
+  CHECK(found["equal"] == 3);
+  CHECK(compare_results(a, a)["metrics"].empty());
+  CHECK_THAT(comparison_text(found), Contains("+25 %"));
+  CHECK_THAT(comparison_text(compare_results(a, a)), Contains("No metric has changed beyond noise"));
+}
+
+TEST_CASE("the estimated errors of sampled runs are noise") {
+  CHECK(compare_results({point(4, 1, 100, 0.01)}, {point(4, 1, 101.9, 0.01)})["metrics"].empty());
+  CHECK(compare_results({point(4, 1, 100, 0.01)}, {point(4, 1, 102.1, 0.01)})["metrics"].size() == 1);
+}
+
+TEST_CASE("builds, parameters and points that differ are named") {
+  ComparedPoint a = point(4, 1, 1), b = point(4, 1, 1);
+  b.result["build"]["version"] = "2";
+  b.result["scenario"]["flash"]["planes"] = 2;
+  const ordered_json found = compare_results({a, point(8, 1, 1)}, {b, point(16, 1, 1)});
+  CHECK(found["build"]["version"] == ordered_json{"1", "2"});
+  REQUIRE(found["parameters"].size() == 1);
+  CHECK(found["parameters"][0]["path"] == "flash.planes");
+  CHECK(found["parameters"][0]["b"] == 2);
+  CHECK(found["only_in_a"] == ordered_json{"channels=8"});
+  CHECK(found["only_in_b"] == ordered_json{"channels=16"});
+}
+
+TEST_CASE("every metric has one definition, and its formula is one") {
+  std::vector<std::string_view> names;
+  for (const Metric& metric : metrics()) {
+    CAPTURE(metric.name);
+    CHECK(std::find(names.begin(), names.end(), metric.name) == names.end());
+    names.push_back(metric.name);
+    CHECK_FALSE(metric.unit.empty());
+    CHECK(metric.meaning.ends_with("."));
+    if (!metric.formula.empty()) CHECK_NOTHROW(Formula(std::string(metric.formula)));
+  }
+  CHECK(metric_names_of("of a plugin").empty());
+  CHECK_THROWS_WITH(metrics_text("ttft"), Contains("did you mean ttft_s?"));
+}
+
+}  // namespace test_search
