@@ -24,23 +24,10 @@ csd_model::DriveWork work_of_run(const PhaseTotals& prefill, const PhaseTotals& 
   return work;
 }
 
-/// The longest time that a resource is busy while decoding.
-double busiest_decode_s(const PhaseTotals& decode, const GenerationSetup& setup) {
-  return busiest_s(resource_use(decode,
-                                {.drives = double(setup.platform.drives),
-                                 .gpus = double(setup.plan.gpus),
-                                 .io_cores = double(setup.platform.io_cores)},
-                                nullptr));
-}
-
-/// A phase is not shorter than the work of its busiest resource. With few layers, the pace at which they end may be
-/// faster than that: the first ones wait longer than the others.
-void lengthen_decode(host::GenerationTimes& times, double least_s) {
-  if (times.decode_s >= least_s || times.decode_s == 0) return;
-  const double factor = least_s / times.decode_s;
-  for (double& part : times.decode_path_s) part *= factor;
-  for (double& part : times.decode_resource_s) part *= factor;
-  times.decode_s = least_s;
+ResourceCounts counts_of(const GenerationSetup& setup) {
+  return {.drives = double(setup.platform.drives),
+          .gpus = double(setup.plan.gpus),
+          .io_cores = double(setup.platform.io_cores)};
 }
 
 /// Requests that arrive have no common first token: the times are those of all prefill and all decode steps.
@@ -123,7 +110,7 @@ GenerationOutcome GenerationProgram::outcome() {
   } else {
     const host::GenerationEstimate estimate = estimator_.result();
     out.times = estimate.times;
-    if (!plan_.exact()) lengthen_decode(out.times, busiest_decode_s(out.decode, setup_));
+    if (!plan_.exact()) lengthen_decode(out.times, out.decode, counts_of(setup_));
     out.decode.seconds = out.times.decode_s;
     out.error = estimate.error;
     add_placement_error(out.error, out.prefill.page_ops, out.decode.page_ops);

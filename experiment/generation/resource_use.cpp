@@ -94,11 +94,15 @@ const ResourceUse& bounding(const std::vector<ResourceUse>& uses, bool by_path) 
   });
 }
 
-double busiest_s(const std::vector<ResourceUse>& uses) {
-  double most = 0;
-  for (const ResourceUse& use : uses)
-    if (works(use)) most = std::max(most, use.busy_s);
-  return most;
+void lengthen_decode(host::GenerationTimes& times, const PhaseTotals& decode, const ResourceCounts& counts) {
+  double least_s = 0;
+  for (const ResourceUse& use : resource_use(decode, counts, nullptr))
+    if (works(use)) least_s = std::max(least_s, use.busy_s);
+  if (times.decode_s >= least_s || times.decode_s == 0) return;
+  const double factor = least_s / times.decode_s;
+  for (double& part : times.decode_path_s) part *= factor;
+  for (double& part : times.decode_resource_s) part *= factor;
+  times.decode_s = least_s;
 }
 
 nlohmann::ordered_json to_json(const std::vector<ResourceUse>& uses, bool with_path) {

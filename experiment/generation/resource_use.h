@@ -33,8 +33,9 @@ std::vector<ResourceUse> resource_use(PhaseTotals phase, const ResourceCounts& c
 /// of the time. Page buffers are in use while their pages wait for something else, so only a path shows that they bind.
 const ResourceUse& bounding(const std::vector<ResourceUse>& uses, bool by_path);
 
-/// The longest time that a resource is busy, page buffers aside: the phase cannot be shorter.
-double busiest_s(const std::vector<ResourceUse>& uses);
+/// Lengthens decoding to the longest time that a resource is busy. Where few layers are simulated, the pace at which
+/// they end may be faster than that: the first ones wait longer than the others.
+void lengthen_decode(host::GenerationTimes& times, const PhaseTotals& decode, const ResourceCounts& counts);
 
 nlohmann::ordered_json to_json(const std::vector<ResourceUse>& uses, bool with_path);
 

@@ -17,7 +17,7 @@ class LongContext : public DriveHost {
       : DriveHost(in_timing(config)), heads_(heads), tokens_(tokens) {
     const auto flags = nvme::create_flag::token_major;
     if (!run(create_entry(1, 1, heads, kDim, flags)).ok()) throw std::runtime_error("create");
-    drive().materialise(SequenceId{1}, LayerId{0}, tokens);
+    drive().materialise(SequenceId{1}, LayerId{0}, {KvHead{0}, heads}, tokens);
   }
 
   std::uint64_t key_bytes() const { return std::uint64_t{heads_} * tokens_ * kDim * sizeof(Half); }

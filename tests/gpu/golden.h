@@ -103,7 +103,7 @@ inline csdsim::host::ModelConfig read_golden_config(const std::filesystem::path&
   const Json& rope = c.at("rope_parameters");
   config.rotary.theta = static_cast<float>(rope.number_or("rope_theta", 10000));
   if (rope.at("rope_type").text == "llama3") {
-    config.rotary.scaling = Llama3RopeScaling{
+    config.rotary.scaling = csdsim::host::Llama3RopeScaling{
         static_cast<float>(rope.at("factor").number), static_cast<float>(rope.at("low_freq_factor").number),
         static_cast<float>(rope.at("high_freq_factor").number),
         static_cast<std::uint32_t>(rope.at("original_max_position_embeddings").number)};

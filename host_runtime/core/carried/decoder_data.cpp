@@ -10,7 +10,6 @@
 #include "host_runtime/core/carried/decoder_rows.h"
 
 namespace csdsim::host {
-
 namespace {
 
 /// FNV-1a over 16-bit words.

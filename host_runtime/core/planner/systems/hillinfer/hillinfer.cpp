@@ -49,7 +49,7 @@ void Hillinfer::describe(ParamVisitor& v) {
       "aggregate", aggregate,
       "How the scores of the query heads become one list per layer, or one per KV head, each with pools of its own.",
       paper("HillInfer 4.4: the hardware sums them"));
-  v.optional("host_share", host_share, "solved from the rates of host and drive", {Ratio{0, 1}, Ratio{1, 1}},
+  v.optional("host_share", host_share, "solved as split says", {Ratio{0, 1}, Ratio{1, 1}},
              "Share of the longest context that is in host memory.", paper("HillInfer 4.3, equation 4"));
   v.param("split", split, "What host_share is solved from.",
           assumed("the paper's equation leaves out latencies and that fetches follow the scores; docs/hillinfer.md "
