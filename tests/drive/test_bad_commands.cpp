@@ -170,8 +170,6 @@ TEST_CASE("bad KV commands: create, free and append") {
        [](Victim& v) { return v.run(DriveHost::create_entry(5, 0, 4, 16)); }},
       {"create with rows larger than a page", status::kv_bad_parameters,
        [](Victim& v) { return v.run(DriveHost::create_entry(5, 2, 4, 1024)); }},
-      {"create with rows that do not divide a page", status::kv_bad_parameters,
-       [](Victim& v) { return v.run(DriveHost::create_entry(5, 2, 4, 24)); }},
       {"create with data", status::kv_shape_mismatch,
        [](Victim& v) { return v.run(altered(DriveHost::create_entry(5, 2, 4, 16), [](auto& e) { e.cdw10 = 4; })); }},
       {"free of an unknown sequence", status::kv_unknown_sequence,
@@ -251,7 +249,7 @@ TEST_CASE("bad KV commands: attend") {
          return v.run(nvme::encode(kNamespace, nvme::KvAttend{LayerId{1}, 1, AttendMethod::dense, 1, 16, 5}));
        }},
       {"attend with an unknown method", status::kv_bad_parameters,
-       [=](Victim& v) { return v.run(altered(v.attend_entry({good}), [](auto& e) { e.cdw13 |= 3; })); }},
+       [=](Victim& v) { return v.run(altered(v.attend_entry({good}), [](auto& e) { e.cdw13 |= 4; })); }},
       {"attend with CDW15", status::invalid_field,
        [=](Victim& v) { return v.run(altered(v.attend_entry({good}), [](auto& e) { e.cdw15 = 1; })); }},
       {"attend with an unknown flag", status::invalid_field,

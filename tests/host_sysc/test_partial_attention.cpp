@@ -115,12 +115,6 @@ TEST_CASE("a partial attend takes the same time in timing runs as in carried run
   }
   CHECK(times[0] == times[1]);
 }
-TEST_CASE("a partial attend with SparF is refused") {
-  DriveRig rig;
-  Step sparse = attend_partially({SequenceId{1}}, 10);
-  std::get<host::DriveWork>(sparse.work).method = host::DriveMethod::sparf;
-  CHECK_THROWS_WITH(rig.run({sparse}), Contains("SparF") && Contains("merged"));
-}
 
 namespace {
 

@@ -103,7 +103,9 @@ TEST_CASE("rows that do not fit a page are refused with the numbers") {
     CAPTURE(entry.name);
     CHECK_THROWS_WITH(layout(entry.name, {1, 1, 512, 100}, Bytes{512}),
                       Catch::Contains("512 bytes is smaller than a token row"));
-    CHECK_THROWS_WITH(layout(entry.name, {1, 1, 80, 100}), Catch::Contains("96 bytes would be left over"));
+    // Rows that do not divide the page leave its end empty: 25 rows of 160 bytes, or 16 if groups are a power of two.
+    const KvLayout of_80 = layout(entry.name, {1, 1, 80, 100});
+    CHECK(of_80.group_tokens * (of_80.paired ? 2 : 1) == (of_80.component_major ? 16 : 25));
   }
   CHECK_THROWS_WITH(layout("paired", {1, 1, 256, 100}, Bytes{512}),
                     Catch::Contains("paired: a page of 512 bytes holds 1 token rows of 512 bytes"));

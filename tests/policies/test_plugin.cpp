@@ -49,7 +49,7 @@ TEST_CASE("a policy out of a shared library places pages, takes settings, and ou
   KvPageId page;
   page.group = 99;
   CHECK_THROWS_AS(policy->place(page, info, flash), PolicyError);  // thrown there, caught here
-  CHECK_THROWS_WITH(policy->layout({1, 1, 80, 1}, kFlash.page_size, {}), Contains("96 bytes would be left over"));
+  CHECK_THROWS_WITH(policy->layout({1, 1, 4096, 1}, kFlash.page_size, {}), Contains("smaller than a token row"));
 }
 
 TEST_CASE("what the constructor of a plugin's policy throws names the library") {
