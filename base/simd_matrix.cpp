@@ -16,37 +16,46 @@
 HWY_BEFORE_NAMESPACE();
 namespace csdsim::simd::HWY_NAMESPACE {
 
-// dot_block() of kRows rows that come from memory: the next kRows rows are prefetched, a cache line of each in turn.
+// Rows that are summed at the same time. They are far apart: a core reads from several places of memory faster than
+// from one, because banks and prefetchers work side by side.
+constexpr std::size_t kStreams = 8;
+
+// dot_block() of kRows rows at distances of `apart` elements. What follows each row is prefetched, a cache line of each
+// in turn.
 template <std::size_t kRows, class Row>
-HWY_INLINE void stream_block(const float* x, const Row* rows, std::size_t d, bool more, float* out) {
+HWY_INLINE void stream_block(const float* x, const Row* rows, std::size_t apart, std::size_t d, float* out) {
   const F32 tag;
   const std::size_t lanes = hn::Lanes(tag);
-  constexpr std::size_t kLine = 64 / sizeof(Row);
+  constexpr std::size_t kLine = 64 / sizeof(Row), kAhead = 512 / sizeof(Row);
   VF acc[kRows];
   for (std::size_t j = 0; j < kRows; ++j) acc[j] = hn::Zero(tag);
   const auto step = [&](std::size_t i) HWY_ATTR {
     const VF xv = hn::LoadU(tag, x + i);
-    for (std::size_t j = 0; j < kRows; ++j) acc[j] = hn::MulAdd(xv, load_row(rows + j * d + i), acc[j]);
+    for (std::size_t j = 0; j < kRows; ++j) acc[j] = hn::MulAdd(xv, load_row(rows + j * apart + i), acc[j]);
   };
   std::size_t i = 0;
   for (; i + kLine <= d; i += kLine) {
-    if (more)
-      for (std::size_t j = 0; j < kRows; ++j) hwy::Prefetch(rows + (kRows + j) * d + i);
+    if constexpr (kRows > 1)
+      for (std::size_t j = 0; j < kRows; ++j) hwy::Prefetch(rows + j * apart + i + kAhead);
     for (std::size_t at = i; at < i + kLine; at += lanes) step(at);
   }
   for (; i + lanes <= d; i += lanes) step(i);
   if (i < d) {
     const VF xv = load_tail(x + i, d - i);
-    for (std::size_t j = 0; j < kRows; ++j) acc[j] = hn::MulAdd(xv, load_row_tail(rows + j * d + i, d - i), acc[j]);
+    for (std::size_t j = 0; j < kRows; ++j) acc[j] = hn::MulAdd(xv, load_row_tail(rows + j * apart + i, d - i), acc[j]);
   }
   store_sums<kRows>(acc, out);
 }
 
 template <class Row>
 HWY_INLINE void stream_rows(const float* x, const Row* rows, std::size_t n_rows, std::size_t d, float* out) {
-  std::size_t j = 0;
-  for (; j + 8 <= n_rows; j += 8) stream_block<8>(x, rows + j * d, d, j + 16 <= n_rows, out + j);
-  for (; j < n_rows; ++j) stream_block<1>(x, rows + j * d, d, false, out + j);
+  const std::size_t each = n_rows / kStreams;
+  float sums[kStreams];
+  for (std::size_t j = 0; j < each; ++j) {
+    stream_block<kStreams>(x, rows + j * d, each * d, d, sums);
+    for (std::size_t k = 0; k < kStreams; ++k) out[k * each + j] = sums[k];
+  }
+  for (std::size_t j = each * kStreams; j < n_rows; ++j) stream_block<1>(x, rows + j * d, 0, d, out + j);
 }
 
 void matrix_vector_half(const float* x, const Half* rows, std::size_t n_rows, std::size_t d, float* out) {
