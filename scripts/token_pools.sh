@@ -18,5 +18,5 @@ for model in opt-6m llama-gqa-6m; do
 done
 $csdsim pools $out/*-128-tiers.json --policy naive --format csv > $out/ping_pong.csv
 $csdsim pools $out/*-128.json --pinned 0,1/10,1/5 --format csv >> $out/ping_pong.csv
-$csdsim pools $out/*-512.json --hot 2/5,4/5 --pinned 0,1/10,1/5 --format csv > $out/pools.csv
+$csdsim pools $out/*-512.json --hot 2/5,4/5 --pinned 0,1/10 --format csv > $out/pools.csv
 $csdsim pools $out/*-512.json --locality
