@@ -71,6 +71,9 @@ __device__ __forceinline__ T shuffle_xor(T value, int lane) {
   return __shfl_xor_sync(0xFFFFFFFFu, value, lane);
 }
 
+/// Waits for all lanes of the warp; what they wrote and read before is done.
+__device__ __forceinline__ void synchronize_warp() { __syncwarp(); }
+
 /// The four bytes that `selector` chooses from the eight bytes (low, high).
 __device__ __forceinline__ std::uint32_t select_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
   return __byte_perm(low, high, selector);

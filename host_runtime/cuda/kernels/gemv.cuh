@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(32 * kGemvWarps) gemv_tile_kernel(GemvArgument
     }
   }
   wait_for_copies<0>();
-  __syncthreads();  // the sums reuse the memory of the ring
+  synchronize_warp();  // the sums of a warp reuse its own part of the ring
   float* sums = block_memory<float>();
   float* partial = sums + warp * kGemvTile * kGemvBatch;
   partial[g * kGemvBatch + 2 * t] = c[0];
@@ -100,7 +100,8 @@ __global__ void __launch_bounds__(32 * kGemvWarps) gemv_tile_kernel(GemvArgument
   for (std::uint32_t w = 0; w < kGemvWarps; ++w) sum += sums[(w * kGemvTile + column) * kGemvBatch + row];
   store_product(a, row, first_row + column, sum);
 }
-static_assert(kGemvTile * kGemvBatch == 32 * kGemvWarps, "a thread a product");
+static_assert(kGemvTile * kGemvBatch == 32 * kGemvWarps, "one product per thread");
+static_assert(kGemvTile * kGemvBatch * sizeof(float) == 32 * sizeof(uint4), "sums of a warp fill a piece of its ring");
 
 /// Supports any k and any GPU; one warp per column of out.
 template <class T, class Out>

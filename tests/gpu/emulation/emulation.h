@@ -120,6 +120,11 @@ T shuffle_xor(T value, int lane) {
   return all.get<T>(emulation::thread_index() % 32 ^ static_cast<std::size_t>(lane));
 }
 
+inline void synchronize_warp() {
+  const char nothing = 0;
+  const emulation::Exchange all(&nothing, sizeof nothing, 32);
+}
+
 inline int add_byte_products(int a, int b, int sum) {
   const auto left = std::bit_cast<std::array<std::int8_t, 4>>(a), right = std::bit_cast<std::array<std::int8_t, 4>>(b);
   for (std::size_t i = 0; i < 4; ++i) sum += left[i] * right[i];
