@@ -236,7 +236,12 @@ TEST_CASE("edge cases of SparF") {
     std::vector<float> two(2 * d);
     for (std::size_t i = 0; i < 8; ++i) two[i] = 10;
     for (std::size_t i = 8; i < d; ++i) two[d + i] = 0.01f;
-    for (float x : sparf(source, two, 2, {.r = 8, .k = 50, .l = 10}).out) REQUIRE(std::isfinite(x));
+    const SparfParams params{.r = 8, .k = 50, .l = 10, .gqa_topk = GqaTopk::sum_logits};
+    const SparfRun run = sparf(source, two, 2, params);
+    for (float x : run.out) REQUIRE(std::isfinite(x));
+    // Its logits are 0, so that the other head alone decides.
+    CHECK(run.head.tau()[1] == 8.0f);
+    CHECK(vec(run.head.tokens()) == vec(sparf(source, {two.begin(), two.begin() + d}, 1, params).head.tokens()));
   }
   SECTION("invalid parameters are refused") {
     CHECK_THROWS_AS(sparf(source, q, 1, {.r = 0, .k = 50, .l = 1}), InternalError);

@@ -342,4 +342,37 @@ TEST_CASE("score jobs read keys only and leave one score a token") {
   CHECK(scores == expected);
 }
 
+TEST_CASE("a SparF job has room for the probabilities of every head of its group") {
+  Bench b({}, 1, {.tokens = 1024});
+  HeadJob sparse = b.jobs[0];
+  sparse.method = Method::sparf;
+  sparse.sparf = kSparf;
+  sparse.group = 3;
+  CHECK(job_footprint(sparse, b.source.view(head(0))) == Bytes{3 * (4 * 1024 + 4 * 192 + 8 * kDim)});
+}
+
+TEST_CASE("the peak of the buffer stays after the jobs that reached it") {
+  Bench b({}, 4, {.tokens = 1024});
+  const Bytes dense = job_footprint(b.jobs[0], b.source.view(head(0)));
+  b.scheduler->submit(std::span(b.jobs).first(3), {});
+  b.flash.run(*b.scheduler);
+  b.scheduler->submit(std::span(b.jobs).last(1), SimTime::milliseconds(1));
+  b.flash.run(*b.scheduler);
+  CHECK(b.flash.done.size() == 2);
+  CHECK(b.scheduler->stats().peak_buffer == dense * 3);
+}
+
+TEST_CASE("SparF with r above the head dimension takes the time of r = d") {
+  const auto run = [](std::uint32_t r) {
+    Bench b({}, 1, {.tokens = 1024});
+    b.all(Method::sparf, {.r = r, .k = 192, .l = 48});
+    b.scheduler->submit(b.jobs, {});
+    b.flash.run(*b.scheduler);
+    REQUIRE(b.flash.done.size() == 1);
+    return std::pair(b.flash.done[0].second, b.scheduler->stats().macs);
+  };
+  CHECK(run(kDim) == run(2 * kDim));
+  CHECK(run(kDim / 2) < run(kDim));
+}
+
 }  // namespace test_head_scheduler

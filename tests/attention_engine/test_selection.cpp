@@ -1,7 +1,9 @@
 #include <catch2/catch.hpp>
+#include <limits>
 #include <numeric>
 
 #include "attention_engine/core/selection.h"
+#include "attention_engine/core/top_k.h"
 #include "base/error.h"
 
 namespace test_selection {
@@ -16,6 +18,26 @@ HeadKey head(std::uint32_t h) { return {SequenceId{1}, LayerId{0}, KvHead{h}}; }
 constexpr SparfParams kSparf{.r = 16, .k = 192, .l = 48};
 
 }  // namespace
+
+TEST_CASE("the largest keys in ascending order: of equal ones the lower index, -0 equals +0, NaN comes last") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> keys{nan, -0.0f, 0.0f, -infinity, 3, -0.0f, 3, -1};
+  const auto largest = [&](std::uint32_t k) {
+    std::vector<std::uint32_t> found;
+    TopK().select(keys, k, found);
+    return found;
+  };
+  using Indices = std::vector<std::uint32_t>;
+  CHECK(largest(0) == Indices{});
+  CHECK(largest(1) == Indices{4});
+  CHECK(largest(2) == Indices{4, 6});
+  CHECK(largest(3) == Indices{1, 4, 6});
+  CHECK(largest(4) == Indices{1, 2, 4, 6});
+  CHECK(largest(5) == Indices{1, 2, 4, 5, 6});
+  CHECK(largest(6) == Indices{1, 2, 4, 5, 6, 7});
+  CHECK(largest(7) == Indices{1, 2, 3, 4, 5, 6, 7});
+  CHECK(largest(9) == Indices{0, 1, 2, 3, 4, 5, 6, 7});
+}
 
 TEST_CASE("clustered selection touches its share of pages, the local ones always, and the same ones every time") {
   const KvHeadView view{.tokens = 1541,

@@ -318,7 +318,7 @@ TEST_CASE("the solved division is within 2 % of the best of a grid in the simula
   check_platforms(10, 1600);
 }
 
-// By hand: test_hybrid "[hundred]", some minutes.
+// By hand: test_integration "[hundred]", some minutes.
 TEST_CASE("the solved division is within 2 % of the best of a grid in the simulator, on 100 platforms",
           "[.][hundred]") {
   check_platforms(100, 1700);

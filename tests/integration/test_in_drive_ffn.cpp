@@ -266,7 +266,7 @@ TEST_CASE("K and V in the same drives take flash and channels of it") {
   CHECK(metrics(parts)["neurons_in_drives_per_step"] > metrics(batch)["neurons_in_drives_per_step"]);
 }
 
-TEST_CASE("a sampled run agrees with the whole one") {
+TEST_CASE("networks in the drive: a sampled run agrees with the whole one") {
   for (const char* const kv : {"gpu", "drive"}) {
     CAPTURE(kv);
     const std::vector<std::string> base = {std::string("system.kv=") + kv, "workload.output_tokens=200",
@@ -280,7 +280,7 @@ TEST_CASE("a sampled run agrees with the whole one") {
   }
 }
 
-TEST_CASE("recorded neurons take the place of the model in timing runs") {
+TEST_CASE("networks in the drive: recorded neurons take the place of the model in timing runs") {
   const std::string recorded = "simulation={sampling: off, neurons: tests/data/neurons/small.json}";
   const auto m = metrics({recorded, "model.ffn_size=512"});
   // Two layers of the file for six of the model, two tokens in turn: 7 neurons of one layer; 5 and 3 of the other.
@@ -288,7 +288,7 @@ TEST_CASE("recorded neurons take the place of the model in timing runs") {
   CHECK_THAT(refusal({recorded, "system.active_share=0.3"}), Contains("system.active_share is not used"));
 }
 
-TEST_CASE("mistakes are located") {
+TEST_CASE("networks in the drive: mistakes are located") {
   CHECK_THAT(refusal({"platform.device.ftl.mapping.kind=page"}),
              Contains("platform.device.ftl.mapping.kind") && Contains("has no engine"));
   CHECK_THAT(refusal({"platform.device.ftl.mapping.kind=page", "system.kv=drive"}), Contains("keeps no KV cache"));

@@ -1,7 +1,7 @@
 // The division of tokens between host memory and the drive that hillinfer solves, compared with the best of a grid of
 // divisions over the simulator itself.
-//   test_solved_split "[long]" -s     50 random settings, and the distribution of what is lost
-//   test_solved_split "[terms]" -s    what five of them take in the simulator, beside what splits are solved from
+//   test_integration "[long]" -s     50 random settings, and the distribution of what is lost
+//   test_integration "[terms]" -s    what five of them take in the simulator, beside what splits are solved from
 #include <fmt/format.h>
 
 #include <algorithm>

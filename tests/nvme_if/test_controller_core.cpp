@@ -65,6 +65,10 @@ TEST_CASE("register file: identity, widths, read-only registers") {
 TEST_CASE("enable, reset and shutdown handshake") {
   ControllerCore core({});
   CHECK_FALSE(core.running());
+  // There is nothing to shut down before the controller is ready.
+  CHECK(core.write(reg::cc, 4, Cc{.shn = 1}.encode()).kind == Kind::none);
+  CHECK(csts(core).shst == ShutdownStatus::normal);
+  core.write(reg::cc, 4, 0);
   enable(core);
   CHECK(csts(core).rdy);
   CHECK(core.running());
@@ -95,7 +99,7 @@ TEST_CASE("enable, reset and shutdown handshake") {
 
 TEST_CASE("a configuration that cannot work sets CFS") {
   const auto try_enable = [](std::uint32_t aqa, std::uint64_t asq, std::uint64_t acq, Cc cc) {
-    ControllerCore core({.mpsmax = 2});
+    ControllerCore core({.queue_depth = 1024, .mpsmax = 2});
     core.write(reg::aqa, 4, aqa);
     core.write(reg::asq, 8, asq);
     core.write(reg::acq, 8, acq);
@@ -107,7 +111,9 @@ TEST_CASE("a configuration that cannot work sets CFS") {
   CHECK(try_enable(encode_aqa(7, 7), 0x10000, 0x20000, {.en = true}));
   CHECK_FALSE(try_enable(encode_aqa(0, 7), 0x10000, 0x20000, {.en = true}));
   CHECK_FALSE(try_enable(encode_aqa(7, 0), 0x10000, 0x20000, {.en = true}));
-  CHECK_FALSE(try_enable(encode_aqa(2000, 7), 0x10000, 0x20000, {.en = true}));
+  CHECK(try_enable(encode_aqa(1023, 1023), 0x10000, 0x20000, {.en = true}));
+  CHECK_FALSE(try_enable(encode_aqa(1024, 1023), 0x10000, 0x20000, {.en = true}));
+  CHECK_FALSE(try_enable(encode_aqa(1023, 1024), 0x10000, 0x20000, {.en = true}));
   CHECK_FALSE(try_enable(encode_aqa(7, 7), 0, 0x20000, {.en = true}));
   CHECK_FALSE(try_enable(encode_aqa(7, 7), 0x10000, 0, {.en = true}));
   CHECK_FALSE(try_enable(encode_aqa(7, 7), 0x10000, 0x20000, {.en = true, .mps = 3}));

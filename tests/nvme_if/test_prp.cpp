@@ -139,6 +139,15 @@ TEST_CASE("what the host builds is what the drive walks") {
   }
 }
 
+TEST_CASE("list pages that a buffer may need: 511 entries each, and an entry per started page of the buffer") {
+  const auto pages = [](std::uint64_t length) { return max_list_pages(Bytes{length}, Bytes{kPage}); };
+  CHECK(pages(kPage + 1) == 1);
+  CHECK(pages(511 * kPage) == 1);
+  CHECK(pages(511 * kPage + 1) == 2);
+  CHECK(pages(2 * 511 * kPage) == 2);
+  CHECK(pages(2 * 511 * kPage + 1) == 3);
+}
+
 TEST_CASE("a buffer that PRPs cannot describe is the user's mistake") {
   const auto build = [](std::vector<Segment> s) {
     return build_prps(

@@ -13,7 +13,7 @@
 #include "host_runtime/core/planner/systems/kvpr/split.h"
 #include "tests/integration/small_platform.h"
 
-namespace test_kvpr {
+namespace test_kvpr_runs {
 
 using namespace csdsim;
 
@@ -154,4 +154,4 @@ TEST_CASE("parameters of KVPR that cannot be") {
                     Catch::Matchers::Contains("memory"));
 }
 
-}  // namespace test_kvpr
+}  // namespace test_kvpr_runs
