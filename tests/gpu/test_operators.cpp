@@ -155,48 +155,69 @@ GPU_TEST("decode attention: groups, ragged lengths, any split, chosen tokens") {
   }
 }
 
+/// Queries, keys and values in the same rows, as a fused projection leaves them.
+struct PrefillRows {
+  Heads h;
+  std::vector<std::uint32_t> lengths, starts{0};
+  Floats qkv;
+
+  PrefillRows(Heads shape, const std::vector<std::uint32_t>& tokens, Format format) : h(shape), lengths(tokens) {
+    Random random(h.d);
+    for (const std::uint32_t length : lengths) starts.push_back(starts.back() + length);
+    qkv = rounded(random.values(std::size_t{rows()} * cols()), format);
+  }
+  std::uint32_t rows() const { return starts.back(); }
+  std::uint32_t heads() const { return h.kv_heads * h.group; }
+  std::size_t cols() const { return std::size_t{heads() + 2 * h.kv_heads} * h.d; }
+  std::size_t keys_at() const { return std::size_t{heads()} * h.d; }
+  std::size_t values_at() const { return keys_at() + std::size_t{h.kv_heads} * h.d; }
+};
+
+template <class T>
+Floats prefill(const PrefillRows& in, PrefillKernel kernel) {
+  const auto values = narrowed<T>(in.qkv);
+  const auto device_starts = on_device(in.starts);
+  DeviceBuffer<T> out(context().pool, std::size_t{in.rows()} * in.heads() * in.h.d);
+  PrefillQuery<T> query;
+  query.q = values.data();
+  query.k = values.data() + in.keys_at();
+  query.v = values.data() + in.values_at();
+  query.out = out.data();
+  query.rows = in.rows();
+  query.q_stride = query.kv_stride = in.cols();
+  query.out_stride = std::size_t{in.heads()} * in.h.d;
+  query.starts = device_starts.data();
+  query.sequences = in.lengths.size();
+  query.longest = *std::max_element(in.lengths.begin(), in.lengths.end());
+  query.heads = in.heads();
+  query.kv_heads = in.h.kv_heads;
+  query.d = in.h.d;
+  prefill_attention(context().stream, context().device, query, kernel);
+  return on_host(out);
+}
+
+template <class T>
+bool can_prefill(Heads h, PrefillKernel kernel) {
+  return has(kFormat<T>) && supports_prefill(kernel, context().device, h.d);
+}
+
 template <class T>
 void test_prefill(Heads h, const std::vector<std::uint32_t>& lengths, PrefillKernel kernel) {
-  if (!has(kFormat<T>) || !supports_prefill(kernel, context().device, h.d)) return;
-  Random random(h.d);
-  std::vector<std::uint32_t> starts{0};
-  for (const std::uint32_t length : lengths) starts.push_back(starts.back() + length);
-  const std::uint32_t rows = starts.back(), heads = h.kv_heads * h.group;
-  // Queries, keys and values in the same rows, as a fused projection leaves them.
-  const std::size_t cols = std::size_t{heads + 2 * h.kv_heads} * h.d, k_at = std::size_t{heads} * h.d,
-                    v_at = k_at + std::size_t{h.kv_heads} * h.d;
-  const Floats qkv = rounded(random.values(rows * cols), kFormat<T>);
+  if (!can_prefill<T>(h, kernel)) return;
+  const PrefillRows in(h, lengths, kFormat<T>);
   Floats expected;
   for (std::size_t s = 0; s < lengths.size(); ++s) {
     for (std::uint32_t i = 0; i < lengths[s]; ++i) {
-      for (std::uint32_t head = 0; head < heads; ++head) {
-        const float* first = qkv.data() + starts[s] * cols;
+      for (std::uint32_t head = 0; head < in.heads(); ++head) {
+        const float* first = in.qkv.data() + in.starts[s] * in.cols();
         const std::size_t kv = std::size_t{head / h.group} * h.d;
-        const Floats row = attend(first + i * cols + std::size_t{head} * h.d, first + k_at + kv, first + v_at + kv,
-                                  cols, h.d, first_rows(i + 1));
+        const Floats row = attend(first + i * in.cols() + std::size_t{head} * h.d, first + in.keys_at() + kv,
+                                  first + in.values_at() + kv, in.cols(), h.d, first_rows(i + 1));
         expected.insert(expected.end(), row.begin(), row.end());
       }
     }
   }
-  const auto values = narrowed<T>(qkv);
-  const auto device_starts = on_device(starts);
-  DeviceBuffer<T> out(context().pool, std::size_t{rows} * heads * h.d);
-  PrefillQuery<T> query;
-  query.q = values.data();
-  query.k = values.data() + k_at;
-  query.v = values.data() + v_at;
-  query.out = out.data();
-  query.rows = rows;
-  query.q_stride = query.kv_stride = cols;
-  query.out_stride = std::size_t{heads} * h.d;
-  query.starts = device_starts.data();
-  query.sequences = lengths.size();
-  query.longest = *std::max_element(lengths.begin(), lengths.end());
-  query.heads = heads;
-  query.kv_heads = h.kv_heads;
-  query.d = h.d;
-  prefill_attention(context().stream, context().device, query, kernel);
-  EXPECT_WITHIN(on_host(out), expected, kBound<T>);
+  EXPECT_WITHIN(prefill<T>(in, kernel), expected, kBound<T>);
 }
 
 GPU_TEST("prefill attention: plain kernel") {
@@ -219,6 +240,14 @@ GPU_TEST("prefill attention: sm_90 kernel") {
   test_prefill<__half>({1, 1, 128}, {700}, PrefillKernel::hopper);
   test_prefill<__half>({2, 4, 128}, {300, 50, 129}, PrefillKernel::hopper);
   test_prefill<__nv_bfloat16>({2, 1, 128}, {600, 256}, PrefillKernel::hopper);
+}
+
+GPU_TEST("prefill attention of a long prompt: every kernel as the plain one") {
+  const PrefillRows in({1, 2, 128}, {kEmulated ? 260u : 16384u}, Format::f16);
+  const Floats plain = prefill<__half>(in, PrefillKernel::generic);
+  for (const PrefillKernel kernel : {PrefillKernel::tile, PrefillKernel::hopper}) {
+    if (can_prefill<__half>(in.h, kernel)) EXPECT_WITHIN(prefill<__half>(in, kernel), plain, kBound<__half>);
+  }
 }
 
 GPU_TEST("a failing call names itself") {
