@@ -90,6 +90,21 @@ struct ReportArguments {
 /// Writes one self-contained HTML file, or a figure.
 int report(const ReportArguments& arguments);
 
+struct CalibrateArguments {
+  std::filesystem::path scenario;          ///< block_io on the drive as far as it is known
+  std::vector<std::filesystem::path> fio;  ///< JSON output of fio
+  std::vector<std::string> overrides;      ///< "a.b=v", in order
+  std::vector<std::string> fit, fix;       ///< "KEY=LOW..HIGH", "KEY"
+  std::optional<std::filesystem::path> out, plot;
+  Format format = Format::table;
+  std::uint64_t seed = 1;
+  std::uint64_t requests = 10'000;  ///< of one page per point and simulation
+  unsigned jobs = 1;
+  bool quiet = false;
+};
+/// Finds the drive that gives the measured points.
+int calibrate(const CalibrateArguments& arguments);
+
 struct RooflineArguments {
   std::filesystem::path scenario;
   std::vector<std::string> overrides;  ///< "a.b=v", in order

@@ -231,7 +231,7 @@ int eval(const EvalArguments& arguments) {
     request.tokens = read_token_ids(*arguments.tokens);
   } else {
     request.text = *arguments.text;
-    request.content = report::read_file(*arguments.text);
+    request.content = read_text(*arguments.text);
   }
   if (arguments.fatrelu) request.fatrelu = parse_ratio(*arguments.fatrelu);
   host::EvaluationOptions& options = request.options;
@@ -265,7 +265,8 @@ int eval(const EvalArguments& arguments) {
   if (arguments.out) {
     report::write_file(*arguments.out / "result.json", result.document.dump(2) + "\n");
     report::write_file(*arguments.out / "eval.csv", csv_text(result.document));
-    report::write_file(*arguments.out / "eval.svg", report::eval_svg(result.document));
+    report::write_file(*arguments.out / "eval.html",
+                       report::chart_page("Accuracy of attention methods", report::eval_charts(result.document)));
   }
   if (arguments.nll) report::write_file(*arguments.nll, report::csv_rows(result.nll));
   if (arguments.record) report::write_file(*arguments.record, result.recorded.dump() + "\n");

@@ -126,7 +126,7 @@ int eval_neurons(const EvalArguments& arguments) {
     request.tokens = read_token_ids(*arguments.tokens);
   } else {
     request.text = *arguments.text;
-    request.content = report::read_file(*arguments.text);
+    request.content = read_text(*arguments.text);
   }
   if (arguments.predictor && *arguments.predictor != "oracle") request.predictor = *arguments.predictor;
   for (const std::string& text : arguments.thresholds) request.thresholds.push_back(parse_ratio(text));
@@ -147,7 +147,9 @@ int eval_neurons(const EvalArguments& arguments) {
   if (arguments.out) {
     report::write_file(*arguments.out / "result.json", result.document.dump(2) + "\n");
     report::write_file(*arguments.out / "eval.csv", neuron_csv(result.document));
-    if (request.predictor) report::write_file(*arguments.out / "eval.svg", report::neuron_svg(result.document));
+    if (request.predictor)
+      report::write_file(*arguments.out / "eval.html",
+                         report::chart_page("Predicted neurons", {report::neuron_chart(result.document)}));
   }
   if (arguments.record_neurons) report::write_file(*arguments.record_neurons, result.recorded.dump() + "\n");
   if (!(arguments.quiet && arguments.out)) {

@@ -86,6 +86,37 @@ void add_reproduce(CLI::App& cli, int& status) {
   command->callback([reproduce, &status] { status = app::reproduce(*reproduce); });
 }
 
+void add_calibrate(CLI::App& cli, int& status) {
+  const auto calibrate = std::make_shared<CalibrateArguments>();
+  auto* command = cli.add_subcommand(
+      "calibrate", "Find latencies, dies and firmware times of a drive that give the points that fio has measured");
+  command->add_option("scenario", calibrate->scenario, "Scenario file of a drive (workload block_io)")->required();
+  command->add_option("--fio", calibrate->fio, "Output of fio --output-format=json (repeatable)")
+      ->required()
+      ->allow_extra_args(false);
+  command->add_option("--set", calibrate->overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
+  command
+      ->add_option(
+          "--fit", calibrate->fit,
+          "Also find this parameter of platform.device, or search elsewhere: KEY=LOW..HIGH, KEY=VALUE,VALUE,...")
+      ->allow_extra_args(false);
+  command->add_option("--fix", calibrate->fix, "Leave this parameter as the scenario states it: KEY")
+      ->allow_extra_args(false);
+  command->add_option("--requests", calibrate->requests, "Simulated requests of one page per point")
+      ->check(CLI::Range(std::uint64_t{100}, std::uint64_t{10'000'000}))
+      ->capture_default_str();
+  command->add_option("--seed", calibrate->seed, "Seed of the search")->check(kWholeNumber)->capture_default_str();
+  command->add_option("-j,--jobs", calibrate->jobs, "Points at a time")->check(CLI::Range(1U, 1024U));
+  command->add_option("--out", calibrate->out, "Directory for results (default: out/<name>-calibrated)")->check(kNamed);
+  command->add_option("--plot", calibrate->plot, "Also draw the points, with matplotlib: FILE.png, .svg or .pdf")
+      ->check(kNamed);
+  command->add_option("--format", calibrate->format, "table or json")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, Format>{{"table", Format::table}, {"json", Format::json}}));
+  command->add_flag("-q,--quiet", calibrate->quiet, "No progress on stderr");
+  command->callback([calibrate, &status] { status = app::calibrate(*calibrate); });
+}
+
 }  // namespace
 
 void add_exploration(CLI::App& cli, int& status) {
@@ -94,6 +125,7 @@ void add_exploration(CLI::App& cli, int& status) {
   add_compare(cli, status);
   add_report(cli, status);
   add_reproduce(cli, status);
+  add_calibrate(cli, status);
 }
 
 }  // namespace csdsim::app

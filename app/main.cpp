@@ -19,10 +19,7 @@ using namespace csdsim;
 using app::add_exploration;
 using app::formats;
 using app::kNamed;
-
-/// Numbers of 64 bits: a negative one would be taken for a large one.
-const CLI::Validator kWholeNumber(
-    [](const std::string& text) { return text.starts_with('-') ? "a whole number from 0 on is needed" : ""; }, "");
+using app::kWholeNumber;
 
 // One function per subcommand adds its options and its callback.
 
@@ -49,7 +46,7 @@ void add_roofline(CLI::App& cli, int& status) {
       "roofline", "Show where the operators of a decode step belong: GPU, host or drives (nothing is simulated)");
   command->add_option("scenario", roofline->scenario, "Scenario file of a generation")->required();
   command->add_option("--set", roofline->overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
-  command->add_option("--out", roofline->out, "Directory for roofline.json and roofline.svg")->check(kNamed);
+  command->add_option("--out", roofline->out, "Directory for roofline.json and roofline.html")->check(kNamed);
   command->add_option("--format", roofline->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
   command->callback([roofline, &status] { status = app::roofline(*roofline); });
 }
@@ -200,7 +197,7 @@ void add_eval(CLI::App& cli, int& status) {
       ->check(kNamed);
   eval_command->add_option("--fatrelu", eval->fatrelu,
                            "Gated networks: silu(gate) below this threshold is zero (default: SiLU)");
-  eval_command->add_option("--out", eval->out, "Directory for result.json, eval.csv and eval.svg")->check(kNamed);
+  eval_command->add_option("--out", eval->out, "Directory for result.json, eval.csv and eval.html")->check(kNamed);
   eval_command->add_option("--format", eval->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
   eval_command->add_flag("-q,--quiet", eval->quiet, "No progress on stderr");
   eval_command->callback([eval, &status] { status = app::eval(*eval); });

@@ -184,8 +184,8 @@ int reproduce(const ReproduceArguments& arguments) {
       reproduction::document_of(definition, evaluation, run.outcomes(), experiment::build_info(), base);
   report::write_file(directory / "reproduction.json", document.dump(2) + "\n");
   report::write_file(directory / "reproduction.csv", reproduction::csv_of(document));
-  for (const auto& [name, svg] : reproduction::pictures_of(definition, evaluation))
-    report::write_file(directory / name, svg);
+  for (const auto& [name, page] : reproduction::pictures_of(definition, evaluation))
+    report::write_file(directory / name, page);
   if (arguments.format == Format::json) {
     fmt::print("{}\n", document.dump(2));
   } else if (arguments.format == Format::csv) {

@@ -7,9 +7,9 @@
 #include "app/commands.h"
 #include "base/error.h"
 #include "experiment/experiments.h"
+#include "report/chart_page.h"
 #include "report/csv.h"
 #include "report/files.h"
-#include "report/line_plot.h"
 #include "report/table.h"
 #include "report/text.h"
 
@@ -70,35 +70,34 @@ std::string csv_of(const ordered_json& roofline) {
 }
 
 /// A roof per machine, and a vertical line per operator from the lowest roof to the highest.
-std::string picture_of(const ordered_json& roofline, const std::string& name) {
+report::Chart chart_of(const ordered_json& roofline, const std::string& name) {
   double least = 0.5, most = 1;
   for (const auto& [machine, roof] : roofline["machines"].items())
     most = std::max(most, 4 * roof["ridge_flops_per_byte"].get<double>());
   for (const auto& [op, work] : roofline["operators"].items())
     least = std::min(least, work["flops_per_byte"].get<double>() / 2);
-  report::LinePlot plot{.title = name + ": decode step",
-                        .x_title = "FLOP per byte",
-                        .y_title = "attainable FLOP/s",
-                        .y_log = true,
-                        .x_decades = true,
-                        .lines = {}};
+  report::Chart chart{.title = name + ": decode step",
+                      .x_title = "FLOP per byte",
+                      .y_title = "attainable FLOP/s",
+                      .x_log = true,
+                      .y_log = true};
   const auto attainable = [](const ordered_json& roof, double intensity) {
     return std::min(roof["flops_per_s"].get<double>(), intensity * roof["bytes_per_s"].get<double>());
   };
   for (const auto& [machine, roof] : roofline["machines"].items()) {
-    report::PlotLine line{machine, {}};
+    report::ChartLine line{.name = machine};
     for (const double x : {least, roof["ridge_flops_per_byte"].get<double>(), most})
-      line.points.push_back(report::SvgPoint{x, attainable(roof, x)});
-    plot.lines.push_back(std::move(line));
+      line.points.push_back(report::ChartPoint{x, attainable(roof, x)});
+    chart.lines.push_back(std::move(line));
   }
   for (const auto& [op, work] : roofline["operators"].items()) {
-    report::PlotLine line{op, {}};
+    report::ChartLine line{.name = op};
     const auto x = work["flops_per_byte"].get<double>();
     for (const auto& [machine, roof] : roofline["machines"].items())
-      line.points.push_back(report::SvgPoint{x, attainable(roof, x)});
-    plot.lines.push_back(std::move(line));
+      line.points.push_back(report::ChartPoint{x, attainable(roof, x)});
+    chart.lines.push_back(std::move(line));
   }
-  return report::line_plot_svg(plot);
+  return chart;
 }
 
 }  // namespace
@@ -114,7 +113,7 @@ int roofline(const RooflineArguments& arguments) {
   const ordered_json& roofline = document["stats"]["roofline"];
   if (arguments.out) {
     report::write_file(*arguments.out / "roofline.json", roofline.dump(2) + "\n");
-    report::write_file(*arguments.out / "roofline.svg", picture_of(roofline, s.name));
+    report::write_file(*arguments.out / "roofline.html", report::chart_page("Roofline", {chart_of(roofline, s.name)}));
   }
   if (arguments.format == Format::json)
     fmt::print("{}\n", roofline.dump(2));

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "app/commands.h"
@@ -14,6 +15,7 @@
 #include "experiment/runner.h"
 #include "launch/input_files.h"
 #include "launch/point_runner.h"
+#include "launch/ranks.h"
 #include "launch/sweep_store.h"
 #include "report/files.h"
 #include "report/result_lookup.h"
@@ -77,13 +79,14 @@ void add_point(Plan& plan, const std::string& name, const std::vector<std::pair<
   plan.scenarios.push_back(&s);
 }
 
-Plan plan_of(const SweepArguments& arguments, launch::InputFiles& inputs) {
+Plan plan_of(const SweepArguments& arguments, launch::InputFiles& inputs, bool notes) {
   Plan plan;
   std::vector<std::string> paths;
   std::set<std::string> names;
   for (const std::filesystem::path& file : arguments.scenarios) {
     const scenario::Loaded& loaded = plan.loaded.emplace_back(experiment::load_scenario(file, arguments.overrides));
-    for (const std::string& note : loaded.base.notes) std::fprintf(stderr, "%s\n", note.c_str());
+    if (notes)
+      for (const std::string& note : loaded.base.notes) std::fprintf(stderr, "%s\n", note.c_str());
     if (!names.insert(loaded.base.scenario.name).second)
       throw UserError(fmt::format("{}: a second scenario has the name '{}'; give them different names", file.string(),
                                   loaded.base.scenario.name));
@@ -256,10 +259,34 @@ void print_rows(const std::vector<launch::SweepRow>& rows, const report::Search&
 
 }  // namespace
 
+namespace {
+
+/// The work of a rank of mpirun other than the first. What fails in all ranks, the first one says.
+int serve(const SweepArguments& arguments, launch::Ranks& ranks) {
+  try {
+    launch::InputFiles inputs;
+    const Plan plan = plan_of(arguments, inputs, false);
+    launch::serve_points(ranks, launch::digest_of(plan.points),
+                         [&](std::size_t index, const std::filesystem::path& out) {
+                           return run_point(*plan.scenarios[index], inputs, out);
+                         });
+    return 0;
+  } catch (const UserError& error) {
+    launch::refuse_to_serve(ranks, error.what());
+    return 2;
+  }
+}
+
+}  // namespace
+
 int sweep(const SweepArguments& arguments) {
+  const std::unique_ptr<launch::Ranks> ranks = launch::ranks_of_this_process();
+  if (ranks && ranks->rank() > 0) return serve(arguments, *ranks);
+  if (ranks && arguments.jobs > 1)
+    throw UserError("--jobs: each rank runs one point at a time; start more ranks instead");
   launch::InputFiles inputs;
   const launch::Shard shard = shard_of(arguments.shard);
-  const Plan plan = plan_of(arguments, inputs);
+  const Plan plan = plan_of(arguments, inputs, true);
   const scenario::Loaded& first = plan.loaded.front();
   const std::filesystem::path directory =
       arguments.out.value_or(std::filesystem::path("out") / first.base.scenario.name);
@@ -271,6 +298,7 @@ int sweep(const SweepArguments& arguments) {
        .run = [&](std::size_t index,
                   const std::filesystem::path& out) { return run_point(*plan.scenarios[index], inputs, out); },
        .jobs = arguments.jobs,
+       .ranks = ranks.get(),
        .resume = arguments.resume,
        .shard = shard,
        .progress = [&](const launch::PointEvent& event) { print_progress(event, arguments.quiet); }});

@@ -1,4 +1,4 @@
-// Whether the flash has the erase blocks that a drive needs.
+// Whether the flash has the erase blocks that a drive needs, and the host the memory for its queues.
 #pragma once
 
 #include "scenario/check.h"
@@ -6,7 +6,8 @@
 namespace csdsim::experiment {
 
 /// Records an error if the erase blocks of a plane are too few for both namespaces, or those of the block namespace for
-/// garbage collection. The workload has been checked before.
-void check_erase_blocks(scenario::Checker& c);
+/// garbage collection, if more of them are bad from the factory than spare, or if the queues of the drives do not fit
+/// into the host's memory. The workload has been checked before.
+void check_blocks_and_queues(scenario::Checker& c);
 
 }  // namespace csdsim::experiment

@@ -1,17 +1,9 @@
 #include "launch/point_runner.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <exception>
-#include <system_error>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -23,16 +15,22 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// The file with a point's stderr.
-std::filesystem::path messages(const std::filesystem::path& out) { return out / "stderr.txt"; }
+/// Hash of the executable file.
+std::uint64_t program_hash() { return fnv1a64(report::read_file("/proc/self/exe")); }
+
+std::unique_ptr<PointPlaces> places_of(const PointRunnerOptions& options, const std::vector<Point>& points) {
+  if (options.ranks != nullptr) return std::make_unique<PointRanks>(*options.ranks, digest_of(points));
+  return std::make_unique<PointProcesses>(options.run, options.jobs);
+}
 
 }  // namespace
 
 PointRunner::PointRunner(std::vector<Point> points, PointRunnerOptions options)
     : points_(std::move(points)),
       options_(std::move(options)),
+      program_hash_(program_hash()),
+      places_(places_of(options_, points_)),
       store_(options_.directory),
-      program_hash_(fnv1a64(report::read_file("/proc/self/exe"))),
       results_(points_.size()),
       errors_(points_.size()) {
   std::vector<StoredPoint> stored;
@@ -57,10 +55,10 @@ int PointRunner::run() {
       finish(i, "kept");
       continue;
     }
-    while (running_.size() >= options_.jobs) reap();
+    while (running_ >= places_->count()) reap();
     start(i);
   }
-  while (!running_.empty()) reap();
+  while (running_ > 0) reap();
   store_.write_results(rows());
   return status_;
 }
@@ -91,48 +89,16 @@ std::size_t PointRunner::points_of_shard() const {
 }
 
 void PointRunner::start(std::size_t index) {
-  const std::filesystem::path out = options_.directory / "points" / points_[index].name;
-  report::write_file(messages(out), "");
-  std::fflush(nullptr);  // or the copy would write what this process has not written yet
-  const pid_t parent = getpid(), pid = fork();
-  if (pid == -1)
-    throw UserError(fmt::format("sweep: a point cannot be started: {}", std::generic_category().message(errno)));
-  if (pid == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() == parent) run_point(index, out);
-    ::_exit(1);  // the parent had ended before it could take this process with it
-  }
-  running_[pid] = {index, out};
-}
-
-void PointRunner::run_point(std::size_t index, const std::filesystem::path& out) const {
-  int status = 1;
-  const int file = open(messages(out).c_str(), O_WRONLY | O_TRUNC);
-  if (file == -1 || dup2(file, STDERR_FILENO) == -1) ::_exit(status);
-  try {
-    status = options_.run(index, out);
-  } catch (const UserError& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    status = 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "internal error: %s\n", error.what());
-  }
-  std::fflush(nullptr);
-  ::_exit(status);  // without destructors: the database belongs to the parent
+  places_->start(index, options_.directory / "points" / points_[index].name);
+  ++running_;
 }
 
 void PointRunner::reap() {
-  int status = 0;
-  const pid_t pid = waitpid(-1, &status, 0);
-  if (pid == -1 && errno != EINTR)
-    throw InternalError(fmt::format("sweep: waiting for a point: {}", std::generic_category().message(errno)));
-  const auto entry = running_.find(pid);
-  if (entry == running_.end()) return;
-  const Running point = entry->second;
-  running_.erase(entry);
+  const EndedPoint point = places_->wait();
+  --running_;
   ++ran_;
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    fail(point, status);
+  if (!WIFEXITED(point.wait_status) || WEXITSTATUS(point.wait_status) != 0) {
+    fail(point);
     return;
   }
   ordered_json& result = results_[point.index];
@@ -141,11 +107,11 @@ void PointRunner::reap() {
   finish(point.index, fmt::format("{:.1f} s", result["wall"]["wall_s"].get<double>()));
 }
 
-void PointRunner::fail(const Running& point, int status) {
-  const int exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+void PointRunner::fail(const EndedPoint& point) {
+  const int status = point.wait_status, exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
   status_ = status_ == 0 ? exit_status : std::min(status_, exit_status);
   const std::string what = WIFEXITED(status) ? "failed" : fmt::format("died of signal {}", WTERMSIG(status));
-  const std::string said = report::read_file(messages(point.directory));
+  const std::string said = report::read_file(messages_of(point.directory));
   errors_[point.index] = said.empty() ? what : said.substr(0, said.find_last_not_of('\n') + 1);
   finish(point.index, what, said);
 }
@@ -165,6 +131,12 @@ void PointRunner::note(std::size_t index, std::string what, std::string said) co
 
 std::string PointRunner::key(std::size_t index) const {
   return fmt::format("{:016x}{:016x}", points_[index].fingerprint, program_hash_);
+}
+
+std::uint64_t digest_of(const std::vector<Point>& points) {
+  std::string text = fmt::format("{:x}", program_hash());
+  for (const Point& point : points) text += fmt::format(" {} {:x}", point.name, point.fingerprint);
+  return fnv1a64(text);
 }
 
 }  // namespace csdsim::launch

@@ -1,20 +1,18 @@
-// Runs each point of a sweep in its own process, so that a point that crashes does not affect the others. The process
-// is a copy of this one: all points run what was loaded when the sweep started, whatever happens to the files
-// meanwhile.
+// Runs the points of a sweep, each in a process of its own, and stores their results.
 #pragma once
-
-#include <sys/types.h>
 
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "launch/point_places.h"
 #include "launch/sweep_store.h"
 
 namespace csdsim::launch {
@@ -47,13 +45,13 @@ struct Shard {
 struct PointRunnerOptions {
   /// For results.sqlite, results.csv and one folder points/NAME per point.
   std::filesystem::path directory;
-  /// Runs point `index` in its process, writes result.json into `out` and returns the exit status. What it writes to
-  /// stderr is kept. A UserError ends the process with 2, any other exception with 1. No other thread may exist when
+  /// Runs point `index` in its process. What it writes to stderr is kept. No other thread may exist when
   /// PointRunner::run() is called.
-  std::function<int(std::size_t index, const std::filesystem::path& out)> run;
-  std::size_t jobs = 1;  ///< points that run at the same time
-  bool resume = false;   ///< keep stored results with the same fingerprint and from the same program
-  Shard shard = {};      ///< runs these points only
+  RunPoint run;
+  std::size_t jobs = 1;    ///< points that run at the same time
+  Ranks* ranks = nullptr;  ///< if given, the other ranks run the points (serve_points()), one each
+  bool resume = false;     ///< keep stored results with the same fingerprint and from the same program
+  Shard shard = {};        ///< runs these points only
   std::function<void(const PointEvent&)> progress = [](const PointEvent&) {};
 };
 
@@ -73,17 +71,10 @@ class PointRunner {
   std::vector<SweepRow> rows() const;
 
  private:
-  struct Running {
-    std::size_t index;
-    std::filesystem::path directory;
-  };
-
   void start(std::size_t index);
-  /// The process of a point; does not return.
-  [[noreturn]] void run_point(std::size_t index, const std::filesystem::path& out) const;
-  /// Waits until a process ends, and stores its result or its error.
+  /// Waits until a point ends, and stores its result or its error.
   void reap();
-  void fail(const Running& point, int status);
+  void fail(const EndedPoint& point);
   /// A point has its result or its error, and so have the points that wait for it.
   void finish(std::size_t index, const std::string& what, const std::string& said = {});
   void note(std::size_t index, std::string what, std::string said = {}) const;
@@ -93,10 +84,11 @@ class PointRunner {
 
   std::vector<Point> points_;
   PointRunnerOptions options_;
+  std::uint64_t program_hash_;
+  std::unique_ptr<PointPlaces> places_;
   SweepStore store_;
-  std::uint64_t program_hash_;                               ///< of the executable file
   std::map<std::size_t, std::vector<std::size_t>> same_as_;  ///< points that wait for the result of another one
-  std::map<pid_t, Running> running_;
+  std::size_t running_ = 0;
   std::vector<nlohmann::ordered_json> results_;
   std::vector<std::string> errors_;  ///< by index; empty unless the point failed
   std::size_t finished_ = 0;
@@ -104,5 +96,8 @@ class PointRunner {
   std::chrono::steady_clock::time_point start_;
   int status_ = 0;
 };
+
+/// Hash of all points and of the program: what the ranks of a sweep have to agree on.
+std::uint64_t digest_of(const std::vector<Point>& points);
 
 }  // namespace csdsim::launch

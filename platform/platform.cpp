@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "platform/queue_memory.h"
 
 namespace csdsim::platform {
 
@@ -13,14 +14,6 @@ using nvme::PhysicalAddress;
 using nvme::RegionKind;
 
 namespace {
-
-/// Memory for the queues and PRP lists of one driver: 64-byte commands, 16-byte completions, and the list pages of a
-/// command of mdts bytes (511 entries per list page, and one more page for a buffer that is not page-aligned).
-Bytes queue_memory(const PlatformParams& config) {
-  const std::uint64_t lists = config.drive.nvme.controller.mdts.value / 4096 / 511 + 2;
-  const std::uint64_t a_queue = std::uint64_t{config.queue_depth} * (64 + 16 + lists * 4096) + 4 * 4096;
-  return {(a_queue * (config.queues + 1U) + Bytes::mib(2).value - 1) / Bytes::mib(2).value * Bytes::mib(2).value};
-}
 
 /// What the link of a drive carries; it matters where links are shared only.
 Bandwidth drive_rate(const PlatformParams& config) {
@@ -60,7 +53,7 @@ Platform::Platform(const PlatformParams& config)
     fabric_->region(gpu_regions[gpu]).bind(gpu_memory_.back()->target);
   }
 
-  const Bytes queues = queue_memory(config);
+  const Bytes queues = queue_memory(config.queues, config.queue_depth, config.drive.nvme.controller.mdts);
   io_cores_ = std::make_shared<nvme::HostCores>(config.io_cores);
   for (std::uint32_t i = 0; i < config.drives; ++i) {
     auto slot = std::make_unique<Slot>();

@@ -1,15 +1,16 @@
-// Plots perplexity and recall over the kept share.
+// Charts of perplexity and recall over the kept share.
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <string>
+#include <vector>
+
+#include "report/chart_page.h"
 
 namespace csdsim::report {
 
-/// Returns a standalone SVG of the rows of `csdsim eval`: one line per method, dense attention dashed. The x axis is
-/// the share of tokens kept and, in a second row of panels, the share of elements read. The axes of x and of perplexity
-/// are logarithmic. A column of panels shows recall, and one the share of tokens that low precision chooses as fp16
-/// scores do, where rows have them.
-std::string eval_svg(const nlohmann::ordered_json& document);
+/// Charts of the rows of `csdsim eval`: one line per method, dense attention dashed. The x axes are the share of tokens
+/// kept and the share of elements read; these and perplexity are logarithmic. Recall, and the share of tokens that low
+/// precision chooses as fp16 scores do, have charts where rows have them.
+std::vector<Chart> eval_charts(const nlohmann::ordered_json& document);
 
 }  // namespace csdsim::report

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "report/markup.h"
 #include "report/page_files.h"
+#include "report/page_parts.h"
 
 namespace csdsim::report {
 
@@ -151,12 +151,6 @@ ordered_json data_of(const Page& page) {
           {"parameters", parameters}};
 }
 
-/// JSON inside a script element, which ends at the next "</".
-std::string within_script(std::string text) {
-  for (std::size_t at = text.find("</"); at != std::string::npos; at = text.find("</", at)) text.replace(at, 2, "<\\/");
-  return text;
-}
-
 }  // namespace
 
 std::string headline(const ordered_json& metrics) {
@@ -166,20 +160,8 @@ std::string headline(const ordered_json& metrics) {
 }
 
 std::string html_page(const Page& page) {
-  const std::map<std::string_view, std::string> parts = {
-      {"@TITLE@", escaped(page.name)},
-      {"@STYLE@", std::string(page_file("page.css"))},
-      {"@DATA@", within_script(data_of(page).dump())},
-      {"@CHARTS@", std::string(page_file("chart.min.js"))},
-      {"@SCRIPT@", fmt::format("{}\n{}\n{}", page_file("model.js"), page_file("charts.js"), page_file("page.js"))}};
-  std::string html(page_file("page.html"));
-  // From the end, so that what is put in is not searched.
-  for (const std::string_view mark : {"@SCRIPT@", "@CHARTS@", "@DATA@", "@STYLE@", "@TITLE@"}) {
-    const std::size_t at = html.find(mark);
-    if (at == std::string::npos) throw InternalError(fmt::format("the page has no {}", mark));
-    html.replace(at, mark.size(), parts.at(mark));
-  }
-  return html;
+  return filled_page("page.html", page.name, data_of(page),
+                     fmt::format("{}\n{}\n{}", page_file("model.js"), page_file("charts.js"), page_file("page.js")));
 }
 
 }  // namespace csdsim::report

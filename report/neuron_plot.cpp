@@ -6,13 +6,11 @@
 #include <algorithm>
 #include <map>
 
-#include "report/line_plot.h"
-
 namespace csdsim::report {
 
-std::string neuron_svg(const nlohmann::ordered_json& document) {
+Chart neuron_chart(const nlohmann::ordered_json& document) {
   constexpr double kLeastPercent = 0.01;
-  std::map<std::vector<std::uint32_t>, std::vector<SvgPoint>> by_rank;
+  std::map<std::vector<std::uint32_t>, std::vector<ChartPoint>> by_rank;
   for (const nlohmann::ordered_json& row : document.at("rows")) {
     if (row.at("threshold").is_null()) continue;
     const double above = 100 * row.at("vs_dense").get<double>();
@@ -21,17 +19,15 @@ std::string neuron_svg(const nlohmann::ordered_json& document) {
         rank.is_array() ? rank.get<std::vector<std::uint32_t>>() : std::vector{rank.get<std::uint32_t>()};
     by_rank[ranks].push_back({row.at("threshold").get<double>(), std::max(above, kLeastPercent)});
   }
-  LinePlot plot{.title = "What predicted neurons cost",
-                .x_title = "threshold of the predictor",
-                .y_title = "perplexity above the dense block, %",
-                .y_log = true,
-                .x_decades = false,
-                .lines = {}};
+  Chart chart{.title = "What predicted neurons cost",
+              .x_title = "threshold of the predictor",
+              .y_title = "perplexity above the dense block, %",
+              .y_log = true};
   for (auto& [rank, points] : by_rank) {
-    std::ranges::sort(points, {}, &SvgPoint::x);
-    plot.lines.push_back({fmt::format("rank {}", fmt::join(rank, ":")), std::move(points)});
+    std::ranges::sort(points, {}, &ChartPoint::x);
+    chart.lines.push_back({.name = fmt::format("rank {}", fmt::join(rank, ":")), .points = std::move(points)});
   }
-  return line_plot_svg(plot);
+  return chart;
 }
 
 }  // namespace csdsim::report

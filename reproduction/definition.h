@@ -110,7 +110,7 @@ enum class Scale : std::uint8_t { linear, log };
 
 /// A picture: lines over a parameter.
 struct Curve {
-  std::string file;  ///< FILE.svg
+  std::string file;  ///< FILE.html
   std::string title;
   std::string axis;    ///< path in the scenario
   std::string metric;  ///< as in MetricName

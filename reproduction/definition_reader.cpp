@@ -65,7 +65,7 @@ void describe(ParamVisitor& v, DropsFinding& f) {
 }
 
 void describe(ParamVisitor& v, Curve& c) {
-  v.param("file", c.file, "Name of the picture, without .svg.", assumed("none"));
+  v.param("file", c.file, "Name of the picture, without .html.", assumed("none"));
   v.param("title", c.title, "Title of the picture.", assumed("none"));
   v.param("axis", c.axis, "Path of the parameter in the scenario.", assumed("none"));
   v.param("metric", c.metric, "What is drawn.", assumed("none"));

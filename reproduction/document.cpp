@@ -5,8 +5,8 @@
 #include <cmath>
 #include <variant>
 
+#include "report/chart_page.h"
 #include "report/csv.h"
-#include "report/line_plot.h"
 #include "report/table.h"
 #include "report/text.h"
 
@@ -66,7 +66,7 @@ ordered_json json_of(const Curve& curve, const std::vector<CurveLine>& lines) {
       points.push_back({{"point", point.name}, {"x", point.x}, {"y", point.y}});
     series.push_back({{"name", line.name}, {"points", std::move(points)}});
   }
-  return {{"file", curve.file + ".svg"},
+  return {{"file", curve.file + ".html"},
           {"title", curve.title},
           {"axis", curve.axis},
           {"metric", curve.metric},
@@ -186,17 +186,17 @@ std::vector<std::pair<std::string, std::string>> pictures_of(const Definition& d
   std::vector<std::pair<std::string, std::string>> pictures;
   for (std::size_t i = 0; i < definition.curves.size(); ++i) {
     const Curve& curve = definition.curves[i];
-    report::LinePlot plot{.title = curve.title,
-                          .x_title = curve.x_title.empty() ? curve.axis : curve.x_title,
-                          .y_title = curve.y_title.empty() ? curve.metric : curve.y_title,
-                          .y_log = curve.y_scale == Scale::log,
-                          .lines = {}};
+    report::Chart chart{.title = curve.title,
+                        .x_title = curve.x_title.empty() ? curve.axis : curve.x_title,
+                        .y_title = curve.y_title.empty() ? curve.metric : curve.y_title,
+                        .x_log = true,
+                        .y_log = curve.y_scale == Scale::log};
     for (const CurveLine& line : evaluation.curves[i]) {
-      report::PlotLine drawn{.name = line.name, .points = {}};
+      report::ChartLine drawn{.name = line.name};
       for (const CurveLine::Point& point : line.points) drawn.points.push_back({point.x, point.y});
-      plot.lines.push_back(std::move(drawn));
+      chart.lines.push_back(std::move(drawn));
     }
-    pictures.emplace_back(curve.file + ".svg", report::line_plot_svg(plot));
+    pictures.emplace_back(curve.file + ".html", report::chart_page(definition.title, {chart}));
   }
   return pictures;
 }

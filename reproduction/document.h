@@ -24,7 +24,7 @@ std::string csv_of(const nlohmann::ordered_json& document);
 /// The constants, the rows, the contradictions and what does not agree.
 std::string text_of(const nlohmann::ordered_json& document);
 
-/// The pictures: file name and SVG.
+/// The pictures: file name and HTML.
 std::vector<std::pair<std::string, std::string>> pictures_of(const Definition& definition,
                                                              const Evaluation& evaluation);
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What each attention method loses at equal traffic, on both checkpoints of models/: out/accuracy/MODEL/{eval.csv,eval.svg,
+# What each attention method loses at equal traffic, on both checkpoints of models/: out/accuracy/MODEL/{eval.csv,eval.html,
 # result.json}. Needs a build (scripts/run.sh); takes some minutes.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the predicted neurons of models/ cost, by threshold and rank, and the locality of the neurons that fire:
-# out/predictor/MODEL/{eval.csv,eval.svg,result.json} and neurons.json. Needs a build (scripts/run.sh); takes some minutes.
+# out/predictor/MODEL/{eval.csv,eval.html,result.json} and neurons.json. Needs a build (scripts/run.sh); takes some minutes.
 set -eu
 cd "$(dirname "$0")/.."
 for model in ${*:-opt-6m llama-gqa-6m}; do

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What HillInfer's choice of tokens costs and moves on the checkpoints of models/: out/token_pools/MODEL/{eval.csv,eval.svg,
+# What HillInfer's choice of tokens costs and moves on the checkpoints of models/: out/token_pools/MODEL/{eval.csv,eval.html,
 # result.json} (scores in fp16, INT8 and INT4), recordings of the important tokens, and what they move between pools:
 # out/token_pools/{ping_pong,pools}.csv. Needs a build (scripts/run.sh); takes some minutes.
 set -eu

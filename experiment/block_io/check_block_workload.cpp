@@ -110,7 +110,7 @@ void check_block_drive(Checker& c, std::string_view kind, const BlockRunConfig& 
   c.require(config.precondition.overwrites.numerator == 0 || config.precondition.fill != Fill::none,
             {"workload.precondition.overwrites", "workload.precondition.fill"},
             "workload.precondition.overwrites: with fill: none there is nothing to overwrite");
-  check_erase_blocks(c);
+  check_blocks_and_queues(c);
 }
 
 void BlockIoWorkload::check(Checker& c) {

@@ -357,7 +357,7 @@ void GenerationWorkload::check(Checker& c) {
   check_residents(c, *this);
   if (const auto path = file_path(s)) check_files(c, *this, *path);
   if (!check_drive_count(c, lengths())) return;
-  check_erase_blocks(c);
+  check_blocks_and_queues(c);
   if (s.system->needs(s.model.shape(), lengths()).kv == host::Home::drive_kv) check_drive_kv(c, *this);
 }
 

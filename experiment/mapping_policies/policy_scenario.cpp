@@ -166,7 +166,7 @@ scenario::RunResult PolicyWorkload::run(const scenario::Scenario& s, const scena
   result.document["wall"] = wall_figures(clock, page_ops);
   for (const auto& [name, table] : tables.items()) result.files.push_back({name + ".csv", report::csv_rows(table)});
   result.document["tables"] = std::move(tables);
-  result.files.push_back({"policies.svg", policy_svg(rows)});
+  result.files.push_back({"policies.html", report::chart_page("Mapping policies", policy_charts(rows))});
   const auto best = std::ranges::min_element(rows, {}, [](const PolicyRow& r) { return r.figures.sparse_latency.ps; });
   result.meaning = fmt::format("Selections: {}. {} attends sparsely in {:.1f} us, {} in {:.1f} us, {} in {:.1f} us.",
                                policy_selection_text(s), best->policy, best->figures.sparse_latency.seconds() * 1e6,

@@ -1,4 +1,4 @@
-// Formats the figures of mapping policies as tables and as a plot.
+// Formats the figures of mapping policies as tables and as charts.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "experiment/mapping_policies/policy_study.h"
+#include "report/chart_page.h"
 
 namespace csdsim::experiment {
 
@@ -24,8 +25,8 @@ nlohmann::ordered_json write_table(const std::vector<PolicyRow>& rows);
 /// Figures by tail policy and embedding group of one policy.
 nlohmann::ordered_json tail_table(const std::vector<PolicyRow>& rows);
 
-/// SVG with one bar per policy for each of: latency and balance of dense and sparse attends, write amplification, pages
-/// read for scattered tokens.
-std::string policy_svg(const std::vector<PolicyRow>& rows);
+/// Charts with one bar per policy for each of: latency and balance of dense and sparse attends, write amplification,
+/// pages read for scattered tokens.
+std::vector<report::Chart> policy_charts(const std::vector<PolicyRow>& rows);
 
 }  // namespace csdsim::experiment

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "ftl/core/factory_bad_blocks.h"
 
 namespace csdsim::ftl {
 namespace {
@@ -60,18 +61,14 @@ BlockManager::BlockManager(const FlashGeometry& geometry, const BlockQuota& quot
 
 void BlockManager::draw_factory_bad_blocks() {
   for (std::uint32_t b = 0; b < geometry_.blocks(); ++b) {
-    const double draw = static_cast<double>(counter_random(config_.seed, b) >> 11) * 0x1p-53;
-    if (draw >= config_.factory_bad_blocks) continue;
+    if (!bad_from_factory(config_.factory_bad_blocks, config_.seed, b)) continue;
     blocks_[b].state = BlockState::bad;
     ++planes_[plane_of(BlockId{b}).value].spares_used;
     ++factory_bad_;
   }
-  for (std::uint32_t p = 0; p < geometry_.planes(); ++p) {
-    if (planes_[p].spares_used > config_.spare_blocks) {
-      throw UserError(fmt::format("plane {} has {} factory bad blocks, more than its {} spare blocks", p,
-                                  planes_[p].spares_used, config_.spare_blocks));
-    }
-  }
+  std::vector<std::uint32_t> bad;
+  for (const Plane& plane : planes_) bad.push_back(plane.spares_used);
+  require_spare_blocks(bad, config_.spare_blocks);
 }
 
 std::uint32_t BlockManager::open_pages(PlaneId plane, Stream stream) const {

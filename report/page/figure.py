@@ -1,6 +1,7 @@
 """Draws a figure of a sweep for a paper. Usage: figure.py DATA.json FIGURE.(png|svg|pdf); exit 3 without matplotlib
 
 DATA: {x: {name, unit}, y: {name, unit}, values: [x as text], numbers: [x] or null, series: [{label, y: [number or null]}]}
+y may have log: true, a series may have measured: [number or null], drawn as crosses.
 """
 import json
 import sys
@@ -28,7 +29,10 @@ def draw(data, out):
     if numbers:
         for i, one in enumerate(series):
             points = [(x, y) for x, y in zip(numbers, one["y"]) if y is not None]
-            axes.plot(*zip(*points), marker=MARKERS[i % len(MARKERS)], markersize=3.5, linewidth=1.2, label=one["label"])
+            line, = axes.plot(*zip(*points), marker=MARKERS[i % len(MARKERS)], markersize=3.5, linewidth=1.2, label=one["label"])
+            measured = [(x, y) for x, y in zip(numbers, one.get("measured", [])) if y is not None]
+            if measured:
+                axes.plot(*zip(*measured), "x", color=line.get_color(), markersize=7)
         if min(numbers) > 0 and max(numbers) / min(numbers) >= 8:
             axes.set_xscale("log", base=2)
         axes.set_xticks(numbers if len(numbers) <= 8 else numbers[::len(numbers) // 8 + 1])
@@ -40,11 +44,16 @@ def draw(data, out):
             axes.bar([v + (i - (len(series) - 1) / 2) * width for v in range(len(values))], [y or 0 for y in one["y"]], width,
                      label=one["label"])
         axes.set_xticks(range(len(values)), values, rotation=20 if max(map(len, values)) > 10 else 0)
-    axes.set_ylim(bottom=0)
+    if data["y"].get("log"):
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
     engineering(axes.yaxis, "")
     axes.set_xlabel(data["x"]["name"])
     axes.set_ylabel(data["y"]["name"] + (f" ({data['y']['unit']})" if data["y"]["unit"] else ""))
-    if len(series) > 1:
+    if any("measured" in one for one in series):
+        axes.plot([], [], "kx", markersize=7, label="measured")
+    if len(axes.get_legend_handles_labels()[0]) > 1:
         axes.legend(fontsize=6)
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     figure.savefig(out, dpi=300, metadata=dates.get(out.rsplit(".", 1)[-1]))

@@ -35,7 +35,7 @@ class KvBits(unittest.TestCase):
                          [("dense", 16, None), ("dense", 8, 32), ("dense", 8, 64), ("dense", 4, 32), ("dense", 4, 64)])
         self.assertEqual([round(r["traffic_mean"] * 16, 4) for r in rows], [16, 8.5, 8.25, 4.5, 4.25])
         self.assertEqual(rows[0]["greedy_agreement"], 1)
-        self.assertIn("dense, 4-bit K and V", (self.out / "eval.svg").read_text())
+        self.assertIn("dense, 4-bit K and V", (self.out / "eval.html").read_text())
 
     def test_refused(self):
         for args, message in ((("--kv-bits", "5"), "--kv-bits"), (("--kv-group", "32"), "K and V of 16 bits have no scale"),

@@ -204,6 +204,22 @@ class Pages(unittest.TestCase):
                 self.assertIn(message, done.stderr)
         self.assertIn("is no folder", csdsim("report", self.out / "nowhere").stderr)
 
+    def test_charts_of_other_commands_are_drawn_the_same_way(self):
+        done = csdsim("roofline", SOURCE / "scenarios/papers/instinfer.yaml", "--out", self.out / "roof")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.open(page=self.out / "roof" / "roofline.html")
+        self.assertNotRegex((self.out / "roof" / "roofline.html").read_text(), r'(src|href)\s*=\s*["\'](?!data:)')
+        document = json.loads((self.out / "roof" / "roofline.json").read_text())
+        self.assertEqual([name for name, _ in self.sets()], [*document["machines"], *document["operators"]])
+        self.assertTrue(all(count > 3 for count in self.painted()))
+        self.assertEqual(self.browser.execute_script("return charts[0].options.scales.y.type"), "logarithmic")
+        policies = csdsim("run", SOURCE / "tests/ftl_conformance/small_study.yaml", "--out", self.out / "study", "-q")
+        self.assertEqual(policies.returncode, 0, policies.stderr)
+        self.open(page=self.out / "study" / "policies.html")
+        self.assertEqual(self.browser.execute_script("return charts.length"), 6)
+        self.assertTrue(all(count > 2 for count in self.painted()))
+        self.assertTrue(all(value > 0 for _, values in self.sets() for value in values))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -122,7 +122,11 @@ TEST_CASE("a study gives the same figures every time, as tables and as a picture
   const std::vector<PolicyRow> b{{"instinfer", "token_index", "auto", figures("instinfer")}};
   CHECK(read_table(a).dump() == read_table(b).dump());
   CHECK(write_table(a).dump() == write_table(b).dump());
-  CHECK(policy_svg(a) == policy_svg(b));
+  const std::vector<report::Chart> charts = policy_charts(a);
+  CHECK(report::chart_page("p", charts) == report::chart_page("p", policy_charts(b)));
+  CHECK(charts.size() == 6);
+  CHECK(charts[4].names == std::vector<std::string>{"instinfer"});
+  CHECK(charts[4].values == std::vector<double>{a[0].figures.write_amplification});
   CHECK(report::csv_rows(tail_table(a)).starts_with("policy,tail,embedding_group,"));
 }
 

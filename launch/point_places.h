@@ -1,0 +1,80 @@
+// Where the points of a sweep run: in processes of this machine, or in ranks of an MPI program.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "launch/ranks.h"
+
+namespace csdsim::launch {
+
+/// Runs a point, writes result.json into `out` and returns the exit status. A UserError counts as 2, any other
+/// exception as 1.
+using RunPoint = std::function<int(std::size_t index, const std::filesystem::path& out)>;
+
+/// The file with a point's stderr.
+std::filesystem::path messages_of(const std::filesystem::path& out);
+
+/// A point that has ended. Its files are in its directory.
+struct EndedPoint {
+  std::size_t index = 0;
+  std::filesystem::path directory;
+  int wait_status = 0;  ///< as of waitpid()
+};
+
+class PointPlaces {
+ public:
+  virtual ~PointPlaces() = default;
+  /// Points at a time.
+  virtual std::size_t count() const = 0;
+  /// Precondition: fewer than count() points run. UserError if the point cannot be started.
+  virtual void start(std::size_t index, const std::filesystem::path& out) = 0;
+  /// Waits until a point ends. Precondition: one runs.
+  virtual EndedPoint wait() = 0;
+};
+
+/// Each point in a copy of this process: a point that crashes does not affect the others, and all points run what was
+/// loaded when the sweep started. Points end with this process, however it ends.
+class PointProcesses final : public PointPlaces {
+ public:
+  PointProcesses(RunPoint run, std::size_t jobs) : run_(std::move(run)), jobs_(jobs) {}
+  std::size_t count() const override { return jobs_; }
+  void start(std::size_t index, const std::filesystem::path& out) override;
+  EndedPoint wait() override;
+
+ private:
+  [[noreturn]] void run_point(std::size_t index, const std::filesystem::path& out) const;
+
+  RunPoint run_;
+  std::size_t jobs_;
+  std::map<pid_t, EndedPoint> running_;
+};
+
+/// Each point in one of the other ranks, which call serve_points(). This is the first rank.
+class PointRanks final : public PointPlaces {
+ public:
+  /// Waits for all ranks. UserError if one has failed, or has read other files: `digest` is of all points and the
+  /// program.
+  PointRanks(Ranks& ranks, std::uint64_t digest);
+  ~PointRanks() override;
+  std::size_t count() const override { return static_cast<std::size_t>(ranks_.size()) - 1; }
+  void start(std::size_t index, const std::filesystem::path& out) override;
+  EndedPoint wait() override;
+
+ private:
+  Ranks& ranks_;
+  std::set<int> idle_;
+  std::map<int, EndedPoint> running_;  ///< by rank
+};
+
+/// What every rank but the first does: runs points until there are no more, and sends their files.
+void serve_points(Ranks& ranks, std::uint64_t digest, const RunPoint& run);
+/// Tells the first rank why this one cannot serve.
+void refuse_to_serve(Ranks& ranks, const std::string& why);
+
+}  // namespace csdsim::launch
