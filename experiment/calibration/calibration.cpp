@@ -140,15 +140,17 @@ void put_points(ordered_json& base, const scenario::Scenario& s, const std::vect
   put_axis(base, "streams", streams);
 }
 
-/// Rates and latencies of the reads and the writes of a run.
-std::vector<double> figures_of(const ordered_json& result) {
+/// Rates and latencies of the reads and the writes of a run with so many requests in flight. By Little's law the rate
+/// is that of a long run; the rate of a short one suffers from its end.
+std::vector<double> figures_of(const ordered_json& result, std::uint32_t queue_depth) {
   std::vector<double> figures;
   const ordered_json& kinds = result["breakdown"]["requests"];
+  const double rate = queue_depth / (result["metrics"]["latency_mean_ns"].get<double>() * 1e-9);
   double all = 0;
   for (const auto& [kind, counts] : kinds.items()) all += counts["requests"].get<double>();
   for (const char* const kind : {"read", "write"}) {
     if (!kinds.contains(kind)) continue;
-    figures.push_back(result["metrics"]["iops"].get<double>() * kinds[kind]["requests"].get<double>() / all);
+    figures.push_back(rate * kinds[kind]["requests"].get<double>() / all);
     figures.push_back(result["metrics"][fmt::format("{}_latency_mean_ns", kind)].get<double>());
   }
   return figures;
@@ -255,7 +257,7 @@ std::vector<double> MeasuredDrive::simulated(const std::vector<double>& values, 
   const std::vector<std::vector<double>> all = run_all(points_.size(), [&](std::size_t i) {
     const scenario::RunResult result = run_scenario(scenario_at(i));
     if (!result.failure.empty()) throw UserError(fmt::format("point '{}': {}", points_[i].name, result.failure));
-    return figures_of(result.document);
+    return figures_of(result.document, points_[i].queue_depth);
   });
   std::vector<double> figures;
   for (const std::vector<double>& of_point : all) figures.insert(figures.end(), of_point.begin(), of_point.end());

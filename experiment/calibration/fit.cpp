@@ -17,6 +17,10 @@ namespace {
 constexpr std::size_t kSamples = 8;
 /// Step of the search at its start and of derivatives, as a logarithm.
 constexpr double kStep = 0.2;
+/// Best samples from which a search starts.
+constexpr std::size_t kStarts = 3;
+/// A quadratic model needs few calls; a simplex gets past edges, where another part of a drive becomes the slowest.
+constexpr nlopt::algorithm kQuick = nlopt::LN_BOBYQA, kRobust = nlopt::LN_SBPLX;
 /// An error that needs no better fit.
 constexpr double kGoodEnough = 5e-4;
 
@@ -34,17 +38,19 @@ class Fitting {
   Fit run() {
     Values start(parameters_.size());
     std::ranges::transform(parameters_, start.begin(), &FitParameter::start);
-    start = best_sample(start);
+    FitCandidate first{start, error_of(figures(start))};
+    for (const Values& sample : best_samples(start))
+      if (const FitCandidate from_it = search(kQuick, sample); from_it.error < first.error) first = from_it;
+    fit_.candidates.push_back(first);
     for (const Values& choices : combinations(start)) {
-      Values from = fit_.candidates.empty() ? start : best().values;
+      if (choices == start) continue;
+      Values from = best().values;
       for (std::size_t p = 0; p < parameters_.size(); ++p)
         if (!parameters_[p].choices.empty()) from[p] = choices[p];
-      fit_.candidates.push_back(search(from));
+      fit_.candidates.push_back(search(kQuick, from));
     }
-    // A simplex that has become flat begins anew.
-    const FitCandidate again = search(best().values);
     FitCandidate& found = best();
-    if (again.error < found.error) found = again;
+    found = search(kRobust, found.values);
     fit_.values = found.values;
     fit_.error = found.error;
     fit_.figures = figures(fit_.values);
@@ -73,8 +79,8 @@ class Fitting {
     return std::sqrt(sum / static_cast<double>(figures.size()));
   }
 
-  /// The start, or a better point of a Latin hypercube over the free parameters.
-  Values best_sample(const Values& start) {
+  /// The best of the start and the points of a Latin hypercube over the free parameters.
+  std::vector<Values> best_samples(const Values& start) {
     const std::size_t count = kSamples * free_.size();
     Rng rng(options_.seed, "calibration");
     std::vector<std::vector<std::size_t>> places(free_.size(), std::vector<std::size_t>(count));
@@ -82,7 +88,7 @@ class Fitting {
       std::iota(of_parameter.begin(), of_parameter.end(), std::size_t{0});
       for (std::size_t i = count; i > 1; --i) std::swap(of_parameter[i - 1], of_parameter[rng.below(i)]);
     }
-    Values found = start;
+    std::vector<FitCandidate> samples{{start, error_of(figures(start))}};
     for (std::size_t s = 0; s < count; ++s) {
       Values sample = start;
       for (std::size_t f = 0; f < free_.size(); ++f) {
@@ -90,8 +96,11 @@ class Fitting {
         const double place = (static_cast<double>(places[f][s]) + 0.5) / static_cast<double>(count);
         sample[free_[f]] = p.low * std::pow(p.high / p.low, place);
       }
-      if (error_of(figures(sample)) < error_of(figures(found))) found = sample;
+      samples.push_back({sample, error_of(figures(sample))});
     }
+    std::ranges::stable_sort(samples, {}, &FitCandidate::error);
+    std::vector<Values> found;
+    for (std::size_t i = 0; i < std::min(kStarts, samples.size()); ++i) found.push_back(samples[i].values);
     return found;
   }
 
@@ -118,10 +127,10 @@ class Fitting {
   }
 
   /// Searches over the free parameters.
-  FitCandidate search(const Values& from) {
+  FitCandidate search(nlopt::algorithm algorithm, const Values& from) {
     FitCandidate found{from, error_of(figures(from))};
     if (free_.empty() || found.error < kGoodEnough) return found;
-    nlopt::opt method(nlopt::LN_SBPLX, static_cast<unsigned>(free_.size()));
+    nlopt::opt method(free_.size() < 2 ? kRobust : algorithm, static_cast<unsigned>(free_.size()));
     Values at, low, high;
     for (const std::size_t p : free_) {
       low.push_back(std::log(parameters_[p].low));

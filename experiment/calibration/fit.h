@@ -59,9 +59,9 @@ struct Fit {
 /// Figures of the model for values of the parameters: as many as are measured, each greater than 0.
 using FitModel = std::function<std::vector<double>(const std::vector<double>& values)>;
 
-/// Minimises the mean square of ln(figure / measured). A sample of the ranges (Latin hypercube) gives the start, then
-/// the subplex method (NLopt's LN_SBPLX) searches over the logarithms of the parameters, once per combination of
-/// choices. The same arguments give the same fit.
+/// Minimises the mean square of ln(figure / measured) over the logarithms of the parameters. The best points of a
+/// sample (Latin hypercube) are starts for BOBYQA of NLopt, which runs once more per combination of choices; the
+/// subplex method (LN_SBPLX) goes on from the best one. The same arguments give the same fit.
 Fit fit_model(const FitModel& model, const std::vector<FitParameter>& parameters, const std::vector<double>& measured,
               const FitOptions& options);
 
