@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -24,10 +25,9 @@ using host::OperatorClass;
 using Measure = std::function<SimTime(const ComputeWork&)>;
 
 constexpr std::uint64_t kSide = 8192;
-/// Rows of matrix products, from a decode step's to a recomputation's; the preset without a number in its name has the
-/// usual ones.
-constexpr std::array<std::uint64_t, 5> kRows{64, 256, 1024, 4096, 16384};
-constexpr std::uint64_t kUsualRows = 4096;
+/// Rows of matrix products, from a decode step's to a recomputation's.
+constexpr std::array<std::uint64_t, 9> kRows{16, 64, 128, 256, 512, 1024, 4096, 16384, 65536};
+constexpr std::uint64_t kPromptRows = 4096;
 
 /// Rates that the operators reach, without the kernel launch.
 struct Rates {
@@ -58,16 +58,21 @@ Rates measure(const Measure& time_of) {
     return static_cast<double>(amount) / std::max(1e-9, seconds(work) - rates.launch_s);
   };
   const Bytes weights{2 * kSide * kSide};
-  const std::uint64_t many = 2 * kSide * kSide * kUsualRows, half_gib = std::uint64_t{1} << 29;
+  const std::uint64_t many = 2 * kSide * kSide * kPromptRows, half_gib = std::uint64_t{1} << 29;
   rates.gemv = rate({.op = OperatorClass::gemm, .flops = 2 * kSide * kSide, .weights = weights}, weights.value);
   rates.attention_prefill = rate({.op = OperatorClass::attention, .flops = many, .activations = Bytes::mib(256)}, many);
   rates.attention_decode =
       rate({.op = OperatorClass::attention, .flops = half_gib, .activations = Bytes{half_gib}}, half_gib);
   rates.elementwise =
       rate({.op = OperatorClass::elementwise, .flops = half_gib / 6, .activations = Bytes{half_gib}}, half_gib);
+  std::uint64_t before = 0;
   for (const std::uint64_t rows : kRows) {
     const std::uint64_t flops = 2 * kSide * kSide * rows;
-    rates.gemm.push_back(rate({.op = OperatorClass::gemm, .flops = flops, .weights = weights}, flops));
+    const double measured = rate({.op = OperatorClass::gemm, .flops = flops, .weights = weights}, flops);
+    // More rows do not take less time, whatever a measurement says.
+    const double most = rates.gemm.empty() ? measured : rates.gemm.back() * double(rows) / double(before);
+    rates.gemm.push_back(std::min(measured, most));
+    before = rows;
   }
   return rates;
 }
@@ -117,8 +122,10 @@ std::string preset_name(const std::string& gpu, const std::string& source) {
   return name + (source == "measured" ? "-measured" : "-modelled");
 }
 
-/// One preset of the file: the rates, of matrix products those with `rows` rows.
-std::string preset_text(const Profile& profile, const std::string& name, std::size_t rows) {
+/// Rounded down, so that more rows never take less time.
+std::string rate_text(double rate) { return fmt::format("{} MFLOPS", static_cast<std::uint64_t>(rate * 1e-6)); }
+
+std::string preset_text(const Profile& profile, const std::string& name) {
   const Rates& rates = profile.rates;
   // The peaks are the highest rates, so that every share is a share of such a value.
   const double flops = std::max(rates.attention_prefill, *std::ranges::max_element(rates.gemm));
@@ -126,33 +133,37 @@ std::string preset_text(const Profile& profile, const std::string& name, std::si
   const auto value = [&](const std::string& text, const std::string& detail = {}) {
     return fmt::format("{{v: {}, src: {}, cite: '{}{}'}}", text, profile.source, profile.cite, detail);
   };
-  const auto share = [&](double part, double of, const std::string& detail = {}) {
-    return value(fmt::format("{:.4f}", std::clamp(part / of, 0.001, 1.0)), detail);
+  const auto share = [&](double part, double of) {
+    return value(fmt::format("{:.4f}", std::clamp(part / of, 0.001, 1.0)));
   };
-  const std::string products =
-      fmt::format(", {} x {} matrix, {} rows: {:.2f} TFLOPS", kSide, kSide, kRows[rows], rates.gemm[rows] * 1e-12);
+  std::vector<std::string> products;
+  for (const double rate : rates.gemm) products.push_back(rate_text(rate));
+  const std::string matrix = fmt::format(", {} x {} matrix", kSide, kSide);
   const std::string from_gpu = fmt::format(", copies to the GPU; from it {:.2f} GB/s", profile.from_gpu * 1e-9);
   return fmt::format(
       "  {}:\n"
-      "    doc: {} with its link, {}; matrix products of {} rows.\n"
+      "    doc: {} with its link, {}.\n"
       "    values:\n"
       "      fp16_rate: {}\n"
       "      memory_bandwidth: {}\n"
       "      memory: {}\n"
       "      kernel_launch: {}\n"
       "      efficiency:\n"
-      "        gemm: {}\n"
       "        gemv: {}\n"
       "        attention_prefill: {}\n"
       "        attention_decode: {}\n"
       "        elementwise: {}\n"
+      "      gemm_by_rows:\n"
+      "        rows: {}\n"
+      "        rates: {}\n"
       "      link:\n"
       "        bandwidth: {}\n",
-      name, profile.gpu, profile.source == "measured" ? "as measured" : "from a model", kRows[rows],
+      name, profile.gpu, profile.source == "measured" ? "as measured" : "from a model",
       value(fmt::format("{:.1f} TFLOPS", flops * 1e-12)), value(fmt::format("{:.0f} GB/s", bytes * 1e-9)),
       value(fmt::format("{} MiB", profile.memory.value >> 20)), value(fmt::format("{:.0f} ns", rates.launch_s * 1e9)),
-      share(rates.gemm[rows], flops, products), share(rates.gemv, bytes), share(rates.attention_prefill, flops),
-      share(rates.attention_decode, bytes), share(rates.elementwise, bytes),
+      share(rates.gemv, bytes), share(rates.attention_prefill, flops), share(rates.attention_decode, bytes),
+      share(rates.elementwise, bytes), value(fmt::format("[{}]", fmt::join(kRows, ", ")), matrix),
+      value(fmt::format("[{}]", fmt::join(products, ", ")), matrix),
       value(fmt::format("{:.2f} GB/s", profile.to_gpu * 1e-9), from_gpu));
 }
 
@@ -164,12 +175,10 @@ int profile_gpu(const ProfileGpuArguments& arguments) {
   const std::string name = arguments.name.empty() ? preset_name(profile.gpu, profile.source) : arguments.name;
   std::string text = fmt::format(
       "# Written by csdsim profile-gpu. In a scenario: presets: [{}], platform: {{gpu: {{preset: {}}}}}\n"
-      "# The presets differ in the rows of matrix products: tokens of a prefill or a recomputation.\n"
       "kind: gpu\n"
       "presets:\n",
       arguments.out.filename().string(), name);
-  for (std::size_t i = 0; i < kRows.size(); ++i)
-    text += preset_text(profile, kRows[i] == kUsualRows ? name : fmt::format("{}-{}-rows", name, kRows[i]), i);
+  text += preset_text(profile, name);
   report::write_file(arguments.out, text);
   fmt::print("{}\nwritten to {}\n", text, arguments.out.string());
   return 0;

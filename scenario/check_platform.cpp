@@ -226,13 +226,18 @@ void check_overlap(Checker& c, platform::PlatformConfig& platform) {
 
 void check_gpu_timing(Checker& c, host::GpuConfig& gpu) {
   const std::string section = "platform.gpu.";
+  const std::string rows = section + "gemm_by_rows.rows", rates = section + "gemm_by_rows.rates";
+  if (const std::string problem = gpu.gemm_by_rows.problem(); !problem.empty())
+    c.require(false, {rows, rates}, fmt::format("{}gemm_by_rows: {}", section, problem));
+  if (gpu.gemm_by_rows.given())
+    c.refuse_unused(section + "efficiency.gemm", rows, "gemm_by_rows has the rates of matrix products");
   if (gpu.timing == host::GpuTiming::modelled) {
     c.refuse_unused(section + "times", section + "timing", "times are modelled; use timing: measured to read a file");
     return;
   }
-  for (const char* const of_model :
-       {"fp16_rate", "memory_bandwidth", "kernel_launch", "efficiency.gemm", "efficiency.gemv",
-        "efficiency.attention_prefill", "efficiency.attention_decode", "efficiency.elementwise"})
+  for (const char* const of_model : {"fp16_rate", "memory_bandwidth", "kernel_launch", "efficiency.gemm",
+                                     "efficiency.gemv", "efficiency.attention_prefill", "efficiency.attention_decode",
+                                     "efficiency.elementwise", "gemm_by_rows.rows", "gemm_by_rows.rates"})
     c.refuse_unused(section + of_model, section + "timing", "operators take their measured times");
   if (gpu.times) c.resolve(*gpu.times, section + "times", "file");
 }

@@ -204,9 +204,10 @@ nlohmann::ordered_json effective_config(const Scenario& scenario) {
   if (files != host::FilePath::swap) erase_path(json, "platform.host.swap");
   if (!scenario.platform.gpu.times) erase_path(json, "platform.gpu.times");
   if (scenario.platform.gpu.timing == host::GpuTiming::measured) {
-    for (const char* const of_model : {"fp16_rate", "memory_bandwidth", "kernel_launch", "efficiency"})
+    for (const char* const of_model : {"fp16_rate", "memory_bandwidth", "kernel_launch", "efficiency", "gemm_by_rows"})
       erase_path(json, fmt::format("platform.gpu.{}", of_model));
   }
+  if (scenario.platform.gpu.gemm_by_rows.given()) erase_path(json, "platform.gpu.efficiency.gemm");
   for (const std::string& unused : scenario.system->unused_parameters())
     erase_path(json, fmt::format("system.{}", unused));
   for (const char* const end : {"device", "gpu"}) {

@@ -86,6 +86,7 @@ void check_capacity(Checker& c, const GenerationWorkload& work, const ftl::KvLay
   const auto gib = [&](std::uint64_t n) {
     return static_cast<double>(n) * static_cast<double>(page) / static_cast<double>(1 << 30);
   };
+  const std::string other = kept_in_blocks(s.system->needs(s.model.shape(), work.lengths()));
   c.require(
       pages <= usable,
       {"workload.batch", "workload.input_tokens", "workload.output_tokens", "platform.device.flash.blocks_per_plane",
@@ -93,7 +94,7 @@ void check_capacity(Checker& c, const GenerationWorkload& work, const ftl::KvLay
       fmt::format("the KV cache of {} sequences of {} tokens needs {:.1f} GiB of flash per drive, which has {:.1f} GiB "
                   "for data{}: take a smaller batch, shorter sequences, more drives or more blocks",
                   work.batch, longest_sequence(s), gib(pages), gib(usable),
-                  keeps_blocks(s.system->needs(s.model.shape(), work.lengths())) ? " beside the weights" : ""));
+                  other.empty() ? "" : fmt::format(" beside the {}", other)));
 }
 
 /// Reads one prompt per line and counts the lines that are not empty.
@@ -150,6 +151,7 @@ void check_system(Checker& c, const GenerationWorkload& work, bool has_model) {
 /// Lets the system choose what it leaves to a search. False if it finds nothing that fits.
 bool choose_parameters(Checker& c, const GenerationWorkload& work) {
   Scenario& s = c.scenario();
+  if (!s.platform.gpu.gemm_by_rows.problem().empty()) return false;  // check_platform() has said so
   host::BatchLengths lengths = work.lengths();
   if (work.prompts) {
     // How long the prompts are is known after they are tokenized; until then, only the output counts.
@@ -269,14 +271,15 @@ void check_files(Checker& c, const GenerationWorkload& work, host::FilePath path
                     "with access: direct nothing is copied");
 }
 
-void check_background(Checker& c, const BackgroundWorkload& background) {
+void check_background(Checker& c, const GenerationWorkload& work) {
+  const BackgroundWorkload& background = *work.background;
   const Scenario& s = c.scenario();
   const csd_model::DeviceConfig& device = s.platform.device;
   constexpr std::string_view kHere = "workload.background";
   if (c.scenario().workload->file_path(s))
     c.error_at(kHere, fmt::format("workload.background: {} has files on the same blocks", s.system.kind()));
-  else if (keeps_blocks(s.system->needs(s.model.shape(), {})))
-    c.error_at(kHere, fmt::format("workload.background: {} has weights on the same blocks", s.system.kind()));
+  else if (const std::string kept = kept_in_blocks(s.system->needs(s.model.shape(), work.lengths())); !kept.empty())
+    c.error_at(kHere, fmt::format("workload.background: {} has {} on the same blocks", s.system.kind(), kept));
   c.require(background.request_size.value % device.nvme.block_size.value == 0,
             {"workload.background.request_size", "platform.device.nvme.block_size"},
             fmt::format("workload.background.request_size: {} is not a multiple of the logical block of {}",
@@ -333,7 +336,7 @@ void GenerationWorkload::check(Checker& c) {
   if (prompts && c.readable({"workload.prompts"})) take_prompts(c, *this);
   if (!check_requests(c, *this)) return;
   check_simulation(c, *this, has_model);
-  if (background) check_background(c, *background);
+  if (background) check_background(c, *this);
   if (speculation) check_speculation(c, *this);
   if (!has_model) return;
   check_request_lengths(c, *this);

@@ -10,12 +10,11 @@ namespace {
 /// Erase blocks of a plane that hold no data: open ones, and those that garbage collection finds free.
 constexpr std::uint32_t kSpare = 6;
 
-/// Erase blocks on each plane of a drive that the weights take.
-std::uint32_t blocks_of_weights(const scenario::Scenario& s, const host::FlashWeights& weights) {
+/// Erase blocks on each plane of a drive that data of a block namespace take.
+std::uint32_t erase_blocks(const scenario::Scenario& s, double bytes) {
   const csd_model::DeviceConfig& device = s.platform.device;
   const FlashGeometry& g = device.flash.geometry;
   const auto row = static_cast<double>(g.page_size.value * g.pages_per_block * g.planes());
-  const auto bytes = static_cast<double>(weights.blocks(host::DriveIndex{0}) * device.nvme.block_size.value);
   // A cached map has its entries in flash, too.
   const double entries = std::holds_alternative<ftl::CachedMap>(device.ftl.map) ? 1.01 : 1;
   const double blocks = entries * bytes / row;
@@ -24,28 +23,35 @@ std::uint32_t blocks_of_weights(const scenario::Scenario& s, const host::FlashWe
          device.ftl.gc_free_blocks;
 }
 
+/// Bytes that a drive keeps in its block namespace beside K and V: weights, or what the drives divide and the run
+/// writes. The latter has its room twice, so that writing it collects no garbage where it is mapped from the start.
+double bytes_in_blocks(const scenario::Scenario& s, const GenerationWorkload& work) {
+  const host::PlannerInputs run = planned_run(s, work.lengths());
+  if (const auto weights = s.system->flash_weights(run))
+    return static_cast<double>(weights->blocks(host::DriveIndex{0}) * run.block_size.value);
+  double bytes = 0;
+  for (const host::Resident& resident : s.system->needs_of(run).residents)
+    if (resident.home == host::Home::drive_blocks) bytes += 2 * static_cast<double>(resident.bytes.value);
+  return bytes / run.drives;
+}
+
 }  // namespace
 
-bool keeps_blocks(const host::SystemNeeds& needs) {
-  return std::ranges::any_of(needs.residents,
-                             [](const host::Resident& r) { return r.home == host::Home::drive_blocks; });
+std::string kept_in_blocks(const host::SystemNeeds& needs) {
+  const auto kept = std::ranges::find(needs.residents, host::Home::drive_blocks, &host::Resident::home);
+  return kept == needs.residents.end() ? "" : kept->what;
 }
 
 Ratio block_share(const scenario::Scenario& s, const GenerationWorkload& work) {
-  const host::ModelShape model = s.model.shape();
-  const host::SystemNeeds needs = s.system->needs(model, work.lengths());
+  const host::SystemNeeds needs = s.system->needs(s.model.shape(), work.lengths());
   if (needs.files || (keeps_blocks(needs) && needs.kv != host::Home::drive_kv)) return {1, 1};
   if (work.background) return work.background->capacity_share;
-  const auto weights = s.system->flash_weights({.model = model,
-                                                .workload = work.lengths(),
-                                                .drives = s.platform.device.count,
-                                                .block_size = s.platform.device.nvme.block_size,
-                                                .carried = s.simulation.data == ftl::DataMode::carried});
-  if (!weights) return {0, 1};
+  const double bytes = bytes_in_blocks(s, work);
+  if (bytes == 0) return {0, 1};
   const csd_model::DeviceConfig& device = s.platform.device;
   const std::uint32_t all = device.flash.geometry.blocks_per_plane;
   const std::uint32_t usable = std::max(1U, all - std::min(all, device.ftl.spare_blocks));
-  return Ratio::of(std::min(blocks_of_weights(s, *weights), usable), usable);
+  return Ratio::of(std::min(erase_blocks(s, bytes), usable), usable);
 }
 
 }  // namespace csdsim::experiment

@@ -9,6 +9,7 @@
 #include "experiment/generation/controller_dram.h"
 #include "experiment/generation/memory_capacities.h"
 #include "experiment/generation/resource_use.h"
+#include "experiment/generation/senders.h"
 #include "experiment/generation/sparse_reads.h"
 #include "host_runtime/core/planner/flash_loading.h"
 #include "nfc/sysc/sim_time.h"
@@ -68,7 +69,7 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
       blocks_(commands_, setup.data),
       router_(setup.data) {
   router_.add(host::ResourceKind::gpu, gpu_);
-  if (setup.host.cores > 0) router_.add(host::ResourceKind::host, host_.emplace(setup.host, setup.data));
+  if (setup.host.cores > 0) router_.add(host::ResourceKind::host, host_backend());
   router_.add(host::ResourceKind::host_to_gpu, link_);
   router_.add(host::ResourceKind::gpu_to_host, link_);
   router_.add(host::ResourceKind::drive_kv, drives_);
@@ -78,6 +79,14 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
   router_.set_resolver([this](const host::Operation& op) { return resolve(op); });
   set_memory_capacities(router_.tensors(), setup.platform);
   SC_THREAD(main_thread);
+}
+
+host::OperationBackend& GenerationProgram::host_backend() {
+  host_.emplace(setup_.host, setup_.data);
+  if (!shares_host_memory(setup_)) return *host_;
+  host_memory_.emplace(setup_.host.memory, [this](auto id, SimTime at) { executor_.complete(id, at, {}); });
+  link_.set_memory(&*host_memory_);
+  return shared_host_.emplace(*host_, *host_memory_);
 }
 
 void GenerationProgram::check_sampled() const {
@@ -151,7 +160,6 @@ void GenerationProgram::add_placement_error(host::SamplingError& error, double p
     error.layers += kDecodePages / last.layers * planes * setup_.plan.workload.decode_steps() / decode_pages;
 }
 
-/// Layers that any of the groups has.
 std::uint32_t GenerationProgram::most_layers() const {
   std::uint32_t most = 0;
   for (const host::SampledGroup& group : plan_.groups()) most = std::max(most, group.layers);
@@ -252,7 +260,6 @@ host::PlannerInputs GenerationProgram::inputs_of(const host::SampledGroup& group
   return inputs;
 }
 
-/// The plan of a group's layers and steps.
 std::unique_ptr<host::Planner> GenerationProgram::plan_of(const host::SampledGroup& group) const {
   return setup_.system->plan(inputs_of(group));
 }
@@ -262,14 +269,14 @@ void GenerationProgram::add_blocks() {
   const auto most = std::ranges::max_element(plan_.groups(), {}, &host::SampledGroup::layers);
   const host::PlannerInputs inputs = inputs_of(*most);
   const std::optional<host::FlashWeights> weights = setup_.system->flash_weights(inputs);
-  if (!weights) return;
   if (setup_.data != nullptr) {
+    if (!weights) return;
     meter_.set_neurons(setup_.data->flash_neurons());
     host::FlashLoading loading(*weights);
     wait_for([&](auto done) { executor_.run(loading, router_, {}, std::move(done)); });
     return;
   }
-  if (weights->predicts()) {
+  if (weights && weights->predicts()) {
     host::ModelledNeurons& neurons =
         setup_.neurons ? neurons_.emplace(*weights, setup_.neurons()) : neurons_.emplace(*weights, setup_.seed);
     neurons.speculate(inputs.workload.speculation, setup_.seed);

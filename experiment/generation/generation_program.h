@@ -20,6 +20,7 @@
 #include "host_runtime/sysc/drive_block_backend.h"
 #include "host_runtime/sysc/executor_module.h"
 #include "host_runtime/sysc/file_backend.h"
+#include "host_runtime/sysc/shared_memory.h"
 
 namespace csdsim::experiment {
 
@@ -45,6 +46,7 @@ class GenerationProgram : public sc_core::sc_module {
   host::DriveKvBackend::Shape shape() const;
 
   std::optional<host::Work> resolve(const host::Operation& op);
+  host::OperationBackend& host_backend();
   void fail(const std::string& message);
   void main_thread();
   void wait_for(const std::function<void(std::function<void()>)>& start);
@@ -75,6 +77,8 @@ class GenerationProgram : public sc_core::sc_module {
   std::optional<host::HostBackend> host_;
   host::ExecutorModule executor_;
   host::CopyBackend link_;
+  std::optional<host::SharedMemory> host_memory_;  ///< where copies and the host's cores can ask for more than it has
+  std::optional<host::SharedMemoryBackend> shared_host_;
   host::DriveCommands commands_;
   host::DriveKvBackend drives_;
   host::DriveBlockBackend blocks_;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "experiment/generation/generation_program.h"
 #include "experiment/generation/sampling_search.h"
+#include "experiment/generation/senders.h"
 #include "nfc/sysc/sim_time.h"
 #include "simulation/failure.h"
 #include "simulation/simulation_context.h"
@@ -15,26 +16,13 @@ namespace csdsim::experiment {
 
 namespace {
 
-/// Which transfers there are on the links that drives and GPUs share: the plan of one layer and of a token per
-/// mini-batch has all kinds.
-platform::SharedLinksParams senders_of(const GenerationSetup& setup) {
+/// The shared links with those who send over them.
+platform::SharedLinksParams shared_links_of(const GenerationSetup& setup) {
   platform::SharedLinksParams shared = setup.platform.shared;
   if (!shared.limited()) return shared;
-  host::PlannerInputs inputs = setup.plan;
-  inputs.model.layers = 1;
-  inputs.drives = setup.platform.drives;
-  const std::uint32_t decode_steps = std::min(1U, inputs.workload.decode_steps());
-  inputs.workload = {.prompt_tokens = std::vector<std::uint32_t>(inputs.mini_batches, 1),
-                     .output_tokens = decode_steps + 1};
-  inputs.span = {.prefill = true, .first_step = 0, .decode_steps = decode_steps};
-  const std::unique_ptr<host::Planner> planner = setup.system->plan(inputs);
-  shared.peer_to_peer = false;
-  host::OperationSink sink;
-  while (planner->next_step(sink))
-    for (const host::Operation& op : sink.take()) {
-      if (std::holds_alternative<host::LinkWork>(op.work)) shared.copies = setup.gpu_link.bandwidth;
-      shared.peer_to_peer = shared.peer_to_peer || host::uses_peer_to_peer(op);
-    }
+  const Senders senders = senders_of(setup);
+  if (senders.to_gpu || senders.from_gpu) shared.copies = setup.gpu_link.bandwidth;
+  shared.peer_to_peer = senders.peer_to_peer;
   // Without peer-to-peer traffic, nothing shares the links of the GPUs with the copies.
   if (!shared.peer_to_peer) shared.gpu_link.reset();
   return shared;
@@ -59,7 +47,7 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
   if (setup.asked_error) return run_to_error(setup, hooks);
   const SimulationContext context;
   platform::PlatformParams params = setup.platform;
-  params.shared = senders_of(setup);
+  params.shared = shared_links_of(setup);
   platform::Platform platform(params);
   if (hooks.shared_link) platform.shared_links().set_observer(hooks.shared_link);
   GenerationProgram program("program", setup, hooks, platform);

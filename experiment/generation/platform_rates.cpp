@@ -67,7 +67,8 @@ host::PlatformRates platform_rates(const Scenario& s) {
       .gpu_to_host = link,
       .files_to_host = files,
       .host_to_files = files,
-      .gpu_gemm = {share(gpu.fp16_rate.flop_per_second, gpu.efficiency.gemm)},
+      .gpu_gemm = gpu.gemm_by_rows.given() ? gpu.gemm_by_rows.rates.back()
+                                           : ComputeRate{share(gpu.fp16_rate.flop_per_second, gpu.efficiency.gemm)},
       .gpu_attention = {share(gpu.fp16_rate.flop_per_second, gpu.efficiency.attention_prefill)},
       .host_attention = {share(cores, host.efficiency)},
       .gpu_memory_bandwidth = {share(gpu.memory_bandwidth.bytes_per_second, gpu.efficiency.attention_decode)},
@@ -115,7 +116,9 @@ host::PlatformRates platform_rates(const Scenario& s) {
             return csd_model::fetching_time(config(), heads_of(model, asked.sequences, 0), picks);
           },
       .drive_link = drive.link.payload_bandwidth(),
-      .link_latency = gpu.link.latency};
+      .link_latency = gpu.link.latency,
+      .gpu_peer_link = gpu.link.peer_to_peer_bandwidth(),
+      .gemm_by_rows = gpu.gemm_by_rows};
 }
 
 }  // namespace csdsim::experiment

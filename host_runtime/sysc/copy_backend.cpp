@@ -1,6 +1,7 @@
 #include "host_runtime/sysc/copy_backend.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -21,15 +22,42 @@ std::optional<SimTime> CopyBackend::start(const Operation& op, SimTime now) {
   const auto* const work = std::get_if<LinkWork>(&op.work);
   const auto lane = lanes_.find(op.resource);
   if (work != nullptr) links_.count_copy(op.resource.index, op.resource.kind == ResourceKind::host_to_gpu, work->bytes);
-  if (work == nullptr || work->bytes.value == 0 || lane == lanes_.end()) return alone_.start(op, now);
+  if (work == nullptr || work->bytes.value == 0 || lane == lanes_.end()) {
+    const std::optional<SimTime> alone = alone_.start(op, now);
+    return memory_ != nullptr && work != nullptr ? memory_->run(op.id, *alone, work->bytes) : alone;
+  }
   if (work_ != nullptr) work_->perform(op);
   lane->second->copies.push_back({op.id, work->bytes.value});
-  if (lane->second->copies.size() == 1) begin(*lane->second, now);
+  if (lane->second->copies.size() == 1) {
+    update_demands();
+    begin(*lane->second, now);
+  }
   return std::nullopt;
 }
 
 SimTime CopyBackend::piece_time(const Lane& lane) const {
-  return transfer_time(Bytes{std::min(lane.copies.front().left, nvme::kSharedPiece.value)}, model_.bandwidth);
+  const Bytes piece{std::min(lane.copies.front().left, nvme::kSharedPiece.value)};
+  const SimTime alone = transfer_time(piece, model_.bandwidth);
+  const double slowdown = memory_ != nullptr ? memory_->slowdown() : 1;
+  if (slowdown <= 1) return alone;
+  const double seconds = static_cast<double>(piece.value) * slowdown / lane.demand;
+  return std::max(alone, SimTime{std::llround(seconds * 1e12)});
+}
+
+/// Busy copies divide the links that they share evenly.
+void CopyBackend::update_demands() {
+  if (memory_ == nullptr) return;
+  std::map<const nvme::SharedLink*, int> busy;
+  for (const auto& [link, lane] : lanes_)
+    if (!lane->copies.empty())
+      for (const nvme::Hop& hop : lane->route) ++busy[hop.link];
+  for (const auto& [link, lane] : lanes_) {
+    lane->demand = lane->copies.empty() ? 0 : static_cast<double>(model_.bandwidth.bytes_per_second);
+    for (const nvme::Hop& hop : lane->route)
+      if (lane->demand > 0)
+        lane->demand = std::min(lane->demand, static_cast<double>(hop.rate.bytes_per_second) / busy.at(hop.link));
+    memory_->set_demand(link, lane->demand);
+  }
 }
 
 void CopyBackend::begin(Lane& lane, SimTime now) {
@@ -54,7 +82,10 @@ void CopyBackend::serve(Lane& lane) {
     if (copy.left == 0) {
       const OperationId id = copy.id;
       lane.copies.pop_front();
-      if (!lane.copies.empty()) begin(lane, now);
+      if (lane.copies.empty())
+        update_demands();
+      else
+        begin(lane, now);
       return completed_(id, now);
     }
     // The GPU's own link is one piece ahead at most.

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -141,6 +142,39 @@ TEST_CASE("GPUs share the host's memory where its cores attend") {
     const experiment::GenerationOutcome out = run(gpus, kFastDecode, sets);
     CHECK(out.decode.host_busy_s == Approx(gpus * attended / 1e9).epsilon(0.01));
     CHECK(out.times.decode_s == Approx(gpus * attended / 1e9).epsilon(0.05));
+  }
+}
+
+TEST_CASE("copies of weights and attention on the host's cores share host memory") {
+  const LinkBytes b = bytes();
+  const double attended = b.copied + b.made + 2.0 * 2 * 512 * kLayers * kSequences * kSteps;
+  for (const std::uint32_t gpus : {2U, 4U, 8U}) {
+    CAPTURE(gpus);
+    Sets sets = link_of("1 GB/s");
+    for (const char* const of_host : {"platform.host.memory_bandwidth=1.5 GB/s", "platform.host.efficiency=100 %",
+                                      "platform.host.core_rate=10 TFLOPS"})
+      sets.emplace_back(of_host);
+    const double decode = run(gpus, "{kind: host-kv, attention: host, weights_on_host: 100 %}", sets).times.decode_s;
+    CHECK(decode == Approx(gpus * (kSteps * b.weights + attended) / 1.5e9).epsilon(0.08));
+  }
+}
+
+TEST_CASE("copies and the host's cores together are no faster than host memory") {
+  const LinkBytes b = bytes();
+  // Links of 1 GB/s copy K and V to the GPUs, the memory carries 1.5 GB/s.
+  for (const std::uint32_t gpus : {1U, 2U, 4U, 8U}) {
+    CAPTURE(gpus);
+    Sets sets = link_of("1 GB/s");
+    sets.emplace_back("platform.host.memory_bandwidth=1.5 GB/s");
+    const double of_link = b.copied / 1e9, of_memory = gpus * (b.copied + b.made) / 1.5e9;
+    const double decode = run(gpus, kAccelerate, sets).times.decode_s;
+    CHECK(decode == Approx(std::max(of_link, of_memory)).epsilon(0.05));
+    // The root complex is slower than the memory: it is the limit.
+    sets.emplace_back("platform.root_complex.bandwidth=900 MB/s");
+    CHECK(run(gpus, kAccelerate, sets).times.decode_s == Approx(gpus * b.copied / 0.9e9).epsilon(0.05));
+    // It carries a GB/s in each direction, which the memory has not got for both where copies are in both.
+    sets.back() = "platform.root_complex.bandwidth=2 GB/s";
+    CHECK(run(gpus, kAccelerate, sets).times.decode_s == Approx(std::max(of_link, of_memory)).epsilon(0.06));
   }
 }
 

@@ -113,7 +113,8 @@ TEST_CASE("GPUs do not speed up what the host computes") {
   auto with_two = slow_host;
   with_two.emplace_back("platform.gpu.count=2");
   const double one = run(slow_host).times.decode_s, two = run(with_two).times.decode_s;
-  CHECK(two <= one);
+  // The copies of two GPUs take a little more of the host's memory from its cores.
+  CHECK(two <= 1.01 * one);
   CHECK(two > 0.97 * one);
 }
 

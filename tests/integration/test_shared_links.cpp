@@ -326,6 +326,29 @@ TEST_CASE("copies between host and GPU share the root complex with the drives, e
   CHECK(rig.links.use(SharedLinkKind::root_in).bytes == 0);
 }
 
+TEST_CASE("all uses of host memory are slowed down by what they ask for too much") {
+  const SimulationContext context;
+  std::vector<std::pair<std::uint64_t, double>> ended;
+  host::SharedMemory memory(gbps(10),
+                            [&](host::OperationId id, SimTime at) { ended.emplace_back(id.value, at.seconds()); });
+  const auto bytes = [](double megabytes) { return Bytes{static_cast<std::uint64_t>(megabytes * 1e6)}; };
+  const SimTime ms = SimTime::milliseconds(1);
+  Alarm later(AlarmRank::host, [&] { CHECK_FALSE(memory.run(host::OperationId{2}, ms, bytes(12)).has_value()); });
+  AtStart start("uses", [&] {
+    CHECK(memory.run(host::OperationId{0}, ms, Bytes{}) == ms);  // it uses no memory
+    CHECK_FALSE(memory.run(host::OperationId{1}, ms, bytes(8)).has_value());
+    CHECK(memory.slowdown() == 1);
+    later.set(SimTime::microseconds(500));
+  });
+  run_kernel();
+  // 8 GB/s for half of its time; then twice as long beside 12 GB/s, which has 1.2 times as long for its second half.
+  REQUIRE(ended.size() == 2);
+  CHECK(ended[0].first == 1);
+  CHECK(ended[0].second == Approx(1.5e-3).epsilon(1e-9));
+  CHECK(ended[1].second == Approx(2.1e-3).epsilon(1e-9));
+  CHECK(memory.slowdown() == 1);
+}
+
 TEST_CASE("a copy alone takes the time of its link, whether it goes in pieces or not") {
   for (const bool limited : {false, true}) {
     const SimulationContext context;

@@ -51,6 +51,30 @@ TEST_CASE("roofline: the slower of arithmetic and memory, each at its share, plu
   CHECK(gpu.time({.op = OperatorClass::gemm, .flops = 3, .launches = 0}).ps == 6);
 }
 
+TEST_CASE("rates by rows replace those of matrix products") {
+  GpuConfig config = round_gpu();
+  config.gemm_by_rows = {.rows = {100, 300}, .rates = {{1'000'000'000'000}, {1'500'000'000'000}}};
+  const GpuModel gpu(config);
+  const auto product = [&](std::uint64_t rows) {
+    return gpu.time({.op = OperatorClass::gemm, .flops = 2'000'000 * rows, .weights = {2'000'000}, .launches = 0});
+  };
+  // Reading the matrix takes 2.5 ms; 100 rows take 0.2 ms, 300 rows 0.4 ms, which is less.
+  CHECK(product(100) == SimTime::microseconds(2500));
+  config.memory_bandwidth = {1'000'000'000'000};
+  const GpuModel fast(config);
+  const auto compute = [&](std::uint64_t rows, std::uint64_t matrix) {
+    return fast.time({.op = OperatorClass::gemm, .flops = matrix * rows, .weights = {matrix}, .launches = 0});
+  };
+  CHECK(compute(100, 2'000'000) == SimTime::microseconds(200));
+  CHECK(compute(200, 2'000'000).seconds() == Approx(300e-6));
+  CHECK(compute(300, 2'000'000) == SimTime::microseconds(400));
+  CHECK(compute(600, 2'000'000) == SimTime::microseconds(800));
+  CHECK(fast.time({.op = OperatorClass::attention, .flops = 1'000'000'000, .launches = 0}) ==
+        SimTime::microseconds(4000));
+  config.gemm_by_rows.rates.pop_back();
+  CHECK_THROWS_AS(GpuModel(config), UserError);
+}
+
 TEST_CASE("very large operators do not overflow") {
   const GpuModel gpu(csdsim::test::gpu_preset("a6000"));
   const ModelShape m = csdsim::test::model_preset("opt-175b");

@@ -77,6 +77,58 @@ TEST_CASE("the split is the best of all, for 10,000 random settings", "[kvpr]") 
   CHECK(nothing > 1000);
 }
 
+TEST_CASE("with rates by rows, the split is the best of all, too", "[kvpr]") {
+  Rng rng(17, "split by rows");
+  std::uint64_t others = 0;
+  for (int trial = 0; trial < 2'000; ++trial) {
+    CAPTURE(trial);
+    const SplitCosts costs{.activations = Bytes{rng.below(2) * 512}, .kv = Bytes{1024}, .flops = 4 * 256 * 256};
+    SplitRates rates{.link = Bandwidth{(1 + rng.below(100)) * 1'000'000'000},
+                     .gemm = {(1 + rng.below(100)) * 1'000'000'000'000}};
+    const SplitRates flat = rates;
+    // Rates rise with the rows, or fall, but more rows take no less time.
+    std::uint64_t rows = 0;
+    for (std::uint64_t entries = 1 + rng.below(6); entries > 0; --entries) {
+      const std::uint64_t last = rows, rate = rates.gemm.flop_per_second / (1 + rng.below(4));
+      rows += 1 + rng.below(100);
+      const std::uint64_t most = last == 0 ? rate : rates.by_rows.rates.back().flop_per_second * rows / last;
+      rates.by_rows.rows.push_back(rows);
+      rates.by_rows.rates.push_back({std::min(rate, most)});
+    }
+    REQUIRE(rates.by_rows.problem().empty());
+    const std::uint64_t tokens = 1 + rng.below(400), most = rng.below(500), step = 1 + rng.below(17);
+    const std::uint64_t split = split_point(costs, rates, tokens, most, step);
+    REQUIRE(split <= std::min(tokens, most));
+    double best = split_time(costs, rates, tokens, 0);
+    for (std::uint64_t l = step; l <= std::min(tokens, most); l += step)
+      best = std::min(best, split_time(costs, rates, tokens, l));
+    REQUIRE(split_time(costs, rates, tokens, split) <= best * (1 + 1e-12));
+    REQUIRE(split_time(costs, rates, tokens, 0) / split_time(costs, rates, tokens, split) <=
+            most_split_gain(costs, rates) * (1 + 1e-12));
+    others += split != split_point(costs, flat, tokens, most, step);
+  }
+  CHECK(others > 200);
+}
+
+TEST_CASE("rates by rows: time grows evenly between two entries", "[kvpr]") {
+  const GemmRates rates{.rows = {10, 30}, .rates = {{100}, {150}}};  // 0.1 and 0.2 s for an operation of each row
+  CHECK(rates.rate(10) == 100);
+  CHECK(rates.rate(5) == 100);
+  CHECK(rates.rate(20) == Approx(20 / 0.15));
+  CHECK(rates.rate(30) == Approx(150));
+  CHECK(rates.rate(31) == 150);
+  CHECK(rates.highest().flop_per_second == 150);
+  CHECK(rates.problem().empty());
+  CHECK_THROWS_AS(GemmRates{}.rate(1), InternalError);
+  const auto problem = [](std::vector<std::uint64_t> rows, std::vector<ComputeRate> of) {
+    return GemmRates{std::move(rows), std::move(of)}.problem();
+  };
+  CHECK_THAT(problem({1, 2}, {{1}}), Catch::Contains("2 numbers of rows and 1 rates"));
+  CHECK_THAT(problem({2, 2}, {{1}, {1}}), Catch::Contains("rising order"));
+  CHECK_THAT(problem({1, 2}, {{1'000'000'000}, {3'000'000'000}}), Catch::Contains("take less time"));
+  CHECK_THAT(problem({1}, {{0}}), Catch::Contains("has a 0"));
+}
+
 TEST_CASE("the split of the paper's latency workload", "[kvpr]") {
   // OPT-13B, 20 GB/s and 312 TFLOPS: h B / v = 0.33, a share of 1 / 1.33 of the tokens.
   const SplitCosts costs{.activations = {}, .kv = Bytes{2 * 5120 * 2}, .flops = 4ULL * 5120 * 5120};

@@ -15,6 +15,8 @@ void describe(ParamVisitor& v, GpuConfig& c) {
   v.param("kernel_launch", c.kernel_launch, {SimTime{}, SimTime::milliseconds(10)}, "Fixed time of an operator.",
           assumed("typical launch latency"));
   v.section("efficiency", c.efficiency, "Share of the peak that operators reach.");
+  v.section("gemm_by_rows", c.gemm_by_rows,
+            "Rates of matrix products by their rows; the split of KVPR is solved with them.");
 }
 
 }  // namespace csdsim::host

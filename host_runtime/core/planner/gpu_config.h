@@ -8,6 +8,7 @@
 #include "base/param.h"
 #include "base/quantity.h"
 #include "base/units.h"
+#include "host_runtime/core/planner/gemm_rates.h"
 #include "host_runtime/core/planner/roofline_efficiency.h"
 
 namespace csdsim::host {
@@ -25,6 +26,7 @@ struct GpuConfig {
   Bytes memory = Bytes::gib(48);
   SimTime kernel_launch = SimTime::microseconds(5);
   RooflineEfficiency efficiency;
+  GemmRates gemm_by_rows;  ///< replaces fp16_rate and efficiency.gemm if it is given
 };
 
 void describe(ParamVisitor& v, GpuConfig& c);

@@ -33,8 +33,9 @@ class OperatorTable {
 
 /// time = max(flops / (fp16_rate x compute share), bytes / (memory_bandwidth x memory share)) + launches x
 /// kernel_launch + the software's time, in integral picoseconds, each quotient rounded up. Compute and memory shares:
-/// gemm and gemv for matrix products, attention_prefill and attention_decode for attention, elementwise twice. If there
-/// is a table of measured times, it replaces the formula.
+/// gemm and gemv for matrix products, attention_prefill and attention_decode for attention, elementwise twice. A table
+/// of rates by rows replaces the compute share of matrix products. If there is a table of measured times, it replaces
+/// the formula.
 class GpuModel {
  public:
   /// Throws UserError if a peak is zero or a share is outside (0, 1].
@@ -47,8 +48,11 @@ class GpuModel {
     std::uint64_t flops_per_second;
     Bandwidth memory;
   };
+  std::uint64_t arithmetic_rate(const ComputeWork& work) const;
+
   SimTime launch_;
   std::array<Rate, kOperatorClasses> rates_;
+  GemmRates gemm_by_rows_;
   std::shared_ptr<OperatorTable> measured_;
 };
 

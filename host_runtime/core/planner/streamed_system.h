@@ -7,14 +7,16 @@
 #include "base/quantity.h"
 #include "base/units.h"
 #include "host_runtime/core/offload_plan.h"
+#include "host_runtime/core/planner/gemm_rates.h"
 #include "host_runtime/core/planner/model_shape.h"
 
 namespace csdsim::host {
 
 /// Rates that the plan of such a run is solved with.
 struct StreamRates {
-  Bandwidth link;    ///< from pinned host memory to the GPU
-  ComputeRate gemm;  ///< of the matrix products that recompute K and V
+  Bandwidth link;          ///< from pinned host memory to the GPU
+  ComputeRate gemm;        ///< of the matrix products that recompute K and V
+  GemmRates by_rows = {};  ///< the same by their rows, if a preset has them
 };
 
 /// A capability beside OffloadSystem.

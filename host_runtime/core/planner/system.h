@@ -20,6 +20,7 @@
 #include "host_runtime/core/neurons/row_quantisation.h"
 #include "host_runtime/core/planner/chosen_rows.h"
 #include "host_runtime/core/planner/flash_weights.h"
+#include "host_runtime/core/planner/gemm_rates.h"
 #include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/planner.h"
 #include "host_runtime/core/planner/pooled_kv.h"
@@ -126,8 +127,10 @@ struct PlatformRates {
   std::function<double(const ModelShape&, const DriveAttention&, ScorePrecision, std::uint32_t chunk)> drive_scoring =
       {};
   std::function<double(const ModelShape&, const DriveFetch&)> drive_fetching = {};
-  Bandwidth drive_link;  ///< of one drive, in each direction
-  SimTime link_latency;  ///< of a copy between host and GPU
+  Bandwidth drive_link;         ///< of one drive, in each direction
+  SimTime link_latency;         ///< of a copy between host and GPU
+  Bandwidth gpu_peer_link;      ///< of a GPU, in each direction, for what drives write to its memory and read from it
+  GemmRates gemm_by_rows = {};  ///< of the GPU, if they are known
 };
 
 class OffloadSystem {

@@ -39,7 +39,7 @@ void Kvpr::check(config::Problems& problems, const SystemContext& context) const
 }
 
 void Kvpr::choose(const ModelShape&, const BatchLengths& workload, const PlatformRates& rates) {
-  rates_ = {.link = rates.host_to_gpu, .gemm = rates.gpu_gemm};
+  rates_ = {.link = rates.host_to_gpu, .gemm = rates.gpu_gemm, .by_rows = rates.gemm_by_rows};
   shortest_prompt_ = *std::ranges::min_element(workload.prompt_tokens);
 }
 
@@ -88,7 +88,7 @@ OffloadPlan Kvpr::stream_plan(const ModelShape& model, const std::optional<Strea
     throw InternalError("the split of KVPR is solved from rates that nobody has measured");
   const bool on_host = all_weights_on_host(weights);
   SplitRule rule{.costs = split_costs(model, activations), .rates = {}, .share = recomputed_share, .step = split_step};
-  if (rates) rule.rates = {.link = rates->link, .gemm = rates->gemm};
+  if (rates) rule.rates = {.link = rates->link, .gemm = rates->gemm, .by_rows = rates->by_rows};
   if (!rates && !rule.share) rule.share = Ratio{0, 1};
   return {.order = on_host ? LayerOrder::column_by_column : LayerOrder::row_by_row,
           .weights_on_host = on_host,

@@ -10,40 +10,50 @@ namespace csdsim::host {
 
 namespace {
 
-/// Seconds per token.
+/// Seconds of what a number of tokens costs.
 struct TokenTimes {
-  double activations, kv, recomputation;
+  double activations, kv, flops;  ///< per token
+  const SplitRates& rates;
 
-  TokenTimes(const SplitCosts& costs, const SplitRates& rates) {
-    if (rates.link.bytes_per_second == 0 || rates.gemm.flop_per_second == 0)
+  TokenTimes(const SplitCosts& costs, const SplitRates& r) : flops(static_cast<double>(costs.flops)), rates(r) {
+    if (rates.link.bytes_per_second == 0 || (rates.gemm.flop_per_second == 0 && !rates.by_rows.given()))
       throw InternalError("a split between a link and a GPU needs the rates of both");
     const auto link = static_cast<double>(rates.link.bytes_per_second);
     activations = static_cast<double>(costs.activations.value) / link;
     kv = static_cast<double>(costs.kv.value) / link;
-    recomputation = static_cast<double>(costs.flops) / static_cast<double>(rates.gemm.flop_per_second);
   }
-  /// Share of the tokens with which recomputation and link take equally long.
-  double balance() const { return kv / (kv + recomputation); }
+  double recomputation(std::uint64_t tokens) const {
+    const auto rows = static_cast<double>(tokens);
+    return rows * flops /
+           (rates.by_rows.given() ? rates.by_rows.rate(rows) : static_cast<double>(rates.gemm.flop_per_second));
+  }
+  double travel(std::uint64_t tokens) const { return static_cast<double>(tokens) * kv; }
 };
 
 }  // namespace
 
 double split_time(const SplitCosts& costs, const SplitRates& rates, std::uint64_t tokens, std::uint64_t recomputed) {
-  const TokenTimes token(costs, rates);
-  const auto l = static_cast<double>(recomputed), others = static_cast<double>(tokens - recomputed);
-  return l * token.activations + std::max(l * token.recomputation, others * token.kv);
+  const TokenTimes of(costs, rates);
+  return static_cast<double>(recomputed) * of.activations +
+         std::max(of.recomputation(recomputed), of.travel(tokens - recomputed));
 }
 
 std::uint64_t split_point(const SplitCosts& costs, const SplitRates& rates, std::uint64_t tokens, std::uint64_t most,
                           std::uint64_t step) {
   if (step == 0) throw InternalError("a split in steps of 0 tokens");
-  const TokenTimes token(costs, rates);
+  const TokenTimes of(costs, rates);
   if (costs.activations >= costs.kv) return 0;
-  const std::uint64_t last = std::min(tokens, most) / step * step;
-  const double balance = token.balance() * static_cast<double>(tokens);
-  const std::uint64_t below = std::min(last, static_cast<std::uint64_t>(balance) / step * step);
-  const std::uint64_t above = std::min(last, below + step);
-  return split_time(costs, rates, tokens, above) < split_time(costs, rates, tokens, below) ? above : below;
+  // The last multiple of `step` at which the link is not faster than the recomputation.
+  std::uint64_t below = 0;
+  const std::uint64_t last = std::min(tokens, most) / step;
+  for (std::uint64_t beyond = last + 1; beyond - below > 1;) {
+    const std::uint64_t middle = below + (beyond - below) / 2;
+    (of.recomputation(middle * step) <= of.travel(tokens - middle * step) ? below : beyond) = middle;
+  }
+  const std::uint64_t above = std::min(last, below + 1);
+  return step * (split_time(costs, rates, tokens, above * step) < split_time(costs, rates, tokens, below * step)
+                     ? above
+                     : below);
 }
 
 std::vector<std::uint32_t> split_of_sequences(const SplitRule& rule, std::span<const std::uint32_t> cached,
@@ -71,7 +81,9 @@ std::vector<std::uint32_t> split_of_sequences(const SplitRule& rule, std::span<c
 double most_split_gain(const SplitCosts& costs, const SplitRates& rates) {
   if (costs.activations >= costs.kv) return 1;
   const TokenTimes token(costs, rates);
-  return token.kv / (token.kv - (token.kv - token.activations) * token.balance());
+  const ComputeRate gemm = rates.by_rows.given() ? rates.by_rows.highest() : rates.gemm;
+  const double balance = token.kv / (token.kv + token.flops / static_cast<double>(gemm.flop_per_second));
+  return token.kv / (token.kv - (token.kv - token.activations) * balance);
 }
 
 }  // namespace csdsim::host

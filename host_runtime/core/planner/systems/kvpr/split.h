@@ -8,6 +8,7 @@
 
 #include "base/quantity.h"
 #include "base/units.h"
+#include "host_runtime/core/planner/gemm_rates.h"
 
 namespace csdsim::host {
 
@@ -19,8 +20,9 @@ struct SplitCosts {
 };
 
 struct SplitRates {
-  Bandwidth link;    ///< to the GPU, from wherever activations, K and V are
-  ComputeRate gemm;  ///< of the GPU in the recomputation
+  Bandwidth link;          ///< to the GPU, from wherever activations, K and V are
+  ComputeRate gemm;        ///< of the GPU in the recomputation
+  GemmRates by_rows = {};  ///< the same by the tokens that are recomputed together; replaces `gemm` if it is given
 };
 
 /// Seconds until K and V of `tokens` tokens of a layer are on the GPU if `recomputed` of them are recomputed: their
@@ -28,10 +30,10 @@ struct SplitRates {
 double split_time(const SplitCosts& costs, const SplitRates& rates, std::uint64_t tokens, std::uint64_t recomputed);
 
 /// The number of recomputed tokens, a multiple of `step` up to `most`, with the smallest split_time(); of equal ones
-/// the smallest. The time falls until both sides of the maximum are equal and rises then, so that only the neighbours
-/// of this point need comparing. Where the activations of a token have at least as many bytes as its K and V (grouped
-/// queries), nothing is recomputed.
-/// Throws InternalError for a rate or step of 0.
+/// the smallest. The time falls until both sides of the maximum are equal and rises then, because more tokens never
+/// take less time to recompute, so that only the neighbours of this point need comparing. Where the activations of a
+/// token have at least as many bytes as its K and V (grouped queries), nothing is recomputed. Throws InternalError for
+/// a rate or step of 0.
 std::uint64_t split_point(const SplitCosts& costs, const SplitRates& rates, std::uint64_t tokens, std::uint64_t most,
                           std::uint64_t step = 1);
 

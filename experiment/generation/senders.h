@@ -1,0 +1,20 @@
+// Which transfers a generation has on what drives, GPUs and the host's cores share.
+#pragma once
+
+#include "experiment/generation/generation_run.h"
+
+namespace csdsim::experiment {
+
+struct Senders {
+  bool to_gpu = false, from_gpu = false;  ///< copies between host and GPUs
+  bool peer_to_peer = false;              ///< drives read or write GPU memory
+  bool host_cores = false;                ///< operations of the host's cores that read or write memory
+};
+
+/// The plan of one layer and of a token per mini-batch has all kinds.
+Senders senders_of(const GenerationSetup& setup);
+
+/// Whether the copies of all GPUs and the host's cores together can ask host memory for more than its bandwidth.
+bool shares_host_memory(const GenerationSetup& setup);
+
+}  // namespace csdsim::experiment
