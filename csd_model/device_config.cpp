@@ -100,6 +100,7 @@ DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed) {
     config.kv.tail = mapping->tail;
     config.kv.tail_rewrites = mapping->tail_rewrites;
     config.kv.layout = mapping->layout_options();
+    config.kv.read_reclaim = device.ftl.read_reclaim;
     config.mapping = [mapping_config = device.ftl.mapping](const FlashGeometry& geometry) {
       return ftl::make_policy(mapping_config, geometry);
     };

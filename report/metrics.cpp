@@ -102,6 +102,27 @@ constexpr Metric kMetrics[] = {
      "The same runs: bytes that were programmed until the last token, by writes and by garbage collection.", ""},
     {"kv_erases", "1", kGeneration, "The same runs: erased blocks of the KV namespaces.", ""},
     {"kv_gc_pages_moved", "1", kGeneration, "The same runs: pages that garbage collection has moved.", ""},
+    {"kv_write_amplification", "1", kGeneration,
+     "The same runs: pages of K and V that were programmed over those that were programmed for appends, both until the "
+     "drive was idle.",
+     ""},
+    {"drive_writes_per_day", "1/day", kGeneration,
+     "The same runs: kv_bytes_written over the usable capacity of all drives, per day of simulated time.", ""},
+    {"drive_lifetime_years", "years", kGeneration,
+     "The same runs: time until the flash has been programmed and erased flash.reliability.rated_cycles times (its "
+     "default where the section is absent), if it is always used as in this run and wears evenly.",
+     ""},
+    // Errors of the flash that holds K and V.
+    {"kv_read_retries", "reads", kGeneration,
+     "With flash.reliability, K and V in drives: senses of KV pages after their first.", ""},
+    {"kv_uncorrectable_reads", "reads", kGeneration,
+     "The same runs: reads of KV pages that could not be corrected; each fails its command, or its tokens are dropped.",
+     ""},
+    {"kv_rows_dropped", "rows", kGeneration,
+     "The same runs: tokens that attention does without, counted for each layer and KV head (workload.lost_kv).", ""},
+    {"kv_program_failures", "programs", kGeneration, "The same runs: programs of KV pages that failed.", ""},
+    {"kv_erase_failures", "erases", kGeneration, "The same runs: erases of blocks of KV pages that failed.", ""},
+    {"grown_bad_blocks", "blocks", kGeneration, "The same runs: blocks that failed, in all drives.", ""},
     // Block commands beside a generation.
     {"background_iops", "1/s", kGeneration, "Block commands beside a generation: completed commands per second.", ""},
     {"background_latency_mean_ns", "ns", kGeneration, "Block commands beside a generation: mean latency.", ""},

@@ -134,6 +134,12 @@ void check_flash(Checker& c) {
   check_flash_features(c, device.flash, device.has_engine() && c.scenario().workload->attends());
   check_codewords(c, device.flash);
   check_reliability(c, device.flash);
+  constexpr std::string_view kReclaim = "platform.device.ftl.read_reclaim";
+  c.require(device.ftl.read_reclaim == 0 || device.flash.reliability, {kReclaim},
+            fmt::format("{}: reads do no harm without platform.device.flash.reliability", kReclaim));
+  c.require(device.ftl.read_reclaim == 0 || ftl::kv_mapping(device.ftl.mapping) != nullptr,
+            {kReclaim, "platform.device.ftl.mapping.kind"},
+            fmt::format("{}: mapping kind page keeps no KV cache, whose blocks are reclaimed", kReclaim));
 }
 
 }  // namespace csdsim::scenario

@@ -81,9 +81,11 @@ void DenseAttention::attend(const KvSource& source, HeadKey key, std::span<const
                    simd::gemv_rows_group(q.data(), group, rows, count, d, weights_.data() + first, tokens, ahead);
                  });
   std::vector<float> sums(group);
+  const std::vector<TokenRange> dropped = source.dropped(key);
   for (std::size_t g = 0; g < group; ++g) {
     float* w = weights_.data() + g * tokens;
     for (std::size_t j = 0; j < tokens; ++j) w[j] *= scale;
+    leave_out(dropped, w);
     const Exponentials weights = exponentials(w, tokens);
     sums[g] = weights.sum;
     if (!softmax.empty()) softmax[g] = {weights.largest, weights.sum};

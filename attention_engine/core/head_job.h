@@ -44,11 +44,6 @@ constexpr Method effective_method(const HeadJob& job, std::uint32_t tokens) {
 }
 
 /// The tokens that a job is about: its range, or all.
-struct TokenRange {
-  std::uint32_t first = 0;
-  std::uint32_t end = 0;
-  constexpr std::uint32_t count() const { return end - first; }
-};
 constexpr TokenRange token_range(const HeadJob& job, const KvHeadView& view) {
   return job.method == Method::score ? TokenRange{job.score.first, job.score.end} : TokenRange{0, view.tokens};
 }

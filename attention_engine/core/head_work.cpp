@@ -65,9 +65,11 @@ void CarriedWork::sum_chosen(JobId id, const HeadJob& job, const KvHeadView& vie
   const SparfAttention& sparf = sparf_[id.value];
   const std::size_t d = view.head_dim;
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+  const std::vector<TokenRange> dropped = source_.dropped(job.key);
   for (std::size_t g = 0; g < softmax_.size(); ++g) {
     logits_.clear();
     for (const std::uint32_t j : sparf.tokens()) {
+      if (left_out(dropped, j)) continue;
       const Half* const rows = source_.token_rows(job.key, KvKind::key, j / view.tokens_per_page);
       logits_.push_back(simd::dot(q_.data() + g * d, rows + j % view.tokens_per_page * d, d) * scale);
     }

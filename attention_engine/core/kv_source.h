@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/address.h"
 #include "base/fp16.h"
@@ -22,6 +23,13 @@ struct KvWindowView {
   std::uint32_t first = 0;
   std::uint32_t tokens = 0;  ///< T
   std::uint32_t group = 0;   ///< m
+};
+
+/// Tokens [first, end).
+struct TokenRange {
+  std::uint32_t first = 0;
+  std::uint32_t end = 0;
+  constexpr std::uint32_t count() const { return end - first; }
 };
 
 /// The state of a head's cache. flushed_tokens and transposed_tokens are multiples of n, none exceeds tokens.
@@ -71,6 +79,9 @@ class KvSource {
   virtual const Half* embedding_page(HeadKey key, std::uint32_t group, std::uint32_t window) const = 0;
   /// [d]: mean of V over all tokens, the current one included, kept in fp32.
   virtual std::span<const float> value_mean(HeadKey key) const = 0;
+  /// Tokens that take no part in attention, because their pages cannot be read: their logits are -inf. Known when the
+  /// pages of a job have arrived.
+  virtual std::vector<TokenRange> dropped(HeadKey) const { return {}; }
 };
 
 }  // namespace csdsim::engine

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "attention_engine/core/exponentials.h"
 #include "base/error.h"
@@ -97,8 +98,10 @@ void SparfAttention::score_tokens(const KvSource& source, HeadKey key) {
   logits_.assign(std::size_t{group_} * view_.tokens, 0.0f);
   score_embedding_pages(source, key);
   score_token_rows(source, key, view_.transposed_tokens);
+  const std::vector<TokenRange> dropped = source.dropped(key);
   for (std::size_t g = 0; g < group_; ++g) {
     for (std::size_t j = 0; j < view_.tokens; ++j) logits_[g * view_.tokens + j] /= tau_[g];
+    leave_out(dropped, logits_.data() + g * view_.tokens);
   }
 }
 
@@ -121,6 +124,19 @@ void SparfAttention::select_tokens() {
     for (const std::uint32_t j : tokens_) alpha_[g] += probabilities_[g * tokens + j];
     // Rounding may carry the share beyond 1.
     alpha_[g] = sums[g] == 0.0f ? 0.0f : std::min(alpha_[g] / sums[g], 1.0f);
+  }
+}
+
+/// Pages of chosen tokens have turned out to be lost: alpha is the share of the others.
+void SparfAttention::share_without(std::span<const TokenRange> dropped) {
+  const std::size_t tokens = view_.tokens;
+  for (std::size_t g = 0; g < group_; ++g) {
+    float* const shares = probabilities_.data() + g * tokens;
+    for (const TokenRange& range : dropped) std::fill(shares + range.first, shares + range.end, 0.0f);
+    float all = 0, chosen = 0;
+    for (std::size_t j = 0; j < tokens; ++j) all += shares[j];
+    for (const std::uint32_t j : tokens_) chosen += shares[j];
+    alpha_[g] = all == 0.0f ? 0.0f : std::min(chosen / all, 1.0f);
   }
 }
 
@@ -147,9 +163,14 @@ void SparfAttention::attend(const KvSource& source, HeadKey key, std::span<float
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
   weights_.resize(group_ * count);
   std::vector<float> sums(group_);
+  const std::vector<TokenRange> dropped = source.dropped(key);
+  if (!dropped.empty()) share_without(dropped);
   for (std::size_t g = 0; g < group_; ++g) {
     float* w = weights_.data() + g * count;
-    for (std::size_t c = 0; c < count; ++c) w[c] = simd::dot(q_.data() + g * d, key_rows_[c], d) * scale;
+    for (std::size_t c = 0; c < count; ++c) {
+      w[c] = simd::dot(q_.data() + g * d, key_rows_[c], d) * scale;
+      if (!dropped.empty() && left_out(dropped, tokens_[c])) w[c] = -std::numeric_limits<float>::infinity();
+    }
     sums[g] = exponentials(w, count).sum;
   }
 

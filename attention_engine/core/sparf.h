@@ -66,6 +66,7 @@ class SparfAttention {
   void score_embedding_pages(const KvSource& source, HeadKey key);
   void score_token_rows(const KvSource& source, HeadKey key, std::uint32_t first);
   void form_keys(std::span<const float> sums);
+  void share_without(std::span<const TokenRange> dropped);
   void find_rows(const KvSource& source, HeadKey key, KvKind kind, std::vector<const Half*>& rows);
 
   KvHeadView view_;

@@ -17,6 +17,7 @@ namespace {
 
 BusyHeads::Layer layer_of(const AttendDescriptor& d, LayerId layer) { return {SequenceId{d.sequence}, layer}; }
 HeadRange heads_of(const AttendDescriptor& d) { return {KvHead{d.first_head}, d.head_count}; }
+bool drops_lost(const AttendDescriptor& d) { return (d.flags & nvme::attend_flag::drop_lost) != 0; }
 
 }  // namespace
 
@@ -49,7 +50,9 @@ nvme::Status KvService::validate(const Attend& a) const {
   std::uint64_t heads = 0;
   for (const AttendDescriptor& d : a.descriptors) {
     if (const Status s = check_heads(d, a.op.layer, a.op.head_dim); !s.ok()) return s;
-    if ((d.flags & ~nvme::attend_flag::append) != 0 || d.first_token != 0 || d.reserved_28 != 0)
+    constexpr std::uint16_t kFlags = nvme::attend_flag::append | nvme::attend_flag::drop_lost;
+    if ((d.flags & ~kFlags) != 0 || drops_lost(d) != drops_lost(a.descriptors.front()) || d.first_token != 0 ||
+        d.reserved_28 != 0)
       return status::invalid_field;
     const bool sparf = nvme::runs_sparf(a.op.method);
     if (sparf ? d.r == 0 || d.r > a.op.head_dim || d.k == 0 : d.r != 0 || d.k != 0 || d.l != 0)
@@ -123,24 +126,32 @@ bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
 }
 
 /// Pins the sequences and keeps their heads from growing while the engine works on them. `done` must keep `descriptors`
-/// alive.
+/// alive; it is called unless pages of the heads cannot be read back, which ends the command.
 void KvService::run_jobs(Command& command, LayerId layer, std::vector<engine::HeadJob> jobs,
                          const std::vector<AttendDescriptor>& descriptors, Done done) {
   for (const AttendDescriptor& d : descriptors) {
     ftl_.pin(SequenceId{d.sequence});
     attended_.add(layer_of(d, layer), heads_of(d));
   }
-  const auto release = [this, layer, &descriptors] {
+  const std::shared_ptr<LossWatch> watch = ftl_.may_lose() ? std::make_shared<LossWatch>() : nullptr;
+  if (watch) {
+    for (const AttendDescriptor& d : descriptors) watch->heads.add(layer_of(d, layer), heads_of(d));
+    watch->drops = drops_lost(descriptors.front());
+    lookup_.watch(*watch);
+  }
+  const auto release = [this, layer, watch, &descriptors] {
+    if (watch) lookup_.unwatch(*watch);
     for (const AttendDescriptor& d : descriptors) attended_.remove(layer_of(d, layer), heads_of(d));
     for (const AttendDescriptor& d : descriptors) unpin(SequenceId{d.sequence});
   };
   const Bytes tail = port_.limited() || internal_link_.present() ? tail_bytes(jobs) : Bytes{};
   const auto work = std::make_shared<std::vector<engine::HeadJob>>(std::move(jobs));
   const Bytes buffer = config_.engine_in_dram ? engine_bytes(*work) : Bytes{};
-  const auto start = [this, &command, work, buffer, release, done = std::move(done)] {
-    const bool taken = engine_.run(std::move(*work), [this, buffer, release, done] {
-      const auto end = [release, done] {
+  const auto start = [this, &command, work, buffer, watch, &descriptors, release, done = std::move(done)] {
+    const bool taken = engine_.run(std::move(*work), [this, &command, buffer, watch, &descriptors, release, done] {
+      const auto end = [&command, watch, &descriptors, release, done] {
         release();
+        if (watch && !watch->losses.empty()) return fail_lost(command, watch->losses, descriptors.size());
         done();
       };
       if (buffer.value == 0) return end();

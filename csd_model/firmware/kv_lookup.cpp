@@ -24,11 +24,13 @@ engine::KvWindowView KvLookup::window(HeadKey key, std::uint32_t w) const {
 void KvLookup::plan_token_groups(HeadKey key, KvRows which, std::span<const std::uint32_t> groups,
                                  std::span<const std::uint32_t> rows, ReadPlan& out) {
   ftl_.plan_token_groups(key, which, groups, passed(rows), out);
+  if (ftl_.has_losses()) report(key);
 }
 
 void KvLookup::plan_embedding_groups(HeadKey key, std::span<const std::uint32_t> groups,
                                      std::span<const std::uint32_t> rows, ReadPlan& out) {
   ftl_.plan_embedding_groups(key, groups, passed(rows), out);
+  if (ftl_.has_losses()) report(key);
 }
 
 const Half* KvLookup::token_rows(HeadKey key, KvKind kind, std::uint32_t group) const {
@@ -42,5 +44,22 @@ const Half* KvLookup::embedding_page(HeadKey key, std::uint32_t group, std::uint
 }
 
 std::span<const float> KvLookup::value_mean(HeadKey key) const { return ftl_.value_mean(key); }
+
+std::vector<engine::TokenRange> KvLookup::dropped(HeadKey key) const {
+  std::vector<engine::TokenRange> ranges;
+  for (const ftl::TokenSpan& span : ftl_.dropped(key)) ranges.push_back({span.first, span.end});
+  return ranges;
+}
+
+void KvLookup::report(const HeadKey& key) {
+  const std::vector<ftl::KvLoss> losses = ftl_.take_losses();
+  for (LossWatch* const watch : watches_) {
+    if (!watch->heads.overlap({key.sequence, key.layer}, {key.head, 1})) continue;
+    if (watch->drops)
+      for (const ftl::KvLoss& loss : losses) ftl_.drop(loss);
+    else
+      watch->losses.insert(losses.begin(), losses.end());
+  }
+}
 
 }  // namespace csdsim::csd_model

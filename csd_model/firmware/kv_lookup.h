@@ -2,14 +2,26 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
+#include <vector>
 
 #include "attention_engine/core/kv_source.h"
+#include "csd_model/firmware/busy_heads.h"
 #include "ftl/core/kv_ftl.h"
 #include "nfc/core/kv_filter.h"
 
 namespace csdsim::csd_model {
 
+/// The heads that a command reads, and what of them could not be read back.
+struct LossWatch {
+  BusyHeads heads;
+  bool drops = false;  ///< lost tokens are dropped, and the command does without them
+  std::set<ftl::KvLoss> losses;
+};
+
+/// While a command is watched, it hears of every lost page that is planned to be read of its heads, also by a command
+/// that runs beside it: what the two have in common is not told apart.
 class KvLookup final : public engine::KvSource {
  public:
   KvLookup(ftl::KvFtl& ftl, nfc::FilterLocation filter) : ftl_(ftl), filter_(filter) {}
@@ -23,8 +35,15 @@ class KvLookup final : public engine::KvSource {
   const Half* token_rows(HeadKey key, KvKind kind, std::uint32_t group) const override;
   const Half* embedding_page(HeadKey key, std::uint32_t group, std::uint32_t window) const override;
   std::span<const float> value_mean(HeadKey key) const override;
+  std::vector<engine::TokenRange> dropped(HeadKey key) const override;
+
+  /// `watch` must stay until unwatch().
+  void watch(LossWatch& watch) { watches_.push_back(&watch); }
+  void unwatch(LossWatch& watch) { std::erase(watches_, &watch); }
 
  private:
+  void report(const HeadKey& key);
+
   /// Rows that a filter on the die passes; empty, which means all, where there is no such filter.
   std::span<const std::uint32_t> passed(std::span<const std::uint32_t> rows) const {
     return filter_ == nfc::FilterLocation::nfc ? std::span<const std::uint32_t>() : rows;
@@ -32,6 +51,7 @@ class KvLookup final : public engine::KvSource {
 
   ftl::KvFtl& ftl_;
   nfc::FilterLocation filter_;
+  std::vector<LossWatch*> watches_;
 };
 
 }  // namespace csdsim::csd_model

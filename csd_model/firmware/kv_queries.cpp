@@ -122,6 +122,7 @@ struct KvService::Fetch {
   std::vector<std::byte> head;  ///< descriptor and token indices
   AttendDescriptor descriptor;
   std::vector<std::uint32_t> tokens;
+  std::set<ftl::KvLoss> losses;
   DramBuffer rows;
 };
 
@@ -149,21 +150,35 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
   if (d.r != 0 || d.k != 0 || d.l != 0) return f->command->complete(status::kv_bad_parameters);
   if (d.token != 0) return f->command->complete(status::kv_bad_token);
 
+  for (std::uint32_t h = 0; h < d.head_count; ++h) {
+    const std::uint32_t tokens = ftl_.tokens({SequenceId{d.sequence}, f->op.layer, KvHead{d.first_head + h}});
+    if (std::ranges::any_of(f->tokens, [tokens](std::uint32_t token) { return token >= tokens; }))
+      return f->command->complete(status::kv_bad_token);
+  }
+
   ReadPlan plan;
+  LossWatch watch;
+  watch.heads.add({SequenceId{d.sequence}, f->op.layer}, {KvHead{d.first_head}, d.head_count});
+  lookup_.watch(watch);
   for (std::uint32_t h = 0; h < d.head_count; ++h) {
     const HeadKey key{SequenceId{d.sequence}, f->op.layer, KvHead{d.first_head + h}};
     const engine::KvHeadView view = lookup_.view(key);
     std::vector<std::uint32_t> groups;
     for (const std::uint32_t token : f->tokens) {
-      if (token >= view.tokens) return f->command->complete(status::kv_bad_token);
       if (token < view.flushed_tokens) groups.push_back(token / view.tokens_per_page);
     }
     std::sort(groups.begin(), groups.end());
     groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
     lookup_.plan_token_groups(key, KvRows::both, groups, {}, plan);
   }
+  lookup_.unwatch(watch);
+  f->losses = std::move(watch.losses);
   ftl_.pin(SequenceId{d.sequence});
   const auto arrived = [this, f] {
+    if (!f->losses.empty()) {
+      unpin(SequenceId{f->descriptor.sequence});
+      return fail_lost(*f->command, f->losses, 1);
+    }
     if (config_.carried) {
       f->rows = cleared_buffer(f->layout.size - f->layout.k);
       const std::size_t rows = f->tokens.size() * f->op.head_dim;

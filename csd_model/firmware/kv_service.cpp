@@ -20,6 +20,28 @@ Bytes program_bytes(const ftl::FlushJob& job) {
   return sum;
 }
 
+nvme::KvLossRecord record_of(const ftl::KvLoss& loss) {
+  const auto content = [&]() -> std::uint8_t {
+    switch (loss.page.kind) {
+      case ftl::PageKind::token_v:
+        return 1;
+      case ftl::PageKind::token_kv:
+        return 2;
+      case ftl::PageKind::embedding:
+        return 3;
+      default:
+        return 0;
+    }
+  };
+  return {.sequence = loss.page.key.sequence.value,
+          .first_token = loss.first_token,
+          .tokens = loss.tokens,
+          .layer = static_cast<std::uint16_t>(loss.page.key.layer.value),
+          .first_head = static_cast<std::uint16_t>(loss.page.key.head.value),
+          .head_count = static_cast<std::uint16_t>(loss.heads),
+          .content = content()};
+}
+
 }  // namespace
 
 nvme::Status KvService::to_status(ftl::KvStatus s) {
@@ -48,6 +70,16 @@ nvme::Status KvService::to_status(ftl::KvStatus s) {
       break;
   }
   return status::internal_error;
+}
+
+void KvService::fail_lost(Command& command, const std::set<ftl::KvLoss>& losses, std::size_t descriptors) {
+  const auto records = std::make_shared<std::vector<nvme::KvLossRecord>>();
+  for (const ftl::KvLoss& loss : losses)
+    if (records->size() < descriptors) records->push_back(record_of(loss));
+  const auto lost = static_cast<std::uint32_t>(losses.size());
+  command.write_host(Bytes{0}, std::as_bytes(std::span(*records)), [&command, records, lost](Status s) {
+    s.ok() ? command.complete(status::unrecovered_read_error, lost) : command.complete(s);
+  });
 }
 
 std::span<const Half> KvService::halves(const DramBuffer& buffer, Bytes offset, std::size_t count) {

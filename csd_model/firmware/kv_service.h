@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -61,6 +62,8 @@ class KvService {
   struct Fetch;
 
   static Status to_status(ftl::KvStatus status);
+  /// Ends a command of `descriptors` descriptors whose pages cannot be read back.
+  static void fail_lost(nvme::Command& command, const std::set<ftl::KvLoss>& losses, std::size_t descriptors);
   /// `count` elements at `offset`; empty in timing runs.
   static std::span<const Half> halves(const DramBuffer& buffer, Bytes offset, std::size_t count);
 

@@ -185,6 +185,9 @@ void check_sampling(Checker& c, const GenerationWorkload& work, bool has_model) 
   if (work.requests)
     return simulate_all("workload.requests", work.served() ? "which requests run together depends on the time"
                                                            : "sequences end at different steps");
+  if (s.platform.device.flash.reliability)
+    return simulate_all("platform.device.flash.reliability",
+                        "errors of the flash depend on all that it has read, programmed and erased before");
   if (s.platform.device.write_buffer.capacity.value > 0)
     return simulate_all("platform.device.write_buffer.capacity",
                         "a few layers fit into a write buffer that all layers would fill");
@@ -314,6 +317,20 @@ void check_speculation(Checker& c, const GenerationWorkload& work) {
             "workload.speculation: requests with their own lengths end one by one; drafts are for equal lengths");
 }
 
+void check_lost_kv(Checker& c, const GenerationWorkload& work) {
+  if (work.lost_kv == LostKv::stop) return;
+  constexpr std::string_view kHere = "workload.lost_kv";
+  const Scenario& s = c.scenario();
+  const bool in_drives = s.system->needs(s.model.shape(), work.lengths()).kv == host::Home::drive_kv;
+  c.require(in_drives && !s.system->chooses_tokens(), {kHere, "system.kind"},
+            fmt::format("workload.lost_kv: {} {}: use stop", s.system.kind(),
+                        in_drives ? "scores and fetches tokens, and lost tokens can only be left out of attention in "
+                                    "a drive"
+                                  : "keeps no K and V in the KV namespace of a drive"));
+  c.require(s.platform.device.flash.reliability.has_value(), {kHere},
+            "workload.lost_kv: nothing is lost without platform.device.flash.reliability");
+}
+
 /// Checks the drives of a system that keeps K and V in drives: a mapping policy and enough capacity.
 void check_drive_kv(Checker& c, const GenerationWorkload& work) {
   const Scenario& s = c.scenario();
@@ -361,6 +378,7 @@ void GenerationWorkload::check(Checker& c) {
   if (const auto path = file_path(s)) check_files(c, *this, *path);
   if (!check_drive_count(c, lengths())) return;
   check_blocks_and_queues(c);
+  check_lost_kv(c, *this);
   if (s.system->needs(s.model.shape(), lengths()).kv == host::Home::drive_kv) check_drive_kv(c, *this);
 }
 

@@ -175,7 +175,8 @@ host::DriveKvBackend::Shape GenerationProgram::shape() const {
           .max_tokens = format_.shape.max_tokens,
           .component_major = format_.component_major,
           .granularity = setup_.granularity,
-          .shard = format_.shard};
+          .shard = format_.shard,
+          .drop_lost = setup_.drop_lost};
 }
 
 /// Whether only the run shows how many steps there are.

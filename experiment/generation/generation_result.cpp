@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "experiment/generation/generation_workload.h"
 #include "experiment/generation/request_result.h"
 #include "experiment/generation/resource_use.h"
 #include "experiment/result.h"
@@ -137,9 +138,26 @@ ordered_json agreement(const Tokens& a, const Tokens& b) {
   return {{"tokens_compared", total}, {"tokens_equal", same}, {"first_difference", std::move(first)}};
 }
 
+namespace {
+
+/// Errors of the flash that holds K and V.
+void add_error_metrics(ordered_json& metrics, const KvErrors& errors) {
+  metrics["kv_read_retries"] = errors.retries;
+  metrics["kv_uncorrectable_reads"] = errors.uncorrectable;
+  metrics["kv_rows_dropped"] = errors.rows_dropped;
+  metrics["kv_program_failures"] = errors.program_failures;
+  metrics["kv_erase_failures"] = errors.erase_failures;
+  metrics["grown_bad_blocks"] = errors.grown_bad_blocks;
+}
+
+}  // namespace
+
 void add_metrics(ordered_json& document, const GenerationOutcome& out, const scenario::Scenario& s) {
   ordered_json& metrics = document["metrics"];
   add_generation_metrics(metrics, out, s, *s.system);
+  if (s.platform.device.flash.reliability &&
+      s.system->needs(s.model.shape(), generation_of(s).lengths()).kv == host::Home::drive_kv)
+    add_error_metrics(metrics, out.kv_errors);
   metrics["bytes_host_link"] = out.prefill.link_bytes + out.decode.link_bytes;
   if (const double bytes = out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes; bytes > 0)
     metrics["bytes_gpu_link"] = bytes;

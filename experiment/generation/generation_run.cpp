@@ -77,8 +77,16 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
     Statistics statistics;
     drive.register_statistics(statistics);
     out.drive_statistics.push_back(statistics.dump());
-    out.kv_erases += drive.kv_ftl().stats().erases;
-    out.kv_gc_pages_moved += drive.kv_ftl().stats().gc_pages_moved;
+    const ftl::KvFtlStats& kv = drive.kv_ftl().stats();
+    out.kv_erases += kv.erases;
+    out.kv_gc_pages_moved += kv.gc_pages_moved;
+    out.kv_pages_appended += kv.token_pages_programmed + kv.embedding_pages_programmed + kv.partial_pages_programmed;
+    out.kv_errors.retries += kv.read_retries;
+    out.kv_errors.uncorrectable += kv.uncorrectable_reads;
+    out.kv_errors.rows_dropped += kv.rows_dropped;
+    out.kv_errors.program_failures += kv.program_failures;
+    out.kv_errors.erase_failures += kv.erase_failures;
+    out.kv_errors.grown_bad_blocks += drive.block_manager().grown_bad_blocks();
     out.dram_peak = std::max(out.dram_peak, drive.dram().peak());
     out.requests_issued += platform.driver(i).issued();
     out.requests_completed += platform.driver(i).completed();

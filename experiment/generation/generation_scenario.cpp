@@ -300,7 +300,9 @@ void GenerationScenario::compare(const host::DecoderData& data, std::string_view
   result_.meaning +=
       fmt::format(" Against {}: {} of {} tokens equal.", name, entry["tokens_equal"].get<std::uint64_t>(),
                   entry["tokens_compared"].get<std::uint64_t>());
-  if (on_host && entry["tokens_equal"] != entry["tokens_compared"])
+  // Where the drive has dropped tokens, a difference is what that cost.
+  const bool dropped = result_.document["metrics"].value("kv_rows_dropped", 0) > 0;
+  if (on_host && !dropped && entry["tokens_equal"] != entry["tokens_compared"])
     result_.failure = fmt::format("attention in the drive and on the host give different tokens, first at {}",
                                   entry["first_difference"].dump());
 }

@@ -55,6 +55,9 @@ void GenerationWorkload::describe(ParamVisitor& v) {
       "Drafts of tokens, which one decode step verifies: of a small model in timing runs, in carried runs "
       "what followed the latest tokens when they occurred before (prompt lookup).",
       assumed("every step generates one token"));
+  v.param("lost_kv", lost_kv,
+          "What the host does when a drive cannot read a page of K or V back (platform.device.flash.reliability).",
+          assumed("a run whose answers would be wrong is of no use"));
   v.optional_section("background", background, "none", "Block commands on the same drive during the generation.",
                      assumed("none: the drive serves the KV cache alone"));
 }

@@ -21,6 +21,9 @@ struct SpeculationWorkload {
 };
 void describe(ParamVisitor& v, SpeculationWorkload& speculation);
 
+/// What the host does when a drive cannot read K or V back.
+enum class LostKv : std::uint8_t { stop, drop };
+
 /// Decoding of a batch: equal lengths, the prompts of a file, or requests of a file with their own lengths. Requests
 /// may arrive at their own times; then at most `batch` of them run at a time.
 struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkload> {
@@ -39,6 +42,7 @@ struct GenerationWorkload final : scenario::CopyableExperiment<GenerationWorkloa
   std::optional<std::uint32_t> mini_batches;       ///< parts of the batch that take turns; unset: usual_mini_batches()
   std::optional<SpeculationWorkload> speculation;  ///< a small model drafts tokens
   std::optional<BackgroundWorkload> background;    ///< on the same drive
+  LostKv lost_kv = LostKv::stop;
 
   void describe(ParamVisitor& v) override;
   void check(scenario::Checker& c) override;
@@ -68,3 +72,14 @@ const GenerationWorkload& generation_of(const scenario::Scenario& scenario);
 host::PlannerInputs planned_run(const scenario::Scenario& scenario, const host::BatchLengths& lengths);
 
 }  // namespace csdsim::experiment
+
+namespace csdsim {
+
+template <>
+struct EnumValues<experiment::LostKv> {
+  static constexpr EnumValue<experiment::LostKv> values[] = {
+      {experiment::LostKv::stop, "stop", "The run ends with the address of the page."},
+      {experiment::LostKv::drop, "drop", "Drives attend without the tokens of the page from then on."}};
+};
+
+}  // namespace csdsim

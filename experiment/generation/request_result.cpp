@@ -52,15 +52,18 @@ void add_latency(ordered_json& metrics, const RequestOutcome& outcome) {
                    }));
 }
 
+/// From the start of the run to the last token.
+double seconds_of(const RequestOutcome& outcome) {
+  SimTime last;
+  for (const RequestTimes& request : outcome.requests) last = std::max(last, request.end);
+  return (last - outcome.start).seconds();
+}
+
 /// Requests that arrive: TTFT and latency count from the arrival, TPOT from the first token.
 void add_served(ordered_json& metrics, const RequestOutcome& outcome) {
-  SimTime last;
   std::uint64_t tokens = 0;
-  for (const RequestTimes& request : outcome.requests) {
-    last = std::max(last, request.end);
-    tokens += request.generated;
-  }
-  const double seconds = (last - outcome.start).seconds();
+  for (const RequestTimes& request : outcome.requests) tokens += request.generated;
+  const double seconds = seconds_of(outcome);
   const std::vector<double> ttft = values_of(
       outcome, [](const RequestTimes& r) -> std::optional<double> { return (r.first_token - r.arrival).seconds(); });
   const std::vector<double> per_token = values_of(outcome, tpot);
@@ -76,6 +79,24 @@ void add_served(ordered_json& metrics, const RequestOutcome& outcome) {
   metrics["idle_s"] = outcome.idle_s;
 }
 
+/// How long the flash lasts if it is always used as in this run. A block that is closed before it is full is erased
+/// whole; pages that are programmed will be erased later.
+void add_lifetime(ordered_json& metrics, const GenerationOutcome& out, Bytes written, const scenario::Scenario& s) {
+  constexpr double kDay = 86'400, kYear = 365.25 * kDay;
+  const csd_model::DeviceConfig& device = s.platform.device;
+  const FlashGeometry& flash = device.flash.geometry;
+  const double seconds = seconds_of(*out.requests), drives = device.count;
+  metrics["drive_writes_per_day"] =
+      double(written.value) / (double(device.usable_capacity().value) * drives) / seconds * kDay;
+  const double page = double(flash.page_size.value);
+  const double programmed = double(out.kv_pages_appended + out.kv_gc_pages_moved) * page;
+  const double erased = double(out.kv_erases) * flash.pages_per_block * page;
+  const double worn = std::max(programmed, erased);
+  if (worn == 0) return;
+  const std::uint32_t cycles = device.flash.reliability.value_or(nfc::ReliabilityConfig{}).rated_cycles;
+  metrics["drive_lifetime_years"] = cycles * double(flash.pages()) * page * drives / worn * seconds / kYear;
+}
+
 /// K and V that the host has written to drives, once per element, and what the drives have made of it.
 void add_writes(ordered_json& metrics, const GenerationOutcome& out, const host::BatchLengths& lengths,
                 const scenario::Scenario& s) {
@@ -87,6 +108,9 @@ void add_writes(ordered_json& metrics, const GenerationOutcome& out, const host:
   metrics["flash_bytes_programmed"] = out.prefill.programmed_bytes + out.decode.programmed_bytes;
   metrics["kv_erases"] = out.kv_erases;
   metrics["kv_gc_pages_moved"] = out.kv_gc_pages_moved;
+  if (out.kv_pages_appended > 0)
+    metrics["kv_write_amplification"] = 1 + double(out.kv_gc_pages_moved) / double(out.kv_pages_appended);
+  add_lifetime(metrics, out, written, s);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ void PolicyWorkload::check(scenario::Checker& c) {
         "platform.device.count", "platform.device.fidelity", "platform.device.engine", "platform.device.nvme",
         "platform.device.link", "platform.device.write_buffer", "platform.device.energy",
         "platform.device.flash.reliability", "platform.device.flash.filter_location", "platform.device.ftl.lookup_time",
-        "platform.device.ftl.over_provisioning", "simulation.sampling"}) {
+        "platform.device.ftl.over_provisioning", "platform.device.ftl.read_reclaim", "simulation.sampling"}) {
     if (c.given(path)) c.error_at(path, fmt::format("{}: {}", path, kWhy));
   }
   scenario::Scenario& s = c.scenario();
@@ -63,7 +63,7 @@ void PolicyWorkload::prune(nlohmann::ordered_json& config, const scenario::Scena
         "platform.device.count", "platform.device.fidelity", "platform.device.engine", "platform.device.nvme",
         "platform.device.link", "platform.device.write_buffer", "platform.device.energy",
         "platform.device.flash.reliability", "platform.device.flash.filter_location", "platform.device.ftl.lookup_time",
-        "platform.device.ftl.over_provisioning", "simulation.sampling"})
+        "platform.device.ftl.over_provisioning", "platform.device.ftl.read_reclaim", "simulation.sampling"})
     scenario::erase_path(config, unused);
 }
 

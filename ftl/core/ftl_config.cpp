@@ -82,6 +82,11 @@ void describe(ParamVisitor& v, FtlConfig& c) {
            assumed("drives with a GB of DRAM for each TB hold it all"));
   v.section("gc", c.gc, "Garbage collection of the block namespace.");
   v.section("wear_levelling", c.wear_levelling, "How erases are spread over the blocks of a plane.");
+  v.param(
+      "read_reclaim", c.read_reclaim, {0, 1'000'000'000},
+      "Reads of a block of the KV namespace after which its pages move and it is erased, before disturb ruins them; "
+      "0: never. The next append that finds the block full starts it.",
+      assumed("0: only worn flash needs it"));
   v.param("spare_blocks", c.spare_blocks, {0, 65'536}, "Blocks of a plane that are kept to replace bad ones.",
           assumed("0: no block is bad, and the drive is read-only after the first that fails"));
   v.param("factory_bad_blocks", c.factory_bad_blocks, {Ratio{0, 1}, Ratio::of(1, 10)},

@@ -81,6 +81,7 @@ struct FtlConfig {
   std::variant<IdealMap, CachedMap> map;
   GcConfig gc;
   WearLevellingConfig wear_levelling;
+  std::uint32_t read_reclaim = 0;  ///< 0: never
   std::uint32_t spare_blocks = 0;
   Ratio factory_bad_blocks{0, 1};
 };

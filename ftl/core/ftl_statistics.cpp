@@ -26,10 +26,12 @@ void register_statistics(Statistics& s, const KvFtlStats& kv) {
   count("erases", kv.erases, "blocks", "Erases that were begun.");
   count("gc_pages_moved", kv.gc_pages_moved, "pages", "Valid pages that garbage collection moved.");
   count("gc_blocks", kv.gc_blocks, "blocks", "Blocks that garbage collection emptied.");
+  count("reclaimed_blocks", kv.reclaimed_blocks, "blocks", "Of these, blocks that were read too often.");
   count("program_failures", kv.program_failures, "programs", "Programs that failed; their blocks were retired.");
   count("erase_failures", kv.erase_failures, "erases", "Erases that failed; their blocks were retired.");
   count("read_retries", kv.read_retries, "reads", "Senses of pages after their first.");
-  count("uncorrectable_reads", kv.uncorrectable_reads, "reads", "Pages that could not be corrected.");
+  count("uncorrectable_reads", kv.uncorrectable_reads, "reads", "Reads of pages that could not be corrected.");
+  count("rows_dropped", kv.rows_dropped, "rows", "Tokens of a head that were taken out of attention: lost pages.");
 }
 
 void register_statistics(Statistics& s, const BlockFtlStats& block) {

@@ -1,4 +1,5 @@
 // What is saved of the KV namespace when power fails.
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -34,7 +35,7 @@ KvDumpSize KvDump::size() const {
   }
   for (const Image& image : images)
     size.images += Bytes{sizeof image.segment + sizeof image.position} + bytes_of(image.bytes);
-  size.blocks = bytes_of(blocks);
+  size.blocks = bytes_of(blocks) + bytes_of(lost);
   return size;
 }
 
@@ -53,6 +54,9 @@ KvDump KvFtl::power_loss() const {
   dump.tail = config_.tail;
   dump.next_segment = next_segment_;
   dump.blocks = blocks_.records();
+  for (const std::uint64_t ppa : lost_)
+    if (!is_parked({ppa})) dump.lost.push_back({ppa});
+  std::ranges::sort(dump.lost);
   std::unordered_map<const MapSegment*, std::uint32_t> numbers;
   const auto save_segment = [&](const MapSegment& segment) {
     const auto number = static_cast<std::uint32_t>(dump.segments.size());

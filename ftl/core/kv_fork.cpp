@@ -74,6 +74,10 @@ KvStatus KvFtl::fork_sequence(SequenceId parent_id, SequenceId child_id) {
     child.layers[i] = std::move(to);
   }
   sequences_.emplace(child_id, std::move(child));
+  std::map<HeadKey, std::vector<TokenSpan>> of_child;
+  for (const auto& [key, spans] : dropped_)
+    if (key.sequence == parent_id) of_child.emplace(HeadKey{child_id, key.layer, key.head}, spans);
+  dropped_.merge(of_child);
   return KvStatus::ok;
 }
 

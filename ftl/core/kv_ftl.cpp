@@ -210,6 +210,7 @@ std::vector<PageOp> KvFtl::release(SequenceId id) {
   policy_->sequence_freed(s.info(), *pages_);
   for (const BlockId block : pages_->take_emptied()) erases.push_back(begin_erase(block));
   sequences_.erase(it);
+  forget_dropped(id);
   return erases;
 }
 

@@ -11,6 +11,7 @@
 #include <span>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -21,16 +22,13 @@
 #include "ftl/core/backing_store.h"
 #include "ftl/core/block_manager.h"
 #include "ftl/core/dram_budget.h"
+#include "ftl/core/kv_ftl_stats.h"
 #include "ftl/core/kv_layout.h"
 #include "ftl/core/kv_map.h"
 #include "ftl/core/kv_policy.h"
 #include "ftl/core/kv_types.h"
 #include "ftl/core/media_faults.h"
 #include "ftl/core/sparse_array.h"
-
-namespace csdsim {
-class Statistics;
-}
 
 namespace csdsim::ftl {
 
@@ -46,28 +44,9 @@ struct KvFtlConfig {
   /// Tail policy `partial_program`: how often a window is written before it is full, at equal distances rounded down to
   /// whole token groups; at most once per group.
   std::uint32_t tail_rewrites = 1;
-  Bytes codeword{};  ///< what a read moves at least; divides a page. 0: the page
+  Bytes codeword{};                ///< what a read moves at least; divides a page. 0: the page
+  std::uint32_t read_reclaim = 0;  ///< reads of a block since its erase after which its pages move; 0: never
 };
-
-struct KvFtlStats {
-  std::uint64_t lookups = 0;  ///< map entries looked up by the plan_ functions
-  std::uint64_t token_pages_programmed = 0;
-  std::uint64_t embedding_pages_programmed = 0;  ///< of full windows
-  std::uint64_t partial_pages_programmed = 0;    ///< embedding pages of windows that were not full yet
-  std::uint64_t parked_pages_programmed = 0;     ///< pages that a recovery held in DRAM
-  std::uint64_t read_back_pages = 0;             ///< K token pages read to be transposed
-  std::uint64_t misplaced_pages = 0;             ///< pages that did not go to the plane that the policy wanted
-  std::uint64_t erases = 0;
-  std::uint64_t gc_pages_moved = 0;  ///< by garbage collection, each by a read and a program
-  std::uint64_t gc_blocks = 0;       ///< blocks that it emptied
-  std::uint64_t program_failures = 0;
-  std::uint64_t erase_failures = 0;
-  std::uint64_t read_retries = 0;
-  std::uint64_t uncorrectable_reads = 0;
-};
-
-/// Registers all counters with unit and meaning; `stats` must outlive the dump.
-void register_statistics(Statistics& statistics, const KvFtlStats& stats);
 
 /// The KV cache of many sequences under one mapping policy (kv_policy.h). K may be kept twice: in token pages and, once
 /// a window of tokens is complete, component-major in embedding pages; V in token pages only (InstInfer;
@@ -82,7 +61,14 @@ void register_statistics(Statistics& statistics, const KvFtlStats& stats);
 /// collected: their valid pages move, and they are erased when nobody reads the old pages any more, that is once each
 /// sequence that had one there was without a pin. As many pages as a block has are reserved for the moves.
 ///
+/// With `read_reclaim`, a block that was read so often is collected by a later append, full as it may be of valid
+/// pages.
+///
 /// A page whose program fails is programmed again elsewhere; its block is retired, and emptied by a later append.
+///
+/// A page that cannot be read back is lost: every read of it is reported by take_losses(), also after garbage
+/// collection has moved it, and so is every read of an embedding page that was transposed from it. drop() takes its
+/// tokens out of attention; they are not read any more.
 ///
 /// A forked sequence shares the pages of its parent (copy on write: what either of them appends is its own). A page
 /// goes when the last sequence that shares it has gone.
@@ -158,6 +144,17 @@ class KvFtl {
   /// KvLayout::fetch_components() components and ascend: windows of larger groups are read where they hold one of them.
   void plan_embedding_groups(const HeadKey& key, std::span<const std::uint32_t> groups,
                              std::span<const std::uint32_t> rows, ReadPlan& out);
+
+  /// Whether reads may fail.
+  bool may_lose() const { return faults_ != nullptr; }
+  /// Lost pages among those that the plan_ functions were asked for since the last call, under the sequence that reads
+  /// them. Dropped tokens are reported like lost ones: whoever asks for them does not get them.
+  std::vector<KvLoss> take_losses() { return std::exchange(losses_, {}); }
+  bool has_losses() const { return !losses_.empty(); }
+  /// From now on the tokens of a lost page take no part in attention of their heads.
+  void drop(const KvLoss& loss);
+  /// Ascending, apart from one another.
+  std::span<const TokenSpan> dropped(const HeadKey& key) const;
 
   /// Data, carried mode only. Pages come from the backing store through its verifying read. Pointers hold until the
   /// next append to this head or until the sequence is released. Rows [slot][d] of a token group; the unfinished group
@@ -247,6 +244,10 @@ class KvFtl {
     KvMapEntry* entry = nullptr;
     std::uint32_t partial_tokens = 0;
   };
+  struct PlannedRead {
+    PageOp op;
+    bool lost = false;
+  };
   /// An emptied block, and the sequences that may still have reads of it in flight.
   struct DrainingBlock {
     BlockId block;
@@ -280,10 +281,10 @@ class KvFtl {
   void write_windows(const Append& a, Layer& layer, const TilePlan& plan, std::vector<FlushJob>& jobs);
   void fill_component_tail(const Append& a, KvHead h, Head& head, const KvWindow& window);
   void transpose(const HeadKey& key, const KvWindow& window, std::uint32_t end);
-  void read_back(const KvLayout& layout, const Tile& tile, const KvWindow& window, std::uint32_t end, FlushJob& job);
+  bool read_back(const KvLayout& layout, const Tile& tile, const KvWindow& window, std::uint32_t end, FlushJob& job);
   template <class Add>
   void program_window(const Sequence& s, const HeadKey& key, const MapSegment& segment, std::uint32_t window,
-                      std::uint32_t partial_tokens, const Half* image, FlushJob& job, const Add& add);
+                      std::uint32_t partial_tokens, const Half* image, bool lost, FlushJob& job, const Add& add);
   FlushJob write_window(Sequence& s, const HeadKey& key, Layer& layer, std::uint32_t window);
   FlushJob write_partial(Sequence& s, const HeadKey& key, Layer& layer, std::uint32_t window, std::uint32_t end);
   void partial_done(Sequence& s, Head& head);
@@ -310,6 +311,7 @@ class KvFtl {
   bool empty_block(BlockId block, AppendResult& result);
   bool all_in_flash(BlockId block);
   void empty_failed_blocks(AppendResult& result);
+  void reclaim_blocks(AppendResult& result);
   std::vector<PageOp> move_done(const PendingMove& move);
   void readers_left(SequenceId id, std::vector<PageOp>& erases);
   PageOp begin_erase(BlockId block);
@@ -335,8 +337,13 @@ class KvFtl {
   std::span<const std::byte> read(const KvPageId& page, const MapSegment& segment, PhysicalPageAddress ppa,
                                   std::uint32_t partial_tokens = 0) const;
   PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const;
-  PageOp read_op(PhysicalPageAddress ppa, OpClass op_class);
-  void plan_read(const KvMapEntry& entry, std::uint64_t channel_bytes, std::vector<PageOp>& out);
+  PlannedRead read_op(PhysicalPageAddress ppa, OpClass op_class);
+  void plan_read(const HeadKey& key, const KvMapEntry& entry, std::uint64_t channel_bytes, std::vector<PageOp>& out);
+
+  // kv_losses.cpp
+  KvLoss loss_of(SequenceId reader, PhysicalPageAddress ppa) const;
+  bool report_dropped(const KvPageId& page, std::uint32_t first, std::uint32_t end);
+  void forget_dropped(SequenceId id);
   static std::uint64_t codeword_bytes(const KvLayout& layout, const HeadKey& key, KvRows which, KvKind kind,
                                       std::span<const std::uint32_t> groups);
 
@@ -353,7 +360,12 @@ class KvFtl {
   std::vector<DrainingBlock> draining_;
   std::map<std::uint64_t, ParkedPage> parked_;  ///< by the address in the map entry
   std::uint64_t next_parked_;
-  std::vector<BlockId> failed_;     ///< retired blocks that may hold valid pages
+  std::vector<BlockId> reclaim_;  ///< read often enough to be reclaimed
+  std::vector<BlockId> failed_;   ///< retired blocks that may hold valid pages
+  /// Pages whose content was lost before it was programmed here; others fail when they are read.
+  std::unordered_set<std::uint64_t> lost_;
+  std::vector<KvLoss> losses_;
+  std::map<HeadKey, std::vector<TokenSpan>> dropped_;
   SparseArray<PageOwner> owners_;   ///< by physical page; meaningful for valid pages only
   std::vector<MapSegment*> slots_;  ///< the segments that have pages
   std::vector<std::uint32_t> free_slots_;

@@ -84,6 +84,7 @@ bool KvFtl::all_in_flash(BlockId block) {
 
 PageOp KvFtl::begin_erase(BlockId block) {
   blocks_.begin_erase(block);
+  std::erase(reclaim_, block);
   ++stats_.erases;
   return op(blocks_.first_page(block), PageOpKind::erase, OpClass::gc);
 }
@@ -144,7 +145,9 @@ bool KvFtl::empty_block(BlockId block, AppendResult& result) {
     const MapSegment& segment = *slots_[owner.slot];
     const auto to = place_moved(id, sequences_.at(segment.users.front()), owner, from, job);
     if (!to) break;  // a program failed and no spare block was left: the rest stays, it can be read
-    job.reads.push_back(read_op(from, OpClass::gc));
+    const PlannedRead read_from = read_op(from, OpClass::gc);
+    job.reads.push_back(read_from.op);
+    if (read_from.lost) lost_.insert(to->value);
     const FoundEntry found = find_entry(owner, from);
     if (store_.carried()) {
       store_.write(*to, read(id, segment, from, found.partial_tokens),
@@ -174,9 +177,24 @@ void KvFtl::empty_failed_blocks(AppendResult& result) {
   }
 }
 
+/// Blocks that are still being filled, or whose pages are on their way to flash, wait.
+void KvFtl::reclaim_blocks(AppendResult& result) {
+  for (const BlockId block : std::exchange(reclaim_, {})) {
+    const BlockState state = blocks_.state(block);
+    if (state != BlockState::open && state != BlockState::full) continue;  // it is being collected, or has failed
+    // Moves must leave the room that garbage collection needs.
+    const bool can_move = state == BlockState::full && blocks_.valid_pages(block) <= appendable_pages();
+    if (can_move && all_in_flash(block) && empty_block(block, result))
+      ++stats_.reclaimed_blocks;
+    else
+      reclaim_.push_back(block);
+  }
+}
+
 /// Starts what it takes to give `pages` to an append, and to parked pages first, as far as there is room for moves now.
 void KvFtl::make_room(std::uint64_t pages, AppendResult& result) {
   if (!failed_.empty()) empty_failed_blocks(result);
+  if (!reclaim_.empty()) reclaim_blocks(result);
   if (!parked_.empty()) place_parked(result.jobs);
   pages += parked_.size();
   if (pages > appendable_pages()) {

@@ -154,6 +154,7 @@ void KvFtl::take_page(PhysicalPageAddress ppa, PageOwner owner) {
 
 /// True if its block may be erased now.
 bool KvFtl::drop_page(PhysicalPageAddress ppa) {
+  lost_.erase(ppa.value);
   if (is_parked(ppa)) {
     parked_.erase(ppa.value);
     dram_.release(DramUse::flush_pending, geometry_.page_size);

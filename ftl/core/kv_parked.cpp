@@ -21,6 +21,7 @@ void KvFtl::place_parked(std::vector<FlushJob>& jobs) {
     job.id = FlushJobId{next_job_++};
     PendingMove move;
     bool room = true;
+    bool lost = false;
     move.sequences = segment.users;
     move.only_copy = true;
     const auto belongs = [&](const ParkedPage& parked) {
@@ -39,13 +40,14 @@ void KvFtl::place_parked(std::vector<FlushJob>& jobs) {
       if (found.entry->awaits_read_back() && job.reads.empty()) {
         const HeadKey reader{segment.users.front(), segment.key.layer, segment.key.head};
         const KvWindow window = segment.layout.window(page.window);
-        read_back(segment.layout, tile(reader), window, window.end(), job);
+        lost = read_back(segment.layout, tile(reader), window, window.end(), job);
       }
       const auto to = place_if_room(page, sequences_.at(segment.users.front()), owner, job);
       room = to.has_value();
       if (!room) break;  // programs failed and no spare block was left
       store_.write(*to, it->second.image, oob_tag(page, segment.layout, segment.number, found.partial_tokens));
       *found.entry = KvMapEntry(*to, found.entry->awaits_read_back());
+      if (lost_.erase(it->first) > 0 || lost) lost_.insert(to->value);
       move.pages.push_back({owner, *to});
       it = parked_.erase(it);
     }

@@ -14,22 +14,33 @@ PageOp KvFtl::op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) con
   return {.ppa = ppa, .kind = kind, .op_class = op_class, .channel_bytes = kind == PageOpKind::erase ? 0 : bytes};
 }
 
-PageOp KvFtl::read_op(PhysicalPageAddress ppa, OpClass op_class) {
-  PageOp read = op(ppa, PageOpKind::read, op_class);
+KvFtl::PlannedRead KvFtl::read_op(PhysicalPageAddress ppa, OpClass op_class) {
+  PlannedRead read{op(ppa, PageOpKind::read, op_class)};
   if (faults_ == nullptr) return read;
   const BlockId block = blocks_.block_of(ppa);
-  const ReadOutcome outcome = faults_->read(ppa, blocks_.erase_count(block), blocks_.count_read(block));
-  read.retries = outcome.retries;
+  const std::uint32_t reads = blocks_.count_read(block);
+  const ReadOutcome outcome = faults_->read(ppa, blocks_.erase_count(block), reads);
+  if (config_.read_reclaim > 0 && reads + 1 == config_.read_reclaim) reclaim_.push_back(block);
+  read.op.retries = outcome.retries;
+  read.lost = outcome.uncorrectable || lost_.contains(ppa.value);
   stats_.read_retries += outcome.retries;
-  stats_.uncorrectable_reads += outcome.uncorrectable ? 1 : 0;
+  stats_.uncorrectable_reads += read.lost ? 1 : 0;
   return read;
 }
 
-void KvFtl::plan_read(const KvMapEntry& entry, std::uint64_t channel_bytes, std::vector<PageOp>& out) {
-  if (entry.in_dram()) return;
-  out.push_back(read_op(entry.ppa(), OpClass::attend));
-  out.back().channel_bytes = static_cast<std::uint32_t>(channel_bytes);
-  note_read(entry.ppa());
+void KvFtl::plan_read(const HeadKey& key, const KvMapEntry& entry, std::uint64_t channel_bytes,
+                      std::vector<PageOp>& out) {
+  bool lost = false;
+  if (entry.in_dram()) {
+    lost = lost_.contains(entry.ppa().value);
+  } else {
+    const PlannedRead read = read_op(entry.ppa(), OpClass::attend);
+    lost = read.lost;
+    out.push_back(read.op);
+    out.back().channel_bytes = static_cast<std::uint32_t>(channel_bytes);
+    note_read(entry.ppa());
+  }
+  if (lost) losses_.push_back(loss_of(key.sequence, entry.ppa()));
 }
 
 namespace {
@@ -86,7 +97,9 @@ void KvFtl::plan_token_groups(const HeadKey& key, KvRows which, std::span<const 
       const auto wanted = groups.subspan(i, end - i);
       i = end;
       ++stats_.lookups;
-      if (page < written) plan_read(t.token(kind, page), codeword_bytes(l, key, which, kind, wanted), out.ops);
+      const std::uint32_t first = page * l.group_tokens;
+      if (page < written && !report_dropped({key, token_page_kind(kind, l), page, 0}, first, first + l.group_tokens))
+        plan_read(key, t.token(kind, page), codeword_bytes(l, key, which, kind, wanted), out.ops);
     }
   };
   const auto plan = [&](KvKind kind, std::uint32_t kinds) {
@@ -96,7 +109,10 @@ void KvFtl::plan_token_groups(const HeadKey& key, KvRows which, std::span<const 
         throw bad_page({key, token_page_kind(kind, l), groups[i], 0}, "there is no such token group");
       }
       if (groups[i] >= written) continue;
-      plan_read(t.token(kind, groups[i]), rows.empty() ? l.page_size.value : rows[i] * kinds * l.row().value, out.ops);
+      const std::uint32_t first = groups[i] * l.group_tokens;
+      if (report_dropped({key, token_page_kind(kind, l), groups[i], 0}, first, first + l.group_tokens)) continue;
+      plan_read(key, t.token(kind, groups[i]), rows.empty() ? l.page_size.value : rows[i] * kinds * l.row().value,
+                out.ops);
     }
     stats_.lookups += groups.size();
   };
@@ -135,9 +151,10 @@ void KvFtl::plan_embedding_groups(const HeadKey& key, std::span<const std::uint3
         runs += rows.empty() ? 0 : rows[i];
         touched.add(groups[i] % finer * piece, piece);
       }
-      const KvMapEntry& e = w < full ? t.embedding(position + ge) : h.partial->pages[ge];
-      plan_read(e, rows.empty() ? touched.bytes() : runs * tokens * kElementBytes, out.ops);
       ++stats_.lookups;
+      if (report_dropped({key, PageKind::embedding, ge, w}, window.first, window.first + tokens)) continue;
+      const KvMapEntry& e = w < full ? t.embedding(position + ge) : h.partial->pages[ge];
+      plan_read(key, e, rows.empty() ? touched.bytes() : runs * tokens * kElementBytes, out.ops);
     }
   }
   out.lookups += policy_->lookups(sequence(key.sequence).info(), out.ops.size() - before);

@@ -314,10 +314,11 @@ void KvFtl::Recovery::restore_blocks() {
     ftl_.blocks_.restore(record, {page_before(record.block), page_before(BlockId{record.block.value + 1})});
     const BlockState state = ftl_.blocks_.state(record.block);
     if (state == BlockState::retired) ftl_.failed_.push_back(record.block);
-    if (state == BlockState::full && ftl_.blocks_.valid_pages(record.block) == 0) {
+    if (state == BlockState::full && ftl_.blocks_.valid_pages(record.block) == 0)
       result_.erases.push_back(ftl_.begin_erase(record.block));
-    }
   }
+  for (const PhysicalPageAddress ppa : dump_.lost)
+    if (ftl_.blocks_.valid(ppa)) ftl_.lost_.insert(ppa.value);
 }
 
 /// Embedding pages are copies of keys that are in token rows: what is missing is transposed again.
@@ -374,19 +375,19 @@ void KvFtl::Recovery::tell_policy() {
 /// emptied into DRAM: their pages wait there for the erase.
 void KvFtl::Recovery::make_reserve() {
   const BlockManager& blocks = ftl_.blocks_;
-  const std::uint32_t reserve = ftl_.geometry_.pages_per_block;
-  while (blocks.available_pages(Namespace::kv) + blocks.erasing_pages(Namespace::kv) < reserve) {
+  const auto coming = [&] { return blocks.available_pages(Namespace::kv) + blocks.erasing_pages(Namespace::kv); };
+  while (coming() < ftl_.geometry_.pages_per_block) {
     const auto victim = ftl_.most_garbage();
     if (!victim || !ftl_.dram_.fits(ftl_.geometry_.page_size * blocks.valid_pages(*victim))) return;
-    const std::uint64_t first = blocks.first_page(*victim).value;
     for (auto page = blocks.next_valid(*victim, 0); page; page = blocks.next_valid(*victim, *page + 1)) {
-      const PhysicalPageAddress from{first + *page};
+      const PhysicalPageAddress from{blocks.first_page(*victim).value + *page};
       const PageOwner owner = ftl_.owners_.get(from.value);
       const FoundEntry found = ftl_.find_entry(owner, from);
-      const MapSegment& segment = *ftl_.slots_[owner.slot];
-      result_.reads.push_back(ftl_.read_op(from, OpClass::gc));
-      const auto image = ftl_.read(ftl_.page_id(owner), segment, from, found.partial_tokens);
+      const PlannedRead read = ftl_.read_op(from, OpClass::gc);
+      result_.reads.push_back(read.op);
+      const auto image = ftl_.read(ftl_.page_id(owner), *ftl_.slots_[owner.slot], from, found.partial_tokens);
       *found.entry = KvMapEntry(ftl_.park(owner, image), false);
+      if (read.lost) ftl_.lost_.insert(found.entry->ppa().value);
       ftl_.drop_page(from);
       ++result_.evacuated_pages;
     }

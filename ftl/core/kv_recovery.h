@@ -76,6 +76,7 @@ struct KvDump {
   std::vector<Sequence> sequences;
   std::vector<Image> images;
   std::vector<BlockRecord> blocks;
+  std::vector<PhysicalPageAddress> lost;  ///< pages in flash whose content was lost before it came there
 
   KvDumpSize size() const;
 };

@@ -37,6 +37,23 @@ struct KvPageId {
   auto operator<=>(const KvPageId&) const = default;
 };
 
+/// A page that could not be read back, and what was in it: `tokens` tokens from `first_token` on, of `heads` KV heads
+/// from that of the page on.
+struct KvLoss {
+  KvPageId page;
+  std::uint32_t heads = 1;
+  std::uint32_t first_token = 0;
+  std::uint32_t tokens = 0;
+  auto operator<=>(const KvLoss&) const = default;
+};
+
+/// Tokens [first, end).
+struct TokenSpan {
+  std::uint32_t first = 0;
+  std::uint32_t end = 0;
+  bool operator==(const TokenSpan&) const = default;
+};
+
 /// What happens to keys whose embedding window is not complete.
 enum class TailPolicy : std::uint8_t {
   token_index,     ///< they are scored from their token pages; a full window is read back, transposed and programmed

@@ -77,22 +77,30 @@ void KvFtl::transpose(const HeadKey& key, const KvWindow& window, std::uint32_t 
   }
 }
 
-/// Reads of the token pages of [window.first, end) that are not in DRAM any more.
-void KvFtl::read_back(const KvLayout& l, const Tile& tile, const KvWindow& window, std::uint32_t end, FlushJob& job) {
+/// Reads of the token pages of [window.first, end) that are not in DRAM any more. True if one of them is lost.
+bool KvFtl::read_back(const KvLayout& l, const Tile& tile, const KvWindow& window, std::uint32_t end, FlushJob& job) {
+  bool lost = false;
   for (std::uint32_t token = window.first; token < end; token += l.group_tokens) {
     const std::uint32_t group = token / l.group_tokens;
     if (group >= tile.written_groups()) break;
     const KvMapEntry& e = tile.token(KvKind::key, group);
-    if (!e.in_dram()) job.reads.push_back(read_op(e.ppa(), OpClass::flush));
+    if (e.in_dram()) {
+      lost = lost || lost_.contains(e.ppa().value);
+      continue;
+    }
+    const PlannedRead read = read_op(e.ppa(), OpClass::flush);
+    job.reads.push_back(read.op);
+    lost = lost || read.lost;
   }
   stats_.read_back_pages += job.reads.size();
+  return lost;
 }
 
 /// Programs the pages of a window from `image`, [d][T], which is full up to `partial_tokens` tokens (0: full) and read
-/// only in carried mode; `add` gets their map entries.
+/// only in carried mode; `add` gets their map entries. `lost`: some of it could not be read.
 template <class Add>
 void KvFtl::program_window(const Sequence& s, const HeadKey& key, const MapSegment& segment, std::uint32_t w,
-                           std::uint32_t partial_tokens, const Half* image, FlushJob& job, const Add& add) {
+                           std::uint32_t partial_tokens, const Half* image, bool lost, FlushJob& job, const Add& add) {
   const KvLayout& l = s.layout;
   const KvWindow window = l.window(w);
   const std::uint32_t pages = l.embedding_pages(window);
@@ -103,6 +111,7 @@ void KvFtl::program_window(const Sequence& s, const HeadKey& key, const MapSegme
     const KvPageId page{key, PageKind::embedding, ge, w};
     const PageOwner owner{segment.slot, kEmbedding | static_cast<std::uint32_t>(position + ge)};
     const PhysicalPageAddress to = place(page, s, owner, job);
+    if (lost) lost_.insert(to.value);
     if (store_.carried()) {
       store_.write(to, std::as_bytes(std::span(image + ge * page_halves, page_halves)),
                    oob_tag(page, l, segment.number, partial_tokens));
@@ -121,12 +130,13 @@ FlushJob KvFtl::write_window(Sequence& s, const HeadKey& key, Layer& layer, std:
   FlushJob job;
   job.id = begin_flush(s, {key, PendingFlush::What::window, w, 1, pages});
   const Half* image = head.component_tail.get();
+  bool lost = false;
   if (config_.tail != TailPolicy::dram) {
-    read_back(l, tile, window, window.end(), job);
+    lost = read_back(l, tile, window, window.end(), job);
     if (store_.carried()) transpose(key, window, window.end());
     image = window_image_.data();
   }
-  program_window(s, key, segment, w, 0, image, job, [&](KvMapEntry entry) { segment.map.push_embedding(entry); });
+  program_window(s, key, segment, w, 0, image, lost, job, [&](KvMapEntry entry) { segment.map.push_embedding(entry); });
   stats_.embedding_pages_programmed += pages;
   if (readable_windows(tile, head, l) > w) partial_done(s, head);
   return job;
@@ -141,10 +151,10 @@ FlushJob KvFtl::write_partial(Sequence& s, const HeadKey& key, Layer& layer, std
   MapSegment& segment = *tile.segments.back();
   FlushJob job;
   job.id = begin_flush(s, {key, PendingFlush::What::partial, w, end, pages});
-  read_back(l, tile, window, end, job);
+  const bool lost = read_back(l, tile, window, end, job);
   if (store_.carried()) transpose(key, window, end);
   auto partial = std::make_unique<PartialWindow>(PartialWindow{w, end, job.id, {}});
-  program_window(s, key, segment, w, end - window.first, window_image_.data(), job,
+  program_window(s, key, segment, w, end - window.first, window_image_.data(), lost, job,
                  [&](KvMapEntry entry) { partial->pages.push_back(entry); });
   stats_.partial_pages_programmed += pages;
   head.coming_partial = std::move(partial);

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "nfc/sysc/sim_time.h"
+#include "nvme_if/spec/kv_command.h"
 
 namespace csdsim::host {
 
@@ -25,8 +28,22 @@ SimTime link_busy(const csd_model::Drive& drive) {
   return sum;
 }
 
+/// The first of the pages that an attend, score or fetch could not read back.
+std::string lost_pages(const std::byte* buffer, std::uint32_t count) {
+  constexpr std::array<std::string_view, 4> kContents{"K", "V", "K and V", "components of K"};
+  nvme::KvLossRecord first;
+  std::memcpy(&first, buffer, sizeof first);
+  std::string text = fmt::format(": {} of tokens {} to {} of sequence {}, layer {}, KV head {} of the drive",
+                                 kContents.at(first.content), first.first_token, first.first_token + first.tokens - 1,
+                                 first.sequence, first.layer, first.first_head);
+  if (first.head_count > 1) text += fmt::format(" and {} more", first.head_count - 1);
+  text += " cannot be read back";
+  if (count > 1) text += fmt::format(", nor can {} other pages", count - 1);
+  return text;
+}
+
 /// Advice for the user.
-std::string_view hint(nvme::Status status) {
+std::string hint(nvme::Status status) {
   if (status == nvme::status::kv_out_of_dram)
     return ": tails, maps and buffered pages exceed platform.device.dram.capacity; give it more, or use "
            "tail: token_index";
@@ -129,14 +146,18 @@ nvme::QueueId DriveCommands::next_queue(std::uint32_t drive) {
   return nvme::QueueId{static_cast<std::uint16_t>(1 + next_queue_++ % queues)};
 }
 
-void DriveCommands::report(std::uint32_t drive, const std::string& what, nvme::Status status) {
-  failed_(fmt::format("drive {}: {}: {}{}", drive, what, nvme::status_name(status), hint(status)));
+void DriveCommands::report(std::uint32_t drive, const std::string& what, const nvme::CompletionEntry& cqe,
+                           const std::byte* buffer) {
+  const nvme::Status status = cqe.code();
+  const bool lost = buffer != nullptr && status == nvme::status::unrecovered_read_error;
+  failed_(fmt::format("drive {}: {}: {}{}", drive, what, nvme::status_name(status),
+                      lost ? lost_pages(buffer, cqe.dw0) : hint(status)));
 }
 
 nvme::NvmeDriver::Callback DriveCommands::completion(std::uint32_t drive, const std::string& what,
-                                                     std::function<void()> done) {
-  return [this, drive, what, done = std::move(done)](const nvme::CompletionEntry& cqe, SimTime) {
-    if (!cqe.code().ok()) return report(drive, what, cqe.code());
+                                                     std::function<void()> done, const std::byte* buffer) {
+  return [this, drive, what, buffer, done = std::move(done)](const nvme::CompletionEntry& cqe, SimTime) {
+    if (!cqe.code().ok()) return report(drive, what, cqe, buffer);
     done();
   };
 }
@@ -151,10 +172,13 @@ void DriveCommands::submit(const std::shared_ptr<Running>& running, nvme::QueueI
                            const nvme::SubmissionEntry& command, const Buffer& buffer, const std::string& what,
                            std::function<void()> done) {
   ++running->commands_;
-  submit(running->drive_, queue, command, buffer.segment, what, [this, running, done = std::move(done)] {
+  const auto ended = [this, running, done = std::move(done)] {
     done();
     end_command(running);
-  });
+  };
+  const std::span<const Segment> segments(&buffer.segment, buffer.segment.length.value == 0 ? 0 : 1);
+  platform_.driver(running->drive_)
+      .submit(queue, command, segments, completion(running->drive_, what, ended, buffer.bytes));
 }
 
 void DriveCommands::submit_extent(std::uint32_t drive, std::uint8_t opcode, const Extent& extent, Segment buffer,

@@ -51,7 +51,7 @@ class DriveCommands {
 
   nvme::QueueId next_queue(std::uint32_t drive);
 
-  /// Submits a command of a KV namespace. `done` is called when the command succeeds.
+  /// Submits a command of a KV namespace that reads no pages. `done` is called when the command succeeds.
   void submit(std::uint32_t drive, nvme::QueueId queue, const nvme::SubmissionEntry& command, nvme::Segment buffer,
               const std::string& what, std::function<void()> done);
   /// The same as a part of an operation.
@@ -71,11 +71,13 @@ class DriveCommands {
   platform::BufferPool& pool(BufferMemory memory) {
     return memory.in_host ? host_buffers_ : gpu_buffers_.at(memory.index);
   }
-  /// Calls `done` if the command has succeeded, and reports it otherwise.
-  nvme::NvmeDriver::Callback completion(std::uint32_t drive, const std::string& what, std::function<void()> done);
+  /// Calls `done` if the command has succeeded, and reports it otherwise. `buffer`: of a command that puts records of
+  /// lost pages there; null for others.
+  nvme::NvmeDriver::Callback completion(std::uint32_t drive, const std::string& what, std::function<void()> done,
+                                        const std::byte* buffer = nullptr);
   void submit_extent(std::uint32_t drive, std::uint8_t opcode, const Extent& extent, nvme::Segment buffer,
                      const std::string& what, std::function<void()> done);
-  void report(std::uint32_t drive, const std::string& what, nvme::Status status);
+  void report(std::uint32_t drive, const std::string& what, const nvme::CompletionEntry& cqe, const std::byte* buffer);
   void host_has_submitted(Running& running, SimTime now);
 
   platform::Platform& platform_;

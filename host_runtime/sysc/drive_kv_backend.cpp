@@ -198,7 +198,8 @@ void DriveKvBackend::submit_attend(const Operation& op, const Running& running, 
     const SequenceWork& s = work.sequences[part.index];
     nvme::AttendDescriptor descriptor = this->descriptor(running, s.sequence, part.heads);
     descriptor.token = s.context() - 1;
-    if (s.tokens > 0) descriptor.flags = nvme::attend_flag::append;
+    if (s.tokens > 0) descriptor.flags |= nvme::attend_flag::append;
+    if (shape_.drop_lost) descriptor.flags |= nvme::attend_flag::drop_lost;
     if (sparf) {
       descriptor.r = static_cast<std::uint16_t>(work.components);
       descriptor.k = s.top_k;

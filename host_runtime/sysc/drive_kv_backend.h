@@ -30,6 +30,7 @@ class DriveKvBackend final : public OperationBackend {
     bool component_major = true;   ///< drives keep keys in embedding pages too (for SparF)
     nvme::Granularity granularity = nvme::Granularity::layer_mini_batch;
     ShardBy shard = ShardBy::head;  ///< what the drives of the platform divide
+    bool drop_lost = false;         ///< attention does without tokens whose pages cannot be read back
   };
 
   /// `data` is null in timing runs. `commands` must outlive this.

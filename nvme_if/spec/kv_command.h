@@ -61,6 +61,9 @@ constexpr bool returns_softmax(AttendMethod m) {
 /// Flags of an AttendDescriptor.
 namespace attend_flag {
 inline constexpr std::uint16_t append = 1u << 0;  ///< append the k and v of this descriptor as token `token` first
+/// Tokens whose pages cannot be read back take no part, in this and in all later attention of their heads (kv_version
+/// 5). All descriptors of a command have the flag, or none.
+inline constexpr std::uint16_t drop_lost = 1u << 1;
 }  // namespace attend_flag
 
 /// The part of one sequence in an attend, score or fetch command, 32 bytes. attend: `token` is the index of the current
@@ -82,6 +85,23 @@ struct AttendDescriptor {
 };
 static_assert(sizeof(AttendDescriptor) == 32 && std::is_trivially_copyable_v<AttendDescriptor>);
 static_assert(offsetof(AttendDescriptor, first_head) == 8 && offsetof(AttendDescriptor, k) == 16);
+
+/// What a lost page held, 32 bytes. An attend, score or fetch that meets pages that cannot be read back ends with
+/// unrecovered_read_error, and returns no other data. DW0 of its completion is the number of these pages; records of
+/// the first ones, at most as many as the command has descriptors, take the place of the descriptors. Tokens that were
+/// dropped (attend_flag::drop_lost) are reported in the same way to commands without this flag.
+struct KvLossRecord {
+  std::uint32_t sequence = 0;
+  std::uint32_t first_token = 0;
+  std::uint32_t tokens = 0;
+  std::uint16_t layer = 0;
+  std::uint16_t first_head = 0;
+  std::uint16_t head_count = 0;
+  std::uint8_t content = 0;  ///< 0 K, 1 V, 2 K and V, 3 some components of K
+  std::uint8_t reserved_19 = 0;
+  std::uint32_t reserved_20[3] = {};
+};
+static_assert(sizeof(KvLossRecord) == sizeof(AttendDescriptor) && std::is_trivially_copyable_v<KvLossRecord>);
 
 /// Flags of kv_create.
 namespace create_flag {

@@ -78,6 +78,7 @@ struct Sent {
   nvme::Segment buffer;
   bool done = false;
   nvme::Status status;
+  std::uint32_t dw0 = 0;
   SimTime at;  ///< when the host saw its completion
 };
 using SentPtr = std::shared_ptr<Sent>;
@@ -135,7 +136,7 @@ class DriveHost {
     const std::span<const nvme::Segment> segments(&buffer, buffer.length.value == 0 ? 0 : 1);
     driver().submit(nvme::QueueId{queue}, entry, segments, [sent](const nvme::CompletionEntry& cqe, SimTime now) {
       if (sent->done) throw std::logic_error("completed twice");
-      *sent = {sent->buffer, true, cqe.code(), now};
+      *sent = {sent->buffer, true, cqe.code(), cqe.dw0, now};
     });
     return sent;
   }

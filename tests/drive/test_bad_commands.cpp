@@ -253,7 +253,7 @@ TEST_CASE("bad KV commands: attend") {
       {"attend with CDW15", status::invalid_field,
        [=](Victim& v) { return v.run(altered(v.attend_entry({good}), [](auto& e) { e.cdw15 = 1; })); }},
       {"attend with an unknown flag", status::invalid_field,
-       [=](Victim& v) { return v.run(v.attend_entry({changed(good, [](D& d) { d.flags = 2; })})); }},
+       [=](Victim& v) { return v.run(v.attend_entry({changed(good, [](D& d) { d.flags = 4; })})); }},
       {"attend with a reserved descriptor field", status::invalid_field,
        [=](Victim& v) { return v.run(v.attend_entry({changed(good, [](D& d) { d.reserved_28 = 1; })})); }},
       {"dense with r", status::kv_bad_parameters,

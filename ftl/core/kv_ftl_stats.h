@@ -1,0 +1,34 @@
+// What the KV namespace counts.
+#pragma once
+
+#include <cstdint>
+
+namespace csdsim {
+class Statistics;
+}
+
+namespace csdsim::ftl {
+
+struct KvFtlStats {
+  std::uint64_t lookups = 0;  ///< map entries looked up by the plan_ functions
+  std::uint64_t token_pages_programmed = 0;
+  std::uint64_t embedding_pages_programmed = 0;  ///< of full windows
+  std::uint64_t partial_pages_programmed = 0;    ///< embedding pages of windows that were not full yet
+  std::uint64_t parked_pages_programmed = 0;     ///< pages that a recovery held in DRAM
+  std::uint64_t read_back_pages = 0;             ///< K token pages read to be transposed
+  std::uint64_t misplaced_pages = 0;             ///< pages that did not go to the plane that the policy wanted
+  std::uint64_t erases = 0;
+  std::uint64_t gc_pages_moved = 0;    ///< by garbage collection, each by a read and a program
+  std::uint64_t gc_blocks = 0;         ///< blocks that it emptied
+  std::uint64_t reclaimed_blocks = 0;  ///< of these, after many reads
+  std::uint64_t program_failures = 0;
+  std::uint64_t erase_failures = 0;
+  std::uint64_t read_retries = 0;
+  std::uint64_t uncorrectable_reads = 0;
+  std::uint64_t rows_dropped = 0;  ///< tokens that drop() took out of attention, counted for each head
+};
+
+/// Registers all counters with unit and meaning; `stats` must outlive the dump.
+void register_statistics(Statistics& statistics, const KvFtlStats& stats);
+
+}  // namespace csdsim::ftl
