@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/page_op.h"
@@ -13,12 +14,15 @@ namespace csdsim {
 struct ReadPlan {
   std::vector<PageOp> ops;
   std::uint64_t lookups = 0;  ///< map entries that the firmware looks up to find these pages; 0 without pages
+  /// The pages from here on hold values, those before keys, in the same order of tokens; unset: a page needs no other.
+  std::optional<std::size_t> values_from;
 
   bool empty() const { return ops.empty(); }
   std::size_t size() const { return ops.size(); }
   void clear() {
     ops.clear();
     lookups = 0;
+    values_from.reset();
   }
 };
 

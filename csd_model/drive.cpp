@@ -256,7 +256,8 @@ struct Drive::Parts {
             .channel_bandwidth = c.flash.channel_bandwidth,
             .planes = c.geometry.planes(),
             .channels = c.geometry.channels,
-            .page_buffers = c.peer_reads ? 0 : c.flash.page_buffers};
+            .page_buffers = c.peer_reads ? 0 : c.flash.page_buffers,
+            .buffer_at_issue = !engine_config(c).by_arrival()};
   }
 
   void watch_stations() {
@@ -280,17 +281,20 @@ struct Drive::Parts {
     return parts;
   }
 
-  EngineParts own() {
-    engine::EngineConfig of_engine = config.engine;
-    of_engine.page_buffers = config.flash.page_buffers;
-    if (config.peer_reads) {
+  static engine::EngineConfig engine_config(const DriveConfig& c) {
+    engine::EngineConfig of_engine = c.engine;
+    of_engine.page_buffers = c.flash.page_buffers;
+    if (c.peer_reads) {
       // Pages come in requests, and lie in the FPGA's DRAM.
       of_engine.page_buffers = 0;
       of_engine.intake = engine::Intake::phase;
     }
-    if (of_engine.page_buffers > 0) of_engine.intake = engine::Intake::page;
-    of_engine.geometry = config.geometry;
-    auto module = std::make_unique<engine::AttentionEngine>("engine", of_engine, lookup, *work);
+    of_engine.geometry = c.geometry;
+    return of_engine;
+  }
+
+  EngineParts own() {
+    auto module = std::make_unique<engine::AttentionEngine>("engine", engine_config(config), lookup, *work);
     own_engine = module.get();
     own_engine->set_observer(&units);
     EngineParts parts;

@@ -23,8 +23,9 @@ void DriveActivity::end_reads(const FlashStages& stages, SimTime now) {
   const auto stage = [&](FlashStage s) { return stages[static_cast<std::size_t>(s)]; };
   waited_[DriveStation::flash_arrays] += stage(FlashStage::plane_wait);
   waited_[DriveStation::flash_channels] += stage(FlashStage::bus_wait);
-  work_on_page(stage(FlashStage::command) + stage(FlashStage::array) + stage(FlashStage::transfer) +
-               stage(FlashStage::ecc));
+  SimTime held = in_buffer(stages);
+  if (flash_.buffer_at_issue) held += stage(FlashStage::command) + stage(FlashStage::array);
+  work_on_page(held);
 }
 
 void DriveActivity::blame(SimTime passed) {

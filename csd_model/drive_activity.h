@@ -33,12 +33,13 @@ struct FlashDemand {
   std::uint32_t planes = 1;
   std::uint32_t channels = 1;
   std::uint32_t page_buffers = 0;  ///< per channel; 0: unlimited
+  bool buffer_at_issue = true;     ///< a page has its buffer from the issue of its read on, not only its transfer
 };
 
 /// Divides time as it passes. By kind: while pages are being read, time counts as flash, even if kernels compute
 /// meanwhile. By station: of the stations that work at a moment, the one that has had the most work so far, per unit of
-/// it, holds up the others; time counts as its time. A page buffer works from when its page is asked for until a kernel
-/// has consumed it, but what it waits for meanwhile is not its own work.
+/// it, holds up the others; time counts as its time. A page buffer works from when its page has it until a kernel has
+/// consumed the page, but what it waits for meanwhile is not its own work.
 class DriveActivity {
  public:
   DriveActivity() = default;
@@ -66,6 +67,15 @@ class DriveActivity {
   /// Flash takes a batch of reads, and has done it.
   void begin_reads(std::span<const PageOp> ops, SimTime now);
   void end_reads(const FlashStages& stages, SimTime now);
+  /// A page read that will hold a buffer is asked for, and its page has arrived.
+  void page_asked(SimTime now) {
+    if (flash_.buffer_at_issue) begin(DriveStation::page_buffers, {}, 1, now);
+  }
+  void page_arrived(const FlashStages& stages, SimTime now) {
+    if (flash_.buffer_at_issue) return;
+    begin(DriveStation::page_buffers, {}, 1, now);
+    held_ += in_buffer(stages);
+  }
   /// A kernel works on a page for so long; its buffer is held meanwhile.
   void work_on_page(SimTime time) {
     if (flash_.page_buffers > 0) add_load(DriveStation::page_buffers, time, flash_.page_buffers * flash_.channels);
@@ -104,6 +114,10 @@ class DriveActivity {
     SimTime worked{};
   };
 
+  /// How long a page was in its buffer when it is corrected, if it got the buffer at the start of its transfer.
+  static SimTime in_buffer(const FlashStages& stages) {
+    return stages[static_cast<std::size_t>(FlashStage::transfer)] + stages[static_cast<std::size_t>(FlashStage::ecc)];
+  }
   void add_load(DriveStation station, SimTime demand, std::uint32_t units) {
     load_[station] += static_cast<double>(demand.ps) / units;
   }

@@ -123,6 +123,17 @@ constexpr Metric kMetrics[] = {
     {"kv_program_failures", "programs", kGeneration, "The same runs: programs of KV pages that failed.", ""},
     {"kv_erase_failures", "erases", kGeneration, "The same runs: erases of blocks of KV pages that failed.", ""},
     {"grown_bad_blocks", "blocks", kGeneration, "The same runs: blocks that failed, in all drives.", ""},
+    // The FPGA of a drive with an attention engine: a section of its own.
+    {"resources.fits", "1", kGeneration,
+     "Whether the attention engine of a drive fits its FPGA (engine.fpga); with unlimited page buffers it fits none.",
+     ""},
+    {"resources.luts.used", "1", kGeneration,
+     "Look-up tables of a drive's FPGA that its units take (docs/fpga_resources.md); likewise `resources.flip_flops`, "
+     "`resources.block_rams` (of 36 Kbit) and `resources.dsps`, and for one unit `resources.units.argtopk.luts`.",
+     ""},
+    {"resources.luts.available", "1", kGeneration, "What the FPGA has; likewise the others.", ""},
+    {"resources.luts.share", "1", kGeneration, "Used over available; likewise the others.",
+     "resources.luts.used / resources.luts.available"},
     // Block commands beside a generation.
     {"background_iops", "1/s", kGeneration, "Block commands beside a generation: completed commands per second.", ""},
     {"background_latency_mean_ns", "ns", kGeneration, "Block commands beside a generation: mean latency.", ""},

@@ -16,7 +16,7 @@ struct Objective {
   bool maximize = true;
 };
 
-/// What is searched for. Names are metrics, or paths into the result document ("stats.fpga.fits").
+/// What is searched for. Names are metrics, or paths into the result document ("resources.fits").
 struct Search {
   std::vector<Objective> objectives;
   std::vector<Formula> constraints;  ///< hold where they are not 0

@@ -13,7 +13,7 @@ namespace csdsim::reproduction {
 /// The name of a metric in an expression.
 struct MetricName {
   std::string point;   ///< before the first dot
-  std::string metric;  ///< after it: a metric, or a path into the result document ("stats.fpga.utilization.luts")
+  std::string metric;  ///< after it: a metric, or a path into the result document ("resources.luts.share")
   std::string text() const { return point + "." + metric; }
 };
 

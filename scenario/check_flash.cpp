@@ -115,10 +115,15 @@ void check_flash_features(Checker& c, const nfc::FlashConfig& flash, bool attend
   c.require(!flash.page_buffers || flash.ecc_bandwidth || flash.ecc_latency.ps > 0 || attends,
             {"platform.device.flash.page_buffers"},
             "platform.device.flash.page_buffers: pages never wait in them: give ecc_bandwidth or ecc_latency");
-  c.require(
-      !flash.page_buffers || !attends || c.scenario().platform.device.engine.intake != engine::Intake::phase,
-      {"platform.device.engine.intake", "platform.device.flash.page_buffers"},
-      "platform.device.engine.intake: with phase, kernels wait for more pages than page_buffers may hold: give page");
+  c.require(!flash.page_buffers || !attends || c.scenario().platform.device.engine.intake != engine::Intake::phase,
+            {"platform.device.engine.intake", "platform.device.flash.page_buffers"},
+            "platform.device.engine.intake: with phase, kernels wait for more pages than page_buffers may hold: give "
+            "arrival");
+  c.require(!flash.page_buffers || !attends || c.scenario().platform.overlap.engine_flash ||
+                c.scenario().platform.device.engine.intake != engine::Intake::arrival,
+            {"platform.device.engine.intake", "platform.overlap.engine_flash"},
+            "platform.device.engine.intake: with arrival, flash's turn would not end while all page_buffers are full: "
+            "give page, or let flash and engine overlap");
   auto classes = flash.class_priority;
   std::sort(classes.begin(), classes.end());
   c.require(std::adjacent_find(classes.begin(), classes.end()) == classes.end(),

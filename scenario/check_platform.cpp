@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "csd_model/fpga_design.h"
 #include "scenario/check.h"
 
 namespace csdsim::scenario {
@@ -152,7 +153,8 @@ void check_placement(Checker& c, const csd_model::DeviceConfig& device) {
   c.require(device.flash.filter_location == nfc::FilterLocation::nfc,
             {"platform.device.flash.filter_location", placement},
             "platform.device.flash.filter_location: an engine behind the switch reads whole pages: give nfc");
-  c.require(device.engine.intake != engine::Intake::page, {"platform.device.engine.intake", placement},
+  c.require(device.engine.intake != engine::Intake::page && device.engine.intake != engine::Intake::arrival,
+            {"platform.device.engine.intake", placement},
             "platform.device.engine.intake: pages come to an engine behind the switch in requests: give phase");
   const auto& reads = std::get<csd_model::SwitchPlacement>(device.engine.placement);
   c.require(reads.request_size.value % device.flash.geometry.page_size.value == 0,
@@ -162,6 +164,29 @@ void check_placement(Checker& c, const csd_model::DeviceConfig& device) {
   c.require(reads.request_bandwidth <= reads.bandwidth, {placement + ".request_bandwidth", placement + ".bandwidth"},
             fmt::format("{}.request_bandwidth: {} exceeds the bandwidth of the link, {}", placement,
                         format_quantity(reads.request_bandwidth), format_quantity(reads.bandwidth)));
+}
+
+/// An engine that does not fit the FPGA that is named.
+void check_fpga(Checker& c, const csd_model::DeviceConfig& device) {
+  const std::string section = "platform.device.engine.";
+  const engine::EngineConfig& e = device.engine;
+  if (e.fpga == engine::FpgaPart::automatic || !device.has_engine() || !c.scenario().workload->attends()) {
+    c.refuse_unused(section + "fpga_check", section + "fpga", "no FPGA is named that an engine would have to fit");
+    return;
+  }
+  if (e.fpga_check == engine::FpgaCheck::off ||
+      !c.readable({"platform.device.engine.fpga", "platform.device.engine.kernels",
+                   "platform.device.engine.macs_per_cycle", "platform.device.engine.softmax_per_cycle",
+                   "platform.device.engine.argtopk_per_cycle", "platform.device.engine.jobs_in_flight",
+                   "platform.device.engine.buffer", "platform.device.flash.channels",
+                   "platform.device.flash.page_buffers", "platform.device.flash.page_size"}))
+    return;
+  const engine::Fpga& fpga = csd_model::fpga_of(device);
+  const std::string lacks = engine::fpga_lacks(csd_model::fpga_design(device), fpga);
+  if (lacks.empty()) return;
+  const std::string message = fmt::format("{}fpga: the drive does not fit a {}: {}", section, fpga.name, lacks);
+  if (e.fpga_check == engine::FpgaCheck::warn) return c.note_at(section + "fpga", message);
+  c.error_at(section + "fpga", message + " (fpga_check: warn makes it a note)");
 }
 
 void check_loss(Checker& c, const csd_model::DeviceConfig& device) {
@@ -298,6 +323,7 @@ void check_platform(Checker& c) {
               fmt::format("platform.device.ftl.map.capacity: {} does not fit in the controller DRAM of {}",
                           format_quantity(map->capacity), format_quantity(device.dram.capacity)));
   check_engine_buffer(c, device);
+  check_fpga(c, device);
   check_overlap(c, platform);
   check_mapping(c);
   auto order = device.ftl.stripe_order;

@@ -41,6 +41,9 @@ void describe(ParamVisitor& v, EngineConfig& c) {
           assumed("block RAM of the FPGA"));
   v.param("intake", c.intake, "What a kernel takes in at once.",
           assumed("finite page buffers need not hold a phase; InstInfer does not say when a kernel starts"));
+  v.param("fpga", c.fpga, "The FPGA that the engine is to fit.", assumed("none: the result states what it takes"));
+  v.param("fpga_check", c.fpga_check, "What happens if the engine does not fit the FPGA that `fpga` names.",
+          assumed("a drive that does not fit cannot be built"));
   v.section("scoring", c.scoring, "A unit for token scores beside the attention kernels.");
 }
 
@@ -57,6 +60,8 @@ void EngineConfig::validate() const {
   require(buffer.value, "buffer");
   if (page_buffers > 0 && intake == Intake::phase)
     throw UserError("engine.intake is phase: a phase may have more pages than there are page buffers");
+  if (page_buffers > 0 && intake == Intake::arrival && !overlap_flash)
+    throw UserError("engine.intake is arrival: flash's turn would never end while all page buffers are full");
 }
 
 void EngineConfig::require(ScorePrecision precision) const {

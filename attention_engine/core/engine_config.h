@@ -21,10 +21,25 @@ namespace csdsim::engine {
 
 /// When a kernel starts on the pages of a phase.
 enum class Intake : std::uint8_t {
-  automatic,  ///< page where page_buffers is limited, otherwise phase
+  automatic,  ///< where page_buffers is limited, arrival or, if flash and engine take turns, page; otherwise phase
   phase,      ///< when the last page of the phase has arrived
-  page        ///< with each page that arrives, in the order of tokens, keys before values
+  page,       ///< with each page that arrives, in the order of tokens; its buffer is taken when its read is issued
+  arrival     ///< with each page that arrives, in any order; its buffer is taken when its transfer starts
 };
+
+/// The FPGA that the engine is to fit (fpga_resources.h).
+enum class FpgaPart : std::uint8_t {
+  automatic,  ///< none is named: Zynq-7045, behind a switch KU15P, and nothing is refused
+  zynq7045,
+  zynq7100,
+  zu9eg,
+  zu17eg,
+  ku15p,
+  vu9p
+};
+
+/// What happens if the engine does not fit the FPGA that is named.
+enum class FpgaCheck : std::uint8_t { error, warn, off };
 
 /// Section `engine.scoring`: a unit that only scores tokens (HillInfer 4.4), an adder tree over `lanes` products per
 /// cycle into which keys stream. Without lanes for fp16, scores in fp16 run on the attention kernels; INT8 and INT4
@@ -65,19 +80,29 @@ struct EngineConfig {
   Bytes buffer = Bytes::mib(1);                     ///< for scores and selected rows, see job_footprint(); assumed
   EngineMemory buffer_memory = EngineMemory::sram;  ///< for whoever owns controller DRAM; the engine does not ask
   Intake intake = Intake::automatic;
+  FpgaPart fpga = FpgaPart::automatic;
+  FpgaCheck fpga_check = FpgaCheck::error;
   ScoringConfig scoring;
   UnitSpeeds speeds;
 
   /// False: flash and engine take turns (EngineTurns).
   bool overlap_flash = true;
-  /// Page buffers per channel in the flash controllers; 0: unlimited. A page read waits until it gets a buffer, and
-  /// holds it until a kernel has processed the page. Not with Intake::phase, because a phase may have more pages than
-  /// there are buffers. The flash must support the phase RELEASE_BUFFERS (nfc/sysc/flash_payload.h).
+  /// Page buffers per channel in the flash controllers; 0: unlimited. A page holds one until a kernel has processed it:
+  /// from when its read is issued (Intake::page), or from the start of its transfer, which the flash sees to
+  /// (Intake::arrival). Not with Intake::phase, because a phase may have more pages than there are buffers, and
+  /// Intake::arrival not with overlap_flash off, because flash's turn would never end while its buffers are full. The
+  /// flash must support the phase RELEASE_BUFFERS (nfc/sysc/flash_payload.h).
   std::uint32_t page_buffers = 0;
   FlashGeometry geometry;  ///< which channel a page is on; used with page_buffers
 
   /// Kernels work on the pages of a phase as they come.
-  bool takes_pages() const { return intake == Intake::page || (intake == Intake::automatic && page_buffers > 0); }
+  bool takes_pages() const {
+    return intake == Intake::page || by_arrival() || (intake == Intake::automatic && page_buffers > 0);
+  }
+  /// They do so in the order of arrival.
+  bool by_arrival() const {
+    return intake == Intake::arrival || (intake == Intake::automatic && page_buffers > 0 && overlap_flash);
+  }
 
   /// Whether tokens can be scored in this precision.
   bool scores(ScorePrecision precision) const {
@@ -86,7 +111,7 @@ struct EngineConfig {
   /// Throws UserError, naming the parameter, where scores() is false.
   void require(ScorePrecision precision) const;
 
-  /// Throws UserError naming the parameter that is 0, or page_buffers with Intake::phase.
+  /// Throws UserError naming the parameter that is 0, or the intake that page_buffers exclude.
   void validate() const;
 };
 
@@ -164,9 +189,34 @@ namespace csdsim {
 template <>
 struct EnumValues<engine::Intake> {
   static constexpr EnumValue<engine::Intake> values[] = {
-      {engine::Intake::automatic, "auto", "page where flash.page_buffers are limited, else phase."},
+      {engine::Intake::automatic, "auto",
+       "Where flash.page_buffers are limited, arrival; page if flash and engine take turns; otherwise phase."},
       {engine::Intake::phase, "phase", "All pages of a phase: the kernel starts when the last one is there."},
-      {engine::Intake::page, "page", "Page by page, in the order of tokens, while others are still read."}};
+      {engine::Intake::page, "page",
+       "Page by page in the order of tokens; a page has its buffer from the issue of its read on."},
+      {engine::Intake::arrival, "arrival",
+       "Page by page as they arrive, values after their keys; a page has its buffer from the start of its transfer "
+       "on."}};
+};
+template <>
+struct EnumValues<engine::FpgaPart> {
+  static constexpr EnumValue<engine::FpgaPart> values[] = {
+      {engine::FpgaPart::automatic, "auto",
+       "None is named: results state shares of a Zynq-7045, or KU15P behind a "
+       "switch, and nothing is refused."},
+      {engine::FpgaPart::zynq7045, "zynq7045", "Xilinx Zynq-7045 (InstInfer Table I)."},
+      {engine::FpgaPart::zynq7100, "zynq7100", "Xilinx Zynq-7100 (DS190)."},
+      {engine::FpgaPart::zu9eg, "zu9eg", "Xilinx Zynq UltraScale+ ZU9EG (DS891)."},
+      {engine::FpgaPart::zu17eg, "zu17eg", "Xilinx Zynq UltraScale+ ZU17EG, of InstInfer's prototype (DS891)."},
+      {engine::FpgaPart::ku15p, "ku15p", "Xilinx Kintex UltraScale+ KU15P, of the SmartSSD (DS890)."},
+      {engine::FpgaPart::vu9p, "vu9p", "Xilinx Virtex UltraScale+ VU9P (DS890)."}};
+};
+template <>
+struct EnumValues<engine::FpgaCheck> {
+  static constexpr EnumValue<engine::FpgaCheck> values[] = {
+      {engine::FpgaCheck::error, "error", "The scenario is refused."},
+      {engine::FpgaCheck::warn, "warn", "A note says what exceeds the FPGA."},
+      {engine::FpgaCheck::off, "off", "The result states it."}};
 };
 template <>
 struct EnumValues<engine::EngineMemory> {

@@ -1,8 +1,10 @@
-// Resources of an FPGA that the units of a drive with an attention engine take.
+// Resources of an FPGA that the units of a drive with an attention engine take (docs/fpga_resources.md).
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "attention_engine/core/engine_config.h"
@@ -23,7 +25,16 @@ struct FpgaResources {
   bool within(const FpgaResources& available) const;
 };
 
-/// The units whose resources InstInfer states.
+/// Their names in results.
+struct FpgaResourceName {
+  std::string_view name;
+  double FpgaResources::*amount;
+};
+inline constexpr std::array<FpgaResourceName, 4> kFpgaResourceNames{{{"luts", &FpgaResources::luts},
+                                                                     {"flip_flops", &FpgaResources::flip_flops},
+                                                                     {"block_rams", &FpgaResources::block_rams},
+                                                                     {"dsps", &FpgaResources::dsps}}};
+
 enum class FpgaUnit : std::uint8_t {
   attention_kernels,
   argtopk,
@@ -40,28 +51,70 @@ inline constexpr std::array<std::string_view, kFpgaUnits> kFpgaUnitNames{
 /// Resources by FpgaUnit.
 using FpgaUse = std::array<FpgaResources, kFpgaUnits>;
 
-/// What the units take, from InstInfer Table I, which is for 2 attention kernels and 8 channels: the kernels grow in
-/// proportion to `kernels`, the flash controllers (NFC with filter) in proportion to `channels`. The others are
-/// constant: the argtopk unit, NVMe and the interconnect. A scoring unit is added (scoring_use). Nothing follows the
-/// widths of the units (macs_per_cycle, softmax_per_cycle, argtopk_per_cycle), the size of the engine's buffer, the
-/// number of interconnect ports or the clock, because the paper states one design.
-FpgaUse fpga_use(std::uint32_t kernels, std::uint32_t channels, const ScoringConfig& scoring = {});
+/// What the resources of a drive follow from. The first row of the comments is what it counts in.
+struct FpgaDesign {
+  std::uint32_t kernels = 2;            ///< EngineConfig, likewise the next ones
+  std::uint32_t macs_per_cycle = 128;   ///< of a kernel
+  std::uint32_t softmax_per_cycle = 8;  ///< of a kernel
+  std::uint32_t argtopk_per_cycle = 1;
+  std::uint32_t jobs_in_flight = 16;
+  Bytes buffer{};  ///< in block RAM: 0 if the engine's buffer is in DRAM
+  ScoringConfig scoring{};
+  Bytes page_size{};
+  std::uint32_t channels = 8;
+  std::optional<std::uint32_t> page_buffers{};  ///< of a channel; unset: unlimited
+  Bandwidth link{};                             ///< to the host
+  bool behind_switch = false;  ///< flash controllers and NVMe are in another chip, a shell takes their place
+
+  /// What an engine takes is finite.
+  bool bounded() const { return behind_switch || page_buffers.has_value(); }
+};
+
+/// Blocks of 36 Kbit, in halves, for a memory of `bytes` that delivers `bits` per cycle: a block holds 4,608 bytes
+/// with its parity bits and has a port of 72 bits (Xilinx UG473, UG573).
+double block_rams(Bytes bytes, double bits);
+
+/// What the units take. Page buffers count only where their number is limited.
+///
+///   kernel         3 DSPs per product (FP16 multiplier 1, adder 2: Xilinx PG060, full DSP usage); block RAM for the
+///                  rows of two pages at 16 bits per product, for q, sums and output of each job at 4 bits per product,
+///                  and for logits and weights at 32 bits per exponential
+///   argtopk        block RAM for engine.buffer, 64 bits (score and position) per element
+///   flash          block RAM for the page buffers of each channel
+///   NVMe           a stream each way for each GB/s of the link; block RAM for 4 streams, the buffers of the PCIe block
+///                  (32 KiB), 256 commands (112 B) and 4 pages
+///   interconnect   a port for each kernel, argtopk and NVMe; block RAM for a FIFO of 512 x 64 bits each way
+///
+/// Look-up tables and flip-flops follow from five constants that are fitted on InstInfer Table I, each on two entries:
+/// FpgaFit. `scoring`: scoring_use(). `shell`: of the SmartSSD, a fifth of the LUTs, flip-flops and block RAMs of a
+/// KU15P (assumed).
+FpgaUse fpga_use(const FpgaDesign& design);
+
+/// Constants fitted on Table I.
+struct FpgaFit {
+  /// Of a product, fully pipelined: the two flip-flops that a slice has for each LUT (UG474) are used. Fitted on LUTs
+  /// and flip-flops of the attention kernels.
+  static constexpr double kProductLuts = 396, kFlipFlopsPerLut = 2;
+  /// Of a unit that filters what passes: a flash controller with its filter, or the argtopk unit per element and cycle.
+  static constexpr double kFilterLuts = 6'480, kFilterFlipFlops = 3'660;
+  /// Of a stream of 32 bits, of NVMe or the interconnect.
+  static constexpr double kStreamLuts = 1'014, kStreamFlipFlops = 1'549;
+};
 
 /// A scoring unit of `lanes` products per cycle (ScoringConfig), fully pipelined: the query in registers and block RAM,
 /// a multiplier per product, a tree of lanes - 1 adders, and for integers a cast of the fp16 keys (the largest |k| of a
 /// token, then a multiplication by its reciprocal and rounding). Sources per product, at up to 300 MHz:
-///   fp16  3 DSPs, 387 LUTs, 810 flip-flops: InstInfer Table I, 768 DSPs for 2 kernels of 128 products (the softmax is
-///         in it: an upper bound)
+///   fp16  that of an attention kernel (in the fit the softmax is included: an upper bound)
 ///   int8  half a DSP48E2 (Xilinx WP486: two INT8 products that share an operand, here a component of q and two keys),
 ///         an adder of 24 bits; cast: a DSP and 40 LUTs (assumed)
 ///   int4  24 LUTs for a product of 8 x 4 bits (assumed), an adder of 20 bits; the cast of int8
-/// Registers: two per LUT of integers (assumed). Block RAM: two pages of keys and a query, 4 blocks (assumed).
-FpgaResources scoring_use(ScorePrecision precision, std::uint32_t lanes);
+/// Registers: two per LUT. Block RAM: two pages of keys at 16 bits per product, and a query.
+FpgaResources scoring_use(ScorePrecision precision, std::uint32_t lanes, Bytes page_size = Bytes{4096});
 /// All precisions that a unit has.
-FpgaResources scoring_use(const ScoringConfig& scoring);
+FpgaResources scoring_use(const ScoringConfig& scoring, Bytes page_size = Bytes{4096});
 
-/// Exact attention that takes in `lanes` elements of K and as many of V per cycle, exponentials included: InstInfer's
-/// kernels, of which 256 products per cycle take the first row of Table I.
+/// The arithmetic of exact attention that takes in `lanes` elements of K and as many of V per cycle: InstInfer's
+/// kernels.
 FpgaResources exact_attention_use(std::uint32_t lanes);
 
 /// The most lanes that fit `room`. `use` grows with its lanes.
@@ -72,10 +125,6 @@ std::uint32_t most_lanes(const FpgaResources& room, Use use) {
   return lanes;
 }
 
-/// What an engine behind a switch takes: attention kernels, the argtopk unit, the scoring unit, and the SmartSSD's
-/// shell (PCIe, DMA, DDR4 controller): a fifth of the LUTs, flip-flops and block RAMs of a KU15P (assumed).
-FpgaUse fpga_use_behind_switch(std::uint32_t kernels, const ScoringConfig& scoring);
-
 /// The sum over the units.
 FpgaResources total(const FpgaUse& use);
 
@@ -84,10 +133,20 @@ struct Fpga {
   std::string_view name;
   FpgaResources available;
 };
-/// InstInfer Table I, column "available".
+/// InstInfer Table I, column "available"; Xilinx DS190 for the Zynq-7100, DS891 for Zynq UltraScale+, DS890 for the
+/// others.
 inline constexpr Fpga kZynq7045{"Zynq-7045", {.luts = 218'600, .flip_flops = 437'200, .block_rams = 545, .dsps = 900}};
-
-/// Xilinx DS890, UltraScale overview: XCKU15P, the FPGA of the SmartSSD (HillInfer 5.2).
+inline constexpr Fpga kZynq7100{"Zynq-7100",
+                                {.luts = 277'400, .flip_flops = 554'800, .block_rams = 755, .dsps = 2'020}};
+inline constexpr Fpga kZu9eg{"ZU9EG", {.luts = 274'080, .flip_flops = 548'160, .block_rams = 912, .dsps = 2'520}};
+inline constexpr Fpga kZu17eg{"ZU17EG", {.luts = 423'403, .flip_flops = 846'806, .block_rams = 796, .dsps = 1'590}};
 inline constexpr Fpga kKu15p{"KU15P", {.luts = 522'720, .flip_flops = 1'045'440, .block_rams = 984, .dsps = 1'968}};
+inline constexpr Fpga kVu9p{"VU9P", {.luts = 1'182'240, .flip_flops = 2'364'480, .block_rams = 2'160, .dsps = 6'840}};
+
+/// The FPGA that `part` names; `automatic`: a Zynq-7045, behind a switch a KU15P.
+const Fpga& fpga_of(FpgaPart part, bool behind_switch);
+
+/// What the design lacks, as text: "1152 DSPs of 900"; empty if it fits.
+std::string fpga_lacks(const FpgaDesign& design, const Fpga& fpga);
 
 }  // namespace csdsim::engine

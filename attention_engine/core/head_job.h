@@ -48,8 +48,11 @@ constexpr TokenRange token_range(const HeadJob& job, const KvHeadView& view) {
   return job.method == Method::score ? TokenRange{job.score.first, job.score.end} : TokenRange{0, view.tokens};
 }
 
-/// What a job holds in the engine's buffer from start to end. With S tokens (score: of its range):
-///   dense  4 G S (logits) + 8 G d (q and output in fp32)
+/// Pages of keys of a dense job whose logits the engine holds at most: softmax and output are computed online.
+inline constexpr std::uint32_t kOnlineGroups = 64;
+
+/// What a job holds in the engine's buffer from start to end. With S tokens (score: of its range), n in a page:
+///   dense  4 G min(S, kOnlineGroups n) (logits) + 8 G d (q and output in fp32)
 ///   sparf  4 G S + 4 G k (logits over J) + 8 G d
 ///   score  4 S + 4 G d
 /// Rows of K and V are not in it: they stream from the flash controllers through a kernel, which keeps sums (m and z

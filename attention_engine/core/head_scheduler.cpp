@@ -19,7 +19,7 @@ Bytes job_footprint(const HeadJob& job, const KvHeadView& view) {
   const std::uint64_t group = job.group, tokens = token_range(job, view).count(), d = view.head_dim, k = job.sparf.k;
   switch (effective_method(job, view.tokens)) {
     case Method::dense:
-      return {4 * group * tokens + 8 * group * d};
+      return {4 * group * std::min(tokens, std::uint64_t{kOnlineGroups} * view.tokens_per_page) + 8 * group * d};
     case Method::sparf:
       return {4 * group * tokens + 4 * group * k + 8 * group * d};
     case Method::score:
@@ -34,8 +34,10 @@ HeadScheduler::HeadScheduler(const EngineConfig& config, KvSource& source, HeadW
       work_(work),
       port_(port),
       intakes_(config.jobs_in_flight),
+      arrivals_(config.jobs_in_flight),
       neuron_intakes_(config.jobs_in_flight),
       issue_(config.page_buffers, config.geometry, config.jobs_in_flight),
+      arrived_on_(config.geometry.channels),
       turns_(config.overlap_flash),
       kernels_(config.kernels) {
   config_.validate();
@@ -92,6 +94,8 @@ void HeadScheduler::pages_arrived(PageRead read, SimTime at) {
     }
   }
   if (jobs_[id.value].stage == Stage::feed_forward) return record_page_arrived(read, at);
+  if (config_.by_arrival() && config_.page_buffers > 0)
+    stats_.peak_page_buffers = std::max<std::uint64_t>(stats_.peak_page_buffers, ++arrived_on(read));
   intakes_[id.value].arrive(read.piece);
   if (intakes_[id.value].complete()) {
     leave_stage(id, at);
@@ -219,6 +223,7 @@ void HeadScheduler::piece_done(JobId id, SimTime at) {
 /// A kernel is through with these pages: their buffers are free for others.
 void HeadScheduler::pages_consumed(PageRead read, SimTime at) {
   port_.pages_consumed(read, at);
+  if (config_.by_arrival() && jobs_[read.job.value].job != nullptr) return follow(read, at);
   if (config_.page_buffers == 0) return;
   issue_.consumed(read, at, stats_.buffer_waited,
                   [&](PageRead next, const PageOp& op, std::uint64_t lookups) { issue(next, op, lookups, at); });
@@ -262,85 +267,6 @@ void HeadScheduler::end_job(JobId id, SimTime at) {
     }
   }
   start_jobs(at);
-}
-
-void HeadScheduler::read_phase_a(JobId id, SimTime at) {
-  Job& j = jobs_[id.value];
-  const HeadKey key = j.job->key;
-  // Windows may have been transposed since the start: what is planned and what stands in for it must agree.
-  const std::uint32_t tokens = j.view.tokens;
-  j.view = source_.view(key);
-  if (j.view.tokens != tokens) throw InternalError("the cache of a head grew while attention on it was running");
-  const PageGroups& selected = work_.select_components(id, *j.job, j.view);
-  plan_.clear();
-  if (j.view.transposed_tokens > 0) source_.plan_embedding_groups(key, selected.groups, selected.rows, plan_);
-  const std::size_t embedding_pages = plan_.size();
-  stats_.embedding_pages += embedding_pages;
-  if (j.view.tail == TailScoring::token_pages && j.view.transposed_tokens < j.view.flushed_tokens) {
-    const std::uint32_t first = j.view.transposed_tokens / j.view.tokens_per_page;
-    source_.plan_token_groups(key, KvRows::keys, group_range(first, j.view.flushed_groups()), {}, plan_);
-  }
-  stats_.token_pages_a += plan_.size() - embedding_pages;
-  read(id, at);
-}
-
-void HeadScheduler::read_phase_b(JobId id, SimTime at) {
-  const Job& j = jobs_[id.value];
-  const HeadKey key = j.job->key;
-  plan_.clear();
-  if (j.method == Method::sparf) {
-    const PageGroups& selected = work_.select_tokens(id, *j.job, j.view);
-    source_.plan_token_groups(key, KvRows::both, selected.groups, selected.rows, plan_);
-  } else {
-    const std::uint32_t n = j.view.tokens_per_page;
-    const TokenRange range = token_range(*j.job, j.view);
-    const std::uint32_t end = std::min(static_cast<std::uint32_t>(ceil_div(range.end, n)), j.view.flushed_groups());
-    source_.plan_token_groups(key, j.method == Method::dense ? KvRows::both : KvRows::keys,
-                              group_range(std::min(range.first / n, end), end), {}, plan_);
-  }
-  stats_.token_pages_b += plan_.size();
-  read(id, at);
-}
-
-void HeadScheduler::read(JobId id, SimTime at) {
-  Job& j = jobs_[id.value];
-  j.has_pages = !plan_.empty();
-  const std::optional<std::uint32_t> lanes = scoring_lanes(j);
-  const std::uint64_t cycles = phase_cycles(j);
-  // Keys stream into the scoring unit, where pages come one by one.
-  const bool by_page = j.has_pages && (config_.takes_pages() || (lanes && config_.intake == Intake::automatic));
-  intakes_[id.value].start(by_page ? plan_.size() : 1, cycles);
-  if (!j.has_pages) {
-    intakes_[id.value].arrive(0);
-    return leave_stage(id, at);
-  }
-  for (const PageOp& op : plan_.ops) stats_.channel_bytes += {op.channel_bytes};
-  if (!by_page) return send({id, 0}, plan_.ops, plan_.lookups, at);
-  read_by_page(id, at);
-}
-
-/// Asks for the pages of plan_ one by one, as page buffers come free.
-void HeadScheduler::read_by_page(JobId id, SimTime at) {
-  if (config_.page_buffers > 0) {
-    issue_.want(id, plan_, at,
-                [&](PageRead read, const PageOp& op, std::uint64_t lookups) { issue(read, op, lookups, at); });
-  } else {
-    for (std::uint32_t i = 0; i < plan_.size(); ++i) issue({id, i}, plan_.ops[i], lookups_of_page(plan_, i), at);
-  }
-}
-
-void HeadScheduler::issue(PageRead read, const PageOp& op, std::uint64_t lookups, SimTime at) {
-  stats_.peak_page_buffers = issue_.peak();
-  send(read, {&op, 1}, lookups, at);
-}
-
-void HeadScheduler::send(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime at) {
-  if (turns_.start_read(read, ops, lookups)) port_.read_pages(read, ops, lookups, at);
-}
-
-std::span<const std::uint32_t> HeadScheduler::group_range(std::uint32_t first, std::uint32_t last) {
-  for (auto g = static_cast<std::uint32_t>(all_groups_.size()); g < last; ++g) all_groups_.push_back(g);
-  return std::span<const std::uint32_t>(all_groups_).subspan(first, last - first);
 }
 
 }  // namespace csdsim::engine

@@ -6,9 +6,10 @@
 //
 // Kernels and the argtopk unit are FIFO servers in order of arrival. Numerics run when the last page of a phase has
 // arrived. With Intake::phase the kernel's time is charged from then on; with Intake::page each page takes an even
-// share of it as soon as it and all pages before it have arrived. A phase without a flash page continues at once:
-// access to controller DRAM is not charged. With overlap_flash off, units and page reads take turns. Jobs start
-// strictly in order of age: a job that waits for buffer space holds back the younger ones.
+// share of it as soon as it and all pages before it have arrived, with Intake::arrival as soon as it has arrived. A
+// phase without a flash page continues at once: access to controller DRAM is not charged. With overlap_flash off, units
+// and page reads take turns. Jobs start strictly in order of age: a job that waits for buffer space holds back the
+// younger ones.
 #pragma once
 
 #include <algorithm>
@@ -120,6 +121,12 @@ class HeadScheduler {
 
     bool running() const { return job != nullptr || neurons != nullptr; }
   };
+  /// With Intake::arrival: the pages of a job's phase.
+  struct Arrivals {
+    ReadPlan plan;
+    std::size_t keys = 0;  ///< pages before those with values
+    std::size_t next = 0;  ///< of the keys, the next page to ask for
+  };
   struct KernelWork {
     std::uint64_t macs = 0;
     std::uint64_t softmax_elements = 0;
@@ -160,6 +167,11 @@ class HeadScheduler {
   void read_phase_b(JobId id, SimTime at);
   void read(JobId id, SimTime at);
   void read_by_page(JobId id, SimTime at);
+  void pair_keys_with_values();
+  void read_by_arrival(JobId id, SimTime at);
+  void send_page(JobId id, std::size_t page, SimTime at);
+  void follow(PageRead read, SimTime at);
+  std::uint32_t& arrived_on(PageRead read);
   void issue(PageRead read, const PageOp& op, std::uint64_t lookups, SimTime at);
   void send(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime at);
   void pages_consumed(PageRead read, SimTime at);
@@ -192,9 +204,11 @@ class HeadScheduler {
   std::uint64_t next_start_ = 0;              ///< oldest task that has jobs to start
   std::vector<Job> jobs_;                     ///< by JobId
   std::vector<PhaseIntake> intakes_;          ///< by JobId
+  std::vector<Arrivals> arrivals_;            ///< by JobId
   std::vector<NeuronIntake> neuron_intakes_;  ///< by JobId
   std::vector<JobId> free_;
   PageIssue issue_;
+  std::vector<std::uint32_t> arrived_on_;  ///< [ChannelId]
   EngineTurns turns_;
   Servers kernels_;
   Servers argtopk_{1};

@@ -14,12 +14,13 @@
 
 namespace csdsim::engine {
 
-/// Work on a phase, in pieces: a kernel takes one piece after the other, each once its pages and all earlier pieces
-/// have arrived. The cycles of the phase are spread evenly over the pieces.
+/// Work on a phase, in pieces: a kernel takes one piece after the other, in the order of their numbers or of their
+/// arrival, each once its pages have arrived. The cycles of the phase are spread evenly over the pieces.
 class PhaseIntake {
  public:
-  void start(std::size_t pieces, std::uint64_t cycles) {
+  void start(std::size_t pieces, std::uint64_t cycles, bool by_arrival) {
     arrived_.assign(pieces, false);
+    by_arrival_ = by_arrival;
     missing_ = pieces;
     next_ = 0;
     working_ = false;
@@ -30,19 +31,28 @@ class PhaseIntake {
   void arrive(std::size_t piece) {
     arrived_[piece] = true;
     --missing_;
+    if (by_arrival_) waiting_.push_back(piece);
   }
   bool complete() const { return missing_ == 0; }
 
-  bool ready() const { return !working_ && next_ < arrived_.size() && arrived_[next_]; }
+  bool ready() const {
+    return !working_ && next_ < arrived_.size() && (by_arrival_ ? !waiting_.empty() : arrived_[next_]);
+  }
   /// Cycles of the piece that a kernel begins with now. Precondition: ready().
   std::uint64_t begin() {
     working_ = true;
+    piece_ = next_;
+    if (by_arrival_) {
+      piece_ = waiting_.front();
+      waiting_.pop_front();
+    }
     return share(next_ + 1) - share(next_);
   }
   /// The kernel has finished that piece. Returns its number.
   std::size_t end() {
     working_ = false;
-    return next_++;
+    ++next_;
+    return piece_;
   }
   bool over() const { return next_ == arrived_.size(); }
 
@@ -52,8 +62,11 @@ class PhaseIntake {
   }
 
   std::vector<bool> arrived_;
+  std::deque<std::size_t> waiting_;  ///< that have arrived and no kernel has taken, if by arrival
+  bool by_arrival_ = false;
   std::size_t missing_ = 0;
-  std::size_t next_ = 0;
+  std::size_t next_ = 0;   ///< pieces that are done
+  std::size_t piece_ = 0;  ///< that a kernel works on
   bool working_ = false;
   std::uint64_t cycles_ = 0;
 };

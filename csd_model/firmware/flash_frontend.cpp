@@ -25,7 +25,7 @@ tlm::tlm_sync_enum FlashFrontend::forward(int initiator, tlm::tlm_generic_payloa
   if (initiator == kEngine) {
     hold_.engage();
     activity_.engine_pages(+1, sim_time_now());
-    if (batch->hold) activity_.begin(DriveStation::page_buffers, {}, 1, sim_time_now());
+    if (batch->hold) activity_.page_asked(sim_time_now());
     if (!lookups_.are_free()) {
       pass_on_after_lookups(payload);
       phase = tlm::END_REQ;
@@ -60,6 +60,7 @@ tlm::tlm_sync_enum FlashFrontend::backward(tlm::tlm_generic_payload& payload, tl
   const nfc::FlashBatch& batch = *payload.get_extension<nfc::FlashBatch>();
   const auto initiator = static_cast<int>(batch.route);
   if (phase == tlm::BEGIN_RESP && initiator == kEngine) {
+    if (batch.hold) activity_.page_arrived(batch.stages, sim_time_now());
     activity_.end_reads(batch.stages, sim_time_now());
     activity_.engine_pages(-1, sim_time_now());
   }

@@ -371,7 +371,7 @@ scenario::RunResult GenerationScenario::run() {
                                {"simulated_dram_peak_bytes", out.dram_peak.value},
                                {"integrity_errors", out.integrity_errors},
                                {"drives", out.drive_statistics}};
-  if (scenario_.platform.device.has_engine()) result_.document["stats"]["fpga"] = fpga_use(scenario_.platform.device);
+  if (scenario_.platform.device.has_engine()) result_.document["resources"] = fpga_resources(scenario_.platform.device);
   if (out.files) result_.document["stats"]["files"] = to_json(*out.files);
   if (!out.shared_links.empty()) result_.document["stats"]["shared_links"] = out.shared_links;
   result_.meaning = meaning(out, result_.document);

@@ -1,6 +1,6 @@
 #include "experiment/generation/planned_result.h"
 
-#include "attention_engine/core/fpga_resources.h"
+#include "csd_model/fpga_design.h"
 #include "experiment/generation/generation_workload.h"
 #include "experiment/generation/roofline.h"
 #include "host_runtime/core/planner/kept_kv.h"
@@ -17,27 +17,21 @@ void add_sizes(ordered_json& metrics, const scenario::Scenario& s, const host::B
           .value;
 }
 
-ordered_json fpga_use(const csd_model::DeviceConfig& device) {
-  const bool behind_switch = device.engine.behind_switch();
-  const engine::Fpga& fpga = behind_switch ? engine::kKu15p : engine::kZynq7045;
-  const auto shares = [&](const engine::FpgaResources& used) {
-    const engine::FpgaResources share = used.share_of(fpga.available);
-    return ordered_json{
-        {"luts", share.luts}, {"flip_flops", share.flip_flops}, {"block_rams", share.block_rams}, {"dsps", share.dsps}};
-  };
-  const engine::FpgaUse use =
-      behind_switch ? engine::fpga_use_behind_switch(device.engine.kernels, device.engine.scoring)
-                    : engine::fpga_use(device.engine.kernels, device.flash.geometry.channels, device.engine.scoring);
+ordered_json fpga_resources(const csd_model::DeviceConfig& device) {
+  const engine::Fpga& fpga = csd_model::fpga_of(device);
+  const engine::FpgaDesign design = csd_model::fpga_design(device);
+  const engine::FpgaUse use = engine::fpga_use(design);
+  const engine::FpgaResources used = engine::total(use), shares = used.share_of(fpga.available);
+  ordered_json resources{{"fpga", fpga.name}, {"fits", engine::fpga_lacks(design, fpga).empty()}};
   ordered_json units;
-  for (std::size_t i = 0; i < engine::kFpgaUnits; ++i)
-    if (use[i].luts > 0) units[std::string(engine::kFpgaUnitNames[i])] = shares(use[i]);
-  return {{"device", fpga.name},
-          {"source",
-           "InstInfer Table I, scaled to the kernels and channels of the drive; a scoring unit and the shell of "
-           "a SmartSSD: docs/token_scores.md"},
-          {"utilization", shares(engine::total(use))},
-          {"utilization_by_unit", std::move(units)},
-          {"fits", engine::total(use).within(fpga.available)}};
+  for (const auto& [name, amount] : engine::kFpgaResourceNames) {
+    resources[std::string(name)] = {
+        {"used", used.*amount}, {"available", fpga.available.*amount}, {"share", shares.*amount}};
+    for (std::size_t i = 0; i < engine::kFpgaUnits; ++i)
+      if (use[i].luts > 0) units[std::string(engine::kFpgaUnitNames[i])][std::string(name)] = use[i].*amount;
+  }
+  resources["units"] = std::move(units);
+  return resources;
 }
 
 ordered_json GenerationWorkload::planned(const scenario::Scenario& s) const {
@@ -46,7 +40,7 @@ ordered_json GenerationWorkload::planned(const scenario::Scenario& s) const {
   // The lengths of prompts from a file are known when the file is tokenized. A roofline needs equal lengths.
   if (prompts) document["metrics"].erase("kv_cache_bytes");
   if (!prompts && !requests) document["stats"]["roofline"] = decode_roofline(s);
-  if (s.platform.device.has_engine()) document["stats"]["fpga"] = fpga_use(s.platform.device);
+  if (s.platform.device.has_engine()) document["resources"] = fpga_resources(s.platform.device);
   return document;
 }
 

@@ -14,8 +14,8 @@ namespace csdsim::experiment {
 /// are left out.
 void add_sizes(nlohmann::ordered_json& metrics, const scenario::Scenario& s, const host::BatchLengths& lengths);
 
-/// Share of each resource of a Zynq-7045 that a drive with an attention engine takes, by unit and in sum, and whether
-/// it fits (attention_engine/core/fpga_resources.h).
-nlohmann::ordered_json fpga_use(const csd_model::DeviceConfig& device);
+/// Section `resources`: what a drive with an attention engine takes of each resource of its FPGA, in sum and by unit,
+/// what the FPGA has, and whether the drive fits (attention_engine/core/fpga_resources.h).
+nlohmann::ordered_json fpga_resources(const csd_model::DeviceConfig& device);
 
 }  // namespace csdsim::experiment

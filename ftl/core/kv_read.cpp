@@ -120,6 +120,7 @@ void KvFtl::plan_token_groups(const HeadKey& key, KvRows which, std::span<const 
     plan(KvKind::key, which == KvRows::both ? 2 : 1);
   } else {
     if (which != KvRows::values) plan(KvKind::key, 1);
+    if (which == KvRows::both) out.values_from = out.ops.size();
     if (which != KvRows::keys) plan(KvKind::value, 1);
   }
   out.lookups += policy_->lookups(sequence(key.sequence).info(), out.ops.size() - before);

@@ -62,6 +62,7 @@ class MemoryKvSource : public KvSource {
     const Head& head = heads_.at(key);
     for (const KvKind kind : {KvKind::key, KvKind::value}) {
       if (which == (kind == KvKind::key ? KvRows::values : KvRows::keys)) continue;
+      if (which == KvRows::both && kind == KvKind::value) out.values_from = out.ops.size();
       for (const std::uint32_t g : groups) {
         if (g >= view(key).flushed_groups()) throw std::logic_error("group is not flushed");
         if (!head.shape.in_flash) continue;

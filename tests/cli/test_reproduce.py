@@ -106,13 +106,14 @@ class Reproduce(unittest.TestCase):
     def test_a_third_kernel_does_not_fit_the_fpga(self):
         small = SOURCE / "tests/reproduction/papers/tiny.yaml"
         def fpga_of(kernels):
-            run = csdsim("run", small, "--format", "json", "--set", f"platform.device.engine.kernels={kernels}")
-            return json.loads(run.stdout)["stats"]["fpga"]
+            run = csdsim("run", small, "--format", "json", "--set", f"platform.device.engine.kernels={kernels}", "--set",
+                         "platform.device.flash.page_buffers=13")
+            return json.loads(run.stdout)["resources"]
 
         self.assertTrue(fpga_of(2)["fits"])
         fpga = fpga_of(3)
         self.assertFalse(fpga["fits"])
-        self.assertGreater(fpga["utilization"]["dsps"], 1.2)
+        self.assertGreater(fpga["dsps"]["share"], 1.2)
 
 
 if __name__ == "__main__":

@@ -62,10 +62,10 @@ TEST_CASE("a metric that no point has is refused, one that some lack leaves thes
   std::vector<ordered_json> results{result(1, 1), result(2, 2)};
   CHECK_THROWS_WITH(search_points({.objectives = {{"sped", true}}, .constraints = {}}, results),
                     Contains("no point has the metric 'sped' (did you mean speed?)"));
-  results.push_back({{"metrics", {{"energy", 0.0}}}, {"stats", {{"fpga", {{"fits", true}}}}}});
+  results.push_back({{"metrics", {{"energy", 0.0}}}, {"resources", {{"fits", true}}}});
   CHECK(search_points({.objectives = {{"speed", true}}, .constraints = {}}, results).front == Points{1});
   CHECK(search_points({.objectives = {}, .constraints = {Formula("speed < 9")}}, results).feasible == Points{0, 1});
-  CHECK(search_points({.objectives = {}, .constraints = {Formula("stats.fpga.fits")}}, results).feasible == Points{2});
+  CHECK(search_points({.objectives = {}, .constraints = {Formula("resources.fits")}}, results).feasible == Points{2});
 }
 
 namespace {

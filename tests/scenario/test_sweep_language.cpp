@@ -157,11 +157,11 @@ TEST_CASE("mistakes of a sweep are found before its first point") {
 TEST_CASE("a search is read with the sweep") {
   const Loaded l = load(
       "sweep: {axes: {workload.batch: [1]}, maximize: [tokens_per_s], minimize: energy_per_token_j, "
-      "subject_to: [ttft_s < 3, stats.fpga.fits == 1]}\n");
+      "subject_to: [ttft_s < 3, resources.fits == 1]}\n");
   REQUIRE(l.search.objectives.size() == 2);
   CHECK(l.search.objectives[0].maximize);
   CHECK_FALSE(l.search.objectives[1].maximize);
-  CHECK(l.search.names() == Texts{"energy_per_token_j", "stats.fpga.fits", "tokens_per_s", "ttft_s"});
+  CHECK(l.search.names() == Texts{"energy_per_token_j", "resources.fits", "tokens_per_s", "ttft_s"});
 }
 
 }  // namespace test_sweep_language
