@@ -192,6 +192,7 @@ struct TestPolicyArguments {
   std::string policy;                 ///< a name, or the path of a plugin
   std::vector<std::string> settings;  ///< settings of the policy: name=value
   std::uint32_t cases = 200;
+  std::uint32_t limit_s = 600;  ///< of processor time
   std::uint64_t seed = 1;
   std::optional<std::filesystem::path> scenario;  ///< a scenario of workload ftl_policies; default: built in
   std::optional<std::filesystem::path> out;

@@ -235,6 +235,9 @@ void add_test_policy(CLI::App& cli, int& status) {
   policy_command->add_option("--cases", policy->cases, "Random cases of the conformance suite")
       ->check(CLI::Range(1U, 1'000'000U))
       ->capture_default_str();
+  policy_command->add_option("--limit", policy->limit_s, "Seconds of processor time after which the test fails")
+      ->check(CLI::Range(1U, 1'000'000U))
+      ->capture_default_str();
   policy_command->add_option("--seed", policy->seed, "Seed of the cases")->check(kWholeNumber)->capture_default_str();
   policy_command->add_option("--scenario", policy->scenario, "Scenario of workload ftl_policies to measure on");
   policy_command->add_option("--out", policy->out, "Directory for result.json")->check(kNamed);
@@ -353,7 +356,10 @@ int sc_main(int argc, char* argv[]) {
   // The SystemC kernel prints nothing itself: its reports become exceptions or messages of csdsim.
   sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);
   try {
-    return parse_and_run(argc, argv);
+    const int status = parse_and_run(argc, argv);
+    // What was printed may still be in a buffer: a full disk and a closed pipe show here.
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    throw UserError("standard output: cannot be written");
   } catch (const UserError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;

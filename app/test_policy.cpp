@@ -1,11 +1,18 @@
 // csdsim test-policy: tests whether a mapping policy is correct, and measures its cost.
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "app/commands.h"
@@ -71,9 +78,7 @@ std::vector<experiment::PolicyRow> measure(const std::vector<experiment::PolicyV
   return rows;
 }
 
-}  // namespace
-
-int test_policy(const TestPolicyArguments& arguments) {
+int test_here(const TestPolicyArguments& arguments) {
   ftl::PolicyRegistry registry = ftl::PolicyRegistry::with_builtin();
   const bool is_library = arguments.policy.find('/') != std::string::npos || arguments.policy.ends_with(".so");
   const std::string name = is_library ? ftl::load_mapping_plugin(arguments.policy, registry) : arguments.policy;
@@ -136,6 +141,48 @@ int test_policy(const TestPolicyArguments& arguments) {
   if (arguments.out) report::write_file(*arguments.out / "result.json", document.dump(2) + "\n");
   print_result(text);
   return report.passed() ? 0 : 1;
+}
+
+/// The process of a test; what fails is told as main tells it.
+int test_guarded(const TestPolicyArguments& arguments) {
+  const rlimit limit{.rlim_cur = arguments.limit_s, .rlim_max = arguments.limit_s + 1};
+  setrlimit(RLIMIT_CPU, &limit);
+  try {
+    return test_here(arguments);
+  } catch (const UserError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "csdsim: internal error: %s\n", error.what());
+  } catch (...) {
+    std::fprintf(stderr, "%s: has thrown what is no std::exception\n", arguments.policy.c_str());
+  }
+  return 1;
+}
+
+}  // namespace
+
+int test_policy(const TestPolicyArguments& arguments) {
+  // In a process of its own: a policy may crash, or never return.
+  std::fflush(nullptr);
+  const pid_t parent = getpid(), child = fork();
+  if (child == -1) throw UserError(fmt::format("test-policy: no process: {}", std::generic_category().message(errno)));
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int status = getppid() == parent ? test_guarded(arguments) : 1;
+    std::fflush(nullptr);
+    ::_exit(status);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) == -1 && errno == EINTR) {
+  }
+  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  if (WTERMSIG(status) == SIGXCPU)
+    std::fprintf(stderr, "%s: has not ended within %u s of processor time (--limit)\n", arguments.policy.c_str(),
+                 arguments.limit_s);
+  else
+    std::fprintf(stderr, "%s: has crashed: signal %d\n", arguments.policy.c_str(), WTERMSIG(status));
+  return 1;
 }
 
 }  // namespace csdsim::app

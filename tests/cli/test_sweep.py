@@ -68,6 +68,14 @@ class Sweeps(unittest.TestCase):
             self.assertIn(message, run.stderr)
         self.assertEqual(self.scenario.read_text(), said)
 
+    def test_a_full_output_is_told(self):
+        self.write(100)
+        for command in (self.command("full", "-q"), [CSDSIM, "check", str(self.scenario)], [CSDSIM, "list", "systems"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                run = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            self.assertEqual(run.returncode, 2, command)
+            self.assertIn("standard output: cannot be written", run.stderr)
+
     def test_a_scenario_on_standard_input_is_read_once(self):
         self.write(100)
         self.sweep("file")

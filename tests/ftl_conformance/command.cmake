@@ -13,6 +13,9 @@ expect(0 COMMAND test-policy channel-balanced --setting slack=0 ${fast} --format
 # A plugin that wants plane 3 of every flash: a counterexample on the smallest one.
 expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so ${fast}
        SAYS "interface +BROKEN.*\"one-plane\" breaks \"interface\".*1 channels, 1 dies, 1 planes.*asks for plane 3")
+# A policy that crashes or never returns.
+expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=98 ${fast} SAYS "has crashed: signal 11")
+expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=99 --limit 1 ${fast} SAYS "has not ended within 1 s")
 expect(2 COMMAND test-policy piared SAYS "unknown mapping policy 'piared' \\(did you mean paired\\?\\)")
 expect(2 COMMAND test-policy ${PLUGINS}/none.so SAYS "none.so")
 expect(2 COMMAND test-policy channel-balanced --setting slack SAYS "--setting slack: write name=value")

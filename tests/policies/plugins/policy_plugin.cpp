@@ -1,4 +1,7 @@
-// A plugin that is as it should be; its name and what its constructor does come from the build.
+// A plugin that is as it should be, unless a setting asks for a fault; its name and what its constructor does come from
+// the build.
+#include <csignal>
+
 #include "ftl/plugin/mapping_plugin.h"
 
 namespace {
@@ -15,6 +18,9 @@ class TestPolicy final : public ftl::KvPlanePolicy {
   }
   std::string_view name() const override { return PLUGIN_CALLS_ITSELF; }
   PlaneId plane(const ftl::KvPageId& page, const ftl::KvSequenceInfo&) override {
+    if (plane_ == 98) std::raise(SIGSEGV);
+    for (volatile bool forever = plane_ == 99; forever;) {
+    }
     if (page.group == 99) throw ftl::PolicyError("no place for " + to_string(page));
     return PlaneId{plane_};
   }
