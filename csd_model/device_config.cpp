@@ -107,6 +107,7 @@ DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed) {
   }
   config.block = ftl::block_ftl_config(device.ftl);
   if (flash.codewords) config.block.codeword = config.kv.codeword = flash.codewords->size;
+  config.mapping_unit = device.ftl.mapping_unit.value_or(Bytes{});
   config.blocks = ftl::block_manager_config(device.ftl, seed);
   if (const auto* cached = std::get_if<ftl::CachedMap>(&device.ftl.map)) config.map_cache = cached->capacity;
   config.lookup_time = device.ftl.lookup_time;

@@ -30,9 +30,28 @@ namespace csdsim::csd_model {
 
 namespace {
 
+/// Mapping units of a page.
+std::uint32_t units_per_page(const DriveConfig& config) {
+  if (config.mapping_unit.value == 0) return 1;
+  return static_cast<std::uint32_t>(config.geometry.page_size.value / config.mapping_unit.value);
+}
+
+/// The flash as the FTL addresses it: in mapping units.
+FlashGeometry mapped_geometry(const DriveConfig& config) {
+  const std::uint32_t units = units_per_page(config);
+  const bool faulty = config.reliability || config.faults != nullptr;
+  if (units > 1 && (config.kv_share > 0 || faulty || config.write_buffer.value == 0))
+    throw UserError("drive: units smaller than a page need a write buffer, and a drive without KV cache and faults");
+  FlashGeometry geometry = config.geometry;
+  geometry.page_size = {geometry.page_size.value / units};
+  geometry.pages_per_block *= units;
+  return geometry;
+}
+
 ftl::BlockFtlConfig block_config(const DriveConfig& config) {
   constexpr std::uint64_t kCachedEntryBytes = 8;
   ftl::BlockFtlConfig block = config.block;
+  block.units_per_page = units_per_page(config);
   if (config.map_cache.value > 0) block.map_cache_entries = config.map_cache.value / kCachedEntryBytes;
   return block;
 }
@@ -194,8 +213,9 @@ struct Drive::Parts {
       : config(c),
         activity(demand(c)),
         units(activity, c.engine.kernels),
-        store(c.geometry, c.data),
-        blocks(c.geometry, block_quota(c.geometry.blocks_per_plane, c.blocks.spare_blocks, c.kv_share), c.blocks),
+        store(mapped_geometry(c), c.data),
+        blocks(mapped_geometry(c), block_quota(c.geometry.blocks_per_plane, c.blocks.spare_blocks, c.kv_share),
+               c.blocks),
         media(c.reliability ? std::make_optional<MediaModel>(*c.reliability) : std::nullopt),
         dram(c.dram),
         block_ftl(block_config(c), blocks, store, faults()),
@@ -218,8 +238,13 @@ struct Drive::Parts {
                                 : nullptr),
         flash(make_flash(c)),
         engine(make_engine ? checked(make_engine(lookup)) : own()),
-        block_service({.block_size = c.nvme.controller.block_size, .geometry = c.geometry, .flush = c.flush}, block_ftl,
-                      dram, flash_io, map_lookups, dram_port, internal_link, controller_dram, write_buffer,
+        block_service({.block_size = c.nvme.controller.block_size,
+                       .geometry = mapped_geometry(c),
+                       .packing = {.units = units_per_page(c),
+                                   .page = c.geometry.page_size,
+                                   .reads_whole = c.block.codeword.value == 0},
+                       .flush = c.flush},
+                      block_ftl, dram, flash_io, map_lookups, dram_port, internal_link, controller_dram, write_buffer,
                       store.carried()),
         feed_forward_service({.page_size = c.geometry.page_size,
                               .carried = store.carried(),

@@ -267,6 +267,29 @@ void check_gpu_timing(Checker& c, host::GpuConfig& gpu) {
   if (gpu.times) c.resolve(*gpu.times, section + "times", "file");
 }
 
+/// Mapping units smaller than a page: what they need of the drive.
+void check_mapping_unit(Checker& c, const csd_model::DeviceConfig& device) {
+  constexpr std::string_view path = "platform.device.ftl.mapping_unit";
+  if (!device.ftl.mapping_unit) return;
+  const Bytes unit = *device.ftl.mapping_unit, page = device.flash.geometry.page_size;
+  c.require(unit.value % 512 == 0 && page.value % unit.value == 0, {path, "platform.device.flash.page_size"},
+            fmt::format("{}: {} does not divide a page of {} into whole sectors of 512 B", path, format_quantity(unit),
+                        format_quantity(page)));
+  if (const auto& words = device.flash.codewords)
+    c.require(unit.value % words->size.value == 0, {path, "platform.device.flash.codewords.size"},
+              fmt::format("{}: {} is no multiple of a codeword of {}", path, format_quantity(unit),
+                          format_quantity(words->size)));
+  if (unit == page) return;
+  c.require(
+      !device.has_engine(), {path, "platform.device.ftl.mapping.kind"},
+      fmt::format("{}: the KV cache is mapped by pages: give mapping: {{kind: page}}, or leave the unit out", path));
+  c.require(device.write_buffer.capacity.value > 0, {path, "platform.device.write_buffer.capacity"},
+            fmt::format("{}: units wait in the write buffer for a page of them: give it a capacity", path));
+  c.require(
+      !device.flash.reliability, {path, "platform.device.flash.reliability"},
+      fmt::format("{}: pages that fail are modelled only where the unit is a page: leave one of the two out", path));
+}
+
 }  // namespace
 
 void check_platform(Checker& c) {
@@ -322,6 +345,7 @@ void check_platform(Checker& c) {
               {"platform.device.ftl.map.capacity", "platform.device.dram.capacity"},
               fmt::format("platform.device.ftl.map.capacity: {} does not fit in the controller DRAM of {}",
                           format_quantity(map->capacity), format_quantity(device.dram.capacity)));
+  check_mapping_unit(c, device);
   check_engine_buffer(c, device);
   check_fpga(c, device);
   check_overlap(c, platform);

@@ -48,7 +48,7 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
       ftl_(ftl),
       dram_(dram),
       flash_(flash),
-      plans_(config.geometry, flash),
+      plans_(config.geometry, flash, config.packing),
       lookups_(lookups),
       port_(port),
       internal_link_(link),
@@ -56,6 +56,8 @@ BlockService::BlockService(const BlockServiceConfig& config, ftl::BlockFtl& ftl,
       carried_(carried),
       write_buffer_(write_buffer) {
   write_buffer_.on_flush_request([this] { plans_.release(); });
+  if (config_.flush.policy != FlushPolicy::immediate)
+    ftl_.coalesce([this](PhysicalPageAddress ppa) { return plans_.holds(ppa); });
   if (config_.flush.policy == FlushPolicy::idle) idle_.emplace(AlarmRank::firmware, [this] { plans_.release(); });
 }
 
@@ -190,12 +192,14 @@ void BlockService::plan_write(Command& command, Bytes offset, Bytes length, cons
   }
   const std::vector<PlaneId> planes =
       ftl_.collects_in_background() ? programmed_planes(config_.geometry, plan) : std::vector<PlaneId>{};
+  std::vector<ftl::Phase> behind = plan.take_behind();
   const bool buffered = write_buffer_.fits(length) && dram_.fits(length);
   if (!buffered) {
     plans_.run(std::move(plan.phases), [this, &command] {
       mark_plan(command);
       command.complete(status::success);
     });
+    if (!behind.empty()) plans_.run(std::move(behind), [] {});
     return collect_behind(planes);
   }
   dram_.charge(ftl::DramUse::write_buffer, length);
@@ -205,20 +209,22 @@ void BlockService::plan_write(Command& command, Bytes offset, Bytes length, cons
     write_buffer_.leave(number, length);
     if (dram_released_) dram_released_();
   });
+  if (!behind.empty()) write_back(std::move(behind), [] {});
   collect_behind(planes);
   command.complete(status::success);
 }
 
 void BlockService::write_back(std::vector<ftl::Phase> phases, PlanRunner::Done done) {
+  if (phases.empty()) return done();  // all its pages were held already
   switch (config_.flush.policy) {
     case FlushPolicy::immediate:
-      return plans_.run(std::move(phases), std::move(done));
+      return plans_.run(std::move(phases), std::move(done), PlanRunner::Until::programs);
     case FlushPolicy::threshold:
-      plans_.hold(std::move(phases), std::move(done));
+      plans_.hold(std::move(phases), std::move(done), PlanRunner::Until::programs);
       if (write_buffer_.used() >= config_.flush.threshold) plans_.release();
       return;
     case FlushPolicy::idle:
-      return plans_.hold(std::move(phases), std::move(done));
+      return plans_.hold(std::move(phases), std::move(done), PlanRunner::Until::programs);
   }
 }
 
@@ -245,6 +251,7 @@ void BlockService::collect_in_background(PlaneId plane) {
 
 void BlockService::flush(Command& command) {
   plans_.release();
+  plans_.leave_pages_open();
   write_buffer_.when_left([&command] {
     mark(command, RequestStage::plane_wait);
     command.complete(status::success);

@@ -23,8 +23,9 @@
 namespace csdsim::csd_model {
 
 struct BlockServiceConfig {
-  Bytes block_size;  ///< of a logical block
-  FlashGeometry geometry;
+  Bytes block_size;        ///< of a logical block
+  FlashGeometry geometry;  ///< as the FTL addresses it
+  PagePacking packing;
   FlushConfig flush;  ///< of buffered writes
 };
 

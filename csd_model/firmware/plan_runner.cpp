@@ -1,6 +1,7 @@
 #include "csd_model/firmware/plan_runner.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -18,27 +19,103 @@ bool changes_flash(const std::vector<Phase>& phases) {
 
 }  // namespace
 
-void PlanRunner::run(std::vector<Phase> phases, Done done) {
+void PlanRunner::run(std::vector<Phase> phases, Done done, Until until) {
   if (!held_.empty() && changes_flash(phases)) release();
-  begin(prepare(std::move(phases), std::move(done)));
+  begin(prepare(std::move(phases), std::move(done), until));
 }
 
-void PlanRunner::hold(std::vector<Phase> phases, Done done) {
-  held_.push_back(prepare(std::move(phases), std::move(done)));
+void PlanRunner::hold(std::vector<Phase> phases, Done done, Until until) {
+  for (const Phase& phase : phases)
+    for (const PageOp& op : phase)
+      if (op.kind == PageOpKind::program) held_pages_.insert(op.ppa.value);
+  held_.push_back(prepare(std::move(phases), std::move(done), until));
 }
 
 void PlanRunner::release() {
+  held_pages_.clear();
   for (const RunPtr& run : std::exchange(held_, {})) begin(run);
 }
 
-PlanRunner::RunPtr PlanRunner::prepare(std::vector<Phase> phases, Done done) {
-  for (const Phase& phase : phases)
-    for (const PageOp& op : phase)
-      if (op.kind == PageOpKind::program) ++programming_[op.ppa.value];
+PlanRunner::RunPtr PlanRunner::prepare(std::vector<Phase> phases, Done done, Until until) {
   const auto run = std::make_shared<Run>();
   run->phases = std::move(phases);
   run->done = std::move(done);
+  if (packing_.units > 1) pack_plan(*run, until);
+  for (const Phase& phase : run->phases)
+    for (const PageOp& op : phase)
+      if (op.kind == PageOpKind::program) ++programming_[op.ppa.value];
   return run;
+}
+
+/// Turns operations on units into those on the pages that hold them. `packed` is null where nothing is programmed.
+void PlanRunner::pack(Phase& ops, Packed* packed) {
+  Phase pages;
+  for (PageOp op : ops) {
+    const std::uint64_t unit = op.ppa.value % packing_.units;
+    op.ppa.value /= packing_.units;
+    if (op.kind == PageOpKind::read) {
+      const auto page = static_cast<std::uint32_t>(packing_.page.value);
+      if (!pages.empty() && pages.back().kind == PageOpKind::read && pages.back().ppa == op.ppa) {
+        pages.back().channel_bytes = std::min(page, pages.back().channel_bytes + op.channel_bytes);
+        continue;
+      }
+      if (packing_.reads_whole) op.channel_bytes = page;
+    } else if (op.kind == PageOpKind::program) {
+      if (unit + 1 < packing_.units) {
+        packed->begun.push_back(op.ppa.value);
+        continue;
+      }
+      packed->filled.push_back(op.ppa.value);
+      op.channel_bytes = static_cast<std::uint32_t>(packing_.page.value);
+    }
+    pages.push_back(op);
+  }
+  ops = std::move(pages);
+}
+
+/// Packs the phases of a plan and keeps account of the pages that are open: they are in DRAM, and who waits for one is
+/// called when the plan that programs it is done.
+void PlanRunner::pack_plan(Run& run, Until until) {
+  Packed packed;
+  for (Phase& phase : run.phases) pack(phase, &packed);
+  std::erase_if(run.phases, [](const Phase& phase) { return phase.empty(); });
+  for (const std::uint64_t page : packed.begun)
+    if (open_.try_emplace(page).second) ++programming_[page];
+  std::vector<Done> waiting;
+  for (const std::uint64_t page : packed.filled) {
+    const auto open = open_.find(page);
+    if (open == open_.end()) continue;  // the units before its last were there when the simulation began
+    std::ranges::move(open->second, std::back_inserter(waiting));
+    open_.erase(open);
+    if (const auto entry = programming_.find(page); --entry->second == 0) programming_.erase(entry);
+  }
+  if (until == Until::programs) wait_for_pages(run, packed.begun);
+  if (waiting.empty()) return;
+  run.done = [done = std::move(run.done), waiting = std::move(waiting)] {
+    done();
+    for (const Done& other : waiting) other();
+  };
+}
+
+/// The plan is done only when those of `pages` that are still open are programmed as well.
+void PlanRunner::wait_for_pages(Run& run, std::vector<std::uint64_t> pages) {
+  std::ranges::sort(pages);
+  pages.erase(std::unique(pages.begin(), pages.end()), pages.end());
+  std::erase_if(pages, [this](std::uint64_t page) { return !open_.contains(page); });
+  if (pages.empty()) return;
+  run.done = [left = std::make_shared<std::size_t>(1 + pages.size()), done = std::move(run.done)] {
+    if (--*left == 0) done();
+  };
+  for (const std::uint64_t page : pages) open_.at(page).push_back(run.done);
+}
+
+void PlanRunner::leave_pages_open() {
+  std::vector<Done> waiting;
+  for (auto& [page, of_page] : open_) {
+    std::ranges::move(of_page, std::back_inserter(waiting));
+    of_page.clear();
+  }
+  for (const Done& done : waiting) done();
 }
 
 void PlanRunner::begin(const RunPtr& run) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "csd_model/firmware/flash_io.h"
@@ -14,30 +15,55 @@
 
 namespace csdsim::csd_model {
 
+/// Flash pages that hold several mapping units each.
+struct PagePacking {
+  std::uint32_t units = 1;  ///< of a page; plans address units
+  Bytes page{};             ///< data bytes of a page
+  bool reads_whole = true;  ///< a read moves the page; otherwise the codewords of its units
+};
+
 /// Runs the phases of a plan one after the other, any number of plans at a time. On each plane, operations of plans
 /// that program or erase are submitted in the order of the plans: NAND programs the pages of a block in order and only
 /// after its erase. Plans that only read do not wait: their pages keep their content until the operation of a later
 /// plan reaches the plane. A page whose program has not completed is read from controller DRAM, without a flash
 /// operation.
+///
+/// With several mapping units in a page, reads of units of one page that follow one another in a phase are one read,
+/// and a page is programmed when its last unit is written. Until then it is in controller DRAM. The units of a stream
+/// are written in order, so that each plane has one such page for each stream.
 class PlanRunner {
  public:
   using Done = std::function<void()>;
 
-  PlanRunner(const FlashGeometry& geometry, FlashIo& flash) : geometry_(geometry), flash_(flash) {}
+  /// What `done` waits for: the operations of the plan, or also the programs of pages that it leaves open.
+  enum class Until : std::uint8_t { operations, programs };
+
+  /// `geometry`: of the pages or units that plans address.
+  PlanRunner(const FlashGeometry& geometry, FlashIo& flash, const PagePacking& packing = {})
+      : geometry_(geometry), flash_(flash), packing_(packing) {
+    geometry_.pages_per_block /= packing.units;
+    geometry_.page_size = geometry_.page_size * packing.units;
+  }
 
   /// Starts a plan. Call it in the order of planning. `done` is called when the last phase is over, at once for a plan
   /// without operations.
-  void run(std::vector<ftl::Phase> phases, Done done);
+  void run(std::vector<ftl::Phase> phases, Done done, Until until = Until::operations);
 
   /// Holds a plan back until the next plan that programs or erases, or until release(); it then starts first. Its pages
   /// are read from DRAM until then.
-  void hold(std::vector<ftl::Phase> phases, Done done);
+  void hold(std::vector<ftl::Phase> phases, Done done, Until until = Until::operations);
   /// Starts the plans that are held back.
   void release();
+  /// Whether a plan that is held back programs this page.
+  bool holds(PhysicalPageAddress ppa) const { return held_pages_.contains(ppa.value); }
+
+  /// Calls back the plans that wait for pages to be filled: controller DRAM keeps those.
+  void leave_pages_open();
 
   /// Starts a plan of one phase that only reads; removes pages that are still in DRAM from `ops`. Returns false if
   /// nothing is left to read; otherwise notifies `client` at the end.
   bool read(ftl::Phase& ops, nfc::FlashClient& client, std::uint64_t tag) {
+    if (packing_.units > 1) pack(ops, nullptr);
     if (!programming_.empty()) leave_out_buffered(ops);
     if (ops.empty()) return false;
     flash_.submit(ops, client, tag);
@@ -45,7 +71,7 @@ class PlanRunner {
   }
 
   /// Whether a page is still in DRAM, because its program has not completed.
-  bool in_dram(PhysicalPageAddress ppa) const { return programming_.contains(ppa.value); }
+  bool in_dram(PhysicalPageAddress ppa) const { return programming_.contains(ppa.value / packing_.units); }
   /// Removes reads of pages that are still in DRAM.
   void leave_out_buffered(ftl::Phase& ops);
 
@@ -65,7 +91,15 @@ class PlanRunner {
   using RunPtr = std::shared_ptr<Run>;
 
   PlaneId plane_of(const PageOp& op) const { return geometry_.plane_of(op.ppa); }
-  RunPtr prepare(std::vector<ftl::Phase> phases, Done done);
+  RunPtr prepare(std::vector<ftl::Phase> phases, Done done, Until until);
+  /// The units of a plan's programs, by page.
+  struct Packed {
+    std::vector<std::uint64_t> begun;   ///< pages that it leaves open
+    std::vector<std::uint64_t> filled;  ///< pages that it programs
+  };
+  void pack(ftl::Phase& ops, Packed* packed);
+  void pack_plan(Run& run, Until until);
+  void wait_for_pages(Run& run, std::vector<std::uint64_t> pages);
   void begin(const RunPtr& run);
   bool must_queue(const std::vector<ftl::Phase>& phases) const;
   void queue(const RunPtr& run);
@@ -74,11 +108,14 @@ class PlanRunner {
   void visited(RunPtr run, PlaneId plane);
   void part_done(const RunPtr& run);
 
-  FlashGeometry geometry_;
+  FlashGeometry geometry_;  ///< of the flash
   FlashIo& flash_;
+  PagePacking packing_;
+  std::unordered_map<std::uint64_t, std::vector<Done>> open_;  ///< pages that are being filled, and who waits for them
   std::map<PlaneId, std::deque<RunPtr>> lines_;  ///< plans with operations left for a plane, in order of planning
   std::unordered_map<std::uint64_t, std::uint32_t> programming_;  ///< pages with a program to come; looked up only
   std::vector<RunPtr> held_;                                      ///< in order of planning
+  std::unordered_set<std::uint64_t> held_pages_;                  ///< that they program; looked up only
   std::uint64_t buffer_hits_ = 0;
 };
 

@@ -91,6 +91,13 @@ void BackingStore::write(PhysicalPageAddress ppa, std::span<const std::byte> dat
   oob = {tag, ++programs_, crc32(data), true};
 }
 
+void BackingStore::replace(PhysicalPageAddress ppa, std::span<const std::byte> data, const OobTag& tag) {
+  if (!carried()) return;
+  if (!written(ppa)) throw InternalError(fmt::format("physical page {} is replaced but erased", ppa.value));
+  blocks_[geometry_.block_of(ppa).value]->oob[geometry_.page_in_block(ppa)].written = false;
+  write(ppa, data, tag);
+}
+
 std::span<const std::byte> BackingStore::read(PhysicalPageAddress ppa) const {
   const Block* block = block_at(ppa);
   const std::uint32_t page = geometry_.page_in_block(ppa);

@@ -88,6 +88,9 @@ class BackingStore {
   /// overwrite), if the address is outside the array or if the size is wrong. Does nothing in timing mode.
   void write(PhysicalPageAddress ppa, std::span<const std::byte> data, const OobTag& tag);
 
+  /// Replaces what a page holds whose program has not begun: the same as write(), and the page was written before.
+  void replace(PhysicalPageAddress ppa, std::span<const std::byte> data, const OobTag& tag);
+
   /// The bytes of a page; an erased page reads as all ones. Valid until the block is erased. Carried mode only.
   std::span<const std::byte> read(PhysicalPageAddress ppa) const;
 

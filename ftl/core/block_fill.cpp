@@ -28,11 +28,13 @@ void BlockFtl::precondition(Bytes working_set, std::optional<std::uint64_t> seed
     return fill_translation_pages(pages);
   }
   map_.precondition(pages, seed, keep_plane);
+  // Runs of the units of a page take the planes in turn.
+  const std::uint64_t run = config_.units_per_page, row = run * geometry_.planes(), rest = pages % row;
   for (std::uint32_t rank = 0; rank < geometry_.planes(); ++rank) {
-    const std::uint64_t share = pages / geometry_.planes() + (rank < pages % geometry_.planes() ? 1 : 0);
-    blocks_.fill(stripe_.plane_of_rank(rank), Stream::host, share);
+    const std::uint64_t begun = std::min(run, rest - std::min(rest, rank * run));
+    blocks_.fill(stripe_.plane_of_rank(rank), Stream::host, pages / row * run + begun);
   }
-  cursor_ = static_cast<std::uint32_t>(pages % geometry_.planes());
+  cursor_ = static_cast<std::uint32_t>(rest / run);
   fill_translation_pages(pages);
 }
 

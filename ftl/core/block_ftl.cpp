@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "base/error.h"
 #include "ftl/core/block_reserve.h"
@@ -72,10 +74,18 @@ BlockFtl::BlockFtl(const BlockFtlConfig& config, BlockManager& blocks, BackingSt
       stripe_(geometry_, config.stripe_order),
       entries_per_page_(page_size_.value / kMapEntryBytes),
       exported_(exported_pages(config, blocks)),
-      map_(geometry_, config.stripe_order, exported_ + translation_pages(config, exported_, entries_per_page_)),
-      collecting_(geometry_.planes(), kNone) {
+      map_(geometry_, config.stripe_order, exported_ + translation_pages(config, exported_, entries_per_page_),
+           config.units_per_page),
+      collections_(geometry_.planes()) {
   if (config.map_cache_entries) cache_.emplace(*config.map_cache_entries, entries_per_page_, exported_);
   if (store_.carried()) page_image_.resize(page_size_.value);
+}
+
+std::vector<Phase> IoPlan::take_behind() {
+  const auto first = phases.end() - static_cast<std::ptrdiff_t>(std::exchange(behind, 0));
+  std::vector<Phase> taken(std::make_move_iterator(first), std::make_move_iterator(phases.end()));
+  phases.erase(first, phases.end());
+  return taken;
 }
 
 PageOp BlockFtl::op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const {
@@ -171,17 +181,22 @@ std::optional<PhysicalPageAddress> BlockFtl::place_in(PlaneId plane, Stream stre
     const PhysicalPageAddress ppa = blocks_.allocate(plane, stream).value();
     const OpClass op_class = stream == Stream::map ? OpClass::map : OpClass::host;
     if (plan.records()) plan.programs()->push_back(op(ppa, PageOpKind::program, op_class));
+    if (in_steps(plan) && blocks_.available_blocks(plane, Namespace::block) <= config_.gc_free_blocks)
+      owed_.push_back(plane);
     if (!program_failed(ppa)) return ppa;
   }
 }
 
 std::optional<PhysicalPageAddress> BlockFtl::place(LogicalPage page, Stream stream, PlanBuilder& plan) {
-  if (config_.allocation == PageAllocation::fixed) return place_in(stripe_.plane_at(page.value), stream, plan);
+  if (config_.allocation == PageAllocation::fixed)
+    return place_in(stripe_.plane_at(page.value / config_.units_per_page), stream, plan);
   std::uint32_t& cursor = stream == Stream::map ? map_cursor_ : cursor_;
   for (std::uint32_t tried = 0; tried < geometry_.planes(); ++tried) {
-    const PlaneId plane = stripe_.plane_of_rank(cursor);
-    if (++cursor == geometry_.planes()) cursor = 0;
-    if (const auto ppa = place_in(plane, stream, plan)) return ppa;
+    const auto ppa = place_in(stripe_.plane_of_rank(cursor), stream, plan);
+    // Units that follow one another share a page of the flash.
+    const bool open = ppa && (ppa->value + 1) % config_.units_per_page != 0;
+    if (!open && ++cursor == geometry_.planes()) cursor = 0;
+    if (ppa) return ppa;
   }
   return std::nullopt;
 }
@@ -214,8 +229,24 @@ bool BlockFtl::merge(LogicalPage page, std::uint64_t first, std::uint64_t count,
   return true;
 }
 
+/// Writes into a page whose program has not begun: its place stays.
+void BlockFtl::change_held_page(LogicalPage page, std::uint64_t first, std::span<const std::byte> data) {
+  ++stats_.coalesced_pages;
+  if (!store_.carried()) return;
+  const PhysicalPageAddress ppa = map_.lookup(page);
+  std::ranges::copy(store_.read_verified(ppa, host_tag(page), config_.check), page_image_.begin());
+  std::ranges::copy(data, page_image_.begin() + static_cast<std::ptrdiff_t>(first));
+  store_.replace(ppa, page_image_, host_tag(page));
+}
+
 IoStatus BlockFtl::write_page(LogicalPage page, std::uint64_t first, std::uint64_t count,
                               std::span<const std::byte> bytes, PlanBuilder& plan) {
+  if (held_) {
+    if (const PhysicalPageAddress at = map_.lookup(page); at.valid() && held_(at)) {
+      change_held_page(page, first, bytes);
+      return IoStatus::ok;
+    }
+  }
   const std::optional<PhysicalPageAddress> to = place(page, Stream::host, plan);
   if (!to) return read_only() ? IoStatus::read_only : IoStatus::out_of_space;
   if (count != page_size_.value) {
@@ -249,6 +280,7 @@ IoPlan BlockFtl::write(Bytes offset, Bytes length, std::span<const std::byte> da
     done += count;
   }
   plan.phases = builder.finish();
+  if (!owed_.empty()) pay(plan);
   return plan;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <set>
@@ -37,9 +38,15 @@ enum class PageAllocation : std::uint8_t {
   fixed     ///< a function of the logical page: page p on the plane of rank p in stripe order
 };
 
+/// How much a write collects that finds few free blocks.
+enum class GcPace : std::uint8_t {
+  steps,  ///< its share of a victim, behind the write
+  blocks  ///< whole victims, before the write
+};
+
 struct BlockFtlConfig {
   double over_provisioning = 0.07;   ///< share of the namespace's flash that is not exported, in [0, 1)
-  std::uint32_t gc_free_blocks = 2;  ///< a write that finds a plane at this many free blocks collects first; at least 1
+  std::uint32_t gc_free_blocks = 2;  ///< writes to a plane with at most so many free blocks collect; at least 1
   StripeOrder stripe_order = kChannelDiePlane;
   PageCheck check = PageCheck::key;
   PageAllocation allocation = PageAllocation::dynamic;
@@ -50,6 +57,9 @@ struct BlockFtlConfig {
   /// Map entries that controller DRAM holds; the others are in flash, in translation pages. Unset: it holds them all.
   std::optional<std::uint64_t> map_cache_entries = {};
   Bytes codeword{};  ///< what a read moves at least; divides a page. 0: the page
+  GcPace gc_pace = GcPace::steps;
+  /// Pages here are mapping units, so many of which share a page of the flash: the geometry is that of the units.
+  std::uint32_t units_per_page = 1;
 };
 
 /// Bytes of a map entry in flash and in DRAM.
@@ -71,6 +81,10 @@ using Phase = std::vector<PageOp>;
 struct IoPlan {
   IoStatus status = IoStatus::ok;
   std::vector<Phase> phases;
+  std::size_t behind = 0;  ///< the last so many phases are collection that the request does not wait for
+
+  /// Removes those phases; they must run directly after the others.
+  std::vector<Phase> take_behind();
 };
 
 struct BlockFtlStats {
@@ -78,6 +92,7 @@ struct BlockFtlStats {
   std::uint64_t unwritten_reads = 0;     ///< logical pages read as zeros, without flash
   std::uint64_t merge_reads = 0;         ///< page reads to complete a partial write
   std::uint64_t host_pages_written = 0;  ///< programs for host writes
+  std::uint64_t coalesced_pages = 0;     ///< host writes to pages whose program had not begun: without a program
   std::uint64_t gc_pages_moved = 0;      ///< by garbage collection, each by a read and a program
   std::uint64_t gc_erases = 0;
   std::uint64_t background_steps = 0;     ///< of garbage collection
@@ -112,6 +127,11 @@ void register_statistics(Statistics& statistics, const BlockFtlStats& stats);
 /// out, and a spare block replaces it. A block whose erase fails is replaced too. Without a spare block the drive is
 /// read-only.
 ///
+/// Writes to a plane with few free blocks pay for its collection (GcPace): with `steps`, a victim of v valid pages
+/// gives room for as many writes as its other pages, and each of them moves an equal share of the v pages. Only a write
+/// that would take the last free block but one waits for the rest of the victim. What is not recorded (age()) collects
+/// whole blocks.
+///
 /// With a cached map, a request first reads the translation pages of the entries that are not cached, and writes back
 /// those whose dirty entries are evicted for them. Where garbage collection moves pages whose entries are not cached,
 /// the request that collects writes their translation pages.
@@ -138,6 +158,9 @@ class BlockFtl {
 
   /// Pages that are covered wholly read as zeros from now on; partly covered ones keep their bytes.
   IoPlan trim(Bytes offset, Bytes length);
+
+  /// From now on, writes to pages whose program has not begun, as `held` says, change them in the write buffer.
+  void coalesce(std::function<bool(PhysicalPageAddress)> held) { held_ = std::move(held); }
 
   bool collects_in_background() const { return config_.background_free_blocks > 0; }
   /// The plane has at most background_free_blocks free blocks, and something to collect.
@@ -184,6 +207,7 @@ class BlockFtl {
                       PlanBuilder& plan);
   bool merge(LogicalPage page, std::uint64_t first, std::uint64_t count, std::span<const std::byte> data,
              PlanBuilder& plan);
+  void change_held_page(LogicalPage page, std::uint64_t first, std::span<const std::byte> data);
   IoStatus read_pages(Bytes offset, Bytes length, std::span<std::byte> out, Phase& ops);
   IoStatus access_maps(Bytes offset, Bytes length, bool change, PlanBuilder& plan);
   std::optional<PhysicalPageAddress> place(LogicalPage page, Stream stream, PlanBuilder& plan);
@@ -195,13 +219,18 @@ class BlockFtl {
   // block_gc.cpp: moving pages. Operations are appended to `phases` unless it is null.
   std::optional<PhysicalPageAddress> program(PlaneId plane, Stream stream, OpClass op_class, Phase* ops);
   bool program_failed(PhysicalPageAddress ppa);
-  std::uint32_t& collecting(PlaneId plane) { return collecting_[plane.value]; }
+  std::uint32_t& collecting(PlaneId plane) { return collections_[plane.value].victim; }
+  bool in_steps(const PlanBuilder& plan) const;
+  std::uint32_t urgent_free_blocks(const PlanBuilder& plan) const;
+  bool time_to_collect(PlaneId plane);
   bool choose_victim(PlaneId plane);
   bool fits(BlockId victim, Stream stream) const;
   bool move_pages(BlockId from, Stream to, std::uint32_t limit, std::vector<Phase>* phases, std::uint64_t& moved);
   void erase(BlockId block, std::vector<Phase>* phases);
   bool finish_victim(PlaneId plane, std::vector<Phase>* phases);
   void collect(PlaneId plane, PlanBuilder& plan);
+  void collect_pages(PlaneId plane, std::uint32_t limit, std::vector<Phase>& phases);
+  void pay(IoPlan& plan);
   void level_wear(PlaneId plane, std::vector<Phase>* phases);
   void empty_failed_blocks(PlanBuilder& plan);
 
@@ -229,11 +258,21 @@ class BlockFtl {
   std::uint64_t exported_;          ///< logical pages of the host
   PageMap map_;                     ///< of the host's pages and, behind them, translation pages
   std::optional<MapCache> cache_;
-  std::set<std::uint64_t> stale_;           ///< translation pages with entries that were moved without being cached
-  std::uint32_t map_cursor_ = 0;            ///< stripe rank of the next translation page
-  std::uint32_t cursor_ = 0;                ///< stripe rank of the next host page
-  std::uint64_t preconditioned_ = 0;        ///< pages
-  std::vector<std::uint32_t> collecting_;   ///< by plane: the victim whose pages are being moved
+  std::set<std::uint64_t> stale_;     ///< translation pages with entries that were moved without being cached
+  std::uint32_t map_cursor_ = 0;      ///< stripe rank of the next translation page
+  std::uint32_t cursor_ = 0;          ///< stripe rank of the next host page
+  std::uint64_t preconditioned_ = 0;  ///< pages
+  /// The victim of a plane whose pages are being moved. A write that pays for it adds `moves` to `debt` and moves a
+  /// page for each `gain` of it.
+  struct Collection {
+    std::uint32_t victim = kNone;
+    std::uint32_t moves = 0;  ///< valid pages of the victim when it was chosen
+    std::uint32_t gain = 0;   ///< its other pages; at least one
+    std::uint64_t debt = 0;
+  };
+  std::vector<Collection> collections_;  ///< by plane
+  std::vector<PlaneId> owed_;            ///< planes of pages that were written and have not paid for collection
+  std::function<bool(PhysicalPageAddress)> held_;
   std::vector<BlockId> failed_;             ///< retired blocks that may hold valid pages
   std::unordered_set<std::uint64_t> lost_;  ///< logical pages that were moved although they could not be corrected
   std::vector<std::byte> page_image_;       ///< scratch: the page being written

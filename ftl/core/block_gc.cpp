@@ -9,6 +9,21 @@
 #include "ftl/core/plan_builder.h"
 
 namespace csdsim::ftl {
+namespace {
+
+std::uint32_t open_pages(const BlockManager& blocks, PlaneId plane) {
+  return blocks.open_pages(plane, Stream::host) + blocks.open_pages(plane, Stream::gc);
+}
+
+/// A victim that is begun in time leaves more than this free before it is erased. Writes that are late pay twice: each
+/// victim makes room only for the writes that pay for it, so that what is missing would be missing for ever.
+bool is_late(const BlockManager& blocks, PlaneId plane, std::uint32_t free_blocks) {
+  const std::uint64_t pages = blocks.geometry().pages_per_block;
+  return blocks.available_blocks(plane, Namespace::block) * pages + open_pages(blocks, plane) < free_blocks * pages;
+}
+
+}  // namespace
+
 /// Asks whether the program of a page that was just allocated fails; if so the page is lost and its block retired.
 bool BlockFtl::program_failed(PhysicalPageAddress ppa) {
   if (faults_ == nullptr) return false;
@@ -114,9 +129,18 @@ bool BlockFtl::choose_victim(PlaneId plane) {
   if (collecting(plane) != kNone) return true;
   const std::optional<BlockId> victim = blocks_.victim(plane, Namespace::block);
   if (!victim || !fits(*victim, stream_for(*victim))) return false;
+  const std::uint32_t moves = blocks_.valid_pages(*victim);
+  collections_[plane.value] = {.victim = victim->value, .moves = moves, .gain = geometry_.pages_per_block - moves};
   blocks_.begin_collect(*victim);
-  collecting(plane) = victim->value;
   return true;
+}
+
+bool BlockFtl::in_steps(const PlanBuilder& plan) const { return config_.gc_pace == GcPace::steps && plan.records(); }
+
+/// A write that opens a block collects whole victims before it while there are no more free blocks than this. In steps
+/// it waits for the last but one only, without which it could not be written.
+std::uint32_t BlockFtl::urgent_free_blocks(const PlanBuilder& plan) const {
+  return in_steps(plan) ? 1 : config_.gc_free_blocks;
 }
 
 /// Moves what is left of the plane's victim and erases it.
@@ -133,7 +157,8 @@ void BlockFtl::collect(PlaneId plane, PlanBuilder& plan) {
   std::vector<Phase> phases;
   std::vector<Phase>* record = plan.records() ? &phases : nullptr;
   bool erased = false;
-  while (blocks_.available_blocks(plane, Namespace::block) <= config_.gc_free_blocks && choose_victim(plane)) {
+  const std::uint32_t urgent = urgent_free_blocks(plan);
+  while (blocks_.available_blocks(plane, Namespace::block) <= urgent && choose_victim(plane)) {
     if (!finish_victim(plane, record)) break;
     erased = true;
   }
@@ -157,6 +182,49 @@ void BlockFtl::level_wear(PlaneId plane, std::vector<Phase>* phases) {
   ++stats_.wear_erases;
 }
 
+/// Moves up to `limit` pages of the plane's victim, and erases it once it is empty.
+void BlockFtl::collect_pages(PlaneId plane, std::uint32_t limit, std::vector<Phase>& phases) {
+  const BlockId victim{collecting(plane)};
+  if (limit > 0) move_pages(victim, stream_for(victim), limit, &phases, stats_.gc_pages_moved);
+  if (blocks_.valid_pages(victim) == 0) {
+    collecting(plane) = kNone;
+    erase(victim, &phases);
+    ++stats_.gc_erases;
+    if (config_.wear_spread > 0) level_wear(plane, &phases);
+  }
+  std::erase_if(phases, [](const Phase& phase) { return phase.empty(); });
+}
+
+/// A victim and the writes that pay for it take the pages of a block before it is erased. It is begun when no more than
+/// those and a quarter are free beyond gc_free_blocks, so that these are free when a write opens a block. As long as
+/// they are, a victim that has lost a page just now is left alone: sequential writes empty it.
+bool BlockFtl::time_to_collect(PlaneId plane) {
+  constexpr std::uint64_t kQuietWrites = 16;  // to each plane
+  const std::uint32_t available = blocks_.available_blocks(plane, Namespace::block);
+  if (collecting(plane) != kNone || available != config_.gc_free_blocks) return available <= config_.gc_free_blocks;
+  return open_pages(blocks_, plane) <= geometry_.pages_per_block + geometry_.pages_per_block / 4 &&
+         blocks_.settled_gain(plane, Namespace::block, kQuietWrites * geometry_.planes()) > 0;
+}
+
+/// Appends the steps of collection that the written pages owe. The translation pages that they change pay later.
+void BlockFtl::pay(IoPlan& plan) {
+  PlanBuilder steps(true);
+  for (const PlaneId plane : std::exchange(owed_, {})) {
+    if (!time_to_collect(plane) || !choose_victim(plane)) continue;
+    Collection& collection = collections_[plane.value];
+    collection.debt += std::uint64_t{collection.moves} * (is_late(blocks_, plane, config_.gc_free_blocks) ? 2 : 1);
+    const std::uint64_t pages = collection.debt / collection.gain;
+    collection.debt %= collection.gain;
+    std::vector<Phase> phases;
+    collect_pages(plane, static_cast<std::uint32_t>(pages), phases);
+    if (!phases.empty()) steps.collect(plane, std::move(phases));
+  }
+  write_stale_translation_pages(steps);
+  std::vector<Phase> behind = steps.finish();
+  plan.behind = behind.size();
+  std::ranges::move(behind, std::back_inserter(plan.phases));
+}
+
 bool BlockFtl::wants_background_step(PlaneId plane) const {
   return blocks_.available_blocks(plane, Namespace::block) <= config_.background_free_blocks &&
          config_.background_free_blocks > 0 && !read_only();
@@ -165,15 +233,7 @@ bool BlockFtl::wants_background_step(PlaneId plane) const {
 std::optional<IoPlan> BlockFtl::background_step(PlaneId plane) {
   if (!wants_background_step(plane) || !choose_victim(plane)) return std::nullopt;
   IoPlan plan;
-  const BlockId victim{collecting(plane)};
-  move_pages(victim, stream_for(victim), config_.gc_step_pages, &plan.phases, stats_.gc_pages_moved);
-  if (blocks_.valid_pages(victim) == 0) {
-    collecting(plane) = kNone;
-    erase(victim, &plan.phases);
-    ++stats_.gc_erases;
-    if (config_.wear_spread > 0) level_wear(plane, &plan.phases);
-  }
-  std::erase_if(plan.phases, [](const Phase& phase) { return phase.empty(); });
+  collect_pages(plane, config_.gc_step_pages, plan.phases);
   if (plan.phases.empty()) return std::nullopt;
   PlanBuilder builder(true);
   write_stale_translation_pages(builder);

@@ -129,6 +129,11 @@ class BlockManager {
 
   /// The victim of `ns` in `plane` that the policy chooses. Empty if every full block is full of valid pages.
   std::optional<BlockId> victim(PlaneId plane, Namespace ns);
+  /// Pages that the best victim makes room for, if none of its pages became invalid while the last `quiet` pages were
+  /// handed out; otherwise 0.
+  std::uint32_t settled_gain(PlaneId plane, Namespace ns, std::uint64_t quiet) {
+    return victims_.settled_gain(group(plane, ns), clock_, quiet);
+  }
   /// The full block of `ns` in `plane` with the fewest erases, the lowest address in a tie.
   std::optional<BlockId> least_worn(PlaneId plane, Namespace ns) const;
 

@@ -51,9 +51,11 @@ void describe(ParamVisitor& v, CachedMap& c) {
 void describe(ParamVisitor& v, GcConfig& c) {
   v.choice("policy", c.policy, "Which block of a plane is collected.",
            assumed("the least to move; common in products"));
+  v.param("pace", c.pace, "How much a write collects that finds few free blocks in its plane.",
+          assumed("in steps: controllers bound the latency of a write"));
   v.optional_section("background", c.background, "off",
-                     "Collects in small steps between pieces of host work, before writes have to wait for it.",
-                     assumed("off: a write that finds too few free blocks waits for whole blocks"));
+                     "Collects in small steps between pieces of host work, before writes have to pay for it.",
+                     assumed("off: only writes collect"));
 }
 
 void describe(ParamVisitor& v, WearLevellingConfig& c) {
@@ -78,6 +80,9 @@ void describe(ParamVisitor& v, FtlConfig& c) {
          assumed("channels first gives one stream all channels"));
   v.param("allocation", c.allocation, "Which plane a page of the block namespace goes to.",
           assumed("dynamic keeps all planes busy whatever is written"));
+  v.optional("mapping_unit", c.mapping_unit, "page", {Bytes{512}, Bytes::kib(64)},
+             "What the map of the block namespace addresses: divides a page of the flash, in which several units lie.",
+             assumed("a page: no paper of the KV cache has another unit"));
   v.choice("map", c.map, "Where the page map of the block namespace is kept.",
            assumed("drives with a GB of DRAM for each TB hold it all"));
   v.section("gc", c.gc, "Garbage collection of the block namespace.");
@@ -100,6 +105,7 @@ BlockFtlConfig block_ftl_config(const FtlConfig& config) {
   block.gc_free_blocks = config.gc_free_blocks;
   block.stripe_order = stripe_order(config.stripe_order);
   block.allocation = config.allocation;
+  block.gc_pace = config.gc.pace;
   if (config.gc.background) {
     block.background_free_blocks = config.gc.background->free_blocks;
     block.gc_step_pages = config.gc.background->step_pages;

@@ -62,6 +62,7 @@ struct CachedMap {
 /// Garbage collection of the block namespace.
 struct GcConfig {
   std::variant<GreedyGc, CostBenefitGc, RandomGreedyGc, FifoGc> policy;
+  GcPace pace = GcPace::steps;
   std::optional<BackgroundGc> background;  ///< unset: only writes collect
 };
 
@@ -78,6 +79,7 @@ struct FtlConfig {
   std::uint32_t lookup_cores = 1;
   std::vector<StripeLevel> stripe_order{StripeLevel::channel, StripeLevel::die, StripeLevel::plane};
   PageAllocation allocation = PageAllocation::dynamic;
+  std::optional<Bytes> mapping_unit;  ///< unset: a page of the flash
   std::variant<IdealMap, CachedMap> map;
   GcConfig gc;
   WearLevellingConfig wear_levelling;
@@ -124,6 +126,12 @@ struct EnumValues<ftl::PageAllocation> {
   static constexpr EnumValue<ftl::PageAllocation> values[] = {
       {ftl::PageAllocation::dynamic, "dynamic", "The next plane in stripe order, whichever page it is."},
       {ftl::PageAllocation::fixed, "static", "Page p of the namespace on plane p of the stripe order, modulo."}};
+};
+template <>
+struct EnumValues<ftl::GcPace> {
+  static constexpr EnumValue<ftl::GcPace> values[] = {
+      {ftl::GcPace::steps, "steps", "A few pages behind each write, in proportion to the room that they make."},
+      {ftl::GcPace::blocks, "blocks", "Whole blocks, before the write that finds too few free."}};
 };
 template <>
 struct EnumValues<ftl::FreeBlockChoice> {

@@ -82,13 +82,15 @@ std::uint64_t PagePermutation::backward(std::uint64_t y) const {
   return y;
 }
 
-PageMap::PageMap(const FlashGeometry& geometry, const StripeOrder& order, std::uint64_t logical_pages)
+PageMap::PageMap(const FlashGeometry& geometry, const StripeOrder& order, std::uint64_t logical_pages,
+                 std::uint32_t run)
     : geometry_(geometry),
       stripe_(geometry, order),
       by_planes_(geometry.planes()),
       plane_pages_(geometry.pages_per_plane()),
       by_plane_pages_(plane_pages_),
       logical_pages_(logical_pages),
+      run_(run),
       physical_(logical_pages, geometry.pages() + kFirst),
       logical_(geometry.pages(), logical_pages + kFirst) {}
 
@@ -96,36 +98,41 @@ void PageMap::precondition(std::uint64_t pages, std::optional<std::uint64_t> see
   if (pages > logical_pages_) throw InternalError("more pages are preconditioned than the namespace has");
   preconditioned_ = pages;
   keep_plane_ = keep_plane;
-  permutation_ = PagePermutation(keep_plane ? pages / geometry_.planes() : pages, seed);
+  full_rows_ = pages / (std::uint64_t{run_} * geometry_.planes()) * run_;
+  permutation_ = PagePermutation(keep_plane ? full_rows_ : pages, seed);
+}
+
+inline PageMap::Place PageMap::place_of(std::uint64_t slot) const {
+  if (run_ == 1) [[likely]] {
+    const std::uint64_t row = by_planes_.quotient(slot);
+    return {row, slot - row * geometry_.planes()};
+  }
+  const std::uint64_t group = slot / run_;
+  const std::uint64_t row = by_planes_.quotient(group);
+  return {row * run_ + slot % run_, group - row * geometry_.planes()};
+}
+
+inline std::uint64_t PageMap::slot_of(const Place& place) const {
+  return (place.row / run_ * geometry_.planes() + place.rank) * run_ + place.row % run_;
 }
 
 PhysicalPageAddress PageMap::lookup_unwritten(LogicalPage page, std::uint64_t entry) const {
   if (entry == kUnmapped || page.value >= preconditioned_) return PhysicalPageAddress::invalid();
-  const std::uint64_t planes = geometry_.planes();
-  std::uint64_t row;
-  std::uint64_t rank;
-  if (keep_plane_) {
-    row = by_planes_.quotient(page.value);
-    rank = page.value - row * planes;
-    // The last row may be short: it stays where it is.
-    if (row < by_planes_.quotient(preconditioned_)) row = permutation_.forward(row);
-  } else {
-    const std::uint64_t slot = permutation_.forward(page.value);
-    row = by_planes_.quotient(slot);
-    rank = slot - row * planes;
-  }
-  return {stripe_.plane_of_rank(static_cast<std::uint32_t>(rank)).value * plane_pages_ + row};
+  Place place = place_of(keep_plane_ ? page.value : permutation_.forward(page.value));
+  // The last row may be short: it stays where it is.
+  if (keep_plane_ && place.row < full_rows_) place.row = permutation_.forward(place.row);
+  return {stripe_.plane_of_rank(static_cast<std::uint32_t>(place.rank)).value * plane_pages_ + place.row};
 }
 
 LogicalPage PageMap::initial_owner(PhysicalPageAddress ppa) const {
   const std::uint64_t plane = by_plane_pages_.quotient(ppa.value);
   const std::uint64_t row = ppa.value - plane * geometry_.pages_per_plane();
   const std::uint64_t rank = stripe_.rank_of(PlaneId{static_cast<std::uint32_t>(plane)});
-  const std::uint64_t slot = row * geometry_.planes() + rank;
+  const std::uint64_t slot = slot_of({row, rank});
   if (slot >= preconditioned_) return kNobody;
   if (!keep_plane_) return LogicalPage{permutation_.backward(slot)};
-  if (row >= by_planes_.quotient(preconditioned_)) return LogicalPage{slot};
-  return LogicalPage{permutation_.backward(row) * geometry_.planes() + rank};
+  if (row >= full_rows_) return LogicalPage{slot};
+  return LogicalPage{slot_of({permutation_.backward(row), rank})};
 }
 
 std::optional<LogicalPage> PageMap::owner(PhysicalPageAddress ppa) const {

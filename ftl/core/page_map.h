@@ -71,7 +71,8 @@ class PageNumbers {
 /// were written: the map of a preconditioned drive is a formula until then.
 class PageMap {
  public:
-  PageMap(const FlashGeometry& geometry, const StripeOrder& order, std::uint64_t logical_pages);
+  /// `run`: so many consecutive pages lie on a plane before the next plane follows.
+  PageMap(const FlashGeometry& geometry, const StripeOrder& order, std::uint64_t logical_pages, std::uint32_t run = 1);
 
   /// Maps logical pages [0, pages) over the planes in stripe order, from block 0 of each plane on; with a seed, in
   /// random order. `keep_plane`: random order within each plane only, page p on the plane of rank p. The map must be
@@ -116,6 +117,13 @@ class PageMap {
   static constexpr std::uint64_t kUnmapped = 1;
   static constexpr std::uint64_t kFirst = 2;
 
+  /// Where the n-th preconditioned page is, by its number in stripe order.
+  struct Place {
+    std::uint64_t row;   ///< page within its plane
+    std::uint64_t rank;  ///< of the plane
+  };
+  Place place_of(std::uint64_t slot) const;
+  std::uint64_t slot_of(const Place& place) const;
   PhysicalPageAddress lookup_unwritten(LogicalPage page, std::uint64_t entry) const;
   LogicalPage initial_owner(PhysicalPageAddress ppa) const;
 
@@ -125,8 +133,10 @@ class PageMap {
   std::uint64_t plane_pages_;
   FixedDivisor by_plane_pages_;
   std::uint64_t logical_pages_;
+  std::uint32_t run_;
   std::uint64_t preconditioned_ = 0;
   bool keep_plane_ = false;
+  std::uint64_t full_rows_ = 0;  ///< of preconditioned pages, that every plane has
   PagePermutation permutation_{1, std::nullopt};
   PageNumbers physical_;  ///< by logical page
   PageNumbers logical_;   ///< by physical page

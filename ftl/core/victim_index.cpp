@@ -52,6 +52,7 @@ void VictimIndex::lose_page(std::uint32_t g, BlockId block, std::uint64_t now) {
   Node& node = nodes_[block.value];
   if (policy_.kind == GcPolicy::fifo) {
     --node.valid;
+    node.since = now;
     return;
   }
   unlink(groups_[g], block.value);
@@ -85,6 +86,14 @@ std::optional<BlockId> VictimIndex::choose(std::uint32_t g, std::uint64_t now) {
       return oldest(group);
   }
   return std::nullopt;
+}
+
+std::uint32_t VictimIndex::settled_gain(std::uint32_t g, std::uint64_t now, std::uint64_t quiet) {
+  Group& group = groups_[g];
+  if (group.lists.empty()) return 0;
+  const std::optional<BlockId> best = policy_.kind == GcPolicy::fifo ? oldest(group) : fewest_valid(group);
+  if (!best || now - nodes_[best->value].since < quiet) return 0;
+  return pages_per_block_ - nodes_[best->value].valid;
 }
 
 std::optional<BlockId> VictimIndex::fewest_valid(Group& group) {

@@ -43,6 +43,10 @@ class VictimIndex {
   /// Empty if all pages of all blocks of the group are valid. The block stays in the index.
   std::optional<BlockId> choose(std::uint32_t group, std::uint64_t now);
 
+  /// Pages that the block with the fewest valid pages (fifo: the oldest) makes room for, if it has lost none for
+  /// `quiet`; otherwise 0.
+  std::uint32_t settled_gain(std::uint32_t group, std::uint64_t now, std::uint64_t quiet);
+
  private:
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
   struct Node {

@@ -44,7 +44,7 @@ Bandwidth LinkConfig::payload_bandwidth() const {
 namespace {
 
 void describe_lanes(ParamVisitor& v, LinkConfig& c) {
-  v.optional("generation", c.generation, "auto", {1, 5}, "PCIe generation; auto where bandwidth is given.",
+  v.optional("generation", c.generation, "auto", {1, 6}, "PCIe generation; auto where bandwidth is given.",
              paper("InstInfer: drive 3.0 x4 (V-A, prototype), GPU 4.0 x16 (VI-A)"));
   v.optional("lanes", c.lanes, "auto", {1, 32}, "PCIe lanes: a power of two; auto where bandwidth is given.",
              paper("InstInfer: drive 3.0 x4 (V-A, prototype), GPU 4.0 x16 (VI-A)"));

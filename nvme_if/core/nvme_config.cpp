@@ -35,6 +35,9 @@ void describe(ParamVisitor& v, NvmeConfig& c) {
           assumed("0: data sheets state latencies as a whole"));
   v.param("firmware_cores", c.firmware_cores, {1, 64}, "Cores that do it, each one command at a time.",
           assumed("one is the least"));
+  v.param("command_slots", c.command_slots, {1, 65'536},
+          "Commands that the controller holds; further ones wait in their queues.",
+          assumed("more than most hosts keep in flight; MQSim fetches 512"));
   v.param("granularity", c.granularity, "What one attention command covers.",
           assumed("fewest commands; the paper states none"));
   v.param("transfer", c.transfer, "How K, V and attention outputs travel between GPU and drive.",
@@ -61,6 +64,7 @@ NvmeControllerParams controller_params(const NvmeConfig& config) {
   params.controller.block_size = config.block_size;
   params.firmware_time = config.firmware_time;
   params.firmware_cores = config.firmware_cores;
+  params.command_slots = config.command_slots;
   return params;
 }
 

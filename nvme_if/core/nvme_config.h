@@ -52,6 +52,7 @@ struct NvmeConfig {
   SimTime firmware_time{};
   SimTime pipeline_time{};
   std::uint32_t firmware_cores = 1;
+  std::uint32_t command_slots = 4096;
   Granularity granularity = Granularity::layer_mini_batch;
   DataPath transfer = DataPath::p2p;
   SimTime timeout = SimTime::milliseconds(30'000);

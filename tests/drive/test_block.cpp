@@ -109,10 +109,11 @@ class RandomBlocks {
     }
   }
 
-  /// Whether all blocks of a block's page are in the range: deallocated blocks of other pages keep their bytes.
+  /// Whether all blocks of a block's page or unit are in the range: deallocated blocks of others keep their bytes.
   bool page_within(std::uint64_t block, const std::vector<std::uint64_t>& range) const {
-    const std::uint64_t blocks =
-        std::max<std::uint64_t>(1, host_.platform.config().drive.geometry.page_size.value / 4096);
+    const csd_model::DriveConfig& drive = host_.platform.config().drive;
+    const Bytes mapped = drive.mapping_unit.value > 0 ? drive.mapping_unit : drive.geometry.page_size;
+    const std::uint64_t blocks = std::max<std::uint64_t>(1, mapped.value / 4096);
     const std::uint64_t first = block / blocks * blocks;
     return range.front() <= first && first + blocks - 1 <= range.back();
   }
@@ -172,6 +173,70 @@ TEST_CASE("random block commands on four queues equal a map") {
   CHECK(host.drive().controller().commands_inside() == 0);
 }
 
+TEST_CASE("random block commands equal a map where several mapping units share a page") {
+  const auto unit = GENERATE(Bytes::kib(4), Bytes::kib(8));
+  const auto policy =
+      GENERATE(csd_model::FlushPolicy::immediate, csd_model::FlushPolicy::threshold, csd_model::FlushPolicy::idle);
+  const std::uint64_t seed = unit.value + 5;
+  INFO("seed " << seed);
+  auto config = block_drive(Bytes::kib(16), Bytes::kib(256));
+  config.kv_share = 0;
+  config.mapping_unit = unit;
+  if (unit == Bytes::kib(4)) config.block.codeword = Bytes::kib(2);
+  config.flush = {.policy = policy, .threshold = Bytes::kib(48), .idle_time = SimTime::microseconds(20)};
+  DriveHost host(config, 4, 16);
+  RandomBlocks work(host, seed);
+  work.run(1500, 24);
+  CHECK(host.driver().issued() == host.driver().completed());
+  CHECK(host.integrity_errors() == 0);
+  const ftl::BlockFtlStats& s = host.drive().block_ftl().stats();
+  CHECK(s.gc_erases > 0);
+  // A flush lets go of what waits in open pages.
+  host.run(nvme::encode_flush(kNamespace));
+  CHECK(host.drive().dram().used() == Bytes{});
+  std::uint64_t programs = 0;
+  for (const auto& of_class : host.drive().flash_statistics().ops)
+    programs += of_class[static_cast<std::size_t>(PageOpKind::program)];
+  const std::uint64_t units = Bytes::kib(16).value / unit.value, written = s.host_pages_written + s.gc_pages_moved;
+  CHECK(programs <= written / units);
+  CHECK(programs + 2 * config.geometry.planes() >= written / units);
+}
+
+TEST_CASE("units wait in the buffer until their page is full, and are read from there; the last one programs it") {
+  auto config = tiny_drive();
+  config.geometry.page_size = Bytes::kib(16);
+  config.mapping_unit = Bytes::kib(4);
+  config.kv_share = 0;
+  config.write_buffer = Bytes::kib(64);
+  DriveHost host(config);
+  const auto ops = [&](PageOpKind kind) {
+    std::uint64_t sum = 0;
+    for (const auto& of_class : host.drive().flash_statistics().ops) sum += of_class[static_cast<std::size_t>(kind)];
+    return sum;
+  };
+  for (std::uint32_t i = 0; i < 3; ++i) REQUIRE(host.run(host.send_write(100 * i, 1, std::byte(i + 1))).ok());
+  CHECK(ops(PageOpKind::program) == 0);
+  CHECK(host.drive().dram().used() == Bytes::kib(12));
+  const SentPtr buffered = host.send_read(100, 1);
+  REQUIRE(host.run(buffered).ok());
+  CHECK(*host.at(buffered->buffer.address) == std::byte{2});
+  CHECK(ops(PageOpKind::read) == 0);
+  REQUIRE(host.run(host.send_write(300, 1, std::byte{4})).ok());
+  CHECK(ops(PageOpKind::program) == 1);
+  CHECK(host.drive().dram().used() == Bytes{});
+  // Now one sense for each unit, and one for two units that lie side by side.
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const SentPtr read = host.send_read(100 * i, 1);
+    REQUIRE(host.run(read).ok());
+    CHECK(*host.at(read->buffer.address) == std::byte(i + 1));
+  }
+  CHECK(ops(PageOpKind::read) == 4);
+  REQUIRE(host.run(host.send_write(8, 4, std::byte{9})).ok());
+  CHECK(ops(PageOpKind::program) == 2);
+  REQUIRE(host.run(host.send_read(9, 2)).ok());
+  CHECK(ops(PageOpKind::read) == 5);
+}
+
 TEST_CASE("a buffered write completes before it is in flash, flush after") {
   auto config = tiny_drive();
   config.geometry.page_size = Bytes::kib(4);
@@ -217,6 +282,13 @@ TEST_CASE("buffered writes go to flash by the flush policy") {
     REQUIRE(host.run(read).ok());
     CHECK(read->at - start < config.flash.read_latency);
     CHECK(*host.at(read->buffer.address) == std::byte{3});
+    // A write to a page that is held changes it there.
+    REQUIRE(host.run(host.send_write(3, 1, std::byte{33})).ok());
+    const SentPtr again = host.send_read(3, 1);
+    REQUIRE(host.run(again).ok());
+    CHECK(*host.at(again->buffer.address) == std::byte{33});
+    CHECK(host.drive().block_ftl().stats().coalesced_pages == 1);
+    CHECK(host.drive().dram().used() == Bytes::kib(28));
     write(host, 7, 1);
     CHECK(programs(host) == 8);
     CHECK(host.drive().dram().used() == Bytes{});

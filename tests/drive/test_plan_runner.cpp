@@ -81,10 +81,15 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
   csd_model::FlashIo io("io", dram);
   io.socket.bind(rules.up);
   rules.down.bind(flash.socket);
-  ftl::BlockManager blocks(kGeometry, {.block_namespace = 12, .kv_namespace = 0});
-  ftl::BackingStore store(kGeometry, ftl::DataMode::timing);
-  ftl::BlockFtl ftl({}, blocks, store);
-  csd_model::PlanRunner runner(kGeometry, io);
+  // Every third drive maps units of a quarter of a page.
+  const std::uint32_t units = seed % 3 == 0 ? 4 : 1;
+  FlashGeometry mapped = kGeometry;
+  mapped.page_size = {kGeometry.page_size.value / units};
+  mapped.pages_per_block *= units;
+  ftl::BlockManager blocks(mapped, {.block_namespace = 12, .kv_namespace = 0});
+  ftl::BackingStore store(mapped, ftl::DataMode::timing);
+  ftl::BlockFtl ftl({.units_per_page = units}, blocks, store);
+  csd_model::PlanRunner runner(mapped, io, {.units = units, .page = kGeometry.page_size});
 
   Rng rng(seed);
   std::uint64_t left = 3000;
@@ -108,10 +113,17 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
         ++ended;
         continue;
       }
-      return runner.run(std::move(plan.phases), [&] {
+      // What follows a plan must be submitted before the next plan is made.
+      std::vector<ftl::Phase> behind = plan.take_behind();
+      enum class State : std::uint8_t { submitting, done, waiting };
+      const auto state = std::make_shared<State>(State::submitting);
+      runner.run(std::move(plan.phases), [&, state] {
         ++ended;
-        next();
+        if (*state == State::waiting) return next();
+        *state = State::done;
       });
+      if (!behind.empty()) runner.run(std::move(behind), [] {});
+      if (std::exchange(*state, State::waiting) == State::submitting) return;
     }
   };
   for (int i = 0; i < 20; ++i) next();
@@ -122,7 +134,16 @@ TEST_CASE("plans in flight together reach the planes in order; every plan ends; 
   CHECK(rules.ops[2] > 100);
   CHECK(rules.out_of_order == 0);
   CHECK(rules.unwritten_reads == 0);
-  CHECK(rules.ops[0] + rules.ops[1] + rules.ops[2] + runner.buffer_hits() == planned);
+  const std::uint64_t run = rules.ops[0] + rules.ops[1] + rules.ops[2] + runner.buffer_hits();
+  if (units == 1) CHECK(run == planned);
+  if (units > 1) {
+    // Four units are one program; a page that is left open is none.
+    const ftl::BlockFtlStats& s = ftl.stats();
+    const std::uint64_t written = s.host_pages_written + s.gc_pages_moved, pages = written / units;
+    CHECK(rules.ops[1] <= pages);
+    CHECK(rules.ops[1] + 2 * kGeometry.planes() >= pages);
+    CHECK(run < planned);
+  }
   CHECK(io.batches_in_flight() == 0);
 }
 

@@ -27,7 +27,10 @@ TEST_CASE("background steps take collection out of the writes, a few pages at a 
   const FlashGeometry g{2, 1, 2, 64, 16, kPage};
   for (const bool background : {false, true}) {
     Drive drive(g, {64, 0}, DataMode::timing,
-                {.over_provisioning = 0.15, .background_free_blocks = background ? 5u : 0u, .gc_step_pages = 3});
+                {.over_provisioning = 0.15,
+                 .background_free_blocks = background ? 5u : 0u,
+                 .gc_step_pages = 3,
+                 .gc_pace = GcPace::blocks});
     for (std::uint64_t p = 0; p < drive.pages(); ++p) drive.run(drive.ftl.write(kPage * p, kPage));
     const BlockFtlStats filled = drive.ftl.stats();
     Rng rng(1);
@@ -68,7 +71,8 @@ TEST_CASE("background steps take collection out of the writes, a few pages at a 
 
 TEST_CASE("a write that cannot wait for the background finishes its victim") {
   const FlashGeometry g{1, 1, 1, 64, 16, kPage};
-  Drive drive(g, {64, 0}, DataMode::timing, {.background_free_blocks = 8, .gc_step_pages = 1});
+  Drive drive(g, {64, 0}, DataMode::timing,
+              {.background_free_blocks = 8, .gc_step_pages = 1, .gc_pace = GcPace::blocks});
   for (std::uint64_t p = 0; p < drive.pages(); ++p) drive.run(drive.ftl.write(kPage * p, kPage));
   Rng rng(2);
   std::size_t urgent = 0;

@@ -25,7 +25,8 @@ Variant variant(std::uint64_t seed) {
              .allocation = rng.below(3) == 0 ? PageAllocation::fixed : PageAllocation::dynamic,
              .background_free_blocks = rng.below(2) == 0 ? 0u : 6u,
              .gc_step_pages = 1 + static_cast<std::uint32_t>(rng.below(8)),
-             .wear_spread = rng.below(2) == 0 ? 0u : 4u};
+             .wear_spread = rng.below(2) == 0 ? 0u : 4u,
+             .gc_pace = seed % 2 == 0 ? GcPace::steps : GcPace::blocks};
   v.gc.kind = static_cast<GcPolicy>(rng.below(4));
   v.gc.choices = 4;
   v.free_block = rng.below(2) == 0 ? FreeBlockChoice::oldest : FreeBlockChoice::least_worn;

@@ -87,6 +87,30 @@ TEST_CASE("a preconditioned map that keeps planes maps each page onto the plane 
   CHECK(moved);
 }
 
+TEST_CASE("runs of pages lie side by side on a plane, one to one, in both directions, in any order and at any end") {
+  const FlashGeometry g{2, 2, 1, 8, 16, Bytes{512}};
+  const Stripe stripe(g, kChannelDiePlane);
+  for (const std::uint32_t run : {2u, 4u})
+    for (const bool keep_plane : {false, true})
+      for (const std::optional<std::uint64_t> seed : {std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{9}})
+        for (std::uint64_t pages = 1; pages <= 100; pages += 3) {
+          CAPTURE(run, keep_plane, seed.has_value(), pages);
+          PageMap map(g, kChannelDiePlane, 400, run);
+          map.precondition(pages, seed, keep_plane);
+          std::set<std::uint64_t> used;
+          for (std::uint64_t p = 0; p < pages; ++p) {
+            const PhysicalPageAddress ppa = map.lookup(LogicalPage{p});
+            REQUIRE(used.insert(ppa.value).second);
+            REQUIRE(map.owner(ppa) == LogicalPage{p});
+            if (keep_plane || !seed) REQUIRE(g.plane_of(ppa) == stripe.plane_at(p / run));
+            if (!seed) REQUIRE(ppa.value % run == p % run);
+          }
+          // No plane has more than its share of whole runs, and one run more.
+          for (const std::uint64_t ppa : used)
+            REQUIRE(ppa % g.pages_per_plane() < (pages / (run * g.planes()) + 1) * run);
+        }
+}
+
 TEST_CASE("drives of more pages than 32 bits count are mapped as well") {
   const FlashGeometry g{128, 16, 2, 1 << 16, 64, Bytes::kib(4)};
   REQUIRE(g.pages() > std::uint64_t{1} << 33);

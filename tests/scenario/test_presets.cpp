@@ -51,6 +51,10 @@ TEST_CASE("capacities of the device presets are the stated ones") {
   CHECK(capacity("xl-flash-512b") == Bytes::gib(1024));
   CHECK(capacity("apple-m1-max-1tb") == Bytes::gib(1024));
   CHECK(capacity("apple-m2-ultra-2tb") == Bytes::gib(2048));
+  CHECK(capacity("micron-9550-max-6.4tb") == Bytes::gib(8196));  // the next number of whole blocks
+  CHECK(capacity("micron-9650-max-6.4tb") == Bytes::gib(8196));
+  CHECK(capacity("solidigm-d5-p5336-122.88tb") == Bytes::gib(131'072));
+  CHECK(capacity("hbf-512gb") == Bytes::gib(512));
 }
 
 TEST_CASE("published sizes of OPT models follow from their shapes") {
