@@ -169,6 +169,18 @@ TEST_CASE("carried: tokens are those of dense attention, wherever K and V are an
   check_carried("{kind: hilos, x_cache: 0 %, write_back_tokens: 16}", 4, grouped(), nothing);
 }
 
+TEST_CASE("carried: activations in the drives are read from their flash") {
+  const auto blocks = [](experiment::GenerationSetup& s) { s.platform.drive.kv_share = 0.5; };
+  const auto staged = [](experiment::GenerationSetup& s) {
+    s.platform.drive.kv_share = 0.5;
+    s.plan.through_host = true;
+    s.plan.mini_batches = 2;
+  };
+  check_carried("{kind: hilos, x_cache: 40 %, write_back_tokens: 4, activations: drives}", 2, SmallModel::get(),
+                blocks);
+  check_carried(shares(0.5, 0.1, 0.1, ", write_back_tokens: 3, activations: drives"), 3, grouped(), staged);
+}
+
 TEST_CASE("carried: drives with SparF choose among their own tokens, and their outputs are merged") {
   const auto nothing = [](experiment::GenerationSetup&) {};
   const auto two = [](experiment::GenerationSetup& s) { s.plan.mini_batches = 2; };
@@ -209,6 +221,11 @@ TEST_CASE("a layer takes what its slowest resource takes: link, GPU or drives") 
   CHECK(step(shares(1, 0, 0), slow_link) == Approx(layers * x * (4 * 1000) / link).epsilon(0.02));
   CHECK(step(shares(0.5, 0.25, 0.125), slow_link) ==
         Approx(layers * (x * 0.5 + kv * 0.125) * (4 * 1000) / link).epsilon(0.02));
+  // Activations in the drives cross their links, of which there are three.
+  const Sets slow_drives{"platform.device.link={bandwidth: 200 MB/s}", "platform.device.count=3",
+                         "platform.gpu.link={bandwidth: 20 GB/s, latency: 0 ns}"};
+  CHECK(step(shares(1, 0, 0, ", activations: drives"), slow_drives) ==
+        Approx(layers * x * (4 * 1000) / (3 * 200e6)).epsilon(0.02));
   const Sets slow_gpu{"platform.gpu.fp16_rate=1 TFLOPS", "platform.gpu.efficiency.gemm=100 %",
                       "platform.gpu.kernel_launch=0 ns"};
   CHECK(step(shares(1, 0, 0), slow_gpu) == Approx(layers * 4 * 512 * 512 * (4 * 1000) / 1e12).epsilon(0.1));
@@ -226,7 +243,7 @@ TEST_CASE("a faster link never makes a run slower, and more drives do not either
       CAPTURE(system, link);
       const double now =
           run_s({"system=" + system, std::string("platform.gpu.link={bandwidth: ") + link + ", latency: 0 ns}"});
-      CHECK(now <= last);
+      CHECK(now <= last * (1 + 1e-9));  // pieces that share a link come in another order
       last = now;
     }
   }

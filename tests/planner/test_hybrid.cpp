@@ -196,6 +196,7 @@ TEST_CASE("whatever operations take, every tensor is where it is read, and parts
     in.through_host = rng.below(2) == 0;
     const HybridPlan plan{.shares = random_shares(rng, static_cast<std::uint32_t>(1 + rng.below(5))),
                           .newest = rng.below(2) == 0 ? NewestAt::gpu : NewestAt::host,
+                          .activations = rng.below(2) == 0 ? StoredAt::host : StoredAt::drives,
                           .kv_buffers = static_cast<std::uint32_t>(1 + rng.below(5))};
     const KvDivision division(plan.shares, in.model.kv_heads, in.drives);
     HybridPlanner planner(in, plan);
@@ -210,10 +211,11 @@ TEST_CASE("whatever operations take, every tensor is where it is read, and parts
     std::uint64_t in_drives = 0;
     for (std::uint32_t d = 0; d < in.drives; ++d)
       in_drives += backend.ledger.footprint(Place::drive(DriveIndex{d})).now.value;
-    CHECK(in_drives == kv * left_in(in, division, TokenPart::drives));
+    const std::uint64_t activations = x * left_in(in, division, TokenPart::recomputed);
+    const bool on_host = plan.activations == StoredAt::host;
+    CHECK(in_drives == kv * left_in(in, division, TokenPart::drives) + (on_host ? 0 : activations));
     CHECK(backend.ledger.footprint(Place::host()).now.value ==
-          kv * (left_in(in, division, TokenPart::copied) + (on_gpu ? 0 : waiting)) +
-              x * left_in(in, division, TokenPart::recomputed));
+          kv * (left_in(in, division, TokenPart::copied) + (on_gpu ? 0 : waiting)) + (on_host ? activations : 0));
     CHECK(backend.ledger.footprint(Place::gpu()).now.value ==
           in.model.weight_bytes().value + kv * (left_in(in, division, TokenPart::kept) + (on_gpu ? waiting : 0)) +
               (x_waits ? x * waiting : 0));
@@ -230,7 +232,8 @@ TEST_CASE("a span without the prefill starts with what the steps before it have 
                .decode_steps = 0};
     in.span.decode_steps = in.workload.decode_steps() - in.span.first_step;
     const HybridPlan plan{.shares = random_shares(rng, static_cast<std::uint32_t>(1 + rng.below(6))),
-                          .newest = rng.below(2) == 0 ? NewestAt::gpu : NewestAt::host};
+                          .newest = rng.below(2) == 0 ? NewestAt::gpu : NewestAt::host,
+                          .activations = rng.below(2) == 0 ? StoredAt::host : StoredAt::drives};
     HybridPlanner planner(in, plan);
     LedgerBackend backend(planner, 3);
     Executor executor(planner, backend, {.slots = drive_slots(4)});
@@ -281,6 +284,61 @@ TEST_CASE("bytes of a decode step: activations, copies, new tokens and partial o
         CHECK(attended[step] == tokens(TokenPart::drives, step) * layers);
       }
     }
+}
+
+TEST_CASE("activations in drives: each byte is written once and read in every step, over the drives' links",
+          "[hybrid]") {
+  Rng rng(23, "activations in drives");
+  for (int trial = 0; trial < 60; ++trial) {
+    CAPTURE(trial);
+    PlannerInputs in =
+        inputs(static_cast<std::uint32_t>(1 + rng.below(4)), static_cast<std::uint32_t>(1 + rng.below(2)));
+    in.block_size = Bytes{rng.below(2) == 0 ? 512U : 4096U};
+    in.through_host = rng.below(2) == 0;
+    const auto group = static_cast<std::uint32_t>(1 + rng.below(4));
+    const HybridPlan plan{.shares = random_shares(rng, group), .activations = StoredAt::drives};
+    const KvDivision division(plan.shares, in.model.kv_heads, in.drives);
+    HybridPlanner planner(in, plan);
+    const std::uint64_t row = std::uint64_t{in.model.width} * in.model.element_bytes, block = in.block_size.value;
+    std::map<std::uint32_t, std::uint64_t> read, up;                           // by step
+    std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint64_t> written;  // the end of each extent, by its start
+    std::uint64_t stored = 0;
+    for (const Operation& op : all_operations(planner)) {
+      if (const auto* const link = std::get_if<LinkWork>(&op.work))
+        if (op.tag.phase == Phase::decode && link->payload == LinkPayload::activations &&
+            op.resource.kind == ResourceKind::host_to_gpu && op.tensors.reads.at(0).what == TensorClass::layer_input)
+          up[op.tag.step] += link->bytes.value;
+      const auto* const blocks = std::get_if<BlockWork>(&op.work);
+      if (blocks == nullptr) continue;
+      const Extent extent = blocks->extents.at(0);
+      if (op.kind == OpKind::write_blocks) {
+        REQUIRE(written.emplace(std::pair{op.resource.index, extent.first}, extent.end()).second);
+        stored += extent.blocks;
+        continue;
+      }
+      read[op.tag.step] += op.tensors.writes.at(0).bytes.value;
+      // Everything that is read has been written, and it has the bytes of its rows but for the ends of blocks.
+      std::uint64_t at = extent.first, pieces = 0;
+      for (; at < extent.end(); ++pieces) at = written.at({op.resource.index, at});
+      REQUIRE(at == extent.end());
+      const std::uint64_t bytes = op.tensors.writes.at(0).bytes.value;
+      REQUIRE(extent.blocks * block >= bytes);
+      REQUIRE(extent.blocks * block < bytes + pieces * block);
+    }
+    std::uint64_t planned = 0;
+    for (const PlannedBlocks& of_drive : planner.blocks()) planned += of_drive.blocks;
+    CHECK(planned == stored);
+    for (const auto& [start, end] : written)
+      for (const auto& [other, other_end] : written)
+        if (start.first == other.first && start != other) CHECK((end <= other.second || other_end <= start.second));
+    for (std::uint32_t step = 0; step < in.workload.decode_steps(); ++step) {
+      std::uint64_t tokens = 0;
+      for (const std::uint32_t prompt : in.workload.prompt_tokens)
+        tokens += division.tokens(TokenPart::recomputed, prompt, step);
+      CHECK(read[step] == row * tokens * in.model.layers);
+      CHECK(up[step] == (in.through_host ? read[step] : 0));
+    }
+  }
 }
 
 TEST_CASE("a drive gets a group after it has attended, and attends to it in the next step", "[hybrid]") {

@@ -34,6 +34,7 @@ DivisionInputs random_inputs(Rng& rng) {
   in.rates.mini_batches = static_cast<std::uint32_t>(1 + rng.below(2));
   in.rates.host_to_gpu = Bandwidth{(1 + rng.below(30)) * 1'000'000'000};
   in.rates.drive_link = Bandwidth{3'000'000'000};
+  in.rates.gpu_peer_link = Bandwidth{20'000'000'000};
   in.rates.drives = static_cast<std::uint32_t>(1 + rng.below(8));
   const double gemm = 1e12 * double(1 + rng.below(100)), memory = 1e11 * double(1 + rng.below(20));
   in.rates.gpu_time = [=](const ComputeWork& work) {

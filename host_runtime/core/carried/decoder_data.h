@@ -72,6 +72,9 @@ namespace csdsim::host {
 /// - A transfer of some tokens (TensorUses::tokens) copies these rows of a kv_cache or a layer_input, and recompute_kv
 ///   computes K and V of these tokens only: as one batch of their rows, so that a backend may round differently.
 ///
+/// Activations on drives: write_blocks writes the rows of a layer_input in fp16, those of its tokens if it names some,
+/// behind those that are there; read_blocks makes a layer_input of all rows. Each write begins a block.
+///
 /// Feed-forward weights on drives (FlashFeedForward), after set_neurons():
 /// - write_blocks writes all records of its layer; read_blocks makes the buffer of records that it writes.
 /// - select_neurons chooses the neurons of the step; delete_records and insert_records change the rows in memory.
@@ -212,6 +215,10 @@ class DecoderData final : public OperationData {
   CarriedPools& carried_pools(const host::Operation& op);
   NeuronRows& rows_in_memory(const host::Operation& op);
   void keep_records(const host::Operation& op);
+  /// Operations on blocks that hold activations.
+  static bool moves_activations(const host::Operation& op);
+  void load_activations(const host::Operation& op, std::span<std::byte> bytes);
+  void store_activations(const host::Operation& op, std::span<const std::byte> bytes);
   void select_neurons(const host::Operation& op);
   void insert_records(const host::Operation& op);
   void feed_forward(const host::Operation& op);

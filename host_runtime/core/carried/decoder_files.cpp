@@ -111,7 +111,7 @@ void DecoderData::ended(const Operation& op) {
     else
       keep_what_was_read(op);
   }
-  if (op.kind == OpKind::read_blocks) keep_records(op);
+  if (op.kind == OpKind::read_blocks && !moves_activations(op)) keep_records(op);
   if (pools_) pools_->ended(op, tensors_);
   file_data_.erase(op.id);
   tensors_.drop(op);

@@ -44,10 +44,12 @@ CarriedNeurons& DecoderData::carried(const Operation& op) {
 }
 
 void DecoderData::load_blocks(const Operation& op, std::size_t, std::span<std::byte> bytes) {
+  if (moves_activations(op)) return load_activations(op, bytes);
   carried(op).load_layer(*op.tag.layer, DriveIndex{op.resource.index}, bytes);
 }
 
 void DecoderData::store_blocks(const Operation& op, std::size_t index, std::span<const std::byte> bytes) {
+  if (moves_activations(op)) return store_activations(op, bytes);
   arriving_[op.id].requests[index].assign(bytes.begin(), bytes.end());
 }
 

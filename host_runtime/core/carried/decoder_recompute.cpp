@@ -1,4 +1,4 @@
-// Recomputes K and V from the activations that entered a layer.
+// Recomputes K and V from the activations that entered a layer, which may lie on drives.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -139,6 +139,48 @@ void DecoderData::copy_tokens(const Operation& op) {
     copy->append(slice.sequence, LayerId{0}, k, v);
   }
   tensors_.put(to, target, std::move(copy));
+}
+
+bool DecoderData::moves_activations(const Operation& op) {
+  return !op.tensors.writes.empty() && op.tensors.writes.front().name.what == TensorClass::layer_input;
+}
+
+/// The rows of one write are kept as one batch beside the drive's bytes, for their sequences and positions.
+void DecoderData::load_activations(const Operation& op, std::span<std::byte> bytes) {
+  const TensorName& name = op.tensors.reads.front();
+  LayerInputs rows = tensors_.at<LayerInputs>(name, input_place(op, name.what), user(op));
+  if (!op.tensors.tokens.empty()) rows = rows_of_tokens(decoder_.backend(), rows, op.tensors.tokens, user(op));
+  const auto written = std::make_shared<LayerInputs::Batch>();
+  std::vector<Half> values;
+  for (const auto& batch : rows.batches) {
+    const std::vector<Half> more = decoder_.to_host(batch->hidden.values);
+    values.insert(values.end(), more.begin(), more.end());
+    written->sequences.insert(written->sequences.end(), batch->sequences.begin(), batch->sequences.end());
+    written->hidden.positions.insert(written->hidden.positions.end(), batch->hidden.positions.begin(),
+                                     batch->hidden.positions.end());
+  }
+  const auto from = std::as_bytes(std::span(values));
+  if (from.size() > bytes.size()) throw InternalError(user(op) + ": more activations than its blocks hold");
+  std::ranges::fill(std::ranges::copy(from, bytes.begin()).out, bytes.end(), std::byte{});
+  keep_layer_input(op, op.tensors.writes.front().name, {{written}});
+}
+
+void DecoderData::store_activations(const Operation& op, std::span<const std::byte> bytes) {
+  const TensorName& name = op.tensors.writes.front().name;
+  const std::size_t width = decoder_.config().width, block = std::get<BlockWork>(op.work).block_size.value;
+  LayerInputs rows;
+  for (const auto& kept : tensors_.at<LayerInputs>(name, input_place(op, name.what), user(op)).batches) {
+    std::vector<Half> values(kept->hidden.positions.size() * width);
+    const auto to = std::as_writable_bytes(std::span(values));
+    if (to.size() > bytes.size()) throw InternalError(user(op) + ": fewer blocks than its activations need");
+    std::ranges::copy(bytes.first(to.size()), to.begin());
+    bytes = bytes.subspan((to.size() + block - 1) / block * block);
+    auto batch = std::make_shared<LayerInputs::Batch>(LayerInputs::Batch{
+        {decoder_.backend().allocate(kept->hidden.positions.size(), width), kept->hidden.positions}, kept->sequences});
+    decoder_.backend().upload(values, batch->hidden.values);
+    rows.batches.push_back(std::move(batch));
+  }
+  tensors_.put(name, output_place(op, name.what), std::move(rows));
 }
 
 }  // namespace csdsim::host

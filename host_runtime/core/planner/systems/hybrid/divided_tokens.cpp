@@ -78,6 +78,8 @@ void DividedTokens::describe(ParamVisitor& v) {
   v.param("newest_tokens", newest_, "Where K and V of these tokens wait.",
           newest_ == NewestAt::host ? paper("HILOS (arXiv 2502.09921), delayed write-back: in host memory")
                                     : assumed("the GPU attends to them where they are made"));
+  v.param("activations", activations_, "Where the activations of recomputed tokens are.",
+          paper("HILOS (arXiv 2502.09921), X-cache: in host memory"));
   v.param("kv_buffers", kv_buffers_, {1, 1024},
           "Layers whose K and V the GPU holds per mini-batch: on their way out in the prefill, copied or recomputed "
           "ahead in decode.",
@@ -130,6 +132,7 @@ DivisionInputs DividedTokens::inputs_after(std::uint32_t steps, const ModelShape
                         .prompt = prompt,
                         .group = group_,
                         .newest_at = newest_,
+                        .activations = activations_,
                         .kv_buffers = kv_buffers_,
                         .weights_on_host = weights_.on_host};
   if (sparse()) inputs.sparf.emplace(sparf_, model.head_dim);
@@ -203,7 +206,7 @@ SystemNeeds DividedTokens::needs(const ModelShape& model, const BatchLengths& wo
   add(newest_ == NewestAt::gpu ? Home::gpu : Home::host, "K and V of the newest tokens",
       kv * (std::uint64_t{group_} * workload.batch()));
   add(Home::host, "K and V of copied tokens", kv * of(TokenPart::copied));
-  add(Home::host, "activations", x * of(TokenPart::recomputed));
+  add(activations_ == StoredAt::host ? Home::host : Home::drive_blocks, "activations", x * of(TokenPart::recomputed));
   return needs;
 }
 
@@ -211,6 +214,10 @@ std::unique_ptr<Planner> DividedTokens::plan(const PlannerInputs& inputs, const 
   return std::make_unique<HybridPlanner>(inputs,
                                          HybridPlan{.shares = shares(given),
                                                     .newest = newest_,
+                                                    .activations = activations_,
+                                                    // Where the drives take longer than the GPU, it must not keep them
+                                                    // waiting; otherwise it uses the time in which it waits for them.
+                                                    .projects_first = times_ && times_->drives > times_->attention,
                                                     .kv_buffers = kv_buffers_,
                                                     .sparf = sparse() ? std::optional(sparf_) : std::nullopt},
                                          weights_);

@@ -22,7 +22,7 @@ class DividedTokens {
  public:
   explicit DividedTokens(NewestAt newest) : newest_(newest) {}
 
-  /// `write_back_tokens`, `newest_tokens`, `kv_buffers` and the parameters of weights.
+  /// `write_back_tokens`, `newest_tokens`, `activations`, `kv_buffers` and the parameters of weights.
   void describe(ParamVisitor& v);
   /// `method` and the parameters of SparF. Without it, the drives attend densely.
   void describe_drives(ParamVisitor& v);
@@ -48,6 +48,7 @@ class DividedTokens {
 
   std::uint32_t group_ = 16;
   NewestAt newest_;
+  StoredAt activations_ = StoredAt::host;
   std::uint32_t kv_buffers_ = 2;
   WeightPlacement weights_;
   DriveMethod method_ = DriveMethod::dense;
@@ -66,6 +67,14 @@ struct EnumValues<host::NewestAt> {
                                                          {host::NewestAt::host, "host",
                                                           "Host memory, from which they are copied to the GPU in every "
                                                           "step."}};
+};
+
+template <>
+struct EnumValues<host::StoredAt> {
+  static constexpr EnumValue<host::StoredAt> values[] = {
+      {host::StoredAt::host, "host", "Host memory, from which they are copied to the GPU."},
+      {host::StoredAt::drives, "drives",
+       "The block namespaces of the drives, which divide them and write them to the GPU over their links."}};
 };
 
 }  // namespace csdsim

@@ -26,6 +26,12 @@ std::uint32_t mini_batches(const DivisionInputs& in) {
   return std::max(1U, std::min(in.rates.mini_batches, in.sequences));
 }
 
+/// Groups in the drive with most of them, of as many as the drives together have got in turn, on average.
+double most_groups(double groups, double drives) {
+  if (groups <= 0) return 0;
+  return std::max(std::min(1.0, groups), groups / drives + (drives - 1) / (2 * drives));
+}
+
 /// Bytes beyond what the memories hold, as a share of them.
 double overflow(const DivisionInputs& in, const Division& division) {
   const ModelShape& m = in.model;
@@ -43,9 +49,11 @@ double overflow(const DivisionInputs& in, const Division& division) {
   const double ahead = of_gpu * in.longest * buffers * (recomputed * (kv + x) + copied * kv);
   const double prefill = of_gpu * in.prompt * (buffers * (kv + (recomputed > 0 ? x : 0)) + 4 * x);
   gpu += std::max(ahead, prefill);
-  double host = weights * layers + tokens * layers * (recomputed * x + copied * kv);
+  const double activations = tokens * layers * recomputed * x;
+  double host = weights * layers + tokens * layers * copied * kv;
   if (in.newest_at == NewestAt::host) host += newest;
-  const double drives = at(division, TokenPart::drives) * tokens * kv * layers;
+  double drives = at(division, TokenPart::drives) * tokens * kv * layers;
+  (in.activations == StoredAt::host ? host : drives) += activations;
   const auto beyond = [](double used, Bytes capacity) {
     return capacity.value == 0 ? 0 : std::max(0.0, used / bytes(capacity) - 1);
   };
@@ -162,14 +170,17 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
   if (attends) of_batch.projections += rates.gpu_time(m.merge_attention(n, rates.drives + 1));
   of_batch.attention = rates.gpu_time(m.decode_attention(n, whole(on_gpu)));
   if (recomputes) of_batch.attention += rates.gpu_time(m.recompute_kv(whole(recomputed)));
-  const double moved = x * recomputed + kv * (copied + (copies_newest ? double(n) * in.newest : 0));
-  const int transfers = (recomputes ? 1 : 0) + (copies ? 1 : 0) + (copies_newest ? 1 : 0);
+  // Peer to peer, activations of the drives cross the GPU's link without a copy.
+  const bool peers = in.activations == StoredAt::drives && !rates.through_host;
+  const double moved = (peers ? 0 : x * recomputed) + kv * (copied + (copies_newest ? double(n) * in.newest : 0));
+  const int transfers = (recomputes && !peers ? 1 : 0) + (copies ? 1 : 0) + (copies_newest ? 1 : 0);
   of_batch.link = moved / per_second(rates.host_to_gpu) + transfers * rates.link_latency.seconds();
+  if (peers) of_batch.link += x * recomputed / per_second(rates.gpu_peer_link);
   if (attends) {
     DriveAttention asked{.sequences = static_cast<std::uint32_t>(n)};
     // Of the drive with most of them, as KvDivision rounds.
     const double of_prompt = std::ceil((in.prompt - std::round((1 - drives) * in.prompt)) / rates.drives);
-    asked.grown = std::max(0.0, drives * (in.cached - in.prompt) / rates.drives);
+    asked.grown = in.group * most_groups(drives * (in.cached - in.prompt) / in.group, rates.drives);
     asked.tokens = of_prompt + asked.grown;
     if (in.sparf) {
       const auto held = static_cast<std::uint32_t>(std::ceil(asked.tokens));
@@ -177,15 +188,21 @@ LayerTimes layer_times(const DivisionInputs& in, const Division& division) {
           .components = in.sparf->components(), .tokens = in.sparf->top_k(held), .local = in.sparf->local(held)};
     }
     const HeadRange all{KvHead{0}, m.kv_heads};
-    const double payload = double(n) * (bytes(m.query_bytes(all)) + bytes(m.partial_bytes(all)));
-    double sent = payload / per_second(rates.drive_link);
-    if (rates.through_host) {
-      of_batch.link += rates.drives * double(n) * bytes(m.partial_bytes(all)) / per_second(rates.host_to_gpu);
-      sent += payload / per_second(rates.host_to_gpu) + 2 * rates.link_latency.seconds();
-    }
+    const double queries = double(n) * bytes(m.query_bytes(all)), outputs = double(n) * bytes(m.partial_bytes(all));
+    double sent = (queries + outputs) / per_second(rates.drive_link);
+    if (rates.through_host)
+      sent += (queries + outputs) / per_second(rates.host_to_gpu) + 2 * rates.link_latency.seconds();
+    // The outputs of all drives come over the link of the GPU, besides the copies.
+    of_batch.link += rates.drives * outputs / per_second(rates.through_host ? rates.host_to_gpu : rates.gpu_peer_link);
     of_batch.drives = rates.drive_attention(m, asked) + sent;
     asked.appended = in.group;
     of_batch.writing = in.cached > in.prompt ? rates.drive_attention(m, asked) + sent : of_batch.drives;
+  }
+  if (recomputes && in.activations == StoredAt::drives) {
+    // They cross the link of their drive, and then that of the GPU, while the drive attends.
+    const double read = x * recomputed / rates.drives / per_second(rates.drive_link);
+    of_batch.drives = std::max(of_batch.drives, read);
+    of_batch.writing = std::max(of_batch.writing, read);
   }
 
   LayerTimes all{.projections = of_gpu * of_batch.projections,

@@ -24,6 +24,7 @@ struct DivisionInputs {
   double prompt = 0;        ///< of a prompt
   std::uint32_t group = 1;  ///< of newest tokens, which leave together
   NewestAt newest_at = NewestAt::gpu;
+  StoredAt activations = StoredAt::host;
   std::uint32_t kv_buffers = 2;
   Ratio weights_on_host{0, 1};
   std::optional<SparfBudget> sparf = {};  ///< of the drives; unset: dense attention
@@ -40,7 +41,7 @@ struct LayerTimes {
   double projections = 0;  ///< the GPU's work on the layer but for attention; the merge of partial outputs included
   double attention = 0;    ///< the GPU's attention and recomputation
   double link = 0;         ///< from host memory to the GPU
-  double drives = 0;       ///< attention in a drive, with its commands
+  double drives = 0;       ///< attention in a drive, with its commands, or its reads of activations
   double writing = 0;      ///< the same in a step in which the drive gets a group of new tokens
   double layer = 0;        ///< of the whole layer, see layer_times()
 };

@@ -18,6 +18,7 @@ HybridPlanner::HybridPlanner(const PlannerInputs& inputs, const HybridPlan& plan
   if (inputs.workload.served())
     throw UserError("system: tokens that are divided among GPU, link and drives take no requests while others run");
   if (plan_.sparf) budget_.emplace(*plan_.sparf, model().head_dim);
+  if (plan_.activations == StoredAt::drives) on_drives_.emplace(inputs, division_, scheduler().shares());
   layers_.assign(mini_batches(),
                  std::vector<Layer>(model().layers, Layer{{}, {}, {}, {}, std::vector<Ids>(inputs.drives)}));
 }
@@ -78,7 +79,10 @@ std::vector<PlacedTensor> HybridPlanner::resident() const {
   for (std::uint32_t layer = 0; layer < model().layers; ++layer)
     for (std::uint32_t mb = 0; mb < mini_batches(); ++mb) {
       const Part part = first_part(layer, mb);
-      place(activations(part, kActivations, tokens_in(part, TokenPart::recomputed, steps)), Place::host());
+      if (!on_drives_)
+        place(activations(part, kActivations, tokens_in(part, TokenPart::recomputed, steps)), Place::host());
+      for (std::uint32_t d = 0; on_drives_ && d < division_.drives(); ++d)
+        place(activations_on(part, DriveIndex{d}, steps), Place::drive(DriveIndex{d}));
       place(kept_tensor(part, kKept, tokens_in(part, TokenPart::kept, steps)), gpu_memory(part.tag));
       place(kept_tensor(part, kCopied, tokens_in(part, TokenPart::copied, steps)), Place::host());
       place(newest(part, waiting), newest_place(part));
@@ -142,11 +146,7 @@ DriveWork HybridPlanner::append_work(const Part& part, DriveIndex drive, std::ui
 void HybridPlanner::keep(OperationSink& sink, const Part& part, OperationId projected) {
   Layer& layer = state(part);
   const Place memory = gpu_memory(part.tag);
-  if (const std::uint64_t tokens = tokens_in(part, TokenPart::recomputed, 0); tokens > 0) {
-    const SizedTensor all = activations(part, kActivations, tokens);
-    layer.activations = {copy(sink, ResourceKind::gpu_to_host, part, LinkPayload::activations, all.name, all,
-                              each(part, TokenPart::recomputed, 0), {projected}, {{all.name, memory}})};
-  }
+  keep_activations(sink, part, projected);
   // K and V are where they belong when they have been written or copied, so that appending takes no time.
   const auto append = [&](TokenPart of, Resource processor, Ids before, std::uint32_t number, Place at) {
     const SizedTensor kv = piece(part, division_.piece_of(of));
@@ -173,28 +173,6 @@ void HybridPlanner::keep(OperationSink& sink, const Part& part, OperationId proj
                                  .writes = {kept_tensor(part, kFirstDrive + d, tokens_in(part, drive, 0))},
                                  .drops = {{kv.name, buffers(part)}}})};
   }
-}
-
-void HybridPlanner::recompute(OperationSink& sink, const Part& part, const Ids& room, OnGpu& on_gpu) {
-  const std::uint64_t tokens = tokens_in(part, TokenPart::recomputed, part.tag.step);
-  if (tokens == 0) return;
-  const Place memory = gpu_memory(part.tag);
-  const SizedTensor kept = activations(part, kActivations, tokens), made = step_tensor(part, kRecomputedCopy, tokens);
-  Ids before = state(part).activations;
-  add(before, room);
-  before = {
-      transfer(sink, ResourceKind::host_to_gpu, part.tag, LinkPayload::activations, std::move(before), {kept}, true)};
-  add(before, kv_weights_copied(part));
-  // The GPU does not recompute for this layer before the attention of the one before it: nothing waits for that longer.
-  if (const Ids& freed = freed_[part.mini_batch()]; !freed.empty()) before.push_back(freed.back());
-  const OperationId recomputed =
-      sink.add(OpKind::recompute_kv, gpu(part.tag), part.tag, model().recompute_kv(tokens), std::move(before),
-               {.reads = {kept.name}, .writes = {made}, .drops = {{kept.name, memory}}});
-  state(part).activations = {recomputed};  // the next copy of the activations has the same name
-  on_gpu.ready.push_back(recomputed);
-  on_gpu.uses.reads.push_back(made.name);
-  on_gpu.uses.drops.push_back({made.name, memory});
-  on_gpu.tokens += tokens;
 }
 
 void HybridPlanner::copy_tokens(OperationSink& sink, const Part& part, const Ids& room, OnGpu& on_gpu) {
@@ -303,7 +281,7 @@ LayerPlanner::Outputs HybridPlanner::attend(OperationSink& sink, const Part& par
   Ids room;
   if (freed.size() >= plan_.kv_buffers) room.push_back(freed[freed.size() - plan_.kv_buffers]);
   OnGpu on_gpu{.ready = {projected}, .uses = {.reads = {q.name}}};
-  recompute(sink, part, room, on_gpu);
+  recompute(sink, part, projected, room, on_gpu);
   copy_tokens(sink, part, room, on_gpu);
   if (const std::uint64_t tokens = tokens_in(part, TokenPart::kept, part.tag.step); tokens > 0) {
     on_gpu.uses.reads.push_back(kept_tensor(part, kKept, tokens).name);

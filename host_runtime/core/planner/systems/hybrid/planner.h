@@ -8,24 +8,30 @@
 #include "host_runtime/core/planner/kv_division.h"
 #include "host_runtime/core/planner/layer_planner.h"
 #include "host_runtime/core/planner/sparf_budget.h"
+#include "host_runtime/core/planner/systems/hybrid/activation_blocks.h"
 
 namespace csdsim::host {
 
 /// Where K and V of the newest tokens wait until there is a group of them.
 enum class NewestAt : std::uint8_t { gpu, host };
 
+/// Where the activations of recomputed tokens are.
+enum class StoredAt : std::uint8_t { host, drives };
+
 struct HybridPlan {
   TokenShares shares = {};
   NewestAt newest = NewestAt::gpu;
-  std::uint32_t kv_buffers = 2;               ///< layers whose K and V the GPU holds per mini-batch
+  StoredAt activations = StoredAt::host;
+  bool projects_first = false;   ///< the GPU recomputes K and V of a layer when it has projected, not before
+  std::uint32_t kv_buffers = 2;  ///< layers whose K and V the GPU holds per mini-batch
   std::optional<SparfParameters> sparf = {};  ///< of the drives; unset: dense attention
 };
 
-/// A sequence consists of tokens whose activations are in host memory, tokens whose K and V are in GPU memory, in host
-/// memory and in the drives, in this order of a prompt (TokenPart), and of its newest tokens.
+/// A sequence consists of tokens whose activations are in host memory or in the drives' block namespaces, tokens whose
+/// K and V are in GPU memory, in host memory and in the drives, in this order of a prompt (TokenPart), and of its
+/// newest tokens.
 ///
-/// Prefill: K and V of a layer go to where they belong, and activations to host memory, while the GPU computes the next
-/// layer.
+/// Prefill: K and V of a layer, and activations, go to where they belong while the GPU computes the next layer.
 ///
 /// Decode, for each layer and mini-batch, side by side: the drives attend to their tokens; activations are copied to
 /// the GPU, which recomputes K and V; K and V in host memory are copied. The GPU attends to all tokens that the drives
@@ -37,6 +43,7 @@ class HybridPlanner final : public LayerPlanner {
   /// Throws UserError for inconsistent sizes, shares and groups, for no buffers and for requests that arrive.
   HybridPlanner(const PlannerInputs& inputs, const HybridPlan& plan, const WeightPlacement& weights = {});
   std::vector<PlacedTensor> resident() const override;
+  std::vector<PlannedBlocks> blocks() const override;
 
  private:
   Ids room_for(const Part& part) const override;
@@ -93,7 +100,13 @@ class HybridPlanner final : public LayerPlanner {
                    Ids before, std::vector<TensorAt> drops) const;
   /// Tokens of each sequence in a part after `steps` decode steps.
   std::vector<std::uint32_t> each(const Part& part, TokenPart of, std::uint32_t steps) const;
-  void recompute(OperationSink& sink, const Part& part, const Ids& room, OnGpu& on_gpu);
+  /// The prompts' activations, which `projected` has read, go to host memory or to the drives.
+  void keep_activations(OperationSink& sink, const Part& part, OperationId projected);
+  void recompute(OperationSink& sink, const Part& part, OperationId projected, const Ids& room, OnGpu& on_gpu);
+  /// Activations come to the GPU after `before`. Returns what the recomputation has to wait for.
+  Ids load_activations(OperationSink& sink, const Part& part, const Ids& before, TensorUses& recomputation);
+  BlockWork block_work(const Part& part, Extent extent) const;
+  SizedTensor activations_on(const Part& part, DriveIndex drive, std::uint32_t steps) const;
   void copy_tokens(OperationSink& sink, const Part& part, const Ids& room, OnGpu& on_gpu);
   void join_newest(OperationSink& sink, const Part& part, const Ids& room, OnGpu& on_gpu);
   /// The drives attend: adds what the merge waits for and reads.
@@ -109,7 +122,8 @@ class HybridPlanner final : public LayerPlanner {
   HybridPlan plan_;
   std::optional<SparfBudget> budget_;
   KvDivision division_;
-  std::vector<std::vector<Layer>> layers_;  ///< [mini_batch][layer]
+  std::optional<ActivationBlocks> on_drives_;  ///< unset: activations are in host memory
+  std::vector<std::vector<Layer>> layers_;     ///< [mini_batch][layer]
   std::vector<Ids> freed_;  ///< [mini_batch] attention operations in order, each of which frees a buffer of the GPU
 };
 

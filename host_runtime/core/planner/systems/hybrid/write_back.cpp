@@ -69,18 +69,4 @@ void HybridPlanner::append_to(OperationSink& sink, const Part& part, TokenPart t
                     std::move(before), std::move(uses))};
 }
 
-void HybridPlanner::append_activations(OperationSink& sink, const Part& part, Ids before) {
-  const SizedTensor group = newest_activations(part, division_.group());
-  const SizedTensor grown = activations(part, kActivations, tokens_in(part, TokenPart::recomputed, part.tag.step + 1));
-  before.push_back(
-      transfer(sink, ResourceKind::gpu_to_host, part.tag, LinkPayload::activations, {before.front()}, {group}));
-  TensorUses uses{.reads = {group.name}, .writes = {grown}, .drops = {{group.name, Place::host()}}};
-  if (tokens_in(part, TokenPart::recomputed, part.tag.step) > 0) uses.reads.push_back(grown.name);
-  if (plan_.newest == NewestAt::host) uses.drops.push_back({newest(part, division_.group()).name, Place::host()});
-  Ids& there = state(part).activations;
-  add(before, there);
-  there = {sink.add(OpKind::append_kv, Resource::host(), part.tag, ComputeWork{.launches = 0}, std::move(before),
-                    std::move(uses))};
-}
-
 }  // namespace csdsim::host
