@@ -199,6 +199,8 @@ nlohmann::ordered_json effective_config(const Scenario& scenario) {
       mapping && mapping->tail != ftl::TailPolicy::partial_program)
     erase_path(json, "platform.device.ftl.mapping.tail_rewrites");
   if (!device.has_engine()) erase_path(json, "platform.device.energy.engine_idle");
+  if (device.engine.fpga == engine::FpgaPart::automatic || !device.has_engine() || !scenario.workload->attends())
+    erase_path(json, "platform.device.engine.fpga_check");
   const std::optional<host::FilePath> files = scenario.workload->file_path(scenario);
   if (files != host::FilePath::file_system) erase_path(json, "platform.host.file");
   if (files != host::FilePath::swap) erase_path(json, "platform.host.swap");

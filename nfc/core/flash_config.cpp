@@ -116,7 +116,7 @@ void describe(ParamVisitor& v, FlashConfig& c) {
              "Throughput of error correction of one channel, page after page.", assumed("keeps up with the channel"));
   v.optional("page_buffers", c.page_buffers, "unlimited", {1, 65'536},
              "Buffers of a channel controller for pages read. A page takes one when its transfer starts, until it is "
-             "corrected. A page for attention keeps it until a kernel has processed it, and with engine.intake page "
+             "corrected. A page for attention keeps it until a kernel has processed it, and with `intake: page` "
              "takes it when its read is issued.",
              assumed("never the bottleneck; no paper states them"));
   v.optional_section("reliability", c.reliability, "none",
