@@ -15,7 +15,6 @@
 #include "nfc/sysc/sim_time.h"
 
 namespace csdsim::experiment {
-
 namespace {
 
 /// Time and work of `drives` drives over both phases, as the run reports them.
