@@ -24,6 +24,14 @@ std::optional<host::FileIoParams> file_params(const Scenario& s, const host::Sys
   return *needs.files == host::FilePath::swap ? host.swap.params(free) : host.file.params(free);
 }
 
+/// Whether data for a step travel during the step before: copies of K, V, activations and weights start as soon as the
+/// GPU has a free buffer. A measured step then has them only if another one follows it.
+bool copies_ahead(const host::SystemNeeds& needs) {
+  return needs.shares || needs.files ||
+         std::any_of(needs.residents.begin(), needs.residents.end(),
+                     [](const host::Resident& resident) { return resident.home != host::Home::gpu; });
+}
+
 }  // namespace
 
 GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> prompt_tokens) {
@@ -50,7 +58,8 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   setup.system = s.system->clone();
   const host::SystemNeeds needs = setup.system->needs_of(setup.plan);
   setup.file = file_params(s, needs);
-  setup.sampling.cooldown = setup.plan.mini_batches > 1 ? 1 : 0;
+  const bool ahead = copies_ahead(needs);
+  setup.sampling.cooldown = setup.plan.mini_batches > 1 || ahead ? 1 : 0;
   if (needs.kv != host::Home::drive_kv)
     setup.sampling.spill = {.token = needs.written_tokens > 1 ? 1U : 0U, .window = 0};  // memory takes token by token
   const auto& sampling = s.simulation.sampling;
@@ -60,6 +69,8 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   } else if (sampling->layers && sampling->steps) {
     setup.sampling.layers = *sampling->layers;
     setup.sampling.steps = *sampling->steps;
+    // In a step of so few layers, the buffers of the next step do not fill.
+    if (ahead && setup.sampling.layers < host::kJudgedLayers) setup.sampling.warmup = 2;
   } else {
     setup.asked_error = sampling->error.value();
   }

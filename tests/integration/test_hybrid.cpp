@@ -1,4 +1,4 @@
-// HILOS and hybrids from scenarios: tokens, closed forms of time, the solved division against a grid, sampled runs.
+// HILOS and hybrids from scenarios: tokens, closed forms of time, the solved division against a grid.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -349,37 +349,6 @@ TEST_CASE("a division that is solved again as the context grows is faster than t
   };
   // GPU memory holds all tokens at first, and 62 % of them in the last step.
   CHECK(decode_s("{kind: hybrid}") < 0.6 * decode_s(shares(0.3064, 0.6208, 0)));
-}
-
-TEST_CASE("in sampled runs of few layers, nothing works longer than the phase lasts") {
-  // The pace of the two sampled layers is faster than the SmartSSD's internal link.
-  const scenario::Scenario s = experiment::load_scenario(std::string(CSDSIM_SOURCE_DIR) + "/scenarios/hybrid.yaml",
-                                                         {"system.kind=hilos", "platform.gpu.link.bandwidth=24 GB/s"})
-                                   .base.scenario;
-  const nlohmann::ordered_json decode = experiment::run_scenario(s).document["breakdown"]["decode"];
-  for (const auto& [name, share] : decode["utilization"].items()) {
-    CAPTURE(name);
-    CHECK(share.get<double>() <= 1 + 1e-9);
-  }
-  double path = 0;
-  for (const auto& [part, seconds] : decode["critical_path_s"].items()) path += seconds.get<double>();
-  CHECK(path == Approx(decode["seconds"].get<double>()).epsilon(1e-6));
-}
-
-TEST_CASE("sampled runs of divided tokens are within 1 % of whole ones") {
-  for (const std::string& system : {shares(0.2, 0.2, 0.2), std::string("{kind: hilos, x_cache: 30 %}")}) {
-    CAPTURE(system);
-    const scenario::Scenario s = timing({"system=" + system, "model.layers=12", "workload.output_tokens=193",
-                                         "workload.batch=2", "model.kv_heads=4", "platform.device.count=2"});
-    experiment::GenerationSetup setup = experiment::generation_setup(s, {1000, 700});
-    const experiment::GenerationOutcome whole = experiment::run_generation(setup);
-    setup.sampling.off = false;
-    const experiment::GenerationOutcome sampled = experiment::run_generation(setup);
-    CAPTURE(sampled.error.decode(), sampled.simulated_page_ops, whole.simulated_page_ops);
-    CHECK(sampled.simulated_page_ops * 2 < whole.simulated_page_ops);
-    CHECK(sampled.times.decode_s == Approx(whole.times.decode_s).epsilon(0.01));
-    CHECK(std::abs(sampled.times.ttft_s / whole.times.ttft_s - 1) <= 1.5 * sampled.error.prefill + 2e-4);
-  }
 }
 
 }  // namespace test_hybrid
