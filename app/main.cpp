@@ -31,8 +31,12 @@ void add_run(CLI::App& cli, int& status) {
   run_command->add_option("--set", run->overrides, "Override a key: a.b=v (repeatable)")->allow_extra_args(false);
   run_command->add_option("--out", run->out, "Directory for results")->check(kNamed);
   run_command->add_option("--format", run->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
-  run_command->add_option("--trace", run->trace, "Write a Chrome trace (chrome://tracing, Perfetto) of the run")
-      ->check(kNamed);
+  auto* trace = run_command->add_option("--trace", run->trace,
+                                        "Write a trace of the run for Perfetto (ui.perfetto.dev) or chrome://tracing");
+  trace->check(kNamed);
+  run_command->add_option("--trace-limit", run->trace_limit, "Largest size of its file")
+      ->needs(trace)
+      ->capture_default_str();
   run_command->add_option("--point", run->point, "Run one point of the scenario's sweep, counted from 0");
   run_command->add_flag("--sensitivity", run->sensitivity,
                         "Run again with each resource 10 % faster, and tell what the rate gains");

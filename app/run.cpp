@@ -9,6 +9,7 @@
 #include "app/standard_output.h"
 #include "base/config/dump.h"
 #include "base/error.h"
+#include "base/quantity.h"
 #include "base/rng.h"
 #include "experiment/experiments.h"
 #include "experiment/runner.h"
@@ -75,6 +76,12 @@ int run(const RunArguments& arguments) {
                                   path.string(), loaded.back().base.scenario.name));
   }
   if (arguments.trace && loaded.size() > 1) throw UserError("--trace: takes one scenario, several are given");
+  Bytes trace_limit;
+  try {
+    trace_limit = parse_bytes(arguments.trace_limit);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("--trace-limit: {}", error.what()));
+  }
   if (arguments.trace) refuse_input(*arguments.trace, arguments.scenarios.front(), loaded.front().base.scenario);
 
   int status = 0;
@@ -92,6 +99,7 @@ int run(const RunArguments& arguments) {
       report::Progress progress(s.name, arguments.quiet);
       scenario::RunOptions options;
       options.trace = arguments.trace;
+      options.trace_limit = trace_limit;
       options.progress = [&](std::string_view what, std::uint64_t done, std::uint64_t total) {
         progress.update(what, done, total);
       };

@@ -104,7 +104,9 @@ Plan plan_of(const SweepArguments& arguments, launch::InputFiles& inputs, bool n
       throw UserError(fmt::format("{}: searches for something else than the scenario before it", file.string()));
     plan.search = loaded.search;
   }
-  for (const scenario::Loaded& loaded : plan.loaded) {
+  for (scenario::Loaded& loaded : plan.loaded) {
+    // Each point is a copy of this process: what they do not need takes time to copy.
+    for (scenario::SweepPoint& point : loaded.points) point.resolved.origins = {};
     if (loaded.points.empty()) add_point(plan, "", {}, paths, loaded.base.scenario, inputs);
     for (const scenario::SweepPoint& point : loaded.points)
       add_point(plan, point.name, point.axes, paths, point.resolved.scenario, inputs);

@@ -1,18 +1,21 @@
 // csdsim test-policy: tests whether a mapping policy is correct, and measures its cost.
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "app/commands.h"
@@ -160,10 +163,33 @@ int test_guarded(const TestPolicyArguments& arguments) {
   return 1;
 }
 
+/// Processor time is limited by the system; a policy that sleeps uses none.
+constexpr unsigned kWaitingFactor = 4;
+
+/// Waits for the child. Kills it and returns false if it takes longer than `limit`.
+bool ends_in_time(pid_t child, std::chrono::seconds limit, int& status) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  for (;;) {
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child) return true;
+    if (ended == -1 && errno != EINTR) return true;
+    if (std::chrono::steady_clock::now() >= deadline) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  kill(child, SIGKILL);
+  while (waitpid(child, &status, 0) == -1 && errno == EINTR) {
+  }
+  return false;
+}
+
 }  // namespace
 
 int test_policy(const TestPolicyArguments& arguments) {
-  // In a process of its own: a policy may crash, or never return.
+  // In a process of its own: a policy may crash, end the process, or never return.
+  auto* const ended = static_cast<volatile bool*>(
+      mmap(nullptr, sizeof(bool), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  if (ended == MAP_FAILED)
+    throw UserError(fmt::format("test-policy: no memory: {}", std::generic_category().message(errno)));
   std::fflush(nullptr);
   const pid_t parent = getpid(), child = fork();
   if (child == -1) throw UserError(fmt::format("test-policy: no process: {}", std::generic_category().message(errno)));
@@ -171,12 +197,22 @@ int test_policy(const TestPolicyArguments& arguments) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     const int status = getppid() == parent ? test_guarded(arguments) : 1;
     std::fflush(nullptr);
+    *ended = true;
     ::_exit(status);
   }
   int status = 0;
-  while (waitpid(child, &status, 0) == -1 && errno == EINTR) {
+  const bool waits = !ends_in_time(child, std::chrono::seconds(kWaitingFactor * arguments.limit_s), status);
+  if (waits) {
+    std::fprintf(stderr, "%s: has not ended within %u s and has used little processor time: it waits (--limit)\n",
+                 arguments.policy.c_str(), kWaitingFactor * arguments.limit_s);
+    return 1;
   }
-  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  if (WIFEXITED(status) && *ended) return WEXITSTATUS(status);
+  if (WIFEXITED(status)) {
+    std::fprintf(stderr, "%s: has ended the process, with exit status %d\n", arguments.policy.c_str(),
+                 WEXITSTATUS(status));
+    return 1;
+  }
   if (WTERMSIG(status) == SIGXCPU)
     std::fprintf(stderr, "%s: has not ended within %u s of processor time (--limit)\n", arguments.policy.c_str(),
                  arguments.limit_s);

@@ -368,6 +368,18 @@ ActivitySplit Drive::activity(SimTime now) { return parts_->activity.until(now);
 DriveActivity& Drive::activity_of_stations() const { return parts_->activity; }
 void Drive::when_drained(std::function<void()> callback) { parts_->kv_service.when_drained(std::move(callback)); }
 
+bool Drive::observe(const DriveObservers& observers) {
+  Parts& p = *parts_;
+  p.controller.observe_work(observers.queues, observers.controller_cores);
+  p.cores.observe(observers.lookup_cores);
+  p.dram_port.observe(observers.dram);
+  p.write_buffer.observe(observers.write_buffer);
+  p.dma.observe_link(observers.link);
+  if (p.own_engine != nullptr) p.own_engine->observe_work(observers.engine);
+  p.internal_link.observe(observers.internal_link);
+  return p.flash->observe(observers.flash);
+}
+
 void Drive::materialise(SequenceId sequence, LayerId layer, HeadRange heads, std::uint32_t tokens) {
   ftl::KvFtl& kv = parts_->kv_ftl;
   const std::uint32_t have = kv.tokens({sequence, layer, heads.first});

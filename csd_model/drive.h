@@ -18,8 +18,10 @@
 #include "csd_model/station_times.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/kv_ftl.h"
+#include "nfc/core/flash_observers.h"
 #include "nfc/core/flash_statistics.h"
 #include "nvme_if/core/memory_map.h"
+#include "nvme_if/core/shared_link.h"
 #include "nvme_if/sysc/interrupt_if.h"
 #include "nvme_if/sysc/nvme_controller.h"
 
@@ -42,6 +44,19 @@ struct EngineParts {
   /// The engine takes payloads of attention_engine/sysc/feed_forward_payload.h; without it the drive has no command
   /// feed_forward.
   bool feed_forward = false;
+};
+
+/// Who is told what the parts of a drive do; null: nobody is.
+struct DriveObservers {
+  nfc::FlashObservers flash;
+  WorkObserver* queues = nullptr;            ///< by QueueId, see NvmeController::observe_work()
+  WorkObserver* controller_cores = nullptr;  ///< cores of the controller's firmware, as one unit
+  WorkObserver* lookup_cores = nullptr;      ///< by core
+  WorkObserver* dram = nullptr;              ///< where its bandwidth is limited
+  WorkObserver* write_buffer = nullptr;      ///< level in bytes
+  WorkObserver* link = nullptr;              ///< by LinkDirection
+  WorkObserver* engine = nullptr;            ///< of the model, see HeadScheduler::observe_work()
+  nvme::SharedLink::Observer internal_link;  ///< busy periods, where there is an on-board switch
 };
 
 /// Makes an engine that replaces the model's own. `kv` tells where keys and values are and what they hold; it outlives
@@ -99,6 +114,9 @@ class Drive : public sc_core::sc_module {
   StationTimes station_times() const;
   /// Registers the statistics of all parts, with unit and meaning; the drive must outlive the dump.
   void register_statistics(Statistics& statistics) const;
+
+  /// The observers must outlive the drive, or the next call. False if its flash model tells nothing (fidelity at).
+  bool observe(const DriveObservers& observers);
 
   /// Timing runs: appends tokens up to `tokens` to heads of a layer, which hold equally many, in no simulated time and
   /// without page operations, as sampled runs need for steps that they skip. Throws UserError where they do not fit the

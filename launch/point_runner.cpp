@@ -50,8 +50,7 @@ int PointRunner::run() {
   for (const auto& [unused, i] : first) order.push_back(i);
   std::ranges::sort(order);
   for (const std::size_t i : order) {
-    if (auto stored = store_.find(key(i))) {
-      results_[i] = std::move(*stored);
+    if (store_.find(key(i))) {
       finish(i, "kept");
       continue;
     }
@@ -59,6 +58,9 @@ int PointRunner::run() {
     start(i);
   }
   while (running_ > 0) reap();
+  // Not before: each point is a copy of this process, which should have little memory meanwhile.
+  for (std::size_t i = 0; i < points_.size(); ++i)
+    if (options_.shard.has(i) && errors_[i].empty()) results_[i] = store_.find(key(i)).value();
   store_.write_results(rows());
   return status_;
 }
@@ -67,7 +69,6 @@ void PointRunner::finish(std::size_t index, const std::string& what, const std::
   ++finished_;
   note(index, what, said);
   for (const std::size_t same : same_as_[index]) {
-    results_[same] = results_[index];
     errors_[same] = errors_[index];
     ++finished_;
     note(same, fmt::format("same as {}", points_[index].name));
@@ -101,8 +102,7 @@ void PointRunner::reap() {
     fail(point);
     return;
   }
-  ordered_json& result = results_[point.index];
-  result = ordered_json::parse(report::read_file(point.directory / "result.json"));
+  const ordered_json result = ordered_json::parse(report::read_file(point.directory / "result.json"));
   store_.put(key(point.index), result);
   finish(point.index, fmt::format("{:.1f} s", result["wall"]["wall_s"].get<double>()));
 }

@@ -57,6 +57,7 @@ class Platform {
   nvme::PhysicalMemory& host_memory() { return *host_memory_; }
   SharedLinks& shared_links() { return shared_links_; }
   /// The host's cores that submit the commands of all drives.
+  nvme::HostCores& io_cores() { return *io_cores_; }
   const nvme::HostCores& io_cores() const { return *io_cores_; }
   const PlatformParams& config() const { return config_; }
 

@@ -108,6 +108,12 @@ constexpr Metric kMetrics[] = {
      ""},
     {"drive_writes_per_day", "1/day", kGeneration,
      "The same runs: kv_bytes_written over the usable capacity of all drives, per day of simulated time.", ""},
+    {"kv_wear_per_byte", "1", kGeneration,
+     "The same runs: bytes programmed, or erased if that is more, per byte of K and V that the host has written. A "
+     "second copy of K, pages that are not full and garbage collection count.",
+     ""},
+    {"drive_terabytes_written", "TB", kGeneration,
+     "The same runs: K and V that the host can write to all drives in drive_lifetime_years.", ""},
     {"drive_lifetime_years", "years", kGeneration,
      "The same runs: time until the flash has been programmed and erased flash.reliability.rated_cycles times (its "
      "default where the section is absent), if it is always used as in this run and wears evenly.",

@@ -15,6 +15,7 @@
 #include "base/address.h"
 #include "base/kinds.h"
 #include "base/param.h"
+#include "base/units.h"
 #include "host_runtime/core/model_config.h"
 #include "host_runtime/core/processor.h"
 
@@ -28,7 +29,8 @@ class Checker;
 struct Scenario;
 
 struct RunOptions {
-  std::optional<std::filesystem::path> trace;  ///< Chrome trace of the run's operations
+  std::optional<std::filesystem::path> trace;  ///< Chrome trace of the run
+  Bytes trace_limit{200'000'000};              ///< largest size of its file
   /// Prompts that replace those of the workload: one as text, or any number as token ids.
   std::optional<std::string> prompt_text;
   std::vector<std::vector<host::TokenId>> prompt_tokens;

@@ -138,6 +138,7 @@ bool HeadScheduler::start_next(SimTime at) {
   }
   buffer_in_use_ += footprint;
   stats_.peak_buffer = std::max(stats_.peak_buffer, buffer_in_use_);
+  tell_buffer(at);
   if (++owner.started == owner.count()) ++next_start_;
   stats_.phase_time[static_cast<std::size_t>(JobPhase::wait)] += at - owner.submitted;
 
@@ -251,9 +252,14 @@ void HeadScheduler::finish(JobId id, SimTime at) {
   end_job(id, at);
 }
 
+void HeadScheduler::tell_buffer(SimTime at) const {
+  if (work_observer_ != nullptr) work_observer_->level(0, buffer_in_use_.value, at);
+}
+
 void HeadScheduler::end_job(JobId id, SimTime at) {
   Job& j = jobs_[id.value];
   buffer_in_use_ -= j.footprint;
+  tell_buffer(at);
   j.job = nullptr;
   j.neurons = nullptr;
   free_.push_back(id);

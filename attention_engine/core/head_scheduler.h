@@ -28,6 +28,7 @@
 #include "attention_engine/core/phase_intake.h"
 #include "base/read_plan.h"
 #include "base/units.h"
+#include "base/work_observer.h"
 
 namespace csdsim::engine {
 
@@ -82,6 +83,9 @@ class HeadScheduler {
 
   /// Null: nobody is told. It must outlive the scheduler.
   void set_observer(UnitObserver* observer) { observer_ = observer; }
+  /// By EngineUnit; amounts are identifiers of jobs. Work of a unit overlaps where it has several servers. The level of
+  /// unit 0 is the number of bytes in use of the buffer. It must outlive the scheduler.
+  void observe_work(WorkObserver* observer) { work_observer_ = observer; }
 
   const EngineStats& stats() const { return stats_; }
   /// Work after `now` that the units have been given and EngineStats counts already.
@@ -162,6 +166,7 @@ class HeadScheduler {
   void piece_done(JobId id, SimTime at);
   void finish(JobId id, SimTime at);
   void end_job(JobId id, SimTime at);
+  void tell_buffer(SimTime at) const;
   bool expects(PageRead read) const;
   void read_phase_a(JobId id, SimTime at);
   void read_phase_b(JobId id, SimTime at);
@@ -220,6 +225,7 @@ class HeadScheduler {
   std::vector<std::uint32_t> all_groups_;  ///< 0, 1, 2, ...
   EngineStats stats_;
   UnitObserver* observer_ = nullptr;
+  WorkObserver* work_observer_ = nullptr;
 };
 
 }  // namespace csdsim::engine

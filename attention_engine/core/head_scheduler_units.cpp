@@ -1,7 +1,9 @@
 // The units of the scheduler: kernels, scoring unit, argtopk.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
+#include <string_view>
 
 #include "attention_engine/core/head_scheduler.h"
 #include "base/rounding.h"
@@ -85,7 +87,15 @@ void HeadScheduler::begin_unit(EngineUnit unit, JobId id, SimTime work, SimTime 
   use.busy += work;
   stats_.softmax_busy += softmax;
   if (observer_ != nullptr) observer_->unit_begins(unit, work, softmax, page, at);
-  events_.push({use.servers.serve(at, work, use.waited), next_order_++, id});
+  const SimTime end = use.servers.serve(at, work, use.waited);
+  events_.push({end, next_order_++, id});
+  if (work_observer_ == nullptr) return;
+  const Job& job = jobs_[id.value];
+  constexpr std::array<std::string_view, 7> kWork{
+      "select components", "logit-0", "logit-0", "select tokens", "attend", "attend", "feed-forward"};
+  const bool scores = job.job != nullptr && job.method == Method::score;
+  work_observer_->work(static_cast<std::uint32_t>(unit), scores ? "score" : kWork[static_cast<std::size_t>(job.stage)],
+                       end - work, end, id.value);
 }
 
 void HeadScheduler::run_argtopk(JobId id, std::uint64_t elements, SimTime at) {

@@ -32,6 +32,7 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort {
   const EngineConfig& config() const { return scheduler_.config(); }
   SimTime work_ahead(EngineUnit unit, SimTime now) const { return scheduler_.work_ahead(unit, now); }
   void set_observer(UnitObserver* observer) { scheduler_.set_observer(observer); }
+  void observe_work(WorkObserver* observer) { scheduler_.observe_work(observer); }
 
  private:
   SC_HAS_PROCESS(AttentionEngine);

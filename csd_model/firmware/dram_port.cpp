@@ -21,6 +21,8 @@ SimTime DramPort::reserve(DramTraffic traffic, Bytes size) {
   free_at_ = start + duration;
   busy_ += duration;
   bytes_[static_cast<std::size_t>(traffic)] += size;
+  if (observer_ != nullptr)
+    observer_->work(0, kDramTrafficNames[static_cast<std::size_t>(traffic)], start, free_at_, size.value);
   return free_at_;
 }
 

@@ -9,6 +9,7 @@
 #include <systemc>
 
 #include "base/units.h"
+#include "base/work_observer.h"
 #include "csd_model/firmware/timed_work.h"
 
 namespace csdsim {
@@ -60,6 +61,8 @@ class DramPort : public sc_core::sc_module {
   SimTime busy_until(SimTime now) const { return busy_ - std::max(free_at_ - now, SimTime{}); }
   /// Time that requests waited for others.
   SimTime waited() const { return waited_; }
+  /// Has one unit; it must outlive the port.
+  void observe(WorkObserver* observer) { observer_ = observer; }
   /// Registers busy time and traffic by kind; the port must outlive the dump.
   void register_statistics(Statistics& statistics) const;
 
@@ -72,6 +75,7 @@ class DramPort : public sc_core::sc_module {
   SimTime waited_;
   std::array<Bytes, kDramTraffics> bytes_{};
   TimedWork work_;
+  WorkObserver* observer_ = nullptr;
 };
 
 }  // namespace csdsim::csd_model

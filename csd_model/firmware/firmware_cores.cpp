@@ -24,6 +24,8 @@ void FirmwareCores::run(SimTime duration, Work work) {
   waited_ += start - sim_time_now();
   free_at = start + duration;
   busy_ += duration;
+  if (observer_ != nullptr)
+    observer_->work(static_cast<std::uint32_t>(&free_at - free_at_.data()), "map lookups", start, free_at, 0);
   work_.at(free_at, std::move(work));
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "base/work_observer.h"
 #include "csd_model/firmware/timed_work.h"
 
 namespace csdsim {
@@ -26,6 +27,9 @@ class FirmwareCores : public sc_core::sc_module {
 
   /// Runs `work` when the core that is free first has spent `duration` on it.
   void run(SimTime duration, Work work);
+
+  /// By core; it must outlive the cores.
+  void observe(WorkObserver* observer) { observer_ = observer; }
 
   /// No core has work: work of duration 0 would run at once.
   bool idle() const { return work_.empty(); }
@@ -49,6 +53,7 @@ class FirmwareCores : public sc_core::sc_module {
   SimTime busy_;
   SimTime waited_;
   TimedWork work_;
+  WorkObserver* observer_ = nullptr;
 };
 
 }  // namespace csdsim::csd_model

@@ -41,6 +41,14 @@ class InternalLink : public sc_core::sc_module {
   SimTime busy_until(nvme::LinkDirection direction, SimTime now) const {
     return directions_[static_cast<std::size_t>(direction)].busy_until(now);
   }
+  /// Tells of busy periods; gaps of up to a microsecond count as busy. Ends the period that the observer before has not
+  /// been told.
+  void observe(const nvme::SharedLink::Observer& observer) {
+    for (nvme::SharedLink& direction : directions_) {
+      direction.end_period();
+      direction.set_observer(observer, SimTime::microseconds(1));
+    }
+  }
   /// Registers bytes and busy time by direction; the link must outlive the dump.
   void register_statistics(Statistics& statistics) const;
 

@@ -2,16 +2,20 @@
 
 #include <utility>
 
+#include "simulation/sim_time.h"
+
 namespace csdsim::csd_model {
 
 std::uint64_t WriteBuffer::enter(Bytes size) {
   used_ += size;
+  tell();
   inside_.insert(next_);
   return next_++;
 }
 
 void WriteBuffer::leave(std::uint64_t number, Bytes size) {
   used_ -= size;
+  tell();
   inside_.erase(number);
   const std::uint64_t oldest = inside_.empty() ? next_ : *inside_.begin();
   while (!waiters_.empty() && waiters_.front().end <= oldest) {
@@ -19,6 +23,10 @@ void WriteBuffer::leave(std::uint64_t number, Bytes size) {
     waiters_.pop_front();
     then();
   }
+}
+
+void WriteBuffer::tell() const {
+  if (observer_ != nullptr) observer_->level(0, used_.value, sim_time_now());
 }
 
 void WriteBuffer::when_left(Then then) {

@@ -8,6 +8,7 @@
 
 #include "base/callback.h"
 #include "base/units.h"
+#include "base/work_observer.h"
 
 namespace csdsim::csd_model {
 
@@ -35,6 +36,9 @@ class WriteBuffer {
   bool fits(Bytes size) const { return used_ + size <= capacity_; }
   Bytes used() const { return used_; }
 
+  /// Is told the bytes in use; it must outlive the buffer.
+  void observe(WorkObserver* observer) { observer_ = observer; }
+
   /// Enters `size` bytes; returns the number by which they leave.
   std::uint64_t enter(Bytes size);
   /// The bytes with this number are in flash. Calls back those who waited for them.
@@ -56,12 +60,15 @@ class WriteBuffer {
     Then then;
   };
 
+  void tell() const;
+
   Bytes capacity_;
   Bytes used_;
   std::uint64_t next_ = 0;
   std::set<std::uint64_t> inside_;
   std::deque<Waiter> waiters_;  ///< in order of arrival
   Then flush_request_;
+  WorkObserver* observer_ = nullptr;
 };
 
 }  // namespace csdsim::csd_model

@@ -2,12 +2,13 @@
 
 #include "base/error.h"
 #include "experiment/block_io/request_driver.h"
+#include "report/run_trace.h"
 #include "simulation/failure.h"
 #include "simulation/simulation_context.h"
 
 namespace csdsim::experiment {
 
-BlockIoOutcome run_block_io(const BlockIoSetup& setup, const BlockIoProgress& progress) {
+BlockIoOutcome run_block_io(const BlockIoSetup& setup, const BlockIoProgress& progress, report::RunTrace* trace) {
   if (setup.platform.drive.data != ftl::DataMode::timing)
     throw UserError("workload: runs of block commands are timing only; set simulation.data: timing");
   const SimulationContext context;
@@ -22,7 +23,9 @@ BlockIoOutcome run_block_io(const BlockIoSetup& setup, const BlockIoProgress& pr
                                    setup.fill == Fill::random ? std::optional(setup.seed) : std::nullopt);
   if (setup.overwrites > 0) drive.block_ftl().age(setup.overwrites, setup.seed);
   RequestDriver requests("block_io", setup, platform, *source, progress);
+  if (trace != nullptr) trace->watch(platform);
   run_kernel();
+  if (trace != nullptr) trace->leave(platform);
   if (!platform.driver(0).failure().empty()) throw InternalError(platform.driver(0).failure());
 
   BlockIoOutcome out = requests.outcome();

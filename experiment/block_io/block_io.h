@@ -18,6 +18,10 @@
 #include "experiment/requests/time_series.h"
 #include "platform/platform.h"
 
+namespace csdsim::report {
+class RunTrace;
+}
+
 namespace csdsim::experiment {
 
 struct BlockIoSetup {
@@ -66,8 +70,9 @@ struct BlockIoOutcome {
 /// Progress callback: `done` of `total` units of `what`.
 using BlockIoProgress = std::function<void(std::string_view what, std::uint64_t done, std::uint64_t total)>;
 
-/// Runs block commands in timing mode: fills the drive instantly, then measures. Throws UserError for a drive that is
-/// too small and for errors of the source.
-BlockIoOutcome run_block_io(const BlockIoSetup& setup, const BlockIoProgress& progress = {});
+/// Runs block commands in timing mode: fills the drive instantly, then measures, and writes to `trace`. Throws
+/// UserError for a drive that is too small and for errors of the source.
+BlockIoOutcome run_block_io(const BlockIoSetup& setup, const BlockIoProgress& progress = {},
+                            report::RunTrace* trace = nullptr);
 
 }  // namespace csdsim::experiment

@@ -6,6 +6,7 @@
 #include "experiment/block_io/block_result.h"
 #include "experiment/block_io/common_setup.h"
 #include "experiment/requests/synthetic.h"
+#include "report/run_trace.h"
 
 namespace csdsim::experiment {
 
@@ -21,8 +22,12 @@ BlockIoProgress progress_of(const scenario::RunOptions& options) {
   };
 }
 
-void refuse_operation_trace(const scenario::RunOptions& options, std::string_view kind) {
-  if (options.trace) throw UserError(fmt::format("--trace: {} runs have no operations to trace", kind));
+BlockIoOutcome run_traced(const BlockIoSetup& setup, const scenario::RunOptions& options) {
+  if (!options.trace) return run_block_io(setup, progress_of(options));
+  report::RunTrace trace(*options.trace, options.trace_limit);
+  BlockIoOutcome out = run_block_io(setup, progress_of(options), &trace);
+  trace.close(options.notice);
+  return out;
 }
 
 BlockIoSetup common_setup(const scenario::Scenario& s, const BlockRunConfig& config, Fill fill) {
@@ -58,7 +63,6 @@ workload::SyntheticConfig synthetic_config(const BlockIoWorkload& work, Bytes bl
 }
 
 scenario::RunResult BlockIoWorkload::run(const scenario::Scenario& s, const scenario::RunOptions& options) const {
-  refuse_operation_trace(options, kKind);
   const WallClock clock;
   const BlockIoWorkload& work = *this;
   BlockIoSetup setup = common_setup(s, work.common, work.fill());
@@ -77,7 +81,7 @@ scenario::RunResult BlockIoWorkload::run(const scenario::Scenario& s, const scen
     setup.duration = work.duration;
   else
     setup.requests = work.requests;
-  return block_result(s, run_block_io(setup, progress_of(options)), clock, fill_statement(setup));
+  return block_result(s, run_traced(setup, options), clock, fill_statement(setup));
 }
 
 }  // namespace csdsim::experiment

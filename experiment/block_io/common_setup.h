@@ -21,8 +21,8 @@ std::string_view fill_statement(const BlockIoSetup& setup);
 
 BlockIoProgress progress_of(const scenario::RunOptions& options);
 
-/// Throws UserError if an operation trace is requested: runs of block commands have no operations.
-void refuse_operation_trace(const scenario::RunOptions& options, std::string_view kind);
+/// Runs, and writes the trace that the options ask for.
+BlockIoOutcome run_traced(const BlockIoSetup& setup, const scenario::RunOptions& options);
 
 /// The parameters that block_io and trace share, as a setup; `fill` is what is written before the run.
 BlockIoSetup common_setup(const scenario::Scenario& s, const BlockRunConfig& config, Fill fill);

@@ -287,6 +287,11 @@ void check_background(Checker& c, const GenerationWorkload& work) {
             {"workload.background.request_size", "platform.device.nvme.block_size"},
             fmt::format("workload.background.request_size: {} is not a multiple of the logical block of {}",
                         format_quantity(background.request_size), format_quantity(device.nvme.block_size)));
+  const Bytes blocks{block_share(s, work).floor_of(device.usable_capacity().value)};
+  const Bytes set{background.block_io().common.working_set.floor_of(blocks.value)};
+  c.require(background.request_size <= set, {"workload.background.working_set", "workload.background.request_size"},
+            fmt::format("workload.background.working_set: {} bytes do not hold a request of {}", set.value,
+                        format_quantity(background.request_size)));
   c.require(
       background.block_io().mixed() || !background.read_fraction,
       {"workload.background.read_fraction", "workload.background.pattern"},

@@ -53,12 +53,13 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
   GenerationProgram program("program", setup, hooks, platform);
   program.check_sampled();
   struct AtEnd {
-    const std::function<void()>& call;
+    const std::function<void(platform::Platform&)>& call;
+    platform::Platform& platform;
     ~AtEnd() {
-      if (call) call();
+      if (call) call(platform);
     }
   };
-  const AtEnd at_end{hooks.before_end};
+  const AtEnd at_end{hooks.before_end, platform};
   if (hooks.before_start) hooks.before_start(platform);
   run_kernel();
   for (std::uint32_t i = 0; i < platform.drives(); ++i)

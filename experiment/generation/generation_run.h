@@ -104,8 +104,8 @@ struct GenerationHooks {
   std::function<void(platform::Platform&)> before_start;  ///< after construction
   /// After the last step: the simulation goes on until what it is given is called.
   std::function<void(std::function<void()>)> after_last;
-  std::function<void()>
-      before_end;  ///< the simulation is over or has failed, its modules are still there; must not throw
+  /// The simulation is over or has failed, its modules are still there; must not throw.
+  std::function<void(platform::Platform&)> before_end;
 };
 
 /// Builds the platform in a context of its own, runs, and tears it down. UserError when a drive refuses a command or

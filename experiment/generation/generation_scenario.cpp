@@ -23,7 +23,7 @@
 #include "host_runtime/core/carried/host_reference.h"
 #include "host_runtime/core/planner/flash_loading.h"
 #include "host_runtime/core/planner/tiered_kv_planner.h"
-#include "report/operation_trace.h"
+#include "report/run_trace.h"
 
 namespace csdsim::experiment {
 
@@ -338,30 +338,32 @@ scenario::RunResult GenerationScenario::run() {
   result_.document = result_frame(scenario_);
   if (scenario_.attention_on_host) return run_on_host_only();
 
-  std::unique_ptr<report::OperationTrace> trace;
-  if (options_.trace) trace = std::make_unique<report::OperationTrace>(*options_.trace);
+  std::optional<report::RunTrace> trace;
+  if (options_.trace) trace.emplace(*options_.trace, options_.trace_limit);
   GenerationHooks hooks;
   if (trace) {
     hooks.operation = [&](const host::OperationRecord& r) { trace->add(r); };
-    hooks.shared_link = [&](const nvme::SharedLink& link, const nvme::SharedLink::Period& p) {
-      trace->add_shared(link.name(), p.start, p.end, p.bytes);
-    };
+    hooks.shared_link = [&](const auto& link, const auto& period) { trace->add_shared(link.name(), period); };
   }
   if (options_.progress)
     hooks.progress = [&](std::size_t done, std::size_t total) {
       options_.progress(workload_.served() ? "requests" : "steps", done, total);
     };
   hooks.notice = options_.notice;
-  std::unique_ptr<BackgroundIo> background;
-  if (workload_.background) {
-    background = std::make_unique<BackgroundIo>(scenario_, *workload_.background);
-    hooks.before_start = [&](platform::Platform& platform) { background->join(platform); };
-    hooks.after_last = [&](std::function<void()> done) { background->stop(std::move(done)); };
-    hooks.before_end = [&] { background->leave(); };
-  }
+  std::optional<BackgroundIo> background;
+  if (workload_.background) background.emplace(scenario_, *workload_.background);
+  if (background) hooks.after_last = [&](std::function<void()> done) { background->stop(std::move(done)); };
+  hooks.before_start = [&](platform::Platform& platform) {
+    if (trace) trace->watch(platform);
+    if (background) background->join(platform);
+  };
+  hooks.before_end = [&](platform::Platform& platform) {
+    if (trace) trace->leave(platform);
+    if (background) background->leave();
+  };
   std::unique_ptr<host::DecoderData> data;
   const GenerationOutcome out = decode(scenario_.system->clone(), hooks, data, record_ ? &*record_ : nullptr);
-  if (trace) trace->close();
+  if (trace) trace->close(options_.notice);
 
   add_metrics(result_.document, out, scenario_);
   add_sizes(result_.document["metrics"], scenario_, lengths_);

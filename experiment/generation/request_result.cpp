@@ -94,7 +94,10 @@ void add_lifetime(ordered_json& metrics, const GenerationOutcome& out, Bytes wri
   const double worn = std::max(programmed, erased);
   if (worn == 0) return;
   const std::uint32_t cycles = device.flash.reliability.value_or(nfc::ReliabilityConfig{}).rated_cycles;
-  metrics["drive_lifetime_years"] = cycles * double(flash.pages()) * page * drives / worn * seconds / kYear;
+  const double runs = cycles * double(flash.pages()) * page * drives / worn;
+  metrics["kv_wear_per_byte"] = worn / double(written.value);
+  metrics["drive_lifetime_years"] = runs * seconds / kYear;
+  metrics["drive_terabytes_written"] = runs * double(written.value) * 1e-12;
 }
 
 /// K and V that the host has written to drives, once per element, and what the drives have made of it.

@@ -12,6 +12,7 @@ std::vector<report::Chart> policy_charts(const std::vector<PolicyRow>& rows) {
       {"busiest channel / mean, sparse", [](const PolicyFigures& f) { return f.sparse_imbalance; }},
       {"busiest channel / mean, dense", [](const PolicyFigures& f) { return f.dense_imbalance; }},
       {"write amplification", [](const PolicyFigures& f) { return f.write_amplification; }},
+      {"erases per block", [](const PolicyFigures& f) { return f.erases_mean; }},
       {"pages for 16 scattered tokens / least", [](const PolicyFigures& f) { return f.scattered_amplification; }}};
   std::vector<report::Chart> charts;
   for (const auto& [title, value] : figures) {

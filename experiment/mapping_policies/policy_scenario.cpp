@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -12,6 +13,7 @@
 #include "experiment/result.h"
 #include "ftl/policies/registry.h"
 #include "report/csv.h"
+#include "report/run_trace.h"
 
 namespace csdsim::experiment {
 
@@ -125,12 +127,13 @@ std::string policy_selection_text(const scenario::Scenario& s) {
 }
 
 scenario::RunResult PolicyWorkload::run(const scenario::Scenario& s, const scenario::RunOptions& options) const {
-  if (options.trace) throw UserError("--trace: ftl_policies runs have no operations to trace");
   const WallClock clock;
   const PolicyStudyConfig config = policy_study_config(s);
   const auto selection = policy_selection(s);
   const std::vector<Variant> main = policies(s.platform.device.ftl.mapping, config.geometry);
   const std::vector<Variant> tail = tails(config.geometry, config.head_dim);
+  std::optional<report::RunTrace> trace;
+  if (options.trace) trace.emplace(*options.trace, options.trace_limit);
   std::uint64_t page_ops = 0;
   std::uint64_t done = 0;
   SimTime simulated;
@@ -138,7 +141,12 @@ scenario::RunResult PolicyWorkload::run(const scenario::Scenario& s, const scena
     std::vector<PolicyRow> rows;
     for (const Variant& v : variants) {
       if (options.progress) options.progress("policies", done++, main.size() + tail.size());
-      PolicyFigures figures = study_policy(config, v.policy, *selection);
+      nfc::FlashObservers observers;
+      if (trace)
+        observers =
+            trace->flash(fmt::format("{}, tail {}, embedding group {}", v.policy.policy, v.tail, v.embedding_group),
+                         config.geometry);
+      PolicyFigures figures = study_policy(config, v.policy, *selection, observers);
       page_ops += figures.page_ops;
       simulated += figures.simulated;
       rows.push_back({v.policy.policy, v.tail, v.embedding_group, std::move(figures)});
@@ -147,6 +155,7 @@ scenario::RunResult PolicyWorkload::run(const scenario::Scenario& s, const scena
   };
   const std::vector<PolicyRow> rows = study(main);
   const std::vector<PolicyRow> tail_rows = study(tail);
+  if (trace) trace->close(options.notice);
 
   scenario::RunResult result;
   result.document = result_frame(s);

@@ -19,7 +19,8 @@ namespace {
 
 class Study {
  public:
-  Study(const PolicyStudyConfig& config, const PolicyVariant& variant, engine::SelectionSource& selection)
+  Study(const PolicyStudyConfig& config, const PolicyVariant& variant, engine::SelectionSource& selection,
+        const nfc::FlashObservers& observers)
       : config_(config),
         blocks_(config.geometry, {0, config.geometry.blocks_per_plane - config.blocks.spare_blocks}, config.blocks),
         store_(config.geometry, ftl::DataMode::timing),
@@ -29,6 +30,7 @@ class Study {
         selection_(selection),
         budget_(config.sparf, config.head_dim),
         rng_(config.seed, "policy study") {
+    timeline_.observe(observers);
     while (live_.size() < config_.live && arrived_ < config_.sequences) arrive();
   }
 
@@ -303,8 +305,8 @@ void read_sixteen(const PolicyStudyConfig& config, const PolicyVariant& variant,
 }  // namespace
 
 PolicyFigures study_policy(const PolicyStudyConfig& config, const PolicyVariant& variant,
-                           engine::SelectionSource& selection) {
-  PolicyFigures figures = Study(config, variant, selection).run();
+                           engine::SelectionSource& selection, const nfc::FlashObservers& observers) {
+  PolicyFigures figures = Study(config, variant, selection, observers).run();
   read_sixteen(config, variant, figures);
   return figures;
 }

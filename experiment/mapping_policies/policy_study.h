@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "ftl/core/kv_ftl.h"
 #include "host_runtime/core/planner/sparf_budget.h"
+#include "nfc/core/flash_observers.h"
 #include "nfc/core/flash_timing.h"
 
 namespace csdsim::experiment {
@@ -90,8 +91,9 @@ struct PolicyFigures {
   SimTime simulated;  ///< simulated time of all attends
 };
 
-/// Measures a policy. Throws UserError when the policy refuses the shape, and for exceptions of the policy.
+/// Measures a policy; `observers` are told what the flash does. Throws UserError when the policy refuses the shape, and
+/// for exceptions of the policy.
 PolicyFigures study_policy(const PolicyStudyConfig& config, const PolicyVariant& variant,
-                           engine::SelectionSource& selection);
+                           engine::SelectionSource& selection, const nfc::FlashObservers& observers = {});
 
 }  // namespace csdsim::experiment

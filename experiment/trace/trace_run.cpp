@@ -5,7 +5,6 @@
 namespace csdsim::experiment {
 
 scenario::RunResult TraceWorkload::run(const scenario::Scenario& s, const scenario::RunOptions& options) const {
-  refuse_operation_trace(options, kKind);
   const WallClock clock;
   const TraceWorkload& work = *this;
   BlockIoSetup setup = common_setup(s, work.common, work.fill());
@@ -29,7 +28,7 @@ scenario::RunResult TraceWorkload::run(const scenario::Scenario& s, const scenar
     if (trace.span.value == 0) throw UserError("workload.working_set: does not hold one logical block");
     return std::make_unique<workload::TraceRequests>(trace, counts);
   };
-  scenario::RunResult result = block_result(s, run_block_io(setup, progress_of(options)), clock, fill_statement(setup));
+  scenario::RunResult result = block_result(s, run_traced(setup, options), clock, fill_statement(setup));
   result.document["breakdown"]["trace"] = {{"records", counts.records},
                                            {"wrapped", counts.wrapped},
                                            {"extended", counts.extended},

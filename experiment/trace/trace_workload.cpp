@@ -1,5 +1,9 @@
 #include "experiment/trace/trace_workload.h"
 
+#include <fmt/format.h>
+
+#include <filesystem>
+
 #include "experiment/block_io/check_block_workload.h"
 
 namespace csdsim::experiment {
@@ -28,7 +32,18 @@ void TraceWorkload::describe(ParamVisitor& v) {
 void TraceWorkload::check(scenario::Checker& c) {
   check_block_drive(c, kKind, common);
   c.require(file.has_value(), {"workload.file", "workload.kind"}, "workload.file: name the trace");
-  if (file) c.resolve(*file, "workload.file", "trace");
+  if (file && c.resolve(*file, "workload.file", "trace")) {
+    // Shorter than any record of any format.
+    constexpr std::uint64_t kLeastRecord = 8;
+    const std::uint64_t most = std::filesystem::file_size(file->path) / kLeastRecord;
+    c.require(common.warmup_requests <= most, {"workload.warmup_requests"},
+              fmt::format("workload.warmup_requests: {} is more than the file has records", common.warmup_requests));
+  }
+  const csd_model::DeviceConfig& device = c.scenario().platform.device;
+  const Bytes set{common.working_set.floor_of(device.usable_capacity().value)};
+  c.require(set >= device.nvme.block_size, {"workload.working_set", "platform.device.nvme.block_size"},
+            fmt::format("workload.working_set: {} bytes do not hold one logical block of {}", set.value,
+                        format_quantity(device.nvme.block_size)));
   if (const auto* fast = std::get_if<FastTiming>(&timing))
     check_queue_depth(c, fast->queue_depth, "workload.timing.queue_depth", common.queues);
 }

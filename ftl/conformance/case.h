@@ -83,7 +83,8 @@ inline constexpr std::array<std::string_view, kProperties> kPropertyMeaning{
     "the tables grow with the pages, by 16 bytes a page at most",
     "controller DRAM is accounted to the byte, never exceeds its capacity and ends at 0",
     "pages are programmed once after an erase, and read after they were programmed",
-    "freed pages come back: with the last sequence gone every block is free, or open and without valid pages",
+    "freed pages come back: with the last sequence gone every block is free, or open and without valid pages; pages of "
+    "an append point share blocks",
     "waiting ends: an append that must wait is decided once everything under way has completed",
     "a power loss at any moment loses no page: both maps come back from the flash",
     "the same operations give the same addresses"};

@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "ftl/conformance/case.h"
+#include "ftl/conformance/watched_policy.h"
 
 namespace csdsim::ftl::conformance {
 
@@ -123,6 +124,7 @@ class Run {
   const CaseOptions& options_;
   SeededFaults faults_;
   PolicyMaker policy_;
+  AppendUse append_use_;  ///< declared before the FTL, whose policy reports to it
   BackingStore store_;
   std::optional<BlockManager> blocks_;
   std::optional<DramBudget> dram_;

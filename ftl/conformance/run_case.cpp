@@ -9,6 +9,8 @@ namespace csdsim::ftl::conformance {
 
 namespace {
 
+constexpr const char* kForeign = "the policy has thrown what is no std::exception";
+
 /// An exception of a policy, or of the FTL because of one.
 std::optional<Violation> violation_of(Run& run) {
   try {
@@ -17,6 +19,8 @@ std::optional<Violation> violation_of(Run& run) {
     return Violation{broken.property, broken.what, run.at()};
   } catch (const std::exception& e) {
     return Violation{Property::interface, e.what(), run.at()};
+  } catch (...) {
+    return Violation{Property::interface, kForeign, run.at()};
   }
   return std::nullopt;
 }
@@ -49,6 +53,8 @@ CaseResult run_case(const PolicyMaker& policy, const Case& c, const CaseOptions&
     }
   } catch (const std::exception& e) {  // of the policy's maker
     result.violation = Violation{Property::interface, e.what(), 0};
+  } catch (...) {
+    result.violation = Violation{Property::interface, kForeign, 0};
   }
   if (result.violation && !judged(result.violation->property)) result.violation.reset();
   return result;

@@ -325,6 +325,15 @@ void Run::check_end() {
   require(Property::space,
           blocks_->valid_pages(Namespace::kv) == 0 && ftl_->superseded_pages() == 0 && ftl_->draining_blocks() == 0,
           [&] { return fmt::format("{} pages are valid at the end", blocks_->valid_pages(Namespace::kv)); });
+  // A few pages may well lie apart; many of them waste a block each.
+  constexpr std::uint64_t kFewPages = 32;
+  const std::uint64_t few = std::max<std::uint64_t>(kFewPages, 4 * std::uint64_t{case_.setup.geometry.planes()});
+  require(Property::space, append_use_.pages < few || append_use_.together > 0, [&] {
+    return fmt::format(
+        "{} pages went through {} append points, and no block has two pages of a point: each page opens "
+        "a block",
+        append_use_.pages, append_use_.blocks.size());
+  });
   require(Property::progress, ftl_->pending_flushes() == 0,
           [&] { return fmt::format("{} flushes are pending at the end", ftl_->pending_flushes()); });
 }

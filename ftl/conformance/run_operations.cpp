@@ -35,7 +35,8 @@ void Run::switch_on() {
   const BlockQuota quota{0, s.geometry.blocks_per_plane - s.spare_blocks};
   blocks_.emplace(s.geometry, quota, BlockManagerConfig{.spare_blocks = s.spare_blocks});
   dram_.emplace(s.dram);
-  ftl_.emplace(s.config, *blocks_, store_, *dram_, policy_(s.geometry), &faults_);
+  ftl_.emplace(s.config, *blocks_, store_, *dram_, std::make_unique<WatchedPolicy>(policy_(s.geometry), append_use_),
+               &faults_);
 }
 
 /// Adds what the FTL has done since it was switched on.

@@ -76,6 +76,10 @@ class FlashTimeline {
   const FlashGeometry& geometry() const { return base().geometry(); }
   const FlashTiming& timing() const { return base().timing(); }
   const FlashStatistics& statistics() const { return base().statistics(); }
+  /// The observers must outlive the timeline. What they are told may be ahead of simulated time.
+  void observe(const FlashObservers& observers) {
+    std::visit([&](auto& timeline) { timeline.observe(observers); }, timeline_);
+  }
 
  private:
   using Timeline = std::variant<PlainTimeline, GeneralTimeline>;

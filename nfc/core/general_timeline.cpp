@@ -219,6 +219,7 @@ void GeneralTimeline::happen(const Entry& entry) {
       return stopped(entry.index);
     case Event::resumed:
       units_[entry.index].phase = Phase::working;
+      units_[entry.index].work_since = entry.at;
       return touch(entry.index);
     case Event::status_end:
       return leave_array(entry.index, entry.at);
@@ -232,11 +233,11 @@ void GeneralTimeline::happen(const Entry& entry) {
     case Event::buffer_free:
       --channels_[entry.index].decoding;
       --channels_[entry.index].buffers;
-      return;
+      return tell_buffers(entry.index, entry.at);
     case Event::buffer_released:
       --channels_[entry.index].buffers;
       --channels_[entry.index].complete;
-      return;
+      return tell_buffers(entry.index, entry.at);
   }
 }
 
@@ -261,6 +262,7 @@ void GeneralTimeline::start_work(std::uint32_t u, SimTime now) {
     longest = std::max(longest, array_time(ops_[plane.array]));
   });
   unit.phase = Phase::working;
+  unit.work_since = now;
   unit.work_end = now + longest;
   schedule(channels_[unit.channel], unit.work_end, Event::work_end, u);
   if (unit.array.kind != PageOpKind::read) publish(u, unit.work_end);
@@ -283,6 +285,7 @@ void GeneralTimeline::publish(std::uint32_t u, SimTime done) {
 
 void GeneralTimeline::work_end(std::uint32_t u, SimTime now) {
   Unit& unit = units_[u];
+  tell_work(unit, now);
   each_plane(unit, [&](std::uint32_t, const Plane& plane) {
     if (plane.array != kNone) account(plane.array, FlashStage::array, now);
   });

@@ -164,8 +164,9 @@ class GeneralTimeline : public TimelineBase {
     std::uint32_t failures = 0;  ///< pages in the output that are to be read again, once `outputs` is 0
     Group array, held, behind;
     SimTime work_end;
-    SimTime remaining;  ///< of the suspended group
-    Ask ask;            ///< status, suspend or resume
+    SimTime work_since;  ///< of the part of the work that no observer has been told
+    SimTime remaining;   ///< of the suspended group
+    Ask ask;             ///< status, suspend or resume
   };
 
   enum class Event : std::uint8_t {
@@ -226,6 +227,8 @@ class GeneralTimeline : public TimelineBase {
   void start_cached(std::uint32_t unit, SimTime now);
   void page_out(std::uint32_t plane, SimTime now);
   void page_over(std::uint32_t unit, SimTime now);
+  void tell_work(const Unit& unit, SimTime end);
+  void tell_buffers(std::uint32_t channel, SimTime now) const;
   void publish(std::uint32_t unit, SimTime done);
   void occupy(Plane& plane, SimTime now);
   void vacate(std::uint32_t plane, SimTime now);

@@ -1,4 +1,4 @@
-// Requests for the bus, grants, and the effects of a grant.
+// Requests for the bus, grants, the effects of a grant, and what observers are told.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -95,6 +95,18 @@ void GeneralTimeline::refresh(std::uint32_t u, SimTime now) {
   set_ask(unit.ask, wanted, channels_[unit.channel], now);
 }
 
+/// The observer is told of work when it ends or is suspended.
+void GeneralTimeline::tell_work(const Unit& unit, SimTime end) {
+  if (observers_.planes == nullptr) return;
+  each_plane(unit, [&](std::uint32_t p, const Plane& plane) {
+    if (plane.array != kNone) tell_array(p, ops_[plane.array].op_class, unit.array.kind, unit.work_since, end);
+  });
+}
+
+void GeneralTimeline::tell_buffers(std::uint32_t channel, SimTime now) const {
+  if (observers_.buffers != nullptr) observers_.buffers->level(channel, channels_[channel].buffers, now);
+}
+
 bool GeneralTimeline::has_buffer(const Channel& channel) const {
   return timing_.page_buffers == 0 || channel.buffers < timing_.page_buffers ||
          (channel.decoding == 0 && channel.complete == 0);
@@ -161,10 +173,13 @@ void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime
     command = timing_.command_time;
     busy.command += command;
     account(index, FlashStage::command, cursor);
+    tell_command(static_cast<std::uint32_t>(c), op.op_class, kind, cursor - timing_.command_time);
     if (kind == PageOpKind::program) {
       const SimTime data_in = bus_time(op.bytes);
       busy.data_in += data_in;
       cursor += data_in;
+      tell_data(static_cast<std::uint32_t>(c), op.op_class, kind, bus_bytes(timing_, op.bytes), cursor - data_in,
+                cursor);
       account(index, FlashStage::transfer, cursor);
     }
     if (kind == PageOpKind::read) {
@@ -215,12 +230,17 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
   account(index, FlashStage::bus_wait, now);
   channel.bus_free = now + select(c, unit) + occupied;
   account(index, FlashStage::transfer, channel.bus_free);
+  tell_data(static_cast<std::uint32_t>(c), op.op_class, op.kind, bus_bytes(timing_, op.bytes),
+            channel.bus_free - occupied, channel.bus_free);
 
   channel.decoder_free = std::max(channel.decoder_free, channel.bus_free);
   if (timing_.ecc_bandwidth.bytes_per_second > 0) {
     const SimTime decoding = decoding_time(op.bytes);
     statistics_.decoder_busy[c] += decoding;
     channel.decoder_free += decoding;
+    if (observers_.decoders != nullptr)
+      observers_.decoders->work(static_cast<std::uint32_t>(c), "decode", channel.decoder_free - decoding,
+                                channel.decoder_free, op.bytes);
   }
   const SimTime decoded = channel.decoder_free + timing_.ecc_latency;
   account(index, FlashStage::ecc, decoded);
@@ -228,6 +248,7 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
     if (channel.buffers >= timing_.page_buffers) ++statistics_.buffer_overflows;
     ++channel.buffers;
     ++channel.decoding;
+    tell_buffers(static_cast<std::uint32_t>(c), now);
     const bool stays = op.hold && op.retries == 0;
     if (stays) held_.at(batches_.ticket(op.batch).value).channels.push_back(static_cast<std::uint32_t>(c));
     schedule(channel, decoded, stays ? Event::buffer_decoded : Event::buffer_free, static_cast<std::uint32_t>(c));
@@ -252,6 +273,9 @@ void GeneralTimeline::grant_status(std::size_t c, std::uint32_t u, SimTime now) 
   unit.phase = Phase::polling;
   statistics_.channels[c].status += timing_.status_time;
   channel.bus_free = now + select(c, unit) + timing_.status_time;
+  if (observers_.channels != nullptr)
+    observers_.channels->work(static_cast<std::uint32_t>(c), "status", channel.bus_free - timing_.status_time,
+                              channel.bus_free, 0);
   each_plane(unit, [&](std::uint32_t, const Plane& plane) {
     if (plane.array == kNone) return;
     account(plane.array, FlashStage::bus_wait, now);
@@ -267,10 +291,14 @@ void GeneralTimeline::grant_suspend(std::size_t c, std::uint32_t u, SimTime now)
   Unit& unit = units_[u];
   statistics_.channels[c].command += timing_.command_time;
   channel.bus_free = now + select(c, unit) + timing_.command_time;
+  if (observers_.channels != nullptr)
+    observers_.channels->work(static_cast<std::uint32_t>(c), "suspend", channel.bus_free - timing_.command_time,
+                              channel.bus_free, 0);
   if (unit.work_end <= channel.bus_free) {
     unit.suspend_sent = true;
     return;
   }
+  tell_work(unit, channel.bus_free);
   ++statistics_.suspends;
   ++unit.array.suspends;
   unit.phase = Phase::stopping;
@@ -288,6 +316,9 @@ void GeneralTimeline::grant_resume(std::size_t c, std::uint32_t u, SimTime now) 
   Unit& unit = units_[u];
   statistics_.channels[c].command += timing_.command_time;
   channel.bus_free = now + select(c, unit) + timing_.command_time;
+  if (observers_.channels != nullptr)
+    observers_.channels->work(static_cast<std::uint32_t>(c), "resume", channel.bus_free - timing_.command_time,
+                              channel.bus_free, 0);
   unit.array = unit.held;
   unit.suspended = false;
   unit.phase = Phase::resuming;

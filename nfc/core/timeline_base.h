@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "nfc/core/arg_min.h"
 #include "nfc/core/flash_batches.h"
+#include "nfc/core/flash_observers.h"
 #include "nfc/core/flash_statistics.h"
 #include "nfc/core/flash_timing.h"
 
@@ -53,6 +54,8 @@ class TimelineBase {
   const FlashGeometry& geometry() const { return geometry_; }
   const FlashTiming& timing() const { return timing_; }
   const FlashStatistics& statistics() const { return statistics_; }
+  /// The observers must outlive the timeline.
+  void observe(const FlashObservers& observers) { observers_ = observers; }
 
  protected:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -103,6 +106,12 @@ class TimelineBase {
     return transfer_time(Bytes{bus_bytes(timing_, bytes)}, timing_.ecc_bandwidth);
   }
 
+  /// Tells the observers of the bus of an operation: its command, its data, and its data in the filter.
+  void tell_command(std::uint32_t channel, OpClass op_class, PageOpKind kind, SimTime start) const;
+  void tell_data(std::uint32_t channel, OpClass op_class, PageOpKind kind, std::uint32_t bytes, SimTime start,
+                 SimTime end) const;
+  void tell_array(std::uint32_t plane, OpClass op_class, PageOpKind kind, SimTime start, SimTime end) const;
+
   FlashGeometry geometry_;
   FlashTiming timing_;
   FixedDivisor pages_per_plane_;
@@ -112,6 +121,7 @@ class TimelineBase {
   std::uint64_t next_sequence_ = 0;
   SimTime front_;
   FlashStatistics statistics_;
+  FlashObservers observers_;
 
  private:
   [[noreturn]] void refuse(const PageOp& op) const {

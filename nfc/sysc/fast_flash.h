@@ -19,6 +19,10 @@ class FastFlash final : public FlashTarget {
     return timeline_.statistics();
   }
   const FlashTimeline& timeline() const { return timeline_; }
+  bool observe(const FlashObservers& observers) override {
+    timeline_.observe(observers);
+    return true;
+  }
 
  private:
   SimTime lookahead() const override { return timeline_.decides_late() ? SimTime{1} : timeline_.lookahead(); }

@@ -10,6 +10,7 @@
 #include "base/address.h"
 #include "base/page_op.h"
 #include "base/ring_queue.h"
+#include "nfc/core/flash_observers.h"
 #include "nfc/core/flash_statistics.h"
 #include "nfc/sysc/flash_payload.h"
 #include "simulation/event_loop.h"
@@ -53,6 +54,8 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
 
   /// Totals so far. A timeline also counts grants that it has already given for the future.
   virtual const FlashStatistics& statistics() = 0;
+  /// The observers must outlive the simulation. False if this model tells nothing.
+  virtual bool observe(const FlashObservers& /*observers*/) { return false; }
 
  protected:
   /// Submits a batch to the model, for `at`, which is not before the current time. Tickets count from 0 without gaps.

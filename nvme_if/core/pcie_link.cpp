@@ -61,6 +61,11 @@ PcieLink::Known PcieLink::known(Bytes size) const {
   return entry;
 }
 
+void PcieLink::tell(LinkDirection direction, const Load& load, SimTime start, SimTime end) const {
+  observer_->work(static_cast<std::uint32_t>(direction), load.payload == 0 ? "read requests" : "data", start, end,
+                  load.payload);
+}
+
 /// Read requests use their share of to_host at `now`, as they do without tags. The model does not place them between
 /// the writes of the drive; it does model their waiting for tags.
 LinkSlot PcieLink::reserve_with_tags(Bytes size, SimTime now) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "base/work_observer.h"
 #include "nvme_if/core/link_config.h"
 
 namespace csdsim {
@@ -63,6 +64,8 @@ class PcieLink {
     return p.stats.busy - std::clamp(p.busy_until.rounded_up() - now, SimTime{}, p.stats.busy);
   }
   const LinkConfig& config() const { return config_; }
+  /// Its units are the directions; amounts are payload. It must outlive the link.
+  void observe(WorkObserver* observer) { observer_ = observer; }
 
  private:
   /// whole + fraction / denominator_ picoseconds.
@@ -94,6 +97,7 @@ class PcieLink {
   LinkSlot reserve_with_tags(Bytes size, SimTime now);
   Load load(std::uint64_t payload, std::uint64_t packets) const;
   Known known(Bytes size) const;
+  void tell(LinkDirection direction, const Load& load, SimTime start, SimTime end) const;
   const Known& look_up(Bytes size) {
     Known& entry = known_[(size.value >> 4 ^ size.value >> 8) % known_.size()];
     if (entry.size != size) entry = known(size);
@@ -109,6 +113,7 @@ class PcieLink {
   std::vector<SimTime> tag_free_;  ///< in the order of their use; used with outstanding_reads
   std::size_t next_tag_ = 0;
   std::array<Pipe, 2> pipes_;
+  WorkObserver* observer_ = nullptr;
 };
 
 /// Uses selects instead of branches: a branch predictor cannot guess whether a direction is free.
@@ -127,6 +132,8 @@ inline LinkSlot PcieLink::occupy(LinkDirection direction, const Load& load, SimT
   p.stats.packets += load.packets;
   p.stats.busy += end - start;
   p.stats.queued += start - now;
+  if (observer_ != nullptr) [[unlikely]]
+    tell(direction, load, start, end);
   return {start, end, end + config_.latency};
 }
 

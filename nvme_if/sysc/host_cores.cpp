@@ -11,10 +11,13 @@ HostCores::HostCores(std::uint32_t count) : free_at_(count) {
 }
 
 SimTime HostCores::run(std::size_t index, SimTime work, SimTime now) {
-  SimTime& free = free_at_[index % free_at_.size()];
+  const std::size_t core = index % free_at_.size();
+  SimTime& free = free_at_[core];
   const SimTime start = std::max(now, free);
   busy_ += work;
   waited_ += start - now;
+  if (observer_ != nullptr && work.ps > 0)
+    observer_->work(static_cast<std::uint32_t>(core), "submit", start, start + work, 0);
   return free = start + work;
 }
 

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -184,11 +186,12 @@ Command* NvmeController::accept(SubmissionQueue& queue, const SubmissionEntry& e
   c.epoch_ = epoch_;
   c.sqe_ = entry;
   c.cid_ = CommandId{entry.cid};
-  c.observed_ = observer_ != nullptr && queue.id().value != 0;
+  c.observed_ = (observer_ != nullptr || queue_work_ != nullptr) && queue.id().value != 0;
   if (c.observed_) c.stages_.begin(sim_now());
   ++live_commands_;
   ++live_by_queue_[queue.id().value];
   c.tracked_ = queue.begin(CommandId{entry.cid});
+  if (queue_work_ != nullptr && c.observed_) queue_work_->level(queue.id().value, queue.outstanding(), sim_now());
   if (c.tracked_ && !queue.deleting()) return &c;
   finish(c, c.tracked_ ? status::abort_sq_deletion : status::command_id_conflict);
   return nullptr;
@@ -216,6 +219,7 @@ void NvmeController::start_firmware() {
     if (params_.firmware_time.ps > 0) {
       in_work_.push_back({sim_now() + params_.firmware_time, &c});
       firmware_busy_ += params_.firmware_time;
+      if (core_work_ != nullptr) core_work_->work(0, "command", sim_now(), in_work_.back().due, 0);
       firmware_due_.set(in_work_.front().due);
     } else {
       execute(c);
@@ -278,10 +282,21 @@ void NvmeController::post(Command& c, const Queues& queues) {
   if (c.observed_) {
     c.stages_.mark(RequestStage::link, sim_now());
     if (observer_ != nullptr) observer_->completed(c.queue_, c.cid(), c.stages_);
+    if (queue_work_ != nullptr) tell_posted(c, queues.submission);
   }
   c.cqe_ = p.entry;
   ++dma_in_flight_;
   dma_.write({p.address, Bytes{sizeof c.cqe_}}, reinterpret_cast<const std::byte*>(&c.cqe_), c, Command::kCompletion);
+}
+
+void NvmeController::tell_posted(const Command& c, const SubmissionQueue& queue) {
+  constexpr std::array<std::string_view, std::variant_size_v<IoOperation>> kNames{
+      "flush", "read",  "write",   "dataset management", "create KV", "free KV", "append", "attend",
+      "score", "fetch", "fork KV", "feed-forward"};
+  const bool decoded = c.status_ != status::command_id_conflict && c.status_ != status::invalid_opcode;
+  queue_work_->work(c.queue_.value, decoded ? kNames[c.io_.operation.index()] : "refused command", c.stages_.begun(),
+                    sim_now(), c.cid_.value);
+  queue_work_->level(c.queue_.value, queue.outstanding(), sim_now());
 }
 
 /// Posts the completion of a command whose data is on the link. Precondition: may_post().

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/ring_queue.h"
+#include "base/work_observer.h"
 #include "nvme_if/core/controller_core.h"
 #include "nvme_if/core/controller_params.h"
 #include "nvme_if/sysc/command.h"
@@ -43,6 +44,13 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   const NvmeControllerParams& params() const { return params_; }
   /// Sets the observer of I/O commands, which must outlive the simulation; null removes it.
   void observe(CommandObserver* observer) { observer_ = observer; }
+  /// Who is told what the queues and the firmware's cores do; they must outlive the simulation. `queues`, by QueueId:
+  /// commands from their fetch to their completion, with their identifier, and how many there are. `cores`: work on
+  /// commands, of which as many overlap as there are cores.
+  void observe_work(WorkObserver* queues, WorkObserver* cores) {
+    queue_work_ = queues;
+    core_work_ = cores;
+  }
   /// Number of commands that are fetched and not completed.
   std::uint64_t commands_inside() const { return live_commands_; }
   /// Time that the firmware's cores worked on commands, summed over them, and that commands waited for a core.
@@ -129,6 +137,7 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   void post_behind_data(Command& c, const Queues& queues);
   void data_sent(Command& c, Status status);
   void posted(Command& c, Status status);
+  void tell_posted(const Command& c, const SubmissionQueue& queue);
   bool signals_now(InterruptVector vector);
   void signal_late();
   void drain_waiting(QueueId cq);
@@ -150,6 +159,8 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   PcieDma& dma_;
   CommandHandler& handler_;
   CommandObserver* observer_ = nullptr;
+  WorkObserver* queue_work_ = nullptr;
+  WorkObserver* core_work_ = nullptr;
 
   std::vector<std::unique_ptr<Command>> slots_;
   std::vector<Command*> free_;

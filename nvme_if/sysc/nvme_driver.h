@@ -15,6 +15,7 @@
 #include <tlm>
 #include <vector>
 
+#include "base/work_observer.h"
 #include "nvme_if/core/prp.h"
 #include "nvme_if/core/queues.h"
 #include "nvme_if/spec/identify.h"
@@ -34,6 +35,8 @@ class HostCores {
   SimTime run(std::size_t index, SimTime work, SimTime now);
 
   std::size_t count() const { return free_at_.size(); }
+  /// By core; it must outlive the cores.
+  void observe(WorkObserver* observer) { observer_ = observer; }
   /// Up to `now`, summed over the cores; and how long work waited for its core.
   SimTime busy_until(SimTime now) const {
     SimTime ahead;
@@ -46,6 +49,7 @@ class HostCores {
   std::vector<SimTime> free_at_;
   SimTime busy_;
   SimTime waited_;
+  WorkObserver* observer_ = nullptr;
 };
 
 /// For callers that submit without a callback, which is faster: moving a callable right after it was built is slow.

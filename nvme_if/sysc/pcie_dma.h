@@ -93,6 +93,8 @@ class PcieDma : public sc_core::sc_module {
   }
 
   const PcieLink& link() const { return link_; }
+  /// See PcieLink::observe().
+  void observe_link(WorkObserver* observer) { link_.observe(observer); }
 
  private:
   SC_HAS_PROCESS(PcieDma);

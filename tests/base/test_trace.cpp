@@ -30,21 +30,37 @@ TEST_CASE("a trace is JSON with tracks and times exact to the picosecond") {
   const TempFile file;
   TraceSink sink(file.path);
   CHECK(file.json()["traceEvents"].empty());
-  const auto drive = sink.process("drive \"0\"");
-  const auto channel = sink.track(drive, "channel 0");
-  sink.complete(channel, "read", SimTime{1'000'000'000'000'001}, SimTime{2'925'715}, {{"page", 7}, {"bytes", 4096}});
+  const auto drive = sink.process("drive \"0\"", 7);
+  const auto channel = sink.track(drive, "channel 0", 3);
+  sink.complete(channel, "read", SimTime{1'000'000'000'000'001}, SimTime{2'925'715},
+                {{"page", std::uint64_t{7}}, {"class", std::string_view("\"gc\"")}});
   sink.instant(channel, "done", SimTime{5});
-  sink.counter(drive, "queue", SimTime{6}, 3);
+  sink.counter(channel, "queue", SimTime{6}, 3);
+  sink.async(channel, "nvme", "attend", SimTime{7}, SimTime{9}, {{"cid", std::uint64_t{1}}});
+  sink.flow(channel, "token", 5, FlowStep::begin, SimTime{8});
+  sink.flow(channel, "token", 5, FlowStep::end, SimTime{9});
   sink.close();
   const auto json = file.json();
   const auto& events = json["traceEvents"];
-  REQUIRE(events.size() == 7);
+  REQUIRE(events.size() == 11);
   CHECK(events[0]["args"]["name"] == "drive \"0\"");
+  CHECK(events[1]["args"]["sort_index"] == 7);
+  CHECK(events[3]["args"]["sort_index"] == 3);
   CHECK(events[4]["name"] == "read");
-  CHECK(events[4]["args"]["bytes"] == 4096);
+  CHECK(events[4]["args"]["page"] == 7);
+  CHECK(events[4]["args"]["class"] == "\"gc\"");
   CHECK(file.text().find("\"ts\":1000000000.000001,\"dur\":2.925715") != std::string::npos);
+  CHECK(events[6]["ph"] == "C");
   CHECK(events[6]["args"]["value"] == 3);
+  CHECK(events[7]["ph"] == "b");
+  CHECK(events[8]["ph"] == "e");
+  CHECK(events[7]["id2"] == events[8]["id2"]);
+  CHECK(events[7]["cat"] == events[8]["cat"]);
+  CHECK(events[9]["ph"] == "s");
+  CHECK(events[10]["ph"] == "f");
+  CHECK(events[9]["id"] == events[10]["id"]);
   CHECK(json["otherData"]["dropped_events"] == 0);
+  CHECK_FALSE(json["otherData"].contains("first_dropped_us"));
 }
 
 TEST_CASE("the file on disk is complete JSON at any time, and memory is bounded") {
@@ -73,15 +89,44 @@ TEST_CASE("a sink that goes out of scope leaves everything behind") {
   CHECK(file.json()["traceEvents"].size() == 5);
 }
 
-TEST_CASE("beyond the limit events are counted, not kept") {
+TEST_CASE("the file never exceeds its limit, and leaves details out first") {
   const TempFile file;
-  TraceSink sink(file.path, 10);
-  const auto track = sink.track(sink.process("p"), "t");
-  for (int i = 0; i < 25; ++i) sink.instant(track, "e", SimTime{i});
-  CHECK(sink.dropped_events() == 15);
+  constexpr std::uint64_t kLimit = 300'000;
+  TraceSink sink(file.path, Bytes{kLimit});
+  const auto process = sink.process("p");
+  const auto operations = sink.track(process, "operations"), pages = sink.track(process, "pages", 0, true);
+  std::uint64_t written = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    sink.complete(pages, "page", SimTime::microseconds(i), SimTime{1});
+    if (i % 10 == 0) sink.async(operations, "c", "operation", SimTime::microseconds(i), SimTime::microseconds(i + 1));
+    if (i % 500 == 0) CHECK(std::filesystem::file_size(file.path) <= kLimit);
+    written += 1 + (i % 10 == 0);
+  }
+  const std::uint64_t dropped = sink.dropped_events();
   sink.close();
-  CHECK(file.json()["traceEvents"].size() == 14);
-  CHECK(file.json()["otherData"]["dropped_events"] == 15);
+  CHECK(std::filesystem::file_size(file.path) <= kLimit);
+  CHECK(std::filesystem::file_size(file.path) > kLimit - 1000);
+  std::uint64_t page_slices = 0, begins = 0, ends = 0;
+  double last_page = 0, last_operation = 0;
+  const auto json = file.json();
+  for (const auto& e : json["traceEvents"]) {
+    const std::string ph = e["ph"];
+    if (ph == "X") {
+      ++page_slices;
+      last_page = e["ts"];
+    }
+    if (ph == "b") {
+      ++begins;
+      last_operation = e["ts"];
+    }
+    ends += ph == "e";
+  }
+  CHECK(begins == ends);
+  CHECK(page_slices + begins + dropped == written);
+  CHECK(json["otherData"]["dropped_events"] == dropped);
+  CHECK(last_operation > 1.2 * last_page);
+  CHECK(json["otherData"]["first_dropped_us"] == last_page + 1);
+  CHECK_THROWS_AS(TraceSink(file.path, Bytes{99'999}), UserError);
 }
 
 TEST_CASE("a file that cannot be written is the user's mistake") {

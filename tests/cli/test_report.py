@@ -216,7 +216,7 @@ class Pages(unittest.TestCase):
         policies = csdsim("run", SOURCE / "tests/ftl_conformance/small_study.yaml", "--out", self.out / "study", "-q")
         self.assertEqual(policies.returncode, 0, policies.stderr)
         self.open(page=self.out / "study" / "policies.html")
-        self.assertEqual(self.browser.execute_script("return charts.length"), 6)
+        self.assertEqual(self.browser.execute_script("return charts.length"), 7)
         self.assertTrue(all(count > 2 for count in self.painted()))
         self.assertTrue(all(value > 0 for _, values in self.sets() for value in values))
 

@@ -16,6 +16,13 @@ expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so ${fast}
 # A policy that crashes or never returns.
 expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=98 ${fast} SAYS "has crashed: signal 11")
 expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=99 --limit 1 ${fast} SAYS "has not ended within 1 s")
+# One that throws what is no exception, one that ends the process, one that opens an append point per page.
+expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=97 ${fast}
+       SAYS "interface +BROKEN.*has thrown what is no std::exception")
+expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=96 ${fast} SAYS "has ended the process, with exit status 0")
+expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=95 ${fast} SAYS "space +BROKEN.*each page opens a block")
+# One that sleeps: it uses no processor time.
+expect(1 COMMAND test-policy ${PLUGINS}/plugin_good.so --setting plane=94 --limit 1 ${fast} SAYS "it waits \\(--limit\\)")
 expect(2 COMMAND test-policy piared SAYS "unknown mapping policy 'piared' \\(did you mean paired\\?\\)")
 expect(2 COMMAND test-policy ${PLUGINS}/none.so SAYS "none.so")
 expect(2 COMMAND test-policy channel-balanced --setting slack SAYS "--setting slack: write name=value")

@@ -116,7 +116,7 @@ void check_drives_are_empty(const scenario::Scenario& s) {
   std::uint64_t pages = 0;
   Bytes dram;
   hooks.before_start = [&](platform::Platform& platform) { drives = &platform; };
-  hooks.before_end = [&] {
+  hooks.before_end = [&](platform::Platform&) {
     for (std::uint32_t i = 0; i < drives->drives(); ++i) {
       drives->drive(i).kv_ftl().visit_pages([&](const ftl::KvPageId&, PhysicalPageAddress) { ++pages; });
       for (const auto use : {ftl::DramUse::group_buffer, ftl::DramUse::component_tail, ftl::DramUse::map})

@@ -143,7 +143,7 @@ struct Traffic {
     platform::Platform* at = nullptr;
     experiment::GenerationHooks hooks;
     hooks.before_start = [&](platform::Platform& platform) { at = &platform; };
-    hooks.before_end = [&] {
+    hooks.before_end = [&](platform::Platform&) {
       for (std::uint32_t d = 0; d < at->drives(); ++d) link.push_back(at->drive(d).totals().link_bytes);
       gpu = at->traffic(nvme::RegionKind::gpu_memory);
       host = at->traffic(nvme::RegionKind::host_dram);

@@ -186,6 +186,13 @@ void check_flash(config::Problems& problems, const SystemContext& context, const
   problems.require(!flash.predicts() || flash.in_drives || weights.memory_rows() > 0,
                    {"system.memory", "system.memory_share"},
                    "system.memory: there is no room for a neuron of each layer");
+  const bool modelled = flash.predicts() && !flash.in_drives && !context.carried && weights.memory_rows() > 0;
+  const std::uint64_t active = flash.active_share.floor_of(context.model.ffn);
+  problems.require(!modelled || active <= weights.memory_rows(),
+                   {"system.memory", "system.memory_share", "system.active_share"},
+                   fmt::format("system.active_share: {} of {} neurons are active in each step, but memory has room for "
+                               "{} of a layer",
+                               active, context.model.ffn, weights.memory_rows()));
   const double others = share_without_networks(weights), resident = flash.resident_share.value_or(Ratio{1, 1}).value();
   problems.require(!context.carried || resident >= others, {"system.resident_share", "simulation.data"},
                    fmt::format("system.resident_share: runs that carry data keep attention and embeddings in memory, "
