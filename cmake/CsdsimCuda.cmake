@@ -31,6 +31,7 @@ if(CSDSIM_CUDA STREQUAL "ON" OR (CSDSIM_CUDA STREQUAL "AUTO" AND NOT CSDSIM_SANI
     endif()
     find_package(CUDAToolkit REQUIRED)
     set(CSDSIM_HAS_CUDA ON)
+    include(${CMAKE_CURRENT_LIST_DIR}/CsdsimCudnn.cmake)
   elseif(CSDSIM_CUDA STREQUAL "ON")
     message(FATAL_ERROR "CSDSIM_CUDA is ON, but no CUDA compiler was found (nvcc on the PATH, or CUDACXX)")
   endif()

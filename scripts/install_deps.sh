@@ -1,7 +1,19 @@
 #!/usr/bin/env bash
 # Installs what the build needs and is missing (Debian 12 packages), and says so; with --tests also what tests and lint
 # need. Root, or a user with sudo.
+# With --cudnn it fetches, from the Python package index to build/cudnn, the headers by which the CUDA backend uses cuDNN
+# (nvidia-cudnn-frontend), and cuDNN itself where the CUDA toolkit comes without it.
 set -euo pipefail
+
+if [ "${1:-}" = "--cudnn" ]; then
+  nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc) || { echo "install_deps: no CUDA toolkit (nvcc), so that there is no use for cuDNN" >&2; exit 1; }
+  wanted=(nvidia-cudnn-frontend)
+  if [ ! -e "$(dirname "$nvcc")/../include/cudnn_graph.h" ]; then
+    version=$("$nvcc" --version | sed -n 's/.*release \([0-9]*\).*/\1/p')
+    wanted+=("nvidia-cudnn-cu$version")
+  fi
+  exec python3 -m pip install --quiet --no-deps --upgrade --target "$(dirname "$0")/../build/cudnn" "${wanted[@]}"
+fi
 
 packages=(g++ cmake ninja-build pkg-config libsystemc-dev libyaml-cpp-dev libfmt-dev catch2
           libcli11-dev nlohmann-json3-dev libopenblas-dev libhwy-dev libsentencepiece-dev libicu-dev libsqlite3-dev

@@ -82,9 +82,8 @@ void bench_gemv(Context& context) {
              milliseconds(
                  context,
                  [&] {
-                   context.gemm.multiply(context.stream, static_cast<const __half*>(x.data()),
-                                         static_cast<const __half*>(w.data()), batch, shape.n, shape.k, false,
-                                         out.data());
+                   context.gemm.multiply<__half, __half>(context.stream, x.data(), w.data(), batch, shape.n, shape.k,
+                                                         {}, out.data());
                  },
                  3, 21, true),
              0);
@@ -99,8 +98,7 @@ void bench_gemm(Context& context) {
   const double ms = milliseconds(
       context,
       [&] {
-        context.gemm.multiply(context.stream, static_cast<const __half*>(x.data()),
-                              static_cast<const __half*>(w.data()), size, size, size, false, out.data());
+        context.gemm.multiply<__half, __half>(context.stream, x.data(), w.data(), size, size, size, {}, out.data());
       },
       3, 11, false);
   const double rate = 2.0 * static_cast<double>(size * size * size) / ms * 1e3, peak = peaks(context.device).flops;
@@ -126,15 +124,24 @@ void bench_prefill_attention(Context& context) {
   const std::uint32_t heads = 16, d = 128;
   for (const std::uint32_t tokens : {2048u, 16384u}) {
     const PrefillWork attention(context, tokens, heads, d);
-    for (const auto& [kernel, name] : {std::pair{PrefillKernel::tile, "mma.sync"}, {PrefillKernel::hopper, "sm_90"}}) {
-      if (!supports_prefill(kernel, context.device, d)) continue;
-      const double ms = milliseconds(
-          context, [&] { attention.run(kernel); }, 2, 9, false);
+    const auto report = [&](const char* name, double ms, double goal) {
       // Half of the square is masked and neither computed nor counted: 4 n^2 d heads / 2.
       const double rate = 2.0 * double{1} * tokens * tokens * d * heads / ms * 1e3, peak = peaks(context.device).flops;
       row(std::string("prefill attention, causal, ") + std::to_string(tokens) + " tokens, 16 heads, d 128, " + name,
-          rate * 1e-12, "TFLOP/s", peak > 0 ? rate / peak : 0,
-          tokens == 16384 && kernel == PrefillKernel::hopper && peak > 0 ? 450e12 / peak : 0);
+          rate * 1e-12, "TFLOP/s", peak > 0 ? rate / peak : 0, goal > 0 && peak > 0 ? goal / peak : 0);
+    };
+    for (const auto& [kernel, name] : {std::pair{PrefillKernel::tile, "mma.sync"}, {PrefillKernel::hopper, "sm_90"}}) {
+      if (!supports_prefill(kernel, context.device, d)) continue;
+      report(name,
+             milliseconds(
+                 context, [&] { attention.run(kernel); }, 2, 9, false),
+             tokens == 16384 && kernel == PrefillKernel::hopper ? 450e12 : 0);
+    }
+    if (attention.run_by_cudnn()) {
+      report("cuDNN",
+             milliseconds(
+                 context, [&] { attention.run_by_cudnn(); }, 2, 9, false),
+             0);
     }
   }
 }

@@ -196,7 +196,8 @@ EvalResult run_evaluation(const EvalRequest& request, const EvalProgress& progre
   const std::unique_ptr<host::Backend> backend = make_backend(request.processor);
   host::Checkpoint checkpoint = host::open_checkpoint(request.model);
   checkpoint.config.fatrelu = request.fatrelu;
-  const std::unique_ptr<host::Decoder> decoder = host::make_decoder(checkpoint.config, *checkpoint.weights, *backend);
+  const std::unique_ptr<host::Decoder> decoder =
+      make_decoder(request.processor, checkpoint.config, *checkpoint.weights, *backend);
   const std::vector<TokenId> text =
       request.tokens ? *request.tokens : host::open_tokenizer(request.model, checkpoint.config).encode(request.content);
   EvalResult result;

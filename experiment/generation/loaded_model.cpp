@@ -32,7 +32,7 @@ const host::WeightSource& LoadedModel::weights() const {
 host::Decoder& LoadedModel::decoder() {
   if (!decoder_) {
     backend_ = make_backend(processor_);
-    decoder_ = host::make_decoder(checkpoint.config, weights(), *backend_);
+    decoder_ = make_decoder(processor_, checkpoint.config, weights(), *backend_);
   }
   return *decoder_;
 }

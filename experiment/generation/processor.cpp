@@ -30,6 +30,12 @@ std::unique_ptr<Backend> make_backend(Processor processor) {
   return load_cuda_module()->make_backend(format_of(processor));
 }
 
+std::unique_ptr<Decoder> make_decoder(Processor processor, const ModelConfig& config, const WeightSource& weights,
+                                      Backend& backend) {
+  if (processor == Processor::cpu) return host::make_decoder(config, weights, backend);
+  return load_cuda_module()->make_decoder(config, weights, backend);
+}
+
 std::vector<std::vector<TokenId>> generate_on_gpu(Processor processor, const ModelConfig& config,
                                                   const WeightSource& weights,
                                                   const std::vector<std::vector<TokenId>>& prompts,
@@ -40,7 +46,7 @@ std::vector<std::vector<TokenId>> generate_on_gpu(Processor processor, const Mod
     return load_cuda_module()->generate(config, weights, format, prompts, options);
   }
   const std::unique_ptr<Backend> backend = make_backend(processor);
-  const std::unique_ptr<Decoder> decoder = make_decoder(config, weights, *backend);
+  const std::unique_ptr<Decoder> decoder = make_decoder(processor, config, weights, *backend);
   const auto attention = backend->make_attention(config, std::move(method), QueryPrecision::f16);
   return generate(*decoder, *attention, prompts, options);
 }

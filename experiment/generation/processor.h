@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "host_runtime/core/backend.h"
+#include "host_runtime/core/decoder.h"
 #include "host_runtime/core/generation.h"
 #include "host_runtime/core/processor.h"
 
@@ -16,6 +17,10 @@ host::Processor processor_named(std::string_view name);
 
 /// UserError if it is a GPU and this program or machine has none (see host::load_cuda_module).
 std::unique_ptr<host::Backend> make_backend(host::Processor processor);
+
+/// As host::make_decoder(), with the decoder that a GPU has. `backend` was made for the same processor.
+std::unique_ptr<host::Decoder> make_decoder(host::Processor processor, const host::ModelConfig& config,
+                                            const host::WeightSource& weights, host::Backend& backend);
 
 /// As host::generate(), all of it on a GPU, attention by the method. InternalError for the cpu.
 std::vector<std::vector<host::TokenId>> generate_on_gpu(host::Processor processor, const host::ModelConfig& config,

@@ -8,6 +8,11 @@
 #include "base/error.h"
 
 namespace csdsim::host {
+namespace {
+
+constexpr std::string_view kProjection = "lm_head.weight";
+
+}  // namespace
 
 std::string tensor_prefix(const WeightSource& weights, const std::string& prefix, const std::string& probe) {
   return weights.contains("model." + prefix + probe) ? "model." + prefix : prefix;
@@ -38,30 +43,33 @@ Weight WeightLoader::load(const std::string& name, const std::vector<std::uint64
   return weight;
 }
 
-void WeightLoader::check_tied(const std::string& table) {
-  const std::string projection = "lm_head.weight";
-  if (!weights_.contains(projection)) return;
-  const StoredTensor own = weights_.tensor(projection), tied = weights_.tensor(table);
+bool check_tied(const WeightSource& weights, const std::string& table) {
+  if (!weights.contains(kProjection)) return false;
+  const StoredTensor own = weights.tensor(kProjection), tied = weights.tensor(table);
   if (own.type != tied.type || own.shape != tied.shape || !std::ranges::equal(own.bytes, tied.bytes))
     throw UserError(
         fmt::format("{}: tensor '{}' differs from '{}', and config.json ties the two: set tie_word_embeddings to false "
                     "to compute with both",
-                    weights_.description(), projection, table));
-  weights_.release(projection);
-  weights_.release(table);
-  loaded_.insert(projection);
+                    weights.description(), kProjection, table));
+  weights.release(kProjection);
+  weights.release(table);
+  return true;
 }
 
-void WeightLoader::check_all_loaded() const {
-  std::vector<std::string> left = weights_.names();
+void WeightLoader::check_tied(const std::string& table) {
+  if (host::check_tied(weights_, table)) loaded_.emplace(kProjection);
+}
+
+void check_all_loaded(const WeightSource& weights, const std::set<std::string>& loaded) {
+  std::vector<std::string> left = weights.names();
   std::erase_if(left, [&](const std::string& name) {
-    return loaded_.contains(name) || name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.masked_bias");
+    return loaded.contains(name) || name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.masked_bias");
   });
   if (left.empty()) return;
   throw UserError(fmt::format(
       "{}: tensor '{}'{} has no place in the model that config.json describes: the model would "
       "compute without it",
-      weights_.description(), left.front(), left.size() > 1 ? fmt::format(" (the first of {})", left.size()) : ""));
+      weights.description(), left.front(), left.size() > 1 ? fmt::format(" (the first of {})", left.size()) : ""));
 }
 
 }  // namespace csdsim::host

@@ -23,6 +23,13 @@ struct Affine {
 /// decoder. `probe` is a name (after the prefix) that decides between the two.
 std::string tensor_prefix(const WeightSource& weights, const std::string& prefix, const std::string& probe);
 
+/// Embeddings `table` that the output projection shares. UserError if the checkpoint has a projection with other
+/// values; true if it has one with the same.
+bool check_tied(const WeightSource& weights, const std::string& table);
+/// UserError naming tensors of the checkpoint that are not `loaded`: the model would compute without them. Buffers that
+/// older versions of transformers saved do not count.
+void check_all_loaded(const WeightSource& weights, const std::set<std::string>& loaded);
+
 class WeightLoader {
  public:
   /// The names begin with tensor_prefix(). `weights` and `backend` must outlive the loader.
@@ -38,11 +45,8 @@ class WeightLoader {
   Affine affine(const std::string& name, std::uint64_t out, std::uint64_t in) {
     return {matrix(name + ".weight", out, in), vector(name + ".bias", out)};
   }
-  /// Embeddings that the output projection shares. UserError if the checkpoint has a projection with other values.
   void check_tied(const std::string& table);
-  /// UserError naming tensors of the checkpoint that were not loaded: the model would compute without them. Buffers
-  /// that older versions of transformers saved do not count.
-  void check_all_loaded() const;
+  void check_all_loaded() const { host::check_all_loaded(weights_, loaded_); }
 
   /// The full name of a tensor of the decoder.
   std::string full(std::string_view name) const { return prefix_ + std::string(name); }

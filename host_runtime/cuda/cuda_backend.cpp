@@ -151,14 +151,14 @@ template <class T>
 void CudaBackend<T>::linear(const Tensor& x, const Weight& w, const Weight* bias, Tensor& out) {
   require(x.cols == w.cols && out.rows == x.rows && out.cols == w.rows, "linear");
   require(bias == nullptr || bias->cols == w.rows, "linear (bias)");
-  const float* shift = bias == nullptr ? nullptr : full<T>(*bias);
+  const T* shift = bias == nullptr ? nullptr : matrix<T>(*bias);
   if (x.rows <= kGemvRows) {
     gemv<T, T>(context_.stream, context_.device, data<T>(x), matrix<T>(w), x.rows, narrow(w.rows), narrow(w.cols),
                {.bias = shift}, data<T>(out));
     return;
   }
-  context_.gemm.multiply(context_.stream, data<T>(x), matrix<T>(w), x.rows, w.rows, w.cols, false, data<T>(out));
-  if (shift != nullptr) add_bias(context_.stream, data<T>(out), shift, narrow(w.rows), x.rows * w.rows);
+  context_.gemm.multiply<T, T>(context_.stream, data<T>(x), matrix<T>(w), x.rows, w.rows, w.cols, {.bias = shift},
+                               data<T>(out));
 }
 
 template <class T>
@@ -243,7 +243,7 @@ void CudaBackend<T>::causal_attention(const Tensor& q, const Tensor& k, const Te
   query.heads = shape.heads;
   query.kv_heads = shape.kv_heads;
   query.d = shape.head_dim;
-  prefill_attention(context_.stream, context_.device, query);
+  attend_prompts(context_, query);
 }
 
 template class CudaBackend<__half>;

@@ -5,9 +5,11 @@
 #include <cuda_fp16.h>
 
 #include "host_runtime/core/backend.h"
+#include "host_runtime/cuda/cudnn_attention.h"
 #include "host_runtime/cuda/device.h"
 #include "host_runtime/cuda/gemm.h"
 #include "host_runtime/cuda/memory.h"
+#include "host_runtime/cuda/operators.h"
 
 namespace csdsim::host::cuda {
 
@@ -24,17 +26,25 @@ struct CudaWeight final : Storage {
   DeviceBuffer<float> full;
 };
 
-/// What this process uses on the current GPU: one stream, one pool, one cuBLASLt handle.
+/// What this process uses on the current GPU: one stream, memory in its order, one handle of cuBLASLt and of cuDNN.
 class Context {
  public:
   /// UserError if there is no GPU.
-  Context() : device(require_device()), gemm(pool) {}
+  Context() : device(require_device()), pool(stream), gemm(pool, device), cudnn(pool) {}
 
   DeviceInfo device;
-  DevicePool pool;
   Stream stream;
+  DevicePool pool;
   Gemm gemm;
+  CudnnAttention cudnn;
 };
+
+/// Attention of prompts: by cuDNN where it is installed and has a kernel for the shape, by an own kernel otherwise.
+template <class T>
+void attend_prompts(Context& context, const PrefillQuery<T>& query) {
+  if (context.cudnn.run(context.stream, context.device, query)) return;
+  prefill_attention(context.stream, context.device, query);
+}
 
 /// Loads the values of a stored tensor in T, or in fp32.
 template <class T>

@@ -13,8 +13,7 @@ namespace {
 template <class Kernel>
 std::size_t resident_blocks(Kernel kernel, std::size_t shared_bytes) {
   int resident = 0;
-  // Allow the memory before the occupancy query, so that the first step gets as many splits as the recorded one, which
-  // cannot allocate memory.
+  // Allow the memory before the occupancy query, so that the first step gets as many splits as the recorded one.
   allow_shared_memory("decode_attention", kernel, shared_bytes);
   CSDSIM_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 32 * kDecodeWarps, shared_bytes));
   if (resident == 0) fail("decode_attention", "a block does not fit into a multiprocessor");
@@ -28,12 +27,17 @@ void decode_attention(const Stream& stream, DevicePool& pool, const DeviceInfo& 
                       const DecodeQuery<T, Out>& query, const CacheShape& shape, std::uint32_t longest,
                       std::uint32_t splits) {
   const std::uint32_t group = shape.heads / shape.kv_heads, d = shape.d;
-  const bool tile = device.compute_capability >= 80 && group <= kDecodeRows && (d == 64 || d == 128);
-  const auto kernel = !tile     ? decode_generic_kernel<T, Out>
-                      : d == 64 ? decode_tile_kernel<T, Out, 64>
-                                : decode_tile_kernel<T, Out, 128>;
+  // Heads of the tile kernel are 64, 128 or 256 elements wide; others use the next wider one.
+  const std::uint32_t width = d <= 64 ? 64 : d <= 128 ? 128 : 256;
+  const bool tile = device.compute_capability >= 80 && group <= kDecodeRows && d % 8 == 0 && d >= 64 && d <= 256 &&
+                    decode_shared_bytes(width) <= device.shared_bytes_per_block;
+  const auto kernel = !tile      ? decode_generic_kernel<T, Out>
+                      : d == 64  ? decode_tile_kernel<T, Out, 64, true>
+                      : d == 128 ? decode_tile_kernel<T, Out, 128, true>
+                      : d < 128  ? decode_tile_kernel<T, Out, 128, false>
+                                 : decode_tile_kernel<T, Out, 256, false>;
   const std::uint32_t blocks = tile ? shape.kv_heads : shape.heads;
-  const std::size_t shared = tile ? decode_shared_bytes(d) : kDecodeWarps * (d + 2) * sizeof(float);
+  const std::size_t shared = tile ? decode_shared_bytes(width) : kDecodeWarps * (d + 2) * sizeof(float);
   if (splits == 0) {
     constexpr std::uint32_t unit = kDecodeWarps * kDecodeChunk;
     splits = decode_splits({query.sequences * blocks, (longest + unit - 1) / unit,

@@ -52,18 +52,21 @@ Activations<T>::Activations(DevicePool& pool, const ModelConfig& c, std::size_t 
 template <class T>
 class DecoderParts<T>::Loader {
  public:
-  Loader(Context& context, const ModelConfig& config, const WeightSource& weights)
-      : context_(context), config_(config), weights_(weights), prefix_(is_gated(config) ? "" : "decoder.") {
-    if (weights.contains("model." + prefix_ + "embed_tokens.weight")) prefix_ = "model." + prefix_;
-  }
+  Loader(Context& context, const ModelConfig& config, const WeightSource& weights, std::set<std::string>& loaded)
+      : context_(context),
+        config_(config),
+        weights_(weights),
+        loaded_(loaded),
+        prefix_(tensor_prefix(weights, is_gated(config) ? "" : "decoder.", "embed_tokens.weight")) {}
 
   std::string full(const std::string& name) const { return prefix_ + name; }
 
   DeviceBuffer<T> table(const std::string& name, std::uint64_t rows, std::uint64_t cols) const {
     return load_values<T>(context_, tensor(name, {rows, cols}));
   }
-  DeviceBuffer<float> vector(const std::string& name, std::uint64_t size) const {
-    return load_values<float>(context_, tensor(name, {size}));
+  template <class V = float>
+  DeviceBuffer<V> vector(const std::string& name, std::uint64_t size) const {
+    return load_values<V>(context_, tensor(name, {size}));
   }
   Norm norm(const std::string& name) const {
     return {vector(name + ".weight", config_.width),
@@ -71,11 +74,11 @@ class DecoderParts<T>::Loader {
   }
   /// The named projections of m.cols inputs, each with its number of outputs, one above the other.
   using Parts = std::vector<std::pair<std::string, std::uint32_t>>;
-  void matrix(const Parts& parts, const Matrix<T>& m, T* weight, float* bias) const {
+  void matrix(const Parts& parts, const Matrix<T>& m, T* weight, T* bias) const {
     std::size_t row = 0;
     for (const auto& [name, rows] : parts) {
       copy(table(name + ".weight", rows, m.cols), weight + row * m.cols);
-      if (bias != nullptr) copy(vector(name + ".bias", rows), bias + row);
+      if (bias != nullptr) copy(vector<T>(name + ".bias", rows), bias + row);
       row += rows;
     }
   }
@@ -87,6 +90,7 @@ class DecoderParts<T>::Loader {
       throw UserError(weights_.description() + ": tensor '" + name + "' has shape " + shape_text(stored.shape) +
                       ", config.json implies " + shape_text(shape));
     }
+    loaded_.insert(name);
     return stored;
   }
   template <class V>
@@ -98,25 +102,27 @@ class DecoderParts<T>::Loader {
   Context& context_;
   const ModelConfig& config_;
   const WeightSource& weights_;
+  std::set<std::string>& loaded_;
   std::string prefix_;
 };
 
 template <class T>
+std::string DecoderParts<T>::unsupported(const ModelConfig& config) {
+  if (config.head_dim > 256 || config.head_dim % 2 != 0)
+    return "the cuda backend takes even heads of up to 256 elements, not " + std::to_string(config.head_dim);
+  if (!config.norm_first || !config.final_norm || config.embedding_width)
+    return "OPT with norms after its blocks, without the final norm or with projected embeddings (350m) runs layer by "
+           "layer only: use another --method or --attention drive, or the cpu backend";
+  if (config.head_norms() || config.attention_biases || config.ffn_biases || config.rotary.magnitude() != 1)
+    return "the cuda backend has no models with norms of heads (Qwen3), biases of llama or YaRN: use the cpu backend";
+  return "";
+}
+
+template <class T>
 DecoderParts<T>::DecoderParts(Context& context, const ModelConfig& config, const WeightSource& weights)
     : context_(context), config_(config), weights_(weights) {
-  if (config.head_dim > 256 || config.head_dim % 2 != 0) {
-    throw UserError("the cuda backend takes even heads of up to 256 elements, not " + std::to_string(config.head_dim));
-  }
-  if (!config.norm_first || !config.final_norm || config.embedding_width) {
-    throw UserError(
-        "OPT with norms after its blocks, without the final norm or with projected embeddings (350m) runs layer by "
-        "layer only: use another --method or --attention drive, or the cpu backend");
-  }
-  if (config.head_norms() || config.attention_biases || config.ffn_biases || config.rotary.magnitude() != 1) {
-    throw UserError(
-        "the cuda backend has no models with norms of heads (Qwen3), biases of llama or YaRN: use the cpu backend");
-  }
-  const Loader load(context, config_, weights);
+  if (const std::string reason = unsupported(config); !reason.empty()) throw UserError(reason);
+  const Loader load(context, config_, weights, loaded_);
   token_table_ = load.table(load.full("embed_tokens.weight"), config.vocab, config.width);
   head_ = {token_table_.data(), nullptr, config.vocab, config.width};
   if (!gated()) {
@@ -132,12 +138,13 @@ DecoderParts<T>::DecoderParts(Context& context, const ModelConfig& config, const
     head_.weight = own_head_.data();
   }
   final_norm_ = load.norm(load.full(gated() ? "norm" : "final_layer_norm"));
+  if (config.tied_embeddings && check_tied(weights, load.full("embed_tokens.weight"))) loaded_.insert("lm_head.weight");
 }
 
 template <class T>
 LayerWeights<T> DecoderParts<T>::load_layer(std::uint32_t index) const {
   const ModelConfig& c = config_;
-  const Loader load(context_, c, weights_);
+  const Loader load(context_, c, weights_, loaded_);
   const bool opt = !gated(), qkv_bias = opt || c.qkv_biases();
   const std::string layer = load.full("layers." + std::to_string(index) + "."), attention = layer + "self_attn.";
   const typename Loader::Parts qkv{
@@ -156,10 +163,10 @@ LayerWeights<T> DecoderParts<T>::load_layer(std::uint32_t index) const {
   made.down = {nullptr, nullptr, c.width, c.ffn};
   made.block = DeviceBuffer<T>(context_.pool, made.block_elements());
   made.biases =
-      DeviceBuffer<float>(context_.pool, std::size_t{made.qkv.rows} + made.out.rows + made.up.rows + made.down.rows);
+      DeviceBuffer<T>(context_.pool, std::size_t{made.qkv.rows} + made.out.rows + made.up.rows + made.down.rows);
   made.move_to(made.block.data());
 
-  float* bias = made.biases.data();
+  T* bias = made.biases.data();
   const auto fill = [&](const typename Loader::Parts& parts, Matrix<T>& m, bool biased) {
     if (biased) m.bias = bias;
     load.matrix(parts, m, made.block.data() + (m.weight - made.block.data()), biased ? bias : nullptr);
@@ -192,12 +199,7 @@ void DecoderParts<T>::linear(const T* x, const Matrix<T>& m, std::size_t rows, b
     gemv<T, Out>(context_.stream, context_.device, x, m.weight, rows, m.rows, m.cols, {m.bias, residual, relu}, out);
     return;
   }
-  if (residual != nullptr && residual != out) throw InternalError("cuda: a residual is added in place");
-  context_.gemm.multiply(context_.stream, x, m.weight, rows, m.rows, m.cols, residual != nullptr, out);
-  if constexpr (std::is_same_v<Out, T>) {
-    if (m.bias != nullptr) add_bias(context_.stream, out, m.bias, m.rows, rows * m.rows);
-    if (relu) cuda::relu(context_.stream, out, rows * m.rows);
-  }
+  context_.gemm.multiply<T, Out>(context_.stream, x, m.weight, rows, m.rows, m.cols, {m.bias, residual, relu}, out);
 }
 
 template <class T>
@@ -227,13 +229,12 @@ void DecoderParts<T>::prompt_attention(Activations<T>& a, const std::uint32_t* s
   query.heads = config_.heads;
   query.kv_heads = config_.kv_heads;
   query.d = config_.head_dim;
-  prefill_attention(context_.stream, context_.device, query);
+  attend_prompts(context_, query);
 }
 
 template <class T>
-void DecoderParts<T>::step_attention(Activations<T>& a, DevicePool& pool, std::size_t sequences,
-                                     const std::uint32_t* lengths, const CacheShape& shape, const T* keys,
-                                     const T* values) const {
+void DecoderParts<T>::step_attention(Activations<T>& a, std::size_t sequences, const std::uint32_t* lengths,
+                                     const CacheShape& shape, const T* keys, const T* values) const {
   DecodeQuery<T> query;
   query.q = a.qkv.data();
   query.q_stride = qkv_width();
@@ -243,7 +244,7 @@ void DecoderParts<T>::step_attention(Activations<T>& a, DevicePool& pool, std::s
   query.lengths = lengths;
   query.keys = keys;
   query.values = values;
-  decode_attention(context_.stream, pool, context_.device, query, shape, shape.capacity);
+  decode_attention(context_.stream, context_.pool, context_.device, query, shape, shape.capacity);
 }
 
 template <class T>

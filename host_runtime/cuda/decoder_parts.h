@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "host_runtime/core/model_config.h"
+#include "host_runtime/core/weight_loader.h"
 #include "host_runtime/core/weight_source.h"
 #include "host_runtime/cuda/cuda_backend.h"
 #include "host_runtime/cuda/operators.h"
@@ -21,7 +23,7 @@ struct Norm {
 template <class T>
 struct Matrix {
   const T* weight = nullptr;
-  const float* bias = nullptr;  ///< null where there is none
+  const T* bias = nullptr;  ///< null where there is none
   std::uint32_t rows = 0, cols = 0;
 
   std::size_t elements() const { return std::size_t{rows} * cols; }
@@ -35,7 +37,7 @@ struct Matrix {
 template <class T>
 struct LayerWeights {
   Norm attention_norm, ffn_norm;
-  DeviceBuffer<float> biases;
+  DeviceBuffer<T> biases;
   DeviceBuffer<T> block;         ///< the matrices; empty where they are somewhere else
   Matrix<T> qkv, out, up, down;  ///< `up` is gate and up, one above the other, where the model has a gate
 
@@ -62,7 +64,12 @@ class DecoderParts {
   /// heads have more than 256 elements.
   DecoderParts(Context& context, const ModelConfig& config, const WeightSource& weights);
 
+  /// Why there are no parts for such a model; empty if there are.
+  static std::string unsupported(const ModelConfig& config);
+
   LayerWeights<T> load_layer(std::uint32_t layer) const;
+  /// Call after all layers were loaded. UserError as check_all_loaded(): a tensor that nobody has read.
+  void check_all_loaded() const { host::check_all_loaded(weights_, loaded_); }
 
   Context& context() const { return context_; }
   const ModelConfig& config() const { return config_; }
@@ -86,9 +93,9 @@ class DecoderParts {
   /// device, and the number of rows.
   void prompt_attention(Activations<T>& a, const std::uint32_t* starts, std::size_t sequences, std::uint32_t longest,
                         std::size_t rows) const;
-  /// Attention of one token per sequence over caches, to a.attended. Workspace comes from `pool`.
-  void step_attention(Activations<T>& a, DevicePool& pool, std::size_t sequences, const std::uint32_t* lengths,
-                      const CacheShape& shape, const T* keys, const T* values) const;
+  /// Attention of one token per sequence over caches, to a.attended.
+  void step_attention(Activations<T>& a, std::size_t sequences, const std::uint32_t* lengths, const CacheShape& shape,
+                      const T* keys, const T* values) const;
   /// Everything of a layer after attention; x are the hidden states.
   void finish_layer(const LayerWeights<T>& layer, Activations<T>& a, T* x, std::size_t rows) const;
   /// Logits [rows][vocab] of the hidden states after the last layer.
@@ -104,6 +111,7 @@ class DecoderParts {
   Matrix<T> head_;
   DeviceBuffer<float> frequency_;
   Norm final_norm_;
+  mutable std::set<std::string> loaded_;  ///< names of tensors
 };
 
 }  // namespace csdsim::host::cuda

@@ -16,14 +16,15 @@ DenseModel<T>::DenseModel(Context& context, const ModelConfig& config, const Wei
       capacity_(capacity),
       shape_{config.heads, config.kv_heads, config.head_dim, capacity},
       parameter_bytes_(parts_.head_bytes()),
-      step_(scratch_, config, slots),
-      hidden_(scratch_, std::size_t{slots} * config.width) {
+      step_(context.pool, config, slots),
+      hidden_(context.pool, std::size_t{slots} * config.width) {
   const std::size_t cache = std::size_t{slots} * config.kv_width() * capacity;
   for (std::uint32_t i = 0; i < config.layers; ++i) {
     Layer& layer = layers_.emplace_back(
         Layer{parts_.load_layer(i), DeviceBuffer<T>(context.pool, cache), DeviceBuffer<T>(context.pool, cache)});
     parameter_bytes_ += layer.weights.elements() * sizeof(T);
   }
+  parts_.check_all_loaded();
   tokens_ = DeviceBuffer<std::uint32_t>(context.pool, slots);
   positions_ = DeviceBuffer<std::uint32_t>(context.pool, slots);
   lengths_ = DeviceBuffer<std::uint32_t>(context.pool, slots);
@@ -79,7 +80,7 @@ void DenseModel<T>::run_step() {
     parts_.template linear<T>(a.normed.data(), layer.weights.qkv, slots_, false, nullptr, a.qkv.data());
     append<T>(context_.stream, a.qkv.data(), positions_.data(), parts_.frequency(), slots_, shape_, layer.keys.data(),
               layer.values.data());
-    parts_.step_attention(a, scratch_, slots_, lengths_.data(), shape_, layer.keys.data(), layer.values.data());
+    parts_.step_attention(a, slots_, lengths_.data(), shape_, layer.keys.data(), layer.values.data());
     parts_.finish_layer(layer.weights, a, x, slots_);
   }
   parts_.logits(x, slots_, a.normed.data(), logits_.data());
@@ -101,8 +102,7 @@ std::span<const float> DenseModel<T>::decode(std::span<const TokenId> tokens, st
   copy_to_device(context_.stream, sent.subspan(slots_, slots_), positions_.data());
   copy_to_device(context_.stream, sent.subspan(2 * slots_), lengths_.data());
   if (!graph_) {
-    // Runs once without recording, so that all memory is allocated and all algorithms are chosen: recording allows
-    // neither.
+    // Runs once without recording: algorithms of products are chosen by measuring them.
     run_step();
     graph_ = Graph::record(context_.stream, [&] { run_step(); });
   }

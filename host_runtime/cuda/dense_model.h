@@ -45,7 +45,6 @@ class DenseModel {
   DecoderParts<T> parts_;
   std::uint32_t slots_, capacity_;
   CacheShape shape_;
-  DevicePool scratch_;  // memory of decode steps, whose graph keeps the addresses
   std::vector<Layer> layers_;
   std::size_t parameter_bytes_ = 0;
   DeviceBuffer<std::uint32_t> tokens_, positions_, lengths_;

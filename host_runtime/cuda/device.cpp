@@ -22,6 +22,7 @@ std::optional<DeviceInfo> present_device() {
   info.multiprocessors = properties.multiProcessorCount;
   info.memory_bytes = properties.totalGlobalMem;
   info.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
+  info.shared_bytes_per_block = properties.sharedMemPerBlockOptin;
   int kilohertz = 0;
   if (cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, device) == cudaSuccess) {
     // Two transfers a clock on every memory that such a GPU has.

@@ -89,6 +89,16 @@ void append(const Stream& stream, T* qkv, const std::uint32_t* positions, const 
 }
 
 template <class T>
+void split_rows(const Stream& stream, const T* qkv, const std::uint32_t* positions, const float* frequency,
+                std::size_t rows, const CacheShape& s, T* q, T* k, T* v) {
+  const bool wide = s.d % 16 == 0 && is_wide(s.d, qkv, frequency, q, k, v);
+  const std::size_t pairs = std::size_t{s.heads + 2 * s.kv_heads} * s.d / 2;
+  launch("split_rows", wide ? split_kernel<T, 8> : split_kernel<T, 1>,
+         row_grid(rows, wide ? pairs / 8 : pairs, kThreads), kThreads, 0, stream, qkv, positions, frequency, s.heads,
+         s.kv_heads, s.d, q, k, v);
+}
+
+template <class T>
 void store(const Stream& stream, const T* k, const T* v, std::size_t row_stride, std::size_t rows, std::uint32_t first,
            const CacheShape& s, T* keys, T* values) {
   const bool wide = s.d % 16 == 0 && is_wide(row_stride, k, v, keys, values);
@@ -124,9 +134,11 @@ void convert(const Stream& stream, const From* from, To* to, std::size_t count) 
   map<Identity>("convert", stream, 1, count, flat(to), flat(from));
 }
 
-template <class T>
-void add_bias(const Stream& stream, T* x, const float* bias, std::uint32_t cols, std::size_t count) {
-  map<Sum>("add_bias", stream, count / cols, cols, Rows<T>{x, cols}, Rows<const T>{x, cols}, flat(bias));
+void read_values(const Stream& stream, const std::byte* values, std::size_t bytes, std::uint32_t* sink) {
+  constexpr unsigned kBlocks = 1024;
+  if (bytes < sizeof(uint4)) return;
+  launch("read_values", read_kernel, dim3(kBlocks), kThreads, 0, stream, reinterpret_cast<const uint4*>(values),
+         bytes / sizeof(uint4), sink);
 }
 
 #define CSDSIM_INSTANTIATE(T)                                                                                          \
@@ -138,13 +150,14 @@ void add_bias(const Stream& stream, T* x, const float* bias, std::uint32_t cols,
   template void append(const Stream&, T*, const std::uint32_t*, const float*, std::size_t, const CacheShape&, T*, T*); \
   template void store(const Stream&, const T*, const T*, std::size_t, std::size_t, std::uint32_t, const CacheShape&,   \
                       T*, T*);                                                                                         \
+  template void split_rows(const Stream&, const T*, const std::uint32_t*, const float*, std::size_t,                   \
+                           const CacheShape&, T*, T*, T*);                                                             \
   template void relu(const Stream&, T*, std::size_t);                                                                  \
   template void swiglu(const Stream&, const T*, const T*, std::size_t, std::uint32_t, std::size_t, T*);                \
   template void add(const Stream&, T*, const T*, std::size_t);                                                         \
   template void round_to_half(const Stream&, T*, std::size_t);                                                         \
   template void convert(const Stream&, const T*, float*, std::size_t);                                                 \
-  template void convert(const Stream&, const float*, T*, std::size_t);                                                 \
-  template void add_bias(const Stream&, T*, const float*, std::uint32_t, std::size_t);
+  template void convert(const Stream&, const float*, T*, std::size_t);
 
 CSDSIM_INSTANTIATE(__half)
 CSDSIM_INSTANTIATE(__nv_bfloat16)

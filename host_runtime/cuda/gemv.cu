@@ -9,7 +9,7 @@ static_assert(kGemvRows == kGemvBatch);
 
 template <class T, class Out>
 void gemv(const Stream& stream, const DeviceInfo& device, const T* x, const T* w, std::size_t rows, std::uint32_t n,
-          std::uint32_t k, const Epilogue<Out>& epilogue, Out* out) {
+          std::uint32_t k, const Epilogue<T, Out>& epilogue, Out* out) {
   const GemvArguments<T, Out> arguments{x, w, epilogue.bias, epilogue.residual, out, static_cast<std::uint32_t>(rows),
                                         n, k, epilogue.relu};
   if (device.compute_capability >= 80 && k % 32 == 0) {
@@ -22,7 +22,7 @@ void gemv(const Stream& stream, const DeviceInfo& device, const T* x, const T* w
 
 #define CSDSIM_INSTANTIATE(T, Out)                                                                                    \
   template void gemv(const Stream&, const DeviceInfo&, const T*, const T*, std::size_t, std::uint32_t, std::uint32_t, \
-                     const Epilogue<Out>&, Out*);
+                     const Epilogue<T, Out>&, Out*);
 
 CSDSIM_INSTANTIATE(__half, __half)
 CSDSIM_INSTANTIATE(__half, float)

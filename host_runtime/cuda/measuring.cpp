@@ -32,19 +32,7 @@ DeviceBuffer<__half> made_up_values(Context& context, std::size_t count) {
 }
 
 double median_seconds(Context& context, const std::function<void()>& work, int warm_ups, int runs, bool cold) {
-  const DeviceBuffer<> flushed(context.pool, cold ? 2 * context.device.l2_bytes + (std::size_t{1} << 20) : 0);
-  std::vector<double> times;
-  Event before, after;
-  for (int i = 0; i < warm_ups + runs; ++i) {
-    if (cold) CSDSIM_CUDA(cudaMemsetAsync(flushed.data(), i & 255, flushed.size(), context.stream.get()));
-    before.record(context.stream);
-    work();
-    after.record(context.stream);
-    after.synchronise();
-    if (i >= warm_ups) times.push_back(1e-3 * after.milliseconds_since(before));
-  }
-  std::nth_element(times.begin(), times.begin() + runs / 2, times.end());
-  return times[static_cast<std::size_t>(runs / 2)];
+  return measure_seconds(context.stream, context.pool, context.device, {warm_ups, runs, cold}, work).median;
 }
 
 double copy_seconds(Context& context, std::size_t bytes, bool to_device) {
@@ -71,8 +59,7 @@ MeasuredRates recomputation_rates(Context& context, std::uint32_t k, std::uint32
   const auto x = made_up_values(context, rows * k), w = made_up_values(context, std::size_t{n} * k);
   const DeviceBuffer<__half> out(context.pool, rows * n);
   const auto product = [&] {
-    context.gemm.multiply(context.stream, static_cast<const __half*>(x.data()), static_cast<const __half*>(w.data()),
-                          rows, n, k, false, out.data());
+    context.gemm.multiply<__half, __half>(context.stream, x.data(), w.data(), rows, n, k, {}, out.data());
   };
   rates.gemm = 2.0 * static_cast<double>(rows) * n * k / median_seconds(context, product, kWarmUps, kRuns, false);
   return rates;

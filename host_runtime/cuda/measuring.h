@@ -5,14 +5,14 @@
 
 #include "host_runtime/cuda/cuda_backend.h"
 #include "host_runtime/cuda/operators.h"
+#include "host_runtime/cuda/timing.h"
 
 namespace csdsim::host::cuda {
 
 /// Repeating numbers between -1 and 1: with zeros the GPU would draw less power and raise its clocks.
 DeviceBuffer<__half> made_up_values(Context& context, std::size_t count);
 
-/// Median seconds of `work` over `runs` runs after `warm_ups`. If `cold`, the L2 cache is overwritten before each run,
-/// outside the measured time.
+/// Median seconds of `work` over `runs` runs after `warm_ups`, see measure_seconds().
 double median_seconds(Context& context, const std::function<void()>& work, int warm_ups, int runs, bool cold);
 
 /// Median seconds of a copy between pinned host memory and device memory.
@@ -42,7 +42,11 @@ class DecodeWork {
 class PrefillWork {
  public:
   PrefillWork(Context& context, std::uint32_t tokens, std::uint32_t heads, std::uint32_t d);
-  void run(PrefillKernel kernel = PrefillKernel::automatic) const;
+  /// As a prompt of a model would be computed.
+  void run() const { attend_prompts(context_, query_); }
+  void run(PrefillKernel kernel) const;
+  /// False if cuDNN cannot.
+  bool run_by_cudnn() const { return context_.cudnn.run(context_.stream, context_.device, query_); }
 
  private:
   Context& context_;

@@ -1,44 +1,29 @@
 #include "host_runtime/cuda/memory.h"
 
+#include <cstdint>
+
 namespace csdsim::host::cuda {
 
-DevicePool::~DevicePool() { trim(); }
-
-void DevicePool::trim() noexcept {
-  for (auto& [size, blocks] : free_) {
-    for (void* block : blocks) cudaFree(block);
-    reserved_ -= size * blocks.size();
-    blocks.clear();
-  }
+DevicePool::DevicePool(const Stream& stream) : stream_(stream) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  CSDSIM_CUDA(cudaGetDevice(&properties.location.id));
+  cudaMemPool_t pool = nullptr;
+  CSDSIM_CUDA(cudaMemPoolCreate(&pool, &properties));
+  handle_.reset(pool);
+  // Without this the memory would go back to the driver whenever the stream is waited for.
+  std::uint64_t kept_bytes = UINT64_MAX;
+  CSDSIM_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept_bytes));
 }
 
 void* DevicePool::allocate(std::size_t bytes) {
-  const std::scoped_lock lock(mutex_);
-  const std::size_t size = size_class(bytes);
-  std::vector<void*>& kept = free_[size];
+  if (bytes == 0) return nullptr;
   void* block = nullptr;
-  if (!kept.empty()) {
-    block = kept.back();
-    kept.pop_back();
-  } else {
-    if (cudaMalloc(&block, size) != cudaSuccess) {
-      cudaGetLastError();
-      trim();
-      CSDSIM_CUDA(cudaMalloc(&block, size));
-    }
-    reserved_ += size;
-  }
-  used_.emplace(block, size);
-  in_use_ += size;
+  CSDSIM_CUDA(cudaMallocFromPoolAsync(&block, bytes, handle_.get(), stream_.get()));
   return block;
 }
 
-void DevicePool::release(void* block) noexcept {
-  const std::scoped_lock lock(mutex_);
-  const auto it = used_.find(block);
-  free_[it->second].push_back(block);
-  in_use_ -= it->second;
-  used_.erase(it);
-}
+void DevicePool::release(void* block) noexcept { cudaFreeAsync(block, stream_.get()); }
 
 }  // namespace csdsim::host::cuda

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <span>
-#include <vector>
+#include <type_traits>
+#include <utility>
 
 #include "host_runtime/cuda/stream.h"
 
@@ -38,42 +37,21 @@ class DeviceBuffer {
   std::size_t count_ = 0;
 };
 
-/// Keeps freed blocks for the next request of the same size class, so that steady work allocates nothing. A
-/// block may be handed out again while the GPU still works on its former contents: all work on a pool's memory must
-/// therefore go to one stream, whose order makes that safe.
+/// Memory in the order of a stream (cudaMallocAsync): a block is there for work that is put into the stream after
+/// allocate(), and may be used again by what follows release(). Work of other streams has to wait for the stream. What
+/// was released is kept for later requests. In work that the stream records, blocks belong to the graph.
 class DevicePool {
  public:
-  DevicePool() = default;
-  DevicePool(const DevicePool&) = delete;
-  DevicePool& operator=(const DevicePool&) = delete;
-  ~DevicePool();
+  /// `stream` must outlive the pool and its blocks.
+  explicit DevicePool(const Stream& stream);
 
-  /// At least `bytes`, aligned to 256. CudaError if the device has no such memory even after the kept blocks were
-  /// freed.
+  /// Aligned to 256; null for no bytes. CudaError if the device has no such memory.
   void* allocate(std::size_t bytes);
   void release(void* block) noexcept;
 
-  std::size_t bytes_in_use() const { return in_use_; }
-  /// Bytes taken from the device: in use and kept.
-  std::size_t bytes_reserved() const { return reserved_; }
-
-  /// Size of the block for a request of `bytes`: up to 1 MiB the next power of two from 256, above that whole MiB.
-  static constexpr std::size_t size_class(std::size_t bytes) {
-    constexpr std::size_t kLarge = std::size_t{1} << 20;
-    if (bytes > kLarge) return (bytes + kLarge - 1) / kLarge * kLarge;
-    std::size_t size = 256;
-    while (size < bytes) size *= 2;
-    return size;
-  }
-
  private:
-  void trim() noexcept;
-
-  std::mutex mutex_;
-  std::map<std::size_t, std::vector<void*>> free_;
-  std::map<void*, std::size_t> used_;
-  std::size_t in_use_ = 0;
-  std::size_t reserved_ = 0;
+  const Stream& stream_;
+  std::unique_ptr<std::remove_pointer_t<cudaMemPool_t>, Destroy<cudaMemPoolDestroy>> handle_;
 };
 
 template <class T>

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "host_runtime/cuda/dense_model.h"
+#include "host_runtime/cuda/fused_decoder.h"
 #include "host_runtime/cuda/loader/cuda_module.h"
 #include "host_runtime/cuda/measuring.h"
 #include "host_runtime/cuda/offloaded_model.h"
@@ -23,6 +24,13 @@ class Module final : public CudaModule {
   std::unique_ptr<Backend> make_backend(GpuFormat format) override {
     if (format == GpuFormat::bf16) return std::make_unique<CudaBackend<__nv_bfloat16>>(context_);
     return std::make_unique<CudaBackend<__half>>(context_);
+  }
+
+  std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const WeightSource& weights,
+                                        Backend& backend) override {
+    if (auto* const bf16 = dynamic_cast<CudaBackend<__nv_bfloat16>*>(&backend))
+      return make_gpu_decoder(*bf16, context_, config, weights);
+    return make_gpu_decoder(dynamic_cast<CudaBackend<__half>&>(backend), context_, config, weights);
   }
 
   std::vector<std::vector<TokenId>> generate(const ModelConfig& config, const WeightSource& weights, GpuFormat format,

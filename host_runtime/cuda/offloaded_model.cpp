@@ -55,6 +55,7 @@ OffloadedModel<T>::OffloadedModel(Context& context, const ModelConfig& config, c
   shape_ = {config.heads, config.kv_heads, config.head_dim, capacity_};
   lay_out(prompts_);
   load_layers();
+  parts_.check_all_loaded();
   allocate_buffers();
   // Memory of the pool is safe for one stream only: the others begin when all that was loaded is there.
   context.stream.synchronise();

@@ -284,8 +284,7 @@ void OffloadedModel<T>::project_tokens(std::uint64_t number) {
   });
   buffer.made.record(compute_.stream());
   compute_.run([&] {
-    parts_.step_attention(a, context_.pool, mb.count, lengths_.data() + mb.first, shape_, buffer.keys.data(),
-                          buffer.values.data());
+    parts_.step_attention(a, mb.count, lengths_.data() + mb.first, shape_, buffer.keys.data(), buffer.values.data());
   });
   buffer.attended.record(compute_.stream());
 }

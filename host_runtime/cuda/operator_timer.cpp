@@ -40,8 +40,8 @@ double OperatorTimer::product(const ComputeWork& work) {
                gemv<__half, __half>(context_.stream, context_.device, x.data(), matrix, rows, side, side, {},
                                     out.data());
              } else {
-               context_.gemm.multiply(context_.stream, static_cast<const __half*>(x.data()), matrix, rows, side, side,
-                                      false, out.data());
+               context_.gemm.multiply<__half, __half>(context_.stream, x.data(), matrix, rows, side, side, {},
+                                                      out.data());
              }
            }
          });

@@ -44,6 +44,12 @@ template <class T>
 void append(const Stream& stream, T* qkv, const std::uint32_t* positions, const float* frequency, std::size_t slots,
             const CacheShape& shape, T* keys, T* values);
 
+/// Copies the parts of rows [q | k | v] to rows of their own; rotates q and k to positions[i] where `frequency` is
+/// given. The capacity of the shape is not used.
+template <class T>
+void split_rows(const Stream& stream, const T* qkv, const std::uint32_t* positions, const float* frequency,
+                std::size_t rows, const CacheShape& shape, T* q, T* k, T* v);
+
 /// Stores rows of k and v, row_stride apart, in the given caches of one slot from position `first` on.
 template <class T>
 void store(const Stream& stream, const T* k, const T* v, std::size_t row_stride, std::size_t rows, std::uint32_t first,
@@ -62,14 +68,13 @@ void round_to_half(const Stream& stream, T* x, std::size_t count);
 /// Between float, __half and __nv_bfloat16.
 template <class From, class To>
 void convert(const Stream& stream, const From* from, To* to, std::size_t count);
-/// x [rows][cols] += bias.
-template <class T>
-void add_bias(const Stream& stream, T* x, const float* bias, std::uint32_t cols, std::size_t count);
+/// Reads all values, so that a cache holds them and nothing else. `sink` is one word that is written by chance.
+void read_values(const Stream& stream, const std::byte* values, std::size_t bytes, std::uint32_t* sink);
 
 /// What is done with an output row after the product; a part that is not set is skipped.
-template <class Out>
+template <class T, class Out>
 struct Epilogue {
-  const float* bias = nullptr;
+  const T* bias = nullptr;
   const Out* residual = nullptr;  ///< may be the output itself
   bool relu = false;              ///< before the residual
 };
@@ -80,7 +85,7 @@ inline constexpr std::size_t kGemvRows = 8;
 /// out [rows][n] = x [rows][k] w [n][k]^T, rows <= kGemvRows, accumulated in fp32. Out is T or float.
 template <class T, class Out>
 void gemv(const Stream& stream, const DeviceInfo& device, const T* x, const T* w, std::size_t rows, std::uint32_t n,
-          std::uint32_t k, const Epilogue<Out>& epilogue, Out* out);
+          std::uint32_t k, const Epilogue<T, Out>& epilogue, Out* out);
 
 /// Attention of one token per sequence. q and out rows [heads * d] are q_stride and out_stride apart.
 template <class T, class Out = T>
@@ -129,7 +134,7 @@ struct PrefillQuery {
   std::uint32_t d = 0;  ///< at most 256
 };
 
-/// The kernels of prefill_attention(); `automatic` takes the fastest one that supports the shape.
+/// The own kernels; `automatic` takes the one for the newest GPU that supports the shape.
 enum class PrefillKernel : std::uint8_t { automatic, generic, tile, hopper };
 
 /// CudaError if the kernel asked for does not support the shape (see supports_prefill).
@@ -137,5 +142,10 @@ template <class T>
 void prefill_attention(const Stream& stream, const DeviceInfo& device, const PrefillQuery<T>& query,
                        PrefillKernel kernel = PrefillKernel::automatic);
 bool supports_prefill(PrefillKernel kernel, const DeviceInfo& device, std::uint32_t d);
+
+/// The elements at which the rows of each sequence begin, and the end, [3][sequences + 1]: of q, of k and v, of out.
+/// The lengths, [sequences].
+template <class T>
+void locate_rows(const Stream& stream, const PrefillQuery<T>& query, std::int64_t* offsets, std::int32_t* lengths);
 
 }  // namespace csdsim::host::cuda

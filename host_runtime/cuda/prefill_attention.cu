@@ -60,6 +60,16 @@ void prefill_attention(const Stream& stream, const DeviceInfo& device, const Pre
   }
 }
 
+template <class T>
+void locate_rows(const Stream& stream, const PrefillQuery<T>& q, std::int64_t* offsets, std::int32_t* lengths) {
+  constexpr unsigned threads = 128;
+  const auto sequences = static_cast<std::uint32_t>(q.sequences);
+  launch("locate_rows", locate_rows_kernel, dim3(sequences / threads + 1), threads, 0, stream, q.starts, sequences,
+         q.q_stride, q.kv_stride, q.out_stride, offsets, lengths);
+}
+
+template void locate_rows(const Stream&, const PrefillQuery<__half>&, std::int64_t*, std::int32_t*);
+template void locate_rows(const Stream&, const PrefillQuery<__nv_bfloat16>&, std::int64_t*, std::int32_t*);
 template void prefill_attention(const Stream&, const DeviceInfo&, const PrefillQuery<__half>&, PrefillKernel);
 template void prefill_attention(const Stream&, const DeviceInfo&, const PrefillQuery<__nv_bfloat16>&, PrefillKernel);
 

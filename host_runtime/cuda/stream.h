@@ -65,7 +65,8 @@ class Graph {
  public:
   Graph() = default;
 
-  /// Records what `work` puts into `stream` instead of running it. Nothing in it may synchronise or call cudaMalloc.
+  /// Records what `work` puts into `stream` instead of running it. Nothing in it may synchronise; memory that it
+  /// takes from a pool and gives back belongs to the graph.
   template <class Work>
   static Graph record(const Stream& stream, Work&& work) {
     CSDSIM_CUDA(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));

@@ -8,6 +8,7 @@
 #include "host_runtime/cpu/cpu_backend.h"
 #include "host_runtime/cuda/cuda_backend.h"
 #include "host_runtime/cuda/dense_model.h"
+#include "host_runtime/cuda/fused_decoder.h"
 #include "tests/gpu/random_model.h"
 #include "tests/gpu/reference.h"
 #include "tests/gpu/tokens.h"
@@ -68,6 +69,17 @@ Floats forced(const ModelConfig& config, const WeightSource& weights, Backend& b
   return forced_logits(*decoder, *attention, tokens);
 }
 
+/// The decoder of the command line, with dense attention on the GPU.
+template <class T>
+Floats forced_fused(const ModelConfig& config, const WeightSource& weights, std::span<const TokenId> tokens) {
+  cuda::CudaBackend<T> gpu(context());
+  const auto decoder = cuda::make_gpu_decoder(gpu, context(), config, weights);
+  EXPECT(dynamic_cast<const cuda::FusedDecoder<T>*>(decoder.get()) != nullptr);
+  const auto attention =
+      gpu.make_attention(config, configure_method("dense", {}, config.head_dim), QueryPrecision::f16);
+  return forced_logits(*decoder, *attention, tokens);
+}
+
 template <class T>
 void test_backend(double bound) {
   for (const ModelConfig& config : models()) {
@@ -75,7 +87,9 @@ void test_backend(double bound) {
     const auto tokens = some_tokens(kPrompt + kSteps, config.vocab, 8);
     CpuBackend cpu;
     cuda::CudaBackend<T> gpu(context());
-    EXPECT_WITHIN(forced(config, weights, gpu, tokens), forced(config, weights, cpu, tokens), bound);
+    const Floats expected = forced(config, weights, cpu, tokens);
+    EXPECT_WITHIN(forced(config, weights, gpu, tokens), expected, bound);
+    EXPECT_WITHIN(forced_fused<T>(config, weights, tokens), expected, bound);
   }
 }
 

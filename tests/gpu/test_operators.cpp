@@ -3,8 +3,13 @@
 // 4e-3.
 #include "host_runtime/cuda/operators.h"
 
+#include <tuple>
+
 #include "host_runtime/cuda/decode_splits.h"
 #include "tests/gpu/device_values.h"
+#ifdef CSDSIM_GPU_TEST_EMULATED
+#include "tests/gpu/emulation/streams.h"
+#endif
 #include "tests/gpu/harness.h"
 #include "tests/gpu/reference.h"
 
@@ -27,18 +32,18 @@ void test_linear(std::uint32_t rows, std::uint32_t n, std::uint32_t k) {
   if (!has(kFormat<T>)) return;
   Random random(n + rows);
   const Floats x = rounded(random.values(std::size_t{rows} * k), kFormat<T>);
-  const Floats w = rounded(random.values(std::size_t{n} * k), kFormat<T>), bias = random.values(n);
+  const Floats w = rounded(random.values(std::size_t{n} * k), kFormat<T>);
+  const Floats bias = rounded(random.values(n), kFormat<T>);
   Floats expected = product(x, w, k);
   const auto xs = narrowed<T>(x), ws = narrowed<T>(w);
   DeviceBuffer<Out> out(context().pool, expected.size());
   if (rows <= kGemvRows) {
-    const auto biases = on_device(bias);
+    const auto biases = narrowed<T>(bias);
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += bias[i % n];
     gemv<T, Out>(context().stream, context().device, xs.data(), ws.data(), rows, n, k, {.bias = biases.data()},
                  out.data());
   } else {
-    context().gemm.multiply(context().stream, static_cast<const T*>(xs.data()), static_cast<const T*>(ws.data()), rows,
-                            n, k, false, out.data());
+    context().gemm.multiply<T, Out>(context().stream, xs.data(), ws.data(), rows, n, k, {}, out.data());
   }
   EXPECT_WITHIN(on_host(out), expected, (std::is_same_v<Out, float> ? 1e-4 : kBound<T>));
 }
@@ -60,21 +65,65 @@ GPU_TEST("linear: own kernel up to 8 rows, cuBLASLt above") {
   if (!kEmulated) test_linear<__half, float>(7, 5120, 5120);
 }
 
-GPU_TEST("gemv adds bias, rectifies and adds the residual in place") {
+GPU_TEST("products add a bias, rectify, or add a residual in place") {
+  const std::uint32_t n = 200, k = 256;
   Random random(5);
-  const std::uint32_t rows = 3, n = 200, k = 256;
-  const Floats x = rounded(random.values(rows * k), Format::f16), w = rounded(random.values(n * k), Format::f16);
-  const Floats bias = random.values(n), residual = rounded(random.values(rows * n, 10), Format::f16);
-  Floats expected = product(x, w, k);
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    expected[i] = std::max(expected[i] + bias[i % n], 0.0f) + residual[i];
+  for (const std::uint32_t rows : {3u, 9u}) {
+    const bool own = rows <= kGemvRows;
+    const Floats x = rounded(random.values(rows * k), Format::f16), w = rounded(random.values(n * k), Format::f16);
+    const Floats bias = rounded(random.values(n, 10), Format::f16);
+    const Floats residual = rounded(random.values(rows * n, 10), Format::f16);
+    const auto xs = narrowed<__half>(x), ws = narrowed<__half>(w), biases = narrowed<__half>(bias);
+    for (const auto& [biased, relu, adds] : {std::tuple{true, false, false},
+                                             {true, true, false},
+                                             {false, true, false},
+                                             {true, false, true},
+                                             {false, false, true},
+                                             {true, true, true}}) {
+      if (relu && adds && !own) continue;
+      Floats expected = product(x, w, k);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        if (biased) expected[i] += bias[i % n];
+        if (relu) expected[i] = std::max(expected[i], 0.0f);
+        if (adds) expected[i] += residual[i];
+      }
+      const auto out = narrowed<__half>(residual);
+      const Epilogue<__half, __half> epilogue{biased ? biases.data() : nullptr, adds ? out.data() : nullptr, relu};
+      if (own) {
+        gemv<__half, __half>(context().stream, context().device, xs.data(), ws.data(), rows, n, k, epilogue,
+                             out.data());
+      } else {
+        context().gemm.multiply<__half, __half>(context().stream, xs.data(), ws.data(), rows, n, k, epilogue,
+                                                out.data());
+      }
+      EXPECT_WITHIN(on_host(out), expected, 2e-3);
+    }
   }
-  const auto xs = narrowed<__half>(x), ws = narrowed<__half>(w), out = narrowed<__half>(residual);
-  const auto biases = on_device(bias);
-  gemv<__half, __half>(context().stream, context().device, xs.data(), ws.data(), rows, n, k,
-                       {biases.data(), out.data(), true}, out.data());
-  EXPECT_WITHIN(on_host(out), expected, 2e-3);
 }
+
+#ifdef CSDSIM_GPU_TEST_EMULATED
+GPU_TEST("of the algorithms that cuBLASLt proposes the fastest is kept") {
+  const std::uint32_t rows = 16, n = 64, k = 128;
+  const auto x = narrowed<__half>(Floats(rows * k, 1)), w = narrowed<__half>(Floats(n * k, 1));
+  const auto seconds = [&](Gemm& gemm, const DeviceBuffer<__half>& out) {
+    Event before, after;
+    before.record(context().stream);
+    gemm.multiply<__half, __half>(context().stream, x.data(), w.data(), rows, n, k, {.residual = out.data()},
+                                  out.data());
+    after.record(context().stream);
+    after.synchronise();
+    return 1e-3 * static_cast<double>(after.milliseconds_since(before));
+  };
+  emulation::product_times() = {3, 1, 2};
+  Gemm gemm(context().pool, context().device);
+  const auto out = narrowed<__half>(Floats(rows * n, 5));
+  seconds(gemm, out);
+  EXPECT(on_host(out) == Floats(rows * n, 5 + k));  // added once: measuring has changed nothing
+  const Floats fastest(1, 2.0f * rows * n * k);
+  EXPECT_WITHIN(Floats{static_cast<float>(1e12 * seconds(gemm, out))}, fastest, 1e-5);
+  emulation::product_times() = {1};
+}
+#endif
 
 struct Heads {
   std::uint32_t kv_heads, group, d;
@@ -149,6 +198,9 @@ GPU_TEST("decode attention: groups, ragged lengths, any split, chosen tokens") {
     test_decode<__half>({1, 16, 128}, {17, 200}, splits, false);
     test_decode<__half>({2, 3, 80}, {5, 200}, splits, false);
     test_decode<__half>({1, 1, 256}, {99}, splits, false);
+    test_decode<__half>({1, 5, 200}, {33, 70}, splits, true);
+    test_decode<__nv_bfloat16>({1, 4, 96}, {40}, splits, false);
+    test_decode<__half>({1, 2, 36}, {40}, splits, false);
     test_decode<__nv_bfloat16>({2, 7, 128}, {600}, splits, false);
     test_decode<__nv_bfloat16>({1, 2, 12}, {130, 5}, splits, true);
     test_decode<__half>({2, 8, 128}, {90, 460}, splits, true);
@@ -173,8 +225,9 @@ struct PrefillRows {
   std::size_t values_at() const { return keys_at() + std::size_t{h.kv_heads} * h.d; }
 };
 
-template <class T>
-Floats prefill(const PrefillRows& in, PrefillKernel kernel) {
+/// Calls attend(query) and returns what it has written.
+template <class T, class Attend>
+Floats prefill_by(const PrefillRows& in, Attend attend) {
   const auto values = narrowed<T>(in.qkv);
   const auto device_starts = on_device(in.starts);
   DeviceBuffer<T> out(context().pool, std::size_t{in.rows()} * in.heads() * in.h.d);
@@ -192,8 +245,14 @@ Floats prefill(const PrefillRows& in, PrefillKernel kernel) {
   query.heads = in.heads();
   query.kv_heads = in.h.kv_heads;
   query.d = in.h.d;
-  prefill_attention(context().stream, context().device, query, kernel);
+  attend(query);
   return on_host(out);
+}
+
+template <class T>
+Floats prefill(const PrefillRows& in, PrefillKernel kernel) {
+  return prefill_by<T>(
+      in, [&](const PrefillQuery<T>& query) { prefill_attention(context().stream, context().device, query, kernel); });
 }
 
 template <class T>
@@ -201,10 +260,8 @@ bool can_prefill(Heads h, PrefillKernel kernel) {
   return has(kFormat<T>) && supports_prefill(kernel, context().device, h.d);
 }
 
-template <class T>
-void test_prefill(Heads h, const std::vector<std::uint32_t>& lengths, PrefillKernel kernel) {
-  if (!can_prefill<T>(h, kernel)) return;
-  const PrefillRows in(h, lengths, kFormat<T>);
+Floats expected_prefill(const PrefillRows& in) {
+  const auto& [h, lengths] = std::tie(in.h, in.lengths);
   Floats expected;
   for (std::size_t s = 0; s < lengths.size(); ++s) {
     for (std::uint32_t i = 0; i < lengths[s]; ++i) {
@@ -217,7 +274,26 @@ void test_prefill(Heads h, const std::vector<std::uint32_t>& lengths, PrefillKer
       }
     }
   }
-  EXPECT_WITHIN(prefill<T>(in, kernel), expected, kBound<T>);
+  return expected;
+}
+
+template <class T>
+void test_prefill(Heads h, const std::vector<std::uint32_t>& lengths, PrefillKernel kernel) {
+  if (!can_prefill<T>(h, kernel)) return;
+  const PrefillRows in(h, lengths, kFormat<T>);
+  EXPECT_WITHIN(prefill<T>(in, kernel), expected_prefill(in), kBound<T>);
+}
+
+/// By cuDNN, if it is installed; false if it cannot.
+template <class T>
+bool test_cudnn(Heads h, const std::vector<std::uint32_t>& lengths, CudnnAttention& cudnn) {
+  if (!has(kFormat<T>)) return false;
+  const PrefillRows in(h, lengths, kFormat<T>);
+  bool done = false;
+  const Floats found = prefill_by<T>(
+      in, [&](const PrefillQuery<T>& query) { done = cudnn.run(context().stream, context().device, query); });
+  if (done) EXPECT_WITHIN(found, expected_prefill(in), kBound<T>);
+  return done;
 }
 
 GPU_TEST("prefill attention: plain kernel") {
@@ -242,6 +318,28 @@ GPU_TEST("prefill attention: sm_90 kernel") {
   test_prefill<__nv_bfloat16>({2, 1, 128}, {600, 256}, PrefillKernel::hopper);
 }
 
+GPU_TEST("prefill attention: cuDNN") {
+  CudnnAttention cudnn(context().pool);
+#ifdef CSDSIM_GPU_TEST_EMULATED
+  EXPECT(!test_cudnn<__half>({1, 1, 64}, {1}, cudnn));
+  emulation::install_cudnn(true);
+  CudnnAttention installed(context().pool);
+  EXPECT(test_cudnn<__half>({2, 4, 128}, {1, 70, 130}, installed));
+  EXPECT(test_cudnn<__half>({2, 4, 128}, {200, 2, 9}, installed));  // as long when rounded up: the same plan
+  EXPECT(emulation::cudnn_plans() == 1);
+  EXPECT(test_cudnn<__nv_bfloat16>({1, 3, 80}, {65, 64}, installed));
+  EXPECT(emulation::cudnn_plans() == 2);
+  EXPECT(!test_cudnn<__half>({1, 1, 256}, {5}, installed));  // no kernel there
+  EXPECT(!test_cudnn<__half>({1, 1, 20}, {5}, installed));
+  emulation::install_cudnn(false);
+#else
+  if (!test_cudnn<__half>({2, 4, 128}, {300, 50, 129}, cudnn)) return note("cuDNN is not there");
+  test_cudnn<__half>({1, 1, 64}, {1}, cudnn);
+  test_cudnn<__half>({2, 2, 80}, {65, 64}, cudnn);
+  test_cudnn<__nv_bfloat16>({2, 1, 128}, {600, 256}, cudnn);
+#endif
+}
+
 GPU_TEST("prefill attention of a long prompt: every kernel as the plain one") {
   const PrefillRows in({1, 2, 128}, {kEmulated ? 260u : 16384u}, Format::f16);
   const Floats plain = prefill<__half>(in, PrefillKernel::generic);
@@ -260,12 +358,24 @@ GPU_TEST("a failing call names itself") {
   EXPECT(cudaGetLastError() == cudaSuccess);
 }
 
-GPU_TEST("the pool hands blocks out again") {
-  DevicePool pool;
-  const void* first = DeviceBuffer<float>(pool, 1000).data();
-  const DeviceBuffer<float> again(pool, 900);
-  EXPECT(again.data() == first);
-  EXPECT(pool.bytes_in_use() == 4096 && pool.bytes_reserved() == 4096);
+GPU_TEST("memory of a pool follows the order of its stream, in a graph too") {
+  const std::size_t count = 1000;
+  const Stream& stream = context().stream;
+  const auto ones = narrowed<__half>(Floats(count, 1)), sum = narrowed<__half>(Floats(count, 0));
+  // What has been given back may still be read by the work that came before.
+  const auto work = [&] {
+    const DeviceBuffer<__half> twice(context().pool, count);
+    CSDSIM_CUDA(
+        cudaMemcpyAsync(twice.data(), ones.data(), count * sizeof(__half), cudaMemcpyDeviceToDevice, stream.get()));
+    add<__half>(stream, twice.data(), ones.data(), count);
+    add<__half>(stream, sum.data(), twice.data(), count);
+  };
+  work();
+  EXPECT(on_host(sum) == Floats(count, 2));
+  const Graph graph = Graph::record(stream, work);
+  for (int i = 0; i < 3; ++i) graph.launch(stream);
+  EXPECT(on_host(sum) == Floats(count, 8));
+  EXPECT(DeviceBuffer<float>(context().pool, 0).data() == nullptr);
 }
 
 }  // namespace

@@ -64,6 +64,25 @@ __global__ void append_kernel(T* qkv, const std::uint32_t* positions, const floa
   }
 }
 
+/// Copies the parts of rows [q | k | v] to rows of q [heads * d], k and v [kv heads * d], and rotates q and k to their
+/// positions if `frequency` is given. Grid (rows, all heads * d / 2 / W threads).
+template <class T, std::uint32_t W>
+__global__ void split_kernel(const T* qkv, const std::uint32_t* positions, const float* frequency, std::uint32_t heads,
+                             std::uint32_t kv_heads, std::uint32_t d, T* q, T* k, T* v) {
+  const std::uint32_t half = d / 2, i = (blockIdx.y * blockDim.x + threadIdx.x) * W, head = i / half;
+  if (head >= heads + 2 * kv_heads) return;
+  const std::size_t row = blockIdx.x;
+  const T* const from = qkv + (row * (heads + 2 * kv_heads) + head) * d;
+  T* const to = head < heads              ? q + (row * heads + head) * d
+                : head < heads + kv_heads ? k + (row * kv_heads + head - heads) * d
+                                          : v + (row * kv_heads + head - heads - kv_heads) * d;
+  if (frequency != nullptr && head < heads + kv_heads) {
+    rotate_pieces<W>(from, to, i % half, half, positions[blockIdx.x], frequency);
+  } else {
+    copy_pieces<W>(from, to, i % half, half);
+  }
+}
+
 /// Copies rows of k and v [tokens][kv heads][d] of one sequence to its caches, from `first` on. Grid (tokens, kv_heads
 /// * d / 2 / W threads).
 template <class T, std::uint32_t W>

@@ -103,11 +103,12 @@ __device__ __forceinline__ void store_share(const DecodeArguments<T, Out>& a, st
   if (i == 0) a.partial_scale[at] = float2{maximum, sum};
 }
 
-/// Grid (splits, kv heads, sequences); group <= 16, d = D; q and caches aligned to 16 bytes; sm_80. A warp processes 16
-/// tokens at a time: the scores of all query heads are one tile of 16 x 16 in registers, which is directly the left
-/// operand of the product with the values. Each thread copies the parts of rows that it needs to its own part of shared
-/// memory, one chunk ahead, in the order of d that the tensor cores need (see gemv_tile_kernel).
-template <class T, class Out, std::uint32_t D>
+/// Grid (splits, kv heads, sequences); group <= 16; d = D if kWhole, otherwise a multiple of 8 from 64 to D, whose
+/// missing elements count as 0 and are not read; q and caches aligned to 16 bytes; sm_80. A warp processes 16 tokens at
+/// a time: the scores of all query heads are one tile of 16 x 16 in registers, which is directly the left operand of
+/// the product with the values. Each thread copies the parts of rows that it needs to its own part of shared memory,
+/// one chunk ahead, in the order of d that the tensor cores need (see gemv_tile_kernel).
+template <class T, class Out, std::uint32_t D, bool kWhole>
 __global__ void __launch_bounds__(32 * kDecodeWarps) decode_tile_kernel(DecodeArguments<T, Out> a) {
   const std::uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
   const std::uint32_t split = blockIdx.x, kv_head = blockIdx.y, sequence = blockIdx.z;
@@ -115,15 +116,18 @@ __global__ void __launch_bounds__(32 * kDecodeWarps) decode_tile_kernel(DecodeAr
   const std::size_t cache = cache_of(a, sequence, kv_head);
   const T* keys = a.keys + cache;
   const T* values = a.values + cache;
+  const std::uint32_t d = kWhole ? D : a.d;
+  const auto inside_head = [&](std::uint32_t element) { return kWhole || element < d; };
 
   uint4 q[2][D / 32];
 #pragma unroll
   for (std::uint32_t half = 0; half < 2; ++half) {
     const std::uint32_t row = g + 8 * half;
-    const T* from = a.q + sequence * a.q_stride + std::size_t{kv_head * a.group + min(row, a.group - 1)} * D + t * 8;
+    const T* from = a.q + sequence * a.q_stride + std::size_t{kv_head * a.group + min(row, a.group - 1)} * d + t * 8;
 #pragma unroll
     for (std::uint32_t i = 0; i < D / 32; ++i) {
-      q[half][i] = row < a.group ? *reinterpret_cast<const uint4*>(from + 32 * i) : uint4{0, 0, 0, 0};
+      const bool valid = row < a.group && inside_head(32 * i + t * 8);
+      q[half][i] = valid ? *reinterpret_cast<const uint4*>(from + 32 * i) : uint4{0, 0, 0, 0};
     }
   }
 
@@ -140,16 +144,20 @@ __global__ void __launch_bounds__(32 * kDecodeWarps) decode_tile_kernel(DecodeAr
     if (first < range.end) {
 #pragma unroll
       for (std::uint32_t tile = 0; tile < 2; ++tile) {
-        const T* from = keys + range.row(first + 8 * tile + g) * D + t * 8;
+        const T* from = keys + range.row(first + 8 * tile + g) * d + t * 8;
 #pragma unroll
-        for (std::uint32_t i = 0; i < D / 32; ++i) copy_async(place(chunk, tile * D / 32 + i), from + 32 * i, true);
+        for (std::uint32_t i = 0; i < D / 32; ++i) {
+          const bool valid = inside_head(32 * i + t * 8);
+          copy_async(place(chunk, tile * D / 32 + i), valid ? from + 32 * i : from, valid);
+        }
       }
 #pragma unroll
       for (std::uint32_t r = 0; r < 4; ++r) {
-        const T* from = values + range.row(first + 2 * t + r % 2 + r / 2 * 8) * D + g * 8;
+        const T* from = values + range.row(first + 2 * t + r % 2 + r / 2 * 8) * d + g * 8;
 #pragma unroll
         for (std::uint32_t h = 0; h < D / 64; ++h) {
-          copy_async(place(chunk, kKeyPieces + r * D / 64 + h), from + 64 * h, true);
+          const bool valid = inside_head(64 * h + g * 8);
+          copy_async(place(chunk, kKeyPieces + r * D / 64 + h), valid ? from + 64 * h : from, valid);
         }
       }
     }
@@ -252,8 +260,8 @@ __global__ void __launch_bounds__(32 * kDecodeWarps) decode_tile_kernel(DecodeAr
     }
   }
   __syncthreads();
-  for (std::uint32_t at = threadIdx.x; at < a.group * D; at += blockDim.x) {
-    const std::uint32_t row = at / D, i = at % D;
+  for (std::uint32_t at = threadIdx.x; at < a.group * d; at += blockDim.x) {
+    const std::uint32_t row = at / d, i = at % d;
     float top = -FLT_MAX, total = 0, value = 0;
     for (std::uint32_t w = 0; w < kDecodeWarps; ++w) top = fmaxf(top, maxima[w * kDecodeRows + row]);
     for (std::uint32_t w = 0; w < kDecodeWarps; ++w) {

@@ -18,7 +18,7 @@ template <class T, class Out>
 struct GemvArguments {
   const T* x;
   const T* w;
-  const float* bias;
+  const T* bias;
   const Out* residual;
   Out* out;
   std::uint32_t batch;
@@ -31,7 +31,7 @@ template <class T, class Out>
 __device__ __forceinline__ void store_product(const GemvArguments<T, Out>& a, std::uint32_t row, std::uint32_t column,
                                               float value) {
   const std::size_t at = std::size_t{row} * a.n + column;
-  if (a.bias != nullptr) value += a.bias[column];
+  if (a.bias != nullptr) value += to_float(a.bias[column]);
   if (a.relu && value < 0) value = 0;
   if (a.residual != nullptr) value += to_float(a.residual[at]);
   a.out[at] = from_float<Out>(value);

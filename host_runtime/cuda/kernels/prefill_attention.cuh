@@ -183,4 +183,17 @@ __global__ void prefill_generic_kernel(PrefillArguments<T> a) {
   });
 }
 
+/// One thread per sequence and one for the end; see locate_rows().
+inline __global__ void locate_rows_kernel(const std::uint32_t* starts, std::uint32_t sequences, std::size_t q_stride,
+                                          std::size_t kv_stride, std::size_t out_stride, std::int64_t* offsets,
+                                          std::int32_t* lengths) {
+  const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i > sequences) return;
+  const std::size_t start = starts[i];
+  offsets[i] = static_cast<std::int64_t>(start * q_stride);
+  offsets[sequences + 1 + i] = static_cast<std::int64_t>(start * kv_stride);
+  offsets[2 * (sequences + 1) + i] = static_cast<std::int64_t>(start * out_stride);
+  if (i < sequences) lengths[i] = static_cast<std::int32_t>(starts[i + 1] - start);
+}
+
 }  // namespace csdsim::host::cuda

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "host_runtime/core/backend.h"
+#include "host_runtime/core/decoder.h"
 #include "host_runtime/core/generation.h"
 #include "host_runtime/core/offload_plan.h"
 #include "host_runtime/core/planner/operation.h"
@@ -34,6 +35,11 @@ class CudaModule {
 
   /// The operators of a decoder; the module must outlive it. UserError if the GPU does not have the format.
   virtual std::unique_ptr<Backend> make_backend(GpuFormat format) = 0;
+
+  /// A decoder for attention elsewhere, with fused products where the model allows. `backend` was made by
+  /// make_backend() and must outlive it. UserError as host::make_decoder().
+  virtual std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const WeightSource& weights,
+                                                Backend& backend) = 0;
 
   /// As host::generate() with dense attention, everything on the GPU and a decode step one graph.
   virtual std::vector<std::vector<TokenId>> generate(const ModelConfig& config, const WeightSource& weights,

@@ -1,6 +1,6 @@
-// As much of the CUDA runtime and of cuBLASLt as the backend calls, on the host: memory is memory, streams and events
-// are those of streams.h.
-#include <cublasLt.h>
+// As much of the CUDA runtime as the backend calls, on the host: memory is memory, streams and events are those of
+// streams.h.
+#include <cuda_runtime_api.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -31,6 +31,23 @@ bool is_pinned(const void* pointer) {
   return after != pinned().begin() && at < (--after)->second;
 }
 
+/// A block of a memory pool, with NaN in every type.
+struct PoolBlock {
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<void, Free> data;
+  std::size_t bytes;
+
+  explicit PoolBlock(std::size_t size) : data(std::aligned_alloc(256, (size + 255) / 256 * 256)), bytes(size) {}
+  void forget() const { std::memset(data.get(), 0xFF, bytes); }
+};
+/// Blocks in use by their start. Never destroyed.
+std::map<const void*, std::shared_ptr<PoolBlock>>& pool_blocks() {
+  static auto* const blocks = new std::map<const void*, std::shared_ptr<PoolBlock>>;
+  return *blocks;
+}
+
 /// A copy of `rows` rows. Only between the device and pinned memory it is asynchronous: what is read from pageable
 /// memory is read before the call returns, and what is written to it is written before.
 void copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
@@ -55,32 +72,6 @@ void copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t fro
   if (kind == cudaMemcpyDeviceToHost && !is_pinned(to)) emulation::synchronise(stream);
 }
 
-struct Matrix {
-  cudaDataType type;
-  std::uint64_t rows, cols;
-};
-
-float value_at(const void* data, cudaDataType type, std::size_t i) {
-  if (type == CUDA_R_32F) return static_cast<const float*>(data)[i];
-  if (type == CUDA_R_16F) return __half2float(static_cast<const __half*>(data)[i]);
-  return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]);
-}
-void set_value(void* data, cudaDataType type, std::size_t i, float value) {
-  if (type == CUDA_R_32F) {
-    static_cast<float*>(data)[i] = value;
-  } else if (type == CUDA_R_16F) {
-    static_cast<__half*>(data)[i] = __float2half_rn(value);
-  } else {
-    static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16_rn(value);
-  }
-}
-
-std::vector<float> values_of(const void* data, const Matrix& matrix) {
-  std::vector<float> values(matrix.rows * matrix.cols);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_at(data, matrix.type, i);
-  return values;
-}
-
 }  // namespace
 
 extern "C" {
@@ -98,6 +89,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   std::strcpy(p->name, "emulated GPU");
   p->major = 9;
   p->multiProcessorCount = 4;
+  p->sharedMemPerBlockOptin = std::size_t{227} << 10;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
@@ -121,6 +113,32 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
 cudaError_t cudaFree(void* pointer) {
   emulation::synchronise_device();
   std::free(pointer);
+  return cudaSuccess;
+}
+// Memory in the order of a stream. It holds NaN from its allocation on, in that order, and again when it is given back:
+// what another stream wrote before is lost.
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
+  *pool = reinterpret_cast<cudaMemPool_t>(new int);
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+  delete reinterpret_cast<int*>(pool);
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+cudaError_t cudaMallocFromPoolAsync(void** pointer, std::size_t bytes, cudaMemPool_t, cudaStream_t stream) {
+  const auto block = std::make_shared<PoolBlock>(bytes);
+  *pointer = block->data.get();
+  pool_blocks().emplace(*pointer, block);
+  emulation::submit(stream, [block] { block->forget(); }, {0});
+  return result(*pointer != nullptr);
+}
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  const auto it = pool_blocks().find(pointer);
+  if (it == pool_blocks().end()) return result(false);
+  // A graph keeps the memory of blocks that it allocates: the recorded work holds them.
+  emulation::submit(stream, [block = it->second] { block->forget(); }, {0});
+  pool_blocks().erase(it);
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
@@ -151,82 +169,6 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   emulation::submit(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
-}
-
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  *handle = reinterpret_cast<cublasLtHandle_t>(new int);
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-  delete reinterpret_cast<int*>(handle);
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, std::uint64_t rows,
-                                          std::uint64_t cols, std::int64_t stride) {
-  *layout = reinterpret_cast<cublasLtMatrixLayout_t>(new Matrix{type, rows, cols});
-  return stride == static_cast<std::int64_t>(rows) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
-}
-cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
-  delete reinterpret_cast<Matrix*>(layout);
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* operation, cublasComputeType_t, cudaDataType_t) {
-  *operation = reinterpret_cast<cublasLtMatmulDesc_t>(new int);
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t operation) {
-  delete reinterpret_cast<int*>(operation);
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void*,
-                                              std::size_t) {
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new int);
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  delete reinterpret_cast<int*>(preference);
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
-                                                    const void*, std::size_t) {
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t*,
-                                              int* found) {
-  *found = 1;
-  return CUBLAS_STATUS_SUCCESS;
-}
-// The one form in use: a is transposed, all matrices are packed, columns first.
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, const void* alpha, const void* a,
-                              cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
-                              const void* beta, const void*, cublasLtMatrixLayout_t, void* d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void*, std::size_t,
-                              cudaStream_t stream) {
-  const Matrix ma = *reinterpret_cast<Matrix*>(a_layout), mb = *reinterpret_cast<Matrix*>(b_layout),
-               md = *reinterpret_cast<Matrix*>(d_layout);
-  if (ma.rows != mb.rows || md.rows != ma.cols || md.cols != mb.cols) return CUBLAS_STATUS_INVALID_VALUE;
-  const float scale = *static_cast<const float*>(alpha), old = *static_cast<const float*>(beta);
-  const auto multiply = [=] {
-    const std::vector<float> left = values_of(a, ma), right = values_of(b, mb);
-    for (std::size_t column = 0; column < md.cols; ++column) {
-      for (std::size_t row = 0; row < md.rows; ++row) {
-        double sum = 0;
-        for (std::size_t k = 0; k < ma.rows; ++k) {
-          sum += double{left[row * ma.rows + k]} * double{right[column * mb.rows + k]};
-        }
-        const std::size_t at = column * md.rows + row;
-        const float before = old == 0 ? 0.0f : old * value_at(d, md.type, at);
-        set_value(d, md.type, at, scale * static_cast<float>(sum) + before);
-      }
-    }
-  };
-  emulation::submit(stream, multiply, {2 * md.rows * md.cols * ma.rows});
-  return CUBLAS_STATUS_SUCCESS;
 }
 
 }  // extern "C"

@@ -10,6 +10,7 @@
 #include <functional>
 #include <set>
 #include <utility>
+#include <vector>
 
 namespace emulation {
 
@@ -29,6 +30,14 @@ void synchronise(cudaStream_t stream);
 void synchronise_device();
 /// Whether a stream records: nothing may be allocated or waited for.
 bool recording();
+
+/// The algorithms that the emulated cuBLASLt proposes, best first as it says: how many picoseconds each takes per
+/// operation. By default there is one.
+std::vector<unsigned>& product_times();
+
+/// Whether cuDNN is installed, and how many plans it has made since that was said. By default it is not.
+void install_cudnn(bool installed);
+std::size_t cudnn_plans();
 
 /// What determines the orders that are drawn before restart(): the environment variable CSDSIM_EMULATION_SEED, or 1.
 std::uint64_t first_seed();

@@ -154,10 +154,11 @@ def main():
                 assert found["method"] == expected["method"] and found["setting"] == expected["setting"], what
                 assert found["tokens_scored"] == expected["tokens_scored"] == 10, what
                 # Weights and activations are rounded on a GPU: a near tie may turn, which few tokens feel.
-                turned = 1 if expected["method"] == "dense" else 5
+                # H2O never gets back what it evicts: every later token feels an eviction that turns.
+                turned = {"dense": 1, "h2o": 20}.get(expected["method"], 5)
                 assert near(found["perplexity"], expected["perplexity"], turned * bound), what
                 for figure in ("alpha_mean", "mass_mean"):
-                    assert near(found[figure], expected[figure], bound), what
+                    assert near(found[figure], expected[figure], max(1, turned / 5) * bound), what
                 # InfiniGen and chunk bounds read what the numbers ask for; all others a number that the budget says.
                 exact = expected["method"] not in ("infinigen", "leoam")
                 for figure in ("kept_mean", "traffic_mean"):

@@ -1,0 +1,22 @@
+# The headers of cuDNN and of its frontend, by which attention of prompts can use cuDNN. The library is loaded at run time.
+# Sets CSDSIM_HAS_CUDNN and makes csdsim_cudnn_headers. scripts/install_deps.sh --cudnn fetches what is missing.
+set(CSDSIM_CUDNN AUTO CACHE STRING "Attention by cuDNN: AUTO where its headers are found, ON requires them, OFF leaves it out")
+set_property(CACHE CSDSIM_CUDNN PROPERTY STRINGS AUTO ON OFF)
+
+set(CSDSIM_HAS_CUDNN OFF)
+if(NOT CSDSIM_CUDNN STREQUAL "OFF")
+  set(fetched ${CMAKE_CURRENT_LIST_DIR}/../build/cudnn)
+  find_path(CSDSIM_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${fetched}/include ${CUDAToolkit_INCLUDE_DIRS})
+  find_path(CSDSIM_CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${fetched}/nvidia/cudnn/include)
+  mark_as_advanced(CSDSIM_CUDNN_FRONTEND_INCLUDE CSDSIM_CUDNN_INCLUDE)
+  if(CSDSIM_CUDNN_FRONTEND_INCLUDE AND CSDSIM_CUDNN_INCLUDE)
+    set(CSDSIM_HAS_CUDNN ON)
+    add_library(csdsim_cudnn_headers INTERFACE)
+    target_include_directories(csdsim_cudnn_headers SYSTEM INTERFACE ${CSDSIM_CUDNN_FRONTEND_INCLUDE} ${CSDSIM_CUDNN_INCLUDE})
+    target_compile_definitions(csdsim_cudnn_headers INTERFACE NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING)
+    target_link_libraries(csdsim_cudnn_headers INTERFACE ${CMAKE_DL_LIBS})
+  elseif(CSDSIM_CUDNN STREQUAL "ON")
+    message(FATAL_ERROR "CSDSIM_CUDNN is ON, but cudnn_frontend.h or cudnn_graph.h was not found: scripts/install_deps.sh --cudnn fetches them")
+  endif()
+  message(STATUS "cuDNN: ${CSDSIM_HAS_CUDNN}")
+endif()
