@@ -16,4 +16,5 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/csdsimConfig.cmake.in 
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/csdsimConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/csdsimConfig.cmake ${PROJECT_BINARY_DIR}/csdsimConfigVersion.cmake
               ${PROJECT_SOURCE_DIR}/cmake/CsdsimDependencies.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/CsdsimDriveDependencies.cmake
         DESTINATION ${csdsim_package_dir} COMPONENT development)

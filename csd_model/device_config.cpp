@@ -112,6 +112,7 @@ DriveConfig drive_config(const DeviceConfig& device, std::uint64_t seed) {
   if (const auto* cached = std::get_if<ftl::CachedMap>(&device.ftl.map)) config.map_cache = cached->capacity;
   config.lookup_time = device.ftl.lookup_time;
   config.lookup_cores = device.ftl.lookup_cores;
+  config.firmware = device.ftl.firmware;
   return config;
 }
 

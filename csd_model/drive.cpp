@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "attention_engine/core/head_work.h"
 #include "attention_engine/sysc/attention_engine.h"
 #include "base/error.h"
@@ -19,6 +22,7 @@
 #include "csd_model/firmware/peer_reads.h"
 #include "csd_model/firmware/timed_work.h"
 #include "csd_model/media_model.h"
+#include "csd_model/unit_activity.h"
 #include "ftl/policies/instinfer.h"
 #include "nfc/sysc/at_flash.h"
 #include "nfc/sysc/fast_flash.h"
@@ -97,11 +101,17 @@ struct Firmware final : nvme::CommandHandler {
   KvService& kv;
   DriveActivity& activity;
   SimTime pipeline_time;
+  std::function<nvme::DriveHealth()> health_of_flash;
   std::optional<TimedWork> pipeline;
 
   Firmware(BlockService& block_service, FeedForwardService& neuron_service, KvService& kv_service,
-           DriveActivity& drive_activity, SimTime time)
-      : block(block_service), neurons(neuron_service), kv(kv_service), activity(drive_activity), pipeline_time(time) {
+           DriveActivity& drive_activity, SimTime time, std::function<nvme::DriveHealth()> of_flash)
+      : block(block_service),
+        neurons(neuron_service),
+        kv(kv_service),
+        activity(drive_activity),
+        pipeline_time(time),
+        health_of_flash(std::move(of_flash)) {
     if (pipeline_time.ps > 0) pipeline.emplace();
   }
 
@@ -115,6 +125,8 @@ struct Firmware final : nvme::CommandHandler {
       start(command);
     });
   }
+
+  nvme::DriveHealth health() const override { return health_of_flash(); }
 
   /// Commands of the NVM command set involve only modules of the event loop. The vendor commands reach the attention
   /// engine, which may be a user's module.
@@ -140,38 +152,10 @@ struct Firmware final : nvme::CommandHandler {
   void run(nvme::Command& c, const nvme::KvFree& op) { kv.free(c, op); }
   void run(nvme::Command& c, const nvme::KvFork& op) { kv.fork(c, op); }
   void run(nvme::Command& c, const nvme::KvAppend& op) { kv.append(c, op); }
+  void run(nvme::Command& c, const nvme::KvRewrite& op) { kv.rewrite(c, op); }
   void run(nvme::Command& c, const nvme::KvAttend& op) { kv.attend(c, op); }
   void run(nvme::Command& c, const nvme::KvScore& op) { kv.score(c, op); }
   void run(nvme::Command& c, const nvme::KvFetch& op) { kv.fetch(c, op); }
-};
-
-/// Tells the drive's activity what the units of its own engine do.
-class UnitActivity final : public engine::UnitObserver {
- public:
-  UnitActivity(DriveActivity& activity, std::uint32_t kernels) : activity_(activity), kernels_(kernels) {}
-
-  void unit_begins(engine::EngineUnit unit, SimTime work, SimTime softmax, bool page, SimTime at) override {
-    activity_.begin(station(unit), work, unit == engine::EngineUnit::kernels ? kernels_ : 1, at);
-    if (unit == engine::EngineUnit::kernels) activity_.add_softmax(softmax, work);
-    if (page) activity_.work_on_page(work);
-  }
-  void unit_ends(engine::EngineUnit unit, SimTime at) override { activity_.end(station(unit), at); }
-
- private:
-  static DriveStation station(engine::EngineUnit unit) {
-    switch (unit) {
-      case engine::EngineUnit::kernels:
-        return DriveStation::kernels;
-      case engine::EngineUnit::scoring:
-        return DriveStation::scoring;
-      case engine::EngineUnit::argtopk:
-        break;
-    }
-    return DriveStation::argtopk;
-  }
-
-  DriveActivity& activity_;
-  std::uint32_t kernels_;
 };
 
 struct Drive::Parts {
@@ -250,9 +234,11 @@ struct Drive::Parts {
                               .carried = store.carried(),
                               .engine_in_dram = c.engine_buffer_in_dram()},
                              block_ftl, block_service, engine_io, map_lookups, controller_dram, dram_port),
-        kv_service({.carried = store.carried(), .engine_in_dram = c.engine_buffer_in_dram()}, kv_ftl, lookup, flash_io,
-                   peer_reads.get(), internal_link, engine_io, map_lookups, controller_dram, dram_port, write_buffer),
-        firmware(block_service, feed_forward_service, kv_service, activity, c.pipeline_time),
+        kv_service({.carried = store.carried(), .engine_in_dram = c.engine_buffer_in_dram(), .firmware = c.firmware},
+                   kv_ftl, lookup, flash_io, peer_reads.get(), internal_link, engine_io, map_lookups, controller_dram,
+                   dram_port, write_buffer),
+        firmware(block_service, feed_forward_service, kv_service, activity, c.pipeline_time,
+                 [this] { return health(); }),
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity(), engine.feed_forward), dma, firmware) {
     if (!dram.fits(c.map_cache)) throw UserError("drive: the map cache does not fit in controller DRAM");
@@ -296,6 +282,18 @@ struct Drive::Parts {
         activity.watch(out ? DriveStation::from_controller : DriveStation::to_controller, internal_link.stats(d).busy);
     }
     if (peer_reads) activity.watch(DriveStation::fpga_dram, peer_reads->dram_stats().busy);
+  }
+
+  nvme::DriveHealth health() const {
+    nvme::DriveHealth health{.read_only = blocks.read_only()};
+    const double spares = config.blocks.spare_blocks;
+    for (std::uint32_t plane = 0; spares > 0 && plane < config.geometry.planes(); ++plane)
+      health.spare = std::min(health.spare, blocks.spare_blocks_left(PlaneId{plane}) / spares);
+    if (!config.reliability) return health;
+    const double erases = double(kv_ftl.stats().erases + block_ftl.stats().gc_erases + block_ftl.stats().wear_erases) /
+                          double(config.geometry.blocks());
+    health.used = (config.reliability->initial_cycles + erases) / config.reliability->rated_cycles;
+    return health;
   }
 
   ftl::MediaFaults* faults() { return media ? &*media : config.faults; }

@@ -13,6 +13,7 @@
 #include "csd_model/firmware/write_buffer.h"
 #include "csd_model/peer_read_config.h"
 #include "ftl/core/block_ftl.h"
+#include "ftl/core/firmware_times.h"
 #include "ftl/core/kv_ftl.h"
 #include "nfc/core/flash_timing.h"
 #include "nfc/core/kv_filter.h"
@@ -54,7 +55,8 @@ struct DriveConfig {
   ftl::MediaFaults* faults = nullptr;  ///< what goes wrong in the flash; must outlive the drive. Null: nothing
   double kv_share = 0.5;  ///< of the erase blocks of each plane, for the KV namespace; the rest is the block namespace
   SimTime lookup_time;    ///< firmware time of a map lookup
-  std::uint32_t lookup_cores = 1;  ///< cores that look up
+  std::uint32_t lookup_cores = 1;  ///< cores that look up, and do what is next
+  ftl::FirmwareTimes firmware;
   ftl::DataMode data = ftl::DataMode::carried;
   /// Timing runs: which pages a SparF head touches. Must outlive the drive; not needed in carried runs.
   engine::SelectionSource* selection = nullptr;

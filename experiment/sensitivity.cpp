@@ -133,8 +133,13 @@ void add_drive(std::vector<SpeedUp>& all, const Scenario& s) {
                      shorten(f.platform.device.nvme.firmware_time);
                      shorten(f.platform.device.nvme.pipeline_time);
                    }});
-  if (device.ftl.lookup_time.ps > 0)
-    all.push_back({{"lookup_cores"}, kFaster, [](Scenario& f) { shorten(f.platform.device.ftl.lookup_time); }});
+  if (device.ftl.lookup_time.ps > 0 || device.ftl.firmware.any())
+    all.push_back({{"lookup_cores"}, kFaster, [](Scenario& f) {
+                     ftl::FirmwareTimes& work = f.platform.device.ftl.firmware;
+                     for (SimTime* const time : {&f.platform.device.ftl.lookup_time, &work.append, &work.flush,
+                                                 &work.transpose, &work.collect, &work.fetch})
+                       shorten(*time);
+                   }});
   if (device.dram.bandwidth)
     all.push_back({{"dram"}, kFaster, [](Scenario& f) { raise(f.platform.device.dram.bandwidth); }});
   all.push_back({{"link_to_drive", "link_to_host"}, kFaster, [](Scenario& f) { raise(f.platform.device.link); }});

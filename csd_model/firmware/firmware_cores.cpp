@@ -30,7 +30,7 @@ void FirmwareCores::run(SimTime duration, Work work) {
 }
 
 void FirmwareCores::register_statistics(Statistics& s) const {
-  s.time("lookup_busy", busy_, "Time of map lookups, over all cores.", skip_zero());
+  s.time("lookup_busy", busy_, "Time of map lookups and of work for the KV namespace, over all cores.", skip_zero());
 }
 
 }  // namespace csdsim::csd_model

@@ -55,7 +55,7 @@ nvme::Status KvService::validate(const Attend& a) const {
         d.reserved_28 != 0)
       return status::invalid_field;
     const bool sparf = nvme::runs_sparf(a.op.method);
-    if (sparf ? d.r == 0 || d.r > a.op.head_dim || d.k == 0 : d.r != 0 || d.k != 0 || d.l != 0)
+    if (sparf ? d.r == 0 || d.r > a.op.head_dim || d.k == 0 || d.l > d.k : d.r != 0 || d.k != 0 || d.l != 0)
       return status::kv_bad_parameters;
     const bool appends = (d.flags & nvme::attend_flag::append) != 0;
     for (std::uint32_t h = 0; h < d.head_count; ++h) {
@@ -121,7 +121,16 @@ bool KvService::append_tokens(const std::shared_ptr<Attend>& a) {
     }
     head_offset += d.head_count;
   }
-  start_engine(a);
+  // Until the engine starts, the heads must not grow.
+  std::int64_t appended = 0;
+  for (const AttendDescriptor& d : a->descriptors) {
+    attended_.add(layer_of(d, a->op.layer), heads_of(d));
+    if ((d.flags & nvme::attend_flag::append) != 0) appended += d.head_count;
+  }
+  map_lookups_.spend(config_.firmware.append * appended, [this, a] {
+    for (const AttendDescriptor& d : a->descriptors) attended_.remove(layer_of(d, a->op.layer), heads_of(d));
+    start_engine(a);
+  });
   return true;
 }
 

@@ -193,15 +193,18 @@ void KvService::fetch_lists_arrived(const std::shared_ptr<Fetch>& f) {
     unpin(SequenceId{f->descriptor.sequence});
     write_section(*f->command, f->layout.k, f->layout.size, f->rows, [f](Status s) { f->command->complete(s); });
   };
-  if (plan.empty()) return arrived();
-  const std::uint64_t lookups = plan.lookups;
-  map_lookups_.run(lookups, nullptr, [this, plan = std::move(plan), arrived] {
-    if (peer_reads_ != nullptr) {
-      peer_reads_->read(plan.ops, arrived);
-    } else {
-      flash_.submit(plan.ops, arrived);
-    }
-  });
+  const auto read = [this, plan = std::move(plan), arrived]() mutable {
+    if (plan.empty()) return arrived();
+    const std::uint64_t lookups = plan.lookups;
+    map_lookups_.run(lookups, nullptr, [this, plan = std::move(plan), arrived] {
+      if (peer_reads_ != nullptr) {
+        peer_reads_->read(plan.ops, arrived);
+      } else {
+        flash_.submit(plan.ops, arrived);
+      }
+    });
+  };
+  map_lookups_.spend(config_.firmware.fetch * static_cast<std::int64_t>(f->tokens.size() * d.head_count), read);
 }
 
 }  // namespace csdsim::csd_model

@@ -119,12 +119,16 @@ void KvService::retry_waiting() {
 
 void KvService::pages_settled() {
   retry_waiting();
-  if (flushes_ != 0) return;
+  notify_drained();
+}
+
+void KvService::notify_drained() {
+  if (flushes_ + booked_ != 0) return;
   for (const Done& waiter : std::exchange(drain_waiters_, {})) waiter();
 }
 
 void KvService::when_drained(std::function<void()> callback) {
-  if (flushes_ == 0 && waiting_.empty()) return callback();
+  if (flushes_ + booked_ == 0 && waiting_.empty()) return callback();
   drain_waiters_.push_back(std::move(callback));
 }
 
@@ -138,12 +142,15 @@ void KvService::start_flushes(std::vector<ftl::FlushJob> jobs, Done done) {
     ++flushes_;
     const std::uint64_t number = write_buffer_.enter(program_bytes(each));
     const auto job = std::make_shared<ftl::FlushJob>(std::move(each));
-    if (job->reads.empty()) {
-      program(job, number, shared_done);
-    } else {
-      flash_.submit(job->reads, [this, job, number, shared_done] { program(job, number, shared_done); });
-    }
+    map_lookups_.spend(config_.firmware.of(*job),
+                       [this, job, number, shared_done] { start_flush(job, number, shared_done); });
   }
+}
+
+void KvService::start_flush(const std::shared_ptr<ftl::FlushJob>& job, std::uint64_t number,
+                            const std::shared_ptr<Done>& done) {
+  if (job->reads.empty()) return program(job, number, done);
+  flash_.submit(job->reads, [this, job, number, done] { program(job, number, done); });
 }
 
 void KvService::program(const std::shared_ptr<ftl::FlushJob>& job, std::uint64_t number,
@@ -244,12 +251,25 @@ nvme::Status KvService::check_append(const Command& command, const nvme::KvAppen
 }
 
 void KvService::append(Command& command, const nvme::KvAppend& op) {
+  store_rows(command, op, [this, op](std::span<const Half> k, std::span<const Half> v) {
+    return ftl_.append(op.sequence, op.layer, op.first_token, op.token_count, {op.first_head, op.head_count}, k, v);
+  });
+}
+
+void KvService::rewrite(Command& command, const nvme::KvRewrite& op) {
+  store_rows(command, op, [this, op](std::span<const Half> k, std::span<const Half> v) {
+    return ftl_.rewrite(op.sequence, op.layer, op.first_token, op.token_count, {op.first_head, op.head_count}, k, v);
+  });
+}
+
+/// Brings the rows of the command to controller DRAM and hands them to `store`, again whenever it had to wait.
+void KvService::store_rows(Command& command, const nvme::KvAppend& op, Store store) {
   if (const Status s = check_append(command, op); !s.ok()) return command.complete(s);
   const auto data = std::make_shared<DramBuffer>();
   const Bytes size = command.io().data;
-  read_section(command, Bytes{0}, size, size, *data, [this, &command, op, data](Status s) {
+  read_section(command, Bytes{0}, size, size, *data, [this, &command, op, data, store = std::move(store)](Status s) {
     if (!s.ok()) return command.complete(s);
-    when_possible([this, &command, op, data] {
+    when_possible([this, &command, op, data, store] {
       // During the transfer the sequence may have been freed, or replaced by another one of the same number.
       if (const Status gone = check_append(command, op); !gone.ok()) {
         command.complete(gone);
@@ -257,27 +277,37 @@ void KvService::append(Command& command, const nvme::KvAppend& op) {
       }
       if (attended_.overlap({op.sequence, op.layer}, {op.first_head, op.head_count})) return false;
       const std::size_t elements = std::size_t{op.head_count} * op.token_count * ftl_.shape(op.sequence).head_dim;
-      ftl::AppendResult result =
-          ftl_.append(op.sequence, op.layer, op.first_token, op.token_count, {op.first_head, op.head_count},
-                      halves(*data, Bytes{0}, elements), halves(*data, Bytes{elements * sizeof(Half)}, elements));
-      start_erases(result.erases);
-      if (result.status != ftl::KvStatus::ok) {
-        start_flushes(std::move(result.jobs), [] {});
-        if (result.status == ftl::KvStatus::busy) return false;
-        command.complete(to_status(result.status));
-        return true;
-      }
-      Bytes programs;
-      for (const ftl::FlushJob& job : result.jobs) programs += program_bytes(job);
-      if (write_buffer_.fits(programs)) {
-        start_flushes(std::move(result.jobs), [] {});
-        command.complete(status::success);
-      } else {
-        start_flushes(std::move(result.jobs), [&command] { command.complete(status::success); });
-      }
-      return true;
+      return stored(command, op.head_count,
+                    store(halves(*data, Bytes{0}, elements), halves(*data, Bytes{elements * sizeof(Half)}, elements)));
     });
   });
+}
+
+/// Starts what the FTL wants done for so many heads. Returns false while the command has to wait.
+bool KvService::stored(Command& command, std::uint32_t heads, ftl::AppendResult result) {
+  start_erases(result.erases);
+  if (result.status != ftl::KvStatus::ok) {
+    start_flushes(std::move(result.jobs), [] {});
+    if (result.status == ftl::KvStatus::busy) return false;
+    command.complete(to_status(result.status));
+    return true;
+  }
+  // The rows are in the FTL in the order of arrival; the cores may work on several commands.
+  const auto jobs = std::make_shared<std::vector<ftl::FlushJob>>(std::move(result.jobs));
+  ++booked_;
+  map_lookups_.spend(config_.firmware.append * std::int64_t{heads}, [this, &command, jobs] {
+    --booked_;
+    Bytes programs;
+    for (const ftl::FlushJob& job : *jobs) programs += program_bytes(job);
+    if (write_buffer_.fits(programs)) {
+      start_flushes(std::move(*jobs), [] {});
+      command.complete(status::success);
+    } else {
+      start_flushes(std::move(*jobs), [&command] { command.complete(status::success); });
+    }
+    notify_drained();
+  });
+  return true;
 }
 
 nvme::Status KvService::check_heads(const AttendDescriptor& d, LayerId layer, std::uint32_t head_dim) const {

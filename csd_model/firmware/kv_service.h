@@ -19,6 +19,7 @@
 #include "csd_model/firmware/map_lookups.h"
 #include "csd_model/firmware/peer_reads.h"
 #include "csd_model/firmware/write_buffer.h"
+#include "ftl/core/firmware_times.h"
 #include "ftl/core/kv_ftl.h"
 #include "nvme_if/sysc/command.h"
 
@@ -27,6 +28,7 @@ namespace csdsim::csd_model {
 struct KvServiceConfig {
   bool carried = false;         ///< bytes move with the commands
   bool engine_in_dram = false;  ///< the engine's buffer lies in controller DRAM, whose bandwidth it uses
+  ftl::FirmwareTimes firmware = {};
 };
 
 /// State changes when a command's data has arrived, in order of arrival. Tokens that an attend appends are flushed in
@@ -44,6 +46,7 @@ class KvService {
   void free(nvme::Command& command, const nvme::KvFree& op);
   void fork(nvme::Command& command, const nvme::KvFork& op);
   void append(nvme::Command& command, const nvme::KvAppend& op);
+  void rewrite(nvme::Command& command, const nvme::KvRewrite& op);
   void attend(nvme::Command& command, const nvme::KvAttend& op);
   void score(nvme::Command& command, const nvme::KvScore& op);
   void fetch(nvme::Command& command, const nvme::KvFetch& op);
@@ -72,15 +75,21 @@ class KvService {
 
   /// Starts the flushes of an append; `done` is called when all of them are in flash.
   void start_flushes(std::vector<ftl::FlushJob> jobs, Done done);
+  void start_flush(const std::shared_ptr<ftl::FlushJob>& job, std::uint64_t number, const std::shared_ptr<Done>& done);
   void program(const std::shared_ptr<ftl::FlushJob>& job, std::uint64_t number, const std::shared_ptr<Done>& done);
   void start_erases(const std::vector<PageOp>& erases);
   void pages_settled();
+  void notify_drained();
 
   void read_section(nvme::Command& command, Bytes from, Bytes to, Bytes kept, DramBuffer& into,
                     nvme::Command::Done done);
   DramBuffer cleared_buffer(Bytes size);
   void write_section(nvme::Command& command, Bytes from, Bytes to, const DramBuffer& buffer, nvme::Command::Done done);
 
+  /// What an append or a rewrite does to the FTL once its rows are there.
+  using Store = std::function<ftl::AppendResult(std::span<const Half> k, std::span<const Half> v)>;
+  void store_rows(nvme::Command& command, const nvme::KvAppend& op, Store store);
+  bool stored(nvme::Command& command, std::uint32_t heads, ftl::AppendResult result);
   Status check_append(const nvme::Command& command, const nvme::KvAppend& op) const;
   void descriptors_arrived(const std::shared_ptr<Attend>& a);
   Status validate(const Attend& a) const;
@@ -114,6 +123,7 @@ class KvService {
   std::deque<std::function<bool()>> waiting_;
   bool retrying_ = false;
   std::uint64_t flushes_ = 0;
+  std::uint64_t booked_ = 0;  ///< appends whose flushes the cores have not started yet
   WriteBuffer& write_buffer_;
   std::vector<Done> drain_waiters_;
 };

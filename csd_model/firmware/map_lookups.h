@@ -1,4 +1,4 @@
-// What looking pages up in the mapping tables costs.
+// What the firmware's cores are given to do: looking pages up in the mapping tables, and other work.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +21,30 @@ class MapLookups {
       : time_(time), cores_(cores), dram_(dram), activity_(activity) {}
 
   /// Lookups cost nothing now: nothing has to be asked for them.
-  bool are_free() const { return time_.ps == 0 && !dram_.limited() && cores_.idle(); }
+  bool are_free() const { return time_.ps == 0 && !dram_.limited(); }
 
   /// Calls `then` when `entries` have been looked up, at once where that is free. `stages`, if not null, is told where
   /// the time went.
   template <class Work>
   void run(std::uint64_t entries, RequestStages* stages, Work then) {
     if (are_free()) return then();
-    const SimTime work = time_ * static_cast<std::int64_t>(entries);
-    activity_.begin(DriveStation::lookup_cores, work, cores_.count(), sim_time_now());
-    cores_.run(work, [this, entries, stages, then = std::move(then)]() mutable {
-      activity_.end(DriveStation::lookup_cores, sim_time_now());
+    spend(time_ * static_cast<std::int64_t>(entries), [this, entries, stages, then = std::move(then)]() mutable {
       if (stages != nullptr) stages->mark(RequestStage::firmware, sim_time_now());
       dram_.move(DramTraffic::map, DramPort::kEntryBurst * entries, [stages, then = std::move(then)]() mutable {
         if (stages != nullptr) stages->mark(RequestStage::dram, sim_time_now());
         then();
       });
+    });
+  }
+
+  /// Calls `then` when a core has spent `work` on it, at once if it takes no time.
+  template <class Work>
+  void spend(SimTime work, Work then) {
+    if (work.ps == 0) return then();
+    activity_.begin(DriveStation::lookup_cores, work, cores_.count(), sim_time_now());
+    cores_.run(work, [this, then = std::move(then)]() mutable {
+      activity_.end(DriveStation::lookup_cores, sim_time_now());
+      then();
     });
   }
 

@@ -334,6 +334,15 @@ void check_lost_kv(Checker& c, const GenerationWorkload& work) {
                                   : "keeps no K and V in the KV namespace of a drive"));
   c.require(s.platform.device.flash.reliability.has_value(), {kHere},
             "workload.lost_kv: nothing is lost without platform.device.flash.reliability");
+  if (work.lost_kv != LostKv::recompute || !in_drives) return;
+  c.require(
+      s.system->restores_lost_kv(), {kHere, "system.kind", "system.shard"},
+      fmt::format("workload.lost_kv: recompute: {} does not write lost tokens again; use an instinfer system whose "
+                  "drives divide heads, or drop",
+                  s.system.kind()));
+  c.require(!work.requests || s.simulation.data == DataMode::timing, {kHere, "workload.requests", "simulation.data"},
+            "workload.lost_kv: recompute: carried runs replay a mini-batch whose sequences run together from start to "
+            "end, not requests of their own lengths; use simulation.data: timing");
 }
 
 /// Checks the drives of a system that keeps K and V in drives: a mapping policy and enough capacity.

@@ -11,7 +11,6 @@
 #include "experiment/generation/resource_use.h"
 #include "experiment/generation/senders.h"
 #include "experiment/generation/sparse_reads.h"
-#include "host_runtime/core/planner/flash_loading.h"
 #include "nfc/sysc/sim_time.h"
 
 namespace csdsim::experiment {
@@ -77,6 +76,9 @@ GenerationProgram::GenerationProgram(const sc_core::sc_module_name& name, const 
     router_.add(host::ResourceKind::file, files_.emplace(commands_, file_tables_, *setup.file, setup.data));
   router_.set_resolver([this](const host::Operation& op) { return resolve(op); });
   set_memory_capacities(router_.tensors(), setup.platform);
+  meter_.set_gpu(gpu_);
+  if (setup.recompute_lost)
+    drives_.recompute_lost([this](const auto& op, const auto& lost) { return recompute(op, lost); });
   SC_THREAD(main_thread);
 }
 
@@ -125,6 +127,7 @@ GenerationOutcome GenerationProgram::outcome() {
     out.statement = plan_.statement();
   }
   add_requests(out);
+  if (setup_.recompute_lost) out.recovered = drives_.recovered();
   if (!plan_.exact()) out.statement += "; " + host::to_string(out.error);
   if (!setup_.why_whole.empty()) out.statement += fmt::format(" ({})", setup_.why_whole);
   if (files_) out.files = files_->totals();
@@ -193,6 +196,12 @@ std::optional<host::Work> GenerationProgram::resolve(const host::Operation& op) 
   engine::SelectionSource* const selection = setup_.platform.drive.selection;
   if (selection == nullptr || !files_) return std::nullopt;
   return select_rows(op, *selection, platform_.driver(0).block_size());
+}
+
+/// The GPU of the mini-batch computes K and V again that a drive has lost. Returns when it has.
+SimTime GenerationProgram::recompute(const host::Operation& op, const host::DriveKvBackend::LostTokens& lost) {
+  const auto work = setup_.plan.model.recompute_lost_kv(*op.tag.layer, lost.tokens, lost.end);
+  return gpu_.run_between(op.tag.mini_batch.value % setup_.plan.gpus, work, sim_time_now());
 }
 
 void GenerationProgram::fail(const std::string& message) {
@@ -264,68 +273,6 @@ std::unique_ptr<host::Planner> GenerationProgram::plan_of(const host::SampledGro
   return setup_.system->plan(inputs_of(group));
 }
 
-/// What the block namespaces hold before the run. Runs that carry data write it; in others the blocks are mapped.
-void GenerationProgram::add_blocks() {
-  const auto most = std::ranges::max_element(plan_.groups(), {}, &host::SampledGroup::layers);
-  const host::PlannerInputs inputs = inputs_of(*most);
-  const std::optional<host::FlashWeights> weights = setup_.system->flash_weights(inputs);
-  if (setup_.data != nullptr) {
-    if (!weights) return;
-    meter_.set_neurons(setup_.data->flash_neurons());
-    host::FlashLoading loading(*weights);
-    wait_for([&](auto done) { executor_.run(loading, router_, {}, std::move(done)); });
-    return;
-  }
-  if (weights && weights->predicts()) {
-    host::ModelledNeurons& neurons =
-        setup_.neurons ? neurons_.emplace(*weights, setup_.neurons()) : neurons_.emplace(*weights, setup_.seed);
-    neurons.speculate(inputs.workload.speculation, setup_.seed);
-    meter_.set_neurons(neurons.neurons());
-  }
-  for (const host::PlannedBlocks& blocks : setup_.system->plan(inputs)->blocks())
-    platform_.drive(blocks.drive.value)
-        .block_ftl()
-        .precondition(platform_.driver(blocks.drive.value).block_size() * blocks.blocks, std::nullopt);
-}
-
-/// Which tokens are in host memory and in the drive, and who says which of them matter: data or a model.
-void GenerationProgram::add_pools() {
-  const auto most = std::ranges::max_element(plan_.groups(), {}, &host::SampledGroup::layers);
-  const std::optional<host::PooledPlan> plan = setup_.system->pooled_plan(inputs_of(*most));
-  if (!plan) return;
-  if (setup_.data != nullptr) return meter_.set_pools(setup_.data->pooled_kv());
-  if (!setup_.importance) throw InternalError("pools of tokens without data need a model of the important tokens");
-  pools_.emplace(*plan, setup_.plan.model, setup_.importance());
-  meter_.set_pools(&pools_->pools());
-}
-
-/// Which rows of heads the plan brings to the GPU: a model says it where no data do.
-void GenerationProgram::add_chosen_rows() {
-  const std::optional<host::ChosenRowsPlan> plan = setup_.system->chosen_rows(setup_.plan);
-  if (!plan || setup_.data != nullptr) return;
-  if (!setup_.importance) throw InternalError("chosen rows without data need a model of the important tokens");
-  rows_.emplace(host::ChosenRows(*plan, setup_.plan.model, setup_.plan.workload), setup_.importance());
-}
-
-/// The files of the plan lie on the drives one behind the other. Their blocks are mapped from the start, so that a
-/// sampled run can read what it has not written.
-void GenerationProgram::add_files() {
-  if (!files_) return;
-  std::vector<std::uint64_t> next(platform_.drives());
-  for (std::uint32_t i = 0; i < platform_.drives(); ++i) file_tables_.emplace_back(platform_.driver(i).block_size());
-  const std::uint64_t align = std::max<std::uint64_t>(1, setup_.file->io_size.value);
-  for (const host::PlannedFile& file : plan_of(plan_.groups().front())->files()) {
-    const std::uint32_t drive = file.drive.value;
-    const std::uint64_t size = (file.size.value + align - 1) / align * align;
-    const std::uint64_t blocks = size / platform_.driver(drive).block_size().value;
-    file_tables_[drive].add(file.name, {{next[drive], blocks}});
-    next[drive] += blocks;
-  }
-  if (setup_.data != nullptr) return;
-  for (std::uint32_t i = 0; i < platform_.drives(); ++i)
-    if (next[i] > 0) platform_.drive(i).block_ftl().precondition(file_tables_[i].block() * next[i], std::nullopt);
-}
-
 void GenerationProgram::run_group(const host::SampledGroup& group) {
   const std::unique_ptr<host::Planner> planner = plan_of(group);
   if (!group.after_prefill) wait_for([this](auto done) { drain(std::move(done)); });
@@ -341,47 +288,6 @@ void GenerationProgram::run_group(const host::SampledGroup& group) {
         *planner, router_, [this](const host::OperationRecord& r) { observe(r); }, std::move(done));
   });
   if (!open_ended()) estimator_.add(executor_.report());
-}
-
-/// The state that the steps skipped since the last group would have left.
-void GenerationProgram::materialise(const host::SampledGroup& group, const host::Planner& planner) {
-  if (files_) {
-    // The simulated layers get their share of the page cache, such that it finds what it would find with all layers.
-    host::SampledGroup all_layers = group;
-    all_layers.layers = plan_.model_layers();
-    const double reuse = planner.reuse_distance() / plan_of(all_layers)->reuse_distance();
-    const double share = double(group.layers) / plan_.model_layers();
-    const auto part = [](Bytes of, double by) { return Bytes{static_cast<std::uint64_t>(double(of.value) * by)}; };
-    files_->set_page_cache(part(setup_.file->page_cache, reuse * share), part(setup_.file->dirty_limit, share));
-    for (const host::PlannedFile& file : planner.files())
-      for (const host::FileRange& range : file.written) files_->materialise(file.drive.value, file.name, range);
-  }
-  if (neurons_)
-    neurons_->skip_to(group.first_step, group.layers,
-                      static_cast<std::uint32_t>(setup_.plan.workload.prompt_tokens.size()));
-  if (group.after_prefill || !format_.in_drives) return;
-  const auto& prompts = setup_.plan.workload.prompt_tokens;
-  if (pools_) pools_->skip_to(group.first_step, group.layers, prompts);
-  for (std::uint32_t i = 0; i < platform_.drives(); ++i)
-    for (std::uint32_t s = 0; s < prompts.size(); ++s)
-      for (std::uint32_t layer = 0; layer < group.layers; ++layer) {
-        if (pools_) {
-          materialise_log(i, SequenceId{s}, LayerId{layer});
-          continue;
-        }
-        const HeadRange all{KvHead{0}, format_.division.heads(host::DriveIndex{i}).count};
-        platform_.drive(i).materialise(SequenceId{s}, LayerId{layer}, all,
-                                       format_.division.tokens(host::DriveIndex{i}, prompts[s], group.first_step));
-      }
-}
-
-/// A drive's part of the logs of pools.
-void GenerationProgram::materialise_log(std::uint32_t drive, SequenceId sequence, LayerId layer) {
-  const host::PooledKv& pools = pools_->pools();
-  const std::uint32_t lists = pools.plan().lists, heads = setup_.plan.model.kv_heads / lists;
-  for (std::uint32_t list = 0; list < lists; ++list)
-    platform_.drive(drive).materialise(sequence, layer, {KvHead{list * heads}, heads},
-                                       pools.logged(pools.pools({sequence, layer, list}).log().size(), drive));
 }
 
 void GenerationProgram::observe(const host::OperationRecord& record) {

@@ -47,6 +47,7 @@ class GenerationProgram : public sc_core::sc_module {
 
   std::optional<host::Work> resolve(const host::Operation& op);
   host::OperationBackend& host_backend();
+  SimTime recompute(const host::Operation& op, const host::DriveKvBackend::LostTokens& lost);
   void fail(const std::string& message);
   void main_thread();
   void wait_for(const std::function<void(std::function<void()>)>& start);

@@ -150,6 +150,15 @@ void add_error_metrics(ordered_json& metrics, const KvErrors& errors) {
   metrics["grown_bad_blocks"] = errors.grown_bad_blocks;
 }
 
+/// What was done about lost K and V.
+void add_recovery_metrics(ordered_json& metrics, const host::DriveKvBackend::Recovered& recovered,
+                          const KvErrors& errors) {
+  metrics["kv_rows_recomputed"] = recovered.rows;
+  metrics["kv_pages_rewritten"] = errors.pages_rewritten;
+  metrics["kv_bytes_rewritten"] = recovered.written.value;
+  metrics["kv_recompute_s"] = recovered.computing.seconds();
+}
+
 }  // namespace
 
 void add_metrics(ordered_json& document, const GenerationOutcome& out, const scenario::Scenario& s) {
@@ -158,6 +167,7 @@ void add_metrics(ordered_json& document, const GenerationOutcome& out, const sce
   if (s.platform.device.flash.reliability &&
       s.system->needs(s.model.shape(), generation_of(s).lengths()).kv == host::Home::drive_kv)
     add_error_metrics(metrics, out.kv_errors);
+  if (out.recovered) add_recovery_metrics(metrics, *out.recovered, out.kv_errors);
   metrics["bytes_host_link"] = out.prefill.link_bytes + out.decode.link_bytes;
   if (const double bytes = out.prefill.gpu_link_bytes + out.decode.gpu_link_bytes; bytes > 0)
     metrics["bytes_gpu_link"] = bytes;

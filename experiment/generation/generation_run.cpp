@@ -85,6 +85,7 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
     out.kv_errors.retries += kv.read_retries;
     out.kv_errors.uncorrectable += kv.uncorrectable_reads;
     out.kv_errors.rows_dropped += kv.rows_dropped;
+    out.kv_errors.pages_rewritten += kv.pages_rewritten;
     out.kv_errors.program_failures += kv.program_failures;
     out.kv_errors.erase_failures += kv.erase_failures;
     out.kv_errors.grown_bad_blocks += drive.block_manager().grown_bad_blocks();

@@ -48,14 +48,16 @@ struct GenerationSetup {
   std::uint16_t queues_of_others = 0;  ///< last I/O queues of each drive, which the generation leaves free
   /// Whether the drives keep K component-major too. Unset: what the method reads; dense attention does without.
   std::optional<bool> component_major;
-  bool drop_lost = false;  ///< drives attend without tokens whose pages cannot be read back
+  bool drop_lost = false;       ///< drives attend without tokens whose pages cannot be read back
+  bool recompute_lost = false;  ///< such tokens are computed again and written again
 };
 
 /// What errors of the flash did to the KV namespaces, and to the blocks that they share with others.
 struct KvErrors {
   std::uint64_t retries = 0;
-  std::uint64_t uncorrectable = 0;  ///< reads
-  std::uint64_t rows_dropped = 0;   ///< tokens that attention of a head does without
+  std::uint64_t uncorrectable = 0;    ///< reads
+  std::uint64_t rows_dropped = 0;     ///< tokens that attention of a head does without
+  std::uint64_t pages_rewritten = 0;  ///< with what the host has computed again
   std::uint64_t program_failures = 0;
   std::uint64_t erase_failures = 0;
   std::uint64_t grown_bad_blocks = 0;  ///< of all blocks
@@ -84,11 +86,12 @@ struct GenerationOutcome {
   std::uint64_t simulated_page_ops = 0;
   std::uint64_t integrity_errors = 0;
   std::vector<std::string> integrity_messages;
-  Bytes dram_peak;                      ///< of the fullest drive; of what was simulated
-  std::uint64_t kv_erases = 0;          ///< of the KV namespaces; of what was simulated
-  std::uint64_t kv_pages_appended = 0;  ///< likewise, programmed for what the host has appended
-  std::uint64_t kv_gc_pages_moved = 0;  ///< likewise, by garbage collection
-  KvErrors kv_errors;                   ///< likewise
+  Bytes dram_peak;                                           ///< of the fullest drive; of what was simulated
+  std::uint64_t kv_erases = 0;                               ///< of the KV namespaces; of what was simulated
+  std::uint64_t kv_pages_appended = 0;                       ///< likewise, programmed for what the host has appended
+  std::uint64_t kv_gc_pages_moved = 0;                       ///< likewise, by garbage collection
+  KvErrors kv_errors;                                        ///< likewise
+  std::optional<host::DriveKvBackend::Recovered> recovered;  ///< likewise, with GenerationSetup::recompute_lost
   std::uint64_t requests_issued = 0;
   std::uint64_t requests_completed = 0;
   nlohmann::ordered_json drive_statistics;         ///< [drive], of what was simulated

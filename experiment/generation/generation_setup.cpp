@@ -47,6 +47,7 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
                 .memory = s.platform.host.memory_bandwidth,
                 .efficiency = host::RooflineEfficiency::all(s.platform.host.efficiency)};
   setup.drop_lost = workload.lost_kv == LostKv::drop;
+  setup.recompute_lost = workload.lost_kv == LostKv::recompute;
   setup.granularity = s.platform.device.nvme.granularity;
   if (workload.background) setup.queues_of_others = 1;
   setup.seed = s.seed;

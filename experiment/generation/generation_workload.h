@@ -22,7 +22,7 @@ struct SpeculationWorkload {
 void describe(ParamVisitor& v, SpeculationWorkload& speculation);
 
 /// What the host does when a drive cannot read K or V back.
-enum class LostKv : std::uint8_t { stop, drop };
+enum class LostKv : std::uint8_t { stop, drop, recompute };
 
 /// Decoding of a batch: equal lengths, the prompts of a file, or requests of a file with their own lengths. Requests
 /// may arrive at their own times; then at most `batch` of them run at a time.
@@ -79,7 +79,9 @@ template <>
 struct EnumValues<experiment::LostKv> {
   static constexpr EnumValue<experiment::LostKv> values[] = {
       {experiment::LostKv::stop, "stop", "The run ends with the address of the page."},
-      {experiment::LostKv::drop, "drop", "Drives attend without the tokens of the page from then on."}};
+      {experiment::LostKv::drop, "drop", "Drives attend without the tokens of the page from then on."},
+      {experiment::LostKv::recompute, "recompute",
+       "The GPU computes K and V of the tokens again, and the host writes them again."}};
 };
 
 }  // namespace csdsim

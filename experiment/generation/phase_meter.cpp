@@ -138,6 +138,7 @@ PhaseTotals PhaseMeter::totals() {
   PhaseTotals sum = totals_of(platform_);
   const auto busy = [&](host::ResourceKind kind) { return busy_[static_cast<std::size_t>(kind)].seconds(); };
   sum.gpu_busy_s = busy(host::ResourceKind::gpu);
+  if (gpu_ != nullptr) sum.gpu_busy_s += gpu_->between().seconds();
   sum.host_busy_s = busy(host::ResourceKind::host);
   sum.host_to_gpu_busy_s = busy(host::ResourceKind::host_to_gpu);
   sum.gpu_to_host_busy_s = busy(host::ResourceKind::gpu_to_host);

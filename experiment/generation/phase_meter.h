@@ -10,6 +10,7 @@
 #include "host_runtime/core/planner/executor.h"
 #include "host_runtime/core/planner/flash_neurons.h"
 #include "host_runtime/core/planner/pooled_kv.h"
+#include "host_runtime/core/planner/processor_backends.h"
 #include "host_runtime/core/planner/sampling_plan.h"
 
 namespace csdsim::experiment {
@@ -27,6 +28,8 @@ class PhaseMeter {
   void set_neurons(const host::FlashNeurons* neurons) { neurons_ = neurons; }
   /// Likewise whose tokens count.
   void set_pools(const host::PooledKv* pools) { pools_ = pools; }
+  /// Whose work between operations counts as work of the GPUs.
+  void set_gpu(const host::GpuBackend& gpu) { gpu_ = &gpu; }
   /// The simulation of `group`, which must outlive it, begins now.
   void begin(const host::SampledGroup& group);
   /// True when the operation ended a step.
@@ -70,6 +73,7 @@ class PhaseMeter {
   std::map<std::uint32_t, double> layer_flash_bytes_;  ///< by layer: read in measured steps
   const host::FlashNeurons* neurons_ = nullptr;
   const host::PooledKv* pools_ = nullptr;
+  const host::GpuBackend* gpu_ = nullptr;
   SimTime gpu_outside_;  ///< of the GPU's time: embedding and sampling
   SimTime gpu_outside_before_;
   PhaseTotals before_;

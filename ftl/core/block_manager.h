@@ -157,6 +157,8 @@ class BlockManager {
 
   /// Counts a read of the block; returns how many came before it since the last erase.
   std::uint32_t count_read(BlockId block) { return blocks_[block.value].reads++; }
+  /// Reads of its pages since the last erase.
+  std::uint32_t reads(BlockId block) const { return blocks_[block.value].reads; }
 
   /// Blocks of `plane` that `ns` may still open.
   std::uint32_t available_blocks(PlaneId plane, Namespace ns) const {

@@ -67,6 +67,16 @@ void describe(ParamVisitor& v, WearLevellingConfig& c) {
           assumed("0: data that nobody overwrites stay where they are"));
 }
 
+void describe(ParamVisitor& v, FirmwareTimes& c) {
+  const Range<SimTime> range{SimTime{}, SimTime::milliseconds(1)};
+  const Cite free = assumed("0: in hardware, or beside something that takes longer");
+  v.param("append", c.append, range, "Per KV head of an append, or of an attend that appends: checks and tails.", free);
+  v.param("flush", c.flush, range, "Per page that an append programs: its place, the map, the command.", free);
+  v.param("transpose", c.transpose, range, "Further, per page of transposed keys.", free);
+  v.param("collect", c.collect, range, "Per page that garbage collection or read reclaim moves.", free);
+  v.param("fetch", c.fetch, range, "Per row of K and V of a KV head that a fetch returns.", free);
+}
+
 void describe(ParamVisitor& v, FtlConfig& c) {
   v.param("over_provisioning", c.over_provisioning, {Ratio{0, 1}, Ratio::of(9, 10)},
           "Share of the flash that data may not fill.", assumed("common for client drives"));
@@ -74,8 +84,11 @@ void describe(ParamVisitor& v, FtlConfig& c) {
           "Garbage collection starts at this many free blocks of a plane.", assumed("enough to collect into"));
   v.param("lookup_time", c.lookup_time, {SimTime{}, SimTime::milliseconds(1)},
           "Firmware time to look up one mapping entry.", assumed("0: looked up ahead, in hardware"));
-  v.param("lookup_cores", c.lookup_cores, {1, 64}, "Cores that look up, each one request at a time.",
+  v.param("lookup_cores", c.lookup_cores, {1, 64},
+          "Cores that look up and do what `firmware` lists, each one piece of "
+          "work at a time.",
           assumed("one is the least"));
+  v.section("firmware", c.firmware, "What the firmware spends on the KV namespace beside map lookups.");
   v.list("stripe_order", c.stripe_order, {3, 3}, "What changes first between consecutive pages: a permutation.",
          assumed("channels first gives one stream all channels"));
   v.param("allocation", c.allocation, "Which plane a page of the block namespace goes to.",

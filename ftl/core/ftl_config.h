@@ -12,6 +12,7 @@
 #include "ftl/core/backing_store.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/block_manager.h"
+#include "ftl/core/firmware_times.h"
 #include "ftl/core/stripe.h"
 #include "ftl/core/victim_index.h"
 
@@ -77,6 +78,7 @@ struct FtlConfig {
   std::uint32_t gc_free_blocks = 2;
   SimTime lookup_time{};
   std::uint32_t lookup_cores = 1;
+  FirmwareTimes firmware;
   std::vector<StripeLevel> stripe_order{StripeLevel::channel, StripeLevel::die, StripeLevel::plane};
   PageAllocation allocation = PageAllocation::dynamic;
   std::optional<Bytes> mapping_unit;  ///< unset: a page of the flash

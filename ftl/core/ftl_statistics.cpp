@@ -31,6 +31,7 @@ void register_statistics(Statistics& s, const KvFtlStats& kv) {
   count("erase_failures", kv.erase_failures, "erases", "Erases that failed; their blocks were retired.");
   count("read_retries", kv.read_retries, "reads", "Senses of pages after their first.");
   count("uncorrectable_reads", kv.uncorrectable_reads, "reads", "Reads of pages that could not be corrected.");
+  count("pages_rewritten", kv.pages_rewritten, "pages", "Lost pages whose content the host has written again.");
   count("rows_dropped", kv.rows_dropped, "rows", "Tokens of a head that were taken out of attention: lost pages.");
 }
 

@@ -151,6 +151,11 @@ class KvFtl {
   /// them. Dropped tokens are reported like lost ones: whoever asks for them does not get them.
   std::vector<KvLoss> take_losses() { return std::exchange(losses_, {}); }
   bool has_losses() const { return !losses_.empty(); }
+  /// Writes K and V of tokens again that these heads have: all pages of theirs that a read would lose now, of whole
+  /// groups and windows among the tokens, are programmed anew from the rows, which are as for append(). Heads that
+  /// share pages must come together (bad_head). What it returns is as for append(); no jobs if nothing is lost.
+  AppendResult rewrite(SequenceId id, LayerId layer, TokenIndex first, std::uint32_t count, HeadRange heads,
+                       std::span<const Half> keys = {}, std::span<const Half> values = {});
   /// From now on the tokens of a lost page take no part in attention of their heads.
   void drop(const KvLoss& loss);
   /// Ascending, apart from one another.
@@ -339,6 +344,12 @@ class KvFtl {
   PageOp op(PhysicalPageAddress ppa, PageOpKind kind, OpClass op_class) const;
   PlannedRead read_op(PhysicalPageAddress ppa, OpClass op_class);
   void plan_read(const HeadKey& key, const KvMapEntry& entry, std::uint64_t channel_bytes, std::vector<PageOp>& out);
+
+  // kv_rewrite.cpp
+  KvStatus validate_rewrite(const Append& a) const;
+  bool is_lost(PhysicalPageAddress ppa) const;
+  std::vector<PhysicalPageAddress> lost_pages(const Append& a, bool& waits) const;
+  std::span<const Half> rewritten_image(const Append& a, const KvPageId& page, std::uint32_t partial_tokens);
 
   // kv_losses.cpp
   KvLoss loss_of(SequenceId reader, PhysicalPageAddress ppa) const;

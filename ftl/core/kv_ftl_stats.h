@@ -25,7 +25,8 @@ struct KvFtlStats {
   std::uint64_t erase_failures = 0;
   std::uint64_t read_retries = 0;
   std::uint64_t uncorrectable_reads = 0;
-  std::uint64_t rows_dropped = 0;  ///< tokens that drop() took out of attention, counted for each head
+  std::uint64_t pages_rewritten = 0;  ///< by rewrite(), in place of lost ones
+  std::uint64_t rows_dropped = 0;     ///< tokens that drop() took out of attention, counted for each head
 };
 
 /// Registers all counters with unit and meaning; `stats` must outlive the dump.

@@ -136,6 +136,7 @@ bool KvFtl::empty_block(BlockId block, AppendResult& result) {
   }
   FlushJob job;
   job.id = FlushJobId{next_job_++};
+  job.kind = FlushKind::move;
   PendingMove move;
   const std::uint64_t first = blocks_.first_page(block).value;
   for (auto page = blocks_.next_valid(block, 0); page; page = blocks_.next_valid(block, *page + 1)) {

@@ -78,12 +78,16 @@ std::string_view to_string(KvStatus status);
 
 using FlushJobId = StrongId<struct FlushJobTag, std::uint64_t>;
 
+/// What a job writes: token pages of full groups, embedding pages of a window, pages that move, or lost pages again.
+enum class FlushKind : std::uint8_t { groups, window, move, rewrite };
+
 /// Background work that an append started: all `reads`, then all `programs`, then KvFtl::flush_done(id). Jobs are
 /// independent of one another.
 struct FlushJob {
   FlushJobId id;
   std::vector<PageOp> reads;
   std::vector<PageOp> programs;
+  FlushKind kind = FlushKind::groups;
 };
 
 /// `jobs` include moves of garbage collection, which are run in the same way; those come with a status of busy, too.

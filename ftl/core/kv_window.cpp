@@ -129,6 +129,7 @@ FlushJob KvFtl::write_window(Sequence& s, const HeadKey& key, Layer& layer, std:
   MapSegment& segment = *tile.segments.back();
   FlushJob job;
   job.id = begin_flush(s, {key, PendingFlush::What::window, w, 1, pages});
+  job.kind = FlushKind::window;
   const Half* image = head.component_tail.get();
   bool lost = false;
   if (config_.tail != TailPolicy::dram) {
@@ -151,6 +152,7 @@ FlushJob KvFtl::write_partial(Sequence& s, const HeadKey& key, Layer& layer, std
   MapSegment& segment = *tile.segments.back();
   FlushJob job;
   job.id = begin_flush(s, {key, PendingFlush::What::partial, w, end, pages});
+  job.kind = FlushKind::window;
   const bool lost = read_back(l, tile, window, end, job);
   if (store_.carried()) transpose(key, window, end);
   auto partial = std::make_unique<PartialWindow>(PartialWindow{w, end, job.id, {}});

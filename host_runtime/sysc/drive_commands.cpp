@@ -87,6 +87,7 @@ DriveCommands::DriveCommands(platform::Platform& platform, std::uint16_t queues_
 std::shared_ptr<DriveCommands::Running> DriveCommands::begin(const Operation& op, SimTime now) {
   const auto running = std::make_shared<Running>();
   running->id_ = op.id;
+  running->began_ = now;
   running->drive_ = op.resource.index;
   running->activity_ = platform_.drive(running->drive_).activity(now);
   running->link_busy_ = link_busy(platform_.drive(running->drive_));
@@ -123,11 +124,14 @@ void DriveCommands::end_command(const std::shared_ptr<Running>& running) {
   const csd_model::ActivitySplit spent = drive.activity(now) - running->activity_;
   // Time outside engine and flash counts as link time up to the busy time of the link; the rest is drive_other.
   const SimTime link = std::min(spent.other - running->host_, link_busy(drive) - running->link_busy_);
+  const SimTime divided =
+      std::max(running->host_ + link + spent.flash + spent.engine, running->host_io_ + spent.stations.sum());
   completed_(running->id_, now,
              {.host = running->host_,
               .link = link,
               .flash = spent.flash,
               .engine = spent.engine,
+              .gpu = std::min(running->gpu_, now - running->began_ - divided),
               .host_io = running->host_io_,
               .stations = spent.stations});
 }
@@ -155,8 +159,10 @@ void DriveCommands::report(std::uint32_t drive, const std::string& what, const n
 }
 
 nvme::NvmeDriver::Callback DriveCommands::completion(std::uint32_t drive, const std::string& what,
-                                                     std::function<void()> done, const std::byte* buffer) {
-  return [this, drive, what, buffer, done = std::move(done)](const nvme::CompletionEntry& cqe, SimTime) {
+                                                     std::function<void()> done, const std::byte* buffer,
+                                                     const Lost& lost) {
+  return [this, drive, what, buffer, lost, done = std::move(done)](const nvme::CompletionEntry& cqe, SimTime) {
+    if (lost && cqe.code() == nvme::status::unrecovered_read_error) return lost(cqe.dw0);
     if (!cqe.code().ok()) return report(drive, what, cqe, buffer);
     done();
   };
@@ -170,15 +176,27 @@ void DriveCommands::submit(std::uint32_t drive, nvme::QueueId queue, const nvme:
 
 void DriveCommands::submit(const std::shared_ptr<Running>& running, nvme::QueueId queue,
                            const nvme::SubmissionEntry& command, const Buffer& buffer, const std::string& what,
-                           std::function<void()> done) {
+                           std::function<void()> done, const Lost& lost) {
   ++running->commands_;
   const auto ended = [this, running, done = std::move(done)] {
     done();
     end_command(running);
   };
+  Lost lost_and_ended;
+  if (lost)
+    lost_and_ended = [this, running, lost](std::uint32_t pages) {
+      lost(pages);
+      end_command(running);
+    };
   const std::span<const Segment> segments(&buffer.segment, buffer.segment.length.value == 0 ? 0 : 1);
   platform_.driver(running->drive_)
-      .submit(queue, command, segments, completion(running->drive_, what, ended, buffer.bytes));
+      .submit(queue, command, segments, completion(running->drive_, what, ended, buffer.bytes, lost_and_ended));
+}
+
+void DriveCommands::report_lost(const Running& running, const std::string& what, const std::byte* records,
+                                std::uint32_t pages) {
+  failed_(fmt::format("drive {}: {}: {}{}", running.drive_, what,
+                      nvme::status_name(nvme::status::unrecovered_read_error), lost_pages(records, pages)));
 }
 
 void DriveCommands::submit_extent(std::uint32_t drive, std::uint8_t opcode, const Extent& extent, Segment buffer,

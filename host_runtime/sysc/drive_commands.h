@@ -54,9 +54,15 @@ class DriveCommands {
   /// Submits a command of a KV namespace that reads no pages. `done` is called when the command succeeds.
   void submit(std::uint32_t drive, nvme::QueueId queue, const nvme::SubmissionEntry& command, nvme::Segment buffer,
               const std::string& what, std::function<void()> done);
-  /// The same as a part of an operation.
+  /// Called in place of `done` with the number of pages that cannot be read back.
+  using Lost = std::function<void(std::uint32_t pages)>;
+  /// The same as a part of an operation. Without `lost`, lost pages are a failure.
   void submit(const std::shared_ptr<Running>& running, nvme::QueueId queue, const nvme::SubmissionEntry& command,
-              const Buffer& buffer, const std::string& what, std::function<void()> done);
+              const Buffer& buffer, const std::string& what, std::function<void()> done, const Lost& lost = {});
+  /// Reports a command that has lost `pages` pages, whose first records are at `records`.
+  void report_lost(const Running& running, const std::string& what, const std::byte* records, std::uint32_t pages);
+  /// Calls back at a time.
+  void at(SimTime time, csd_model::TimedWork::Work work) { host_work_.at(time, std::move(work)); }
   /// Reads or writes an extent of the block namespace as a part of an operation.
   void submit_blocks(const std::shared_ptr<Running>& running, std::uint8_t opcode, const Extent& extent,
                      nvme::Segment buffer, const std::string& what, std::function<void()> done);
@@ -72,9 +78,9 @@ class DriveCommands {
     return memory.in_host ? host_buffers_ : gpu_buffers_.at(memory.index);
   }
   /// Calls `done` if the command has succeeded, and reports it otherwise. `buffer`: of a command that puts records of
-  /// lost pages there; null for others.
+  /// lost pages there; null for others. With `lost`, lost pages are no failure.
   nvme::NvmeDriver::Callback completion(std::uint32_t drive, const std::string& what, std::function<void()> done,
-                                        const std::byte* buffer = nullptr);
+                                        const std::byte* buffer = nullptr, const Lost& lost = {});
   void submit_extent(std::uint32_t drive, std::uint8_t opcode, const Extent& extent, nvme::Segment buffer,
                      const std::string& what, std::function<void()> done);
   void report(std::uint32_t drive, const std::string& what, const nvme::CompletionEntry& cqe, const std::byte* buffer);
@@ -87,16 +93,20 @@ class DriveCommands {
   std::vector<platform::BufferPool> gpu_buffers_;  ///< [gpu]
   platform::BufferPool host_buffers_;
   std::uint16_t next_queue_ = 0;
-  csd_model::TimedWork host_work_;  ///< ends of the host's work for batches
+  csd_model::TimedWork host_work_;  ///< ends of the work of host and GPU
 };
 
 class DriveCommands::Running {
  public:
   std::uint32_t drive() const { return drive_; }
+  /// The operation waits for so long for a GPU that computes lost K and V again.
+  void waits_for_gpu(SimTime time) { gpu_ += time; }
 
  private:
   friend class DriveCommands;
   OperationId id_;
+  SimTime began_;
+  SimTime gpu_;
   std::uint32_t drive_ = 0;
   std::size_t commands_ = 0;
   csd_model::ActivitySplit activity_;  ///< activity of the drive when the operation started

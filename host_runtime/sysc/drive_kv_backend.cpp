@@ -188,7 +188,9 @@ void DriveKvBackend::submit_attend(const Operation& op, const Running& running, 
   for (const Part& part : parts) total_heads += part.heads.count;
   const nvme::KvAttend command = attend_command(op, shape_, parts.size(), total_heads);
   const nvme::AttendLayout layout = nvme::attend_layout(command);
-  const DriveCommands::Buffer buffer = commands_.allocate(work.memory, layout.size);
+  const auto attempt =
+      std::make_shared<Attempt>(Attempt{op, running, command, commands_.allocate(work.memory, layout.size), {}, parts});
+  std::byte* const base = attempt->buffer.bytes;
 
   const std::size_t d = shape_.head_dim;
   const bool sparf = work.method == DriveMethod::sparf;
@@ -205,11 +207,11 @@ void DriveKvBackend::submit_attend(const Operation& op, const Running& running, 
       descriptor.k = s.top_k;
       descriptor.l = s.local;
     }
-    std::memcpy(buffer.bytes + i * sizeof(descriptor), &descriptor, sizeof(descriptor));
+    std::memcpy(base + i * sizeof(descriptor), &descriptor, sizeof(descriptor));
+    attempt->descriptors.push_back(descriptor);
     if (data_ != nullptr) {
       const std::size_t kv = head_offset * d;
       const std::size_t count = part.heads.count * d;
-      std::byte* const base = buffer.bytes;
       data_->load_attend(op, part.index, part.heads,
                          halves(base + layout.q.value + kv * shape_.group * sizeof(Half), count * shape_.group),
                          halves(base + layout.k.value + kv * sizeof(Half), s.tokens > 0 ? count : 0),
@@ -218,11 +220,20 @@ void DriveKvBackend::submit_attend(const Operation& op, const Running& running, 
     head_offset += part.heads.count;
   }
 
-  commands_.submit(running, commands_.next_queue(running->drive()), nvme::encode(kKvNamespace, command), buffer,
-                   operation_name(op.kind, op.tag), [this, &op, buffer, layout, parts] {
-                     if (data_ != nullptr) store_outputs(op, buffer.bytes, layout, parts);
-                     commands_.release(buffer);
-                   });
+  send(attempt);
+}
+
+void DriveKvBackend::send(const AttemptPtr& attempt) {
+  DriveCommands::Lost lost;
+  if (recompute_) lost = [this, attempt](std::uint32_t pages) { recover(attempt, pages); };
+  const auto done = [this, attempt] {
+    if (data_ != nullptr)
+      store_outputs(attempt->op, attempt->buffer.bytes, nvme::attend_layout(attempt->command), attempt->parts);
+    commands_.release(attempt->buffer);
+  };
+  commands_.submit(attempt->running, commands_.next_queue(attempt->running->drive()),
+                   nvme::encode(kKvNamespace, attempt->command), attempt->buffer,
+                   operation_name(attempt->op.kind, attempt->op.tag), done, lost);
 }
 
 void DriveKvBackend::store_outputs(const Operation& op, std::byte* buffer, const nvme::AttendLayout& layout,

@@ -18,7 +18,8 @@ namespace csdsim::host {
 
 /// Encodes the operations of the drives' KV namespaces as vendor commands. Operations larger than mdts are split: an
 /// append by heads, then by tokens; an attend or a score by sequences, then by heads; a fetch by heads, then by tokens.
-/// An operation ends with its last command, at once if it has none.
+/// An operation ends with its last command, at once if it has none. An attend whose pages cannot be read back may be
+/// tried again when the lost tokens have been computed again and written (recompute_lost()).
 class DriveKvBackend final : public OperationBackend {
  public:
   struct Shape {
@@ -44,6 +45,25 @@ class DriveKvBackend final : public OperationBackend {
 
   std::optional<SimTime> start(const Operation& op, SimTime now) override;
 
+  /// What has to be computed again after an attend has failed: K and V of some tokens of one sequence and layer.
+  struct LostTokens {
+    SequenceId sequence;
+    std::uint32_t tokens = 0;  ///< that are lost in some head
+    std::uint32_t end = 0;     ///< the newest of them is end - 1
+  };
+  /// Starts to compute them and returns when they are there.
+  using Recompute = std::function<SimTime(const Operation& attend, const LostTokens& lost)>;
+  /// From now on tokens that drives have lost are computed again, written to the drive, and attended to once more. A
+  /// command that fails too often because of it ends the run.
+  void recompute_lost(Recompute recompute) { recompute_ = std::move(recompute); }
+
+  struct Recovered {
+    std::uint64_t rows = 0;  ///< tokens that were computed again, counted for each KV head
+    Bytes written;           ///< K and V of them
+    SimTime computing;       ///< time that attends have waited for the computation, summed over commands
+  };
+  const Recovered& recovered() const { return recovered_; }
+
  private:
   using Running = std::shared_ptr<DriveCommands::Running>;
   /// One descriptor of an attend or score command.
@@ -58,11 +78,36 @@ class DriveKvBackend final : public OperationBackend {
     std::uint32_t tokens = 0;
   };
 
+  /// An attend command: its content may be sent more than once.
+  struct Attempt {
+    const Operation& op;
+    Running running;
+    nvme::KvAttend command;
+    DriveCommands::Buffer buffer;
+    std::vector<nvme::AttendDescriptor> descriptors;
+    std::vector<Part> parts;
+    std::uint32_t failures = 0;
+  };
+  using AttemptPtr = std::shared_ptr<Attempt>;
+  /// Rows that lost pages held.
+  struct LostRows {
+    SequenceId sequence;
+    HeadRange heads;  ///< of the model
+    std::uint32_t first = 0;
+    std::uint32_t tokens = 0;
+    auto operator<=>(const LostRows&) const = default;
+  };
+
   void start_append(const Operation& op, const Running& running);
   void append_part(const Operation& op, const Running& running, std::size_t index, HeadRange heads,
                    std::uint32_t token_step);
   void start_attend(const Operation& op, const Running& running);
   void submit_attend(const Operation& op, const Running& running, const std::vector<Part>& parts);
+  void send(const AttemptPtr& attempt);
+  std::vector<LostRows> lost_rows(const Attempt& attempt, std::uint32_t pages) const;
+  void recover(const AttemptPtr& attempt, std::uint32_t pages);
+  void rewrite(const AttemptPtr& attempt, const std::vector<LostRows>& lost);
+  void send_again(const AttemptPtr& attempt);
   void store_outputs(const Operation& op, std::byte* buffer, const nvme::AttendLayout& layout,
                      const std::vector<Part>& parts);
   void start_score(const Operation& op, const Running& running);
@@ -97,6 +142,8 @@ class DriveKvBackend final : public OperationBackend {
   Shape shape_;
   OperationData* data_;
   KvDivision division_;
+  Recompute recompute_;  ///< empty: lost pages are a failure
+  Recovered recovered_;
 };
 
 }  // namespace csdsim::host

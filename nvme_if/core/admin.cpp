@@ -39,6 +39,9 @@ IdentifyController identify_controller(const ControllerParams& p) {
   copy_text(id.fr, p.firmware);
   id.mdts = log2_of(p.mdts.value / 4096);
   id.ver = kVersion_1_4;
+  id.aerl = kAsyncEventRequests - 1;
+  id.frmw = 1 | 1u << 1;
+  id.elpe = kErrorLogEntries - 1;
   id.sqes = 0x66;
   id.cqes = 0x44;
   id.nn = 1;
@@ -88,6 +91,10 @@ AdminResult ControllerCore::execute_admin(const SubmissionEntry& sqe) {
       return get_features(sqe);
     case admin_opcode::set_features:
       return set_features(sqe);
+    case admin_opcode::get_log_page:
+      return get_log_page(sqe);
+    case admin_opcode::async_event_request:
+      return {.action = AdminResult::Action::hold};
     case admin_opcode::abort:
       return {
           .action = AdminResult::Action::abort, .queue = QueueId{low(sqe.cdw10)}, .cid = CommandId{high(sqe.cdw10)}};
@@ -116,6 +123,28 @@ AdminResult ControllerCore::identify(const SubmissionEntry& sqe) const {
     default:
       return refuse(status::invalid_field);
   }
+}
+
+namespace {
+
+std::uint64_t log_dwords(const SubmissionEntry& sqe) {
+  return (std::uint64_t{high(sqe.cdw10)} | std::uint64_t{low(sqe.cdw11)} << 16) + 1;
+}
+
+}  // namespace
+
+AdminResult ControllerCore::get_log_page(const SubmissionEntry& sqe) const {
+  // Offsets and pages of a single namespace are not offered: LPA is 0.
+  if ((sqe.cdw12 | sqe.cdw13) != 0) return refuse(status::invalid_field);
+  if (sqe.nsid != 0 && sqe.nsid != kAllNamespaces) return refuse(status::invalid_field);
+  if (log_dwords(sqe) * 4 > params_.mdts.value) return refuse(status::invalid_field);
+  return {.action = AdminResult::Action::log_page};
+}
+
+std::optional<std::vector<std::byte>> ControllerCore::read_log(const SubmissionEntry& sqe, const DriveHealth& health,
+                                                               SimTime now) {
+  return events_.read(static_cast<std::uint8_t>(sqe.cdw10), static_cast<std::uint32_t>(log_dwords(sqe)),
+                      (sqe.cdw10 & kRetainAsyncEvent) != 0, health, now);
 }
 
 Status ControllerCore::check_new_queue(const SubmissionEntry& sqe, bool exists) const {

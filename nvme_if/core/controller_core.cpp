@@ -49,6 +49,7 @@ void ControllerCore::clear() {
   cqs_.resize(queue_limit());
   granted_queues_ = params_.io_queues;
   features_ = {};
+  events_.reset();
 }
 
 std::uint32_t ControllerCore::read_dword(std::uint64_t offset) const {
@@ -189,6 +190,7 @@ RegisterEffect ControllerCore::ring_doorbell(std::uint64_t offset, std::uint32_t
 /// `known`: the register is there, its value is wrong.
 void ControllerCore::refuse_doorbell(bool known) {
   ++(known ? stats_.invalid_doorbell_value : stats_.invalid_doorbell_register);
+  if (accepts_doorbells()) events_.note_doorbell(known);
 }
 
 }  // namespace csdsim::nvme

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "nvme_if/core/controller_params.h"
+#include "nvme_if/core/event_log.h"
 #include "nvme_if/core/io_command.h"
 #include "nvme_if/core/queues.h"
 #include "nvme_if/spec/registers.h"
@@ -38,6 +39,8 @@ struct AdminResult {
     complete,   ///< status and dw0
     send_data,  ///< write `data` through the command's PRPs, then complete
     abort,      ///< try to abort `cid` of `queue`; dw0 bit 0 is 1 when it was not aborted
+    log_page,   ///< send read_log()
+    hold,       ///< an asynchronous event request: complete it with the next event, at once if there is one
     delete_sq,  ///< abort what is queued from `queue`, wait for the rest, finish_sq_deletion(), complete
   };
   Action action = Action::complete;
@@ -58,8 +61,8 @@ struct ControllerStats {
 };
 
 /// Subset of NVMe 1.4: one controller, one namespace, the NVM command set and the KV commands; round-robin arbitration;
-/// PRPs; physically contiguous queues; no asynchronous events and no log pages. An invalid doorbell write, which the
-/// specification reports as an asynchronous event, is ignored and counted in stats().
+/// PRPs; physically contiguous queues; the mandatory log pages, and asynchronous events for invalid doorbell writes and
+/// for the health of the drive.
 class ControllerCore {
  public:
   /// UserError for parameters out of range.
@@ -105,6 +108,13 @@ class ControllerCore {
 
   AdminResult execute_admin(const SubmissionEntry& sqe);
   void finish_sq_deletion(QueueId id);
+  EventLog& events() { return events_; }
+  /// The page that a Get Log Page asks for, whose AdminResult was log_page; nothing if it does not exist.
+  std::optional<std::vector<std::byte>> read_log(const SubmissionEntry& sqe, const DriveHealth& health, SimTime now);
+  /// Queues events of the health that the host has enabled.
+  void note_health(const DriveHealth& health) {
+    events_.note_health(health, static_cast<std::uint8_t>(features_[feature::async_event_configuration]));
+  }
   /// As decode_io().
   Status decode(const SubmissionEntry& sqe, IoCommand& command);
 
@@ -128,6 +138,7 @@ class ControllerCore {
   void refuse_doorbell(bool known);
 
   AdminResult identify(const SubmissionEntry& sqe) const;
+  AdminResult get_log_page(const SubmissionEntry& sqe) const;
   Status create_io_cq(const SubmissionEntry& sqe);
   Status create_io_sq(const SubmissionEntry& sqe);
   Status delete_io_cq(const SubmissionEntry& sqe);
@@ -152,6 +163,7 @@ class ControllerCore {
   std::uint16_t granted_queues_ = 0;          ///< pairs, by Set Features
   std::array<std::uint32_t, 12> features_{};  ///< by feature identifier
   ControllerStats stats_;
+  EventLog events_{params_.firmware};
 };
 
 inline std::uint32_t ControllerCore::ring_submission_queue(QueueId id, std::uint32_t tail) {

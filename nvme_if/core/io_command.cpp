@@ -40,8 +40,12 @@ Status decode(const SubmissionEntry& sqe, KvFork& c) {
 }
 
 Status decode(const SubmissionEntry& sqe, KvAppend& c) {
-  c = {SequenceId{sqe.cdw12}, LayerId{low(sqe.cdw13)}, TokenIndex{sqe.cdw14},
-       high(sqe.cdw13),       KvHead{low(sqe.cdw15)},  high(sqe.cdw15)};
+  c.sequence = SequenceId{sqe.cdw12};
+  c.layer = LayerId{low(sqe.cdw13)};
+  c.first_token = TokenIndex{sqe.cdw14};
+  c.token_count = high(sqe.cdw13);
+  c.first_head = KvHead{low(sqe.cdw15)};
+  c.head_count = high(sqe.cdw15);
   if (c.token_count == 0 || c.first_token.value + std::uint64_t{c.token_count} > 0xFFFF'FFFFULL)
     return status::kv_bad_token;
   if (c.head_count == 0) return status::kv_bad_head;
@@ -152,6 +156,8 @@ Status decode_operation(const SubmissionEntry& sqe, IoCommand& command, const Co
       return decode_kv<KvFork>(sqe, command, params);
     case kv_opcode::append:
       return decode_kv<KvAppend>(sqe, command, params);
+    case kv_opcode::rewrite:
+      return decode_kv<KvRewrite>(sqe, command, params);
     case kv_opcode::attend:
       return decode_kv<KvAttend>(sqe, command, params);
     case kv_opcode::score:

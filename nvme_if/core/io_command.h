@@ -27,7 +27,7 @@ struct DatasetManagement {
 };
 
 using IoOperation = std::variant<Flush, BlockRead, BlockWrite, DatasetManagement, KvCreate, KvFree, KvAppend, KvAttend,
-                                 KvScore, KvFetch, KvFork, FeedForward>;
+                                 KvScore, KvFetch, KvFork, KvRewrite, FeedForward>;
 
 struct IoCommand {
   IoOperation operation;
@@ -44,7 +44,7 @@ struct DecodedIo {
 
 /// Checks and decodes the 64 bytes of an I/O submission entry; any content is allowed. In this order: fused or SGL
 /// (invalid_field), opcode, namespace, size against mdts (invalid_field), LBA range, KV fields (kv_* of
-/// nvme_if/spec/status.h). head_dim of a KvAppend is append_head_dim() of it.
+/// nvme_if/spec/status.h). head_dim of a KvAppend or KvRewrite is append_head_dim() of it.
 DecodedIo decode_io(const SubmissionEntry& sqe, const ControllerParams& params);
 /// The same, written to `command`, which is valid only if the returned status is ok.
 Status decode_io(const SubmissionEntry& sqe, const ControllerParams& params, IoCommand& command);

@@ -62,12 +62,14 @@ constexpr DataDirection data_direction(std::uint8_t opcode) { return static_cast
 namespace admin_opcode {
 inline constexpr std::uint8_t delete_io_sq = 0x00;
 inline constexpr std::uint8_t create_io_sq = 0x01;
+inline constexpr std::uint8_t get_log_page = 0x02;
 inline constexpr std::uint8_t delete_io_cq = 0x04;
 inline constexpr std::uint8_t create_io_cq = 0x05;
 inline constexpr std::uint8_t identify = 0x06;
 inline constexpr std::uint8_t abort = 0x08;
 inline constexpr std::uint8_t set_features = 0x09;
 inline constexpr std::uint8_t get_features = 0x0A;
+inline constexpr std::uint8_t async_event_request = 0x0C;
 }  // namespace admin_opcode
 
 namespace nvm_opcode {

@@ -115,6 +115,12 @@ constexpr SubmissionEntry encode(NamespaceId nsid, const KvAppend& c, std::uint1
           .cdw15 = detail::pack(c.first_head.value, c.head_count)};
 }
 
+constexpr SubmissionEntry encode(NamespaceId nsid, const KvRewrite& c, std::uint16_t head_dim) {
+  SubmissionEntry sqe = encode(nsid, static_cast<const KvAppend&>(c), head_dim);
+  sqe.opcode = kv_opcode::rewrite;
+  return sqe;
+}
+
 constexpr SubmissionEntry encode(NamespaceId nsid, const KvAttend& c) {
   return {
       .opcode = kv_opcode::attend,

@@ -31,8 +31,11 @@ struct IdentifyController {
   std::array<std::uint8_t, 172> reserved_84{};
   std::uint16_t oacs = 0;  ///< 256
   std::uint8_t acl = 0;    ///< abort command limit, 0's based
-  std::uint8_t aerl = 0;
-  std::array<std::uint8_t, 252> reserved_260{};
+  std::uint8_t aerl = 0;   ///< asynchronous event requests that may wait, 0's based
+  std::uint8_t frmw = 0;   ///< bit 0: the first firmware slot is read-only; bits 3:1: firmware slots
+  std::uint8_t lpa = 0;
+  std::uint8_t elpe = 0;  ///< entries of the error log, 0's based
+  std::array<std::uint8_t, 249> reserved_263{};
   std::uint8_t sqes = 0;  ///< 512: required and maximum submission entry size, log2
   std::uint8_t cqes = 0;
   std::uint16_t maxcmd = 0;
@@ -58,8 +61,8 @@ static_assert(offsetof(IdentifyController, sgls) == 536 && offsetof(IdentifyCont
 
 inline constexpr std::uint32_t kKvMagic = 0x564B5343;  ///< "CSKV"
 /// 2 adds AttendMethod::dense_partial to 1; 3 adds to kv_score ranges of tokens, INT8 and INT4 scores, and lists over
-/// several heads; 4 adds AttendMethod::sparf_partial.
-inline constexpr std::uint32_t kKvVersion = 5;
+/// several heads; 4 adds AttendMethod::sparf_partial; 5 adds attend_flag::drop_lost, 6 kv_rewrite.
+inline constexpr std::uint32_t kKvVersion = 6;
 
 /// One LBA format of a namespace.
 struct LbaFormat {

@@ -11,6 +11,7 @@
 // opcode          CDW12              CDW13                  CDW14                 CDW15
 // kv_create  80h  sequence           layers, kv_heads       head_dim, flags       max_tokens (a hint, 0: unknown)
 // kv_append  81h  sequence           layer, token_count     first_token           first_head, head_count
+// kv_rewrite 85h  sequence           layer, token_count     first_token           first_head, head_count
 // kv_attend  83h  layer, n           method(8) G(8), d(16)  total_heads           0
 // kv_free    84h  sequence           0                      0                     0
 // kv_fork    88h  parent             child                  0                     0
@@ -33,16 +34,18 @@
 namespace csdsim::nvme {
 
 namespace kv_opcode {
-inline constexpr std::uint8_t create = 0x80;  ///< no data
-inline constexpr std::uint8_t append = 0x81;  ///< host to drive: K[heads][tokens][d], V[heads][tokens][d]
-inline constexpr std::uint8_t attend = 0x83;  ///< bidirectional: [AttendDescriptor x n | q | k | v | out | softmax]
-inline constexpr std::uint8_t free = 0x84;    ///< no data
-inline constexpr std::uint8_t fork = 0x88;    ///< no data
-inline constexpr std::uint8_t score = 0x87;   ///< bidirectional: [AttendDescriptor x n | q | scores]
-inline constexpr std::uint8_t fetch = 0x8B;   ///< bidirectional: [AttendDescriptor | token indices | K rows | V rows]
+inline constexpr std::uint8_t create = 0x80;   ///< no data
+inline constexpr std::uint8_t append = 0x81;   ///< host to drive: K[heads][tokens][d], V[heads][tokens][d]
+inline constexpr std::uint8_t rewrite = 0x85;  ///< the same as append
+inline constexpr std::uint8_t attend = 0x83;   ///< bidirectional: [AttendDescriptor x n | q | k | v | out | softmax]
+inline constexpr std::uint8_t free = 0x84;     ///< no data
+inline constexpr std::uint8_t fork = 0x88;     ///< no data
+inline constexpr std::uint8_t score = 0x87;    ///< bidirectional: [AttendDescriptor x n | q | scores]
+inline constexpr std::uint8_t fetch = 0x8B;    ///< bidirectional: [AttendDescriptor | token indices | K rows | V rows]
 }  // namespace kv_opcode
 static_assert(data_direction(kv_opcode::create) == DataDirection::none);
 static_assert(data_direction(kv_opcode::append) == DataDirection::host_to_drive);
+static_assert(data_direction(kv_opcode::rewrite) == DataDirection::host_to_drive);
 static_assert(data_direction(kv_opcode::attend) == DataDirection::bidirectional);
 static_assert(data_direction(kv_opcode::free) == DataDirection::none);
 static_assert(data_direction(kv_opcode::fork) == DataDirection::none);
@@ -143,6 +146,12 @@ struct KvAppend {
   KvHead first_head;
   std::uint16_t head_count = 0;
 };
+
+/// Writes K and V of tokens again whose pages cannot be read back: their tokens as a KvLossRecord names them, with its
+/// heads. Fields and buffer are those of KvAppend. Tokens must exist (kv_bad_token), and heads that share pages must
+/// come together (kv_bad_head). Pages that can be read are left as they are. The command is complete as an append is;
+/// from then on the tokens can be read. Requires kv_version 6; a drive of an earlier version answers invalid_opcode.
+struct KvRewrite : KvAppend {};
 
 /// Attention of n descriptors at one layer. Sections q and out are [descriptor][head_count*G][d], k and v
 /// [descriptor][head_count][d], all fp16, descriptors one after the other (head counts may differ). total_heads is

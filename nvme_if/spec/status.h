@@ -42,7 +42,9 @@ inline constexpr Status capacity_exceeded{StatusType::generic, 0x81};
 inline constexpr Status completion_queue_invalid{StatusType::command_specific, 0x00};
 inline constexpr Status invalid_queue_id{StatusType::command_specific, 0x01};
 inline constexpr Status invalid_queue_size{StatusType::command_specific, 0x02};
+inline constexpr Status async_event_limit{StatusType::command_specific, 0x05};
 inline constexpr Status invalid_interrupt_vector{StatusType::command_specific, 0x08};
+inline constexpr Status invalid_log_page{StatusType::command_specific, 0x09};
 inline constexpr Status invalid_queue_deletion{StatusType::command_specific, 0x0C};
 inline constexpr Status feature_not_saveable{StatusType::command_specific, 0x0D};
 inline constexpr Status feature_not_changeable{StatusType::command_specific, 0x0E};
@@ -87,6 +89,8 @@ constexpr std::string_view status_name(Status s) {
       {status::completion_queue_invalid, "completion_queue_invalid"},
       {status::invalid_queue_id, "invalid_queue_id"},
       {status::invalid_queue_size, "invalid_queue_size"},
+      {status::async_event_limit, "async_event_limit"},
+      {status::invalid_log_page, "invalid_log_page"},
       {status::invalid_interrupt_vector, "invalid_interrupt_vector"},
       {status::invalid_queue_deletion, "invalid_queue_deletion"},
       {status::feature_not_saveable, "feature_not_saveable"},

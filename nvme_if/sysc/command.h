@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/request_stages.h"
+#include "nvme_if/core/event_log.h"
 #include "nvme_if/core/io_command.h"
 #include "nvme_if/core/prp.h"
 #include "nvme_if/sysc/pcie_dma.h"
@@ -151,6 +152,8 @@ class CommandHandler {
   /// the simulation.
   virtual bool runs_ahead(const IoCommand& /*command*/) const { return false; }
   virtual void execute(CommandPtr command) = 0;
+  /// How worn the flash is: for the SMART log page.
+  virtual DriveHealth health() const { return {}; }
 };
 
 }  // namespace csdsim::nvme

@@ -13,10 +13,19 @@ void NvmeController::execute_admin(Command& c) {
     case AdminResult::Action::complete:
       return c.complete(r.status, r.dw0);
     case AdminResult::Action::send_data:
-      c.data_ = std::move(r.data);
-      c.io_ = {.operation = {}, .nsid = {}, .direction = DataDirection::drive_to_host, .data = Bytes{c.data_.size()}};
-      c.walk_prps(core_.memory_page());
-      return c.complete_with_data(c.data_, [](Status) {});
+      return send_admin_data(c, std::move(r.data));
+    case AdminResult::Action::log_page: {
+      auto page = core_.read_log(c.sqe_, handler_.health(), sim_now());
+      if (!page) return c.complete(status::invalid_log_page);
+      send_admin_data(c, std::move(*page));
+      return deliver_events();
+    }
+    case AdminResult::Action::hold:
+      if (event_requests_.size() == kAsyncEventRequests) return c.complete(status::async_event_limit);
+      --live_commands_;  // it may wait for ever: a shutdown does not wait for it
+      event_requests_.push_back(&c);
+      core_.note_health(handler_.health());
+      return deliver_events();
     case AdminResult::Action::abort:
       return c.complete(status::success, try_abort(r.queue, r.cid) ? 0 : 1);
     case AdminResult::Action::delete_sq:
@@ -24,9 +33,35 @@ void NvmeController::execute_admin(Command& c) {
   }
 }
 
+void NvmeController::send_admin_data(Command& c, std::vector<std::byte> data) {
+  c.data_ = std::move(data);
+  c.io_ = {.operation = {}, .nsid = {}, .direction = DataDirection::drive_to_host, .data = Bytes{c.data_.size()}};
+  c.walk_prps(core_.memory_page());
+  c.complete_with_data(c.data_, [](Status) {});
+}
+
+/// Ends requests for events that there are.
+void NvmeController::deliver_events() {
+  while (!event_requests_.empty()) {
+    const std::optional<std::uint32_t> event = core_.events().next_event();
+    if (!event) return;
+    end_event_request(event_requests_.front(), status::success, *event);
+  }
+}
+
+void NvmeController::end_event_request(Command* c, Status status, std::uint32_t dw0) {
+  std::erase(event_requests_, c);
+  ++live_commands_;
+  c->complete(status, dw0);
+}
+
 bool NvmeController::try_abort(QueueId queue, CommandId cid) {
-  const auto it =
-      std::ranges::find_if(firmware_, [&](const Command* c) { return c->queue_ == queue && c->cid() == cid; });
+  const auto meant = [&](const Command* c) { return c->queue_ == queue && c->cid() == cid; };
+  if (const auto held = std::ranges::find_if(event_requests_, meant); held != event_requests_.end()) {
+    end_event_request(*held, status::abort_requested, 0);
+    return true;
+  }
+  const auto it = std::ranges::find_if(firmware_, meant);
   if (it == firmware_.end()) return false;
   Command& c = **it;
   firmware_.erase(it);
@@ -61,7 +96,9 @@ void NvmeController::finish_ready_deletions() {
 void NvmeController::begin_reset() {
   ++epoch_;
   // Commands that the handler or the DMA engine still holds return later and are dropped then.
-  for (Command* c : firmware_) recycle(*c);
+  for (std::deque<Command*>* const held : {&firmware_, &event_requests_})
+    for (Command* c : *held) recycle(*c);
+  event_requests_.clear();
   firmware_.clear();
   for (RingQueue<Command*>& waiting : waiting_)
     for (; !waiting.empty(); waiting.pop_front()) recycle(*waiting.front());

@@ -68,7 +68,7 @@ tlm::tlm_response_status NvmeController::access_registers(tlm::tlm_generic_paylo
   const std::uint32_t size = trans.get_data_length();
   if (trans.get_address() >= core_.bar_size().value) return tlm::TLM_ADDRESS_ERROR_RESPONSE;
   if (trans.get_byte_enable_ptr() != nullptr) return tlm::TLM_BYTE_ENABLE_ERROR_RESPONSE;
-  if (size != 4 && size != 8) return tlm::TLM_BURST_ERROR_RESPONSE;
+  if ((size != 4 && size != 8) || trans.get_streaming_width() < size) return tlm::TLM_BURST_ERROR_RESPONSE;
   if (trans.is_read()) {
     const std::optional<std::uint64_t> value = core_.read(trans.get_address(), size);
     if (!value) return tlm::TLM_BURST_ERROR_RESPONSE;
@@ -79,6 +79,7 @@ tlm::tlm_response_status NvmeController::access_registers(tlm::tlm_generic_paylo
     const RegisterEffect effect = core_.write(trans.get_address(), size, value);
     if (effect.kind == RegisterEffect::Kind::refused) return tlm::TLM_BURST_ERROR_RESPONSE;
     apply(effect);
+    deliver_events();
   }
   return tlm::TLM_OK_RESPONSE;
 }
@@ -253,6 +254,8 @@ void NvmeController::execute(Command& c) {
   c.walk_prps(core_.memory_page());
   if (c.prps_.state() == PrpWalker::State::failed) return c.complete(c.prps_.error());
   if (c.observed_) c.stages_.mark(RequestStage::firmware, sim_now());
+  const bool write = c.sqe_.opcode == nvm_opcode::write;
+  if (write || c.sqe_.opcode == nvm_opcode::read) core_.events().note_blocks(write, c.io_.data);
   handler_.execute(&c);
 }
 
@@ -278,6 +281,7 @@ NvmeController::Queues NvmeController::queues_of(const Command& c) {
 
 void NvmeController::post(Command& c, const Queues& queues) {
   const ControllerCore::Post p = core_.post(queues.submission, queues.completion, c.cid(), c.status_, c.dw0_);
+  if (!c.status_.ok()) note_error(c, c.status_);
   if (c.tracked_) queues.submission.end(c.cid());
   if (c.observed_) {
     c.stages_.mark(RequestStage::link, sim_now());
@@ -311,7 +315,16 @@ void NvmeController::post_behind_data(Command& c, const Queues& queues) {
 
 /// Called when the data in front of a completion has arrived in memory; the completion itself has not yet.
 void NvmeController::data_sent(Command& c, Status status) {
-  if (!status.ok()) core_.turn_to_error(c.cqe_, status);
+  if (status.ok()) return;
+  core_.turn_to_error(c.cqe_, status);
+  note_error(c, status);
+}
+
+void NvmeController::note_error(const Command& c, Status status) {
+  core_.events().note_error(c.sqe_, c.queue_.value, status);
+  core_.note_health(handler_.health());
+  // The completion that is being posted goes first.
+  if (!event_requests_.empty()) defer([this] { deliver_events(); });
 }
 
 void NvmeController::posted(Command& c, Status status) {

@@ -82,13 +82,17 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   bool gone() const { return sim_time_now() >= params_.disappears_at; }
   void ring_submission_queue(QueueId queue, std::uint32_t tail) override {
     if (gone()) return;
-    if (const std::uint32_t entries = core_.ring_submission_queue(queue, tail); entries != 0) submitted(queue, entries);
+    if (const std::uint32_t entries = core_.ring_submission_queue(queue, tail); entries != 0)
+      submitted(queue, entries);
+    else
+      deliver_events();
   }
   void ring_submission_queue_last(QueueId queue, std::uint32_t tail) override {
     dma_.read_last([=, this] { ring_submission_queue(queue, tail); });
   }
   void ring_completion_queue(QueueId queue, std::uint32_t head) override {
-    if (core_.ring_completion_queue(queue, head) && !waiting_[queue.value].empty()) drain_waiting(queue);
+    if (!core_.ring_completion_queue(queue, head)) return deliver_events();
+    if (!waiting_[queue.value].empty()) drain_waiting(queue);
   }
   void apply(const RegisterEffect& effect);
 
@@ -116,6 +120,10 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   void count_waiting();
   void execute(Command& c);
   void execute_admin(Command& c);
+  void send_admin_data(Command& c, std::vector<std::byte> data);
+  void deliver_events();
+  void end_event_request(Command* c, Status status, std::uint32_t dw0);
+  void note_error(const Command& c, Status status);
   bool try_abort(QueueId queue, CommandId cid);
   void start_deletion(QueueId queue, Command& c);
   void finish_deletions() {
@@ -184,6 +192,7 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   std::vector<RingQueue<Command*>> waiting_;  ///< by completion queue: commands completed while the queue is full
   std::vector<std::uint32_t> live_by_queue_;  ///< by submission queue: its commands and fetches in the controller
   std::vector<Deletion> deletions_;
+  std::deque<Command*> event_requests_;  ///< that wait for an event; not among live_commands_
   std::uint64_t live_commands_ = 0;
   std::uint64_t dma_in_flight_ = 0;
   std::uint32_t epoch_ = 0;

@@ -123,7 +123,7 @@ TEST_CASE("bad block commands") {
       {"unknown opcode", status::invalid_opcode,
        [](Victim& v) { return v.run(SubmissionEntry{.opcode = 0x5A, .nsid = 1}); }},
       {"unknown vendor opcode", status::invalid_opcode,
-       [](Victim& v) { return v.run(SubmissionEntry{.opcode = 0x85, .nsid = 1}); }},
+       [](Victim& v) { return v.run(SubmissionEntry{.opcode = 0x89, .nsid = 1}); }},
       {"fused", status::invalid_field,
        [](Victim& v) {
          return v.run(altered(block_entry(nvm_opcode::read, 0, 1), [](auto& e) { e.flags = 1; }), Bytes::kib(4));

@@ -251,4 +251,50 @@ TEST_CASE("descriptors of one command drop lost tokens together or not at all") 
   CHECK(host.attend(0, {unknown}).sent->status == status::invalid_field);
 }
 
+TEST_CASE("rows that are written again are right from then on, and nothing else changes") {
+  std::size_t lost_pages = 0;
+  for (const double rber : {0.0056, 0.006, 0.0064}) {
+    Worn host(rber);
+    for (std::uint32_t s = 0; s < kSequences; ++s)
+      for (const auto method : {nvme::AttendMethod::dense, nvme::AttendMethod::sparf}) {
+        CAPTURE(rber, s, static_cast<int>(method));
+        const bool sparf = method == nvme::AttendMethod::sparf;
+        const auto d =
+            sparf ? sparse_heads_of(s, kTokens - 1, 0, kHeads, 16, 60, 8) : heads_of(s, kTokens - 1, 0, kHeads);
+        for (int attempt = 0;; ++attempt) {
+          REQUIRE(attempt < 40);
+          const std::uint64_t before = host.drive().kv_ftl().stats().pages_rewritten;
+          const auto a = host.attend(0, {d}, method);
+          if (a.sent->status == status::success) {
+            CHECK(host.error(a) < kOutputTolerance);
+            break;
+          }
+          REQUIRE(a.sent->status == status::unrecovered_read_error);
+          ++lost_pages;
+          const auto record = host.get<nvme::KvLossRecord>(a.sent->buffer.address, 1).front();
+          const nvme::KvRewrite rewrite{{.sequence = SequenceId{s},
+                                         .layer = LayerId{0},
+                                         .first_token = TokenIndex{record.first_token},
+                                         .token_count = static_cast<std::uint16_t>(record.tokens),
+                                         .first_head = KvHead{record.first_head},
+                                         .head_count = record.head_count}};
+          const nvme::Segment rows = host.buffer(nvme::append_size(rewrite, 16));
+          std::vector<Half> k, v;
+          for (std::uint32_t t = record.first_token; t < record.first_token + record.tokens; ++t) {
+            const auto key = host.content.row(Content::key, s, 0, record.first_head, t);
+            const auto value = host.content.row(Content::value, s, 0, record.first_head, t);
+            k.insert(k.end(), key.begin(), key.end());
+            v.insert(v.end(), value.begin(), value.end());
+          }
+          k.insert(k.end(), v.begin(), v.end());
+          host.put(rows.address, k);
+          REQUIRE(host.run(nvme::encode(kNamespace, rewrite, 16), rows) == status::success);
+          CHECK(host.drive().kv_ftl().stats().pages_rewritten > before);
+        }
+        CHECK(host.drive().backing_store().integrity_errors() == 0);
+      }
+  }
+  CHECK(lost_pages > 10);
+}
+
 }  // namespace test_kv_losses

@@ -1,4 +1,4 @@
-// Map lookups are paid by the command that caused them, once, and by no other.
+// Map lookups are paid by the command that caused them, once, and by no other; so is other work of the firmware.
 #include <catch2/catch.hpp>
 #include <vector>
 
@@ -87,6 +87,96 @@ TEST_CASE("attention whose pages wait for page buffers pays for its lookups besi
   for (const SentPtr& each : sent) CHECK(each->status == status::success);
   CHECK(host.page_reads() == 3 * 8 + 3 * 4);
   CHECK((host.lookup_busy()).ps == (kLookup * host.page_reads()).ps);
+}
+
+namespace {
+
+csd_model::DriveConfig drive_with_work(std::uint32_t cores) {
+  auto config = tiny_drive();
+  config.lookup_cores = cores;
+  config.firmware = {.append = SimTime::microseconds(3),
+                     .flush = SimTime::microseconds(5),
+                     .transpose = SimTime::microseconds(7),
+                     .collect = SimTime::microseconds(11),
+                     .fetch = SimTime::microseconds(13)};
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("the firmware's cores pay for appends, flushes, transposition, moved pages and fetched rows, by the piece") {
+  for (const std::uint32_t cores : {1u, 3u}) {
+    CAPTURE(cores);
+    auto config = drive_with_work(cores);
+    config.reliability.emplace();  // whose errors are corrected
+    config.kv.read_reclaim = 4;
+    DriveHost host(config);
+    constexpr std::uint16_t kHeads = 32;
+    std::int64_t heads = 0, rows = 0;
+    REQUIRE(host.create(1, 1, kHeads) == status::success);
+    for (std::uint32_t first = 0; first < 200; first += 50, heads += kHeads)
+      REQUIRE(host.append(1, 0, first, 50, 0, kHeads) == status::success);
+    for (std::uint32_t token = 200; token < 216; ++token, heads += kHeads) {
+      const auto a = host.attend(0, {heads_of(1, token, 0, kHeads, true)});
+      REQUIRE(a.sent->status == status::success);
+      CHECK(host.error(a) < kOutputTolerance);
+    }
+    const nvme::KvFetch fetch{LayerId{0}, 16, 5, 2};
+    const nvme::FetchLayout layout = nvme::fetch_layout(fetch);
+    const nvme::Segment buffer = host.buffer(layout.size);
+    host.put(buffer.address, std::vector{heads_of(1, 0, 3, 2)});
+    host.put(buffer.address + layout.tokens, std::vector<std::uint32_t>{0, 1, 2, 70, 215});
+    REQUIRE(host.run(nvme::encode(kNamespace, fetch), buffer) == status::success);
+    rows += 10;
+    DriveHost::settle();
+    const ftl::KvFtlStats& kv = host.drive().kv_ftl().stats();
+    REQUIRE(kv.gc_pages_moved > 0);
+    REQUIRE(kv.embedding_pages_programmed > 0);
+    const auto times = [](std::uint64_t count, std::int64_t microseconds) {
+      return SimTime::microseconds(static_cast<std::int64_t>(count) * microseconds);
+    };
+    CHECK(host.drive().lookup_cores().busy() ==
+          times(heads, 3) + times(kv.token_pages_programmed + kv.embedding_pages_programmed, 5) +
+              times(kv.embedding_pages_programmed, 7) + times(kv.gc_pages_moved, 11) + times(rows, 13));
+  }
+}
+
+TEST_CASE("commands wait for what the firmware does for them, and tokens keep their order on several cores") {
+  const auto duration = [](std::uint32_t cores, const ftl::FirmwareTimes& firmware, auto run) {
+    auto config = tiny_drive();
+    config.lookup_cores = cores;
+    config.firmware = firmware;
+    UnequalHeads host(config);
+    const SimTime start = nvme::sim_now();
+    run(host);
+    return nvme::sim_now() - start;
+  };
+  const auto fetch = [](UnequalHeads& host) {
+    REQUIRE(host.run(host.send_fetch(0, 1, {0, 40, 70, 100, 139})) == status::success);
+  };
+  const auto append = [](UnequalHeads& host) { REQUIRE(host.append(1, 0, 140, 1, 0, 1) == status::success); };
+  const auto attend = [](UnequalHeads& host) {
+    REQUIRE(host.attend(0, {heads_of(1, 140, 0, 1, true)}).sent->status == status::success);
+  };
+  const SimTime work = SimTime::microseconds(10);
+  const ftl::FirmwareTimes free, appending{work, {}, {}, {}, {}}, fetching{{}, {}, {}, {}, work};
+  CHECK(duration(1, fetching, fetch) - duration(1, free, fetch) == work * 5);
+  CHECK(duration(1, appending, append) - duration(1, free, append) == work);
+  CHECK(duration(1, appending, attend) - duration(1, free, attend) == work);
+  // An append of two heads and, behind it, one of a single head: the shorter work ends first, on a core of its own.
+  const auto both = [](UnequalHeads& host) {
+    REQUIRE(host.append(1, 0, 32, 108, 1, 1) == status::success);
+    const auto send = [&](std::uint32_t first, std::uint16_t heads) {
+      const nvme::KvAppend command{SequenceId{1}, LayerId{0}, TokenIndex{first}, 1, KvHead{0}, heads};
+      return host.send(nvme::encode(kNamespace, command, 16), host.buffer(nvme::append_size(command, 16)));
+    };
+    const SentPtr two = send(140, 2), one = send(141, 1);
+    DriveHost::settle();
+    CHECK(two->status == status::success);
+    CHECK(one->status == status::success);
+    CHECK(one->at < two->at);
+  };
+  duration(2, appending, both);
 }
 
 }  // namespace test_lookup_cost

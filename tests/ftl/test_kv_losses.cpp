@@ -1,6 +1,8 @@
 // Pages of the KV namespace that cannot be read back: they stay lost wherever their content goes, and their tokens can
 // be dropped.
 #include <catch2/catch.hpp>
+#include <map>
+#include <random>
 #include <set>
 
 #include "kv_fixture.h"
@@ -30,8 +32,9 @@ const SequenceId kGo{2};
 const HeadKey kKey{kStay, LayerId{0}, KvHead{0}};
 
 struct Losing {
-  explicit Losing(bool component_major = false, std::uint32_t heads = 1, const KvFtlConfig& of_ftl = config())
-      : shape{1, heads, 16, 0, component_major}, drive(kGeometry, of_ftl, DataMode::timing, Bytes::gib(8), {}, &media) {
+  explicit Losing(bool component_major = false, std::uint32_t heads = 1, const KvFtlConfig& of_ftl = config(),
+                  DataMode mode = DataMode::timing)
+      : shape{1, heads, 16, 0, component_major}, drive(kGeometry, of_ftl, mode, Bytes::gib(8), {}, &media) {
     REQUIRE(drive.ftl.create_sequence(kStay, shape) == KvStatus::ok);
     REQUIRE(drive.ftl.create_sequence(kGo, shape) == KvStatus::ok);
   }
@@ -173,6 +176,111 @@ TEST_CASE("dropped tokens are not read, are reported to whoever wants them, and 
   for (const PageOp& op : d.drive.ftl.free_sequence(kStay).erases) d.drive.erase(op);
   CHECK(d.drive.ftl.dropped(kKey).empty());
   CHECK_FALSE(d.drive.ftl.dropped({child, LayerId{0}, KvHead{0}}).empty());
+}
+
+TEST_CASE("pages that are lost are written again, those and no others, with the rows that they held") {
+  for (const TailPolicy tail : {TailPolicy::token_index, TailPolicy::dram, TailPolicy::partial_program})
+    for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
+      CAPTURE(static_cast<int>(tail), seed);
+      std::mt19937_64 rng(seed);
+      KvFtlConfig config = Losing::config();
+      config.tail = tail;
+      Losing d(true, 2, config, DataMode::carried);
+      const std::uint32_t tokens = 32 + 16 * static_cast<std::uint32_t>(rng() % 5), heads = 2;
+      const std::vector<Half> k = random_halves(rng, std::size_t{heads} * tokens * 16);
+      const std::vector<Half> v = random_halves(rng, k.size());
+      d.run(d.drive.ftl.append(kStay, LayerId{0}, TokenIndex{0}, tokens, {KvHead{0}, heads}, k, v));
+      // Some pages of both heads are lost, of K, V and components.
+      std::map<KvPageId, PhysicalPageAddress> before;
+      d.drive.ftl.visit_pages([&](const KvPageId& id, PhysicalPageAddress ppa) { before[id] = ppa; });
+      std::set<KvPageId> lost;
+      for (const auto& [id, ppa] : before)
+        if (rng() % 3 == 0) {
+          lost.insert(id);
+          d.media.pages.insert(ppa.value);
+        }
+      const std::uint64_t reads = d.drive.ftl.stats().uncorrectable_reads;
+      const AppendResult result =
+          d.drive.ftl.rewrite(kStay, LayerId{0}, TokenIndex{0}, tokens, {KvHead{0}, heads}, k, v);
+      REQUIRE(result.status == KvStatus::ok);
+      CHECK(d.drive.ftl.stats().pages_rewritten == lost.size());
+      CHECK(d.drive.ftl.stats().uncorrectable_reads == reads);
+      CHECK(result.jobs.empty() == lost.empty());
+      // Until they are in flash they are read from DRAM; the old pages are nobody's from then on.
+      CHECK(d.losses(tokens / 16).empty());
+      CHECK(d.drive.ftl.superseded_pages() == lost.size());
+      const std::uint64_t valid = d.drive.blocks.valid_pages(Namespace::kv);
+      d.run(result);
+      CHECK(d.drive.ftl.superseded_pages() == 0);
+      CHECK(d.drive.blocks.valid_pages(Namespace::kv) == valid - lost.size());
+      d.drive.ftl.visit_pages([&](const KvPageId& id, PhysicalPageAddress ppa) {
+        CAPTURE(to_string(id));
+        CHECK((ppa != before.at(id)) == lost.contains(id));
+      });
+      CHECK(d.losses(tokens / 16).empty());
+      CHECK(d.drive.ftl.verify() == 0);
+      for (std::uint32_t head = 0; head < heads; ++head)
+        for (std::uint32_t token = 0; token < tokens; ++token) {
+          const std::size_t at = (std::size_t{head} * tokens + token) * 16;
+          const HeadKey key{kStay, LayerId{0}, KvHead{head}};
+          CHECK(std::equal(k.begin() + std::ptrdiff_t(at), k.begin() + std::ptrdiff_t(at) + 16,
+                           d.drive.ftl.token_row(key, KvKind::key, TokenIndex{token})));
+          CHECK(std::equal(v.begin() + std::ptrdiff_t(at), v.begin() + std::ptrdiff_t(at) + 16,
+                           d.drive.ftl.token_row(key, KvKind::value, TokenIndex{token})));
+          if (token >= d.drive.ftl.transposed_tokens(key)) continue;
+          for (std::uint32_t i = 0; i < 16; ++i)
+            CHECK(d.drive.ftl.embedding_page(key, i / 8, token / 32)[i % 8 * 32 + token % 32] == k[at + i]);
+        }
+    }
+}
+
+TEST_CASE("only pages whose tokens are all given are written again, and rows that are not there are refused") {
+  Losing d(true, 2);
+  d.run(d.append(kStay, 4));
+  d.media.pages = {d.page(PageKind::token_k, 1).value, d.page(PageKind::embedding, 1, 0).value,
+                   d.page(PageKind::embedding, 0, 1).value};
+  const auto rewrite = [&](std::uint32_t first, std::uint32_t count, HeadRange heads = {KvHead{0}, 2}) {
+    const AppendResult result = d.drive.ftl.rewrite(kStay, LayerId{0}, TokenIndex{first}, count, heads);
+    d.run(result);
+    return result.status;
+  };
+  CHECK(rewrite(17, 47) == KvStatus::ok);  // not the whole group, nor the first window; the second window
+  CHECK(d.drive.ftl.stats().pages_rewritten == 1);
+  CHECK(rewrite(0, 32, {KvHead{1}, 1}) == KvStatus::ok);  // the other head has lost nothing
+  CHECK(d.drive.ftl.stats().pages_rewritten == 1);
+  CHECK(rewrite(16, 16) == KvStatus::ok);
+  CHECK(d.drive.ftl.stats().pages_rewritten == 2);
+  CHECK(rewrite(0, 32) == KvStatus::ok);
+  CHECK(d.drive.ftl.stats().pages_rewritten == 3);
+  CHECK(rewrite(0, 64) == KvStatus::ok);
+  CHECK(d.drive.ftl.stats().pages_rewritten == 3);
+  CHECK(rewrite(0, 65) == KvStatus::bad_token);
+  CHECK(rewrite(0, 1, {KvHead{1}, 2}) == KvStatus::bad_head);
+  CHECK(d.drive.ftl.rewrite(SequenceId{9}, LayerId{0}, TokenIndex{0}, 1, {KvHead{0}, 1}).status ==
+        KvStatus::bad_sequence);
+  CHECK(d.drive.ftl.rewrite(kStay, LayerId{1}, TokenIndex{0}, 1, {KvHead{0}, 1}).status == KvStatus::bad_layer);
+}
+
+TEST_CASE("a page that two sequences share is written again for both, when no other reads it") {
+  Losing d;
+  d.run(d.append(kStay, 4));
+  const SequenceId child{7};
+  REQUIRE(d.drive.ftl.fork_sequence(kStay, child) == KvStatus::ok);
+  d.media.pages = {d.page(PageKind::token_v, 2).value};
+  CHECK(d.losses(4, nullptr, child).size() == 1);
+  d.drive.ftl.pin(kStay);
+  const auto rewrite = [&] { return d.drive.ftl.rewrite(child, LayerId{0}, TokenIndex{32}, 16, {KvHead{0}, 1}); };
+  CHECK(rewrite().status == KvStatus::busy);
+  CHECK(d.drive.ftl.unpin(kStay).empty());
+  const AppendResult result = rewrite();
+  REQUIRE(result.status == KvStatus::ok);
+  // What is being written can be freed; it goes when it is in flash.
+  for (const PageOp& op : d.drive.ftl.free_sequence(child).erases) d.drive.erase(op);
+  d.run(result);
+  CHECK(d.losses(4).empty());
+  CHECK(d.drive.ftl.stats().pages_rewritten == 1);
+  CHECK(d.drive.ftl.superseded_pages() == 0);
+  CHECK(d.drive.blocks.valid_pages(Namespace::kv) == 8);
 }
 
 }  // namespace test_kv_losses

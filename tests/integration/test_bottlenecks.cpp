@@ -107,6 +107,14 @@ const Case kCases[] = {
      {"platform.device.engine.placement={kind: switch, bandwidth: 1 TB/s, request_bandwidth: 1 TB/s, "
       "dram_bandwidth: 50 MB/s, command_time: 0 us}"},
      2 * 4096 * kPages / 50e6},
+    {"lookup_cores", {"platform.device.ftl.firmware.append=1 ms"}, 1e-3 * kHeads},
+    // K and V of all tokens before the new one, which the GPU has; the host reads them at 80 % of its bandwidth.
+    {"host_to_gpu",
+     {"system.kind=host-kv", "platform.gpu.link.bandwidth=10 MB/s"},
+     kHeads * 2 * (kContext - 1) * kDim * 2 / 10e6},
+    {"host",
+     {"system={kind: host-kv, attention: host}", "platform.host.memory_bandwidth=1 GB/s"},
+     kHeads * 2 * kContext* kDim * 2 / 0.8e9},
 };
 
 /// What a run with one more token takes in addition.

@@ -110,4 +110,30 @@ TEST_CASE("timing runs lose pages, too") {
   CHECK(count(all, "kv_rows_dropped") == 9 * 32 * 4 * 3 * 2);
 }
 
+TEST_CASE("tokens that are computed again give the tokens of an undisturbed run") {
+  for (const std::string system : {"system.kind=instinfer-dense", "system.kind=instinfer-sparf"}) {
+    const ordered_json right = run(kCarried, {system, "simulation.compare=[host]"});
+    std::uint64_t before = 0;
+    for (const double base : {0.001, 0.0055, 0.006, 0.0065}) {
+      CAPTURE(system, base);
+      const ordered_json document =
+          run(kCarried, {system, errors(base), "workload.lost_kv=recompute", "simulation.compare=[host]"});
+      CHECK(document["tokens"] == right["tokens"]);
+      const ordered_json& host = document["comparison"]["host"];
+      CHECK(host["tokens_equal"] == host["tokens_compared"]);
+      CHECK(host["attention_outputs_identical"] == true);
+      const std::uint64_t rows = count(document, "kv_rows_recomputed");
+      CHECK(rows >= before);
+      before = rows;
+      // K and V of a row, 64 elements of 2 bytes each.
+      CHECK(count(document, "kv_bytes_rewritten") == rows * 2 * 2 * 64);
+      CHECK((rows == 0) == (count(document, "kv_pages_rewritten") == 0));
+      CHECK((rows == 0) == (count(document, "kv_uncorrectable_reads") == 0));
+      CHECK((rows == 0) == (document["metrics"]["kv_recompute_s"] == 0.0));
+      CHECK(count(document, "kv_rows_dropped") == 0);
+    }
+    CHECK(before > 0);
+  }
+}
+
 }  // namespace test_lost_kv

@@ -62,6 +62,9 @@ class RamHandler : public CommandHandler {
 
   std::span<std::byte> at(std::uint64_t offset, std::uint64_t length) { return {medium.data() + offset, length}; }
 
+  DriveHealth health() const override { return flash; }
+
+  DriveHealth flash;
   bool hold = false;
   std::vector<CommandPtr> held;
   std::uint64_t executed = 0;

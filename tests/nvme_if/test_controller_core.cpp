@@ -304,7 +304,7 @@ TEST_CASE("features") {
   SubmissionEntry fused = encode_get_features(feature::arbitration);
   fused.flags = 1;
   CHECK(core.execute_admin(fused).status == status::invalid_field);
-  CHECK(core.execute_admin({.opcode = 0x0C}).status == status::invalid_opcode);
+  CHECK(core.execute_admin({.opcode = 0x0D}).status == status::invalid_opcode);
 }
 
 }  // namespace test_controller_core

@@ -172,7 +172,7 @@ TEST_CASE("no 64 bytes abort the decoder, and what it accepts is within bounds")
   INFO("seed " << seed);
   std::mt19937_64 rng(seed);
   std::uint64_t accepted = 0;
-  constexpr std::uint8_t kOpcodes[] = {0x00, 0x01, 0x02, 0x09, 0x80, 0x81, 0x83, 0x84, 0x87, 0x8B};
+  constexpr std::uint8_t kOpcodes[] = {0x00, 0x01, 0x02, 0x09, 0x80, 0x81, 0x83, 0x84, 0x85, 0x87, 0x8B};
   for (int i = 0; i < 400'000; ++i) {
     SubmissionEntry e;
     std::uint64_t words[8];

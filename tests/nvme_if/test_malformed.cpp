@@ -127,7 +127,7 @@ TEST_CASE("100,000 random submission entries: every one completes, none stops th
   sc_core::sc_start(sc_core::SC_ZERO_TIME);
   raw.enable();
   raw.create_queue(1, 128);
-  constexpr std::uint8_t kOpcodes[] = {0x00, 0x01, 0x02, 0x09, 0x80, 0x81, 0x83, 0x84, 0x87, 0x8B};
+  constexpr std::uint8_t kOpcodes[] = {0x00, 0x01, 0x02, 0x09, 0x80, 0x81, 0x83, 0x84, 0x85, 0x87, 0x8B};
   std::uint64_t completed = 0;
   std::uint64_t ok = 0;
   std::uint16_t cid = 0;

@@ -37,6 +37,31 @@ function(build_program program)
   execute_process(COMMAND ${CMAKE_COMMAND} --build ${build} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
+# Headers alone need no library of others, the drive none that scenarios, checkpoints and tests need.
+set(not_found -D CMAKE_DISABLE_FIND_PACKAGE_rapidcheck=ON -D CMAKE_DISABLE_FIND_PACKAGE_yaml-cpp=ON
+              -D CMAKE_DISABLE_FIND_PACKAGE_Boost=ON -D CMAKE_DISABLE_FIND_PACKAGE_SQLite3=ON)
+set(host_software ${WORK_DIR}/host_software)
+file(WRITE ${host_software}/CMakeLists.txt "cmake_minimum_required(VERSION 3.25)
+project(host_software LANGUAGES CXX)
+find_package(csdsim REQUIRED COMPONENTS nvme_spec)
+add_executable(host_software main.cpp)
+target_link_libraries(host_software PRIVATE csdsim::csdsim_nvme_spec)
+")
+file(WRITE ${host_software}/main.cpp "#include \"nvme_if/spec/encode.h\"
+int main() { return csdsim::nvme::encode(csdsim::nvme::NamespaceId{1}, csdsim::nvme::KvFree{}).opcode == 0x84 ? 0 : 1; }
+")
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${host_software} -B ${host_software}/build -G ${GENERATOR}
+                        -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF -D CMAKE_CXX_COMPILER=${CXX}
+                        -D CMAKE_DISABLE_FIND_PACKAGE_fmt=ON -D CMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
+                        -D CMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON ${not_found}
+                COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CMAKE_COMMAND} --build ${host_software}/build COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${host_software}/build/host_software COMMAND_ERROR_IS_FATAL ANY)
+file(COPY ${SOURCE_DIR}/examples/own_initiator DESTINATION ${WORK_DIR}/drive_alone)
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${WORK_DIR}/drive_alone/own_initiator -B ${WORK_DIR}/drive_alone/build -G ${GENERATOR}
+                        -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF -D CMAKE_CXX_COMPILER=${CXX} ${not_found}
+                COMMAND_ERROR_IS_FATAL ANY)
+
 foreach(program examples/own_initiator examples/own_engine tests/out_of_tree/whole_chain)
   cmake_path(GET program FILENAME name)
   build_program(${program})

@@ -368,33 +368,4 @@ void DecoderData::load_append(const Operation& op, std::size_t index, std::uint3
   gather_heads(values(kv), work.heads.count, d, row, count, head, heads.count, v);
 }
 
-void DecoderData::load_attend(const Operation& op, std::size_t index, HeadRange heads, std::span<Half> q,
-                              std::span<Half> k, std::span<Half> v) {
-  const auto& work = std::get<host::DriveWork>(op.work);
-  const host::ModelConfig& model = decoder_.config();
-  const auto& queries = tensors_.at<std::vector<Half>>(TensorName::of(TensorClass::queries, op.tag, work.heads),
-                                                       input_place(op, TensorClass::queries), user(op));
-  const std::size_t row = rows_of(op, work.sequences.at(index).sequence.value).first;
-  const std::size_t head = row * work.heads.count + (heads.first.value - work.heads.first.value);
-  std::copy_n(queries.data() + head * model.group_size() * model.head_dim, q.size(), q.data());
-  if (k.empty()) return;
-  const NewKv& kv = new_kv_of_drive(op);
-  std::copy_n(keys(kv).data() + head * model.head_dim, k.size(), k.data());
-  std::copy_n(values(kv).data() + head * model.head_dim, v.size(), v.data());
-}
-
-void DecoderData::store_output(const Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out) {
-  const auto& work = std::get<host::DriveWork>(op.work);
-  const host::ModelConfig& model = decoder_.config();
-  const std::size_t per_head = std::size_t{model.group_size()} * model.head_dim;
-  const TensorName name = TensorName::of(TensorClass::attention_output, op.tag, work.heads);
-  const Place place = output_place(op, TensorClass::attention_output);
-  if (!tensors_.has(name, place))
-    tensors_.put(name, place, std::vector<Half>(rows_of(op) * work.heads.count * per_head));
-  auto& all = tensors_.at<std::vector<Half>>(name, place, user(op));
-  const std::size_t row = rows_of(op, work.sequences.at(index).sequence.value).first;
-  const std::size_t head = row * work.heads.count + (heads.first.value - work.heads.first.value);
-  std::copy(out.begin(), out.end(), all.begin() + static_cast<std::ptrdiff_t>(head * per_head));
-}
-
 }  // namespace csdsim::host

@@ -12,6 +12,7 @@
 #include "host_runtime/core/carried/carried_pools.h"
 #include "host_runtime/core/carried/carried_rows.h"
 #include "host_runtime/core/carried/decoder_rows.h"
+#include "host_runtime/core/carried/kv_replay.h"
 #include "host_runtime/core/carried/operation_data.h"
 #include "host_runtime/core/carried/tensor_store.h"
 #include "host_runtime/core/carried/token_drafts.h"
@@ -71,6 +72,9 @@ namespace csdsim::host {
 ///   steps. The result has the same bits as the K and V that attention_inputs computed.
 /// - A transfer of some tokens (TensorUses::tokens) copies these rows of a kv_cache or a layer_input, and recompute_kv
 ///   computes K and V of these tokens only: as one batch of their rows, so that a backend may round differently.
+///
+/// K and V that a drive has lost are computed again by a replay of the mini-batch (KvReplay), from the start of the
+/// run.
 ///
 /// Activations on drives: write_blocks writes the rows of a layer_input in fp16, those of its tokens if it names some,
 /// behind those that are there; read_blocks makes a layer_input of all rows. Each write begins a block.
@@ -140,6 +144,8 @@ class DecoderData final : public OperationData {
   void store_output(const host::Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out) override;
   void store_partial(const host::Operation& op, std::size_t index, HeadRange heads, std::span<const Half> out,
                      std::span<const float> softmax) override;
+  void load_recomputed(const host::Operation& op, SequenceId sequence, std::uint32_t first, std::uint32_t count,
+                       HeadRange heads, std::span<Half> k, std::span<Half> v) override;
   void load_queries(const host::Operation& op, std::size_t index, HeadRange heads, std::span<Half> q) override;
   void store_scores(const host::Operation& op, std::size_t index, HeadRange heads, std::uint32_t first,
                     std::span<const float> scores) override;
@@ -256,6 +262,9 @@ class DecoderData final : public OperationData {
   std::vector<std::uint64_t> digest_;  ///< by sequence, so that the order of mini-batches does not matter
   /// Attention outputs of the step's tokens, [sequence][token], until it is known which of them are accepted.
   std::vector<std::vector<std::vector<Half>>> verified_;
+  /// How drives attended to each sequence with so many tokens, and the replays of mini-batches of which they lost some.
+  KvReplay::Choices attended_;
+  std::map<host::MiniBatch, std::unique_ptr<KvReplay>> replays_;
 };
 
 }  // namespace csdsim::host

@@ -42,7 +42,7 @@ void Executor::complete(OperationId id, SimTime at, const DriveSplit& split) {
     throw InternalError(fmt::format("operation {} reported complete, but it is not running", id.value));
   Node& n = node(id);
   const SimTime accounted =
-      std::max(split.host + split.link + split.flash + split.engine, split.host_io + split.stations.sum());
+      split.gpu + std::max(split.host + split.link + split.flash + split.engine, split.host_io + split.stations.sum());
   if (at < now_ || at - n.begin < accounted)
     throw InternalError(fmt::format("{}: completion at {} ps, after {} ps of which {} are accounted for",
                                     operation_name(n.op.kind, n.op.tag), at.ps, (at - n.begin).ps, accounted.ps));
@@ -189,7 +189,8 @@ void Executor::charge(Node& n) const {
       for (const auto& [drive_part, time] : {std::pair{PathPart::host, n.split.host},
                                              {link_part(n.op), n.split.link},
                                              {PathPart::flash, n.split.flash},
-                                             {PathPart::engine, n.split.engine}}) {
+                                             {PathPart::engine, n.split.engine},
+                                             {PathPart::gpu, n.split.gpu}}) {
         n.path.add(drive_part, in_layer, counted(time));
         rest -= counted(time);
       }
@@ -204,6 +205,7 @@ void Executor::charge(Node& n) const {
     other -= counted(time);
   };
   add(PathResource::host_io(), n.split.host_io);
+  add(PathResource::of(ResourceKind::gpu), n.split.gpu);
   for (std::size_t i = 0; i < kDriveStations; ++i)
     add(PathResource::of(static_cast<DriveStation>(i)), n.split.stations.values[i]);
   n.path.add(PathResource::of(n.op.resource.kind), in_layer, other);

@@ -26,6 +26,7 @@ struct DriveSplit {
   SimTime link = {};
   SimTime flash = {};
   SimTime engine = {};
+  SimTime gpu = {};  ///< a GPU computed lost K and V again; part of both divisions
   /// The same time by resource: the host's, and the drive's stations. What is left over, none of them worked in.
   SimTime host_io = {};
   PerStation<SimTime> stations = {};

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace csdsim::host {
@@ -35,10 +37,26 @@ GpuConfig share_of(const HostParameters& host) {
 
 }  // namespace
 
-std::optional<SimTime> GpuBackend::start(const Operation& op, SimTime) {
+std::optional<SimTime> GpuBackend::start(const Operation& op, SimTime now) {
   if (work_ != nullptr) work_->perform(op);
   if (frees_memory(op)) return SimTime{};
-  return model_.time(work_of<ComputeWork>(op));
+  const SimTime duration = model_.time(work_of<ComputeWork>(op));
+  Busy& busy = busy_[op.resource.index];
+  const SimTime begin = std::max(now, busy.between);
+  between_ -= begin - now;
+  busy.operations = std::max(busy.operations, begin + duration);
+  return begin + duration - now;
+}
+
+SimTime GpuBackend::run_between(std::uint32_t gpu, std::span<const ComputeWork> work, SimTime now) {
+  Busy& busy = busy_[gpu];
+  SimTime end = std::max({now, busy.operations, busy.between});
+  for (const ComputeWork& one : work) {
+    const SimTime duration = model_.time(one);
+    end += duration;
+    between_ += duration;
+  }
+  return busy.between = end;
 }
 
 HostBackend::HostBackend(const HostParameters& parameters, OperationWork* work)

@@ -1,6 +1,9 @@
 // Backends of processors and links: they take times from models and call OperationWork for the data.
 #pragma once
 
+#include <map>
+#include <span>
+
 #include "host_runtime/core/planner/gpu_model.h"
 #include "host_runtime/core/planner/operation_backend.h"
 
@@ -13,9 +16,21 @@ class GpuBackend final : public OperationBackend {
   explicit GpuBackend(GpuModel model, OperationWork* work = nullptr) : model_(std::move(model)), work_(work) {}
   std::optional<SimTime> start(const Operation& op, SimTime now) override;
 
+  /// Runs work that is no operation of the plan one after the other on GPU `gpu`, once its operations have ended that
+  /// run now; later ones wait for it. Returns when it ends.
+  SimTime run_between(std::uint32_t gpu, std::span<const ComputeWork> work, SimTime now);
+  /// Time of this work, less the time that operations have waited for it.
+  SimTime between() const { return between_; }
+
  private:
+  struct Busy {
+    SimTime operations;  ///< until then
+    SimTime between;
+  };
   GpuModel model_;
   OperationWork* work_;
+  std::map<std::uint32_t, Busy> busy_;  ///< by GPU
+  SimTime between_;
 };
 
 /// The host's cores and memory.

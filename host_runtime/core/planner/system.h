@@ -160,6 +160,9 @@ class OffloadSystem {
   virtual bool verifies_drafts() const { return false; }
   /// Whether the system moves chosen tokens, so that timing runs need to know which ones matter (TokenImportance).
   virtual bool chooses_tokens() const { return false; }
+  /// Whether K and V that a drive has lost can be computed again and written back: drives number the tokens of a
+  /// sequence as the sequence does, and weights are on the GPU.
+  virtual bool restores_lost_kv() const { return false; }
   virtual SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const = 0;
   /// The same where more of the run is known: blocks of the drives, and whether data pass through host memory.
   virtual SystemNeeds needs_of(const PlannerInputs& run) const { return needs(run.model, run.workload); }

@@ -25,6 +25,7 @@ class InstinferDense final : public DenseSystem<InstinferDense> {
   bool ends_sequences() const override { return true; }
   /// Drives that divide tokens take those of a step in turn, so that all sequences have to be at the same step.
   bool serves_arrivals() const override { return shard == ShardBy::head; }
+  bool restores_lost_kv() const override { return shard == ShardBy::head; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
 };
@@ -48,6 +49,7 @@ class InstinferSparf final : public CopyableSystem<InstinferSparf> {
   std::vector<std::string> unused_parameters() const override;
   bool ends_sequences() const override { return true; }
   bool serves_arrivals() const override { return true; }
+  bool restores_lost_kv() const override { return true; }
   SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const override;
   std::unique_ptr<Planner> plan(const PlannerInputs& inputs) const override;
   std::string_view method() const override { return "sparf"; }
