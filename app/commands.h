@@ -23,9 +23,10 @@ struct RunArguments {
   std::optional<std::filesystem::path> out;
   Format format = Format::table;
   std::optional<std::filesystem::path> trace;
-  bool quiet = false;                ///< no progress on stderr
-  std::optional<std::size_t> point;  ///< run this point of the scenario's sweep, counted from 0
-  bool sensitivity = false;          ///< run again with each resource faster
+  std::optional<std::filesystem::path> waveforms;  ///< VCD file
+  bool quiet = false;                              ///< no progress on stderr
+  std::optional<std::size_t> point;                ///< run this point of the scenario's sweep, counted from 0
+  bool sensitivity = false;                        ///< run again with each resource faster
 };
 int run(const RunArguments& arguments);
 /// Hash of all that the result of a scenario depends on, except the program: its configuration and the contents of its

@@ -33,6 +33,10 @@ void add_run(CLI::App& cli, int& status) {
   run_command->add_option("--format", run->format, "table, json or csv")->transform(CLI::CheckedTransformer(formats));
   run_command->add_option("--trace", run->trace, "Write a Chrome trace (chrome://tracing, Perfetto) of the run")
       ->check(kNamed);
+  run_command
+      ->add_option("--vcd", run->waveforms,
+                   "Write the waveforms of the drives (platform.device.fidelity: at) as a .vcd file")
+      ->check(kNamed);
   run_command->add_option("--point", run->point, "Run one point of the scenario's sweep, counted from 0");
   run_command->add_flag("--sensitivity", run->sensitivity,
                         "Run again with each resource 10 % faster, and tell what the rate gains");

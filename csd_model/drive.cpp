@@ -6,6 +6,7 @@
 #include "attention_engine/sysc/attention_engine.h"
 #include "base/error.h"
 #include "csd_model/block_quota.h"
+#include "csd_model/drive_units.h"
 #include "csd_model/firmware/block_service.h"
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/engine_io.h"
@@ -148,10 +149,11 @@ struct Firmware final : nvme::CommandHandler {
 /// Tells the drive's activity what the units of its own engine do.
 class UnitActivity final : public engine::UnitObserver {
  public:
-  UnitActivity(DriveActivity& activity, std::uint32_t kernels) : activity_(activity), kernels_(kernels) {}
+  UnitActivity(DriveActivity& activity, const engine::EngineConfig& config)
+      : activity_(activity), kernels_(config.kernels), argtopk_units_(config.argtopk_units) {}
 
   void unit_begins(engine::EngineUnit unit, SimTime work, SimTime softmax, bool page, SimTime at) override {
-    activity_.begin(station(unit), work, unit == engine::EngineUnit::kernels ? kernels_ : 1, at);
+    activity_.begin(station(unit), work, count(unit), at);
     if (unit == engine::EngineUnit::kernels) activity_.add_softmax(softmax, work);
     if (page) activity_.work_on_page(work);
   }
@@ -170,8 +172,12 @@ class UnitActivity final : public engine::UnitObserver {
     return DriveStation::argtopk;
   }
 
+  std::uint32_t count(engine::EngineUnit unit) const {
+    return unit == engine::EngineUnit::kernels ? kernels_ : unit == engine::EngineUnit::argtopk ? argtopk_units_ : 1;
+  }
+
   DriveActivity& activity_;
-  std::uint32_t kernels_;
+  std::uint32_t kernels_, argtopk_units_;
 };
 
 struct Drive::Parts {
@@ -209,10 +215,10 @@ struct Drive::Parts {
   nvme::PcieDma dma;
   nvme::NvmeController controller;
 
-  Parts(const DriveConfig& c, nvme::MemoryMap* map, const EngineFactory& make_engine)
+  Parts(const DriveConfig& c, nvme::MemoryMap* map, const EngineFactory& make_engine, const UnitMaker& make_unit)
       : config(c),
         activity(demand(c)),
-        units(activity, c.engine.kernels),
+        units(activity, c.engine),
         store(mapped_geometry(c), c.data),
         blocks(mapped_geometry(c), block_quota(c.geometry.blocks_per_plane, c.blocks.spare_blocks, c.kv_share),
                c.blocks),
@@ -225,9 +231,9 @@ struct Drive::Parts {
         work(make_work(c, lookup, fallback_selection)),
         dram_memory("dram", staging_memory(c)),
         controller_dram("dram_access"),
-        dram_port("dram_port", c.dram_bandwidth),
+        dram_port("dram_port", c.dram_bandwidth, make_unit.dram_port()),
         write_buffer(c.write_buffer),
-        cores("firmware_cores", c.lookup_cores),
+        cores("firmware_cores", c.lookup_cores, make_unit.lookup_cores()),
         map_lookups(c.lookup_time, cores, dram_port, activity),
         flash_io("flash_io", dram_port),
         engine_io("engine_io", activity),
@@ -237,7 +243,7 @@ struct Drive::Parts {
                                                               flash_io, internal_link, map_lookups, activity)
                                 : nullptr),
         flash(make_flash(c)),
-        engine(make_engine ? checked(make_engine(lookup)) : own()),
+        engine(make_engine ? checked(make_engine(lookup)) : own(make_unit)),
         block_service({.block_size = c.nvme.controller.block_size,
                        .geometry = mapped_geometry(c),
                        .packing = {.units = units_per_page(c),
@@ -318,8 +324,9 @@ struct Drive::Parts {
     return of_engine;
   }
 
-  EngineParts own() {
-    auto module = std::make_unique<engine::AttentionEngine>("engine", engine_config(config), lookup, *work);
+  EngineParts own(const UnitMaker& make_unit) {
+    auto module =
+        std::make_unique<engine::AttentionEngine>("engine", engine_config(config), lookup, *work, make_unit.engine());
     own_engine = module.get();
     own_engine->set_observer(&units);
     EngineParts parts;
@@ -332,11 +339,11 @@ struct Drive::Parts {
 };
 
 Drive::Drive(const sc_core::sc_module_name& name, const DriveConfig& config, nvme::MemoryMap* map,
-             const EngineFactory& engine)
+             const EngineFactory& engine, const DriveUnitFactory& units)
     : sc_module(name) {
   config.engine.validate();
   nfc::validate(config.geometry);
-  parts_ = std::make_unique<Parts>(config, map, engine);
+  parts_ = std::make_unique<Parts>(config, map, engine, UnitMaker(config, units));
   bar.bind(parts_->controller.bar);
   parts_->dma.memory.bind(dma);
   parts_->controller.interrupt.bind(interrupt);
@@ -367,6 +374,13 @@ const FirmwareCores& Drive::lookup_cores() const { return parts_->cores; }
 ActivitySplit Drive::activity(SimTime now) { return parts_->activity.until(now); }
 DriveActivity& Drive::activity_of_stations() const { return parts_->activity; }
 void Drive::when_drained(std::function<void()> callback) { parts_->kv_service.when_drained(std::move(callback)); }
+
+void Drive::trace(sc_core::sc_trace_file* file) const {
+  parts_->flash->trace(file);
+  parts_->engine.module->trace(file);
+  parts_->cores.trace(file);
+  parts_->dram_port.trace(file);
+}
 
 void Drive::materialise(SequenceId sequence, LayerId layer, HeadRange heads, std::uint32_t tokens) {
   ftl::KvFtl& kv = parts_->kv_ftl;

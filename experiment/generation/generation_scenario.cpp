@@ -352,6 +352,7 @@ scenario::RunResult GenerationScenario::run() {
       options_.progress(workload_.served() ? "requests" : "steps", done, total);
     };
   hooks.notice = options_.notice;
+  hooks.waveforms = options_.waveforms;
   std::unique_ptr<BackgroundIo> background;
   if (workload_.background) {
     background = std::make_unique<BackgroundIo>(scenario_, *workload_.background);
