@@ -37,7 +37,7 @@ function(build_program program)
   execute_process(COMMAND ${CMAKE_COMMAND} --build ${build} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
-foreach(program examples/own_initiator examples/own_engine tests/out_of_tree/whole_chain)
+foreach(program examples/own_initiator examples/own_engine examples/own_argtopk tests/out_of_tree/whole_chain)
   cmake_path(GET program FILENAME name)
   build_program(${program})
   execute_process(COMMAND ${WORK_DIR}/${name}/${name} COMMAND_ERROR_IS_FATAL ANY)
