@@ -23,10 +23,11 @@ struct RunArguments {
   std::optional<std::filesystem::path> out;
   Format format = Format::table;
   std::optional<std::filesystem::path> trace;
-  std::string trace_limit = "200 MB";  ///< largest size of its file
-  bool quiet = false;                  ///< no progress on stderr
-  std::optional<std::size_t> point;    ///< run this point of the scenario's sweep, counted from 0
-  bool sensitivity = false;            ///< run again with each resource faster
+  std::string trace_limit = "200 MB";              ///< largest size of its file
+  std::optional<std::filesystem::path> waveforms;  ///< VCD file
+  bool quiet = false;                              ///< no progress on stderr
+  std::optional<std::size_t> point;                ///< run this point of the scenario's sweep, counted from 0
+  bool sensitivity = false;                        ///< run again with each resource faster
 };
 int run(const RunArguments& arguments);
 /// Hash of all that the result of a scenario depends on, except the program: its configuration and the contents of its

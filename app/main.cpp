@@ -37,6 +37,10 @@ void add_run(CLI::App& cli, int& status) {
   run_command->add_option("--trace-limit", run->trace_limit, "Largest size of its file")
       ->needs(trace)
       ->capture_default_str();
+  run_command
+      ->add_option("--vcd", run->waveforms,
+                   "Write the waveforms of the drives (platform.device.fidelity: at) as a .vcd file")
+      ->check(kNamed);
   run_command->add_option("--point", run->point, "Run one point of the scenario's sweep, counted from 0");
   run_command->add_flag("--sensitivity", run->sensitivity,
                         "Run again with each resource 10 % faster, and tell what the rate gains");

@@ -26,14 +26,15 @@ void write_result(const scenario::RunResult& result, const std::filesystem::path
   for (const auto& [name, text] : result.files) report::write_file(directory / name, text);
 }
 
-/// UserError for a trace that would overwrite what the run reads.
-void refuse_input(const std::filesystem::path& trace, const std::filesystem::path& file, const scenario::Scenario& s) {
+/// UserError if the file of an option would overwrite what the run reads.
+void refuse_input(std::string_view option, const std::filesystem::path& written, const std::filesystem::path& file,
+                  const scenario::Scenario& s) {
   std::error_code none;
   std::vector<std::filesystem::path> inputs = s.inputs;
   inputs.push_back(file);
   for (const std::filesystem::path& input : inputs)
-    if (std::filesystem::equivalent(trace, input, none))
-      throw UserError(fmt::format("--trace {}: the run reads this file", trace.string()));
+    if (std::filesystem::equivalent(written, input, none))
+      throw UserError(fmt::format("{} {}: the run reads this file", option, written.string()));
 }
 
 /// Tells why a run has failed, if it has. Returns the exit status.
@@ -75,14 +76,19 @@ int run(const RunArguments& arguments) {
       throw UserError(fmt::format("{}: a second scenario named '{}' would overwrite the result of the first",
                                   path.string(), loaded.back().base.scenario.name));
   }
-  if (arguments.trace && loaded.size() > 1) throw UserError("--trace: takes one scenario, several are given");
   Bytes trace_limit;
   try {
     trace_limit = parse_bytes(arguments.trace_limit);
   } catch (const UserError& error) {
     throw UserError(fmt::format("--trace-limit: {}", error.what()));
   }
-  if (arguments.trace) refuse_input(*arguments.trace, arguments.scenarios.front(), loaded.front().base.scenario);
+  const auto check_written = [&](std::string_view option, const std::optional<std::filesystem::path>& written) {
+    if (!written) return;
+    if (loaded.size() > 1) throw UserError(fmt::format("{}: takes one scenario, several are given", option));
+    refuse_input(option, *written, arguments.scenarios.front(), loaded.front().base.scenario);
+  };
+  check_written("--trace", arguments.trace);
+  check_written("--vcd", arguments.waveforms);
 
   int status = 0;
   for (const scenario::Loaded& each : loaded) {
@@ -100,6 +106,7 @@ int run(const RunArguments& arguments) {
       scenario::RunOptions options;
       options.trace = arguments.trace;
       options.trace_limit = trace_limit;
+      options.waveforms = arguments.waveforms;
       options.progress = [&](std::string_view what, std::uint64_t done, std::uint64_t total) {
         progress.update(what, done, total);
       };

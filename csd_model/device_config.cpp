@@ -54,7 +54,8 @@ void describe(ParamVisitor& v, DeviceConfig& c) {
   v.param("count", c.count, {1, 64},
           "Drives of this kind; K and V are divided over them by KV head, or by token (system.shard).",
           assumed("the smallest system"));
-  v.param("fidelity", c.fidelity, "How the flash is simulated; completions are the same.", assumed("speed"));
+  v.param("fidelity", c.fidelity, "How flash, units of the engine and firmware are simulated; times are the same.",
+          assumed("speed"));
   v.section("flash", c.flash, "The flash array and its channels.");
   v.section("engine", c.engine, "The attention engine in the drive.");
   v.section("nvme", c.nvme, "The NVMe front end and how the host uses it.");

@@ -117,8 +117,9 @@ namespace csdsim {
 template <>
 struct EnumValues<csd_model::Fidelity> {
   static constexpr EnumValue<csd_model::Fidelity> values[] = {
-      {csd_model::Fidelity::fast, "fast", "The timeline core, one event a batch."},
-      {csd_model::Fidelity::at, "at", "Event-driven channel and die modules, one event a stage; the same times."}};
+      {csd_model::Fidelity::fast, "fast", "By when each resource is free: an event per batch."},
+      {csd_model::Fidelity::at, "at",
+       "Event-driven modules: channels, dies, units of the engine, firmware cores, DRAM port; the same times."}};
 };
 
 }  // namespace csdsim

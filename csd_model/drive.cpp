@@ -9,6 +9,7 @@
 #include "attention_engine/sysc/attention_engine.h"
 #include "base/error.h"
 #include "csd_model/block_quota.h"
+#include "csd_model/drive_units.h"
 #include "csd_model/firmware/block_service.h"
 #include "csd_model/firmware/controller_dram.h"
 #include "csd_model/firmware/engine_io.h"
@@ -58,11 +59,6 @@ ftl::BlockFtlConfig block_config(const DriveConfig& config) {
   block.units_per_page = units_per_page(config);
   if (config.map_cache.value > 0) block.map_cache_entries = config.map_cache.value / kCachedEntryBytes;
   return block;
-}
-
-/// Memory for the buffers of all commands that the controller can hold, each with its inputs and outputs.
-Bytes staging_memory(const DriveConfig& config) {
-  return config.nvme.controller.mdts * (2 * std::uint64_t{config.nvme.command_slots});
 }
 
 std::unique_ptr<nfc::FlashTarget> make_flash(const DriveConfig& config) {
@@ -172,8 +168,8 @@ struct Drive::Parts {
   engine::ClusteredSelection fallback_selection;
   std::unique_ptr<engine::HeadWork> work;
 
-  nvme::PhysicalMemory dram_memory;
-  ControllerDram controller_dram;  ///< declared before all members that may hold its buffers
+  nvme::PhysicalMemory dram_memory;  ///< inputs and outputs of all commands that the controller can hold
+  ControllerDram controller_dram;    ///< declared before all members that may hold its buffers
   DramPort dram_port;
   WriteBuffer write_buffer;
   FirmwareCores cores;
@@ -193,10 +189,10 @@ struct Drive::Parts {
   nvme::PcieDma dma;
   nvme::NvmeController controller;
 
-  Parts(const DriveConfig& c, nvme::MemoryMap* map, const EngineFactory& make_engine)
+  Parts(const DriveConfig& c, nvme::MemoryMap* map, const EngineFactory& make_engine, const UnitMaker& make_unit)
       : config(c),
         activity(demand(c)),
-        units(activity, c.engine.kernels),
+        units(activity, c.engine),
         store(mapped_geometry(c), c.data),
         blocks(mapped_geometry(c), block_quota(c.geometry.blocks_per_plane, c.blocks.spare_blocks, c.kv_share),
                c.blocks),
@@ -207,11 +203,11 @@ struct Drive::Parts {
         lookup(kv_ftl, c.filter),
         fallback_selection(0.25, c.flash.seed),
         work(make_work(c, lookup, fallback_selection)),
-        dram_memory("dram", staging_memory(c)),
+        dram_memory("dram", c.nvme.controller.mdts * (2 * std::uint64_t{c.nvme.command_slots})),
         controller_dram("dram_access"),
-        dram_port("dram_port", c.dram_bandwidth),
+        dram_port("dram_port", c.dram_bandwidth, make_unit.dram_port()),
         write_buffer(c.write_buffer),
-        cores("firmware_cores", c.lookup_cores),
+        cores("firmware_cores", c.lookup_cores, make_unit.lookup_cores()),
         map_lookups(c.lookup_time, cores, dram_port, activity),
         flash_io("flash_io", dram_port),
         engine_io("engine_io", activity),
@@ -221,7 +217,7 @@ struct Drive::Parts {
                                                               flash_io, internal_link, map_lookups, activity)
                                 : nullptr),
         flash(make_flash(c)),
-        engine(make_engine ? checked(make_engine(lookup)) : own()),
+        engine(make_engine ? checked(make_engine(lookup)) : own(make_unit)),
         block_service({.block_size = c.nvme.controller.block_size,
                        .geometry = mapped_geometry(c),
                        .packing = {.units = units_per_page(c),
@@ -316,8 +312,9 @@ struct Drive::Parts {
     return of_engine;
   }
 
-  EngineParts own() {
-    auto module = std::make_unique<engine::AttentionEngine>("engine", engine_config(config), lookup, *work);
+  EngineParts own(const UnitMaker& make_unit) {
+    auto module =
+        std::make_unique<engine::AttentionEngine>("engine", engine_config(config), lookup, *work, make_unit.engine());
     own_engine = module.get();
     own_engine->set_observer(&units);
     EngineParts parts;
@@ -330,11 +327,11 @@ struct Drive::Parts {
 };
 
 Drive::Drive(const sc_core::sc_module_name& name, const DriveConfig& config, nvme::MemoryMap* map,
-             const EngineFactory& engine)
+             const EngineFactory& engine, const DriveUnitFactory& units)
     : sc_module(name) {
   config.engine.validate();
   nfc::validate(config.geometry);
-  parts_ = std::make_unique<Parts>(config, map, engine);
+  parts_ = std::make_unique<Parts>(config, map, engine, UnitMaker(config, units));
   bar.bind(parts_->controller.bar);
   parts_->dma.memory.bind(dma);
   parts_->controller.interrupt.bind(interrupt);
@@ -376,6 +373,13 @@ bool Drive::observe(const DriveObservers& observers) {
   if (p.own_engine != nullptr) p.own_engine->observe_work(observers.engine);
   p.internal_link.observe(observers.internal_link);
   return p.flash->observe(observers.flash);
+}
+
+void Drive::trace(sc_core::sc_trace_file* file) const {
+  parts_->flash->trace(file);
+  parts_->engine.module->trace(file);
+  parts_->cores.trace(file);
+  parts_->dram_port.trace(file);
 }
 
 void Drive::materialise(SequenceId sequence, LayerId layer, HeadRange heads, std::uint32_t tokens) {

@@ -15,6 +15,7 @@
 #include "csd_model/drive_activity.h"
 #include "csd_model/drive_config.h"
 #include "csd_model/drive_totals.h"
+#include "csd_model/drive_units.h"
 #include "csd_model/station_times.h"
 #include "ftl/core/block_ftl.h"
 #include "ftl/core/kv_ftl.h"
@@ -64,7 +65,9 @@ struct DriveObservers {
 using EngineFactory = std::function<EngineParts(engine::KvSource& kv)>;
 
 /// A drive with one NVMe controller and two kinds of firmware behind it: blocks, and the KV cache with attention.
-/// Inside, PCIe DMA, controller, firmware, flash, DRAM and attention engine are modules bound by sockets.
+/// Inside, PCIe DMA, controller, firmware, flash, DRAM and attention engine are modules bound by sockets; with
+/// Fidelity::at the units of engine, firmware and DRAM port are modules bound by signals, and the flash is modules,
+/// too.
 ///
 /// Bind `bar` (BAR0: registers and doorbells, 4- and 8-byte accesses) to an initiator, `dma` to the memory system that
 /// the drive reads and writes as bus master, and `interrupt` to the receiver of interrupts; polling the completion
@@ -77,8 +80,9 @@ class Drive : public sc_core::sc_module {
 
   /// `map`, if given, names the memory that `dma` reaches and counts the traffic by region; it must outlive the drive.
   /// Throws UserError for a configuration that cannot be built. Without `engine` the drive has the model's own.
+  /// `units`, only with Fidelity::at, may replace units of the model, those of the model's own engine among them.
   Drive(const sc_core::sc_module_name& name, const DriveConfig& config, nvme::MemoryMap* map = nullptr,
-        const EngineFactory& engine = nullptr);
+        const EngineFactory& engine = nullptr, const DriveUnitFactory& units = nullptr);
   ~Drive() override;
 
   const DriveConfig& config() const;
@@ -117,6 +121,9 @@ class Drive : public sc_core::sc_module {
 
   /// The observers must outlive the drive, or the next call. False if its flash model tells nothing (fidelity at).
   bool observe(const DriveObservers& observers);
+  /// With Fidelity::at, adds what its modules show to a waveform: buses, planes and page buffers of the flash,
+  /// decoders, the engine with its units, the firmware cores and the DRAM port. (Fidelity::fast has nothing to show.)
+  void trace(sc_core::sc_trace_file* file) const override;
 
   /// Timing runs: appends tokens up to `tokens` to heads of a layer, which hold equally many, in no simulated time and
   /// without page operations, as sampled runs need for steps that they skip. Throws UserError where they do not fit the

@@ -23,7 +23,8 @@
 
 namespace csdsim::csd_model {
 
-/// `fast` times flash with the timeline core, `at` with event-driven channel and die modules: the same times.
+/// `fast` times flash with the timeline core, and units of engine and firmware by when they are free. `at` has
+/// event-driven modules for all of these. Both give the same times.
 enum class Fidelity : std::uint8_t { fast, at };
 
 /// Everything that a drive is made of, as its parts take it; drive_config() makes it from what a user says.

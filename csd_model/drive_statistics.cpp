@@ -70,7 +70,7 @@ StationTimes Drive::station_times() const {
     set_unit(kernels, EngineUnit::kernels, 1 - exponentials, e->kernel_busy, c.engine.kernels, e->kernel_waited);
     set_unit(softmax, EngineUnit::kernels, exponentials, e->kernel_busy, c.engine.kernels, e->kernel_waited);
     set_unit(scoring, EngineUnit::scoring, 1, e->scoring_busy, 1, e->scoring_waited);
-    set_unit(argtopk, EngineUnit::argtopk, 1, e->argtopk_busy, 1, e->argtopk_waited);
+    set_unit(argtopk, EngineUnit::argtopk, 1, e->argtopk_busy, c.engine.argtopk_units, e->argtopk_waited);
   }
   return s;
 }

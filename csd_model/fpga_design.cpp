@@ -7,6 +7,7 @@ engine::FpgaDesign fpga_design(const DeviceConfig& device) {
   return {.kernels = e.kernels,
           .macs_per_cycle = e.macs_per_cycle,
           .softmax_per_cycle = e.softmax_per_cycle,
+          .argtopk_units = e.argtopk_units,
           .argtopk_per_cycle = e.argtopk_per_cycle,
           .jobs_in_flight = e.jobs_in_flight,
           .buffer = e.buffer_memory == engine::EngineMemory::sram ? e.buffer : Bytes{},

@@ -178,9 +178,10 @@ double attention_time(const DriveConfig& drive, const AttentionShape& shape) {
       reading(drive, shape, job.pages, job.pages / drive.geometry.planes(), job.phases) + kernel + argtopk;
   const double slots = jobs * alone / engine.jobs_in_flight;
   const double lookups = jobs * job.pages * seconds(drive.lookup_time) / drive.lookup_cores;
-  const double computing = jobs * std::max(kernel / engine.kernels, argtopk);
+  const double computing = jobs * std::max(kernel / engine.kernels, argtopk / engine.argtopk_units);
   const double pipelined = std::max({flash, first_page + computing, slots});
-  const double busy = engine.overlap_flash ? pipelined : flash + jobs * (kernel / engine.kernels + argtopk);
+  const double busy =
+      engine.overlap_flash ? pipelined : flash + jobs * (kernel / engine.kernels + argtopk / engine.argtopk_units);
   return seconds(drive.pipeline_time) + tail + std::max(first_page + lookups, busy) + kernel + argtopk;
 }
 

@@ -11,10 +11,11 @@ namespace csdsim::csd_model {
 /// Tells the drive's activity what the units of its own engine do.
 class UnitActivity final : public engine::UnitObserver {
  public:
-  UnitActivity(DriveActivity& activity, std::uint32_t kernels) : activity_(activity), kernels_(kernels) {}
+  UnitActivity(DriveActivity& activity, const engine::EngineConfig& config)
+      : activity_(activity), kernels_(config.kernels), argtopk_units_(config.argtopk_units) {}
 
   void unit_begins(engine::EngineUnit unit, SimTime work, SimTime softmax, bool page, SimTime at) override {
-    activity_.begin(station(unit), work, unit == engine::EngineUnit::kernels ? kernels_ : 1, at);
+    activity_.begin(station(unit), work, count(unit), at);
     if (unit == engine::EngineUnit::kernels) activity_.add_softmax(softmax, work);
     if (page) activity_.work_on_page(work);
   }
@@ -33,8 +34,12 @@ class UnitActivity final : public engine::UnitObserver {
     return DriveStation::argtopk;
   }
 
+  std::uint32_t count(engine::EngineUnit unit) const {
+    return unit == engine::EngineUnit::kernels ? kernels_ : unit == engine::EngineUnit::argtopk ? argtopk_units_ : 1;
+  }
+
   DriveActivity& activity_;
-  std::uint32_t kernels_;
+  std::uint32_t kernels_, argtopk_units_;
 };
 
 }  // namespace csdsim::csd_model

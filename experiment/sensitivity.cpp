@@ -189,6 +189,7 @@ scenario::RunResult run_with_sensitivity(const Scenario& scenario, const scenari
     change.apply(faster);
     scenario::RunOptions quiet = options;
     quiet.trace.reset();
+    quiet.waveforms.reset();
     quiet.progress = nullptr;
     quiet.notice = nullptr;
     const double rate = run_scenario(faster, quiet).document["metrics"][metric];

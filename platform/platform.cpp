@@ -61,8 +61,8 @@ Platform::Platform(const PlatformParams& config)
     shared_links_.add_drive(i, slot->map, host_region, gpu_regions);
     csd_model::DriveConfig drive = config.drive;
     if (config.loss && config.loss->drive == i) drive.nvme.disappears_at = config.loss->at;
-    slot->drive =
-        std::make_unique<csd_model::Drive>(fmt::format("drive{}", i).c_str(), drive, &slot->map, config.engine);
+    slot->drive = std::make_unique<csd_model::Drive>(fmt::format("drive{}", i).c_str(), drive, &slot->map,
+                                                     config.engine, config.units);
     slot->driver = std::make_unique<nvme::NvmeDriver>(fmt::format("driver{}", i).c_str(),
                                                       nvme::NvmeDriverParams{.queue_memory = {free_host_, queues},
                                                                              .queues = config.queues,
@@ -84,6 +84,10 @@ Platform::Platform(const PlatformParams& config)
                                   config.host_memory.value >> 20, config.drives, queues.value >> 20));
     drives_.push_back(std::move(slot));
   }
+  if (!config.waveforms) return;
+  if (config.drive.fidelity != csd_model::Fidelity::at) throw UserError("waveforms need platform.device.fidelity: at");
+  waveforms_ = std::make_unique<Waveforms>(*config.waveforms);
+  for (const auto& slot : drives_) waveforms_->add(*slot->drive);
 }
 
 Platform::~Platform() = default;

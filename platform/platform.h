@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "nvme_if/sysc/pcie_fabric.h"
 #include "nvme_if/sysc/physical_memory.h"
 #include "platform/shared_links.h"
+#include "simulation/waveforms.h"
 
 namespace csdsim::platform {
 
@@ -34,7 +36,10 @@ struct PlatformParams {
   bool run_ahead = false;            ///< see NvmeDriverParams
   SimTime timeout = SimTime::max();  ///< of a command, see NvmeDriverParams
   std::optional<nvme::DriveLoss> loss = {};
-  csd_model::EngineFactory engine = {};  ///< called once per drive; default: the attention engine of the model
+  csd_model::EngineFactory engine = {};    ///< called once per drive; default: the attention engine of the model
+  csd_model::DriveUnitFactory units = {};  ///< called for the units of each drive; default: those of the model
+  /// A VCD file with the waveforms of all drives, whose fidelity must be `at`; see Waveforms.
+  std::optional<std::filesystem::path> waveforms = {};
 };
 
 /// Owns all modules of a simulation. Create it before the simulation starts, in a separate simulation context. Host
@@ -85,6 +90,7 @@ class Platform {
   std::unique_ptr<nvme::PcieFabric> fabric_;
   std::shared_ptr<nvme::HostCores> io_cores_;
   std::vector<std::unique_ptr<Slot>> drives_;
+  std::unique_ptr<Waveforms> waveforms_;
   nvme::PhysicalAddress free_host_{Bytes::mib(2).value};  ///< address 0 stays unused
 };
 

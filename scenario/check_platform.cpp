@@ -177,9 +177,10 @@ void check_fpga(Checker& c, const csd_model::DeviceConfig& device) {
   if (e.fpga_check == engine::FpgaCheck::off ||
       !c.readable({"platform.device.engine.fpga", "platform.device.engine.kernels",
                    "platform.device.engine.macs_per_cycle", "platform.device.engine.softmax_per_cycle",
-                   "platform.device.engine.argtopk_per_cycle", "platform.device.engine.jobs_in_flight",
-                   "platform.device.engine.buffer", "platform.device.flash.channels",
-                   "platform.device.flash.page_buffers", "platform.device.flash.page_size"}))
+                   "platform.device.engine.argtopk_units", "platform.device.engine.argtopk_per_cycle",
+                   "platform.device.engine.jobs_in_flight", "platform.device.engine.buffer",
+                   "platform.device.flash.channels", "platform.device.flash.page_buffers",
+                   "platform.device.flash.page_size"}))
     return;
   const engine::Fpga& fpga = csd_model::fpga_of(device);
   const std::string lacks = engine::fpga_lacks(csd_model::fpga_design(device), fpga);

@@ -29,8 +29,9 @@ class Checker;
 struct Scenario;
 
 struct RunOptions {
-  std::optional<std::filesystem::path> trace;  ///< Chrome trace of the run
-  Bytes trace_limit{200'000'000};              ///< largest size of its file
+  std::optional<std::filesystem::path> trace;      ///< Chrome trace of the run
+  Bytes trace_limit{200'000'000};                  ///< largest size of its file
+  std::optional<std::filesystem::path> waveforms;  ///< VCD file of the modules of the drives (fidelity: at)
   /// Prompts that replace those of the workload: one as text, or any number as token ids.
   std::optional<std::string> prompt_text;
   std::vector<std::vector<host::TokenId>> prompt_tokens;

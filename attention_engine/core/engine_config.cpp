@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/param.h"
+#include "base/rounding.h"
 
 namespace csdsim::engine {
 
@@ -29,7 +32,8 @@ void describe(ParamVisitor& v, EngineConfig& c) {
           assumed("a kernel has 768 DSPs; the figures of InstInfer fit 123 a cycle over both kernels"));
   v.param("softmax_per_cycle", c.softmax_per_cycle, {1, 1'048'576}, "Exponentials of a kernel in a cycle.",
           assumed("no paper states it"));
-  v.param("argtopk_per_cycle", c.argtopk_per_cycle, {1, 1'048'576}, "Elements that the argtopk unit takes in a cycle.",
+  v.param("argtopk_units", c.argtopk_units, {1, 1024}, "Argtopk units side by side.", paper("InstInfer IV-B: one"));
+  v.param("argtopk_per_cycle", c.argtopk_per_cycle, {1, 1'048'576}, "Elements that an argtopk unit takes in a cycle.",
           assumed("no paper states it"));
   v.param("jobs_in_flight", c.jobs_in_flight, {1, 65'536}, "Heads that the engine works on at the same time.",
           assumed("enough to hide a tR; no paper states it"));
@@ -47,6 +51,14 @@ void describe(ParamVisitor& v, EngineConfig& c) {
   v.section("scoring", c.scoring, "A unit for token scores beside the attention kernels.");
 }
 
+std::uint64_t UnitSpeeds::faster(std::uint64_t cycles, double speed) {
+  return speed == 1 ? cycles : static_cast<std::uint64_t>(std::llround(static_cast<double>(cycles) / speed));
+}
+
+SimTime EngineConfig::argtopk_time(std::uint64_t elements) const {
+  return cycles_time(UnitSpeeds::faster(ceil_div(elements, argtopk_per_cycle), speeds.argtopk), clock);
+}
+
 void EngineConfig::validate() const {
   const auto require = [](std::uint64_t value, std::string_view name) {
     if (value == 0) throw UserError(fmt::format("engine.{} is 0: it must be at least 1", name));
@@ -55,6 +67,7 @@ void EngineConfig::validate() const {
   require(kernels, "kernels");
   require(macs_per_cycle, "macs_per_cycle");
   require(softmax_per_cycle, "softmax_per_cycle");
+  require(argtopk_units, "argtopk_units");
   require(argtopk_per_cycle, "argtopk_per_cycle");
   require(jobs_in_flight, "jobs_in_flight");
   require(buffer.value, "buffer");

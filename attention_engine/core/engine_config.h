@@ -65,6 +65,8 @@ struct UnitSpeeds {
   double softmax = 1;   ///< likewise
   double scoring = 1;
   double argtopk = 1;
+
+  static std::uint64_t faster(std::uint64_t cycles, double speed);
 };
 
 /// Clock and kernel count as InstInfer states them (V-A, IV-B); the rest is not stated there and assumed. Section
@@ -75,7 +77,8 @@ struct EngineConfig {
   std::uint32_t kernels = 2;                        ///< attention kernels (GeMV and softmax), InstInfer IV-B
   std::uint32_t macs_per_cycle = 128;               ///< multiply-accumulates per cycle and kernel; assumed
   std::uint32_t softmax_per_cycle = 8;              ///< exponentials per cycle and kernel; assumed
-  std::uint32_t argtopk_per_cycle = 1;              ///< elements per cycle that the argtopk unit takes in; assumed
+  std::uint32_t argtopk_units = 1;                  ///< InstInfer IV-B has one
+  std::uint32_t argtopk_per_cycle = 1;              ///< elements per cycle that an argtopk unit takes in; assumed
   std::uint32_t jobs_in_flight = 16;                ///< head jobs between start and end; assumed
   Bytes buffer = Bytes::mib(1);                     ///< for scores and selected rows, see job_footprint(); assumed
   EngineMemory buffer_memory = EngineMemory::sram;  ///< for whoever owns controller DRAM; the engine does not ask
@@ -111,6 +114,9 @@ struct EngineConfig {
   /// Throws UserError, naming the parameter, where scores() is false.
   void require(ScorePrecision precision) const;
 
+  /// How long an argtopk unit takes in so many elements.
+  SimTime argtopk_time(std::uint64_t elements) const;
+
   /// Throws UserError naming the parameter that is 0, or the intake that page_buffers exclude.
   void validate() const;
 };
@@ -124,7 +130,7 @@ enum class JobPhase : std::uint8_t {
   wait,         ///< from submission to start: older jobs, job slots, buffer
   phase_a,      ///< reading embedding pages (and token pages that stand in for them)
   logit0,       ///< approximate logits on a kernel
-  argtopk,      ///< both uses of the argtopk unit
+  argtopk,      ///< both uses of an argtopk unit
   phase_b,      ///< reading token pages
   attend,       ///< logits, softmax and output on a kernel
   feed_forward  ///< a feed-forward job, which reads and computes at the same time
@@ -153,7 +159,7 @@ struct EngineStats {
   std::uint64_t neurons = 0;            ///< of these jobs
   std::uint64_t neuron_macs = 0;        ///< the part of `macs` that they took
   std::uint64_t macs = 0;               ///< multiply-accumulates charged to the kernels and the scoring unit
-  std::uint64_t argtopk_elements = 0;   ///< elements charged to the argtopk unit
+  std::uint64_t argtopk_elements = 0;   ///< elements charged to the argtopk units
   std::uint64_t embedding_pages = 0;    ///< page reads of phase A from embedding pages
   std::uint64_t token_pages_a = 0;      ///< page reads of phase A from token pages (keys not yet transposed)
   std::uint64_t token_pages_b = 0;      ///< page reads of phase B and of dense and score jobs
@@ -162,11 +168,11 @@ struct EngineStats {
   Bytes record_bytes;                   ///< the part of channel_bytes for feed-forward jobs
   /// That the filters let pass: p (r S + 2 k d), dense p 2 S d, score p S d; of records p 2 D (gated p 3 D) per neuron.
   Bytes engine_bytes;
-  SimTime kernel_busy;   ///< summed over the kernels
-  SimTime softmax_busy;  ///< the part of kernel_busy for exponentials
-  SimTime neuron_busy;   ///< the part of kernel_busy for feed-forward jobs
-  SimTime scoring_busy;  ///< of the scoring unit
-  SimTime argtopk_busy;
+  SimTime kernel_busy;        ///< summed over the kernels
+  SimTime softmax_busy;       ///< the part of kernel_busy for exponentials
+  SimTime neuron_busy;        ///< the part of kernel_busy for feed-forward jobs
+  SimTime scoring_busy;       ///< of the scoring unit
+  SimTime argtopk_busy;       ///< summed over the argtopk units
   DurationSum kernel_waited;  ///< of work that waits for a free kernel; likewise the next ones
   DurationSum scoring_waited;
   DurationSum argtopk_waited;

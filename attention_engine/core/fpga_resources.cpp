@@ -87,8 +87,9 @@ double block_rams(Bytes bytes, double bits) {
 }
 
 FpgaUse fpga_use(const FpgaDesign& d) {
-  FpgaResources argtopk = filters(d.argtopk_per_cycle);
-  argtopk.block_rams = block_rams(d.buffer, 64.0 * d.argtopk_per_cycle);
+  const double elements = double(d.argtopk_units) * d.argtopk_per_cycle;
+  FpgaResources argtopk = filters(elements);
+  argtopk.block_rams = block_rams(d.buffer, 64.0 * elements);
   FpgaUse use{scaled(kernel_use(d), d.kernels), argtopk};
   const auto unit = [&](FpgaUnit u) -> FpgaResources& { return use[static_cast<std::size_t>(u)]; };
   unit(FpgaUnit::scoring) = scoring_use(d.scoring, d.page_size);
@@ -101,7 +102,7 @@ FpgaUse fpga_use(const FpgaDesign& d) {
   controllers = filters(d.channels);
   controllers.block_rams = d.channels * block_rams(d.page_size * d.page_buffers.value_or(0), 0);
   unit(FpgaUnit::nvme) = nvme_use(d);
-  const double ports = d.kernels + 2;
+  const double ports = double(d.kernels) + d.argtopk_units + 1;
   unit(FpgaUnit::interconnect) = streams(ports);
   unit(FpgaUnit::interconnect).block_rams = 2 * ports * block_rams(Bytes{512 * 8}, 64);
   return use;

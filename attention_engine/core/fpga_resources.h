@@ -56,7 +56,8 @@ struct FpgaDesign {
   std::uint32_t kernels = 2;            ///< EngineConfig, likewise the next ones
   std::uint32_t macs_per_cycle = 128;   ///< of a kernel
   std::uint32_t softmax_per_cycle = 8;  ///< of a kernel
-  std::uint32_t argtopk_per_cycle = 1;
+  std::uint32_t argtopk_units = 1;
+  std::uint32_t argtopk_per_cycle = 1;  ///< of an argtopk unit
   std::uint32_t jobs_in_flight = 16;
   Bytes buffer{};  ///< in block RAM: 0 if the engine's buffer is in DRAM
   ScoringConfig scoring{};
@@ -79,11 +80,11 @@ double block_rams(Bytes bytes, double bits);
 ///   kernel         3 DSPs per product (FP16 multiplier 1, adder 2: Xilinx PG060, full DSP usage); block RAM for the
 ///                  rows of two pages at 16 bits per product, for q, sums and output of each job at 4 bits per product,
 ///                  and for logits and weights at 32 bits per exponential
-///   argtopk        block RAM for engine.buffer, 64 bits (score and position) per element
+///   argtopk        block RAM for engine.buffer, 64 bits (score and position) per element, over all units
 ///   flash          block RAM for the page buffers of each channel
 ///   NVMe           a stream each way for each GB/s of the link; block RAM for 4 streams, the buffers of the PCIe block
 ///                  (32 KiB), 256 commands (112 B) and 4 pages
-///   interconnect   a port for each kernel, argtopk and NVMe; block RAM for a FIFO of 512 x 64 bits each way
+///   interconnect   a port for each kernel, each argtopk unit and NVMe; block RAM for a FIFO of 512 x 64 bits each way
 ///
 /// Look-up tables and flip-flops follow from five constants that are fitted on InstInfer Table I, each on two entries:
 /// FpgaFit. `scoring`: scoring_use(). `shell`: of the SmartSSD, a fifth of the LUTs, flip-flops and block RAMs of a

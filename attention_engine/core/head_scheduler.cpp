@@ -39,7 +39,8 @@ HeadScheduler::HeadScheduler(const EngineConfig& config, KvSource& source, HeadW
       issue_(config.page_buffers, config.geometry, config.jobs_in_flight),
       arrived_on_(config.geometry.channels),
       turns_(config.overlap_flash),
-      kernels_(config.kernels) {
+      kernels_(config.kernels),
+      argtopk_(config.argtopk_units) {
   config_.validate();
   jobs_.resize(config_.jobs_in_flight);
   for (std::uint32_t i = config_.jobs_in_flight; i > 0; --i) free_.push_back(JobId{i - 1});

@@ -4,12 +4,12 @@
 //   SparF          argtopk(d) -> read A -> kernel (logit-0) -> argtopk(S) -> read B -> kernel
 //   feed-forward   read and kernel side by side, neuron by neuron (NeuronIntake)
 //
-// Kernels and the argtopk unit are FIFO servers in order of arrival. Numerics run when the last page of a phase has
-// arrived. With Intake::phase the kernel's time is charged from then on; with Intake::page each page takes an even
-// share of it as soon as it and all pages before it have arrived, with Intake::arrival as soon as it has arrived. A
-// phase without a flash page continues at once: access to controller DRAM is not charged. With overlap_flash off, units
-// and page reads take turns. Jobs start strictly in order of age: a job that waits for buffer space holds back the
-// younger ones.
+// Kernels and argtopk units are FIFO servers in order of arrival: the scheduler's own, or modules (UnitPort). Numerics
+// run when the last page of a phase has arrived. With Intake::phase the kernel's time is charged from then on; with
+// Intake::page each page takes an even share of it as soon as it and all pages before it have arrived, with
+// Intake::arrival as soon as it has arrived. A phase without a flash page continues at once: access to controller DRAM
+// is not charged. With overlap_flash off, units and page reads take turns. Jobs start strictly in order of age: a job
+// that waits for buffer space holds back the younger ones.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include <optional>
 #include <queue>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "attention_engine/core/engine_config.h"
@@ -46,6 +47,35 @@ class EnginePort {
 
 /// The units of the engine that serve its jobs.
 enum class EngineUnit : std::uint8_t { kernels, scoring, argtopk };
+
+/// What a unit does for a job. Waveforms show these values, and 0 where a unit has no work.
+enum class UnitTask : std::uint8_t {
+  components = 1,   ///< argtopk: the r largest components of |q|
+  tokens = 2,       ///< argtopk: the k most important tokens
+  logit0 = 3,       ///< kernel: approximate logits
+  attend = 4,       ///< kernel: logits, softmax and output
+  score = 5,        ///< scoring unit, or kernel: scores of tokens
+  feed_forward = 6  ///< kernel: neurons
+};
+
+/// Units that are modules of their own.
+class UnitPort {
+ public:
+  struct Work {
+    EngineUnit unit;
+    UnitTask task;
+    std::uint64_t id;      ///< ascends
+    std::uint64_t amount;  ///< argtopk: elements; others: cycles
+    SimTime time;          ///< that the model's units take
+  };
+
+  virtual void begin(const Work& work, SimTime at) = 0;
+  /// See HeadScheduler::work_ahead().
+  virtual SimTime ahead(EngineUnit unit, SimTime now) const = 0;
+
+ protected:
+  ~UnitPort() = default;
+};
 
 /// Told of each work of a unit: when it is given to the unit, how long the unit works on it, and when it is done.
 class UnitObserver {
@@ -87,9 +117,16 @@ class HeadScheduler {
   /// unit 0 is the number of bytes in use of the buffer. It must outlive the scheduler.
   void observe_work(WorkObserver* observer) { work_observer_ = observer; }
 
+  /// Before the first job: work goes to `units`, which must outlive the scheduler, and ends with unit_done().
+  void set_units(UnitPort& units) { units_ = &units; }
+  /// Work `id` has ended at `at`, after a wait in front of its unit. advance() continues its job: works that end at the
+  /// same time are served in the order of their ids. EngineStats counts the wait and the time worked.
+  void unit_done(std::uint64_t id, SimTime waited, SimTime worked, SimTime at);
+
   const EngineStats& stats() const { return stats_; }
   /// Work after `now` that the units have been given and EngineStats counts already.
   SimTime work_ahead(EngineUnit unit, SimTime now) const {
+    if (units_ != nullptr) return units_->ahead(unit, now);
     return unit == EngineUnit::kernels   ? kernels_.ahead(now)
            : unit == EngineUnit::scoring ? scoring_.ahead(now)
                                          : argtopk_.ahead(now);
@@ -134,6 +171,18 @@ class HeadScheduler {
   struct KernelWork {
     std::uint64_t macs = 0;
     std::uint64_t softmax_elements = 0;
+  };
+  struct UnitWork {
+    EngineUnit unit;
+    std::uint64_t amount;  ///< argtopk: elements; others: cycles
+    SimTime time;
+    SimTime softmax;    ///< part of `time`
+    bool page = false;  ///< the work is on a page read
+  };
+  /// Counters of a kind of units.
+  struct UnitCounters {
+    SimTime& busy;
+    DurationSum& waited;
   };
   struct Event {
     SimTime at;
@@ -182,14 +231,18 @@ class HeadScheduler {
   void pages_consumed(PageRead read, SimTime at);
 
   // head_scheduler_units.cpp
-  static std::uint64_t faster(std::uint64_t cycles, double speed);
   std::optional<std::uint32_t> scoring_lanes(const Job& job) const;
   KernelWork kernel_work(const Job& job) const;
   std::uint64_t phase_cycles(Job& job) const;
   void run_kernel(JobId id, SimTime at);
   void run_argtopk(JobId id, std::uint64_t elements, SimTime at);
-  void begin_unit(EngineUnit unit, JobId id, SimTime work, SimTime softmax, bool page, SimTime at);
+  void begin_unit(JobId id, const UnitWork& work, SimTime at);
+  UnitCounters counters_of(EngineUnit unit);
+  Servers& servers_of(EngineUnit unit);
   EngineUnit unit_of(const Job& job) const;
+  static UnitTask task_of(const Job& job);
+  /// Tells the observer of work what a unit has done, or will do, for a job.
+  void tell(EngineUnit unit, JobId id, SimTime start, SimTime end) const;
 
   // head_scheduler_neurons.cpp
   void start_neurons(JobId id, SimTime at);
@@ -216,16 +269,23 @@ class HeadScheduler {
   std::vector<std::uint32_t> arrived_on_;  ///< [ChannelId]
   EngineTurns turns_;
   Servers kernels_;
-  Servers argtopk_{1};
+  Servers argtopk_;
   Servers scoring_{1};
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t next_order_ = 0;
+  struct InUnit {
+    JobId job;
+    EngineUnit unit;
+    SimTime time;
+  };
+  std::unordered_map<std::uint64_t, InUnit> in_units_;  ///< given to units_, by id; looked up only
   Bytes buffer_in_use_;
   ReadPlan plan_;                          ///< scratch: of the phase that is being entered
   std::vector<std::uint32_t> all_groups_;  ///< 0, 1, 2, ...
   EngineStats stats_;
   UnitObserver* observer_ = nullptr;
   WorkObserver* work_observer_ = nullptr;
+  UnitPort* units_ = nullptr;
 };
 
 }  // namespace csdsim::engine

@@ -64,13 +64,15 @@ void HeadScheduler::run_neurons(JobId id, SimTime at) {
     if (j.awaits_turn) return;
     intake.begin();
     const std::uint64_t exponentials = shape.activation == Activation::silu ? shape.tokens : 0;
-    const std::uint64_t softmax = faster(ceil_div(exponentials, config_.softmax_per_cycle), config_.speeds.softmax);
-    const SimTime duration = cycles_time(
-        faster(ceil_div(shape.macs(), config_.macs_per_cycle), config_.speeds.products) + softmax, config_.clock);
+    const std::uint64_t softmax =
+        UnitSpeeds::faster(ceil_div(exponentials, config_.softmax_per_cycle), config_.speeds.softmax);
+    const std::uint64_t cycles =
+        UnitSpeeds::faster(ceil_div(shape.macs(), config_.macs_per_cycle), config_.speeds.products) + softmax;
+    const SimTime duration = cycles_time(cycles, config_.clock);
     stats_.macs += shape.macs();
     stats_.neuron_macs += shape.macs();
     stats_.neuron_busy += duration;
-    begin_unit(EngineUnit::kernels, id, duration, cycles_time(softmax, config_.clock), false, at);
+    begin_unit(id, {EngineUnit::kernels, cycles, duration, cycles_time(softmax, config_.clock)}, at);
   }
 }
 

@@ -6,13 +6,10 @@
 #include <string_view>
 
 #include "attention_engine/core/head_scheduler.h"
+#include "base/error.h"
 #include "base/rounding.h"
 
 namespace csdsim::engine {
-
-std::uint64_t HeadScheduler::faster(std::uint64_t cycles, double speed) {
-  return speed == 1 ? cycles : static_cast<std::uint64_t>(std::llround(static_cast<double>(cycles) / speed));
-}
 
 SimTime HeadScheduler::Servers::serve(SimTime at, SimTime duration, DurationSum& waited) {
   SimTime& free_at = *std::min_element(free_at_.begin(), free_at_.end());
@@ -47,10 +44,10 @@ HeadScheduler::KernelWork HeadScheduler::kernel_work(const Job& j) const {
 std::uint64_t HeadScheduler::phase_cycles(Job& j) const {
   const KernelWork work = kernel_work(j);
   const std::optional<std::uint32_t> lanes = scoring_lanes(j);
-  const std::uint64_t products = faster(ceil_div(work.macs, lanes.value_or(config_.macs_per_cycle)),
-                                        lanes ? config_.speeds.scoring : config_.speeds.products);
+  const std::uint64_t products = UnitSpeeds::faster(ceil_div(work.macs, lanes.value_or(config_.macs_per_cycle)),
+                                                    lanes ? config_.speeds.scoring : config_.speeds.products);
   const std::uint64_t softmax =
-      faster(ceil_div(work.softmax_elements, config_.softmax_per_cycle), config_.speeds.softmax);
+      UnitSpeeds::faster(ceil_div(work.softmax_elements, config_.softmax_per_cycle), config_.speeds.softmax);
   const std::uint64_t cycles = products + softmax;
   j.softmax_share = cycles == 0 ? 0 : static_cast<double>(softmax) / static_cast<double>(cycles);
   return cycles;
@@ -64,8 +61,10 @@ void HeadScheduler::run_kernel(JobId id, SimTime at) {
   if (!intakes_[id.value].ready() || j.awaits_turn) return;
   j.awaits_turn = !turns_.start_work({id});
   if (j.awaits_turn) return;
-  const SimTime duration = cycles_time(intakes_[id.value].begin(), config_.clock);
-  begin_unit(unit_of(j), id, duration, SimTime{std::llround(double(duration.ps) * j.softmax_share)}, j.has_pages, at);
+  const std::uint64_t cycles = intakes_[id.value].begin();
+  const SimTime duration = cycles_time(cycles, config_.clock);
+  const SimTime softmax{std::llround(double(duration.ps) * j.softmax_share)};
+  begin_unit(id, {unit_of(j), cycles, duration, softmax, j.has_pages}, at);
 }
 
 /// The unit that the current stage of a job runs on.
@@ -74,35 +73,75 @@ EngineUnit HeadScheduler::unit_of(const Job& job) const {
   return job.job != nullptr && scoring_lanes(job) ? EngineUnit::scoring : EngineUnit::kernels;
 }
 
+UnitTask HeadScheduler::task_of(const Job& job) {
+  switch (job.stage) {
+    case Stage::select_components:
+      return UnitTask::components;
+    case Stage::select_tokens:
+      return UnitTask::tokens;
+    case Stage::read_a:
+    case Stage::logit0:
+      return UnitTask::logit0;
+    case Stage::read_b:
+    case Stage::attend:
+      return job.method == Method::score ? UnitTask::score : UnitTask::attend;
+    case Stage::feed_forward:
+      break;
+  }
+  return UnitTask::feed_forward;
+}
+
+HeadScheduler::Servers& HeadScheduler::servers_of(EngineUnit unit) {
+  return unit == EngineUnit::kernels ? kernels_ : unit == EngineUnit::scoring ? scoring_ : argtopk_;
+}
+
+HeadScheduler::UnitCounters HeadScheduler::counters_of(EngineUnit unit) {
+  return unit == EngineUnit::kernels   ? UnitCounters{stats_.kernel_busy, stats_.kernel_waited}
+         : unit == EngineUnit::scoring ? UnitCounters{stats_.scoring_busy, stats_.scoring_waited}
+                                       : UnitCounters{stats_.argtopk_busy, stats_.argtopk_waited};
+}
+
 /// Gives a unit work whose end is an event of job `id`.
-void HeadScheduler::begin_unit(EngineUnit unit, JobId id, SimTime work, SimTime softmax, bool page, SimTime at) {
-  struct Use {
-    Servers& servers;
-    SimTime& busy;
-    DurationSum& waited;
-  };
-  const Use use = unit == EngineUnit::kernels   ? Use{kernels_, stats_.kernel_busy, stats_.kernel_waited}
-                  : unit == EngineUnit::scoring ? Use{scoring_, stats_.scoring_busy, stats_.scoring_waited}
-                                                : Use{argtopk_, stats_.argtopk_busy, stats_.argtopk_waited};
-  use.busy += work;
-  stats_.softmax_busy += softmax;
-  if (observer_ != nullptr) observer_->unit_begins(unit, work, softmax, page, at);
-  const SimTime end = use.servers.serve(at, work, use.waited);
-  events_.push({end, next_order_++, id});
-  if (work_observer_ == nullptr) return;
-  const Job& job = jobs_[id.value];
-  constexpr std::array<std::string_view, 7> kWork{
-      "select components", "logit-0", "logit-0", "select tokens", "attend", "attend", "feed-forward"};
-  const bool scores = job.job != nullptr && job.method == Method::score;
-  work_observer_->work(static_cast<std::uint32_t>(unit), scores ? "score" : kWork[static_cast<std::size_t>(job.stage)],
-                       end - work, end, id.value);
+void HeadScheduler::begin_unit(JobId id, const UnitWork& work, SimTime at) {
+  const UnitCounters counters = counters_of(work.unit);
+  counters.busy += work.time;
+  stats_.softmax_busy += work.softmax;
+  if (observer_ != nullptr) observer_->unit_begins(work.unit, work.time, work.softmax, work.page, at);
+  const std::uint64_t order = next_order_++;
+  if (units_ == nullptr) {
+    const SimTime end = servers_of(work.unit).serve(at, work.time, counters.waited);
+    events_.push({end, order, id});
+    tell(work.unit, id, end - work.time, end);
+    return;
+  }
+  in_units_[order] = {id, work.unit, work.time};
+  units_->begin({work.unit, task_of(jobs_[id.value]), order, work.amount, work.time}, at);
+}
+
+void HeadScheduler::unit_done(std::uint64_t id, SimTime waited, SimTime worked, SimTime at) {
+  const auto found = in_units_.find(id);
+  if (found == in_units_.end()) throw InternalError("a unit of the engine ended work that it had not been given");
+  const InUnit work = found->second;
+  in_units_.erase(found);
+  const UnitCounters counters = counters_of(work.unit);
+  counters.busy += worked - work.time;  // begin_unit() has counted what a unit of the model takes
+  counters.waited += waited;
+  events_.push({at, id, work.job});
+  tell(work.unit, work.job, at - worked, at);
+
+  void HeadScheduler::tell(EngineUnit unit, JobId id, SimTime start, SimTime end) const {
+    if (work_observer_ == nullptr) return;
+    constexpr std::array<std::string_view, 7> kTasks{"",      "select components", "select tokens", "logit-0", "attend",
+                                                     "score", "feed-forward"};
+    work_observer_->work(static_cast<std::uint32_t>(unit), kTasks[static_cast<std::size_t>(task_of(jobs_[id.value]))],
+                         start, end, id.value);
+  }
 }
 
 void HeadScheduler::run_argtopk(JobId id, std::uint64_t elements, SimTime at) {
   if (!turns_.start_work({id, elements})) return;
-  const std::uint64_t cycles = faster(ceil_div(elements, config_.argtopk_per_cycle), config_.speeds.argtopk);
   stats_.argtopk_elements += elements;
-  begin_unit(EngineUnit::argtopk, id, cycles_time(cycles, config_.clock), {}, false, at);
+  begin_unit(id, {EngineUnit::argtopk, elements, config_.argtopk_time(elements), {}}, at);
 }
 
 }  // namespace csdsim::engine

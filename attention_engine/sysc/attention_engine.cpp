@@ -1,5 +1,7 @@
 #include "attention_engine/sysc/attention_engine.h"
 
+#include <string>
+
 #include "base/error.h"
 #include "nfc/sysc/sim_time.h"
 
@@ -15,8 +17,13 @@ PageRead of_tag(std::uint64_t tag) {
 }  // namespace
 
 AttentionEngine::AttentionEngine(const sc_core::sc_module_name& name, const EngineConfig& config, KvSource& source,
-                                 HeadWork& work)
+                                 HeadWork& work, const EngineUnitFactory& units)
     : sc_module(name), scheduler_(config, source, work, *this) {
+  if (units) {
+    units_ =
+        std::make_unique<EngineUnits>("units", config, units, [this](const UnitPool::End& end) { unit_done(end); });
+    scheduler_.set_units(*units_);
+  }
   attend_socket.register_nb_transport_fw(this, &AttentionEngine::attend_fw);
   flash_socket.register_nb_transport_bw(this, &AttentionEngine::flash_bw);
   SC_METHOD(on_wake);
@@ -74,6 +81,7 @@ tlm::tlm_sync_enum AttentionEngine::flash_bw(tlm::tlm_generic_payload& payload, 
   const PageRead read = of_tag(batch.tag);
   if (config().page_buffers > 0) held_[batch.tag] = batch.ticket;
   payload.release();
+  --traced_reads_;
   scheduler_.pages_arrived(read, sim_time_now());
   settle();
   respond();
@@ -88,11 +96,18 @@ void AttentionEngine::on_wake() {
   });
 }
 
+/// In a later delta cycle, when all units that end at this time have told so, on_wake() continues their jobs.
+void AttentionEngine::unit_done(const UnitPool::End& end) {
+  scheduler_.unit_done(end.id, end.waited, end.worked, sim_time_now());
+  wake_.notify(sc_core::SC_ZERO_TIME);
+}
+
 void AttentionEngine::read_pages(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime) {
   tlm::tlm_generic_payload& payload = flash_payloads_.allocate(ops, to_tag(read), lookups);
   payload.get_extension<nfc::FlashBatch>()->hold = config().page_buffers > 0;
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
   sc_core::sc_time delay;
+  ++traced_reads_;
   const auto status = flash_socket->nb_transport_fw(payload, phase, delay);
   // The payload returns with its response; a flash that answers within the call has refused it.
   if (status == tlm::TLM_COMPLETED) throw InternalError("the flash refused a page read of the engine");
@@ -122,6 +137,8 @@ void AttentionEngine::task_done(TaskId id, SimTime) {
 
 /// Sets the alarm to the scheduler's next event.
 void AttentionEngine::settle() {
+  traced_buffer_ = scheduler_.buffer_in_use().value;
+  traced_jobs_ = scheduler_.jobs_running();
   wake_.cancel();
   const SimTime next = scheduler_.next_event();
   if (next != SimTime::max()) wake_.notify(to_sc_time(next - sim_time_now()));
@@ -139,6 +156,14 @@ void AttentionEngine::respond() {
     const bool ended = status == tlm::TLM_COMPLETED || (status == tlm::TLM_UPDATED && phase == tlm::END_RESP);
     if (ended && responding_ == &payload) end_response(payload);
   }
+}
+
+void AttentionEngine::trace(sc_core::sc_trace_file* file) const {
+  const std::string prefix = std::string(name()) + ".";
+  sc_core::sc_trace(file, traced_buffer_, prefix + "buffer_bytes");
+  sc_core::sc_trace(file, traced_jobs_, prefix + "jobs");
+  sc_core::sc_trace(file, traced_reads_, prefix + "reads");
+  if (units_ != nullptr) units_->trace(file);
 }
 
 void AttentionEngine::end_response(tlm::tlm_generic_payload& payload) {

@@ -11,6 +11,7 @@
 
 #include "attention_engine/core/head_scheduler.h"
 #include "attention_engine/sysc/attend_payload.h"
+#include "attention_engine/sysc/engine_units.h"
 #include "attention_engine/sysc/feed_forward_payload.h"
 #include "nfc/sysc/flash_payload.h"
 #include "simulation/event_loop.h"
@@ -20,19 +21,26 @@ namespace csdsim::engine {
 /// InstInfer's engine (section IV-B) behind sockets: a HeadScheduler whose pages come from `flash_socket`. Protocol:
 /// attend_payload.h, and feed_forward_payload.h for the neurons of feed-forward networks. Any module with these two
 /// sockets can take its place.
+///
+/// Its units are servers of the scheduler, or modules behind signals (EngineUnits). Both need the same times.
 class AttentionEngine : public sc_core::sc_module, private EnginePort {
  public:
   tlm_utils::simple_target_socket<AttentionEngine> attend_socket{"attend_socket"};
   tlm_utils::simple_initiator_socket<AttentionEngine> flash_socket{"flash_socket"};
 
-  /// `source` and `work` must outlive the module. Throws UserError for an invalid config.
-  AttentionEngine(const sc_core::sc_module_name& name, const EngineConfig& config, KvSource& source, HeadWork& work);
+  /// `source` and `work` must outlive the module. Throws UserError for an invalid config. With `units` each unit is a
+  /// module that it makes.
+  AttentionEngine(const sc_core::sc_module_name& name, const EngineConfig& config, KvSource& source, HeadWork& work,
+                  const EngineUnitFactory& units = nullptr);
 
   const EngineStats& stats() const { return scheduler_.stats(); }
   const EngineConfig& config() const { return scheduler_.config(); }
   SimTime work_ahead(EngineUnit unit, SimTime now) const { return scheduler_.work_ahead(unit, now); }
   void set_observer(UnitObserver* observer) { scheduler_.set_observer(observer); }
   void observe_work(WorkObserver* observer) { scheduler_.observe_work(observer); }
+
+  /// Adds its buffer, its jobs and, where they are modules, its units to a waveform.
+  void trace(sc_core::sc_trace_file* file) const override;
 
  private:
   SC_HAS_PROCESS(AttentionEngine);
@@ -42,6 +50,7 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort {
                                    const sc_core::sc_time& delay);
   tlm::tlm_sync_enum flash_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
   void on_wake();
+  void unit_done(const UnitPool::End& end);
 
   void read_pages(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime at) override;
   void pages_consumed(PageRead read, SimTime at) override;
@@ -52,6 +61,10 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort {
   void end_response(tlm::tlm_generic_payload& payload);
 
   HeadScheduler scheduler_;
+  std::unique_ptr<EngineUnits> units_;  ///< null: those of the scheduler
+  std::uint64_t traced_buffer_ = 0;     ///< bytes in use
+  std::uint32_t traced_jobs_ = 0;       ///< that have started and not ended
+  std::uint32_t traced_reads_ = 0;      ///< batches of pages that are asked for and have not arrived
   std::shared_ptr<EventLoop> loop_ = EventLoop::of_current_context();
   sc_core::sc_event wake_;
   nfc::FlashPayloadPool flash_payloads_;

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <systemc>
 
 #include "base/units.h"
 #include "base/work_observer.h"
+#include "csd_model/firmware/pooled_work.h"
 #include "csd_model/firmware/timed_work.h"
 
 namespace csdsim {
@@ -38,7 +40,10 @@ class DramPort : public sc_core::sc_module {
   /// Bytes moved per lookup of a mapping entry: a burst of eight beats of 64 bits (JEDEC DDR3 and DDR4).
   static constexpr Bytes kEntryBurst{64};
 
-  DramPort(const sc_core::sc_module_name& name, std::optional<Bandwidth> bandwidth);
+  /// With `unit`, which a bandwidth needs, a module that it makes moves the bytes; its `amount` is their number, and
+  /// the `kind` of a request is its DramTraffic + 1.
+  DramPort(const sc_core::sc_module_name& name, std::optional<Bandwidth> bandwidth,
+           const UnitPool::Make& unit = nullptr);
 
   bool limited() const { return bandwidth_.has_value(); }
 
@@ -47,6 +52,7 @@ class DramPort : public sc_core::sc_module {
   /// Takes its share of the bandwidth without waiting: for data that streams through DRAM during another transfer of
   /// the same bytes that takes longer.
   void stream(DramTraffic traffic, Bytes size) {
+    if (pool_ != nullptr) return give(traffic, size, nullptr);
     if (limited()) reserve(traffic, size);
   }
 
@@ -58,7 +64,9 @@ class DramPort : public sc_core::sc_module {
   }
   const SimTime& busy() const { return busy_; }
   /// The same up to `now`; busy() counts bytes when they are asked for.
-  SimTime busy_until(SimTime now) const { return busy_ - std::max(free_at_ - now, SimTime{}); }
+  SimTime busy_until(SimTime now) const {
+    return busy_ - (pool_ != nullptr ? pool_->ahead(now) : std::max(free_at_ - now, SimTime{}));
+  }
   /// Time that requests waited for others.
   SimTime waited() const { return waited_; }
   /// Has one unit; it must outlive the port.
@@ -66,8 +74,14 @@ class DramPort : public sc_core::sc_module {
   /// Registers busy time and traffic by kind; the port must outlive the dump.
   void register_statistics(Statistics& statistics) const;
 
+  void trace(sc_core::sc_trace_file* file) const override {
+    if (pool_ != nullptr) pool_->trace(file);
+  }
+
  private:
+  SimTime count(DramTraffic traffic, Bytes size);
   SimTime reserve(DramTraffic traffic, Bytes size);
+  void give(DramTraffic traffic, Bytes size, Work then);
 
   std::optional<Bandwidth> bandwidth_;
   SimTime free_at_;
@@ -76,6 +90,7 @@ class DramPort : public sc_core::sc_module {
   std::array<Bytes, kDramTraffics> bytes_{};
   TimedWork work_;
   WorkObserver* observer_ = nullptr;
+  std::unique_ptr<PooledWork> pool_;  ///< null: `free_at_` and `work_` take its place
 };
 
 }  // namespace csdsim::csd_model

@@ -9,15 +9,20 @@
 
 namespace csdsim::csd_model {
 
-FirmwareCores::FirmwareCores(const sc_core::sc_module_name& name, std::uint32_t cores)
+FirmwareCores::FirmwareCores(const sc_core::sc_module_name& name, std::uint32_t cores, const UnitPool::Make& units)
     : sc_module(name), free_at_(cores) {
   if (cores == 0) throw UserError("drive: firmware needs at least one core");
+  if (units) pool_ = std::make_unique<PooledWork>("cores", cores, units, busy_, waited_);
 }
 
 void FirmwareCores::run(SimTime duration, Work work) {
-  if (duration.ps == 0 && work_.empty()) {
+  if (duration.ps == 0 && idle()) {
     work();
     return;
+  }
+  if (pool_ != nullptr) {
+    busy_ += duration;
+    return pool_->run(static_cast<std::uint64_t>(duration.ps), duration, std::move(work));
   }
   SimTime& free_at = *std::min_element(free_at_.begin(), free_at_.end());
   const SimTime start = std::max(free_at, sim_time_now());

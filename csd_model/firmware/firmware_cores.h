@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <systemc>
 #include <vector>
 
 #include "base/units.h"
 #include "base/work_observer.h"
+#include "csd_model/firmware/pooled_work.h"
 #include "csd_model/firmware/timed_work.h"
 
 namespace csdsim {
@@ -22,8 +24,9 @@ class FirmwareCores : public sc_core::sc_module {
  public:
   using Work = TimedWork::Work;
 
-  /// Throws UserError if `cores` is 0.
-  FirmwareCores(const sc_core::sc_module_name& name, std::uint32_t cores);
+  /// Throws UserError if `cores` is 0. With `units` each core is a module that it makes, whose `amount` is the duration
+  /// in picoseconds.
+  FirmwareCores(const sc_core::sc_module_name& name, std::uint32_t cores, const UnitPool::Make& units = nullptr);
 
   /// Runs `work` when the core that is free first has spent `duration` on it.
   void run(SimTime duration, Work work);
@@ -32,13 +35,14 @@ class FirmwareCores : public sc_core::sc_module {
   void observe(WorkObserver* observer) { observer_ = observer; }
 
   /// No core has work: work of duration 0 would run at once.
-  bool idle() const { return work_.empty(); }
+  bool idle() const { return pool_ != nullptr ? pool_->idle() : work_.empty(); }
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(free_at_.size()); }
   /// Summed over the cores.
   const SimTime& busy() const { return busy_; }
   /// The same up to `now`; busy() counts work when it is given to a core.
   SimTime busy_until(SimTime now) const {
+    if (pool_ != nullptr) return busy_ - pool_->ahead(now);
     SimTime ahead;
     for (const SimTime free : free_at_) ahead += std::max(free - now, SimTime{});
     return busy_ - ahead;
@@ -48,12 +52,17 @@ class FirmwareCores : public sc_core::sc_module {
   /// Registers the busy time, if there is any; the cores must outlive the dump.
   void register_statistics(Statistics& statistics) const;
 
+  void trace(sc_core::sc_trace_file* file) const override {
+    if (pool_ != nullptr) pool_->trace(file);
+  }
+
  private:
   std::vector<SimTime> free_at_;
   SimTime busy_;
   SimTime waited_;
   TimedWork work_;
   WorkObserver* observer_ = nullptr;
+  std::unique_ptr<PooledWork> pool_;  ///< null: `free_at_` and `work_` take its place
 };
 
 }  // namespace csdsim::csd_model

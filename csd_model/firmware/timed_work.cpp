@@ -4,8 +4,8 @@
 
 namespace csdsim::csd_model {
 
-void TimedWork::at(SimTime due, Work work) {
-  pending_.emplace(std::pair(due, next_++), std::move(work));
+void TimedWork::at(SimTime due, std::uint64_t order, Work work) {
+  pending_.emplace(std::pair(due, order), std::move(work));
   due_.set(pending_.begin()->first.first);
 }
 

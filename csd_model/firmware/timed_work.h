@@ -16,7 +16,9 @@ class TimedWork {
  public:
   using Work = Callback<void()>;
 
-  void at(SimTime due, Work work);
+  void at(SimTime due, Work work) { at(due, next_++, std::move(work)); }
+  /// The same, with an order of the caller's among callbacks of the same time; not together with the other at().
+  void at(SimTime due, std::uint64_t order, Work work);
   bool empty() const { return pending_.empty(); }
 
  private:

@@ -66,6 +66,7 @@ scenario::RunResult BlockIoWorkload::run(const scenario::Scenario& s, const scen
   const WallClock clock;
   const BlockIoWorkload& work = *this;
   BlockIoSetup setup = common_setup(s, work.common, work.fill());
+  setup.platform.waveforms = options.waveforms;
   setup.source = [&](Bytes capacity) {
     return std::make_unique<workload::SyntheticRequests>(
         synthetic_config(work, s.platform.device.nvme.block_size, capacity, s.seed));

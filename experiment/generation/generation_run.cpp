@@ -48,6 +48,7 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
   const SimulationContext context;
   platform::PlatformParams params = setup.platform;
   params.shared = shared_links_of(setup);
+  params.waveforms = hooks.waveforms;
   platform::Platform platform(params);
   if (hooks.shared_link) platform.shared_links().set_observer(hooks.shared_link);
   GenerationProgram program("program", setup, hooks, platform);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -103,6 +104,7 @@ struct GenerationHooks {
   std::function<void(const host::OperationRecord&)> operation;        ///< every operation that ended
   std::function<void(std::size_t done, std::size_t total)> progress;  ///< steps; requests if they arrive
   std::function<void(const std::string&)> notice;                     ///< one line for the user, before a long run
+  std::optional<std::filesystem::path> waveforms;                     ///< VCD file, see PlatformParams
   nvme::SharedLink::Observer shared_link;                 ///< busy periods of shared links that may hold transfers up
   std::function<void(platform::Platform&)> before_start;  ///< after construction
   /// After the last step: the simulation goes on until what it is given is called.

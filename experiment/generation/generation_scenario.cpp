@@ -337,7 +337,6 @@ scenario::RunResult GenerationScenario::run() {
   if (!scenario_.attention_on_host) gpu_times_ = operator_times(scenario_.platform.gpu);
   result_.document = result_frame(scenario_);
   if (scenario_.attention_on_host) return run_on_host_only();
-
   std::optional<report::RunTrace> trace;
   if (options_.trace) trace.emplace(*options_.trace, options_.trace_limit);
   GenerationHooks hooks;
@@ -350,6 +349,7 @@ scenario::RunResult GenerationScenario::run() {
       options_.progress(workload_.served() ? "requests" : "steps", done, total);
     };
   hooks.notice = options_.notice;
+  hooks.waveforms = options_.waveforms;
   std::optional<BackgroundIo> background;
   if (workload_.background) background.emplace(scenario_, *workload_.background);
   if (background) hooks.after_last = [&](std::function<void()> done) { background->stop(std::move(done)); };

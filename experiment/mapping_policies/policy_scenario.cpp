@@ -127,6 +127,7 @@ std::string policy_selection_text(const scenario::Scenario& s) {
 }
 
 scenario::RunResult PolicyWorkload::run(const scenario::Scenario& s, const scenario::RunOptions& options) const {
+  if (options.waveforms) throw UserError("--vcd: ftl_policies runs have no drive whose waveforms could be written");
   const WallClock clock;
   const PolicyStudyConfig config = policy_study_config(s);
   const auto selection = policy_selection(s);

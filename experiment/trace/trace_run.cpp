@@ -8,6 +8,7 @@ scenario::RunResult TraceWorkload::run(const scenario::Scenario& s, const scenar
   const WallClock clock;
   const TraceWorkload& work = *this;
   BlockIoSetup setup = common_setup(s, work.common, work.fill());
+  setup.platform.waveforms = options.waveforms;
   workload::TraceConfig trace;
   trace.format = work.format;
   trace.file = work.file->path.string();

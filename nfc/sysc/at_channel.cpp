@@ -20,6 +20,7 @@ AtChannel::AtChannel(const sc_core::sc_module_name& name, const FlashTiming& tim
 
 void AtChannel::changed() {
   changed_ = true;
+  show_buffers();
   coordinator_.kick();
 }
 
@@ -82,6 +83,7 @@ void AtChannel::decide(SimTime now) {
   set_state(best->use);
   if (best->use == BusUse::data_out) {
     ++in_decoding_;
+    show_buffers();
     if (no_buffer) ++overflows_;
   }
   const SimTime select = select_time(*best_client);
@@ -98,6 +100,7 @@ void AtChannel::decide(SimTime now) {
 
 void AtChannel::trace(sc_core::sc_trace_file* file) const {
   sc_core::sc_trace(file, traced_state_, std::string(name()) + ".bus_state", 3);
+  sc_core::sc_trace(file, traced_buffers_, std::string(name()) + ".page_buffers");
 }
 
 }  // namespace csdsim::nfc

@@ -32,10 +32,12 @@ class AtChannel : public sc_core::sc_module, public BusIf {
   /// A page of a complete batch is kept no longer.
   void page_released();
 
+  /// `bus_state` has the values of BusUse; `page_buffers` counts those in use.
   void trace(sc_core::sc_trace_file* file) const override;
 
  private:
   void set_state(BusUse state);
+  void show_buffers() { traced_buffers_ = in_decoding_ + kept_; }
   void on_bus_free();
   bool goes_before(const Wish& a, const Wish& b) const;
   SimTime select_time(const BusClientIf& client);
@@ -46,6 +48,7 @@ class AtChannel : public sc_core::sc_module, public BusIf {
   sc_core::sc_event granted_;
   BusUse state_ = BusUse::idle;
   unsigned traced_state_ = 0;  ///< state_ as a type that trace files know
+  std::uint32_t traced_buffers_ = 0;
   bool changed_ = false;
   std::vector<BusClientIf*> clients_;
   const BusClientIf* last_ = nullptr;  ///< client of the last grant

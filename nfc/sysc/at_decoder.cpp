@@ -1,5 +1,6 @@
 #include "nfc/sysc/at_decoder.h"
 
+#include <string>
 #include <utility>
 
 #include "nfc/sysc/sim_time.h"
@@ -19,6 +20,7 @@ AtDecoder::AtDecoder(const sc_core::sc_module_name& name, const FlashTiming& tim
 
 void AtDecoder::decode(std::uint32_t plane, const AtOp& op, DecodedIf& owner) {
   Page page{plane, op, &owner, {}};
+  ++traced_pages_;
   if (timing_.ecc_bandwidth.bytes_per_second == 0) return enter_line(std::move(page));
   queue_.push_back(std::move(page));
   if (queue_.size() == 1) serve();
@@ -57,7 +59,12 @@ void AtDecoder::on_line_end() {
 
 void AtDecoder::finish(Page& page) {
   page.op.account(FlashStage::ecc, sim_time_now());
+  --traced_pages_;
   page.owner->decoded(page.plane, page.op);
+}
+
+void AtDecoder::trace(sc_core::sc_trace_file* file) const {
+  sc_core::sc_trace(file, traced_pages_, std::string(name()) + ".pages");
 }
 
 }  // namespace csdsim::nfc

@@ -20,6 +20,9 @@ class AtDecoder : public sc_core::sc_module, public DecoderIf {
 
   void decode(std::uint32_t plane, const AtOp& op, DecodedIf& owner) override;
 
+  /// `pages`: that wait, are decoded, or pass the pipeline.
+  void trace(sc_core::sc_trace_file* file) const override;
+
  private:
   struct Page {
     std::uint32_t plane;
@@ -32,7 +35,7 @@ class AtDecoder : public sc_core::sc_module, public DecoderIf {
   void on_served();
   void enter_line(Page page);
   void on_line_end();
-  static void finish(Page& page);
+  void finish(Page& page);
 
   FlashTiming timing_;
   SimTime& busy_;
@@ -40,6 +43,7 @@ class AtDecoder : public sc_core::sc_module, public DecoderIf {
   sc_core::sc_event line_end_;
   std::deque<Page> queue_;  ///< the first is being served
   std::deque<Page> line_;
+  std::uint32_t traced_pages_ = 0;
 };
 
 }  // namespace csdsim::nfc

@@ -128,6 +128,7 @@ void AtFlash::take_completions(SimTime now, std::vector<FlashCompletion>& out) {
 
 void AtFlash::trace(sc_core::sc_trace_file* file) const {
   for (const auto& channel : channels_) channel->trace(file);
+  for (const auto& decoder : decoders_) decoder->trace(file);
   for (const auto& die : dies_) die->trace(file);
 }
 

@@ -26,7 +26,7 @@ class AtFlash final : public FlashTarget, public OpDoneIf, public SettleIf {
 
   const FlashStatistics& statistics() override { return statistics_; }
 
-  /// Adds the state of all buses (BusUse) and units (AtUnit::State) to a waveform.
+  /// Adds the state of all buses, page buffers, decoders and planes to a waveform.
   void trace(sc_core::sc_trace_file* file) const override;
 
  protected:

@@ -33,7 +33,14 @@ void AtUnit::end_of_elaboration() { bus->attach(*this); }
 void AtUnit::set_state(State state) {
   state_ = state;
   traced_state_ = static_cast<unsigned>(state);
+  traced_busy_ =
+      state == State::working || state == State::moving || state == State::stopping || state == State::resuming;
   changed();
+}
+
+void AtUnit::show_queue() {
+  traced_queue_ = 0;
+  for (const AtPlane& plane : planes_) traced_queue_ += static_cast<std::uint32_t>(plane.waiting.size());
 }
 
 void AtUnit::changed() {
@@ -43,6 +50,7 @@ void AtUnit::changed() {
 
 void AtUnit::submit(std::uint32_t plane, const AtOp& op) {
   planes_[plane].waiting.push_back(op);
+  show_queue();
   const SimTime now = sim_time_now();
   if (op.not_before > now) {
     arrival_.notify(to_sc_time(op.not_before - now));  // of several pending, the earliest counts
@@ -222,6 +230,8 @@ void AtUnit::vacate(std::uint32_t plane) {
 
 void AtUnit::trace(sc_core::sc_trace_file* file) const {
   sc_core::sc_trace(file, traced_state_, std::string(name()) + ".stage", 4);
+  sc_core::sc_trace(file, traced_busy_, std::string(name()) + ".busy");
+  sc_core::sc_trace(file, traced_queue_, std::string(name()) + ".queue");
 }
 
 }  // namespace csdsim::nfc

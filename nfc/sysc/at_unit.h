@@ -44,6 +44,8 @@ class AtUnit : public sc_core::sc_module, public BusClientIf, public DecodedIf {
   ChannelBusy granted(Wish wish, SimTime now, SimTime select) override;
   void decoded(std::uint32_t plane, const AtOp& op) override;
 
+  /// `stage` has the values of State, `busy` is the inverse of the ready/busy pin: the array works; `queue` counts
+  /// operations that have not been sent.
   void trace(sc_core::sc_trace_file* file) const override;
 
  private:
@@ -69,6 +71,7 @@ class AtUnit : public sc_core::sc_module, public BusClientIf, public DecodedIf {
 
   void end_of_elaboration() override;
   void set_state(State state);
+  void show_queue();
   void changed();
 
   // Requests.
@@ -109,10 +112,12 @@ class AtUnit : public sc_core::sc_module, public BusClientIf, public DecodedIf {
 
   State state_ = State::idle;
   unsigned traced_state_ = 0;  ///< state_ as a type that trace files know
-  Group array_;                ///< what the array works on, or what it is going to
-  Group held_;                 ///< suspended
-  Group cached_;               ///< programs behind those of the array
-  bool cached_in_ = false;     ///< the data of cached_ is in
+  bool traced_busy_ = false;
+  std::uint32_t traced_queue_ = 0;
+  Group array_;             ///< what the array works on, or what it is going to
+  Group held_;              ///< suspended
+  Group cached_;            ///< programs behind those of the array
+  bool cached_in_ = false;  ///< the data of cached_ is in
   std::vector<OutputPage> output_;
   bool suspend_sent_ = false;  ///< a suspend of the array's group has been granted
   std::uint32_t suspends_ = 0, held_suspends_ = 0;

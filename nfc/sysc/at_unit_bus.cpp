@@ -198,6 +198,7 @@ AtOp AtUnit::take_offered(const Wish& wish, SimTime now) {
   if (std::erase_if(output_, [&](const OutputPage& page) { return page.op.sequence == op.sequence; }) > 0) return op;
   AtPlane& plane = planes_[wish.plane];
   std::erase_if(plane.waiting, [&](const AtOp& other) { return other.sequence == op.sequence; });
+  show_queue();
   if (plane.occupants++ == 0) plane.occupied_since = now;
   return op;
 }

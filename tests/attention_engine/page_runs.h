@@ -104,6 +104,7 @@ struct Run {
   std::vector<std::uint32_t> tokens;  ///< of each head
   std::vector<SimTime> gaps;          ///< before each job's command
   std::uint32_t embedding_group = 8;
+  EngineUnitFactory units = make_engine_unit;  ///< with `at`
 };
 struct Outcome {
   std::vector<std::pair<std::uint64_t, std::int64_t>> done;  ///< job, ps
@@ -112,7 +113,7 @@ struct Outcome {
   std::uint64_t overflows = 0;
 };
 
-/// Each job is a command of its own.
+/// Each job is a command of its own. With `at`, flash and units are event-driven modules.
 inline Outcome play(Run run, bool at) {
   csdsim::test::SyscFixture context;
   StripedSource source(run.geometry);
@@ -124,7 +125,7 @@ inline Outcome play(Run run, bool at) {
   TimingWork work(selection);
   run.engine.page_buffers = run.timing.page_buffers;
   run.engine.geometry = run.geometry;
-  AttentionEngine engine("engine", run.engine, source, work);
+  AttentionEngine engine("engine", run.engine, source, work, at ? run.units : nullptr);
   std::unique_ptr<nfc::FlashTarget> flash;
   if (at) {
     flash = std::make_unique<nfc::AtFlash>("flash", run.geometry, run.timing);

@@ -91,13 +91,13 @@ class DriveHost {
 
   explicit DriveHost(const csd_model::DriveConfig& drive = tiny_drive(), std::uint16_t queues = 4,
                      std::uint32_t queue_depth = 64)
-      : platform({.drive = drive,
-                  .host_memory = Bytes::gib(1),
-                  .gpu_memory = Bytes::gib(1),
-                  .io_overhead = {},
-                  .queues = queues,
-                  .queue_depth = queue_depth}),
-        next_(platform.free_host_memory()) {
+      : DriveHost({.drive = drive,
+                   .host_memory = Bytes::gib(1),
+                   .gpu_memory = Bytes::gib(1),
+                   .io_overhead = {},
+                   .queues = queues,
+                   .queue_depth = queue_depth}) {}
+  explicit DriveHost(const platform::PlatformParams& params) : platform(params), next_(platform.free_host_memory()) {
     sc_core::sc_start();
     if (!driver().ready()) throw std::runtime_error("the drive did not come up: " + driver().failure());
   }

@@ -62,7 +62,7 @@ execute_process(COMMAND ${CMAKE_COMMAND} -S ${WORK_DIR}/drive_alone/own_initiato
                         -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF -D CMAKE_CXX_COMPILER=${CXX} ${not_found}
                 COMMAND_ERROR_IS_FATAL ANY)
 
-foreach(program examples/own_initiator examples/own_engine tests/out_of_tree/whole_chain)
+foreach(program examples/own_initiator examples/own_engine examples/own_argtopk tests/out_of_tree/whole_chain)
   cmake_path(GET program FILENAME name)
   build_program(${program})
   execute_process(COMMAND ${WORK_DIR}/${name}/${name} COMMAND_ERROR_IS_FATAL ANY)

@@ -1,0 +1,44 @@
+// The units of a drive that are modules with Fidelity::at.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "attention_engine/sysc/engine_units.h"
+#include "csd_model/drive_config.h"
+#include "simulation/unit_module.h"
+#include "simulation/unit_pool.h"
+
+namespace csdsim::csd_model {
+
+/// Parts of a drive that are modules behind signals with Fidelity::at. What `amount` of their pins counts:
+enum class DriveUnit : std::uint8_t {
+  kernel,       ///< cycles of engine.clock; `kind`: engine::UnitTask
+  scoring,      ///< likewise
+  argtopk,      ///< elements; `kind`: engine::UnitTask
+  lookup_core,  ///< picoseconds
+  dram_port     ///< bytes; `kind`: DramTraffic + 1. Only with a bandwidth
+};
+
+/// Makes unit `index` of its kind. Parts without a module: the drive takes that of the model.
+using DriveUnitFactory = std::function<UnitParts(DriveUnit unit, std::uint32_t index)>;
+
+/// Makes the units of a drive: those of a factory, or the model's. The results are null with Fidelity::fast.
+class UnitMaker {
+ public:
+  /// Both must outlive the maker, but not what it returns. Throws UserError for a factory with Fidelity::fast.
+  UnitMaker(const DriveConfig& config, const DriveUnitFactory& own);
+
+  engine::EngineUnitFactory engine() const;
+  UnitPool::Make lookup_cores() const;
+  /// Only called where the bandwidth is limited.
+  UnitPool::Make dram_port() const;
+
+ private:
+  UnitPool::Make of(DriveUnit unit, UnitPool::Make model) const;
+
+  const DriveConfig& config_;
+  const DriveUnitFactory& own_;
+};
+
+}  // namespace csdsim::csd_model
