@@ -128,14 +128,14 @@ void HeadScheduler::unit_done(std::uint64_t id, SimTime waited, SimTime worked, 
   counters.waited += waited;
   events_.push({at, id, work.job});
   tell(work.unit, work.job, at - worked, at);
+}
 
-  void HeadScheduler::tell(EngineUnit unit, JobId id, SimTime start, SimTime end) const {
-    if (work_observer_ == nullptr) return;
-    constexpr std::array<std::string_view, 7> kTasks{"",      "select components", "select tokens", "logit-0", "attend",
-                                                     "score", "feed-forward"};
-    work_observer_->work(static_cast<std::uint32_t>(unit), kTasks[static_cast<std::size_t>(task_of(jobs_[id.value]))],
-                         start, end, id.value);
-  }
+void HeadScheduler::tell(EngineUnit unit, JobId id, SimTime start, SimTime end) const {
+  if (work_observer_ == nullptr) return;
+  constexpr std::array<std::string_view, 7> kTasks{"",      "select components", "select tokens", "logit-0", "attend",
+                                                   "score", "feed-forward"};
+  work_observer_->work(static_cast<std::uint32_t>(unit), kTasks[static_cast<std::size_t>(task_of(jobs_[id.value]))],
+                       start, end, id.value);
 }
 
 void HeadScheduler::run_argtopk(JobId id, std::uint64_t elements, SimTime at) {
