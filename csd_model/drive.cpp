@@ -35,19 +35,27 @@ namespace csdsim::csd_model {
 
 namespace {
 
-/// Mapping units of a page.
-std::uint32_t units_per_page(const DriveConfig& config) {
-  if (config.mapping_unit.value == 0) return 1;
-  return static_cast<std::uint32_t>(config.geometry.page_size.value / config.mapping_unit.value);
+/// How mapping units and pages share programs. Without a write buffer the units of a command go to flash with it.
+PagePacking packing(const DriveConfig& config) {
+  const Bytes page = config.geometry.page_size;
+  const Bytes unit = config.mapping_unit.value == 0 ? page : config.mapping_unit;
+  return {.units = static_cast<std::uint32_t>(page.value / unit.value),
+          .pages = config.flash.word_line_pages,
+          .page = page,
+          .reads_whole = config.block.codeword.value == 0,
+          .pads = config.write_buffer.value == 0};
 }
 
 /// The flash as the FTL addresses it: in mapping units.
 FlashGeometry mapped_geometry(const DriveConfig& config) {
-  const std::uint32_t units = units_per_page(config);
+  const PagePacking packed = packing(config);
+  const std::uint32_t units = packed.units;
   const bool faulty = config.reliability || config.faults != nullptr;
-  if (units > 1 && (config.kv_share > 0 || faulty || config.write_buffer.value == 0))
-    throw UserError("drive: units smaller than a page need a write buffer, and a drive without KV cache and faults");
+  if (packed.line() > 1 && (config.kv_share > 0 || faulty))
+    throw UserError("drive: units smaller than a word line need a drive without KV cache and faults");
   FlashGeometry geometry = config.geometry;
+  if (geometry.pages_per_block % packed.pages != 0)
+    throw UserError("drive: a block does not consist of whole word lines");
   geometry.page_size = {geometry.page_size.value / units};
   geometry.pages_per_block *= units;
   return geometry;
@@ -56,7 +64,8 @@ FlashGeometry mapped_geometry(const DriveConfig& config) {
 ftl::BlockFtlConfig block_config(const DriveConfig& config) {
   constexpr std::uint64_t kCachedEntryBytes = 8;
   ftl::BlockFtlConfig block = config.block;
-  block.units_per_page = units_per_page(config);
+  block.units_per_program = packing(config).line();
+  block.pads = packing(config).pads && block.units_per_program > 1;
   if (config.map_cache.value > 0) block.map_cache_entries = config.map_cache.value / kCachedEntryBytes;
   return block;
 }
@@ -220,9 +229,7 @@ struct Drive::Parts {
         engine(make_engine ? checked(make_engine(lookup)) : own(make_unit)),
         block_service({.block_size = c.nvme.controller.block_size,
                        .geometry = mapped_geometry(c),
-                       .packing = {.units = units_per_page(c),
-                                   .page = c.geometry.page_size,
-                                   .reads_whole = c.block.codeword.value == 0},
+                       .packing = packing(c),
                        .flush = c.flush},
                       block_ftl, dram, flash_io, map_lookups, dram_port, internal_link, controller_dram, write_buffer,
                       store.carried()),

@@ -47,8 +47,9 @@ struct DriveConfig {
   /// Makes the mapping policy of the KV cache. Null: InstInfer's.
   std::function<std::unique_ptr<ftl::KvMappingPolicy>(const FlashGeometry&)> mapping;
   ftl::BlockFtlConfig block;
-  Bytes
-      mapping_unit{};  ///< of the block namespace, divides a page; 0: the page. Otherwise the drive has no KV namespace
+  /// Of the block namespace, divides a page; 0: the page. With smaller units, or word lines of several pages, the drive
+  /// has no KV namespace.
+  Bytes mapping_unit{};
   ftl::BlockManagerConfig blocks;
   /// Controller DRAM for cached entries of the block namespace's page map, 8 bytes each; 0: the map is held whole, and
   /// counts against nothing.

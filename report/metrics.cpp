@@ -167,6 +167,10 @@ constexpr Metric kMetrics[] = {
     {"read_latency_mean_ns", "ns", kBlocks,
      "The five figures of the latency also stand for each kind of command that occurs: read_, write_, trim_, flush_.",
      ""},
+    {"flow1_iops", "1/s", kBlocks,
+     "With workload.flows: of the first flow. iops, bandwidth_bytes_per_s and the five figures of the latency stand "
+     "for each flow, flow1_ to flow8_.",
+     ""},
     {"write_amplification", "1", kBlocks, "Bytes programmed over bytes that the host has written; 1 without writes.",
      ""},
     {"requests_in_flight_peak", "1", kBlocks, "Most commands in flight at a time.", ""},
@@ -209,6 +213,7 @@ bool is_of(const Metric& metric, std::string_view workload) {
 
 /// The figures of latency by kind of command, which the table names once.
 constexpr std::array<std::string_view, 4> kCommandKinds{"read", "write", "trim", "flush"};
+constexpr int kFlows = 8;
 constexpr std::array<std::string_view, 5> kLatencyFigures{"mean", "p50", "p99", "p999", "max"};
 
 }  // namespace
@@ -223,6 +228,14 @@ std::vector<std::string> metric_names_of(std::string_view workload) {
     for (const std::string_view kind : kCommandKinds)
       for (const std::string_view figure : kLatencyFigures)
         names.push_back(fmt::format("{}_latency_{}_ns", kind, figure));
+  if (std::ranges::find(names, "flow1_iops") != names.end()) {
+    for (int flow = 1; flow <= kFlows; ++flow) {
+      if (flow > 1) names.push_back(fmt::format("flow{}_iops", flow));
+      names.push_back(fmt::format("flow{}_bandwidth_bytes_per_s", flow));
+      for (const std::string_view figure : kLatencyFigures)
+        names.push_back(fmt::format("flow{}_latency_{}_ns", flow, figure));
+    }
+  }
   return names;
 }
 

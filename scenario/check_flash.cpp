@@ -75,6 +75,23 @@ void check_codewords(Checker& c, const nfc::FlashConfig& flash) {
             "leave codewords out");
 }
 
+/// What programs of whole word lines need of the flash and of the drive.
+void check_word_lines(Checker& c, const csd_model::DeviceConfig& device) {
+  const nfc::FlashConfig& flash = device.flash;
+  const std::uint32_t pages = flash.word_line_pages;
+  if (pages == 1) return;
+  constexpr std::string_view path = "platform.device.flash.word_line_pages";
+  c.require(flash.geometry.pages_per_block % pages == 0, {path, "platform.device.flash.pages_per_block"},
+            fmt::format("{}: {} do not divide the {} pages of a block", path, pages, flash.geometry.pages_per_block));
+  c.require(!flash.page_types || flash.page_types->program_latency.empty(),
+            {path, "platform.device.flash.page_types.program_latency"},
+            fmt::format("{}: pages that are programmed together have one program_latency: leave the list out", path));
+  c.require(!device.has_engine(), {path, "platform.device.ftl.mapping.kind"},
+            fmt::format("{}: the KV cache is programmed page by page: give mapping: {{kind: page}}", path));
+  c.require(!flash.reliability, {path, "platform.device.flash.reliability"},
+            fmt::format("{}: programs that fail are modelled only page by page: leave one of the two out", path));
+}
+
 void check_reliability(Checker& c, nfc::FlashConfig& flash) {
   if (!flash.reliability) return;
   nfc::ReliabilityConfig& model = *flash.reliability;
@@ -138,6 +155,7 @@ void check_flash(Checker& c) {
   check_page_types(c, device.flash);
   check_flash_features(c, device.flash, device.has_engine() && c.scenario().workload->attends());
   check_codewords(c, device.flash);
+  check_word_lines(c, device);
   check_reliability(c, device.flash);
   constexpr std::string_view kReclaim = "platform.device.ftl.read_reclaim";
   c.require(device.ftl.read_reclaim == 0 || device.flash.reliability, {kReclaim},

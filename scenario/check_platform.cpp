@@ -268,6 +268,18 @@ void check_gpu_timing(Checker& c, host::GpuConfig& gpu) {
   if (gpu.times) c.resolve(*gpu.times, section + "times", "file");
 }
 
+void check_queue_priorities(Checker& c, const nvme::NvmeConfig& nvme) {
+  const std::string classes = "platform.device.nvme.queue_priorities",
+                    weights = "platform.device.nvme.priority_weights";
+  c.require(nvme.queue_priorities.empty() || nvme.queue_priorities.size() == nvme.queues,
+            {classes, "platform.device.nvme.queues"},
+            fmt::format("{}: {} classes for {} queues", classes, nvme.queue_priorities.size(), nvme.queues));
+  c.require(std::ranges::all_of(nvme.priority_weights, [](std::uint32_t w) { return w >= 1 && w <= 256; }), {weights},
+            fmt::format("{}: a weight is out of range (1 to 256)", weights));
+  if (nvme.queue_priorities.empty() && nvme.priority_weights != nvme::NvmeConfig{}.priority_weights)
+    c.refuse_unused(weights, classes, "without classes the queues take turns");
+}
+
 /// Mapping units smaller than a page: what they need of the drive.
 void check_mapping_unit(Checker& c, const csd_model::DeviceConfig& device) {
   constexpr std::string_view path = "platform.device.ftl.mapping_unit";
@@ -276,6 +288,10 @@ void check_mapping_unit(Checker& c, const csd_model::DeviceConfig& device) {
   c.require(unit.value % 512 == 0 && page.value % unit.value == 0, {path, "platform.device.flash.page_size"},
             fmt::format("{}: {} does not divide a page of {} into whole sectors of 512 B", path, format_quantity(unit),
                         format_quantity(page)));
+  const Bytes block = device.nvme.block_size;
+  c.require(unit.value % block.value == 0, {path, "platform.device.nvme.block_size"},
+            fmt::format("{}: {} is no multiple of the logical block of {}, the least that commands address", path,
+                        format_quantity(unit), format_quantity(block)));
   if (const auto& words = device.flash.codewords)
     c.require(unit.value % words->size.value == 0, {path, "platform.device.flash.codewords.size"},
               fmt::format("{}: {} is no multiple of a codeword of {}", path, format_quantity(unit),
@@ -284,8 +300,6 @@ void check_mapping_unit(Checker& c, const csd_model::DeviceConfig& device) {
   c.require(
       !device.has_engine(), {path, "platform.device.ftl.mapping.kind"},
       fmt::format("{}: the KV cache is mapped by pages: give mapping: {{kind: page}}, or leave the unit out", path));
-  c.require(device.write_buffer.capacity.value > 0, {path, "platform.device.write_buffer.capacity"},
-            fmt::format("{}: units wait in the write buffer for a page of them: give it a capacity", path));
   c.require(
       !device.flash.reliability, {path, "platform.device.flash.reliability"},
       fmt::format("{}: pages that fail are modelled only where the unit is a page: leave one of the two out", path));
@@ -309,6 +323,7 @@ void check_platform(Checker& c) {
     c.require(coalesced->time.ps % SimTime::microseconds(100).ps == 0, {"platform.device.nvme.interrupts.time"},
               fmt::format("platform.device.nvme.interrupts.time: {} is not a multiple of 100 us",
                           format_quantity(coalesced->time)));
+  check_queue_priorities(c, device.nvme);
   c.require(device.engine.buffer >= device.flash.geometry.page_size,
             {"platform.device.engine.buffer", "platform.device.flash.page_size"},
             fmt::format("platform.device.engine.buffer: {} does not hold a page of {}",

@@ -82,6 +82,7 @@ int sc_main(int argc, char* argv[]) {
   std::printf("\nRequests smaller than the page:\n\n");
   for (const Point& p : read_subpage_points()) {
     if (!p.writes()) print_row(p, "-", seeds, {});
+    if (p.writes()) print_row(p, "units", seeds, {units_of(p), kReadsFirst});
     if (p.writes()) print_row(p, "empty drive", seeds, {kEmpty, kReadsFirst});
     if (p.writes() && p.count("read_pct") > 0) print_row(p, "full drive", seeds, {kReadsFirst});
   }

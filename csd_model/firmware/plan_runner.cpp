@@ -40,10 +40,10 @@ PlanRunner::RunPtr PlanRunner::prepare(std::vector<Phase> phases, Done done, Unt
   const auto run = std::make_shared<Run>();
   run->phases = std::move(phases);
   run->done = std::move(done);
-  if (packing_.units > 1) pack_plan(*run, until);
+  if (packing_.line() > 1) pack_plan(*run, until);
   for (const Phase& phase : run->phases)
     for (const PageOp& op : phase)
-      if (op.kind == PageOpKind::program) ++programming_[op.ppa.value];
+      if (op.kind == PageOpKind::program) ++programming_[line_of(op.ppa)];
   return run;
 }
 
@@ -51,7 +51,7 @@ PlanRunner::RunPtr PlanRunner::prepare(std::vector<Phase> phases, Done done, Unt
 void PlanRunner::pack(Phase& ops, Packed* packed) {
   Phase pages;
   for (PageOp op : ops) {
-    const std::uint64_t unit = op.ppa.value % packing_.units;
+    const bool last = (op.ppa.value + 1) % packing_.line() == 0;
     op.ppa.value /= packing_.units;
     if (op.kind == PageOpKind::read) {
       const auto page = static_cast<std::uint32_t>(packing_.page.value);
@@ -61,20 +61,28 @@ void PlanRunner::pack(Phase& ops, Packed* packed) {
       }
       if (packing_.reads_whole) op.channel_bytes = page;
     } else if (op.kind == PageOpKind::program) {
-      if (unit + 1 < packing_.units) {
-        packed->begun.push_back(op.ppa.value);
+      const std::uint64_t line = line_of(op.ppa);
+      if (packing_.pads && op.op_class == OpClass::host) {
+        if (!pages.empty() && pages.back().kind == PageOpKind::program && line_of(pages.back().ppa) == line) {
+          pages.back().ppa = op.ppa;
+          pages.back().channel_bytes += op.channel_bytes;
+          continue;
+        }
+      } else if (last) {
+        packed->filled.push_back(line);
+        op.channel_bytes = static_cast<std::uint32_t>(packing_.page.value * packing_.pages);
+      } else {
+        packed->begun.push_back(line);
         continue;
       }
-      packed->filled.push_back(op.ppa.value);
-      op.channel_bytes = static_cast<std::uint32_t>(packing_.page.value);
     }
     pages.push_back(op);
   }
   ops = std::move(pages);
 }
 
-/// Packs the phases of a plan and keeps account of the pages that are open: they are in DRAM, and who waits for one is
-/// called when the plan that programs it is done.
+/// Packs the phases of a plan and keeps account of the word lines that are open: they are in DRAM, and who waits for
+/// one is called when the plan that programs it is done.
 void PlanRunner::pack_plan(Run& run, Until until) {
   Packed packed;
   for (Phase& phase : run.phases) pack(phase, &packed);
@@ -163,7 +171,7 @@ void PlanRunner::start_phase(const RunPtr& run) {
 void PlanRunner::leave_out_buffered(Phase& ops) {
   if (programming_.empty()) return;
   buffer_hits_ += std::erase_if(
-      ops, [this](const PageOp& op) { return op.kind == PageOpKind::read && programming_.contains(op.ppa.value); });
+      ops, [this](const PageOp& op) { return op.kind == PageOpKind::read && programming_.contains(line_of(op.ppa)); });
 }
 
 void PlanRunner::submit(const RunPtr& run, Phase ops) {
@@ -174,7 +182,7 @@ void PlanRunner::submit(const RunPtr& run, Phase ops) {
     if (op.kind == PageOpKind::program) programs.push_back(op.ppa);
   flash_.submit(ops, [this, run, programs = std::move(programs)] {
     for (const PhysicalPageAddress ppa : programs) {
-      const auto entry = programming_.find(ppa.value);
+      const auto entry = programming_.find(line_of(ppa));
       if (--entry->second == 0) programming_.erase(entry);
     }
     part_done(run);

@@ -15,11 +15,15 @@
 
 namespace csdsim::csd_model {
 
-/// Flash pages that hold several mapping units each.
+/// Flash pages that hold several mapping units each, and word lines of several pages.
 struct PagePacking {
   std::uint32_t units = 1;  ///< of a page; plans address units
+  std::uint32_t pages = 1;  ///< of a word line, which is programmed as one
   Bytes page{};             ///< data bytes of a page
   bool reads_whole = true;  ///< a read moves the page; otherwise the codewords of its units
+  bool pads = false;        ///< a plan programs the units of the host that it has, and leaves no word line open
+
+  std::uint32_t line() const { return units * pages; }  ///< units of a word line
 };
 
 /// Runs the phases of a plan one after the other, any number of plans at a time. On each plane, operations of plans
@@ -28,14 +32,15 @@ struct PagePacking {
 /// plan reaches the plane. A page whose program has not completed is read from controller DRAM, without a flash
 /// operation.
 ///
-/// With several mapping units in a page, reads of units of one page that follow one another in a phase are one read,
-/// and a page is programmed when its last unit is written. Until then it is in controller DRAM. The units of a stream
-/// are written in order, so that each plane has one such page for each stream.
+/// With several mapping units in a page, reads of units of one page that follow one another in a phase are one read. A
+/// word line is programmed when its last unit is written. Until then it is in controller DRAM. The units of a stream
+/// are written in order, so that each plane has one such word line for each stream. With `pads`, one that the host
+/// writes is programmed by the plan that begins it, with the units that it has.
 class PlanRunner {
  public:
   using Done = std::function<void()>;
 
-  /// What `done` waits for: the operations of the plan, or also the programs of pages that it leaves open.
+  /// What `done` waits for: the operations of the plan, or also the programs of word lines that it leaves open.
   enum class Until : std::uint8_t { operations, programs };
 
   /// `geometry`: of the pages or units that plans address.
@@ -57,13 +62,13 @@ class PlanRunner {
   /// Whether a plan that is held back programs this page.
   bool holds(PhysicalPageAddress ppa) const { return held_pages_.contains(ppa.value); }
 
-  /// Calls back the plans that wait for pages to be filled: controller DRAM keeps those.
+  /// Calls back the plans that wait for word lines to be filled: controller DRAM keeps those.
   void leave_pages_open();
 
   /// Starts a plan of one phase that only reads; removes pages that are still in DRAM from `ops`. Returns false if
   /// nothing is left to read; otherwise notifies `client` at the end.
   bool read(ftl::Phase& ops, nfc::FlashClient& client, std::uint64_t tag) {
-    if (packing_.units > 1) pack(ops, nullptr);
+    if (packing_.line() > 1) pack(ops, nullptr);
     if (!programming_.empty()) leave_out_buffered(ops);
     if (ops.empty()) return false;
     flash_.submit(ops, client, tag);
@@ -71,7 +76,7 @@ class PlanRunner {
   }
 
   /// Whether a page is still in DRAM, because its program has not completed.
-  bool in_dram(PhysicalPageAddress ppa) const { return programming_.contains(ppa.value / packing_.units); }
+  bool in_dram(PhysicalPageAddress ppa) const { return programming_.contains(ppa.value / packing_.line()); }
   /// Removes reads of pages that are still in DRAM.
   void leave_out_buffered(ftl::Phase& ops);
 
@@ -92,10 +97,11 @@ class PlanRunner {
 
   PlaneId plane_of(const PageOp& op) const { return geometry_.plane_of(op.ppa); }
   RunPtr prepare(std::vector<ftl::Phase> phases, Done done, Until until);
-  /// The units of a plan's programs, by page.
+  std::uint64_t line_of(PhysicalPageAddress page) const { return page.value / packing_.pages; }
+  /// The units of a plan's programs, by word line.
   struct Packed {
-    std::vector<std::uint64_t> begun;   ///< pages that it leaves open
-    std::vector<std::uint64_t> filled;  ///< pages that it programs
+    std::vector<std::uint64_t> begun;   ///< word lines that it leaves open
+    std::vector<std::uint64_t> filled;  ///< word lines that it programs
   };
   void pack(ftl::Phase& ops, Packed* packed);
   void pack_plan(Run& run, Until until);
@@ -111,9 +117,10 @@ class PlanRunner {
   FlashGeometry geometry_;  ///< of the flash
   FlashIo& flash_;
   PagePacking packing_;
-  std::unordered_map<std::uint64_t, std::vector<Done>> open_;  ///< pages that are being filled, and who waits for them
+  std::unordered_map<std::uint64_t, std::vector<Done>>
+      open_;                                     ///< word lines that are being filled, and who waits for them
   std::map<PlaneId, std::deque<RunPtr>> lines_;  ///< plans with operations left for a plane, in order of planning
-  std::unordered_map<std::uint64_t, std::uint32_t> programming_;  ///< pages with a program to come; looked up only
+  std::unordered_map<std::uint64_t, std::uint32_t> programming_;  ///< word lines with a program to come; looked up only
   std::vector<RunPtr> held_;                                      ///< in order of planning
   std::unordered_set<std::uint64_t> held_pages_;                  ///< that they program; looked up only
   std::uint64_t buffer_hits_ = 0;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/histogram.h"
 #include "base/request_stages.h"
@@ -31,6 +32,7 @@ struct BlockIoSetup {
   std::optional<std::uint32_t> queue_depth = 32;  ///< requests in flight, over all queues; unset: open loop
   SimTime think_time;                             ///< closed loop: from a completion to the next request
   std::uint32_t streams = 1;                      ///< closed loop: the streams share the queue depth evenly
+  std::vector<std::uint32_t> flow_depths;         ///< closed loop: of each stream, which are measured apart
   std::uint64_t warmup = 0;                       ///< number of first requests that are not measured
   std::uint64_t requests = ~std::uint64_t{0};     ///< maximum number of measured requests
   std::optional<SimTime> duration;                ///< length of the measured interval; no request is submitted after it
@@ -51,14 +53,21 @@ struct KindOutcome {
   std::array<__int128, kRequestStages> stages_ps{};
 };
 
+/// Measurements of one flow.
+struct FlowOutcome {
+  Histogram latency_ps;
+  Bytes bytes;
+};
+
 struct BlockIoOutcome {
   SimTime duration;      ///< measured interval: from its first submission to its last completion
   Histogram latency_ps;  ///< all measured requests
   std::array<KindOutcome, workload::kRequestKinds> kinds;
-  workload::TimeSeries series;  ///< measured requests, from the start of the measured interval
-  std::uint64_t issued = 0;     ///< warm-up included
-  std::uint64_t completed = 0;  ///< warm-up included
-  std::uint64_t failed = 0;     ///< completed with an error status, warm-up included
+  std::vector<FlowOutcome> flows;  ///< by stream; empty unless there are flow_depths
+  workload::TimeSeries series;     ///< measured requests, from the start of the measured interval
+  std::uint64_t issued = 0;        ///< warm-up included
+  std::uint64_t completed = 0;     ///< warm-up included
+  std::uint64_t failed = 0;        ///< completed with an error status, warm-up included
   std::uint64_t peak_in_flight = 0;
   std::string first_failure;
   double write_amplification = 1;           ///< in the measured interval

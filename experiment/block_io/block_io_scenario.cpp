@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "base/error.h"
+#include "base/rng.h"
 #include "experiment/assemble.h"
 #include "experiment/block_io/block_io.h"
 #include "experiment/block_io/block_result.h"
 #include "experiment/block_io/common_setup.h"
-#include "experiment/requests/synthetic.h"
+#include "experiment/requests/flow_requests.h"
 #include "report/run_trace.h"
 
 namespace csdsim::experiment {
@@ -62,12 +65,30 @@ workload::SyntheticConfig synthetic_config(const BlockIoWorkload& work, Bytes bl
   return config;
 }
 
+namespace {
+
+std::unique_ptr<workload::RequestSource> flow_requests(const BlockIoWorkload& work, Bytes block, Bytes capacity,
+                                                       std::uint64_t seed) {
+  std::vector<workload::FlowRequests::Flow> flows;
+  const Bytes set = share_of(capacity, work.common.working_set);
+  for (const BlockIoWorkload& flow : workloads_of_flows(work)) {
+    const std::size_t i = flows.size();
+    workload::SyntheticConfig config = synthetic_config(flow, block, capacity, counter_random(seed, i));
+    config.working_set = part_of_flow(*work.flows, i, set);
+    flows.push_back({config, Bytes{std::lcm(flow.request_size.value, flow.alignment.value_or(block).value)}});
+  }
+  return std::make_unique<workload::FlowRequests>(flows);
+}
+
+}  // namespace
+
 scenario::RunResult BlockIoWorkload::run(const scenario::Scenario& s, const scenario::RunOptions& options) const {
   const WallClock clock;
   const BlockIoWorkload& work = *this;
   BlockIoSetup setup = common_setup(s, work.common, work.fill());
   setup.platform.waveforms = options.waveforms;
-  setup.source = [&](Bytes capacity) {
+  setup.source = [&](Bytes capacity) -> std::unique_ptr<workload::RequestSource> {
+    if (work.flows) return flow_requests(work, s.platform.device.nvme.block_size, capacity, s.seed);
     return std::make_unique<workload::SyntheticRequests>(
         synthetic_config(work, s.platform.device.nvme.block_size, capacity, s.seed));
   };
@@ -78,6 +99,12 @@ scenario::RunResult BlockIoWorkload::run(const scenario::Scenario& s, const scen
     setup.queue_depth.reset();
   }
   setup.streams = work.streams;
+  if (work.flows) {
+    for (const BlockIoWorkload& flow : workloads_of_flows(work)) setup.flow_depths.push_back(flow.queue_depth);
+    setup.queue_depth = std::accumulate(setup.flow_depths.begin(), setup.flow_depths.end(), 0U);
+    setup.queues = static_cast<std::uint16_t>(setup.flow_depths.size());
+    setup.queue_by_stream = true;
+  }
   if (work.duration)
     setup.duration = work.duration;
   else

@@ -53,6 +53,13 @@ scenario::RunResult block_result(const scenario::Scenario& s, const BlockIoOutco
   for (std::size_t k = 0; k < workload::kRequestKinds; ++k)
     if (out.kinds[k].latency_ps.count() > 0)
       add_latency(metrics, fmt::format("{}_", workload::kRequestKindNames[k]), out.kinds[k].latency_ps);
+  for (std::size_t i = 0; i < out.flows.size(); ++i) {
+    const FlowOutcome& flow = out.flows[i];
+    const std::string prefix = fmt::format("flow{}_", i + 1);
+    metrics[prefix + "iops"] = seconds > 0 ? static_cast<double>(flow.latency_ps.count()) / seconds : 0;
+    metrics[prefix + "bandwidth_bytes_per_s"] = seconds > 0 ? static_cast<double>(flow.bytes.value) / seconds : 0;
+    add_latency(metrics, prefix, flow.latency_ps);
+  }
   metrics.update({{"write_amplification", out.write_amplification},
                   {"requests_issued", out.issued},
                   {"requests_completed", out.completed},

@@ -1,5 +1,9 @@
 #include "experiment/block_io/block_workload.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 namespace csdsim::experiment {
 
 Ratio BlockIoWorkload::reads() const {
@@ -32,6 +36,10 @@ workload::Placement BlockIoWorkload::placement() const {
 double BlockIoWorkload::exponent() const { return zipf_exponent.value_or(Ratio::of(99, 100)).value(); }
 
 Fill BlockIoWorkload::fill() const {
+  if (flows && !common.precondition.fill) {
+    const auto sequential = [](Pattern p) { return p >= Pattern::sequential_read; };
+    return std::ranges::all_of(flows->patterns, sequential) ? Fill::sequential : Fill::random;
+  }
   return common.precondition.fill.value_or(placement() == workload::Placement::sequential ? Fill::sequential
                                                                                           : Fill::random);
 }
@@ -109,6 +117,8 @@ void BlockIoWorkload::describe(ParamVisitor& v) {
   v.param("streams", streams, {1, 4096},
           "Independent streams with equal parts of the working set and of the requests in flight.",
           assumed("one user"));
+  v.optional_section("flows", flows, "none", "Several flows at a time, in place of pattern: each in its own queue.",
+                     assumed("one flow"));
   v.choice("arrival", arrival, "When requests are submitted.", assumed("the usual first question"));
   experiment::describe(v, common);
 }
@@ -123,7 +133,14 @@ void prune_attention(nlohmann::ordered_json& config) {
 void BlockIoWorkload::prune(nlohmann::ordered_json& config, const scenario::Scenario&) const {
   if (open()) scenario::erase_path(config, "workload.queue_depth");
   if (duration) scenario::erase_path(config, "workload.requests");
-  if (!request_sizes.empty()) scenario::erase_path(config, "workload.request_size");
+  if (!request_sizes.empty() || (flows && !flows->request_sizes.empty()))
+    scenario::erase_path(config, "workload.request_size");
+  if (flows) {
+    if (!flows->queue_depths.empty()) scenario::erase_path(config, "workload.queue_depth");
+    for (const char* const unused : {"pattern", "request_sizes", "request_weights", "read_fraction", "trim_fraction",
+                                     "streams", "queues", "queue_assignment"})
+      scenario::erase_path(config, fmt::format("workload.{}", unused));
+  }
   prune_attention(config);
 }
 

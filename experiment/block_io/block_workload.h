@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/param.h"
+#include "experiment/block_io/block_flows.h"
 #include "experiment/block_io/block_run_config.h"
 #include "experiment/requests/synthetic.h"
 #include "scenario/experiment.h"
@@ -62,6 +63,7 @@ struct BlockIoWorkload final : scenario::CopyableExperiment<BlockIoWorkload> {
   Ratio trim_fraction{0, 1};
   std::optional<Ratio> zipf_exponent;
   std::uint32_t streams = 1;
+  std::optional<FlowsConfig> flows;
   ArrivalConfig arrival;
   BlockRunConfig common{.working_set = Ratio::of(8, 10)};
 

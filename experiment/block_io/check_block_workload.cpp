@@ -116,6 +116,10 @@ void check_block_drive(Checker& c, std::string_view kind, const BlockRunConfig& 
 void BlockIoWorkload::check(Checker& c) {
   const BlockIoWorkload& work = *this;
   check_block_drive(c, BlockIoWorkload::kKind, work.common);
+  if (work.flows) {
+    if (work.duration) c.refuse_unused("workload.requests", "workload.duration", "duration ends the run");
+    return check_flows(c, work);
+  }
   check_sizes(c, work);
   check_pattern(c, work);
   check_loop(c, work);

@@ -55,7 +55,17 @@ void RequestDriver::start() {
     arriving_ = source_.next(0);
     return submit_due();
   }
+  if (!setup_.flow_depths.empty()) return start_flows();
   for (std::uint32_t i = 0; i < *setup_.queue_depth && !all_submitted(run_start_); ++i) submit_next(i % setup_.streams);
+}
+
+/// The flows take turns until each has its depth.
+void RequestDriver::start_flows() {
+  outcome_.flows.resize(setup_.flow_depths.size());
+  const std::uint32_t deepest = *std::ranges::max_element(setup_.flow_depths);
+  for (std::uint32_t depth = 0; depth < deepest; ++depth)
+    for (std::uint32_t flow = 0; flow < setup_.flow_depths.size(); ++flow)
+      if (depth < setup_.flow_depths[flow] && !all_submitted(run_start_)) submit_next(flow);
 }
 
 bool RequestDriver::all_submitted(SimTime now) const {
@@ -164,6 +174,11 @@ void RequestDriver::completed(std::uint64_t index, const nvme::CompletionEntry& 
     const Bytes moved = flight.request.kind == workload::RequestKind::trim ? Bytes{} : flight.request.length;
     kind.latency_ps.add(sample);
     kind.bytes += moved;
+    if (!outcome_.flows.empty()) {
+      FlowOutcome& flow = outcome_.flows[flight.request.stream];
+      flow.latency_ps.add(sample);
+      flow.bytes += moved;
+    }
     add_stages(flight, cqe, now);
     outcome_.duration = now - *start_;
     outcome_.series.add(outcome_.duration, moved, latency);

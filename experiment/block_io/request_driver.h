@@ -37,6 +37,7 @@ class RequestDriver : public sc_core::sc_module, private nvme::CommandObserver, 
     std::uint64_t number = 0;
   };
   void start();
+  void start_flows();
   /// Runs `step`. If it throws, the simulation ends and outcome() rethrows the exception.
   template <class Step>
   void guarded(Step step);

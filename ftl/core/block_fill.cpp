@@ -28,8 +28,8 @@ void BlockFtl::precondition(Bytes working_set, std::optional<std::uint64_t> seed
     return fill_translation_pages(pages);
   }
   map_.precondition(pages, seed, keep_plane);
-  // Runs of the units of a page take the planes in turn.
-  const std::uint64_t run = config_.units_per_page, row = run * geometry_.planes(), rest = pages % row;
+  // Runs of the units of a word line take the planes in turn.
+  const std::uint64_t run = config_.units_per_program, row = run * geometry_.planes(), rest = pages % row;
   for (std::uint32_t rank = 0; rank < geometry_.planes(); ++rank) {
     const std::uint64_t begun = std::min(run, rest - std::min(rest, rank * run));
     blocks_.fill(stripe_.plane_of_rank(rank), Stream::host, pages / row * run + begun);
@@ -84,6 +84,7 @@ void BlockFtl::age(double overwrites, std::uint64_t seed) {
           write_page(batch[i], 0, page_size_.value, {}, none) != IoStatus::ok) {
         throw UserError("the drive has run out of spare blocks while it was aged");
       }
+      pad(none);
     }
     done += size;
   }

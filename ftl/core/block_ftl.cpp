@@ -75,7 +75,7 @@ BlockFtl::BlockFtl(const BlockFtlConfig& config, BlockManager& blocks, BackingSt
       entries_per_page_(page_size_.value / kMapEntryBytes),
       exported_(exported_pages(config, blocks)),
       map_(geometry_, config.stripe_order, exported_ + translation_pages(config, exported_, entries_per_page_),
-           config.units_per_page),
+           config.units_per_program),
       collections_(geometry_.planes()) {
   if (config.map_cache_entries) cache_.emplace(*config.map_cache_entries, entries_per_page_, exported_);
   if (store_.carried()) page_image_.resize(page_size_.value);
@@ -170,6 +170,7 @@ IoStatus BlockFtl::access_maps(Bytes offset, Bytes length, bool change, PlanBuil
 /// A page in `plane`, if there is room for it once garbage has been collected.
 std::optional<PhysicalPageAddress> BlockFtl::place_in(PlaneId plane, Stream stream, PlanBuilder& plan) {
   for (;;) {
+    if (stream == Stream::host) fill_from(plane, plan);
     if (blocks_.open_pages(plane, stream) == 0) {
       collect(plane, plan);
       // The last free block of a plane belongs to collection: without it nothing could be moved any more.
@@ -181,20 +182,42 @@ std::optional<PhysicalPageAddress> BlockFtl::place_in(PlaneId plane, Stream stre
     const PhysicalPageAddress ppa = blocks_.allocate(plane, stream).value();
     const OpClass op_class = stream == Stream::map ? OpClass::map : OpClass::host;
     if (plan.records()) plan.programs()->push_back(op(ppa, PageOpKind::program, op_class));
-    if (in_steps(plan) && blocks_.available_blocks(plane, Namespace::block) <= config_.gc_free_blocks)
-      owed_.push_back(plane);
+    owe(plane, plan);
     if (!program_failed(ppa)) return ppa;
+  }
+}
+
+/// A page of `plane` was taken: the request that did so pays for collection.
+void BlockFtl::owe(PlaneId plane, const PlanBuilder& plan) {
+  if (in_steps(plan) && blocks_.available_blocks(plane, Namespace::block) <= config_.gc_free_blocks)
+    owed_.push_back(plane);
+}
+
+/// The next unit of the request is in `plane`.
+void BlockFtl::fill_from(PlaneId plane, const PlanBuilder& plan) {
+  if (!config_.pads) return;
+  if (filling_ && *filling_ != plane) pad(plan);
+  filling_ = plane;
+}
+
+/// What a request has left of a word line stays empty.
+void BlockFtl::pad(const PlanBuilder& plan) {
+  if (!filling_) return;
+  const PlaneId plane = *std::exchange(filling_, std::nullopt);
+  while (blocks_.open_pages(plane, Stream::host) % config_.units_per_program != 0) {
+    blocks_.invalidate(blocks_.allocate(plane, Stream::host).value());
+    owe(plane, plan);
   }
 }
 
 std::optional<PhysicalPageAddress> BlockFtl::place(LogicalPage page, Stream stream, PlanBuilder& plan) {
   if (config_.allocation == PageAllocation::fixed)
-    return place_in(stripe_.plane_at(page.value / config_.units_per_page), stream, plan);
+    return place_in(stripe_.plane_at(page.value / config_.units_per_program), stream, plan);
   std::uint32_t& cursor = stream == Stream::map ? map_cursor_ : cursor_;
   for (std::uint32_t tried = 0; tried < geometry_.planes(); ++tried) {
     const auto ppa = place_in(stripe_.plane_of_rank(cursor), stream, plan);
-    // Units that follow one another share a page of the flash.
-    const bool open = ppa && (ppa->value + 1) % config_.units_per_page != 0;
+    // Units that follow one another share a word line.
+    const bool open = ppa && (ppa->value + 1) % config_.units_per_program != 0;
     if (!open && ++cursor == geometry_.planes()) cursor = 0;
     if (ppa) return ppa;
   }
@@ -279,6 +302,7 @@ IoPlan BlockFtl::write(Bytes offset, Bytes length, std::span<const std::byte> da
     plan.status = write_page(page, in_page, count, store_.carried() ? data.subspan(done, count) : data, builder);
     done += count;
   }
+  pad(builder);
   plan.phases = builder.finish();
   if (!owed_.empty()) pay(plan);
   return plan;

@@ -58,8 +58,10 @@ struct BlockFtlConfig {
   std::optional<std::uint64_t> map_cache_entries = {};
   Bytes codeword{};  ///< what a read moves at least; divides a page. 0: the page
   GcPace gc_pace = GcPace::steps;
-  /// Pages here are mapping units, so many of which share a page of the flash: the geometry is that of the units.
-  std::uint32_t units_per_page = 1;
+  /// Pages here are mapping units, so many of which one program brings to the flash: those of a word line. The geometry
+  /// is that of the units.
+  std::uint32_t units_per_program = 1;
+  bool pads = false;  ///< the units of a request are programmed with it, and the rest of their word line stays empty
 };
 
 /// Bytes of a map entry in flash and in DRAM.
@@ -215,6 +217,9 @@ class BlockFtl {
   void invalidate(PhysicalPageAddress old) {
     if (old.valid()) blocks_.invalidate(old);
   }
+  void owe(PlaneId plane, const PlanBuilder& plan);
+  void fill_from(PlaneId plane, const PlanBuilder& plan);
+  void pad(const PlanBuilder& plan);
 
   // block_gc.cpp: moving pages. Operations are appended to `phases` unless it is null.
   std::optional<PhysicalPageAddress> program(PlaneId plane, Stream stream, OpClass op_class, Phase* ops);
@@ -262,6 +267,7 @@ class BlockFtl {
   std::uint32_t map_cursor_ = 0;      ///< stripe rank of the next translation page
   std::uint32_t cursor_ = 0;          ///< stripe rank of the next host page
   std::uint64_t preconditioned_ = 0;  ///< pages
+  std::optional<PlaneId> filling_;    ///< plane of the last unit of a request that pads
   /// The victim of a plane whose pages are being moved. A write that pays for it adds `moves` to `debt` and moves a
   /// page for each `gain` of it.
   struct Collection {

@@ -110,6 +110,9 @@ void describe(ParamVisitor& v, FlashConfig& c) {
   v.param("reuse_register", c.reuse_register,
           "A read of the page that its plane sensed last takes no tR: the page is still in the plane's register.",
           assumed("false: each read senses its page, as in MQSim"));
+  v.param("word_line_pages", c.word_line_pages, {1, 16},
+          "Pages that are programmed together in one program_latency: those of a word line. A read takes one of them.",
+          assumed("1: pages are programmed one by one"));
   v.optional_section("packages", c.packages, "none", "Dies that share a chip enable, and what turning to others takes.",
                      assumed("none: turning takes no time"));
   v.optional("ecc_bandwidth", c.ecc_bandwidth, "unlimited", {Bandwidth{1'000'000}, Bandwidth{1'000'000'000'000}},
@@ -162,6 +165,7 @@ FlashTiming flash_timing(const FlashConfig& config, std::uint64_t seed) {
     timing.parity_bytes = static_cast<std::uint32_t>(config.codewords->parity.value);
   }
   timing.reuse_register = config.reuse_register;
+  timing.word_line_pages = config.word_line_pages;
   if (config.packages) {
     timing.dies_per_package = config.packages->dies;
     timing.package_select_time = config.packages->select_time;

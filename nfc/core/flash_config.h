@@ -75,6 +75,7 @@ struct FlashConfig {
   SimTime status_time{};
   std::optional<CodewordsConfig> codewords;  ///< unset: a read moves the whole page, without parity
   bool reuse_register = false;
+  std::uint32_t word_line_pages = 1;
   std::optional<PackagesConfig> packages;
   std::optional<Bandwidth> ecc_bandwidth;     ///< of the decoder of a channel
   std::optional<std::uint32_t> page_buffers;  ///< of a channel
@@ -117,7 +118,7 @@ struct EnumValues<nfc::PlaneMode> {
   static constexpr EnumValue<nfc::PlaneMode> values[] = {
       {nfc::PlaneMode::independent, "independent", "Each plane works on its own."},
       {nfc::PlaneMode::multi_plane, "multi_plane",
-       "The planes of a die work together, on operations that wait at the same time."}};
+       "The planes of a die work together, on operations that wait at the same time for pages of one number."}};
 };
 template <>
 struct EnumValues<nfc::PlaneOrder> {

@@ -23,7 +23,7 @@ enum class BusArbitration : std::uint8_t {
 /// What has an array of its own.
 enum class PlaneMode : std::uint8_t {
   independent,  ///< each plane
-  multi_plane,  ///< each die: its planes work together or not at all (ONFI 4.2, multi-plane operations)
+  multi_plane,  ///< each die: its planes work together, on pages of one number, or not at all (ONFI 4.2, multi-plane)
 };
 
 /// Which operation of a class a plane takes first.
@@ -73,6 +73,7 @@ struct FlashTiming {
   std::uint32_t codeword_bytes = 0;    ///< data bytes of a codeword; 0: pages have no parity
   std::uint32_t parity_bytes = 0;      ///< of a codeword; they cross the channel with it
   bool reuse_register = false;         ///< a read of the page that its plane sensed last is not sensed again
+  std::uint32_t word_line_pages = 1;   ///< pages that one program may bring, in one program_latency
 
   bool operator==(const FlashTiming&) const = default;
 };

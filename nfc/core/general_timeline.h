@@ -25,9 +25,9 @@ namespace csdsim::nfc {
 /// with PlaneOrder::reads_first a read also overtakes programs and erases of its own class.
 ///
 /// Groups. The plane that is granted the bus for a command leads; with multi_plane, the other planes of the unit that
-/// ask for a command of the same kind at that moment join, in the order of planes. Their commands (a program's with its
-/// data) follow each other on the bus without a gap. From the end of the last one the array works for all of them, for
-/// the longest of their times.
+/// ask for a command of the same kind at that moment, and for a page of the same number in its block if it is no erase,
+/// join in the order of planes. Their commands (a program's with its data) follow each other on the bus without a gap.
+/// From the end of the last one the array works for all of them, for the longest of their times.
 ///
 ///   read     then the pages go to the registers of the output, where each asks for its data-out. When the last is out
 ///            (and decoded, where its attempt fails) those that failed are read again, as a group; else the output is

@@ -151,6 +151,7 @@ void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime
   const std::uint32_t u = planes_[leader].unit;
   Unit& unit = units_[u];
   const PageOpKind kind = ops_[planes_[leader].offered].kind;
+  const std::uint32_t page = ops_[planes_[leader].offered].page;
   const bool cached = unit.phase != Phase::idle;
   Group group{kind, std::numeric_limits<std::uint8_t>::max(), std::numeric_limits<std::uint64_t>::max(), 0};
   SimTime cursor = now;
@@ -197,6 +198,7 @@ void GeneralTimeline::grant_command(std::size_t c, std::uint32_t leader, SimTime
   take(planes_[leader], leader);
   each_plane(unit, [&](std::uint32_t p, Plane& plane) {
     if (plane.offered == kNone || ops_[plane.offered].kind != kind) return;
+    if (kind != PageOpKind::erase && ops_[plane.offered].page != page) return;
     take(plane, p);
     ++statistics_.joined_ops;
   });

@@ -21,11 +21,13 @@
 
 namespace csdsim::nfc {
 
-/// Which operations a drive accepts: a page inside the geometry, and for read and program 1 .. page_size bytes on the
-/// channel (a page of which nothing is wanted is not read at all). Bytes of an erase are ignored.
-constexpr bool accepts(const FlashGeometry& geometry, const PageOp& op) {
+/// Which operations a drive accepts: a page inside the geometry, and for a read 1 .. page_size bytes on the channel (a
+/// page of which nothing is wanted is not read at all), for a program as many of its word line. Bytes of an erase are
+/// ignored.
+constexpr bool accepts(const FlashGeometry& geometry, std::uint32_t word_line_pages, const PageOp& op) {
+  const std::uint64_t most = geometry.page_size.value * (op.kind == PageOpKind::program ? word_line_pages : 1);
   return geometry.contains(op.ppa) &&
-         (op.kind == PageOpKind::erase || (op.channel_bytes >= 1 && op.channel_bytes <= geometry.page_size.value));
+         (op.kind == PageOpKind::erase || (op.channel_bytes >= 1 && op.channel_bytes <= most));
 }
 
 /// State that does not depend on the rules. Channels share only the batches: each channel has the time of its next
@@ -68,7 +70,7 @@ class TimelineBase {
     for (const PageOp& op : ops) {
       // Nearly all operations move a whole page.
       const bool whole = op.ppa.value < pages && op.channel_bytes == geometry_.page_size.value;
-      if (!whole && !accepts(geometry_, op)) refuse(op);
+      if (!whole && !accepts(geometry_, timing_.word_line_pages, op)) refuse(op);
       if (op.kind == PageOpKind::read) least = std::min(least, op.channel_bytes);
     }
     if (least != least_read_bytes_) set_least_read(least);

@@ -10,7 +10,7 @@
 namespace csdsim::nfc {
 
 AtFlash::AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing)
-    : FlashTarget(name, geometry),
+    : FlashTarget(name, geometry, timing.word_line_pages),
       geometry_(geometry),
       timing_(timing),
       statistics_(geometry),
@@ -39,7 +39,7 @@ AtFlash::AtFlash(const sc_core::sc_module_name& name, const FlashGeometry& geome
 FlashTicket AtFlash::submit(std::span<const PageOp> ops, SimTime at, bool hold) {
   if (ops.empty()) throw InternalError("a flash batch needs at least one page operation");
   for (const PageOp& op : ops)
-    if (!accepts(geometry_, op)) throw InternalError("a page operation outside the flash");
+    if (!accepts(geometry_, timing_.word_line_pages, op)) throw InternalError("a page operation outside the flash");
   const std::uint64_t ticket = next_ticket_++;
   hold &= limited_;
   batches_[ticket].open = ops.size();

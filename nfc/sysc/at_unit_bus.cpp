@@ -204,10 +204,14 @@ AtOp AtUnit::take_offered(const Wish& wish, SimTime now) {
 }
 
 ChannelBusy AtUnit::grant_command(const Wish& leader, SimTime now, SimTime select) {
-  const PageOpKind kind = offered(leader).op.kind;
+  const PageOp first = offered(leader).op;
+  const PageOpKind kind = first.kind;
   std::vector<Wish> taken{leader};
   for (const Wish& wish : wishes_) {
-    if (wish.use != BusUse::command || wish.sequence == leader.sequence || offered(wish).op.kind != kind) continue;
+    if (wish.use != BusUse::command || wish.sequence == leader.sequence) continue;
+    const PageOp& other = offered(wish).op;
+    if (other.kind != kind) continue;
+    if (kind != PageOpKind::erase && geometry_.page_in_block(other.ppa) != geometry_.page_in_block(first.ppa)) continue;
     taken.push_back(wish);
     done->joined();
   }

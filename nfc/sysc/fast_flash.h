@@ -11,7 +11,7 @@ class FastFlash final : public FlashTarget {
  public:
   /// Throws UserError on a geometry or timing that `validate` refuses.
   FastFlash(const sc_core::sc_module_name& name, const FlashGeometry& geometry, const FlashTiming& timing)
-      : FlashTarget(name, geometry), timeline_(geometry, timing) {}
+      : FlashTarget(name, geometry, timing.word_line_pages), timeline_(geometry, timing) {}
 
   const FlashStatistics& statistics() override {
     expect_completion(timeline_.run(sim_time_now()));

@@ -9,8 +9,12 @@
 
 namespace csdsim::nfc {
 
-FlashTarget::FlashTarget(const sc_core::sc_module_name& name, const FlashGeometry& geometry)
-    : sc_module(name), geometry_(geometry), responses_due_(AlarmRank::flash, [this] { respond(); }) {
+FlashTarget::FlashTarget(const sc_core::sc_module_name& name, const FlashGeometry& geometry,
+                         std::uint32_t word_line_pages)
+    : sc_module(name),
+      geometry_(geometry),
+      word_line_pages_(word_line_pages),
+      responses_due_(AlarmRank::flash, [this] { respond(); }) {
   validate(geometry);
   socket.register_nb_transport_fw(this, &FlashTarget::nb_transport_fw);
 }
@@ -37,7 +41,8 @@ tlm::tlm_sync_enum FlashTarget::begin_request(tlm::tlm_generic_payload& payload,
     payload.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
     return tlm::TLM_COMPLETED;
   }
-  if (!std::all_of(batch->ops.begin(), batch->ops.end(), [&](const PageOp& op) { return accepts(geometry_, op); })) {
+  if (!std::all_of(batch->ops.begin(), batch->ops.end(),
+                   [&](const PageOp& op) { return accepts(geometry_, word_line_pages_, op); })) {
     payload.set_response_status(tlm::TLM_ADDRESS_ERROR_RESPONSE);
     return tlm::TLM_COMPLETED;
   }

@@ -40,7 +40,7 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
  public:
   tlm_utils::simple_target_socket<FlashTarget> socket{"socket"};
 
-  FlashTarget(const sc_core::sc_module_name& name, const FlashGeometry& geometry);
+  FlashTarget(const sc_core::sc_module_name& name, const FlashGeometry& geometry, std::uint32_t word_line_pages);
   ~FlashTarget() override;
 
   /// Submits a batch, now; `client` outlives it. InternalError for an empty batch or an operation outside the geometry.
@@ -88,6 +88,7 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
   Batch take_in_flight(FlashTicket ticket);
 
   FlashGeometry geometry_;
+  std::uint32_t word_line_pages_;
   Alarm responses_due_;
   RingQueue<Batch> in_flight_;  ///< by ticket, from first_ticket_ on
   std::uint64_t first_ticket_ = 0;

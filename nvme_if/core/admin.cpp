@@ -177,7 +177,8 @@ Status ControllerCore::create_io_sq(const SubmissionEntry& sqe) {
   if (completion.value == 0 || completion.value > granted_queues_) return status::invalid_queue_id;
   if (cq(completion) == nullptr) return status::completion_queue_invalid;
   sqs_[id.value] =
-      std::make_unique<SubmissionQueue>(id, completion, PhysicalAddress{sqe.prp1}, std::uint32_t{high(sqe.cdw10)} + 1);
+      std::make_unique<SubmissionQueue>(id, completion, PhysicalAddress{sqe.prp1}, std::uint32_t{high(sqe.cdw10)} + 1,
+                                        static_cast<QueuePriority>((sqe.cdw11 >> 1) & 3));
   cq(completion)->attach();
   return status::success;
 }

@@ -145,7 +145,7 @@ RegisterEffect ControllerCore::write_cc(std::uint32_t value) {
 RegisterEffect ControllerCore::enable() {
   const std::uint32_t asqs = (aqa_ & 0xFFF) + 1;
   const std::uint32_t acqs = (aqa_ >> 16) + 1;
-  const bool valid = cc_.css == 0 && cc_.ams == 0 && cc_.mps <= params_.mpsmax && asqs >= 2 && acqs >= 2 &&
+  const bool valid = cc_.css == 0 && cc_.ams <= 1 && cc_.mps <= params_.mpsmax && asqs >= 2 && acqs >= 2 &&
                      asqs <= params_.queue_depth && acqs <= params_.queue_depth && asq_ != 0 && acq_ != 0 &&
                      asq_ % memory_page().value == 0 && acq_ % memory_page().value == 0;
   csts_ = {};

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "nvme_if/core/arbitration.h"
 #include "nvme_if/core/controller_params.h"
 #include "nvme_if/core/event_log.h"
 #include "nvme_if/core/io_command.h"
@@ -60,9 +61,9 @@ struct ControllerStats {
   std::uint64_t error_completions = 0;
 };
 
-/// Subset of NVMe 1.4: one controller, one namespace, the NVM command set and the KV commands; round-robin arbitration;
-/// PRPs; physically contiguous queues; the mandatory log pages, and asynchronous events for invalid doorbell writes and
-/// for the health of the drive.
+/// Subset of NVMe 1.4: one controller, one namespace, the NVM command set and the KV commands; both round-robin
+/// arbitrations; PRPs; physically contiguous queues; the mandatory log pages, and asynchronous events for invalid
+/// doorbell writes and for the health of the drive.
 class ControllerCore {
  public:
   /// UserError for parameters out of range.
@@ -97,6 +98,9 @@ class ControllerCore {
     const std::uint32_t set = features_[feature::interrupt_coalescing];
     return {(set & 0xFF) + 1, InterruptCoalescing::kUnit * ((set >> 8) & 0xFF)};
   }
+  /// Whether queues have priorities, and the weights of their classes, as set by the host.
+  bool weighted() const { return cc_.ams == 1; }
+  PriorityWeights priority_weights() const { return PriorityWeights::decode(features_[feature::arbitration]); }
   /// CC.MPS, valid while ready.
   Bytes memory_page() const { return {std::uint64_t{4096} << cc_.mps}; }
 

@@ -38,6 +38,13 @@ void describe(ParamVisitor& v, NvmeConfig& c) {
   v.param("command_slots", c.command_slots, {1, 65'536},
           "Commands that the controller holds; further ones wait in their queues.",
           assumed("more than most hosts keep in flight; MQSim fetches 512"));
+  v.list("queue_priorities", c.queue_priorities, {0, 1024},
+         "Class of each I/O queue, from which the controller fetches by weighted round robin with an urgent class; "
+         "empty: the queues take turns.",
+         assumed("drivers leave it at round robin"));
+  v.list("priority_weights", c.priority_weights, {3, 3},
+         "Commands that the classes high, medium and low may have fetched in a round: 1 to 256.",
+         assumed("each twice the next"));
   v.param("granularity", c.granularity, "What one attention command covers.",
           assumed("fewest commands; the paper states none"));
   v.param("transfer", c.transfer, "How K, V and attention outputs travel between GPU and drive.",
@@ -54,6 +61,10 @@ InterruptCoalescing NvmeConfig::coalescing() const {
   if (const auto* coalesced = std::get_if<CoalescedInterrupts>(&interrupts))
     return {coalesced->completions, coalesced->time};
   return {};
+}
+
+QueuePriorities NvmeConfig::priorities() const {
+  return {queue_priorities, {priority_weights[0], priority_weights[1], priority_weights[2]}};
 }
 
 NvmeControllerParams controller_params(const NvmeConfig& config) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "base/param_codec.h"
 #include "base/units.h"
@@ -53,6 +54,8 @@ struct NvmeConfig {
   SimTime pipeline_time{};
   std::uint32_t firmware_cores = 1;
   std::uint32_t command_slots = 4096;
+  std::vector<QueuePriority> queue_priorities;
+  std::vector<std::uint32_t> priority_weights{8, 4, 2};  ///< of high, medium and low
   Granularity granularity = Granularity::layer_mini_batch;
   DataPath transfer = DataPath::p2p;
   SimTime timeout = SimTime::milliseconds(30'000);
@@ -60,6 +63,7 @@ struct NvmeConfig {
 
   /// What the host sets.
   InterruptCoalescing coalescing() const;
+  QueuePriorities priorities() const;
 };
 
 void describe(ParamVisitor& v, SingleInterrupts& c);
@@ -81,6 +85,14 @@ struct EnumValues<nvme::Granularity> {
        "One command covers all heads of one layer for a mini-batch of sequences."},
       {nvme::Granularity::sequence, "sequence", "One command covers all heads of one layer for one sequence."},
       {nvme::Granularity::head, "head", "One command covers one KV head of one layer for one sequence."}};
+};
+template <>
+struct EnumValues<nvme::QueuePriority> {
+  static constexpr EnumValue<nvme::QueuePriority> values[] = {
+      {nvme::QueuePriority::urgent, "urgent", "Before all others."},
+      {nvme::QueuePriority::high, "high", "Its weight in commands a round."},
+      {nvme::QueuePriority::medium, "medium", "Its weight in commands a round."},
+      {nvme::QueuePriority::low, "low", "Its weight in commands a round."}};
 };
 template <>
 struct EnumValues<nvme::DataPath> {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -19,6 +20,12 @@ struct InterruptCoalescing {
   bool at_once() const { return completions == 1 || time.ps == 0; }
 };
 
+/// Classes of the I/O queues in weighted round robin.
+struct QueuePriorities {
+  std::vector<QueuePriority> of_queue;            ///< of I/O queue i at i - 1; empty: all queues take turns
+  std::array<std::uint32_t, 3> weights{1, 1, 1};  ///< commands of a round of high, medium and low, each 1..256
+};
+
 /// Ring arithmetic of both kinds of queue: entries from `from` up to `to`.
 constexpr std::uint32_t ring_distance(std::uint32_t from, std::uint32_t to, std::uint32_t size) {
   return to >= from ? to - from : to + size - from;
@@ -27,12 +34,14 @@ constexpr std::uint32_t ring_distance(std::uint32_t from, std::uint32_t to, std:
 /// Submission queue: host moves tail, controller fetches from `fetch` and frees entries by moving head.
 class SubmissionQueue {
  public:
-  SubmissionQueue(QueueId id, QueueId cq, PhysicalAddress base, std::uint32_t size)
-      : id_(id), cq_(cq), base_(base), size_(size), cids_(65536 / 64) {}
+  SubmissionQueue(QueueId id, QueueId cq, PhysicalAddress base, std::uint32_t size,
+                  QueuePriority priority = QueuePriority::urgent)
+      : id_(id), cq_(cq), base_(base), size_(size), priority_(priority), cids_(65536 / 64) {}
 
   QueueId id() const { return id_; }
   QueueId completion_queue() const { return cq_; }
   std::uint32_t size() const { return size_; }
+  QueuePriority priority() const { return priority_; }
   std::uint32_t head() const { return head_; }
 
   /// Takes a new tail from the doorbell and returns how many entries it adds. Returns 0 and changes nothing if the tail
@@ -61,6 +70,7 @@ class SubmissionQueue {
   QueueId cq_;
   PhysicalAddress base_;
   std::uint32_t size_;
+  QueuePriority priority_;
   std::uint32_t head_ = 0;
   std::uint32_t fetch_ = 0;
   std::uint32_t tail_ = 0;

@@ -59,6 +59,10 @@ constexpr std::uint16_t encode_status(Status s, bool phase) {
 enum class DataDirection : std::uint8_t { none = 0, host_to_drive = 1, drive_to_host = 2, bidirectional = 3 };
 constexpr DataDirection data_direction(std::uint8_t opcode) { return static_cast<DataDirection>(opcode & 3); }
 
+/// Class of a submission queue in weighted round robin, as Create I/O Submission Queue has it.
+enum class QueuePriority : std::uint8_t { urgent = 0, high = 1, medium = 2, low = 3 };
+inline constexpr std::size_t kQueuePriorities = 4;
+
 namespace admin_opcode {
 inline constexpr std::uint8_t delete_io_sq = 0x00;
 inline constexpr std::uint8_t create_io_sq = 0x01;

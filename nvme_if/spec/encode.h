@@ -29,10 +29,11 @@ constexpr SubmissionEntry encode_create_io_cq(QueueId id, std::uint32_t entries,
           .cdw11 = 1u | (interrupts ? 2u : 0u) | (std::uint32_t{vector.value} << 16)};
 }
 
-constexpr SubmissionEntry encode_create_io_sq(QueueId id, std::uint32_t entries, QueueId completion_queue) {
+constexpr SubmissionEntry encode_create_io_sq(QueueId id, std::uint32_t entries, QueueId completion_queue,
+                                              QueuePriority priority = QueuePriority::urgent) {
   return {.opcode = admin_opcode::create_io_sq,
           .cdw10 = detail::pack(id.value, entries - 1),
-          .cdw11 = 1u | (std::uint32_t{completion_queue.value} << 16)};
+          .cdw11 = 1u | (static_cast<std::uint32_t>(priority) << 1) | (std::uint32_t{completion_queue.value} << 16)};
 }
 
 constexpr SubmissionEntry encode_delete_io_cq(QueueId id) {
@@ -54,6 +55,12 @@ constexpr SubmissionEntry encode_set_features(std::uint8_t fid, std::uint32_t va
 /// `completions` is 1..256, `time` in units of 100 us, 0..255.
 constexpr SubmissionEntry encode_set_interrupt_coalescing(std::uint32_t completions, std::uint32_t time) {
   return encode_set_features(feature::interrupt_coalescing, ((completions - 1) & 0xFF) | (time & 0xFF) << 8);
+}
+
+/// Weights of the priority classes, each 1..256; a fetch takes as many entries as it can.
+constexpr SubmissionEntry encode_set_arbitration(std::uint32_t high, std::uint32_t medium, std::uint32_t low) {
+  return encode_set_features(feature::arbitration,
+                             7u | ((low - 1) & 0xFF) << 8 | ((medium - 1) & 0xFF) << 16 | ((high - 1) & 0xFF) << 24);
 }
 
 constexpr SubmissionEntry encode_get_features(std::uint8_t fid) {

@@ -27,6 +27,7 @@ inline constexpr std::uint32_t kVersion_1_4 = 0x0001'0400;
 struct Cap {
   std::uint16_t mqes = 0;   ///< maximum queue entries supported, 0's based
   bool cqr = true;          ///< queues must be physically contiguous
+  bool wrr = true;          ///< AMS: weighted round robin with urgent priority class supported
   std::uint8_t to = 1;      ///< worst time to change CSTS.RDY, in 500 ms
   std::uint8_t dstrd = 0;   ///< doorbell stride is 4 << dstrd bytes
   bool css_nvm = true;      ///< NVM command set supported
@@ -34,13 +35,14 @@ struct Cap {
   std::uint8_t mpsmax = 0;
 
   constexpr std::uint64_t encode() const {
-    return std::uint64_t{mqes} | (std::uint64_t{cqr} << 16) | (std::uint64_t{to} << 24) |
+    return std::uint64_t{mqes} | (std::uint64_t{cqr} << 16) | (std::uint64_t{wrr} << 17) | (std::uint64_t{to} << 24) |
            (std::uint64_t{dstrd & 0xFu} << 32) | (std::uint64_t{css_nvm} << 37) | (std::uint64_t{mpsmin & 0xFu} << 48) |
            (std::uint64_t{mpsmax & 0xFu} << 52);
   }
   static constexpr Cap decode(std::uint64_t v) {
     return {.mqes = static_cast<std::uint16_t>(v),
             .cqr = ((v >> 16) & 1) != 0,
+            .wrr = ((v >> 17) & 1) != 0,
             .to = static_cast<std::uint8_t>(v >> 24),
             .dstrd = static_cast<std::uint8_t>((v >> 32) & 0xF),
             .css_nvm = ((v >> 37) & 1) != 0,
@@ -54,7 +56,7 @@ struct Cc {
   bool en = false;
   std::uint8_t css = 0;     ///< 0: NVM command set
   std::uint8_t mps = 0;     ///< memory page size is 4096 << mps bytes
-  std::uint8_t ams = 0;     ///< 0: round robin
+  std::uint8_t ams = 0;     ///< 0: round robin, 1: weighted round robin with urgent priority class
   std::uint8_t shn = 0;     ///< 1: normal shutdown, 2: abrupt shutdown
   std::uint8_t iosqes = 0;  ///< log2 of the I/O submission entry size: 6
   std::uint8_t iocqes = 0;  ///< log2 of the I/O completion entry size: 4

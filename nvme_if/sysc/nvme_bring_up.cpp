@@ -66,7 +66,12 @@ void NvmeDriver::enable_controller() {
   bar_access(tlm::TLM_WRITE_COMMAND, reg::aqa, 4, encode_aqa(entries, entries));
   bar_access(tlm::TLM_WRITE_COMMAND, reg::asq, 8, admin.sq.value);
   bar_access(tlm::TLM_WRITE_COMMAND, reg::acq, 8, admin.cq.value);
-  bar_access(tlm::TLM_WRITE_COMMAND, reg::cc, 4, Cc{.en = true, .iosqes = 6, .iocqes = 4}.encode());
+  bar_access(tlm::TLM_WRITE_COMMAND, reg::cc, 4,
+             Cc{.en = true,
+                .ams = static_cast<std::uint8_t>(params_.priorities.of_queue.empty() ? 0 : 1),
+                .iosqes = 6,
+                .iocqes = 4}
+                 .encode());
   await_ready(true);
   next_trigger(sc_core::SC_ZERO_TIME);
 }
@@ -104,6 +109,12 @@ void NvmeDriver::namespace_identified() {
 
 void NvmeDriver::queues_granted() {
   granted_queues_ = std::min({std::uint32_t{params_.queues}, (admin_dw0_ & 0xFFFF) + 1, (admin_dw0_ >> 16) + 1});
+  if (params_.priorities.of_queue.empty()) return set_coalescing();
+  const auto& [high, medium, low] = params_.priorities.weights;
+  admin("Set Features (arbitration)", encode_set_arbitration(high, medium, low), {}, &NvmeDriver::set_coalescing);
+}
+
+void NvmeDriver::set_coalescing() {
   const InterruptCoalescing& coalescing = params_.coalescing;
   if (coalescing.completions == 1) return create_completion_queue();
   const auto units = static_cast<std::uint32_t>(coalescing.time.ps / InterruptCoalescing::kUnit.ps);
@@ -128,7 +139,9 @@ void NvmeDriver::create_completion_queue() {
 
 void NvmeDriver::create_submission_queue() {
   const Queue& q = *queues_.back();
-  admin("Create I/O Submission Queue", encode_create_io_sq(q.id, q.depth, q.id), q.sq,
+  const auto& classes = params_.priorities.of_queue;
+  const QueuePriority priority = classes.empty() ? QueuePriority{} : classes.at(q.id.value - 1u);
+  admin("Create I/O Submission Queue", encode_create_io_sq(q.id, q.depth, q.id, priority), q.sq,
         &NvmeDriver::create_completion_queue);
 }
 

@@ -111,36 +111,30 @@ void NvmeController::submitted(QueueId queue, std::uint32_t entries) {
   start_fetches(only ? core_.sq(queue) : nullptr);
 }
 
-SubmissionQueue* NvmeController::next_queue() {
-  const std::uint16_t limit = core_.queue_limit();
-  for (std::uint16_t i = 0; i < limit; ++i) {
-    const std::uint16_t id = round_robin_;
-    round_robin_ = after(QueueId{id});
-    SubmissionQueue* queue = core_.sq(QueueId{id});
-    if (queue != nullptr && !queue->deleting() && queue->available() > 0) return queue;
-  }
-  unfetched_ = 0;
-  return nullptr;
-}
-
 /// `only`, if given, is the only queue with entries: it is served next.
 void NvmeController::start_fetches(SubmissionQueue* only) {
   for (Fetch& fetch : fetches_) {
     if (unfetched_ == 0 || !core_.running() || live_commands_ + reserved_slots_ >= params_.command_slots) return;
     if (fetch.busy) continue;
-    SubmissionQueue* const queue = only != nullptr ? only : next_queue();
+    SubmissionQueue* queue = only;
+    std::uint32_t most = params_.fetch_burst;
+    if (core_.weighted())
+      most = arbitrate(queue);
+    else if (queue == nullptr)
+      queue = next_queue();
     if (queue == nullptr) return;
     if (std::exchange(only, nullptr) != nullptr) round_robin_ = after(queue->id());
-    start_fetch(fetch, *queue);
+    start_fetch(fetch, *queue, most);
+    if (core_.weighted()) arbiter_.fetched(queue->priority(), fetch.count);
   }
 }
 
-void NvmeController::start_fetch(Fetch& fetch, SubmissionQueue& queue) {
+void NvmeController::start_fetch(Fetch& fetch, SubmissionQueue& queue, std::uint32_t most) {
   const auto room = static_cast<std::uint32_t>(params_.command_slots - live_commands_ - reserved_slots_);
   fetch.busy = true;
   fetch.epoch = epoch_;
   fetch.queue = queue.id();
-  fetch.segment = queue.claim(std::min(params_.fetch_burst, room));
+  fetch.segment = queue.claim(std::min({params_.fetch_burst, room, most}));
   fetch.count = static_cast<std::uint32_t>(fetch.segment.length.value / sizeof(SubmissionEntry));
   reserved_slots_ += fetch.count;
   unfetched_ -= std::min(unfetched_, fetch.count);

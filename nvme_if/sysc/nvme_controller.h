@@ -107,7 +107,10 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   std::uint16_t after(QueueId id) const {
     return static_cast<std::uint16_t>(id.value + 1 == core_.queue_limit() ? 0 : id.value + 1);
   }
-  void start_fetch(Fetch& fetch, SubmissionQueue& queue);
+  template <class Accept>
+  SubmissionQueue* next_in_turn(Accept accept);
+  std::uint32_t arbitrate(SubmissionQueue*& queue);
+  void start_fetch(Fetch& fetch, SubmissionQueue& queue, std::uint32_t most);
   void dma_done(std::uint64_t fetch, Status status) override;
   void fetched(Fetch& fetch, Status status);
   Command* accept(SubmissionQueue& queue, const SubmissionEntry& entry);
@@ -175,6 +178,7 @@ class NvmeController : public sc_core::sc_module, private DoorbellPort, private 
   std::vector<Fetch> fetches_;
   std::uint32_t reserved_slots_ = 0;  ///< slots for entries that are being fetched
   std::uint16_t round_robin_ = 0;
+  WeightedArbiter arbiter_;
   std::uint32_t unfetched_ = 0;    ///< upper bound of the entries in queues whose fetch has not begun
   std::deque<Command*> firmware_;  ///< fetched, waiting for the firmware
   SimTime firmware_busy_;          ///< summed over its cores

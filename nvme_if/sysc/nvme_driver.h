@@ -68,6 +68,7 @@ struct NvmeDriverParams {
   std::uint32_t queue_depth = 1024;  ///< entries per queue; limited by CAP.MQES
   SimTime io_overhead{};             ///< host CPU time per command, on the core of its queue
   InterruptCoalescing coalescing{};  ///< what the host sets; `time` has an effect only if `completions` is more than 1
+  QueuePriorities priorities = {};   ///< what the host sets; a class for each queue that is wanted, or none
   /// Cores that the drivers of a host share: queue i of a driver whose `first_core` is c runs on core c + i. Null:
   /// every queue has a core of its own.
   std::shared_ptr<HostCores> cores = {};
@@ -201,6 +202,7 @@ class NvmeDriver : public sc_core::sc_module, public InterruptIf {
   void controller_identified();
   void namespace_identified();
   void queues_granted();
+  void set_coalescing();
   void create_completion_queue();
   void create_submission_queue();
   Queue& add_queue(std::uint32_t depth);

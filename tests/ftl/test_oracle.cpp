@@ -31,6 +31,11 @@ Variant variant(std::uint64_t seed) {
   v.gc.choices = 4;
   v.free_block = rng.below(2) == 0 ? FreeBlockChoice::oldest : FreeBlockChoice::least_worn;
   v.tail = rng.below(2) == 0 ? TailPolicy::token_index : TailPolicy::dram;
+  // Every third drive has units of a half or a quarter of a word line; half of those have no buffer to pack them in.
+  if (seed % 3 == 0) {
+    v.block.units_per_program = 2u << rng.below(2);
+    v.block.pads = rng.below(2) == 0;
+  }
   return v;
 }
 

@@ -48,6 +48,11 @@ inline std::string scenario_text(std::string_view base) {
     return text +
            "    ftl: {mapping: {kind: page}}\n"
            "workload: {kind: block_io, pattern: random_mixed, requests: 3000, working_set: 0.9}\n";
+  if (base == "flows")
+    return text +
+           "    ftl: {mapping: {kind: page}}\n"
+           "workload: {kind: block_io, requests: 3000, working_set: 0.9, flows: {patterns: [random_read, "
+           "random_write]}}\n";
   if (base == "policies")
     return "csdsim: 1\nname: probe\nplatform:" + std::string(kDevice) +
            "workload: {kind: ftl_policies, layers: 1, kv_heads: 4, head_dim: 64, sequences: 3, live: 2, least_tokens: "

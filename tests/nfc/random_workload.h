@@ -87,6 +87,7 @@ inline void random_features(Rng& rng, nfc::FlashTiming& t, SimTime tick, std::in
     t.codeword_bytes = static_cast<std::uint32_t>(16 << rng.below(3));
     t.parity_bytes = static_cast<std::uint32_t>(rng.between(0, 20));
   }
+  if (rng.chance(40)) t.word_line_pages = static_cast<std::uint32_t>(rng.between(2, 4));
 }
 
 /// Half of the workloads use coarse times of a few ps, so that asks, grants and completions often coincide; the other
@@ -160,6 +161,8 @@ inline std::vector<PageOp> batch_ops(const Workload& w, std::uint64_t index) {
     op.channel_bytes = op.kind == PageOpKind::erase ? 0
                        : rng.chance(80)             ? page
                                                     : static_cast<std::uint32_t>(rng.between(1, page));
+    if (op.kind == PageOpKind::program && w.timing.word_line_pages > 1)
+      op.channel_bytes *= static_cast<std::uint32_t>(rng.between(1, w.timing.word_line_pages));
     if (rng.chance(w.retry_percent)) op.retries = static_cast<std::uint8_t>(rng.between(1, 3));
   }
   return ops;

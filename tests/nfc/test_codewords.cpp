@@ -74,5 +74,26 @@ TEST_CASE("a page in the register of its plane is not sensed again") {
   CHECK(play(t, {{page(0, 3), 0_ps}, {page(0, 3), 1_ps}}).statistics.register_reads == 0);
 }
 
+TEST_CASE("a word line is programmed in the time of one page, with the data of all of them") {
+  for (const auto rules : {FlashTimeline::Rules::automatic, FlashTimeline::Rules::general}) {
+    FlashTiming t = coarse();
+    t.word_line_pages = 3;
+    const auto bytes = [&](PageOp op, std::uint32_t count) {
+      op.channel_bytes = count;
+      return play(t, {{op, 0_ps}}, rules);
+    };
+    CHECK(bytes(program(0), 64).done == Times{10_ps + 64_ps + 1000_ps});
+    CHECK(bytes(program(0), 192).done == Times{10_ps + 192_ps + 1000_ps});
+    CHECK(bytes(program(0), 192).statistics.array_time[1] == 1000_ps);
+    CHECK_THROWS_AS(bytes(program(0), 193), InternalError);
+    CHECK_THROWS_AS(bytes(read(0), 65), InternalError);
+    t.codeword_bytes = 16;
+    t.parity_bytes = 4;
+    CHECK(bytes(program(0), 192).done == Times{10_ps + 240_ps + 1000_ps});
+    t.word_line_pages = 1;
+    CHECK_THROWS_AS(bytes(program(0), 65), InternalError);
+  }
+}
+
 }  // namespace
 }  // namespace csdsim::nfc

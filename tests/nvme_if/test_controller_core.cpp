@@ -119,7 +119,7 @@ TEST_CASE("a configuration that cannot work sets CFS") {
   CHECK_FALSE(try_enable(encode_aqa(7, 7), 0x10000, 0x20000, {.en = true, .mps = 3}));
   CHECK_FALSE(try_enable(encode_aqa(7, 7), 0x11000, 0x20000, {.en = true, .mps = 1}));
   CHECK_FALSE(try_enable(encode_aqa(7, 7), 0x10000, 0x20000, {.en = true, .css = 1}));
-  CHECK_FALSE(try_enable(encode_aqa(7, 7), 0x10000, 0x20000, {.en = true, .ams = 1}));
+  CHECK_FALSE(try_enable(encode_aqa(7, 7), 0x10000, 0x20000, {.en = true, .ams = 2}));
 }
 
 TEST_CASE("doorbells are checked, wrong ones are ignored and counted") {

@@ -62,6 +62,41 @@ TEST_CASE("a full completion queue holds completions back until the host makes r
   CHECK(p.controller.commands_inside() == 0);
 }
 
+TEST_CASE("weighted round robin: urgent queues first, then each class its weight in commands") {
+  PlatformParams params;
+  params.controller.fetch_burst = 4;
+  params.controller.outstanding_fetches = 1;
+  params.controller.command_slots = 4;
+  params.controller.firmware_time = SimTime::microseconds(5);
+  params.controller.controller.io_queues = 5;
+  RawPlatform p(params);
+  RawHost& raw = p.raw;
+  sc_core::sc_start(sc_core::SC_ZERO_TIME);
+  raw.enable(16, {.en = true, .ams = 1, .iosqes = 6, .iocqes = 4});
+  REQUIRE(raw.admin(encode_set_arbitration(3, 2, 1)).ok());
+  raw.create_queue(1, 64);
+  const QueuePriority classes[]{QueuePriority::low, QueuePriority::medium, QueuePriority::high, QueuePriority::urgent};
+  for (std::uint16_t id = 2; id <= 5; ++id) {
+    RawHost::Ring& ring = raw.rings[id] = {raw.page(), {}, 32};
+    SubmissionEntry e = encode_create_io_sq(QueueId{id}, 32, QueueId{1}, classes[id - 2]);
+    e.prp1 = ring.sq.value;
+    REQUIRE(raw.admin(e).ok());
+  }
+  // Four of another queue hold all slots while the others come.
+  for (std::uint16_t i = 0; i < 4; ++i) raw.put(1, flush(i));
+  raw.ring_sq(1);
+  for (std::uint16_t id = 2; id <= 5; ++id) {
+    for (std::uint16_t i = 0; i < 6; ++i) raw.put(id, flush(i));
+    raw.ring_sq(id);
+  }
+  run_a_while();
+  std::vector<std::uint16_t> order;
+  for (const CompletionEntry& e : raw.reap(1)) order.push_back(e.sqid);
+  CHECK(order == std::vector<std::uint16_t>{1, 1, 1, 1, 5, 5, 5, 5, 5, 5,        // urgent, without limit
+                                            4, 4, 4, 3, 3, 2, 4, 4, 4, 3, 3, 2,  // two rounds
+                                            3, 3, 2, 2, 2, 2});                  // those that are left
+}
+
 TEST_CASE("several submission queues may share a completion queue; fetching is round robin") {
   PlatformParams params;
   params.controller.fetch_burst = 1;

@@ -128,6 +128,11 @@ inline const std::string kReadsFirst = "platform.device.flash.plane_order=reads_
 /// Nothing is written before the run, so that a write to a part of a page has nothing to keep.
 inline const std::string kEmpty = "workload.precondition.fill=none";
 
+/// The map addresses the requests, each of which takes a page of its own: there is no write buffer to pack them in.
+inline std::string units_of(const Point& p) {
+  return fmt::format("platform.device.ftl.mapping_unit={} B", p.count("req_bytes"));
+}
+
 /// Runs a row, with `sets` over its scenario.
 inline Figures run_point(const Point& point, const std::vector<std::string>& sets = {}) {
   const scenario::RunResult result = experiment::run_scenario(

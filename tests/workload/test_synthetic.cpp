@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "experiment/requests/synthetic.h"
+#include "experiment/requests/flow_requests.h"
 
 namespace test_synthetic {
 
@@ -166,6 +166,27 @@ TEST_CASE("a working set without a place for a request is refused") {
   c.sizes = {Bytes::kib(256)};
   c.streams = 5;
   CHECK_THROWS_WITH(SyntheticRequests(c), Catch::Contains("holds no request of 262144 B"));
+}
+
+TEST_CASE("flows have parts of the working set of their own, aligned to their requests") {
+  std::vector<FlowRequests::Flow> flows;
+  for (const auto& [size, part] : {std::pair{Bytes::kib(4), Bytes::kib(67)}, {Bytes::kib(16), Bytes::kib(200)}}) {
+    SyntheticConfig c = config();
+    c.sizes = {size};
+    c.working_set = part;
+    flows.push_back({c, size});
+  }
+  FlowRequests source(flows);
+  CHECK(source.footprint() == Bytes::kib(64 + 192));
+  for (int i = 0; i < 2000; ++i) {
+    for (std::uint32_t flow = 0; flow < 2; ++flow) {
+      const Request request = *source.next(flow);
+      const Bytes begin = flow == 0 ? Bytes{} : Bytes::kib(64), end = flow == 0 ? Bytes::kib(64) : Bytes::kib(256);
+      if (request.stream != flow || request.offset < begin || request.offset + request.length > end ||
+          request.offset.value % request.length.value != 0)
+        FAIL("a request of flow " << flow << " at " << request.offset.value);
+    }
+  }
 }
 
 }  // namespace test_synthetic

@@ -1,0 +1,37 @@
+// Several flows of block commands at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/param.h"
+#include "base/quantity.h"
+#include "scenario/check.h"
+
+namespace csdsim::experiment {
+
+enum class Pattern : std::uint8_t;
+struct BlockIoWorkload;
+
+/// Lists with an item for each flow. Where one is empty, all flows have what the workload says, or equal parts.
+struct FlowsConfig {
+  static constexpr std::size_t kMost = 8;
+  std::vector<Pattern> patterns;
+  std::vector<Bytes> request_sizes;
+  std::vector<std::uint32_t> queue_depths;
+  std::vector<Ratio> read_fractions;
+  std::vector<std::uint32_t> shares;
+
+  std::size_t count() const { return patterns.size(); }
+};
+
+void describe(ParamVisitor& v, FlowsConfig& c);
+
+/// The flows of `work`, each as a workload of its own; working_set is the flow's part.
+std::vector<BlockIoWorkload> workloads_of_flows(const BlockIoWorkload& work);
+/// Part `i` of `whole`, by the shares.
+Bytes part_of_flow(const FlowsConfig& flows, std::size_t i, Bytes whole);
+/// What a workload of flows asks of the scenario.
+void check_flows(scenario::Checker& c, const BlockIoWorkload& work);
+
+}  // namespace csdsim::experiment
