@@ -1,5 +1,6 @@
 // Which submission queue the controller fetches from next.
 #include <array>
+#include <utility>
 
 #include "nvme_if/sysc/nvme_controller.h"
 
@@ -40,6 +41,24 @@ std::uint32_t NvmeController::arbitrate(SubmissionQueue*& queue) {
   }
   queue = next_in_turn([&](const SubmissionQueue& q) { return q.priority() == turn->priority; });
   return turn->commands;
+}
+
+/// `only`, if given, is the only queue with entries: it is served next.
+void NvmeController::start_fetches(SubmissionQueue* only) {
+  for (Fetch& fetch : fetches_) {
+    if (unfetched_ == 0 || !core_.running() || live_commands_ + reserved_slots_ >= params_.command_slots) return;
+    if (fetch.busy) continue;
+    SubmissionQueue* queue = only;
+    std::uint32_t most = params_.fetch_burst;
+    if (core_.weighted())
+      most = arbitrate(queue);
+    else if (queue == nullptr)
+      queue = next_queue();
+    if (queue == nullptr) return;
+    if (std::exchange(only, nullptr) != nullptr) round_robin_ = after(queue->id());
+    start_fetch(fetch, *queue, most);
+    if (core_.weighted()) arbiter_.fetched(queue->priority(), fetch.count);
+  }
 }
 
 }  // namespace csdsim::nvme

@@ -111,24 +111,6 @@ void NvmeController::submitted(QueueId queue, std::uint32_t entries) {
   start_fetches(only ? core_.sq(queue) : nullptr);
 }
 
-/// `only`, if given, is the only queue with entries: it is served next.
-void NvmeController::start_fetches(SubmissionQueue* only) {
-  for (Fetch& fetch : fetches_) {
-    if (unfetched_ == 0 || !core_.running() || live_commands_ + reserved_slots_ >= params_.command_slots) return;
-    if (fetch.busy) continue;
-    SubmissionQueue* queue = only;
-    std::uint32_t most = params_.fetch_burst;
-    if (core_.weighted())
-      most = arbitrate(queue);
-    else if (queue == nullptr)
-      queue = next_queue();
-    if (queue == nullptr) return;
-    if (std::exchange(only, nullptr) != nullptr) round_robin_ = after(queue->id());
-    start_fetch(fetch, *queue, most);
-    if (core_.weighted()) arbiter_.fetched(queue->priority(), fetch.count);
-  }
-}
-
 void NvmeController::start_fetch(Fetch& fetch, SubmissionQueue& queue, std::uint32_t most) {
   const auto room = static_cast<std::uint32_t>(params_.command_slots - live_commands_ - reserved_slots_);
   fetch.busy = true;

@@ -1,0 +1,40 @@
+#include "csd_model/mapping_units.h"
+
+#include "base/error.h"
+
+namespace csdsim::csd_model {
+
+PagePacking packing(const DriveConfig& config) {
+  const Bytes page = config.geometry.page_size;
+  const Bytes unit = config.mapping_unit.value == 0 ? page : config.mapping_unit;
+  return {.units = static_cast<std::uint32_t>(page.value / unit.value),
+          .pages = config.flash.word_line_pages,
+          .page = page,
+          .reads_whole = config.block.codeword.value == 0,
+          .pads = config.write_buffer.value == 0};
+}
+
+FlashGeometry mapped_geometry(const DriveConfig& config) {
+  const PagePacking packed = packing(config);
+  const std::uint32_t units = packed.units;
+  const bool faulty = config.reliability || config.faults != nullptr;
+  if (packed.line() > 1 && (config.kv_share > 0 || faulty))
+    throw UserError("drive: units smaller than a word line need a drive without KV cache and faults");
+  FlashGeometry geometry = config.geometry;
+  if (geometry.pages_per_block % packed.pages != 0)
+    throw UserError("drive: a block does not consist of whole word lines");
+  geometry.page_size = {geometry.page_size.value / units};
+  geometry.pages_per_block *= units;
+  return geometry;
+}
+
+ftl::BlockFtlConfig block_config(const DriveConfig& config) {
+  constexpr std::uint64_t kCachedEntryBytes = 8;
+  ftl::BlockFtlConfig block = config.block;
+  block.units_per_program = packing(config).line();
+  block.pads = packing(config).pads && block.units_per_program > 1;
+  if (config.map_cache.value > 0) block.map_cache_entries = config.map_cache.value / kCachedEntryBytes;
+  return block;
+}
+
+}  // namespace csdsim::csd_model
