@@ -24,14 +24,6 @@ std::optional<host::FileIoParams> file_params(const Scenario& s, const host::Sys
   return *needs.files == host::FilePath::swap ? host.swap.params(free) : host.file.params(free);
 }
 
-/// Whether data for a step travel during the step before: copies of K, V, activations and weights start as soon as the
-/// GPU has a free buffer. A measured step then has them only if another one follows it.
-bool copies_ahead(const host::SystemNeeds& needs) {
-  return needs.shares || needs.files ||
-         std::any_of(needs.residents.begin(), needs.residents.end(),
-                     [](const host::Resident& resident) { return resident.home != host::Home::gpu; });
-}
-
 }  // namespace
 
 GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> prompt_tokens) {
@@ -59,7 +51,9 @@ GenerationSetup generation_setup(const Scenario& s, std::vector<std::uint32_t> p
   setup.system = s.system->clone();
   const host::SystemNeeds needs = setup.system->needs_of(setup.plan);
   setup.file = file_params(s, needs);
-  const bool ahead = copies_ahead(needs);
+  // Copies and recomputation of divided tokens for a step start in the step before it, as soon as the GPU has a free
+  // buffer: a measured step has them only if another one follows it.
+  const bool ahead = needs.shares.has_value();
   setup.sampling.cooldown = setup.plan.mini_batches > 1 || ahead ? 1 : 0;
   if (needs.kv != host::Home::drive_kv)
     setup.sampling.spill = {.token = needs.written_tokens > 1 ? 1U : 0U, .window = 0};  // memory takes token by token

@@ -264,7 +264,8 @@ TEST_CASE("recorded neurons take the place of the model in timing runs") {
 }
 
 TEST_CASE("more neurons than memory holds end a run with the parameter that is too small") {
-  CHECK_THROWS_WITH(metrics({"system.memory_share=5 %"}), Contains("system.memory_share") && Contains("layer 0"));
+  CHECK_THROWS_WITH(metrics({"system.memory_share=5 %"}),
+                    Contains("system.active_share") && Contains("memory has room for 102"));
 }
 
 TEST_CASE("a carried scenario compares with dense decoding and with the host, gated models without a predictor, too") {

@@ -124,7 +124,7 @@ TEST_CASE("a study gives the same figures every time, as tables and as a picture
   CHECK(write_table(a).dump() == write_table(b).dump());
   const std::vector<report::Chart> charts = policy_charts(a);
   CHECK(report::chart_page("p", charts) == report::chart_page("p", policy_charts(b)));
-  CHECK(charts.size() == 6);
+  CHECK(charts.size() == 7);
   CHECK(charts[4].names == std::vector<std::string>{"instinfer"});
   CHECK(charts[4].values == std::vector<double>{a[0].figures.write_amplification});
   CHECK(report::csv_rows(tail_table(a)).starts_with("policy,tail,embedding_group,"));
