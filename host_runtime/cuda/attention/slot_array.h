@@ -1,6 +1,10 @@
 // Device memory by slot that grows with the number of slots and the tokens of a slot.
 #pragma once
 
+#include <cstddef>
+#include <utility>
+#include <vector>
+
 #include "host_runtime/cuda/memory.h"
 
 namespace csdsim::host::cuda {
