@@ -1,4 +1,4 @@
-// The units of a drive that are modules with Fidelity::at.
+// Units of a drive that are SystemC modules with Fidelity::at.
 #pragma once
 
 #include <cstdint>

@@ -80,7 +80,8 @@ double block_rams(Bytes bytes, double bits);
 ///   kernel         3 DSPs per product (FP16 multiplier 1, adder 2: Xilinx PG060, full DSP usage); block RAM for the
 ///                  rows of two pages at 16 bits per product, for q, sums and output of each job at 4 bits per product,
 ///                  and for logits and weights at 32 bits per exponential
-///   argtopk        block RAM for engine.buffer, 64 bits (score and position) per element, over all units
+///   argtopk        block RAM for engine.buffer, which all units share, with a port of 64 bits (score and position) for
+///                  each element that they compare per cycle
 ///   flash          block RAM for the page buffers of each channel
 ///   NVMe           a stream each way for each GB/s of the link; block RAM for 4 streams, the buffers of the PCIe block
 ///                  (32 KiB), 256 commands (112 B) and 4 pages

@@ -57,8 +57,8 @@ struct GenerationSetup {
 struct KvErrors {
   std::uint64_t retries = 0;
   std::uint64_t uncorrectable = 0;    ///< reads
-  std::uint64_t rows_dropped = 0;     ///< tokens that attention of a head does without
-  std::uint64_t pages_rewritten = 0;  ///< with what the host has computed again
+  std::uint64_t rows_dropped = 0;     ///< lost tokens of single heads, which attention leaves out
+  std::uint64_t pages_rewritten = 0;  ///< with K and V that the host has computed again
   std::uint64_t program_failures = 0;
   std::uint64_t erase_failures = 0;
   std::uint64_t grown_bad_blocks = 0;  ///< of all blocks

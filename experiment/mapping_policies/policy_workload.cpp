@@ -2,9 +2,37 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "scenario/check.h"
 
 namespace csdsim::experiment {
+
+namespace {
+
+/// Keys that have no effect in an ftl_policies workload, which times the flash alone.
+constexpr std::array kWithoutEffect{"model",
+                                    "system",
+                                    "platform.gpu",
+                                    "platform.host",
+                                    "platform.root_complex",
+                                    "platform.switch",
+                                    "platform.device.count",
+                                    "platform.device.fidelity",
+                                    "platform.device.engine",
+                                    "platform.device.nvme",
+                                    "platform.device.link",
+                                    "platform.device.write_buffer",
+                                    "platform.device.energy",
+                                    "platform.device.flash.reliability",
+                                    "platform.device.flash.filter_location",
+                                    "platform.device.ftl.lookup_time",
+                                    "platform.device.ftl.firmware",
+                                    "platform.device.ftl.over_provisioning",
+                                    "platform.device.ftl.read_reclaim",
+                                    "simulation.sampling"};
+
+}  // namespace
 
 void PolicyWorkload::describe(ParamVisitor& v) {
   v.param("layers", layers, {1, 1024}, "Layers of every sequence.", assumed("enough that layers share blocks"));
@@ -30,26 +58,7 @@ void PolicyWorkload::describe(ParamVisitor& v) {
 
 void PolicyWorkload::check(scenario::Checker& c) {
   constexpr std::string_view kWhy = "has no effect in an ftl_policies workload, which times the flash alone";
-  for (const std::string_view path : {"model",
-                                      "system",
-                                      "platform.gpu",
-                                      "platform.host",
-                                      "platform.root_complex",
-                                      "platform.switch",
-                                      "platform.device.count",
-                                      "platform.device.fidelity",
-                                      "platform.device.engine",
-                                      "platform.device.nvme",
-                                      "platform.device.link",
-                                      "platform.device.write_buffer",
-                                      "platform.device.energy",
-                                      "platform.device.flash.reliability",
-                                      "platform.device.flash.filter_location",
-                                      "platform.device.ftl.lookup_time",
-                                      "platform.device.ftl.firmware",
-                                      "platform.device.ftl.over_provisioning",
-                                      "platform.device.ftl.read_reclaim",
-                                      "simulation.sampling"}) {
+  for (const char* const path : kWithoutEffect) {
     if (c.given(path)) c.error_at(path, fmt::format("{}: {}", path, kWhy));
   }
   scenario::Scenario& s = c.scenario();
@@ -72,27 +81,7 @@ void PolicyWorkload::check(scenario::Checker& c) {
 }
 
 void PolicyWorkload::prune(nlohmann::ordered_json& config, const scenario::Scenario&) const {
-  for (const char* const unused : {"model",
-                                   "system",
-                                   "platform.gpu",
-                                   "platform.host",
-                                   "platform.root_complex",
-                                   "platform.switch",
-                                   "platform.device.count",
-                                   "platform.device.fidelity",
-                                   "platform.device.engine",
-                                   "platform.device.nvme",
-                                   "platform.device.link",
-                                   "platform.device.write_buffer",
-                                   "platform.device.energy",
-                                   "platform.device.flash.reliability",
-                                   "platform.device.flash.filter_location",
-                                   "platform.device.ftl.lookup_time",
-                                   "platform.device.ftl.firmware",
-                                   "platform.device.ftl.over_provisioning",
-                                   "platform.device.ftl.read_reclaim",
-                                   "simulation.sampling"})
-    scenario::erase_path(config, unused);
+  for (const char* const unused : kWithoutEffect) scenario::erase_path(config, unused);
 }
 
 }  // namespace csdsim::experiment

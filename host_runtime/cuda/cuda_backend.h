@@ -26,7 +26,8 @@ struct CudaWeight final : Storage {
   DeviceBuffer<float> full;
 };
 
-/// What this process uses on the current GPU: one stream, memory in its order, one handle of cuBLASLt and of cuDNN.
+/// What this process uses on the current GPU: a stream, a memory pool in the order of that stream, and a handle each of
+/// cuBLASLt and cuDNN.
 class Context {
  public:
   /// UserError if there is no GPU.

@@ -76,7 +76,7 @@ class FlashTimeline {
   const FlashGeometry& geometry() const { return base().geometry(); }
   const FlashTiming& timing() const { return base().timing(); }
   const FlashStatistics& statistics() const { return base().statistics(); }
-  /// The observers must outlive the timeline. What they are told may be ahead of simulated time.
+  /// The observers must outlive the timeline. They may be told of work that starts later than now.
   void observe(const FlashObservers& observers) {
     std::visit([&](auto& timeline) { timeline.observe(observers); }, timeline_);
   }

@@ -152,7 +152,7 @@ class CommandHandler {
   /// the simulation.
   virtual bool runs_ahead(const IoCommand& /*command*/) const { return false; }
   virtual void execute(CommandPtr command) = 0;
-  /// How worn the flash is: for the SMART log page.
+  /// Wear of the flash, for the SMART log page.
   virtual DriveHealth health() const { return {}; }
 };
 

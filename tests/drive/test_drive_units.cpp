@@ -1,4 +1,4 @@
-// The units of a drive as modules: those of a user in place of the model's, and their waveforms.
+// Units of a drive as modules: a user's own units in place of the model's, and waveforms.
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <fstream>

@@ -274,7 +274,7 @@ TEST_CASE("a page that two sequences share is written again for both, when no ot
   CHECK(d.drive.ftl.unpin(kStay).empty());
   const AppendResult result = rewrite();
   REQUIRE(result.status == KvStatus::ok);
-  // What is being written can be freed; it goes when it is in flash.
+  // A sequence can be freed while its pages are being written. They become invalid when they are in flash.
   for (const PageOp& op : d.drive.ftl.free_sequence(child).erases) d.drive.erase(op);
   d.run(result);
   CHECK(d.losses(4).empty());

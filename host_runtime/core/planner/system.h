@@ -160,8 +160,8 @@ class OffloadSystem {
   virtual bool verifies_drafts() const { return false; }
   /// Whether the system moves chosen tokens, so that timing runs need to know which ones matter (TokenImportance).
   virtual bool chooses_tokens() const { return false; }
-  /// Whether K and V that a drive has lost can be computed again and written back: drives number the tokens of a
-  /// sequence as the sequence does, and weights are on the GPU.
+  /// Whether the host can compute K and V that a drive has lost again, and write them back. The drive must number the
+  /// tokens as the sequence does, and the weights must be on the GPU.
   virtual bool restores_lost_kv() const { return false; }
   virtual SystemNeeds needs(const ModelShape& model, const BatchLengths& workload) const = 0;
   /// The same where more of the run is known: blocks of the drives, and whether data pass through host memory.
