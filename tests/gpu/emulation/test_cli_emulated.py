@@ -141,7 +141,8 @@ def main():
     tokens = json.loads((MODEL / "golden.json").read_text())["tokens"]
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        (work / "text").write_text(" ".join(map(str, tokens[:108])))
+        # Tokens for which no near tie between scores turns with the rounding: some methods feel one in every later token.
+        (work / "text").write_text(" ".join(map(str, tokens[400:508])))
         evaluate = ["eval", "--tokens", work / "text", "--ratio", "1/4", "--prefill", "48", "--decode", "6",
                     "--no-recall"]
         # In bf16 the eviction of a few tokens turns with the rounding: two methods suffice.
@@ -154,11 +155,10 @@ def main():
                 assert found["method"] == expected["method"] and found["setting"] == expected["setting"], what
                 assert found["tokens_scored"] == expected["tokens_scored"] == 10, what
                 # Weights and activations are rounded on a GPU: a near tie may turn, which few tokens feel.
-                # H2O never gets back what it evicts: every later token feels an eviction that turns.
-                turned = {"dense": 1, "h2o": 20}.get(expected["method"], 5)
+                turned = 1 if expected["method"] == "dense" else 5
                 assert near(found["perplexity"], expected["perplexity"], turned * bound), what
                 for figure in ("alpha_mean", "mass_mean"):
-                    assert near(found[figure], expected[figure], max(1, turned / 5) * bound), what
+                    assert near(found[figure], expected[figure], bound), what
                 # InfiniGen and chunk bounds read what the numbers ask for; all others a number that the budget says.
                 exact = expected["method"] not in ("infinigen", "leoam")
                 for figure in ("kept_mean", "traffic_mean"):
