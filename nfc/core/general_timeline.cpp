@@ -46,36 +46,15 @@ FlashTicket GeneralTimeline::submit(std::span<const PageOp> ops, SimTime at, boo
   check_batch(ops);
   const std::uint32_t batch = batches_.open(ops.size());
   at = std::max(at, front_);
-  hold &= timing_.page_buffers > 0;
-  if (hold) held_[batches_.ticket(batch).value];
+  buffers_.open(hold);
   for (const PageOp& op : ops) enqueue(op, at, batch, hold);
   return batches_.ticket(batch);
 }
 
-void GeneralTimeline::take_completions(SimTime now, std::vector<FlashCompletion>& out) {
-  const std::size_t before = out.size();
-  TimelineBase::take_completions(now, out);
-  if (held_.empty()) return;
-  for (std::size_t i = before; i < out.size(); ++i) {
-    const auto held = held_.find(out[i].ticket.value);
-    if (held == held_.end()) continue;
-    held->second.complete = true;
-    for (const std::uint32_t c : held->second.channels) ++channels_[c].complete;
-  }
-}
-
 void GeneralTimeline::release(FlashTicket ticket, SimTime at) {
-  if (timing_.page_buffers == 0) return;
-  const auto held = held_.find(ticket.value);
-  if (held == held_.end() || !held->second.complete) {
-    throw InternalError(fmt::format("flash batch {} holds no page buffers or is not complete", ticket.value));
-  }
+  if (!buffers_.limited()) return;
   at = std::max(at, front_);
-  for (const std::uint32_t c : held->second.channels) {
-    schedule(channels_[c], at, Event::buffer_released, c);
-    steps_.set(c, std::min(steps_.time(c), at));
-  }
-  held_.erase(held);
+  buffers_.release(ticket, at, [&](std::uint32_t c) { steps_.set(c, std::min(steps_.time(c), at)); });
 }
 
 SimTime GeneralTimeline::run(SimTime horizon) {
@@ -184,8 +163,9 @@ void GeneralTimeline::touch(std::uint32_t u) {
 
 SimTime GeneralTimeline::step(std::size_t c, SimTime now) {
   Channel& channel = channels_[c];
-  const auto wanted = [&] { return !channel.commands.empty() || (!channel.data_outs.empty() && has_buffer(channel)); };
+  const auto wanted = [&] { return !channel.commands.empty() || (!channel.data_outs.empty() && has_buffer(c)); };
   for (;;) {
+    if (buffers_.limited()) buffers_.pass(static_cast<std::uint32_t>(c), now);
     while (!channel.agenda.empty() && channel.agenda.front().at <= now) {
       const Entry entry = channel.agenda.front();
       channel.agenda.pop();
@@ -198,6 +178,8 @@ SimTime GeneralTimeline::step(std::size_t c, SimTime now) {
   }
   SimTime next = channel.agenda.empty() ? SimTime::max() : channel.agenda.front().at;
   if (wanted()) next = std::min(next, channel.bus_free);
+  if (buffers_.limited() && !channel.data_outs.empty())
+    next = std::min(next, buffers_.next_change(static_cast<std::uint32_t>(c)));
   return next;
 }
 
@@ -227,17 +209,6 @@ void GeneralTimeline::happen(const Entry& entry) {
       return page_out(entry.index, entry.at);
     case Event::decoded:
       return page_over(planes_[entry.index].unit, entry.at);
-    case Event::buffer_decoded:
-      --channels_[entry.index].decoding;
-      return;
-    case Event::buffer_free:
-      --channels_[entry.index].decoding;
-      --channels_[entry.index].buffers;
-      return tell_buffers(entry.index, entry.at);
-    case Event::buffer_released:
-      --channels_[entry.index].buffers;
-      --channels_[entry.index].complete;
-      return tell_buffers(entry.index, entry.at);
   }
 }
 

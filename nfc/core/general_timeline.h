@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "nfc/core/nearly_sorted_queue.h"
@@ -72,7 +71,6 @@ class GeneralTimeline : public TimelineBase {
 
   FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold);
   void release(FlashTicket ticket, SimTime at);
-  void take_completions(SimTime now, std::vector<FlashCompletion>& out);
   SimTime run(SimTime horizon);
 
  private:
@@ -177,11 +175,8 @@ class GeneralTimeline : public TimelineBase {
     stopped,
     resumed,
     status_end,
-    page_out,         ///< of a plane
-    decoded,          ///< of a plane
-    buffer_decoded,   ///< of a channel: its page stays
-    buffer_free,      ///< of a channel: its page was decoded
-    buffer_released,  ///< of a channel
+    page_out,  ///< of a plane
+    decoded,   ///< of a plane
   };
   struct Entry {
     SimTime at;
@@ -194,9 +189,6 @@ class GeneralTimeline : public TimelineBase {
     SimTime bus_free;
     SimTime decoder_free;
     std::uint32_t package = kNone;  ///< of the last grant
-    std::uint32_t buffers = 0;      ///< in use
-    std::uint32_t decoding = 0;     ///< of these, in transfer or being decoded
-    std::uint32_t complete = 0;     ///< of these, held by batches that are complete
     std::uint64_t entries = 0;      ///< ever made
     NearlySortedQueue<Entry> agenda;
     NearlySortedQueue<Ask> commands;  ///< all but data-outs
@@ -228,7 +220,6 @@ class GeneralTimeline : public TimelineBase {
   void page_out(std::uint32_t plane, SimTime now);
   void page_over(std::uint32_t unit, SimTime now);
   void tell_work(const Unit& unit, SimTime end);
-  void tell_buffers(std::uint32_t channel, SimTime now) const;
   void publish(std::uint32_t unit, SimTime done);
   void occupy(Plane& plane, SimTime now);
   void vacate(std::uint32_t plane, SimTime now);
@@ -241,7 +232,7 @@ class GeneralTimeline : public TimelineBase {
   void ask_for_command(std::uint32_t plane, std::uint32_t op, SimTime now);
   void set_ask(Ask& ask, const Ask& wanted, Channel& channel, SimTime now);
   void withdraw(Ask& ask, Channel& channel);
-  bool has_buffer(const Channel& channel) const;
+  bool has_buffer(std::size_t channel) const;
   void decide(std::size_t channel, SimTime now);
   SimTime select(std::size_t channel, const Unit& unit);
   void grant_command(std::size_t channel, std::uint32_t plane, SimTime now);
@@ -263,12 +254,6 @@ class GeneralTimeline : public TimelineBase {
   std::vector<Plane> planes_;
   std::vector<Unit> units_;
   std::vector<Channel> channels_;
-  /// Channels of the pages that a batch holds, one entry per page, and whether it is complete.
-  struct Held {
-    std::vector<std::uint32_t> channels;
-    bool complete = false;
-  };
-  std::unordered_map<std::uint64_t, Held> held_;  ///< by ticket; looked up only
   std::vector<Op> ops_;
   std::uint32_t free_op_ = kNone;
 };

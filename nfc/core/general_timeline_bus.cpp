@@ -103,19 +103,14 @@ void GeneralTimeline::tell_work(const Unit& unit, SimTime end) {
   });
 }
 
-void GeneralTimeline::tell_buffers(std::uint32_t channel, SimTime now) const {
-  if (observers_.buffers != nullptr) observers_.buffers->level(channel, channels_[channel].buffers, now);
-}
-
-bool GeneralTimeline::has_buffer(const Channel& channel) const {
-  return timing_.page_buffers == 0 || channel.buffers < timing_.page_buffers ||
-         (channel.decoding == 0 && channel.complete == 0);
+bool GeneralTimeline::has_buffer(std::size_t c) const {
+  return !buffers_.limited() || buffers_.available(static_cast<std::uint32_t>(c));
 }
 
 void GeneralTimeline::decide(std::size_t c, SimTime now) {
   Channel& channel = channels_[c];
   const bool command =
-      channel.data_outs.empty() || !has_buffer(channel) ||
+      channel.data_outs.empty() || !has_buffer(c) ||
       (!channel.commands.empty() &&
        (timing_.arbitration == BusArbitration::command_first ||
         (timing_.arbitration == BusArbitration::fifo && channel.commands.front().before(channel.data_outs.front()))));
@@ -246,15 +241,9 @@ void GeneralTimeline::grant_data_out(std::size_t c, const Ask& ask, SimTime now)
   }
   const SimTime decoded = channel.decoder_free + timing_.ecc_latency;
   account(index, FlashStage::ecc, decoded);
-  if (timing_.page_buffers > 0) {
-    if (channel.buffers >= timing_.page_buffers) ++statistics_.buffer_overflows;
-    ++channel.buffers;
-    ++channel.decoding;
-    tell_buffers(static_cast<std::uint32_t>(c), now);
-    const bool stays = op.hold && op.retries == 0;
-    if (stays) held_.at(batches_.ticket(op.batch).value).channels.push_back(static_cast<std::uint32_t>(c));
-    schedule(channel, decoded, stays ? Event::buffer_decoded : Event::buffer_free, static_cast<std::uint32_t>(c));
-  }
+  if (buffers_.limited() &&
+      buffers_.take(static_cast<std::uint32_t>(c), batches_.ticket(op.batch), op.hold && op.retries == 0, now, decoded))
+    ++statistics_.buffer_overflows;
   if (op.retries > 0) {
     --op.retries;
     ++op.attempt;

@@ -11,8 +11,7 @@ bool PlainTimeline::covers(const FlashTiming& timing) {
          timing.plane_mode == PlaneMode::independent && !timing.cache_read && !timing.cache_program &&
          timing.suspend == Suspend::none && timing.class_priority.empty() &&
          timing.plane_order == PlaneOrder::arrival && timing.status_time.ps == 0 &&
-         timing.package_select_time.ps == 0 && timing.ecc_bandwidth.bytes_per_second == 0 && timing.page_buffers == 0 &&
-         !timing.reuse_register;
+         timing.package_select_time.ps == 0 && timing.ecc_bandwidth.bytes_per_second == 0 && !timing.reuse_register;
 }
 
 PlainTimeline::PlainTimeline(const FlashGeometry& geometry, const FlashTiming& timing)
@@ -134,6 +133,9 @@ inline void PlainTimeline::grant_data_out(Channel& channel, ChannelBusy& busy, S
   tell_data(plane.channel, op.op_class, op.kind, bus_bytes(timing_, op.bytes), now, channel.bus_free);
   statistics_.work(PageOpKind::read, ask.at - plane.granted - timing_.command_time);
   const SimTime decoded = channel.bus_free + timing_.ecc_latency;
+  if (buffers_.limited() &&
+      buffers_.take(plane.channel, batches_.ticket(op.batch), op.hold && op.retries == 0, now, decoded))
+    ++statistics_.buffer_overflows;
   if (op.retries > 0) {
     retry(ask.plane, ask, now, channel.bus_free, decoded);
     return;
@@ -154,28 +156,38 @@ inline void PlainTimeline::grant_data_out(Channel& channel, ChannelBusy& busy, S
   });
 }
 
-inline SimTime PlainTimeline::next_decision(const Channel& channel) const {
-  return std::max(channel.bus_free, std::min(channel.commands.front_time(), channel.data_outs.front_time()));
+inline SimTime PlainTimeline::next_decision(std::uint32_t channel_index) const {
+  const Channel& channel = channels_[channel_index];
+  SimTime data_out = channel.data_outs.front_time();
+  if (buffers_.limited() && !buffers_.available(channel_index))
+    data_out = std::max(data_out, buffers_.next_change(channel_index));
+  return std::max(channel.bus_free, std::min(channel.commands.front_time(), data_out));
 }
 
 /// Makes the decisions of a channel before `bound`; the time of the next one.
-inline SimTime PlainTimeline::advance(std::size_t channel_index, SimTime bound) {
+inline SimTime PlainTimeline::advance(std::size_t index, SimTime bound) {
+  const auto channel_index = static_cast<std::uint32_t>(index);
   Channel& channel = channels_[channel_index];
   ChannelBusy& busy = statistics_.channels[channel_index];
-  SimTime now = next_decision(channel);
-  do {
+  SimTime now = next_decision(channel_index);
+  while (now < bound) {
     front_ = std::max(front_, now);
-    if (serves_command(channel, now)) {
+    if (buffers_.limited()) buffers_.pass(channel_index, now);
+    if (!buffers_.limited() || buffers_.available(channel_index)) {
+      if (serves_command(channel, now)) {
+        grant_command(channel, busy, now);
+      } else {
+        grant_data_out(channel, busy, now);
+      }
+    } else if (channel.commands.front_time() <= now) {
       grant_command(channel, busy, now);
-    } else {
-      grant_data_out(channel, busy, now);
     }
-    now = next_decision(channel);
-  } while (now < bound);
+    now = next_decision(channel_index);
+  }
   return now;
 }
 
-inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t batch) {
+inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t batch, bool hold) {
   std::uint32_t index = free_op_;
   if (index == kNone) {
     index = static_cast<std::uint32_t>(ops_.size());
@@ -184,7 +196,7 @@ inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t b
     free_op_ = ops_[index].next;
   }
   const std::uint8_t retries = op.kind == PageOpKind::read ? op.retries : std::uint8_t{0};
-  ops_[index] = {at, next_sequence_++, batch, kNone, op.channel_bytes, op.kind, op.op_class, retries, 0};
+  ops_[index] = {at, next_sequence_++, batch, kNone, op.channel_bytes, op.kind, op.op_class, retries, 0, hold};
 
   const std::uint32_t plane_index = plane_of(op.ppa);
   Plane& plane = planes_[plane_index];
@@ -195,16 +207,25 @@ inline void PlainTimeline::enqueue(const PageOp& op, SimTime at, std::uint32_t b
   }
   plane.head = plane.tail = index;
   ask_for_command(plane, plane_index);
-  const SimTime next = next_decision(channels_[plane.channel]);
+  const SimTime next = next_decision(plane.channel);
   if (next != steps_.time(plane.channel)) steps_.set(plane.channel, next);
 }
 
-FlashTicket PlainTimeline::submit(std::span<const PageOp> ops, SimTime at, bool /*hold*/) {
+FlashTicket PlainTimeline::submit(std::span<const PageOp> ops, SimTime at, bool hold) {
   check_batch(ops);
   const std::uint32_t batch = batches_.open(ops.size());
+  buffers_.open(hold);
   at = std::max(at, front_);
-  for (const PageOp& op : ops) enqueue(op, at, batch);
+  for (const PageOp& op : ops) enqueue(op, at, batch, hold);
   return batches_.ticket(batch);
+}
+
+void PlainTimeline::release(FlashTicket ticket, SimTime at) {
+  if (!buffers_.limited()) return;
+  buffers_.release(ticket, std::max(at, front_), [&](std::uint32_t c) {
+    const SimTime next = next_decision(c);
+    if (next != steps_.time(c)) steps_.set(c, next);
+  });
 }
 
 SimTime PlainTimeline::run(SimTime horizon) {

@@ -19,7 +19,8 @@ namespace csdsim::nfc {
 ///   erase    bus: command_time; array: tBERS, then the plane is free and the operation done
 ///
 /// The bus is granted at max(when it is free, the earliest ask), among all that have asked by then, by BusArbitration.
-/// So the only steps are bus decisions.
+/// Where page buffers are limited, a data-out also waits for a buffer (GeneralTimeline). So the only steps are bus
+/// decisions.
 class PlainTimeline : public TimelineBase {
  public:
   /// Whether these rules cover everything that `timing` asks for.
@@ -27,9 +28,8 @@ class PlainTimeline : public TimelineBase {
 
   PlainTimeline(const FlashGeometry& geometry, const FlashTiming& timing);
 
-  /// Does nothing: page buffers are unlimited here.
   FlashTicket submit(std::span<const PageOp> ops, SimTime at, bool hold);
-  void release(FlashTicket /*ticket*/, SimTime /*at*/) {}
+  void release(FlashTicket ticket, SimTime at);
   SimTime run(SimTime horizon);
 
  private:
@@ -43,6 +43,7 @@ class PlainTimeline : public TimelineBase {
     OpClass op_class;
     std::uint8_t retries;  ///< left
     std::uint8_t attempt;
+    bool hold;
   };
   struct Plane {
     std::uint32_t head = kNone;
@@ -65,10 +66,10 @@ class PlainTimeline : public TimelineBase {
     NearlySortedQueue<Ask> data_outs;
   };
 
-  void enqueue(const PageOp& op, SimTime at, std::uint32_t batch);
+  void enqueue(const PageOp& op, SimTime at, std::uint32_t batch, bool hold);
   void ask_for_command(const Plane& plane, std::uint32_t plane_index);
   bool serves_command(const Channel& channel, SimTime now) const;
-  SimTime next_decision(const Channel& channel) const;
+  SimTime next_decision(std::uint32_t channel) const;
   SimTime advance(std::size_t channel_index, SimTime bound);
   void grant_command(Channel& channel, ChannelBusy& busy, SimTime now);
   void grant_data_out(Channel& channel, ChannelBusy& busy, SimTime now);

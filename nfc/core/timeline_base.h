@@ -18,6 +18,7 @@
 #include "nfc/core/flash_observers.h"
 #include "nfc/core/flash_statistics.h"
 #include "nfc/core/flash_timing.h"
+#include "nfc/core/page_buffers.h"
 
 namespace csdsim::nfc {
 
@@ -41,11 +42,15 @@ class TimelineBase {
         page_bus_time_(transfer_time(Bytes{bus_bytes(timing, static_cast<std::uint32_t>(geometry.page_size.value))},
                                      timing.channel_bandwidth)),
         steps_(geometry.channels),
+        buffers_(timing.page_buffers, geometry.channels),
         statistics_(geometry) {}
 
   void take_completions(SimTime now, std::vector<FlashCompletion>& out) {
+    const std::size_t before = out.size();
     statistics_.unfinished.pass(now);
     batches_.take(now, out);
+    if (!buffers_.limited()) return;
+    for (std::size_t i = before; i < out.size(); ++i) buffers_.complete(out[i].ticket, now);
   }
   SimTime next_completion() const { return batches_.next_completion(); }
   FlashTicket next_ticket() const { return batches_.next_ticket(); }
@@ -57,7 +62,10 @@ class TimelineBase {
   const FlashTiming& timing() const { return timing_; }
   const FlashStatistics& statistics() const { return statistics_; }
   /// The observers must outlive the timeline.
-  void observe(const FlashObservers& observers) { observers_ = observers; }
+  void observe(const FlashObservers& observers) {
+    observers_ = observers;
+    buffers_.observe(observers.buffers);
+  }
 
  protected:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -120,6 +128,7 @@ class TimelineBase {
   SimTime page_bus_time_;
   TwoLevelArgMin steps_;  ///< next step of each channel
   FlashBatches batches_;
+  PageBuffers buffers_;
   std::uint64_t next_sequence_ = 0;
   SimTime front_;
   FlashStatistics statistics_;

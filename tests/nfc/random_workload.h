@@ -91,8 +91,8 @@ inline void random_features(Rng& rng, nfc::FlashTiming& t, SimTime tick, std::in
 }
 
 /// Half of the workloads use coarse times of a few ps, so that asks, grants and completions often coincide; the other
-/// half are realistic. Some have no command time, or no tR.
-inline Workload random_workload(std::uint64_t seed, bool features = false) {
+/// half are realistic. Some have no command time, or no tR. `buffers`: page buffers are limited.
+inline Workload random_workload(std::uint64_t seed, bool features = false, bool buffers = false) {
   Rng rng(seed);
   Workload w{};
   w.seed = seed;
@@ -141,6 +141,7 @@ inline Workload random_workload(std::uint64_t seed, bool features = false) {
     const bool coarse = g.page_size == Bytes{64};
     random_features(rng, t, coarse ? SimTime{10} : SimTime::microseconds(1), coarse ? 20 : 30);
   }
+  if (buffers) t.page_buffers = static_cast<std::uint32_t>(rng.between(1, 6));
   return w;
 }
 
