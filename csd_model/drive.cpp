@@ -72,16 +72,18 @@ struct Firmware final : nvme::CommandHandler {
   KvService& kv;
   DriveActivity& activity;
   SimTime pipeline_time;
+  bool own_engine;
   std::function<nvme::DriveHealth()> health_of_flash;
   std::optional<TimedWork> pipeline;
 
   Firmware(BlockService& block_service, FeedForwardService& neuron_service, KvService& kv_service,
-           DriveActivity& drive_activity, SimTime time, std::function<nvme::DriveHealth()> of_flash)
+           DriveActivity& drive_activity, SimTime time, bool engine_is_own, std::function<nvme::DriveHealth()> of_flash)
       : block(block_service),
         neurons(neuron_service),
         kv(kv_service),
         activity(drive_activity),
         pipeline_time(time),
+        own_engine(engine_is_own),
         health_of_flash(std::move(of_flash)) {
     if (pipeline_time.ps > 0) pipeline.emplace();
   }
@@ -102,7 +104,7 @@ struct Firmware final : nvme::CommandHandler {
   /// Commands of the NVM command set involve only modules of the event loop. The vendor commands reach the attention
   /// engine, which may be a user's module.
   bool runs_ahead(const nvme::IoCommand& command) const override {
-    return command.operation.index() <= kLastBlockCommand;
+    return own_engine || command.operation.index() <= kLastBlockCommand;
   }
 
  private:
@@ -206,7 +208,7 @@ struct Drive::Parts {
         kv_service({.carried = store.carried(), .engine_in_dram = c.engine_buffer_in_dram(), .firmware = c.firmware},
                    kv_ftl, lookup, flash_io, peer_reads.get(), internal_link, engine_io, map_lookups, controller_dram,
                    dram_port, write_buffer),
-        firmware(block_service, feed_forward_service, kv_service, activity, c.pipeline_time,
+        firmware(block_service, feed_forward_service, kv_service, activity, c.pipeline_time, own_engine != nullptr,
                  [this] { return health(); }),
         dma("dma_engine", c.link, map),
         controller("controller", controller_params(c, block_ftl.capacity(), engine.feed_forward), dma, firmware) {
@@ -225,6 +227,8 @@ struct Drive::Parts {
     }
     flash_frontend.flash.bind(flash->socket);
     flash_io.go_directly_to(*flash);
+    flash_frontend.go_directly_to(*flash);
+    if (own_engine != nullptr && !peer_reads) own_engine->go_directly_to(flash_frontend);
     engine_io.socket.bind(*engine.attend);
     block_service.on_dram_released([this] { kv_service.retry_waiting(); });
     watch_stations();

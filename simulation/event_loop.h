@@ -21,6 +21,9 @@ class EventLoop;
 
 /// The order in which alarms of the same time act. Bus decisions of the flash follow after all of them.
 enum class AlarmRank : std::uint8_t {
+  kernel,    ///< processes of the kernel continue
+  plan,      ///< the host's plan of operations goes on
+  engine,    ///< units of attention engines end their work
   transfer,  ///< ends of DMA transfers
   firmware,  ///< the drive's processors
   host,      ///< the host reacts to interrupts

@@ -18,7 +18,7 @@ PageRead of_tag(std::uint64_t tag) {
 
 AttentionEngine::AttentionEngine(const sc_core::sc_module_name& name, const EngineConfig& config, KvSource& source,
                                  HeadWork& work, const EngineUnitFactory& units)
-    : sc_module(name), scheduler_(config, source, work, *this) {
+    : sc_module(name), scheduler_(config, source, work, *this), held_(config.jobs_in_flight) {
   if (units) {
     units_ =
         std::make_unique<EngineUnits>("units", config, units, [this](const UnitPool::End& end) { unit_done(end); });
@@ -26,9 +26,6 @@ AttentionEngine::AttentionEngine(const sc_core::sc_module_name& name, const Engi
   }
   attend_socket.register_nb_transport_fw(this, &AttentionEngine::attend_fw);
   flash_socket.register_nb_transport_bw(this, &AttentionEngine::flash_bw);
-  SC_METHOD(on_wake);
-  sensitive << wake_;
-  dont_initialize();
 }
 
 tlm::tlm_sync_enum AttentionEngine::attend_fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
@@ -79,35 +76,44 @@ tlm::tlm_sync_enum AttentionEngine::flash_bw(tlm::tlm_generic_payload& payload, 
   if (payload.get_response_status() != tlm::TLM_OK_RESPONSE) throw InternalError("a page read of the engine failed");
   const nfc::FlashBatch& batch = *payload.get_extension<nfc::FlashBatch>();
   const PageRead read = of_tag(batch.tag);
-  if (config().page_buffers > 0) held_[batch.tag] = batch.ticket;
+  const FlashTicket ticket = batch.ticket;
   payload.release();
+  pages_read(read, ticket);
+  return tlm::TLM_COMPLETED;
+}
+
+void AttentionEngine::pages_read(PageRead read, FlashTicket ticket) {
+  if (config().page_buffers > 0) {
+    std::vector<FlashTicket>& held = held_[read.job.value];
+    if (read.piece >= held.size()) held.resize(read.piece + 1);
+    held[read.piece] = ticket;
+  }
   --traced_reads_;
   scheduler_.pages_arrived(read, sim_time_now());
   settle();
   respond();
-  return tlm::TLM_COMPLETED;
 }
 
 void AttentionEngine::on_wake() {
-  loop_->guarded([this] {
-    scheduler_.advance(sim_time_now());
-    settle();
-    respond();
-  });
+  scheduler_.advance(sim_time_now());
+  settle();
+  respond();
 }
 
-/// In a later delta cycle, when all units that end at this time have told so, on_wake() continues their jobs.
+/// When all units that end at this time have told so, on_wake() continues their jobs.
 void AttentionEngine::unit_done(const UnitPool::End& end) {
   scheduler_.unit_done(end.id, end.waited, end.worked, sim_time_now());
-  wake_.notify(sc_core::SC_ZERO_TIME);
+  wake_.set(sim_time_now());
 }
 
 void AttentionEngine::read_pages(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, SimTime) {
+  const bool hold = config().page_buffers > 0;
+  ++traced_reads_;
+  if (port_ != nullptr) return port_->read(read, ops, lookups, hold, *this);
   tlm::tlm_generic_payload& payload = flash_payloads_.allocate(ops, to_tag(read), lookups);
-  payload.get_extension<nfc::FlashBatch>()->hold = config().page_buffers > 0;
+  payload.get_extension<nfc::FlashBatch>()->hold = hold;
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
   sc_core::sc_time delay;
-  ++traced_reads_;
   const auto status = flash_socket->nb_transport_fw(payload, phase, delay);
   // The payload returns with its response; a flash that answers within the call has refused it.
   if (status == tlm::TLM_COMPLETED) throw InternalError("the flash refused a page read of the engine");
@@ -115,10 +121,10 @@ void AttentionEngine::read_pages(PageRead read, std::span<const PageOp> ops, std
 
 void AttentionEngine::pages_consumed(PageRead read, SimTime) {
   if (config().page_buffers == 0) return;
-  const auto held = held_.find(to_tag(read));
+  const FlashTicket ticket = held_[read.job.value][read.piece];
+  if (port_ != nullptr) return port_->release(ticket);
   tlm::tlm_generic_payload& payload = flash_payloads_.allocate({});
-  payload.get_extension<nfc::FlashBatch>()->ticket = held->second;
-  held_.erase(held);
+  payload.get_extension<nfc::FlashBatch>()->ticket = ticket;
   tlm::tlm_phase phase = nfc::RELEASE_BUFFERS;
   sc_core::sc_time delay;
   flash_socket->nb_transport_fw(payload, phase, delay);
@@ -139,9 +145,8 @@ void AttentionEngine::task_done(TaskId id, SimTime) {
 void AttentionEngine::settle() {
   traced_buffer_ = scheduler_.buffer_in_use().value;
   traced_jobs_ = scheduler_.jobs_running();
-  wake_.cancel();
   const SimTime next = scheduler_.next_event();
-  if (next != SimTime::max()) wake_.notify(to_sc_time(next - sim_time_now()));
+  if (next != SimTime::max()) wake_.set(next);
 }
 
 void AttentionEngine::respond() {

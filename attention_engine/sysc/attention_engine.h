@@ -7,12 +7,13 @@
 #include <deque>
 #include <memory>
 #include <systemc>
-#include <unordered_map>
+#include <vector>
 
 #include "attention_engine/core/head_scheduler.h"
 #include "attention_engine/sysc/attend_payload.h"
 #include "attention_engine/sysc/engine_units.h"
 #include "attention_engine/sysc/feed_forward_payload.h"
+#include "attention_engine/sysc/page_port.h"
 #include "nfc/sysc/flash_payload.h"
 #include "simulation/event_loop.h"
 
@@ -23,7 +24,7 @@ namespace csdsim::engine {
 /// sockets can take its place.
 ///
 /// Its units are servers of the scheduler, or modules behind signals (EngineUnits). Both need the same times.
-class AttentionEngine : public sc_core::sc_module, private EnginePort {
+class AttentionEngine : public sc_core::sc_module, private EnginePort, private PageReader {
  public:
   tlm_utils::simple_target_socket<AttentionEngine> attend_socket{"attend_socket"};
   tlm_utils::simple_initiator_socket<AttentionEngine> flash_socket{"flash_socket"};
@@ -39,16 +40,18 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort {
   void set_observer(UnitObserver* observer) { scheduler_.set_observer(observer); }
   void observe_work(WorkObserver* observer) { scheduler_.observe_work(observer); }
 
+  /// From now on pages come from `port`, which must outlive the engine, in place of `flash_socket`.
+  void go_directly_to(PagePort& port) { port_ = &port; }
+
   /// Adds its buffer, its jobs and, where they are modules, its units to a waveform.
   void trace(sc_core::sc_trace_file* file) const override;
 
  private:
-  SC_HAS_PROCESS(AttentionEngine);
-
   tlm::tlm_sync_enum attend_fw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
   tlm::tlm_sync_enum begin_request(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                    const sc_core::sc_time& delay);
   tlm::tlm_sync_enum flash_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
+  void pages_read(PageRead read, FlashTicket ticket) override;
   void on_wake();
   void unit_done(const UnitPool::End& end);
 
@@ -65,10 +68,10 @@ class AttentionEngine : public sc_core::sc_module, private EnginePort {
   std::uint64_t traced_buffer_ = 0;     ///< bytes in use
   std::uint32_t traced_jobs_ = 0;       ///< that have started and not ended
   std::uint32_t traced_reads_ = 0;      ///< batches of pages that are asked for and have not arrived
-  std::shared_ptr<EventLoop> loop_ = EventLoop::of_current_context();
-  sc_core::sc_event wake_;
+  Alarm wake_{AlarmRank::engine, [this] { on_wake(); }};
+  PagePort* port_ = nullptr;  ///< null: flash_socket
   nfc::FlashPayloadPool flash_payloads_;
-  std::unordered_map<std::uint64_t, FlashTicket> held_;  ///< batches that hold page buffers, by tag; looked up only
+  std::vector<std::vector<FlashTicket>> held_;  ///< [JobId][piece]: batches that hold page buffers
   /// Payloads by TaskId, from first_task_ on; nullptr where the task is done.
   std::deque<tlm::tlm_generic_payload*> in_flight_;
   std::uint64_t first_task_ = 0;

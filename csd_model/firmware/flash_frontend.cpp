@@ -67,4 +67,34 @@ tlm::tlm_sync_enum FlashFrontend::backward(tlm::tlm_generic_payload& payload, tl
   return upstream[initiator]->nb_transport_bw(payload, phase, delay);
 }
 
+void FlashFrontend::read(engine::PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, bool hold,
+                         engine::PageReader& reader) {
+  const std::uint32_t slot = direct_.put({read, &reader, {}, hold});
+  const SimTime now = sim_time_now();
+  activity_.engine_pages(+1, now);
+  if (hold) activity_.page_asked(now);
+  if (lookups_.are_free()) return submit(slot, ops);
+  lookups_.run(lookups, nullptr,
+               [this, slot, copy = std::vector<PageOp>(ops.begin(), ops.end())] { submit(slot, copy); });
+}
+
+void FlashFrontend::submit(std::uint32_t slot, std::span<const PageOp> ops) {
+  activity_.begin_reads(ops, sim_time_now());
+  direct_[slot].ticket = target_->submit_directly(ops, *this, slot, direct_[slot].hold);
+}
+
+void FlashFrontend::flash_done(std::uint64_t slot, const FlashStages& stages) {
+  const Direct done = direct_.release(slot);
+  const SimTime now = sim_time_now();
+  if (done.hold) activity_.page_arrived(stages, now);
+  activity_.end_reads(stages, now);
+  activity_.engine_pages(-1, now);
+  done.reader->pages_read(done.read, done.ticket);
+}
+
+void FlashFrontend::release(FlashTicket ticket) {
+  activity_.end(DriveStation::page_buffers, sim_time_now());
+  target_->release_directly(ticket);
+}
+
 }  // namespace csdsim::csd_model

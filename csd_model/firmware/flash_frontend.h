@@ -7,24 +7,44 @@
 #include <systemc>
 #include <tlm>
 
+#include "attention_engine/sysc/page_port.h"
+#include "base/slot_pool.h"
 #include "csd_model/drive_activity.h"
 #include "csd_model/firmware/map_lookups.h"
+#include "nfc/sysc/flash_target.h"
 #include "simulation/event_loop.h"
 
 namespace csdsim::csd_model {
 
 /// Passes batches on in the order of arrival and returns responses to their initiators. Bind the firmware first and the
 /// engine second. For batches of the engine it does three things more: it reports them to `activity`; it keeps the
-/// event loop from running ahead, because an engine is a module of the kernel; and it charges FlashBatch::lookups to
-/// the firmware before it passes a batch on. (The firmware's services charge their own lookups.)
-class FlashFrontend : public sc_core::sc_module {
+/// event loop from running ahead, because a user's engine is a module of the kernel; and it charges FlashBatch::lookups
+/// to the firmware before it passes a batch on. (The firmware's services charge their own lookups.) The drive's own
+/// engine comes through the PagePort.
+class FlashFrontend : public sc_core::sc_module, public engine::PagePort, private nfc::FlashClient {
  public:
   tlm_utils::multi_passthrough_target_socket<FlashFrontend> upstream{"upstream"};
   tlm_utils::simple_initiator_socket<FlashFrontend> flash{"flash"};
 
   FlashFrontend(const sc_core::sc_module_name& name, DriveActivity& activity, MapLookups& lookups);
 
+  /// Before the first batch of the PagePort: `flash` is the module behind the socket.
+  void go_directly_to(nfc::FlashTarget& target) { target_ = &target; }
+  void read(engine::PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, bool hold,
+            engine::PageReader& reader) override;
+  void release(FlashTicket ticket) override;
+
  private:
+  /// A batch of the PagePort.
+  struct Direct {
+    engine::PageRead read;
+    engine::PageReader* reader = nullptr;
+    FlashTicket ticket;
+    bool hold = false;
+  };
+
+  void submit(std::uint32_t slot, std::span<const PageOp> ops);
+  void flash_done(std::uint64_t slot, const FlashStages& stages) override;
   tlm::tlm_sync_enum forward(int initiator, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                              sc_core::sc_time& delay);
   tlm::tlm_sync_enum backward(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
@@ -36,6 +56,8 @@ class FlashFrontend : public sc_core::sc_module {
   DriveActivity& activity_;
   MapLookups& lookups_;
   LoopHold hold_;
+  nfc::FlashTarget* target_ = nullptr;
+  SlotPool<Direct> direct_;
 };
 
 }  // namespace csdsim::csd_model

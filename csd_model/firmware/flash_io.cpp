@@ -66,7 +66,10 @@ void FlashIo::staged_done(std::uint64_t index, const FlashStages& stages) {
 }
 
 void FlashIo::send(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag) {
-  if (flash_ != nullptr) return flash_->submit_directly(ops, client, tag);
+  if (flash_ != nullptr) {
+    flash_->submit_directly(ops, client, tag);
+    return;
+  }
   tlm::tlm_generic_payload& payload = pool_.allocate(ops, waiting_.put({&client, tag}));
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
   sc_core::sc_time delay;

@@ -31,8 +31,9 @@ class FlashIo : public sc_core::sc_module, private nfc::FlashClient {
   /// At least one operation; notifies `client`. Throws InternalError when the flash refuses the batch.
   void submit(std::span<const PageOp> ops, nfc::FlashClient& client, std::uint64_t tag) {
     if (flash_ != nullptr && !dram_.limited()) [[likely]]
-      return flash_->submit_directly(ops, client, tag);
-    dram_.limited() ? stage(ops, client, tag) : send(ops, client, tag);
+      flash_->submit_directly(ops, client, tag);
+    else
+      dram_.limited() ? stage(ops, client, tag) : send(ops, client, tag);
   }
   /// The same with a callback instead of a client.
   void submit(std::span<const PageOp> ops, Done&& done);

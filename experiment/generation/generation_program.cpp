@@ -206,7 +206,7 @@ SimTime GenerationProgram::recompute(const host::Operation& op, const host::Driv
 
 void GenerationProgram::fail(const std::string& message) {
   if (!failure_) failure_ = std::make_exception_ptr(UserError(message));
-  sc_core::sc_stop();
+  stop_.request();
 }
 
 /// No exception may leave an SC_THREAD.
@@ -224,7 +224,7 @@ void GenerationProgram::wait_for(const std::function<void(std::function<void()>)
   bool reached = false;
   start([this, &reached] {
     reached = true;
-    continue_.notify(sc_core::SC_ZERO_TIME);
+    resume_.request();
   });
   while (!reached) wait(continue_);
 }

@@ -21,6 +21,7 @@
 #include "host_runtime/sysc/executor_module.h"
 #include "host_runtime/sysc/file_backend.h"
 #include "host_runtime/sysc/shared_memory.h"
+#include "simulation/kernel_call.h"
 
 namespace csdsim::experiment {
 
@@ -90,6 +91,8 @@ class GenerationProgram : public sc_core::sc_module {
   std::optional<host::FileBackend> files_;
   host::Router router_;
   sc_core::sc_event continue_;
+  KernelCall resume_{[this] { continue_.notify(sc_core::SC_ZERO_TIME); }};
+  KernelCall stop_{[] { sc_core::sc_stop(); }};
 
   std::size_t steps_ = 0;  ///< that have ended, the prefill included
   bool finished_ = false;

@@ -49,6 +49,7 @@ GenerationOutcome run_generation(const GenerationSetup& setup, const GenerationH
   platform::PlatformParams params = setup.platform;
   params.shared = shared_links_of(setup);
   params.waveforms = hooks.waveforms;
+  params.run_ahead = true;
   platform::Platform platform(params);
   if (hooks.shared_link) platform.shared_links().set_observer(hooks.shared_link);
   GenerationProgram program("program", setup, hooks, platform);

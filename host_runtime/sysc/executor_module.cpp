@@ -7,11 +7,7 @@
 
 namespace csdsim::host {
 
-ExecutorModule::ExecutorModule(const sc_core::sc_module_name& name) : sc_module(name) {
-  SC_METHOD(step);
-  sensitive << wake_;
-  dont_initialize();
-}
+ExecutorModule::ExecutorModule(const sc_core::sc_module_name& name) : sc_module(name) {}
 
 void ExecutorModule::run(host::Planner& planner, host::OperationBackend& backend, host::Executor::Observer observer,
                          std::function<void()> done, const host::ExecutorConfig& config) {
@@ -20,21 +16,21 @@ void ExecutorModule::run(host::Planner& planner, host::OperationBackend& backend
   executor_ = std::make_unique<host::Executor>(planner, backend, config);
   executor_->set_observer(std::move(observer));
   executor_->start(sim_time_now());
-  wake_.notify(sc_core::SC_ZERO_TIME);
+  wake_.set(sim_time_now());
 }
 
 void ExecutorModule::complete(host::OperationId id, SimTime at, const host::DriveSplit& split) {
   executor_->complete(id, at, split);
-  wake_.notify(sc_core::SC_ZERO_TIME);
+  wake_.set(sim_time_now());
 }
 
-/// Keeps the original exception, because SystemC rewraps exceptions that leave a process.
+/// An exception ends the simulation; failure() keeps it.
 void ExecutorModule::step() {
   try {
     advance();
   } catch (...) {
     failure_ = std::current_exception();
-    sc_core::sc_stop();
+    stop_.request();
   }
 }
 
@@ -44,7 +40,7 @@ void ExecutorModule::advance() {
   executor_->advance(now);
   if (executor_->finished()) return std::exchange(done_, nullptr)();
   const SimTime next = executor_->next_event();
-  if (next < SimTime::max()) wake_.notify(to_sc_time(next - now));
+  if (next < SimTime::max()) wake_.set(next);
 }
 
 }  // namespace csdsim::host

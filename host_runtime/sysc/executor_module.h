@@ -1,4 +1,4 @@
-// Runs the executor of a plan as a SystemC process.
+// Runs the executor of a plan in simulated time.
 #pragma once
 
 #include <exception>
@@ -7,6 +7,7 @@
 #include <systemc>
 
 #include "host_runtime/core/planner/executor.h"
+#include "simulation/kernel_call.h"
 
 namespace csdsim::host {
 
@@ -14,10 +15,9 @@ namespace csdsim::host {
 class ExecutorModule : public sc_core::sc_module {
  public:
   explicit ExecutorModule(const sc_core::sc_module_name& name);
-  SC_HAS_PROCESS(ExecutorModule);
 
-  /// Starts a plan at the current time; call it from a process. `done` is called in an SC_METHOD when the plan has
-  /// ended. Only one plan runs at a time; all references must outlive it.
+  /// Starts a plan at the current time. `done` is called by the event loop when the plan has ended. Only one plan runs
+  /// at a time; all references must outlive it.
   void run(host::Planner& planner, host::OperationBackend& backend, host::Executor::Observer observer,
            std::function<void()> done, const host::ExecutorConfig& config = {});
 
@@ -37,7 +37,8 @@ class ExecutorModule : public sc_core::sc_module {
   std::unique_ptr<host::Executor> executor_;
   std::function<void()> done_;
   std::exception_ptr failure_;
-  sc_core::sc_event wake_;
+  Alarm wake_{AlarmRank::plan, [this] { step(); }};
+  KernelCall stop_{[] { sc_core::sc_stop(); }};
 };
 
 }  // namespace csdsim::host

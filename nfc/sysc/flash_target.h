@@ -44,13 +44,15 @@ class FlashTarget : public sc_core::sc_module, protected Decider {
   ~FlashTarget() override;
 
   /// Submits a batch, now; `client` outlives it. InternalError for an empty batch or an operation outside the geometry.
-  void submit_directly(std::span<const PageOp> ops, FlashClient& client, std::uint64_t tag) {
+  /// With `hold`, the pages read keep their buffers until release_directly().
+  FlashTicket submit_directly(std::span<const PageOp> ops, FlashClient& client, std::uint64_t tag, bool hold = false) {
     Batch& batch = in_flight_.extend();
     batch.payload = nullptr;
     batch.client = &client;
     batch.tag = tag;
-    submit(ops, sim_time_now(), false);
+    return submit(ops, sim_time_now(), hold);
   }
+  void release_directly(FlashTicket ticket) { release(ticket); }
 
   /// Totals so far. A timeline also counts grants that it has already given for the future.
   virtual const FlashStatistics& statistics() = 0;

@@ -1,0 +1,35 @@
+// How an engine reads pages without TLM.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "attention_engine/core/head_job.h"
+#include "base/page_op.h"
+
+namespace csdsim::engine {
+
+/// Told when a read is complete.
+class PageReader {
+ public:
+  /// `ticket`: with which the page buffers of a read are released, if it holds them.
+  virtual void pages_read(PageRead read, FlashTicket ticket) = 0;
+
+ protected:
+  ~PageReader() = default;
+};
+
+/// What a drive offers its own engine in place of a socket: the same batches at the same times.
+class PagePort {
+ public:
+  /// Reads `ops` (valid during the call) as one batch and tells `reader`, which outlives it. `lookups`: map entries
+  /// that are looked up to find them. `hold`: the pages keep their buffers until release().
+  virtual void read(PageRead read, std::span<const PageOp> ops, std::uint64_t lookups, bool hold,
+                    PageReader& reader) = 0;
+  virtual void release(FlashTicket ticket) = 0;
+
+ protected:
+  ~PagePort() = default;
+};
+
+}  // namespace csdsim::engine
