@@ -9,6 +9,7 @@
 #include "attention_engine/sysc/attention_engine.h"
 #include "base/error.h"
 #include "csd_model/block_quota.h"
+#include "csd_model/drive_config_check.h"
 #include "csd_model/drive_units.h"
 #include "csd_model/firmware/block_service.h"
 #include "csd_model/firmware/controller_dram.h"
@@ -306,8 +307,7 @@ struct Drive::Parts {
 Drive::Drive(const sc_core::sc_module_name& name, const DriveConfig& config, nvme::MemoryMap* map,
              const EngineFactory& engine, const DriveUnitFactory& units)
     : sc_module(name) {
-  config.engine.validate();
-  nfc::validate(config.geometry);
+  validate(config);
   parts_ = std::make_unique<Parts>(config, map, engine, UnitMaker(config, units));
   bar.bind(parts_->controller.bar);
   parts_->dma.memory.bind(dma);

@@ -154,6 +154,14 @@ void add_drive(std::vector<SpeedUp>& all, const Scenario& s) {
   all.push_back({{"fpga_dram"}, kFaster, [placement](Scenario& f) { raise(placement(f).dram_bandwidth); }});
 }
 
+/// The host's threads that read and write files.
+SpeedUp faster_files() {
+  return {{"files"}, kFaster, [](Scenario& f) {
+            shorten(f.platform.host.file.io_overhead);
+            raise(f.platform.host.file.copy_bandwidth);
+          }};
+}
+
 struct Gain {
   std::string name;
   std::optional<double> counted;
@@ -182,7 +190,8 @@ scenario::RunResult run_with_sensitivity(const Scenario& scenario, const scenari
   const std::string_view metric = rate_of(scenario, result.document);
   const double base = result.document["metrics"][metric];
   std::vector<Gain> gains;
-  const std::vector<SpeedUp> changes = speed_ups(scenario);
+  std::vector<SpeedUp> changes = speed_ups(scenario);
+  if (counted_share(result.document, {"files"}).value_or(0) > 0) changes.push_back(faster_files());
   for (const SpeedUp& change : changes) {
     if (options.progress) options.progress("faster resources", gains.size(), changes.size());
     Scenario faster = scenario;

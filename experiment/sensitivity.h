@@ -18,7 +18,8 @@ struct SpeedUp {
   std::function<void(scenario::Scenario&)> apply;
 };
 
-/// One for each resource that the scenario has a speed of. Measured times of a GPU cannot be made faster.
+/// One for each resource that the scenario has a speed of, but files, which only a run shows to be used. Measured times
+/// of a GPU cannot be made faster.
 std::vector<SpeedUp> speed_ups(const scenario::Scenario& scenario);
 
 /// Runs the scenario, and again with each resource faster. The result is that of the first run, with a table

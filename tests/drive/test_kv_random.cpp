@@ -172,7 +172,7 @@ TEST_CASE("random KV commands, right and wrong, many at a time: every answer is 
   config.geometry.blocks_per_plane = 24;
   config.kv.tail = seed % 2 == 0 ? ftl::TailPolicy::token_index : ftl::TailPolicy::dram;
   config.dram = Bytes::kib(seed % 4 < 2 ? 24 : 4096);
-  config.write_buffer = Bytes::kib(seed % 3 * 16);
+  config.write_buffer = Bytes::kib(seed % 3 * 8);
   config.lookup_time = SimTime::nanoseconds(static_cast<std::int64_t>(seed % 2) * 300);
   config.fidelity = seed == 8 ? csd_model::Fidelity::at : csd_model::Fidelity::fast;
   DriveHost host(config);

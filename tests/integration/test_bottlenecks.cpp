@@ -115,6 +115,21 @@ const Case kCases[] = {
     {"host",
      {"system={kind: host-kv, attention: host}", "platform.host.memory_bandwidth=1 GB/s"},
      kHeads * 2 * kContext* kDim * 2 / 0.8e9},
+    // Down q, k and v of the new token, up the outputs; before them, the copies that are left of the prefill.
+    {"gpu_to_host",
+     {"system={kind: host-kv, attention: host}", "platform.gpu.link.bandwidth=1 MB/s"},
+     kHeads * 4 * kDim * 2 / 1e6},
+    // Two threads copy K and V of all tokens out of the page cache.
+    {"files",
+     {"system={kind: flexgen-ssd, policy: given}", "platform.host.file.copy_bandwidth=10 MB/s",
+      "platform.host.file.threads=2"},
+     kHeads * 2 * kContext* kDim * 2 / (2 * 10e6)},
+    // The weights of a layer, six matrices and vectors, fill 24 reads and a part of one more; a page cache of 8 reads
+    // never has the next one.
+    {"link_to_host",
+     {"system={kind: flexgen-ssd, policy: given, weights_in_files: 1, kv_on_gpu: 1}",
+      "platform.host.file.page_cache=1 MiB", "platform.device.link.bandwidth=10 MB/s"},
+     25 * 131072 / 10e6},
 };
 
 /// What a run with one more token takes in addition.
